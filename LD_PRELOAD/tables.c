@@ -1,0 +1,56 @@
+#include "LD_PRELOAD/tables.h"
+#include <string.h>
+
+static const char usage_text[] =
+    "usage: slipring-tables settings|reasons [--text|--markdown|--json|--values]\n"
+    "       slipring-tables settings|reasons|readme --write FILE   bring a documentation file up to date\n"
+    "       slipring-tables settings|reasons|readme --check FILE   fail when it is not\n"
+    "       slipring-tables check NAME=VALUE                       print the variable to export, or what is wrong\n"
+    "       slipring-tables --version|--help\n"
+    "--values: each setting's value in the present environment.\n";
+
+static int usage(void)
+{
+    fputs(usage_text, stderr);
+    return 2;
+}
+
+static int print(enum table table, const char *option)
+{
+    static const char *const names[] = {"--text", "--markdown", "--json", "--values"};
+    for (int form = 0; form < 4; form++)
+        if (strcmp(option, names[form]) == 0 && (form != FORM_VALUES || table == TABLE_SETTINGS)) {
+            print_table(stdout, table, (enum form)form);
+            return fflush(stdout) == 0 ? 0 : 1;
+        }
+    return usage();
+}
+
+static int sync_file(const char *what, const char *option, const char *path)
+{
+    bool check = strcmp(option, "--check") == 0;
+    if (!check && strcmp(option, "--write") != 0)
+        return usage();
+    if (strcmp(what, "readme") == 0)
+        return sync_readme(path, check);
+    if (strcmp(what, "settings") == 0)
+        return sync_document(TABLE_SETTINGS, path, check);
+    return strcmp(what, "reasons") == 0 ? sync_document(TABLE_REASONS, path, check) : usage();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return puts("slipring " SLIPRING_VERSION) < 0;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return fputs(usage_text, stdout) < 0;
+    if (argc == 3 && strcmp(argv[1], "check") == 0)
+        return check_assignment(argv[2]);
+    if (argc == 4)
+        return sync_file(argv[1], argv[2], argv[3]);
+    if ((argc == 2 || argc == 3) && strcmp(argv[1], "settings") == 0)
+        return print(TABLE_SETTINGS, argc == 3 ? argv[2] : "--text");
+    if ((argc == 2 || argc == 3) && strcmp(argv[1], "reasons") == 0)
+        return print(TABLE_REASONS, argc == 3 ? argv[2] : "--text");
+    return usage();
+}

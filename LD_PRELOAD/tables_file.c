@@ -1,0 +1,94 @@
+#include "LD_PRELOAD/tables.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BEGIN "<!-- settings:begin -->\n"
+#define END "<!-- settings:end -->"
+#define REGENERATE "cmake --build <build folder> --target docs-tables"
+
+static int fail(const char *path, const char *why)
+{
+    fprintf(stderr, "slipring-tables: %s: %s\n", path, why);
+    return 1;
+}
+
+static char *read_file(const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *in = fopen(path, "r");
+    if (!in)
+        return NULL;
+    if (getdelim(&text, &size, '\0', in) < 0) { /* an empty file */
+        free(text);
+        text = strdup("");
+    }
+    fclose(in);
+    return text;
+}
+
+static int write_file(const char *path, const char *text)
+{
+    FILE *out = fopen(path, "w");
+    if (!out)
+        return fail(path, strerror(errno));
+    bool bad = fputs(text, out) < 0;
+    bad |= fclose(out) != 0;
+    return bad ? fail(path, strerror(errno)) : 0;
+}
+
+/* `have` is NULL when the file does not exist. */
+static int sync_text(const char *path, const char *have, const char *want, bool check)
+{
+    if (have && strcmp(have, want) == 0)
+        return 0;
+    if (check)
+        return fail(path, "does not match the tables in base/; regenerate it with\n    " REGENERATE);
+    return write_file(path, want);
+}
+
+int sync_document(enum table table, const char *path, bool check)
+{
+    char *want = NULL, *have = read_file(path);
+    size_t size = 0;
+    FILE *out = open_memstream(&want, &size);
+    if (!out)
+        return fail(path, strerror(errno));
+    print_document(out, table);
+    fclose(out);
+    int rc = sync_text(path, have, want, check);
+    free(have);
+    free(want);
+    return rc;
+}
+
+/* `have` with the text between the markers replaced; NULL when there is no such pair of markers. */
+static char *splice(const char *have)
+{
+    char *want = NULL;
+    size_t size = 0;
+    const char *begin = strstr(have, BEGIN);
+    const char *end = begin ? strstr(begin, END) : NULL;
+    FILE *out = end ? open_memstream(&want, &size) : NULL;
+    if (!out)
+        return NULL;
+    fwrite(have, 1, (size_t)(begin - have) + strlen(BEGIN), out);
+    print_region(out);
+    fputs(end, out);
+    fclose(out);
+    return want;
+}
+
+int sync_readme(const char *path, bool check)
+{
+    char *have = read_file(path);
+    if (!have)
+        return fail(path, strerror(errno));
+    char *want = splice(have);
+    int rc = want ? sync_text(path, have, want, check)
+                  : fail(path, "the lines <!-- settings:begin --> and <!-- settings:end --> are missing");
+    free(have);
+    free(want);
+    return rc;
+}

@@ -1,0 +1,28 @@
+/* Counters: relaxed atomics, summed over all threads, written to the log once at the end of the process. */
+#ifndef SLR_BASE_COUNTERS_H
+#define SLR_BASE_COUNTERS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include "base/reason.h"
+
+struct slr_counters {
+    _Atomic uint64_t gathers;         /* ncclAllGather calls seen */
+    _Atomic uint64_t bytes;           /* gathered bytes of those, all ranks' shards together */
+    _Atomic uint64_t substituted;     /* moved to the ring */
+    _Atomic uint64_t substituted_bytes;
+    _Atomic uint64_t verified, verify_bad;
+    _Atomic uint64_t gemms_chunks;    /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
+    _Atomic uint64_t by_reason[SLR_R_COUNT];
+};
+extern struct slr_counters slr_counters;
+
+static inline void slr_count(enum slr_reason r)
+{
+    atomic_fetch_add_explicit(&slr_counters.by_reason[r], 1, memory_order_relaxed);
+}
+
+/* One "summary" line and one "count" line per reason that occurred, at level info. Nothing when no gather was seen. */
+void slr_counters_log(void);
+
+#endif

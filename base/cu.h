@@ -1,0 +1,22 @@
+/* One way to call the driver: run it, and at the first error log the call's name and CUDA's name of the error. */
+#ifndef SLR_BASE_CU_H
+#define SLR_BASE_CU_H
+
+#include "base/real.h"
+#include "base/status.h"
+
+/* Logs at level error and returns SLR_CUDA (SLR_NOMEM for out of memory); SLR_OK for CUDA_SUCCESS. */
+enum slr_status slr_cu_status(CUresult r, const char *call);
+
+/* SLR_CU(cuEventRecord, ev, stream): calls slr_real.cuEventRecord and returns its status. */
+#define SLR_CU(fn, ...) slr_cu_status(slr_real.fn(__VA_ARGS__), #fn)
+
+/* SLR_TRY(expr): returns from the function with the status of `expr` unless it is SLR_OK. */
+#define SLR_TRY(expr)                                                                                                  \
+    do {                                                                                                               \
+        enum slr_status slr_try_ = (expr);                                                                             \
+        if (slr_try_ != SLR_OK)                                                                                        \
+            return slr_try_;                                                                                           \
+    } while (0)
+
+#endif

@@ -1,0 +1,82 @@
+#include "base/log_internal.h"
+#include <errno.h>
+#include <stdatomic.h>
+
+enum { FIRST_KEYS = 4096 };
+
+static _Atomic int log_rank = -1;
+static _Atomic uint64_t first_keys[FIRST_KEYS]; /* 0: free */
+static _Atomic unsigned first_used;
+/* A line written while one is being written on this thread (from a signal handler, or a hook under write) is dropped.
+ */
+static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
+
+bool slr_log_enabled(enum slr_log_level level)
+{
+    return level != SLR_LOG_OFF && level <= slr_get(SLR_S_LOG);
+}
+
+void slr_log(enum slr_log_level level, const char *event, const char *fmt, ...)
+{
+    char line[SLR_LOG_LINE];
+    struct slr_args args;
+    int saved = errno;
+    if (!slr_log_enabled(level) || busy)
+        return;
+    busy = true;
+    va_start(args.list, fmt);
+    size_t len = slr_line_format(line, level, event, fmt, &args);
+    va_end(args.list);
+    slr_sink_write(line, len);
+    busy = false;
+    errno = saved;
+}
+
+int slr_log_rank(void)
+{
+    return atomic_load_explicit(&log_rank, memory_order_relaxed);
+}
+
+void slr_log_set_rank(int rank)
+{
+    int none = -1;
+    if (rank >= 0)
+        atomic_compare_exchange_strong(&log_rank, &none, rank);
+}
+
+/* Open addressing; keys never leave, so a free slot ends the search. */
+bool slr_log_first(uint64_t key)
+{
+    uint64_t word = key ? key : UINT64_MAX; /* 0 means free; the two keys that share a word are not worth a flag */
+    if (atomic_load_explicit(&first_used, memory_order_relaxed) >= FIRST_KEYS)
+        return false; /* full: none is new any more, and a search would be long */
+    size_t slot = slr_mix(word, 0) % FIRST_KEYS;
+    for (int tries = 0; tries < FIRST_KEYS; tries++, slot = (slot + 1) % FIRST_KEYS) {
+        uint64_t seen = 0;
+        if (atomic_compare_exchange_strong_explicit(&first_keys[slot], &seen, word, memory_order_relaxed,
+                                                    memory_order_relaxed)) {
+            atomic_fetch_add_explicit(&first_used, 1, memory_order_relaxed);
+            return true;
+        }
+        if (seen == word)
+            return false;
+    }
+    return false;
+}
+
+void slr_log_after_fork(void)
+{
+    busy = false;
+    slr_sink_after_fork();
+}
+
+/* Each step is a bijection of `h` for fixed `b`, and each bit of the input reaches all bits of the output. */
+uint64_t slr_mix(uint64_t a, uint64_t b)
+{
+    uint64_t h = a * 0x9e3779b97f4a7c15u + b;
+    for (int round = 0; round < 3; round++) {
+        h ^= h >> 32;
+        h *= 0xd6e8feb86659fd93u;
+    }
+    return h ^ h >> 32;
+}

@@ -1,0 +1,249 @@
+/* Builds one line, as text or as a JSON object, in a buffer of fixed size. Escapes and UTF-8 sequences go in whole or
+ * not at all, so a line that was cut short is still valid. */
+#include "base/log_internal.h"
+#include <stdint.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+struct line {
+    char *start, *at, *end; /* end leaves room for what finish() writes */
+    bool json, cut;
+};
+
+static const char json_cut[] = ",\"truncated\":true";
+static const char text_cut[] = "...";
+
+static const char *const level_names[] = {"off", "error", "warn", "info", "debug"};
+
+/* Header keys of the JSON form; a field of the same name gets a prefix, since a key twice would hide one. */
+static const char *const header_keys[] = {"ts", "wall", "host", "pid", "rank", "level", "event"};
+
+static bool put(struct line *l, const char *text, size_t len)
+{
+    if (len > (size_t)(l->end - l->at)) {
+        l->cut = true;
+        return false;
+    }
+    memcpy(l->at, text, len);
+    l->at += len;
+    return true;
+}
+
+static bool puts_(struct line *l, const char *text)
+{
+    return put(l, text, strlen(text));
+}
+
+/* `digits`: at least so many, with leading zeros. */
+static bool put_number(struct line *l, uint64_t n, int digits)
+{
+    char buf[24];
+    size_t at = sizeof buf;
+    do {
+        buf[--at] = (char)('0' + n % 10);
+        n /= 10;
+    } while (n > 0 || (int)(sizeof buf - at) < digits);
+    return put(l, buf + at, sizeof buf - at);
+}
+
+/* Length of the UTF-8 sequence at `s`; 0 when it is none (overlong forms, surrogates and values above U+10FFFF are
+ * none). */
+static size_t utf8_len(const unsigned char *s, size_t len)
+{
+    uint32_t low[] = {0, 0, 0x80, 0x800, 0x10000}, code;
+    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    if (n < 2 || n > len)
+        return n > len ? 0 : n;
+    code = s[0] & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (s[i] & 0x3fu);
+    }
+    return code < low[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
+}
+
+static bool put_hex_escape(struct line *l, const char *prefix, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    char buf[8];
+    size_t n = strlen(prefix);
+    memcpy(buf, prefix, n);
+    buf[n] = hex[c >> 4];
+    buf[n + 1] = hex[c & 15];
+    return put(l, buf, n + 2);
+}
+
+/* One character of a quoted value; returns how many bytes of `s` it took, 0 when the line is full. */
+static size_t put_quoted(struct line *l, const char *s, size_t len)
+{
+    unsigned char c = (unsigned char)*s;
+    size_t n = utf8_len((const unsigned char *)s, len);
+    bool done;
+    if (c == '"' || c == '\\')
+        done = put(l, (char[]){'\\', (char)c}, 2);
+    else if (c == '\n')
+        done = put(l, "\\n", 2);
+    else if (c == '\t')
+        done = put(l, "\\t", 2);
+    else if (c < 0x20 || c == 0x7f)
+        done = put_hex_escape(l, l->json ? "\\u00" : "\\x", c);
+    else if (n == 0) /* JSON is UTF-8: the replacement character stands for a byte that is not */
+        done = l->json ? puts_(l, "\\ufffd") : put_hex_escape(l, "\\x", c);
+    else
+        done = put(l, s, n);
+    return done ? (n ? n : 1) : 0;
+}
+
+static void put_string(struct line *l, const char *s, size_t len)
+{
+    if (l->end - l->at < 2) {
+        l->cut = true;
+        return;
+    }
+    *l->at++ = '"';
+    l->end--; /* kept for the closing quote */
+    for (size_t took; len > 0; s += took, len -= took)
+        if ((took = put_quoted(l, s, len)) == 0)
+            break;
+    l->end++;
+    *l->at++ = '"';
+}
+
+static bool is_plain(const char *s, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)s[i] <= ' ' || (unsigned char)s[i] >= 0x7f || strchr("\"\\=", s[i]))
+            return false;
+    return len > 0;
+}
+
+static void put_value(struct line *l, const struct slr_value *v)
+{
+    if (l->json ? v->number : is_plain(v->text, v->len))
+        put(l, v->text, v->len);
+    else
+        put_string(l, v->text, v->len);
+    l->cut |= v->cut;
+}
+
+static bool is_header_key(const char *key, size_t len)
+{
+    for (size_t i = 0; i < sizeof header_keys / sizeof *header_keys; i++)
+        if (strlen(header_keys[i]) == len && memcmp(header_keys[i], key, len) == 0)
+            return true;
+    return false;
+}
+
+static void put_key(struct line *l, const char *key, size_t len)
+{
+    puts_(l, l->json ? ",\"" : " ");
+    if (l->json && is_header_key(key, len))
+        puts_(l, "event_");
+    put(l, key, len);
+    puts_(l, l->json ? "\":" : "=");
+}
+
+/* A field that does not fit is left out whole, unless it is a string, which is cut. */
+static void put_field(struct line *l, const char *key, size_t len, const struct slr_value *v)
+{
+    char *before = l->at;
+    put_key(l, key, len);
+    char *value = l->at;
+    if (!l->cut)
+        put_value(l, v);
+    if (l->cut && l->at - value < 3)
+        l->at = before;
+}
+
+static void put_fields(struct line *l, const char *fmt, struct slr_args *args)
+{
+    while (*fmt && !l->cut) {
+        struct slr_value v;
+        const char *key = fmt;
+        size_t len = strspn(fmt, "abcdefghijklmnopqrstuvwxyz_0123456789");
+        bool prose = fmt[len] != '=' || (len == 3 && memcmp(key, "msg", 3) == 0);
+        if (fmt[len] == '=')
+            fmt += len + 1;
+        else /* not key=: all the rest is prose */
+            key = "msg", len = 3;
+        slr_value_render(&v, &fmt, prose, args);
+        put_field(l, key, len, &v);
+        while (*fmt == ' ')
+            fmt++;
+    }
+}
+
+static void put_json_header(struct line *l, const char *host, const char *level, const char *event)
+{
+    struct timespec mono, wall;
+    int rank = slr_log_rank();
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    clock_gettime(CLOCK_REALTIME, &wall);
+    puts_(l, "{\"ts\":");
+    put_number(l, (uint64_t)mono.tv_sec * 1000000000u + (uint64_t)mono.tv_nsec, 1);
+    puts_(l, ",\"wall\":");
+    put_number(l, (uint64_t)wall.tv_sec, 1);
+    puts_(l, ".");
+    put_number(l, (uint64_t)wall.tv_nsec / 1000, 6);
+    puts_(l, ",\"host\":");
+    put_string(l, host, strlen(host));
+    puts_(l, ",\"pid\":");
+    put_number(l, (uint64_t)getpid(), 1);
+    puts_(l, rank < 0 ? ",\"rank\":-" : ",\"rank\":");
+    put_number(l, rank < 0 ? 1 : (uint64_t)rank, 1);
+    puts_(l, ",\"level\":");
+    put_string(l, level, strlen(level));
+    puts_(l, ",\"event\":");
+    put_string(l, event, strlen(event));
+}
+
+static void put_text_header(struct line *l, const char *host, const char *level, const char *event)
+{
+    int rank = slr_log_rank();
+    puts_(l, "slipring[");
+    puts_(l, host);
+    puts_(l, ":");
+    put_number(l, (uint64_t)getpid(), 1);
+    if (rank >= 0) {
+        puts_(l, " rank ");
+        put_number(l, (uint64_t)rank, 1);
+    }
+    puts_(l, "] ");
+    puts_(l, level);
+    puts_(l, " ");
+    puts_(l, event);
+}
+
+static size_t finish(struct line *l)
+{
+    const char *tail = l->json ? "}\n" : "\n";
+    l->end = l->start + SLR_LOG_LINE;
+    if (l->cut)
+        puts_(l, l->json ? json_cut : text_cut);
+    puts_(l, tail);
+    return (size_t)(l->at - l->start);
+}
+
+const char *slr_log_host(char *buf, size_t size)
+{
+    struct utsname name;
+    const char *host = uname(&name) == 0 && name.nodename[0] ? name.nodename : "localhost";
+    size_t len = strlen(host);
+    len = len < size ? len : size - 1;
+    memcpy(buf, host, len);
+    buf[len] = '\0';
+    return buf;
+}
+
+size_t slr_line_format(char *buf, enum slr_log_level level, const char *event, const char *fmt, struct slr_args *args)
+{
+    char host[128];
+    struct line l = {buf, buf, buf + SLR_LOG_LINE, slr_get(SLR_S_LOG_FORMAT) == 1, false};
+    l.end -= l.json ? sizeof json_cut + 1 : sizeof text_cut; /* and "}\n" or "\n" in place of the final NUL */
+    (l.json ? put_json_header : put_text_header)(&l, slr_log_host(host, sizeof host), level_names[level], event);
+    put_fields(&l, fmt, args);
+    return finish(&l);
+}

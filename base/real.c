@@ -1,0 +1,5 @@
+#include "base/real.h"
+
+struct slr_real slr_real;
+_Atomic unsigned slr_gate_word = SLR_GATE_UNRESOLVED;
+_Thread_local int slr_guard __attribute__((tls_model("initial-exec")));

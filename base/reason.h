@@ -1,0 +1,15 @@
+/* Reasons: the one vocabulary in which decisions are logged, counted and tested. The table is reasons.def. */
+#ifndef SLR_BASE_REASON_H
+#define SLR_BASE_REASON_H
+
+enum slr_reason {
+#define X(id, name, doc) SLR_R_##id,
+#include "base/reasons.def"
+#undef X
+    SLR_R_COUNT
+};
+
+const char *slr_reason_name(enum slr_reason r);
+const char *slr_reason_doc(enum slr_reason r);
+
+#endif

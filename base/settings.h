@@ -1,0 +1,59 @@
+/* Settings: read once from the environment (SLIPRING_*), then constant. The table is settings.def. */
+#ifndef SLR_BASE_SETTINGS_H
+#define SLR_BASE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SLR_SETTING_PREFIX "SLIPRING_"
+
+enum slr_setting_id {
+#define X(id, ...) SLR_S_##id,
+#include "base/settings.def"
+#undef X
+    SLR_S_COUNT
+};
+
+enum slr_setting_kind { SLR_KIND_BOOL, SLR_KIND_UINT, SLR_KIND_BYTES, SLR_KIND_MSEC, SLR_KIND_CHOICE, SLR_KIND_TEXT };
+enum slr_setting_scope { SLR_SCOPE_UNIFORM, SLR_SCOPE_LOCAL };
+
+struct slr_setting_row {
+    const char *name; /* without the prefix */
+    enum slr_setting_kind kind;
+    const char *def;
+    uint64_t min, max; /* of numbers; not used by CHOICE and TEXT */
+    const char *choices;
+    enum slr_setting_scope scope;
+    const char *doc;
+};
+extern const struct slr_setting_row slr_setting_rows[SLR_S_COUNT];
+
+struct slr_settings {
+    uint64_t num[SLR_S_COUNT];     /* value of every kind but TEXT; times in milliseconds */
+    const char *text[SLR_S_COUNT]; /* TEXT: the value, "" when unset; never NULL */
+};
+
+/* Where a problem with a value is told. `name` is the full variable name, `value` what it held, `expected` the accepted form in words,
+ * `nearest` the nearest known name or NULL. */
+typedef void (*slr_settings_complaint)(void *ctx, const char *name, const char *value, const char *expected, const char *nearest);
+
+/* Parses `envp` (NULL-terminated "NAME=VALUE" strings). A value that does not parse leaves the default; an unknown name with the prefix is
+ * told with its nearest known one. At most one complaint for each variable. Texts point into envp's strings. */
+void slr_settings_parse(struct slr_settings *s, char *const *envp, slr_settings_complaint complain, void *ctx);
+
+/* Parses one value as the row says. 0 or -EINVAL. */
+int slr_setting_value(const struct slr_setting_row *row, const char *text, uint64_t *out);
+
+/* The accepted form in words, e.g. "a size such as 64M, at least 4096". Returns `buf`. */
+const char *slr_setting_form(const struct slr_setting_row *row, char *buf, size_t size);
+
+/* This process's settings; parsed at the first call, with complaints to the log. Thread-safe. */
+const struct slr_settings *slr_settings(void);
+
+static inline uint64_t slr_get(enum slr_setting_id id)
+{
+    return slr_settings()->num[id];
+}
+
+#endif

@@ -1,0 +1,24 @@
+# Finds the CUDA, cuBLAS and NCCL headers and makes the target slipring_cuda_headers. Nothing of CUDA is linked: all
+# functions are found at run time. SLIPRING_CUDA_INCLUDE and SLIPRING_NCCL_INCLUDE, when given, are used as they are.
+include(${CMAKE_CURRENT_LIST_DIR}/CudaSearch.cmake)
+
+if(NOT SLIPRING_CUDA_INCLUDE OR NOT SLIPRING_NCCL_INCLUDE)
+  slipring_search_headers(slipring_cuda slipring_nccl)
+  if(NOT SLIPRING_CUDA_INCLUDE)
+    set(SLIPRING_CUDA_INCLUDE "${slipring_cuda}" CACHE PATH
+      "Folder with cuda.h, cuda_runtime_api.h, cublas_v2.h and cublasLt.h" FORCE)
+  endif()
+  if(NOT SLIPRING_NCCL_INCLUDE)
+    set(SLIPRING_NCCL_INCLUDE "${slipring_nccl}" CACHE PATH "Folder with nccl.h" FORCE)
+  endif()
+endif()
+if(NOT SLIPRING_CUDA_INCLUDE OR NOT SLIPRING_NCCL_INCLUDE)
+  message(FATAL_ERROR "CUDA headers: '${SLIPRING_CUDA_INCLUDE}', NCCL headers: '${SLIPRING_NCCL_INCLUDE}'; an empty "
+    "name means that none were found that are complete and new enough (cuda.h with CUDA_VERSION >= "
+    "${SLIPRING_CUDA_MIN}, nccl.h >= ${SLIPRING_NCCL_MIN}). Run scripts/setup.sh, which unpacks the headers of the "
+    "vendors' Python wheels into .deps/cuda/include, or name them with -DSLIPRING_CUDA_INCLUDE=... and "
+    "-DSLIPRING_NCCL_INCLUDE=...")
+endif()
+message(STATUS "CUDA headers: ${SLIPRING_CUDA_INCLUDE}; NCCL headers: ${SLIPRING_NCCL_INCLUDE}")
+add_library(slipring_cuda_headers INTERFACE)
+target_include_directories(slipring_cuda_headers SYSTEM INTERFACE ${SLIPRING_CUDA_INCLUDE} ${SLIPRING_NCCL_INCLUDE})

@@ -1,0 +1,91 @@
+/* cuBLAS's GEMM functions as this library exports them. With nothing pending the real function is called at once. */
+#include "interpose/hook.h"
+#include "interpose/resolve.h"
+#include "interpose/wrappers.h"
+#include "plugin/comm_hooks.h"
+
+static bool pending(void)
+{
+    return (atomic_load_explicit(&slr_gate_word, memory_order_relaxed) & ~SLR_GATE_UNRESOLVED) != 0 && slr_guard == 0;
+}
+
+#define CUBLAS_HOOK(fn, real_args, ...)                                                                                \
+    do {                                                                                                               \
+        if (!slr_find(SLR_LIB_CUBLAS) || !slr_real.fn) {                                                               \
+            slr_hook_missing("libcublas.so", #fn);                                                                     \
+            return CUBLAS_STATUS_NOT_INITIALIZED;                                                                      \
+        }                                                                                                              \
+        if (!pending() || !slr_resolve_cublas())                                                                       \
+            return slr_real.fn real_args;                                                                              \
+        return slr_gemm_call(&(struct slr_gemm){.handle = handle,                                                           \
+                                           .transa = transa,                                                           \
+                                           .transb = transb,                                                           \
+                                           .m = m,                                                                     \
+                                           .n = n,                                                                     \
+                                           .k = k,                                                                     \
+                                           .alpha = alpha,                                                             \
+                                           .beta = beta,                                                               \
+                                           .a = a,                                                                     \
+                                           .b = b,                                                                     \
+                                           .c = c,                                                                     \
+                                           .lda = lda,                                                                 \
+                                           .ldb = ldb,                                                                 \
+                                           .ldc = ldc,                                                                 \
+                                           __VA_ARGS__});                                                              \
+    } while (0)
+
+/* The entry points differ in the width of their integers, the type of the scalars and what else they take. */
+#define PLAIN(fn, id, num, scalar, elem, type_)                                                                        \
+    SLR_API cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, \
+                              num k, const scalar *alpha, const elem *a, num lda, const elem *b, num ldb,              \
+                              const scalar *beta, elem *c, num ldc)                                                    \
+    {                                                                                                                  \
+        CUBLAS_HOOK(fn, (handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), .api = id,             \
+                    .atype = type_, .btype = type_, .ctype = type_, .batch = 1);                                       \
+    }
+
+PLAIN(cublasSgemm_v2, SLR_GEMM_S, int, float, float, CUDA_R_32F)
+PLAIN(cublasSgemm_v2_64, SLR_GEMM_S_64, int64_t, float, float, CUDA_R_32F)
+PLAIN(cublasDgemm_v2, SLR_GEMM_D, int, double, double, CUDA_R_64F)
+PLAIN(cublasDgemm_v2_64, SLR_GEMM_D_64, int64_t, double, double, CUDA_R_64F)
+PLAIN(cublasHgemm, SLR_GEMM_H, int, void, void, CUDA_R_16F)
+PLAIN(cublasHgemm_64, SLR_GEMM_H_64, int64_t, void, void, CUDA_R_16F)
+
+#define EX(fn, id, num)                                                                                                \
+    SLR_API cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, \
+                              num k, const void *alpha, const void *a, cudaDataType atype, num lda, const void *b,     \
+                              cudaDataType btype, num ldb, const void *beta, void *c, cudaDataType ctype, num ldc,     \
+                              cublasComputeType_t compute, cublasGemmAlgo_t algo)                                      \
+    {                                                                                                                  \
+        CUBLAS_HOOK(fn,                                                                                                \
+                    (handle, transa, transb, m, n, k, alpha, a, atype, lda, b, btype, ldb, beta, c, ctype, ldc,        \
+                     compute, algo),                                                                                   \
+                    .api = id, .atype = atype, .btype = btype, .ctype = ctype, .batch = 1, .compute = compute,         \
+                    .algo = algo);                                                                                     \
+    }
+
+EX(cublasGemmEx, SLR_GEMM_EX, int)
+EX(cublasGemmEx_64, SLR_GEMM_EX_64, int64_t)
+
+#define STRIDED(fn, id, num)                                                                                           \
+    SLR_API cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, \
+                              num k, const void *alpha, const void *a, cudaDataType atype, num lda,                    \
+                              long long stride_a, const void *b, cudaDataType btype, num ldb, long long stride_b,      \
+                              const void *beta, void *c, cudaDataType ctype, num ldc, long long stride_c, num batch,   \
+                              cublasComputeType_t compute, cublasGemmAlgo_t algo)                                      \
+    {                                                                                                                  \
+        CUBLAS_HOOK(fn,                                                                                                \
+                    (handle, transa, transb, m, n, k, alpha, a, atype, lda, stride_a, b, btype, ldb, stride_b, beta,   \
+                     c, ctype, ldc, stride_c, batch, compute, algo),                                                   \
+                    .api = id, .atype = atype, .btype = btype, .ctype = ctype, .stride_a = stride_a,                   \
+                    .stride_b = stride_b, .stride_c = stride_c, .batch = batch, .compute = compute, .algo = algo);     \
+    }
+
+STRIDED(cublasGemmStridedBatchedEx, SLR_GEMM_STRIDED_EX, int)
+STRIDED(cublasGemmStridedBatchedEx_64, SLR_GEMM_STRIDED_EX_64, int64_t)
+
+#define L(fn)
+#define P(fn)
+#define N(fn)
+#define B(fn) SLR_HOOK_NAME(fn);
+#include "interpose/hooks.def"

@@ -1,0 +1,116 @@
+#include "interpose/elfsym.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "interpose/early.h"
+
+struct object {
+    const ElfW(Sym) *symbols;
+    const char *strings;
+    const uint32_t *gnu_hash;
+    const ElfW(Half) *versions;
+    ElfW(Addr) base;
+};
+
+/* glibc writes absolute addresses into the dynamic section, except where it is read-only (the vDSO). */
+SLR_EARLY static const void *absolute(ElfW(Addr) base, ElfW(Addr) p)
+{
+    return (const void *) (p < base ? p + base : p);
+}
+
+SLR_EARLY static bool open_object(struct object *o, const ElfW(Dyn) *d, ElfW(Addr) base)
+{
+    o->symbols = NULL;
+    o->strings = NULL;
+    o->gnu_hash = NULL;
+    o->versions = NULL;
+    o->base = base;
+    for (; d && d->d_tag != DT_NULL; d++) {
+        const void *p = absolute(base, d->d_un.d_ptr);
+        if (d->d_tag == DT_SYMTAB)
+            o->symbols = p;
+        else if (d->d_tag == DT_STRTAB)
+            o->strings = p;
+        else if (d->d_tag == DT_GNU_HASH)
+            o->gnu_hash = p;
+        else if (d->d_tag == DT_VERSYM)
+            o->versions = p;
+    }
+    return o->symbols && o->strings && o->gnu_hash;
+}
+
+SLR_EARLY static uint32_t hash_of(const char *name)
+{
+    uint32_t h = 5381;
+    for (; *name; name++)
+        h = h * 33 + (unsigned char) *name;
+    return h;
+}
+
+SLR_EARLY static bool equal(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
+/* A function that is defined here, in its default version: the hidden ones are for programs linked long ago. */
+SLR_EARLY static bool usable(const struct object *o, uint32_t i)
+{
+    const ElfW(Sym) *s = &o->symbols[i];
+    if (s->st_shndx == SHN_UNDEF || s->st_value == 0 || (s->st_info & 0xf) != STT_FUNC)
+        return false;
+    return !o->versions || (o->versions[i] & 0x8000) == 0;
+}
+
+SLR_EARLY static void *find(const struct object *o, const char *name)
+{
+    const uint32_t *head = o->gnu_hash; /* buckets, first symbol, words of the Bloom filter, shift */
+    const uint32_t *buckets = head + 4 + head[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t *chain = buckets + head[0];
+    uint32_t h = hash_of(name), i;
+
+    if (head[0] == 0)
+        return NULL;
+    i = buckets[h % head[0]];
+    if (i < head[1])
+        return NULL;
+    for (;; i++) {
+        uint32_t entry = chain[i - head[1]];
+        if ((entry | 1) == (h | 1) && usable(o, i) && equal(o->strings + o->symbols[i].st_name, name))
+            return (void *) (o->base + o->symbols[i].st_value);
+        if (entry & 1)
+            return NULL;
+    }
+}
+
+SLR_EARLY void *slr_elf_symbol(const ElfW(Dyn) *dynamic, ElfW(Addr) base, const char *name)
+{
+    struct object o;
+    return open_object(&o, dynamic, base) ? find(&o, name) : NULL;
+}
+
+/* The linker's list is read without its lock. The objects that a program starts with stand first and stay; the C library is one of them, so
+ * the walk ends before what other threads may load or unload. */
+SLR_EARLY void *slr_elf_next(const char *name)
+{
+    void *before = NULL;
+    bool after_us = false;
+    for (const struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
+        if (m->l_ld == _DYNAMIC) {
+            after_us = true;
+            continue;
+        }
+        if (before && !after_us)
+            continue;
+        void *p = slr_elf_symbol(m->l_ld, m->l_addr, name);
+        if (p && after_us)
+            return p;
+        if (p)
+            before = p;
+    }
+    return before;
+}

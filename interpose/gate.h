@@ -1,0 +1,52 @@
+/* The gate: one stub for each driver entry point of gate.def, exported under the driver's name.
+ *
+ * A stub compares slr_gate_word with zero and jumps to the real function. When something is pending, or the table of real functions is not
+ * filled yet, it saves the argument registers and asks slr_gate_slow, which joins what the call could observe and says where to jump. The
+ * stub is transparent: arguments in registers and on the stack, the return address and errno are what the caller made them.
+ */
+#ifndef SLR_INTERPOSE_GATE_H
+#define SLR_INTERPOSE_GATE_H
+
+#include <stdint.h>
+
+enum slr_gate_index {
+#define X(sym, cls, arg, why) SLR_GATE_IX_##sym,
+#include "interpose/gate.def"
+#undef X
+    SLR_GATE_COUNT
+};
+
+enum slr_gate_class {
+    SLR_GATE_STREAM,
+    SLR_GATE_STREAM_PTSZ,
+    SLR_GATE_LAUNCH_CONFIG,
+    SLR_GATE_LAUNCH_CONFIG_PTSZ,
+    SLR_GATE_LEGACY,
+    SLR_GATE_ALL,
+    SLR_GATE_NONE
+};
+
+/* Integer arguments as the stub found them; gate.S builds this on the stack, so the two have to agree. */
+#if defined(__x86_64__)
+#define SLR_GATE_REGS 6
+#elif defined(__aarch64__)
+#define SLR_GATE_REGS 8
+#else
+#error "the gate is written for x86-64 and aarch64"
+#endif
+struct slr_gate_frame {
+    const uint64_t *stack; /* the arguments after those, one word each */
+    uint64_t reg[SLR_GATE_REGS];
+};
+
+/* The real functions, by index; only to be read when SLR_GATE_UNRESOLVED is not set in slr_gate_word. Never NULL then: what the driver
+ * does not have is slr_gate_missing. */
+extern void *slr_gate_real[SLR_GATE_COUNT];
+
+/* Stands in for a function that the driver lacks: CUDA_ERROR_NOT_FOUND. */
+int slr_gate_missing(void);
+
+/* Called by the stubs. Returns the function to jump to. */
+void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame);
+
+#endif

@@ -1,0 +1,35 @@
+#include "interpose/hook.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include "base/log.h"
+#include "base/once.h"
+#include "interpose/resolve.h"
+#include "plugin/comm_hooks.h"
+
+static void in_child(void)
+{
+    slr_log_after_fork();
+    slr_plugin_after_fork_child();
+}
+
+/* There is no constructor: nothing happens in a process that makes no communicator. atexit and not a destructor: what is registered last
+ * runs first, so slipring ends before CUDA's libraries, which registered theirs when they were loaded. */
+bool slr_hook_first_communicator(void)
+{
+    static struct slr_once once;
+    if (slr_once_begin(&once)) {
+        if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(slr_plugin_at_exit) != 0)
+            slr_log(SLR_LOG_WARN, "init", "msg=%s", "handlers for fork and exit could not be registered");
+        slr_once_end(&once);
+    }
+    return slr_resolve_nccl() && slr_resolve_cuda_load();
+}
+
+void slr_hook_missing(const char *library, const char *function)
+{
+    uint64_t key = slr_mix((uint64_t) (uintptr_t) library, (uint64_t) (uintptr_t) function);
+    if (slr_log_first(key))
+        slr_log(SLR_LOG_ERROR, "call", "library=%s symbol=%s msg=%s", library, function,
+                "called, but the library is not loaded or does not have it");
+}

@@ -1,0 +1,177 @@
+#include "interpose/resolve.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/log.h"
+#include "base/once.h"
+#include "base/real.h"
+#include "interpose/dlsym.h"
+#include "interpose/elfsym.h"
+#include "interpose/gate.h"
+#include "interpose/wrappers.h"
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x) /* what cuda.h's and cublas_v2.h's macros make of a name is what the library exports */
+
+struct slot {
+    const char *name;
+    void **where;
+    enum slr_lib lib;
+    bool required;
+};
+
+enum { NEED_R = true, NEED_O = false };
+
+void *slr_real_cuGetProcAddress, *slr_real_cuGetProcAddress_v2;
+
+static const struct slot slots[] = {
+#define D(need, fn) {TEXT(fn), (void **) &slr_real.fn, SLR_LIB_CUDA, NEED_##need},
+#define N(need, fn) {TEXT(fn), (void **) &slr_real.fn, SLR_LIB_NCCL, NEED_##need},
+#define B(need, fn) {TEXT(fn), (void **) &slr_real.fn, SLR_LIB_CUBLAS, NEED_##need},
+#include "base/real.def"
+#undef D
+#undef N
+#undef B
+#define X(sym, cls, arg, why) {#sym, &slr_gate_real[SLR_GATE_IX_##sym], SLR_LIB_CUDA, false},
+#include "interpose/gate.def"
+#undef X
+    {"cuGetProcAddress", &slr_real_cuGetProcAddress, SLR_LIB_CUDA, false},
+    {"cuGetProcAddress_v2", &slr_real_cuGetProcAddress_v2, SLR_LIB_CUDA, false},
+};
+enum { SLOTS = sizeof(slots) / sizeof(slots[0]) };
+
+static const struct {
+    const char *soname[4];
+    const char *probe; /* an export by which the library is known wherever it was linked into */
+} libs[SLR_LIB_COUNT] = {
+    [SLR_LIB_CUDA] = {{"libcuda.so.1"}, "cuDriverGetVersion"},
+    [SLR_LIB_NCCL] = {{"libnccl.so.2"}, "ncclGetUniqueId"},
+    [SLR_LIB_CUBLAS] = {{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}, "cublasGetVersion_v2"},
+};
+
+static struct slr_once published[SLR_LIB_COUNT];
+
+static int probe(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+    const char **arg = ctx; /* in: the symbol; out: the object's name */
+    (void) size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
+            continue;
+        const ElfW(Dyn) *d = (const ElfW(Dyn) *) (info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        if (d != _DYNAMIC && slr_elf_symbol(d, info->dlpi_addr, arg[0])) {
+            arg[1] = info->dlpi_name;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* A handle that stays open, or NULL. */
+static void *open_loaded(enum slr_lib lib)
+{
+    const char *arg[2] = {libs[lib].probe, NULL};
+    for (unsigned i = 0; i < 4 && libs[lib].soname[i]; i++) {
+        void *handle = dlopen(libs[lib].soname[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (handle)
+            return handle;
+    }
+    if (dl_iterate_phdr(probe, arg) == 0 || !arg[1])
+        return NULL;
+    /* The program's own exports are under "", which only NULL opens. */
+    return arg[1][0] ? dlopen(arg[1], RTLD_LAZY | RTLD_NOLOAD) : NULL;
+}
+
+static void publish(enum slr_lib lib, void *const *found)
+{
+    if (!slr_once_begin(&published[lib]))
+        return;
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (slots[i].lib == lib)
+            *slots[i].where = found[i];
+    if (lib == SLR_LIB_CUDA) {
+        slr_wrappers_index();
+        for (unsigned i = 0; i < SLR_GATE_COUNT; i++)
+            if (!slr_gate_real[i])
+                slr_gate_real[i] = (void *) slr_gate_missing;
+        atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);
+    }
+    slr_once_end(&published[lib]);
+}
+
+bool slr_find(enum slr_lib lib)
+{
+    void *found[SLOTS];
+    if (slr_once_done(&published[lib]))
+        return true;
+    void *handle = open_loaded(lib);
+    if (!handle)
+        return false;
+    for (unsigned i = 0; i < SLOTS; i++)
+        found[i] = slots[i].lib == lib ? slr_dlsym(handle, slots[i].name) : NULL;
+    publish(lib, found);
+    return true;
+}
+
+/* Says what is missing, once for each library and kind of trouble. */
+static bool complete(enum slr_lib lib)
+{
+    static _Atomic bool said_absent[SLR_LIB_COUNT], said_missing[SLR_LIB_COUNT];
+    bool all = true;
+    if (!slr_find(lib)) {
+        if (!atomic_exchange(&said_absent[lib], true))
+            slr_log(SLR_LOG_ERROR, "resolve", "library=%s msg=%s", libs[lib].soname[0],
+                    "the library is not loaded; calls that need it are passed on");
+        return false;
+    }
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if (slots[i].lib != lib || !slots[i].required || *slots[i].where)
+            continue;
+        all = false;
+        if (!atomic_load(&said_missing[lib]))
+            slr_log(SLR_LOG_ERROR, "resolve", "library=%s symbol=%s msg=%s", libs[lib].soname[0], slots[i].name,
+                    "the library lacks a function that is required; calls are passed on");
+    }
+    if (!all)
+        atomic_store(&said_missing[lib], true);
+    return all;
+}
+
+/* 0: not asked, 1: incomplete, 2: complete. What a library has does not change. */
+static bool resolve(enum slr_lib lib)
+{
+    static _Atomic int known[SLR_LIB_COUNT];
+    int k = atomic_load_explicit(&known[lib], memory_order_acquire);
+    if (k == 0) {
+        bool all = complete(lib);
+        if (!all && !slr_once_done(&published[lib]))
+            return false;
+        k = all ? 2 : 1;
+        atomic_store_explicit(&known[lib], k, memory_order_release);
+    }
+    return k == 2;
+}
+
+bool slr_resolve_cuda(void)
+{
+    return resolve(SLR_LIB_CUDA);
+}
+
+bool slr_resolve_nccl(void)
+{
+    return resolve(SLR_LIB_NCCL);
+}
+
+bool slr_resolve_cublas(void)
+{
+    return resolve(SLR_LIB_CUBLAS);
+}
+
+bool slr_resolve_cuda_load(void)
+{
+    if (!slr_find_cuda())
+        dlopen(libs[SLR_LIB_CUDA].soname[0], RTLD_LAZY | RTLD_LOCAL); /* kept open; slr_find sees whether it is there */
+    return slr_resolve_cuda();
+}

@@ -1,0 +1,121 @@
+#include "interpose/wrappers.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/once.h"
+#include "base/real.h"
+#include "interpose/gate.h"
+#include "interpose/resolve.h"
+
+/* Only addresses are taken; the types do not matter here. The gate's stubs have hidden names too (gate.S). */
+#define X(sym, cls, arg, why) extern const char slr_stub_##sym[] __attribute__((visibility("hidden")));
+#include "interpose/gate.def"
+#undef X
+#define L(sym)
+#define P(sym) extern const char slr_hook_##sym[] __attribute__((visibility("hidden")));
+#define N(sym) P(sym)
+#define B(sym) P(sym)
+#include "interpose/hooks.def"
+#undef L
+#undef P
+#undef N
+#undef B
+
+struct wrapper {
+    const char *name;
+    const void *code;
+    void *const *real;
+    enum slr_lib lib;
+};
+
+static const struct wrapper wrappers[] = {
+#define X(sym, cls, arg, why) {#sym, slr_stub_##sym, &slr_gate_real[SLR_GATE_IX_##sym], SLR_LIB_CUDA},
+#include "interpose/gate.def"
+#undef X
+#define L(sym)
+#define P(sym) {#sym, slr_hook_##sym, &slr_real_##sym, SLR_LIB_CUDA},
+#define N(sym) {#sym, slr_hook_##sym, (void *const *) &slr_real.sym, SLR_LIB_NCCL},
+#define B(sym) {#sym, slr_hook_##sym, (void *const *) &slr_real.sym, SLR_LIB_CUBLAS},
+#include "interpose/hooks.def"
+#undef L
+#undef P
+#undef N
+#undef B
+};
+enum { WRAPPERS = sizeof(wrappers) / sizeof(wrappers[0]), BUCKETS = 1024, END = 0 };
+_Static_assert(WRAPPERS * 2 < BUCKETS, "the tables stay at most half full");
+
+/* Open addressing; an entry is an index into `wrappers` plus one. */
+static uint16_t by_name[BUCKETS], by_address[BUCKETS];
+static struct slr_once names_ready;
+
+static unsigned bucket(uint64_t key)
+{
+    return (unsigned) ((key * 0x9e3779b97f4a7c15u) >> 54);
+}
+_Static_assert(BUCKETS == 1 << (64 - 54), "bucket() yields an index");
+
+static uint64_t key_of(const char *name)
+{
+    uint64_t h = 0;
+    for (; *name; name++)
+        h = h * 131 + (unsigned char) *name;
+    return h;
+}
+
+static void insert(uint16_t *table, unsigned b, unsigned i)
+{
+    while (table[b] != END)
+        b = (b + 1) % BUCKETS;
+    table[b] = (uint16_t) (i + 1);
+}
+
+static const struct wrapper *named(const char *name)
+{
+    if (slr_once_begin(&names_ready)) {
+        memset(by_name, 0, sizeof(by_name)); /* a child may take over from a parent's thread */
+        for (unsigned i = 0; i < WRAPPERS; i++)
+            insert(by_name, bucket(key_of(wrappers[i].name)), i);
+        slr_once_end(&names_ready);
+    }
+    for (unsigned b = bucket(key_of(name)); by_name[b] != END; b = (b + 1) % BUCKETS) {
+        const struct wrapper *w = &wrappers[by_name[b] - 1];
+        if (strcmp(w->name, name) == 0)
+            return w;
+    }
+    return NULL;
+}
+
+void slr_wrappers_index(void)
+{
+    memset(by_address, 0, sizeof(by_address));
+    for (unsigned i = 0; i < WRAPPERS; i++)
+        if (wrappers[i].lib == SLR_LIB_CUDA && *wrappers[i].real)
+            insert(by_address, bucket((uintptr_t) *wrappers[i].real), i);
+}
+
+void *slr_wrapper_by_address(const void *real)
+{
+    for (unsigned b = bucket((uintptr_t) real); by_address[b] != END; b = (b + 1) % BUCKETS) {
+        const struct wrapper *w = &wrappers[by_address[b] - 1];
+        if (*w->real == real)
+            return (void *) w->code;
+    }
+    return NULL;
+}
+
+void *slr_wrapper_by_name(const char *name, const void *real)
+{
+    const struct wrapper *w = named(name);
+    if (!w || real == w->code || !slr_find(w->lib))
+        return NULL;
+    if (*w->real == real)
+        return (void *) w->code;
+    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix(key_of(name), (uintptr_t) real)))
+        slr_log(SLR_LOG_INFO, "second_copy", "symbol=%s msg=%s", name,
+                "found in another library than the one that is followed; this one is left alone");
+    return NULL;
+}

@@ -1,0 +1,43 @@
+/* The ring's flag words: shared host memory, written and waited for by the ranks' devices with stream memory operations.
+ *
+ * One word per ordered pair of ranks and direction, each in its own cache line (design rule R4). Words count pieces, start at 0, only grow
+ * and wrap: waits are GEQ, which the driver evaluates as a cyclic comparison.
+ *
+ *   ready(o, r)  written by o, waited for by r: o has put piece number `ready` (counted from 1) into its staging slot.
+ *   done(o, r)   written by r, waited for by o: r has copied piece number `done` out of o's slot.
+ *
+ * A host may raise a word that its own device waits for, to release the wait after a failure (ring.h).
+ */
+#ifndef SLR_KERNELS_FLAGS_H
+#define SLR_KERNELS_FLAGS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SLR_FLAG_LINE 128 /* two 64-byte lines: adjacent-line prefetch pairs them */
+
+enum slr_flag_kind { SLR_FLAG_READY, SLR_FLAG_DONE };
+
+static inline size_t slr_flag_offset(int nranks, enum slr_flag_kind kind, int owner, int reader)
+{
+    return (((size_t)kind * (size_t)nranks + (size_t)owner) * (size_t)nranks + (size_t)reader) * SLR_FLAG_LINE;
+}
+
+static inline size_t slr_flags_bytes(int nranks)
+{
+    return 2 * (size_t)nranks * (size_t)nranks * SLR_FLAG_LINE;
+}
+
+static inline _Atomic uint32_t *slr_flag(void *base, int nranks, enum slr_flag_kind kind, int owner, int reader)
+{
+    return (_Atomic uint32_t *)((char *)base + slr_flag_offset(nranks, kind, owner, reader));
+}
+
+/* Whether a counter has reached `want`, as the device's GEQ sees it. */
+static inline int slr_flag_reached(uint32_t have, uint32_t want)
+{
+    return (int32_t)(have - want) >= 0;
+}
+
+#endif

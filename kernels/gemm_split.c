@@ -1,0 +1,108 @@
+#include "kernels/gemm.h"
+
+struct span {
+    uintptr_t begin, end;
+};
+
+static bool overlap(struct span a, struct span b)
+{
+    return a.begin < b.end && b.begin < a.end;
+}
+
+static struct span span_of(const void *p, size_t bytes)
+{
+    return (struct span){(uintptr_t)p, (uintptr_t)p + bytes};
+}
+
+/* rows x cols, column-major, ld >= rows. */
+static struct span matrix_span(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem)
+{
+    return span_of(p, rows && cols ? ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * elem : 0);
+}
+
+size_t slr_gemm_type_bytes(cudaDataType type)
+{
+    switch (type) {
+    case CUDA_R_64F:
+        return 8;
+    case CUDA_R_32F:
+    case CUDA_R_32I:
+        return 4;
+    case CUDA_R_16F:
+    case CUDA_R_16BF:
+        return 2;
+    case CUDA_R_8I:
+    case CUDA_R_8U:
+    case CUDA_R_8F_E4M3:
+    case CUDA_R_8F_E5M2:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static struct span span_a(const struct slr_gemm *g)
+{
+    bool plain = g->transa == CUBLAS_OP_N;
+    return matrix_span(g->a, plain ? g->m : g->k, plain ? g->k : g->m, g->lda, slr_gemm_type_bytes(g->atype));
+}
+
+static struct span span_b(const struct slr_gemm *g)
+{
+    bool plain = g->transb == CUBLAS_OP_N;
+    return matrix_span(g->b, plain ? g->k : g->n, plain ? g->n : g->k, g->ldb, slr_gemm_type_bytes(g->btype));
+}
+
+static struct span span_c(const struct slr_gemm *g)
+{
+    return matrix_span(g->c, g->m, g->n, g->ldc, slr_gemm_type_bytes(g->ctype));
+}
+
+/* The operand that starts where the receive buffer does; columns and leading dimension as stored. */
+static enum slr_reason find_operand(const struct slr_gemm *g, uintptr_t recv, bool *on_a, int64_t *cols, int64_t *ld)
+{
+    bool a = (uintptr_t)g->a == recv, b = (uintptr_t)g->b == recv;
+    if (a == b)
+        return a ? SLR_R_JOIN_OVERLAP : SLR_R_JOIN_NO_OPERAND;
+    *on_a = a;
+    *cols = a ? g->m : g->n;
+    *ld = a ? g->lda : g->ldb;
+    if (a ? g->transa == CUBLAS_OP_N : g->transb != CUBLAS_OP_N)
+        return SLR_R_JOIN_TRANS;
+    return SLR_R_FUSED;
+}
+
+/* C must touch neither buffer of the gather; the other operand and the scalars are read before the gather is complete. */
+static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
+{
+    struct span recv = span_of((const void *)(uintptr_t)g->recv, g->plan.shard * (size_t)nranks);
+    struct span send = span_of((const void *)(uintptr_t)g->send, g->plan.shard);
+    struct span c = span_c(gemm), other = on_a ? span_b(gemm) : span_a(gemm);
+    return overlap(c, recv) || overlap(c, send) || overlap(other, recv) || overlap(span_of(gemm->alpha, 1), recv) ||
+           overlap(span_of(gemm->beta, 1), recv);
+}
+
+enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,
+                                    struct slr_gemm_split *out)
+{
+    int64_t cols = 0, ld = 0;
+    enum slr_reason r = find_operand(gemm, (uintptr_t)g->recv, &out->on_a, &cols, &ld);
+    if (r != SLR_R_FUSED)
+        return r;
+    if (gemm->batch != 1)
+        return SLR_R_JOIN_BATCH;
+    if (gemm->m <= 0 || gemm->n <= 0 || gemm->k <= 0)
+        return SLR_R_JOIN_SHAPE;
+    size_t elem = slr_gemm_type_bytes(out->on_a ? gemm->atype : gemm->btype);
+    if (!elem || !slr_gemm_type_bytes(gemm->ctype) || !slr_gemm_type_bytes(out->on_a ? gemm->btype : gemm->atype))
+        return SLR_R_JOIN_TYPE;
+    if (ld != gemm->k)
+        return SLR_R_JOIN_LD;
+    out->col_bytes = (size_t)gemm->k * elem;
+    if (g->plan.shard % out->col_bytes != 0)
+        return SLR_R_JOIN_SHAPE;
+    out->shard_cols = (int64_t)(g->plan.shard / out->col_bytes);
+    if (cols != out->shard_cols * nranks)
+        return SLR_R_JOIN_NO_OPERAND;
+    return touches_gather(gemm, g, nranks, out->on_a) ? SLR_R_JOIN_OVERLAP : SLR_R_FUSED;
+}

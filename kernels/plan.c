@@ -1,0 +1,35 @@
+#include "kernels/plan.h"
+
+#define PIECE_ALIGN 512u                /* copy engines like whole sectors; a multiple of every element size */
+#define PIECE_MIN ((size_t)8 << 20)     /* smaller pieces are not worth a step of their own */
+#define STEPS_WANTED 8                  /* ring steps (ranks x pieces) that give a GEMM enough to overlap with */
+
+static size_t ceil_div(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* With many ranks the shards themselves are fine enough; with few, each shard is cut further (nvFuser #3606). */
+static size_t pieces_chosen(size_t shard, int nranks)
+{
+    size_t by_steps = ceil_div(STEPS_WANTED, (size_t)nranks);
+    size_t by_size = shard / PIECE_MIN;
+    size_t n = by_steps < by_size ? by_steps : by_size;
+    return n ? n : 1;
+}
+
+struct slr_plan slr_plan_make(size_t shard, int nranks, size_t slot, uint32_t wanted)
+{
+    struct slr_plan p = {.shard = shard};
+    size_t n = wanted ? wanted : pieces_chosen(shard, nranks);
+    size_t piece = ceil_div(shard, n);
+    piece = ceil_div(piece, PIECE_ALIGN) * PIECE_ALIGN;
+    if (piece > slot)
+        piece = slot;
+    p.piece = piece < shard ? piece : shard;
+    p.pieces = (uint32_t)ceil_div(shard, p.piece);
+    uint32_t events = p.pieces * (uint32_t)(nranks > 1 ? nranks - 1 : 1);
+    p.group = (uint32_t)ceil_div(events, SLR_MAX_CHUNK_EVENTS);
+    p.chunks = (uint32_t)ceil_div(p.pieces, p.group);
+    return p;
+}

@@ -1,0 +1,233 @@
+#include "kernels/ring.h"
+
+#include <stdlib.h>
+#include "base/cu.h"
+#include "kernels/flags.h"
+
+#define RELEASE_AHEAD (1u << 29) /* far above any number in flight, far below half of the cyclic range */
+
+static CUdeviceptr dflag(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader)
+{
+    return ring->dflags + slr_flag_offset(ring->nranks, kind, owner, reader);
+}
+
+static CUstreamBatchMemOpParams op_write(CUdeviceptr addr, uint32_t value)
+{
+    CUstreamBatchMemOpParams op = {0};
+    op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    op.writeValue.address = addr;
+    op.writeValue.value = value;
+    op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT; /* orders the stream's earlier copies before the word, system-wide */
+    return op;
+}
+
+static CUstreamBatchMemOpParams op_wait(CUdeviceptr addr, uint32_t value)
+{
+    CUstreamBatchMemOpParams op = {0};
+    op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    op.waitValue.address = addr;
+    op.waitValue.value = value;
+    op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    return op;
+}
+
+/* One memory operation for each peer, in one call. */
+static enum slr_status for_peers(struct slr_ring *ring, bool write, enum slr_flag_kind kind, uint32_t value)
+{
+    CUstreamBatchMemOpParams ops[SLR_MAX_RANKS];
+    unsigned n = 0;
+    for (int step = 1; step < ring->nranks; step++) {
+        CUdeviceptr addr = dflag(ring, kind, ring->rank, (ring->rank + step) % ring->nranks);
+        ops[n++] = write ? op_write(addr, value) : op_wait(addr, value);
+    }
+    return SLR_CU(cuStreamBatchMemOp, ring->publish, n, ops, 0);
+}
+
+static CUdeviceptr slot_of(const struct slr_ring *ring, int owner, uint32_t g)
+{
+    return ring->slots[owner] + (size_t)((g - 1) % SLR_SLOTS) * ring->slot;
+}
+
+static enum slr_status publish_piece(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece)
+{
+    uint32_t g = first + piece;
+    /* The first pieces of a communicator find the slots empty; later the words have wrapped or not, both compare right. */
+    SLR_TRY(for_peers(ring, false, SLR_FLAG_DONE, g - SLR_SLOTS));
+    SLR_TRY(SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, g), c->send + slr_plan_piece_begin(&c->plan, piece),
+                   slr_plan_piece_bytes(&c->plan, piece), ring->publish));
+    return for_peers(ring, true, SLR_FLAG_READY, g);
+}
+
+static CUevent chunk_event(const struct slr_ring *ring, uint32_t q, int step)
+{
+    return ring->chunk_event[q * (uint32_t)(ring->nranks - 1) + (uint32_t)step - 1];
+}
+
+static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
+{
+    return (piece + 1) % p->group == 0 || piece + 1 == p->pieces;
+}
+
+static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece, int step)
+{
+    int owner = (ring->rank + step) % ring->nranks;
+    CUdeviceptr to = c->recv + (size_t)owner * c->plan.shard + slr_plan_piece_begin(&c->plan, piece);
+    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, owner, ring->rank), g,
+                   CU_STREAM_WAIT_VALUE_GEQ));
+    SLR_TRY(SLR_CU(cuMemcpyAsync, to, slot_of(ring, owner, g), slr_plan_piece_bytes(&c->plan, piece), ring->pull));
+    if (ends_chunk(&c->plan, piece))
+        SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, piece / c->plan.group, step), ring->pull));
+    return SLR_CU(cuStreamWriteValue32, ring->pull, dflag(ring, SLR_FLAG_DONE, owner, ring->rank), g,
+                  CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
+static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece)
+{
+    for (int step = 1; step < ring->nranks; step++)
+        SLR_TRY(pull_step(ring, c, first + piece, piece, step));
+    return SLR_OK;
+}
+
+static enum slr_status grow_events(struct slr_ring *ring, uint32_t want)
+{
+    if (want <= ring->chunk_events)
+        return SLR_OK;
+    CUevent *list = realloc(ring->chunk_event, want * sizeof *list);
+    if (!list)
+        return SLR_NOMEM;
+    ring->chunk_event = list;
+    for (; ring->chunk_events < want; ring->chunk_events++)
+        SLR_TRY(SLR_CU(cuEventCreate, &list[ring->chunk_events], CU_EVENT_DISABLE_TIMING));
+    return SLR_OK;
+}
+
+static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_gather *c)
+{
+    CUdeviceptr own = c->recv + (size_t)ring->rank * c->plan.shard;
+    return own == c->send ? SLR_OK : SLR_CU(cuMemcpyAsync, own, c->send, c->plan.shard, c->stream);
+}
+
+enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, stream));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, ring->entry, 0));
+    return SLR_CU(cuStreamWaitEvent, ring->pull, ring->entry, 0);
+}
+
+enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *c)
+{
+    uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */
+    SLR_TRY(grow_events(ring, c->plan.chunks * (uint32_t)(ring->nranks - 1)));
+    atomic_store(&ring->issued, first + c->plan.pieces - 1);
+    for (uint32_t p = 0; p < c->plan.pieces; p++) {
+        SLR_TRY(publish_piece(ring, c, first, p));
+        if (p > 0)
+            SLR_TRY(pull_piece(ring, c, first, p - 1));
+    }
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
+    SLR_TRY(pull_piece(ring, c, first, c->plan.pieces - 1));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->pull));
+    return copy_own_shard(ring, c);
+}
+
+enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
+{
+    return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
+}
+
+enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step)
+{
+    return SLR_CU(cuStreamWaitEvent, stream, chunk_event(ring, q, step), 0);
+}
+
+static enum slr_status create_objects(struct slr_ring *ring)
+{
+    int least = 0, greatest = 0;
+    SLR_TRY(SLR_CU(cuCtxGetStreamPriorityRange, &least, &greatest));
+    /* Non-blocking: the legacy default stream must not wait for a peer. Urgent: their operations are short and others wait for them. */
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->publish, CU_STREAM_NON_BLOCKING, greatest));
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->pull, CU_STREAM_NON_BLOCKING, greatest));
+    SLR_TRY(SLR_CU(cuEventCreate, &ring->entry, CU_EVENT_DISABLE_TIMING));
+    SLR_TRY(SLR_CU(cuEventCreate, &ring->published, CU_EVENT_DISABLE_TIMING));
+    return SLR_CU(cuEventCreate, &ring->finished, CU_EVENT_DISABLE_TIMING);
+}
+
+static void destroy_event(CUevent *ev)
+{
+    if (*ev)
+        slr_real.cuEventDestroy(*ev);
+    *ev = NULL;
+}
+
+static void destroy_stream(CUstream *s)
+{
+    if (*s)
+        slr_real.cuStreamDestroy(*s);
+    *s = NULL;
+}
+
+static void destroy_objects(struct slr_ring *ring)
+{
+    destroy_stream(&ring->publish);
+    destroy_stream(&ring->pull);
+    destroy_event(&ring->entry);
+    destroy_event(&ring->published);
+    destroy_event(&ring->finished);
+    for (uint32_t i = 0; i < ring->chunk_events; i++)
+        destroy_event(&ring->chunk_event[i]);
+    free(ring->chunk_event);
+    ring->chunk_event = NULL;
+    ring->chunk_events = 0;
+}
+
+enum slr_status slr_ring_open(struct slr_ring *ring)
+{
+    enum slr_status s = create_objects(ring);
+    if (s != SLR_OK)
+        destroy_objects(ring);
+    return s;
+}
+
+void slr_ring_close(struct slr_ring *ring)
+{
+    if (ring->publish)
+        slr_real.cuStreamSynchronize(ring->publish);
+    if (ring->pull)
+        slr_real.cuStreamSynchronize(ring->pull);
+    destroy_objects(ring);
+}
+
+bool slr_ring_idle(struct slr_ring *ring)
+{
+    return slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY &&
+           slr_real.cuStreamQuery(ring->pull) != CUDA_ERROR_NOT_READY;
+}
+
+static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader)
+{
+    uint32_t have = atomic_load(slr_flag(ring->flags, ring->nranks, kind, owner, reader));
+    return slr_flag_reached(have, atomic_load(&ring->issued));
+}
+
+bool slr_ring_complete(const struct slr_ring *ring)
+{
+    for (int step = 1; step < ring->nranks; step++) {
+        int peer = (ring->rank + step) % ring->nranks;
+        if (!reached(ring, SLR_FLAG_DONE, peer, ring->rank) || !reached(ring, SLR_FLAG_READY, ring->rank, peer))
+            return false;
+    }
+    return true;
+}
+
+bool slr_ring_peer_served(const struct slr_ring *ring, int peer)
+{
+    return reached(ring, SLR_FLAG_DONE, ring->rank, peer) && reached(ring, SLR_FLAG_READY, peer, ring->rank);
+}
+
+void slr_ring_release(struct slr_ring *ring, int peer)
+{
+    uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, peer, ring->rank), value);
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_DONE, ring->rank, peer), value);
+}

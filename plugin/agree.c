@@ -1,0 +1,352 @@
+#include "plugin/agree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/cu.h"
+#include "base/log.h"
+#include "plugin/retire.h"
+#include "plugin/watchdog.h"
+
+struct slr_key slr_key_of(const void *data, size_t bytes, const struct slr_key *parent)
+{
+    struct slr_key k = parent ? *parent : (struct slr_key){{0}};
+    uint64_t h[2];
+    memcpy(h, k.byte, sizeof h);
+    h[1] ^= bytes;
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, (const char *)data + i, bytes - i < 8 ? bytes - i : 8);
+        h[0] = slr_mix(h[0], word);
+        h[1] = slr_mix(h[1] + 0x9e3779b97f4a7c15u, word ^ h[0]);
+    }
+    memcpy(k.byte, h, sizeof h);
+    return k;
+}
+
+void slr_birth_begin(struct slr_birth *b, const struct slr_key *key, ncclComm_t *out)
+{
+    *b = (struct slr_birth){.key = *key, .tracked = true, .out = out, .pass = SLR_R_NO_CONTROL};
+    b->met = slr_meet_begin(&b->meet, key);
+}
+
+void slr_birth_cancel(struct slr_birth *b)
+{
+    if (b->met)
+        slr_meet_end(&b->meet);
+    b->met = false;
+}
+
+/* The first refusal stays; returns what was decided. */
+static uint32_t refuse(struct slr_comm *c, enum slr_reason why, int rank)
+{
+    uint32_t word = SLR_UNDECIDED, mine = slr_refusal(why, rank);
+    return atomic_compare_exchange_strong(&c->shared.control->decision, &word, mine) ? mine : word;
+}
+
+static enum slr_reason map_control(struct slr_comm *c, int fd)
+{
+    struct slr_shared *s = &c->shared;
+    size_t bytes = slr_control_bytes(c->nranks);
+    struct slr_control *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (m == MAP_FAILED)
+        return SLR_R_NO_CONTROL;
+    s->control = m;
+    s->bytes = bytes;
+    if (m->magic != SLR_CONTROL_MAGIC || m->nranks != c->nranks)
+        return SLR_R_VERSION_DIFFERS;
+    slr_shared_open_watches(s);
+    return SLR_R_RING;
+}
+
+static enum slr_reason enter_device(struct slr_comm *c)
+{
+    struct slr_shared *s = &c->shared;
+    int dev = 0;
+    if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess || SLR_CU(cuDeviceGet, &s->device, dev) != SLR_OK ||
+        SLR_CU(cuDevicePrimaryCtxRetain, &s->ctx, s->device) != SLR_OK)
+        return SLR_R_NO_DRIVER;
+    c->ring.ctx = s->ctx;
+    return slr_shared_enter(s) == SLR_OK ? SLR_R_RING : SLR_R_NO_DRIVER;
+}
+
+static enum slr_reason register_flags(struct slr_comm *c)
+{
+    struct slr_shared *s = &c->shared;
+    c->ring.flags = (char *)s->control + slr_control_flags_at(c->nranks);
+    if (SLR_CU(cuMemHostRegister, c->ring.flags, slr_flags_bytes(c->nranks), CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) !=
+        SLR_OK)
+        return SLR_R_NO_CONTROL;
+    s->registered = true;
+    return SLR_CU(cuMemHostGetDevicePointer, &c->ring.dflags, c->ring.flags, 0) == SLR_OK ? SLR_R_RING : SLR_R_NO_CONTROL;
+}
+
+/* The words are only useful if a stream can write and wait for them: try it once, on this rank's own words, before promising it to others. */
+static enum slr_reason try_memops(struct slr_comm *c)
+{
+    CUdeviceptr own = c->ring.dflags + slr_flag_offset(c->nranks, SLR_FLAG_READY, c->rank, c->rank);
+    bool ok = SLR_CU(cuStreamWriteValue32, c->ring.publish, own, 1, CU_STREAM_WRITE_VALUE_DEFAULT) == SLR_OK &&
+              SLR_CU(cuStreamWaitValue32, c->ring.publish, own, 1, CU_STREAM_WAIT_VALUE_GEQ) == SLR_OK &&
+              SLR_CU(cuStreamSynchronize, c->ring.publish) == SLR_OK &&
+              atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_READY, c->rank, c->rank)) == 1;
+    return ok ? SLR_R_RING : SLR_R_NO_MEMOPS;
+}
+
+static enum slr_reason make_staging(struct slr_comm *c, struct slr_post *post)
+{
+    if (slr_staging_make(&c->shared.staging, SLR_SLOTS, slr_get(SLR_S_SLOT_BYTES), slr_get(SLR_S_CACHE_BYTES)) != SLR_OK)
+        return SLR_R_NO_STAGING;
+    post->slot = c->shared.staging.slot;
+    return slr_staging_offer(&c->shared.staging, &post->offer) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
+}
+
+static void fill_post(struct slr_comm *c, struct slr_post *post)
+{
+    slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
+    post->context = (uint64_t)(uintptr_t)c->shared.ctx;
+    for (int i = 0; i < SLR_S_COUNT; i++)
+        post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;
+}
+
+static enum slr_reason set_up(struct slr_comm *c, struct slr_post *post)
+{
+    c->ring.rank = c->rank;
+    c->ring.nranks = c->nranks;
+    fill_post(c, post);
+    enum slr_reason r = register_flags(c);
+    if (r == SLR_R_RING)
+        r = slr_ring_open(&c->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_DRIVER;
+    if (r == SLR_R_RING)
+        r = try_memops(c);
+    return r == SLR_R_RING ? make_staging(c, post) : r;
+}
+
+/* Post: what this rank is and offers. */
+static void step_post(struct slr_birth *b, int fd)
+{
+    struct slr_comm *c = b->comm;
+    enum slr_reason r = map_control(c, fd);
+    if (r != SLR_R_RING) {
+        b->word = slr_refusal(r, c->rank);
+        return;
+    }
+    struct slr_post *post = &c->shared.control->post[c->rank];
+    r = enter_device(c);
+    if (r == SLR_R_RING) {
+        r = set_up(c, post);
+        slr_shared_leave();
+    }
+    if (r != SLR_R_RING)
+        b->word = refuse(c, r, c->rank);
+    atomic_store(&post->state, SLR_RANK_POSTED);
+}
+
+/* Waits until every rank has reached `state`, the word is decided, a peer dies or time is up. */
+static uint32_t await(struct slr_comm *c, uint32_t state, uint64_t deadline)
+{
+    struct slr_control *ctl = c->shared.control;
+    for (unsigned spin = 0;; spin++) {
+        int missing = -1;
+        for (int r = 0; r < c->nranks && missing < 0; r++)
+            if (atomic_load(&ctl->post[r].state) < state)
+                missing = r;
+        uint32_t word = atomic_load(&ctl->decision);
+        if (word != SLR_UNDECIDED || missing < 0)
+            return word;
+        if (spin % 16 == 15)
+            slr_shared_watch_peers(&c->shared);
+        if (c->shared.peer_dead[missing])
+            return refuse(c, SLR_R_PEER_DIED, missing);
+        if (slr_now_ms() >= deadline)
+            return refuse(c, SLR_R_AGREE_TIMEOUT, missing);
+        nanosleep(&(struct timespec){.tv_nsec = spin < 100 ? 50000 : 1000000}, NULL);
+    }
+}
+
+static void log_setting(const struct slr_comm *c, int rank, int i)
+{
+    const struct slr_post *post = c->shared.control->post;
+    slr_log(SLR_LOG_WARN, "settings_differ", "comm=%s crank=%d peer=%d setting=" SLR_SETTING_PREFIX "%s peer_value=%llu rank0_value=%llu",
+            c->name, c->rank, rank, slr_setting_rows[i].name, (unsigned long long)post[rank].settings[i],
+            (unsigned long long)post[0].settings[i]);
+}
+
+/* Compares what all ranks posted; every rank comes to the same result. */
+static uint32_t judge(const struct slr_comm *c)
+{
+    const struct slr_post *post = c->shared.control->post;
+    for (int r = 1; r < c->nranks; r++) {
+        for (int i = 0; i < SLR_S_COUNT; i++)
+            if (post[r].settings[i] != post[0].settings[i]) {
+                log_setting(c, r, i);
+                return slr_refusal(SLR_R_SETTINGS_DIFFER, r);
+            }
+        for (int q = 0; q < r; q++)
+            if (post[q].pid == post[r].pid && !memcmp(&post[q].device_uuid, &post[r].device_uuid, sizeof(CUuuid)))
+                return slr_refusal(SLR_R_SAME_DEVICE, r);
+    }
+    return SLR_UNDECIDED;
+}
+
+static bool import_peers(struct slr_comm *c)
+{
+    const struct slr_post *post = c->shared.control->post;
+    c->ring.slots[c->rank] = c->shared.staging.base;
+    c->ring.slot = post[0].slot;
+    for (int r = 0; r < c->nranks; r++) {
+        if (post[r].slot < c->ring.slot)
+            c->ring.slot = post[r].slot;
+        if (r == c->rank)
+            continue;
+        bool same = post[r].pid == post[c->rank].pid;
+        if (slr_staging_import(&post[r].offer, same, (CUcontext)(uintptr_t)post[r].context, &c->ring.slots[r]) != SLR_OK)
+            return false;
+        c->imported[r] = !same;
+    }
+    return true;
+}
+
+/* Judge: all have posted; map their staging. The last to get ready commits. */
+static void step_judge(struct slr_birth *b, uint64_t deadline)
+{
+    struct slr_comm *c = b->comm;
+    struct slr_control *ctl = c->shared.control;
+    b->word = await(c, SLR_RANK_POSTED, deadline);
+    if (b->word != SLR_UNDECIDED)
+        return;
+    b->word = judge(c);
+    if (b->word != SLR_UNDECIDED) {
+        b->word = refuse(c, slr_refusal_reason(b->word), slr_refusal_rank(b->word));
+        return;
+    }
+    bool ok = slr_shared_enter(&c->shared) == SLR_OK;
+    if (ok) {
+        ok = import_peers(c);
+        slr_shared_leave();
+    }
+    if (!ok) {
+        b->word = refuse(c, SLR_R_NO_IPC, c->rank);
+        return;
+    }
+    atomic_store(&ctl->post[c->rank].state, SLR_RANK_READY);
+    uint32_t word = SLR_UNDECIDED;
+    if (atomic_fetch_add(&ctl->ready, 1) + 1 == (uint32_t)c->nranks)
+        atomic_compare_exchange_strong(&ctl->decision, &word, SLR_COMMIT);
+}
+
+static void step_commit(struct slr_birth *b, uint64_t deadline)
+{
+    struct slr_comm *c = b->comm;
+    b->word = await(c, SLR_RANK_READY, deadline);
+    /* All are ready, and the last of them is just about to write the word, unless it dies there. */
+    while (b->word == SLR_UNDECIDED) {
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        b->word = slr_now_ms() < deadline ? atomic_load(&c->shared.control->decision) : refuse(c, SLR_R_AGREE_TIMEOUT, c->nranks);
+    }
+}
+
+static struct slr_comm *new_comm(struct slr_birth *b)
+{
+    struct slr_comm *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->nccl = *b->out;
+    c->key = b->key;
+    c->tracked = b->tracked;
+    c->pass = b->pass;
+    snprintf(c->name, sizeof c->name, "%02x%02x%02x%02x", b->key.byte[0], b->key.byte[1], b->key.byte[2], b->key.byte[3]);
+    slr_real.ncclCommUserRank(c->nccl, &c->rank);
+    slr_real.ncclCommCount(c->nccl, &c->nranks);
+    c->shared.rank = c->rank;
+    c->shared.nranks = c->nranks;
+    for (int r = 0; r < SLR_MAX_RANKS; r++)
+        c->shared.peer_watch[r] = -1;
+    slr_log_set_rank(c->rank);
+    return c;
+}
+
+/* Facts that every rank knows alike; the others need the agreement. */
+static uint32_t known_before(const struct slr_birth *b)
+{
+    if (!b->met)
+        return slr_refusal(b->pass, 0xffff);
+    if (b->comm->nranks < 2)
+        return slr_refusal(SLR_R_ONE_RANK, 0xffff);
+    return b->comm->nranks > SLR_MAX_RANKS ? slr_refusal(SLR_R_TOO_MANY_RANKS, 0xffff) : SLR_UNDECIDED;
+}
+
+static void finish_one(struct slr_birth *b)
+{
+    struct slr_comm *c = b->comm;
+    slr_birth_cancel(b);
+    if (b->word == SLR_COMMIT) {
+        c->pass = SLR_R_RING;
+        c->seen_ms = slr_now_ms();
+        slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=ring slot_bytes=%zu staging_bytes=%zu", c->name, c->rank,
+                c->nranks, c->ring.slot, c->shared.staging.bytes);
+        slr_comm_add(c);
+        slr_watchdog_start();
+        return;
+    }
+    /* What had been set up goes; a bare record stays, for the log and for communicators split from this one. */
+    struct slr_comm *bare = new_comm(b);
+    if (bare) {
+        slr_comm_passes(bare, slr_refusal_reason(b->word), slr_refusal_rank(b->word) == 0xffff ? -1 : slr_refusal_rank(b->word));
+        slr_comm_add(bare);
+    }
+    bool shared = c->shared.control != NULL;
+    slr_comm_dispose(c);
+    if (shared)
+        slr_watchdog_start(); /* frees the staging once the peers have let go */
+}
+
+#define EACH(b, list)                                                                                                  \
+    for (struct slr_birth * (b) = (list); (b); (b) = (b)->next)                                                        \
+        if ((b)->comm && (b)->word == SLR_UNDECIDED)
+
+static void meet_all(struct slr_birth *list, uint64_t deadline)
+{
+    EACH (b, list)
+        if (b->meet.member >= 0)
+            b->word = slr_meet_hello(&b->meet, b->comm->rank, b->comm->nranks);
+    int fd = -1;
+    /* Hubs first: members of the same thread wait for their verdict. */
+    EACH (b, list)
+        if (b->meet.hub >= 0) {
+            b->word = slr_meet_host(&b->meet, b->comm->rank, b->comm->nranks, deadline, &fd);
+            if (b->word == SLR_UNDECIDED)
+                step_post(b, fd);
+        }
+    EACH (b, list)
+        if (b->meet.member >= 0) {
+            b->word = slr_meet_answer(&b->meet, b->comm->rank, deadline, &fd);
+            if (b->word == SLR_UNDECIDED)
+                step_post(b, fd);
+        }
+}
+
+void slr_births_finish(struct slr_birth *list)
+{
+    uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
+    for (struct slr_birth *b = list; b; b = b->next) {
+        b->comm = new_comm(b);
+        if (b->comm)
+            b->word = known_before(b);
+    }
+    meet_all(list, deadline);
+    EACH (b, list)
+        step_judge(b, deadline);
+    EACH (b, list)
+        step_commit(b, deadline);
+    for (struct slr_birth *b = list, *next; b; b = next) {
+        next = b->next;
+        if (b->comm)
+            finish_one(b);
+        else
+            slr_birth_cancel(b);
+    }
+}

@@ -1,0 +1,101 @@
+/* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for errors. */
+#include "base/log.h"
+#include "plugin/comm_hooks.h"
+#include "plugin/pending_impl.h"
+#include "plugin/process.h"
+
+/* Abort must end: peers that do not even notice the failure (stopped, swapped out) are given this long. */
+#define ABORT_WAIT_MS 2000
+
+static struct slr_comm *known(ncclComm_t comm)
+{
+    return comm && !slr_process_off() ? slr_comm_find(comm) : NULL;
+}
+
+static void join_own(struct slr_comm *c, const char *who)
+{
+    slr_pending_lock();
+    slr_pending_join(c, SLR_R_JOIN_DESTROY, who);
+    slr_pending_unlock();
+}
+
+static void end(struct slr_comm *c, const char *who, unsigned drain_ms)
+{
+    join_own(c, who);
+    slr_comm_drain(c, drain_ms);
+    slr_comm_remove(c);
+    slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=%s calls=%llu", c->name, c->rank, who, (unsigned long long)c->substituted);
+    slr_comm_dispose(c);
+}
+
+ncclResult_t slr_comm_finalize(ncclComm_t comm)
+{
+    slr_guard++;
+    struct slr_comm *c = known(comm);
+    if (c) {
+        join_own(c, "ncclCommFinalize");
+        slr_comm_drain(c, 0);
+    }
+    ncclResult_t r = slr_real.ncclCommFinalize(comm);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_destroy(ncclComm_t comm)
+{
+    slr_guard++;
+    struct slr_comm *c = known(comm);
+    if (c)
+        end(c, "ncclCommDestroy", 0);
+    ncclResult_t r = slr_real.ncclCommDestroy(comm);
+    slr_guard--;
+    return r;
+}
+
+static bool in_flight(struct slr_comm *c)
+{
+    if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
+        return false;
+    bool busy = !slr_ring_idle(&c->ring);
+    slr_shared_leave();
+    return busy;
+}
+
+/* The peers learn of it only when something was cut off: an abort of an idle communicator is how some frameworks say good-bye. */
+ncclResult_t slr_comm_abort(ncclComm_t comm)
+{
+    slr_guard++;
+    struct slr_comm *c = known(comm);
+    if (c) {
+        if (in_flight(c))
+            slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
+        end(c, "ncclCommAbort", ABORT_WAIT_MS);
+    }
+    ncclResult_t r = slr_real.ncclCommAbort(comm);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
+{
+    slr_guard++;
+    struct slr_comm *c = known(comm);
+    if (c && c->pass == SLR_R_RING) {
+        join_own(c, "ncclCommRevoke");
+        slr_comm_fail(c, SLR_PEER, -1, "ncclCommRevoke");
+    }
+    ncclResult_t r = slr_real.ncclCommRevoke(comm, flags);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
+{
+    slr_guard++;
+    ncclResult_t r = slr_real.ncclCommGetAsyncError(comm, error);
+    struct slr_comm *c = known(comm);
+    if (r == ncclSuccess && c && *error == ncclSuccess)
+        *error = (ncclResult_t)atomic_load(&c->error);
+    slr_guard--;
+    return r;
+}

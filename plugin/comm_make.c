@@ -1,0 +1,166 @@
+/* Communicators being made: every way in ends in a birth (agree.h) around the real call. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "plugin/comm_hooks.h"
+#include "plugin/group.h"
+#include "plugin/process.h"
+
+/* Ways in, for keys: communicators made differently from the same id or parent must not meet. */
+enum way { WAY_ID, WAY_SCALABLE, WAY_ALL, WAY_SPLIT, WAY_SHRINK };
+
+struct way_key {
+    uint64_t way, number;
+    int64_t a, b;
+};
+
+static struct slr_key derive(const struct slr_key *parent, enum way way, uint64_t number, int64_t a, int64_t b)
+{
+    struct way_key k = {.way = way, .number = number, .a = a, .b = b};
+    return slr_key_of(&k, sizeof k, parent);
+}
+
+static struct slr_key key_of_id(const ncclUniqueId *id, enum way way, int nranks)
+{
+    struct slr_key k = slr_key_of(id->internal, sizeof id->internal, NULL);
+    return derive(&k, way, 0, nranks, 0);
+}
+
+/* NCCL_COMM_BLOCKING overrides the configuration. */
+static bool nonblocking(const ncclConfig_t *config)
+{
+    const char *env = getenv("NCCL_COMM_BLOCKING");
+    if (env && *env)
+        return strcmp(env, "0") == 0;
+    return config && config->blocking == 0;
+}
+
+/* A birth that takes no part in any agreement: the communicator is known, and passes. */
+static struct slr_birth *birth_new(const struct slr_key *key, ncclComm_t *out, bool take_part)
+{
+    struct slr_birth *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    if (take_part)
+        slr_birth_begin(b, key, out);
+    else
+        *b = (struct slr_birth){.key = *key, .tracked = true, .out = out, .pass = SLR_R_NONBLOCKING};
+    return b;
+}
+
+/* After the real call. In a group it only promised; the outermost end makes the communicator. */
+static ncclResult_t birth_done(struct slr_birth *b, ncclResult_t r)
+{
+    if (!b)
+        return r;
+    if (r == ncclInProgress) { /* non-blocking after all: known, and left to NCCL */
+        slr_birth_cancel(b);
+        b->pass = SLR_R_NONBLOCKING;
+    } else if (r == ncclSuccess && slr_in_group()) {
+        slr_group_record_birth(b);
+        return r;
+    }
+    if ((r == ncclSuccess || r == ncclInProgress) && *b->out)
+        slr_births_finish(b);
+    slr_birth_cancel(b);
+    free(b);
+    return r;
+}
+
+ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config, bool with_config)
+{
+    slr_guard++;
+    struct slr_birth *b = NULL;
+    if (!slr_process_off() && comm) {
+        struct slr_key key = key_of_id(&id, WAY_ID, nranks);
+        b = birth_new(&key, comm, !nonblocking(config));
+    }
+    ncclResult_t r = with_config ? slr_real.ncclCommInitRankConfig(comm, nranks, id, rank, config)
+                                 : slr_real.ncclCommInitRank(comm, nranks, id, rank);
+    r = birth_done(b, r);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids, ncclConfig_t *config)
+{
+    slr_guard++;
+    struct slr_birth *b = NULL;
+    if (!slr_process_off() && comm && ids && nid > 0) {
+        struct slr_key key = key_of_id(&ids[0], WAY_SCALABLE, nranks);
+        b = birth_new(&key, comm, !nonblocking(config));
+    }
+    ncclResult_t r = birth_done(b, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
+    slr_guard--;
+    return r;
+}
+
+static struct slr_birth *births_of_all(ncclComm_t *comms, int ndev)
+{
+    static _Atomic uint64_t made; /* ranks of one process: any number that is unique in it will do */
+    uint64_t number = atomic_fetch_add(&made, 1);
+    struct slr_birth *first = NULL, **at = &first;
+    struct {
+        uint64_t pid, time;
+    } here = {(uint64_t)getpid(), slr_now_ms()};
+    struct slr_key process = slr_key_of(&here, sizeof here, NULL), key = derive(&process, WAY_ALL, number, ndev, 0);
+    for (int i = 0; i < ndev; i++) {
+        *at = birth_new(&key, &comms[i], true);
+        if (!*at)
+            break;
+        at = &(*at)->next;
+    }
+    return first;
+}
+
+ncclResult_t slr_comm_init_all(ncclComm_t *comms, int ndev, const int *devlist)
+{
+    slr_guard++;
+    struct slr_birth *list = !slr_process_off() && comms && ndev > 0 ? births_of_all(comms, ndev) : NULL;
+    ncclResult_t r = slr_real.ncclCommInitAll(comms, ndev, devlist);
+    if (r == ncclSuccess && list)
+        slr_births_finish(list);
+    for (struct slr_birth *b = list, *next; b; b = next) {
+        next = b->next;
+        slr_birth_cancel(b);
+        free(b);
+    }
+    slr_guard--;
+    return r;
+}
+
+static struct slr_comm *tracked_parent(ncclComm_t comm)
+{
+    struct slr_comm *p = slr_process_off() ? NULL : slr_comm_find(comm);
+    return p && p->tracked ? p : NULL;
+}
+
+ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
+{
+    slr_guard++;
+    struct slr_birth *b = NULL;
+    struct slr_comm *parent = newcomm ? tracked_parent(comm) : NULL;
+    if (parent) {
+        struct slr_key k = derive(&parent->key, WAY_SPLIT, ++parent->splits, color, 0);
+        if (color != NCCL_SPLIT_NOCOLOR)
+            b = birth_new(&k, newcomm, !nonblocking(config));
+    }
+    ncclResult_t r = birth_done(b, slr_real.ncclCommSplit(comm, color, key, newcomm, config));
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config, int flags)
+{
+    slr_guard++;
+    struct slr_birth *b = NULL;
+    struct slr_comm *parent = newcomm && exclude && count > 0 ? tracked_parent(comm) : NULL;
+    if (parent) {
+        struct slr_key k = slr_key_of(exclude, (size_t)count * sizeof *exclude, &parent->key);
+        k = derive(&k, WAY_SHRINK, ++parent->shrinks, count, flags);
+        b = birth_new(&k, newcomm, !nonblocking(config));
+    }
+    ncclResult_t r = birth_done(b, slr_real.ncclCommShrink(comm, exclude, count, newcomm, config, flags));
+    slr_guard--;
+    return r;
+}

@@ -1,0 +1,87 @@
+/* The control block: one page-aligned piece of shared memory for each communicator, mapped by every rank of the host.
+ *
+ *   struct slr_control     the decision word
+ *   struct slr_post[n]     what each rank says of itself; written by that rank only
+ *   flag words             kernels/flags.h; registered with CUDA by each rank
+ *
+ * It is an anonymous memfd handed from process to process (plugin/meet.h), so it has no name and ends with its last user, also after
+ * kill -9.
+ *
+ * Who writes what: `decision` by compare-and-swap from undecided, once, by anybody; `ready` incremented once by each rank; post[r] by rank r.
+ * A rank's state only moves forward:   EMPTY -> POSTED -> READY -> LEFT,  READY -> FAILED -> LEFT,  POSTED -> LEFT.
+ */
+#ifndef SLR_PLUGIN_CONTROL_H
+#define SLR_PLUGIN_CONTROL_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include "base/real.h"
+#include "base/reason.h"
+#include "base/settings.h"
+#include "cache/staging.h"
+#include "kernels/flags.h"
+
+#define SLR_CONTROL_MAGIC 0x31524c53u /* "SLR1": the layout of everything in this file and of meet.c's messages */
+
+enum slr_rank_state {
+    SLR_RANK_EMPTY,
+    SLR_RANK_POSTED, /* has said what it is and what it offers */
+    SLR_RANK_READY,  /* has mapped every peer's staging; would commit */
+    SLR_RANK_FAILED, /* its communicator is in error; does not rely on any flag any more */
+    SLR_RANK_LEFT    /* has closed every import; will not touch the block's flags or the peers' memory again */
+};
+
+struct slr_post {
+    _Alignas(64) _Atomic uint32_t state;
+    int32_t pid; /* written by the hub before anybody else maps the block; equal pids are ranks of one process (meet.c checks that all
+                    ranks share one process-id namespace) */
+    CUuuid device_uuid;
+    uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
+    uint64_t slot;                  /* bytes of one of its staging slots */
+    uint64_t context;               /* CUcontext, for ranks of the same process */
+    struct slr_staging_offer offer;
+};
+
+struct slr_control {
+    uint32_t magic;
+    int32_t nranks;
+    _Atomic uint32_t decision;
+    _Atomic uint32_t ready; /* ranks that reached READY */
+    struct slr_post post[];
+};
+
+/* The decision word: 0 undecided, 1 commit, else a refusal with its reason and the rank that it is about. */
+#define SLR_UNDECIDED 0u
+#define SLR_COMMIT 1u
+#define SLR_REFUSED 0x80000000u
+
+static inline uint32_t slr_refusal(enum slr_reason why, int rank)
+{
+    return SLR_REFUSED | (uint32_t)why << 16 | (uint32_t)(rank & 0xffff);
+}
+
+static inline enum slr_reason slr_refusal_reason(uint32_t word)
+{
+    return (enum slr_reason)(word >> 16 & 0x7fff);
+}
+
+static inline int slr_refusal_rank(uint32_t word)
+{
+    return (int)(word & 0xffff);
+}
+
+#define SLR_CONTROL_PAGE 4096u
+
+static inline size_t slr_control_flags_at(int nranks)
+{
+    size_t head = sizeof(struct slr_control) + (size_t)nranks * sizeof(struct slr_post);
+    return (head + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
+}
+
+static inline size_t slr_control_bytes(int nranks)
+{
+    size_t all = slr_control_flags_at(nranks) + slr_flags_bytes(nranks);
+    return (all + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
+}
+
+#endif

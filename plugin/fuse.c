@@ -1,0 +1,96 @@
+/* The GEMM hooks' way in: is this the GEMM that a pending gather was left open for? */
+#include "base/counters.h"
+#include "base/cu.h"
+#include "base/log.h"
+#include "plugin/comm_hooks.h"
+#include "plugin/pending_impl.h"
+
+static bool reads_gather(const struct slr_comm *c, const struct slr_gemm *g)
+{
+    CUdeviceptr recv = c->pending.gather.recv;
+    return (uintptr_t)g->a == recv || (uintptr_t)g->b == recv;
+}
+
+static bool same_stream(CUstream a, CUstream b)
+{
+    return a == b || (slr_stream_is_legacy(a) && slr_stream_is_legacy(b));
+}
+
+/* The pending gather that the GEMM could consume: same stream, same context, one operand is its receive buffer. */
+static struct slr_comm *candidate(const struct slr_gemm *g, CUstream stream)
+{
+    CUcontext ctx = NULL;
+    slr_real.cuCtxGetCurrent(&ctx);
+    for (struct slr_comm *c = slr_pending_first(); c; c = c->pending.next)
+        if (same_stream(c->pending.gather.stream, stream) && c->shared.ctx == ctx && reads_gather(c, g))
+            return c;
+    return NULL;
+}
+
+static enum slr_reason may_fuse(const struct slr_comm *c, const struct slr_gemm *g, struct slr_gemm_split *split)
+{
+    if (!slr_get(SLR_S_FUSE))
+        return SLR_R_JOIN_NO_FUSE;
+    if (slr_get(SLR_S_STRICT))
+        return SLR_R_JOIN_STRICT;
+    return slr_gemm_split_find(g, &c->pending.gather, c->nranks, split);
+}
+
+static void join_others(const struct slr_comm *keep, CUstream stream)
+{
+    bool is_default = slr_stream_is_legacy(stream) || stream == CU_STREAM_PER_THREAD;
+    for (struct slr_comm *c = slr_pending_first(), *next; c; c = next) {
+        next = c->pending.next;
+        CUstream own = c->pending.gather.stream;
+        if (c != keep && (is_default || same_stream(own, stream) || slr_stream_is_legacy(own)))
+            slr_pending_join(c, keep ? SLR_R_JOIN_OTHER_OP : SLR_R_JOIN_NO_OPERAND, "GEMM");
+    }
+}
+
+static void log_fused(const struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *s, unsigned parts)
+{
+    uint64_t key = slr_mix(slr_mix((uint64_t)g->m << 32 ^ (uint64_t)g->n, (uint64_t)g->k), (uint64_t)(uintptr_t)c ^ (uint64_t)s->on_a ^ 2);
+    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
+        slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%d", c->name, c->rank,
+                s->on_a ? "A/T" : "B/N", (long long)g->m, (long long)g->n, (long long)g->k, c->pending.gather.plan.shard, parts, (int)g->api);
+}
+
+/* Returns true when the GEMM has been done (or failed half-way) and *result is what the application gets. */
+static bool fuse(struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *split, cublasStatus_t *result)
+{
+    unsigned parts = 0;
+    *result = slr_gemm_fused(&c->ring, &c->pending.gather, g, split, &parts);
+    if (parts == 0)
+        return false; /* cuBLAS did not take the part; it may take the whole */
+    slr_count(SLR_R_FUSED);
+    atomic_fetch_add(&slr_counters.gemms_chunks, parts);
+    log_fused(c, g, split, parts);
+    slr_pending_remove(c);
+    return true;
+}
+
+cublasStatus_t slr_gemm_call(const struct slr_gemm *gemm)
+{
+    struct slr_gemm_split split;
+    CUstream stream = NULL;
+    cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
+    bool done = false;
+    slr_guard++;
+    if (!gemm->handle || slr_real.cublasGetStream(gemm->handle, (cudaStream_t *)&stream) != CUBLAS_STATUS_SUCCESS)
+        stream = NULL; /* cuBLAS will say so; joining too much is harmless */
+    slr_pending_lock();
+    struct slr_comm *c = candidate(gemm, stream);
+    join_others(c, stream);
+    enum slr_reason why = c ? may_fuse(c, gemm, &split) : SLR_R_JOIN_NO_OPERAND;
+    if (why == SLR_R_FUSED) {
+        done = fuse(c, gemm, &split, &result);
+        why = SLR_R_JOIN_TYPE;
+    }
+    if (c && !done)
+        slr_pending_join(c, why, "GEMM");
+    slr_pending_unlock();
+    if (!done)
+        result = slr_gemm_whole(gemm);
+    slr_guard--;
+    return result;
+}

@@ -1,0 +1,214 @@
+#include "plugin/gather.h"
+
+#include "base/counters.h"
+#include "base/cu.h"
+#include "base/log.h"
+#include "plugin/comm_hooks.h"
+#include "plugin/group.h"
+#include "plugin/pending_impl.h"
+#include "plugin/process.h"
+#include "plugin/verify.h"
+
+size_t slr_nccl_type_bytes(ncclDataType_t type)
+{
+    switch ((int)type) {
+    case ncclInt8:
+    case ncclUint8:
+    case ncclFloat8e4m3:
+    case ncclFloat8e5m2:
+        return 1;
+    case ncclFloat16:
+    case ncclBfloat16:
+        return 2;
+    case ncclInt32:
+    case ncclUint32:
+    case ncclFloat32:
+        return 4;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64:
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+static size_t shard_bytes(const struct slr_call *call, int nranks)
+{
+    size_t elem = slr_nccl_type_bytes(call->type), bytes, all;
+    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) || __builtin_mul_overflow(bytes, (size_t)nranks, &all) || all > PTRDIFF_MAX)
+        return 0;
+    return bytes;
+}
+
+static bool capturing(const struct slr_call *call)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult r = slr_real.cuStreamIsCapturing(call->stream, &status);
+    /* An error is an answer too: the legacy stream is asked while another stream captures. */
+    return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool captures(const struct slr_call *call)
+{
+    if (slr_shared_enter(&call->comm->shared) != SLR_OK)
+        return true;
+    bool yes = capturing(call);
+    slr_shared_leave();
+    return yes;
+}
+
+enum slr_reason slr_gather_decide(struct slr_call *call)
+{
+    struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
+    call->shard = shard_bytes(call, c ? c->nranks : 1);
+    if (!c)
+        return SLR_R_NOT_TRACKED;
+    if (c->pass != SLR_R_RING)
+        return c->pass;
+    if (call->count == 0)
+        return SLR_R_COUNT_ZERO;
+    if (!call->shard || !call->send || !call->recv)
+        return SLR_R_BAD_ARGUMENT;
+    if (call->shard * (size_t)c->nranks < slr_get(SLR_S_MIN_BYTES))
+        return SLR_R_TOO_SMALL;
+    if (captures(call))
+        return SLR_R_CAPTURE;
+    return SLR_R_RING;
+}
+
+static void count(const struct slr_call *call, enum slr_reason why)
+{
+    uint64_t bytes = call->shard * (size_t)(call->comm ? call->comm->nranks : 1);
+    atomic_fetch_add(&slr_counters.gathers, 1);
+    atomic_fetch_add(&slr_counters.bytes, bytes);
+    slr_count(why);
+    if (why != SLR_R_RING)
+        return;
+    atomic_fetch_add(&slr_counters.substituted, 1);
+    atomic_fetch_add(&slr_counters.substituted_bytes, bytes);
+}
+
+static bool in_place(const struct slr_call *call)
+{
+    return call->comm && (const char *)call->send == (const char *)call->recv + (size_t)call->comm->rank * call->shard;
+}
+
+void slr_gather_note(const struct slr_call *call, enum slr_reason why)
+{
+    const struct slr_comm *c = call->comm;
+    count(call, why);
+    uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why), (uint64_t)(uintptr_t)c ^ (uint64_t)in_place(call));
+    if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))
+        return;
+    slr_log(SLR_LOG_INFO, why == SLR_R_RING ? "substitute" : "pass",
+            "op=allgather comm=%s crank=%d nranks=%d count=%zu dtype=%d shard=%zu in_place=%d reason=%s", c ? c->name : "?", c ? c->rank : -1,
+            c ? c->nranks : 0, call->count, (int)call->type, call->shard, (int)in_place(call), slr_reason_name(why));
+}
+
+ncclResult_t slr_gather_nccl(const struct slr_call *call)
+{
+    /* The guard is up in the real call, so its launches pass the driver gate without a join. */
+    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
+    slr_guard++;
+    ncclResult_t r = slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
+    slr_guard--;
+    return r;
+}
+
+/* A communicator that has failed answers as NCCL's would: with its error, and no work. */
+static ncclResult_t failed(struct slr_comm *c)
+{
+    return (ncclResult_t)atomic_load(&c->error);
+}
+
+ncclResult_t slr_gather_entry(const struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    if (failed(c) != ncclSuccess)
+        return failed(c);
+    /* What this call sends may be what an earlier one on the stream is still gathering. */
+    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    enum slr_status s = slr_shared_enter(&c->shared);
+    if (s == SLR_OK) {
+        slr_pending_lock();
+        s = slr_ring_entry(&c->ring, call->stream);
+        slr_pending_unlock();
+        slr_shared_leave();
+    }
+    if (s != SLR_OK)
+        slr_comm_fail(c, s, -1, "the ring could not be ordered after the application's stream");
+    return failed(c);
+}
+
+static enum slr_status enqueue(const struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send, .recv = (CUdeviceptr)(uintptr_t)call->recv, .stream = call->stream};
+    g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+    SLR_TRY(slr_shared_enter(&c->shared));
+    enum slr_status s = slr_ring_gather(&c->ring, &g);
+    slr_shared_leave();
+    c->pending.gather = g;
+    return s;
+}
+
+ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why)
+{
+    struct slr_comm *c = call->comm;
+    if (failed(c) != ncclSuccess)
+        return failed(c);
+    bool verify = slr_verify_due(c);
+    slr_pending_lock();
+    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    c->substituted++;
+    enum slr_status s = enqueue(call);
+    if (s == SLR_OK) {
+        slr_pending_add(c);
+        if (verify || !defer || call->stream == CU_STREAM_PER_THREAD)
+            slr_pending_join(c, verify ? SLR_R_JOIN_VERIFY : !defer ? why : SLR_R_JOIN_PER_THREAD, "ncclAllGather");
+    }
+    slr_pending_unlock();
+    if (s != SLR_OK)
+        slr_comm_fail(c, s, -1, "the gather could not be enqueued");
+    if (s == SLR_OK && verify)
+        return slr_verify_gather(call);
+    return failed(c);
+}
+
+ncclResult_t slr_gather_rejoin(const struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    enum slr_status s = slr_shared_enter(&c->shared);
+    if (s == SLR_OK) {
+        slr_pending_lock();
+        s = slr_ring_join(&c->ring, call->stream);
+        slr_pending_unlock();
+        slr_shared_leave();
+    }
+    if (s != SLR_OK)
+        slr_comm_fail(c, s, -1, "a stream of the group could not be joined with the ring");
+    return failed(c);
+}
+
+ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
+{
+    struct slr_call call = {.send = send, .recv = recv, .count = count, .type = type, .nccl = comm, .stream = (CUstream)stream};
+    if (slr_process_off())
+        return slr_gather_nccl(&call);
+    slr_guard++;
+    enum slr_reason why = slr_gather_decide(&call);
+    slr_gather_note(&call, why);
+    ncclResult_t r;
+    if (why != SLR_R_RING) {
+        r = slr_gather_nccl(&call);
+    } else if (slr_in_group()) {
+        r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
+    } else {
+        r = slr_gather_entry(&call);
+        if (r == ncclSuccess)
+            r = slr_gather_ring(&call, true, SLR_R_RING);
+    }
+    slr_guard--;
+    return r;
+}

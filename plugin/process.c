@@ -1,0 +1,31 @@
+#include "plugin/process.h"
+
+#include "base/counters.h"
+#include "base/settings.h"
+#include "plugin/comm_hooks.h"
+#include "plugin/retire.h"
+
+/* Peers may still be copying out of this process's staging memory when it is done itself. They need milliseconds; a peer that does not move for this long
+ * is not waited for. */
+#define EXIT_WAIT_MS 3000
+
+static _Atomic bool forked;
+
+bool slr_process_off(void)
+{
+    return atomic_load_explicit(&forked, memory_order_relaxed) || !slr_get(SLR_S_ENABLE);
+}
+
+void slr_plugin_after_fork_child(void)
+{
+    atomic_store(&forked, true);
+    atomic_fetch_and(&slr_gate_word, SLR_GATE_UNRESOLVED); /* the parent's pending gathers are not the child's */
+}
+
+void slr_plugin_at_exit(void)
+{
+    if (slr_process_off())
+        return;
+    slr_retire_before_exit(EXIT_WAIT_MS);
+    slr_counters_log();
+}

@@ -1,0 +1,10 @@
+/* The process as a whole: whether slipring is on in it. */
+#ifndef SLR_PLUGIN_PROCESS_H
+#define SLR_PLUGIN_PROCESS_H
+
+#include <stdbool.h>
+
+/* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork (CUDA does not survive that either). */
+bool slr_process_off(void);
+
+#endif

@@ -1,0 +1,128 @@
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include "base/cu.h"
+#include "base/log.h"
+#include "plugin/comm.h"
+#include "plugin/retire.h"
+#include "plugin/watchdog.h"
+
+/* A list: processes have a handful of communicators, rarely a hundred. */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct slr_comm *comms;
+
+struct slr_comm *slr_comm_find(ncclComm_t nccl)
+{
+    pthread_rwlock_rdlock(&lock);
+    struct slr_comm *c = comms;
+    while (c && c->nccl != nccl)
+        c = c->next;
+    pthread_rwlock_unlock(&lock);
+    return c;
+}
+
+void slr_comm_add(struct slr_comm *c)
+{
+    pthread_rwlock_wrlock(&lock);
+    c->next = comms;
+    comms = c;
+    pthread_rwlock_unlock(&lock);
+}
+
+void slr_comm_remove(struct slr_comm *c)
+{
+    pthread_rwlock_wrlock(&lock);
+    struct slr_comm **at = &comms;
+    while (*at && *at != c)
+        at = &(*at)->next;
+    if (*at)
+        *at = c->next;
+    pthread_rwlock_unlock(&lock);
+}
+
+void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx)
+{
+    pthread_rwlock_rdlock(&lock);
+    for (struct slr_comm *c = comms; c; c = c->next)
+        visit(c, ctx);
+    pthread_rwlock_unlock(&lock);
+}
+
+enum slr_status slr_shared_enter(const struct slr_shared *s)
+{
+    return SLR_CU(cuCtxPushCurrent, s->ctx);
+}
+
+void slr_shared_leave(void)
+{
+    CUcontext old;
+    slr_real.cuCtxPopCurrent(&old);
+}
+
+static ncclResult_t nccl_result(enum slr_status s)
+{
+    static const ncclResult_t table[] = {
+#define X(id, name, nccl, doc) [SLR_##id] = nccl,
+#include "base/status.def"
+#undef X
+    };
+    return table[s];
+}
+
+void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const char *what)
+{
+    int none = ncclSuccess;
+    if (!atomic_compare_exchange_strong(&c->error, &none, (int)nccl_result(status)))
+        return;
+    atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_FAILED);
+    slr_log(SLR_LOG_ERROR, "communicator_failed", "comm=%s crank=%d peer=%d call=%llu piece=%u status=%s msg=%s", c->name, c->rank, peer,
+            (unsigned long long)c->substituted, atomic_load(&c->ring.issued), slr_status_name(status), what);
+}
+
+void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer)
+{
+    c->pass = why;
+    /* A communicator of one rank is no finding; everything else a user may want to act upon. */
+    enum slr_log_level level = why == SLR_R_ONE_RANK ? SLR_LOG_INFO : SLR_LOG_WARN;
+    if (peer < 0 || peer >= c->nranks)
+        slr_log(level, "communicator", "comm=%s crank=%d nranks=%d decision=pass reason=%s msg=%s", c->name, c->rank, c->nranks,
+                slr_reason_name(why), slr_reason_doc(why));
+    else
+        slr_log(level, "communicator", "comm=%s crank=%d nranks=%d decision=pass reason=%s peer=%d msg=%s", c->name, c->rank, c->nranks,
+                slr_reason_name(why), peer, slr_reason_doc(why));
+}
+
+static void release_all(struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank)
+            slr_ring_release(&c->ring, r);
+}
+
+void slr_comm_drain(struct slr_comm *c, unsigned ms)
+{
+    if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    uint64_t end = slr_now_ms() + ms;
+    for (long ns = 20000; !slr_ring_idle(&c->ring); ns = ns < 1000000 ? ns * 2 : ns) {
+        slr_watchdog_look(c);
+        if (ms && slr_now_ms() >= end)
+            release_all(c);
+        nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    }
+    slr_shared_leave();
+}
+
+void slr_comm_dispose(struct slr_comm *c)
+{
+    if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
+        slr_ring_close(&c->ring);
+        for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
+            if (c->imported[r])
+                slr_staging_unimport(c->ring.slots[r], false);
+        slr_shared_leave();
+    }
+    c->shared.issued = atomic_load(&c->ring.issued);
+    slr_retire(&c->shared);
+    free(c);
+}

@@ -1,0 +1,184 @@
+#include "plugin/retire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/cu.h"
+#include "base/log.h"
+
+struct retired {
+    struct slr_shared shared;
+    struct retired *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct retired *list;
+
+static bool same_process(const struct slr_shared *s, int peer)
+{
+    return s->control->post[peer].pid == s->control->post[s->rank].pid;
+}
+
+void slr_shared_open_watches(struct slr_shared *s)
+{
+    for (int r = 0; r < s->nranks; r++)
+        if (r != s->rank && !same_process(s, r))
+            s->peer_watch[r] = (int)syscall(SYS_pidfd_open, s->control->post[r].pid, 0);
+}
+
+static bool process_gone(const struct slr_shared *s, int peer)
+{
+    if (s->peer_watch[peer] >= 0) {
+        struct pollfd p = {.fd = s->peer_watch[peer], .events = POLLIN};
+        return poll(&p, 1, 0) > 0;
+    }
+    /* No pidfd: the process was gone when it was to be opened, or the kernel has none. A zombie counts as alive then. */
+    int32_t pid = s->control->post[peer].pid;
+    return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+void slr_shared_watch_peers(struct slr_shared *s)
+{
+    for (int r = 0; r < s->nranks; r++)
+        if (r != s->rank && !s->peer_dead[r] && !same_process(s, r))
+            s->peer_dead[r] = process_gone(s, r);
+}
+
+static bool peers_let_go(struct slr_shared *s)
+{
+    slr_shared_watch_peers(s);
+    /* A refused agreement: ranks that never posted never saw the offer. They see the decision before they would import. */
+    for (int r = 0; r < s->nranks; r++) {
+        uint32_t state = atomic_load(&s->control->post[r].state);
+        if (r != s->rank && !s->peer_dead[r] && state != SLR_RANK_LEFT && state != SLR_RANK_EMPTY)
+            return false;
+    }
+    return true;
+}
+
+static void unmap(struct slr_shared *s)
+{
+    for (int r = 0; r < s->nranks && r < SLR_MAX_RANKS; r++)
+        if (s->peer_watch[r] >= 0)
+            close(s->peer_watch[r]);
+    if (s->control)
+        munmap(s->control, s->bytes);
+    s->control = NULL;
+}
+
+static void release(struct slr_shared *s)
+{
+    if (s->ctx && slr_shared_enter(s) == SLR_OK) {
+        if (s->registered)
+            slr_cu_status(slr_real.cuMemHostUnregister((char *)s->control + slr_control_flags_at(s->nranks)), "cuMemHostUnregister");
+        slr_staging_free(&s->staging);
+        slr_shared_leave();
+    }
+    if (s->ctx)
+        slr_real.cuDevicePrimaryCtxRelease(s->device);
+    unmap(s);
+}
+
+void slr_retire(const struct slr_shared *s)
+{
+    struct slr_shared copy = *s;
+    if (!copy.control) {
+        release(&copy);
+        return;
+    }
+    atomic_store(&copy.control->post[copy.rank].state, SLR_RANK_LEFT);
+    struct retired *r = malloc(sizeof *r);
+    if (!r)
+        return; /* nothing better than to keep the block for the life of the process */
+    r->shared = copy;
+    pthread_mutex_lock(&lock);
+    r->next = list;
+    list = r;
+    pthread_mutex_unlock(&lock);
+}
+
+static struct retired *take_free(void)
+{
+    struct retired *ready = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct retired **at = &list; *at;) {
+        struct retired *r = *at;
+        if (!peers_let_go(&r->shared)) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        r->next = ready;
+        ready = r;
+    }
+    pthread_mutex_unlock(&lock);
+    return ready;
+}
+
+unsigned slr_retire_tick(void)
+{
+    for (struct retired *r = take_free(), *next; r; r = next) {
+        next = r->next;
+        release(&r->shared); /* cuMemFree may wait for the device: not under the lock */
+        free(r);
+    }
+    pthread_mutex_lock(&lock);
+    unsigned n = 0;
+    for (struct retired *r = list; r; r = r->next)
+        n++;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* Whether a living peer still has to read what this rank published. */
+static bool still_read(const struct slr_shared *s, uint32_t issued)
+{
+    void *flags = (char *)s->control + slr_control_flags_at(s->nranks);
+    for (int r = 0; r < s->nranks; r++) {
+        uint32_t state = atomic_load(&s->control->post[r].state);
+        if (r == s->rank || s->peer_dead[r] || state != SLR_RANK_READY || same_process(s, r))
+            continue;
+        if (!slr_flag_reached(atomic_load(slr_flag(flags, s->nranks, SLR_FLAG_DONE, s->rank, r)), issued))
+            return true;
+    }
+    return false;
+}
+
+static void look(struct slr_comm *c, void *busy)
+{
+    if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
+        return;
+    slr_shared_watch_peers(&c->shared);
+    if (still_read(&c->shared, atomic_load(&c->ring.issued)))
+        *(bool *)busy = true;
+}
+
+static bool retired_still_read(void)
+{
+    bool busy = false;
+    pthread_mutex_lock(&lock);
+    for (struct retired *r = list; r && !busy; r = r->next) {
+        slr_shared_watch_peers(&r->shared);
+        busy = still_read(&r->shared, r->shared.issued);
+    }
+    pthread_mutex_unlock(&lock);
+    return busy;
+}
+
+void slr_retire_before_exit(unsigned ms)
+{
+    uint64_t end = slr_now_ms() + ms;
+    for (;;) {
+        bool busy = retired_still_read();
+        slr_comm_each(look, &busy);
+        if (!busy || slr_now_ms() >= end)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+}

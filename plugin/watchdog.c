@@ -1,0 +1,141 @@
+#include "plugin/watchdog.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "plugin/retire.h"
+
+#define TICK_MS 50
+
+static uint32_t state_of(const struct slr_comm *c, int peer)
+{
+    return atomic_load(&c->shared.control->post[peer].state);
+}
+
+static bool unreliable(const struct slr_comm *c, int peer)
+{
+    return c->shared.peer_dead[peer] || state_of(c, peer) >= SLR_RANK_FAILED;
+}
+
+static void check_peer(struct slr_comm *c, int peer)
+{
+    if (state_of(c, peer) == SLR_RANK_FAILED) {
+        slr_comm_fail(c, SLR_PEER, peer, "the peer's communicator failed or was aborted");
+        return;
+    }
+    if (slr_ring_peer_served(&c->ring, peer))
+        return;
+    if (c->shared.peer_dead[peer])
+        slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");
+    else if (state_of(c, peer) == SLR_RANK_LEFT)
+        slr_comm_fail(c, SLR_PEER, peer, "the peer destroyed the communicator while a gather waits for it");
+}
+
+static int first_unserved(const struct slr_comm *c)
+{
+    for (int step = 1; step < c->nranks; step++) {
+        int peer = (c->rank + step) % c->nranks;
+        if (!slr_ring_peer_served(&c->ring, peer))
+            return peer;
+    }
+    return -1;
+}
+
+/* Progress is any change of the number of enqueued pieces or of the words that this rank waits for. */
+static uint32_t progress(const struct slr_comm *c)
+{
+    uint32_t sum = atomic_load(&c->ring.issued);
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank)
+            sum += atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_READY, r, c->rank)) +
+                   atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_DONE, c->rank, r)) +
+                   atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_DONE, r, c->rank));
+    return sum;
+}
+
+static void check_stall(struct slr_comm *c)
+{
+    uint32_t now = progress(c);
+    uint64_t t = slr_now_ms();
+    if (now != c->seen_progress || slr_ring_complete(&c->ring)) {
+        c->seen_progress = now;
+        c->seen_ms = t;
+        c->warned = false;
+        return;
+    }
+    uint64_t still = t - c->seen_ms, warn = slr_get(SLR_S_STALL_WARN), limit = slr_get(SLR_S_STALL_TIMEOUT);
+    if (limit && still >= limit)
+        slr_comm_fail(c, SLR_TIMEOUT, first_unserved(c), "no progress within SLIPRING_STALL_TIMEOUT");
+    if (warn && still >= warn && !c->warned) {
+        c->warned = true;
+        slr_log(SLR_LOG_WARN, "stalled", "comm=%s crank=%d peer=%d call=%llu piece=%u ms=%llu msg=%s", c->name, c->rank, first_unserved(c),
+                (unsigned long long)c->substituted, atomic_load(&c->ring.issued), (unsigned long long)still,
+                "a gather waits for this peer, or for work that stands before it on the application's streams");
+    }
+}
+
+static void look_locked(struct slr_comm *c)
+{
+    slr_shared_watch_peers(&c->shared);
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank)
+            check_peer(c, r);
+    check_stall(c);
+    if (atomic_load(&c->error) == ncclSuccess)
+        return;
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank && unreliable(c, r))
+            slr_ring_release(&c->ring, r);
+}
+
+void slr_watchdog_look(struct slr_comm *c)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (c->pass != SLR_R_RING)
+        return;
+    pthread_mutex_lock(&lock);
+    look_locked(c);
+    pthread_mutex_unlock(&lock);
+}
+
+static void look(struct slr_comm *c, void *ctx)
+{
+    (void)ctx;
+    slr_watchdog_look(c);
+}
+
+static void *run(void *arg)
+{
+    (void)arg;
+    slr_guard++; /* whatever this thread calls is slipring's own */
+    for (;;) {
+        slr_comm_each(look, NULL);
+        slr_retire_tick();
+        nanosleep(&(struct timespec){.tv_nsec = TICK_MS * 1000000}, NULL);
+    }
+    return NULL;
+}
+
+static void start(void)
+{
+    sigset_t all, old;
+    pthread_t t;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old); /* the application's signals go to the application's threads */
+    int r = pthread_create(&t, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (r != 0) {
+        slr_log(SLR_LOG_ERROR, "no_watchdog", "errno=%d msg=%s", r, "dead peers will not be noticed");
+        return;
+    }
+    pthread_setname_np(t, "slipring");
+    pthread_detach(t);
+}
+
+void slr_watchdog_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start);
+}

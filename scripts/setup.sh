@@ -1,0 +1,211 @@
+#!/bin/bash
+# Installs what slipring's build, demo and tests need and this machine lacks. Never asks. A second run changes nothing.
+#
+# usage: scripts/setup.sh [--check] [--tests] [--all] [--gpu-libs]
+#   (none)      what building and the demo need
+#   --tests     also what the test suite needs
+#   --all       also clang, its sanitizers and clang-format
+#   --gpu-libs  also the CUDA runtime, cuBLAS and NCCL libraries, to run on a real GPU (the driver must be there)
+#   --check     install nothing: report, and exit 1 when something is missing
+#
+# System packages come from apt (Debian 12 or newer, Ubuntu 24.04 or newer; as root or through sudo). Elsewhere it names
+# what is missing. CUDA and NCCL headers come from the vendors' Python wheels (scripts/cuda-wheels.txt), unpacked into
+# .deps/cuda, but only when there is no CUDA toolkit.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+check=0 tests=0 all=0 gpu_libs=0
+for arg in "$@"; do
+    case $arg in
+    --check) check=1 ;;
+    --tests) tests=1 ;;
+    --all) tests=1 all=1 ;;
+    --gpu-libs) gpu_libs=1 ;;
+    -h | --help) usage && exit 0 ;;
+    *) die "unknown option $arg; see --help" ;;
+    esac
+done
+
+# --- what counts as being there -------------------------------------------------------------------------------------
+
+has_header() { echo "#include <$1>" | gcc -fsyntax-only -x c - 2>/dev/null; }
+can_link() { echo 'int main(void){return 0;}' | "${@:2}" -x c - -o /dev/null "-l$1" 2>/dev/null; }
+has_gcc() { have gcc && has_header stdio.h && can_link m gcc; }
+has_cmake() {
+    have cmake || return 1
+    local found
+    found=$(cmake --version | awk 'NR == 1 { print $3 }')
+    [ "$(printf '%s\n' 3.25 "$found" | sort -V | head -n 1)" = 3.25 ]
+}
+has_openblas() { has_header cblas.h && can_link openblas gcc; }
+has_criterion() { has_header criterion/criterion.h && can_link criterion gcc; }
+has_clang() { have clang && echo 'int main(void){return 0;}' | clang -fsanitize=address -x c - -o /dev/null 2>/dev/null; }
+has_clang_format() { have clang-format-14; }
+has_pip() { python3 -m pip --version >/dev/null 2>&1; }
+has_certificates() { [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -d /etc/pki/tls/certs ]; }
+
+# what it is | the test for it | apt packages
+items="C compiler                |has_gcc                      |gcc libc6-dev
+binutils                  |have readelf                 |binutils
+CMake >= 3.25             |has_cmake                    |cmake
+Ninja                     |have ninja                   |ninja-build
+Python 3                  |have python3                 |python3
+OpenBLAS                  |has_openblas                 |libopenblas-dev
+uthash                    |has_header uthash.h          |uthash-dev
+Jansson                   |has_header jansson.h         |libjansson-dev
+Criterion                 |has_criterion                |libcriterion-dev"
+[ $tests = 1 ] && items="$items
+Valgrind                  |have valgrind                |valgrind"
+[ $all = 1 ] && items="$items
+clang with sanitizers     |has_clang                    |clang libclang-rt-dev
+clang-format 14           |has_clang_format             |clang-format-14"
+for_wheels="pip                       |has_pip                      |python3-pip
+CA certificates           |has_certificates             |ca-certificates"
+
+trim() { sed -E 's/^ +| +$//g' <<<"$1"; }
+
+# Sets `missing` (names, comma-separated) and `packages` from a table like the one above.
+examine() {
+    local name probe package
+    missing="" packages=""
+    while IFS='|' read -r name probe package; do
+        name=$(trim "$name")
+        if $probe; then
+            [ $check = 0 ] || say "found    $name"
+        else
+            missing="${missing:+$missing, }$name"
+            packages="$packages $package"
+            [ $check = 0 ] || say "missing  $name (Debian: $(trim "$package"))"
+        fi
+    done <<<"$1"
+}
+
+apt() {
+    local run=()
+    if [ "$(id -u)" != 0 ]; then
+        run=(sudo)
+        [ -t 0 ] || run=(sudo -n)
+    fi
+    # No recommended packages: they would bring a desktop's worth of them to a bare machine.
+    "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 "$@"
+}
+
+# install_system TABLE: packages for the rows that are missing.
+install_system() {
+    examine "$1"
+    if [ -z "$missing" ] || [ $check = 1 ]; then
+        incomplete="$incomplete${missing:+$missing, }"
+        return
+    fi
+    have apt-get || die "missing: $missing. There is no apt-get here to install it with (Debian's names:$packages)."
+    [ "$(id -u)" = 0 ] || have sudo ||
+        die "missing: $missing. Not root and no sudo; as root: apt-get install --no-install-recommends$packages"
+    say "installing:$packages"
+    mkdir -p "$SLR_ROOT/.deps"
+    local log=$SLR_ROOT/.deps/apt.log
+    # shellcheck disable=SC2086 # one word for each package
+    if ! { apt update && apt install $packages; } >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        die "apt-get could not install:$packages (log: $log)"
+    fi
+    changed=1
+    examine "$1"
+    [ -z "$missing" ] || die "installed$packages, but still missing: $missing"
+}
+
+# --- CUDA -----------------------------------------------------------------------------------------------------------
+
+# Sets `cuda` and `nccl` to the folders of the headers, as the build will find them.
+find_headers() {
+    local found
+    found=$(cmake -P "$SLR_ROOT/cmake/CudaSearch.cmake")
+    cuda=$(sed -n 's/^cuda=//p' <<<"$found")
+    nccl=$(sed -n 's/^nccl=//p' <<<"$found")
+}
+
+# unpack_wheels include|lib NAME...: that folder of each wheel named in cuda-wheels.txt, into .deps/cuda. A pin decides
+# the version; pip's own configuration decides where wheels come from.
+unpack_wheels() {
+    local part=$1 name pins=() tmp
+    shift
+    install_system "$for_wheels"
+    for name in "$@"; do
+        pins+=("$(grep "^$name==" "$SLR_ROOT/scripts/cuda-wheels.txt")")
+    done
+    mkdir -p "$SLR_ROOT/.deps/cuda"
+    tmp=$(mktemp -d "$SLR_ROOT/.deps/wheels.XXXXXX")
+    # shellcheck disable=SC2064 # this folder, now
+    trap "rm -rf '$tmp'" EXIT
+    say "downloading, for their $part folder: ${pins[*]}"
+    if ! python3 -m pip download --no-deps --only-binary=:all: --no-cache-dir -q -d "$tmp" "${pins[@]}" \
+        >"$tmp/pip.log" 2>&1; then
+        tail -n 20 "$tmp/pip.log" >&2
+        die "pip could not download ${pins[*]}. Install a CUDA 13 toolkit and NCCL instead, or set CUDA_HOME and NCCL_HOME."
+    fi
+    python3 - "$part" "$SLR_ROOT/.deps/cuda" "$tmp"/*.whl <<'PY'
+import os, shutil, sys, zipfile
+part, target, wheels = sys.argv[1], sys.argv[2], sys.argv[3:]
+for wheel in wheels:
+    with zipfile.ZipFile(wheel) as archive:
+        for item in archive.infolist():
+            names = item.filename.split("/")  # nvidia/<group>/<part>/...
+            if len(names) < 4 or names[2] != part or item.is_dir() or names[-1].endswith((".a", ".py")):
+                continue
+            path = os.path.join(target, *names[2:])
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with archive.open(item) as source, open(path, "wb") as out:
+                shutil.copyfileobj(source, out)
+PY
+    rm -rf "$tmp"
+    trap - EXIT
+    changed=1
+}
+
+setup_headers() {
+    if ! has_cmake; then # only with --check
+        say "unknown  CUDA and NCCL headers (CMake finds them)"
+        return
+    fi
+    find_headers
+    local wheels=()
+    [ -n "$cuda" ] || wheels+=(nvidia-cuda-runtime nvidia-cuda-crt nvidia-cublas)
+    [ -n "$nccl" ] || wheels+=(nvidia-nccl-cu13)
+    if [ $check = 1 ]; then
+        say "${cuda:+found    CUDA headers: }${cuda:-missing  CUDA headers}"
+        say "${nccl:+found    NCCL headers: }${nccl:-missing  NCCL headers}"
+        [ ${#wheels[@]} = 0 ] || incomplete="${incomplete}headers, "
+    elif [ ${#wheels[@]} != 0 ]; then
+        unpack_wheels include "${wheels[@]}"
+        find_headers
+        [ -n "$cuda" ] && [ -n "$nccl" ] || die "the unpacked headers in .deps/cuda/include are not complete"
+    fi
+}
+
+setup_gpu_libs() {
+    local missing
+    if missing=$(cuda_lib_path 2>&1); then
+        [ $check = 0 ] || say "found    CUDA runtime, cuBLAS and NCCL libraries"
+    elif [ $check = 1 ]; then
+        say "missing  CUDA libraries, $missing"
+        incomplete="${incomplete}CUDA libraries, "
+    else
+        unpack_wheels lib nvidia-cuda-runtime nvidia-cublas nvidia-nccl-cu13
+        cuda_lib_path >/dev/null || die "the unpacked libraries in .deps/cuda/lib are not complete"
+    fi
+}
+
+# --------------------------------------------------------------------------------------------------------------------
+
+changed=0 incomplete=""
+install_system "$items"
+setup_headers
+[ $gpu_libs = 0 ] || setup_gpu_libs
+if [ $check = 1 ]; then
+    [ -z "$incomplete" ] || die "incomplete: ${incomplete%, }"
+    say "complete"
+elif [ $changed = 1 ]; then
+    say "done"
+else
+    say "everything is already there"
+fi

@@ -1,0 +1,117 @@
+#!/bin/bash
+# Installs what is missing, builds, and runs the tests; they need no GPU. The last line is ctest's summary.
+#
+# usage: scripts/test.sh [options] [-- ctest options]
+#   --sanitize address|thread  AddressSanitizer with UBSan, or ThreadSanitizer (build-address, build-thread)
+#   --compiler gcc|clang       default gcc (build); clang builds in build-clang
+#   --label REGEX              only the tests with such a label
+#   --jobs N                   compile jobs and tests at a time; default: the number of processors
+#   --all                      everything that a change must pass: the format check, builds with gcc and clang in Debug
+#                              and Release, the tests under both sanitizer runs, and the plain tests
+#   --no-setup                 do not look for missing packages
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+sanitize="" compiler=gcc label="" jobs=$(nproc) all=0 setup=1
+while [ $# -gt 0 ]; do
+    case $1 in
+    --sanitize | --compiler | --label | --jobs) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
+    --all) all=1 ;;
+    --no-setup) setup=0 ;;
+    -h | --help) usage && exit 0 ;;
+    --) shift && break ;;
+    *) die "unknown option $1; see --help" ;;
+    esac
+    shift
+done
+case $sanitize in "" | address | thread) ;; *) die "--sanitize: address or thread, not $sanitize" ;; esac
+case $compiler in gcc | clang) ;; *) die "--compiler: gcc or clang, not $compiler" ;; esac
+ctest_options=("$@")
+
+# Only what decides between pass and fail; what a test needs for itself is set where it is registered.
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+export CTEST_OUTPUT_ON_FAILURE=1
+
+# build FOLDER [cmake options]
+build() {
+    local dir=$SLR_ROOT/$1
+    shift
+    configure "$dir" "$@" && ninja -C "$dir" -j "$jobs" --quiet
+}
+
+# run_tests COMPILER SANITIZER: builds and runs them; leaves ctest's summary line in `summary`.
+run_tests() {
+    local name=build options=(-DSLIPRING_TESTS=ON -DCMAKE_C_COMPILER="$1") log args=()
+    [ "$1" = gcc ] || name=$name-$1
+    [ -z "$2" ] || name=$name-$2
+    case $2 in
+    address) options+=("-DSLIPRING_SANITIZE=address,undefined") ;;
+    thread) options+=(-DSLIPRING_SANITIZE=thread) ;;
+    esac
+    say "$name: $1${2:+, $2 sanitizer}"
+    summary="$name does not build"
+    build "$name" "${options[@]}" || return 1
+    log=$SLR_ROOT/$name/ctest.log
+    [ -z "$label" ] || args=(-L "$label")
+    local rc=0
+    # A selection that selects nothing has tested nothing.
+    (cd "$SLR_ROOT/$name" && ctest --no-tests=error -j "$jobs" "${args[@]}" "${ctest_options[@]}") 2>&1 |
+        tee "$log" || rc=1
+    summary=$(grep -E '^[0-9]+% tests passed' "$log" || echo "ctest did not finish; see $log")
+    return $rc
+}
+
+sources() {
+    git ls-files -z --cached --others --exclude-standard '*.c' '*.h' 2>/dev/null ||
+        find . \( -name 'build*' -o -name '.*' -name '.?*' \) -prune -o -name '*.[ch]' -print0
+}
+
+check_format() {
+    have clang-format-14 || { warn "clang-format-14 is not installed: format not checked" && return; }
+    (cd "$SLR_ROOT" && sources | xargs -0 -r clang-format-14 --dry-run -Werror)
+}
+
+# What is shipped, without the tests: each compiler with and without optimisation, as their warnings differ.
+build_variants() {
+    local cc type
+    for cc in gcc clang; do
+        have "$cc" || { warn "$cc is not installed: not built with it" && continue; }
+        for type in Debug Release; do
+            build "build-$cc-$type" -DSLIPRING_TESTS=OFF -DCMAKE_C_COMPILER=$cc -DCMAKE_BUILD_TYPE=$type || return 1
+        done
+    done
+}
+
+# step NAME COMMAND...: runs it, notes the outcome and the time, and goes on.
+step() {
+    local name=$1 start=$SECONDS rc=0
+    shift
+    summary=""
+    "$@" || rc=$?
+    results+=("$(printf '%-5s %4d s  %s%s' "$([ $rc = 0 ] && echo ok || echo FAIL)" $((SECONDS - start)) "$name" \
+        "${summary:+: $summary}")")
+    [ $rc = 0 ] || failed="${failed:+$failed, }$name"
+}
+
+if [ $setup = 1 ]; then
+    want=(--tests)
+    if [ $all = 1 ] || [ "$compiler" = clang ]; then want=(--all); fi
+    "$SLR_ROOT/scripts/setup.sh" "${want[@]}"
+fi
+
+results=() failed="" summary=""
+if [ $all = 1 ]; then
+    step "format" check_format
+    step "gcc and clang, Debug and Release" build_variants
+    step "tests, ASan and UBSan" run_tests gcc address
+    step "tests, TSan" run_tests gcc thread
+    step "tests" run_tests gcc ""
+    printf '\n'
+    printf '%s\n' "${results[@]}"
+else
+    step "tests" run_tests "$compiler" "$sanitize"
+fi
+printf '\n'
+[ -z "$failed" ] || { printf '%s\n' "${summary:-}" "FAILED: $failed" && exit 1; }
+printf '%s\n' "$summary"

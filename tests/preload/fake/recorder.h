@@ -1,0 +1,24 @@
+/* libslipring with a recorder in place of plugin/: tests see what the hooks would have joined and called. */
+#ifndef TESTS_PRELOAD_RECORDER_H
+#define TESTS_PRELOAD_RECORDER_H
+
+#include <stdint.h>
+
+struct recorded_join {
+    int calls;      /* since slr_test_reset */
+    int all;        /* the last one: slr_pending_join_all */
+    int per_thread; /* the last one's arguments */
+    int why;
+    int guard; /* slr_guard during the call */
+    uint64_t stream;
+    char who[64];
+};
+
+/* Exported by the recording library; looked up with dlsym(RTLD_DEFAULT, ...). Pending gathers make the stubs take their slow path. */
+typedef void (*slr_test_pending_t)(int gathers);
+typedef struct recorded_join *(*slr_test_joins_t)(void);
+typedef void (*slr_test_guard_t)(int guard);
+/* The name of the last function of comm_hooks.h that was called, "" for none, and the GEMM as it arrived. */
+typedef const char *(*slr_test_hook_t)(void);
+
+#endif

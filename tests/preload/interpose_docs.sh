@@ -1,0 +1,28 @@
+#!/bin/sh
+# The generated part of docs/hooks.md. Usage: interpose_docs.sh SOURCE_ROOT [--write]; without --write, fails when it is not up to date.
+set -eu
+root=$1 page=$1/docs/hooks.md
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+table() {
+    echo '| Function | Joins | Argument | Why |'
+    echo '|---|---|---|---|'
+    sed -nE 's/^X\((\w+), (\w+), ([0-9]+), (\w+)\)$/\1 \2 \3 \4/p' "$root/interpose/gate.def" |
+        awk '{
+            arg = $2 ~ /^(STREAM|LAUNCH)/ ? $3 : "-"
+            why = $2 == "NONE" ? "-" : $4 == "HOST" ? "host observes" : "operation"
+            print "| `" $1 "` | " $2 " | " arg " | " why " |"
+        }'
+}
+table >"$work/table"
+awk -v table="$work/table" '
+/^<!-- gate.def: end/ { skip = 0 }
+!skip { print }
+/^<!-- gate.def: begin/ { while ((getline line < table) > 0) print line; skip = 1 }' "$page" >"$work/page"
+grep -q '^<!-- gate.def: begin' "$page" && grep -q '^<!-- gate.def: end' "$page"
+if [ "${2:-}" = --write ]; then
+    cat "$work/page" >"$page"
+else
+    diff "$page" "$work/page" || { echo "docs/hooks.md is out of date: run $0 $root --write" >&2; exit 1; }
+fi

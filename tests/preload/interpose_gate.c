@@ -1,0 +1,234 @@
+/* Every gated function, found in every way, without and with something pending: the call reaches the real function with all its arguments, and
+ * what is joined before is what gate.def says. Run under the recording library, with the fake driver on the library path. */
+#include <cuda.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include "base/reason.h"
+#include "check.h"
+#include "fake/fake.h"
+#include "fake/recorder.h"
+
+enum class { STREAM, STREAM_PTSZ, LAUNCH_CONFIG, LAUNCH_CONFIG_PTSZ, LEGACY, ALL, NONE };
+enum why { OP = SLR_R_JOIN_OTHER_OP, HOST = SLR_R_JOIN_HOST_SYNC };
+
+static const struct row {
+    const char *name;
+    enum class class;
+    int arg;
+    enum why why;
+} rows[] = {
+#define X(sym, cls, arg, why) {#sym, cls, arg, why},
+#include "interpose/gate.def"
+#undef X
+};
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+static slr_test_pending_t set_pending;
+static slr_test_joins_t joins;
+static slr_test_guard_t set_guard;
+static fake_last_t last_call;
+static void *driver;
+static CUlaunchConfig config;
+
+typedef int (*proc_v1_t)(const char *, void **, int, uint64_t);
+typedef int (*proc_v2_t)(const char *, void **, int, uint64_t, int *);
+
+static void *exported(const char *name)
+{
+    void *p = dlsym(RTLD_DEFAULT, name);
+    CHECK_FOR(name, p != NULL);
+    return p;
+}
+
+static uint64_t value(const struct row *row, int i)
+{
+    if (i == row->arg && (row->class == LAUNCH_CONFIG || row->class == LAUNCH_CONFIG_PTSZ))
+        return (uint64_t) (uintptr_t) &config;
+    return 0x1111111100000000u * (unsigned) (i + 1) + 0xabcd0000u + (unsigned) i;
+}
+
+/* Calls the function with values that differ by argument and checks that they arrived. */
+static void call(const struct row *row, fake_fn fn, int expected)
+{
+    uint64_t v[FAKE_INTS];
+    struct fake_call *seen = last_call();
+    int calls = seen->calls;
+    for (int i = 0; i < FAKE_INTS; i++)
+        v[i] = value(row, i);
+    errno = EXDEV;
+    int r = fn(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], 0.5, 1.5, 2.5, 3.5,
+               4.5, 5.5, 6.5, 7.5);
+    CHECK_FOR(row->name, r == expected);
+    CHECK_FOR(row->name, seen->calls == calls + 1 && seen->errno_seen == EXDEV);
+    CHECK_FOR(row->name, memcmp(seen->ints, v, sizeof(v)) == 0);
+    for (int i = 0; i < FAKE_REALS; i++)
+        CHECK_FOR(row->name, seen->reals[i] == i + 0.5);
+}
+
+static void check_join(const struct row *row, int calls_before)
+{
+    const struct recorded_join *j = joins();
+    if (row->class == NONE) {
+        CHECK_FOR(row->name, j->calls == calls_before);
+        return;
+    }
+    CHECK_FOR(row->name, j->calls == calls_before + 1);
+    CHECK_FOR(row->name, strcmp(j->who, row->name) == 0);
+    CHECK_FOR(row->name, j->why == (int) row->why);
+    CHECK_FOR(row->name, j->guard == 1);
+    CHECK_FOR(row->name, j->all == (row->class == LEGACY || row->class == ALL));
+    if (j->all)
+        return;
+    CHECK_FOR(row->name, j->per_thread == (row->class == STREAM_PTSZ || row->class == LAUNCH_CONFIG_PTSZ));
+    bool by_config = row->class == LAUNCH_CONFIG || row->class == LAUNCH_CONFIG_PTSZ;
+    CHECK_FOR(row->name, j->stream == (by_config ? (uint64_t) (uintptr_t) config.hStream : value(row, row->arg)));
+}
+
+static void check_row(int i)
+{
+    const struct row *row = &rows[i];
+    fake_fn fn = (fake_fn) exported(row->name);
+    CHECK_FOR(row->name, dlsym(driver, row->name) == (void *) fn);
+    CHECK_FOR(row->name, dlerror() == NULL);
+    CHECK_FOR(row->name, dlvsym(driver, row->name, "ANY_1") == (void *) fn);
+
+    int before = joins()->calls;
+    set_pending(0);
+    call(row, fn, i);
+    CHECK_FOR(row->name, joins()->calls == before);
+
+    set_pending(2);
+    call(row, fn, i);
+    check_join(row, before);
+
+    before = joins()->calls;
+    set_guard(1);
+    call(row, fn, i);
+    set_guard(0);
+    CHECK_FOR(row->name, joins()->calls == before);
+    set_pending(0);
+}
+
+static void check_proc_is(const char *symbol, int version, uint64_t flags, const char *expected)
+{
+    proc_v1_t v1 = (proc_v1_t) exported("cuGetProcAddress");
+    proc_v2_t v2 = (proc_v2_t) exported("cuGetProcAddress_v2");
+    void *p1 = NULL, *p2 = NULL;
+    int status = -1;
+    CHECK_FOR(expected, v1(symbol, &p1, version, flags) == 0 && v2(symbol, &p2, version, flags, &status) == 0);
+    CHECK_FOR(expected, p1 == exported(expected) && p2 == p1 && status == 0);
+}
+
+static void check_get_proc_address(void)
+{
+    check_proc_is("cuMemcpyHtoD", 2000, 0, "cuMemcpyHtoD");
+    check_proc_is("cuMemcpyHtoD", 3020, 0, "cuMemcpyHtoD_v2");
+    check_proc_is("cuMemcpyHtoD", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, "cuMemcpyHtoD_v2_ptds");
+    check_proc_is("cuLaunchKernel", 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, "cuLaunchKernel");
+    check_proc_is("cuLaunchKernel", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, "cuLaunchKernel_ptsz");
+    check_proc_is("cuLaunchKernelEx", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, "cuLaunchKernelEx_ptsz");
+    check_proc_is("cuGetProcAddress", 13000, 0, "cuGetProcAddress_v2");
+    check_proc_is("cuGetProcAddress", 3000, 0, "cuGetProcAddress");
+
+    proc_v2_t v2 = (proc_v2_t) exported("cuGetProcAddress_v2");
+    void *p = &p;
+    int status = -1;
+    CHECK(v2("cuNoSuchFunction", &p, 13000, 0, &status) == CUDA_ERROR_NOT_FOUND && !p && status == 1);
+    CHECK(v2("cuDeviceGet", &p, 13000, 0, &status) == 0 && p == dlsym(driver, "cuDeviceGet"));
+}
+
+static void check_dlerror(void)
+{
+    dlerror();
+    CHECK(dlsym(driver, "cuNoSuchFunction") == NULL);
+    const char *text = dlerror();
+    CHECK(text && strstr(text, "cuNoSuchFunction"));
+    CHECK(dlsym(driver, "cuLaunchKernel") && dlerror() == NULL);
+    CHECK(dlsym(driver, "cuDeviceGet") && dlerror() == NULL);
+}
+
+/* A second driver, which is not the one that the process uses: its functions are its own. */
+static void check_copy(const char *path)
+{
+    void *copy = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    CHECK_FOR(path, copy != NULL && copy != driver);
+    fake_fn fn = (fake_fn) dlsym(copy, "cuLaunchKernel");
+    CHECK(fn && (void *) fn != exported("cuLaunchKernel"));
+    CHECK(fn(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == 1000 + FAKE_IX_cuLaunchKernel);
+    CHECK(dlsym(driver, "cuLaunchKernel") == exported("cuLaunchKernel"));
+}
+
+static void *first_use(void *barrier)
+{
+    pthread_barrier_wait(barrier);
+    for (int i = 0; i < ROWS; i++) {
+        void *fn = dlsym(driver, rows[i].name);
+        CHECK_FOR(rows[i].name, fn && fn == exported(rows[i].name));
+        if (rows[i].class != LAUNCH_CONFIG && rows[i].class != LAUNCH_CONFIG_PTSZ)
+            CHECK_FOR(rows[i].name,
+                      ((fake_fn) fn)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == i);
+    }
+    return NULL;
+}
+
+/* Threads that meet at the very first use. */
+static void check_threads(void)
+{
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, first_use, &barrier) == 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&barrier);
+}
+
+static void check_old_driver(void)
+{
+    fake_fn batch = (fake_fn) exported("cuMemcpyBatchAsync_v2"), launch = (fake_fn) exported("cuLaunchKernel");
+    CHECK(dlsym(driver, "cuMemcpyBatchAsync_v2") == NULL);
+    CHECK(launch(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == FAKE_IX_cuLaunchKernel);
+    CHECK(batch(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == CUDA_ERROR_NOT_FOUND);
+    void *p = NULL;
+    CHECK(((proc_v1_t) exported("cuGetProcAddress"))("cuInit", &p, 13000, 0) == CUDA_ERROR_NOT_FOUND && !p);
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "all";
+    set_pending = (slr_test_pending_t) exported("slr_test_pending");
+    set_guard = (slr_test_guard_t) exported("slr_test_guard");
+    joins = (slr_test_joins_t) exported("slr_test_joins");
+    config.hStream = (CUstream) (uintptr_t) 0x5eed5eed5eed;
+
+    fake_fn launch = (fake_fn) exported("cuLaunchKernel");
+    CHECK(launch(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == CUDA_ERROR_NOT_INITIALIZED);
+    void *p = NULL;
+    CHECK(((proc_v1_t) exported("cuGetProcAddress"))("cuInit", &p, 13000, 0) == CUDA_ERROR_NOT_INITIALIZED && !p);
+
+    driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    CHECK_FOR(dlerror(), driver != NULL);
+    last_call = (fake_last_t) dlsym(driver, "fake_last");
+    CHECK(last_call != NULL);
+    if (strcmp(mode, "old") == 0) {
+        check_old_driver();
+    } else if (strcmp(mode, "proc") == 0) { /* the look-up is the first that is ever called */
+        check_get_proc_address();
+    } else if (strcmp(mode, "threads") == 0) {
+        check_threads();
+    } else if (strcmp(mode, "copy") == 0) {
+        CHECK(argc == 3);
+        check_copy(argv[2]);
+    } else {
+        for (int i = 0; i < ROWS; i++)
+            check_row(i);
+        check_get_proc_address();
+        check_dlerror();
+    }
+    printf("%s: %d functions\n", mode, (int) ROWS);
+    return 0;
+}

@@ -1,0 +1,25 @@
+/* N launches and N allocations through the program's own binding (PLT), for counting instructions. */
+#include <stdlib.h>
+#include <string.h>
+#include "check.h"
+#include "fake/fake.h"
+
+int cuLaunchKernel(FAKE_PARAMS);
+int cuMemAlloc_v2(FAKE_PARAMS);
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 3);
+    long n = atol(argv[2]);
+    int sum = 0;
+    if (strcmp(argv[1], "launch") == 0)
+        for (long i = 0; i < n; i++)
+            sum |= cuLaunchKernel(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 1, 2, 3, 4, 5, 6, 7) ^
+                   FAKE_IX_cuLaunchKernel;
+    else
+        for (long i = 0; i < n; i++)
+            sum |= cuMemAlloc_v2(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 1, 2, 3, 4, 5, 6, 7) ^
+                   FAKE_IX_cuMemAlloc_v2;
+    CHECK(sum == 0);
+    return 0;
+}

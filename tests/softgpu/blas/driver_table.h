@@ -1,0 +1,49 @@
+/* The driver as the stand-in libraries see it: a table of functions, each looked up by name with cuGetProcAddress, as
+ * the real libraries do, so that whatever interposes the look-up sees every call. Shared by cuBLASLt, cuBLAS and NCCL;
+ * each library has its own copy of the table. */
+#ifndef SOFTGPU_DRIVER_TABLE_H
+#define SOFTGPU_DRIVER_TABLE_H
+
+#include <cuda.h>
+#include "../softgpu.h"
+
+#define SOFTDRV_FUNCTIONS(X)                                                                                           \
+    X(cuInit)                                                                                                          \
+    X(cuCtxGetCurrent)                                                                                                 \
+    X(cuCtxSetCurrent)                                                                                                 \
+    X(cuCtxGetDevice)                                                                                                  \
+    X(cuCtxSynchronize)                                                                                                \
+    X(cuDeviceGet)                                                                                                     \
+    X(cuDeviceGetCount)                                                                                                \
+    X(cuDeviceGetUuid)                                                                                                 \
+    X(cuDeviceGetPCIBusId)                                                                                             \
+    X(cuDevicePrimaryCtxRetain)                                                                                        \
+    X(cuEventCreate)                                                                                                   \
+    X(cuEventDestroy)                                                                                                  \
+    X(cuEventRecord)                                                                                                   \
+    X(cuLaunchKernel)                                                                                                  \
+    X(cuMemAlloc)                                                                                                      \
+    X(cuMemFree)                                                                                                       \
+    X(cuMemcpyDtoH)                                                                                                    \
+    X(cuMemcpyDtoHAsync)                                                                                               \
+    X(cuMemcpyHtoD)                                                                                                    \
+    X(cuMemcpyHtoDAsync)                                                                                               \
+    X(cuStreamIsCapturing)                                                                                             \
+    X(cuStreamWaitEvent)
+
+struct softdrv {
+#define SOFTDRV_FIELD(name) __typeof__(name) *name;
+    SOFTDRV_FUNCTIONS(SOFTDRV_FIELD)
+#undef SOFTDRV_FIELD
+    softgpuKernelRegister_t kernel_register;
+    softgpuComputeOff_t compute_off;
+};
+
+/* The table, or NULL when there is no driver or a function is missing (said once on stderr). Thread safe. */
+const struct softdrv *softdrv_get(void);
+
+/* Makes sure that the calling thread has a current context: the one that is current, else device 0's primary context,
+ * as a library with its own CUDA runtime would do. */
+CUresult softdrv_need_context(const struct softdrv *drv, CUcontext *ctx);
+
+#endif

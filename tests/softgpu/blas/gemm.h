@@ -1,0 +1,42 @@
+/* The GEMM kernel of the stand-in cuBLAS: D = epilogue(alpha * op(A) * op(B) + beta * C + bias), column-major. */
+#ifndef SOFTGPU_GEMM_H
+#define SOFTGPU_GEMM_H
+
+#include "blas_types.h"
+#include "driver_table.h"
+
+struct gemm_mat {
+    void *ptr;
+    cudaDataType type;
+    int64_t rows, cols; /* as stored */
+    int64_t ld, stride; /* elements; `stride` from one batch entry to the next */
+};
+
+struct gemm_args {
+    struct gemm_mat a, b, c, d;
+    int64_t m, n, k;
+    int batch;
+    int transa, transb; /* 0: N, 1: T (C is T for real types) */
+    cublasComputeType_t compute;
+    cudaDataType scale_type;
+    double alpha, beta;               /* host pointer mode */
+    const void *alpha_dev, *beta_dev; /* device pointer mode: read when the kernel runs */
+    uint32_t epilogue;
+    const void *bias; /* m elements of bias_type, `bias_stride` elements between batch entries; or NULL */
+    cudaDataType bias_type;
+    int64_t bias_stride;
+};
+
+/* Is this combination of types one that the cuBLAS manual lists? */
+int gemm_types_supported(cublasComputeType_t compute, cudaDataType scale, cudaDataType a, cudaDataType b,
+                         cudaDataType c);
+size_t gemm_type_bytes(cudaDataType type);
+double gemm_read_scalar(cudaDataType type, const void *p);
+
+/* Launches on `stream` in the current context. */
+CUresult gemm_launch(const struct softdrv *drv, const struct gemm_args *args, CUstream stream);
+
+/* The kernel's work, on whichever thread calls. */
+void gemm_compute(const struct gemm_args *args);
+
+#endif

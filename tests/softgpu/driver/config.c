@@ -1,0 +1,47 @@
+/* Environment of the stand-in driver; documented in ../README.md. */
+#include "sg.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct sg_config sg_cfg;
+
+static double number(const char *name, double fallback)
+{
+    const char *s = getenv(name);
+    char *end;
+    if (!s || !*s)
+        return fallback;
+    double v = strtod(s, &end);
+    return end == s || *end || v < 0 ? fallback : v;
+}
+
+static bool is(const char *name, const char *value)
+{
+    const char *s = getenv(name);
+    return s && !strcmp(s, value);
+}
+
+void sg_config_load(void)
+{
+    int devices = (int)number("SOFTGPU_DEVICES", 8);
+    double scale = number("SOFTGPU_TIME_SCALE", 1);
+    const char *report = getenv("SOFTGPU_REPORT");
+
+    sg_cfg = (struct sg_config){
+        .devices = devices < SG_MAX_DEVICES ? devices : SG_MAX_DEVICES,
+        .mem_bytes = (size_t)number("SOFTGPU_MEM_BYTES", 16.0 * (1 << 30)),
+        .misuse_abort = is("SOFTGPU_MISUSE", "abort"),
+        .hang_abort = is("SOFTGPU_HANG", "abort"),
+        .timing = is("SOFTGPU_TIMING", "1"),
+        .compute_off = is("SOFTGPU_COMPUTE", "0"),
+        .report = report && *report ? strdup(report) : NULL,
+        .link_gbs = number("SOFTGPU_LINK_GBS", 450),
+        .hbm_gbs = number("SOFTGPU_HBM_GBS", 3350),
+        .pcie_gbs = number("SOFTGPU_PCIE_GBS", 55),
+        .tflops = number("SOFTGPU_TFLOPS", 700),
+        .launch_us = number("SOFTGPU_LAUNCH_US", 3),
+        .memop_us = number("SOFTGPU_MEMOP_US", 1),
+        .scale = scale > 0 ? scale : 1,
+    };
+    sg_cfg.hang_seconds = number("SOFTGPU_HANG_SECONDS", 30) * (sg_cfg.timing ? sg_cfg.scale : 1);
+}

@@ -1,0 +1,101 @@
+/* What operations do, on the worker's thread and without the lock. */
+#include "sg.h"
+#include <string.h>
+
+#define CONTROL_BYTES 4096 /* copied even without data: small blocks carry control words */
+
+static void copy_rows(const struct sg_copy *c)
+{
+    for (size_t z = 0; z < c->slices; z++)
+        for (size_t y = 0; y < c->rows; y++)
+            memmove((char *)c->dst + z * c->dslice + y * c->dpitch,
+                    (const char *)c->src + z * c->sslice + y * c->spitch, c->width);
+}
+
+static void fill_row(char *p, uint32_t value, unsigned elem, size_t n)
+{
+    if (elem == 1) {
+        memset(p, (int)value, n);
+    } else if (elem == 2) {
+        uint16_t v = (uint16_t)value;
+        for (size_t i = 0; i < n; i++)
+            memcpy(p + 2 * i, &v, 2);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            memcpy(p + 4 * i, &value, 4);
+    }
+}
+
+static void fill_rows(const struct sg_fill *f)
+{
+    for (size_t y = 0; y < f->rows; y++)
+        fill_row((char *)f->dst + y * f->pitch, f->value, f->elem, f->width);
+}
+
+bool sg_op_skips_data(const struct sg_op *op)
+{
+    size_t bytes = 0;
+
+    if (!sg_cfg.compute_off || op->kind == SG_OP_KERNEL)
+        return false; /* kernels ask softgpuComputeOff themselves */
+    if (op->kind == SG_OP_COPY)
+        bytes = op->u.copy.width * op->u.copy.rows * op->u.copy.slices;
+    else if (op->kind == SG_OP_FILL)
+        bytes = op->u.fill.width * op->u.fill.elem * op->u.fill.rows;
+    if (bytes <= CONTROL_BYTES)
+        return false;
+    for (unsigned i = 0; i < op->nranges; i++)
+        if (op->ranges[i].mem && sg_mem_is_device(op->ranges[i].mem))
+            return true;
+    return false;
+}
+
+static void call_host(const struct sg_op *op)
+{
+    sg_kernel_begin();
+    if (op->u.host.fn)
+        op->u.host.fn(op->u.host.user);
+    else
+        op->u.host.callback(op->u.host.stream, op->ctx->sticky, op->u.host.user);
+    sg_kernel_end();
+}
+
+int64_t sg_op_execute(struct sg_stream *s, struct sg_op *op, int64_t start)
+{
+    int64_t end = sg_cfg.timing ? sg_model(op, s->ctx, start) : 0;
+
+    switch (op->kind) {
+    case SG_OP_COPY:
+        if (!sg_op_skips_data(op))
+            copy_rows(&op->u.copy);
+        break;
+    case SG_OP_FILL:
+        if (!sg_op_skips_data(op))
+            fill_rows(&op->u.fill);
+        break;
+    case SG_OP_KERNEL:
+        sg_kernel_begin();
+        op->u.kernel.desc->run(op->u.kernel.args);
+        sg_kernel_end();
+        break;
+    case SG_OP_HOST:
+        call_host(op);
+        return sg_now();
+    case SG_OP_WAIT:
+        if (sg_wait_value(op) || !sg_cfg.timing)
+            return sg_now();
+        break;
+    case SG_OP_WRITE:
+        if (sg_cfg.timing)
+            sg_sleep_until(end);
+        sg_write_value(op);
+        break;
+    case SG_OP_ORDER:
+    case SG_OP_FREE:
+        break;
+    }
+    if (!sg_cfg.timing)
+        return sg_now();
+    sg_sleep_until(end);
+    return end;
+}

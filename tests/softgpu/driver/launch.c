@@ -1,0 +1,173 @@
+/* Built-in kernels: functions that the stand-in libraries register and launch like device code. */
+#include "sg.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_KERNELS 256
+static struct {
+    const struct softgpu_kernel_desc *desc;
+    CUfunction handle;
+} kernels[MAX_KERNELS];
+static unsigned nkernels;
+
+CUresult softgpuKernelRegister(const struct softgpu_kernel_desc *desc, CUfunction *out);
+__attribute__((visibility("default"))) CUresult softgpuKernelRegister(const struct softgpu_kernel_desc *desc,
+                                                                      CUfunction *out)
+{
+    CUresult rc = CUDA_SUCCESS;
+    unsigned i;
+
+    if (!desc || !desc->name || !desc->run || !out)
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_acquire();
+    for (i = 0; i < nkernels && strcmp(kernels[i].desc->name, desc->name); i++)
+        ;
+    if (i == MAX_KERNELS) {
+        rc = CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+        if (i == nkernels) {
+            kernels[i].desc = desc;
+            kernels[i].handle = sg_handle_new_locked(SG_FUNC, (void *)(uintptr_t)desc);
+            nkernels++;
+        }
+        *out = kernels[i].handle;
+    }
+    sg_release();
+    return rc;
+}
+
+static void add_ranges(struct sg_op *op)
+{
+    const struct softgpu_kernel_desc *d = op->u.kernel.desc;
+    struct softgpu_access access[SG_RANGES];
+    unsigned n = d->access ? d->access(op->u.kernel.args, access, SG_RANGES) : 0;
+
+    for (unsigned i = 0; i < n && i < SG_RANGES; i++)
+        if (access[i].rows && access[i].row_bytes)
+            sg_op_range(op, access[i].ptr, (access[i].rows - 1) * access[i].pitch + access[i].row_bytes, false);
+}
+
+static CUresult launch(CUfunction f, CUstream stream, void **params, void **extra)
+{
+    const struct softgpu_kernel_desc *desc;
+    CUresult rc;
+
+    sg_acquire();
+    struct sg_ctx *ctx = sg_current_locked(&rc);
+    struct sg_stream *s = ctx ? sg_stream_get_locked(stream, &rc) : NULL;
+    if (s && s->ctx != ctx)
+        rc = CUDA_ERROR_INVALID_HANDLE;
+    desc = rc ? NULL : sg_handle_get_locked(SG_FUNC, f);
+    sg_release();
+    if (rc)
+        return rc;
+    if (!desc)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (extra || (desc->arg_bytes && (!params || !params[0])))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sg_op *op = sg_op_new(SG_OP_KERNEL, desc->name);
+    op->u.kernel.desc = desc;
+    op->u.kernel.args = malloc(desc->arg_bytes ? desc->arg_bytes : 1);
+    if (!op->u.kernel.args)
+        abort();
+    if (desc->arg_bytes)
+        memcpy(op->u.kernel.args, params[0], desc->arg_bytes);
+    add_ranges(op);
+    return sg_submit(stream, op);
+}
+
+static bool empty_grid(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz)
+{
+    return !gx || !gy || !gz || !bx || !by || !bz;
+}
+
+static CUresult cuLaunchKernel_on(CUfunction f, bool bad, CUstream stream, void **params, void **extra)
+{
+    return bad ? CUDA_ERROR_INVALID_VALUE : launch(f, stream, params, extra);
+}
+SG_PAIR(cuLaunchKernel, _ptsz,
+        (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
+         unsigned int bz, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra),
+        (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, hStream, kernelParams, extra),
+        (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, SG_PT(hStream), kernelParams, extra))
+
+static CUresult cuLaunchCooperativeKernel_on(CUfunction f, bool bad, CUstream stream, void **params)
+{
+    return bad ? CUDA_ERROR_INVALID_VALUE : launch(f, stream, params, NULL);
+}
+SG_PAIR(cuLaunchCooperativeKernel, _ptsz,
+        (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
+         unsigned int bz, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams),
+        (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, hStream, kernelParams),
+        (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, SG_PT(hStream), kernelParams))
+
+static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, void **extra, bool per_thread)
+{
+    if (!c || empty_grid(c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ))
+        return CUDA_ERROR_INVALID_VALUE;
+    return launch(f, per_thread ? SG_PT(c->hStream) : c->hStream, params, extra);
+}
+
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    SG_ENTER(cuLaunchKernelEx);
+    return launch_ex(config, f, kernelParams, extra, false);
+}
+
+CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    SG_ENTER(cuLaunchKernelEx_ptsz);
+    return launch_ex(config, f, kernelParams, extra, true);
+}
+
+static const struct softgpu_kernel_desc *function(CUfunction f)
+{
+    sg_acquire();
+    const struct softgpu_kernel_desc *d = sg_handle_get_locked(SG_FUNC, f);
+    sg_release();
+    return d;
+}
+
+CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+{
+    SG_ENTER(cuFuncGetAttribute);
+    if (!pi || (unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!function(hfunc))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *pi = attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
+          : attrib == CU_FUNC_ATTRIBUTE_BINARY_VERSION      ? 90
+          : attrib == CU_FUNC_ATTRIBUTE_PTX_VERSION         ? 90
+                                                            : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
+    SG_ENTER(cuFuncSetAttribute);
+    (void)value;
+    if ((unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return function(hfunc) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
+{
+    SG_ENTER(cuFuncSetCacheConfig);
+    (void)config;
+    return function(hfunc) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
+{
+    const struct softgpu_kernel_desc *d;
+
+    SG_ENTER(cuFuncGetName);
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    d = function(hfunc);
+    if (!d)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *name = d->name;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,114 @@
+/* Backing of device memory: a memfd of one header page and the data, mapped shared. No name anywhere, so nothing is left
+ * behind when a process is killed; another process reaches it through /proc/<pid>/fd. */
+#include "sg.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HEADER 4096
+#define HUGE_ALIGN ((size_t)2 << 20)
+_Static_assert(sizeof(struct sg_header) <= HEADER, "the header fits its page");
+
+uint64_t sg_process_start(pid_t pid)
+{
+    char path[64], text[1024], *p;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    p = strrchr(text, ')'); /* the command may hold spaces and brackets */
+    if (!p || p[1] != ' ' || p[2] == 'Z' || p[2] == 'X')
+        return 0;
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+bool sg_process_alive(pid_t pid, uint64_t start)
+{
+    uint64_t now = sg_process_start(pid);
+    return now && (!start || now == start);
+}
+
+/* Device pointers of large blocks are aligned to 2 MiB on a real device and applications rely on some of it. */
+static void *map_data(int fd, size_t size, size_t *mapped)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (size + page - 1) & ~(page - 1);
+    size_t align = len >= HUGE_ALIGN ? HUGE_ALIGN : page;
+    char *raw = mmap(NULL, len + align - page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (raw == MAP_FAILED)
+        return NULL;
+    char *p = (char *)(((uintptr_t)raw + align - 1) & ~(align - 1));
+    if (p > raw)
+        munmap(raw, (size_t)(p - raw));
+    if (raw + align - page > p)
+        munmap(p + len, (size_t)(raw + align - page - p));
+    if (mmap(p, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, HEADER) == MAP_FAILED) {
+        munmap(p, len);
+        return NULL;
+    }
+    *mapped = len;
+    return p;
+}
+
+/* Maps header and data of `fd`, which stays the caller's when this fails. */
+int sg_obj_map(struct sg_mem *m, int fd)
+{
+    m->hdr = mmap(NULL, HEADER, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (m->hdr == MAP_FAILED) {
+        m->hdr = NULL;
+        return -errno;
+    }
+    m->base = (uintptr_t)map_data(fd, m->size, &m->mapped);
+    if (!m->base) {
+        munmap(m->hdr, HEADER);
+        m->hdr = NULL;
+        return -ENOMEM;
+    }
+    m->fd = fd;
+    return 0;
+}
+
+/* Descriptors go above 1023 where the limit allows: applications that use select() keep the low ones. */
+static int high_fd(int fd)
+{
+    int high = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 1024) : -1;
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
+int sg_obj_create(struct sg_mem *m)
+{
+    int fd = high_fd(memfd_create("softgpu", MFD_CLOEXEC)), rc;
+
+    if (fd < 0)
+        return -errno;
+    rc = ftruncate(fd, (off_t)(HEADER + m->size)) ? -errno : sg_obj_map(m, fd);
+    if (rc)
+        close(fd);
+    return rc;
+}
+
+void sg_obj_unmap(struct sg_mem *m)
+{
+    if (m->base && m->mapped)
+        munmap((void *)m->base, m->mapped);
+    if (m->hdr)
+        munmap(m->hdr, HEADER);
+    if (m->fd >= 0)
+        close(m->fd);
+    m->hdr = NULL;
+    m->fd = -1;
+}

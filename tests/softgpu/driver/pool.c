@@ -1,0 +1,229 @@
+/* Stream-ordered allocation. A pool hands out memory of its device and keeps nothing back. */
+#include "sg.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct pool {
+    CUmemoryPool handle;
+    CUdevice dev;
+    cuuint64_t threshold;
+};
+
+static struct pool *pool_new_locked(CUdevice dev)
+{
+    struct pool *p = calloc(1, sizeof(*p));
+    if (!p)
+        abort();
+    p->dev = dev;
+    p->handle = sg_handle_new_locked(SG_POOL, p);
+    return p;
+}
+
+static CUmemoryPool default_pool_locked(CUdevice dev)
+{
+    if (!sg_devices[dev].pool)
+        sg_devices[dev].pool = pool_new_locked(dev)->handle;
+    return sg_devices[dev].pool;
+}
+
+static CUmemoryPool current_pool_locked(CUdevice dev)
+{
+    return sg_devices[dev].current_pool ? sg_devices[dev].current_pool : default_pool_locked(dev);
+}
+
+static CUresult get_pool(CUmemoryPool *out, CUdevice dev, CUmemoryPool (*which)(CUdevice))
+{
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_device(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    sg_acquire();
+    *out = which(dev);
+    sg_release();
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+{
+    SG_ENTER(cuDeviceGetDefaultMemPool);
+    return get_pool(pool_out, dev, default_pool_locked);
+}
+
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+    SG_ENTER(cuDeviceGetMemPool);
+    return get_pool(pool, dev, current_pool_locked);
+}
+
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    CUresult rc = CUDA_SUCCESS;
+
+    SG_ENTER(cuDeviceSetMemPool);
+    if (!sg_device(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    sg_acquire();
+    struct pool *p = sg_handle_get_locked(SG_POOL, pool);
+    if (p && p->dev == dev)
+        sg_devices[dev].current_pool = pool;
+    else
+        rc = CUDA_ERROR_INVALID_VALUE;
+    sg_release();
+    return rc;
+}
+
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    SG_ENTER(cuMemPoolCreate);
+    if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !sg_device(poolProps->location.id))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    sg_acquire();
+    *pool = pool_new_locked(poolProps->location.id)->handle;
+    sg_release();
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CUresult rc = CUDA_SUCCESS;
+
+    SG_ENTER(cuMemPoolDestroy);
+    sg_acquire();
+    struct pool *p = sg_handle_get_locked(SG_POOL, pool);
+    if (!p || pool == sg_devices[p->dev].pool) {
+        rc = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        if (sg_devices[p->dev].current_pool == pool)
+            sg_devices[p->dev].current_pool = NULL;
+        sg_handle_drop_locked(pool);
+        free(p);
+    }
+    sg_release();
+    return rc;
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    SG_ENTER(cuMemPoolTrimTo);
+    (void)minBytesToKeep;
+    sg_acquire();
+    bool ok = sg_handle_get_locked(SG_POOL, pool);
+    sg_release();
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult rc = CUDA_SUCCESS;
+
+    SG_ENTER(cuMemPoolSetAttribute);
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_acquire();
+    struct pool *p = sg_handle_get_locked(SG_POOL, pool);
+    if (!p)
+        rc = CUDA_ERROR_INVALID_VALUE;
+    else if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        p->threshold = *(cuuint64_t *)value;
+    sg_release();
+    return rc;
+}
+
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult rc = CUDA_SUCCESS;
+
+    SG_ENTER(cuMemPoolGetAttribute);
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_acquire();
+    struct pool *p = sg_handle_get_locked(SG_POOL, pool);
+    if (!p)
+        rc = CUDA_ERROR_INVALID_VALUE;
+    else if (attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+        *(int *)value = 1;
+    else
+        *(cuuint64_t *)value = attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? p->threshold : 0;
+    sg_release();
+    return rc;
+}
+
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t n)
+{
+    SG_ENTER(cuMemPoolSetAccess);
+    sg_acquire();
+    bool ok = sg_handle_get_locked(SG_POOL, pool) && (map || !n);
+    sg_release();
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    struct sg_mem *m = NULL;
+    CUresult rc;
+
+    if (!dptr || !bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_acquire();
+    struct sg_stream *s = sg_stream_get_locked(stream, &rc);
+    if (s && !pool)
+        pool = current_pool_locked(s->ctx->dev);
+    struct pool *p = s ? sg_handle_get_locked(SG_POOL, pool) : NULL;
+    if (s && s->capture)
+        rc = CUDA_ERROR_NOT_SUPPORTED; /* allocation nodes */
+    else if (s && (!p || p->dev != s->ctx->dev))
+        rc = CUDA_ERROR_INVALID_VALUE;
+    if (!rc)
+        rc = sg_mem_new_locked(&m, SG_MEM_POOL, s->ctx, bytes);
+    if (!rc) {
+        m->pool = pool;
+        rc = sg_submit_locked(s, sg_op_new(SG_OP_ORDER, "cuMemAllocAsync"));
+        if (rc)
+            sg_mem_retire_locked(m);
+        else
+            *dptr = m->base;
+    }
+    sg_release();
+    return rc;
+}
+
+static CUresult cuMemAllocAsync_on(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    return alloc_async(dptr, bytesize, NULL, hStream);
+}
+SG_PAIR(cuMemAllocAsync, _ptsz, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream),
+        (dptr, bytesize, SG_PT(hStream)))
+
+static CUresult cuMemAllocFromPoolAsync_on(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+{
+    return pool ? alloc_async(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
+}
+SG_PAIR(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+        (dptr, bytesize, pool, hStream), (dptr, bytesize, pool, SG_PT(hStream)))
+
+static CUresult cuMemFreeAsync_on(CUdeviceptr dptr, CUstream hStream)
+{
+    CUresult rc;
+
+    if (!dptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_acquire();
+    struct sg_stream *s = sg_stream_get_locked(hStream, &rc);
+    if (s && s->capture)
+        rc = CUDA_ERROR_NOT_SUPPORTED;
+    if (!rc)
+        rc = sg_mem_check_free_locked(dptr);
+    if (!rc) {
+        struct sg_op *op = sg_op_new(SG_OP_FREE, "cuMemFreeAsync");
+        op->u.mem = sg_mem_find_locked(dptr);
+        op->u.mem->freeing = true;
+        sg_mem_pin_locked(op->u.mem); /* the object outlives its context until this runs */
+        rc = sg_submit_locked(s, op);
+    }
+    sg_release();
+    return rc;
+}
+SG_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream), (dptr, SG_PT(hStream)))

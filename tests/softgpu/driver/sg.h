@@ -1,0 +1,355 @@
+/* Internals of the stand-in driver. One process-wide mutex (sg_lock) guards every table and every queue; worker threads
+ * drop it while they copy, compute or poll. Functions ending in _locked want it held. Handles that applications see
+ * are serial numbers, never addresses, so a handle that is used after its destruction is always recognised. */
+#ifndef SOFTGPU_SG_H
+#define SOFTGPU_SG_H
+
+#include "../softgpu.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum sg_entry {
+#define SG_ENTRY(symbol, base, version, mode) SG_##symbol,
+#include "entries.def"
+#undef SG_ENTRY
+    SG_ENTRY_COUNT
+};
+
+/* Every entry point starts with this: not initialised, forked child and injected faults return here. */
+#define SG_ENTER(symbol)                                                                                               \
+    do {                                                                                                               \
+        CUresult enter_rc_ = sg_enter(SG_##symbol);                                                                    \
+        if (enter_rc_)                                                                                                 \
+            return enter_rc_;                                                                                          \
+    } while (0)
+
+/* Defines an entry point and its per-thread-default-stream twin around a common body `symbol_on`. */
+#define SG_PAIR(symbol, suffix, params, legacy_args, pt_args)                                                          \
+    CUresult CUDAAPI symbol params                                                                                     \
+    {                                                                                                                  \
+        SG_ENTER(symbol);                                                                                              \
+        return symbol##_on legacy_args;                                                                                \
+    }                                                                                                                  \
+    CUresult CUDAAPI symbol##suffix params                                                                             \
+    {                                                                                                                  \
+        SG_ENTER(symbol##suffix);                                                                                      \
+        return symbol##_on pt_args;                                                                                    \
+    }
+#define SG_PT(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+
+#define SG_MAX_DEVICES 64
+
+/* ---- configuration (config.c) ---- */
+struct sg_config {
+    int devices;
+    size_t mem_bytes;
+    bool misuse_abort, hang_abort, timing, compute_off;
+    double hang_seconds; /* real seconds, already dilated */
+    const char *report;
+    double link_gbs, hbm_gbs, pcie_gbs, tflops, launch_us, memop_us, scale;
+};
+extern struct sg_config sg_cfg;
+void sg_config_load(void);
+
+/* ---- process state (init.c) ---- */
+extern pthread_mutex_t sg_lock;
+extern uint64_t sg_progress; /* operations finished in this process; under sg_lock */
+CUresult sg_enter(enum sg_entry entry);
+bool sg_exiting(void);
+void sg_kernel_begin(void); /* brackets code that must not run while libraries shut down at exit */
+void sg_kernel_end(void);
+int64_t sg_now(void); /* CLOCK_MONOTONIC, ns */
+static inline void sg_acquire(void)
+{
+    pthread_mutex_lock(&sg_lock);
+}
+static inline void sg_release(void)
+{
+    pthread_mutex_unlock(&sg_lock);
+}
+
+/* ---- misuse and faults (report.c, fault.c) ---- */
+void sg_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void sg_report_hang_locked(void);
+void sg_fault_load(void);
+CUresult sg_fault(enum sg_entry entry);
+const char *sg_entry_name(enum sg_entry entry);
+const char *sg_entry_base(enum sg_entry entry);
+
+/* ---- handles (handle.c) ---- */
+enum sg_kind { SG_CTX = 1, SG_STREAM, SG_EVENT, SG_GRAPH, SG_EXEC, SG_NODE, SG_FUNC, SG_POOL };
+void *sg_handle_new_locked(enum sg_kind kind, void *obj);
+void *sg_handle_get_locked(enum sg_kind kind, const void *handle); /* NULL after a misuse report */
+void *sg_handle_peek_locked(enum sg_kind kind, const void *handle);
+void sg_handle_drop_locked(const void *handle);
+
+/* ---- devices (device.c) ---- */
+#define SG_LINK_BYTES 4096
+struct sg_link {                               /* modelled engines of one device; in a memfd, mapped by importers too */
+    _Atomic int64_t ingress, egress, hbm, compute, pcie_in, pcie_out; /* busy until, ns */
+};
+struct sg_device {
+    int physical; /* ordinal before CUDA_VISIBLE_DEVICES */
+    CUuuid uuid;
+    size_t used;
+    struct sg_link *link;
+    int link_fd;
+    struct sg_ctx *primary;
+    int primary_refs;
+    unsigned primary_flags;
+    void *pool, *current_pool; /* default and current memory pool handles */
+};
+extern struct sg_device sg_devices[SG_MAX_DEVICES];
+extern int sg_device_count;
+CUresult sg_devices_init(void);
+struct sg_device *sg_device(CUdevice dev);
+
+/* ---- contexts (context.c) ---- */
+struct sg_ctx {
+    CUcontext handle;
+    CUdevice dev;
+    unsigned flags;
+    bool primary, dead;
+    uint64_t id;
+    uint64_t peers; /* bit per device: peer access enabled */
+    CUresult sticky; /* an execution error poisons the context, as on a real device */
+    struct sg_stream *streams;
+    struct sg_stream *legacy;
+    struct sg_ctx *next;
+};
+struct sg_ctx *sg_ctx_list_locked(void);
+struct sg_ctx *sg_current_locked(CUresult *rc);
+struct sg_ctx *sg_ctx_new_locked(CUdevice dev, unsigned flags, bool primary);
+void sg_ctx_destroy_locked(struct sg_ctx *ctx);
+
+/* ---- fences: completion of one operation (fence.c) ---- */
+struct sg_waiter {
+    pthread_cond_t *cv;
+    struct sg_waiter *next;
+};
+struct sg_fence {
+    int refs;
+    bool done;
+    int64_t t; /* completion, modelled when the timing model runs; ns */
+    struct sg_stream *stream;
+    struct sg_waiter *waiters;
+};
+struct sg_fence *sg_fence_new_locked(void);
+struct sg_fence *sg_fence_ref_locked(struct sg_fence *f);
+void sg_fence_put_locked(struct sg_fence *f);
+void sg_fence_done_locked(struct sg_fence *f, int64_t t);
+bool sg_fence_wait_locked(struct sg_fence *f, pthread_cond_t *cv, int64_t deadline); /* false: deadline (0: none) */
+void sg_fence_sync_locked(struct sg_fence *f);                                       /* host thread; takes no reference */
+
+/* ---- memory (memory.c, memobj.c) ---- */
+enum sg_mem_kind { SG_MEM_DEVICE, SG_MEM_POOL, SG_MEM_HOST, SG_MEM_REGISTERED, SG_MEM_MANAGED, SG_MEM_IMPORT };
+struct sg_opener {
+    _Atomic uint32_t pid;
+    _Atomic uint64_t start; /* start time of that process, against reused process ids */
+};
+#define SG_MAGIC 0x75706774666f7367ull
+#define SG_OPENERS 160
+struct sg_header { /* first page of an exportable allocation */
+    uint64_t magic, generation, size;
+    uint64_t owner_start;
+    uint32_t owner_pid;
+    int32_t physical;
+    CUuuid uuid;
+    _Atomic uint32_t freed;
+    struct sg_opener openers[SG_OPENERS];
+};
+struct sg_mem {
+    uintptr_t base;
+    size_t size, mapped;
+    enum sg_mem_kind kind;
+    CUdevice dev;
+    struct sg_ctx *ctx;
+    uint64_t id; /* generation */
+    unsigned flags, refs; /* refs: imports opened; pins: operations that run on it now */
+    unsigned pins;
+    bool dead, freeing;
+    int fd;
+    struct sg_header *hdr;
+    struct sg_link *link; /* of the owning device; its own mapping when imported */
+    struct sg_opener *opener;
+    pid_t owner;
+    void *pool;
+};
+struct sg_mem *sg_mem_find_locked(uintptr_t p);
+struct sg_mem *sg_mem_at_locked(size_t i); /* i-th by address, NULL past the end */
+struct sg_mem *sg_mem_find_base_locked(uintptr_t p);
+CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg_ctx *ctx, size_t size);
+void sg_mem_insert_locked(struct sg_mem *m);
+void sg_mem_retire_locked(struct sg_mem *m); /* out of the table; unmapped once nothing runs on it */
+void sg_mem_drop_context_locked(struct sg_ctx *ctx); /* context destroyed: its allocations go too */
+void sg_mem_pin_locked(struct sg_mem *m);
+void sg_mem_unpin_locked(struct sg_mem *m);
+const char *sg_mem_describe_locked(uintptr_t p, char *buf, size_t n);
+bool sg_mem_recently_freed_locked(uintptr_t p);
+bool sg_mem_is_device(const struct sg_mem *m);
+CUresult sg_mem_alloc(CUdeviceptr *dptr, enum sg_mem_kind kind, size_t size);
+CUresult sg_mem_check_free_locked(uintptr_t p);
+int sg_obj_create(struct sg_mem *m);
+int sg_obj_map(struct sg_mem *m, int fd);
+void sg_obj_unmap(struct sg_mem *m);
+uint64_t sg_process_start(pid_t pid);
+bool sg_process_alive(pid_t pid, uint64_t start);
+
+/* ---- operations and streams (stream.c, worker.c, exec.c) ---- */
+struct sg_range { /* something that an operation reads or writes; checked when enqueued and again before it runs */
+    uintptr_t ptr;
+    size_t bytes;
+    bool peer_ok; /* copies may cross devices without peer access */
+    struct sg_mem *mem; /* pinned while the operation runs */
+};
+#define SG_RANGES 32
+enum sg_op_kind { SG_OP_ORDER, SG_OP_COPY, SG_OP_FILL, SG_OP_KERNEL, SG_OP_HOST, SG_OP_WAIT, SG_OP_WRITE, SG_OP_FREE };
+struct sg_copy {
+    uintptr_t dst, src;
+    size_t width, rows, slices, dpitch, spitch, dslice, sslice;
+    void *staged; /* copy of a pageable source; freed with the operation */
+};
+struct sg_fill {
+    uintptr_t dst;
+    size_t width, rows, pitch; /* width in elements */
+    uint32_t value;
+    unsigned elem;
+};
+struct sg_kernel {
+    const struct softgpu_kernel_desc *desc;
+    void *args;
+};
+struct sg_memop {
+    uintptr_t addr;
+    uint64_t value, seen; /* seen: last value read by a wait, for reports */
+    unsigned flags;
+    bool wide;
+};
+struct sg_op {
+    struct sg_op *next;
+    enum sg_op_kind kind;
+    const char *what;
+    struct sg_ctx *ctx;
+    struct sg_fence *fence;
+    struct sg_fence **deps;
+    unsigned ndeps, nranges;
+    bool waiting;
+    int64_t enqueued, started;
+    struct sg_range *ranges;
+    union {
+        struct sg_copy copy;
+        struct sg_fill fill;
+        struct sg_kernel kernel;
+        struct sg_memop memop;
+        struct {
+            CUhostFn fn;
+            CUstreamCallback callback;
+            CUstream stream;
+            void *user;
+        } host;
+        struct sg_mem *mem;
+    } u;
+};
+struct sg_stream {
+    CUstream handle;
+    struct sg_ctx *ctx;
+    struct sg_stream *next;
+    unsigned flags;
+    int priority;
+    uint64_t id;
+    bool legacy, per_thread, destroyed, has_worker;
+    struct sg_op *head, *tail;
+    struct sg_fence *last;
+    pthread_cond_t cv;
+    int64_t vtime; /* modelled completion of the last operation */
+    struct sg_capture *capture;
+    struct sg_node *tip[8]; /* last captured nodes: what the next captured operation depends on */
+    unsigned ntips;
+};
+struct sg_op *sg_op_new(enum sg_op_kind kind, const char *what);
+struct sg_op *sg_op_clone(const struct sg_op *op);
+void sg_op_free_locked(struct sg_op *op);
+void sg_op_range(struct sg_op *op, uintptr_t ptr, size_t bytes, bool peer_ok);
+void sg_op_dep_locked(struct sg_op *op, struct sg_fence *f);
+const char *sg_op_describe_locked(const struct sg_op *op, char *buf, size_t n);
+
+/* Resolves NULL, legacy and per-thread handles in the current context. Reports unknown handles. */
+struct sg_stream *sg_stream_get_locked(CUstream handle, CUresult *rc);
+struct sg_stream *sg_stream_new_locked(struct sg_ctx *ctx, unsigned flags, int priority);
+void sg_stream_retire_locked(struct sg_stream *s);
+/* Takes the operation over in all cases. Checks its ranges, records it when the stream captures, else queues it. */
+CUresult sg_submit_locked(struct sg_stream *s, struct sg_op *op);
+CUresult sg_submit(CUstream stream, struct sg_op *op);
+CUresult sg_submit_wait(CUstream stream, struct sg_op *op); /* and waits for its completion */
+bool sg_stream_idle_locked(struct sg_stream *s);
+void sg_stream_free_locked(struct sg_stream *s);
+CUresult sg_stream_sync_locked(struct sg_stream *s);
+CUresult sg_ctx_sync_locked(struct sg_ctx *ctx);
+void sg_worker_start_locked(struct sg_stream *s);
+int64_t sg_op_execute(struct sg_stream *s, struct sg_op *op, int64_t start); /* unlocked; returns completion time */
+CUresult sg_ranges_check_locked(struct sg_op *op, bool pin);
+void sg_ranges_unpin_locked(struct sg_op *op);
+enum { SG_COPY_DST_DEVICE = 1, SG_COPY_SRC_DEVICE = 2, SG_COPY_SYNC = 4 };
+CUresult sg_copy(const char *what, CUstream stream, const struct sg_copy *shape, unsigned how);
+bool sg_wait_value(struct sg_op *op); /* whether it had to wait */
+bool sg_op_skips_data(const struct sg_op *op);
+void sg_write_value(struct sg_op *op);
+
+/* ---- timing model (timing.c) ---- */
+int64_t sg_model(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start);
+void sg_sleep_until(int64_t t);
+
+/* ---- capture and graphs (capture.c, graph.c) ---- */
+struct sg_node {
+    CUgraphNode handle;
+    struct sg_graph *graph;
+    struct sg_op *op;
+    struct sg_node **deps;
+    unsigned ndeps;
+};
+struct sg_graph {
+    CUgraph handle;
+    struct sg_node **nodes;
+    size_t count, cap;
+    int refs; /* the application's and, while it records, the capture's */
+};
+#define SG_TIPS 8
+struct sg_capture {
+    struct sg_capture *next;
+    uint64_t id;
+    struct sg_graph *graph;
+    struct sg_stream *origin;
+    CUstreamCaptureMode mode;
+    pthread_t thread;
+    bool invalid;
+    int streams; /* that record into it */
+};
+CUresult sg_capture_op_locked(struct sg_stream *s, struct sg_op *op);
+CUresult sg_capture_refuse_locked(struct sg_stream *s); /* a call that a capturing stream does not allow */
+CUresult sg_capture_unsafe_locked(void);                /* a call that a global capture does not allow */
+bool sg_capture_active_in_locked(struct sg_ctx *ctx);   /* a blocking stream captures */
+void sg_capture_leave_locked(struct sg_stream *s); /* its stream is destroyed */
+void sg_capture_invalidate_locked(struct sg_ctx *ctx);
+struct sg_graph *sg_graph_new_locked(void);
+void sg_graph_put_locked(struct sg_graph *g);
+struct sg_node *sg_graph_add_locked(struct sg_graph *g, struct sg_op *op, struct sg_node *const *deps, unsigned n);
+
+/* ---- events (event.c) ---- */
+struct sg_event {
+    CUevent handle;
+    struct sg_ctx *ctx;
+    unsigned flags;
+    struct sg_fence *fence; /* of the latest record; NULL: never recorded */
+    uint64_t capture;       /* id of the capture that recorded it last, or 0 */
+    struct sg_node *tip[8];
+    unsigned ntips;
+};
+CUresult sg_capture_record_locked(struct sg_stream *s, struct sg_event *e);
+CUresult sg_capture_wait_locked(struct sg_stream *s, struct sg_event *e); /* the stream or the event captures */
+bool sg_capture_has_event_locked(const struct sg_event *e);               /* its capture still records */
+struct sg_capture *sg_capture_find_locked(uint64_t id);
+
+#endif

@@ -1,0 +1,119 @@
+/* The timing model: engines of a device are words that hold the time until which they are busy. A device's words live
+ * in a memfd that importers of its memory map as well, so copies of several processes from one device share its egress.
+ * Deadlines are absolute, so errors do not add up. */
+#include "sg.h"
+#include <errno.h>
+#include <time.h>
+
+void sg_sleep_until(int64_t t)
+{
+    struct timespec ts = {t / 1000000000, t % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+        ;
+}
+
+/* Books [max(start, busy until), + ns) and returns when the booking begins. */
+static int64_t book(_Atomic int64_t *engine, int64_t start, int64_t ns)
+{
+    int64_t until = atomic_load(engine), at;
+    do
+        at = until > start ? until : start;
+    while (!atomic_compare_exchange_weak(engine, &until, at + ns));
+    return at;
+}
+
+static void extend(_Atomic int64_t *engine, int64_t to)
+{
+    int64_t until = atomic_load(engine);
+    while (until < to && !atomic_compare_exchange_weak(engine, &until, to))
+        ;
+}
+
+/* A transfer between two devices holds one's egress and the other's ingress for the same time. */
+static int64_t book_pair(_Atomic int64_t *from, _Atomic int64_t *to, int64_t start, int64_t ns)
+{
+    int64_t at = book(to, book(from, start, ns), ns);
+    extend(from, at + ns);
+    return at + ns;
+}
+
+static int64_t nanoseconds(double work, double giga_per_s)
+{
+    return giga_per_s > 0 ? (int64_t)(work / giga_per_s * sg_cfg.scale) : 0;
+}
+
+static const struct sg_range *range_of(const struct sg_op *op, uintptr_t p)
+{
+    for (unsigned i = 0; i < op->nranges; i++)
+        if (op->ranges[i].ptr == p && op->ranges[i].mem)
+            return &op->ranges[i];
+    return NULL;
+}
+
+/* The memory object that lies on a device, or NULL for host memory. */
+static const struct sg_mem *device_side(const struct sg_op *op, uintptr_t p)
+{
+    const struct sg_range *r = range_of(op, p);
+    return r && sg_mem_is_device(r->mem) && r->mem->link ? r->mem : NULL;
+}
+
+static int64_t model_copy(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start)
+{
+    const struct sg_copy *c = &op->u.copy;
+    const struct sg_mem *dst = device_side(op, c->dst), *src = device_side(op, c->src);
+    double bytes = (double)c->width * (double)c->rows * (double)c->slices;
+    struct sg_link *own = sg_devices[ctx->dev].link;
+    int64_t pcie = nanoseconds(bytes, sg_cfg.pcie_gbs), link = nanoseconds(bytes, sg_cfg.link_gbs);
+
+    if (!dst && !src)
+        return start + pcie;
+    if (!src)
+        return book(&dst->link->pcie_in, start, pcie) + pcie;
+    if (!dst)
+        return book(&src->link->pcie_out, start, pcie) + pcie;
+    if (dst->hdr->physical == src->hdr->physical) {
+        int64_t ns = nanoseconds(2 * bytes, sg_cfg.hbm_gbs);
+        return book(&own->hbm, start, ns) + ns;
+    }
+    return book_pair(&src->link->egress, &dst->link->ingress, start, link);
+}
+
+static int64_t model_kernel(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start)
+{
+    const struct softgpu_kernel_desc *d = op->u.kernel.desc;
+    struct sg_link *own = sg_devices[ctx->dev].link;
+    double flops = d->flops ? d->flops(op->u.kernel.args) : 0;
+    double bytes = d->link_bytes ? d->link_bytes(op->u.kernel.args) : 0;
+    int64_t compute = nanoseconds(flops, sg_cfg.tflops * 1e3), link = nanoseconds(bytes, sg_cfg.link_gbs);
+    int64_t end = book(&own->compute, start, compute) + compute;
+
+    if (link) {
+        int64_t received = book(&own->ingress, start, link) + link;
+        end = received > end ? received : end;
+    }
+    return end;
+}
+
+int64_t sg_model(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start)
+{
+    struct sg_link *own = sg_devices[ctx->dev].link;
+    int64_t launch = (int64_t)(sg_cfg.launch_us * 1e3 * sg_cfg.scale);
+    int64_t memop = (int64_t)(sg_cfg.memop_us * 1e3 * sg_cfg.scale);
+
+    switch (op->kind) {
+    case SG_OP_COPY:
+        return model_copy(op, ctx, start + launch);
+    case SG_OP_KERNEL:
+        return model_kernel(op, ctx, start + launch);
+    case SG_OP_FILL: {
+        const struct sg_fill *f = &op->u.fill;
+        int64_t ns = nanoseconds((double)f->width * f->elem * (double)f->rows, sg_cfg.hbm_gbs);
+        return book(&own->hbm, start + launch, ns) + ns;
+    }
+    case SG_OP_WAIT:
+    case SG_OP_WRITE:
+        return start + memop;
+    default:
+        return start;
+    }
+}

@@ -1,0 +1,219 @@
+/* The list of live communicators, and making and ending one. */
+#include "comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct ncclComm *live;
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void comm_free(struct ncclComm *comm)
+{
+    block_unmap(&comm->block);
+    pthread_mutex_destroy(&comm->launch_lock);
+    pthread_mutex_destroy(&comm->lock);
+    pthread_cond_destroy(&comm->changed);
+    free(comm);
+}
+
+struct ncclComm *comm_get(ncclComm_t comm)
+{
+    pthread_mutex_lock(&live_lock);
+    struct ncclComm *c = live;
+    while (c && c != comm)
+        c = c->next;
+    if (c)
+        c->refs++;
+    pthread_mutex_unlock(&live_lock);
+    return c;
+}
+
+void comm_put(struct ncclComm *comm)
+{
+    if (!comm)
+        return;
+    pthread_mutex_lock(&live_lock);
+    int last = --comm->refs == 0;
+    pthread_mutex_unlock(&live_lock);
+    if (last)
+        comm_free(comm);
+}
+
+ncclResult_t comm_get_ready(ncclComm_t comm, const char *who, struct ncclComm **out)
+{
+    struct ncclComm *c = comm ? comm_get(comm) : NULL;
+    if (!c)
+        return nccl_warn(ncclInvalidArgument, "%s : comm argument is %s", who,
+                         comm ? "not a live communicator" : "NULL");
+    ncclResult_t rc = (ncclResult_t)atomic_load(&c->async);
+    if (rc == ncclInProgress)
+        rc = nccl_warn(ncclInvalidArgument, "%s : the communicator is still being made", who);
+    else if (rc == ncclSuccess && (atomic_load(&c->revoked) || atomic_load(&c->finalized)))
+        rc = nccl_warn(ncclInvalidUsage, "%s : the communicator was %s", who,
+                       atomic_load(&c->revoked) ? "revoked" : "finalized");
+    if (rc != ncclSuccess) {
+        comm_put(c);
+        return rc;
+    }
+    *out = c;
+    return ncclSuccess;
+}
+
+ncclResult_t comm_check_config(const ncclConfig_t *config)
+{
+    if (!config)
+        return ncclSuccess;
+    if (config->magic != 0xcafebeef || config->size < offsetof(ncclConfig_t, cgaClusterSize))
+        return nccl_warn(ncclInvalidArgument, "ncclConfig_t was not made with NCCL_CONFIG_INITIALIZER");
+    if (config->blocking != NCCL_CONFIG_UNDEF_INT && config->blocking != 0 && config->blocking != 1)
+        return nccl_warn(ncclInvalidArgument, "Invalid config blocking attribute value %d", config->blocking);
+    return ncclSuccess;
+}
+
+ncclResult_t comm_new(struct ncclComm **out, int nranks, int rank, const ncclConfig_t *config)
+{
+    const struct softdrv *drv = softdrv_get();
+    CUcontext ctx = NULL;
+    CUdevice dev = 0;
+    if (!drv || softdrv_need_context(drv, &ctx) != CUDA_SUCCESS || drv->cuCtxGetDevice(&dev) != CUDA_SUCCESS)
+        return nccl_warn(ncclUnhandledCudaError, "no usable CUDA device");
+    struct ncclComm *c = calloc(1, sizeof *c);
+    if (!c)
+        return ncclSystemError;
+    c->refs = 2; /* the list's and the caller's */
+    c->nranks = nranks;
+    c->rank = rank;
+    c->device = dev;
+    c->ctx = ctx;
+    c->blocking = !config || config->blocking != 0;
+    atomic_store(&c->async, ncclInProgress);
+    pthread_mutex_init(&c->launch_lock, NULL);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    pthread_mutex_lock(&live_lock);
+    c->next = live;
+    live = c;
+    pthread_mutex_unlock(&live_lock);
+    *out = c;
+    return ncclSuccess;
+}
+
+static int unlink_live(struct ncclComm *comm)
+{
+    pthread_mutex_lock(&live_lock);
+    struct ncclComm **at = &live;
+    while (*at && *at != comm)
+        at = &(*at)->next;
+    int found = *at != NULL;
+    if (found)
+        *at = comm->next;
+    pthread_mutex_unlock(&live_lock);
+    return found;
+}
+
+void comm_remove(struct ncclComm *comm, enum rank_state how)
+{
+    if (!unlink_live(comm))
+        return;
+    block_leave(&comm->block, how);
+    comm_put(comm);
+}
+
+void comm_made(struct ncclComm *comm, ncclResult_t rc, ncclComm_t *user)
+{
+    atomic_store(&comm->async, rc);
+    if (rc == ncclSuccess || !comm->blocking)
+        return;
+    *user = NULL;
+    comm_remove(comm, RANK_ABORTED);
+}
+
+/* ---- who am I, and may I be here ---- */
+
+static uint64_t hash_bytes(uint64_t h, const char *s)
+{
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    return h;
+}
+
+/* NCCL's rule: NCCL_HOSTID if set, else the host name and the boot. */
+static uint64_t host_hash(void)
+{
+    char text[512] = "";
+    const char *id = getenv("NCCL_HOSTID");
+    if (id && *id)
+        return hash_bytes(0xcbf29ce484222325u, id);
+    gethostname(text, 255);
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (f) {
+        size_t at = strlen(text);
+        if (!fgets(text + at, (int)(sizeof text - at), f))
+            text[at] = 0;
+        fclose(f);
+    }
+    return hash_bytes(0xcbf29ce484222325u, text);
+}
+
+static ncclResult_t describe_rank(const struct ncclComm *comm, struct rank_info *info)
+{
+    const struct softdrv *drv = softdrv_get();
+    const char *share = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    CUuuid uuid;
+    *info = (struct rank_info){.pid = getpid(), .device = comm->device, .host_hash = host_hash()};
+    info->share_gpu = share && !strcmp(share, "1");
+    if (drv->cuDeviceGetUuid(&uuid, comm->device) != CUDA_SUCCESS ||
+        drv->cuDeviceGetPCIBusId(info->bus_id, sizeof info->bus_id, comm->device) != CUDA_SUCCESS)
+        return nccl_warn(ncclUnhandledCudaError, "can not identify device %d", comm->device);
+    memcpy(info->gpu_uuid, uuid.bytes, sizeof info->gpu_uuid);
+    return ncclSuccess;
+}
+
+/* NCCL 2.28 refuses two ranks on one GPU; every rank sees the same places, so every rank refuses. */
+static ncclResult_t check_duplicates(struct block *b)
+{
+    for (int i = 0; i < b->nranks; i++)
+        for (int j = i + 1; j < b->nranks; j++) {
+            const struct rank_info *x = &b->slots[i].info, *y = &b->slots[j].info;
+            if (x->host_hash == y->host_hash && !memcmp(x->gpu_uuid, y->gpu_uuid, sizeof x->gpu_uuid) &&
+                !(x->share_gpu && y->share_gpu))
+                return nccl_warn(ncclInvalidUsage,
+                                 "Duplicate GPU detected : rank %d and rank %d both on CUDA device %s", i, j,
+                                 x->bus_id);
+        }
+    return ncclSuccess;
+}
+
+ncclResult_t comm_connect(struct ncclComm *comm, const struct block_id *id)
+{
+    struct rank_info info;
+    ncclResult_t rc = describe_rank(comm, &info);
+    if (rc == ncclSuccess)
+        rc = block_join(&comm->block, id, comm->nranks, comm->rank, &info, &comm->abort);
+    return rc == ncclSuccess ? check_duplicates(&comm->block) : rc;
+}
+
+/* ---- ending ---- */
+
+void comm_drain(struct ncclComm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    while (comm->done < comm->issued && !atomic_load(&comm->abort))
+        pthread_cond_wait(&comm->changed, &comm->lock);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+/* Only the kernel that runs now can touch the caller's buffers; those still queued will see the flag. */
+void comm_abort_kernels(struct ncclComm *comm)
+{
+    atomic_store(&comm->abort, 1);
+    if (atomic_load(&comm->async) != ncclInProgress && comm->block.hdr)
+        block_ring(&comm->block, comm->rank);
+    pthread_mutex_lock(&comm->lock);
+    pthread_cond_broadcast(&comm->changed);
+    while (comm->running)
+        pthread_cond_wait(&comm->changed, &comm->lock);
+    pthread_mutex_unlock(&comm->lock);
+}

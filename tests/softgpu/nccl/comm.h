@@ -1,0 +1,112 @@
+/* A communicator of the stand-in NCCL and what its parts share. */
+#ifndef SOFTGPU_NCCL_COMM_H
+#define SOFTGPU_NCCL_COMM_H
+
+#include "block.h"
+#include "../blas/driver_table.h"
+
+#include <pthread.h>
+
+struct ncclComm {
+    struct ncclComm *next; /* in the list of live communicators */
+    int refs;              /* of that list, of calls under way and of launched kernels; under the list's lock */
+    int rank, nranks, device, blocking;
+    CUcontext ctx;
+    struct block block;
+    _Atomic int async; /* ncclResult_t: ncclInProgress while it is made, later the first error */
+    _Atomic int abort; /* ends waits and running kernels */
+    _Atomic int revoked, finalized;
+    uint64_t derivations; /* calls of split and shrink so far */
+
+    pthread_mutex_t launch_lock; /* from drawing a place in the order to the launch; taken before `lock` */
+    pthread_mutex_t lock;        /* the fields below */
+    pthread_cond_t changed;
+    uint64_t issued, done; /* kernels launched and finished, outside of graphs; they run in this order */
+    int running;
+};
+
+/* Logs as NCCL does (NCCL_DEBUG=WARN), keeps the text for ncclGetLastError, and returns `code`. */
+ncclResult_t nccl_warn(ncclResult_t code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The communicator if it is a live one, with a reference, else NULL. */
+struct ncclComm *comm_get(ncclComm_t comm);
+void comm_put(struct ncclComm *comm);
+/* As comm_get, and fails unless operations may be started on it. */
+ncclResult_t comm_get_ready(ncclComm_t comm, const char *who, struct ncclComm **out);
+
+/* A new communicator in the list, state ncclInProgress, on the calling thread's device. */
+ncclResult_t comm_new(struct ncclComm **out, int nranks, int rank, const ncclConfig_t *config);
+/* Meets the other ranks and checks what NCCL checks. */
+ncclResult_t comm_connect(struct ncclComm *comm, const struct block_id *id);
+/* Records the end of making a communicator: success, or an error after which it is dropped if `blocking`. */
+void comm_made(struct ncclComm *comm, ncclResult_t rc, ncclComm_t *user);
+void comm_remove(struct ncclComm *comm, enum rank_state how);
+/* Waits until all launched kernels have ended, unless the communicator failed. */
+void comm_drain(struct ncclComm *comm);
+void comm_abort_kernels(struct ncclComm *comm);
+ncclResult_t comm_check_config(const ncclConfig_t *config);
+
+/* ---- groups (group.c) ---- */
+
+/* Work that may meet other ranks on the host (init, split): in a group all of it runs at the same time. */
+struct job {
+    struct job *next;
+    ncclResult_t (*run)(struct job *job);
+    struct ncclComm *comm; /* a reference */
+    ncclComm_t *user;      /* where the caller wants the handle */
+    struct block_id id;
+    struct ncclComm *parent; /* a reference, or NULL */
+    int color, key, shrink;
+    unsigned char *excluded; /* per rank of the parent */
+    uint64_t seq;
+    ncclResult_t rc;
+    pthread_t thread;
+};
+ncclResult_t group_submit_job(struct job *job);
+
+/* One collective or point-to-point call. */
+enum op_kind {
+    OP_ALL_GATHER,
+    OP_ALL_REDUCE,
+    OP_BROADCAST,
+    OP_REDUCE,
+    OP_REDUCE_SCATTER,
+    OP_GATHER,
+    OP_SCATTER,
+    OP_ALL_TO_ALL,
+    OP_SEND,
+    OP_RECV,
+};
+struct op {
+    struct op *next;
+    enum op_kind kind;
+    struct ncclComm *comm; /* a reference */
+    const void *send;
+    void *recv;
+    size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t redop;
+    int root; /* or peer */
+    CUstream stream;
+};
+/* Takes over `op` by copy; launches it now or at the end of the group. */
+ncclResult_t group_submit_op(const struct op *op);
+/* An error inside a group makes the whole group fail. */
+ncclResult_t group_note_error(ncclResult_t rc);
+
+/* ---- launching and running (plan.c, exchange.c, reduce.c) ---- */
+
+/* Launches the operations of one communicator as one kernel. Takes over the list. */
+ncclResult_t plan_launch(struct ncclComm *comm, struct op *ops);
+double op_link_bytes(const struct op *op);
+void op_extents(const struct op *op, size_t *send_bytes, size_t *recv_bytes);
+void ops_free(struct op *ops);
+size_t type_bytes(ncclDataType_t type);
+
+/* Runs the operations on the calling thread; `data` 0: only meet the peers, do not touch the buffers. */
+ncclResult_t exchange_run(struct ncclComm *comm, const struct op *ops, int data);
+
+/* dst = srcs[0] op srcs[1] ... in this order; dst may be one of the sources. */
+void reduce_block(ncclDataType_t type, ncclRedOp_t op, const void *const *srcs, int nsrcs, void *dst, size_t count);
+
+#endif

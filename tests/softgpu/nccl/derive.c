@@ -1,0 +1,208 @@
+/* Communicators made from others: split and shrink. */
+#include "comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DERIVE_POLL_MS 20
+
+static struct derive_slot *slot_of(struct job *job, int rank)
+{
+    return &job->parent->block.slots[rank].derive[job->seq & 1];
+}
+
+/* Waits until `word` of `rank` has reached this call's number. */
+static ncclResult_t wait_for_rank(struct job *job, int rank, _Atomic uint64_t *word)
+{
+    struct block *b = &job->parent->block;
+    for (;;) {
+        uint32_t seen = atomic_load(&block_me(b)->bell);
+        int gone = block_rank_gone(b, rank);
+        if (atomic_load(word) >= job->seq)
+            return ncclSuccess;
+        if (gone)
+            return nccl_warn(ncclRemoteError, "rank %d died or left while a communicator was derived", rank);
+        if (atomic_load(&job->parent->abort) || (job->comm && atomic_load(&job->comm->abort)))
+            return nccl_warn(ncclInternalError, "aborted while a communicator was derived");
+        block_wait(b, seen, DERIVE_POLL_MS);
+    }
+}
+
+static int takes_part(const struct job *job, int rank)
+{
+    return !job->excluded || !job->excluded[rank];
+}
+
+static int same_group(struct job *job, int rank)
+{
+    return takes_part(job, rank) && slot_of(job, rank)->color == job->color;
+}
+
+/* New ranks are ordered by key, then by rank in the parent. */
+static int comes_before(struct job *job, int x, int y)
+{
+    int kx = slot_of(job, x)->key, ky = slot_of(job, y)->key;
+    return kx < ky || (kx == ky && x < y);
+}
+
+/* Counts this rank's group and returns the parent's rank of its first member. */
+static int find_group(struct job *job)
+{
+    int me = job->parent->rank, leader = me;
+    job->comm->nranks = job->comm->rank = 0;
+    for (int r = 0; r < job->parent->nranks; r++) {
+        if (!same_group(job, r))
+            continue;
+        job->comm->nranks++;
+        job->comm->rank += r != me && comes_before(job, r, me);
+        if (comes_before(job, r, leader))
+            leader = r;
+    }
+    return leader;
+}
+
+static ncclResult_t publish_child(struct job *job)
+{
+    struct derive_slot *mine = slot_of(job, job->parent->rank);
+    ncclResult_t rc = block_create(&mine->child);
+    if (rc != ncclSuccess)
+        return rc;
+    atomic_store(&mine->child_seq, job->seq);
+    block_ring_all(&job->parent->block);
+    return ncclSuccess;
+}
+
+static ncclResult_t run_derive(struct job *job)
+{
+    struct ncclComm *parent = job->parent;
+    struct derive_slot *mine = slot_of(job, parent->rank);
+    ncclResult_t rc = ncclSuccess;
+    mine->color = job->color;
+    mine->key = job->key;
+    atomic_store(&block_me(&parent->block)->derive_seq, job->seq);
+    block_ring_all(&parent->block);
+    /* Ranks without a colour wait as well: it keeps anybody from being two calls ahead (see struct derive_slot). */
+    for (int r = 0; r < parent->nranks && rc == ncclSuccess; r++)
+        if (takes_part(job, r))
+            rc = wait_for_rank(job, r, &parent->block.slots[r].derive_seq);
+    if (rc != ncclSuccess || !job->comm)
+        return rc;
+    int leader = find_group(job);
+    rc = leader == parent->rank ? publish_child(job) : wait_for_rank(job, leader, &slot_of(job, leader)->child_seq);
+    return rc == ncclSuccess ? comm_connect(job->comm, &slot_of(job, leader)->child) : rc;
+}
+
+/* Takes over the reference to `parent`. */
+static ncclResult_t submit(struct job *job, struct ncclComm *parent, ncclComm_t *newcomm, const ncclConfig_t *config)
+{
+    const struct softdrv *drv = softdrv_get();
+    ncclResult_t rc = ncclSuccess;
+    job->parent = parent;
+    job->run = run_derive;
+    job->user = newcomm;
+    if (job->color != NCCL_SPLIT_NOCOLOR) {
+        CUcontext before = NULL;
+        drv->cuCtxGetCurrent(&before);
+        drv->cuCtxSetCurrent(parent->ctx);
+        rc = comm_new(&job->comm, 0, 0, config);
+        drv->cuCtxSetCurrent(before);
+    }
+    if (rc != ncclSuccess) {
+        comm_put(parent);
+        free(job->excluded);
+        free(job);
+        return rc;
+    }
+    if (job->comm && (!config || config->blocking == NCCL_CONFIG_UNDEF_INT))
+        job->comm->blocking = parent->blocking;
+    *newcomm = job->comm;
+    pthread_mutex_lock(&parent->lock);
+    job->seq = ++parent->derivations;
+    pthread_mutex_unlock(&parent->lock);
+    return group_submit_job(job);
+}
+
+/* A revoked parent is still good for this. */
+static ncclResult_t get_parent(ncclComm_t comm, const char *who, struct ncclComm **parent)
+{
+    *parent = comm ? comm_get(comm) : NULL;
+    if (!*parent)
+        return nccl_warn(ncclInvalidArgument, "%s : comm is not a live communicator", who);
+    if (atomic_load(&(*parent)->async) != ncclInProgress)
+        return ncclSuccess;
+    comm_put(*parent);
+    return nccl_warn(ncclInvalidArgument, "%s : the communicator is still being made", who);
+}
+
+static ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, const ncclConfig_t *config)
+{
+    struct ncclComm *parent;
+    if (!newcomm)
+        return nccl_warn(ncclInvalidArgument, "CommSplit : newcomm argument is NULL");
+    *newcomm = NULL;
+    if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+        return nccl_warn(ncclInvalidArgument, "CommSplit : invalid color %d", color);
+    ncclResult_t rc = comm_check_config(config);
+    if (rc != ncclSuccess || (rc = get_parent(comm, "CommSplit", &parent)) != ncclSuccess)
+        return rc;
+    struct job *job = calloc(1, sizeof *job);
+    if (!job) {
+        comm_put(parent);
+        return ncclSystemError;
+    }
+    job->color = color;
+    job->key = key;
+    return submit(job, parent, newcomm, config);
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
+{
+    return group_note_error(split(comm, color, key, newcomm, config));
+}
+NCCL_ALIAS(ncclCommSplit);
+
+static ncclResult_t fill_excluded(struct job *job, const struct ncclComm *parent, const int *list, int count)
+{
+    job->excluded = calloc((size_t)parent->nranks, 1);
+    if (!job->excluded)
+        return ncclSystemError;
+    for (int i = 0; i < count; i++) {
+        if (list[i] < 0 || list[i] >= parent->nranks || list[i] == parent->rank)
+            return nccl_warn(ncclInvalidArgument, "CommShrink : rank %d can not be excluded", list[i]);
+        job->excluded[list[i]] = 1;
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t shrink(ncclComm_t comm, const int *list, int count, ncclComm_t *newcomm, const ncclConfig_t *config,
+                           int flags)
+{
+    struct ncclComm *parent;
+    if (!newcomm || count < 1 || !list || (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT))
+        return nccl_warn(ncclInvalidArgument, "CommShrink : invalid argument");
+    *newcomm = NULL;
+    ncclResult_t rc = comm_check_config(config);
+    if (rc != ncclSuccess || (rc = get_parent(comm, "CommShrink", &parent)) != ncclSuccess)
+        return rc;
+    struct job *job = calloc(1, sizeof *job);
+    rc = job ? fill_excluded(job, parent, list, count) : ncclSystemError;
+    if (rc != ncclSuccess) {
+        comm_put(parent);
+        if (job)
+            free(job->excluded);
+        free(job);
+        return rc;
+    }
+    if (flags == NCCL_SHRINK_ABORT) { /* what runs on the parent ends */
+        atomic_store(&parent->revoked, 1);
+        block_ring(&parent->block, parent->rank);
+    }
+    job->key = parent->rank;
+    return submit(job, parent, newcomm, config);
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *list, int count, ncclComm_t *newcomm, ncclConfig_t *config, int flags)
+{
+    return group_note_error(shrink(comm, list, count, newcomm, config, flags));
+}
+NCCL_ALIAS(ncclCommShrink);

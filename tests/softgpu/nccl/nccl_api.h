@@ -1,0 +1,15 @@
+/* The vendor's header with its functions exported, and the pnccl aliases. */
+#ifndef SOFTGPU_NCCL_API_H
+#define SOFTGPU_NCCL_API_H
+
+/* The build hides everything by default; what nccl.h declares is what this library exports. */
+#pragma GCC visibility push(default)
+#include <nccl.h>
+ncclResult_t ncclGroupStart(void); /* nccl.h declares these two without a prototype */
+ncclResult_t ncclGroupEnd(void);
+#pragma GCC visibility pop
+
+/* Every exported function has a second name for profilers that interpose the first one. */
+#define NCCL_ALIAS(name) extern __typeof__(name) p##name __attribute__((alias(#name), visibility("default")))
+
+#endif

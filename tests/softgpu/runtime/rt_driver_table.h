@@ -1,0 +1,115 @@
+/* Every driver function that this runtime looks up, in the order, with the version and with the flag that CUDA 13.0's
+ * runtime uses (observed by running it on a driver that logs its look-ups).
+ *
+ *   D(name, version)                    one look-up, CU_GET_PROC_ADDRESS_DEFAULT
+ *   S(name, version, version_ptsz)      two: default, then CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+ *
+ * The field types come from cudaTypedefs.h by name and version, so a wrong version does not compile.
+ */
+#ifndef RT_DRIVER_TABLE_H
+#define RT_DRIVER_TABLE_H
+
+#define RT_DRIVER_TABLE(D, S)                                                                                          \
+    D(Init, 2000)                                                                                                      \
+    D(DeviceGet, 2000)                                                                                                 \
+    D(DeviceGetCount, 2000)                                                                                            \
+    D(DeviceGetName, 2000)                                                                                             \
+    D(DeviceTotalMem, 3020)                                                                                            \
+    D(DeviceGetAttribute, 2000)                                                                                        \
+    D(DeviceGetP2PAttribute, 8000)                                                                                     \
+    D(DriverGetVersion, 2020)                                                                                          \
+    D(DeviceGetByPCIBusId, 4010)                                                                                       \
+    D(DeviceGetPCIBusId, 4010)                                                                                         \
+    D(DeviceGetUuid, 9020)                                                                                             \
+    D(DeviceGetDefaultMemPool, 11020)                                                                                  \
+    D(DeviceSetMemPool, 11020)                                                                                         \
+    D(DeviceGetMemPool, 11020)                                                                                         \
+    D(DevicePrimaryCtxRetain, 7000)                                                                                    \
+    D(DevicePrimaryCtxSetFlags, 11000)                                                                                 \
+    D(DevicePrimaryCtxGetState, 7000)                                                                                  \
+    D(DevicePrimaryCtxReset, 7000)                                                                                     \
+    D(CtxSetCurrent, 4000)                                                                                             \
+    D(CtxGetCurrent, 4000)                                                                                             \
+    D(CtxGetDevice, 2000)                                                                                              \
+    D(CtxGetLimit, 3010)                                                                                               \
+    D(CtxSetLimit, 3010)                                                                                               \
+    D(CtxGetStreamPriorityRange, 5050)                                                                                 \
+    D(CtxSynchronize, 2000)                                                                                            \
+    D(MemGetInfo, 3020)                                                                                                \
+    D(MemAllocManaged, 6000)                                                                                           \
+    D(MemAlloc, 3020)                                                                                                  \
+    D(MemAllocPitch, 3020)                                                                                             \
+    D(MemFree, 3020)                                                                                                   \
+    D(MemFreeHost, 2000)                                                                                               \
+    D(MemHostAlloc, 2020)                                                                                              \
+    D(MemHostGetDevicePointer, 3020)                                                                                   \
+    D(MemHostGetFlags, 2030)                                                                                           \
+    D(MemHostRegister, 6050)                                                                                           \
+    D(MemHostUnregister, 4000)                                                                                         \
+    D(PointerGetAttributes, 7000)                                                                                      \
+    S(MemAllocAsync, 11020, 11020)                                                                                     \
+    S(MemAllocFromPoolAsync, 11020, 11020)                                                                             \
+    S(MemFreeAsync, 11020, 11020)                                                                                      \
+    D(MemPoolTrimTo, 11020)                                                                                            \
+    D(MemPoolSetAttribute, 11020)                                                                                      \
+    D(MemPoolGetAttribute, 11020)                                                                                      \
+    S(Memcpy, 4000, 7000)                                                                                              \
+    S(MemcpyAsync, 4000, 7000)                                                                                         \
+    S(MemcpyPeer, 4000, 7000)                                                                                          \
+    S(MemcpyPeerAsync, 4000, 7000)                                                                                     \
+    S(MemcpyHtoD, 3020, 7000)                                                                                          \
+    S(MemcpyHtoDAsync, 3020, 7000)                                                                                     \
+    S(MemcpyDtoH, 3020, 7000)                                                                                          \
+    S(MemcpyDtoHAsync, 3020, 7000)                                                                                     \
+    S(MemcpyDtoD, 3020, 7000)                                                                                          \
+    S(MemcpyDtoDAsync, 3020, 7000)                                                                                     \
+    S(Memcpy2DUnaligned, 3020, 7000)                                                                                   \
+    S(Memcpy2DAsync, 3020, 7000)                                                                                       \
+    S(MemsetD8, 3020, 7000)                                                                                            \
+    S(MemsetD8Async, 3020, 7000)                                                                                       \
+    S(MemsetD2D8, 3020, 7000)                                                                                          \
+    S(MemsetD2D8Async, 3020, 7000)                                                                                     \
+    S(LaunchHostFunc, 10000, 10000)                                                                                    \
+    D(EventCreate, 2000)                                                                                               \
+    S(EventRecord, 2000, 7000)                                                                                         \
+    S(EventRecordWithFlags, 11010, 11010)                                                                              \
+    D(EventQuery, 2000)                                                                                                \
+    D(EventSynchronize, 2000)                                                                                          \
+    D(EventDestroy, 4000)                                                                                              \
+    D(EventElapsedTime, 12080)                                                                                         \
+    D(StreamCreate, 2000)                                                                                              \
+    D(StreamCreateWithPriority, 5050)                                                                                  \
+    S(StreamGetPriority, 5050, 7000)                                                                                   \
+    S(StreamGetDevice, 12080, 12080)                                                                                   \
+    S(StreamGetFlags, 5050, 7000)                                                                                      \
+    S(StreamGetId, 12000, 12000)                                                                                       \
+    D(StreamDestroy, 4000)                                                                                             \
+    S(StreamWaitEvent, 3020, 7000)                                                                                     \
+    S(StreamAddCallback, 5000, 7000)                                                                                   \
+    S(StreamSynchronize, 2000, 7000)                                                                                   \
+    S(StreamQuery, 2000, 7000)                                                                                         \
+    D(DeviceCanAccessPeer, 4000)                                                                                       \
+    D(CtxEnablePeerAccess, 4000)                                                                                       \
+    D(CtxDisablePeerAccess, 4000)                                                                                      \
+    D(IpcGetEventHandle, 4010)                                                                                         \
+    D(IpcOpenEventHandle, 4010)                                                                                        \
+    D(IpcGetMemHandle, 4010)                                                                                           \
+    D(IpcOpenMemHandle, 11000)                                                                                         \
+    D(IpcCloseMemHandle, 4010)                                                                                         \
+    D(ProfilerStart, 4000)                                                                                             \
+    D(ProfilerStop, 4000)                                                                                              \
+    D(GetErrorString, 6000)                                                                                            \
+    D(GraphCreate, 10000)                                                                                              \
+    D(GraphGetNodes, 10000)                                                                                            \
+    D(GraphInstantiateWithFlags, 11040)                                                                                \
+    S(GraphUpload, 11010, 11010)                                                                                       \
+    S(GraphLaunch, 10000, 10000)                                                                                       \
+    D(GraphExecDestroy, 10000)                                                                                         \
+    D(GraphDestroy, 10000)                                                                                             \
+    S(StreamBeginCapture, 10010, 10010)                                                                                \
+    S(StreamEndCapture, 10000, 10000)                                                                                  \
+    S(StreamIsCapturing, 10000, 10000)                                                                                 \
+    S(StreamGetCaptureInfo, 12030, 12030)                                                                              \
+    D(ThreadExchangeStreamCaptureMode, 10010)
+
+#endif

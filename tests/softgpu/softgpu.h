@@ -1,0 +1,45 @@
+/* softgpu: what the stand-in libraries (cuBLAS, cuBLASLt, NCCL) use of the stand-in driver besides CUDA's own API.
+ *
+ * A "built-in kernel" is a host function that the stand-in driver runs on a stream's worker thread. The stand-ins launch
+ * it through the ordinary cuLaunchKernel entry point that they looked up with cuGetProcAddress, exactly as the real
+ * libraries launch device code, so whatever interposes the driver sees the launch.
+ *
+ * Device pointers: a device pointer is valid as a host pointer in the process that it belongs to (device memory is a
+ * shared mapping), so a kernel dereferences the pointers in its arguments directly.
+ *
+ * The driver exports softgpuKernelRegister from libcuda.so.1; look it up with dlsym on that library, never link to it.
+ */
+#ifndef SOFTGPU_H
+#define SOFTGPU_H
+
+#include <cuda.h>
+#include <stddef.h>
+
+/* One strided range that a kernel reads or writes: `rows` runs of `row_bytes`, `pitch` bytes apart. The driver checks
+ * each against its table of live memory (freed, foreign, out of bounds: named and reported) before the kernel runs. */
+struct softgpu_access {
+    CUdeviceptr ptr;
+    size_t row_bytes, rows, pitch;
+    int write;
+};
+
+struct softgpu_kernel_desc {
+    const char *name;  /* for reports and logs; static */
+    size_t arg_bytes;  /* size of the argument block; copied from kernelParams[0] when the launch is made */
+    void (*run)(void *args); /* on the worker thread, in stream order; `args` is the launch's own copy, freed after */
+    /* Fills at most `max` ranges and returns how many there are. NULL: nothing to check. */
+    unsigned (*access)(const void *args, struct softgpu_access *out, unsigned max);
+    /* Work for the timing model: floating-point operations. NULL: none. */
+    double (*flops)(const void *args);
+    /* Bytes that cross a device's link (received), for the timing model of collectives. NULL: none. */
+    double (*link_bytes)(const void *args);
+};
+
+/* Registers (once per process and name) and returns a handle for cuLaunchKernel with grid 1 and
+ * kernelParams = { pointer to an argument block of arg_bytes }. */
+typedef CUresult (*softgpuKernelRegister_t)(const struct softgpu_kernel_desc *desc, CUfunction *out);
+
+/* 1 when the timing model runs without data (SOFTGPU_COMPUTE=0): kernels must then not touch their operands. */
+typedef int (*softgpuComputeOff_t)(void);
+
+#endif

@@ -1,0 +1,151 @@
+#!/bin/sh
+# Tests of LD_PRELOAD/slipring. A probe library, which says that it was loaded, stands in for libslipring.so, so that nothing here needs a GPU,
+# the software GPU or the library itself. Usage: launcher.sh LAUNCHER PROBE_LIBRARY SLIPRING_TABLES
+# shellcheck disable=SC2016 # the shell that the launcher starts expands what is in single quotes
+set -eu
+launcher=$1 probe=$2 tables=$3
+unset LD_PRELOAD LD_LIBRARY_PATH SLIPRING_LIB SLIPRING_TABLES SLIPRING_SOFTGPU
+work=$(readlink -f "$(mktemp -d)")
+trap 'rm -rf "$work"' EXIT
+
+# A copy of the source tree's shape with a build folder, and an installed one.
+mkdir -p "$work/src/LD_PRELOAD" "$work/src/build/softgpu" "$work/src/build-other" "$work/inst/bin" "$work/inst/lib/machine-linux-gnu" "$work/empty/bin"
+: >"$work/src/CMakeLists.txt"
+for folder in "$work/src/LD_PRELOAD" "$work/inst/bin" "$work/empty/bin"; do
+    cp "$launcher" "$folder/slipring"
+done
+cp "$probe" "$work/src/build/libslipring.so"
+cp "$probe" "$work/src/build-other/libslipring.so"
+cp "$probe" "$work/inst/lib/machine-linux-gnu/libslipring.so"
+cp "$tables" "$work/src/build/slipring-tables"
+cp "$tables" "$work/inst/bin/slipring-tables"
+: >"$work/src/build/softgpu/libcuda.so.1"
+lib=$work/src/build/libslipring.so
+s=$work/src/LD_PRELOAD/slipring
+
+fail() {
+    echo "launcher.sh: $*" >&2
+    exit 1
+}
+
+# expect NAME WANTED COMMAND...: what the command prints.
+expect() {
+    name=$1 want=$2
+    shift 2
+    got=$("$@") || fail "$name: exit status $?"
+    [ "$got" = "$want" ] || fail "$name: got \"$got\", not \"$want\""
+}
+
+# refuses NAME STATUS PATTERN COMMAND...: the exit status, and a message on stderr that matches.
+refuses() {
+    name=$1 want=$2 pattern=$3 status=0
+    shift 3
+    "$@" >"$work/out" 2>"$work/err" || status=$?
+    [ $status -eq "$want" ] || fail "$name: exit status $status, not $want: $(cat "$work/err")"
+    grep -qe "$pattern" "$work/err" || fail "$name: no \"$pattern\" in: $(cat "$work/err")"
+    [ ! -s "$work/out" ] || fail "$name: something on stdout: $(cat "$work/out")"
+}
+
+# Which runtimes come first depends on how the probe was built.
+without_sanitizers() {
+    tr ':' '\n' | grep -v 'lib[a-z]*san\.so\|libclang_rt' | paste -sd: -
+}
+preload_of() {
+    "$@" -- sh -c 'printf %s "$LD_PRELOAD"' | without_sanitizers
+}
+
+expect loaded "probe loaded" env PROBE_TELL=1 "$s" run -- true
+expect 'installed' "$work/inst/lib/machine-linux-gnu/libslipring.so" preload_of "$work/inst/bin/slipring" run
+ln -s "$s" "$work/link"
+expect 'through a link' "$lib" preload_of "$work/link" run
+expect 'without --' "a b|c" "$s" run printf '%s|%s' 'a b' c
+expect 'options of the command are its own' "--set x" "$s" run -- echo --set x
+
+# The preload: what was there stays, nothing is there twice.
+cp "$probe" "$work/other.so"
+expect prepend "$lib:$work/other.so" preload_of env LD_PRELOAD="$work/other.so" "$s" run
+got=$(LD_PRELOAD="$work/other.so $lib" preload_of "$s" run)
+[ "$got" = "$lib:$work/other.so" ] || fail "twice: $got"
+got=$("$s" run -- "$s" run --lib "$work/src/build-other/libslipring.so" -- sh -c 'echo "$LD_PRELOAD"' | without_sanitizers)
+[ "$got" = "$work/src/build-other/libslipring.so" ] || fail "nested: $got"
+
+# Which library: --lib, SLIPRING_LIB, build/, the latest of build*/.
+expect 'SLIPRING_LIB' "$work/other.so" preload_of env SLIPRING_LIB="$work/other.so" "$s" run
+expect '--lib wins' "$lib" preload_of env SLIPRING_LIB="$work/other.so" "$s" run --lib "$lib"
+refuses 'no such --lib' 1 'no file /nonexistent/x.so (from --lib)' "$s" run --lib /nonexistent/x.so -- true
+refuses 'no such SLIPRING_LIB' 1 '(from SLIPRING_LIB)' env SLIPRING_LIB=/nonexistent/x.so "$s" run -- true
+refuses 'nothing installed' 1 'install slipring again' "$work/empty/bin/slipring" run -- true
+grep -q "$work/empty/bin/../lib/libslipring.so" "$work/err" || fail "it does not say where it looked"
+mkdir "$work/a b"
+cp "$probe" "$work/a b/libslipring.so"
+refuses 'a space in the path' 1 'colon or a space' "$s" run --lib "$work/a b/libslipring.so" -- true
+mv "$lib" "$lib.away"
+expect 'another build folder' "$work/src/build-other/libslipring.so" preload_of "$s" run
+mv "$work/src/build-other/libslipring.so" "$work/away.so"
+refuses 'not built' 1 'build it with:  cmake -S' "$s" run -- true
+mv "$lib.away" "$lib"
+
+# Settings.
+expect set 'on /x y' "$s" run --set strict=on --set "LOG_FILE=/x y" -- sh -c 'echo $SLIPRING_STRICT "$SLIPRING_LOG_FILE"'
+expect 'set=' 8M "$s" run --set=SLIPRING_min-bytes=8M -- sh -c 'echo $SLIPRING_MIN_BYTES'
+expect 'set, installed' 3 "$work/inst/bin/slipring" run --set chunks=3 -- sh -c 'echo $SLIPRING_CHUNKS'
+expect 'the last one counts' 4 "$s" run --set chunks=3 --set chunks=4 -- sh -c 'echo $SLIPRING_CHUNKS'
+expect 'beside the given library' 2 "$s" run --lib "$work/other.so" --set chunks=2 -- sh -c 'echo $SLIPRING_CHUNKS'
+refuses 'unknown name' 2 'no setting STRICKT; did you mean STRICT?' "$s" run --set strickt=1 -- true
+refuses 'far name' 2 'slipring env' "$s" run --set colour=1 -- true
+refuses 'bad value' 2 'LOG=loud: expected one of off, error, warn, info, debug' "$s" run --set log=loud -- true
+refuses 'no value' 2 'NAME=VALUE' "$s" run --set strict -- true
+refuses 'no name' 2 'NAME=VALUE' "$s" run --set =1 -- true
+refuses 'no argument' 2 'needs NAME=VALUE' "$s" run --set
+
+# The command takes the launcher's place.
+status=0
+"$s" run -- sh -c 'exit 37' || status=$?
+[ $status -eq 37 ] || fail "exit status $status"
+"$s" run -- sleep 60 &
+pid=$!
+tries=0
+until [ "$(cat /proc/$pid/comm)" = sleep ] || [ $((tries += 1)) -gt 100 ]; do sleep 0.1; done
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+[ $status -eq 143 ] || fail "a signal did not reach the command: $status"
+status=0
+"$s" run -- /nonexistent/command 2>/dev/null || status=$?
+[ $status -eq 127 ] || fail "a missing command: $status"
+
+# The software GPU.
+expect softgpu "$work/src/build/softgpu 2" "$s" softgpu -n 2 -- sh -c 'echo $LD_LIBRARY_PATH $SOFTGPU_DEVICES'
+expect 'softgpu, nested run' "$work/src/build/softgpu:/x $lib" env LD_LIBRARY_PATH=/x \
+    "$s" softgpu -- "$s" run -- sh -c 'echo $LD_LIBRARY_PATH ${LD_PRELOAD##*:}'
+expect 'run --softgpu' "$work/src/build/softgpu 3 $lib" \
+    "$s" run --softgpu=3 -- sh -c 'echo $LD_LIBRARY_PATH $SOFTGPU_DEVICES ${LD_PRELOAD##*:}'
+expect 'not twice' "$work/src/build/softgpu" "$s" softgpu "$s" run --softgpu sh -c 'echo $LD_LIBRARY_PATH'
+refuses 'bad number' 2 'positive whole number' "$s" softgpu -n two -- true
+refuses 'zero devices' 2 'positive whole number' "$s" run --softgpu=0 -- true
+refuses 'no softgpu' 1 'software GPU was not found' "$work/inst/bin/slipring" softgpu -- true
+
+# env, version, help, misuse.
+expect version "$("$tables" --version)" "$s" --version
+"$s" --help | grep -q 'usage: slipring run' || fail "--help"
+SLIPRING_CHUNKS=5 SLIPRING_STRICKT=1 "$s" env >"$work/out" 2>"$work/err"
+grep -q '^SLIPRING_CHUNKS=5$' "$work/out" || fail "env does not show the value"
+grep -q '^SLIPRING_MIN_BYTES=4M$' "$work/out" || fail "env does not show a default"
+grep -q 'did you mean SLIPRING_STRICT?' "$work/err" || fail "env does not complain"
+"$s" env --markdown | grep -q '^| `SLIPRING_CHUNKS` |' || fail "env --markdown"
+refuses 'env, bad option' 2 'no option' "$s" env --colour
+refuses 'no table tool' 1 'slipring-tables was not found' "$work/empty/bin/slipring" env
+refuses 'unknown command' 2 'no command fly' "$s" fly
+refuses 'no command' 2 'usage' "$s"
+refuses 'nothing to run' 2 'needs a command' "$s" run --set strict=on
+refuses 'bad option' 2 'no option --fast' "$s" run --fast true
+
+# A library with a sanitizer needs the sanitizer's runtime in front of it.
+if cc=$(command -v gcc) && echo 'int x;' | $cc -fsanitize=address -shared -fPIC -x c -o "$work/asan.so" - 2>/dev/null &&
+    ldd "$work/asan.so" | grep -q 'libasan.* => /'; then
+    got=$("$s" run --lib "$work/asan.so" -- sh -c 'echo "$LD_PRELOAD"')
+    case $got in
+    */libasan.so*:"$work/asan.so") ;;
+    *) fail "sanitizer: $got" ;;
+    esac
+fi

@@ -1,0 +1,91 @@
+#include "base/counters.h"
+#include "base/log.h"
+#include "log_helpers.h"
+#include <pthread.h>
+
+static char *folder, path[64];
+
+static void begin(const char *level)
+{
+    folder = make_folder();
+    snprintf(path, sizeof path, "%s/log", folder);
+    use_file(path, level, "text");
+}
+
+Test(counters, nothing_without_a_gather)
+{
+    begin("info");
+    slr_count(SLR_R_NOT_TRACKED);
+    slr_counters_log();
+    cr_expect_neq(access(path, F_OK), 0);
+    remove_folder(folder);
+}
+
+Test(counters, nothing_below_info)
+{
+    begin("warn");
+    slr_counters.gathers = 1;
+    slr_counters_log();
+    cr_expect_neq(access(path, F_OK), 0);
+    remove_folder(folder);
+}
+
+static void count_some(void)
+{
+    slr_counters.gathers = 10;
+    slr_counters.bytes = 1ull << 40;
+    slr_counters.substituted = 7;
+    slr_counters.substituted_bytes = 1ull << 39;
+    slr_counters.gemms_chunks = 16;
+    slr_counters.verified = 2;
+    for (int i = 0; i < 7; i++)
+        slr_count(SLR_R_RING);
+    for (int i = 0; i < 3; i++)
+        slr_count(SLR_R_TOO_SMALL);
+    for (int i = 0; i < 4; i++)
+        slr_count(SLR_R_FUSED);
+    for (int i = 0; i < 2; i++)
+        slr_count(SLR_R_JOIN_OTHER_OP);
+    slr_count(SLR_R_JOIN_GROUP);
+}
+
+Test(counters, summary_and_reasons)
+{
+    begin("info");
+    count_some();
+    slr_counters_log();
+    char *text = slurp(path), *summary = strstr(text, "info summary ");
+    static const char want[] =
+        "info summary calls=10 bytes=1099511627776 substituted=7 substituted_bytes=549755813888 passed=3 fused=4 "
+        "gemm_chunks=16 joined=3 verified=2 verify_bad=0\n";
+    cr_assert_not_null(summary, "%s", text);
+    cr_expect_eq(strncmp(summary, want, strlen(want)), 0, "%s", summary);
+    cr_expect_not_null(strstr(text, "info count reason=ring n=7\n"));
+    cr_expect_not_null(strstr(text, "info count reason=below_min_bytes n=3\n"));
+    cr_expect_not_null(strstr(text, "info count reason=fused n=4\n"));
+    cr_expect_not_null(strstr(text, "info count reason=other_operation n=2\n"));
+    cr_expect_not_null(strstr(text, "info count reason=group n=1\n"));
+    int lines = 0;
+    for (char *at = text; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_expect_eq(lines, 6, "no line for a reason that did not occur");
+    free(text);
+    remove_folder(folder);
+}
+
+static void *count_many(void *arg)
+{
+    for (int i = 0; i < 10000; i++)
+        slr_count(SLR_R_RING);
+    return arg;
+}
+
+Test(counters, threads_lose_nothing)
+{
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, count_many, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    cr_expect_eq(slr_counters.by_reason[SLR_R_RING], 40000);
+}
