@@ -17,28 +17,29 @@ static bool pending(void)
         }                                                                                                              \
         if (!pending() || !slr_resolve_cublas())                                                                       \
             return slr_real.fn real_args;                                                                              \
-        return slr_gemm_call(&(struct slr_gemm){.handle = handle,                                                           \
-                                           .transa = transa,                                                           \
-                                           .transb = transb,                                                           \
-                                           .m = m,                                                                     \
-                                           .n = n,                                                                     \
-                                           .k = k,                                                                     \
-                                           .alpha = alpha,                                                             \
-                                           .beta = beta,                                                               \
-                                           .a = a,                                                                     \
-                                           .b = b,                                                                     \
-                                           .c = c,                                                                     \
-                                           .lda = lda,                                                                 \
-                                           .ldb = ldb,                                                                 \
-                                           .ldc = ldc,                                                                 \
-                                           __VA_ARGS__});                                                              \
+        return slr_gemm_call(&(struct slr_gemm){.handle = handle,                                                      \
+                                                .transa = transa,                                                      \
+                                                .transb = transb,                                                      \
+                                                .m = m,                                                                \
+                                                .n = n,                                                                \
+                                                .k = k,                                                                \
+                                                .alpha = alpha,                                                        \
+                                                .beta = beta,                                                          \
+                                                .a = a,                                                                \
+                                                .b = b,                                                                \
+                                                .c = c,                                                                \
+                                                .lda = lda,                                                            \
+                                                .ldb = ldb,                                                            \
+                                                .ldc = ldc,                                                            \
+                                                __VA_ARGS__});                                                         \
     } while (0)
 
 /* The entry points differ in the width of their integers, the type of the scalars and what else they take. */
 #define PLAIN(fn, id, num, scalar, elem, type_)                                                                        \
-    SLR_API cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, \
-                              num k, const scalar *alpha, const elem *a, num lda, const elem *b, num ldb,              \
-                              const scalar *beta, elem *c, num ldc)                                                    \
+    SLR_API                                                                                                            \
+    cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, num k,  \
+                      const scalar *alpha, const elem *a, num lda, const elem *b, num ldb, const scalar *beta,         \
+                      elem *c, num ldc)                                                                                \
     {                                                                                                                  \
         CUBLAS_HOOK(fn, (handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), .api = id,             \
                     .atype = type_, .btype = type_, .ctype = type_, .batch = 1);                                       \
@@ -52,10 +53,11 @@ PLAIN(cublasHgemm, SLR_GEMM_H, int, void, void, CUDA_R_16F)
 PLAIN(cublasHgemm_64, SLR_GEMM_H_64, int64_t, void, void, CUDA_R_16F)
 
 #define EX(fn, id, num)                                                                                                \
-    SLR_API cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, \
-                              num k, const void *alpha, const void *a, cudaDataType atype, num lda, const void *b,     \
-                              cudaDataType btype, num ldb, const void *beta, void *c, cudaDataType ctype, num ldc,     \
-                              cublasComputeType_t compute, cublasGemmAlgo_t algo)                                      \
+    SLR_API                                                                                                            \
+    cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, num k,  \
+                      const void *alpha, const void *a, cudaDataType atype, num lda, const void *b,                    \
+                      cudaDataType btype, num ldb, const void *beta, void *c, cudaDataType ctype, num ldc,             \
+                      cublasComputeType_t compute, cublasGemmAlgo_t algo)                                              \
     {                                                                                                                  \
         CUBLAS_HOOK(fn,                                                                                                \
                     (handle, transa, transb, m, n, k, alpha, a, atype, lda, b, btype, ldb, beta, c, ctype, ldc,        \
@@ -68,11 +70,12 @@ EX(cublasGemmEx, SLR_GEMM_EX, int)
 EX(cublasGemmEx_64, SLR_GEMM_EX_64, int64_t)
 
 #define STRIDED(fn, id, num)                                                                                           \
-    SLR_API cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, \
-                              num k, const void *alpha, const void *a, cudaDataType atype, num lda,                    \
-                              long long stride_a, const void *b, cudaDataType btype, num ldb, long long stride_b,      \
-                              const void *beta, void *c, cudaDataType ctype, num ldc, long long stride_c, num batch,   \
-                              cublasComputeType_t compute, cublasGemmAlgo_t algo)                                      \
+    SLR_API                                                                                                            \
+    cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, num k,  \
+                      const void *alpha, const void *a, cudaDataType atype, num lda, long long stride_a,               \
+                      const void *b, cudaDataType btype, num ldb, long long stride_b, const void *beta, void *c,       \
+                      cudaDataType ctype, num ldc, long long stride_c, num batch, cublasComputeType_t compute,         \
+                      cublasGemmAlgo_t algo)                                                                           \
     {                                                                                                                  \
         CUBLAS_HOOK(fn,                                                                                                \
                     (handle, transa, transb, m, n, k, alpha, a, atype, lda, stride_a, b, btype, ldb, stride_b, beta,   \

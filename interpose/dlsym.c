@@ -13,28 +13,29 @@ _Atomic(slr_dlvsym_fn) slr_real_dlvsym;
 
 static void *none(void *handle, const char *name)
 {
-    (void) handle;
-    (void) name;
+    (void)handle;
+    (void)name;
     return NULL;
 }
 
 static void *none_versioned(void *handle, const char *name, const char *version)
 {
-    (void) version;
+    (void)version;
     return none(handle, name);
 }
 
 /* Two threads may do this at the same time: they find the same. */
 SLR_EARLY static void find_real(void)
 {
-    slr_dlsym_fn sym = (slr_dlsym_fn) slr_elf_next("dlsym");
-    slr_dlvsym_fn vsym = (slr_dlvsym_fn) slr_elf_next("dlvsym");
+    slr_dlsym_fn sym = (slr_dlsym_fn)slr_elf_next("dlsym");
+    slr_dlvsym_fn vsym = (slr_dlvsym_fn)slr_elf_next("dlvsym");
     atomic_store_explicit(&slr_real_dlvsym, vsym ? vsym : none_versioned, memory_order_relaxed);
     atomic_store_explicit(&slr_real_dlsym, sym ? sym : none, memory_order_release);
 }
 
-/* Almost every look-up ends here. The pseudo-handles are the caller's business: global look-ups find our exports by themselves. dlsym and
- * dlvsym themselves are not replaced: who asks the C library's handle for them wants to get around hooks. */
+/* Almost every look-up ends here. The pseudo-handles are the caller's business: global look-ups find our exports by
+ * themselves. dlsym and dlvsym themselves are not replaced: who asks the C library's handle for them wants to get
+ * around hooks. */
 SLR_EARLY static bool interesting(const void *handle, const char *name)
 {
     if (!atomic_load_explicit(&slr_real_dlsym, memory_order_acquire))

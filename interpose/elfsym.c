@@ -6,20 +6,20 @@
 #include "interpose/early.h"
 
 struct object {
-    const ElfW(Sym) *symbols;
+    const ElfW(Sym) * symbols;
     const char *strings;
     const uint32_t *gnu_hash;
-    const ElfW(Half) *versions;
+    const ElfW(Half) * versions;
     ElfW(Addr) base;
 };
 
 /* glibc writes absolute addresses into the dynamic section, except where it is read-only (the vDSO). */
 SLR_EARLY static const void *absolute(ElfW(Addr) base, ElfW(Addr) p)
 {
-    return (const void *) (p < base ? p + base : p);
+    return (const void *)(p < base ? p + base : p);
 }
 
-SLR_EARLY static bool open_object(struct object *o, const ElfW(Dyn) *d, ElfW(Addr) base)
+SLR_EARLY static bool open_object(struct object *o, const ElfW(Dyn) * d, ElfW(Addr) base)
 {
     o->symbols = NULL;
     o->strings = NULL;
@@ -44,7 +44,7 @@ SLR_EARLY static uint32_t hash_of(const char *name)
 {
     uint32_t h = 5381;
     for (; *name; name++)
-        h = h * 33 + (unsigned char) *name;
+        h = h * 33 + (unsigned char)*name;
     return h;
 }
 
@@ -81,20 +81,20 @@ SLR_EARLY static void *find(const struct object *o, const char *name)
     for (;; i++) {
         uint32_t entry = chain[i - head[1]];
         if ((entry | 1) == (h | 1) && usable(o, i) && equal(o->strings + o->symbols[i].st_name, name))
-            return (void *) (o->base + o->symbols[i].st_value);
+            return (void *)(o->base + o->symbols[i].st_value);
         if (entry & 1)
             return NULL;
     }
 }
 
-SLR_EARLY void *slr_elf_symbol(const ElfW(Dyn) *dynamic, ElfW(Addr) base, const char *name)
+SLR_EARLY void *slr_elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char *name)
 {
     struct object o;
     return open_object(&o, dynamic, base) ? find(&o, name) : NULL;
 }
 
-/* The linker's list is read without its lock. The objects that a program starts with stand first and stay; the C library is one of them, so
- * the walk ends before what other threads may load or unload. */
+/* The linker's list is read without its lock. The objects that a program starts with stand first and stay; the C
+ * library is one of them, so the walk ends before what other threads may load or unload. */
 SLR_EARLY void *slr_elf_next(const char *name)
 {
     void *before = NULL;

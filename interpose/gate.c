@@ -43,11 +43,11 @@ static uint64_t argument(const struct slr_gate_frame *frame, unsigned i)
 static void join(const struct gate_row *row, const struct slr_gate_frame *frame)
 {
     uint64_t arg = argument(frame, row->arg);
-    const CUlaunchConfig *config = (const CUlaunchConfig *) (uintptr_t) arg;
-    CUstream stream = (CUstream) (uintptr_t) arg;
+    const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)arg;
+    CUstream stream = (CUstream)(uintptr_t)arg;
     bool per_thread = row->class == SLR_GATE_STREAM_PTSZ || row->class == SLR_GATE_LAUNCH_CONFIG_PTSZ;
 
-    switch ((enum slr_gate_class) row->class) {
+    switch ((enum slr_gate_class)row->class) {
     case SLR_GATE_LAUNCH_CONFIG:
     case SLR_GATE_LAUNCH_CONFIG_PTSZ:
         if (!config) /* the driver refuses it: nothing is launched */
@@ -73,7 +73,7 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
     unsigned word = atomic_load_explicit(&slr_gate_word, memory_order_acquire);
     if (!slr_find_cuda()) {
         errno = saved;
-        return (void *) no_driver;
+        return (void *)no_driver;
     }
     if ((word & ~SLR_GATE_UNRESOLVED) != 0 && slr_guard == 0) {
         slr_guard++;

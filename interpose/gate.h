@@ -1,8 +1,9 @@
 /* The gate: one stub for each driver entry point of gate.def, exported under the driver's name.
  *
- * A stub compares slr_gate_word with zero and jumps to the real function. When something is pending, or the table of real functions is not
- * filled yet, it saves the argument registers and asks slr_gate_slow, which joins what the call could observe and says where to jump. The
- * stub is transparent: arguments in registers and on the stack, the return address and errno are what the caller made them.
+ * A stub compares slr_gate_word with zero and jumps to the real function. When something is pending, or the table of
+ * real functions is not filled yet, it saves the argument registers and asks slr_gate_slow, which joins what the call
+ * could observe and says where to jump. The stub is transparent: arguments in registers and on the stack, the return
+ * address and errno are what the caller made them.
  */
 #ifndef SLR_INTERPOSE_GATE_H
 #define SLR_INTERPOSE_GATE_H
@@ -39,8 +40,8 @@ struct slr_gate_frame {
     uint64_t reg[SLR_GATE_REGS];
 };
 
-/* The real functions, by index; only to be read when SLR_GATE_UNRESOLVED is not set in slr_gate_word. Never NULL then: what the driver
- * does not have is slr_gate_missing. */
+/* The real functions, by index; only to be read when SLR_GATE_UNRESOLVED is not set in slr_gate_word. Never NULL then:
+ * what the driver does not have is slr_gate_missing. */
 extern void *slr_gate_real[SLR_GATE_COUNT];
 
 /* Stands in for a function that the driver lacks: CUDA_ERROR_NOT_FOUND. */

@@ -6,8 +6,8 @@
 #include "base/real.h"
 #include "base/settings.h"
 
-/* False: the call goes straight to the real function: slipring is switched off, or the call comes from inside slipring or from a vendor
- * function that slipring called. */
+/* False: the call goes straight to the real function: slipring is switched off, or the call comes from inside slipring
+ * or from a vendor function that slipring called. */
 static inline bool slr_hooks_on(void)
 {
     return slr_guard == 0 && slr_get(SLR_S_ENABLE) != 0;
@@ -16,8 +16,10 @@ static inline bool slr_hooks_on(void)
 /* One error line for each function: it was called, and the library that should have it does not. */
 void slr_hook_missing(const char *library, const char *function);
 
-/* Before the first communicator: slipring's end of the process and of a fork are arranged. A process that makes no communicator registers
- * nothing. Also loads the driver, as NCCL is about to. False when slipring can not work here. */
-bool slr_hook_first_communicator(void);
+/* For each NCCL hook: whether slipring can work here, that is, has all functions that it needs. The answer must not
+ * change between the calls of a group or of a communicator, so the driver is loaded when nobody has done so yet; NCCL
+ * is about to. The first call arranges for slipring's part in a fork and at the process's end; a process that calls
+ * none of NCCL's hooked functions registers nothing. */
+bool slr_hook_nccl_ready(void);
 
 #endif

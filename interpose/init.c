@@ -13,9 +13,10 @@ static void in_child(void)
     slr_plugin_after_fork_child();
 }
 
-/* There is no constructor: nothing happens in a process that makes no communicator. atexit and not a destructor: what is registered last
- * runs first, so slipring ends before CUDA's libraries, which registered theirs when they were loaded. */
-bool slr_hook_first_communicator(void)
+/* There is no constructor: nothing happens in a process that does not use NCCL. atexit and not a destructor: what is
+ * registered last runs first, so slipring ends before CUDA's libraries, which registered theirs when they were loaded.
+ */
+bool slr_hook_nccl_ready(void)
 {
     static struct slr_once once;
     if (slr_once_begin(&once)) {
@@ -28,7 +29,7 @@ bool slr_hook_first_communicator(void)
 
 void slr_hook_missing(const char *library, const char *function)
 {
-    uint64_t key = slr_mix((uint64_t) (uintptr_t) library, (uint64_t) (uintptr_t) function);
+    uint64_t key = slr_mix((uint64_t)(uintptr_t)library, (uint64_t)(uintptr_t)function);
     if (slr_log_first(key))
         slr_log(SLR_LOG_ERROR, "call", "library=%s symbol=%s msg=%s", library, function,
                 "called, but the library is not loaded or does not have it");

@@ -8,102 +8,111 @@
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
-/* The real function when the hook is to step aside. */
-#define NCCL_HOOK(ready, fn, real_args, ours)                                                                          \
+/* The real function when the hook is to step aside, else the plugin's. */
+#define NCCL_HOOK(fn, real_args, ours)                                                                                 \
     do {                                                                                                               \
         if (!slr_find(SLR_LIB_NCCL) || !slr_real.fn) {                                                                 \
             slr_hook_missing("libnccl.so.2", #fn);                                                                     \
             return ncclInternalError;                                                                                  \
         }                                                                                                              \
-        return slr_hooks_on() && (ready) ? (ours) : slr_real.fn real_args;                                             \
+        return slr_hooks_on() && slr_hook_nccl_ready() ? (ours) : slr_real.fn real_args;                               \
     } while (0)
 
-/* Makes a communicator. */
-#define MAKES(fn, real_args, ours) NCCL_HOOK(slr_hook_first_communicator(), fn, real_args, ours)
-/* Uses one: whatever slipring knows about it needed both libraries. */
-#define USES(fn, real_args, ours) NCCL_HOOK(slr_resolve_nccl() && slr_resolve_cuda(), fn, real_args, ours)
-
-SLR_API ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
+SLR_API
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
-    MAKES(ncclCommInitRank, (comm, nranks, id, rank), slr_comm_init_rank(comm, nranks, id, rank, NULL, false));
+    NCCL_HOOK(ncclCommInitRank, (comm, nranks, id, rank), slr_comm_init_rank(comm, nranks, id, rank, NULL, false));
 }
 
-SLR_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
-                                            ncclConfig_t *config)
+SLR_API
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
-    MAKES(ncclCommInitRankConfig, (comm, nranks, id, rank, config),
-          slr_comm_init_rank(comm, nranks, id, rank, config, true));
+    NCCL_HOOK(ncclCommInitRankConfig, (comm, nranks, id, rank, config),
+              slr_comm_init_rank(comm, nranks, id, rank, config, true));
 }
 
-SLR_API ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids,
-                                              ncclConfig_t *config)
+SLR_API
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids,
+                                      ncclConfig_t *config)
 {
-    MAKES(ncclCommInitRankScalable, (comm, nranks, rank, nid, ids, config),
-          slr_comm_init_rank_scalable(comm, nranks, rank, nid, ids, config));
+    NCCL_HOOK(ncclCommInitRankScalable, (comm, nranks, rank, nid, ids, config),
+              slr_comm_init_rank_scalable(comm, nranks, rank, nid, ids, config));
 }
 
-SLR_API ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
+SLR_API
+ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
 {
-    MAKES(ncclCommInitAll, (comms, ndev, devlist), slr_comm_init_all(comms, ndev, devlist));
+    NCCL_HOOK(ncclCommInitAll, (comms, ndev, devlist), slr_comm_init_all(comms, ndev, devlist));
 }
 
-SLR_API ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
+SLR_API
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
 {
-    MAKES(ncclCommSplit, (comm, color, key, newcomm, config), slr_comm_split(comm, color, key, newcomm, config));
+    NCCL_HOOK(ncclCommSplit, (comm, color, key, newcomm, config), slr_comm_split(comm, color, key, newcomm, config));
 }
 
-SLR_API ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm,
-                                    ncclConfig_t *config, int flags)
+SLR_API
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config,
+                            int flags)
 {
-    MAKES(ncclCommShrink, (comm, exclude, count, newcomm, config, flags),
-          slr_comm_shrink(comm, exclude, count, newcomm, config, flags));
+    NCCL_HOOK(ncclCommShrink, (comm, exclude, count, newcomm, config, flags),
+              slr_comm_shrink(comm, exclude, count, newcomm, config, flags));
 }
 
-SLR_API ncclResult_t ncclCommFinalize(ncclComm_t comm)
+SLR_API
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    USES(ncclCommFinalize, (comm), slr_comm_finalize(comm));
+    NCCL_HOOK(ncclCommFinalize, (comm), slr_comm_finalize(comm));
 }
 
-SLR_API ncclResult_t ncclCommDestroy(ncclComm_t comm)
+SLR_API
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    USES(ncclCommDestroy, (comm), slr_comm_destroy(comm));
+    NCCL_HOOK(ncclCommDestroy, (comm), slr_comm_destroy(comm));
 }
 
-SLR_API ncclResult_t ncclCommAbort(ncclComm_t comm)
+SLR_API
+ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    USES(ncclCommAbort, (comm), slr_comm_abort(comm));
+    NCCL_HOOK(ncclCommAbort, (comm), slr_comm_abort(comm));
 }
 
-SLR_API ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
+SLR_API
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
-    USES(ncclCommRevoke, (comm, flags), slr_comm_revoke(comm, flags));
+    NCCL_HOOK(ncclCommRevoke, (comm, flags), slr_comm_revoke(comm, flags));
 }
 
-SLR_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+SLR_API
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
-    USES(ncclCommGetAsyncError, (comm, error), slr_comm_get_async_error(comm, error));
+    NCCL_HOOK(ncclCommGetAsyncError, (comm, error), slr_comm_get_async_error(comm, error));
 }
 
-SLR_API ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
-                                   cudaStream_t stream)
+SLR_API
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream)
 {
-    USES(ncclAllGather, (send, recv, count, type, comm, stream),
-         slr_all_gather(send, recv, count, type, comm, stream));
+    NCCL_HOOK(ncclAllGather, (send, recv, count, type, comm, stream),
+              slr_all_gather(send, recv, count, type, comm, stream));
 }
 
-SLR_API ncclResult_t ncclGroupStart(void)
+SLR_API
+ncclResult_t ncclGroupStart(void)
 {
-    USES(ncclGroupStart, (), slr_group_start());
+    NCCL_HOOK(ncclGroupStart, (), slr_group_start());
 }
 
-SLR_API ncclResult_t ncclGroupEnd(void)
+SLR_API
+ncclResult_t ncclGroupEnd(void)
 {
-    USES(ncclGroupEnd, (), slr_group_end());
+    NCCL_HOOK(ncclGroupEnd, (), slr_group_end());
 }
 
-SLR_API ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
+SLR_API
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
 {
-    USES(ncclGroupSimulateEnd, (info), slr_group_simulate_end(info));
+    NCCL_HOOK(ncclGroupSimulateEnd, (info), slr_group_simulate_end(info));
 }
 
 #define L(fn)

@@ -27,9 +27,9 @@ enum { NEED_R = true, NEED_O = false };
 void *slr_real_cuGetProcAddress, *slr_real_cuGetProcAddress_v2;
 
 static const struct slot slots[] = {
-#define D(need, fn) {TEXT(fn), (void **) &slr_real.fn, SLR_LIB_CUDA, NEED_##need},
-#define N(need, fn) {TEXT(fn), (void **) &slr_real.fn, SLR_LIB_NCCL, NEED_##need},
-#define B(need, fn) {TEXT(fn), (void **) &slr_real.fn, SLR_LIB_CUBLAS, NEED_##need},
+#define D(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_CUDA, NEED_##need},
+#define N(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_NCCL, NEED_##need},
+#define B(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_CUBLAS, NEED_##need},
 #include "base/real.def"
 #undef D
 #undef N
@@ -56,11 +56,11 @@ static struct slr_once published[SLR_LIB_COUNT];
 static int probe(struct dl_phdr_info *info, size_t size, void *ctx)
 {
     const char **arg = ctx; /* in: the symbol; out: the object's name */
-    (void) size;
+    (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
             continue;
-        const ElfW(Dyn) *d = (const ElfW(Dyn) *) (info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        const ElfW(Dyn) *d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
         if (d != _DYNAMIC && slr_elf_symbol(d, info->dlpi_addr, arg[0])) {
             arg[1] = info->dlpi_name;
             return 1;
@@ -95,7 +95,7 @@ static void publish(enum slr_lib lib, void *const *found)
         slr_wrappers_index();
         for (unsigned i = 0; i < SLR_GATE_COUNT; i++)
             if (!slr_gate_real[i])
-                slr_gate_real[i] = (void *) slr_gate_missing;
+                slr_gate_real[i] = (void *)slr_gate_missing;
         atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);
     }
     slr_once_end(&published[lib]);

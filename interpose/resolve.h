@@ -1,8 +1,8 @@
 /* How the real functions are found, and which wrapper stands for which.
  *
- * Libraries are found by SONAME among those already loaded, so that a private (RTLD_LOCAL) load is found too; failing that, in whichever
- * loaded object exports the functions (NCCL linked into a framework's library). Nothing is loaded. A library that is found is kept: its
- * functions stay valid until the process ends.
+ * Libraries are found by SONAME among those already loaded, so that a private (RTLD_LOCAL) load is found too; failing
+ * that, in whichever loaded object exports the functions (NCCL linked into a framework's library). Nothing is loaded. A
+ * library that is found is kept: its functions stay valid until the process ends.
  *
  * Thread-safe. No lock is held while the dynamic linker is called, as its own lock may be held by a caller.
  */
@@ -13,8 +13,8 @@
 
 enum slr_lib { SLR_LIB_CUDA, SLR_LIB_NCCL, SLR_LIB_CUBLAS, SLR_LIB_COUNT };
 
-/* True when the library is loaded; its functions are then in slr_real (and slr_gate_real), those that it lacks as NULL. Tried anew at each
- * call until it is found. Says nothing. */
+/* True when the library is loaded; its functions are then in slr_real (and slr_gate_real), those that it lacks as NULL.
+ * Tried anew at each call until it is found. Says nothing. */
 bool slr_find(enum slr_lib lib);
 
 static inline bool slr_find_cuda(void)
@@ -22,15 +22,17 @@ static inline bool slr_find_cuda(void)
     return slr_find(SLR_LIB_CUDA);
 }
 
-/* True when the library is loaded and has all functions that real.def requires. Otherwise one error line names what is missing. */
+/* True when the library is loaded and has all functions that real.def requires. Otherwise one error line names what is
+ * missing. */
 bool slr_resolve_cuda(void);
 bool slr_resolve_nccl(void);
 bool slr_resolve_cublas(void);
 
-/* As slr_resolve_cuda, and loads the driver when nobody has: for calls in which NCCL is about to do that. */
+/* As slr_resolve_cuda, and loads the driver when nobody has: for calls after which NCCL will. */
 bool slr_resolve_cuda_load(void);
 
-/* The wrapper of the hooked function `name` if its real function is at `real`, else NULL. Finds the library when necessary. */
+/* The wrapper of the hooked function `name` if its real function is at `real`, else NULL. Finds the library when
+ * necessary. */
 void *slr_wrapper_by_name(const char *name, const void *real);
 
 /* The wrapper of the driver function at `real`, else NULL. The driver must have been found. */

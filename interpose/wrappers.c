@@ -37,8 +37,8 @@ static const struct wrapper wrappers[] = {
 #undef X
 #define L(sym)
 #define P(sym) {#sym, slr_hook_##sym, &slr_real_##sym, SLR_LIB_CUDA},
-#define N(sym) {#sym, slr_hook_##sym, (void *const *) &slr_real.sym, SLR_LIB_NCCL},
-#define B(sym) {#sym, slr_hook_##sym, (void *const *) &slr_real.sym, SLR_LIB_CUBLAS},
+#define N(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_NCCL},
+#define B(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLAS},
 #include "interpose/hooks.def"
 #undef L
 #undef P
@@ -54,7 +54,7 @@ static struct slr_once names_ready;
 
 static unsigned bucket(uint64_t key)
 {
-    return (unsigned) ((key * 0x9e3779b97f4a7c15u) >> 54);
+    return (unsigned)((key * 0x9e3779b97f4a7c15u) >> 54);
 }
 _Static_assert(BUCKETS == 1 << (64 - 54), "bucket() yields an index");
 
@@ -62,7 +62,7 @@ static uint64_t key_of(const char *name)
 {
     uint64_t h = 0;
     for (; *name; name++)
-        h = h * 131 + (unsigned char) *name;
+        h = h * 131 + (unsigned char)*name;
     return h;
 }
 
@@ -70,7 +70,7 @@ static void insert(uint16_t *table, unsigned b, unsigned i)
 {
     while (table[b] != END)
         b = (b + 1) % BUCKETS;
-    table[b] = (uint16_t) (i + 1);
+    table[b] = (uint16_t)(i + 1);
 }
 
 static const struct wrapper *named(const char *name)
@@ -94,15 +94,15 @@ void slr_wrappers_index(void)
     memset(by_address, 0, sizeof(by_address));
     for (unsigned i = 0; i < WRAPPERS; i++)
         if (wrappers[i].lib == SLR_LIB_CUDA && *wrappers[i].real)
-            insert(by_address, bucket((uintptr_t) *wrappers[i].real), i);
+            insert(by_address, bucket((uintptr_t)*wrappers[i].real), i);
 }
 
 void *slr_wrapper_by_address(const void *real)
 {
-    for (unsigned b = bucket((uintptr_t) real); by_address[b] != END; b = (b + 1) % BUCKETS) {
+    for (unsigned b = bucket((uintptr_t)real); by_address[b] != END; b = (b + 1) % BUCKETS) {
         const struct wrapper *w = &wrappers[by_address[b] - 1];
         if (*w->real == real)
-            return (void *) w->code;
+            return (void *)w->code;
     }
     return NULL;
 }
@@ -113,8 +113,8 @@ void *slr_wrapper_by_name(const char *name, const void *real)
     if (!w || real == w->code || !slr_find(w->lib))
         return NULL;
     if (*w->real == real)
-        return (void *) w->code;
-    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix(key_of(name), (uintptr_t) real)))
+        return (void *)w->code;
+    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix(key_of(name), (uintptr_t)real)))
         slr_log(SLR_LOG_INFO, "second_copy", "symbol=%s msg=%s", name,
                 "found in another library than the one that is followed; this one is left alone");
     return NULL;

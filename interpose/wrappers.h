@@ -5,10 +5,12 @@
 /* Marks a function that is exported (it must also be in hooks.def). */
 #define SLR_API __attribute__((visibility("default")))
 
-/* A second, hidden name for an exported function of the same file. The exported name may be bound to somebody else's definition. */
+/* A second, hidden name for an exported function of the same file. The exported name may be bound to somebody else's
+ * definition. */
 #define SLR_HOOK_NAME(fn) extern __typeof__(fn) slr_hook_##fn __attribute__((alias(#fn), visibility("hidden")))
 
-/* Builds the index by address. Once, when the driver's functions are known and before slr_gate_real's holes are filled. */
+/* Builds the index by address. Once, when the driver's functions are known and before slr_gate_real's holes are filled.
+ */
 void slr_wrappers_index(void);
 
 #endif

@@ -93,6 +93,7 @@ side_by_side() {
 }
 
 # bounded COMMAND...: with the step's time limit.
+step_seconds=60
 bounded() { timeout -k 5 "$step_seconds" "$@"; }
 
 # --- environment ----------------------------------------------------------------------------------------------------
@@ -103,22 +104,21 @@ find_build() {
         return
     fi
     build=$SLR_ROOT/build-gpu
-    local tests=OFF
-    [ $softgpu = 0 ] || tests=ON
+    local options=(-DSLIPRING_TESTS=ON)
+    [ $softgpu = 1 ] || options=(-DSLIPRING_TESTS=OFF "-DCMAKE_LIBRARY_PATH=${cuda_libs//:/;}")
     say "building in $build"
-    configure "$build" -DSLIPRING_TESTS=$tests || die "cmake failed"
+    configure "$build" "${options[@]}" || die "cmake failed"
     ninja -C "$build" --quiet >"$logs/build.log" 2>&1 || { tail -n 40 "$logs/build.log" >&2 && die "the build failed"; }
 }
 
 find_device() {
-    local path
     if [ $softgpu = 1 ]; then
         plain=("$slipring" softgpu -n 4 --)
         device="software GPU"
         return
     fi
-    path=$(cuda_lib_path) || die "CUDA, cuBLAS or NCCL libraries missing; scripts/setup.sh --gpu-libs installs them"
-    [ -z "$path" ] || export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    cuda_libs=$(cuda_lib_path) || die "CUDA, cuBLAS or NCCL libraries missing; scripts/setup.sh --gpu-libs installs them"
+    [ -z "$cuda_libs" ] || export LD_LIBRARY_PATH=$cuda_libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     [ "$(cuda_device_count)" -gt 0 ] || die "no usable GPU; --softgpu runs on the software GPU"
     plain=(env)
     device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
@@ -208,21 +208,122 @@ gemm_cases() {
 
 # --- time -----------------------------------------------------------------------------------------------------------
 
-build_memop() {
-    gcc -std=gnu11 -D_GNU_SOURCE -O2 $(header_options) "$SLR_ROOT/tests/gpu/memop_latency.c" -o "$logs/memop_latency" -ldl
+# pair NAME ag_gemm-options...: alternately without and with slipring. Its table is the end of the log.
+pair() {
+    local name=$1 under
+    shift
+    under="$slipring run --lib $build/libslipring.so --set log=info --set log_file=$logs/$name.rank%r.decisions"
+    bounded "${plain[@]}" python3 "$SLR_ROOT/bench/ag_gemm_pair" --ag-gemm "$ag_gemm" --with "$under --" \
+        --rounds "$rounds" --json "$logs/$name.json" -- --one-gpu --iters "$iters" --check sample --label "$name" "$@" |
+        tee "$logs/$name.table"
+    [ "${PIPESTATUS[0]}" = 0 ] || return 1
+    counted "$name" ring && counted "$name" fused && return 0
+    echo "the gather was not substituted or the GEMM not fused" && return 1
 }
 
-header_options() {
-    sed -nE 's/^SLIPRING_(CUDA|NCCL)_INCLUDE:[A-Z]*=(.+)/-isystem \2/p' "$build/CMakeCache.txt"
+timed_shapes() { # the same on every dimension, so that a rank's GEMM is large enough to hide a gather behind
+    local ranks side
+    for ranks in $rank_counts; do
+        for side in $timed_sides; do
+            alone "time-$ranks-ranks-$side" 100 pair "time-$ranks-ranks-$side" --ranks "$ranks" --m "$side" \
+                --k "$side" --n "$side"
+        done
+    done
 }
 
-memop() { # name
-    build_memop && bounded "${plain[@]}" "$logs/memop_latency" "${memop_options[@]}"
+# memop NAME: the latency of a flag between two processes.
+memop() {
+    local program=$build/tests/gpu/memop_latency include
+    if [ ! -x "$program" ]; then
+        program=$logs/memop_latency
+        include=$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")
+        gcc -std=gnu11 -D_GNU_SOURCE -O2 -isystem "$include" "$SLR_ROOT/tests/gpu/memop_latency.c" -o "$program" -ldl ||
+            return 1
+    fi
+    bounded "${plain[@]}" "$program" "${memop_options[@]}" | tee "$logs/$1.table"
+    return "${PIPESTATUS[0]}"
 }
 
-timed_shape() { # ranks m k n
-    local ranks=$1 m=$2 k=$3 n=$4 name
-    shift 4
-    name=time-$ranks-ranks-m$m-k$k-n$n
-    alone "$name" 90 pair "$name" --ranks "$ranks" --m "$m" --k "$k" --n "$n" "$@"
+# The same with MPS, under which the ranks' kernels run side by side instead of taking turns.
+start_mps() {
+    have nvidia-cuda-mps-control || { echo "nvidia-cuda-mps-control is not installed" && return 77; }
+    mkdir -p "$logs/mps"
+    bounded nvidia-cuda-mps-control -d || { echo "the MPS daemon did not start" && return 77; }
+    touch "$logs/mps/started"
 }
+
+stop_mps() { [ ! -e "$logs/mps/started" ] || { rm -f "$logs/mps/started" && echo quit | timeout 20 nvidia-cuda-mps-control; }; }
+
+mps_steps() {
+    local pipes
+    pipes=$(mktemp -d)
+    export CUDA_MPS_PIPE_DIRECTORY=$pipes CUDA_MPS_LOG_DIRECTORY=$logs/mps
+    alone mps-start 20 start_mps
+    if [ -e "$logs/mps/started" ]; then
+        alone memop-mps 60 memop memop-mps
+        alone "time-mps-2-ranks-${timed_sides%% *}" 80 pair "time-mps-2-ranks-${timed_sides%% *}" --ranks 2 \
+            --m "${timed_sides%% *}" --k "${timed_sides%% *}" --n "${timed_sides%% *}"
+        stop_mps || warn "the MPS daemon did not stop"
+    fi
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+    rm -rf "$pipes"
+}
+
+# --- report ---------------------------------------------------------------------------------------------------------
+
+# One line for each kind of step (the name up to its first "-"), then one for each step that did not pass.
+short_table() {
+    cat "$logs"/*.result | awk '
+        { kind = $4; sub(/[-:].*/, "", kind); total[kind]++; if ($1 == "PASS") passed[kind]++; if ($1 == "FAIL") failed[kind]++ }
+        $1 != "PASS" { rest = rest $0 "\n" }
+        END {
+            for (kind in total)
+                printf "%-4s  %-8s %d of %d\n", failed[kind] ? "FAIL" : passed[kind] ? "PASS" : "SKIP", kind, passed[kind], total[kind] | "sort -k2"
+            close("sort -k2")
+            printf "%s", rest
+        }'
+}
+
+report() {
+    local name
+    echo "slipring on $device, $(date -u +%Y-%m-%dT%H:%MZ), $SECONDS s"
+    [ $softgpu = 1 ] || echo "libraries: ${LD_LIBRARY_PATH:-found by the loader}"
+    for name in "${names[@]}"; do
+        [ ! -s "$logs/$name.table" ] || { echo && cat "$logs/$name.table"; }
+    done
+    echo
+    for name in "${names[@]}"; do cat "$logs/$name.result"; done
+}
+
+# --------------------------------------------------------------------------------------------------------------------
+
+rank_counts="2 4" size=1024 rounds=3 iters=10 timed_sides="8192 16384" memop_options=(64 50)
+[ $softgpu = 0 ] || size=96 rounds=1 iters=2 timed_sides="256" memop_options=(8 5)
+[ $quick = 0 ] || rank_counts="2"
+
+find_device
+find_build
+ag_gemm=$build/bench/ag_gemm
+[ -x "$ag_gemm" ] || die "$ag_gemm is not there: bench/ was not built (see $build/configure.log)"
+say "$device; logs in $out"
+
+alone memop-latency 60 memop memop-latency
+timed_shapes
+mps_steps
+gather_cases
+gemm_cases
+wait
+
+[ ${#names[@]} -gt 0 ] || die "no step is named like $only"
+report >"$out/summary.txt"
+printf '\n'
+sed -n '/^PASS\|^FAIL\|^SKIP/!p' "$out/summary.txt"
+short_table
+if grep -qh '^FAIL' "$logs"/*.result; then
+    for name in $(awk '$1 == "FAIL" { sub(/:$/, "", $4); print $4 }' "$logs"/*.result | head -n 3); do
+        printf '\n--- end of the log of %s\n' "$name"
+        tail -n 15 "$logs/$name.log" 2>/dev/null || true
+    done
+    die "FAIL; summary in $out/summary.txt"
+fi
+say "PASS; summary in $out/summary.txt"

@@ -11,7 +11,7 @@ static inline void check_failed(const char *file, int line, const char *what, co
     exit(1);
 }
 
-#define CHECK_FOR(about, cond) ((cond) ? (void) 0 : check_failed(__FILE__, __LINE__, #cond, about))
+#define CHECK_FOR(about, cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, #cond, about))
 #define CHECK(cond) CHECK_FOR("", cond)
 
 #endif

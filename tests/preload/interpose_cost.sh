@@ -7,6 +7,11 @@ command -v valgrind >/dev/null || { echo "valgrind is not installed"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# Without debug information, which older versions of valgrind can not read when it is clang's.
+strip -g -o "$work/libslipring.so" "$library"
+strip -g -o "$work/program" "$program"
+library=$work/libslipring.so program=$work/program
+
 # per_call PRELOAD WHAT: instructions of one call
 per_call() {
     for n in 10000 20000; do

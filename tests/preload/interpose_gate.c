@@ -1,9 +1,11 @@
-/* Every gated function, found in every way, without and with something pending: the call reaches the real function with all its arguments, and
- * what is joined before is what gate.def says. Run under the recording library, with the fake driver on the library path. */
+/* Every gated function, found in every way, without and with something pending: the call reaches the real function with
+ * all its arguments, and what is joined before is what gate.def says. Run under the recording library, with the fake
+ * driver on the library path. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 #include "base/reason.h"
 #include "check.h"
@@ -45,8 +47,8 @@ static void *exported(const char *name)
 static uint64_t value(const struct row *row, int i)
 {
     if (i == row->arg && (row->class == LAUNCH_CONFIG || row->class == LAUNCH_CONFIG_PTSZ))
-        return (uint64_t) (uintptr_t) &config;
-    return 0x1111111100000000u * (unsigned) (i + 1) + 0xabcd0000u + (unsigned) i;
+        return (uint64_t)(uintptr_t)&config;
+    return 0x1111111100000000u * (unsigned)(i + 1) + 0xabcd0000u + (unsigned)i;
 }
 
 /* Calls the function with values that differ by argument and checks that they arrived. */
@@ -58,13 +60,24 @@ static void call(const struct row *row, fake_fn fn, int expected)
     for (int i = 0; i < FAKE_INTS; i++)
         v[i] = value(row, i);
     errno = EXDEV;
-    int r = fn(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], 0.5, 1.5, 2.5, 3.5,
-               4.5, 5.5, 6.5, 7.5);
+    int r = fn(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], 0.5, 1.5, 2.5,
+               3.5, 4.5, 5.5, 6.5, 7.5);
     CHECK_FOR(row->name, r == expected);
     CHECK_FOR(row->name, seen->calls == calls + 1 && seen->errno_seen == EXDEV);
     CHECK_FOR(row->name, memcmp(seen->ints, v, sizeof(v)) == 0);
     for (int i = 0; i < FAKE_REALS; i++)
         CHECK_FOR(row->name, seen->reals[i] == i + 0.5);
+}
+
+/* The stubs' unwind information leads through them to this program. */
+static void check_backtrace(const struct row *row, const struct recorded_join *j)
+{
+    Dl_info here, frame;
+    int found = 0;
+    CHECK(dladdr((void *)&rows, &here));
+    for (int i = 0; i < j->frames; i++)
+        found += dladdr(j->frame[i], &frame) && frame.dli_fbase == here.dli_fbase;
+    CHECK_FOR(row->name, found >= 1);
 }
 
 static void check_join(const struct row *row, int calls_before)
@@ -76,23 +89,24 @@ static void check_join(const struct row *row, int calls_before)
     }
     CHECK_FOR(row->name, j->calls == calls_before + 1);
     CHECK_FOR(row->name, strcmp(j->who, row->name) == 0);
-    CHECK_FOR(row->name, j->why == (int) row->why);
+    CHECK_FOR(row->name, j->why == (int)row->why);
     CHECK_FOR(row->name, j->guard == 1);
+    check_backtrace(row, j);
     CHECK_FOR(row->name, j->all == (row->class == LEGACY || row->class == ALL));
     if (j->all)
         return;
     CHECK_FOR(row->name, j->per_thread == (row->class == STREAM_PTSZ || row->class == LAUNCH_CONFIG_PTSZ));
     bool by_config = row->class == LAUNCH_CONFIG || row->class == LAUNCH_CONFIG_PTSZ;
-    CHECK_FOR(row->name, j->stream == (by_config ? (uint64_t) (uintptr_t) config.hStream : value(row, row->arg)));
+    CHECK_FOR(row->name, j->stream == (by_config ? (uint64_t)(uintptr_t)config.hStream : value(row, row->arg)));
 }
 
 static void check_row(int i)
 {
     const struct row *row = &rows[i];
-    fake_fn fn = (fake_fn) exported(row->name);
-    CHECK_FOR(row->name, dlsym(driver, row->name) == (void *) fn);
+    fake_fn fn = (fake_fn)exported(row->name);
+    CHECK_FOR(row->name, dlsym(driver, row->name) == (void *)fn);
     CHECK_FOR(row->name, dlerror() == NULL);
-    CHECK_FOR(row->name, dlvsym(driver, row->name, "ANY_1") == (void *) fn);
+    CHECK_FOR(row->name, dlvsym(driver, row->name, "libcuda.so.1") == (void *)fn);
 
     int before = joins()->calls;
     set_pending(0);
@@ -113,8 +127,8 @@ static void check_row(int i)
 
 static void check_proc_is(const char *symbol, int version, uint64_t flags, const char *expected)
 {
-    proc_v1_t v1 = (proc_v1_t) exported("cuGetProcAddress");
-    proc_v2_t v2 = (proc_v2_t) exported("cuGetProcAddress_v2");
+    proc_v1_t v1 = (proc_v1_t)exported("cuGetProcAddress");
+    proc_v2_t v2 = (proc_v2_t)exported("cuGetProcAddress_v2");
     void *p1 = NULL, *p2 = NULL;
     int status = -1;
     CHECK_FOR(expected, v1(symbol, &p1, version, flags) == 0 && v2(symbol, &p2, version, flags, &status) == 0);
@@ -132,7 +146,7 @@ static void check_get_proc_address(void)
     check_proc_is("cuGetProcAddress", 13000, 0, "cuGetProcAddress_v2");
     check_proc_is("cuGetProcAddress", 3000, 0, "cuGetProcAddress");
 
-    proc_v2_t v2 = (proc_v2_t) exported("cuGetProcAddress_v2");
+    proc_v2_t v2 = (proc_v2_t)exported("cuGetProcAddress_v2");
     void *p = &p;
     int status = -1;
     CHECK(v2("cuNoSuchFunction", &p, 13000, 0, &status) == CUDA_ERROR_NOT_FOUND && !p && status == 1);
@@ -154,8 +168,8 @@ static void check_copy(const char *path)
 {
     void *copy = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     CHECK_FOR(path, copy != NULL && copy != driver);
-    fake_fn fn = (fake_fn) dlsym(copy, "cuLaunchKernel");
-    CHECK(fn && (void *) fn != exported("cuLaunchKernel"));
+    fake_fn fn = (fake_fn)dlsym(copy, "cuLaunchKernel");
+    CHECK(fn && (void *)fn != exported("cuLaunchKernel"));
     CHECK(fn(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == 1000 + FAKE_IX_cuLaunchKernel);
     CHECK(dlsym(driver, "cuLaunchKernel") == exported("cuLaunchKernel"));
 }
@@ -168,7 +182,7 @@ static void *first_use(void *barrier)
         CHECK_FOR(rows[i].name, fn && fn == exported(rows[i].name));
         if (rows[i].class != LAUNCH_CONFIG && rows[i].class != LAUNCH_CONFIG_PTSZ)
             CHECK_FOR(rows[i].name,
-                      ((fake_fn) fn)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == i);
+                      ((fake_fn)fn)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == i);
     }
     return NULL;
 }
@@ -189,30 +203,30 @@ static void check_threads(void)
 
 static void check_old_driver(void)
 {
-    fake_fn batch = (fake_fn) exported("cuMemcpyBatchAsync_v2"), launch = (fake_fn) exported("cuLaunchKernel");
+    fake_fn batch = (fake_fn)exported("cuMemcpyBatchAsync_v2"), launch = (fake_fn)exported("cuLaunchKernel");
     CHECK(dlsym(driver, "cuMemcpyBatchAsync_v2") == NULL);
     CHECK(launch(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == FAKE_IX_cuLaunchKernel);
     CHECK(batch(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == CUDA_ERROR_NOT_FOUND);
     void *p = NULL;
-    CHECK(((proc_v1_t) exported("cuGetProcAddress"))("cuInit", &p, 13000, 0) == CUDA_ERROR_NOT_FOUND && !p);
+    CHECK(((proc_v1_t)exported("cuGetProcAddress"))("cuInit", &p, 13000, 0) == CUDA_ERROR_NOT_FOUND && !p);
 }
 
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "all";
-    set_pending = (slr_test_pending_t) exported("slr_test_pending");
-    set_guard = (slr_test_guard_t) exported("slr_test_guard");
-    joins = (slr_test_joins_t) exported("slr_test_joins");
-    config.hStream = (CUstream) (uintptr_t) 0x5eed5eed5eed;
+    set_pending = (slr_test_pending_t)exported("slr_test_pending");
+    set_guard = (slr_test_guard_t)exported("slr_test_guard");
+    joins = (slr_test_joins_t)exported("slr_test_joins");
+    config.hStream = (CUstream)(uintptr_t)0x5eed5eed5eed;
 
-    fake_fn launch = (fake_fn) exported("cuLaunchKernel");
+    fake_fn launch = (fake_fn)exported("cuLaunchKernel");
     CHECK(launch(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == CUDA_ERROR_NOT_INITIALIZED);
     void *p = NULL;
-    CHECK(((proc_v1_t) exported("cuGetProcAddress"))("cuInit", &p, 13000, 0) == CUDA_ERROR_NOT_INITIALIZED && !p);
+    CHECK(((proc_v1_t)exported("cuGetProcAddress"))("cuInit", &p, 13000, 0) == CUDA_ERROR_NOT_INITIALIZED && !p);
 
     driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     CHECK_FOR(dlerror(), driver != NULL);
-    last_call = (fake_last_t) dlsym(driver, "fake_last");
+    last_call = (fake_last_t)dlsym(driver, "fake_last");
     CHECK(last_call != NULL);
     if (strcmp(mode, "old") == 0) {
         check_old_driver();
@@ -229,6 +243,6 @@ int main(int argc, char **argv)
         check_get_proc_address();
         check_dlerror();
     }
-    printf("%s: %d functions\n", mode, (int) ROWS);
+    printf("%s: %d functions\n", mode, (int)ROWS);
     return 0;
 }

@@ -1,13 +1,14 @@
-/* RTLD_NEXT keeps its meaning, and look-ups work before main. Arguments: where the libraries were preloaded, "before" or "after" libslipring. */
+/* RTLD_NEXT keeps its meaning, and look-ups work before main. Arguments: where the libraries were preloaded, "before"
+ * or "after" libslipring. */
 #include <dlfcn.h>
 #include <string.h>
 #include "check.h"
 
 int main(int argc, char **argv)
 {
-    int (*of_next)(void) = (int (*)(void)) dlsym(RTLD_DEFAULT, "next_of_next");
-    void *(*lookup)(const char *) = (void *(*) (const char *) ) dlsym(RTLD_DEFAULT, "next_lookup");
-    void *(*early)(void) = (void *(*) (void) ) dlsym(RTLD_DEFAULT, "next_early");
+    int (*of_next)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "next_of_next");
+    void *(*lookup)(const char *) = (void *(*)(const char *))dlsym(RTLD_DEFAULT, "next_lookup");
+    void *(*early)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "next_early");
     CHECK(argc == 2 && of_next && lookup && early);
 
     /* Resolved from libslipring instead of from the caller, this would find the first of the two again. */

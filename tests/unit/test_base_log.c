@@ -173,14 +173,16 @@ Test(log, json_escapes_every_byte)
 Test(log, json_keeps_utf8_and_only_that)
 {
     begin("json");
-    slr_log(SLR_LOG_INFO, "event", "a=%s b=%s c=%s d=%s e=%s", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc0\xaf",
-            "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82");
+    slr_log(SLR_LOG_INFO, "event", "a=%s b=%s c=%s d=%s e=%s f=%s g=%s", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80",
+            "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\xe0\x80\xaf", "\xf0\x80\x80\xaf");
     json_t *line = end_json();
     cr_expect_str_eq(string_of(line, "a"), "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
     cr_expect_str_eq(string_of(line, "b"), "\xef\xbf\xbd\xef\xbf\xbd", "overlong");
     cr_expect_eq(strlen(string_of(line, "c")), 9, "surrogate");
     cr_expect_eq(strlen(string_of(line, "d")), 12, "above U+10FFFF");
     cr_expect_eq(strlen(string_of(line, "e")), 6, "cut short");
+    cr_expect_eq(strlen(string_of(line, "f")), 9, "overlong, three bytes");
+    cr_expect_eq(strlen(string_of(line, "g")), 12, "overlong, four bytes");
     json_decref(line);
 }
 

@@ -1,6 +1,7 @@
-/* A driver that does nothing but note its arguments: every function of gate.def, whatever its real prototype, as one that takes 14 integers
- * and 8 floating-point numbers, which covers all argument registers and some stack on x86-64 and aarch64. It returns its index in gate.def
- * plus FAKE_BASE, so that two copies can be told apart. Not a software GPU: that is tests/softgpu. */
+/* A driver that does nothing but note its arguments: every function of gate.def, whatever its real prototype, as one
+ * that takes 14 integers and 8 floating-point numbers, which covers all argument registers and some stack on x86-64 and
+ * aarch64. It returns its index in gate.def plus FAKE_BASE, so that two copies can be told apart. Not a software GPU:
+ * that is tests/softgpu. */
 #include "fake.h"
 
 #include <errno.h>
@@ -86,12 +87,12 @@ static const struct {
     const char *name;
     void *function;
 } table[] = {
-#define X(sym, cls, arg, why) {#sym, (void *) sym},
+#define X(sym, cls, arg, why) {#sym, (void *)sym},
 #include "interpose/gate.def"
 #undef X
-    {"cuGetProcAddress", (void *) cuGetProcAddress},
-    {"cuGetProcAddress_v2", (void *) cuGetProcAddress_v2},
-    {"cuDeviceGet", (void *) cuDeviceGet},
+    {"cuGetProcAddress", (void *)cuGetProcAddress},
+    {"cuGetProcAddress_v2", (void *)cuGetProcAddress_v2},
+    {"cuDeviceGet", (void *)cuDeviceGet},
 };
 
 static void *lookup(const char *symbol, const char *form)

@@ -1,5 +1,5 @@
-/* A preloaded library as others write them: finds the next definition with RTLD_NEXT, and looks things up before main. Built twice, as NEXT_ID 1
- * and 2. */
+/* A preloaded library as others write them: finds the next definition with RTLD_NEXT, and looks things up before main.
+ * Built twice, as NEXT_ID 1 and 2. */
 #include <dlfcn.h>
 #include <stddef.h>
 
@@ -30,7 +30,7 @@ void *next_early(void)
 
 int next_of_next(void)
 {
-    int (*next)(void) = (int (*)(void)) dlsym(RTLD_NEXT, "next_id");
+    int (*next)(void) = (int (*)(void))dlsym(RTLD_NEXT, "next_id");
     return next ? next() : 0;
 }
 

@@ -1,6 +1,7 @@
 #include "recorder.h"
 
 #include <errno.h>
+#include <execinfo.h>
 #include <string.h>
 #include "plugin/comm_hooks.h"
 #include "plugin/pending.h"
@@ -20,7 +21,7 @@ static _Thread_local struct slr_gemm gemm;
 EXPORT void slr_test_pending(int gathers)
 {
     unsigned unresolved = atomic_load(&slr_gate_word) & SLR_GATE_UNRESOLVED;
-    atomic_store(&slr_gate_word, unresolved | (unsigned) gathers);
+    atomic_store(&slr_gate_word, unresolved | (unsigned)gathers);
 }
 
 EXPORT struct recorded_join *slr_test_joins(void)
@@ -64,10 +65,11 @@ static void record(int all, CUstream stream, bool per_thread, enum slr_reason wh
 {
     joins.calls++;
     joins.all = all;
-    joins.stream = (uint64_t) (uintptr_t) stream;
+    joins.stream = (uint64_t)(uintptr_t)stream;
     joins.per_thread = per_thread;
-    joins.why = (int) why;
+    joins.why = (int)why;
     joins.guard = slr_guard;
+    joins.frames = backtrace(joins.frame, 32);
     strncpy(joins.who, who, sizeof(joins.who) - 1);
     clobber();
 }
@@ -107,9 +109,9 @@ ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, i
 }
 
 PASS(slr_comm_init_rank_scalable, ncclCommInitRankScalable,
-     (ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids, ncclConfig_t *config),
+     (ncclComm_t * comm, int nranks, int rank, int nid, ncclUniqueId *ids, ncclConfig_t *config),
      (comm, nranks, rank, nid, ids, config))
-PASS(slr_comm_init_all, ncclCommInitAll, (ncclComm_t *comms, int ndev, const int *devlist), (comms, ndev, devlist))
+PASS(slr_comm_init_all, ncclCommInitAll, (ncclComm_t * comms, int ndev, const int *devlist), (comms, ndev, devlist))
 PASS(slr_comm_split, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config),
      (comm, color, key, newcomm, config))
 PASS(slr_comm_shrink, ncclCommShrink,
@@ -134,10 +136,6 @@ cublasStatus_t slr_gemm_call(const struct slr_gemm *g)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-void slr_plugin_at_exit(void)
-{
-}
+void slr_plugin_at_exit(void) {}
 
-void slr_plugin_after_fork_child(void)
-{
-}
+void slr_plugin_after_fork_child(void) {}

@@ -12,9 +12,12 @@ struct recorded_join {
     int guard; /* slr_guard during the call */
     uint64_t stream;
     char who[64];
+    int frames; /* a backtrace from inside the join */
+    void *frame[32];
 };
 
-/* Exported by the recording library; looked up with dlsym(RTLD_DEFAULT, ...). Pending gathers make the stubs take their slow path. */
+/* Exported by the recording library; looked up with dlsym(RTLD_DEFAULT, ...). Pending gathers make the stubs take their
+ * slow path. */
 typedef void (*slr_test_pending_t)(int gathers);
 typedef struct recorded_join *(*slr_test_joins_t)(void);
 typedef void (*slr_test_guard_t)(int guard);

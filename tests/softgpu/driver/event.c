@@ -46,7 +46,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
 static void forget_capture(struct sg_event *e)
 {
     e->capture = 0;
-    e->ntips = 0;
+    e->tips.n = 0;
 }
 
 static CUresult record(CUevent hEvent, CUstream hStream)

@@ -80,7 +80,7 @@ void sg_fault_load(void)
 
 CUresult sg_fault(enum sg_entry e)
 {
-    for (unsigned i = 0; i < nfaults; i++) {
+    for (unsigned i = 0; i < nfaults && e < SG_ENTRY_COUNT; i++) {
         struct fault *f = &faults[i];
         if (strcmp(f->name, names[e].symbol) && strcmp(f->name, names[e].base))
             continue;

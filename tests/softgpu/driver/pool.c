@@ -218,10 +218,14 @@ static CUresult cuMemFreeAsync_on(CUdeviceptr dptr, CUstream hStream)
         rc = sg_mem_check_free_locked(dptr);
     if (!rc) {
         struct sg_op *op = sg_op_new(SG_OP_FREE, "cuMemFreeAsync");
-        op->u.mem = sg_mem_find_locked(dptr);
-        op->u.mem->freeing = true;
-        sg_mem_pin_locked(op->u.mem); /* the object outlives its context until this runs */
+        struct sg_mem *m = op->u.mem = sg_mem_find_locked(dptr);
+        m->freeing = true;
+        sg_mem_pin_locked(m); /* the object outlives its context until this runs */
         rc = sg_submit_locked(s, op);
+        if (rc) {
+            m->freeing = false;
+            sg_mem_unpin_locked(m);
+        }
     }
     sg_release();
     return rc;

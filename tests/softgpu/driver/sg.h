@@ -198,6 +198,12 @@ void sg_obj_unmap(struct sg_mem *m);
 uint64_t sg_process_start(pid_t pid);
 bool sg_process_alive(pid_t pid, uint64_t start);
 
+#define SG_TIPS 8
+struct sg_tips { /* last nodes of one line of a capture */
+    struct sg_node *node[SG_TIPS];
+    unsigned n;
+};
+
 /* ---- operations and streams (stream.c, worker.c, exec.c) ---- */
 struct sg_range { /* something that an operation reads or writes; checked when enqueued and again before it runs */
     uintptr_t ptr;
@@ -266,8 +272,8 @@ struct sg_stream {
     pthread_cond_t cv;
     int64_t vtime; /* modelled completion of the last operation */
     struct sg_capture *capture;
-    struct sg_node *tip[8]; /* last captured nodes: what the next captured operation depends on */
-    unsigned ntips;
+    struct sg_tips tips; /* what the next captured operation depends on */
+    CUgraphNode tip_handles[SG_TIPS];
 };
 struct sg_op *sg_op_new(enum sg_op_kind kind, const char *what);
 struct sg_op *sg_op_clone(const struct sg_op *op);
@@ -309,14 +315,13 @@ struct sg_node {
     struct sg_op *op;
     struct sg_node **deps;
     unsigned ndeps;
+    bool mark;
 };
 struct sg_graph {
     CUgraph handle;
     struct sg_node **nodes;
     size_t count, cap;
-    int refs; /* the application's and, while it records, the capture's */
 };
-#define SG_TIPS 8
 struct sg_capture {
     struct sg_capture *next;
     uint64_t id;
@@ -330,11 +335,16 @@ struct sg_capture {
 CUresult sg_capture_op_locked(struct sg_stream *s, struct sg_op *op);
 CUresult sg_capture_refuse_locked(struct sg_stream *s); /* a call that a capturing stream does not allow */
 CUresult sg_capture_unsafe_locked(void);                /* a call that a global capture does not allow */
+struct sg_capture *sg_capture_list_locked(void);
+void sg_capture_detach_locked(struct sg_capture *c); /* its streams record no more; frees it */
+void sg_capture_merge_locked(struct sg_capture *c, struct sg_tips *to, const struct sg_tips *more);
+struct sg_capture *sg_capture_begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCaptureMode mode);
+CUstreamCaptureMode sg_capture_exchange_mode(CUstreamCaptureMode mode);
 bool sg_capture_active_in_locked(struct sg_ctx *ctx);   /* a blocking stream captures */
 void sg_capture_leave_locked(struct sg_stream *s); /* its stream is destroyed */
 void sg_capture_invalidate_locked(struct sg_ctx *ctx);
 struct sg_graph *sg_graph_new_locked(void);
-void sg_graph_put_locked(struct sg_graph *g);
+void sg_graph_destroy_locked(struct sg_graph *g);
 struct sg_node *sg_graph_add_locked(struct sg_graph *g, struct sg_op *op, struct sg_node *const *deps, unsigned n);
 
 /* ---- events (event.c) ---- */
@@ -344,8 +354,7 @@ struct sg_event {
     unsigned flags;
     struct sg_fence *fence; /* of the latest record; NULL: never recorded */
     uint64_t capture;       /* id of the capture that recorded it last, or 0 */
-    struct sg_node *tip[8];
-    unsigned ntips;
+    struct sg_tips tips;
 };
 CUresult sg_capture_record_locked(struct sg_stream *s, struct sg_event *e);
 CUresult sg_capture_wait_locked(struct sg_stream *s, struct sg_event *e); /* the stream or the event captures */

@@ -95,3 +95,10 @@ const char *ncclGetErrorString(ncclResult_t result)
     }
 }
 NCCL_ALIAS(ncclGetErrorString);
+
+/* Deprecated and without effect in NCCL 2.28, too: the environment is read at every warning here. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+void ncclResetDebugInit(void) {}
+NCCL_ALIAS(ncclResetDebugInit);
+#pragma GCC diagnostic pop

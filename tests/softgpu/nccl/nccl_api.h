@@ -5,8 +5,9 @@
 /* The build hides everything by default; what nccl.h declares is what this library exports. */
 #pragma GCC visibility push(default)
 #include <nccl.h>
-ncclResult_t ncclGroupStart(void); /* nccl.h declares these two without a prototype */
+ncclResult_t ncclGroupStart(void); /* nccl.h declares these without a prototype */
 ncclResult_t ncclGroupEnd(void);
+void ncclResetDebugInit(void);
 #pragma GCC visibility pop
 
 /* Every exported function has a second name for profilers that interpose the first one. */

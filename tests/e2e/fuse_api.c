@@ -1,0 +1,116 @@
+#include "fuse.h"
+
+#include <string.h>
+
+/* cublas_api.h declares it for C++ only. */
+cublasStatus_t cublasHgemm(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void *, const void *, int, const void *, int,
+                           const void *, void *, int);
+
+size_t api_elem(enum api api)
+{
+    return api == API_D ? 8 : api == API_S || api == API_S64 ? 4 : 2;
+}
+
+size_t api_elem_c(enum api api)
+{
+    return api == API_D ? 8 : api == API_H ? 2 : 4;
+}
+
+cudaDataType api_type(enum api api)
+{
+    switch (api) {
+    case API_D:
+        return CUDA_R_64F;
+    case API_S:
+    case API_S64:
+        return CUDA_R_32F;
+    case API_EX_FP16:
+    case API_H:
+        return CUDA_R_16F;
+    default:
+        return CUDA_R_16BF;
+    }
+}
+
+int small(uint64_t seed, uint64_t i)
+{
+    return (int)(hash64(seed, i) % 5) - 2;
+}
+
+/* Small integers, so that the conversions are exact: bf16 is the upper half of fp32; fp16 of |v| < 2048 by shifting. */
+static uint16_t half_of(int v)
+{
+    if (v == 0)
+        return 0;
+    unsigned a = (unsigned)(v < 0 ? -v : v), e = 31 - (unsigned)__builtin_clz(a);
+    return (uint16_t)((v < 0 ? 0x8000u : 0) | (e + 15) << 10 | ((a << (10 - e)) & 0x3ff));
+}
+
+static double half_value(uint16_t h)
+{
+    unsigned e = h >> 10 & 31, f = h & 0x3ff;
+    double v = e == 0 ? (double)f * 0x1p-24 : e == 31 ? __builtin_nan("") : (double)(f | 0x400) * __builtin_ldexp(1, (int)e - 25);
+    return h & 0x8000 ? -v : v;
+}
+
+void put(enum api api, void *host, size_t i, int value, bool is_c)
+{
+    float f = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    if (api == API_D)
+        ((double *)host)[i] = value;
+    else if (api == API_S || api == API_S64 || (is_c && api != API_H))
+        ((float *)host)[i] = f;
+    else
+        ((uint16_t *)host)[i] = api_type(api) == CUDA_R_16BF ? (uint16_t)(bits >> 16) : half_of(value);
+}
+
+double get(enum api api, const void *host, size_t i)
+{
+    if (api == API_D)
+        return ((const double *)host)[i];
+    if (api == API_H)
+        return half_value(((const uint16_t *)host)[i]);
+    return ((const float *)host)[i];
+}
+
+static void gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m, int64_t n, int64_t k, const void *a,
+                    int64_t lda, const void *b, int64_t ldb, float beta, void *c, int64_t ldc)
+{
+    const float one = 1;
+    cudaDataType t = api_type(api);
+    if (api == API_EX64_BF16)
+        BLAS(cublasGemmEx_64(h, ta, tb, m, n, k, &one, a, t, lda, b, t, ldb, &beta, c, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    else if (api == API_SB_BF16)
+        BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb, 0, &beta, c, CUDA_R_32F,
+                                        (int)ldc, 0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    else
+        BLAS(cublasGemmEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, b, t, (int)ldb, &beta, c, CUDA_R_32F, (int)ldc,
+                          CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+void gemm(enum api api, cublasHandle_t h, bool transa, bool transb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
+          int64_t ldb, double beta, void *c, int64_t ldc)
+{
+    cublasOperation_t ta = transa ? CUBLAS_OP_T : CUBLAS_OP_N, tb = transb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const float one = 1, betaf = (float)beta;
+    const double oned = 1;
+    uint16_t oneh = half_of(1), betah = half_of((int)beta);
+    switch (api) {
+    case API_S:
+        BLAS(cublasSgemm(h, ta, tb, (int)m, (int)n, (int)k, &one, a, (int)lda, b, (int)ldb, &betaf, c, (int)ldc));
+        return;
+    case API_S64:
+        BLAS(cublasSgemm_64(h, ta, tb, m, n, k, &one, a, lda, b, ldb, &betaf, c, ldc));
+        return;
+    case API_D:
+        BLAS(cublasDgemm(h, ta, tb, (int)m, (int)n, (int)k, &oned, a, (int)lda, b, (int)ldb, &beta, c, (int)ldc));
+        return;
+    case API_H:
+        BLAS(cublasHgemm(h, ta, tb, (int)m, (int)n, (int)k, &oneh, a, (int)lda, b, (int)ldb, &betah, c, (int)ldc));
+        return;
+    default:
+        gemm_ex(api, h, ta, tb, m, n, k, a, lda, b, ldb, betaf, c, ldc);
+    }
+}

@@ -1,0 +1,101 @@
+/* All-gathers of many sizes, types and placements, each compared bit for bit with the same call through NCCL's pncclAllGather (which nothing
+ * interposes). Random data in every round, poisoned receive buffers.
+ *
+ *   gather_matrix RANKS [LARGEST_BYTES [SMALLEST_BYTES]]
+ */
+#include "ranks.h"
+
+#include <string.h>
+
+static const size_t sizes[] = {1, 3, 4096, (1u << 20) + 5, 64u << 20};
+static const struct {
+    const char *name;
+    ncclDataType_t type;
+    size_t bytes;
+} types[] = {{"fp32", ncclFloat32, 4}, {"bf16", ncclBfloat16, 2}, {"int8", ncclInt8, 1}};
+
+struct limits {
+    size_t largest, smallest;
+};
+
+struct buffers {
+    uint8_t *send, *recv, *reference; /* device */
+    uint8_t *host, *host_reference;
+};
+
+static void fill(uint8_t *host, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t v = hash64(seed, i);
+        memcpy(host + i, &v, n - i < 8 ? n - i : 8);
+    }
+}
+
+static void compare(const struct rank *r, const struct buffers *b, size_t all, const char *what)
+{
+    CUDA(cudaMemcpy(b->host, b->recv, all, cudaMemcpyDeviceToHost));
+    CUDA(cudaMemcpy(b->host_reference, b->reference, all, cudaMemcpyDeviceToHost));
+    if (memcmp(b->host, b->host_reference, all) == 0)
+        return;
+    size_t i = 0;
+    while (b->host[i] == b->host_reference[i])
+        i++;
+    DIE(1, "rank %d: %s: byte %zu of %zu is %02x, NCCL's is %02x", r->rank, what, i, all, b->host[i], b->host_reference[i]);
+}
+
+static void once(struct rank *r, const struct buffers *b, size_t count, int t, bool in_place, int round)
+{
+    size_t shard = count * types[t].bytes, all = shard * (size_t)r->nranks;
+    char what[96];
+    snprintf(what, sizeof what, "%zu x %s, %s, round %d", count, types[t].name, in_place ? "in place" : "not in place", round);
+    uint8_t *send = in_place ? b->recv + (size_t)r->rank * shard : b->send;
+    CUDA(cudaMemsetAsync(b->recv, 0xa5, all, r->stream));
+    CUDA(cudaMemsetAsync(b->reference, 0x5a, all, r->stream));
+    fill(b->host, shard, hash64((uint64_t)r->rank, (uint64_t)round * 1000 + (uint64_t)t * 10 + in_place));
+    CUDA(cudaMemcpyAsync(send, b->host, shard, cudaMemcpyHostToDevice, r->stream));
+    NCCL(pncclAllGather(send, b->reference, count, types[t].type, r->comm, r->stream));
+    NCCL(ncclAllGather(send, b->recv, count, types[t].type, r->comm, r->stream));
+    /* The sender may reuse its buffer behind the call. */
+    if (!in_place)
+        CUDA(cudaMemsetAsync(send, 0xee, shard, r->stream));
+    CUDA(cudaStreamSynchronize(r->stream));
+    compare(r, b, all, what);
+}
+
+static void body(struct rank *r)
+{
+    const struct limits *limit = r->arg;
+    rank_open(r);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        if (sizes[s] > limit->largest || sizes[s] < limit->smallest)
+            continue;
+        size_t room = sizes[s] + 8, all = room * (size_t)r->nranks;
+        struct buffers b = {.host = malloc(all), .host_reference = malloc(all)};
+        CUDA(cudaMalloc((void **)&b.send, room));
+        CUDA(cudaMalloc((void **)&b.recv, all));
+        CUDA(cudaMalloc((void **)&b.reference, all));
+        for (int t = 0; t < 3; t++)
+            for (int in_place = 0; in_place < 2; in_place++)
+                for (int round = 0; round < (sizes[s] > 2u << 20 ? 1 : 3); round++) {
+                    size_t count = sizes[s] / types[t].bytes;
+                    once(r, &b, count ? count : 1, t, in_place, round);
+                }
+        CUDA(cudaFree(b.send));
+        CUDA(cudaFree(b.recv));
+        CUDA(cudaFree(b.reference));
+        free(b.host);
+        free(b.host_reference);
+    }
+    rank_close(r);
+}
+
+int main(int argc, char **argv)
+{
+    struct limits limit = {.largest = argc > 2 ? strtoull(argv[2], NULL, 0) : SIZE_MAX, .smallest = argc > 3 ? strtoull(argv[3], NULL, 0) : 0};
+    int n = argc > 1 ? atoi(argv[1]) : 0;
+    if (n < 1 || n > 64) {
+        fprintf(stderr, "usage: gather_matrix RANKS [LARGEST_BYTES [SMALLEST_BYTES]]\n");
+        return 2;
+    }
+    return ranks_run(n, 240, body, &limit);
+}

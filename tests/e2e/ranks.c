@@ -1,0 +1,109 @@
+#include "ranks.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t hash64(uint64_t seed, uint64_t i)
+{
+    uint64_t x = seed * 0x9e3779b97f4a7c15u + i + 1;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static void share_id(struct rank *r, int (*pipes)[2])
+{
+    if (r->rank == 0) {
+        NCCL(ncclGetUniqueId(&r->id));
+        for (int p = 1; p < r->nranks; p++)
+            CHECK(write(pipes[p][1], &r->id, sizeof r->id) == (ssize_t)sizeof r->id, "id to rank %d: %s", p, strerror(errno));
+        return;
+    }
+    CHECK(read(pipes[r->rank][0], &r->id, sizeof r->id) == (ssize_t)sizeof r->id, "id at rank %d: %s", r->rank, strerror(errno));
+}
+
+static void child(struct rank *r, int (*pipes)[2], rank_body body)
+{
+    int devices = 0;
+    CUDA(cudaGetDeviceCount(&devices));
+    CUDA(cudaSetDevice(r->rank % devices));
+    share_id(r, pipes);
+    body(r);
+    fflush(NULL);
+    exit(0);
+}
+
+static int status_of(int rank, int status)
+{
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    if (WIFEXITED(status))
+        fprintf(stderr, "rank %d: exit status %d\n", rank, WEXITSTATUS(status));
+    else
+        fprintf(stderr, "rank %d: signal %d\n", rank, WTERMSIG(status));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Reaps all; after the deadline the rest is killed. */
+static int reap(const pid_t *pid, int n, int seconds)
+{
+    time_t end = time(NULL) + seconds;
+    int worst = 0, left = n;
+    bool done[64] = {false};
+    while (left > 0) {
+        for (int r = 0; r < n; r++) {
+            int status, s;
+            if (done[r] || waitpid(pid[r], &status, WNOHANG) != pid[r])
+                continue;
+            done[r] = true;
+            left--;
+            s = status_of(r, status);
+            worst = s > worst ? s : worst;
+        }
+        if (left && time(NULL) >= end) {
+            for (int r = 0; r < n; r++)
+                if (!done[r]) {
+                    fprintf(stderr, "rank %d: not finished after %d s, killed\n", r, seconds);
+                    kill(pid[r], SIGKILL);
+                    waitpid(pid[r], NULL, 0);
+                }
+            return 4;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    return worst;
+}
+
+int ranks_run(int nranks, int seconds, rank_body body, void *arg)
+{
+    int pipes[64][2];
+    pid_t pid[64];
+    for (int r = 0; r < nranks; r++)
+        if (pipe(pipes[r]) != 0)
+            DIE(3, "pipe: %s", strerror(errno));
+    for (int r = 0; r < nranks; r++) {
+        pid[r] = fork();
+        if (pid[r] == 0) {
+            struct rank me = {.rank = r, .nranks = nranks, .arg = arg};
+            child(&me, pipes, body);
+        }
+    }
+    return reap(pid, nranks, seconds);
+}
+
+void rank_open(struct rank *r)
+{
+    NCCL(ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank));
+    CUDA(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+}
+
+void rank_close(struct rank *r)
+{
+    CUDA(cudaStreamSynchronize(r->stream));
+    CUDA(cudaStreamDestroy(r->stream));
+    NCCL(ncclCommDestroy(r->comm));
+}

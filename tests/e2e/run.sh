@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Runs a program on the software GPU under slipring (or without) and checks its exit status, what the log says, and that nothing was misused.
+#
+#   run.sh [--plain] [--status N] [--set NAME=VALUE]... [--has REGEX]... [--hasnt REGEX]... [--misuse-ok] -- PROGRAM [ARGUMENT...]
+#
+# --has/--hasnt look at the JSON log lines of all ranks. From CMake: SLIPRING_LIB, SLIPRING_PRELOAD_FIRST (a sanitizer's runtime), SOFTGPU_DIR.
+set -u
+status=0 plain=0 misuse_ok=0 has=() hasnt=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --plain) plain=1 ;;
+    --misuse-ok) misuse_ok=1 ;;
+    --status) status=$2; shift ;;
+    --set) export "${2?}"; shift ;;
+    --has) has+=("$2"); shift ;;
+    --hasnt) hasnt+=("$2"); shift ;;
+    --) shift; break ;;
+    *) echo "run.sh: unknown option $1" >&2; exit 2 ;;
+  esac
+  shift
+done
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+fail() { echo "FAILED: $*" >&2; echo "--- log:" >&2; cat "$dir"/log.* >&2 2>/dev/null; [ -s "$dir/misuse" ] && cat "$dir/misuse" >&2; exit 1; }
+
+export SLIPRING_LOG=${SLIPRING_LOG:-info} SLIPRING_LOG_FORMAT=json SLIPRING_LOG_FILE="$dir/log.%p"
+export SOFTGPU_REPORT="$dir/misuse" LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+preload="${SLIPRING_PRELOAD_FIRST:+$SLIPRING_PRELOAD_FIRST:}$SLIPRING_LIB"
+[ "$plain" = 1 ] && preload=${SLIPRING_PRELOAD_FIRST:-}
+before=$(ls /dev/shm | sort)
+env ${preload:+LD_PRELOAD="$preload"} "$@"
+got=$?
+[ "$got" = "$status" ] || fail "exit status $got, expected $status"
+[ -s "$dir/misuse" ] && [ "$misuse_ok" = 0 ] && fail "the software GPU reported misuse"
+for re in "${has[@]+"${has[@]}"}"; do cat "$dir"/log.* 2>/dev/null | grep -qE "$re" || fail "no log line matches: $re"; done
+for re in "${hasnt[@]+"${hasnt[@]}"}"; do cat "$dir"/log.* 2>/dev/null | grep -E "$re" >&2 && fail "a log line matches: $re"; done
+left=$(comm -13 <(echo "$before") <(ls /dev/shm | sort) | grep -i slipring)
+[ -z "$left" ] || fail "left in /dev/shm: $left"
+grep -a '@slipring' /proc/net/unix >/dev/null && { sleep 1; grep -a '@slipring' /proc/net/unix >&2 && [ "${SLIPRING_TEST_SERIAL:-0}" = 1 ] && fail "an abstract socket is left"; }
+exit 0

@@ -1,0 +1,178 @@
+#include "gemm_case.h"
+
+#include <criterion/criterion.h>
+#include <cublasLt.h>
+#include <math.h>
+
+static struct cu cu;
+static cublasLtHandle_t handle;
+
+static void setup(void)
+{
+    cu = cu_load();
+    cu_use(&cu, 0);
+    cr_assert_eq(cublasLtCreate(&handle), CUBLAS_STATUS_SUCCESS);
+}
+
+static void teardown(void)
+{
+    cr_assert_eq(cublasLtDestroy(handle), CUBLAS_STATUS_SUCCESS);
+}
+
+TestSuite(matmul, .init = setup, .fini = teardown);
+
+static cublasLtMatrixLayout_t layout_of(const struct matrix *m)
+{
+    cublasLtMatrixLayout_t l;
+    int32_t batch = m->batch;
+    cublasLtMatrixLayoutCreate(&l, m->type, (uint64_t)m->rows, (uint64_t)m->cols, m->ld);
+    cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
+    cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m->stride, sizeof m->stride);
+    return l;
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * pow(x, 3))));
+}
+
+struct epilogue_case {
+    cublasLtEpilogue_t epilogue;
+    int bias, relu, gelu;
+};
+
+static const struct epilogue_case epilogues[] = {
+    {CUBLASLT_EPILOGUE_DEFAULT, 0, 0, 0},   {CUBLASLT_EPILOGUE_BIAS, 1, 0, 0}, {CUBLASLT_EPILOGUE_RELU, 0, 1, 0},
+    {CUBLASLT_EPILOGUE_RELU_BIAS, 1, 1, 0}, {CUBLASLT_EPILOGUE_GELU, 0, 0, 1}, {CUBLASLT_EPILOGUE_GELU_BIAS, 1, 0, 1},
+};
+
+static void apply(const struct epilogue_case *e, const struct matrix *c, double *want)
+{
+    for (int b = 0; b < c->batch; b++)
+        for (int64_t j = 0; j < c->cols; j++)
+            for (int64_t i = 0; i < c->rows; i++) {
+                double *v = &want[b * c->stride + i + j * c->ld];
+                double activated = e->relu ? fmax(*v, 0) : e->gelu ? gelu(*v) : *v;
+                char raw[8];
+                put(c->type, raw, 0, activated); /* round as the device's type does */
+                *v = get(c->type, raw, 0);
+            }
+}
+
+static void check(cudaDataType ab, cudaDataType c, const struct epilogue_case *e, int batch)
+{
+    struct gemm_case g = {CUBLAS_OP_T, CUBLAS_OP_N, 7, 11, 5, 2, batch, 2, 1, ab, c};
+    struct matrix a = matrix_new(&cu, ab, 5, 7, 2, batch, 1), b = matrix_new(&cu, ab, 5, 11, 2, batch, 2);
+    struct matrix m = matrix_new(&cu, c, 7, 11, 2, batch, 3), bias = matrix_new(&cu, c, 7, 1, 0, 1, 4);
+    cublasLtMatrixLayout_t la = layout_of(&a), lb = layout_of(&b), lc = layout_of(&m);
+    cublasLtMatmulDesc_t desc;
+    int32_t op = CUBLAS_OP_T;
+    const float alpha = 2, beta = 1;
+    cr_assert_eq(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &op, sizeof op);
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &e->epilogue, sizeof e->epilogue);
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.dev, sizeof bias.dev);
+    double *want = reference(&g, &a, &b, &m, e->bias ? bias.host : NULL);
+    apply(e, &m, want);
+    cr_assert_eq(cublasLtMatmul(handle, desc, &alpha, (void *)a.dev, la, (void *)b.dev, lb, &beta, (void *)m.dev, lc,
+                                (void *)m.dev, lc, NULL, NULL, 0, NULL),
+                 CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(differences(&cu, &g, &m, want), 0, "epilogue %d", e->epilogue);
+    free(want);
+    cublasLtMatmulDescDestroy(desc);
+    cublasLtMatrixLayoutDestroy(la);
+    cublasLtMatrixLayoutDestroy(lb);
+    cublasLtMatrixLayoutDestroy(lc);
+    matrix_free(&cu, &a);
+    matrix_free(&cu, &b);
+    matrix_free(&cu, &m);
+    matrix_free(&cu, &bias);
+}
+
+Test(matmul, epilogues)
+{
+    for (size_t i = 0; i < sizeof epilogues / sizeof *epilogues; i++)
+        for (int batch = 1; batch <= 2; batch++) {
+            check(CUDA_R_32F, CUDA_R_32F, &epilogues[i], batch);
+            check(CUDA_R_16BF, CUDA_R_16BF, &epilogues[i], batch);
+            check(CUDA_R_16F, CUDA_R_16F, &epilogues[i], batch);
+        }
+}
+
+struct small {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c;
+    CUdeviceptr mem;
+};
+
+static struct small small_new(void)
+{
+    struct small s;
+    cublasLtMatmulDescCreate(&s.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatrixLayoutCreate(&s.a, CUDA_R_32F, 4, 4, 4);
+    cublasLtMatrixLayoutCreate(&s.b, CUDA_R_32F, 4, 4, 4);
+    cublasLtMatrixLayoutCreate(&s.c, CUDA_R_32F, 4, 4, 4);
+    cr_assert_eq(cu.cuMemAlloc(&s.mem, 4096), CUDA_SUCCESS);
+    return s;
+}
+
+static cublasStatus_t small_run(const struct small *s, const cublasLtMatmulAlgo_t *algo)
+{
+    const float one = 1;
+    char *p = (char *)s->mem;
+    return cublasLtMatmul(handle, s->desc, &one, p, s->a, p + 256, s->b, &one, p + 512, s->c, p + 512, s->c, algo, NULL,
+                          0, NULL);
+}
+
+Test(matmul, heuristic_gives_a_usable_algorithm)
+{
+    struct small s = small_new();
+    cublasLtMatmulPreference_t pref;
+    cublasLtMatmulHeuristicResult_t result;
+    cublasLtMatmulAlgo_t junk = {{1, 2, 3}};
+    int got = 0;
+    cr_assert_eq(cublasLtMatmulPreferenceCreate(&pref), CUBLAS_STATUS_SUCCESS);
+    cr_assert_eq(cublasLtMatmulAlgoGetHeuristic(handle, s.desc, s.a, s.b, s.c, s.c, pref, 1, &result, &got),
+                 CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(got, 1);
+    cr_expect_eq(small_run(&s, &result.algo), CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(small_run(&s, &junk), CUBLAS_STATUS_INVALID_VALUE);
+    cublasLtMatmulPreferenceDestroy(pref);
+    cu.cuCtxSynchronize();
+}
+
+Test(matmul, what_is_not_supported_is_refused)
+{
+    struct small s = small_new();
+    uint32_t epilogue = CUBLASLT_EPILOGUE_DRELU;
+    int32_t order = CUBLASLT_ORDER_ROW;
+    uint64_t rows = 5;
+    cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    cr_expect_eq(small_run(&s, NULL), CUBLAS_STATUS_NOT_SUPPORTED);
+    epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    cublasLtMatrixLayoutSetAttribute(s.a, CUBLASLT_MATRIX_LAYOUT_ORDER, &order, sizeof order);
+    cr_expect_eq(small_run(&s, NULL), CUBLAS_STATUS_NOT_SUPPORTED);
+    order = CUBLASLT_ORDER_COL;
+    cublasLtMatrixLayoutSetAttribute(s.a, CUBLASLT_MATRIX_LAYOUT_ORDER, &order, sizeof order);
+    cublasLtMatrixLayoutSetAttribute(s.a, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows, sizeof rows);
+    cr_expect_eq(small_run(&s, NULL), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+Test(matmul, attributes)
+{
+    cublasLtMatrixLayoutOpaque_t l;
+    int64_t ld = 0;
+    size_t wrote = 0;
+    cr_assert_eq(cublasLtMatrixLayoutInit(&l, CUDA_R_32F, 4, 4, 9), CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(cublasLtMatrixLayoutGetAttribute(&l, CUBLASLT_MATRIX_LAYOUT_LD, &ld, sizeof ld, &wrote),
+                 CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(ld, 9);
+    cr_expect_eq(wrote, sizeof ld);
+    cr_expect_eq(cublasLtMatrixLayoutGetAttribute(&l, CUBLASLT_MATRIX_LAYOUT_LD, NULL, 0, &wrote),
+                 CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(wrote, sizeof ld);
+    cr_expect_eq(cublasLtMatrixLayoutSetAttribute(&l, CUBLASLT_MATRIX_LAYOUT_LD, &ld, 4), CUBLAS_STATUS_INVALID_VALUE);
+    cr_expect_eq(cublasLtMatrixLayoutGetAttribute(&l, CUBLASLT_MATRIX_LAYOUT_LD, &ld, 4, NULL),
+                 CUBLAS_STATUS_INVALID_VALUE);
+}
