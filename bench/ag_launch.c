@@ -69,8 +69,8 @@ static void say_how_it_died(const struct worker *worker, int wait_status)
     fprintf(stderr, "ag_gemm: rank %d: %s\n", worker->rank, record->error);
 }
 
-/* Children that end without ending their record have died; say so and end it for them. One that ends its record but
- * crashes on the way out is a failure too. */
+/* A child's exit status is its rank's state. Any other end is a death, also one on the way out: a crash in a library's
+ * destructor, or a sanitizer's report. */
 static int reap(struct worker *workers, int count)
 {
     int alive = 0;
@@ -84,7 +84,7 @@ static int reap(struct worker *workers, int count)
         }
         workers[i].pid = 0;
         struct ag_record *record = &workers[i].shared->records[i];
-        if (record->state == AG_RUNNING || WIFSIGNALED(wait_status)) {
+        if (!WIFEXITED(wait_status) || WEXITSTATUS(wait_status) != record->state) {
             say_how_it_died(&workers[i], wait_status);
             ag_end(workers[i].shared, i, AG_ERROR);
             atomic_store(&record->state, AG_ERROR);

@@ -70,7 +70,8 @@ static enum slr_status enable_peer(CUcontext owner_ctx)
     return r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? SLR_OK : slr_cu_status(r, "cuCtxEnablePeerAccess");
 }
 
-enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool same_process, CUcontext owner_ctx, CUdeviceptr *out)
+enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool same_process, CUcontext owner_ctx,
+                                   CUdeviceptr *out)
 {
     if (same_process) {
         *out = offer->base;

@@ -1,7 +1,8 @@
-/* The ring's flag words: shared host memory, written and waited for by the ranks' devices with stream memory operations.
+/* The ring's flag words: shared host memory, written and waited for by the ranks' devices with stream memory
+ * operations.
  *
- * One word per ordered pair of ranks and direction, each in its own cache line (design rule R4). Words count pieces, start at 0, only grow
- * and wrap: waits are GEQ, which the driver evaluates as a cyclic comparison.
+ * One word per ordered pair of ranks and direction, each in its own cache line (design rule R4). Words count pieces,
+ * start at 0, only grow and wrap: waits are GEQ, which the driver evaluates as a cyclic comparison.
  *
  *   ready(o, r)  written by o, waited for by r: o has put piece number `ready` (counted from 1) into its staging slot.
  *   done(o, r)   written by r, waited for by o: r has copied piece number `done` out of o's slot.

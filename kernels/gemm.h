@@ -1,10 +1,11 @@
 /* A GEMM that consumes a gathered buffer, and its parts.
  *
- * cuBLAS is column-major: C (m x n) = alpha op(A) (m x k) op(B) (k x n) + beta C. Two forms split by the gathered operand's stored columns
- * without any reduction, so every element of C is computed by one call, as in the whole GEMM:
+ * cuBLAS is column-major: C (m x n) = alpha op(A) (m x k) op(B) (k x n) + beta C. Two forms split by the gathered
+ * operand's stored columns without any reduction, so every element of C is computed by one call, as in the whole GEMM:
  *
  *   B, op N   B is k x n, stored columns = columns of C.   Part [c, c + w): B + c ldb, C + c ldc,  n = w
- *   A, op T   A is k x m, stored columns = rows of C.      Part [c, c + w): A + c lda, C + c,      m = w     (op C on real types alike)
+ *   A, op T   A is k x m, stored columns = rows of C.      Part [c, c + w): A + c lda, C + c,      m = w     (op C on
+ * real types alike)
  *
  * The gathered operand must be the whole receive buffer without padding (ld = k), so that the shards are column ranges.
  */
@@ -48,15 +49,16 @@ struct slr_gemm {
 
 /* How a GEMM splits along a gathered operand. Columns are stored columns of that operand. */
 struct slr_gemm_split {
-    bool on_a;           /* the gathered operand is A (op T), else B (op N) */
-    int64_t shard_cols;  /* columns in one rank's shard */
+    bool on_a;          /* the gathered operand is A (op T), else B (op N) */
+    int64_t shard_cols; /* columns in one rank's shard */
     size_t col_bytes;
 };
 
 /* Bytes of one element; 0 for types that are not split (complex, sub-byte, unknown). */
 size_t slr_gemm_type_bytes(cudaDataType type);
 
-/* Whether the GEMM can be split along the buffer that `g` gathers. SLR_R_FUSED and *out, or the reason why not. Pure. */
+/* Whether the GEMM can be split along the buffer that `g` gathers. SLR_R_FUSED and *out, or the reason why not. Pure.
+ */
 enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,
                                     struct slr_gemm_split *out);
 
@@ -66,9 +68,9 @@ cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm);
 /* The part of C that the stored columns [col, col + cols) of the gathered operand determine. */
 cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *s, int64_t col, int64_t cols);
 
-/* Enqueues the GEMM on the application's stream in parts: the own shard first, then every chunk after the event of its copy, in the ring's
- * order; last the stream is joined with the ring. *parts: GEMM calls made.
- * On a cuBLAS error before any part was accepted *parts is 0 and nothing was computed; the caller may join and run the whole. */
+/* Enqueues the GEMM on the application's stream in parts: the own shard first, then every chunk after the event of its
+ * copy, in the ring's order; last the stream is joined with the ring. *parts: GEMM calls made. On a cuBLAS error before
+ * any part was accepted *parts is 0 and nothing was computed; the caller may join and run the whole. */
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
                               const struct slr_gemm_split *s, unsigned *parts);
 

@@ -5,27 +5,28 @@
 static cublasStatus_t call_ex(const struct slr_gemm *g)
 {
     if (g->api == SLR_GEMM_EX_64)
-        return slr_real.cublasGemmEx_64(g->handle, g->transa, g->transb, g->m, g->n, g->k, g->alpha, g->a, g->atype, g->lda,
-                                        g->b, g->btype, g->ldb, g->beta, g->c, g->ctype, g->ldc, g->compute, g->algo);
-    return slr_real.cublasGemmEx(g->handle, g->transa, g->transb, (int)g->m, (int)g->n, (int)g->k, g->alpha, g->a, g->atype,
-                                 (int)g->lda, g->b, g->btype, (int)g->ldb, g->beta, g->c, g->ctype, (int)g->ldc, g->compute,
-                                 g->algo);
+        return slr_real.cublasGemmEx_64(g->handle, g->transa, g->transb, g->m, g->n, g->k, g->alpha, g->a, g->atype,
+                                        g->lda, g->b, g->btype, g->ldb, g->beta, g->c, g->ctype, g->ldc, g->compute,
+                                        g->algo);
+    return slr_real.cublasGemmEx(g->handle, g->transa, g->transb, (int)g->m, (int)g->n, (int)g->k, g->alpha, g->a,
+                                 g->atype, (int)g->lda, g->b, g->btype, (int)g->ldb, g->beta, g->c, g->ctype,
+                                 (int)g->ldc, g->compute, g->algo);
 }
 
 static cublasStatus_t call_strided(const struct slr_gemm *g)
 {
     if (g->api == SLR_GEMM_STRIDED_EX_64)
         return slr_real.cublasGemmStridedBatchedEx_64(
-            g->handle, g->transa, g->transb, g->m, g->n, g->k, g->alpha, g->a, g->atype, g->lda, g->stride_a, g->b, g->btype,
-            g->ldb, g->stride_b, g->beta, g->c, g->ctype, g->ldc, g->stride_c, g->batch, g->compute, g->algo);
-    return slr_real.cublasGemmStridedBatchedEx(g->handle, g->transa, g->transb, (int)g->m, (int)g->n, (int)g->k, g->alpha, g->a,
-                                               g->atype, (int)g->lda, g->stride_a, g->b, g->btype, (int)g->ldb, g->stride_b,
-                                               g->beta, g->c, g->ctype, (int)g->ldc, g->stride_c, (int)g->batch, g->compute,
-                                               g->algo);
+            g->handle, g->transa, g->transb, g->m, g->n, g->k, g->alpha, g->a, g->atype, g->lda, g->stride_a, g->b,
+            g->btype, g->ldb, g->stride_b, g->beta, g->c, g->ctype, g->ldc, g->stride_c, g->batch, g->compute, g->algo);
+    return slr_real.cublasGemmStridedBatchedEx(g->handle, g->transa, g->transb, (int)g->m, (int)g->n, (int)g->k,
+                                               g->alpha, g->a, g->atype, (int)g->lda, g->stride_a, g->b, g->btype,
+                                               (int)g->ldb, g->stride_b, g->beta, g->c, g->ctype, (int)g->ldc,
+                                               g->stride_c, (int)g->batch, g->compute, g->algo);
 }
 
 #define CALL_TYPED(fn, num)                                                                                            \
-    slr_real.fn(g->handle, g->transa, g->transb, (num)g->m, (num)g->n, (num)g->k, g->alpha, g->a, (num)g->lda, g->b,    \
+    slr_real.fn(g->handle, g->transa, g->transb, (num)g->m, (num)g->n, (num)g->k, g->alpha, g->a, (num)g->lda, g->b,   \
                 (num)g->ldb, g->beta, g->c, (num)g->ldc)
 
 cublasStatus_t slr_gemm_whole(const struct slr_gemm *g)

@@ -72,7 +72,8 @@ static enum slr_reason find_operand(const struct slr_gemm *g, uintptr_t recv, bo
     return SLR_R_FUSED;
 }
 
-/* C must touch neither buffer of the gather; the other operand and the scalars are read before the gather is complete. */
+/* C must touch neither buffer of the gather; the other operand and the scalars are read before the gather is complete.
+ */
 static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
 {
     struct span recv = span_of((const void *)(uintptr_t)g->recv, g->plan.shard * (size_t)nranks);

@@ -1,8 +1,8 @@
 #include "kernels/plan.h"
 
-#define PIECE_ALIGN 512u                /* copy engines like whole sectors; a multiple of every element size */
-#define PIECE_MIN ((size_t)8 << 20)     /* smaller pieces are not worth a step of their own */
-#define STEPS_WANTED 8                  /* ring steps (ranks x pieces) that give a GEMM enough to overlap with */
+#define PIECE_ALIGN 512u            /* copy engines like whole sectors; a multiple of every element size */
+#define PIECE_MIN ((size_t)8 << 20) /* smaller pieces are not worth a step of their own */
+#define STEPS_WANTED 8              /* ring steps (ranks x pieces) that give a GEMM enough to overlap with */
 
 static size_t ceil_div(size_t a, size_t b)
 {

@@ -1,4 +1,5 @@
-/* How one gather is cut: pieces (units of the ring, one staging slot each) and chunks (units of readiness, one event each).
+/* How one gather is cut: pieces (units of the ring, one staging slot each) and chunks (units of readiness, one event
+ * each).
  *
  * Depends only on facts that are equal on all ranks, so that all ranks cut alike. All sizes in bytes of one shard.
  *
@@ -11,15 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SLR_SLOTS 2             /* staging slots per rank: one is filled while the other is read */
+#define SLR_SLOTS 2 /* staging slots per rank: one is filled while the other is read */
 #define SLR_MAX_CHUNK_EVENTS 1024
 
 struct slr_plan {
-    size_t shard;     /* bytes of one rank's shard, > 0 */
-    size_t piece;     /* bytes of every piece but the last */
-    uint32_t pieces;  /* per shard, >= 1 */
-    uint32_t group;   /* pieces per chunk, >= 1 */
-    uint32_t chunks;  /* per shard: ceil(pieces / group) */
+    size_t shard;    /* bytes of one rank's shard, > 0 */
+    size_t piece;    /* bytes of every piece but the last */
+    uint32_t pieces; /* per shard, >= 1 */
+    uint32_t group;  /* pieces per chunk, >= 1 */
+    uint32_t chunks; /* per shard: ceil(pieces / group) */
 };
 
 /* `slot`: bytes of a staging slot (> 0). `wanted`: pieces per shard that the user asks for, 0 to choose. */

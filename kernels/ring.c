@@ -17,7 +17,8 @@ static CUstreamBatchMemOpParams op_write(CUdeviceptr addr, uint32_t value)
     op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     op.writeValue.address = addr;
     op.writeValue.value = value;
-    op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT; /* orders the stream's earlier copies before the word, system-wide */
+    op.writeValue.flags =
+        CU_STREAM_WRITE_VALUE_DEFAULT; /* orders the stream's earlier copies before the word, system-wide */
     return op;
 }
 
@@ -51,7 +52,8 @@ static CUdeviceptr slot_of(const struct slr_ring *ring, int owner, uint32_t g)
 static enum slr_status publish_piece(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece)
 {
     uint32_t g = first + piece;
-    /* The first pieces of a communicator find the slots empty; later the words have wrapped or not, both compare right. */
+    /* The first pieces of a communicator find the slots empty; later the words have wrapped or not, both compare right.
+     */
     SLR_TRY(for_peers(ring, false, SLR_FLAG_DONE, g - SLR_SLOTS));
     SLR_TRY(SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, g), c->send + slr_plan_piece_begin(&c->plan, piece),
                    slr_plan_piece_bytes(&c->plan, piece), ring->publish));
@@ -68,7 +70,8 @@ static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
     return (piece + 1) % p->group == 0 || piece + 1 == p->pieces;
 }
 
-static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece, int step)
+static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece,
+                                 int step)
 {
     int owner = (ring->rank + step) % ring->nranks;
     CUdeviceptr to = c->recv + (size_t)owner * c->plan.shard + slr_plan_piece_begin(&c->plan, piece);
@@ -145,7 +148,8 @@ static enum slr_status create_objects(struct slr_ring *ring)
 {
     int least = 0, greatest = 0;
     SLR_TRY(SLR_CU(cuCtxGetStreamPriorityRange, &least, &greatest));
-    /* Non-blocking: the legacy default stream must not wait for a peer. Urgent: their operations are short and others wait for them. */
+    /* Non-blocking: the legacy default stream must not wait for a peer. Urgent: their operations are short and others
+     * wait for them. */
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->publish, CU_STREAM_NON_BLOCKING, greatest));
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->pull, CU_STREAM_NON_BLOCKING, greatest));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->entry, CU_EVENT_DISABLE_TIMING));

@@ -1,24 +1,29 @@
 /* The copy-engine ring: one all-gather among the ranks of one host.
  *
- * Data path (design rules R3, R4). At step j rank r pulls from rank (r + j) mod N. Each rank copies its shard, piece by piece, into one of
- * two staging slots that all peers have mapped, and its peers copy from there into their own receive buffer:
+ * Data path (design rules R3, R4). At step j rank r pulls from rank (r + j) mod N. Each rank copies its shard, piece by
+ * piece, into one of two staging slots that all peers have mapped, and its peers copy from there into their own receive
+ * buffer:
  *
- *   publish stream, piece g:  wait done(me, r) >= g - 2 for every r;  copy send -> slot g mod 2;  write ready(me, r) = g for every r
- *   pull stream, piece g, step j, o = (me + j) mod N:
- *                             wait ready(o, me) >= g;  copy slot of o -> recv;  record the chunk's event;  write done(o, me) = g
+ *   publish stream, piece g:  wait done(me, r) >= g - 2 for every r;  copy send -> slot g mod 2;  write ready(me, r) =
+ * g for every r pull stream, piece g, step j, o = (me + j) mod N: wait ready(o, me) >= g;  copy slot of o -> recv;
+ * record the chunk's event;  write done(o, me) = g
  *
- * g counts pieces over the communicator's life, equal on all ranks. Everything is enqueued at once; the host waits for nobody.
+ * g counts pieces over the communicator's life, equal on all ranks. Everything is enqueued at once; the host waits for
+ * nobody.
  *
- * Why it can not deadlock: every rank enqueues the same sequence   pub(1) pub(2) pull(1) pub(3) pull(2) ... pull(P)   for each call, calls
- * follow one another in the communicator's order, and each wait is for something that stands earlier in that sequence: pull(g) needs the
- * peers' pub(g), pub(g) needs the peers' pull(g - 2). Hence the earliest operation of all ranks that has not run can always run, also when
- * both streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1).
+ * Why it can not deadlock: every rank enqueues the same sequence   pub(1) pub(2) pull(1) pub(3) pull(2) ... pull(P) for
+ * each call, calls follow one another in the communicator's order, and each wait is for something that stands earlier
+ * in that sequence: pull(g) needs the peers' pub(g), pub(g) needs the peers' pull(g - 2). Hence the earliest operation
+ * of all ranks that has not run can always run, also when both streams share one hardware queue
+ * (CUDA_DEVICE_MAX_CONNECTIONS=1).
  *
- * Stream ordering: the pulls and the staging copy start after what was on the application's stream at `entry`. The own shard is copied on
- * the application's stream itself. After slr_ring_join(stream), work put on the stream sees the whole gather, and may overwrite `send`.
+ * Stream ordering: the pulls and the staging copy start after what was on the application's stream at `entry`. The own
+ * shard is copied on the application's stream itself. After slr_ring_join(stream), work put on the stream sees the
+ * whole gather, and may overwrite `send`.
  *
- * Failure: a wait for a peer that is gone is ended by the host, slr_ring_release(), which raises the words that this rank's device waits for.
- * What is copied after that is not the gather's result; the communicator is in error before the words are raised (plugin/watchdog.h).
+ * Failure: a wait for a peer that is gone is ended by the host, slr_ring_release(), which raises the words that this
+ * rank's device waits for. What is copied after that is not the gather's result; the communicator is in error before
+ * the words are raised (plugin/watchdog.h).
  *
  * Not thread-safe: one caller at a time for one ring (plugin/ holds the communicator's lock).
  */
@@ -35,12 +40,12 @@
 
 struct slr_ring {
     int rank, nranks;
-    CUcontext ctx;        /* of this rank's device; streams and events belong to it */
-    void *flags;          /* host address of the flag words (flags.h) */
-    CUdeviceptr dflags;   /* the same words as this device sees them */
-    size_t slot;          /* bytes of one slot, equal on all ranks */
+    CUcontext ctx;                    /* of this rank's device; streams and events belong to it */
+    void *flags;                      /* host address of the flag words (flags.h) */
+    CUdeviceptr dflags;               /* the same words as this device sees them */
+    size_t slot;                      /* bytes of one slot, equal on all ranks */
     CUdeviceptr slots[SLR_MAX_RANKS]; /* base of each rank's slots as this device sees them; [rank] is the own block */
-    _Atomic uint32_t issued; /* pieces enqueued so far; read by the watchdog */
+    _Atomic uint32_t issued;          /* pieces enqueued so far; read by the watchdog */
     CUstream publish, pull;
     CUevent entry, published, finished;
     CUevent *chunk_event; /* [chunk * (nranks - 1) + step - 1], of the latest gather; grown on demand */
@@ -54,14 +59,16 @@ struct slr_gather {
     struct slr_plan plan;
 };
 
-/* Creates streams and events in `ring->ctx`, which must be current. The other fields are set by the caller. On failure nothing is left. */
+/* Creates streams and events in `ring->ctx`, which must be current. The other fields are set by the caller. On failure
+ * nothing is left. */
 enum slr_status slr_ring_open(struct slr_ring *ring);
 
-/* Waits until both streams are idle (bounded only by slr_ring_release from another thread), then frees streams and events. */
+/* Waits until both streams are idle (bounded only by slr_ring_release from another thread), then frees streams and
+ * events. */
 void slr_ring_close(struct slr_ring *ring);
 
-/* Marks the point of the application's stream after which the next gather may start. Called once or (for a group of calls on several streams)
- * several times, before slr_ring_gather. */
+/* Marks the point of the application's stream after which the next gather may start. Called once or (for a group of
+ * calls on several streams) several times, before slr_ring_gather. */
 enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream);
 
 /* Enqueues the gather. Anything but SLR_OK leaves the ring unusable: peers would wait for what was not enqueued. */
@@ -82,7 +89,8 @@ bool slr_ring_complete(const struct slr_ring *ring);
 /* True when this rank waits for nothing that `peer` has still to do. Host memory only. */
 bool slr_ring_peer_served(const struct slr_ring *ring, int peer);
 
-/* Ends every wait of this rank's streams for `peer`. To be repeated until idle: a late write of the peer's device may lower a word again. */
+/* Ends every wait of this rank's streams for `peer`. To be repeated until idle: a late write of the peer's device may
+ * lower a word again. */
 void slr_ring_release(struct slr_ring *ring, int peer);
 
 #endif

@@ -78,14 +78,16 @@ static enum slr_reason register_flags(struct slr_comm *c)
 {
     struct slr_shared *s = &c->shared;
     c->ring.flags = (char *)s->control + slr_control_flags_at(c->nranks);
-    if (SLR_CU(cuMemHostRegister, c->ring.flags, slr_flags_bytes(c->nranks), CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) !=
-        SLR_OK)
+    if (SLR_CU(cuMemHostRegister, c->ring.flags, slr_flags_bytes(c->nranks),
+               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != SLR_OK)
         return SLR_R_NO_CONTROL;
     s->registered = true;
-    return SLR_CU(cuMemHostGetDevicePointer, &c->ring.dflags, c->ring.flags, 0) == SLR_OK ? SLR_R_RING : SLR_R_NO_CONTROL;
+    return SLR_CU(cuMemHostGetDevicePointer, &c->ring.dflags, c->ring.flags, 0) == SLR_OK ? SLR_R_RING
+                                                                                          : SLR_R_NO_CONTROL;
 }
 
-/* The words are only useful if a stream can write and wait for them: try it once, on this rank's own words, before promising it to others. */
+/* The words are only useful if a stream can write and wait for them: try it once, on this rank's own words, before
+ * promising it to others. */
 static enum slr_reason try_memops(struct slr_comm *c)
 {
     CUdeviceptr own = c->ring.dflags + slr_flag_offset(c->nranks, SLR_FLAG_READY, c->rank, c->rank);
@@ -98,7 +100,8 @@ static enum slr_reason try_memops(struct slr_comm *c)
 
 static enum slr_reason make_staging(struct slr_comm *c, struct slr_post *post)
 {
-    if (slr_staging_make(&c->shared.staging, SLR_SLOTS, slr_get(SLR_S_SLOT_BYTES), slr_get(SLR_S_CACHE_BYTES)) != SLR_OK)
+    if (slr_staging_make(&c->shared.staging, SLR_SLOTS, slr_get(SLR_S_SLOT_BYTES), slr_get(SLR_S_CACHE_BYTES)) !=
+        SLR_OK)
         return SLR_R_NO_STAGING;
     post->slot = c->shared.staging.slot;
     return slr_staging_offer(&c->shared.staging, &post->offer) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
@@ -170,8 +173,9 @@ static uint32_t await(struct slr_comm *c, uint32_t state, uint64_t deadline)
 static void log_setting(const struct slr_comm *c, int rank, int i)
 {
     const struct slr_post *post = c->shared.control->post;
-    slr_log(SLR_LOG_WARN, "settings_differ", "comm=%s crank=%d peer=%d setting=" SLR_SETTING_PREFIX "%s peer_value=%llu rank0_value=%llu",
-            c->name, c->rank, rank, slr_setting_rows[i].name, (unsigned long long)post[rank].settings[i],
+    slr_log(SLR_LOG_WARN, "settings_differ",
+            "comm=%s crank=%d peer=%d setting=" SLR_SETTING_PREFIX "%s peer_value=%llu rank0_value=%llu", c->name,
+            c->rank, rank, slr_setting_rows[i].name, (unsigned long long)post[rank].settings[i],
             (unsigned long long)post[0].settings[i]);
 }
 
@@ -203,7 +207,8 @@ static bool import_peers(struct slr_comm *c)
         if (r == c->rank)
             continue;
         bool same = post[r].pid == post[c->rank].pid;
-        if (slr_staging_import(&post[r].offer, same, (CUcontext)(uintptr_t)post[r].context, &c->ring.slots[r]) != SLR_OK)
+        if (slr_staging_import(&post[r].offer, same, (CUcontext)(uintptr_t)post[r].context, &c->ring.slots[r]) !=
+            SLR_OK)
             return false;
         c->imported[r] = !same;
     }
@@ -245,7 +250,8 @@ static void step_commit(struct slr_birth *b, uint64_t deadline)
     /* All are ready, and the last of them is just about to write the word, unless it dies there. */
     while (b->word == SLR_UNDECIDED) {
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        b->word = slr_now_ms() < deadline ? atomic_load(&c->shared.control->decision) : refuse(c, SLR_R_AGREE_TIMEOUT, c->nranks);
+        b->word = slr_now_ms() < deadline ? atomic_load(&c->shared.control->decision)
+                                          : refuse(c, SLR_R_AGREE_TIMEOUT, c->nranks);
     }
 }
 
@@ -258,7 +264,8 @@ static struct slr_comm *new_comm(struct slr_birth *b)
     c->key = b->key;
     c->tracked = b->tracked;
     c->pass = b->pass;
-    snprintf(c->name, sizeof c->name, "%02x%02x%02x%02x", b->key.byte[0], b->key.byte[1], b->key.byte[2], b->key.byte[3]);
+    snprintf(c->name, sizeof c->name, "%02x%02x%02x%02x", b->key.byte[0], b->key.byte[1], b->key.byte[2],
+             b->key.byte[3]);
     slr_real.ncclCommUserRank(c->nccl, &c->rank);
     slr_real.ncclCommCount(c->nccl, &c->nranks);
     c->shared.rank = c->rank;
@@ -286,7 +293,8 @@ static void finish_one(struct slr_birth *b)
     if (b->word == SLR_COMMIT) {
         c->pass = SLR_R_RING;
         c->seen_ms = slr_now_ms();
-        slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=ring slot_bytes=%zu staging_bytes=%zu", c->name, c->rank,
+        slr_log(SLR_LOG_INFO, "communicator",
+                "comm=%s crank=%d nranks=%d decision=ring slot_bytes=%zu staging_bytes=%zu", c->name, c->rank,
                 c->nranks, c->ring.slot, c->shared.staging.bytes);
         slr_comm_add(c);
         slr_watchdog_start();
@@ -295,7 +303,8 @@ static void finish_one(struct slr_birth *b)
     /* What had been set up goes; a bare record stays, for the log and for communicators split from this one. */
     struct slr_comm *bare = new_comm(b);
     if (bare) {
-        slr_comm_passes(bare, slr_refusal_reason(b->word), slr_refusal_rank(b->word) == 0xffff ? -1 : slr_refusal_rank(b->word));
+        slr_comm_passes(bare, slr_refusal_reason(b->word),
+                        slr_refusal_rank(b->word) == 0xffff ? -1 : slr_refusal_rank(b->word));
         slr_comm_add(bare);
     }
     bool shared = c->shared.control != NULL;
@@ -310,23 +319,23 @@ static void finish_one(struct slr_birth *b)
 
 static void meet_all(struct slr_birth *list, uint64_t deadline)
 {
-    EACH (b, list)
-        if (b->meet.member >= 0)
-            b->word = slr_meet_hello(&b->meet, b->comm->rank, b->comm->nranks);
+    EACH(b, list)
+    if (b->meet.member >= 0)
+        b->word = slr_meet_hello(&b->meet, b->comm->rank, b->comm->nranks);
     int fd = -1;
     /* Hubs first: members of the same thread wait for their verdict. */
-    EACH (b, list)
-        if (b->meet.hub >= 0) {
-            b->word = slr_meet_host(&b->meet, b->comm->rank, b->comm->nranks, deadline, &fd);
-            if (b->word == SLR_UNDECIDED)
-                step_post(b, fd);
-        }
-    EACH (b, list)
-        if (b->meet.member >= 0) {
-            b->word = slr_meet_answer(&b->meet, b->comm->rank, deadline, &fd);
-            if (b->word == SLR_UNDECIDED)
-                step_post(b, fd);
-        }
+    EACH(b, list)
+    if (b->meet.hub >= 0) {
+        b->word = slr_meet_host(&b->meet, b->comm->rank, b->comm->nranks, deadline, &fd);
+        if (b->word == SLR_UNDECIDED)
+            step_post(b, fd);
+    }
+    EACH(b, list)
+    if (b->meet.member >= 0) {
+        b->word = slr_meet_answer(&b->meet, b->comm->rank, deadline, &fd);
+        if (b->word == SLR_UNDECIDED)
+            step_post(b, fd);
+    }
 }
 
 void slr_births_finish(struct slr_birth *list)
@@ -338,10 +347,10 @@ void slr_births_finish(struct slr_birth *list)
             b->word = known_before(b);
     }
     meet_all(list, deadline);
-    EACH (b, list)
-        step_judge(b, deadline);
-    EACH (b, list)
-        step_commit(b, deadline);
+    EACH(b, list)
+    step_judge(b, deadline);
+    EACH(b, list)
+    step_commit(b, deadline);
     for (struct slr_birth *b = list, *next; b; b = next) {
         next = b->next;
         if (b->comm)

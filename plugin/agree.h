@@ -3,13 +3,14 @@
  *   begin    before the real call: take part in the meeting (meet.h)
  *   finish   after it, for every communicator that this thread has just made, in step:
  *              meet         find the others; map the control block
- *              post         streams, staging, flag words; say version, settings, device, staging handle      EMPTY -> POSTED
- *              judge        when all have posted: compare; map every peer's staging                        POSTED -> READY
+ *              post         streams, staging, flag words; say version, settings, device, staging handle      EMPTY ->
+ * POSTED judge        when all have posted: compare; map every peer's staging                        POSTED -> READY
  *              commit       the last to get READY commits by compare-and-swap; everyone obeys the decision word
  *
- * Whoever fails, sees a dead peer or reaches the deadline first writes a refusal into the same word instead; then all clean up and pass. A rank that
- * was already READY sees the refusal like any other, so there is no moment at which some use the ring and others do not.
- * One thread may run several ranks (ncclCommInitAll, groups): each step is taken for all of them before the next begins.
+ * Whoever fails, sees a dead peer or reaches the deadline first writes a refusal into the same word instead; then all
+ * clean up and pass. A rank that was already READY sees the refusal like any other, so there is no moment at which some
+ * use the ring and others do not. One thread may run several ranks (ncclCommInitAll, groups): each step is taken for
+ * all of them before the next begins.
  */
 #ifndef SLR_PLUGIN_AGREE_H
 #define SLR_PLUGIN_AGREE_H
@@ -19,14 +20,14 @@
 
 /* A communicator between its making call and its agreement. */
 struct slr_birth {
-    bool met;            /* meeting begun; false: the communicator passes with `pass` */
+    bool met; /* meeting begun; false: the communicator passes with `pass` */
     enum slr_reason pass;
     struct slr_key key;
     bool tracked;
     struct slr_meet meet;
-    ncclComm_t *out;     /* where the real call puts the handle */
+    ncclComm_t *out; /* where the real call puts the handle */
     struct slr_comm *comm;
-    uint32_t word;       /* this rank's view of the decision */
+    uint32_t word;          /* this rank's view of the decision */
     struct slr_birth *next; /* of the same thread and group */
 };
 
@@ -35,7 +36,8 @@ void slr_birth_begin(struct slr_birth *b, const struct slr_key *key, ncclComm_t 
 /* The real call failed or the communicator does not exist: peers see this rank leave. */
 void slr_birth_cancel(struct slr_birth *b);
 
-/* All births in the list have their real communicator; agrees and registers each. Blocks at most SLIPRING_AGREE_TIMEOUT. */
+/* All births in the list have their real communicator; agrees and registers each. Blocks at most
+ * SLIPRING_AGREE_TIMEOUT. */
 void slr_births_finish(struct slr_birth *list);
 
 /* Key derivation: 128 bits of everything that distinguishes the communicator, equal on its ranks only. */

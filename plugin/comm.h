@@ -1,10 +1,10 @@
 /* A communicator as slipring sees it: the real NCCL handle, what its ranks agreed, its ring, and its pending gather.
  *
- * Every communicator made through a hooked function has one, also when its gathers stay with NCCL (`pass` says why). The real handle is never
- * replaced.
+ * Every communicator made through a hooked function has one, also when its gathers stay with NCCL (`pass` says why).
+ * The real handle is never replaced.
  *
- * Locks: the registry's lock protects the list; the pending lock (pending.c) protects `pending` and all use of the ring by joins and gathers.
- * Order: registry before pending; no CUDA call is made under the registry's lock.
+ * Locks: the registry's lock protects the list; the pending lock (pending.c) protects `pending` and all use of the ring
+ * by joins and gathers. Order: registry before pending; no CUDA call is made under the registry's lock.
  */
 #ifndef SLR_PLUGIN_COMM_H
 #define SLR_PLUGIN_COMM_H
@@ -28,7 +28,7 @@ struct slr_pending {
 struct slr_shared {
     struct slr_control *control; /* NULL: none mapped */
     size_t bytes;
-    bool registered;             /* with CUDA, in `ctx` */
+    bool registered; /* with CUDA, in `ctx` */
     int rank, nranks;
     CUdevice device;
     CUcontext ctx; /* the device's primary context, retained; NULL: none */
@@ -43,9 +43,9 @@ struct slr_comm {
     struct slr_key key;
     char name[9]; /* first 8 hex digits of the key: equal on all ranks, names the communicator in logs */
     int rank, nranks;
-    bool tracked;        /* split and shrunk communicators can derive their key from this one */
-    enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not */
-    _Atomic int error;   /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
+    bool tracked;                /* split and shrunk communicators can derive their key from this one */
+    enum slr_reason pass;        /* SLR_R_RING: gathers go to the ring; else why not */
+    _Atomic int error;           /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     uint64_t calls, substituted; /* gathers seen and moved to the ring; equal on all ranks */
     unsigned splits, shrinks;
     struct slr_shared shared;
@@ -70,17 +70,20 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
 enum slr_status slr_shared_enter(const struct slr_shared *s);
 void slr_shared_leave(void);
 
-/* First error wins; marks the rank FAILED so that its peers fail too, and logs. `peer`: the rank at fault, -1 unknown. */
+/* First error wins; marks the rank FAILED so that its peers fail too, and logs. `peer`: the rank at fault, -1 unknown.
+ */
 void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const char *what);
 
-/* Records that gathers of this communicator stay with NCCL and says so in the log: rank and reason. `peer` -1: none in particular. */
+/* Records that gathers of this communicator stay with NCCL and says so in the log: rank and reason. `peer` -1: none in
+ * particular. */
 void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer);
 
-/* Waits until nothing of this communicator is in flight. Ends also when peers die or fail (the watchdog's work is done here meanwhile); after
- * `ms` (0: no limit) the waits are released whatever the peers do. */
+/* Waits until nothing of this communicator is in flight. Ends also when peers die or fail (the watchdog's work is done
+ * here meanwhile); after `ms` (0: no limit) the waits are released whatever the peers do. */
 void slr_comm_drain(struct slr_comm *c, unsigned ms);
 
-/* Frees everything that is the communicator's own (streams, imports), hands `shared` to retire.c, and the structure to the heap. */
+/* Frees everything that is the communicator's own (streams, imports), hands `shared` to retire.c, and the structure to
+ * the heap. */
 void slr_comm_dispose(struct slr_comm *c);
 
 #endif

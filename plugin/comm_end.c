@@ -24,7 +24,8 @@ static void end(struct slr_comm *c, const char *who, unsigned drain_ms)
     join_own(c, who);
     slr_comm_drain(c, drain_ms);
     slr_comm_remove(c);
-    slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=%s calls=%llu", c->name, c->rank, who, (unsigned long long)c->substituted);
+    slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=%s calls=%llu", c->name, c->rank, who,
+            (unsigned long long)c->substituted);
     slr_comm_dispose(c);
 }
 
@@ -61,7 +62,8 @@ static bool in_flight(struct slr_comm *c)
     return busy;
 }
 
-/* The peers learn of it only when something was cut off: an abort of an idle communicator is how some frameworks say good-bye. */
+/* The peers learn of it only when something was cut off: an abort of an idle communicator is how some frameworks say
+ * good-bye. */
 ncclResult_t slr_comm_abort(ncclComm_t comm)
 {
     slr_guard++;

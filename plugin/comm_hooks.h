@@ -1,5 +1,6 @@
-/* What the NCCL and cuBLAS hooks of interpose/ call. Each function does what the vendor's function of the like name promises, including the
- * call to the real one, and returns its result. Vendor argument checking stays the vendor's: bad arguments are passed on.
+/* What the NCCL and cuBLAS hooks of interpose/ call. Each function does what the vendor's function of the like name
+ * promises, including the call to the real one, and returns its result. Vendor argument checking stays the vendor's:
+ * bad arguments are passed on.
  *
  * Called with slr_guard == 0 by the application's thread; they raise the guard around vendor calls themselves.
  */
@@ -9,23 +10,27 @@
 #include "base/real.h"
 #include "kernels/gemm.h"
 
-ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config, bool with_config);
-ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids, ncclConfig_t *config);
+ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config,
+                                bool with_config);
+ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids,
+                                         ncclConfig_t *config);
 ncclResult_t slr_comm_init_all(ncclComm_t *comms, int ndev, const int *devlist);
 ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config);
-ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config, int flags);
+ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config,
+                             int flags);
 ncclResult_t slr_comm_finalize(ncclComm_t comm);
 ncclResult_t slr_comm_destroy(ncclComm_t comm);
 ncclResult_t slr_comm_abort(ncclComm_t comm);
 ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags);
 ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error);
-ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                            cudaStream_t stream);
 ncclResult_t slr_group_start(void);
 ncclResult_t slr_group_end(void);
 ncclResult_t slr_group_simulate_end(ncclSimInfo_t *info);
 
-/* Runs the GEMM: fused with the pending gather that it consumes, else joined and whole. Interpose calls it only when something is pending
- * (slr_gate_word != 0); otherwise it calls the real function at once. */
+/* Runs the GEMM: fused with the pending gather that it consumes, else joined and whole. Interpose calls it only when
+ * something is pending (slr_gate_word != 0); otherwise it calls the real function at once. */
 cublasStatus_t slr_gemm_call(const struct slr_gemm *gemm);
 
 /* Start and end of the process's part: called once, before the first communicator function and at unload or exit. */

@@ -67,7 +67,8 @@ static ncclResult_t birth_done(struct slr_birth *b, ncclResult_t r)
     return r;
 }
 
-ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config, bool with_config)
+ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config,
+                                bool with_config)
 {
     slr_guard++;
     struct slr_birth *b = NULL;
@@ -82,7 +83,8 @@ ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, i
     return r;
 }
 
-ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids, ncclConfig_t *config)
+ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids,
+                                         ncclConfig_t *config)
 {
     slr_guard++;
     struct slr_birth *b = NULL;
@@ -150,7 +152,8 @@ ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *new
     return r;
 }
 
-ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config, int flags)
+ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config,
+                             int flags)
 {
     slr_guard++;
     struct slr_birth *b = NULL;

@@ -4,11 +4,12 @@
  *   struct slr_post[n]     what each rank says of itself; written by that rank only
  *   flag words             kernels/flags.h; registered with CUDA by each rank
  *
- * It is an anonymous memfd handed from process to process (plugin/meet.h), so it has no name and ends with its last user, also after
- * kill -9.
+ * It is an anonymous memfd handed from process to process (plugin/meet.h), so it has no name and ends with its last
+ * user, also after kill -9.
  *
- * Who writes what: `decision` by compare-and-swap from undecided, once, by anybody; `ready` incremented once by each rank; post[r] by rank r.
- * A rank's state only moves forward:   EMPTY -> POSTED -> READY -> LEFT,  READY -> FAILED -> LEFT,  POSTED -> LEFT.
+ * Who writes what: `decision` by compare-and-swap from undecided, once, by anybody; `ready` incremented once by each
+ * rank; post[r] by rank r. A rank's state only moves forward:   EMPTY -> POSTED -> READY -> LEFT,  READY -> FAILED ->
+ * LEFT,  POSTED -> LEFT.
  */
 #ifndef SLR_PLUGIN_CONTROL_H
 #define SLR_PLUGIN_CONTROL_H
@@ -33,8 +34,8 @@ enum slr_rank_state {
 
 struct slr_post {
     _Alignas(64) _Atomic uint32_t state;
-    int32_t pid; /* written by the hub before anybody else maps the block; equal pids are ranks of one process (meet.c checks that all
-                    ranks share one process-id namespace) */
+    int32_t pid; /* written by the hub before anybody else maps the block; equal pids are ranks of one process (meet.c
+                    checks that all ranks share one process-id namespace) */
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
     uint64_t slot;                  /* bytes of one of its staging slots */

@@ -47,16 +47,37 @@ static void join_others(const struct slr_comm *keep, CUstream stream)
     }
 }
 
-static void log_fused(const struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *s, unsigned parts)
+static const char *api_name(enum slr_gemm_api api)
 {
-    uint64_t key = slr_mix(slr_mix((uint64_t)g->m << 32 ^ (uint64_t)g->n, (uint64_t)g->k), (uint64_t)(uintptr_t)c ^ (uint64_t)s->on_a ^ 2);
+    static const char *const names[] = {
+        [SLR_GEMM_EX] = "GemmEx",
+        [SLR_GEMM_EX_64] = "GemmEx_64",
+        [SLR_GEMM_S] = "Sgemm",
+        [SLR_GEMM_S_64] = "Sgemm_64",
+        [SLR_GEMM_D] = "Dgemm",
+        [SLR_GEMM_D_64] = "Dgemm_64",
+        [SLR_GEMM_H] = "Hgemm",
+        [SLR_GEMM_H_64] = "Hgemm_64",
+        [SLR_GEMM_STRIDED_EX] = "GemmStridedBatchedEx",
+        [SLR_GEMM_STRIDED_EX_64] = "GemmStridedBatchedEx_64",
+    };
+    return names[api];
+}
+
+static void log_fused(const struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *s,
+                      unsigned parts)
+{
+    uint64_t key = slr_mix(slr_mix((uint64_t)g->m << 32 ^ (uint64_t)g->n, (uint64_t)g->k),
+                           (uint64_t)(uintptr_t)c ^ (uint64_t)s->on_a ^ 2);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
-        slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%d", c->name, c->rank,
-                s->on_a ? "A/T" : "B/N", (long long)g->m, (long long)g->n, (long long)g->k, c->pending.gather.plan.shard, parts, (int)g->api);
+        slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s",
+                c->name, c->rank, s->on_a ? "A/T" : "B/N", (long long)g->m, (long long)g->n, (long long)g->k,
+                c->pending.gather.plan.shard, parts, api_name(g->api));
 }
 
 /* Returns true when the GEMM has been done (or failed half-way) and *result is what the application gets. */
-static bool fuse(struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *split, cublasStatus_t *result)
+static bool fuse(struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *split,
+                 cublasStatus_t *result)
 {
     unsigned parts = 0;
     *result = slr_gemm_fused(&c->ring, &c->pending.gather, g, split, &parts);

@@ -9,34 +9,27 @@
 #include "plugin/process.h"
 #include "plugin/verify.h"
 
-size_t slr_nccl_type_bytes(ncclDataType_t type)
+/* NCCL's data types: name for logs, bytes. */
+static const struct {
+    const char *name;
+    size_t bytes;
+} types[] = {
+    [ncclInt8] = {"int8", 1},     [ncclUint8] = {"uint8", 1},     [ncclInt32] = {"int32", 4},
+    [ncclUint32] = {"uint32", 4}, [ncclInt64] = {"int64", 8},     [ncclUint64] = {"uint64", 8},
+    [ncclFloat16] = {"fp16", 2},  [ncclFloat32] = {"fp32", 4},    [ncclFloat64] = {"fp64", 8},
+    [ncclBfloat16] = {"bf16", 2}, [ncclFloat8e4m3] = {"e4m3", 1}, [ncclFloat8e5m2] = {"e5m2", 1},
+};
+
+static bool known_type(ncclDataType_t type)
 {
-    switch ((int)type) {
-    case ncclInt8:
-    case ncclUint8:
-    case ncclFloat8e4m3:
-    case ncclFloat8e5m2:
-        return 1;
-    case ncclFloat16:
-    case ncclBfloat16:
-        return 2;
-    case ncclInt32:
-    case ncclUint32:
-    case ncclFloat32:
-        return 4;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64:
-        return 8;
-    default:
-        return 0;
-    }
+    return (size_t)type < sizeof types / sizeof *types && types[type].bytes;
 }
 
 static size_t shard_bytes(const struct slr_call *call, int nranks)
 {
-    size_t elem = slr_nccl_type_bytes(call->type), bytes, all;
-    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) || __builtin_mul_overflow(bytes, (size_t)nranks, &all) || all > PTRDIFF_MAX)
+    size_t elem = known_type(call->type) ? types[call->type].bytes : 0, bytes, all;
+    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) ||
+        __builtin_mul_overflow(bytes, (size_t)nranks, &all) || all > PTRDIFF_MAX)
         return 0;
     return bytes;
 }
@@ -98,12 +91,15 @@ void slr_gather_note(const struct slr_call *call, enum slr_reason why)
 {
     const struct slr_comm *c = call->comm;
     count(call, why);
-    uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why), (uint64_t)(uintptr_t)c ^ (uint64_t)in_place(call));
+    uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
+                           (uint64_t)(uintptr_t)c ^ (uint64_t)in_place(call));
     if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))
         return;
     slr_log(SLR_LOG_INFO, why == SLR_R_RING ? "substitute" : "pass",
-            "op=allgather comm=%s crank=%d nranks=%d count=%zu dtype=%d shard=%zu in_place=%d reason=%s", c ? c->name : "?", c ? c->rank : -1,
-            c ? c->nranks : 0, call->count, (int)call->type, call->shard, (int)in_place(call), slr_reason_name(why));
+            "op=allgather comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d reason=%s",
+            c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count,
+            known_type(call->type) ? types[call->type].name : "?", call->shard, (int)in_place(call),
+            slr_reason_name(why));
 }
 
 ncclResult_t slr_gather_nccl(const struct slr_call *call)
@@ -111,7 +107,8 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     /* The guard is up in the real call, so its launches pass the driver gate without a join. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
     slr_guard++;
-    ncclResult_t r = slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
+    ncclResult_t r =
+        slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
     slr_guard--;
     return r;
 }
@@ -144,7 +141,8 @@ ncclResult_t slr_gather_entry(const struct slr_call *call)
 static enum slr_status enqueue(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
-    struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send, .recv = (CUdeviceptr)(uintptr_t)call->recv, .stream = call->stream};
+    struct slr_gather g = {
+        .send = (CUdeviceptr)(uintptr_t)call->send, .recv = (CUdeviceptr)(uintptr_t)call->recv, .stream = call->stream};
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     SLR_TRY(slr_shared_enter(&c->shared));
     enum slr_status s = slr_ring_gather(&c->ring, &g);
@@ -191,9 +189,11 @@ ncclResult_t slr_gather_rejoin(const struct slr_call *call)
     return failed(c);
 }
 
-ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                            cudaStream_t stream)
 {
-    struct slr_call call = {.send = send, .recv = recv, .count = count, .type = type, .nccl = comm, .stream = (CUstream)stream};
+    struct slr_call call = {
+        .send = send, .recv = recv, .count = count, .type = type, .nccl = comm, .stream = (CUstream)stream};
     if (slr_process_off())
         return slr_gather_nccl(&call);
     slr_guard++;

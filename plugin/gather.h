@@ -16,8 +16,8 @@ struct slr_call {
     size_t shard;          /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
 };
 
-/* Fills comm and shard, and decides: SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all ranks (R1), but for arguments
- * that NCCL refuses on this rank alone and the capture state (R6). */
+/* Fills comm and shard, and decides: SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all
+ * ranks (R1), but for arguments that NCCL refuses on this rank alone and the capture state (R6). */
 enum slr_reason slr_gather_decide(struct slr_call *call);
 
 /* Counts and logs the decision (one line for each distinct shape). */
@@ -26,7 +26,8 @@ void slr_gather_note(const struct slr_call *call, enum slr_reason why);
 /* Marks where the call stands on its stream; the ring starts after it. */
 ncclResult_t slr_gather_entry(const struct slr_call *call);
 
-/* Moves the call to the ring, after slr_gather_entry. `defer`: leave it pending for a GEMM to consume, else join at once for the reason `why`. */
+/* Moves the call to the ring, after slr_gather_entry. `defer`: leave it pending for a GEMM to consume, else join at
+ * once for the reason `why`. */
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why);
 
 /* Makes the call's stream wait for the latest gather of its communicator once more. */
@@ -34,7 +35,5 @@ ncclResult_t slr_gather_rejoin(const struct slr_call *call);
 
 /* The real call, guarded. */
 ncclResult_t slr_gather_nccl(const struct slr_call *call);
-
-size_t slr_nccl_type_bytes(ncclDataType_t type);
 
 #endif

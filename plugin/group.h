@@ -1,14 +1,16 @@
 /* ncclGroupStart/End: what slipring does with the calls between them.
  *
  * NCCL enqueues nothing before the outermost end; so does slipring. In a group
- *   - an all-gather that the ring takes is recorded, and enqueued after the real ncclGroupEnd has enqueued NCCL's own operations;
+ *   - an all-gather that the ring takes is recorded, and enqueued after the real ncclGroupEnd has enqueued NCCL's own
+ * operations;
  *   - every other call goes to NCCL at once, inside its own group;
  *   - a communicator that is being made is recorded, and agrees after the real end.
  *
- * What else the group holds never decides whether a gather is substituted: ranks may group differently (one thread for several devices here, one
- * process each there; p2p calls on some ranks only), so that would break R1. It is safe because operations of one group have no order among
- * themselves: the ring starts from the point of the stream before the real end (`entry`), and NCCL's kernels do not wait for the ring, so neither can
- * wait for the other in a circle. Gathers of one communicator on several streams synchronise those streams mutually, as NCCL's do.
+ * What else the group holds never decides whether a gather is substituted: ranks may group differently (one thread for
+ * several devices here, one process each there; p2p calls on some ranks only), so that would break R1. It is safe
+ * because operations of one group have no order among themselves: the ring starts from the point of the stream before
+ * the real end (`entry`), and NCCL's kernels do not wait for the ring, so neither can wait for the other in a circle.
+ * Gathers of one communicator on several streams synchronise those streams mutually, as NCCL's do.
  *
  * Thread-local, like NCCL's own group state.
  */

@@ -82,7 +82,8 @@ bool slr_meet_begin(struct slr_meet *m, const struct slr_key *key)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     if (r < 0)
-        slr_log(SLR_LOG_WARN, "no_meeting", "errno=%d msg=%s", errno, "no abstract Unix socket: all-gathers stay with NCCL");
+        slr_log(SLR_LOG_WARN, "no_meeting", "errno=%d msg=%s", errno,
+                "no abstract Unix socket: all-gathers stay with NCCL");
     return r >= 0;
 }
 
@@ -107,13 +108,16 @@ static bool same_user(int fd, int *pid)
 
 uint32_t slr_meet_hello(struct slr_meet *m, int rank, int nranks)
 {
-    struct hello h = {.magic = SLR_CONTROL_MAGIC, .version = SLIPRING_VERSION, .rank = rank, .nranks = nranks, .pid = getpid()};
+    struct hello h = {
+        .magic = SLR_CONTROL_MAGIC, .version = SLIPRING_VERSION, .rank = rank, .nranks = nranks, .pid = getpid()};
     int hub_pid = 0;
     if (!same_user(m->member, &hub_pid)) {
-        slr_log(SLR_LOG_WARN, "no_meeting", "pid=%d msg=%s", hub_pid, "the communicator's socket belongs to another user");
+        slr_log(SLR_LOG_WARN, "no_meeting", "pid=%d msg=%s", hub_pid,
+                "the communicator's socket belongs to another user");
         return slr_refusal(SLR_R_NO_CONTROL, rank);
     }
-    return send(m->member, &h, sizeof h, MSG_NOSIGNAL) == (ssize_t)sizeof h ? SLR_UNDECIDED : slr_refusal(SLR_R_PEER_DIED, rank);
+    return send(m->member, &h, sizeof h, MSG_NOSIGNAL) == (ssize_t)sizeof h ? SLR_UNDECIDED
+                                                                            : slr_refusal(SLR_R_PEER_DIED, rank);
 }
 
 /* Waits until `fd` is readable. false: the deadline has passed. */
@@ -140,13 +144,15 @@ static uint32_t check_hello(const struct hello *h, ssize_t got, int fd, int nran
         return slr_refusal(SLR_R_NO_CONTROL, 0xffff);
     bool whole = got == (ssize_t)sizeof *h && h->rank >= 0 && h->rank < nranks && h->nranks == nranks;
     if (h->magic != SLR_CONTROL_MAGIC || memcmp(h->version, SLIPRING_VERSION, sizeof SLIPRING_VERSION) != 0) {
-        slr_log(SLR_LOG_WARN, "version_differs", "peer=%d theirs=%.24s ours=%s", whole ? h->rank : -1, h->version, SLIPRING_VERSION);
+        slr_log(SLR_LOG_WARN, "version_differs", "peer=%d theirs=%.24s ours=%s", whole ? h->rank : -1, h->version,
+                SLIPRING_VERSION);
         return slr_refusal(SLR_R_VERSION_DIFFERS, whole ? h->rank : 0xffff);
     }
     if (!whole)
         return slr_refusal(SLR_R_NO_CONTROL, 0xffff);
     if (pid != h->pid) {
-        slr_log(SLR_LOG_WARN, "no_meeting", "peer=%d msg=%s", h->rank, "the ranks are in different process-id namespaces");
+        slr_log(SLR_LOG_WARN, "no_meeting", "peer=%d msg=%s", h->rank,
+                "the ranks are in different process-id namespaces");
         return slr_refusal(SLR_R_NO_CONTROL, h->rank);
     }
     return SLR_UNDECIDED;
@@ -188,7 +194,8 @@ static int first_absent(const struct members *all, int nranks)
     return 0xffff;
 }
 
-/* Every member's hello is read before anything is judged, so that the verdict names the rank that is missing or different. */
+/* Every member's hello is read before anything is judged, so that the verdict names the rank that is missing or
+ * different. */
 static uint32_t collect(struct members *all, int nranks, uint64_t deadline)
 {
     uint32_t word = SLR_UNDECIDED;

@@ -50,8 +50,8 @@ static void log_join(const struct slr_comm *c, enum slr_reason why, const char *
 {
     uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending.gather.plan.shard), (uint64_t)(uintptr_t)c ^ 1);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
-        slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s", c->name, c->rank, c->pending.gather.plan.shard,
-                slr_reason_name(why), who);
+        slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s", c->name, c->rank,
+                c->pending.gather.plan.shard, slr_reason_name(why), who);
 }
 
 void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
@@ -70,8 +70,8 @@ void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
     slr_pending_remove(c);
 }
 
-/* Whether an operation on `stream` could observe the gather of `c`. A default stream synchronises with the blocking streams, and we do not know
- * which those are. */
+/* Whether an operation on `stream` could observe the gather of `c`. A default stream synchronises with the blocking
+ * streams, and we do not know which those are. */
 static bool observes(const struct slr_comm *c, CUstream stream, bool default_stream)
 {
     CUstream own = c->pending.gather.stream;

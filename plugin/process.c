@@ -5,8 +5,8 @@
 #include "plugin/comm_hooks.h"
 #include "plugin/retire.h"
 
-/* Peers may still be copying out of this process's staging memory when it is done itself. They need milliseconds; a peer that does not move for this long
- * is not waited for. */
+/* Peers may still be copying out of this process's staging memory when it is done itself. They need milliseconds; a
+ * peer that does not move for this long is not waited for. */
 #define EXIT_WAIT_MS 3000
 
 static _Atomic bool forked;

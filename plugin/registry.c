@@ -75,8 +75,9 @@ void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const c
     if (!atomic_compare_exchange_strong(&c->error, &none, (int)nccl_result(status)))
         return;
     atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_FAILED);
-    slr_log(SLR_LOG_ERROR, "communicator_failed", "comm=%s crank=%d peer=%d call=%llu piece=%u status=%s msg=%s", c->name, c->rank, peer,
-            (unsigned long long)c->substituted, atomic_load(&c->ring.issued), slr_status_name(status), what);
+    slr_log(SLR_LOG_ERROR, "communicator_failed", "comm=%s crank=%d peer=%d call=%llu piece=%u status=%s msg=%s",
+            c->name, c->rank, peer, (unsigned long long)c->substituted, atomic_load(&c->ring.issued),
+            slr_status_name(status), what);
 }
 
 void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer)
@@ -85,11 +86,11 @@ void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer)
     /* A communicator of one rank is no finding; everything else a user may want to act upon. */
     enum slr_log_level level = why == SLR_R_ONE_RANK ? SLR_LOG_INFO : SLR_LOG_WARN;
     if (peer < 0 || peer >= c->nranks)
-        slr_log(level, "communicator", "comm=%s crank=%d nranks=%d decision=pass reason=%s msg=%s", c->name, c->rank, c->nranks,
-                slr_reason_name(why), slr_reason_doc(why));
+        slr_log(level, "communicator", "comm=%s crank=%d nranks=%d decision=pass reason=%s msg=%s", c->name, c->rank,
+                c->nranks, slr_reason_name(why), slr_reason_doc(why));
     else
-        slr_log(level, "communicator", "comm=%s crank=%d nranks=%d decision=pass reason=%s peer=%d msg=%s", c->name, c->rank, c->nranks,
-                slr_reason_name(why), peer, slr_reason_doc(why));
+        slr_log(level, "communicator", "comm=%s crank=%d nranks=%d decision=pass reason=%s peer=%d msg=%s", c->name,
+                c->rank, c->nranks, slr_reason_name(why), peer, slr_reason_doc(why));
 }
 
 static void release_all(struct slr_comm *c)

@@ -38,7 +38,8 @@ static bool process_gone(const struct slr_shared *s, int peer)
         struct pollfd p = {.fd = s->peer_watch[peer], .events = POLLIN};
         return poll(&p, 1, 0) > 0;
     }
-    /* No pidfd: the process was gone when it was to be opened, or the kernel has none. A zombie counts as alive then. */
+    /* No pidfd: the process was gone when it was to be opened, or the kernel has none. A zombie counts as alive then.
+     */
     int32_t pid = s->control->post[peer].pid;
     return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
@@ -53,7 +54,8 @@ void slr_shared_watch_peers(struct slr_shared *s)
 static bool peers_let_go(struct slr_shared *s)
 {
     slr_shared_watch_peers(s);
-    /* A refused agreement: ranks that never posted never saw the offer. They see the decision before they would import. */
+    /* A refused agreement: ranks that never posted never saw the offer. They see the decision before they would import.
+     */
     for (int r = 0; r < s->nranks; r++) {
         uint32_t state = atomic_load(&s->control->post[r].state);
         if (r != s->rank && !s->peer_dead[r] && state != SLR_RANK_LEFT && state != SLR_RANK_EMPTY)
@@ -76,7 +78,8 @@ static void release(struct slr_shared *s)
 {
     if (s->ctx && slr_shared_enter(s) == SLR_OK) {
         if (s->registered)
-            slr_cu_status(slr_real.cuMemHostUnregister((char *)s->control + slr_control_flags_at(s->nranks)), "cuMemHostUnregister");
+            slr_cu_status(slr_real.cuMemHostUnregister((char *)s->control + slr_control_flags_at(s->nranks)),
+                          "cuMemHostUnregister");
         slr_staging_free(&s->staging);
         slr_shared_leave();
     }

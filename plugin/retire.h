@@ -1,7 +1,7 @@
 /* The end of a communicator's shared part: staging memory and control block.
  *
- * The owner's block may be freed only when every peer has closed its import (state LEFT) or is dead, so it is kept here until then; the watchdog
- * looks again at each tick. Neither ncclCommDestroy nor the application ever waits for it.
+ * The owner's block may be freed only when every peer has closed its import (state LEFT) or is dead, so it is kept here
+ * until then; the watchdog looks again at each tick. Neither ncclCommDestroy nor the application ever waits for it.
  */
 #ifndef SLR_PLUGIN_RETIRE_H
 #define SLR_PLUGIN_RETIRE_H
@@ -20,7 +20,8 @@ void slr_shared_watch_peers(struct slr_shared *s);
 /* Opens the watches on the peers' processes, whose ids the control block holds from the start. */
 void slr_shared_open_watches(struct slr_shared *s);
 
-/* At the end of the process: waits, at most `ms`, until no living peer reads from this process's staging memory any more. */
+/* At the end of the process: waits, at most `ms`, until no living peer reads from this process's staging memory any
+ * more. */
 void slr_retire_before_exit(unsigned ms);
 
 #endif

@@ -49,12 +49,14 @@ static void verdict(const struct slr_call *call, size_t at, size_t bytes)
     const struct slr_comm *c = call->comm;
     atomic_fetch_add(&slr_counters.verified, 1);
     if (at >= bytes) {
-        slr_log(SLR_LOG_DEBUG, "verified", "comm=%s crank=%d call=%llu bytes=%zu", c->name, c->rank, (unsigned long long)c->substituted, bytes);
+        slr_log(SLR_LOG_DEBUG, "verified", "comm=%s crank=%d call=%llu bytes=%zu", c->name, c->rank,
+                (unsigned long long)c->substituted, bytes);
         return;
     }
     atomic_fetch_add(&slr_counters.verify_bad, 1);
-    slr_log(SLR_LOG_ERROR, "verify_differs", "comm=%s crank=%d call=%llu shard=%zu offset=%zu owner=%d msg=%s", c->name, c->rank,
-            (unsigned long long)c->substituted, call->shard, at, (int)(at / call->shard), "the ring and NCCL gathered different bytes");
+    slr_log(SLR_LOG_ERROR, "verify_differs", "comm=%s crank=%d call=%llu shard=%zu offset=%zu owner=%d msg=%s", c->name,
+            c->rank, (unsigned long long)c->substituted, call->shard, at, (int)(at / call->shard),
+            "the ring and NCCL gathered different bytes");
 }
 
 static enum slr_status compare_with(const struct slr_call *call, CUdeviceptr scratch, size_t bytes)

@@ -70,8 +70,9 @@ static void check_stall(struct slr_comm *c)
         slr_comm_fail(c, SLR_TIMEOUT, first_unserved(c), "no progress within SLIPRING_STALL_TIMEOUT");
     if (warn && still >= warn && !c->warned) {
         c->warned = true;
-        slr_log(SLR_LOG_WARN, "stalled", "comm=%s crank=%d peer=%d call=%llu piece=%u ms=%llu msg=%s", c->name, c->rank, first_unserved(c),
-                (unsigned long long)c->substituted, atomic_load(&c->ring.issued), (unsigned long long)still,
+        slr_log(SLR_LOG_WARN, "stalled", "comm=%s crank=%d peer=%d call=%llu piece=%u ms=%llu msg=%s", c->name, c->rank,
+                first_unserved(c), (unsigned long long)c->substituted, atomic_load(&c->ring.issued),
+                (unsigned long long)still,
                 "a gather waits for this peer, or for work that stands before it on the application's streams");
     }
 }

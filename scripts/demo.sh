@@ -6,7 +6,7 @@
 #   --ranks N   ranks [the number of GPUs; 2 when there is one GPU; 4 on the software GPU]
 #   --softgpu   the software GPU even when there is a GPU
 #   --gpu       a real GPU, or fail
-#   --quick     a smaller problem and fewer repetitions
+#   --quick     fewer repetitions, and no model of other hardware
 #
 # Fails when a result is wrong, or when the decision log of a rank does not show the gather substituted by slipring's
 # ring and the GEMM fused with it. Logs: out/demo.
@@ -51,7 +51,7 @@ build_demo() {
         softgpu/libcuda.so.1 softgpu/libcudart.so.13 softgpu/libcublas.so.13 softgpu/libcublasLt.so.13 softgpu/libnccl.so.2
 }
 
-# Sets `prefix`, the command that gives the program its device, and `options`, ag_gemm's.
+# Sets `prefix`, the command that gives the program its device; `options`, ag_gemm's; and `shard`, bytes of a rank's part.
 choose_problem() {
     local size=2048 iters=3 libs
     rounds=2
@@ -65,19 +65,42 @@ choose_problem() {
         ranks=${ranks:-4}
         prefix=("$slipring" softgpu -n "$ranks" --)
     fi
-    if [ $quick = 1 ]; then size=$((size / 2)) iters=2 rounds=1; fi
-    # The gathered matrix is n x k; on the software GPU m is small because the CPU computes the GEMMs.
-    options=(--ranks "$ranks" --m "$([ $where = gpu ] && echo $size || echo 256)" --k "$size" --n "$size" --iters "$iters")
+    if [ $quick = 1 ]; then iters=2 rounds=1; fi
+    # The gathered matrix has n columns of k bf16 elements, n / ranks of them on each rank. On the software GPU m is small
+    # because the CPU computes the GEMMs.
+    local m=$size columns=$((size / ranks))
+    [ $where = gpu ] || m=256
+    shard=$((columns * size * 2))
+    options=(--ranks "$ranks" --m "$m" --k "$size" --n $((columns * ranks)) --iters "$iters")
     if [ $where = gpu ] && [ "$ranks" -gt "$devices" ]; then options+=(--one-gpu); fi
 }
 
-# show EVENT: the line of rank 0; fails when a rank has none.
+# show REGEX: rank 0's line that matches; fails when a rank has none.
 show() {
     local rank
     for ((rank = 0; rank < ranks; rank++)); do
-        grep -qE "$1" "$out/rank$rank.log" 2>/dev/null || { warn "rank $rank's decision log shows no '$1'" && return 1; }
+        grep -qE "$1" "$out/rank$rank.log" 2>/dev/null || { warn "rank $rank's decision log has no line with '$1'" && return 1; }
     done
     grep -hE -m 1 "$1" "$out/rank0.log"
+}
+
+# run_pair JSON rounds ag_gemm-options...: the table. What slipring needs is in SLIPRING_* variables, which the side
+# without it does not look at, so that the command shown is the one that a user types.
+run_pair() {
+    local json=$1 rounds=$2
+    shift 2
+    (cd "$SLR_ROOT" && "${prefix[@]}" python3 bench/ag_gemm_pair --ag-gemm "$build/bench/ag_gemm" --rounds "$rounds" \
+        --with "LD_PRELOAD/slipring run --" --json "$json" -- "$@") || die "bench/ag_gemm failed (status $?)"
+}
+
+# How the schedules would compare on a real machine: the software GPU's timing model, which moves no data. Its defaults
+# are an H100's: 450 GB/s NVLink per direction, 3350 GB/s HBM, 700 TFLOP/s bf16.
+run_model() {
+    say "the same two schedules in the software GPU's model of 8 H100s (modelled times, no data)"
+    export SOFTGPU_TIMING=1 SOFTGPU_COMPUTE=0 SOFTGPU_TIME_SCALE=10 SLIPRING_LOG_FILE=$out/model-rank%r.log
+    prefix=("$slipring" softgpu -n 8 --)
+    run_pair "$out/model.json" 1 --ranks 8 --m 32768 --k 16384 --n 8192 --iters 3 --check off --no-fill
+    printf '\n'
 }
 
 choose_device
@@ -88,18 +111,19 @@ build_demo
 choose_problem
 rm -rf "$out"
 mkdir -p "$out"
+export SLIPRING_LIB=$build/libslipring.so SLIPRING_LOG=info SLIPRING_LOG_FILE=$out/rank%r.log
 
-say "running bench/ag_gemm without and with 'slipring run --'"
-"${prefix[@]}" python3 "$SLR_ROOT/bench/ag_gemm_pair" --ag-gemm "$build/bench/ag_gemm" --rounds "$rounds" \
-    --with "$slipring run --lib $build/libslipring.so --set log=info --set log_file=$out/rank%r.log --" \
-    --json "$out/results.json" -- "${options[@]}" || die "bench/ag_gemm failed (status $?)"
-
-printf '\nFrom the decision log of rank 0 (all ranks: %s):\n' "$out"
-show substitute || exit 1
-show fused || exit 1
+say "running bench/ag_gemm without and with slipring, on $([ $where = gpu ] && echo "$devices GPU(s)" || echo softgpu)"
 printf '\n'
+run_pair "$out/results.json" "$rounds" "${options[@]}"
+printf '\nFrom the decision log of rank 0 (all ranks: out/demo):\n'
+show " substitute .*shard=$shard .*reason=ring" || exit 1
+show " fused .*shard=$shard " || exit 1
+printf '\n'
+if [ $where = softgpu ] && [ $quick = 0 ]; then run_model; fi
 if [ $where = gpu ]; then
-    say "ran on $devices real GPU(s), $ranks ranks; results exact"
+    say "ran on $devices real GPU(s), $ranks ranks: results exact, gather substituted, GEMM fused"
 else
-    say "ran on the software GPU (the CPU's times, which say nothing about a GPU), $ranks ranks; results exact"
+    say "ran on the software GPU, $ranks ranks: results exact, gather substituted, GEMM fused" \
+        "(unmodelled times are this CPU's and say nothing about a GPU)"
 fi

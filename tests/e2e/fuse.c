@@ -2,8 +2,9 @@
  *
  *   fuse RANKS CASE        CASE is a name of the table below, or "list"
  *
- * The gathered matrix X has `cols` columns of k elements on each rank. Forms: B/N  C = W' X (split by columns), A/T  C = X' W (split by rows), and the
- * two that do not split: B/T and A/N on the same memory. Three rounds with new data on the same buffers: a late or early read shows.
+ * The gathered matrix X has `cols` columns of k elements on each rank. Forms: B/N  C = W' X (split by columns), A/T  C
+ * = X' W (split by rows), and the two that do not split: B/T and A/N on the same memory. Three rounds with new data on
+ * the same buffers: a late or early read shows.
  */
 #include "fuse.h"
 
@@ -47,8 +48,8 @@ struct shape {
 };
 
 struct memory {
-    char *send, *recv, *weight, *c; /* device; C may lie in `send` */
-    char *side;                     /* a copy of recv, for BETWEEN_COPY_RECV */
+    char *send, *recv, *weight, *c;    /* device; C may lie in `send` */
+    char *side;                        /* a copy of recv, for BETWEEN_COPY_RECV */
     size_t gathered, weights, outputs; /* bytes */
 };
 
@@ -77,7 +78,8 @@ static int x_at(uint64_t seed, const struct shape *s, size_t i)
     return small(seed + i / s->count, i % s->count);
 }
 
-static double expected(const struct gemm_case *c, const struct shape *s, uint64_t seed, int64_t row, int64_t col, double old)
+static double expected(const struct gemm_case *c, const struct shape *s, uint64_t seed, int64_t row, int64_t col,
+                       double old)
 {
     bool x_is_b = c->form == FORM_BN || c->form == FORM_BT;
     int64_t along = x_is_b ? col : row, w = x_is_b ? row : col, sum = 0;
@@ -94,13 +96,16 @@ static double old_c(const struct gemm_case *c, uint64_t seed, size_t i)
     return c->between == BETWEEN_MEMSET_C ? 0 : small(seed + 99, i);
 }
 
-static void check_c(const struct rank *r, const struct gemm_case *c, const struct shape *s, uint64_t seed, const void *host)
+static void check_c(const struct rank *r, const struct gemm_case *c, const struct shape *s, uint64_t seed,
+                    const void *host)
 {
     for (int64_t col = 0; col < s->n; col++)
         for (int64_t row = 0; row < s->m; row++) {
             size_t i = (size_t)(col * s->m + row);
-            double want = expected(c, s, seed, row, col, c->beta != 0 ? old_c(c, seed, i) : 0), have = get(c->api, host, i);
-            CHECK(want == have, "rank %d: %s: C(%ld,%ld) is %g, expected %g", r->rank, c->name, (long)row, (long)col, have, want);
+            double want = expected(c, s, seed, row, col, c->beta != 0 ? old_c(c, seed, i) : 0),
+                   have = get(c->api, host, i);
+            CHECK(want == have, "rank %d: %s: C(%ld,%ld) is %g, expected %g", r->rank, c->name, (long)row, (long)col,
+                  have, want);
         }
 }
 
@@ -115,7 +120,8 @@ static void upload(enum api api, char *device, size_t n, uint64_t seed, bool is_
     free(host);
 }
 
-static void load(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem, uint64_t seed)
+static void load(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem,
+                 uint64_t seed)
 {
     CUDA(cudaMemsetAsync(mem->recv, 0x7f, mem->gathered, r->stream));
     char *send = c->in_place ? mem->recv + (size_t)r->rank * s->shard : mem->send;
@@ -125,7 +131,8 @@ static void load(const struct rank *r, const struct gemm_case *c, const struct s
         upload(c->api, mem->c, (size_t)(s->m * s->n), seed + 99, true, r->stream);
 }
 
-static void do_between(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem, cublasHandle_t h)
+static void do_between(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem,
+                       cublasHandle_t h)
 {
     cudaEvent_t ev;
     switch (c->between) {
@@ -155,7 +162,8 @@ static void do_between(const struct rank *r, const struct gemm_case *c, const st
     (void)s;
 }
 
-static void check_side(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem, uint64_t seed)
+static void check_side(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem,
+                       uint64_t seed)
 {
     if (c->between == BETWEEN_NOTHING || c->between == BETWEEN_MEMSET_C || c->between == BETWEEN_OTHER_GEMM)
         return;
@@ -163,27 +171,33 @@ static void check_side(const struct rank *r, const struct gemm_case *c, const st
     CUDA(cudaMemcpy(host, mem->side, mem->gathered, cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < s->count * (size_t)r->nranks; i++)
         put(c->api, want, i, x_at(seed, s, i), false);
-    CHECK(!memcmp(host, want, mem->gathered), "rank %d: %s: what stood between saw an incomplete gather", r->rank, c->name);
+    CHECK(!memcmp(host, want, mem->gathered), "rank %d: %s: what stood between saw an incomplete gather", r->rank,
+          c->name);
     free(host);
     free(want);
 }
 
 static ncclDataType_t nccl_type(enum api api)
 {
-    return api == API_D ? ncclFloat64 : api == API_S || api == API_S64 ? ncclFloat32 : api_type(api) == CUDA_R_16F ? ncclFloat16 : ncclBfloat16;
+    return api == API_D                     ? ncclFloat64
+           : api == API_S || api == API_S64 ? ncclFloat32
+           : api_type(api) == CUDA_R_16F    ? ncclFloat16
+                                            : ncclBfloat16;
 }
 
 static void multiply(const struct gemm_case *c, const struct shape *s, const struct memory *mem, cublasHandle_t h)
 {
     bool x_is_b = c->form == FORM_BN || c->form == FORM_BT;
     if (x_is_b)
-        gemm(c->api, h, true, c->form == FORM_BT, s->m, s->n, s->k, mem->weight, s->k, mem->recv, s->ld, c->beta, mem->c, s->m);
+        gemm(c->api, h, true, c->form == FORM_BT, s->m, s->n, s->k, mem->weight, s->k, mem->recv, s->ld, c->beta,
+             mem->c, s->m);
     else
-        gemm(c->api, h, c->form == FORM_AT, false, s->m, s->n, s->k, mem->recv, s->ld, mem->weight, s->k, c->beta, mem->c, s->m);
+        gemm(c->api, h, c->form == FORM_AT, false, s->m, s->n, s->k, mem->recv, s->ld, mem->weight, s->k, c->beta,
+             mem->c, s->m);
 }
 
-static void round_of(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem, cublasHandle_t h,
-                     cudaStream_t compute, uint64_t seed)
+static void round_of(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem,
+                     cublasHandle_t h, cudaStream_t compute, uint64_t seed)
 {
     load(r, c, s, mem, seed);
     const char *send = c->in_place ? mem->recv + (size_t)r->rank * s->shard : mem->send;

@@ -12,13 +12,13 @@ struct gemm_case {
     const char *name;
     enum api api;
     enum form form;
-    int64_t cols;  /* gathered columns on each rank; 0: an uneven total (one column less than divides) */
+    int64_t cols; /* gathered columns on each rank; 0: an uneven total (one column less than divides) */
     int64_t other, k;
-    int64_t pad;   /* added to the gathered operand's leading dimension */
+    int64_t pad; /* added to the gathered operand's leading dimension */
     double beta;
     enum between between;
     bool default_stream, in_place;
-    bool c_in_send; /* C overlaps the send buffer */
+    bool c_in_send;    /* C overlaps the send buffer */
     int streams_cross; /* the GEMM runs on another stream, ordered by an event */
 };
 
@@ -32,7 +32,7 @@ void put(enum api api, void *host, size_t i, int value, bool is_c);
 double get(enum api api, const void *host, size_t i);
 
 /* The cuBLAS call: C (m x n) with leading dimension ldc. */
-void gemm(enum api api, cublasHandle_t h, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
-          int64_t ldb, double beta, void *c, int64_t ldc);
+void gemm(enum api api, cublasHandle_t h, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
+          const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 
 #endif

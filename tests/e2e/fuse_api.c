@@ -3,8 +3,8 @@
 #include <string.h>
 
 /* cublas_api.h declares it for C++ only. */
-cublasStatus_t cublasHgemm(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void *, const void *, int, const void *, int,
-                           const void *, void *, int);
+cublasStatus_t cublasHgemm(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void *,
+                           const void *, int, const void *, int, const void *, void *, int);
 
 size_t api_elem(enum api api)
 {
@@ -49,7 +49,9 @@ static uint16_t half_of(int v)
 static double half_value(uint16_t h)
 {
     unsigned e = h >> 10 & 31, f = h & 0x3ff;
-    double v = e == 0 ? (double)f * 0x1p-24 : e == 31 ? __builtin_nan("") : (double)(f | 0x400) * __builtin_ldexp(1, (int)e - 25);
+    double v = e == 0    ? (double)f * 0x1p-24
+               : e == 31 ? __builtin_nan("")
+                         : (double)(f | 0x400) * __builtin_ldexp(1, (int)e - 25);
     return h & 0x8000 ? -v : v;
 }
 
@@ -75,23 +77,24 @@ double get(enum api api, const void *host, size_t i)
     return ((const float *)host)[i];
 }
 
-static void gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m, int64_t n, int64_t k, const void *a,
-                    int64_t lda, const void *b, int64_t ldb, float beta, void *c, int64_t ldc)
+static void gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m, int64_t n,
+                    int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, float beta, void *c, int64_t ldc)
 {
     const float one = 1;
     cudaDataType t = api_type(api);
     if (api == API_EX64_BF16)
-        BLAS(cublasGemmEx_64(h, ta, tb, m, n, k, &one, a, t, lda, b, t, ldb, &beta, c, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        BLAS(cublasGemmEx_64(h, ta, tb, m, n, k, &one, a, t, lda, b, t, ldb, &beta, c, CUDA_R_32F, ldc,
+                             CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     else if (api == API_SB_BF16)
-        BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb, 0, &beta, c, CUDA_R_32F,
-                                        (int)ldc, 0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb, 0,
+                                        &beta, c, CUDA_R_32F, (int)ldc, 0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     else
-        BLAS(cublasGemmEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, b, t, (int)ldb, &beta, c, CUDA_R_32F, (int)ldc,
-                          CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        BLAS(cublasGemmEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, b, t, (int)ldb, &beta, c, CUDA_R_32F,
+                          (int)ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
-void gemm(enum api api, cublasHandle_t h, bool transa, bool transb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
-          int64_t ldb, double beta, void *c, int64_t ldc)
+void gemm(enum api api, cublasHandle_t h, bool transa, bool transb, int64_t m, int64_t n, int64_t k, const void *a,
+          int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
     cublasOperation_t ta = transa ? CUBLAS_OP_T : CUBLAS_OP_N, tb = transb ? CUBLAS_OP_T : CUBLAS_OP_N;
     const float one = 1, betaf = (float)beta;

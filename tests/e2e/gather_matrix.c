@@ -1,5 +1,5 @@
-/* All-gathers of many sizes, types and placements, each compared bit for bit with the same call through NCCL's pncclAllGather (which nothing
- * interposes). Random data in every round, poisoned receive buffers.
+/* All-gathers of many sizes, types and placements, each compared bit for bit with the same call through NCCL's
+ * pncclAllGather (which nothing interposes). Random data in every round, poisoned receive buffers.
  *
  *   gather_matrix RANKS [LARGEST_BYTES [SMALLEST_BYTES]]
  */
@@ -40,14 +40,16 @@ static void compare(const struct rank *r, const struct buffers *b, size_t all, c
     size_t i = 0;
     while (b->host[i] == b->host_reference[i])
         i++;
-    DIE(1, "rank %d: %s: byte %zu of %zu is %02x, NCCL's is %02x", r->rank, what, i, all, b->host[i], b->host_reference[i]);
+    DIE(1, "rank %d: %s: byte %zu of %zu is %02x, NCCL's is %02x", r->rank, what, i, all, b->host[i],
+        b->host_reference[i]);
 }
 
 static void once(struct rank *r, const struct buffers *b, size_t count, int t, bool in_place, int round)
 {
     size_t shard = count * types[t].bytes, all = shard * (size_t)r->nranks;
     char what[96];
-    snprintf(what, sizeof what, "%zu x %s, %s, round %d", count, types[t].name, in_place ? "in place" : "not in place", round);
+    snprintf(what, sizeof what, "%zu x %s, %s, round %d", count, types[t].name, in_place ? "in place" : "not in place",
+             round);
     uint8_t *send = in_place ? b->recv + (size_t)r->rank * shard : b->send;
     CUDA(cudaMemsetAsync(b->recv, 0xa5, all, r->stream));
     CUDA(cudaMemsetAsync(b->reference, 0x5a, all, r->stream));
@@ -91,7 +93,8 @@ static void body(struct rank *r)
 
 int main(int argc, char **argv)
 {
-    struct limits limit = {.largest = argc > 2 ? strtoull(argv[2], NULL, 0) : SIZE_MAX, .smallest = argc > 3 ? strtoull(argv[3], NULL, 0) : 0};
+    struct limits limit = {.largest = argc > 2 ? strtoull(argv[2], NULL, 0) : SIZE_MAX,
+                           .smallest = argc > 3 ? strtoull(argv[3], NULL, 0) : 0};
     int n = argc > 1 ? atoi(argv[1]) : 0;
     if (n < 1 || n > 64) {
         fprintf(stderr, "usage: gather_matrix RANKS [LARGEST_BYTES [SMALLEST_BYTES]]\n");

@@ -20,10 +20,12 @@ static void share_id(struct rank *r, int (*pipes)[2])
     if (r->rank == 0) {
         NCCL(ncclGetUniqueId(&r->id));
         for (int p = 1; p < r->nranks; p++)
-            CHECK(write(pipes[p][1], &r->id, sizeof r->id) == (ssize_t)sizeof r->id, "id to rank %d: %s", p, strerror(errno));
+            CHECK(write(pipes[p][1], &r->id, sizeof r->id) == (ssize_t)sizeof r->id, "id to rank %d: %s", p,
+                  strerror(errno));
         return;
     }
-    CHECK(read(pipes[r->rank][0], &r->id, sizeof r->id) == (ssize_t)sizeof r->id, "id at rank %d: %s", r->rank, strerror(errno));
+    CHECK(read(pipes[r->rank][0], &r->id, sizeof r->id) == (ssize_t)sizeof r->id, "id at rank %d: %s", r->rank,
+          strerror(errno));
 }
 
 static void child(struct rank *r, int (*pipes)[2], rank_body body)

@@ -1,8 +1,10 @@
-/* A small harness for programs with several ranks. The programs know nothing of slipring: plain cudart, NCCL and cuBLAS, as a user writes them.
+/* A small harness for programs with several ranks. The programs know nothing of slipring: plain cudart, NCCL and
+ * cuBLAS, as a user writes them.
  *
- * Each rank is a process (forked before anything of CUDA starts) or, for single-process programs, a thread. Checks print what they found and where, and
- * end the rank with exit status 1 (wrong result) or 3 (a vendor call failed); the parent waits for all, names the ranks that failed, and ends with the
- * worst status. A rank that does not end in time is killed: status 4.
+ * Each rank is a process (forked before anything of CUDA starts) or, for single-process programs, a thread. Checks
+ * print what they found and where, and end the rank with exit status 1 (wrong result) or 3 (a vendor call failed); the
+ * parent waits for all, names the ranks that failed, and ends with the worst status. A rank that does not end in time
+ * is killed: status 4.
  */
 #ifndef TESTS_E2E_RANKS_H
 #define TESTS_E2E_RANKS_H
@@ -25,7 +27,8 @@ struct rank {
 
 typedef void (*rank_body)(struct rank *r);
 
-/* Forks `nranks` processes; each runs `body` with `id` filled and its device (rank modulo device count) current. Returns the exit status for main(). */
+/* Forks `nranks` processes; each runs `body` with `id` filled and its device (rank modulo device count) current.
+ * Returns the exit status for main(). */
 int ranks_run(int nranks, int seconds, rank_body body, void *arg);
 
 /* ncclCommInitRank and a stream of its own; the other way round. */
@@ -35,7 +38,9 @@ void rank_close(struct rank *r);
 /* A counter-based generator: byte i of stream `seed`. */
 uint64_t hash64(uint64_t seed, uint64_t i);
 
-#define DIE(status, ...) (fprintf(stderr, "%s:%d: ", __FILE__, __LINE__), fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), fflush(NULL), exit(status))
+#define DIE(status, ...)                                                                                               \
+    (fprintf(stderr, "%s:%d: ", __FILE__, __LINE__), fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), fflush(NULL),  \
+     exit(status))
 #define CHECK(cond, ...) ((cond) ? (void)0 : (void)DIE(1, __VA_ARGS__))
 #define CUDA(call)                                                                                                     \
     do {                                                                                                               \

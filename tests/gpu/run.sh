@@ -155,10 +155,10 @@ exact() {
 
 gather_case() { # ranks bytes dtype place
     local options=(--ranks "$1" --bytes "$2" --dtype "$3" --poison)
-    [ "$4" = out ] || options+=(--in-place)
+    [ "$4" = out-of-place ] || options+=(--in-place)
     [ "$2" -gt 67108864 ] && options+=(--check sample) || options+=(--check full)
-    side_by_side "gather-$1-ranks-$3-$2-bytes-$4-of-place" 60 \
-        exact "gather-$1-ranks-$3-$2-bytes-$4-of-place" ring - "${options[@]}"
+    side_by_side "gather-$1-ranks-$3-$2-bytes-$4" 60 \
+        exact "gather-$1-ranks-$3-$2-bytes-$4" ring - "${options[@]}"
 }
 
 gather_cases() {
@@ -167,10 +167,10 @@ gather_cases() {
     [ $quick = 0 ] || sizes="3 1048581"
     for ranks in $rank_counts; do
         for bytes in $sizes; do
-            for place in in out; do gather_case "$ranks" "$bytes" int8 $place; done
+            for place in in-place out-of-place; do gather_case "$ranks" "$bytes" int8 $place; done
         done
-        gather_case "$ranks" 4096 fp32 out
-        [ $quick = 1 ] || gather_case "$ranks" 1048584 bf16 in
+        gather_case "$ranks" 4096 fp32 out-of-place
+        [ $quick = 1 ] || gather_case "$ranks" 1048584 bf16 in-place
     done
 }
 
@@ -191,7 +191,7 @@ gemm_cases() {
     [ $quick = 0 ] || return 0
     gemm_case bn-beta fused - --form bn --beta 2 --in-place
     gemm_case at-beta fused - --form at --beta 1
-    gemm_case bn-odd-n 'fused|gemm_shape' - --n $((size - 3))
+    gemm_case bn-odd-n 'fused|gemm_shape|gemm_other_operand' - --n $((size - 3))
     gemm_case bn-padded 'fused|gemm_leading_dimension' - --ld-pad 8
     gemm_case at-padded 'fused|gemm_leading_dimension' - --form at --ld-pad 8
     gemm_case interposed-memset other_operation fused --interpose-op memset
@@ -213,6 +213,7 @@ pair() {
     local name=$1 under
     shift
     under="$slipring run --lib $build/libslipring.so --set log=info --set log_file=$logs/$name.rank%r.decisions"
+    [ $softgpu = 0 ] || under="$under --set min_bytes=0" # the sizes are small there
     bounded "${plain[@]}" python3 "$SLR_ROOT/bench/ag_gemm_pair" --ag-gemm "$ag_gemm" --with "$under --" \
         --rounds "$rounds" --json "$logs/$name.json" -- --one-gpu --iters "$iters" --check sample --label "$name" "$@" |
         tee "$logs/$name.table"

@@ -28,8 +28,13 @@ struct sg_capture *sg_capture_begin_locked(struct sg_stream *s, struct sg_graph 
 
     if (!c)
         abort();
-    *c = (struct sg_capture){.next = captures, .id = ++next_id, .graph = g, .origin = s, .mode = mode,
-                             .thread = pthread_self(), .streams = 1};
+    *c = (struct sg_capture){.next = captures,
+                             .id = ++next_id,
+                             .graph = g,
+                             .origin = s,
+                             .mode = mode,
+                             .thread = pthread_self(),
+                             .streams = 1};
     captures = c;
     s->capture = c;
     s->tips.n = 0;
@@ -73,8 +78,8 @@ CUresult sg_capture_refuse_locked(struct sg_stream *s)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-/* Calls such as cuMemAlloc and cuEventQuery: a global capture of any thread forbids them, a thread-local one only to its
- * own thread; cuThreadExchangeStreamCaptureMode relaxes that. */
+/* Calls such as cuMemAlloc and cuEventQuery: a global capture of any thread forbids them, a thread-local one only to
+ * its own thread; cuThreadExchangeStreamCaptureMode relaxes that. */
 CUresult sg_capture_unsafe_locked(void)
 {
     CUresult rc = CUDA_SUCCESS;

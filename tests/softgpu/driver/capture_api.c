@@ -100,7 +100,7 @@ SG_PAIR(cuStreamEndCapture, _ptsz, (CUstream hStream, CUgraph *phGraph), (hStrea
 
 static CUstreamCaptureStatus status_of(const struct sg_stream *s)
 {
-    return !s->capture            ? CU_STREAM_CAPTURE_STATUS_NONE
+    return !s->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
            : s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                  : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }

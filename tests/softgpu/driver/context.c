@@ -68,8 +68,8 @@ void sg_ctx_destroy_locked(struct sg_ctx *ctx)
 {
     for (struct sg_stream *s = ctx->streams; s; s = s->next)
         if (s->head) {
-            sg_misuse("context %p of device %d destroyed while stream %p has work queued", (void *)ctx->handle, ctx->dev,
-                      (void *)s->handle);
+            sg_misuse("context %p of device %d destroyed while stream %p has work queued", (void *)ctx->handle,
+                      ctx->dev, (void *)s->handle);
             break;
         }
     sg_ctx_sync_locked(ctx); /* drops the lock while it waits */

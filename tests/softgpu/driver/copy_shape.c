@@ -26,8 +26,8 @@ static CUresult resolve(const struct side *s, size_t width, uintptr_t *at, size_
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_box(const char *what, CUstream stream, const struct side *dst, const struct side *src, size_t width,
-                         size_t rows, size_t slices, bool sync)
+static CUresult copy_box(const char *what, CUstream stream, const struct side *dst, const struct side *src,
+                         size_t width, size_t rows, size_t slices, bool sync)
 {
     struct sg_copy c = {.width = width, .rows = rows, .slices = slices};
     bool ddev = false, sdev = false;
@@ -48,8 +48,10 @@ static CUresult copy2d(const char *what, const CUDA_MEMCPY2D *p, CUstream stream
 {
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
-    struct side dst = {p->dstMemoryType, (uintptr_t)p->dstHost, p->dstDevice, p->dstPitch, 0, p->dstXInBytes, p->dstY, 0};
-    struct side src = {p->srcMemoryType, (uintptr_t)p->srcHost, p->srcDevice, p->srcPitch, 0, p->srcXInBytes, p->srcY, 0};
+    struct side dst = {
+        p->dstMemoryType, (uintptr_t)p->dstHost, p->dstDevice, p->dstPitch, 0, p->dstXInBytes, p->dstY, 0};
+    struct side src = {
+        p->srcMemoryType, (uintptr_t)p->srcHost, p->srcDevice, p->srcPitch, 0, p->srcXInBytes, p->srcY, 0};
     return copy_box(what, stream, &dst, &src, p->WidthInBytes, p->Height, 1, sync);
 }
 

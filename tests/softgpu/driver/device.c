@@ -292,7 +292,7 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attri
         return CUDA_ERROR_INVALID_DEVICE;
     if (!value || attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK || (int)attrib > 6)
         return CUDA_ERROR_INVALID_VALUE;
-    *value = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
-             attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+    *value =
+        attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED || attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
     return CUDA_SUCCESS;
 }

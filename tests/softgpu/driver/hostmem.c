@@ -8,7 +8,8 @@ static CUresult alloc_host(void **pp, size_t bytes, unsigned flags)
     struct sg_mem *m = NULL;
     CUresult rc;
 
-    if (!pp || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))
+    if (!pp ||
+        flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED))
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     struct sg_ctx *ctx = sg_current_locked(&rc);
@@ -89,8 +90,14 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Fla
         rc = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     m = rc ? NULL : calloc(1, sizeof(*m));
     if (m) {
-        *m = (struct sg_mem){.base = (uintptr_t)p, .size = bytesize, .kind = SG_MEM_REGISTERED, .dev = ctx->dev,
-                             .ctx = ctx, .flags = Flags, .fd = -1, .owner = getpid()};
+        *m = (struct sg_mem){.base = (uintptr_t)p,
+                             .size = bytesize,
+                             .kind = SG_MEM_REGISTERED,
+                             .dev = ctx->dev,
+                             .ctx = ctx,
+                             .flags = Flags,
+                             .fd = -1,
+                             .owner = getpid()};
         sg_mem_insert_locked(m);
     } else if (!rc) {
         rc = CUDA_ERROR_OUT_OF_MEMORY;

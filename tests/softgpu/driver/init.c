@@ -35,7 +35,8 @@ static void in_child(void)
     atomic_store(&forked, 1);
 }
 
-/* Workers start nothing new once the process exits, and libraries that kernels call (OpenBLAS) are about to shut down. */
+/* Workers start nothing new once the process exits, and libraries that kernels call (OpenBLAS) are about to shut down.
+ */
 static void at_exit(void)
 {
     if (atomic_load(&forked))

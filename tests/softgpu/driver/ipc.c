@@ -33,8 +33,8 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         rc = CUDA_ERROR_INVALID_VALUE;
     }
     if (!rc) {
-        struct handle h = {HANDLE_MAGIC, (uint32_t)m->owner,  m->fd, sg_devices[m->dev].link_fd, m->id, m->size,
-                           m->hdr->owner_start, m->hdr->uuid};
+        struct handle h = {HANDLE_MAGIC, (uint32_t)m->owner,  m->fd,       sg_devices[m->dev].link_fd, m->id,
+                           m->size,      m->hdr->owner_start, m->hdr->uuid};
         memset(pHandle, 0, sizeof(*pHandle));
         memcpy(pHandle, &h, sizeof(h));
     }
@@ -94,8 +94,14 @@ static CUresult import_locked(const struct handle *h, struct sg_ctx *ctx, struct
         free(m);
         return CUDA_ERROR_INVALID_VALUE; /* the exporter freed the block or is gone */
     }
-    *m = (struct sg_mem){.size = h->size, .kind = SG_MEM_IMPORT, .dev = ordinal_of(&h->uuid, ctx->dev), .ctx = ctx,
-                         .id = h->generation, .refs = 1, .fd = -1, .owner = (pid_t)h->pid};
+    *m = (struct sg_mem){.size = h->size,
+                         .kind = SG_MEM_IMPORT,
+                         .dev = ordinal_of(&h->uuid, ctx->dev),
+                         .ctx = ctx,
+                         .id = h->generation,
+                         .refs = 1,
+                         .fd = -1,
+                         .owner = (pid_t)h->pid};
     if (sg_obj_map(m, fd)) {
         close(fd);
         free(m);

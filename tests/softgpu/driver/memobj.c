@@ -1,5 +1,5 @@
-/* Backing of device memory: a memfd of one header page and the data, mapped shared. No name anywhere, so nothing is left
- * behind when a process is killed; another process reaches it through /proc/<pid>/fd. */
+/* Backing of device memory: a memfd of one header page and the data, mapped shared. No name anywhere, so nothing is
+ * left behind when a process is killed; another process reaches it through /proc/<pid>/fd. */
 #include "sg.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -31,7 +31,7 @@ static bool satisfied(const struct sg_memop *m, uint64_t v)
     case CU_STREAM_WAIT_VALUE_AND:
         return (v & m->value) != 0;
     default:
-        return m->wide ? ~(v | m->value) != 0 : (uint32_t)~(v | m->value) != 0;
+        return m->wide ? ~(v | m->value) != 0 : (uint32_t) ~(v | m->value) != 0;
     }
 }
 
@@ -82,7 +82,9 @@ bool sg_wait_value(struct sg_op *op)
         if (must_stop(op, now - begin, &next_report))
             return true;
         futex_sleep(m, v, sleep_ns);
-        sleep_ns = now - begin > LONG_WAIT_NS ? LONG_SLEEP_NS : sleep_ns * 2 > MAX_SLEEP_NS ? MAX_SLEEP_NS : sleep_ns * 2;
+        sleep_ns = now - begin > LONG_WAIT_NS    ? LONG_SLEEP_NS
+                   : sleep_ns * 2 > MAX_SLEEP_NS ? MAX_SLEEP_NS
+                                                 : sleep_ns * 2;
     }
 }
 

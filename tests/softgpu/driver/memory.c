@@ -162,8 +162,14 @@ CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg
     m = calloc(1, sizeof(*m));
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *m = (struct sg_mem){.size = size, .kind = kind, .dev = ctx->dev, .ctx = ctx, .id = ++next_id, .fd = -1,
-                         .link = d->link, .owner = getpid()};
+    *m = (struct sg_mem){.size = size,
+                         .kind = kind,
+                         .dev = ctx->dev,
+                         .ctx = ctx,
+                         .id = ++next_id,
+                         .fd = -1,
+                         .link = d->link,
+                         .owner = getpid()};
     if (!exportable && posix_memalign((void **)&m->base, 4096, (size + 4095) & ~(size_t)4095))
         m->base = 0;
     if (exportable ? sg_obj_create(m) != 0 : !m->base) {
@@ -236,8 +242,8 @@ static void report_openers_locked(const struct sg_mem *m)
     for (int i = 0; m->hdr && i < SG_OPENERS; i++) {
         pid_t pid = (pid_t)atomic_load(&m->hdr->openers[i].pid);
         if (pid && sg_process_alive(pid, atomic_load(&m->hdr->openers[i].start)))
-            sg_misuse("exported block %#lx (%zu bytes, generation %lu) freed while process %d still has it open", m->base,
-                      m->size, m->id, (int)pid);
+            sg_misuse("exported block %#lx (%zu bytes, generation %lu) freed while process %d still has it open",
+                      m->base, m->size, m->id, (int)pid);
     }
 }
 
@@ -246,7 +252,8 @@ static CUresult check_free_locked(uintptr_t p, struct sg_mem *m)
     char what[160];
 
     if (!m || m->base != p) {
-        sg_misuse("%s: %s", sg_mem_recently_freed_locked(p) && !m ? "double free" : "free of what is not a base address",
+        sg_misuse("%s: %s",
+                  sg_mem_recently_freed_locked(p) && !m ? "double free" : "free of what is not a base address",
                   sg_mem_describe_locked(p, what, sizeof(what)));
         return CUDA_ERROR_INVALID_VALUE;
     }

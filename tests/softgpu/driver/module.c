@@ -81,7 +81,7 @@ static CUresult cuMemPrefetchAsync_v2_on(CUdeviceptr devPtr, size_t count, CUmem
                                          CUstream hStream)
 {
     CUresult rc = flags || !count || location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
-                                                                                  : known_memory(devPtr);
+                                                                                   : known_memory(devPtr);
     return rc ? rc : sg_submit(hStream, sg_op_new(SG_OP_ORDER, "cuMemPrefetchAsync"));
 }
 SG_PAIR(cuMemPrefetchAsync_v2, _ptsz,

@@ -88,9 +88,9 @@ const char *sg_op_describe_locked(const struct sg_op *op, char *buf, size_t n)
             return buf;
         }
     if (op->kind == SG_OP_WAIT)
-        snprintf(buf, n, "%s at %#lx until value %s %" PRIu64 " (%#" PRIx64 "), now %" PRIu64 " (%#" PRIx64 ")", op->what,
-                 w->addr, compare_name(w->flags), w->value, w->value, __atomic_load_n(&w->seen, __ATOMIC_RELAXED),
-                 __atomic_load_n(&w->seen, __ATOMIC_RELAXED));
+        snprintf(buf, n, "%s at %#lx until value %s %" PRIu64 " (%#" PRIx64 "), now %" PRIu64 " (%#" PRIx64 ")",
+                 op->what, w->addr, compare_name(w->flags), w->value, w->value,
+                 __atomic_load_n(&w->seen, __ATOMIC_RELAXED), __atomic_load_n(&w->seen, __ATOMIC_RELAXED));
     else
         snprintf(buf, n, "%s", op->what);
     return buf;
@@ -122,14 +122,14 @@ static CUresult check_range_locked(struct sg_op *op, const struct sg_range *r, s
         return bad_access(op);
     }
     if (m->kind == SG_MEM_IMPORT && atomic_load(&m->hdr->freed)) {
-        sg_misuse("%s on device %d%s: block imported from process %d was freed by its owner: %s", op->what, op->ctx->dev,
-                  when, (int)m->owner, sg_mem_describe_locked(r->ptr, what, sizeof(what)));
+        sg_misuse("%s on device %d%s: block imported from process %d was freed by its owner: %s", op->what,
+                  op->ctx->dev, when, (int)m->owner, sg_mem_describe_locked(r->ptr, what, sizeof(what)));
         return bad_access(op);
     }
     if ((m->kind == SG_MEM_DEVICE || m->kind == SG_MEM_POOL) && m->dev != op->ctx->dev && !r->peer_ok &&
         !(op->ctx->peers >> m->dev & 1)) {
-        sg_misuse("%s on device %d%s: memory of device %d without peer access: %s", op->what, op->ctx->dev, when, m->dev,
-                  sg_mem_describe_locked(r->ptr, what, sizeof(what)));
+        sg_misuse("%s on device %d%s: memory of device %d without peer access: %s", op->what, op->ctx->dev, when,
+                  m->dev, sg_mem_describe_locked(r->ptr, what, sizeof(what)));
         return bad_access(op);
     }
     return CUDA_SUCCESS;

@@ -88,7 +88,7 @@ void sg_handle_drop_locked(const void *handle);
 
 /* ---- devices (device.c) ---- */
 #define SG_LINK_BYTES 4096
-struct sg_link {                               /* modelled engines of one device; in a memfd, mapped by importers too */
+struct sg_link { /* modelled engines of one device; in a memfd, mapped by importers too */
     _Atomic int64_t ingress, egress, hbm, compute, pcie_in, pcie_out; /* busy until, ns */
 };
 struct sg_device {
@@ -114,7 +114,7 @@ struct sg_ctx {
     unsigned flags;
     bool primary, dead;
     uint64_t id;
-    uint64_t peers; /* bit per device: peer access enabled */
+    uint64_t peers;  /* bit per device: peer access enabled */
     CUresult sticky; /* an execution error poisons the context, as on a real device */
     struct sg_stream *streams;
     struct sg_stream *legacy;
@@ -142,7 +142,7 @@ struct sg_fence *sg_fence_ref_locked(struct sg_fence *f);
 void sg_fence_put_locked(struct sg_fence *f);
 void sg_fence_done_locked(struct sg_fence *f, int64_t t);
 bool sg_fence_wait_locked(struct sg_fence *f, pthread_cond_t *cv, int64_t deadline); /* false: deadline (0: none) */
-void sg_fence_sync_locked(struct sg_fence *f);                                       /* host thread; takes no reference */
+void sg_fence_sync_locked(struct sg_fence *f); /* host thread; takes no reference */
 
 /* ---- memory (memory.c, memobj.c) ---- */
 enum sg_mem_kind { SG_MEM_DEVICE, SG_MEM_POOL, SG_MEM_HOST, SG_MEM_REGISTERED, SG_MEM_MANAGED, SG_MEM_IMPORT };
@@ -167,7 +167,7 @@ struct sg_mem {
     enum sg_mem_kind kind;
     CUdevice dev;
     struct sg_ctx *ctx;
-    uint64_t id; /* generation */
+    uint64_t id;          /* generation */
     unsigned flags, refs; /* refs: imports opened; pins: operations that run on it now */
     unsigned pins;
     bool dead, freeing;
@@ -183,7 +183,7 @@ struct sg_mem *sg_mem_at_locked(size_t i); /* i-th by address, NULL past the end
 struct sg_mem *sg_mem_find_base_locked(uintptr_t p);
 CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg_ctx *ctx, size_t size);
 void sg_mem_insert_locked(struct sg_mem *m);
-void sg_mem_retire_locked(struct sg_mem *m); /* out of the table; unmapped once nothing runs on it */
+void sg_mem_retire_locked(struct sg_mem *m);         /* out of the table; unmapped once nothing runs on it */
 void sg_mem_drop_context_locked(struct sg_ctx *ctx); /* context destroyed: its allocations go too */
 void sg_mem_pin_locked(struct sg_mem *m);
 void sg_mem_unpin_locked(struct sg_mem *m);
@@ -208,7 +208,7 @@ struct sg_tips { /* last nodes of one line of a capture */
 struct sg_range { /* something that an operation reads or writes; checked when enqueued and again before it runs */
     uintptr_t ptr;
     size_t bytes;
-    bool peer_ok; /* copies may cross devices without peer access */
+    bool peer_ok;       /* copies may cross devices without peer access */
     struct sg_mem *mem; /* pinned while the operation runs */
 };
 #define SG_RANGES 32
@@ -340,8 +340,8 @@ void sg_capture_detach_locked(struct sg_capture *c); /* its streams record no mo
 void sg_capture_merge_locked(struct sg_capture *c, struct sg_tips *to, const struct sg_tips *more);
 struct sg_capture *sg_capture_begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCaptureMode mode);
 CUstreamCaptureMode sg_capture_exchange_mode(CUstreamCaptureMode mode);
-bool sg_capture_active_in_locked(struct sg_ctx *ctx);   /* a blocking stream captures */
-void sg_capture_leave_locked(struct sg_stream *s); /* its stream is destroyed */
+bool sg_capture_active_in_locked(struct sg_ctx *ctx); /* a blocking stream captures */
+void sg_capture_leave_locked(struct sg_stream *s);    /* its stream is destroyed */
 void sg_capture_invalidate_locked(struct sg_ctx *ctx);
 struct sg_graph *sg_graph_new_locked(void);
 void sg_graph_destroy_locked(struct sg_graph *g);

@@ -277,6 +277,5 @@ static CUresult cuStreamAddCallback_on(CUstream hStream, CUstreamCallback callba
         return CUDA_ERROR_INVALID_VALUE;
     return sg_submit(hStream, host_op(NULL, callback, hStream, userData));
 }
-SG_PAIR(cuStreamAddCallback, _ptsz,
-        (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
+SG_PAIR(cuStreamAddCallback, _ptsz, (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
         (hStream, callback, userData, flags), (SG_PT(hStream), callback, userData, flags))

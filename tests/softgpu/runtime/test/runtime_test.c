@@ -192,14 +192,12 @@ Test(softgpu_runtime, pointers_know_their_kind)
     free(plain);
 }
 
+/* cuda_runtime_api.h declares the twins only under another compile option. */
+__typeof__(cudaMemsetAsync) cudaMemsetAsync_ptsz;
+__typeof__(cudaStreamSynchronize) cudaStreamSynchronize_ptsz;
+
 Test(softgpu_runtime, per_thread_twins_use_the_per_thread_stream, .timeout = 20)
 {
-    cudaError_t (*memset_twin)(void *, int, size_t, cudaStream_t);
-    cudaError_t (*synchronize_twin)(cudaStream_t);
-    *(void **)&memset_twin = dlsym(RTLD_DEFAULT, "cudaMemsetAsync_ptsz");
-    *(void **)&synchronize_twin = dlsym(RTLD_DEFAULT, "cudaStreamSynchronize_ptsz");
-    cr_assert(memset_twin && synchronize_twin);
-
     cudaStream_t held;
     unsigned char byte = 0;
     void *device;
@@ -207,13 +205,94 @@ Test(softgpu_runtime, per_thread_twins_use_the_per_thread_stream, .timeout = 20)
     OK(cudaStreamCreateWithFlags(&held, cudaStreamDefault));
     OK(cudaLaunchHostFunc(held, wait_for_gate, NULL));
     /* The legacy stream would wait for `held`; the per-thread stream does not. */
-    OK(memset_twin(device, 0x33, BYTES, 0));
-    OK(synchronize_twin(0));
+    OK(cudaMemsetAsync_ptsz(device, 0x33, BYTES, 0));
+    OK(cudaStreamSynchronize_ptsz(0));
     atomic_store(&gate, 1);
     OK(cudaStreamSynchronize(held));
     OK(cudaMemcpy(&byte, (char *)device + BYTES - 1, 1, cudaMemcpyDeviceToHost));
     cr_assert_eq(byte, 0x33);
     OK(cudaFree(device));
+}
+
+Test(softgpu_runtime, stream_ordered_allocation)
+{
+    cudaStream_t stream;
+    unsigned char byte = 0;
+    void *pointer;
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaMallocAsync(&pointer, BYTES, stream));
+    OK(cudaMemsetAsync(pointer, 0x77, BYTES, stream));
+    OK(cudaMemcpyAsync(&byte, pointer, 1, cudaMemcpyDeviceToHost, stream));
+    OK(cudaFreeAsync(pointer, stream));
+    OK(cudaStreamSynchronize(stream));
+    cr_assert_eq(byte, 0x77);
+    OK(cudaStreamDestroy(stream));
+}
+
+Test(softgpu_runtime, peers_are_enabled_once)
+{
+    unsigned char byte = 0;
+    void *here, *there;
+    int can = 0;
+    OK(cudaDeviceCanAccessPeer(&can, 0, 1));
+    cr_assert_eq(can, 1);
+    OK(cudaDeviceEnablePeerAccess(1, 0));
+    FAILS(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
+    cudaGetLastError();
+    OK(cudaMalloc(&here, BYTES));
+    OK(cudaSetDevice(1));
+    OK(cudaMalloc(&there, BYTES));
+    OK(cudaMemset(there, 0x42, BYTES));
+    OK(cudaDeviceSynchronize());
+    OK(cudaSetDevice(0));
+    OK(cudaMemcpyPeer(here, 0, there, 1, BYTES));
+    OK(cudaMemcpy(&byte, here, 1, cudaMemcpyDeviceToHost));
+    cr_assert_eq(byte, 0x42);
+    OK(cudaDeviceDisablePeerAccess(1));
+}
+
+Test(softgpu_runtime, host_memory_is_registered_once)
+{
+    void *host = aligned_alloc(4096, BYTES), *device;
+    struct cudaPointerAttributes attributes;
+    OK(cudaHostRegister(host, BYTES, cudaHostRegisterMapped));
+    FAILS(cudaHostRegister(host, BYTES, cudaHostRegisterMapped), cudaErrorHostMemoryAlreadyRegistered);
+    cudaGetLastError();
+    OK(cudaHostGetDevicePointer(&device, host, 0));
+    OK(cudaPointerGetAttributes(&attributes, host));
+    cr_assert_eq(attributes.type, cudaMemoryTypeHost);
+    OK(cudaHostUnregister(host));
+    free(host);
+}
+
+Test(softgpu_runtime, graphs_are_captured_and_launched)
+{
+    enum cudaStreamCaptureStatus status;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+    cudaStream_t stream;
+    unsigned char byte = 0;
+    size_t nodes = 0;
+    void *pointer;
+    OK(cudaMalloc(&pointer, BYTES));
+    OK(cudaMemset(pointer, 1, BYTES));
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(cudaMemsetAsync(pointer, 9, BYTES, stream));
+    OK(cudaStreamIsCapturing(stream, &status));
+    cr_assert_eq(status, cudaStreamCaptureStatusActive);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphGetNodes(graph, NULL, &nodes));
+    cr_assert_eq(nodes, 1);
+    OK(cudaMemcpy(&byte, pointer, 1, cudaMemcpyDeviceToHost));
+    cr_assert_eq(byte, 1, "captured, not run");
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaMemcpy(&byte, pointer, 1, cudaMemcpyDeviceToHost));
+    cr_assert_eq(byte, 9);
+    OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
 }
 
 Test(softgpu_runtime, driver_entry_points)
@@ -231,6 +310,7 @@ Test(softgpu_runtime, driver_entry_points)
 Test(softgpu_runtime, kernels_are_refused)
 {
     const dim3 one = {1, 1, 1};
+    OK(cudaFree(NULL));
     FAILS(cudaLaunchKernel(&gate, one, one, NULL, 0, 0), cudaErrorNoKernelImageForDevice);
 }
 

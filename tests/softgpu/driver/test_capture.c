@@ -1,0 +1,140 @@
+/* Stream capture and the replay of what was captured. */
+#include "test_util.h"
+
+TestSuite(capture, .timeout = 30);
+
+static CUstream s, t;
+static CUdeviceptr data;
+
+static void setup(void)
+{
+    watch_reports();
+    start(0);
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&data, 64));
+    OK(cuMemsetD32(data, 0, 16));
+    OK(cuCtxSynchronize());
+}
+
+static uint32_t word(int i)
+{
+    uint32_t v;
+    OK(cuMemcpyDtoH(&v, data + 4 * (unsigned)i, 4));
+    return v;
+}
+
+Test(capture, records_and_replays_two_joined_streams, .init = setup)
+{
+    CUevent fork_e, join_e;
+    CUgraph g;
+    CUgraphExec x;
+    size_t n = 0, deps = 0;
+    CUstreamCaptureStatus st;
+    cuuint64_t id = 0;
+    const CUgraphNode *tips;
+    OK(cuEventCreate(&fork_e, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&join_e, CU_EVENT_DISABLE_TIMING));
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(cuMemsetD32Async(data, 5, 1, s));
+    OK(cuEventRecord(fork_e, s));
+    OK(cuStreamWaitEvent(t, fork_e, 0));
+    OK(cuStreamIsCapturing(t, &st));
+    cr_assert_eq(st, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK(cuMemcpyDtoDAsync(data + 4, data, 4, t));
+    OK(cuMemsetD32Async(data + 8, 9, 1, s));
+    OK(cuEventRecord(join_e, t));
+    OK(cuStreamWaitEvent(s, join_e, 0));
+    OK(cuStreamGetCaptureInfo(s, &st, &id, NULL, &tips, NULL, &deps));
+    cr_assert(id > 0 && deps == 2);
+    RC(cuStreamEndCapture(t, &g), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    OK(cuStreamEndCapture(s, &g));
+    OK(cuStreamIsCapturing(t, &st));
+    cr_assert_eq(st, CU_STREAM_CAPTURE_STATUS_NONE);
+    cr_assert_eq(word(0), 0, "nothing runs while it is captured");
+    OK(cuGraphGetNodes(g, NULL, &n));
+    cr_assert_eq(n, 3);
+    OK(cuGraphInstantiate(&x, g, 0));
+    OK(cuGraphDestroy(g));
+    for (int i = 0; i < 2; i++) {
+        OK(cuMemsetD32Async(data, 0, 16, t));
+        OK(cuGraphLaunch(x, t));
+        OK(cuStreamSynchronize(t));
+        cr_assert(word(0) == 5 && word(1) == 5 && word(2) == 9);
+    }
+    OK(cuGraphExecDestroy(x));
+    expect_no_report();
+}
+
+Test(capture, forbidden_calls_invalidate, .init = setup)
+{
+    CUgraph g = (CUgraph)1;
+    CUstreamCaptureStatus st;
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    RC(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_ERROR_ILLEGAL_STATE);
+    RC(cuStreamSynchronize(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    OK(cuStreamIsCapturing(s, &st));
+    cr_assert_eq(st, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    RC(cuMemsetD32Async(data, 1, 1, s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    RC(cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    cr_assert_null(g);
+    OK(cuStreamSynchronize(s));
+    RC(cuStreamEndCapture(s, &g), CUDA_ERROR_ILLEGAL_STATE);
+    RC(cuStreamBeginCapture(0, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+Test(capture, unsafe_calls_depend_on_the_mode, .init = setup)
+{
+    CUgraph g;
+    CUdeviceptr p;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuThreadExchangeStreamCaptureMode(&mode));
+    cr_assert_eq(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    OK(cuMemAlloc(&p, 64));
+    OK(cuThreadExchangeStreamCaptureMode(&mode));
+    RC(cuMemAlloc(&p, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    RC(cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemAlloc(&p, 64));
+    OK(cuStreamEndCapture(s, &g));
+    OK(cuGraphDestroy(g));
+}
+
+Test(capture, events_of_a_capture_and_of_other_work_do_not_mix, .init = setup)
+{
+    CUevent captured, outside;
+    CUgraph g;
+    OK(cuEventCreate(&captured, 0));
+    OK(cuEventCreate(&outside, 0));
+    OK(cuEventRecord(outside, t));
+    OK(cuStreamSynchronize(t));
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(cuEventRecord(captured, s));
+    RC(cuEventQuery(captured), CUDA_ERROR_CAPTURED_EVENT);
+    RC(cuEventSynchronize(captured), CUDA_ERROR_CAPTURED_EVENT);
+    RC(cuStreamWaitEvent(s, outside, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    RC(cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+Test(capture, a_line_that_is_not_joined_fails_the_capture, .init = setup)
+{
+    CUevent e;
+    CUgraph g;
+    OK(cuEventCreate(&e, 0));
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(cuEventRecord(e, s));
+    OK(cuStreamWaitEvent(t, e, 0));
+    OK(cuMemsetD32Async(data, 1, 1, t));
+    RC(cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+}
+
+Test(capture, the_legacy_stream_must_not_touch_a_capture, .init = setup)
+{
+    CUstream blocking;
+    CUgraph g;
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    RC(cuMemsetD32Async(data, 1, 1, 0), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    RC(cuStreamEndCapture(blocking, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}

@@ -1,0 +1,210 @@
+/* Memory: allocation, copies of all shapes, pointer queries. */
+#include "test_util.h"
+
+TestSuite(memory, .timeout = 30);
+
+Test(memory, round_trip_and_ranges)
+{
+    CUdeviceptr p, base;
+    size_t size, before, after, total;
+    unsigned char in[1000], out[1000];
+    start(1);
+    OK(cuMemGetInfo(&before, &total));
+    OK(cuMemAlloc(&p, 1000));
+    OK(cuMemGetInfo(&after, &total));
+    cr_assert_eq(before - after, 1000);
+    for (int i = 0; i < 1000; i++)
+        in[i] = (unsigned char)(i * 7);
+    OK(cuMemcpyHtoD(p, in, 1000));
+    OK(cuMemcpyDtoH(out, p, 1000));
+    cr_assert_arr_eq(in, out, 1000);
+    OK(cuMemGetAddressRange(&base, &size, p + 999));
+    cr_assert(base == p && size == 1000);
+    RC(cuMemGetAddressRange(&base, &size, p + 1000), CUDA_ERROR_NOT_FOUND);
+    OK(cuMemFree(p));
+    RC(cuMemGetAddressRange(&base, &size, p), CUDA_ERROR_NOT_FOUND);
+    OK(cuMemFree(0));
+    RC(cuMemAlloc(&p, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+Test(memory, blocks_beyond_4_gib_and_the_device_limit)
+{
+    CUdeviceptr p, q;
+    uint32_t v = 0;
+    setenv("SOFTGPU_MEM_BYTES", "8589934592", 1);
+    start(0);
+    OK(cuMemAlloc(&p, (size_t)6 << 30));
+    cr_assert_eq(p % (2 << 20), 0);
+    RC(cuMemAlloc(&q, (size_t)3 << 30), CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemsetD32(p + ((size_t)5 << 30), 0xabcd, 4));
+    OK(cuMemcpyDtoD(p, p + ((size_t)5 << 30), 16));
+    OK(cuMemcpyDtoH(&v, p + 4, 4));
+    cr_assert_eq(v, 0xabcd);
+    OK(cuMemFree(p));
+    OK(cuMemAlloc(&q, (size_t)7 << 30));
+}
+
+Test(memory, pageable_source_may_be_reused_at_once)
+{
+    CUdeviceptr p, flag;
+    CUstream s;
+    uint32_t v = 1, out = 0;
+    start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuMemAlloc(&p, 64));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuMemcpyHtoDAsync(p, &v, 4, s));
+    v = 2;
+    set_flag(w, 1);
+    OK(cuMemcpyDtoHAsync(&out, p, 4, s)); /* complete when it returns: pageable */
+    cr_assert_eq(out, 1);
+}
+
+Test(memory, rectangles_and_boxes)
+{
+    CUdeviceptr p;
+    size_t pitch;
+    unsigned char in[4][5] = {"abcd", "efgh", "ijkl", "mnop"}, out[4][5] = {""};
+    start(0);
+    OK(cuMemAllocPitch(&p, &pitch, 5, 8, 4));
+    OK(cuMemsetD8(p, 0xee, pitch * 8));
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = in,
+                       .srcPitch = 5,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = p,
+                       .dstPitch = pitch,
+                       .dstY = 2,
+                       .WidthInBytes = 5,
+                       .Height = 4};
+    OK(cuMemcpy2D(&c));
+    CUDA_MEMCPY3D d = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = p,
+                       .srcPitch = pitch,
+                       .srcY = 2,
+                       .dstMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstHost = out,
+                       .dstPitch = 5,
+                       .WidthInBytes = 5,
+                       .Height = 4,
+                       .Depth = 1};
+    OK(cuMemcpy3D(&d));
+    cr_assert_arr_eq(in, out, sizeof(in));
+    unsigned char edge[2];
+    OK(cuMemcpyDtoH(edge, p + 2 * pitch + 4, 2));
+    cr_assert(edge[0] == 0 && edge[1] == 0xee, "nothing beside the rectangle is touched");
+    c.dstPitch = 3;
+    RC(cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemsetD2D16(p, pitch, 0x1234, 2, 3));
+    uint16_t h[3];
+    OK(cuMemcpyDtoH(h, p + 2 * pitch, 6));
+    cr_assert(h[0] == 0x1234 && h[1] == 0x1234 && h[2] != 0x1234);
+}
+
+Test(memory, pointer_attributes)
+{
+    CUcontext ctx = start(2), got;
+    CUdeviceptr p, pool, start_addr;
+    size_t size;
+    unsigned type = 0, capable = 9;
+    int dev;
+    unsigned long long id1, id2;
+    int local;
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 5));
+    OK(cuPointerGetAttribute(&dev, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+    OK(cuPointerGetAttribute(&got, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+    OK(cuPointerGetAttribute(&start_addr, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + 5));
+    OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p + 5));
+    OK(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p));
+    OK(cuPointerGetAttribute(&id1, CU_POINTER_ATTRIBUTE_BUFFER_ID, p));
+    cr_assert(type == CU_MEMORYTYPE_DEVICE && dev == 2 && got == ctx && start_addr == p && size == 4096 &&
+              capable == 1);
+    OK(cuMemFree(p));
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuPointerGetAttribute(&id2, CU_POINTER_ATTRIBUTE_BUFFER_ID, p));
+    cr_assert_neq(id1, id2, "a block at the same address is another block");
+    OK(cuMemAllocAsync(&pool, 4096, 0));
+    OK(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, pool));
+    cr_assert_eq(capable, 0);
+    RC(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)&local), CUDA_ERROR_INVALID_VALUE);
+    CUpointer_attribute attrs[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *data[] = {&type, &size};
+    OK(cuPointerGetAttributes(2, attrs, data, (CUdeviceptr)&local));
+    cr_assert(type == 0 && size == 0);
+    OK(cuPointerGetAttributes(2, attrs, data, p));
+    cr_assert(type == CU_MEMORYTYPE_DEVICE && size == 4096);
+}
+
+Test(memory, registered_host_memory)
+{
+    CUdeviceptr d;
+    unsigned flags;
+    start(0);
+    char *p = aligned_alloc(4096, 8192);
+    OK(cuMemHostRegister(p, 8192, CU_MEMHOSTREGISTER_PORTABLE));
+    RC(cuMemHostRegister(p + 4096, 4096, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    OK(cuMemHostGetDevicePointer(&d, p + 100, 0));
+    cr_assert_eq(d, (CUdeviceptr)(uintptr_t)(p + 100));
+    OK(cuMemHostGetFlags(&flags, p));
+    cr_assert(flags & CU_MEMHOSTREGISTER_PORTABLE);
+    OK(cuMemHostUnregister(p));
+    RC(cuMemHostGetDevicePointer(&d, p, 0), CUDA_ERROR_INVALID_VALUE);
+    free(p);
+}
+
+Test(memory, pool_memory_is_freed_in_stream_order)
+{
+    CUdeviceptr p, flag;
+    CUstream s;
+    size_t free1, free2, total;
+    watch_reports();
+    start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemGetInfo(&free1, &total));
+    OK(cuMemAllocAsync(&p, 1 << 20, s));
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuMemsetD8Async(p, 1, 1 << 20, s));
+    OK(cuMemFreeAsync(p, s));
+    OK(cuMemGetInfo(&free2, &total));
+    cr_assert_eq(free1 - free2, 1 << 20);
+    set_flag(w, 1);
+    OK(cuStreamSynchronize(s));
+    OK(cuMemGetInfo(&free2, &total));
+    cr_assert_eq(free1, free2);
+    expect_no_report();
+}
+
+Test(memory, peer_copies_and_peer_access)
+{
+    CUcontext c0, c1;
+    CUdeviceptr a, b;
+    int can = 0;
+    uint32_t v = 0;
+    watch_reports();
+    c0 = start(0);
+    OK(cuMemAlloc(&a, 64));
+    OK(cuDevicePrimaryCtxRetain(&c1, 1));
+    OK(cuCtxPushCurrent(c1));
+    OK(cuMemAlloc(&b, 64));
+    OK(cuMemsetD32(b, 77, 16));
+    OK(cuCtxSynchronize());
+    OK(cuCtxPopCurrent(NULL));
+    OK(cuDeviceCanAccessPeer(&can, 0, 1));
+    cr_assert(can);
+    OK(cuMemcpyPeer(a, c0, b, c1, 64));
+    OK(cuMemcpyDtoH(&v, a, 4));
+    cr_assert_eq(v, 77);
+    expect_no_report();
+    RC(cuMemsetD32(b, 1, 1), CUDA_ERROR_INVALID_VALUE);
+    expect_report("without peer access");
+    OK(cuCtxEnablePeerAccess(c1, 0));
+    RC(cuCtxEnablePeerAccess(c1, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    OK(cuMemsetD32(b, 1, 1));
+    OK(cuCtxSynchronize());
+    OK(cuCtxDisablePeerAccess(c1));
+    RC(cuCtxDisablePeerAccess(c1), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    expect_no_report();
+}

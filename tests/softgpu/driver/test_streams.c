@@ -1,0 +1,207 @@
+/* Streams and events: order, the default streams' rules, and that waiting is real. */
+#include "test_util.h"
+#include <pthread.h>
+
+TestSuite(streams, .timeout = 30);
+
+static uint32_t read32(CUdeviceptr p)
+{
+    uint32_t v;
+    OK(cuMemcpyDtoH(&v, p, 4));
+    return v;
+}
+
+Test(streams, calls_before_init_fail)
+{
+    CUstream s;
+    int n;
+    RC(cuStreamCreate(&s, 0), CUDA_ERROR_NOT_INITIALIZED);
+    RC(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);
+    OK(cuInit(0));
+    RC(cuStreamCreate(&s, 0), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuDeviceGetCount(&n));
+    cr_assert_eq(n, 8);
+}
+
+Test(streams, child_of_an_initialised_process_has_no_driver)
+{
+    start(0);
+    pid_t pid = fork();
+    if (!pid) {
+        CUdeviceptr p;
+        _exit(cuMemAlloc(&p, 16) != CUDA_ERROR_NOT_INITIALIZED || cuInit(0) != CUDA_ERROR_NOT_INITIALIZED);
+    }
+    join_child(pid);
+}
+
+Test(streams, a_waiting_stream_waits_and_holds_back_what_follows)
+{
+    CUdeviceptr flag, data;
+    CUstream s;
+    CUevent e;
+    start(0);
+    uint32_t *word = flag_word(&flag);
+    OK(cuMemAlloc(&data, 4096));
+    OK(cuMemsetD32(data, 1, 16));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    OK(cuStreamWaitValue32(s, flag, 5, CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cuMemsetD32Async(data, 2, 16, s));
+    OK(cuEventRecord(e, s));
+    usleep(20000);
+    RC(cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+    RC(cuEventQuery(e), CUDA_ERROR_NOT_READY);
+    cr_assert_eq(read32(data), 1, "the legacy stream must not wait for a non-blocking one");
+    set_flag(word, 4);
+    usleep(20000);
+    RC(cuEventQuery(e), CUDA_ERROR_NOT_READY);
+    set_flag(word, 6);
+    OK(cuEventSynchronize(e));
+    OK(cuStreamQuery(s));
+    cr_assert_eq(read32(data), 2);
+}
+
+Test(streams, event_waits_refer_to_the_record_at_the_call)
+{
+    CUdeviceptr flag, flag2;
+    CUstream a, b, c;
+    CUevent e, never;
+    start(0);
+    uint32_t *w = flag_word(&flag), *w2 = flag_word(&flag2);
+    OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&c, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, 0));
+    OK(cuEventCreate(&never, 0));
+    OK(cuStreamWaitEvent(c, never, 0));
+    OK(cuStreamSynchronize(c));
+    OK(cuEventQuery(never));
+    OK(cuStreamWaitValue32(a, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuEventRecord(e, a));
+    OK(cuStreamWaitEvent(b, e, 0));
+    OK(cuStreamWaitValue32(a, flag2, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuEventRecord(e, a)); /* b still waits for the first record only */
+    OK(cuStreamWaitEvent(c, e, 0));
+    OK(cuEventDestroy(never));
+    RC(cuStreamQuery(b), CUDA_ERROR_NOT_READY);
+    set_flag(w, 1);
+    OK(cuStreamSynchronize(b));
+    RC(cuStreamQuery(c), CUDA_ERROR_NOT_READY);
+    OK(cuEventDestroy(e)); /* deferred: c keeps waiting for it */
+    RC(cuStreamQuery(c), CUDA_ERROR_NOT_READY);
+    set_flag(w2, 1);
+    OK(cuStreamSynchronize(c));
+}
+
+Test(streams, legacy_stream_and_blocking_streams_order_each_other)
+{
+    CUdeviceptr flag, data;
+    CUstream blocking, other;
+    start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuMemAlloc(&data, 64));
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+    OK(cuStreamWaitValue32(blocking, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuStreamQuery(other));
+    OK(cuMemsetD32Async(data, 7, 1, 0));         /* follows the blocking stream ... */
+    OK(cuMemsetD32Async(data + 4, 8, 1, other)); /* ... and is followed by all of them */
+    usleep(10000);
+    RC(cuStreamQuery(0), CUDA_ERROR_NOT_READY);
+    RC(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+    set_flag(w, 1);
+    OK(cuStreamSynchronize(other));
+    cr_assert_eq(read32(data), 7);
+    cr_assert_eq(read32(data + 4), 8);
+}
+
+static CUcontext thread_ctx;
+static void *id_in_thread(void *arg)
+{
+    unsigned long long *id = arg;
+    OK(cuCtxSetCurrent(thread_ctx));
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, id));
+    return NULL;
+}
+
+Test(streams, per_thread_default_streams)
+{
+    CUdeviceptr flag;
+    pthread_t t;
+    unsigned long long mine, other = 0;
+    thread_ctx = start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, &mine));
+    pthread_create(&t, NULL, id_in_thread, &other);
+    pthread_join(t, NULL);
+    cr_assert_neq(other, mine);
+    OK(cuStreamWaitValue32(CU_STREAM_PER_THREAD, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    RC(cuStreamQuery(CU_STREAM_PER_THREAD), CUDA_ERROR_NOT_READY);
+    RC(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY); /* per-thread streams are blocking ones */
+    set_flag(w, 1);
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+}
+
+static void append(void *arg)
+{
+    int *list = arg;
+    list[0]++;
+    list[list[0]] = list[0];
+}
+
+Test(streams, host_functions_run_in_order_and_destroy_does_not_wait)
+{
+    static int list[16];
+    CUdeviceptr flag;
+    CUstream s;
+    CUevent e;
+    start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, 0));
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    for (int i = 0; i < 10; i++)
+        OK(cuLaunchHostFunc(s, append, list));
+    OK(cuEventRecord(e, s));
+    OK(cuStreamDestroy(s));
+    RC(cuEventQuery(e), CUDA_ERROR_NOT_READY);
+    set_flag(w, 1);
+    OK(cuEventSynchronize(e));
+    cr_assert_eq(list[0], 10);
+    RC(cuStreamQuery(s), CUDA_ERROR_INVALID_HANDLE);
+}
+
+Test(streams, properties)
+{
+    CUcontext ctx = start(3), got;
+    CUstream s;
+    unsigned flags;
+    int priority, least, greatest;
+    CUdevice dev;
+    OK(cuCtxGetStreamPriorityRange(&least, &greatest));
+    cr_assert(greatest < least);
+    OK(cuStreamCreateWithPriority(&s, CU_STREAM_NON_BLOCKING, greatest));
+    OK(cuStreamGetFlags(s, &flags));
+    OK(cuStreamGetPriority(s, &priority));
+    OK(cuStreamGetCtx(s, &got));
+    OK(cuStreamGetDevice(s, &dev));
+    cr_assert(flags == CU_STREAM_NON_BLOCKING && priority == greatest && got == ctx && dev == 3);
+    OK(cuStreamGetFlags(NULL, &flags));
+    cr_assert_eq(flags, CU_STREAM_DEFAULT);
+}
+
+Test(streams, exit_with_a_stuck_stream_ends_the_process)
+{
+    pid_t pid = fork();
+    if (!pid) {
+        CUdeviceptr flag;
+        CUstream s;
+        start(0);
+        flag_word(&flag);
+        OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+        OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+        OK(cuMemsetD8Async(flag, 1, 8, s));
+        exit(0);
+    }
+    join_child(pid);
+}

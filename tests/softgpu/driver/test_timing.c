@@ -1,0 +1,129 @@
+/* The timing model. Lower bounds are exact; upper bounds are generous, since the machine may be busy. */
+#include "test_util.h"
+
+TestSuite(timing, .timeout = 60);
+
+static void setup(void)
+{
+    setenv("SOFTGPU_TIMING", "1", 1);
+    setenv("SOFTGPU_COMPUTE", "0", 1);
+    setenv("SOFTGPU_LINK_GBS", "100", 1);
+    setenv("SOFTGPU_HBM_GBS", "1000", 1);
+    setenv("SOFTGPU_LAUNCH_US", "0", 1);
+    watch_reports();
+}
+
+#define GB 1000000000ull
+
+/* Times work between two events on a stream of the current context, in modelled milliseconds. */
+static float timed_copy(CUstream s, CUdeviceptr dst, CUdeviceptr src, size_t n, int times)
+{
+    CUevent a, b;
+    float ms;
+    OK(cuEventCreate(&a, 0));
+    OK(cuEventCreate(&b, 0));
+    OK(cuEventRecord(a, s));
+    for (int i = 0; i < times; i++)
+        OK(cuMemcpyDtoDAsync(dst, src, n, s));
+    OK(cuEventRecord(b, s));
+    OK(cuEventSynchronize(b));
+    OK(cuEventElapsedTime(&ms, a, b));
+    return ms;
+}
+
+Test(timing, a_copy_takes_bytes_over_bandwidth, .init = setup)
+{
+    CUcontext c0, c1;
+    CUdeviceptr a, a2, b;
+    CUstream s;
+    c0 = start(0);
+    OK(cuMemAlloc(&a, 4 * GB));
+    OK(cuMemAlloc(&a2, 4 * GB));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuDevicePrimaryCtxRetain(&c1, 1));
+    OK(cuCtxSetCurrent(c1));
+    OK(cuMemAlloc(&b, 4 * GB));
+    OK(cuCtxSetCurrent(c0));
+    float peer = timed_copy(s, a, b, 4 * GB, 2); /* 8 GB over 100 GB/s: 80 ms */
+    cr_assert(peer >= 79.5f && peer < 120, "peer copy %f ms", (double)peer);
+    float local = timed_copy(s, a, a2, 4 * GB, 2); /* 16 GB read and written at 1000 GB/s */
+    cr_assert(local >= 15.5f && local < 40, "local copy %f ms", (double)local);
+    expect_no_report();
+}
+
+Test(timing, two_readers_share_an_egress_and_dilation_scales, .init = setup)
+{
+    CUdeviceptr src, dst[2];
+    CUcontext ctx[3];
+    CUstream s[2];
+    CUevent begin, end[2];
+    float ms[2];
+    setenv("SOFTGPU_TIME_SCALE", "2", 1);
+    ctx[2] = start(2);
+    OK(cuMemAlloc(&src, GB));
+    double real = 0;
+    for (int i = 0; i < 2; i++) {
+        OK(cuDevicePrimaryCtxRetain(&ctx[i], i));
+        OK(cuCtxSetCurrent(ctx[i]));
+        OK(cuMemAlloc(&dst[i], GB));
+        OK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+        OK(cuEventCreate(&end[i], 0));
+    }
+    CUevent begins[2];
+    real = seconds();
+    for (int i = 0; i < 2; i++) {
+        OK(cuCtxSetCurrent(ctx[i]));
+        OK(cuEventCreate(&begin, 0));
+        begins[i] = begin;
+        OK(cuEventRecord(begin, s[i]));
+        OK(cuMemcpyDtoDAsync(dst[i], src, GB, s[i]));
+        OK(cuEventRecord(end[i], s[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        OK(cuEventSynchronize(end[i]));
+        OK(cuEventElapsedTime(&ms[i], begins[i], end[i]));
+    }
+    real = seconds() - real;
+    float slower = ms[0] > ms[1] ? ms[0] : ms[1];
+    cr_assert(slower >= 19 && slower < 40, "the second reader waits for the first: %f ms", (double)slower);
+    cr_assert(real >= 0.038, "one modelled second takes two: %f s", real);
+}
+
+struct mail {
+    volatile int step;
+    CUipcMemHandle h;
+};
+
+Test(timing, egress_is_shared_between_processes, .init = setup)
+{
+    struct mail *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t owner = fork(), reader[2];
+    if (!owner) {
+        CUdeviceptr p;
+        start(7);
+        OK(cuMemAlloc(&p, 4 * GB));
+        OK(cuIpcGetMemHandle(&m->h, p));
+        post(&m->step, 1);
+        await(&m->step, 2);
+        exit(0);
+    }
+    for (int i = 0; i < 2; i++) {
+        reader[i] = fork();
+        if (!reader[i]) {
+            CUdeviceptr p, q;
+            CUstream s;
+            start(i);
+            OK(cuMemAlloc(&q, 4 * GB));
+            OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+            await(&m->step, 1);
+            OK(cuIpcOpenMemHandle(&p, m->h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+            float ms = timed_copy(s, q, p, 4 * GB, 10); /* alone: 400 ms */
+            OK(cuIpcCloseMemHandle(p));
+            exit(ms > 500 && ms < 1500 ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        join_child(reader[i]);
+    post(&m->step, 2);
+    join_child(owner);
+}

@@ -1,0 +1,165 @@
+/* Ranks that die, disagree or give up: an error, never a hang. */
+#include "ranks.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define SOON_MS 5000
+
+static void gather(struct rank *r, CUdeviceptr mem, size_t bytes)
+{
+    OK(ncclAllGather((char *)mem + bytes * (size_t)r->rank, (void *)mem, bytes, ncclUint8, r->comm, r->stream));
+}
+
+/* Rank 1 dies instead of taking part; nobody reaps it before the others have noticed, so it is a zombie. */
+static void one_dies(struct rank *r)
+{
+    CUdeviceptr mem = device_bytes(r, 3 << 20, 1);
+    gather(r, mem, 1 << 20);
+    OK(r->cu.cuStreamSynchronize(r->stream));
+    if (r->rank == 1)
+        raise(SIGKILL);
+    gather(r, mem, 1 << 20);
+    CHECK(wait_async_error(r->comm, ncclSuccess, SOON_MS) == ncclRemoteError);
+    OK(r->cu.cuStreamSynchronize(r->stream));
+    CHECK(ncclAllGather((void *)mem, (void *)mem, 1, ncclUint8, r->comm, r->stream) == ncclRemoteError);
+    OK(ncclCommAbort(r->comm));
+    _exit(0);
+}
+
+Test(fault, peer_dies_before_a_collective)
+{
+    pid_t pids[3];
+    start_ranks(pids, 3, 1, one_dies);
+    pid_t rest[2] = {pids[0], pids[2]};
+    cr_expect_eq(wait_ranks(rest, 2), 0);
+    waitpid(pids[1], NULL, 0);
+}
+
+/* Rank 1 waits for rank 2, which never comes, and is killed; rank 0 must hear of it. */
+static void dies_while_joining(struct rank *r)
+{
+    if (r->rank == 2)
+        _exit(0);
+    r->shared[r->rank] = 1;
+    CHECK(ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == ncclRemoteError);
+    CHECK(r->comm == NULL);
+}
+
+Test(fault, peer_dies_while_the_communicator_is_made)
+{
+    pid_t pids[3];
+    start_ranks(pids, 3, 0, dies_while_joining);
+    usleep(500000);
+    kill(pids[1], SIGKILL);
+    cr_expect_eq(wait_ranks(&pids[0], 1), 0);
+    waitpid(pids[1], NULL, 0);
+    waitpid(pids[2], NULL, 0);
+}
+
+struct aborter {
+    ncclComm_t comm;
+    pthread_t thread;
+};
+
+static void *abort_later(void *arg)
+{
+    usleep(200000);
+    OK(ncclCommAbort(((struct aborter *)arg)->comm));
+    return NULL;
+}
+
+static void abort_from_thread(struct rank *r)
+{
+    CUdeviceptr mem = device_bytes(r, 2 << 20, 1);
+    if (r->rank == 1) { /* never takes part */
+        sleep(1);
+        OK(ncclCommAbort(r->comm));
+        _exit(0);
+    }
+    struct aborter a = {.comm = r->comm};
+    gather(r, mem, 1 << 20);
+    gather(r, mem, 1 << 20);
+    CHECK(r->cu.cuStreamQuery(r->stream) == CUDA_ERROR_NOT_READY);
+    OK(pthread_create(&a.thread, NULL, abort_later, &a));
+    OK(r->cu.cuStreamSynchronize(r->stream));
+    OK(pthread_join(a.thread, NULL));
+    CHECK(ncclCommAbort(r->comm) == ncclInvalidArgument);
+    OK(r->cu.cuMemFree(mem));
+    _exit(0);
+}
+
+Test(fault, abort_ends_running_kernels)
+{
+    cr_expect_eq(run_ranks(2, 1, abort_from_thread), 0);
+}
+
+static void abort_while_joining(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (r->rank == 1)
+        _exit(0);
+    CHECK(ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, &config) == ncclInProgress);
+    usleep(50000);
+    OK(ncclCommAbort(r->comm));
+}
+
+Test(fault, abort_ends_the_making_of_a_communicator)
+{
+    cr_expect_eq(run_ranks(2, 0, abort_while_joining), 0);
+}
+
+static void sizes_differ(struct rank *r)
+{
+    CUdeviceptr mem = device_bytes(r, 4096, 1);
+    gather(r, mem, r->rank ? 1000 : 2000);
+    ncclResult_t rc = wait_async_error(r->comm, ncclSuccess, SOON_MS);
+    CHECK(rc == ncclInvalidUsage || rc == ncclRemoteError);
+    OK(r->cu.cuStreamSynchronize(r->stream));
+    OK(ncclCommAbort(r->comm));
+    _exit(0);
+}
+
+Test(fault, different_sizes_are_named)
+{
+    cr_expect_eq(run_ranks(2, 1, sizes_differ), 0);
+}
+
+/* A rank may finish, destroy and exit while the other still reads what it sent. */
+static void leaves_early(struct rank *r)
+{
+    CUdeviceptr mem = device_bytes(r, 400000, 5 + (unsigned)r->rank);
+    if (r->rank == 0) {
+        OK(ncclSend((void *)mem, 400000, ncclUint8, 1, r->comm, r->stream));
+        OK(r->cu.cuStreamSynchronize(r->stream));
+        return;
+    }
+    usleep(300000);
+    OK(ncclRecv((void *)mem, 400000, ncclUint8, 0, r->comm, r->stream));
+    OK(r->cu.cuStreamSynchronize(r->stream));
+    CHECK(same_bytes(r, mem, 400000, 5));
+}
+
+Test(fault, data_of_a_rank_that_has_left)
+{
+    cr_expect_eq(run_ranks(2, 1, leaves_early), 0);
+}
+
+static void stale_id(struct rank *r)
+{
+    ncclComm_t again;
+    ncclUniqueId junk;
+    memset(&junk, 3, sizeof junk);
+    CHECK(ncclCommInitRank(&again, 2, junk, r->rank) == ncclInvalidArgument);
+    ncclResult_t rc = ncclCommInitRank(&again, 2, r->id, r->rank);
+    CHECK(rc == ncclRemoteError || rc == ncclInvalidUsage);
+}
+
+Test(fault, used_or_invalid_unique_id)
+{
+    cr_expect_eq(run_ranks(2, 1, stale_id), 0);
+}
