@@ -87,12 +87,13 @@ static void print_name(FILE *out, const char *field)
 static void print_wrapped(const char *text)
 {
     enum { INDENT = 8, WIDTH = 100 };
-    int column = WIDTH;
+    int column = 0;
     while (*text) {
         const int length = (int)strcspn(text, " ");
-        if (column + 1 + length > WIDTH)
-            column = printf("%s%*s", column == WIDTH ? "" : "\n", INDENT, "") - 1;
-        column += printf("%s%.*s", column < INDENT ? "" : " ", length, text);
+        if (column && column + 1 + length <= WIDTH)
+            column += printf(" %.*s", length, text);
+        else
+            column = printf("%s%*s%.*s", column ? "\n" : "", INDENT, "", length, text) - (column != 0);
         text += length + (text[length] == ' ');
     }
 }

@@ -93,8 +93,9 @@ static void print_check(const struct ag_options *o, const struct ag_record *reco
 static void print_header(const struct ag_options *o, const struct ag_shared *shared, const char *how)
 {
     const struct ag_shape s = ag_shape_of(o, shared->ranks);
-    printf("ag_gemm%s%s: %d ranks (%s) on %s\n", *o->label ? " " : "", o->label, shared->ranks, how,
-           shared->records[0].device_name);
+    const char *device = shared->records[0].device_name;
+    printf("ag_gemm%s%s: %d rank%s (%s) on %s\n", *o->label ? " " : "", o->label, shared->ranks,
+           shared->ranks == 1 ? "" : "s", how, *device ? device : "no device");
     if (s.gemm) {
         printf("C(%ld x %ld) = A * B, k = %ld, form %s, ", s.m, s.n, s.k, ag_choice_name("form", o->form));
         printf("%s, ", ag_choice_name("dtype", o->dtype));

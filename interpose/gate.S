@@ -1,4 +1,6 @@
 /* The stubs of gate.def. See gate.h. */
+#include "interpose/gate.h"
+
 #define SLOT 8
 
 /* ------------------------------------------------------------------------------------------------------------ x86-64 */
@@ -77,15 +79,7 @@ slr_gate_enter:
     .cfi_endproc
     .size slr_gate_enter, . - slr_gate_enter
 
-.macro GATE sym, stub, index
-    .globl \sym
-    .hidden \stub
-    .globl \stub
-    .type \sym, @function
-    .type \stub, @function
-    .p2align 5
-\sym:
-\stub:
+.macro STUB index
     .cfi_startproc
     endbr64
     cmpl    $0, slr_gate_word(%rip)
@@ -95,8 +89,6 @@ slr_gate_enter:
     .cfi_adjust_cfa_offset 8
     jmp     slr_gate_enter
     .cfi_endproc
-    .size \sym, . - \sym
-    .size \stub, . - \stub
 .endm
 
 /* ----------------------------------------------------------------------------------------------------------- aarch64 */
@@ -160,15 +152,7 @@ slr_gate_enter:
     .size slr_gate_enter, . - slr_gate_enter
 
 /* The word is loaded with acquire: the table is read after it. */
-.macro GATE sym, stub, index
-    .globl \sym
-    .hidden \stub
-    .globl \stub
-    .type \sym, %function
-    .type \stub, %function
-    .p2align 4
-\sym:
-\stub:
+.macro STUB index
     .cfi_startproc
     hint    #34 /* bti c */
     adrp    x16, slr_gate_word
@@ -181,18 +165,54 @@ slr_gate_enter:
 1:  mov     w16, #\index
     b       slr_gate_enter
     .cfi_endproc
-    .size \sym, . - \sym
-    .size \stub, . - \stub
 .endm
 
 #else
 #error "the gate is written for x86-64 and aarch64"
 #endif
 
+.macro GATE sym, stub, index
+    .globl \sym
+    .hidden \stub
+    .globl \stub
+    .type \sym, %function
+    .type \stub, %function
+    .p2align SLR_GATE_SPARE_SHIFT
+\sym:
+\stub:
+    STUB \index
+    .size \sym, . - \sym
+    .size \stub, . - \stub
+.endm
+
+.macro SPARE index
+    .p2align SLR_GATE_SPARE_SHIFT
+    STUB \index
+.endm
+
 /* __COUNTER__ starts at 0 in this file and grows by one for each row, as the enumeration of gate.h does. */
 #define X(sym, cls, arg, why) GATE sym, slr_stub_##sym, __COUNTER__
 #include "interpose/gate.def"
 #undef X
+
+#define S1 SPARE __COUNTER__;
+#define S4 S1 S1 S1 S1
+#define S16 S4 S4 S4 S4
+#define S64 S16 S16 S16 S16
+#if SLR_GATE_SPARES != 256
+#error "four times 64 are written here"
+#endif
+    .hidden slr_gate_spares
+    .globl slr_gate_spares
+    .type slr_gate_spares, %function
+    .p2align SLR_GATE_SPARE_SHIFT
+slr_gate_spares:
+    S64
+    S64
+    S64
+    S64
+    .p2align SLR_GATE_SPARE_SHIFT
+    .size slr_gate_spares, . - slr_gate_spares
 
     .section .note.GNU-stack, "", %progbits
 #if defined(__x86_64__)

@@ -8,6 +8,16 @@
 #ifndef SLR_INTERPOSE_GATE_H
 #define SLR_INTERPOSE_GATE_H
 
+/* Stubs without a name, for forms of gated functions that are only met at run time (slr_gate_spare). gate.S builds them
+ * side by side. */
+#define SLR_GATE_SPARES 256
+#if defined(__x86_64__)
+#define SLR_GATE_SPARE_SHIFT 5
+#else
+#define SLR_GATE_SPARE_SHIFT 6
+#endif
+
+#ifndef __ASSEMBLER__
 #include <stdint.h>
 
 enum slr_gate_index {
@@ -42,12 +52,19 @@ struct slr_gate_frame {
 
 /* The real functions, by index; only to be read when SLR_GATE_UNRESOLVED is not set in slr_gate_word. Never NULL then:
  * what the driver does not have is slr_gate_missing. */
-extern void *slr_gate_real[SLR_GATE_COUNT];
+extern void *slr_gate_real[SLR_GATE_COUNT + SLR_GATE_SPARES];
 
 /* Stands in for a function that the driver lacks: CUDA_ERROR_NOT_FOUND. */
 int slr_gate_missing(void);
 
+/* A stub for `real`, which the driver returned for `symbol` and which is none of gate.def's functions: a form newer
+ * than the table, or the same function at another address. `version` is the CUDA version that was asked for, INT_MAX
+ * when it is not known: a form that the table's cuda.h can not have joins everything, as the place of its stream is not
+ * known. NULL when no function of that name is gated, whatever its form. */
+void *slr_gate_spare(const char *symbol, int version, int per_thread, void *real);
+
 /* Called by the stubs. Returns the function to jump to. */
 void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame);
 
+#endif /* __ASSEMBLER__ */
 #endif

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include "base/real.h"
+#include "interpose/gate.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
 
@@ -10,11 +11,19 @@
 SLR_API
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags);
 
-static CUresult exchange(CUresult result, void **pfn)
+static CUresult exchange(CUresult result, const char *symbol, void **pfn, int version, cuuint64_t flags)
 {
-    void *wrapper = result == CUDA_SUCCESS && pfn && *pfn ? slr_wrapper_by_address(*pfn) : NULL;
+    int saved = errno;
+    void *wrapper = NULL;
+    if (result == CUDA_SUCCESS && symbol && pfn && *pfn) {
+        wrapper = slr_wrapper_by_address(*pfn);
+        if (!wrapper)
+            wrapper =
+                slr_gate_spare(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, *pfn);
+    }
     if (wrapper)
         *pfn = wrapper;
+    errno = saved;
     return result;
 }
 
@@ -28,7 +37,7 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_
 {
     __typeof__(&cuGetProcAddress) real;
     real = slr_find_cuda() ? (__typeof__(real))slr_real_cuGetProcAddress : NULL;
-    return real ? exchange(real(symbol, pfn, version, flags), pfn) : without();
+    return real ? exchange(real(symbol, pfn, version, flags), symbol, pfn, version, flags) : without();
 }
 
 SLR_API
@@ -37,7 +46,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint
 {
     __typeof__(&cuGetProcAddress_v2) real;
     real = slr_find_cuda() ? (__typeof__(real))slr_real_cuGetProcAddress_v2 : NULL;
-    return real ? exchange(real(symbol, pfn, version, flags, status), pfn) : without();
+    return real ? exchange(real(symbol, pfn, version, flags, status), symbol, pfn, version, flags) : without();
 }
 
 SLR_HOOK_NAME(cuGetProcAddress);

@@ -25,6 +25,7 @@ struct slot {
 enum { NEED_R = true, NEED_O = false };
 
 void *slr_real_cuGetProcAddress, *slr_real_cuGetProcAddress_v2;
+static _Atomic(void *) driver;
 
 static const struct slot slots[] = {
 #define D(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_CUDA, NEED_##need},
@@ -111,8 +112,15 @@ bool slr_find(enum slr_lib lib)
         return false;
     for (unsigned i = 0; i < SLOTS; i++)
         found[i] = slots[i].lib == lib ? slr_dlsym(handle, slots[i].name) : NULL;
+    if (lib == SLR_LIB_CUDA)
+        atomic_store_explicit(&driver, handle, memory_order_relaxed);
     publish(lib, found);
     return true;
+}
+
+bool slr_is_drivers(const char *name, const void *real)
+{
+    return slr_find_cuda() && slr_dlsym(atomic_load_explicit(&driver, memory_order_relaxed), name) == real;
 }
 
 /* Says what is missing, once for each library and kind of trouble. */

@@ -33,10 +33,13 @@ bool slr_resolve_cuda_load(void);
 
 /* The wrapper of the hooked function `name` if its real function is at `real`, else NULL. Finds the library when
  * necessary. */
-void *slr_wrapper_by_name(const char *name, const void *real);
+void *slr_wrapper_by_name(const char *name, void *real);
 
 /* The wrapper of the driver function at `real`, else NULL. The driver must have been found. */
 void *slr_wrapper_by_address(const void *real);
+
+/* Whether the driver's export `name` is at `real`. */
+bool slr_is_drivers(const char *name, const void *real);
 
 /* The real cuGetProcAddress and cuGetProcAddress_v2; NULL until the driver is found, or when it lacks them. */
 extern void *slr_real_cuGetProcAddress, *slr_real_cuGetProcAddress_v2;

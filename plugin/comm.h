@@ -66,7 +66,7 @@ void slr_comm_remove(struct slr_comm *c);
 /* Calls `visit` for each communicator under the registry's lock. */
 void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
 
-/* Makes the communicator's context current; pairs with slr_comm_leave. */
+/* Makes the communicator's context current and lets this thread use it while others capture; pairs with slr_shared_leave. */
 enum slr_status slr_shared_enter(const struct slr_shared *s);
 void slr_shared_leave(void);
 

@@ -103,10 +103,9 @@ run_model() {
     printf '\n'
 }
 
-choose_device
-want=()
-[ $where = softgpu ] || want+=(--gpu-libs)
-"$SLR_ROOT/scripts/setup.sh" "${want[@]}"
+"$SLR_ROOT/scripts/setup.sh"
+choose_device # needs Python
+[ $where = softgpu ] || "$SLR_ROOT/scripts/setup.sh" --gpu-libs
 build_demo
 choose_problem
 rm -rf "$out"

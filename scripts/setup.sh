@@ -150,7 +150,9 @@ for wheel in wheels:
     with zipfile.ZipFile(wheel) as archive:
         for item in archive.infolist():
             names = item.filename.split("/")  # nvidia/<group>/<part>/...
-            if len(names) < 4 or names[2] != part or item.is_dir() or names[-1].endswith((".a", ".py")):
+            if len(names) < 4 or names[2] != part or item.is_dir():
+                continue
+            if names[3] == "cccl" or names[-1].endswith((".a", ".py")):  # C++ templates; static libraries
                 continue
             path = os.path.join(target, *names[2:])
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -169,7 +171,7 @@ setup_headers() {
     fi
     find_headers
     local wheels=()
-    [ -n "$cuda" ] || wheels+=(nvidia-cuda-runtime nvidia-cuda-crt nvidia-cublas)
+    [ -n "$cuda" ] || wheels+=(nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl nvidia-cublas)
     [ -n "$nccl" ] || wheels+=(nvidia-nccl-cu13)
     if [ $check = 1 ]; then
         say "${cuda:+found    CUDA headers: }${cuda:-missing  CUDA headers}"

@@ -42,7 +42,8 @@ int main(void)
     cudaEvent_t e;
     void *a, *b;
     char host[64] = {0};
-    CHECK(cudaStreamCreate(&s) == cudaSuccess && cudaEventCreate(&e) == cudaSuccess);
+    CHECK(cudaStreamCreate(&s) == cudaSuccess);
+    CHECK(cudaEventCreate(&e) == cudaSuccess);
     CHECK(cudaMalloc(&a, 4096) == cudaSuccess);
 
     set_pending(1);

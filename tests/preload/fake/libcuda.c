@@ -49,6 +49,18 @@ int cuLaunchKernel(FAKE_PARAMS)
 #include "interpose/gate.def"
 #undef X
 
+/* A form that gate.def does not know, and a known function at an address of its own. */
+int cuMemcpyBatchAsync_v9(FAKE_PARAMS);
+int cuMemcpyBatchAsync_v9(FAKE_PARAMS)
+{
+    return note(FAKE_UNKNOWN, FAKE_ARGS);
+}
+
+static int second_address(FAKE_PARAMS)
+{
+    return note(FAKE_SECOND, FAKE_ARGS);
+}
+
 /* The rest of what real.def requires. */
 #define PLAIN(sym)                                                                                                     \
     int sym(void);                                                                                                     \
@@ -110,6 +122,10 @@ int cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t fl
 {
     static const char *const forms[] = {"_v2_ptsz", "_v2_ptds", "_ptsz", "_ptds", "_v2", ""};
     void *found = NULL;
+    if (version > 90000 && strcmp(symbol, "cuMemcpyBatchAsync") == 0)
+        found = (void *)cuMemcpyBatchAsync_v9;
+    if (strcmp(symbol, "cuStreamAddCallback") == 0)
+        found = (void *)second_address;
     for (unsigned i = 0; i < sizeof(forms) / sizeof(forms[0]) && !found; i++) {
         bool v2 = strstr(forms[i], "_v2"), per_thread = strstr(forms[i], "_pt");
         if ((version >= 3020 || !v2) && ((flags & 2) || !per_thread))

@@ -2,6 +2,28 @@
 #include "sg.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+struct sg_event *sg_event_new_locked(struct sg_ctx *ctx, unsigned flags)
+{
+    struct sg_event *e = calloc(1, sizeof(*e));
+    if (!e)
+        abort();
+    e->ctx = ctx;
+    e->flags = flags;
+    e->shared_fd = -1;
+    e->handle = sg_handle_new_locked(SG_EVENT, e);
+    return e;
+}
+
+static void event_free_locked(struct sg_event *e)
+{
+    sg_handle_drop_locked(e->handle);
+    sg_fence_put_locked(e->fence); /* queued waits hold their own reference */
+    if (e->shared_fd >= 0)
+        close(e->shared_fd);
+    free(e);
+}
 
 CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
@@ -13,13 +35,14 @@ CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     struct sg_ctx *ctx = sg_current_locked(&rc);
-    struct sg_event *e = ctx ? calloc(1, sizeof(*e)) : NULL;
-    if (e) {
-        e->ctx = ctx;
-        e->flags = Flags;
-        *phEvent = e->handle = sg_handle_new_locked(SG_EVENT, e);
-    } else if (ctx) {
-        rc = CUDA_ERROR_OUT_OF_MEMORY;
+    if (ctx) {
+        struct sg_event *e = sg_event_new_locked(ctx, Flags);
+        if (Flags & CU_EVENT_INTERPROCESS)
+            rc = sg_event_share_locked(e);
+        if (rc)
+            event_free_locked(e);
+        else
+            *phEvent = e->handle;
     }
     sg_release();
     return rc;
@@ -32,13 +55,10 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
     SG_ENTER(cuEventDestroy_v2);
     sg_acquire();
     struct sg_event *e = sg_handle_get_locked(SG_EVENT, hEvent);
-    if (e) {
-        sg_handle_drop_locked(hEvent);
-        sg_fence_put_locked(e->fence); /* queued waits hold their own reference */
-        free(e);
-    } else {
+    if (e)
+        event_free_locked(e);
+    else
         rc = CUDA_ERROR_INVALID_HANDLE;
-    }
     sg_release();
     return rc;
 }
@@ -68,6 +88,8 @@ static CUresult record(CUevent hEvent, CUstream hStream)
             forget_capture(e);
             sg_fence_put_locked(e->fence);
             e->fence = sg_fence_ref_locked(s->last);
+            if (e->shared)
+                rc = sg_event_shared_record_locked(s, e);
         }
     }
     sg_release();
@@ -100,6 +122,8 @@ static CUresult wait_event(CUstream hStream, CUevent hEvent, unsigned flags)
         rc = CUDA_ERROR_INVALID_HANDLE;
     else if (s && (e->capture || s->capture))
         rc = sg_capture_wait_locked(s, e);
+    else if (s && e->shared)
+        rc = sg_event_shared_wait_locked(s, e);
     else if (s && e->fence && (!e->fence->done || s->legacy)) {
         struct sg_op *op = sg_op_new(SG_OP_ORDER, "event wait");
         sg_op_dep_locked(op, e->fence);
@@ -137,7 +161,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     SG_ENTER(cuEventQuery);
     sg_acquire();
     struct sg_event *e = host_event_locked(hEvent, &rc);
-    if (e && e->fence && !e->fence->done)
+    if (e && (e->shared ? !sg_event_shared_done(e) : e->fence && !e->fence->done))
         rc = CUDA_ERROR_NOT_READY;
     else if (e)
         rc = e->ctx->sticky;
@@ -156,6 +180,11 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
         struct sg_ctx *ctx = e->ctx;
         sg_fence_sync_locked(e->fence);
         rc = ctx->sticky;
+        while (!rc && (e = sg_handle_peek_locked(SG_EVENT, hEvent)) && e->shared && !sg_event_shared_done(e)) {
+            sg_release(); /* another process completes it */
+            usleep(50);
+            sg_acquire();
+        }
     }
     sg_release();
     return rc;

@@ -1,14 +1,22 @@
 /* SOFTGPU_FAIL="cuMemAlloc_v2:3,cuIpcOpenMemHandle:1+=205": the n-th call (n+: from then on) fails, per process.
- * A name is an exported symbol or a base name (all its versions count together). */
+ * A name is an exported symbol or a base name (all its versions count together).
+ * Instead of an error number: "=kill" the process is killed at that call, "=kill50" 50 ms later, "=stop" it stops, "=sleep50" the call
+ * is delayed by 50 ms. */
 #include "sg.h"
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #define MAX_FAULTS 32
+enum action { FAIL, KILL, STOP, SLEEP };
 static struct fault {
     char name[64];
     long n;
     bool from;
+    enum action action;
+    long ms;
     CUresult error;
     atomic_long calls;
 } faults[MAX_FAULTS];
@@ -53,6 +61,24 @@ static CUresult default_error(const char *name)
     return CUDA_ERROR_UNKNOWN;
 }
 
+static void parse_action(struct fault *f, const char *text)
+{
+    static const struct {
+        const char *name;
+        enum action action;
+    } actions[] = {{"kill", KILL}, {"stop", STOP}, {"sleep", SLEEP}};
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
+        size_t len = strlen(actions[i].name);
+        if (strncmp(text, actions[i].name, len))
+            continue;
+        f->action = actions[i].action;
+        f->ms = strtol(text + len, NULL, 10);
+        f->error = CUDA_SUCCESS;
+        return;
+    }
+    f->error = (CUresult)strtol(text, NULL, 10);
+}
+
 static void parse_one(char *item)
 {
     struct fault *f = &faults[nfaults];
@@ -64,7 +90,9 @@ static void parse_one(char *item)
     f->n = strtol(colon + 1, &end, 10);
     f->from = *end == '+';
     end += f->from;
-    f->error = *end == '=' ? (CUresult)strtol(end + 1, NULL, 10) : default_error(f->name);
+    f->error = default_error(f->name);
+    if (*end == '=')
+        parse_action(f, end + 1);
     nfaults++;
 }
 
@@ -78,6 +106,27 @@ void sg_fault_load(void)
     free(copy);
 }
 
+static void kill_in(long ms)
+{
+    struct sigevent at = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+    struct itimerspec when = {.it_value = {ms / 1000, ms % 1000 * 1000000}};
+    timer_t timer;
+    if (ms == 0 || timer_create(CLOCK_MONOTONIC, &at, &timer) || timer_settime(timer, 0, &when, NULL))
+        kill(getpid(), SIGKILL);
+}
+
+static CUresult strike(const struct fault *f)
+{
+    struct timespec ts = {f->ms / 1000, f->ms % 1000 * 1000000};
+    if (f->action == KILL)
+        kill_in(f->ms);
+    else if (f->action == STOP)
+        raise(SIGSTOP);
+    else if (f->action == SLEEP)
+        nanosleep(&ts, NULL);
+    return f->error;
+}
+
 CUresult sg_fault(enum sg_entry e)
 {
     for (unsigned i = 0; i < nfaults && e < SG_ENTRY_COUNT; i++) {
@@ -85,8 +134,9 @@ CUresult sg_fault(enum sg_entry e)
         if (strcmp(f->name, names[e].symbol) && strcmp(f->name, names[e].base))
             continue;
         long call = atomic_fetch_add(&f->calls, 1) + 1;
-        if (call == f->n || (f->from && call > f->n))
-            return f->error;
+        CUresult rc = call == f->n || (f->from && call > f->n) ? strike(f) : CUDA_SUCCESS;
+        if (rc)
+            return rc;
     }
     return CUDA_SUCCESS;
 }

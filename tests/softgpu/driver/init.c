@@ -26,6 +26,8 @@ CUresult sg_enter(enum sg_entry entry)
 {
     if (atomic_load(&forked) || !atomic_load(&initialised))
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (atomic_load(&exiting))
+        return CUDA_ERROR_DEINITIALIZED; /* destructors must not wait for workers that have stopped */
     return sg_fault(entry);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct handle {
@@ -42,17 +43,25 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return rc;
 }
 
-static int open_peer_fd(const struct handle *h, int fd)
+/* The number may by now belong to anything: only a regular file of the expected size is taken. */
+int sg_open_peer_fd(uint32_t pid, int number, size_t bytes)
 {
+    struct stat st;
     char path[64];
-    snprintf(path, sizeof(path), "/proc/%u/fd/%d", h->pid, fd);
-    return open(path, O_RDWR | O_CLOEXEC);
+
+    snprintf(path, sizeof(path), "/proc/%u/fd/%d", pid, number);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode) || (size_t)st.st_size < bytes)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
 }
 
 /* Notes this process in the block's list of importers, so that its owner can name us. A full list: not noted. */
 static struct sg_opener *enlist(struct sg_header *hdr)
 {
-    uint64_t start = sg_process_start(getpid());
+    uint64_t start = sg_own_start();
 
     for (int i = 0; i < SG_OPENERS; i++) {
         struct sg_opener *o = &hdr->openers[i];
@@ -69,7 +78,7 @@ static struct sg_opener *enlist(struct sg_header *hdr)
 
 static struct sg_link *map_link(const struct handle *h)
 {
-    int fd = open_peer_fd(h, h->link_fd);
+    int fd = sg_open_peer_fd(h->pid, h->link_fd, SG_LINK_BYTES);
     void *p = fd < 0 ? MAP_FAILED : mmap(NULL, SG_LINK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
@@ -88,7 +97,7 @@ static CUdevice ordinal_of(const CUuuid *uuid, CUdevice fallback)
 static CUresult import_locked(const struct handle *h, struct sg_ctx *ctx, struct sg_mem **out)
 {
     struct sg_mem *m = calloc(1, sizeof(*m));
-    int fd = m ? open_peer_fd(h, h->fd) : -1;
+    int fd = m ? sg_open_peer_fd(h->pid, h->fd, h->size) : -1;
 
     if (fd < 0) {
         free(m);
@@ -192,20 +201,4 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
     }
     sg_release();
     return rc;
-}
-
-CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
-{
-    SG_ENTER(cuIpcGetEventHandle);
-    (void)pHandle;
-    (void)event;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
-{
-    SG_ENTER(cuIpcOpenEventHandle);
-    (void)phEvent;
-    (void)handle;
-    return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -39,12 +39,20 @@ __attribute__((visibility("default"))) CUresult softgpuKernelRegister(const stru
 static void add_ranges(struct sg_op *op)
 {
     const struct softgpu_kernel_desc *d = op->u.kernel.desc;
-    struct softgpu_access access[SG_RANGES];
-    unsigned n = d->access ? d->access(op->u.kernel.args, access, SG_RANGES) : 0;
+    struct softgpu_access few[SG_RANGES], *all = few;
+    unsigned n = d->access ? d->access(op->u.kernel.args, few, SG_RANGES) : 0;
 
-    for (unsigned i = 0; i < n && i < SG_RANGES; i++)
-        if (access[i].rows && access[i].row_bytes)
-            sg_op_range(op, access[i].ptr, (access[i].rows - 1) * access[i].pitch + access[i].row_bytes, false);
+    if (n > SG_RANGES) { /* the descriptor tells how many there are */
+        all = malloc(n * sizeof(*all));
+        if (!all)
+            abort();
+        n = d->access(op->u.kernel.args, all, n);
+    }
+    for (unsigned i = 0; i < n; i++)
+        if (all[i].rows && all[i].row_bytes)
+            sg_op_range(op, all[i].ptr, (all[i].rows - 1) * all[i].pitch + all[i].row_bytes, false);
+    if (all != few)
+        free(all);
 }
 
 static CUresult launch(CUfunction f, CUstream stream, void **params, void **extra)

@@ -33,6 +33,14 @@ uint64_t sg_process_start(pid_t pid)
     return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
+uint64_t sg_own_start(void)
+{
+    static _Atomic uint64_t start;
+    if (!atomic_load(&start))
+        atomic_store(&start, sg_process_start(getpid()));
+    return atomic_load(&start);
+}
+
 bool sg_process_alive(pid_t pid, uint64_t start)
 {
     uint64_t now = sg_process_start(pid);

@@ -180,7 +180,7 @@ CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg
         m->hdr->generation = m->id;
         m->hdr->size = size;
         m->hdr->owner_pid = (uint32_t)m->owner;
-        m->hdr->owner_start = sg_process_start(m->owner);
+        m->hdr->owner_start = sg_own_start();
         m->hdr->physical = d->physical;
         m->hdr->uuid = d->uuid;
         m->hdr->magic = SG_MAGIC;

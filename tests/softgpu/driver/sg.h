@@ -196,6 +196,8 @@ int sg_obj_create(struct sg_mem *m);
 int sg_obj_map(struct sg_mem *m, int fd);
 void sg_obj_unmap(struct sg_mem *m);
 uint64_t sg_process_start(pid_t pid);
+uint64_t sg_own_start(void); /* of this process; read once */
+int sg_open_peer_fd(uint32_t pid, int number, size_t bytes);
 bool sg_process_alive(pid_t pid, uint64_t start);
 
 #define SG_TIPS 8
@@ -274,6 +276,7 @@ struct sg_stream {
     struct sg_capture *capture;
     struct sg_tips tips; /* what the next captured operation depends on */
     CUgraphNode tip_handles[SG_TIPS];
+    CUstreamAttrValue attrs[CU_LAUNCH_ATTRIBUTE_MAX];
 };
 struct sg_op *sg_op_new(enum sg_op_kind kind, const char *what);
 struct sg_op *sg_op_clone(const struct sg_op *op);
@@ -348,6 +351,11 @@ void sg_graph_destroy_locked(struct sg_graph *g);
 struct sg_node *sg_graph_add_locked(struct sg_graph *g, struct sg_op *op, struct sg_node *const *deps, unsigned n);
 
 /* ---- events (event.c) ---- */
+struct sg_shared_event {
+    uint32_t owner, serial;
+    uint64_t start;
+    _Atomic uint64_t recorded, completed;
+};
 struct sg_event {
     CUevent handle;
     struct sg_ctx *ctx;
@@ -355,7 +363,14 @@ struct sg_event {
     struct sg_fence *fence; /* of the latest record; NULL: never recorded */
     uint64_t capture;       /* id of the capture that recorded it last, or 0 */
     struct sg_tips tips;
+    struct sg_shared_event *shared; /* CU_EVENT_INTERPROCESS */
+    int shared_fd;                  /* of the process that made it; -1 otherwise */
 };
+struct sg_event *sg_event_new_locked(struct sg_ctx *ctx, unsigned flags);
+CUresult sg_event_share_locked(struct sg_event *e);
+bool sg_event_shared_done(const struct sg_event *e);
+CUresult sg_event_shared_record_locked(struct sg_stream *s, struct sg_event *e);
+CUresult sg_event_shared_wait_locked(struct sg_stream *s, struct sg_event *e);
 CUresult sg_capture_record_locked(struct sg_stream *s, struct sg_event *e);
 CUresult sg_capture_wait_locked(struct sg_stream *s, struct sg_event *e); /* the stream or the event captures */
 bool sg_capture_has_event_locked(const struct sg_event *e);               /* its capture still records */

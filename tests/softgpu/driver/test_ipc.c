@@ -194,3 +194,51 @@ Test(ipc, streams_of_two_processes_play_ping_pong)
     post(&m->step, 5);
     join_child(pid);
 }
+
+static void event_owner(struct mail *m)
+{
+    CUipcEventHandle h;
+    CUevent e, plain;
+    CUstream s;
+    CUdeviceptr flag;
+    start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    RC(cuIpcGetEventHandle(&h, plain), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    OK(cuIpcGetEventHandle(&h, e));
+    memcpy(&m->handle[0], &h, sizeof(h));
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuEventRecord(e, s));
+    post(&m->step, 1);
+    await(&m->step, 2);
+    set_flag(w, 1);
+    await(&m->step, 3);
+}
+
+Test(ipc, events_of_another_process)
+{
+    struct mail *m = shared_page();
+    CUipcEventHandle h;
+    CUevent e;
+    CUstream s;
+    watch_reports();
+    pid_t pid = spawn(event_owner, m);
+    start(1);
+    await(&m->step, 1);
+    memcpy(&h, &m->handle[0], sizeof(h));
+    OK(cuIpcOpenEventHandle(&e, h));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamWaitEvent(s, e, 0));
+    usleep(10000);
+    RC(cuEventQuery(e), CUDA_ERROR_NOT_READY);
+    RC(cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+    post(&m->step, 2);
+    OK(cuStreamSynchronize(s));
+    OK(cuEventSynchronize(e));
+    OK(cuEventDestroy(e));
+    post(&m->step, 3);
+    join_child(pid);
+    expect_no_report();
+}

@@ -100,6 +100,7 @@ ncclResult_t comm_new(struct ncclComm **out, int nranks, int rank, const ncclCon
     return ncclSuccess;
 }
 
+/* Returns whether the communicator was in the list; the list's reference is then the caller's. */
 static int unlink_live(struct ncclComm *comm)
 {
     pthread_mutex_lock(&live_lock);
@@ -121,12 +122,41 @@ void comm_remove(struct ncclComm *comm, enum rank_state how)
     comm_put(comm);
 }
 
+/* While the communicator is made its block belongs to the thread that makes it. An abort then only sets the flag, and
+ * that thread says goodbye to the others; the lock decides which of the two came first. */
 void comm_made(struct ncclComm *comm, ncclResult_t rc, ncclComm_t *user)
 {
+    pthread_mutex_lock(&comm->lock);
+    int aborted = atomic_load(&comm->abort);
     atomic_store(&comm->async, rc);
-    if (rc == ncclSuccess || !comm->blocking)
+    pthread_mutex_unlock(&comm->lock);
+    if (aborted)
+        block_leave(&comm->block, RANK_ABORTED);
+    else if (rc != ncclSuccess && comm->blocking) {
+        *user = NULL;
+        comm_remove(comm, RANK_ABORTED);
+    }
+}
+
+void comm_abort(struct ncclComm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    int being_made = atomic_load(&comm->async) == ncclInProgress;
+    atomic_store(&comm->abort, 1);
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+    if (being_made) {
+        if (unlink_live(comm))
+            comm_put(comm);
         return;
-    *user = NULL;
+    }
+    if (comm->block.hdr)
+        block_ring(&comm->block, comm->rank);
+    /* Only the kernel that runs now can touch the caller's buffers; those still queued will see the flag. */
+    pthread_mutex_lock(&comm->lock);
+    while (comm->running)
+        pthread_cond_wait(&comm->changed, &comm->lock);
+    pthread_mutex_unlock(&comm->lock);
     comm_remove(comm, RANK_ABORTED);
 }
 
@@ -201,19 +231,6 @@ void comm_drain(struct ncclComm *comm)
 {
     pthread_mutex_lock(&comm->lock);
     while (comm->done < comm->issued && !atomic_load(&comm->abort))
-        pthread_cond_wait(&comm->changed, &comm->lock);
-    pthread_mutex_unlock(&comm->lock);
-}
-
-/* Only the kernel that runs now can touch the caller's buffers; those still queued will see the flag. */
-void comm_abort_kernels(struct ncclComm *comm)
-{
-    atomic_store(&comm->abort, 1);
-    if (atomic_load(&comm->async) != ncclInProgress && comm->block.hdr)
-        block_ring(&comm->block, comm->rank);
-    pthread_mutex_lock(&comm->lock);
-    pthread_cond_broadcast(&comm->changed);
-    while (comm->running)
         pthread_cond_wait(&comm->changed, &comm->lock);
     pthread_mutex_unlock(&comm->lock);
 }

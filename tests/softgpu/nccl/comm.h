@@ -43,7 +43,8 @@ void comm_made(struct ncclComm *comm, ncclResult_t rc, ncclComm_t *user);
 void comm_remove(struct ncclComm *comm, enum rank_state how);
 /* Waits until all launched kernels have ended, unless the communicator failed. */
 void comm_drain(struct ncclComm *comm);
-void comm_abort_kernels(struct ncclComm *comm);
+/* Ends whatever waits or runs on the communicator and drops it. */
+void comm_abort(struct ncclComm *comm);
 ncclResult_t comm_check_config(const ncclConfig_t *config);
 
 /* ---- groups (group.c) ---- */

@@ -168,8 +168,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     struct ncclComm *c = comm_get(comm);
     if (!c)
         return nccl_warn(ncclInvalidArgument, "CommAbort : comm is not a live communicator");
-    comm_abort_kernels(c);
-    comm_remove(c, RANK_ABORTED);
+    comm_abort(c);
     comm_put(c);
     return ncclSuccess;
 }

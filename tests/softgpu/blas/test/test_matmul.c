@@ -116,6 +116,16 @@ static struct small small_new(void)
     return s;
 }
 
+static void small_free(struct small *s)
+{
+    cr_assert_eq(cu.cuCtxSynchronize(), CUDA_SUCCESS);
+    cublasLtMatmulDescDestroy(s->desc);
+    cublasLtMatrixLayoutDestroy(s->a);
+    cublasLtMatrixLayoutDestroy(s->b);
+    cublasLtMatrixLayoutDestroy(s->c);
+    cr_assert_eq(cu.cuMemFree(s->mem), CUDA_SUCCESS);
+}
+
 static cublasStatus_t small_run(const struct small *s, const cublasLtMatmulAlgo_t *algo)
 {
     const float one = 1;
@@ -138,7 +148,7 @@ Test(matmul, heuristic_gives_a_usable_algorithm)
     cr_expect_eq(small_run(&s, &result.algo), CUBLAS_STATUS_SUCCESS);
     cr_expect_eq(small_run(&s, &junk), CUBLAS_STATUS_INVALID_VALUE);
     cublasLtMatmulPreferenceDestroy(pref);
-    cu.cuCtxSynchronize();
+    small_free(&s);
 }
 
 Test(matmul, what_is_not_supported_is_refused)
@@ -157,6 +167,7 @@ Test(matmul, what_is_not_supported_is_refused)
     cublasLtMatrixLayoutSetAttribute(s.a, CUBLASLT_MATRIX_LAYOUT_ORDER, &order, sizeof order);
     cublasLtMatrixLayoutSetAttribute(s.a, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows, sizeof rows);
     cr_expect_eq(small_run(&s, NULL), CUBLAS_STATUS_INVALID_VALUE);
+    small_free(&s);
 }
 
 Test(matmul, attributes)

@@ -1,0 +1,135 @@
+/* Communicators and gathers, every byte checked: what a rank without a fault of its own does while others have theirs.
+ *
+ *   gathers [--bytes SHARD] [--rounds N] [--comms N] [--may-fail | --must-fail]
+ *
+ * --comms   so many communicators at the same time, each used in every round, then all destroyed; twice over
+ * Buffers and the stream are made before the communicator, so that the driver calls of the agreement can be counted.
+ *
+ * --may-fail   NCCL's own error is an answer too: from the call, or from ncclCommGetAsyncError; within 2 s, and never wrong data
+ * --must-fail  an error is the only right answer
+ */
+#include "player.h"
+
+#include <string.h>
+
+#define MAX_COMMS 8
+
+static struct {
+    size_t bytes;
+    unsigned rounds;
+    int comms;
+    bool may_fail, must_fail;
+} want = {.bytes = 300001, .rounds = 3, .comms = 1};
+
+static void parse(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *next = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--bytes"))
+            want.bytes = strtoull(next, NULL, 0), i++;
+        else if (!strcmp(argv[i], "--rounds"))
+            want.rounds = (unsigned)atoi(next), i++;
+        else if (!strcmp(argv[i], "--comms"))
+            want.comms = atoi(next), i++;
+        else if (!strcmp(argv[i], "--may-fail"))
+            want.may_fail = true;
+        else if (!strcmp(argv[i], "--must-fail"))
+            want.may_fail = want.must_fail = true;
+        else
+            DIE(2, "unknown argument %s", argv[i]);
+    }
+    CHECK(want.comms >= 1 && want.comms <= MAX_COMMS, "--comms %d", want.comms);
+}
+
+/* Ends the process well when an error is an answer. */
+static void failed(const struct rank *r, ncclResult_t e, const char *where)
+{
+    fprintf(stderr, "rank %d: %s: %s\n", r->rank, where, ncclGetErrorString(e));
+    if (!want.may_fail)
+        DIE(3, "rank %d: no error was expected here", r->rank);
+    CHECK(e != ncclInProgress, "rank %d: not an error", r->rank);
+    if (r->comm) {
+        player_drain(r, 4000);
+        NCCL(ncclCommAbort(r->comm));
+    }
+    exit(0);
+}
+
+static void one_round(const struct rank *r, const struct buffers *b, unsigned round)
+{
+    buffers_fill(b, r, round);
+    ncclResult_t e = player_gather(r, b, want.may_fail ? 2000 : 10000);
+    if (e != ncclSuccess)
+        failed(r, e, "gather");
+    buffers_check(b, r, round);
+}
+
+static void destroy(struct rank *r)
+{
+    NCCL(ncclCommDestroy(r->comm));
+    r->comm = NULL;
+}
+
+/* The other communicators are split from the first, on all ranks alike. */
+static void make_comms(struct rank *r, ncclComm_t *comms)
+{
+    r->comm = NULL;
+    ncclResult_t e = ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank);
+    if (e != ncclSuccess) {
+        r->comm = NULL;
+        failed(r, e, "ncclCommInitRank");
+    }
+    comms[0] = r->comm;
+    for (int i = 1; i < want.comms; i++)
+        NCCL(ncclCommSplit(comms[0], 0, r->rank, &comms[i], NULL));
+}
+
+static void use(struct rank *r, const struct buffers *b, ncclComm_t *comms)
+{
+    make_comms(r, comms);
+    atomic_store(&board()->mark[r->rank], 1);
+    for (unsigned round = 0; round < want.rounds; round++)
+        for (int i = 0; i < want.comms; i++) {
+            r->comm = comms[i];
+            one_round(r, b, round * MAX_COMMS + (unsigned)i);
+        }
+    if (want.must_fail)
+        DIE(1, "rank %d: everything worked, but an error was expected", r->rank);
+    for (int i = want.comms - 1; i >= 0; i--) {
+        r->comm = comms[i];
+        destroy(r);
+    }
+}
+
+/* A second set of communicators from the same ranks needs an id of its own. */
+static void next_id(struct rank *r)
+{
+    struct board *b = board();
+    atomic_store(&b->mark[r->rank], 2);
+    CHECK(board_wait_all(r->nranks, -1, 2, 10000), "rank %d: the others have not come", r->rank);
+    if (r->rank == 0) {
+        NCCL(ncclGetUniqueId(&r->id));
+        memcpy(b->id, &r->id, sizeof b->id);
+        atomic_store(&b->id_there, 2);
+    }
+    CHECK(board_wait(&b->id_there, 2, 10000), "rank %d: no second id", r->rank);
+    memcpy(&r->id, b->id, sizeof r->id);
+}
+
+int main(int argc, char **argv)
+{
+    struct buffers b;
+    ncclComm_t comms[MAX_COMMS];
+    parse(argc, argv);
+    struct rank r = player_start();
+    CUDA(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
+    buffers_make(&b, &r, want.bytes);
+    use(&r, &b, comms);
+    if (want.comms > 1) {
+        next_id(&r);
+        use(&r, &b, comms);
+    }
+    buffers_free(&b);
+    CUDA(cudaStreamDestroy(r.stream));
+    return 0;
+}

@@ -1,0 +1,50 @@
+/* The cases of order.c: one row for each way to look at a gather. */
+#ifndef TESTS_FORMS_ORDER_H
+#define TESTS_FORMS_ORDER_H
+
+#include "forms.h"
+
+#define SHARD ((size_t)256 << 10)
+#define GEMM_K 64 /* rows of the gathered matrix of floats; its columns follow from SHARD */
+
+enum stream_kind { STREAM_OWN, STREAM_BLOCKING, STREAM_LEGACY, STREAM_PER_THREAD };
+enum recv_kind { RECV_DEVICE, RECV_MAPPED, RECV_MANAGED }; /* the host reads the last two without a CUDA call */
+
+struct look {
+    const struct order_case *c;
+    struct gather g;
+    ncclComm_t comm, comm2; /* the same ranks */
+    cudaStream_t s, other, third;
+    cudaEvent_t event;
+    cublasHandle_t blas; /* where the case has floats */
+    float *one;          /* the unit matrix, GEMM_K x GEMM_K */
+    uint8_t *side, *seen, *device_recv; /* `side`: device, as large as recv; `seen`: pinned, what is checked in the end */
+    volatile unsigned *flag;            /* mapped */
+    size_t all;                         /* bytes of recv */
+    uint64_t seed;
+    bool late; /* this rank is the one that the others wait for */
+};
+
+struct order_case {
+    const char *name;
+    void (*look)(struct look *l);       /* after the call: leaves in l->seen what a correct program sees, the whole gather */
+    void (*before)(struct look *l);     /* well before the call */
+    void (*on_the_way)(struct look *l); /* on the stream, behind the delay of a late rank */
+    enum stream_kind stream;
+    enum recv_kind recv;
+    bool two_comms, floats;
+    bool quiet; /* a missing join does not show: the whole device is waited for, slipring's streams too */
+};
+
+/* Each ends with a row without a name. */
+extern const struct order_case order_host_cases[], order_stream_cases[], order_send_cases[];
+
+/* seen <- device memory, on a stream, and waits for it. */
+void see(struct look *l, const void *device, cudaStream_t stream);
+
+/* side <- the gathered matrix times one: a GEMM whose result is its operand. */
+void gemm_identity_open(struct look *l);
+void gemm_identity_close(struct look *l);
+void gemm_identity(struct look *l, const void *from, cudaStream_t stream);
+
+#endif
