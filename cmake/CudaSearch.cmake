@@ -21,7 +21,7 @@ endfunction()
 
 function(slipring_is_cuda_include dir out)
   set(${out} FALSE PARENT_SCOPE)
-  foreach(header cuda.h cuda_runtime_api.h crt/host_defines.h nv/target cublas_v2.h cublasLt.h)
+  foreach(header cuda.h cuda_runtime_api.h crt/host_defines.h nv/target cudaProfiler.h cublas_v2.h cublasLt.h)
     if(NOT EXISTS "${dir}/${header}")
       return()
     endif()

@@ -70,24 +70,35 @@ static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
     return (piece + 1) % p->group == 0 || piece + 1 == p->pieces;
 }
 
+/* Tells the owner that its slot has been read, and waits for the next step's owner in the same call. */
+static enum slr_status step_done(struct slr_ring *ring, uint32_t g, int step)
+{
+    int owner = (ring->rank + step) % ring->nranks, next = (owner + 1) % ring->nranks;
+    CUstreamBatchMemOpParams ops[2] = {op_write(dflag(ring, SLR_FLAG_DONE, owner, ring->rank), g),
+                                       op_wait(dflag(ring, SLR_FLAG_READY, next, ring->rank), g)};
+    return SLR_CU(cuStreamBatchMemOp, ring->pull, step + 1 < ring->nranks ? 2 : 1, ops, 0);
+}
+
 static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece,
                                  int step)
 {
     int owner = (ring->rank + step) % ring->nranks;
     CUdeviceptr to = c->recv + (size_t)owner * c->plan.shard + slr_plan_piece_begin(&c->plan, piece);
-    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, owner, ring->rank), g,
-                   CU_STREAM_WAIT_VALUE_GEQ));
     SLR_TRY(SLR_CU(cuMemcpyAsync, to, slot_of(ring, owner, g), slr_plan_piece_bytes(&c->plan, piece), ring->pull));
+    /* Before the next wait: the chunk is ready when it is copied, not when the next one is. */
     if (ends_chunk(&c->plan, piece))
         SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, piece / c->plan.group, step), ring->pull));
-    return SLR_CU(cuStreamWriteValue32, ring->pull, dflag(ring, SLR_FLAG_DONE, owner, ring->rank), g,
-                  CU_STREAM_WRITE_VALUE_DEFAULT);
+    return step_done(ring, g, step);
 }
 
 static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece)
 {
+    uint32_t g = first + piece;
+    int next = (ring->rank + 1) % ring->nranks;
+    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, next, ring->rank), g,
+                   CU_STREAM_WAIT_VALUE_GEQ));
     for (int step = 1; step < ring->nranks; step++)
-        SLR_TRY(pull_step(ring, c, first + piece, piece, step));
+        SLR_TRY(pull_step(ring, c, g, piece, step));
     return SLR_OK;
 }
 

@@ -171,7 +171,7 @@ setup_headers() {
     fi
     find_headers
     local wheels=()
-    [ -n "$cuda" ] || wheels+=(nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl nvidia-cublas)
+    [ -n "$cuda" ] || wheels+=(nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl nvidia-cuda-profiler-api nvidia-cublas)
     [ -n "$nccl" ] || wheels+=(nvidia-nccl-cu13)
     if [ $check = 1 ]; then
         say "${cuda:+found    CUDA headers: }${cuda:-missing  CUDA headers}"

@@ -25,7 +25,7 @@ static bool satisfied(const struct sg_memop *m, uint64_t v)
 {
     switch (m->flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic, as documented */
-        return m->wide ? (int64_t)(v - m->value) >= 0 : v >= m->value;
+        return m->wide ? (int64_t)(v - m->value) >= 0 : (int32_t)((uint32_t)v - (uint32_t)m->value) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ:
         return v == m->value;
     case CU_STREAM_WAIT_VALUE_AND:
