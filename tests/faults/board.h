@@ -1,6 +1,6 @@
-/* What the processes of one fault test share: a page that launch.c makes and every rank maps. It carries NCCL's unique id from rank 0 to the
- * others and lets ranks say how far they have got, so that faults happen at a known moment and not after a guessed time.
- * Plain words and polling: nothing here can hang because a rank was killed.
+/* What the processes of one fault test share: a page that launch.c makes and every rank maps. It carries NCCL's unique
+ * id from rank 0 to the others and lets ranks say how far they have got, so that faults happen at a known moment and
+ * not after a guessed time. Plain words and polling: nothing here can hang because a rank was killed.
  */
 #ifndef TESTS_FAULTS_BOARD_H
 #define TESTS_FAULTS_BOARD_H

@@ -3,10 +3,10 @@
 #
 #   fault.sh [options of run.sh] -- PROGRAM [ARGUMENT...]
 set -u
-export FAULT_RUN=$$.$RANDOM$RANDOM
-"$(dirname "$0")"/../e2e/run.sh "$@" || exit
+mark=$$.$RANDOM$RANDOM
+FAULT_RUN=$mark "$(dirname "$0")"/../e2e/run.sh "$@" || exit
 
-strays() { grep -lzsx "FAULT_RUN=$FAULT_RUN" /proc/[0-9]*/environ | grep -v "^/proc/$$/"; }
+strays() { grep -lzsx "FAULT_RUN=$mark" /proc/[0-9]*/environ; }
 # Sockets that no living process outside of this test holds. Other tests may run at the same time.
 sockets() {
   awk '$NF ~ /^@slipring-/ { print $7, $NF }' /proc/net/unix | while read -r inode name; do

@@ -5,7 +5,8 @@
  * --comms   so many communicators at the same time, each used in every round, then all destroyed; twice over
  * Buffers and the stream are made before the communicator, so that the driver calls of the agreement can be counted.
  *
- * --may-fail   NCCL's own error is an answer too: from the call, or from ncclCommGetAsyncError; within 2 s, and never wrong data
+ * --may-fail   NCCL's own error is an answer too: from the call, or from ncclCommGetAsyncError; within 2 s, and never
+ * wrong data
  * --must-fail  an error is the only right answer
  */
 #include "player.h"

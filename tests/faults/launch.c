@@ -166,7 +166,8 @@ static int rank_of(pid_t pid)
     return -1;
 }
 
-/* Takes one change of state. Returns the number of ranks that ended by it; *first_kill: when a rank was first killed. */
+/* Takes one change of state. Returns the number of ranks that ended by it; *first_kill: when a rank was first killed.
+ */
 static int take_change(pid_t pid, int status, int64_t *first_kill)
 {
     int r = rank_of(pid);

@@ -70,8 +70,9 @@ void buffers_check(const struct buffers *b, const struct rank *r, unsigned round
         const uint8_t *shard = b->host + (size_t)owner * b->shard;
         uint64_t seed = seed_of(owner, round);
         for (size_t i = 0; i < b->shard; i++)
-            CHECK(shard[i] == byte_of(seed, i), "rank %d: round %u: byte %zu of %zu of rank %d's shard is %02x, not %02x",
-                  r->rank, round, i, b->shard, owner, shard[i], byte_of(seed, i));
+            CHECK(shard[i] == byte_of(seed, i),
+                  "rank %d: round %u: byte %zu of %zu of rank %d's shard is %02x, not %02x", r->rank, round, i,
+                  b->shard, owner, shard[i], byte_of(seed, i));
     }
 }
 

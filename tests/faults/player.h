@@ -1,5 +1,5 @@
-/* One rank of a fault test: a plain NCCL program that knows nothing of slipring, with data that every rank can compute by itself, so that a
- * gather is checked without another gather. Built on ../e2e/ranks.h; started by launch.c. */
+/* One rank of a fault test: a plain NCCL program that knows nothing of slipring, with data that every rank can compute
+ * by itself, so that a gather is checked without another gather. Built on ../e2e/ranks.h; started by launch.c. */
 #ifndef TESTS_FAULTS_PLAYER_H
 #define TESTS_FAULTS_PLAYER_H
 
@@ -25,8 +25,8 @@ void buffers_fill(const struct buffers *b, const struct rank *r, unsigned round)
 /* Dies with status 1 unless recv holds every rank's shard of `round`. */
 void buffers_check(const struct buffers *b, const struct rank *r, unsigned round);
 
-/* Waits until the rank's stream is idle, or the communicator is in error. The error, if any, is the result; the stream may then still be
- * busy. Dies with HANG_STATUS after `ms`. */
+/* Waits until the rank's stream is idle, or the communicator is in error. The error, if any, is the result; the stream
+ * may then still be busy. Dies with HANG_STATUS after `ms`. */
 ncclResult_t player_wait(const struct rank *r, int ms);
 
 /* Waits only for the stream, for instance after an error. */

@@ -4,8 +4,8 @@
  *                                     ACTION: kill, stop, or a number of milliseconds to sleep
  *   FAULT_HUB=R                       rank R collects the others: they do not bind before it listens
  *
- * CALL is one of the functions below. Only they are replaced, by plain system calls; nothing else in the tests uses them on Unix sockets, and
- * other memfds (the software GPU's) do not count.
+ * CALL is one of the functions below. Only they are replaced, by plain system calls; nothing else in the tests uses
+ * them on Unix sockets, and other memfds (the software GPU's) do not count.
  */
 #include "board.h"
 
@@ -51,7 +51,7 @@ static void reach(enum when when, const char *call, int count)
         reach(BEFORE, #call, number);                                                                                  \
         long result = syscall(__VA_ARGS__);                                                                            \
         reach(AFTER, #call, number);                                                                                   \
-        return result;                                                                  \
+        return result;                                                                                                 \
     } while (0)
 
 static void wait_for_hub(void)

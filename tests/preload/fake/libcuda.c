@@ -88,6 +88,7 @@ PLAIN(cuIpcOpenMemHandle_v2)
 PLAIN(cuStreamCreateWithPriority)
 PLAIN(cuCtxGetStreamPriorityRange)
 PLAIN(cuStreamIsCapturing)
+PLAIN(cuThreadExchangeStreamCaptureMode)
 PLAIN(cuEventCreate)
 PLAIN(cuEventDestroy_v2)
 

@@ -1,6 +1,8 @@
 /* Memory: allocation, copies of all shapes, pointer queries. */
 #include "test_util.h"
 
+#include <pthread.h>
+
 TestSuite(memory, .timeout = 30);
 
 Test(memory, round_trip_and_ranges)
@@ -206,5 +208,33 @@ Test(memory, peer_copies_and_peer_access)
     OK(cuCtxSynchronize());
     OK(cuCtxDisablePeerAccess(c1));
     RC(cuCtxDisablePeerAccess(c1), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    expect_no_report();
+}
+
+static void *release_later(void *word)
+{
+    usleep(50000);
+    set_flag(word, 1);
+    return NULL;
+}
+
+Test(memory, free_waits_for_the_work_of_the_context)
+{
+    CUdeviceptr p, flag;
+    CUstream s;
+    pthread_t t;
+    watch_reports();
+    start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuMemsetD8Async(p, 1, 4096, s));
+    double begin = seconds();
+    pthread_create(&t, NULL, release_later, w);
+    OK(cuMemFree(p));
+    cr_assert(seconds() - begin >= 0.045);
+    pthread_join(t, NULL);
+    OK(cuStreamSynchronize(s));
     expect_no_report();
 }

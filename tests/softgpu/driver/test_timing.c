@@ -1,5 +1,7 @@
 /* The timing model. Lower bounds are exact; upper bounds are generous, since the machine may be busy. */
+#include "../softgpu.h"
 #include "test_util.h"
+#include <dlfcn.h>
 
 TestSuite(timing, .timeout = 60);
 
@@ -126,4 +128,51 @@ Test(timing, egress_is_shared_between_processes, .init = setup)
         join_child(reader[i]);
     post(&m->step, 2);
     join_child(owner);
+}
+
+static double ten_ms_of_flops(const void *args)
+{
+    (void)args;
+    return 10e9; /* at 1 TFLOP/s */
+}
+
+static void nothing(void *args)
+{
+    (void)args;
+}
+
+static const struct softgpu_kernel_desc busy = {.name = "busy", .run = nothing, .flops = ten_ms_of_flops};
+
+Test(timing, kernels_of_one_device_take_turns, .init = setup)
+{
+    softgpuKernelRegister_t reg;
+    CUfunction f;
+    CUstream s[2];
+    setenv("SOFTGPU_TFLOPS", "1", 1);
+    start(0);
+    *(void **)&reg = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "softgpuKernelRegister");
+    OK(reg(&busy, &f));
+    for (int i = 0; i < 2; i++)
+        OK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+    double t = seconds();
+    for (int i = 0; i < 4; i++)
+        OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s[i & 1], NULL, NULL));
+    OK(cuCtxSynchronize());
+    t = seconds() - t;
+    cr_assert(t >= 0.0395 && t < 0.2, "four kernels of 10 ms took %f s", t);
+}
+
+Test(timing, without_compute_only_small_blocks_are_copied, .init = setup)
+{
+    static unsigned char host[8192], back[8192];
+    CUdeviceptr p;
+    start(0);
+    OK(cuMemAlloc(&p, 8192));
+    memset(host, 7, sizeof(host));
+    OK(cuMemcpyHtoD(p, host, 8192));
+    OK(cuMemcpyDtoH(back, p, 16));
+    cr_assert_eq(back[0], 0, "a large block is not touched");
+    OK(cuMemcpyHtoD(p, host, 16));
+    OK(cuMemcpyDtoH(back, p, 16));
+    cr_assert_eq(back[0], 7, "control words arrive");
 }

@@ -215,7 +215,7 @@ static ncclResult_t check_ended(struct run *r)
 static ncclResult_t check_peers(struct run *r, int *suspect)
 {
     int gone = gone_peer(r);
-    if (0 && *suspect)
+    if (gone >= 0 && *suspect)
         return nccl_warn(ncclRemoteError, "rank %d waits for rank %d, which died or left", r->rank, gone);
     *suspect = gone >= 0;
     return ncclSuccess;

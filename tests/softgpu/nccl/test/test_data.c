@@ -250,6 +250,31 @@ Test(data, sends_and_receives_in_a_group)
     cr_expect_eq(run_ranks(4, 1, exchange_in_group), 0);
 }
 
+/* Several messages between the same two ranks in one group match in the order of the calls. */
+static void several_in_group(struct rank *r)
+{
+    static const size_t bytes[] = {900000, 5, 700001};
+    CUdeviceptr send[3], recv[3];
+    for (unsigned i = 0; i < 3; i++) {
+        send[i] = device_bytes(r, bytes[i], 10 * (unsigned)r->rank + i);
+        recv[i] = device_bytes(r, bytes[i], 99);
+    }
+    OK(ncclGroupStart());
+    for (int i = 0; i < 3; i++) {
+        OK(ncclSend((void *)send[i], bytes[i], ncclUint8, 1 - r->rank, r->comm, r->stream));
+        OK(ncclRecv((void *)recv[i], bytes[i], ncclUint8, 1 - r->rank, r->comm, r->stream));
+    }
+    OK(ncclGroupEnd());
+    sync_stream(r);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(same_bytes(r, recv[i], bytes[i], 10 * (unsigned)(1 - r->rank) + i));
+}
+
+Test(data, several_messages_to_one_peer_in_a_group)
+{
+    cr_expect_eq(run_ranks(2, 1, several_in_group), 0);
+}
+
 static void ping_pong(struct rank *r)
 {
     CUdeviceptr a = device_bytes(r, 5000, 7 + (unsigned)r->rank);

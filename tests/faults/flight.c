@@ -1,0 +1,267 @@
+/* Gathers in flight, and a rank that goes away, aborts or stops.
+ *
+ *   flight SCENARIO VICTIM [SHARD_BYTES]
+ *
+ * In all of them the first gather is complete and exact on every rank. Then
+ *
+ *   kill-before    the victim is killed; the others have a gather in flight that it never began
+ *   kill-between   the victim is killed before the others call the next gather
+ *   kill-driver    the victim is killed by SOFTGPU_FAIL, half-way through its own calls or its data; the others have
+ * theirs in flight abort          the victim's main thread sits in cudaStreamSynchronize, another thread of it calls
+ * ncclCommAbort destroy        the victim destroys the communicator and goes on living; the others call another gather
+ *   stop           the victim stops before its second gather and is continued by launch; everything must be exact
+ *   stop-fails     the same with SLIPRING_STALL_TIMEOUT: the others get an error while it is stopped, the victim after
+ *   leave          the victim destroys and exits as soon as its own gather is done, while the slower others still read;
+ * all exact die-early      the victim _exits there, without any goodbye: exact or an error driver-error   SOFTGPU_FAIL
+ * makes a driver call of the victim's second gather fail: an error on every rank
+ *
+ * "The others" must then see an error from ncclCommGetAsyncError within 2 s, their streams must drain, and
+ * ncclCommAbort (even ranks) and ncclCommDestroy (odd ranks) must return.
+ */
+#include "player.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ERROR_MS 2000 /* what R8 promises here */
+#define ABORT_MS 4000 /* ncclCommAbort gives peers that do not react 2 s */
+
+enum { OPENED = 1, ENQUEUED, GONE }; /* board marks */
+
+struct flight {
+    struct rank r;
+    struct buffers b;
+    int victim;
+    bool is_victim;
+};
+
+static void first_gather(struct flight *f)
+{
+    buffers_fill(&f->b, &f->r, 0);
+    NCCL(player_gather(&f->r, &f->b, 10000));
+    buffers_check(&f->b, &f->r, 0);
+    atomic_store(&board()->mark[f->r.rank], OPENED);
+    CHECK(board_wait_all(f->r.nranks, -1, OPENED, 10000), "rank %d: the others have not come", f->r.rank);
+    buffers_fill(&f->b, &f->r, 1);
+}
+
+static ncclResult_t enqueue(struct flight *f)
+{
+    ncclResult_t e = ncclAllGather(f->b.send, f->b.recv, f->b.shard, ncclInt8, f->r.comm, f->r.stream);
+    atomic_store(&board()->mark[f->r.rank], ENQUEUED);
+    return e;
+}
+
+static void others_enqueued(const struct flight *f)
+{
+    CHECK(board_wait_all(f->r.nranks, f->victim, ENQUEUED, 10000), "rank %d: the others have not called", f->r.rank);
+}
+
+static void end_in_error(struct flight *f, bool drains)
+{
+    int64_t begin = player_ms();
+    if (drains)
+        player_drain(&f->r, ERROR_MS);
+    NCCL(f->r.rank % 2 && drains ? ncclCommDestroy(f->r.comm) : ncclCommAbort(f->r.comm));
+    CHECK(player_ms() - begin < ABORT_MS, "rank %d: the end took %d ms", f->r.rank, (int)(player_ms() - begin));
+    player_drain(&f->r, 100);
+    CUDA(cudaStreamSynchronize(f->r.stream));
+}
+
+/* The error must come, from the call or later; `drains`: and the streams must become idle before anybody aborts. */
+static void must_fail(struct flight *f, ncclResult_t called, bool drains)
+{
+    int64_t begin = player_ms();
+    ncclResult_t e = called == ncclSuccess ? player_wait(&f->r, ERROR_MS) : called, again = ncclSuccess;
+    CHECK(e != ncclSuccess && e != ncclInProgress, "rank %d: no error, result %d", f->r.rank, (int)e);
+    fprintf(stderr, "rank %d: %s after %d ms\n", f->r.rank, ncclGetErrorString(e), (int)(player_ms() - begin));
+    NCCL(ncclCommGetAsyncError(f->r.comm, &again));
+    CHECK(again != ncclSuccess, "rank %d: the call failed, but ncclCommGetAsyncError knows nothing", f->r.rank);
+    e = ncclAllGather(f->b.send, f->b.recv, f->b.shard, ncclInt8, f->r.comm, f->r.stream);
+    CHECK(e != ncclSuccess, "rank %d: a communicator in error takes another gather", f->r.rank);
+    end_in_error(f, drains);
+}
+
+static void close_well(struct flight *f)
+{
+    rank_close(&f->r);
+}
+
+static void exact(struct flight *f, ncclResult_t called)
+{
+    NCCL(called);
+    NCCL(player_wait(&f->r, 10000));
+    buffers_check(&f->b, &f->r, 1);
+}
+
+static void kill_before(struct flight *f)
+{
+    if (f->is_victim) {
+        others_enqueued(f);
+        kill(getpid(), SIGKILL);
+    }
+    must_fail(f, enqueue(f), true);
+}
+
+static void victim_gone(const struct flight *f)
+{
+    for (int i = 0; i < 5000 && kill(board()->pid[f->victim], 0) == 0; i++)
+        board_sleep_ms(1); /* launch reaps it */
+}
+
+static void kill_between(struct flight *f)
+{
+    if (f->is_victim)
+        kill(getpid(), SIGKILL);
+    victim_gone(f);
+    must_fail(f, enqueue(f), true);
+}
+
+static void kill_driver(struct flight *f)
+{
+    if (f->is_victim)
+        others_enqueued(f);
+    ncclResult_t e = enqueue(f);
+    if (f->is_victim) {
+        player_wait(&f->r, 5000);
+        DIE(1, "the victim lives");
+    }
+    must_fail(f, e, true);
+}
+
+static void *abort_later(void *arg)
+{
+    struct flight *f = arg;
+    board_sleep_ms(100); /* the main thread is in cudaStreamSynchronize by then */
+    NCCL(ncclCommAbort(f->r.comm));
+    return NULL;
+}
+
+/* One of the others never calls, so the gather can not end by itself. */
+static void abort_scenario(struct flight *f)
+{
+    pthread_t t;
+    if (f->r.rank == (f->victim + 1) % f->r.nranks) {
+        CHECK(board_wait(&board()->mark[f->victim], GONE, 10000), "rank %d: the abort has not returned", f->r.rank);
+        board_sleep_ms(100);
+        ncclResult_t e = ncclAllGather(f->b.send, f->b.recv, f->b.shard, ncclInt8, f->r.comm, f->r.stream);
+        must_fail(f, e, true);
+        return;
+    }
+    NCCL(enqueue(f));
+    if (!f->is_victim) {
+        must_fail(f, ncclSuccess, true);
+        return;
+    }
+    CHECK(pthread_create(&t, NULL, abort_later, f) == 0, "no thread");
+    int64_t begin = player_ms();
+    CUDA(cudaStreamSynchronize(f->r.stream));
+    pthread_join(t, NULL);
+    CHECK(player_ms() - begin < ABORT_MS, "the abort took %d ms", (int)(player_ms() - begin));
+    atomic_store(&board()->mark[f->r.rank], GONE);
+}
+
+static void destroy_scenario(struct flight *f)
+{
+    if (!f->is_victim) {
+        CHECK(board_wait(&board()->mark[f->victim], GONE, 10000), "rank %d: destroy has not returned", f->r.rank);
+        must_fail(f, enqueue(f), true);
+        atomic_store(&board()->mark[f->r.rank], GONE);
+        return;
+    }
+    NCCL(ncclCommDestroy(f->r.comm));
+    atomic_store(&board()->mark[f->r.rank], GONE);
+    CHECK(board_wait_all(f->r.nranks, -1, GONE, 10000), "the others do not end");
+}
+
+static void stop(struct flight *f)
+{
+    if (f->is_victim) {
+        others_enqueued(f);
+        raise(SIGSTOP);
+    }
+    exact(f, enqueue(f));
+    close_well(f);
+}
+
+/* The others end while the victim is stopped: nothing of theirs may depend on it. */
+static void stop_fails(struct flight *f)
+{
+    if (f->is_victim) {
+        others_enqueued(f);
+        raise(SIGSTOP);
+        must_fail(f, enqueue(f), true);
+        return;
+    }
+    must_fail(f, enqueue(f), false);
+    atomic_store(&board()->mark[f->r.rank], GONE);
+}
+
+static void left_behind(struct flight *f)
+{
+    NCCL(enqueue(f));
+    CHECK(board_wait(&board()->mark[f->victim], GONE, 10000), "rank %d: the victim is not done", f->r.rank);
+    CHECK(cudaStreamQuery(f->r.stream) == cudaErrorNotReady, "rank %d was not slower: this test shows nothing",
+          f->r.rank);
+}
+
+static void leave(struct flight *f)
+{
+    if (f->is_victim) {
+        exact(f, enqueue(f));
+        atomic_store(&board()->mark[f->r.rank], GONE);
+        close_well(f);
+        return;
+    }
+    left_behind(f);
+    exact(f, ncclSuccess);
+    close_well(f);
+}
+
+static void die_early(struct flight *f)
+{
+    if (f->is_victim) {
+        exact(f, enqueue(f));
+        atomic_store(&board()->mark[f->r.rank], GONE);
+        _exit(0);
+    }
+    left_behind(f);
+    ncclResult_t e = player_wait(&f->r, 5000);
+    fprintf(stderr, "rank %d: %s\n", f->r.rank, ncclGetErrorString(e));
+    if (e == ncclSuccess)
+        buffers_check(&f->b, &f->r, 1);
+    end_in_error(f, true);
+}
+
+static void driver_error(struct flight *f)
+{
+    must_fail(f, enqueue(f), true);
+}
+
+static const struct {
+    const char *name;
+    void (*play)(struct flight *f);
+} scenarios[] = {{"kill-before", kill_before},  {"kill-between", kill_between},
+                 {"kill-driver", kill_driver},  {"abort", abort_scenario},
+                 {"destroy", destroy_scenario}, {"stop", stop},
+                 {"stop-fails", stop_fails},    {"leave", leave},
+                 {"die-early", die_early},      {"driver-error", driver_error}};
+
+int main(int argc, char **argv)
+{
+    CHECK(argc >= 3, "usage: flight SCENARIO VICTIM [SHARD_BYTES]");
+    struct flight f = {.r = player_start(), .victim = atoi(argv[2])};
+    f.is_victim = f.r.rank == f.victim;
+    CUDA(cudaStreamCreateWithFlags(&f.r.stream, cudaStreamNonBlocking));
+    buffers_make(&f.b, &f.r, argc > 3 ? strtoull(argv[3], NULL, 0) : 1000003);
+    NCCL(ncclCommInitRank(&f.r.comm, f.r.nranks, f.r.id, f.r.rank));
+    first_gather(&f);
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        if (!strcmp(argv[1], scenarios[i].name)) {
+            scenarios[i].play(&f);
+            return 0;
+        }
+    DIE(2, "no scenario %s", argv[1]);
+}

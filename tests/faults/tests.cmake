@@ -1,0 +1,197 @@
+# The table of fault tests.
+#
+#   slr_fault(NAME RANKS N PLAY program arguments... [RUN fault.sh options...] [LAUNCH launch options...] [STAGE])
+#
+# RUN options say what the log must hold (JSON lines); launch judges how each rank ends, the programs judge results and times. STAGE preloads stage.c.
+set(preload_first ${SLIPRING_PRELOAD_FIRST})
+function(slr_fault name)
+  cmake_parse_arguments(F "STAGE;PLAIN" "RANKS" "PLAY;RUN;LAUNCH" ${ARGN})
+  list(POP_FRONT F_PLAY program)
+  set(lib $<TARGET_FILE:slipring>)
+  if(F_STAGE)
+    set(lib $<TARGET_FILE:fault_stage>:${lib})
+  endif()
+  add_test(NAME fault_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 ${F_RUN} --
+    $<TARGET_FILE:fault_launch> ${F_LAUNCH} ${F_RANKS} -- $<TARGET_FILE:fault_${program}> ${F_PLAY})
+  set_tests_properties(fault_${name} PROPERTIES TIMEOUT 60 LABELS fault ENVIRONMENT
+    "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=${lib};SLIPRING_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
+endfunction()
+
+# said(OUT EVENT CRANKS FIELDS): --has options: each of the ranks has a line of that event with those fields after "crank".
+function(said out event cranks fields)
+  set(options ${${out}})
+  foreach(r ${cranks})
+    list(APPEND options --has "\"event\":\"${event}\".*\"crank\":${r},.*${fields}")
+  endforeach()
+  set(${out} ${options} PARENT_SCOPE)
+endfunction()
+# All pass for `reason`, which is about `peer`; nothing is substituted.
+function(all_pass out cranks reason peer)
+  set(${out} --hasnt "\"event\":\"substitute\"")
+  said(${out} communicator "${cranks}" "\"decision\":\"pass\",\"reason\":\"${reason}\",\"peer\":${peer}[,}]")
+  set(${out} ${${out}} PARENT_SCOPE)
+endfunction()
+function(others out n but)
+  math(EXPR last "${n} - 1")
+  set(list)
+  foreach(r RANGE ${last})
+    if(NOT r EQUAL but)
+      list(APPEND list ${r})
+    endif()
+  endforeach()
+  set(${out} ${list} PARENT_SCOPE)
+endfunction()
+
+# 1. Ranks that differ from the start.
+foreach(n 2 3 4)
+  math(EXPR last "${n} - 1")
+  others(all ${n} -1)
+  foreach(r RANGE ${last})
+    others(rest ${n} ${r})
+    all_pass(said "${rest}" rank_absent ${r})
+    slr_fault(absent_${r}_of_${n} RANKS ${n} PLAY gathers LAUNCH --rank ${r} LD_PRELOAD=${SLIPRING_PRELOAD_FIRST} RUN ${said})
+    all_pass(said "${all}" version_differs "${r}")
+  endforeach()
+endforeach()
+foreach(r 0 2)
+  others(rest 3 ${r})
+  all_pass(said "${rest}" rank_absent ${r})
+  slr_fault(off_${r} RANKS 3 PLAY gathers LAUNCH --rank ${r} SLIPRING_ENABLE=off RUN ${said})
+endforeach()
+
+# Uniform settings: name, value on one rank, as the log shows it, value of the others as the log shows it.
+function(differs setting value logged other)
+  foreach(r 0 1)
+    if(r EQUAL 0) # rank 0 is what the others are compared with
+      set(values "\"peer\":1,\"setting\":\"SLIPRING_${setting}\",\"peer_value\":${other},\"rank0_value\":${logged}[,}]")
+    else()
+      set(values "\"peer\":1,\"setting\":\"SLIPRING_${setting}\",\"peer_value\":${logged},\"rank0_value\":${other}[,}]")
+    endif()
+    all_pass(said "0;1;2" settings_differ 1)
+    said(said settings_differ "0;1;2" "${values}")
+    slr_fault(differs_${setting}_${r} RANKS 3 PLAY gathers LAUNCH --rank ${r} SLIPRING_${setting}=${value} RUN ${said})
+  endforeach()
+endfunction()
+differs(MIN_BYTES 8K 8192 0)
+differs(CHUNKS 3 3 0)
+differs(VERIFY 7 7 0)
+differs(PROTOCOL pull 1 0)
+foreach(local SLOT_BYTES=8K LOG=debug FUSE=off STRICT=on CACHE_BYTES=64K AGREE_TIMEOUT=9s STALL_WARN=0 STALL_TIMEOUT=9s)
+  string(REGEX REPLACE "=.*" "" short ${local})
+  set(said)
+  said(said substitute "0;1;2" "\"reason\":\"ring\"")
+  slr_fault(local_${short} RANKS 3 PLAY gathers LAUNCH --rank 1 SLIPRING_${local} RUN ${said})
+endforeach()
+
+foreach(r 0 1 2)
+  others(rest 3 ${r})
+  set(lib $<TARGET_FILE:fault_other_version>)
+  if(SLIPRING_PRELOAD_FIRST)
+    set(lib ${SLIPRING_PRELOAD_FIRST}:${lib})
+  endif()
+  set(said --hasnt "\"event\":\"substitute\"" --has "\"event\":\"version_differs\".*${OTHER_VERSION}")
+  said(said communicator "0;1;2" "\"decision\":\"pass\",\"reason\":\"version_differs\",\"peer\":[012][,}]")
+  slr_fault(version_${r} RANKS 3 PLAY gathers LAUNCH --rank ${r} LD_PRELOAD=${lib} RUN ${said})
+endforeach()
+
+# 2. Killed during the agreement. The others go on with NCCL and get its error.
+#    slr_killed(NAME VICTIM HUB AT REASON-OF-THE-OTHERS): AT is stage.c's FAULT_AT without the action; `hub` is the rank that collects.
+function(slr_killed name victim hub at reason)
+  others(rest 3 ${victim})
+  all_pass(said "${rest}" ${reason} ${victim})
+  slr_fault(killed_${name} STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end ${victim} kill --rank ${victim} FAULT_AT=${at}:kill
+    RUN --set FAULT_HUB=${hub} ${said} ${ARGN})
+endfunction()
+slr_killed(member_before_hello 1 0 before:send:1 peer_died)
+slr_killed(member_after_hello 1 0 after:send:1 peer_died)
+slr_killed(member_before_answer 2 0 before:recvmsg:1 peer_died)
+slr_killed(member_after_answer 1 2 after:recvmsg:1 peer_died)
+slr_killed(hub_before_accept 0 0 before:accept4:1 peer_died)
+slr_killed(hub_before_hello 1 1 before:recv:1 peer_died)
+slr_killed(hub_after_hello 2 2 after:recv:2 peer_died)
+slr_killed(hub_before_block 0 0 before:memfd_create:1 peer_died)
+slr_killed(hub_before_answer 1 1 before:sendmsg:1 peer_died)
+slr_killed(hub_after_one_answer 2 2 after:sendmsg:1 peer_died)
+slr_killed(hub_after_answers 0 0 after:sendmsg:2 peer_died)
+
+# Before NCCL's own meeting is complete: NCCL fails where it notices (the maker of the unique id died), and else waits, as it does without slipring;
+# then the job starter ends the rest.
+foreach(at before:bind:1 after:listen:1)
+  string(REGEX REPLACE "[:1]" "_" short ${at})
+  slr_fault(killed_${short}of_0 STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end 0 kill --rank 0 FAULT_AT=${at}:kill
+    RUN --set FAULT_HUB=0 --hasnt substitute)
+endforeach()
+foreach(at before:bind:1 before:connect:1 after:connect:1)
+  string(REGEX REPLACE "[:1]" "_" short ${at})
+  slr_fault(killed_${short}of_2 STAGE RANKS 3 PLAY gathers --must-fail RUN --set FAULT_HUB=0 --hasnt substitute
+    LAUNCH --term-after 300 --end 0 term --end 1 term --end 2 kill --rank 2 FAULT_AT=${at}:kill)
+endforeach()
+
+# 3. On the device side of the agreement, by the driver's own fault injection. The victim has posted when it imports; for the last, the others are
+#    slow, so that it is ready when it dies.
+foreach(r 0 1 2)
+  others(rest 3 ${r})
+  all_pass(said "${rest}" peer_died ${r})
+  foreach(call cuMemHostRegister:1 cuStreamBatchMemOp:1 cuMemAlloc:3 cuIpcGetMemHandle:1 cuIpcOpenMemHandle:1 cuIpcOpenMemHandle:2)
+    string(REPLACE ":" "_" short ${call})
+    if(r EQUAL 1 OR call STREQUAL "cuIpcOpenMemHandle:1")
+      slr_fault(killed_${short}_${r} RANKS 3 PLAY gathers --must-fail RUN ${said}
+        LAUNCH --end ${r} kill --rank ${r} SOFTGPU_FAIL=${call}=kill)
+    endif()
+  endforeach()
+  list(GET rest 0 a)
+  list(GET rest 1 b)
+  slr_fault(killed_ready_${r} RANKS 3 PLAY gathers --must-fail RUN ${said}
+    LAUNCH --end ${r} kill --rank ${r} SOFTGPU_FAIL=cuIpcOpenMemHandle:2=kill100
+           --rank ${a} SOFTGPU_FAIL=cuIpcOpenMemHandle:1=sleep300 --rank ${b} SOFTGPU_FAIL=cuIpcOpenMemHandle:1=sleep300)
+endforeach()
+
+# Silent ranks: the others give up, the silent one learns of it when it is back, all are exact through NCCL.
+function(slr_silent name victim hub)
+  all_pass(said "0;1;2" agreement_timeout ${victim})
+  slr_fault(silent_${name} STAGE RANKS 3 PLAY gathers LAUNCH --cont-after 700 ${ARGN}
+    RUN --set FAULT_HUB=${hub} --set SLIPRING_AGREE_TIMEOUT=300ms ${said})
+endfunction()
+slr_silent(before_hello 1 0 --rank 1 FAULT_AT=before:send:1:stop)
+slr_silent(before_posting 1 0 --rank 1 FAULT_AT=after:recvmsg:1:stop)
+slr_silent(posted 2 0 --rank 2 SOFTGPU_FAIL=cuIpcOpenMemHandle:1=stop)
+
+# 4. In flight.
+function(slr_flight scenario victim)
+  cmake_parse_arguments(F "" "NAME;SHARD;RANKS" "RUN;LAUNCH;SAID" ${ARGN})
+  if(NOT F_RANKS)
+    set(F_RANKS 3)
+  endif()
+  slr_fault(flight_${scenario}_${victim}${F_NAME} RANKS ${F_RANKS} PLAY flight ${scenario} ${victim} ${F_SHARD}
+    RUN ${F_RUN} ${F_SAID} LAUNCH ${F_LAUNCH})
+endfunction()
+set(many_pieces --set SLIPRING_CHUNKS=8 --set SLIPRING_SLOT_BYTES=16K)
+set(slow --set SLIPRING_SLOT_BYTES=64K --set SOFTGPU_TIMING=1 --set SOFTGPU_LINK_GBS=0.02) # some 100 ms for the second gather
+
+foreach(victim 0 1 2)
+  others(rest 3 ${victim})
+  set(said)
+  # The first to notice names the victim; the others may notice that one first.
+  said(said communicator_failed "${rest}" "\"peer\":[012],\"call\":[12],\"piece\":[0-9]+,\"status\":\"peer_failed\"")
+  list(APPEND said --has "\"event\":\"communicator_failed\".*\"peer\":${victim},")
+  set(killed LAUNCH --end ${victim} kill SAID ${said})
+  slr_flight(kill-before ${victim} ${killed} RUN ${many_pieces})
+  slr_flight(kill-between ${victim} ${killed} RUN ${many_pieces})
+  slr_flight(kill-driver ${victim} NAME _enqueueing ${killed} --rank ${victim} SOFTGPU_FAIL=cuStreamWriteValue32:190=kill RUN ${many_pieces})
+  slr_flight(kill-driver ${victim} NAME _copying ${killed} --rank ${victim} SOFTGPU_FAIL=cuStreamWriteValue32:65=kill20 RUN ${slow})
+  slr_flight(abort ${victim} RUN ${many_pieces} --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" SAID ${said})
+  slr_flight(destroy ${victim} SAID ${said})
+  set(stalled)
+  said(stalled stalled "${rest}" "\"peer\":${victim},")
+  slr_flight(stop ${victim} LAUNCH --cont-after 800 RUN --set SLIPRING_STALL_WARN=200ms SAID ${stalled} --hasnt communicator_failed)
+  set(stalled)
+  said(stalled communicator_failed "${rest}" "\"peer\":[012],\"call\":2.*")
+  slr_flight(stop-fails ${victim} LAUNCH --cont-after 5000 RUN --set SLIPRING_STALL_TIMEOUT=500ms SAID ${stalled}
+    --has "\"event\":\"communicator_failed\".*\"peer\":${victim},.*\"status\":\"timeout\"")
+  set(late LAUNCH)
+  foreach(r ${rest})
+    list(APPEND late --rank ${r} SOFTGPU_LINK_GBS=0.02)
+  endforeach()
+  slr_flight(leave ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --hasnt communicator_failed)
+  slr_flight(die-early ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --misuse-ok)
+endforeach()

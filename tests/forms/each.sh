@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Runs a program once for each case of a list, and says which ones failed.
+#
+#   each.sh PROGRAM LIST RANKS -- COMMAND...     runs COMMAND -- PROGRAM CASE RANKS
+#
+# LIST is CASE,CASE,... or an argument that begins with "list" and makes the program print its cases.
+# MUTANT=1: each case must fail instead, with wrong results or misuse of the software GPU; a case is given three tries, because a mutant
+# may be lucky.
+set -u
+program=$1 list=$2 ranks=$3
+shift 4
+case $list in
+  list*) cases=$(LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$program" "$list") || exit 2 ;;
+  *) cases=${list//,/ } ;;
+esac
+[ -n "$cases" ] || { echo "no cases" >&2; exit 2; }
+out=$(mktemp) || exit 2
+trap 'rm -f "$out"' EXIT
+failed=0
+one() { "$@" >"$out" 2>&1; }
+for c in $cases; do
+  if [ "${MUTANT:-0}" = 0 ]; then
+    one "$@" -- "$program" "$c" "$ranks" || { echo "FAILED: $c"; cat "$out"; failed=1; }
+    continue
+  fi
+  caught=0
+  for _ in 1 2 3; do
+    one "$@" -- "$program" "$c" "$ranks" && continue
+    grep -qE '^wrong: |misuse' "$out" && { caught=1; break; }
+    echo "$c ended in another way:"
+    cat "$out"
+  done
+  [ "$caught" = 1 ] || { echo "FAILED: the mutant passes $c"; failed=1; }
+done
+exit $failed

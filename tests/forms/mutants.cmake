@@ -1,0 +1,36 @@
+# Mutants: the library with one file of it changed by sed, built beside the real one. A test that no mutant can fail proves nothing.
+# mutant(NAME FILE...): FILE is plugin/x.c or kernels/x.c, changed by mutants/NAME.sed; the build fails if that changes nothing in one.
+function(mutant name)
+  set(script ${CMAKE_CURRENT_SOURCE_DIR}/mutants/${name}.sed)
+  set(replaced "")
+  foreach(file IN LISTS ARGN)
+    get_filename_component(base ${file} NAME_WE)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}/${base}.c)
+    add_custom_command(OUTPUT ${source}
+      COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mutate.sh ${PROJECT_SOURCE_DIR}/${file} ${source} ${script}
+      DEPENDS ${PROJECT_SOURCE_DIR}/${file} ${script} mutate.sh VERBATIM)
+    list(APPEND sources ${source})
+    list(APPEND replaced ${base})
+  endforeach()
+  string(REPLACE ";" "|" replaced "${replaced}")
+  set(objects $<TARGET_OBJECTS:slr_interpose> $<TARGET_OBJECTS:slr_cache>)
+  foreach(part plugin kernels)
+    list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:slr_${part}>,EXCLUDE,/(${replaced})\\.c\\.o$>")
+  endforeach()
+  add_library(mutant_${name} SHARED ${sources} ${objects})
+  target_link_libraries(mutant_${name} PRIVATE slr_base ${CMAKE_DL_LIBS})
+  target_include_directories(mutant_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(mutant_${name} PRIVATE -Wno-unused)
+  target_link_options(mutant_${name} PRIVATE -Wl,--version-script=${PROJECT_BINARY_DIR}/interpose/exports.map
+    -Wl,--as-needed -Wl,-z,nodelete)
+  set_target_properties(mutant_${name} PROPERTIES LINKER_LANGUAGE C SKIP_BUILD_RPATH ON)
+  add_dependencies(mutant_${name} slipring_exports)
+endfunction()
+
+# caught(MUTANT RANKS CASES): each of the cases (see each.sh) fails with the mutant.
+function(caught mutant ranks cases)
+  add_test(NAME form_mutant_${mutant} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/each.sh $<TARGET_FILE:forms_order> ${cases} ${ranks} --
+    ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K)
+  set_tests_properties(form_mutant_${mutant} PROPERTIES TIMEOUT 300 LABELS form
+    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:mutant_${mutant}>;MUTANT=1")
+endfunction()
