@@ -1,0 +1,46 @@
+/* Communicators made and ended in every way; gathers on each are exact.
+ *
+ *   comms CASE
+ */
+#include "comms.h"
+
+#include <string.h>
+
+ncclComm_t comm_first(const struct rank *r)
+{
+    ncclComm_t comm;
+    NCCL(ncclCommInitRank(&comm, r->nranks, r->id, r->rank));
+    return comm;
+}
+
+void more_ids(const struct rank *r, ncclComm_t comm, ncclUniqueId *ids, int n)
+{
+    ncclUniqueId *device;
+    size_t bytes = (size_t)n * sizeof *ids;
+    for (int i = 0; i < n && r->rank == 0; i++)
+        NCCL(ncclGetUniqueId(&ids[i]));
+    CUDA(cudaMalloc((void **)&device, bytes));
+    CUDA(cudaMemcpy(device, ids, bytes, cudaMemcpyHostToDevice));
+    NCCL(ncclBroadcast(device, device, bytes, ncclUint8, 0, comm, 0));
+    CUDA(cudaMemcpy(ids, device, bytes, cudaMemcpyDeviceToHost));
+    CUDA(cudaFree(device));
+}
+
+void check_one(ncclComm_t comm, const char *what)
+{
+    cudaStream_t s;
+    CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    comm_check(comm, s, SMALL, 3, what);
+    CUDA(cudaStreamDestroy(s));
+}
+
+int main(int argc, char **argv)
+{
+    const struct comm_case *const tables[] = {comm_make_cases, comm_end_cases};
+    for (int t = 0; t < LENGTH(tables) && argc > 1; t++)
+        for (const struct comm_case *c = tables[t]; c->name; c++)
+            if (!strcmp(c->name, argv[1]))
+                return forms_run(c->procs, 60, c->body, NULL);
+    fprintf(stderr, "usage: comms CASE\n");
+    return 2;
+}

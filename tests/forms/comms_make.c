@@ -1,0 +1,331 @@
+/* Ways to make communicators. */
+#include "comms.h"
+
+#include <string.h>
+
+static void config_blocking(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm;
+    config.blocking = 1;
+    config.commName = "forms";
+    NCCL(ncclCommInitRankConfig(&comm, r->nranks, r->id, r->rank, &config));
+    check_one(comm, "InitRankConfig");
+    NCCL(ncclCommDestroy(comm));
+}
+
+static void config_none(struct rank *r)
+{
+    ncclComm_t comm;
+    NCCL(ncclCommInitRankConfig(&comm, r->nranks, r->id, r->rank, NULL));
+    check_one(comm, "InitRankConfig without a configuration");
+    NCCL(ncclCommDestroy(comm));
+}
+
+static void settle(ncclComm_t comm, ncclResult_t e)
+{
+    while (e == ncclInProgress) {
+        sleep_ms(1);
+        NCCL(ncclCommGetAsyncError(comm, &e));
+    }
+    NCCL(e);
+}
+
+static ncclComm_t open_nonblocking(const struct rank *r, bool in_group)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL;
+    config.blocking = 0;
+    if (in_group)
+        NCCL(ncclGroupStart());
+    ncclResult_t e = ncclCommInitRankConfig(&comm, r->nranks, r->id, r->rank, &config);
+    if (in_group)
+        e = ncclGroupEnd();
+    if (e != ncclSuccess && e != ncclInProgress)
+        DIE(3, "a non-blocking communicator: %s", ncclGetErrorString(e));
+    settle(comm, e);
+    return comm;
+}
+
+static void check_nonblocking(ncclComm_t comm, const struct rank *r, const char *what)
+{
+    struct gather g;
+    cudaStream_t s;
+    CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    gather_alloc(&g, r->rank, r->nranks, SMALL);
+    for (uint64_t seed = 1; seed < 4; seed++) {
+        gather_load(&g, seed, s);
+        settle(comm, ncclAllGather(g.send, g.recv, SMALL, ncclUint8, comm, s));
+        gather_check(&g, seed, s, what);
+    }
+    gather_free(&g);
+    CUDA(cudaStreamDestroy(s));
+}
+
+static void end_nonblocking(ncclComm_t comm)
+{
+    settle(comm, ncclCommFinalize(comm));
+    ncclResult_t e = ncclCommDestroy(comm);
+    EXPECT(e == ncclSuccess || e == ncclInProgress, "ncclCommDestroy: %s", ncclGetErrorString(e));
+}
+
+static void nonblocking(struct rank *r)
+{
+    ncclComm_t comm = open_nonblocking(r, false);
+    check_nonblocking(comm, r, "blocking=0");
+    end_nonblocking(comm);
+}
+
+static void nonblocking_in_group(struct rank *r)
+{
+    ncclComm_t comm = open_nonblocking(r, true);
+    check_nonblocking(comm, r, "blocking=0, made in a group");
+    end_nonblocking(comm);
+}
+
+/* The parent's gathers stay with NCCL; the child is a blocking one. */
+static void split_of_passing(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t parent = open_nonblocking(r, false), child;
+    config.blocking = 1;
+    settle(parent, ncclCommSplit(parent, 0, r->rank, &child, &config));
+    check_one(child, "split from a parent that passes");
+    check_nonblocking(parent, r, "the parent");
+    NCCL(ncclCommDestroy(child));
+    end_nonblocking(parent);
+}
+
+static void scalable(struct rank *r)
+{
+    ncclComm_t first = comm_first(r), comm;
+    ncclUniqueId ids[2];
+    more_ids(r, first, ids, 2);
+    NCCL(ncclCommInitRankScalable(&comm, r->nranks, r->rank, 2, ids, NULL));
+    check_one(comm, "InitRankScalable");
+    check_one(first, "the first communicator");
+    NCCL(ncclCommDestroy(comm));
+    NCCL(ncclCommDestroy(first));
+}
+
+/* ---- several ranks in one thread ---- */
+
+#define DEVICES 3
+
+struct lane {
+    struct gather g;
+    ncclComm_t comm;
+    cudaStream_t stream;
+};
+
+static void open_lanes(struct lane *lane)
+{
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        gather_alloc(&lane[d].g, d, DEVICES, SMALL);
+        CUDA(cudaStreamCreateWithFlags(&lane[d].stream, cudaStreamNonBlocking));
+    }
+}
+
+static void use_lanes(struct lane *lane, const char *what)
+{
+    for (uint64_t seed = 1; seed < 4; seed++) {
+        for (int d = 0; d < DEVICES; d++) {
+            CUDA(cudaSetDevice(d));
+            gather_load(&lane[d].g, seed, lane[d].stream);
+        }
+        NCCL(ncclGroupStart());
+        for (int d = 0; d < DEVICES; d++)
+            gather_call(&lane[d].g, lane[d].comm, lane[d].stream);
+        NCCL(ncclGroupEnd());
+        for (int d = 0; d < DEVICES; d++) {
+            CUDA(cudaSetDevice(d));
+            gather_check(&lane[d].g, seed, lane[d].stream, what);
+        }
+    }
+}
+
+static void close_lanes(struct lane *lane)
+{
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        NCCL(ncclCommDestroy(lane[d].comm));
+        CUDA(cudaStreamDestroy(lane[d].stream));
+        gather_free(&lane[d].g);
+    }
+}
+
+static void init_all(struct rank *r)
+{
+    struct lane lane[DEVICES];
+    ncclComm_t comm[DEVICES];
+    (void)r;
+    open_lanes(lane);
+    NCCL(ncclCommInitAll(comm, DEVICES, NULL));
+    for (int d = 0; d < DEVICES; d++)
+        lane[d].comm = comm[d];
+    use_lanes(lane, "InitAll");
+    close_lanes(lane);
+}
+
+static void init_in_group(struct rank *r)
+{
+    struct lane lane[DEVICES];
+    open_lanes(lane);
+    NCCL(ncclGroupStart());
+    for (int d = 0; d < DEVICES; d++) {
+        CUDA(cudaSetDevice(d));
+        NCCL(ncclCommInitRank(&lane[d].comm, DEVICES, r->id, d));
+    }
+    NCCL(ncclGroupEnd());
+    use_lanes(lane, "InitRank in a group");
+    close_lanes(lane);
+}
+
+/* ---- ranks that are threads ---- */
+
+struct thread_rank {
+    int rank, nranks;
+    ncclUniqueId id;
+};
+
+static void thread_body(void *arg)
+{
+    const struct thread_rank *t = arg;
+    ncclComm_t comm, half;
+    CUDA(cudaSetDevice(t->rank));
+    NCCL(ncclCommInitRank(&comm, t->nranks, t->id, t->rank));
+    check_one(comm, "ranks that are threads");
+    NCCL(ncclCommSplit(comm, t->rank % 2, t->rank, &half, NULL));
+    check_one(half, "half of them");
+    NCCL(ncclCommDestroy(half));
+    NCCL(ncclCommDestroy(comm));
+}
+
+static void on_rank_threads(const struct rank *r, int per_process)
+{
+    struct thread_rank t[8];
+    for (int i = 0; i < per_process; i++)
+        t[i] = (struct thread_rank){r->rank * per_process + i, r->nranks * per_process, r->id};
+    on_threads(per_process, t, sizeof *t, thread_body);
+}
+
+static void threads(struct rank *r)
+{
+    on_rank_threads(r, 4);
+}
+
+static void mixed(struct rank *r)
+{
+    on_rank_threads(r, 2);
+}
+
+/* ---- from other communicators ---- */
+
+static void split_colour(struct rank *r)
+{
+    ncclComm_t all = comm_first(r), half;
+    NCCL(ncclCommSplit(all, r->rank % 2, r->rank, &half, NULL));
+    check_one(half, "split by colour");
+    check_one(all, "its parent");
+    NCCL(ncclCommDestroy(half));
+    NCCL(ncclCommDestroy(all));
+}
+
+/* The order of the new ranks is the reverse of the old. */
+static void split_reversed(struct rank *r)
+{
+    ncclComm_t all = comm_first(r), other;
+    int rank;
+    NCCL(ncclCommSplit(all, 0, -r->rank, &other, NULL));
+    NCCL(ncclCommUserRank(other, &rank));
+    EXPECT(rank == r->nranks - 1 - r->rank, "rank %d became %d", r->rank, rank);
+    check_one(other, "split with keys reversed");
+    NCCL(ncclCommDestroy(all));
+    check_one(other, "after its parent's end");
+    NCCL(ncclCommDestroy(other));
+}
+
+static void split_no_colour(struct rank *r)
+{
+    ncclComm_t all = comm_first(r), some;
+    for (int i = 0; i < 2; i++) {
+        bool out = r->rank == i;
+        NCCL(ncclCommSplit(all, out ? NCCL_SPLIT_NOCOLOR : 5, r->rank, &some, NULL));
+        EXPECT(out == (some == NULL), "rank %d: a communicator without a colour, or none with", r->rank);
+        if (some) {
+            check_one(some, "split without one rank");
+            NCCL(ncclCommDestroy(some));
+        }
+    }
+    check_one(all, "the parent");
+    NCCL(ncclCommDestroy(all));
+}
+
+static void split_of_split(struct rank *r)
+{
+    ncclComm_t all = comm_first(r), half, pair, again;
+    NCCL(ncclCommSplit(all, r->rank / 2, 0, &half, NULL));
+    NCCL(ncclCommSplit(half, 0, -r->rank, &pair, NULL));
+    NCCL(ncclCommSplit(half, 0, -r->rank, &again, NULL));
+    check_one(pair, "split of a split");
+    check_one(again, "the same split again");
+    check_one(half, "its parent");
+    check_one(all, "the first");
+    NCCL(ncclCommDestroy(half));
+    NCCL(ncclCommDestroy(pair));
+    NCCL(ncclCommDestroy(all));
+    NCCL(ncclCommDestroy(again));
+}
+
+static void shrink(struct rank *r)
+{
+    ncclComm_t all = comm_first(r), fewer;
+    int last = r->nranks - 1;
+    if (r->rank != last) {
+        NCCL(ncclCommShrink(all, &last, 1, &fewer, NULL, NCCL_SHRINK_DEFAULT));
+        check_one(fewer, "shrunk");
+        NCCL(ncclCommDestroy(fewer));
+    }
+    check_one(all, "the parent");
+    NCCL(ncclCommDestroy(all));
+}
+
+static void many_in_group(struct rank *r)
+{
+    ncclComm_t all = comm_first(r), made[4];
+    ncclUniqueId ids[2];
+    more_ids(r, all, ids, 2);
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < 2; i++)
+        NCCL(ncclCommInitRank(&made[i], r->nranks, ids[i], i ? r->nranks - 1 - r->rank : r->rank));
+    NCCL(ncclCommSplit(all, 0, r->rank, &made[2], NULL));
+    NCCL(ncclCommSplit(all, 0, -r->rank, &made[3], NULL));
+    NCCL(ncclGroupEnd());
+    for (int i = 0; i < 4; i++)
+        check_one(made[i], "one of several made in one group");
+    check_one(all, "the first");
+    for (int i = 0; i < 4; i++)
+        NCCL(ncclCommDestroy(made[i]));
+    NCCL(ncclCommDestroy(all));
+}
+
+const struct comm_case comm_make_cases[] = {
+    {"config", 2, config_blocking},
+    {"config-none", 2, config_none},
+    {"nonblocking", 2, nonblocking},
+    {"nonblocking-in-group", 2, nonblocking_in_group},
+    {"split-of-passing", 2, split_of_passing},
+    {"scalable", 3, scalable},
+    {"init-all", 1, init_all},
+    {"init-in-group", 1, init_in_group},
+    {"threads", 1, threads},
+    {"mixed", 2, mixed},
+    {"split-colour", 4, split_colour},
+    {"split-reversed", 3, split_reversed},
+    {"split-no-colour", 3, split_no_colour},
+    {"split-of-split", 4, split_of_split},
+    {"shrink", 3, shrink},
+    {"many-in-group", 2, many_in_group},
+    {NULL, 0, NULL},
+};
