@@ -44,10 +44,7 @@ add_test(NAME bench_ag_gemm_pair COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/pair.s
 set_tests_properties(bench_ag_gemm_faults bench_ag_gemm_environment bench_ag_gemm_pair PROPERTIES TIMEOUT 120
   LABELS softgpu ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/softgpu;SOFTGPU_DEVICES=4")
 
-find_library(CRITERION_LIBRARY criterion)
-if(CRITERION_LIBRARY)
-  add_executable(ag_data_test test/data_test.c ag_data.c)
-  target_include_directories(ag_data_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-  target_link_libraries(ag_data_test PRIVATE ${CRITERION_LIBRARY} m)
-  add_test(NAME bench_ag_gemm_data COMMAND ag_data_test)
-endif()
+add_executable(ag_data_test test/data_test.c ag_data.c)
+target_include_directories(ag_data_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(ag_data_test PRIVATE slr_criterion m) # defined in tests/unit
+add_test(NAME bench_ag_gemm_data COMMAND ag_data_test)

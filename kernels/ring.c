@@ -44,6 +44,18 @@ static enum slr_status for_peers(struct slr_ring *ring, bool write, enum slr_fla
     return SLR_CU(cuStreamBatchMemOp, ring->publish, n, ops, 0);
 }
 
+enum slr_status slr_ring_try(struct slr_ring *ring)
+{
+    CUstreamBatchMemOpParams write = op_write(dflag(ring, SLR_FLAG_READY, ring->rank, ring->rank), 1);
+    SLR_TRY(SLR_CU(cuStreamBatchMemOp, ring->publish, 1, &write, 0));
+    SLR_TRY(SLR_CU(cuStreamSynchronize, ring->publish));
+    if (atomic_load(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, ring->rank, ring->rank)) != 1)
+        return SLR_CUDA;
+    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, ring->rank, ring->rank), 1,
+                   CU_STREAM_WAIT_VALUE_GEQ));
+    return SLR_CU(cuStreamSynchronize, ring->pull);
+}
+
 static CUdeviceptr slot_of(const struct slr_ring *ring, int owner, uint32_t g)
 {
     return ring->slots[owner] + (size_t)((g - 1) % SLR_SLOTS) * ring->slot;
@@ -126,6 +138,12 @@ enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream)
     SLR_TRY(SLR_CU(cuEventRecord, ring->entry, stream));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, ring->entry, 0));
     return SLR_CU(cuStreamWaitEvent, ring->pull, ring->entry, 0);
+}
+
+enum slr_status slr_ring_meet(struct slr_ring *ring, CUstream stream)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull)); /* recorded anew by each gather */
+    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
 }
 
 enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *c)
@@ -238,6 +256,11 @@ bool slr_ring_complete(const struct slr_ring *ring)
 bool slr_ring_peer_served(const struct slr_ring *ring, int peer)
 {
     return reached(ring, SLR_FLAG_DONE, ring->rank, peer) && reached(ring, SLR_FLAG_READY, peer, ring->rank);
+}
+
+bool slr_ring_has_read(const struct slr_ring *ring, int peer)
+{
+    return reached(ring, SLR_FLAG_DONE, peer, ring->rank);
 }
 
 void slr_ring_release(struct slr_ring *ring, int peer)

@@ -63,6 +63,9 @@ struct slr_gather {
  * nothing is left. */
 enum slr_status slr_ring_open(struct slr_ring *ring);
 
+/* The words are only useful if this device can write and wait for them: tries it on this rank's own words. */
+enum slr_status slr_ring_try(struct slr_ring *ring);
+
 /* Waits until both streams are idle (bounded only by slr_ring_release from another thread), then frees streams and
  * events. */
 void slr_ring_close(struct slr_ring *ring);
@@ -70,6 +73,9 @@ void slr_ring_close(struct slr_ring *ring);
 /* Marks the point of the application's stream after which the next gather may start. Called once or (for a group of
  * calls on several streams) several times, before slr_ring_gather. */
 enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream);
+
+/* After all slr_ring_entry of a group: makes `stream` wait for the marked points of all its streams. */
+enum slr_status slr_ring_meet(struct slr_ring *ring, CUstream stream);
 
 /* Enqueues the gather. Anything but SLR_OK leaves the ring unusable: peers would wait for what was not enqueued. */
 enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *g);
@@ -88,6 +94,9 @@ bool slr_ring_complete(const struct slr_ring *ring);
 
 /* True when this rank waits for nothing that `peer` has still to do. Host memory only. */
 bool slr_ring_peer_served(const struct slr_ring *ring, int peer);
+
+/* True when this device has copied everything that it was asked to out of the peer's slots. Host memory only. */
+bool slr_ring_has_read(const struct slr_ring *ring, int peer);
 
 /* Ends every wait of this rank's streams for `peer`. To be repeated until idle: a late write of the peer's device may
  * lower a word again. */

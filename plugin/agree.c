@@ -86,20 +86,11 @@ static enum slr_reason register_flags(struct slr_comm *c)
                                                                                           : SLR_R_NO_CONTROL;
 }
 
-/* The words are only useful if a stream can write and wait for them: try it once, on this rank's own words, before
- * promising it to others. */
-static enum slr_reason try_memops(struct slr_comm *c)
-{
-    CUdeviceptr own = c->ring.dflags + slr_flag_offset(c->nranks, SLR_FLAG_READY, c->rank, c->rank);
-    bool ok = SLR_CU(cuStreamWriteValue32, c->ring.publish, own, 1, CU_STREAM_WRITE_VALUE_DEFAULT) == SLR_OK &&
-              SLR_CU(cuStreamWaitValue32, c->ring.publish, own, 1, CU_STREAM_WAIT_VALUE_GEQ) == SLR_OK &&
-              SLR_CU(cuStreamSynchronize, c->ring.publish) == SLR_OK &&
-              atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_READY, c->rank, c->rank)) == 1;
-    return ok ? SLR_R_RING : SLR_R_NO_MEMOPS;
-}
-
 static enum slr_reason make_staging(struct slr_comm *c, struct slr_post *post)
 {
+    /* Communicators that have just ended hold theirs until somebody looks; every rank of this one is past their end. */
+    if (slr_staging_held() + SLR_SLOTS * slr_get(SLR_S_SLOT_BYTES) > slr_get(SLR_S_CACHE_BYTES))
+        slr_retire_tick();
     if (slr_staging_make(&c->shared.staging, SLR_SLOTS, slr_get(SLR_S_SLOT_BYTES), slr_get(SLR_S_CACHE_BYTES)) !=
         SLR_OK)
         return SLR_R_NO_STAGING;
@@ -124,7 +115,7 @@ static enum slr_reason set_up(struct slr_comm *c, struct slr_post *post)
     if (r == SLR_R_RING)
         r = slr_ring_open(&c->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_DRIVER;
     if (r == SLR_R_RING)
-        r = try_memops(c);
+        r = slr_ring_try(&c->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_MEMOPS;
     return r == SLR_R_RING ? make_staging(c, post) : r;
 }
 
@@ -148,6 +139,16 @@ static void step_post(struct slr_birth *b, int fd)
     atomic_store(&post->state, SLR_RANK_POSTED);
 }
 
+/* A rank that died before it reached `state`, or -1. Others may be missing too: those whom a dead hub never answered do
+ * not take part. */
+static int first_dead(const struct slr_comm *c, uint32_t state)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (c->shared.peer_dead[r] && atomic_load(&c->shared.control->post[r].state) < state)
+            return r;
+    return -1;
+}
+
 /* Waits until every rank has reached `state`, the word is decided, a peer dies or time is up. */
 static uint32_t await(struct slr_comm *c, uint32_t state, uint64_t deadline)
 {
@@ -162,21 +163,33 @@ static uint32_t await(struct slr_comm *c, uint32_t state, uint64_t deadline)
             return word;
         if (spin % 16 == 15)
             slr_shared_watch_peers(&c->shared);
-        if (c->shared.peer_dead[missing])
-            return refuse(c, SLR_R_PEER_DIED, missing);
+        int dead = first_dead(c, state);
+        if (dead >= 0)
+            return refuse(c, SLR_R_PEER_DIED, dead);
         if (slr_now_ms() >= deadline)
             return refuse(c, SLR_R_AGREE_TIMEOUT, missing);
         nanosleep(&(struct timespec){.tv_nsec = spin < 100 ? 50000 : 1000000}, NULL);
     }
 }
 
-static void log_setting(const struct slr_comm *c, int rank, int i)
+static int first_difference(const struct slr_post *post, int rank)
+{
+    int i = 0;
+    while (i < SLR_S_COUNT && post[rank].settings[i] == post[0].settings[i])
+        i++;
+    return i;
+}
+
+/* The refusal names the rank; the user wants to know the setting as well, whichever rank's log is read. */
+static void log_setting(const struct slr_comm *c, int rank)
 {
     const struct slr_post *post = c->shared.control->post;
-    slr_log(SLR_LOG_WARN, "settings_differ",
-            "comm=%s crank=%d peer=%d setting=" SLR_SETTING_PREFIX "%s peer_value=%llu rank0_value=%llu", c->name,
-            c->rank, rank, slr_setting_rows[i].name, (unsigned long long)post[rank].settings[i],
-            (unsigned long long)post[0].settings[i]);
+    int i = first_difference(post, rank);
+    if (i < SLR_S_COUNT)
+        slr_log(SLR_LOG_WARN, "settings_differ",
+                "comm=%s crank=%d peer=%d setting=" SLR_SETTING_PREFIX "%s peer_value=%llu rank0_value=%llu", c->name,
+                c->rank, rank, slr_setting_rows[i].name, (unsigned long long)post[rank].settings[i],
+                (unsigned long long)post[0].settings[i]);
 }
 
 /* Compares what all ranks posted; every rank comes to the same result. */
@@ -184,11 +197,8 @@ static uint32_t judge(const struct slr_comm *c)
 {
     const struct slr_post *post = c->shared.control->post;
     for (int r = 1; r < c->nranks; r++) {
-        for (int i = 0; i < SLR_S_COUNT; i++)
-            if (post[r].settings[i] != post[0].settings[i]) {
-                log_setting(c, r, i);
-                return slr_refusal(SLR_R_SETTINGS_DIFFER, r);
-            }
+        if (first_difference(post, r) < SLR_S_COUNT)
+            return slr_refusal(SLR_R_SETTINGS_DIFFER, r);
         for (int q = 0; q < r; q++)
             if (post[q].pid == post[r].pid && !memcmp(&post[q].device_uuid, &post[r].device_uuid, sizeof(CUuuid)))
                 return slr_refusal(SLR_R_SAME_DEVICE, r);
@@ -196,7 +206,8 @@ static uint32_t judge(const struct slr_comm *c)
     return SLR_UNDECIDED;
 }
 
-static bool import_peers(struct slr_comm *c)
+/* Maps the staging of all peers. Returns the first whose staging can not be mapped, -1 when all are. */
+static int import_peers(struct slr_comm *c)
 {
     const struct slr_post *post = c->shared.control->post;
     c->ring.slots[c->rank] = c->shared.staging.base;
@@ -209,17 +220,26 @@ static bool import_peers(struct slr_comm *c)
         bool same = post[r].pid == post[c->rank].pid;
         if (slr_staging_import(&post[r].offer, same, (CUcontext)(uintptr_t)post[r].context, &c->ring.slots[r]) !=
             SLR_OK)
-            return false;
+            return r;
         c->imported[r] = !same;
     }
-    return true;
+    return -1;
 }
 
-/* Judge: all have posted; map their staging. The last to get ready commits. */
+/* What could not be mapped may have gone with its owner, whose end shows a little later. */
+static uint32_t import_failed(struct slr_comm *c, int peer)
+{
+    for (int tries = 0; tries < 50 && !c->shared.peer_dead[peer]; tries++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_shared_watch_peers(&c->shared);
+    }
+    return c->shared.peer_dead[peer] ? refuse(c, SLR_R_PEER_DIED, peer) : refuse(c, SLR_R_NO_IPC, c->rank);
+}
+
+/* Judge: all have posted; map their staging. */
 static void step_judge(struct slr_birth *b, uint64_t deadline)
 {
     struct slr_comm *c = b->comm;
-    struct slr_control *ctl = c->shared.control;
     b->word = await(c, SLR_RANK_POSTED, deadline);
     if (b->word != SLR_UNDECIDED)
         return;
@@ -228,31 +248,25 @@ static void step_judge(struct slr_birth *b, uint64_t deadline)
         b->word = refuse(c, slr_refusal_reason(b->word), slr_refusal_rank(b->word));
         return;
     }
-    bool ok = slr_shared_enter(&c->shared) == SLR_OK;
-    if (ok) {
-        ok = import_peers(c);
+    int failed = c->rank;
+    if (slr_shared_enter(&c->shared) == SLR_OK) {
+        failed = import_peers(c);
         slr_shared_leave();
     }
-    if (!ok) {
-        b->word = refuse(c, SLR_R_NO_IPC, c->rank);
-        return;
-    }
-    atomic_store(&ctl->post[c->rank].state, SLR_RANK_READY);
-    uint32_t word = SLR_UNDECIDED;
-    if (atomic_fetch_add(&ctl->ready, 1) + 1 == (uint32_t)c->nranks)
-        atomic_compare_exchange_strong(&ctl->decision, &word, SLR_COMMIT);
+    if (failed >= 0)
+        b->word = import_failed(c, failed);
+    else
+        atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_READY);
 }
 
+/* All are ready: whoever sees it first commits, so nobody depends on the life of the last one. */
 static void step_commit(struct slr_birth *b, uint64_t deadline)
 {
     struct slr_comm *c = b->comm;
+    uint32_t word = SLR_UNDECIDED;
     b->word = await(c, SLR_RANK_READY, deadline);
-    /* All are ready, and the last of them is just about to write the word, unless it dies there. */
-    while (b->word == SLR_UNDECIDED) {
-        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        b->word = slr_now_ms() < deadline ? atomic_load(&c->shared.control->decision)
-                                          : refuse(c, SLR_R_AGREE_TIMEOUT, c->nranks);
-    }
+    if (b->word == SLR_UNDECIDED)
+        b->word = atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
 }
 
 static struct slr_comm *new_comm(struct slr_birth *b)
@@ -266,13 +280,15 @@ static struct slr_comm *new_comm(struct slr_birth *b)
     c->pass = b->pass;
     snprintf(c->name, sizeof c->name, "%02x%02x%02x%02x", b->key.byte[0], b->key.byte[1], b->key.byte[2],
              b->key.byte[3]);
+    c->rank = -1; /* a non-blocking communicator does not know yet */
     slr_real.ncclCommUserRank(c->nccl, &c->rank);
     slr_real.ncclCommCount(c->nccl, &c->nranks);
     c->shared.rank = c->rank;
     c->shared.nranks = c->nranks;
     for (int r = 0; r < SLR_MAX_RANKS; r++)
         c->shared.peer_watch[r] = -1;
-    slr_log_set_rank(c->rank);
+    if (c->rank >= 0)
+        slr_log_set_rank(c->rank);
     return c;
 }
 
@@ -303,6 +319,8 @@ static void finish_one(struct slr_birth *b)
     /* What had been set up goes; a bare record stays, for the log and for communicators split from this one. */
     struct slr_comm *bare = new_comm(b);
     if (bare) {
+        if (slr_refusal_reason(b->word) == SLR_R_SETTINGS_DIFFER)
+            log_setting(c, slr_refusal_rank(b->word));
         slr_comm_passes(bare, slr_refusal_reason(b->word),
                         slr_refusal_rank(b->word) == 0xffff ? -1 : slr_refusal_rank(b->word));
         slr_comm_add(bare);

@@ -5,7 +5,7 @@
  *              meet         find the others; map the control block
  *              post         streams, staging, flag words; say version, settings, device, staging handle      EMPTY ->
  * POSTED judge        when all have posted: compare; map every peer's staging                        POSTED -> READY
- *              commit       the last to get READY commits by compare-and-swap; everyone obeys the decision word
+ *              commit       whoever sees all READY first commits by compare-and-swap; everyone obeys the word
  *
  * Whoever fails, sees a dead peer or reaches the deadline first writes a refusal into the same word instead; then all
  * clean up and pass. A rank that was already READY sees the refusal like any other, so there is no moment at which some

@@ -56,6 +56,7 @@ struct slr_comm {
     uint32_t seen_progress;
     uint64_t seen_ms;
     bool warned;
+    bool orphan; /* aborted while something else held up its streams; disposed of when that is over */
     struct slr_comm *next;
 };
 
@@ -66,7 +67,8 @@ void slr_comm_remove(struct slr_comm *c);
 /* Calls `visit` for each communicator under the registry's lock. */
 void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
 
-/* Makes the communicator's context current and lets this thread use it while others capture; pairs with slr_shared_leave. */
+/* Makes the communicator's context current and lets this thread use it while others capture; pairs with
+ * slr_shared_leave. */
 enum slr_status slr_shared_enter(const struct slr_shared *s);
 void slr_shared_leave(void);
 
@@ -79,8 +81,17 @@ void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const c
 void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer);
 
 /* Waits until nothing of this communicator is in flight. Ends also when peers die or fail (the watchdog's work is done
- * here meanwhile); after `ms` (0: no limit) the waits are released whatever the peers do. */
-void slr_comm_drain(struct slr_comm *c, unsigned ms);
+ * here meanwhile); after `ms` (0: no limit) the waits are released whatever the peers do. Returns false, a little
+ * later, when even that does not help: what stands before the gathers on the application's streams does not end. */
+bool slr_comm_drain(struct slr_comm *c, unsigned ms);
+
+/* True when nothing of this communicator is in flight. */
+bool slr_comm_idle(struct slr_comm *c);
+
+/* For a communicator that could not be drained: forgets the NCCL handle and leaves the rest to slr_comm_reap_orphans,
+ * which the watchdog calls. */
+void slr_comm_orphan(struct slr_comm *c);
+void slr_comm_reap_orphans(void);
 
 /* Frees everything that is the communicator's own (streams, imports), hands `shared` to retire.c, and the structure to
  * the heap. */

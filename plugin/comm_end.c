@@ -3,8 +3,10 @@
 #include "plugin/comm_hooks.h"
 #include "plugin/pending_impl.h"
 #include "plugin/process.h"
+#include "plugin/watchdog.h"
 
-/* Abort must end: peers that do not even notice the failure (stopped, swapped out) are given this long. */
+/* Abort must end: peers that do not even notice the failure (stopped, swapped out) are given this long. The caller may
+ * hold the key to what else it waits for: a stream that hangs in another communicator, which is aborted next. */
 #define ABORT_WAIT_MS 2000
 
 static struct slr_comm *known(ncclComm_t comm)
@@ -22,7 +24,10 @@ static void join_own(struct slr_comm *c, const char *who)
 static void end(struct slr_comm *c, const char *who, unsigned drain_ms)
 {
     join_own(c, who);
-    slr_comm_drain(c, drain_ms);
+    if (!slr_comm_drain(c, drain_ms)) {
+        slr_comm_orphan(c);
+        return;
+    }
     slr_comm_remove(c);
     slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=%s calls=%llu", c->name, c->rank, who,
             (unsigned long long)c->substituted);
@@ -53,15 +58,6 @@ ncclResult_t slr_comm_destroy(ncclComm_t comm)
     return r;
 }
 
-static bool in_flight(struct slr_comm *c)
-{
-    if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
-        return false;
-    bool busy = !slr_ring_idle(&c->ring);
-    slr_shared_leave();
-    return busy;
-}
-
 /* The peers learn of it only when something was cut off: an abort of an idle communicator is how some frameworks say
  * good-bye. */
 ncclResult_t slr_comm_abort(ncclComm_t comm)
@@ -69,7 +65,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
     slr_guard++;
     struct slr_comm *c = known(comm);
     if (c) {
-        if (in_flight(c))
+        if (!slr_comm_idle(c))
             slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
         end(c, "ncclCommAbort", ABORT_WAIT_MS);
     }
@@ -96,8 +92,10 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
     slr_guard++;
     ncclResult_t r = slr_real.ncclCommGetAsyncError(comm, error);
     struct slr_comm *c = known(comm);
-    if (r == ncclSuccess && c && *error == ncclSuccess)
+    if (r == ncclSuccess && c && *error == ncclSuccess) {
+        slr_watchdog_look_failed(c); /* not only at the next tick */
         *error = (ncclResult_t)atomic_load(&c->error);
+    }
     slr_guard--;
     return r;
 }

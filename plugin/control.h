@@ -7,9 +7,8 @@
  * It is an anonymous memfd handed from process to process (plugin/meet.h), so it has no name and ends with its last
  * user, also after kill -9.
  *
- * Who writes what: `decision` by compare-and-swap from undecided, once, by anybody; `ready` incremented once by each
- * rank; post[r] by rank r. A rank's state only moves forward:   EMPTY -> POSTED -> READY -> LEFT,  READY -> FAILED ->
- * LEFT,  POSTED -> LEFT.
+ * Who writes what: `decision` by compare-and-swap from undecided, once, by anybody; post[r] by rank r. A rank's state
+ * only moves forward:   EMPTY -> POSTED -> READY -> LEFT,  READY -> FAILED -> LEFT,  POSTED -> LEFT.
  */
 #ifndef SLR_PLUGIN_CONTROL_H
 #define SLR_PLUGIN_CONTROL_H
@@ -34,6 +33,7 @@ enum slr_rank_state {
 
 struct slr_post {
     _Alignas(64) _Atomic uint32_t state;
+    _Atomic uint32_t failed; /* this rank was FAILED once; stays when it has LEFT */
     int32_t pid; /* written by the hub before anybody else maps the block; equal pids are ranks of one process (meet.c
                     checks that all ranks share one process-id namespace) */
     CUuuid device_uuid;
@@ -47,7 +47,6 @@ struct slr_control {
     uint32_t magic;
     int32_t nranks;
     _Atomic uint32_t decision;
-    _Atomic uint32_t ready; /* ranks that reached READY */
     struct slr_post post[];
 };
 

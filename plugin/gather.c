@@ -8,6 +8,7 @@
 #include "plugin/pending_impl.h"
 #include "plugin/process.h"
 #include "plugin/verify.h"
+#include "plugin/watchdog.h"
 
 /* NCCL's data types: name for logs, bytes. */
 static const struct {
@@ -119,23 +120,40 @@ static ncclResult_t failed(struct slr_comm *c)
     return (ncclResult_t)atomic_load(&c->error);
 }
 
-ncclResult_t slr_gather_entry(const struct slr_call *call)
+/* Does one thing to the ring and the call's stream. */
+static ncclResult_t order(const struct slr_call *call, enum slr_status (*how)(struct slr_ring *, CUstream),
+                          const char *failure)
 {
     struct slr_comm *c = call->comm;
-    if (failed(c) != ncclSuccess)
-        return failed(c);
-    /* What this call sends may be what an earlier one on the stream is still gathering. */
-    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     enum slr_status s = slr_shared_enter(&c->shared);
     if (s == SLR_OK) {
         slr_pending_lock();
-        s = slr_ring_entry(&c->ring, call->stream);
+        s = how(&c->ring, call->stream);
         slr_pending_unlock();
         slr_shared_leave();
     }
     if (s != SLR_OK)
-        slr_comm_fail(c, s, -1, "the ring could not be ordered after the application's stream");
+        slr_comm_fail(c, s, -1, failure);
     return failed(c);
+}
+
+ncclResult_t slr_gather_entry(const struct slr_call *call)
+{
+    if (failed(call->comm) != ncclSuccess)
+        return failed(call->comm);
+    /* What this call sends may be what an earlier one on the stream is still gathering. */
+    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    return order(call, slr_ring_entry, "the ring could not be ordered after the application's stream");
+}
+
+ncclResult_t slr_gather_meet(const struct slr_call *call)
+{
+    return order(call, slr_ring_meet, "the streams of a group could not be ordered");
+}
+
+ncclResult_t slr_gather_rejoin(const struct slr_call *call)
+{
+    return order(call, slr_ring_join, "a stream of the group could not be joined with the ring");
 }
 
 static enum slr_status enqueue(const struct slr_call *call)
@@ -151,42 +169,46 @@ static enum slr_status enqueue(const struct slr_call *call)
     return s;
 }
 
+void slr_gather_number(struct slr_call *call)
+{
+    call->verify = slr_verify_due(call->comm);
+    call->number = ++call->comm->substituted;
+}
+
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why)
 {
     struct slr_comm *c = call->comm;
     if (failed(c) != ncclSuccess)
         return failed(c);
-    bool verify = slr_verify_due(c);
     slr_pending_lock();
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    c->substituted++;
     enum slr_status s = enqueue(call);
     if (s == SLR_OK) {
         slr_pending_add(c);
-        if (verify || !defer || call->stream == CU_STREAM_PER_THREAD)
-            slr_pending_join(c, verify ? SLR_R_JOIN_VERIFY : !defer ? why : SLR_R_JOIN_PER_THREAD, "ncclAllGather");
+        if (call->verify || !defer || call->stream == CU_STREAM_PER_THREAD)
+            slr_pending_join(c,
+                             call->verify ? SLR_R_JOIN_VERIFY
+                             : !defer     ? why
+                                          : SLR_R_JOIN_PER_THREAD,
+                             "ncclAllGather");
     }
     slr_pending_unlock();
     if (s != SLR_OK)
         slr_comm_fail(c, s, -1, "the gather could not be enqueued");
-    if (s == SLR_OK && verify)
-        return slr_verify_gather(call);
+    slr_watchdog_look_failed(c); /* what was published by a rank that has failed is not to be relied on */
     return failed(c);
 }
 
-ncclResult_t slr_gather_rejoin(const struct slr_call *call)
+static ncclResult_t move(struct slr_call *call)
 {
-    struct slr_comm *c = call->comm;
-    enum slr_status s = slr_shared_enter(&c->shared);
-    if (s == SLR_OK) {
-        slr_pending_lock();
-        s = slr_ring_join(&c->ring, call->stream);
-        slr_pending_unlock();
-        slr_shared_leave();
-    }
-    if (s != SLR_OK)
-        slr_comm_fail(c, s, -1, "a stream of the group could not be joined with the ring");
-    return failed(c);
+    ncclResult_t r = slr_gather_entry(call);
+    if (r != ncclSuccess)
+        return r;
+    slr_gather_number(call);
+    r = slr_verify_start(call, 1);
+    if (r == ncclSuccess)
+        r = slr_gather_ring(call, true, SLR_R_RING);
+    return slr_verify_finish(call, 1, r);
 }
 
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
@@ -205,9 +227,7 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     } else if (slr_in_group()) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
     } else {
-        r = slr_gather_entry(&call);
-        if (r == ncclSuccess)
-            r = slr_gather_ring(&call, true, SLR_R_RING);
+        r = move(&call);
     }
     slr_guard--;
     return r;

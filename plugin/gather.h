@@ -14,6 +14,9 @@ struct slr_call {
     CUstream stream;
     struct slr_comm *comm; /* NULL: not tracked */
     size_t shard;          /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
+    uint64_t number;       /* among the communicator's moved calls, from 1 */
+    bool verify;           /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
+    CUdeviceptr reference; /* NCCL's result while it is compared */
 };
 
 /* Fills comm and shard, and decides: SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all
@@ -26,8 +29,14 @@ void slr_gather_note(const struct slr_call *call, enum slr_reason why);
 /* Marks where the call stands on its stream; the ring starts after it. */
 ncclResult_t slr_gather_entry(const struct slr_call *call);
 
-/* Moves the call to the ring, after slr_gather_entry. `defer`: leave it pending for a GEMM to consume, else join at
- * once for the reason `why`. */
+/* In a group, after all entries: makes the call's stream wait for the entries of all streams of its communicator. */
+ncclResult_t slr_gather_meet(const struct slr_call *call);
+
+/* Gives the call its number on the communicator, and with it whether it is verified. Once for each call, in order. */
+void slr_gather_number(struct slr_call *call);
+
+/* Moves the call to the ring, after slr_gather_entry and slr_gather_number. `defer`: leave it pending for a GEMM to
+ * consume, else join at once for the reason `why`. */
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why);
 
 /* Makes the call's stream wait for the latest gather of its communicator once more. */

@@ -4,6 +4,7 @@
 #include "plugin/comm_hooks.h"
 #include "plugin/pending.h"
 #include "plugin/process.h"
+#include "plugin/verify.h"
 
 struct group {
     int depth;
@@ -73,21 +74,45 @@ static ncclResult_t enter_all(const struct group *g)
     return r;
 }
 
-static ncclResult_t ring_all(const struct group *g)
+/* Each own shard is copied on its call's stream, so that stream waits for the others, too. */
+static ncclResult_t meet_all(const struct group *g)
 {
     ncclResult_t r = ncclSuccess;
+    for (size_t i = 0; i < g->count && r == ncclSuccess; i++)
+        if (!one_stream(g, g->calls[i].comm, g->calls[i].stream))
+            r = slr_gather_meet(&g->calls[i]);
+    return r;
+}
+
+static ncclResult_t ring_all(struct group *g)
+{
+    for (size_t i = 0; i < g->count; i++)
+        slr_gather_number(&g->calls[i]);
+    ncclResult_t r = meet_all(g);
+    if (r == ncclSuccess)
+        r = slr_verify_start(g->calls, g->count);
     for (size_t i = 0; i < g->count && r == ncclSuccess; i++)
         r = slr_gather_ring(&g->calls[i], one_stream(g, g->calls[i].comm, g->calls[i].stream), SLR_R_JOIN_GROUP);
     /* The last gather of a communicator ends after its earlier ones: every stream that took part waits for it. */
     for (size_t i = 0; i < g->count && r == ncclSuccess; i++)
         if (!one_stream(g, g->calls[i].comm, g->calls[i].stream))
             r = slr_gather_rejoin(&g->calls[i]);
-    return r;
+    return slr_verify_finish(g->calls, g->count, r);
+}
+
+/* What the real end answers when its operations are, or will be, enqueued. */
+static bool launched(ncclResult_t r)
+{
+    return r == ncclSuccess || r == ncclInProgress;
 }
 
 static void finish_births(struct slr_birth *list, ncclResult_t r)
 {
-    if (r == ncclSuccess)
+    for (struct slr_birth *b = list; b && r == ncclInProgress; b = b->next) {
+        slr_birth_cancel(b); /* one non-blocking communicator makes the whole group so */
+        b->pass = SLR_R_NONBLOCKING;
+    }
+    if (launched(r))
         slr_births_finish(list);
     for (struct slr_birth *b = list, *next; b; b = next) {
         next = b->next;
@@ -105,10 +130,12 @@ static ncclResult_t close_group(struct group *g, ncclSimInfo_t *info, bool simul
     ncclResult_t entered = simulate ? ncclSuccess : enter_all(g);
     ncclResult_t r = simulate ? slr_real.ncclGroupSimulateEnd(info) : slr_real.ncclGroupEnd();
     finish_births(g->births, simulate ? ncclInvalidUsage : r);
-    if (r == ncclSuccess)
+    if (launched(r) && entered != ncclSuccess)
         r = entered;
-    if (r == ncclSuccess && !simulate)
-        r = ring_all(g);
+    if (launched(r) && !simulate) {
+        ncclResult_t ring = ring_all(g);
+        r = ring == ncclSuccess ? r : ring;
+    }
     free(g->calls);
     free(g);
     return r;

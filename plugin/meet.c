@@ -15,6 +15,7 @@
 #include "plugin/control.h"
 
 #define BACKLOG 4096
+#define HUB_GRACE_MS 1000
 #define BEGIN_TRIES 2000 /* a millisecond each: the hub is between bind and listen, or has just died */
 
 struct hello {
@@ -116,8 +117,10 @@ uint32_t slr_meet_hello(struct slr_meet *m, int rank, int nranks)
                 "the communicator's socket belongs to another user");
         return slr_refusal(SLR_R_NO_CONTROL, rank);
     }
-    return send(m->member, &h, sizeof h, MSG_NOSIGNAL) == (ssize_t)sizeof h ? SLR_UNDECIDED
-                                                                            : slr_refusal(SLR_R_PEER_DIED, rank);
+    /* If the hub has closed already, it has left its verdict, or its will. */
+    ssize_t sent = send(m->member, &h, sizeof h, MSG_NOSIGNAL);
+    return sent == (ssize_t)sizeof h || errno == EPIPE || errno == ECONNRESET ? SLR_UNDECIDED
+                                                                              : slr_refusal(SLR_R_NO_CONTROL, rank);
 }
 
 /* Waits until `fd` is readable. false: the deadline has passed. */
@@ -257,6 +260,8 @@ uint32_t slr_meet_host(struct slr_meet *m, int rank, int nranks, uint64_t deadli
     struct members all = {.count = 0};
     all.pid[rank] = getpid();
     accept_waiting(m->hub, &all);
+    for (int i = 0; i < all.count; i++)
+        answer(all.fd[i], slr_refusal(SLR_R_PEER_DIED, rank), -1); /* the will: valid when nothing follows */
     uint32_t word = collect(&all, nranks, deadline);
     *fd = word == SLR_UNDECIDED ? make_block(&all, nranks) : -1;
     if (word == SLR_UNDECIDED && *fd < 0)
@@ -277,22 +282,48 @@ static int received_fd(struct msghdr *msg)
     return fd;
 }
 
+/* One message of the hub. 1: taken; 0: the hub has closed; else -errno. */
+static int read_verdict(int from, struct verdict *v, int *fd)
+{
+    char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(_Alignof(struct cmsghdr))));
+    struct iovec io = {.iov_base = v, .iov_len = sizeof *v};
+    struct msghdr msg = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    ssize_t got = recvmsg(from, &msg, MSG_CMSG_CLOEXEC);
+    if (got <= 0)
+        return got ? -errno : 0;
+    *fd = received_fd(&msg);
+    return got == (ssize_t)sizeof *v ? 1 : -EPROTO;
+}
+
+static uint32_t hub_gone(const struct slr_meet *m)
+{
+    int pid = 0;
+    same_user(m->member, &pid);
+    slr_log(SLR_LOG_WARN, "no_meeting", "hub_pid=%d msg=%s", pid,
+            "the process of the rank that collects the others ended");
+    return slr_refusal(SLR_R_PEER_DIED, 0xffff);
+}
+
+/* The hub's last message counts: first its will, then its verdict. A verdict of undecided brings the block and is the
+ * end. */
 uint32_t slr_meet_answer(struct slr_meet *m, int rank, uint64_t deadline, int *fd)
 {
-    struct verdict v = {0};
-    char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(_Alignof(struct cmsghdr))));
-    struct iovec io = {.iov_base = &v, .iov_len = sizeof v};
-    struct msghdr msg = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    struct verdict v = {.magic = 0};
+    uint32_t word = SLR_UNDECIDED;
     *fd = -1;
-    if (!readable(m->member, deadline))
-        return slr_refusal(SLR_R_AGREE_TIMEOUT, 0xffff);
-    ssize_t got = recvmsg(m->member, &msg, MSG_CMSG_CLOEXEC);
-    if (got <= 0)
-        return slr_refusal(SLR_R_PEER_DIED, 0xffff);
-    *fd = received_fd(&msg);
-    if (got < (ssize_t)sizeof v || v.magic != SLR_CONTROL_MAGIC)
-        return slr_refusal(SLR_R_VERSION_DIFFERS, rank);
-    if (v.word == SLR_UNDECIDED && *fd < 0)
-        return slr_refusal(SLR_R_NO_CONTROL, rank);
-    return v.word;
+    for (;;) {
+        /* The hub gives up on silent members at its own deadline, and says so. */
+        if (!readable(m->member, deadline + HUB_GRACE_MS))
+            return slr_refusal(SLR_R_AGREE_TIMEOUT, word ? slr_refusal_rank(word) : 0xffff);
+        int r = read_verdict(m->member, &v, fd);
+        if (r == -ECONNRESET || r == -EINTR || r == -EAGAIN)
+            continue; /* it closed without reading everything; what it sent is still there */
+        if (r == 0)
+            return word ? word : hub_gone(m);
+        if (r < 0 || v.magic != SLR_CONTROL_MAGIC)
+            return slr_refusal(SLR_R_VERSION_DIFFERS, 0xffff);
+        word = v.word;
+        if (word == SLR_UNDECIDED)
+            return *fd >= 0 ? word : slr_refusal(SLR_R_NO_CONTROL, rank);
+    }
 }

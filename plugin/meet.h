@@ -11,7 +11,8 @@
  * {version, rank, pid}; the hub collects all, judges, and answers each with a VERDICT and, when all is well, the
  * control block's descriptor (SCM_RIGHTS).
  *
- * What can go wrong: the hub dies -> members read end-of-file: refusal. A member dies or is silent -> the hub reads
+ * What can go wrong: the hub dies -> members read end-of-file; what it sent as soon as it had accepted them, its will,
+ * then counts: a refusal that names it. A member dies or is silent -> the hub reads
  * end-of-file or reaches the deadline: refusal, told to the others. Another user owns the name -> credentials differ:
  * refusal. Another version -> refusal naming it. Abstract names vanish with their process; nothing is left behind.
  *

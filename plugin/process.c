@@ -4,6 +4,7 @@
 #include "base/settings.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/retire.h"
+#include "plugin/watchdog.h"
 
 /* Peers may still be copying out of this process's staging memory when it is done itself. They need milliseconds; a
  * peer that does not move for this long is not waited for. */
@@ -27,5 +28,6 @@ void slr_plugin_at_exit(void)
     if (slr_process_off())
         return;
     slr_retire_before_exit(EXIT_WAIT_MS);
+    slr_watchdog_stop();
     slr_counters_log();
 }

@@ -7,6 +7,8 @@
 #include "plugin/retire.h"
 #include "plugin/watchdog.h"
 
+#define RELEASED_MS 1000 /* released waits end within this, if anything lets them begin */
+
 /* A list: processes have a handful of communicators, rarely a hundred. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct slr_comm *comms;
@@ -14,7 +16,7 @@ static struct slr_comm *comms;
 struct slr_comm *slr_comm_find(ncclComm_t nccl)
 {
     pthread_rwlock_rdlock(&lock);
-    struct slr_comm *c = comms;
+    struct slr_comm *c = nccl ? comms : NULL; /* orphans have none */
     while (c && c->nccl != nccl)
         c = c->next;
     pthread_rwlock_unlock(&lock);
@@ -91,6 +93,7 @@ void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const c
     int none = ncclSuccess;
     if (!atomic_compare_exchange_strong(&c->error, &none, (int)nccl_result(status)))
         return;
+    atomic_store(&c->shared.control->post[c->rank].failed, 1);
     atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_FAILED);
     slr_log(SLR_LOG_ERROR, "communicator_failed", "comm=%s crank=%d peer=%d call=%llu piece=%u status=%s msg=%s",
             c->name, c->rank, peer, (unsigned long long)c->substituted, atomic_load(&c->ring.issued),
@@ -117,18 +120,66 @@ static void release_all(struct slr_comm *c)
             slr_ring_release(&c->ring, r);
 }
 
-void slr_comm_drain(struct slr_comm *c, unsigned ms)
+bool slr_comm_idle(struct slr_comm *c)
 {
     if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
-        return;
+        return true;
+    bool idle = slr_ring_idle(&c->ring);
+    slr_shared_leave();
+    return idle;
+}
+
+bool slr_comm_drain(struct slr_comm *c, unsigned ms)
+{
     uint64_t end = slr_now_ms() + ms;
-    for (long ns = 20000; !slr_ring_idle(&c->ring); ns = ns < 1000000 ? ns * 2 : ns) {
+    for (long ns = 20000; !slr_comm_idle(c); ns = ns < 1000000 ? ns * 2 : ns) {
         slr_watchdog_look(c);
         if (ms && slr_now_ms() >= end)
             release_all(c);
+        if (ms && slr_now_ms() >= end + RELEASED_MS)
+            return false;
         nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
     }
-    slr_shared_leave();
+    return true;
+}
+
+void slr_comm_orphan(struct slr_comm *c)
+{
+    pthread_rwlock_wrlock(&lock);
+    c->nccl = NULL;
+    c->orphan = true;
+    pthread_rwlock_unlock(&lock);
+    slr_log(SLR_LOG_WARN, "communicator_held_up", "comm=%s crank=%d msg=%s", c->name, c->rank,
+            "its last gather has not begun: work that stands before it on the application's streams does not end");
+}
+
+static struct slr_comm *take_orphans(void)
+{
+    struct slr_comm *taken = NULL;
+    pthread_rwlock_wrlock(&lock);
+    for (struct slr_comm **at = &comms; *at;) {
+        struct slr_comm *c = *at;
+        if (!c->orphan) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        c->next = taken;
+        taken = c;
+    }
+    pthread_rwlock_unlock(&lock);
+    return taken;
+}
+
+void slr_comm_reap_orphans(void)
+{
+    for (struct slr_comm *c = take_orphans(), *next; c; c = next) {
+        next = c->next;
+        if (slr_comm_idle(c))
+            slr_comm_dispose(c);
+        else
+            slr_comm_add(c);
+    }
 }
 
 void slr_comm_dispose(struct slr_comm *c)

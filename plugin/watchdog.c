@@ -8,6 +8,10 @@
 #include "plugin/retire.h"
 
 #define TICK_MS 50
+#define STOP_WAIT_S 1
+
+static pthread_mutex_t ticking = PTHREAD_MUTEX_INITIALIZER; /* held while the watchdog works */
+static bool stopped;                                        /* under `ticking` */
 
 static uint32_t state_of(const struct slr_comm *c, int peer)
 {
@@ -19,28 +23,52 @@ static bool unreliable(const struct slr_comm *c, int peer)
     return c->shared.peer_dead[peer] || state_of(c, peer) >= SLR_RANK_FAILED;
 }
 
+static bool check_failed(struct slr_comm *c, int peer)
+{
+    if (!atomic_load(&c->shared.control->post[peer].failed))
+        return false;
+    slr_comm_fail(c, SLR_PEER, peer, "the peer's communicator failed or was aborted");
+    return true;
+}
+
 static void check_peer(struct slr_comm *c, int peer)
 {
-    if (state_of(c, peer) == SLR_RANK_FAILED) {
-        slr_comm_fail(c, SLR_PEER, peer, "the peer's communicator failed or was aborted");
+    bool served = slr_ring_peer_served(&c->ring, peer);
+    if (check_failed(c, peer))
         return;
-    }
-    if (slr_ring_peer_served(&c->ring, peer))
-        return;
-    if (c->shared.peer_dead[peer])
+    /* The memory of a dead process may be gone before this device has read it; one that has left keeps it. */
+    if (c->shared.peer_dead[peer] && (!served || !slr_ring_has_read(&c->ring, peer)))
         slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");
-    else if (state_of(c, peer) == SLR_RANK_LEFT)
+    else if (!served && state_of(c, peer) == SLR_RANK_LEFT)
         slr_comm_fail(c, SLR_PEER, peer, "the peer destroyed the communicator while a gather waits for it");
 }
 
-static int first_unserved(const struct slr_comm *c)
+static uint32_t lag(const struct slr_comm *c, enum slr_flag_kind kind, int owner, int reader)
 {
-    for (int step = 1; step < c->nranks; step++) {
-        int peer = (c->rank + step) % c->nranks;
-        if (!slr_ring_peer_served(&c->ring, peer))
-            return peer;
+    uint32_t have = atomic_load(slr_flag(c->ring.flags, c->nranks, kind, owner, reader));
+    uint32_t issued = atomic_load(&c->ring.issued);
+    return slr_flag_reached(have, issued) ? 0 : issued - have;
+}
+
+/* The rank that the gather hangs on: the one whose own words, to all ranks, are furthest behind. Whoever waits for it
+ * is behind as well, but has at least said what it could. This rank itself, when work that stands before the gather
+ * holds it up. */
+static int slowest(const struct slr_comm *c)
+{
+    uint64_t most = 0;
+    int who = -1;
+    for (int step = 1; step <= c->nranks; step++) {
+        int p = (c->rank + step) % c->nranks;
+        uint64_t sum = 0;
+        for (int r = 0; r < c->nranks; r++)
+            if (r != p)
+                sum += lag(c, SLR_FLAG_READY, p, r) + lag(c, SLR_FLAG_DONE, r, p);
+        if (sum > most) {
+            most = sum;
+            who = p;
+        }
     }
-    return -1;
+    return who;
 }
 
 /* Progress is any change of the number of enqueued pieces or of the words that this rank waits for. */
@@ -67,12 +95,11 @@ static void check_stall(struct slr_comm *c)
     }
     uint64_t still = t - c->seen_ms, warn = slr_get(SLR_S_STALL_WARN), limit = slr_get(SLR_S_STALL_TIMEOUT);
     if (limit && still >= limit)
-        slr_comm_fail(c, SLR_TIMEOUT, first_unserved(c), "no progress within SLIPRING_STALL_TIMEOUT");
+        slr_comm_fail(c, SLR_TIMEOUT, slowest(c), "no progress within SLIPRING_STALL_TIMEOUT");
     if (warn && still >= warn && !c->warned) {
         c->warned = true;
         slr_log(SLR_LOG_WARN, "stalled", "comm=%s crank=%d peer=%d call=%llu piece=%u ms=%llu msg=%s", c->name, c->rank,
-                first_unserved(c), (unsigned long long)c->substituted, atomic_load(&c->ring.issued),
-                (unsigned long long)still,
+                slowest(c), (unsigned long long)c->substituted, atomic_load(&c->ring.issued), (unsigned long long)still,
                 "a gather waits for this peer, or for work that stands before it on the application's streams");
     }
 }
@@ -91,6 +118,13 @@ static void look_locked(struct slr_comm *c)
             slr_ring_release(&c->ring, r);
 }
 
+void slr_watchdog_look_failed(struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks && c->pass == SLR_R_RING; r++)
+        if (r != c->rank && check_failed(c, r))
+            return;
+}
+
 void slr_watchdog_look(struct slr_comm *c)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -107,16 +141,36 @@ static void look(struct slr_comm *c, void *ctx)
     slr_watchdog_look(c);
 }
 
+static void tick(void)
+{
+    slr_comm_each(look, NULL);
+    slr_comm_reap_orphans();
+    slr_retire_tick();
+}
+
 static void *run(void *arg)
 {
     (void)arg;
     slr_guard++; /* whatever this thread calls is slipring's own */
     for (;;) {
-        slr_comm_each(look, NULL);
-        slr_retire_tick();
+        pthread_mutex_lock(&ticking);
+        if (!stopped)
+            tick();
+        pthread_mutex_unlock(&ticking);
         nanosleep(&(struct timespec){.tv_nsec = TICK_MS * 1000000}, NULL);
     }
     return NULL;
+}
+
+void slr_watchdog_stop(void)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += STOP_WAIT_S;
+    if (pthread_mutex_timedlock(&ticking, &end) != 0)
+        return; /* it is in a CUDA call that does not return */
+    stopped = true;
+    pthread_mutex_unlock(&ticking);
 }
 
 static void start(void)

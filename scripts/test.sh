@@ -40,6 +40,21 @@ build() {
     configure "$dir" "$@" && ninja -C "$dir" -j "$jobs" --quiet
 }
 
+# Prints a regular expression for the names of the tests in the present build folder whose program is a Criterion one.
+# Criterion 2.4 places its shared arena at addresses that ThreadSanitizer keeps for itself, so none of these can start
+# under it; what they test of threads is covered there by the whole programs.
+criterion_tests() {
+    local name program names=""
+    while IFS=$'\t' read -r name program; do
+        if readelf -d "$program" 2>/dev/null | grep -q 'NEEDED.*libcriterion'; then names="${names:+$names|}$name"; fi
+    done < <(ctest --show-only=json-v1 | python3 -c '
+import json, sys
+for test in json.load(sys.stdin)["tests"]:
+    if test.get("command"):
+        print(test["name"], test["command"][0], sep="\t")')
+    [ -z "$names" ] || printf '^(%s)$\n' "$names"
+}
+
 # run_tests COMPILER SANITIZER: builds and runs them; leaves ctest's summary line in `summary`.
 run_tests() {
     local name=build options=(-DSLIPRING_TESTS=ON -DCMAKE_C_COMPILER="$1") log args=()
@@ -54,7 +69,9 @@ run_tests() {
     build "$name" "${options[@]}" || return 1
     log=$SLR_ROOT/$name/ctest.log
     [ -z "$label" ] || args=(-L "$label")
-    local rc=0
+    local rc=0 out=""
+    [ "$2" != thread ] || out=$(cd "$SLR_ROOT/$name" && criterion_tests)
+    [ -z "$out" ] || { args+=(-E "$out") && say "left out, as Criterion can not run under ThreadSanitizer: $out"; }
     # A selection that selects nothing has tested nothing.
     (cd "$SLR_ROOT/$name" && ctest --no-tests=error -j "$jobs" "${args[@]}" "${ctest_options[@]}") 2>&1 |
         tee "$log" || rc=1

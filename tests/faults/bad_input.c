@@ -2,8 +2,8 @@
  * interposes), no rank may hang or drift out of step, and the communicator must work afterwards.
  *
  *   bad_input            on all ranks, and on one rank only while the others call a good gather
- *   bad_input crowded    more ranks than devices: prints the code of ncclCommInitRank, which must be an error on every
- * rank bad_input overflow   a count whose bytes overflow (the software GPU reports what NCCL would then touch)
+ *   bad_input crowded    more ranks than devices: NCCL refuses on every rank
+ *   bad_input overflow   a count whose bytes overflow (the software GPU reports what NCCL would then touch)
  */
 #include "player.h"
 
@@ -100,7 +100,7 @@ static void overflow(const struct rank *r, const struct buffers *b)
 int main(int argc, char **argv)
 {
     struct rank r = player_start();
-    struct buffers b;
+    static struct buffers b;
     const char *what = argc > 1 ? argv[1] : "";
     ncclResult_t e = ncclCommInitRank(&r.comm, r.nranks, r.id, r.rank);
     if (!strcmp(what, "crowded")) {

@@ -6,14 +6,15 @@
  *
  *   kill-before    the victim is killed; the others have a gather in flight that it never began
  *   kill-between   the victim is killed before the others call the next gather
- *   kill-driver    the victim is killed by SOFTGPU_FAIL, half-way through its own calls or its data; the others have
- * theirs in flight abort          the victim's main thread sits in cudaStreamSynchronize, another thread of it calls
- * ncclCommAbort destroy        the victim destroys the communicator and goes on living; the others call another gather
+ *   kill-driver    the victim is killed by SOFTGPU_FAIL, half-way through its calls or its data; the others have called
+ *   abort          the victim's main thread sits in cudaStreamSynchronize, another thread of it calls ncclCommAbort
+ *   abort-blocked  the victim aborts while its stream hangs in something else, which ends only later
+ *   destroy        the victim destroys the communicator and goes on living; the others call another gather
  *   stop           the victim stops before its second gather and is continued by launch; everything must be exact
- *   stop-fails     the same with SLIPRING_STALL_TIMEOUT: the others get an error while it is stopped, the victim after
- *   leave          the victim destroys and exits as soon as its own gather is done, while the slower others still read;
- * all exact die-early      the victim _exits there, without any goodbye: exact or an error driver-error   SOFTGPU_FAIL
- * makes a driver call of the victim's second gather fail: an error on every rank
+ *   stop-fails     the same with SLIPRING_STALL_TIMEOUT: the others get an error meanwhile, the victim afterwards
+ *   leave          the victim destroys and exits once its own gather is done, while the slower others read; all exact
+ *   die-early      the victim _exits there, without any goodbye: exact or an error
+ *   driver-error   SOFTGPU_FAIL makes a driver call of the victim's second gather fail: an error on every rank
  *
  * "The others" must then see an error from ncclCommGetAsyncError within 2 s, their streams must drain, and
  * ncclCommAbort (even ranks) and ncclCommDestroy (odd ranks) must return.
@@ -66,7 +67,7 @@ static void end_in_error(struct flight *f, bool drains)
         player_drain(&f->r, ERROR_MS);
     NCCL(f->r.rank % 2 && drains ? ncclCommDestroy(f->r.comm) : ncclCommAbort(f->r.comm));
     CHECK(player_ms() - begin < ABORT_MS, "rank %d: the end took %d ms", f->r.rank, (int)(player_ms() - begin));
-    player_drain(&f->r, 100);
+    player_drain(&f->r, ERROR_MS);
     CUDA(cudaStreamSynchronize(f->r.stream));
 }
 
@@ -163,6 +164,30 @@ static void abort_scenario(struct flight *f)
     atomic_store(&board()->mark[f->r.rank], GONE);
 }
 
+static void hang(void *word)
+{
+    board_wait(word, 1, 20000);
+}
+
+static void abort_blocked(struct flight *f)
+{
+    static _Atomic uint32_t let_go;
+    if (!f->is_victim) {
+        must_fail(f, enqueue(f), true);
+        return;
+    }
+    CUDA(cudaLaunchHostFunc(f->r.stream, hang, &let_go));
+    NCCL(enqueue(f));
+    int64_t begin = player_ms();
+    NCCL(ncclCommAbort(f->r.comm));
+    CHECK(player_ms() - begin < ABORT_MS, "the abort took %d ms", (int)(player_ms() - begin));
+    CHECK(cudaStreamQuery(f->r.stream) == cudaErrorNotReady, "the stream did not hang");
+    atomic_store(&let_go, 1);
+    player_drain(&f->r, ERROR_MS);
+    CUDA(cudaStreamDestroy(f->r.stream));
+    board_sleep_ms(200); /* the rest of the communicator is cleaned up behind our back */
+}
+
 static void destroy_scenario(struct flight *f)
 {
     if (!f->is_victim) {
@@ -192,7 +217,10 @@ static void stop_fails(struct flight *f)
     if (f->is_victim) {
         others_enqueued(f);
         raise(SIGSTOP);
-        must_fail(f, enqueue(f), true);
+        ncclResult_t e = enqueue(f);
+        /* Waits that the others had for this rank are released by now: what they "published" is not their data. */
+        CHECK(e != ncclSuccess, "rank %d: the call took a gather with ranks that had failed before", f->r.rank);
+        must_fail(f, e, true);
         return;
     }
     must_fail(f, enqueue(f), false);
@@ -243,16 +271,24 @@ static void driver_error(struct flight *f)
 static const struct {
     const char *name;
     void (*play)(struct flight *f);
-} scenarios[] = {{"kill-before", kill_before},  {"kill-between", kill_between},
-                 {"kill-driver", kill_driver},  {"abort", abort_scenario},
-                 {"destroy", destroy_scenario}, {"stop", stop},
-                 {"stop-fails", stop_fails},    {"leave", leave},
-                 {"die-early", die_early},      {"driver-error", driver_error}};
+} scenarios[] = {{"kill-before", kill_before},
+                 {"kill-between", kill_between},
+                 {"kill-driver", kill_driver},
+                 {"abort", abort_scenario},
+                 {"abort-blocked", abort_blocked},
+                 {"destroy", destroy_scenario},
+                 {"stop", stop},
+                 {"stop-fails", stop_fails},
+                 {"leave", leave},
+                 {"die-early", die_early},
+                 {"driver-error", driver_error}};
 
 int main(int argc, char **argv)
 {
     CHECK(argc >= 3, "usage: flight SCENARIO VICTIM [SHARD_BYTES]");
-    struct flight f = {.r = player_start(), .victim = atoi(argv[2])};
+    static struct flight f; /* static: nothing is lost in the ways that end the process */
+    f.r = player_start();
+    f.victim = atoi(argv[2]);
     f.is_victim = f.r.rank == f.victim;
     CUDA(cudaStreamCreateWithFlags(&f.r.stream, cudaStreamNonBlocking));
     buffers_make(&f.b, &f.r, argc > 3 ? strtoull(argv[3], NULL, 0) : 1000003);

@@ -1,16 +1,15 @@
 /* Communicators and gathers, every byte checked: what a rank without a fault of its own does while others have theirs.
+ * Buffers and the stream are made before the communicator, so that the driver calls of the agreement can be counted.
  *
  *   gathers [--bytes SHARD] [--rounds N] [--comms N] [--may-fail | --must-fail]
  *
- * --comms   so many communicators at the same time, each used in every round, then all destroyed; twice over
- * Buffers and the stream are made before the communicator, so that the driver calls of the agreement can be counted.
- *
- * --may-fail   NCCL's own error is an answer too: from the call, or from ncclCommGetAsyncError; within 2 s, and never
- * wrong data
- * --must-fail  an error is the only right answer
+ *   --comms       so many communicators at the same time, each used in every round, then destroyed; twice over
+ *   --may-fail    NCCL's error is an answer too, from a call or ncclCommGetAsyncError; within 2 s, never wrong data
+ *   --must-fail   an error is the only right answer
  */
 #include "player.h"
 
+#include <signal.h>
 #include <string.h>
 
 #define MAX_COMMS 8
@@ -42,6 +41,14 @@ static void parse(int argc, char **argv)
     CHECK(want.comms >= 1 && want.comms <= MAX_COMMS, "--comms %d", want.comms);
 }
 
+/* A rank that ends while others still agree would be one more that died. */
+static void let_others_agree(const struct rank *r)
+{
+    for (int p = 0; p < r->nranks; p++)
+        for (int i = 0; i < 3000 && atomic_load(&board()->mark[p]) == 0 && kill(board()->pid[p], 0) == 0; i++)
+            board_sleep_ms(1);
+}
+
 /* Ends the process well when an error is an answer. */
 static void failed(const struct rank *r, ncclResult_t e, const char *where)
 {
@@ -53,6 +60,8 @@ static void failed(const struct rank *r, ncclResult_t e, const char *where)
         player_drain(r, 4000);
         NCCL(ncclCommAbort(r->comm));
     }
+    atomic_store(&board()->mark[r->rank], 1);
+    let_others_agree(r);
     exit(0);
 }
 

@@ -9,7 +9,8 @@
 #define POISON 0xa5
 #define WRONG_PRINTED 8
 
-static _Atomic int *wrongs; /* shared by all processes of the program */
+static _Atomic int own_wrongs;
+static _Atomic int *wrongs = &own_wrongs; /* forms_run: shared by all processes of the program */
 
 void wrong(const char *fmt, ...)
 {
@@ -21,6 +22,11 @@ void wrong(const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     fprintf(stderr, "wrong: %s\n", text);
+}
+
+int wrong_count(void)
+{
+    return *wrongs;
 }
 
 int forms_run(int procs, int seconds, rank_body body, void *arg)

@@ -1,7 +1,9 @@
-/* What the programs of this folder share. They know nothing of slipring: plain cudart, NCCL and cuBLAS, with exact checks.
+/* What the programs of this folder share. They know nothing of slipring: plain cudart, NCCL and cuBLAS, with exact
+ * checks.
  *
- * A wrong byte is counted and printed, and the program goes on: no rank leaves its peers alone in a collective, so a program
- * with wrong results ends as fast as one with right ones. forms_run() ends with status 1 if any rank counted one.
+ * A wrong byte is counted and printed, and the program goes on: no rank leaves its peers alone in a collective, so a
+ * program with wrong results ends as fast as one with right ones. forms_run() ends with status 1 if any rank counted
+ * one.
  */
 #ifndef TESTS_FORMS_FORMS_H
 #define TESTS_FORMS_FORMS_H
@@ -13,6 +15,7 @@ int forms_run(int procs, int seconds, rank_body body, void *arg);
 
 /* Thread-safe; prints the first few. */
 void wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int wrong_count(void);
 #define EXPECT(cond, ...) ((cond) ? (void)0 : wrong(__VA_ARGS__))
 
 /* The data of shard `rank` in round `seed`: random bytes, or small integers as floats. */

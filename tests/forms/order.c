@@ -1,10 +1,12 @@
-/* Every way to look at a gather, right after it: the stream, events, other streams, other threads, the host. None of them may see
- * it before it is complete, and what follows it may overwrite `send`.
+/* Every way to look at a gather, right after it: the stream, events, other streams, other threads, the host. None of
+ * them may see it before it is complete, and what follows it may overwrite `send`.
  *
- *   order CASE [RANKS]       CASE is a name of the tables below, "list" for those in which a missing join shows, or "list-all"
+ *   order CASE [RANKS]       CASE is a name of the tables below, "list" for those in which a missing join shows, or
+ * "list-all"
  *
- * In each round the stream of one rank (another in each round) stands still before its gather, so that for the others everything
- * that comes from that rank, or waits for that rank to have read, is late: whoever looks too early sees poison.
+ * In each round the stream of one rank (another in each round) stands still before its gather, so that for the others
+ * everything that comes from that rank, or waits for that rank to have read, is late: whoever looks too early sees
+ * poison.
  */
 #include "order.h"
 

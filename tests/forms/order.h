@@ -18,16 +18,17 @@ struct look {
     cudaEvent_t event;
     cublasHandle_t blas; /* where the case has floats */
     float *one;          /* the unit matrix, GEMM_K x GEMM_K */
-    uint8_t *side, *seen, *device_recv; /* `side`: device, as large as recv; `seen`: pinned, what is checked in the end */
-    volatile unsigned *flag;            /* mapped */
-    size_t all;                         /* bytes of recv */
+    uint8_t *side, *seen,
+        *device_recv;        /* `side`: device, as large as recv; `seen`: pinned, what is checked in the end */
+    volatile unsigned *flag; /* mapped */
+    size_t all;              /* bytes of recv */
     uint64_t seed;
     bool late; /* this rank is the one that the others wait for */
 };
 
 struct order_case {
     const char *name;
-    void (*look)(struct look *l);       /* after the call: leaves in l->seen what a correct program sees, the whole gather */
+    void (*look)(struct look *l); /* after the call: leaves in l->seen what a correct program sees, the whole gather */
     void (*before)(struct look *l);     /* well before the call */
     void (*on_the_way)(struct look *l); /* on the stream, behind the delay of a late rank */
     enum stream_kind stream;

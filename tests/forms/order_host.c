@@ -1,4 +1,5 @@
-/* The host looks, by itself: it reads the gathered memory without a CUDA call once it has been told that the gather is done. */
+/* The host looks, by itself: it reads the gathered memory without a CUDA call once it has been told that the gather is
+ * done. */
 #include "order.h"
 
 #include <cuda.h>
@@ -89,7 +90,7 @@ static void callback(struct look *l)
 static void write_value(struct look *l)
 {
     DRIVER(cuStreamWriteValue32((CUstream)l->s, (CUdeviceptr)(uintptr_t)l->flag, 1, 0));
-    while (*l->flag == 0)
+    while (__atomic_load_n(l->flag, __ATOMIC_ACQUIRE) == 0)
         sleep_ms(1);
     read_recv(l);
 }

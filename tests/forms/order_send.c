@@ -1,4 +1,5 @@
-/* The sender's side: what comes behind the gather may overwrite `send`, and what comes before it is done before it starts. */
+/* The sender's side: what comes behind the gather may overwrite `send`, and what comes before it is done before it
+ * starts. */
 #include "order.h"
 
 #include <string.h>
@@ -58,7 +59,8 @@ static void consume_into_send(struct look *l)
     const float alpha = 2, beta = 0;
     int n = (int)(l->all / sizeof(float) / GEMM_K);
     BLAS(cublasSetStream(l->blas, l->s));
-    /* A row of ones would not fit the form; the first GEMM_K / nranks rows of the unit matrix do: C has the bytes of send. */
+    /* A row of ones would not fit the form; the first GEMM_K / nranks rows of the unit matrix do: C has the bytes of
+     * send. */
     int m = GEMM_K / l->g.nranks;
     BLAS(cublasSgemm(l->blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, GEMM_K, &alpha, l->one, GEMM_K,
                      (const float *)(const void *)l->g.recv, GEMM_K, &beta, (float *)(void *)l->g.send, m));

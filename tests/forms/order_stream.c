@@ -39,6 +39,8 @@ static void overwrite_recv(struct look *l)
     CUDA(cudaMemcpyAsync(l->g.recv, host, l->all, cudaMemcpyHostToDevice, l->s));
     /* The gather brings the same data; so every byte is changed once more. */
     CUDA(cudaMemsetAsync(l->g.recv, 7, l->all, l->s));
+    CUDA(cudaStreamSynchronize(l->s));
+    sleep_ms(60); /* what should have been joined has time to come */
     see(l, l->g.recv, l->s);
     for (size_t i = 0; i < l->all; i++)
         if (l->seen[i] != 7) {
@@ -94,7 +96,8 @@ static void per_thread_after_legacy(struct look *l)
     see(l, l->g.recv, cudaStreamPerThread);
 }
 
-/* A program compiled with --default-stream per-thread: stream 0 is the thread's own there, and waits for the legacy one. */
+/* A program compiled with --default-stream per-thread: stream 0 is the thread's own there, and waits for the legacy
+ * one. */
 static void ptsz_after_legacy(struct look *l)
 {
     typedef CUresult (*copy_fn)(void *, CUdeviceptr, size_t, CUstream);

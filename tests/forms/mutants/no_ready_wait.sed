@@ -1,2 +1,2 @@
-# The pull does not wait until the owner has put the piece into its slot.
-s/SLR_TRY\(SLR_CU\(cuStreamWaitValue32, ring->pull,[^;]*;/;/
+# The pull does not wait until the first owner has put its piece into the slot.
+s/SLR_TRY\(SLR_CU\(cuStreamWaitValue32, ring->pull,\s+dflag\(ring, SLR_FLAG_READY, next,[^;]*;/;/

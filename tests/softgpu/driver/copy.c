@@ -23,7 +23,7 @@ static enum end classify_locked(struct sg_op *op, uintptr_t p, size_t bytes, boo
         sg_op_range(op, p, bytes, true);
         return m && !sg_mem_is_device(m) ? END_PINNED : END_DEVICE;
     }
-    if (sg_mem_recently_freed_locked(p)) {
+    if (sg_arena_holds_locked(p)) {
         sg_misuse("%s: %s", op->what, sg_mem_describe_locked(p, what, sizeof(what)));
         return END_BAD;
     }

@@ -4,8 +4,27 @@
 
 #define CONTROL_BYTES 4096 /* copied even without data: small blocks carry control words */
 
+/* A single word is copied and filled as a unit, because streams and other processes may be looking at it meanwhile: it
+ * may be what a stream memory operation waits for. What was written before it is visible to who sees it. */
+static bool is_word(uintptr_t p, size_t bytes)
+{
+    return (bytes == 4 || bytes == 8) && p % bytes == 0;
+}
+
+static void copy_word(uintptr_t dst, uintptr_t src, size_t bytes)
+{
+    if (bytes == 4)
+        __atomic_store_n((uint32_t *)dst, __atomic_load_n((const uint32_t *)src, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+    else
+        __atomic_store_n((uint64_t *)dst, __atomic_load_n((const uint64_t *)src, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+}
+
 static void copy_rows(const struct sg_copy *c)
 {
+    if (c->rows == 1 && c->slices == 1 && is_word(c->dst, c->width) && is_word(c->src, c->width)) {
+        copy_word(c->dst, c->src, c->width);
+        return;
+    }
     for (size_t z = 0; z < c->slices; z++)
         for (size_t y = 0; y < c->rows; y++)
             memmove((char *)c->dst + z * c->dslice + y * c->dpitch,
@@ -28,6 +47,10 @@ static void fill_row(char *p, uint32_t value, unsigned elem, size_t n)
 
 static void fill_rows(const struct sg_fill *f)
 {
+    if (f->rows == 1 && f->elem == 4 && f->width == 1) {
+        __atomic_store_n((uint32_t *)f->dst, f->value, __ATOMIC_RELEASE);
+        return;
+    }
     for (size_t y = 0; y < f->rows; y++)
         fill_row((char *)f->dst + y * f->pitch, f->value, f->elem, f->width);
 }

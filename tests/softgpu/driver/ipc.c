@@ -111,14 +111,14 @@ static CUresult import_locked(const struct handle *h, struct sg_ctx *ctx, struct
                          .refs = 1,
                          .fd = -1,
                          .owner = (pid_t)h->pid};
-    if (sg_obj_map(m, fd)) {
+    if (sg_obj_map_locked(m, fd)) {
         close(fd);
         free(m);
         return CUDA_ERROR_MAP_FAILED;
     }
     if (m->hdr->magic != SG_MAGIC || m->hdr->generation != h->generation || m->hdr->owner_pid != h->pid ||
         m->hdr->owner_start != h->start || atomic_load(&m->hdr->freed)) {
-        sg_obj_unmap(m);
+        sg_obj_unmap_locked(m);
         free(m);
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #define HEADER 4096
-#define HUGE_ALIGN ((size_t)2 << 20)
 _Static_assert(sizeof(struct sg_header) <= HEADER, "the header fits its page");
 
 uint64_t sg_process_start(pid_t pid)
@@ -47,37 +46,15 @@ bool sg_process_alive(pid_t pid, uint64_t start)
     return now && (!start || now == start);
 }
 
-/* Device pointers of large blocks are aligned to 2 MiB on a real device and applications rely on some of it. */
-static void *map_data(int fd, size_t size, size_t *mapped)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (size + page - 1) & ~(page - 1);
-    size_t align = len >= HUGE_ALIGN ? HUGE_ALIGN : page;
-    char *raw = mmap(NULL, len + align - page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    if (raw == MAP_FAILED)
-        return NULL;
-    char *p = (char *)(((uintptr_t)raw + align - 1) & ~(align - 1));
-    if (p > raw)
-        munmap(raw, (size_t)(p - raw));
-    if (raw + align - page > p)
-        munmap(p + len, (size_t)(raw + align - page - p));
-    if (mmap(p, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, HEADER) == MAP_FAILED) {
-        munmap(p, len);
-        return NULL;
-    }
-    *mapped = len;
-    return p;
-}
-
 /* Maps header and data of `fd`, which stays the caller's when this fails. */
-int sg_obj_map(struct sg_mem *m, int fd)
+int sg_obj_map_locked(struct sg_mem *m, int fd)
 {
     m->hdr = mmap(NULL, HEADER, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (m->hdr == MAP_FAILED) {
         m->hdr = NULL;
         return -errno;
     }
-    m->base = (uintptr_t)map_data(fd, m->size, &m->mapped);
+    m->base = sg_arena_map_locked(fd, HEADER, m->size, &m->mapped);
     if (!m->base) {
         munmap(m->hdr, HEADER);
         m->hdr = NULL;
@@ -97,22 +74,22 @@ static int high_fd(int fd)
     return high;
 }
 
-int sg_obj_create(struct sg_mem *m)
+int sg_obj_create_locked(struct sg_mem *m)
 {
     int fd = high_fd(memfd_create("softgpu", MFD_CLOEXEC)), rc;
 
     if (fd < 0)
         return -errno;
-    rc = ftruncate(fd, (off_t)(HEADER + m->size)) ? -errno : sg_obj_map(m, fd);
+    rc = ftruncate(fd, (off_t)(HEADER + m->size)) ? -errno : sg_obj_map_locked(m, fd);
     if (rc)
         close(fd);
     return rc;
 }
 
-void sg_obj_unmap(struct sg_mem *m)
+void sg_obj_unmap_locked(struct sg_mem *m)
 {
     if (m->base && m->mapped)
-        munmap((void *)m->base, m->mapped);
+        sg_arena_unmap_locked(m->base);
     if (m->hdr)
         munmap(m->hdr, HEADER);
     if (m->fd >= 0)

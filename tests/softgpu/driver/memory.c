@@ -10,7 +10,9 @@ static struct sg_mem **table; /* sorted by address, disjoint */
 static size_t count, cap;
 static uint64_t next_id;
 
-#define HISTORY 1024 /* ranges freed last, so that a use after free can be named as one */
+/* Ranges freed last, to name a use after free. Asked only about addresses that are not allocated again; the latest
+ * record of an address is the right one. */
+#define HISTORY 1024
 static struct {
     uintptr_t base;
     size_t size;
@@ -68,14 +70,12 @@ void sg_mem_insert_locked(struct sg_mem *m)
     count++;
 }
 
-static void destroy(struct sg_mem *m)
+static void destroy_locked(struct sg_mem *m)
 {
     if (m->kind == SG_MEM_IMPORT && m->link)
         munmap(m->link, SG_LINK_BYTES);
-    if (m->kind == SG_MEM_HOST)
-        free((void *)m->base);
-    else if (m->kind != SG_MEM_REGISTERED)
-        sg_obj_unmap(m);
+    if (m->kind != SG_MEM_REGISTERED)
+        sg_obj_unmap_locked(m);
     free(m);
 }
 
@@ -87,7 +87,8 @@ void sg_mem_retire_locked(struct sg_mem *m)
         memmove(table + i, table + i + 1, (count - i - 1) * sizeof(*table));
         count--;
     }
-    freed[freed_next++ % HISTORY] = (__typeof__(freed[0])){m->base, m->size, m->id};
+    if (m->kind != SG_MEM_REGISTERED) /* that is the application's memory before and after */
+        freed[freed_next++ % HISTORY] = (__typeof__(freed[0])){m->base, m->size, m->id};
     if (m->kind == SG_MEM_DEVICE || m->kind == SG_MEM_POOL || m->kind == SG_MEM_MANAGED) {
         sg_devices[m->dev].used -= m->size;
         atomic_store(&m->hdr->freed, 1);
@@ -98,7 +99,7 @@ void sg_mem_retire_locked(struct sg_mem *m)
     }
     m->dead = true;
     if (!m->pins)
-        destroy(m);
+        destroy_locked(m);
 }
 
 void sg_mem_pin_locked(struct sg_mem *m)
@@ -109,7 +110,7 @@ void sg_mem_pin_locked(struct sg_mem *m)
 void sg_mem_unpin_locked(struct sg_mem *m)
 {
     if (--m->pins == 0 && m->dead)
-        destroy(m);
+        destroy_locked(m);
 }
 
 void sg_mem_drop_context_locked(struct sg_ctx *ctx)
@@ -117,14 +118,6 @@ void sg_mem_drop_context_locked(struct sg_ctx *ctx)
     for (size_t i = count; i-- > 0;)
         if (table[i]->ctx == ctx)
             sg_mem_retire_locked(table[i]);
-}
-
-bool sg_mem_recently_freed_locked(uintptr_t p)
-{
-    for (unsigned i = 0; i < HISTORY; i++)
-        if (freed[i].size && p - freed[i].base < freed[i].size)
-            return true;
-    return false;
 }
 
 const char *sg_mem_describe_locked(uintptr_t p, char *buf, size_t n)
@@ -144,7 +137,10 @@ const char *sg_mem_describe_locked(uintptr_t p, char *buf, size_t n)
             return buf;
         }
     }
-    snprintf(buf, n, "%#lx is not memory of this process's devices", p);
+    if (sg_arena_holds_locked(p))
+        snprintf(buf, n, "%#lx is memory of this process's devices that is not allocated", p);
+    else
+        snprintf(buf, n, "%#lx is not memory of this process's devices", p);
     return buf;
 }
 
@@ -170,9 +166,9 @@ CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg
                          .fd = -1,
                          .link = d->link,
                          .owner = getpid()};
-    if (!exportable && posix_memalign((void **)&m->base, 4096, (size + 4095) & ~(size_t)4095))
-        m->base = 0;
-    if (exportable ? sg_obj_create(m) != 0 : !m->base) {
+    if (!exportable)
+        m->base = sg_arena_map_locked(-1, 0, size, &m->mapped);
+    if (exportable ? sg_obj_create_locked(m) != 0 : !m->base) {
         free(m);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -252,8 +248,7 @@ static CUresult check_free_locked(uintptr_t p, struct sg_mem *m)
     char what[160];
 
     if (!m || m->base != p) {
-        sg_misuse("%s: %s",
-                  sg_mem_recently_freed_locked(p) && !m ? "double free" : "free of what is not a base address",
+        sg_misuse("%s: %s", sg_arena_holds_locked(p) && !m ? "double free" : "free of what is not a base address",
                   sg_mem_describe_locked(p, what, sizeof(what)));
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -58,7 +58,7 @@ void sg_op_range(struct sg_op *op, uintptr_t ptr, size_t bytes, bool peer_ok)
     op->ranges = realloc(op->ranges, (op->nranges + 1) * sizeof(*op->ranges));
     if (!op->ranges)
         abort();
-    op->ranges[op->nranges++] = (struct sg_range){ptr, bytes, peer_ok, NULL};
+    op->ranges[op->nranges++] = (struct sg_range){.ptr = ptr, .bytes = bytes, .peer_ok = peer_ok};
 }
 
 void sg_op_dep_locked(struct sg_op *op, struct sg_fence *f)
@@ -111,6 +111,11 @@ static CUresult check_range_locked(struct sg_op *op, const struct sg_range *r, s
                   sg_mem_describe_locked(r->ptr, what, sizeof(what)));
         return bad_access(op);
     }
+    if (running && m->id != r->id) {
+        sg_misuse("%s on device %d%s: generation %lu was freed and its address used again: %s", op->what, op->ctx->dev,
+                  when, r->id, sg_mem_describe_locked(r->ptr, what, sizeof(what)));
+        return bad_access(op);
+    }
     if (r->bytes > m->size - (r->ptr - m->base)) {
         sg_misuse("%s on device %d%s: %zu bytes out of bounds: %s", op->what, op->ctx->dev, when, r->bytes,
                   sg_mem_describe_locked(r->ptr, what, sizeof(what)));
@@ -145,6 +150,8 @@ CUresult sg_ranges_check_locked(struct sg_op *op, bool pin)
         r->mem = NULL;
         if (!r->bytes)
             continue;
+        if (m && !pin)
+            r->id = m->id;
         if (check_range_locked(op, r, m, pin)) {
             rc = pin ? CUDA_ERROR_ILLEGAL_ADDRESS : bad_access(op);
         } else if (pin) {

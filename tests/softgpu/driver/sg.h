@@ -188,13 +188,15 @@ void sg_mem_drop_context_locked(struct sg_ctx *ctx); /* context destroyed: its a
 void sg_mem_pin_locked(struct sg_mem *m);
 void sg_mem_unpin_locked(struct sg_mem *m);
 const char *sg_mem_describe_locked(uintptr_t p, char *buf, size_t n);
-bool sg_mem_recently_freed_locked(uintptr_t p);
 bool sg_mem_is_device(const struct sg_mem *m);
 CUresult sg_mem_alloc(CUdeviceptr *dptr, enum sg_mem_kind kind, size_t size);
 CUresult sg_mem_check_free_locked(uintptr_t p);
-int sg_obj_create(struct sg_mem *m);
-int sg_obj_map(struct sg_mem *m, int fd);
-void sg_obj_unmap(struct sg_mem *m);
+int sg_obj_create_locked(struct sg_mem *m);
+int sg_obj_map_locked(struct sg_mem *m, int fd);
+void sg_obj_unmap_locked(struct sg_mem *m);
+uintptr_t sg_arena_map_locked(int fd, off_t offset, size_t size, size_t *mapped); /* fd -1: host memory; 0: no place */
+void sg_arena_unmap_locked(uintptr_t base);
+bool sg_arena_holds_locked(uintptr_t p); /* device or page-locked memory, or once was or will be */
 uint64_t sg_process_start(pid_t pid);
 uint64_t sg_own_start(void); /* of this process; read once */
 int sg_open_peer_fd(uint32_t pid, int number, size_t bytes);
@@ -212,6 +214,7 @@ struct sg_range { /* something that an operation reads or writes; checked when e
     size_t bytes;
     bool peer_ok;       /* copies may cross devices without peer access */
     struct sg_mem *mem; /* pinned while the operation runs */
+    uint64_t id;        /* of the memory when the operation was queued */
 };
 #define SG_RANGES 32
 enum sg_op_kind { SG_OP_ORDER, SG_OP_COPY, SG_OP_FILL, SG_OP_KERNEL, SG_OP_HOST, SG_OP_WAIT, SG_OP_WRITE, SG_OP_FREE };

@@ -82,3 +82,30 @@ Test(memop, bad_addresses_are_named, .init = setup)
     RC(cuStreamWaitValue32(s, flag, 1, 0x100), CUDA_ERROR_INVALID_VALUE);
     expect_no_report();
 }
+
+/* A word that a stream waits for may be written by a copy or a fill of another stream, which writes it as a unit. */
+Test(memop, copies_and_fills_may_write_the_word, .init = setup)
+{
+    static const uint64_t values[] = {1, 2, 3};
+    static const uint32_t four = 4;
+    CUdeviceptr dev;
+    CUstream writer;
+    OK(cuMemAlloc(&dev, 8));
+    OK(cuMemcpyHtoD(dev, &values[2], 8));
+    OK(cuStreamCreate(&writer, CU_STREAM_NON_BLOCKING));
+    for (uint32_t i = 0; i < 5; i++) {
+        OK(cuStreamWaitValue32(s, flag, i + 1, CU_STREAM_WAIT_VALUE_GEQ));
+        usleep(1000);
+        if (i < 2)
+            OK(cuMemcpyHtoDAsync(flag, &values[i], 8, writer));
+        else if (i == 2)
+            OK(cuMemcpyDtoDAsync(flag, dev, 8, writer));
+        else if (i == 3)
+            OK(cuMemcpyHtoDAsync(flag, &four, 4, writer));
+        else
+            OK(cuMemsetD32Async(flag, 5, 1, writer));
+        OK(cuStreamSynchronize(s));
+        OK(cuStreamSynchronize(writer));
+    }
+    expect_no_report();
+}

@@ -2,6 +2,7 @@
 #include "test_util.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 TestSuite(memory, .timeout = 30);
 
@@ -237,4 +238,101 @@ Test(memory, free_waits_for_the_work_of_the_context)
     pthread_join(t, NULL);
     OK(cuStreamSynchronize(s));
     expect_no_report();
+}
+
+Test(memory, a_freed_address_is_used_again_by_another_generation)
+{
+    static const size_t sizes[] = {64, 5000, 3 << 20};
+    start(0);
+    for (int i = 0; i < 3; i++) {
+        CUdeviceptr first, below, again;
+        unsigned long long id1, id2;
+        OK(cuMemAlloc(&below, sizes[i]));
+        OK(cuMemAlloc(&first, sizes[i]));
+        OK(cuPointerGetAttribute(&id1, CU_POINTER_ATTRIBUTE_BUFFER_ID, first));
+        OK(cuMemFree(first));
+        OK(cuMemAlloc(&again, sizes[i]));
+        cr_assert_eq(again, first);
+        OK(cuPointerGetAttribute(&id2, CU_POINTER_ATTRIBUTE_BUFFER_ID, again));
+        cr_assert_neq(id1, id2);
+        OK(cuMemFree(below));
+        OK(cuMemAlloc(&below, sizes[i]));
+        cr_assert_lt(below, again, "the lowest place that fits");
+    }
+}
+
+/* Host memory is never taken for freed device memory: it gets no address that was one. */
+Test(memory, freed_addresses_are_not_given_to_the_host)
+{
+    enum { N = 64, BYTES = 1 << 20 };
+    CUdeviceptr dev[N], live;
+    void *pinned[N], *host[N];
+    watch_reports();
+    start(0);
+    OK(cuMemAlloc(&live, BYTES));
+    for (int i = 0; i < N; i++) {
+        OK(cuMemAlloc(&dev[i], BYTES));
+        OK(cuMemHostAlloc(&pinned[i], BYTES, 0));
+    }
+    for (int i = 0; i < N; i++) {
+        OK(cuMemFree(dev[i]));
+        OK(cuMemFreeHost(pinned[i]));
+    }
+    for (int i = 0; i < N; i++) {
+        host[i] = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        cr_assert_neq(host[i], MAP_FAILED);
+        OK(cuMemcpyHtoD(live, host[i], BYTES));
+        OK(cuMemcpyDtoH(host[i], live, BYTES));
+        OK(cuMemHostRegister(host[i], BYTES, 0));
+        OK(cuMemHostUnregister(host[i]));
+        OK(cuMemcpyHtoD(live, host[i], BYTES));
+    }
+    expect_no_report();
+    RC(cuMemcpyHtoD(live, (void *)(uintptr_t)dev[N - 1], 64), CUDA_ERROR_INVALID_VALUE);
+    expect_report("lies in the freed 1048576 byte allocation");
+    RC(cuMemsetD8((CUdeviceptr)(uintptr_t)host[0], 1, 64), CUDA_ERROR_INVALID_VALUE);
+    expect_report("is not memory of this process's devices");
+    RC(cuMemcpyHtoD(live, pinned[0], 64), CUDA_ERROR_INVALID_VALUE);
+    expect_report("lies in the freed 1048576 byte allocation");
+    RC(cuMemcpyHtoD(live, (void *)(uintptr_t)(live + ((size_t)1 << 30)), 64), CUDA_ERROR_INVALID_VALUE);
+    expect_report("is not allocated");
+}
+
+static bool faults(volatile char *p)
+{
+    int status;
+    pid_t child = fork();
+    if (!child) {
+        signal(SIGSEGV, SIG_DFL); /* not the sanitizers' or Criterion's */
+        signal(SIGBUS, SIG_DFL);
+        (void)*p;
+        _exit(0);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status);
+}
+
+/* The child has no use of the driver: the parent's memory is not there, so it can not be damaged. */
+Test(memory, a_forked_child_does_not_see_the_memory)
+{
+    CUdeviceptr p;
+    void *pinned;
+    int local = 0;
+    start(0);
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemHostAlloc(&pinned, 4096, 0));
+    *(char *)pinned = *(char *)p = 1; /* here the CPU reaches both */
+    cr_assert(faults((char *)p));
+    cr_assert(faults(pinned));
+    cr_assert(!faults((char *)&local));
+}
+
+Test(memory, freed_memory_is_out_of_reach, .signal = SIGSEGV)
+{
+    CUdeviceptr p;
+    start(0);
+    OK(cuMemAlloc(&p, 4096));
+    OK(cuMemFree(p));
+    signal(SIGSEGV, SIG_DFL);
+    *(volatile char *)p = 1;
 }

@@ -97,6 +97,30 @@ Test(misuse, memory_freed_under_a_queued_operation, .init = setup)
     RC(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS); /* the context stays poisoned */
 }
 
+Test(misuse, address_used_again_under_a_queued_operation, .init = setup)
+{
+    CUdeviceptr p, q, flag;
+    CUcontext c1;
+    CUstream s;
+    CUcontext c0 = start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuMemAlloc(&p, 64));
+    OK(cuDevicePrimaryCtxRetain(&c1, 1));
+    OK(cuCtxSetCurrent(c1));
+    OK(cuCtxEnablePeerAccess(c0, 0));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuMemsetD8Async(p, 1, 64, s));
+    OK(cuCtxSetCurrent(c0));
+    OK(cuMemFree(p));
+    OK(cuMemAlloc(&q, 64));
+    cr_assert_eq(p, q);
+    set_flag(w, 1);
+    OK(cuCtxSetCurrent(c1));
+    RC(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
+    expect_report("was freed and its address used again");
+}
+
 Test(misuse, frees, .init = setup)
 {
     CUdeviceptr p;

@@ -91,6 +91,63 @@ Test(timing, two_readers_share_an_egress_and_dilation_scales, .init = setup)
     cr_assert(real >= 0.038, "one modelled second takes two: %f s", real);
 }
 
+static void post_word(void *word)
+{
+    post(word, 1);
+}
+
+/* Enqueues a copy and returns when it has very likely booked its engines. */
+static void start_copy(CUstream s, CUdeviceptr dst, CUdeviceptr src, size_t n)
+{
+    int begun = 0;
+    OK(cuLaunchHostFunc(s, post_word, &begun));
+    OK(cuMemcpyDtoDAsync(dst, src, n, s));
+    await(&begun, 1);
+    usleep(40000);
+}
+
+enum { D0, D1, D2, D3, DEVICES };
+
+/* Device 1 fills device 0's ingress for 400 ms; a copy from 2 to 0 waits for it and then takes 100 ms; a copy from 2 to
+ * 3 comes last and needs the egress of 2, which the second copy holds while it waits. */
+static float behind_a_waiting_copy(const CUdeviceptr *mem)
+{
+    CUstream s[3];
+    CUevent begin, end;
+    float ms;
+    for (int i = 0; i < 3; i++)
+        OK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&begin, 0));
+    OK(cuEventCreate(&end, 0));
+    OK(cuEventRecord(begin, s[0]));
+    start_copy(s[0], mem[D0], mem[D1], 4 * GB);
+    start_copy(s[1], mem[D0], mem[D2], GB);
+    OK(cuMemcpyDtoDAsync(mem[D3], mem[D2], GB, s[2]));
+    OK(cuEventRecord(end, s[2]));
+    OK(cuEventSynchronize(end));
+    OK(cuEventElapsedTime(&ms, begin, end));
+    OK(cuCtxSynchronize());
+    return ms;
+}
+
+Test(timing, a_copy_that_waits_for_the_ingress_holds_the_egress, .init = setup)
+{
+    CUdeviceptr mem[DEVICES];
+    CUcontext ctx;
+    float ms = 0;
+    setenv("SOFTGPU_LINK_GBS", "10", 1);
+    start(0);
+    for (int i = 0; i < DEVICES; i++) {
+        OK(cuDevicePrimaryCtxRetain(&ctx, i));
+        OK(cuCtxSetCurrent(ctx));
+        OK(cuMemAlloc(&mem[i], 4 * GB));
+    }
+    /* On a very busy machine the copies may book in another order: then again. */
+    for (int tries = 0; tries < 3 && ms < 599; tries++)
+        ms = behind_a_waiting_copy(mem);
+    cr_assert(ms >= 599 && ms < 900, "%f ms", (double)ms);
+}
+
 struct mail {
     volatile int step;
     CUipcMemHandle h;

@@ -3,11 +3,7 @@
 #ifndef SOFTGPU_TEST_UTIL_H
 #define SOFTGPU_TEST_UTIL_H
 
-#ifdef SOFTGPU_PLAIN_TESTS
-#include "test_plain.h"
-#else
 #include <criterion/criterion.h>
-#endif
 #include <cuda.h>
 #include <stdbool.h>
 #include <stdint.h>

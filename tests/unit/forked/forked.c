@@ -4,12 +4,19 @@
 #include <unistd.h>
 
 static struct forked_test *tests;
+static struct forked_suite *suites;
 static _Atomic int failures;
 
 void forked_register(struct forked_test *test)
 {
     test->next = tests;
     tests = test;
+}
+
+void forked_register_suite(struct forked_suite *suite)
+{
+    suite->next = suites;
+    suites = suite;
 }
 
 void forked_fail(bool fatal, const char *file, int line, const char *what, const char *fmt, ...)
@@ -25,15 +32,34 @@ void forked_fail(bool fatal, const char *file, int line, const char *what, const
         exit(1);
 }
 
+static const struct forked_options *suite_options(const struct forked_test *test)
+{
+    static const struct forked_options none;
+    for (const struct forked_suite *s = suites; s; s = s->next)
+        if (strcmp(s->name, test->suite) == 0)
+            return &s->options;
+    return &none;
+}
+
+static void call(void (*fn)(void))
+{
+    if (fn)
+        fn();
+}
+
+/* Time limits are for programs at full speed; a sanitizer's are several times slower. */
+#define SLOWER 5
+
 static void run_here(const struct forked_test *test)
 {
-    const struct forked_options *o = &test->options;
-    alarm(o->timeout > 0 ? (unsigned)o->timeout + 1 : 100);
-    if (o->init)
-        o->init();
+    const struct forked_options *o = &test->options, *suite = suite_options(test);
+    double limit = o->timeout > 0 ? o->timeout : suite->timeout;
+    alarm(limit > 0 ? (unsigned)(SLOWER * limit) + 1 : 100);
+    call(suite->init);
+    call(o->init);
     test->body();
-    if (o->fini)
-        o->fini();
+    call(o->fini);
+    call(suite->fini);
     exit(failures > 0 ? 1 : o->exit_code); /* not _exit: the sanitizer reports at exit */
 }
 

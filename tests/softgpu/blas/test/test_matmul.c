@@ -99,6 +99,56 @@ Test(matmul, epilogues)
         }
 }
 
+/* With beta == 0 C is not read: neither NaN in it shows, nor is it an error that there is no C. */
+static void check_unread_c(cudaDataType type, cublasComputeType_t compute, cublasLtEpilogue_t epilogue, int c_is)
+{
+    struct gemm_case g = {CUBLAS_OP_N, CUBLAS_OP_N, 7, 11, 5, 2, 1, 2, 0, type, type};
+    cudaDataType scale = type == CUDA_R_64F ? type : CUDA_R_32F;
+    struct matrix a = matrix_new(&cu, type, 7, 5, 2, 1, 1), b = matrix_new(&cu, type, 5, 11, 2, 1, 2);
+    struct matrix c = matrix_new(&cu, type, 7, 11, 2, 1, 3), d = matrix_new(&cu, type, 7, 11, 2, 1, 4);
+    struct epilogue_case e = {epilogue, 0, epilogue == CUBLASLT_EPILOGUE_RELU, 0};
+    cublasLtMatrixLayout_t la = layout_of(&a), lb = layout_of(&b), lc = layout_of(&c);
+    cublasLtMatmulDesc_t desc;
+    char alpha[8], beta[8];
+    put(scale, alpha, 0, 2);
+    put(scale, beta, 0, 0);
+    for (size_t i = 0; i < c.count; i++)
+        c.host[i] = NAN;
+    matrix_upload(&cu, &c);
+    double *want = reference(&g, &a, &b, &d, NULL);
+    apply(&e, &d, want);
+    for (size_t i = 0; i < d.count; i++) /* what lies between the columns is left alone */
+        want[i] = (int64_t)i % d.ld < d.rows && (int64_t)i < d.ld * d.cols ? want[i] : d.host[i];
+    cr_assert_eq(cublasLtMatmulDescCreate(&desc, compute, scale), CUBLAS_STATUS_SUCCESS);
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    const void *source = c_is == 0 ? (void *)c.dev : c_is == 1 ? (void *)d.dev : NULL;
+    cr_assert_eq(cublasLtMatmul(handle, desc, alpha, (void *)a.dev, la, (void *)b.dev, lb, beta, source, lc,
+                                (void *)d.dev, lc, NULL, NULL, 0, NULL),
+                 CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(differences(&cu, &g, &d, want), 0, "type %d, epilogue %d, C %d", type, epilogue, c_is);
+    free(want);
+    cublasLtMatmulDescDestroy(desc);
+    cublasLtMatrixLayoutDestroy(la);
+    cublasLtMatrixLayoutDestroy(lb);
+    cublasLtMatrixLayoutDestroy(lc);
+    matrix_free(&cu, &a);
+    matrix_free(&cu, &b);
+    matrix_free(&cu, &c);
+    matrix_free(&cu, &d);
+}
+
+Test(matmul, c_is_not_read_when_beta_is_zero)
+{
+    for (int relu = 0; relu < 2; relu++)
+        for (int c_is = 0; c_is < 3; c_is++) {
+            cublasLtEpilogue_t e = relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
+            check_unread_c(CUDA_R_32F, CUBLAS_COMPUTE_32F, e, c_is);
+            check_unread_c(CUDA_R_16F, CUBLAS_COMPUTE_32F, e, c_is);
+            check_unread_c(CUDA_R_16BF, CUBLAS_COMPUTE_32F, e, c_is);
+            check_unread_c(CUDA_R_64F, CUBLAS_COMPUTE_64F, e, c_is);
+        }
+}
+
 struct small {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c;

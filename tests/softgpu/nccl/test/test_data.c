@@ -275,6 +275,41 @@ Test(data, several_messages_to_one_peer_in_a_group)
     cr_expect_eq(run_ranks(2, 1, several_in_group), 0);
 }
 
+/* Messages that only their data tells apart. The side that is in a group must keep the order of the calls. */
+enum { SENDER, RECEIVER, BOTH };
+static void ordered(struct rank *r, int grouped, int n, size_t bytes)
+{
+    CUdeviceptr mem = device_bytes(r, (size_t)n * bytes, r->rank ? 99 : 50);
+    if (grouped == r->rank || grouped == BOTH)
+        OK(ncclGroupStart());
+    for (int i = 0; i < n; i++) {
+        void *message = (char *)mem + (size_t)i * bytes;
+        if (r->rank)
+            OK(ncclRecv(message, bytes, ncclUint8, 0, r->comm, r->stream));
+        else
+            OK(ncclSend(message, bytes, ncclUint8, 1, r->comm, r->stream));
+    }
+    if (grouped == r->rank || grouped == BOTH)
+        OK(ncclGroupEnd());
+    sync_stream(r);
+    CHECK(same_bytes(r, mem, (size_t)n * bytes, 50));
+    OK(r->cu.cuMemFree(mem));
+}
+
+/* Many small ones: nearly all the time is spent looking for one that can go on, which must be the first. */
+static void order_in_group(struct rank *r)
+{
+    for (int grouped = SENDER; grouped <= BOTH; grouped++) {
+        ordered(r, grouped, grouped == BOTH ? 4000 : 1000, 8);
+        ordered(r, grouped, 8, 700001);
+    }
+}
+
+Test(data, messages_of_a_group_keep_the_order_of_the_calls)
+{
+    cr_expect_eq(run_ranks(2, 1, order_in_group), 0);
+}
+
 static void ping_pong(struct rank *r)
 {
     CUdeviceptr a = device_bytes(r, 5000, 7 + (unsigned)r->rank);

@@ -27,7 +27,7 @@ static void one_dies(struct rank *r)
     OK(r->cu.cuStreamSynchronize(r->stream));
     CHECK(ncclAllGather((void *)mem, (void *)mem, 1, ncclUint8, r->comm, r->stream) == ncclRemoteError);
     OK(ncclCommAbort(r->comm));
-    _exit(0);
+    exit(0);
 }
 
 Test(fault, peer_dies_before_a_collective)
@@ -89,7 +89,7 @@ static void abort_from_thread(struct rank *r)
     OK(pthread_join(a.thread, NULL));
     CHECK(ncclCommAbort(r->comm) == ncclInvalidArgument);
     OK(r->cu.cuMemFree(mem));
-    _exit(0);
+    exit(0);
 }
 
 Test(fault, abort_ends_running_kernels)
@@ -121,12 +121,40 @@ static void sizes_differ(struct rank *r)
     CHECK(rc == ncclInvalidUsage || rc == ncclRemoteError);
     OK(r->cu.cuStreamSynchronize(r->stream));
     OK(ncclCommAbort(r->comm));
-    _exit(0);
+    exit(0);
 }
 
 Test(fault, different_sizes_are_named)
 {
     cr_expect_eq(run_ranks(2, 1, sizes_differ), 0);
+}
+
+/* The first chunk is alike, only the message's size tells the difference. The rank that calls less must hear of it,
+ * too: by its data it would be satisfied. */
+static void first_chunks_agree(struct rank *r)
+{
+    const size_t bytes[] = {128 << 10, 256 << 10};
+    CUdeviceptr mem = device_bytes(r, 512 << 10, 1);
+    char want[64];
+    gather(r, mem, bytes[r->rank]);
+    ncclResult_t rc = wait_async_error(r->comm, ncclSuccess, SOON_MS);
+    CHECK(rc == ncclInvalidUsage || rc == ncclRemoteError);
+    OK(r->cu.cuStreamSynchronize(r->stream));
+    snprintf(want, sizeof want, "expects %zu bytes of operation", bytes[r->rank]);
+    CHECK(rc != ncclInvalidUsage || strstr(ncclGetLastError(r->comm), want));
+    r->shared[r->rank] = rc == ncclInvalidUsage ? 1 : 2;
+    for (int i = 0; i < SOON_MS && !*(volatile char *)&r->shared[1 - r->rank]; i++)
+        usleep(1000); /* that the peer left must not be what is noticed */
+    CHECK(r->shared[0] == 1 || r->shared[1] == 1);
+    OK(ncclCommAbort(r->comm));
+    exit(0);
+}
+
+Test(fault, different_sizes_with_equal_first_chunks_are_named)
+{
+    cr_expect_eq(run_ranks(2, 1, first_chunks_agree), 0);
+    setenv("SOFTGPU_COMPUTE", "0", 1); /* then no chunk has data */
+    cr_expect_eq(run_ranks(2, 1, first_chunks_agree), 0);
 }
 
 /* A rank may finish, destroy and exit while the other still reads what it sent. */

@@ -10,19 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct forked_options {
+    void (*init)(void), (*fini)(void);
+    double timeout;
+    bool disabled;
+    int signal, exit_code;
+};
 struct forked_test {
     const char *suite, *name;
     void (*body)(void);
-    struct forked_options {
-        void (*init)(void), (*fini)(void);
-        double timeout;
-        bool disabled;
-        int signal, exit_code;
-    } options;
+    struct forked_options options;
     struct forked_test *next;
+};
+struct forked_suite {
+    const char *name;
+    struct forked_options options;
+    struct forked_suite *next;
 };
 
 void forked_register(struct forked_test *test);
+void forked_register_suite(struct forked_suite *suite);
 /* Prints and counts the failure; with `fatal` ends the test. */
 __attribute__((format(printf, 5, 6))) void forked_fail(bool fatal, const char *file, int line, const char *what,
                                                        const char *fmt, ...);
@@ -36,6 +43,14 @@ __attribute__((format(printf, 5, 6))) void forked_fail(bool fatal, const char *f
     }                                                                                                                  \
     static void suite_##_##name_##_impl(void)
 
+#define TestSuite(suite_, ...)                                                                                         \
+    __attribute__((constructor)) static void suite_##_register(void)                                                   \
+    {                                                                                                                  \
+        static struct forked_suite suite = {#suite_, {__VA_ARGS__}, NULL};                                             \
+        forked_register_suite(&suite);                                                                                 \
+    }                                                                                                                  \
+    _Static_assert(1, "takes the semicolon")
+
 #define FORKED_CHECK(fatal, ok, what, ...)                                                                             \
     do {                                                                                                               \
         if (!(ok))                                                                                                     \
@@ -43,7 +58,8 @@ __attribute__((format(printf, 5, 6))) void forked_fail(bool fatal, const char *f
     } while (0)
 #define FORKED_OP(fatal, a, op, b, ...) FORKED_CHECK(fatal, (a)op(b), #a " " #op " " #b, __VA_ARGS__)
 #define FORKED_STR(fatal, a, op, b, ...) FORKED_CHECK(fatal, strcmp((a), (b)) op 0, #a " " #op " " #b, __VA_ARGS__)
-#define FORKED_MEM(fatal, a, b, n, ...) FORKED_CHECK(fatal, memcmp((a), (b), (n)) == 0, #a " == " #b, __VA_ARGS__)
+#define FORKED_MEM(fatal, a, op, b, n, ...)                                                                            \
+    FORKED_CHECK(fatal, memcmp((a), (b), (n)) op 0, #a " " #op " " #b, __VA_ARGS__)
 
 #define cr_skip_test(...)                                                                                              \
     do {                                                                                                               \
@@ -76,7 +92,9 @@ __attribute__((format(printf, 5, 6))) void forked_fail(bool fatal, const char *f
 #define cr_expect_str_eq(a, b, ...) FORKED_STR(false, a, ==, b, __VA_ARGS__)
 #define cr_assert_str_neq(a, b, ...) FORKED_STR(true, a, !=, b, __VA_ARGS__)
 #define cr_expect_str_neq(a, b, ...) FORKED_STR(false, a, !=, b, __VA_ARGS__)
-#define cr_assert_arr_eq(a, b, n, ...) FORKED_MEM(true, a, b, n, __VA_ARGS__)
-#define cr_expect_arr_eq(a, b, n, ...) FORKED_MEM(false, a, b, n, __VA_ARGS__)
+#define cr_assert_arr_eq(a, b, n, ...) FORKED_MEM(true, a, ==, b, n, __VA_ARGS__)
+#define cr_expect_arr_eq(a, b, n, ...) FORKED_MEM(false, a, ==, b, n, __VA_ARGS__)
+#define cr_assert_arr_neq(a, b, n, ...) FORKED_MEM(true, a, !=, b, n, __VA_ARGS__)
+#define cr_expect_arr_neq(a, b, n, ...) FORKED_MEM(false, a, !=, b, n, __VA_ARGS__)
 
 #endif

@@ -1,0 +1,84 @@
+/* The ranks of one process and one thread (ncclCommInitAll) when one of them goes away or the driver refuses.
+ *
+ *   one_process exact RANKS   gathers in groups are exact, on the ring or not
+ *   one_process abort RANKS   the last communicator is aborted while the others have a gather in flight that it never
+ *                             began: they get an error within 2 s, their streams drain, they can be aborted
+ */
+#include "player.h"
+
+#include <string.h>
+
+static struct rank ranks[BOARD_RANKS];
+static struct buffers buffers[BOARD_RANKS];
+static int n;
+
+static void open_all(void)
+{
+    ncclComm_t comms[BOARD_RANKS];
+    NCCL(ncclCommInitAll(comms, n, NULL));
+    for (int i = 0; i < n; i++) {
+        ranks[i] = (struct rank){.rank = i, .nranks = n, .comm = comms[i]};
+        CUDA(cudaSetDevice(i));
+        CUDA(cudaStreamCreateWithFlags(&ranks[i].stream, cudaStreamNonBlocking));
+        buffers_make(&buffers[i], &ranks[i], 500009);
+    }
+}
+
+static void fill_all(unsigned round)
+{
+    for (int i = 0; i < n; i++) {
+        CUDA(cudaSetDevice(i));
+        buffers_fill(&buffers[i], &ranks[i], round);
+    }
+}
+
+static ncclResult_t call(int i)
+{
+    const struct buffers *b = &buffers[i];
+    return ncclAllGather(b->send, b->recv, b->shard, ncclInt8, ranks[i].comm, ranks[i].stream);
+}
+
+static void exact(unsigned round)
+{
+    fill_all(round);
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < n; i++)
+        NCCL(call(i));
+    NCCL(ncclGroupEnd());
+    for (int i = 0; i < n; i++) {
+        CUDA(cudaSetDevice(i));
+        NCCL(player_wait(&ranks[i], 10000));
+        buffers_check(&buffers[i], &ranks[i], round);
+    }
+}
+
+static void aborted(void)
+{
+    fill_all(9);
+    for (int i = 0; i < n - 1; i++)
+        NCCL(call(i));
+    NCCL(ncclCommAbort(ranks[n - 1].comm));
+    for (int i = 0; i < n - 1; i++)
+        CHECK(player_wait(&ranks[i], 2000) != ncclSuccess, "rank %d: no error", i);
+    for (int i = 0; i < n - 1; i++) {
+        player_drain(&ranks[i], 2000);
+        NCCL(ncclCommAbort(ranks[i].comm));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 3, "usage: one_process exact|abort RANKS");
+    n = atoi(argv[2]);
+    CHECK(n >= 2 && n <= BOARD_RANKS, "RANKS is %d", n);
+    open_all();
+    for (unsigned round = 0; round < 3; round++)
+        exact(round);
+    if (!strcmp(argv[1], "abort")) {
+        aborted();
+        return 0;
+    }
+    for (int i = 0; i < n; i++)
+        NCCL(ncclCommDestroy(ranks[i].comm));
+    return 0;
+}

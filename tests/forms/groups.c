@@ -1,0 +1,350 @@
+/* Group calls: everything between ncclGroupStart and ncclGroupEnd is exact, and ends, however the ranks group.
+ *
+ *   groups CASE
+ */
+#include "forms.h"
+
+#include <string.h>
+
+#define SHARD ((size_t)100000)
+#define LATE_MS 40
+#define N 3 /* gathers, streams and communicators of each rank */
+
+struct world {
+    const struct rank *r;
+    ncclComm_t comm[N];
+    cudaStream_t stream[N];
+    struct gather g[N];
+    uint64_t seed;
+};
+
+static void start(void)
+{
+    NCCL(ncclGroupStart());
+}
+
+static void end(void)
+{
+    NCCL(ncclGroupEnd());
+}
+
+static void load(struct world *w)
+{
+    w->seed += N;
+    for (int i = 0; i < N; i++)
+        gather_load(&w->g[i], w->seed + (uint64_t)i, w->stream[i]);
+    CUDA(cudaDeviceSynchronize());
+}
+
+/* Gather i on stream i ... */
+static void check(struct world *w, int i, cudaStream_t stream, const char *what)
+{
+    gather_check(&w->g[i], w->seed + (uint64_t)i, stream, what);
+}
+
+static void check_all(struct world *w, const char *what)
+{
+    for (int i = 0; i < N; i++)
+        check(w, i, w->stream[i], what);
+}
+
+static void expect_untouched(struct world *w, int i, const char *what)
+{
+    struct gather *g = &w->g[i];
+    size_t all = g->shard * (size_t)g->nranks;
+    CUDA(cudaMemcpy(g->host, g->recv, all, cudaMemcpyDeviceToHost));
+    for (size_t k = 0; k < all; k++)
+        if (g->host[k] != 0xa5) {
+            wrong("rank %d: %s: byte %zu was gathered", g->rank, what, k);
+            return;
+        }
+}
+
+/* ---- several gathers ---- */
+
+static void one_stream(struct world *w)
+{
+    start();
+    for (int i = 0; i < N; i++)
+        gather_call(&w->g[i], w->comm[0], w->stream[0]);
+    end();
+    for (int i = 0; i < N; i++)
+        check(w, i, w->stream[0], "one stream");
+}
+
+/* The streams of a group wait for each other: before it, and after it. */
+static void several_streams(struct world *w)
+{
+    if (w->seed / N % 2 == (unsigned)w->r->rank % 2)
+        hold(w->stream[0], LATE_MS);
+    w->seed += 50;
+    for (int i = 0; i < N; i++) { /* what every gather sends is made on the first stream */
+        shard_fill(w->g[i].host, SHARD, w->seed + (uint64_t)i, w->r->rank, false);
+        CUDA(cudaMemcpyAsync(w->g[i].send, w->g[i].host, SHARD, cudaMemcpyHostToDevice, w->stream[0]));
+    }
+    start();
+    for (int i = 0; i < N; i++)
+        gather_call(&w->g[i], w->comm[0], w->stream[i]);
+    end();
+    for (int i = N - 1; i >= 0; i--) /* the last gather first, on the stream of the first */
+        check(w, i, w->stream[(i + 1) % N], "several streams");
+}
+
+/* The same without the first stream holding anything: each gather's own stream. */
+static void own_streams(struct world *w)
+{
+    if (w->r->rank == (int)(w->seed / N) % w->r->nranks)
+        hold(w->stream[1], LATE_MS);
+    start();
+    for (int i = 0; i < N; i++)
+        gather_call(&w->g[i], w->comm[0], w->stream[i]);
+    end();
+    for (int i = 0; i < N; i++)
+        CUDA(cudaMemsetAsync(w->g[i].send, 0xee, SHARD, w->stream[(i + 1) % N]));
+    check_all(w, "a stream for each");
+}
+
+static void several_comms(struct world *w)
+{
+    start();
+    for (int i = 0; i < N; i++)
+        gather_call(&w->g[i], w->comm[i], w->stream[i]);
+    end();
+    check_all(w, "several communicators");
+    load(w);
+    start();
+    for (int i = 0; i < N; i++)
+        gather_call(&w->g[i], w->comm[i], w->stream[0]);
+    end();
+    for (int i = 0; i < N; i++)
+        check(w, i, w->stream[0], "several communicators on one stream");
+}
+
+/* ---- with other operations ---- */
+
+struct others {
+    int32_t *sum;
+    uint8_t *all, *from;
+};
+
+static void open_others(struct others *o, const struct world *w)
+{
+    CUDA(cudaMalloc((void **)&o->sum, 4));
+    CUDA(cudaMalloc((void **)&o->all, SHARD));
+    CUDA(cudaMalloc((void **)&o->from, SHARD));
+    CUDA(cudaMemcpy(o->sum, &(int32_t){w->r->rank + 1}, 4, cudaMemcpyHostToDevice));
+}
+
+static void close_others(struct others *o)
+{
+    CUDA(cudaFree(o->sum));
+    CUDA(cudaFree(o->all));
+    CUDA(cudaFree(o->from));
+}
+
+static void expect_shard(const struct world *w, const uint8_t *device, uint64_t seed, int rank, const char *what)
+{
+    uint8_t *have = malloc(SHARD), *want = malloc(SHARD);
+    CUDA(cudaMemcpy(have, device, SHARD, cudaMemcpyDeviceToHost));
+    shard_fill(want, SHARD, seed, rank, false);
+    EXPECT(!memcmp(have, want, SHARD), "rank %d: %s", w->r->rank, what);
+    free(have);
+    free(want);
+}
+
+static void mixed(struct world *w)
+{
+    int n = w->r->nranks, next = (w->r->rank + 1) % n, before = (w->r->rank + n - 1) % n, sum;
+    cudaStream_t s = w->stream[0];
+    struct others o;
+    open_others(&o, w);
+    start();
+    gather_call(&w->g[0], w->comm[0], s);
+    NCCL(ncclAllReduce(o.sum, o.sum, 1, ncclInt32, ncclSum, w->comm[0], s));
+    gather_call(&w->g[1], w->comm[1], s);
+    NCCL(ncclBroadcast(w->g[2].send, o.all, SHARD, ncclUint8, 1, w->comm[0], s));
+    NCCL(ncclSend(w->g[2].send, SHARD, ncclUint8, next, w->comm[1], s));
+    NCCL(ncclRecv(o.from, SHARD, ncclUint8, before, w->comm[1], s));
+    gather_call(&w->g[2], w->comm[0], s);
+    end();
+    for (int i = 0; i < N; i++)
+        check(w, i, s, "mixed");
+    CUDA(cudaMemcpy(&sum, o.sum, 4, cudaMemcpyDeviceToHost));
+    EXPECT(sum == n * (n + 1) / 2, "rank %d: the sum is %d", w->r->rank, sum);
+    expect_shard(w, o.all, w->seed + 2, 1, "broadcast");
+    expect_shard(w, o.from, w->seed + 2, before, "receive");
+    close_others(&o);
+}
+
+/* Some ranks group, some do not; some send to each other in the group. */
+static void uneven(struct world *w)
+{
+    bool grouped = w->r->rank != 1;
+    struct others o;
+    open_others(&o, w);
+    if (grouped)
+        start();
+    for (int i = 0; i < N; i++)
+        gather_call(&w->g[i], w->comm[i], w->stream[0]);
+    if (w->r->rank == 0)
+        NCCL(ncclSend(w->g[0].send, SHARD, ncclUint8, 2, w->comm[0], w->stream[0]));
+    if (w->r->rank == 2)
+        NCCL(ncclRecv(o.from, SHARD, ncclUint8, 0, w->comm[0], w->stream[0]));
+    if (grouped)
+        end();
+    for (int i = 0; i < N; i++)
+        check(w, i, w->stream[0], "uneven");
+    if (w->r->rank == 2)
+        expect_shard(w, o.from, w->seed, 0, "receive beside the gathers");
+    close_others(&o);
+}
+
+/* ---- nesting, nothing, and errors ---- */
+
+static void nested(struct world *w)
+{
+    start();
+    start();
+    gather_call(&w->g[0], w->comm[0], w->stream[0]);
+    end();
+    CUDA(cudaDeviceSynchronize());
+    expect_untouched(w, 0, "before the outermost end");
+    start();
+    start();
+    gather_call(&w->g[1], w->comm[0], w->stream[1]);
+    end();
+    end();
+    gather_call(&w->g[2], w->comm[1], w->stream[2]);
+    end();
+    check_all(w, "nested");
+}
+
+static void simulated(struct world *w)
+{
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    start();
+    gather_call(&w->g[0], w->comm[0], w->stream[0]);
+    NCCL(ncclGroupSimulateEnd(&info));
+    CUDA(cudaDeviceSynchronize());
+    sleep_ms(20);
+    expect_untouched(w, 0, "a simulated group");
+    several_comms(w);
+}
+
+static void empty(struct world *w)
+{
+    for (int i = 0; i < 3; i++) {
+        start();
+        start();
+        end();
+        end();
+    }
+    EXPECT(ncclGroupEnd() != ncclSuccess, "rank %d: an end without a start is accepted", w->r->rank);
+    start();
+    NCCL(ncclAllGather(w->g[0].send, w->g[0].recv, 0, ncclUint8, w->comm[0], w->stream[0]));
+    end();
+    one_stream(w);
+}
+
+static void error_inside(struct world *w)
+{
+    start();
+    gather_call(&w->g[0], w->comm[0], w->stream[0]);
+    ncclResult_t bad =
+        ncclAllReduce(w->g[1].send, w->g[1].recv, 1, (ncclDataType_t)99, ncclSum, w->comm[0], w->stream[0]);
+    EXPECT(bad != ncclSuccess, "rank %d: an unknown type is accepted", w->r->rank);
+    EXPECT(ncclGroupEnd() != ncclSuccess, "rank %d: a group with an error is accepted", w->r->rank);
+    CUDA(cudaDeviceSynchronize());
+    expect_untouched(w, 0, "a group with an error");
+    several_comms(w);
+}
+
+/* A bad gather in the group: the others of the group do not run either, as with NCCL alone. */
+static void bad_gather_inside(struct world *w)
+{
+    start();
+    gather_call(&w->g[0], w->comm[0], w->stream[0]);
+    ncclResult_t bad = ncclAllGather(NULL, w->g[1].recv, SHARD, ncclUint8, w->comm[0], w->stream[0]);
+    EXPECT(bad != ncclSuccess, "rank %d: a NULL buffer is accepted", w->r->rank);
+    EXPECT(ncclGroupEnd() != ncclSuccess, "rank %d: a group with an error is accepted", w->r->rank);
+    several_comms(w);
+}
+
+/* A group whose end does not wait, because a communicator of it is non-blocking. */
+static void in_progress(struct world *w)
+{
+    static ncclUniqueId *id;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL;
+    config.blocking = 0;
+    CUDA(cudaMalloc((void **)&id, sizeof *id));
+    ncclUniqueId mine;
+    NCCL(ncclGetUniqueId(&mine));
+    CUDA(cudaMemcpy(id, &mine, sizeof mine, cudaMemcpyHostToDevice));
+    NCCL(ncclBroadcast(id, id, sizeof mine, ncclUint8, 0, w->comm[0], w->stream[0]));
+    CUDA(cudaStreamSynchronize(w->stream[0]));
+    CUDA(cudaMemcpy(&mine, id, sizeof mine, cudaMemcpyDeviceToHost));
+    CUDA(cudaFree(id));
+    start();
+    gather_call(&w->g[0], w->comm[0], w->stream[0]);
+    ncclResult_t e = ncclCommInitRankConfig(&comm, w->r->nranks, mine, w->r->rank, &config);
+    EXPECT(e == ncclSuccess || e == ncclInProgress, "rank %d: %s", w->r->rank, ncclGetErrorString(e));
+    e = ncclGroupEnd();
+    while (e == ncclInProgress) {
+        sleep_ms(1);
+        NCCL(ncclCommGetAsyncError(comm, &e));
+    }
+    NCCL(e);
+    check(w, 0, w->stream[0], "in progress");
+    NCCL(ncclCommDestroy(comm));
+}
+
+static const struct {
+    const char *name;
+    void (*body)(struct world *w);
+} cases[] = {
+    {"one-stream", one_stream},
+    {"several-streams", several_streams},
+    {"own-streams", own_streams},
+    {"several-comms", several_comms},
+    {"mixed", mixed},
+    {"uneven", uneven},
+    {"nested", nested},
+    {"simulated", simulated},
+    {"empty", empty},
+    {"error-inside", error_inside},
+    {"bad-gather-inside", bad_gather_inside},
+    {"in-progress", in_progress},
+};
+
+static void body(struct rank *r)
+{
+    struct world w = {.r = r};
+    void (*const *one)(struct world *) = r->arg;
+    NCCL(ncclCommInitRank(&w.comm[0], r->nranks, r->id, r->rank));
+    for (int i = 0; i < N; i++) {
+        if (i)
+            NCCL(ncclCommSplit(w.comm[0], 0, r->rank, &w.comm[i], NULL));
+        CUDA(cudaStreamCreateWithFlags(&w.stream[i], cudaStreamNonBlocking));
+        gather_alloc(&w.g[i], r->rank, r->nranks, SHARD);
+    }
+    for (int round = 0; round < 3; round++) {
+        load(&w);
+        (*one)(&w);
+        CUDA(cudaDeviceSynchronize());
+    }
+    for (int i = N - 1; i >= 0; i--) {
+        NCCL(ncclCommDestroy(w.comm[i]));
+        CUDA(cudaStreamDestroy(w.stream[i]));
+        gather_free(&w.g[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 0; i < LENGTH(cases) && argc > 1; i++)
+        if (!strcmp(cases[i].name, argv[1]))
+            return forms_run(3, 60, body, (void *)(uintptr_t)&cases[i].body);
+    fprintf(stderr, "usage: groups CASE\n");
+    return 2;
+}

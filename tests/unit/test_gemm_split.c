@@ -1,0 +1,143 @@
+#include <criterion/criterion.h>
+#include "kernels/gemm.h"
+
+enum { RANKS = 4, COLS = 6, K = 10, OTHER = 8 };
+static char recv_buffer[RANKS * COLS * K * 8], send_buffer[COLS * K * 8], weight[OTHER * K * 8], out[4096 * 8];
+static const float one = 1, zero = 0;
+
+static struct slr_gather gather(size_t elem)
+{
+    struct slr_gather g = {.send = (uintptr_t)send_buffer, .recv = (uintptr_t)recv_buffer};
+    g.plan = slr_plan_make(COLS * K * elem, RANKS, 1u << 20, 0);
+    return g;
+}
+
+/* C (OTHER x COLS * RANKS) = W' (OTHER x K) X (K x COLS * RANKS) */
+static struct slr_gemm form_bn(void)
+{
+    return (struct slr_gemm){.api = SLR_GEMM_S,
+                             .transa = CUBLAS_OP_T,
+                             .transb = CUBLAS_OP_N,
+                             .m = OTHER,
+                             .n = COLS * RANKS,
+                             .k = K,
+                             .alpha = &one,
+                             .beta = &zero,
+                             .a = weight,
+                             .b = recv_buffer,
+                             .c = out,
+                             .atype = CUDA_R_32F,
+                             .btype = CUDA_R_32F,
+                             .ctype = CUDA_R_32F,
+                             .lda = K,
+                             .ldb = K,
+                             .ldc = OTHER,
+                             .batch = 1};
+}
+
+static struct slr_gemm form_at(void)
+{
+    struct slr_gemm g = form_bn();
+    g.a = recv_buffer;
+    g.b = weight;
+    g.m = COLS * RANKS;
+    g.n = OTHER;
+    g.ldc = g.m;
+    return g;
+}
+
+static enum slr_reason reason(const struct slr_gemm *gemm)
+{
+    struct slr_gather g = gather(4);
+    struct slr_gemm_split s;
+    return slr_gemm_split_find(gemm, &g, RANKS, &s);
+}
+
+Test(gemm_split, both_forms)
+{
+    struct slr_gather g = gather(4);
+    struct slr_gemm_split s;
+    struct slr_gemm bn = form_bn(), at = form_at();
+    cr_expect_eq(slr_gemm_split_find(&bn, &g, RANKS, &s), SLR_R_FUSED);
+    cr_expect(!s.on_a && s.shard_cols == COLS && s.col_bytes == K * 4);
+    cr_expect_eq(slr_gemm_split_find(&at, &g, RANKS, &s), SLR_R_FUSED);
+    cr_expect(s.on_a && s.shard_cols == COLS);
+    at.transa = CUBLAS_OP_C;
+    cr_expect_eq(slr_gemm_split_find(&at, &g, RANKS, &s), SLR_R_FUSED);
+}
+
+/* Each variation is refused for its own reason. */
+#define REFUSED(why, change)                                                                                           \
+    do {                                                                                                               \
+        struct slr_gemm g = form_bn();                                                                                 \
+        change;                                                                                                        \
+        cr_expect_eq(reason(&g), SLR_R_##why, "%s", #change);                                                          \
+    } while (0)
+
+Test(gemm_split, refusals)
+{
+    REFUSED(JOIN_TRANS, g.transb = CUBLAS_OP_T);
+    REFUSED(JOIN_LD, g.ldb = K + 1);
+    REFUSED(JOIN_BATCH, g.batch = 2);
+    REFUSED(JOIN_SHAPE, g.m = 0);
+    REFUSED(JOIN_SHAPE, g.k = g.ldb = 7);
+    REFUSED(JOIN_NO_OPERAND, g.n = COLS * RANKS - 1);
+    REFUSED(JOIN_NO_OPERAND, g.n = COLS);
+    REFUSED(JOIN_NO_OPERAND, g.b = recv_buffer + 4);
+    REFUSED(JOIN_TYPE, g.btype = CUDA_C_32F);
+    REFUSED(JOIN_TYPE, g.atype = CUDA_C_32F);
+    REFUSED(JOIN_OVERLAP, g.a = recv_buffer);
+    REFUSED(JOIN_OVERLAP, g.a = recv_buffer + 40);
+    REFUSED(JOIN_OVERLAP, g.c = recv_buffer + sizeof recv_buffer / 2 - 4);
+    REFUSED(JOIN_OVERLAP, g.c = send_buffer + 8);
+    REFUSED(JOIN_OVERLAP, g.alpha = recv_buffer + 16);
+    REFUSED(JOIN_OVERLAP, g.beta = recv_buffer + 16);
+}
+
+Test(gemm_split, in_place_send_lies_in_recv)
+{
+    struct slr_gather g = gather(4);
+    struct slr_gemm gemm = form_bn();
+    struct slr_gemm_split s;
+    g.send = g.recv + g.plan.shard;
+    cr_expect_eq(slr_gemm_split_find(&gemm, &g, RANKS, &s), SLR_R_FUSED);
+}
+
+static struct slr_gemm part;
+
+static cublasStatus_t record(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+                             const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta,
+                             float *c, int ldc)
+{
+    part = (struct slr_gemm){.handle = h,
+                             .transa = ta,
+                             .transb = tb,
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .alpha = alpha,
+                             .a = a,
+                             .lda = lda,
+                             .b = b,
+                             .ldb = ldb,
+                             .beta = beta,
+                             .c = c,
+                             .ldc = ldc};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+Test(gemm_split, parts)
+{
+    struct slr_gather g = gather(4);
+    struct slr_gemm bn = form_bn(), at = form_at();
+    struct slr_gemm_split s;
+    slr_real.cublasSgemm = record;
+    slr_gemm_split_find(&bn, &g, RANKS, &s);
+    cr_assert_eq(slr_gemm_part(&bn, &s, 6, 4), CUBLAS_STATUS_SUCCESS);
+    cr_expect(part.n == 4 && part.m == OTHER && part.k == K && part.a == weight);
+    cr_expect(part.b == recv_buffer + 6 * K * 4 && part.c == out + 6 * OTHER * 4 && part.ldc == OTHER);
+    slr_gemm_split_find(&at, &g, RANKS, &s);
+    cr_assert_eq(slr_gemm_part(&at, &s, 6, 4), CUBLAS_STATUS_SUCCESS);
+    cr_expect(part.m == 4 && part.n == OTHER && part.b == weight);
+    cr_expect(part.a == recv_buffer + 6 * K * 4 && part.c == out + 6 * 4 && part.ldc == COLS * RANKS);
+}

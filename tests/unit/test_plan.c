@@ -1,0 +1,49 @@
+#include <criterion/criterion.h>
+#include "kernels/plan.h"
+
+/* The pieces and the chunks cover the shard exactly, in order, and fit a slot. */
+static void check(size_t shard, int nranks, size_t slot, uint32_t wanted)
+{
+    struct slr_plan p = slr_plan_make(shard, nranks, slot, wanted);
+    size_t at = 0, last = 0;
+    for (uint32_t i = 0; i < p.pieces; i++) {
+        cr_assert_eq(slr_plan_piece_begin(&p, i), at, "shard %zu ranks %d slot %zu wanted %u", shard, nranks, slot,
+                     wanted);
+        size_t n = slr_plan_piece_bytes(&p, i);
+        cr_assert(n > 0 && n <= slot);
+        at += n;
+    }
+    cr_assert_eq(at, shard);
+    for (uint32_t q = 0; q < p.chunks; q++) {
+        size_t end = slr_plan_chunk_end(&p, q);
+        cr_assert_gt(end, last);
+        last = end;
+    }
+    cr_assert_eq(last, shard);
+    cr_assert_leq((size_t)p.chunks * (size_t)(nranks - 1), SLR_MAX_CHUNK_EVENTS + (size_t)nranks);
+    if (wanted && slot >= shard)
+        cr_assert_leq(p.pieces, wanted);
+}
+
+Test(plan, covers_the_shard)
+{
+    static const size_t shards[] = {
+        1, 3, 511, 512, 513, 4096, 1000003, (1u << 20) + 5, 64u << 20, (size_t)3 << 30, ((size_t)5 << 30) + 1};
+    static const size_t slots[] = {4096, 20000 & ~4095u, 1u << 20, 64u << 20, (size_t)1 << 33};
+    static const int ranks[] = {2, 3, 8, 64};
+    for (size_t s = 0; s < sizeof shards / sizeof *shards; s++)
+        for (size_t l = 0; l < sizeof slots / sizeof *slots; l++)
+            for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++)
+                for (uint32_t wanted = 0; wanted <= 64; wanted += 7)
+                    check(shards[s], ranks[r], slots[l], wanted);
+}
+
+Test(plan, choice)
+{
+    cr_expect_eq(slr_plan_make(1, 8, 64u << 20, 0).pieces, 1);
+    cr_expect_eq(slr_plan_make(64u << 20, 8, 64u << 20, 0).pieces, 1, "with many ranks the shards are fine enough");
+    cr_expect_eq(slr_plan_make(64u << 20, 2, 64u << 20, 0).pieces, 4, "with few ranks they are cut");
+    cr_expect_eq(slr_plan_make(4u << 20, 2, 64u << 20, 0).pieces, 1, "small shards are not");
+    cr_expect_eq(slr_plan_make(128u << 20, 8, 64u << 20, 0).pieces, 2, "a shard larger than a slot is");
+    cr_expect_eq(slr_plan_make(64u << 20, 8, 64u << 20, 5).pieces, 5);
+}

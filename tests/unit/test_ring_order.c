@@ -1,0 +1,250 @@
+/* The ring's order of operations, recorded from fake driver functions and then executed by a model of N ranks.
+ *
+ * The model has one in-order hardware queue for each rank, the worst case (CUDA_DEVICE_MAX_CONNECTIONS=1): an operation
+ * runs only when everything that was enqueued before it on any stream of the rank has run. Any order of ranks must end,
+ * and every wait must be met by data of the right piece.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include "kernels/flags.h"
+#include "kernels/ring.h"
+
+enum { MAX_OPS = 200000, MAX_RANKS = 8 };
+enum kind { WAIT, WRITE, COPY };
+struct op {
+    enum kind kind;
+    CUdeviceptr address, from; /* of the word; of a copy's target and source */
+    uint32_t value;
+    size_t bytes;
+};
+static struct queue {
+    struct op op[MAX_OPS];
+    int count, next;
+} * queues;
+static int current; /* rank whose calls are being recorded */
+
+static void push(struct op op)
+{
+    struct queue *q = &queues[current];
+    cr_assert_lt(q->count, MAX_OPS);
+    q->op[q->count++] = op;
+}
+
+static CUresult wait32(CUstream s, CUdeviceptr a, cuuint32_t v, unsigned flags)
+{
+    (void)s;
+    cr_assert_eq(flags, CU_STREAM_WAIT_VALUE_GEQ);
+    push((struct op){.kind = WAIT, .address = a, .value = v});
+    return CUDA_SUCCESS;
+}
+
+static CUresult write32(CUstream s, CUdeviceptr a, cuuint32_t v, unsigned flags)
+{
+    (void)s;
+    cr_assert_eq(flags, CU_STREAM_WRITE_VALUE_DEFAULT);
+    push((struct op){.kind = WRITE, .address = a, .value = v});
+    return CUDA_SUCCESS;
+}
+
+static CUresult batch(CUstream s, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags)
+{
+    (void)flags;
+    for (unsigned i = 0; i < n; i++)
+        if (ops[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_32)
+            wait32(s, ops[i].waitValue.address, ops[i].waitValue.value, ops[i].waitValue.flags);
+        else
+            write32(s, ops[i].writeValue.address, ops[i].writeValue.value, ops[i].writeValue.flags);
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
+{
+    (void)s;
+    push((struct op){.kind = COPY, .address = to, .from = from, .bytes = n});
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_create(CUstream *s, unsigned flags, int priority)
+{
+    (void)priority;
+    cr_assert_eq(flags, CU_STREAM_NON_BLOCKING);
+    *s = (CUstream)malloc(1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_create(CUevent *e, unsigned flags)
+{
+    (void)flags;
+    *e = (CUevent)malloc(1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_record(CUevent e, CUstream s)
+{
+    (void)e;
+    (void)s;
+    return CUDA_SUCCESS;
+}
+
+static CUresult wait_event(CUstream s, CUevent e, unsigned flags)
+{
+    (void)s;
+    (void)e;
+    (void)flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult priorities(int *least, int *greatest)
+{
+    *least = *greatest = 0;
+    return CUDA_SUCCESS;
+}
+
+static void use_fakes(void)
+{
+    slr_real.cuStreamWaitValue32 = wait32;
+    slr_real.cuStreamWriteValue32 = write32;
+    slr_real.cuStreamBatchMemOp = batch;
+    slr_real.cuMemcpyAsync = copy;
+    slr_real.cuStreamCreateWithPriority = stream_create;
+    slr_real.cuEventCreate = event_create;
+    slr_real.cuEventRecord = event_record;
+    slr_real.cuStreamWaitEvent = wait_event;
+    slr_real.cuCtxGetStreamPriorityRange = priorities;
+}
+
+struct world {
+    int n;
+    size_t slot, shard;
+    uint32_t start; /* pieces issued before: near the wrap of the 32-bit words */
+    void *flags;
+    struct slr_ring ring[MAX_RANKS];
+    unsigned char *slots[MAX_RANKS], *send[MAX_RANKS], *recv[MAX_RANKS];
+};
+
+static void build(struct world *w)
+{
+    use_fakes();
+    queues = calloc((size_t)w->n, sizeof *queues);
+    w->flags = aligned_alloc(SLR_FLAG_LINE, slr_flags_bytes(w->n));
+    for (int o = 0; o < w->n; o++)
+        for (int r = 0; r < w->n; r++) {
+            atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_READY, o, r), w->start);
+            atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_DONE, o, r), w->start);
+        }
+    for (int r = 0; r < w->n; r++) {
+        w->slots[r] = calloc(SLR_SLOTS, w->slot);
+        w->send[r] = malloc(w->shard);
+        w->recv[r] = malloc(w->shard * (size_t)w->n);
+    }
+    for (int r = 0; r < w->n; r++) {
+        struct slr_ring *ring = &w->ring[r];
+        *ring = (struct slr_ring){
+            .rank = r, .nranks = w->n, .flags = w->flags, .dflags = (CUdeviceptr)(uintptr_t)w->flags, .slot = w->slot};
+        for (int o = 0; o < w->n; o++)
+            ring->slots[o] = (CUdeviceptr)(uintptr_t)w->slots[o];
+        atomic_store(&ring->issued, w->start);
+        cr_assert_eq(slr_ring_open(ring), SLR_OK);
+    }
+}
+
+static bool step(int r)
+{
+    struct queue *q = &queues[r];
+    if (q->next == q->count)
+        return false;
+    const struct op *op = &q->op[q->next];
+    _Atomic uint32_t *word = (_Atomic uint32_t *)(uintptr_t)op->address;
+    if (op->kind == WAIT && !slr_flag_reached(atomic_load(word), op->value))
+        return false;
+    if (op->kind == WRITE)
+        atomic_store(word, op->value);
+    if (op->kind == COPY)
+        memcpy((void *)(uintptr_t)op->address, (const void *)(uintptr_t)op->from, op->bytes);
+    q->next++;
+    return true;
+}
+
+/* Runs queues in a random order; `favourite` runs as far as it can whenever it is drawn, which lets ranks run far ahead
+ * of each other. */
+static void execute(const struct world *w, unsigned seed)
+{
+    srand(seed);
+    for (int idle = 0; idle < 64 * w->n;) {
+        int r = rand() % w->n, steps = 0, burst = rand() % 3 ? 1 : 1000;
+        while (steps < burst && step(r))
+            steps++;
+        idle = steps ? 0 : idle + 1;
+    }
+    for (int r = 0; r < w->n; r++)
+        cr_assert_eq(queues[r].next, queues[r].count, "rank %d is stuck at operation %d of %d", r, queues[r].next,
+                     queues[r].count);
+}
+
+/* Several gathers on the same buffers would overwrite what the model checks, so each has its own byte pattern and is
+ * checked after its own execution, except in the last round, where two are enqueued before anything runs. */
+static void gathers(struct world *w, int calls, uint32_t pieces, unsigned seed)
+{
+    for (int c = 0; c < calls; c++) {
+        for (int r = 0; r < w->n; r++) {
+            for (size_t i = 0; i < w->shard; i++)
+                w->send[r][i] = (unsigned char)((i + (size_t)r * 77 + (size_t)c * 1301 + seed) * 2654435761u >> 13);
+            memset(w->recv[r], 0xee, w->shard * (size_t)w->n);
+            struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)w->send[r],
+                                   .recv = (CUdeviceptr)(uintptr_t)w->recv[r]};
+            g.plan = slr_plan_make(w->shard, w->n, w->slot, pieces);
+            current = r;
+            for (int repeat = 0; repeat < (c == calls - 1 ? 2 : 1); repeat++)
+                cr_assert_eq(slr_ring_gather(&w->ring[r], &g), SLR_OK);
+        }
+        execute(w, seed * 100 + (unsigned)c);
+        for (int r = 0; r < w->n; r++) {
+            for (int o = 0; o < w->n; o++)
+                cr_assert_eq(memcmp(w->recv[r] + (size_t)o * w->shard, w->send[o], w->shard), 0,
+                             "rank %d, shard of %d, call %d", r, o, c);
+            cr_expect(slr_ring_complete(&w->ring[r]));
+        }
+    }
+}
+
+Test(ring_order, ends_and_is_exact_in_any_order)
+{
+    for (int n = 2; n <= MAX_RANKS; n += n == 2 ? 1 : n == 3 ? 1 : 4)
+        for (unsigned seed = 1; seed <= 6; seed++) {
+            struct world w = {
+                .n = n, .slot = 4096, .shard = seed % 2 ? 30011 : 3, .start = seed % 3 ? 0 : UINT32_MAX - 5};
+            build(&w);
+            gathers(&w, 4, seed % 4 ? 0 : 3, seed);
+        }
+}
+
+/* The model is able to find a deadlock and an overwritten slot. */
+Test(ring_order, the_model_finds_a_deadlock, .signal = 0)
+{
+    struct world w = {.n = 2, .slot = 4096, .shard = 100};
+    build(&w);
+    current = 0;
+    wait32(NULL, (CUdeviceptr)(uintptr_t)slr_flag(w.flags, 2, SLR_FLAG_READY, 1, 0), 1, CU_STREAM_WAIT_VALUE_GEQ);
+    srand(1);
+    for (int i = 0; i < 100; i++)
+        cr_expect(!step(0));
+}
+
+Test(ring_order, release_lets_waits_end)
+{
+    struct world w = {.n = 3, .slot = 4096, .shard = 50000};
+    build(&w);
+    struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)w.send[0], .recv = (CUdeviceptr)(uintptr_t)w.recv[0]};
+    g.plan = slr_plan_make(w.shard, w.n, w.slot, 0);
+    current = 0;
+    cr_assert_eq(slr_ring_gather(&w.ring[0], &g), SLR_OK);
+    while (step(0))
+        ;
+    cr_assert_lt(queues[0].next, queues[0].count);
+    cr_expect(!slr_ring_peer_served(&w.ring[0], 1));
+    slr_ring_release(&w.ring[0], 1);
+    slr_ring_release(&w.ring[0], 2);
+    while (step(0))
+        ;
+    cr_expect_eq(queues[0].next, queues[0].count);
+}
