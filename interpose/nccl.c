@@ -97,6 +97,49 @@ ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataT
               slr_all_gather(send, recv, count, type, comm, stream));
 }
 
+/* Everything else that takes a stream goes to NCCL, and is only noticed. */
+#define NCCL_OTHER(fn, params, args)                                                                                   \
+    SLR_API                                                                                                            \
+    ncclResult_t fn params                                                                                             \
+    {                                                                                                                  \
+        NCCL_HOOK(fn, args, (slr_group_other(comm, stream), slr_real.fn args));                                        \
+    }
+
+NCCL_OTHER(ncclAllReduce,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+            cudaStream_t stream),
+           (send, recv, count, type, op, comm, stream))
+NCCL_OTHER(ncclReduce,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+            cudaStream_t stream),
+           (send, recv, count, type, op, root, comm, stream))
+NCCL_OTHER(ncclReduceScatter,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+            cudaStream_t stream),
+           (send, recv, count, type, op, comm, stream))
+NCCL_OTHER(ncclBroadcast,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+            cudaStream_t stream),
+           (send, recv, count, type, root, comm, stream))
+NCCL_OTHER(ncclBcast, (void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream),
+           (buffer, count, type, root, comm, stream))
+NCCL_OTHER(ncclSend,
+           (const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
+           (send, count, type, peer, comm, stream))
+NCCL_OTHER(ncclRecv, (void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
+           (recv, count, type, peer, comm, stream))
+NCCL_OTHER(ncclAlltoAll,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
+           (send, recv, count, type, comm, stream))
+NCCL_OTHER(ncclGather,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+            cudaStream_t stream),
+           (send, recv, count, type, root, comm, stream))
+NCCL_OTHER(ncclScatter,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+            cudaStream_t stream),
+           (send, recv, count, type, root, comm, stream))
+
 SLR_API
 ncclResult_t ncclGroupStart(void)
 {

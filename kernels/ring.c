@@ -146,6 +146,12 @@ enum slr_status slr_ring_meet(struct slr_ring *ring, CUstream stream)
     return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
 }
 
+enum slr_status slr_ring_cross(struct slr_ring *ring, CUstream from, CUstream to)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, from));
+    return SLR_CU(cuStreamWaitEvent, to, ring->entry, 0);
+}
+
 enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *c)
 {
     uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */

@@ -77,6 +77,9 @@ enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream);
 /* After all slr_ring_entry of a group: makes `stream` wait for the marked points of all its streams. */
 enum slr_status slr_ring_meet(struct slr_ring *ring, CUstream stream);
 
+/* Makes `to` wait for what is on `from` now. Not part of any gather. */
+enum slr_status slr_ring_cross(struct slr_ring *ring, CUstream from, CUstream to);
+
 /* Enqueues the gather. Anything but SLR_OK leaves the ring unusable: peers would wait for what was not enqueued. */
 enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *g);
 

@@ -29,7 +29,7 @@ struct slr_key slr_key_of(const void *data, size_t bytes, const struct slr_key *
 
 void slr_birth_begin(struct slr_birth *b, const struct slr_key *key, ncclComm_t *out)
 {
-    *b = (struct slr_birth){.key = *key, .tracked = true, .out = out, .pass = SLR_R_NO_CONTROL};
+    *b = (struct slr_birth){.key = *key, .out = out, .pass = SLR_R_NO_CONTROL};
     b->met = slr_meet_begin(&b->meet, key);
 }
 
@@ -276,7 +276,6 @@ static struct slr_comm *new_comm(struct slr_birth *b)
         return NULL;
     c->nccl = *b->out;
     c->key = b->key;
-    c->tracked = b->tracked;
     c->pass = b->pass;
     snprintf(c->name, sizeof c->name, "%02x%02x%02x%02x", b->key.byte[0], b->key.byte[1], b->key.byte[2],
              b->key.byte[3]);

@@ -23,7 +23,6 @@ struct slr_birth {
     bool met; /* meeting begun; false: the communicator passes with `pass` */
     enum slr_reason pass;
     struct slr_key key;
-    bool tracked;
     struct slr_meet meet;
     ncclComm_t *out; /* where the real call puts the handle */
     struct slr_comm *comm;

@@ -43,7 +43,6 @@ struct slr_comm {
     struct slr_key key;
     char name[9]; /* first 8 hex digits of the key: equal on all ranks, names the communicator in logs */
     int rank, nranks;
-    bool tracked;                /* split and shrunk communicators can derive their key from this one */
     enum slr_reason pass;        /* SLR_R_RING: gathers go to the ring; else why not */
     _Atomic int error;           /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     uint64_t calls, substituted; /* gathers seen and moved to the ring; equal on all ranks */
@@ -56,11 +55,20 @@ struct slr_comm {
     uint32_t seen_progress;
     uint64_t seen_ms;
     bool warned;
-    bool orphan; /* aborted while something else held up its streams; disposed of when that is over */
+    bool orphan;       /* aborted while something else held up its streams; disposed of when that is over */
+    _Atomic int users; /* threads inside a call on it, and groups that recorded it */
     struct slr_comm *next;
 };
 
+/* The communicator of a handle, or NULL. Counts a user: slr_comm_put() ends the use, and ncclCommAbort from another
+ * thread waits for it before the structure goes. */
 struct slr_comm *slr_comm_find(ncclComm_t nccl);
+void slr_comm_hold(struct slr_comm *c);
+void slr_comm_put(struct slr_comm *c); /* NULL: nothing */
+
+/* After slr_comm_remove: true when nobody but the caller uses it any more; false after a second of waiting. */
+bool slr_comm_last_user(struct slr_comm *c);
+
 void slr_comm_add(struct slr_comm *c);
 void slr_comm_remove(struct slr_comm *c);
 

@@ -21,14 +21,21 @@ static void join_own(struct slr_comm *c, const char *who)
     slr_pending_unlock();
 }
 
+/* Ends the caller's use as well. */
 static void end(struct slr_comm *c, const char *who, unsigned drain_ms)
 {
     join_own(c, who);
     if (!slr_comm_drain(c, drain_ms)) {
         slr_comm_orphan(c);
+        slr_comm_put(c);
         return;
     }
     slr_comm_remove(c);
+    if (!slr_comm_last_user(c)) {
+        slr_log(SLR_LOG_WARN, "communicator_in_use", "comm=%s crank=%d by=%s msg=%s", c->name, c->rank, who,
+                "a call or an open group still uses it; its memory is not given back");
+        return;
+    }
     slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=%s calls=%llu", c->name, c->rank, who,
             (unsigned long long)c->substituted);
     slr_comm_dispose(c);
@@ -41,6 +48,7 @@ ncclResult_t slr_comm_finalize(ncclComm_t comm)
     if (c) {
         join_own(c, "ncclCommFinalize");
         slr_comm_drain(c, 0);
+        slr_comm_put(c);
     }
     ncclResult_t r = slr_real.ncclCommFinalize(comm);
     slr_guard--;
@@ -82,6 +90,7 @@ ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
         join_own(c, "ncclCommRevoke");
         slr_comm_fail(c, SLR_PEER, -1, "ncclCommRevoke");
     }
+    slr_comm_put(c);
     ncclResult_t r = slr_real.ncclCommRevoke(comm, flags);
     slr_guard--;
     return r;
@@ -96,6 +105,7 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
         slr_watchdog_look_failed(c); /* not only at the next tick */
         *error = (ncclResult_t)atomic_load(&c->error);
     }
+    slr_comm_put(c);
     slr_guard--;
     return r;
 }

@@ -25,6 +25,11 @@ ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags);
 ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error);
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                             cudaStream_t stream);
+
+/* Another operation of NCCL is about to be called, and goes to NCCL: in a group its stream synchronises with the
+ * gathers of its communicator. */
+void slr_group_other(ncclComm_t comm, cudaStream_t stream);
+
 ncclResult_t slr_group_start(void);
 ncclResult_t slr_group_end(void);
 ncclResult_t slr_group_simulate_end(ncclSimInfo_t *info);

@@ -44,7 +44,7 @@ static struct slr_birth *birth_new(const struct slr_key *key, ncclComm_t *out, b
     if (take_part)
         slr_birth_begin(b, key, out);
     else
-        *b = (struct slr_birth){.key = *key, .tracked = true, .out = out, .pass = SLR_R_NONBLOCKING};
+        *b = (struct slr_birth){.key = *key, .out = out, .pass = SLR_R_NONBLOCKING};
     return b;
 }
 
@@ -131,23 +131,23 @@ ncclResult_t slr_comm_init_all(ncclComm_t *comms, int ndev, const int *devlist)
     return r;
 }
 
-static struct slr_comm *tracked_parent(ncclComm_t comm)
+static struct slr_comm *parent_of(ncclComm_t comm)
 {
-    struct slr_comm *p = slr_process_off() ? NULL : slr_comm_find(comm);
-    return p && p->tracked ? p : NULL;
+    return slr_process_off() ? NULL : slr_comm_find(comm);
 }
 
 ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
 {
     slr_guard++;
     struct slr_birth *b = NULL;
-    struct slr_comm *parent = newcomm ? tracked_parent(comm) : NULL;
+    struct slr_comm *parent = newcomm ? parent_of(comm) : NULL;
     if (parent) {
         struct slr_key k = derive(&parent->key, WAY_SPLIT, ++parent->splits, color, 0);
         if (color != NCCL_SPLIT_NOCOLOR)
             b = birth_new(&k, newcomm, !nonblocking(config));
     }
     ncclResult_t r = birth_done(b, slr_real.ncclCommSplit(comm, color, key, newcomm, config));
+    slr_comm_put(parent);
     slr_guard--;
     return r;
 }
@@ -157,13 +157,14 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
 {
     slr_guard++;
     struct slr_birth *b = NULL;
-    struct slr_comm *parent = newcomm && exclude && count > 0 ? tracked_parent(comm) : NULL;
+    struct slr_comm *parent = newcomm && exclude && count > 0 ? parent_of(comm) : NULL;
     if (parent) {
         struct slr_key k = slr_key_of(exclude, (size_t)count * sizeof *exclude, &parent->key);
         k = derive(&k, WAY_SHRINK, ++parent->shrinks, count, flags);
         b = birth_new(&k, newcomm, !nonblocking(config));
     }
     ncclResult_t r = birth_done(b, slr_real.ncclCommShrink(comm, exclude, count, newcomm, config, flags));
+    slr_comm_put(parent);
     slr_guard--;
     return r;
 }

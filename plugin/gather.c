@@ -52,6 +52,12 @@ static bool captures(const struct slr_call *call)
     return yes;
 }
 
+/* A communicator that has failed answers as NCCL's would: with its error, and no work. */
+static ncclResult_t failed(struct slr_comm *c)
+{
+    return (ncclResult_t)atomic_load(&c->error);
+}
+
 enum slr_reason slr_gather_decide(struct slr_call *call)
 {
     struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
@@ -68,6 +74,8 @@ enum slr_reason slr_gather_decide(struct slr_call *call)
         return SLR_R_TOO_SMALL;
     if (captures(call))
         return SLR_R_CAPTURE;
+    if (failed(c) != ncclSuccess)
+        return SLR_R_COMM_ERROR;
     return SLR_R_RING;
 }
 
@@ -107,17 +115,12 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
 {
     /* The guard is up in the real call, so its launches pass the driver gate without a join. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
+    slr_group_other(call->nccl, (cudaStream_t)call->stream);
     slr_guard++;
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
     slr_guard--;
     return r;
-}
-
-/* A communicator that has failed answers as NCCL's would: with its error, and no work. */
-static ncclResult_t failed(struct slr_comm *c)
-{
-    return (ncclResult_t)atomic_load(&c->error);
 }
 
 /* Does one thing to the ring and the call's stream. */
@@ -154,6 +157,20 @@ ncclResult_t slr_gather_meet(const struct slr_call *call)
 ncclResult_t slr_gather_rejoin(const struct slr_call *call)
 {
     return order(call, slr_ring_join, "a stream of the group could not be joined with the ring");
+}
+
+ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)
+{
+    enum slr_status s = slr_shared_enter(&comm->shared);
+    if (s == SLR_OK) {
+        slr_pending_lock();
+        s = slr_ring_cross(&comm->ring, from, to);
+        slr_pending_unlock();
+        slr_shared_leave();
+    }
+    if (s != SLR_OK)
+        slr_comm_fail(comm, s, -1, "the streams of a group could not be ordered");
+    return failed(comm);
 }
 
 static enum slr_status enqueue(const struct slr_call *call)
@@ -222,13 +239,16 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     enum slr_reason why = slr_gather_decide(&call);
     slr_gather_note(&call, why);
     ncclResult_t r;
-    if (why != SLR_R_RING) {
+    if (why == SLR_R_COMM_ERROR) {
+        r = failed(call.comm);
+    } else if (why != SLR_R_RING) {
         r = slr_gather_nccl(&call);
     } else if (slr_in_group()) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
     } else {
         r = move(&call);
     }
+    slr_comm_put(call.comm);
     slr_guard--;
     return r;
 }

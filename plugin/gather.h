@@ -42,6 +42,9 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
 /* Makes the call's stream wait for the latest gather of its communicator once more. */
 ncclResult_t slr_gather_rejoin(const struct slr_call *call);
 
+/* Makes stream `to` wait for what is on stream `from` now; the ring does not take part. */
+ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to);
+
 /* The real call, guarded. */
 ncclResult_t slr_gather_nccl(const struct slr_call *call);
 

@@ -6,10 +6,18 @@
 #include "plugin/process.h"
 #include "plugin/verify.h"
 
+/* A stream that an operation of the group uses, for one communicator. */
+struct use {
+    struct slr_comm *comm;
+    CUstream stream;
+};
+
 struct group {
     int depth;
-    struct slr_call *calls;
+    struct slr_call *calls; /* the gathers that go to the ring */
     size_t count, room;
+    struct use *uses; /* of all operations of tracked communicators, each pair once */
+    size_t use_count, use_room;
     struct slr_birth *births;
 };
 
@@ -21,18 +29,48 @@ bool slr_in_group(void)
     return group && group->depth > 0;
 }
 
+/* Room for one more element in *list. */
+static bool grow(void **list, size_t count, size_t *room, size_t element)
+{
+    if (count < *room)
+        return true;
+    void *more = realloc(*list, (*room ? 2 * *room : 16) * element);
+    if (!more)
+        return false;
+    *list = more;
+    *room = *room ? 2 * *room : 16;
+    return true;
+}
+
+static bool add_use(struct slr_comm *c, CUstream stream)
+{
+    for (size_t i = 0; i < group->use_count; i++)
+        if (group->uses[i].comm == c && group->uses[i].stream == stream)
+            return true;
+    if (!grow((void **)&group->uses, group->use_count, &group->use_room, sizeof *group->uses))
+        return false;
+    slr_comm_hold(c);
+    group->uses[group->use_count++] = (struct use){c, stream};
+    return true;
+}
+
 bool slr_group_record(const struct slr_call *call)
 {
-    if (group->count == group->room) {
-        size_t room = group->room ? 2 * group->room : 16;
-        struct slr_call *more = realloc(group->calls, room * sizeof *more);
-        if (!more)
-            return false;
-        group->calls = more;
-        group->room = room;
-    }
+    if (!add_use(call->comm, call->stream) ||
+        !grow((void **)&group->calls, group->count, &group->room, sizeof *group->calls))
+        return false;
     group->calls[group->count++] = *call;
     return true;
+}
+
+void slr_group_other(ncclComm_t comm, cudaStream_t stream)
+{
+    if (!slr_in_group())
+        return;
+    struct slr_comm *c = slr_comm_find(comm);
+    if (c && c->pass == SLR_R_RING)
+        add_use(c, (CUstream)stream);
+    slr_comm_put(c);
 }
 
 void slr_group_record_birth(struct slr_birth *b)
@@ -57,30 +95,54 @@ ncclResult_t slr_group_start(void)
     return r;
 }
 
-/* Several streams of one communicator: each gather starts after all of them, and each stream sees all gathers. */
-static bool one_stream(const struct group *g, const struct slr_comm *c, CUstream stream)
+static bool has_gather(const struct group *g, const struct slr_comm *c)
 {
     for (size_t i = 0; i < g->count; i++)
-        if (g->calls[i].comm == c && g->calls[i].stream != stream)
-            return false;
-    return true;
+        if (g->calls[i].comm == c)
+            return true;
+    return false;
 }
 
-static ncclResult_t enter_all(const struct group *g)
+/* NCCL's operations of one group on several streams of a communicator start after all these streams, and all of them
+ * see the results. So do the ring's gathers. */
+static bool several_streams(const struct group *g, const struct slr_comm *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->use_count; i++)
+        n += g->uses[i].comm == c;
+    return n > 1;
+}
+
+/* Does something for every stream that a gathering communicator uses in the group; `several`: only where there are
+ * several. */
+static ncclResult_t each_use(const struct group *g, bool several, ncclResult_t (*what)(const struct slr_call *call))
 {
     ncclResult_t r = ncclSuccess;
-    for (size_t i = 0; i < g->count && r == ncclSuccess; i++)
-        r = slr_gather_entry(&g->calls[i]);
+    for (size_t i = 0; i < g->use_count && r == ncclSuccess; i++) {
+        struct slr_call at = {.comm = g->uses[i].comm, .stream = g->uses[i].stream};
+        if (has_gather(g, at.comm) && (!several || several_streams(g, at.comm)))
+            r = what(&at);
+    }
     return r;
 }
 
-/* Each own shard is copied on its call's stream, so that stream waits for the others, too. */
-static ncclResult_t meet_all(const struct group *g)
+/* Before the real end: marks where the ring may start. The own shard is copied and NCCL works on the calls' streams, so
+ * these wait for each other. */
+static ncclResult_t enter_all(const struct group *g)
+{
+    ncclResult_t r = each_use(g, false, slr_gather_entry);
+    return r == ncclSuccess ? each_use(g, true, slr_gather_meet) : r;
+}
+
+/* After the real end: NCCL's operations of the group are seen on all streams of their communicator. The ring does not
+ * wait for them: it must not, because other ranks may group differently. */
+static ncclResult_t cross_all(const struct group *g)
 {
     ncclResult_t r = ncclSuccess;
-    for (size_t i = 0; i < g->count && r == ncclSuccess; i++)
-        if (!one_stream(g, g->calls[i].comm, g->calls[i].stream))
-            r = slr_gather_meet(&g->calls[i]);
+    for (size_t i = 0; i < g->use_count && r == ncclSuccess; i++)
+        for (size_t j = 0; j < g->use_count && r == ncclSuccess; j++)
+            if (i != j && g->uses[i].comm == g->uses[j].comm && has_gather(g, g->uses[i].comm))
+                r = slr_gather_cross(g->uses[i].comm, g->uses[i].stream, g->uses[j].stream);
     return r;
 }
 
@@ -88,15 +150,14 @@ static ncclResult_t ring_all(struct group *g)
 {
     for (size_t i = 0; i < g->count; i++)
         slr_gather_number(&g->calls[i]);
-    ncclResult_t r = meet_all(g);
+    ncclResult_t r = cross_all(g);
     if (r == ncclSuccess)
         r = slr_verify_start(g->calls, g->count);
     for (size_t i = 0; i < g->count && r == ncclSuccess; i++)
-        r = slr_gather_ring(&g->calls[i], one_stream(g, g->calls[i].comm, g->calls[i].stream), SLR_R_JOIN_GROUP);
+        r = slr_gather_ring(&g->calls[i], !several_streams(g, g->calls[i].comm), SLR_R_JOIN_GROUP);
     /* The last gather of a communicator ends after its earlier ones: every stream that took part waits for it. */
-    for (size_t i = 0; i < g->count && r == ncclSuccess; i++)
-        if (!one_stream(g, g->calls[i].comm, g->calls[i].stream))
-            r = slr_gather_rejoin(&g->calls[i]);
+    if (r == ncclSuccess)
+        r = each_use(g, true, slr_gather_rejoin);
     return slr_verify_finish(g->calls, g->count, r);
 }
 
@@ -136,7 +197,10 @@ static ncclResult_t close_group(struct group *g, ncclSimInfo_t *info, bool simul
         ncclResult_t ring = ring_all(g);
         r = ring == ncclSuccess ? r : ring;
     }
+    for (size_t i = 0; i < g->use_count; i++)
+        slr_comm_put(g->uses[i].comm);
     free(g->calls);
+    free(g->uses);
     free(g);
     return r;
 }

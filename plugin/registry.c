@@ -7,7 +7,8 @@
 #include "plugin/retire.h"
 #include "plugin/watchdog.h"
 
-#define RELEASED_MS 1000 /* released waits end within this, if anything lets them begin */
+#define LAST_USER_MS 1000 /* calls do not block; whoever is inside one is out of it soon */
+#define RELEASED_MS 1000  /* released waits end within this, if anything lets them begin */
 
 /* A list: processes have a handful of communicators, rarely a hundred. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -19,8 +20,28 @@ struct slr_comm *slr_comm_find(ncclComm_t nccl)
     struct slr_comm *c = nccl ? comms : NULL; /* orphans have none */
     while (c && c->nccl != nccl)
         c = c->next;
+    if (c)
+        slr_comm_hold(c);
     pthread_rwlock_unlock(&lock);
     return c;
+}
+
+void slr_comm_hold(struct slr_comm *c)
+{
+    atomic_fetch_add(&c->users, 1);
+}
+
+void slr_comm_put(struct slr_comm *c)
+{
+    if (c)
+        atomic_fetch_sub(&c->users, 1);
+}
+
+bool slr_comm_last_user(struct slr_comm *c)
+{
+    for (int ms = 0; ms < LAST_USER_MS && atomic_load(&c->users) > 1; ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return atomic_load(&c->users) <= 1;
 }
 
 void slr_comm_add(struct slr_comm *c)

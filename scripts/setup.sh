@@ -180,7 +180,7 @@ setup_headers() {
     elif [ ${#wheels[@]} != 0 ]; then
         unpack_wheels include "${wheels[@]}"
         find_headers
-        [ -n "$cuda" ] && [ -n "$nccl" ] || die "the unpacked headers in .deps/cuda/include are not complete"
+        [[ -n $cuda && -n $nccl ]] || die "the unpacked headers in .deps/cuda/include are not complete"
     fi
 }
 

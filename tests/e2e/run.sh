@@ -3,7 +3,7 @@
 #
 #   run.sh [--plain] [--status N] [--set NAME=VALUE]... [--has REGEX]... [--hasnt REGEX]... [--misuse-ok] -- PROGRAM [ARGUMENT...]
 #
-# --has/--hasnt look at the JSON log lines of all ranks. From CMake: SLIPRING_LIB, SLIPRING_PRELOAD_FIRST (a sanitizer's runtime), SOFTGPU_DIR.
+# --has/--hasnt look at the JSON log lines of all ranks. From CMake: SLIPRING_LIB, TEST_PRELOAD_FIRST (a sanitizer's runtime), SOFTGPU_DIR.
 set -u
 status=0 plain=0 misuse_ok=0 has=() hasnt=()
 while [ $# -gt 0 ]; do
@@ -25,8 +25,8 @@ fail() { echo "FAILED: $*" >&2; echo "--- log:" >&2; cat "$dir"/log.* >&2 2>/dev
 
 export SLIPRING_LOG=${SLIPRING_LOG:-info} SLIPRING_LOG_FORMAT=json SLIPRING_LOG_FILE="$dir/log.%p"
 export SOFTGPU_REPORT="$dir/misuse" LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-preload="${SLIPRING_PRELOAD_FIRST:+$SLIPRING_PRELOAD_FIRST:}$SLIPRING_LIB"
-[ "$plain" = 1 ] && preload=${SLIPRING_PRELOAD_FIRST:-}
+preload="${TEST_PRELOAD_FIRST:+$TEST_PRELOAD_FIRST:}$SLIPRING_LIB"
+[ "$plain" = 1 ] && preload=${TEST_PRELOAD_FIRST:-}
 before=$(ls /dev/shm | sort)
 env ${preload:+LD_PRELOAD="$preload"} "$@"
 got=$?

@@ -13,7 +13,7 @@ function(slr_fault name)
   add_test(NAME fault_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 ${F_RUN} --
     $<TARGET_FILE:fault_launch> ${F_LAUNCH} ${F_RANKS} -- $<TARGET_FILE:fault_${program}> ${F_PLAY})
   set_tests_properties(fault_${name} PROPERTIES TIMEOUT 60 LABELS fault ENVIRONMENT
-    "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=${lib};SLIPRING_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
+    "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=${lib};TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
 endfunction()
 
 # said(OUT EVENT CRANKS FIELDS): --has options: each of the ranks has a line of that event with those fields after "crank".
@@ -296,4 +296,4 @@ slr_fault(settings RANKS 2 PLAY gathers RUN --set SLIPRING_CHUNKS=banana --set S
 # 7. kill -9 of everything, at random times.
 add_test(NAME fault_kill_all COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/kill_all.sh 20 $<TARGET_FILE:fault_launch> $<TARGET_FILE:fault_gathers>)
 set_tests_properties(fault_kill_all PROPERTIES TIMEOUT 120 LABELS fault ENVIRONMENT
-  "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:slipring>;SLIPRING_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
+  "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:slipring>;TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")

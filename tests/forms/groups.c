@@ -176,6 +176,60 @@ static void mixed(struct world *w)
     close_others(&o);
 }
 
+#define MANY (4 << 20) /* a reduction that takes longer than the gather */
+
+struct reduction {
+    int32_t *device, *host; /* host: what is sent, then the last element of the result */
+    size_t count;
+};
+
+static void check_sum(const struct world *w, const struct reduction *x)
+{
+    int n = w->r->nranks;
+    CUDA(cudaMemcpyAsync(x->host, x->device + x->count - 1, 4, cudaMemcpyDeviceToHost, w->stream[1]));
+    CUDA(cudaStreamSynchronize(w->stream[1]));
+    EXPECT(*x->host == n * (n - 1) / 2 + 10 * n, "rank %d: the sum on the gather's stream is %d", w->r->rank, *x->host);
+}
+
+/* NCCL's own operation on another stream: both start after both streams, and what they brought is seen on both. */
+static void reduce_beside(struct world *w, size_t count, bool sum_first)
+{
+    int n = w->r->nranks, late = (int)(w->seed / N) % n;
+    struct reduction x = {.count = count};
+    CUDA(cudaMalloc((void **)&x.device, count * sizeof *x.device));
+    CUDA(cudaMallocHost((void **)&x.host, count * sizeof *x.host));
+    for (size_t i = 0; i < count; i++)
+        x.host[i] = w->r->rank + 10;
+    if (w->r->rank == late)
+        hold(w->stream[1], LATE_MS);
+    CUDA(cudaMemcpyAsync(x.device, x.host, count * sizeof *x.device, cudaMemcpyHostToDevice,
+                         w->stream[1])); /* for the reduction */
+    w->seed += 50;
+    shard_fill(w->g[0].host, SHARD, w->seed, w->r->rank, false);
+    CUDA(cudaMemcpyAsync(w->g[0].send, w->g[0].host, SHARD, cudaMemcpyHostToDevice, w->stream[2])); /* for the gather */
+    start();
+    gather_call(&w->g[0], w->comm[0], w->stream[1]);
+    NCCL(ncclAllReduce(x.device, x.device, count, ncclInt32, ncclSum, w->comm[0], w->stream[2]));
+    end();
+    if (sum_first)
+        check_sum(w, &x);
+    check(w, 0, w->stream[2], "a gather on the reduction's stream");
+    check_sum(w, &x);
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaFree(x.device));
+    CUDA(cudaFreeHost(x.host));
+}
+
+static void other_stream(struct world *w)
+{
+    reduce_beside(w, 1, false);
+}
+
+static void other_stream_slow(struct world *w)
+{
+    reduce_beside(w, MANY, true);
+}
+
 /* Some ranks group, some do not; some send to each other in the group. */
 static void uneven(struct world *w)
 {
@@ -308,6 +362,8 @@ static const struct {
     {"own-streams", own_streams},
     {"several-comms", several_comms},
     {"mixed", mixed},
+    {"other-stream", other_stream},
+    {"other-stream-slow", other_stream_slow},
     {"uneven", uneven},
     {"nested", nested},
     {"simulated", simulated},

@@ -126,6 +126,14 @@ PASS(slr_all_gather, ncclAllGather,
      (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
      (send, recv, count, type, comm, stream))
 PASS(slr_group_start, ncclGroupStart, (void), ())
+
+void slr_group_other(ncclComm_t comm, cudaStream_t stream)
+{
+    (void)comm;
+    (void)stream;
+    hook = "slr_group_other";
+}
+
 PASS(slr_group_end, ncclGroupEnd, (void), ())
 PASS(slr_group_simulate_end, ncclGroupSimulateEnd, (ncclSimInfo_t * info), (info))
 
