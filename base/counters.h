@@ -7,12 +7,12 @@
 #include "base/reason.h"
 
 struct slr_counters {
-    _Atomic uint64_t gathers;         /* ncclAllGather calls seen */
-    _Atomic uint64_t bytes;           /* gathered bytes of those, all ranks' shards together */
-    _Atomic uint64_t substituted;     /* moved to the ring */
+    _Atomic uint64_t gathers;     /* ncclAllGather calls seen */
+    _Atomic uint64_t bytes;       /* gathered bytes of those, all ranks' shards together */
+    _Atomic uint64_t substituted; /* moved to the ring */
     _Atomic uint64_t substituted_bytes;
     _Atomic uint64_t verified, verify_bad;
-    _Atomic uint64_t gemms_chunks;    /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
+    _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
     _Atomic uint64_t by_reason[SLR_R_COUNT];
 };
 extern struct slr_counters slr_counters;

@@ -1,8 +1,8 @@
-/* The real vendor functions, as plain function pointers. interpose/ fills the table; everything below calls through it, so that no layer
- * can re-enter a hook by accident and unit tests can run on fakes.
+/* The real vendor functions, as plain function pointers. interpose/ fills the table; everything below calls through it,
+ * so that no layer can re-enter a hook by accident and unit tests can run on fakes.
  *
- * A pointer of an optional function (O in real.def) may be NULL. The tables are filled before the first use and never change while a
- * communicator exists. */
+ * A pointer of an optional function (O in real.def) may be NULL. The tables are filled before the first use and never
+ * change while a communicator exists. */
 #ifndef SLR_BASE_REAL_H
 #define SLR_BASE_REAL_H
 
@@ -14,9 +14,9 @@
 
 /* cublas_api.h declares these for C++ only; half values are 16-bit words to C. */
 #ifndef __cplusplus
-cublasStatus_t cublasHgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
-                           const void *alpha, const void *a, int lda, const void *b, int ldb, const void *beta, void *c,
-                           int ldc);
+cublasStatus_t cublasHgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,
+                           int k, const void *alpha, const void *a, int lda, const void *b, int ldb, const void *beta,
+                           void *c, int ldc);
 cublasStatus_t cublasHgemm_64(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int64_t m,
                               int64_t n, int64_t k, const void *alpha, const void *a, int64_t lda, const void *b,
                               int64_t ldb, const void *beta, void *c, int64_t ldc);
@@ -34,11 +34,13 @@ struct slr_real {
 extern struct slr_real slr_real;
 
 /* The word that every driver stub compares with zero before it jumps to the real function (interpose/gate.h).
- * Bit 31: the stubs' table is not filled yet. Bits 0..30: how many gathers are pending, i.e. not yet joined to the application's stream. */
+ * Bit 31: the stubs' table is not filled yet. Bits 0..30: how many gathers are pending, i.e. not yet joined to the
+ * application's stream. */
 #define SLR_GATE_UNRESOLVED 0x80000000u
 extern _Atomic unsigned slr_gate_word;
 
-/* > 0 while this thread runs slipring's own code or a vendor function that slipring called: hooks then pass straight through. */
+/* > 0 while this thread runs slipring's own code or a vendor function that slipring called: hooks then pass straight
+ * through. */
 extern _Thread_local int slr_guard __attribute__((tls_model("initial-exec")));
 
 #endif

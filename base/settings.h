@@ -34,12 +34,14 @@ struct slr_settings {
     const char *text[SLR_S_COUNT]; /* TEXT: the value, "" when unset; never NULL */
 };
 
-/* Where a problem with a value is told. `name` is the full variable name, `value` what it held, `expected` the accepted form in words,
- * `nearest` the nearest known name or NULL. */
-typedef void (*slr_settings_complaint)(void *ctx, const char *name, const char *value, const char *expected, const char *nearest);
+/* Where a problem with a value is told. `name` is the full variable name, `value` what it held, `expected` the accepted
+ * form in words, `nearest` the nearest known name or NULL. */
+typedef void (*slr_settings_complaint)(void *ctx, const char *name, const char *value, const char *expected,
+                                       const char *nearest);
 
-/* Parses `envp` (NULL-terminated "NAME=VALUE" strings). A value that does not parse leaves the default; an unknown name with the prefix is
- * told with its nearest known one. At most one complaint for each variable. Texts point into envp's strings. */
+/* Parses `envp` (NULL-terminated "NAME=VALUE" strings). A value that does not parse leaves the default; an unknown name
+ * with the prefix is told with its nearest known one. At most one complaint for each variable. Texts point into envp's
+ * strings. */
 void slr_settings_parse(struct slr_settings *s, char *const *envp, slr_settings_complaint complain, void *ctx);
 
 /* Parses one value as the row says. 0 or -EINVAL. */

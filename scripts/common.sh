@@ -37,15 +37,16 @@ PY
 # Prints LD_LIBRARY_PATH entries (colons between) for the CUDA runtime, cuBLAS and NCCL of CUDA 13; empty when the loader
 # finds all of them by itself. Fails, naming what is missing on stderr, when one is nowhere.
 cuda_lib_path() {
-    local lib dir found path="" missing=""
+    local lib dir folders found path="" missing=""
+    mapfile -t folders < <(cuda_lib_folders)
     for lib in libcudart.so.13 libcublas.so.13 libcublasLt.so.13 libnccl.so.2; do
         found=""
-        while IFS= read -r dir; do
+        for dir in "${folders[@]}"; do
             if [ -e "$dir/$lib" ]; then
                 found=$dir
                 break
             fi
-        done < <(cuda_lib_folders)
+        done
         if [ -n "$found" ]; then
             case ":$path:" in *":$found:"*) ;; *) path=${path:+$path:}$found ;; esac
         elif ! { have ldconfig || PATH=$PATH:/sbin; ldconfig -p; } 2>/dev/null | grep -q "$lib "; then

@@ -215,20 +215,23 @@ pair() {
     under="$slipring run --lib $build/libslipring.so --set log=info --set log_file=$logs/$name.rank%r.decisions"
     [ $softgpu = 0 ] || under="$under --set min_bytes=0" # the sizes are small there
     bounded "${plain[@]}" python3 "$SLR_ROOT/bench/ag_gemm_pair" --ag-gemm "$ag_gemm" --with "$under --" \
-        --rounds "$rounds" --json "$logs/$name.json" -- --one-gpu --iters "$iters" --check sample --label "$name" "$@" |
+        --rounds "$rounds" --json "$logs/$name.json" -- --one-gpu --check sample --check-rounds 1 --label "$name" "$@" |
         tee "$logs/$name.table"
     [ "${PIPESTATUS[0]}" = 0 ] || return 1
     counted "$name" ring && counted "$name" fused && return 0
     echo "the gather was not substituted or the GEMM not fused" && return 1
 }
 
-timed_shapes() { # the same on every dimension, so that a rank's GEMM is large enough to hide a gather behind
+timed_shape() { # prefix-of-the-name ranks side: the same on every dimension, large enough to hide a gather behind
+    local name=$1-$2-ranks-$3 iterations=$iters
+    [ "$3" -le 8192 ] || iterations=$((iters / 2)) # the run without slipring gathers over sockets
+    alone "$name" 120 pair "$name" --ranks "$2" --m "$3" --k "$3" --n "$3" --iters "$iterations"
+}
+
+timed_shapes() {
     local ranks side
-    for ranks in $rank_counts; do
-        for side in $timed_sides; do
-            alone "time-$ranks-ranks-$side" 100 pair "time-$ranks-ranks-$side" --ranks "$ranks" --m "$side" \
-                --k "$side" --n "$side"
-        done
+    for side in $timed_sides; do
+        for ranks in $rank_counts; do timed_shape time "$ranks" "$side"; done
     done
 }
 
@@ -262,8 +265,7 @@ mps_steps() {
     alone mps-start 20 start_mps
     if [ -e "$logs/mps/started" ]; then
         alone memop-mps 60 memop memop-mps
-        alone "time-mps-2-ranks-${timed_sides%% *}" 80 pair "time-mps-2-ranks-${timed_sides%% *}" --ranks 2 \
-            --m "${timed_sides%% *}" --k "${timed_sides%% *}" --n "${timed_sides%% *}"
+        timed_shape time-mps 2 "${timed_sides%% *}"
         stop_mps || warn "the MPS daemon did not stop"
     fi
     unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
@@ -298,7 +300,7 @@ report() {
 
 # --------------------------------------------------------------------------------------------------------------------
 
-rank_counts="2 4" size=1024 rounds=3 iters=10 timed_sides="8192 16384" memop_options=(64 50)
+rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50)
 [ $softgpu = 0 ] || size=96 rounds=1 iters=2 timed_sides="256" memop_options=(8 5)
 [ $quick = 0 ] || rank_counts="2"
 

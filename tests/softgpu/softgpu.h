@@ -1,8 +1,8 @@
 /* softgpu: what the stand-in libraries (cuBLAS, cuBLASLt, NCCL) use of the stand-in driver besides CUDA's own API.
  *
- * A "built-in kernel" is a host function that the stand-in driver runs on a stream's worker thread. The stand-ins launch
- * it through the ordinary cuLaunchKernel entry point that they looked up with cuGetProcAddress, exactly as the real
- * libraries launch device code, so whatever interposes the driver sees the launch.
+ * A "built-in kernel" is a host function that the stand-in driver runs on a stream's worker thread. The stand-ins
+ * launch it through the ordinary cuLaunchKernel entry point that they looked up with cuGetProcAddress, exactly as the
+ * real libraries launch device code, so whatever interposes the driver sees the launch.
  *
  * Device pointers: a device pointer is valid as a host pointer in the process that it belongs to (device memory is a
  * shared mapping), so a kernel dereferences the pointers in its arguments directly.
@@ -24,8 +24,8 @@ struct softgpu_access {
 };
 
 struct softgpu_kernel_desc {
-    const char *name;  /* for reports and logs; static */
-    size_t arg_bytes;  /* size of the argument block; copied from kernelParams[0] when the launch is made */
+    const char *name;        /* for reports and logs; static */
+    size_t arg_bytes;        /* size of the argument block; copied from kernelParams[0] when the launch is made */
     void (*run)(void *args); /* on the worker thread, in stream order; `args` is the launch's own copy, freed after */
     /* Fills at most `max` ranges and returns how many there are. NULL: nothing to check. */
     unsigned (*access)(const void *args, struct softgpu_access *out, unsigned max);
