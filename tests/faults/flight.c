@@ -151,11 +151,12 @@ static void abort_scenario(struct flight *f)
         must_fail(f, e, true);
         return;
     }
-    NCCL(enqueue(f));
-    if (!f->is_victim) {
-        must_fail(f, ncclSuccess, true);
+    ncclResult_t e = enqueue(f);
+    if (!f->is_victim) { /* a late one finds the communicator failed already */
+        must_fail(f, e, true);
         return;
     }
+    CHECK(e == ncclSuccess, "rank %d: %s", f->r.rank, ncclGetErrorString(e));
     CHECK(pthread_create(&t, NULL, abort_later, f) == 0, "no thread");
     int64_t begin = player_ms();
     CUDA(cudaStreamSynchronize(f->r.stream));
