@@ -2,6 +2,7 @@
 
 #include "base/cu.h"
 #include "base/log.h"
+#include "cache/blocks.h"
 
 static _Atomic uint64_t held;
 
@@ -19,8 +20,11 @@ static bool try_make(struct slr_staging *s, size_t bytes, uint64_t budget)
 {
     if (!reserve(bytes, budget))
         return false;
-    /* Running out is an answer here, not an error: the slot shrinks. */
-    if (slr_real.cuMemAlloc(&s->base, bytes) == CUDA_SUCCESS)
+    /* Running out is an answer here, not an error: what the application has freed goes first, then the slot shrinks. */
+    CUresult r = slr_real.cuMemAlloc(&s->base, bytes);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && slr_block_trim(-1, bytes) > 0)
+        r = slr_real.cuMemAlloc(&s->base, bytes);
+    if (r == CUDA_SUCCESS)
         return true;
     atomic_fetch_sub(&held, bytes);
     return false;

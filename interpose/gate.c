@@ -32,6 +32,7 @@ static _Atomic(void *) spare_real[SLR_GATE_SPARES];
 static _Atomic unsigned spares;
 extern const char slr_gate_spares[] __attribute__((visibility("hidden")));
 
+void *slr_gate_found[SLR_GATE_COUNT];
 void *slr_gate_real[SLR_GATE_COUNT + SLR_GATE_SPARES];
 
 int slr_gate_missing(void)

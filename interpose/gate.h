@@ -50,8 +50,12 @@ struct slr_gate_frame {
     uint64_t reg[SLR_GATE_REGS];
 };
 
-/* The real functions, by index; only to be read when SLR_GATE_UNRESOLVED is not set in slr_gate_word. Never NULL then:
- * what the driver does not have is slr_gate_missing. */
+/* The driver's functions, by index; NULL: it lacks that one. Only to be read when SLR_GATE_UNRESOLVED is not set in
+ * slr_gate_word. */
+extern void *slr_gate_found[SLR_GATE_COUNT];
+
+/* Where the stubs jump, likewise: to the driver's function, to what the block cache puts in front of it (alloc.h), or,
+ * where the driver has none, to slr_gate_missing. Never NULL. */
 extern void *slr_gate_real[SLR_GATE_COUNT + SLR_GATE_SPARES];
 
 /* Stands in for a function that the driver lacks: CUDA_ERROR_NOT_FOUND. */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "base/real.h"
+#include "interpose/alloc.h"
 #include "interpose/dlsym.h"
 #include "interpose/elfsym.h"
 #include "interpose/gate.h"
@@ -35,7 +36,7 @@ static const struct slot slots[] = {
 #undef D
 #undef N
 #undef B
-#define X(sym, cls, arg, why) {#sym, &slr_gate_real[SLR_GATE_IX_##sym], SLR_LIB_CUDA, false},
+#define X(sym, cls, arg, why) {#sym, &slr_gate_found[SLR_GATE_IX_##sym], SLR_LIB_CUDA, false},
 #include "interpose/gate.def"
 #undef X
     {"cuGetProcAddress", &slr_real_cuGetProcAddress, SLR_LIB_CUDA, false},
@@ -95,8 +96,8 @@ static void publish(enum slr_lib lib, void *const *found)
     if (lib == SLR_LIB_CUDA) {
         slr_wrappers_index();
         for (unsigned i = 0; i < SLR_GATE_COUNT; i++)
-            if (!slr_gate_real[i])
-                slr_gate_real[i] = (void *)slr_gate_missing;
+            slr_gate_real[i] = slr_gate_found[i] ? slr_gate_found[i] : (void *)slr_gate_missing;
+        slr_alloc_install();
         atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);
     }
     slr_once_end(&published[lib]);

@@ -33,7 +33,7 @@ struct wrapper {
 };
 
 static const struct wrapper wrappers[] = {
-#define X(sym, cls, arg, why) {#sym, slr_stub_##sym, &slr_gate_real[SLR_GATE_IX_##sym], SLR_LIB_CUDA},
+#define X(sym, cls, arg, why) {#sym, slr_stub_##sym, &slr_gate_found[SLR_GATE_IX_##sym], SLR_LIB_CUDA},
 #include "interpose/gate.def"
 #undef X
 #define L(sym)

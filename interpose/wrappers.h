@@ -9,8 +9,7 @@
  * definition. */
 #define SLR_HOOK_NAME(fn) extern __typeof__(fn) slr_hook_##fn __attribute__((alias(#fn), visibility("hidden")))
 
-/* Builds the index by address. Once, when the driver's functions are known and before slr_gate_real's holes are filled.
- */
+/* Builds the index by address. Once, when the driver's functions are known. */
 void slr_wrappers_index(void);
 
 #endif

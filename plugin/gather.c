@@ -3,6 +3,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
+#include "cache/blocks.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/group.h"
 #include "plugin/pending_impl.h"
@@ -192,6 +193,14 @@ void slr_gather_number(struct slr_call *call)
     call->number = ++call->comm->substituted;
 }
 
+/* Memory that gathers use is worth keeping when the application frees it. */
+static void mark(const void *p)
+{
+    struct slr_place at = slr_block_find((CUdeviceptr)(uintptr_t)p);
+    if (at.generation && !at.collective)
+        slr_block_mark_collective(at.generation);
+}
+
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why)
 {
     struct slr_comm *c = call->comm;
@@ -201,6 +210,8 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     enum slr_status s = enqueue(call);
     if (s == SLR_OK) {
+        mark(call->send);
+        mark(call->recv);
         slr_pending_add(c);
         if (call->verify || !defer || call->stream == CU_STREAM_PER_THREAD)
             slr_pending_join(c,

@@ -2,6 +2,7 @@
 
 #include "base/counters.h"
 #include "base/settings.h"
+#include "cache/blocks.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/retire.h"
 #include "plugin/watchdog.h"
@@ -30,4 +31,5 @@ void slr_plugin_at_exit(void)
     slr_retire_before_exit(EXIT_WAIT_MS);
     slr_watchdog_stop();
     slr_counters_log();
+    slr_block_log_stats();
 }

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Instructions that the gate adds to a driver call when nothing is pending: a program that calls N and 2N times, with and without the preload,
-# counted by callgrind. Usage: interpose_cost.sh LIBRARY PROGRAM DRIVER_DIRECTORY [LIMIT]; with LIMIT, fails above it.
+# Instructions that the hooks add to a driver call when nothing is pending: a program that calls N and 2N times, with and without the preload,
+# counted by callgrind. `alloc` is a cuMemAlloc below SLIPRING_ALLOC_MIN. Usage: interpose_cost.sh LIBRARY PROGRAM DRIVER_DIRECTORY WHAT[=LIMIT]...
+# Fails above a limit.
 set -eu
-library=$1 program=$2 driver=$3 limit=${4:-}
+library=$1 program=$2 driver=$3
+shift 3
 command -v valgrind >/dev/null || { echo "valgrind is not installed"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -23,7 +25,9 @@ per_call() {
 }
 
 status=0
-for what in launch alloc; do
+for item in "$@"; do
+    what=${item%%=*} limit=${item#"$what"}
+    limit=${limit#=}
     without=$(per_call "" $what) with=$(per_call "$library" $what)
     added=$(awk -v a="$without" -v b="$with" 'BEGIN { printf "%.2f", b - a }')
     echo "$what: $without instructions a call without, $with with libslipring: $added added"

@@ -61,7 +61,7 @@ static int second_address(FAKE_PARAMS)
     return note(FAKE_SECOND, FAKE_ARGS);
 }
 
-/* The rest of what real.def requires. */
+/* The rest of what real.def requires, and the block cache. */
 #define PLAIN(sym)                                                                                                     \
     int sym(void);                                                                                                     \
     int sym(void)                                                                                                      \
@@ -77,7 +77,9 @@ PLAIN(cuDeviceGetAttribute)
 PLAIN(cuDeviceGetUuid_v2)
 PLAIN(cuDeviceGetName)
 PLAIN(cuDeviceCanAccessPeer)
+PLAIN(cuDevicePrimaryCtxGetState)
 PLAIN(cuDevicePrimaryCtxRetain)
+PLAIN(cuDeviceTotalMem_v2)
 PLAIN(cuDeviceGet)
 PLAIN(cuGetErrorName)
 PLAIN(cuMemHostRegister_v2)

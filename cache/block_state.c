@@ -1,0 +1,190 @@
+#include "cache/block_state.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "base/settings.h"
+
+struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
+struct slr_block_stats slr_block_totals;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* a device's `leaving` went down */
+static _Atomic pid_t owner;                            /* the process that made the first block; 0: none */
+
+void slr_block_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void slr_block_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void slr_block_left(void)
+{
+    pthread_cond_broadcast(&left);
+}
+
+bool slr_block_wait_left(const struct timespec *end)
+{
+    return pthread_cond_timedwait(&left, &lock, end) == 0;
+}
+
+void slr_block_own(void)
+{
+    pid_t none = 0;
+    atomic_compare_exchange_strong(&owner, &none, getpid());
+}
+
+bool slr_block_ours(void)
+{
+    pid_t pid = atomic_load_explicit(&owner, memory_order_relaxed);
+    return pid != 0 && pid == getpid();
+}
+
+bool slr_block_usable(void)
+{
+    pid_t pid = atomic_load_explicit(&owner, memory_order_relaxed);
+    return pid == 0 || pid == getpid();
+}
+
+struct slr_place slr_block_find(CUdeviceptr p)
+{
+    struct slr_interval v;
+    if (!slr_table_find(p, &v))
+        return (struct slr_place){0};
+    return (struct slr_place){.generation = v.generation,
+                              .base = v.base,
+                              .size = v.size,
+                              .offset = p - v.base,
+                              .ordinal = v.ordinal,
+                              .collective = (v.flags & SLR_INTERVAL_COLLECTIVE) != 0};
+}
+
+static void count_peak(void)
+{
+    uint64_t now = slr_block_totals.used_bytes + slr_block_totals.kept_bytes;
+    if (now > slr_block_totals.peak_bytes)
+        slr_block_totals.peak_bytes = now;
+}
+
+void slr_block_to_used(struct slr_block *b)
+{
+    b->state = SLR_BLOCK_USED;
+    slr_block_totals.used_bytes += b->size;
+    count_peak();
+}
+
+void slr_block_to_kept(struct slr_block *b)
+{
+    b->state = SLR_BLOCK_KEPT;
+    slr_kept_add(&slr_block_devices[b->device].kept, b);
+    slr_block_totals.kept_bytes += b->size;
+    count_peak();
+}
+
+void slr_block_to_busy(struct slr_block *b)
+{
+    if (b->state == SLR_BLOCK_USED) {
+        slr_block_totals.used_bytes -= b->size;
+    } else if (b->state == SLR_BLOCK_KEPT) {
+        slr_kept_remove(&slr_block_devices[b->device].kept, b);
+        slr_block_totals.kept_bytes -= b->size;
+    }
+    b->state = SLR_BLOCK_BUSY;
+}
+
+void slr_block_drop(struct slr_block *b)
+{
+    slr_block_totals.blocks--;
+    free(b);
+}
+
+/* Its memory went with the context, or the driver has given the address to somebody else. */
+void slr_block_vanish(struct slr_block *b)
+{
+    slr_table_leave(b);
+    if (b->state == SLR_BLOCK_BUSY) {
+        b->gone = true;
+        return;
+    }
+    slr_block_to_busy(b);
+    slr_block_drop(b);
+}
+
+void slr_block_note_use(struct slr_block *b, size_t bytes)
+{
+    b->asked = bytes;
+    b->use_before = b->last_use;
+    b->last_use = ++slr_block_devices[b->device].requests;
+}
+
+bool slr_block_worth_keeping(const struct slr_block *b)
+{
+    uint64_t mode = slr_get(SLR_S_ALLOC);
+    bool wanted = mode == SLR_ALLOC_ALL || (mode == SLR_ALLOC_COLLECTIVE && b->collective);
+    return b->pins > 0 || (wanted && b->size <= slr_block_devices[b->device].budget);
+}
+
+bool slr_block_pin(uint64_t generation)
+{
+    if (!slr_block_ours())
+        return false;
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b)
+        b->pins++;
+    slr_block_unlock();
+    return b != NULL;
+}
+
+void slr_block_unpin(uint64_t generation)
+{
+    struct slr_block *chain = NULL;
+    if (!slr_block_ours())
+        return;
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b && b->pins > 0 && --b->pins == 0 && b->state == SLR_BLOCK_KEPT)
+        chain = slr_block_unwanted(b);
+    slr_block_unlock();
+    slr_block_give_back(chain);
+}
+
+void slr_block_mark_collective(uint64_t generation)
+{
+    if (!slr_block_ours())
+        return;
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b && !b->collective) {
+        b->collective = true;
+        slr_table_update(b);
+    }
+    slr_block_unlock();
+}
+
+void slr_block_stats(struct slr_block_stats *out)
+{
+    *out = (struct slr_block_stats){0};
+    if (!slr_block_usable())
+        return;
+    slr_block_lock();
+    *out = slr_block_totals;
+    slr_block_unlock();
+}
+
+void slr_block_log_stats(void)
+{
+    struct slr_block_stats s;
+    slr_block_stats(&s);
+    if (s.hits + s.misses == 0)
+        return;
+    slr_log(SLR_LOG_INFO, "blocks",
+            "hits=%llu misses=%llu evictions=%llu trims=%llu used_bytes=%llu kept_bytes=%llu peak_bytes=%llu",
+            (unsigned long long)s.hits, (unsigned long long)s.misses, (unsigned long long)s.evictions,
+            (unsigned long long)s.trims, (unsigned long long)s.used_bytes, (unsigned long long)s.kept_bytes,
+            (unsigned long long)s.peak_bytes);
+}

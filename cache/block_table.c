@@ -1,0 +1,95 @@
+#include "cache/block_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct slr_intervals by_address;
+static struct slr_block **by_generation; /* sorted */
+static size_t count, room;
+
+bool slr_table_find(CUdeviceptr p, struct slr_interval *out)
+{
+    return slr_intervals_find(&by_address, p, out);
+}
+
+/* Index of the first block whose generation is not below. */
+static size_t position(uint64_t generation)
+{
+    size_t lo = 0, hi = count;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (by_generation[mid]->generation < generation)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static bool grow(void)
+{
+    if (count < room)
+        return true;
+    size_t larger = room ? room * 2 : 64;
+    struct slr_block **p = realloc(by_generation, larger * sizeof(*p));
+    if (!p)
+        return false;
+    by_generation = p;
+    room = larger;
+    return true;
+}
+
+static uint32_t flags_of(const struct slr_block *b)
+{
+    return b->collective ? SLR_INTERVAL_COLLECTIVE : 0;
+}
+
+bool slr_table_enter(struct slr_block *b)
+{
+    struct slr_interval v = {
+        .base = b->base, .size = b->size, .generation = b->generation, .ordinal = b->ordinal, .flags = flags_of(b)};
+    if (!grow() || !slr_intervals_put(&by_address, &v))
+        return false;
+    size_t at = position(b->generation);
+    memmove(by_generation + at + 1, by_generation + at, (count - at) * sizeof(*by_generation));
+    by_generation[at] = b;
+    count++;
+    return true;
+}
+
+void slr_table_leave(struct slr_block *b)
+{
+    size_t at = position(b->generation);
+    if (at == count || by_generation[at] != b)
+        return;
+    memmove(by_generation + at, by_generation + at + 1, (count - at - 1) * sizeof(*by_generation));
+    count--;
+    slr_intervals_drop(&by_address, b->base);
+}
+
+struct slr_block *slr_table_by_generation(uint64_t generation)
+{
+    size_t at = position(generation);
+    return at < count && by_generation[at]->generation == generation ? by_generation[at] : NULL;
+}
+
+struct slr_block *slr_table_overlap(CUdeviceptr base, size_t size)
+{
+    struct slr_interval v;
+    return slr_intervals_overlap(&by_address, base, size, &v) ? slr_table_by_generation(v.generation) : NULL;
+}
+
+size_t slr_table_count(void)
+{
+    return count;
+}
+
+struct slr_block *slr_table_at(size_t i)
+{
+    return by_generation[i];
+}
+
+void slr_table_update(const struct slr_block *b)
+{
+    slr_intervals_set_flags(&by_address, b->base, flags_of(b));
+}

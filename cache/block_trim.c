@@ -1,0 +1,132 @@
+/* Blocks on their way back to the driver. */
+#include <time.h>
+#include "base/real.h"
+#include "cache/block_state.h"
+
+/* A thread that gives blocks back waits for the context's work; who runs out of memory meanwhile waits for it, but not
+ * for ever: that work may depend on the waiting thread. */
+#define LEAVING_WAIT_S 2
+
+/* Takes the block off the books and adds it to a chain for give_back. */
+static void leave(struct slr_block *b, struct slr_block **chain)
+{
+    slr_block_to_busy(b);
+    slr_table_leave(b);
+    slr_block_devices[b->device].leaving += b->size;
+    b->next = *chain;
+    *chain = b;
+}
+
+static struct slr_block *over_budget(int device)
+{
+    struct slr_block *chain = NULL, *b;
+    while (slr_block_devices[device].kept.bytes > slr_block_devices[device].budget &&
+           (b = slr_kept_victim(&slr_block_devices[device].kept))) {
+        slr_block_totals.evictions++;
+        leave(b, &chain);
+    }
+    return chain;
+}
+
+/* What goes now that the block was freed or unpinned: itself when only its pins had kept it, else what is too much. */
+struct slr_block *slr_block_unwanted(struct slr_block *b)
+{
+    struct slr_block *chain = NULL;
+    if (slr_block_worth_keeping(b))
+        return over_budget(b->device);
+    leave(b, &chain);
+    return chain;
+}
+
+static CUresult driver_free(const struct slr_block *b)
+{
+    CUcontext old;
+    if (slr_real.cuCtxPushCurrent(b->ctx) != CUDA_SUCCESS)
+        return CUDA_SUCCESS; /* the context is gone, and the memory with it */
+    CUresult r = slr_real.cuMemFree(b->base);
+    slr_real.cuCtxPopCurrent(&old);
+    return r;
+}
+
+/* The driver refused to free it: it is kept, whatever the budget says. Without memory for that it is lost. */
+static void keep_after_all(struct slr_block *b)
+{
+    if (slr_table_enter(b))
+        slr_block_to_kept(b);
+    else
+        slr_block_drop(b);
+}
+
+/* Frees the blocks of the chain; returns the bytes that the driver took. Without the lock. */
+size_t slr_block_give_back(struct slr_block *chain)
+{
+    size_t bytes = 0;
+    while (chain) {
+        struct slr_block *b = chain;
+        chain = b->next;
+        b->next = NULL;
+        CUresult r = driver_free(b);
+        slr_block_lock();
+        slr_block_devices[b->device].leaving -= b->size;
+        if (r == CUDA_SUCCESS) {
+            bytes += b->size;
+            slr_block_drop(b);
+        } else {
+            keep_after_all(b);
+        }
+        slr_block_left();
+        slr_block_unlock();
+    }
+    return bytes;
+}
+
+/* Chains blocks of the device until `bytes` are reached. */
+static size_t collect(int device, size_t bytes, struct slr_block **chain)
+{
+    struct slr_block *b;
+    size_t sum = 0;
+    while (sum < bytes && (b = slr_kept_victim(&slr_block_devices[device].kept))) {
+        slr_block_totals.trims++;
+        sum += b->size;
+        leave(b, chain);
+    }
+    return sum;
+}
+
+/* Waits until no other thread is giving back blocks of the device; returns the bytes that it waited for. */
+static size_t wait_leaving(int device)
+{
+    struct timespec end;
+    size_t bytes = slr_block_devices[device].leaving;
+    if (!bytes)
+        return 0;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += LEAVING_WAIT_S;
+    while (slr_block_devices[device].leaving && slr_block_wait_left(&end))
+        ;
+    return bytes - (slr_block_devices[device].leaving < bytes ? slr_block_devices[device].leaving : bytes);
+}
+
+size_t slr_block_trim(int device, size_t bytes)
+{
+    struct slr_block *chain = NULL;
+    CUcontext ctx;
+    if (!slr_block_ours() || device >= SLR_BLOCK_DEVICES)
+        return 0;
+    if (device < 0)
+        device = slr_block_device_current(&ctx);
+    int first = device < 0 ? 0 : device, last = device < 0 ? SLR_BLOCK_DEVICES - 1 : device;
+    size_t sum = 0;
+    slr_block_lock();
+    for (int d = first; d <= last && sum < bytes; d++)
+        sum += collect(d, bytes - sum, &chain);
+    slr_block_unlock();
+    sum = slr_block_give_back(chain);
+    if (sum >= bytes)
+        return sum;
+    slr_block_lock();
+    for (int d = first; d <= last; d++)
+        sum += wait_leaving(d);
+    slr_block_unlock();
+    return sum;
+}

@@ -1,0 +1,254 @@
+/* The block cache: allocation and free as the application means them. */
+#include "cache/blocks.h"
+
+#include <stdlib.h>
+#include "base/log.h"
+#include "base/settings.h"
+#include "cache/block_state.h"
+
+static uint64_t generations;
+
+/* The driver's cuMemAlloc. Before it says that memory ran out, what is kept goes back: as much as is asked for, then
+ * all. */
+static CUresult driver_alloc(CUdeviceptr *out, size_t bytes, int device)
+{
+    CUresult r = slr_real.cuMemAlloc(out, bytes);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && slr_block_trim(device, bytes) > 0)
+        r = slr_real.cuMemAlloc(out, bytes);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && slr_block_trim(device, SIZE_MAX) > 0)
+        r = slr_real.cuMemAlloc(out, bytes);
+    return r;
+}
+
+/* A kept block that fits, handed out; else 0, and `*want` is the size of the block to be made. */
+static CUdeviceptr take(int device, size_t bytes, size_t *want)
+{
+    CUdeviceptr base = 0;
+    slr_block_lock();
+    struct slr_kept *kept = &slr_block_devices[device].kept;
+    struct slr_block *b = slr_kept_fit(kept, bytes);
+    if (b) {
+        slr_block_to_busy(b);
+        slr_block_note_use(b, bytes);
+        slr_block_to_used(b);
+        base = b->base;
+        slr_block_totals.hits++;
+    } else {
+        /* A class whose blocks are too small gets one that holds all of its sizes. */
+        bool whole = slr_get(SLR_S_ALLOC) == SLR_ALLOC_ALL || slr_kept_has_class(kept, bytes);
+        *want = whole ? slr_class_size(bytes) : slr_class_exact(bytes);
+        slr_block_totals.misses++;
+    }
+    slr_block_unlock();
+    return base;
+}
+
+/* The driver has just made this memory, so blocks that overlap it can not live any more: they went by a way that is not
+ * hooked. */
+static void forget_overlapping(const struct slr_block *made)
+{
+    struct slr_block *b;
+    while ((b = slr_table_overlap(made->base, made->size)) != NULL) {
+        slr_log(SLR_LOG_DEBUG, "block_vanished", "device=%d generation=%llu size=%zu", b->device,
+                (unsigned long long)b->generation, b->size);
+        slr_block_vanish(b);
+    }
+}
+
+/* Enters new memory as a block that the application holds. Without host memory for that, it is the driver's. */
+static void adopt(int device, CUcontext ctx, CUdeviceptr base, size_t size, size_t bytes, uint64_t budget)
+{
+    struct slr_block *b = calloc(1, sizeof(*b));
+    if (!b)
+        return;
+    *b = (struct slr_block){.base = base, .size = size, .device = device, .ctx = ctx, .state = SLR_BLOCK_BUSY};
+    slr_block_own();
+    slr_block_lock();
+    struct slr_block_device *d = &slr_block_devices[device];
+    d->budget = budget;
+    b->ordinal = d->ordinals++;
+    b->generation = ++generations;
+    forget_overlapping(b);
+    slr_block_totals.blocks++;
+    if (slr_table_enter(b)) {
+        slr_block_note_use(b, bytes);
+        slr_block_to_used(b);
+    } else {
+        slr_block_drop(b);
+    }
+    slr_block_unlock();
+}
+
+static CUresult make(CUdeviceptr *out, size_t bytes, size_t want, int device, CUcontext ctx)
+{
+    size_t size = want;
+    CUresult r = driver_alloc(out, size, device);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && size > bytes) { /* the last resort: not a byte more than asked for */
+        size = bytes;
+        r = slr_real.cuMemAlloc(out, size);
+    }
+    if (r == CUDA_SUCCESS)
+        adopt(device, ctx, *out, size, bytes, slr_block_device_budget(device));
+    return r;
+}
+
+static bool served(const CUdeviceptr *out, size_t bytes)
+{
+    return out && bytes > 0 && bytes <= SLR_CLASS_MAX && bytes >= slr_get(SLR_S_ALLOC_MIN) && slr_guard == 0 &&
+           slr_get(SLR_S_ALLOC) != SLR_ALLOC_OFF && slr_block_usable();
+}
+
+CUresult slr_block_alloc(CUdeviceptr *out, size_t bytes)
+{
+    CUcontext ctx = NULL;
+    size_t want = 0;
+    int device = served(out, bytes) ? slr_block_device_current(&ctx) : -1;
+    if (device < 0)
+        return driver_alloc(out, bytes, -1);
+    CUdeviceptr base = take(device, bytes, &want);
+    if (!base)
+        return make(out, bytes, want, device, ctx);
+    *out = base;
+    return CUDA_SUCCESS;
+}
+
+/* Marks the block as being freed. NULL: the application does not hold it; `*known` whether it is a block at all. */
+static struct slr_block *begin_free(uint64_t generation, bool *keep, bool *known)
+{
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    *known = b != NULL;
+    if (b && b->state == SLR_BLOCK_USED) {
+        *keep = slr_block_worth_keeping(b);
+        slr_block_to_busy(b);
+    } else {
+        b = NULL;
+    }
+    slr_block_unlock();
+    return b;
+}
+
+/* Waits for what the application has queued, as the driver's cuMemFree does. */
+static CUresult settle(const struct slr_block *b)
+{
+    CUcontext old;
+    CUresult r = slr_real.cuCtxPushCurrent(b->ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = slr_real.cuCtxSynchronize();
+    slr_real.cuCtxPopCurrent(&old);
+    return r;
+}
+
+/* False: it was pinned meanwhile, and has to stay. */
+static bool leave_unpinned(struct slr_block *b)
+{
+    slr_block_lock();
+    bool leaves = b->pins == 0 || b->gone;
+    if (leaves)
+        slr_table_leave(b);
+    slr_block_unlock();
+    return leaves;
+}
+
+/* The application's free is the driver's. When it fails the application still holds the block. */
+static CUresult free_for_good(struct slr_block *b)
+{
+    bool gone = b->gone;
+    CUresult r = slr_real.cuMemFree(b->base);
+    slr_block_lock();
+    if (r != CUDA_SUCCESS && !gone && slr_table_enter(b))
+        slr_block_to_used(b);
+    else
+        slr_block_drop(b);
+    slr_block_unlock();
+    return r;
+}
+
+static CUresult free_and_keep(struct slr_block *b)
+{
+    struct slr_block *chain = NULL;
+    slr_block_lock();
+    if (b->gone) {
+        slr_block_drop(b);
+    } else {
+        slr_block_to_kept(b);
+        chain = slr_block_unwanted(b);
+    }
+    slr_block_unlock();
+    slr_block_give_back(chain);
+    return CUDA_SUCCESS;
+}
+
+/* Neither kept nor freed. */
+static CUresult still_used(struct slr_block *b, CUresult r)
+{
+    slr_block_lock();
+    if (b->gone)
+        slr_block_drop(b);
+    else
+        slr_block_to_used(b);
+    slr_block_unlock();
+    return r;
+}
+
+CUresult slr_block_free(CUdeviceptr p)
+{
+    struct slr_place at = slr_block_find(p);
+    bool keep = false, known = false;
+    if (!at.generation || at.offset || !slr_block_ours())
+        return slr_real.cuMemFree(p);
+    struct slr_block *b = begin_free(at.generation, &keep, &known);
+    if (!b)
+        return known ? CUDA_ERROR_INVALID_VALUE : slr_real.cuMemFree(p);
+    if (!keep && leave_unpinned(b))
+        return free_for_good(b);
+    CUresult r = settle(b);
+    if (r == CUDA_SUCCESS)
+        return free_and_keep(b);
+    /* The driver knows better; only a pinned block can not go there. */
+    return leave_unpinned(b) ? free_for_good(b) : still_used(b, r);
+}
+
+void slr_block_disown(uint64_t generation)
+{
+    if (!slr_block_ours())
+        return;
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b && b->state == SLR_BLOCK_USED)
+        slr_block_vanish(b);
+    slr_block_unlock();
+}
+
+CUresult slr_block_mem_info(size_t *free_bytes, size_t *total)
+{
+    CUcontext ctx;
+    CUresult r = slr_real.cuMemGetInfo(free_bytes, total);
+    int device = r == CUDA_SUCCESS && free_bytes && slr_block_ours() ? slr_block_device_current(&ctx) : -1;
+    if (device < 0)
+        return r;
+    slr_block_lock();
+    *free_bytes += slr_kept_spare(&slr_block_devices[device].kept) + slr_block_devices[device].leaving;
+    slr_block_unlock();
+    return r;
+}
+
+void slr_block_forget(int device)
+{
+    if (!slr_block_ours())
+        return;
+    slr_block_lock();
+    for (size_t i = slr_table_count(); i-- > 0;) {
+        struct slr_block *b = slr_table_at(i);
+        if (device < 0 || b->device == device)
+            slr_block_vanish(b);
+    }
+    slr_block_unlock();
+}
+
+void slr_block_forget_released(int device)
+{
+    if (slr_block_ours() && !slr_block_device_active(device))
+        slr_block_forget(device);
+}

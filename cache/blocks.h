@@ -1,0 +1,94 @@
+/* The persistent block cache: device memory that survives the application's cudaFree.
+ *
+ * A block is one real cuMemAlloc of the driver. When the application frees it, the block is kept and given back for the
+ * next request of its size class (classes.h), so that a program that frees and allocates in every iteration sees the
+ * same addresses, and what peers have mapped stays valid. Among the kept blocks that fit, the one that last served the
+ * same size goes first, then the smallest, then the oldest: what a request gets does not depend on the order of frees.
+ *
+ * Identity. A block is {ordinal, size, generation}, never its address: `generation` is unique in the process for each
+ * physical allocation; `ordinal` counts the requests that made new blocks on that device, which is equal on ranks that
+ * allocate alike. Free and malloc of the physical memory at the same address is another generation.
+ *
+ * What is served. Requests of at least SLIPRING_ALLOC_MIN in a device's primary context, outside slipring and outside
+ * vendor calls that slipring makes (slr_guard). All else is the driver's. SLIPRING_ALLOC=collective makes new blocks as
+ * large as asked (rounded to the driver's page) and keeps those that took part in a substituted collective;
+ * SLIPRING_ALLOC=all makes them as large as their class and keeps all.
+ *
+ * Ordering. The driver's cuMemFree waits for the context's work, so freeing a kept block does as well
+ * (cuCtxSynchronize): a program that reuses the address on another stream behind cudaFree finds what it would have
+ * found without slipring. When that wait is refused (stream capture, a failed context), the block goes to the driver,
+ * whose answer the application gets.
+ *
+ * Bounds. Free blocks are kept within a budget for each device (bytes, and a fraction of the device). Those that took
+ * no part in a collective go first; among equals the one whose last use but one is longest ago (LRU-2), so sizes that
+ * come once do not drive out those that come in every iteration. Before the application sees an out-of-memory error,
+ * unpinned free blocks go back to the driver and the request is made again; that waits for the context's work.
+ *
+ * Pins. Who exports a block, or has a gather in flight on it, pins it: a pinned block may be kept or handed out again,
+ * but not given back to the driver.
+ *
+ * Thread-safe. The look-up takes no lock; no lock is held while the driver is called. In a child after fork everything
+ * is the driver's.
+ */
+#ifndef SLR_CACHE_BLOCKS_H
+#define SLR_CACHE_BLOCKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/real.h"
+
+/* What an address is part of. */
+struct slr_place {
+    uint64_t generation; /* 0: not in a block of the cache */
+    CUdeviceptr base;
+    size_t size, offset; /* size: of the physical block */
+    uint32_t ordinal;
+    bool collective; /* slr_block_mark_collective was called for it */
+};
+
+/* Looks an address up: O(log n), no lock, safe beside allocations and frees of other blocks. */
+struct slr_place slr_block_find(CUdeviceptr p);
+
+/* cuMemAlloc and cuMemFree as the application means them. The current context is the application's. */
+CUresult slr_block_alloc(CUdeviceptr *out, size_t bytes);
+CUresult slr_block_free(CUdeviceptr p);
+
+/* The application gave the block to the driver by another way (cuMemFreeAsync): it is the cache's no more. */
+void slr_block_disown(uint64_t generation);
+
+/* The driver's cuMemGetInfo, with what could be given back counted as free. */
+CUresult slr_block_mem_info(size_t *free_bytes, size_t *total);
+
+/* Gives unpinned free blocks of `device` (-1: that of the current context, or of all when that can not be told) back to
+ * the driver until `bytes` are reached or none is left, and waits for those that other threads are giving back. Returns
+ * the bytes; when it is not 0, an allocation that failed is worth another try. For out-of-memory errors of other
+ * allocators (pools, virtual and managed memory).
+ */
+size_t slr_block_trim(int device, size_t bytes);
+
+/* The context or device has been destroyed or reset: its blocks are gone, and are forgotten without being freed.
+ * `device` -1: all. */
+void slr_block_forget(int device);
+
+/* cuDevicePrimaryCtxRelease has been called: forgets the device's blocks if that was the last reference. */
+void slr_block_forget_released(int device);
+
+/* Pins by generation; false when no such block lives. Unpinning a block that nobody holds may free it, which needs no
+ * context to be current. */
+bool slr_block_pin(uint64_t generation);
+void slr_block_unpin(uint64_t generation);
+void slr_block_mark_collective(uint64_t generation);
+
+struct slr_block_stats {
+    uint64_t hits, misses;     /* requests that were served by a kept block, by a new one */
+    uint64_t trims, evictions; /* blocks given back because memory ran out, because of the budget */
+    /* In use by the application; free but kept; largest sum of both. Bytes of physical blocks. */
+    uint64_t used_bytes, kept_bytes, peak_bytes;
+    uint64_t blocks;
+};
+void slr_block_stats(struct slr_block_stats *out);
+
+/* One line "blocks" at level info. Nothing when the cache was not asked. */
+void slr_block_log_stats(void);
+
+#endif

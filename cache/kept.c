@@ -1,0 +1,76 @@
+#include "cache/kept.h"
+
+void slr_kept_add(struct slr_kept *k, struct slr_block *b)
+{
+    struct slr_block **head = &k->list[slr_class_index(b->size)];
+    b->previous = NULL;
+    b->next = *head;
+    if (*head)
+        (*head)->previous = b;
+    *head = b;
+    k->bytes += b->size;
+}
+
+void slr_kept_remove(struct slr_kept *k, struct slr_block *b)
+{
+    if (b->previous)
+        b->previous->next = b->next;
+    else
+        k->list[slr_class_index(b->size)] = b->next;
+    if (b->next)
+        b->next->previous = b->previous;
+    b->previous = b->next = NULL;
+    k->bytes -= b->size;
+}
+
+static bool fits_better(const struct slr_block *a, const struct slr_block *b, size_t bytes)
+{
+    bool same_a = a->asked == bytes, same_b = b->asked == bytes;
+    if (same_a != same_b)
+        return same_a;
+    if (a->size != b->size)
+        return a->size < b->size;
+    return a->ordinal < b->ordinal;
+}
+
+struct slr_block *slr_kept_fit(const struct slr_kept *k, size_t bytes)
+{
+    struct slr_block *best = NULL;
+    for (struct slr_block *b = k->list[slr_class_index(bytes)]; b; b = b->next)
+        if (b->size >= bytes && (!best || fits_better(b, best, bytes)))
+            best = b;
+    return best;
+}
+
+bool slr_kept_has_class(const struct slr_kept *k, size_t bytes)
+{
+    return k->list[slr_class_index(bytes)] != NULL;
+}
+
+static bool goes_before(const struct slr_block *a, const struct slr_block *b)
+{
+    if (a->collective != b->collective)
+        return b->collective;
+    if (a->use_before != b->use_before)
+        return a->use_before < b->use_before;
+    return a->last_use < b->last_use;
+}
+
+struct slr_block *slr_kept_victim(const struct slr_kept *k)
+{
+    struct slr_block *worst = NULL;
+    for (unsigned c = 0; c < SLR_CLASSES; c++)
+        for (struct slr_block *b = k->list[c]; b; b = b->next)
+            if (b->pins == 0 && (!worst || goes_before(b, worst)))
+                worst = b;
+    return worst;
+}
+
+uint64_t slr_kept_spare(const struct slr_kept *k)
+{
+    uint64_t bytes = 0;
+    for (unsigned c = 0; c < SLR_CLASSES; c++)
+        for (const struct slr_block *b = k->list[c]; b; b = b->next)
+            bytes += b->pins == 0 ? b->size : 0;
+    return bytes;
+}

@@ -1,0 +1,104 @@
+#include "interpose/alloc.h"
+
+#include "base/real.h"
+#include "base/settings.h"
+#include "cache/blocks.h"
+#include "interpose/gate.h"
+
+/* cuda.h turns them into the second forms. */
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxReset
+
+/* Requests below this go to the driver at once. */
+static size_t threshold;
+
+#define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
+
+/* What is kept of the current device's memory goes back; whether an attempt that failed is worth repeating. */
+static bool out_of_memory(CUresult r, int device)
+{
+    return __builtin_expect(r == CUDA_ERROR_OUT_OF_MEMORY, 0) && slr_block_trim(device, SIZE_MAX) > 0;
+}
+
+static CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
+{
+    if (bytes >= threshold)
+        return slr_block_alloc(out, bytes);
+    CUresult r = REAL(cuMemAlloc_v2)(out, bytes);
+    return out_of_memory(r, -1) ? REAL(cuMemAlloc_v2)(out, bytes) : r;
+}
+
+static CUresult hook_cuMemFree_v2(CUdeviceptr p)
+{
+    return slr_block_free(p);
+}
+
+static CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
+{
+    return slr_block_mem_info(free_bytes, total);
+}
+
+/* A block that the driver frees in stream order can not be kept. */
+#define FREE_ASYNC(sym)                                                                                                \
+    static CUresult hook_##sym(CUdeviceptr p, CUstream stream)                                                         \
+    {                                                                                                                  \
+        struct slr_place at = slr_block_find(p);                                                                       \
+        CUresult r = REAL(sym)(p, stream);                                                                             \
+        if (at.generation && at.offset == 0 && r == CUDA_SUCCESS)                                                      \
+            slr_block_disown(at.generation);                                                                           \
+        return r;                                                                                                      \
+    }
+FREE_ASYNC(cuMemFreeAsync)
+FREE_ASYNC(cuMemFreeAsync_ptsz)
+
+#define RESET(sym, after)                                                                                              \
+    static CUresult hook_##sym(CUdevice device)                                                                        \
+    {                                                                                                                  \
+        CUresult r = REAL(sym)(device);                                                                                \
+        if (r == CUDA_SUCCESS)                                                                                         \
+            after(device);                                                                                             \
+        return r;                                                                                                      \
+    }
+RESET(cuDevicePrimaryCtxRelease, slr_block_forget_released)
+RESET(cuDevicePrimaryCtxRelease_v2, slr_block_forget_released)
+RESET(cuDevicePrimaryCtxReset, slr_block_forget)
+RESET(cuDevicePrimaryCtxReset_v2, slr_block_forget)
+
+#define RETRY(sym, device, params, args)                                                                               \
+    static CUresult hook_##sym params                                                                                  \
+    {                                                                                                                  \
+        CUresult r = REAL(sym) args;                                                                                   \
+        return out_of_memory(r, device) ? REAL(sym) args : r;                                                          \
+    }
+RETRY(cuMemAllocAsync, -1, (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
+RETRY(cuMemAllocAsync_ptsz, -1, (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
+RETRY(cuMemAllocFromPoolAsync, -1, (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
+      (out, bytes, pool, stream))
+RETRY(cuMemAllocFromPoolAsync_ptsz, -1, (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
+      (out, bytes, pool, stream))
+RETRY(cuMemAllocManaged, -1, (CUdeviceptr * out, size_t bytes, unsigned flags), (out, bytes, flags))
+RETRY(cuMemAllocPitch_v2, -1, (CUdeviceptr * out, size_t *pitch, size_t width, size_t height, unsigned element),
+      (out, pitch, width, height, element))
+RETRY(cuMemCreate, prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? prop->location.id : -1,
+      (CUmemGenericAllocationHandle * out, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags),
+      (out, bytes, prop, flags))
+
+static bool driver_has_all(void)
+{
+    return slr_real.cuCtxSynchronize && slr_real.cuDevicePrimaryCtxGetState && slr_real.cuDevicePrimaryCtxRetain &&
+           slr_real.cuDevicePrimaryCtxRelease_v2 && slr_real.cuDeviceTotalMem && slr_real.cuMemGetInfo &&
+           slr_real.cuMemAlloc && slr_real.cuMemFree && slr_real.cuCtxGetCurrent && slr_real.cuCtxGetDevice &&
+           slr_real.cuCtxPushCurrent && slr_real.cuCtxPopCurrent;
+}
+
+void slr_alloc_install(void)
+{
+    if (!slr_get(SLR_S_ENABLE) || !slr_get(SLR_S_ALLOC) || !driver_has_all())
+        return;
+    threshold = slr_get(SLR_S_ALLOC_MIN);
+#define A(sym)                                                                                                         \
+    if (slr_gate_found[SLR_GATE_IX_##sym])                                                                             \
+        slr_gate_real[SLR_GATE_IX_##sym] = (void *)hook_##sym;
+#include "interpose/alloc.def"
+#undef A
+}
