@@ -154,11 +154,6 @@ ncclResult_t slr_gather_meet(const struct slr_call *call)
     return order(call, slr_ring_meet, "the streams of a group could not be ordered");
 }
 
-ncclResult_t slr_gather_rejoin(const struct slr_call *call)
-{
-    return order(call, slr_ring_join, "a stream of the group could not be joined with the ring");
-}
-
 ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)
 {
     enum slr_status s = slr_shared_enter(&comm->shared);
