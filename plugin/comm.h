@@ -10,6 +10,7 @@
 #define SLR_PLUGIN_COMM_H
 
 #include <stdbool.h>
+#include <string.h>
 #include "base/real.h"
 #include "base/reason.h"
 #include "base/status.h"
@@ -79,6 +80,15 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
  * slr_shared_leave. */
 enum slr_status slr_shared_enter(const struct slr_shared *s);
 void slr_shared_leave(void);
+
+/* For slr_log_first: distinguishes communicators, also of one address; 0 for none. */
+static inline uint64_t slr_comm_id(const struct slr_comm *c)
+{
+    uint64_t id = 0;
+    if (c)
+        memcpy(&id, c->key.byte, sizeof id);
+    return id;
+}
 
 /* First error wins; marks the rank FAILED so that its peers fail too, and logs. `peer`: the rank at fault, -1 unknown.
  */

@@ -67,8 +67,8 @@ static const char *api_name(enum slr_gemm_api api)
 static void log_fused(const struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *s,
                       unsigned parts)
 {
-    uint64_t key = slr_mix(slr_mix((uint64_t)g->m << 32 ^ (uint64_t)g->n, (uint64_t)g->k),
-                           (uint64_t)(uintptr_t)c ^ (uint64_t)s->on_a ^ 2);
+    uint64_t key =
+        slr_mix(slr_mix((uint64_t)g->m << 32 ^ (uint64_t)g->n, (uint64_t)g->k), slr_comm_id(c) ^ (uint64_t)s->on_a ^ 2);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s",
                 c->name, c->rank, s->on_a ? "A/T" : "B/N", (long long)g->m, (long long)g->n, (long long)g->k,

@@ -102,7 +102,7 @@ void slr_gather_note(const struct slr_call *call, enum slr_reason why)
     const struct slr_comm *c = call->comm;
     count(call, why);
     uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
-                           (uint64_t)(uintptr_t)c ^ (uint64_t)in_place(call));
+                           slr_comm_id(c) ^ (uint64_t)in_place(call));
     if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))
         return;
     slr_log(SLR_LOG_INFO, why == SLR_R_RING ? "substitute" : "pass",
@@ -153,11 +153,6 @@ ncclResult_t slr_gather_entry(const struct slr_call *call)
 ncclResult_t slr_gather_meet(const struct slr_call *call)
 {
     return order(call, slr_ring_meet, "the streams of a group could not be ordered");
-}
-
-ncclResult_t slr_gather_rejoin(const struct slr_call *call)
-{
-    return order(call, slr_ring_join, "a stream of the group could not be joined with the ring");
 }
 
 ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)

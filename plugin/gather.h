@@ -39,9 +39,6 @@ void slr_gather_number(struct slr_call *call);
  * consume, else join at once for the reason `why`. */
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why);
 
-/* Makes the call's stream wait for the latest gather of its communicator once more. */
-ncclResult_t slr_gather_rejoin(const struct slr_call *call);
-
 /* Makes stream `to` wait for what is on stream `from` now; the ring does not take part. */
 ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to);
 

@@ -134,8 +134,9 @@ static ncclResult_t enter_all(const struct group *g)
     return r == ncclSuccess ? each_use(g, true, slr_gather_meet) : r;
 }
 
-/* After the real end: NCCL's operations of the group are seen on all streams of their communicator. The ring does not
- * wait for them: it must not, because other ranks may group differently. */
+/* After all: what NCCL and the ring brought on one stream of a communicator, own shards included, is seen on its
+ * others. The ring itself does not wait for NCCL's operations: it must not, because other ranks may group differently.
+ */
 static ncclResult_t cross_all(const struct group *g)
 {
     ncclResult_t r = ncclSuccess;
@@ -150,14 +151,11 @@ static ncclResult_t ring_all(struct group *g)
 {
     for (size_t i = 0; i < g->count; i++)
         slr_gather_number(&g->calls[i]);
-    ncclResult_t r = cross_all(g);
-    if (r == ncclSuccess)
-        r = slr_verify_start(g->calls, g->count);
+    ncclResult_t r = slr_verify_start(g->calls, g->count);
     for (size_t i = 0; i < g->count && r == ncclSuccess; i++)
         r = slr_gather_ring(&g->calls[i], !several_streams(g, g->calls[i].comm), SLR_R_JOIN_GROUP);
-    /* The last gather of a communicator ends after its earlier ones: every stream that took part waits for it. */
     if (r == ncclSuccess)
-        r = each_use(g, true, slr_gather_rejoin);
+        r = cross_all(g);
     return slr_verify_finish(g->calls, g->count, r);
 }
 

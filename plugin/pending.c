@@ -48,7 +48,7 @@ void slr_pending_remove(struct slr_comm *c)
 
 static void log_join(const struct slr_comm *c, enum slr_reason why, const char *who)
 {
-    uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending.gather.plan.shard), (uint64_t)(uintptr_t)c ^ 1);
+    uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending.gather.plan.shard), slr_comm_id(c) ^ 1);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s", c->name, c->rank,
                 c->pending.gather.plan.shard, slr_reason_name(why), who);

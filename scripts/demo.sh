@@ -93,13 +93,11 @@ run_pair() {
         --with "LD_PRELOAD/slipring run --" --json "$json" -- "$@") || die "bench/ag_gemm failed (status $?)"
 }
 
-# How the schedules would compare on a real machine: the software GPU's timing model, which moves no data. Its defaults
-# are an H100's: 450 GB/s NVLink per direction, 3350 GB/s HBM, 700 TFLOP/s bf16.
+# How the schedules would compare on a real machine: the software GPU's timing model, which moves no data.
 run_model() {
-    say "the same two schedules in the software GPU's model of 8 H100s (modelled times, no data)"
-    export SOFTGPU_TIMING=1 SOFTGPU_COMPUTE=0 SOFTGPU_TIME_SCALE=10 SLIPRING_LOG_FILE=$out/model-rank%r.log
-    prefix=("$slipring" softgpu -n 8 --)
-    run_pair "$out/model.json" 1 --ranks 8 --m 32768 --k 16384 --n 8192 --iters 3 --check off --no-fill
+    say "the schedules in the software GPU's model of 8 H100s (modelled times, no data)"
+    (cd "$SLR_ROOT" && SLIPRING_LOG=warn SLIPRING_LOG_FILE= bench/modelled_node --build "$build" --rounds 1 --scale 30) ||
+        die "bench/modelled_node failed (status $?)"
     printf '\n'
 }
 

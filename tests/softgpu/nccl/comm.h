@@ -16,7 +16,8 @@ struct ncclComm {
     _Atomic int async; /* ncclResult_t: ncclInProgress while it is made, later the first error */
     _Atomic int abort; /* ends waits and running kernels */
     _Atomic int revoked, finalized;
-    uint64_t derivations; /* calls of split and shrink so far */
+    uint64_t derivations;     /* calls of split and shrink so far */
+    _Atomic uint64_t derived; /* how many of them are over */
 
     pthread_mutex_t launch_lock; /* from drawing a place in the order to the launch; taken before `lock` */
     pthread_mutex_t lock;        /* the fields below */
@@ -64,6 +65,9 @@ struct job {
     pthread_t thread;
 };
 ncclResult_t group_submit_job(struct job *job);
+
+/* derive.c: the next derivation of the same parent may go on. Also for one that never ran. */
+void derive_turn_over(const struct job *job);
 
 /* One collective or point-to-point call. */
 enum op_kind {

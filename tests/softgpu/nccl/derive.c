@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DERIVE_POLL_MS 20
 
@@ -72,7 +73,22 @@ static ncclResult_t publish_child(struct job *job)
     return ncclSuccess;
 }
 
-static ncclResult_t run_derive(struct job *job)
+/* Derivations of one communicator in one group have a thread each, and are taken in the order of their calls, on all
+ * ranks. */
+static void wait_for_turn(const struct job *job)
+{
+    while (atomic_load(&job->parent->derived) + 1 < job->seq && !atomic_load(&job->parent->abort))
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+void derive_turn_over(const struct job *job)
+{
+    uint64_t now = atomic_load(&job->parent->derived);
+    while (now < job->seq && !atomic_compare_exchange_weak(&job->parent->derived, &now, job->seq))
+        ;
+}
+
+static ncclResult_t derive(struct job *job)
 {
     struct ncclComm *parent = job->parent;
     struct derive_slot *mine = slot_of(job, parent->rank);
@@ -90,6 +106,14 @@ static ncclResult_t run_derive(struct job *job)
     int leader = find_group(job);
     rc = leader == parent->rank ? publish_child(job) : wait_for_rank(job, leader, &slot_of(job, leader)->child_seq);
     return rc == ncclSuccess ? comm_connect(job->comm, &slot_of(job, leader)->child) : rc;
+}
+
+static ncclResult_t run_derive(struct job *job)
+{
+    wait_for_turn(job);
+    ncclResult_t rc = derive(job);
+    derive_turn_over(job);
+    return rc;
 }
 
 /* Takes over the reference to `parent`. */
