@@ -8,7 +8,6 @@
 
 struct slr_block_device {
     uint64_t budget;
-    uint64_t requests; /* the clock of block uses */
     uint32_t ordinals;
     uint64_t leaving; /* bytes that threads are giving back to the driver now */
     struct slr_kept kept;

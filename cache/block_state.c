@@ -118,7 +118,7 @@ void slr_block_note_use(struct slr_block *b, size_t bytes)
 {
     b->asked = bytes;
     b->use_before = b->last_use;
-    b->last_use = ++slr_block_devices[b->device].requests;
+    b->last_use = ++slr_block_devices[b->device].kept.clock;
 }
 
 bool slr_block_worth_keeping(const struct slr_block *b)

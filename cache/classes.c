@@ -32,7 +32,7 @@ unsigned slr_class_index(size_t bytes)
     size_t size = slr_class_size(bytes);
     unsigned k = octave(size);
     size_t base = (size_t)1 << k;
-    return k * 8 + (unsigned)((size - base) * 8 / base) - 1;
+    return k * 8 + (unsigned)((size - base) / (base / 8)) - 1;
 }
 
 size_t slr_class_exact(size_t bytes)

@@ -1,5 +1,7 @@
 #include "cache/kept.h"
 
+enum { STALE_INTERVALS = 8, STALE_REQUESTS = 64 };
+
 void slr_kept_add(struct slr_kept *k, struct slr_block *b)
 {
     struct slr_block **head = &k->list[slr_class_index(b->size)];
@@ -47,12 +49,21 @@ bool slr_kept_has_class(const struct slr_kept *k, size_t bytes)
     return k->list[slr_class_index(bytes)] != NULL;
 }
 
-static bool goes_before(const struct slr_block *a, const struct slr_block *b)
+/* The last use but one; 0 for a block that has not been asked for again, or not for long when compared with how often
+ * it was: its call site is no more. */
+static uint64_t steady_since(const struct slr_block *b, uint64_t now)
 {
+    uint64_t usual = b->last_use - b->use_before, idle = now - b->last_use;
+    return idle > STALE_INTERVALS * usual + STALE_REQUESTS ? 0 : b->use_before;
+}
+
+static bool goes_before(const struct slr_block *a, const struct slr_block *b, uint64_t now)
+{
+    uint64_t since_a = steady_since(a, now), since_b = steady_since(b, now);
     if (a->collective != b->collective)
         return b->collective;
-    if (a->use_before != b->use_before)
-        return a->use_before < b->use_before;
+    if (since_a != since_b)
+        return since_a < since_b;
     return a->last_use < b->last_use;
 }
 
@@ -61,7 +72,7 @@ struct slr_block *slr_kept_victim(const struct slr_kept *k)
     struct slr_block *worst = NULL;
     for (unsigned c = 0; c < SLR_CLASSES; c++)
         for (struct slr_block *b = k->list[c]; b; b = b->next)
-            if (b->pins == 0 && (!worst || goes_before(b, worst)))
+            if (b->pins == 0 && (!worst || goes_before(b, worst, k->clock)))
                 worst = b;
     return worst;
 }

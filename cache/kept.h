@@ -24,14 +24,14 @@ struct slr_block {
     bool collective; /* took part in a substituted collective at least once */
     bool gone;       /* while BUSY: its memory went with the context; who is at it drops it */
     uint32_t pins;
-    /* When it was last handed out, and the time before; 0: never. Counted in requests of its device. */
-    uint64_t last_use, use_before;
+    uint64_t last_use, use_before;     /* when it was last handed out, and the time before; 0: never */
     struct slr_block *previous, *next; /* in its class's list; `next` also in a chain of blocks that leave */
 };
 
 struct slr_kept {
     struct slr_block *list[SLR_CLASSES];
     uint64_t bytes;
+    uint64_t clock; /* counts the requests that blocks of the device served */
 };
 
 void slr_kept_add(struct slr_kept *k, struct slr_block *b);

@@ -20,12 +20,20 @@ static bool out_of_memory(CUresult r, int device)
     return __builtin_expect(r == CUDA_ERROR_OUT_OF_MEMORY, 0) && slr_block_trim(device, SIZE_MAX) > 0;
 }
 
+static CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes);
+
+/* Apart, so that the common way saves no more registers than it must. */
+__attribute__((noinline, cold)) static CUresult alloc_again(CUdeviceptr *out, size_t bytes)
+{
+    return slr_block_trim(-1, SIZE_MAX) > 0 ? REAL(cuMemAlloc_v2)(out, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 {
-    if (bytes >= threshold)
+    if (__builtin_expect(bytes >= threshold, 0))
         return slr_block_alloc(out, bytes);
     CUresult r = REAL(cuMemAlloc_v2)(out, bytes);
-    return out_of_memory(r, -1) ? REAL(cuMemAlloc_v2)(out, bytes) : r;
+    return __builtin_expect(r == CUDA_ERROR_OUT_OF_MEMORY, 0) ? alloc_again(out, bytes) : r;
 }
 
 static CUresult hook_cuMemFree_v2(CUdeviceptr p)

@@ -1,0 +1,190 @@
+#include "fake_memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { SLOTS = 4096 };
+#define BASE ((CUdeviceptr)1 << 32)
+
+struct fake_memory fake;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    CUdeviceptr base;
+    size_t size;
+} live[SLOTS]; /* sorted */
+static int count;
+
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+
+static int due(int *counter)
+{
+    return *counter > 0 && --*counter == 0;
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return due(&fake.fail_calloc) ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+    return due(&fake.fail_realloc) ? NULL : __real_realloc(p, size);
+}
+
+CUcontext fake_primary(int device)
+{
+    return (CUcontext)(uintptr_t)(0x1000 + device);
+}
+
+CUcontext fake_other(int device)
+{
+    return (CUcontext)(uintptr_t)(0x2000 + device);
+}
+
+static CUresult mem_alloc(CUdeviceptr *out, size_t bytes)
+{
+    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    fake.allocs++;
+    if (!due(&fake.fail_alloc) && bytes <= fake.capacity - fake.used && count < SLOTS) {
+        CUdeviceptr at = BASE;
+        int i = 0;
+        while (i < count && live[i].base - at < bytes) {
+            at = live[i].base + live[i].size;
+            i++;
+        }
+        for (int j = count; j > i; j--)
+            live[j] = live[j - 1];
+        live[i].base = at;
+        live[i].size = bytes;
+        count++;
+        fake.used += bytes;
+        fake.peak = fake.used > fake.peak ? fake.used : fake.peak;
+        *out = at;
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static CUresult mem_free(CUdeviceptr p)
+{
+    CUresult r = fake.free_result;
+    pthread_mutex_lock(&lock);
+    fake.frees++;
+    int i = 0;
+    while (i < count && live[i].base != p)
+        i++;
+    if (i == count)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS) {
+        fake.used -= live[i].size;
+        count--;
+        for (; i < count; i++)
+            live[i] = live[i + 1];
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+size_t fake_size_at(CUdeviceptr p)
+{
+    for (int i = 0; i < count; i++)
+        if (live[i].base == p)
+            return live[i].size;
+    return 0;
+}
+
+void fake_reset(void)
+{
+    count = 0;
+    fake.used = 0;
+}
+
+static CUresult mem_info(size_t *free_bytes, size_t *total)
+{
+    *free_bytes = fake.capacity - fake.used;
+    *total = fake.capacity;
+    return CUDA_SUCCESS;
+}
+
+static CUresult total_mem(size_t *bytes, CUdevice device)
+{
+    (void)device;
+    *bytes = fake.capacity;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_current(CUcontext *ctx)
+{
+    *ctx = fake.current;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_device(CUdevice *device)
+{
+    *device = (int)((uintptr_t)fake.current & 0xfff);
+    return CUDA_SUCCESS;
+}
+
+static CUresult state(CUdevice device, unsigned *flags, int *active)
+{
+    (void)device;
+    *flags = 0;
+    *active = fake.active;
+    return CUDA_SUCCESS;
+}
+
+static CUresult retain(CUcontext *ctx, CUdevice device)
+{
+    *ctx = fake_primary(device);
+    return CUDA_SUCCESS;
+}
+
+static CUresult release(CUdevice device)
+{
+    (void)device;
+    return CUDA_SUCCESS;
+}
+
+static CUresult push(CUcontext ctx)
+{
+    return ctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult pop(CUcontext *ctx)
+{
+    *ctx = fake.current;
+    return CUDA_SUCCESS;
+}
+
+static CUresult synchronize(void)
+{
+    __atomic_fetch_add(&fake.syncs, 1, __ATOMIC_RELAXED);
+    return fake.sync_result;
+}
+
+void fake_start(const char *mode, const char *budget, size_t capacity)
+{
+    setenv("SLIPRING_ALLOC", mode, 1);
+    setenv("SLIPRING_ALLOC_BYTES", budget, 1);
+    setenv("SLIPRING_ALLOC_FRACTION", "100", 1);
+    fake.capacity = capacity;
+    fake.current = fake_primary(0);
+    fake.active = 1;
+    slr_real.cuMemAlloc = mem_alloc;
+    slr_real.cuMemFree = mem_free;
+    slr_real.cuMemGetInfo = mem_info;
+    slr_real.cuDeviceTotalMem = total_mem;
+    slr_real.cuCtxGetCurrent = get_current;
+    slr_real.cuCtxGetDevice = get_device;
+    slr_real.cuDevicePrimaryCtxGetState = state;
+    slr_real.cuDevicePrimaryCtxRetain = retain;
+    slr_real.cuDevicePrimaryCtxRelease = release;
+    slr_real.cuCtxPushCurrent = push;
+    slr_real.cuCtxPopCurrent = pop;
+    slr_real.cuCtxSynchronize = synchronize;
+}
