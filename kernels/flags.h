@@ -7,6 +7,9 @@
  *   ready(o, r)  written by o, waited for by r: o has put piece number `ready` (counted from 1) into its staging slot.
  *   done(o, r)   written by r, waited for by o: r has copied piece number `done` out of o's slot.
  *
+ *   open(o, r)   written by r, waited for by o: the gather whose first piece has this number may write into r's receive
+ * buffer.
+ *
  * A host may raise a word that its own device waits for, to release the wait after a failure (ring.h).
  */
 #ifndef SLR_KERNELS_FLAGS_H
@@ -18,7 +21,7 @@
 
 #define SLR_FLAG_LINE 128 /* two 64-byte lines: adjacent-line prefetch pairs them */
 
-enum slr_flag_kind { SLR_FLAG_READY, SLR_FLAG_DONE };
+enum slr_flag_kind { SLR_FLAG_READY, SLR_FLAG_DONE, SLR_FLAG_OPEN, SLR_FLAG_KINDS };
 
 static inline size_t slr_flag_offset(int nranks, enum slr_flag_kind kind, int owner, int reader)
 {
@@ -27,7 +30,7 @@ static inline size_t slr_flag_offset(int nranks, enum slr_flag_kind kind, int ow
 
 static inline size_t slr_flags_bytes(int nranks)
 {
-    return 2 * (size_t)nranks * (size_t)nranks * SLR_FLAG_LINE;
+    return SLR_FLAG_KINDS * (size_t)nranks * (size_t)nranks * SLR_FLAG_LINE;
 }
 
 static inline _Atomic uint32_t *slr_flag(void *base, int nranks, enum slr_flag_kind kind, int owner, int reader)

@@ -32,16 +32,80 @@ static CUstreamBatchMemOpParams op_wait(CUdeviceptr addr, uint32_t value)
     return op;
 }
 
-/* One memory operation for each peer, in one call. */
-static enum slr_status for_peers(struct slr_ring *ring, bool write, enum slr_flag_kind kind, uint32_t value)
+/* Which peers an operation is for. */
+typedef bool (*peer_filter)(const struct slr_route *route);
+
+static bool every_peer(const struct slr_route *route)
 {
-    CUstreamBatchMemOpParams ops[SLR_MAX_RANKS];
-    unsigned n = 0;
+    (void)route;
+    return true;
+}
+
+static bool takes_itself(const struct slr_route *route)
+{
+    return !route || route->delivery != SLR_BY_PUSH;
+}
+
+static bool by_slot(const struct slr_route *route)
+{
+    return !route || route->delivery == SLR_BY_SLOT;
+}
+
+static bool in_place(const struct slr_route *route)
+{
+    return route && route->delivery == SLR_IN_PLACE;
+}
+
+static bool arrives(const struct slr_route *route)
+{
+    return route && route->source == SLR_ARRIVES;
+}
+
+static const struct slr_route *route_of(const struct slr_gather *c, int peer)
+{
+    return c->route ? &c->route[peer] : NULL;
+}
+
+static bool any(const struct slr_ring *ring, const struct slr_gather *c, peer_filter which)
+{
+    for (int r = 0; r < ring->nranks; r++)
+        if (r != ring->rank && which(route_of(c, r)))
+            return true;
+    return false;
+}
+
+struct memops {
+    CUstreamBatchMemOpParams op[SLR_MAX_RANKS];
+    unsigned count;
+};
+
+static enum slr_status put(struct memops *m, CUstream stream)
+{
+    return m->count ? SLR_CU(cuStreamBatchMemOp, stream, m->count, m->op, 0) : SLR_OK;
+}
+
+/* One memory operation on this rank's own words for each of the peers, in one call on the publish stream. */
+static enum slr_status for_peers(struct slr_ring *ring, const struct slr_gather *c, peer_filter which, bool write,
+                                 enum slr_flag_kind kind, uint32_t value)
+{
+    struct memops m = {.count = 0};
     for (int step = 1; step < ring->nranks; step++) {
-        CUdeviceptr addr = dflag(ring, kind, ring->rank, (ring->rank + step) % ring->nranks);
-        ops[n++] = write ? op_write(addr, value) : op_wait(addr, value);
+        int peer = (ring->rank + step) % ring->nranks;
+        CUdeviceptr addr = dflag(ring, kind, ring->rank, peer);
+        if (which(route_of(c, peer)))
+            m.op[m.count++] = write ? op_write(addr, value) : op_wait(addr, value);
     }
-    return SLR_CU(cuStreamBatchMemOp, ring->publish, n, ops, 0);
+    return put(&m, ring->publish);
+}
+
+/* Tells the owners that push that the receive buffer is theirs to write to. */
+static enum slr_status open_buffer(struct slr_ring *ring, const struct slr_gather *c, uint32_t first)
+{
+    struct memops m = {.count = 0};
+    for (int r = 0; r < ring->nranks; r++)
+        if (r != ring->rank && arrives(route_of(c, r)))
+            m.op[m.count++] = op_write(dflag(ring, SLR_FLAG_OPEN, r, ring->rank), first);
+    return put(&m, ring->pull);
 }
 
 enum slr_status slr_ring_try(struct slr_ring *ring)
@@ -61,15 +125,42 @@ static CUdeviceptr slot_of(const struct slr_ring *ring, int owner, uint32_t g)
     return ring->slots[owner] + (size_t)((g - 1) % SLR_SLOTS) * ring->slot;
 }
 
+static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece)
+{
+    if (!any(ring, c, by_slot))
+        return SLR_OK;
+    /* The first pieces of a communicator find the slots empty; later the words have wrapped or not, both compare right.
+     */
+    SLR_TRY(for_peers(ring, c, every_peer, false, SLR_FLAG_DONE, g - SLR_SLOTS));
+    return SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, g), c->send + slr_plan_piece_begin(&c->plan, piece),
+                  slr_plan_piece_bytes(&c->plan, piece), ring->publish);
+}
+
+static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece,
+                               int peer)
+{
+    size_t at = slr_plan_piece_begin(&c->plan, piece);
+    if (piece == 0)
+        SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->publish, dflag(ring, SLR_FLAG_OPEN, ring->rank, peer), first,
+                       CU_STREAM_WAIT_VALUE_GEQ));
+    SLR_TRY(SLR_CU(cuMemcpyAsync, c->route[peer].to + at, c->send + at, slr_plan_piece_bytes(&c->plan, piece),
+                   ring->publish));
+    return SLR_CU(cuStreamWriteValue32, ring->publish, dflag(ring, SLR_FLAG_READY, ring->rank, peer), first + piece,
+                  CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
+/* The reader that is at step j when this rank is pushed to it is rank - j: the same pairs as in the pulls. */
 static enum slr_status publish_piece(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece)
 {
     uint32_t g = first + piece;
-    /* The first pieces of a communicator find the slots empty; later the words have wrapped or not, both compare right.
-     */
-    SLR_TRY(for_peers(ring, false, SLR_FLAG_DONE, g - SLR_SLOTS));
-    SLR_TRY(SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, g), c->send + slr_plan_piece_begin(&c->plan, piece),
-                   slr_plan_piece_bytes(&c->plan, piece), ring->publish));
-    return for_peers(ring, true, SLR_FLAG_READY, g);
+    SLR_TRY(stage(ring, c, g, piece));
+    SLR_TRY(for_peers(ring, c, takes_itself, true, SLR_FLAG_READY, g));
+    for (int step = 1; step < ring->nranks; step++) {
+        int peer = (ring->rank - step + ring->nranks) % ring->nranks;
+        if (!takes_itself(route_of(c, peer)))
+            SLR_TRY(push_to(ring, c, first, piece, peer));
+    }
+    return SLR_OK;
 }
 
 static CUevent chunk_event(const struct slr_ring *ring, uint32_t q, int step)
@@ -95,8 +186,12 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
                                  int step)
 {
     int owner = (ring->rank + step) % ring->nranks;
-    CUdeviceptr to = c->recv + (size_t)owner * c->plan.shard + slr_plan_piece_begin(&c->plan, piece);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, to, slot_of(ring, owner, g), slr_plan_piece_bytes(&c->plan, piece), ring->pull));
+    const struct slr_route *route = route_of(c, owner);
+    size_t at = slr_plan_piece_begin(&c->plan, piece);
+    CUdeviceptr to = c->recv + (size_t)owner * c->plan.shard + at;
+    CUdeviceptr from = route && route->source == SLR_FROM_PLACE ? route->from + at : slot_of(ring, owner, g);
+    if (!arrives(route))
+        SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, slr_plan_piece_bytes(&c->plan, piece), ring->pull));
     /* Before the next wait: the chunk is ready when it is copied, not when the next one is. */
     if (ends_chunk(&c->plan, piece))
         SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, piece / c->plan.group, step), ring->pull));
@@ -157,13 +252,18 @@ enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *
     uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */
     SLR_TRY(grow_events(ring, c->plan.chunks * (uint32_t)(ring->nranks - 1)));
     atomic_store(&ring->issued, first + c->plan.pieces - 1);
+    SLR_TRY(open_buffer(ring, c, first));
     for (uint32_t p = 0; p < c->plan.pieces; p++) {
         SLR_TRY(publish_piece(ring, c, first, p));
+        if (c->late && p == (c->plan.pieces > 1 ? 1 : 0))
+            c->late(c->late_ctx);
         if (p > 0)
             SLR_TRY(pull_piece(ring, c, first, p - 1));
     }
-    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
     SLR_TRY(pull_piece(ring, c, first, c->plan.pieces - 1));
+    /* Who is read in place has not sent before it is read. */
+    SLR_TRY(for_peers(ring, c, in_place, false, SLR_FLAG_DONE, first + c->plan.pieces - 1));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
     SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->pull));
     return copy_own_shard(ring, c);
@@ -243,30 +343,38 @@ bool slr_ring_idle(struct slr_ring *ring)
            slr_real.cuStreamQuery(ring->pull) != CUDA_ERROR_NOT_READY;
 }
 
-static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader)
+static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader, uint32_t piece)
 {
     uint32_t have = atomic_load(slr_flag(ring->flags, ring->nranks, kind, owner, reader));
-    return slr_flag_reached(have, atomic_load(&ring->issued));
+    return slr_flag_reached(have, piece);
 }
 
-bool slr_ring_complete(const struct slr_ring *ring)
+bool slr_ring_reached(const struct slr_ring *ring, uint32_t piece)
 {
     for (int step = 1; step < ring->nranks; step++) {
         int peer = (ring->rank + step) % ring->nranks;
-        if (!reached(ring, SLR_FLAG_DONE, peer, ring->rank) || !reached(ring, SLR_FLAG_READY, ring->rank, peer))
+        if (!reached(ring, SLR_FLAG_DONE, peer, ring->rank, piece) ||
+            !reached(ring, SLR_FLAG_READY, ring->rank, peer, piece))
             return false;
     }
     return true;
 }
 
+bool slr_ring_complete(const struct slr_ring *ring)
+{
+    return slr_ring_reached(ring, atomic_load(&ring->issued));
+}
+
 bool slr_ring_peer_served(const struct slr_ring *ring, int peer)
 {
-    return reached(ring, SLR_FLAG_DONE, ring->rank, peer) && reached(ring, SLR_FLAG_READY, peer, ring->rank);
+    uint32_t issued = atomic_load(&ring->issued);
+    return reached(ring, SLR_FLAG_DONE, ring->rank, peer, issued) &&
+           reached(ring, SLR_FLAG_READY, peer, ring->rank, issued);
 }
 
 bool slr_ring_has_read(const struct slr_ring *ring, int peer)
 {
-    return reached(ring, SLR_FLAG_DONE, peer, ring->rank);
+    return reached(ring, SLR_FLAG_DONE, peer, ring->rank, atomic_load(&ring->issued));
 }
 
 void slr_ring_release(struct slr_ring *ring, int peer)
@@ -274,4 +382,5 @@ void slr_ring_release(struct slr_ring *ring, int peer)
     uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, peer, ring->rank), value);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_DONE, ring->rank, peer), value);
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_OPEN, ring->rank, peer), value);
 }

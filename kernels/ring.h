@@ -4,6 +4,11 @@
  * piece, into one of two staging slots that all peers have mapped, and its peers copy from there into their own receive
  * buffer:
  *
+ * That is the way for any memory. A shard that lies in a block which the peer has mapped is taken from there instead
+ * (SLR_FROM_PLACE), and one whose receiver's buffer this rank has mapped is written there (SLR_BY_PUSH), after the
+ * receiver's device has said that its buffer is free (open). The words are written and waited for alike in all three
+ * ways, so that ranks may differ in them from call to call.
+ *
  *   publish stream, piece g:  wait done(me, r) >= g - 2 for every r;  copy send -> slot g mod 2;  write ready(me, r) =
  * g for every r pull stream, piece g, step j, o = (me + j) mod N: wait ready(o, me) >= g;  copy slot of o -> recv;
  * record the chunk's event;  write done(o, me) = g
@@ -16,6 +21,10 @@
  * in that sequence: pull(g) needs the peers' pub(g), pub(g) needs the peers' pull(g - 2). Hence the earliest operation
  * of all ranks that has not run can always run, also when both streams share one hardware queue
  * (CUDA_DEVICE_MAX_CONNECTIONS=1).
+ *
+ * The two other ways add waits for open(r, me) before the first push, which r writes before everything else of the same
+ * gather, and for done(me, r) of the last piece after the last pull, when r reads in place: both stand earlier in r's
+ * sequence, too.
  *
  * Stream ordering: the pulls and the staging copy start after what was on the application's stream at `entry`. The own
  * shard is copied on the application's stream itself. After slr_ring_join(stream), work put on the stream sees the
@@ -52,11 +61,34 @@ struct slr_ring {
     uint32_t chunk_events;
 };
 
+/* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/terms.h agrees on it, call by call;
+ * both ranks of a pair have the matching half. */
+enum slr_source {
+    SLR_FROM_SLOT,  /* copied out of the owner's staging slot */
+    SLR_FROM_PLACE, /* copied from where the owner's application has it: `from` */
+    SLR_ARRIVES     /* the owner copies it into this rank's receive buffer */
+};
+enum slr_delivery {
+    SLR_BY_SLOT,  /* this rank copies it to its slot */
+    SLR_IN_PLACE, /* the reader takes it from `send`, which is not free before it has */
+    SLR_BY_PUSH   /* this rank copies it to `to`, its place in the reader's receive buffer */
+};
+struct slr_route {
+    enum slr_source source;
+    enum slr_delivery delivery;
+    CUdeviceptr from, to; /* first byte of a shard, as this device sees it */
+};
+
 /* One gather. Addresses are the application's; sizes in bytes. */
 struct slr_gather {
     CUdeviceptr send, recv;
     CUstream stream; /* the application's */
     struct slr_plan plan;
+    const struct slr_route *route; /* [nranks], only read by slr_ring_gather; NULL: all by slots */
+    /* When not NULL, called once after the first pieces have been published: fills route[].source. The later it is
+     * asked, the more of the owners have said where their shards are. Not with SLR_ARRIVES. */
+    void (*late)(void *ctx);
+    void *late_ctx;
 };
 
 /* Creates streams and events in `ring->ctx`, which must be current. The other fields are set by the caller. On failure
@@ -94,6 +126,9 @@ bool slr_ring_idle(struct slr_ring *ring);
 
 /* True when this device has copied everything that it was asked to; host memory only, no CUDA call. */
 bool slr_ring_complete(const struct slr_ring *ring);
+
+/* True when this device has completed piece `piece` and all before it, in both directions. Host memory only. */
+bool slr_ring_reached(const struct slr_ring *ring, uint32_t piece);
 
 /* True when this rank waits for nothing that `peer` has still to do. Host memory only. */
 bool slr_ring_peer_served(const struct slr_ring *ring, int peer);

@@ -95,7 +95,7 @@ static enum slr_reason make_staging(struct slr_comm *c, struct slr_post *post)
         SLR_OK)
         return SLR_R_NO_STAGING;
     post->slot = c->shared.staging.slot;
-    return slr_staging_offer(&c->shared.staging, &post->offer) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
+    return slr_staging_offer(&c->shared.staging, &post->staging) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
 }
 
 static void fill_post(struct slr_comm *c, struct slr_post *post)
@@ -218,7 +218,7 @@ static int import_peers(struct slr_comm *c)
         if (r == c->rank)
             continue;
         bool same = post[r].pid == post[c->rank].pid;
-        if (slr_staging_import(&post[r].offer, same, (CUcontext)(uintptr_t)post[r].context, &c->ring.slots[r]) !=
+        if (slr_staging_import(&post[r].staging, same, (CUcontext)(uintptr_t)post[r].context, &c->ring.slots[r]) !=
             SLR_OK)
             return r;
         c->imported[r] = !same;

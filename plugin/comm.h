@@ -34,7 +34,9 @@ struct slr_shared {
     CUdevice device;
     CUcontext ctx; /* the device's primary context, retained; NULL: none */
     struct slr_staging staging;
-    uint32_t issued;               /* pieces published, set when the communicator retires */
+    uint64_t
+        pinned[SLR_OFFERS]; /* generations of blocks that peers may have mapped, set when the communicator retires */
+    uint32_t issued;        /* pieces published, set when the communicator retires */
     int peer_watch[SLR_MAX_RANKS]; /* pidfd of each peer's process, -1: none (same process, or not supported) */
     _Atomic bool peer_dead[SLR_MAX_RANKS];
 };
@@ -47,6 +49,8 @@ struct slr_comm {
     enum slr_reason pass;        /* SLR_R_RING: gathers go to the ring; else why not */
     _Atomic int error;           /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     uint64_t calls, substituted; /* gathers seen and moved to the ring; equal on all ranks */
+    uint64_t enqueued; /* number of the last gather whose terms this rank has posted; under the pending lock */
+    struct slr_offers offers;
     unsigned splits, shrinks;
     struct slr_shared shared;
     struct slr_ring ring;
@@ -72,6 +76,9 @@ bool slr_comm_last_user(struct slr_comm *c);
 
 void slr_comm_add(struct slr_comm *c);
 void slr_comm_remove(struct slr_comm *c);
+
+/* Up to `max` communicators, each with a use that slr_comm_put ends. */
+int slr_comm_hold_all(struct slr_comm **list, int max);
 
 /* Calls `visit` for each communicator under the registry's lock. */
 void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);

@@ -3,6 +3,7 @@
  *   struct slr_control     the decision word
  *   struct slr_post[n]     what each rank says of itself; written by that rank only
  *   flag words             kernels/flags.h; registered with CUDA by each rank
+ *   slr_term[n][n][..]     plugin/terms.h; written by the two ranks of each pair
  *
  * It is an anonymous memfd handed from process to process (plugin/meet.h), so it has no name and ends with its last
  * user, also after kill -9.
@@ -20,6 +21,8 @@
 #include "base/settings.h"
 #include "cache/staging.h"
 #include "kernels/flags.h"
+#include "plugin/offers.h"
+#include "plugin/terms.h"
 
 #define SLR_CONTROL_MAGIC 0x31524c53u /* "SLR1": the layout of everything in this file and of meet.c's messages */
 
@@ -40,7 +43,9 @@ struct slr_post {
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
     uint64_t slot;                  /* bytes of one of its staging slots */
     uint64_t context;               /* CUcontext, for ranks of the same process */
-    struct slr_staging_offer offer;
+    struct slr_staging_offer staging;
+    struct slr_offer offer[SLR_OFFERS];              /* its blocks that peers may map */
+    _Atomic uint64_t ack[SLR_MAX_RANKS][SLR_OFFERS]; /* generations of theirs that it has mapped */
 };
 
 struct slr_control {
@@ -78,9 +83,15 @@ static inline size_t slr_control_flags_at(int nranks)
     return (head + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
 }
 
+static inline size_t slr_control_terms_at(int nranks)
+{
+    size_t before = slr_control_flags_at(nranks) + slr_flags_bytes(nranks);
+    return (before + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
+}
+
 static inline size_t slr_control_bytes(int nranks)
 {
-    size_t all = slr_control_flags_at(nranks) + slr_flags_bytes(nranks);
+    size_t all = slr_control_terms_at(nranks) + (size_t)nranks * (size_t)nranks * SLR_TERMS * sizeof(struct slr_term);
     return (all + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
 }
 

@@ -8,6 +8,7 @@
 #include "plugin/group.h"
 #include "plugin/pending_impl.h"
 #include "plugin/process.h"
+#include "plugin/terms.h"
 #include "plugin/verify.h"
 #include "plugin/watchdog.h"
 
@@ -169,15 +170,55 @@ ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)
     return failed(comm);
 }
 
+enum protocol { PROTOCOL_AUTO, PROTOCOL_PULL, PROTOCOL_PUT }; /* the choices of SLIPRING_PROTOCOL */
+
+/* The terms of one call while the ring enqueues it. */
+struct bargain {
+    const struct slr_call *call;
+    struct slr_route route[SLR_MAX_RANKS];
+};
+
+static void reader_terms(void *ctx)
+{
+    struct bargain *b = ctx;
+    slr_terms_reader(b->call->comm, b->call->number, (CUdeviceptr)(uintptr_t)b->call->recv, b->call->shard,
+                     slr_get(SLR_S_PROTOCOL) == PROTOCOL_PUT, b->route);
+}
+
+static void count_routes(const struct slr_comm *c, const struct slr_route *route)
+{
+    static _Atomic uint64_t *const counter[] = {[SLR_BY_SLOT] = &slr_counters.staged,
+                                                [SLR_IN_PLACE] = &slr_counters.in_place,
+                                                [SLR_BY_PUSH] = &slr_counters.pushed};
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank)
+            atomic_fetch_add_explicit(counter[route[r].delivery], 1, memory_order_relaxed);
+}
+
+/* Under the pending lock. */
 static enum slr_status enqueue(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
-    struct slr_gather g = {
-        .send = (CUdeviceptr)(uintptr_t)call->send, .recv = (CUdeviceptr)(uintptr_t)call->recv, .stream = call->stream};
+    struct bargain b = {.call = call};
+    struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send,
+                           .recv = (CUdeviceptr)(uintptr_t)call->recv,
+                           .stream = call->stream,
+                           .route = b.route};
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     SLR_TRY(slr_shared_enter(&c->shared));
+    slr_terms_owner(c, call->number, g.send, call->shard, b.route);
+    if (slr_get(SLR_S_PROTOCOL) == PROTOCOL_PUT) {
+        reader_terms(&b); /* who writes here has to be told before anything waits */
+    } else {
+        g.late = reader_terms;
+        g.late_ctx = &b;
+    }
     enum slr_status s = slr_ring_gather(&c->ring, &g);
     slr_shared_leave();
+    c->enqueued = call->number;
+    count_routes(c, b.route);
+    g.route = NULL;
+    g.late = NULL;
     c->pending.gather = g;
     return s;
 }

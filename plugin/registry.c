@@ -7,8 +7,8 @@
 #include "plugin/retire.h"
 #include "plugin/watchdog.h"
 
-#define LAST_USER_MS 1000 /* calls do not block; whoever is inside one is out of it soon */
-#define RELEASED_MS 1000  /* released waits end within this, if anything lets them begin */
+#define LAST_USER_MS 10000 /* calls do not block, but the watchdog may be closing a mapping */
+#define RELEASED_MS 1000   /* released waits end within this, if anything lets them begin */
 
 /* A list: processes have a handful of communicators, rarely a hundred. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -61,6 +61,18 @@ void slr_comm_remove(struct slr_comm *c)
     if (*at)
         *at = c->next;
     pthread_rwlock_unlock(&lock);
+}
+
+int slr_comm_hold_all(struct slr_comm **list, int max)
+{
+    int n = 0;
+    pthread_rwlock_rdlock(&lock);
+    for (struct slr_comm *c = comms; c && n < max; c = c->next) {
+        slr_comm_hold(c);
+        list[n++] = c;
+    }
+    pthread_rwlock_unlock(&lock);
+    return n;
 }
 
 void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx)
@@ -210,6 +222,8 @@ void slr_comm_dispose(struct slr_comm *c)
         for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
             if (c->imported[r])
                 slr_staging_unimport(c->ring.slots[r], false);
+        if (c->shared.control)
+            slr_offers_close(c);
         slr_shared_leave();
     }
     c->shared.issued = atomic_load(&c->ring.issued);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "base/cu.h"
 #include "base/log.h"
+#include "cache/blocks.h"
 
 struct retired {
     struct slr_shared shared;
@@ -81,6 +82,9 @@ static void release(struct slr_shared *s)
             slr_cu_status(slr_real.cuMemHostUnregister((char *)s->control + slr_control_flags_at(s->nranks)),
                           "cuMemHostUnregister");
         slr_staging_free(&s->staging);
+        for (int i = 0; i < SLR_OFFERS; i++)
+            if (s->pinned[i])
+                slr_block_unpin(s->pinned[i]);
         slr_shared_leave();
     }
     if (s->ctx)

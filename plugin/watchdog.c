@@ -141,9 +141,20 @@ static void look(struct slr_comm *c, void *ctx)
     slr_watchdog_look(c);
 }
 
+static void serve_offers(void)
+{
+    struct slr_comm *list[64];
+    int n = slr_comm_hold_all(list, 64);
+    for (int i = 0; i < n; i++) {
+        slr_offers_tick(list[i]);
+        slr_comm_put(list[i]);
+    }
+}
+
 static void tick(void)
 {
     slr_comm_each(look, NULL);
+    serve_offers();
     slr_comm_reap_orphans();
     slr_retire_tick();
 }

@@ -1,0 +1,43 @@
+/* Terms: how each pair of ranks moves its shard in one call, agreed without waiting.
+ *
+ * For every ordered pair (owner, reader) and call there is one record in the control block. Both hosts come to it once,
+ * when they enqueue the call, in either order. The first posts what it has and wins by compare-and-swap; the second
+ * reads that and obeys:
+ *
+ *   first    posts                                        first does             second does
+ *   owner    place of `send` in a block that the          SLR_IN_PLACE           SLR_FROM_PLACE
+ *            reader has mapped
+ *   owner    nothing                                      SLR_BY_SLOT            SLR_FROM_SLOT
+ *   reader   place of `recv` in a block that the          SLR_ARRIVES            SLR_BY_PUSH
+ *            owner has mapped (SLIPRING_PROTOCOL=put)
+ *   reader   nothing                                      SLR_FROM_SLOT          SLR_BY_SLOT
+ *
+ * So a call never depends on an address being the same as last time, a rank whose buffers are unknown only costs itself
+ * a staging copy, and neither side waits. Both halves fit because only one of the two orders can happen.
+ *
+ * Records are used again after SLR_TERMS calls. Who runs that far ahead of its peer waits for it; the driver's own
+ * queues are full long before.
+ */
+#ifndef SLR_PLUGIN_TERMS_H
+#define SLR_PLUGIN_TERMS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "kernels/ring.h"
+#include "plugin/offers.h"
+
+enum slr_term_state { SLR_TERM_NONE, SLR_TERM_OWNER_FIRST, SLR_TERM_READER_FIRST, SLR_TERM_BOTH };
+
+struct slr_term {
+    _Alignas(64) _Atomic uint64_t head; /* call * 4 + state */
+    struct slr_spot owner, reader;      /* written by that side before it posts */
+};
+#define SLR_TERMS 256
+
+/* This rank's halves of the terms of call `number` (equal on all ranks, from 1), under the pending lock: first the
+ * owner's for all peers, then the reader's. `put`: the receive buffer is offered too. */
+void slr_terms_owner(struct slr_comm *c, uint64_t number, CUdeviceptr send, size_t shard, struct slr_route *route);
+void slr_terms_reader(struct slr_comm *c, uint64_t number, CUdeviceptr recv, size_t shard, bool put,
+                      struct slr_route *route);
+
+#endif
