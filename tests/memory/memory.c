@@ -153,11 +153,11 @@ static void out_of_memory(void)
     CHECK(cudaGetLastError() == cudaErrorMemoryAllocation, "the error is not remembered");
     give(keep);
     give(take(40 * M));
-    for (int i = 0; i < 70; i++) { /* below the threshold */
-        CUDA(cudaMalloc(&p, M / 2));
-        if (i % 2)
-            give(p);
-    }
+    void *small[110]; /* below the threshold, 55 MiB together */
+    for (int i = 0; i < 110; i++)
+        small[i] = take(M / 2);
+    for (int i = 0; i < 110; i++)
+        give(small[i]);
     CUDA(cudaStreamDestroy(stream));
 }
 
@@ -170,7 +170,15 @@ static void free_async(void)
         void *p = take(8 * M);
         CUDA(cudaMemsetAsync(p, i, 8 * M, stream));
         CUDA(cudaFreeAsync(p, stream));
+        CUDA(cudaStreamSynchronize(stream));
+        /* Memory of another kind, at the same address as a rule, is not taken for the block that was there. */
+        struct cudaPointerAttributes is;
+        void *managed;
+        CUDA(cudaMallocManaged(&managed, 8 * M, cudaMemAttachGlobal));
+        give(managed);
         void *q = take(8 * M);
+        CUDA(cudaPointerGetAttributes(&is, q));
+        CHECK(is.type == cudaMemoryTypeDevice, "cudaMalloc's memory is of type %d", (int)is.type);
         CUDA(cudaMemsetAsync(q, i, 8 * M, stream));
         CUDA(cudaStreamSynchronize(stream));
         give(q);
