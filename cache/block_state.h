@@ -22,6 +22,8 @@ bool slr_block_usable(void);
 /* Gives the blocks of a chain to the driver; returns the bytes that it took. Without the lock. */
 size_t slr_block_give_back(struct slr_block *chain);
 
+bool slr_block_capturing(void);
+
 extern struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
 extern struct slr_block_stats slr_block_totals;
 

@@ -119,7 +119,7 @@ static struct slr_block *begin_free(uint64_t generation, bool *keep, bool *known
     struct slr_block *b = slr_table_by_generation(generation);
     *known = b != NULL;
     if (b && b->state == SLR_BLOCK_USED) {
-        *keep = slr_block_worth_keeping(b);
+        *keep = slr_block_worth_keeping(b) && !slr_block_capturing();
         slr_block_to_busy(b);
     } else {
         b = NULL;

@@ -73,6 +73,10 @@ void slr_block_forget(int device);
 /* cuDevicePrimaryCtxRelease has been called: forgets the device's blocks if that was the last reference. */
 void slr_block_forget_released(int device);
 
+/* A capture of the application has begun (1) or ended (-1). While there is one, freed blocks go to the driver: it alone
+ * knows what may be waited for. */
+void slr_block_captures(int change);
+
 /* Pins by generation; false when no such block lives. Unpinning a block that nobody holds may free it, which needs no
  * context to be current. */
 bool slr_block_pin(uint64_t generation);

@@ -204,6 +204,8 @@ static void capture(void)
     give(p);
     CUDA(cudaStreamEndCapture(stream, &graph));
     CUDA(cudaGraphDestroy(graph));
+    for (int i = 0; i < 3; i++) /* kept again */
+        give(take(8 * M));
     CUDA(cudaStreamDestroy(stream));
 }
 

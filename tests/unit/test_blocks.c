@@ -251,6 +251,19 @@ Test(blocks, a_free_that_the_driver_refuses_leaves_the_block_to_the_application)
     cr_assert_eq(take(10 * M), a);
 }
 
+Test(blocks, nothing_is_kept_during_a_capture)
+{
+    fake_start("all", "1G", 100 * M);
+    CUdeviceptr a = take(10 * M);
+    slr_block_captures(1);
+    give(a);
+    cr_assert(fake.used == 0 && fake.syncs == 0);
+    a = take(10 * M);
+    slr_block_captures(-1);
+    give(a);
+    cr_assert_eq(fake.used, 10 * M);
+}
+
 Test(blocks, what_went_with_its_context_is_forgotten)
 {
     fake_start("all", "1G", 1000 * M);
