@@ -284,6 +284,7 @@ static struct slr_comm *new_comm(struct slr_birth *b)
     slr_real.ncclCommCount(c->nccl, &c->nranks);
     c->shared.rank = c->rank;
     c->shared.nranks = c->nranks;
+    pthread_mutex_init(&c->offers.lock, NULL);
     for (int r = 0; r < SLR_MAX_RANKS; r++)
         c->shared.peer_watch[r] = -1;
     if (c->rank >= 0)

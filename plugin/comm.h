@@ -49,7 +49,6 @@ struct slr_comm {
     enum slr_reason pass;        /* SLR_R_RING: gathers go to the ring; else why not */
     _Atomic int error;           /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     uint64_t calls, substituted; /* gathers seen and moved to the ring; equal on all ranks */
-    uint64_t enqueued; /* number of the last gather whose terms this rank has posted; under the pending lock */
     struct slr_offers offers;
     unsigned splits, shrinks;
     struct slr_shared shared;

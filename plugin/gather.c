@@ -206,6 +206,7 @@ static enum slr_status enqueue(const struct slr_call *call)
                            .route = b.route};
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     SLR_TRY(slr_shared_enter(&c->shared));
+    slr_offers_begin(c, call->number);
     slr_terms_owner(c, call->number, g.send, call->shard, b.route);
     if (slr_get(SLR_S_PROTOCOL) == PROTOCOL_PUT) {
         reader_terms(&b); /* who writes here has to be told before anything waits */
@@ -215,7 +216,7 @@ static enum slr_status enqueue(const struct slr_call *call)
     }
     enum slr_status s = slr_ring_gather(&c->ring, &g);
     slr_shared_leave();
-    c->enqueued = call->number;
+    slr_offers_end(c, call->number);
     count_routes(c, b.route);
     g.route = NULL;
     g.late = NULL;

@@ -5,7 +5,30 @@
 #include "base/log.h"
 #include "cache/blocks.h"
 #include "plugin/comm.h"
-#include "plugin/pending_impl.h"
+
+static void lock(struct slr_comm *c)
+{
+    pthread_mutex_lock(&c->offers.lock);
+}
+
+static void unlock(struct slr_comm *c)
+{
+    pthread_mutex_unlock(&c->offers.lock);
+}
+
+void slr_offers_begin(struct slr_comm *c, uint64_t call)
+{
+    lock(c);
+    c->offers.naming = call;
+    unlock(c);
+}
+
+void slr_offers_end(struct slr_comm *c, uint64_t call)
+{
+    lock(c);
+    c->offers.enqueued = call;
+    unlock(c);
+}
 
 static struct slr_offer *entry_of(const struct slr_comm *c, int owner, int i)
 {
@@ -49,29 +72,39 @@ static void want(struct slr_offers *o, const struct slr_place *place)
     o->wanted[free_at].size = place->size;
 }
 
+/* The block's entry, when it is offered and the peer has it mapped; else asks for it. Under the lock. */
+static bool may_name(struct slr_comm *c, const struct slr_place *place, int peer, uint64_t call)
+{
+    int i = own_index(c, place->generation);
+    if (i < 0) {
+        want(&c->offers, place);
+        return false;
+    }
+    c->offers.own[i].used = call;
+    return atomic_load(&entry_of(c, c->rank, i)->state) == SLR_OFFER_OFFERED &&
+           atomic_load(ack_of(c, c->rank, peer, i)) == place->generation;
+}
+
 struct slr_spot slr_offer_spot(struct slr_comm *c, CUdeviceptr p, size_t bytes, int peer, uint64_t call)
 {
     struct slr_place place = slr_block_find(p);
     if (!place.generation || place.offset + bytes > place.size || !slr_get(SLR_S_ZERO_COPY))
         return (struct slr_spot){0};
-    int i = own_index(c, place.generation);
-    if (i < 0) {
-        want(&c->offers, &place);
-        return (struct slr_spot){0};
-    }
-    c->offers.own[i].used = call;
-    bool offered = atomic_load(&entry_of(c, c->rank, i)->state) == SLR_OFFER_OFFERED;
-    if (!offered || atomic_load(ack_of(c, c->rank, peer, i)) != place.generation)
-        return (struct slr_spot){0};
-    return (struct slr_spot){place.generation, place.offset};
+    lock(c);
+    bool named = may_name(c, &place, peer, call);
+    unlock(c);
+    return named ? (struct slr_spot){place.generation, place.offset} : (struct slr_spot){0};
 }
 
-CUdeviceptr slr_offer_mapped(const struct slr_comm *c, int peer, struct slr_spot spot)
+CUdeviceptr slr_offer_mapped(struct slr_comm *c, int peer, struct slr_spot spot)
 {
+    CUdeviceptr at = 0; /* stays so never: the peer names only what this rank has acknowledged and not closed */
+    lock(c);
     for (int i = 0; i < SLR_OFFERS; i++)
         if (c->offers.mapped[peer][i].generation == spot.generation)
-            return c->offers.mapped[peer][i].base + spot.offset;
-    return 0; /* not reached: the peer names only what this rank has acknowledged and not closed */
+            at = c->offers.mapped[peer][i].base + spot.offset;
+    unlock(c);
+    return at;
 }
 
 /* ---- the owner's side ---- */
@@ -79,7 +112,7 @@ CUdeviceptr slr_offer_mapped(const struct slr_comm *c, int peer, struct slr_spot
 static void revoke(struct slr_comm *c, int i)
 {
     struct slr_offer *e = entry_of(c, c->rank, i);
-    atomic_store(&e->last_call, c->enqueued);
+    atomic_store(&e->last_call, c->offers.naming);
     atomic_store(&e->state, SLR_OFFER_REVOKED);
 }
 
@@ -150,7 +183,7 @@ static void make_offer(struct slr_comm *c, int i, uint64_t generation, CUdevicep
     c->offers.own[i].generation = generation;
     c->offers.own[i].base = base;
     c->offers.own[i].size = size;
-    c->offers.own[i].used = c->enqueued;
+    c->offers.own[i].used = c->offers.naming;
     atomic_store(&e->generation, generation);
     atomic_store(&e->state, SLR_OFFER_OFFERED);
     slr_log(SLR_LOG_DEBUG, "offer", "comm=%s crank=%d generation=%llu bytes=%zu", c->name, c->rank,
@@ -179,35 +212,57 @@ static bool same_process(const struct slr_comm *c, int peer)
     return c->shared.control->post[peer].pid == c->shared.control->post[c->rank].pid;
 }
 
-/* Opening and closing may wait for the device, so they are done without the pending lock; only the watchdog changes
- * `mapped`. */
+/* Marks an acknowledgement while the block is being opened: the owner must not give the block back, and does not name
+ * it yet. */
+#define OPENING (UINT64_C(1) << 63)
+
+static bool open_offer(const struct slr_comm *c, int peer, const struct slr_offer *e, CUdeviceptr *base)
+{
+    *base = e->export.base;
+    return same_process(c, peer) ||
+           slr_real.cuIpcOpenMemHandle(base, e->export.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS;
+}
+
+static bool stands(const struct slr_offer *e, uint64_t generation)
+{
+    return atomic_load(&e->state) == SLR_OFFER_OFFERED && atomic_load(&e->generation) == generation;
+}
+
+/* Opening and closing may wait for the device, so they are done without the lock; only the watchdog changes `mapped`.
+ */
 static void map_offer(struct slr_comm *c, int peer, int i)
 {
     struct slr_offer *e = entry_of(c, peer, i);
-    uint64_t generation = atomic_load(&e->generation);
-    if (atomic_load(&e->state) != SLR_OFFER_OFFERED || !generation ||
-        refused_before(&c->offers, generation ^ (uint64_t)(peer + 1) << 48))
+    _Atomic uint64_t *ack = ack_of(c, peer, c->rank, i);
+    uint64_t generation = atomic_load(&e->generation), seen = generation ^ (uint64_t)(peer + 1) << 48;
+    CUdeviceptr base;
+    if (!generation || !stands(e, generation) || refused_before(&c->offers, seen))
         return;
-    CUdeviceptr base = e->export.base;
-    if (!same_process(c, peer) &&
-        slr_real.cuIpcOpenMemHandle(&base, e->export.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS) {
-        refuse(&c->offers, generation ^ (uint64_t)(peer + 1) << 48);
+    /* Said before it is looked at again: either this rank sees a revocation, or the owner sees this. */
+    atomic_store(ack, generation | OPENING);
+    if (!stands(e, generation)) {
+        atomic_store(ack, 0);
         return;
     }
-    slr_pending_lock();
+    if (!open_offer(c, peer, e, &base)) {
+        atomic_store(ack, 0);
+        refuse(&c->offers, seen);
+        return;
+    }
+    lock(c);
     c->offers.mapped[peer][i].generation = generation;
     c->offers.mapped[peer][i].base = base;
     c->offers.mapped[peer][i].closing = false;
-    slr_pending_unlock();
-    atomic_store(ack_of(c, peer, c->rank, i), generation);
+    unlock(c);
+    atomic_store(ack, generation);
     atomic_fetch_add(&slr_counters.mapped, 1);
 }
 
 static void unmap_offer(struct slr_comm *c, int peer, int i)
 {
-    slr_pending_lock();
+    lock(c);
     c->offers.mapped[peer][i].generation = 0;
-    slr_pending_unlock();
+    unlock(c);
     if (!same_process(c, peer))
         slr_cu_status(slr_real.cuIpcCloseMemHandle(c->offers.mapped[peer][i].base), "cuIpcCloseMemHandle");
     atomic_store(ack_of(c, peer, c->rank, i), 0);
@@ -219,12 +274,12 @@ static void close_revoked(struct slr_comm *c, int peer, int i)
     struct slr_offer *e = entry_of(c, peer, i);
     if (atomic_load(&e->state) != SLR_OFFER_REVOKED)
         return;
-    slr_pending_lock();
-    if (!c->offers.mapped[peer][i].closing && c->enqueued >= atomic_load(&e->last_call)) {
+    lock(c);
+    if (!c->offers.mapped[peer][i].closing && c->offers.enqueued >= atomic_load(&e->last_call)) {
         c->offers.mapped[peer][i].closing = true;
         c->offers.mapped[peer][i].until = atomic_load(&c->ring.issued);
     }
-    slr_pending_unlock();
+    unlock(c);
     if (c->offers.mapped[peer][i].closing && slr_ring_reached(&c->ring, c->offers.mapped[peer][i].until))
         unmap_offer(c, peer, i);
 }
@@ -245,11 +300,11 @@ void slr_offers_tick(struct slr_comm *c)
     uint64_t unpin[SLR_OFFERS];
     if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess || slr_shared_enter(&c->shared) != SLR_OK)
         return;
-    slr_pending_lock();
+    lock(c);
     for (int i = 0; i < SLR_OFFERS; i++)
         unpin[i] = collect(c, i);
     export_wanted(c);
-    slr_pending_unlock();
+    unlock(c);
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
             serve_peer(c, r);

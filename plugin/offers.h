@@ -17,6 +17,7 @@
 #define SLR_PLUGIN_OFFERS_H
 
 #include <stdint.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include "cache/staging.h"
@@ -42,8 +43,12 @@ struct slr_offer {
     struct slr_staging_offer export;
 };
 
-/* A rank's own memory of its entries and of what it has mapped; read and changed under the pending lock. */
+/* A rank's own memory of its entries and of what it has mapped. Its lock is held for moments only: the watchdog takes
+ * it as well, and must never wait for a thread that waits for a peer. */
 struct slr_offers {
+    pthread_mutex_t lock;
+    uint64_t naming;   /* number of the call that names blocks now, or named them last */
+    uint64_t enqueued; /* number of the last call that is enqueued: what its terms named has been looked up */
     struct {
         uint64_t generation, used; /* used: call that named it last */
         CUdeviceptr base;
@@ -64,11 +69,15 @@ struct slr_offers {
     unsigned refused_at;
 };
 
-/* The spot of `p` for `peer`, or none; asks for an offer when the block has none. Under the pending lock. */
+/* Around the terms of a call and its gather. */
+void slr_offers_begin(struct slr_comm *c, uint64_t call);
+void slr_offers_end(struct slr_comm *c, uint64_t call);
+
+/* The spot of `p` for `peer`, or none; asks for an offer when the block has none. */
 struct slr_spot slr_offer_spot(struct slr_comm *c, CUdeviceptr p, size_t bytes, int peer, uint64_t call);
 
 /* Where a peer's spot is in this rank's device memory. */
-CUdeviceptr slr_offer_mapped(const struct slr_comm *c, int peer, struct slr_spot spot);
+CUdeviceptr slr_offer_mapped(struct slr_comm *c, int peer, struct slr_spot spot);
 
 /* Background work for one communicator; the watchdog's alone. */
 void slr_offers_tick(struct slr_comm *c);
