@@ -15,8 +15,9 @@
  * So a call never depends on an address being the same as last time, a rank whose buffers are unknown only costs itself
  * a staging copy, and neither side waits. Both halves fit because only one of the two orders can happen.
  *
- * Records are used again after SLR_TERMS calls. Who runs that far ahead of its peer waits for it; the driver's own
- * queues are full long before.
+ * Records are used again after SLR_TERMS calls. Who finds the record of a call still waiting for the peer to come to an
+ * earlier one passes the call, and counts that in the record: the shard goes by slot, and the peer does the same when
+ * it comes there. Waiting would be wrong, because the peer may be the same thread's next rank.
  */
 #ifndef SLR_PLUGIN_TERMS_H
 #define SLR_PLUGIN_TERMS_H
@@ -29,10 +30,31 @@
 enum slr_term_state { SLR_TERM_NONE, SLR_TERM_OWNER_FIRST, SLR_TERM_READER_FIRST, SLR_TERM_BOTH };
 
 struct slr_term {
-    _Alignas(64) _Atomic uint64_t head; /* call * 4 + state */
+    _Alignas(64) _Atomic uint64_t head; /* slr_term_head() */
     struct slr_spot owner, reader;      /* written by that side before it posts */
 };
 #define SLR_TERMS 256
+
+/* The latest call that was posted; how many later ones of this record its first side has passed since; its state. */
+static inline uint64_t slr_term_head(uint64_t call, uint64_t passed, enum slr_term_state state)
+{
+    return call << 24 | passed << 2 | (uint64_t)state;
+}
+
+static inline uint64_t slr_term_call(uint64_t head)
+{
+    return head >> 24;
+}
+
+static inline uint64_t slr_term_passed(uint64_t head)
+{
+    return head >> 2 & 0x3fffff;
+}
+
+static inline enum slr_term_state slr_term_state(uint64_t head)
+{
+    return (enum slr_term_state)(head & 3);
+}
 
 /* This rank's halves of the terms of call `number` (equal on all ranks, from 1), under the pending lock: first the
  * owner's for all peers, then the reader's. `put`: the receive buffer is offered too. */
