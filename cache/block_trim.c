@@ -107,15 +107,16 @@ static size_t wait_leaving(int device)
     return bytes - (slr_block_devices[device].leaving < bytes ? slr_block_devices[device].leaving : bytes);
 }
 
-size_t slr_block_trim(int device, size_t bytes)
+static _Atomic(slr_block_unpin_fn) ask_to_unpin;
+
+void slr_block_on_shortage(slr_block_unpin_fn unpin)
+{
+    atomic_store(&ask_to_unpin, unpin);
+}
+
+static size_t trim(int first, int last, size_t bytes)
 {
     struct slr_block *chain = NULL;
-    CUcontext ctx;
-    if (!slr_block_ours() || device >= SLR_BLOCK_DEVICES)
-        return 0;
-    if (device < 0)
-        device = slr_block_device_current(&ctx);
-    int first = device < 0 ? 0 : device, last = device < 0 ? SLR_BLOCK_DEVICES - 1 : device;
     size_t sum = 0;
     slr_block_lock();
     for (int d = first; d <= last && sum < bytes; d++)
@@ -128,5 +129,20 @@ size_t slr_block_trim(int device, size_t bytes)
     for (int d = first; d <= last; d++)
         sum += wait_leaving(d);
     slr_block_unlock();
+    return sum;
+}
+
+size_t slr_block_trim(int device, size_t bytes)
+{
+    CUcontext ctx;
+    if (!slr_block_ours() || device >= SLR_BLOCK_DEVICES)
+        return 0;
+    if (device < 0)
+        device = slr_block_device_current(&ctx);
+    int first = device < 0 ? 0 : device, last = device < 0 ? SLR_BLOCK_DEVICES - 1 : device;
+    size_t sum = trim(first, last, bytes);
+    slr_block_unpin_fn unpin = atomic_load(&ask_to_unpin);
+    if (sum < bytes && unpin && unpin())
+        sum += trim(first, last, bytes - sum);
     return sum;
 }

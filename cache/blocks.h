@@ -83,6 +83,11 @@ bool slr_block_pin(uint64_t generation);
 void slr_block_unpin(uint64_t generation);
 void slr_block_mark_collective(uint64_t generation);
 
+/* `unpin` is called when memory is short and pinned blocks may be among what is kept: who pins lets go of what it can,
+ * waits a little, and returns whether it had anything. Called without locks, on the thread that allocates. */
+typedef bool (*slr_block_unpin_fn)(void);
+void slr_block_on_shortage(slr_block_unpin_fn unpin);
+
 struct slr_block_stats {
     uint64_t hits, misses;     /* requests that were served by a kept block, by a new one */
     uint64_t trims, evictions; /* blocks given back because memory ran out, because of the budget */

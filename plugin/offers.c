@@ -1,5 +1,6 @@
 #include "plugin/offers.h"
 
+#include <time.h>
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
@@ -312,6 +313,51 @@ void slr_offers_tick(struct slr_comm *c)
     for (int i = 0; i < SLR_OFFERS; i++)
         if (unpin[i])
             slr_block_unpin(unpin[i]);
+}
+
+#define GIVE_UP_MS 500
+
+static bool revoke_all(struct slr_comm *c)
+{
+    bool any = false;
+    if (c->pass != SLR_R_RING)
+        return false;
+    lock(c);
+    for (int i = 0; i < SLR_OFFERS; i++) {
+        uint32_t state = atomic_load(&entry_of(c, c->rank, i)->state);
+        if (state == SLR_OFFER_OFFERED)
+            revoke(c, i);
+        any = any || state != SLR_OFFER_EMPTY;
+    }
+    unlock(c);
+    return any;
+}
+
+static bool all_empty(const struct slr_comm *c)
+{
+    for (int i = 0; i < SLR_OFFERS && c->pass == SLR_R_RING; i++)
+        if (atomic_load(&entry_of(c, c->rank, i)->state) == SLR_OFFER_REVOKED)
+            return false;
+    return true;
+}
+
+bool slr_offers_give_up(void)
+{
+    struct slr_comm *list[64];
+    int n = slr_comm_hold_all(list, 64);
+    uint64_t end = slr_now_ms() + GIVE_UP_MS;
+    bool any = false, empty = false;
+    for (int i = 0; i < n; i++)
+        any |= revoke_all(list[i]);
+    while (any && !empty && slr_now_ms() < end) {
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        empty = true;
+        for (int i = 0; i < n; i++)
+            empty = empty && all_empty(list[i]);
+    }
+    for (int i = 0; i < n; i++)
+        slr_comm_put(list[i]);
+    return any;
 }
 
 void slr_offers_close(struct slr_comm *c)

@@ -82,6 +82,10 @@ CUdeviceptr slr_offer_mapped(struct slr_comm *c, int peer, struct slr_spot spot)
 /* Background work for one communicator; the watchdog's alone. */
 void slr_offers_tick(struct slr_comm *c);
 
+/* Memory is short: revokes everything that this process offers and waits a moment for the peers to close it. Blocks in
+ * use are offered again when the next gather meets them. For slr_block_on_shortage. */
+bool slr_offers_give_up(void);
+
 /* The communicator ends: closes all that is mapped. What is offered stays pinned until the peers have left (retire.h).
  */
 void slr_offers_close(struct slr_comm *c);

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/log.h"
+#include "cache/blocks.h"
 #include "plugin/retire.h"
 
 #define TICK_MS 50
@@ -204,4 +205,5 @@ void slr_watchdog_start(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start);
+    slr_block_on_shortage(slr_offers_give_up);
 }
