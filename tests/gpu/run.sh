@@ -143,7 +143,7 @@ counted() { grep -hqE "count.*reason=($2) " "$logs/$1".rank*.decisions; }
 exact() {
     local name=$1 expected=$2 refused=$3
     shift 3
-    preloaded "$name" --set min_bytes=0 -- "$ag_gemm" --one-gpu --iters 2 --warmup 1 --timeout "$step_seconds" "$@"
+    preloaded "$name" --set min_bytes=0 "${more_settings[@]}" -- "$ag_gemm" --one-gpu --iters 2 --warmup 1 --timeout "$step_seconds" "$@"
     local rc=$?
     [ $rc = 0 ] || return $rc
     counted "$name" ring || { echo "no gather was substituted" && return 1; }
@@ -153,12 +153,32 @@ exact() {
     fi
 }
 
+more_settings=() # slipring's, of the cases that follow
+
 gather_case() { # ranks bytes dtype place
     local options=(--ranks "$1" --bytes "$2" --dtype "$3" --poison)
     [ "$4" = out-of-place ] || options+=(--in-place)
     [ "$2" -gt 67108864 ] && options+=(--check sample) || options+=(--check full)
     side_by_side "gather-$1-ranks-$3-$2-bytes-$4" 60 \
         exact "gather-$1-ranks-$3-$2-bytes-$4" ring - "${options[@]}"
+}
+
+# went NAME FIELD ag_gemm-options...: exact, and the summary of a rank counts shards that went that way.
+went() {
+    local name=$1 field=$2
+    shift 2
+    exact "$name" ring - "$@" || return
+    grep -hqE "summary .*$field=[1-9]" "$logs/$name".rank*.decisions || { echo "no shard counted as $field" && return 1; }
+}
+
+# The ways of a shard. Enough iterations for the peers to have mapped the buffers.
+way_case() { # ranks field slipring-options...
+    local name=way-$1-ranks-$2 ranks=$1 field=$2
+    shift 2
+    more_settings=("$@")
+    side_by_side "$name" 60 went "$name" "$field" --ranks "$ranks" --bytes 1048581 --dtype int8 --poison --check full \
+        --check-rounds 20 --iters 500
+    more_settings=()
 }
 
 gather_cases() {
@@ -171,6 +191,9 @@ gather_cases() {
         done
         gather_case "$ranks" 4096 fp32 out-of-place
         [ $quick = 1 ] || gather_case "$ranks" 1048584 bf16 in-place
+        way_case "$ranks" staged --set zero_copy=off
+        way_case "$ranks" in_place
+        way_case "$ranks" pushed --set protocol=put
     done
 }
 
