@@ -258,17 +258,35 @@ timed_shapes() {
     done
 }
 
+# helper NAME: sets `program`, one of the small programs beside this script; builds it where the tests were not built.
+helper() {
+    local include
+    program=$build/tests/gpu/$1
+    [ -x "$program" ] && return
+    program=$logs/$1
+    include=$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")
+    gcc -std=gnu11 -D_GNU_SOURCE -O2 -isystem "$include" "$SLR_ROOT/tests/gpu/$1.c" -o "$program" -ldl
+}
+
 # memop NAME: the latency of a flag between two processes.
 memop() {
-    local program=$build/tests/gpu/memop_latency include
-    if [ ! -x "$program" ]; then
-        program=$logs/memop_latency
-        include=$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")
-        gcc -std=gnu11 -D_GNU_SOURCE -O2 -isystem "$include" "$SLR_ROOT/tests/gpu/memop_latency.c" -o "$program" -ldl ||
-            return 1
-    fi
+    local program
+    helper memop_latency || return
     bounded "${plain[@]}" "$program" "${memop_options[@]}" | tee "$logs/$1.table"
     return "${PIPESTATUS[0]}"
+}
+
+# alloc NAME: what cuMemAlloc and cuMemFree cost, without slipring and with every block kept.
+alloc() {
+    local program
+    helper alloc_cost || return
+    {
+        echo "cuMemAlloc + cuMemFree, the driver alone:"
+        bounded "${plain[@]}" "$program" "$alloc_rounds" || return
+        echo "the same with SLIPRING_ALLOC=all:"
+        preloaded "$1" --set alloc=all -- "$program" "$alloc_rounds"
+    } >"$logs/$1.table" || return
+    cat "$logs/$1.table"
 }
 
 # The same with MPS, under which the ranks' kernels run side by side instead of taking turns.
@@ -323,8 +341,8 @@ report() {
 
 # --------------------------------------------------------------------------------------------------------------------
 
-rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50)
-[ $softgpu = 0 ] || size=96 rounds=1 iters=2 timed_sides="256" memop_options=(8 5)
+rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50) alloc_rounds=200
+[ $softgpu = 0 ] || size=96 rounds=1 iters=2 timed_sides="256" memop_options=(8 5) alloc_rounds=20
 [ $quick = 0 ] || rank_counts="2"
 
 find_device
@@ -334,6 +352,7 @@ ag_gemm=$build/bench/ag_gemm
 say "$device; logs in $out"
 
 alone memop-latency 60 memop memop-latency
+alone alloc-cost 60 alloc alloc-cost
 timed_shapes
 mps_steps
 gather_cases
