@@ -13,8 +13,8 @@
 
 enum slr_lib { SLR_LIB_CUDA, SLR_LIB_NCCL, SLR_LIB_CUBLAS, SLR_LIB_COUNT };
 
-/* True when the library is loaded; its functions are then in slr_real (and slr_gate_found), those that it lacks as NULL.
- * Tried anew at each call until it is found. Says nothing. */
+/* True when the library is loaded; its functions are then in slr_real (and slr_gate_found), those that it lacks as
+ * NULL. Tried anew at each call until it is found. Says nothing. */
 bool slr_find(enum slr_lib lib);
 
 static inline bool slr_find_cuda(void)

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Runs a program by ../e2e/run.sh and then looks at the counters that each rank logged at its end.
+#
+#   counts.sh [--want EXPRESSION]... run.sh-arguments... -- PROGRAM...
+#
+# EXPRESSION is arithmetic over NAME_RANK (staged_0, in_place_1, ...) and NAME (the sum over all ranks). MUTANT=1: the program has to
+# fail instead, with wrong results or misuse of the software GPU; it is given three tries.
+set -u
+want=() has=() hasnt=() args=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  case $1 in # run.sh does not see the log
+    --want) want+=("$2"); shift ;;
+    --has) has+=("$2"); shift ;;
+    --hasnt) hasnt+=("$2"); shift ;;
+    *) args+=("$1") ;;
+  esac
+  shift
+done
+shift
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+run=$(dirname "$0")/../e2e/run.sh
+if [ "${MUTANT:-0}" = 1 ]; then
+  for _ in 1 2 3; do
+    "$run" "${args[@]+"${args[@]}"}" -- "$@" >"$dir/out" 2>&1 && continue
+    grep -qE '^wrong: |misuse' "$dir/out" && exit 0
+    echo "ended in another way:"; cat "$dir/out"
+  done
+  echo "FAILED: the mutant passes"
+  exit 1
+fi
+"$run" "${args[@]+"${args[@]}"}" -- env SLIPRING_LOG_FILE="$dir/log.%r" "$@" || { cat "$dir"/log.* >&2; exit 1; }
+shopt -s nullglob
+for name in calls substituted staged in_place pushed mapped; do
+  eval "$name=0"
+  for log in "$dir"/log.*; do
+    rank=${log##*.}
+    n=$(sed -nE "s/.*\"event\":\"summary\".*\"$name\":([0-9]+).*/\1/p" "$log")
+    eval "${name}_$rank=${n:-0}; $name=\$(($name + ${n:-0}))"
+  done
+done
+status=0
+for e in "${want[@]+"${want[@]}"}"; do
+  (( $e )) || { echo "FAILED: $e"; status=1; }
+done
+for e in "${has[@]+"${has[@]}"}"; do
+  grep -qE "$e" "$dir"/log.* /dev/null || { echo "FAILED: no log line matches: $e"; status=1; }
+done
+for e in "${hasnt[@]+"${hasnt[@]}"}" '"event":"(stalled|communicator_failed)"'; do
+  grep -hE "$e" "$dir"/log.* /dev/null && { echo "FAILED: a log line matches: $e"; status=1; }
+done
+[ $status = 1 ] && cat "$dir"/log.*
+[ -n "${ZERO_SHOW:-}" ] && grep -h '"event":"summary"' "$dir"/log.* /dev/null
+exit $status
