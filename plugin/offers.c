@@ -127,18 +127,24 @@ static bool let_go(const struct slr_comm *c, int i)
     return true;
 }
 
-/* Entries that were revoked and that nobody has mapped any more are empty again. Returns the generation to unpin, or 0.
- */
+/* The generation to unpin when the entry was revoked and nobody has mapped it any more, or 0. */
 static uint64_t collect(struct slr_comm *c, int i)
 {
     struct slr_offer *e = entry_of(c, c->rank, i);
     uint64_t generation = c->offers.own[i].generation;
     if (atomic_load(&e->state) != SLR_OFFER_REVOKED || !let_go(c, i))
         return 0;
-    atomic_store(&e->generation, 0);
-    atomic_store(&e->state, SLR_OFFER_EMPTY);
     c->offers.own[i].generation = 0;
     return generation;
+}
+
+/* Empty only when its block has been unpinned: who waits for memory looks at the state. */
+static void give_up_block(struct slr_comm *c, int i, uint64_t generation)
+{
+    struct slr_offer *e = entry_of(c, c->rank, i);
+    slr_block_unpin(generation);
+    atomic_store(&e->generation, 0);
+    atomic_store(&e->state, SLR_OFFER_EMPTY);
 }
 
 /* An empty entry; else the least recently used one is revoked, and there is one at a later tick. */
@@ -304,15 +310,17 @@ void slr_offers_tick(struct slr_comm *c)
     lock(c);
     for (int i = 0; i < SLR_OFFERS; i++)
         unpin[i] = collect(c, i);
+    unlock(c);
+    for (int i = 0; i < SLR_OFFERS; i++)
+        if (unpin[i])
+            give_up_block(c, i, unpin[i]);
+    lock(c);
     export_wanted(c);
     unlock(c);
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
             serve_peer(c, r);
     slr_shared_leave();
-    for (int i = 0; i < SLR_OFFERS; i++)
-        if (unpin[i])
-            slr_block_unpin(unpin[i]);
 }
 
 #define GIVE_UP_MS 500
