@@ -142,7 +142,9 @@ size_t slr_block_trim(int device, size_t bytes)
     int first = device < 0 ? 0 : device, last = device < 0 ? SLR_BLOCK_DEVICES - 1 : device;
     size_t sum = trim(first, last, bytes);
     slr_block_unpin_fn unpin = atomic_load(&ask_to_unpin);
-    if (sum < bytes && unpin && unpin())
-        sum += trim(first, last, bytes - sum);
-    return sum;
+    if (sum >= bytes || !unpin || !unpin())
+        return sum;
+    sum += trim(first, last, bytes - sum);
+    return sum ? sum
+               : 1; /* what was unpinned may have gone at once, because of the budget, on the thread that did it */
 }

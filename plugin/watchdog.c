@@ -11,8 +11,19 @@
 #define TICK_MS 50
 #define STOP_WAIT_S 1
 
-static pthread_mutex_t ticking = PTHREAD_MUTEX_INITIALIZER; /* held while the watchdog works */
-static bool stopped;                                        /* under `ticking` */
+/* Two threads. What may wait for the device (opening and closing mappings, freeing memory: drivers wait for the
+ * context's work there, and that may wait for a peer) must not keep the watchdog from seeing that the peer is gone. */
+static void watch(void), keep_house(void);
+static struct loop {
+    void (*work)(void);
+    const char *name;
+    pthread_mutex_t working; /* held while it works */
+    bool stopped;            /* under `working` */
+} loops[] = {
+    {.work = watch, .name = "slipring", .working = PTHREAD_MUTEX_INITIALIZER},
+    {.work = keep_house, .name = "slipring-memory", .working = PTHREAD_MUTEX_INITIALIZER},
+};
+#define LOOPS (sizeof loops / sizeof *loops)
 
 static uint32_t state_of(const struct slr_comm *c, int peer)
 {
@@ -152,9 +163,13 @@ static void serve_offers(void)
     }
 }
 
-static void tick(void)
+static void watch(void)
 {
     slr_comm_each(look, NULL);
+}
+
+static void keep_house(void)
+{
     serve_offers();
     slr_comm_reap_orphans();
     slr_retire_tick();
@@ -162,13 +177,13 @@ static void tick(void)
 
 static void *run(void *arg)
 {
-    (void)arg;
+    struct loop *l = arg;
     slr_guard++; /* whatever this thread calls is slipring's own */
     for (;;) {
-        pthread_mutex_lock(&ticking);
-        if (!stopped)
-            tick();
-        pthread_mutex_unlock(&ticking);
+        pthread_mutex_lock(&l->working);
+        if (!l->stopped)
+            l->work();
+        pthread_mutex_unlock(&l->working);
         nanosleep(&(struct timespec){.tv_nsec = TICK_MS * 1000000}, NULL);
     }
     return NULL;
@@ -179,26 +194,31 @@ void slr_watchdog_stop(void)
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += STOP_WAIT_S;
-    if (pthread_mutex_timedlock(&ticking, &end) != 0)
-        return; /* it is in a CUDA call that does not return */
-    stopped = true;
-    pthread_mutex_unlock(&ticking);
+    for (unsigned i = 0; i < LOOPS; i++) {
+        if (pthread_mutex_timedlock(&loops[i].working, &end) != 0)
+            continue; /* it is in a CUDA call that does not return */
+        loops[i].stopped = true;
+        pthread_mutex_unlock(&loops[i].working);
+    }
 }
 
 static void start(void)
 {
     sigset_t all, old;
-    pthread_t t;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old); /* the application's signals go to the application's threads */
-    int r = pthread_create(&t, NULL, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r != 0) {
-        slr_log(SLR_LOG_ERROR, "no_watchdog", "errno=%d msg=%s", r, "dead peers will not be noticed");
-        return;
+    for (unsigned i = 0; i < LOOPS; i++) {
+        pthread_t t;
+        int r = pthread_create(&t, NULL, run, &loops[i]);
+        if (r != 0) {
+            slr_log(SLR_LOG_ERROR, "no_watchdog", "errno=%d msg=%s", r,
+                    "dead peers will not be noticed, or memory not be given back");
+            continue;
+        }
+        pthread_setname_np(t, loops[i].name);
+        pthread_detach(t);
     }
-    pthread_setname_np(t, "slipring");
-    pthread_detach(t);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 void slr_watchdog_start(void)
