@@ -270,8 +270,10 @@ static void unmap_offer(struct slr_comm *c, int peer, int i)
     lock(c);
     c->offers.mapped[peer][i].generation = 0;
     unlock(c);
-    if (!same_process(c, peer))
-        slr_cu_status(slr_real.cuIpcCloseMemHandle(c->offers.mapped[peer][i].base), "cuIpcCloseMemHandle");
+    /* What could not be closed stays acknowledged, so that its owner does not give it back. */
+    if (!same_process(c, peer) &&
+        slr_cu_status(slr_real.cuIpcCloseMemHandle(c->offers.mapped[peer][i].base), "cuIpcCloseMemHandle") != SLR_OK)
+        return;
     atomic_store(ack_of(c, peer, c->rank, i), 0);
 }
 

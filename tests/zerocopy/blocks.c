@@ -292,35 +292,50 @@ static void close_all(struct rank *r, struct gather *g)
         NCCL(ncclCommDestroy(r[i].comm));
 }
 
-static void group_round(struct rank *r, struct gather *g, int calls, uint64_t seed)
+/* Three gathers in turn: two slots never hold the right data by chance. */
+enum { SETS = 3 };
+
+static void group_round(struct rank *r, struct gather g[SETS][8], int calls, uint64_t seed)
 {
     for (int i = 0; i < r[0].nranks; i++) {
         CUDA(cudaSetDevice(i));
-        gather_load(&g[i], seed, r[i].stream);
+        for (int k = 0; k < SETS; k++)
+            gather_load(&g[k][i], seed * SETS + (uint64_t)k, r[i].stream);
     }
     NCCL(ncclGroupStart());
     for (int i = 0; i < r[0].nranks; i++)
         for (int c = 0; c < calls; c++)
-            gather_call(&g[i], r[i].comm, r[i].stream);
+            gather_call(&g[c % SETS][i], r[i].comm, r[i].stream);
     NCCL(ncclGroupEnd());
     for (int i = 0; i < r[0].nranks; i++) {
         CUDA(cudaSetDevice(i));
-        gather_check(&g[i], seed, r[i].stream, "group");
+        for (int k = 0; k < SETS; k++)
+            gather_check(&g[k][i], seed * SETS + (uint64_t)k, r[i].stream, "group");
     }
 }
 
 static void group(struct rank *r)
 {
     const struct plan *p = r->arg;
-    struct gather g[8];
-    open_all(r, g, 64 << 10);
+    struct gather g[SETS][8];
+    open_all(r, g[0], 64 << 10);
+    for (int i = 0; i < r[0].nranks; i++) {
+        CUDA(cudaSetDevice(i));
+        for (int k = 1; k < SETS; k++)
+            gather_alloc(&g[k][i], i, r[0].nranks, 64 << 10);
+    }
     for (int i = 0; i < 20; i++) {
-        group_round(r, g, 1, (uint64_t)i);
+        group_round(r, g, SETS, (uint64_t)i);
         sleep_ms(20);
     }
     group_round(r, g, p->rounds, 77);
     group_round(r, g, p->rounds, 78);
-    close_all(r, g);
+    for (int i = 0; i < r[0].nranks; i++) {
+        CUDA(cudaSetDevice(i));
+        for (int k = 1; k < SETS; k++)
+            gather_free(&g[k][i]);
+    }
+    close_all(r, g[0]);
 }
 
 struct runner {
@@ -363,6 +378,7 @@ static const struct {
     {"vanish", vanish, false},
     {"many-comms", many_comms, false},
     {"leak", leak, false},
+    {"die", die, false},
     {"group", group, true},
     {"ahead", ahead, true},
 };
