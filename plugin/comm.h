@@ -46,9 +46,9 @@ struct slr_comm {
     struct slr_key key;
     char name[9]; /* first 8 hex digits of the key: equal on all ranks, names the communicator in logs */
     int rank, nranks;
-    enum slr_reason pass;        /* SLR_R_RING: gathers go to the ring; else why not */
-    _Atomic int error;           /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
-    uint64_t calls, substituted; /* gathers seen and moved to the ring; equal on all ranks */
+    enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not */
+    _Atomic int error;    /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
+    uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     struct slr_offers offers;
     unsigned splits, shrinks;
     struct slr_shared shared;

@@ -188,8 +188,6 @@ static void make_offer(struct slr_comm *c, int i, uint64_t generation, CUdevicep
         return;
     }
     c->offers.own[i].generation = generation;
-    c->offers.own[i].base = base;
-    c->offers.own[i].size = size;
     c->offers.own[i].used = c->offers.naming;
     atomic_store(&e->generation, generation);
     atomic_store(&e->state, SLR_OFFER_OFFERED);

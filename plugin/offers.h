@@ -51,8 +51,6 @@ struct slr_offers {
     uint64_t enqueued; /* number of the last call that is enqueued: what its terms named has been looked up */
     struct {
         uint64_t generation, used; /* used: call that named it last */
-        CUdeviceptr base;
-        size_t size;
     } own[SLR_OFFERS];
     struct {
         uint64_t generation;
