@@ -1,7 +1,7 @@
 /* Blocks that come and go.
  *
  *   blocks RANKS turnover ROUNDS [MIN-REUSED]   more sizes in turn than peers may have mapped: blocks go back to the
- *                               driver, and others get their addresses; at least MIN-REUSED times on each rank
+ *                               driver, and others get their addresses; at least MIN-REUSED times on all ranks
  *   blocks RANKS deep ROUNDS                    more buffers in one go, without waiting, than peers may have mapped
  *   blocks RANKS free-in-flight ROUNDS          send is freed, and its memory given out again, right behind the call
  *   blocks RANKS vanish ROUNDS                  ... freed by cudaFreeAsync
@@ -75,7 +75,8 @@ static void turnover(struct rank *r)
     }
     rank_close(r);
     CUDA(cudaFreeHost(g.host));
-    EXPECT(reused >= p->reused, "rank %d: only %d addresses were used again", r->rank, reused);
+    int all = zero_sum(r, reused);
+    EXPECT(all >= p->reused, "only %d addresses were used again, on all ranks", all);
 }
 
 /* ---- more buffers in one go than peers may have mapped ---- */

@@ -16,6 +16,9 @@ int zero_run(int nranks, int seconds, char **argv, rank_body body, void *arg);
 /* All ranks of the program come to it. */
 void zero_barrier(struct rank *r);
 
+/* The sum of `n` over all ranks. Once in a program. */
+int zero_sum(struct rank *r, int n);
+
 /* As gather_alloc/gather_free, for the device side only; `extra` bytes more than the send buffer needs. */
 void zero_alloc(struct gather *g, size_t extra);
 void zero_free(struct gather *g);
