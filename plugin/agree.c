@@ -86,13 +86,14 @@ static enum slr_reason register_flags(struct slr_comm *c)
                                                                                           : SLR_R_NO_CONTROL;
 }
 
+#define ROOM_WAIT_MS 200
+
 static enum slr_reason make_staging(struct slr_comm *c, struct slr_post *post)
 {
-    /* Communicators that have just ended hold theirs until somebody looks; every rank of this one is past their end. */
-    if (slr_staging_held() + SLR_SLOTS * slr_get(SLR_S_SLOT_BYTES) > slr_get(SLR_S_CACHE_BYTES))
-        slr_retire_tick();
-    if (slr_staging_make(&c->shared.staging, SLR_SLOTS, slr_get(SLR_S_SLOT_BYTES), slr_get(SLR_S_CACHE_BYTES)) !=
-        SLR_OK)
+    uint64_t slot = slr_get(SLR_S_SLOT_BYTES), budget = slr_get(SLR_S_CACHE_BYTES);
+    /* Communicators that have just ended hold theirs until their peers have ended them as well. */
+    slr_retire_for_room(SLR_SLOTS * slot, budget, ROOM_WAIT_MS);
+    if (slr_staging_make(&c->shared.staging, SLR_SLOTS, slot, budget) != SLR_OK)
         return SLR_R_NO_STAGING;
     post->slot = c->shared.staging.slot;
     return slr_staging_offer(&c->shared.staging, &post->staging) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;

@@ -20,6 +20,7 @@ struct retired {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct retired *list;
+static unsigned being_released; /* taken off the list, memory not free yet; under the lock */
 
 static bool same_process(const struct slr_shared *s, int peer)
 {
@@ -123,6 +124,7 @@ static struct retired *take_free(void)
         *at = r->next;
         r->next = ready;
         ready = r;
+        being_released++;
     }
     pthread_mutex_unlock(&lock);
     return ready;
@@ -134,13 +136,23 @@ unsigned slr_retire_tick(void)
         next = r->next;
         release(&r->shared); /* cuMemFree may wait for the device: not under the lock */
         free(r);
+        pthread_mutex_lock(&lock);
+        being_released--;
+        pthread_mutex_unlock(&lock);
     }
     pthread_mutex_lock(&lock);
-    unsigned n = 0;
+    unsigned n = being_released;
     for (struct retired *r = list; r; r = r->next)
         n++;
     pthread_mutex_unlock(&lock);
     return n;
+}
+
+void slr_retire_for_room(uint64_t bytes, uint64_t budget, unsigned ms)
+{
+    uint64_t end = slr_now_ms() + ms;
+    while (slr_staging_held() + bytes > budget && slr_retire_tick() > 0 && slr_now_ms() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 /* Whether a living peer still has to read what this rank published. */

@@ -11,8 +11,13 @@
 /* Takes over *s (which may hold nothing). The caller has closed its own imports; this posts LEFT. */
 void slr_retire(const struct slr_shared *s);
 
-/* Frees what no peer uses any more. Called by the watchdog. Returns how many are left. */
+/* Frees what no peer uses any more. Called by the watchdog. Returns how many are left, those that another thread is
+ * freeing among them. */
 unsigned slr_retire_tick(void);
+
+/* Before a communicator is made: while `bytes` more do not fit the budget and communicators that have ended still hold
+ * memory, waits for their peers and for the thread that frees it, at most `ms`. */
+void slr_retire_for_room(uint64_t bytes, uint64_t budget, unsigned ms);
 
 /* Looks whether the processes of the peers still live; fills peer_dead. */
 void slr_shared_watch_peers(struct slr_shared *s);
