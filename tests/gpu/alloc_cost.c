@@ -3,12 +3,6 @@
  *
  * usage: alloc_cost [ROUNDS]
  */
-#include <cuda.h>
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
 #define FUNCTIONS(X)                                                                                                   \
     X(cuInit)                                                                                                          \
     X(cuDeviceGet)                                                                                                     \
@@ -19,47 +13,7 @@
     X(cuMemsetD8)                                                                                                      \
     X(cuCtxSynchronize)
 
-static struct {
-#define FIELD_(fn) __typeof__(&fn) fn;
-#define FIELD(fn) FIELD_(fn)
-    FUNCTIONS(FIELD)
-} cu;
-
-#define CHECK(call)                                                                                                    \
-    do {                                                                                                               \
-        CUresult r_ = (call);                                                                                          \
-        if (r_ != CUDA_SUCCESS) {                                                                                      \
-            fprintf(stderr, "%s: CUDA error %d\n", #call, (int)r_);                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-static void load(void)
-{
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!lib) {
-        fprintf(stderr, "%s\n", dlerror());
-        exit(77);
-    }
-#define TEXT_(fn) #fn
-#define TEXT(fn) TEXT_(fn)
-#define LOAD_(fn) cu.fn = (__typeof__(cu.fn))dlsym(lib, TEXT(fn));
-#define LOAD(fn) LOAD_(fn)
-    FUNCTIONS(LOAD)
-}
-
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+#include "driver.h"
 
 static void measure(size_t bytes, int rounds, double *us)
 {
@@ -83,7 +37,7 @@ int main(int argc, char **argv)
     CUcontext ctx;
     if (rounds < 1 || !us)
         return 2;
-    load();
+    load_driver();
     CHECK(cu.cuInit(0));
     CHECK(cu.cuDeviceGet(&device, 0));
     CHECK(cu.cuDevicePrimaryCtxRetain(&ctx, device));

@@ -7,8 +7,6 @@
  *
  * usage: memop_latency [ROUNDS [BATCHES [DEVICE0 DEVICE1]]]
  */
-#include <cuda.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -17,15 +15,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_BATCHES 1000
-#define TIMEOUT_S 20.0
+#define TIMEOUT_US 20e6
 #define WORD_STRIDE 128 /* bytes between flags: no two share a cache line */
 #define DEVICE_BYTES (2u << 20)
 
-/* The headers' macros turn cuMemAlloc into cuMemAlloc_v2, in the field's name as in the looked-up string. */
 #define FUNCTIONS(X)                                                                                                   \
     X(cuInit)                                                                                                          \
     X(cuDeviceGet)                                                                                                     \
@@ -49,11 +45,7 @@
     X(cuEventRecord)                                                                                                   \
     X(cuEventElapsedTime)
 
-static struct {
-#define FIELD_(fn) __typeof__(&fn) fn;
-#define FIELD(fn) FIELD_(fn)
-    FUNCTIONS(FIELD)
-} cu;
+#include "driver.h"
 
 /* What the two processes share; made before the fork. */
 struct shared {
@@ -80,13 +72,6 @@ struct place {
     uint32_t count; /* last value sent */
 };
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Ends this process; the other one sees `failed` and ends too. */
 static void give_up(struct side *s, const char *what, int code)
 {
@@ -106,14 +91,14 @@ static void pause_or_give_up(struct side *s, double deadline, const char *what)
 {
     if (atomic_load(&s->shared->failed))
         _exit(1);
-    if (now() > deadline)
+    if (now_us() > deadline)
         give_up(s, what, ETIMEDOUT);
     usleep(20);
 }
 
 static void barrier(struct side *s)
 {
-    double deadline = now() + TIMEOUT_S;
+    double deadline = now_us() + TIMEOUT_US;
     int target = 2 * ++s->barriers;
 
     atomic_fetch_add(&s->shared->arrived, 1);
@@ -123,7 +108,7 @@ static void barrier(struct side *s)
 
 static void drain(struct side *s)
 {
-    double deadline = now() + TIMEOUT_S;
+    double deadline = now_us() + TIMEOUT_US;
     CUresult result;
 
     while ((result = cu.cuStreamQuery(s->stream)) == CUDA_ERROR_NOT_READY)
@@ -132,26 +117,12 @@ static void drain(struct side *s)
         give_up(s, "cuStreamQuery", (int)result);
 }
 
-static void load(struct side *s)
-{
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW);
-
-    if (!lib)
-        give_up(s, dlerror(), 0);
-#define LOAD_(fn)                                                                                                      \
-    *(void **)&cu.fn = dlsym(lib, #fn);                                                                                \
-    if (!cu.fn)                                                                                                        \
-        give_up(s, "look-up of " #fn, 0);
-#define LOAD(fn) LOAD_(fn)
-    FUNCTIONS(LOAD)
-}
-
 static void open_device(struct side *s, int ordinal)
 {
     CUdevice device;
     CUcontext context;
 
-    load(s);
+    load_driver();
     TRY(s, cuInit(0));
     TRY(s, cuDeviceGet(&device, ordinal));
     TRY(s, cuDevicePrimaryCtxRetain(&context, device));
@@ -204,22 +175,16 @@ static double batch(struct side *s, struct place *p, int rounds, double *call_us
     TRY(s, cuStreamWaitValue32(s->stream, s->page + (CUdeviceptr)(s->rank * WORD_STRIDE), s->gate_count,
                                CU_STREAM_WAIT_VALUE_GEQ));
     TRY(s, cuEventRecord(s->start, s->stream));
-    double begin = now();
+    double begin = now_us();
     for (int i = 0; i < rounds; i++)
         enqueue_round(s, p);
-    *call_us = (now() - begin) * 1e6 / (2.0 * rounds);
+    *call_us = (now_us() - begin) / (2.0 * rounds);
     TRY(s, cuEventRecord(s->stop, s->stream));
     barrier(s);
     atomic_store(gate, s->gate_count);
     drain(s);
     TRY(s, cuEventElapsedTime(&ms, s->start, s->stop));
     return (double)ms * 1e3 / (2.0 * rounds);
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static void measure(struct side *s, struct place *p, int rounds, int batches)

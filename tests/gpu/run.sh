@@ -289,6 +289,35 @@ alloc() {
     cat "$logs/$1.table"
 }
 
+# import_cost NAME: what mapping a peer's block costs.
+import_cost() {
+    local program
+    helper import_cost || return
+    bounded "${plain[@]}" "$program" "${import_options[@]}" | tee "$logs/$1.table"
+    return "${PIPESTATUS[0]}"
+}
+
+# ways NAME RANKS MIB... -- ag_gemm-options...: the gather alone, by each way of a shard.
+ways() {
+    local name=$1 ranks=$2 sizes=()
+    shift 2
+    while [ "$1" != -- ]; do sizes+=("$1") && shift; done
+    bounded "${plain[@]}" python3 "$SLR_ROOT/bench/gather_ways" --ag-gemm "$ag_gemm" --ranks "$ranks" --mib "${sizes[@]}" \
+        --slipring "$slipring run --lib $build/libslipring.so" --rounds "$rounds" --json "$logs/$name.json" -- --one-gpu "${@:2}" |
+        tee "$logs/$name.table"
+    return "${PIPESTATUS[0]}"
+}
+
+# NCCL gathers over sockets here: few iterations for the large ones.
+ways_steps() {
+    local ranks
+    for ranks in $rank_counts; do
+        # shellcheck disable=SC2086 # lists of sizes
+        alone "ways-$ranks-ranks-small" 90 ways "ways-$ranks-ranks-small" "$ranks" $small_mib -- --warmup 200 --iters 500
+        [ $quick = 1 ] || alone "ways-$ranks-ranks-large" 150 ways "ways-$ranks-ranks-large" "$ranks" $large_mib -- --warmup 3 --iters 5
+    done
+}
+
 # The same with MPS, under which the ranks' kernels run side by side instead of taking turns.
 start_mps() {
     have nvidia-cuda-mps-control || { echo "nvidia-cuda-mps-control is not installed" && return 77; }
@@ -342,7 +371,11 @@ report() {
 # --------------------------------------------------------------------------------------------------------------------
 
 rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50) alloc_rounds=200
-[ $softgpu = 0 ] || size=96 rounds=1 iters=2 timed_sides="256" memop_options=(8 5) alloc_rounds=20
+import_options=(100 1024) small_mib="1 16" large_mib="128 1024"
+if [ $softgpu = 1 ]; then
+    size=96 rounds=1 iters=2 timed_sides=256 memop_options=(8 5) alloc_rounds=20
+    import_options=(5 16) small_mib=1 large_mib=2
+fi
 [ $quick = 0 ] || rank_counts="2"
 
 find_device
@@ -353,7 +386,9 @@ say "$device; logs in $out"
 
 alone memop-latency 60 memop memop-latency
 alone alloc-cost 60 alloc alloc-cost
+alone import-cost 60 import_cost import-cost
 timed_shapes
+ways_steps
 mps_steps
 gather_cases
 gemm_cases
