@@ -4,7 +4,7 @@
  *   struct slr_post[n]     what each rank says of itself; written by that rank only
  *   flag words             kernels/flags.h; registered with CUDA by each rank
  *   slr_term[n][n][..]     plugin/terms.h; written by the two ranks of each pair
- *   slr_published[n][..]   plugin/symmetry.h; written by that rank only
+ *   slr_published[n][..]   plugin/published.h; written by that rank only
  *
  * It is an anonymous memfd handed from process to process (plugin/meet.h), so it has no name and ends with its last
  * user, also after kill -9.
@@ -23,7 +23,7 @@
 #include "cache/staging.h"
 #include "kernels/flags.h"
 #include "plugin/offers.h"
-#include "plugin/symmetry.h"
+#include "plugin/published.h"
 #include "plugin/terms.h"
 
 #define SLR_CONTROL_MAGIC 0x32524c53u /* "SLR2": the layout of everything in this file and of meet.c's messages */
