@@ -93,7 +93,7 @@ static void enter(struct slr_phases *p, unsigned length, enum slr_evidence by)
         return;
     leave(p);
     uint64_t fit = (uint64_t)slr_period_by_sizes(&p->period, length) + length;
-    p->first = p->last + 1 - (fit < p->known ? fit : p->known);
+    p->first = p->last + 1 - (fit < SLR_PHASE_KNOWN ? fit : SLR_PHASE_KNOWN);
     p->length = length;
     p->by = by;
     p->sites = sites;
@@ -128,12 +128,9 @@ static void reconsider(struct slr_phases *p, unsigned least, uint64_t patience)
 
 static void remember(struct slr_phases *p, uint64_t call, const struct slr_use *use)
 {
-    if (call != p->last + 1 && p->calls > 0) {
-        p->known = 0;
+    if (call != p->last + 1)
         slr_period_gap(&p->period);
-    }
     memcpy(use_of(p, call), use, (size_t)p->nranks * sizeof(*use));
-    p->known += p->known < SLR_PHASE_KNOWN;
     p->last = call;
     p->calls++;
     compare_with_past(p, use);

@@ -31,8 +31,8 @@ struct slr_phases {
     const char *comm; /* for the log */
     int crank, nranks;
     uint64_t calls, skipped; /* analysed, and not */
-    uint64_t last, known;    /* latest call; how many calls up to it are in `use` */
-    struct slr_use *use;     /* [SLR_PHASE_KNOWN][nranks], by call number */
+    uint64_t last;           /* call */
+    struct slr_use *use;     /* [SLR_PHASE_KNOWN][nranks], the latest, by call number */
     uint64_t *token;         /* [1 + nranks], of one call */
     struct slr_period period;
     uint64_t phases; /* so far */

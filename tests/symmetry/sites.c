@@ -6,6 +6,7 @@
  * 0, recv 1, ... The last rank is the odd one:
  *
  *   steady       nobody is
+ *   alike        nobody is, and all sites are of one size
  *   cycle        every buffer is freed and allocated anew around its call
  *   extra        it allocates one buffer more before the last receive buffer
  *   offset       its receive buffer of site 1 lies 256 bytes further in its block
@@ -58,7 +59,7 @@ static void make_buffers(struct work *w)
     for (int i = 0; i < LENGTH(shards); i++) {
         struct gather *g = &w->g[i];
         zero_host(g, w->r, MOST);
-        g->shard = shards[i];
+        g->shard = shards[is(w, "alike") ? 0 : i];
         if (w->odd && is(w, "extra") && i == SITES - 1)
             memory(MOST);
         g->recv = memory(g->shard * (size_t)n + (w->odd && is(w, "larger") && i == 0 ? 4 << 20 : 256));
