@@ -19,8 +19,8 @@
 struct slr_period {
     unsigned width;  /* tokens of one call: 1 + ranks */
     uint64_t seen;   /* calls since the beginning or the last gap */
-    uint64_t *token; /* [SLR_PERIOD_MAX][width], of the latest calls */
-    uint32_t *run;   /* [SLR_PERIOD_MAX + 1][width], row p: matches with the call p before, without interruption */
+    uint64_t *token; /* [width][SLR_PERIOD_MAX], of the latest calls */
+    uint32_t *run;   /* [width][SLR_PERIOD_MAX], p - 1: matches with the call p before, without interruption */
 };
 
 /* False: out of memory. */
