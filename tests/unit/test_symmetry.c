@@ -393,7 +393,7 @@ Test(symmetry, a_record_is_read_until_it_is_used_again)
     cr_expect(!use.at[SLR_RECV].known && use.at[SLR_RECV].offset == 4711);
 }
 
-enum { WRITTEN = 4000000 };
+enum { WRITTEN = 1000000 };
 
 static void *write_all(void *ring)
 {
