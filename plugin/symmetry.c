@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include "base/counters.h"
+#include "base/log.h"
 #include "cache/blocks.h"
 #include "plugin/gather.h"
 #include "plugin/phases.h"
@@ -83,7 +84,7 @@ static bool advance(struct slr_comm *c, struct slr_symmetry *s)
 static void analyse(struct slr_comm *c)
 {
     unsigned steps = 4 * SLR_PUBLISHED;
-    if (c->pass != SLR_R_RING || !c->shared.control)
+    if (!slr_log_enabled(SLR_LOG_INFO) || c->pass != SLR_R_RING || !c->shared.control)
         return;
     bool any = c->symmetry != NULL || atomic_load(&ring_of(c, c->rank)[1].call) != 0;
     struct slr_symmetry *s = any ? of(c) : NULL;

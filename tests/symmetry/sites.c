@@ -14,6 +14,8 @@
  *   again        from iteration AT on it sends from new memory at site 1, every time
  *   once         at iteration AT its receive buffer of site 1 moves, once
  *   together     at iteration AT the receive buffers of site 0 move on all ranks
+ *   flap         its receive buffer of site 0 lies 256 bytes further in two of four iterations
+ *   many         an iteration has 70 sites, in one block
  *   in-place     all gathers are in place
  *   inner        an iteration is seven calls of site 0 and one of site 2
  *   phases       after iteration AT another phase begins: two sites of other sizes
@@ -25,7 +27,7 @@
 #include <unistd.h>
 #include "../zerocopy/zero.h"
 
-enum { SITES = 3, SEED = 7, MOST = 64 << 10 };
+enum { SITES = 3, MANY = 70, MANY_STEP = 1024, SEED = 7, MOST = 64 << 10 };
 static const size_t shards[] = {8 << 10, 8 << 10, 12 << 10, 16 << 10, 24 << 10};
 
 struct plan {
@@ -39,6 +41,7 @@ struct work {
     bool odd;
     struct gather g[LENGTH(shards)];
     ncclComm_t second;
+    uint8_t *many;
 };
 
 static bool is(const struct work *w, const char *name)
@@ -84,6 +87,8 @@ static void move_buffers(struct work *w, int iteration)
 {
     if (w->odd && is(w, "again") && iteration >= w->plan->at)
         w->g[1].send = memory(MOST);
+    if (w->odd && is(w, "flap") && iteration % 2 == 0 && iteration > 0)
+        w->g[0].recv += iteration % 4 == 2 ? 256 : -256;
     if (iteration != w->plan->at)
         return;
     if (w->odd && is(w, "once"))
@@ -92,9 +97,23 @@ static void move_buffers(struct work *w, int iteration)
         w->g[0].recv = memory(MOST);
 }
 
+static void many(const struct work *w)
+{
+    for (int i = 0; i < MANY; i++) {
+        struct gather g = w->g[0];
+        g.shard = 64;
+        g.recv = w->many + (size_t)i * MANY_STEP;
+        gather_call(&g, w->r->comm, w->r->stream);
+    }
+}
+
 static void iterate(struct work *w, int iteration)
 {
     move_buffers(w, iteration);
+    if (is(w, "many")) {
+        many(w);
+        return;
+    }
     if (is(w, "inner")) {
         for (int i = 0; i < 7; i++)
             call(w, 0);
@@ -135,7 +154,9 @@ static void body(struct rank *r)
     if (is(&w, "two"))
         NCCL(ncclCommSplit(r->comm, 0, r->rank, &w.second, NULL));
     make_buffers(&w);
-    bool exact = !is(&w, "cycle") && !is(&w, "in-place") && !is(&w, "again");
+    if (is(&w, "many"))
+        w.many = memory((size_t)MANY * MANY_STEP);
+    bool exact = !is(&w, "cycle") && !is(&w, "in-place") && !is(&w, "again") && !is(&w, "many");
     for (int i = 0; i < LENGTH(shards); i++)
         gather_load(&w.g[i], SEED, r->stream);
     if (is(&w, "ahead") && r->rank > 0)
