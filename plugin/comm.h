@@ -50,6 +50,7 @@ struct slr_comm {
     _Atomic int error;    /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     struct slr_offers offers;
+    struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
     unsigned splits, shrinks;
     struct slr_shared shared;
     struct slr_ring ring;
