@@ -12,7 +12,10 @@ struct slr_counters {
     _Atomic uint64_t substituted; /* moved to the ring */
     _Atomic uint64_t substituted_bytes;
     _Atomic uint64_t in_place, pushed, staged; /* shards that went to a peer in each way */
-    _Atomic uint64_t mapped;                   /* blocks of peers that were opened */
+    _Atomic uint64_t mapped;                   /* blocks of peers that a communicator got access to */
+    /* The handle cache (cache/handles.h): handles and descriptors made; blocks of other processes opened, found open,
+     * closed. */
+    _Atomic uint64_t exports, imports, import_hits, import_closes;
     _Atomic uint64_t verified, verify_bad;
     _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
     _Atomic uint64_t by_reason[SLR_R_COUNT];
