@@ -50,6 +50,7 @@ struct slr_comm {
     _Atomic int error;    /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     struct slr_offers offers;
+    _Atomic bool written; /* peers have been told that they may write into this rank's receive buffers */
     unsigned splits, shrinks;
     struct slr_shared shared;
     struct slr_ring ring;
@@ -67,6 +68,7 @@ struct slr_comm {
 /* The communicator of a handle, or NULL. Counts a user: slr_comm_put() ends the use, and ncclCommAbort from another
  * thread waits for it before the structure goes. */
 struct slr_comm *slr_comm_find(ncclComm_t nccl);
+struct slr_comm *slr_comm_find_key(const struct slr_key *key, int rank); /* the same, of one rank in this process */
 void slr_comm_hold(struct slr_comm *c);
 void slr_comm_put(struct slr_comm *c); /* NULL: nothing */
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "cache/blocks.h"
+#include "plugin/mail.h"
 #include "plugin/retire.h"
 
 #define TICK_MS 50
@@ -13,15 +14,15 @@
 
 /* Two threads. What may wait for the device (opening and closing mappings, freeing memory: drivers wait for the
  * context's work there, and that may wait for a peer) must not keep the watchdog from seeing that the peer is gone. */
-static void watch(void), keep_house(void);
+static void watch(void), keep_house(void), rest(unsigned ms);
 static struct loop {
-    void (*work)(void);
+    void (*work)(void), (*pause)(unsigned ms);
     const char *name;
     pthread_mutex_t working; /* held while it works */
     bool stopped;            /* under `working` */
 } loops[] = {
-    {.work = watch, .name = "slipring", .working = PTHREAD_MUTEX_INITIALIZER},
-    {.work = keep_house, .name = "slipring-memory", .working = PTHREAD_MUTEX_INITIALIZER},
+    {.work = watch, .pause = rest, .name = "slipring", .working = PTHREAD_MUTEX_INITIALIZER},
+    {.work = keep_house, .pause = slr_mail_wait, .name = "slipring-memory", .working = PTHREAD_MUTEX_INITIALIZER},
 };
 #define LOOPS (sizeof loops / sizeof *loops)
 
@@ -168,8 +169,14 @@ static void watch(void)
     slr_comm_each(look, NULL);
 }
 
+static void rest(unsigned ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
+}
+
 static void keep_house(void)
 {
+    slr_mail_deliver();
     serve_offers();
     slr_comm_reap_orphans();
     slr_retire_tick();
@@ -184,7 +191,7 @@ static void *run(void *arg)
         if (!l->stopped)
             l->work();
         pthread_mutex_unlock(&l->working);
-        nanosleep(&(struct timespec){.tv_nsec = TICK_MS * 1000000}, NULL);
+        l->pause(TICK_MS);
     }
     return NULL;
 }
