@@ -111,7 +111,7 @@ static void registered(ncclComm_t comm, const void *buffer, size_t bytes, const 
     struct slr_comm *c = find(comm);
     const struct registration *r = begin(c, buffer, bytes, handle);
     if (r)
-        settle(c, r->generation, slr_now_ms() + SLR_REGISTER_MS);
+        settle(c, r->generation, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
     slr_comm_put(c);
 }
 
@@ -125,7 +125,7 @@ void slr_registered_windows(const struct slr_window *windows, size_t count)
         comms[i] = find(w->comm);
         begun[i] = begin(comms[i], w->buffer, w->bytes, w->out ? *w->out : NULL);
     }
-    end = slr_now_ms() + SLR_REGISTER_MS;
+    end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
     for (size_t i = 0; i < count && begun && comms; i++) {
         if (begun[i])
             settle(comms[i], begun[i]->generation, end);
@@ -161,7 +161,7 @@ static void deregister(ncclComm_t comm, const void *handle)
     struct registration *r = c ? take(c, handle) : NULL;
     if (r) {
         let_go(c, r);
-        finish(c, r, slr_now_ms() + SLR_REGISTER_MS);
+        finish(c, r, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
     }
     slr_comm_put(c);
 }
@@ -174,7 +174,7 @@ void slr_registered_end(struct slr_comm *c)
         r->next = all;
         all = r;
     }
-    for (uint64_t end = slr_now_ms() + SLR_REGISTER_MS; (r = all);) {
+    for (uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT); (r = all);) {
         all = r->next;
         finish(c, r, end);
     }

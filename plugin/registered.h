@@ -8,7 +8,8 @@
  * Why the wait can not deadlock: what it waits for is done by the house-keeping threads, its own process's and the
  * peers', which wait for no application thread. So it does not matter whether a peer has come to its registration, or
  * ever will, nor that one thread runs several ranks. It ends at once when a peer that is missing is dead, has failed or
- * left, or can not map the memory; when this communicator fails; and in any case after SLR_REGISTER_MS.
+ * left, or can not map the memory; when this communicator fails; and in any case after
+ * SLIPRING_REGISTER_TIMEOUT.
  *
  * The end of a registration comes before NCCL's: memory that the application frees itself is revoked, and the call
  * waits likewise until the peers have closed it. A peer closes it when it has enqueued and completed the last call that
@@ -24,8 +25,6 @@
 #include "base/real.h"
 
 struct slr_comm;
-
-#define SLR_REGISTER_MS 500
 
 /* A window of a group. */
 struct slr_window {

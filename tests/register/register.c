@@ -1,0 +1,211 @@
+/* Buffers that are registered with NCCL, and what becomes of them.
+ *
+ *   register RANKS CASE HOW MEMORY WHICH [ROUNDS]
+ *
+ *   HOW     register (ncclCommRegister), window, group (windows in a group), not
+ *   MEMORY  cuda (cudaMalloc), nccl (ncclMemAlloc)
+ *   WHICH   both, send, recv: the buffers that are registered
+ *
+ *   first     gathers from the first call on, the ranks in each order
+ *   again     registered, used, deregistered, used again, freed; the next buffers have other sizes and data, and often
+ *             the addresses of the last
+ *   comms     the same buffers in several communicators, which end one by one
+ *   dies      the last rank is killed while the others register
+ *   abort     a communicator is aborted while a peer is late, and its receive buffer used for something else
+ *   files     no descriptor is left open
+ *   many      more buffers in turn than a rank can offer
+ */
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "buffers.h"
+
+enum { SHARD = 64 << 10 };
+
+static void first(struct rank *r)
+{
+    struct bench b = {.r = r, .p = r->arg};
+    rank_open(r);
+    bench_alloc(&b, SHARD);
+    bench_register(&b, r->comm);
+    for (int i = 0; i < b.p->rounds; i++)
+        bench_gather(&b, r->comm, i % r->nranks, (uint64_t)i + 1);
+    bench_deregister(&b, r->comm);
+    rank_close(r);
+    bench_free(&b);
+}
+
+static void again(struct rank *r)
+{
+    rank_open(r);
+    for (int i = 0; i < ((const struct plan *)r->arg)->rounds; i++) {
+        struct bench b = {.r = r, .p = r->arg};
+        bench_alloc(&b, (size_t)SHARD << i % 3);
+        bench_register(&b, r->comm);
+        bench_gather(&b, r->comm, i % r->nranks, (uint64_t)i * 2);
+        bench_deregister(&b, r->comm);
+        bench_gather(&b, r->comm, i % r->nranks, (uint64_t)i * 2 + 1);
+        bench_free(&b);
+    }
+    rank_close(r);
+}
+
+enum { COMMS = 4 };
+
+static void comms(struct rank *r)
+{
+    struct bench b[COMMS];
+    ncclComm_t comm[COMMS];
+    rank_open(r);
+    comm[0] = r->comm;
+    for (int k = 1; k < COMMS; k++)
+        NCCL(ncclCommSplit(r->comm, 0, r->rank, &comm[k], NULL));
+    b[0] = (struct bench){.r = r, .p = r->arg};
+    bench_alloc(&b[0], SHARD);
+    for (int k = 0; k < COMMS; k++) {
+        b[k] = b[0]; /* the same buffers, handles of their own */
+        bench_register(&b[k], comm[k]);
+    }
+    for (int k = COMMS - 1; k >= 0; k--) {
+        for (int j = 0; j <= k; j++)
+            bench_gather(&b[j], comm[j], j % r->nranks, (uint64_t)(k * COMMS + j));
+        bench_deregister(&b[k], comm[k]);
+        if (k > 0)
+            NCCL(ncclCommDestroy(comm[k]));
+    }
+    rank_close(r);
+    bench_free(&b[0]);
+}
+
+static void dies(struct rank *r)
+{
+    struct bench b = {.r = r, .p = r->arg};
+    rank_open(r);
+    bench_alloc(&b, SHARD);
+    time_t start = time(NULL);
+    bench_register(&b, r->comm); /* SOFTGPU_FAIL kills the last rank while it maps the others' buffers */
+    EXPECT(time(NULL) - start < 10, "rank %d: waited %d s for a dead peer", r->rank, (int)(time(NULL) - start));
+    NCCL(ncclCommAbort(r->comm));
+    memory_free(b.p->memory, b.g.send);
+    memory_free(b.p->memory, b.g.recv);
+}
+
+enum { LATE_MS = 500, MARK = 0x11 };
+
+static void untouched(const struct bench *b)
+{
+    size_t all = SHARD * (size_t)b->g.nranks;
+    CUDA(cudaMemcpy(b->seen, b->g.recv, all, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < all; i++)
+        if (b->seen[i] != MARK) {
+            wrong("rank %d: byte %zu of the receive buffer was written after the abort", b->g.rank, i);
+            return;
+        }
+}
+
+/* Rank 0 is first and offers its buffer; rank 1's data comes late. */
+static void abort_early(struct rank *r)
+{
+    struct bench b = {.r = r, .p = r->arg};
+    rank_open(r);
+    bench_alloc(&b, SHARD);
+    bench_register(&b, r->comm);
+    bench_gather(&b, r->comm, 0, 1);
+    if (r->rank == 0)
+        gather_call(&b.g, r->comm, r->stream);
+    zero_barrier(r);
+    if (r->rank == 1) {
+        hold(r->stream, LATE_MS);
+        gather_call(&b.g, r->comm, r->stream);
+    }
+    zero_barrier(r);
+    if (r->rank == 0) {
+        NCCL(ncclCommAbort(r->comm));
+        CUDA(cudaMemset(b.g.recv, MARK, SHARD * (size_t)r->nranks));
+        CUDA(cudaDeviceSynchronize());
+    }
+    sleep_ms(LATE_MS + LATE_MS / 2);
+    if (r->rank == 0)
+        untouched(&b);
+    else
+        NCCL(ncclCommAbort(r->comm));
+    zero_barrier(r);
+    bench_free(&b);
+}
+
+static void files(struct rank *r)
+{
+    int before = 0;
+    rank_open(r);
+    for (int i = 0; i < ((const struct plan *)r->arg)->rounds; i++) {
+        struct bench b = {.r = r, .p = r->arg};
+        bench_alloc(&b, SHARD);
+        bench_register(&b, r->comm);
+        bench_gather(&b, r->comm, i % r->nranks, (uint64_t)i);
+        bench_deregister(&b, r->comm);
+        bench_free(&b);
+        zero_barrier(r);
+        int now = open_files();
+        for (int t = 0; i > 0 && now > before && t < 200; t++) { /* the peers close it in their own time */
+            sleep_ms(10);
+            now = open_files();
+        }
+        EXPECT(i == 0 || now <= before, "rank %d: %d open files, %d before", r->rank, now, before);
+        before = now;
+    }
+    rank_close(r);
+}
+
+enum { MANY = 40 };
+
+/* No registration: what each gather sends lies in the next of 40 blocks. */
+static void many(struct rank *r)
+{
+    struct bench b = {.r = r, .p = r->arg};
+    uint8_t *send[MANY];
+    rank_open(r);
+    bench_alloc(&b, SHARD);
+    uint8_t *own = b.g.send;
+    for (int k = 0; k < MANY; k++)
+        CUDA(cudaMalloc((void **)&send[k], SHARD));
+    for (int i = 0; i < b.p->rounds * MANY; i++) {
+        b.g.send = send[i % MANY];
+        zero_round(r, &b.g, (uint64_t)i, "many");
+        if (i % 8 == 0)
+            sleep_ms(10);
+    }
+    b.g.send = own;
+    for (int k = 0; k < MANY; k++)
+        CUDA(cudaFree(send[k]));
+    rank_close(r);
+    bench_free(&b);
+}
+
+static const struct {
+    const char *name;
+    rank_body body;
+} cases[] = {
+    {"first", first},       {"again", again}, {"comms", comms}, {"dies", dies},
+    {"abort", abort_early}, {"files", files}, {"many", many},
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const hows[] = {"not", "register", "window", "group"};
+    struct plan plan = {.rounds = 6};
+    if (argc < 6)
+        return 2;
+    plan.name = argv[2];
+    for (int i = 0; i < LENGTH(hows); i++)
+        if (!strcmp(argv[3], hows[i]))
+            plan.how = (enum how)i;
+    plan.memory = !strcmp(argv[4], "nccl") ? MEM_NCCL : MEM_CUDA;
+    plan.send = strcmp(argv[5], "recv") != 0;
+    plan.recv = strcmp(argv[5], "send") != 0;
+    if (argc > 6)
+        plan.rounds = atoi(argv[6]);
+    for (int i = 0; i < LENGTH(cases); i++)
+        if (!strcmp(cases[i].name, plan.name))
+            return zero_run(atoi(argv[1]), 60, argv, cases[i].body, &plan);
+    return 2;
+}
