@@ -86,6 +86,8 @@ static void look_at_offer(struct slr_comm *c, int peer, int i)
     }
     if (stands)
         map_offer(c, peer, i, generation, -1);
+    else
+        c->offers.mapped[peer][i].asked_ms = 0;
 }
 
 static void unmap_offer(struct slr_comm *c, int peer, int i)
