@@ -153,7 +153,7 @@ void slr_alloc_install(void)
 {
     if (!slr_get(SLR_S_ENABLE))
         return;
-    if (slr_gate_found[SLR_GATE_IX_cuMemUnmap])
+    if (slr_get(SLR_S_ZERO_COPY) && slr_gate_found[SLR_GATE_IX_cuMemUnmap])
         slr_gate_real[SLR_GATE_IX_cuMemUnmap] = (void *)hook_cuMemUnmap;
     if (!slr_get(SLR_S_ALLOC) || !driver_has_all())
         return;
