@@ -201,11 +201,15 @@ static bool close_now(const struct import *m)
     return true;
 }
 
-/* Under the lock: one use less. True: it was the last, and is to be closed. */
+/* Under the lock: one use less. True: it is the last, and the mapping is to be closed. */
 static bool was_last(struct import *m)
 {
-    if (!m || m->state != OPEN || (m->uses > 0 && --m->uses > 0))
+    if (!m || m->state != OPEN)
         return false;
+    if (m->uses > 1) {
+        m->uses--;
+        return false;
+    }
     m->state = m->gone ? FREE : CLOSING;
     return m->state == CLOSING;
 }
@@ -232,10 +236,7 @@ void slr_imports_forget(int device)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < SLR_IMPORTS; i++)
-        if (imports[i].state != FREE && (device < 0 || imports[i].key.device == device)) {
+        if (imports[i].state != FREE && (device < 0 || imports[i].key.device == device))
             imports[i].gone = true;
-            if (imports[i].state == OPEN && imports[i].uses == 0)
-                imports[i].state = FREE;
-        }
     pthread_mutex_unlock(&lock);
 }

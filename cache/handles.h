@@ -10,7 +10,7 @@
  * counted:
  *
  *   FREE -> OPENING -> OPEN (count 1) <-> OPEN (count n) -> CLOSING (count 0) -> FREE
- *            | failed: FREE                                   | the driver refuses: OPEN (count 0), may be used again
+ *            | failed: FREE                                   | the driver refuses: OPEN (count 1)
  *
  * Who lets go of the last use closes the mapping before slr_import_close returns, and only then may say so to the
  * owner: an owner that has seen all of its communicators' acknowledgements go may free the block.
@@ -61,7 +61,7 @@ enum slr_import_result {
 enum slr_import_result slr_import_open(const struct slr_import_key *key, const struct slr_export *e, int descriptor,
                                        CUdeviceptr *base);
 
-/* Ends one use. False: it was the last one, and the driver did not close the mapping. */
+/* Ends one use. False: it was the last one, and the driver did not close the mapping: the use goes on. */
 bool slr_import_close(const struct slr_import_key *key);
 
 /* The device was reset: its mappings are gone. -1: all. */

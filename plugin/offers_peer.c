@@ -10,6 +10,9 @@
 /* A descriptor that has not come for so long is asked for again: the question or the answer found a full socket. */
 #define ASK_AGAIN_MS 200
 
+/* At so many ticks a mapping is tried to be closed. */
+#define CLOSE_TRIES 8
+
 static bool same_process(const struct slr_comm *c, int peer)
 {
     return c->shared.control->post[peer].pid == c->shared.control->post[c->rank].pid;
@@ -90,16 +93,20 @@ static void look_at_offer(struct slr_comm *c, int peer, int i)
         c->offers.mapped[peer][i].asked_ms = 0;
 }
 
-static void unmap_offer(struct slr_comm *c, int peer, int i)
+/* What can not be closed stays acknowledged, so that its owner does not give it back. */
+static bool unmap_offer(struct slr_comm *c, int peer, int i)
 {
-    struct slr_offer_mapped was = c->offers.mapped[peer][i];
+    struct slr_offer_mapped *m = &c->offers.mapped[peer][i];
+    struct slr_import_key key = key_of(c, peer, m->generation);
+    if (m->shared && !slr_import_close(&key)) {
+        m->tries++;
+        return false;
+    }
     slr_offers_lock(c);
-    c->offers.mapped[peer][i].generation = 0;
+    m->generation = 0;
     slr_offers_unlock(c);
-    struct slr_import_key key = key_of(c, peer, was.generation);
-    /* What could not be closed stays acknowledged, so that its owner does not give it back. */
-    if (!was.shared || slr_import_close(&key))
-        atomic_store(slr_offers_ack(c, peer, c->rank, i), 0);
+    atomic_store(slr_offers_ack(c, peer, c->rank, i), 0);
+    return true;
 }
 
 /* A revoked block is closed when the last call that may name it has been enqueued here, and completed. */
@@ -115,10 +122,8 @@ static void close_revoked(struct slr_comm *c, int peer, int i)
         m->until = atomic_load(&c->ring.issued);
     }
     slr_offers_unlock(c);
-    if (m->closing && slr_ring_reached(&c->ring, m->until)) {
-        unmap_offer(c, peer, i);
+    if (m->closing && slr_ring_reached(&c->ring, m->until) && m->tries < CLOSE_TRIES && unmap_offer(c, peer, i))
         slr_mail_send(c, peer, SLR_MAIL_LOOK, 0, 0, -1); /* its owner may wait for it */
-    }
 }
 
 static void serve_peer(struct slr_comm *c, int peer)

@@ -3,36 +3,52 @@
 #include <dirent.h>
 #include <string.h>
 
-void memory_alloc(enum memory kind, void **p, size_t bytes)
+void buffer_alloc(enum memory kind, struct buffer *b, size_t bytes)
 {
-    if (kind == MEM_NCCL)
-        NCCL(ncclMemAlloc(p, bytes));
-    else
-        CUDA(cudaMalloc(p, bytes));
+    int types = kind == MEM_PRIVATE ? 0 : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    *b = (struct buffer){.p = NULL};
+    if (kind == MEM_NCCL) {
+        NCCL(ncclMemAlloc((void **)&b->p, bytes));
+    } else if (kind == MEM_CUDA) {
+        CUDA(cudaMalloc((void **)&b->p, bytes));
+    } else if (kind == MEM_POOL) {
+        CUDA(cudaMallocAsync((void **)&b->p, bytes, NULL));
+        CUDA(cudaDeviceSynchronize());
+    } else {
+        /* A shard of 64 KiB lies across the border of two pieces: the buffer begins before it. */
+        virtual_alloc(&b->v, bytes, kind == MEM_PIECES ? 2 : 1, types, 0);
+        b->p = (uint8_t *)(uintptr_t)(kind == MEM_PIECES ? b->v.p + b->v.bytes / 2 - 4096 : b->v.p);
+    }
 }
 
-void memory_free(enum memory kind, void *p)
+void buffer_free(enum memory kind, struct buffer *b)
 {
     if (kind == MEM_NCCL)
-        NCCL(ncclMemFree(p));
+        NCCL(ncclMemFree(b->p));
+    else if (kind == MEM_CUDA)
+        CUDA(cudaFree(b->p));
+    else if (kind == MEM_POOL)
+        CUDA(cudaFreeAsync(b->p, NULL));
     else
-        CUDA(cudaFree(p));
+        virtual_free(&b->v);
 }
 
 void bench_alloc(struct bench *b, size_t shard)
 {
     size_t all = shard * (size_t)b->r->nranks;
     zero_host(&b->g, b->r, shard);
-    memory_alloc(b->p->memory, (void **)&b->g.send, shard);
-    memory_alloc(b->p->memory, (void **)&b->g.recv, all);
+    buffer_alloc(b->p->memory, &b->send_buffer, shard);
+    buffer_alloc(b->p->memory, &b->recv_buffer, all);
+    b->g.send = b->send_buffer.p;
+    b->g.recv = b->recv_buffer.p;
     CUDA(cudaMalloc((void **)&b->reference, all));
     CUDA(cudaMallocHost((void **)&b->seen, all));
 }
 
 void bench_free(struct bench *b)
 {
-    memory_free(b->p->memory, b->g.send);
-    memory_free(b->p->memory, b->g.recv);
+    buffer_free(b->p->memory, &b->send_buffer);
+    buffer_free(b->p->memory, &b->recv_buffer);
     CUDA(cudaFree(b->reference));
     CUDA(cudaFreeHost(b->seen));
     CUDA(cudaFreeHost(b->g.host));

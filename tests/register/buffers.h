@@ -3,9 +3,12 @@
 #define TESTS_REGISTER_BUFFERS_H
 
 #include "../zerocopy/zero.h"
+#include "virtual.h"
 
 enum how { HOW_NOT, HOW_REGISTER, HOW_WINDOW, HOW_GROUP }; /* GROUP: windows, between ncclGroupStart and End */
-enum memory { MEM_CUDA, MEM_NCCL };                        /* cudaMalloc, ncclMemAlloc */
+/* cudaMalloc, ncclMemAlloc, cudaMallocAsync; virtual memory in one piece, in several, and such that no other process
+ * can be given */
+enum memory { MEM_CUDA, MEM_NCCL, MEM_POOL, MEM_VIRTUAL, MEM_PIECES, MEM_PRIVATE };
 
 struct plan {
     const char *name;
@@ -20,10 +23,16 @@ struct held {
     ncclWindow_t window;
 };
 
+struct buffer {
+    uint8_t *p;
+    struct virtual v;
+};
+
 struct bench {
     struct rank *r;
     const struct plan *p;
     struct gather g;
+    struct buffer send_buffer, recv_buffer;
     struct held send, recv;
     uint8_t *reference, *seen;
 };
@@ -36,8 +45,8 @@ void bench_free(struct bench *b);
 void bench_register(struct bench *b, ncclComm_t comm);
 void bench_deregister(struct bench *b, ncclComm_t comm);
 
-void memory_alloc(enum memory kind, void **p, size_t bytes);
-void memory_free(enum memory kind, void *p);
+void buffer_alloc(enum memory kind, struct buffer *b, size_t bytes);
+void buffer_free(enum memory kind, struct buffer *b);
 
 /* A gather that the ranks come to one after the other, `first` first: each has returned from the call before the next
  * makes it. Checked by its data, and bit for bit against NCCL's own. */

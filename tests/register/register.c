@@ -3,12 +3,15 @@
  *   register RANKS CASE HOW MEMORY WHICH [ROUNDS]
  *
  *   HOW     register (ncclCommRegister), window, group (windows in a group), not
- *   MEMORY  cuda (cudaMalloc), nccl (ncclMemAlloc)
+ *   MEMORY  cuda (cudaMalloc), nccl (ncclMemAlloc), pool (cudaMallocAsync); virtual: of the driver's virtual memory
+ *           management; pieces: likewise, and the buffer spans two allocations; private: made without a handle type
  *   WHICH   both, send, recv: the buffers that are registered
  *
  *   first     gathers from the first call on, the ranks in each order
  *   again     registered, used, deregistered, used again, freed; the next buffers have other sizes and data, and often
  *             the addresses of the last
+ *   remap     other memory is mapped where the buffers were, without a word to NCCL but the end of the registration
+ *   met       buffers that nobody has registered, often enough to be met
  *   comms     the same buffers in several communicators, which end one by one
  *   dies      the last rank is killed while the others register
  *   abort     a communicator is aborted while a peer is late, and its receive buffer used for something else
@@ -50,6 +53,37 @@ static void again(struct rank *r)
     rank_close(r);
 }
 
+/* What was mapped at the address is what the peers still have open. */
+static void remap(struct rank *r)
+{
+    struct bench b = {.r = r, .p = r->arg};
+    rank_open(r);
+    bench_alloc(&b, SHARD);
+    for (int i = 0; i < b.p->rounds; i++) {
+        bench_register(&b, r->comm);
+        bench_gather(&b, r->comm, i % r->nranks, (uint64_t)i * 3);
+        bench_deregister(&b, r->comm);
+        bench_gather(&b, r->comm, i % r->nranks, (uint64_t)i * 3 + 1);
+        virtual_remap(&b.send_buffer.v);
+        virtual_remap(&b.recv_buffer.v);
+        bench_gather(&b, r->comm, i % r->nranks, (uint64_t)i * 3 + 2);
+    }
+    rank_close(r);
+    bench_free(&b);
+}
+
+static void met(struct rank *r)
+{
+    struct bench b = {.r = r, .p = r->arg};
+    rank_open(r);
+    bench_alloc(&b, SHARD);
+    zero_warm_up(r, &b.g);
+    for (int i = 0; i < b.p->rounds; i++)
+        bench_gather(&b, r->comm, i % r->nranks, (uint64_t)i);
+    rank_close(r);
+    bench_free(&b);
+}
+
 enum { COMMS = 4 };
 
 static void comms(struct rank *r)
@@ -86,8 +120,8 @@ static void dies(struct rank *r)
     bench_register(&b, r->comm); /* SOFTGPU_FAIL kills the last rank while it maps the others' buffers */
     EXPECT(time(NULL) - start < 10, "rank %d: waited %d s for a dead peer", r->rank, (int)(time(NULL) - start));
     NCCL(ncclCommAbort(r->comm));
-    memory_free(b.p->memory, b.g.send);
-    memory_free(b.p->memory, b.g.recv);
+    buffer_free(b.p->memory, &b.send_buffer);
+    buffer_free(b.p->memory, &b.recv_buffer);
 }
 
 enum { LATE_MS = 500, MARK = 0x11 };
@@ -185,13 +219,14 @@ static const struct {
     const char *name;
     rank_body body;
 } cases[] = {
-    {"first", first},       {"again", again}, {"comms", comms}, {"dies", dies},
-    {"abort", abort_early}, {"files", files}, {"many", many},
+    {"first", first}, {"again", again},       {"remap", remap}, {"met", met},   {"comms", comms},
+    {"dies", dies},   {"abort", abort_early}, {"files", files}, {"many", many},
 };
 
 int main(int argc, char **argv)
 {
     static const char *const hows[] = {"not", "register", "window", "group"};
+    static const char *const memories[] = {"cuda", "nccl", "pool", "virtual", "pieces", "private"};
     struct plan plan = {.rounds = 6};
     if (argc < 6)
         return 2;
@@ -199,7 +234,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < LENGTH(hows); i++)
         if (!strcmp(argv[3], hows[i]))
             plan.how = (enum how)i;
-    plan.memory = !strcmp(argv[4], "nccl") ? MEM_NCCL : MEM_CUDA;
+    for (int i = 0; i < LENGTH(memories); i++)
+        if (!strcmp(argv[4], memories[i]))
+            plan.memory = (enum memory)i;
     plan.send = strcmp(argv[5], "recv") != 0;
     plan.recv = strcmp(argv[5], "send") != 0;
     if (argc > 6)

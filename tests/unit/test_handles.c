@@ -113,6 +113,8 @@ Test(handles, what_can_not_be_closed_is_used_again)
     cr_expect_eq(a, b);
     cr_expect_eq(drv.opens, 1);
     cr_expect(close_one(1, 1, 0));
+    cr_expect_eq(slr_counters.import_closes, 0, "whose close failed still has it");
+    cr_expect(close_one(1, 1, 0));
     cr_expect_eq(slr_counters.import_closes, 1);
 }
 
