@@ -10,7 +10,7 @@
 /* A descriptor that has not come for so long is asked for again: the question or the answer found a full socket. */
 #define ASK_AGAIN_MS 200
 
-/* At so many ticks a mapping is tried to be closed. */
+/* So often a mapping is tried to be closed, at one tick after the other; at a communicator's end at once. */
 #define CLOSE_TRIES 8
 
 static bool same_process(const struct slr_comm *c, int peer)
@@ -162,6 +162,7 @@ void slr_offers_unmap_all(struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks; r++)
         for (int i = 0; i < SLR_OFFERS && r != c->rank; i++)
-            if (c->offers.mapped[r][i].generation)
-                unmap_offer(c, r, i);
+            while (c->offers.mapped[r][i].generation && !unmap_offer(c, r, i) &&
+                   c->offers.mapped[r][i].tries < CLOSE_TRIES)
+                ;
 }
