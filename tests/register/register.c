@@ -10,6 +10,7 @@
  *   first     gathers from the first call on, the ranks in each order
  *   again     registered, used, deregistered, used again, freed; the next buffers have other sizes and data, and often
  *             the addresses of the last
+ *   early     deregistered right behind the call, while a peer comes late to it
  *   remap     other memory is mapped where the buffers were, without a word to NCCL but the end of the registration
  *   met       buffers that nobody has registered, often enough to be met
  *   comms     the same buffers in several communicators, which end one by one
@@ -51,6 +52,32 @@ static void again(struct rank *r)
         bench_free(&b);
     }
     rank_close(r);
+}
+
+enum { EARLY_MS = 40 };
+
+static void early(struct rank *r)
+{
+    struct bench b = {.r = r, .p = r->arg};
+    rank_open(r);
+    bench_alloc(&b, SHARD);
+    for (int i = 0; i < b.p->rounds; i++) {
+        bool late = i % r->nranks == r->rank;
+        bench_register(&b, r->comm);
+        gather_load(&b.g, (uint64_t)i, r->stream);
+        CUDA(cudaStreamSynchronize(r->stream));
+        zero_barrier(r);
+        if (late && i / r->nranks % 2)
+            hold(r->stream, EARLY_MS);
+        else if (late)
+            sleep_ms(EARLY_MS);
+        gather_call(&b.g, r->comm, r->stream);
+        bench_deregister(&b, r->comm);
+        gather_check(&b.g, (uint64_t)i, r->stream, "early");
+        zero_barrier(r);
+    }
+    rank_close(r);
+    bench_free(&b);
 }
 
 /* What was mapped at the address is what the peers still have open. */
@@ -219,8 +246,8 @@ static const struct {
     const char *name;
     rank_body body;
 } cases[] = {
-    {"first", first}, {"again", again},       {"remap", remap}, {"met", met},   {"comms", comms},
-    {"dies", dies},   {"abort", abort_early}, {"files", files}, {"many", many},
+    {"first", first}, {"again", again}, {"early", early},       {"remap", remap}, {"met", met},
+    {"comms", comms}, {"dies", dies},   {"abort", abort_early}, {"files", files}, {"many", many},
 };
 
 int main(int argc, char **argv)
