@@ -78,7 +78,8 @@ bool slr_comm_last_user(struct slr_comm *c);
 void slr_comm_add(struct slr_comm *c);
 void slr_comm_remove(struct slr_comm *c);
 
-/* Up to `max` communicators, each with a use that slr_comm_put ends. */
+/* Up to `max` communicators (more than a process ever has: SLR_MANY_COMMS), each with a use that slr_comm_put ends. */
+#define SLR_MANY_COMMS 1024
 int slr_comm_hold_all(struct slr_comm **list, int max);
 
 /* Calls `visit` for each communicator under the registry's lock. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +31,16 @@ struct letter {
 
 static uint64_t process;
 static _Atomic int mailbox = -1;
+static ino_t mailbox_inode;
+
+/* -1: none. A program that closes descriptors which it does not know may have opened something else under the number.
+ */
+static int own_mailbox(void)
+{
+    struct stat st;
+    int s = atomic_load(&mailbox);
+    return s >= 0 && fstat(s, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == mailbox_inode ? s : -1;
+}
 
 /* What has come and is not delivered yet; the house-keeping thread's alone. */
 static struct letter inbox[64];
@@ -48,9 +59,11 @@ static void open_mailbox(void)
 {
     struct sockaddr_un a;
     socklen_t len = name_of(process, &a);
+    struct stat st;
     int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
-    if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
+    if (s >= 0 && fstat(s, &st) == 0 && setsockopt(s, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
         bind(s, (const struct sockaddr *)&a, len) == 0) {
+        mailbox_inode = st.st_ino;
         atomic_store(&mailbox, s);
         return;
     }
@@ -84,7 +97,7 @@ static bool post(uint64_t who, const struct message *text, int fd)
         struct cmsghdr align;
     } control = {0};
     struct msghdr m = {.msg_name = &a, .msg_namelen = name_of(who, &a), .msg_iov = &body, .msg_iovlen = 1};
-    int s = atomic_load(&mailbox);
+    int s = own_mailbox();
     if (s < 0 || !who)
         return false;
     if (fd >= 0) {
@@ -193,7 +206,7 @@ static void collect(int s)
 void slr_mail_wait(unsigned ms)
 {
     uint64_t end = slr_now_ms() + ms, now;
-    int s = atomic_load(&mailbox);
+    int s = own_mailbox();
     while (letters == 0 && (now = slr_now_ms()) < end) {
         struct pollfd p = {.fd = s, .events = POLLIN}; /* a negative one is ignored */
         if (poll(&p, 1, (int)(end - now)) > 0 && !(p.revents & POLLIN))
@@ -231,7 +244,8 @@ void slr_mail_deliver(void)
 
 void slr_mail_after_fork(void)
 {
-    int s = atomic_exchange(&mailbox, -1);
+    int s = own_mailbox();
+    atomic_store(&mailbox, -1);
     if (s >= 0)
         close(s);
 }

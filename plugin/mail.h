@@ -6,6 +6,9 @@
  * thread receives. The kernel says which process and user sent a message; what comes from others than the rank that it
  * names is dropped, and its descriptor closed.
  *
+ * What can not be excluded: a process of another user that takes the name of one which died between its question and
+ * the answer gets the answer. The question itself can not be forged.
+ *
  *   LOOK   something has changed: look now, not only at the next tick
  *   ASK    a reader would like the descriptor of an offered block
  *   GIVE   the owner's answer, with the descriptor; without: it can not be had

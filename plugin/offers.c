@@ -251,8 +251,8 @@ static bool all_empty(const struct slr_comm *c)
 
 bool slr_offers_give_up(void)
 {
-    struct slr_comm *list[64];
-    int n = slr_comm_hold_all(list, 64);
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
     uint64_t end = slr_now_ms() + GIVE_UP_MS;
     bool any = false, empty = false;
     for (int i = 0; i < n; i++)

@@ -68,21 +68,22 @@ static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, struct s
     return false;
 }
 
-/* NULL: the buffer is not used in place because of this registration. */
-static struct registration *begin(struct slr_comm *c, const void *buffer, size_t bytes, const void *handle)
+/* The block's generation; 0: the buffer is not used in place because of this registration. The structure may be gone
+ * as soon as it is on the list: ncclCommAbort on another thread ends it. */
+static uint64_t begin(struct slr_comm *c, const void *buffer, size_t bytes, const void *handle)
 {
     struct slr_place place;
     struct registration *r = c && buffer && bytes && handle ? malloc(sizeof *r) : NULL;
     if (!r)
-        return NULL;
+        return 0;
     if (!enter(c, buffer, bytes, &place)) {
         free(r);
-        return NULL;
+        return 0;
     }
     *r = (struct registration){.comm = c, .handle = handle, .generation = place.generation};
     add(r);
     slr_mail_look(c);
-    return r;
+    return place.generation;
 }
 
 /* Waits until `done`, at most until `end`. */
@@ -109,16 +110,16 @@ static void settle(struct slr_comm *c, uint64_t generation, uint64_t end)
 static void registered(ncclComm_t comm, const void *buffer, size_t bytes, const void *handle)
 {
     struct slr_comm *c = find(comm);
-    const struct registration *r = begin(c, buffer, bytes, handle);
-    if (r)
-        settle(c, r->generation, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
+    uint64_t generation = begin(c, buffer, bytes, handle);
+    if (generation)
+        settle(c, generation, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
     slr_comm_put(c);
 }
 
 void slr_registered_windows(const struct slr_window *windows, size_t count)
 {
     uint64_t end;
-    struct registration **begun = count ? calloc(count, sizeof(struct registration *)) : NULL;
+    uint64_t *begun = count ? calloc(count, sizeof *begun) : NULL;
     struct slr_comm **comms = count ? calloc(count, sizeof(struct slr_comm *)) : NULL;
     for (size_t i = 0; i < count && begun && comms; i++) {
         const struct slr_window *w = &windows[i];
@@ -128,7 +129,7 @@ void slr_registered_windows(const struct slr_window *windows, size_t count)
     end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
     for (size_t i = 0; i < count && begun && comms; i++) {
         if (begun[i])
-            settle(comms[i], begun[i]->generation, end);
+            settle(comms[i], begun[i], end);
         slr_comm_put(comms[i]);
     }
     free(begun);
@@ -244,11 +245,11 @@ static void suggest(struct slr_comm *c, void *p, size_t bytes)
 
 ncclResult_t slr_mem_alloc(void **p, size_t bytes)
 {
-    struct slr_comm *comms[64];
+    struct slr_comm *comms[SLR_MANY_COMMS];
     slr_guard++;
     ncclResult_t r = slr_real.ncclMemAlloc(p, bytes);
     bool of_use = r == ncclSuccess && p && !slr_process_off() && slr_get(SLR_S_ZERO_COPY) && slr_get(SLR_S_ALLOC);
-    int n = of_use ? slr_comm_hold_all(comms, 64) : 0;
+    int n = of_use ? slr_comm_hold_all(comms, SLR_MANY_COMMS) : 0;
     for (int i = 0; i < n; i++) {
         suggest(comms[i], *p, bytes);
         slr_comm_put(comms[i]);

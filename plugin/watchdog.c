@@ -156,8 +156,8 @@ static void look(struct slr_comm *c, void *ctx)
 
 static void serve_offers(void)
 {
-    struct slr_comm *list[64];
-    int n = slr_comm_hold_all(list, 64);
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
     for (int i = 0; i < n; i++) {
         slr_offers_tick(list[i]);
         slr_comm_put(list[i]);
