@@ -18,7 +18,7 @@
  *   abort     a communicator is aborted while a peer is late, and its receive buffer used for something else
  *   files     no descriptor is left open
  *   junk      the same, while a process of the same user sends nonsense to every socket that it finds
- *   many      more buffers in turn than a rank can offer
+ *   many      more buffers in turn than a rank can offer; then, with WHICH recv, a few others instead
  */
 #include <stddef.h>
 #include <string.h>
@@ -279,26 +279,33 @@ static void files(struct rank *r)
     rank_close(r);
 }
 
-enum { MANY = 40 };
+enum { MANY = 40, FEW = 4 };
+
+static void in_turn(struct bench *b, uint8_t **send, int n, int calls)
+{
+    uint8_t *own = b->g.send;
+    for (int i = 0; i < calls; i++) {
+        b->g.send = send[i % n];
+        zero_round(b->r, &b->g, (uint64_t)i, "many");
+        if (i % 8 == 0)
+            sleep_ms(10);
+    }
+    b->g.send = own;
+}
 
 /* No registration: what each gather sends lies in the next of 40 blocks. */
 static void many(struct rank *r)
 {
     struct bench b = {.r = r, .p = r->arg};
-    uint8_t *send[MANY];
+    uint8_t *send[MANY + FEW];
     rank_open(r);
     bench_alloc(&b, SHARD);
-    uint8_t *own = b.g.send;
-    for (int k = 0; k < MANY; k++)
+    for (int k = 0; k < MANY + FEW; k++)
         CUDA(cudaMalloc((void **)&send[k], SHARD));
-    for (int i = 0; i < b.p->rounds * MANY; i++) {
-        b.g.send = send[i % MANY];
-        zero_round(r, &b.g, (uint64_t)i, "many");
-        if (i % 8 == 0)
-            sleep_ms(10);
-    }
-    b.g.send = own;
-    for (int k = 0; k < MANY; k++)
+    in_turn(&b, send, MANY, b.p->rounds * MANY);
+    if (!b.p->send)
+        in_turn(&b, send + MANY, FEW, b.p->rounds * MANY);
+    for (int k = 0; k < MANY + FEW; k++)
         CUDA(cudaFree(send[k]));
     rank_close(r);
     bench_free(&b);
