@@ -66,7 +66,7 @@ static void gather_all(struct one *o, int n, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    struct one o[MAX] = {{NULL}};
+    static struct one o[MAX];
     ncclComm_t comms[MAX];
     int n = argc > 3 ? atoi(argv[1]) : 0;
     if (n < 2 || n > MAX)
