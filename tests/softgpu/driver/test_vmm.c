@@ -1,5 +1,7 @@
 /* Virtual memory management within a process: reservations, mappings, access. */
+#include "../softgpu.h"
 #include "test_vmm_util.h"
+#include <dlfcn.h>
 
 TestSuite(vmm, .timeout = 30, .init = watch_reports);
 
@@ -213,6 +215,59 @@ Test(vmm, unmapping_under_a_running_operation_is_named)
     OK(cuMemUnmap(p, G));
     OK(cuMemRelease(h));
     cr_assert_eq(used(), 0);
+    expect_no_report();
+}
+
+struct hold {
+    CUdeviceptr p;
+    _Atomic int *go; /* 0: not begun, 1: runs, 2: shall end */
+};
+
+static void hold(void *args)
+{
+    _Atomic int *go = ((struct hold *)args)->go;
+    *go = 1;
+    while (*go != 2)
+        usleep(500);
+}
+
+static unsigned hold_access(const void *args, struct softgpu_access *out, unsigned max)
+{
+    if (max)
+        out[0] = (struct softgpu_access){.ptr = ((const struct hold *)args)->p, .row_bytes = G, .rows = 1};
+    return 1;
+}
+
+/* The end of that kernel must not take what is at its addresses by then. */
+Test(vmm, a_place_used_again_under_a_running_kernel)
+{
+    static const struct softgpu_kernel_desc desc = {
+        .name = "hold", .arg_bytes = sizeof(struct hold), .run = hold, .access = hold_access};
+    _Atomic int go = 0;
+    softgpuKernelRegister_t reg;
+    CUfunction f;
+    CUstream s;
+    start(0);
+    struct hold args = {reserve(G), &go};
+    void *params[] = {&args};
+    *(void **)&reg = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "softgpuKernelRegister");
+    OK(reg(&desc, &f));
+    CUmemGenericAllocationHandle h = create(0, G);
+    map_rw(args.p, h, G, 0);
+    OK(cuMemRelease(h));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
+    while (go != 1)
+        usleep(500);
+    OK(cuMemUnmap(args.p, G));
+    expect_report("has hold on it");
+    map_rw(args.p, create(0, G), G, 0);
+    OK(cuMemsetD32(args.p, 3, 1));
+    cr_assert_eq(word_at(args.p), 3);
+    go = 2;
+    OK(cuStreamSynchronize(s));
+    cr_assert_eq(word_at(args.p), 3);
+    cr_assert_eq(used(), G);
     expect_no_report();
 }
 

@@ -33,15 +33,27 @@ static void *filled(struct rank *r, size_t bytes, unsigned seed)
     return mem;
 }
 
+/* It can be exported, and every device may write it. */
+static void check_kind(struct rank *r, const void *p)
+{
+    unsigned long long types = 0;
+    CHECK(!legacy_capable(r, p));
+    OK(r->cu.cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, (CUdeviceptr)p));
+    CHECK(types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    cu_use(&r->cu, 3 - r->rank);
+    OK(r->cu.cuMemcpyHtoD((CUdeviceptr)p, "", 1));
+    cu_use(&r->cu, r->rank);
+}
+
 static void move(struct rank *r)
 {
     size_t before = used(r);
     float got, want = (float)(r->nranks * (r->nranks + 1) / 2), mine = (float)(r->rank + 1);
     char *all;
     char *shard = filled(r, BYTES, (unsigned)r->rank);
-    CHECK(!legacy_capable(r, shard));
     CHECK(used(r) - before == (size_t)6 << 20);
     OK(ncclMemAlloc((void **)&all, BYTES * (size_t)r->nranks));
+    check_kind(r, all);
     OK(ncclAllGather(shard, all, BYTES, ncclUint8, r->comm, r->stream));
     OK(r->cu.cuStreamSynchronize(r->stream));
     for (int i = 0; i < r->nranks; i++)
@@ -187,6 +199,8 @@ static void misuse(struct rank *r)
     CHECK(!reported(NULL));
     CHECK(ncclCommDeregister(r->comm, handle) == ncclInvalidArgument);
     CHECK(reported("was deregistered before"));
+    CHECK(ncclCommDeregister(r->comm, win) == ncclInvalidArgument);
+    CHECK(reported("or belongs to another communicator or call"));
     CHECK(ncclCommWindowDeregister(r->comm, (ncclWindow_t)mem) == ncclInvalidArgument);
     CHECK(reported("was never given out"));
     OK(ncclMemFree(mem));
