@@ -13,6 +13,8 @@
 #include "base/log.h"
 #include "cache/blocks.h"
 
+#define TURN_WAIT_S 2 /* freeing may wait for the device */
+
 struct retired {
     struct slr_shared shared;
     struct retired *next;
@@ -128,13 +130,27 @@ static struct retired *take_free(void)
     return ready;
 }
 
+/* Who looks while another thread is at it waits until that has freed what it took, as it would have freed it itself:
+ * a new communicator counts on that memory. */
+static bool wait_turn(pthread_mutex_t *turn)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += TURN_WAIT_S;
+    return pthread_mutex_timedlock(turn, &end) == 0;
+}
+
 unsigned slr_retire_tick(void)
 {
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    bool mine = wait_turn(&turn);
     for (struct retired *r = take_free(), *next; r; r = next) {
         next = r->next;
         release(&r->shared); /* cuMemFree may wait for the device: not under the lock */
         free(r);
     }
+    if (mine)
+        pthread_mutex_unlock(&turn);
     pthread_mutex_lock(&lock);
     unsigned n = 0;
     for (struct retired *r = list; r; r = r->next)
