@@ -9,6 +9,11 @@
  * Each is one allocation of the driver, as cuMemGetAddressRange tells; a buffer that goes beyond it is not entered. It
  * gets a generation of its own like every block.
  *
+ * What this relies on was seen on an H200 with driver 580: cuMemGetAddressRange tells the one mapping and not the
+ * reservation; memory of pools and managed memory refuse cuMemRetainAllocationHandle, plain memory as well; it works
+ * after the application has released its own handle; a small cuMemAlloc that shares a page with others is opened by
+ * itself.
+ *
  * Life. Adopted memory is the application's: when it frees it while peers may have it open, cuMemFree is the cache's
  * (with SLIPRING_ALLOC=off it is not; then only the end of the registration waits for the peers). A virtual mapping
  * goes when the application says so. Other processes that have mapped its memory keep the memory, not the address; so
