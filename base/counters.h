@@ -12,7 +12,10 @@ struct slr_counters {
     _Atomic uint64_t substituted; /* moved to the ring */
     _Atomic uint64_t substituted_bytes;
     _Atomic uint64_t in_place, pushed, staged; /* shards that went to a peer in each way */
-    _Atomic uint64_t mapped;                   /* blocks of peers that were opened */
+    _Atomic uint64_t mapped;                   /* blocks of peers that a communicator got access to */
+    /* The handle cache (cache/handles.h): handles and descriptors made; blocks of other processes opened, found open,
+     * closed. */
+    _Atomic uint64_t exports, imports, import_hits, import_closes;
     _Atomic uint64_t verified, verify_bad;
     /* Call sites of communicators that have ended; those whose receive buffers were symmetric then; how often one
      * ceased to be. */

@@ -115,6 +115,18 @@ void slr_block_vanish(struct slr_block *b)
     slr_block_drop(b);
 }
 
+uint64_t slr_block_new_generation(void)
+{
+    static uint64_t generations;
+    return ++generations;
+}
+
+void slr_block_unadopt(struct slr_block *b)
+{
+    if (b->kind == SLR_BLOCK_ADOPTED && b->state == SLR_BLOCK_USED && !b->adopters && !b->pins)
+        slr_block_vanish(b);
+}
+
 void slr_block_note_use(struct slr_block *b, size_t bytes)
 {
     b->asked = bytes;
@@ -136,7 +148,7 @@ bool slr_block_worth_keeping(const struct slr_block *b)
 {
     uint64_t mode = slr_get(SLR_S_ALLOC);
     bool wanted = mode == SLR_ALLOC_ALL || (mode == SLR_ALLOC_COLLECTIVE && b->collective);
-    return b->pins > 0 || (wanted && b->size <= slr_block_devices[b->device].budget);
+    return b->pins > 0 || (b->kind == SLR_BLOCK_CACHED && wanted && b->size <= slr_block_devices[b->device].budget);
 }
 
 bool slr_block_pin(uint64_t generation)
@@ -158,8 +170,12 @@ void slr_block_unpin(uint64_t generation)
         return;
     slr_block_lock();
     struct slr_block *b = slr_table_by_generation(generation);
-    if (b && b->pins > 0 && --b->pins == 0 && b->state == SLR_BLOCK_KEPT)
-        chain = slr_block_unwanted(b);
+    if (b && b->pins > 0 && --b->pins == 0) {
+        if (b->state == SLR_BLOCK_KEPT)
+            chain = slr_block_unwanted(b);
+        else
+            slr_block_unadopt(b);
+    }
     slr_block_unlock();
     slr_block_give_back(chain);
 }

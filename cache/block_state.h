@@ -39,6 +39,12 @@ void slr_block_to_busy(struct slr_block *b);
 /* The end of a block that is BUSY and in no table. */
 void slr_block_drop(struct slr_block *b);
 
+/* Adopted memory that no registration holds and nobody has pinned is the driver's again. */
+void slr_block_unadopt(struct slr_block *b);
+
+/* A number that no other block of the process has. */
+uint64_t slr_block_new_generation(void);
+
 /* Its memory went with the context, or the driver has given the address to somebody else. */
 void slr_block_vanish(struct slr_block *b);
 

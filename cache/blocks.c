@@ -5,8 +5,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "cache/block_state.h"
-
-static uint64_t generations;
+#include "cache/handles.h"
 
 /* The driver's cuMemAlloc. Before it says that memory ran out, what is kept goes back: as much as is asked for, then
  * all. */
@@ -67,7 +66,7 @@ static void adopt(int device, CUcontext ctx, CUdeviceptr base, size_t size, size
     struct slr_block_device *d = &slr_block_devices[device];
     d->budget = budget;
     b->ordinal = d->ordinals++;
-    b->generation = ++generations;
+    b->generation = slr_block_new_generation();
     forget_overlapping(b);
     slr_block_totals.blocks++;
     if (slr_table_enter(b)) {
@@ -117,6 +116,8 @@ static struct slr_block *begin_free(uint64_t generation, bool *keep, bool *known
 {
     slr_block_lock();
     struct slr_block *b = slr_table_by_generation(generation);
+    if (b && b->kind == SLR_BLOCK_VIRTUAL) /* an error that the driver is to report */
+        b = NULL;
     *known = b != NULL;
     if (b && b->state == SLR_BLOCK_USED) {
         *keep = slr_block_worth_keeping(b) && !slr_block_capturing();
@@ -216,7 +217,7 @@ void slr_block_disown(uint64_t generation)
         return;
     slr_block_lock();
     struct slr_block *b = slr_table_by_generation(generation);
-    if (b && b->state == SLR_BLOCK_USED)
+    if (b && b->state == SLR_BLOCK_USED && b->kind != SLR_BLOCK_VIRTUAL)
         slr_block_vanish(b);
     slr_block_unlock();
 }
@@ -236,6 +237,7 @@ CUresult slr_block_mem_info(size_t *free_bytes, size_t *total)
 
 void slr_block_forget(int device)
 {
+    slr_imports_forget(device);
     if (!slr_block_ours())
         return;
     slr_block_lock();

@@ -12,6 +12,14 @@ enum slr_block_state {
     SLR_BLOCK_KEPT
 };
 
+enum slr_block_kind {
+    SLR_BLOCK_CACHED,  /* made by the cache */
+    SLR_BLOCK_ADOPTED, /* cuMemAlloc memory of the application, known as long as it is registered (adopt.h) */
+    SLR_BLOCK_VIRTUAL  /* a mapping of cuMemMap that can be shared by a descriptor, known until it is unmapped */
+};
+
+enum slr_block_handle { SLR_HANDLE_UNKNOWN, SLR_HANDLE_MADE, SLR_HANDLE_REFUSED };
+
 struct slr_block {
     CUdeviceptr base;
     size_t size;  /* bytes of the physical block */
@@ -24,6 +32,10 @@ struct slr_block {
     bool collective; /* took part in a substituted collective at least once */
     bool gone;       /* while BUSY: its memory went with the context; who is at it drops it */
     uint32_t pins;
+    enum slr_block_kind kind;
+    uint32_t adopters; /* registrations that hold it */
+    enum slr_block_handle handle_state;
+    CUipcMemHandle handle;             /* when it was MADE */
     uint64_t last_use, use_before;     /* when it was last handed out, and the time before; 0: never */
     struct slr_block *previous, *next; /* in its class's list; `next` also in a chain of blocks that leave */
 };

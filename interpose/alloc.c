@@ -2,6 +2,7 @@
 
 #include "base/real.h"
 #include "base/settings.h"
+#include "cache/adopt.h"
 #include "cache/blocks.h"
 #include "interpose/gate.h"
 
@@ -59,6 +60,14 @@ static CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     }
 FREE_ASYNC(cuMemFreeAsync)
 FREE_ASYNC(cuMemFreeAsync_ptsz)
+
+static CUresult hook_cuMemUnmap(CUdeviceptr p, size_t bytes)
+{
+    slr_adopt_unmap(p, bytes);
+    CUresult r = REAL(cuMemUnmap)(p, bytes);
+    slr_adopt_unmap(p, bytes);
+    return r;
+}
 
 #define RESET(sym, after)                                                                                              \
     static CUresult hook_##sym(CUdevice device)                                                                        \
@@ -142,7 +151,11 @@ static bool driver_has_all(void)
 
 void slr_alloc_install(void)
 {
-    if (!slr_get(SLR_S_ENABLE) || !slr_get(SLR_S_ALLOC) || !driver_has_all())
+    if (!slr_get(SLR_S_ENABLE))
+        return;
+    if (slr_get(SLR_S_ZERO_COPY) && slr_gate_found[SLR_GATE_IX_cuMemUnmap])
+        slr_gate_real[SLR_GATE_IX_cuMemUnmap] = (void *)hook_cuMemUnmap;
+    if (!slr_get(SLR_S_ALLOC) || !driver_has_all())
         return;
     threshold = slr_get(SLR_S_ALLOC_MIN);
 #define A(sym)                                                                                                         \

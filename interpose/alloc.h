@@ -6,7 +6,8 @@
 #define SLR_INTERPOSE_ALLOC_H
 
 /* Puts them in front of the driver's functions in slr_gate_real, unless SLIPRING_ALLOC or SLIPRING_ENABLE is off or the
- * driver lacks what the cache needs. Once, when the driver's functions have been found and before stubs may jump. */
+ * driver lacks what the cache needs; with SLIPRING_ALLOC=off cuMemUnmap only, and with
+ * SLIPRING_ZERO_COPY=off nothing. Once, when the driver's functions have been found and before stubs may jump. */
 void slr_alloc_install(void);
 
 #endif

@@ -158,6 +158,43 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
     NCCL_HOOK(ncclGroupSimulateEnd, (info), slr_group_simulate_end(info));
 }
 
+SLR_API
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, size_t bytes, void **handle)
+{
+    NCCL_HOOK(ncclCommRegister, (comm, buffer, bytes, handle), slr_comm_register(comm, buffer, bytes, handle));
+}
+
+SLR_API
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    NCCL_HOOK(ncclCommDeregister, (comm, handle), slr_comm_deregister(comm, handle));
+}
+
+SLR_API
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window, int flags)
+{
+    NCCL_HOOK(ncclCommWindowRegister, (comm, buffer, bytes, window, flags),
+              slr_comm_window_register(comm, buffer, bytes, window, flags));
+}
+
+SLR_API
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    NCCL_HOOK(ncclCommWindowDeregister, (comm, window), slr_comm_window_deregister(comm, window));
+}
+
+SLR_API
+ncclResult_t ncclMemAlloc(void **p, size_t bytes)
+{
+    NCCL_HOOK(ncclMemAlloc, (p, bytes), slr_mem_alloc(p, bytes));
+}
+
+SLR_API
+ncclResult_t ncclMemFree(void *p)
+{
+    NCCL_HOOK(ncclMemFree, (p), slr_mem_free(p));
+}
+
 #define L(fn)
 #define P(fn)
 #define N(fn) SLR_HOOK_NAME(fn);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/cu.h"
 #include "base/log.h"
+#include "plugin/mail.h"
 #include "plugin/retire.h"
 #include "plugin/watchdog.h"
 
@@ -102,6 +103,7 @@ static enum slr_reason make_staging(struct slr_comm *c, struct slr_post *post)
 static void fill_post(struct slr_comm *c, struct slr_post *post)
 {
     slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
+    post->process = slr_mail_process();
     post->context = (uint64_t)(uintptr_t)c->shared.ctx;
     for (int i = 0; i < SLR_S_COUNT; i++)
         post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;

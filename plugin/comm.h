@@ -46,11 +46,12 @@ struct slr_comm {
     struct slr_key key;
     char name[9]; /* first 8 hex digits of the key: equal on all ranks, names the communicator in logs */
     int rank, nranks;
-    enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not */
-    _Atomic int error;    /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
+    enum slr_reason pass;         /* SLR_R_RING: gathers go to the ring; else why not */
+    _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     struct slr_offers offers;
     struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
+    _Atomic bool written;          /* peers have been told that they may write into this rank's receive buffers */
     unsigned splits, shrinks;
     struct slr_shared shared;
     struct slr_ring ring;
@@ -68,6 +69,7 @@ struct slr_comm {
 /* The communicator of a handle, or NULL. Counts a user: slr_comm_put() ends the use, and ncclCommAbort from another
  * thread waits for it before the structure goes. */
 struct slr_comm *slr_comm_find(ncclComm_t nccl);
+struct slr_comm *slr_comm_find_key(const struct slr_key *key, int rank); /* the same, of one rank in this process */
 void slr_comm_hold(struct slr_comm *c);
 void slr_comm_put(struct slr_comm *c); /* NULL: nothing */
 
@@ -77,7 +79,8 @@ bool slr_comm_last_user(struct slr_comm *c);
 void slr_comm_add(struct slr_comm *c);
 void slr_comm_remove(struct slr_comm *c);
 
-/* Up to `max` communicators, each with a use that slr_comm_put ends. */
+/* Up to `max` communicators (more than a process ever has: SLR_MANY_COMMS), each with a use that slr_comm_put ends. */
+#define SLR_MANY_COMMS 1024
 int slr_comm_hold_all(struct slr_comm **list, int max);
 
 /* Calls `visit` for each communicator under the registry's lock. */

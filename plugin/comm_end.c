@@ -1,13 +1,16 @@
 /* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for errors. */
+#include <time.h>
 #include "base/log.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/pending_impl.h"
 #include "plugin/process.h"
+#include "plugin/registered.h"
 #include "plugin/watchdog.h"
 
 /* Abort must end: peers that do not even notice the failure (stopped, swapped out) are given this long. The caller may
  * hold the key to what else it waits for: a stream that hangs in another communicator, which is aborted next. */
 #define ABORT_WAIT_MS 2000
+#define WRITERS_WAIT_MS 2000
 
 static struct slr_comm *known(ncclComm_t comm)
 {
@@ -21,11 +24,35 @@ static void join_own(struct slr_comm *c, const char *who)
     slr_pending_unlock();
 }
 
+static bool may_still_write(const struct slr_comm *c, int peer)
+{
+    const struct slr_post *post = &c->shared.control->post[peer];
+    return peer != c->rank && !c->shared.peer_dead[peer] && atomic_load(&post->state) != SLR_RANK_LEFT &&
+           !atomic_load(&post->drained);
+}
+
+/* A communicator that failed while peers could write into this rank's receive buffers: their released streams may still
+ * do so, until they are idle. They notice the failure within a tick; one that hangs is not waited for. */
+static void await_writers(struct slr_comm *c, unsigned ms)
+{
+    if (c->pass != SLR_R_RING || atomic_load(&c->error) == ncclSuccess || !atomic_load(&c->written))
+        return;
+    uint64_t stop = slr_now_ms() + ms;
+    for (int r = 0; r < c->nranks && slr_now_ms() < stop; r++)
+        while (may_still_write(c, r) && slr_now_ms() < stop) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            slr_watchdog_look(c);
+        }
+}
+
 /* Ends the caller's use as well. */
 static void end(struct slr_comm *c, const char *who, unsigned drain_ms)
 {
     join_own(c, who);
-    if (!slr_comm_drain(c, drain_ms)) {
+    bool drained = slr_comm_drain(c, drain_ms);
+    slr_registered_end(c);
+    await_writers(c, WRITERS_WAIT_MS);
+    if (!drained) {
         slr_comm_orphan(c);
         slr_comm_put(c);
         return;

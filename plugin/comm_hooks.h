@@ -26,6 +26,14 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error);
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                             cudaStream_t stream);
 
+/* Buffers that the application registers (registered.h). */
+ncclResult_t slr_comm_register(const ncclComm_t comm, void *buffer, size_t bytes, void **handle);
+ncclResult_t slr_comm_deregister(const ncclComm_t comm, void *handle);
+ncclResult_t slr_comm_window_register(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window, int flags);
+ncclResult_t slr_comm_window_deregister(ncclComm_t comm, ncclWindow_t window);
+ncclResult_t slr_mem_alloc(void **p, size_t bytes);
+ncclResult_t slr_mem_free(void *p);
+
 /* Another operation of NCCL is about to be called, and goes to NCCL: in a group its stream synchronises with the
  * gathers of its communicator. */
 void slr_group_other(ncclComm_t comm, cudaStream_t stream);

@@ -38,12 +38,14 @@ enum slr_rank_state {
 
 struct slr_post {
     _Alignas(64) _Atomic uint32_t state;
-    _Atomic uint32_t failed; /* this rank was FAILED once; stays when it has LEFT */
+    _Atomic uint32_t failed;  /* this rank was FAILED once; stays when it has LEFT */
+    _Atomic uint32_t drained; /* FAILED, and nothing of it is in flight any more: writes into nobody's memory */
     int32_t pid; /* written by the hub before anybody else maps the block; equal pids are ranks of one process (meet.c
                     checks that all ranks share one process-id namespace) */
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
     uint64_t slot;                  /* bytes of one of its staging slots */
+    uint64_t process;               /* random; a process id comes again */
     uint64_t context;               /* CUcontext, for ranks of the same process */
     struct slr_staging_offer staging;
     struct slr_offer offer[SLR_OFFERS];              /* its blocks that peers may map */

@@ -176,14 +176,15 @@ enum protocol { PROTOCOL_AUTO, PROTOCOL_PULL, PROTOCOL_PUT }; /* the choices of 
 /* The terms of one call while the ring enqueues it. */
 struct bargain {
     const struct slr_call *call;
+    bool put; /* this rank's receive buffer may be written to */
     struct slr_route route[SLR_MAX_RANKS];
 };
 
 static void reader_terms(void *ctx)
 {
     struct bargain *b = ctx;
-    slr_terms_reader(b->call->comm, b->call->number, (CUdeviceptr)(uintptr_t)b->call->recv, b->call->shard,
-                     slr_get(SLR_S_PROTOCOL) == PROTOCOL_PUT, b->route);
+    slr_terms_reader(b->call->comm, b->call->number, (CUdeviceptr)(uintptr_t)b->call->recv, b->call->shard, b->put,
+                     b->route);
 }
 
 static void count_routes(const struct slr_comm *c, const struct slr_route *route)
@@ -196,11 +197,20 @@ static void count_routes(const struct slr_comm *c, const struct slr_route *route
             atomic_fetch_add_explicit(counter[route[r].delivery], 1, memory_order_relaxed);
 }
 
+/* A registered buffer that all peers have mapped is as good as a protocol that says so. */
+static bool may_put(const struct slr_call *call)
+{
+    uint64_t protocol = slr_get(SLR_S_PROTOCOL);
+    return protocol == PROTOCOL_PUT ||
+           (protocol == PROTOCOL_AUTO &&
+            slr_offers_ready(call->comm, (CUdeviceptr)(uintptr_t)call->recv, call->shard * (size_t)call->comm->nranks));
+}
+
 /* Under the pending lock. */
 static enum slr_status enqueue(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
-    struct bargain b = {.call = call};
+    struct bargain b = {.call = call, .put = may_put(call)};
     struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send,
                            .recv = (CUdeviceptr)(uintptr_t)call->recv,
                            .stream = call->stream,
@@ -209,7 +219,7 @@ static enum slr_status enqueue(const struct slr_call *call)
     SLR_TRY(slr_shared_enter(&c->shared));
     slr_offers_begin(c, call->number);
     slr_terms_owner(c, call->number, g.send, call->shard, b.route);
-    if (slr_get(SLR_S_PROTOCOL) == PROTOCOL_PUT) {
+    if (b.put) {
         reader_terms(&b); /* who writes here has to be told before anything waits */
     } else {
         g.late = reader_terms;

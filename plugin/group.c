@@ -19,6 +19,8 @@ struct group {
     struct use *uses; /* of all operations of tracked communicators, each pair once */
     size_t use_count, use_room;
     struct slr_birth *births;
+    struct slr_window *windows;
+    size_t window_count, window_room;
 };
 
 /* One pointer, so that the library needs little static thread-local space; freed when the outermost group ends. */
@@ -79,6 +81,12 @@ void slr_group_record_birth(struct slr_birth *b)
     while (*at)
         at = &(*at)->next;
     *at = b;
+}
+
+void slr_group_record_window(const struct slr_window *w)
+{
+    if (grow((void **)&group->windows, group->window_count, &group->window_room, sizeof *group->windows))
+        group->windows[group->window_count++] = *w;
 }
 
 ncclResult_t slr_group_start(void)
@@ -189,6 +197,8 @@ static ncclResult_t close_group(struct group *g, ncclSimInfo_t *info, bool simul
     ncclResult_t entered = simulate ? ncclSuccess : enter_all(g);
     ncclResult_t r = simulate ? slr_real.ncclGroupSimulateEnd(info) : slr_real.ncclGroupEnd();
     finish_births(g->births, simulate ? ncclInvalidUsage : r);
+    if (r == ncclSuccess && !simulate)
+        slr_registered_windows(g->windows, g->window_count);
     if (launched(r) && entered != ncclSuccess)
         r = entered;
     if (launched(r) && !simulate) {
@@ -199,6 +209,7 @@ static ncclResult_t close_group(struct group *g, ncclSimInfo_t *info, bool simul
         slr_comm_put(g->uses[i].comm);
     free(g->calls);
     free(g->uses);
+    free(g->windows);
     free(g);
     return r;
 }

@@ -19,6 +19,7 @@
 
 #include "plugin/agree.h"
 #include "plugin/gather.h"
+#include "plugin/registered.h"
 
 /* True between an outermost start and its end, on this thread. */
 bool slr_in_group(void);
@@ -28,5 +29,8 @@ bool slr_group_record(const struct slr_call *call);
 
 /* Keeps a birth (heap-allocated, taken over) for the end of the group. */
 void slr_group_record_birth(struct slr_birth *b);
+
+/* Keeps a window that NCCL makes at the end of the group. Without memory for that it is NCCL's alone. */
+void slr_group_record_window(const struct slr_window *w);
 
 #endif

@@ -1,47 +1,27 @@
+/* Offers: what the data path and registrations ask; whoever may call from any thread. */
 #include "plugin/offers.h"
 
 #include <time.h>
-#include "base/counters.h"
-#include "base/cu.h"
-#include "base/log.h"
+#include "cache/adopt.h"
 #include "cache/blocks.h"
-#include "plugin/comm.h"
-
-static void lock(struct slr_comm *c)
-{
-    pthread_mutex_lock(&c->offers.lock);
-}
-
-static void unlock(struct slr_comm *c)
-{
-    pthread_mutex_unlock(&c->offers.lock);
-}
+#include "plugin/mail.h"
+#include "plugin/offers_impl.h"
 
 void slr_offers_begin(struct slr_comm *c, uint64_t call)
 {
-    lock(c);
+    slr_offers_lock(c);
     c->offers.naming = call;
-    unlock(c);
+    slr_offers_unlock(c);
 }
 
 void slr_offers_end(struct slr_comm *c, uint64_t call)
 {
-    lock(c);
+    slr_offers_lock(c);
     c->offers.enqueued = call;
-    unlock(c);
+    slr_offers_unlock(c);
 }
 
-static struct slr_offer *entry_of(const struct slr_comm *c, int owner, int i)
-{
-    return &c->shared.control->post[owner].offer[i];
-}
-
-static _Atomic uint64_t *ack_of(const struct slr_comm *c, int owner, int reader, int i)
-{
-    return &c->shared.control->post[reader].ack[owner][i];
-}
-
-static int own_index(const struct slr_comm *c, uint64_t generation)
+int slr_offers_own(const struct slr_comm *c, uint64_t generation)
 {
     for (int i = 0; i < SLR_OFFERS; i++)
         if (c->offers.own[i].generation == generation)
@@ -49,279 +29,194 @@ static int own_index(const struct slr_comm *c, uint64_t generation)
     return -1;
 }
 
-static bool refused_before(const struct slr_offers *o, uint64_t generation)
+struct slr_offer_held *slr_offers_held(struct slr_comm *c, uint64_t generation)
 {
-    for (unsigned i = 0; i < sizeof o->refused / sizeof *o->refused; i++)
-        if (o->refused[i] == generation)
-            return true;
-    return false;
+    for (int i = 0; i < SLR_OFFERS; i++)
+        if (c->offers.held[i].count && c->offers.held[i].generation == generation)
+            return &c->offers.held[i];
+    return NULL;
 }
 
-static void want(struct slr_offers *o, const struct slr_place *place)
+/* ---- blocks that gathers meet ---- */
+
+/* The usual gap follows longer ones at once and shorter ones slowly: a block that is used several times in a row and
+ * then not for long is one that is not used for long. */
+static void used(struct slr_offer_use *use, uint64_t call)
 {
-    unsigned n = sizeof o->wanted / sizeof *o->wanted, free_at = n;
-    for (unsigned i = 0; i < n; i++) {
-        if (o->wanted[i].generation == place->generation)
-            return;
-        if (!o->wanted[i].generation)
-            free_at = i;
-    }
-    if (free_at == n || refused_before(o, place->generation))
+    if (call <= use->last)
         return;
-    o->wanted[free_at].generation = place->generation;
-    o->wanted[free_at].base = place->base;
-    o->wanted[free_at].size = place->size;
+    uint64_t gap = call - use->last, usual = use->gap - use->gap / 8;
+    use->gap = gap > usual ? gap : usual;
+    use->last = call;
 }
 
-/* The block's entry, when it is offered and the peer has it mapped; else asks for it. Under the lock. */
-static bool may_name(struct slr_comm *c, const struct slr_place *place, int peer, uint64_t call)
+void slr_offers_meet(struct slr_offers *o, uint64_t generation, struct slr_offer_use use, bool refused)
 {
-    int i = own_index(c, place->generation);
+    struct slr_offer_met *at = &o->met[0];
+    for (int i = 0; i < SLR_OFFERS_MET; i++) {
+        if (o->met[i].generation == generation) {
+            used(&o->met[i].use, use.last);
+            o->met[i].refused |= refused;
+            return;
+        }
+        if (at->generation && (!o->met[i].generation || o->met[i].use.last < at->use.last))
+            at = &o->met[i];
+    }
+    *at = (struct slr_offer_met){.generation = generation, .use = use, .refused = refused};
+}
+
+/* Memory that no block is known for may be such that can be entered (cache/adopt.h). */
+static void meet_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
+{
+    struct slr_offers *o = &c->offers;
+    int at = -1;
+    slr_offers_lock(c);
+    for (int i = 0; i < SLR_OFFERS_UNKNOWN && at != -2; i++) {
+        if (!o->unknown[i].p)
+            at = i;
+        else if (o->unknown[i].p == p)
+            at = -2;
+    }
+    if (at >= 0) {
+        o->unknown[at].p = p;
+        o->unknown[at].bytes = bytes;
+    }
+    slr_offers_unlock(c);
+}
+
+/* Whether the block is offered and the peer has it mapped; else asks for it. Under the lock. */
+static bool may_name(struct slr_comm *c, uint64_t generation, int peer, uint64_t call)
+{
+    int i = slr_offers_own(c, generation);
     if (i < 0) {
-        want(&c->offers, place);
+        slr_offers_meet(&c->offers, generation, (struct slr_offer_use){.last = call}, false);
         return false;
     }
-    c->offers.own[i].used = call;
-    return atomic_load(&entry_of(c, c->rank, i)->state) == SLR_OFFER_OFFERED &&
-           atomic_load(ack_of(c, c->rank, peer, i)) == place->generation;
+    used(&c->offers.own[i].use, call);
+    return !c->offers.closed && atomic_load(&slr_offers_entry(c, c->rank, i)->state) == SLR_OFFER_OFFERED &&
+           atomic_load(slr_offers_ack(c, c->rank, peer, i)) == generation;
 }
 
 struct slr_spot slr_offer_spot(struct slr_comm *c, CUdeviceptr p, size_t bytes, int peer, uint64_t call)
 {
-    struct slr_place place = slr_block_find(p);
-    if (!place.generation || place.offset + bytes > place.size || !slr_get(SLR_S_ZERO_COPY))
+    if (!slr_get(SLR_S_ZERO_COPY))
         return (struct slr_spot){0};
-    lock(c);
-    bool named = may_name(c, &place, peer, call);
-    unlock(c);
+    struct slr_place place = slr_block_find(p);
+    if (!place.generation && slr_get(SLR_S_ALLOC))
+        meet_unknown(c, p, bytes);
+    if (!place.generation || place.offset + bytes > place.size)
+        return (struct slr_spot){0};
+    slr_offers_lock(c);
+    bool named = may_name(c, place.generation, peer, call);
+    slr_offers_unlock(c);
     return named ? (struct slr_spot){place.generation, place.offset} : (struct slr_spot){0};
 }
 
 CUdeviceptr slr_offer_mapped(struct slr_comm *c, int peer, struct slr_spot spot)
 {
-    CUdeviceptr at = 0; /* stays so never: the peer names only what this rank has acknowledged and not closed */
-    lock(c);
-    for (int i = 0; i < SLR_OFFERS; i++)
+    CUdeviceptr at = 0; /* the peer names only what this rank has acknowledged and not closed */
+    slr_offers_lock(c);
+    for (int i = 0; i < SLR_OFFERS && !c->offers.closed; i++)
         if (c->offers.mapped[peer][i].generation == spot.generation)
             at = c->offers.mapped[peer][i].base + spot.offset;
-    unlock(c);
+    slr_offers_unlock(c);
     return at;
 }
 
-/* ---- the owner's side ---- */
+/* ---- blocks that are registered ---- */
 
-static void revoke(struct slr_comm *c, int i)
+static bool all_have(const struct slr_comm *c, int i, uint64_t generation)
 {
-    struct slr_offer *e = entry_of(c, c->rank, i);
-    atomic_store(&e->last_call, c->offers.naming);
-    atomic_store(&e->state, SLR_OFFER_REVOKED);
+    bool all = atomic_load(&slr_offers_entry(c, c->rank, i)->state) == SLR_OFFER_OFFERED;
+    for (int r = 0; r < c->nranks && all; r++)
+        all = r == c->rank || atomic_load(slr_offers_ack(c, c->rank, r, i)) == generation;
+    return all;
 }
 
-static bool let_go(const struct slr_comm *c, int i)
+bool slr_offers_ready(struct slr_comm *c, CUdeviceptr p, size_t bytes)
 {
-    for (int r = 0; r < c->nranks; r++) {
-        bool gone = c->shared.peer_dead[r] || atomic_load(&c->shared.control->post[r].state) == SLR_RANK_LEFT;
-        if (r != c->rank && !gone && atomic_load(ack_of(c, c->rank, r, i)) != 0)
-            return false;
+    if (atomic_load_explicit(&c->offers.holds, memory_order_relaxed) == 0 || !slr_get(SLR_S_ZERO_COPY))
+        return false;
+    struct slr_place place = slr_block_find(p);
+    if (!place.generation || place.offset + bytes > place.size)
+        return false;
+    slr_offers_lock(c);
+    int i = slr_offers_held(c, place.generation) ? slr_offers_own(c, place.generation) : -1;
+    bool ready = i >= 0 && all_have(c, i, place.generation);
+    slr_offers_unlock(c);
+    return ready;
+}
+
+bool slr_offers_hold(struct slr_comm *c, uint64_t generation)
+{
+    slr_offers_lock(c);
+    struct slr_offer_held *h = slr_offers_held(c, generation);
+    for (int i = 0; i < SLR_OFFERS && !h; i++)
+        if (!c->offers.held[i].count)
+            h = &c->offers.held[i];
+    if (h && h->count++ == 0) {
+        h->generation = generation;
+        h->refused = false;
+        atomic_fetch_add(&c->offers.holds, 1);
     }
-    return true;
+    slr_offers_unlock(c);
+    return h != NULL;
 }
 
-/* The generation to unpin when the entry was revoked and nobody has mapped it any more, or 0. */
-static uint64_t collect(struct slr_comm *c, int i)
+void slr_offers_unhold(struct slr_comm *c, uint64_t generation, bool revoke)
 {
-    struct slr_offer *e = entry_of(c, c->rank, i);
-    uint64_t generation = c->offers.own[i].generation;
-    if (atomic_load(&e->state) != SLR_OFFER_REVOKED || !let_go(c, i))
-        return 0;
-    c->offers.own[i].generation = 0;
-    return generation;
-}
-
-/* Empty only when its block has been unpinned: who waits for memory looks at the state. */
-static void give_up_block(struct slr_comm *c, int i, uint64_t generation)
-{
-    struct slr_offer *e = entry_of(c, c->rank, i);
-    slr_block_unpin(generation);
-    atomic_store(&e->generation, 0);
-    atomic_store(&e->state, SLR_OFFER_EMPTY);
-}
-
-/* An empty entry; else the least recently used one is revoked, and there is one at a later tick. */
-static int free_entry(struct slr_comm *c)
-{
-    int oldest = -1;
-    for (int i = 0; i < SLR_OFFERS; i++) {
-        uint32_t state = atomic_load(&entry_of(c, c->rank, i)->state);
-        if (state == SLR_OFFER_EMPTY)
-            return i;
-        if (state == SLR_OFFER_REVOKED)
-            return -1; /* one is on its way */
-        if (oldest < 0 || c->offers.own[i].used < c->offers.own[oldest].used)
-            oldest = i;
+    slr_offers_lock(c);
+    struct slr_offer_held *h = slr_offers_held(c, generation);
+    int i = slr_offers_own(c, generation);
+    if (h && --h->count == 0) {
+        atomic_fetch_sub(&c->offers.holds, 1);
+        if (revoke && i >= 0)
+            slr_offers_revoke(c, i);
     }
-    revoke(c, oldest);
-    return -1;
+    slr_offers_unlock(c);
 }
 
-static bool exportable(CUdeviceptr base)
+static bool will_not_map(const struct slr_comm *c, int i, int peer)
 {
-    int legacy = 0;
-    return slr_real.cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, base) ==
-               CUDA_SUCCESS &&
-           legacy;
+    return c->shared.peer_dead[peer] || atomic_load(&c->shared.control->post[peer].state) >= SLR_RANK_FAILED ||
+           (atomic_load(slr_offers_ack(c, c->rank, peer, i)) & SLR_ACK_REFUSED);
 }
 
-static void refuse(struct slr_offers *o, uint64_t generation)
+bool slr_offers_settled(struct slr_comm *c, uint64_t generation)
 {
-    o->refused[o->refused_at++ % (sizeof o->refused / sizeof *o->refused)] = generation;
-}
-
-static void make_offer(struct slr_comm *c, int i, uint64_t generation, CUdeviceptr base, size_t size)
-{
-    struct slr_offer *e = entry_of(c, c->rank, i);
-    e->size = size;
-    e->export.base = base;
-    if (!exportable(base) || slr_real.cuIpcGetMemHandle(&e->export.handle, base) != CUDA_SUCCESS) {
-        refuse(&c->offers, generation);
-        slr_block_unpin(generation);
-        return;
+    bool settled = true;
+    if (atomic_load(&c->error) != ncclSuccess)
+        return true;
+    slr_offers_lock(c);
+    const struct slr_offer_held *h = slr_offers_held(c, generation);
+    int i = slr_offers_own(c, generation);
+    if (h && !h->refused) {
+        settled = i >= 0 && atomic_load(&slr_offers_entry(c, c->rank, i)->state) == SLR_OFFER_OFFERED;
+        for (int r = 0; r < c->nranks && settled; r++)
+            settled =
+                r == c->rank || atomic_load(slr_offers_ack(c, c->rank, r, i)) == generation || will_not_map(c, i, r);
     }
-    c->offers.own[i].generation = generation;
-    c->offers.own[i].used = c->offers.naming;
-    atomic_store(&e->generation, generation);
-    atomic_store(&e->state, SLR_OFFER_OFFERED);
-    slr_log(SLR_LOG_DEBUG, "offer", "comm=%s crank=%d generation=%llu bytes=%zu", c->name, c->rank,
-            (unsigned long long)generation, size);
+    slr_offers_unlock(c);
+    return settled;
 }
 
-static void export_wanted(struct slr_comm *c)
+bool slr_offers_gone(struct slr_comm *c, uint64_t generation)
 {
-    for (unsigned w = 0; w < sizeof c->offers.wanted / sizeof *c->offers.wanted; w++) {
-        uint64_t generation = c->offers.wanted[w].generation;
-        if (!generation)
-            continue;
-        int i = free_entry(c);
-        if (i < 0)
-            return;
-        if (slr_block_pin(generation))
-            make_offer(c, i, generation, c->offers.wanted[w].base, c->offers.wanted[w].size);
-        c->offers.wanted[w].generation = 0;
-    }
+    slr_offers_lock(c);
+    bool gone = slr_offers_own(c, generation) < 0 || slr_offers_held(c, generation);
+    slr_offers_unlock(c);
+    return gone;
 }
 
-/* ---- the peers' side ---- */
-
-static bool same_process(const struct slr_comm *c, int peer)
+void slr_offers_suggest(struct slr_comm *c, uint64_t generation)
 {
-    return c->shared.control->post[peer].pid == c->shared.control->post[c->rank].pid;
+    slr_offers_lock(c);
+    if (slr_offers_own(c, generation) < 0)
+        slr_offers_meet(&c->offers, generation, (struct slr_offer_use){.last = c->offers.naming}, false);
+    slr_offers_unlock(c);
 }
 
-/* Marks an acknowledgement while the block is being opened: the owner must not give the block back, and does not name
- * it yet. */
-#define OPENING (UINT64_C(1) << 63)
-
-static bool open_offer(const struct slr_comm *c, int peer, const struct slr_offer *e, CUdeviceptr *base)
-{
-    *base = e->export.base;
-    return same_process(c, peer) ||
-           slr_real.cuIpcOpenMemHandle(base, e->export.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS;
-}
-
-static bool stands(const struct slr_offer *e, uint64_t generation)
-{
-    return atomic_load(&e->state) == SLR_OFFER_OFFERED && atomic_load(&e->generation) == generation;
-}
-
-/* Opening and closing may wait for the device, so they are done without the lock; only the watchdog changes `mapped`.
- */
-static void map_offer(struct slr_comm *c, int peer, int i)
-{
-    struct slr_offer *e = entry_of(c, peer, i);
-    _Atomic uint64_t *ack = ack_of(c, peer, c->rank, i);
-    uint64_t generation = atomic_load(&e->generation), seen = generation ^ (uint64_t)(peer + 1) << 48;
-    CUdeviceptr base;
-    if (!generation || !stands(e, generation) || refused_before(&c->offers, seen))
-        return;
-    /* Said before it is looked at again: either this rank sees a revocation, or the owner sees this. */
-    atomic_store(ack, generation | OPENING);
-    if (!stands(e, generation)) {
-        atomic_store(ack, 0);
-        return;
-    }
-    if (!open_offer(c, peer, e, &base)) {
-        atomic_store(ack, 0);
-        refuse(&c->offers, seen);
-        return;
-    }
-    lock(c);
-    c->offers.mapped[peer][i].generation = generation;
-    c->offers.mapped[peer][i].base = base;
-    c->offers.mapped[peer][i].closing = false;
-    unlock(c);
-    atomic_store(ack, generation);
-    atomic_fetch_add(&slr_counters.mapped, 1);
-}
-
-static void unmap_offer(struct slr_comm *c, int peer, int i)
-{
-    lock(c);
-    c->offers.mapped[peer][i].generation = 0;
-    unlock(c);
-    /* What could not be closed stays acknowledged, so that its owner does not give it back. */
-    if (!same_process(c, peer) &&
-        slr_cu_status(slr_real.cuIpcCloseMemHandle(c->offers.mapped[peer][i].base), "cuIpcCloseMemHandle") != SLR_OK)
-        return;
-    atomic_store(ack_of(c, peer, c->rank, i), 0);
-}
-
-/* A revoked block is closed when the last call that may name it has been enqueued here, and completed. */
-static void close_revoked(struct slr_comm *c, int peer, int i)
-{
-    struct slr_offer *e = entry_of(c, peer, i);
-    if (atomic_load(&e->state) != SLR_OFFER_REVOKED)
-        return;
-    lock(c);
-    if (!c->offers.mapped[peer][i].closing && c->offers.enqueued >= atomic_load(&e->last_call)) {
-        c->offers.mapped[peer][i].closing = true;
-        c->offers.mapped[peer][i].until = atomic_load(&c->ring.issued);
-    }
-    unlock(c);
-    if (c->offers.mapped[peer][i].closing && slr_ring_reached(&c->ring, c->offers.mapped[peer][i].until))
-        unmap_offer(c, peer, i);
-}
-
-static void serve_peer(struct slr_comm *c, int peer)
-{
-    if (c->shared.peer_dead[peer])
-        return;
-    for (int i = 0; i < SLR_OFFERS; i++)
-        if (c->offers.mapped[peer][i].generation)
-            close_revoked(c, peer, i);
-        else
-            map_offer(c, peer, i);
-}
-
-void slr_offers_tick(struct slr_comm *c)
-{
-    uint64_t unpin[SLR_OFFERS];
-    if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess || slr_shared_enter(&c->shared) != SLR_OK)
-        return;
-    lock(c);
-    for (int i = 0; i < SLR_OFFERS; i++)
-        unpin[i] = collect(c, i);
-    unlock(c);
-    for (int i = 0; i < SLR_OFFERS; i++)
-        if (unpin[i])
-            give_up_block(c, i, unpin[i]);
-    lock(c);
-    export_wanted(c);
-    unlock(c);
-    for (int r = 0; r < c->nranks; r++)
-        if (r != c->rank)
-            serve_peer(c, r);
-    slr_shared_leave();
-}
+/* ---- memory is short ---- */
 
 #define GIVE_UP_MS 500
 
@@ -330,29 +225,34 @@ static bool revoke_all(struct slr_comm *c)
     bool any = false;
     if (c->pass != SLR_R_RING)
         return false;
-    lock(c);
+    slr_offers_lock(c);
     for (int i = 0; i < SLR_OFFERS; i++) {
-        uint32_t state = atomic_load(&entry_of(c, c->rank, i)->state);
+        uint32_t state = atomic_load(&slr_offers_entry(c, c->rank, i)->state);
+        uint64_t generation = c->offers.own[i].generation;
+        if (state == SLR_OFFER_OFFERED && slr_offers_held(c, generation) && slr_block_lives(generation))
+            continue; /* the application has it: no memory would come of it */
         if (state == SLR_OFFER_OFFERED)
-            revoke(c, i);
+            slr_offers_revoke(c, i);
         any = any || state != SLR_OFFER_EMPTY;
     }
-    unlock(c);
+    slr_offers_unlock(c);
+    if (any)
+        slr_mail_look(c);
     return any;
 }
 
 static bool all_empty(const struct slr_comm *c)
 {
     for (int i = 0; i < SLR_OFFERS && c->pass == SLR_R_RING; i++)
-        if (atomic_load(&entry_of(c, c->rank, i)->state) == SLR_OFFER_REVOKED)
+        if (atomic_load(&slr_offers_entry(c, c->rank, i)->state) == SLR_OFFER_REVOKED)
             return false;
     return true;
 }
 
 bool slr_offers_give_up(void)
 {
-    struct slr_comm *list[64];
-    int n = slr_comm_hold_all(list, 64);
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
     uint64_t end = slr_now_ms() + GIVE_UP_MS;
     bool any = false, empty = false;
     for (int i = 0; i < n; i++)
@@ -368,12 +268,41 @@ bool slr_offers_give_up(void)
     return any;
 }
 
+/* ---- the house-keeping thread ---- */
+
+/* A failed communicator: its last calls are enqueued or never will be, so when its streams are idle nothing of it is on
+ * its way. */
+static void wind_up(struct slr_comm *c)
+{
+    _Atomic uint32_t *drained = &c->shared.control->post[c->rank].drained;
+    if (atomic_load(drained))
+        return;
+    slr_offers_lock(c);
+    if (c->offers.naming == c->offers.enqueued)
+        c->offers.closed = true;
+    bool closed = c->offers.closed;
+    slr_offers_unlock(c);
+    if (!closed || !slr_ring_idle(&c->ring))
+        return;
+    slr_offers_unmap_all(c);
+    atomic_store(drained, 1);
+}
+
+void slr_offers_tick(struct slr_comm *c)
+{
+    if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    slr_offers_tick_own(c);
+    if (atomic_load(&c->error) == ncclSuccess)
+        slr_offers_tick_peers(c);
+    else
+        wind_up(c);
+    slr_shared_leave();
+}
+
 void slr_offers_close(struct slr_comm *c)
 {
-    for (int r = 0; r < c->nranks; r++)
-        for (int i = 0; i < SLR_OFFERS && r != c->rank; i++)
-            if (c->offers.mapped[r][i].generation)
-                unmap_offer(c, r, i);
+    slr_offers_unmap_all(c);
     for (int i = 0; i < SLR_OFFERS; i++)
         c->shared.pinned[i] = c->offers.own[i].generation;
 }

@@ -1,29 +1,45 @@
 /* Offers: blocks of device memory that a rank lets its peers map, so that shards in them need no staging.
  *
- * A gather that finds its buffer in a block of the cache (cache/blocks.h) that is not offered yet asks for it (want);
- * the watchdog exports it, pins it, and writes the offer into this rank's post. The peers' watchdogs map it and
- * acknowledge by its generation. Only a block that a peer has acknowledged is named in a term for that peer (terms.h).
- * Nothing of this is waited for; until then shards are staged.
+ * A gather that finds its buffer in a block (cache/blocks.h) that is not offered yet asks for it; so does a
+ * registration (registered.h). The house-keeping thread exports it, pins it, and writes the offer into this rank's
+ * post. The peers' house-keeping threads map it and acknowledge by its generation. Only a block that a peer has
+ * acknowledged is named in a term for that peer (terms.h). No gather waits for any of this; until then shards are
+ * staged.
  *
- *   owner's entry    EMPTY -> OFFERED (generation, size, handle)  -> REVOKED (last call that may name it) -> EMPTY when
- * no living peer acknowledges it peer's ack       0 -> generation (mapped) -> 0 (closed: revoked, its last call
- * enqueued here and completed by this device)
+ *   owner's entry   EMPTY -> OFFERED (generation, export) -> REVOKED (last call that named it)
+ *                     -> EMPTY when no living peer acknowledges it
+ *   peer's ack      0 -> generation | OPENING -> generation (mapped) -> 0 (closed: revoked, its last call enqueued here
+ *                     and completed by this device)
+ *                   0 -> generation | OPENING -> generation | REFUSED (can not be mapped here) -> 0 (revoked)
  *
- * Who writes: the entry its owner; the ack its peer. An entry is revoked when its place is needed for another block,
- * least recently used first, or when memory is short; the block is unpinned when the entry is EMPTY again, and only
- * then may it go back to the driver. A peer that dies counts as closed.
+ * Who writes: the entry its owner; the ack its peer. The block is unpinned when the entry is EMPTY again, and only then
+ * may it go back to the driver. A peer that dies counts as closed. What peers map is shared between the communicators
+ * of their process (cache/handles.h): the mapping is closed before the last of them takes its acknowledgement back.
+ *
+ * Which blocks. There are SLR_OFFERS entries. While one is empty, any block that a gather meets gets it. When none is,
+ * a block that has been met in at least two calls may take the place of the one that was not used for longest, if that
+ * is idle for more than twice as many calls as usually lie between two uses of either. So more blocks in turn than
+ * there are entries do not drive each other out: the surplus is staged. Entries of registered blocks are not displaced.
+ * An entry whose peers do not close it stays REVOKED and blocks nobody.
+ *
+ * An entry is also revoked when its block has ended (unmapped memory), when memory is short, or when the registration
+ * of memory ends that the application frees itself.
+ *
+ * Failure. A communicator that has failed names and looks up nothing any more; when its streams are idle it closes what
+ * it has mapped, and says so in its post (`drained`): from then on it writes into no peer's memory.
  */
 #ifndef SLR_PLUGIN_OFFERS_H
 #define SLR_PLUGIN_OFFERS_H
 
-#include <stdint.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include "cache/staging.h"
+#include <stdint.h>
+#include "cache/handles.h"
 #include "kernels/ring.h"
 
 struct slr_comm;
+struct slr_place;
 
 /* A place in a block that its owner offers; generation 0: none. */
 struct slr_spot {
@@ -34,37 +50,63 @@ struct slr_spot {
 
 enum slr_offer_state { SLR_OFFER_EMPTY, SLR_OFFER_OFFERED, SLR_OFFER_REVOKED };
 
+/* In an acknowledgement. OPENING: the owner must not give the block back, and does not name it yet. */
+#define SLR_ACK_OPENING (UINT64_C(1) << 63)
+#define SLR_ACK_REFUSED (UINT64_C(1) << 62)
+
 /* In the owner's post. */
 struct slr_offer {
     _Atomic uint32_t state;
     _Atomic uint64_t generation; /* written after the rest */
     _Atomic uint64_t last_call;  /* REVOKED: later calls do not name it */
-    uint64_t size;
-    struct slr_staging_offer export;
+    struct slr_export export;
 };
 
-/* A rank's own memory of its entries and of what it has mapped. Its lock is held for moments only: the watchdog takes
- * it as well, and must never wait for a thread that waits for a peer. */
+/* When a block was used: the last call, and how many calls usually lie between two (0: used in one call only). */
+struct slr_offer_use {
+    uint64_t last, gap;
+};
+
+#define SLR_OFFERS_MET 48
+#define SLR_OFFERS_UNKNOWN 4
+
+/* A rank's own memory of its entries and of what it has mapped. Its lock is held for moments only, never while the
+ * driver is called: the data path takes it, and so does the house-keeping thread, which must never wait for a thread
+ * that waits for a peer. */
 struct slr_offers {
     pthread_mutex_t lock;
     uint64_t naming;   /* number of the call that names blocks now, or named them last */
     uint64_t enqueued; /* number of the last call that is enqueued: what its terms named has been looked up */
-    struct {
-        uint64_t generation, used; /* used: call that named it last */
+    bool closed;       /* the communicator has failed: nothing is named or looked up */
+    struct slr_offer_own {
+        uint64_t generation;
+        struct slr_offer_use use;
+        uint64_t revoked_ms;
     } own[SLR_OFFERS];
-    struct {
+    struct slr_offer_mapped {
         uint64_t generation;
         CUdeviceptr base;
         uint32_t until; /* piece that has to be complete before it may be closed; set when its last call is enqueued */
         bool closing;
+        uint8_t tries;     /* to close it, in vain */
+        bool shared;       /* base is a mapping of the handle cache, not the pointer itself */
+        uint64_t asked_ms; /* when its descriptor was asked for */
     } mapped[SLR_MAX_RANKS][SLR_OFFERS];
-    struct {
+    struct slr_offer_met { /* blocks that gathers have met and that are not offered; 0: none */
         uint64_t generation;
-        CUdeviceptr base;
-        size_t size;
-    } wanted[4];
-    uint64_t refused[16]; /* generations that can not be exported; a ring buffer */
-    unsigned refused_at;
+        struct slr_offer_use use;
+        bool refused; /* it can not be exported */
+    } met[SLR_OFFERS_MET];
+    struct { /* buffers in no block */
+        CUdeviceptr p;
+        size_t bytes;
+    } unknown[SLR_OFFERS_UNKNOWN];
+    struct slr_offer_held { /* blocks that are registered with this communicator */
+        uint64_t generation;
+        uint32_t count;
+        bool refused;
+    } held[SLR_OFFERS];
+    _Atomic uint32_t holds;
 };
 
 /* Around the terms of a call and its gather. */
@@ -74,14 +116,32 @@ void slr_offers_end(struct slr_comm *c, uint64_t call);
 /* The spot of `p` for `peer`, or none; asks for an offer when the block has none. */
 struct slr_spot slr_offer_spot(struct slr_comm *c, CUdeviceptr p, size_t bytes, int peer, uint64_t call);
 
-/* Where a peer's spot is in this rank's device memory. */
+/* Where a peer's spot is in this rank's device memory; 0: this communicator has failed. */
 CUdeviceptr slr_offer_mapped(struct slr_comm *c, int peer, struct slr_spot spot);
 
-/* Background work for one communicator; the watchdog's alone. */
-void slr_offers_tick(struct slr_comm *c);
+/* The buffer is registered with this communicator, and all peers have it mapped. */
+bool slr_offers_ready(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
-/* Memory is short: revokes everything that this process offers and waits a moment for the peers to close it. Blocks in
- * use are offered again when the next gather meets them. For slr_block_on_shortage. */
+/* Registered blocks are offered as soon as possible and not displaced. False: there are too many. Unhold: `revoke` when
+ * it was the last hold, else the entry stays as any other. */
+bool slr_offers_hold(struct slr_comm *c, uint64_t generation);
+void slr_offers_unhold(struct slr_comm *c, uint64_t generation, bool revoke);
+
+/* All peers that will ever map the held block have done so. / No peer has the block mapped any more. */
+bool slr_offers_settled(struct slr_comm *c, uint64_t generation);
+bool slr_offers_gone(struct slr_comm *c, uint64_t generation);
+
+/* A block that is worth offering before a gather meets it. */
+void slr_offers_suggest(struct slr_comm *c, uint64_t generation);
+
+/* Background work for one communicator; the house-keeping thread's alone, like the two answers to messages (mail.h). */
+void slr_offers_tick(struct slr_comm *c);
+void slr_offers_asked(struct slr_comm *c, int reader, int entry, uint64_t generation);
+void slr_offers_given(struct slr_comm *c, int owner, int entry, uint64_t generation, int fd);
+
+/* Memory is short: revokes everything that this process offers and the application does not hold for certain, and waits
+ * a moment for the peers to close it. Blocks in use are offered again when the next gather meets them. For
+ * slr_block_on_shortage. */
 bool slr_offers_give_up(void);
 
 /* The communicator ends: closes all that is mapped. What is offered stays pinned until the peers have left (retire.h).

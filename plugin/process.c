@@ -4,6 +4,7 @@
 #include "base/settings.h"
 #include "cache/blocks.h"
 #include "plugin/comm_hooks.h"
+#include "plugin/mail.h"
 #include "plugin/retire.h"
 #include "plugin/symmetry.h"
 #include "plugin/watchdog.h"
@@ -22,6 +23,7 @@ bool slr_process_off(void)
 void slr_plugin_after_fork_child(void)
 {
     atomic_store(&forked, true);
+    slr_mail_after_fork();
     atomic_fetch_and(&slr_gate_word, SLR_GATE_UNRESOLVED); /* the parent's pending gathers are not the child's */
 }
 

@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include "base/cu.h"
 #include "base/log.h"
@@ -20,6 +21,18 @@ struct slr_comm *slr_comm_find(ncclComm_t nccl)
     pthread_rwlock_rdlock(&lock);
     struct slr_comm *c = nccl ? comms : NULL; /* orphans have none */
     while (c && c->nccl != nccl)
+        c = c->next;
+    if (c)
+        slr_comm_hold(c);
+    pthread_rwlock_unlock(&lock);
+    return c;
+}
+
+struct slr_comm *slr_comm_find_key(const struct slr_key *key, int rank)
+{
+    pthread_rwlock_rdlock(&lock);
+    struct slr_comm *c = comms;
+    while (c && (c->rank != rank || memcmp(&c->key, key, sizeof *key)))
         c = c->next;
     if (c)
         slr_comm_hold(c);

@@ -57,6 +57,8 @@ void slr_terms_owner(struct slr_comm *c, uint64_t number, CUdeviceptr send, size
         if (!first && theirs.generation) {
             route[peer].delivery = SLR_BY_PUSH;
             route[peer].to = slr_offer_mapped(c, peer, theirs);
+            if (!route[peer].to) /* this rank has failed, and so will the peer */
+                route[peer].delivery = SLR_BY_SLOT;
         }
     }
 }
@@ -71,9 +73,13 @@ void slr_terms_reader(struct slr_comm *c, uint64_t number, CUdeviceptr recv, siz
             mine = slr_offer_spot(c, recv + (size_t)peer * shard, shard, peer, number);
         bool first = post(term_of(c, peer, c->rank, number), number, false, mine, &theirs);
         route[peer].source = first && mine.generation ? SLR_ARRIVES : SLR_FROM_SLOT;
+        if (route[peer].source == SLR_ARRIVES)
+            atomic_store(&c->written, true);
         if (!first && theirs.generation) {
             route[peer].source = SLR_FROM_PLACE;
             route[peer].from = slr_offer_mapped(c, peer, theirs);
+            if (!route[peer].from)
+                route[peer].source = SLR_FROM_SLOT;
         }
     }
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "cache/blocks.h"
+#include "plugin/mail.h"
 #include "plugin/retire.h"
 #include "plugin/symmetry.h"
 
@@ -14,15 +15,15 @@
 
 /* Two threads. What may wait for the device (opening and closing mappings, freeing memory: drivers wait for the
  * context's work there, and that may wait for a peer) must not keep the watchdog from seeing that the peer is gone. */
-static void watch(void), keep_house(void);
+static void watch(void), keep_house(void), rest(unsigned ms);
 static struct loop {
-    void (*work)(void);
+    void (*work)(void), (*pause)(unsigned ms);
     const char *name;
     pthread_mutex_t working; /* held while it works */
     bool stopped;            /* under `working` */
 } loops[] = {
-    {.work = watch, .name = "slipring", .working = PTHREAD_MUTEX_INITIALIZER},
-    {.work = keep_house, .name = "slipring-memory", .working = PTHREAD_MUTEX_INITIALIZER},
+    {.work = watch, .pause = rest, .name = "slipring", .working = PTHREAD_MUTEX_INITIALIZER},
+    {.work = keep_house, .pause = slr_mail_wait, .name = "slipring-memory", .working = PTHREAD_MUTEX_INITIALIZER},
 };
 #define LOOPS (sizeof loops / sizeof *loops)
 
@@ -156,8 +157,8 @@ static void look(struct slr_comm *c, void *ctx)
 
 static void serve_communicators(void)
 {
-    struct slr_comm *list[64];
-    int n = slr_comm_hold_all(list, 64);
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
     for (int i = 0; i < n; i++) {
         slr_offers_tick(list[i]);
         slr_symmetry_tick(list[i]);
@@ -170,8 +171,14 @@ static void watch(void)
     slr_comm_each(look, NULL);
 }
 
+static void rest(unsigned ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
+}
+
 static void keep_house(void)
 {
+    slr_mail_deliver();
     serve_communicators();
     slr_comm_reap_orphans();
     slr_retire_tick();
@@ -186,7 +193,7 @@ static void *run(void *arg)
         if (!l->stopped)
             l->work();
         pthread_mutex_unlock(&l->working);
-        nanosleep(&(struct timespec){.tv_nsec = TICK_MS * 1000000}, NULL);
+        l->pause(TICK_MS);
     }
     return NULL;
 }

@@ -1,4 +1,6 @@
-/* The watchdog: one thread for each process that has a communicator on the ring. It never puts work on a stream.
+/* The watchdog: a thread of each process that has a communicator on the ring. It never puts work on a stream. A second
+ * thread keeps house: it does what may wait for the device (offers.h, retire.h), every tick and when a message comes
+ * (mail.h).
  *
  * Each tick, for every communicator:
  *   a peer is FAILED                                  -> this rank fails too (first), so that no rank goes on with data

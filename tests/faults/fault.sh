@@ -7,16 +7,23 @@ mark=$$.$RANDOM$RANDOM
 FAULT_RUN=$mark "$(dirname "$0")"/../e2e/run.sh "$@" || exit
 
 strays() { grep -lzsx "FAULT_RUN=$mark" /proc/[0-9]*/environ; }
-# Sockets that no living process outside of this test holds. Other tests may run at the same time.
+# Sockets that no living process holds. Other tests may run at the same time, and their processes come and go between two looks: what is
+# left is what every look finds.
 sockets() {
-  awk '$NF ~ /^@slipring-/ { print $7, $NF }' /proc/net/unix | while read -r inode name; do
-    ls -l /proc/[0-9]*/fd 2>/dev/null | grep -qF "socket:[$inode]" || echo "$name"
-  done
+  local held
+  awk '$NF ~ /^@slipring-/ { print $7, $NF }' /proc/net/unix >"$list"
+  held=$(ls -l /proc/[0-9]*/fd 2>/dev/null | grep -oE 'socket:\[[0-9]+\]')
+  while read -r inode name; do
+    grep -qxF "socket:[$inode]" <<<"$held" || echo "$name"
+  done <"$list"
 }
+list=$(mktemp) || exit 2
+trap 'rm -f "$list"' EXIT
+seen=$(sockets)
 for try in 1 2 3 4 5; do
-  left=$(strays; sockets)
-  [ -z "$left" ] && exit 0
+  [ -z "$(strays)$seen" ] && exit 0
   sleep 0.2
+  seen=$(grep -xF "$seen" <<<"$(sockets)")
 done
-echo "FAILED: left behind: $left" >&2
+echo "FAILED: left behind: $(strays) $seen" >&2
 exit 1

@@ -1,5 +1,5 @@
 # Mutants: the library with one file of it changed by sed, built beside the real one. A test that no mutant can fail proves nothing.
-# mutant(NAME FILE...): FILE is plugin/x.c or kernels/x.c, changed by mutants/NAME.sed; the build fails if that changes nothing in one.
+# mutant(NAME FILE...): FILE is plugin/x.c, kernels/x.c or cache/x.c, changed by mutants/NAME.sed; the build fails if that changes nothing in one.
 function(mutant name)
   set(script ${CMAKE_CURRENT_SOURCE_DIR}/mutants/${name}.sed)
   set(replaced "")
@@ -13,8 +13,8 @@ function(mutant name)
     list(APPEND replaced ${base})
   endforeach()
   string(REPLACE ";" "|" replaced "${replaced}")
-  set(objects $<TARGET_OBJECTS:slr_interpose> $<TARGET_OBJECTS:slr_cache>)
-  foreach(part plugin kernels)
+  set(objects $<TARGET_OBJECTS:slr_interpose>)
+  foreach(part plugin kernels cache)
     list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:slr_${part}>,EXCLUDE,/(${replaced})\\.c\\.o$>")
   endforeach()
   add_library(mutant_${name} SHARED ${sources} ${objects})

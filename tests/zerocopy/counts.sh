@@ -31,7 +31,7 @@ if [ "${MUTANT:-0}" = 1 ]; then
 fi
 "$run" "${args[@]+"${args[@]}"}" -- env SLIPRING_LOG_FILE="$dir/log.%r" "$@" || { cat "$dir"/log.* >&2; exit 1; }
 shopt -s nullglob
-for name in calls substituted staged in_place pushed mapped; do
+for name in calls substituted staged in_place pushed mapped exports imports import_hits import_closes; do
   eval "$name=0"
   for log in "$dir"/log.*; do
     rank=${log##*.}

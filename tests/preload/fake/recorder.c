@@ -126,6 +126,15 @@ PASS(slr_all_gather, ncclAllGather,
      (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
      (send, recv, count, type, comm, stream))
 PASS(slr_group_start, ncclGroupStart, (void), ())
+PASS(slr_comm_register, ncclCommRegister, (const ncclComm_t comm, void *buffer, size_t bytes, void **handle),
+     (comm, buffer, bytes, handle))
+PASS(slr_comm_deregister, ncclCommDeregister, (const ncclComm_t comm, void *handle), (comm, handle))
+PASS(slr_comm_window_register, ncclCommWindowRegister,
+     (ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window, int flags),
+     (comm, buffer, bytes, window, flags))
+PASS(slr_comm_window_deregister, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window), (comm, window))
+PASS(slr_mem_alloc, ncclMemAlloc, (void **p, size_t bytes), (p, bytes))
+PASS(slr_mem_free, ncclMemFree, (void *p), (p))
 
 void slr_group_other(ncclComm_t comm, cudaStream_t stream)
 {

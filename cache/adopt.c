@@ -1,0 +1,213 @@
+#include "cache/adopt.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/settings.h"
+#include "cache/block_state.h"
+
+static uint32_t adoptions;
+static uint64_t unmapped; /* counts cuMemUnmap's beginnings and ends; under the lock */
+
+void slr_not_shared(const char *why)
+{
+    uint64_t key = 0;
+    for (const char *c = why; *c; c++)
+        key = slr_mix(key, (uint64_t)(unsigned char)*c);
+    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
+        slr_log(SLR_LOG_INFO, "not_shared", "msg=%s reason=%s", "shards in this memory are staged", why);
+}
+
+bool slr_virtual_supported(void)
+{
+    return slr_real.cuMemRetainAllocationHandle && slr_real.cuMemGetAllocationPropertiesFromHandle &&
+           slr_real.cuMemExportToShareableHandle && slr_real.cuMemImportFromShareableHandle &&
+           slr_real.cuMemAddressReserve && slr_real.cuMemAddressFree && slr_real.cuMemMap && slr_real.cuMemUnmap &&
+           slr_real.cuMemSetAccess && slr_real.cuMemGetAccess && slr_real.cuMemRelease;
+}
+
+bool slr_block_lives(uint64_t generation)
+{
+    if (!slr_block_ours())
+        return false;
+    slr_block_lock();
+    bool lives = slr_table_by_generation(generation) != NULL;
+    slr_block_unlock();
+    return lives;
+}
+
+bool slr_block_foreign(uint64_t generation)
+{
+    slr_block_lock();
+    const struct slr_block *b = slr_table_by_generation(generation);
+    bool foreign =
+        b && (b->kind == SLR_BLOCK_ADOPTED || (b->kind == SLR_BLOCK_VIRTUAL && slr_get(SLR_S_ALLOC) == SLR_ALLOC_OFF));
+    slr_block_unlock();
+    return foreign;
+}
+
+static bool attribute(void *out, CUpointer_attribute what, CUdeviceptr p)
+{
+    return slr_real.cuPointerGetAttribute(out, what, p) == CUDA_SUCCESS;
+}
+
+/* What the driver says of the memory at `p`. NULL: it can be entered; else why not. */
+static const char *look(CUdeviceptr p, size_t bytes, struct slr_block *b)
+{
+    int device = -1, legacy = 0;
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    b->device = slr_block_device_current(&b->ctx);
+    if (b->device < 0 || !attribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p) || device != b->device)
+        return "it is not memory of the communicator's device";
+    if (!slr_real.cuMemGetAddressRange || slr_real.cuMemGetAddressRange(&base, &size, p) != CUDA_SUCCESS || base > p ||
+        p - base > size || bytes > size - (p - base))
+        return "the buffer spans several allocations";
+    b->base = base;
+    b->size = size;
+    b->kind = attribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p) && legacy ? SLR_BLOCK_ADOPTED
+                                                                                               : SLR_BLOCK_VIRTUAL;
+    return NULL;
+}
+
+/* Pools, managed memory and the like have no handle to retain. */
+static const char *look_virtual(CUdeviceptr base)
+{
+    CUmemGenericAllocationHandle memory;
+    CUmemAllocationProp prop = {0};
+    if (!slr_virtual_supported() ||
+        slr_real.cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)base) != CUDA_SUCCESS)
+        return "its kind of memory can not be shared between processes (pools, managed memory)";
+    CUresult r = slr_real.cuMemGetAllocationPropertiesFromHandle(&prop, memory);
+    slr_real.cuMemRelease(memory);
+    bool shareable = r == CUDA_SUCCESS && prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                     (prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    return shareable ? NULL : "virtual memory that was made without a handle type of file descriptors";
+}
+
+static struct slr_place place_of(const struct slr_block *b, CUdeviceptr p)
+{
+    return (struct slr_place){.generation = b->generation,
+                              .base = b->base,
+                              .size = b->size,
+                              .offset = p - b->base,
+                              .ordinal = b->ordinal,
+                              .collective = b->collective};
+}
+
+/* Under the lock. */
+static struct slr_block *enter(const struct slr_block *seen)
+{
+    struct slr_block *b = slr_table_overlap(seen->base, seen->size);
+    if (b) /* entered meanwhile; a block of another shape is not understood */
+        return b->base == seen->base && b->size == seen->size && b->kind == seen->kind ? b : NULL;
+    b = malloc(sizeof *b);
+    if (!b)
+        return NULL;
+    *b = *seen;
+    b->state = SLR_BLOCK_BUSY;
+    b->generation = slr_block_new_generation();
+    b->ordinal = SLR_ORDINAL_ADOPTED | adoptions++;
+    slr_block_totals.blocks++;
+    if (!slr_table_enter(b)) {
+        slr_block_drop(b);
+        return NULL;
+    }
+    slr_block_to_used(b);
+    return b;
+}
+
+static bool enter_unless_unmapped(const struct slr_block *seen, uint64_t before, bool registered, CUdeviceptr p,
+                                  struct slr_place *out)
+{
+    slr_block_own();
+    slr_block_lock();
+    struct slr_block *b = before == unmapped ? enter(seen) : NULL;
+    if (b) {
+        b->adopters += registered;
+        *out = place_of(b, p);
+    }
+    slr_block_unlock();
+    return b != NULL;
+}
+
+static uint64_t count_now(void)
+{
+    slr_block_lock();
+    uint64_t now = unmapped;
+    slr_block_unlock();
+    return now;
+}
+
+static bool adopt(CUdeviceptr p, size_t bytes, bool registered, struct slr_place *out)
+{
+    struct slr_block seen = {.handle_state = SLR_HANDLE_UNKNOWN};
+    uint64_t before = count_now();
+    const char *why = look(p, bytes, &seen);
+    if (!why && seen.kind == SLR_BLOCK_VIRTUAL)
+        why = look_virtual(seen.base);
+    if (!why && seen.kind == SLR_BLOCK_ADOPTED && !registered)
+        why = "it is neither kept by SLIPRING_ALLOC nor registered with NCCL";
+    if (why)
+        slr_not_shared(why);
+    return !why && enter_unless_unmapped(&seen, before, registered, p, out);
+}
+
+/* One more registration of a block that is known. */
+static bool hold(uint64_t generation)
+{
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b)
+        b->adopters++;
+    slr_block_unlock();
+    return b != NULL;
+}
+
+bool slr_adopt_registered(CUdeviceptr p, size_t bytes, struct slr_place *out)
+{
+    if (!slr_block_usable())
+        return false;
+    *out = slr_block_find(p);
+    if (!out->generation)
+        return adopt(p, bytes, true, out);
+    if (bytes > out->size - out->offset) {
+        slr_not_shared("the buffer spans several allocations");
+        return false;
+    }
+    return hold(out->generation);
+}
+
+bool slr_adopt_met(CUdeviceptr p, size_t bytes, struct slr_place *out)
+{
+    return slr_block_usable() && adopt(p, bytes, false, out);
+}
+
+void slr_adopt_release(uint64_t generation)
+{
+    if (!slr_block_ours())
+        return;
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b && b->adopters > 0)
+        b->adopters--;
+    if (b)
+        slr_block_unadopt(b);
+    slr_block_unlock();
+}
+
+static void end_range(CUdeviceptr p, size_t bytes)
+{
+    struct slr_block *b;
+    slr_block_lock();
+    unmapped++;
+    while (bytes && (b = slr_table_overlap(p, bytes)) != NULL && b->kind == SLR_BLOCK_VIRTUAL)
+        slr_block_vanish(b);
+    slr_block_unlock();
+}
+
+void slr_adopt_unmap(CUdeviceptr p, size_t bytes)
+{
+    if (slr_block_usable())
+        end_range(p, bytes);
+}

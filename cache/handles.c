@@ -1,0 +1,242 @@
+#include "cache/handles.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include "base/counters.h"
+#include "base/cu.h"
+#include "cache/adopt.h"
+#include "cache/block_state.h"
+
+/* ---- exports ---- */
+
+static bool copy_of(uint64_t generation, struct slr_block *out)
+{
+    slr_block_lock();
+    const struct slr_block *b = slr_block_ours() ? slr_table_by_generation(generation) : NULL;
+    if (b)
+        *out = *b;
+    slr_block_unlock();
+    return b != NULL;
+}
+
+static void remember(uint64_t generation, const struct slr_block *now)
+{
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b) {
+        b->handle_state = now->handle_state;
+        b->handle = now->handle;
+    }
+    slr_block_unlock();
+}
+
+static void make_handle(struct slr_block *b)
+{
+    int legacy = 0;
+    b->handle_state = SLR_HANDLE_REFUSED;
+    if (slr_real.cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, b->base) ==
+            CUDA_SUCCESS &&
+        legacy && slr_real.cuIpcGetMemHandle(&b->handle, b->base) == CUDA_SUCCESS) {
+        b->handle_state = SLR_HANDLE_MADE;
+        atomic_fetch_add(&slr_counters.exports, 1);
+    } else {
+        slr_not_shared("the driver does not export it");
+    }
+}
+
+bool slr_export_block(uint64_t generation, struct slr_export *out)
+{
+    struct slr_block b;
+    if (!copy_of(generation, &b))
+        return false;
+    *out = (struct slr_export){.base = b.base, .size = b.size, .kind = SLR_EXPORT_DESCRIPTOR};
+    if (b.kind == SLR_BLOCK_VIRTUAL)
+        return true;
+    if (b.handle_state == SLR_HANDLE_UNKNOWN) {
+        make_handle(&b);
+        remember(generation, &b);
+    }
+    out->kind = SLR_EXPORT_HANDLE;
+    out->handle = b.handle;
+    return b.handle_state == SLR_HANDLE_MADE;
+}
+
+/* The block's generation ends before its memory is unmapped (adopt.h). So when it still lives after the driver has said
+ * what is mapped at its address, that is the block's memory. */
+int slr_export_descriptor(uint64_t generation)
+{
+    struct slr_block b;
+    CUmemGenericAllocationHandle memory;
+    int fd = -1;
+    if (!copy_of(generation, &b) || b.kind != SLR_BLOCK_VIRTUAL ||
+        slr_real.cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)b.base) != CUDA_SUCCESS)
+        return -1;
+    if (!slr_block_lives(generation) ||
+        slr_real.cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
+        fd = -1;
+    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
+    if (fd >= 0) {
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        atomic_fetch_add(&slr_counters.exports, 1);
+    }
+    return fd;
+}
+
+/* ---- imports ---- */
+
+enum import_state { FREE, OPENING, OPEN, CLOSING };
+
+static struct import {
+    enum import_state state;
+    bool gone; /* its mapping went with the device */
+    struct slr_import_key key;
+    uint32_t kind, uses;
+    CUdeviceptr base;
+    size_t size;
+} imports[SLR_IMPORTS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool same(const struct slr_import_key *a, const struct slr_import_key *b)
+{
+    return a->generation == b->generation && a->process == b->process && a->device == b->device;
+}
+
+/* The entry of the key, or NULL; `*free_at`: an empty one, if any. */
+static struct import *find(const struct slr_import_key *key, struct import **free_at)
+{
+    *free_at = NULL;
+    for (int i = 0; i < SLR_IMPORTS; i++) {
+        struct import *m = &imports[i];
+        if (m->state == FREE)
+            *free_at = m;
+        else if (same(&m->key, key))
+            return m;
+    }
+    return NULL;
+}
+
+static bool map_memory(struct import *m, CUmemGenericAllocationHandle memory)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = m->key.device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    if (slr_real.cuMemAddressReserve(&m->base, m->size, 0, 0, 0) != CUDA_SUCCESS)
+        return false;
+    if (slr_real.cuMemMap(m->base, m->size, 0, memory, 0) == CUDA_SUCCESS) {
+        if (slr_real.cuMemSetAccess(m->base, m->size, &access, 1) == CUDA_SUCCESS)
+            return true;
+        slr_cu_status(slr_real.cuMemUnmap(m->base, m->size), "cuMemUnmap");
+    }
+    slr_cu_status(slr_real.cuMemAddressFree(m->base, m->size), "cuMemAddressFree");
+    return false;
+}
+
+/* The mapping keeps the memory; the handle is not needed any longer. */
+static bool open_descriptor(struct import *m, int descriptor)
+{
+    CUmemGenericAllocationHandle memory;
+    if (!slr_virtual_supported() ||
+        slr_real.cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)descriptor,
+                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS)
+        return false;
+    bool mapped = map_memory(m, memory);
+    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
+    return mapped;
+}
+
+static bool open_now(struct import *m, const struct slr_export *e, int descriptor)
+{
+    if (m->kind == SLR_EXPORT_DESCRIPTOR)
+        return open_descriptor(m, descriptor);
+    return slr_real.cuIpcOpenMemHandle(&m->base, e->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS;
+}
+
+/* Under the lock. SLR_IMPORT_FAILED: to be opened, and *at is marked so. */
+static enum slr_import_result enter(const struct slr_import_key *key, const struct slr_export *e, int descriptor,
+                                    struct import **at)
+{
+    struct import *empty, *m = *at = find(key, &empty);
+    if (m && m->state == OPEN && !m->gone) {
+        m->uses++;
+        atomic_fetch_add(&slr_counters.import_hits, 1);
+        return SLR_IMPORT_OK;
+    }
+    if (m || !empty)
+        return SLR_IMPORT_LATER;
+    if (e->kind == SLR_EXPORT_DESCRIPTOR && descriptor < 0)
+        return SLR_IMPORT_NEEDS_DESCRIPTOR;
+    *empty = (struct import){.state = OPENING, .key = *key, .kind = e->kind, .size = e->size, .uses = 1};
+    *at = empty;
+    return SLR_IMPORT_FAILED;
+}
+
+enum slr_import_result slr_import_open(const struct slr_import_key *key, const struct slr_export *e, int descriptor,
+                                       CUdeviceptr *base)
+{
+    struct import *m;
+    pthread_mutex_lock(&lock);
+    enum slr_import_result r = enter(key, e, descriptor, &m);
+    if (r == SLR_IMPORT_OK)
+        *base = m->base;
+    pthread_mutex_unlock(&lock);
+    if (r != SLR_IMPORT_FAILED)
+        return r;
+    bool opened = open_now(m, e, descriptor); /* nobody else touches an entry in this state */
+    pthread_mutex_lock(&lock);
+    m->state = opened ? OPEN : FREE;
+    *base = m->base;
+    pthread_mutex_unlock(&lock);
+    if (!opened)
+        return SLR_IMPORT_FAILED;
+    atomic_fetch_add(&slr_counters.imports, 1);
+    return SLR_IMPORT_OK;
+}
+
+static bool close_now(const struct import *m)
+{
+    if (m->kind == SLR_EXPORT_HANDLE)
+        return slr_cu_status(slr_real.cuIpcCloseMemHandle(m->base), "cuIpcCloseMemHandle") == SLR_OK;
+    if (slr_cu_status(slr_real.cuMemUnmap(m->base, m->size), "cuMemUnmap") != SLR_OK)
+        return false;
+    slr_cu_status(slr_real.cuMemAddressFree(m->base, m->size), "cuMemAddressFree");
+    return true;
+}
+
+/* Under the lock: one use less. True: it is the last, and the mapping is to be closed. */
+static bool was_last(struct import *m)
+{
+    if (!m || m->state != OPEN)
+        return false;
+    if (m->uses > 1) {
+        m->uses--;
+        return false;
+    }
+    m->state = m->gone ? FREE : CLOSING;
+    return m->state == CLOSING;
+}
+
+bool slr_import_close(const struct slr_import_key *key)
+{
+    struct import *empty;
+    pthread_mutex_lock(&lock);
+    struct import *m = find(key, &empty);
+    bool last = was_last(m);
+    pthread_mutex_unlock(&lock);
+    if (!last)
+        return true;
+    bool closed = close_now(m);
+    pthread_mutex_lock(&lock);
+    m->state = closed || m->gone ? FREE : OPEN;
+    pthread_mutex_unlock(&lock);
+    if (closed)
+        atomic_fetch_add(&slr_counters.import_closes, 1);
+    return closed;
+}
+
+void slr_imports_forget(int device)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < SLR_IMPORTS; i++)
+        if (imports[i].state != FREE && (device < 0 || imports[i].key.device == device))
+            imports[i].gone = true;
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,44 @@
+/* Messages between the house-keeping threads of the host's processes: one datagram socket for each process.
+ *
+ * The socket's name is abstract and made from the process's random number, which its ranks post, so nothing is left
+ * behind by a process that is killed, and no process that gets the same id is taken for it. Everything is sent without
+ * waiting, by any thread; what does not fit is dropped, and whoever needs an answer asks again. Only the house-keeping
+ * thread receives. The kernel says which process and user sent a message; what comes from others than the rank that it
+ * names is dropped, and its descriptor closed.
+ *
+ * What can not be excluded: a process of another user that takes the name of one which died between its question and
+ * the answer gets the answer. The question itself can not be forged.
+ *
+ *   LOOK   something has changed: look now, not only at the next tick
+ *   ASK    a reader would like the descriptor of an offered block
+ *   GIVE   the owner's answer, with the descriptor; without: it can not be had
+ */
+#ifndef SLR_PLUGIN_MAIL_H
+#define SLR_PLUGIN_MAIL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "plugin/meet.h"
+
+struct slr_comm;
+
+enum slr_mail_kind { SLR_MAIL_LOOK, SLR_MAIL_ASK, SLR_MAIL_GIVE };
+
+/* The number of this process, never 0; opens the socket. */
+uint64_t slr_mail_process(void);
+
+/* To the process of a rank of the communicator; with SLR_MAIL_LOOK `entry` and `generation` mean nothing. `fd` -1:
+ * none; it stays the caller's. False: not sent. */
+bool slr_mail_send(const struct slr_comm *c, int to, enum slr_mail_kind kind, int entry, uint64_t generation, int fd);
+
+/* The house-keeping threads of this process and of all peers look now. */
+void slr_mail_look(const struct slr_comm *c);
+
+/* For the house-keeping thread: waits at most `ms` for messages, and delivers those that came to offers.h. */
+void slr_mail_wait(unsigned ms);
+void slr_mail_deliver(void);
+
+/* In the child after fork: the socket is the parent's. */
+void slr_mail_after_fork(void);
+
+#endif

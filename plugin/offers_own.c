@@ -1,0 +1,243 @@
+/* Offers: the owner's side. The house-keeping thread's, but for slr_offers_revoke. */
+#include <unistd.h>
+#include "base/log.h"
+#include "cache/adopt.h"
+#include "cache/blocks.h"
+#include "plugin/mail.h"
+#include "plugin/offers_impl.h"
+
+/* An entry whose peers have not closed it for so long is stuck: others are not kept waiting for its place. */
+#define STUCK_MS 2000
+
+/* No call that begins later names the block, and `use.last` is the last that may have. */
+void slr_offers_revoke(struct slr_comm *c, int i)
+{
+    struct slr_offer *e = slr_offers_entry(c, c->rank, i);
+    if (atomic_load(&e->state) != SLR_OFFER_OFFERED)
+        return;
+    c->offers.own[i].revoked_ms = slr_now_ms();
+    atomic_store(&e->last_call, c->offers.own[i].use.last);
+    atomic_store(&e->state, SLR_OFFER_REVOKED);
+}
+
+/* ---- revoked entries ---- */
+
+static bool let_go(const struct slr_comm *c, int i)
+{
+    for (int r = 0; r < c->nranks; r++) {
+        bool gone = c->shared.peer_dead[r] || atomic_load(&c->shared.control->post[r].state) == SLR_RANK_LEFT;
+        uint64_t ack = atomic_load(slr_offers_ack(c, c->rank, r, i));
+        if (r != c->rank && !gone && ack != 0 && !(ack & SLR_ACK_REFUSED))
+            return false;
+    }
+    return true;
+}
+
+/* Empty only when its block has been unpinned: who waits for memory looks at the state. */
+static void collect(struct slr_comm *c, int i)
+{
+    struct slr_offer *e = slr_offers_entry(c, c->rank, i);
+    if (atomic_load(&e->state) != SLR_OFFER_REVOKED || !let_go(c, i))
+        return;
+    slr_block_unpin(c->offers.own[i].generation);
+    atomic_store(&e->generation, 0);
+    slr_offers_lock(c);
+    c->offers.own[i].generation = 0;
+    slr_offers_unlock(c);
+    atomic_store(&e->state, SLR_OFFER_EMPTY);
+}
+
+/* Memory that the application has unmapped. */
+static void revoke_ended(struct slr_comm *c, int i)
+{
+    uint64_t generation = c->offers.own[i].generation;
+    if (!generation || slr_block_lives(generation))
+        return;
+    slr_offers_lock(c);
+    slr_offers_revoke(c, i);
+    slr_offers_unlock(c);
+}
+
+/* ---- new entries ---- */
+
+/* What is to be offered. */
+struct candidate {
+    uint64_t generation;
+    struct slr_offer_use use;
+    bool held;
+};
+
+static struct slr_offer_held *next_held(struct slr_comm *c)
+{
+    for (int i = 0; i < SLR_OFFERS; i++) {
+        struct slr_offer_held *h = &c->offers.held[i];
+        if (h->count && !h->refused && slr_offers_own(c, h->generation) < 0)
+            return h;
+    }
+    return NULL;
+}
+
+static bool any_empty(const struct slr_comm *c)
+{
+    for (int i = 0; i < SLR_OFFERS; i++)
+        if (atomic_load(&slr_offers_entry(c, c->rank, i)->state) == SLR_OFFER_EMPTY)
+            return true;
+    return false;
+}
+
+/* The block that was met last; when another has to go for it, of those that were met more than once. */
+static struct slr_offer_met *next_met(struct slr_comm *c)
+{
+    struct slr_offer_met *best = NULL;
+    bool empty = any_empty(c);
+    for (int i = 0; i < SLR_OFFERS_MET; i++) {
+        struct slr_offer_met *m = &c->offers.met[i];
+        if (m->generation && !m->refused && (empty || m->use.gap) && (!best || m->use.last > best->use.last) &&
+            slr_offers_own(c, m->generation) < 0) /* one that is still being closed has a place of its own */
+            best = m;
+    }
+    return best;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Whether the entry's place may go to the candidate. */
+static bool displaceable(struct slr_comm *c, int i, const struct candidate *x)
+{
+    const struct slr_offer_own *own = &c->offers.own[i];
+    if (slr_offers_held(c, own->generation))
+        return false;
+    if (x->held)
+        return true;
+    return x->use.gap > 0 && c->offers.naming - own->use.last > 2 * larger(x->use.gap, own->use.gap);
+}
+
+/* An empty entry; -1: none. Then the one that was not used for longest is revoked if it may be, and is empty at a later
+ * tick; not when one is on its way already. */
+static int free_entry(struct slr_comm *c, const struct candidate *x)
+{
+    uint64_t now = slr_now_ms();
+    bool coming = false;
+    int oldest = -1;
+    for (int i = 0; i < SLR_OFFERS; i++) {
+        uint32_t state = atomic_load(&slr_offers_entry(c, c->rank, i)->state);
+        if (state == SLR_OFFER_EMPTY)
+            return i;
+        if (state == SLR_OFFER_REVOKED)
+            coming = coming || now - c->offers.own[i].revoked_ms < STUCK_MS;
+        else if (displaceable(c, i, x) && (oldest < 0 || c->offers.own[i].use.last < c->offers.own[oldest].use.last))
+            oldest = i;
+    }
+    if (coming || oldest < 0)
+        return -1;
+    slr_offers_meet(&c->offers, c->offers.own[oldest].generation, c->offers.own[oldest].use, false);
+    slr_offers_revoke(c, oldest);
+    return -1;
+}
+
+/* The next block to be offered and the entry for it. Takes it off the list of those that were met. */
+static bool choose(struct slr_comm *c, struct candidate *x, int *at)
+{
+    const struct slr_offer_held *h = next_held(c);
+    struct slr_offer_met *m = h ? NULL : next_met(c);
+    if (!h && !m)
+        return false;
+    *x = h ? (struct candidate){.generation = h->generation, .use = {.last = c->offers.naming}, .held = true}
+           : (struct candidate){.generation = m->generation, .use = m->use};
+    *at = free_entry(c, x);
+    if (*at >= 0 && m)
+        m->generation = 0;
+    return *at >= 0;
+}
+
+/* Under the lock. */
+static void refuse(struct slr_comm *c, const struct candidate *x)
+{
+    struct slr_offer_held *h = slr_offers_held(c, x->generation);
+    if (h)
+        h->refused = true;
+    else
+        slr_offers_meet(&c->offers, x->generation, x->use, true);
+}
+
+static void publish(struct slr_comm *c, const struct candidate *x, int i)
+{
+    struct slr_offer *e = slr_offers_entry(c, c->rank, i);
+    struct slr_export export = {0};
+    bool pinned = slr_block_pin(x->generation), exported = pinned && slr_export_block(x->generation, &export);
+    slr_offers_lock(c);
+    if (exported) {
+        e->export = export;
+        c->offers.own[i].generation = x->generation;
+        c->offers.own[i].use = x->use;
+        atomic_store(&e->generation, x->generation);
+        atomic_store(&e->state, SLR_OFFER_OFFERED);
+    } else {
+        refuse(c, x);
+    }
+    slr_offers_unlock(c);
+    if (pinned && !exported)
+        slr_block_unpin(x->generation);
+    if (exported)
+        slr_log(SLR_LOG_DEBUG, "offer", "comm=%s crank=%d generation=%llu bytes=%llu registered=%d", c->name, c->rank,
+                (unsigned long long)x->generation, (unsigned long long)export.size, (int)x->held);
+    if (exported && x->held)
+        slr_mail_look(c); /* somebody waits for it */
+}
+
+static void offer_wanted(struct slr_comm *c)
+{
+    struct candidate x;
+    int at;
+    for (;;) {
+        slr_offers_lock(c);
+        bool any = choose(c, &x, &at);
+        slr_offers_unlock(c);
+        if (!any)
+            return;
+        publish(c, &x, at);
+    }
+}
+
+/* Looks at the buffers that were in no block. */
+static void adopt_met(struct slr_comm *c)
+{
+    struct slr_offers *o = &c->offers;
+    for (int i = 0; i < SLR_OFFERS_UNKNOWN; i++) {
+        struct slr_place place;
+        slr_offers_lock(c);
+        CUdeviceptr p = o->unknown[i].p;
+        size_t bytes = o->unknown[i].bytes;
+        o->unknown[i].p = 0;
+        slr_offers_unlock(c);
+        if (p && slr_get(SLR_S_ALLOC) && slr_adopt_met(p, bytes, &place))
+            slr_offers_suggest(c, place.generation);
+    }
+}
+
+void slr_offers_tick_own(struct slr_comm *c)
+{
+    for (int i = 0; i < SLR_OFFERS; i++) {
+        revoke_ended(c, i);
+        collect(c, i);
+    }
+    if (atomic_load(&c->error) != ncclSuccess)
+        return;
+    adopt_met(c);
+    offer_wanted(c);
+}
+
+void slr_offers_asked(struct slr_comm *c, int reader, int entry, uint64_t generation)
+{
+    struct slr_offer *e = slr_offers_entry(c, c->rank, entry);
+    if (!slr_offers_stands(e, generation) || slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    int fd = slr_export_descriptor(generation);
+    slr_shared_leave();
+    slr_mail_send(c, reader, SLR_MAIL_GIVE, entry, generation, fd);
+    if (fd >= 0)
+        close(fd);
+}

@@ -1,0 +1,1 @@
+../forms/mutate.sh
