@@ -266,19 +266,26 @@ enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
     SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->pull));
+    ring->carrying = false;
     return copy_own_shard(ring, c);
 }
 
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
 {
+    if (ring->carrying) /* the carrier has waited for it; now it stands for the carrier's events as well */
+        SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
     return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
 }
 
 enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream)
 {
+    if (ring->carrying)
+        return SLR_OK;
     SLR_TRY(SLR_CU(cuEventRecord, ring->before, stream));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->before, 0));
-    return SLR_CU(cuStreamWaitEvent, ring->carrier, ring->finished, 0);
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->finished, 0));
+    ring->carrying = true;
+    return SLR_OK;
 }
 
 enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream)

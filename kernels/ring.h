@@ -59,6 +59,7 @@ struct slr_ring {
     CUstream carrier; /* the application's events are recorded here when they are to complete with the gather */
     CUevent entry, published, finished;
     CUevent before;       /* what stands on the application's stream without the gather: slr_ring_carry */
+    bool carrying;        /* that has been called for the latest gather */
     CUevent *chunk_event; /* [chunk * (nranks - 1) + step - 1], of the latest gather; grown on demand */
     uint32_t chunk_events;
 };
@@ -117,12 +118,13 @@ enum slr_status slr_ring_cross(struct slr_ring *ring, CUstream from, CUstream to
 /* Enqueues the gather. Anything but SLR_OK leaves the ring unusable: peers would wait for what was not enqueued. */
 enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *g);
 
-/* Makes `stream` wait for everything that the latest gather does. */
+/* Makes `stream` wait for everything that the latest gather does, and for the events that carry it: what is put on the
+ * stream behind them must not be seen to end before them. */
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
 
 /* For events that are recorded on `stream` behind the latest gather, which has not been joined to it. What stands on
- * `stream` now becomes `before`, and what is put on the carrier from now on comes after that and after the gather. Once
- * for each gather at most.
+ * `stream` now becomes `before`, and what is put on the carrier from now on comes after that and after the gather. Does
+ * nothing when it has been called for this gather.
  *
  * It can not deadlock: the carrier holds, gather after gather, a wait for the application's stream up to that gather
  * and a wait for the gather. Both stand earlier in the order of enqueueing, and the pull stream waits for both before

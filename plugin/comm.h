@@ -35,7 +35,6 @@ struct slr_pending {
     struct slr_holder holder[SLR_HOLDERS];
     unsigned holders;
     bool handed;                   /* there are or were holders beside the origin */
-    bool carrying;                 /* slr_ring_carry has been called for this gather */
     CUevent carrier[SLR_CARRIERS]; /* events of the application that carry it */
     unsigned carriers;
     uint64_t unseen;       /* the count of pending_carry.c for which `carrier` holds */

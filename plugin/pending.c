@@ -62,7 +62,6 @@ void slr_pending_add(struct slr_comm *c)
 {
     c->pending.active = true;
     c->pending.holders = c->pending.carriers = 0;
-    c->pending.carrying = false;
     slr_pending_hold(c, slr_stream_name(c->pending.gather.stream, false), true);
     c->pending.next = list;
     list = c;

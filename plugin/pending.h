@@ -24,7 +24,8 @@
  *                              becomes a holder. C sees what it would have seen: nothing more is put on it before it is
  *                              joined or takes the gather over.
  *
- * One record of that state of S serves all events of a gather: while S is a holder, nothing is put on it.
+ * Joins and GEMMs make a stream wait for the carrying events as well: nothing on S or C that is behind E may be seen to
+ * end before E. One record of that state of S serves all events of a gather: while S is a holder, nothing is put on it.
  *
  *   event       not carrying --record on the origin of a pending gather--> carrying
  *               carrying --recorded again, destroyed, gather not pending any more--> not carrying

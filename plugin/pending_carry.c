@@ -95,8 +95,7 @@ static bool record(struct slr_comm *c, CUevent event, CUstream stream, CUresult 
 {
     if (slr_shared_enter(&c->shared) != SLR_OK)
         return false;
-    bool ready = c->pending.carrying || slr_ring_carry(&c->ring, stream) == SLR_OK;
-    c->pending.carrying = ready;
+    bool ready = slr_ring_carry(&c->ring, stream) == SLR_OK;
     if (ready)
         *result = slr_real.cuEventRecord(event, c->ring.carrier);
     slr_shared_leave();
