@@ -141,10 +141,9 @@ static bool capturing(CUstream stream)
 static bool may_hold(struct slr_comm *c, CUstream stream)
 {
     const struct slr_holder *h = slr_pending_holder(c, stream);
-    if (h)
-        return !h->origin;
-    return c->pending.holders < SLR_HOLDERS && stream != CU_STREAM_PER_THREAD && same_context(c, stream) &&
-           !capturing(stream);
+    if (stream == CU_STREAM_PER_THREAD || !same_context(c, stream)) /* every context has a legacy default stream */
+        return false;
+    return h ? !h->origin : c->pending.holders < SLR_HOLDERS && !capturing(stream);
 }
 
 /* False: not done; `stream` could not be made to wait. */

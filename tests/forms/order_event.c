@@ -155,6 +155,25 @@ static void two_gathers(struct look *l)
     gather_free(&second);
 }
 
+/* Streams of another device wait for the event, also its default stream, which has the same name. */
+static void other_device(struct look *l)
+{
+    int here, devices;
+    cudaStream_t there;
+    tell(l, 0);
+    CUDA(cudaGetDevice(&here));
+    CUDA(cudaGetDeviceCount(&devices));
+    CUDA(cudaSetDevice((here + l->g.nranks) % devices));
+    CUDA(cudaStreamCreateWithFlags(&there, cudaStreamNonBlocking));
+    CUDA(cudaStreamWaitEvent(0, l->event, 0));
+    check_recv(l, 0, "the default stream of another device");
+    CUDA(cudaStreamWaitEvent(there, l->event, 0));
+    check_recv(l, there, "a stream of another device");
+    CUDA(cudaStreamDestroy(there));
+    CUDA(cudaSetDevice(here));
+    gemm_then_see(l, 0);
+}
+
 /* ---- events that are used again, or end ---- */
 
 /* `event` stands for late work on `third` now: whoever waits for it sees that. */
@@ -383,6 +402,7 @@ const struct order_case order_event_cases[] = {
     {.name = "event-many", .look = many, .floats = true, .quiet = true},
     {.name = "event-many-waiters", .look = many_waiters},
     {.name = "event-second-hop", .look = second_hop, .before = hide_side, .quiet = true},
+    {.name = "event-other-device", .look = other_device, .floats = true, .quiet = true},
     {.name = "event-two-gathers", .look = two_gathers, .floats = true, .two_comms = true, .quiet = true},
     {.name = "event-record-again", .look = record_again, .before = hide_side, .quiet = true},
     {.name = "event-made-again", .look = made_again, .before = hide_side, .quiet = true},
