@@ -12,11 +12,21 @@ static const ncclDataType_t nccl_type[] = {
     [AG_FP64] = ncclFloat64,  [AG_INT8] = ncclInt8,
 };
 
+static int order(struct ag_rank *r, cudaEvent_t event, cudaStream_t first, cudaStream_t then)
+{
+    if (first == then)
+        return 0;
+    AG_CUDA(r, cudaEventRecord(event, first));
+    AG_CUDA(r, cudaStreamWaitEvent(then, event, 0));
+    return 0;
+}
+
 int ag_gather(struct ag_rank *r, struct ag_lane *lane)
 {
+    AG_TRY(order(r, lane->may_gather, lane->stream, lane->side));
     AG_NCCL(r, ncclAllGather(lane->shard, lane->gathered, r->data.shape.shard, nccl_type[r->options->dtype], lane->comm,
-                             lane->stream));
-    return 0;
+                             lane->side));
+    return order(r, lane->has_gathered, lane->side, lane->stream);
 }
 
 int ag_between(struct ag_rank *r, struct ag_lane *lane)
@@ -202,6 +212,9 @@ static int make_stream(struct ag_rank *r, int index)
         lane->stream = r->lanes[index % streams].stream;
     else if (r->owns_streams)
         AG_CUDA(r, cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+    lane->side = lane->stream;
+    if (r->options->side_stream)
+        AG_CUDA(r, cudaStreamCreateWithFlags(&lane->side, cudaStreamNonBlocking));
     return 0;
 }
 
@@ -219,6 +232,8 @@ static int make_lane(struct ag_rank *r, int index, void *block)
     if (r->options->interpose_op == AG_MEMSET || r->options->interpose_op == AG_COPY)
         AG_CUDA(r, cudaMalloc(&lane->scratch, gathered));
     AG_CUDA(r, cudaEventCreateWithFlags(&lane->ended, cudaEventDisableTiming));
+    AG_CUDA(r, cudaEventCreateWithFlags(&lane->may_gather, cudaEventDisableTiming));
+    AG_CUDA(r, cudaEventCreateWithFlags(&lane->has_gathered, cudaEventDisableTiming));
     if (s->gemm) {
         AG_CUDA(r, cudaMalloc(&lane->weight, (size_t)s->k * (size_t)s->free_size * s->element_bytes));
         AG_BLAS(r, cublasCreate(&lane->blas));
@@ -249,6 +264,10 @@ static int free_lane(struct ag_rank *r, struct ag_lane *lane)
     if (lane->blas)
         AG_BLAS(r, cublasDestroy(lane->blas));
     AG_CUDA(r, cudaEventDestroy(lane->ended));
+    AG_CUDA(r, cudaEventDestroy(lane->may_gather));
+    AG_CUDA(r, cudaEventDestroy(lane->has_gathered));
+    if (lane->side != lane->stream)
+        AG_CUDA(r, cudaStreamDestroy(lane->side));
     AG_CUDA(r, cudaFree(lane->gathered));
     if (!r->options->in_place)
         AG_CUDA(r, cudaFree(lane->shard));

@@ -54,6 +54,8 @@ enum ag_check { AG_FULL, AG_SAMPLE, AG_OFF };
       "all ranks on device 0; sets NCCL_HOSTID per rank, and NCCL_NET=Socket and NCCL_SOCKET_IFNAME=lo unless set")    \
     X(LONG, streams, "1", "S", "streams per rank, each with its own matrices")                                         \
     X(FLAG, default_stream, "0", "", "use the legacy default stream")                                                  \
+    X(FLAG, side_stream, "0", "",                                                                                      \
+      "gather on another stream, which events order behind the GEMM's stream and before it, as PyTorch does")          \
     X(LONG, comms, "1", "C", "communicators per rank, used in turn")                                                   \
     X(TEXT, json, "", "FILE", "write the results there")                                                               \
     X(TEXT, label, "", "TEXT", "copied into the results")                                                              \

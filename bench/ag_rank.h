@@ -16,6 +16,7 @@ enum { AG_MAX_LANES = 16, AG_MAX_BURST = 8 };
 /* A stream with its own matrices. Device pointers unless said otherwise. */
 struct ag_lane {
     cudaStream_t stream;
+    cudaStream_t side; /* where it gathers; `stream` without --side-stream */
     cublasHandle_t blas;
     ncclComm_t comm;        /* one of the rank's */
     void *gathered, *shard; /* in place: shard points into gathered */
@@ -24,6 +25,7 @@ struct ag_lane {
     void *kept[AG_MAX_BURST];   /* copies of gathered, for checking */
     void *staged[AG_MAX_BURST]; /* pinned host memory: the shard's next contents */
     cudaEvent_t ended;
+    cudaEvent_t may_gather, has_gathered; /* between `stream` and `side` */
 };
 
 struct ag_rank {

@@ -50,48 +50,97 @@ static uint64_t argument(const struct slr_gate_frame *frame, unsigned i)
     return i < SLR_GATE_REGS ? frame->reg[i] : frame->stack[i - SLR_GATE_REGS];
 }
 
-static void join(const struct gate_row *row, const struct slr_gate_frame *frame)
+/* What a call that has been done in the driver's stead answers: the stub jumps to the function. */
+static _Thread_local CUresult answer __attribute__((tls_model("initial-exec")));
+
+static CUresult answered(void)
 {
+    return answer;
+}
+
+static bool of_thread(enum slr_gate_class class)
+{
+    return class == SLR_GATE_STREAM_PTSZ || class == SLR_GATE_LAUNCH_CONFIG_PTSZ || class == SLR_GATE_RECORD_PTSZ ||
+           class == SLR_GATE_RECORD_FLAGS_PTSZ || class == SLR_GATE_WAIT_PTSZ || class == SLR_GATE_GRAPH_PTSZ;
+}
+
+/* Returns true when there is nothing left for the driver to do. */
+static bool join(const struct gate_row *row, const struct slr_gate_frame *frame)
+{
+    enum slr_gate_class class = row->class;
     uint64_t arg = argument(frame, row->arg);
     const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)arg;
     CUstream stream = (CUstream)(uintptr_t)arg;
-    bool per_thread = row->class == SLR_GATE_STREAM_PTSZ || row->class == SLR_GATE_LAUNCH_CONFIG_PTSZ;
+    bool per_thread = of_thread(class), flags = class == SLR_GATE_RECORD_FLAGS || class == SLR_GATE_RECORD_FLAGS_PTSZ;
 
-    switch ((enum slr_gate_class)row->class) {
+    switch (class) {
+    case SLR_GATE_RECORD:
+    case SLR_GATE_RECORD_PTSZ:
+    case SLR_GATE_RECORD_FLAGS:
+    case SLR_GATE_RECORD_FLAGS_PTSZ:
+        return slr_pending_record((CUevent)(uintptr_t)argument(frame, 0), stream, per_thread,
+                                  flags ? (unsigned)argument(frame, 2) : 0, row->name, &answer);
+    case SLR_GATE_WAIT:
+    case SLR_GATE_WAIT_PTSZ:
+        return slr_pending_wait(stream, (CUevent)(uintptr_t)argument(frame, 1), per_thread,
+                                (unsigned)argument(frame, 2), row->name, &answer);
+    case SLR_GATE_EVENT_END:
+        slr_pending_event_end((CUevent)(uintptr_t)arg);
+        return false;
     case SLR_GATE_LAUNCH_CONFIG:
     case SLR_GATE_LAUNCH_CONFIG_PTSZ:
         if (!config) /* the driver refuses it: nothing is launched */
-            return;
+            return false;
         stream = config->hStream;
-        /* fallthrough */
-    case SLR_GATE_STREAM:
-    case SLR_GATE_STREAM_PTSZ:
-        slr_pending_join_stream(stream, per_thread, row->why, row->name);
-        return;
+        break;
+    case SLR_GATE_GRAPH:
+    case SLR_GATE_GRAPH_PTSZ:
+        slr_pending_events_unseen();
+        break;
     case SLR_GATE_LEGACY:
     case SLR_GATE_ALL:
         slr_pending_join_all(row->why, row->name);
-        return;
+        return false;
     case SLR_GATE_NONE:
-        return;
+        return false;
+    case SLR_GATE_STREAM:
+    case SLR_GATE_STREAM_PTSZ:
+        break;
     }
+    slr_pending_join_stream(stream, per_thread, row->why, row->name);
+    return false;
+}
+
+/* What slipring or a vendor's function that it called does joins nothing; but it can record an event that carries. */
+static void note_own(const struct gate_row *row)
+{
+    enum slr_gate_class class = row->class;
+    if (class >= SLR_GATE_RECORD && class <= SLR_GATE_GRAPH_PTSZ && class != SLR_GATE_WAIT &&
+        class != SLR_GATE_WAIT_PTSZ)
+        slr_pending_events_unseen();
 }
 
 void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
 {
     int saved = errno;
     unsigned word = atomic_load_explicit(&slr_gate_word, memory_order_acquire);
+    bool done = false;
     if (!slr_find_cuda()) {
         errno = saved;
         return (void *)no_driver;
     }
-    if ((word & ~SLR_GATE_UNRESOLVED) != 0 && slr_guard == 0) {
-        slr_guard++;
-        join(index < SLR_GATE_COUNT ? &rows[index] : &spare_row[index - SLR_GATE_COUNT], frame);
-        slr_guard--;
+    if ((word & ~SLR_GATE_UNRESOLVED) != 0) {
+        const struct gate_row *row = index < SLR_GATE_COUNT ? &rows[index] : &spare_row[index - SLR_GATE_COUNT];
+        if (slr_guard == 0) {
+            slr_guard++;
+            done = join(row, frame);
+            slr_guard--;
+        } else {
+            note_own(row);
+        }
     }
     errno = saved;
-    return slr_gate_real[index];
+    return done ? (void *)answered : slr_gate_real[index];
 }
 
 static bool digits(const char *s, size_t n)

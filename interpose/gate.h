@@ -32,6 +32,15 @@ enum slr_gate_class {
     SLR_GATE_STREAM_PTSZ,
     SLR_GATE_LAUNCH_CONFIG,
     SLR_GATE_LAUNCH_CONFIG_PTSZ,
+    SLR_GATE_RECORD,
+    SLR_GATE_RECORD_PTSZ,
+    SLR_GATE_RECORD_FLAGS,
+    SLR_GATE_RECORD_FLAGS_PTSZ,
+    SLR_GATE_WAIT,
+    SLR_GATE_WAIT_PTSZ,
+    SLR_GATE_EVENT_END,
+    SLR_GATE_GRAPH,
+    SLR_GATE_GRAPH_PTSZ,
     SLR_GATE_LEGACY,
     SLR_GATE_ALL,
     SLR_GATE_NONE
@@ -54,8 +63,8 @@ struct slr_gate_frame {
  * slr_gate_word. */
 extern void *slr_gate_found[SLR_GATE_COUNT];
 
-/* Where the stubs jump, likewise: to the driver's function, to what the block cache puts in front of it (alloc.h), or,
- * where the driver has none, to slr_gate_missing. Never NULL. */
+/* Where the stubs jump, likewise: to the driver's function, to what stands in front of it (alloc.h, event.h), or, where
+ * the driver has none, to slr_gate_missing. Never NULL. */
 extern void *slr_gate_real[SLR_GATE_COUNT + SLR_GATE_SPARES];
 
 /* Stands in for a function that the driver lacks: CUDA_ERROR_NOT_FOUND. */

@@ -10,6 +10,7 @@
 #include "interpose/alloc.h"
 #include "interpose/dlsym.h"
 #include "interpose/elfsym.h"
+#include "interpose/event.h"
 #include "interpose/gate.h"
 #include "interpose/wrappers.h"
 
@@ -98,6 +99,7 @@ static void publish(enum slr_lib lib, void *const *found)
         for (unsigned i = 0; i < SLR_GATE_COUNT; i++)
             slr_gate_real[i] = slr_gate_found[i] ? slr_gate_found[i] : (void *)slr_gate_missing;
         slr_alloc_install();
+        slr_event_install();
         atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);
     }
     slr_once_end(&published[lib]);

@@ -266,12 +266,31 @@ enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
     SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->pull));
+    ring->carrying = false;
     return copy_own_shard(ring, c);
 }
 
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
 {
+    if (ring->carrying) /* the carrier has waited for it; now it stands for the carrier's events as well */
+        SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
     return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
+}
+
+enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream)
+{
+    if (ring->carrying)
+        return SLR_OK;
+    SLR_TRY(SLR_CU(cuEventRecord, ring->before, stream));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->before, 0));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->finished, 0));
+    ring->carrying = true;
+    return SLR_OK;
+}
+
+enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream)
+{
+    return SLR_CU(cuStreamWaitEvent, stream, ring->before, 0);
 }
 
 enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step)
@@ -287,8 +306,10 @@ static enum slr_status create_objects(struct slr_ring *ring)
      * wait for them. */
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->publish, CU_STREAM_NON_BLOCKING, greatest));
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->pull, CU_STREAM_NON_BLOCKING, greatest));
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->carrier, CU_STREAM_NON_BLOCKING, greatest));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->entry, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->published, CU_EVENT_DISABLE_TIMING));
+    SLR_TRY(SLR_CU(cuEventCreate, &ring->before, CU_EVENT_DISABLE_TIMING));
     return SLR_CU(cuEventCreate, &ring->finished, CU_EVENT_DISABLE_TIMING);
 }
 
@@ -310,9 +331,11 @@ static void destroy_objects(struct slr_ring *ring)
 {
     destroy_stream(&ring->publish);
     destroy_stream(&ring->pull);
+    destroy_stream(&ring->carrier);
     destroy_event(&ring->entry);
     destroy_event(&ring->published);
     destroy_event(&ring->finished);
+    destroy_event(&ring->before);
     for (uint32_t i = 0; i < ring->chunk_events; i++)
         destroy_event(&ring->chunk_event[i]);
     free(ring->chunk_event);
@@ -334,13 +357,16 @@ void slr_ring_close(struct slr_ring *ring)
         slr_real.cuStreamSynchronize(ring->publish);
     if (ring->pull)
         slr_real.cuStreamSynchronize(ring->pull);
+    if (ring->carrier)
+        slr_real.cuStreamSynchronize(ring->carrier);
     destroy_objects(ring);
 }
 
 bool slr_ring_idle(struct slr_ring *ring)
 {
     return slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY &&
-           slr_real.cuStreamQuery(ring->pull) != CUDA_ERROR_NOT_READY;
+           slr_real.cuStreamQuery(ring->pull) != CUDA_ERROR_NOT_READY &&
+           slr_real.cuStreamQuery(ring->carrier) != CUDA_ERROR_NOT_READY;
 }
 
 static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader, uint32_t piece)

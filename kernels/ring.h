@@ -56,7 +56,10 @@ struct slr_ring {
     CUdeviceptr slots[SLR_MAX_RANKS]; /* base of each rank's slots as this device sees them; [rank] is the own block */
     _Atomic uint32_t issued;          /* pieces enqueued so far; read by the watchdog */
     CUstream publish, pull;
+    CUstream carrier; /* the application's events are recorded here when they are to complete with the gather */
     CUevent entry, published, finished;
+    CUevent before;       /* what stands on the application's stream without the gather: slr_ring_carry */
+    bool carrying;        /* that has been called for the latest gather */
     CUevent *chunk_event; /* [chunk * (nranks - 1) + step - 1], of the latest gather; grown on demand */
     uint32_t chunk_events;
 };
@@ -98,7 +101,7 @@ enum slr_status slr_ring_open(struct slr_ring *ring);
 /* The words are only useful if this device can write and wait for them: tries it on this rank's own words. */
 enum slr_status slr_ring_try(struct slr_ring *ring);
 
-/* Waits until both streams are idle (bounded only by slr_ring_release from another thread), then frees streams and
+/* Waits until its streams are idle (bounded only by slr_ring_release from another thread), then frees streams and
  * events. */
 void slr_ring_close(struct slr_ring *ring);
 
@@ -115,8 +118,21 @@ enum slr_status slr_ring_cross(struct slr_ring *ring, CUstream from, CUstream to
 /* Enqueues the gather. Anything but SLR_OK leaves the ring unusable: peers would wait for what was not enqueued. */
 enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *g);
 
-/* Makes `stream` wait for everything that the latest gather does. */
+/* Makes `stream` wait for everything that the latest gather does, and for the events that carry it: what is put on the
+ * stream behind them must not be seen to end before them. */
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
+
+/* For events that are recorded on `stream` behind the latest gather, which has not been joined to it. What stands on
+ * `stream` now becomes `before`, and what is put on the carrier from now on comes after that and after the gather. Does
+ * nothing when it has been called for this gather.
+ *
+ * It can not deadlock: the carrier holds, gather after gather, a wait for the application's stream up to that gather
+ * and a wait for the gather. Both stand earlier in the order of enqueueing, and the pull stream waits for both before
+ * it starts the next gather, so nothing that the carrier's order adds is new. */
+enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream);
+
+/* After slr_ring_carry: makes another stream wait for `before`, own shard included, but not for the gather. */
+enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream);
 
 /* Makes `stream` wait until chunk `q` of the shard that arrives at step `step` (1 .. nranks - 1) has been copied. */
 enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step);

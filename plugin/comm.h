@@ -19,9 +19,25 @@
 #include "plugin/control.h"
 #include "plugin/meet.h"
 
+#define SLR_HOLDERS 8
+#define SLR_CARRIERS 16
+
+/* A stream that counts as being behind the gather and has not been made to wait for it: see pending.h. */
+struct slr_holder {
+    CUstream stream; /* as slr_stream_name() calls it */
+    bool blocking;   /* synchronises with the legacy default stream */
+    bool origin;     /* the gather was called on it */
+};
+
 struct slr_pending {
     bool active;
     struct slr_gather gather;
+    struct slr_holder holder[SLR_HOLDERS];
+    unsigned holders;
+    bool handed;                   /* there are or were holders beside the origin */
+    CUevent carrier[SLR_CARRIERS]; /* events of the application that carry it */
+    unsigned carriers;
+    uint64_t unseen;       /* the count of pending_carry.c for which `carrier` holds */
     struct slr_comm *next; /* in the list of pending communicators */
 };
 

@@ -11,18 +11,14 @@ static bool reads_gather(const struct slr_comm *c, const struct slr_gemm *g)
     return (uintptr_t)g->a == recv || (uintptr_t)g->b == recv;
 }
 
-static bool same_stream(CUstream a, CUstream b)
-{
-    return a == b || (slr_stream_is_legacy(a) && slr_stream_is_legacy(b));
-}
-
-/* The pending gather that the GEMM could consume: same stream, same context, one operand is its receive buffer. */
+/* The pending gather that the GEMM could consume: held by its stream, same context, one operand is its receive buffer.
+ */
 static struct slr_comm *candidate(const struct slr_gemm *g, CUstream stream)
 {
     CUcontext ctx = NULL;
     slr_real.cuCtxGetCurrent(&ctx);
     for (struct slr_comm *c = slr_pending_first(); c; c = c->pending.next)
-        if (same_stream(c->pending.gather.stream, stream) && c->shared.ctx == ctx && reads_gather(c, g))
+        if (slr_pending_holder(c, stream) && c->shared.ctx == ctx && reads_gather(c, g))
             return c;
     return NULL;
 }
@@ -34,17 +30,6 @@ static enum slr_reason may_fuse(const struct slr_comm *c, const struct slr_gemm 
     if (slr_get(SLR_S_STRICT))
         return SLR_R_JOIN_STRICT;
     return slr_gemm_split_find(g, &c->pending.gather, c->nranks, split);
-}
-
-static void join_others(const struct slr_comm *keep, CUstream stream)
-{
-    bool is_default = slr_stream_is_legacy(stream) || stream == CU_STREAM_PER_THREAD;
-    for (struct slr_comm *c = slr_pending_first(), *next; c; c = next) {
-        next = c->pending.next;
-        CUstream own = c->pending.gather.stream;
-        if (c != keep && (is_default || same_stream(own, stream) || slr_stream_is_legacy(own)))
-            slr_pending_join(c, keep ? SLR_R_JOIN_OTHER_OP : SLR_R_JOIN_NO_OPERAND, "GEMM");
-    }
 }
 
 static const char *api_name(enum slr_gemm_api api)
@@ -65,28 +50,30 @@ static const char *api_name(enum slr_gemm_api api)
 }
 
 static void log_fused(const struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *s,
-                      unsigned parts)
+                      unsigned parts, bool origin)
 {
-    uint64_t key =
-        slr_mix(slr_mix((uint64_t)g->m << 32 ^ (uint64_t)g->n, (uint64_t)g->k), slr_comm_id(c) ^ (uint64_t)s->on_a ^ 2);
+    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | 4;
+    uint64_t key = slr_mix(slr_mix((uint64_t)g->m << 32 ^ (uint64_t)g->n, (uint64_t)g->k), slr_comm_id(c) ^ kind);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
-        slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s",
+        slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s",
                 c->name, c->rank, s->on_a ? "A/T" : "B/N", (long long)g->m, (long long)g->n, (long long)g->k,
-                c->pending.gather.plan.shard, parts, api_name(g->api));
+                c->pending.gather.plan.shard, parts, api_name(g->api), origin ? "stream" : "event");
 }
 
 /* Returns true when the GEMM has been done (or failed half-way) and *result is what the application gets. */
-static bool fuse(struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *split,
+static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, const struct slr_gemm_split *split,
                  cublasStatus_t *result)
 {
     unsigned parts = 0;
-    *result = slr_gemm_fused(&c->ring, &c->pending.gather, g, split, &parts);
+    struct slr_gather here = c->pending.gather;
+    here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
+    *result = slr_gemm_fused(&c->ring, &here, g, split, &parts);
     if (parts == 0)
         return false; /* cuBLAS did not take the part; it may take the whole */
     slr_count(SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
-    log_fused(c, g, split, parts);
-    slr_pending_remove(c);
+    log_fused(c, g, split, parts, slr_pending_holder(c, stream)->origin);
+    slr_pending_consumed(c, stream);
     return true;
 }
 
@@ -99,16 +86,18 @@ cublasStatus_t slr_gemm_call(const struct slr_gemm *gemm)
     slr_guard++;
     if (!gemm->handle || slr_real.cublasGetStream(gemm->handle, (cudaStream_t *)&stream) != CUBLAS_STATUS_SUCCESS)
         stream = NULL; /* cuBLAS will say so; joining too much is harmless */
+    stream = slr_stream_name(stream, false);
     slr_pending_lock();
     struct slr_comm *c = candidate(gemm, stream);
-    join_others(c, stream);
+    slr_pending_join_observed(stream, SLR_SPARE_OWN, c, c ? SLR_R_JOIN_OTHER_OP : SLR_R_JOIN_NO_OPERAND, "GEMM");
+    c = candidate(gemm, stream); /* what was joined can have ended it */
     enum slr_reason why = c ? may_fuse(c, gemm, &split) : SLR_R_JOIN_NO_OPERAND;
     if (why == SLR_R_FUSED) {
-        done = fuse(c, gemm, &split, &result);
+        done = fuse(c, gemm, stream, &split, &result);
         why = SLR_R_JOIN_TYPE;
     }
-    if (c && !done)
-        slr_pending_join(c, why, "GEMM");
+    if (!done)
+        slr_pending_join_observed(stream, SLR_SPARE_NONE, NULL, why, "GEMM");
     slr_pending_unlock();
     if (!done)
         result = slr_gemm_whole(gemm);

@@ -1,8 +1,8 @@
 #include "plugin/pending_impl.h"
 
 #include <pthread.h>
-#include "base/cu.h"
 #include "base/counters.h"
+#include "base/cu.h"
 #include "base/log.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -23,72 +23,155 @@ struct slr_comm *slr_pending_first(void)
     return list;
 }
 
-bool slr_stream_is_legacy(CUstream s)
+CUstream slr_stream_name(CUstream stream, bool per_thread)
 {
-    return s == NULL || s == CU_STREAM_LEGACY;
+    if (stream == CU_STREAM_LEGACY)
+        return NULL;
+    return !stream && per_thread ? CU_STREAM_PER_THREAD : stream;
+}
+
+bool slr_stream_is_default(CUstream stream)
+{
+    return !stream || stream == CU_STREAM_PER_THREAD;
+}
+
+/* Whether the stream synchronises with the legacy default stream. Yes, when it can not be told. */
+static bool blocking(CUstream stream)
+{
+    unsigned flags = 0;
+    return slr_stream_is_default(stream) || !slr_real.cuStreamGetFlags ||
+           slr_real.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS || !(flags & CU_STREAM_NON_BLOCKING);
+}
+
+struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream)
+{
+    for (unsigned i = 0; i < c->pending.holders; i++)
+        if (c->pending.holder[i].stream == stream)
+            return &c->pending.holder[i];
+    return NULL;
+}
+
+void slr_pending_hold(struct slr_comm *c, CUstream stream, bool origin)
+{
+    c->pending.handed = !origin;
+    c->pending.holder[c->pending.holders++] =
+        (struct slr_holder){.stream = stream, .blocking = blocking(stream), .origin = origin};
 }
 
 void slr_pending_add(struct slr_comm *c)
 {
     c->pending.active = true;
+    c->pending.holders = c->pending.carriers = 0;
+    slr_pending_hold(c, slr_stream_name(c->pending.gather.stream, false), true);
     c->pending.next = list;
     list = c;
     atomic_fetch_add(&slr_gate_word, 1);
 }
 
-void slr_pending_remove(struct slr_comm *c)
+static void end(struct slr_comm *c)
 {
     struct slr_comm **at = &list;
     while (*at != c)
         at = &(*at)->pending.next;
     *at = c->pending.next;
     c->pending.active = false;
+    c->pending.holders = c->pending.carriers = 0;
     atomic_fetch_sub(&slr_gate_word, 1);
 }
 
 static void log_join(const struct slr_comm *c, enum slr_reason why, const char *who)
 {
     uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending.gather.plan.shard), slr_comm_id(c) ^ 1);
+    slr_count(why);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s", c->name, c->rank,
                 c->pending.gather.plan.shard, slr_reason_name(why), who);
+}
+
+static void make_wait(struct slr_comm *c, CUstream stream)
+{
+    enum slr_status s = slr_shared_enter(&c->shared);
+    if (s == SLR_OK) {
+        s = slr_ring_join(&c->ring, stream);
+        slr_shared_leave();
+    }
+    if (s != SLR_OK)
+        slr_comm_fail(c, s, -1, "the application's stream could not be joined with the ring");
+}
+
+/* The holder waits for the gather, or has consumed it. */
+static void let_go(struct slr_comm *c, struct slr_holder *h)
+{
+    *h = c->pending.holder[--c->pending.holders];
+    if (c->pending.handed && c->pending.holders == 1 && c->pending.holder[0].origin) {
+        make_wait(c, c->pending.holder[0].stream);
+        c->pending.holders = 0;
+    }
+    if (c->pending.holders == 0)
+        end(c);
+}
+
+void slr_pending_consumed(struct slr_comm *c, CUstream stream)
+{
+    let_go(c, slr_pending_holder(c, stream));
 }
 
 void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
 {
     if (!c->pending.active)
         return;
-    enum slr_status s = slr_shared_enter(&c->shared);
-    if (s == SLR_OK) {
-        s = slr_ring_join(&c->ring, c->pending.gather.stream);
-        slr_shared_leave();
-    }
-    if (s != SLR_OK)
-        slr_comm_fail(c, s, -1, "the application's stream could not be joined with the ring");
-    slr_count(why);
+    for (unsigned i = 0; i < c->pending.holders; i++)
+        make_wait(c, c->pending.holder[i].stream);
     log_join(c, why, who);
-    slr_pending_remove(c);
+    end(c);
 }
 
-/* Whether an operation on `stream` could observe the gather of `c`. A default stream synchronises with the blocking
- * streams, and we do not know which those are. */
-static bool observes(const struct slr_comm *c, CUstream stream, bool default_stream)
+/* An operation on a stream, and what it spares. */
+struct operation {
+    CUstream stream;
+    bool is_default;
+    enum slr_spare spare;
+    const struct slr_comm *of;
+};
+
+static bool observes(const struct operation *op, const struct slr_comm *c, const struct slr_holder *h)
 {
-    CUstream own = c->pending.gather.stream;
-    return default_stream || own == stream || slr_stream_is_legacy(own);
+    if (h->stream == op->stream)
+        return !(op->spare == SLR_SPARE_OWN && c == op->of) && !(op->spare == SLR_SPARE_HANDED && !h->origin);
+    if (op->is_default)
+        return h->blocking;
+    return !h->stream && blocking(op->stream);
+}
+
+static struct slr_holder *observed(const struct operation *op, struct slr_comm *c)
+{
+    for (unsigned i = 0; i < c->pending.holders; i++)
+        if (observes(op, c, &c->pending.holder[i]))
+            return &c->pending.holder[i];
+    return NULL;
+}
+
+void slr_pending_join_observed(CUstream stream, enum slr_spare spare, const struct slr_comm *of, enum slr_reason why,
+                               const char *who)
+{
+    struct operation op = {stream, slr_stream_is_default(stream), spare, of};
+    for (struct slr_comm *c = list, *next; c; c = next) {
+        next = c->pending.next;
+        struct slr_holder *h = observed(&op, c);
+        if (h)
+            log_join(c, why, who);
+        for (; h; h = observed(&op, c)) {
+            make_wait(c, h->stream);
+            let_go(c, h);
+        }
+    }
 }
 
 void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who)
 {
-    bool is_default = slr_stream_is_legacy(stream) || stream == CU_STREAM_PER_THREAD;
-    (void)per_thread; /* 0 is a default stream either way; both are treated alike */
     slr_guard++;
     slr_pending_lock();
-    for (struct slr_comm *c = list, *next; c; c = next) {
-        next = c->pending.next;
-        if (observes(c, stream, is_default))
-            slr_pending_join(c, why, who);
-    }
+    slr_pending_join_observed(slr_stream_name(stream, per_thread), SLR_SPARE_NONE, NULL, why, who);
     slr_pending_unlock();
     slr_guard--;
 }

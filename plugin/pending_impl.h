@@ -9,19 +9,39 @@
 void slr_pending_lock(void);
 void slr_pending_unlock(void);
 
-/* Under the lock. The ring has enqueued c->pending.gather. */
+/* All that follow: under the lock. `stream` is a name that slr_stream_name() returned. */
+
+/* The ring has enqueued c->pending.gather. */
 void slr_pending_add(struct slr_comm *c);
 
-/* Under the lock: joins (no-op when not pending). The communicator's context need not be current. */
+/* Joins all holders (no-op when not pending). The communicator's context need not be current. */
 void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who);
 
-/* Under the lock: the gather was consumed and joined by somebody else's enqueues. */
-void slr_pending_remove(struct slr_comm *c);
+/* Which holders an operation on `stream` leaves alone, although it could observe them. */
+enum slr_spare {
+    SLR_SPARE_NONE,
+    SLR_SPARE_OWN,   /* `stream` as a holder of the one gather `of` */
+    SLR_SPARE_HANDED /* `stream` as a holder that is not the origin, of any gather */
+};
 
-/* Under the lock: the first pending communicator, then along pending.next. */
+/* Joins the holders that an operation on `stream` could observe, but the spared ones. */
+void slr_pending_join_observed(CUstream stream, enum slr_spare spare, const struct slr_comm *of, enum slr_reason why,
+                               const char *who);
+
+/* `stream` as a holder of the gather, NULL: it is none. */
+struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream);
+
+/* Makes `stream` a holder. There must be room. */
+void slr_pending_hold(struct slr_comm *c, CUstream stream, bool origin);
+
+/* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
+void slr_pending_consumed(struct slr_comm *c, CUstream stream);
+
+/* The first pending communicator, then along pending.next. */
 struct slr_comm *slr_pending_first(void);
 
-/* The legacy default stream has two names. */
-bool slr_stream_is_legacy(CUstream s);
+/* One name for each stream: NULL for the legacy default stream, CU_STREAM_PER_THREAD for the thread's. */
+CUstream slr_stream_name(CUstream stream, bool per_thread);
+bool slr_stream_is_default(CUstream stream);
 
 #endif

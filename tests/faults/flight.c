@@ -5,6 +5,7 @@
  * In all of them the first gather is complete and exact on every rank. Then
  *
  *   kill-before    the victim is killed; the others have a gather in flight that it never began
+ *   kill-told      the same, and an event has told another stream of the gather: both end, too
  *   kill-between   the victim is killed before the others call the next gather
  *   kill-driver    the victim is killed by SOFTGPU_FAIL, half-way through its calls or its data; the others have called
  *   abort          the victim's main thread sits in cudaStreamSynchronize, another thread of it calls ncclCommAbort
@@ -104,6 +105,32 @@ static void kill_before(struct flight *f)
         kill(getpid(), SIGKILL);
     }
     must_fail(f, enqueue(f), true);
+}
+
+static void kill_told(struct flight *f)
+{
+    cudaStream_t told;
+    cudaEvent_t event;
+    if (f->is_victim) {
+        others_enqueued(f);
+        kill(getpid(), SIGKILL);
+    }
+    CUDA(cudaStreamCreateWithFlags(&told, cudaStreamNonBlocking));
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    ncclResult_t e = ncclAllGather(f->b.send, f->b.recv, f->b.shard, ncclInt8, f->r.comm, f->r.stream);
+    CUDA(cudaEventRecord(event, f->r.stream));
+    CUDA(cudaStreamWaitEvent(told, event, 0));
+    CUDA(cudaMemsetAsync(f->b.send, 0, 1, told));
+    CHECK(cudaEventQuery(event) == cudaErrorNotReady, "rank %d: the event is over without the victim", f->r.rank);
+    atomic_store(&board()->mark[f->r.rank], ENQUEUED);
+    int64_t end = player_ms() + ERROR_MS;
+    while (cudaEventQuery(event) == cudaErrorNotReady || cudaStreamQuery(told) == cudaErrorNotReady) {
+        CHECK(player_ms() < end, "rank %d: the event or the stream that it told hangs", f->r.rank);
+        board_sleep_ms(1);
+    }
+    must_fail(f, e, true);
+    CUDA(cudaEventDestroy(event));
+    CUDA(cudaStreamDestroy(told));
 }
 
 static void victim_gone(const struct flight *f)
@@ -272,17 +299,12 @@ static void driver_error(struct flight *f)
 static const struct {
     const char *name;
     void (*play)(struct flight *f);
-} scenarios[] = {{"kill-before", kill_before},
-                 {"kill-between", kill_between},
-                 {"kill-driver", kill_driver},
-                 {"abort", abort_scenario},
-                 {"abort-blocked", abort_blocked},
-                 {"destroy", destroy_scenario},
-                 {"stop", stop},
-                 {"stop-fails", stop_fails},
-                 {"leave", leave},
-                 {"die-early", die_early},
-                 {"driver-error", driver_error}};
+} scenarios[] = {{"kill-before", kill_before},   {"kill-told", kill_told},
+                 {"kill-between", kill_between}, {"kill-driver", kill_driver},
+                 {"abort", abort_scenario},      {"abort-blocked", abort_blocked},
+                 {"destroy", destroy_scenario},  {"stop", stop},
+                 {"stop-fails", stop_fails},     {"leave", leave},
+                 {"die-early", die_early},       {"driver-error", driver_error}};
 
 int main(int argc, char **argv)
 {

@@ -1,8 +1,8 @@
 /* Every way to look at a gather, right after it: the stream, events, other streams, other threads, the host. None of
  * them may see it before it is complete, and what follows it may overwrite `send`.
  *
- *   order CASE [RANKS]       CASE is a name of the tables below, "list" for those in which a missing join shows, or
- * "list-all"
+ *   order CASE [RANKS]       CASE is a name of the tables below; "list" prints those in which a missing join
+ * shows, "list-all" all, "list-base" all but those of events
  *
  * In each round the stream of one rank (another in each round) stands still before its gather, so that for the others
  * everything that comes from that rank, or waits for that rank to have read, is late: whoever looks too early sees
@@ -15,7 +15,8 @@
 #define LATE_MS 40
 #define ROUNDS 3
 
-static const struct order_case *const tables[] = {order_host_cases, order_stream_cases, order_send_cases};
+static const struct order_case *const tables[] = {order_host_cases, order_stream_cases, order_send_cases,
+                                                  order_event_cases};
 
 static const struct order_case *find(const char *name)
 {
@@ -26,11 +27,11 @@ static const struct order_case *find(const char *name)
     return NULL;
 }
 
-static int list(bool all)
+static int list(bool quiet, bool events)
 {
     for (int t = 0; t < LENGTH(tables); t++)
         for (const struct order_case *c = tables[t]; c->name; c++)
-            if (all || !c->quiet)
+            if ((quiet || !c->quiet) && (events || tables[t] != order_event_cases))
                 puts(c->name);
     return 0;
 }
@@ -141,7 +142,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (!strncmp(name, "list", 4))
-        return list(!strcmp(name, "list-all"));
+        return list(strcmp(name, "list"), strcmp(name, "list-base"));
     const struct order_case *c = find(name);
     if (!c) {
         fprintf(stderr, "usage: order CASE [RANKS]\n");

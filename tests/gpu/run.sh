@@ -211,7 +211,9 @@ gemm_cases() {
     gemm_case bn fused - --form bn
     gemm_case at fused - --form at
     gemm_case interposed-copy other_operation fused --interpose-op copy
+    gemm_case side-stream fused - --side-stream
     [ $quick = 0 ] || return 0
+    gemm_case side-default-stream fused - --side-stream --default-stream
     gemm_case bn-beta fused - --form bn --beta 2 --in-place
     gemm_case at-beta fused - --form at --beta 1
     gemm_case bn-odd-n 'fused|gemm_shape|gemm_other_operand' - --n $((size - 3))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compares gate.def with the cuda.h at hand. Each function that takes a stream or a launch configuration, and each whose name suggests a transfer
-# or an end, must be in gate.def or, with its reason, in harmless.def; the argument index must be that of the stream.
+# Compares gate.def with the cuda.h at hand. Each function that takes a stream, an event or a launch configuration, and each whose name suggests a transfer
+# or an end, must be in gate.def or, with its reason, in harmless.def; the argument index must be that of the stream, and events must be where the gate looks for them.
 # Usage: interpose_header.sh SOURCE_ROOT CC CUDA_INCLUDE
 set -eu
 root=$1 cc=$2 include=$3
@@ -27,7 +27,10 @@ FILENAME ~ /harmless$/ { if ($1 in class) bad("in both tables: " $1); harmless[$
     stream = -1
     for (i = n; i >= 1; i--)
         if (p[i] ~ /CUstream[ *]|CUstream$|CUlaunchConfig/) stream = i - 1
-    risky = stream >= 0 || $1 ~ /^cu(Memcpy|Memset|Launch)/ ||
+    event = -1
+    for (i = n; i >= 1; i--)
+        if (p[i] ~ /CUevent[ *]|CUevent$/ && p[i] !~ /\*/) event = i - 1
+    risky = stream >= 0 || event >= 0 || $1 ~ /^cu(Memcpy|Memset|Launch)/ ||
             $1 ~ /Sync|Free|Destroy|Unload|Unmap|Release|Reset|Unregister|Close|Detach|Unbind|RecordEvent|WaitEvent|Trim/
     total++
     seen[$1] = 1
@@ -35,10 +38,14 @@ FILENAME ~ /harmless$/ { if ($1 in class) bad("in both tables: " $1); harmless[$
     if (!($1 in class)) { bad("neither in gate.def nor in harmless.def: " $1 "(" $2 ")"); next }
     gated++
     c = class[$1]
-    takes = c ~ /^(STREAM|LAUNCH_CONFIG)/
+    takes = c ~ /^(STREAM|LAUNCH_CONFIG|RECORD|WAIT|GRAPH)/
     if (takes != (stream >= 0)) bad($1 ": class " c ", stream argument " stream)
     if (takes && arg[$1] != stream) bad($1 ": stream is argument " stream ", not " arg[$1])
     if (takes && (c ~ /^LAUNCH/) != (p[stream + 1] ~ /CUlaunchConfig/)) bad($1 ": class " c)
+    if (c ~ /^RECORD/ && (event != 0 || stream != 1 || n != 2 + (c ~ /FLAGS/))) bad($1 ": class " c ", event " event)
+    if (c ~ /^WAIT/ && (event != 1 || stream != 0 || n != 3)) bad($1 ": class " c ", event " event)
+    if (c == "EVENT_END" && (event != 0 || arg[$1] != 0)) bad($1 ": class " c ", event " event)
+    if (takes && event >= 0 && c !~ /^(RECORD|WAIT)/) bad($1 ": class " c ", event " event)
     if (takes && (c ~ /_PTSZ$/) != ($1 ~ /_ptsz$/)) bad($1 ": class " c)
 }
 function bad(text) { print text > "/dev/stderr"; failed = 1 }

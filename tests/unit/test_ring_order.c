@@ -79,19 +79,29 @@ static CUresult event_create(CUevent *e, unsigned flags)
     return CUDA_SUCCESS;
 }
 
+/* Records of events and waits for them, in the order of the calls. */
+static struct order_call {
+    bool record;
+    CUevent event;
+    CUstream stream;
+} order[4096];
+static unsigned orders;
+
+static CUresult note_order(bool record, CUevent e, CUstream s)
+{
+    order[orders++ % 4096] = (struct order_call){record, e, s};
+    return CUDA_SUCCESS;
+}
+
 static CUresult event_record(CUevent e, CUstream s)
 {
-    (void)e;
-    (void)s;
-    return CUDA_SUCCESS;
+    return note_order(true, e, s);
 }
 
 static CUresult wait_event(CUstream s, CUevent e, unsigned flags)
 {
-    (void)s;
-    (void)e;
-    (void)flags;
-    return CUDA_SUCCESS;
+    cr_assert_eq(flags, 0);
+    return note_order(false, e, s);
 }
 
 static CUresult priorities(int *least, int *greatest)
@@ -247,4 +257,46 @@ Test(ring_order, release_lets_waits_end)
     while (step(0))
         ;
     cr_expect_eq(queues[0].next, queues[0].count);
+}
+
+static void expect_order(const struct order_call *want, unsigned n)
+{
+    cr_assert_eq(orders, n);
+    for (unsigned i = 0; i < n; i++)
+        cr_expect(order[i].record == want[i].record && order[i].event == want[i].event &&
+                      order[i].stream == want[i].stream,
+                  "call %u", i);
+    orders = 0;
+}
+
+/* The carrier comes after the application's stream and after the gather, each once for a gather; who is joined comes
+ * after the carrier. */
+Test(ring_order, an_event_that_carries_a_gather_comes_after_all_of_it)
+{
+    struct world w = {.n = 2, .slot = 4096, .shard = 100};
+    build(&w);
+    struct slr_ring *ring = &w.ring[0];
+    CUstream origin = (CUstream)malloc(1), consumer = (CUstream)malloc(1);
+    struct slr_gather g = {
+        .send = (CUdeviceptr)(uintptr_t)w.send[0], .recv = (CUdeviceptr)(uintptr_t)w.recv[0], .stream = origin};
+    g.plan = slr_plan_make(w.shard, w.n, w.slot, 0);
+    current = 0;
+    for (int call = 0; call < 2; call++) {
+        cr_assert_eq(slr_ring_gather(ring, &g), SLR_OK);
+        orders = 0;
+        cr_assert_eq(slr_ring_join(ring, origin), SLR_OK);
+        expect_order((struct order_call[]){{false, ring->finished, origin}}, 1);
+        cr_assert_eq(slr_ring_carry(ring, origin), SLR_OK);
+        expect_order((struct order_call[]){{true, ring->before, origin},
+                                           {false, ring->before, ring->carrier},
+                                           {false, ring->finished, ring->carrier}},
+                     3);
+        cr_assert_eq(slr_ring_carry(ring, origin), SLR_OK);
+        expect_order(NULL, 0);
+        cr_assert_eq(slr_ring_wait_before(ring, consumer), SLR_OK);
+        expect_order((struct order_call[]){{false, ring->before, consumer}}, 1);
+        cr_assert_eq(slr_ring_join(ring, consumer), SLR_OK);
+        expect_order((struct order_call[]){{true, ring->finished, ring->carrier}, {false, ring->finished, consumer}},
+                     2);
+    }
 }

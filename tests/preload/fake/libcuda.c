@@ -92,7 +92,6 @@ PLAIN(cuCtxGetStreamPriorityRange)
 PLAIN(cuStreamIsCapturing)
 PLAIN(cuThreadExchangeStreamCaptureMode)
 PLAIN(cuEventCreate)
-PLAIN(cuEventDestroy_v2)
 
 int cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t flags);
 int cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status);

@@ -11,11 +11,13 @@
 void slr_test_pending(int gathers);
 struct recorded_join *slr_test_joins(void);
 void slr_test_guard(int guard);
+void slr_test_take(int result);
 const char *slr_test_hook(void);
 const struct slr_gemm *slr_test_gemm(void);
 
 static _Thread_local struct recorded_join joins;
 static _Thread_local const char *hook = "";
+static _Thread_local int take = -1;
 static _Thread_local struct slr_gemm gemm;
 
 EXPORT void slr_test_pending(int gathers)
@@ -32,6 +34,11 @@ EXPORT struct recorded_join *slr_test_joins(void)
 EXPORT void slr_test_guard(int guard)
 {
     slr_guard = guard;
+}
+
+EXPORT void slr_test_take(int result)
+{
+    take = result;
 }
 
 EXPORT const char *slr_test_hook(void)
@@ -82,6 +89,47 @@ void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason w
 void slr_pending_join_all(enum slr_reason why, const char *who)
 {
     record(1, NULL, false, why, who);
+}
+
+static bool record_event(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
+                         CUresult *result)
+{
+    record(0, stream, per_thread, SLR_R_JOIN_OTHER_OP, who);
+    joins.event = (uint64_t)(uintptr_t)event;
+    joins.flags = flags;
+    if (take >= 0)
+        *result = (CUresult)take;
+    return take >= 0;
+}
+
+bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
+                        CUresult *result)
+{
+    return record_event(event, stream, per_thread, flags, who, result);
+}
+
+bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
+                      CUresult *result)
+{
+    return record_event(event, stream, per_thread, flags, who, result);
+}
+
+void slr_pending_event_end(CUevent event)
+{
+    joins.event = (uint64_t)(uintptr_t)event;
+    joins.ended++;
+    clobber();
+}
+
+void slr_pending_events_unseen(void)
+{
+    joins.unseen++;
+    clobber();
+}
+
+void slr_pending_event_shared(CUevent event)
+{
+    (void)event;
 }
 
 /* Each hook notes its name and does what the real function does, as the plugin would when it passes a call on. */

@@ -11,6 +11,10 @@ struct recorded_join {
     int why;
     int guard; /* slr_guard during the call */
     uint64_t stream;
+    uint64_t event; /* of records and waits, and the event that ended */
+    unsigned flags;
+    int ended;  /* slr_pending_event_end */
+    int unseen; /* slr_pending_events_unseen */
     char who[64];
     int frames; /* a backtrace from inside the join */
     void *frame[32];
@@ -21,6 +25,8 @@ struct recorded_join {
 typedef void (*slr_test_pending_t)(int gathers);
 typedef struct recorded_join *(*slr_test_joins_t)(void);
 typedef void (*slr_test_guard_t)(int guard);
+/* From now on records of events and waits for them are answered with `result`, and not passed on; -1: passed on. */
+typedef void (*slr_test_take_t)(int result);
 /* The name of the last function of comm_hooks.h that was called, "" for none, and the GEMM as it arrived. */
 typedef const char *(*slr_test_hook_t)(void);
 

@@ -1,0 +1,36 @@
+#include "interpose/event.h"
+
+#include "base/real.h"
+#include "base/settings.h"
+#include "interpose/gate.h"
+#include "plugin/pending.h"
+
+#define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
+
+static CUresult hook_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
+{
+    CUresult r = REAL(cuIpcGetEventHandle)(out, event);
+    if (r == CUDA_SUCCESS)
+        slr_pending_event_shared(event);
+    return r;
+}
+
+static CUresult hook_cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
+{
+    CUresult r = REAL(cuIpcOpenEventHandle)(out, handle);
+    if (r == CUDA_SUCCESS)
+        slr_pending_event_shared(*out);
+    return r;
+}
+
+#define INSTALL(sym)                                                                                                   \
+    if (slr_gate_found[SLR_GATE_IX_##sym])                                                                             \
+    slr_gate_real[SLR_GATE_IX_##sym] = (void *)hook_##sym
+
+void slr_event_install(void)
+{
+    if (!slr_get(SLR_S_ENABLE) || !slr_real.cuStreamGetCtx)
+        return;
+    INSTALL(cuIpcGetEventHandle);
+    INSTALL(cuIpcOpenEventHandle);
+}
