@@ -162,4 +162,5 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
 #define P(fn)
 #define N(fn) SLR_HOOK_NAME(fn);
 #define B(fn)
+#define T(fn)
 #include "interpose/hooks.def"
