@@ -17,6 +17,7 @@ enum { AG_MAX_LANES = 16, AG_MAX_BURST = 8 };
 struct ag_lane {
     cudaStream_t stream;
     cublasHandle_t blas;
+    struct ag_lt *lt;       /* --api lt, lt-bias */
     ncclComm_t comm;        /* one of the rank's */
     void *gathered, *shard; /* in place: shard points into gathered */
     void *weight, *scratch; /* scratch: target of --interpose-op */

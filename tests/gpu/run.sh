@@ -225,6 +225,11 @@ gemm_cases() {
     gemm_case dgemm fused - --dtype fp64 --api dgemm
     gemm_case hgemm fused - --dtype fp16 --api hgemm --form at
     gemm_case batched fused - --api batched
+    gemm_case lt fused - --api lt --beta 2
+    gemm_case lt-bias fused - --api lt-bias
+    gemm_case lt-bias-at fused - --api lt-bias --form at
+    gemm_case lt-bias-fp16-in-place fused - --api lt-bias --form at --dtype fp16 --in-place
+    gemm_case lt-fp32 fused - --api lt --dtype fp32
     gemm_case two-streams 'fused|other_operation' - --streams 2
     gemm_case two-communicators 'fused|other_operation|next_gather' - --comms 2
 }
