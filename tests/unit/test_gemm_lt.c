@@ -59,6 +59,7 @@ static struct {
     size_t check_workspace;
     uint32_t align; /* that the application's algorithm needs */
     int found;      /* algorithms that the heuristic knows */
+    uint64_t width; /* not 0: the application's algorithm takes only so many columns of D */
     int checks, asked, matmuls;
     uint64_t pref_workspace;
     uint32_t pref_align[4], pref_schemes;
@@ -74,10 +75,12 @@ static cublasStatus_t fake_check(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, 
                                  cublasLtMatrixLayout_t lb, cublasLtMatrixLayout_t lc, cublasLtMatrixLayout_t ld,
                                  const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result)
 {
-    (void)h, (void)desc, (void)la, (void)lb, (void)lc, (void)ld, (void)algo;
+    struct slr_lt_matrix m;
+    (void)h, (void)desc, (void)la, (void)lb, (void)lc, (void)algo;
     fake.checks++;
     result->workspaceSize = fake.check_workspace;
-    return fake.check;
+    slr_lt_read_matrix(ld, &m);
+    return fake.width && m.cols != fake.width ? CUBLAS_STATUS_NOT_SUPPORTED : fake.check;
 }
 
 static cublasStatus_t fake_cap(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoCapAttributes_t id, void *buf,
@@ -379,11 +382,12 @@ Test(gemm_lt, ready_before_the_first_part)
 {
     struct call call;
     struct slr_ring ring = {.rank = 1, .nranks = 4};
-    struct slr_gather gather = {.recv = (uintptr_t)aligned};
+    const size_t shard = on_b.col_bytes * 6;
+    struct slr_gather gather = {.recv = (uintptr_t)aligned,
+                                .plan = {.shard = shard, .piece = shard / 2, .pieces = 2, .group = 1, .chunks = 2}};
     unsigned parts = 9;
-    gather.plan = slr_plan_make(on_b.col_bytes * 6, 4, 4096, 1);
     with_algo(&call);
-    fake.check = CUBLAS_STATUS_NOT_SUPPORTED;
+    fake.width = 6; /* the own shard, not the chunks of 3 */
     cr_expect_neq(slr_gemm_fused(&ring, &gather, &call.gemm, &on_b, &parts), CUBLAS_STATUS_SUCCESS);
     cr_expect(parts == 0 && fake.matmuls == 0 && fake.asked == 1);
 }
