@@ -8,8 +8,8 @@
  * attribute that the library at hand knows must have the value that a fresh descriptor has. So an attribute of a newer
  * library is not ignored, but keeps the GEMM whole.
  *
- * The application's algorithm is used for a part where the library says that it can be, so that the same kernel sums in
- * the same order as in the whole; otherwise the library is asked for one (lt_algo.h). NULL stays NULL.
+ * Where the application gives an algorithm, a part has one that sums as that does, if there is one (lt_algo.h). NULL
+ * stays NULL: the library chooses.
  *
  * Parts follow one another on one stream, so they share the application's workspace. It is written before the gather is
  * complete and must not lie in the buffers of the gather.

@@ -4,6 +4,7 @@
 
 enum {
     ENTRIES = 128, /* a program has a few GEMM shapes, each with up to three widths of parts */
+    CANDIDATES = 8,
     MATRIX_WORDS = 5,
     OP_WORDS = 9,
     ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t),
@@ -89,21 +90,48 @@ static bool fits(const struct slr_lt_problem *p)
            result.workspaceSize <= p->workspace_bytes && aligned(p);
 }
 
+/* A part of the algorithm's configuration; 0 where there is no such part. */
+static uint32_t config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t id)
+{
+    uint32_t value = 0;
+    if (slr_real.cublasLtMatmulAlgoConfigGetAttribute(algo, id, &value, sizeof value, NULL) != CUBLAS_STATUS_SUCCESS)
+        value = 0;
+    return value;
+}
+
+static uint64_t numerics(const cublasLtMatmulAlgo_t *algo)
+{
+    uint64_t flags = 0;
+    if (slr_real.cublasLtMatmulAlgoCapGetAttribute(algo, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags, sizeof flags,
+                                                   NULL) != CUBLAS_STATUS_SUCCESS)
+        flags = 0;
+    return flags;
+}
+
+/* Whether two algorithms add up an element's products alike, as far as the library tells: what is left to differ is the
+ * tile and how it is worked on. */
+static bool sums_alike(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b)
+{
+    static const cublasLtMatmulAlgoConfigAttributes_t same[] = {
+        CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (config(a, same[i]) != config(b, same[i]))
+            return false;
+    return numerics(a) == numerics(b);
+}
+
 static cublasStatus_t prefer(const struct slr_lt_problem *p, cublasLtMatmulPreference_t pref)
 {
     uint64_t workspace = p->workspace_bytes;
-    uint32_t scheme = 0;
-    if (slr_real.cublasLtMatmulAlgoConfigGetAttribute(p->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
-                                                      sizeof scheme, NULL) != CUBLAS_STATUS_SUCCESS)
-        scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
-    scheme |= CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    uint32_t schemes =
+        config(p->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) | (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasStatus_t r = slr_real.cublasLtMatmulPreferenceInit_internal(pref, sizeof *pref);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = slr_real.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                                           sizeof workspace);
     if (r == CUBLAS_STATUS_SUCCESS)
-        r = slr_real.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &scheme,
-                                                          sizeof scheme);
+        r = slr_real.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                                          sizeof schemes);
     for (int i = 0; i < SLR_LT_MATRICES && r == CUBLAS_STATUS_SUCCESS; i++) {
         uint32_t align = alignment(p->at[i]);
         r = slr_real.cublasLtMatmulPreferenceSetAttribute(
@@ -113,18 +141,36 @@ static cublasStatus_t prefer(const struct slr_lt_problem *p, cublasLtMatmulPrefe
     return r;
 }
 
-static bool ask(const struct slr_lt_problem *p, cublasLtMatmulAlgo_t *out)
+/* The heuristic's recommendations, best first; their number. */
+static int ask(const struct slr_lt_problem *p, cublasLtMatmulHeuristicResult_t *found)
 {
     cublasLtMatmulPreferenceOpaque_t pref;
-    cublasLtMatmulHeuristicResult_t result;
-    int count = 0;
+    int count = 0, good = 0;
     if (prefer(p, &pref) != CUBLAS_STATUS_SUCCESS ||
         slr_real.cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, layout(p, SLR_LT_A), layout(p, SLR_LT_B),
-                                                layout(p, SLR_LT_C), layout(p, SLR_LT_D), &pref, 1, &result,
-                                                &count) != CUBLAS_STATUS_SUCCESS ||
-        count < 1 || result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > p->workspace_bytes)
+                                                layout(p, SLR_LT_C), layout(p, SLR_LT_D), &pref, CANDIDATES, found,
+                                                &count) != CUBLAS_STATUS_SUCCESS)
+        return 0;
+    while (good < count && found[good].state == CUBLAS_STATUS_SUCCESS &&
+           found[good].workspaceSize <= p->workspace_bytes)
+        good++;
+    return good;
+}
+
+static bool choose(const struct slr_lt_problem *p, cublasLtMatmulAlgo_t *out)
+{
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    int count = ask(p, found), i = 0;
+    while (i < count && !sums_alike(&found[i].algo, p->algo))
+        i++;
+    if (i < count)
+        *out = found[i].algo;
+    else if (fits(p))
+        *out = *p->algo;
+    else if (count > 0)
+        *out = found[0].algo;
+    else
         return false;
-    *out = result.algo;
     return true;
 }
 
@@ -133,8 +179,8 @@ const cublasLtMatmulAlgo_t *slr_lt_algo(const struct slr_lt_problem *p)
     struct key key = key_of(p);
     struct entry *e = entry_of(&key);
     if (!e->used || memcmp(&e->key, &key, sizeof key) != 0) {
-        *e = (struct entry){.used = true, .key = key, .algo = *p->algo};
-        e->found = fits(p) || ask(p, &e->algo);
+        *e = (struct entry){.used = true, .key = key};
+        e->found = choose(p, &e->algo);
     }
     return e->found ? &e->algo : NULL;
 }

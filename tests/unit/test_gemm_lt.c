@@ -5,9 +5,9 @@
 #include "kernels/gemm_lt.h"
 #include "kernels/lt_algo.h"
 
-enum { M = 8, N = 24, K = 10, LDC = 11, WORKSPACE = 4096 };
-static char a[M * K * 4], b[K * N * 4], c[LDC * N * 4], d[M * N * 4], bias[N * 4], workspace[WORKSPACE];
-static _Alignas(256) char aligned[4096];
+enum { M = 8, N = 24, K = 10, LDC = 16, WORKSPACE = 4096 };
+static char a[M * K * 4], b[K * N * 4], bias[N * 4], workspace[WORKSPACE];
+static _Alignas(256) char aligned[4096], c[LDC * N * 4], d[M * N * 4];
 static const float one = 1, zero = 0;
 #define HANDLE ((cublasLtHandle_t)(uintptr_t)&one)
 #define STREAM ((cudaStream_t)(uintptr_t)&zero)
@@ -59,6 +59,7 @@ static struct {
     size_t check_workspace;
     uint32_t align; /* that the application's algorithm needs */
     int found;      /* algorithms that the heuristic knows */
+    cublasLtMatmulAlgo_t algos[8];
     uint64_t width; /* not 0: the application's algorithm takes only so many columns of D */
     int checks, asked, matmuls;
     uint64_t pref_workspace;
@@ -83,23 +84,34 @@ static cublasStatus_t fake_check(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, 
     return fake.width && m.cols != fake.width ? CUBLAS_STATUS_NOT_SUPPORTED : fake.check;
 }
 
+/* An algorithm is {its name, implementation, splits, reduction scheme, numerics}. */
+static cublasLtMatmulAlgo_t algo_of(uint64_t name, uint64_t id, uint64_t splits, uint64_t scheme, uint64_t numerics)
+{
+    return (cublasLtMatmulAlgo_t){.data = {name, id, splits, scheme, numerics}};
+}
+
 static cublasStatus_t fake_cap(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoCapAttributes_t id, void *buf,
                                size_t size, size_t *written)
 {
-    (void)algo, (void)id, (void)written;
-    cr_assert_eq(size, sizeof fake.align);
-    memcpy(buf, &fake.align, size);
-    return CUBLAS_STATUS_SUCCESS;
+    (void)written;
+    if (id == CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS)
+        memcpy(buf, &algo->data[4], sizeof(uint64_t));
+    else
+        memcpy(buf, &fake.align, sizeof fake.align);
+    return size == (id == CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS ? 8 : 4) ? CUBLAS_STATUS_SUCCESS
+                                                                          : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 static cublasStatus_t fake_config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t id, void *buf,
                                   size_t size, size_t *written)
 {
-    const uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE;
-    (void)algo, (void)written;
-    cr_assert_eq(id, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
-    cr_assert_eq(size, sizeof scheme);
-    memcpy(buf, &scheme, size);
+    static const int word[] = {[CUBLASLT_ALGO_CONFIG_ID] = 1,
+                               [CUBLASLT_ALGO_CONFIG_SPLITK_NUM] = 2,
+                               [CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME] = 3};
+    const uint32_t value = (uint32_t)algo->data[word[id]];
+    (void)written;
+    cr_assert_eq(size, sizeof value);
+    memcpy(buf, &value, size);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -108,7 +120,8 @@ static cublasStatus_t fake_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t de
                                      cublasLtMatmulPreference_t pref, int requested,
                                      cublasLtMatmulHeuristicResult_t *results, int *returned)
 {
-    (void)h, (void)desc, (void)la, (void)lb, (void)lc, (void)ld, (void)requested;
+    (void)h, (void)desc, (void)la, (void)lb, (void)lc, (void)ld;
+    cr_assert_geq(requested, fake.found);
     fake.asked++;
     cublasLtMatmulPreferenceGetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &fake.pref_workspace, 8, NULL);
     cublasLtMatmulPreferenceGetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &fake.pref_schemes, 4, NULL);
@@ -116,7 +129,8 @@ static cublasStatus_t fake_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t de
         cublasLtMatmulPreferenceGetAttribute(
             pref, (cublasLtMatmulPreferenceAttributes_t)(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i),
             &fake.pref_align[i], 4, NULL);
-    results[0] = (cublasLtMatmulHeuristicResult_t){.algo.data = {7}, .state = CUBLAS_STATUS_SUCCESS};
+    for (int i = 0; i < fake.found; i++)
+        results[i] = (cublasLtMatmulHeuristicResult_t){.algo = fake.algos[i], .state = CUBLAS_STATUS_SUCCESS};
     *returned = fake.found;
     return fake.found ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -315,66 +329,90 @@ Test(gemm_lt, a_moved_bias_changes_nothing_else)
     cr_expect_eq(fake.matmuls, 1);
 }
 
+/* The application's algorithm. */
+enum { ITS = 3, ID = 66, SPLITS = 2, SCHEME = CUBLASLT_REDUCTION_SCHEME_INPLACE, NUMERICS = 0x20 };
+
 static void with_algo(struct call *call)
 {
     make(call);
-    call->algo.data[0] = 3;
+    call->algo = algo_of(ITS, ID, SPLITS, SCHEME, NUMERICS);
     call->lt.algo = &call->algo;
     call->gemm.a = call->gemm.b = aligned;
     cr_assert_eq(slr_gemm_describe(&call->gemm), SLR_R_FUSED);
 }
 
-Test(gemm_lt, the_applications_algorithm_where_it_fits)
+/* The name of the algorithm of a part of `cols` columns from `col`; 0: it was not computed. */
+static uint64_t algo_for(const struct call *call, int64_t col, int64_t cols)
 {
-    struct call call;
-    with_algo(&call);
-    fake.check_workspace = WORKSPACE;
-    for (int i = 0; i < 3; i++)
-        cr_expect_eq(slr_gemm_part(&call.gemm, &on_b, 6, 6), CUBLAS_STATUS_SUCCESS);
-    cr_expect(fake.with_algo && fake.algo.data[0] == 3);
-    cr_expect(fake.matmuls == 3 && fake.checks == 1 && fake.asked == 0);
+    fake.algo.data[0] = 0;
+    cublasStatus_t r = slr_gemm_part(&call->gemm, &on_b, col, cols);
+    cr_expect((r == CUBLAS_STATUS_SUCCESS) == (fake.algo.data[0] != 0));
+    return fake.algo.data[0];
 }
 
-Test(gemm_lt, another_algorithm_is_asked_for_once)
+Test(gemm_lt, an_algorithm_that_sums_alike_comes_first)
 {
     struct call call;
     with_algo(&call);
-    fake.check = CUBLAS_STATUS_NOT_SUPPORTED;
-    fake.found = 1;
+    fake.algos[0] = algo_of(10, ID + 1, SPLITS, SCHEME, NUMERICS);
+    fake.algos[1] = algo_of(11, ID, SPLITS + 1, SCHEME, NUMERICS);
+    fake.algos[2] = algo_of(12, ID, SPLITS, CUBLASLT_REDUCTION_SCHEME_NONE, NUMERICS);
+    fake.algos[3] = algo_of(13, ID, SPLITS, SCHEME, NUMERICS + 1);
+    fake.algos[4] = algo_of(14, ID, SPLITS, SCHEME, NUMERICS);
+    fake.algos[5] = algo_of(15, ID, SPLITS, SCHEME, NUMERICS);
+    fake.found = 6;
     for (int i = 0; i < 3; i++)
-        cr_expect_eq(slr_gemm_part(&call.gemm, &on_b, 4, 6), CUBLAS_STATUS_SUCCESS);
-    cr_expect(fake.with_algo && fake.algo.data[0] == 7 && fake.checks == 1 && fake.asked == 1);
+        cr_expect_eq(algo_for(&call, 6, 6), 14);
+    cr_expect(fake.asked == 1 && fake.checks == 0, "the answer is kept");
+    fake.found = 4;
+    cr_expect_eq(algo_for(&call, 6, 5), ITS);
+    cr_expect_eq(fake.checks, 1);
+    fake.check = CUBLAS_STATUS_NOT_SUPPORTED;
+    cr_expect_eq(algo_for(&call, 6, 4), 10);
+    fake.found = 0;
+    cr_expect_eq(algo_for(&call, 6, 3), 0);
+}
+
+Test(gemm_lt, what_the_heuristic_is_asked)
+{
+    struct call call;
+    with_algo(&call);
+    fake.algos[0] = algo_of(10, ID, SPLITS, SCHEME, NUMERICS);
+    fake.found = 1;
+    cr_expect_eq(algo_for(&call, 4, 6), 10);
     cr_expect_eq(fake.pref_workspace, WORKSPACE);
-    cr_expect_eq(fake.pref_schemes, CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    cr_expect_eq(fake.pref_schemes, SCHEME | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     cr_expect(fake.pref_align[0] == 256 && fake.pref_align[1] == 32, "%u %u", fake.pref_align[0], fake.pref_align[1]);
-    /* Another width, another alignment, another workspace: another problem. */
-    slr_gemm_part(&call.gemm, &on_b, 4, 5);
-    slr_gemm_part(&call.gemm, &on_b, 5, 5);
+    /* Another width, another alignment, another workspace, another algorithm: another problem. */
+    algo_for(&call, 4, 5);
+    algo_for(&call, 5, 5);
     cr_expect_eq(fake.asked, 3);
+    call.algo.data[0] = ITS + 1;
+    algo_for(&call, 5, 5);
+    cr_expect_eq(fake.asked, 4);
     call.lt.workspace_bytes = 0;
     struct slr_gemm part = call.gemm;
     part.n = 5;
     part.b = aligned + 5 * K * 4;
     cr_expect(slr_lt_ready(&part, false, 5));
-    cr_expect_eq(fake.asked, 4);
+    cr_expect(fake.asked == 5 && fake.pref_workspace == 0);
 }
 
-Test(gemm_lt, algorithms_that_do_not_fit)
+Test(gemm_lt, the_applications_algorithm_has_to_fit)
 {
     struct call call;
     with_algo(&call);
+    fake.algos[0] = algo_of(10, ID + 1, SPLITS, SCHEME, NUMERICS);
     fake.found = 1;
+    fake.check_workspace = WORKSPACE;
+    cr_expect_eq(algo_for(&call, 0, 6), ITS);
     fake.check_workspace = WORKSPACE + 1;
-    slr_gemm_part(&call.gemm, &on_b, 0, 6);
-    cr_expect_eq(fake.asked, 1, "needs more workspace than there is");
+    cr_expect_eq(algo_for(&call, 0, 5), 10);
     fake.check_workspace = 0;
+    fake.align = 32;
+    cr_expect_eq(algo_for(&call, 4, 4), ITS, "B is aligned to 32 bytes");
     fake.align = 64;
-    slr_gemm_part(&call.gemm, &on_b, 4, 6);
-    cr_expect_eq(fake.asked, 2, "B is aligned to 32 bytes, the algorithm needs 64");
-    fake.check = CUBLAS_STATUS_NOT_SUPPORTED;
-    fake.found = 0;
-    cr_expect_eq(slr_gemm_part(&call.gemm, &on_b, 2, 6), CUBLAS_STATUS_NOT_SUPPORTED);
-    cr_expect_eq(fake.matmuls, 2);
+    cr_expect_eq(algo_for(&call, 4, 3), 10, "and not to 64");
 }
 
 /* Nothing is started when there is no algorithm for a later part. */

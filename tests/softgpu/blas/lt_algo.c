@@ -6,12 +6,12 @@
 
 static const struct {
     int multiple, least_k;
-    uint32_t align, scheme;
+    uint32_t align, scheme, splits;
     size_t workspace; /* bytes for each element of D */
 } kinds[LT_ALGOS] = {
-    {1, 0, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0},
-    {8, 0, 32, CUBLASLT_REDUCTION_SCHEME_NONE, 0},
-    {1, 32, 1, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, sizeof(float)},
+    {1, 0, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 1, 0},
+    {8, 0, 32, CUBLASLT_REDUCTION_SCHEME_NONE, 1, 0},
+    {1, 32, 1, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2, sizeof(float)},
 };
 
 cublasLtMatmulAlgo_t lt_algo_of(int id)
@@ -124,6 +124,8 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
     switch (attr) {
     case CUBLASLT_ALGO_CONFIG_ID:
         return give((uint32_t)lt_algo_id(algo), buf, size, wrote);
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+        return give(kinds[lt_algo_id(algo)].splits, buf, size, wrote);
     case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
         return give(kinds[lt_algo_id(algo)].scheme, buf, size, wrote);
     default:
