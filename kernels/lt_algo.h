@@ -9,7 +9,7 @@
  *      type, which is no less exact. What else the application asked of the heuristic is not known here.
  *
  * The application's algorithm is not the first choice because its tiles were chosen for the whole: on an H200 parts
- * took up to 2.5 times as long with it as with their own (docs/measurements.md).
+ * took 1.1 to 2.5 times as long with it (docs/measurements.md).
  *
  * Programs call the same few shapes again and again: answers are kept in a small table.
  */

@@ -302,6 +302,12 @@ import_cost() {
     return "${PIPESTATUS[0]}"
 }
 
+# lt_parts NAME: what a cublasLtMatmul in parts costs.
+lt_parts() {
+    bounded "${plain[@]}" "$build/bench/lt_parts" "${lt_shapes[@]}" | tee "$logs/$1.table"
+    return "${PIPESTATUS[0]}"
+}
+
 # ways NAME RANKS MIB... -- ag_gemm-options...: the gather alone, by each way of a shard.
 ways() {
     local name=$1 ranks=$2 sizes=()
@@ -377,9 +383,11 @@ report() {
 
 rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50) alloc_rounds=200
 import_options=(100 1024) small_mib="1 16" large_mib="128 1024"
+lt_shapes=(bn 8192 16384 8192 8 bn 8192 16384 8192 4 bn 4096 8192 4096 4 bn 14336 8192 4096 8 bn 4096 16384 14336 4 at 16384 8192 8192 8
+    at 16384 4096 4096 8 bn 2048 2048 8192 4 bn 1024 512 8192 4)
 if [ $softgpu = 1 ]; then
     size=96 rounds=1 iters=2 timed_sides=256 memop_options=(8 5) alloc_rounds=20
-    import_options=(5 16) small_mib=1 large_mib=2
+    import_options=(5 16) small_mib=1 large_mib=2 lt_shapes=(bn 40 64 64 4)
 fi
 [ $quick = 0 ] || rank_counts="2"
 
@@ -392,6 +400,7 @@ say "$device; logs in $out"
 alone memop-latency 60 memop memop-latency
 alone alloc-cost 60 alloc alloc-cost
 alone import-cost 60 import_cost import-cost
+alone lt-parts 60 lt_parts lt-parts
 timed_shapes
 ways_steps
 mps_steps
