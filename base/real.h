@@ -6,6 +6,7 @@
 #ifndef SLR_BASE_REAL_H
 #define SLR_BASE_REAL_H
 
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cuda.h>
 #include <nccl.h>
@@ -26,10 +27,12 @@ struct slr_real {
 #define D(need, fn) __typeof__(&fn) fn;
 #define N(need, fn) __typeof__(&fn) fn;
 #define B(need, fn) __typeof__(&fn) fn;
+#define T(need, fn) __typeof__(&fn) fn;
 #include "base/real.def"
 #undef D
 #undef N
 #undef B
+#undef T
 };
 extern struct slr_real slr_real;
 

@@ -133,7 +133,10 @@ static void compare_value(struct check *c, size_t index, long sum, const void *g
 {
     const struct ag_options *o = c->r->options;
     unsigned char expected[8];
-    const double start = o->beta != 0 ? o->beta * ag_data_c(&c->r->data, c->step, index) : 0;
+    const struct ag_data *data = &c->r->data;
+    const double start = o->beta != 0 ? o->beta * ag_data_c(data, c->step, index) : 0;
+    if (o->api == AG_LT_BIAS)
+        sum += ag_data_bias(data, c->r->rank, (long)(index % (size_t)data->shape.m));
     ag_encode(o->dtype, (double)sum + start, expected);
     c->r->record->checked++;
     /* By value: -0 is as good as 0. NaN differs from everything. */

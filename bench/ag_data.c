@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum stream { SHARD, WEIGHT, OUTPUT };
+enum stream { SHARD, WEIGHT, OUTPUT, BIAS };
 
 /* The finaliser of splitmix64: a bijection of 64-bit words that mixes well. */
 static uint64_t mix(uint64_t x)
@@ -201,4 +201,16 @@ void ag_data_cs(const struct ag_data *data, uint64_t step, size_t first, size_t 
     const struct codes codes = codes_of(data);
     for (size_t i = 0; i < count; i++)
         put(&codes, out, i, ag_data_c(data, step, first + i));
+}
+
+int ag_data_bias(const struct ag_data *data, int rank, long row)
+{
+    return small_integer(draw(key(data->seed, BIAS, 0, rank), (uint64_t)row));
+}
+
+void ag_data_biases(const struct ag_data *data, int rank, void *out)
+{
+    const struct codes codes = codes_of(data);
+    for (long row = 0; row < data->shape.m; row++)
+        put(&codes, out, (size_t)row, ag_data_bias(data, rank, row));
 }

@@ -30,6 +30,10 @@ void ag_data_weights(const struct ag_data *data, int rank, size_t first, size_t 
 int ag_data_c(const struct ag_data *data, uint64_t step, size_t index);
 void ag_data_cs(const struct ag_data *data, uint64_t step, size_t first, size_t count, void *out);
 
+/* The bias of `rank`: m values, encoded. */
+int ag_data_bias(const struct ag_data *data, int rank, long row);
+void ag_data_biases(const struct ag_data *data, int rank, void *out);
+
 /* One element, rounded to nearest even. */
 void ag_encode(int dtype, double value, void *out);
 double ag_decode(int dtype, const void *in);

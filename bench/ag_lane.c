@@ -1,4 +1,5 @@
 /* A stream's matrices, and the operations on them: gather, something in between, GEMM. */
+#include "ag_lt.h"
 #include "ag_rank.h"
 
 #include <library_types.h>
@@ -146,6 +147,9 @@ int ag_gemm(struct ag_rank *r, struct ag_lane *lane, int slot)
         return gemm_d(r, lane->blas, &o);
     case AG_HGEMM:
         return gemm_h(r, lane->blas, &o);
+    case AG_LT:
+    case AG_LT_BIAS:
+        return ag_lt_gemm(r, lane, slot);
     default:
         return gemm_ex(r, lane->blas, &o);
     }
@@ -238,6 +242,8 @@ static int make_lane(struct ag_rank *r, int index, void *block)
         AG_CUDA(r, cudaMalloc(&lane->weight, (size_t)s->k * (size_t)s->free_size * s->element_bytes));
         AG_BLAS(r, cublasCreate(&lane->blas));
         AG_BLAS(r, cublasSetStream(lane->blas, lane->stream));
+        if (r->options->api >= AG_LT)
+            AG_TRY(ag_lt_make(r, lane));
     }
     AG_TRY(make_slots(r, lane));
     return r->options->no_fill && r->options->check == AG_OFF ? 0 : fill_lane(r, lane, block);
@@ -263,6 +269,7 @@ static int free_lane(struct ag_rank *r, struct ag_lane *lane)
 {
     if (lane->blas)
         AG_BLAS(r, cublasDestroy(lane->blas));
+    AG_TRY(ag_lt_free(r, lane));
     AG_CUDA(r, cudaEventDestroy(lane->ended));
     AG_CUDA(r, cudaEventDestroy(lane->may_gather));
     AG_CUDA(r, cudaEventDestroy(lane->has_gathered));

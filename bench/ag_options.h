@@ -10,7 +10,7 @@ enum ag_status { AG_OK = 0, AG_WRONG = 1, AG_USAGE = 2, AG_ERROR = 3, AG_TIMEOUT
 /* The choices of CHOICE options, in the order of the table's text. */
 enum ag_form { AG_BN, AG_AT };
 enum ag_dtype { AG_BF16, AG_FP16, AG_FP32, AG_FP64, AG_INT8 };
-enum ag_api { AG_GEMMEX, AG_SGEMM, AG_DGEMM, AG_HGEMM, AG_BATCHED };
+enum ag_api { AG_GEMMEX, AG_SGEMM, AG_DGEMM, AG_HGEMM, AG_BATCHED, AG_LT, AG_LT_BIAS };
 enum ag_interpose { AG_NOTHING, AG_MEMSET, AG_COPY, AG_WRITE };
 enum ag_check { AG_FULL, AG_SAMPLE, AG_OFF };
 
@@ -30,8 +30,9 @@ enum ag_check { AG_FULL, AG_SAMPLE, AG_OFF };
       "columns; A(k x m, op T) is the rank's weight. at: A(k x m, op T) is gathered, each rank owns "                  \
       "ceil(m / ranks) of its columns; B(k x n, op N) is the weight")                                                  \
     X(CHOICE, dtype, "bf16", "bf16|fp16|fp32|fp64|int8", "element type of all matrices; int8: gather only")            \
-    X(CHOICE, api, "gemmex", "gemmex|sgemm|dgemm|hgemm|batched",                                                       \
-      "cublasGemmEx, cublasSgemm, cublasDgemm, cublasHgemm or cublasGemmStridedBatchedEx with batch 1")                \
+    X(CHOICE, api, "gemmex", "gemmex|sgemm|dgemm|hgemm|batched|lt|lt-bias",                                            \
+      "cublasGemmEx, cublasSgemm, cublasDgemm, cublasHgemm, cublasGemmStridedBatchedEx with batch 1, cublasLtMatmul "  \
+      "with the heuristic's algorithm and a workspace, or the same with a bias along the rows of C")                   \
     X(FLAG, ilp64, "0", "", "use the _64 form of the cuBLAS function")                                                 \
     X(LONG, bytes, "0", "B", "gather only, B bytes per rank (int8 unless --dtype is given)")                           \
     X(FLAG, in_place, "0", "", "the shard lies in its place in the gathered buffer")                                   \

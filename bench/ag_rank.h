@@ -18,6 +18,7 @@ struct ag_lane {
     cudaStream_t stream;
     cudaStream_t side; /* where it gathers; `stream` without --side-stream */
     cublasHandle_t blas;
+    struct ag_lt *lt;       /* --api lt, lt-bias */
     ncclComm_t comm;        /* one of the rank's */
     void *gathered, *shard; /* in place: shard points into gathered */
     void *weight, *scratch; /* scratch: target of --interpose-op */

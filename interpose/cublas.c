@@ -4,18 +4,13 @@
 #include "interpose/wrappers.h"
 #include "plugin/comm_hooks.h"
 
-static bool pending(void)
-{
-    return (atomic_load_explicit(&slr_gate_word, memory_order_relaxed) & ~SLR_GATE_UNRESOLVED) != 0 && slr_guard == 0;
-}
-
 #define CUBLAS_HOOK(fn, real_args, ...)                                                                                \
     do {                                                                                                               \
         if (!slr_find(SLR_LIB_CUBLAS) || !slr_real.fn) {                                                               \
             slr_hook_missing("libcublas.so", #fn);                                                                     \
             return CUBLAS_STATUS_NOT_INITIALIZED;                                                                      \
         }                                                                                                              \
-        if (!pending() || !slr_resolve_cublas())                                                                       \
+        if (!slr_hook_pending() || !slr_resolve_cublas())                                                              \
             return slr_real.fn real_args;                                                                              \
         return slr_gemm_call(&(struct slr_gemm){.handle = handle,                                                      \
                                                 .transa = transa,                                                      \
@@ -91,4 +86,5 @@ STRIDED(cublasGemmStridedBatchedEx_64, SLR_GEMM_STRIDED_EX_64, int64_t)
 #define P(fn)
 #define N(fn)
 #define B(fn) SLR_HOOK_NAME(fn);
+#define T(fn)
 #include "interpose/hooks.def"

@@ -13,6 +13,12 @@ static inline bool slr_hooks_on(void)
     return slr_guard == 0 && slr_get(SLR_S_ENABLE) != 0;
 }
 
+/* For GEMMs: false when no gather is pending, or the call comes from inside: nothing is to be done. */
+static inline bool slr_hook_pending(void)
+{
+    return (atomic_load_explicit(&slr_gate_word, memory_order_relaxed) & ~SLR_GATE_UNRESOLVED) != 0 && slr_guard == 0;
+}
+
 /* One error line for each function: it was called, and the library that should have it does not. */
 void slr_hook_missing(const char *library, const char *function);
 

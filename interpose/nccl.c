@@ -199,4 +199,5 @@ ncclResult_t ncclMemFree(void *p)
 #define P(fn)
 #define N(fn) SLR_HOOK_NAME(fn);
 #define B(fn)
+#define T(fn)
 #include "interpose/hooks.def"

@@ -33,10 +33,12 @@ static const struct slot slots[] = {
 #define D(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_CUDA, NEED_##need},
 #define N(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_NCCL, NEED_##need},
 #define B(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_CUBLAS, NEED_##need},
+#define T(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_CUBLASLT, NEED_##need},
 #include "base/real.def"
 #undef D
 #undef N
 #undef B
+#undef T
 #define X(sym, cls, arg, why) {#sym, &slr_gate_found[SLR_GATE_IX_##sym], SLR_LIB_CUDA, false},
 #include "interpose/gate.def"
 #undef X
@@ -52,6 +54,7 @@ static const struct {
     [SLR_LIB_CUDA] = {{"libcuda.so.1"}, "cuDriverGetVersion"},
     [SLR_LIB_NCCL] = {{"libnccl.so.2"}, "ncclGetUniqueId"},
     [SLR_LIB_CUBLAS] = {{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}, "cublasGetVersion_v2"},
+    [SLR_LIB_CUBLASLT] = {{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}, "cublasLtGetVersion"},
 };
 
 static struct slr_once published[SLR_LIB_COUNT];
@@ -178,6 +181,11 @@ bool slr_resolve_nccl(void)
 bool slr_resolve_cublas(void)
 {
     return resolve(SLR_LIB_CUBLAS);
+}
+
+bool slr_resolve_cublaslt(void)
+{
+    return resolve(SLR_LIB_CUBLASLT);
 }
 
 bool slr_resolve_cuda_load(void)

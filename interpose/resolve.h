@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-enum slr_lib { SLR_LIB_CUDA, SLR_LIB_NCCL, SLR_LIB_CUBLAS, SLR_LIB_COUNT };
+enum slr_lib { SLR_LIB_CUDA, SLR_LIB_NCCL, SLR_LIB_CUBLAS, SLR_LIB_CUBLASLT, SLR_LIB_COUNT };
 
 /* True when the library is loaded; its functions are then in slr_real (and slr_gate_found), those that it lacks as
  * NULL. Tried anew at each call until it is found. Says nothing. */
@@ -27,6 +27,7 @@ static inline bool slr_find_cuda(void)
 bool slr_resolve_cuda(void);
 bool slr_resolve_nccl(void);
 bool slr_resolve_cublas(void);
+bool slr_resolve_cublaslt(void);
 
 /* As slr_resolve_cuda, and loads the driver when nobody has: for calls after which NCCL will. */
 bool slr_resolve_cuda_load(void);

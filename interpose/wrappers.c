@@ -19,11 +19,13 @@
 #define P(sym) extern const char slr_hook_##sym[] __attribute__((visibility("hidden")));
 #define N(sym) P(sym)
 #define B(sym) P(sym)
+#define T(sym) P(sym)
 #include "interpose/hooks.def"
 #undef L
 #undef P
 #undef N
 #undef B
+#undef T
 
 struct wrapper {
     const char *name;
@@ -40,11 +42,13 @@ static const struct wrapper wrappers[] = {
 #define P(sym) {#sym, slr_hook_##sym, &slr_real_##sym, SLR_LIB_CUDA},
 #define N(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_NCCL},
 #define B(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLAS},
+#define T(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLASLT},
 #include "interpose/hooks.def"
 #undef L
 #undef P
 #undef N
 #undef B
+#undef T
 };
 enum { WRAPPERS = sizeof(wrappers) / sizeof(wrappers[0]), BUCKETS = 1024, END = 0 };
 _Static_assert(WRAPPERS * 2 < BUCKETS, "the tables stay at most half full");

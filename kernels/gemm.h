@@ -28,10 +28,18 @@ enum slr_gemm_api {
     SLR_GEMM_H,
     SLR_GEMM_H_64,
     SLR_GEMM_STRIDED_EX,
-    SLR_GEMM_STRIDED_EX_64
+    SLR_GEMM_STRIDED_EX_64,
+    SLR_GEMM_LT
 };
 
-/* One call as its entry point got it; leading dimensions and strides in elements. */
+struct slr_lt; /* the rest of a cublasLtMatmul call: gemm_lt.h */
+
+struct slr_span {
+    uintptr_t begin, end;
+};
+
+/* One call as its entry point got it; leading dimensions and strides in elements. Of cublasLtMatmul the entry point
+ * gives lt, alpha, beta, a, b and c, which is its D; slr_gemm_describe() fills in the rest from the descriptors. */
 struct slr_gemm {
     enum slr_gemm_api api;
     cublasHandle_t handle;
@@ -45,6 +53,9 @@ struct slr_gemm {
     int64_t stride_a, stride_b, stride_c, batch; /* batch 1 and strides 0 for the unbatched entry points */
     cublasComputeType_t compute;                 /* of the Ex entry points; otherwise unused */
     cublasGemmAlgo_t algo;
+    struct slr_lt *lt;       /* of cublasLtMatmul, else NULL */
+    struct slr_span read[2]; /* device memory that the call reads besides a, b and c, or writes besides c; or empty */
+    struct slr_span written;
 };
 
 /* How a GEMM splits along a gathered operand. Columns are stored columns of that operand. */
@@ -56,6 +67,13 @@ struct slr_gemm_split {
 
 /* Bytes of one element; 0 for types that are not split (complex, sub-byte, unknown). */
 size_t slr_gemm_type_bytes(cudaDataType type);
+
+/* What a matrix takes in memory: rows x cols, column-major, ld >= rows; empty when it has no element. */
+struct slr_span slr_gemm_span(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem);
+
+/* Completes a call of cublasLtMatmul from its descriptors; does nothing to others. SLR_R_FUSED, or why it is not split.
+ * Called under one lock, as slr_gemm_fused. */
+enum slr_reason slr_gemm_describe(struct slr_gemm *gemm);
 
 /* Whether the GEMM can be split along the buffer that `g` gathers. SLR_R_FUSED and *out, or the reason why not. Pure.
  */

@@ -1,5 +1,6 @@
 #include "base/cu.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_lt.h"
 
 /* Sizes fit in int wherever the application's own call had them in int: parts are smaller than the whole. */
 static cublasStatus_t call_ex(const struct slr_gemm *g)
@@ -47,6 +48,8 @@ cublasStatus_t slr_gemm_whole(const struct slr_gemm *g)
     case SLR_GEMM_STRIDED_EX:
     case SLR_GEMM_STRIDED_EX_64:
         return call_strided(g);
+    case SLR_GEMM_LT:
+        return slr_lt_whole(g);
     case SLR_GEMM_EX:
     case SLR_GEMM_EX_64:
         break;
@@ -54,7 +57,7 @@ cublasStatus_t slr_gemm_whole(const struct slr_gemm *g)
     return call_ex(g);
 }
 
-cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *s, int64_t col, int64_t cols)
+static struct slr_gemm cut(const struct slr_gemm *gemm, const struct slr_gemm_split *s, int64_t col, int64_t cols)
 {
     struct slr_gemm part = *gemm;
     size_t operand = (size_t)col * s->col_bytes;
@@ -68,7 +71,18 @@ cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_
         part.c = (char *)gemm->c + (size_t)col * (size_t)gemm->ldc * elem_c;
         part.n = cols;
     }
-    return slr_gemm_whole(&part);
+    return part;
+}
+
+cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *s, int64_t col, int64_t cols)
+{
+    struct slr_gemm part = cut(gemm, s, col, cols);
+    return gemm->lt ? slr_lt_part(&part, s->on_a, col) : slr_gemm_whole(&part);
+}
+
+enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)
+{
+    return gemm->lt ? slr_lt_describe(gemm) : SLR_R_FUSED;
 }
 
 /* First column of the shard that chunk q does not complete: a column across two chunks belongs to the later one. */
@@ -77,23 +91,47 @@ static int64_t chunk_cols_end(const struct slr_gather *g, const struct slr_gemm_
     return (int64_t)(slr_plan_chunk_end(&g->plan, q) / s->col_bytes);
 }
 
+/* The columns of chunk q in a shard. */
+static int64_t chunk_cols(const struct slr_gather *g, const struct slr_gemm_split *s, uint32_t q, int64_t *begin)
+{
+    *begin = q ? chunk_cols_end(g, s, q - 1) : 0;
+    return chunk_cols_end(g, s, q) - *begin;
+}
+
+/* Whether cuBLASLt can compute each part: what it refuses half-way can not be made good. */
+static bool ready(const struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
+                  const struct slr_gemm_split *s)
+{
+    bool all = true;
+    for (int owner = 0; gemm->lt && all && owner < ring->nranks; owner++)
+        for (uint32_t q = 0; all && q < (owner == ring->rank ? 1 : g->plan.chunks); q++) {
+            int64_t begin = 0, cols = owner == ring->rank ? s->shard_cols : chunk_cols(g, s, q, &begin);
+            int64_t col = owner * s->shard_cols + begin;
+            struct slr_gemm part = cut(gemm, s, col, cols);
+            all = cols == 0 || slr_lt_ready(&part, s->on_a, col);
+        }
+    return all;
+}
+
 static cublasStatus_t fused_chunk(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
                                   const struct slr_gemm_split *s, uint32_t q, int step, unsigned *parts)
 {
-    int64_t begin = q ? chunk_cols_end(g, s, q - 1) : 0, end = chunk_cols_end(g, s, q);
-    if (begin == end)
+    int64_t begin, cols = chunk_cols(g, s, q, &begin);
+    if (cols == 0)
         return CUBLAS_STATUS_SUCCESS;
     if (slr_ring_wait_chunk(ring, g->stream, q, step) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
     int owner = (ring->rank + step) % ring->nranks;
     ++*parts;
-    return slr_gemm_part(gemm, s, owner * s->shard_cols + begin, end - begin);
+    return slr_gemm_part(gemm, s, owner * s->shard_cols + begin, cols);
 }
 
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
                               const struct slr_gemm_split *s, unsigned *parts)
 {
     *parts = 0;
+    if (!ready(ring, g, gemm, s))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     cublasStatus_t r = slr_gemm_part(gemm, s, ring->rank * s->shard_cols, s->shard_cols);
     if (r != CUBLAS_STATUS_SUCCESS)
         return r;

@@ -1,21 +1,16 @@
 #include "kernels/gemm.h"
 
-struct span {
-    uintptr_t begin, end;
-};
-
-static bool overlap(struct span a, struct span b)
+static bool overlap(struct slr_span a, struct slr_span b)
 {
     return a.begin < b.end && b.begin < a.end;
 }
 
-static struct span span_of(const void *p, size_t bytes)
+static struct slr_span span_of(const void *p, size_t bytes)
 {
-    return (struct span){(uintptr_t)p, (uintptr_t)p + bytes};
+    return (struct slr_span){(uintptr_t)p, (uintptr_t)p + bytes};
 }
 
-/* rows x cols, column-major, ld >= rows. */
-static struct span matrix_span(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem)
+struct slr_span slr_gemm_span(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem)
 {
     return span_of(p, rows && cols ? ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * elem : 0);
 }
@@ -41,21 +36,21 @@ size_t slr_gemm_type_bytes(cudaDataType type)
     }
 }
 
-static struct span span_a(const struct slr_gemm *g)
+static struct slr_span span_a(const struct slr_gemm *g)
 {
     bool plain = g->transa == CUBLAS_OP_N;
-    return matrix_span(g->a, plain ? g->m : g->k, plain ? g->k : g->m, g->lda, slr_gemm_type_bytes(g->atype));
+    return slr_gemm_span(g->a, plain ? g->m : g->k, plain ? g->k : g->m, g->lda, slr_gemm_type_bytes(g->atype));
 }
 
-static struct span span_b(const struct slr_gemm *g)
+static struct slr_span span_b(const struct slr_gemm *g)
 {
     bool plain = g->transb == CUBLAS_OP_N;
-    return matrix_span(g->b, plain ? g->k : g->n, plain ? g->n : g->k, g->ldb, slr_gemm_type_bytes(g->btype));
+    return slr_gemm_span(g->b, plain ? g->k : g->n, plain ? g->n : g->k, g->ldb, slr_gemm_type_bytes(g->btype));
 }
 
-static struct span span_c(const struct slr_gemm *g)
+static struct slr_span span_c(const struct slr_gemm *g)
 {
-    return matrix_span(g->c, g->m, g->n, g->ldc, slr_gemm_type_bytes(g->ctype));
+    return slr_gemm_span(g->c, g->m, g->n, g->ldc, slr_gemm_type_bytes(g->ctype));
 }
 
 /* The operand that starts where the receive buffer does; columns and leading dimension as stored. */
@@ -72,15 +67,16 @@ static enum slr_reason find_operand(const struct slr_gemm *g, uintptr_t recv, bo
     return SLR_R_FUSED;
 }
 
-/* C must touch neither buffer of the gather; the other operand and the scalars are read before the gather is complete.
- */
+/* What is written must touch neither buffer of the gather; the other operand, the scalars and whatever else is read are
+ * read before the gather is complete. */
 static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
 {
-    struct span recv = span_of((const void *)(uintptr_t)g->recv, g->plan.shard * (size_t)nranks);
-    struct span send = span_of((const void *)(uintptr_t)g->send, g->plan.shard);
-    struct span c = span_c(gemm), other = on_a ? span_b(gemm) : span_a(gemm);
+    struct slr_span recv = span_of((const void *)(uintptr_t)g->recv, g->plan.shard * (size_t)nranks);
+    struct slr_span send = span_of((const void *)(uintptr_t)g->send, g->plan.shard);
+    struct slr_span c = span_c(gemm), other = on_a ? span_b(gemm) : span_a(gemm);
     return overlap(c, recv) || overlap(c, send) || overlap(other, recv) || overlap(span_of(gemm->alpha, 1), recv) ||
-           overlap(span_of(gemm->beta, 1), recv);
+           overlap(span_of(gemm->beta, 1), recv) || overlap(gemm->read[0], recv) || overlap(gemm->read[1], recv) ||
+           overlap(gemm->written, recv) || overlap(gemm->written, send);
 }
 
 enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,

@@ -9,6 +9,7 @@
 
 #include "base/real.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_lt.h"
 
 ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config,
                                 bool with_config);
@@ -43,8 +44,9 @@ ncclResult_t slr_group_end(void);
 ncclResult_t slr_group_simulate_end(ncclSimInfo_t *info);
 
 /* Runs the GEMM: fused with the pending gather that it consumes, else joined and whole. Interpose calls it only when
- * something is pending (slr_gate_word != 0); otherwise it calls the real function at once. */
-cublasStatus_t slr_gemm_call(const struct slr_gemm *gemm);
+ * something is pending (slr_gate_word != 0); otherwise it calls the real function at once. Of cublasLtMatmul the call
+ * is completed (slr_gemm_describe). */
+cublasStatus_t slr_gemm_call(struct slr_gemm *gemm);
 
 /* Start and end of the process's part: called once, before the first communicator function and at unload or exit. */
 void slr_plugin_at_exit(void);

@@ -2,6 +2,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
+#include "kernels/gemm_lt.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/pending_impl.h"
 
@@ -23,13 +24,14 @@ static struct slr_comm *candidate(const struct slr_gemm *g, CUstream stream)
     return NULL;
 }
 
-static enum slr_reason may_fuse(const struct slr_comm *c, const struct slr_gemm *g, struct slr_gemm_split *split)
+static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *g, struct slr_gemm_split *split)
 {
     if (!slr_get(SLR_S_FUSE))
         return SLR_R_JOIN_NO_FUSE;
     if (slr_get(SLR_S_STRICT))
         return SLR_R_JOIN_STRICT;
-    return slr_gemm_split_find(g, &c->pending.gather, c->nranks, split);
+    enum slr_reason r = slr_gemm_describe(g);
+    return r != SLR_R_FUSED ? r : slr_gemm_split_find(g, &c->pending.gather, c->nranks, split);
 }
 
 static const char *api_name(enum slr_gemm_api api)
@@ -45,6 +47,7 @@ static const char *api_name(enum slr_gemm_api api)
         [SLR_GEMM_H_64] = "Hgemm_64",
         [SLR_GEMM_STRIDED_EX] = "GemmStridedBatchedEx",
         [SLR_GEMM_STRIDED_EX_64] = "GemmStridedBatchedEx_64",
+        [SLR_GEMM_LT] = "LtMatmul",
     };
     return names[api];
 }
@@ -52,12 +55,23 @@ static const char *api_name(enum slr_gemm_api api)
 static void log_fused(const struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *s,
                       unsigned parts, bool origin)
 {
-    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | 4;
+    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | (uint64_t)g->api << 8 | 4;
     uint64_t key = slr_mix(slr_mix((uint64_t)g->m << 32 ^ (uint64_t)g->n, (uint64_t)g->k), slr_comm_id(c) ^ kind);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s",
                 c->name, c->rank, s->on_a ? "A/T" : "B/N", (long long)g->m, (long long)g->n, (long long)g->k,
                 c->pending.gather.plan.shard, parts, api_name(g->api), origin ? "stream" : "event");
+}
+
+/* The stream that the GEMM is to run on. */
+static CUstream stream_of(const struct slr_gemm *g)
+{
+    cudaStream_t stream = NULL;
+    if (g->lt)
+        return g->lt->stream;
+    if (!g->handle || slr_real.cublasGetStream(g->handle, &stream) != CUBLAS_STATUS_SUCCESS)
+        return NULL; /* cuBLAS will say so; joining too much is harmless */
+    return stream;
 }
 
 /* Returns true when the GEMM has been done (or failed half-way) and *result is what the application gets. */
@@ -77,16 +91,13 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, 
     return true;
 }
 
-cublasStatus_t slr_gemm_call(const struct slr_gemm *gemm)
+cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
 {
     struct slr_gemm_split split;
-    CUstream stream = NULL;
     cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
     bool done = false;
     slr_guard++;
-    if (!gemm->handle || slr_real.cublasGetStream(gemm->handle, (cudaStream_t *)&stream) != CUBLAS_STATUS_SUCCESS)
-        stream = NULL; /* cuBLAS will say so; joining too much is harmless */
-    stream = slr_stream_name(stream, false);
+    CUstream stream = slr_stream_name(stream_of(gemm), false);
     slr_pending_lock();
     struct slr_comm *c = candidate(gemm, stream);
     slr_pending_join_observed(stream, SLR_SPARE_OWN, c, c ? SLR_R_JOIN_OTHER_OP : SLR_R_JOIN_NO_OPERAND, "GEMM");
@@ -94,7 +105,7 @@ cublasStatus_t slr_gemm_call(const struct slr_gemm *gemm)
     enum slr_reason why = c ? may_fuse(c, gemm, &split) : SLR_R_JOIN_NO_OPERAND;
     if (why == SLR_R_FUSED) {
         done = fuse(c, gemm, stream, &split, &result);
-        why = SLR_R_JOIN_TYPE;
+        why = SLR_R_JOIN_PART;
     }
     if (!done)
         slr_pending_join_observed(stream, SLR_SPARE_NONE, NULL, why, "GEMM");

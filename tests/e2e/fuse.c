@@ -25,6 +25,9 @@ static const struct gemm_case cases[] = {
     {"dgemm", API_D, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
     {"hgemm", API_H, FORM_BN, 24, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0},
     {"strided-batch-1", API_SB_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
+    {"strided-batch-2", API_SB2_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
+    {"tf32", API_EX_TF32, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
+    {"device-scalars", API_EX_DEVICE, FORM_BN, 24, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0},
     {"default-stream", API_EX_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 1, 0, 0, 0},
     {"pad", API_EX_BF16, FORM_BN, 24, 40, 64, 8, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
     {"uneven", API_S, FORM_BN, 0, 40, 63, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
@@ -179,10 +182,10 @@ static void check_side(const struct rank *r, const struct gemm_case *c, const st
 
 static ncclDataType_t nccl_type(enum api api)
 {
-    return api == API_D                     ? ncclFloat64
-           : api == API_S || api == API_S64 ? ncclFloat32
-           : api_type(api) == CUDA_R_16F    ? ncclFloat16
-                                            : ncclBfloat16;
+    return api == API_D                  ? ncclFloat64
+           : api_type(api) == CUDA_R_32F ? ncclFloat32
+           : api_type(api) == CUDA_R_16F ? ncclFloat16
+                                         : ncclBfloat16;
 }
 
 static void multiply(const struct gemm_case *c, const struct shape *s, const struct memory *mem, cublasHandle_t h)
@@ -250,6 +253,7 @@ static void body(struct rank *r)
     cublasHandle_t h;
     BLAS(cublasCreate(&h));
     BLAS(cublasSetStream(h, compute));
+    gemm_prepare(c->api, h, c->beta);
     for (uint64_t round = 0; round < 3; round++)
         round_of(r, c, &s, &mem, h, compute, 1000 + 500 * round);
     BLAS(cublasDestroy(h));

@@ -4,7 +4,19 @@
 
 #include "ranks.h"
 
-enum api { API_EX_BF16, API_EX64_BF16, API_EX_FP16, API_S, API_S64, API_D, API_H, API_SB_BF16 };
+enum api {
+    API_EX_BF16,
+    API_EX64_BF16,
+    API_EX_FP16,
+    API_EX_TF32,   /* fp32 with a TF32 compute type */
+    API_EX_DEVICE, /* bf16, alpha and beta on the device */
+    API_S,
+    API_S64,
+    API_D,
+    API_H,
+    API_SB_BF16,
+    API_SB2_BF16 /* a batch of 2: half of the columns of B and C each */
+};
 enum form { FORM_BN, FORM_AT, FORM_BT, FORM_AN };
 enum between { BETWEEN_NOTHING, BETWEEN_MEMSET_C, BETWEEN_COPY_RECV, BETWEEN_EVENT, BETWEEN_SYNC, BETWEEN_OTHER_GEMM };
 
@@ -30,6 +42,9 @@ cudaDataType api_type(enum api api);
 int small(uint64_t seed, uint64_t i);
 void put(enum api api, void *host, size_t i, int value, bool is_c);
 double get(enum api api, const void *host, size_t i);
+
+/* Before the first gemm() of a process: puts 1 and beta on the device where the api wants them there. */
+void gemm_prepare(enum api api, cublasHandle_t h, double beta);
 
 /* The cuBLAS call: C (m x n) with leading dimension ldc. */
 void gemm(enum api api, cublasHandle_t h, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,

@@ -8,7 +8,7 @@ cublasStatus_t cublasHgemm(cublasHandle_t, cublasOperation_t, cublasOperation_t,
 
 size_t api_elem(enum api api)
 {
-    return api == API_D ? 8 : api == API_S || api == API_S64 ? 4 : 2;
+    return api == API_D ? 8 : api_type(api) == CUDA_R_32F ? 4 : 2;
 }
 
 size_t api_elem_c(enum api api)
@@ -23,6 +23,7 @@ cudaDataType api_type(enum api api)
         return CUDA_R_64F;
     case API_S:
     case API_S64:
+    case API_EX_TF32:
         return CUDA_R_32F;
     case API_EX_FP16:
     case API_H:
@@ -62,7 +63,7 @@ void put(enum api api, void *host, size_t i, int value, bool is_c)
     memcpy(&bits, &f, 4);
     if (api == API_D)
         ((double *)host)[i] = value;
-    else if (api == API_S || api == API_S64 || (is_c && api != API_H))
+    else if (api_type(api) == CUDA_R_32F || (is_c && api != API_H))
         ((float *)host)[i] = f;
     else
         ((uint16_t *)host)[i] = api_type(api) == CUDA_R_16BF ? (uint16_t)(bits >> 16) : half_of(value);
@@ -77,10 +78,23 @@ double get(enum api api, const void *host, size_t i)
     return ((const float *)host)[i];
 }
 
+static float *device_scalars;
+
+void gemm_prepare(enum api api, cublasHandle_t h, double beta)
+{
+    const float scalars[2] = {1, (float)beta};
+    if (api != API_EX_DEVICE)
+        return;
+    CUDA(cudaMalloc((void **)&device_scalars, sizeof scalars));
+    CUDA(cudaMemcpy(device_scalars, scalars, sizeof scalars, cudaMemcpyHostToDevice));
+    BLAS(cublasSetPointerMode(h, CUBLAS_POINTER_MODE_DEVICE));
+}
+
 static void gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m, int64_t n,
                     int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, float beta, void *c, int64_t ldc)
 {
-    const float one = 1;
+    const float one = 1, *alpha = api == API_EX_DEVICE ? device_scalars : &one;
+    const float *betas = api == API_EX_DEVICE ? device_scalars + 1 : &beta;
     cudaDataType t = api_type(api);
     if (api == API_EX64_BF16)
         BLAS(cublasGemmEx_64(h, ta, tb, m, n, k, &one, a, t, lda, b, t, ldb, &beta, c, CUDA_R_32F, ldc,
@@ -88,9 +102,14 @@ static void gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t ta, cublas
     else if (api == API_SB_BF16)
         BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb, 0,
                                         &beta, c, CUDA_R_32F, (int)ldc, 0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    else if (api == API_SB2_BF16)
+        BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n / 2, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb,
+                                        ldb * (n / 2), &beta, c, CUDA_R_32F, (int)ldc, ldc * (n / 2), 2,
+                                        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     else
-        BLAS(cublasGemmEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, b, t, (int)ldb, &beta, c, CUDA_R_32F,
-                          (int)ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        BLAS(cublasGemmEx(h, ta, tb, (int)m, (int)n, (int)k, alpha, a, t, (int)lda, b, t, (int)ldb, betas, c,
+                          CUDA_R_32F, (int)ldc, api == API_EX_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                          CUBLAS_GEMM_DEFAULT));
 }
 
 void gemm(enum api api, cublasHandle_t h, bool transa, bool transb, int64_t m, int64_t n, int64_t k, const void *a,

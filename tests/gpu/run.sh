@@ -227,6 +227,11 @@ gemm_cases() {
     gemm_case dgemm fused - --dtype fp64 --api dgemm
     gemm_case hgemm fused - --dtype fp16 --api hgemm --form at
     gemm_case batched fused - --api batched
+    gemm_case lt fused - --api lt --beta 2
+    gemm_case lt-bias fused - --api lt-bias
+    gemm_case lt-bias-at fused - --api lt-bias --form at
+    gemm_case lt-bias-fp16-in-place fused - --api lt-bias --form at --dtype fp16 --in-place
+    gemm_case lt-fp32 fused - --api lt --dtype fp32
     gemm_case two-streams 'fused|other_operation' - --streams 2
     gemm_case two-communicators 'fused|other_operation|next_gather' - --comms 2
 }
@@ -296,6 +301,12 @@ import_cost() {
     local program
     helper import_cost || return
     bounded "${plain[@]}" "$program" "${import_options[@]}" | tee "$logs/$1.table"
+    return "${PIPESTATUS[0]}"
+}
+
+# lt_parts NAME: what a cublasLtMatmul in parts costs.
+lt_parts() {
+    bounded "${plain[@]}" "$build/bench/lt_parts" "${lt_shapes[@]}" | tee "$logs/$1.table"
     return "${PIPESTATUS[0]}"
 }
 
@@ -381,9 +392,11 @@ report() {
 
 rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50) alloc_rounds=200
 import_options=(100 1024) small_mib="1 16" large_mib="128 1024"
+lt_shapes=(bn 8192 16384 8192 8 bn 8192 16384 8192 4 bn 4096 8192 4096 4 bn 14336 8192 4096 8 bn 4096 16384 14336 4 at 16384 8192 8192 8
+    at 16384 4096 4096 8 bn 2048 2048 8192 4 bn 1024 512 8192 4)
 if [ $softgpu = 1 ]; then
     size=96 rounds=1 iters=2 timed_sides=256 memop_options=(8 5) alloc_rounds=20
-    import_options=(5 16) small_mib=1 large_mib=2
+    import_options=(5 16) small_mib=1 large_mib=2 lt_shapes=(bn 40 64 64 4)
 fi
 [ $quick = 0 ] || rank_counts="2"
 
@@ -396,6 +409,7 @@ say "$device; logs in $out"
 alone memop-latency 60 memop memop-latency
 alone alloc-cost 60 alloc alloc-cost
 alone import-cost 60 import_cost import-cost
+alone lt-parts 60 lt_parts lt-parts
 gather_cases
 gemm_cases
 timed_steps

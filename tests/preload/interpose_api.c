@@ -1,5 +1,5 @@
-/* The NCCL and cuBLAS hooks: found in every way, off when they have to be, and with their arguments as the caller gave
- * them. Run under the recording library with the fake libraries on the library path. Argument: on, off
+/* The NCCL, cuBLAS and cuBLASLt hooks: found in every way, off when they have to be, and with their arguments as the
+ * caller gave them. Run under the recording library with the fake libraries on the library path. Argument: on, off
  * (SLIPRING_ENABLE=off), absent (no libraries loaded). */
 #include <cublas_v2.h>
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 
 static const char *(*hook)(void);
 static const struct slr_gemm *(*gemm)(void);
-static const char *(*nccl_called)(void), *(*cublas_called)(void);
+static const char *(*nccl_called)(void), *(*cublas_called)(void), *(*cublaslt_called)(void);
 static slr_test_pending_t set_pending;
 static slr_test_guard_t set_guard;
 
@@ -26,7 +26,7 @@ static void *exported(const char *name)
 #define FUNCTION(name) ((__typeof__(&name))exported(#name))
 #define IS(a, b) CHECK_FOR(b, strcmp(a, b) == 0)
 
-static void check_lookup(void *nccl, void *cublas)
+static void check_lookup(void *nccl, void *cublas, void *cublaslt)
 {
 #define L(sym)
 #define P(sym)
@@ -34,11 +34,13 @@ static void check_lookup(void *nccl, void *cublas)
     CHECK_FOR(#sym, dlsym(nccl, #sym) == NULL || dlsym(nccl, #sym) == exported(#sym));                                 \
     CHECK_FOR("p" #sym, dlsym(nccl, "p" #sym) == NULL || dlsym(nccl, "p" #sym) != exported(#sym));
 #define B(sym) CHECK_FOR(#sym, dlsym(cublas, #sym) == NULL || dlsym(cublas, #sym) == exported(#sym));
+#define T(sym) CHECK_FOR(#sym, dlsym(cublaslt, #sym) == exported(#sym));
 #include "interpose/hooks.def"
 #undef L
 #undef P
 #undef N
 #undef B
+#undef T
     CHECK(dlsym(nccl, "ncclAllGather") == exported("ncclAllGather"));
     CHECK(dlsym(nccl, "ncclCommShrink") == NULL);
     CHECK(dlsym(cublas, "cublasSgemm_v2") == exported("cublasSgemm_v2"));
@@ -175,6 +177,40 @@ static void check_cublas(void)
     CHECK(FUNCTION(cublasGemmStridedBatchedEx_64)(STRIDED) == CUBLAS_STATUS_NOT_INITIALIZED);
 }
 
+static struct {
+    int desc, la, lb, lc, ld, d, workspace;
+    cublasLtMatmulAlgo_t algo;
+} lt_at;
+#define LT(x) ((void *)&lt_at.x)
+#define MATMUL                                                                                                         \
+    (cublasLtHandle_t) HANDLE, LT(desc), P(alpha), P(a), LT(la), P(b), LT(lb), P(beta), P(c), LT(lc), LT(d), LT(ld),   \
+        &lt_at.algo, LT(workspace), 4096, (cudaStream_t)&lt_at
+
+static void check_cublaslt(void)
+{
+    CHECK(FUNCTION(cublasLtMatmul)(MATMUL) == CUBLAS_STATUS_NOT_SUPPORTED);
+    IS(hook(), "");
+    IS(cublaslt_called(), "cublasLtMatmul");
+    set_pending(1);
+    CHECK(FUNCTION(cublasLtMatmul)(MATMUL) == CUBLAS_STATUS_SUCCESS);
+    IS(hook(), "slr_gemm_call");
+    IS(cublaslt_called(), "");
+    const struct slr_gemm *g = gemm();
+    const struct slr_lt *lt = g->lt;
+    CHECK(g->api == SLR_GEMM_LT && g->alpha == P(alpha) && g->beta == P(beta));
+    CHECK(g->a == P(a) && g->b == P(b) && g->c == LT(d));
+    CHECK(lt->handle == (cublasLtHandle_t)HANDLE && lt->desc == LT(desc) && lt->c == P(c));
+    CHECK(lt->la == LT(la) && lt->lb == LT(lb) && lt->lc == LT(lc) && lt->ld == LT(ld));
+    CHECK(lt->algo == &lt_at.algo && lt->workspace == LT(workspace) && lt->workspace_bytes == 4096);
+    CHECK(lt->stream == (cudaStream_t)&lt_at);
+    set_guard(1);
+    CHECK(FUNCTION(cublasLtMatmul)(MATMUL) == CUBLAS_STATUS_NOT_SUPPORTED);
+    IS(hook(), "");
+    IS(cublaslt_called(), "cublasLtMatmul");
+    set_guard(0);
+    set_pending(0);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
@@ -185,14 +221,18 @@ int main(int argc, char **argv)
 
     CHECK(FUNCTION(ncclGroupStart)() == ncclInternalError);
     CHECK(FUNCTION(cublasSgemm_v2)(PLAIN) == CUBLAS_STATUS_NOT_INITIALIZED);
+    CHECK(FUNCTION(cublasLtMatmul)(MATMUL) == CUBLAS_STATUS_NOT_INITIALIZED);
     if (strcmp(argv[1], "absent") == 0)
         return 0;
-    void *nccl = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL), *cublas = dlopen("libcublas.so.13", RTLD_NOW);
-    CHECK_FOR(dlerror(), nccl && cublas);
+    void *nccl = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL), *cublas = dlopen("libcublas.so.13", RTLD_NOW),
+         *cublaslt = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
+    CHECK_FOR(dlerror(), nccl && cublas && cublaslt);
     nccl_called = (const char *(*)(void))dlsym(nccl, "fake_nccl_last");
     cublas_called = (const char *(*)(void))dlsym(cublas, "fake_cublas_last");
-    check_lookup(nccl, cublas);
+    cublaslt_called = (const char *(*)(void))dlsym(cublaslt, "fake_cublaslt_last");
+    check_lookup(nccl, cublas, cublaslt);
     check_nccl(strcmp(argv[1], "on") == 0);
     check_cublas();
+    check_cublaslt();
     return 0;
 }

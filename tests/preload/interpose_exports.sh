@@ -26,6 +26,7 @@ cat >"$work/tables.c" <<'EOF'
 #define P(sym) sym
 #define N(sym) sym
 #define B(sym) sym
+#define T(sym) sym
 #include "interpose/gate.def"
 #include "interpose/hooks.def"
 EOF

@@ -19,6 +19,7 @@ static _Thread_local struct recorded_join joins;
 static _Thread_local const char *hook = "";
 static _Thread_local int take = -1;
 static _Thread_local struct slr_gemm gemm;
+static _Thread_local struct slr_lt lt;
 
 EXPORT void slr_test_pending(int gathers)
 {
@@ -194,10 +195,14 @@ void slr_group_other(ncclComm_t comm, cudaStream_t stream)
 PASS(slr_group_end, ncclGroupEnd, (void), ())
 PASS(slr_group_simulate_end, ncclGroupSimulateEnd, (ncclSimInfo_t * info), (info))
 
-cublasStatus_t slr_gemm_call(const struct slr_gemm *g)
+cublasStatus_t slr_gemm_call(struct slr_gemm *g)
 {
     hook = "slr_gemm_call";
     gemm = *g;
+    if (g->lt) {
+        lt = *g->lt;
+        gemm.lt = &lt;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -20,6 +20,11 @@ struct lt_handle {
     _Atomic uint32_t magic; /* cleared by destroy, so that a use after it is refused while the memory still shows it */
 };
 
+static inline int lt_handle_ok(cublasLtHandle_t handle)
+{
+    return handle && atomic_load(&((struct lt_handle *)handle)->magic) == LT_HANDLE_MAGIC;
+}
+
 struct lt_layout {
     int64_t ld, stride, plane;
     uint64_t rows, cols;

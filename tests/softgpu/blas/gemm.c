@@ -5,6 +5,7 @@
 #include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Columns that are converted and multiplied at a time: bounds the temporary memory of a large GEMM. */
 #define PANEL_COLS 512
@@ -115,7 +116,7 @@ static double scale(int wide, double alpha, double acc, double beta, double c)
 struct panel {
     const void *acc; /* m x cols, packed */
     const char *c, *bias;
-    char *d;
+    char *d, *aux;
     int64_t col, cols;
     double alpha, beta;
 };
@@ -125,7 +126,7 @@ static void finish_panel(const struct gemm_args *g, const struct panel *p)
 {
     int wide = is_wide(g);
     int64_t csz = (int64_t)gemm_type_bytes(g->c.type), dsz = (int64_t)gemm_type_bytes(g->d.type);
-    int64_t bsz = p->bias ? (int64_t)gemm_type_bytes(g->bias_type) : 0;
+    int64_t bsz = p->bias ? (int64_t)gemm_type_bytes(g->bias_type) : 0, xsz = (int64_t)gemm_type_bytes(g->aux.type);
     for (int64_t j = 0; j < p->cols; j++) {
         const char *c = p->c + (p->col + j) * g->c.ld * csz;
         char *d = p->d + (p->col + j) * g->d.ld * dsz;
@@ -136,6 +137,8 @@ static void finish_panel(const struct gemm_args *g, const struct panel *p)
             double v = scale(wide, p->alpha, acc, p->beta, old);
             if (p->bias)
                 v += gemm_read_scalar(g->bias_type, p->bias + i * bsz);
+            if (g->aux.ptr)
+                write_scalar(g->aux.type, p->aux + ((p->col + j) * g->aux.ld + i) * xsz, v);
             write_scalar(g->d.type, d + i * dsz, activate(g->epilogue, v));
         }
     }
@@ -171,6 +174,7 @@ static void compute_panels(const struct gemm_args *g, int batch, double alpha, d
     if (!acc)
         abort();
     struct panel p = {.acc = acc, .c = entry(&g->c, batch), .d = entry(&g->d, batch), .alpha = alpha, .beta = beta};
+    p.aux = g->aux.ptr ? entry(&g->aux, batch) : NULL;
     if (g->bias)
         p.bias = (const char *)g->bias + batch * g->bias_stride * (int64_t)gemm_type_bytes(g->bias_type);
     for (p.col = 0; p.col < g->n; p.col += width) {
@@ -188,6 +192,8 @@ void gemm_compute(const struct gemm_args *g)
 {
     double alpha = g->alpha_dev ? gemm_read_scalar(g->scale_type, g->alpha_dev) : g->alpha;
     double beta = g->beta_dev ? gemm_read_scalar(g->scale_type, g->beta_dev) : g->beta;
+    if (g->workspace_bytes)
+        memset(g->workspace, 0x5a, g->workspace_bytes);
     for (int i = 0; i < g->batch; i++) {
         if (!is_plain(g, beta)) {
             compute_panels(g, i, alpha, beta);

@@ -25,6 +25,9 @@ struct gemm_args {
     const void *bias; /* m elements of bias_type, `bias_stride` elements between batch entries; or NULL */
     cudaDataType bias_type;
     int64_t bias_stride;
+    struct gemm_mat aux; /* what the activation is applied to is written here, too; ptr NULL: nowhere */
+    void *workspace;     /* `workspace_bytes` of it are written, as by a kernel that keeps partial sums there */
+    size_t workspace_bytes;
 };
 
 /* Is this combination of types one that the cuBLAS manual lists? */

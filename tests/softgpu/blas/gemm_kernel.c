@@ -49,6 +49,9 @@ static unsigned access_ranges(const void *args, struct softgpu_access *out, unsi
     struct ranges r = {.out = out, .max = max};
     size_t scalar = gemm_type_bytes(g->scale_type), bias = gemm_type_bytes(g->bias_type);
     add_matrix(&r, &g->d, g->batch, 1);
+    if (g->aux.ptr)
+        add_matrix(&r, &g->aux, g->batch, 1);
+    add_range(&r, g->workspace, g->workspace_bytes, 1, g->workspace_bytes, 1);
     add_matrix(&r, &g->a, g->batch, 0);
     add_matrix(&r, &g->b, g->batch, 0);
     if (g->beta_dev || g->beta != 0)

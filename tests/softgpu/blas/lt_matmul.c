@@ -1,16 +1,9 @@
-/* cublasLtMatmul and the algorithm queries: checks, and one launch of the GEMM kernel. There is one algorithm. */
+/* cublasLtMatmul and the algorithm queries: checks, and one launch of the GEMM kernel. */
 #include "gemm.h"
+#include "lt_algo.h"
 
 #include <limits.h>
 #include <string.h>
-
-#define LT_ALGO_ID 0
-#define LT_ALGO_MAGIC 0x736f6674676d6d31u
-
-static int handle_ok(cublasLtHandle_t handle)
-{
-    return handle && atomic_load(&((struct lt_handle *)handle)->magic) == LT_HANDLE_MAGIC;
-}
 
 static cublasStatus_t load_layout(cublasLtMatrixLayout_t layout, const void *ptr, struct gemm_mat *mat, int *batch)
 {
@@ -48,8 +41,26 @@ static int op_ok(int op)
     return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C;
 }
 
+static void load_bias(struct gemm_args *g, const struct lt_desc *d)
+{
+    g->bias = d->bias;
+    g->bias_stride = d->bias_stride;
+    g->bias_type = d->bias_type < 0 ? g->d.type : (cudaDataType)d->bias_type;
+}
+
+/* The input of GELU as a matrix of its own; its leading dimension is in elements and a multiple of 8. */
+static cublasStatus_t load_aux(struct gemm_args *g, const struct lt_desc *d)
+{
+    cudaDataType type = d->aux_type < 0 ? g->d.type : (cudaDataType)d->aux_type;
+    if (!d->aux || d->aux_ld % 8 || d->aux_ld < g->d.rows)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    g->aux = (struct gemm_mat){(void *)d->aux, type, g->d.rows, g->d.cols, d->aux_ld, d->aux_stride};
+    return gemm_type_bytes(type) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
 static cublasStatus_t load_epilogue(struct gemm_args *g, const struct lt_desc *d)
 {
+    g->epilogue = d->epilogue;
     switch (d->epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_RELU:
@@ -58,14 +69,16 @@ static cublasStatus_t load_epilogue(struct gemm_args *g, const struct lt_desc *d
     case CUBLASLT_EPILOGUE_BIAS:
     case CUBLASLT_EPILOGUE_RELU_BIAS:
     case CUBLASLT_EPILOGUE_GELU_BIAS:
-        g->bias = d->bias;
-        g->bias_stride = d->bias_stride;
-        g->bias_type = d->bias_type < 0 ? g->d.type : (cudaDataType)d->bias_type;
+        load_bias(g, d);
         break;
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+        load_bias(g, d);
+        return load_aux(g, d);
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+        return load_aux(g, d);
     default:
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    g->epilogue = d->epilogue;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -127,9 +140,27 @@ static void load_scalars(struct gemm_args *g, cublasLtMatmulDesc_t desc, const v
     }
 }
 
-static int algo_ok(const cublasLtMatmulAlgo_t *algo)
+static void load_alignments(const struct gemm_args *g, uint32_t align[4])
 {
-    return algo->data[0] == LT_ALGO_MAGIC && algo->data[1] == LT_ALGO_ID;
+    const void *const at[] = {g->a.ptr, g->b.ptr, g->c.ptr, g->d.ptr};
+    for (int i = 0; i < 4; i++)
+        align[i] = (uint32_t)(((uintptr_t)at[i] | 256) & -((uintptr_t)at[i] | 256));
+}
+
+/* The caller's algorithm, or the best one for what the caller gave. */
+static cublasStatus_t load_algo(struct gemm_args *g, const cublasLtMatmulAlgo_t *algo, size_t workspace_bytes)
+{
+    uint32_t align[4];
+    int id;
+    load_alignments(g, align);
+    if (!algo)
+        lt_algo_best(g, align, workspace_bytes, CUBLASLT_REDUCTION_SCHEME_MASK, &id, 1);
+    else if ((id = lt_algo_id(algo)) < 0 || !lt_algo_aligned(id, align))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!lt_algo_takes(id, g))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    g->workspace_bytes = lt_algo_workspace(id, g);
+    return g->workspace_bytes <= workspace_bytes ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *A,
@@ -138,11 +169,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t Ddesc, const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream)
 {
-    if (!handle_ok(handle))
+    if (!lt_handle_ok(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (!alpha || !beta || (workspace_bytes && !workspace) || (algo && !algo_ok(algo)))
+    if (!alpha || !beta || (workspace_bytes && !workspace) || (algo && lt_algo_id(algo) < 0))
         return CUBLAS_STATUS_INVALID_VALUE;
     struct gemm_args g = {.a.ptr = (void *)A, .b.ptr = (void *)B, .c.ptr = (void *)C, .d.ptr = D};
+    g.workspace = workspace;
     cublasStatus_t st = load_problem(&g, desc, Adesc, Bdesc, Cdesc, Ddesc);
     if (st)
         return st;
@@ -153,15 +185,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     load_scalars(&g, desc, alpha, beta);
     if (!C && (g.beta_dev || g.beta != 0))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if ((st = load_algo(&g, algo, workspace_bytes)))
+        return st;
     const struct softdrv *drv = softdrv_get();
     if (!drv)
         return CUBLAS_STATUS_NOT_INITIALIZED;
     return gemm_launch(drv, &g, stream) == CUDA_SUCCESS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
-}
-
-static void fill_algo(cublasLtMatmulAlgo_t *algo)
-{
-    *algo = (cublasLtMatmulAlgo_t){.data = {LT_ALGO_MAGIC, LT_ALGO_ID}};
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -170,7 +199,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t pref, int requested,
                                               cublasLtMatmulHeuristicResult_t results[], int *returned)
 {
-    if (!handle_ok(handle))
+    int ids[LT_ALGOS];
+    struct lt_pref p;
+    if (!lt_handle_ok(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (requested <= 0 || !results || !returned || !pref)
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -179,37 +210,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     cublasStatus_t st = load_problem(&g, desc, a, b, c, d);
     if (st)
         return st;
-    results[0] = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS, .wavesCount = 1.0f};
-    fill_algo(&results[0].algo);
-    *returned = 1;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulAlgoGetIds(cublasLtHandle_t handle, cublasComputeType_t compute, cudaDataType_t scale,
-                                        cudaDataType_t a, cudaDataType_t b, cudaDataType_t c, cudaDataType_t d,
-                                        int requested, int ids[], int *returned)
-{
-    if (!handle_ok(handle))
-        return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (requested <= 0 || !ids || !returned)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    *returned = c == d && gemm_types_supported(compute, scale, a, b, c);
-    if (*returned)
-        ids[0] = LT_ALGO_ID;
-    return *returned ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t handle, cublasComputeType_t compute, cudaDataType_t scale,
-                                      cudaDataType_t a, cudaDataType_t b, cudaDataType_t c, cudaDataType_t d, int id,
-                                      cublasLtMatmulAlgo_t *algo)
-{
-    if (!handle_ok(handle))
-        return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (!algo || id != LT_ALGO_ID)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    if (c != d || !gemm_types_supported(compute, scale, a, b, c))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    fill_algo(algo);
+    memcpy(&p, pref, sizeof p);
+    *returned =
+        lt_algo_best(&g, p.align, p.max_workspace, p.reduction_mask, ids, requested < LT_ALGOS ? requested : LT_ALGOS);
+    for (int i = 0; i < *returned; i++)
+        results[i] = (cublasLtMatmulHeuristicResult_t){.algo = lt_algo_of(ids[i]),
+                                                       .workspaceSize = lt_algo_workspace(ids[i], &g),
+                                                       .state = CUBLAS_STATUS_SUCCESS,
+                                                       .wavesCount = 1.0f};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -217,14 +225,17 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
                                        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                        const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result)
 {
-    if (!handle_ok(handle))
+    int id = algo ? lt_algo_id(algo) : -1;
+    if (!lt_handle_ok(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (!algo || !algo_ok(algo) || !result)
+    if (id < 0 || !result)
         return CUBLAS_STATUS_INVALID_VALUE;
     struct gemm_args g = {0};
     cublasStatus_t st = load_problem(&g, desc, a, b, c, d);
+    if (!st && !lt_algo_takes(id, &g))
+        st = CUBLAS_STATUS_NOT_SUPPORTED;
     result->state = st;
-    result->workspaceSize = 0;
+    result->workspaceSize = st ? 0 : lt_algo_workspace(id, &g);
     result->wavesCount = 1.0f;
     return st;
 }

@@ -201,6 +201,140 @@ Test(matmul, heuristic_gives_a_usable_algorithm)
     small_free(&s);
 }
 
+/* A 16 x 16 x 32 problem: every algorithm takes it. */
+struct wide {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulPreference_t pref;
+    CUdeviceptr mem;
+};
+enum { WIDE = 16, WIDE_K = 32, WIDE_NEEDS = WIDE * WIDE * 4, WIDE_SPACE = 3 << 14 };
+
+static struct wide wide_new(void)
+{
+    struct wide w;
+    cublasLtMatmulDescCreate(&w.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatrixLayoutCreate(&w.a, CUDA_R_32F, WIDE, WIDE_K, WIDE);
+    cublasLtMatrixLayoutCreate(&w.b, CUDA_R_32F, WIDE_K, WIDE, WIDE_K);
+    cublasLtMatrixLayoutCreate(&w.c, CUDA_R_32F, WIDE, WIDE, WIDE);
+    cublasLtMatmulPreferenceCreate(&w.pref);
+    cr_assert_eq(cu.cuMemAlloc(&w.mem, 1 << 16), CUDA_SUCCESS);
+    return w;
+}
+
+static void wide_free(struct wide *w)
+{
+    cr_assert_eq(cu.cuCtxSynchronize(), CUDA_SUCCESS);
+    cublasLtMatmulDescDestroy(w->desc);
+    cublasLtMatrixLayoutDestroy(w->a);
+    cublasLtMatrixLayoutDestroy(w->b);
+    cublasLtMatrixLayoutDestroy(w->c);
+    cublasLtMatmulPreferenceDestroy(w->pref);
+    cr_assert_eq(cu.cuMemFree(w->mem), CUDA_SUCCESS);
+}
+
+static int wide_asks(const struct wide *w, cublasLtMatmulHeuristicResult_t found[4])
+{
+    int count = -1;
+    cr_assert_eq(cublasLtMatmulAlgoGetHeuristic(handle, w->desc, w->a, w->b, w->c, w->c, w->pref, 4, found, &count),
+                 CUBLAS_STATUS_SUCCESS);
+    return count;
+}
+
+static int id_of(const cublasLtMatmulAlgo_t *algo)
+{
+    int32_t id = -1;
+    cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, NULL);
+    return id;
+}
+
+static cublasStatus_t wide_run(const struct wide *w, const cublasLtMatmulAlgo_t *algo, size_t off_b, size_t workspace)
+{
+    const float one = 1, zero = 0;
+    char *p = (char *)w->mem;
+    return cublasLtMatmul(handle, w->desc, &one, p, w->a, p + 8192 + off_b, w->b, &zero, p + 16384, w->c, p + 16384,
+                          w->c, algo, workspace ? p + WIDE_SPACE : NULL, workspace, NULL);
+}
+
+Test(matmul, heuristic_follows_the_preferences)
+{
+    struct wide w = wide_new();
+    cublasLtMatmulHeuristicResult_t found[4];
+    const uint64_t enough = WIDE_NEEDS;
+    const uint32_t align = 16, none = CUBLASLT_REDUCTION_SCHEME_NONE;
+    cr_expect_eq(wide_asks(&w, found), 2, "without workspace");
+    cr_expect(id_of(&found[0].algo) == 1 && id_of(&found[1].algo) == 0);
+    cublasLtMatmulPreferenceSetAttribute(w.pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &enough, sizeof enough);
+    cr_expect_eq(wide_asks(&w, found), 3);
+    cr_expect(id_of(&found[0].algo) == 2 && found[0].workspaceSize == WIDE_NEEDS);
+    cublasLtMatmulPreferenceSetAttribute(w.pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &none, sizeof none);
+    cr_expect_eq(wide_asks(&w, found), 2, "partial sums are not wanted");
+    cublasLtMatmulPreferenceSetAttribute(w.pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof align);
+    cr_expect(wide_asks(&w, found) == 1 && id_of(&found[0].algo) == 0);
+    wide_free(&w);
+}
+
+Test(matmul, algorithms_refuse_what_they_do_not_take)
+{
+    struct wide w = wide_new();
+    struct small s = small_new();
+    cublasLtMatmulAlgo_t algo[3];
+    cublasLtMatmulHeuristicResult_t result;
+    uint32_t align = 0;
+    for (int id = 0; id < 3; id++)
+        cr_assert_eq(cublasLtMatmulAlgoInit(handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F,
+                                            CUDA_R_32F, id, &algo[id]),
+                     CUBLAS_STATUS_SUCCESS);
+    cublasLtMatmulAlgoCapGetAttribute(&algo[1], CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_B_BYTES, &align, sizeof align, NULL);
+    cr_expect_eq(align, 32);
+    cr_expect_eq(wide_run(&w, &algo[1], 0, 0), CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(wide_run(&w, &algo[1], 16, 0), CUBLAS_STATUS_INVALID_VALUE);
+    cr_expect_eq(wide_run(&w, &algo[0], 16, 0), CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(wide_run(&w, &algo[2], 0, WIDE_NEEDS), CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(wide_run(&w, &algo[2], 0, WIDE_NEEDS - 4), CUBLAS_STATUS_INVALID_VALUE);
+    cr_expect_eq(small_run(&s, &algo[1]), CUBLAS_STATUS_NOT_SUPPORTED);
+    cr_expect_eq(cublasLtMatmulAlgoCheck(handle, s.desc, s.a, s.b, s.c, s.c, &algo[1], &result),
+                 CUBLAS_STATUS_NOT_SUPPORTED);
+    cr_expect_eq(cublasLtMatmulAlgoCheck(handle, w.desc, w.a, w.b, w.c, w.c, &algo[2], &result), CUBLAS_STATUS_SUCCESS);
+    cr_expect_eq(result.workspaceSize, WIDE_NEEDS);
+    unsigned char space[WIDE_NEEDS];
+    cr_assert_eq(cu.cuMemcpyDtoH(space, w.mem + WIDE_SPACE, sizeof space), CUDA_SUCCESS);
+    for (size_t i = 0; i < sizeof space; i++)
+        cr_assert_eq(space[i], 0x5a, "the workspace is written");
+    small_free(&s);
+    wide_free(&w);
+}
+
+/* x * 1 for x = -2 .. 1: GELU of it in D, and x itself in the auxiliary matrix, which has a leading dimension of its
+ * own. */
+Test(matmul, gelu_keeps_its_input)
+{
+    struct small s = small_new();
+    const uint32_t epilogue = CUBLASLT_EPILOGUE_GELU_AUX;
+    const void *aux = (char *)s.mem + 1024;
+    const int64_t aux_ld = 8, odd_ld = 4;
+    float host[256] = {0};
+    for (int i = 0; i < 4; i++) {
+        host[i] = (float)(i - 2);
+        host[64 + 4 * i] = 1;
+    }
+    cr_assert_eq(cu.cuMemcpyHtoD(s.mem, host, sizeof host), CUDA_SUCCESS);
+    cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
+    cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &odd_ld, sizeof odd_ld);
+    cr_expect_eq(small_run(&s, NULL), CUBLAS_STATUS_INVALID_VALUE);
+    cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux_ld, sizeof aux_ld);
+    cr_expect_eq(small_run(&s, NULL), CUBLAS_STATUS_SUCCESS);
+    cr_assert_eq(cu.cuCtxSynchronize(), CUDA_SUCCESS);
+    cr_assert_eq(cu.cuMemcpyDtoH(host, s.mem + 512, 192 * sizeof *host), CUDA_SUCCESS);
+    for (int64_t j = 0; j < 4; j++)
+        for (int i = 0; i < 4; i++) {
+            cr_expect_eq(host[128 + j * aux_ld + i], (float)(i - 2));
+            cr_expect(fabs(host[4 * j + i] - gelu(i - 2)) < 1e-6);
+        }
+    small_free(&s);
+}
+
 Test(matmul, what_is_not_supported_is_refused)
 {
     struct small s = small_new();

@@ -1,0 +1,186 @@
+#include "kernels/lt_algo.h"
+
+#include <string.h>
+
+enum {
+    ENTRIES = 128, /* a program has a few GEMM shapes, each with up to three widths of parts */
+    CANDIDATES = 8,
+    MATRIX_WORDS = 5,
+    OP_WORDS = 9,
+    ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t),
+    WORDS = 4 + OP_WORDS + SLR_LT_MATRICES * MATRIX_WORDS + ALGO_WORDS,
+    ALIGN_MOST = 256 /* what cuBLASLt assumes unless it is told */
+};
+
+struct key {
+    uint64_t word[WORDS];
+};
+
+struct entry {
+    bool used, found;
+    struct key key;
+    cublasLtMatmulAlgo_t algo;
+};
+static struct entry table[ENTRIES];
+
+static uint32_t alignment(const void *p)
+{
+    uintptr_t at = (uintptr_t)p | ALIGN_MOST;
+    return (uint32_t)(at & -at);
+}
+
+static struct key key_of(const struct slr_lt_problem *p)
+{
+    const struct slr_lt_op *op = &p->op;
+    CUdevice device = -1;
+    slr_real.cuCtxGetDevice(&device);
+    struct key key = {{(uintptr_t)p->handle, (uint64_t)device, p->workspace_bytes, alignment(op->bias),
+                       (uint64_t)op->compute, (uint64_t)op->scale, (uint64_t)op->pointer_mode, (uint64_t)op->transa,
+                       (uint64_t)op->transb, op->epilogue, (uint64_t)op->bias_type, (uint64_t)op->sm_count,
+                       (uint64_t)op->fast_accum}};
+    uint64_t *word = key.word + 4 + OP_WORDS;
+    for (int i = 0; i < SLR_LT_MATRICES; i++, word += MATRIX_WORDS) {
+        const struct slr_lt_matrix *m = &p->matrix[i];
+        const uint64_t words[MATRIX_WORDS] = {m->type, m->rows, m->cols, (uint64_t)m->ld, alignment(p->at[i])};
+        memcpy(word, words, sizeof words);
+    }
+    memcpy(word, p->algo->data, sizeof p->algo->data);
+    return key;
+}
+
+static struct entry *entry_of(const struct key *key)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < WORDS; i++) {
+        h = (h ^ key->word[i]) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
+    return &table[h % ENTRIES];
+}
+
+/* An algorithm that does not tell its needs is taken to have none: cublasLtMatmul is the judge then. */
+static bool aligned(const struct slr_lt_problem *p)
+{
+    for (int i = 0; i < SLR_LT_MATRICES; i++) {
+        uint32_t need = 0;
+        cublasLtMatmulAlgoCapAttributes_t id =
+            (cublasLtMatmulAlgoCapAttributes_t)(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_A_BYTES + i);
+        if (slr_real.cublasLtMatmulAlgoCapGetAttribute(p->algo, id, &need, sizeof need, NULL) ==
+                CUBLAS_STATUS_SUCCESS &&
+            need > alignment(p->at[i]))
+            return false;
+    }
+    return true;
+}
+_Static_assert(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_D_BYTES == CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_A_BYTES + SLR_LT_D &&
+                   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + SLR_LT_D,
+               "the matrices' attributes follow one another");
+
+static cublasLtMatrixLayout_t layout(const struct slr_lt_problem *p, int i)
+{
+    return (cublasLtMatrixLayout_t)(uintptr_t)&p->layout[i];
+}
+
+static bool fits(const struct slr_lt_problem *p)
+{
+    cublasLtMatmulHeuristicResult_t result = {.workspaceSize = 0};
+    return slr_real.cublasLtMatmulAlgoCheck(p->handle, p->desc, layout(p, SLR_LT_A), layout(p, SLR_LT_B),
+                                            layout(p, SLR_LT_C), layout(p, SLR_LT_D), p->algo,
+                                            &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= p->workspace_bytes && aligned(p);
+}
+
+/* A part of the algorithm's configuration; 0 where there is no such part. */
+static uint32_t config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t id)
+{
+    uint32_t value = 0;
+    if (slr_real.cublasLtMatmulAlgoConfigGetAttribute(algo, id, &value, sizeof value, NULL) != CUBLAS_STATUS_SUCCESS)
+        value = 0;
+    return value;
+}
+
+static uint64_t numerics(const cublasLtMatmulAlgo_t *algo)
+{
+    uint64_t flags = 0;
+    if (slr_real.cublasLtMatmulAlgoCapGetAttribute(algo, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags, sizeof flags,
+                                                   NULL) != CUBLAS_STATUS_SUCCESS)
+        flags = 0;
+    return flags;
+}
+
+/* Whether two algorithms add up an element's products alike, as far as the library tells: what is left to differ is the
+ * tile and how it is worked on. */
+static bool sums_alike(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b)
+{
+    static const cublasLtMatmulAlgoConfigAttributes_t same[] = {
+        CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (config(a, same[i]) != config(b, same[i]))
+            return false;
+    return numerics(a) == numerics(b);
+}
+
+static cublasStatus_t prefer(const struct slr_lt_problem *p, cublasLtMatmulPreference_t pref)
+{
+    uint64_t workspace = p->workspace_bytes;
+    uint32_t schemes =
+        config(p->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) | (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    cublasStatus_t r = slr_real.cublasLtMatmulPreferenceInit_internal(pref, sizeof *pref);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = slr_real.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                          sizeof workspace);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = slr_real.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                                          sizeof schemes);
+    for (int i = 0; i < SLR_LT_MATRICES && r == CUBLAS_STATUS_SUCCESS; i++) {
+        uint32_t align = alignment(p->at[i]);
+        r = slr_real.cublasLtMatmulPreferenceSetAttribute(
+            pref, (cublasLtMatmulPreferenceAttributes_t)(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i), &align,
+            sizeof align);
+    }
+    return r;
+}
+
+/* The heuristic's recommendations, best first; their number. */
+static int ask(const struct slr_lt_problem *p, cublasLtMatmulHeuristicResult_t *found)
+{
+    cublasLtMatmulPreferenceOpaque_t pref;
+    int count = 0, good = 0;
+    if (prefer(p, &pref) != CUBLAS_STATUS_SUCCESS ||
+        slr_real.cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, layout(p, SLR_LT_A), layout(p, SLR_LT_B),
+                                                layout(p, SLR_LT_C), layout(p, SLR_LT_D), &pref, CANDIDATES, found,
+                                                &count) != CUBLAS_STATUS_SUCCESS)
+        return 0;
+    while (good < count && found[good].state == CUBLAS_STATUS_SUCCESS &&
+           found[good].workspaceSize <= p->workspace_bytes)
+        good++;
+    return good;
+}
+
+static bool choose(const struct slr_lt_problem *p, cublasLtMatmulAlgo_t *out)
+{
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    int count = ask(p, found), i = 0;
+    while (i < count && !sums_alike(&found[i].algo, p->algo))
+        i++;
+    if (i < count)
+        *out = found[i].algo;
+    else if (fits(p))
+        *out = *p->algo;
+    else if (count > 0)
+        *out = found[0].algo;
+    else
+        return false;
+    return true;
+}
+
+const cublasLtMatmulAlgo_t *slr_lt_algo(const struct slr_lt_problem *p)
+{
+    struct key key = key_of(p);
+    struct entry *e = entry_of(&key);
+    if (!e->used || memcmp(&e->key, &key, sizeof key) != 0) {
+        *e = (struct entry){.used = true, .key = key};
+        e->found = choose(p, &e->algo);
+    }
+    return e->found ? &e->algo : NULL;
+}

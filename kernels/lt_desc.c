@@ -1,0 +1,173 @@
+#include "kernels/lt_desc.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum { IDS = 64, VALUE = 16 }; /* attribute numbers are small and dense, values no longer than a pointer so far */
+
+struct field {
+    int id;
+    size_t offset, size;
+};
+#define FIELD(id, type, member)                                                                                        \
+    {                                                                                                                  \
+        id, offsetof(struct type, member), sizeof(((struct type *)0)->member)                                          \
+    }
+
+/* What a library knows, learnt from a fresh descriptor. */
+struct attribute {
+    size_t size; /* 0: no such attribute */
+    unsigned char fresh[VALUE];
+    const struct field *field; /* where its value goes; NULL: it must be `fresh` */
+};
+
+struct kind {
+    cublasStatus_t (*get)(const void *object, int id, void *value, size_t size, size_t *written);
+    const struct field *fields;
+    size_t count;
+    enum slr_reason refused;
+    bool learnt;
+    struct attribute known[IDS];
+};
+
+static cublasStatus_t get_layout(const void *object, int id, void *value, size_t size, size_t *written)
+{
+    return slr_real.cublasLtMatrixLayoutGetAttribute((cublasLtMatrixLayout_t)(uintptr_t)object,
+                                                     (cublasLtMatrixLayoutAttribute_t)id, value, size, written);
+}
+
+static cublasStatus_t get_op(const void *object, int id, void *value, size_t size, size_t *written)
+{
+    return slr_real.cublasLtMatmulDescGetAttribute((cublasLtMatmulDesc_t)(uintptr_t)object,
+                                                   (cublasLtMatmulDescAttributes_t)id, value, size, written);
+}
+
+/* The distance between the matrices of a batch says nothing when there is one. */
+struct layout {
+    struct slr_lt_matrix matrix;
+    int32_t batch;
+    int64_t stride;
+};
+
+static const struct field layout_fields[] = {
+    FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, layout, matrix.type),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, layout, matrix.rows),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, layout, matrix.cols),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_LD, layout, matrix.ld),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, layout, batch),
+    FIELD(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, layout, stride),
+};
+
+static const struct field op_fields[] = {
+    FIELD(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, slr_lt_op, compute),
+    FIELD(CUBLASLT_MATMUL_DESC_SCALE_TYPE, slr_lt_op, scale),
+    FIELD(CUBLASLT_MATMUL_DESC_POINTER_MODE, slr_lt_op, pointer_mode),
+    FIELD(CUBLASLT_MATMUL_DESC_TRANSA, slr_lt_op, transa),
+    FIELD(CUBLASLT_MATMUL_DESC_TRANSB, slr_lt_op, transb),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, slr_lt_op, epilogue),
+    FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, slr_lt_op, bias),
+    FIELD(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, slr_lt_op, bias_type),
+    FIELD(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, slr_lt_op, sm_count),
+    FIELD(CUBLASLT_MATMUL_DESC_FAST_ACCUM, slr_lt_op, fast_accum),
+};
+
+static struct kind layouts = {.get = get_layout,
+                              .fields = layout_fields,
+                              .count = sizeof layout_fields / sizeof *layout_fields,
+                              .refused = SLR_R_JOIN_LAYOUT};
+static struct kind ops = {
+    .get = get_op, .fields = op_fields, .count = sizeof op_fields / sizeof *op_fields, .refused = SLR_R_JOIN_ATTRIBUTE};
+
+static const struct field *field_of(const struct kind *kind, int id)
+{
+    for (size_t i = 0; i < kind->count; i++)
+        if (kind->fields[i].id == id)
+            return &kind->fields[i];
+    return NULL;
+}
+
+static void learn(struct kind *kind, const void *fresh)
+{
+    for (int id = 0; id < IDS; id++) {
+        struct attribute *a = &kind->known[id];
+        size_t size = 0;
+        *a = (struct attribute){.field = field_of(kind, id)};
+        if (kind->get(fresh, id, NULL, 0, &size) != CUBLAS_STATUS_SUCCESS)
+            continue;
+        a->size = size;
+        if (size <= VALUE)
+            kind->get(fresh, id, a->fresh, size, NULL);
+    }
+    kind->learnt = true;
+}
+
+static bool read_attribute(const struct kind *kind, int id, const void *object, void *out)
+{
+    const struct attribute *a = &kind->known[id];
+    unsigned char value[VALUE];
+    size_t written = 0;
+    if (a->size == 0)
+        return true;
+    if (a->size > VALUE || (a->field && a->field->size != a->size) ||
+        kind->get(object, id, value, a->size, &written) != CUBLAS_STATUS_SUCCESS)
+        return false;
+    if (!a->field)
+        return memcmp(value, a->fresh, a->size) == 0;
+    memcpy((char *)out + a->field->offset, value, a->size);
+    return true;
+}
+
+static enum slr_reason read_all(const struct kind *kind, const void *object, void *out)
+{
+    for (int id = 0; id < IDS; id++)
+        if (!read_attribute(kind, id, object, out))
+            return kind->refused;
+    return SLR_R_FUSED;
+}
+
+enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_matrix *out)
+{
+    struct layout l = {.batch = 1};
+    if (!layouts.learnt) {
+        cublasLtMatrixLayoutOpaque_t fresh;
+        if (slr_real.cublasLtMatrixLayoutInit_internal(&fresh, sizeof fresh, CUDA_R_32F, 1, 1, 1) !=
+            CUBLAS_STATUS_SUCCESS)
+            return SLR_R_JOIN_LAYOUT;
+        learn(&layouts, &fresh);
+    }
+    enum slr_reason r = layout ? read_all(&layouts, layout, &l) : SLR_R_JOIN_LAYOUT;
+    *out = l.matrix;
+    return r == SLR_R_FUSED && l.batch != 1 ? SLR_R_JOIN_BATCH : r;
+}
+
+enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out)
+{
+    *out = (struct slr_lt_op){.epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_type = -1};
+    if (!ops.learnt) {
+        cublasLtMatmulDescOpaque_t fresh;
+        if (slr_real.cublasLtMatmulDescInit_internal(&fresh, sizeof fresh, CUBLAS_COMPUTE_32F, CUDA_R_32F) !=
+            CUBLAS_STATUS_SUCCESS)
+            return SLR_R_JOIN_ATTRIBUTE;
+        learn(&ops, &fresh);
+    }
+    return desc ? read_all(&ops, desc, out) : SLR_R_JOIN_ATTRIBUTE;
+}
+
+cublasStatus_t slr_lt_make_matrix(const struct slr_lt_matrix *m, cublasLtMatrixLayoutOpaque_t *out)
+{
+    return slr_real.cublasLtMatrixLayoutInit_internal(out, sizeof *out, (cudaDataType)m->type, m->rows, m->cols, m->ld);
+}
+
+/* Sets what differs from a fresh descriptor. */
+cublasStatus_t slr_lt_make_op(const struct slr_lt_op *op, cublasLtMatmulDescOpaque_t *out)
+{
+    cublasStatus_t r = slr_real.cublasLtMatmulDescInit_internal(out, sizeof *out, (cublasComputeType_t)op->compute,
+                                                                (cudaDataType_t)op->scale);
+    for (size_t i = 0; i < ops.count && r == CUBLAS_STATUS_SUCCESS; i++) {
+        const struct field *f = &op_fields[i];
+        const void *value = (const char *)op + f->offset;
+        if (ops.known[f->id].size == f->size && memcmp(value, ops.known[f->id].fresh, f->size) != 0)
+            r = slr_real.cublasLtMatmulDescSetAttribute(out, (cublasLtMatmulDescAttributes_t)f->id, value, f->size);
+    }
+    return r;
+}

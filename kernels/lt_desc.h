@@ -1,0 +1,34 @@
+/* cuBLASLt's descriptors: read attribute by attribute, and made anew. The structs of the library stay opaque. */
+#ifndef SLR_KERNELS_LT_DESC_H
+#define SLR_KERNELS_LT_DESC_H
+
+#include <stdint.h>
+#include "base/real.h"
+#include "base/reason.h"
+
+/* A matrix as stored, in column order, one matrix. */
+struct slr_lt_matrix {
+    uint32_t type; /* cudaDataType */
+    uint64_t rows, cols;
+    int64_t ld; /* elements */
+};
+
+/* An operation, as far as it is split. */
+struct slr_lt_op {
+    int32_t compute, scale, pointer_mode, transa, transb;
+    uint32_t epilogue;
+    const void *bias;
+    int32_t bias_type; /* -1: that of D */
+    int32_t sm_count;
+    int8_t fast_accum;
+};
+
+/* SLR_R_FUSED, or why the matrix or operation is not one that is split. */
+enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_matrix *out);
+enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out);
+
+/* Makes descriptors in the caller's memory; they need no destruction. */
+cublasStatus_t slr_lt_make_matrix(const struct slr_lt_matrix *m, cublasLtMatrixLayoutOpaque_t *out);
+cublasStatus_t slr_lt_make_op(const struct slr_lt_op *op, cublasLtMatmulDescOpaque_t *out);
+
+#endif
