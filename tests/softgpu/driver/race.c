@@ -196,6 +196,8 @@ void sg_race_stream_ends_locked(struct sg_stream *s)
     if (!sg_race_on)
         return;
     race_join(&s->ctx->ended, s->clock.c, s->clock.n);
+    if (!(s->flags & CU_STREAM_NON_BLOCKING))
+        race_join(&s->ctx->ended_blocking, s->clock.c, s->clock.n);
     sg_clock_free(&s->clock);
     if (s->race_queue && race_lock()) {
         race_file->queues[s->race_queue].ended = true;
@@ -205,26 +207,26 @@ void sg_race_stream_ends_locked(struct sg_stream *s)
 
 /* ---- operations ---- */
 
-static uint64_t meeting_of(const struct sg_op *op)
+static uint64_t meeting_of(const struct sg_op *op, const void **turn)
 {
     bool meets = op->kind == SG_OP_KERNEL && op->u.kernel.desc->meets;
-    return meets ? op->u.kernel.desc->meets(op->u.kernel.args) : 0;
+    return meets ? op->u.kernel.desc->meets(op->u.kernel.args, turn) : 0;
 }
 
 /* Kernels of one communicator wait for each other inside of the stand-in NCCL; here they follow visibly. */
-static void take_turn_locked(struct sg_op *op)
+static void take_turn_locked(struct sg_op *op, const void *turn)
 {
     static struct turn {
         struct turn *next;
-        uint64_t id;
+        const void *of;
         struct sg_fence *last;
     } * turns;
     struct turn *t = turns;
 
-    while (t && t->id != op->meeting)
+    while (t && t->of != turn)
         t = t->next;
     if (!t && (t = calloc(1, sizeof(*t)))) {
-        t->id = op->meeting;
+        t->of = turn;
         t->next = turns;
         turns = t;
     }
@@ -238,14 +240,15 @@ static void take_turn_locked(struct sg_op *op)
 void sg_race_queued_locked(struct sg_stream *s, struct sg_op *op)
 {
     struct race_place place;
+    const void *turn = NULL;
 
     if (!sg_race_on)
         return;
-    op->meeting = meeting_of(op);
+    op->meeting = meeting_of(op, &turn);
     if (op->meeting)
-        take_turn_locked(op);
+        take_turn_locked(op, turn);
     if (s->legacy) /* follows streams that are gone, too */
-        race_join(&op->clock, s->ctx->ended.c, s->ctx->ended.n);
+        race_join(&op->clock, s->ctx->ended_blocking.c, s->ctx->ended_blocking.n);
     if (!race_lock())
         return;
     race_joins_host(&op->clock);
@@ -343,7 +346,7 @@ void sg_race_saw_stream_locked(const struct sg_stream *s)
     sg_race_saw_fence_locked(s->last);
     if (!s->legacy)
         return;
-    saw(&s->ctx->ended);
+    saw(&s->ctx->ended_blocking);
     for (const struct sg_stream *t = s->ctx->streams; t; t = t->next)
         if (!(t->flags & CU_STREAM_NON_BLOCKING))
             sg_race_saw_fence_locked(t->last);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define READS 6
+#define READS 14
 #define MAX_INTERVALS 262144
 #define MAX_ROWS 16384
 

@@ -120,7 +120,7 @@ struct sg_ctx {
     struct sg_stream *streams;
     struct sg_stream *legacy;
     struct sg_ctx *next;
-    struct sg_clock ended; /* of streams that are gone */
+    struct sg_clock ended, ended_blocking; /* of streams that are gone */
 };
 struct sg_ctx *sg_ctx_list_locked(void);
 struct sg_ctx *sg_current_locked(CUresult *rc);

@@ -107,11 +107,13 @@ static unsigned access_ranges(const void *args, struct softgpu_access *out, unsi
     return n;
 }
 
-static unsigned long long meets(const void *args)
+static unsigned long long meets(const void *args, const void **turn)
 {
-    const struct block_header *b = ((const struct plan_args *)args)->plan->comm->block.hdr;
+    const struct ncclComm *c = ((const struct plan_args *)args)->plan->comm;
+    const struct block_header *b = c->block.hdr;
     unsigned long long id = 0;
 
+    *turn = c;
     if (b)
         memcpy(&id, b->secret, sizeof id);
     return id;

@@ -1,0 +1,161 @@
+/* Which bytes an operation touches, and the life of memory. */
+#include "edges.h"
+#include <stddef.h>
+
+/* Interleaved columns: side by side, or one column too wide. */
+static void columns(struct edge_env *e)
+{
+    CU(cuMemsetD2D8Async(e->x, 64, 1, e->edge ? 32 : 33, 20, e->a));
+    pass_time();
+    CU(cuMemsetD2D32Async(e->x + 32, 64, 2, 8, 20, e->b));
+}
+
+static void copied_columns(struct edge_env *e)
+{
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = e->x,
+                       .srcPitch = 64,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = e->y,
+                       .dstPitch = 32,
+                       .WidthInBytes = 32,
+                       .Height = 20};
+
+    c.srcXInBytes = e->edge ? 32 : 31;
+    CU(cuMemsetD2D8Async(e->x, 64, 1, 32, 20, e->a));
+    CU(cuMemcpy2DAsync(&c, e->b));
+    pass_time();
+}
+
+/* Reads need no order among themselves, and each of them one with the write behind. */
+static void many_reads(struct edge_env *e)
+{
+    CUstream s[10];
+    CUdeviceptr y;
+
+    for (int i = 0; i < 10; i++) {
+        CU(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+        CU(cuMemAlloc(&y, BYTES));
+        CU(cuMemcpyDtoDAsync(y, e->x, BYTES, s[i]));
+        if (e->edge || i != 4)
+            follow(e, s[i], e->a);
+    }
+    pass_time();
+    fill(e, e->a);
+}
+
+/* Two parts of what one operation wrote, each read in order and written again by somebody else. */
+static void parts(struct edge_env *e)
+{
+    fill(e, e->a);
+    follow(e, e->a, e->b);
+    CU(cuMemsetD8Async(e->x, 2, BYTES / 2, e->a));
+    CU(cuMemcpyDtoDAsync(e->y, e->x + BYTES / 2 - (e->edge ? 0 : 1), BYTES / 2, e->b));
+    pass_time();
+}
+
+static void pinned(struct edge_env *e)
+{
+    void *host;
+
+    CU(cuMemHostAlloc(&host, BYTES, 0));
+    CU(cuMemcpyDtoHAsync(host, e->x, BYTES, e->a));
+    if (e->edge)
+        follow(e, e->a, e->b);
+    pass_time();
+    CU(cuMemcpyHtoDAsync(e->y, host, BYTES, e->b));
+}
+
+static void pool_alloc(struct edge_env *e)
+{
+    CUdeviceptr p;
+
+    CU(cuMemAllocAsync(&p, BYTES, e->a));
+    if (e->edge)
+        follow(e, e->a, e->b);
+    pass_time();
+    CU(cuMemsetD8Async(p, 1, BYTES, e->b));
+    CU(cuCtxSynchronize());
+    CU(cuMemFreeAsync(p, e->b));
+}
+
+static void pool_free(struct edge_env *e)
+{
+    CUdeviceptr p;
+
+    CU(cuMemAllocAsync(&p, BYTES, e->a));
+    CU(cuMemsetD8Async(p, 1, BYTES, e->a));
+    if (e->edge)
+        follow(e, e->a, e->b);
+    else
+        pass_time();
+    CU(cuMemFreeAsync(p, e->b));
+}
+
+/* cuMemFree waits for the work of its own context, but not for another's. */
+static void free_other_context(struct edge_env *e)
+{
+    CUcontext here, there;
+    CUstream s;
+    CUdeviceptr y;
+
+    CU(cuCtxGetCurrent(&here));
+    CU(cuDevicePrimaryCtxRetain(&there, 1));
+    CU(cuCtxSetCurrent(there));
+    CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    CU(cuMemAlloc(&y, BYTES));
+    CU(cuMemcpyDtoDAsync(y, e->x, BYTES, s));
+    pass_time();
+    if (e->edge)
+        CU(cuCtxSynchronize());
+    CU(cuCtxSetCurrent(here));
+    CU(cuMemFree(e->x));
+    CU(cuCtxSetCurrent(there));
+    CU(cuCtxSynchronize());
+    CU(cuCtxSetCurrent(here));
+}
+
+/* New memory at an old address has no history. */
+static void address_again(struct edge_env *e)
+{
+    for (int i = 0; i < 4; i++) {
+        fill(e, i % 2 ? e->a : e->b);
+        CU(cuMemFree(e->x));
+        CU(cuMemAlloc(&e->x, BYTES));
+    }
+    fill(e, e->a);
+    pass_time();
+    look(e, e->edge ? e->a : e->b);
+}
+
+/* Many streams, one after another: their numbers are used again. */
+static void many_streams(struct edge_env *e)
+{
+    CUstream s, last = NULL;
+
+    for (int i = 0; i < 3000; i++) {
+        CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+        fill(e, s);
+        if (i == 2999)
+            last = s;
+        else
+            CU(cuStreamSynchronize(s));
+        if (!last)
+            CU(cuStreamDestroy(s));
+    }
+    look(e, e->edge ? last : e->a);
+}
+
+const struct edge_case edges_memory[] = {
+    {.name = "columns", .body = columns, .first = "cuMemsetD2D8Async", .second = "cuMemsetD2D32Async"},
+    {.name = "copied-columns", .body = copied_columns, .first = "cuMemsetD2D8Async", .second = "cuMemcpy2DAsync"},
+    {.name = "many-reads", .body = many_reads},
+    {.name = "parts", .body = parts},
+    {.name = "pinned", .body = pinned, .first = "cuMemcpyDtoHAsync", .second = "cuMemcpyHtoDAsync"},
+    {.name = "pool-alloc", .body = pool_alloc, .first = "cuMemAllocAsync", .second = "cuMemsetD8Async"},
+    {.name = "pool-free", .body = pool_free, .second = "cuMemFreeAsync"},
+    {.name = "free-other-context", .body = free_other_context, .first = "cuMemcpyDtoDAsync", .second = "freeing"},
+    {.name = "address-again", .body = address_again},
+    {.name = "many-streams", .body = many_streams},
+    {.name = NULL},
+};
