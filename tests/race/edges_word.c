@@ -59,7 +59,8 @@ static void used_again(struct edge_env *e)
             CU(cuStreamWaitValue32(e->b, e->flag, 1, EQ));
         look(e, e->b);
         CU(cuStreamWriteValue32(e->b, e->flag, 0, 0));
-        CU(cuStreamWaitValue32(e->a, e->flag, 0, EQ));
+        if (round < 2) /* without its edge the last round's reset may come first */
+            CU(cuStreamWaitValue32(e->a, e->flag, 0, EQ));
         pass_time();
     }
 }
