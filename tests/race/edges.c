@@ -13,9 +13,14 @@
 static const struct edge_case *const tables[] = {edges_stream, edges_word, edges_memory, edges_process};
 static char folder[] = "/tmp/race-edges-XXXXXX";
 
-void pass_time(void)
+void settle(struct edge_env *e, CUstream s)
 {
-    usleep(3000);
+    CUdeviceptr word;
+
+    CU(cuMemHostGetDevicePointer(&word, e->settled, 0));
+    CU(cuStreamWriteValue32(s, word, ++e->settles, 0));
+    while (__atomic_load_n(e->settled, __ATOMIC_ACQUIRE) != e->settles)
+        usleep(100);
 }
 
 void fill(struct edge_env *e, CUstream s)
@@ -47,7 +52,7 @@ void await(struct edge_env *e, int step)
 
 static void run(const struct edge_case *c, bool edge, struct mail *mail, bool peer)
 {
-    struct edge_env e = {.edge = edge, .mail = mail};
+    struct edge_env e = {.edge = edge, .mail = mail, .settled = &mail->settled[peer]};
     CUcontext ctx;
 
     CU(cuInit(0));

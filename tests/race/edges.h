@@ -13,7 +13,7 @@
 /* What two processes share: also host memory that both register. */
 struct mail {
     _Atomic int step;
-    uint32_t flag;
+    uint32_t flag, settled[2]; /* settled: of each process */
     CUipcMemHandle memory;
     CUipcEventHandle event;
 };
@@ -25,6 +25,7 @@ struct edge_env {
     CUevent event;
     struct mail *mail; /* registered */
     CUdeviceptr flag;  /* mail->flag as the device sees it */
+    uint32_t *settled, settles;
 };
 
 struct edge_case {
@@ -46,9 +47,9 @@ extern const struct edge_case edges_stream[], edges_word[], edges_memory[], edge
 
 void fill(struct edge_env *e, CUstream s); /* writes x */
 void look(struct edge_env *e, CUstream s); /* reads x */
-/* So long that what was queued has run: without an edge the accesses are far apart, and must be reported all the same.
- */
-void pass_time(void);
+/* Returns when what is queued on s has run, by means that the oracle does not see: without an edge the second access
+ * comes surely later, and must be reported all the same. */
+void settle(struct edge_env *e, CUstream s);
 void follow(struct edge_env *e, CUstream from, CUstream to); /* by an event */
 void post(struct edge_env *e, int step);
 void await(struct edge_env *e, int step);

@@ -6,7 +6,7 @@
 static void columns(struct edge_env *e)
 {
     CU(cuMemsetD2D8Async(e->x, 64, 1, e->edge ? 32 : 33, 20, e->a));
-    pass_time();
+    settle(e, e->a);
     CU(cuMemsetD2D32Async(e->x + 32, 64, 2, 8, 20, e->b));
 }
 
@@ -23,8 +23,8 @@ static void copied_columns(struct edge_env *e)
 
     c.srcXInBytes = e->edge ? 32 : 31;
     CU(cuMemsetD2D8Async(e->x, 64, 1, 32, 20, e->a));
+    settle(e, e->a);
     CU(cuMemcpy2DAsync(&c, e->b));
-    pass_time();
 }
 
 /* Reads need no order among themselves, and each of them one with the write behind. */
@@ -39,8 +39,8 @@ static void many_reads(struct edge_env *e)
         CU(cuMemcpyDtoDAsync(y, e->x, BYTES, s[i]));
         if (e->edge || i != 4)
             follow(e, s[i], e->a);
+        settle(e, s[i]);
     }
-    pass_time();
     fill(e, e->a);
 }
 
@@ -51,7 +51,6 @@ static void parts(struct edge_env *e)
     follow(e, e->a, e->b);
     CU(cuMemsetD8Async(e->x, 2, BYTES / 2, e->a));
     CU(cuMemcpyDtoDAsync(e->y, e->x + BYTES / 2 - (e->edge ? 0 : 1), BYTES / 2, e->b));
-    pass_time();
 }
 
 static void pinned(struct edge_env *e)
@@ -62,7 +61,7 @@ static void pinned(struct edge_env *e)
     CU(cuMemcpyDtoHAsync(host, e->x, BYTES, e->a));
     if (e->edge)
         follow(e, e->a, e->b);
-    pass_time();
+    settle(e, e->a);
     CU(cuMemcpyHtoDAsync(e->y, host, BYTES, e->b));
 }
 
@@ -73,7 +72,7 @@ static void pool_alloc(struct edge_env *e)
     CU(cuMemAllocAsync(&p, BYTES, e->a));
     if (e->edge)
         follow(e, e->a, e->b);
-    pass_time();
+    settle(e, e->a);
     CU(cuMemsetD8Async(p, 1, BYTES, e->b));
     CU(cuCtxSynchronize());
     CU(cuMemFreeAsync(p, e->b));
@@ -88,7 +87,7 @@ static void pool_free(struct edge_env *e)
     if (e->edge)
         follow(e, e->a, e->b);
     else
-        pass_time();
+        settle(e, e->a);
     CU(cuMemFreeAsync(p, e->b));
 }
 
@@ -105,7 +104,7 @@ static void free_other_context(struct edge_env *e)
     CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     CU(cuMemAlloc(&y, BYTES));
     CU(cuMemcpyDtoDAsync(y, e->x, BYTES, s));
-    pass_time();
+    settle(e, s);
     if (e->edge)
         CU(cuCtxSynchronize());
     CU(cuCtxSetCurrent(here));
@@ -124,7 +123,7 @@ static void address_again(struct edge_env *e)
         CU(cuMemAlloc(&e->x, BYTES));
     }
     fill(e, e->a);
-    pass_time();
+    settle(e, e->a);
     look(e, e->edge ? e->a : e->b);
 }
 

@@ -23,6 +23,7 @@ static void flag_owner(struct edge_env *e)
     give(e);
     fill(e, e->a);
     CU(cuStreamWriteValue32(e->a, e->flag, 1, 0));
+    settle(e, e->a);
     post(e, 2);
     await(e, 3);
 }
@@ -31,7 +32,6 @@ static void flag_peer(struct edge_env *e)
 {
     take(e);
     await(e, 2);
-    pass_time();
     if (e->edge)
         CU(cuStreamWaitValue32(e->b, e->flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
     look(e, e->b);
@@ -46,7 +46,6 @@ static void done_owner(struct edge_env *e)
 {
     give(e);
     await(e, 2);
-    pass_time();
     if (e->edge)
         CU(cuStreamWaitValue32(e->a, e->flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
     fill(e, e->a);
@@ -59,6 +58,7 @@ static void done_peer(struct edge_env *e)
     take(e);
     look(e, e->b);
     CU(cuStreamWriteValue32(e->b, e->flag, 1, 0));
+    settle(e, e->b);
     post(e, 2);
     await(e, 3);
     CU(cuCtxSynchronize());
@@ -80,6 +80,7 @@ static void event_owner(struct edge_env *e)
     fill(e, e->a);
     if (e->edge)
         CU(cuEventRecord(ev, e->a));
+    settle(e, e->a);
     post(e, 2);
     await(e, 3);
 }
@@ -91,7 +92,6 @@ static void event_peer(struct edge_env *e)
     take(e);
     CU(cuIpcOpenEventHandle(&ev, e->mail->event));
     await(e, 2);
-    pass_time();
     CU(cuStreamWaitEvent(e->b, ev, 0));
     look(e, e->b);
     CU(cuStreamSynchronize(e->b));
@@ -107,7 +107,7 @@ static void hosts_owner(struct edge_env *e)
     fill(e, e->a);
     if (e->edge)
         CU(cuStreamSynchronize(e->a));
-    pass_time();
+    settle(e, e->a);
     post(e, 2);
     await(e, 3);
 }
@@ -129,7 +129,7 @@ static void killed(struct edge_env *e)
     int status = 1;
 
     fill(e, e->a);
-    pass_time();
+    settle(e, e->a);
     pid_t pid = fork();
     if (!pid)
         die_with_lock();

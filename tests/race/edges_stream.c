@@ -7,14 +7,14 @@
 static void same_stream(struct edge_env *e)
 {
     fill(e, e->a);
-    pass_time();
+    settle(e, e->a);
     look(e, e->edge ? e->a : e->b);
 }
 
 static void write_after_read(struct edge_env *e)
 {
     look(e, e->a);
-    pass_time();
+    settle(e, e->a);
     fill(e, e->edge ? e->a : e->b);
 }
 
@@ -23,7 +23,7 @@ static void event(struct edge_env *e)
     fill(e, e->a);
     if (e->edge)
         follow(e, e->a, e->b);
-    pass_time();
+    settle(e, e->a);
     look(e, e->b);
 }
 
@@ -35,7 +35,7 @@ static void event_early(struct edge_env *e)
     CU(cuEventRecord(e->event, e->a));
     if (!e->edge)
         fill(e, e->a);
-    pass_time();
+    settle(e, e->a);
     CU(cuStreamWaitEvent(e->b, e->event, 0));
     look(e, e->b);
 }
@@ -45,7 +45,7 @@ static void event_done(struct edge_env *e)
 {
     fill(e, e->a);
     CU(cuEventRecord(e->event, e->a));
-    pass_time();
+    settle(e, e->a);
     if (e->edge)
         CU(cuStreamWaitEvent(e->b, e->event, 0));
     look(e, e->b);
@@ -78,7 +78,7 @@ static void event_query(struct edge_env *e)
     CU(cuEventRecord(e->event, e->a));
     while (e->edge && cuEventQuery(e->event) == CUDA_ERROR_NOT_READY)
         usleep(100);
-    pass_time();
+    settle(e, e->a);
     look(e, e->b);
 }
 
@@ -87,7 +87,7 @@ static void stream_sync(struct edge_env *e)
     fill(e, e->a);
     if (e->edge)
         CU(cuStreamSynchronize(e->a));
-    pass_time();
+    settle(e, e->a);
     look(e, e->b);
 }
 
@@ -95,7 +95,7 @@ static void stream_sync(struct edge_env *e)
 static void stream_sync_late(struct edge_env *e)
 {
     fill(e, e->a);
-    pass_time();
+    settle(e, e->a);
     CU(cuStreamSynchronize(e->edge ? e->a : e->b));
     look(e, e->b);
 }
@@ -105,14 +105,14 @@ static void stream_query(struct edge_env *e)
     fill(e, e->a);
     while (e->edge && cuStreamQuery(e->a) == CUDA_ERROR_NOT_READY)
         usleep(100);
-    pass_time();
+    settle(e, e->a);
     look(e, e->b);
 }
 
 static void ctx_sync(struct edge_env *e)
 {
     fill(e, e->a);
-    pass_time();
+    settle(e, e->a);
     if (e->edge)
         CU(cuCtxSynchronize());
     look(e, e->b);
@@ -126,7 +126,7 @@ static void sync_too_early(struct edge_env *e)
     CU(cuStreamSynchronize(e->a));
     if (!e->edge)
         fill(e, e->a);
-    pass_time();
+    settle(e, e->a);
     look(e, e->b);
 }
 
@@ -136,7 +136,7 @@ static void blocking_copy(struct edge_env *e)
     char seen[BYTES];
 
     fill(e, CU_STREAM_LEGACY);
-    pass_time();
+    settle(e, CU_STREAM_LEGACY);
     if (e->edge)
         CU(cuMemcpyDtoH(seen, e->x, BYTES));
     look(e, e->b);
@@ -148,7 +148,7 @@ static void legacy_before(struct edge_env *e)
 
     CU(cuStreamCreate(&s, e->edge ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
     fill(e, CU_STREAM_LEGACY);
-    pass_time();
+    settle(e, CU_STREAM_LEGACY);
     look(e, s);
 }
 
@@ -158,7 +158,7 @@ static void legacy_behind(struct edge_env *e)
 
     CU(cuStreamCreate(&s, e->edge ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
     fill(e, s);
-    pass_time();
+    settle(e, s);
     look(e, CU_STREAM_LEGACY);
 }
 
@@ -169,15 +169,15 @@ static void legacy_behind_destroyed(struct edge_env *e)
 
     CU(cuStreamCreate(&s, e->edge ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
     fill(e, s);
+    settle(e, s);
     CU(cuStreamDestroy(s));
-    pass_time();
     look(e, CU_STREAM_LEGACY);
 }
 
 static void per_thread(struct edge_env *e)
 {
     fill(e, CU_STREAM_PER_THREAD);
-    pass_time();
+    settle(e, CU_STREAM_PER_THREAD);
     look(e, e->edge ? CU_STREAM_LEGACY : e->b);
 }
 
@@ -197,7 +197,7 @@ static void host_function(struct edge_env *e)
         CU(cuLaunchHostFunc(e->a, call, NULL));
     while (e->edge && !atomic_load(&called))
         usleep(100);
-    pass_time();
+    settle(e, e->a);
     look(e, e->b);
 }
 
@@ -211,7 +211,7 @@ static void graph(struct edge_env *e)
     CU(cuStreamEndCapture(e->a, &g));
     CU(cuGraphInstantiate(&x, g, 0));
     CU(cuGraphLaunch(x, e->edge ? e->b : e->a));
-    pass_time();
+    settle(e, e->edge ? e->b : e->a);
     look(e, e->b);
 }
 

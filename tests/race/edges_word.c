@@ -9,7 +9,7 @@ static void host_word(struct edge_env *e)
 {
     fill(e, e->a);
     CU(cuStreamWriteValue32(e->a, e->flag, 1, 0));
-    pass_time();
+    settle(e, e->a);
     if (e->edge)
         CU(cuStreamWaitValue32(e->b, e->flag, 1, GEQ));
     look(e, e->b);
@@ -27,7 +27,7 @@ static void device_word(struct edge_env *e)
     look(e, e->b);
     fill(e, e->a);
     CU(cuStreamWriteValue64(e->a, word, 7, 0));
-    pass_time();
+    settle(e, e->a);
 }
 
 /* What was written before the word counts, not what happened to have run when it was seen. */
@@ -36,7 +36,7 @@ static void too_early_a_value(struct edge_env *e)
     CU(cuStreamWriteValue32(e->a, e->flag, 1, 0));
     fill(e, e->a);
     CU(cuStreamWriteValue32(e->a, e->flag, 2, 0));
-    pass_time();
+    settle(e, e->a);
     CU(cuStreamWaitValue32(e->b, e->flag, e->edge ? 2 : 1, GEQ));
     look(e, e->b);
 }
@@ -61,7 +61,7 @@ static void used_again(struct edge_env *e)
         CU(cuStreamWriteValue32(e->b, e->flag, 0, 0));
         if (round < 2) /* without its edge the last round's reset may come first */
             CU(cuStreamWaitValue32(e->a, e->flag, 0, EQ));
-        pass_time();
+        settle(e, e->b);
     }
 }
 
@@ -100,7 +100,7 @@ static void word_by_copy(struct edge_env *e)
     CU(cuCtxSynchronize());
     fill(e, e->a);
     CU(cuMemcpyAsync(e->flag, one, 4, e->a));
-    pass_time();
+    settle(e, e->a);
     if (e->edge)
         CU(cuStreamWaitValue32(e->b, e->flag, 1, GEQ));
     look(e, e->b);
@@ -112,7 +112,7 @@ static void word_by_fill(struct edge_env *e)
     CU(cuMemsetD32Async(e->flag, 5, 1, e->a));
     if (e->edge)
         CU(cuStreamWaitValue32(e->b, e->flag, 5, EQ));
-    pass_time();
+    settle(e, e->a);
     look(e, e->b);
 }
 
