@@ -171,7 +171,28 @@ static void legacy_behind_destroyed(struct edge_env *e)
     fill(e, s);
     settle(e, s);
     CU(cuStreamDestroy(s));
+    usleep(3000); /* until it is gone */
     look(e, CU_STREAM_LEGACY);
+}
+
+/* A stream ends, and the host has seen all of it: that is no edge for what was queued before, on a stream that has not
+ * begun yet. */
+static void queued_before(struct edge_env *e)
+{
+    size_t much = (size_t)128 << 20;
+    CUdeviceptr slow;
+    CUstream s;
+
+    CU(cuMemAlloc(&slow, much));
+    CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    fill(e, s);
+    if (e->edge)
+        follow(e, s, e->b);
+    CU(cuMemsetD8Async(slow, 1, much, e->a));
+    follow(e, e->a, e->b);
+    look(e, e->b);
+    CU(cuStreamSynchronize(s));
+    CU(cuStreamDestroy(s));
 }
 
 static void per_thread(struct edge_env *e)
@@ -233,6 +254,7 @@ const struct edge_case edges_stream[] = {
     {.name = "legacy-before", .body = legacy_before},
     {.name = "legacy-behind", .body = legacy_behind},
     {.name = "legacy-behind-destroyed", .body = legacy_behind_destroyed},
+    {.name = "queued-before", .body = queued_before},
     {.name = "per-thread", .body = per_thread},
     {.name = "host-function", .body = host_function},
     {.name = "graph", .body = graph},

@@ -79,9 +79,12 @@ static void host_resets(struct edge_env *e)
     }
 }
 
-/* A host that has waited for the one stream lets the other go. */
+/* A host that has waited for the one stream lets the other go; the value is one that a stream has written before. */
 static void host_releases(struct edge_env *e)
 {
+    CU(cuStreamWriteValue32(e->a, e->flag, 1, 0));
+    CU(cuStreamWriteValue32(e->a, e->flag, 0, 0));
+    settle(e, e->a);
     fill(e, e->a);
     if (e->edge)
         CU(cuStreamWaitValue32(e->b, e->flag, 1, GEQ));
@@ -90,7 +93,7 @@ static void host_releases(struct edge_env *e)
     __atomic_store_n(&e->mail->flag, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Copies and fills of one word may write what a stream waits for. */
+/* Copies and fills of one word may write what a stream waits for: what stands before them is seen, and not more. */
 static void word_by_copy(struct edge_env *e)
 {
     CUdeviceptr one;
@@ -98,21 +101,25 @@ static void word_by_copy(struct edge_env *e)
     CU(cuMemAlloc(&one, 4));
     CU(cuMemsetD32(one, 1, 1));
     CU(cuCtxSynchronize());
-    fill(e, e->a);
-    CU(cuMemcpyAsync(e->flag, one, 4, e->a));
-    settle(e, e->a);
     if (e->edge)
-        CU(cuStreamWaitValue32(e->b, e->flag, 1, GEQ));
+        fill(e, e->a);
+    CU(cuMemcpyAsync(e->flag, one, 4, e->a));
+    if (!e->edge)
+        fill(e, e->a);
+    settle(e, e->a);
+    CU(cuStreamWaitValue32(e->b, e->flag, 1, GEQ));
     look(e, e->b);
 }
 
 static void word_by_fill(struct edge_env *e)
 {
-    fill(e, e->a);
-    CU(cuMemsetD32Async(e->flag, 5, 1, e->a));
     if (e->edge)
-        CU(cuStreamWaitValue32(e->b, e->flag, 5, EQ));
+        fill(e, e->a);
+    CU(cuMemsetD32Async(e->flag, 5, 1, e->a));
+    if (!e->edge)
+        fill(e, e->a);
     settle(e, e->a);
+    CU(cuStreamWaitValue32(e->b, e->flag, 5, EQ));
     look(e, e->b);
 }
 

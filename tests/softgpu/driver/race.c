@@ -158,8 +158,8 @@ void race_all(struct sg_clock *k)
 
 /* ---- queues ---- */
 
-/* The number of a stream that has ended, if all that it did is before anything that will be queued: its successor is
- * then after it, as one number says. */
+/* The number of a stream that has ended, if all that it did is before anything that is queued from now on: its
+ * successor is then after it, as one number says. So a stream takes its number when its first operation is queued. */
 static uint32_t new_queue(void)
 {
     struct race_file *f = race_file;
@@ -180,12 +180,6 @@ static void tick(struct sg_stream *s, struct sg_clock *k)
     static const uint32_t zero[RACE_QUEUES];
     uint32_t now[RACE_QUEUES];
 
-    if (!s->race_queue)
-        s->race_queue = new_queue();
-    if (!s->race_queue) {
-        race_file->blind = true; /* more streams than there is room for */
-        return;
-    }
     memcpy(now, zero, (s->race_queue + 1) * sizeof(*now));
     now[s->race_queue] = ++race_file->queues[s->race_queue].last;
     race_join(k, now, s->race_queue + 1);
@@ -252,6 +246,10 @@ void sg_race_queued_locked(struct sg_stream *s, struct sg_op *op)
     if (!race_lock())
         return;
     race_joins_host(&op->clock);
+    if (!s->race_queue)
+        s->race_queue = new_queue();
+    if (!s->race_queue)
+        race_file->blind = true; /* more streams than there is room for */
     if (op->kind == SG_OP_WAIT && race_place_of(op, sg_mem_find_locked(op->u.memop.addr), &place))
         race_word_watch(&place);
     race_unlock();
