@@ -28,10 +28,11 @@ void slr_counters_log(void)
     unsigned long long passed = gathers > substituted ? gathers - substituted : 0;
     slr_log(SLR_LOG_INFO, "summary",
             "calls=%llu bytes=%llu substituted=%llu substituted_bytes=%llu passed=%llu fused=%llu gemm_chunks=%llu "
-            "joined=%llu staged=%llu in_place=%llu pushed=%llu mapped=%llu verified=%llu verify_bad=%llu",
+            "joined=%llu staged=%llu in_place=%llu pushed=%llu mapped=%llu verified=%llu verify_bad=%llu "
+            "sites=%llu sites_symmetric=%llu sites_broken=%llu",
             gathers, get(&c->bytes), substituted, get(&c->substituted_bytes), passed, get(&c->by_reason[SLR_R_FUSED]),
             get(&c->gemms_chunks), joined(), get(&c->staged), get(&c->in_place), get(&c->pushed), get(&c->mapped),
-            get(&c->verified), get(&c->verify_bad));
+            get(&c->verified), get(&c->verify_bad), get(&c->sites), get(&c->sites_symmetric), get(&c->sites_broken));
     for (int r = 0; r < SLR_R_COUNT; r++) {
         unsigned long long n = get(&c->by_reason[r]);
         if (n > 0)

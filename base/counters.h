@@ -14,6 +14,9 @@ struct slr_counters {
     _Atomic uint64_t in_place, pushed, staged; /* shards that went to a peer in each way */
     _Atomic uint64_t mapped;                   /* blocks of peers that were opened */
     _Atomic uint64_t verified, verify_bad;
+    /* Call sites of communicators that have ended; those whose receive buffers were symmetric then; how often one
+     * ceased to be. */
+    _Atomic uint64_t sites, sites_symmetric, sites_broken;
     _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
     _Atomic uint64_t by_reason[SLR_R_COUNT];
 };

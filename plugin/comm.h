@@ -48,8 +48,9 @@ struct slr_comm {
     int rank, nranks;
     enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not */
     _Atomic int error;    /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
-    uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
+    _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     struct slr_offers offers;
+    struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
     unsigned splits, shrinks;
     struct slr_shared shared;
     struct slr_ring ring;

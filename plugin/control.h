@@ -4,6 +4,7 @@
  *   struct slr_post[n]     what each rank says of itself; written by that rank only
  *   flag words             kernels/flags.h; registered with CUDA by each rank
  *   slr_term[n][n][..]     plugin/terms.h; written by the two ranks of each pair
+ *   slr_published[n][..]   plugin/published.h; written by that rank only
  *
  * It is an anonymous memfd handed from process to process (plugin/meet.h), so it has no name and ends with its last
  * user, also after kill -9.
@@ -22,9 +23,10 @@
 #include "cache/staging.h"
 #include "kernels/flags.h"
 #include "plugin/offers.h"
+#include "plugin/published.h"
 #include "plugin/terms.h"
 
-#define SLR_CONTROL_MAGIC 0x31524c53u /* "SLR1": the layout of everything in this file and of meet.c's messages */
+#define SLR_CONTROL_MAGIC 0x32524c53u /* "SLR2": the layout of everything in this file and of meet.c's messages */
 
 enum slr_rank_state {
     SLR_RANK_EMPTY,
@@ -89,9 +91,15 @@ static inline size_t slr_control_terms_at(int nranks)
     return (before + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
 }
 
+static inline size_t slr_control_published_at(int nranks)
+{
+    size_t terms = (size_t)nranks * (size_t)nranks * SLR_TERMS * sizeof(struct slr_term);
+    return (slr_control_terms_at(nranks) + terms + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
+}
+
 static inline size_t slr_control_bytes(int nranks)
 {
-    size_t all = slr_control_terms_at(nranks) + (size_t)nranks * (size_t)nranks * SLR_TERMS * sizeof(struct slr_term);
+    size_t all = slr_control_published_at(nranks) + (size_t)nranks * SLR_PUBLISHED * sizeof(struct slr_published);
     return (all + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
 }
 

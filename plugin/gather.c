@@ -8,6 +8,7 @@
 #include "plugin/group.h"
 #include "plugin/pending_impl.h"
 #include "plugin/process.h"
+#include "plugin/symmetry.h"
 #include "plugin/terms.h"
 #include "plugin/verify.h"
 #include "plugin/watchdog.h"
@@ -93,7 +94,7 @@ static void count(const struct slr_call *call, enum slr_reason why)
     atomic_fetch_add(&slr_counters.substituted_bytes, bytes);
 }
 
-static bool in_place(const struct slr_call *call)
+bool slr_gather_in_place(const struct slr_call *call)
 {
     return call->comm && (const char *)call->send == (const char *)call->recv + (size_t)call->comm->rank * call->shard;
 }
@@ -103,13 +104,13 @@ void slr_gather_note(const struct slr_call *call, enum slr_reason why)
     const struct slr_comm *c = call->comm;
     count(call, why);
     uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
-                           slr_comm_id(c) ^ (uint64_t)in_place(call));
+                           slr_comm_id(c) ^ (uint64_t)slr_gather_in_place(call));
     if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))
         return;
     slr_log(SLR_LOG_INFO, why == SLR_R_RING ? "substitute" : "pass",
             "op=allgather comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d reason=%s",
             c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count,
-            known_type(call->type) ? types[call->type].name : "?", call->shard, (int)in_place(call),
+            known_type(call->type) ? types[call->type].name : "?", call->shard, (int)slr_gather_in_place(call),
             slr_reason_name(why));
 }
 
@@ -231,11 +232,10 @@ void slr_gather_number(struct slr_call *call)
 }
 
 /* Memory that gathers use is worth keeping when the application frees it. */
-static void mark(const void *p)
+static void mark(const struct slr_place *at)
 {
-    struct slr_place at = slr_block_find((CUdeviceptr)(uintptr_t)p);
-    if (at.generation && !at.collective)
-        slr_block_mark_collective(at.generation);
+    if (at->generation && !at->collective)
+        slr_block_mark_collective(at->generation);
 }
 
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why)
@@ -243,12 +243,15 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     struct slr_comm *c = call->comm;
     if (failed(c) != ncclSuccess)
         return failed(c);
+    struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
+    struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
     slr_pending_lock();
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    slr_symmetry_publish(call, &send, &recv);
     enum slr_status s = enqueue(call);
     if (s == SLR_OK) {
-        mark(call->send);
-        mark(call->recv);
+        mark(&send);
+        mark(&recv);
         slr_pending_add(c);
         if (call->verify || !defer || call->stream == CU_STREAM_PER_THREAD)
             slr_pending_join(c,

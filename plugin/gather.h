@@ -23,6 +23,9 @@ struct slr_call {
  * ranks (R1), but for arguments that NCCL refuses on this rank alone and the capture state (R6). */
 enum slr_reason slr_gather_decide(struct slr_call *call);
 
+/* send == recv + rank * shard. */
+bool slr_gather_in_place(const struct slr_call *call);
+
 /* Counts and logs the decision (one line for each distinct shape). */
 void slr_gather_note(const struct slr_call *call, enum slr_reason why);
 

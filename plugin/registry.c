@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "plugin/comm.h"
 #include "plugin/retire.h"
+#include "plugin/symmetry.h"
 #include "plugin/watchdog.h"
 
 #define LAST_USER_MS 10000 /* calls do not block, but the watchdog may be closing a mapping */
@@ -217,6 +218,7 @@ void slr_comm_reap_orphans(void)
 
 void slr_comm_dispose(struct slr_comm *c)
 {
+    slr_symmetry_dispose(c);
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_ring_close(&c->ring);
         for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)

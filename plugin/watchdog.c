@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cache/blocks.h"
 #include "plugin/retire.h"
+#include "plugin/symmetry.h"
 
 #define TICK_MS 50
 #define STOP_WAIT_S 1
@@ -153,12 +154,13 @@ static void look(struct slr_comm *c, void *ctx)
     slr_watchdog_look(c);
 }
 
-static void serve_offers(void)
+static void serve_communicators(void)
 {
     struct slr_comm *list[64];
     int n = slr_comm_hold_all(list, 64);
     for (int i = 0; i < n; i++) {
         slr_offers_tick(list[i]);
+        slr_symmetry_tick(list[i]);
         slr_comm_put(list[i]);
     }
 }
@@ -170,7 +172,7 @@ static void watch(void)
 
 static void keep_house(void)
 {
-    serve_offers();
+    serve_communicators();
     slr_comm_reap_orphans();
     slr_retire_tick();
 }

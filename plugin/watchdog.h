@@ -6,8 +6,8 @@
  * SLIPRING_STALL_WARN               -> one warning;  for SLIPRING_STALL_TIMEOUT -> this rank fails this rank has failed
  * -> the waits for every peer that is dead, LEFT or FAILED itself are released A wait for a healthy peer is never
  * released before that peer has failed as well: a released `done` wait lets this rank overwrite a staging slot that the
- * peer may still be reading. Also frees retired staging (retire.h). ncclCommGetAsyncError tells the application (design
- * rule R8).
+ * peer may still be reading. Also frees retired staging (retire.h) and analyses call sites (symmetry.h), on the second
+ * thread. ncclCommGetAsyncError tells the application (design rule R8).
  */
 #ifndef SLR_PLUGIN_WATCHDOG_H
 #define SLR_PLUGIN_WATCHDOG_H

@@ -55,7 +55,8 @@ uthash                    |has_header uthash.h          |uthash-dev
 Jansson                   |has_header jansson.h         |libjansson-dev
 Criterion                 |has_criterion                |libcriterion-dev"
 [ $tests = 1 ] && items="$items
-Valgrind                  |have valgrind                |valgrind"
+Valgrind                  |have valgrind                |valgrind
+git                       |have git                     |git"
 [ $all = 1 ] && items="$items
 clang with sanitizers     |has_clang                    |clang libclang-rt-dev
 clang-format 14           |has_clang_format             |clang-format-14"

@@ -251,10 +251,10 @@ timed_shape() { # prefix-of-the-name ranks side: the same on every dimension, la
     alone "$name" 120 pair "$name" --ranks "$2" --m "$3" --k "$3" --n "$3" --iters "$iterations"
 }
 
-timed_shapes() {
+timed_shapes() { # prefix-of-the-name
     local ranks side
     for side in $timed_sides; do
-        for ranks in $rank_counts; do timed_shape time "$ranks" "$side"; done
+        for ranks in $rank_counts; do timed_shape "$1" "$ranks" "$side"; done
     done
 }
 
@@ -309,12 +309,13 @@ ways() {
 }
 
 # NCCL gathers over sockets here: few iterations for the large ones.
-ways_steps() {
+ways_steps() { # prefix-of-the-name
     local ranks
     for ranks in $rank_counts; do
         # shellcheck disable=SC2086 # lists of sizes
-        alone "ways-$ranks-ranks-small" 90 ways "ways-$ranks-ranks-small" "$ranks" $small_mib -- --warmup 200 --iters 500
-        [ $quick = 1 ] || alone "ways-$ranks-ranks-large" 150 ways "ways-$ranks-ranks-large" "$ranks" $large_mib -- --warmup 3 --iters 5
+        alone "$1-$ranks-ranks-small" 90 ways "$1-$ranks-ranks-small" "$ranks" $small_mib -- --warmup 60 --iters 100
+        [ $quick = 1 ] || alone "$1-$ranks-ranks-large" 120 ways "$1-$ranks-ranks-large" "$ranks" $large_mib -- --warmup 3 --iters 5
+        large_mib=${large_mib%% *}
     done
 }
 
@@ -328,18 +329,24 @@ start_mps() {
 
 stop_mps() { [ ! -e "$logs/mps/started" ] || { rm -f "$logs/mps/started" && echo quit | timeout 20 nvidia-cuda-mps-control; }; }
 
-mps_steps() {
+# All ranks share one GPU. Without MPS the driver gives it to one process after another, some milliseconds each, so that short
+# steps measure the turn; with it copies, waits and kernels of all ranks run side by side.
+timed_steps() {
     local pipes
     pipes=$(mktemp -d)
     export CUDA_MPS_PIPE_DIRECTORY=$pipes CUDA_MPS_LOG_DIRECTORY=$logs/mps
     alone mps-start 20 start_mps
     if [ -e "$logs/mps/started" ]; then
         alone memop-mps 60 memop memop-mps
-        timed_shape time-mps 2 "${timed_sides%% *}"
+        ways_steps ways-mps
+        timed_shapes time-mps
         stop_mps || warn "the MPS daemon did not stop"
+    else
+        ways_steps ways
     fi
     unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
     rm -rf "$pipes"
+    timed_shapes time
 }
 
 # --- report ---------------------------------------------------------------------------------------------------------
@@ -387,11 +394,9 @@ say "$device; logs in $out"
 alone memop-latency 60 memop memop-latency
 alone alloc-cost 60 alloc alloc-cost
 alone import-cost 60 import_cost import-cost
-timed_shapes
-ways_steps
-mps_steps
 gather_cases
 gemm_cases
+timed_steps
 wait
 
 [ ${#names[@]} -gt 0 ] || die "no step is named like $only"

@@ -45,4 +45,7 @@ typedef CUresult (*softgpuKernelRegister_t)(const struct softgpu_kernel_desc *de
 /* 1 when the timing model runs without data (SOFTGPU_COMPUTE=0): kernels must then not touch their operands. */
 typedef int (*softgpuComputeOff_t)(void);
 
+/* Names wrong use of a stand-in library where the driver's own reports go (SOFTGPU_REPORT, SOFTGPU_MISUSE). */
+typedef void (*softgpuMisuse_t)(const char *text);
+
 #endif

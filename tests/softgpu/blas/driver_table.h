@@ -13,6 +13,7 @@
     X(cuCtxSetCurrent)                                                                                                 \
     X(cuCtxGetDevice)                                                                                                  \
     X(cuCtxSynchronize)                                                                                                \
+    X(cuDeviceCanAccessPeer)                                                                                           \
     X(cuDeviceGet)                                                                                                     \
     X(cuDeviceGetCount)                                                                                                \
     X(cuDeviceGetUuid)                                                                                                 \
@@ -22,8 +23,18 @@
     X(cuEventDestroy)                                                                                                  \
     X(cuEventRecord)                                                                                                   \
     X(cuLaunchKernel)                                                                                                  \
+    X(cuMemAddressFree)                                                                                                \
+    X(cuMemAddressReserve)                                                                                             \
     X(cuMemAlloc)                                                                                                      \
+    X(cuMemCreate)                                                                                                     \
     X(cuMemFree)                                                                                                       \
+    X(cuMemGetAddressRange)                                                                                            \
+    X(cuMemGetAllocationGranularity)                                                                                   \
+    X(cuMemMap)                                                                                                        \
+    X(cuMemRelease)                                                                                                    \
+    X(cuMemRetainAllocationHandle)                                                                                     \
+    X(cuMemSetAccess)                                                                                                  \
+    X(cuMemUnmap)                                                                                                      \
     X(cuMemcpyDtoH)                                                                                                    \
     X(cuMemcpyDtoHAsync)                                                                                               \
     X(cuMemcpyHtoD)                                                                                                    \
@@ -37,6 +48,7 @@ struct softdrv {
 #undef SOFTDRV_FIELD
     softgpuKernelRegister_t kernel_register;
     softgpuComputeOff_t compute_off;
+    softgpuMisuse_t misuse;
 };
 
 /* The table, or NULL when there is no driver or a function is missing (said once on stderr). Thread safe. */

@@ -69,7 +69,7 @@ bool sg_arena_holds_locked(uintptr_t p)
 /* The lowest free place; `index` is where its block goes in the list. 0: none. */
 static uintptr_t lowest_fit(const struct part *part, size_t len, size_t align, size_t *index)
 {
-    uintptr_t at = part->base;
+    uintptr_t at = (part->base + align - 1) & ~(align - 1);
     size_t i;
 
     for (i = 0; i < part->count; i++) {
@@ -116,6 +116,34 @@ uintptr_t sg_arena_map_locked(int fd, off_t offset, size_t size, size_t *mapped)
     insert(part, index, (struct block){at, len});
     *mapped = len;
     return at;
+}
+
+uintptr_t sg_arena_reserve_locked(size_t size, size_t align)
+{
+    size_t index;
+    uintptr_t at = open_locked() ? lowest_fit(&parts[0], size, align > HUGE_ALIGN ? align : HUGE_ALIGN, &index) : 0;
+
+    if (at)
+        insert(&parts[0], index, (struct block){at, size});
+    return at;
+}
+
+/* The CPU may read and write it whatever the devices may: applications have no use of that, kernels here are checked
+ * before they run. */
+bool sg_arena_place_locked(int fd, off_t offset, uintptr_t at, size_t size)
+{
+    if (mmap((void *)at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, offset) ==
+        MAP_FAILED) {
+        reserve((void *)at, size, MAP_FIXED);
+        return false;
+    }
+    madvise((void *)at, size, MADV_DONTFORK);
+    return true;
+}
+
+void sg_arena_clear_locked(uintptr_t at, size_t size)
+{
+    reserve((void *)at, size, MAP_FIXED);
 }
 
 void sg_arena_unmap_locked(uintptr_t p)

@@ -12,7 +12,7 @@ static size_t span(size_t width, size_t rows, size_t slices, size_t pitch, size_
 /* What one end of a copy is. */
 enum end { END_BAD, END_DEVICE, END_PINNED, END_PAGEABLE };
 
-static enum end classify_locked(struct sg_op *op, uintptr_t p, size_t bytes, bool must_be_device)
+static enum end classify_locked(struct sg_op *op, uintptr_t p, size_t bytes, bool must_be_device, unsigned write)
 {
     struct sg_mem *m = sg_mem_find_locked(p);
     char what[192];
@@ -20,7 +20,7 @@ static enum end classify_locked(struct sg_op *op, uintptr_t p, size_t bytes, boo
     if (!bytes)
         return END_PINNED;
     if (m || must_be_device) { /* an unknown one is reported by the range check */
-        sg_op_range(op, p, bytes, true);
+        sg_op_range(op, p, bytes, SG_RANGE_PEER | write);
         return m && !sg_mem_is_device(m) ? END_PINNED : END_DEVICE;
     }
     if (sg_arena_holds_locked(p)) {
@@ -57,10 +57,10 @@ CUresult sg_copy(const char *what, CUstream stream, const struct sg_copy *shape,
     struct sg_stream *s = sg_stream_get_locked(stream, &rc);
     enum end dst = rc ? END_BAD
                       : classify_locked(op, c->dst, span(c->width, c->rows, c->slices, c->dpitch, c->dslice),
-                                        how & SG_COPY_DST_DEVICE);
+                                        how & SG_COPY_DST_DEVICE, SG_RANGE_WRITE);
     enum end src = rc ? END_BAD
                       : classify_locked(op, c->src, span(c->width, c->rows, c->slices, c->spitch, c->sslice),
-                                        how & SG_COPY_SRC_DEVICE);
+                                        how & SG_COPY_SRC_DEVICE, 0);
     if (!rc && (dst == END_BAD || src == END_BAD))
         rc = CUDA_ERROR_INVALID_VALUE;
     if (rc)

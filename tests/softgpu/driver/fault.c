@@ -46,13 +46,27 @@ static CUresult default_error(const char *name)
         const char *part;
         CUresult error;
     } map[] = {
-        {"Alloc", CUDA_ERROR_OUT_OF_MEMORY},  {"IpcOpen", CUDA_ERROR_MAP_FAILED},
-        {"IpcGet", CUDA_ERROR_MAP_FAILED},    {"IpcClose", CUDA_ERROR_MAP_FAILED},
-        {"Create", CUDA_ERROR_OUT_OF_MEMORY}, {"HostRegister", CUDA_ERROR_OUT_OF_MEMORY},
-        {"Value", CUDA_ERROR_NOT_SUPPORTED},  {"BatchMemOp", CUDA_ERROR_NOT_SUPPORTED},
-        {"Launch", CUDA_ERROR_LAUNCH_FAILED}, {"PeerAccess", CUDA_ERROR_PEER_ACCESS_UNSUPPORTED},
-        {"cuInit", CUDA_ERROR_NO_DEVICE},     {"Memcpy", CUDA_ERROR_INVALID_VALUE},
-        {"Memset", CUDA_ERROR_INVALID_VALUE}, {"Primary", CUDA_ERROR_OUT_OF_MEMORY},
+        {"Allocation", CUDA_ERROR_INVALID_VALUE}, /* cuMemGetAllocation..., cuMemRetainAllocation...: before "Alloc" */
+        {"AddressReserve", CUDA_ERROR_OUT_OF_MEMORY},
+        {"cuMemMap", CUDA_ERROR_OUT_OF_MEMORY},
+        {"Access", CUDA_ERROR_INVALID_VALUE},
+        {"ShareableHandle", CUDA_ERROR_OPERATING_SYSTEM},
+        {"cuMemRelease", CUDA_ERROR_INVALID_VALUE},
+        {"Unmap", CUDA_ERROR_INVALID_VALUE},
+        {"Alloc", CUDA_ERROR_OUT_OF_MEMORY},
+        {"IpcOpen", CUDA_ERROR_MAP_FAILED},
+        {"IpcGet", CUDA_ERROR_MAP_FAILED},
+        {"IpcClose", CUDA_ERROR_MAP_FAILED},
+        {"Create", CUDA_ERROR_OUT_OF_MEMORY},
+        {"HostRegister", CUDA_ERROR_OUT_OF_MEMORY},
+        {"Value", CUDA_ERROR_NOT_SUPPORTED},
+        {"BatchMemOp", CUDA_ERROR_NOT_SUPPORTED},
+        {"Launch", CUDA_ERROR_LAUNCH_FAILED},
+        {"PeerAccess", CUDA_ERROR_PEER_ACCESS_UNSUPPORTED},
+        {"cuInit", CUDA_ERROR_NO_DEVICE},
+        {"Memcpy", CUDA_ERROR_INVALID_VALUE},
+        {"Memset", CUDA_ERROR_INVALID_VALUE},
+        {"Primary", CUDA_ERROR_OUT_OF_MEMORY},
         {"Free", CUDA_ERROR_INVALID_VALUE},
     };
     for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)

@@ -13,7 +13,7 @@ static CUresult fill(const char *what, CUstream stream, CUdeviceptr dst, uint32_
         return CUDA_ERROR_INVALID_VALUE;
     op = sg_op_new(SG_OP_FILL, what);
     op->u.fill = (struct sg_fill){dst, width, rows, pitch, value, elem};
-    sg_op_range(op, dst, (rows - 1) * pitch + width * elem, false);
+    sg_op_range(op, dst, (rows - 1) * pitch + width * elem, SG_RANGE_WRITE);
     sg_acquire();
     struct sg_mem *m = sg_mem_find_locked(dst);
     host = m && !sg_mem_is_device(m);

@@ -76,17 +76,17 @@ static struct sg_opener *enlist(struct sg_header *hdr)
     return NULL;
 }
 
-static struct sg_link *map_link(const struct handle *h)
+struct sg_link *sg_link_map(uint32_t pid, int number)
 {
-    int fd = sg_open_peer_fd(h->pid, h->link_fd, SG_LINK_BYTES);
+    int fd = sg_open_peer_fd(pid, number, SG_LINK_BYTES);
     void *p = fd < 0 ? MAP_FAILED : mmap(NULL, SG_LINK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* The ordinal that this process knows the owner's device by; its own device when that one is not visible here. */
-static CUdevice ordinal_of(const CUuuid *uuid, CUdevice fallback)
+/* The ordinal that this process knows a device by; `fallback` when that one is not visible here. */
+CUdevice sg_device_of_uuid(const CUuuid *uuid, CUdevice fallback)
 {
     for (int i = 0; i < sg_device_count; i++)
         if (!memcmp(&sg_devices[i].uuid, uuid, sizeof(*uuid)))
@@ -105,7 +105,7 @@ static CUresult import_locked(const struct handle *h, struct sg_ctx *ctx, struct
     }
     *m = (struct sg_mem){.size = h->size,
                          .kind = SG_MEM_IMPORT,
-                         .dev = ordinal_of(&h->uuid, ctx->dev),
+                         .dev = sg_device_of_uuid(&h->uuid, ctx->dev),
                          .ctx = ctx,
                          .id = h->generation,
                          .refs = 1,
@@ -122,7 +122,7 @@ static CUresult import_locked(const struct handle *h, struct sg_ctx *ctx, struct
         free(m);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    m->link = map_link(h);
+    m->link = sg_link_map(h->pid, h->link_fd);
     m->opener = enlist(m->hdr);
     sg_mem_insert_locked(m);
     *out = m;

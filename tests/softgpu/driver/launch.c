@@ -50,7 +50,8 @@ static void add_ranges(struct sg_op *op)
     }
     for (unsigned i = 0; i < n; i++)
         if (all[i].rows && all[i].row_bytes)
-            sg_op_range(op, all[i].ptr, (all[i].rows - 1) * all[i].pitch + all[i].row_bytes, false);
+            sg_op_range(op, all[i].ptr, (all[i].rows - 1) * all[i].pitch + all[i].row_bytes,
+                        all[i].write ? SG_RANGE_WRITE : 0);
     if (all != few)
         free(all);
 }

@@ -10,8 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define HEADER 4096
-_Static_assert(sizeof(struct sg_header) <= HEADER, "the header fits its page");
+_Static_assert(sizeof(struct sg_header) <= SG_HEADER, "the header fits its page");
 
 uint64_t sg_process_start(pid_t pid)
 {
@@ -49,14 +48,14 @@ bool sg_process_alive(pid_t pid, uint64_t start)
 /* Maps header and data of `fd`, which stays the caller's when this fails. */
 int sg_obj_map_locked(struct sg_mem *m, int fd)
 {
-    m->hdr = mmap(NULL, HEADER, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    m->hdr = mmap(NULL, SG_HEADER, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (m->hdr == MAP_FAILED) {
         m->hdr = NULL;
         return -errno;
     }
-    m->base = sg_arena_map_locked(fd, HEADER, m->size, &m->mapped);
+    m->base = sg_arena_map_locked(fd, SG_HEADER, m->size, &m->mapped);
     if (!m->base) {
-        munmap(m->hdr, HEADER);
+        munmap(m->hdr, SG_HEADER);
         m->hdr = NULL;
         return -ENOMEM;
     }
@@ -65,7 +64,7 @@ int sg_obj_map_locked(struct sg_mem *m, int fd)
 }
 
 /* Descriptors go above 1023 where the limit allows: applications that use select() keep the low ones. */
-static int high_fd(int fd)
+int sg_high_fd(int fd)
 {
     int high = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 1024) : -1;
     if (high < 0)
@@ -74,13 +73,25 @@ static int high_fd(int fd)
     return high;
 }
 
+void sg_header_fill(struct sg_header *h, uint64_t magic, uint64_t id, size_t size, const struct sg_device *d)
+{
+    h->generation = id;
+    h->size = size;
+    h->owner_pid = (uint32_t)getpid();
+    h->owner_start = sg_own_start();
+    h->physical = d->physical;
+    h->uuid = d->uuid;
+    h->link_fd = d->link_fd;
+    h->magic = magic;
+}
+
 int sg_obj_create_locked(struct sg_mem *m)
 {
-    int fd = high_fd(memfd_create("softgpu", MFD_CLOEXEC)), rc;
+    int fd = sg_high_fd(memfd_create("softgpu", MFD_CLOEXEC)), rc;
 
     if (fd < 0)
         return -errno;
-    rc = ftruncate(fd, (off_t)(HEADER + m->size)) ? -errno : sg_obj_map_locked(m, fd);
+    rc = ftruncate(fd, (off_t)(SG_HEADER + m->size)) ? -errno : sg_obj_map_locked(m, fd);
     if (rc)
         close(fd);
     return rc;
@@ -91,7 +102,7 @@ void sg_obj_unmap_locked(struct sg_mem *m)
     if (m->base && m->mapped)
         sg_arena_unmap_locked(m->base);
     if (m->hdr)
-        munmap(m->hdr, HEADER);
+        munmap(m->hdr, SG_HEADER);
     if (m->fd >= 0)
         close(m->fd);
     m->hdr = NULL;

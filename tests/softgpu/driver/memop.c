@@ -119,7 +119,7 @@ static CUresult make(struct sg_op **out, enum sg_op_kind kind, CUdeviceptr addr,
     }
     struct sg_op *op = sg_op_new(kind, name_of(kind, wide));
     op->u.memop = (struct sg_memop){.addr = addr, .value = value, .flags = flags, .wide = wide};
-    sg_op_range(op, addr, wide ? 8 : 4, false);
+    sg_op_range(op, addr, wide ? 8 : 4, kind == SG_OP_WRITE ? SG_RANGE_WRITE : 0);
     *out = op;
     return CUDA_SUCCESS;
 }

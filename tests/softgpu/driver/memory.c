@@ -17,6 +17,7 @@ static struct {
     uintptr_t base;
     size_t size;
     uint64_t id;
+    bool mapping;
 } freed[HISTORY];
 static unsigned freed_next;
 
@@ -34,10 +35,20 @@ static size_t position(uintptr_t p)
     return lo;
 }
 
+uint64_t sg_mem_next_id_locked(void)
+{
+    return ++next_id;
+}
+
+struct sg_mem *sg_mem_after_locked(uintptr_t p)
+{
+    return sg_mem_at_locked(position(p));
+}
+
 struct sg_mem *sg_mem_find_locked(uintptr_t p)
 {
-    size_t i = position(p);
-    return i < count && table[i]->base <= p ? table[i] : NULL;
+    struct sg_mem *m = sg_mem_after_locked(p);
+    return m && m->base <= p ? m : NULL;
 }
 
 struct sg_mem *sg_mem_find_base_locked(uintptr_t p)
@@ -53,7 +64,7 @@ struct sg_mem *sg_mem_at_locked(size_t i)
 
 bool sg_mem_is_device(const struct sg_mem *m)
 {
-    return m->kind == SG_MEM_DEVICE || m->kind == SG_MEM_POOL || m->kind == SG_MEM_IMPORT;
+    return m->kind == SG_MEM_DEVICE || m->kind == SG_MEM_POOL || m->kind == SG_MEM_IMPORT || m->kind == SG_MEM_MAPPING;
 }
 
 void sg_mem_insert_locked(struct sg_mem *m)
@@ -74,7 +85,9 @@ static void destroy_locked(struct sg_mem *m)
 {
     if (m->kind == SG_MEM_IMPORT && m->link)
         munmap(m->link, SG_LINK_BYTES);
-    if (m->kind != SG_MEM_REGISTERED)
+    if (m->kind == SG_MEM_MAPPING)
+        sg_vmm_destroy_locked(m);
+    else if (m->kind != SG_MEM_REGISTERED)
         sg_obj_unmap_locked(m);
     free(m);
 }
@@ -89,7 +102,7 @@ void sg_mem_retire_locked(struct sg_mem *m)
         count--;
     }
     if (m->kind != SG_MEM_REGISTERED) /* that is the application's memory before and after */
-        freed[freed_next++ % HISTORY] = (__typeof__(freed[0])){m->base, m->size, m->id};
+        freed[freed_next++ % HISTORY] = (__typeof__(freed[0])){m->base, m->size, m->id, m->kind == SG_MEM_MAPPING};
     if (m->kind == SG_MEM_DEVICE || m->kind == SG_MEM_POOL || m->kind == SG_MEM_MANAGED) {
         sg_devices[m->dev].used -= m->size;
         atomic_store(&m->hdr->freed, 1);
@@ -126,19 +139,22 @@ const char *sg_mem_describe_locked(uintptr_t p, char *buf, size_t n)
     struct sg_mem *m = sg_mem_find_locked(p);
 
     if (m) {
-        snprintf(buf, n, "%#lx is byte %zu of the %zu byte allocation %#lx (generation %lu, device %d)", p, p - m->base,
-                 m->size, m->base, m->id, m->dev);
+        snprintf(buf, n, "%#lx is byte %zu of the %zu byte %s %#lx (generation %lu, device %d)", p, p - m->base,
+                 m->size, m->kind == SG_MEM_MAPPING ? "mapping" : "allocation", m->base, m->id, m->dev);
         return buf;
     }
     for (unsigned i = 1; i <= HISTORY; i++) {
         unsigned k = (freed_next - i) % HISTORY;
         if (freed[k].size && p - freed[k].base < freed[k].size) {
-            snprintf(buf, n, "%#lx lies in the freed %zu byte allocation %#lx (generation %lu)", p, freed[k].size,
-                     freed[k].base, freed[k].id);
+            snprintf(buf, n, "%#lx lies in the %s %zu byte %s %#lx (generation %lu)", p,
+                     freed[k].mapping ? "unmapped" : "freed", freed[k].size,
+                     freed[k].mapping ? "mapping" : "allocation", freed[k].base, freed[k].id);
             return buf;
         }
     }
-    if (sg_arena_holds_locked(p))
+    if (sg_vmm_reserved_locked(p))
+        snprintf(buf, n, "%#lx is reserved address space where nothing is mapped", p);
+    else if (sg_arena_holds_locked(p))
         snprintf(buf, n, "%#lx is memory of this process's devices that is not allocated", p);
     else
         snprintf(buf, n, "%#lx is not memory of this process's devices", p);
@@ -154,6 +170,7 @@ CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg
 
     if (!size)
         return CUDA_ERROR_INVALID_VALUE;
+    sg_alloc_sweep_locked();
     if (exportable && size > sg_cfg.mem_bytes - d->used)
         return CUDA_ERROR_OUT_OF_MEMORY;
     m = calloc(1, sizeof(*m));
@@ -163,7 +180,7 @@ CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg
                          .kind = kind,
                          .dev = ctx->dev,
                          .ctx = ctx,
-                         .id = ++next_id,
+                         .id = sg_mem_next_id_locked(),
                          .fd = -1,
                          .link = d->link,
                          .owner = getpid()};
@@ -174,13 +191,7 @@ CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (exportable) {
-        m->hdr->generation = m->id;
-        m->hdr->size = size;
-        m->hdr->owner_pid = (uint32_t)m->owner;
-        m->hdr->owner_start = sg_own_start();
-        m->hdr->physical = d->physical;
-        m->hdr->uuid = d->uuid;
-        m->hdr->magic = SG_MAGIC;
+        sg_header_fill(m->hdr, SG_MAGIC, m->id, size, d);
         d->used += size;
     }
     sg_mem_insert_locked(m);
@@ -254,7 +265,11 @@ static CUresult check_free_locked(uintptr_t p, struct sg_mem *m)
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (m->kind != SG_MEM_DEVICE && m->kind != SG_MEM_POOL && m->kind != SG_MEM_MANAGED) {
-        sg_misuse("cuMemFree of %s memory %#lx", m->kind == SG_MEM_IMPORT ? "imported" : "host", p);
+        sg_misuse("cuMemFree of %s memory %#lx",
+                  m->kind == SG_MEM_IMPORT    ? "imported"
+                  : m->kind == SG_MEM_MAPPING ? "cuMemMap's"
+                                              : "host",
+                  p);
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (m->freeing) {
@@ -299,6 +314,7 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     SG_ENTER(cuMemGetInfo_v2);
     sg_acquire();
     struct sg_ctx *ctx = sg_current_locked(&rc);
+    sg_alloc_sweep_locked();
     if (ctx && free_bytes)
         *free_bytes = sg_cfg.mem_bytes - sg_devices[ctx->dev].used;
     if (ctx && total)
@@ -314,7 +330,7 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUde
     SG_ENTER(cuMemGetAddressRange_v2);
     sg_acquire();
     struct sg_mem *m = sg_current_locked(&rc) ? sg_mem_find_locked(dptr) : NULL;
-    if (!rc && (!m || m->kind == SG_MEM_REGISTERED))
+    if (!rc && (!m || m->kind == SG_MEM_REGISTERED || (m->kind == SG_MEM_MAPPING && !m->readers)))
         rc = CUDA_ERROR_NOT_FOUND;
     if (!rc && pbase)
         *pbase = m->base;

@@ -55,12 +55,12 @@ void sg_op_free_locked(struct sg_op *op)
     free(op);
 }
 
-void sg_op_range(struct sg_op *op, uintptr_t ptr, size_t bytes, bool peer_ok)
+void sg_op_range(struct sg_op *op, uintptr_t ptr, size_t bytes, unsigned how)
 {
     op->ranges = realloc(op->ranges, (op->nranges + 1) * sizeof(*op->ranges));
     if (!op->ranges)
         abort();
-    op->ranges[op->nranges++] = (struct sg_range){.ptr = ptr, .bytes = bytes, .peer_ok = peer_ok};
+    op->ranges[op->nranges++] = (struct sg_range){.ptr = ptr, .bytes = bytes, .how = how};
 }
 
 void sg_op_dep_locked(struct sg_op *op, struct sg_fence *f)
@@ -133,13 +133,31 @@ static CUresult check_range_locked(struct sg_op *op, const struct sg_range *r, s
                   op->ctx->dev, when, (int)m->owner, sg_mem_describe_locked(r->ptr, what, sizeof(what)));
         return bad_access(op);
     }
-    if ((m->kind == SG_MEM_DEVICE || m->kind == SG_MEM_POOL) && m->dev != op->ctx->dev && !r->peer_ok &&
+    if ((m->kind == SG_MEM_DEVICE || m->kind == SG_MEM_POOL) && m->dev != op->ctx->dev && !(r->how & SG_RANGE_PEER) &&
         !(op->ctx->peers >> m->dev & 1)) {
         sg_misuse("%s on device %d%s: memory of device %d without peer access: %s", op->what, op->ctx->dev, when,
                   m->dev, sg_mem_describe_locked(r->ptr, what, sizeof(what)));
         return bad_access(op);
     }
+    if (m->kind == SG_MEM_MAPPING && !sg_vmm_allows(m, op->ctx->dev, r->how & SG_RANGE_WRITE)) {
+        sg_misuse("%s on device %d%s: cuMemSetAccess gave this device no %s access: %s", op->what, op->ctx->dev, when,
+                  r->how & SG_RANGE_WRITE ? "write" : "read", sg_mem_describe_locked(r->ptr, what, sizeof(what)));
+        return bad_access(op);
+    }
     return CUDA_SUCCESS;
+}
+
+/* Mappings that lie side by side are one buffer to the application: a range over several becomes one of each. */
+static void split_range(struct sg_op *op, unsigned i, const struct sg_mem *m)
+{
+    struct sg_range r = op->ranges[i];
+    size_t here = m->size - (r.ptr - m->base);
+    const struct sg_mem *next = r.bytes > here ? sg_mem_find_locked(m->base + m->size) : NULL;
+
+    if (!next || next->kind != SG_MEM_MAPPING)
+        return;
+    op->ranges[i].bytes = here;
+    sg_op_range(op, r.ptr + here, r.bytes - here, r.how);
 }
 
 CUresult sg_ranges_check_locked(struct sg_op *op, bool pin)
@@ -147,8 +165,10 @@ CUresult sg_ranges_check_locked(struct sg_op *op, bool pin)
     CUresult rc = CUDA_SUCCESS;
 
     for (unsigned i = 0; i < op->nranges; i++) {
+        struct sg_mem *m = op->ranges[i].bytes ? sg_mem_find_locked(op->ranges[i].ptr) : NULL;
+        if (m && m->kind == SG_MEM_MAPPING && !pin)
+            split_range(op, i, m); /* moves the ranges */
         struct sg_range *r = &op->ranges[i];
-        struct sg_mem *m = r->bytes ? sg_mem_find_locked(r->ptr) : NULL;
         r->mem = NULL;
         if (!r->bytes)
             continue;

@@ -7,16 +7,46 @@ static CUmemorytype memory_type(const struct sg_mem *m)
     return m->kind == SG_MEM_HOST || m->kind == SG_MEM_REGISTERED ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
+/* Of a mapping it is the reservation, unlike what cuMemGetAddressRange returns. */
+static uintptr_t range_of_locked(const struct sg_mem *m, size_t *size)
+{
+    uintptr_t base = m->base;
+
+    *size = m->size;
+    if (m->alloc)
+        sg_vmm_range_locked(m->base, &base, size);
+    return base;
+}
+
+/* What the current context's device may do. */
+static CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS access_locked(const struct sg_mem *m)
+{
+    CUresult rc;
+    struct sg_ctx *ctx = m->alloc ? sg_current_locked(&rc) : NULL;
+
+    if (!m->alloc)
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    if (!ctx || !sg_vmm_allows(m, ctx->dev, false))
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+    return sg_vmm_allows(m, ctx->dev, true) ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                                            : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
+}
+
 static CUresult one_locked(void *data, CUpointer_attribute attr, CUdeviceptr p, struct sg_mem *m)
 {
+    size_t size;
+
     switch ((int)attr) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = m->kind == SG_MEM_POOL ? NULL : m->ctx->handle; /* pool memory belongs to no context */
+        /* Memory of a pool and of cuMemMap belongs to no context. */
+        *(CUcontext *)data = m->kind == SG_MEM_POOL || !m->ctx ? NULL : m->ctx->handle;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = memory_type(m);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        if (m->alloc && !m->readers)
+            return CUDA_ERROR_INVALID_VALUE; /* mapped, and nobody may use it */
         *(CUdeviceptr *)data = p;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -40,19 +70,20 @@ static CUresult one_locked(void *data, CUpointer_attribute attr, CUdeviceptr p, 
         *(unsigned *)data = m->kind == SG_MEM_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)data = m->base;
+        *(CUdeviceptr *)data = range_of_locked(m, &size);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = m->size;
+        range_of_locked(m, &size);
+        *(size_t *)data = size;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(unsigned *)data = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)data = CU_MEM_HANDLE_TYPE_NONE;
+        *(unsigned long long *)data = m->alloc ? m->alloc->prop.requestedHandleTypes : CU_MEM_HANDLE_TYPE_NONE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        *(CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS *)data = access_locked(m);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = m->pool;

@@ -66,3 +66,9 @@ void sg_report_hang_locked(void)
     if (stop || sg_cfg.hang_abort)
         abort();
 }
+
+void softgpuMisuse(const char *text);
+__attribute__((visibility("default"))) void softgpuMisuse(const char *text)
+{
+    sg_misuse("%s", text);
+}

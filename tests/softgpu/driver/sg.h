@@ -81,7 +81,7 @@ const char *sg_entry_name(enum sg_entry entry);
 const char *sg_entry_base(enum sg_entry entry);
 
 /* ---- handles (handle.c) ---- */
-enum sg_kind { SG_CTX = 1, SG_STREAM, SG_EVENT, SG_GRAPH, SG_EXEC, SG_NODE, SG_FUNC, SG_POOL };
+enum sg_kind { SG_CTX = 1, SG_STREAM, SG_EVENT, SG_GRAPH, SG_EXEC, SG_NODE, SG_FUNC, SG_POOL, SG_ALLOC };
 void *sg_handle_new_locked(enum sg_kind kind, void *obj);
 void *sg_handle_get_locked(enum sg_kind kind, const void *handle); /* NULL after a misuse report */
 void *sg_handle_peek_locked(enum sg_kind kind, const void *handle);
@@ -148,7 +148,15 @@ bool sg_fence_wait_locked(struct sg_fence *f, pthread_cond_t *cv, int64_t deadli
 void sg_fence_sync_locked(struct sg_fence *f); /* host thread; takes no reference */
 
 /* ---- memory (memory.c, memobj.c) ---- */
-enum sg_mem_kind { SG_MEM_DEVICE, SG_MEM_POOL, SG_MEM_HOST, SG_MEM_REGISTERED, SG_MEM_MANAGED, SG_MEM_IMPORT };
+enum sg_mem_kind {
+    SG_MEM_DEVICE,
+    SG_MEM_POOL,
+    SG_MEM_HOST,
+    SG_MEM_REGISTERED,
+    SG_MEM_MANAGED,
+    SG_MEM_IMPORT,
+    SG_MEM_MAPPING /* of a struct sg_alloc */
+};
 struct sg_opener {
     _Atomic uint32_t pid;
     _Atomic uint64_t start; /* start time of that process, against reused process ids */
@@ -161,6 +169,7 @@ struct sg_header { /* first page of an exportable allocation */
     uint32_t owner_pid;
     int32_t physical;
     CUuuid uuid;
+    int32_t link_fd; /* the owner's, of the device's engines */
     _Atomic uint32_t freed;
     struct sg_opener openers[SG_OPENERS];
 };
@@ -180,10 +189,13 @@ struct sg_mem {
     struct sg_opener *opener;
     pid_t owner;
     void *pool;
+    struct sg_alloc *alloc; /* SG_MEM_MAPPING: what is mapped, and the devices that may read and write it, a bit each */
+    uint64_t readers, writers;
     uint64_t race_key[2], race_offset;
 };
 struct sg_mem *sg_mem_find_locked(uintptr_t p);
-struct sg_mem *sg_mem_at_locked(size_t i); /* i-th by address, NULL past the end */
+struct sg_mem *sg_mem_after_locked(uintptr_t p); /* the first that ends after p */
+struct sg_mem *sg_mem_at_locked(size_t i);       /* i-th by address, NULL past the end */
 struct sg_mem *sg_mem_find_base_locked(uintptr_t p);
 CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg_ctx *ctx, size_t size);
 void sg_mem_insert_locked(struct sg_mem *m);
@@ -195,16 +207,50 @@ const char *sg_mem_describe_locked(uintptr_t p, char *buf, size_t n);
 bool sg_mem_is_device(const struct sg_mem *m);
 CUresult sg_mem_alloc(CUdeviceptr *dptr, enum sg_mem_kind kind, size_t size);
 CUresult sg_mem_check_free_locked(uintptr_t p);
+uint64_t sg_mem_next_id_locked(void);
 int sg_obj_create_locked(struct sg_mem *m);
 int sg_obj_map_locked(struct sg_mem *m, int fd);
 void sg_obj_unmap_locked(struct sg_mem *m);
 uintptr_t sg_arena_map_locked(int fd, off_t offset, size_t size, size_t *mapped); /* fd -1: host memory; 0: no place */
 void sg_arena_unmap_locked(uintptr_t base);
 bool sg_arena_holds_locked(uintptr_t p); /* device or page-locked memory, or once was or will be */
+/* Address space without memory, given back with sg_arena_unmap_locked; and memory within it. */
+uintptr_t sg_arena_reserve_locked(size_t size, size_t align);
+bool sg_arena_place_locked(int fd, off_t offset, uintptr_t at, size_t size);
+void sg_arena_clear_locked(uintptr_t at, size_t size);
 uint64_t sg_process_start(pid_t pid);
 uint64_t sg_own_start(void); /* of this process; read once */
 int sg_open_peer_fd(uint32_t pid, int number, size_t bytes);
+struct sg_link *sg_link_map(uint32_t pid, int number);             /* another process's engines, or NULL */
+CUdevice sg_device_of_uuid(const CUuuid *uuid, CUdevice fallback); /* this process's ordinal of it */
+void sg_header_fill(struct sg_header *h, uint64_t magic, uint64_t id, size_t size, const struct sg_device *d);
+int sg_high_fd(int fd);
 bool sg_process_alive(pid_t pid, uint64_t start);
+
+/* ---- virtual memory management: vmm.c (physical memory), vmm_map.c (addresses) ---- */
+#define SG_HEADER 4096 /* data of an exportable allocation begins there in its file */
+#define SG_GRANULARITY ((size_t)2 << 20)
+struct sg_alloc { /* physical memory as this process knows it; one for each cuMemCreate and each import */
+    CUmemGenericAllocationHandle handle;
+    unsigned refs, maps; /* of the handle, and mappings here; it goes with the last of them */
+    size_t size;
+    CUdevice dev;
+    CUmemAllocationProp prop;
+    struct sg_header *hdr;
+    struct sg_link *link;
+    bool imported;
+    int fd;       /* an import: of the same open file as share_fd of its owner */
+    int share_fd; /* the open file behind every exported descriptor; -1: not exported yet */
+    struct sg_alloc *next;
+};
+void sg_alloc_ref_map_locked(struct sg_alloc *a);
+void sg_alloc_unref_map_locked(struct sg_alloc *a);
+void sg_alloc_sweep_locked(void); /* gives back the budget of memory that nobody holds any more */
+struct sg_alloc *sg_alloc_get_locked(CUmemGenericAllocationHandle handle);
+bool sg_vmm_reserved_locked(uintptr_t p);
+bool sg_vmm_range_locked(uintptr_t p, uintptr_t *base, size_t *size); /* the reservation around p */
+bool sg_vmm_allows(const struct sg_mem *m, CUdevice dev, bool write);
+void sg_vmm_destroy_locked(struct sg_mem *m); /* the end of a mapping */
 
 #define SG_TIPS 8
 struct sg_tips { /* last nodes of one line of a capture */
@@ -216,10 +262,11 @@ struct sg_tips { /* last nodes of one line of a capture */
 struct sg_range { /* something that an operation reads or writes; checked when enqueued and again before it runs */
     uintptr_t ptr;
     size_t bytes;
-    bool peer_ok;       /* copies may cross devices without peer access */
+    unsigned how;       /* SG_RANGE_* */
     struct sg_mem *mem; /* pinned while the operation runs */
     uint64_t id;        /* of the memory when the operation was queued */
 };
+enum { SG_RANGE_PEER = 1 /* a copy: may cross devices without peer access */, SG_RANGE_WRITE = 2 };
 #define SG_RANGES 32
 enum sg_op_kind { SG_OP_ORDER, SG_OP_COPY, SG_OP_FILL, SG_OP_KERNEL, SG_OP_HOST, SG_OP_WAIT, SG_OP_WRITE, SG_OP_FREE };
 struct sg_copy {
@@ -292,7 +339,7 @@ struct sg_stream {
 struct sg_op *sg_op_new(enum sg_op_kind kind, const char *what);
 struct sg_op *sg_op_clone(const struct sg_op *op);
 void sg_op_free_locked(struct sg_op *op);
-void sg_op_range(struct sg_op *op, uintptr_t ptr, size_t bytes, bool peer_ok);
+void sg_op_range(struct sg_op *op, uintptr_t ptr, size_t bytes, unsigned how);
 void sg_op_dep_locked(struct sg_op *op, struct sg_fence *f);
 const char *sg_op_describe_locked(const struct sg_op *op, char *buf, size_t n);
 

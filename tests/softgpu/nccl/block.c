@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BLOCK_MAGIC 0x6c6363746667u
+#define BLOCK_MAGIC 0x6c6363746668u
 #define PAGE 4096u
 
 /* Blocks that this process offers to others; closed once every rank has come. */

@@ -18,6 +18,8 @@ struct ncclComm {
     _Atomic int revoked, finalized;
     uint64_t derivations;     /* calls of split and shrink so far */
     _Atomic uint64_t derived; /* how many of them are over */
+    uint64_t windows;         /* the same for registrations of windows */
+    _Atomic uint64_t windows_met;
 
     pthread_mutex_t launch_lock; /* from drawing a place in the order to the launch; taken before `lock` */
     pthread_mutex_t lock;        /* the fields below */
@@ -28,6 +30,9 @@ struct ncclComm {
 
 /* Logs as NCCL does (NCCL_DEBUG=WARN), keeps the text for ncclGetLastError, and returns `code`. */
 ncclResult_t nccl_warn(ncclResult_t code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same for wrong use, which the driver's report names as well. */
+ncclResult_t nccl_misuse(ncclResult_t code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* The communicator if it is a live one, with a reference, else NULL. */
 struct ncclComm *comm_get(ncclComm_t comm);
@@ -54,20 +59,30 @@ ncclResult_t comm_check_config(const ncclConfig_t *config);
 struct job {
     struct job *next;
     ncclResult_t (*run)(struct job *job);
-    struct ncclComm *comm; /* a reference */
-    ncclComm_t *user;      /* where the caller wants the handle */
+    void (*turn_over)(const struct job *job); /* the next of its kind may go on; also for one that never runs */
+    struct ncclComm *comm;                    /* a reference */
+    ncclComm_t *user;                         /* where the caller wants the handle */
     struct block_id id;
     struct ncclComm *parent; /* a reference, or NULL */
     int color, key, shrink;
     unsigned char *excluded; /* per rank of the parent */
     uint64_t seq;
+    void *buff; /* a window */
+    size_t size;
+    ncclWindow_t *win;
     ncclResult_t rc;
     pthread_t thread;
 };
 ncclResult_t group_submit_job(struct job *job);
 
-/* derive.c: the next derivation of the same parent may go on. Also for one that never ran. */
-void derive_turn_over(const struct job *job);
+/* For jobs in which the ranks of `parent` meet (derive.c). Several of them in one group have a thread each, and are
+ * taken in the order of their calls, on all ranks: `over` counts those that are over. */
+void job_wait_for_turn(const struct job *job, _Atomic uint64_t *over);
+/* Waits until `word` of `rank` has reached this call's number. */
+ncclResult_t job_wait_for_rank(struct job *job, int rank, _Atomic uint64_t *word);
+
+/* Forgets what is registered with the communicator; returns how many windows that were. */
+int registrations_drop(const struct ncclComm *comm);
 
 /* One collective or point-to-point call. */
 enum op_kind {

@@ -12,8 +12,7 @@ static struct derive_slot *slot_of(struct job *job, int rank)
     return &job->parent->block.slots[rank].derive[job->seq & 1];
 }
 
-/* Waits until `word` of `rank` has reached this call's number. */
-static ncclResult_t wait_for_rank(struct job *job, int rank, _Atomic uint64_t *word)
+ncclResult_t job_wait_for_rank(struct job *job, int rank, _Atomic uint64_t *word)
 {
     struct block *b = &job->parent->block;
     for (;;) {
@@ -22,9 +21,9 @@ static ncclResult_t wait_for_rank(struct job *job, int rank, _Atomic uint64_t *w
         if (atomic_load(word) >= job->seq)
             return ncclSuccess;
         if (gone)
-            return nccl_warn(ncclRemoteError, "rank %d died or left while a communicator was derived", rank);
+            return nccl_warn(ncclRemoteError, "rank %d died or left while the ranks met", rank);
         if (atomic_load(&job->parent->abort) || (job->comm && atomic_load(&job->comm->abort)))
-            return nccl_warn(ncclInternalError, "aborted while a communicator was derived");
+            return nccl_warn(ncclInternalError, "aborted while the ranks met");
         block_wait(b, seen, DERIVE_POLL_MS);
     }
 }
@@ -73,15 +72,13 @@ static ncclResult_t publish_child(struct job *job)
     return ncclSuccess;
 }
 
-/* Derivations of one communicator in one group have a thread each, and are taken in the order of their calls, on all
- * ranks. */
-static void wait_for_turn(const struct job *job)
+void job_wait_for_turn(const struct job *job, _Atomic uint64_t *over)
 {
-    while (atomic_load(&job->parent->derived) + 1 < job->seq && !atomic_load(&job->parent->abort))
+    while (atomic_load(over) + 1 < job->seq && !atomic_load(&job->parent->abort))
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
-void derive_turn_over(const struct job *job)
+static void turn_over(const struct job *job)
 {
     uint64_t now = atomic_load(&job->parent->derived);
     while (now < job->seq && !atomic_compare_exchange_weak(&job->parent->derived, &now, job->seq))
@@ -100,19 +97,19 @@ static ncclResult_t derive(struct job *job)
     /* Ranks without a colour wait as well: it keeps anybody from being two calls ahead (see struct derive_slot). */
     for (int r = 0; r < parent->nranks && rc == ncclSuccess; r++)
         if (takes_part(job, r))
-            rc = wait_for_rank(job, r, &parent->block.slots[r].derive_seq);
+            rc = job_wait_for_rank(job, r, &parent->block.slots[r].derive_seq);
     if (rc != ncclSuccess || !job->comm)
         return rc;
     int leader = find_group(job);
-    rc = leader == parent->rank ? publish_child(job) : wait_for_rank(job, leader, &slot_of(job, leader)->child_seq);
+    rc = leader == parent->rank ? publish_child(job) : job_wait_for_rank(job, leader, &slot_of(job, leader)->child_seq);
     return rc == ncclSuccess ? comm_connect(job->comm, &slot_of(job, leader)->child) : rc;
 }
 
 static ncclResult_t run_derive(struct job *job)
 {
-    wait_for_turn(job);
+    job_wait_for_turn(job, &job->parent->derived);
     ncclResult_t rc = derive(job);
-    derive_turn_over(job);
+    turn_over(job);
     return rc;
 }
 
@@ -123,6 +120,7 @@ static ncclResult_t submit(struct job *job, struct ncclComm *parent, ncclComm_t 
     ncclResult_t rc = ncclSuccess;
     job->parent = parent;
     job->run = run_derive;
+    job->turn_over = turn_over;
     job->user = newcomm;
     if (job->color != NCCL_SPLIT_NOCOLOR) {
         CUcontext before = NULL;

@@ -101,8 +101,8 @@ static void drop_jobs(struct job *jobs, ncclResult_t rc)
     for (struct job *next; jobs; jobs = next) {
         next = jobs->next;
         jobs->rc = rc;
-        if (jobs->parent)
-            derive_turn_over(jobs);
+        if (jobs->turn_over)
+            jobs->turn_over(jobs);
         finish_job(jobs);
     }
 }

@@ -155,6 +155,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return nccl_warn(ncclInvalidArgument, "CommDestroy : the communicator is still being made");
     }
     comm_drain(c);
+    int windows = registrations_drop(c);
+    if (windows)
+        nccl_warn(ncclSuccess, "CommDestroy : %d windows of the communicator were not deregistered", windows);
     comm_remove(c, RANK_LEFT);
     comm_put(c);
     return ncclSuccess;
@@ -168,6 +171,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     struct ncclComm *c = comm_get(comm);
     if (!c)
         return nccl_warn(ncclInvalidArgument, "CommAbort : comm is not a live communicator");
+    registrations_drop(c);
     comm_abort(c);
     comm_put(c);
     return ncclSuccess;

@@ -38,13 +38,9 @@ static FILE *open_log(const char *host)
     return f ? f : stdout;
 }
 
-ncclResult_t nccl_warn(ncclResult_t code, const char *fmt, ...)
+static void log_text(const char text[sizeof last_error])
 {
-    char text[sizeof last_error], host[256] = "";
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    char host[256] = "";
     pthread_mutex_lock(&last_error_lock);
     memcpy(last_error, text, sizeof last_error);
     if (wants_warnings()) {
@@ -57,6 +53,30 @@ ncclResult_t nccl_warn(ncclResult_t code, const char *fmt, ...)
             fclose(f);
     }
     pthread_mutex_unlock(&last_error_lock);
+}
+
+ncclResult_t nccl_warn(ncclResult_t code, const char *fmt, ...)
+{
+    char text[sizeof last_error];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    log_text(text);
+    return code;
+}
+
+ncclResult_t nccl_misuse(ncclResult_t code, const char *fmt, ...)
+{
+    const struct softdrv *drv = softdrv_get();
+    char text[sizeof last_error] = "NCCL ";
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text + 5, sizeof text - 5, fmt, ap);
+    va_end(ap);
+    log_text(text);
+    if (drv)
+        drv->misuse(text);
     return code;
 }
 

@@ -16,9 +16,11 @@
     X(cuDevicePrimaryCtxRetain)                                                                                        \
     X(cuMemAlloc)                                                                                                      \
     X(cuMemFree)                                                                                                       \
+    X(cuMemGetInfo)                                                                                                    \
     X(cuMemcpyDtoH)                                                                                                    \
     X(cuMemcpyHtoD)                                                                                                    \
     X(cuMemcpyHtoDAsync)                                                                                               \
+    X(cuPointerGetAttribute)                                                                                           \
     X(cuStreamCreate)                                                                                                  \
     X(cuStreamDestroy)                                                                                                 \
     X(cuStreamQuery)                                                                                                   \
