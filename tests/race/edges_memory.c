@@ -114,6 +114,80 @@ static void free_other_context(struct edge_env *e)
     CU(cuCtxSetCurrent(here));
 }
 
+/* ---- virtual memory ---- */
+
+#define PAGES ((size_t)2 << 20)
+
+static CUmemGenericAllocationHandle physical(void)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle h;
+
+    CU(cuMemCreate(&h, PAGES, &prop, 0));
+    return h;
+}
+
+static void map(CUdeviceptr at, CUmemGenericAllocationHandle h)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+    CU(cuMemMap(at, PAGES, 0, h, 0));
+    CU(cuMemSetAccess(at, PAGES, &access, 1));
+}
+
+/* The same bytes at two addresses. */
+static void mapped_twice(struct edge_env *e)
+{
+    CUmemGenericAllocationHandle h = physical();
+    CUdeviceptr p;
+
+    CU(cuMemAddressReserve(&p, 2 * PAGES, 0, 0, 0));
+    map(p, h);
+    map(p + PAGES, h);
+    e->x = p;
+    fill(e, e->a);
+    if (e->edge)
+        follow(e, e->a, e->b);
+    settle(e, e->a);
+    e->x = p + PAGES;
+    look(e, e->b);
+}
+
+/* One operation over two mappings that lie side by side. */
+static void mapped_beside(struct edge_env *e)
+{
+    CUdeviceptr p;
+
+    CU(cuMemAddressReserve(&p, 2 * PAGES, 0, 0, 0));
+    map(p, physical());
+    map(p + PAGES, physical());
+    CU(cuMemsetD8Async(p, 1, 2 * PAGES, e->a));
+    settle(e, e->a);
+    e->x = p + PAGES + (e->edge ? BYTES : 0);
+    if (e->edge)
+        follow(e, e->a, e->b);
+    look(e, e->b);
+}
+
+/* Unmapping waits for nothing: somebody has to have waited. Another mapping of the same memory may be in use. */
+static void unmapped(struct edge_env *e)
+{
+    CUmemGenericAllocationHandle h = physical();
+    CUdeviceptr p;
+
+    CU(cuMemAddressReserve(&p, 2 * PAGES, 0, 0, 0));
+    map(p, h);
+    map(p + PAGES, h);
+    e->x = p + (e->edge ? PAGES : 0);
+    fill(e, e->a);
+    settle(e, e->a);
+    fill(e, e->a);
+    settle(e, e->a);
+    CU(cuMemUnmap(p, PAGES));
+}
+
 /* New memory at an old address has no history. */
 static void address_again(struct edge_env *e)
 {
@@ -154,6 +228,9 @@ const struct edge_case edges_memory[] = {
     {.name = "pool-alloc", .body = pool_alloc, .first = "cuMemAllocAsync", .second = "cuMemsetD8Async"},
     {.name = "pool-free", .body = pool_free, .second = "cuMemFreeAsync"},
     {.name = "free-other-context", .body = free_other_context, .first = "cuMemcpyDtoDAsync", .second = "freeing"},
+    {.name = "mapped-twice", .body = mapped_twice},
+    {.name = "mapped-beside", .body = mapped_beside},
+    {.name = "unmapped", .body = unmapped, .second = "unmapping"},
     {.name = "address-again", .body = address_again},
     {.name = "many-streams", .body = many_streams},
     {.name = NULL},
