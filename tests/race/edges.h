@@ -7,12 +7,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/types.h>
 
 #define BYTES 4096
 
 /* What two processes share: also host memory that both register. */
 struct mail {
     _Atomic int step;
+    pid_t pid;
     uint32_t flag, settled[2]; /* settled: of each process */
     CUipcMemHandle memory;
     CUipcEventHandle event;

@@ -1,5 +1,6 @@
 /* Order between processes: the memory's owner and a peer that has it mapped. */
 #include "edges.h"
+#include <signal.h>
 #include <stddef.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -122,6 +123,29 @@ static void hosts_peer(struct edge_env *e)
     post(e, 3);
 }
 
+/* ---- a peer that was killed does nothing any more; one that ends by itself orders nothing by that ---- */
+
+static void gone_owner(struct edge_env *e)
+{
+    give(e);
+    await(e, 2);
+    while (!kill(e->mail->pid, 0))
+        usleep(100);
+    fill(e, e->a);
+}
+
+static void gone_peer(struct edge_env *e)
+{
+    take(e);
+    look(e, e->b);
+    settle(e, e->b);
+    e->mail->pid = getpid();
+    post(e, 2);
+    if (e->edge)
+        kill(getpid(), SIGKILL);
+    exit(0);
+}
+
 /* ---- a process that dies with the oracle's lock: the others go on, and are judged ---- */
 
 static void killed(struct edge_env *e)
@@ -146,6 +170,7 @@ const struct edge_case edges_process[] = {
     {.name = "done", .body = done_owner, .peer = done_peer},
     {.name = "ipc-event", .body = event_owner, .peer = event_peer},
     {.name = "hosts", .body = hosts_owner, .peer = hosts_peer},
+    {.name = "gone", .body = gone_owner, .peer = gone_peer},
     {.name = "killed", .body = killed},
     {.name = NULL},
 };

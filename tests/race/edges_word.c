@@ -82,15 +82,32 @@ static void host_resets(struct edge_env *e)
 /* A host that has waited for the one stream lets the other go; the value is one that a stream has written before. */
 static void host_releases(struct edge_env *e)
 {
-    CU(cuStreamWriteValue32(e->a, e->flag, 1, 0));
-    CU(cuStreamWriteValue32(e->a, e->flag, 0, 0));
+    uint32_t *word;
+
+    CU(cuMemHostAlloc((void **)&word, 4, 0));
+    *word = 0;
+    CU(cuStreamWriteValue32(e->a, (CUdeviceptr)(uintptr_t)word, 1, 0));
+    CU(cuStreamWriteValue32(e->a, (CUdeviceptr)(uintptr_t)word, 0, 0));
     settle(e, e->a);
     fill(e, e->a);
     if (e->edge)
-        CU(cuStreamWaitValue32(e->b, e->flag, 1, GEQ));
+        CU(cuStreamWaitValue32(e->b, (CUdeviceptr)(uintptr_t)word, 1, GEQ));
     look(e, e->b);
     CU(cuStreamSynchronize(e->a));
-    __atomic_store_n(&e->mail->flag, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
+}
+
+/* A word that processes share, raised to end a wait after a failure: what the stream does then is nobody's data. */
+static void forced(struct edge_env *e)
+{
+    CU(cuStreamWriteValue32(e->a, e->flag, 1, 0));
+    settle(e, e->a);
+    if (e->edge)
+        CU(cuStreamWaitValue32(e->b, e->flag, 2, GEQ));
+    __atomic_store_n(&e->mail->flag, 1000, __ATOMIC_SEQ_CST);
+    look(e, e->b);
+    settle(e, e->b);
+    fill(e, e->a);
 }
 
 /* Copies and fills of one word may write what a stream waits for: what stands before them is seen, and not more. */
@@ -145,6 +162,7 @@ const struct edge_case edges_word[] = {
     {.name = "used-again", .body = used_again},
     {.name = "host-resets", .body = host_resets},
     {.name = "host-releases", .body = host_releases},
+    {.name = "forced", .body = forced},
     {.name = "word-by-copy", .body = word_by_copy},
     {.name = "word-by-fill", .body = word_by_fill},
     {.name = "wraps", .body = wraps},

@@ -54,12 +54,19 @@ static void write_stats(void)
     const char *path = getenv("SOFTGPU_RACE");
     char name[4096], line[256];
 
-    if (!sg_race_on || !path || snprintf(name, sizeof(name), "%s.stats", path) >= (int)sizeof(name))
+    if (!sg_race_on || !path)
+        return;
+    if (race_lock()) {
+        race_file->exited[race_file->nexited++ % RACE_EXITS] = (int32_t)getpid();
+        race_unlock();
+    }
+    if (snprintf(name, sizeof(name), "%s.stats", path) >= (int)sizeof(name))
         return;
     int fd = open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    int n = snprintf(line, sizeof(line), "pid %d: operations %lu, accesses %lu, races %lu, dropped %lu, wiped %lu%s\n",
-                     (int)getpid(), race_file->ops, race_file->checked, race_file->races, race_file->dropped,
-                     race_file->wipes, race_file->blind ? ", blind" : "");
+    int n = snprintf(line, sizeof(line),
+                     "pid %d: operations %lu, accesses %lu, races %lu, excused %lu, dropped %lu, wiped %lu%s\n",
+                     (int)getpid(), race_file->ops, race_file->checked, race_file->races, race_file->excused,
+                     race_file->dropped, race_file->wipes, race_file->blind ? ", blind" : "");
     if (fd >= 0 && write(fd, line, (size_t)n) < 0)
         perror("softgpu: race statistics");
     if (fd >= 0)
@@ -106,8 +113,10 @@ bool race_lock(void)
 
 void race_unlock(void)
 {
-    if (race_is_full())
+    if (race_is_full()) {
+        race_file->dropped++;
         race_wipe();
+    }
     pthread_mutex_unlock(&race_file->lock);
 }
 
@@ -268,7 +277,8 @@ void sg_race_start_locked(struct sg_stream *s, struct sg_op *op, bool runs)
         return;
     tick(s, &op->clock);
     race_file->ops++;
-    if (runs)
+    race_file->excused += s->race_forced;
+    if (runs && !s->race_forced)
         race_op_accesses(&j, s, op);
     if (op->kind == SG_OP_HOST)
         race_host_joins(&op->clock);
@@ -302,7 +312,7 @@ void sg_race_done_locked(struct sg_stream *s, struct sg_op *op, bool ran)
         else if (op->kind == SG_OP_KERNEL)
             race_meet_end(op->meeting, &op->clock);
         else if (race_place_of(op, NULL, &place))
-            race_word_acquire(&place, &op->u.memop, &op->clock);
+            s->race_forced |= race_word_acquire(&place, &op->u.memop, &op->clock) && race_is_file(place.key);
         race_unlock();
     }
     race_join(&op->fence->clock, op->clock.c, op->clock.n);

@@ -22,6 +22,10 @@
  * with, whatever it happened to see. Values that nobody is known to have written (a host's store) bring the host's
  * clock, or all of what has run where an operation may have been the writer.
  *
+ * Where a process raises a word of shared host memory to end its own stream's wait, which is what a library does when a
+ * peer has failed, that stream goes on although its data is not there: it is not judged any more. Neither is what a
+ * process did that was killed.
+ *
  * Memory is identified by who allocated it and a serial number, so that an import and the owner's pointer are the same
  * bytes; shared host memory by its file. Freeing memory is a write to all of it, and its history ends; taking away a
  * mapping is one to what was done through it. Pageable host memory is not followed. A host that reads device-written

@@ -195,12 +195,27 @@ static bool conflict(uint32_t a, uint32_t b)
     return (a | b) & RACE_WRITE && !(a & b & RACE_WORD && (a | b) & RACE_SYNC);
 }
 
+/* Killed processes have stopped, and others see that; one that ends by itself says so here. */
+static bool was_killed(const struct race_access *a)
+{
+    if (a->pid == (int32_t)getpid() || sg_process_alive(a->pid, 0))
+        return false;
+    for (uint32_t i = 0; i < RACE_EXITS; i++)
+        if (race_file->exited[i] == a->pid)
+            return false;
+    return true;
+}
+
 static void judge(struct race_judge *j, race_at at, uint64_t lo, uint64_t hi)
 {
     const struct race_access *a = at ? access_at(at) : NULL;
 
     if (!a || !conflict(a->kind, j->self.kind) || before(j, a))
         return;
+    if (was_killed(a)) {
+        race_file->excused++;
+        return;
+    }
     for (unsigned i = 0; i < j->nfound; i++)
         if (j->found[i].other.number == a->number && j->found[i].other.kind == a->kind)
             return;

@@ -69,6 +69,11 @@ bool race_is_shared(struct race_key key)
     return (key.b & 255) != HOST;
 }
 
+bool race_is_file(struct race_key key)
+{
+    return (key.b & 255) == FILE_PAGES;
+}
+
 void race_event_place(const struct sg_shared_event *e, struct race_place *place)
 {
     *place = (struct race_place){.key = {process(e->owner, e->start), (uint64_t)e->serial << 8 | EVENT},

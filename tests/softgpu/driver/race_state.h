@@ -7,6 +7,7 @@
 
 #define RACE_QUEUES 2048
 #define RACE_BUCKETS 8192
+#define RACE_EXITS 256
 #define RACE_CLASSES 24 /* of sizes: 32 bytes, 64, ... */
 typedef uint32_t race_at;
 
@@ -23,7 +24,9 @@ struct race_file {
     uint64_t magic, bytes;
     pthread_mutex_t lock;
     bool blind; /* the lock could not be had: nothing is judged any more */
-    uint64_t ops, checked, dropped, wipes, races;
+    uint64_t ops, checked, excused, dropped, wipes, races;
+    int32_t exited[RACE_EXITS]; /* processes that ended by themselves, the latest ones */
+    uint32_t nexited;
     uint32_t nqueues;
     struct race_queue queues[RACE_QUEUES];
     uint32_t host[RACE_QUEUES];
@@ -50,6 +53,7 @@ size_t race_bucket(struct race_key key, uint64_t offset);
 /* ---- race_memory.c: identity ---- */
 bool race_memory(struct sg_mem *m, uintptr_t p, struct race_key *key, uint64_t *offset);
 bool race_is_shared(struct race_key key); /* other mappings of it may stay */
+bool race_is_file(struct race_key key);   /* host memory of several processes */
 
 /* ---- race_word.c ---- */
 struct race_place {
@@ -62,7 +66,8 @@ struct race_place {
 bool race_place_of(struct sg_op *op, struct sg_mem *mem, struct race_place *place);
 void race_word_watch(const struct race_place *place); /* before the first wait is queued */
 void race_word_release(const struct race_place *place, struct sg_op *op, void (*store)(struct sg_op *op));
-void race_word_acquire(const struct race_place *place, const struct sg_memop *wait, struct sg_clock *k);
+/* True when the value was not one that an operation wrote, or that was there before. */
+bool race_word_acquire(const struct race_place *place, const struct sg_memop *wait, struct sg_clock *k);
 void race_event_place(const struct sg_shared_event *e, struct race_place *place);
 void race_meet_begin(uint64_t id, const struct sg_clock *k);
 void race_meet_end(uint64_t id, struct sg_clock *k);

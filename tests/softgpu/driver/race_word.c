@@ -10,6 +10,7 @@ struct entry {
     uint64_t value;
     race_at clock;
     uint32_t n;
+    bool foreign; /* nobody was seen to write it; not of the first entry */
 };
 struct word {
     struct race_key key;
@@ -63,11 +64,12 @@ static void take_clock(const struct entry *e, struct sg_clock *k)
         race_join(k, race_ptr(e->clock), e->n);
 }
 
-static void append(struct word *w, uint64_t value, const struct sg_clock *k)
+static void append(struct word *w, uint64_t value, const struct sg_clock *k, bool foreign)
 {
     struct entry *e = &w->ring[w->count++ % VALUES];
 
     e->value = value;
+    e->foreign = foreign;
     set_clock(e, k);
 }
 
@@ -78,7 +80,7 @@ static void append_unknown(struct word *w, uint64_t value, bool any_operation)
     race_joins_host(&k);
     if (any_operation)
         race_all(&k);
-    append(w, value, &k);
+    append(w, value, &k, w->count > 0);
     sg_clock_free(&k);
 }
 
@@ -114,10 +116,10 @@ void race_word_release(const struct race_place *p, struct sg_op *op, void (*stor
         append_unknown(w, old, true);
     store(op);
     if (w)
-        append(w, load(p), barrier ? &op->clock : &none);
+        append(w, load(p), barrier ? &op->clock : &none, false);
 }
 
-void race_word_acquire(const struct race_place *p, const struct sg_memop *wait, struct sg_clock *k)
+bool race_word_acquire(const struct race_place *p, const struct sg_memop *wait, struct sg_clock *k)
 {
     struct word *w = find(p->key, p->offset);
     const struct entry *first = NULL;
@@ -125,7 +127,7 @@ void race_word_acquire(const struct race_place *p, const struct sg_memop *wait, 
 
     if (!w) { /* forgotten; so is all that was before it */
         race_joins_host(k);
-        return;
+        return false;
     }
     if (w->ring[(w->count - 1) % VALUES].value != load(p)) /* the host's, or of an operation that writes more */
         append_unknown(w, load(p), true);
@@ -141,6 +143,7 @@ void race_word_acquire(const struct race_place *p, const struct sg_memop *wait, 
         take_clock(first, k);
     else
         race_all(k);
+    return !known || !first || first->foreign;
 }
 
 /* ---- collectives ---- */

@@ -335,6 +335,7 @@ struct sg_stream {
     CUstreamAttrValue attrs[CU_LAUNCH_ATTRIBUTE_MAX];
     struct sg_clock clock;
     uint32_t race_queue; /* 0: none yet */
+    bool race_forced;    /* a host has ended one of its waits */
 };
 struct sg_op *sg_op_new(enum sg_op_kind kind, const char *what);
 struct sg_op *sg_op_clone(const struct sg_op *op);
