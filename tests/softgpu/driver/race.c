@@ -17,6 +17,7 @@
 
 bool sg_race_on;
 struct race_file *race_file;
+static pid_t self;
 
 /* ---- the file ---- */
 
@@ -54,8 +55,8 @@ static void write_stats(void)
     const char *path = getenv("SOFTGPU_RACE");
     char name[4096], line[256];
 
-    if (!sg_race_on || !path)
-        return;
+    if (!sg_race_on || !path || getpid() != self)
+        return; /* a child of fork is no user of the driver */
     if (race_lock()) {
         race_file->exited[race_file->nexited++ % RACE_EXITS] = (int32_t)getpid();
         race_unlock();
@@ -84,6 +85,7 @@ void sg_race_load(void)
         sg_misuse("race oracle: %s: %s", path, strerror(errno));
     } else {
         sg_race_on = true;
+        self = getpid();
         atexit(write_stats);
     }
     if (fd >= 0) {
