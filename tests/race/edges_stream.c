@@ -179,7 +179,7 @@ static void legacy_behind_destroyed(struct edge_env *e)
  * begun yet. */
 static void queued_before(struct edge_env *e)
 {
-    size_t much = (size_t)128 << 20;
+    size_t much = (size_t)64 << 20;
     CUdeviceptr slow;
     CUstream s;
 

@@ -5,7 +5,7 @@
 
 #include "sg.h"
 
-#define RACE_QUEUES 2048
+#define RACE_QUEUES 1024
 #define RACE_BUCKETS 8192
 #define RACE_EXITS 256
 #define RACE_CLASSES 24 /* of sizes: 32 bytes, 64, ... */
