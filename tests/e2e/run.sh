@@ -3,6 +3,8 @@
 #
 #   run.sh [--plain] [--status N] [--set NAME=VALUE]... [--has REGEX]... [--hasnt REGEX]... [--misuse-ok] -- PROGRAM [ARGUMENT...]
 #
+# TEST_RACE=1: under the race oracle (../softgpu/README.md); a race is misuse. TEST_RACE=strict: and there were accesses, and
+# none was excused, which is right where nothing fails.
 # --has/--hasnt look at the JSON log lines of all ranks. From CMake: SLIPRING_LIB, TEST_PRELOAD_FIRST (a sanitizer's runtime), SOFTGPU_DIR.
 set -u
 status=0 plain=0 misuse_ok=0 has=() hasnt=()
@@ -25,6 +27,8 @@ fail() { echo "FAILED: $*" >&2; echo "--- log:" >&2; cat "$dir"/log.* >&2 2>/dev
 
 export SLIPRING_LOG=${SLIPRING_LOG:-info} SLIPRING_LOG_FORMAT=json SLIPRING_LOG_FILE="$dir/log.%p"
 export SOFTGPU_REPORT="$dir/misuse" LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+race=${TEST_RACE:-0}
+[ "$race" != 0 ] && export SOFTGPU_RACE="$dir/race"
 preload="${TEST_PRELOAD_FIRST:+$TEST_PRELOAD_FIRST:}$SLIPRING_LIB"
 [ "$plain" = 1 ] && preload=${TEST_PRELOAD_FIRST:-}
 before=$(ls /dev/shm | sort)
@@ -32,6 +36,11 @@ env ${preload:+LD_PRELOAD="$preload"} "$@"
 got=$?
 [ "$got" = "$status" ] || fail "exit status $got, expected $status"
 [ -s "$dir/misuse" ] && [ "$misuse_ok" = 0 ] && fail "the software GPU reported misuse"
+if [ "$race" != 0 ]; then # silence proves something only when the oracle saw what there was
+  grep -sE 'dropped [1-9]|blind' "$dir/race.stats" >&2 && fail "the race oracle lost something"
+  [ "$race" != strict ] || grep -qs 'accesses [1-9]' "$dir/race.stats" || fail "the race oracle saw nothing"
+  [ "$race" = strict ] && grep -E 'excused [1-9]' "$dir/race.stats" >&2 && fail "the race oracle did not judge everything"
+fi
 for re in "${has[@]+"${has[@]}"}"; do cat "$dir"/log.* 2>/dev/null | grep -qE "$re" || fail "no log line matches: $re"; done
 for re in "${hasnt[@]+"${hasnt[@]}"}"; do cat "$dir"/log.* 2>/dev/null | grep -E "$re" >&2 && fail "a log line matches: $re"; done
 left=$(comm -13 <(echo "$before") <(ls /dev/shm | sort) | grep -i slipring)

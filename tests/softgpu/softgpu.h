@@ -33,6 +33,9 @@ struct softgpu_kernel_desc {
     double (*flops)(const void *args);
     /* Bytes that cross a device's link (received), for the timing model of collectives. NULL: none. */
     double (*link_bytes)(const void *args);
+    /* For the race oracle: names what the kernel meets other kernels in, of any process: it ends after those have
+     * begun. Kernels with the same `turn` follow one another. NULL or 0: it meets nobody. */
+    unsigned long long (*meets)(const void *args, const void **turn);
 };
 
 /* Registers (once per process and name) and returns a handle for cuLaunchKernel with grid 1 and

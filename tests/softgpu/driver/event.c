@@ -124,7 +124,7 @@ static CUresult wait_event(CUstream hStream, CUevent hEvent, unsigned flags)
         rc = sg_capture_wait_locked(s, e);
     else if (s && e->shared)
         rc = sg_event_shared_wait_locked(s, e);
-    else if (s && e->fence && (!e->fence->done || s->legacy)) {
+    else if (s && e->fence && (!e->fence->done || s->legacy || sg_race_on)) {
         struct sg_op *op = sg_op_new(SG_OP_ORDER, "event wait");
         sg_op_dep_locked(op, e->fence);
         rc = sg_submit_locked(s, op);
@@ -165,6 +165,8 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
         rc = CUDA_ERROR_NOT_READY;
     else if (e)
         rc = e->ctx->sticky;
+    if (e && rc != CUDA_ERROR_NOT_READY)
+        sg_race_saw_event_locked(e);
     sg_release();
     return rc;
 }
@@ -185,6 +187,8 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
             usleep(50);
             sg_acquire();
         }
+        if (!rc && e)
+            sg_race_saw_event_locked(e);
     }
     sg_release();
     return rc;
@@ -206,6 +210,10 @@ static CUresult elapsed(float *ms, CUevent hStart, CUevent hEnd)
         rc = CUDA_ERROR_NOT_READY;
     else
         *ms = (float)((double)(b->fence->t - a->fence->t) / 1e6 / (sg_cfg.timing ? sg_cfg.scale : 1));
+    if (!rc) {
+        sg_race_saw_event_locked(a);
+        sg_race_saw_event_locked(b);
+    }
     sg_release();
     return rc;
 }

@@ -19,8 +19,10 @@ static void copy_word(uintptr_t dst, uintptr_t src, size_t bytes)
         __atomic_store_n((uint64_t *)dst, __atomic_load_n((const uint64_t *)src, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
 }
 
-static void copy_rows(const struct sg_copy *c)
+static void copy_rows(struct sg_op *op)
 {
+    const struct sg_copy *c = &op->u.copy;
+
     if (c->rows == 1 && c->slices == 1 && is_word(c->dst, c->width) && is_word(c->src, c->width)) {
         copy_word(c->dst, c->src, c->width);
         return;
@@ -45,8 +47,10 @@ static void fill_row(char *p, uint32_t value, unsigned elem, size_t n)
     }
 }
 
-static void fill_rows(const struct sg_fill *f)
+static void fill_rows(struct sg_op *op)
 {
+    const struct sg_fill *f = &op->u.fill;
+
     if (f->rows == 1 && f->elem == 4 && f->width == 1) {
         __atomic_store_n((uint32_t *)f->dst, f->value, __ATOMIC_RELEASE);
         return;
@@ -90,11 +94,11 @@ int64_t sg_op_execute(struct sg_stream *s, struct sg_op *op, int64_t start)
     switch (op->kind) {
     case SG_OP_COPY:
         if (!sg_op_skips_data(op))
-            copy_rows(&op->u.copy);
+            sg_race_store(op, copy_rows);
         break;
     case SG_OP_FILL:
         if (!sg_op_skips_data(op))
-            fill_rows(&op->u.fill);
+            sg_race_store(op, fill_rows);
         break;
     case SG_OP_KERNEL:
         sg_kernel_begin();
@@ -111,7 +115,7 @@ int64_t sg_op_execute(struct sg_stream *s, struct sg_op *op, int64_t start)
     case SG_OP_WRITE:
         if (sg_cfg.timing)
             sg_sleep_until(end);
-        sg_write_value(op);
+        sg_race_store(op, sg_write_value);
         break;
     case SG_OP_ORDER:
     case SG_OP_FREE:

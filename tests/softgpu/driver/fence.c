@@ -21,8 +21,10 @@ struct sg_fence *sg_fence_ref_locked(struct sg_fence *f)
 
 void sg_fence_put_locked(struct sg_fence *f)
 {
-    if (f && --f->refs == 0)
+    if (f && --f->refs == 0) {
+        sg_clock_free(&f->clock);
         free(f);
+    }
 }
 
 void sg_fence_done_locked(struct sg_fence *f, int64_t t)
@@ -55,10 +57,12 @@ bool sg_fence_wait_locked(struct sg_fence *f, pthread_cond_t *cv, int64_t deadli
 void sg_fence_sync_locked(struct sg_fence *f)
 {
     pthread_cond_t cv = PTHREAD_COND_INITIALIZER;
+    sg_race_saw_fence_locked(f && f->done ? f : NULL);
     if (!f || f->done)
         return;
     sg_fence_ref_locked(f);
     sg_fence_wait_locked(f, &cv, 0);
+    sg_race_saw_fence_locked(f);
     sg_fence_put_locked(f);
     pthread_cond_destroy(&cv);
 }

@@ -79,6 +79,7 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
         if (!rc)
             rc = sg_devices_init();
         if (!rc) {
+            sg_race_load();
             pthread_atfork(NULL, NULL, in_child);
             atexit(at_exit);
             atomic_store(&initialised, 1);

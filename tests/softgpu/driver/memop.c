@@ -21,7 +21,7 @@ static uint64_t load(const struct sg_memop *m)
                    : __atomic_load_n((uint32_t *)m->addr, __ATOMIC_ACQUIRE);
 }
 
-static bool satisfied(const struct sg_memop *m, uint64_t v)
+bool sg_memop_satisfied(const struct sg_memop *m, uint64_t v)
 {
     switch (m->flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic, as documented */
@@ -69,7 +69,7 @@ bool sg_wait_value(struct sg_op *op)
     for (unsigned tries = 0;; tries++) {
         uint64_t v = load(m);
         __atomic_store_n(&m->seen, v, __ATOMIC_RELAXED);
-        if (satisfied(m, v))
+        if (sg_memop_satisfied(m, v))
             return tries > 0;
         if (tries < SPINS)
             continue;

@@ -96,6 +96,7 @@ void sg_mem_retire_locked(struct sg_mem *m)
 {
     size_t i = position(m->base);
 
+    sg_race_memory_ends_locked(m);
     if (i < count && table[i] == m) {
         memmove(table + i, table + i + 1, (count - i - 1) * sizeof(*table));
         count--;

@@ -33,6 +33,7 @@ struct sg_op *sg_op_clone(const struct sg_op *src)
     op->fence = NULL;
     op->deps = NULL;
     op->ndeps = 0;
+    op->clock = (struct sg_clock){NULL, 0};
     op->ranges = copy_of(src->ranges, src->nranges * sizeof(*src->ranges));
     if (op->kind == SG_OP_KERNEL)
         op->u.kernel.args = copy_of(src->u.kernel.args, src->u.kernel.desc->arg_bytes);
@@ -48,6 +49,7 @@ void sg_op_free_locked(struct sg_op *op)
     for (unsigned i = 0; i < op->ndeps; i++)
         sg_fence_put_locked(op->deps[i]);
     sg_fence_put_locked(op->fence);
+    sg_clock_free(&op->clock);
     free(op->deps);
     free(op->ranges);
     free(op);
@@ -63,7 +65,7 @@ void sg_op_range(struct sg_op *op, uintptr_t ptr, size_t bytes, unsigned how)
 
 void sg_op_dep_locked(struct sg_op *op, struct sg_fence *f)
 {
-    if (!f || f->done)
+    if (!f || (f->done && !sg_race_on))
         return;
     op->deps = realloc(op->deps, (op->ndeps + 1) * sizeof(struct sg_fence *));
     if (!op->deps)

@@ -180,7 +180,9 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, 
         rc = sg_mem_new_locked(&m, SG_MEM_POOL, s->ctx, bytes);
     if (!rc) {
         m->pool = pool;
-        rc = sg_submit_locked(s, sg_op_new(SG_OP_ORDER, "cuMemAllocAsync"));
+        struct sg_op *op = sg_op_new(SG_OP_ORDER, "cuMemAllocAsync");
+        op->u.memop = (struct sg_memop){.addr = m->base, .value = m->id};
+        rc = sg_submit_locked(s, op);
         if (rc)
             sg_mem_retire_locked(m);
         else

@@ -20,6 +20,7 @@ static void append_locked(struct sg_stream *s, struct sg_op *op)
     op->fence = sg_fence_new_locked();
     op->fence->stream = s;
     op->enqueued = sg_now();
+    sg_race_queued_locked(s, op);
     sg_fence_put_locked(s->last);
     s->last = sg_fence_ref_locked(op->fence);
     if (s->tail)
@@ -117,5 +118,6 @@ CUresult sg_ctx_sync_locked(struct sg_ctx *ctx)
         sg_fence_put_locked(pending[i]);
     }
     free(pending);
+    sg_race_saw_ctx_locked(ctx);
     return ctx->sticky;
 }

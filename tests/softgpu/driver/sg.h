@@ -5,6 +5,7 @@
 #define SOFTGPU_SG_H
 
 #include "../softgpu.h"
+#include "race.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -119,6 +120,7 @@ struct sg_ctx {
     struct sg_stream *streams;
     struct sg_stream *legacy;
     struct sg_ctx *next;
+    struct sg_clock ended, ended_blocking; /* of streams that are gone */
 };
 struct sg_ctx *sg_ctx_list_locked(void);
 struct sg_ctx *sg_current_locked(CUresult *rc);
@@ -136,6 +138,7 @@ struct sg_fence {
     int64_t t; /* completion, modelled when the timing model runs; ns */
     struct sg_stream *stream;
     struct sg_waiter *waiters;
+    struct sg_clock clock;
 };
 struct sg_fence *sg_fence_new_locked(void);
 struct sg_fence *sg_fence_ref_locked(struct sg_fence *f);
@@ -188,6 +191,7 @@ struct sg_mem {
     void *pool;
     struct sg_alloc *alloc; /* SG_MEM_MAPPING: what is mapped, and the devices that may read and write it, a bit each */
     uint64_t readers, writers;
+    uint64_t race_key[2], race_offset;
 };
 struct sg_mem *sg_mem_find_locked(uintptr_t p);
 struct sg_mem *sg_mem_after_locked(uintptr_t p); /* the first that ends after p */
@@ -297,6 +301,8 @@ struct sg_op {
     bool waiting;
     int64_t enqueued, started;
     struct sg_range *ranges;
+    struct sg_clock clock;
+    uint64_t meeting; /* what its kernel meets others in, see softgpu.h; or 0 */
     union {
         struct sg_copy copy;
         struct sg_fill fill;
@@ -327,6 +333,9 @@ struct sg_stream {
     struct sg_tips tips; /* what the next captured operation depends on */
     CUgraphNode tip_handles[SG_TIPS];
     CUstreamAttrValue attrs[CU_LAUNCH_ATTRIBUTE_MAX];
+    struct sg_clock clock;
+    uint32_t race_queue; /* 0: none yet */
+    bool race_forced;    /* a host has ended one of its waits */
 };
 struct sg_op *sg_op_new(enum sg_op_kind kind, const char *what);
 struct sg_op *sg_op_clone(const struct sg_op *op);
@@ -354,6 +363,7 @@ void sg_ranges_unpin_locked(struct sg_op *op);
 enum { SG_COPY_DST_DEVICE = 1, SG_COPY_SRC_DEVICE = 2, SG_COPY_SYNC = 4 };
 CUresult sg_copy(const char *what, CUstream stream, const struct sg_copy *shape, unsigned how);
 bool sg_wait_value(struct sg_op *op); /* whether it had to wait */
+bool sg_memop_satisfied(const struct sg_memop *m, uint64_t v);
 bool sg_op_skips_data(const struct sg_op *op);
 void sg_write_value(struct sg_op *op);
 

@@ -34,6 +34,7 @@ void sg_stream_free_locked(struct sg_stream *s)
     while (*p != s)
         p = &(*p)->next;
     *p = s->next;
+    sg_race_stream_ends_locked(s);
     sg_fence_put_locked(s->last);
     pthread_cond_destroy(&s->cv);
     free(s);
@@ -175,6 +176,8 @@ static CUresult cuStreamQuery_on(CUstream hStream)
         rc = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     else if (s && !sg_stream_idle_locked(s))
         rc = CUDA_ERROR_NOT_READY;
+    else if (s)
+        sg_race_saw_stream_locked(s);
     sg_release();
     return rc;
 }

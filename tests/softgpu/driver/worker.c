@@ -43,6 +43,7 @@ static void run_head_locked(struct sg_stream *s)
     struct sg_op *op = s->head;
     int64_t start = wait_deps_locked(s, op), t;
     CUresult rc;
+    bool runs;
 
     park_if_exiting_locked();
     if (op->enqueued > start)
@@ -53,11 +54,14 @@ static void run_head_locked(struct sg_stream *s)
     if (rc && !s->ctx->sticky)
         s->ctx->sticky = rc;
     t = start;
-    if (!rc || runs_in_poisoned_context(op)) {
+    runs = !rc || runs_in_poisoned_context(op);
+    sg_race_start_locked(s, op, runs);
+    if (runs) {
         sg_release();
         t = sg_op_execute(s, op, start);
         sg_acquire();
     }
+    sg_race_done_locked(s, op, runs);
     sg_ranges_unpin_locked(op);
     if (op->kind == SG_OP_FREE) {
         if (!op->u.mem->dead)

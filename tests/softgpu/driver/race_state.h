@@ -1,0 +1,106 @@
+/* What the parts of the race oracle share. Places in the file are numbers of 32-byte units, 0 for none; nothing of the
+ * file but those is kept while the lock is not held, because the arena may have been wiped meanwhile. */
+#ifndef SOFTGPU_RACE_STATE_H
+#define SOFTGPU_RACE_STATE_H
+
+#include "sg.h"
+
+#define RACE_QUEUES 1024
+#define RACE_BUCKETS 8192
+#define RACE_EXITS 256
+#define RACE_CLASSES 24 /* of sizes: 32 bytes, 64, ... */
+typedef uint32_t race_at;
+
+struct race_key { /* of memory, an event, or a communicator */
+    uint64_t a, b;
+};
+
+struct race_queue {
+    uint32_t last; /* operations so far */
+    bool ended;    /* its number may be used again once the host has seen all of them */
+};
+
+struct race_file {
+    uint64_t magic, bytes;
+    pthread_mutex_t lock;
+    bool blind; /* the lock could not be had: nothing is judged any more */
+    uint64_t ops, checked, excused, dropped, wipes, races;
+    int32_t exited[RACE_EXITS]; /* processes that ended by themselves, the latest ones */
+    uint32_t nexited;
+    uint32_t nqueues;
+    struct race_queue queues[RACE_QUEUES];
+    uint32_t host[RACE_QUEUES];
+    race_at top, free[RACE_CLASSES], words[RACE_BUCKETS], blocks[RACE_BUCKETS];
+};
+extern struct race_file *race_file;
+
+/* ---- race.c ---- */
+bool race_lock(void); /* false: blind */
+void race_unlock(void);
+void race_all(struct sg_clock *k); /* joins everything that has run */
+void race_join(struct sg_clock *k, const uint32_t *c, uint32_t n);
+void race_host_joins(const struct sg_clock *k);
+void race_joins_host(struct sg_clock *k);
+
+/* ---- race_arena.c ---- */
+void *race_ptr(race_at at);
+race_at race_alloc(size_t bytes); /* zeroed; 0: none left, and the arena will be wiped when the lock is given back */
+void race_free(race_at at, size_t bytes);
+void race_wipe(void);
+bool race_is_full(void);
+size_t race_bucket(struct race_key key, uint64_t offset);
+
+/* ---- race_memory.c: identity ---- */
+bool race_memory(struct sg_mem *m, uintptr_t p, struct race_key *key, uint64_t *offset);
+bool race_is_shared(struct race_key key); /* other mappings of it may stay */
+bool race_is_file(struct race_key key);   /* host memory of several processes */
+
+/* ---- race_word.c ---- */
+struct race_place {
+    struct race_key key;
+    uint64_t offset;
+    uintptr_t addr; /* here */
+    bool wide;
+};
+/* The word that the operation waits for or writes, if it does. `mem`: NULL when the operation's memory is pinned. */
+bool race_place_of(struct sg_op *op, struct sg_mem *mem, struct race_place *place);
+void race_word_watch(const struct race_place *place); /* before the first wait is queued */
+void race_word_release(const struct race_place *place, struct sg_op *op, void (*store)(struct sg_op *op));
+/* True when the value was not one that an operation wrote, or that was there before. */
+bool race_word_acquire(const struct race_place *place, const struct sg_memop *wait, struct sg_clock *k);
+void race_event_place(const struct sg_shared_event *e, struct race_place *place);
+void race_meet_begin(uint64_t id, const struct sg_clock *k);
+void race_meet_end(uint64_t id, struct sg_clock *k);
+
+/* ---- race_access.c ---- */
+enum { RACE_WRITE = 1, RACE_WORD = 2 /* a single aligned word: atomic */, RACE_SYNC = 4 /* stream memory operation */ };
+struct race_access { /* refers to the intervals that it was the latest of its kind for */
+    uint32_t refs, queue, epoch, kind;
+    uint64_t number; /* of the operation, in the run */
+    uint64_t stream, lo, hi;
+    uintptr_t base; /* of the mapping */
+    int32_t pid, dev;
+    char what[32];
+};
+struct race_judge { /* one operation while its accesses are judged */
+    const struct sg_clock *clock;
+    struct race_access self; /* lo, hi, kind, base: of the access at hand */
+    struct race_key key;
+    unsigned nfound;
+    struct race_found {
+        struct race_access other, self;
+        struct race_key key;
+        uint64_t lo, hi;
+    } found[4];
+};
+void race_access(struct race_judge *j, uint64_t offset, size_t row, size_t rows, size_t pitch);
+bool race_was_written(struct race_key key, uint64_t lo, uint64_t hi);
+/* All of the memory, or what this process did through the mapping at `base`. */
+void race_access_all(struct race_judge *j, bool through_base);
+void race_forget(struct race_key key);
+
+/* ---- race_ops.c ---- */
+void race_op_accesses(struct race_judge *j, struct sg_stream *s, struct sg_op *op);
+void race_report(const struct race_judge *j); /* without the oracle's lock */
+
+#endif
