@@ -100,7 +100,8 @@ static void seen_by_other_process(struct one *o, uint64_t seed)
 /* `mine` records the event behind its gather; the other rank records it again behind late work; then `mine` waits. */
 static void recorded_by_other_process(struct one *o, uint64_t seed, int mine)
 {
-    CUDA(cudaMemset(o->side, 0, o->all));
+    if (o->g.rank == mine)
+        CUDA(cudaMemset(o->side, 0, o->all));
     gather(o, seed, -1);
     if (o->g.rank == mine)
         CUDA(cudaEventRecord(o->event, o->s));
