@@ -1,6 +1,7 @@
 #include "base/cu.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
+#include "kernels/gemm_parts.h"
 
 /* Sizes fit in int wherever the application's own call had them in int: parts are smaller than the whole. */
 static cublasStatus_t call_ex(const struct slr_gemm *g)
@@ -85,60 +86,49 @@ enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)
     return gemm->lt ? slr_lt_describe(gemm) : SLR_R_FUSED;
 }
 
-/* First column of the shard that chunk q does not complete: a column across two chunks belongs to the later one. */
-static int64_t chunk_cols_end(const struct slr_gather *g, const struct slr_gemm_split *s, uint32_t q)
+static struct slr_parts parts_of(const struct slr_ring *ring, const struct slr_gather *g,
+                                 const struct slr_gemm_split *s)
 {
-    return (int64_t)(slr_plan_chunk_end(&g->plan, q) / s->col_bytes);
-}
-
-/* The columns of chunk q in a shard. */
-static int64_t chunk_cols(const struct slr_gather *g, const struct slr_gemm_split *s, uint32_t q, int64_t *begin)
-{
-    *begin = q ? chunk_cols_end(g, s, q - 1) : 0;
-    return chunk_cols_end(g, s, q) - *begin;
+    return slr_parts_of(&g->plan, s, ring->rank, ring->nranks, s->pace);
 }
 
 /* Whether cuBLASLt can compute each part: what it refuses half-way can not be made good. */
-static bool ready(const struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
-                  const struct slr_gemm_split *s)
+static bool ready(struct slr_parts walk, const struct slr_gemm *gemm, const struct slr_gemm_split *s)
 {
+    struct slr_part p;
     bool all = true;
-    for (int owner = 0; gemm->lt && all && owner < ring->nranks; owner++)
-        for (uint32_t q = 0; all && q < (owner == ring->rank ? 1 : g->plan.chunks); q++) {
-            int64_t begin = 0, cols = owner == ring->rank ? s->shard_cols : chunk_cols(g, s, q, &begin);
-            int64_t col = owner * s->shard_cols + begin;
-            struct slr_gemm part = cut(gemm, s, col, cols);
-            all = cols == 0 || slr_lt_ready(&part, s->on_a, col);
-        }
+    while (gemm->lt && all && slr_parts_next(&walk, &p)) {
+        struct slr_gemm part = cut(gemm, s, p.col, p.cols);
+        all = slr_lt_ready(&part, s->on_a, p.col);
+    }
     return all;
 }
 
-static cublasStatus_t fused_chunk(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
-                                  const struct slr_gemm_split *s, uint32_t q, int step, unsigned *parts)
+static cublasStatus_t compute(struct slr_ring *ring, CUstream stream, const struct slr_gemm *gemm,
+                              const struct slr_gemm_split *s, const struct slr_part *p)
 {
-    int64_t begin, cols = chunk_cols(g, s, q, &begin);
-    if (cols == 0)
-        return CUBLAS_STATUS_SUCCESS;
-    if (slr_ring_wait_chunk(ring, g->stream, q, step) != SLR_OK)
+    if (p->step > 0 && slr_ring_wait_chunk(ring, stream, p->chunk, p->step) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
-    int owner = (ring->rank + step) % ring->nranks;
-    ++*parts;
-    return slr_gemm_part(gemm, s, owner * s->shard_cols + begin, cols);
+    return slr_gemm_part(gemm, s, p->col, p->cols);
 }
 
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
                               const struct slr_gemm_split *s, unsigned *parts)
 {
+    struct slr_parts walk = parts_of(ring, g, s);
+    struct slr_part p;
+    cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
     *parts = 0;
-    if (!ready(ring, g, gemm, s))
+    if (!ready(walk, gemm, s))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    cublasStatus_t r = slr_gemm_part(gemm, s, ring->rank * s->shard_cols, s->shard_cols);
-    if (r != CUBLAS_STATUS_SUCCESS)
-        return r;
-    *parts = 1;
-    for (uint32_t q = 0; q < g->plan.chunks && r == CUBLAS_STATUS_SUCCESS; q++)
-        for (int step = 1; step < ring->nranks && r == CUBLAS_STATUS_SUCCESS; step++)
-            r = fused_chunk(ring, g, gemm, s, q, step, parts);
+    while (slr_parts_next(&walk, &p)) {
+        r = compute(ring, g->stream, gemm, s, &p);
+        if (r != CUBLAS_STATUS_SUCCESS && *parts == 0)
+            return r; /* nothing has been enqueued */
+        if (r != CUBLAS_STATUS_SUCCESS)
+            break;
+        ++*parts;
+    }
     if (slr_ring_join(ring, g->stream) != SLR_OK && r == CUBLAS_STATUS_SUCCESS)
         r = CUBLAS_STATUS_EXECUTION_FAILED;
     return r;

@@ -3,6 +3,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "kernels/gemm_lt.h"
+#include "kernels/gemm_parts.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/pending_impl.h"
 
@@ -31,7 +32,12 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *g, st
     if (slr_get(SLR_S_STRICT))
         return SLR_R_JOIN_STRICT;
     enum slr_reason r = slr_gemm_describe(g);
-    return r != SLR_R_FUSED ? r : slr_gemm_split_find(g, &c->pending.gather, c->nranks, split);
+    if (r == SLR_R_FUSED)
+        r = slr_gemm_split_find(g, &c->pending.gather, c->nranks, split);
+    if (r == SLR_R_FUSED)
+        split->pace = slr_parts_pace(split->col_bytes / (size_t)g->k, split->on_a ? g->n : g->m,
+                                     (double)slr_get(SLR_S_FLOP_PER_BYTE));
+    return r;
 }
 
 static const char *api_name(enum slr_gemm_api api)
