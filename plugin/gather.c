@@ -197,20 +197,19 @@ static void count_routes(const struct slr_comm *c, const struct slr_route *route
             atomic_fetch_add_explicit(counter[route[r].delivery], 1, memory_order_relaxed);
 }
 
-/* A registered buffer that all peers have mapped is as good as a protocol that says so. */
-static bool may_put(const struct slr_call *call)
+/* Whether this rank, where it comes to the call before an owner, lets it write into the receive buffer. Who writes has
+ * to be told before anything waits, so memory that can not be named is not asked for that early. */
+static bool may_put(const struct slr_call *call, const struct slr_place *recv)
 {
-    uint64_t protocol = slr_get(SLR_S_PROTOCOL);
-    return protocol == PROTOCOL_PUT ||
-           (protocol == PROTOCOL_AUTO &&
-            slr_offers_ready(call->comm, (CUdeviceptr)(uintptr_t)call->recv, call->shard * (size_t)call->comm->nranks));
+    return slr_get(SLR_S_PROTOCOL) != PROTOCOL_PULL && recv->generation &&
+           recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
 }
 
 /* Under the pending lock. */
-static enum slr_status enqueue(const struct slr_call *call)
+static enum slr_status enqueue(const struct slr_call *call, const struct slr_place *recv)
 {
     struct slr_comm *c = call->comm;
-    struct bargain b = {.call = call, .put = may_put(call)};
+    struct bargain b = {.call = call, .put = may_put(call, recv)};
     struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send,
                            .recv = (CUdeviceptr)(uintptr_t)call->recv,
                            .stream = call->stream,
@@ -220,7 +219,7 @@ static enum slr_status enqueue(const struct slr_call *call)
     slr_offers_begin(c, call->number);
     slr_terms_owner(c, call->number, g.send, call->shard, b.route);
     if (b.put) {
-        reader_terms(&b); /* who writes here has to be told before anything waits */
+        reader_terms(&b);
     } else {
         g.late = reader_terms;
         g.late_ctx = &b;
@@ -258,7 +257,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     slr_pending_lock();
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     slr_symmetry_publish(call, &send, &recv);
-    enum slr_status s = enqueue(call);
+    enum slr_status s = enqueue(call, &recv);
     if (s == SLR_OK) {
         mark(&send);
         mark(&recv);

@@ -125,28 +125,6 @@ CUdeviceptr slr_offer_mapped(struct slr_comm *c, int peer, struct slr_spot spot)
 
 /* ---- blocks that are registered ---- */
 
-static bool all_have(const struct slr_comm *c, int i, uint64_t generation)
-{
-    bool all = atomic_load(&slr_offers_entry(c, c->rank, i)->state) == SLR_OFFER_OFFERED;
-    for (int r = 0; r < c->nranks && all; r++)
-        all = r == c->rank || atomic_load(slr_offers_ack(c, c->rank, r, i)) == generation;
-    return all;
-}
-
-bool slr_offers_ready(struct slr_comm *c, CUdeviceptr p, size_t bytes)
-{
-    if (atomic_load_explicit(&c->offers.holds, memory_order_relaxed) == 0 || !slr_get(SLR_S_ZERO_COPY))
-        return false;
-    struct slr_place place = slr_block_find(p);
-    if (!place.generation || place.offset + bytes > place.size)
-        return false;
-    slr_offers_lock(c);
-    int i = slr_offers_held(c, place.generation) ? slr_offers_own(c, place.generation) : -1;
-    bool ready = i >= 0 && all_have(c, i, place.generation);
-    slr_offers_unlock(c);
-    return ready;
-}
-
 bool slr_offers_hold(struct slr_comm *c, uint64_t generation)
 {
     slr_offers_lock(c);
@@ -157,7 +135,6 @@ bool slr_offers_hold(struct slr_comm *c, uint64_t generation)
     if (h && h->count++ == 0) {
         h->generation = generation;
         h->refused = false;
-        atomic_fetch_add(&c->offers.holds, 1);
     }
     slr_offers_unlock(c);
     return h != NULL;
@@ -168,11 +145,8 @@ void slr_offers_unhold(struct slr_comm *c, uint64_t generation, bool revoke)
     slr_offers_lock(c);
     struct slr_offer_held *h = slr_offers_held(c, generation);
     int i = slr_offers_own(c, generation);
-    if (h && --h->count == 0) {
-        atomic_fetch_sub(&c->offers.holds, 1);
-        if (revoke && i >= 0)
-            slr_offers_revoke(c, i);
-    }
+    if (h && --h->count == 0 && revoke && i >= 0)
+        slr_offers_revoke(c, i);
     slr_offers_unlock(c);
 }
 

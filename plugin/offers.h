@@ -106,7 +106,6 @@ struct slr_offers {
         uint32_t count;
         bool refused;
     } held[SLR_OFFERS];
-    _Atomic uint32_t holds;
 };
 
 /* Around the terms of a call and its gather. */
@@ -118,9 +117,6 @@ struct slr_spot slr_offer_spot(struct slr_comm *c, CUdeviceptr p, size_t bytes, 
 
 /* Where a peer's spot is in this rank's device memory; 0: this communicator has failed. */
 CUdeviceptr slr_offer_mapped(struct slr_comm *c, int peer, struct slr_spot spot);
-
-/* The buffer is registered with this communicator, and all peers have it mapped. */
-bool slr_offers_ready(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
 /* Registered blocks are offered as soon as possible and not displaced. False: there are too many. Unhold: `revoke` when
  * it was the last hold, else the entry stays as any other. */
