@@ -211,8 +211,9 @@ foreach(victim 0 1 2)
   foreach(r ${rest})
     list(APPEND late --rank ${r} SOFTGPU_LINK_GBS=0.002)
   endforeach()
-  slr_flight(leave ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --hasnt communicator_failed)
-  slr_flight(die-early ${victim} ${late} RUN --set SOFTGPU_TIMING=1)
+  # The slow ones have to be those that read.
+  slr_flight(leave ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --set SLIPRING_PROTOCOL=pull --hasnt communicator_failed)
+  slr_flight(die-early ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --set SLIPRING_PROTOCOL=pull)
 endforeach()
 
 # 5. The driver refuses: while the communicator is made (calls by slipring: the program has made two allocations and a stream by then) ...
