@@ -68,6 +68,7 @@ struct slr_comm {
     struct slr_offers offers;
     struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
     _Atomic bool written;          /* peers have been told that they may write into this rank's receive buffers */
+    _Atomic uint32_t captured;     /* gathers left to a graph; capture.h */
     unsigned splits, shrinks;
     struct slr_shared shared;
     struct slr_ring ring;

@@ -26,7 +26,7 @@
 #include "plugin/published.h"
 #include "plugin/terms.h"
 
-#define SLR_CONTROL_MAGIC 0x32524c53u /* "SLR2": the layout of everything in this file and of meet.c's messages */
+#define SLR_CONTROL_MAGIC 0x33524c53u /* "SLR3": the layout of everything in this file and of meet.c's messages */
 
 enum slr_rank_state {
     SLR_RANK_EMPTY,
@@ -48,6 +48,7 @@ struct slr_post {
     uint64_t process;               /* random; a process id comes again */
     uint64_t context;               /* CUcontext, for ranks of the same process */
     struct slr_staging_offer staging;
+    _Atomic uint64_t captured; /* gathers that it left to a graph so far << 32 | number of the call that comes next */
     struct slr_offer offer[SLR_OFFERS];              /* its blocks that peers may map */
     _Atomic uint64_t ack[SLR_MAX_RANKS][SLR_OFFERS]; /* generations of theirs that it has mapped */
 };

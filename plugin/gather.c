@@ -4,6 +4,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "cache/blocks.h"
+#include "plugin/capture.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/group.h"
 #include "plugin/pending_impl.h"
@@ -297,6 +298,8 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
         return slr_gather_nccl(&call);
     slr_guard++;
     enum slr_reason why = slr_gather_decide(&call);
+    if (why == SLR_R_CAPTURE)
+        slr_capture_note(call.comm);
     slr_gather_note(&call, why);
     ncclResult_t r;
     if (why == SLR_R_COMM_ERROR) {

@@ -1,5 +1,6 @@
 #include "plugin/terms.h"
 
+#include "plugin/capture.h"
 #include "plugin/comm.h"
 #include "plugin/offers.h"
 
@@ -28,8 +29,10 @@ static enum role { FIRST, SECOND, PASSED, PASSES } role_of(uint64_t head, uint64
 
 /* Posts `mine` for call `number` and returns true if this side is first; else false, and the other side's spot is in
  * *theirs: none when one side has passed the call. */
-static bool post(struct slr_term *t, uint64_t number, bool as_owner, struct slr_spot mine, struct slr_spot *theirs)
+static bool post(struct slr_comm *c, int peer, uint64_t number, bool as_owner, struct slr_spot mine,
+                 struct slr_spot *theirs)
 {
+    struct slr_term *t = as_owner ? term_of(c, c->rank, peer, number) : term_of(c, peer, c->rank, number);
     uint64_t head = atomic_load(&t->head), next = 0;
     for (;;) {
         enum role role = role_of(head, number, &next);
@@ -38,10 +41,13 @@ static bool post(struct slr_term *t, uint64_t number, bool as_owner, struct slr_
             return false;
         if (role == FIRST) { /* the other side has read what was there */
             *(as_owner ? &t->owner : &t->reader) = mine;
+            *(as_owner ? &t->owner_captured : &t->reader_captured) = atomic_load(&c->captured);
             next = slr_term_head(number, 0, as_owner ? SLR_TERM_OWNER_FIRST : SLR_TERM_READER_FIRST);
         }
-        if (role == SECOND)
+        if (role == SECOND) {
             *theirs = as_owner ? t->reader : t->owner;
+            slr_capture_compare(c, peer, as_owner ? t->reader_captured : t->owner_captured);
+        }
         if (atomic_compare_exchange_weak(&t->head, &head, next))
             return role == FIRST;
     }
@@ -52,7 +58,7 @@ void slr_terms_owner(struct slr_comm *c, uint64_t number, CUdeviceptr send, size
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
         struct slr_spot mine = slr_offer_spot(c, send, shard, peer, number), theirs = {0};
-        bool first = post(term_of(c, c->rank, peer, number), number, true, mine, &theirs);
+        bool first = post(c, peer, number, true, mine, &theirs);
         route[peer].delivery = first && mine.generation ? SLR_IN_PLACE : SLR_BY_SLOT;
         if (!first && theirs.generation) {
             route[peer].delivery = SLR_BY_PUSH;
@@ -71,7 +77,7 @@ void slr_terms_reader(struct slr_comm *c, uint64_t number, CUdeviceptr recv, siz
         struct slr_spot mine = {0}, theirs = {0};
         if (put)
             mine = slr_offer_spot(c, recv + (size_t)peer * shard, shard, peer, number);
-        bool first = post(term_of(c, peer, c->rank, number), number, false, mine, &theirs);
+        bool first = post(c, peer, number, false, mine, &theirs);
         route[peer].source = first && mine.generation ? SLR_ARRIVES : SLR_FROM_SLOT;
         if (route[peer].source == SLR_ARRIVES)
             atomic_store(&c->written, true);

@@ -30,8 +30,9 @@
 enum slr_term_state { SLR_TERM_NONE, SLR_TERM_OWNER_FIRST, SLR_TERM_READER_FIRST, SLR_TERM_BOTH };
 
 struct slr_term {
-    _Alignas(64) _Atomic uint64_t head; /* slr_term_head() */
-    struct slr_spot owner, reader;      /* written by that side before it posts */
+    _Alignas(64) _Atomic uint64_t head;       /* slr_term_head() */
+    struct slr_spot owner, reader;            /* written by that side before it posts */
+    uint32_t owner_captured, reader_captured; /* likewise: capture.h */
 };
 #define SLR_TERMS 256
 
