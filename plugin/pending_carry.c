@@ -80,11 +80,19 @@ static struct slr_comm *carried_by(CUevent event)
     return NULL;
 }
 
+static bool same_context(const struct slr_comm *c, CUstream stream)
+{
+    CUcontext ctx = NULL;
+    CUresult r = stream ? slr_real.cuStreamGetCtx ? slr_real.cuStreamGetCtx(stream, &ctx) : CUDA_ERROR_NOT_FOUND
+                        : slr_real.cuCtxGetCurrent(&ctx);
+    return r == CUDA_SUCCESS && ctx == c->shared.ctx;
+}
+
 static struct slr_comm *called_on(CUstream stream)
 {
     for (struct slr_comm *c = slr_pending_first(); c; c = c->pending.next) {
         const struct slr_holder *h = slr_pending_holder(c, stream);
-        if (h && h->origin)
+        if (h && h->origin && same_context(c, stream)) /* every context has a legacy default stream */
             return c;
     }
     return NULL;
@@ -113,7 +121,7 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
     slr_guard++;
     slr_pending_lock();
     forget(event);
-    struct slr_comm *c = flags == 0 && !slr_stream_is_default(s) ? called_on(s) : NULL;
+    struct slr_comm *c = flags == 0 && s != CU_STREAM_PER_THREAD ? called_on(s) : NULL;
     slr_pending_join_observed(s, c ? SLR_SPARE_OWN : SLR_SPARE_NONE, c, SLR_R_JOIN_OTHER_OP, who);
     if (c && slr_pending_holder(c, s)) /* what was joined can have ended it */
         done = record(c, event, s, result);
@@ -122,14 +130,6 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
     slr_pending_unlock();
     slr_guard--;
     return done;
-}
-
-static bool same_context(const struct slr_comm *c, CUstream stream)
-{
-    CUcontext ctx = NULL;
-    CUresult r = stream ? slr_real.cuStreamGetCtx ? slr_real.cuStreamGetCtx(stream, &ctx) : CUDA_ERROR_NOT_FOUND
-                        : slr_real.cuCtxGetCurrent(&ctx);
-    return r == CUDA_SUCCESS && ctx == c->shared.ctx;
 }
 
 static bool capturing(CUstream stream)

@@ -28,11 +28,23 @@ static void share_id(struct rank *r, int (*pipes)[2])
           strerror(errno));
 }
 
+/* NCCL refuses two ranks on one device of one host: they claim hosts of their own, and talk over sockets. */
+static void share_device(const struct rank *r)
+{
+    char host[32];
+    snprintf(host, sizeof host, "rank%d", r->rank);
+    setenv("NCCL_HOSTID", host, 1);
+    setenv("NCCL_NET", "Socket", 0);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+}
+
 static void child(struct rank *r, int (*pipes)[2], rank_body body)
 {
     int devices = 0;
     CUDA(cudaGetDeviceCount(&devices));
     CUDA(cudaSetDevice(r->rank % devices));
+    if (devices < r->nranks)
+        share_device(r);
     share_id(r, pipes);
     body(r);
     fflush(NULL);

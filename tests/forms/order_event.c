@@ -54,6 +54,12 @@ static void gemm_legacy(struct look *l)
     gemm_then_see(l, 0);
 }
 
+static void told_only(struct look *l)
+{
+    CUDA(cudaEventRecord(l->event, l->s));
+    gemm_then_see(l, l->s);
+}
+
 static void per_thread(struct look *l)
 {
     tell(l, cudaStreamPerThread);
@@ -395,6 +401,7 @@ const struct order_case order_event_cases[] = {
     {.name = "event-gemm-legacy", .look = gemm_legacy, .floats = true, .quiet = true},
     {.name = "event-blocking-to-legacy", .look = gemm_legacy, .stream = STREAM_BLOCKING, .floats = true, .quiet = true},
     {.name = "event-per-thread", .look = per_thread, .floats = true, .quiet = true},
+    {.name = "event-told-from-legacy", .look = told_only, .stream = STREAM_LEGACY, .floats = true, .quiet = true},
     {.name = "event-from-legacy", .look = gemm_other, .stream = STREAM_LEGACY, .floats = true},
     {.name = "event-two-waiters", .look = two_waiters, .floats = true},
     {.name = "event-later-waiter", .look = later_waiter, .floats = true, .quiet = true},

@@ -14,9 +14,9 @@
 #
 # Exit status: 0 when every step passed, else 1.
 set -euo pipefail
-. "$(dirname "$0")/../../scripts/common.sh"
+. "$(dirname "$0")/steps.sh"
 
-softgpu=0 quick=0 build="" only="" jobs="" limit=440 out=${OUT:-$SLR_ROOT/out/gpu}
+jobs="" limit=440
 while [ $# -gt 0 ]; do
     case $1 in
     --softgpu) softgpu=1 ;;
@@ -28,115 +28,9 @@ while [ $# -gt 0 ]; do
     shift
 done
 jobs=${jobs:-$([ $softgpu = 1 ] && echo 1 || echo 4)}
-slipring=$SLR_ROOT/LD_PRELOAD/slipring
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
-logs=$out/logs
-rm -rf "$logs" "$out/logs.tar.gz" "$out/summary.txt"
-mkdir -p "$logs"
-
-pack_logs() {
-    local job
-    for job in $(jobs -p); do kill "$job" 2>/dev/null || true; done
-    [ -d "$logs" ] && tar -C "$out" -czf "$out/logs.tar.gz" logs && rm -rf "$logs"
-}
-trap pack_logs EXIT
-
-# --- steps ----------------------------------------------------------------------------------------------------------
-# A step is a function or command that writes to its own log. Its result line goes to NAME.result, so that steps which
-# run side by side are listed in the order in which they were started.
-
-names=()
-
-wanted() { [ -z "$only" ] || [[ $1 =~ $only ]]; }
-
-# timed_step NAME SECONDS COMMAND...: in the foreground or, from `side_by_side`, in the background.
-timed_step() {
-    local name=$1 seconds=$2 begin rc=0 verdict=PASS why=""
-    shift 2
-    begin=$(date +%s.%N)
-    step_seconds=$seconds "$@" >"$logs/$name.log" 2>&1 || rc=$?
-    case $rc in
-    0) ;;
-    77) verdict=SKIP why=$(tail -n 1 "$logs/$name.log") ;;
-    124 | 137) verdict=FAIL why="did not end within $seconds s" ;;
-    *) verdict=FAIL why=$(grep -v '^ *$' "$logs/$name.log" | tail -n 1 | cut -c1-150) ;;
-    esac
-    printf '%-4s  %6.1f s  %s%s\n' $verdict "$(elapsed "$begin")" "$name" "${why:+: $why}" >"$logs/$name.result"
-    cat "$logs/$name.result"
-}
-
-elapsed() { awk -v a="$1" -v b="$(date +%s.%N)" 'BEGIN { print b - a }'; }
-
-in_time() {
-    [ $SECONDS -lt "$limit" ] && return 0
-    printf 'FAIL     0.0 s  %s: not started, the limit of %s s was reached\n' "$1" "$limit" >"$logs/$1.result"
-    cat "$logs/$1.result"
-    return 1
-}
-
-# alone NAME SECONDS COMMAND...
-alone() {
-    wanted "$1" || return 0
-    wait
-    names+=("$1")
-    in_time "$1" && timed_step "$@"
-    return 0
-}
-
-# side_by_side NAME SECONDS COMMAND...: returns at once while fewer than `jobs` are running.
-side_by_side() {
-    wanted "$1" || return 0
-    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
-    names+=("$1")
-    in_time "$1" && timed_step "$@" &
-}
-
-# bounded COMMAND...: with the step's time limit.
-step_seconds=60
-bounded() { timeout -k 5 "$step_seconds" "$@"; }
-
-# --- environment ----------------------------------------------------------------------------------------------------
-
-find_build() {
-    if [ -n "$build" ]; then
-        build=$(cd "$build" && pwd) || exit 1
-        return
-    fi
-    build=$SLR_ROOT/build-gpu
-    local options=(-DSLIPRING_TESTS=ON)
-    [ $softgpu = 1 ] || options=(-DSLIPRING_TESTS=OFF "-DCMAKE_LIBRARY_PATH=${cuda_libs//:/;}")
-    say "building in $build"
-    configure "$build" "${options[@]}" || die "cmake failed"
-    ninja -C "$build" --quiet >"$logs/build.log" 2>&1 || { tail -n 40 "$logs/build.log" >&2 && die "the build failed"; }
-}
-
-find_device() {
-    if [ $softgpu = 1 ]; then
-        plain=("$slipring" softgpu -n 4 --)
-        device="software GPU"
-        return
-    fi
-    cuda_libs=$(cuda_lib_path) || die "CUDA, cuBLAS or NCCL libraries missing; scripts/setup.sh --gpu-libs installs them"
-    [ -z "$cuda_libs" ] || export LD_LIBRARY_PATH=$cuda_libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    [ "$(cuda_device_count)" -gt 0 ] || die "no usable GPU; --softgpu runs on the software GPU"
-    plain=(env)
-    device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
-    device=${device:-GPU}
-}
-
-# preloaded NAME COMMAND...: under slipring, with a decision log for each rank.
-preloaded() {
-    local name=$1
-    shift
-    bounded "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" --set log=info \
-        --set "log_file=$logs/$name.rank%r.decisions" "$@"
-}
+open_logs
 
 # --- exactness ------------------------------------------------------------------------------------------------------
-
-# counted NAME REASON: some rank counted such a decision.
-counted() { grep -hqE "count.*reason=($2) " "$logs/$1".rank*.decisions; }
 
 # exact NAME EXPECTED REFUSED ag_gemm-options...: right results, and the decision logs count a reason that matches
 # EXPECTED and none that matches REFUSED (- for no such condition). Without this a run that NCCL did would pass too.
@@ -332,60 +226,19 @@ ways_steps() { # prefix-of-the-name
     done
 }
 
-# The same with MPS, under which the ranks' kernels run side by side instead of taking turns.
-start_mps() {
-    have nvidia-cuda-mps-control || { echo "nvidia-cuda-mps-control is not installed" && return 77; }
-    mkdir -p "$logs/mps"
-    bounded nvidia-cuda-mps-control -d || { echo "the MPS daemon did not start" && return 77; }
-    touch "$logs/mps/started"
-}
-
-stop_mps() { [ ! -e "$logs/mps/started" ] || { rm -f "$logs/mps/started" && echo quit | timeout 20 nvidia-cuda-mps-control; }; }
-
-# All ranks share one GPU. Without MPS the driver gives it to one process after another, some milliseconds each, so that short
-# steps measure the turn; with it copies, waits and kernels of all ranks run side by side.
-timed_steps() {
-    local pipes
-    pipes=$(mktemp -d)
-    export CUDA_MPS_PIPE_DIRECTORY=$pipes CUDA_MPS_LOG_DIRECTORY=$logs/mps
-    alone mps-start 20 start_mps
-    if [ -e "$logs/mps/started" ]; then
-        alone memop-mps 60 memop memop-mps
-        ways_steps ways-mps
-        timed_shapes time-mps
-        stop_mps || warn "the MPS daemon did not stop"
-    else
+mps_steps() {
+    if [ ! -e "$logs/mps/started" ]; then
         ways_steps ways
+        return
     fi
-    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
-    rm -rf "$pipes"
+    alone memop-mps 60 memop memop-mps
+    ways_steps ways-mps
+    timed_shapes time-mps
+}
+
+timed_steps() {
+    with_mps mps_steps
     timed_shapes time
-}
-
-# --- report ---------------------------------------------------------------------------------------------------------
-
-# One line for each kind of step (the name up to its first "-"), then one for each step that did not pass.
-short_table() {
-    cat "$logs"/*.result | awk '
-        { kind = $4; sub(/[-:].*/, "", kind); total[kind]++; if ($1 == "PASS") passed[kind]++; if ($1 == "FAIL") failed[kind]++ }
-        $1 != "PASS" { rest = rest $0 "\n" }
-        END {
-            for (kind in total)
-                printf "%-4s  %-8s %d of %d\n", failed[kind] ? "FAIL" : passed[kind] ? "PASS" : "SKIP", kind, passed[kind], total[kind] | "sort -k2"
-            close("sort -k2")
-            printf "%s", rest
-        }'
-}
-
-report() {
-    local name
-    echo "slipring on $device, $(date -u +%Y-%m-%dT%H:%MZ), $SECONDS s"
-    [ $softgpu = 1 ] || echo "libraries: ${LD_LIBRARY_PATH:-found by the loader}"
-    for name in "${names[@]}"; do
-        [ ! -s "$logs/$name.table" ] || { echo && cat "$logs/$name.table"; }
-    done
-    echo
-    for name in "${names[@]}"; do cat "$logs/$name.result"; done
 }
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -413,18 +266,4 @@ alone lt-parts 60 lt_parts lt-parts
 gather_cases
 gemm_cases
 timed_steps
-wait
-
-[ ${#names[@]} -gt 0 ] || die "no step is named like $only"
-report >"$out/summary.txt"
-printf '\n'
-sed -n '/^PASS\|^FAIL\|^SKIP/!p' "$out/summary.txt"
-short_table
-if grep -qh '^FAIL' "$logs"/*.result; then
-    for name in $(awk '$1 == "FAIL" { sub(/:$/, "", $4); print $4 }' "$logs"/*.result | head -n 3); do
-        printf '\n--- end of the log of %s\n' "$name"
-        tail -n 15 "$logs/$name.log" 2>/dev/null || true
-    done
-    die "FAIL; summary in $out/summary.txt"
-fi
-say "PASS; summary in $out/summary.txt"
+finish

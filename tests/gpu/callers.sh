@@ -1,0 +1,87 @@
+#!/bin/bash
+# Callers that are not linked to the shared libraries, on a real GPU: a program with the static CUDA runtime, a plug-in that
+# is opened for itself alone (RTLD_LOCAL), several runtimes in one process, and Python through ctypes. tests/callers has the
+# same programs on the software GPU. All ranks share the first GPU.
+#
+# usage: tests/gpu/callers.sh [options]
+#   --make DIR    only compile the programs into DIR; needs the CUDA toolkit and NCCL, no GPU
+#   --built DIR   use the programs in DIR, which --make has left there
+#   --build DIR   use this build of slipring as it is instead of building in build-gpu
+#   --only REGEX  only the steps whose name matches
+#   --limit S     start no further step after so many seconds [540]
+#   --out DIR     where logs go [$OUT, else out/gpu]
+#
+# Exit status: 0 when every program's results were right, its gathers substituted and its GEMMs fused, else 1.
+set -euo pipefail
+. "$(dirname "$0")/steps.sh"
+
+make_only=0 built=""
+while [ $# -gt 0 ]; do
+    case $1 in
+    --make) need_value "$1" "$@" && built=$2 make_only=1 && shift ;;
+    --built | --build | --only | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
+    -h | --help) usage && exit 0 ;;
+    *) die "unknown option $1; see --help" ;;
+    esac
+    shift
+done
+
+# compile PROGRAM SOURCES AND OPTIONS...
+compile() {
+    local program=$1 home=${CUDA_HOME:-/usr/local/cuda}
+    shift
+    gcc -std=gnu11 -D_GNU_SOURCE -O2 -isystem "$home/include" -isystem "$(nccl_include)" -o "$built/$program" "$@" -ldl -lrt -lpthread
+}
+
+make_programs() (
+    cd "$SLR_ROOT/tests/e2e"
+    static=$(library_file libcudart_static.a)
+    shared=$(library_file libcudart.so.13) blas=$(library_file libcublas.so.13) nccl=$(library_file libnccl.so.2)
+    compile static fuse.c fuse_api.c ranks.c "$static" "$blas" "$nccl"
+    compile module.so -shared -fPIC -Dmain=module_main fuse.c fuse_api.c ranks.c "$shared" "$blas" "$nccl"
+    compile local ../callers/local.c
+    compile runtimes ../callers/runtimes.c ranks.c "$static" "$nccl"
+)
+
+# caller NAME FUSED COMMAND...: gathers substituted, none passed; with FUSED 1 every one consumed by a GEMM in parts.
+caller() {
+    local name=$1 fused=$2
+    shift 2
+    preloaded "$name" --set min_bytes=0 -- "$@" || return
+    counted "$name" ring || { echo "no gather was substituted" && return 1; }
+    ! grep -h ' pass ' "$logs/$name".rank*.decisions || { echo "a gather was passed" && return 1; }
+    [ "$fused" = 1 ] || return 0
+    counted "$name" fused || { echo "no GEMM was fused" && return 1; }
+    ! grep -h ' joined ' "$logs/$name".rank*.decisions || { echo "a gather was joined" && return 1; }
+}
+
+callers() {
+    local ranks
+    for ranks in 2 4; do
+        alone "static-$ranks-ranks-bn" 60 caller "static-$ranks-ranks-bn" 1 "$built/static" "$ranks" bn
+        alone "static-$ranks-ranks-at" 60 caller "static-$ranks-ranks-at" 1 "$built/static" "$ranks" at
+        alone "static-$ranks-ranks-large" 60 caller "static-$ranks-ranks-large" 1 "$built/static" "$ranks" large
+        alone "local-$ranks-ranks" 60 caller "local-$ranks-ranks" 1 "$built/local" "$built/module.so" "$ranks" bn
+        alone "runtimes-$ranks-ranks" 60 caller "runtimes-$ranks-ranks" 0 "$built/runtimes" "$ranks"
+        alone "ctypes-$ranks-ranks" 60 caller "ctypes-$ranks-ranks" 1 python3 "$SLR_ROOT/tests/callers/gather.py" "$ranks" --one-gpu
+    done
+}
+
+if [ $make_only = 1 ]; then
+    mkdir -p "$built"
+    built=$(cd "$built" && pwd)
+    make_programs
+    exit
+fi
+open_logs
+find_device
+find_build
+if [ -z "$built" ]; then
+    built=$logs/programs
+    mkdir "$built"
+    make_programs >"$logs/make.log" 2>&1 || { tail -n 20 "$logs/make.log" >&2 && die "the programs did not compile"; }
+fi
+built=$(cd "$built" && pwd)
+say "$device; logs in $out"
+callers
+finish
