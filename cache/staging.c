@@ -84,8 +84,12 @@ enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool s
     return SLR_CU(cuIpcOpenMemHandle, out, offer->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 }
 
-void slr_staging_unimport(CUdeviceptr base, bool same_process)
+#define CLOSE_TRIES 8
+
+bool slr_staging_unimport(CUdeviceptr base, bool same_process)
 {
-    if (base && !same_process)
-        slr_cu_status(slr_real.cuIpcCloseMemHandle(base), "cuIpcCloseMemHandle");
+    bool closed = !base || same_process;
+    for (int i = 0; i < CLOSE_TRIES && !closed; i++)
+        closed = slr_cu_status(slr_real.cuIpcCloseMemHandle(base), "cuIpcCloseMemHandle") == SLR_OK;
+    return closed;
 }

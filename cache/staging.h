@@ -41,6 +41,8 @@ enum slr_status slr_staging_offer(const struct slr_staging *s, struct slr_stagin
  * access from the current device to `device` is switched on instead. */
 enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool same_process, CUcontext owner_ctx,
                                    CUdeviceptr *out);
-void slr_staging_unimport(CUdeviceptr base, bool same_process);
+
+/* False: the driver does not close the mapping, also when it is asked again. The owner must not free the block then. */
+bool slr_staging_unimport(CUdeviceptr base, bool same_process);
 
 #endif

@@ -46,6 +46,7 @@ struct slr_shared {
     struct slr_control *control; /* NULL: none mapped */
     size_t bytes;
     bool registered; /* with CUDA, in `ctx` */
+    bool stuck;      /* a peer's memory could not be closed: this rank never leaves, its process's end tells */
     int rank, nranks;
     CUdevice device;
     CUcontext ctx; /* the device's primary context, retained; NULL: none */

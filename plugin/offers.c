@@ -276,7 +276,7 @@ void slr_offers_tick(struct slr_comm *c)
 
 void slr_offers_close(struct slr_comm *c)
 {
-    slr_offers_unmap_all(c);
+    c->shared.stuck |= !slr_offers_unmap_all(c);
     for (int i = 0; i < SLR_OFFERS; i++)
         c->shared.pinned[i] = c->offers.own[i].generation;
 }

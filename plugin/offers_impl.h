@@ -45,6 +45,6 @@ void slr_offers_tick_own(struct slr_comm *c);
 void slr_offers_tick_peers(struct slr_comm *c);
 
 /* Closes everything that is mapped. */
-void slr_offers_unmap_all(struct slr_comm *c);
+bool slr_offers_unmap_all(struct slr_comm *c); /* false: the driver does not close one of them */
 
 #endif

@@ -158,11 +158,15 @@ void slr_offers_given(struct slr_comm *c, int owner, int entry, uint64_t generat
     slr_shared_leave();
 }
 
-void slr_offers_unmap_all(struct slr_comm *c)
+bool slr_offers_unmap_all(struct slr_comm *c)
 {
+    bool all = true;
     for (int r = 0; r < c->nranks; r++)
-        for (int i = 0; i < SLR_OFFERS && r != c->rank; i++)
+        for (int i = 0; i < SLR_OFFERS && r != c->rank; i++) {
             while (c->offers.mapped[r][i].generation && !unmap_offer(c, r, i) &&
                    c->offers.mapped[r][i].tries < CLOSE_TRIES)
                 ;
+            all = all && !c->offers.mapped[r][i].generation;
+        }
+    return all;
 }

@@ -236,7 +236,7 @@ void slr_comm_dispose(struct slr_comm *c)
         slr_ring_close(&c->ring);
         for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
             if (c->imported[r])
-                slr_staging_unimport(c->ring.slots[r], false);
+                c->shared.stuck |= !slr_staging_unimport(c->ring.slots[r], false);
         if (c->shared.control)
             slr_offers_close(c);
         slr_shared_leave();

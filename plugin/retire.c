@@ -100,7 +100,8 @@ void slr_retire(const struct slr_shared *s)
         release(&copy);
         return;
     }
-    atomic_store(&copy.control->post[copy.rank].state, SLR_RANK_LEFT);
+    if (!copy.stuck)
+        atomic_store(&copy.control->post[copy.rank].state, SLR_RANK_LEFT);
     struct retired *r = malloc(sizeof *r);
     if (!r)
         return; /* nothing better than to keep the block for the life of the process */

@@ -8,7 +8,8 @@
 
 #include "plugin/comm.h"
 
-/* Takes over *s (which may hold nothing). The caller has closed its own imports; this posts LEFT. */
+/* Takes over *s (which may hold nothing). The caller has closed its own imports; this posts LEFT, unless
+ * one of them could not be closed (`stuck`). */
 void slr_retire(const struct slr_shared *s);
 
 /* Frees what no peer uses any more. Called by the watchdog. Returns how many are left, those that another thread is
