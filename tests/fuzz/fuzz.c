@@ -124,7 +124,7 @@ static void call(struct prog *p, struct call *c)
          comm->nranks, c->from->name, c->send_off, c->to->name, c->recv_off, c->shard, (int)c->type, c->stream);
     NCCL(ncclAllGather(c->from->at + c->send_off, c->to->at + c->recv_off, c->count, c->type, comm->handle,
                        p->stream[c->stream].handle));
-    issued(p, c->stream, LIST(c->from), LIST(c->to));
+    issued_in_group(p, c->stream, LIST(c->from), LIST(c->to));
     wrote(c->to, c->recv_off, all, false, 0);
     if (c->integers)
         wrote(c->to, 0, all, true, SMALL);
@@ -149,6 +149,28 @@ static void after(struct prog *p, const struct call *c)
         tell(p, c->to);
 }
 
+static bool one_comm(const struct call *calls, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (calls[i].comm != calls[0].comm)
+            return false;
+    return true;
+}
+
+/* The streams of a group wait for each other, before it and behind it. NCCL promises it for a communicator. */
+static void meet(struct prog *p, const struct call *calls, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n && one_comm(calls, n); j++)
+            seen_too(p, calls[i].stream, calls[j].stream);
+}
+
+/* One of the streams behind which the group's i-th call comes. */
+static int met(struct prog *p, const struct call *calls, int n, int i)
+{
+    return calls[one_comm(calls, n) ? (int)draw(p, (uint64_t)n) : i].stream;
+}
+
 static void gather_step(struct prog *p)
 {
     const int kind = (int)uniform(p, 10), n = kind == 0 ? 3 : kind < 3 ? 2 : 1;
@@ -162,9 +184,10 @@ static void gather_step(struct prog *p)
     }
     /* What is sent may be filled for another call of the group: all edges come after all fills. */
     for (int i = 0; i < n; i++) {
-        need(p, calls[i].stream, calls[i].from, false);
-        need(p, calls[i].stream, calls[i].to, true);
+        need(p, met(p, calls, n, i), calls[i].from, false);
+        need(p, met(p, calls, n, i), calls[i].to, true);
     }
+    meet(p, calls, n);
     if (grouped) {
         note(p, "group begins");
         NCCL(ncclGroupStart());
@@ -175,6 +198,7 @@ static void gather_step(struct prog *p)
         note(p, "group ends");
         NCCL(ncclGroupEnd());
     }
+    meet(p, calls, n);
     for (int i = 0; i < n; i++)
         after(p, &calls[i]);
 }

@@ -98,8 +98,11 @@ int any_stream(struct prog *p);
 void need(struct prog *p, int actor, struct buffer *b, bool write);
 /* The operation is put on the stream: marks its buffers. NULL ends the lists. */
 void issued(struct prog *p, int stream, struct buffer *const *reads, struct buffer *const *writes);
+/* The same without the legacy default stream's rules: which call of a group is launched first is not promised. */
+void issued_in_group(struct prog *p, int stream, struct buffer *const *reads, struct buffer *const *writes);
 #define LIST(...) ((struct buffer *const[]){__VA_ARGS__, NULL})
 void host_saw(struct prog *p, int stream);
+void seen_too(struct prog *p, int stream, int other); /* what the other stream waits for, or does, comes first */
 /* One operation on streams and events alone. */
 void order_step(struct prog *p);
 

@@ -16,6 +16,7 @@ enum near {
 static const char *const near_names[NEARS] = {"matches",       "padded",    "wrong op",  "one less", "one off",
                                               "other operand", "C in send", "C in recv", "padded C"};
 #define MOST_FLOP 3000000.0
+#define MOST_COLUMNS 16000 /* the race oracle follows so many rows of an operation */
 
 /* C (m x n) = A op B, one of A and B being the gathered matrix x. */
 struct problem {
@@ -54,7 +55,7 @@ static bool shape(struct prog *p, struct problem *g)
     }
     columns -= g->near == ONE_LESS || g->near == ONE_OFF;
     g->off = g->near == ONE_OFF ? (size_t)k * p->elem : 0;
-    if (columns < 1)
+    if (columns < 1 || columns > MOST_COLUMNS)
         return false;
     g->x_bytes = ((size_t)(columns - 1) * (size_t)g->ld + (size_t)k) * p->elem;
     const bool wrong = g->near == WRONG_OP;

@@ -8,6 +8,11 @@ static void join(struct seen *a, const struct seen *b)
         a->of[s] = a->of[s] > b->of[s] ? a->of[s] : b->of[s];
 }
 
+void seen_too(struct prog *p, int stream, int other)
+{
+    join(&p->seen[stream], &p->seen[other]);
+}
+
 void host_saw(struct prog *p, int stream)
 {
     join(&p->seen[HOST], &p->seen[stream]);
@@ -131,14 +136,19 @@ void need(struct prog *p, int actor, struct buffer *b, bool write)
     }
 }
 
-void issued(struct prog *p, int stream, struct buffer *const *reads, struct buffer *const *writes)
+void issued_in_group(struct prog *p, int stream, struct buffer *const *reads, struct buffer *const *writes)
 {
-    begin(p, stream);
     const uint64_t n = p->seen[stream].of[stream] = ++p->stream[stream].issued;
     for (; reads && *reads; reads++)
         (*reads)->read.of[stream] = n;
     for (; writes && *writes; writes++)
         (*writes)->wrote.of[stream] = n;
+}
+
+void issued(struct prog *p, int stream, struct buffer *const *reads, struct buffer *const *writes)
+{
+    begin(p, stream);
+    issued_in_group(p, stream, reads, writes);
 }
 
 static void make_event(struct event *e, bool timing)
