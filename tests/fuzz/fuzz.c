@@ -217,6 +217,11 @@ static bool left_out(const struct options *o, int step)
 
 static void run_step(struct prog *p)
 {
+    if (uniform(p, 40) == 0) {
+        note(p, "all ranks rest");
+        sleep_ms(60); /* time to map peers' memory, for a library that does so */
+        return;
+    }
     if (uniform(p, 5) < 2)
         gather_step(p);
     else if (ONE_IN(p, 4))
