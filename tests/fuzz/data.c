@@ -96,7 +96,7 @@ static uint64_t hash_bytes(uint64_t h, const char *at, size_t n)
 /* n bytes of a device buffer to the host, in one of the ways to do that. */
 static void read_back(struct prog *p, struct buffer *b, size_t off, size_t n, char *to)
 {
-    const bool blocking = ONE_IN(p, 3);
+    const bool blocking = ONE_IN(p, 3) && !p->shared;
     const int stream = blocking ? LEGACY : any_stream(p);
     need(p, stream, b, false);
     note(p, "%s %s+%zu %zu bytes to the host on s%d, and look", blocking ? "cudaMemcpy" : "copy", b->name, off, n,
@@ -121,7 +121,7 @@ static void tell_part(struct prog *p, struct buffer *b, size_t off, size_t n)
         read_back(p, b, off, n, copy);
     }
     p->hash = hash_bytes(p->hash, copy, n);
-    printf("seed %lu rank %d step %d %s+%zu %016lx\n", (unsigned long)p->seed, p->r->rank, p->step, b->name, off,
+    printf("rank %d.%d step %d %s+%zu %016lx\n", p->r->rank, p->thread, p->step, b->name, off,
            (unsigned long)hash_bytes(1, copy, n));
     free(copy);
 }
@@ -193,7 +193,7 @@ static void put_blocking(struct prog *p)
 {
     struct buffer *b = any_device(p);
     struct part part = any_part(p, b, 8192);
-    if (b->wide)
+    if (b->wide || p->shared)
         return;
     char *from = malloc(part.n);
     memcpy(from, p->source + draw(p, 1000) * 16, part.n);
@@ -215,11 +215,11 @@ static void host_writes(struct prog *p)
     wrote(b, part.off, part.n, part.off % 4 == 0 && part.n % 4 == 0, 2);
 }
 
-static void take(struct prog *p, struct buffer *b)
+static void take(struct prog *p, struct buffer *b, bool pool)
 {
     const int stream = any_stream(p);
     const size_t bytes = b->bytes + (ONE_IN(p, 3) ? draw(p, 16) * 256 : 0);
-    b->pool = !b->host && ONE_IN(p, 6);
+    b->pool = pool;
     b->clean = 0;
     b->k = 0;
     b->wrote = b->read = (struct seen){{0}};
@@ -280,7 +280,7 @@ void data_step(struct prog *p)
         set(p, b, part.off, part.n, value, stream, false);
         return;
     case 9:
-        set(p, b, part.off, part.n, value, LEGACY, true);
+        set(p, b, part.off, part.n, value, p->shared ? stream : LEGACY, !p->shared);
         return;
     case 10:
         set_2d(p);
@@ -299,8 +299,10 @@ void data_step(struct prog *p)
         return;
     default:
         b = &p->buffer[draw(p, BUFFERS)];
+        if (p->shared && !b->pool) /* cudaFree waits for the device */
+            return;
         give(p, b);
-        take(p, b);
+        take(p, b, p->shared || (!b->host && ONE_IN(p, 6)));
     }
 }
 
@@ -327,7 +329,7 @@ void data_open(struct prog *p)
         *b = (struct buffer){.bytes = size_of(p, i), .wide = out && p->elem != 4};
         b->host = i >= FIRST_PINNED && i != WEIGHT;
         snprintf(b->name, sizeof b->name, i == WEIGHT ? "%s" : "%s%d", name, at);
-        take(p, b);
+        take(p, b, !b->host && ONE_IN(p, 6));
     }
 }
 

@@ -44,7 +44,7 @@ void note(struct prog *p, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    fprintf(p->list, "op rank %d step %d: %s\n", p->r->rank, p->step, line);
+    fprintf(p->list, "op rank %d.%d step %d: %s\n", p->r->rank, p->thread, p->step, line);
 }
 
 /* One gather. The first part is equal on all ranks of the communicator. */
@@ -232,12 +232,16 @@ static void run_step(struct prog *p)
         data_step(p);
 }
 
-static void open_comms(struct prog *p)
+/* The second thread's communicators are made from the first one's. */
+static void open_comms(struct prog *p, ncclComm_t parent)
 {
     struct rank *r = p->r;
     const bool halves = r->nranks == 4 && uniform(p, 2), reversed = uniform(p, 2);
     p->comms = 1 + (int)uniform(p, 2);
-    NCCL(ncclCommInitRank(&p->comm[0].handle, r->nranks, r->id, r->rank));
+    if (parent)
+        NCCL(ncclCommSplit(parent, 0, r->rank, &p->comm[0].handle, NULL));
+    else
+        NCCL(ncclCommInitRank(&p->comm[0].handle, r->nranks, r->id, r->rank));
     if (p->comms > 1)
         NCCL(ncclCommSplit(p->comm[0].handle, halves ? r->rank / 2 : 0, reversed ? -r->rank : r->rank,
                            &p->comm[1].handle, NULL));
@@ -247,40 +251,66 @@ static void open_comms(struct prog *p)
     }
 }
 
-static void body(struct rank *r)
+static void open_program(struct prog *p, ncclComm_t parent)
 {
     static const enum api elements[] = {API_EX_BF16, API_EX_FP16, API_S};
     static const size_t shards[] = {2048, 4096, 32768, 65536, 300 << 10};
-    const struct options *o = r->arg;
-    static struct prog p;
-    p = (struct prog){.r = r, .seed = o->seed, .hash = 1, .list = o->list ? stdout : NULL};
-    setvbuf(stdout, NULL, _IOLBF, 4096);
-    begin_step(&p, 0);
-    p.type = elements[uniform(&p, 3)];
-    p.elem = api_elem(p.type);
-    p.shard = shards[uniform(&p, LENGTH(shards))];
-    open_comms(&p);
-    order_open(&p);
-    data_open(&p);
-    BLAS(cublasCreate(&p.blas));
-    BLAS(cublasLtCreate(&p.lt));
-    const int steps = 20 + (int)uniform(&p, 60);
-    for (int i = 1; i <= steps && i <= o->steps; i++) {
-        begin_step(&p, i);
+    begin_step(p, 0);
+    p->type = elements[uniform(p, LENGTH(elements))];
+    p->elem = api_elem(p->type);
+    p->shard = shards[uniform(p, LENGTH(shards))];
+    p->steps = 20 + (int)uniform(p, p->shared ? 20 : 60);
+    open_comms(p, parent);
+    order_open(p);
+    data_open(p);
+    BLAS(cublasCreate(&p->blas));
+    BLAS(cublasLtCreate(&p->lt));
+}
+
+static void run_program(void *one)
+{
+    struct prog *p = one;
+    const struct options *o = p->r->arg;
+    CUDA(cudaSetDevice(p->device));
+    for (int i = 1; i <= p->steps && i <= o->steps; i++) {
+        begin_step(p, i);
         if (!left_out(o, i))
-            run_step(&p);
+            run_step(p);
     }
-    begin_step(&p, 1000);
-    CUDA(cudaDeviceSynchronize());
+}
+
+static void close_program(struct prog *p)
+{
+    begin_step(p, 1000);
     for (int b = 0; b < BUFFERS; b++)
-        tell(&p, &p.buffer[b]);
-    printf("seed %lu rank %d ends %016lx\n", (unsigned long)p.seed, r->rank, (unsigned long)p.hash);
-    data_close(&p);
-    BLAS(cublasDestroy(p.blas));
-    BLAS(cublasLtDestroy(p.lt));
-    order_close(&p);
-    for (int c = p.comms - 1; c >= 0; c--)
-        NCCL(ncclCommDestroy(p.comm[c].handle));
+        tell(p, &p->buffer[b]);
+    printf("rank %d.%d ends %016lx\n", p->r->rank, p->thread, (unsigned long)p->hash);
+    data_close(p);
+    BLAS(cublasDestroy(p->blas));
+    BLAS(cublasLtDestroy(p->lt));
+    order_close(p);
+}
+
+static void body(struct rank *r)
+{
+    static struct prog all[2];
+    const struct options *o = r->arg;
+    const int threads = hash64(o->seed, 98) % 4 == 0 ? 2 : 1;
+    setvbuf(stdout, NULL, _IOLBF, 4096);
+    for (int t = 0; t < threads; t++) {
+        struct prog *p = &all[t];
+        *p = (struct prog){.r = r, .thread = t, .shared = threads > 1, .hash = 1, .list = o->list ? stdout : NULL};
+        p->seed = hash64(o->seed, (uint64_t)t);
+        CUDA(cudaGetDevice(&p->device));
+        open_program(p, t ? all[0].comm[0].handle : NULL);
+    }
+    on_threads(threads, all, sizeof *all, run_program);
+    CUDA(cudaDeviceSynchronize());
+    for (int t = 0; t < threads; t++)
+        close_program(&all[t]);
+    for (int t = threads - 1; t >= 0; t--)
+        for (int c = all[t].comms - 1; c >= 0; c--)
+            NCCL(ncclCommDestroy(all[t].comm[c].handle));
 }
 
 int main(int argc, char **argv)

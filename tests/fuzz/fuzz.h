@@ -8,6 +8,9 @@
  * which operations wrote and read it last. Before an operation uses a buffer, the edges that CUDA requires are made, by
  * an event, a wait of the host, or another way that is drawn.
  *
+ * Two threads of a process are two such programs that share the device. What waits for the whole device is left out
+ * there: two processes could wait for each other for ever, by CUDA's and NCCL's rules.
+ *
  * No rounding: floats are integers, and a GEMM is made only where all sums are exact. What is not known to be small
  * integers (bytes that were gathered or copied across elements) only moves.
  */
@@ -63,9 +66,11 @@ struct comm {
 
 struct prog {
     struct rank *r;
+    int thread;
+    bool shared; /* with another thread: nothing that waits for, or is ordered with, all work of the device */
     uint64_t seed, uniform_key, uniform_n, local_key, local_n;
     uint64_t hash; /* of all that was read so far */
-    int step;
+    int step, steps, device;
     FILE *list;
     enum api type;      /* elements: API_EX_BF16, API_EX_FP16 or API_S */
     size_t elem, shard; /* bytes; the largest shard */

@@ -62,7 +62,7 @@ tell() {
   echo "FAILED: seed $1: $why"
   head -c 6000 "$dir/plain.err"
   [ "$why" = "without slipring" ] || head -c 6000 "$dir/ring.err"
-  [ "$why" = "the results differ" ] && diff "$dir/plain.sorted" "$dir/ring.sorted" | grep '^>' | sort -t' ' -k6,6n | head -5
+  [ "$why" = "the results differ" ] && diff "$dir/plain.sorted" "$dir/ring.sorted" | grep '^>' | sort -t' ' -k5,5n | head -5
   echo "repeat: SOFTGPU_DIR=$SOFTGPU_DIR SLIPRING_LIB=$SLIPRING_LIB $0 --seeds $1..$1 -- $program"
   echo "with:   ${settings[$(($1 % ${#settings[@]}))]} ZERO_SET_1=\"${others[$(($1 % ${#others[@]}))]}\" ${FUZZ_SET:-}"
   echo "what it does: $program $1 --list"

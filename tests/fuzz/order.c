@@ -114,7 +114,7 @@ static void edge(struct prog *p, int from, int to)
     } else if (way == 8 || way < 4) {
         record(p, e, from);
         await_event(p, e);
-    } else if (way == 9) {
+    } else if (way == 9 && !p->shared) {
         await_device(p);
     } else {
         await_stream(p, from);
@@ -161,6 +161,7 @@ static void make_event(struct event *e, bool timing)
 static void make_stream(struct prog *p, int s, bool blocking)
 {
     struct stream *stream = &p->stream[s];
+    blocking = blocking && !p->shared;
     stream->used = true;
     stream->blocking = blocking;
     CUDA(cudaStreamCreateWithFlags(&stream->handle, blocking ? cudaStreamDefault : cudaStreamNonBlocking));
@@ -247,7 +248,10 @@ void order_step(struct prog *p)
         await_stream(p, s);
         return;
     case 11:
-        await_device(p);
+        if (p->shared)
+            await_stream(p, s);
+        else
+            await_device(p);
         return;
     case 12:
         elapsed(p);
@@ -266,7 +270,7 @@ void order_step(struct prog *p)
 void order_open(struct prog *p)
 {
     const int n = 1 + (int)draw(p, 3);
-    p->stream[LEGACY] = (struct stream){.used = ONE_IN(p, 3)};
+    p->stream[LEGACY] = (struct stream){.used = ONE_IN(p, 3) && !p->shared};
     for (int s = 1; s <= n; s++)
         make_stream(p, s, ONE_IN(p, 3));
     for (int e = 0; e < EVENTS; e++)
