@@ -65,7 +65,7 @@ tell() {
   [ "$why" = "the results differ" ] && diff "$dir/plain.sorted" "$dir/ring.sorted" | grep '^>' | sort -t' ' -k5,5n | head -5
   echo "repeat: SOFTGPU_DIR=$SOFTGPU_DIR SLIPRING_LIB=$SLIPRING_LIB $0 --seeds $1..$1 -- $program"
   echo "with:   ${settings[$(($1 % ${#settings[@]}))]} ZERO_SET_1=\"${others[$(($1 % ${#others[@]}))]}\" ${FUZZ_SET:-}"
-  echo "what it does: $program $1 --list"
+  echo "what it does: LD_LIBRARY_PATH=$SOFTGPU_DIR $program $1 --list"
 }
 
 # The fewest steps at the start, then each of those alone. A program that fails by chance is tried several times before a step is kept out.
