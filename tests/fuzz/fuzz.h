@@ -75,6 +75,7 @@ struct prog {
     enum api type;      /* elements: API_EX_BF16, API_EX_FP16 or API_S */
     size_t elem, shard; /* bytes; the largest shard */
     struct seen seen[ACTORS];
+    struct seen behind_legacy; /* by the last operation on the legacy stream: what blocking streams are behind */
     struct stream stream[STREAMS];
     struct event event[EVENTS];
     struct buffer buffer[BUFFERS];

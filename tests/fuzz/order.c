@@ -34,7 +34,7 @@ static void begin(struct prog *p, int stream)
     struct seen *mine = &p->seen[stream];
     join(mine, &p->seen[HOST]);
     if (stream != LEGACY && p->stream[stream].blocking)
-        join(mine, &p->seen[LEGACY]);
+        join(mine, &p->behind_legacy);
     for (int s = 1; stream == LEGACY && s < STREAMS; s++)
         if (p->stream[s].used && p->stream[s].blocking)
             join(mine, &p->seen[s]);
@@ -139,6 +139,8 @@ void need(struct prog *p, int actor, struct buffer *b, bool write)
 void issued_in_group(struct prog *p, int stream, struct buffer *const *reads, struct buffer *const *writes)
 {
     const uint64_t n = p->seen[stream].of[stream] = ++p->stream[stream].issued;
+    if (stream == LEGACY)
+        p->behind_legacy = p->seen[LEGACY];
     for (; reads && *reads; reads++)
         (*reads)->read.of[stream] = n;
     for (; writes && *writes; writes++)
