@@ -187,6 +187,8 @@ static void gather_step(struct prog *p)
         need(p, met(p, calls, n, i), calls[i].from, false);
         need(p, met(p, calls, n, i), calls[i].to, true);
     }
+    for (int i = 0; i < n; i++)
+        begin(p, calls[i].stream);
     meet(p, calls, n);
     if (grouped) {
         note(p, "group begins");

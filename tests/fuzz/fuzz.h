@@ -104,7 +104,9 @@ int any_stream(struct prog *p);
 void need(struct prog *p, int actor, struct buffer *b, bool write);
 /* The operation is put on the stream: marks its buffers. NULL ends the lists. */
 void issued(struct prog *p, int stream, struct buffer *const *reads, struct buffer *const *writes);
-/* The same without the legacy default stream's rules: which call of a group is launched first is not promised. */
+/* The same for a call of a group, in two parts: begin() for all calls, and this for each. Which of them is launched
+ * first is not promised, so none is behind another by the legacy default stream's rules. */
+void begin(struct prog *p, int stream);
 void issued_in_group(struct prog *p, int stream, struct buffer *const *reads, struct buffer *const *writes);
 #define LIST(...) ((struct buffer *const[]){__VA_ARGS__, NULL})
 void host_saw(struct prog *p, int stream);

@@ -27,17 +27,18 @@ int any_stream(struct prog *p)
     return s;
 }
 
-/* What comes on the stream now is behind what the host has seen and, by the legacy default stream's rules, behind what
- * went before on the streams that take part in them. */
-static void begin(struct prog *p, int stream)
+/* What an operation that is put on the stream now comes after: also what the host has seen and, by the legacy default
+ * stream's rules, what went before on the streams that take part in them. */
+static struct seen next_on(const struct prog *p, int stream)
 {
-    struct seen *mine = &p->seen[stream];
-    join(mine, &p->seen[HOST]);
-    if (stream != LEGACY && p->stream[stream].blocking)
-        join(mine, &p->behind_legacy);
+    struct seen all = p->seen[stream];
+    join(&all, &p->seen[HOST]);
+    if (stream != HOST && stream != LEGACY && p->stream[stream].blocking)
+        join(&all, &p->behind_legacy);
     for (int s = 1; stream == LEGACY && s < STREAMS; s++)
         if (p->stream[s].used && p->stream[s].blocking)
-            join(mine, &p->seen[s]);
+            join(&all, &p->seen[s]);
+    return all;
 }
 
 static void record(struct prog *p, int e, int stream)
@@ -119,19 +120,15 @@ static void edge(struct prog *p, int from, int to)
     } else {
         await_stream(p, from);
     }
-    if (to != HOST)
-        begin(p, to);
 }
 
 void need(struct prog *p, int actor, struct buffer *b, bool write)
 {
-    if (actor != HOST)
-        begin(p, actor);
     for (int s = 0; s < STREAMS; s++) {
         uint64_t last = b->wrote.of[s];
         if (write && b->read.of[s] > last)
             last = b->read.of[s];
-        if (last > p->seen[actor].of[s])
+        if (last > next_on(p, actor).of[s])
             edge(p, s, actor);
     }
 }
@@ -145,6 +142,11 @@ void issued_in_group(struct prog *p, int stream, struct buffer *const *reads, st
         (*reads)->read.of[stream] = n;
     for (; writes && *writes; writes++)
         (*writes)->wrote.of[stream] = n;
+}
+
+void begin(struct prog *p, int stream)
+{
+    p->seen[stream] = next_on(p, stream);
 }
 
 void issued(struct prog *p, int stream, struct buffer *const *reads, struct buffer *const *writes)
