@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Random programs (fuzz.c), each run without and with slipring: what the ranks saw has to be equal, bit for bit, and neither run may be misuse or a race.
+#
+#   fuzz.sh [--seeds A..B] [--seconds N] [--want N] [--minimise] -- PROGRAM
+#
+# --seeds    the programs, 1..50 unless told
+# --seconds  goes on with the seeds from A on for so long
+# --minimise leaves out of a program that fails the steps without which it still does, and lists the rest
+# --want     fails unless so many gathers were substituted, and GEMMs fused at all: what is not exercised is not tested
+# MUTANT=1: fails unless a program fails, and says how many it took. FUZZ_SET: more settings ("NAME=VALUE ...") for the run with slipring.
+# From CMake or the environment: SLIPRING_LIB, SOFTGPU_DIR, TEST_PRELOAD_FIRST, as run.sh wants them; TEST_RACE (strict unless told).
+set -u
+first=1 last=50 seconds=0 want=0 minimise=0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --seeds) first=${2%..*} last=${2#*..}; shift ;;
+    --seconds) seconds=$2; shift ;;
+    --want) want=$2; shift ;;
+    --minimise) minimise=1 ;;
+    --) shift; break ;;
+    *) echo "fuzz.sh: unknown option $1" >&2; exit 2 ;;
+  esac
+  shift
+done
+program=${1?program}
+export TEST_RACE=${TEST_RACE:-strict}
+run=$(cd "$(dirname "$0")/../e2e" && pwd)/run.sh
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+
+# What slipring is told, by the seed. ZERO_SET_1: of the second rank alone.
+settings=(
+  "SLIPRING_MIN_BYTES=0 SLIPRING_ALLOC_MIN=4K"
+  "SLIPRING_MIN_BYTES=0 SLIPRING_ALLOC_MIN=4K SLIPRING_PROTOCOL=pull"
+  "SLIPRING_MIN_BYTES=0 SLIPRING_CHUNKS=5"
+  "SLIPRING_MIN_BYTES=0 SLIPRING_SLOT_BYTES=8K"
+  "SLIPRING_MIN_BYTES=0 SLIPRING_ALLOC=all SLIPRING_ALLOC_MIN=4K"
+  "SLIPRING_MIN_BYTES=0 SLIPRING_ALLOC_MIN=4K SLIPRING_FLOP_PER_BYTE=50 SLIPRING_CHUNKS=3"
+  "SLIPRING_MIN_BYTES=0 SLIPRING_ALLOC=all SLIPRING_ALLOC_MIN=4K SLIPRING_PROTOCOL=put SLIPRING_SLOT_BYTES=16K"
+  "SLIPRING_MIN_BYTES=20K SLIPRING_ALLOC=all SLIPRING_ALLOC_MIN=4K SLIPRING_PROTOCOL=pull SLIPRING_FLOP_PER_BYTE=0"
+)
+others=("" "SLIPRING_ZERO_COPY=off" "" "SLIPRING_FUSE=off SLIPRING_SLOT_BYTES=32K" "SLIPRING_ALLOC=off")
+
+sum() { cat "$dir"/log.* 2>/dev/null | sed -nE "s/.*\"event\":\"summary\".*\"$1\":([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'; }
+
+# one SEED [OPTIONS of the program]: 0 when both runs end well and say the same.
+one() {
+  local seed=$1 each=() s
+  for s in ${settings[$(($1 % ${#settings[@]}))]} ${FUZZ_SET:-}; do each+=(--set "$s"); done
+  rm -f "$dir"/log.*
+  "$run" --plain -- "$program" "$@" >"$dir/plain" 2>"$dir/plain.err" || { why="without slipring"; return 1; }
+  ZERO_SET_1=${others[$(($1 % ${#others[@]}))]} "$run" "${each[@]}" -- env SLIPRING_LOG_FILE="$dir/log.%r" \
+    "$program" "$@" >"$dir/ring" 2>"$dir/ring.err" || { why="with slipring"; return 1; }
+  sort "$dir/plain" >"$dir/plain.sorted"
+  sort "$dir/ring" >"$dir/ring.sorted"
+  cmp -s "$dir/plain.sorted" "$dir/ring.sorted" || { why="the results differ"; return 1; }
+  grep -hE '"event":"(stalled|communicator_failed)"' "$dir"/log.* >"$dir/ring.err" && { why="the log says so"; return 1; }
+  return 0
+}
+
+tell() {
+  echo "FAILED: seed $1: $why"
+  head -c 6000 "$dir/plain.err"
+  [ "$why" = "without slipring" ] || head -c 6000 "$dir/ring.err"
+  [ "$why" = "the results differ" ] && diff "$dir/plain.sorted" "$dir/ring.sorted" | grep '^>' | sort -t' ' -k5,5n | head -5
+  echo "repeat: SOFTGPU_DIR=$SOFTGPU_DIR SLIPRING_LIB=$SLIPRING_LIB $0 --seeds $1..$1 -- $program"
+  echo "with:   ${settings[$(($1 % ${#settings[@]}))]} ZERO_SET_1=\"${others[$(($1 % ${#others[@]}))]}\" ${FUZZ_SET:-}"
+  echo "what it does: LD_LIBRARY_PATH=$SOFTGPU_DIR $program $1 --list"
+}
+
+# The fewest steps at the start, then each of those alone. A program that fails by chance is tried several times before a step is kept out.
+minimise() {
+  local seed=$1 steps=0 end=80 without="" s try
+  fails() { for try in 1 2; do one "$seed" "$@" || return 0; done; return 1; }
+  while [ $((end - steps)) -gt 1 ]; do
+    s=$(((steps + end) / 2))
+    if fails --steps $s; then end=$s; else steps=$s; fi
+  done
+  for ((s = end - 1; s > 0; s--)); do
+    fails --steps $end --without "$without,$s" && without="$without,$s"
+  done
+  echo "minimised: $seed --steps $end --without ${without#,}"
+  env LD_LIBRARY_PATH="$SOFTGPU_DIR" "$program" "$seed" --steps $end --without "$without" --list | grep '^op' | grep -v ' step 1000:' | sort -s -k3,3
+}
+
+programs=0 failed=0 substituted=0 fused=0 passed=0 pushed=0 staged=0 in_place=0 joined=0
+for ((seed = first; seconds > 0 ? SECONDS < seconds : seed <= last; seed++)); do
+  programs=$((programs + 1))
+  one $seed || { failed=$((failed + 1)); tell $seed; [ $minimise = 0 ] || minimise $seed; }
+  for name in substituted passed fused joined staged in_place pushed; do eval "$name=\$(($name + $(sum $name)))"; done
+  [ "${MUTANT:-0}" = 1 ] && [ $failed -gt 0 ] && [ "$why" != "without slipring" ] && { echo "caught by program number $programs"; exit 0; }
+done
+echo "$programs programs, $failed with a difference; with slipring: $substituted gathers substituted, $passed passed to NCCL, $fused GEMMs fused," \
+  "$joined joins; shards: $staged staged, $in_place in place, $pushed pushed; $SECONDS s"
+[ "${MUTANT:-0}" = 1 ] && { echo "FAILED: the mutant passes"; exit 1; }
+[ $failed = 0 ] || exit 1
+[ $want = 0 ] || { [ $substituted -ge $want ] && [ $fused -gt 0 ]; } || { echo "FAILED: the ring was not exercised"; exit 1; }
