@@ -402,7 +402,7 @@ const struct order_case order_event_cases[] = {
     {.name = "event-blocking-to-legacy", .look = gemm_legacy, .stream = STREAM_BLOCKING, .floats = true, .quiet = true},
     {.name = "event-per-thread", .look = per_thread, .floats = true, .quiet = true},
     {.name = "event-told-from-legacy", .look = told_only, .stream = STREAM_LEGACY, .floats = true, .quiet = true},
-    {.name = "event-from-legacy", .look = gemm_other, .stream = STREAM_LEGACY, .floats = true},
+    {.name = "event-from-legacy", .look = gemm_other, .stream = STREAM_LEGACY, .floats = true, .quiet = true},
     {.name = "event-two-waiters", .look = two_waiters, .floats = true},
     {.name = "event-later-waiter", .look = later_waiter, .floats = true, .quiet = true},
     {.name = "event-then-origin", .look = then_origin, .floats = true},
