@@ -261,7 +261,8 @@ static void leak(struct rank *r)
             zero_free(&g);
     }
     after = zero_wait_free(before, 5000);
-    EXPECT(after == before, "rank %d: %zu bytes of device memory are missing", r->rank, before - after);
+    /* A block that is being given back may be counted as kept and as free for a moment. */
+    EXPECT(after >= before, "rank %d: %zu bytes of device memory are missing", r->rank, before - after);
     CUDA(cudaFreeHost(g.host));
 }
 
