@@ -220,7 +220,7 @@ ways_steps() { # prefix-of-the-name
     local ranks
     for ranks in $rank_counts; do
         # shellcheck disable=SC2086 # lists of sizes
-        alone "$1-$ranks-ranks-small" 90 ways "$1-$ranks-ranks-small" "$ranks" $small_mib -- --warmup 60 --iters 100
+        alone "$1-$ranks-ranks-small" 90 ways "$1-$ranks-ranks-small" "$ranks" $small_mib -- "${small_loop[@]}"
         [ $quick = 1 ] || alone "$1-$ranks-ranks-large" 120 ways "$1-$ranks-ranks-large" "$ranks" $large_mib -- --warmup 3 --iters 5
         large_mib=${large_mib%% *}
     done
@@ -244,12 +244,12 @@ timed_steps() {
 # --------------------------------------------------------------------------------------------------------------------
 
 rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50) alloc_rounds=200
-import_options=(100 1024) small_mib="1 16" large_mib="128 1024"
+import_options=(100 1024) small_mib="1 16" large_mib="128 1024" small_loop=(--warmup 60 --iters 100)
 lt_shapes=(bn 8192 16384 8192 8 bn 8192 16384 8192 4 bn 4096 8192 4096 4 bn 14336 8192 4096 8 bn 4096 16384 14336 4 at 16384 8192 8192 8
     at 16384 4096 4096 8 bn 2048 2048 8192 4 bn 1024 512 8192 4)
 if [ $softgpu = 1 ]; then
     size=96 rounds=1 iters=2 timed_sides=256 memop_options=(8 5) alloc_rounds=20
-    import_options=(5 16) small_mib=1 large_mib=2 lt_shapes=(bn 40 64 64 4)
+    import_options=(5 16) small_mib=1 large_mib=2 small_loop=(--warmup 2 --iters 3) lt_shapes=(bn 40 64 64 4)
 fi
 [ $quick = 0 ] || rank_counts="2"
 
