@@ -130,7 +130,8 @@ if [ $all = 1 ]; then
     step "gcc and clang, Debug and Release" build_variants
     step "tests, ASan and UBSan" run_tests gcc address
     # Ten times slower. Tests labelled slow, and those named below, run under TSan only with --sanitize thread; race judges the device's order.
-    leave_out="^(softgpu_|bench_)|^e2e_fuse_.*_[348]$" # the stand-ins themselves, and the same with more ranks
+    # The stand-ins themselves, programs without slipring, and the same with more ranks, modes or refused calls.
+    leave_out="^(softgpu_|bench_|fault_refused_|register_fault_|memory_churn_(all|different))|plain|^e2e_fuse_.*_[348]$"
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
     leave_out=""
     step "tests" run_tests gcc ""
