@@ -86,12 +86,6 @@ enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)
     return gemm->lt ? slr_lt_describe(gemm) : SLR_R_FUSED;
 }
 
-static struct slr_parts parts_of(const struct slr_ring *ring, const struct slr_gather *g,
-                                 const struct slr_gemm_split *s)
-{
-    return slr_parts_of(&g->plan, s, ring->rank, ring->nranks, s->pace);
-}
-
 /* Whether cuBLASLt can compute each part: what it refuses half-way can not be made good. */
 static bool ready(struct slr_parts walk, const struct slr_gemm *gemm, const struct slr_gemm_split *s)
 {
@@ -115,7 +109,7 @@ static cublasStatus_t compute(struct slr_ring *ring, CUstream stream, const stru
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
                               const struct slr_gemm_split *s, unsigned *parts)
 {
-    struct slr_parts walk = parts_of(ring, g, s);
+    struct slr_parts walk = slr_parts_of(&g->plan, s, ring->rank, ring->nranks, s->pace);
     struct slr_part p;
     cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
     *parts = 0;

@@ -107,7 +107,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     slr_pending_lock();
     struct slr_comm *c = candidate(gemm, stream);
     slr_pending_join_observed(stream, SLR_SPARE_OWN, c, c ? SLR_R_JOIN_OTHER_OP : SLR_R_JOIN_NO_OPERAND, "GEMM");
-    c = candidate(gemm, stream); /* what was joined can have ended it */
+    if (c && !slr_pending_holder(c, stream)) /* what was joined can have ended it */
+        c = NULL;
     enum slr_reason why = c ? may_fuse(c, gemm, &split) : SLR_R_JOIN_NO_OPERAND;
     if (why == SLR_R_FUSED) {
         done = fuse(c, gemm, stream, &split, &result);

@@ -177,15 +177,14 @@ enum protocol { PROTOCOL_AUTO, PROTOCOL_PULL, PROTOCOL_PUT }; /* the choices of 
 /* The terms of one call while the ring enqueues it. */
 struct bargain {
     const struct slr_call *call;
-    bool put; /* this rank's receive buffer may be written to */
+    const struct slr_place *recv; /* NULL: this rank's receive buffer may not be written to */
     struct slr_route route[SLR_MAX_RANKS];
 };
 
 static void reader_terms(void *ctx)
 {
     struct bargain *b = ctx;
-    slr_terms_reader(b->call->comm, b->call->number, (CUdeviceptr)(uintptr_t)b->call->recv, b->call->shard, b->put,
-                     b->route);
+    slr_terms_reader(b->call->comm, b->call->number, b->recv, b->call->shard, b->route);
 }
 
 static void count_routes(const struct slr_comm *c, const struct slr_route *route)
@@ -207,10 +206,10 @@ static bool may_put(const struct slr_call *call, const struct slr_place *recv)
 }
 
 /* Under the pending lock. */
-static enum slr_status enqueue(const struct slr_call *call, const struct slr_place *recv)
+static enum slr_status enqueue(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
 {
     struct slr_comm *c = call->comm;
-    struct bargain b = {.call = call, .put = may_put(call, recv)};
+    struct bargain b = {.call = call, .recv = may_put(call, recv) ? recv : NULL};
     struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send,
                            .recv = (CUdeviceptr)(uintptr_t)call->recv,
                            .stream = call->stream,
@@ -218,8 +217,8 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     SLR_TRY(slr_shared_enter(&c->shared));
     slr_offers_begin(c, call->number);
-    slr_terms_owner(c, call->number, g.send, call->shard, b.route);
-    if (b.put) {
+    slr_terms_owner(c, call->number, send, call->shard, b.route);
+    if (b.recv) {
         reader_terms(&b);
     } else {
         g.late = reader_terms;
@@ -241,11 +240,13 @@ void slr_gather_number(struct slr_call *call)
     call->number = ++call->comm->substituted;
 }
 
-/* Memory that gathers use is worth keeping when the application frees it. */
-static void mark(const struct slr_place *at)
+/* Memory that gathers use is worth keeping when the application frees it, and worth looking at when it is not known. */
+static void met(struct slr_comm *c, const struct slr_place *at, const void *p, size_t bytes)
 {
     if (at->generation && !at->collective)
         slr_block_mark_collective(at->generation);
+    if (!at->generation)
+        slr_offers_unknown(c, (CUdeviceptr)(uintptr_t)p, bytes);
 }
 
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why)
@@ -258,10 +259,11 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     slr_pending_lock();
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     slr_symmetry_publish(call, &send, &recv);
-    enum slr_status s = enqueue(call, &recv);
+    enum slr_status s = enqueue(call, &send, &recv);
     if (s == SLR_OK) {
-        mark(&send);
-        mark(&recv);
+        met(c, &send, call->send, call->shard);
+        if (slr_get(SLR_S_PROTOCOL) != PROTOCOL_PULL || recv.generation)
+            met(c, &recv, call->recv, call->shard * (size_t)c->nranks);
         slr_pending_add(c);
         if (call->verify || !defer || call->stream == CU_STREAM_PER_THREAD)
             slr_pending_join(c,

@@ -65,11 +65,12 @@ void slr_offers_meet(struct slr_offers *o, uint64_t generation, struct slr_offer
     *at = (struct slr_offer_met){.generation = generation, .use = use, .refused = refused};
 }
 
-/* Memory that no block is known for may be such that can be entered (cache/adopt.h). */
-static void meet_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
+void slr_offers_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
 {
     struct slr_offers *o = &c->offers;
     int at = -1;
+    if (!slr_get(SLR_S_ZERO_COPY) || !slr_get(SLR_S_ALLOC))
+        return;
     slr_offers_lock(c);
     for (int i = 0; i < SLR_OFFERS_UNKNOWN && at != -2; i++) {
         if (!o->unknown[i].p)
@@ -97,19 +98,16 @@ static bool may_name(struct slr_comm *c, uint64_t generation, int peer, uint64_t
            atomic_load(slr_offers_ack(c, c->rank, peer, i)) == generation;
 }
 
-struct slr_spot slr_offer_spot(struct slr_comm *c, CUdeviceptr p, size_t bytes, int peer, uint64_t call)
+struct slr_spot slr_offer_spot(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes, int peer,
+                               uint64_t call)
 {
-    if (!slr_get(SLR_S_ZERO_COPY))
-        return (struct slr_spot){0};
-    struct slr_place place = slr_block_find(p);
-    if (!place.generation && slr_get(SLR_S_ALLOC))
-        meet_unknown(c, p, bytes);
-    if (!place.generation || place.offset + bytes > place.size)
+    size_t offset = at->offset + skip;
+    if (!at->generation || offset + bytes > at->size || !slr_get(SLR_S_ZERO_COPY))
         return (struct slr_spot){0};
     slr_offers_lock(c);
-    bool named = may_name(c, place.generation, peer, call);
+    bool named = may_name(c, at->generation, peer, call);
     slr_offers_unlock(c);
-    return named ? (struct slr_spot){place.generation, place.offset} : (struct slr_spot){0};
+    return named ? (struct slr_spot){at->generation, offset} : (struct slr_spot){0};
 }
 
 CUdeviceptr slr_offer_mapped(struct slr_comm *c, int peer, struct slr_spot spot)

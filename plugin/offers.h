@@ -112,8 +112,12 @@ struct slr_offers {
 void slr_offers_begin(struct slr_comm *c, uint64_t call);
 void slr_offers_end(struct slr_comm *c, uint64_t call);
 
-/* The spot of `p` for `peer`, or none; asks for an offer when the block has none. */
-struct slr_spot slr_offer_spot(struct slr_comm *c, CUdeviceptr p, size_t bytes, int peer, uint64_t call);
+/* The spot `skip` bytes behind a place, for `peer`, or none; asks for an offer when the block has none. */
+struct slr_spot slr_offer_spot(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes, int peer,
+                               uint64_t call);
+
+/* A gather's buffer that is in no block: house-keeping looks whether it can be entered (cache/adopt.h). */
+void slr_offers_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
 /* Where a peer's spot is in this rank's device memory; 0: this communicator has failed. */
 CUdeviceptr slr_offer_mapped(struct slr_comm *c, int peer, struct slr_spot spot);

@@ -6,17 +6,13 @@
 #include "base/cu.h"
 #include "plugin/mail.h"
 #include "plugin/offers_impl.h"
+#include "plugin/retire.h"
 
 /* A descriptor that has not come for so long is asked for again: the question or the answer found a full socket. */
 #define ASK_AGAIN_MS 200
 
 /* So often a mapping is tried to be closed, at one tick after the other; at a communicator's end at once. */
 #define CLOSE_TRIES 8
-
-static bool same_process(const struct slr_comm *c, int peer)
-{
-    return c->shared.control->post[peer].pid == c->shared.control->post[c->rank].pid;
-}
 
 static struct slr_import_key key_of(const struct slr_comm *c, int peer, uint64_t generation)
 {
@@ -48,8 +44,8 @@ static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
 static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
     slr_offers_lock(c);
-    c->offers.mapped[peer][i] =
-        (struct slr_offer_mapped){.generation = generation, .base = base, .shared = !same_process(c, peer)};
+    c->offers.mapped[peer][i] = (struct slr_offer_mapped){
+        .generation = generation, .base = base, .shared = !slr_shared_same_process(&c->shared, peer)};
     slr_offers_unlock(c);
     atomic_fetch_add(&slr_counters.mapped, 1);
 }
@@ -67,8 +63,8 @@ static void map_offer(struct slr_comm *c, int peer, int i, uint64_t generation, 
         atomic_store(ack, 0);
         return;
     }
-    enum slr_import_result r =
-        same_process(c, peer) ? open_own(c, &e->export, &base) : slr_import_open(&key, &e->export, fd, &base);
+    enum slr_import_result r = slr_shared_same_process(&c->shared, peer) ? open_own(c, &e->export, &base)
+                                                                         : slr_import_open(&key, &e->export, fd, &base);
     if (r == SLR_IMPORT_OK)
         mapped(c, peer, i, generation, base);
     atomic_store(ack, r == SLR_IMPORT_OK ? generation : r == SLR_IMPORT_FAILED ? generation | SLR_ACK_REFUSED : 0);

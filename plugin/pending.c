@@ -79,7 +79,7 @@ static void end(struct slr_comm *c)
     atomic_fetch_sub(&slr_gate_word, 1);
 }
 
-static void log_join(const struct slr_comm *c, enum slr_reason why, const char *who)
+static void note_join(const struct slr_comm *c, enum slr_reason why, const char *who)
 {
     uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending.gather.plan.shard), slr_comm_id(c) ^ 1);
     slr_count(why);
@@ -122,7 +122,7 @@ void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
         return;
     for (unsigned i = 0; i < c->pending.holders; i++)
         make_wait(c, c->pending.holder[i].stream);
-    log_join(c, why, who);
+    note_join(c, why, who);
     end(c);
 }
 
@@ -159,7 +159,7 @@ void slr_pending_join_observed(CUstream stream, enum slr_spare spare, const stru
         next = c->pending.next;
         struct slr_holder *h = observed(&op, c);
         if (h)
-            log_join(c, why, who);
+            note_join(c, why, who);
         for (; h; h = observed(&op, c)) {
             make_wait(c, h->stream);
             let_go(c, h);

@@ -22,7 +22,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct retired *list;
 static unsigned being_released; /* taken off the list, memory not free yet; under the lock */
 
-static bool same_process(const struct slr_shared *s, int peer)
+bool slr_shared_same_process(const struct slr_shared *s, int peer)
 {
     return s->control->post[peer].pid == s->control->post[s->rank].pid;
 }
@@ -30,7 +30,7 @@ static bool same_process(const struct slr_shared *s, int peer)
 void slr_shared_open_watches(struct slr_shared *s)
 {
     for (int r = 0; r < s->nranks; r++)
-        if (r != s->rank && !same_process(s, r))
+        if (r != s->rank && !slr_shared_same_process(s, r))
             s->peer_watch[r] = (int)syscall(SYS_pidfd_open, s->control->post[r].pid, 0);
 }
 
@@ -49,7 +49,7 @@ static bool process_gone(const struct slr_shared *s, int peer)
 void slr_shared_watch_peers(struct slr_shared *s)
 {
     for (int r = 0; r < s->nranks; r++)
-        if (r != s->rank && !s->peer_dead[r] && !same_process(s, r))
+        if (r != s->rank && !s->peer_dead[r] && !slr_shared_same_process(s, r))
             s->peer_dead[r] = process_gone(s, r);
 }
 
@@ -162,7 +162,7 @@ static bool still_read(const struct slr_shared *s, uint32_t issued)
     void *flags = (char *)s->control + slr_control_flags_at(s->nranks);
     for (int r = 0; r < s->nranks; r++) {
         uint32_t state = atomic_load(&s->control->post[r].state);
-        if (r == s->rank || s->peer_dead[r] || state != SLR_RANK_READY || same_process(s, r))
+        if (r == s->rank || s->peer_dead[r] || state != SLR_RANK_READY || slr_shared_same_process(s, r))
             continue;
         if (!slr_flag_reached(atomic_load(slr_flag(flags, s->nranks, SLR_FLAG_DONE, s->rank, r)), issued))
             return true;

@@ -20,6 +20,9 @@ unsigned slr_retire_tick(void);
  * memory, waits for their peers and for the thread that frees it, at most `ms`. */
 void slr_retire_for_room(uint64_t bytes, uint64_t budget, unsigned ms);
 
+/* Whether the peer is another rank of this process. */
+bool slr_shared_same_process(const struct slr_shared *s, int peer);
+
 /* Looks whether the processes of the peers still live; fills peer_dead. */
 void slr_shared_watch_peers(struct slr_shared *s);
 

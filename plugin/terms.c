@@ -53,11 +53,12 @@ static bool post(struct slr_comm *c, int peer, uint64_t number, bool as_owner, s
     }
 }
 
-void slr_terms_owner(struct slr_comm *c, uint64_t number, CUdeviceptr send, size_t shard, struct slr_route *route)
+void slr_terms_owner(struct slr_comm *c, uint64_t number, const struct slr_place *send, size_t shard,
+                     struct slr_route *route)
 {
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
-        struct slr_spot mine = slr_offer_spot(c, send, shard, peer, number), theirs = {0};
+        struct slr_spot mine = slr_offer_spot(c, send, 0, shard, peer, number), theirs = {0};
         bool first = post(c, peer, number, true, mine, &theirs);
         route[peer].delivery = first && mine.generation ? SLR_IN_PLACE : SLR_BY_SLOT;
         if (!first && theirs.generation) {
@@ -69,14 +70,14 @@ void slr_terms_owner(struct slr_comm *c, uint64_t number, CUdeviceptr send, size
     }
 }
 
-void slr_terms_reader(struct slr_comm *c, uint64_t number, CUdeviceptr recv, size_t shard, bool put,
+void slr_terms_reader(struct slr_comm *c, uint64_t number, const struct slr_place *recv, size_t shard,
                       struct slr_route *route)
 {
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
         struct slr_spot mine = {0}, theirs = {0};
-        if (put)
-            mine = slr_offer_spot(c, recv + (size_t)peer * shard, shard, peer, number);
+        if (recv)
+            mine = slr_offer_spot(c, recv, (size_t)peer * shard, shard, peer, number);
         bool first = post(c, peer, number, false, mine, &theirs);
         route[peer].source = first && mine.generation ? SLR_ARRIVES : SLR_FROM_SLOT;
         if (route[peer].source == SLR_ARRIVES)

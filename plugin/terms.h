@@ -58,9 +58,10 @@ static inline enum slr_term_state slr_term_state(uint64_t head)
 }
 
 /* This rank's halves of the terms of call `number` (equal on all ranks, from 1), under the pending lock: first the
- * owner's for all peers, then the reader's. `put`: the receive buffer is offered too. */
-void slr_terms_owner(struct slr_comm *c, uint64_t number, CUdeviceptr send, size_t shard, struct slr_route *route);
-void slr_terms_reader(struct slr_comm *c, uint64_t number, CUdeviceptr recv, size_t shard, bool put,
+ * owner's for all peers, then the reader's. Where the buffers lie; `recv` NULL: it is not offered. */
+void slr_terms_owner(struct slr_comm *c, uint64_t number, const struct slr_place *send, size_t shard,
+                     struct slr_route *route);
+void slr_terms_reader(struct slr_comm *c, uint64_t number, const struct slr_place *recv, size_t shard,
                       struct slr_route *route);
 
 #endif

@@ -3,13 +3,20 @@
  * (mail.h).
  *
  * Each tick, for every communicator:
- *   a peer is FAILED                                  -> this rank fails too (first), so that no rank goes on with data
- * of a broken call a peer is dead or LEFT and this rank waits for it -> this rank fails no progress for
- * SLIPRING_STALL_WARN               -> one warning;  for SLIPRING_STALL_TIMEOUT -> this rank fails this rank has failed
- * -> the waits for every peer that is dead, LEFT or FAILED itself are released A wait for a healthy peer is never
- * released before that peer has failed as well: a released `done` wait lets this rank overwrite a staging slot that the
- * peer may still be reading. Also frees retired staging (retire.h) and analyses call sites (symmetry.h), on the second
- * thread. ncclCommGetAsyncError tells the application (design rule R8).
+ *
+ * - a peer is FAILED: this rank fails too, first of all, so that no rank goes on with data of a broken call;
+ *
+ * - a peer is dead or LEFT and this rank waits for it, or it captures what this rank has made (capture.h): this rank
+ *   fails;
+ *
+ * - no progress for SLIPRING_STALL_WARN: one warning; for SLIPRING_STALL_TIMEOUT: this rank fails;
+ *
+ * - this rank has failed: its waits for every peer that is dead, LEFT or FAILED itself are released. A wait for a
+ *   healthy peer is never released before that peer has failed as well: a released `done` wait lets this rank overwrite
+ *   a staging slot that the peer may still be reading.
+ *
+ * The second thread also frees retired staging (retire.h) and analyses call sites (symmetry.h).
+ * ncclCommGetAsyncError tells the application (design rule R8).
  */
 #ifndef SLR_PLUGIN_WATCHDOG_H
 #define SLR_PLUGIN_WATCHDOG_H
