@@ -12,7 +12,7 @@ const struct slr_setting_row slr_setting_rows[SLR_S_COUNT] = {
 };
 
 /* Variables with the prefix that are not settings of the library: the launcher reads them. */
-static const char *const launcher_names[] = {"LIB", "TABLES", "SOFTGPU"};
+static const char *const launcher_names[] = {"LIB", "TABLES", "SOFTGPU", "LAUNCHER"};
 
 struct unit {
     const char *name;

@@ -15,7 +15,7 @@ void slr_not_shared(const char *why)
     for (const char *c = why; *c; c++)
         key = slr_mix(key, (uint64_t)(unsigned char)*c);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
-        slr_log(SLR_LOG_INFO, "not_shared", "msg=%s reason=%s", "shards in this memory are staged", why);
+        slr_log(SLR_LOG_INFO, "not_shared", "reason=%s msg=%s", why, "shards in this memory are staged");
 }
 
 bool slr_virtual_supported(void)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks that #include edges only go  base <- cache, kernels <- plugin <- interpose,  and that no layer includes LD_PRELOAD, bench or
-# tests. Usage: layers.sh SOURCE_ROOT
+# Checks that #include edges only go  base <- cache, kernels <- plugin <- interpose,  and that no layer includes LD_PRELOAD, tools, bench
+# or tests. Usage: layers.sh SOURCE_ROOT
 set -eu
 root=$1
 
@@ -23,7 +23,7 @@ forbidden_edges() {
         # From "file:line:#include "target/..."" to "file:line target"; ../ is followed one step.
         find -L "$1/$layer" -type f \( -name '*.[chS]' -o -name '*.def' -o -name '*.cu' -o -name '*.inc' \) -exec \
             grep -nHE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<][^">]+[">]' {} + |
-            sed -nE 's#^([^:]*:[0-9]+):[^"<]*["<](\.\./)*(base|cache|kernels|plugin|interpose|LD_PRELOAD|bench|tests)/.*#\1 \3#p' |
+            sed -nE 's#^([^:]*:[0-9]+):[^"<]*["<](\.\./)*(base|cache|kernels|plugin|interpose|LD_PRELOAD|tools|bench|tests)/.*#\1 \3#p' |
             while read -r place target; do
                 case $may in
                 *" $target "*) ;;
