@@ -7,6 +7,7 @@
 #   --built DIR   use the programs in DIR, which --make has left there
 #   --arch N      compile for sm_N [90]
 #   --quick       2 processes only, and fewer sizes
+#   --spread      a GPU for each process; only all_gather_perf, by NCCL and by each way of a shard
 #   --build DIR   use this build of slipring as it is instead of building in build-gpu
 #   --only REGEX  only the steps whose name matches
 #   --limit S     start no further step after so many seconds [540]
@@ -16,11 +17,12 @@
 set -euo pipefail
 . "$(dirname "$0")/steps.sh"
 
-source_folder="" make_only=0 built="" arch=90
+source_folder="" make_only=0 built="" arch=90 spread=0
 while [ $# -gt 0 ]; do
     case $1 in
     --make) need_value "$1" "$@" && built=$2 make_only=1 && shift ;;
     --quick) quick=1 ;;
+    --spread) spread=1 ;;
     --built | --arch | --build | --only | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
     -*) die "unknown option $1; see --help" ;;
@@ -58,14 +60,17 @@ make_programs() {
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
-# on_one_gpu RANKS COMMAND...: that many processes on the first GPU. The first one that fails ends the others.
-on_one_gpu() (
-    ranks=$1 pids=() failed=0
+# processes RANKS COMMAND...: that many, on the first GPU, or on one each with --spread. The first one that fails ends the others.
+processes() (
+    ranks=$1 pids=() failed=0 placed=()
     shift
-    export WORLD_SIZE=$ranks NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_TESTS_DEVICE=0
+    export WORLD_SIZE=$ranks
+    [ $spread = 1 ] || export NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo
     ONE_HOST_MPI_FILE=$(mktemp) && export ONE_HOST_MPI_FILE
     for ((rank = 0; rank < ranks; rank++)); do
-        RANK=$rank NCCL_HOSTID=rank$rank bounded "$@" &
+        placed=("NCCL_HOSTID=rank$rank" NCCL_TESTS_DEVICE=0)
+        [ $spread = 0 ] || placed=("NCCL_TESTS_DEVICE=$rank")
+        RANK=$rank bounded env "${placed[@]}" "$@" &
         pids+=($!)
     done
     for ((rank = 0; rank < ranks; rank++)); do
@@ -90,7 +95,7 @@ right() {
 plain_run() {
     local name=$1 ranks=$2 program=$3
     shift 3
-    on_one_gpu "$ranks" "$built/${program}_perf" "$@" | tee "$logs/$name.rows"
+    processes "$ranks" "$built/${program}_perf" "$@" | tee "$logs/$name.rows"
     [ "${PIPESTATUS[0]}" = 0 ] && right "$logs/$name.rows"
 }
 
@@ -110,7 +115,7 @@ joins='other_operation|host_observes|next_gather|destroy' # how a gather that no
 with_slipring() {
     local name=$1 ranks=$2 min=$3 reasons=$4 program=$5
     shift 5
-    on_one_gpu "$ranks" "$slipring" run --lib "$build/libslipring.so" --set log=info --set min_bytes="$min" \
+    processes "$ranks" "$slipring" run --lib "$build/libslipring.so" --set log=info --set min_bytes="$min" "${with_settings[@]}" \
         --set "log_file=$logs/$name.rank%r.decisions" -- "$built/${program}_perf" "$@" | tee "$logs/$name.rows"
     [ "${PIPESTATUS[0]}" = 0 ] && right "$logs/$name.rows" || return 1
     if [ "$reasons" = - ]; then
@@ -163,14 +168,31 @@ others() { # suffix-of-the-name
     done
 }
 
+# Between GPUs each way of a shard counts. The settings of a kind stand in `with_settings`.
+spread_gathers() {
+    local ranks name kind
+    for ranks in $rank_counts; do
+        name=$ranks-ranks
+        alone "allgather-nccl-$name" 120 plain_run "allgather-nccl-$name" "$ranks" all_gather "${range[@]}"
+        for kind in slots pull put; do
+            with_settings=(--set protocol=pull)
+            [ $kind = put ] && with_settings=(--set protocol=put)
+            [ $kind = slots ] && with_settings+=(--set zero_copy=off)
+            alone "allgather-$kind-$name" 120 with_slipring "allgather-$kind-$name" "$ranks" 0 ring all_gather "${range[@]}"
+        done
+        rows "$name" nccl slots pull put
+    done
+}
+
 under_mps() {
     gathers -mps
     others -mps
 }
 
-rank_counts="2 4" programs="all_reduce reduce_scatter broadcast reduce sendrecv alltoall gather scatter"
+with_settings=() rank_counts="2 4" programs="all_reduce reduce_scatter broadcast reduce sendrecv alltoall gather scatter"
 range=(-d int8 -c 1 -n 5 -w 1 -b 1 -e 1G -f 2) zero='|count_zero' # shards are whole words of 16 bytes: below that they are empty
 few=(-d int8 -c 1 -n 5 -w 1 -b 1K -e 4M -f 64)
+[ $spread = 0 ] || range=(-d int8 -c 1 -n 20 -w 10 -b 64K -e 2G -f 2)
 [ $quick = 0 ] || { rank_counts="2" programs="all_reduce sendrecv" && range=(-d int8 -c 1 -n 2 -w 1 -b 1 -e 16M -f 8); }
 
 if [ $make_only = 1 ]; then
@@ -186,7 +208,11 @@ if [ -z "$built" ]; then
 fi
 built=$(cd "$built" && pwd)
 say "$device; logs in $out"
-with_mps under_mps
-range=("${few[@]}") zero=""
-gathers "" # without MPS the processes take turns on the GPU
+if [ $spread = 1 ]; then
+    spread_gathers
+else
+    with_mps under_mps
+    range=("${few[@]}") zero=""
+    gathers "" # without MPS the processes take turns on the GPU
+fi
 finish

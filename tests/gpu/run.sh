@@ -1,10 +1,12 @@
 #!/bin/bash
 # The proof on a real GPU, in one call: builds, checks that results are exact, times the main shapes, and prints a table.
-# All ranks share the first GPU (NCCL then talks over loopback sockets: right, but slow), so one GPU is enough.
+# All ranks share the first GPU (NCCL then talks over loopback sockets: right, but slow), so one GPU is enough. With --spread each
+# rank has a GPU of its own, and what is timed without slipring is NCCL as it is used.
 #
 # usage: tests/gpu/run.sh [options]
 #   --softgpu     on the software GPU, with small sizes: tests this script, not the hardware
 #   --quick       fewer cases
+#   --spread      a GPU for each rank; with as many of 2 and 4 ranks as there are GPUs for
 #   --build DIR   use this build as it is instead of building in build-gpu
 #   --only REGEX  only the steps whose name matches
 #   --jobs N      checks at a time [4; 1 with --softgpu]; timed steps always run alone
@@ -16,11 +18,12 @@
 set -euo pipefail
 . "$(dirname "$0")/steps.sh"
 
-jobs="" limit=440
+jobs="" limit=440 spread=0
 while [ $# -gt 0 ]; do
     case $1 in
     --softgpu) softgpu=1 ;;
     --quick) quick=1 ;;
+    --spread) spread=1 ;;
     --build | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
     *) die "unknown option $1; see --help" ;;
@@ -37,7 +40,7 @@ open_logs
 exact() {
     local name=$1 expected=$2 refused=$3
     shift 3
-    preloaded "$name" --set min_bytes=0 "${more_settings[@]}" -- "$ag_gemm" --one-gpu --iters 2 --warmup 1 --timeout "$step_seconds" "$@"
+    preloaded "$name" --set min_bytes=0 "${more_settings[@]}" -- "$ag_gemm" "${devices_of[@]}" --iters 2 --warmup 1 --timeout "$step_seconds" "$@"
     local rc=$?
     [ $rc = 0 ] || return $rc
     counted "$name" ring || { echo "no gather was substituted" && return 1; }
@@ -138,8 +141,9 @@ pair() {
     shift
     under="$slipring run --lib $build/libslipring.so --set log=info --set log_file=$logs/$name.rank%r.decisions"
     [ $softgpu = 0 ] || under="$under --set min_bytes=0" # the sizes are small there
+    [ -z "$pair_settings" ] || under="$under --set $pair_settings"
     bounded "${plain[@]}" python3 "$SLR_ROOT/bench/ag_gemm_pair" --ag-gemm "$ag_gemm" --with "$under --" \
-        --rounds "$rounds" --json "$logs/$name.json" -- --one-gpu --check sample --check-rounds 1 --label "$name" "$@" |
+        --rounds "$rounds" --json "$logs/$name.json" -- "${devices_of[@]}" --check sample --check-rounds 1 --label "$name" "$@" |
         tee "$logs/$name.table"
     [ "${PIPESTATUS[0]}" = 0 ] || return 1
     counted "$name" ring && counted "$name" fused && return 0
@@ -210,7 +214,7 @@ ways() {
     shift 2
     while [ "$1" != -- ]; do sizes+=("$1") && shift; done
     bounded "${plain[@]}" python3 "$SLR_ROOT/bench/gather_ways" --ag-gemm "$ag_gemm" --ranks "$ranks" --mib "${sizes[@]}" \
-        --slipring "$slipring run --lib $build/libslipring.so" --rounds "$rounds" --json "$logs/$name.json" -- --one-gpu "${@:2}" |
+        --slipring "$slipring run --lib $build/libslipring.so" --rounds "$rounds" --json "$logs/$name.json" -- "${devices_of[@]}" "${@:2}" |
         tee "$logs/$name.table"
     return "${PIPESTATUS[0]}"
 }
@@ -236,24 +240,50 @@ mps_steps() {
     timed_shapes time-mps
 }
 
-timed_steps() {
-    with_mps mps_steps
+# Between GPUs: also the shape that others report (nvFuser #5259), and how finely to cut. The gather alone: nccl_tests.sh --spread.
+spread_steps() {
+    local ranks
     timed_shapes time
+    for ranks in $rank_counts; do
+        alone "time-$ranks-ranks-nvfuser" 120 pair "time-$ranks-ranks-nvfuser" --ranks "$ranks" "${nvfuser_shape[@]}" --iters "$iters"
+    done
+    pair_settings=flop_per_byte=0
+    timed_shape time-all-parts "$ranks" "${timed_sides%% *}"
+    pair_settings=protocol=pull
+    timed_shapes time-pull
+    pair_settings=""
+}
+
+timed_steps() {
+    if [ $spread = 1 ]; then
+        spread_steps
+    else
+        with_mps mps_steps
+        timed_shapes time
+    fi
 }
 
 # --------------------------------------------------------------------------------------------------------------------
 
 rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50) alloc_rounds=200
 import_options=(100 1024) small_mib="1 16" large_mib="128 1024" small_loop=(--warmup 60 --iters 100)
+pair_settings="" nvfuser_shape=(--m 8192 --k 16384 --n 32768)
 lt_shapes=(bn 8192 16384 8192 8 bn 8192 16384 8192 4 bn 4096 8192 4096 4 bn 14336 8192 4096 8 bn 4096 16384 14336 4 at 16384 8192 8192 8
     at 16384 4096 4096 8 bn 2048 2048 8192 4 bn 1024 512 8192 4)
 if [ $softgpu = 1 ]; then
-    size=96 rounds=1 iters=2 timed_sides=256 memop_options=(8 5) alloc_rounds=20
+    size=96 rounds=1 iters=2 timed_sides=256 nvfuser_shape=(--m 64 --k 128 --n 256) memop_options=(8 5) alloc_rounds=20
     import_options=(5 16) small_mib=1 large_mib=2 small_loop=(--warmup 2 --iters 3) lt_shapes=(bn 40 64 64 4)
 fi
 [ $quick = 0 ] || rank_counts="2"
 
 find_device
+devices_of=(--one-gpu)
+if [ $spread = 1 ]; then
+    devices_of=() devices=4 iters=$((iters * 4)) # NCCL is fast there
+    [ $softgpu = 1 ] || devices=$(cuda_device_count)
+    [ "$devices" -ge 4 ] || rank_counts=2
+    [ "$devices" -ge 2 ] || die "--spread needs two GPUs at least"
+fi
 find_build
 ag_gemm=$build/bench/ag_gemm
 [ -x "$ag_gemm" ] || die "$ag_gemm is not there: bench/ was not built (see $build/configure.log)"
