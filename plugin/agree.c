@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "plugin/mail.h"
 #include "plugin/retire.h"
+#include "plugin/terms.h"
 #include "plugin/watchdog.h"
 
 struct slr_key slr_key_of(const void *data, size_t bytes, const struct slr_key *parent)
@@ -209,10 +210,12 @@ static uint32_t judge(const struct slr_comm *c)
     return SLR_UNDECIDED;
 }
 
-/* Maps the staging of all peers. Returns the first whose staging can not be mapped, -1 when all are. */
-static int import_peers(struct slr_comm *c)
+/* Takes over what the posts settle and maps the staging of all peers. Returns the first whose staging can not be
+ * mapped, -1 when all are. */
+static int take_over(struct slr_comm *c)
 {
     const struct slr_post *post = c->shared.control->post;
+    c->put = slr_terms_put(c);
     c->ring.slots[c->rank] = c->shared.staging.base;
     c->ring.slot = post[0].slot;
     for (int r = 0; r < c->nranks; r++) {
@@ -253,7 +256,7 @@ static void step_judge(struct slr_birth *b, uint64_t deadline)
     }
     int failed = c->rank;
     if (slr_shared_enter(&c->shared) == SLR_OK) {
-        failed = import_peers(c);
+        failed = take_over(c);
         slr_shared_leave();
     }
     if (failed >= 0)
@@ -313,8 +316,8 @@ static void finish_one(struct slr_birth *b)
         c->pass = SLR_R_RING;
         c->seen_ms = slr_now_ms();
         slr_log(SLR_LOG_INFO, "communicator",
-                "comm=%s crank=%d nranks=%d decision=ring slot_bytes=%zu staging_bytes=%zu", c->name, c->rank,
-                c->nranks, c->ring.slot, c->shared.staging.bytes);
+                "comm=%s crank=%d nranks=%d decision=ring protocol=%s slot_bytes=%zu staging_bytes=%zu", c->name,
+                c->rank, c->nranks, c->put ? "put" : "pull", c->ring.slot, c->shared.staging.bytes);
         slr_comm_add(c);
         slr_watchdog_start();
         return;

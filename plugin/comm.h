@@ -66,6 +66,7 @@ struct slr_comm {
     enum slr_reason pass;         /* SLR_R_RING: gathers go to the ring; else why not */
     _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
+    bool put; /* readers that come first offer their receive buffers: slr_terms_put(), settled by the agreement */
     struct slr_offers offers;
     struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
     _Atomic bool written;          /* peers have been told that they may write into this rank's receive buffers */

@@ -172,8 +172,6 @@ ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)
     return failed(comm);
 }
 
-enum protocol { PROTOCOL_AUTO, PROTOCOL_PULL, PROTOCOL_PUT }; /* the choices of SLIPRING_PROTOCOL */
-
 /* The terms of one call while the ring enqueues it. */
 struct bargain {
     const struct slr_call *call;
@@ -201,8 +199,7 @@ static void count_routes(const struct slr_comm *c, const struct slr_route *route
  * to be told before anything waits, so memory that can not be named is not asked for that early. */
 static bool may_put(const struct slr_call *call, const struct slr_place *recv)
 {
-    return slr_get(SLR_S_PROTOCOL) != PROTOCOL_PULL && recv->generation &&
-           recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
+    return call->comm->put && recv->generation && recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
 }
 
 /* Under the pending lock. */
@@ -262,7 +259,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     enum slr_status s = enqueue(call, &send, &recv);
     if (s == SLR_OK) {
         met(c, &send, call->send, call->shard);
-        if (slr_get(SLR_S_PROTOCOL) != PROTOCOL_PULL || recv.generation)
+        if (c->put || recv.generation)
             met(c, &recv, call->recv, call->shard * (size_t)c->nranks);
         slr_pending_add(c);
         if (call->verify || !defer || call->stream == CU_STREAM_PER_THREAD)

@@ -1,5 +1,6 @@
 #include "plugin/terms.h"
 
+#include <string.h>
 #include "plugin/capture.h"
 #include "plugin/comm.h"
 #include "plugin/offers.h"
@@ -51,6 +52,19 @@ static bool post(struct slr_comm *c, int peer, uint64_t number, bool as_owner, s
         if (atomic_compare_exchange_weak(&t->head, &head, next))
             return role == FIRST;
     }
+}
+
+bool slr_terms_put(const struct slr_comm *c)
+{
+    const struct slr_post *rank = c->shared.control->post;
+    enum { AUTO, PULL, PUT } protocol = slr_get(SLR_S_PROTOCOL); /* the setting's choices */
+    if (protocol != AUTO)
+        return protocol == PUT;
+    for (int r = 1; r < c->nranks; r++)
+        for (int q = 0; q < r; q++)
+            if (memcmp(&rank[q].device_uuid, &rank[r].device_uuid, sizeof(CUuuid)) == 0)
+                return true;
+    return false;
 }
 
 void slr_terms_owner(struct slr_comm *c, uint64_t number, const struct slr_place *send, size_t shard,
