@@ -202,6 +202,16 @@ import_cost() {
     return "${PIPESTATUS[0]}"
 }
 
+# links NAME RANKS: what the copy engines give, by who copies and when.
+links() {
+    local program mib
+    helper links || return
+    for mib in $links_mib; do
+        bounded "${plain[@]}" "$program" "$mib" $((mib / 8)) "$2" && echo || return
+    done >"$logs/$1.table"
+    cat "$logs/$1.table"
+}
+
 # lt_parts NAME: what a cublasLtMatmul in parts costs.
 lt_parts() {
     bounded "${plain[@]}" "$build/bench/lt_parts" "${lt_shapes[@]}" | tee "$logs/$1.table"
@@ -243,6 +253,7 @@ mps_steps() {
 # Between GPUs: also the shape that others report (nvFuser #5259), and how finely to cut. The gather alone: nccl_tests.sh --spread.
 spread_steps() {
     local ranks
+    for ranks in $rank_counts; do alone "links-$ranks-ranks" 60 links "links-$ranks-ranks" "$ranks"; done
     timed_shapes time
     for ranks in $rank_counts; do
         alone "time-$ranks-ranks-nvfuser" 120 pair "time-$ranks-ranks-nvfuser" --ranks "$ranks" "${nvfuser_shape[@]}" --iters "$iters"
@@ -267,11 +278,11 @@ timed_steps() {
 
 rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50) alloc_rounds=200
 import_options=(100 1024) small_mib="1 16" large_mib="128 1024" small_loop=(--warmup 60 --iters 100)
-pair_settings="" nvfuser_shape=(--m 8192 --k 16384 --n 32768)
+links_mib="64 512" pair_settings="" nvfuser_shape=(--m 8192 --k 16384 --n 32768)
 lt_shapes=(bn 8192 16384 8192 8 bn 8192 16384 8192 4 bn 4096 8192 4096 4 bn 14336 8192 4096 8 bn 4096 16384 14336 4 at 16384 8192 8192 8
     at 16384 4096 4096 8 bn 2048 2048 8192 4 bn 1024 512 8192 4)
 if [ $softgpu = 1 ]; then
-    size=96 rounds=1 iters=2 timed_sides=256 nvfuser_shape=(--m 64 --k 128 --n 256) memop_options=(8 5) alloc_rounds=20
+    size=96 rounds=1 iters=2 timed_sides=256 links_mib=8 nvfuser_shape=(--m 64 --k 128 --n 256) memop_options=(8 5) alloc_rounds=20
     import_options=(5 16) small_mib=1 large_mib=2 small_loop=(--warmup 2 --iters 3) lt_shapes=(bn 40 64 64 4)
 fi
 [ $quick = 0 ] || rank_counts="2"
