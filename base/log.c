@@ -16,20 +16,37 @@ bool slr_log_enabled(enum slr_log_level level)
     return level != SLR_LOG_OFF && level <= slr_get(SLR_S_LOG);
 }
 
-void slr_log(enum slr_log_level level, const char *event, const char *fmt, ...)
+static void write_line(enum slr_log_level level, const char *event, const char *fmt, struct slr_args *args)
 {
     char line[SLR_LOG_LINE];
-    struct slr_args args;
     int saved = errno;
-    if (!slr_log_enabled(level) || busy)
+    if (busy)
         return;
     busy = true;
-    va_start(args.list, fmt);
-    size_t len = slr_line_format(line, level, event, fmt, &args);
-    va_end(args.list);
+    size_t len = slr_line_format(line, level, event, fmt, args);
     slr_sink_write(line, len);
     busy = false;
     errno = saved;
+}
+
+void slr_log(enum slr_log_level level, const char *event, const char *fmt, ...)
+{
+    struct slr_args args;
+    if (!slr_log_enabled(level))
+        return;
+    va_start(args.list, fmt);
+    write_line(level, event, fmt, &args);
+    va_end(args.list);
+}
+
+void slr_log_asked(const char *event, const char *fmt, ...)
+{
+    struct slr_args args;
+    if (slr_get(SLR_S_LOG) == SLR_LOG_OFF)
+        return;
+    va_start(args.list, fmt);
+    write_line(SLR_LOG_INFO, event, fmt, &args);
+    va_end(args.list);
 }
 
 int slr_log_rank(void)

@@ -25,6 +25,9 @@ enum slr_log_level { SLR_LOG_OFF, SLR_LOG_ERROR, SLR_LOG_WARN, SLR_LOG_INFO, SLR
 bool slr_log_enabled(enum slr_log_level level);
 void slr_log(enum slr_log_level level, const char *event, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* A line that was asked for by another setting than SLIPRING_LOG: written unless that is off, as of level info. */
+void slr_log_asked(const char *event, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* The rank that %r in SLIPRING_LOG_FILE and the field "rank" of each line stand for: that of the first communicator
  * (-1: none yet). Later calls change nothing. */
 void slr_log_set_rank(int rank);

@@ -97,45 +97,53 @@ ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataT
               slr_all_gather(send, recv, count, type, comm, stream));
 }
 
-/* Everything else that takes a stream goes to NCCL, and is only noticed. */
-#define NCCL_OTHER(fn, params, args)                                                                                   \
+/* Everything else that takes a stream goes to NCCL, and is noticed. */
+#define NCCL_OTHER(fn, name, params, args)                                                                             \
+    static ncclResult_t noticed_##fn params                                                                            \
+    {                                                                                                                  \
+        struct slr_other o = {.func = name, .count = count, .type = type, .comm = comm, .stream = stream};             \
+        slr_other_begin(&o);                                                                                           \
+        return slr_other_end(&o, slr_real.fn args);                                                                    \
+    }                                                                                                                  \
     SLR_API                                                                                                            \
     ncclResult_t fn params                                                                                             \
     {                                                                                                                  \
-        NCCL_HOOK(fn, args, (slr_group_other(comm, stream), slr_real.fn args));                                        \
+        NCCL_HOOK(fn, args, noticed_##fn args);                                                                        \
     }
 
-NCCL_OTHER(ncclAllReduce,
+NCCL_OTHER(ncclAllReduce, "AllReduce",
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, op, comm, stream))
-NCCL_OTHER(ncclReduce,
+NCCL_OTHER(ncclReduce, "Reduce",
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, op, root, comm, stream))
-NCCL_OTHER(ncclReduceScatter,
+NCCL_OTHER(ncclReduceScatter, "ReduceScatter",
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, op, comm, stream))
-NCCL_OTHER(ncclBroadcast,
+NCCL_OTHER(ncclBroadcast, "Broadcast",
            (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, root, comm, stream))
-NCCL_OTHER(ncclBcast, (void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream),
+NCCL_OTHER(ncclBcast, "Broadcast",
+           (void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream),
            (buffer, count, type, root, comm, stream))
-NCCL_OTHER(ncclSend,
+NCCL_OTHER(ncclSend, "Send",
            (const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
            (send, count, type, peer, comm, stream))
-NCCL_OTHER(ncclRecv, (void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
+NCCL_OTHER(ncclRecv, "Recv",
+           (void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
            (recv, count, type, peer, comm, stream))
-NCCL_OTHER(ncclAlltoAll,
+NCCL_OTHER(ncclAlltoAll, "AlltoAll",
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
            (send, recv, count, type, comm, stream))
-NCCL_OTHER(ncclGather,
+NCCL_OTHER(ncclGather, "Gather",
            (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, root, comm, stream))
-NCCL_OTHER(ncclScatter,
+NCCL_OTHER(ncclScatter, "Scatter",
            (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, root, comm, stream))

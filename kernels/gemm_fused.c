@@ -99,11 +99,18 @@ static bool ready(struct slr_parts walk, const struct slr_gemm *gemm, const stru
 }
 
 static cublasStatus_t compute(struct slr_ring *ring, CUstream stream, const struct slr_gemm *gemm,
-                              const struct slr_gemm_split *s, const struct slr_part *p)
+                              const struct slr_gemm_split *s, const struct slr_part *p, unsigned index)
 {
-    if (p->step > 0 && slr_ring_wait_chunk(ring, stream, p->chunk, p->step) != SLR_OK)
-        return CUBLAS_STATUS_EXECUTION_FAILED;
-    return slr_gemm_part(gemm, s, p->col, p->cols);
+    if (p->step > 0) {
+        if (slr_ring_wait_chunk(ring, stream, p->chunk, p->step) != SLR_OK)
+            return CUBLAS_STATUS_EXECUTION_FAILED;
+        slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_WAIT, (ring->rank + p->step) % ring->nranks,
+                       (int)p->chunk, 0);
+    }
+    cublasStatus_t r = slr_gemm_part(gemm, s, p->col, p->cols);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_GEMM, -1, (int)index, 0);
+    return r;
 }
 
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
@@ -115,15 +122,16 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
     *parts = 0;
     if (!ready(walk, gemm, s))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    slr_record_mark(ring->record, SLR_LANE_APP, g->stream);
     while (slr_parts_next(&walk, &p)) {
-        r = compute(ring, g->stream, gemm, s, &p);
+        r = compute(ring, g->stream, gemm, s, &p, *parts);
         if (r != CUBLAS_STATUS_SUCCESS && *parts == 0)
             return r; /* nothing has been enqueued */
         if (r != CUBLAS_STATUS_SUCCESS)
             break;
         ++*parts;
     }
-    if (slr_ring_join(ring, g->stream) != SLR_OK && r == CUBLAS_STATUS_SUCCESS)
+    if (slr_ring_join_measured(ring, g->stream) != SLR_OK && r == CUBLAS_STATUS_SUCCESS)
         r = CUBLAS_STATUS_EXECUTION_FAILED;
     return r;
 }

@@ -125,26 +125,45 @@ static CUdeviceptr slot_of(const struct slr_ring *ring, int owner, uint32_t g)
     return ring->slots[owner] + (size_t)((g - 1) % SLR_SLOTS) * ring->slot;
 }
 
+/* What the publish stream was last given is measured. */
+static void publish_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
+{
+    slr_record_did(ring->record, SLR_LANE_PUBLISH, ring->publish, kind, peer, (int)piece, bytes);
+}
+
+static void pull_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
+{
+    slr_record_did(ring->record, SLR_LANE_PULL, ring->pull, kind, peer, (int)piece, bytes);
+}
+
 static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece)
 {
     if (!any(ring, c, by_slot))
         return SLR_OK;
+    slr_record_mark(ring->record, SLR_LANE_PUBLISH, ring->publish);
     /* The first pieces of a communicator find the slots empty; later the words have wrapped or not, both compare right.
      */
     SLR_TRY(for_peers(ring, c, every_peer, false, SLR_FLAG_DONE, g - SLR_SLOTS));
-    return SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, g), c->send + slr_plan_piece_begin(&c->plan, piece),
-                  slr_plan_piece_bytes(&c->plan, piece), ring->publish);
+    publish_did(ring, SLR_SPAN_WAIT, -1, piece, 0);
+    size_t bytes = slr_plan_piece_bytes(&c->plan, piece);
+    SLR_TRY(SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, g), c->send + slr_plan_piece_begin(&c->plan, piece), bytes,
+                   ring->publish));
+    publish_did(ring, SLR_SPAN_STAGE, -1, piece, bytes);
+    return SLR_OK;
 }
 
 static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece,
                                int peer)
 {
-    size_t at = slr_plan_piece_begin(&c->plan, piece);
-    if (piece == 0)
+    size_t at = slr_plan_piece_begin(&c->plan, piece), bytes = slr_plan_piece_bytes(&c->plan, piece);
+    slr_record_mark(ring->record, SLR_LANE_PUBLISH, ring->publish);
+    if (piece == 0) {
         SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->publish, dflag(ring, SLR_FLAG_OPEN, ring->rank, peer), first,
                        CU_STREAM_WAIT_VALUE_GEQ));
-    SLR_TRY(SLR_CU(cuMemcpyAsync, c->route[peer].to + at, c->send + at, slr_plan_piece_bytes(&c->plan, piece),
-                   ring->publish));
+        publish_did(ring, SLR_SPAN_WAIT, peer, piece, 0);
+    }
+    SLR_TRY(SLR_CU(cuMemcpyAsync, c->route[peer].to + at, c->send + at, bytes, ring->publish));
+    publish_did(ring, SLR_SPAN_PUSH, peer, piece, bytes);
     return SLR_CU(cuStreamWriteValue32, ring->publish, dflag(ring, SLR_FLAG_READY, ring->rank, peer), first + piece,
                   CU_STREAM_WRITE_VALUE_DEFAULT);
 }
@@ -174,12 +193,16 @@ static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
 }
 
 /* Tells the owner that its slot has been read, and waits for the next step's owner in the same call. */
-static enum slr_status step_done(struct slr_ring *ring, uint32_t g, int step)
+static enum slr_status step_done(struct slr_ring *ring, uint32_t g, uint32_t piece, int step)
 {
     int owner = (ring->rank + step) % ring->nranks, next = (owner + 1) % ring->nranks;
     CUstreamBatchMemOpParams ops[2] = {op_write(dflag(ring, SLR_FLAG_DONE, owner, ring->rank), g),
                                        op_wait(dflag(ring, SLR_FLAG_READY, next, ring->rank), g)};
-    return SLR_CU(cuStreamBatchMemOp, ring->pull, step + 1 < ring->nranks ? 2 : 1, ops, 0);
+    bool more = step + 1 < ring->nranks;
+    SLR_TRY(SLR_CU(cuStreamBatchMemOp, ring->pull, more ? 2 : 1, ops, 0));
+    if (more)
+        pull_did(ring, SLR_SPAN_WAIT, next, piece, 0);
+    return SLR_OK;
 }
 
 static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece,
@@ -187,23 +210,27 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
 {
     int owner = (ring->rank + step) % ring->nranks;
     const struct slr_route *route = route_of(c, owner);
-    size_t at = slr_plan_piece_begin(&c->plan, piece);
+    size_t at = slr_plan_piece_begin(&c->plan, piece), bytes = slr_plan_piece_bytes(&c->plan, piece);
     CUdeviceptr to = c->recv + (size_t)owner * c->plan.shard + at;
     CUdeviceptr from = route && route->source == SLR_FROM_PLACE ? route->from + at : slot_of(ring, owner, g);
-    if (!arrives(route))
-        SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, slr_plan_piece_bytes(&c->plan, piece), ring->pull));
+    if (!arrives(route)) {
+        SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
+        pull_did(ring, SLR_SPAN_PULL, owner, piece, bytes);
+    }
     /* Before the next wait: the chunk is ready when it is copied, not when the next one is. */
     if (ends_chunk(&c->plan, piece))
         SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, piece / c->plan.group, step), ring->pull));
-    return step_done(ring, g, step);
+    return step_done(ring, g, piece, step);
 }
 
 static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece)
 {
     uint32_t g = first + piece;
     int next = (ring->rank + 1) % ring->nranks;
+    slr_record_mark(ring->record, SLR_LANE_PULL, ring->pull);
     SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, next, ring->rank), g,
                    CU_STREAM_WAIT_VALUE_GEQ));
+    pull_did(ring, SLR_SPAN_WAIT, next, piece, 0);
     for (int step = 1; step < ring->nranks; step++)
         SLR_TRY(pull_step(ring, c, g, piece, step));
     return SLR_OK;
@@ -225,7 +252,12 @@ static enum slr_status grow_events(struct slr_ring *ring, uint32_t want)
 static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_gather *c)
 {
     CUdeviceptr own = c->recv + (size_t)ring->rank * c->plan.shard;
-    return own == c->send ? SLR_OK : SLR_CU(cuMemcpyAsync, own, c->send, c->plan.shard, c->stream);
+    if (own == c->send)
+        return SLR_OK;
+    slr_record_mark(ring->record, SLR_LANE_APP, c->stream);
+    SLR_TRY(SLR_CU(cuMemcpyAsync, own, c->send, c->plan.shard, c->stream));
+    slr_record_did(ring->record, SLR_LANE_APP, c->stream, SLR_SPAN_OWN, -1, -1, c->plan.shard);
+    return SLR_OK;
 }
 
 enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream)
@@ -247,6 +279,17 @@ enum slr_status slr_ring_cross(struct slr_ring *ring, CUstream from, CUstream to
     return SLR_CU(cuStreamWaitEvent, to, ring->entry, 0);
 }
 
+/* Who is read in place has not sent before it is read. */
+static enum slr_status await_readers(struct slr_ring *ring, const struct slr_gather *c, uint32_t last)
+{
+    if (!any(ring, c, in_place))
+        return SLR_OK;
+    slr_record_mark(ring->record, SLR_LANE_PUBLISH, ring->publish);
+    SLR_TRY(for_peers(ring, c, in_place, false, SLR_FLAG_DONE, last));
+    publish_did(ring, SLR_SPAN_WAIT, -1, c->plan.pieces - 1, 0);
+    return SLR_OK;
+}
+
 enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *c)
 {
     uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */
@@ -261,10 +304,10 @@ enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *
             SLR_TRY(pull_piece(ring, c, first, p - 1));
     }
     SLR_TRY(pull_piece(ring, c, first, c->plan.pieces - 1));
-    /* Who is read in place has not sent before it is read. */
-    SLR_TRY(for_peers(ring, c, in_place, false, SLR_FLAG_DONE, first + c->plan.pieces - 1));
+    SLR_TRY(await_readers(ring, c, first + c->plan.pieces - 1));
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
+    pull_did(ring, SLR_SPAN_WAIT, -1, c->plan.pieces - 1, 0);
     SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->pull));
     ring->carrying = false;
     return copy_own_shard(ring, c);
@@ -275,6 +318,14 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
     if (ring->carrying) /* the carrier has waited for it; now it stands for the carrier's events as well */
         SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
     return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
+}
+
+enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)
+{
+    slr_record_mark(ring->record, SLR_LANE_APP, stream);
+    SLR_TRY(slr_ring_join(ring, stream));
+    slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
+    return SLR_OK;
 }
 
 enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream)

@@ -34,6 +34,10 @@
  * rank's device waits for. What is copied after that is not the gather's result; the communicator is in error before
  * the words are raised (plugin/watchdog.h).
  *
+ * Measuring: `record` follows the three lanes of the gather (trace.h). The stamp behind a staging copy or a push stands
+ * before the word that tells the peer, and the one behind a pull before the chunk's event, so that what waits for a copy
+ * is never seen to run before it has ended; they add nothing that waits.
+ *
  * Not thread-safe: one caller at a time for one ring (plugin/ holds the communicator's lock).
  */
 #ifndef SLR_KERNELS_RING_H
@@ -44,6 +48,7 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "kernels/plan.h"
+#include "kernels/trace.h"
 
 #define SLR_MAX_RANKS 64
 
@@ -62,6 +67,7 @@ struct slr_ring {
     bool carrying;        /* that has been called for the latest gather */
     CUevent *chunk_event; /* [chunk * (nranks - 1) + step - 1], of the latest gather; grown on demand */
     uint32_t chunk_events;
+    struct slr_record *record; /* of the latest gather, the caller's; NULL: it is not measured */
 };
 
 /* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/terms.h agrees on it, call by call;
@@ -121,6 +127,9 @@ enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *
 /* Makes `stream` wait for everything that the latest gather does, and for the events that carry it: what is put on the
  * stream behind them must not be seen to end before them. */
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
+
+/* The same; the time that the stream stands still for it is the gather's, in its record. */
+enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
 
 /* For events that are recorded on `stream` behind the latest gather, which has not been joined to it. What stands on
  * `stream` now becomes `before`, and what is put on the carrier from now on comes after that and after the gather. Does

@@ -58,6 +58,14 @@ struct slr_shared {
     _Atomic bool peer_dead[SLR_MAX_RANKS];
 };
 
+/* What numbers measured calls; only touched when SLIPRING_TRACE is on, by the thread that calls. */
+#define SLR_OTHER_FUNCS 9 /* rows of trace_nccl.c */
+struct slr_trace_counts {
+    uint64_t passed;                 /* all-gathers that stayed with NCCL */
+    uint64_t other[SLR_OTHER_FUNCS]; /* calls of each other function */
+    bool refused;                    /* what measuring needs could not be made */
+};
+
 struct slr_comm {
     ncclComm_t nccl;
     struct slr_key key;
@@ -68,9 +76,11 @@ struct slr_comm {
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     bool put; /* readers that come first offer their receive buffers: slr_terms_put(), settled by the agreement */
     struct slr_offers offers;
-    struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
-    _Atomic bool written;          /* peers have been told that they may write into this rank's receive buffers */
-    _Atomic uint32_t captured;     /* gathers left to a graph; capture.h */
+    struct slr_symmetry *symmetry;   /* symmetry.h; NULL: nothing analysed yet */
+    struct slr_trace *_Atomic trace; /* trace.h; NULL: nothing measured yet */
+    struct slr_trace_counts traced;
+    _Atomic bool written;      /* peers have been told that they may write into this rank's receive buffers */
+    _Atomic uint32_t captured; /* gathers left to a graph; capture.h */
     unsigned splits, shrinks;
     struct slr_shared shared;
     struct slr_ring ring;
@@ -108,6 +118,7 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
 /* Makes the communicator's context current and lets this thread use it while others capture; pairs with
  * slr_shared_leave. */
 enum slr_status slr_shared_enter(const struct slr_shared *s);
+enum slr_status slr_context_enter(CUcontext ctx);
 void slr_shared_leave(void);
 
 /* For slr_log_first: distinguishes communicators, also of one address; 0 for none. */

@@ -35,9 +35,20 @@ ncclResult_t slr_comm_window_deregister(ncclComm_t comm, ncclWindow_t window);
 ncclResult_t slr_mem_alloc(void **p, size_t bytes);
 ncclResult_t slr_mem_free(void *p);
 
-/* Another operation of NCCL is about to be called, and goes to NCCL: in a group its stream synchronises with the
- * gathers of its communicator. */
-void slr_group_other(ncclComm_t comm, cudaStream_t stream);
+/* Another operation, which goes to NCCL. Before the real call: in a group its stream synchronises with the gathers of
+ * its communicator; else it may be one that is measured (trace.h). `r` is what the real call returned, and so is what
+ * slr_other_end returns. */
+struct slr_other {
+    const char *func; /* without "nccl" */
+    size_t count;
+    ncclDataType_t type;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    struct slr_comm *tracked; /* held between the two calls, and the guard is up; NULL: not measured */
+    struct slr_timed *timed;  /* NULL: not this one */
+};
+void slr_other_begin(struct slr_other *o);
+ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r);
 
 ncclResult_t slr_group_start(void);
 ncclResult_t slr_group_end(void);

@@ -6,6 +6,7 @@
 #include "kernels/gemm_parts.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/pending_impl.h"
+#include "plugin/trace.h"
 
 static bool reads_gather(const struct slr_comm *c, const struct slr_gemm *g)
 {
@@ -91,6 +92,7 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, 
     if (parts == 0)
         return false; /* cuBLAS did not take the part; it may take the whole */
     slr_count(SLR_R_FUSED);
+    slr_trace_joined(c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
     log_fused(c, g, split, parts, slr_pending_holder(c, stream)->origin);
     slr_pending_consumed(c, stream);

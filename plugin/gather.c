@@ -11,6 +11,7 @@
 #include "plugin/process.h"
 #include "plugin/symmetry.h"
 #include "plugin/terms.h"
+#include "plugin/trace.h"
 #include "plugin/verify.h"
 #include "plugin/watchdog.h"
 
@@ -30,9 +31,19 @@ static bool known_type(ncclDataType_t type)
     return (size_t)type < sizeof types / sizeof *types && types[type].bytes;
 }
 
+const char *slr_type_name(ncclDataType_t type)
+{
+    return known_type(type) ? types[type].name : "?";
+}
+
+size_t slr_type_bytes(ncclDataType_t type)
+{
+    return known_type(type) ? types[type].bytes : 0;
+}
+
 static size_t shard_bytes(const struct slr_call *call, int nranks)
 {
-    size_t elem = known_type(call->type) ? types[call->type].bytes : 0, bytes, all;
+    size_t elem = slr_type_bytes(call->type), bytes, all;
     if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) ||
         __builtin_mul_overflow(bytes, (size_t)nranks, &all) || all > PTRDIFF_MAX)
         return 0;
@@ -110,9 +121,8 @@ void slr_gather_note(const struct slr_call *call, enum slr_reason why)
         return;
     slr_log(SLR_LOG_INFO, why == SLR_R_RING ? "substitute" : "pass",
             "op=allgather comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d reason=%s",
-            c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count,
-            known_type(call->type) ? types[call->type].name : "?", call->shard, (int)slr_gather_in_place(call),
-            slr_reason_name(why));
+            c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count, slr_type_name(call->type), call->shard,
+            (int)slr_gather_in_place(call), slr_reason_name(why));
 }
 
 ncclResult_t slr_gather_nccl(const struct slr_call *call)
@@ -213,6 +223,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
                            .route = b.route};
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     SLR_TRY(slr_shared_enter(&c->shared));
+    slr_trace_begin(call);
     slr_offers_begin(c, call->number);
     slr_terms_owner(c, call->number, send, call->shard, b.route);
     if (b.recv) {
@@ -225,6 +236,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
     slr_shared_leave();
     slr_offers_end(c, call->number);
     count_routes(c, b.route);
+    slr_trace_enqueued(c, &g, s);
     g.route = NULL;
     g.late = NULL;
     c->pending.gather = g;
@@ -304,7 +316,7 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     if (why == SLR_R_COMM_ERROR) {
         r = failed(call.comm);
     } else if (why != SLR_R_RING) {
-        r = slr_gather_nccl(&call);
+        r = slr_trace_passed(&call, why);
     } else if (slr_in_group()) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
     } else {

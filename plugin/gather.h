@@ -23,6 +23,10 @@ struct slr_call {
  * ranks (R1), but for arguments that NCCL refuses on this rank alone and the capture state (R6). */
 enum slr_reason slr_gather_decide(struct slr_call *call);
 
+/* NCCL's data types as logs name them, and bytes of an element; "?" and 0 for an unknown one. */
+const char *slr_type_name(ncclDataType_t type);
+size_t slr_type_bytes(ncclDataType_t type);
+
 /* send == recv + rank * shard. */
 bool slr_gather_in_place(const struct slr_call *call);
 

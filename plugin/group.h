@@ -27,6 +27,10 @@ bool slr_in_group(void);
 /* Keeps a call for the end of the group. false: no memory; the caller reports it. */
 bool slr_group_record(const struct slr_call *call);
 
+/* Another operation of NCCL is about to be called: in a group its stream synchronises with the gathers of its
+ * communicator. */
+void slr_group_other(ncclComm_t comm, cudaStream_t stream);
+
 /* Keeps a birth (heap-allocated, taken over) for the end of the group. */
 void slr_group_record_birth(struct slr_birth *b);
 

@@ -4,6 +4,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
+#include "plugin/trace.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_comm *list;
@@ -70,6 +71,7 @@ void slr_pending_add(struct slr_comm *c)
 
 static void end(struct slr_comm *c)
 {
+    slr_trace_close(c);
     struct slr_comm **at = &list;
     while (*at != c)
         at = &(*at)->pending.next;
@@ -83,20 +85,28 @@ static void note_join(const struct slr_comm *c, enum slr_reason why, const char 
 {
     uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending.gather.plan.shard), slr_comm_id(c) ^ 1);
     slr_count(why);
+    slr_trace_joined(c, why);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s", c->name, c->rank,
                 c->pending.gather.plan.shard, slr_reason_name(why), who);
 }
 
-static void make_wait(struct slr_comm *c, CUstream stream)
+/* `exposed`: the time that the stream stands still counts as not hidden (trace.h). */
+static void make_wait(struct slr_comm *c, CUstream stream, bool exposed)
 {
     enum slr_status s = slr_shared_enter(&c->shared);
     if (s == SLR_OK) {
-        s = slr_ring_join(&c->ring, stream);
+        s = (exposed ? slr_ring_join_measured : slr_ring_join)(&c->ring, stream);
         slr_shared_leave();
     }
     if (s != SLR_OK)
         slr_comm_fail(c, s, -1, "the application's stream could not be joined with the ring");
+}
+
+/* The stream of the call, after another one has taken the gather over: what is computed does not wait there. */
+static bool handed_on(const struct slr_comm *c, const struct slr_holder *h)
+{
+    return h->origin && c->pending.handed;
 }
 
 /* The holder waits for the gather, or has consumed it. */
@@ -104,7 +114,7 @@ static void let_go(struct slr_comm *c, struct slr_holder *h)
 {
     *h = c->pending.holder[--c->pending.holders];
     if (c->pending.handed && c->pending.holders == 1 && c->pending.holder[0].origin) {
-        make_wait(c, c->pending.holder[0].stream);
+        make_wait(c, c->pending.holder[0].stream, false);
         c->pending.holders = 0;
     }
     if (c->pending.holders == 0)
@@ -121,7 +131,7 @@ void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
     if (!c->pending.active)
         return;
     for (unsigned i = 0; i < c->pending.holders; i++)
-        make_wait(c, c->pending.holder[i].stream);
+        make_wait(c, c->pending.holder[i].stream, !handed_on(c, &c->pending.holder[i]));
     note_join(c, why, who);
     end(c);
 }
@@ -161,7 +171,7 @@ void slr_pending_join_observed(CUstream stream, enum slr_spare spare, const stru
         if (h)
             note_join(c, why, who);
         for (; h; h = observed(&op, c)) {
-            make_wait(c, h->stream);
+            make_wait(c, h->stream, why != SLR_R_JOIN_NEXT_GATHER || !handed_on(c, h));
             let_go(c, h);
         }
     }

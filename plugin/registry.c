@@ -7,6 +7,7 @@
 #include "plugin/comm.h"
 #include "plugin/retire.h"
 #include "plugin/symmetry.h"
+#include "plugin/trace.h"
 #include "plugin/watchdog.h"
 
 #define LAST_USER_MS 10000 /* calls do not block, but the watchdog may be closing a mapping */
@@ -107,14 +108,19 @@ static void swap_capture_mode(CUstreamCaptureMode *mode)
 static _Thread_local CUstreamCaptureMode outer_mode __attribute__((tls_model("initial-exec")));
 static _Thread_local int entered __attribute__((tls_model("initial-exec")));
 
-enum slr_status slr_shared_enter(const struct slr_shared *s)
+enum slr_status slr_context_enter(CUcontext ctx)
 {
-    SLR_TRY(SLR_CU(cuCtxPushCurrent, s->ctx));
+    SLR_TRY(SLR_CU(cuCtxPushCurrent, ctx));
     if (entered++ == 0) {
         outer_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
         swap_capture_mode(&outer_mode);
     }
     return SLR_OK;
+}
+
+enum slr_status slr_shared_enter(const struct slr_shared *s)
+{
+    return slr_context_enter(s->ctx);
 }
 
 void slr_shared_leave(void)
@@ -232,6 +238,7 @@ void slr_comm_reap_orphans(void)
 void slr_comm_dispose(struct slr_comm *c)
 {
     slr_symmetry_dispose(c);
+    slr_trace_dispose(c);
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_ring_close(&c->ring);
         for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)

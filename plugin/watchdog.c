@@ -10,6 +10,7 @@
 #include "plugin/mail.h"
 #include "plugin/retire.h"
 #include "plugin/symmetry.h"
+#include "plugin/trace.h"
 
 #define TICK_MS 50
 #define STOP_WAIT_S 1
@@ -164,6 +165,7 @@ static void serve_communicators(void)
     for (int i = 0; i < n; i++) {
         slr_offers_tick(list[i]);
         slr_symmetry_tick(list[i]);
+        slr_trace_tick(list[i]);
         slr_comm_put(list[i]);
     }
 }

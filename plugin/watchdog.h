@@ -15,7 +15,8 @@
  *   healthy peer is never released before that peer has failed as well: a released `done` wait lets this rank overwrite
  *   a staging slot that the peer may still be reading.
  *
- * The second thread also frees retired staging (retire.h) and analyses call sites (symmetry.h).
+ * The second thread also frees retired staging (retire.h), analyses call sites (symmetry.h) and reads what was measured
+ * (trace.h).
  * ncclCommGetAsyncError tells the application (design rule R8).
  */
 #ifndef SLR_PLUGIN_WATCHDOG_H

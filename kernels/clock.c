@@ -1,0 +1,125 @@
+#include "kernels/clock.h"
+
+#include <time.h>
+#include "base/cu.h"
+
+#define OLD_NS 50000000u    /* a base is looked for again after this */
+#define ATTEMPTS 8          /* at most */
+#define GOOD_NS 4000u       /* half a bracket that needs no further attempt */
+#define GIVE_UP_NS 1000000u /* for one attempt */
+#define ALL_NS 2000000u     /* for all of them */
+#define RESOLUTION_NS 500u  /* of an event */
+#define DRIFT_PPM 100u
+
+uint64_t slr_clock_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static enum slr_status create(struct slr_clock *k)
+{
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &k->stream, CU_STREAM_NON_BLOCKING, 0));
+    SLR_TRY(SLR_CU(cuEventCreate, &k->base, CU_EVENT_DEFAULT));
+    SLR_TRY(SLR_CU(cuEventCreate, &k->best, CU_EVENT_DEFAULT));
+    return SLR_CU(cuEventCreate, &k->attempt, CU_EVENT_DEFAULT);
+}
+
+enum slr_status slr_clock_open(struct slr_clock *k)
+{
+    *k = (struct slr_clock){0};
+    enum slr_status s = create(k);
+    if (s != SLR_OK)
+        slr_clock_close(k);
+    return s;
+}
+
+static void destroy_event(CUevent e)
+{
+    if (e)
+        slr_real.cuEventDestroy(e);
+}
+
+void slr_clock_close(struct slr_clock *k)
+{
+    destroy_event(k->base);
+    destroy_event(k->best);
+    destroy_event(k->attempt);
+    if (k->stream)
+        slr_real.cuStreamDestroy(k->stream);
+    *k = (struct slr_clock){0};
+}
+
+static void swap(CUevent *a, CUevent *b)
+{
+    CUevent t = *a;
+    *a = *b;
+    *b = t;
+}
+
+/* Records `attempt` and waits for it, spinning: a sleep would widen the bracket. */
+static bool attempt(struct slr_clock *k, uint64_t *at, uint64_t *half)
+{
+    uint64_t before = slr_clock_now(), after;
+    if (slr_real.cuEventRecord(k->attempt, k->stream) != CUDA_SUCCESS)
+        return false;
+    CUresult r;
+    do {
+        r = slr_real.cuEventQuery(k->attempt);
+        after = slr_clock_now();
+    } while (r == CUDA_ERROR_NOT_READY && after - before < GIVE_UP_NS);
+    *half = (after - before) / 2;
+    *at = before + *half;
+    return r == CUDA_SUCCESS;
+}
+
+static uint64_t grown(const struct slr_clock *k, uint64_t distance)
+{
+    return k->half_ns + distance / (1000000u / DRIFT_PPM) + (distance >> 24) + RESOLUTION_NS;
+}
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* `best` becomes the base when its bracket is tighter than what the present one's has grown to. */
+static void take(struct slr_clock *k, uint64_t at, uint64_t half)
+{
+    if (k->known && half + RESOLUTION_NS >= grown(k, distance(at, k->base_ns)))
+        return;
+    swap(&k->base, &k->best);
+    k->base_ns = at;
+    k->half_ns = half;
+    k->known = true;
+}
+
+bool slr_clock_look(struct slr_clock *k)
+{
+    uint64_t begin = slr_clock_now(), best_at = 0, best_half = UINT64_MAX;
+    if (k->known && begin - k->base_ns < OLD_NS)
+        return true;
+    for (int i = 0; i < ATTEMPTS && best_half > GOOD_NS && slr_clock_now() - begin < ALL_NS; i++) {
+        uint64_t at, half;
+        if (!attempt(k, &at, &half) || half >= best_half)
+            continue;
+        best_at = at;
+        best_half = half;
+        swap(&k->best, &k->attempt);
+    }
+    if (best_half != UINT64_MAX)
+        take(k, best_at, best_half);
+    return k->known;
+}
+
+CUresult slr_clock_time(const struct slr_clock *k, CUevent event, uint64_t *ns, uint64_t *error)
+{
+    float ms = 0;
+    CUresult r = slr_real.cuEventElapsedTime(&ms, k->base, event);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *ns = k->base_ns + (uint64_t)(int64_t)((double)ms * 1e6);
+    *error = grown(k, distance(*ns, k->base_ns));
+    return CUDA_SUCCESS;
+}

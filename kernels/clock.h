@@ -1,0 +1,45 @@
+/* A device's time in the host's: when an event was, in nanoseconds of CLOCK_MONOTONIC, which all processes of a host
+ * share. CUDA gives only the time between two events of a context.
+ *
+ * A *base* is an event for which the host's time is known within a bound: it is recorded on a stream of its own that is
+ * idle, between two looks at the host's clock. The tightest of some attempts is taken, and a new base is looked for
+ * when the present one is old: the two clocks drift apart, and cuEventElapsedTime answers with 24 bits.
+ *
+ *   error of a time   half of the base's bracket
+ *                     + 100 ppm of the time between event and base (the drift; oscillators are good for 50 ppm)
+ *                     + 2^-24 of it (the float) + 500 ns (an event's resolution, as CUDA documents it)
+ *
+ * Where the stream does not run within a millisecond, because all streams share a hardware queue that waits for a peer,
+ * the attempt is given up, and the older base stays, with the error that it has.
+ *
+ * Of one context, which is current in all calls. Not thread-safe. slr_clock_look may wait for the device, at most 2 ms:
+ * not for the data path.
+ */
+#ifndef SLR_KERNELS_CLOCK_H
+#define SLR_KERNELS_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/real.h"
+#include "base/status.h"
+
+struct slr_clock {
+    CUstream stream;
+    CUevent base, best, attempt; /* `base` means something when `known` */
+    bool known;
+    uint64_t base_ns, half_ns; /* the base was at base_ns, give or take half_ns */
+};
+
+/* On failure nothing is left. */
+enum slr_status slr_clock_open(struct slr_clock *k);
+void slr_clock_close(struct slr_clock *k);
+
+/* Looks for a better base, if the present one is old. False: there is none yet. */
+bool slr_clock_look(struct slr_clock *k);
+
+/* When a complete event was, and how wrong that can be. Whatever is not CUDA_SUCCESS: not known. */
+CUresult slr_clock_time(const struct slr_clock *k, CUevent event, uint64_t *ns, uint64_t *error);
+
+uint64_t slr_clock_now(void);
+
+#endif

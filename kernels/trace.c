@@ -1,0 +1,103 @@
+#include "kernels/trace.h"
+
+#include <stdlib.h>
+
+#define MORE 32 /* spans and pointers to events, at a time */
+
+/* Room for one more element in *list. */
+static bool grow(void **list, unsigned count, unsigned *room, size_t element)
+{
+    if (count < *room)
+        return true;
+    void *more = realloc(*list, (*room + MORE) * element);
+    if (!more)
+        return false;
+    *list = more;
+    *room += MORE;
+    return true;
+}
+
+void slr_record_begin(struct slr_record *r)
+{
+    r->stamps = r->spans = r->cut = 0;
+    r->broken = false;
+    for (int lane = 0; lane < SLR_LANES; lane++)
+        r->at[lane] = -1;
+}
+
+static bool one_more_event(struct slr_record *r)
+{
+    if (r->stamps < r->created)
+        return true;
+    if (!grow((void **)&r->event, r->created, &r->event_room, sizeof(CUevent)) ||
+        slr_real.cuEventCreate(&r->event[r->created], CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+        r->broken = true;
+        return false;
+    }
+    r->created++;
+    return true;
+}
+
+/* The number of the new stamp; -1: none. */
+static int stamp(struct slr_record *r, CUstream stream)
+{
+    if (r->broken || r->stamps >= SLR_RECORD_STAMPS || !one_more_event(r))
+        return -1;
+    if (slr_real.cuEventRecord(r->event[r->stamps], stream) != CUDA_SUCCESS) {
+        r->broken = true;
+        return -1;
+    }
+    return (int)r->stamps++;
+}
+
+void slr_record_mark_on(struct slr_record *r, enum slr_lane lane, CUstream stream)
+{
+    r->at[lane] = stamp(r, stream);
+}
+
+void slr_record_did_on(struct slr_record *r, enum slr_lane lane, CUstream stream, struct slr_timed_span what)
+{
+    what.lane = lane;
+    what.begin = r->at[lane];
+    what.end = r->at[lane] = stamp(r, stream);
+    if (what.begin < 0 || what.end < 0 || !grow((void **)&r->span, r->spans, &r->span_room, sizeof what))
+        r->cut++;
+    else
+        r->span[r->spans++] = what;
+}
+
+/* The last stamp first: most often that is the one to wait for. */
+CUresult slr_record_query(const struct slr_record *r)
+{
+    for (unsigned i = r->stamps; i > 0; i--) {
+        CUresult q = slr_real.cuEventQuery(r->event[i - 1]);
+        if (q != CUDA_SUCCESS)
+            return q;
+    }
+    return CUDA_SUCCESS;
+}
+
+void slr_record_free(struct slr_record *r)
+{
+    for (unsigned i = 0; i < r->created; i++)
+        slr_real.cuEventDestroy(r->event[i]);
+    free(r->event);
+    free(r->span);
+    *r = (struct slr_record){0};
+}
+
+const char *slr_lane_name(enum slr_lane lane)
+{
+    static const char *const names[] = {
+        [SLR_LANE_APP] = "app", [SLR_LANE_PUBLISH] = "publish", [SLR_LANE_PULL] = "pull"};
+    return names[lane];
+}
+
+const char *slr_span_name(enum slr_span_kind kind)
+{
+    static const char *const names[] = {
+        [SLR_SPAN_OWN] = "own",   [SLR_SPAN_STAGE] = "stage", [SLR_SPAN_PUSH] = "push", [SLR_SPAN_PULL] = "pull",
+        [SLR_SPAN_WAIT] = "wait", [SLR_SPAN_GEMM] = "gemm",   [SLR_SPAN_NCCL] = "nccl",
+    };
+    return names[kind];
+}

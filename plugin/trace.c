@@ -1,0 +1,262 @@
+#include "plugin/trace.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include "base/cu.h"
+#include "base/log.h"
+#include "base/once.h"
+#include "plugin/process.h"
+#include "plugin/trace_impl.h"
+#include "plugin/watchdog.h"
+
+#define EXIT_WAIT_S 1
+
+static _Atomic bool over; /* the process ends: no CUDA call any more */
+
+bool slr_trace_turn(uint64_t number)
+{
+    uint64_t every = slr_get(SLR_S_TRACE);
+    return every && (number - 1) % every == 0;
+}
+
+static bool lock_for_exit(pthread_mutex_t *m)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += EXIT_WAIT_S;
+    return pthread_mutex_timedlock(m, &end) == 0; /* else the reader is in a CUDA call that does not return */
+}
+
+static void last_look(struct slr_comm *c)
+{
+    struct slr_trace *t = atomic_load(&c->trace);
+    if (!t || !lock_for_exit(&t->reading))
+        return;
+    if (slr_context_enter(t->ctx) == SLR_OK) {
+        slr_trace_read(c, t);
+        slr_shared_leave();
+    }
+    slr_trace_say_end(c, t);
+    pthread_mutex_unlock(&t->reading);
+}
+
+/* Registered when the first call is measured, after CUDA has been initialised; what is registered last runs first, so
+ * CUDA has not ended here. */
+static void at_exit(void)
+{
+    static struct slr_comm *list[SLR_MANY_COMMS];
+    if (slr_process_off())
+        return;
+    slr_guard++;
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
+    for (int i = 0; i < n; i++) {
+        last_look(list[i]);
+        slr_comm_put(list[i]);
+    }
+    atomic_store(&over, true);
+    slr_guard--;
+}
+
+static bool available(void)
+{
+    static struct slr_once once;
+    static bool yes;
+    if (slr_once_begin(&once)) {
+        yes = slr_real.cuEventQuery && slr_real.cuEventElapsedTime && atexit(at_exit) == 0;
+        if (!yes)
+            slr_log(SLR_LOG_WARN, "trace_off", "msg=%s",
+                    "SLIPRING_TRACE has no effect: the driver has no cuEventElapsedTime, or no exit handler is left");
+        slr_once_end(&once);
+    }
+    return yes;
+}
+
+static bool open_on_device(const struct slr_comm *c, struct slr_trace *t)
+{
+    int dev = 0;
+    if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess || SLR_CU(cuDeviceGet, &t->device, dev) != SLR_OK ||
+        SLR_CU(cuDevicePrimaryCtxRetain, &t->ctx, t->device) != SLR_OK)
+        return false;
+    bool open = false;
+    if (slr_context_enter(t->ctx) == SLR_OK) {
+        open = slr_clock_open(&t->clock) == SLR_OK;
+        slr_shared_leave();
+    }
+    if (!open)
+        slr_real.cuDevicePrimaryCtxRelease(t->device);
+    return open;
+}
+
+static struct slr_trace *make(const struct slr_comm *c)
+{
+    struct slr_trace *t = calloc(1, sizeof *t);
+    if (!t || !open_on_device(c, t)) {
+        free(t);
+        return NULL;
+    }
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_mutex_init(&t->reading, NULL);
+    t->closed_end = &t->closed;
+    return t;
+}
+
+struct slr_trace *slr_trace_of(struct slr_comm *c)
+{
+    struct slr_trace *t = atomic_load(&c->trace);
+    if (atomic_load(&over))
+        return NULL;
+    if (t || c->traced.refused || !available())
+        return t;
+    t = make(c);
+    if (!t) {
+        c->traced.refused = true;
+        slr_log(SLR_LOG_WARN, "trace_off", "comm=%s crank=%d msg=%s", c->name, c->rank,
+                "the communicator is not measured: events or a stream could not be made");
+        return NULL;
+    }
+    slr_trace_say_start(c, t);
+    atomic_store(&c->trace, t);
+    slr_watchdog_start(); /* one that passes has none yet */
+    return t;
+}
+
+struct slr_timed *slr_trace_take(struct slr_trace *t, enum slr_timed_kind kind, uint64_t number)
+{
+    atomic_fetch_add_explicit(&t->sampled, 1, memory_order_relaxed);
+    pthread_mutex_lock(&t->lock);
+    struct slr_timed *m = t->free;
+    if (m)
+        t->free = m->next;
+    else if (t->made < SLR_TRACE_RECORDS && (m = calloc(1, sizeof *m)))
+        t->made++;
+    pthread_mutex_unlock(&t->lock);
+    if (!m) {
+        atomic_fetch_add_explicit(&t->dropped, 1, memory_order_relaxed);
+        return NULL;
+    }
+    *m = (struct slr_timed){.record = m->record, .kind = kind, .number = number, .ended = SLR_R_RING};
+    slr_record_begin(&m->record);
+    return m;
+}
+
+void slr_trace_hand_in(struct slr_trace *t, struct slr_timed *m)
+{
+    m->next = NULL;
+    pthread_mutex_lock(&t->lock);
+    *t->closed_end = m;
+    t->closed_end = &m->next;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void slr_trace_give_back(struct slr_trace *t, struct slr_timed *m)
+{
+    pthread_mutex_lock(&t->lock);
+    m->next = t->free;
+    t->free = m;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void slr_trace_begin(const struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    c->ring.record = NULL;
+    if (!slr_trace_turn(call->number))
+        return;
+    struct slr_trace *t = slr_trace_of(c);
+    struct slr_timed *m = t ? slr_trace_take(t, SLR_TIMED_RING, call->number) : NULL;
+    if (!m)
+        return;
+    m->reason = SLR_R_RING;
+    m->shard = call->shard;
+    m->count = call->count;
+    m->type = call->type;
+    m->in_place = slr_gather_in_place(call);
+    m->stream = call->stream;
+    m->send = call->send;
+    m->recv = call->recv;
+    t->open = m;
+    c->ring.record = &m->record;
+    slr_record_mark(&m->record, SLR_LANE_APP, call->stream);
+}
+
+static struct slr_timed *take_open(struct slr_comm *c)
+{
+    struct slr_trace *t = atomic_load_explicit(&c->trace, memory_order_relaxed);
+    struct slr_timed *m = t && c->ring.record ? t->open : NULL;
+    c->ring.record = NULL;
+    return m;
+}
+
+void slr_trace_enqueued(struct slr_comm *c, const struct slr_gather *g, enum slr_status s)
+{
+    if (!c->ring.record)
+        return;
+    struct slr_trace *t = atomic_load(&c->trace);
+    if (s != SLR_OK) {
+        slr_trace_give_back(t, take_open(c));
+        return;
+    }
+    t->open->pieces = g->plan.pieces;
+    t->open->chunks = g->plan.chunks;
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank)
+            t->open->deliveries[g->route[r].delivery]++;
+}
+
+/* A gather that one stream has consumed was fused, whatever others do. */
+void slr_trace_joined(const struct slr_comm *c, enum slr_reason why)
+{
+    if (!c->ring.record)
+        return;
+    struct slr_timed *m = atomic_load(&c->trace)->open;
+    if (m->ended != SLR_R_FUSED)
+        m->ended = why;
+}
+
+void slr_trace_close(struct slr_comm *c)
+{
+    struct slr_timed *m = c->ring.record ? take_open(c) : NULL;
+    if (m)
+        slr_trace_hand_in(atomic_load(&c->trace), m);
+}
+
+void slr_trace_tick(struct slr_comm *c)
+{
+    struct slr_trace *t = atomic_load(&c->trace);
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->reading);
+    if (!atomic_load(&over) && slr_context_enter(t->ctx) == SLR_OK) {
+        slr_trace_read(c, t);
+        slr_shared_leave();
+    }
+    pthread_mutex_unlock(&t->reading);
+}
+
+static void free_list(struct slr_timed *list)
+{
+    for (struct slr_timed *m = list, *next; m; m = next) {
+        next = m->next;
+        slr_record_free(&m->record);
+        free(m);
+    }
+}
+
+void slr_trace_dispose(struct slr_comm *c)
+{
+    struct slr_trace *t = atomic_load(&c->trace);
+    if (!t)
+        return;
+    slr_trace_tick(c);
+    slr_trace_say_end(c, t);
+    if (!atomic_load(&over) && slr_context_enter(t->ctx) == SLR_OK) {
+        slr_trace_close(c);
+        free_list(t->closed);
+        free_list(t->free);
+        slr_clock_close(&t->clock);
+        slr_shared_leave();
+        slr_real.cuDevicePrimaryCtxRelease(t->device);
+    }
+    atomic_store(&c->trace, NULL);
+    free(t);
+}

@@ -1,0 +1,69 @@
+/* The inside of measuring, for plugin/trace*.c: see trace.h. */
+#ifndef SLR_PLUGIN_TRACE_IMPL_H
+#define SLR_PLUGIN_TRACE_IMPL_H
+
+#include <pthread.h>
+#include "kernels/clock.h"
+#include "plugin/trace.h"
+
+enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER };
+
+/* A measured call: its stamps, and what its lines say besides. */
+struct slr_timed {
+    struct slr_record record;
+    struct slr_timed *next;
+    enum slr_timed_kind kind;
+    uint64_t number;
+    enum slr_reason reason, ended;
+    const char *func; /* SLR_TIMED_OTHER */
+    size_t shard, count;
+    ncclDataType_t type;
+    bool in_place;
+    CUstream stream;
+    const void *send, *recv;
+    uint32_t pieces, chunks;
+    unsigned deliveries[SLR_BY_PUSH + 1]; /* peers that got this rank's shard in each way */
+};
+
+struct slr_trace {
+    CUdevice device;
+    CUcontext ctx; /* of the device, retained */
+    pthread_mutex_t lock;
+    struct slr_timed *free, *closed, **closed_end; /* under `lock` */
+    unsigned made;
+    struct slr_timed *open; /* of the ring; under the pending lock */
+
+    pthread_mutex_t reading; /* held by who reads and writes lines; before `lock` */
+    struct slr_clock clock;
+    uint64_t at[SLR_RECORD_STAMPS]; /* the stamps of the record that is read, in the host's time */
+    uint64_t told_error;            /* bound of the clock's error that has been written */
+    bool ended;                     /* the last line has been written */
+    _Atomic uint64_t sampled;       /* calls whose turn it was */
+    uint64_t written, failed;       /* of those; failed: an event did, or the communicator */
+    _Atomic uint64_t dropped;       /* no record was free */
+};
+
+/* Whether the call with this number, counted from 1, is to be measured. */
+bool slr_trace_turn(uint64_t number);
+
+/* The communicator's, made at its first measured call. NULL: it can not be measured; that has been said. */
+struct slr_trace *slr_trace_of(struct slr_comm *c);
+
+/* A record for a call, empty; NULL: none is free, which has been counted. */
+struct slr_timed *slr_trace_take(struct slr_trace *t, enum slr_timed_kind kind, uint64_t number);
+
+/* The record is complete but for the device's part. */
+void slr_trace_hand_in(struct slr_trace *t, struct slr_timed *m);
+
+/* Back to the free ones. */
+void slr_trace_give_back(struct slr_trace *t, struct slr_timed *m);
+
+/* Writes the lines of the closed records that are complete, oldest first. With `reading` held and the context current.
+ */
+void slr_trace_read(struct slr_comm *c, struct slr_trace *t);
+
+/* The first line, and the last one: once each. */
+void slr_trace_say_start(const struct slr_comm *c, const struct slr_trace *t);
+void slr_trace_say_end(const struct slr_comm *c, struct slr_trace *t);
+
+#endif

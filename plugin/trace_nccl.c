@@ -1,0 +1,117 @@
+/* Measuring what stays with NCCL: passed all-gathers, and the other collectives. */
+#include <string.h>
+#include "base/cu.h"
+#include "plugin/comm_hooks.h"
+#include "plugin/group.h"
+#include "plugin/pending.h"
+#include "plugin/process.h"
+#include "plugin/trace_impl.h"
+
+static const char *const funcs[] = {"AllReduce", "Reduce",   "ReduceScatter", "Broadcast", "Send",
+                                    "Recv",      "AlltoAll", "Gather",        "Scatter"};
+_Static_assert(sizeof funcs / sizeof *funcs == SLR_OTHER_FUNCS, "every function has its counter");
+
+static bool capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return slr_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Stamps the stream before the real call. NULL: the call is not measured. Non-blocking communicators launch later. */
+static struct slr_timed *begin(struct slr_comm *c, enum slr_timed_kind kind, uint64_t number, CUstream stream)
+{
+    struct slr_trace *t = c->pass != SLR_R_NONBLOCKING ? slr_trace_of(c) : NULL;
+    if (!t || slr_context_enter(t->ctx) != SLR_OK)
+        return NULL;
+    struct slr_timed *m = capturing(stream) ? NULL : slr_trace_take(t, kind, number);
+    if (m) {
+        m->stream = stream;
+        slr_record_mark(&m->record, SLR_LANE_APP, stream);
+    }
+    slr_shared_leave();
+    return m;
+}
+
+static void end(struct slr_comm *c, struct slr_timed *m, ncclResult_t r, size_t bytes)
+{
+    struct slr_trace *t = atomic_load(&c->trace);
+    if (!m)
+        return;
+    if (r != ncclSuccess || slr_context_enter(t->ctx) != SLR_OK) {
+        slr_trace_give_back(t, m);
+        return;
+    }
+    slr_record_did(&m->record, SLR_LANE_APP, m->stream, SLR_SPAN_NCCL, -1, -1, bytes);
+    slr_shared_leave();
+    slr_trace_hand_in(t, m);
+}
+
+static ncclResult_t passed(const struct slr_call *call, enum slr_reason why, uint64_t number)
+{
+    struct slr_comm *c = call->comm;
+    /* What the stream still has to wait for is not NCCL's time. */
+    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
+    struct slr_timed *m = begin(c, SLR_TIMED_PASS, number, call->stream);
+    if (m) {
+        m->reason = why;
+        m->shard = call->shard;
+        m->count = call->count;
+        m->type = call->type;
+        m->in_place = slr_gather_in_place(call);
+        m->send = call->send;
+        m->recv = call->recv;
+    }
+    ncclResult_t r = slr_gather_nccl(call);
+    end(c, m, r, call->shard * (size_t)c->nranks);
+    return r;
+}
+
+ncclResult_t slr_trace_passed(const struct slr_call *call, enum slr_reason why)
+{
+    struct slr_comm *c = slr_get(SLR_S_TRACE) ? call->comm : NULL;
+    uint64_t number = c ? ++c->traced.passed : 0;
+    if (!c || !slr_trace_turn(number) || slr_in_group())
+        return slr_gather_nccl(call);
+    return passed(call, why, number);
+}
+
+/* As NCCL counts them for profilers: from 0, each function by itself. */
+static uint64_t number_of(struct slr_comm *c, const char *func)
+{
+    for (int i = 0; i < SLR_OTHER_FUNCS; i++)
+        if (!strcmp(funcs[i], func))
+            return c->traced.other[i]++;
+    return 0;
+}
+
+void slr_other_begin(struct slr_other *o)
+{
+    slr_group_other(o->comm, o->stream);
+    o->tracked = slr_get(SLR_S_TRACE) && !slr_process_off() ? slr_comm_find(o->comm) : NULL;
+    if (!o->tracked)
+        return;
+    slr_guard++; /* NCCL may call another one of its functions for this one */
+    CUstream stream = (CUstream)o->stream;
+    uint64_t number = number_of(o->tracked, o->func);
+    if (slr_in_group()) /* its end joins, and launches */
+        return;
+    slr_pending_join_stream(stream, false, SLR_R_JOIN_OTHER_OP, o->func);
+    if (!slr_trace_turn(number + 1))
+        return;
+    o->timed = begin(o->tracked, SLR_TIMED_OTHER, number, stream);
+    if (o->timed) {
+        o->timed->func = o->func;
+        o->timed->count = o->count;
+        o->timed->type = o->type;
+    }
+}
+
+ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
+{
+    if (!o->tracked)
+        return r;
+    end(o->tracked, o->timed, r, o->count * slr_type_bytes(o->type));
+    slr_comm_put(o->tracked);
+    slr_guard--;
+    return r;
+}
