@@ -27,6 +27,7 @@ struct slot {
 enum { NEED_R = true, NEED_O = false };
 
 void *slr_real_cuGetProcAddress, *slr_real_cuGetProcAddress_v2;
+static void *elapsed_time; /* the form before CUDA 12.8, with the same arguments */
 static _Atomic(void *) driver;
 
 static const struct slot slots[] = {
@@ -42,6 +43,7 @@ static const struct slot slots[] = {
 #define X(sym, cls, arg, why) {#sym, &slr_gate_found[SLR_GATE_IX_##sym], SLR_LIB_CUDA, false},
 #include "interpose/gate.def"
 #undef X
+    {"cuEventElapsedTime", &elapsed_time, SLR_LIB_CUDA, false},
     {"cuGetProcAddress", &slr_real_cuGetProcAddress, SLR_LIB_CUDA, false},
     {"cuGetProcAddress_v2", &slr_real_cuGetProcAddress_v2, SLR_LIB_CUDA, false},
 };
@@ -98,6 +100,8 @@ static void publish(enum slr_lib lib, void *const *found)
         if (slots[i].lib == lib)
             *slots[i].where = found[i];
     if (lib == SLR_LIB_CUDA) {
+        if (!slr_real.cuEventElapsedTime)
+            slr_real.cuEventElapsedTime = (__typeof__(slr_real.cuEventElapsedTime))elapsed_time;
         slr_wrappers_index();
         for (unsigned i = 0; i < SLR_GATE_COUNT; i++)
             slr_gate_real[i] = slr_gate_found[i] ? slr_gate_found[i] : (void *)slr_gate_missing;

@@ -101,12 +101,11 @@ static bool ready(struct slr_parts walk, const struct slr_gemm *gemm, const stru
 static cublasStatus_t compute(struct slr_ring *ring, CUstream stream, const struct slr_gemm *gemm,
                               const struct slr_gemm_split *s, const struct slr_part *p, unsigned index)
 {
-    if (p->step > 0) {
-        if (slr_ring_wait_chunk(ring, stream, p->chunk, p->step) != SLR_OK)
-            return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (p->step > 0 && slr_ring_wait_chunk(ring, stream, p->chunk, p->step) != SLR_OK)
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (p->step > 0)
         slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_WAIT, (ring->rank + p->step) % ring->nranks,
                        (int)p->chunk, 0);
-    }
     cublasStatus_t r = slr_gemm_part(gemm, s, p->col, p->cols);
     if (r == CUBLAS_STATUS_SUCCESS)
         slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_GEMM, -1, (int)index, 0);

@@ -35,8 +35,8 @@
  * the words are raised (plugin/watchdog.h).
  *
  * Measuring: `record` follows the three lanes of the gather (trace.h). The stamp behind a staging copy or a push stands
- * before the word that tells the peer, and the one behind a pull before the chunk's event, so that what waits for a copy
- * is never seen to run before it has ended; they add nothing that waits.
+ * before the word that tells the peer, and the one behind a pull before the chunk's event, so that what waits for a
+ * copy is never seen to run before it has ended; they add nothing that waits.
  *
  * Not thread-safe: one caller at a time for one ring (plugin/ holds the communicator's lock).
  */

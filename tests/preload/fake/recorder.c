@@ -185,11 +185,16 @@ PASS(slr_comm_window_deregister, ncclCommWindowDeregister, (ncclComm_t comm, ncc
 PASS(slr_mem_alloc, ncclMemAlloc, (void **p, size_t bytes), (p, bytes))
 PASS(slr_mem_free, ncclMemFree, (void *p), (p))
 
-void slr_group_other(ncclComm_t comm, cudaStream_t stream)
+void slr_other_begin(struct slr_other *o)
 {
-    (void)comm;
-    (void)stream;
-    hook = "slr_group_other";
+    (void)o;
+    hook = "slr_other_begin";
+}
+
+ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
+{
+    (void)o;
+    return r;
 }
 
 PASS(slr_group_end, ncclGroupEnd, (void), ())

@@ -1,2 +1,2 @@
 # The owner writes into the receive buffer without asking whether it is free.
-s/if \(piece == 0\)\n *SLR_TRY\([^;]*;//
+s/SLR_TRY\(SLR_CU\(cuStreamWaitValue32, ring->publish,[^;]*;//
