@@ -1,14 +1,17 @@
 #include "kernels/clock.h"
 
+#include <sched.h>
 #include <time.h>
 #include "base/cu.h"
 
-#define OLD_NS 50000000u    /* a base is looked for again after this */
-#define ATTEMPTS 8          /* at most */
-#define GOOD_NS 4000u       /* half a bracket that needs no further attempt */
-#define GIVE_UP_NS 1000000u /* for one attempt */
-#define ALL_NS 2000000u     /* for all of them */
-#define RESOLUTION_NS 500u  /* of an event */
+#define OLD_NS 50000000u     /* a base is looked for again after this */
+#define ATTEMPTS 8           /* at most */
+#define GOOD_NS 4000u        /* half a bracket that needs no further attempt */
+#define POOR_NS 20000u       /* and one that is looked for again at once */
+#define PATIENCE_NS 1000000u /* for one attempt, at first */
+#define MOST_PATIENCE_NS 32000000u
+#define INSIST_NS 200000000u
+#define RESOLUTION_NS 500u /* of an event */
 #define DRIFT_PPM 100u
 
 uint64_t slr_clock_now(void)
@@ -28,7 +31,7 @@ static enum slr_status create(struct slr_clock *k)
 
 enum slr_status slr_clock_open(struct slr_clock *k)
 {
-    *k = (struct slr_clock){0};
+    *k = (struct slr_clock){.patience_ns = PATIENCE_NS};
     enum slr_status s = create(k);
     if (s != SLR_OK)
         slr_clock_close(k);
@@ -58,7 +61,7 @@ static void swap(CUevent *a, CUevent *b)
     *b = t;
 }
 
-/* Records `attempt` and waits for it, spinning: a sleep would widen the bracket. */
+/* Records `attempt` and waits for it, without sleeping, which would widen the bracket. */
 static bool attempt(struct slr_clock *k, uint64_t *at, uint64_t *half)
 {
     uint64_t before = slr_clock_now(), after;
@@ -68,7 +71,7 @@ static bool attempt(struct slr_clock *k, uint64_t *at, uint64_t *half)
     do {
         r = slr_real.cuEventQuery(k->attempt);
         after = slr_clock_now();
-    } while (r == CUDA_ERROR_NOT_READY && after - before < GIVE_UP_NS);
+    } while (r == CUDA_ERROR_NOT_READY && after - before < k->patience_ns && sched_yield() == 0);
     *half = (after - before) / 2;
     *at = before + *half;
     return r == CUDA_SUCCESS;
@@ -98,9 +101,9 @@ static void take(struct slr_clock *k, uint64_t at, uint64_t half)
 bool slr_clock_look(struct slr_clock *k)
 {
     uint64_t begin = slr_clock_now(), best_at = 0, best_half = UINT64_MAX;
-    if (k->known && begin - k->base_ns < OLD_NS)
+    if (k->known && begin - k->base_ns < OLD_NS && k->half_ns < POOR_NS)
         return true;
-    for (int i = 0; i < ATTEMPTS && best_half > GOOD_NS && slr_clock_now() - begin < ALL_NS; i++) {
+    for (int i = 0; i < ATTEMPTS && best_half > GOOD_NS && slr_clock_now() - begin < 2 * k->patience_ns; i++) {
         uint64_t at, half;
         if (!attempt(k, &at, &half) || half >= best_half)
             continue;
@@ -110,6 +113,18 @@ bool slr_clock_look(struct slr_clock *k)
     }
     if (best_half != UINT64_MAX)
         take(k, best_at, best_half);
+    if (k->known)
+        k->patience_ns = PATIENCE_NS;
+    else if (k->patience_ns < MOST_PATIENCE_NS)
+        k->patience_ns *= 2;
+    return k->known;
+}
+
+bool slr_clock_insist(struct slr_clock *k)
+{
+    uint64_t end = slr_clock_now() + INSIST_NS;
+    while (!slr_clock_look(k) && slr_clock_now() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     return k->known;
 }
 

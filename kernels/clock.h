@@ -10,10 +10,11 @@
  *                     + 2^-24 of it (the float) + 500 ns (an event's resolution, as CUDA documents it)
  *
  * Where the stream does not run within a millisecond, because all streams share a hardware queue that waits for a peer,
- * the attempt is given up, and the older base stays, with the error that it has.
+ * the attempt is given up, and the older base stays, with the error that it has. While there is none at all, the next
+ * attempts are given more time, up to 32 ms.
  *
- * Of one context, which is current in all calls. Not thread-safe. slr_clock_look may wait for the device, at most 2 ms:
- * not for the data path.
+ * Of one context, which is current in all calls. Not thread-safe. slr_clock_look may wait for the device, as long as
+ * two attempts: not for the data path.
  */
 #ifndef SLR_KERNELS_CLOCK_H
 #define SLR_KERNELS_CLOCK_H
@@ -28,6 +29,7 @@ struct slr_clock {
     CUevent base, best, attempt; /* `base` means something when `known` */
     bool known;
     uint64_t base_ns, half_ns; /* the base was at base_ns, give or take half_ns */
+    uint64_t patience_ns;      /* for one attempt */
 };
 
 /* On failure nothing is left. */
@@ -36,6 +38,9 @@ void slr_clock_close(struct slr_clock *k);
 
 /* Looks for a better base, if the present one is old. False: there is none yet. */
 bool slr_clock_look(struct slr_clock *k);
+
+/* For the last times that will be asked for: while there is no base, tries for up to 200 ms. */
+bool slr_clock_insist(struct slr_clock *k);
 
 /* When a complete event was, and how wrong that can be. Whatever is not CUDA_SUCCESS: not known. */
 CUresult slr_clock_time(const struct slr_clock *k, CUevent event, uint64_t *ns, uint64_t *error);

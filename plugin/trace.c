@@ -33,7 +33,7 @@ static void last_look(struct slr_comm *c)
     if (!t || !lock_for_exit(&t->reading))
         return;
     if (slr_context_enter(t->ctx) == SLR_OK) {
-        slr_trace_read(c, t);
+        slr_trace_read(c, t, true);
         slr_shared_leave();
     }
     slr_trace_say_end(c, t);
@@ -220,17 +220,21 @@ void slr_trace_close(struct slr_comm *c)
         slr_trace_hand_in(atomic_load(&c->trace), m);
 }
 
-void slr_trace_tick(struct slr_comm *c)
+static void look(struct slr_comm *c, struct slr_trace *t, bool last)
 {
-    struct slr_trace *t = atomic_load(&c->trace);
-    if (!t)
-        return;
     pthread_mutex_lock(&t->reading);
     if (!atomic_load(&over) && slr_context_enter(t->ctx) == SLR_OK) {
-        slr_trace_read(c, t);
+        slr_trace_read(c, t, last);
         slr_shared_leave();
     }
     pthread_mutex_unlock(&t->reading);
+}
+
+void slr_trace_tick(struct slr_comm *c)
+{
+    struct slr_trace *t = atomic_load(&c->trace);
+    if (t)
+        look(c, t, false);
 }
 
 static void free_list(struct slr_timed *list)
@@ -247,7 +251,7 @@ void slr_trace_dispose(struct slr_comm *c)
     struct slr_trace *t = atomic_load(&c->trace);
     if (!t)
         return;
-    slr_trace_tick(c);
+    look(c, t, true);
     slr_trace_say_end(c, t);
     if (!atomic_load(&over) && slr_context_enter(t->ctx) == SLR_OK) {
         slr_trace_close(c);

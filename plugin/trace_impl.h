@@ -59,8 +59,8 @@ void slr_trace_hand_in(struct slr_trace *t, struct slr_timed *m);
 void slr_trace_give_back(struct slr_trace *t, struct slr_timed *m);
 
 /* Writes the lines of the closed records that are complete, oldest first. With `reading` held and the context current.
- */
-void slr_trace_read(struct slr_comm *c, struct slr_trace *t);
+ * `last`: nobody looks again. */
+void slr_trace_read(struct slr_comm *c, struct slr_trace *t, bool last);
 
 /* The first line, and the last one: once each. */
 void slr_trace_say_start(const struct slr_comm *c, const struct slr_trace *t);

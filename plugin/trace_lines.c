@@ -76,7 +76,8 @@ static bool brings(const struct slr_timed_span *s)
 static void sum_up(struct reading *r)
 {
     const struct slr_record *rec = &r->m->record;
-    r->begin = r->end = r->at[0];
+    r->begin = r->at[0]; /* of a stream that may lag behind the ring's, which wait for what stood before it */
+    r->end = 0;
     for (unsigned i = 0; i < rec->spans; i++) {
         const struct slr_timed_span *s = &rec->span[i];
         uint64_t begin = r->at[s->begin], end = r->at[s->end];
@@ -86,6 +87,7 @@ static void sum_up(struct reading *r)
         if (s->lane == SLR_LANE_APP && (s->kind == SLR_SPAN_WAIT || s->kind == SLR_SPAN_NCCL))
             r->exposed += end - begin;
     }
+    r->end = r->end > r->begin ? r->end : r->begin;
 }
 
 static const char *decision(const struct slr_timed *m)
@@ -174,9 +176,9 @@ static void take_off(struct slr_trace *t, struct slr_timed *m)
     pthread_mutex_unlock(&t->lock);
 }
 
-void slr_trace_read(struct slr_comm *c, struct slr_trace *t)
+void slr_trace_read(struct slr_comm *c, struct slr_trace *t, bool last)
 {
-    if (!oldest(t) || !slr_clock_look(&t->clock))
+    if (!oldest(t) || !(last ? slr_clock_insist : slr_clock_look)(&t->clock))
         return;
     for (struct slr_timed *m; (m = oldest(t)) && read_one(c, t, m);)
         take_off(t, m);

@@ -1,0 +1,169 @@
+/* Programs whose calls are measured (SLIPRING_TRACE): plain NCCL, with exact checks.
+ *
+ *   trace_calls RANKS CASE [ROUNDS]
+ *
+ *   mixed     all-gathers in place and not, of two sizes, on two streams and the legacy default one
+ *   others    every other collective, once plain, once in a group, once captured; and all-gathers likewise
+ *   split     all-gathers on two communicators
+ *   flood     all ROUNDS all-gathers are enqueued while their stream stands still
+ *   leave     ends without destroying the communicator
+ *   unfinished   destroys it while the stream that reads the gathers stands still
+ *   abort     aborts it while gathers are in flight
+ */
+#include <string.h>
+#include "../zerocopy/zero.h"
+
+#define SHARD 65536
+
+struct plan {
+    void (*run)(struct rank *r, struct gather *g, int rounds);
+    int rounds;
+};
+
+static void mixed(struct rank *r, struct gather *g, int rounds)
+{
+    cudaStream_t other;
+    CUDA(cudaStreamCreate(&other));
+    for (int i = 0; i < rounds; i++) {
+        cudaStream_t stream = i % 3 == 0 ? r->stream : i % 3 == 1 ? other : NULL;
+        uint8_t *send = g->send;
+        g->shard = i % 2 ? SHARD : SHARD / 4 + 12;
+        gather_load(g, (uint64_t)i, stream);
+        if (i % 4 == 3) {
+            g->send = g->recv + (size_t)r->rank * g->shard;
+            CUDA(cudaMemcpyAsync(g->send, send, g->shard, cudaMemcpyDeviceToDevice, stream));
+        }
+        CUDA(cudaStreamSynchronize(stream));
+        gather_call(g, r->comm, stream);
+        g->send = send;
+        gather_check(g, (uint64_t)i, stream, "mixed");
+    }
+    CUDA(cudaStreamDestroy(other));
+}
+
+/* Every function once; `n` bytes from and to each rank. */
+static void call_all(struct rank *r, struct gather *g, cudaStream_t s)
+{
+    size_t n = SHARD / (size_t)r->nranks;
+    int next = (r->rank + 1) % r->nranks, last = (r->rank + r->nranks - 1) % r->nranks;
+    NCCL(ncclAllReduce(g->send, g->recv, SHARD, ncclInt8, ncclSum, r->comm, s));
+    NCCL(ncclReduce(g->send, g->recv, SHARD, ncclInt8, ncclSum, 0, r->comm, s));
+    NCCL(ncclReduceScatter(g->recv, g->send, n, ncclInt8, ncclSum, r->comm, s));
+    NCCL(ncclBroadcast(g->send, g->recv, SHARD, ncclInt8, 0, r->comm, s));
+    NCCL(ncclBcast(g->recv, SHARD, ncclInt8, 0, r->comm, s));
+    NCCL(ncclAlltoAll(g->send, g->recv, n, ncclInt8, r->comm, s));
+    NCCL(ncclGather(g->send, g->recv, n, ncclInt8, 0, r->comm, s));
+    NCCL(ncclScatter(g->recv, g->send, n, ncclInt8, 0, r->comm, s));
+    if (r->rank % 2 == 0)
+        NCCL(ncclSend(g->send, SHARD, ncclInt8, next, r->comm, s));
+    else
+        NCCL(ncclRecv(g->recv, SHARD, ncclInt8, last, r->comm, s));
+    NCCL(ncclAllGather(g->send, g->recv, n, ncclInt8, r->comm, s));
+}
+
+static void others(struct rank *r, struct gather *g, int rounds)
+{
+    cudaGraph_t graph;
+    for (int i = 0; i < rounds; i++)
+        call_all(r, g, r->stream);
+    NCCL(ncclGroupStart());
+    call_all(r, g, r->stream);
+    NCCL(ncclGroupEnd());
+    CUDA(cudaStreamSynchronize(r->stream));
+    CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+    call_all(r, g, r->stream);
+    CUDA(cudaStreamEndCapture(r->stream, &graph));
+    CUDA(cudaGraphDestroy(graph));
+    zero_round(r, g, 1, "after a capture");
+}
+
+static void split(struct rank *r, struct gather *g, int rounds)
+{
+    ncclComm_t comm = r->comm, half;
+    NCCL(ncclCommSplit(comm, 0, r->nranks - r->rank, &half, NULL));
+    for (int i = 0; i < rounds; i++) {
+        r->comm = i % 2 ? half : comm;
+        g->rank = i % 2 ? r->nranks - 1 - r->rank : r->rank;
+        zero_round(r, g, (uint64_t)i, "split");
+    }
+    r->comm = comm;
+    g->rank = r->rank;
+    NCCL(ncclCommDestroy(half));
+}
+
+static void flood(struct rank *r, struct gather *g, int rounds)
+{
+    gather_load(g, 7, r->stream);
+    hold(r->stream, 300);
+    for (int i = 0; i < rounds; i++)
+        gather_call(g, r->comm, r->stream);
+    gather_check(g, 7, r->stream, "flood");
+}
+
+static void leave(struct rank *r, struct gather *g, int rounds)
+{
+    for (int i = 0; i < rounds; i++)
+        zero_round(r, g, (uint64_t)i, "leave");
+    zero_barrier(r);
+    exit(wrong_count() ? 1 : 0);
+}
+
+/* The ring has done its part, but nobody has seen its last gather. */
+static void unfinished(struct rank *r, struct gather *g, int rounds)
+{
+    for (int i = 0; i < rounds; i++)
+        zero_round(r, g, (uint64_t)i, "unfinished");
+    gather_load(g, 100, r->stream);
+    CUDA(cudaStreamSynchronize(r->stream));
+    gather_call(g, r->comm, r->stream);
+    hold(r->stream, 500);
+    gather_call(g, r->comm, r->stream);
+}
+
+static void abort_it(struct rank *r, struct gather *g, int rounds)
+{
+    for (int i = 0; i < rounds; i++)
+        zero_round(r, g, (uint64_t)i, "before the abort");
+    if (r->rank == 0)
+        hold(r->stream, 400);
+    gather_call(g, r->comm, r->stream);
+    zero_barrier(r);
+    NCCL(ncclCommAbort(r->comm));
+    CUDA(cudaStreamSynchronize(r->stream));
+    r->comm = NULL;
+}
+
+static void body(struct rank *r)
+{
+    const struct plan *p = r->arg;
+    struct gather g;
+    rank_open(r);
+    zero_host(&g, r, SHARD);
+    zero_alloc(&g, 0);
+    p->run(r, &g, p->rounds);
+    if (r->comm)
+        NCCL(ncclCommDestroy(r->comm));
+    CUDA(cudaStreamSynchronize(r->stream));
+    zero_free(&g);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(struct rank *r, struct gather *g, int rounds);
+} cases[] = {
+    {"mixed", mixed}, {"others", others},         {"split", split},    {"flood", flood},
+    {"leave", leave}, {"unfinished", unfinished}, {"abort", abort_it},
+};
+
+int main(int argc, char **argv)
+{
+    struct plan p = {.rounds = argc > 3 ? atoi(argv[3]) : 8};
+    for (int i = 0; argc > 2 && i < LENGTH(cases); i++)
+        if (!strcmp(cases[i].name, argv[2]))
+            p.run = cases[i].run;
+    if (!p.run) {
+        fprintf(stderr, "usage: %s RANKS CASE [ROUNDS]\n", argv[0]);
+        return 2;
+    }
+    return zero_run(atoi(argv[1]), 60, argv, body, &p);
+}
