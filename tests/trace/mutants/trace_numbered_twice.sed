@@ -1,0 +1,2 @@
+# A record that has been read is written again.
+s/    write_gather\(r\);\n/    write_gather(r);\n    if (r->m->number == 3)\n        write_gather(r);\n/
