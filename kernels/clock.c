@@ -11,8 +11,10 @@
 #define PATIENCE_NS 1000000u /* for one attempt, at first */
 #define MOST_PATIENCE_NS 32000000u
 #define INSIST_NS 200000000u
-#define RESOLUTION_NS 500u /* of an event */
-#define DRIFT_PPM 100u
+#define RESOLUTION_NS 500u  /* of an event */
+#define DRIFT 1e-4          /* between clocks that mean the same second */
+#define ALIKE 1e-3          /* and how different they may seem */
+#define SETTLE_NS 10000000u /* from the anchor to the first base */
 
 uint64_t slr_clock_now(void)
 {
@@ -24,6 +26,7 @@ uint64_t slr_clock_now(void)
 static enum slr_status create(struct slr_clock *k)
 {
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &k->stream, CU_STREAM_NON_BLOCKING, 0));
+    SLR_TRY(SLR_CU(cuEventCreate, &k->anchor, CU_EVENT_DEFAULT));
     SLR_TRY(SLR_CU(cuEventCreate, &k->base, CU_EVENT_DEFAULT));
     SLR_TRY(SLR_CU(cuEventCreate, &k->best, CU_EVENT_DEFAULT));
     return SLR_CU(cuEventCreate, &k->attempt, CU_EVENT_DEFAULT);
@@ -31,7 +34,7 @@ static enum slr_status create(struct slr_clock *k)
 
 enum slr_status slr_clock_open(struct slr_clock *k)
 {
-    *k = (struct slr_clock){.patience_ns = PATIENCE_NS};
+    *k = (struct slr_clock){.patience_ns = PATIENCE_NS, .rate = 1, .drift = DRIFT};
     enum slr_status s = create(k);
     if (s != SLR_OK)
         slr_clock_close(k);
@@ -46,6 +49,7 @@ static void destroy_event(CUevent e)
 
 void slr_clock_close(struct slr_clock *k)
 {
+    destroy_event(k->anchor);
     destroy_event(k->base);
     destroy_event(k->best);
     destroy_event(k->attempt);
@@ -79,7 +83,7 @@ static bool attempt(struct slr_clock *k, uint64_t *at, uint64_t *half)
 
 static uint64_t grown(const struct slr_clock *k, uint64_t distance)
 {
-    return k->half_ns + distance / (1000000u / DRIFT_PPM) + (distance >> 24) + RESOLUTION_NS;
+    return k->half_ns + (uint64_t)((double)distance * k->drift) + (distance >> 24) + RESOLUTION_NS;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -87,15 +91,38 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
+/* How fast the device's clock runs, from the anchor to the base. */
+static void measure_rate(struct slr_clock *k)
+{
+    float ms = 0;
+    if (slr_real.cuEventElapsedTime(&ms, k->anchor, k->base) != CUDA_SUCCESS || !(ms > 0))
+        return;
+    double host = (double)(k->base_ns - k->anchor_ns), rate = host / ((double)ms * 1e6);
+    double doubt = (double)(k->half_ns + k->anchor_half_ns + RESOLUTION_NS) / host;
+    bool alike = rate < 1 + ALIKE + doubt && rate > 1 - ALIKE - doubt;
+    k->rate = alike ? 1 : rate;
+    k->drift = alike ? DRIFT : DRIFT + doubt;
+}
+
 /* `best` becomes the base when its bracket is tighter than what the present one's has grown to. */
 static void take(struct slr_clock *k, uint64_t at, uint64_t half)
 {
     if (k->known && half + RESOLUTION_NS >= grown(k, distance(at, k->base_ns)))
         return;
+    if (!k->anchored) {
+        swap(&k->anchor, &k->best);
+        k->anchor_ns = at;
+        k->anchor_half_ns = half;
+        k->anchored = true;
+        return;
+    }
+    if (at - k->anchor_ns < SETTLE_NS)
+        return;
     swap(&k->base, &k->best);
     k->base_ns = at;
     k->half_ns = half;
     k->known = true;
+    measure_rate(k);
 }
 
 bool slr_clock_look(struct slr_clock *k)
@@ -111,12 +138,12 @@ bool slr_clock_look(struct slr_clock *k)
         best_half = half;
         swap(&k->best, &k->attempt);
     }
-    if (best_half != UINT64_MAX)
+    if (best_half != UINT64_MAX) {
         take(k, best_at, best_half);
-    if (k->known)
         k->patience_ns = PATIENCE_NS;
-    else if (k->patience_ns < MOST_PATIENCE_NS)
+    } else if (!k->known && k->patience_ns < MOST_PATIENCE_NS) {
         k->patience_ns *= 2;
+    }
     return k->known;
 }
 
@@ -134,7 +161,7 @@ CUresult slr_clock_time(const struct slr_clock *k, CUevent event, uint64_t *ns, 
     CUresult r = slr_real.cuEventElapsedTime(&ms, k->base, event);
     if (r != CUDA_SUCCESS)
         return r;
-    *ns = k->base_ns + (uint64_t)(int64_t)((double)ms * 1e6);
+    *ns = k->base_ns + (uint64_t)(int64_t)((double)ms * 1e6 * k->rate);
     *error = grown(k, distance(*ns, k->base_ns));
     return CUDA_SUCCESS;
 }

@@ -9,6 +9,11 @@
  *                     + 100 ppm of the time between event and base (the drift; oscillators are good for 50 ppm)
  *                     + 2^-24 of it (the float) + 500 ns (an event's resolution, as CUDA documents it)
  *
+ * That a device's second is the host's is not taken for granted: the first base is only an *anchor*, and how fast the
+ * device's clock runs is measured between it and each later one. When that differs from the host's by more than a
+ * thousandth, as on a simulated device whose time is dilated, times are converted by the measured rate, and its
+ * uncertainty adds to the drift.
+ *
  * Where the stream does not run within a millisecond, because all streams share a hardware queue that waits for a peer,
  * the attempt is given up, and the older base stays, with the error that it has. While there is none at all, the next
  * attempts are given more time, up to 32 ms.
@@ -26,10 +31,13 @@
 
 struct slr_clock {
     CUstream stream;
-    CUevent base, best, attempt; /* `base` means something when `known` */
-    bool known;
+    CUevent anchor, base, best, attempt; /* the first two mean something when `anchored` and `known` */
+    bool anchored, known;
+    uint64_t anchor_ns, anchor_half_ns;
     uint64_t base_ns, half_ns; /* the base was at base_ns, give or take half_ns */
     uint64_t patience_ns;      /* for one attempt */
+    double rate;               /* the host's nanoseconds in one of the device's */
+    double drift;              /* and how wrong that can be */
 };
 
 /* On failure nothing is left. */

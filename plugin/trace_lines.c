@@ -33,8 +33,10 @@ void slr_trace_say_end(const struct slr_comm *c, struct slr_trace *t)
     unsigned left = waiting(t);
     pthread_mutex_unlock(&t->lock);
     slr_log_asked(
-        "trace_end", "comm=%s crank=%d sampled=%llu written=%llu dropped=%llu failed=%llu unfinished=%u error=%llu",
-        c->name, c->rank, llu(t->sampled), llu(t->written), llu(t->dropped), llu(t->failed), left, llu(t->told_error));
+        "trace_end",
+        "comm=%s crank=%d sampled=%llu written=%llu dropped=%llu failed=%llu unfinished=%u error=%llu rate=%.6f",
+        c->name, c->rank, llu(t->sampled), llu(t->written), llu(t->dropped), llu(t->failed), left, llu(t->told_error),
+        t->clock.rate);
 }
 
 /* The bound of the clock's error, when it is first known and whenever it has become a quarter larger. */
@@ -43,7 +45,7 @@ static void say_clock(const struct slr_comm *c, struct slr_trace *t, uint64_t er
     if (error <= t->told_error + t->told_error / 4)
         return;
     t->told_error = error;
-    slr_log_asked("clock", "comm=%s crank=%d error=%llu", c->name, c->rank, llu(error));
+    slr_log_asked("clock", "comm=%s crank=%d error=%llu rate=%.6f", c->name, c->rank, llu(error), t->clock.rate);
 }
 
 /* A record with its times in the host's clock. */
