@@ -135,6 +135,12 @@ void slr_mail_look(const struct slr_comm *c)
     }
 }
 
+void slr_mail_look_here(void)
+{
+    struct message text = {.magic = SLR_CONTROL_MAGIC, .kind = SLR_MAIL_LOOK};
+    post(slr_mail_process(), &text, -1);
+}
+
 static void drop(struct letter *l)
 {
     if (l->fd >= 0)

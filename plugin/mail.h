@@ -34,6 +34,9 @@ bool slr_mail_send(const struct slr_comm *c, int to, enum slr_mail_kind kind, in
 /* The house-keeping threads of this process and of all peers look now. */
 void slr_mail_look(const struct slr_comm *c);
 
+/* That of this process only. */
+void slr_mail_look_here(void);
+
 /* For the house-keeping thread: waits at most `ms` for messages, and delivers those that came to offers.h. */
 void slr_mail_wait(unsigned ms);
 void slr_mail_deliver(void);

@@ -5,11 +5,14 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "base/once.h"
+#include "plugin/mail.h"
 #include "plugin/process.h"
 #include "plugin/trace_impl.h"
 #include "plugin/watchdog.h"
 
 #define EXIT_WAIT_S 1
+#define MANY 16 /* records that wait to be read */
+#define MANY_MORE 8
 
 static _Atomic bool over; /* the process ends: no CUDA call any more */
 
@@ -127,14 +130,18 @@ struct slr_timed *slr_trace_take(struct slr_trace *t, enum slr_timed_kind kind, 
     struct slr_timed *m = t->free;
     if (m)
         t->free = m->next;
-    else if (t->made < SLR_TRACE_RECORDS && (m = calloc(1, sizeof *m)))
+    else if (t->made < SLR_TRACE_RECORDS && t->events < SLR_TRACE_EVENTS && (m = calloc(1, sizeof *m)))
         t->made++;
+    unsigned taken = t->taken += m != NULL;
     pthread_mutex_unlock(&t->lock);
+    if (taken >= MANY && taken % MANY_MORE == 0)
+        slr_mail_look_here(); /* more than its ticks can keep up with */
     if (!m) {
         atomic_fetch_add_explicit(&t->dropped, 1, memory_order_relaxed);
         return NULL;
     }
-    *m = (struct slr_timed){.record = m->record, .kind = kind, .number = number, .ended = SLR_R_RING};
+    *m = (struct slr_timed){
+        .record = m->record, .counted = m->counted, .kind = kind, .number = number, .ended = SLR_R_RING};
     slr_record_begin(&m->record);
     return m;
 }
@@ -143,6 +150,8 @@ void slr_trace_hand_in(struct slr_trace *t, struct slr_timed *m)
 {
     m->next = NULL;
     pthread_mutex_lock(&t->lock);
+    t->events += m->record.created - m->counted;
+    m->counted = m->record.created;
     *t->closed_end = m;
     t->closed_end = &m->next;
     pthread_mutex_unlock(&t->lock);
@@ -151,6 +160,7 @@ void slr_trace_hand_in(struct slr_trace *t, struct slr_timed *m)
 void slr_trace_give_back(struct slr_trace *t, struct slr_timed *m)
 {
     pthread_mutex_lock(&t->lock);
+    t->taken--;
     m->next = t->free;
     t->free = m;
     pthread_mutex_unlock(&t->lock);

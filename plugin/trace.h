@@ -23,7 +23,8 @@
 
 #include "plugin/gather.h"
 
-#define SLR_TRACE_RECORDS 64
+#define SLR_TRACE_RECORDS 256
+#define SLR_TRACE_EVENTS 65536 /* and no further record is made when they have so many events together */
 
 /* Under the pending lock, the communicator's context current: the call is about to be enqueued on the ring. Sets
  * ring.record when it is to be measured. */

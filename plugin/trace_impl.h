@@ -22,6 +22,7 @@ struct slr_timed {
     CUstream stream;
     const void *send, *recv;
     uint32_t pieces, chunks;
+    unsigned counted;                     /* of its events, in slr_trace.events */
     unsigned deliveries[SLR_BY_PUSH + 1]; /* peers that got this rank's shard in each way */
 };
 
@@ -30,7 +31,7 @@ struct slr_trace {
     CUcontext ctx; /* of the device, retained */
     pthread_mutex_t lock;
     struct slr_timed *free, *closed, **closed_end; /* under `lock` */
-    unsigned made;
+    unsigned made, taken, events;
     struct slr_timed *open; /* of the ring; under the pending lock */
 
     pthread_mutex_t reading; /* held by who reads and writes lines; before `lock` */
@@ -49,7 +50,8 @@ bool slr_trace_turn(uint64_t number);
 /* The communicator's, made at its first measured call. NULL: it can not be measured; that has been said. */
 struct slr_trace *slr_trace_of(struct slr_comm *c);
 
-/* A record for a call, empty; NULL: none is free, which has been counted. */
+/* A record for a call, empty; NULL: none is free, which has been counted. When many are taken, the house-keeping thread
+ * is woken. */
 struct slr_timed *slr_trace_take(struct slr_trace *t, enum slr_timed_kind kind, uint64_t number);
 
 /* The record is complete but for the device's part. */

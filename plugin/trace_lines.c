@@ -173,6 +173,7 @@ static void take_off(struct slr_trace *t, struct slr_timed *m)
     t->closed = m->next;
     if (!t->closed)
         t->closed_end = &t->closed;
+    t->taken--;
     m->next = t->free;
     t->free = m;
     pthread_mutex_unlock(&t->lock);
