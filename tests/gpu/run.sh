@@ -240,6 +240,23 @@ ways_steps() { # prefix-of-the-name
     done
 }
 
+# traced NAME RANKS N: what SLIPRING_TRACE says of ag_gemm is whole, in order and of one clock for all ranks; and the table of it.
+traced() {
+    local name=$1
+    rm -f "$logs/$name".rank*.json
+    bounded "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" --set log=info --set log_format=json --set trace=1 \
+        --set min_bytes=0 --set "log_file=$logs/$name.rank%r.json" -- "$ag_gemm" "${devices_of[@]}" --ranks "$2" --m "$3" --k "$3" --n "$3" \
+        --iters "$iters" --timeout "$step_seconds" || return
+    python3 "$SLR_ROOT/tests/trace/check.py" --ended fused --table "$name" "$logs/$name".rank*.json >"$logs/$name.table"
+}
+
+traced_steps() { # prefix
+    local ranks
+    for ranks in $rank_counts; do
+        alone "$1-$ranks-ranks" 90 traced "$1-$ranks-ranks" "$ranks" "${timed_sides%% *}"
+    done
+}
+
 mps_steps() {
     if [ ! -e "$logs/mps/started" ]; then
         ways_steps ways
@@ -248,6 +265,7 @@ mps_steps() {
     alone memop-mps 60 memop memop-mps
     ways_steps ways-mps
     timed_shapes time-mps
+    traced_steps trace-mps
 }
 
 # Between GPUs: also the shape that others report (nvFuser #5259), and how finely to cut. The gather alone: nccl_tests.sh --spread.
@@ -272,6 +290,7 @@ timed_steps() {
         with_mps mps_steps
         timed_shapes time
     fi
+    traced_steps trace
 }
 
 # --------------------------------------------------------------------------------------------------------------------

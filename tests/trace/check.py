@@ -12,6 +12,7 @@ sampled all-gather; each gather its spans, whole and in order; the times of diff
   --without RANK         that rank measures nothing
   --not-all              samples may have been dropped, have failed, or not have been complete
   --differ               the ranks' settings differ
+  --table TITLE          prints what was measured, by rank and how gathers ended
   --not-in-time          the communicator ends while its work is in flight
 """
 import collections
@@ -177,8 +178,21 @@ def totals(comms, rank):
     return {**{k: t[k] for k in ("sampled", "written", "dropped", "failed", "unfinished", "exposed", "lines")}, "n": lambda k: count[k]}
 
 
+def print_table(title, comms):
+    groups = collections.defaultdict(list)
+    for (_, rank), lines in comms.items():
+        for g in lines["gather"]:
+            groups[rank, g["ended"]].append(g)
+    print(f"{title}: means in ms\nrank  ended              gathers  gather   exposed  spans  clock error us")
+    for (rank, ended), gathers in sorted(groups.items()):
+        n = len(gathers)
+        mean = lambda value: sum(map(value, gathers)) / n
+        print(f"{rank:4}  {ended:17} {n:8} {mean(lambda g: g['end'] - g['begin']) / 1e6:8.4f} {mean(lambda g: g['exposed']) / 1e6:8.4f}"
+              f" {mean(lambda g: g['spans']):6.1f} {max(g['error'] for g in gathers) / 1e3:10.1f}")
+
+
 def main(args):
-    options, wants, ended, without, files = set(), [], [], [], []
+    options, wants, ended, without, files, title = set(), [], [], [], [], None
     while args:
         arg = args.pop(0)
         if arg == "--calls":
@@ -186,6 +200,8 @@ def main(args):
             wants.append(f"n('{kind}') == {n}")
         elif arg == "--want":
             wants.append(args.pop(0))
+        elif arg == "--table":
+            title = args.pop(0)
         elif arg == "--ended":
             ended.append(args.pop(0))
         elif arg == "--without":
@@ -216,6 +232,8 @@ def main(args):
     reasons = {g["ended"] for lines in comms.values() for g in lines["gather"]}
     for reason in ended:
         expect(reason in reasons, "log", f"no gather ended by {reason}: {sorted(reasons)}")
+    if title:
+        print_table(title, comms)
     for text in bad[:20]:
         print("FAILED:", text, file=sys.stderr)
     return 1 if bad else 0

@@ -277,6 +277,29 @@ Test(log, levels)
     free(text);
 }
 
+Test(log, a_line_that_was_asked_for_by_another_setting)
+{
+    begin("text");
+    setenv("SLIPRING_LOG", "error", 1);
+    slr_log(SLR_LOG_INFO, "hidden", "a=%d", 1);
+    errno = EDOM;
+    slr_log_asked("shown", "a=%d b=%s", 1, "two words");
+    cr_expect_eq(errno, EDOM);
+    char *text = end();
+    cr_expect_null(strstr(text, "hidden"));
+    cr_expect_not_null(strstr(text, "] info shown a=1 b=\"two words\"\n"));
+    free(text);
+}
+
+Test(log, off_is_off_also_for_lines_that_were_asked_for)
+{
+    begin("text");
+    setenv("SLIPRING_LOG", "off", 1);
+    slr_log_asked("hidden", "a=%d", 1);
+    cr_expect_null(slurp(path));
+    remove_folder(folder);
+}
+
 Test(log, errno_survives)
 {
     begin("text");

@@ -149,6 +149,42 @@ static void append(void *arg)
     list[list[0]] = list[0];
 }
 
+Test(streams, time_between_events)
+{
+    CUdeviceptr flag;
+    CUstream s, other;
+    CUevent a, b, untimed, never;
+    float ms;
+    start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&a, 0));
+    OK(cuEventCreate(&b, 0));
+    OK(cuEventCreate(&never, 0));
+    OK(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(untimed, other));
+    OK(cuEventRecord(a, other));
+    OK(cuStreamSynchronize(other));
+    double before = seconds();
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuEventRecord(b, s));
+    RC(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY);
+    while (seconds() < before + 0.02)
+        ;
+    set_flag(w, 1);
+    OK(cuEventSynchronize(b));
+    OK(cuEventElapsedTime(&ms, a, b));
+    cr_assert(ms >= 20 && ms < (seconds() - before) * 1e3 + 1000, "%f ms", (double)ms);
+    float back;
+    OK(cuEventElapsedTime(&back, b, a));
+    cr_assert_eq(back, -ms, "the time between two events has a sign");
+    RC(cuEventElapsedTime(&ms, a, untimed), CUDA_ERROR_INVALID_HANDLE);
+    RC(cuEventElapsedTime(&ms, untimed, b), CUDA_ERROR_INVALID_HANDLE);
+    RC(cuEventElapsedTime(&ms, never, b), CUDA_ERROR_INVALID_HANDLE);
+    RC(cuEventElapsedTime(NULL, a, b), CUDA_ERROR_INVALID_VALUE);
+}
+
 Test(streams, host_functions_run_in_order_and_destroy_does_not_wait)
 {
     static int list[16];
