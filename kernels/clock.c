@@ -10,7 +10,7 @@
 #define POOR_NS 20000u       /* and one that is looked for again at once */
 #define PATIENCE_NS 1000000u /* for one attempt, at first */
 #define MOST_PATIENCE_NS 32000000u
-#define INSIST_NS 200000000u
+#define INSIST_NS 1000000000u
 #define RESOLUTION_NS 500u  /* of an event */
 #define DRIFT 1e-4          /* between clocks that mean the same second */
 #define ALIKE 1e-3          /* and how different they may seem */

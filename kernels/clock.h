@@ -47,7 +47,7 @@ void slr_clock_close(struct slr_clock *k);
 /* Looks for a better base, if the present one is old. False: there is none yet. */
 bool slr_clock_look(struct slr_clock *k);
 
-/* For the last times that will be asked for: while there is no base, tries for up to 200 ms. */
+/* For the last times that will be asked for: while there is no base, tries for up to a second. */
 bool slr_clock_insist(struct slr_clock *k);
 
 /* When a complete event was, and how wrong that can be. Whatever is not CUDA_SUCCESS: not known. */

@@ -41,40 +41,44 @@ static void mixed(struct rank *r, struct gather *g, int rounds)
     CUDA(cudaStreamDestroy(other));
 }
 
-/* Every function once; `n` bytes from and to each rank. */
-static void call_all(struct rank *r, struct gather *g, cudaStream_t s)
+/* Every function once; each writes where no other one does, because the operations of a group have no order. `n` bytes
+ * from and to each rank. */
+static void call_all(struct rank *r, const uint8_t *in, uint8_t *out, cudaStream_t s)
 {
     size_t n = SHARD / (size_t)r->nranks;
     int next = (r->rank + 1) % r->nranks, last = (r->rank + r->nranks - 1) % r->nranks;
-    NCCL(ncclAllReduce(g->send, g->recv, SHARD, ncclInt8, ncclSum, r->comm, s));
-    NCCL(ncclReduce(g->send, g->recv, SHARD, ncclInt8, ncclSum, 0, r->comm, s));
-    NCCL(ncclReduceScatter(g->recv, g->send, n, ncclInt8, ncclSum, r->comm, s));
-    NCCL(ncclBroadcast(g->send, g->recv, SHARD, ncclInt8, 0, r->comm, s));
-    NCCL(ncclBcast(g->recv, SHARD, ncclInt8, 0, r->comm, s));
-    NCCL(ncclAlltoAll(g->send, g->recv, n, ncclInt8, r->comm, s));
-    NCCL(ncclGather(g->send, g->recv, n, ncclInt8, 0, r->comm, s));
-    NCCL(ncclScatter(g->recv, g->send, n, ncclInt8, 0, r->comm, s));
+    NCCL(ncclAllReduce(in, out, SHARD, ncclInt8, ncclSum, r->comm, s));
+    NCCL(ncclReduce(in, out + SHARD, SHARD, ncclInt8, ncclSum, 0, r->comm, s));
+    NCCL(ncclReduceScatter(in, out + 2 * SHARD, n, ncclInt8, ncclSum, r->comm, s));
+    NCCL(ncclBroadcast(in, out + 3 * SHARD, SHARD, ncclInt8, 0, r->comm, s));
+    NCCL(ncclBcast(out + 4 * SHARD, SHARD, ncclInt8, 0, r->comm, s));
+    NCCL(ncclAlltoAll(in, out + 5 * SHARD, n, ncclInt8, r->comm, s));
+    NCCL(ncclGather(in, out + 6 * SHARD, n, ncclInt8, 0, r->comm, s));
+    NCCL(ncclScatter(in, out + 7 * SHARD, n, ncclInt8, 0, r->comm, s));
     if (r->rank % 2 == 0)
-        NCCL(ncclSend(g->send, SHARD, ncclInt8, next, r->comm, s));
+        NCCL(ncclSend(in, SHARD, ncclInt8, next, r->comm, s));
     else
-        NCCL(ncclRecv(g->recv, SHARD, ncclInt8, last, r->comm, s));
-    NCCL(ncclAllGather(g->send, g->recv, n, ncclInt8, r->comm, s));
+        NCCL(ncclRecv(out + 8 * SHARD, SHARD, ncclInt8, last, r->comm, s));
+    NCCL(ncclAllGather(in, out + 9 * SHARD, n, ncclInt8, r->comm, s));
 }
 
 static void others(struct rank *r, struct gather *g, int rounds)
 {
     cudaGraph_t graph;
+    uint8_t *out;
+    CUDA(cudaMalloc((void **)&out, (size_t)10 * SHARD));
     for (int i = 0; i < rounds; i++)
-        call_all(r, g, r->stream);
+        call_all(r, g->send, out, r->stream);
     NCCL(ncclGroupStart());
-    call_all(r, g, r->stream);
+    call_all(r, g->send, out, r->stream);
     NCCL(ncclGroupEnd());
     CUDA(cudaStreamSynchronize(r->stream));
     CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
-    call_all(r, g, r->stream);
+    call_all(r, g->send, out, r->stream);
     CUDA(cudaStreamEndCapture(r->stream, &graph));
     CUDA(cudaGraphDestroy(graph));
     zero_round(r, g, 1, "after a capture");
+    CUDA(cudaFree(out));
 }
 
 static void split(struct rank *r, struct gather *g, int rounds)
