@@ -223,13 +223,25 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
     return step_done(ring, g, piece, step);
 }
 
+/* Waits until the first owner has piece g; for the first piece of a gather, until each has that this rank reads from,
+ * so that all ranks begin together (ring.h). */
+static enum slr_status await_owners(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, bool all)
+{
+    struct memops m = {.count = 0};
+    for (int step = 1; step < ring->nranks; step++) {
+        int owner = (ring->rank + step) % ring->nranks;
+        if (step == 1 || (all && !arrives(route_of(c, owner))))
+            m.op[m.count++] = op_wait(dflag(ring, SLR_FLAG_READY, owner, ring->rank), g);
+    }
+    return put(&m, ring->pull);
+}
+
 static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece)
 {
     uint32_t g = first + piece;
     int next = (ring->rank + 1) % ring->nranks;
     slr_record_mark(ring->record, SLR_LANE_PULL, ring->pull);
-    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, next, ring->rank), g,
-                   CU_STREAM_WAIT_VALUE_GEQ));
+    SLR_TRY(await_owners(ring, c, g, piece == 0));
     pull_did(ring, SLR_SPAN_WAIT, next, piece, 0);
     for (int step = 1; step < ring->nranks; step++)
         SLR_TRY(pull_step(ring, c, g, piece, step));

@@ -4,17 +4,30 @@
  * piece, into one of two staging slots that all peers have mapped, and its peers copy from there into their own receive
  * buffer:
  *
+ *   publish stream, piece g:
+ *     wait done(me, r) >= g - 2 for every r
+ *     copy send -> slot g mod 2
+ *     write ready(me, r) = g for every r
+ *
+ *   pull stream, piece g, step j, o = (me + j) mod N:
+ *     wait ready(o, me) >= g; at the first step of a gather, for every o
+ *     copy slot of o -> recv
+ *     record the chunk's event
+ *     write done(o, me) = g
+ *
  * That is the way for any memory. A shard that lies in a block which the peer has mapped is taken from there instead
  * (SLR_FROM_PLACE), and one whose receiver's buffer this rank has mapped is written there (SLR_BY_PUSH), after the
  * receiver's device has said that its buffer is free (open). The words are written and waited for alike in all three
  * ways, so that ranks may differ in them from call to call.
  *
- *   publish stream, piece g:  wait done(me, r) >= g - 2 for every r;  copy send -> slot g mod 2;  write ready(me, r) =
- * g for every r pull stream, piece g, step j, o = (me + j) mod N: wait ready(o, me) >= g;  copy slot of o -> recv;
- * record the chunk's event;  write done(o, me) = g
- *
  * g counts pieces over the communicator's life, equal on all ranks. Everything is enqueued at once; the host waits for
  * nobody.
+ *
+ * The ranks of a gather begin to pull together, when all shards have their first piece ready. A copy engine moves 362
+ * GB/s from a source that it has to itself and half of that when another rank reads there as well; ranks that begin at
+ * different times stay out of step, so that some sources are read twice while others are idle. On four H200 with NVLink
+ * this made a gather of 4 x 256 MiB take 4.3 ms instead of 2.6. The price: while a rank is late, the shards of those
+ * that are there are not moved yet. NCCL's ring waits for a late rank, too.
  *
  * Why it can not deadlock: every rank enqueues the same sequence   pub(1) pub(2) pull(1) pub(3) pull(2) ... pull(P) for
  * each call, calls follow one another in the communicator's order, and each wait is for something that stands earlier
