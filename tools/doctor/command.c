@@ -51,9 +51,10 @@ static void check_preload(struct doctor *d, const struct doctor_program *p)
     const char *what, *why = not_preloadable(p, &what);
     if (!p->elf.elf)
         return;
-    if (p->clears)
+    if (p->clears) {
         doctor_add(d, DOCTOR_COMMAND_PRELOAD, DOCTOR_FAIL, "env -i clears LD_PRELOAD");
-    else if (why)
+        doctor_advise(d, "Put the launcher behind it: env -i slipring run -- PROGRAM.");
+    } else if (why)
         doctor_add(d, DOCTOR_COMMAND_PRELOAD, DOCTOR_FAIL, "%s %s%s%s%s", p->file, why, *what ? " (" : "", what,
                    *what ? ")" : "");
     else
@@ -115,17 +116,20 @@ static const struct wrapper wrappers[] = {
      "hands the environment on; what it starts was not looked at (name that program to have it looked at)", ""},
 };
 
-static void check_wrapper(struct doctor *d, const struct doctor_program *p)
+/* True: the program runs elsewhere, and this file is not what is to be preloaded. */
+static bool check_wrapper(struct doctor *d, const struct doctor_program *p)
 {
     char name[80];
     if (snprintf(name, sizeof name, " %s ", doctor_base_name(p->argv[0])) >= (int)sizeof name)
-        return;
+        return false;
     for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
         if (strstr(wrappers[i].names, name)) {
             doctor_add(d, DOCTOR_COMMAND_WRAPPER, wrappers[i].result, "%s %s", doctor_base_name(p->argv[0]),
                        wrappers[i].text);
             doctor_advise(d, wrappers[i].advice);
+            return wrappers[i].result == DOCTOR_FAIL;
         }
+    return false;
 }
 
 void doctor_check_command(struct doctor *d)
@@ -134,8 +138,8 @@ void doctor_check_command(struct doctor *d)
     if (!p)
         return;
     check_found(d, p);
-    check_wrapper(d, p);
-    if (*p->given && !p->error) {
+    bool elsewhere = check_wrapper(d, p);
+    if (*p->given && !p->error && !elsewhere) {
         check_preload(d, p);
         check_static(d, p);
     }

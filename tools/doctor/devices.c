@@ -5,7 +5,7 @@
 #include <link.h>
 #include <stdarg.h>
 #include <string.h>
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/driver.h"
 
@@ -157,28 +157,28 @@ static void check_modes(struct doctor *d, const struct doctor_devices *v)
 }
 
 /* The child's end, when it did not come to its own. */
-static bool check_end(struct doctor *d, const struct doctor_devices *v, struct doctor_end end)
+static bool check_end(struct doctor *d, const struct doctor_devices *v, struct child_end end)
 {
-    if (end.how == DOCTOR_ENDED && end.value == 0)
+    if (end.how == CHILD_ENDED && end.value == 0)
         return true;
-    if (end.how == DOCTOR_TIMED_OUT)
+    if (end.how == CHILD_TIMED_OUT)
         doctor_add(d, DOCTOR_DEVICES, DOCTOR_FAIL, "the driver did not answer within %u s, in %s", d->limit_ms / 1000,
                    v->step);
-    else if (end.how == DOCTOR_SIGNALLED)
+    else if (end.how == CHILD_SIGNALLED)
         doctor_add(d, DOCTOR_DEVICES, DOCTOR_FAIL, "the driver crashed (%s) in %s", strsignal(end.value), v->step);
     else
         doctor_add(d, DOCTOR_DEVICES, DOCTOR_UNKNOWN, "the driver could not be asked: %s",
-                   end.how == DOCTOR_NOT_STARTED ? "no process could be started" : "the process that asked it ended");
+                   end.how == CHILD_NOT_STARTED ? "no process could be started" : "the process that asked it ended");
     return false;
 }
 
 void doctor_check_devices(struct doctor *d)
 {
-    struct doctor_devices *v = doctor_shared(sizeof *v);
-    struct doctor_end end;
+    struct doctor_devices *v = child_shared(sizeof *v);
+    struct child_end end;
     v->count = -1;
     d->devices = v;
-    doctor_run(ask, v, 1, d->limit_ms, &end);
+    child_run(ask, v, 1, d->limit_ms, &end);
     bool whole = check_end(d, v, end);
     if (v->loaded || whole)
         check_driver(d, v);

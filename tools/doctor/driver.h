@@ -1,5 +1,5 @@
 /* The driver, in a child: loaded by name, its functions looked up as slipring does it. Only for code that runs in a
- * child of doctor_run. */
+ * child of child_run. */
 #ifndef SLR_TOOLS_DOCTOR_DRIVER_H
 #define SLR_TOOLS_DOCTOR_DRIVER_H
 

@@ -2,7 +2,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/elf.h"
 
@@ -54,10 +54,10 @@ void doctor_check_library(struct doctor *d)
         doctor_add(d, DOCTOR_LIBRARY, DOCTOR_UNKNOWN, "run this as `slipring doctor`: the launcher knows the library");
         return;
     }
-    struct doctor_end end = doctor_capture(argv, 1, output, sizeof output, d->limit_ms);
+    struct child_end end = child_capture(argv, 1, output, sizeof output, d->limit_ms);
     char *path = strchr(output, '/');
     bool mapped = path && (path == output || path[-1] == '\n') && strstr(path, "libslipring");
-    if (end.how == DOCTOR_TIMED_OUT)
+    if (end.how == CHILD_TIMED_OUT)
         doctor_add(d, DOCTOR_LIBRARY, DOCTOR_FAIL, "a program with the library preloaded did not end");
     else if (!mapped || strstr(output, "cannot be preloaded"))
         told(d, output);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/program.h"
 
@@ -86,9 +86,9 @@ static bool by_loader(const struct doctor *d, const struct doctor_program *p, ch
 {
     static char list[65536];
     char *const argv[] = {(char *)p->elf.interp, "--list", (char *)p->file, NULL};
-    struct doctor_end end = doctor_capture(argv, 0, list, sizeof list, d->limit_ms);
+    struct child_end end = child_capture(argv, 0, list, sizeof list, d->limit_ms);
     char *line = strstr(list, SONAME " => ");
-    if (end.how != DOCTOR_ENDED || !line)
+    if (end.how != CHILD_ENDED || !line)
         return false;
     line += strlen(SONAME " => ");
     snprintf(out, size, "%.*s", (int)strcspn(line, " \n"), line);
@@ -100,9 +100,9 @@ static bool by_loader(const struct doctor *d, const struct doctor_program *p, ch
 static bool by_python(const struct doctor *d, const struct doctor_program *p, char *out, size_t size)
 {
     static char paths[65536];
-    char *const argv[] = {(char *)p->file, "-c", "import sys; print('\\n'.join(sys.path))", NULL};
+    char *const argv[] = {(char *)p->python, "-c", "import sys; print('\\n'.join(sys.path))", NULL};
     char *save = NULL;
-    if (doctor_capture(argv, 0, paths, sizeof paths, d->limit_ms).how != DOCTOR_ENDED)
+    if (child_capture(argv, 0, paths, sizeof paths, d->limit_ms).how != CHILD_ENDED)
         return false;
     for (char *line = strtok_r(paths, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         int n = snprintf(out, size, "%s/nvidia/nccl/lib/" SONAME, line);
@@ -152,9 +152,9 @@ static void add_functions(struct doctor *d, const struct nccl_facts *f)
         doctor_add(d, DOCTOR_NCCL_FUNCTIONS, DOCTOR_OK, "all that slipring knows are there");
 }
 
-static void add_end(struct doctor *d, const char *file, struct doctor_end end)
+static void add_end(struct doctor *d, const char *file, struct child_end end)
 {
-    if (end.how == DOCTOR_TIMED_OUT)
+    if (end.how == CHILD_TIMED_OUT)
         doctor_add(d, DOCTOR_NCCL, DOCTOR_FAIL, "%s was not loaded within %u s", file, d->limit_ms / 1000);
     else
         doctor_add(d, DOCTOR_NCCL, DOCTOR_FAIL, "%s crashes when it is loaded", file);
@@ -162,12 +162,12 @@ static void add_end(struct doctor *d, const char *file, struct doctor_end end)
 
 void doctor_check_nccl(struct doctor *d)
 {
-    struct question *q = doctor_shared(sizeof *q);
-    struct doctor_end end;
+    struct question *q = child_shared(sizeof *q);
+    struct child_end end;
     const char *which = choose(d, q->ask, sizeof q->ask);
-    doctor_run(ask, q, 1, d->limit_ms, &end);
+    child_run(ask, q, 1, d->limit_ms, &end);
     const struct nccl_facts *f = &q->said;
-    if (end.how != DOCTOR_ENDED || end.value != 0) {
+    if (end.how != CHILD_ENDED || end.value != 0) {
         add_end(d, q->ask, end);
         return;
     }

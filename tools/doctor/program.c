@@ -111,6 +111,12 @@ static char *const *behind_env(struct doctor_program *p, char *const *argv)
     return argv;
 }
 
+static bool is_python(const char *file)
+{
+    const char *name = doctor_base_name(file);
+    return strncmp(name, "python", 6) == 0 || strncmp(name, "pypy", 4) == 0;
+}
+
 void doctor_program_find(struct doctor_program *p, char *const *argv)
 {
     *p = (struct doctor_program){.argv = argv};
@@ -119,8 +125,11 @@ void doctor_program_find(struct doctor_program *p, char *const *argv)
     if (p->error)
         return;
     follow(p);
-    p->python =
-        strncmp(doctor_base_name(p->file), "python", 6) == 0 || strncmp(doctor_base_name(p->file), "pypy", 4) == 0;
+    /* Version managers put a shell script of the interpreter's name in its place. */
+    if (is_python(p->given))
+        p->python = p->given;
+    else if (is_python(p->file))
+        p->python = p->file;
 }
 
 void doctor_program_close(struct doctor_program *p)

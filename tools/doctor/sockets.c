@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 #include "tools/doctor/doctor.h"
 
 #define WAIT_SECONDS 5
@@ -190,10 +190,10 @@ static void check_pidfd(struct doctor *d)
 
 void doctor_check_sockets(struct doctor *d)
 {
-    struct meeting *m = doctor_shared(sizeof *m);
-    struct doctor_end end[2];
+    struct meeting *m = child_shared(sizeof *m);
+    struct child_end end[2];
     int error = 0;
-    doctor_run(job, m, 2, d->limit_ms, end);
+    child_run(job, m, 2, d->limit_ms, end);
     const char *what = NULL;
     for (int i = 0; i < 2 && !what; i++)
         if (*m->side[i].what) {
@@ -201,7 +201,7 @@ void doctor_check_sockets(struct doctor *d)
             error = m->side[i].error;
         }
     for (int i = 0; i < 2 && !what; i++)
-        if (end[i].how != DOCTOR_ENDED || end[i].value != 0)
+        if (end[i].how != CHILD_ENDED || end[i].value != 0)
             what = "two processes did not come together";
     if (!what)
         what = datagram(&error);

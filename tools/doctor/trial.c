@@ -2,7 +2,7 @@
 
 #include <string.h>
 #include <sys/socket.h>
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 #include "tools/doctor/doctor.h"
 
 static void job(void *data, int index)
@@ -40,13 +40,13 @@ static const char *const titles[TRIAL_PARTS] = {"a context on each device",
                                                 "every process read every other's memory that its device reaches"};
 
 /* The rank that did not come to its own end, or -1. One that waits for another is not the cause. */
-static int culprit(const struct trial *t, const struct doctor_end *end)
+static int culprit(const struct trial *t, const struct child_end *end)
 {
     int other = -1;
     for (int i = 0; i < t->ranks; i++) {
-        if (end[i].how == DOCTOR_SIGNALLED || end[i].how == DOCTOR_NOT_STARTED)
+        if (end[i].how == CHILD_SIGNALLED || end[i].how == CHILD_NOT_STARTED)
             return i;
-        if (end[i].how == DOCTOR_TIMED_OUT && strncmp(t->rank[i].step, "waiting", 7) != 0)
+        if (end[i].how == CHILD_TIMED_OUT && strncmp(t->rank[i].step, "waiting", 7) != 0)
             other = i;
     }
     return other;
@@ -61,17 +61,17 @@ static enum trial_part part_of(const struct trial_rank *r)
     return p;
 }
 
-static void told_hang(struct doctor *d, const struct trial *t, int who, const struct doctor_end *end)
+static void told_hang(struct doctor *d, const struct trial *t, int who, const struct child_end *end)
 {
     const struct trial_rank *r = &t->rank[who];
     enum trial_part part = part_of(r);
     enum doctor_result result = part == TRIAL_VMM ? DOCTOR_WARN : DOCTOR_FAIL;
-    if (end[who].how == DOCTOR_TIMED_OUT)
+    if (end[who].how == CHILD_TIMED_OUT)
         doctor_add(d, ids[part], result, "device %d did not answer within %u s, in %s", r->device, d->limit_ms / 1000,
                    *r->step ? r->step : "a wait");
     else
         doctor_add(d, ids[part], result, "the process on device %d ended (%s) in %s", r->device,
-                   end[who].how == DOCTOR_SIGNALLED ? strsignal(end[who].value) : "not started",
+                   end[who].how == CHILD_SIGNALLED ? strsignal(end[who].value) : "not started",
                    *r->step ? r->step : "between calls");
 }
 
@@ -116,14 +116,14 @@ static void attribute_of_memops(struct doctor *d, const struct doctor_devices *v
 void doctor_check_trial(struct doctor *d)
 {
     struct trial *t;
-    struct doctor_end end[DOCTOR_MAX_DEVICES];
+    struct child_end end[DOCTOR_MAX_DEVICES];
     if (d->devices->count < 1)
         return;
-    t = doctor_shared(sizeof *t);
+    t = child_shared(sizeof *t);
     t->devices = d->devices;
     if (place(t) < 1)
         return;
-    doctor_run(job, t, t->ranks, d->limit_ms, end);
+    child_run(job, t, t->ranks, d->limit_ms, end);
     int who = culprit(t, end);
     if (who >= 0)
         told_hang(d, t, who, end);

@@ -7,6 +7,7 @@
 #include <cuda.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include "tools/child.h"
 #include "tools/doctor/devices.h"
 #include "tools/doctor/driver.h"
 
@@ -15,6 +16,8 @@
 /* The parts, in the order in which they are tried. */
 enum trial_part { TRIAL_CONTEXT, TRIAL_CONTROL, TRIAL_MEMOPS, TRIAL_IPC, TRIAL_VMM, TRIAL_PARTS };
 enum trial_state { TRIAL_NOT_TRIED, TRIAL_GOOD, TRIAL_BAD };
+
+_Static_assert(DOCTOR_MAX_DEVICES <= CHILDREN, "one process for each device");
 
 struct trial_rank {
     int device;

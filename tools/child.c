@@ -1,4 +1,4 @@
-#include "tools/doctor/child.h"
+#include "tools/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "tools/doctor/doctor.h"
 
 #define KILL_GRACE_MS 2000 /* a process that hangs inside a driver does not end even then, and is left */
 
@@ -31,12 +30,12 @@ static void pause_ms(unsigned ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
 }
 
-void *doctor_shared(size_t bytes)
+void *child_shared(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
-        perror("slipring doctor: no memory");
-        exit(DOCTOR_EXIT_ERROR);
+        perror("slipring: no memory");
+        exit(CHILD_NO_MEMORY);
     }
     return p;
 }
@@ -55,15 +54,15 @@ static pid_t start(void (*job)(void *, int), void *data, int index)
     _exit(0);
 }
 
-static struct doctor_end end_of(int status)
+static struct child_end end_of(int status)
 {
     if (WIFSIGNALED(status))
-        return (struct doctor_end){DOCTOR_SIGNALLED, WTERMSIG(status)};
-    return (struct doctor_end){DOCTOR_ENDED, WEXITSTATUS(status)};
+        return (struct child_end){CHILD_SIGNALLED, WTERMSIG(status)};
+    return (struct child_end){CHILD_ENDED, WEXITSTATUS(status)};
 }
 
 /* Takes those of `pid` that have ended (and sets them to 0); how many are left. */
-static int reap(pid_t *pid, int n, struct doctor_end *end)
+static int reap(pid_t *pid, int n, struct child_end *end)
 {
     int left = 0;
     for (int i = 0; i < n; i++) {
@@ -72,7 +71,7 @@ static int reap(pid_t *pid, int n, struct doctor_end *end)
             continue;
         if (waitpid(pid[i], &status, WNOHANG) == pid[i]) {
             pid[i] = 0;
-            if (end[i].how != DOCTOR_TIMED_OUT)
+            if (end[i].how != CHILD_TIMED_OUT)
                 end[i] = end_of(status);
         } else {
             left++;
@@ -81,15 +80,15 @@ static int reap(pid_t *pid, int n, struct doctor_end *end)
     return left;
 }
 
-static bool one_died(const struct doctor_end *end, int n)
+static bool one_died(const struct child_end *end, int n)
 {
     for (int i = 0; i < n; i++)
-        if (end[i].how != DOCTOR_ENDED)
+        if (end[i].how != CHILD_ENDED)
             return true;
     return false;
 }
 
-static void wait_all(pid_t *pid, int n, unsigned limit_ms, struct doctor_end *end)
+static void wait_all(pid_t *pid, int n, unsigned limit_ms, struct child_end *end)
 {
     uint64_t deadline = now_ms() + limit_ms;
     for (unsigned tries = 0; reap(pid, n, end) && now_ms() < deadline; tries++) {
@@ -100,7 +99,7 @@ static void wait_all(pid_t *pid, int n, unsigned limit_ms, struct doctor_end *en
     for (int i = 0; i < n; i++) {
         if (pid[i] <= 0)
             continue;
-        end[i].how = DOCTOR_TIMED_OUT;
+        end[i].how = CHILD_TIMED_OUT;
         kill(pid[i], SIGKILL);
     }
     deadline = now_ms() + KILL_GRACE_MS;
@@ -108,12 +107,12 @@ static void wait_all(pid_t *pid, int n, unsigned limit_ms, struct doctor_end *en
         pause_ms(1);
 }
 
-void doctor_run(void (*job)(void *data, int index), void *data, int n, unsigned limit_ms, struct doctor_end *end)
+void child_run(void (*job)(void *data, int index), void *data, int n, unsigned limit_ms, struct child_end *end)
 {
-    pid_t pid[DOCTOR_MAX_DEVICES + 1];
+    pid_t pid[CHILDREN];
     for (int i = 0; i < n; i++) {
         pid[i] = start(job, data, i);
-        end[i] = (struct doctor_end){pid[i] < 0 ? DOCTOR_NOT_STARTED : DOCTOR_ENDED, 0};
+        end[i] = (struct child_end){pid[i] < 0 ? CHILD_NOT_STARTED : CHILD_ENDED, 0};
     }
     wait_all(pid, n, limit_ms, end);
 }
@@ -153,9 +152,9 @@ static bool drain(int fd, char *out, size_t size, uint64_t deadline)
     }
 }
 
-struct doctor_end doctor_capture(char *const argv[], int both, char *out, size_t size, unsigned limit_ms)
+struct child_end child_capture(char *const argv[], int both, char *out, size_t size, unsigned limit_ms)
 {
-    struct doctor_end end = {DOCTOR_NOT_STARTED, 0};
+    struct child_end end = {CHILD_NOT_STARTED, 0};
     int ends[2];
     *out = '\0';
     if (pipe2(ends, O_CLOEXEC) != 0)
@@ -168,12 +167,12 @@ struct doctor_end doctor_capture(char *const argv[], int both, char *out, size_t
     if (pid > 0) {
         uint64_t deadline = now_ms() + limit_ms;
         bool whole = drain(ends[0], out, size, deadline);
-        end.how = DOCTOR_ENDED;
+        end.how = CHILD_ENDED;
         if (!whole)
             kill(-pid, SIGKILL);
         wait_all(&pid, 1, whole ? limit_ms : 0, &end);
         if (!whole)
-            end.how = DOCTOR_TIMED_OUT;
+            end.how = CHILD_TIMED_OUT;
     }
     close(ends[0]);
     return end;
