@@ -175,6 +175,13 @@ void progress_clear(struct progress *p)
         p->drawn = false;
 }
 
+void progress_plain(struct progress *p)
+{
+    progress_clear(p);
+    if (p)
+        p->terminal = false;
+}
+
 void progress_end(struct progress *p, const char *result)
 {
     char took[32], text[LINE / 2], out[LINE];

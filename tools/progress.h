@@ -22,6 +22,9 @@ struct progress *progress_begin(const char *what, uint64_t total);
  * shown as '?'. When `total` is known the remaining time is derived from the pace so far. */
 void progress_at(struct progress *p, uint64_t done, const char *note);
 
+/* Plain lines from now on, as in a log: for when something else writes to the terminal at the same time. */
+void progress_plain(struct progress *p);
+
 /* Takes the line off the terminal, so that something else can be printed; the next progress_at draws it again. */
 void progress_clear(struct progress *p);
 

@@ -102,6 +102,15 @@ static void long_words(void)
     progress_end(p, NULL);
 }
 
+static void plain(void)
+{
+    struct progress *p = progress_begin("work", 0);
+    progress_plain(p);
+    now_ms += 10000;
+    progress_at(p, 1, NULL);
+    progress_end(p, NULL);
+}
+
 static unsigned count(const char *what)
 {
     unsigned n = 0;
@@ -145,6 +154,13 @@ static void check_narrow(void)
     CHECK(strstr(seen, "g\303\266"));
 }
 
+static void check_plain(void)
+{
+    run(60, "xterm", plain);
+    CHECK(count("\033[K") == 2); /* drawn once, and taken off */
+    CHECK(strstr(seen, "\033[Kwork: 1, 0:10\r\nwork: done (0:10)\r\n"));
+}
+
 static void check_log(void)
 {
     run(0, "xterm", thousand);
@@ -171,9 +187,11 @@ int main(void)
 {
     check_terminal();
     check_narrow();
+    check_plain();
     check_log();
     check_dumb();
     progress_at(NULL, 1, "x");
+    progress_plain(NULL);
     progress_clear(NULL);
     progress_end(NULL, NULL);
     return failures ? 1 : 0;
