@@ -1,4 +1,5 @@
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,17 @@ static int run(const struct options *o, const char *launcher, int words, struct 
     return status;
 }
 
+static bool is_empty(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    bool empty = dir != NULL;
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
+    if (dir)
+        closedir(dir);
+    return empty;
+}
+
 static int choose_folder(const struct options *o, char *folder, size_t size)
 {
     if (!o->keep) {
@@ -171,11 +183,10 @@ static int choose_folder(const struct options *o, char *folder, size_t size)
     }
     if (strchr(o->keep, '%'))
         return wrong("--keep: a name without % is needed, not", o->keep);
-    /* Old logs would be counted as well. */
-    if (rmdir(o->keep) != 0 && errno == ENOTEMPTY)
-        return wrong("--keep: an empty or a new folder is needed, not", o->keep);
-    if (mkdir(o->keep, 0777) != 0)
+    if (mkdir(o->keep, 0777) != 0 && errno != EEXIST)
         return wrong(strerror(errno), o->keep);
+    if (!is_empty(o->keep)) /* old logs would be counted as well */
+        return wrong("--keep takes a new folder or an empty one, not", o->keep);
     if (!realpath(o->keep, folder))
         return wrong(strerror(errno), o->keep);
     return 0;
