@@ -116,7 +116,7 @@ static const char *choose(const struct doctor *d, char *out, size_t size)
 {
     const struct doctor_program *p = d->program;
     bool program = p && *p->given && !p->error && p->elf.elf;
-    if (program && p->python && by_python(d, p, out, size))
+    if (program && *p->python && by_python(d, p, out, size))
         return "of this Python's packages";
     if (program && *p->elf.interp && doctor_elf_needs(&p->elf, SONAME) && by_loader(d, p, out, size))
         return "that COMMAND is linked to";

@@ -76,11 +76,20 @@ static bool interpreter(const struct doctor_elf *e, char *out, size_t size)
     return word && snprintf(out, size, "%s", word) < (int)size;
 }
 
+static bool is_python(const char *file)
+{
+    const char *name = doctor_base_name(file);
+    return strncmp(name, "python", 6) == 0 || strncmp(name, "pypy", 4) == 0;
+}
+
 static void follow(struct doctor_program *p)
 {
     char next[PATH_MAX];
     snprintf(p->file, sizeof p->file, "%s", p->given);
     for (int i = 0; i <= SCRIPTS; i++) {
+        /* Version managers put a shell script of the interpreter's name in its place. */
+        if (!*p->python && is_python(p->file))
+            snprintf(p->python, sizeof p->python, "%s", p->file);
         p->error = -doctor_elf_open(&p->elf, p->file);
         if (p->error || p->elf.elf || !interpreter(&p->elf, next, sizeof next))
             return;
@@ -111,12 +120,6 @@ static char *const *behind_env(struct doctor_program *p, char *const *argv)
     return argv;
 }
 
-static bool is_python(const char *file)
-{
-    const char *name = doctor_base_name(file);
-    return strncmp(name, "python", 6) == 0 || strncmp(name, "pypy", 4) == 0;
-}
-
 void doctor_program_find(struct doctor_program *p, char *const *argv)
 {
     *p = (struct doctor_program){.argv = argv};
@@ -125,11 +128,6 @@ void doctor_program_find(struct doctor_program *p, char *const *argv)
     if (p->error)
         return;
     follow(p);
-    /* Version managers put a shell script of the interpreter's name in its place. */
-    if (is_python(p->given))
-        p->python = p->given;
-    else if (is_python(p->file))
-        p->python = p->file;
 }
 
 void doctor_program_close(struct doctor_program *p)

@@ -12,7 +12,7 @@ struct doctor_program {
     char file[PATH_MAX];   /* what the kernel starts in the end: that, or the script's interpreter */
     int error;             /* errno of what failed */
     bool clears;           /* a wrapper clears the environment */
-    const char *python;    /* the Python interpreter that is started; NULL: none */
+    char python[PATH_MAX]; /* the Python interpreter that is started; "": none */
     struct doctor_elf elf; /* of `file` */
 };
 

@@ -11,7 +11,7 @@
 #include "tools/doctor/devices.h"
 #include "tools/doctor/driver.h"
 
-#define TRIAL_BYTES 4096 /* that are compared */
+#define TRIAL_BYTES 65536 /* that are compared */
 
 /* The parts, in the order in which they are tried. */
 enum trial_part { TRIAL_CONTEXT, TRIAL_CONTROL, TRIAL_MEMOPS, TRIAL_IPC, TRIAL_VMM, TRIAL_PARTS };

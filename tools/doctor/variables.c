@@ -47,6 +47,13 @@ static bool applies(const struct variable *v, const char *value)
     return false;
 }
 
+static void take_trimmed(const char *text, char *value, size_t size)
+{
+    snprintf(value, size, "%s", text + strspn(text, " \t"));
+    for (size_t len = strlen(value); len > 0 && strchr(" \t", value[len - 1]); len--)
+        value[len - 1] = '\0';
+}
+
 /* NAME=VALUE lines, '#' begins a comment. The first of the lines that names it counts. */
 static bool in_file(const char *path, const char *name, char *value, size_t size)
 {
@@ -62,7 +69,7 @@ static bool in_file(const char *path, const char *name, char *value, size_t size
         at[strcspn(at, " \t")] = '\0';
         found = strcmp(at, name) == 0;
         if (found)
-            snprintf(value, size, "%s", equals + 1 + strspn(equals + 1, " \t"));
+            take_trimmed(equals + 1, value, size);
     }
     if (in)
         fclose(in);
