@@ -45,15 +45,15 @@ check() {
 
 driver_part() {
     # All is well: text and JSON, exit status 0.
-    export SLIPRING_LIB="$build/libslipring.so" SOFTGPU_DEVICES=3
-    run 0 "$launcher" doctor -- "$build/bench/ag_gemm"
+    export SLIPRING_LIB="$build/libslipring.so" SOFTGPU_DEVICES=3 SLIPRING_LAUNCHER="$launcher"
+    run 0 "$doctor" -- "$build/bench/ag_gemm"
     grep -q 'on softgpu: the software GPU, not hardware' "$work/out" || fail "it does not say that it is the software GPU"
     grep -q '^[1-9][0-9]* ok, 0 warnings, 0 failures, 0 unknown: nothing stands in the way' "$work/out" || fail "not all is well"
     grep -qE '^ +2 +P2P +P2P +=$' "$work/out" || fail "no table of links"
     ! grep -qP '\x1b' "$work/out" || fail "escape sequences"
     ! sed 's#/[^ ]*##g' "$work/out" | grep -E '.{101}' || fail "a line is longer than 100 columns"
     [ ! -s "$work/err" ] || fail "something on stderr"
-    run 0 "$launcher" doctor --json -- "$build/bench/ag_gemm"
+    run 0 "$doctor" --json -- "$build/bench/ag_gemm"
     python3 - "$work/out" "$doctor" <<'P' || fail "the JSON is not as expected"
 import json, subprocess, sys
 r = json.load(open(sys.argv[1]))
@@ -66,7 +66,7 @@ missing = set(names) - found
 assert len(names) > 30 and missing <= {"command_wrapper", "visible_devices"} and found <= set(names), (missing, found)
 assert all(c["result"] == "ok" for c in r["checks"]), r
 P
-    unset SLIPRING_LIB
+    unset SLIPRING_LIB SLIPRING_LAUNCHER
     export SOFTGPU_DEVICES=1
 
     # No driver, a driver that fails, hangs or crashes.
@@ -256,6 +256,7 @@ variables() {
 }
 
 preload() {
+    export ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" # in a build with it, its runtime is not the first here
     for name in libjemalloc.so.2 libmscclpp_nccl.so libvgpu.so; do
         cc -shared -o "$work/$name" -x c /dev/null || fail "no compiler"
     done

@@ -1,8 +1,9 @@
 #!/bin/sh
 # slipring verify on the software GPU: equal, different (a library that loses bytes), nothing to compare, commands that
 # fail, and logs that can not be read.
-# usage: verify.sh LAUNCHER LIBRARY BROKEN-LIBRARY GATHERS
-launcher=$1 library=$2 broken=$3 gathers=$4
+# usage: verify.sh LAUNCHER TOOL LIBRARY BROKEN-LIBRARY GATHERS
+tool=$2 library=$3 broken=$4 gathers=$5
+export SLIPRING_LAUNCHER="$1" # which would take the tool of another build folder
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 export TMPDIR="$work/tmp" SLIPRING_LIB="$library"
@@ -18,7 +19,7 @@ fail() {
 verify() {
     want=$1 got=0
     shift
-    "$launcher" verify "$@" >"$work/out" 2>"$work/err" || got=$?
+    "$tool" "$@" >"$work/out" 2>"$work/err" || got=$?
     [ $got -eq "$want" ] || fail "status $got, not $want: $*"
     [ -z "$(ls "$TMPDIR")" ] || fail "logs were left: $*"
 }
@@ -103,7 +104,7 @@ says '^usage: slipring verify'
 
 # A signal that comes to the tool alone reaches the command, and nothing is left.
 : >"$work/err"
-"$launcher" verify -- sh -c 'echo up >&2; exec sleep 60' >"$work/out" 2>"$work/err" &
+"$tool" -- sh -c 'echo up >&2; exec sleep 60' >"$work/out" 2>"$work/err" &
 pid=$!
 tries=0
 until grep -q up "$work/err" || [ $((tries += 1)) -gt 400 ]; do sleep 0.02; done
