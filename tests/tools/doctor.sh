@@ -176,6 +176,10 @@ host_part() {
         check proc warn '/proc' - unshare -p -f
         check proc ok 'as [0-9]+' 0 unshare -p -f --mount-proc
         finds namespaces ok "a container's"
+        hidden='mount -o remount,hidepid=2 /proc && exec "$@"'
+        if permits unshare -p -f --mount-proc sh -c "$hidden" -; then
+            check proc ok 'hidepid' 0 unshare -p -f --mount-proc sh -c "$hidden" -
+        fi
     fi
     small='mount -t tmpfs -o size=16m none /dev/shm && exec "$@"'
     if permits unshare -m sh -c "$small" -; then

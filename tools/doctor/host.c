@@ -42,17 +42,32 @@ static void check_namespaces(struct doctor *d)
                own ? ": a container's; all ranks of the host need these three" : ": the host's");
 }
 
+/* The options of the mount at `path`; the last one counts. */
+static void mount_options(const char *path, char *out, size_t size)
+{
+    FILE *mounts = setmntent("/proc/self/mounts", "r");
+    *out = '\0';
+    for (struct mntent *m; mounts && (m = getmntent(mounts));)
+        if (strcmp(m->mnt_dir, path) == 0)
+            snprintf(out, size, " (%s, %s)", m->mnt_type, m->mnt_opts);
+    if (mounts)
+        endmntent(mounts);
+}
+
 static void check_proc(struct doctor *d)
 {
-    char link[32] = "";
+    char link[32] = "", options[256];
     ssize_t n = readlink("/proc/self", link, sizeof link - 1);
+    mount_options("/proc", options, sizeof options);
     if (n <= 0)
         doctor_add(d, DOCTOR_PROC, DOCTOR_WARN, "/proc does not show this process: %s", strerror(errno));
     else if (atoi(link) != (int)getpid())
         doctor_add(d, DOCTOR_PROC, DOCTOR_WARN,
                    "/proc belongs to another process-id namespace: this process is %d, there %s", (int)getpid(), link);
     else
-        doctor_add(d, DOCTOR_PROC, DOCTOR_OK, "/proc shows this process as %d", (int)getpid());
+        doctor_add(d, DOCTOR_PROC, DOCTOR_OK, "/proc shows this process as %d%s", (int)getpid(),
+                   strstr(options, "hidepid=") ? "; it hides other users' processes (hidepid), which does no harm"
+                                               : "");
 }
 
 static void check_user(struct doctor *d)
@@ -82,18 +97,6 @@ static void check_network(struct doctor *d)
         doctor_add(d, DOCTOR_NETWORK, DOCTOR_OK, "up: %s", up);
     else
         doctor_add(d, DOCTOR_NETWORK, DOCTOR_WARN, "no network interface with an address is up");
-}
-
-/* The options of the mount at `path`; the last one counts. */
-static void mount_options(const char *path, char *out, size_t size)
-{
-    FILE *mounts = setmntent("/proc/self/mounts", "r");
-    *out = '\0';
-    for (struct mntent *m; mounts && (m = getmntent(mounts));)
-        if (strcmp(m->mnt_dir, path) == 0)
-            snprintf(out, size, " (%s, %s)", m->mnt_type, m->mnt_opts);
-    if (mounts)
-        endmntent(mounts);
 }
 
 static bool can_write_shm(void)

@@ -102,9 +102,12 @@ static void told_part(struct doctor *d, const struct trial *t, enum trial_part p
         doctor_add(d, ids[part], DOCTOR_OK, "%s", titles[part]);
 }
 
-/* The attribute says it too, and names the reason better than an error of the call. */
-static void attribute_of_memops(struct doctor *d, const struct doctor_devices *v)
+/* What the device says counts where it could not be tried: it is about 64-bit words, and 32-bit ones may do. */
+static void attribute_of_memops(struct doctor *d, const struct trial *t)
 {
+    const struct doctor_devices *v = t->devices;
+    if (with_state(t, TRIAL_MEMOPS, TRIAL_GOOD) || with_state(t, TRIAL_MEMOPS, TRIAL_BAD))
+        return;
     for (int i = 0; i < doctor_known_devices(v); i++)
         if (!v->device[i].memops) {
             doctor_add(d, DOCTOR_STREAM_MEMOPS, DOCTOR_FAIL, "device %d says that it has no stream memory operations",
@@ -127,7 +130,7 @@ void doctor_check_trial(struct doctor *d)
     int who = culprit(t, end);
     if (who >= 0)
         told_hang(d, t, who, end);
-    attribute_of_memops(d, d->devices);
+    attribute_of_memops(d, t);
     for (enum trial_part part = TRIAL_CONTEXT; part < TRIAL_PARTS; part++)
         if (part == TRIAL_CONTEXT || !doctor_has(d, ids[part]))
             told_part(d, t, part);
