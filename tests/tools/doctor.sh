@@ -235,6 +235,10 @@ settings() {
     check contradictions warn 'STRICT wins' 1 env SLIPRING_STRICT=on SLIPRING_FUSE=on
     check contradictions warn 'never warns' 1 env SLIPRING_STALL_WARN=5s SLIPRING_STALL_TIMEOUT=2s
     check contradictions warn 'nothing is written' 1 env SLIPRING_LOG=off SLIPRING_LOG_FILE="$work/x.%r"
+    check contradictions warn 'TRACE with SLIPRING_LOG=off' 1 env SLIPRING_TRACE=1 SLIPRING_LOG=off
+    check contradictions warn 'TRACE without SLIPRING_LOG_FILE' 1 env SLIPRING_TRACE=1 SLIPRING_LOG_FORMAT=json
+    check contradictions warn 'TRACE without SLIPRING_LOG_FORMAT=json' 1 env SLIPRING_TRACE=1 SLIPRING_LOG_FILE="$work/x.%r"
+    check contradictions ok 'none' 0 env SLIPRING_TRACE=1 SLIPRING_LOG_FILE="$work/x.%r" SLIPRING_LOG_FORMAT=json
     check contradictions warn 'folder /nonexistent can not be written' 1 env SLIPRING_LOG_FILE=/nonexistent/x.%r
     check contradictions warn 'TUNE_FILE=/nonexistent' - env SLIPRING_TUNE_FILE=/nonexistent
 }
@@ -271,6 +275,11 @@ preload() {
     check preload ok 'libjemalloc.so.2 \(LD_PRELOAD\): .*harmless' 0 env LD_PRELOAD="$work/libjemalloc.so.2"
     check preload warn 'libmscclpp_nccl.so .*MSCCL' 1 env LD_PRELOAD="$work/libmscclpp_nccl.so"
     check preload warn 'libvgpu.so .*HAMi' 1 env LD_PRELOAD="$work/libjemalloc.so.2:$work/libvgpu.so"
+    mkdir "$work/a" "$work/b"
+    for copy in a b; do cc -shared -o "$work/$copy/libslipring.so" -x c /dev/null; done
+    check preload ok 'slipring itself' 0 env LD_PRELOAD="$work/a/libslipring.so"
+    check preload warn 'libslipring.so 2 times' 1 env LD_PRELOAD="$work/a/libslipring.so $work/b/libslipring.so"
+    check preload warn 'LD_AUDIT' - env LD_AUDIT="$work/libjemalloc.so.2"
     check preload warn '/nonexistent.so .*No such file' 1 env LD_PRELOAD=/nonexistent.so
 }
 

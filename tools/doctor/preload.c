@@ -46,6 +46,16 @@ static void judge_list(struct doctor *d, const char *list, const char *separator
     free(copy);
 }
 
+/* Two copies hook each other's calls. The launcher leaves one; LD_PRELOAD by hand may not. */
+static void count_copies(struct doctor *d, const char *list)
+{
+    unsigned copies = 0;
+    for (const char *at = list; at && (at = strstr(at, "libslipring.so")); at++)
+        copies++;
+    if (copies > 1)
+        doctor_add(d, DOCTOR_PRELOAD, DOCTOR_WARN, "LD_PRELOAD names libslipring.so %u times", copies);
+}
+
 void doctor_check_preload(struct doctor *d)
 {
     char line[4096];
@@ -57,6 +67,7 @@ void doctor_check_preload(struct doctor *d)
     if (in)
         fclose(in);
     judge_list(d, getenv("LD_PRELOAD"), " :", "LD_PRELOAD");
+    count_copies(d, getenv("LD_PRELOAD"));
     const char *audit = getenv("LD_AUDIT");
     if (audit && *audit)
         doctor_add(d, DOCTOR_PRELOAD, DOCTOR_WARN, "%s (LD_AUDIT): what it binds elsewhere is not seen", audit);
