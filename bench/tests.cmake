@@ -44,8 +44,8 @@ ag_gemm_test(one_gpu --ranks 2 --one-gpu ${AG_SMALL})
 add_test(NAME bench_ag_gemm_faults COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/faults.sh $<TARGET_FILE:ag_gemm>)
 add_test(NAME bench_ag_gemm_environment
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/environment.sh $<TARGET_FILE:ag_gemm>)
-add_test(NAME bench_ag_gemm_pair COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/pair.sh ${CMAKE_BINARY_DIR}/bench)
-set_tests_properties(bench_ag_gemm_faults bench_ag_gemm_environment bench_ag_gemm_pair PROPERTIES TIMEOUT 120
+add_test(NAME bench_pair COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/pair.sh ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR}/LD_PRELOAD/slipring)
+set_tests_properties(bench_ag_gemm_faults bench_ag_gemm_environment bench_pair PROPERTIES TIMEOUT 120
   LABELS softgpu ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/softgpu;SOFTGPU_DEVICES=4")
 
 add_executable(ag_data_test test/data_test.c ag_data.c)

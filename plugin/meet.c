@@ -18,6 +18,9 @@
 #define HUB_GRACE_MS 1000
 #define BEGIN_TRIES 2000 /* a millisecond each: the hub is between bind and listen, or has just died */
 
+/* `slipring doctor` reads it in the file of the library, to see whether library and tools belong together. */
+static const char version_mark[] __attribute__((used)) = "libslipring version " SLIPRING_VERSION;
+
 struct hello {
     uint32_t magic;
     char version[24];

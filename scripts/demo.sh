@@ -47,7 +47,7 @@ choose_device() {
 build_demo() {
     say "building in $build"
     configure "$build" -DSLIPRING_TESTS=ON
-    ninja -C "$build" --quiet libslipring.so slipring-tables bench/ag_gemm \
+    ninja -C "$build" --quiet libslipring.so slipring-tables slipring-bench bench/ag_gemm \
         softgpu/libcuda.so.1 softgpu/libcudart.so.13 softgpu/libcublas.so.13 softgpu/libcublasLt.so.13 softgpu/libnccl.so.2
 }
 
@@ -89,7 +89,7 @@ show() {
 run_pair() {
     local json=$1 rounds=$2
     shift 2
-    (cd "$SLR_ROOT" && "${prefix[@]}" python3 bench/ag_gemm_pair --ag-gemm "$build/bench/ag_gemm" --rounds "$rounds" \
+    (cd "$SLR_ROOT" && "${prefix[@]}" LD_PRELOAD/slipring bench --ag-gemm "$build/bench/ag_gemm" --rounds "$rounds" \
         --with "LD_PRELOAD/slipring run --" --json "$json" -- "$@") || die "bench/ag_gemm failed (status $?)"
 }
 

@@ -142,7 +142,7 @@ pair() {
     under="$slipring run --lib $build/libslipring.so --set log=info --set log_file=$logs/$name.rank%r.decisions"
     [ $softgpu = 0 ] || under="$under --set min_bytes=0" # the sizes are small there
     [ -z "$pair_settings" ] || under="$under --set $pair_settings"
-    bounded "${plain[@]}" python3 "$SLR_ROOT/bench/ag_gemm_pair" --ag-gemm "$ag_gemm" --with "$under --" \
+    bounded "${plain[@]}" "$bench" --ag-gemm "$ag_gemm" --with "$under --" \
         --rounds "$rounds" --json "$logs/$name.json" -- "${devices_of[@]}" --check sample --check-rounds 1 --label "$name" "$@" |
         tee "$logs/$name.table"
     [ "${PIPESTATUS[0]}" = 0 ] || return 1
@@ -317,6 +317,8 @@ fi
 find_build
 ag_gemm=$build/bench/ag_gemm
 [ -x "$ag_gemm" ] || die "$ag_gemm is not there: bench/ was not built (see $build/configure.log)"
+bench=${BENCH_TOOL:-$build/slipring-bench}
+[ -x "$bench" ] || die "$bench is not there: it needs Jansson (libjansson-dev); or name one that was built elsewhere in BENCH_TOOL"
 say "$device; logs in $out"
 
 alone memop-latency 60 memop memop-latency

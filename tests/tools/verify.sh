@@ -1,0 +1,116 @@
+#!/bin/sh
+# slipring verify on the software GPU: equal, different (a library that loses bytes), nothing to compare, commands that
+# fail, and logs that can not be read.
+# usage: verify.sh LAUNCHER TOOL LIBRARY BROKEN-LIBRARY GATHERS
+tool=$2 library=$3 broken=$4 gathers=$5
+export SLIPRING_LAUNCHER="$1" # which would take the tool of another build folder
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work/tmp" SLIPRING_LIB="$library"
+mkdir "$TMPDIR"
+
+fail() {
+    echo "verify.sh: $*"
+    cat "$work/out" "$work/err"
+    exit 1
+}
+
+# verify STATUS options...: runs it; what it prints is in $work/out and err.
+verify() {
+    want=$1 got=0
+    shift
+    "$tool" "$@" >"$work/out" 2>"$work/err" || got=$?
+    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
+    [ -z "$(ls "$TMPDIR")" ] || fail "logs were left: $*"
+}
+says() {
+    grep -qE "$1" "$work/out" || fail "no \"$1\" in the report"
+}
+complains() {
+    grep -qe "$1" "$work/err" || fail "no \"$1\" on stderr"
+}
+
+# Two ranks gather 4096 bytes; the number of calls is what `every` is checked against.
+verify 0 --set min_bytes=0 -- "$gathers" 2 2000000 4096
+says '^slipring verify: [0-9]+ gathers compared with NCCL.s, all bytes equal$'
+says 'logs of 2 processes; every substituted gather'
+complains '^slipring verify: begins$'
+complains '^slipring verify: COMMAND has ended (0:0[0-9])$'
+all=$(sed -n 's/^slipring verify: \([0-9]*\) gathers.*/\1/p' "$work/out")
+says "^  $all of $all all-gathers substituted$"
+verify 0 --every 3 --set=min_bytes=0 "$gathers" 2 2000000 4096
+says 'one in 3 of each one'
+third=$(sed -n 's/^slipring verify: \([0-9]*\) gathers.*/\1/p' "$work/out")
+# The first of each communicator and rank is compared, then every third.
+[ "$third" -ge $((all / 3)) ] && [ "$third" -lt $((all / 2)) ] || fail "$third of $all were compared"
+
+# A library that loses bytes.
+verify 1 --lib "$broken" --set min_bytes=0 --keep "$work/kept" -- "$gathers" 2 2000000 4096
+says '^slipring verify: [0-9]+ of [0-9]+ gathers DIFFER'
+says '^  DIFFERS: rank [01] of communicator [0-9a-f]{8} \(.+\), call [0-9]+: from byte [0-9]+ .*of rank [01]$'
+says "^  logs: $work/kept$"
+cat "$work"/kept/*.jsonl | grep -q '"event":"verify_differs"' || fail "the logs were not kept"
+verify 3 --keep "$work/kept" -- true
+complains 'a new folder or an empty one'
+
+# Nothing to compare, and commands that fail.
+verify 2 --set min_bytes=1T -- "$gathers" 2 2000000 4096
+says '^slipring verify: nothing was compared$'
+says '[0-9]+ all-gathers stayed with NCCL: below_min_bytes \(the gathered bytes are below'
+verify 2 -- true
+says 'no communicator was made'
+verify 7 -- sh -c 'exit 7'
+says 'COMMAND ended with status 7'
+complains 'COMMAND failed'
+verify 143 -- sh -c 'kill -TERM $$'
+verify 127 -- /nonexistent/command
+
+# Logs that are not as they should be: what can be read counts, and so do the lines that can not. The shell's own process
+# makes no log, so the name is free.
+# shellcheck disable=SC2016 # for the shell that is started
+write='f=$(printf %s "$SLIPRING_LOG_FILE" | sed "s/%h/h/;s/%p/p/");'
+verify 0 -- sh -c "$write"' printf "%s\n" "{\"event\":\"verified\"}" "{\"event\":\"verified\",\"call\":99999999999999999999999}" \
+    "not json" "[]" "" "{\"event\":7}" >"$f"; head -c 300000 /dev/zero >>"$f"; printf "\n{\"event\":\"verified\"}\n{\"event\":\"ver" >>"$f"'
+says '^slipring verify: 2 gathers compared'
+says 'lines of the logs can not be read'
+verify 1 -- sh -c "$write"' i=0; while [ $i -lt 30 ]; do
+    echo "{\"event\":\"verify_differs\",\"comm\":\"ab\",\"crank\":\"x\",\"call\":$i}"; i=$((i + 1)); done >"$f"; exit 9'
+says '30 of 30 gathers DIFFER'
+says 'DIFFERS: rank -1 of communicator ab \(\), call 19:'
+says '^  and 10 more$'
+says 'COMMAND ended with status 9'
+verify 2 -- sh -c "$write"' echo "{\"event\":\"communicator\",\"decision\":\"pass\",\"reason\":\"rank_absent\"}" >"$f"
+    echo "{\"event\":\"not_verified\"}" >>"$f"'
+says "1 ranks' communicators stayed with NCCL: rank_absent"
+says '1 were not compared for want of device memory'
+says '1 processes gathered nothing, or ended before'
+
+# Wrong use.
+verify 3
+complains 'there is no command'
+verify 3 --every 0 -- true
+complains 'whole number from 1'
+verify 3 --every x -- true
+verify 3 --colour -- true
+complains 'there is no option: --colour'
+verify 3 --set
+complains 'needs a value: --set'
+verify 3 --keep 'a%h' -- true
+complains 'without %'
+verify 2 --set strickt=1 -- true # the launcher's own message and status
+complains 'did you mean STRICT'
+verify 0 --help
+says '^usage: slipring verify'
+
+# A signal that comes to the tool alone reaches the command, and nothing is left.
+: >"$work/err"
+"$tool" -- sh -c 'echo up >&2; exec sleep 60' >"$work/out" 2>"$work/err" &
+pid=$!
+tries=0
+until grep -q up "$work/err" || [ $((tries += 1)) -gt 400 ]; do sleep 0.02; done
+kill -TERM $pid
+got=0
+wait $pid || got=$?
+[ $got -eq 143 ] || fail "status $got after a signal"
+[ -z "$(ls "$TMPDIR")" ] || fail "logs were left after a signal"
+exit 0

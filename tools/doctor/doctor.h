@@ -1,0 +1,78 @@
+/* slipring doctor: what on this machine or in this environment would prevent substitution, or make it slow.
+ *
+ * A check is a row of checks.def. It adds at least one finding: what is the case, how good that is, and, when it is not
+ * good, what to do. Everything that calls a vendor's library runs in a child with a time limit, so that a driver that
+ * hangs or crashes is a finding as well and not the end of the tool. */
+#ifndef SLR_TOOLS_DOCTOR_H
+#define SLR_TOOLS_DOCTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include "tools/doctor/devices.h"
+
+enum doctor_result { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL, DOCTOR_UNKNOWN, DOCTOR_RESULTS };
+
+/* Exit status; part of the interface for scripts. */
+enum doctor_exit { DOCTOR_EXIT_OK, DOCTOR_EXIT_WARN, DOCTOR_EXIT_FAIL, DOCTOR_EXIT_ERROR };
+
+enum doctor_id {
+#define X(id, ...) DOCTOR_##id,
+#include "tools/doctor/checks.def"
+#undef X
+    DOCTOR_CHECKS
+};
+
+struct doctor_row {
+    const char *name, *group, *meaning, *advice;
+};
+extern const struct doctor_row doctor_rows[DOCTOR_CHECKS];
+const char *doctor_result_name(enum doctor_result r);
+
+struct doctor_program;
+
+struct doctor_finding {
+    enum doctor_id id;
+    enum doctor_result result;
+    char *text;
+    const char *advice; /* static; the row's unless the finding has its own */
+};
+
+struct doctor {
+    unsigned limit_ms; /* for each thing that runs in a child */
+    struct doctor_finding *finding;
+    size_t findings, room;
+    const struct doctor_program *program; /* COMMAND looked at; NULL: none */
+    const struct doctor_devices *devices; /* what the driver said; never NULL once the checks begin */
+};
+
+/* Adds a finding with the row's advice; the text is a printf format. doctor_advise replaces the last one's advice. */
+void doctor_add(struct doctor *d, enum doctor_id id, enum doctor_result r, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void doctor_advise(struct doctor *d, const char *advice);
+bool doctor_has(const struct doctor *d, enum doctor_id id);
+void doctor_free(struct doctor *d);
+enum doctor_exit doctor_exit_status(const struct doctor *d);
+
+/* The checks, by file. */
+void doctor_check_devices(struct doctor *d); /* driver and devices; fills d->devices */
+void doctor_check_trial(struct doctor *d);   /* what ranks do with each other, tried: control memory to CUDA IPC */
+void doctor_check_links(struct doctor *d);
+void doctor_check_mps(struct doctor *d);
+void doctor_check_sockets(struct doctor *d);
+void doctor_check_host(struct doctor *d);
+void doctor_check_nccl(struct doctor *d);
+void doctor_check_command(struct doctor *d);
+void doctor_check_variables(struct doctor *d);
+void doctor_check_preload(struct doctor *d);
+void doctor_check_library(struct doctor *d);
+void doctor_check_settings(struct doctor *d);
+
+void doctor_print_text(FILE *out, const struct doctor *d);
+void doctor_print_json(FILE *out, const struct doctor *d);
+void doctor_print_markdown(FILE *out);
+void doctor_print_links(FILE *out, const struct doctor_devices *v);
+/* The variables' table; shared by the check and the documentation. */
+void doctor_print_variables(FILE *out);
+
+#endif

@@ -1,0 +1,64 @@
+/* What ranks do with each other, tried: one process for each device (two when there is one device), in step. Each says
+ * in shared memory how far it came; the parts that need only the own device are in trial_own.c, the others in
+ * trial_peers.c. */
+#ifndef SLR_TOOLS_DOCTOR_TRIAL_H
+#define SLR_TOOLS_DOCTOR_TRIAL_H
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "tools/child.h"
+#include "tools/doctor/devices.h"
+#include "tools/doctor/driver.h"
+
+#define TRIAL_BYTES 65536 /* that are compared */
+
+/* The parts, in the order in which they are tried. */
+enum trial_part { TRIAL_CONTEXT, TRIAL_CONTROL, TRIAL_MEMOPS, TRIAL_IPC, TRIAL_VMM, TRIAL_PARTS };
+enum trial_state { TRIAL_NOT_TRIED, TRIAL_GOOD, TRIAL_BAD };
+
+_Static_assert(DOCTOR_MAX_DEVICES <= CHILDREN, "one process for each device");
+
+struct trial_rank {
+    int device;
+    char step[48]; /* what it is doing */
+    enum trial_state state[TRIAL_PARTS];
+    char why[TRIAL_PARTS][128]; /* of BAD, and of NOT_TRIED when there is something to say */
+    bool offers, offers_vmm;    /* it has a block for the others */
+    CUipcMemHandle handle;
+};
+
+struct trial {
+    const struct doctor_devices *devices;
+    int ranks;
+    _Atomic int arrived[8]; /* of each meeting */
+    struct trial_rank rank[DOCTOR_MAX_DEVICES];
+    int inbox[DOCTOR_MAX_DEVICES][2]; /* datagram sockets: [0] the rank's, [1] the others' */
+};
+
+/* A rank, in its own process. */
+struct trial_self {
+    struct trial *t;
+    struct trial_rank *r;
+    int number, meetings;
+    struct doctor_driver drv;
+    CUcontext ctx;
+    CUdeviceptr block, copy; /* what the others read; what this rank copies into */
+};
+
+void trial_own(struct trial_self *s);
+void trial_peers(struct trial_self *s);
+
+/* Notes that `part` failed in `what`; the first reason of a part stays. Returns false. */
+bool trial_bad(struct trial_self *s, enum trial_part part, const char *what, const char *why);
+/* TRIAL_TRY(s, part, table, fn, ...): calls it; false, and noted, when it is missing or fails. */
+bool trial_went(struct trial_self *s, enum trial_part part, const char *function, CUresult r);
+void trial_step(struct trial_self *s, const char *function);
+#define TRIAL_TRY(s, part, table, fn, ...)                                                                             \
+    ((table).fn ? (trial_step((s), #fn), trial_went((s), (part), #fn, (table).fn(__VA_ARGS__)))                        \
+                : trial_bad((s), (part), #fn, "not in this driver"))
+
+/* The bytes that `rank` puts into its block. */
+void trial_pattern(int rank, unsigned char bytes[TRIAL_BYTES]);
+
+#endif

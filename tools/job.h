@@ -1,0 +1,23 @@
+/* A command that a tool runs and watches. Signals that ask the tool to end reach the command too; the tool then comes
+ * back from job_run like after any end, and can clean up. */
+#ifndef SLR_TOOLS_JOB_H
+#define SLR_TOOLS_JOB_H
+
+#include <stddef.h>
+
+#define JOB_TICK_MS 100
+
+/* Runs argv (searched in PATH) with the caller's environment and waits for it; calls tick(ctx) about every JOB_TICK_MS.
+ * `out` and `err` become its stdout and stderr; -1: the caller's. Returns an exit status as a shell's: 128 + signal,
+ * 127 when it can not be started, with a message. */
+int job_run(char *const argv[], int out, int err, void (*tick)(void *), void *ctx);
+
+/* The signal (SIGINT, SIGTERM, SIGHUP) that has asked this tool to end during a job; 0: none. */
+int job_interrupted(void);
+
+/* A fresh folder in TMPDIR, else /tmp. 0 or -errno. */
+int job_folder(char *path, size_t size);
+/* Removes it with the files in it; other folders in it stay, and then so does it. */
+void job_folder_remove(const char *path);
+
+#endif
