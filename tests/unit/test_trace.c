@@ -104,7 +104,7 @@ static void sleep_ms(unsigned ms)
 static void check_times(struct slr_clock *k)
 {
     for (int round = 0; round < 4; round++) {
-        CUevent early, late;
+        CUevent early = NULL, late = NULL;
         cr_assert_eq(event_create(&early, 0), CUDA_SUCCESS);
         cr_assert_eq(event_create(&late, 0), CUDA_SUCCESS);
         cr_assert_eq(event_record(early, NULL), CUDA_SUCCESS);
