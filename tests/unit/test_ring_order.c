@@ -300,3 +300,74 @@ Test(ring_order, an_event_that_carries_a_gather_comes_after_all_of_it)
                      2);
     }
 }
+
+static bool is_stamp(const struct slr_record *r, CUevent e)
+{
+    for (unsigned i = 0; i < r->created; i++)
+        if (r->event[i] == e)
+            return true;
+    return false;
+}
+
+/* Peer 1 takes the shard from the slot, 2 from its place, 3 gets it pushed; what comes from them likewise. */
+static void mixed_gather(struct world *w, struct slr_ring *ring, CUstream app)
+{
+    struct slr_route route[4] = {
+        {0},
+        {.source = SLR_FROM_SLOT, .delivery = SLR_BY_SLOT},
+        {.source = SLR_FROM_PLACE, .delivery = SLR_IN_PLACE, .from = (CUdeviceptr)(uintptr_t)w->send[2]},
+        {.source = SLR_ARRIVES, .delivery = SLR_BY_PUSH, .to = (CUdeviceptr)(uintptr_t)w->recv[3]}};
+    struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)w->send[0],
+                           .recv = (CUdeviceptr)(uintptr_t)w->recv[0],
+                           .stream = app,
+                           .route = route};
+    g.plan = slr_plan_make(w->shard, w->n, w->slot, 5);
+    atomic_store(&ring->issued, 0);
+    queues[0].count = 0;
+    orders = 0;
+    cr_assert_eq(slr_ring_entry(ring, app), SLR_OK);
+    cr_assert_eq(slr_ring_gather(ring, &g), SLR_OK);
+    cr_assert_eq(slr_ring_wait_chunk(ring, app, 0, 1), SLR_OK);
+    cr_assert_eq(slr_ring_join_measured(ring, app), SLR_OK);
+}
+
+/* A measured gather does what it does unmeasured, in the same order; nothing waits for a stamp. So what ring.h says of
+ * deadlocks holds for it as well. */
+Test(ring_order, measuring_only_adds_records_of_its_own_events)
+{
+    static struct op ops[MAX_OPS];
+    static struct order_call plain[4096];
+    struct world w = {.n = 4, .slot = 4096, .shard = 15000};
+    struct slr_record record = {0};
+    CUstream app = (CUstream)malloc(1);
+    build(&w);
+    struct slr_ring *ring = &w.ring[0];
+    current = 0;
+    mixed_gather(&w, ring, app);
+    int count = queues[0].count;
+    unsigned calls = orders, kept = 0;
+    memcpy(ops, queues[0].op, (size_t)count * sizeof *ops);
+    memcpy(plain, order, sizeof plain);
+
+    slr_record_begin(&record);
+    ring->record = &record;
+    mixed_gather(&w, ring, app);
+    cr_assert_eq(queues[0].count, count);
+    for (int i = 0; i < count; i++)
+        cr_expect(ops[i].kind == queues[0].op[i].kind && ops[i].address == queues[0].op[i].address &&
+                      ops[i].from == queues[0].op[i].from && ops[i].value == queues[0].op[i].value &&
+                      ops[i].bytes == queues[0].op[i].bytes,
+                  "operation %d", i);
+    for (unsigned i = 0; i < orders; i++) {
+        if (order[i].record && is_stamp(&record, order[i].event))
+            continue;
+        cr_assert_lt(kept, calls);
+        cr_expect(order[i].record == plain[kept].record && order[i].event == plain[kept].event &&
+                      order[i].stream == plain[kept].stream,
+                  "call %u", i);
+        kept++;
+    }
+    cr_expect_eq(kept, calls);
+    cr_expect_gt(orders, calls + 20, "stamps were recorded");
+    cr_expect_eq(record.cut, 0);
+}
