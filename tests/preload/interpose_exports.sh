@@ -29,6 +29,9 @@ cat >"$work/tables.c" <<'EOF'
 #define T(sym) sym
 #include "interpose/gate.def"
 #include "interpose/hooks.def"
+#undef X
+#define X(sym, type) sym
+#include "plugin/plugin.def"
 EOF
 "$cc" -E -P -I"$root" "$work/tables.c" | tr -s ' \n' '\n\n' | sed '/^$/d' | LC_ALL=C sort >"$work/wanted"
 nm -D --defined-only "$library" | awk '{ print $3 }' | LC_ALL=C sort >"$work/exported"
