@@ -1,5 +1,6 @@
 /* NCCL's warnings: to stdout or NCCL_DEBUG_FILE when NCCL_DEBUG asks for them, and kept for ncclGetLastError. */
 #include "comm.h"
+#include "plugin_load.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,21 +39,89 @@ static FILE *open_log(const char *host)
     return f ? f : stdout;
 }
 
-static void log_text(const char text[sizeof last_error])
+/* Under the lock. */
+static void write_line(const char *before, const char *what, const char *text)
 {
     char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    FILE *f = open_log(host);
+    fprintf(f, "%s%s:%d:%d NCCL %s %s\n", before, host, (int)getpid(), (int)gettid(), what, text);
+    if (f == stdout)
+        fflush(f);
+    else
+        fclose(f);
+}
+
+static void log_text(const char text[sizeof last_error])
+{
     pthread_mutex_lock(&last_error_lock);
     memcpy(last_error, text, sizeof last_error);
-    if (wants_warnings()) {
-        gethostname(host, sizeof host - 1);
-        FILE *f = open_log(host);
-        fprintf(f, "\n%s:%d:%d NCCL WARN %s\n", host, (int)getpid(), (int)gettid(), text);
-        if (f == stdout)
-            fflush(f);
-        else
-            fclose(f);
-    }
+    if (wants_warnings())
+        write_line("\n", "WARN", text);
     pthread_mutex_unlock(&last_error_lock);
+}
+
+/* The bits of NCCL_DEBUG_SUBSYS; the names that nothing here uses count as nothing. */
+static unsigned long subsystems_wanted(void)
+{
+    static const struct {
+        const char *name;
+        unsigned long bit;
+    } names[] = {{"INIT", SLR_NCCL_SUBSYS_INIT},       {"COLL", SLR_NCCL_SUBSYS_COLL},
+                 {"TUNING", SLR_NCCL_SUBSYS_TUNING},   {"ENV", SLR_NCCL_SUBSYS_ENV},
+                 {"PROFILE", SLR_NCCL_SUBSYS_PROFILE}, {"ALL", ~0ul}};
+    const char *list = getenv("NCCL_DEBUG_SUBSYS");
+    unsigned long bits = 0;
+    if (!list)
+        return SLR_NCCL_SUBSYS_INIT | SLR_NCCL_SUBSYS_ENV;
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (strlen(names[i].name) == n && !strncasecmp(names[i].name, list, n))
+                bits |= names[i].bit;
+    }
+    return bits;
+}
+
+int nccl_info_wanted(unsigned long subsystems)
+{
+    const char *level = getenv("NCCL_DEBUG");
+    return level && (!strcasecmp(level, "INFO") || !strcasecmp(level, "TRACE")) && (subsystems_wanted() & subsystems);
+}
+
+static void info(unsigned long subsystems, const char *fmt, va_list ap)
+{
+    char text[sizeof last_error];
+    if (!nccl_info_wanted(subsystems))
+        return;
+    vsnprintf(text, sizeof text, fmt, ap);
+    pthread_mutex_lock(&last_error_lock);
+    write_line("", "INFO", text);
+    pthread_mutex_unlock(&last_error_lock);
+}
+
+void nccl_info(unsigned long subsystems, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    info(subsystems, fmt, ap);
+    va_end(ap);
+}
+
+void nccl_plugin_log(enum slr_nccl_log_level level, unsigned long subsystems, const char *file, int line,
+                     const char *fmt, ...)
+{
+    char text[sizeof last_error];
+    va_list ap;
+    (void)file, (void)line;
+    va_start(ap, fmt);
+    if (level == SLR_NCCL_LOG_WARN) {
+        vsnprintf(text, sizeof text, fmt, ap);
+        log_text(text);
+    } else if (level == SLR_NCCL_LOG_INFO) {
+        info(subsystems, fmt, ap);
+    }
+    va_end(ap);
 }
 
 ncclResult_t nccl_warn(ncclResult_t code, const char *fmt, ...)
