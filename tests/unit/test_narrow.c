@@ -1,0 +1,190 @@
+/* The change-over of plugin/narrow.h, on the real code: every rank is a coroutine that can be put aside before each
+ * access to shared memory. All orders with up to three involuntary changes of rank are run, and many random ones; in
+ * each, all ranks must answer alike for every call. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+static void point(void);
+#define SLR_NARROW_POINT() point()
+#define SLR_NARROW_AHEAD 3u
+#include "plugin/narrow.c"
+
+enum { RANKS = 3, CALLS = 16, STACK = 1 << 16 };
+
+struct world {
+    int nranks, calls;
+    unsigned proposers; /* ranks that see GEMMs, one bit each; they propose after every call, not after 16 */
+    struct slr_narrow_shared shared;
+    struct slr_narrow rank[RANKS];
+    ucontext_t at[RANKS], main;
+    char stack[RANKS][STACK];
+    bool done[RANKS], answer[RANKS][CALLS];
+    int running;
+    bool inside; /* a coroutine runs */
+};
+static struct world w;
+
+static void point(void)
+{
+    if (!w.inside)
+        return;
+    swapcontext(&w.at[w.running], &w.main);
+}
+
+static void body(int r)
+{
+    for (int i = 0; i < w.calls; i++) {
+        w.answer[r][i] = slr_narrow_call(&w.rank[r]);
+        w.rank[r].known = SLR_NARROW_WINDOW;
+        if (w.proposers >> r & 1)
+            slr_narrow_seen(&w.rank[r], true);
+    }
+    w.done[r] = true;
+    for (;;)
+        point();
+}
+
+static void set_up(int nranks, int calls, unsigned proposers)
+{
+    static ucontext_t blank;
+    w.nranks = nranks;
+    w.calls = calls;
+    w.proposers = proposers;
+    memset(&w.shared, 0, sizeof w.shared);
+    for (int r = 0; r < nranks; r++) {
+        slr_narrow_init(&w.rank[r], &w.shared, r, nranks);
+        w.rank[r].history = UINT16_MAX;
+        w.done[r] = false;
+        w.at[r] = blank;
+        getcontext(&w.at[r]);
+        w.at[r].uc_stack.ss_sp = w.stack[r];
+        w.at[r].uc_stack.ss_size = STACK;
+        makecontext(&w.at[r], (void (*)(void))body, 1, r);
+    }
+}
+
+static void run_rank(int r)
+{
+    w.running = r;
+    w.inside = true;
+    swapcontext(&w.main, &w.at[r]);
+    w.inside = false;
+}
+
+/* Returns the first narrow call, or -1 when no rank changed. */
+static int check(const char *how, uint64_t which)
+{
+    int place = -1;
+    for (int i = 0; i < w.calls; i++) {
+        for (int r = 1; r < w.nranks; r++)
+            cr_assert_eq(w.answer[r][i], w.answer[0][i], "%s %llu: call %d: rank 0 says %d, rank %d says %d", how,
+                         (unsigned long long)which, i, w.answer[0][i], r, w.answer[r][i]);
+        if (place < 0 && w.answer[0][i])
+            place = i;
+        cr_assert(place < 0 || w.answer[0][i], "%s %llu: changed back at call %d", how, (unsigned long long)which, i);
+    }
+    return place;
+}
+
+/* Rank `first` runs; after `gap[i]` steps another one takes over (the `turn[i]`-th next), and so on; then in turns to
+ * the end. Returns how many steps there were in all. */
+static int run_order(int first, const int *gap, const int *turn, int switches)
+{
+    int r = first, steps = 0, left = w.nranks;
+    for (int i = 0; i < switches; i++) {
+        for (int k = 0; k < gap[i] && !w.done[r]; k++, steps++)
+            run_rank(r);
+        r = (r + turn[i]) % w.nranks;
+    }
+    while (left > 0) {
+        for (; !w.done[r]; steps++)
+            run_rank(r);
+        r = (r + 1) % w.nranks;
+        left = 0;
+        for (int q = 0; q < w.nranks; q++)
+            left += !w.done[q];
+    }
+    return steps;
+}
+
+Test(narrow, all_orders_with_three_changes, .timeout = 100)
+{
+    enum { LONGEST = 26 };
+    long runs = 0, changed = 0;
+    for (int first = 0; first < 4; first++) /* rank that begins, and whether both or rank 0 alone propose */
+        for (int a = 0; a < LONGEST; a++)
+            for (int b = 0; b < LONGEST; b++)
+                for (int c = 0; c < LONGEST; c++) {
+                    set_up(2, 11, first < 2 ? 3 : 1);
+                    run_order(first % 2, (int[]){a, b, c}, (int[]){1, 1, 1}, 3);
+                    changed += check("order", (uint64_t)(((first * LONGEST + a) * LONGEST + b) * LONGEST + c)) >= 0;
+                    runs++;
+                }
+    printf("%ld orders, %ld with a change-over\n", runs, changed);
+    cr_assert(changed > 0 && changed < runs, "both outcomes must occur: %ld of %ld", changed, runs);
+}
+
+static uint64_t next(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+Test(narrow, random_orders_of_three, .timeout = 100)
+{
+    long changed = 0;
+    enum { RUNS = 20000 };
+    for (uint64_t seed = 1; seed <= RUNS; seed++) {
+        uint64_t state = seed * 0x9e3779b97f4a7c15u;
+        set_up(3, CALLS, seed % 2 ? 7 : 1);
+        for (int left = 3; left > 0;) {
+            int r = (int)(next(&state) % 3);
+            for (uint64_t k = next(&state) % 12; k > 0 && !w.done[r]; k--)
+                run_rank(r);
+            left = 0;
+            for (int q = 0; q < 3; q++)
+                left += !w.done[q];
+        }
+        changed += check("seed", seed) >= 0;
+    }
+    printf("%d random orders, %ld with a change-over\n", (int)RUNS, changed);
+    cr_assert(changed > 0 && changed < RUNS, "both outcomes must occur: %ld", changed);
+}
+
+Test(narrow, a_rank_that_never_calls_keeps_all_as_they_are)
+{
+    set_up(2, CALLS, 3);
+    while (!w.done[0])
+        run_rank(0);
+    for (int i = 0; i < CALLS; i++)
+        cr_assert_not(w.answer[0][i]);
+}
+
+/* One rank alone: outside the coroutines. */
+Test(narrow, half_of_the_last_sixteen)
+{
+    for (int beside = 0; beside <= 20; beside++) {
+        struct slr_narrow_shared shared = {0};
+        struct slr_narrow n;
+        slr_narrow_init(&n, &shared, 0, 1);
+        cr_assert_not(slr_narrow_call(&n));
+        for (int i = 0; i < 20; i++)
+            slr_narrow_seen(&n, i >= 20 - beside); /* the last ones */
+        cr_assert_eq(atomic_load(&shared.word) != 0, beside >= 8, "%d of 16", beside);
+    }
+}
+
+Test(narrow, without_shared_memory_nothing_changes)
+{
+    struct slr_narrow n;
+    slr_narrow_init(&n, NULL, 0, 2);
+    for (int i = 0; i < 100; i++) {
+        cr_assert_not(slr_narrow_call(&n));
+        slr_narrow_seen(&n, true);
+    }
+}
