@@ -3,6 +3,7 @@
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
 #include "plugin/comm_hooks.h"
+#include "plugin/gemm_seen.h"
 
 #define CUBLAS_HOOK(fn, real_args, ...)                                                                                \
     do {                                                                                                               \
@@ -11,22 +12,22 @@
             return CUBLAS_STATUS_NOT_INITIALIZED;                                                                      \
         }                                                                                                              \
         if (!slr_hook_pending() || !slr_resolve_cublas())                                                              \
-            return slr_real.fn real_args;                                                                              \
-        return slr_gemm_call(&(struct slr_gemm){.handle = handle,                                                      \
-                                                .transa = transa,                                                      \
-                                                .transb = transb,                                                      \
-                                                .m = m,                                                                \
-                                                .n = n,                                                                \
-                                                .k = k,                                                                \
-                                                .alpha = alpha,                                                        \
-                                                .beta = beta,                                                          \
-                                                .a = a,                                                                \
-                                                .b = b,                                                                \
-                                                .c = c,                                                                \
-                                                .lda = lda,                                                            \
-                                                .ldb = ldb,                                                            \
-                                                .ldc = ldc,                                                            \
-                                                __VA_ARGS__});                                                         \
+            return slr_gemm_seen(handle, slr_real.fn real_args);                                                       \
+        return slr_gemm_seen(handle, slr_gemm_call(&(struct slr_gemm){.handle = handle,                                \
+                                                                      .transa = transa,                                \
+                                                                      .transb = transb,                                \
+                                                                      .m = m,                                          \
+                                                                      .n = n,                                          \
+                                                                      .k = k,                                          \
+                                                                      .alpha = alpha,                                  \
+                                                                      .beta = beta,                                    \
+                                                                      .a = a,                                          \
+                                                                      .b = b,                                          \
+                                                                      .c = c,                                          \
+                                                                      .lda = lda,                                      \
+                                                                      .ldb = ldb,                                      \
+                                                                      .ldc = ldc,                                      \
+                                                                      __VA_ARGS__}));                                  \
     } while (0)
 
 /* The entry points differ in the width of their integers, the type of the scalars and what else they take. */

@@ -11,6 +11,7 @@
 #include "plugin/mail.h"
 #include "plugin/retire.h"
 #include "plugin/terms.h"
+#include "plugin/tune_agree.h"
 #include "plugin/watchdog.h"
 
 struct slr_key slr_key_of(const void *data, size_t bytes, const struct slr_key *parent)
@@ -33,10 +34,12 @@ void slr_birth_begin(struct slr_birth *b, const struct slr_key *key, ncclComm_t 
 {
     *b = (struct slr_birth){.key = *key, .out = out, .pass = SLR_R_NO_CONTROL};
     b->met = slr_meet_begin(&b->meet, key);
+    slr_tune_expect(b);
 }
 
 void slr_birth_cancel(struct slr_birth *b)
 {
+    slr_tune_forget(b);
     if (b->met)
         slr_meet_end(&b->meet);
     b->met = false;
@@ -49,11 +52,13 @@ static uint32_t refuse(struct slr_comm *c, enum slr_reason why, int rank)
     return atomic_compare_exchange_strong(&c->shared.control->decision, &word, mine) ? mine : word;
 }
 
-static enum slr_reason map_control(struct slr_comm *c, int fd)
+static enum slr_reason map_control(struct slr_birth *b, int fd)
 {
+    struct slr_comm *c = b->comm;
     struct slr_shared *s = &c->shared;
     size_t bytes = slr_control_bytes(c->nranks);
     struct slr_control *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    slr_tune_share(b, fd);
     close(fd);
     if (m == MAP_FAILED)
         return SLR_R_NO_CONTROL;
@@ -127,12 +132,13 @@ static enum slr_reason set_up(struct slr_comm *c, struct slr_post *post)
 static void step_post(struct slr_birth *b, int fd)
 {
     struct slr_comm *c = b->comm;
-    enum slr_reason r = map_control(c, fd);
+    enum slr_reason r = map_control(b, fd);
     if (r != SLR_R_RING) {
         b->word = slr_refusal(r, c->rank);
         return;
     }
     struct slr_post *post = &c->shared.control->post[c->rank];
+    post->tune = slr_tune_word(b);
     r = enter_device(c);
     if (r == SLR_R_RING) {
         r = set_up(c, post);
@@ -290,6 +296,8 @@ static struct slr_comm *new_comm(struct slr_birth *b)
     slr_real.ncclCommCount(c->nccl, &c->nranks);
     c->shared.rank = c->rank;
     c->shared.nranks = c->nranks;
+    if (b->tuner)
+        slr_tuner_hold(c->tuner = b->tuner);
     pthread_mutex_init(&c->offers.lock, NULL);
     for (int r = 0; r < SLR_MAX_RANKS; r++)
         c->shared.peer_watch[r] = -1;
@@ -325,6 +333,8 @@ static void finish_one(struct slr_birth *b)
     /* What had been set up goes; a bare record stays, for the log and for communicators split from this one. */
     struct slr_comm *bare = new_comm(b);
     if (bare) {
+        if (c->tuner)
+            slr_tuner_hold(bare->tuner = c->tuner);
         if (slr_refusal_reason(b->word) == SLR_R_SETTINGS_DIFFER)
             log_setting(c, slr_refusal_rank(b->word));
         slr_comm_passes(bare, slr_refusal_reason(b->word),
@@ -370,11 +380,13 @@ void slr_births_finish(struct slr_birth *list)
         if (b->comm)
             b->word = known_before(b);
     }
+    slr_tune_match(list);
     meet_all(list, deadline);
     EACH(b, list)
     step_judge(b, deadline);
     EACH(b, list)
     step_commit(b, deadline);
+    slr_tune_agree(list, deadline);
     for (struct slr_birth *b = list, *next; b; b = next) {
         next = b->next;
         if (b->comm)

@@ -26,8 +26,10 @@ struct slr_birth {
     struct slr_meet meet;
     ncclComm_t *out; /* where the real call puts the handle */
     struct slr_comm *comm;
-    uint32_t word;          /* this rank's view of the decision */
-    struct slr_birth *next; /* of the same thread and group */
+    uint32_t word;           /* this rank's view of the decision */
+    bool expects;            /* a tuner may be made for it now (tune_agree.h) */
+    struct slr_tuner *tuner; /* a reference, or NULL */
+    struct slr_birth *next;  /* of the same thread and group */
 };
 
 void slr_birth_begin(struct slr_birth *b, const struct slr_key *key, ncclComm_t *out);

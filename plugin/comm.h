@@ -76,6 +76,7 @@ struct slr_comm {
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     bool put; /* readers that come first offer their receive buffers: slr_terms_put(), settled by the agreement */
     struct slr_offers offers;
+    struct slr_tuner *tuner;         /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry;   /* symmetry.h; NULL: nothing analysed yet */
     struct slr_trace *_Atomic trace; /* trace.h; NULL: nothing measured yet */
     struct slr_trace_counts traced;

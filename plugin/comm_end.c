@@ -2,6 +2,7 @@
 #include <time.h>
 #include "base/log.h"
 #include "plugin/comm_hooks.h"
+#include "plugin/explore.h"
 #include "plugin/pending_impl.h"
 #include "plugin/process.h"
 #include "plugin/registered.h"
@@ -78,6 +79,7 @@ ncclResult_t slr_comm_finalize(ncclComm_t comm)
         slr_comm_put(c);
     }
     ncclResult_t r = slr_real.ncclCommFinalize(comm);
+    slr_explore_drain();
     slr_guard--;
     return r;
 }
@@ -89,6 +91,7 @@ ncclResult_t slr_comm_destroy(ncclComm_t comm)
     if (c)
         end(c, "ncclCommDestroy", 0);
     ncclResult_t r = slr_real.ncclCommDestroy(comm);
+    slr_explore_drain();
     slr_guard--;
     return r;
 }

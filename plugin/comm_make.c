@@ -5,6 +5,7 @@
 #include "plugin/comm_hooks.h"
 #include "plugin/group.h"
 #include "plugin/process.h"
+#include "plugin/tune_agree.h"
 
 /* Ways in, for keys: communicators made differently from the same id or parent must not meet. */
 enum way { WAY_ID, WAY_SCALABLE, WAY_ALL, WAY_SPLIT, WAY_SHRINK };
@@ -38,6 +39,7 @@ static bool nonblocking(const ncclConfig_t *config)
 /* A birth that takes no part in any agreement: the communicator is known, and passes. */
 static struct slr_birth *birth_new(const struct slr_key *key, ncclComm_t *out, bool take_part)
 {
+    slr_tune_hook_called();
     struct slr_birth *b = calloc(1, sizeof *b);
     if (!b)
         return NULL;

@@ -22,11 +22,12 @@
 #include "base/settings.h"
 #include "cache/staging.h"
 #include "kernels/flags.h"
+#include "plugin/narrow.h"
 #include "plugin/offers.h"
 #include "plugin/published.h"
 #include "plugin/terms.h"
 
-#define SLR_CONTROL_MAGIC 0x33524c53u /* "SLR3": the layout of everything in this file and of meet.c's messages */
+#define SLR_CONTROL_MAGIC 0x34524c53u /* "SLR4": the layout of everything in this file and of meet.c's messages */
 
 enum slr_rank_state {
     SLR_RANK_EMPTY,
@@ -44,6 +45,7 @@ struct slr_post {
                     checks that all ranks share one process-id namespace) */
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
+    uint64_t tune;                  /* of its tuner: what it decides by (tune_state.h); 0: it has none */
     uint64_t slot;                  /* bytes of one of its staging slots */
     uint64_t process;               /* random; a process id comes again */
     uint64_t context;               /* CUcontext, for ranks of the same process */
@@ -57,6 +59,8 @@ struct slr_control {
     uint32_t magic;
     int32_t nranks;
     _Atomic uint32_t decision;
+    _Atomic uint32_t tune;           /* tune_agree.h's decision word, by compare-and-swap from 0, once, by anybody */
+    struct slr_narrow_shared narrow; /* narrow.h */
     struct slr_post post[];
 };
 

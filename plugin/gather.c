@@ -6,12 +6,14 @@
 #include "cache/blocks.h"
 #include "plugin/capture.h"
 #include "plugin/comm_hooks.h"
+#include "plugin/explore.h"
 #include "plugin/group.h"
 #include "plugin/pending_impl.h"
 #include "plugin/process.h"
 #include "plugin/symmetry.h"
 #include "plugin/terms.h"
 #include "plugin/trace.h"
+#include "plugin/tuner.h"
 #include "plugin/verify.h"
 #include "plugin/watchdog.h"
 
@@ -130,11 +132,13 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     /* The guard is up in the real call, so its launches pass the driver gate without a join. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
     slr_group_other(call->nccl, (cudaStream_t)call->stream);
+    if (call->comm)
+        slr_tuner_gather_passes(call->comm->tuner, call->stream);
     slr_guard++;
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
     slr_guard--;
-    return r;
+    return slr_explore_end(r);
 }
 
 /* Does one thing to the ring and the call's stream. */

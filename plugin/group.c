@@ -2,8 +2,10 @@
 
 #include <stdlib.h>
 #include "plugin/comm_hooks.h"
+#include "plugin/explore.h"
 #include "plugin/pending.h"
 #include "plugin/process.h"
+#include "plugin/tuner.h"
 #include "plugin/verify.h"
 
 /* A stream that an operation of the group uses, for one communicator. */
@@ -67,10 +69,13 @@ bool slr_group_record(const struct slr_call *call)
 
 void slr_group_other(ncclComm_t comm, cudaStream_t stream)
 {
-    if (!slr_in_group())
+    bool grouped = slr_in_group();
+    if (!grouped && !slr_get(SLR_S_TUNE_EXPLORE))
         return;
     struct slr_comm *c = slr_comm_find(comm);
-    if (c && c->pass == SLR_R_RING)
+    if (!grouped)
+        slr_explore_begin(c, (CUstream)stream);
+    else if (c && c->pass == SLR_R_RING)
         add_use(c, (CUstream)stream);
     slr_comm_put(c);
 }
@@ -195,7 +200,9 @@ static ncclResult_t close_group(struct group *g, ncclSimInfo_t *info, bool simul
     slr_pending_join_all(SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
     /* A gather that fails on the way in must not keep NCCL's group open. */
     ncclResult_t entered = simulate ? ncclSuccess : enter_all(g);
+    slr_tuner_simulating = simulate;
     ncclResult_t r = simulate ? slr_real.ncclGroupSimulateEnd(info) : slr_real.ncclGroupEnd();
+    slr_tuner_simulating = false;
     finish_births(g->births, simulate ? ncclInvalidUsage : r);
     if (r == ncclSuccess && !simulate)
         slr_registered_windows(g->windows, g->window_count);

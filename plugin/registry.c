@@ -8,6 +8,7 @@
 #include "plugin/retire.h"
 #include "plugin/symmetry.h"
 #include "plugin/trace.h"
+#include "plugin/tuner.h"
 #include "plugin/watchdog.h"
 
 #define LAST_USER_MS 10000 /* calls do not block, but the watchdog may be closing a mapping */
@@ -250,5 +251,6 @@ void slr_comm_dispose(struct slr_comm *c)
     }
     c->shared.issued = atomic_load(&c->ring.issued);
     slr_retire(&c->shared);
+    slr_tuner_put(c->tuner);
     free(c);
 }

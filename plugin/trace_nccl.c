@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/cu.h"
 #include "plugin/comm_hooks.h"
+#include "plugin/explore.h"
 #include "plugin/group.h"
 #include "plugin/pending.h"
 #include "plugin/process.h"
@@ -109,9 +110,9 @@ void slr_other_begin(struct slr_other *o)
 ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
 {
     if (!o->tracked)
-        return r;
+        return slr_explore_end(r);
     end(o->tracked, o->timed, r, o->count * slr_type_bytes(o->type));
     slr_comm_put(o->tracked);
     slr_guard--;
-    return r;
+    return slr_explore_end(r);
 }

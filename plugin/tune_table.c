@@ -306,7 +306,7 @@ static bool in(const struct slr_tune_range *r, uint64_t n)
     return n >= r->low && n <= r->high;
 }
 
-const struct slr_tune_rule *slr_tune_match(const struct slr_tune_table *table, const struct slr_tune_call *call)
+const struct slr_tune_rule *slr_tune_find(const struct slr_tune_table *table, const struct slr_tune_call *call)
 {
     for (size_t i = 0; i < table->count; i++) {
         const struct slr_tune_rule *r = &table->rule[i];

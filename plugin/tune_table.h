@@ -53,6 +53,6 @@ struct slr_tune_call {
     size_t bytes, ranks, nodes;
     bool registered;
 };
-const struct slr_tune_rule *slr_tune_match(const struct slr_tune_table *table, const struct slr_tune_call *call);
+const struct slr_tune_rule *slr_tune_find(const struct slr_tune_table *table, const struct slr_tune_call *call);
 
 #endif

@@ -11,6 +11,7 @@ static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void comm_free(struct ncclComm *comm)
 {
+    tuner_stop(comm);
     block_unmap(&comm->block);
     pthread_mutex_destroy(&comm->launch_lock);
     pthread_mutex_destroy(&comm->lock);
@@ -222,7 +223,9 @@ ncclResult_t comm_connect(struct ncclComm *comm, const struct block_id *id)
     ncclResult_t rc = describe_rank(comm, &info);
     if (rc == ncclSuccess)
         rc = block_join(&comm->block, id, comm->nranks, comm->rank, &info, &comm->abort);
-    return rc == ncclSuccess ? check_duplicates(&comm->block) : rc;
+    if (rc == ncclSuccess)
+        rc = check_duplicates(&comm->block);
+    return rc == ncclSuccess ? tuner_start(comm) : rc;
 }
 
 /* ---- ending ---- */

@@ -3,6 +3,7 @@
 #define SOFTGPU_NCCL_COMM_H
 
 #include "block.h"
+#include "tuner_use.h"
 #include "../blas/driver_table.h"
 
 #include <pthread.h>
@@ -13,6 +14,7 @@ struct ncclComm {
     int rank, nranks, device, blocking;
     CUcontext ctx;
     struct block block;
+    struct comm_tuner tuner;
     _Atomic int async; /* ncclResult_t: ncclInProgress while it is made, later the first error */
     _Atomic int abort; /* ends waits and running kernels */
     _Atomic int revoked, finalized;
@@ -81,6 +83,8 @@ void job_wait_for_turn(const struct job *job, _Atomic uint64_t *over);
 /* Waits until `word` of `rank` has reached this call's number. */
 ncclResult_t job_wait_for_rank(struct job *job, int rank, _Atomic uint64_t *word);
 
+/* Whether all of a range (or nothing) is in one buffer that is registered with the communicator. */
+int registered_with(const struct ncclComm *comm, const void *p, size_t bytes);
 /* Forgets what is registered with the communicator; returns how many windows that were. */
 int registrations_drop(const struct ncclComm *comm);
 
@@ -108,6 +112,7 @@ struct op {
     ncclRedOp_t redop;
     int root; /* or peer */
     CUstream stream;
+    int algo, proto, channels; /* tuner_use.h; set at the launch */
 };
 /* Takes over `op` by copy; launches it now or at the end of the group. */
 ncclResult_t group_submit_op(const struct op *op);

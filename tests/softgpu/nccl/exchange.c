@@ -96,7 +96,7 @@ static ncclResult_t take_chunk(struct run *r, const struct xfer *x, int peer, co
     unsigned slot = atomic_load_explicit(&c->head, memory_order_relaxed) % CHAN_SLOTS;
     if (c->hdr[slot].total != x->bytes || c->hdr[slot].sig != x->sig || c->hdr[slot].bytes != chunk_bytes(r, x))
         return nccl_warn(ncclInvalidUsage,
-                         "rank %d expects %zu bytes of operation %u from rank %d, which sends %llu of operation %u",
+                         "rank %d expects %zu bytes of operation %#x from rank %d, which sends %llu of operation %#x",
                          r->rank, x->bytes, (unsigned)x->sig, peer, (unsigned long long)c->hdr[slot].total,
                          (unsigned)c->hdr[slot].sig);
     *data = c->data[slot];
@@ -247,16 +247,23 @@ static ncclResult_t run_xfers(struct run *r)
 
 /* ---- operations as transfers ---- */
 
+/* What ranks that talk to each other have in common. */
+static uint32_t signature(const struct op *op)
+{
+    if (op->kind == OP_SEND || op->kind == OP_RECV)
+        return OP_SEND;
+    return (uint32_t)op->kind | (uint32_t)op->algo << 8 | (uint32_t)op->proto << 12 | (uint32_t)op->channels << 16;
+}
+
 static ncclResult_t send_to(struct run *r, const struct op *op, int peer, const void *ptr, size_t bytes)
 {
-    uint32_t sig = op->kind == OP_RECV ? OP_SEND : op->kind;
-    return add(r, (struct xfer){.kind = XFER_SEND, .peer = peer, .ptr = (char *)ptr, .bytes = bytes, .sig = sig});
+    return add(
+        r, (struct xfer){.kind = XFER_SEND, .peer = peer, .ptr = (char *)ptr, .bytes = bytes, .sig = signature(op)});
 }
 
 static ncclResult_t recv_from(struct run *r, const struct op *op, int peer, void *ptr, size_t bytes)
 {
-    uint32_t sig = op->kind == OP_RECV ? OP_SEND : op->kind;
-    return add(r, (struct xfer){.kind = XFER_RECV, .peer = peer, .ptr = ptr, .bytes = bytes, .sig = sig});
+    return add(r, (struct xfer){.kind = XFER_RECV, .peer = peer, .ptr = ptr, .bytes = bytes, .sig = signature(op)});
 }
 
 static ncclResult_t reduce_all(struct run *r, const struct op *op, const void *own, void *dst, size_t bytes)
@@ -265,7 +272,7 @@ static ncclResult_t reduce_all(struct run *r, const struct op *op, const void *o
                                 .ptr = dst,
                                 .own = own,
                                 .bytes = bytes,
-                                .sig = op->kind,
+                                .sig = signature(op),
                                 .type = op->type,
                                 .op = op->redop});
 }

@@ -72,6 +72,10 @@ ncclResult_t group_submit_job(struct job *job)
 static ncclResult_t run_jobs(struct job *jobs)
 {
     ncclResult_t rc = ncclSuccess;
+    if (jobs && !jobs->next && is_blocking(jobs)) { /* one alone: on the caller's thread, as in NCCL */
+        jobs->rc = jobs->run(jobs);
+        return finish_job(jobs);
+    }
     struct job *joinable = NULL;
     for (struct job *job = jobs, *next; job; job = next) {
         next = job->next;

@@ -190,6 +190,18 @@ static ncclResult_t leave(ncclComm_t comm, const char *who, const void *handle, 
                                     : "was never given out");
 }
 
+int registered_with(const struct ncclComm *comm, const void *p, size_t bytes)
+{
+    int found = !bytes;
+    pthread_mutex_lock(&lock);
+    for (const struct registration *r = registrations; r && !found; r = r->next) {
+        size_t at = (size_t)((const char *)p - r->buff);
+        found = r->comm == comm && at <= r->size && bytes <= r->size - at;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 int registrations_drop(const struct ncclComm *comm)
 {
     int windows = 0;

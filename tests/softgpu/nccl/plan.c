@@ -89,7 +89,7 @@ static double link_bytes(const void *args)
 {
     double sum = 0;
     for (const struct op *op = ((const struct plan_args *)args)->plan->ops; op; op = op->next)
-        sum += op_link_bytes(op);
+        sum += op_link_bytes(op) * tuner_scale(op);
     return sum;
 }
 
@@ -270,6 +270,15 @@ ncclResult_t plan_launch(struct ncclComm *comm, struct op *ops)
         free(plan);
         ops_free(ops);
         return nccl_warn(ncclInvalidUsage, "the communicator was destroyed inside the group");
+    }
+    for (struct op *op = ops; op; op = op->next) {
+        ncclResult_t rc = tuner_choose(op);
+        if (rc != ncclSuccess) {
+            comm_put(plan->comm);
+            free(plan);
+            ops_free(ops);
+            return rc;
+        }
     }
     atomic_store(&plan->refs, 2);
     plan->ops = ops;

@@ -1,0 +1,182 @@
+#include "plugin/explore.h"
+
+#include <pthread.h>
+#include <string.h>
+#include "base/cu.h"
+#include "base/log.h"
+#include "plugin/comm.h"
+#include "plugin/group.h"
+#include "plugin/tune_names.h"
+#include "plugin/tune_state.h"
+#include "plugin/tuner.h"
+
+/* Channels of the candidates of one algorithm and protocol; 0: NCCL's number. */
+static const int channel_counts[] = {0, 4, 16};
+enum { COUNTS = sizeof channel_counts / sizeof *channel_counts, TIMERS = 64 };
+
+/* What the tuner answered to the call that this thread is in. */
+struct answer {
+    bool given;
+    uint64_t comm_hash;
+    struct slr_tuner_ask ask;
+    struct slr_tuner_choice choice;
+    size_t nnodes;
+    uint32_t call;
+    int candidate, candidates, size_class;
+};
+
+/* One measured call. */
+struct timer {
+    enum { FREE, CALLING, RUNNING } state;
+    CUevent begin, end;
+    CUstream stream;
+    char comm[9];
+    int crank, nranks;
+    struct answer answer;
+};
+
+static struct timer timers[TIMERS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local struct answer answered __attribute__((tls_model("initial-exec")));
+static _Thread_local struct timer *calling __attribute__((tls_model("initial-exec")));
+
+/* The n-th algorithm and protocol that NCCL has not excluded, from 0. False: there are not so many; *n is then how
+ * many. */
+static bool nth_pair(const struct slr_tuner_ask *ask, int *n, struct slr_tuner_choice *out)
+{
+    int found = 0;
+    for (int i = 0; i < ask->algos * ask->protos; i++)
+        if (ask->cost[i] >= 0 && found++ == *n) {
+            out->algo = i / ask->protos;
+            out->proto = i % ask->protos;
+            return true;
+        }
+    *n = found;
+    return false;
+}
+
+bool slr_explore_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
+{
+    unsigned samples = slr_tune_state()->samples;
+    int pairs = INT32_MAX, size_class = ask->bytes ? 63 - __builtin_clzll(ask->bytes) : 0;
+    if (!samples || !ask->cost || ask->pipe_ops != 1)
+        return false;
+    nth_pair(ask, &pairs, choice);
+    int candidates = 1 + pairs * COUNTS;
+    uint32_t call = t->explore.calls[ask->func][size_class][ask->registered]++;
+    if (call / (unsigned)candidates >= samples)
+        return false;
+    int candidate = (int)(call % (unsigned)candidates), pair = (candidate - 1) / COUNTS;
+    *choice = (struct slr_tuner_choice){-1, -1, 0};
+    if (candidate > 0 && nth_pair(ask, &pair, choice))
+        choice->channels = channel_counts[(candidate - 1) % COUNTS];
+    bool collnet = choice->algo == SLR_NCCL_COLLNET_DIRECT || choice->algo == SLR_NCCL_COLLNET_CHAIN;
+    choice->channels = collnet ? 0 : choice->channels;
+    answered = (struct answer){.given = true,
+                               .comm_hash = t->comm_hash,
+                               .ask = *ask,
+                               .choice = *choice,
+                               .nnodes = t->nnodes,
+                               .call = call,
+                               .candidate = candidate,
+                               .candidates = candidates,
+                               .size_class = size_class};
+    return true;
+}
+
+static void report(const struct timer *m, float ms)
+{
+    const struct answer *a = &m->answer;
+    slr_log(
+        SLR_LOG_INFO, "explored",
+        "comm=%s comm_hash=%016llx crank=%d nranks=%d nnodes=%zu func=%s bytes=%zu size_class=%d registered=%d call=%u "
+        "candidate=%d candidates=%d algo=%s proto=%s channels=%d ns=%llu",
+        m->comm, (unsigned long long)a->comm_hash, m->crank, m->nranks, a->nnodes, slr_tune_func_name(a->ask.func),
+        a->ask.bytes, a->size_class, (int)a->ask.registered, a->call, a->candidate, a->candidates,
+        slr_tune_algo_name(a->choice.algo), slr_tune_proto_name(a->choice.proto), a->choice.channels,
+        (unsigned long long)((double)ms * 1e6));
+}
+
+/* Under the lock. */
+static void drain(void)
+{
+    for (int i = 0; i < TIMERS; i++) {
+        float ms;
+        if (timers[i].state != RUNNING || slr_real.cuEventQuery(timers[i].end) == CUDA_ERROR_NOT_READY)
+            continue;
+        if (slr_real.cuEventElapsedTime(&ms, timers[i].begin, timers[i].end) == CUDA_SUCCESS)
+            report(&timers[i], ms);
+        slr_real.cuEventDestroy(timers[i].begin);
+        slr_real.cuEventDestroy(timers[i].end);
+        timers[i].state = FREE;
+    }
+}
+
+static bool can_measure(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return slr_tune_state()->samples && slr_real.cuEventElapsedTime && slr_real.cuEventQuery &&
+           slr_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static struct timer *start(const struct slr_comm *c, CUstream stream)
+{
+    int i = 0;
+    while (i < TIMERS && timers[i].state != FREE)
+        i++;
+    if (i == TIMERS || slr_real.cuEventCreate(&timers[i].begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        return NULL;
+    struct timer *m = &timers[i];
+    if (slr_real.cuEventCreate(&m->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+        slr_real.cuEventDestroy(m->begin);
+        return NULL;
+    }
+    m->state = CALLING;
+    m->stream = stream;
+    m->crank = c->rank;
+    m->nranks = c->nranks;
+    memcpy(m->comm, c->name, sizeof m->comm);
+    slr_real.cuEventRecord(m->begin, stream);
+    return m;
+}
+
+void slr_explore_begin(const struct slr_comm *c, CUstream stream)
+{
+    if (calling) /* one of NCCL's functions calls another */
+        return;
+    answered.given = false;
+    if (!c || slr_in_group() || !slr_get(SLR_S_TUNE_EXPLORE) || !can_measure(stream))
+        return;
+    pthread_mutex_lock(&lock);
+    drain();
+    calling = start(c, stream);
+    pthread_mutex_unlock(&lock);
+}
+
+ncclResult_t slr_explore_end(ncclResult_t result)
+{
+    struct timer *m = calling;
+    if (!m)
+        return result;
+    calling = NULL;
+    pthread_mutex_lock(&lock);
+    if (result == ncclSuccess && answered.given && slr_real.cuEventRecord(m->end, m->stream) == CUDA_SUCCESS) {
+        m->answer = answered;
+        m->state = RUNNING;
+    } else {
+        slr_real.cuEventDestroy(m->begin);
+        slr_real.cuEventDestroy(m->end);
+        m->state = FREE;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+void slr_explore_drain(void)
+{
+    if (!slr_get(SLR_S_TUNE_EXPLORE))
+        return;
+    pthread_mutex_lock(&lock);
+    drain();
+    pthread_mutex_unlock(&lock);
+}

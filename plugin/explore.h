@@ -1,0 +1,39 @@
+/* Measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE): for each communicator, collective and size class, call k is
+ * made with candidate k mod C, and its time on the stream is taken by events and logged.
+ *
+ * Candidates: 0 is NCCL's default; then every algorithm and protocol that the cost table does not exclude, each with
+ * NCCL's number of channels and with 4 and 16. The order is that of the cost table, so all ranks choose alike by the
+ * number of the call. After SLIPRING_TUNE_EXPLORE rounds NCCL's default is used. A size class is a power of two: [2^c,
+ * 2^(c+1)).
+ *
+ * Measured are calls outside groups that are not captured; one at a time for each thread. */
+#ifndef SLR_PLUGIN_EXPLORE_H
+#define SLR_PLUGIN_EXPLORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/real.h"
+#include "plugin/abi/nccl_common.h"
+
+struct slr_comm;
+struct slr_tuner;
+struct slr_tuner_ask;
+struct slr_tuner_choice;
+
+/* Calls so far: [collective][size class][registered]. */
+struct slr_explore {
+    uint32_t calls[SLR_NCCL_TUNED_FUNCS][64][2];
+};
+
+/* The candidate of the next call; notes it for slr_explore_end on this thread. Under the tuner's lock. False: nothing
+ * is to be tried (any more). */
+bool slr_explore_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice);
+
+/* Around the real call of a collective on `stream`. The result is returned as it is. */
+void slr_explore_begin(const struct slr_comm *c, CUstream stream);
+ncclResult_t slr_explore_end(ncclResult_t result);
+
+/* Logs what has been measured and is over. */
+void slr_explore_drain(void);
+
+#endif

@@ -1,0 +1,75 @@
+#include "plugin/gemm_seen.h"
+
+#include <pthread.h>
+#include "base/settings.h"
+
+enum { DEVICES = 64 };
+
+static struct {
+    CUevent event; /* NULL: none yet */
+    CUstream stream;
+} last[DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool on(void)
+{
+    return slr_get(SLR_S_TUNE_OVERLAP_CHANNELS) != 0 && slr_guard == 0 && slr_real.cuEventRecord != NULL;
+}
+
+static bool device(CUdevice *dev)
+{
+    return slr_real.cuCtxGetDevice(dev) == CUDA_SUCCESS && *dev >= 0 && *dev < DEVICES;
+}
+
+static bool captured(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return slr_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static void note(CUstream stream)
+{
+    CUdevice dev;
+    if (!device(&dev) || captured(stream))
+        return;
+    pthread_mutex_lock(&lock);
+    if (last[dev].event || slr_real.cuEventCreate(&last[dev].event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        /* A context that was reset takes its events with it. */
+        if (slr_real.cuEventRecord(last[dev].event, stream) != CUDA_SUCCESS)
+            last[dev].event = NULL;
+        last[dev].stream = stream;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+cublasStatus_t slr_gemm_seen_on(CUstream stream, cublasStatus_t result)
+{
+    if (result != CUBLAS_STATUS_SUCCESS || !on())
+        return result;
+    slr_guard++;
+    note(stream);
+    slr_guard--;
+    return result;
+}
+
+cublasStatus_t slr_gemm_seen(cublasHandle_t handle, cublasStatus_t result)
+{
+    cudaStream_t stream;
+    if (result != CUBLAS_STATUS_SUCCESS || !on() || !slr_real.cublasGetStream ||
+        slr_real.cublasGetStream(handle, &stream) != CUBLAS_STATUS_SUCCESS)
+        return result;
+    return slr_gemm_seen_on((CUstream)stream, result);
+}
+
+bool slr_gemm_beside(CUstream stream)
+{
+    CUdevice dev;
+    bool beside = false;
+    if (!slr_real.cuEventQuery || !device(&dev) || captured(stream))
+        return false;
+    pthread_mutex_lock(&lock);
+    if (last[dev].event && last[dev].stream != stream)
+        beside = slr_real.cuEventQuery(last[dev].event) == CUDA_ERROR_NOT_READY;
+    pthread_mutex_unlock(&lock);
+    return beside;
+}
