@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include "base/cu.h"
 #include "base/log.h"
 #include "plugin/comm.h"
 #include "plugin/group.h"
@@ -119,8 +118,24 @@ static bool can_measure(CUstream stream)
            slr_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* What the table's head says of the machine, once for each communicator. */
+static void introduce(const struct slr_comm *c)
+{
+    CUdevice dev;
+    char name[96] = "";
+    int version = 0;
+    if (!slr_log_first(slr_mix(slr_comm_id(c), 0x6578706cu + (uint64_t)c->rank)))
+        return;
+    if (slr_real.cuCtxGetDevice(&dev) == CUDA_SUCCESS)
+        slr_real.cuDeviceGetName(name, sizeof name, dev);
+    slr_real.ncclGetVersion(&version);
+    slr_log(SLR_LOG_INFO, "explore", "comm=%s crank=%d nranks=%d samples=%u nccl=%d device=%s", c->name, c->rank,
+            c->nranks, slr_tune_state()->samples, version, name);
+}
+
 static struct timer *start(const struct slr_comm *c, CUstream stream)
 {
+    introduce(c);
     int i = 0;
     while (i < TIMERS && timers[i].state != FREE)
         i++;

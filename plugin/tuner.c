@@ -72,7 +72,8 @@ struct origin {
 static void say(const struct slr_tuner *t, const struct slr_tuner_ask *ask, const struct slr_tuner_choice *c,
                 const struct origin *from)
 {
-    uint64_t key = slr_mix(slr_mix(t->comm_hash, ask->bytes), (uint64_t)ask->func << 32 | (uint64_t)ask->registered);
+    uint64_t size_class = ask->bytes ? 63 - (uint64_t)__builtin_clzll(ask->bytes) : 0; /* sizes may be many */
+    uint64_t key = slr_mix(slr_mix(t->comm_hash, size_class), (uint64_t)ask->func << 32 | (uint64_t)ask->registered);
     key = slr_mix(key, (uint64_t)(c->algo + 1) << 32 | (uint64_t)(c->proto + 1) << 16 | (uint64_t)c->channels);
     if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(slr_mix(key, (uint64_t)(uintptr_t)t)))
         return;

@@ -1,0 +1,266 @@
+/* slipring tune: runs a command that tries NCCL's choices in turn, and writes the table of the best. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plugin/tune_table.h"
+#include "tools/job.h"
+#include "tools/progress.h"
+#include "tools/tune/tune.h"
+
+static const char usage[] =
+    "usage: slipring tune [-o FILE] [--rounds N] [--gain PERCENT] [--set NAME=VALUE]... [--lib FILE]\n"
+    "                     [--softgpu[=DEVICES]] [--] COMMAND [ARG]...\n"
+    "       slipring tune --check FILE\n"
+    "\n"
+    "Runs COMMAND once with slipring preloaded and lets NCCL make the calls of each collective and size with one\n"
+    "algorithm, protocol and number of channels after the other; measures each call on the device; and writes those\n"
+    "that are faster than NCCL's default on the slowest rank as a table for SLIPRING_TUNE_FILE. COMMAND has to make\n"
+    "each call some hundred times: (1 + 3 x algorithms x protocols) x rounds.\n"
+    "\n"
+    "-o FILE         where the table goes (slipring.tune)\n"
+    "--rounds N      how often each choice is tried for each size, from 3 to 10000 (5)\n"
+    "--gain PERCENT  how much faster than the default it has to be (3)\n"
+    "--set, --lib, --softgpu  as slipring run takes them\n"
+    "--check FILE    only reads a table, and says what is wrong with it\n"
+    "\n"
+    "Exit status: COMMAND's when that fails, and nothing is written; 1 when nothing could be measured; 2 for wrong "
+    "use.\n";
+
+#define MOST_ARGS 512
+
+struct options {
+    const char *out;
+    unsigned long rounds;
+    double gain;
+    const char *pass[MOST_ARGS]; /* for slipring run */
+    int passed;
+    char **command;
+};
+
+static int bad(const char *what, const char *arg)
+{
+    fprintf(stderr, "slipring tune: %s%s\n`slipring tune --help` shows how it is called\n", what, arg);
+    return 2;
+}
+
+static int check(const char *path)
+{
+    struct slr_tune_table table;
+    struct slr_tune_error error;
+    if (slr_tune_load(&table, path, &error) != 0) {
+        fprintf(stderr, "%s:%d: %s\n", path, error.line, error.text);
+        return 1;
+    }
+    printf("%s: %zu rules\n", path, table.count);
+    slr_tune_free(&table);
+    return 0;
+}
+
+static bool parse_rounds(const char *text, unsigned long *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoul(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && !errno && *out >= LEAST_SAMPLES && *out <= 10000;
+}
+
+static bool parse_gain(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return *text && !*end && *out >= 0 && *out < 100;
+}
+
+/* Takes the option at argv[*i], and its value. 0, or an exit status; -1: --check or --help has done all. */
+static int take_option(struct options *o, char **argv, int *i)
+{
+    const char *arg = argv[*i], *value = argv[*i + 1];
+    bool own = !strcmp(arg, "-o") || !strcmp(arg, "--rounds") || !strcmp(arg, "--gain");
+    bool paired = !strcmp(arg, "--set") || !strcmp(arg, "--lib");
+    if ((own || paired) && !value)
+        return bad("a value is missing behind ", arg);
+    if (o->passed + 2 >= MOST_ARGS / 2)
+        return bad("too many options at ", arg);
+    *i += own || paired;
+    if (!strcmp(arg, "-o"))
+        o->out = value;
+    else if (!strcmp(arg, "--rounds"))
+        return parse_rounds(value, &o->rounds) ? 0 : bad("--rounds takes a whole number from 3 to 10000, not ", value);
+    else if (!strcmp(arg, "--gain"))
+        return parse_gain(value, &o->gain) ? 0 : bad("--gain takes a percentage from 0 to below 100, not ", value);
+    else if (paired)
+        o->pass[o->passed++] = arg, o->pass[o->passed++] = value;
+    else if (!strncmp(arg, "--set=", 6) || !strncmp(arg, "--lib=", 6) || !strcmp(arg, "--softgpu") ||
+             !strncmp(arg, "--softgpu=", 10))
+        o->pass[o->passed++] = arg;
+    else
+        return bad("there is no option ", arg);
+    return 0;
+}
+
+static int parse(struct options *o, int argc, char **argv)
+{
+    int i = 1, rc = 0;
+    for (; i < argc && argv[i][0] == '-' && !rc; i++) {
+        if (!strcmp(argv[i], "--")) {
+            i++;
+            break;
+        }
+        rc = take_option(o, argv, &i);
+    }
+    o->command = argv + i;
+    if (!rc && i >= argc)
+        rc = bad("there is no command", "");
+    return rc;
+}
+
+/* What is shown while the command runs. */
+struct watch {
+    struct progress *progress;
+    const char *folder;
+    unsigned ticks;
+};
+
+#define TICKS_PER_LOOK 10
+
+static void tick(void *ctx)
+{
+    struct watch *w = ctx;
+    char note[64];
+    if (w->ticks++ % TICKS_PER_LOOK)
+        return;
+    uint64_t n = samples_count(w->folder);
+    snprintf(note, sizeof note, "%llu calls measured", (unsigned long long)n);
+    progress_at(w->progress, n, note);
+}
+
+static int run(const struct options *o, const char *launcher, const char *folder)
+{
+    char rounds[64], file[4200];
+    const char *argv[2 * MOST_ARGS];
+    int n = 0;
+    snprintf(rounds, sizeof rounds, "TUNE_EXPLORE=%lu", o->rounds);
+    snprintf(file, sizeof file, "LOG_FILE=%s/%%h-%%p.json", folder);
+    const char *ours[] = {"--set", rounds, "--set", "LOG=info", "--set", "LOG_FORMAT=json", "--set", file, "--"};
+    argv[n++] = launcher;
+    argv[n++] = "run";
+    for (int i = 0; i < o->passed; i++)
+        argv[n++] = o->pass[i];
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        argv[n++] = ours[i];
+    for (char **arg = o->command; *arg; arg++) {
+        if (n == 2 * MOST_ARGS - 1)
+            return bad("COMMAND has too many arguments, from ", *arg);
+        argv[n++] = *arg;
+    }
+    argv[n] = NULL;
+    unsetenv("SLIPRING_TUNE_FILE"); /* the default to compare with is NCCL's */
+    struct watch w = {progress_begin("tune", 0), folder, 0};
+    int status = job_run((char *const *)argv, -1, -1, tick, &w);
+    progress_end(w.progress, status ? "the command failed" : "the command has ended");
+    return status;
+}
+
+static char *join(char **words)
+{
+    size_t size = 1;
+    for (char **w = words; *w; w++)
+        size += strlen(*w) + 1;
+    char *text = calloc(1, size);
+    for (char **w = words; text && *w; w++) {
+        strcat(text, *w);
+        if (w[1])
+            strcat(text, " ");
+    }
+    return text;
+}
+
+static int nothing(const struct samples *s)
+{
+    if (!s->files)
+        fprintf(stderr, "slipring tune: no process of COMMAND made a NCCL communicator with slipring preloaded: "
+                        "nothing to measure, nothing written\n");
+    else
+        fprintf(stderr,
+                "slipring tune: no collective was measured: those that the ring takes, in groups, in captured graphs "
+                "and on non-blocking communicators can not be; nothing written%s%s\n",
+                s->trouble[0] ? "\n  the log says: " : "", s->trouble);
+    return 1;
+}
+
+static int conclude(const struct options *o, struct samples *s)
+{
+    size_t count, rules = 0, few = 0;
+    struct finding *f = findings_make(s, o->gain, &count);
+    char *command = join(o->command);
+    if (!f || !command) {
+        free(f);
+        free(command);
+        return nothing(s);
+    }
+    for (size_t i = 0; i < count; i++)
+        few += !f[i].enough;
+    findings_print(f, count, stdout);
+    struct table_head head = {s->nccl, s->device, command, o->gain};
+    int rc = table_write(o->out, &head, f, count, &rules);
+    if (rc)
+        fprintf(stderr, "slipring tune: %s can not be written: %s\n", o->out, strerror(-rc));
+    else
+        printf("%s: %zu rule%s%s\n", o->out, rules, rules == 1 ? "" : "s", rules ? "" : ": NCCL's defaults are best");
+    if (few)
+        fprintf(
+            stderr,
+            "slipring tune: %zu kinds of calls came too rarely to say (%u of each choice on each rank are needed)\n",
+            few, LEAST_SAMPLES);
+    free(command);
+    free(f);
+    return rc ? 1 : 0;
+}
+
+static int measure(const struct options *o, const char *launcher)
+{
+    char folder[3800];
+    struct samples s = {0};
+    int rc = job_folder(folder, sizeof folder);
+    if (rc) {
+        fprintf(stderr, "slipring tune: no folder for the logs: %s\n", strerror(-rc));
+        return 1;
+    }
+    int status = run(o, launcher, folder);
+    if (job_interrupted()) {
+        fprintf(stderr, "slipring tune: interrupted; nothing written\n");
+        status = 128 + job_interrupted();
+    } else if (status) {
+        fprintf(stderr, "slipring tune: COMMAND ended with status %d; nothing written\n", status);
+    } else if ((rc = samples_read(&s, folder)) != 0) {
+        fprintf(stderr, "slipring tune: the logs can not be read: %s\n", strerror(-rc));
+        status = 1;
+    } else {
+        if (s.bad_lines)
+            fprintf(stderr, "slipring tune: %zu lines of the logs are not what they should be, and were left out\n",
+                    s.bad_lines);
+        status = conclude(o, &s);
+    }
+    samples_free(&s);
+    job_folder_remove(folder);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.out = "slipring.tune", .rounds = 5, .gain = 3};
+    const char *launcher = getenv("SLIPRING_LAUNCHER");
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (argc > 1 && !strcmp(argv[1], "--check"))
+        return argc == 3 ? check(argv[2]) : bad("--check takes one file", "");
+    int rc = parse(&o, argc, argv);
+    if (rc)
+        return rc;
+    if (!launcher || !*launcher)
+        return bad("call it as slipring tune: it runs COMMAND by the launcher", "");
+    return measure(&o, launcher);
+}
