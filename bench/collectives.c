@@ -2,12 +2,13 @@
  * NCCL plugins. A plain NCCL program that knows nothing of slipring.
  *
  *   collectives [--ranks N] [--rounds N] [--bytes N[,N]...] [--func NAME[,NAME]...] [--one-gpu] [--gemm N] [--group]
- *               [--seconds N]
+ *               [--seconds N] [--rank-env RANK:NAME=VALUE]...
  *
  * --bytes   of the larger side: what all ranks gather together (65536,4194304)
  * --func    of allgather, allreduce, broadcast, reduce, reducescatter (all)
  * --one-gpu all ranks share the first device: NCCL_HOSTID for each, over loopback sockets
  * --gemm N  during each of the first N all-gathers a GEMM is pending on another stream
+ * --rank-env  a variable in one rank's environment alone
  * --group   each round is one group
  *
  * Rank 0 prints the median time of each, by events. Exit status: 0, 1 wrong result, 2 wrong use, 3 a call failed, 4
@@ -17,13 +18,15 @@
 
 #include "tests/e2e/ranks.h"
 
-enum { FUNCS = 5, MOST_SIZES = 16, MOST_ROUNDS = 1 << 20 };
+enum { FUNCS = 5, MOST_SIZES = 16, MOST_ENV = 16, MOST_ROUNDS = 1 << 20 };
 static const char *const names[FUNCS] = {"allgather", "allreduce", "broadcast", "reduce", "reducescatter"};
 enum func { ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER };
 
 struct options {
     int ranks, rounds, gemms, seconds;
     bool one_gpu, group, func[FUNCS];
+    char *rank_env[MOST_ENV]; /* RANK:NAME=VALUE */
+    int rank_envs;
     size_t bytes[MOST_SIZES];
     int sizes;
 };
@@ -305,7 +308,7 @@ static bool parse_funcs(struct options *o, const char *text)
     return true;
 }
 
-static bool parse_one(struct options *o, const char *arg, const char *value)
+static bool parse_one(struct options *o, const char *arg, char *value)
 {
     if (!strcmp(arg, "--ranks"))
         return number(value, 1, 64, &o->ranks);
@@ -315,32 +318,46 @@ static bool parse_one(struct options *o, const char *arg, const char *value)
         return number(value, 0, MOST_ROUNDS, &o->gemms);
     if (!strcmp(arg, "--seconds"))
         return number(value, 1, 3600, &o->seconds);
+    if (!strcmp(arg, "--rank-env") && o->rank_envs < MOST_ENV && strchr(value, ':') && strchr(value, '=')) {
+        o->rank_env[o->rank_envs++] = value;
+        return true;
+    }
     if (!strcmp(arg, "--bytes"))
         return parse_bytes(o, value);
     return !strcmp(arg, "--func") && parse_funcs(o, value);
 }
 
+static struct options options = {.ranks = 2,
+                                 .rounds = 20,
+                                 .seconds = 120,
+                                 .func = {true, true, true, true, true},
+                                 .bytes = {65536, 4194304},
+                                 .sizes = 2};
+
+/* Before anything of CUDA or NCCL runs in the rank. */
+static void begin(int rank)
+{
+    for (int i = 0; i < options.rank_envs; i++)
+        if (atoi(options.rank_env[i]) == rank)
+            putenv(strchr(options.rank_env[i], ':') + 1);
+}
+
 int main(int argc, char **argv)
 {
-    static struct options o = {.ranks = 2,
-                               .rounds = 20,
-                               .seconds = 120,
-                               .func = {true, true, true, true, true},
-                               .bytes = {65536, 4194304},
-                               .sizes = 2};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--one-gpu"))
-            o.one_gpu = true;
+            options.one_gpu = true;
         else if (!strcmp(argv[i], "--group"))
-            o.group = true;
-        else if (i + 1 == argc || !parse_one(&o, argv[i], argv[i + 1]))
+            options.group = true;
+        else if (i + 1 == argc || !parse_one(&options, argv[i], argv[i + 1]))
             return bad(argv[i]);
         else
             i++;
     }
-    if (o.one_gpu) {
+    if (options.one_gpu) {
         setenv("NCCL_NET", "Socket", 0);
         setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     }
-    return ranks_run(o.ranks, o.seconds, body, &o);
+    ranks_begin = begin;
+    return ranks_run(options.ranks, options.seconds, body, &options);
 }

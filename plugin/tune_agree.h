@@ -6,7 +6,7 @@
  * the call, when nothing else is being made in the process, by the number of ranks; where that is not certain, they
  * stay alone.
  *
- * Agreement. Each rank posts a word of what its tuner decides by (table, settings), 0 without a tuner, in the control
+ * Agreement. Each rank posts a word of what its tuner decides by (table, settings), 0 without either, in the control
  * block. Once all ranks have posted, any that has a tuner compares, and the first writes the result by compare-and-swap
  * into the block's word `tune`, which all obey: ON, or OFF with the rank that differs. A rank that dies, or is not
  * there by the deadline, is one that differs. This does not depend on whether the ring is used. Without a control block

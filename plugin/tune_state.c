@@ -8,8 +8,8 @@ static struct slr_tune_state state;
 static struct slr_once once;
 
 /* A broken table is as none on this rank; on the others it is not, so it has a word of its own. */
-#define NO_TABLE 1
-#define BROKEN_TABLE 2
+#define NO_TABLE 0
+#define BROKEN_TABLE 1
 
 static uint64_t load(void)
 {
@@ -33,8 +33,9 @@ const struct slr_tune_state *slr_tune_state(void)
         return &state;
     state.overlap_channels = (int)slr_get(SLR_S_TUNE_OVERLAP_CHANNELS);
     state.samples = (unsigned)slr_get(SLR_S_TUNE_EXPLORE);
-    uint64_t word = slr_mix(load(), (uint64_t)state.overlap_channels << 32 | state.samples);
-    state.word = word ? word : 1;
+    uint64_t table = load(), settings = (uint64_t)state.overlap_channels << 32 | state.samples;
+    uint64_t word = slr_mix(table, settings);
+    state.word = table == NO_TABLE && !settings ? 0 : word ? word : 1;
     slr_once_end(&once);
     return &state;
 }

@@ -9,7 +9,7 @@ struct slr_tune_state {
     const char *path;            /* as the setting gives it */
     int overlap_channels;        /* 0: none */
     unsigned samples;            /* of each candidate; 0: nothing is explored */
-    uint64_t word;               /* of all this; equal on ranks that decide alike; never 0 */
+    uint64_t word; /* of all this; equal on ranks that decide alike; 0: nothing to decide, as without a tuner */
 };
 
 const struct slr_tune_state *slr_tune_state(void);

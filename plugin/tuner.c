@@ -14,6 +14,12 @@ _Thread_local bool slr_tuner_simulating __attribute__((tls_model("initial-exec")
 
 static void introduce(int version, slr_nccl_logger log, bool hooked)
 {
+    if (slr_process_off()) {
+        if (slr_log_first(0x74756e65))
+            slr_log(SLR_LOG_INFO, "tuner", "interface=v%d msg=%s", version,
+                    "NCCL has loaded this library as its tuner; it is switched off: NCCL's defaults");
+        return;
+    }
     const struct slr_tune_state *s = slr_tune_state();
     if (log)
         log(SLR_NCCL_LOG_INFO, SLR_NCCL_SUBSYS_INIT | SLR_NCCL_SUBSYS_TUNING, __FILE__, __LINE__,

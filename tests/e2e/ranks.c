@@ -38,9 +38,13 @@ static void share_device(const struct rank *r)
     setenv("NCCL_SOCKET_IFNAME", "lo", 0);
 }
 
+void (*ranks_begin)(int rank);
+
 static void child(struct rank *r, int (*pipes)[2], rank_body body)
 {
     int devices = 0;
+    if (ranks_begin)
+        ranks_begin(r->rank);
     CUDA(cudaGetDeviceCount(&devices));
     CUDA(cudaSetDevice(r->rank % devices));
     if (devices < r->nranks)

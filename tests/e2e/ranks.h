@@ -27,6 +27,9 @@ struct rank {
 
 typedef void (*rank_body)(struct rank *r);
 
+/* Called in each rank's process before anything of CUDA, e.g. for its environment. NULL: nothing. */
+extern void (*ranks_begin)(int rank);
+
 /* Forks `nranks` processes; each runs `body` with `id` filled and its device (rank modulo device count) current.
  * Returns the exit status for main(). */
 int ranks_run(int nranks, int seconds, rank_body body, void *arg);

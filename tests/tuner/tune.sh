@@ -1,0 +1,64 @@
+#!/bin/bash
+# slipring tune on the software GPU: finds the optimum that its model has, a second run with the table is faster in the model and
+# says which rule decided; and what happens when it can not. Usage: tune.sh LAUNCHER BUILD COLLECTIVES
+set -eu
+launcher=$1 build=$2 collectives=$3
+export SLIPRING_LIB=$build/libslipring.so SLIPRING_SOFTGPU=$build/softgpu
+export SOFTGPU_TIMING=1 SOFTGPU_LINK_GBS=0.02 # slow links: what the model says is long beside what the machine adds
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "tune.sh: $*" >&2; cat "$work/out" "$work/err" >&2 2>/dev/null; exit 1; }
+# Where the launcher looks for the tool: in its own source tree's build folder, which need not be this build.
+tune_program=$build/slipring-tune
+launcher_of() { SLIPRING_LAUNCHER=$launcher "$tune_program" "$@"; }
+tune() { # STATUS ARGUMENTS...
+    local want=$1 status=0
+    shift
+    launcher_of --softgpu "$@" >"$work/out" 2>"$work/err" || status=$?
+    [ $status = "$want" ] || fail "tune $*: status $status, not $want"
+}
+
+run=("$collectives" --bytes 32768 --func allgather,allreduce --rounds)
+tune 0 -o "$work/table" --rounds 3 -- "${run[@]}" 60
+grep -q '^allgather .*bytes=32k..65535 ranks=2 nodes=1 registered=no : algorithm=ring protocol=ll128 channels=16$' "$work/table" ||
+    fail "not the optimum of the model for all-gather: $(cat "$work/table")"
+grep -q '^allreduce .*: algorithm=tree protocol=ll128 channels=16$' "$work/table" || fail "not the optimum for all-reduce: $(cat "$work/table")"
+grep -q '^# nccl .*2\.' "$work/table" && grep -q '^# device .*softgpu' "$work/table" || fail "no head: $(cat "$work/table")"
+grep -q 'AllReduce .*Tree LL128 16 channels' "$work/out" || fail "the table was not shown"
+grep -q 'tune' "$work/err" || fail "no progress"
+launcher_of --check "$work/table" >"$work/out" || fail "the table is not read back"
+
+median() { # FUNC SETTINGS...
+    local func=$1
+    shift
+    "$launcher" run --softgpu "$@" -- "${run[@]}" 12 2>/dev/null | awk -v f="$func" '$1 == f { print $5 }'
+}
+for func in allgather allreduce; do
+    before=$(median $func) after=$(median $func --set tune_file="$work/table")
+    awk -v a="$after" -v b="$before" 'BEGIN { exit !(a < 0.9 * b) }' || fail "$func: $before us before, $after us with the table"
+done
+"$launcher" run --softgpu --set tune_file="$work/table" --set log=info -- "${run[@]}" 3 2>&1 | grep -q "tuned .*func=AllGather .*from=$work/table:[0-9]" ||
+    fail "no tuned line names the file"
+
+# What can not be measured is said, and nothing is written.
+tune 1 -o "$work/none" -- true && grep -q 'nothing to measure' "$work/err" || fail "no message: no communicator"
+tune 1 -o "$work/none" --set min_bytes=0 -- "$collectives" --func allgather --bytes 32768 --rounds 20 && grep -q 'no collective was measured' "$work/err" ||
+    fail "no message: all went to the ring"
+tune 7 -o "$work/none" -- sh -c 'exit 7' && grep -q 'status 7; nothing written' "$work/err" || fail "no message: the command failed"
+tune 127 -o "$work/none" -- "$work/there-is-no-such-command"
+tune 2 --rounds 2 -- true && grep -q 'from 3 to' "$work/err" || fail "no message: rounds"
+tune 2 --gain x -- true
+tune 2 --nonsense
+tune 2
+[ ! -e "$work/none" ] || fail "something was written"
+tune 0 -o "$work/few" -- "${run[@]}" 8
+grep -q 'too rarely' "$work/err" && ! grep -q '^all' "$work/few" || fail "few samples: $(cat "$work/few")"
+# Interrupted: the command is told, and nothing is written.
+SLIPRING_LAUNCHER=$launcher "$tune_program" --softgpu -o "$work/none" -- sleep 60 2>"$work/err" >"$work/out" &
+pid=$!
+for _ in $(seq 100); do grep -q begins "$work/err" && break; sleep 0.05; done
+sleep 0.2
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+[ $status = 143 ] && [ ! -e "$work/none" ] && grep -q interrupted "$work/err" || fail "interrupted: status $status"
