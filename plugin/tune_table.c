@@ -32,6 +32,9 @@ __attribute__((format(printf, 2, 3))) static int broken(struct line *l, const ch
     l->error->line = l->number;
     vsnprintf(l->error->text, sizeof l->error->text, fmt, ap);
     va_end(ap);
+    for (char *c = l->error->text; *c; c++) /* it goes to terminals, and what is quoted may be anything */
+        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
+            *c = '?';
     return -EINVAL;
 }
 

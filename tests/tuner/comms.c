@@ -68,6 +68,8 @@ static void by_threads(void)
 static void gather(void)
 {
     static float host[N * COUNT];
+    int rank;
+    NEED(ncclCommUserRank(comm[0], &rank));
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < COUNT; k++)
             host[k] = (float)(i + 1);
@@ -86,8 +88,6 @@ static void gather(void)
         NEED(cudaStreamSynchronize(stream[i]));
         NEED(cudaMemcpy(host, recv[i], sizeof host, cudaMemcpyDeviceToHost));
         for (int k = 0; k < N * COUNT; k++) { /* a split by falling keys turns the ranks round */
-            int rank;
-            NEED(ncclCommUserRank(comm[0], &rank));
             int from = k / COUNT, device = rank == 0 ? from : N - 1 - from;
             NEED(host[k] != (float)(device + 1));
         }
