@@ -13,8 +13,10 @@ int main(int argc, char **argv)
         return 3;
     for (int func = 0; func < 5; func++)
         for (size_t bytes = 1; bytes < (size_t)1 << 32; bytes *= 4) {
-            float cost[7][3] = {{1, 2, 3}, {1, 2, 3}};
+            float cost[7][3];
             int channels = 0;
+            for (int i = 0; i < 21; i++)
+                cost[i / 3][i % 3] = i < 6 ? 1.0f + (float)(i % 3) : -1.0f; /* trees and rings */
             if (t->get_coll_info(context, (enum slr_nccl_func)func, bytes, 1, (float **)cost, 7, 3, 0, &channels) !=
                 ncclSuccess)
                 return 3;
