@@ -125,6 +125,21 @@ refuses 'bad number' 2 'positive whole number' "$s" softgpu -n two -- true
 refuses 'zero devices' 2 'positive whole number' "$s" run --softgpu=0 -- true
 refuses 'no softgpu' 1 'software GPU was not found' "$work/inst/bin/slipring" softgpu -- true
 
+# NCCL is told to load the library as its plugin where a setting needs that, unless the user has named one.
+unset NCCL_TUNER_PLUGIN NCCL_PROFILER_PLUGIN SLIPRING_TUNE_FILE SLIPRING_PROFILE
+plugins='printf %s "${NCCL_TUNER_PLUGIN-none} ${NCCL_PROFILER_PLUGIN-none}"'
+expect 'no plugin' 'none none' "$s" run -- sh -c "$plugins"
+expect 'tuner for a table' "$lib none" "$s" run --set tune_file=a.tune -- sh -c "$plugins"
+expect 'tuner from the environment' "$lib none" env SLIPRING_TUNE_FILE=a.tune "$s" run -- sh -c "$plugins"
+expect 'tuner for channels' "$lib none" "$s" run --set tune_overlap_channels=4 -- sh -c "$plugins"
+expect 'no tuner for nothing' 'none none' "$s" run --set tune_overlap_channels=0 --set tune_explore=0 -- sh -c "$plugins"
+expect 'profiler' "none $lib" env SLIPRING_PROFILE=on "$s" run -- sh -c "$plugins"
+expect 'profiler off' 'none none' env SLIPRING_PROFILE=off "$s" run -- sh -c "$plugins"
+expect "the user's plugin" 'mine none' env NCCL_TUNER_PLUGIN=mine "$s" run --set tune_file=a.tune -- sh -c "$plugins"
+long=$work/$(printf '%0200d' 0)/$(printf '%060d' 0)
+mkdir -p "$long" && cp "$probe" "$long/libslipring.so"
+expect 'a path that NCCL would cut' 'STATIC_PLUGIN none' "$s" run --lib "$long/libslipring.so" --set tune_file=a.tune -- sh -c "$plugins"
+
 # env, version, help, misuse.
 expect version "$("$tables" --version)" "$s" --version
 "$s" --help | grep -q 'usage: slipring run' || fail "--help"
