@@ -96,6 +96,20 @@ static void report(const struct timer *m, float ms)
         (unsigned long long)((double)ms * 1e6));
 }
 
+/* The lock, and this thread's calls on our events are allowed whatever another stream of it captures. */
+static void enter(CUstreamCaptureMode *mode)
+{
+    *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    slr_real.cuThreadExchangeStreamCaptureMode(mode);
+    pthread_mutex_lock(&lock);
+}
+
+static void leave(CUstreamCaptureMode *mode)
+{
+    pthread_mutex_unlock(&lock);
+    slr_real.cuThreadExchangeStreamCaptureMode(mode);
+}
+
 /* Under the lock. */
 static void drain(void)
 {
@@ -157,24 +171,26 @@ static struct timer *start(const struct slr_comm *c, CUstream stream)
 
 void slr_explore_begin(const struct slr_comm *c, CUstream stream)
 {
+    CUstreamCaptureMode mode;
     if (calling) /* one of NCCL's functions calls another */
         return;
     answered.given = false;
     if (!c || slr_in_group() || !slr_get(SLR_S_TUNE_EXPLORE) || !can_measure(stream))
         return;
-    pthread_mutex_lock(&lock);
+    enter(&mode);
     drain();
     calling = start(c, stream);
-    pthread_mutex_unlock(&lock);
+    leave(&mode);
 }
 
 ncclResult_t slr_explore_end(ncclResult_t result)
 {
     struct timer *m = calling;
+    CUstreamCaptureMode mode;
     if (!m)
         return result;
     calling = NULL;
-    pthread_mutex_lock(&lock);
+    enter(&mode);
     if (result == ncclSuccess && answered.given && slr_real.cuEventRecord(m->end, m->stream) == CUDA_SUCCESS) {
         m->answer = answered;
         m->state = RUNNING;
@@ -183,15 +199,16 @@ ncclResult_t slr_explore_end(ncclResult_t result)
         slr_real.cuEventDestroy(m->end);
         m->state = FREE;
     }
-    pthread_mutex_unlock(&lock);
+    leave(&mode);
     return result;
 }
 
 void slr_explore_drain(void)
 {
-    if (!slr_get(SLR_S_TUNE_EXPLORE))
+    CUstreamCaptureMode mode;
+    if (!slr_get(SLR_S_TUNE_EXPLORE) || !slr_real.cuEventQuery)
         return;
-    pthread_mutex_lock(&lock);
+    enter(&mode);
     drain();
-    pthread_mutex_unlock(&lock);
+    leave(&mode);
 }

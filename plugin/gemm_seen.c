@@ -27,19 +27,35 @@ static bool captured(CUstream stream)
     return slr_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* Somebody on this thread may be capturing another stream, in a mode that forbids looking at events; ours are not part
+ * of that. */
+static void swap_capture_mode(CUstreamCaptureMode *mode)
+{
+    slr_real.cuThreadExchangeStreamCaptureMode(mode);
+}
+
+/* Under the lock. */
+static void note_on(CUdevice dev, CUstream stream)
+{
+    if (!last[dev].event && slr_real.cuEventCreate(&last[dev].event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return;
+    /* A context that was reset takes its events with it. */
+    if (slr_real.cuEventRecord(last[dev].event, stream) != CUDA_SUCCESS)
+        last[dev].event = NULL;
+    last[dev].stream = stream;
+}
+
 static void note(CUstream stream)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUdevice dev;
     if (!device(&dev) || captured(stream))
         return;
+    swap_capture_mode(&mode);
     pthread_mutex_lock(&lock);
-    if (last[dev].event || slr_real.cuEventCreate(&last[dev].event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
-        /* A context that was reset takes its events with it. */
-        if (slr_real.cuEventRecord(last[dev].event, stream) != CUDA_SUCCESS)
-            last[dev].event = NULL;
-        last[dev].stream = stream;
-    }
+    note_on(dev, stream);
     pthread_mutex_unlock(&lock);
+    swap_capture_mode(&mode);
 }
 
 cublasStatus_t slr_gemm_seen_on(CUstream stream, cublasStatus_t result)
@@ -63,13 +79,16 @@ cublasStatus_t slr_gemm_seen(cublasHandle_t handle, cublasStatus_t result)
 
 bool slr_gemm_beside(CUstream stream)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUdevice dev;
     bool beside = false;
     if (!slr_real.cuEventQuery || !device(&dev) || captured(stream))
         return false;
+    swap_capture_mode(&mode);
     pthread_mutex_lock(&lock);
     if (last[dev].event && last[dev].stream != stream)
         beside = slr_real.cuEventQuery(last[dev].event) == CUDA_ERROR_NOT_READY;
     pthread_mutex_unlock(&lock);
+    swap_capture_mode(&mode);
     return beside;
 }

@@ -12,7 +12,7 @@
 #define ON 1u
 #define OFF 0x80000000u
 
-static _Atomic bool hooked;
+static _Atomic bool hooked, loaded; /* by NCCL */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_tuner *alone; /* made on a thread of NCCL's; a reference each; under the lock */
 static unsigned expecting;      /* births under way in this process; under the lock */
@@ -55,6 +55,7 @@ void slr_tune_forget(struct slr_birth *b)
 void slr_tune_made(struct slr_tuner *t)
 {
     slr_tuner_hold(t);
+    atomic_store(&loaded, true);
     if (current && !current->tuner) {
         current->tuner = t;
         return;
@@ -144,9 +145,13 @@ void slr_tune_match(struct slr_birth *list)
         drop_alone();
     }
     pthread_mutex_unlock(&lock);
-    for (struct slr_birth *b = list; b; b = b->next)
+    for (struct slr_birth *b = list; b; b = b->next) {
         if (b->tuner && b->comm && !b->comm->tuner)
             slr_tuner_hold(b->comm->tuner = b->tuner);
+        if (!b->tuner && b->comm && b->expects && atomic_load(&loaded))
+            slr_log(SLR_LOG_INFO, "tune_off", "comm=%s crank=%d msg=%s", b->comm->name, b->comm->rank,
+                    "its tuner can not be told from those of other communicators that are being made: NCCL's defaults");
+    }
 }
 
 uint64_t slr_tune_word(const struct slr_birth *b)
