@@ -234,7 +234,7 @@ static void old_interface(const struct slr_tuner_v2 *v2)
 
 static void *many(void *arg)
 {
-    for (int i = 0; i < 50; i++)
+    for (int i = 0; i < 10; i++)
         usual(arg);
     return NULL;
 }
@@ -273,7 +273,7 @@ static void drive(const char *library)
     dlclose(handle);
 }
 
-static int own_threads(void)
+__attribute__((unused)) static int own_threads(void)
 {
     int n = 0;
     DIR *dir = opendir("/proc/self/task");
@@ -288,6 +288,7 @@ int main(int argc, char **argv)
 {
     char path[] = "/tmp/tuner_load-XXXXXX";
     int before = own_threads();
+    (void)before;
     if (argc < 2)
         return 2;
     int fd = mkstemp(path);
@@ -299,6 +300,8 @@ int main(int argc, char **argv)
     drive(argv[1]); /* NCCL closes the plugin with the last communicator, and may open it again */
     unlink(path);
     CHECK(lines > 0);
+#ifndef __SANITIZE_THREAD__ /* which has a thread of its own, from the first one on */
     CHECK(own_threads() == before); /* a tuner brings no thread with it */
+#endif
     return 0;
 }
