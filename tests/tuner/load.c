@@ -300,7 +300,7 @@ int main(int argc, char **argv)
     drive(argv[1]); /* NCCL closes the plugin with the last communicator, and may open it again */
     unlink(path);
     CHECK(lines > 0);
-#ifndef __SANITIZE_THREAD__ /* which has a thread of its own, from the first one on */
+#ifndef __SANITIZE_THREAD__         /* which has a thread of its own, from the first one on */
     CHECK(own_threads() == before); /* a tuner brings no thread with it */
 #endif
     return 0;
