@@ -4,6 +4,7 @@
  * call. */
 #include "plugin/abi/tuner.h"
 
+#include "base/once.h"
 #include "plugin/copies.h"
 #include "plugin/tuner.h"
 
@@ -62,7 +63,11 @@ static ncclResult_t end(void *context)
 
 #define FIND(v)                                                                                                        \
     do {                                                                                                               \
-        first_v##v = slr_copy_first("ncclTunerPlugin_v" #v, &own_v##v);                                                \
+        static struct slr_once once_; /* the order of loading does not change */                                       \
+        if (slr_once_begin(&once_)) {                                                                                  \
+            first_v##v = slr_copy_first("ncclTunerPlugin_v" #v, &own_v##v);                                            \
+            slr_once_end(&once_);                                                                                      \
+        }                                                                                                              \
         if (!first_v##v && context)                                                                                    \
             *context = NULL;                                                                                           \
     } while (0)
