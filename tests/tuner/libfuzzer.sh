@@ -1,12 +1,16 @@
 #!/bin/sh
-# The tune file's parser under libFuzzer with sanitizers, for a number of runs. Usage: libfuzzer.sh CLANG SOURCE_ROOT CORPUS RUNS
+# The tune file's parser under libFuzzer with sanitizers, for a number of runs. Usage: libfuzzer.sh CLANG SOURCE_ROOT CORPUS RUNS INCLUDE_FOLDER...
 set -eu
 clang=$1 root=$2 corpus=$3 runs=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-nccl=$(find /usr/include /usr/local/cuda*/include -name nccl.h 2>/dev/null | head -n 1)
-"$clang" -std=gnu11 -D_GNU_SOURCE -DTUNE_LIBFUZZER -O1 -g -fsanitize=fuzzer,address,undefined -I"$root" ${nccl:+-I"$(dirname "$nccl")"} \
-    "${SLIPRING_CUDA_INCLUDE:+-I$SLIPRING_CUDA_INCLUDE}" "$root/tests/tuner/fuzz_table.c" "$root/tests/tuner/mix.c" \
+shift 4
+for folder; do
+    shift
+    [ -z "$folder" ] || set -- "$@" -isystem "$folder"
+done
+"$clang" -std=gnu11 -D_GNU_SOURCE -DTUNE_LIBFUZZER -O1 -g -fsanitize=fuzzer,address,undefined -I"$root" "$@" \
+    "$root/tests/tuner/fuzz_table.c" "$root/tests/tuner/mix.c" \
     "$root/plugin/tune_table.c" "$root/plugin/tune_names.c" -o "$work/fuzz" 2>"$work/err" || {
     tail -n 1 "$work/err"
     echo "this clang has no libFuzzer"
