@@ -2,13 +2,14 @@
  * NCCL plugins. A plain NCCL program that knows nothing of slipring.
  *
  *   collectives [--ranks N] [--rounds N] [--bytes N[,N]...] [--func NAME[,NAME]...] [--one-gpu] [--gemm N] [--group]
- *               [--seconds N] [--rank-env RANK:NAME=VALUE]...
+ *               [--seconds N] [--rank-env RANK:NAME=VALUE]... [--rank-folder RANK:FOLDER]...
  *
  * --bytes   of the larger side: what all ranks gather together (65536,4194304)
  * --func    of allgather, allreduce, broadcast, reduce, reducescatter (all)
  * --one-gpu all ranks share the first device: NCCL_HOSTID for each, over loopback sockets
  * --gemm N  during each of the first N all-gathers a GEMM is pending on another stream
- * --rank-env  a variable in one rank's environment alone
+ * --rank-env  a variable in one rank's environment alone; too late for what a library reads when it is loaded
+ * --rank-folder  one rank's working directory
  * --group   each round is one group
  *
  * Rank 0 prints the median time of each, by events. Exit status: 0, 1 wrong result, 2 wrong use, 3 a call failed, 4
@@ -16,6 +17,7 @@
 #include <sched.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/e2e/ranks.h"
 
@@ -28,6 +30,8 @@ struct options {
     bool one_gpu, group, func[FUNCS];
     char *rank_env[MOST_ENV]; /* RANK:NAME=VALUE */
     int rank_envs;
+    char *rank_folder[MOST_ENV]; /* RANK:FOLDER */
+    int rank_folders;
     size_t bytes[MOST_SIZES];
     int sizes;
 };
@@ -331,6 +335,10 @@ static bool parse_one(struct options *o, const char *arg, char *value)
         o->rank_env[o->rank_envs++] = value;
         return true;
     }
+    if (!strcmp(arg, "--rank-folder") && o->rank_folders < MOST_ENV && strchr(value, ':')) {
+        o->rank_folder[o->rank_folders++] = value;
+        return true;
+    }
     if (!strcmp(arg, "--bytes"))
         return parse_bytes(o, value);
     return !strcmp(arg, "--func") && parse_funcs(o, value);
@@ -349,6 +357,9 @@ static void begin(int rank)
     for (int i = 0; i < options.rank_envs; i++)
         if (atoi(options.rank_env[i]) == rank)
             putenv(strchr(options.rank_env[i], ':') + 1);
+    for (int i = 0; i < options.rank_folders; i++)
+        if (atoi(options.rank_folder[i]) == rank && chdir(strchr(options.rank_folder[i], ':') + 1) != 0)
+            perror(options.rank_folder[i]);
 }
 
 int main(int argc, char **argv)
