@@ -115,7 +115,7 @@ struct op {
     int root; /* or peer */
     CUstream stream;
     int algo, proto, channels; /* tuner_use.h; set at the launch */
-    void *call_event; /* profiler.h */
+    void *call_event;          /* profiler.h */
 };
 /* Takes over `op` by copy; launches it now or at the end of the group. */
 ncclResult_t group_submit_op(const struct op *op);
