@@ -1,6 +1,6 @@
-# Where the CUDA, cuBLAS and NCCL headers are. Used by CudaHeaders.cmake, and by scripts/setup.sh as a script:
+# Where the CUDA, cuBLAS, NCCL and NVTX headers are. Used by CudaHeaders.cmake, and by scripts/setup.sh as a script:
 #
-#   cmake -P cmake/CudaSearch.cmake     prints "cuda=FOLDER" and "nccl=FOLDER"; a folder is empty when nothing fits
+#   cmake -P cmake/CudaSearch.cmake     prints "cuda=FOLDER", "nccl=FOLDER" and "nvtx=FOLDER"; a folder is empty when nothing fits
 #
 # Looked at in this order: what scripts/setup.sh unpacked, the environment, the toolkit that nvcc belongs to, the usual
 # prefixes, and the wheels in Python's site-packages. A folder counts only when it is complete and new enough, so that an
@@ -46,6 +46,13 @@ function(slipring_is_nccl_include dir out)
   endif()
 endfunction()
 
+function(slipring_is_nvtx_include dir out)
+  set(${out} FALSE PARENT_SCOPE)
+  if(EXISTS "${dir}/nvtx3/nvToolsExt.h" AND EXISTS "${dir}/nvtx3/nvtxDetail/nvtxInit.h")
+    set(${out} TRUE PARENT_SCOPE)
+  endif()
+endfunction()
+
 function(slipring_include_folders out)
   get_filename_component(root "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.." ABSOLUTE)
   set(dirs "${root}/.deps/cuda/include")
@@ -73,10 +80,10 @@ function(slipring_include_folders out)
   set(${out} "${dirs}" PARENT_SCOPE)
 endfunction()
 
-# Sets `cuda` and `nccl` to the first folder that fits, or to nothing.
-function(slipring_search_headers cuda nccl)
+# Sets `cuda`, `nccl` and `nvtx` to the first folder that fits, or to nothing.
+function(slipring_search_headers cuda nccl nvtx)
   slipring_include_folders(dirs)
-  foreach(what cuda nccl)
+  foreach(what cuda nccl nvtx)
     set(found "")
     foreach(dir ${dirs})
       cmake_language(CALL slipring_is_${what}_include "${dir}" good)
@@ -90,7 +97,8 @@ function(slipring_search_headers cuda nccl)
 endfunction()
 
 if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
-  slipring_search_headers(cuda nccl)
+  slipring_search_headers(cuda nccl nvtx)
   execute_process(COMMAND ${CMAKE_COMMAND} -E echo "cuda=${cuda}")
   execute_process(COMMAND ${CMAKE_COMMAND} -E echo "nccl=${nccl}")
+  execute_process(COMMAND ${CMAKE_COMMAND} -E echo "nvtx=${nvtx}")
 endif()

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/cu.h"
 #include "base/log.h"
+#include "base/mark.h"
 #include "plugin/mail.h"
 #include "plugin/retire.h"
 #include "plugin/terms.h"
@@ -43,6 +44,7 @@ void slr_birth_cancel(struct slr_birth *b)
     if (b->met)
         slr_meet_end(&b->meet);
     b->met = false;
+    slr_profile_birth_end(&b->profile);
 }
 
 /* The first refusal stays; returns what was decided. */
@@ -281,6 +283,11 @@ static void step_commit(struct slr_birth *b, uint64_t deadline)
         b->word = atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
 }
 
+void slr_key_name(const struct slr_key *key, char name[9])
+{
+    snprintf(name, 9, "%02x%02x%02x%02x", key->byte[0], key->byte[1], key->byte[2], key->byte[3]);
+}
+
 static struct slr_comm *new_comm(struct slr_birth *b)
 {
     struct slr_comm *c = calloc(1, sizeof *c);
@@ -289,8 +296,7 @@ static struct slr_comm *new_comm(struct slr_birth *b)
     c->nccl = *b->out;
     c->key = b->key;
     c->pass = b->pass;
-    snprintf(c->name, sizeof c->name, "%02x%02x%02x%02x", b->key.byte[0], b->key.byte[1], b->key.byte[2],
-             b->key.byte[3]);
+    slr_key_name(&b->key, c->name);
     c->rank = -1; /* a non-blocking communicator does not know yet */
     slr_real.ncclCommUserRank(c->nccl, &c->rank);
     slr_real.ncclCommCount(c->nccl, &c->nranks);
@@ -375,12 +381,15 @@ static void meet_all(struct slr_birth *list, uint64_t deadline)
 void slr_births_finish(struct slr_birth *list)
 {
     uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
+    if (list)
+        slr_mark_open();
     for (struct slr_birth *b = list; b; b = b->next) {
         b->comm = new_comm(b);
         if (b->comm)
             b->word = known_before(b);
     }
     slr_tune_match(list);
+    bool marked = list && list->comm && slr_mark_begin("communicator", list->comm->name, (uint64_t)list->comm->nranks);
     meet_all(list, deadline);
     EACH(b, list)
     step_judge(b, deadline);
@@ -394,4 +403,5 @@ void slr_births_finish(struct slr_birth *list)
         else
             slr_birth_cancel(b);
     }
+    slr_mark_end(marked);
 }

@@ -17,6 +17,7 @@
 
 #include "plugin/comm.h"
 #include "plugin/meet.h"
+#include "plugin/profile.h"
 
 /* A communicator between its making call and its agreement. */
 struct slr_birth {
@@ -29,7 +30,8 @@ struct slr_birth {
     uint32_t word;           /* this rank's view of the decision */
     bool expects;            /* a tuner may be made for it now (tune_agree.h) */
     struct slr_tuner *tuner; /* a reference, or NULL */
-    struct slr_birth *next;  /* of the same thread and group */
+    struct slr_profile_birth profile;
+    struct slr_birth *next; /* of the same thread and group */
 };
 
 void slr_birth_begin(struct slr_birth *b, const struct slr_key *key, ncclComm_t *out);
@@ -40,6 +42,9 @@ void slr_birth_cancel(struct slr_birth *b);
 /* All births in the list have their real communicator; agrees and registers each. Blocks at most
  * SLIPRING_AGREE_TIMEOUT. */
 void slr_births_finish(struct slr_birth *list);
+
+/* The name of the communicator with this key, in logs. */
+void slr_key_name(const struct slr_key *key, char name[9]);
 
 /* Key derivation: 128 bits of everything that distinguishes the communicator, equal on its ranks only. */
 struct slr_key slr_key_of(const void *data, size_t bytes, const struct slr_key *parent);

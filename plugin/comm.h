@@ -61,7 +61,6 @@ struct slr_shared {
 /* What numbers measured calls; only touched when SLIPRING_TRACE is on, by the thread that calls. */
 #define SLR_OTHER_FUNCS 9 /* rows of trace_nccl.c */
 struct slr_trace_counts {
-    uint64_t passed;                 /* all-gathers that stayed with NCCL */
     uint64_t other[SLR_OTHER_FUNCS]; /* calls of each other function */
     bool refused;                    /* what measuring needs could not be made */
 };
@@ -74,6 +73,7 @@ struct slr_comm {
     enum slr_reason pass;         /* SLR_R_RING: gathers go to the ring; else why not */
     _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
+    _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put; /* readers that come first offer their receive buffers: slr_terms_put(), settled by the agreement */
     struct slr_offers offers;
     struct slr_tuner *tuner;         /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */

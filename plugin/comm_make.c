@@ -36,17 +36,21 @@ static bool nonblocking(const ncclConfig_t *config)
     return config && config->blocking == 0;
 }
 
-/* A birth that takes no part in any agreement: the communicator is known, and passes. */
-static struct slr_birth *birth_new(const struct slr_key *key, ncclComm_t *out, bool take_part)
+/* A birth that takes no part in any agreement: the communicator is known, and passes. nranks and rank are -1 where NCCL
+ * has yet to find them out. */
+static struct slr_birth *birth_new(const struct slr_key *key, ncclComm_t *out, bool take_part, int nranks, int rank)
 {
     slr_tune_hook_called();
     struct slr_birth *b = calloc(1, sizeof *b);
+    char name[9];
     if (!b)
         return NULL;
     if (take_part)
         slr_birth_begin(b, key, out);
     else
         *b = (struct slr_birth){.key = *key, .out = out, .pass = SLR_R_NONBLOCKING};
+    slr_key_name(key, name);
+    slr_profile_birth(&b->profile, name, nranks, rank);
     return b;
 }
 
@@ -76,7 +80,7 @@ ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, i
     struct slr_birth *b = NULL;
     if (!slr_process_off() && comm) {
         struct slr_key key = key_of_id(&id, WAY_ID, nranks);
-        b = birth_new(&key, comm, !nonblocking(config));
+        b = birth_new(&key, comm, !nonblocking(config), nranks, rank);
     }
     ncclResult_t r = with_config ? slr_real.ncclCommInitRankConfig(comm, nranks, id, rank, config)
                                  : slr_real.ncclCommInitRank(comm, nranks, id, rank);
@@ -92,7 +96,7 @@ ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank,
     struct slr_birth *b = NULL;
     if (!slr_process_off() && comm && ids && nid > 0) {
         struct slr_key key = key_of_id(&ids[0], WAY_SCALABLE, nranks);
-        b = birth_new(&key, comm, !nonblocking(config));
+        b = birth_new(&key, comm, !nonblocking(config), nranks, rank);
     }
     ncclResult_t r = birth_done(b, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
     slr_guard--;
@@ -109,7 +113,7 @@ static struct slr_birth *births_of_all(ncclComm_t *comms, int ndev)
     } here = {(uint64_t)getpid(), slr_now_ms()};
     struct slr_key process = slr_key_of(&here, sizeof here, NULL), key = derive(&process, WAY_ALL, number, ndev, 0);
     for (int i = 0; i < ndev; i++) {
-        *at = birth_new(&key, &comms[i], true);
+        *at = birth_new(&key, &comms[i], true, ndev, i);
         if (!*at)
             break;
         at = &(*at)->next;
@@ -146,7 +150,7 @@ ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *new
     if (parent) {
         struct slr_key k = derive(&parent->key, WAY_SPLIT, ++parent->splits, color, 0);
         if (color != NCCL_SPLIT_NOCOLOR)
-            b = birth_new(&k, newcomm, !nonblocking(config));
+            b = birth_new(&k, newcomm, !nonblocking(config), -1, -1);
     }
     ncclResult_t r = birth_done(b, slr_real.ncclCommSplit(comm, color, key, newcomm, config));
     slr_comm_put(parent);
@@ -163,7 +167,7 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
     if (parent) {
         struct slr_key k = slr_key_of(exclude, (size_t)count * sizeof *exclude, &parent->key);
         k = derive(&k, WAY_SHRINK, ++parent->shrinks, count, flags);
-        b = birth_new(&k, newcomm, !nonblocking(config));
+        b = birth_new(&k, newcomm, !nonblocking(config), -1, -1);
     }
     ncclResult_t r = birth_done(b, slr_real.ncclCommShrink(comm, exclude, count, newcomm, config, flags));
     slr_comm_put(parent);

@@ -2,6 +2,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
+#include "base/mark.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
 #include "plugin/comm_hooks.h"
@@ -88,7 +89,9 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, 
     unsigned parts = 0;
     struct slr_gather here = c->pending.gather;
     here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
+    bool marked = slr_mark_begin("fused GEMM", split->on_a ? "A/T" : "B/N", here.plan.shard * (uint64_t)c->nranks);
     *result = slr_gemm_fused(&c->ring, &here, g, split, &parts);
+    slr_mark_end(marked);
     if (parts == 0)
         return false; /* cuBLAS did not take the part; it may take the whole */
     slr_count(SLR_R_FUSED);

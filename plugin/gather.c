@@ -1,8 +1,10 @@
 #include "plugin/gather.h"
 
+#include <stdio.h>
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
+#include "base/mark.h"
 #include "cache/blocks.h"
 #include "plugin/capture.h"
 #include "plugin/comm_hooks.h"
@@ -10,6 +12,7 @@
 #include "plugin/group.h"
 #include "plugin/pending_impl.h"
 #include "plugin/process.h"
+#include "plugin/profile.h"
 #include "plugin/symmetry.h"
 #include "plugin/terms.h"
 #include "plugin/trace.h"
@@ -134,10 +137,14 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     slr_group_other(call->nccl, (cudaStream_t)call->stream);
     if (call->comm)
         slr_tuner_gather_passes(call->comm->tuner, call->stream);
+    struct slr_profiled profiled = {
+        .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};
+    slr_profiled = call->comm ? &profiled : NULL;
     slr_guard++;
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
     slr_guard--;
+    slr_profiled = NULL;
     return slr_explore_end(r);
 }
 
@@ -292,6 +299,14 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     return failed(c);
 }
 
+bool slr_gather_mark(const struct slr_call *call, enum slr_reason why)
+{
+    char what[64] = "ring";
+    if (why != SLR_R_RING)
+        snprintf(what, sizeof what, "pass: %s", slr_reason_name(why));
+    return slr_mark_begin("all-gather", what, call->shard * (uint64_t)(call->comm ? call->comm->nranks : 1));
+}
+
 static ncclResult_t move(struct slr_call *call)
 {
     ncclResult_t r = slr_gather_entry(call);
@@ -316,16 +331,20 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     if (why == SLR_R_CAPTURE)
         slr_capture_note(call.comm);
     slr_gather_note(&call, why);
+    bool marked = slr_marking() && slr_gather_mark(&call, why);
     ncclResult_t r;
     if (why == SLR_R_COMM_ERROR) {
         r = failed(call.comm);
     } else if (why != SLR_R_RING) {
+        call.passed = call.comm ? ++call.comm->passed : 0;
+        call.why = why;
         r = slr_trace_passed(&call, why);
     } else if (slr_in_group()) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
     } else {
         r = move(&call);
     }
+    slr_mark_end(marked);
     slr_comm_put(call.comm);
     slr_guard--;
     return r;

@@ -15,6 +15,8 @@ struct slr_call {
     struct slr_comm *comm; /* NULL: not tracked */
     size_t shard;          /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
     uint64_t number;       /* among the communicator's moved calls, from 1 */
+    uint64_t passed;       /* among its calls that stay with NCCL, from 1; 0: it is none of them */
+    enum slr_reason why;   /* then: the reason */
     bool verify;           /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
     CUdeviceptr reference; /* NCCL's result while it is compared */
 };
@@ -32,6 +34,9 @@ bool slr_gather_in_place(const struct slr_call *call);
 
 /* Counts and logs the decision (one line for each distinct shape). */
 void slr_gather_note(const struct slr_call *call, enum slr_reason why);
+
+/* Begins a range for profiling tools (base/mark.h); what it returns goes to slr_mark_end. */
+bool slr_gather_mark(const struct slr_call *call, enum slr_reason why);
 
 /* Marks where the call stands on its stream; the ring starts after it. */
 ncclResult_t slr_gather_entry(const struct slr_call *call);

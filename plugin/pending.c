@@ -4,6 +4,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
+#include "base/mark.h"
 #include "plugin/trace.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -126,12 +127,21 @@ void slr_pending_consumed(struct slr_comm *c, CUstream stream)
     let_go(c, slr_pending_holder(c, stream));
 }
 
+/* A range for profiling tools, when there is something left to wait for. */
+static bool mark_join(struct slr_comm *c, enum slr_reason why)
+{
+    return slr_marking() && !slr_comm_idle(c) &&
+           slr_mark_begin("join:", slr_reason_name(why), c->pending.gather.plan.shard * (uint64_t)c->nranks);
+}
+
 void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
 {
     if (!c->pending.active)
         return;
+    bool marked = mark_join(c, why);
     for (unsigned i = 0; i < c->pending.holders; i++)
         make_wait(c, c->pending.holder[i].stream, !handed_on(c, &c->pending.holder[i]));
+    slr_mark_end(marked);
     note_join(c, why, who);
     end(c);
 }
@@ -168,12 +178,15 @@ void slr_pending_join_observed(CUstream stream, enum slr_spare spare, const stru
     for (struct slr_comm *c = list, *next; c; c = next) {
         next = c->pending.next;
         struct slr_holder *h = observed(&op, c);
-        if (h)
-            note_join(c, why, who);
+        if (!h)
+            continue;
+        bool marked = mark_join(c, why);
+        note_join(c, why, who);
         for (; h; h = observed(&op, c)) {
             make_wait(c, h->stream, why != SLR_R_JOIN_NEXT_GATHER || !handed_on(c, h));
             let_go(c, h);
         }
+        slr_mark_end(marked);
     }
 }
 

@@ -70,10 +70,9 @@ static ncclResult_t passed(const struct slr_call *call, enum slr_reason why, uin
 ncclResult_t slr_trace_passed(const struct slr_call *call, enum slr_reason why)
 {
     struct slr_comm *c = slr_get(SLR_S_TRACE) ? call->comm : NULL;
-    uint64_t number = c ? ++c->traced.passed : 0;
-    if (!c || !slr_trace_turn(number) || slr_in_group())
+    if (!c || !slr_trace_turn(call->passed) || slr_in_group())
         return slr_gather_nccl(call);
-    return passed(call, why, number);
+    return passed(call, why, call->passed);
 }
 
 /* As NCCL counts them for profilers: from 0, each function by itself. */

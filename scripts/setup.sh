@@ -117,12 +117,13 @@ install_system() {
 
 # --- CUDA -----------------------------------------------------------------------------------------------------------
 
-# Sets `cuda` and `nccl` to the folders of the headers, as the build will find them.
+# Sets `cuda`, `nccl` and `nvtx` to the folders of the headers, as the build will find them.
 find_headers() {
     local found
     found=$(cmake -P "$SLR_ROOT/cmake/CudaSearch.cmake")
     cuda=$(sed -n 's/^cuda=//p' <<<"$found")
     nccl=$(sed -n 's/^nccl=//p' <<<"$found")
+    nvtx=$(sed -n 's/^nvtx=//p' <<<"$found")
 }
 
 # unpack_wheels include|lib NAME...: that folder of each wheel named in cuda-wheels.txt, into .deps/cuda. A pin decides
@@ -174,9 +175,11 @@ setup_headers() {
     local wheels=()
     [ -n "$cuda" ] || wheels+=(nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl nvidia-cuda-profiler-api nvidia-cublas)
     [ -n "$nccl" ] || wheels+=(nvidia-nccl-cu13)
+    [ -n "$nvtx" ] || [ ${#wheels[@]} = 0 ] || wheels+=(nvidia-nvtx)
     if [ $check = 1 ]; then
         say "${cuda:+found    CUDA headers: }${cuda:-missing  CUDA headers}"
         say "${nccl:+found    NCCL headers: }${nccl:-missing  NCCL headers}"
+        say "${nvtx:+found    NVTX headers: }${nvtx:-missing  NVTX headers (not needed: without them no ranges for profiling tools)}"
         [ ${#wheels[@]} = 0 ] || incomplete="${incomplete}headers, "
     elif [ ${#wheels[@]} != 0 ]; then
         unpack_wheels include "${wheels[@]}"

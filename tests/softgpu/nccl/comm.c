@@ -1,5 +1,6 @@
 /* The list of live communicators, and making and ending one. */
 #include "comm.h"
+#include "profiler.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,6 +120,7 @@ void comm_remove(struct ncclComm *comm, enum rank_state how)
 {
     if (!unlink_live(comm))
         return;
+    profiler_close(comm);
     block_leave(&comm->block, how);
     comm_put(comm);
 }
@@ -225,6 +227,8 @@ ncclResult_t comm_connect(struct ncclComm *comm, const struct block_id *id)
         rc = block_join(&comm->block, id, comm->nranks, comm->rank, &info, &comm->abort);
     if (rc == ncclSuccess)
         rc = check_duplicates(&comm->block);
+    if (rc == ncclSuccess) /* in NCCL's order: profilers are asked first */
+        profiler_open(comm);
     return rc == ncclSuccess ? tuner_start(comm) : rc;
 }
 

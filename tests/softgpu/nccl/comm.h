@@ -28,6 +28,8 @@ struct ncclComm {
     pthread_cond_t changed;
     uint64_t issued, done; /* kernels launched and finished, outside of graphs; they run in this order */
     int running;
+
+    struct profiler *profiler; /* profiler.h; NULL: none */
 };
 
 /* Logs as NCCL does (NCCL_DEBUG=WARN), keeps the text for ncclGetLastError, and returns `code`. */
@@ -113,6 +115,7 @@ struct op {
     int root; /* or peer */
     CUstream stream;
     int algo, proto, channels; /* tuner_use.h; set at the launch */
+    void *call_event;          /* profiler.h */
 };
 /* Takes over `op` by copy; launches it now or at the end of the group. */
 ncclResult_t group_submit_op(const struct op *op);

@@ -1,5 +1,6 @@
 /* Groups: per thread, everything is collected until the outermost ncclGroupEnd. */
 #include "comm.h"
+#include "profiler.h"
 
 #include <stdlib.h>
 
@@ -132,6 +133,7 @@ static struct op *take_one_comm(struct op **ops)
 static ncclResult_t launch_ops(struct op *ops)
 {
     ncclResult_t rc = ncclSuccess;
+    profiler_launching();
     while (ops) {
         struct op *one = take_one_comm(&ops);
         if (rc == ncclSuccess)
@@ -139,6 +141,7 @@ static ncclResult_t launch_ops(struct op *ops)
         else
             ops_free(one);
     }
+    profiler_launched();
     return rc;
 }
 
@@ -151,8 +154,13 @@ ncclResult_t group_submit_op(const struct op *op)
     }
     *copy = *op;
     copy->next = NULL;
-    if (!group.depth)
-        return plan_launch(copy->comm, copy);
+    profiler_call(copy, group.depth > 0);
+    if (!group.depth) {
+        profiler_launching();
+        ncclResult_t rc = plan_launch(copy->comm, copy);
+        profiler_launched();
+        return rc;
+    }
     if (!group.ops)
         group.ops_end = &group.ops;
     *group.ops_end = copy;

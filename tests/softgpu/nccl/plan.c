@@ -1,5 +1,6 @@
 /* Operations as one built-in kernel: sizes, access ranges, cost, stream order and launch. */
 #include "comm.h"
+#include "profiler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@ struct plan {
     struct op *ops;
     _Atomic int refs; /* the launch's and the kernel's; the latter stays for ever where a graph may run it again */
     uint64_t ticket;  /* the place in the communicator's order; 0: part of a graph, may run many times */
+    struct profiled *profiled; /* of a launch outside of graphs; NULL: nobody wants to know */
 };
 
 struct plan_args {
@@ -155,8 +157,13 @@ static void run(void *args)
 {
     struct plan *plan = ((struct plan_args *)args)->plan;
     struct ncclComm *c = plan->comm;
+    struct profiled *profiled = plan->ticket ? plan->profiled : profiled_new(c, plan->ops);
+    if (!plan->ticket)
+        profiled_launched(profiled, plan->ops);
     begin(plan);
+    profiled_begun(profiled);
     ncclResult_t rc = exchange_run(c, plan->ops, !compute_off());
+    profiled_ended(profiled);
     if (rc != ncclSuccess) {
         int good = ncclSuccess;
         atomic_compare_exchange_strong(&c->async, &good, rc);
@@ -251,12 +258,17 @@ static CUresult launch(const struct softdrv *drv, struct plan *plan)
     }
     pthread_mutex_lock(&c->launch_lock);
     plan->ticket = captured ? 0 : draw_ticket(c);
+    plan->profiled = captured ? NULL : profiled_new(c, plan->ops);
+    struct profiled *profiled = plan->profiled;
     rc = drv->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
     if (rc != CUDA_SUCCESS && !captured)
         return_ticket(c);
     pthread_mutex_unlock(&c->launch_lock);
-    if (rc == CUDA_SUCCESS)
+    if (rc == CUDA_SUCCESS) {
+        profiled_launched(profiled, plan->ops);
         return join_streams(drv, plan->ops, 0);
+    }
+    profiled_drop(profiled);
     plan_put(plan); /* for the kernel that will not run */
     return rc;
 }

@@ -1,0 +1,56 @@
+#include "base/mark.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/once.h"
+
+_Atomic bool slr_marks;
+
+#ifdef SLIPRING_NVTX
+#include <nvtx3/nvToolsExt.h>
+
+static nvtxDomainHandle_t domain;
+
+void slr_mark_open(void)
+{
+    static struct slr_once once;
+    if (slr_once_done(&once) || !slr_once_begin(&once))
+        return;
+    const char *tool = getenv("NVTX_INJECTION64_PATH");
+    if (tool && *tool) {
+        domain = nvtxDomainCreateA("slipring");
+        atomic_store(&slr_marks, domain != NULL);
+    }
+    slr_once_end(&once);
+}
+
+void slr_mark_begin_now(const char *what, const char *detail, uint64_t payload)
+{
+    char text[96];
+    snprintf(text, sizeof text, "%s%s%s", what, *detail ? " " : "", detail);
+    nvtxEventAttributes_t range = {.version = NVTX_VERSION,
+                                   .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE,
+                                   .payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64,
+                                   .payload.ullValue = payload,
+                                   .messageType = NVTX_MESSAGE_TYPE_ASCII,
+                                   .message.ascii = text};
+    nvtxDomainRangePushEx(domain, &range);
+}
+
+void slr_mark_end_now(void)
+{
+    nvtxDomainRangePop(domain);
+}
+
+#else
+
+void slr_mark_open(void) {}
+
+void slr_mark_begin_now(const char *what, const char *detail, uint64_t payload)
+{
+    (void)what, (void)detail, (void)payload;
+}
+
+void slr_mark_end_now(void) {}
+
+#endif

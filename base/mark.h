@@ -1,0 +1,52 @@
+/* Ranges for a tool that listens to NVTX (Nsight Systems and the like), in the domain "slipring":
+ *
+ *   communicator NAME            the agreement of a new communicator       payload: its ranks
+ *   all-gather ring              a gather that is moved to the ring        payload: gathered bytes, all ranks' shards
+ *   all-gather pass: REASON      a gather that goes to NCCL                the same
+ *   fused GEMM FORM              the parts of a fused GEMM are enqueued    payload: gathered bytes that it consumes
+ *   join: REASON                 a stream is made to wait for a gather that is still going on   payload: gathered bytes
+ *   verify                       a gather is compared with NCCL's          payload: compared bytes
+ *
+ * They show the host's time in slipring; what the GPU does meanwhile the tool shows by itself. A range ends on the
+ * thread on which it began, and ranges of one thread nest.
+ *
+ * A tool is attached when NVTX_INJECTION64_PATH is set; it is looked for when the first communicator is made, so a
+ * process that makes none reads and loads nothing. Without a tool each of these is one branch. A build without NVTX's
+ * headers has no ranges.
+ */
+#ifndef SLR_BASE_MARK_H
+#define SLR_BASE_MARK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+extern _Atomic bool slr_marks; /* a tool is attached */
+
+/* Looks for the tool, the first time. */
+void slr_mark_open(void);
+
+void slr_mark_begin_now(const char *what, const char *detail, uint64_t payload);
+void slr_mark_end_now(void);
+
+static inline bool slr_marking(void)
+{
+    return __builtin_expect(atomic_load_explicit(&slr_marks, memory_order_relaxed), 0);
+}
+
+/* A range called "WHAT DETAIL" begins. True: it did, and slr_mark_end(true) ends it. */
+static inline bool slr_mark_begin(const char *what, const char *detail, uint64_t payload)
+{
+    if (!slr_marking())
+        return false;
+    slr_mark_begin_now(what, detail, payload);
+    return true;
+}
+
+static inline void slr_mark_end(bool begun)
+{
+    if (__builtin_expect(begun, 0))
+        slr_mark_end_now();
+}
+
+#endif
