@@ -116,7 +116,7 @@ uint32_t slr_meet_hello(struct slr_meet *m, int rank, int nranks)
         .magic = SLR_CONTROL_MAGIC, .version = SLIPRING_VERSION, .rank = rank, .nranks = nranks, .pid = getpid()};
     int hub_pid = 0;
     if (!same_user(m->member, &hub_pid)) {
-        slr_log(SLR_LOG_WARN, "no_meeting", "pid=%d msg=%s", hub_pid,
+        slr_log(SLR_LOG_WARN, "no_meeting", "hub_pid=%d msg=%s", hub_pid,
                 "the communicator's socket belongs to another user");
         return slr_refusal(SLR_R_NO_CONTROL, rank);
     }

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Writes logs as libslipring.so does (SLIPRING_LOG_FORMAT=json, TRACE=1), of a run that never was: for tests of what reads them.
+
+    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS]
+
+One communicator whose calls repeat every three: a fused gather (32 MiB shards), one that a copy makes wait (8 MiB), one that the
+host waits for (1 MiB, in place); in each iteration a passed gather of 64 KiB and an AllReduce. The second site's receive buffer
+differs on the last rank. All figures follow from the arguments.
+"""
+import argparse
+import json
+import os
+import random
+
+US = 1000
+
+
+class Rank:
+    def __init__(self, args, rank, rng):
+        self.args, self.rank, self.rng = args, rank, rng
+        self.lines, self.ts, self.pid = [], args.start, 4000 + rank + (args.seed - 1) * 100
+        self.comm = "%08x" % (0xc0ffee00 + args.seed)
+        self.counts = {}
+
+    def log(self, event, level="info", at=None, **fields):
+        self.ts = max(self.ts + 200, at or 0)
+        head = {"ts": self.ts, "wall": round(1.79e9 + self.ts / 1e9, 6), "host": "node7", "pid": self.pid, "rank": self.rank, "level": level, "event": event}
+        self.lines.append(json.dumps({**head, **fields}, separators=(",", ":")))
+
+    def count(self, reason):
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+
+    def common(self):
+        return {"comm": self.comm, "crank": self.rank}
+
+    def span(self, call, lane, kind, begin, end, peer=-1, piece=-1, size=0, decision="ring"):
+        if not self.args.untraced:
+            self.log("span", at=end, **self.common(), call=call, decision=decision, lane=lane, kind=kind, begin=begin, end=end, peer=peer, piece=piece, bytes=size)
+
+
+SITES = [(32 << 20, 0, "fused", 3), (8 << 20, 0, "other_operation", 0), (1 << 20, 1, "host_observes", 0)]
+LINK, HBM = 350, 3000  # bytes/ns
+
+
+def gather(r, call, t):
+    """One moved gather from time t on; returns when the application's stream goes on."""
+    n, me = r.args.ranks, r.rank
+    shard, in_place, ended, parts = SITES[(call - 1) % 3]
+    slow = 1.4 if me == r.args.slow_rank else 1.0
+    jitter = lambda: r.rng.randrange(0, 3 * US)
+    begin = t
+    staged = t + 4 * US + int(shard / HBM) + jitter()
+    place = n - 1 if call > 6 else 0
+    if not place:
+        r.span(call, "publish", "stage", t + 4 * US, staged, size=shard)
+    if not in_place:
+        r.span(call, "publish", "own", staged, staged + int(shard / HBM), me, 0, shard)
+    arrived, at = [], t + 6 * US
+    for step in range(1, n):
+        peer = (me + step) % n
+        ready = max(at, t + 4 * US + int(shard / HBM) + 4 * US) + jitter()
+        r.span(call, "pull", "wait", at, ready, peer, 0)
+        at = ready + int(shard / LINK * slow)
+        r.span(call, "pull", "pull", ready, at, peer, 0, shard)
+        arrived.append(at)
+    end, exposed, app = arrived[-1], 0, t + 5 * US
+    if ended == "fused":
+        part = int(shard / LINK * 0.9)
+        for i in range(parts + 1):
+            ready = arrived[min(i, n - 1) - 1] if i else app
+            if ready > app:
+                r.span(call, "app", "wait", app, ready, -1, i)
+                exposed += ready - app
+                app = ready
+            r.span(call, "app", "gemm", app, app + part, -1, i)
+            app += part
+    else:
+        app += 10 * US
+        if end > app:
+            r.span(call, "app", "wait", app, end)
+            exposed, app = end - app, end
+    r.count("ring")
+    r.count(ended)
+    if not r.args.untraced:
+        r.log("gather", at=end, **r.common(), call=call, decision="ring", reason="ring", shard=shard, count=shard // 2, dtype="bf16",
+              in_place=in_place, stream="0x5a0200", recv="0x7f0000", send="0x7e0000", pieces=1, chunks=n, slot=0 if place else n - 1, place=place, push=0,
+              begin=begin, end=end, ended=ended, exposed=exposed)
+    return app + 20 * US
+
+
+def passed(r, call, t):
+    end = t + 30 * US + r.rng.randrange(0, 8 * US)
+    r.count("below_min_bytes")
+    if not r.args.untraced:
+        r.span(call, "app", "nccl", t, end, size=65536 * r.args.ranks, decision="pass")
+        r.log("gather", at=end, **r.common(), call=call, decision="pass", reason="below_min_bytes", shard=65536, count=32768, dtype="bf16", in_place=0,
+              stream="0x5a0200", recv="0x1", send="0x2", pieces=0, chunks=0, slot=0, place=0, push=0, begin=t, end=end, ended="-", exposed=end - t)
+        r.log("nccl", **r.common(), comm_hash="1a2b3c", nranks=r.args.ranks, func="AllGather", seq=call, count=32768, dtype="ncclBfloat16",
+              bytes=65536 * r.args.ranks, algo="RING", proto="LL", channels=4, begin=t + 3 * US, end=end - US, kernel_ns=end - t - 5 * US)
+        r.log("collective", **r.common(), func="AllReduce", seq=call, count=1024, dtype="f32", bytes=4096, stream="0x5a0200", begin=end, end=end + 25 * US)
+    return end + 40 * US
+
+
+def symmetry(r, calls):
+    n = r.args.ranks
+    for site, (shard, in_place, _, _) in enumerate(SITES):
+        for buffer in ["both"] if in_place else ["recv", "send"]:
+            f = {"phase": 1, "site": site, "shard": shard, "buffer": buffer}
+            if site == 1 and buffer == "recv":
+                r.log("symmetry", **r.common(), **f, state="differs", call=6, since=3, odd_rank=n - 1, odd_ranks=1, what="ordinal", value=5, expected=4, like_rank=0)
+                r.log("symmetry_site", **r.common(), **f, state="differs", calls=calls // 3, since=3, breaks=0, moves=0, odd_rank=n - 1, odd_ranks=1, what="ordinal")
+            else:
+                r.log("symmetry", **r.common(), **f, state="symmetric", call=4, since=1, ordinal=site, size=shard * n, offset=0)
+                r.log("symmetry_site", **r.common(), **f, state="symmetric", calls=calls // 3, since=1, breaks=0, moves=0, ordinal=site, size=shard * n, offset=0)
+    r.log("symmetry_end", **r.common(), calls=calls, skipped=0, phases=1, period=3, by="places", first=1, sites=3, symmetric=2, breaks=0, not_listed=0)
+
+
+def begin(r):
+    n = r.args.ranks
+    r.log("communicator", **r.common(), nranks=n, decision="ring", slot_bytes=64 << 20, staging_bytes=128 << 20)
+    if not r.args.untraced:
+        r.log("trace_start", **r.common(), nranks=n, device=r.rank, name="NVIDIA H200", every=1)
+    for shard, in_place, ended, parts in SITES:
+        r.log("substitute", op="allgather", **r.common(), nranks=n, count=shard // 2, dtype="bf16", shard=shard, in_place=in_place, reason="ring")
+        if ended == "fused":
+            r.log("fused", **r.common(), form="B/N", m=8192, n=16384, k=4096, shard=shard, parts=parts + 1, api="GemmEx", via="stream")
+        else:
+            r.log("joined", **r.common(), shard=shard, reason=ended, by="cuMemcpyAsync" if ended == "other_operation" else "cuStreamSynchronize")
+    r.log("pass", op="allgather", **r.common(), nranks=n, count=32768, dtype="bf16", shard=65536, in_place=0, reason="below_min_bytes")
+    r.log("symmetry_phase", **r.common(), phase=1, first=1, period=3, by="places")
+
+
+def end(r, calls, passes):
+    n, moved = r.args.ranks, sum(SITES[i % 3][0] for i in range(calls)) * r.args.ranks
+    symmetry(r, calls)
+    if not r.args.untraced:
+        r.log("nccl_sum", **r.common(), comm_hash="1a2b3c", nranks=n, func="AllGather", bytes=65536 * n, dtype="ncclBfloat16", algo="RING", proto="LL",
+              channels=4, calls=passes, min_ns=26000, mean_ns=29000, max_ns=33000)
+    r.log("summary", calls=calls + passes, bytes=moved + 65536 * n * passes, substituted=calls, substituted_bytes=moved, passed=passes, fused=(calls + 2) // 3,
+          gemm_chunks=4 * ((calls + 2) // 3), joined=calls - (calls + 2) // 3, staged=6 * (n - 1), in_place=(calls - 6) * (n - 1), pushed=0, mapped=9, exports=3,
+          imports=9, import_hits=2, import_closes=0, verified=0, verify_bad=0, sites=3, sites_symmetric=2, sites_broken=0)
+    for reason, times in r.counts.items():
+        r.log("count", reason=reason, n=times)
+    r.log("blocks", hits=40, misses=5, evictions=1, trims=0, used_bytes=0, kept_bytes=512 << 20, peak_bytes=768 << 20)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("folder")
+    p.add_argument("--ranks", type=int, default=4)
+    p.add_argument("--calls", type=int, default=24)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--start", type=int, default=50_000_000_000)
+    p.add_argument("--untraced", action="store_true")
+    p.add_argument("--slow-rank", type=int, default=-1)
+    args = p.parse_args()
+    os.makedirs(args.folder, exist_ok=True)
+    for rank in range(args.ranks):
+        r = Rank(args, rank, random.Random(args.seed * 1000 + rank))
+        begin(r)
+        t, passes = args.start + 2_000_000 + r.rng.randrange(0, 5 * US), 0
+        for call in range(1, args.calls + 1):
+            t = gather(r, call, t)
+            if call % 3 == 0:
+                passes += 1
+                t = passed(r, passes, t)
+        end(r, args.calls, passes)
+        with open(os.path.join(args.folder, "slipring-node7-%d.jsonl" % r.pid), "w") as f:
+            f.write("\n".join(r.lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
