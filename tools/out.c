@@ -82,8 +82,7 @@ void table_cell(struct table *t, const char *fmt, ...)
     va_end(args);
 }
 
-/* Bytes of the UTF-8 character at `at`, 0 when it is none (also for control characters). */
-static unsigned character(const char *at)
+unsigned utf8_length(const char *at)
 {
     const unsigned char *c = (const unsigned char *)at;
     unsigned n = c[0] < 0x80                   ? 1
@@ -122,7 +121,7 @@ static const char *html_escape(char c)
 void html_text(FILE *to, const char *text)
 {
     for (unsigned n; *text; text += n ? n : 1) {
-        n = character(text);
+        n = utf8_length(text);
         const char *escape = html_escape(*text);
         if (n == 0)
             fputc('?', to);
@@ -137,7 +136,7 @@ void json_text(FILE *to, const char *text)
 {
     fputc('"', to);
     for (unsigned n; *text; text += n ? n : 1) {
-        n = character(text);
+        n = utf8_length(text);
         if (n == 0)
             fputs("?", to);
         else if (*text == '"' || *text == '\\')

@@ -40,6 +40,9 @@ void out_table(struct out *o, struct table *t);
 
 void table_cell(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Bytes of the UTF-8 character at `at`; 0 when it is none that may be shown (broken, or a control character). */
+unsigned utf8_length(const char *at);
+
 /* Text for HTML and SVG: escaped; control characters and bytes that are no UTF-8 become '?'. */
 void html_text(FILE *to, const char *text);
 /* The same as a JSON string, with its quotes. */

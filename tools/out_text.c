@@ -6,13 +6,13 @@
 
 enum { MARGIN = 2, GAP = 2 };
 
-/* A copy in which control characters are '?': nothing from a log may steer a terminal. */
+/* A copy in which control characters and broken UTF-8 are '?': nothing from a log may steer a terminal. */
 static char *clean(const char *text)
 {
     char *copy = tool_copy(text);
-    for (unsigned char *c = (unsigned char *)copy; *c; c++)
-        if (*c < ' ' || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0))
-            *c = '?';
+    for (unsigned n, i = 0; copy[i]; i += n ? n : 1)
+        if ((n = utf8_length(copy + i)) == 0)
+            copy[i] = '?';
     return copy;
 }
 
@@ -118,13 +118,11 @@ static void narrow(const struct table *t, size_t *width, const size_t *least)
     }
 }
 
-static void find_widths(const struct table *t, size_t *width)
+static void find_widths(const struct table *t, char *const *cells, size_t n, size_t *width)
 {
     size_t *least = tool_alloc(t->n, sizeof *least);
-    for (size_t c = 0; c < t->n; c++)
-        widen(&width[c], &least[c], t->columns[c].title);
-    for (size_t i = 0; i < t->cells.n; i++)
-        widen(&width[i % t->n], &least[i % t->n], t->cells.at[i]);
+    for (size_t i = 0; i < n; i++)
+        widen(&width[i % t->n], &least[i % t->n], cells[i]);
     narrow(t, width, least);
     free(least);
 }
@@ -165,20 +163,28 @@ static void put_row(struct out *o, const struct table *t, const size_t *width, c
     }
 }
 
+/* All cells cleaned, the titles in front. */
+static char **clean_cells(const struct table *t)
+{
+    char **cells = tool_alloc(t->n + t->cells.n, sizeof *cells);
+    for (size_t i = 0; i < t->n + t->cells.n; i++)
+        cells[i] = clean(i < t->n ? t->columns[i].title : t->cells.at[i - t->n]);
+    return cells;
+}
+
 void text_table(struct out *o, const struct table *t)
 {
-    size_t *width = tool_alloc(t->n, sizeof *width);
-    char **row = tool_alloc(t->n, sizeof *row), **copies = tool_alloc(t->n, sizeof *copies);
-    find_widths(t, width);
-    bool facts = !t->columns[0].title[0];                           /* no titles */
-    for (size_t i = facts ? t->n : 0; i <= t->cells.n; i += t->n) { /* the titles, then each row */
-        for (size_t c = 0; c < t->n; c++)
-            row[c] = copies[c] = clean(i ? t->cells.at[i - t->n + c] : t->columns[c].title);
+    size_t *width = tool_alloc(t->n, sizeof *width), all = t->n + t->cells.n;
+    char **cells = clean_cells(t), **row = tool_alloc(t->n, sizeof *row);
+    bool facts = !t->columns[0].title[0]; /* no titles */
+    find_widths(t, cells, all, width);
+    for (size_t i = facts ? t->n : 0; i < all; i += t->n) {
+        memcpy(row, cells + i, t->n * sizeof *row);
         put_row(o, t, width, row);
-        for (size_t c = 0; c < t->n; c++)
-            free(copies[c]);
     }
+    for (size_t i = 0; i < all; i++)
+        free(cells[i]);
+    free(cells);
     free(width);
     free(row);
-    free(copies);
 }

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Recomputes a report's figures from the raw log lines, and reads the page and the trace with readers of their own.
+
+    check_figures.py --report SLIPRING_REPORT --trace SLIPRING_TRACE [--want-fused] [--want-arrows] [--twice] FOLDER
+
+Fails with a line for each figure that is not what the lines say.
+"""
+import argparse
+import collections
+import glob
+import html.parser
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
+BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+failures = []
+
+
+def check(ok, what):
+    if not ok:
+        failures.append(what)
+
+
+def near(shown, exact, digits=3):
+    return abs(shown - exact) <= max(0.51, abs(exact) * 10 ** -(digits - 1) * 0.51)
+
+
+def number(text, units):
+    value, unit = text.split(" ")
+    return float(value) * units[unit]
+
+
+def percentile(values, percent):
+    values = sorted(values)
+    return values[(len(values) - 1) * percent // 100]
+
+
+def read(folder):
+    lines = []
+    for name in sorted(glob.glob(os.path.join(folder, "*.jsonl"))):
+        with open(name) as f:
+            lines += [json.loads(line) for line in f]
+    return lines
+
+
+def site_of(gather, phases):
+    if gather["decision"] == "pass":
+        return ("passed", gather["shard"])
+    before = [p for p in phases[gather["comm"]].values() if p["first"] <= gather["call"]]
+    if not before:
+        return ("by shape", gather["shard"])
+    p = max(before, key=lambda q: q["first"])
+    return ("site", p["phase"], (gather["call"] - p["first"]) % p["period"])
+
+
+def sites(lines):
+    phases, found = collections.defaultdict(dict), collections.defaultdict(list)
+    for line in lines:
+        if line["event"] == "symmetry_phase":
+            phases[line["comm"]].setdefault(line["phase"], line)
+    for line in lines:
+        if line["event"] == "gather":
+            found[site_of(line, phases)].append(line)
+    return found
+
+
+def section(text, title):
+    return re.search(r"^%s\n-+\n(.*?)(?:\n\n|\Z)" % re.escape(title), text, re.S | re.M).group(1)
+
+
+def key_of_row(label, shape):
+    label = label.split(": ")[1]
+    m = re.match(r"site (\d+)(?:, phase (\d+))?$", label)
+    if m:
+        return ("site", int(m.group(2) or 1), int(m.group(1)))
+    return (label, number(" ".join(shape.split(" ")[:2]), BYTES))
+
+
+def check_row(row, raw, nranks):
+    label, shape, calls, gathered, median, p90, exposed, overlap = row
+    g = raw.pop(key_of_row(label, shape), None)
+    if g is None:
+        return check(False, "row %s has no lines" % label)
+    time = [x["end"] - x["begin"] for x in g]
+    hidden = sum(max(0, t - x["exposed"]) for t, x in zip(time, g))
+    most = max(collections.Counter((x["pid"], x["crank"]) for x in g).values())
+    check(int(calls) == most, "%s: %s calls, not %d" % (label, calls, most))
+    check(near(number(gathered, BYTES), most * nranks * g[0]["shard"]), "%s: gathered %s" % (label, gathered))
+    for name, shown, exact in [("median", median, percentile(time, 50)), ("p90", p90, percentile(time, 90)),
+                               ("exposed", exposed, percentile([x["exposed"] for x in g], 50))]:
+        check(near(number(shown, UNITS), exact), "%s: %s is %s, not %d ns" % (label, name, shown, exact))
+    check(abs(float(overlap[:-1]) - 100 * hidden / sum(time)) <= 0.51, "%s: overlap %s, not %.2f%%" % (label, overlap, 100 * hidden / sum(time)))
+
+
+def check_text(text, lines):
+    check(all(len(l) <= 100 and l == l.rstrip() for l in text.split("\n")), "a line is longer than 100 columns or ends in spaces")
+    raw, nranks = sites(lines), max(x.get("nranks", 0) for x in lines)
+    rows = [re.split(r"  +", l.strip()) for l in section(text, "Call sites").split("\n") if re.match(r"  #\d+: ", l)]
+    check(rows, "no rows in the table of call sites")
+    for row in rows:
+        check_row(row, raw, nranks)
+    check(not raw, "sites without a row: %s" % list(raw))
+    ring = [x for x in lines if x["event"] == "gather" and x["decision"] == "ring"]
+    time = sum(x["end"] - x["begin"] for x in ring)
+    hidden = sum(max(0, x["end"] - x["begin"] - x["exposed"]) for x in ring)
+    if ring:
+        shown = re.search(r"Overlap reached\s+(\d+)%: of ([\d.]+ \S+) in moved gathers, ([\d.]+ \S+) were", text)
+        check(abs(int(shown.group(1)) - 100 * hidden / time) <= 0.51, "overlap %s" % shown.group(0))
+        check(near(number(shown.group(2), UNITS), time) and near(number(shown.group(3), UNITS), hidden), "sums of %s" % shown.group(0))
+    for name, field in [("calls of all ranks", "calls"), ("moved to the ring", "substituted")]:
+        total = sum(x[field] for x in lines if x["event"] == "summary")
+        check(re.search(r"\b%d %s" % (total, name), text.replace("\n" + " " * 21, " ")), "total of %s is not %d" % (field, total))
+
+
+class Page(html.parser.HTMLParser):
+    """Tags that are closed as they were opened, and nothing from elsewhere."""
+    VOID = {"meta", "link", "br", "rect", "line"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.text = [], collections.Counter(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        for name, value in attrs:
+            check(name not in ("src", "onload", "onclick") and not (value or "").startswith(("http", "//")), "%s %s=%s" % (tag, name, value))
+            check(name != "href" or value.startswith(("#", "data:,")), "link to %s" % value)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags[tag] += 1
+
+    def handle_endtag(self, tag):
+        check(self.open and self.open[-1] == tag, "</%s> closes %s" % (tag, self.open[-1:]))
+        if self.open:
+            self.open.pop()
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def check_page(name, text):
+    page = Page()
+    with open(name, encoding="utf-8") as f:
+        page.feed(f.read())
+    page.close()
+    check(not page.open, "not closed: %s" % page.open)
+    check(page.tags["script"] == 0 and page.tags["svg"] > 2 and page.tags["rect"] > 20, "tags of the page: %s" % page.tags)
+    words = " ".join(page.text)
+    for row in re.findall(r"^  (#\d+: \S+(?: \S+)*)  ", section(text, "Call sites"), re.M):
+        check(row in words, "%s is not in the page" % row)
+
+
+def check_disjoint(events):
+    lanes = collections.defaultdict(list)
+    for e in events:
+        if e["ph"] == "X":
+            lanes[e["pid"], e["tid"]].append((e["ts"], e["ts"] + e["dur"]))
+    for lane, spans in lanes.items():
+        spans.sort()
+        for a, b in zip(spans, spans[1:]):
+            check(b[0] >= a[1] - 1e-3, "thread %s: slices overlap: %s %s" % (lane, a, b))
+
+
+def check_trace(name, lines, options):
+    with open(name, encoding="utf-8") as f:
+        events = json.load(f)["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    timed = [x for x in lines if x["event"] in ("span", "gather", "collective", "nccl")]
+    zero = min(x["begin"] for x in timed)
+    want = collections.Counter((x["begin"] - zero, x["end"] - x["begin"]) for x in timed)
+    have = collections.Counter((round(e["ts"] * 1000), round(e["dur"] * 1000)) for e in slices)
+    check(want == have, "slices and lines differ: %d missing, %d too many" % (sum((want - have).values()), sum((have - want).values())))
+    pids = {e["pid"] for e in slices}
+    names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
+    threads = {(e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    check(pids <= set(names) and len(set(names.values())) == len(names), "process names: %s" % names)
+    check({(e["pid"], e["tid"]) for e in slices} <= threads, "a thread has no name")
+    check_disjoint(events)
+    check_arrows(events, slices, options)
+
+
+def check_arrows(events, slices, options):
+    starts = {e["id"]: e for e in events if e["ph"] == "s"}
+    ends = {e["id"]: e for e in events if e["ph"] == "f"}
+    check(set(starts) == set(ends), "arrows without both ends")
+    check(starts or not options.want_arrows, "no arrows")
+    at = collections.defaultdict(list)
+    for e in slices:
+        at[e["pid"], e["tid"]].append(e)
+    for i, s in starts.items():
+        f = ends[i]
+        check(s["ts"] <= f["ts"] + 1e-3 and s["pid"] != f["pid"] and f["bp"] == "e", "arrow %s goes back or nowhere" % i)
+        for e in (s, f):
+            check(any(x["ts"] - 1e-3 <= e["ts"] <= x["ts"] + x["dur"] + 1e-3 for x in at[e["pid"], e["tid"]]), "an end of arrow %s lies in no slice" % i)
+
+
+def run(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    check(done.returncode == 0, "%s: exit status %d: %s" % (command[0], done.returncode, done.stderr.decode()[:500]))
+    return done.stdout.decode("utf-8")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--report", required=True)
+    p.add_argument("--trace", required=True)
+    p.add_argument("--want-fused", action="store_true")
+    p.add_argument("--want-arrows", action="store_true")
+    p.add_argument("--twice", action="store_true", help="give each file a second time, as a copy")
+    p.add_argument("folder")
+    options = p.parse_args()
+    lines = read(options.folder)
+    check(any(x["event"] == "gather" for x in lines), "no gather in the logs")
+    check(not options.want_fused or any(x.get("ended") == "fused" for x in lines), "no fused gather in the logs")
+    with tempfile.TemporaryDirectory() as dir:
+        page, trace, inputs = os.path.join(dir, "r.html"), os.path.join(dir, "t.json"), [options.folder]
+        if options.twice:
+            subprocess.run(["cp", "-r", options.folder, os.path.join(dir, "copy")], check=True)
+            inputs.append(os.path.join(dir, "copy"))
+        text = run(options.report, "--html", page, "--text", "-", *inputs)
+        run(options.trace, "-o", trace, *inputs)
+        if not failures:
+            check_text(text, lines)
+            check_page(page, text)
+            check_trace(trace, lines, options)
+    print("\n".join(failures) or "%d lines: all figures are what they say" % len(lines))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Tests of slipring report and slipring trace.
+#
+#   report.sh figures|broken|runs|record|fields
+#
+# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+tools=(--report "$SLIPRING_REPORT" --trace "$SLIPRING_TRACE_TOOL")
+
+fail() {
+    echo "report.sh: $*" >&2
+    exit 1
+}
+
+# has FILE PATTERN...: each of them.
+has() {
+    local file=$1 pattern
+    shift
+    for pattern in "$@"; do
+        grep -qe "$pattern" "$file" || { cat "$file" >&2 && fail "no \"$pattern\" in $file"; }
+    done
+}
+
+# The figures of a report are what the lines say; a report with one wrong figure is found out.
+figures() {
+    python3 "$here/make_logs.py" "$dir/even"
+    python3 "$here/make_logs.py" "$dir/slow" --ranks 5 --calls 61 --seed 3 --slow-rank 2
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows --twice "$dir/even"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/slow"
+    "$SLIPRING_REPORT" "$dir/slow" >"$dir/text"
+    has "$dir/text" "rank 2 .*gather time, median .*(+[0-9]*%)" "rank 4 .*ordinal" "symmetric since call 1" "SLIPRING_MIN_BYTES"
+    printf '#!/bin/sh\n"%s" "$@" | sed "s/ 8  1 GiB/ 8  2 GiB/"\n' "$SLIPRING_REPORT" >"$dir/wrong"
+    chmod +x "$dir/wrong"
+    ! python3 "$here/check_figures.py" --report "$dir/wrong" --trace "$SLIPRING_TRACE_TOOL" "$dir/even" >"$dir/told" || fail "a wrong figure passes"
+    has "$dir/told" "gathered 2 GiB"
+}
+
+broken() {
+    python3 "$here/make_logs.py" "$dir/logs" --ranks 2 --calls 12
+    python3 "$here/broken.py" "${tools[@]}" --logs "$dir/logs" --least 200
+}
+
+# Logs without trace lines, of several runs, and with a rank that has none.
+runs() {
+    python3 "$here/make_logs.py" "$dir/logs" --untraced
+    python3 "$here/make_logs.py" "$dir/logs" --seed 2 --start 90000000000 --ranks 3
+    "$SLIPRING_REPORT" --run 1 "$dir/logs" >"$dir/one" 2>"$dir/told"
+    has "$dir/one" "this is run 1" "slipring run --record DIR" "128 calls of all ranks" "#2: site 1 .*8 MiB bf16 .* 8 .*256 MiB"
+    [ ! -s "$dir/told" ] || fail "told: $(cat "$dir/told")"
+    "$SLIPRING_REPORT" "$dir/logs" >"$dir/two" 2>"$dir/told"
+    has "$dir/two" "this is run 2" "Ranks  *3 in 3"
+    has "$dir/told" "of 2 runs; the latest is used"
+    status=0
+    "$SLIPRING_TRACE_TOOL" --run 1 "$dir/logs" >"$dir/json" 2>"$dir/told" || status=$?
+    [ $status = 3 ] && [ ! -s "$dir/json" ] || fail "a trace of nothing: exit status $status"
+    has "$dir/told" "no trace lines"
+    rm "$dir"/logs/*-4102.jsonl
+    "$SLIPRING_REPORT" "$dir/logs" >"$dir/two" 2>/dev/null
+    has "$dir/two" "there is no log of rank 2"
+}
+
+# slipring run --record, and a report on what a program really did.
+record() {
+    run=("$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0)
+    export LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    "${run[@]}" --record "$dir/50% of it/logs" -- "$AG_GEMM" --ranks 4 --m 64 --n 64 --k 64 --iters 4 --warmup 1 >"$dir/out" 2>"$dir/told"
+    has "$dir/out" "^ag_gemm: 4 ranks"
+    ! grep -q slipring "$dir/out" "$dir/told" || fail "said: $(cat "$dir/out" "$dir/told")"
+    [ "$(find "$dir/50% of it/logs" -name 'slipring-*.jsonl' | wc -l)" = 4 ] || fail "logs: $(ls -R "$dir")"
+    unset LD_LIBRARY_PATH
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/50% of it/logs"
+    "$LAUNCHER" report "$dir/50% of it/logs" >"$dir/text"
+    has "$dir/text" "software GPU" "4 in 4 processes" "fused"
+}
+
+# docs/report.md says which lines and fields are read.
+fields() {
+    "$SLIPRING_REPORT" --fields >"$dir/fields"
+    grep '^| `' "$dir/fields" >"$dir/rows"
+    [ "$(wc -l <"$dir/rows")" -gt 60 ] || fail "--fields: $(cat "$dir/fields")"
+    while IFS= read -r row; do
+        grep -qxFe "$row" "$here/../../docs/report.md" || fail "docs/report.md lacks (slipring report --fields prints the tables): $row"
+    done <"$dir/rows"
+}
+
+"$@"
