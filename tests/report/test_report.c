@@ -19,11 +19,11 @@ Test(form, figures)
     says(form_bytes(buf, 1023), "1023 B");
     says(form_bytes(buf, 1536), "1.50 KiB");
     says(form_bytes(buf, 8 << 20), "8 MiB");
-    says(form_bytes(buf, 1e30), "867362 EiB");
+    says(form_bytes(buf, 1e24), "867362 EiB");
     says(form_time(buf, 0), "0 ns");
     says(form_time(buf, 999), "999 ns");
     says(form_time(buf, 1234), "1.23 µs");
-    says(form_time(buf, 999949), "1000 µs");
+    says(form_time(buf, 999949), "1.00 ms");
     says(form_time(buf, 45.6e6), "45.6 ms");
     says(form_time(buf, 12.3e9), "12.3 s");
     says(form_share(buf, -1), "-");
