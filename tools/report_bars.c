@@ -1,55 +1,71 @@
 /* For each call site of moved gathers: how much of a gather's time was hidden, and how much exposed. */
 #include "tools/report.h"
 
-static double gathers_of(const struct site *s)
+/* One bar: the gathers of a site that ended in one way. */
+struct row {
+    size_t site;
+    const struct ending *ending;
+    double hidden, exposed; /* mean */
+};
+
+static struct row row_of(const struct site *s, size_t site, size_t k)
 {
-    double n = 0;
-    for (size_t i = 0; i < s->ranks.n; i++)
-        n += (double)s->ranks.at[i].calls;
-    return n > 0 ? n : 1;
+    const struct ending *e = &s->endings.at[k];
+    double n = (double)e->time.n;
+    return (struct row){site, e, e->hidden_sum / n, (e->time_sum - e->hidden_sum) / n};
 }
 
-static void put_bar(struct report *r, size_t i, double longest)
+static void put_bar(struct report *r, const struct row *w, double longest)
 {
-    const struct site *s = &r->sites.list.at[i];
-    double n = gathers_of(s), hidden = s->hidden_sum / n, exposed = (s->time_sum - s->hidden_sum) / n;
     char label[80], buf[4][FORM_ROOM];
     FILE *to = r->o->to;
-    site_label(&r->sites, i, label, sizeof label);
+    site_label(&r->sites, w->site, label, sizeof label);
     fputs("<div class=\"name\"><b>", to);
     html_text(to, label);
-    fprintf(to, "</b>, %s</div>\n<div class=\"bar\" role=\"img\" aria-label=\"%s hidden, %s exposed\">",
-            form_bytes(buf[0], (double)s->shard), form_time(buf[1], hidden), form_time(buf[2], exposed));
+    fprintf(to, "</b>, %s<br>", form_bytes(buf[0], (double)r->sites.list.at[w->site].shard));
+    html_text(to, w->ending->reason ? w->ending->reason : "not told");
+    fprintf(to, " (%zu)</div>\n<div class=\"bar\" role=\"img\" aria-label=\"%s hidden, %s exposed\">",
+            w->ending->time.n, form_time(buf[1], w->hidden), form_time(buf[2], w->exposed));
     fprintf(
         to,
         "<span class=\"hid\" style=\"width:%.2f%%\"></span><span class=\"exp\" style=\"width:%.2f%%\"></span></div>\n",
-        100 * hidden / longest, 100 * exposed / longest);
+        100 * w->hidden / longest, 100 * w->exposed / longest);
     fprintf(to, "<div class=\"num\">%s hidden, %s exposed: %s overlap</div>\n", buf[1], buf[2],
-            form_share(buf[3], overlap_of(s->hidden_sum, s->time_sum)));
+            form_share(buf[3], overlap_of(w->ending->hidden_sum, w->ending->time_sum)));
+}
+
+static const char legend[] = "<ul class=\"legend\"><li><svg width=\"26\" height=\"14\"><rect class=\"gemm\" "
+                             "width=\"26\" height=\"14\" rx=\"2\"/></svg>hidden</li>"
+                             "<li><svg width=\"26\" height=\"14\"><rect class=\"wait\" x=\".5\" y=\".5\" width=\"25\" "
+                             "height=\"13\" rx=\"2\"/></svg>exposed</li></ul>\n";
+
+static void find_rows(const struct report *r, struct row *rows, size_t *n, double *longest)
+{
+    size_t chosen[SITES_SHOWN], sites = report_chosen_sites(r, false, chosen, SITES_SHOWN);
+    for (size_t i = 0; i < sites; i++) {
+        const struct site *s = &r->sites.list.at[chosen[i]];
+        for (size_t k = 0; k < s->endings.n && *n < SITES_SHOWN; k++) {
+            struct row w = row_of(s, chosen[i], k);
+            *longest = w.hidden + w.exposed > *longest ? w.hidden + w.exposed : *longest;
+            rows[(*n)++] = w;
+        }
+    }
 }
 
 void report_bars(struct report *r)
 {
-    size_t chosen[SITES_SHOWN], n = report_chosen_sites(r, false, chosen, SITES_SHOWN);
+    struct row rows[SITES_SHOWN];
     double longest = 0;
-    for (size_t i = 0; i < n; i++) {
-        const struct site *s = &r->sites.list.at[chosen[i]];
-        double time = s->time_sum / gathers_of(s);
-        longest = time > longest ? time : longest;
-    }
+    size_t n = 0;
+    find_rows(r, rows, &n, &longest);
     if (longest <= 0)
         return;
     out_section(r->o, "overlap", "Hidden and exposed time of each call site");
-    out_say(r->o,
-            "Mean of a moved gather. Hidden: the application's stream worked meanwhile. Exposed: it stood still.");
-    fputs("<ul class=\"legend\"><li><svg width=\"26\" height=\"14\"><rect class=\"gemm\" width=\"26\" height=\"14\" "
-          "rx=\"2\"/></svg>hidden</li>"
-          "<li><svg width=\"26\" height=\"14\"><rect class=\"wait\" x=\".5\" y=\".5\" width=\"25\" height=\"13\" "
-          "rx=\"2\"/></svg>exposed</li></ul>\n"
-          "<div class=\"bars\">\n",
-          r->o->to);
+    out_say(r->o, "Mean of the gathers of all ranks, by how they ended (and how many did). Hidden: the application's "
+                  "stream worked "
+                  "meanwhile. Exposed: it stood still.");
+    fprintf(r->o->to, "%s<div class=\"bars\">\n", legend);
     for (size_t i = 0; i < n; i++)
-        if (r->sites.list.at[chosen[i]].traced)
-            put_bar(r, chosen[i], longest);
+        put_bar(r, &rows[i], longest);
     fputs("</div>\n", r->o->to);
 }

@@ -13,6 +13,17 @@ static void put_decision(struct table *t, const struct member *b)
         table_cell(t, "%s%s", b->reason ? "NCCL: " : "not told", b->reason ? b->reason : "");
 }
 
+static void put_phase(struct table *t, const struct phase *p, size_t n)
+{
+    if (!p)
+        table_cell(t, "not seen");
+    else if (p->period == 1)
+        table_cell(t, "each call, from call %" PRIu64 " on%s", p->first, n > 1 ? " (several phases)" : "");
+    else
+        table_cell(t, "every %" PRIu64 " calls, from call %" PRIu64 " on%s", p->period, p->first,
+                   n > 1 ? " (several phases)" : "");
+}
+
 static void put_comm(struct table *t, const struct report *r, const struct comm *c)
 {
     const struct member *b = &r->m->members.at[c->members.at[0]];
@@ -26,11 +37,7 @@ static void put_comm(struct table *t, const struct report *r, const struct comm 
     put_decision(t, b);
     table_cell(t, "%s", b->slot_bytes ? form_bytes(slot, (double)b->slot_bytes) : "-");
     table_cell(t, "%s", staging > 0 ? form_bytes(bytes, staging) : "-");
-    if (c->phases.n == 0)
-        table_cell(t, "not seen");
-    else
-        table_cell(t, "every %" PRIu64 " calls from call %" PRIu64 " on%s", c->phases.at[c->phases.n - 1].period,
-                   c->phases.at[c->phases.n - 1].first, c->phases.n > 1 ? " (several phases)" : "");
+    put_phase(t, c->phases.n ? &c->phases.at[c->phases.n - 1] : NULL, c->phases.n);
 }
 
 void report_communicators(struct report *r)

@@ -153,6 +153,33 @@ static void decisions(struct report *r, const size_t *chosen, size_t n)
     out_table(r->o, &t);
 }
 
+/* One site's calls may end in several ways, and be hidden as differently. */
+static void endings(struct report *r, const size_t *chosen, size_t n)
+{
+    static const struct column columns[] = {{"call site", false, false}, {"ended", false, true},
+                                            {"gathers", true, false},    {"median", true, false},
+                                            {"exposed", true, false},    {"overlap", true, false}};
+    struct table t = {.columns = columns, .n = 6};
+    for (size_t i = 0; i < n; i++) {
+        const struct site *s = &r->sites.list.at[chosen[i]];
+        for (size_t k = 0; k < s->endings.n && k < 12; k++) {
+            const struct ending *e = &s->endings.at[k];
+            char label[80], buf[3][FORM_ROOM];
+            table_cell(&t, "%s", site_label(&r->sites, chosen[i], label, sizeof label));
+            table_cell(&t, "%s", e->reason ? e->reason : "not told");
+            table_cell(&t, "%zu", e->time.n);
+            table_cell(&t, "%s", form_time(buf[0], (double)e->median));
+            table_cell(&t, "%s", form_time(buf[1], (double)e->exposed_median));
+            table_cell(&t, "%s", form_share(buf[2], overlap_of(e->hidden_sum, e->time_sum)));
+        }
+    }
+    if (t.cells.n == 0)
+        return;
+    out_section(r->o, "endings", "How gathers ended");
+    out_say(r->o, "Gathers of all ranks: fused with a GEMM, or joined for the reason that is named.");
+    out_table(r->o, &t);
+}
+
 /* The reasons that these sites name, with what they mean. */
 static void meanings(struct report *r, const size_t *chosen, size_t n)
 {
@@ -198,6 +225,7 @@ void report_sites(struct report *r)
     figures(r, chosen, n);
     if (n < r->sites.list.n)
         out_say(r->o, "%zu more sites take less time and are not listed.", r->sites.list.n - n);
+    endings(r, chosen, n);
     out_section(r->o, "decisions", "What was decided, and why");
     decisions(r, chosen, n);
     meanings(r, chosen, n);

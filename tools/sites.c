@@ -115,6 +115,23 @@ static struct site site_of(const struct comm *c, uint32_t comm, const struct gat
     return t;
 }
 
+static void add_ending(struct site *t, const struct gather *g)
+{
+    struct ending *e = NULL;
+    int64_t time = g->end - g->begin;
+    for (size_t i = 0; i < t->endings.n && !e; i++)
+        if (t->endings.at[i].reason == g->ended)
+            e = &t->endings.at[i];
+    if (!e) {
+        e = vec_add(&t->endings);
+        e->reason = g->ended;
+    }
+    vec_push(&e->time, time);
+    vec_push(&e->exposed, g->exposed);
+    e->time_sum += (double)time;
+    e->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
+}
+
 static void add_gather(struct sites *s, struct site *t, uint32_t member, const struct gather *g)
 {
     struct site_rank *r = find_rank(t, member);
@@ -129,8 +146,10 @@ static void add_gather(struct sites *s, struct site *t, uint32_t member, const s
     r->slot += g->slot;
     r->place += g->place;
     r->push += g->push;
-    if (!g->pass)
+    if (!g->pass) {
         tally(&r->ended, g->ended, 1);
+        add_ending(t, g);
+    }
     s->traced++;
 }
 
@@ -227,6 +246,14 @@ static void count_parts(struct sites *s, const struct model *m, const struct mem
     }
 }
 
+static int most_first(const void *x, const void *y)
+{
+    const struct ending *a = x, *b = y;
+    if (a->time.n != b->time.n)
+        return a->time.n > b->time.n ? -1 : 1;
+    return strcmp(a->reason ? a->reason : "", b->reason ? b->reason : "");
+}
+
 static void sum_up(struct sites *s, struct site *t)
 {
     struct times time = {0}, exposed = {0};
@@ -246,6 +273,12 @@ static void sum_up(struct sites *s, struct site *t)
         for (size_t k = 0; k < r->ended.n; k++)
             tally(&t->ended, r->ended.at[k].reason, r->ended.at[k].n);
     }
+    for (size_t i = 0; i < t->endings.n; i++) {
+        t->endings.at[i].median = percentile(&t->endings.at[i].time, 50);
+        t->endings.at[i].exposed_median = percentile(&t->endings.at[i].exposed, 50);
+    }
+    if (t->endings.n > 1)
+        qsort(t->endings.at, t->endings.n, sizeof *t->endings.at, most_first);
     t->median = percentile(&time, 50);
     t->p90 = percentile(&time, 90);
     t->exposed_median = percentile(&exposed, 50);
@@ -313,6 +346,11 @@ void sites_free(struct sites *s)
             vec_free(&t->ranks.at[k].exposed);
             vec_free(&t->ranks.at[k].ended);
         }
+        for (size_t k = 0; k < t->endings.n; k++) {
+            vec_free(&t->endings.at[k].time);
+            vec_free(&t->endings.at[k].exposed);
+        }
+        vec_free(&t->endings);
         vec_free(&t->ranks);
         vec_free(&t->ended);
     }

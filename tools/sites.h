@@ -11,6 +11,13 @@ VEC_TYPE(times, int64_t);
 VEC_TYPE(tallies, struct reason_count);
 
 /* Sums are doubles: they hold every whole number of ns of 100 days. */
+struct ending { /* the gathers of a site, on all ranks, that ended in one way */
+    const char *reason;
+    struct times time, exposed;
+    double time_sum, hidden_sum;
+    int64_t median, exposed_median;
+};
+
 struct site_rank {
     uint32_t member;
     uint64_t calls; /* traced */
@@ -36,6 +43,7 @@ struct site {
     uint64_t slot, place, push;
     uint64_t parts; /* median number of parts of its fused GEMM; 0: not fused or unknown */
     struct tallies ended;
+    VEC(struct ending) endings;
     const struct symmetry *recv, *send; /* NULL: not told. In place: both in recv */
     const struct shape *fused;          /* the GEMM, when one only has this communicator and shard */
 };

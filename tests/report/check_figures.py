@@ -97,6 +97,25 @@ def check_row(row, raw, nranks):
     check(abs(float(overlap[:-1]) - 100 * hidden / sum(time)) <= 0.51, "%s: overlap %s, not %.2f%%" % (label, overlap, 100 * hidden / sum(time)))
 
 
+def check_endings(text, lines):
+    raw, seen = collections.defaultdict(list), 0
+    for key, gathers in sites(lines).items():
+        for g in gathers:
+            if g["decision"] == "ring":
+                raw[key, g["ended"]].append(g)
+    for row in [re.split(r"  +", l.strip()) for l in section(text, "How gathers ended").split("\n") if re.match(r"  #\d+: site", l)]:
+        label, ended, count, median, exposed, overlap = row
+        g, seen = raw[key_of_row(label, ""), ended], seen + 1
+        time = [x["end"] - x["begin"] for x in g]
+        hidden = 100 * sum(max(0, t - x["exposed"]) for t, x in zip(time, g)) / sum(time)
+        check(int(count) == len(g), "%s %s: %s gathers, not %d" % (label, ended, count, len(g)))
+        check(near(number(median, UNITS), percentile(time, 50)), "%s %s: median %s" % (label, ended, median))
+        check(near(number(exposed, UNITS), percentile([x["exposed"] for x in g], 50)), "%s %s: exposed %s" % (label, ended, exposed))
+        check(abs(float(overlap[:-1]) - hidden) <= 0.51, "%s %s: overlap %s, not %.2f" % (label, ended, overlap, hidden))
+    want = sum(1 for key, _ in raw if key[0] == "site")
+    check(seen == want, "%d rows of endings, not %d" % (seen, want))
+
+
 def check_text(text, lines):
     check(all(len(l) <= 100 and l == l.rstrip() for l in text.split("\n")), "a line is longer than 100 columns or ends in spaces")
     raw, nranks = sites(lines), max(x.get("nranks", 0) for x in lines)
@@ -104,6 +123,8 @@ def check_text(text, lines):
     check(rows, "no rows in the table of call sites")
     for row in rows:
         check_row(row, raw, nranks)
+    if any(x["event"] == "gather" and x["decision"] == "ring" for x in lines):
+        check_endings(text, lines)
     check(not raw, "sites without a row: %s" % list(raw))
     ring = [x for x in lines if x["event"] == "gather" and x["decision"] == "ring"]
     time = sum(x["end"] - x["begin"] for x in ring)
