@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const bar_lane_names[BAR_LANES] = {"all-gather", "application", "publish", "pull", "NCCL", "NCCL profiler"};
+const char *const bar_lane_names[BAR_LANES] = {"all-gather", "application", "publish",
+                                               "pull",       "NCCL",        "NCCL, handed over"};
 
 static bool inside(int64_t begin, int64_t end, int64_t from, int64_t to)
 {

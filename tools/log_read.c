@@ -84,33 +84,11 @@ static void note_unknown(struct log_problems *p, const struct log_record *record
 /* Events that the library writes and the reader has no use for. */
 static bool known_elsewhere(const char *event)
 {
-    static const char *const names[] = {"agreement",
-                                        "block_vanished",
-                                        "call",
-                                        "communicator_end",
-                                        "communicator_failed",
-                                        "communicator_held_up",
-                                        "communicator_in_use",
-                                        "cuda_error",
-                                        "deregistration_slow",
-                                        "gate",
-                                        "init",
-                                        "no_mailbox",
-                                        "no_meeting",
-                                        "no_staging",
-                                        "no_watchdog",
-                                        "not_verified",
-                                        "offer",
-                                        "registration_slow",
-                                        "resolve",
-                                        "second_copy",
-                                        "setting",
-                                        "settings_differ",
-                                        "staging_shrunk",
-                                        "stalled",
-                                        "verified",
-                                        "verify_differs",
-                                        "version_differs"};
+    static const char *const names[] = {
+#define X(name) name,
+#include "tools/log_other_events.def"
+#undef X
+    };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], event) == 0)
             return true;

@@ -33,6 +33,7 @@ void model_free(struct model *m)
     for (size_t i = 0; i < m->processes.n; i++) {
         vec_free(&m->processes.at[i].counts);
         vec_free(&m->processes.at[i].notes);
+        vec_free(&m->processes.at[i].tuned);
     }
     for (size_t i = 0; i < m->runs.n; i++) {
         vec_free(&m->runs.at[i].processes);
@@ -117,10 +118,12 @@ static void add_collective(struct model *m, struct member *b, const struct log_r
                                                    .end = r->num[F_END],
                                                    .kernel = r->num[F_KERNEL_NS],
                                                    .seq = (uint64_t)r->num[F_SEQ],
+                                                   .call = (uint64_t)r->num[F_CALL],
                                                    .count = (uint64_t)r->num[F_COUNT],
                                                    .bytes = (uint64_t)r->num[F_BYTES],
                                                    .func = text(m, r, F_FUNC),
                                                    .dtype = text(m, r, F_DTYPE),
+                                                   .reason = text(m, r, F_REASON),
                                                    .algo = text(m, r, F_ALGO),
                                                    .proto = text(m, r, F_PROTO),
                                                    .stream = text(m, r, F_STREAM),
@@ -132,10 +135,12 @@ static void add_sum(struct model *m, struct member *b, const struct log_record *
 {
     vec_push(&b->sums, ((struct collective_sum){.func = text(m, r, F_FUNC),
                                                 .dtype = text(m, r, F_DTYPE),
+                                                .reason = text(m, r, F_REASON),
                                                 .algo = text(m, r, F_ALGO),
                                                 .proto = text(m, r, F_PROTO),
                                                 .bytes = (uint64_t)r->num[F_BYTES],
                                                 .calls = (uint64_t)r->num[F_CALLS],
+                                                .timed = (uint64_t)r->num[r->has[F_TIMED] ? F_TIMED : F_CALLS],
                                                 .channels = (uint64_t)r->num[F_CHANNELS],
                                                 .min = r->num[F_MIN_NS],
                                                 .mean = r->num[F_MEAN_NS],
@@ -258,6 +263,17 @@ static void add_note(struct model *m, struct process *p, const struct log_record
     vec_push(&p->notes, n);
 }
 
+static void add_tuned(struct model *m, struct process *p, const struct log_record *r)
+{
+    vec_push(&p->tuned, ((struct tuned){.func = text(m, r, F_FUNC),
+                                        .algo = text(m, r, F_ALGO),
+                                        .proto = text(m, r, F_PROTO),
+                                        .from = text(m, r, F_FROM),
+                                        .bytes = (uint64_t)r->num[F_BYTES],
+                                        .nranks = (uint64_t)r->num[F_NRANKS],
+                                        .channels = (int32_t)r->num[F_CHANNELS]}));
+}
+
 static void add_to_member(struct model *m, uint32_t process, const struct log_record *r)
 {
     uint32_t comm = model_comm(m, r->text[F_COMM], process);
@@ -354,6 +370,8 @@ bool model_add(void *ctx, const struct log_record *r)
         add_note(m, &m->processes.at[i], r);
     if (r->event == E_COUNT)
         add_count(m, &m->processes.at[i], r);
+    else if (r->event == E_TUNED)
+        add_tuned(m, &m->processes.at[i], r);
     else if (r->event == E_SUMMARY || r->event == E_BLOCKS)
         add_sums_of_process(&m->processes.at[i], r);
     else if (r->event != E_OTHER && r->text[F_COMM] && r->has[F_CRANK])

@@ -35,17 +35,23 @@ struct gather {
 
 /* Another collective: from events on its stream (`collective`), or from NCCL's profiler (`nccl`: with algorithm). */
 struct collective {
-    int64_t begin, end, kernel; /* kernel: 0 unknown */
-    uint64_t seq, count, bytes;
-    const char *func, *dtype, *algo, *proto, *stream;
+    int64_t begin, end, kernel;       /* kernel: 0 unknown */
+    uint64_t seq, call, count, bytes; /* call: of the passed all-gather that it is; 0: none */
+    const char *func, *dtype, *reason, *algo, *proto, *stream;
     uint32_t channels;
-    bool profiled;
+    bool profiled; /* begin and end are when it was handed to the GPU */
 };
 
 struct collective_sum { /* nccl_sum */
-    const char *func, *dtype, *algo, *proto;
-    uint64_t bytes, calls, channels;
+    const char *func, *dtype, *reason, *algo, *proto;
+    uint64_t bytes, calls, timed, channels; /* times are of those timed */
     int64_t min, mean, max;
+};
+
+struct tuned { /* a decision of the tuner */
+    const char *func, *algo, *proto, *from;
+    uint64_t bytes, nranks;
+    int32_t channels;
 };
 
 struct phase {
@@ -115,6 +121,7 @@ struct process {
     int64_t summary[F_FIELDS]; /* of the lines summary and blocks */
     VEC(struct reason_count) counts;
     VEC(struct note) notes;
+    VEC(struct tuned) tuned;
 };
 
 /* What has a row of its own in pictures: a rank, that is a process and device. */

@@ -5,14 +5,15 @@
 struct row {
     size_t site;
     const struct ending *ending;
-    double hidden, exposed; /* mean */
+    double hidden, exposed; /* of a median gather */
 };
 
 static struct row row_of(const struct site *s, size_t site, size_t k)
 {
     const struct ending *e = &s->endings.at[k];
-    double n = (double)e->time.n;
-    return (struct row){site, e, e->hidden_sum / n, (e->time_sum - e->hidden_sum) / n};
+    double time = (double)e->median, exposed = (double)e->exposed_median;
+    exposed = exposed < time ? exposed : time;
+    return (struct row){site, e, time - exposed, exposed};
 }
 
 static void put_bar(struct report *r, const struct row *w, double longest)
@@ -30,8 +31,8 @@ static void put_bar(struct report *r, const struct row *w, double longest)
         to,
         "<span class=\"hid\" style=\"width:%.2f%%\"></span><span class=\"exp\" style=\"width:%.2f%%\"></span></div>\n",
         100 * w->hidden / longest, 100 * w->exposed / longest);
-    fprintf(to, "<div class=\"num\">%s hidden, %s exposed: %s overlap</div>\n", buf[1], buf[2],
-            form_share(buf[3], overlap_of(w->ending->hidden_sum, w->ending->time_sum)));
+    fprintf(to, "<div class=\"num\">%s hidden, %s exposed: %s</div>\n", buf[1], buf[2],
+            form_share(buf[3], overlap_of(w->hidden, w->hidden + w->exposed)));
 }
 
 static const char legend[] = "<ul class=\"legend\"><li><svg width=\"26\" height=\"14\"><rect class=\"gemm\" "
@@ -61,9 +62,10 @@ void report_bars(struct report *r)
     if (longest <= 0)
         return;
     out_section(r->o, "overlap", "Hidden and exposed time of each call site");
-    out_say(r->o, "Mean of the gathers of all ranks, by how they ended (and how many did). Hidden: the application's "
-                  "stream worked "
-                  "meanwhile. Exposed: it stood still.");
+    out_say(r->o,
+            "Medians of the gathers of all ranks, by how they ended (and how many did). Hidden: the application's "
+            "stream worked "
+            "meanwhile. Exposed: it stood still.");
     fprintf(r->o->to, "%s<div class=\"bars\">\n", legend);
     for (size_t i = 0; i < n; i++)
         put_bar(r, &rows[i], longest);

@@ -68,16 +68,20 @@ static void put_gathers(struct report *r, struct table *t)
 
 static void put_overlap(struct report *r, struct table *t)
 {
-    char time[FORM_ROOM], hidden[FORM_ROOM], exposed[FORM_ROOM], share[FORM_ROOM];
+    char time[FORM_ROOM], hidden[FORM_ROOM], exposed[FORM_ROOM], share[FORM_ROOM], median[FORM_ROOM];
     row(t, "Overlap reached");
     if (r->sites.ring_time <= 0) {
-        table_cell(t, "not known: no traced gather in these logs (record them with `slipring run --record DIR`)");
+        table_cell(t, "not known: no moved gather was traced (`slipring run --record DIR` traces all)");
         return;
     }
     table_cell(t, "%s: of %s in moved gathers, %s were hidden (all ranks together); streams stood still for %s",
                form_share(share, overlap_of(r->sites.ring_hidden, r->sites.ring_time)),
                form_time(time, r->sites.ring_time), form_time(hidden, r->sites.ring_hidden),
                form_time(exposed, r->sites.ring_exposed));
+    row(t, "A median gather");
+    table_cell(t, "%s hidden; a fused one %s", form_share(share, (double)percentile(&r->sites.share, 50) / 1e4),
+               r->sites.fused_share.n ? form_share(median, (double)percentile(&r->sites.fused_share, 50) / 1e4)
+                                      : "(there is none)");
 }
 
 static void put_settings(struct report *r, struct table *t)

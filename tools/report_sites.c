@@ -121,6 +121,19 @@ static void gemm_of(char *buf, size_t size, const struct site *s)
         snprintf(buf + len, size - len, " of %" PRIu64 " x %" PRIu64 " x %" PRIu64 ", %.8s", f->m, f->n, f->k, f->form);
 }
 
+/* "NCCL: below_min_bytes (Ring LL, 2 channels)". */
+static void put_passed(struct table *t, const struct site *s)
+{
+    char list[160] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < s->choices.n && i < 3; i++) {
+        const struct choice *c = &s->choices.at[i];
+        len += (size_t)snprintf(list + len, sizeof list - len, "%s%.12s %.12s, %" PRIu32 " channels", i ? "; " : "",
+                                c->algo ? c->algo : "?", c->proto ? c->proto : "?", c->channels);
+    }
+    table_cell(t, "NCCL: %s%s%s%s", s->reason ? s->reason : "?", len ? " (" : "", list, len ? ")" : "");
+}
+
 static void put_decision(struct table *t, const struct report *r, size_t i)
 {
     const struct site *s = &r->sites.list.at[i];
@@ -132,7 +145,7 @@ static void put_decision(struct table *t, const struct report *r, size_t i)
     gemm_of(gemm, sizeof gemm, s);
     table_cell(t, "%s", label);
     if (s->pass)
-        table_cell(t, "NCCL: %s", s->reason ? s->reason : "?");
+        put_passed(t, s);
     else
         table_cell(t, "ring%s%s", *why ? ": " : "", why);
     table_cell(t, "%s", gemm);
@@ -156,27 +169,30 @@ static void decisions(struct report *r, const size_t *chosen, size_t n)
 /* One site's calls may end in several ways, and be hidden as differently. */
 static void endings(struct report *r, const size_t *chosen, size_t n)
 {
-    static const struct column columns[] = {{"call site", false, false}, {"ended", false, true},
-                                            {"gathers", true, false},    {"median", true, false},
-                                            {"exposed", true, false},    {"overlap", true, false}};
-    struct table t = {.columns = columns, .n = 6};
+    static const struct column columns[] = {
+        {"call site", false, false}, {"ended", false, true},   {"gathers", true, false},       {"median", true, false},
+        {"exposed", true, false},    {"overlap", true, false}, {"median overlap", true, false}};
+    struct table t = {.columns = columns, .n = 7};
     for (size_t i = 0; i < n; i++) {
         const struct site *s = &r->sites.list.at[chosen[i]];
         for (size_t k = 0; k < s->endings.n && k < 12; k++) {
             const struct ending *e = &s->endings.at[k];
-            char label[80], buf[3][FORM_ROOM];
+            char label[80], buf[4][FORM_ROOM];
             table_cell(&t, "%s", site_label(&r->sites, chosen[i], label, sizeof label));
             table_cell(&t, "%s", e->reason ? e->reason : "not told");
             table_cell(&t, "%zu", e->time.n);
             table_cell(&t, "%s", form_time(buf[0], (double)e->median));
             table_cell(&t, "%s", form_time(buf[1], (double)e->exposed_median));
             table_cell(&t, "%s", form_share(buf[2], overlap_of(e->hidden_sum, e->time_sum)));
+            table_cell(&t, "%s", form_share(buf[3], (double)e->share_median / 1e4));
         }
     }
     if (t.cells.n == 0)
         return;
     out_section(r->o, "endings", "How gathers ended");
-    out_say(r->o, "Gathers of all ranks: fused with a GEMM, or joined for the reason that is named.");
+    out_say(r->o, "Gathers of all ranks: fused with a GEMM, or joined for the reason that is named. Few long gathers "
+                  "(the first ones) can "
+                  "weigh much in the overlap of the sums; the median of the gathers' own overlaps does not show them.");
     out_table(r->o, &t);
 }
 

@@ -35,7 +35,7 @@ static unsigned lane_top(const struct bars *b, unsigned lane)
 {
     unsigned rows = 0;
     for (unsigned i = 0; i < lane; i++)
-        rows += b->rows[i];
+        rows += i == BAR_PROFILER ? 0 : b->rows[i]; /* when NCCL was told is no work of the device's */
     return rows * ROW;
 }
 
@@ -181,7 +181,7 @@ static void put_chart(struct picture *p)
     top = HEAD;
     for (size_t i = 0; i < p->ranks; i++) {
         const struct bars *b = &p->bars[i];
-        for (size_t k = 0; k < b->list.n; k++)
+        for (size_t k = 0; k < b->list.n && b->list.at[k].lane != BAR_PROFILER; k++) /* it is the last lane */
             put_bar(p, &b->list.at[k], top + lane_top(b, b->list.at[k].lane));
         top += rank_height(b);
     }
@@ -202,7 +202,7 @@ static void put_names(struct picture *p, const struct report *r)
         fprintf(p->to, "<text class=\"b\" x=\"6\" y=\"%.1f\">", top + 11.5);
         html_text(p->to, label);
         fputs("</text>\n", p->to);
-        for (unsigned k = 1; k < BAR_LANES; k++)
+        for (unsigned k = 1; k < BAR_PROFILER; k++)
             if (b->rows[k])
                 fprintf(p->to, "<text class=\"dim\" x=\"16\" y=\"%.1f\">%s</text>\n", top + lane_top(b, k) + 11.5,
                         bar_lane_names[k]);

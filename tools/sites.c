@@ -115,6 +115,13 @@ static struct site site_of(const struct comm *c, uint32_t comm, const struct gat
     return t;
 }
 
+/* How much of a gather was hidden, in 1/10000 of its time. One that took no time was all hidden. */
+static int64_t share_of(const struct gather *g)
+{
+    double time = (double)(g->end - g->begin), hidden = time - (double)g->exposed;
+    return hidden <= 0 && g->exposed > 0 ? 0 : time > 0 ? (int64_t)(1e4 * hidden / time) : 10000;
+}
+
 static void add_ending(struct site *t, const struct gather *g)
 {
     struct ending *e = NULL;
@@ -128,6 +135,7 @@ static void add_ending(struct site *t, const struct gather *g)
     }
     vec_push(&e->time, time);
     vec_push(&e->exposed, g->exposed);
+    vec_push(&e->share, share_of(g));
     e->time_sum += (double)time;
     e->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
 }
@@ -149,8 +157,28 @@ static void add_gather(struct sites *s, struct site *t, uint32_t member, const s
     if (!g->pass) {
         tally(&r->ended, g->ended, 1);
         add_ending(t, g);
+        vec_push(&s->share, share_of(g));
+        if (g->ended && strcmp(g->ended, "fused") == 0)
+            vec_push(&s->fused_share, share_of(g));
     }
     s->traced++;
+}
+
+/* NCCL's profiler names the passed call that an operation is. */
+static void add_choice(struct sites *s, const struct model *m, const struct member *b, const struct collective *o)
+{
+    const struct gather *g = o->profiled && o->call ? member_gather(b, true, o->call) : NULL;
+    if (!g)
+        return;
+    struct site wanted = site_of(&m->comms.at[b->comm], b->comm, g), *t = find_site(s, &wanted);
+    for (size_t i = 0; i < t->choices.n; i++) {
+        struct choice *c = &t->choices.at[i];
+        if (c->algo == o->algo && c->proto == o->proto && c->channels == o->channels) {
+            c->n++;
+            return;
+        }
+    }
+    vec_push(&t->choices, ((struct choice){o->algo, o->proto, o->channels, 1}));
 }
 
 static void add_member(struct sites *s, const struct model *m, uint32_t index)
@@ -160,6 +188,8 @@ static void add_member(struct sites *s, const struct model *m, uint32_t index)
         struct site wanted = site_of(&m->comms.at[b->comm], b->comm, &b->gathers.at[i]);
         add_gather(s, find_site(s, &wanted), index, &b->gathers.at[i]);
     }
+    for (size_t i = 0; i < b->collectives.n; i++)
+        add_choice(s, m, b, &b->collectives.at[i]);
 }
 
 /* Sites that no traced gather has shown: from the lines about symmetry, or about shapes. */
@@ -274,8 +304,10 @@ static void sum_up(struct sites *s, struct site *t)
             tally(&t->ended, r->ended.at[k].reason, r->ended.at[k].n);
     }
     for (size_t i = 0; i < t->endings.n; i++) {
-        t->endings.at[i].median = percentile(&t->endings.at[i].time, 50);
-        t->endings.at[i].exposed_median = percentile(&t->endings.at[i].exposed, 50);
+        struct ending *e = &t->endings.at[i];
+        e->median = percentile(&e->time, 50);
+        e->exposed_median = percentile(&e->exposed, 50);
+        e->share_median = percentile(&e->share, 50);
     }
     if (t->endings.n > 1)
         qsort(t->endings.at, t->endings.n, sizeof *t->endings.at, most_first);
@@ -349,12 +381,16 @@ void sites_free(struct sites *s)
         for (size_t k = 0; k < t->endings.n; k++) {
             vec_free(&t->endings.at[k].time);
             vec_free(&t->endings.at[k].exposed);
+            vec_free(&t->endings.at[k].share);
         }
         vec_free(&t->endings);
+        vec_free(&t->choices);
         vec_free(&t->ranks);
         vec_free(&t->ended);
     }
     vec_free(&s->list);
+    vec_free(&s->share);
+    vec_free(&s->fused_share);
 }
 
 const char *site_label(const struct sites *s, size_t i, char *buf, size_t size)

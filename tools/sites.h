@@ -11,11 +11,17 @@ VEC_TYPE(times, int64_t);
 VEC_TYPE(tallies, struct reason_count);
 
 /* Sums are doubles: they hold every whole number of ns of 100 days. */
+struct choice { /* what NCCL ran for the passed calls of a site */
+    const char *algo, *proto;
+    uint32_t channels;
+    uint64_t n;
+};
+
 struct ending { /* the gathers of a site, on all ranks, that ended in one way */
     const char *reason;
-    struct times time, exposed;
+    struct times time, exposed, share; /* share: hidden part of the time, in 1/10000 */
     double time_sum, hidden_sum;
-    int64_t median, exposed_median;
+    int64_t median, exposed_median, share_median;
 };
 
 struct site_rank {
@@ -44,6 +50,7 @@ struct site {
     uint64_t parts; /* median number of parts of its fused GEMM; 0: not fused or unknown */
     struct tallies ended;
     VEC(struct ending) endings;
+    VEC(struct choice) choices;
     const struct symmetry *recv, *send; /* NULL: not told. In place: both in recv */
     const struct shape *fused;          /* the GEMM, when one only has this communicator and shard */
 };
@@ -51,8 +58,9 @@ struct site {
 struct sites {
     VEC(struct site) list; /* by communicator, ring first, then site or size */
     double ring_time, ring_hidden, ring_exposed, pass_time;
-    uint64_t traced;       /* gathers of all ranks */
-    struct site_row *rows; /* while they are being found */
+    struct times share, fused_share; /* of each moved gather, as in struct ending; of the fused ones */
+    uint64_t traced;                 /* gathers of all ranks */
+    struct site_row *rows;           /* while they are being found */
 };
 
 void sites_find(struct sites *s, const struct model *m, uint32_t run);

@@ -123,6 +123,9 @@ static void other_args(struct trace *t, const struct collective *o)
     arg_text(t, "stream", o->stream);
     arg_text(t, "algorithm", o->algo);
     arg_text(t, "protocol", o->proto);
+    arg_text(t, "reason", o->reason);
+    if (o->call)
+        fprintf(t->to, ",\"call\":%" PRIu64, o->call);
     if (o->profiled)
         fprintf(t->to, ",\"channels\":%u,\"kernel_ns\":%" PRId64, o->channels, o->kernel);
 }

@@ -104,10 +104,12 @@ def check_endings(text, lines):
             if g["decision"] == "ring":
                 raw[key, g["ended"]].append(g)
     for row in [re.split(r"  +", l.strip()) for l in section(text, "How gathers ended").split("\n") if re.match(r"  #\d+: site", l)]:
-        label, ended, count, median, exposed, overlap = row
+        label, ended, count, median, exposed, overlap, middle = row
         g, seen = raw[key_of_row(label, ""), ended], seen + 1
         time = [x["end"] - x["begin"] for x in g]
         hidden = 100 * sum(max(0, t - x["exposed"]) for t, x in zip(time, g)) / sum(time)
+        shares = [max(0, t - x["exposed"]) / t for t, x in zip(time, g)]
+        check(abs(float(middle[:-1]) - 100 * percentile(shares, 50)) <= 0.52, "%s %s: median overlap %s" % (label, ended, middle))
         check(int(count) == len(g), "%s %s: %s gathers, not %d" % (label, ended, count, len(g)))
         check(near(number(median, UNITS), percentile(time, 50)), "%s %s: median %s" % (label, ended, median))
         check(near(number(exposed, UNITS), percentile([x["exposed"] for x in g], 50)), "%s %s: exposed %s" % (label, ended, exposed))

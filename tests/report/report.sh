@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|broken|runs|record|fields
+#   report.sh figures|broken|runs|record|events|fields
 #
 # From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM.
 set -eu
@@ -74,6 +74,15 @@ record() {
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/50% of it/logs"
     "$LAUNCHER" report "$dir/50% of it/logs" >"$dir/text"
     has "$dir/text" "software GPU" "4 in 4 processes" "fused"
+}
+
+# Every event that the library writes is known: read, or in the list of the others.
+events() {
+    python3 "$here/events.py" "$here/../.." >"$dir/written"
+    [ "$(wc -l <"$dir/written")" -gt 30 ] || fail "found too few events: $(cat "$dir/written")"
+    sed -nE 's/^X\(([A-Z_]+, )?"([a-z_]+)".*/\2/p' "$here"/../../tools/log_events.def "$here"/../../tools/log_other_events.def >"$dir/known"
+    unknown=$(grep -vxFf "$dir/known" "$dir/written" || true)
+    [ -z "$unknown" ] || fail "not in tools/log_events.def or tools/log_other_events.def:" $unknown
 }
 
 # docs/report.md says which lines and fields are read.
