@@ -85,7 +85,7 @@ struct member {
     uint64_t slot_bytes, staging_bytes, every;
     uint64_t dropped, failed, unfinished; /* traced gathers that are not in the log; spans that are not, see `cut` */
     uint64_t cut;
-    int64_t clock_error;        /* median of what its gathers say; 0 unknown */
+
     VEC(struct gather) gathers; /* in order of decision and call */
     VEC(struct span) spans;     /* in order of decision, call and begin */
     VEC(struct collective) collectives;

@@ -84,6 +84,25 @@ static void put_overlap(struct report *r, struct table *t)
                                       : "(there is none)");
 }
 
+/* How well the ranks' times fit together, as the gathers themselves say. */
+static void put_clock(struct report *r, struct table *t)
+{
+    struct times errors = {0};
+    char half[FORM_ROOM], most[FORM_ROOM];
+    for (size_t i = 0; i < r->m->members.n; i++) {
+        const struct member *b = &r->m->members.at[i];
+        for (size_t k = 0; k < b->gathers.n && r->m->comms.at[b->comm].run == r->index; k++)
+            if (b->gathers.at[k].clock_error > 0)
+                vec_push(&errors, b->gathers.at[k].clock_error);
+    }
+    if (errors.n) {
+        row(t, "One clock");
+        table_cell(t, "a rank's times are off by at most %s (median of the gathers), %s (all)",
+                   form_time(half, (double)percentile(&errors, 50)), form_time(most, (double)percentile(&errors, 100)));
+    }
+    vec_free(&errors);
+}
+
 static void put_settings(struct report *r, struct table *t)
 {
     uint64_t every = 0, slot = 0;
@@ -118,6 +137,7 @@ void report_glance(struct report *r)
     put_gathers(r, &t);
     put_overlap(r, &t);
     put_settings(r, &t);
+    put_clock(r, &t);
     out_table(r->o, &t);
     if (r->m->runs.n > 1)
         out_say(r->o, "The logs are of %zu runs; this is run %u, in order of time (--run N chooses another).",

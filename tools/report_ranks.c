@@ -24,7 +24,7 @@ static void sum_sites(const struct report *r, uint32_t rank, struct rank_sum *su
     }
 }
 
-/* How long the other ranks' applications stood still for this one: their waits that name it. */
+/* How long the other ranks' applications stood still for this rank's shards: their waits that name it. */
 static double waited_for(const struct report *r, uint32_t rank)
 {
     double sum = 0;
@@ -67,7 +67,7 @@ void report_ranks(struct report *r)
     static const struct column columns[] = {{"rank", false, true},    {"host", false, true},
                                             {"pid", true, false},     {"device", false, true},
                                             {"traced", true, false},  {"gather time", true, false},
-                                            {"exposed", true, false}, {"others wait for it", true, false},
+                                            {"exposed", true, false}, {"others wait for its shard", true, false},
                                             {"overlap", true, false}};
     struct table t = {.columns = columns, .n = 9};
     size_t n = r->run->ranks.n < 128 ? r->run->ranks.n : 128;

@@ -55,7 +55,8 @@ runs() {
     has "$dir/told" "of 2 runs; the latest is used"
     status=0
     "$SLIPRING_TRACE_TOOL" --run 1 "$dir/logs" >"$dir/json" 2>"$dir/told" || status=$?
-    [ $status = 3 ] && [ ! -s "$dir/json" ] || fail "a trace of nothing: exit status $status"
+    [ $status = 3 ] || fail "a trace of nothing: exit status $status"
+    [ ! -s "$dir/json" ] || fail "a trace of nothing: $(cat "$dir/json")"
     has "$dir/told" "no trace lines"
     rm "$dir"/logs/*-4102.jsonl
     "$SLIPRING_REPORT" "$dir/logs" >"$dir/two" 2>/dev/null
@@ -82,7 +83,7 @@ events() {
     [ "$(wc -l <"$dir/written")" -gt 30 ] || fail "found too few events: $(cat "$dir/written")"
     sed -nE 's/^X\(([A-Z_]+, )?"([a-z_]+)".*/\2/p' "$here"/../../tools/log_events.def "$here"/../../tools/log_other_events.def >"$dir/known"
     unknown=$(grep -vxFf "$dir/known" "$dir/written" || true)
-    [ -z "$unknown" ] || fail "not in tools/log_events.def or tools/log_other_events.def:" $unknown
+    [ -z "$unknown" ] || fail "not in tools/log_events.def or tools/log_other_events.def: $unknown"
 }
 
 # docs/report.md says which lines and fields are read.

@@ -115,6 +115,20 @@ status=0
 [ $status -eq 127 ] || fail "a missing command: $status"
 
 # The software GPU.
+# --record: a folder for the logs, and what is needed to write them, unless it is set already.
+expect 'record' "info json 1 $work/100%% logs/slipring-%h-%p.jsonl" \
+    "$s" run --record "$work/100% logs" -- sh -c 'cd / && echo $SLIPRING_LOG $SLIPRING_LOG_FORMAT $SLIPRING_TRACE "$SLIPRING_LOG_FILE"'
+[ -d "$work/100% logs" ] || fail 'record: no folder'
+expect 'record, relative' "$work/rel/ative/slipring-%h-%p.jsonl" \
+    sh -c 'cd "$1" && "$2" run --record=rel/ative -- sh -c "cd / && echo \$SLIPRING_LOG_FILE"' sh "$work" "$s"
+expect 'record, set before' 'debug 50 /x' env SLIPRING_LOG=debug SLIPRING_LOG_FILE=/x \
+    "$s" run --record "$work/rel" --set trace=50 -- sh -c 'echo $SLIPRING_LOG $SLIPRING_TRACE $SLIPRING_LOG_FILE'
+refuses 'record, a file' 1 'can not be made' "$s" run --record "$lib" -- true
+refuses 'record, no folder' 2 'needs a folder' "$s" run --record
+refuses 'record, empty' 2 'needs a folder' "$s" run --record= -- true
+"$s" run --record "$work/rel" --set log_format=text -- true 2>"$work/err"
+grep -q 'report and trace read json only' "$work/err" || fail "record, text: $(cat "$work/err")"
+
 expect softgpu "$work/src/build/softgpu 2" "$s" softgpu -n 2 -- sh -c 'echo $LD_LIBRARY_PATH $SOFTGPU_DEVICES'
 expect 'softgpu, nested run' "$work/src/build/softgpu:/x $lib" env LD_LIBRARY_PATH=/x \
     "$s" softgpu -- "$s" run -- sh -c 'echo $LD_LIBRARY_PATH ${LD_PRELOAD##*:}'

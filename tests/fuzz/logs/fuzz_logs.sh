@@ -19,7 +19,9 @@ root=$(cd "$(dirname "$0")/../../.." && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 sources=()
-for name in $(sed -n '/add_library(slr_logs/,/)/p' "$root/tools/CMakeLists.txt" | tr ' ()' '\n\n\n' | grep '\.c$'); do sources+=("$root/tools/$name"); done
+while IFS= read -r name; do
+    sources+=("$root/tools/$name")
+done < <(sed -n '/add_library(slr_logs/,/)/p' "$root/tools/CMakeLists.txt" | grep -oE '[a-z_]+\.c')
 clang -g -O1 -std=gnu11 -D_GNU_SOURCE -DFUZZ_LOGS_LIBFUZZER -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I"$root" \
     "$root/tests/fuzz/logs/fuzz_logs.c" "${sources[@]}" "$root/base/reason.c" -ljansson -o "$dir/fuzz"
 python3 "$root/tests/report/make_logs.py" "$dir/seeds" --ranks 2 --calls 4
