@@ -204,11 +204,19 @@ static void end_of_arrow(struct trace *t, const struct place *p, const char *pha
     fputs("}", t->to);
 }
 
+/* A moment shortly before a span's end: readers take an arrow's end for a slice that it lies within, and its end is
+ * out. */
+static int64_t late_in(const struct span *s)
+{
+    int64_t time = s->end - s->begin;
+    return time > 1 ? s->end - 1 - time / 64 : s->begin;
+}
+
 /* An arrow that does not go back in time: out of what sends, into what receives. */
 static void arrow(struct trace *t, const struct place *from, const struct place *to, int64_t at, const char *what)
 {
-    int64_t left = from->span->end < at ? from->span->end : at;
-    if (left < from->span->begin)
+    int64_t left = late_in(from->span) < at ? late_in(from->span) : at;
+    if (left < from->span->begin || from->span->end == from->span->begin || to->span->end == to->span->begin)
         return;
     t->arrows++;
     end_of_arrow(t, from, "s", left, what);
@@ -238,7 +246,7 @@ static void arrow_from_push(struct trace *t, const struct places *all, const str
          at && at < end && at->member == wait->member && at->span->call == s->call && at->span->kind == SPAN_WAIT; at++)
         if (at->span->lane == LANE_PULL && at->span->peer == push->member->crank && at->span->piece == s->piece &&
             at->span->end >= s->end) {
-            arrow(t, push, at, at->span->end, "push");
+            arrow(t, push, at, late_in(at->span), "push");
             return;
         }
 }

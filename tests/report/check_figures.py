@@ -221,7 +221,7 @@ def check_arrows(events, slices, options):
         f = ends[i]
         check(s["ts"] <= f["ts"] + 1e-3 and s["pid"] != f["pid"] and f["bp"] == "e", "arrow %s goes back or nowhere" % i)
         for e in (s, f):
-            check(any(x["ts"] - 1e-3 <= e["ts"] <= x["ts"] + x["dur"] + 1e-3 for x in at[e["pid"], e["tid"]]), "an end of arrow %s lies in no slice" % i)
+            check(any(x["ts"] <= e["ts"] + 1e-6 and e["ts"] < x["ts"] + x["dur"] - 1e-6 for x in at[e["pid"], e["tid"]]), "an end of arrow %s lies in no slice" % i)
 
 
 def run(*command):
