@@ -2,10 +2,10 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tools/bars.h"
-#include "tools/form.h"
-#include "tools/out.h"
-#include "tools/sites.h"
+#include "tools/report/bars.h"
+#include "tools/report/form.h"
+#include "tools/report/out.h"
+#include "tools/report/sites.h"
 
 static void says(const char *got, const char *want)
 {

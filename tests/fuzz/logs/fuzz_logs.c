@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tools/report.h"
-#include "tools/trace_json.h"
+#include "tools/report/report.h"
+#include "tools/report/trace_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -20,8 +20,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 sources=()
 while IFS= read -r name; do
-    sources+=("$root/tools/$name")
-done < <(sed -n '/add_library(slr_logs/,/)/p' "$root/tools/CMakeLists.txt" | grep -oE '[a-z_]+\.c')
+    sources+=("$root/tools/report/$name")
+done < <(sed -n '/set(log_sources/,/)/p' "$root/tools/CMakeLists.txt" | grep -oE '[a-z_]+\.c')
 clang -g -O1 -std=gnu11 -D_GNU_SOURCE -DFUZZ_LOGS_LIBFUZZER -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I"$root" \
     "$root/tests/fuzz/logs/fuzz_logs.c" "${sources[@]}" "$root/base/reason.c" -ljansson -o "$dir/fuzz"
 python3 "$root/tests/report/make_logs.py" "$dir/seeds" --ranks 2 --calls 4

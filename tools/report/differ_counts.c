@@ -1,0 +1,104 @@
+/* Numbers that should be equal on all ranks: how often each reason occurred, calls, and shards by their way. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tools/report/report.h"
+
+/* The value that most have; of several equally frequent ones the first. */
+static int64_t usual(const int64_t *value, size_t n)
+{
+    size_t best = 0, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t same = 0;
+        for (size_t k = 0; k < n; k++)
+            same += value[i] == value[k];
+        if (same > most)
+            best = i, most = same;
+    }
+    return value[best];
+}
+
+static const char *label_of(const struct report *r, const struct process *p, char *buf, size_t size)
+{
+    for (size_t i = 0; i < r->run->ranks.n; i++) {
+        const struct rank *k = &r->m->ranks.at[r->run->ranks.at[i]];
+        if (&r->m->processes.at[k->process] == p)
+            return k->label;
+    }
+    snprintf(buf, size, "pid %" PRId64, p->pid);
+    return buf;
+}
+
+/* Up to a few ranks are named; when most differ from each other none is odd. */
+static void tell(struct report *r, struct table *t, const struct process *const *who, const int64_t *value, size_t n,
+                 const char *what)
+{
+    int64_t most = usual(value, n);
+    size_t odd = 0;
+    for (size_t i = 0; i < n; i++)
+        odd += value[i] != most;
+    if (odd == 0 || odd > (n + 1) / 2)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        char buf[40], its[40], others[40];
+        if (value[i] == most)
+            continue;
+        snprintf(its, sizeof its, "%" PRId64, value[i]);
+        snprintf(others, sizeof others, "%" PRId64, most);
+        differ_row(t, label_of(r, who[i], buf, sizeof buf), "the whole run", what, its, others);
+    }
+}
+
+static int64_t count_of(const struct process *p, const char *reason)
+{
+    for (size_t i = 0; i < p->counts.n; i++)
+        if (p->counts.at[i].reason == reason)
+            return (int64_t)p->counts.at[i].n;
+    return 0;
+}
+
+static void reasons(struct report *r, struct table *t, const struct process *const *who, int64_t *value, size_t n)
+{
+    struct tallies seen = {0};
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < who[i]->counts.n; k++)
+            tally(&seen, who[i]->counts.at[k].reason, 1);
+    for (size_t k = 0; k < seen.n; k++) {
+        char what[100];
+        for (size_t i = 0; i < n; i++)
+            value[i] = count_of(who[i], seen.at[k].reason);
+        snprintf(what, sizeof what, "calls with %.60s", seen.at[k].reason);
+        tell(r, t, who, value, n, what);
+    }
+    vec_free(&seen);
+}
+
+void differ_counts(struct report *r, struct table *t)
+{
+    static const struct {
+        enum log_field f;
+        const char *what;
+    } sums[] = {{F_CALLS, "all-gathers"},
+                {F_BYTES, "gathered bytes"},
+                {F_STAGED, "shards through a slot"},
+                {F_IN_PLACE, "shards used in place"},
+                {F_PUSHED, "shards written into a peer's buffer"},
+                {F_GEMM_CHUNKS, "parts of fused GEMMs"}};
+    const struct process **who = tool_alloc(r->run->processes.n, sizeof *who);
+    int64_t *value = tool_alloc(r->run->processes.n, sizeof *value);
+    size_t n = 0;
+    for (size_t i = 0; i < r->run->processes.n; i++) {
+        const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
+        if (p->has_summary)
+            who[n++] = p;
+    }
+    for (size_t k = 0; k < sizeof sums / sizeof *sums && n > 1; k++) {
+        for (size_t i = 0; i < n; i++)
+            value[i] = who[i]->summary[sums[k].f];
+        tell(r, t, who, value, n, sums[k].what);
+    }
+    if (n > 1)
+        reasons(r, t, who, value, n);
+    free(who);
+    free(value);
+}

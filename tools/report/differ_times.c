@@ -1,0 +1,148 @@
+/* Times of one rank at a call site against the other ranks' times there, and when ranks reach a call. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tools/report/report.h"
+
+static const double share = 0.25, least = 10e3; /* away by more than a quarter, and by more than 10 us */
+
+/* The median of all values but one. */
+static double median_of_others(const int64_t *value, size_t n, size_t without)
+{
+    struct times rest = {0};
+    for (size_t i = 0; i < n; i++)
+        if (i != without)
+            vec_push(&rest, value[i]);
+    double m = (double)percentile(&rest, 50);
+    vec_free(&rest);
+    return m;
+}
+
+static void compare(struct report *r, struct table *t, size_t site, const int64_t *value, const char *what)
+{
+    const struct site *s = &r->sites.list.at[site];
+    size_t n = s->ranks.n;
+    for (size_t i = 0; i < n; i++) {
+        double others = median_of_others(value, n, i), off = (double)value[i] - others;
+        char where[100], its[80], theirs[FORM_ROOM], buf[FORM_ROOM];
+        if (off < 0 && n < 3) /* of two the slower is named */
+            continue;
+        if ((off < 0 ? -off : off) < least || (off < 0 ? -off : off) < share * others)
+            continue;
+        site_label(&r->sites, site, where, sizeof where);
+        form_time(buf, (double)value[i]);
+        if (others > 0)
+            snprintf(its, sizeof its, "%s (%+.0f%%)", buf, 100 * off / others);
+        else
+            snprintf(its, sizeof its, "%s", buf);
+        differ_row(t, report_rank_label(r, &r->m->members.at[s->ranks.at[i].member]), where, what, its,
+                   form_time(theirs, others));
+    }
+}
+
+static void times_at(struct report *r, struct table *t, size_t site)
+{
+    const struct site *s = &r->sites.list.at[site];
+    int64_t *value = tool_alloc(s->ranks.n, sizeof *value);
+    for (size_t i = 0; i < s->ranks.n; i++)
+        value[i] = s->ranks.at[i].median;
+    compare(r, t, site, value, "gather time, median");
+    for (size_t i = 0; i < s->ranks.n; i++)
+        value[i] = s->ranks.at[i].exposed_median;
+    compare(r, t, site, value, "exposed, median");
+    free(value);
+}
+
+/* How often each reason ended the gathers of a site: on one rank another than on the others. */
+static void endings_at(struct report *r, struct table *t, size_t site)
+{
+    const struct site *s = &r->sites.list.at[site];
+    for (size_t i = 0; i < s->ranks.n; i++)
+        for (size_t k = 0; k < s->ranks.at[i].ended.n; k++) {
+            const struct reason_count *own = &s->ranks.at[i].ended.at[k];
+            uint64_t others = 0;
+            for (size_t j = 0; j < s->ended.n; j++)
+                if (s->ended.at[j].reason == own->reason)
+                    others = s->ended.at[j].n - own->n;
+            if (others > 0)
+                continue;
+            char where[100], what[100], its[40];
+            site_label(&r->sites, site, where, sizeof where);
+            snprintf(what, sizeof what, "ended by %.60s", own->reason);
+            snprintf(its, sizeof its, "%" PRIu64 " times", own->n);
+            differ_row(t, report_rank_label(r, &r->m->members.at[s->ranks.at[i].member]), where, what, its, "never");
+        }
+}
+
+static void calls_at(struct report *r, struct table *t, size_t site)
+{
+    const struct site *s = &r->sites.list.at[site];
+    const struct comm *c = &r->m->comms.at[s->comm];
+    for (size_t i = 0; i < s->ranks.n; i++) {
+        char where[100], its[40], most[60];
+        if (s->ranks.at[i].calls == s->traced || c->members.n < 2)
+            continue;
+        site_label(&r->sites, site, where, sizeof where);
+        snprintf(its, sizeof its, "%" PRIu64, s->ranks.at[i].calls);
+        snprintf(most, sizeof most, "up to %" PRIu64, s->traced);
+        differ_row(t, report_rank_label(r, &r->m->members.at[s->ranks.at[i].member]), where, "traced calls", its, most);
+    }
+}
+
+/* How much later than the others a rank reaches the calls of a communicator: who is late makes the others wait. */
+static void lateness(const struct report *r, const struct comm *c, size_t who, struct times *late)
+{
+    const struct member *b = &r->m->members.at[c->members.at[who]];
+    for (size_t i = 0; i < b->gathers.n; i += 1 + b->gathers.n / 1000) { /* a sample of them is enough */
+        const struct gather *g = &b->gathers.at[i];
+        struct times others = {0};
+        for (size_t k = 0; k < c->members.n && !g->pass; k++) {
+            const struct gather *h = member_gather(&r->m->members.at[c->members.at[k]], false, g->call);
+            if (k != who && h)
+                vec_push(&others, h->begin);
+        }
+        if (others.n)
+            vec_push(late, g->begin - percentile(&others, 50));
+        vec_free(&others);
+    }
+}
+
+static void arrivals(struct report *r, struct table *t, const struct comm *c)
+{
+    double typical = r->sites.traced ? r->sites.ring_time / (double)r->sites.traced : 0;
+    for (size_t i = 0; i < c->members.n && c->members.n <= 128; i++) {
+        struct times late = {0};
+        lateness(r, c, i, &late);
+        double median = (double)percentile(&late, 50);
+        vec_free(&late);
+        if (median < least || median < share * typical)
+            continue;
+        char where[60], its[80], buf[FORM_ROOM];
+        snprintf(where, sizeof where, "communicator %.16s", c->name);
+        snprintf(its, sizeof its, "%s later, median", form_time(buf, median));
+        differ_row(t, report_rank_label(r, &r->m->members.at[c->members.at[i]]), where, "reaches the calls", its, "-");
+    }
+}
+
+static bool one_host(const struct report *r, const struct comm *c)
+{
+    for (size_t i = 1; i < c->members.n; i++)
+        if (r->m->processes.at[r->m->members.at[c->members.at[i]].process].host !=
+            r->m->processes.at[r->m->members.at[c->members.at[0]].process].host)
+            return false;
+    return true;
+}
+
+void differ_times(struct report *r, struct table *t)
+{
+    for (size_t i = 0; i < r->sites.list.n; i++) {
+        if (r->sites.list.at[i].ranks.n < 2)
+            continue;
+        calls_at(r, t, i);
+        times_at(r, t, i);
+        endings_at(r, t, i);
+    }
+    for (size_t i = 0; i < r->run->comms.n; i++)
+        if (one_host(r, &r->m->comms.at[r->run->comms.at[i]]))
+            arrivals(r, t, &r->m->comms.at[r->run->comms.at[i]]);
+}

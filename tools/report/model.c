@@ -1,0 +1,386 @@
+#include "tools/report/model.h"
+#include <stdlib.h>
+#include <string.h>
+#include "tools/report/model_tables.h"
+
+const char *const span_names[SPAN_KINDS] = {"own", "stage", "push", "pull", "wait", "gemm", "nccl"};
+const char *const lane_names[LANES] = {"app", "publish", "pull"};
+enum { NOTES_MOST = 200, NOTE_TEXT = 400 };
+
+void model_init(struct model *m, struct log_reader *reader)
+{
+    *m = (struct model){.tables = model_tables_new(), .reader = reader};
+}
+
+static void free_member(struct member *b)
+{
+    vec_free(&b->gathers);
+    vec_free(&b->spans);
+    vec_free(&b->collectives);
+    vec_free(&b->sums);
+    vec_free(&b->symmetry);
+    vec_free(&b->shapes);
+}
+
+void model_free(struct model *m)
+{
+    for (size_t i = 0; i < m->members.n; i++)
+        free_member(&m->members.at[i]);
+    for (size_t i = 0; i < m->comms.n; i++) {
+        vec_free(&m->comms.at[i].phases);
+        vec_free(&m->comms.at[i].members);
+    }
+    for (size_t i = 0; i < m->processes.n; i++) {
+        vec_free(&m->processes.at[i].counts);
+        vec_free(&m->processes.at[i].notes);
+        vec_free(&m->processes.at[i].tuned);
+    }
+    for (size_t i = 0; i < m->runs.n; i++) {
+        vec_free(&m->runs.at[i].processes);
+        vec_free(&m->runs.at[i].comms);
+        vec_free(&m->runs.at[i].ranks);
+    }
+    vec_free(&m->members);
+    vec_free(&m->comms);
+    vec_free(&m->processes);
+    vec_free(&m->runs);
+    vec_free(&m->ranks);
+    vec_free(&m->starts);
+    model_tables_free(m->tables);
+}
+
+static int find_name(const char *const *names, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+static bool passed(const struct log_record *r)
+{
+    return r->text[F_DECISION] && strcmp(r->text[F_DECISION], "pass") == 0;
+}
+
+static const char *text(struct model *m, const struct log_record *r, enum log_field f)
+{
+    return model_intern(m, r->text[f]);
+}
+
+static void add_gather(struct model *m, struct member *b, const struct log_record *r)
+{
+    b->cut += (uint64_t)r->num[F_CUT];
+    vec_push(&b->gathers, ((struct gather){.begin = r->num[F_BEGIN],
+                                           .end = r->num[F_END],
+                                           .exposed = r->num[F_EXPOSED],
+                                           .clock_error = r->num[F_ERROR],
+                                           .call = (uint64_t)r->num[F_CALL],
+                                           .shard = (uint64_t)r->num[F_SHARD],
+                                           .count = (uint64_t)r->num[F_COUNT],
+                                           .reason = text(m, r, F_REASON),
+                                           .ended = text(m, r, F_ENDED),
+                                           .dtype = text(m, r, F_DTYPE),
+                                           .stream = text(m, r, F_STREAM),
+                                           .slot = (uint32_t)r->num[F_SLOT],
+                                           .place = (uint32_t)r->num[F_PLACE],
+                                           .push = (uint32_t)r->num[F_PUSH],
+                                           .pieces = (uint32_t)r->num[F_PIECES],
+                                           .in_place = r->num[F_IN_PLACE] != 0,
+                                           .pass = passed(r)}));
+}
+
+static void add_span(struct model *m, struct member *b, const struct log_record *r)
+{
+    int lane = find_name(lane_names, LANES, r->text[F_LANE]), kind = find_name(span_names, SPAN_KINDS, r->text[F_KIND]);
+    if (lane < 0) {
+        log_problem(m->reader, r->line, "field \"lane\" is none that is known, expected app, publish or pull");
+        return;
+    }
+    if (kind < 0) {
+        log_problem(m->reader, r->line,
+                    "field \"kind\" is none that is known, expected own, stage, push, pull, wait, gemm or nccl");
+        return;
+    }
+    vec_push(&b->spans, ((struct span){.begin = r->num[F_BEGIN],
+                                       .end = r->num[F_END],
+                                       .call = (uint64_t)r->num[F_CALL],
+                                       .bytes = (uint64_t)r->num[F_BYTES],
+                                       .peer = r->has[F_PEER] ? (int32_t)r->num[F_PEER] : -1,
+                                       .piece = r->has[F_PIECE] ? (int32_t)r->num[F_PIECE] : -1,
+                                       .lane = (uint8_t)lane,
+                                       .kind = (uint8_t)kind,
+                                       .pass = passed(r)}));
+}
+
+static void add_collective(struct model *m, struct member *b, const struct log_record *r)
+{
+    vec_push(&b->collectives, ((struct collective){.begin = r->num[F_BEGIN],
+                                                   .end = r->num[F_END],
+                                                   .kernel = r->num[F_KERNEL_NS],
+                                                   .seq = (uint64_t)r->num[F_SEQ],
+                                                   .call = (uint64_t)r->num[F_CALL],
+                                                   .count = (uint64_t)r->num[F_COUNT],
+                                                   .bytes = (uint64_t)r->num[F_BYTES],
+                                                   .func = text(m, r, F_FUNC),
+                                                   .dtype = text(m, r, F_DTYPE),
+                                                   .reason = text(m, r, F_REASON),
+                                                   .algo = text(m, r, F_ALGO),
+                                                   .proto = text(m, r, F_PROTO),
+                                                   .stream = text(m, r, F_STREAM),
+                                                   .channels = (uint32_t)r->num[F_CHANNELS],
+                                                   .profiled = r->event == E_NCCL}));
+}
+
+static void add_sum(struct model *m, struct member *b, const struct log_record *r)
+{
+    vec_push(&b->sums, ((struct collective_sum){.func = text(m, r, F_FUNC),
+                                                .dtype = text(m, r, F_DTYPE),
+                                                .reason = text(m, r, F_REASON),
+                                                .algo = text(m, r, F_ALGO),
+                                                .proto = text(m, r, F_PROTO),
+                                                .bytes = (uint64_t)r->num[F_BYTES],
+                                                .calls = (uint64_t)r->num[F_CALLS],
+                                                .timed = (uint64_t)r->num[r->has[F_TIMED] ? F_TIMED : F_CALLS],
+                                                .channels = (uint64_t)r->num[F_CHANNELS],
+                                                .min = r->num[F_MIN_NS],
+                                                .mean = r->num[F_MEAN_NS],
+                                                .max = r->num[F_MAX_NS]}));
+}
+
+static void add_communicator(struct model *m, struct member *b, const struct log_record *r)
+{
+    b->ring = !passed(r);
+    b->reason = text(m, r, F_REASON);
+    if (r->has[F_PEER] && r->num[F_PEER] != 0xffff)
+        b->peer = (int32_t)r->num[F_PEER];
+    b->slot_bytes = (uint64_t)r->num[F_SLOT_BYTES];
+    b->staging_bytes = (uint64_t)r->num[F_STAGING_BYTES];
+}
+
+static void add_shape(struct model *m, struct member *b, const struct log_record *r)
+{
+    struct shape s = {.event = r->event,
+                      .shard = (uint64_t)r->num[F_SHARD],
+                      .count = (uint64_t)r->num[F_COUNT],
+                      .parts = (uint64_t)r->num[F_PARTS],
+                      .m = (uint64_t)r->num[F_M],
+                      .n = (uint64_t)r->num[F_N],
+                      .k = (uint64_t)r->num[F_K],
+                      .in_place = r->num[F_IN_PLACE] != 0,
+                      .dtype = text(m, r, F_DTYPE),
+                      .reason = text(m, r, F_REASON),
+                      .by = text(m, r, F_BY),
+                      .form = text(m, r, F_FORM),
+                      .api = text(m, r, F_API),
+                      .via = text(m, r, F_VIA)};
+    vec_push(&b->shapes, s);
+}
+
+static void add_phase(struct model *m, struct comm *c, const struct log_record *r)
+{
+    struct phase p = {.number = (uint64_t)r->num[F_PHASE],
+                      .first = (uint64_t)r->num[F_FIRST],
+                      .period = (uint64_t)r->num[F_PERIOD],
+                      .by = text(m, r, F_BY)};
+    if (p.period == 0) {
+        log_problem(m->reader, r->line, "field \"period\" is 0, expected at least 1");
+        return;
+    }
+    for (size_t i = 0; i < c->phases.n; i++)
+        if (c->phases.at[i].number == p.number)
+            return;
+    vec_push(&c->phases, p);
+}
+
+static void add_symmetry(struct model *m, struct member *b, const struct log_record *r)
+{
+    struct symmetry s = {.phase = (uint64_t)r->num[F_PHASE],
+                         .site = (uint64_t)r->num[F_SITE],
+                         .shard = (uint64_t)r->num[F_SHARD],
+                         .calls = (uint64_t)r->num[F_CALLS],
+                         .since = (uint64_t)r->num[F_SINCE],
+                         .breaks = (uint64_t)r->num[F_BREAKS],
+                         .moves = (uint64_t)r->num[F_MOVES],
+                         .odd_rank = r->has[F_ODD_RANK] ? (int32_t)r->num[F_ODD_RANK] : -1,
+                         .odd_ranks = (int32_t)r->num[F_ODD_RANKS],
+                         .buffer = r->text[F_BUFFER] ? text(m, r, F_BUFFER) : model_intern(m, "recv"),
+                         .state = text(m, r, F_STATE),
+                         .what = text(m, r, F_WHAT),
+                         .value = text(m, r, F_VALUE),
+                         .expected = text(m, r, F_EXPECTED)};
+    for (size_t i = 0; i < b->symmetry.n; i++) {
+        struct symmetry *old = &b->symmetry.at[i];
+        if (old->phase != s.phase || old->site != s.site || old->buffer != s.buffer)
+            continue;
+        if (!s.value && old->what == s.what) /* the line at the end does not repeat the values */
+            s.value = old->value, s.expected = old->expected;
+        *old = s;
+        return;
+    }
+    vec_push(&b->symmetry, s);
+}
+
+static void add_count(struct model *m, struct process *p, const struct log_record *r)
+{
+    struct reason_count c = {text(m, r, F_REASON), (uint64_t)r->num[F_N]};
+    for (size_t i = 0; i < p->counts.n; i++)
+        if (p->counts.at[i].reason == c.reason) {
+            p->counts.at[i] = c;
+            return;
+        }
+    vec_push(&p->counts, c);
+}
+
+static void add_sums_of_process(struct process *p, const struct log_record *r)
+{
+    for (unsigned f = 0; f < F_FIELDS; f++)
+        if (r->has[f] && !r->text[f] && f != F_TS && f != F_WALL && f != F_PID && f != F_RANK)
+            p->summary[f] = r->num[f];
+    *(r->event == E_SUMMARY ? &p->has_summary : &p->has_blocks) = true;
+}
+
+/* The line without what every line has: {"ts":..,"event":"x", REST}. */
+static const char *rest_of_line(const char *json)
+{
+    const char *event = strstr(json, "\"event\":\""), *end = event ? strchr(event + 9, '"') : NULL;
+    return end && end[1] == ',' ? end + 2 : "";
+}
+
+static void add_note(struct model *m, struct process *p, const struct log_record *r)
+{
+    char cut[NOTE_TEXT];
+    const char *rest = rest_of_line(r->json);
+    snprintf(cut, sizeof cut, "%.*s", (int)strcspn(rest, "\r\n"), rest);
+    size_t len = strlen(cut);
+    if (len > 0 && cut[len - 1] == '}')
+        cut[len - 1] = '\0';
+    struct note n = {text(m, r, F_LEVEL), text(m, r, F_EVENT), model_intern(m, cut), 1};
+    for (size_t i = 0; i < p->notes.n; i++)
+        if (p->notes.at[i].event == n.event && (p->notes.at[i].text == n.text || p->notes.n >= NOTES_MOST)) {
+            p->notes.at[i].n++;
+            return;
+        }
+    vec_push(&p->notes, n);
+}
+
+static void add_tuned(struct model *m, struct process *p, const struct log_record *r)
+{
+    vec_push(&p->tuned, ((struct tuned){.func = text(m, r, F_FUNC),
+                                        .algo = text(m, r, F_ALGO),
+                                        .proto = text(m, r, F_PROTO),
+                                        .from = text(m, r, F_FROM),
+                                        .bytes = (uint64_t)r->num[F_BYTES],
+                                        .nranks = (uint64_t)r->num[F_NRANKS],
+                                        .channels = (int32_t)r->num[F_CHANNELS]}));
+}
+
+static void add_to_member(struct model *m, uint32_t process, const struct log_record *r)
+{
+    uint32_t comm = model_comm(m, r->text[F_COMM], process);
+    uint32_t member = model_member(m, process, comm, (int32_t)r->num[F_CRANK]);
+    struct member *b = &m->members.at[member];
+    struct comm *c = &m->comms.at[comm];
+    if ((uint32_t)r->num[F_NRANKS] > c->nranks)
+        c->nranks = (uint32_t)r->num[F_NRANKS];
+    if (r->num[F_CRANK] >= 0 && (uint32_t)r->num[F_CRANK] >= c->nranks)
+        c->nranks = (uint32_t)r->num[F_CRANK] + 1;
+    switch (r->event) {
+    case E_TRACE_START:
+        b->device = text(m, r, F_DEVICE);
+        b->device_name = text(m, r, F_NAME);
+        b->every = (uint64_t)r->num[F_EVERY];
+        break;
+    case E_TRACE_END:
+        b->dropped = (uint64_t)r->num[F_DROPPED];
+        b->failed = (uint64_t)r->num[F_FAILED];
+        b->unfinished = (uint64_t)r->num[F_UNFINISHED];
+        break;
+    case E_GATHER:
+        add_gather(m, b, r);
+        break;
+    case E_SPAN:
+        add_span(m, b, r);
+        break;
+    case E_COLLECTIVE:
+    case E_NCCL:
+        add_collective(m, b, r);
+        break;
+    case E_NCCL_SUM:
+        add_sum(m, b, r);
+        break;
+    case E_COMMUNICATOR:
+        add_communicator(m, b, r);
+        break;
+    case E_SYMMETRY_PHASE:
+        add_phase(m, c, r);
+        break;
+    case E_SYMMETRY:
+    case E_SYMMETRY_SITE:
+        add_symmetry(m, b, r);
+        break;
+    case E_SUBSTITUTE:
+    case E_PASS:
+    case E_FUSED:
+    case E_JOINED:
+        add_shape(m, b, r);
+        break;
+    default:
+        break;
+    }
+}
+
+static void note_time(struct process *p, const struct log_record *r)
+{
+    int64_t ts = r->num[F_TS];
+    if (p->last_ts == 0 || ts < p->first_ts) {
+        p->first_ts = ts;
+        p->wall_offset = r->has[F_WALL] ? r->num[F_WALL] - ts : p->wall_offset;
+    }
+    if (ts >= p->last_ts)
+        p->last_ts = ts ? ts : 1;
+    if (r->has[F_RANK] && r->num[F_RANK] >= 0)
+        p->rank = (int32_t)r->num[F_RANK];
+}
+
+/* False: this file begins as another one did, so it is a copy of it, or of its beginning. */
+static bool new_file(struct model *m, uint32_t process, const struct log_record *r)
+{
+    const struct log_problems *p = &m->reader->problems;
+    if (!m->reader->first_line)
+        return true;
+    for (size_t i = 0; i < m->starts.n; i++)
+        if (m->starts.at[i].process == process && m->starts.at[i].ts == r->num[F_TS]) {
+            if (p->to)
+                fprintf(p->to, "%s: the same log as %s; used once\n", p->file, m->starts.at[i].file);
+            return false;
+        }
+    vec_push(&m->starts, ((struct file_start){process, r->num[F_TS], model_intern(m, p->file)}));
+    return true;
+}
+
+bool model_add(void *ctx, const struct log_record *r)
+{
+    struct model *m = ctx;
+    uint32_t i = model_process(m, r->text[F_HOST], r->num[F_PID]);
+    if (!new_file(m, i, r))
+        return false;
+    const char *level = r->text[F_LEVEL];
+    note_time(&m->processes.at[i], r);
+    if ((level && (strcmp(level, "warn") == 0 || strcmp(level, "error") == 0)) || r->event == E_NOT_SHARED)
+        add_note(m, &m->processes.at[i], r);
+    if (r->event == E_COUNT)
+        add_count(m, &m->processes.at[i], r);
+    else if (r->event == E_TUNED)
+        add_tuned(m, &m->processes.at[i], r);
+    else if (r->event == E_SUMMARY || r->event == E_BLOCKS)
+        add_sums_of_process(&m->processes.at[i], r);
+    else if (r->event != E_OTHER && r->text[F_COMM] && r->has[F_CRANK])
+        add_to_member(m, i, r);
+    return true;
+}
+
+void model_finish(struct model *m)
+{
+    model_order(m);
+    model_find_runs(m);
+}

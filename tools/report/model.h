@@ -1,0 +1,179 @@
+/* What the logs of all ranks say, as data: processes, communicators, their gathers and spans. model_add() takes lines,
+ * model_finish() puts them in order; everything else only reads.
+ *
+ * Times are ns of CLOCK_MONOTONIC; in a run that spans hosts, of the first host, by the difference of their wall
+ * clocks. Texts are interned: equal texts are one pointer, so they are compared with ==. All belongs to the model.
+ */
+#ifndef SLR_TOOLS_MODEL_H
+#define SLR_TOOLS_MODEL_H
+
+#include "tools/report/log_read.h"
+#include "tools/report/vec.h"
+
+#define MODEL_NONE UINT32_MAX
+
+enum lane { LANE_APP, LANE_PUBLISH, LANE_PULL, LANES };
+enum span_kind { SPAN_OWN, SPAN_STAGE, SPAN_PUSH, SPAN_PULL, SPAN_WAIT, SPAN_GEMM, SPAN_NCCL, SPAN_KINDS };
+extern const char *const span_names[SPAN_KINDS];
+extern const char *const lane_names[LANES];
+
+struct span {
+    int64_t begin, end;
+    uint64_t call, bytes;
+    int32_t peer, piece;
+    uint8_t lane, kind;
+    bool pass; /* of a passed all-gather: `call` counts those */
+};
+
+struct gather {
+    int64_t begin, end, exposed, clock_error;
+    uint64_t call, shard, count;
+    const char *reason, *ended, *dtype, *stream;
+    uint32_t slot, place, push, pieces;
+    bool in_place, pass;
+};
+
+/* Another collective: from events on its stream (`collective`), or from NCCL's profiler (`nccl`: with algorithm). */
+struct collective {
+    int64_t begin, end, kernel;       /* kernel: 0 unknown */
+    uint64_t seq, call, count, bytes; /* call: of the passed all-gather that it is; 0: none */
+    const char *func, *dtype, *reason, *algo, *proto, *stream;
+    uint32_t channels;
+    bool profiled; /* begin and end are when it was handed to the GPU */
+};
+
+struct collective_sum { /* nccl_sum */
+    const char *func, *dtype, *reason, *algo, *proto;
+    uint64_t bytes, calls, timed, channels; /* times are of those timed */
+    int64_t min, mean, max;
+};
+
+struct tuned { /* a decision of the tuner */
+    const char *func, *algo, *proto, *from;
+    uint64_t bytes, nranks;
+    int32_t channels;
+};
+
+struct phase {
+    uint64_t number, first, period;
+    const char *by;
+};
+
+/* The state of one buffer of a call site, the last that was told. */
+struct symmetry {
+    uint64_t phase, site, shard, calls, since, breaks, moves;
+    int32_t odd_rank, odd_ranks; /* odd_rank -1: none */
+    const char *buffer, *state, *what, *value, *expected;
+};
+
+/* A shape of calls and what became of it: lines substitute and pass, fused, joined. */
+struct shape {
+    enum log_event event;
+    uint64_t shard, count, parts, m, n, k;
+    bool in_place;
+    const char *dtype, *reason, *by, *form, *api, *via;
+};
+
+/* One rank of one communicator. */
+struct member {
+    uint32_t comm, process, rank; /* indices */
+    int32_t crank;
+    bool ring;          /* as its communicator line says */
+    const char *reason; /* why not; NULL unknown */
+    int32_t peer;       /* because of which rank; -1 none */
+    const char *device, *device_name;
+    uint64_t slot_bytes, staging_bytes, every;
+    uint64_t dropped, failed, unfinished; /* traced gathers that are not in the log; spans that are not, see `cut` */
+    uint64_t cut;
+
+    VEC(struct gather) gathers; /* in order of decision and call */
+    VEC(struct span) spans;     /* in order of decision, call and begin */
+    VEC(struct collective) collectives;
+    VEC(struct collective_sum) sums;
+    VEC(struct symmetry) symmetry;
+    VEC(struct shape) shapes;
+};
+
+struct comm {
+    const char *name;
+    uint32_t run, nranks;
+    VEC(struct phase) phases; /* in order; the same on all ranks */
+    VEC(uint32_t) members;    /* in order of crank */
+};
+
+struct reason_count {
+    const char *reason;
+    uint64_t n;
+};
+
+struct note { /* a warning, an error, or why memory is not shared */
+    const char *level, *event, *text;
+    uint64_t n; /* how often */
+};
+
+struct process {
+    const char *host;
+    int64_t pid;
+    int32_t rank; /* of its first communicator; -1 unknown */
+    uint32_t run;
+    int64_t first_ts, last_ts, wall_offset; /* wall - monotonic, ns; 0 unknown */
+    bool has_summary, has_blocks;
+    int64_t summary[F_FIELDS]; /* of the lines summary and blocks */
+    VEC(struct reason_count) counts;
+    VEC(struct note) notes;
+    VEC(struct tuned) tuned;
+};
+
+/* What has a row of its own in pictures: a rank, that is a process and device. */
+struct rank {
+    uint32_t process, run;
+    int32_t number; /* -1 unknown */
+    const char *device, *device_name, *label;
+};
+
+struct run {
+    int64_t first_ts, last_ts, wall; /* wall: ns since 1970 of first_ts; 0 unknown */
+    VEC(uint32_t) processes;
+    VEC(uint32_t) comms;
+    VEC(uint32_t) ranks; /* in order of number */
+};
+
+struct file_start { /* the first good line of a file */
+    uint32_t process;
+    int64_t ts;
+    const char *file;
+};
+
+struct model {
+    VEC(struct process) processes;
+    VEC(struct member) members;
+    VEC(struct comm) comms;
+    VEC(struct rank) ranks;
+    VEC(struct run) runs; /* in order of time */
+    VEC(struct file_start) starts;
+    uint64_t twice; /* gathers and spans that were told twice, and left out */
+    struct model_tables *tables;
+    struct log_reader *reader; /* for messages while lines are added */
+};
+
+void model_init(struct model *m, struct log_reader *reader);
+void model_free(struct model *m);
+
+/* A log_record_fn; ctx is the model. */
+bool model_add(void *ctx, const struct log_record *record);
+void model_finish(struct model *m);
+
+/* The one pointer for this text. NULL stays NULL. */
+const char *model_intern(struct model *m, const char *text);
+
+/* The phase that a moved call belongs to; NULL: none. */
+const struct phase *comm_phase(const struct comm *c, uint64_t call);
+/* The gather of a call; NULL: not traced. */
+const struct gather *member_gather(const struct member *b, bool pass, uint64_t call);
+/* The spans of a call: their number, the first in *at. */
+size_t member_spans(const struct member *b, bool pass, uint64_t call, const struct span **at);
+
+/* True when the run's devices are the software GPU: its times are a model's or a CPU's. */
+bool run_is_software(const struct model *m, const struct run *r);
+
+#endif

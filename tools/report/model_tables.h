@@ -1,0 +1,23 @@
+/* Shared by the model's files: look-up tables, and the files' parts. */
+#ifndef SLR_TOOLS_MODEL_TABLES_H
+#define SLR_TOOLS_MODEL_TABLES_H
+
+#include "tools/report/model.h"
+
+struct model_tables;
+
+struct model_tables *model_tables_new(void);
+void model_tables_free(struct model_tables *t);
+
+/* The element for a key; made when it is new. Indices stay valid, pointers only until the next call. */
+uint32_t model_process(struct model *m, const char *host, int64_t pid);
+/* A communicator that slipring does not know is "?": one for each process. */
+uint32_t model_comm(struct model *m, const char *name, uint32_t process);
+uint32_t model_member(struct model *m, uint32_t process, uint32_t comm, int32_t crank);
+
+/* model_runs.c: which processes belong together, and their ranks. */
+void model_find_runs(struct model *m);
+/* model_order.c: gathers and spans in order, each once; members in order of their rank. */
+void model_order(struct model *m);
+
+#endif

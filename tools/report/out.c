@@ -1,0 +1,148 @@
+#include "tools/report/out.h"
+#include <stdlib.h>
+#include <string.h>
+
+void out_begin(struct out *o, const char *title)
+{
+    (o->html ? html_begin : text_begin)(o, title);
+}
+
+static void close_list(struct out *o)
+{
+    if (o->items && o->html)
+        fputs("</ul>\n", o->to);
+    o->items = 0;
+}
+
+void out_end(struct out *o)
+{
+    close_list(o);
+    if (o->html)
+        html_end(o);
+}
+
+void out_section(struct out *o, const char *id, const char *title)
+{
+    close_list(o);
+    if (o->html)
+        html_section(o, id, title);
+    else
+        text_section(o, title);
+}
+
+static void put_paragraph(struct out *o, const char *tag, const char *lead, const char *text)
+{
+    if (!o->html) {
+        text_wrapped(o, lead, text);
+        return;
+    }
+    fprintf(o->to, "<%s>", tag);
+    html_text(o->to, text);
+    fprintf(o->to, "</%s>\n", tag);
+}
+
+void out_say(struct out *o, const char *fmt, ...)
+{
+    va_list args;
+    close_list(o);
+    va_start(args, fmt);
+    char *text = tool_vtext(fmt, args);
+    va_end(args);
+    put_paragraph(o, "p", "", text);
+    free(text);
+}
+
+void out_item(struct out *o, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    char *text = tool_vtext(fmt, args);
+    va_end(args);
+    if (o->items++ == 0 && o->html)
+        fputs("<ul>\n", o->to);
+    put_paragraph(o, "li", "- ", text);
+    free(text);
+}
+
+void out_table(struct out *o, struct table *t)
+{
+    close_list(o);
+    if (t->cells.n)
+        (o->html ? html_table : text_table)(o, t);
+    for (size_t i = 0; i < t->cells.n; i++)
+        free(t->cells.at[i]);
+    vec_free(&t->cells);
+}
+
+void table_cell(struct table *t, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vec_push(&t->cells, tool_vtext(fmt, args));
+    va_end(args);
+}
+
+unsigned utf8_length(const char *at)
+{
+    const unsigned char *c = (const unsigned char *)at;
+    unsigned n = c[0] < 0x80                   ? 1
+                 : c[0] >= 0xc2 && c[0] < 0xe0 ? 2
+                 : (c[0] & 0xf0) == 0xe0       ? 3
+                 : c[0] >= 0xf0 && c[0] < 0xf5 ? 4
+                                               : 0;
+    if (n == 1)
+        return c[0] >= ' ' && c[0] != 0x7f;
+    if (n == 2 && c[0] == 0xc2 && c[1] < 0xa0) /* the second set of control characters */
+        return 0;
+    for (unsigned i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    return n;
+}
+
+static const char *html_escape(char c)
+{
+    switch (c) {
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '&':
+        return "&amp;";
+    case '"':
+        return "&quot;";
+    case '\'':
+        return "&#39;";
+    default:
+        return NULL;
+    }
+}
+
+void html_text(FILE *to, const char *text)
+{
+    for (unsigned n; *text; text += n ? n : 1) {
+        n = utf8_length(text);
+        const char *escape = html_escape(*text);
+        if (n == 0)
+            fputc('?', to);
+        else if (escape)
+            fputs(escape, to);
+        else
+            fwrite(text, 1, n, to);
+    }
+}
+
+void json_text(FILE *to, const char *text)
+{
+    fputc('"', to);
+    for (unsigned n; *text; text += n ? n : 1) {
+        n = utf8_length(text);
+        if (n == 0)
+            fputs("?", to);
+        else if (*text == '"' || *text == '\\')
+            fprintf(to, "\\%c", *text);
+        else
+            fwrite(text, 1, n, to);
+    }
+    fputc('"', to);
+}

@@ -1,0 +1,62 @@
+/* How a report is written: sections, paragraphs, tables and lists, as text or as HTML. What is said is the same in
+ * both; report_*.c say it. All texts are escaped here, so they may come from logs. */
+#ifndef SLR_TOOLS_OUT_H
+#define SLR_TOOLS_OUT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include "tools/report/vec.h"
+
+struct column {
+    const char *title;
+    bool right; /* figures */
+    bool wraps; /* may be broken into lines */
+};
+
+/* Cells row by row; they belong to the table. */
+struct table {
+    const struct column *columns;
+    size_t n;
+    VEC(char *) cells;
+};
+
+struct out {
+    FILE *to;
+    bool html;
+    bool bold;      /* text: on a terminal */
+    unsigned items; /* HTML: a list is open */
+};
+
+enum { OUT_WIDTH = 100 }; /* columns of the text form */
+
+void out_begin(struct out *o, const char *title);
+void out_end(struct out *o);
+/* `id`: anchor in HTML. */
+void out_section(struct out *o, const char *id, const char *title);
+void out_say(struct out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void out_item(struct out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Prints the table and empties it. Nothing when it has no rows. */
+void out_table(struct out *o, struct table *t);
+
+void table_cell(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Bytes of the UTF-8 character at `at`; 0 when it is none that may be shown (broken, or a control character). */
+unsigned utf8_length(const char *at);
+
+/* Text for HTML and SVG: escaped; control characters and bytes that are no UTF-8 become '?'. */
+void html_text(FILE *to, const char *text);
+/* The same as a JSON string, with its quotes. */
+void json_text(FILE *to, const char *text);
+
+/* out_text.c and out_html.c, for out.c. */
+void text_begin(struct out *o, const char *title);
+void text_section(struct out *o, const char *title);
+/* Breaks lines; the first begins with `lead`, the others are indented as far. */
+void text_wrapped(struct out *o, const char *lead, const char *text);
+void text_table(struct out *o, const struct table *t);
+void html_begin(struct out *o, const char *title);
+void html_end(struct out *o);
+void html_section(struct out *o, const char *id, const char *title);
+void html_table(struct out *o, const struct table *t);
+
+#endif

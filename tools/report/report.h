@@ -1,0 +1,53 @@
+/* What a report says, section by section. Each function writes one section, or nothing when the logs say nothing of it.
+ */
+#ifndef SLR_TOOLS_REPORT_H
+#define SLR_TOOLS_REPORT_H
+
+#include "tools/report/form.h"
+#include "tools/report/model.h"
+#include "tools/report/out.h"
+#include "tools/report/sites.h"
+
+struct report {
+    const struct model *m;
+    uint32_t index; /* of the run */
+    const struct run *run;
+    struct sites sites;
+    struct out *o;
+};
+
+enum { SITES_SHOWN = 40 }; /* rows of a table of call sites; more are summed up */
+
+/* report_body.c: all of it. */
+void report_write(struct report *r, bool html, bool bold, FILE *to);
+
+void report_glance(struct report *r);        /* report_glance.c */
+void report_sites(struct report *r);         /* report_sites.c */
+void report_communicators(struct report *r); /* report_comms.c */
+void report_nccl(struct report *r);          /* report_nccl.c */
+void report_ranks(struct report *r);         /* report_ranks.c */
+void report_differences(struct report *r);   /* report_differ.c */
+void report_memory(struct report *r);        /* report_memory.c */
+void report_notes(struct report *r);         /* report_notes.c: warnings, errors, what is missing */
+void report_advice(struct report *r);        /* report_advice.c */
+void report_timeline(struct report *r);      /* report_svg.c: HTML only */
+void report_bars(struct report *r);          /* report_bars.c: HTML only */
+
+/* Sums over the processes of the run: of a field of their summary, and of a reason's count. */
+double report_sum(const struct report *r, enum log_field f);
+uint64_t report_count(const struct report *r, const char *reason);
+bool report_has_summary(const struct report *r);
+
+/* Which sites are shown: indices, those that take the most time, in their order. Returns how many. */
+size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, size_t room);
+
+const struct rank *report_rank_of(const struct report *r, const struct member *b);
+const char *report_rank_label(const struct report *r, const struct member *b);
+
+/* One place where a rank is away from the others, for report_differ.c. */
+void differ_counts(struct report *r, struct table *t); /* differ_counts.c */
+void differ_times(struct report *r, struct table *t);  /* differ_times.c */
+void differ_row(struct table *t, const char *rank, const char *where, const char *what, const char *its,
+                const char *others);
+
+#endif

@@ -1,0 +1,73 @@
+/* For each call site of moved gathers: how much of a gather's time was hidden, and how much exposed. */
+#include "tools/report/report.h"
+
+/* One bar: the gathers of a site that ended in one way. */
+struct row {
+    size_t site;
+    const struct ending *ending;
+    double hidden, exposed; /* of a median gather */
+};
+
+static struct row row_of(const struct site *s, size_t site, size_t k)
+{
+    const struct ending *e = &s->endings.at[k];
+    double time = (double)e->median, exposed = (double)e->exposed_median;
+    exposed = exposed < time ? exposed : time;
+    return (struct row){site, e, time - exposed, exposed};
+}
+
+static void put_bar(struct report *r, const struct row *w, double longest)
+{
+    char label[80], buf[4][FORM_ROOM];
+    FILE *to = r->o->to;
+    site_label(&r->sites, w->site, label, sizeof label);
+    fputs("<div class=\"name\"><b>", to);
+    html_text(to, label);
+    fprintf(to, "</b>, %s<br>", form_bytes(buf[0], (double)r->sites.list.at[w->site].shard));
+    html_text(to, w->ending->reason ? w->ending->reason : "not told");
+    fprintf(to, " (%zu)</div>\n<div class=\"bar\" role=\"img\" aria-label=\"%s hidden, %s exposed\">",
+            w->ending->time.n, form_time(buf[1], w->hidden), form_time(buf[2], w->exposed));
+    fprintf(
+        to,
+        "<span class=\"hid\" style=\"width:%.2f%%\"></span><span class=\"exp\" style=\"width:%.2f%%\"></span></div>\n",
+        100 * w->hidden / longest, 100 * w->exposed / longest);
+    fprintf(to, "<div class=\"num\">%s hidden, %s exposed: %s</div>\n", buf[1], buf[2],
+            form_share(buf[3], overlap_of(w->hidden, w->hidden + w->exposed)));
+}
+
+static const char legend[] = "<ul class=\"legend\"><li><svg width=\"26\" height=\"14\"><rect class=\"gemm\" "
+                             "width=\"26\" height=\"14\" rx=\"2\"/></svg>hidden</li>"
+                             "<li><svg width=\"26\" height=\"14\"><rect class=\"wait\" x=\".5\" y=\".5\" width=\"25\" "
+                             "height=\"13\" rx=\"2\"/></svg>exposed</li></ul>\n";
+
+static void find_rows(const struct report *r, struct row *rows, size_t *n, double *longest)
+{
+    size_t chosen[SITES_SHOWN], sites = report_chosen_sites(r, false, chosen, SITES_SHOWN);
+    for (size_t i = 0; i < sites; i++) {
+        const struct site *s = &r->sites.list.at[chosen[i]];
+        for (size_t k = 0; k < s->endings.n && *n < SITES_SHOWN; k++) {
+            struct row w = row_of(s, chosen[i], k);
+            *longest = w.hidden + w.exposed > *longest ? w.hidden + w.exposed : *longest;
+            rows[(*n)++] = w;
+        }
+    }
+}
+
+void report_bars(struct report *r)
+{
+    struct row rows[SITES_SHOWN];
+    double longest = 0;
+    size_t n = 0;
+    find_rows(r, rows, &n, &longest);
+    if (longest <= 0)
+        return;
+    out_section(r->o, "overlap", "Hidden and exposed time of each call site");
+    out_say(r->o,
+            "Medians of the gathers of all ranks, by how they ended (and how many did). Hidden: the application's "
+            "stream worked "
+            "meanwhile. Exposed: it stood still.");
+    fprintf(r->o->to, "%s<div class=\"bars\">\n", legend);
+    for (size_t i = 0; i < n; i++)
+        put_bar(r, &rows[i], longest);
+    fputs("</div>\n", r->o->to);
+}

@@ -1,0 +1,58 @@
+/* Communicators: which went to the ring, and why the others did not. */
+#include <inttypes.h>
+#include <string.h>
+#include "tools/report/report.h"
+
+static void put_decision(struct table *t, const struct member *b)
+{
+    if (b->ring)
+        table_cell(t, "ring");
+    else if (b->reason && b->peer >= 0)
+        table_cell(t, "NCCL: %s, because of rank %d", b->reason, b->peer);
+    else
+        table_cell(t, "%s%s", b->reason ? "NCCL: " : "not told", b->reason ? b->reason : "");
+}
+
+static void put_phase(struct table *t, const struct phase *p, size_t n)
+{
+    if (!p)
+        table_cell(t, "not seen");
+    else if (p->period == 1)
+        table_cell(t, "each call, from call %" PRIu64 " on%s", p->first, n > 1 ? " (several phases)" : "");
+    else
+        table_cell(t, "every %" PRIu64 " calls, from call %" PRIu64 " on%s", p->period, p->first,
+                   n > 1 ? " (several phases)" : "");
+}
+
+static void put_comm(struct table *t, const struct report *r, const struct comm *c)
+{
+    const struct member *b = &r->m->members.at[c->members.at[0]];
+    char bytes[FORM_ROOM], slot[FORM_ROOM];
+    double staging = 0;
+    for (size_t i = 0; i < c->members.n; i++)
+        staging += (double)r->m->members.at[c->members.at[i]].staging_bytes;
+    table_cell(t, "%s", c->name);
+    table_cell(t, "%" PRIu32, c->nranks);
+    table_cell(t, "%zu", c->members.n);
+    put_decision(t, b);
+    table_cell(t, "%s", b->slot_bytes ? form_bytes(slot, (double)b->slot_bytes) : "-");
+    table_cell(t, "%s", staging > 0 ? form_bytes(bytes, staging) : "-");
+    put_phase(t, c->phases.n ? &c->phases.at[c->phases.n - 1] : NULL, c->phases.n);
+}
+
+void report_communicators(struct report *r)
+{
+    static const struct column columns[] = {{"communicator", false, false}, {"ranks", true, false},
+                                            {"with a log", true, false},    {"decision", false, true},
+                                            {"slot", true, false},          {"staging, all", true, false},
+                                            {"calls repeat", false, true}};
+    struct table t = {.columns = columns, .n = 7};
+    for (size_t i = 0; i < r->run->comms.n && i < 100; i++)
+        put_comm(&t, r, &r->m->comms.at[r->run->comms.at[i]]);
+    if (t.cells.n == 0)
+        return;
+    out_section(r->o, "communicators", "Communicators");
+    out_table(r->o, &t);
+    if (r->run->comms.n > 100)
+        out_say(r->o, "%zu more are not listed.", r->run->comms.n - 100);
+}

@@ -1,0 +1,108 @@
+/* Ranks that differ: one rank's decision, reason, count or time away from the others'. */
+#include <stdlib.h>
+#include <string.h>
+#include "tools/report/report.h"
+
+void differ_row(struct table *t, const char *rank, const char *where, const char *what, const char *its,
+                const char *others)
+{
+    if (t->cells.n >= (size_t)5 * 60)
+        return;
+    table_cell(t, "%s", rank);
+    table_cell(t, "%s", where);
+    table_cell(t, "%s", what);
+    table_cell(t, "%s", its);
+    table_cell(t, "%s", others);
+}
+
+/* What a member's communicator line says, as one text. */
+static void decision_of(char *buf, size_t size, const struct member *b)
+{
+    snprintf(buf, size, "%s%s%.60s",
+             b->ring     ? "ring"
+             : b->reason ? "NCCL"
+                         : "not told",
+             b->reason ? ": " : "", b->reason ? b->reason : "");
+}
+
+/* The text that most members have. */
+static const char *usual(char (*text)[80], size_t n)
+{
+    size_t best = 0, most = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t same = 0;
+        for (size_t k = 0; k < n; k++)
+            same += strcmp(text[i], text[k]) == 0;
+        if (same > most)
+            best = i, most = same;
+    }
+    return text[best];
+}
+
+static void differ_decisions(struct report *r, struct table *t)
+{
+    for (size_t i = 0; i < r->run->comms.n; i++) {
+        const struct comm *c = &r->m->comms.at[r->run->comms.at[i]];
+        char where[60], (*text)[80] = tool_alloc(c->members.n, sizeof *text);
+        snprintf(where, sizeof where, "communicator %.16s", c->name);
+        for (size_t k = 0; k < c->members.n; k++)
+            decision_of(text[k], sizeof *text, &r->m->members.at[c->members.at[k]]);
+        const char *most = usual(text, c->members.n);
+        for (size_t k = 0; k < c->members.n; k++)
+            if (strcmp(text[k], most) != 0)
+                differ_row(t, report_rank_label(r, &r->m->members.at[c->members.at[k]]), where, "decision", text[k],
+                           most);
+        free(text);
+    }
+}
+
+static const char *label_of_crank(const struct report *r, const struct comm *c, int32_t crank)
+{
+    for (size_t k = 0; k < c->members.n; k++)
+        if (r->m->members.at[c->members.at[k]].crank == crank)
+            return report_rank_label(r, &r->m->members.at[c->members.at[k]]);
+    return "a rank without log";
+}
+
+static void differ_symmetry(struct report *r, struct table *t)
+{
+    for (size_t i = 0; i < r->sites.list.n; i++) {
+        const struct site *s = &r->sites.list.at[i];
+        const struct symmetry *side[] = {s->recv, s->send};
+        for (int k = 0; k < 2; k++) {
+            const struct symmetry *y = side[k];
+            char where[100], what[80];
+            if (!y || y->odd_rank < 0 || !y->what || (uint32_t)y->odd_ranks >= r->m->comms.at[s->comm].nranks)
+                continue;
+            site_label(&r->sites, i, where, sizeof where);
+            snprintf(what, sizeof what, "%.8s buffer: %.40s", y->buffer, y->what);
+            differ_row(t, label_of_crank(r, &r->m->comms.at[s->comm], y->odd_rank), where, what,
+                       y->value ? y->value : "-", y->expected ? y->expected : "-");
+        }
+    }
+}
+
+void report_differences(struct report *r)
+{
+    static const struct column columns[] = {{"rank", false, true},
+                                            {"where", false, true},
+                                            {"what", false, true},
+                                            {"has", false, true},
+                                            {"the others have", false, true}};
+    struct table t = {.columns = columns, .n = 5};
+    out_section(r->o, "differences", "Ranks that differ");
+    if (r->run->ranks.n < 2) {
+        out_say(r->o, "These logs are of one rank only.");
+        return;
+    }
+    differ_decisions(r, &t);
+    differ_counts(r, &t);
+    differ_symmetry(r, &t);
+    differ_times(r, &t);
+    if (t.cells.n == 0)
+        out_say(
+            r->o,
+            "No rank is away from the others: decisions, reasons, counts and symmetry are equal, and medians of times "
+            "lie within 25%% of the others'.");
+    out_table(r->o, &t);
+}

@@ -1,0 +1,145 @@
+/* The run at a glance: the head of a report. */
+#include <string.h>
+#include <time.h>
+#include "tools/report/report.h"
+
+static const struct column columns[] = {{"", false, false}, {"", false, true}};
+
+static void row(struct table *t, const char *name)
+{
+    table_cell(t, "%s", name);
+}
+
+static void put_when(struct report *r, struct table *t)
+{
+    char when[64] = "unknown", took[FORM_ROOM];
+    time_t s = (time_t)(r->run->wall / 1000000000);
+    struct tm utc;
+    if (r->run->wall > 0 && gmtime_r(&s, &utc))
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &utc);
+    row(t, "When");
+    table_cell(t, "%s, %s from the first log line to the last", when,
+               form_time(took, (double)(r->run->last_ts - r->run->first_ts)));
+}
+
+/* Each text once, separated by commas; a few of them. */
+static void add_once(char *list, size_t size, const char *text)
+{
+    const char *at = text ? strstr(list, text) : list;
+    if (at || strlen(list) + strlen(text) + 8 > size)
+        return;
+    snprintf(list + strlen(list), size - strlen(list), "%s%s", *list ? ", " : "", text);
+}
+
+static void put_where(struct report *r, struct table *t)
+{
+    char hosts[200] = "", devices[200] = "";
+    unsigned ranks = 0;
+    for (size_t i = 0; i < r->run->processes.n; i++)
+        add_once(hosts, sizeof hosts, r->m->processes.at[r->run->processes.at[i]].host);
+    for (size_t i = 0; i < r->run->ranks.n; i++) {
+        add_once(devices, sizeof devices, r->m->ranks.at[r->run->ranks.at[i]].device_name);
+        ranks++;
+    }
+    row(t, "Ranks");
+    table_cell(t, "%u in %zu process%s on %s", ranks, r->run->processes.n, r->run->processes.n == 1 ? "" : "es", hosts);
+    row(t, "Devices");
+    table_cell(t, "%s%s", *devices ? devices : "not told (the name is in the trace lines)",
+               run_is_software(r->m, r->run) ? ": the software GPU, so all times are modelled or a CPU's, not a GPU's"
+                                             : "");
+}
+
+static void put_gathers(struct report *r, struct table *t)
+{
+    char bytes[FORM_ROOM];
+    double calls = report_sum(r, F_CALLS), moved = report_sum(r, F_SUBSTITUTED);
+    if (!report_has_summary(r))
+        return;
+    row(t, "All-gathers");
+    table_cell(t, "%.0f calls of all ranks, %s gathered; %.0f moved to the ring, %.0f passed to NCCL", calls,
+               form_bytes(bytes, report_sum(r, F_BYTES)), moved, report_sum(r, F_PASSED));
+    row(t, "Of those moved");
+    table_cell(t, "%.0f fused with a GEMM (%.0f parts), %.0f times a stream was made to wait", report_sum(r, F_FUSED),
+               report_sum(r, F_GEMM_CHUNKS), report_sum(r, F_JOINED));
+    row(t, "Way of the shards");
+    table_cell(t, "%.0f through a slot, %.0f from where they lie, %.0f written into the peer's buffer",
+               report_sum(r, F_STAGED), report_sum(r, F_IN_PLACE), report_sum(r, F_PUSHED));
+}
+
+static void put_overlap(struct report *r, struct table *t)
+{
+    char time[FORM_ROOM], hidden[FORM_ROOM], exposed[FORM_ROOM], share[FORM_ROOM], median[FORM_ROOM];
+    row(t, "Overlap reached");
+    if (r->sites.ring_time <= 0) {
+        table_cell(t, "not known: no moved gather was traced (`slipring run --record DIR` traces all)");
+        return;
+    }
+    table_cell(t, "%s: of %s in moved gathers, %s were hidden (all ranks together); streams stood still for %s",
+               form_share(share, overlap_of(r->sites.ring_hidden, r->sites.ring_time)),
+               form_time(time, r->sites.ring_time), form_time(hidden, r->sites.ring_hidden),
+               form_time(exposed, r->sites.ring_exposed));
+    row(t, "A median gather");
+    table_cell(t, "%s hidden; a fused one %s", form_share(share, (double)percentile(&r->sites.share, 50) / 1e4),
+               r->sites.fused_share.n ? form_share(median, (double)percentile(&r->sites.fused_share, 50) / 1e4)
+                                      : "(there is none)");
+}
+
+/* How well the ranks' times fit together, as the gathers themselves say. */
+static void put_clock(struct report *r, struct table *t)
+{
+    struct times errors = {0};
+    char half[FORM_ROOM], most[FORM_ROOM];
+    for (size_t i = 0; i < r->m->members.n; i++) {
+        const struct member *b = &r->m->members.at[i];
+        for (size_t k = 0; k < b->gathers.n && r->m->comms.at[b->comm].run == r->index; k++)
+            if (b->gathers.at[k].clock_error > 0)
+                vec_push(&errors, b->gathers.at[k].clock_error);
+    }
+    if (errors.n) {
+        row(t, "One clock");
+        table_cell(t, "a rank's times are off by at most %s (median of the gathers), %s (all)",
+                   form_time(half, (double)percentile(&errors, 50)), form_time(most, (double)percentile(&errors, 100)));
+    }
+    vec_free(&errors);
+}
+
+static void put_settings(struct report *r, struct table *t)
+{
+    uint64_t every = 0, slot = 0;
+    char bytes[FORM_ROOM];
+    for (size_t i = 0; i < r->m->members.n; i++) {
+        const struct member *b = &r->m->members.at[i];
+        if (r->m->comms.at[b->comm].run != r->index)
+            continue;
+        every = b->every > every ? b->every : every;
+        slot = b->slot_bytes > slot ? b->slot_bytes : slot;
+    }
+    if (every > 0) {
+        row(t, "Traced");
+        if (every == 1)
+            table_cell(t, "every call, %llu gathers of all ranks", (unsigned long long)r->sites.traced);
+        else
+            table_cell(t, "one of %llu calls, %llu gathers of all ranks", (unsigned long long)every,
+                       (unsigned long long)r->sites.traced);
+    }
+    if (slot > 0) {
+        row(t, "Staging slots");
+        table_cell(t, "%s each, two for each rank of a communicator", form_bytes(bytes, (double)slot));
+    }
+}
+
+void report_glance(struct report *r)
+{
+    struct table t = {.columns = columns, .n = 2};
+    out_begin(r->o, "slipring report");
+    put_when(r, &t);
+    put_where(r, &t);
+    put_gathers(r, &t);
+    put_overlap(r, &t);
+    put_settings(r, &t);
+    put_clock(r, &t);
+    out_table(r->o, &t);
+    if (r->m->runs.n > 1)
+        out_say(r->o, "The logs are of %zu runs; this is run %u, in order of time (--run N chooses another).",
+                r->m->runs.n, r->index + 1);
+}

@@ -1,0 +1,151 @@
+/* Warnings and errors, and what these logs do not have. */
+#include <inttypes.h>
+#include <string.h>
+#include "tools/report/report.h"
+
+enum { SHOWN = 30, TEXT_SHOWN = 220 };
+
+struct joined { /* one note of several processes */
+    const struct note *note;
+    uint64_t n;
+    unsigned processes;
+    const struct process *first;
+};
+VEC_TYPE(joined_list, struct joined);
+
+static void add(struct joined_list *list, const struct note *n, const struct process *p)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        struct joined *j = &list->at[i];
+        if (j->note->event != n->event || (j->note->text != n->text && list->n < 500))
+            continue;
+        j->n += n->n;
+        j->processes++;
+        return;
+    }
+    vec_push(list, ((struct joined){n, n->n, 1, p}));
+}
+
+static void collect(struct report *r, struct joined_list *list, const char *level)
+{
+    for (size_t i = 0; i < r->run->processes.n; i++) {
+        const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
+        for (size_t k = 0; k < p->notes.n; k++)
+            if (p->notes.at[k].level && strcmp(p->notes.at[k].level, level) == 0)
+                add(list, &p->notes.at[k], p);
+    }
+}
+
+static void put(struct table *t, const struct joined *j)
+{
+    char text[TEXT_SHOWN + 4];
+    int cut = TEXT_SHOWN;
+    while (cut > 0 && strlen(j->note->text) > TEXT_SHOWN && ((unsigned char)j->note->text[cut] & 0xc0) == 0x80)
+        cut--;
+    snprintf(text, sizeof text, "%.*s%s", cut, j->note->text, strlen(j->note->text) > TEXT_SHOWN ? "..." : "");
+    table_cell(t, "%s", j->note->level);
+    table_cell(t, "%s", j->note->event);
+    table_cell(t, "%" PRIu64, j->n);
+    if (j->processes > 1)
+        table_cell(t, "%u processes", j->processes);
+    else if (j->first->rank >= 0)
+        table_cell(t, "rank %d", j->first->rank);
+    else
+        table_cell(t, "pid %" PRId64, j->first->pid);
+    table_cell(t, "%s", text);
+}
+
+static void put_notes(struct report *r)
+{
+    static const struct column columns[] = {{"level", false, false},
+                                            {"event", false, true},
+                                            {"lines", true, false},
+                                            {"of", false, true},
+                                            {"says", false, true}};
+    struct joined_list list = {0};
+    struct table t = {.columns = columns, .n = 5};
+    collect(r, &list, "error");
+    collect(r, &list, "warn");
+    size_t n = list.n;
+    for (size_t i = 0; i < n && i < SHOWN; i++)
+        put(&t, &list.at[i]);
+    out_section(r->o, "warnings", "Warnings and errors");
+    if (n == 0)
+        out_say(r->o, "None.");
+    out_table(r->o, &t);
+    if (n > SHOWN)
+        out_say(r->o, "%zu more different ones are not listed.", n - SHOWN);
+    vec_free(&list);
+}
+
+static void missing_ranks(struct report *r)
+{
+    for (size_t i = 0; i < r->run->comms.n; i++) {
+        const struct comm *c = &r->m->comms.at[r->run->comms.at[i]];
+        char list[200] = "";
+        uint32_t absent = 0;
+        for (uint32_t k = 0, at = 0; k < c->nranks && strcmp(c->name, "?") != 0; k++) {
+            while (at < c->members.n && r->m->members.at[c->members.at[at]].crank < (int32_t)k)
+                at++;
+            if (at < c->members.n && r->m->members.at[c->members.at[at]].crank == (int32_t)k)
+                continue;
+            if (absent++ < 16)
+                snprintf(list + strlen(list), sizeof list - strlen(list), "%s%" PRIu32, *list ? ", " : "", k);
+        }
+        if (absent)
+            out_item(r->o, "Communicator %s has %" PRIu32 " ranks; there is no log of %s %s%s.", c->name, c->nranks,
+                     absent == 1 ? "rank" : "ranks", list, absent > 16 ? ", ..." : "");
+    }
+}
+
+/* Traced gathers that the library could not write. */
+static void lost_traces(struct report *r)
+{
+    uint64_t dropped = 0, failed = 0, unfinished = 0, cut = 0;
+    for (size_t i = 0; i < r->m->members.n; i++) {
+        const struct member *b = &r->m->members.at[i];
+        if (r->m->comms.at[b->comm].run != r->index)
+            continue;
+        dropped += b->dropped, failed += b->failed, unfinished += b->unfinished, cut += b->cut;
+    }
+    if (dropped + failed + unfinished)
+        out_item(r->o,
+                 "%" PRIu64 " traced gathers: %" PRIu64 " for want of room, %" PRIu64
+                 " whose times could not be read, %" PRIu64 " that had not ended with their communicator.",
+                 dropped + failed + unfinished, dropped, failed, unfinished);
+    if (cut)
+        out_item(r->o, "%" PRIu64 " spans of traced gathers that had no room.", cut);
+}
+
+static bool has_hosts(const struct report *r)
+{
+    const struct model *m = r->m;
+    for (size_t i = 1; i < r->run->processes.n; i++)
+        if (m->processes.at[r->run->processes.at[i]].host != m->processes.at[r->run->processes.at[0]].host)
+            return true;
+    return false;
+}
+
+void report_notes(struct report *r)
+{
+    put_notes(r);
+    out_section(r->o, "missing", "What these logs do not have");
+    missing_ranks(r);
+    if (r->sites.traced == 0)
+        out_item(r->o,
+                 "Times, overlap and the timeline: no line `gather` or `span`. `slipring run --record DIR -- COMMAND` "
+                 "records them (it sets SLIPRING_TRACE=1).");
+    lost_traces(r);
+    if (!report_has_summary(r))
+        out_item(
+            r->o,
+            "Totals: no line `summary`. It is written at the end of a process that gathered, with SLIPRING_LOG=info "
+            "or debug; a process that was killed writes none.");
+    if (has_hosts(r))
+        out_item(
+            r->o,
+            "One clock: the run has several hosts. Their times were put together by their wall clocks, which differ "
+            "by microseconds to milliseconds.");
+    if (r->o->items == 0)
+        out_say(r->o, "Nothing is missing.");
+}

@@ -1,0 +1,407 @@
+#include "tools/report/sites.h"
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+#include "base/reason.h"
+
+double overlap_of(double hidden, double time)
+{
+    if (!(time > 0))
+        return -1;
+    return hidden >= time ? 1 : hidden / time;
+}
+
+static int by_value(const void *x, const void *y)
+{
+    int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+    return a < b ? -1 : a > b;
+}
+
+int64_t percentile(struct times *t, unsigned percent)
+{
+    if (t->n == 0)
+        return 0;
+    qsort(t->at, t->n, sizeof *t->at, by_value);
+    return t->at[(t->n - 1) * percent / 100];
+}
+
+void tally(struct tallies *t, const char *reason, uint64_t n)
+{
+    if (!reason)
+        return;
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(t->at[i].reason, reason) == 0) {
+            t->at[i].n += n;
+            return;
+        }
+    vec_push(t, ((struct reason_count){reason, n}));
+}
+
+const char *reason_meaning(const char *name)
+{
+    for (int r = 0; r < SLR_R_COUNT; r++)
+        if (strcmp(slr_reason_name((enum slr_reason)r), name) == 0)
+            return slr_reason_doc((enum slr_reason)r);
+    return NULL;
+}
+
+/* What makes a site; no padding that is not zero. */
+struct site_key {
+    const char *dtype, *reason;
+    uint64_t comm, phase, number, flags; /* number: of the site in its phase, or the shard */
+};
+
+struct site_row {
+    struct site_key key;
+    size_t index;
+    UT_hash_handle hh;
+};
+
+static struct site_key key_of(const struct site *t)
+{
+    if (t->phase)
+        return (struct site_key){NULL, NULL, t->comm, t->phase, t->index, 0};
+    return (struct site_key){t->dtype, t->reason, t->comm, 0, t->shard, t->pass | (uint64_t)t->in_place << 1};
+}
+
+static struct site *find_site(struct sites *s, const struct site *wanted)
+{
+    struct site_key key = key_of(wanted);
+    struct site_row *row;
+    HASH_FIND(hh, s->rows, &key, sizeof key, row);
+    if (!row) {
+        row = tool_alloc(1, sizeof *row);
+        row->key = key;
+        row->index = s->list.n;
+        HASH_ADD(hh, s->rows, key, sizeof row->key, row);
+        vec_push(&s->list, *wanted);
+    }
+    return &s->list.at[row->index];
+}
+
+static void free_rows(struct sites *s)
+{
+    struct site_row *row, *next;
+    HASH_ITER(hh, s->rows, row, next)
+    {
+        HASH_DEL(s->rows, row);
+        free(row);
+    }
+}
+
+static struct site_rank *find_rank(struct site *t, uint32_t member)
+{
+    if (t->ranks.n && t->ranks.at[t->ranks.n - 1].member == member)
+        return &t->ranks.at[t->ranks.n - 1];
+    vec_push(&t->ranks, ((struct site_rank){.member = member}));
+    return &t->ranks.at[t->ranks.n - 1];
+}
+
+static struct site site_of(const struct comm *c, uint32_t comm, const struct gather *g)
+{
+    struct site t = {.comm = comm,
+                     .pass = g->pass,
+                     .shard = g->shard,
+                     .count = g->count,
+                     .dtype = g->dtype,
+                     .in_place = g->in_place,
+                     .reason = g->reason};
+    const struct phase *p = g->pass ? NULL : comm_phase(c, g->call);
+    if (p) {
+        t.phase = p->number;
+        t.period = p->period;
+        t.index = (g->call - p->first) % p->period;
+    }
+    return t;
+}
+
+/* How much of a gather was hidden, in 1/10000 of its time. One that took no time was all hidden. */
+static int64_t share_of(const struct gather *g)
+{
+    double time = (double)(g->end - g->begin), hidden = time - (double)g->exposed;
+    return hidden <= 0 && g->exposed > 0 ? 0 : time > 0 ? (int64_t)(1e4 * hidden / time) : 10000;
+}
+
+static void add_ending(struct site *t, const struct gather *g)
+{
+    struct ending *e = NULL;
+    int64_t time = g->end - g->begin;
+    for (size_t i = 0; i < t->endings.n && !e; i++)
+        if (t->endings.at[i].reason == g->ended)
+            e = &t->endings.at[i];
+    if (!e) {
+        e = vec_add(&t->endings);
+        e->reason = g->ended;
+    }
+    vec_push(&e->time, time);
+    vec_push(&e->exposed, g->exposed);
+    vec_push(&e->share, share_of(g));
+    e->time_sum += (double)time;
+    e->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
+}
+
+static void add_gather(struct sites *s, struct site *t, uint32_t member, const struct gather *g)
+{
+    struct site_rank *r = find_rank(t, member);
+    int64_t time = g->end - g->begin;
+    t->mixed |= t->shard != g->shard || t->dtype != g->dtype;
+    r->calls++;
+    vec_push(&r->time, time);
+    vec_push(&r->exposed, g->exposed);
+    r->time_sum += (double)time;
+    r->exposed_sum += (double)g->exposed;
+    r->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
+    r->slot += g->slot;
+    r->place += g->place;
+    r->push += g->push;
+    if (!g->pass) {
+        tally(&r->ended, g->ended, 1);
+        add_ending(t, g);
+        vec_push(&s->share, share_of(g));
+        if (g->ended && strcmp(g->ended, "fused") == 0)
+            vec_push(&s->fused_share, share_of(g));
+    }
+    s->traced++;
+}
+
+/* NCCL's profiler names the passed call that an operation is. */
+static void add_choice(struct sites *s, const struct model *m, const struct member *b, const struct collective *o)
+{
+    const struct gather *g = o->profiled && o->call ? member_gather(b, true, o->call) : NULL;
+    if (!g)
+        return;
+    struct site wanted = site_of(&m->comms.at[b->comm], b->comm, g), *t = find_site(s, &wanted);
+    for (size_t i = 0; i < t->choices.n; i++) {
+        struct choice *c = &t->choices.at[i];
+        if (c->algo == o->algo && c->proto == o->proto && c->channels == o->channels) {
+            c->n++;
+            return;
+        }
+    }
+    vec_push(&t->choices, ((struct choice){o->algo, o->proto, o->channels, 1}));
+}
+
+static void add_member(struct sites *s, const struct model *m, uint32_t index)
+{
+    const struct member *b = &m->members.at[index];
+    for (size_t i = 0; i < b->gathers.n; i++) {
+        struct site wanted = site_of(&m->comms.at[b->comm], b->comm, &b->gathers.at[i]);
+        add_gather(s, find_site(s, &wanted), index, &b->gathers.at[i]);
+    }
+    for (size_t i = 0; i < b->collectives.n; i++)
+        add_choice(s, m, b, &b->collectives.at[i]);
+}
+
+/* Sites that no traced gather has shown: from the lines about symmetry, or about shapes. */
+static void add_symmetry(struct sites *s, const struct model *m, const struct member *b)
+{
+    const struct comm *c = &m->comms.at[b->comm];
+    for (size_t i = 0; i < b->symmetry.n; i++) {
+        const struct symmetry *y = &b->symmetry.at[i];
+        struct site wanted = {.comm = b->comm, .phase = y->phase, .index = y->site, .shard = y->shard};
+        for (size_t k = 0; k < c->phases.n; k++)
+            if (c->phases.at[k].number == y->phase)
+                wanted.period = c->phases.at[k].period;
+        struct site *t = find_site(s, &wanted);
+        t->calls = y->calls > t->calls ? y->calls : t->calls;
+        if (!t->recv || strcmp(y->buffer, "send") == 0)
+            *(strcmp(y->buffer, "send") == 0 ? &t->send : &t->recv) = y;
+    }
+}
+
+static bool covered(const struct sites *s, const struct site *wanted)
+{
+    for (size_t i = 0; i < s->list.n; i++) {
+        const struct site *t = &s->list.at[i];
+        if (t->comm == wanted->comm && t->pass == wanted->pass && t->shard == wanted->shard &&
+            (!t->dtype || t->dtype == wanted->dtype) && (!t->pass || t->reason == wanted->reason))
+            return true;
+    }
+    return false;
+}
+
+static void add_shapes(struct sites *s, const struct member *b)
+{
+    for (size_t i = 0; i < b->shapes.n; i++) {
+        const struct shape *h = &b->shapes.at[i];
+        struct site wanted = {.comm = b->comm,
+                              .pass = h->event == E_PASS,
+                              .shard = h->shard,
+                              .count = h->count,
+                              .dtype = h->dtype,
+                              .in_place = h->in_place,
+                              .reason = h->reason};
+        if ((h->event == E_SUBSTITUTE || h->event == E_PASS) && !covered(s, &wanted))
+            find_site(s, &wanted);
+    }
+}
+
+/* Type and GEMM of a site from the lines about shapes, where only one has its communicator and shard. */
+static void describe(struct site *t, const struct model *m)
+{
+    const struct comm *c = &m->comms.at[t->comm];
+    const struct member *b = &m->members.at[c->members.at[0]];
+    unsigned gemms = 0, types = 0;
+    for (size_t i = 0; i < b->shapes.n && !t->pass; i++) {
+        const struct shape *h = &b->shapes.at[i];
+        if (h->shard != t->shard)
+            continue;
+        if (h->event == E_FUSED && gemms++ == 0)
+            t->fused = h;
+        if (h->event == E_SUBSTITUTE && !t->dtype && types++ == 0)
+            t->dtype = h->dtype, t->count = h->count, t->reason = h->reason, t->in_place = h->in_place;
+    }
+    if (gemms > 1)
+        t->fused = NULL;
+}
+
+static uint64_t parts_of(const struct member *b, const struct gather *g)
+{
+    const struct span *at;
+    size_t n = member_spans(b, g->pass, g->call, &at);
+    uint64_t parts = 0;
+    for (size_t i = 0; i < n; i++)
+        parts += at[i].kind == SPAN_GEMM;
+    return parts;
+}
+
+static void count_parts(struct sites *s, const struct model *m, const struct member *b, struct times *parts)
+{
+    for (size_t i = 0; i < b->gathers.n; i++) {
+        struct site wanted = site_of(&m->comms.at[b->comm], b->comm, &b->gathers.at[i]);
+        uint64_t n = parts_of(b, &b->gathers.at[i]);
+        struct site *t = find_site(s, &wanted);
+        if (n)
+            vec_push(&parts[t - s->list.at], (int64_t)n);
+    }
+}
+
+static int most_first(const void *x, const void *y)
+{
+    const struct ending *a = x, *b = y;
+    if (a->time.n != b->time.n)
+        return a->time.n > b->time.n ? -1 : 1;
+    return strcmp(a->reason ? a->reason : "", b->reason ? b->reason : "");
+}
+
+static void sum_up(struct sites *s, struct site *t)
+{
+    struct times time = {0}, exposed = {0};
+    for (size_t i = 0; i < t->ranks.n; i++) {
+        struct site_rank *r = &t->ranks.at[i];
+        for (size_t k = 0; k < r->time.n; k++) {
+            vec_push(&time, r->time.at[k]);
+            vec_push(&exposed, r->exposed.at[k]);
+        }
+        r->median = percentile(&r->time, 50);
+        r->exposed_median = percentile(&r->exposed, 50);
+        t->time_sum += r->time_sum;
+        t->exposed_sum += r->exposed_sum;
+        t->hidden_sum += r->hidden_sum;
+        t->slot += r->slot, t->place += r->place, t->push += r->push;
+        t->traced = r->calls > t->traced ? r->calls : t->traced;
+        for (size_t k = 0; k < r->ended.n; k++)
+            tally(&t->ended, r->ended.at[k].reason, r->ended.at[k].n);
+    }
+    for (size_t i = 0; i < t->endings.n; i++) {
+        struct ending *e = &t->endings.at[i];
+        e->median = percentile(&e->time, 50);
+        e->exposed_median = percentile(&e->exposed, 50);
+        e->share_median = percentile(&e->share, 50);
+    }
+    if (t->endings.n > 1)
+        qsort(t->endings.at, t->endings.n, sizeof *t->endings.at, most_first);
+    t->median = percentile(&time, 50);
+    t->p90 = percentile(&time, 90);
+    t->exposed_median = percentile(&exposed, 50);
+    t->calls = t->traced > t->calls ? t->traced : t->calls;
+    *(t->pass ? &s->pass_time : &s->ring_time) += t->time_sum;
+    s->ring_exposed += t->pass ? 0 : t->exposed_sum;
+    s->ring_hidden += t->pass ? 0 : t->hidden_sum;
+    vec_free(&time);
+    vec_free(&exposed);
+}
+
+static int in_order(const void *x, const void *y)
+{
+    const struct site *a = x, *b = y;
+    uint64_t ka[] = {a->comm, a->pass, a->phase, a->index, a->shard, a->in_place};
+    uint64_t kb[] = {b->comm, b->pass, b->phase, b->index, b->shard, b->in_place};
+    for (size_t i = 0; i < sizeof ka / sizeof *ka; i++)
+        if (ka[i] != kb[i])
+            return ka[i] < kb[i] ? -1 : 1;
+    return 0;
+}
+
+static void find_parts(struct sites *s, const struct model *m, uint32_t run)
+{
+    struct times *parts = tool_alloc(s->list.n, sizeof *parts);
+    for (uint32_t i = 0; i < m->members.n; i++)
+        if (m->comms.at[m->members.at[i].comm].run == run)
+            count_parts(s, m, &m->members.at[i], parts);
+    for (size_t i = 0; i < s->list.n; i++) {
+        s->list.at[i].parts = (uint64_t)percentile(&parts[i], 50);
+        vec_free(&parts[i]);
+    }
+    free(parts);
+}
+
+void sites_find(struct sites *s, const struct model *m, uint32_t run)
+{
+    *s = (struct sites){0};
+    const struct run *r = &m->runs.at[run];
+    for (size_t i = 0; i < r->comms.n; i++) {
+        const struct comm *c = &m->comms.at[r->comms.at[i]];
+        for (size_t k = 0; k < c->members.n; k++)
+            add_member(s, m, c->members.at[k]);
+        for (size_t k = 0; k < c->members.n; k++)
+            add_symmetry(s, m, &m->members.at[c->members.at[k]]);
+        for (size_t k = 0; k < c->members.n; k++)
+            add_shapes(s, &m->members.at[c->members.at[k]]);
+    }
+    find_parts(s, m, run);
+    for (size_t i = 0; i < s->list.n; i++) {
+        describe(&s->list.at[i], m);
+        sum_up(s, &s->list.at[i]);
+    }
+    free_rows(s);
+    if (s->list.n > 1)
+        qsort(s->list.at, s->list.n, sizeof *s->list.at, in_order);
+}
+
+void sites_free(struct sites *s)
+{
+    for (size_t i = 0; i < s->list.n; i++) {
+        struct site *t = &s->list.at[i];
+        for (size_t k = 0; k < t->ranks.n; k++) {
+            vec_free(&t->ranks.at[k].time);
+            vec_free(&t->ranks.at[k].exposed);
+            vec_free(&t->ranks.at[k].ended);
+        }
+        for (size_t k = 0; k < t->endings.n; k++) {
+            vec_free(&t->endings.at[k].time);
+            vec_free(&t->endings.at[k].exposed);
+            vec_free(&t->endings.at[k].share);
+        }
+        vec_free(&t->endings);
+        vec_free(&t->choices);
+        vec_free(&t->ranks);
+        vec_free(&t->ended);
+    }
+    vec_free(&s->list);
+    vec_free(&s->share);
+    vec_free(&s->fused_share);
+}
+
+const char *site_label(const struct sites *s, size_t i, char *buf, size_t size)
+{
+    const struct site *t = &s->list.at[i];
+    if (t->phase && t->phase > 1)
+        snprintf(buf, size, "#%zu: site %llu, phase %llu", i + 1, (unsigned long long)t->index,
+                 (unsigned long long)t->phase);
+    else if (t->phase)
+        snprintf(buf, size, "#%zu: site %llu", i + 1, (unsigned long long)t->index);
+    else
+        snprintf(buf, size, "#%zu: %s", i + 1, t->pass ? "passed" : "by shape");
+    return buf;
+}

@@ -1,0 +1,84 @@
+/* The call sites of a run, with the figures of all ranks together and of each.
+ *
+ * A site of moved calls is phase and place in the period, once the library has seen the calls repeat (docs/memory.md,
+ * Symmetry); else, and for passed calls, it is the shape: communicator, shard, type, in place or not. */
+#ifndef SLR_TOOLS_SITES_H
+#define SLR_TOOLS_SITES_H
+
+#include "tools/report/model.h"
+
+VEC_TYPE(times, int64_t);
+VEC_TYPE(tallies, struct reason_count);
+
+/* Sums are doubles: they hold every whole number of ns of 100 days. */
+struct choice { /* what NCCL ran for the passed calls of a site */
+    const char *algo, *proto;
+    uint32_t channels;
+    uint64_t n;
+};
+
+struct ending { /* the gathers of a site, on all ranks, that ended in one way */
+    const char *reason;
+    struct times time, exposed, share; /* share: hidden part of the time, in 1/10000 */
+    double time_sum, hidden_sum;
+    int64_t median, exposed_median, share_median;
+};
+
+struct site_rank {
+    uint32_t member;
+    uint64_t calls; /* traced */
+    struct times time, exposed;
+    double time_sum, exposed_sum, hidden_sum;
+    uint64_t slot, place, push;
+    struct tallies ended;
+    int64_t median, exposed_median;
+};
+
+struct site {
+    uint32_t comm;
+    uint64_t phase, index, period; /* phase 0: told by shape */
+    bool pass, in_place, mixed;    /* mixed: calls of several shapes */
+    uint64_t shard, count;
+    const char *dtype, *reason;
+    uint64_t calls;  /* of one rank: most that are known of; 0 unknown */
+    uint64_t traced; /* of one rank, the most */
+    VEC(struct site_rank) ranks;
+    /* Of all ranks together; traced 0: none of these. */
+    int64_t median, p90, exposed_median;
+    double time_sum, exposed_sum, hidden_sum; /* hidden: of each gather what is left of its time, at least 0 */
+    uint64_t slot, place, push;
+    uint64_t parts; /* median number of parts of its fused GEMM; 0: not fused or unknown */
+    struct tallies ended;
+    VEC(struct ending) endings;
+    VEC(struct choice) choices;
+    const struct symmetry *recv, *send; /* NULL: not told. In place: both in recv */
+    const struct shape *fused;          /* the GEMM, when one only has this communicator and shard */
+};
+
+struct sites {
+    VEC(struct site) list; /* by communicator, ring first, then site or size */
+    double ring_time, ring_hidden, ring_exposed, pass_time;
+    struct times share, fused_share; /* of each moved gather, as in struct ending; of the fused ones */
+    uint64_t traced;                 /* gathers of all ranks */
+    struct site_row *rows;           /* while they are being found */
+};
+
+void sites_find(struct sites *s, const struct model *m, uint32_t run);
+void sites_free(struct sites *s);
+
+/* hidden / time, between 0 and 1; -1 when there is no time. */
+double overlap_of(double hidden, double time);
+
+/* Sorts. The value below which `percent` of them lie; 0 for none. */
+int64_t percentile(struct times *t, unsigned percent);
+
+/* One more of a reason (NULL is none). */
+void tally(struct tallies *t, const char *reason, uint64_t n);
+
+/* What the table of reasons says; NULL when it has no such reason. */
+const char *reason_meaning(const char *name);
+
+/* "#3: site 2"; the number is the place in the list. */
+const char *site_label(const struct sites *s, size_t i, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,62 @@
+#include "tools/report/tool_input.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int input_read(struct input *in, char *const *paths, size_t n, unsigned wanted)
+{
+    struct model *m = &in->model;
+    *in = (struct input){.reader = {.problems.to = stderr, .fn = model_add, .ctx = m}};
+    model_init(m, &in->reader);
+    log_read_paths(&in->reader, paths, n);
+    log_read_end(&in->reader);
+    if (m->processes.n == 0) {
+        fputs("slipring: nothing that could be used; expected logs that were written with SLIPRING_LOG_FORMAT=json, as "
+              "`slipring run --record DIR` does\n",
+              stderr);
+        return TOOL_NOTHING;
+    }
+    model_finish(m);
+    if (m->twice)
+        fprintf(stderr, "slipring: %llu lines were there twice and were used once\n", (unsigned long long)m->twice);
+    if (wanted > m->runs.n) {
+        fprintf(stderr, "slipring: there is no run %u, the logs are of %zu\n", wanted, m->runs.n);
+        return TOOL_USAGE;
+    }
+    in->run = wanted ? wanted - 1 : (uint32_t)m->runs.n - 1;
+    if (m->runs.n > 1 && !wanted)
+        fprintf(stderr, "slipring: the logs are of %zu runs; the latest is used, --run 1 to --run %zu choose another\n",
+                m->runs.n, m->runs.n);
+    return TOOL_GOOD;
+}
+
+int input_status(const struct input *in)
+{
+    return in->reader.problems.lines || in->reader.problems.files ? TOOL_SOME : TOOL_GOOD;
+}
+
+unsigned input_run_number(const char *text)
+{
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    return *text >= '1' && *text <= '9' && !*end && n < 1000000 ? (unsigned)n : 0;
+}
+
+FILE *output_open(const char *path)
+{
+    if (strcmp(path, "-") == 0)
+        return stdout;
+    FILE *to = fopen(path, "we");
+    if (!to)
+        fprintf(stderr, "slipring: %s can not be written: %s\n", path, strerror(errno));
+    return to;
+}
+
+bool output_close(FILE *to, const char *path)
+{
+    bool good = !ferror(to);
+    good &= (to == stdout ? fflush(to) : fclose(to)) == 0;
+    if (!good)
+        fprintf(stderr, "slipring: %s could not be written: %s\n", path, strerror(errno));
+    return good;
+}

@@ -1,0 +1,30 @@
+/* What `slipring report` and `slipring trace` have in common: reading, choosing the run, exit status. */
+#ifndef SLR_TOOLS_INPUT_H
+#define SLR_TOOLS_INPUT_H
+
+#include "tools/report/model.h"
+
+/* Exit status: all was used; some lines or files could not be; wrong usage; nothing could be used or written. */
+enum { TOOL_GOOD = 0, TOOL_SOME = 1, TOOL_USAGE = 2, TOOL_NOTHING = 3 };
+
+struct input {
+    struct log_reader reader;
+    struct model model;
+    uint32_t run; /* the one that was chosen */
+};
+
+/* `wanted`: number of the run, from 1; 0: the latest. TOOL_GOOD, or the status to end with. The caller frees the model.
+ */
+int input_read(struct input *in, char *const *paths, size_t n, unsigned wanted);
+/* TOOL_GOOD or TOOL_SOME. */
+int input_status(const struct input *in);
+
+/* --run's number; 0 when it is none. */
+unsigned input_run_number(const char *text);
+
+/* Opens what is to be written, "-": stdout. NULL with a message. */
+FILE *output_open(const char *path);
+/* False, with a message, when not everything could be written. */
+bool output_close(FILE *to, const char *path);
+
+#endif

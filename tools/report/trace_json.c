@@ -1,0 +1,315 @@
+#include "tools/report/trace_json.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tools/report/bars.h"
+#include "tools/report/out.h"
+
+enum { LANE_ROWS = 100 }; /* threads are numbered lane * LANE_ROWS + row + 1 */
+
+struct trace {
+    const struct model *m;
+    const struct run *run;
+    FILE *to;
+    bool more;
+    int64_t zero; /* ns that is shown as 0 */
+    uint64_t arrows;
+};
+
+/* us with three digits behind the point: exactly the ns. */
+static void put_time(struct trace *t, const char *key, int64_t ns)
+{
+    fprintf(t->to, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
+}
+
+static void event_begin(struct trace *t, const char *phase, unsigned pid, unsigned tid)
+{
+    fprintf(t->to, "%s{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u", t->more ? ",\n" : "\n", phase, pid, tid);
+    t->more = true;
+}
+
+static void put_name(struct trace *t, const char *name)
+{
+    fputs(",\"name\":", t->to);
+    json_text(t->to, name);
+}
+
+static void metadata(struct trace *t, unsigned pid, unsigned tid, const char *name, const char *value)
+{
+    event_begin(t, "M", pid, tid);
+    put_name(t, name);
+    fputs(",\"args\":{\"name\":", t->to);
+    json_text(t->to, value);
+    fputs("}}", t->to);
+}
+
+static void sort_index(struct trace *t, unsigned pid, unsigned tid, const char *name, unsigned index)
+{
+    event_begin(t, "M", pid, tid);
+    put_name(t, name);
+    fprintf(t->to, ",\"args\":{\"sort_index\":%u}}", index);
+}
+
+static unsigned tid_of(const struct bar *b)
+{
+    return b->lane * LANE_ROWS + b->row + 1;
+}
+
+static void name_lanes(struct trace *t, unsigned pid, const struct bars *b)
+{
+    char name[80];
+    for (unsigned lane = 0; lane < BAR_LANES; lane++)
+        for (unsigned row = 0; row < b->rows[lane]; row++) {
+            unsigned tid = lane * LANE_ROWS + row + 1;
+            if (row)
+                snprintf(name, sizeof name, "%s %u", bar_lane_names[lane], row + 1);
+            else
+                snprintf(name, sizeof name, "%s", bar_lane_names[lane]);
+            metadata(t, pid, tid, "thread_name", name);
+            sort_index(t, pid, tid, "thread_sort_index", tid);
+        }
+}
+
+static void name_rank(struct trace *t, unsigned pid, const struct rank *r)
+{
+    const struct process *p = &t->m->processes.at[r->process];
+    bool software = r->device_name && strstr(r->device_name, "softgpu");
+    char *device = r->device ? tool_text("device %s", r->device) : tool_text("pid %" PRId64, p->pid);
+    char *name = tool_text("%s (%s, %s%s%s%s)", r->label, p->host, device, r->device_name ? ": " : "",
+                           r->device_name ? r->device_name : "", software ? ", modelled" : "");
+    metadata(t, pid, 0, "process_name", name);
+    sort_index(t, pid, 0, "process_sort_index", pid);
+    free(device);
+    free(name);
+}
+
+static void arg_text(struct trace *t, const char *key, const char *value)
+{
+    if (!value)
+        return;
+    fprintf(t->to, ",\"%s\":", key);
+    json_text(t->to, value);
+}
+
+static void span_args(struct trace *t, const struct span *s)
+{
+    fprintf(t->to, ",\"call\":%" PRIu64 ",\"decision\":\"%s\",\"kind\":\"%s\"", s->call, s->pass ? "pass" : "ring",
+            span_names[s->kind]);
+    if (s->peer >= 0)
+        fprintf(t->to, ",\"peer\":%d", s->peer);
+    if (s->piece >= 0)
+        fprintf(t->to, ",\"piece\":%d", s->piece);
+    if (s->bytes)
+        fprintf(t->to, ",\"bytes\":%" PRIu64, s->bytes);
+}
+
+static void gather_args(struct trace *t, const struct gather *g)
+{
+    fprintf(t->to,
+            ",\"call\":%" PRIu64 ",\"decision\":\"%s\",\"shard\":%" PRIu64 ",\"count\":%" PRIu64 ",\"in_place\":%d",
+            g->call, g->pass ? "pass" : "ring", g->shard, g->count, (int)g->in_place);
+    arg_text(t, "reason", g->reason);
+    arg_text(t, "ended", g->ended);
+    arg_text(t, "dtype", g->dtype);
+    arg_text(t, "stream", g->stream);
+    fprintf(t->to, ",\"exposed_ns\":%" PRId64 ",\"slot\":%u,\"place\":%u,\"push\":%u,\"pieces\":%u", g->exposed,
+            g->slot, g->place, g->push, g->pieces);
+}
+
+static void other_args(struct trace *t, const struct collective *o)
+{
+    fprintf(t->to, ",\"seq\":%" PRIu64 ",\"count\":%" PRIu64 ",\"bytes\":%" PRIu64, o->seq, o->count, o->bytes);
+    arg_text(t, "dtype", o->dtype);
+    arg_text(t, "stream", o->stream);
+    arg_text(t, "algorithm", o->algo);
+    arg_text(t, "protocol", o->proto);
+    arg_text(t, "reason", o->reason);
+    if (o->call)
+        fprintf(t->to, ",\"call\":%" PRIu64, o->call);
+    if (o->profiled)
+        fprintf(t->to, ",\"channels\":%u,\"kernel_ns\":%" PRId64, o->channels, o->kernel);
+}
+
+static const char *category(const struct bar *b)
+{
+    return b->gather ? "gather" : b->other ? "nccl" : span_names[b->span->kind];
+}
+
+static void put_bar(struct trace *t, unsigned pid, const struct bar *b)
+{
+    char name[80];
+    event_begin(t, "X", pid, tid_of(b));
+    put_name(t, bar_name(b, name, sizeof name));
+    fprintf(t->to, ",\"cat\":\"%s\"", category(b));
+    put_time(t, "ts", b->begin - t->zero);
+    put_time(t, "dur", b->end - b->begin);
+    fputs(",\"args\":{\"comm\":", t->to);
+    json_text(t->to, t->m->comms.at[b->member->comm].name);
+    if (b->span)
+        span_args(t, b->span);
+    else if (b->gather)
+        gather_args(t, b->gather);
+    else
+        other_args(t, b->other);
+    fputs("}}", t->to);
+}
+
+/* Where a bar was put, so that arrows find it. */
+struct place {
+    const struct span *span;
+    const struct member *member;
+    unsigned pid, tid;
+};
+VEC_TYPE(places, struct place);
+
+static int by_call(const void *x, const void *y)
+{
+    const struct place *a = x, *b = y;
+    const uint64_t ka[] = {a->member->comm, a->span->call, (uint64_t)a->member->crank, a->span->kind,
+                           (uint64_t)a->span->piece};
+    const uint64_t kb[] = {b->member->comm, b->span->call, (uint64_t)b->member->crank, b->span->kind,
+                           (uint64_t)b->span->piece};
+    for (size_t i = 0; i < sizeof ka / sizeof *ka; i++)
+        if (ka[i] != kb[i])
+            return ka[i] < kb[i] ? -1 : 1;
+    return 0;
+}
+
+/* The first span of a rank, call and kind, or NULL. Pieces are in order behind it. */
+static const struct place *find(const struct places *all, uint32_t comm, uint64_t call, int32_t crank, uint8_t kind)
+{
+    size_t low = 0, high = all->n;
+    struct span wanted = {.call = call, .kind = kind, .piece = 0};
+    struct member who = {.comm = comm, .crank = crank};
+    struct place key = {&wanted, &who, 0, 0};
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (by_call(&all->at[mid], &key) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    const struct place *p = low < all->n ? &all->at[low] : NULL;
+    bool is =
+        p && p->member->comm == comm && p->span->call == call && p->member->crank == crank && p->span->kind == kind;
+    return is ? p : NULL;
+}
+
+static void end_of_arrow(struct trace *t, const struct place *p, const char *phase, int64_t at, const char *what)
+{
+    event_begin(t, phase, p->pid, p->tid);
+    put_name(t, what);
+    fprintf(t->to, ",\"cat\":\"flow\",\"id\":%" PRIu64 "%s", t->arrows, *phase == 'f' ? ",\"bp\":\"e\"" : "");
+    put_time(t, "ts", at - t->zero);
+    fputs("}", t->to);
+}
+
+/* A moment shortly before a span's end: readers take an arrow's end for a slice that it lies within, and its end is
+ * out. */
+static int64_t late_in(const struct span *s)
+{
+    int64_t time = s->end - s->begin;
+    return time > 1 ? s->end - 1 - time / 64 : s->begin;
+}
+
+/* An arrow that does not go back in time: out of what sends, into what receives. */
+static void arrow(struct trace *t, const struct place *from, const struct place *to, int64_t at, const char *what)
+{
+    int64_t left = late_in(from->span) < at ? late_in(from->span) : at;
+    if (left < from->span->begin || from->span->end == from->span->begin || to->span->end == to->span->begin)
+        return;
+    t->arrows++;
+    end_of_arrow(t, from, "s", left, what);
+    end_of_arrow(t, to, "f", at, what);
+}
+
+/* What a rank put into its slot, to those who pull it from there. */
+static void arrow_to_pull(struct trace *t, const struct places *all, const struct place *pull)
+{
+    const struct span *s = pull->span;
+    const struct place *end = all->at + all->n, *stage = find(all, pull->member->comm, s->call, s->peer, SPAN_STAGE);
+    for (const struct place *at = stage;
+         at && at < end && at->member == stage->member && at->span->call == s->call && at->span->kind == SPAN_STAGE;
+         at++)
+        if (at->span->piece == s->piece || at->span->piece < 0) {
+            arrow(t, at, pull, s->begin, "slot");
+            return;
+        }
+}
+
+/* A push, to the wait of the one who receives it: the last of those waits that ends behind it. */
+static void arrow_from_push(struct trace *t, const struct places *all, const struct place *push)
+{
+    const struct span *s = push->span;
+    const struct place *end = all->at + all->n, *wait = find(all, push->member->comm, s->call, s->peer, SPAN_WAIT);
+    for (const struct place *at = wait;
+         at && at < end && at->member == wait->member && at->span->call == s->call && at->span->kind == SPAN_WAIT; at++)
+        if (at->span->lane == LANE_PULL && at->span->peer == push->member->crank && at->span->piece == s->piece &&
+            at->span->end >= s->end) {
+            arrow(t, push, at, late_in(at->span), "push");
+            return;
+        }
+}
+
+static void put_arrows(struct trace *t, struct places *all)
+{
+    if (all->n > 1)
+        qsort(all->at, all->n, sizeof *all->at, by_call);
+    for (size_t i = 0; i < all->n; i++) {
+        const struct place *p = &all->at[i];
+        if (p->span->peer < 0 || p->span->peer == p->member->crank)
+            continue;
+        if (p->span->kind == SPAN_PULL)
+            arrow_to_pull(t, all, p);
+        else if (p->span->kind == SPAN_PUSH)
+            arrow_from_push(t, all, p);
+    }
+}
+
+static void put_rank(struct trace *t, unsigned pid, uint32_t rank, struct places *all)
+{
+    struct bars b;
+    bars_find(&b, t->m, rank, INT64_MIN, INT64_MAX, 0);
+    name_rank(t, pid, &t->m->ranks.at[rank]);
+    name_lanes(t, pid, &b);
+    for (size_t i = 0; i < b.list.n; i++) {
+        const struct bar *a = &b.list.at[i];
+        put_bar(t, pid, a);
+        if (a->span && !a->span->pass && a->span->kind != SPAN_GEMM && a->span->kind != SPAN_OWN)
+            vec_push(all, ((struct place){a->span, a->member, pid, tid_of(a)}));
+    }
+    bars_free(&b);
+}
+
+static int64_t first_begin(const struct model *m, uint32_t run)
+{
+    int64_t first = INT64_MAX;
+    for (size_t i = 0; i < m->members.n; i++) {
+        const struct member *b = &m->members.at[i];
+        if (m->comms.at[b->comm].run != run)
+            continue;
+        for (size_t k = 0; k < b->gathers.n; k++)
+            first = b->gathers.at[k].begin < first ? b->gathers.at[k].begin : first;
+        for (size_t k = 0; k < b->spans.n; k++)
+            first = b->spans.at[k].begin < first ? b->spans.at[k].begin : first;
+        for (size_t k = 0; k < b->collectives.n; k++)
+            first = b->collectives.at[k].begin < first ? b->collectives.at[k].begin : first;
+    }
+    return first;
+}
+
+void trace_write(const struct model *m, const struct run *r, FILE *to)
+{
+    struct trace t = {.m = m, .run = r, .to = to, .zero = first_begin(m, (uint32_t)(r - m->runs.at))};
+    struct places all = {0};
+    fprintf(to,
+            "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"tool\":\"slipring "
+            "trace\",\"modelled\":\"%s\",\"zero_ns\":\"%" PRId64 "\"},\"traceEvents\":[",
+            run_is_software(m, r) ? "software GPU: times are a model's or a CPU's" : "no",
+            t.zero == INT64_MAX ? 0 : t.zero);
+    for (size_t i = 0; i < r->ranks.n; i++)
+        put_rank(&t, (unsigned)i + 1, r->ranks.at[i], &all);
+    put_arrows(&t, &all);
+    fputs("\n]}\n", to);
+    vec_free(&all);
+}
