@@ -29,9 +29,11 @@ static const char style[] =
     "th,td{text-align:left;padding:6px 12px;vertical-align:top;border-bottom:1px solid var(--line)}\n"
     "tr:last-child>td,tr:last-child>th[scope=row]{border-bottom:0}thead "
     "th{background:var(--head);font-weight:600;white-space:nowrap}\n"
-    "th[scope=row]{font-weight:600}.n{text-align:right;white-space:nowrap}.nw{white-space:nowrap}td.w{min-width:13ch;"
+    "tbody "
+    "th{font-weight:600;white-space:nowrap}.n{text-align:right;white-space:nowrap}.nw{white-space:nowrap}td.w{min-"
+    "width:16ch;"
     "overflow-wrap:break-word}\n"
-    "nav{display:flex;flex-wrap:wrap;gap:4px 16px;margin:.2rem 0 1rem;font-size:.9rem}a{color:var(--accent)}\n"
+    "\n"
     ".tl{display:flex;width:max-content;min-width:100%}.tl svg{display:block;flex:none}.tl "
     ".names{position:sticky;left:0;background:var(--card);"
     "border-right:1px solid var(--line);z-index:1}\n"
@@ -63,7 +65,7 @@ static const char style[] =
     "40px}h1{font-size:1.35rem}.bars{grid-template-columns:1fr;gap:2px}.bars .num{margin-bottom:8px}"
     "th,td{padding:5px 8px}.glance th,.glance td{display:block;border:0;padding:3px 10px}.glance "
     "tr{display:block;border-bottom:1px solid var(--line);padding:3px 0}}\n"
-    "@media print{.box{overflow:visible}nav{display:none}}\n";
+    "@media print{.box{overflow:visible}}\n";
 
 void html_begin(struct out *o, const char *title)
 {

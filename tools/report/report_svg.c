@@ -88,8 +88,9 @@ static void look_of(struct look *l, const struct bar *b)
     const char *how = b->gather->pass ? b->gather->reason : b->gather->ended;
     snprintf(l->text[0], sizeof l->text[0], "%s %" PRIu64 ": %.40s", b->gather->pass ? "passed" : "call",
              b->gather->call, how ? how : "?");
-    snprintf(l->text[1], sizeof l->text[1], "call %" PRIu64, b->gather->call);
-    snprintf(l->text[2], sizeof l->text[2], "%" PRIu64, b->gather->call);
+    snprintf(l->text[1], sizeof l->text[1], "%s %" PRIu64, b->gather->pass ? "passed" : "call", b->gather->call);
+    if (!b->gather->pass) /* those count by themselves */
+        snprintf(l->text[2], sizeof l->text[2], "%" PRIu64, b->gather->call);
 }
 
 /* What a pointer that rests on a bar is told. */
