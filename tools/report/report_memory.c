@@ -42,7 +42,7 @@ static void put_name(struct table *t, const struct report *r, uint32_t process)
 
 void report_memory(struct report *r)
 {
-    static const struct column columns[] = {{"process of", false, false},    {"staging", true, false},
+    static const struct column columns[] = {{"process of", false, false},   {"staging", true, false},
                                             {"blocks, peak", true, false},  {"kept at end", true, false},
                                             {"hits / misses", true, false}, {"evictions / trims", true, false},
                                             {"peers' blocks", true, false}, {"imports / found open", true, false}};
