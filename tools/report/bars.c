@@ -11,7 +11,7 @@ static bool inside(int64_t begin, int64_t end, int64_t from, int64_t to)
     return end >= from && begin <= to;
 }
 
-static void add_member(struct bars *b, const struct member *q, int64_t from, int64_t to)
+static void add_member(struct bars *b, const struct member *q, int64_t from, int64_t to, int64_t slack)
 {
     static const enum bar_lane lanes[LANES] = {BAR_APP, BAR_PUBLISH, BAR_PULL};
     for (size_t i = 0; i < q->gathers.n; i++) {
@@ -22,7 +22,8 @@ static void add_member(struct bars *b, const struct member *q, int64_t from, int
     for (size_t i = 0; i < q->spans.n; i++) {
         const struct span *s = &q->spans.at[i];
         uint8_t lane = s->kind == SPAN_NCCL ? BAR_NCCL : (uint8_t)lanes[s->lane];
-        if (inside(s->begin, s->end, from, to))
+        bool nothing = s->kind == SPAN_WAIT && s->end - s->begin < slack / 4;
+        if (inside(s->begin, s->end, from, to) && !nothing)
             vec_push(&b->list, ((struct bar){s->begin, s->end, q, NULL, s, NULL, 0, lane}));
     }
     for (size_t i = 0; i < q->collectives.n; i++) {
@@ -40,7 +41,7 @@ static int in_order(const void *x, const void *y)
         return a->lane < b->lane ? -1 : 1;
     if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
-    return a->end > b->end ? -1 : a->end < b->end;
+    return a->end < b->end ? -1 : a->end > b->end; /* a wait for nothing, then what it waits with */
 }
 
 /* Each bar into the first row that is free by then. Rows beyond the last take what is left, over each other. */
@@ -64,7 +65,7 @@ void bars_find(struct bars *b, const struct model *m, uint32_t rank, int64_t fro
     *b = (struct bars){0};
     for (size_t i = 0; i < m->members.n; i++)
         if (m->members.at[i].rank == rank)
-            add_member(b, &m->members.at[i], from, to);
+            add_member(b, &m->members.at[i], from, to, slack);
     if (b->list.n > 1)
         qsort(b->list.at, b->list.n, sizeof *b->list.at, in_order);
     place(b, slack);
