@@ -189,7 +189,7 @@ foreach(victim 0 1 2)
   slr_flight(kill-driver ${victim} NAME _enqueueing SAID ${said} RUN ${many_pieces}
     LAUNCH ${killed} --rank ${victim} SOFTGPU_FAIL=cuStreamBatchMemOp:370=kill)
   slr_flight(kill-driver ${victim} NAME _copying SAID ${said} RUN ${slow}
-    LAUNCH ${killed} --rank ${victim} SOFTGPU_FAIL=cuStreamWaitValue32:20=kill20)
+    LAUNCH ${killed} --rank ${victim} SOFTGPU_FAIL=cuStreamBatchMemOp:100=kill20)
   slr_flight(abort ${victim} RUN ${many_pieces} --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" SAID ${said})
   slr_flight(abort-blocked ${victim} SAID ${said} --has "communicator_held_up.*\"crank\":${victim},")
   slr_flight(destroy ${victim} SAID ${said})
@@ -245,10 +245,9 @@ said(said substitute "0;1;2" "\"reason\":\"ring\"")
 slr_fault(staging_retried RANKS 3 PLAY gathers LAUNCH --rank 1 SOFTGPU_FAIL=cuMemAlloc:3 RUN ${said})
 
 # ... and in a gather. Every rank gets an error.
-foreach(call cuMemcpyAsync cuStreamBatchMemOp cuStreamWaitValue32 cuEventRecord)
+foreach(call cuMemcpyAsync cuStreamBatchMemOp cuEventRecord)
   set(n_cuMemcpyAsync 250)
   set(n_cuStreamBatchMemOp 370)
-  set(n_cuStreamWaitValue32 90)
   set(n_cuEventRecord 200)
   foreach(r 0 1)
     set(said --has "\"event\":\"cuda_error\",\"call\":\"${call}\"")
