@@ -9,14 +9,18 @@
  *   horizon[r] = h   rank r has settled its calls below h; 0: it has made none. Written by r only, grows.
  *   word             0 nothing | PROPOSED(place, by, try) | CONFIRMED(place)
  *
- * A rank that comes to call n >= its horizon   1. stores horizon n + AHEAD   2. reads the word
- *                                              3. PROPOSED with place < its horizon: cancels it by compare-and-swap to
- * 0 (failing that, reads again)
- *                                              4. CONFIRMED: gives fewer channels from call `place` on
- * A rank that proposes   1. place = largest horizon + AHEAD   2. word 0 -> PROPOSED(place, own rank, a number of its
- * own)
- *                        3. reads all horizons: each known and <= place: PROPOSED -> CONFIRMED, else PROPOSED -> 0
- * all sequentially consistent. It is over with the first CONFIRMED.
+ * A rank that comes to call n >= its horizon
+ *   1. stores horizon n + AHEAD
+ *   2. reads the word
+ *   3. PROPOSED with place < its horizon: cancels it by compare-and-swap to 0; failing that, reads again
+ *   4. CONFIRMED: gives fewer channels from call `place` on
+ *
+ * A rank that proposes
+ *   1. place = largest horizon + AHEAD
+ *   2. word 0 -> PROPOSED(place, own rank, a number of its own)
+ *   3. reads all horizons: each known and <= place: PROPOSED -> CONFIRMED, else PROPOSED -> 0
+ *
+ * All are sequentially consistent. It is over with the first CONFIRMED.
  *
  * Why all change over at the same call. The word becomes CONFIRMED(place) once. Rank r settles call `place` at the one
  * step at which its horizon passes it. Either its store of that horizon comes before the proposer's reading of it: then

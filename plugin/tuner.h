@@ -6,8 +6,8 @@
  *   WAITING  in a process whose communicators are made through slipring's hooks, until their agreement (tune_agree.h):
  *            NCCL's defaults. A communicator that slipring can not match with its tuner stays so.
  *   ON       the ranks agreed on tables and settings; or there is no slipring between the program and NCCL (only the
- *            environment named the plugin), or there are several hosts: then nobody can compare, and it is the user's
- * part. OFF      they differ, or a rank of this host has no tuner: NCCL's defaults.
+ *            environment named the plugin), or there are several hosts: then nobody can compare, and the user has to.
+ *   OFF      they differ, or a rank of this host has no tuner: NCCL's defaults.
  *
  * What it answers: while the program is explored (explore.h), the candidate whose turn it is; else what the table says;
  * and for an all-gather from the call on at which all ranks change over (narrow.h), at most
