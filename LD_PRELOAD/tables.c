@@ -3,8 +3,10 @@
 
 static const char usage_text[] =
     "usage: slipring-tables settings|reasons [--text|--markdown|--json|--values]\n"
-    "       slipring-tables settings|reasons|readme --write FILE   bring a documentation file up to date\n"
-    "       slipring-tables settings|reasons|readme --check FILE   fail when it is not\n"
+    "       slipring-tables settings|reasons|readme|launcher|counters --write FILE   bring it up to date in the file\n"
+    "       slipring-tables settings|reasons|readme|launcher|counters --check FILE   fail when it is not\n"
+    "       slipring-tables usage|options                          the launcher's --help; the commands' options\n"
+    "       slipring-tables page FILE DATE                         the manual page of a template\n"
     "       slipring-tables check NAME=VALUE                       print the variable to export, or what is wrong\n"
     "       slipring-tables --version|--help\n"
     "--values: each setting's value in the present environment.\n";
@@ -31,8 +33,11 @@ static int sync_file(const char *what, const char *option, const char *path)
     bool check = strcmp(option, "--check") == 0;
     if (!check && strcmp(option, "--write") != 0)
         return usage();
-    if (strcmp(what, "readme") == 0)
-        return sync_readme(path, check);
+    static const char *const regions[] = {
+        [REGION_README] = "readme", [REGION_LAUNCHER] = "launcher", [REGION_COUNTERS] = "counters"};
+    for (int region = 0; region < REGION_COUNT; region++)
+        if (strcmp(what, regions[region]) == 0)
+            return sync_region((enum region)region, path, check);
     if (strcmp(what, "settings") == 0)
         return sync_document(TABLE_SETTINGS, path, check);
     return strcmp(what, "reasons") == 0 ? sync_document(TABLE_REASONS, path, check) : usage();
@@ -46,6 +51,12 @@ int main(int argc, char **argv)
         return fputs(usage_text, stdout) < 0;
     if (argc == 3 && strcmp(argv[1], "check") == 0)
         return check_assignment(argv[2]);
+    if (argc == 2 && (strcmp(argv[1], "usage") == 0 || strcmp(argv[1], "options") == 0)) {
+        (strcmp(argv[1], "usage") == 0 ? print_usage : print_options)(stdout);
+        return fflush(stdout) == 0 ? 0 : 1;
+    }
+    if (argc == 4 && strcmp(argv[1], "page") == 0)
+        return print_page(stdout, argv[2], argv[3]);
     if (argc == 4)
         return sync_file(argv[1], argv[2], argv[3]);
     if ((argc == 2 || argc == 3) && strcmp(argv[1], "settings") == 0)

@@ -12,8 +12,27 @@ enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON, FORM_VALUES };
 void print_table(FILE *out, enum table table, enum form form);
 /* A whole documentation file: a line that says where it comes from, a title, the table. */
 void print_document(FILE *out, enum table table);
-/* The region of README.md, without its markers. */
-void print_region(FILE *out);
+/* The counters, as a table in Markdown. */
+void print_counters(FILE *out);
+
+/* tables_commands.c: commands.def, row by row; the last one is ROW_END. */
+enum row_kind { ROW_COMMAND, ROW_OPTION, ROW_PARAGRAPH, ROW_END };
+struct command_row {
+    enum row_kind kind;
+    const char *name; /* the command that it belongs to */
+    const char *what; /* ROW_COMMAND: synopsis; ROW_OPTION: the option */
+    const char *text;
+};
+extern const struct command_row command_rows[];
+/* The text of the launcher's --help. */
+void print_usage(FILE *out);
+/* "COMMAND OPTION" for each option that the manual explains. */
+void print_options(FILE *out);
+
+/* tables_man.c: the manual page of a template, in which a line that is only @settings@, @reasons@, @counters@,
+ * @commands@ or @functions@ becomes that table, and @version@ and @date@ the values. 0, or 1 with a message on stderr.
+ */
+int print_page(FILE *out, const char *template, const char *date);
 
 /* tables_values.c: each setting with its value in the present environment; what is wrong there goes to stderr. */
 void print_values(FILE *out);
@@ -22,6 +41,8 @@ int check_assignment(const char *assignment);
 
 /* tables_file.c: 0 when done or equal, else 1 with a message on stderr. With `check` nothing is written. */
 int sync_document(enum table table, const char *path, bool check);
-int sync_readme(const char *path, bool check);
+/* A region of a file that is otherwise written by hand. */
+enum region { REGION_README, REGION_LAUNCHER, REGION_COUNTERS, REGION_COUNT };
+int sync_region(enum region region, const char *path, bool check);
 
 #endif

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEGIN "<!-- settings:begin -->\n"
-#define END "<!-- settings:end -->"
 #define REGENERATE "cmake --build <build folder> --target docs-tables"
 
 static int fail(const char *path, const char *why)
@@ -44,7 +42,7 @@ static int sync_text(const char *path, const char *have, const char *want, bool 
     if (have && strcmp(have, want) == 0)
         return 0;
     if (check)
-        return fail(path, "does not match the tables in base/; regenerate it with\n    " REGENERATE);
+        return fail(path, "does not match the tables; regenerate it with\n    " REGENERATE);
     return write_file(path, want);
 }
 
@@ -63,31 +61,48 @@ int sync_document(enum table table, const char *path, bool check)
     return rc;
 }
 
-/* `have` with the text between the markers replaced; NULL when there is no such pair of markers. */
-static char *splice(const char *have)
+static void print_settings_table(FILE *out)
+{
+    print_table(out, TABLE_SETTINGS, FORM_MARKDOWN);
+}
+
+/* What stands before and behind each region, and what makes it. */
+static const struct {
+    const char *begin, *end, *missing;
+    void (*print)(FILE *out);
+} regions[] = {
+    [REGION_README] = {"<!-- settings:begin -->\n", "<!-- settings:end -->",
+                       "the lines <!-- settings:begin --> and <!-- settings:end --> are missing", print_settings_table},
+    [REGION_LAUNCHER] = {"usage() {\n    cat <<'EOF'\n", "EOF\n}\n",
+                         "there is no function usage() with a text until EOF", print_usage},
+    [REGION_COUNTERS] = {"<!-- counters:begin -->\n", "<!-- counters:end -->",
+                         "the lines <!-- counters:begin --> and <!-- counters:end --> are missing", print_counters},
+};
+
+/* `have` with the region in it; NULL when it has no place for it. */
+static char *splice(const char *have, enum region region)
 {
     char *want = NULL;
     size_t size = 0;
-    const char *begin = strstr(have, BEGIN);
-    const char *end = begin ? strstr(begin, END) : NULL;
+    const char *begin = strstr(have, regions[region].begin);
+    const char *end = begin ? strstr(begin, regions[region].end) : NULL;
     FILE *out = end ? open_memstream(&want, &size) : NULL;
     if (!out)
         return NULL;
-    fwrite(have, 1, (size_t)(begin - have) + strlen(BEGIN), out);
-    print_region(out);
+    fwrite(have, 1, (size_t)(begin - have) + strlen(regions[region].begin), out);
+    regions[region].print(out);
     fputs(end, out);
     fclose(out);
     return want;
 }
 
-int sync_readme(const char *path, bool check)
+int sync_region(enum region region, const char *path, bool check)
 {
     char *have = read_file(path);
     if (!have)
         return fail(path, strerror(errno));
-    char *want = splice(have);
-    int rc = want ? sync_text(path, have, want, check)
-                  : fail(path, "the lines <!-- settings:begin --> and <!-- settings:end --> are missing");
+    char *want = splice(have, region);
+    int rc = want ? sync_text(path, have, want, check) : fail(path, regions[region].missing);
     free(have);
     free(want);
     return rc;

@@ -137,7 +137,13 @@ void print_document(FILE *out, enum table table)
     print_table(out, table, FORM_MARKDOWN);
 }
 
-void print_region(FILE *out)
+void print_counters(FILE *out)
 {
-    print_table(out, TABLE_SETTINGS, FORM_MARKDOWN);
+    fputs("| Counter | Meaning |\n|---|---|\n", out);
+#define X(name, value, doc)                                                                                            \
+    fputs("| `" #name "` | ", out);                                                                                    \
+    put_cell(out, doc);                                                                                                \
+    fputs(" |\n", out);
+#include "base/counters.def"
+#undef X
 }

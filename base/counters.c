@@ -5,38 +5,52 @@ struct slr_counters slr_counters;
 
 _Static_assert(SLR_R_JOIN_OTHER_OP == SLR_R_FUSED + 1, "reasons of joins follow \"fused\" and end the table");
 
-static unsigned long long get(_Atomic uint64_t *counter)
+#define C(member) atomic_load_explicit(&slr_counters.member, memory_order_relaxed)
+
+static uint64_t joined(void)
 {
-    return atomic_load_explicit(counter, memory_order_relaxed);
+    uint64_t sum = 0;
+    for (int r = SLR_R_JOIN_OTHER_OP; r < SLR_R_COUNT; r++)
+        sum += C(by_reason[r]);
+    return sum;
 }
 
-static unsigned long long joined(void)
+static uint64_t passed(void)
 {
-    unsigned long long sum = 0;
-    for (int r = SLR_R_JOIN_OTHER_OP; r < SLR_R_COUNT; r++)
-        sum += get(&slr_counters.by_reason[r]);
-    return sum;
+    uint64_t substituted = C(substituted), gathers = C(gathers);
+    return gathers > substituted ? gathers - substituted : 0;
+}
+
+void slr_counters_total(struct slr_totals *t)
+{
+#define X(name, value, doc) t->name = value;
+#include "base/counters.def"
+#undef X
+}
+
+static void log_summary(const struct slr_totals *t)
+{
+    static const char form[] =
+#define X(name, value, doc) #name "=%llu "
+#include "base/counters.def"
+#undef X
+        ;
+#define X(name, value, doc) , (unsigned long long)t->name
+    slr_log(SLR_LOG_INFO, "summary", form
+#include "base/counters.def"
+    );
+#undef X
 }
 
 void slr_counters_log(void)
 {
-    struct slr_counters *c = &slr_counters;
-    unsigned long long gathers = get(&c->gathers), substituted = get(&c->substituted);
-    if (gathers == 0 || !slr_log_enabled(SLR_LOG_INFO))
+    struct slr_totals t;
+    slr_counters_total(&t);
+    if (t.calls == 0 || !slr_log_enabled(SLR_LOG_INFO))
         return;
-    /* The counters are not one snapshot: a thread may still be between two of them. */
-    unsigned long long passed = gathers > substituted ? gathers - substituted : 0;
-    slr_log(SLR_LOG_INFO, "summary",
-            "calls=%llu bytes=%llu substituted=%llu substituted_bytes=%llu passed=%llu fused=%llu gemm_chunks=%llu "
-            "joined=%llu staged=%llu in_place=%llu pushed=%llu mapped=%llu exports=%llu "
-            "imports=%llu import_hits=%llu import_closes=%llu verified=%llu verify_bad=%llu "
-            "sites=%llu sites_symmetric=%llu sites_broken=%llu",
-            gathers, get(&c->bytes), substituted, get(&c->substituted_bytes), passed, get(&c->by_reason[SLR_R_FUSED]),
-            get(&c->gemms_chunks), joined(), get(&c->staged), get(&c->in_place), get(&c->pushed), get(&c->mapped),
-            get(&c->exports), get(&c->imports), get(&c->import_hits), get(&c->import_closes), get(&c->verified),
-            get(&c->verify_bad), get(&c->sites), get(&c->sites_symmetric), get(&c->sites_broken));
+    log_summary(&t);
     for (int r = 0; r < SLR_R_COUNT; r++) {
-        unsigned long long n = get(&c->by_reason[r]);
+        unsigned long long n = C(by_reason[r]);
         if (n > 0)
             slr_log(SLR_LOG_INFO, "count", "reason=%s n=%llu", slr_reason_name(r), n);
     }

@@ -30,6 +30,14 @@ static inline void slr_count(enum slr_reason r)
     atomic_fetch_add_explicit(&slr_counters.by_reason[r], 1, memory_order_relaxed);
 }
 
+/* What is reported: counters.def. Not one snapshot: a thread may be between two of them. */
+struct slr_totals {
+#define X(name, value, doc) uint64_t name;
+#include "base/counters.def"
+#undef X
+};
+void slr_counters_total(struct slr_totals *t);
+
 /* One "summary" line and one "count" line per reason that occurred, at level info. Nothing when no gather was seen. */
 void slr_counters_log(void);
 

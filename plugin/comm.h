@@ -80,8 +80,8 @@ struct slr_comm {
     struct slr_symmetry *symmetry;   /* symmetry.h; NULL: nothing analysed yet */
     struct slr_trace *_Atomic trace; /* trace.h; NULL: nothing measured yet */
     struct slr_trace_counts traced;
-    _Atomic bool written;      /* peers have been told that they may write into this rank's receive buffers */
-    _Atomic uint32_t captured; /* gathers left to a graph; capture.h */
+    _Atomic bool written;  /* peers have been told that they may write into this rank's receive buffers */
+    _Atomic uint32_t left; /* gathers that this rank alone left to NCCL; left.h */
     unsigned splits, shrinks;
     struct slr_shared shared;
     struct slr_ring ring;

@@ -50,7 +50,8 @@ struct slr_post {
     uint64_t process;               /* random; a process id comes again */
     uint64_t context;               /* CUcontext, for ranks of the same process */
     struct slr_staging_offer staging;
-    _Atomic uint64_t captured; /* gathers that it left to a graph so far << 32 | number of the call that comes next */
+    _Atomic uint64_t left;     /* gathers that it left to NCCL so far << 32 | number of the call that comes next */
+    _Atomic uint32_t left_why; /* enum slr_reason of the latest of them */
     struct slr_offer offer[SLR_OFFERS];              /* its blocks that peers may map */
     _Atomic uint64_t ack[SLR_MAX_RANKS][SLR_OFFERS]; /* generations of theirs that it has mapped */
 };

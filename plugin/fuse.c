@@ -7,6 +7,7 @@
 #include "kernels/gemm_parts.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/pending_impl.h"
+#include "plugin/region.h"
 #include "plugin/trace.h"
 
 static bool reads_gather(const struct slr_comm *c, const struct slr_gemm *g)
@@ -33,6 +34,8 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *g, st
         return SLR_R_JOIN_NO_FUSE;
     if (slr_get(SLR_S_STRICT))
         return SLR_R_JOIN_STRICT;
+    if (slr_region_gemms())
+        return SLR_R_JOIN_REGION;
     enum slr_reason r = slr_gemm_describe(g);
     if (r == SLR_R_FUSED)
         r = slr_gemm_split_find(g, &c->pending.gather, c->nranks, split);

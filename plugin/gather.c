@@ -6,13 +6,14 @@
 #include "base/log.h"
 #include "base/mark.h"
 #include "cache/blocks.h"
-#include "plugin/capture.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/explore.h"
 #include "plugin/group.h"
+#include "plugin/left.h"
 #include "plugin/pending_impl.h"
 #include "plugin/process.h"
 #include "plugin/profile.h"
+#include "plugin/region.h"
 #include "plugin/symmetry.h"
 #include "plugin/terms.h"
 #include "plugin/trace.h"
@@ -92,10 +93,13 @@ enum slr_reason slr_gather_decide(struct slr_call *call)
         return SLR_R_BAD_ARGUMENT;
     if (call->shard * (size_t)c->nranks < slr_get(SLR_S_MIN_BYTES))
         return SLR_R_TOO_SMALL;
+    if (slr_region_gathers())
+        return SLR_R_REGION;
     if (captures(call))
         return SLR_R_CAPTURE;
     if (failed(c) != ncclSuccess)
         return SLR_R_COMM_ERROR;
+    call->left = atomic_load(&c->left);
     return SLR_R_RING;
 }
 
@@ -203,7 +207,7 @@ struct bargain {
 static void reader_terms(void *ctx)
 {
     struct bargain *b = ctx;
-    slr_terms_reader(b->call->comm, b->call->number, b->recv, b->call->shard, b->route);
+    slr_terms_reader(b->call, b->recv, b->route);
 }
 
 static void count_routes(const struct slr_comm *c, const struct slr_route *route)
@@ -236,7 +240,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
     SLR_TRY(slr_shared_enter(&c->shared));
     slr_trace_begin(call);
     slr_offers_begin(c, call->number);
-    slr_terms_owner(c, call->number, send, call->shard, b.route);
+    slr_terms_owner(call, send, b.route);
     if (b.recv) {
         reader_terms(&b);
     } else {
@@ -328,8 +332,8 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
         return slr_gather_nccl(&call);
     slr_guard++;
     enum slr_reason why = slr_gather_decide(&call);
-    if (why == SLR_R_CAPTURE)
-        slr_capture_note(call.comm);
+    if (slr_left_alone(why))
+        slr_left_note(call.comm, why);
     slr_gather_note(&call, why);
     bool marked = slr_marking() && slr_gather_mark(&call, why);
     ncclResult_t r;

@@ -14,6 +14,7 @@ struct slr_call {
     CUstream stream;
     struct slr_comm *comm; /* NULL: not tracked */
     size_t shard;          /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
+    uint32_t left;         /* what this rank had left to NCCL before it: left.h */
     uint64_t number;       /* among the communicator's moved calls, from 1 */
     uint64_t passed;       /* among its calls that stay with NCCL, from 1; 0: it is none of them */
     enum slr_reason why;   /* then: the reason */
@@ -22,7 +23,8 @@ struct slr_call {
 };
 
 /* Fills comm and shard, and decides: SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all
- * ranks (R1), but for arguments that NCCL refuses on this rank alone and the capture state (R6). */
+ * ranks (R1), but for arguments that NCCL refuses on this rank alone, the capture state (R6) and the caller's region.
+ */
 enum slr_reason slr_gather_decide(struct slr_call *call);
 
 /* NCCL's data types as logs name them, and bytes of an element; "?" and 0 for an unknown one. */

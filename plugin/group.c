@@ -68,6 +68,14 @@ bool slr_group_record(const struct slr_call *call)
     return true;
 }
 
+uint64_t slr_group_recorded(const struct slr_comm *c)
+{
+    uint64_t calls = 0;
+    for (size_t i = 0; slr_in_group() && i < group->count; i++)
+        calls += group->calls[i].comm == c;
+    return calls;
+}
+
 void slr_group_other(ncclComm_t comm, cudaStream_t stream)
 {
     bool grouped = slr_in_group();

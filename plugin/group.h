@@ -24,6 +24,9 @@
 /* True between an outermost start and its end, on this thread. */
 bool slr_in_group(void);
 
+/* How many calls of the communicator this thread's group has recorded; 0 outside of groups. */
+uint64_t slr_group_recorded(const struct slr_comm *c);
+
 /* Keeps a call for the end of the group. false: no memory; the caller reports it. */
 bool slr_group_record(const struct slr_call *call);
 

@@ -1,8 +1,8 @@
 #include "plugin/terms.h"
 
 #include <string.h>
-#include "plugin/capture.h"
 #include "plugin/comm.h"
+#include "plugin/left.h"
 #include "plugin/offers.h"
 
 static struct slr_term *term_of(const struct slr_comm *c, int owner, int reader, uint64_t number)
@@ -28,11 +28,12 @@ static enum role { FIRST, SECOND, PASSED, PASSES } role_of(uint64_t head, uint64
     return PASSES;
 }
 
-/* Posts `mine` for call `number` and returns true if this side is first; else false, and the other side's spot is in
+/* Posts `mine` for the call and returns true if this side is first; else false, and the other side's spot is in
  * *theirs: none when one side has passed the call. */
-static bool post(struct slr_comm *c, int peer, uint64_t number, bool as_owner, struct slr_spot mine,
-                 struct slr_spot *theirs)
+static bool post(const struct slr_call *call, int peer, bool as_owner, struct slr_spot mine, struct slr_spot *theirs)
 {
+    const struct slr_comm *c = call->comm;
+    uint64_t number = call->number;
     struct slr_term *t = as_owner ? term_of(c, c->rank, peer, number) : term_of(c, peer, c->rank, number);
     uint64_t head = atomic_load(&t->head), next = 0;
     for (;;) {
@@ -42,12 +43,12 @@ static bool post(struct slr_comm *c, int peer, uint64_t number, bool as_owner, s
             return false;
         if (role == FIRST) { /* the other side has read what was there */
             *(as_owner ? &t->owner : &t->reader) = mine;
-            *(as_owner ? &t->owner_captured : &t->reader_captured) = atomic_load(&c->captured);
+            *(as_owner ? &t->owner_left : &t->reader_left) = call->left;
             next = slr_term_head(number, 0, as_owner ? SLR_TERM_OWNER_FIRST : SLR_TERM_READER_FIRST);
         }
         if (role == SECOND) {
             *theirs = as_owner ? t->reader : t->owner;
-            slr_capture_compare(c, peer, as_owner ? t->reader_captured : t->owner_captured);
+            slr_left_compare(call, peer, as_owner ? t->reader_left : t->owner_left);
         }
         if (atomic_compare_exchange_weak(&t->head, &head, next))
             return role == FIRST;
@@ -67,13 +68,13 @@ bool slr_terms_put(const struct slr_comm *c)
     return false;
 }
 
-void slr_terms_owner(struct slr_comm *c, uint64_t number, const struct slr_place *send, size_t shard,
-                     struct slr_route *route)
+void slr_terms_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route)
 {
+    struct slr_comm *c = call->comm;
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
-        struct slr_spot mine = slr_offer_spot(c, send, 0, shard, peer, number), theirs = {0};
-        bool first = post(c, peer, number, true, mine, &theirs);
+        struct slr_spot mine = slr_offer_spot(c, send, 0, call->shard, peer, call->number), theirs = {0};
+        bool first = post(call, peer, true, mine, &theirs);
         route[peer].delivery = first && mine.generation ? SLR_IN_PLACE : SLR_BY_SLOT;
         if (!first && theirs.generation) {
             route[peer].delivery = SLR_BY_PUSH;
@@ -84,15 +85,16 @@ void slr_terms_owner(struct slr_comm *c, uint64_t number, const struct slr_place
     }
 }
 
-void slr_terms_reader(struct slr_comm *c, uint64_t number, const struct slr_place *recv, size_t shard,
-                      struct slr_route *route)
+void slr_terms_reader(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route)
 {
+    struct slr_comm *c = call->comm;
+    size_t shard = call->shard;
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
         struct slr_spot mine = {0}, theirs = {0};
         if (recv)
-            mine = slr_offer_spot(c, recv, (size_t)peer * shard, shard, peer, number);
-        bool first = post(c, peer, number, false, mine, &theirs);
+            mine = slr_offer_spot(c, recv, (size_t)peer * shard, shard, peer, call->number);
+        bool first = post(call, peer, false, mine, &theirs);
         route[peer].source = first && mine.generation ? SLR_ARRIVES : SLR_FROM_SLOT;
         if (route[peer].source == SLR_ARRIVES)
             atomic_store(&c->written, true);

@@ -30,9 +30,9 @@
 enum slr_term_state { SLR_TERM_NONE, SLR_TERM_OWNER_FIRST, SLR_TERM_READER_FIRST, SLR_TERM_BOTH };
 
 struct slr_term {
-    _Alignas(64) _Atomic uint64_t head;       /* slr_term_head() */
-    struct slr_spot owner, reader;            /* written by that side before it posts */
-    uint32_t owner_captured, reader_captured; /* likewise: capture.h */
+    _Alignas(64) _Atomic uint64_t head; /* slr_term_head() */
+    struct slr_spot owner, reader;      /* written by that side before it posts */
+    uint32_t owner_left, reader_left;   /* likewise: left.h */
 };
 #define SLR_TERMS 256
 
@@ -63,11 +63,11 @@ static inline enum slr_term_state slr_term_state(uint64_t head)
  * four H200 with NVLink, 4 ranks x 512 MiB, 10.2 ms against 7.4 by pull (docs/measurements.md). */
 bool slr_terms_put(const struct slr_comm *c);
 
-/* This rank's halves of the terms of call `number` (equal on all ranks, from 1), under the pending lock: first the
- * owner's for all peers, then the reader's. Where the buffers lie; `recv` NULL: it is not offered. */
-void slr_terms_owner(struct slr_comm *c, uint64_t number, const struct slr_place *send, size_t shard,
-                     struct slr_route *route);
-void slr_terms_reader(struct slr_comm *c, uint64_t number, const struct slr_place *recv, size_t shard,
-                      struct slr_route *route);
+struct slr_call;
+
+/* This rank's halves of the terms of a call that has its number, under the pending lock: first the owner's for all
+ * peers, then the reader's. Where the buffers lie; `recv` NULL: it is not offered. */
+void slr_terms_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route);
+void slr_terms_reader(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route);
 
 #endif

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "cache/blocks.h"
-#include "plugin/capture.h"
+#include "plugin/left.h"
 #include "plugin/mail.h"
 #include "plugin/retire.h"
 #include "plugin/symmetry.h"
@@ -52,7 +52,7 @@ static void check_peer(struct slr_comm *c, int peer)
     bool served = slr_ring_peer_served(&c->ring, peer);
     if (check_failed(c, peer))
         return;
-    slr_capture_look(c, peer);
+    slr_left_look(c, peer);
     /* The memory of a dead process may be gone before this device has read it; one that has left keeps it. */
     if (c->shared.peer_dead[peer] && (!served || !slr_ring_has_read(&c->ring, peer)))
         slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");

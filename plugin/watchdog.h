@@ -6,7 +6,7 @@
  *
  * - a peer is FAILED: this rank fails too, first of all, so that no rank goes on with data of a broken call;
  *
- * - a peer is dead or LEFT and this rank waits for it, or it captures what this rank has made (capture.h): this rank
+ * - a peer is dead or LEFT and this rank waits for it, or it leaves to NCCL what this rank has made (left.h): this rank
  *   fails;
  *
  * - no progress for SLIPRING_STALL_WARN: one warning; for SLIPRING_STALL_TIMEOUT: this rank fails;

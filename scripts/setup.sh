@@ -56,6 +56,8 @@ Jansson                   |has_header jansson.h         |libjansson-dev
 Criterion                 |has_criterion                |libcriterion-dev"
 [ $tests = 1 ] && items="$items
 Valgrind                  |have valgrind                |valgrind
+pkg-config                |have pkg-config              |pkg-config
+mandoc                    |have mandoc                  |mandoc
 git                       |have git                     |git"
 [ $all = 1 ] && items="$items
 clang with sanitizers     |has_clang                    |clang libclang-rt-dev

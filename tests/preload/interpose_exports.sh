@@ -21,6 +21,8 @@ fi
 readelf -d "$library" | grep -q 'NODELETE' || { echo "the library must not be unloadable" >&2; exit 1; }
 
 cat >"$work/tables.c" <<'EOF'
+#define A(sym) sym
+#include "plugin/api.def"
 #define X(sym, cls, arg, why) sym
 #define L(sym) sym
 #define P(sym) sym

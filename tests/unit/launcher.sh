@@ -18,7 +18,8 @@ cp "$probe" "$work/src/build/libslipring.so"
 cp "$probe" "$work/src/build-other/libslipring.so"
 cp "$probe" "$work/inst/lib/machine-linux-gnu/libslipring.so"
 cp "$tables" "$work/src/build/slipring-tables"
-cp "$tables" "$work/inst/bin/slipring-tables"
+mkdir -p "$work/inst/libexec/slipring"
+cp "$tables" "$work/inst/libexec/slipring/slipring-tables"
 : >"$work/src/build/softgpu/libcuda.so.1"
 lib=$work/src/build/libslipring.so
 s=$work/src/LD_PRELOAD/slipring
@@ -137,7 +138,12 @@ expect 'run --softgpu' "$work/src/build/softgpu 3 $lib" \
 expect 'not twice' "$work/src/build/softgpu" "$s" softgpu "$s" run --softgpu sh -c 'echo $LD_LIBRARY_PATH'
 refuses 'bad number' 2 'positive whole number' "$s" softgpu -n two -- true
 refuses 'zero devices' 2 'positive whole number' "$s" run --softgpu=0 -- true
-refuses 'no softgpu' 1 'software GPU was not found' "$work/inst/bin/slipring" softgpu -- true
+mkdir -p "$work/inst/lib/machine-linux-gnu/slipring/softgpu"
+: >"$work/inst/lib/machine-linux-gnu/libcuda.so.1" # of a real driver
+refuses 'the real driver is no softgpu' 1 'software GPU was not found' "$work/inst/bin/slipring" softgpu -- true
+: >"$work/inst/lib/machine-linux-gnu/slipring/softgpu/libcuda.so.1"
+expect 'softgpu, installed' "$work/inst/lib/machine-linux-gnu/slipring/softgpu" "$work/inst/bin/slipring" softgpu -- sh -c 'echo $LD_LIBRARY_PATH'
+refuses 'no softgpu' 1 'software GPU was not found' "$work/empty/bin/slipring" softgpu -- true
 
 # NCCL is told to load the library as its plugin where a setting needs that, unless the user has named one.
 unset NCCL_TUNER_PLUGIN NCCL_PROFILER_PLUGIN SLIPRING_TUNE_FILE SLIPRING_PROFILE
@@ -156,7 +162,7 @@ expect 'a path that NCCL would cut' 'STATIC_PLUGIN none' "$s" run --lib "$long/l
 
 # env, version, help, misuse.
 expect version "$("$tables" --version)" "$s" --version
-"$s" --help | grep -q 'usage: slipring run' || fail "--help"
+expect help "$("$tables" usage)" "$s" --help
 SLIPRING_CHUNKS=5 SLIPRING_STRICKT=1 "$s" env >"$work/out" 2>"$work/err"
 grep -q '^SLIPRING_CHUNKS=5$' "$work/out" || fail "env does not show the value"
 grep -q '^SLIPRING_MIN_BYTES=4M$' "$work/out" || fail "env does not show a default"

@@ -32,6 +32,35 @@ grep -q 'SLIPRING_MIN_BYTES' "$work/readme" || fail "the region has no settings"
 ! grep -q '^old$' "$work/readme" || fail "the old region is still there"
 [ "$(sed -n '1p;$p' "$work/readme" | paste -sd' ' -)" = "before after" ] || fail "the text around is gone"
 
+# Regions of the launcher and of docs/install.md, as of README.md.
+printf 'before\nusage() {\n    cat <<'"'EOF'"'\nold\nEOF\n}\nafter\n' >"$work/launcher"
+printf 'before\n<!-- counters:begin -->\nold\n<!-- counters:end -->\nafter\n' >"$work/counters"
+for what in launcher counters; do
+    ! "$tables" $what --check "$work/$what" 2>/dev/null || fail "an old region of $what passed"
+    "$tables" $what --write "$work/$what"
+    "$tables" $what --check "$work/$what" || fail "a fresh region of $what did not pass"
+    ! grep -q '^old$' "$work/$what" || fail "the old region of $what is still there"
+    [ "$(sed -n '1p;$p' "$work/$what" | paste -sd' ' -)" = "before after" ] || fail "the text around $what is gone"
+    ! "$tables" $what --write "$work/readme" 2>/dev/null || fail "$what was written where it has no place"
+done
+grep -q '^| `substituted` | ' "$work/counters" || fail "the region has no counters"
+[ "$(sed -n '4,/^EOF$/p' "$work/launcher" | sed '$d')" = "$("$tables" usage)" ] || fail "the region is not the usage"
+[ "$("$tables" usage | awk 'length > 118' | grep -cv '^ *\(usage:\|slipring\)' || :)" = 0 ] || fail "usage: a long line"
+
+# Manual pages.
+printf 'x@version@y @date@ a@b @@ @\n@settings@\n@reasons@\n@counters@\n@commands@\n@functions@\n' >"$work/template"
+"$tables" page "$work/template" today >"$work/page" || fail "page"
+[ "$(head -n 1 "$work/page")" = "x$("$tables" --version | cut -d' ' -f2)y today a@b @@ @" ] || fail "page: $(head -n 1 "$work/page")"
+for name in SLIPRING_MIN_BYTES below_min_bytes gemm_chunks 'slipring run' ncclAllGather; do
+    grep -q "fB$name" "$work/page" || fail "page: no $name"
+done
+! grep -q '^@' "$work/page" || fail "page: a table was not put in"
+! "$tables" page /nonexistent/template today 2>"$work/err" || fail "page: a template that does not exist"
+grep -q '/nonexistent/template: No such file' "$work/err" || fail "page: the message does not name the file"
+# what a line must not begin with, or contain, for roff to take it as text
+printf '@commands@\n@settings@\n' >"$work/template"
+"$tables" page "$work/template" today | grep -E "^[.'][^A-Za-z]|[^\\]['\`^~]" && fail "page: something that roff takes for its own"
+
 "$tables" settings --json | python3 -c 'import json, sys; assert len(json.load(sys.stdin)) > 5' || fail "settings --json"
 "$tables" reasons --json | python3 -c 'import json, sys; assert len(json.load(sys.stdin)) > 5' || fail "reasons --json"
 ! "$tables" reasons --values >/dev/null 2>&1 || fail "reasons have no values"
