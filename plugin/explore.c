@@ -54,23 +54,57 @@ static bool nth_pair(const struct slr_tuner_ask *ask, int *n, struct slr_tuner_c
     return false;
 }
 
-bool slr_explore_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
+static const struct slr_tuner_choice nccls = {-1, -1, 0};
+
+/* Exploring: how many candidates there are, and which one it is. */
+static int count_pairs(const struct slr_tuner_ask *ask)
 {
-    unsigned samples = slr_tune_state()->samples;
-    int pairs = INT32_MAX, size_class = ask->bytes ? 63 - __builtin_clzll(ask->bytes) : 0;
-    if (!samples || !ask->cost || ask->pipe_ops != 1)
+    struct slr_tuner_choice unused;
+    int pairs = INT32_MAX;
+    nth_pair(ask, &pairs, &unused);
+    return 1 + pairs * COUNTS;
+}
+
+static struct slr_tuner_choice nth_candidate(const struct slr_tuner_ask *ask, int candidate)
+{
+    struct slr_tuner_choice choice = nccls;
+    int pair = (candidate - 1) / COUNTS;
+    if (candidate > 0 && nth_pair(ask, &pair, &choice))
+        choice.channels = channel_counts[(candidate - 1) % COUNTS];
+    bool collnet = choice.algo == SLR_NCCL_COLLNET_DIRECT || choice.algo == SLR_NCCL_COLLNET_CHAIN;
+    choice.channels = collnet ? 0 : choice.channels;
+    return choice;
+}
+
+static bool wishes(const struct slr_tune_rule *rule)
+{
+    return rule && (rule->algo >= 0 || rule->proto >= 0 || rule->channels);
+}
+
+/* Confirming: of calls 2j and 2j + 1 each candidate gets one, the first of them by the parity of the ones in j. By the
+ * parity of the call alone a program that makes two kinds of calls in turn would compare those. */
+static int turn_of(uint32_t call)
+{
+    return __builtin_parity(call);
+}
+
+bool slr_explore_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, const struct slr_tune_rule *rule,
+                        struct slr_tuner_choice *choice)
+{
+    const struct slr_tune_state *state = slr_tune_state();
+    bool confirms = state->path[0];
+    int size_class = ask->bytes ? 63 - __builtin_clzll(ask->bytes) : 0;
+    if (!state->samples || !ask->cost || ask->pipe_ops != 1 || (confirms && !wishes(rule)))
         return false;
-    nth_pair(ask, &pairs, choice);
-    int candidates = 1 + pairs * COUNTS;
+    int candidates = confirms ? 2 : count_pairs(ask);
     uint32_t call = t->explore.calls[ask->func][size_class][ask->registered]++;
-    if (call / (unsigned)candidates >= samples)
+    if (call / (unsigned)candidates >= state->samples)
         return false;
-    int candidate = (int)(call % (unsigned)candidates), pair = (candidate - 1) / COUNTS;
-    *choice = (struct slr_tuner_choice){-1, -1, 0};
-    if (candidate > 0 && nth_pair(ask, &pair, choice))
-        choice->channels = channel_counts[(candidate - 1) % COUNTS];
-    bool collnet = choice->algo == SLR_NCCL_COLLNET_DIRECT || choice->algo == SLR_NCCL_COLLNET_CHAIN;
-    choice->channels = collnet ? 0 : choice->channels;
+    int candidate = confirms ? turn_of(call) : (int)(call % (unsigned)candidates);
+    if (confirms)
+        *choice = candidate ? (struct slr_tuner_choice){rule->algo, rule->proto, rule->channels} : nccls;
+    else
+        *choice = nth_candidate(ask, candidate);
     answered = (struct answer){.given = true,
                                .comm_hash = t->comm_hash,
                                .ask = *ask,
@@ -81,6 +115,11 @@ bool slr_explore_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, st
                                .candidates = candidates,
                                .size_class = size_class};
     return true;
+}
+
+void slr_explore_drop(void)
+{
+    answered.given = false;
 }
 
 static void report(const struct timer *m, float ms)

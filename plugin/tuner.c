@@ -154,11 +154,11 @@ static bool wish(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct sl
 {
     const struct slr_tune_state *s = slr_tune_state();
     struct slr_tune_call call = {ask->func, ask->bytes, t->nranks, t->nnodes, ask->registered};
-    if (slr_explore_choose(t, ask, c)) {
+    const struct slr_tune_rule *r = slr_tune_find(&s->table, &call);
+    if (slr_explore_choose(t, ask, r, c)) {
         *from = (struct origin){.word = "explore"};
         return true;
     }
-    const struct slr_tune_rule *r = slr_tune_find(&s->table, &call);
     if (!r)
         return false;
     *c = (struct slr_tuner_choice){r->algo, r->proto, r->channels};
@@ -177,6 +177,8 @@ static void choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct 
         wished = settle(ask, c);
         if (!wished && from.file)
             excluded(ask, &asked, &from);
+        else if (!wished)
+            slr_explore_drop();
     }
     if (!wished)
         *c = nothing;

@@ -25,8 +25,23 @@ grep -q '^allgather .*bytes=32k..65535 ranks=2 nodes=1 registered=no : algorithm
 grep -q '^allreduce .*: algorithm=tree protocol=ll128 channels=16$' "$work/table" || fail "not the optimum for all-reduce: $(cat "$work/table")"
 grep -q '^# nccl .*2\.' "$work/table" && grep -q '^# device .*softgpu' "$work/table" || fail "no head: $(cat "$work/table")"
 grep -q 'AllReduce .*Tree LL128 16 channels' "$work/out" || fail "the table was not shown"
-grep -q 'tune' "$work/err" || fail "no progress"
+grep -q '^# runs .*2;' "$work/table" && [ "$(grep -c ' channels  *yes ' "$work/out")" = 2 ] || fail "not confirmed"
+grep -q 'first run (exploring): begins' "$work/err" && grep -q 'second run (confirming): begins' "$work/err" || fail "no progress"
 launcher_of --check "$work/table" >"$work/out" || fail "the table is not read back"
+
+# Each candidate in its turn, what no rule fits or NCCL has excluded not at all: on each rank so often as was asked for.
+printf '%s\n' 'allgather : algorithm=ring protocol=ll128 channels=4' 'reduce : channels=default' 'broadcast : algorithm=nvls' >"$work/some"
+"$launcher" run --softgpu --set tune_file="$work/some" --set tune_explore=4 --set log=info --set log_file="$work/log-%p" -- "$collectives" --bytes 32768 \
+    --rounds 12 >"$work/out" 2>"$work/err" || fail "confirming by hand: status $?"
+for rank in 0 1; do
+    turns=$(cat "$work"/log-* | sed -n "s/.* explored .* crank=$rank .*func=AllGather .* call=\([0-9]*\) \(candidate=[01]\) candidates=2 \(.*\) ns=.*/\1 \2 \3/p" | sort -n)
+    [ "$(echo "$turns" | sed 's/.* candidate=\(.\) .*/\1/' | tr -d '\n')" = 01101001 ] || fail "rank $rank, turns: $turns"
+    [ "$(echo "$turns" | grep -c 'candidate=1 algo=Ring proto=LL128 channels=4$')" = 4 ] || fail "rank $rank, not the rule: $turns"
+    [ "$(echo "$turns" | grep -c 'candidate=0 algo=default proto=default channels=0$')" = 4 ] || fail "rank $rank, not the default: $turns"
+done
+! cat "$work"/log-* | grep -E ' explored .*func=(AllReduce|Reduce|ReduceScatter) ' || fail "measured without a rule"
+! cat "$work"/log-* | grep -E ' explored .*func=Broadcast .*candidate=1 ' || fail "measured what NCCL did not run"
+rm "$work"/log-*
 
 # Both collectives' medians.
 medians() { "$launcher" run --softgpu "$@" -- "${run[@]}" 10 2>/dev/null | awk '{ print $5 }' | paste -sd' '; }

@@ -9,18 +9,20 @@
 #include "tools/tune/tune.h"
 
 static const char usage[] =
-    "usage: slipring tune [-o FILE] [--rounds N] [--gain PERCENT] [--set NAME=VALUE]... [--lib FILE]\n"
-    "                     [--softgpu[=DEVICES]] [--] COMMAND [ARG]...\n"
+    "usage: slipring tune [-o FILE] [--rounds N] [--gain PERCENT] [--no-confirm] [--set NAME=VALUE]...\n"
+    "                     [--lib FILE] [--softgpu[=DEVICES]] [--] COMMAND [ARG]...\n"
     "       slipring tune --check FILE\n"
     "\n"
-    "Runs COMMAND once with slipring preloaded and lets NCCL make the calls of each collective and size with one\n"
-    "algorithm, protocol and number of channels after the other; measures each call on the device; and writes those\n"
-    "that are faster than NCCL's default on the slowest rank as a table for SLIPRING_TUNE_FILE. COMMAND has to make\n"
-    "each call some hundred times: (1 + 3 x algorithms x protocols) x rounds.\n"
+    "Runs COMMAND with slipring preloaded and lets NCCL make the calls of each collective and size with one\n"
+    "algorithm, protocol and number of channels after the other, and measures each call on the device. Then runs\n"
+    "COMMAND again, with the fastest of each and NCCL's default in turn. Those that are faster than NCCL's default on\n"
+    "the slowest rank both times become a table for SLIPRING_TUNE_FILE. COMMAND has to make each call some hundred\n"
+    "times: (1 + 3 x algorithms x protocols) x rounds.\n"
     "\n"
     "-o FILE         where the table goes (slipring.tune)\n"
     "--rounds N      how often each choice is tried for each size, from 3 to 10000 (5)\n"
-    "--gain PERCENT  how much faster than the default it has to be (3)\n"
+    "--gain PERCENT  how much faster than the default it has to be, in both runs (3)\n"
+    "--no-confirm    no second run: the fastest of the first becomes the table, also where that was chance\n"
     "--set, --lib, --softgpu  as slipring run takes them\n"
     "--check FILE    only reads a table, and says what is wrong with it\n"
     "\n"
@@ -28,11 +30,13 @@ static const char usage[] =
     "use.\n";
 
 #define MOST_ARGS 512
+#define MOST_ROUNDS 10000ul /* of SLIPRING_TUNE_EXPLORE */
 
 struct options {
     const char *out;
     unsigned long rounds;
     double gain;
+    bool confirm;
     const char *pass[MOST_ARGS]; /* for slipring run */
     int passed;
     char **command;
@@ -62,7 +66,7 @@ static bool parse_rounds(const char *text, unsigned long *out)
     char *end;
     errno = 0;
     *out = strtoul(text, &end, 10);
-    return *text >= '0' && *text <= '9' && !*end && !errno && *out >= LEAST_SAMPLES && *out <= 10000;
+    return *text >= '0' && *text <= '9' && !*end && !errno && *out >= LEAST_SAMPLES && *out <= MOST_ROUNDS;
 }
 
 static bool parse_gain(const char *text, double *out)
@@ -89,6 +93,8 @@ static int take_option(struct options *o, char **argv, int *i)
         return parse_rounds(value, &o->rounds) ? 0 : bad("--rounds takes a whole number from 3 to 10000, not ", value);
     else if (!strcmp(arg, "--gain"))
         return parse_gain(value, &o->gain) ? 0 : bad("--gain takes a percentage from 0 to below 100, not ", value);
+    else if (!strcmp(arg, "--no-confirm"))
+        o->confirm = false;
     else if (paired)
         o->pass[o->passed++] = arg, o->pass[o->passed++] = value;
     else if (!strncmp(arg, "--set=", 6) || !strncmp(arg, "--lib=", 6) || !strcmp(arg, "--softgpu") ||
@@ -135,14 +141,25 @@ static void tick(void *ctx)
     progress_at(w->progress, n, note);
 }
 
-static int run(const struct options *o, const char *launcher, const char *folder)
+/* One run of the command. */
+struct stage {
+    const char *name;
+    unsigned long rounds;
+    const char *table; /* to confirm; "": explores */
+    char folder[3800]; /* of the logs; "": none */
+    struct samples samples;
+};
+
+static int run(const struct options *o, const char *launcher, const struct stage *stage)
 {
-    char rounds[64], file[4200];
+    char rounds[64], file[4200], table[4200];
     const char *argv[2 * MOST_ARGS];
     int n = 0;
-    snprintf(rounds, sizeof rounds, "TUNE_EXPLORE=%lu", o->rounds);
-    snprintf(file, sizeof file, "LOG_FILE=%s/%%h-%%p.json", folder);
-    const char *ours[] = {"--set", rounds, "--set", "LOG=info", "--set", "LOG_FORMAT=json", "--set", file, "--"};
+    snprintf(rounds, sizeof rounds, "TUNE_EXPLORE=%lu", stage->rounds);
+    snprintf(file, sizeof file, "LOG_FILE=%s/%%h-%%p.json", stage->folder);
+    snprintf(table, sizeof table, "TUNE_FILE=%s", stage->table); /* the user's would not let the first run explore */
+    const char *ours[] = {"--set",           rounds,  "--set", table, "--set", "LOG=info", "--set",
+                          "LOG_FORMAT=json", "--set", file,    "--"};
     argv[n++] = launcher;
     argv[n++] = "run";
     for (int i = 0; i < o->passed; i++)
@@ -155,8 +172,7 @@ static int run(const struct options *o, const char *launcher, const char *folder
         argv[n++] = *arg;
     }
     argv[n] = NULL;
-    unsetenv("SLIPRING_TUNE_FILE"); /* the default to compare with is NCCL's */
-    struct watch w = {progress_begin("tune", 0), folder, 0};
+    struct watch w = {progress_begin(stage->name, 0), stage->folder, 0};
     int status = job_run((char *const *)argv, -1, -1, tick, &w);
     progress_end(w.progress, status ? "the command failed" : "the command has ended");
     return status;
@@ -189,21 +205,117 @@ static int nothing(const struct samples *s)
     return 1;
 }
 
-static int conclude(const struct options *o, struct samples *s)
+/* Runs the command and reads what it has left. 0, or the tool's exit status. */
+static int stage_run(struct stage *stage, const struct options *o, const char *launcher)
 {
-    size_t count, rules = 0, few = 0;
-    struct finding *f = findings_make(s, o->gain, &count);
-    char *command = join(o->command);
-    if (!f || !command) {
-        free(f);
-        free(command);
-        return nothing(s);
+    int rc = job_folder(stage->folder, sizeof stage->folder);
+    if (rc) {
+        stage->folder[0] = 0;
+        fprintf(stderr, "slipring tune: no folder for the logs: %s\n", strerror(-rc));
+        return 1;
     }
-    for (size_t i = 0; i < count; i++)
-        few += !f[i].enough;
-    findings_print(f, count, stdout);
-    struct table_head head = {s->nccl, s->device, command, o->gain};
-    int rc = table_write(o->out, &head, f, count, &rules);
+    int status = run(o, launcher, stage);
+    if (job_interrupted()) {
+        fprintf(stderr, "slipring tune: interrupted; nothing written\n");
+        return 128 + job_interrupted();
+    }
+    if (status) {
+        fprintf(stderr, "slipring tune: COMMAND ended with status %d%s; nothing written\n", status,
+                stage->table[0] ? " in the second run" : "");
+        return status;
+    }
+    if ((rc = samples_read(&stage->samples, stage->folder)) != 0) {
+        fprintf(stderr, "slipring tune: the logs can not be read: %s\n", strerror(-rc));
+        return 1;
+    }
+    if (stage->samples.bad_lines)
+        fprintf(stderr, "slipring tune: %zu lines of the logs are not what they should be, and were left out\n",
+                stage->samples.bad_lines);
+    return 0;
+}
+
+static void stage_end(struct stage *stage)
+{
+    samples_free(&stage->samples);
+    if (stage->folder[0])
+        job_folder_remove(stage->folder);
+}
+
+/* So many of both candidates that the second run measures as many calls as the first. */
+static unsigned long second_rounds(const struct options *o, const struct samples *first)
+{
+    unsigned long most = 2;
+    for (size_t i = 0; i < first->count; i++)
+        if ((unsigned long)first->list[i].candidates > most)
+            most = (unsigned long)first->list[i].candidates;
+    unsigned long rounds = most < MOST_ROUNDS ? (o->rounds * most + 1) / 2 : MOST_ROUNDS;
+    return rounds < MOST_ROUNDS ? rounds : MOST_ROUNDS;
+}
+
+/* What was found, and for the table of it. */
+struct result {
+    struct finding *f;
+    size_t count;
+    struct table_head head;
+};
+
+static void say_unconfirmed(const struct result *r, const struct samples *second)
+{
+    size_t refuted = 0, few = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        refuted += r->f[i].trial == REFUTED;
+        few += r->f[i].trial == TOO_FEW;
+    }
+    if (refuted)
+        fprintf(stderr, "slipring tune: %zu of the choices were not faster in the second run: NCCL's default there\n",
+                refuted);
+    if (few)
+        fprintf(stderr,
+                "slipring tune: %zu of the choices came too rarely in the second run: NCCL's default there%s%s\n", few,
+                second->trouble[0] ? "\n  the log says: " : "", second->trouble);
+}
+
+/* The second run. 0, or the tool's exit status. */
+static int confirm(const struct options *o, const char *launcher, const struct stage *first, struct result *r)
+{
+    char table[4000];
+    size_t rules;
+    struct stage second = {.name = "tune, second run (confirming)", .table = table};
+    struct finding *tried = calloc(r->count, sizeof *tried);
+    if (!tried) {
+        fprintf(stderr, "slipring tune: no memory; nothing written\n");
+        return 1;
+    }
+    size_t to_try = findings_to_try(r->f, r->count, tried);
+    snprintf(table, sizeof table, "%s/confirm.tune", first->folder);
+    int rc = to_try ? table_write(table, &r->head, tried, r->count, &rules) : 0, status = 0;
+    free(tried);
+    if (!to_try)
+        return 0;
+    if (rc) {
+        fprintf(stderr, "slipring tune: %s can not be written: %s; nothing written\n", table, strerror(-rc));
+        return 1;
+    }
+    second.rounds = second_rounds(o, &first->samples);
+    status = stage_run(&second, o, launcher);
+    if (!status) {
+        findings_confirm(r->f, r->count, &second.samples, o->gain);
+        r->head.runs = "2; the rules are what the second run confirmed";
+        say_unconfirmed(r, &second.samples);
+    }
+    stage_end(&second);
+    return status;
+}
+
+static int publish(const struct options *o, const struct result *r)
+{
+    size_t rules = 0, few = 0, elsewhere = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        few += !r->f[i].enough;
+        elsewhere += r->f[i].trial == ELSEWHERE;
+    }
+    findings_print(r->f, r->count, stdout);
+    int rc = table_write(o->out, &r->head, r->f, r->count, &rules);
     if (rc)
         fprintf(stderr, "slipring tune: %s can not be written: %s\n", o->out, strerror(-rc));
     else
@@ -213,43 +325,48 @@ static int conclude(const struct options *o, struct samples *s)
             stderr,
             "slipring tune: %zu kinds of calls came too rarely to say (%u of each choice on each rank are needed)\n",
             few, LEAST_SAMPLES);
-    free(command);
-    free(f);
+    if (elsewhere)
+        fprintf(stderr,
+                "slipring tune: %zu of the choices were not tried again: they are of several hosts, and the others' "
+                "logs are not here\n",
+                elsewhere);
     return rc ? 1 : 0;
+}
+
+static int conclude(const struct options *o, const char *launcher, struct stage *first)
+{
+    const struct samples *s = &first->samples;
+    struct result r = {.head = {.nccl = s->nccl, .device = s->device, .gain = o->gain}};
+    char *command = join(o->command);
+    int status = 0;
+    r.head.command = command;
+    r.head.runs = o->confirm ? "1; there was nothing to confirm" : "1; not confirmed by a second";
+    r.f = findings_make(&first->samples, o->gain, &r.count);
+    if (!r.f || !command)
+        status = nothing(s);
+    else if (o->confirm)
+        status = confirm(o, launcher, first, &r);
+    if (!status)
+        status = publish(o, &r);
+    free(command);
+    free(r.f);
+    return status;
 }
 
 static int measure(const struct options *o, const char *launcher)
 {
-    char folder[3800];
-    struct samples s = {0};
-    int rc = job_folder(folder, sizeof folder);
-    if (rc) {
-        fprintf(stderr, "slipring tune: no folder for the logs: %s\n", strerror(-rc));
-        return 1;
-    }
-    int status = run(o, launcher, folder);
-    if (job_interrupted()) {
-        fprintf(stderr, "slipring tune: interrupted; nothing written\n");
-        status = 128 + job_interrupted();
-    } else if (status) {
-        fprintf(stderr, "slipring tune: COMMAND ended with status %d; nothing written\n", status);
-    } else if ((rc = samples_read(&s, folder)) != 0) {
-        fprintf(stderr, "slipring tune: the logs can not be read: %s\n", strerror(-rc));
-        status = 1;
-    } else {
-        if (s.bad_lines)
-            fprintf(stderr, "slipring tune: %zu lines of the logs are not what they should be, and were left out\n",
-                    s.bad_lines);
-        status = conclude(o, &s);
-    }
-    samples_free(&s);
-    job_folder_remove(folder);
+    struct stage first = {
+        .name = o->confirm ? "tune, first run (exploring)" : "tune", .rounds = o->rounds, .table = ""};
+    int status = stage_run(&first, o, launcher);
+    if (!status)
+        status = conclude(o, launcher, &first);
+    stage_end(&first);
     return status;
 }
 
 int main(int argc, char **argv)
 {
-    struct options o = {.out = "slipring.tune", .rounds = 5, .gain = 3};
+    struct options o = {.out = "slipring.tune", .rounds = 5, .gain = 3, .confirm = true};
     const char *launcher = getenv("SLIPRING_LAUNCHER");
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
         fputs(usage, stdout);

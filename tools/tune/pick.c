@@ -37,7 +37,9 @@ static int by_all(const void *pa, const void *pb)
 
 static int by_rank(const void *pa, const void *pb)
 {
-    return order(((const struct sample *)pa)->rank, ((const struct sample *)pb)->rank);
+    const struct sample *a = pa, *b = pb;
+    int c = order(a->comm, b->comm);
+    return c ? c : order(a->rank, b->rank);
 }
 
 /* The samples of one candidate. */
@@ -61,16 +63,20 @@ static struct candidate weigh(const struct sample *s, size_t n)
     return c;
 }
 
-static size_t ranks_of(const struct sample *s, size_t n)
+/* How many ranks have left samples, those of each communicator counted; and how many communicators that are. */
+static size_t ranks_of(const struct sample *s, size_t n, size_t *comms)
 {
     struct sample *copy = malloc(n * sizeof *copy);
     size_t ranks = 0;
+    *comms = 0;
     if (!copy)
         return 0;
     memcpy(copy, s, n * sizeof *copy);
     qsort(copy, n, sizeof *copy, by_rank);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         ranks += i == 0 || copy[i].rank != copy[i - 1].rank;
+        *comms += i == 0 || copy[i].comm != copy[i - 1].comm;
+    }
     free(copy);
     return ranks;
 }
@@ -78,6 +84,12 @@ static size_t ranks_of(const struct sample *s, size_t n)
 static bool is_default(const struct sample *s)
 {
     return s->algo < 0 && s->proto < 0 && s->channels == 0;
+}
+
+/* Whether `ns` is better than the default's by `gain` percent. */
+static bool gains(uint64_t default_ns, uint64_t ns, double gain)
+{
+    return (double)ns <= (double)default_ns * (1 - gain / 100);
 }
 
 /* All samples of one key. */
@@ -91,7 +103,8 @@ static struct finding judge(const struct sample *s, size_t n, double gain)
                         .algo = -1,
                         .proto = -1,
                         .calls = n};
-    size_t ranks = ranks_of(s, n);
+    size_t comms, ranks = ranks_of(s, n, &comms);
+    f.complete = ranks > 0 && ranks == comms * (size_t)s->nranks;
     f.best_ns = UINT64_MAX;
     for (size_t at = 0, len; at < n; at += len) {
         len = 1;
@@ -111,8 +124,7 @@ static struct finding judge(const struct sample *s, size_t n, double gain)
             f.channels = s[at].channels;
         }
     }
-    f.better =
-        f.enough && (f.algo >= 0 || f.channels > 0) && (double)f.best_ns <= (double)f.default_ns * (1 - gain / 100);
+    f.better = f.enough && (f.algo >= 0 || f.channels > 0) && gains(f.default_ns, f.best_ns, gain);
     return f;
 }
 
@@ -132,4 +144,68 @@ struct finding *findings_make(struct samples *s, double gain, size_t *count)
         list[(*count)++] = judge(s->list + at, len, gain);
     }
     return list;
+}
+
+size_t findings_to_try(struct finding *f, size_t count, struct finding *tried)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool reached = f[i].nnodes == 1 || f[i].complete;
+        if (f[i].better && !reached)
+            f[i].trial = ELSEWHERE;
+        tried[i] = f[i];
+        tried[i].better = f[i].better && reached;
+        n += tried[i].better;
+    }
+    return n;
+}
+
+/* A sample of the key and the choice, or of NCCL's default for the key. */
+static struct sample wanted(const struct finding *f, bool choice)
+{
+    return (struct sample){.func = f->func,
+                           .size_class = f->size_class,
+                           .registered = f->registered,
+                           .nranks = f->nranks,
+                           .nnodes = f->nnodes,
+                           .algo = choice ? f->algo : -1,
+                           .proto = choice ? f->proto : -1,
+                           .channels = choice ? f->channels : 0};
+}
+
+/* Where in the sorted samples those of the key are, and of the candidate too if that is asked; returns how many. */
+static size_t find(const struct samples *s, const struct sample *like, bool candidate, const struct sample **first)
+{
+    size_t n = 0;
+    *first = NULL;
+    for (size_t i = 0; i < s->count; i++)
+        if (by_key(&s->list[i], like) == 0 && (!candidate || by_candidate(&s->list[i], like) == 0)) {
+            *first = *first ? *first : &s->list[i];
+            n++;
+        }
+    return n;
+}
+
+static void confirm(struct finding *f, const struct samples *s, double gain)
+{
+    const struct sample *of_key, *of_default, *of_choice, by_default = wanted(f, false), by_choice = wanted(f, true);
+    size_t comms, n_key = find(s, &by_default, false, &of_key);
+    size_t n_default = find(s, &by_default, true, &of_default), n_choice = find(s, &by_choice, true, &of_choice);
+    size_t ranks = n_key ? ranks_of(of_key, n_key, &comms) : 0;
+    struct candidate before = weigh(of_default, n_default), after = weigh(of_choice, n_choice);
+    bool all = ranks > 0 && before.ranks == ranks && after.ranks == ranks;
+    f->samples = !all ? 0 : before.fewest < after.fewest ? before.fewest : after.fewest;
+    f->default_ns = before.slowest;
+    f->best_ns = after.slowest;
+    f->trial = f->samples < LEAST_SAMPLES ? TOO_FEW : gains(before.slowest, after.slowest, gain) ? CONFIRMED : REFUTED;
+    f->better = f->trial == CONFIRMED;
+}
+
+void findings_confirm(struct finding *f, size_t count, struct samples *second, double gain)
+{
+    if (second->count)
+        qsort(second->list, second->count, sizeof *second->list, by_all);
+    for (size_t i = 0; i < count; i++)
+        if (f[i].better && f[i].trial != ELSEWHERE)
+            confirm(&f[i], second, gain);
 }

@@ -35,13 +35,18 @@ static bool name_of(const json_t *line, const char *key, int (*number)(const cha
     return *out >= least;
 }
 
-/* FNV-1a of the communicator's name, and the rank. */
-static uint64_t rank_id(const char *comm, int crank)
+/* FNV-1a */
+static uint64_t comm_id(const char *comm)
 {
     uint64_t h = 0xcbf29ce484222325u;
     for (; *comm; comm++)
         h = (h ^ (unsigned char)*comm) * 0x100000001b3u;
-    return (h ^ (uint64_t)crank) * 0x100000001b3u;
+    return h;
+}
+
+static uint64_t rank_id(uint64_t comm, int crank)
+{
+    return (comm ^ (uint64_t)crank) * 0x100000001b3u;
 }
 
 static bool parse_sample(const json_t *line, struct sample *s)
@@ -55,9 +60,11 @@ static bool parse_sample(const json_t *line, struct sample *s)
                 int_of(line, "size_class", 0, 63, &s->size_class) && int_of(line, "registered", 0, 1, &s->registered) &&
                 int_of(line, "nranks", 1, INT32_MAX, &s->nranks) && int_of(line, "nnodes", 1, INT32_MAX, &s->nnodes) &&
                 int_of(line, "channels", 0, SLR_NCCL_MAX_CHANNELS, &s->channels) &&
+                int_of(line, "candidates", 1, INT32_MAX, &s->candidates) &&
                 int_of(line, "crank", 0, INT32_MAX, &crank) && number_of(line, "ns", 0, INT64_MAX, &ns);
     if (good) {
-        s->rank = rank_id(text_of(line, "comm"), crank);
+        s->comm = comm_id(text_of(line, "comm"));
+        s->rank = rank_id(s->comm, crank);
         s->ns = (uint64_t)ns;
     }
     return good;

@@ -43,31 +43,37 @@ static void choice_text(const struct finding *f, char *buf, size_t size)
         snprintf(buf, size, "%s %s", slr_tune_algo_name(f->algo), slr_tune_proto_name(f->proto));
 }
 
+static const char *const trial_word[] = {
+    [NOT_TRIED] = "-", [CONFIRMED] = "yes", [REFUTED] = "no", [TOO_FEW] = "too few", [ELSEWHERE] = "not tried"};
+
 void findings_print(const struct finding *f, size_t count, FILE *out)
 {
-    fprintf(out, "%-13s %8s %5s %5s %3s %11s %11s %6s  %-24s %s\n", "collective", "from", "ranks", "nodes", "reg",
-            "default us", "best us", "gain", "choice", "samples");
+    fprintf(out, "%-13s %8s %5s %5s %3s %11s %11s %6s  %-24s %-9s %s\n", "collective", "from", "ranks", "nodes", "reg",
+            "default us", "best us", "gain", "choice", "confirmed", "samples");
     for (size_t i = 0; i < count; i++) {
         char choice[64], low[SIZE_TEXT];
         choice_text(&f[i], choice, sizeof choice);
         fprintf(out, "%-13s %8s %5d %5d %3s ", slr_tune_func_name(f[i].func),
                 size_text(class_low(f[i].size_class), low), f[i].nranks, f[i].nnodes, f[i].registered ? "yes" : "no");
-        if (!f[i].enough) {
-            fprintf(out, "%11s %11s %6s  %-24s %zu\n", "-", "-", "-", "too few calls", f[i].samples);
+        bool named = f[i].better || f[i].trial != NOT_TRIED;
+        if (!f[i].enough || f[i].trial == TOO_FEW) {
+            fprintf(out, "%11s %11s %6s  %-24s %-9s %zu\n", "-", "-", "-", named ? choice : "too few calls",
+                    trial_word[f[i].trial], f[i].samples);
             continue;
         }
         double best = (double)f[i].best_ns / 1e3, before = (double)f[i].default_ns / 1e3;
-        fprintf(out, "%11.1f %11.1f %5.1f%%  %-24s %zu\n", before, best, before > 0 ? 100 * (1 - best / before) : 0,
-                f[i].better ? choice : "default", f[i].samples);
+        fprintf(out, "%11.1f %11.1f %5.1f%%  %-24s %-9s %zu\n", before, best,
+                before > 0 ? 100 * (1 - best / before) : 0, named ? choice : "default", trial_word[f[i].trial],
+                f[i].samples);
     }
 }
 
 /* Keys that only differ in the size, which follow one another, and have one choice. */
 static bool continues(const struct finding *a, const struct finding *b)
 {
-    return b->better && a->func == b->func && a->nranks == b->nranks && a->nnodes == b->nnodes &&
-           a->registered == b->registered && a->size_class + 1 == b->size_class && a->algo == b->algo &&
-           a->proto == b->proto && a->channels == b->channels;
+    return b->better && a->trial == b->trial && a->func == b->func && a->nranks == b->nranks &&
+           a->nnodes == b->nnodes && a->registered == b->registered && a->size_class + 1 == b->size_class &&
+           a->algo == b->algo && a->proto == b->proto && a->channels == b->channels;
 }
 
 static void lower(char *s)
@@ -116,7 +122,23 @@ static void write_head(FILE *out, const struct table_head *head)
     write_comment(out, "nccl", head->nccl[0] ? head->nccl : "unknown");
     write_comment(out, "device", head->device[0] ? head->device : "unknown");
     write_comment(out, "gain", gain);
+    write_comment(out, "runs", head->runs);
     write_comment(out, "command", head->command);
+}
+
+static void write_why_not(FILE *out, const struct finding *f)
+{
+    char low[SIZE_TEXT], choice[64];
+    choice_text(f, choice, sizeof choice);
+    fprintf(out, "# %s from %s bytes, %d ranks: ", slr_tune_func_name(f->func),
+            size_text(class_low(f->size_class), low), f->nranks);
+    if (f->trial == REFUTED)
+        fprintf(out, "%s not confirmed: %.1f us against %.1f us by default\n", choice, (double)f->best_ns / 1e3,
+                (double)f->default_ns / 1e3);
+    else if (f->trial == TOO_FEW)
+        fprintf(out, "%s not confirmed: too few calls in the second run\n", choice);
+    else
+        fprintf(out, "%s\n", f->enough ? "NCCL's default" : "too few calls to say");
 }
 
 static size_t write_all(FILE *out, const struct table_head *head, const struct finding *f, size_t count)
@@ -126,14 +148,13 @@ static size_t write_all(FILE *out, const struct table_head *head, const struct f
     for (size_t i = 0; i < count; i++) {
         size_t last = i;
         if (!f[i].better) {
-            char low[SIZE_TEXT];
-            fprintf(out, "# %s from %s bytes, %d ranks: %s\n", slr_tune_func_name(f[i].func),
-                    size_text(class_low(f[i].size_class), low), f[i].nranks,
-                    f[i].enough ? "NCCL's default" : "too few calls to say");
+            write_why_not(out, &f[i]);
             continue;
         }
         while (last + 1 < count && continues(&f[last], &f[last + 1]))
             last++;
+        if (f[i].trial == ELSEWHERE)
+            fprintf(out, "# not tried in a second run, as there are ranks whose logs are elsewhere:\n");
         write_rule(out, &f[i], &f[last]);
         rules++;
         i = last;

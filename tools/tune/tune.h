@@ -11,7 +11,8 @@
 struct sample {
     int func, size_class, registered, nranks, nnodes; /* the key: what a rule can tell apart */
     int algo, proto, channels;                        /* the candidate; -1, -1, 0: NCCL's default */
-    uint64_t rank;                                    /* which rank of which communicator */
+    int candidates;                                   /* how many took turns */
+    uint64_t comm, rank;                              /* which communicator, and which of its ranks */
     uint64_t ns;
 };
 
@@ -30,15 +31,26 @@ void samples_free(struct samples *s);
 /* Counts the measured calls in the folder so far, for the progress. */
 uint64_t samples_count(const char *folder);
 
+/* What the second run said of a choice that was better in the first. */
+enum trial {
+    NOT_TRIED,
+    CONFIRMED,
+    REFUTED,
+    TOO_FEW,   /* samples of the choice or of the default */
+    ELSEWHERE, /* not tried: ranks on other hosts might not find the table that was measured, and NCCL would hang */
+};
+
 /* One key and what was found. */
 struct finding {
     int func, size_class, registered, nranks, nnodes;
-    int algo, proto, channels;    /* the best */
-    uint64_t default_ns, best_ns; /* median of the slowest rank */
-    size_t samples;               /* of the default, on the rank that has fewest */
-    size_t calls;                 /* measured, all ranks together */
+    int algo, proto, channels;    /* the best of the first run */
+    uint64_t default_ns, best_ns; /* median of the slowest rank; of the second run for what was tried there */
+    size_t samples;               /* of the default, on the rank that has fewest; of both in the second run */
+    size_t calls;                 /* measured in the first run, all ranks together */
     bool enough;                  /* false: too few samples of the default */
-    bool better;                  /* than the default, by the wanted gain */
+    bool better;                  /* than the default, by the wanted gain, and not refuted: becomes a rule */
+    bool complete;                /* every rank of every communicator has left samples */
+    enum trial trial;
 };
 
 /* Least samples of a candidate on each rank for it to count. */
@@ -47,11 +59,18 @@ struct finding {
 /* All keys, ordered. The list is to be freed. NULL with *count 0: nothing, or no memory. `gain` in percent. */
 struct finding *findings_make(struct samples *s, double gain, size_t *count);
 
+/* Before the second run: of those that are better, which it is to try. Sets ELSEWHERE. The number of those to try; with
+ * `tried` (room for `count`), copies of all in which no other is better, to make a table of. */
+size_t findings_to_try(struct finding *f, size_t count, struct finding *tried);
+
+/* What the samples of the second run say of those; those that it does not confirm are not better any more. */
+void findings_confirm(struct finding *f, size_t count, struct samples *second, double gain);
+
 void findings_print(const struct finding *f, size_t count, FILE *out);
 
 /* What the head of a table says. */
 struct table_head {
-    const char *nccl, *device, *command;
+    const char *nccl, *device, *command, *runs;
     double gain;
 };
 /* Writes a table, whole or not at all. 0 or -errno; *rules: how many. */
