@@ -7,8 +7,8 @@ function(mutant name)
     get_filename_component(base ${file} NAME_WE)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}/${base}.c)
     add_custom_command(OUTPUT ${source}
-      COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mutate.sh ${PROJECT_SOURCE_DIR}/${file} ${source} ${script}
-      DEPENDS ${PROJECT_SOURCE_DIR}/${file} ${script} mutate.sh VERBATIM)
+      COMMAND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/mutate.sh ${PROJECT_SOURCE_DIR}/${file} ${source} ${script}
+      DEPENDS ${PROJECT_SOURCE_DIR}/${file} ${script} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/mutate.sh VERBATIM)
     list(APPEND sources ${source})
     list(APPEND replaced ${base})
   endforeach()

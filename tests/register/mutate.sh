@@ -1,1 +1,0 @@
-../forms/mutate.sh
