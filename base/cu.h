@@ -2,6 +2,7 @@
 #ifndef SLR_BASE_CU_H
 #define SLR_BASE_CU_H
 
+#include <stdbool.h>
 #include "base/real.h"
 #include "base/status.h"
 
@@ -18,5 +19,21 @@ enum slr_status slr_cu_status(CUresult r, const char *call);
         if (slr_try_ != SLR_OK)                                                                                        \
             return slr_try_;                                                                                           \
     } while (0)
+
+/* True when what is put on the stream is recorded in a graph. An error is an answer too: the legacy stream is asked
+ * while another stream captures. */
+static inline bool slr_stream_captures(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return slr_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* While any thread captures in the global mode, allocations, frees, looks at events and the like of other threads fail
+ * and break the capture, unless the calling thread has said that it knows what it does: with *mode
+ * CU_STREAM_CAPTURE_MODE_RELAXED, which becomes what it was before. */
+static inline void slr_swap_capture_mode(CUstreamCaptureMode *mode)
+{
+    slr_real.cuThreadExchangeStreamCaptureMode(mode);
+}
 
 #endif

@@ -98,10 +98,10 @@ ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataT
 }
 
 /* Everything else that takes a stream goes to NCCL, and is noticed. */
-#define NCCL_OTHER(fn, name, params, args)                                                                             \
+#define NCCL_OTHER(fn, id, params, args)                                                                               \
     static ncclResult_t noticed_##fn params                                                                            \
     {                                                                                                                  \
-        struct slr_other o = {.func = name, .count = count, .type = type, .comm = comm, .stream = stream};             \
+        struct slr_other o = {.func = id, .count = count, .type = type, .comm = comm, .stream = stream};               \
         slr_other_begin(&o);                                                                                           \
         return slr_other_end(&o, slr_real.fn args);                                                                    \
     }                                                                                                                  \
@@ -111,39 +111,39 @@ ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataT
         NCCL_HOOK(fn, args, noticed_##fn args);                                                                        \
     }
 
-NCCL_OTHER(ncclAllReduce, "AllReduce",
+NCCL_OTHER(ncclAllReduce, SLR_NCCL_ALL_REDUCE,
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, op, comm, stream))
-NCCL_OTHER(ncclReduce, "Reduce",
+NCCL_OTHER(ncclReduce, SLR_NCCL_REDUCE,
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, op, root, comm, stream))
-NCCL_OTHER(ncclReduceScatter, "ReduceScatter",
+NCCL_OTHER(ncclReduceScatter, SLR_NCCL_REDUCE_SCATTER,
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, op, comm, stream))
-NCCL_OTHER(ncclBroadcast, "Broadcast",
+NCCL_OTHER(ncclBroadcast, SLR_NCCL_BROADCAST,
            (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, root, comm, stream))
-NCCL_OTHER(ncclBcast, "Broadcast",
+NCCL_OTHER(ncclBcast, SLR_NCCL_BROADCAST,
            (void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream),
            (buffer, count, type, root, comm, stream))
-NCCL_OTHER(ncclSend, "Send",
+NCCL_OTHER(ncclSend, SLR_NCCL_SEND,
            (const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
            (send, count, type, peer, comm, stream))
-NCCL_OTHER(ncclRecv, "Recv",
+NCCL_OTHER(ncclRecv, SLR_NCCL_RECV,
            (void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream),
            (recv, count, type, peer, comm, stream))
-NCCL_OTHER(ncclAlltoAll, "AlltoAll",
+NCCL_OTHER(ncclAlltoAll, SLR_NCCL_ALL_TO_ALL,
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
            (send, recv, count, type, comm, stream))
-NCCL_OTHER(ncclGather, "Gather",
+NCCL_OTHER(ncclGather, SLR_NCCL_GATHER,
            (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, root, comm, stream))
-NCCL_OTHER(ncclScatter, "Scatter",
+NCCL_OTHER(ncclScatter, SLR_NCCL_SCATTER,
            (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, root, comm, stream))

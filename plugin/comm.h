@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "cache/staging.h"
 #include "kernels/ring.h"
+#include "plugin/abi/nccl_common.h"
 #include "plugin/control.h"
 #include "plugin/meet.h"
 
@@ -59,10 +60,9 @@ struct slr_shared {
 };
 
 /* What numbers measured calls; only touched when SLIPRING_TRACE is on, by the thread that calls. */
-#define SLR_OTHER_FUNCS 9 /* rows of trace_nccl.c */
 struct slr_trace_counts {
-    uint64_t other[SLR_OTHER_FUNCS]; /* calls of each other function */
-    bool refused;                    /* what measuring needs could not be made */
+    uint64_t other[SLR_NCCL_FUNCS]; /* calls of each other function */
+    bool refused;                   /* what measuring needs could not be made */
 };
 
 struct slr_comm {

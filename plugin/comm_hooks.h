@@ -10,6 +10,7 @@
 #include "base/real.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
+#include "plugin/abi/nccl_common.h"
 
 ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config,
                                 bool with_config);
@@ -39,7 +40,7 @@ ncclResult_t slr_mem_free(void *p);
  * its communicator; else it may be one that is measured (trace.h). `r` is what the real call returned, and so is what
  * slr_other_end returns. */
 struct slr_other {
-    const char *func; /* without "nccl" */
+    enum slr_nccl_func func;
     size_t count;
     ncclDataType_t type;
     ncclComm_t comm;

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include "base/cu.h"
 #include "base/log.h"
 #include "plugin/comm.h"
 #include "plugin/group.h"
@@ -139,14 +140,14 @@ static void report(const struct timer *m, float ms)
 static void enter(CUstreamCaptureMode *mode)
 {
     *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    slr_real.cuThreadExchangeStreamCaptureMode(mode);
+    slr_swap_capture_mode(mode);
     pthread_mutex_lock(&lock);
 }
 
 static void leave(CUstreamCaptureMode *mode)
 {
     pthread_mutex_unlock(&lock);
-    slr_real.cuThreadExchangeStreamCaptureMode(mode);
+    slr_swap_capture_mode(mode);
 }
 
 /* Under the lock. */
@@ -166,9 +167,8 @@ static void drain(void)
 
 static bool can_measure(CUstream stream)
 {
-    CUstreamCaptureStatus status;
     return slr_tune_state()->samples && slr_real.cuEventElapsedTime && slr_real.cuEventQuery &&
-           slr_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
+           !slr_stream_captures(stream);
 }
 
 /* What the table's head says of the machine, once for each communicator. */

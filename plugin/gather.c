@@ -56,19 +56,11 @@ static size_t shard_bytes(const struct slr_call *call, int nranks)
     return bytes;
 }
 
-static bool capturing(const struct slr_call *call)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult r = slr_real.cuStreamIsCapturing(call->stream, &status);
-    /* An error is an answer too: the legacy stream is asked while another stream captures. */
-    return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static bool captures(const struct slr_call *call)
 {
     if (slr_shared_enter(&call->comm->shared) != SLR_OK)
         return true;
-    bool yes = capturing(call);
+    bool yes = slr_stream_captures(call->stream);
     slr_shared_leave();
     return yes;
 }
@@ -303,11 +295,11 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     return failed(c);
 }
 
-bool slr_gather_mark(const struct slr_call *call, enum slr_reason why)
+bool slr_gather_mark(const struct slr_call *call)
 {
     char what[64] = "ring";
-    if (why != SLR_R_RING)
-        snprintf(what, sizeof what, "pass: %s", slr_reason_name(why));
+    if (call->why != SLR_R_RING)
+        snprintf(what, sizeof what, "pass: %s", slr_reason_name(call->why));
     return slr_mark_begin("all-gather", what, call->shard * (uint64_t)(call->comm ? call->comm->nranks : 1));
 }
 
@@ -331,18 +323,17 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     if (slr_process_off())
         return slr_gather_nccl(&call);
     slr_guard++;
-    enum slr_reason why = slr_gather_decide(&call);
+    enum slr_reason why = call.why = slr_gather_decide(&call);
     if (slr_left_alone(why))
         slr_left_note(call.comm, why);
     slr_gather_note(&call, why);
-    bool marked = slr_marking() && slr_gather_mark(&call, why);
+    bool marked = slr_marking() && slr_gather_mark(&call);
     ncclResult_t r;
     if (why == SLR_R_COMM_ERROR) {
         r = failed(call.comm);
     } else if (why != SLR_R_RING) {
         call.passed = call.comm ? ++call.comm->passed : 0;
-        call.why = why;
-        r = slr_trace_passed(&call, why);
+        r = slr_trace_passed(&call);
     } else if (slr_in_group()) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
     } else {

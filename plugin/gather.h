@@ -17,7 +17,7 @@ struct slr_call {
     uint32_t left;         /* what this rank had left to NCCL before it: left.h */
     uint64_t number;       /* among the communicator's moved calls, from 1 */
     uint64_t passed;       /* among its calls that stay with NCCL, from 1; 0: it is none of them */
-    enum slr_reason why;   /* then: the reason */
+    enum slr_reason why;   /* the decision */
     bool verify;           /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
     CUdeviceptr reference; /* NCCL's result while it is compared */
 };
@@ -38,7 +38,7 @@ bool slr_gather_in_place(const struct slr_call *call);
 void slr_gather_note(const struct slr_call *call, enum slr_reason why);
 
 /* Begins a range for profiling tools (base/mark.h); what it returns goes to slr_mark_end. */
-bool slr_gather_mark(const struct slr_call *call, enum slr_reason why);
+bool slr_gather_mark(const struct slr_call *call);
 
 /* Marks where the call stands on its stream; the ring starts after it. */
 ncclResult_t slr_gather_entry(const struct slr_call *call);

@@ -175,7 +175,7 @@ static ncclResult_t ring_all(struct group *g)
         slr_gather_number(&g->calls[i]);
     ncclResult_t r = slr_verify_start(g->calls, g->count);
     for (size_t i = 0; i < g->count && r == ncclSuccess; i++) {
-        bool marked = slr_marking() && slr_gather_mark(&g->calls[i], SLR_R_RING);
+        bool marked = slr_marking() && slr_gather_mark(&g->calls[i]);
         r = slr_gather_ring(&g->calls[i], !several_streams(g, g->calls[i].comm), SLR_R_JOIN_GROUP);
         slr_mark_end(marked);
     }

@@ -132,18 +132,12 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
     return done;
 }
 
-static bool capturing(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return slr_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static bool may_hold(struct slr_comm *c, CUstream stream)
 {
     const struct slr_holder *h = slr_pending_holder(c, stream);
     if (stream == CU_STREAM_PER_THREAD || !same_context(c, stream)) /* every context has a legacy default stream */
         return false;
-    return h ? !h->origin : c->pending.holders < SLR_HOLDERS && !capturing(stream);
+    return h ? !h->origin : c->pending.holders < SLR_HOLDERS && !slr_stream_captures(stream);
 }
 
 /* False: not done; `stream` could not be made to wait. */

@@ -3,6 +3,7 @@
 #include "plugin/abi/profiler.h"
 #include "plugin/copies.h"
 #include "plugin/profile_core.h"
+#include "plugin/tune_names.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -91,18 +92,13 @@ static ncclResult_t finalize(void *context)
 
 /* ---- v1: numbers for names ---- */
 
+static const char *func_v1(int func)
+{
+    return func >= 0 && func <= SLR_NCCL_RECV ? slr_tune_func_name(func) : NULL;
+}
+
 #define NAME(table, i) ((size_t)(i) < sizeof(table) / sizeof *(table) ? (table)[i] : NULL)
 
-static const char *const funcs_v1[] = {
-    [SLR_NCCL_BROADCAST] = "Broadcast",
-    [SLR_NCCL_REDUCE] = "Reduce",
-    [SLR_NCCL_ALL_GATHER] = "AllGather",
-    [SLR_NCCL_REDUCE_SCATTER] = "ReduceScatter",
-    [SLR_NCCL_ALL_REDUCE] = "AllReduce",
-    [SLR_NCCL_SEND_RECV] = "SendRecv",
-    [SLR_NCCL_SEND] = "Send",
-    [SLR_NCCL_RECV] = "Recv",
-};
 static const char *const algos_v1[] = {
     [SLR_NCCL_TREE] = "TREE",
     [SLR_NCCL_RING] = "RING",
@@ -123,7 +119,7 @@ static ncclResult_t start_v1(void *context, void **handle, const struct slr_prof
 {
     *handle = NULL;
     if (e->type == SLR_PROFILE_COLL) {
-        struct slr_profile_op op = {.func = NAME(funcs_v1, e->coll.func),
+        struct slr_profile_op op = {.func = func_v1(e->coll.func),
                                     .algo = NAME(algos_v1, e->coll.algo),
                                     .proto = NAME(protos_v1, e->coll.proto),
                                     .datatype = NAME(types_v1, e->coll.datatype),
@@ -135,7 +131,7 @@ static ncclResult_t start_v1(void *context, void **handle, const struct slr_prof
                                     .hash = e->coll.comm_hash};
         *handle = slr_profile_start(context, &op);
     } else if (e->type == SLR_PROFILE_P2P) {
-        struct slr_profile_op op = {.func = NAME(funcs_v1, e->p2p.func),
+        struct slr_profile_op op = {.func = func_v1(e->p2p.func),
                                     .datatype = NAME(types_v1, e->p2p.datatype),
                                     .count = e->p2p.count,
                                     .peer = e->p2p.peer,

@@ -13,17 +13,10 @@
 #define SLR_PLUGIN_PROFILE_RECORD_H
 
 #include <stdatomic.h>
-#include <time.h>
+#include "kernels/clock.h"
 #include "plugin/profile_core.h"
 
 #define SLR_EXPECT_UNKNOWN 0xffffu
-
-static inline uint64_t slr_profile_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 struct slr_profile_record {
     _Atomic uint64_t word;

@@ -99,13 +99,6 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx)
     pthread_rwlock_unlock(&lock);
 }
 
-/* While any thread captures in the global mode, allocations, frees and the like of other threads fail and break the
- * capture, unless the calling thread has said that it knows what it does. */
-static void swap_capture_mode(CUstreamCaptureMode *mode)
-{
-    slr_real.cuThreadExchangeStreamCaptureMode(mode);
-}
-
 static _Thread_local CUstreamCaptureMode outer_mode __attribute__((tls_model("initial-exec")));
 static _Thread_local int entered __attribute__((tls_model("initial-exec")));
 
@@ -114,7 +107,7 @@ enum slr_status slr_context_enter(CUcontext ctx)
     SLR_TRY(SLR_CU(cuCtxPushCurrent, ctx));
     if (entered++ == 0) {
         outer_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-        swap_capture_mode(&outer_mode);
+        slr_swap_capture_mode(&outer_mode);
     }
     return SLR_OK;
 }
@@ -128,7 +121,7 @@ void slr_shared_leave(void)
 {
     CUcontext old;
     if (--entered == 0)
-        swap_capture_mode(&outer_mode);
+        slr_swap_capture_mode(&outer_mode);
     slr_real.cuCtxPopCurrent(&old);
 }
 

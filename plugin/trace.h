@@ -40,7 +40,7 @@ void slr_trace_joined(const struct slr_comm *c, enum slr_reason why);
 void slr_trace_close(struct slr_comm *c);
 
 /* slr_gather_nccl, measured when it is its turn. Not in groups, where NCCL begins later. */
-ncclResult_t slr_trace_passed(const struct slr_call *call, enum slr_reason why);
+ncclResult_t slr_trace_passed(const struct slr_call *call);
 
 /* For the house-keeping thread: writes what is complete. */
 void slr_trace_tick(struct slr_comm *c);

@@ -1,5 +1,4 @@
 /* Measuring what stays with NCCL: passed all-gathers, and the other collectives. */
-#include <string.h>
 #include "base/cu.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/explore.h"
@@ -7,16 +6,7 @@
 #include "plugin/pending.h"
 #include "plugin/process.h"
 #include "plugin/trace_impl.h"
-
-static const char *const funcs[] = {"AllReduce", "Reduce",   "ReduceScatter", "Broadcast", "Send",
-                                    "Recv",      "AlltoAll", "Gather",        "Scatter"};
-_Static_assert(sizeof funcs / sizeof *funcs == SLR_OTHER_FUNCS, "every function has its counter");
-
-static bool capturing(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return slr_real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
+#include "plugin/tune_names.h"
 
 /* Stamps the stream before the real call. NULL: the call is not measured. Non-blocking communicators launch later. */
 static struct slr_timed *begin(struct slr_comm *c, enum slr_timed_kind kind, uint64_t number, CUstream stream)
@@ -24,7 +14,7 @@ static struct slr_timed *begin(struct slr_comm *c, enum slr_timed_kind kind, uin
     struct slr_trace *t = c->pass != SLR_R_NONBLOCKING ? slr_trace_of(c) : NULL;
     if (!t || slr_context_enter(t->ctx) != SLR_OK)
         return NULL;
-    struct slr_timed *m = capturing(stream) ? NULL : slr_trace_take(t, kind, number);
+    struct slr_timed *m = slr_stream_captures(stream) ? NULL : slr_trace_take(t, kind, number);
     if (m) {
         m->stream = stream;
         slr_record_mark(&m->record, SLR_LANE_APP, stream);
@@ -47,14 +37,14 @@ static void end(struct slr_comm *c, struct slr_timed *m, ncclResult_t r, size_t 
     slr_trace_hand_in(t, m);
 }
 
-static ncclResult_t passed(const struct slr_call *call, enum slr_reason why, uint64_t number)
+static ncclResult_t passed(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
     /* What the stream still has to wait for is not NCCL's time. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
-    struct slr_timed *m = begin(c, SLR_TIMED_PASS, number, call->stream);
+    struct slr_timed *m = begin(c, SLR_TIMED_PASS, call->passed, call->stream);
     if (m) {
-        m->reason = why;
+        m->reason = call->why;
         m->shard = call->shard;
         m->count = call->count;
         m->type = call->type;
@@ -67,21 +57,12 @@ static ncclResult_t passed(const struct slr_call *call, enum slr_reason why, uin
     return r;
 }
 
-ncclResult_t slr_trace_passed(const struct slr_call *call, enum slr_reason why)
+ncclResult_t slr_trace_passed(const struct slr_call *call)
 {
     struct slr_comm *c = slr_get(SLR_S_TRACE) ? call->comm : NULL;
     if (!c || !slr_trace_turn(call->passed) || slr_in_group())
         return slr_gather_nccl(call);
-    return passed(call, why, call->passed);
-}
-
-/* As NCCL counts them for profilers: from 0, each function by itself. */
-static uint64_t number_of(struct slr_comm *c, const char *func)
-{
-    for (int i = 0; i < SLR_OTHER_FUNCS; i++)
-        if (!strcmp(funcs[i], func))
-            return c->traced.other[i]++;
-    return 0;
+    return passed(call);
 }
 
 void slr_other_begin(struct slr_other *o)
@@ -92,15 +73,15 @@ void slr_other_begin(struct slr_other *o)
         return;
     slr_guard++; /* NCCL may call another one of its functions for this one */
     CUstream stream = (CUstream)o->stream;
-    uint64_t number = number_of(o->tracked, o->func);
-    if (slr_in_group()) /* its end joins, and launches */
+    uint64_t number = o->tracked->traced.other[o->func]++; /* from 0, as NCCL counts them for profilers */
+    if (slr_in_group())                                    /* its end joins, and launches */
         return;
-    slr_pending_join_stream(stream, false, SLR_R_JOIN_OTHER_OP, o->func);
+    slr_pending_join_stream(stream, false, SLR_R_JOIN_OTHER_OP, slr_tune_func_name(o->func));
     if (!slr_trace_turn(number + 1))
         return;
     o->timed = begin(o->tracked, SLR_TIMED_OTHER, number, stream);
     if (o->timed) {
-        o->timed->func = o->func;
+        o->timed->func = slr_tune_func_name(o->func);
         o->timed->count = o->count;
         o->timed->type = o->type;
     }

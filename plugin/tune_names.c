@@ -4,9 +4,17 @@
 #include <strings.h>
 
 static const char *const funcs[] = {
-    [SLR_NCCL_BROADCAST] = "Broadcast",  [SLR_NCCL_REDUCE] = "Reduce",
-    [SLR_NCCL_ALL_GATHER] = "AllGather", [SLR_NCCL_REDUCE_SCATTER] = "ReduceScatter",
+    [SLR_NCCL_BROADCAST] = "Broadcast",
+    [SLR_NCCL_REDUCE] = "Reduce",
+    [SLR_NCCL_ALL_GATHER] = "AllGather",
+    [SLR_NCCL_REDUCE_SCATTER] = "ReduceScatter",
     [SLR_NCCL_ALL_REDUCE] = "AllReduce",
+    [SLR_NCCL_SEND_RECV] = "SendRecv",
+    [SLR_NCCL_SEND] = "Send",
+    [SLR_NCCL_RECV] = "Recv",
+    [SLR_NCCL_ALL_TO_ALL] = "AlltoAll",
+    [SLR_NCCL_SCATTER] = "Scatter",
+    [SLR_NCCL_GATHER] = "Gather",
 };
 static const char *const algos[] = {
     [SLR_NCCL_TREE] = "Tree",
@@ -19,8 +27,7 @@ static const char *const algos[] = {
 };
 static const char *const protos[] = {[SLR_NCCL_LL] = "LL", [SLR_NCCL_LL128] = "LL128", [SLR_NCCL_SIMPLE] = "Simple"};
 #define COUNT(list) ((int)(sizeof(list) / sizeof *(list)))
-_Static_assert(COUNT(funcs) == SLR_NCCL_TUNED_FUNCS && COUNT(algos) == SLR_NCCL_ALGOS &&
-                   COUNT(protos) == SLR_NCCL_PROTOS,
+_Static_assert(COUNT(funcs) == SLR_NCCL_FUNCS && COUNT(algos) == SLR_NCCL_ALGOS && COUNT(protos) == SLR_NCCL_PROTOS,
                "each has a name");
 
 static const char *name_of(const char *const *list, int count, int number)
@@ -53,7 +60,7 @@ const char *slr_tune_proto_name(int proto)
 
 int slr_tune_func_number(const char *name, size_t len)
 {
-    return number_of(funcs, COUNT(funcs), "any", name, len);
+    return number_of(funcs, SLR_NCCL_TUNED_FUNCS, "any", name, len);
 }
 
 int slr_tune_algo_number(const char *name, size_t len)

@@ -46,6 +46,7 @@ enum slr_nccl_func {
     SLR_NCCL_GATHER = 10
 };
 #define SLR_NCCL_TUNED_FUNCS 5
+#define SLR_NCCL_FUNCS 11
 _Static_assert(sizeof(enum slr_nccl_func) == sizeof(int), "passed in an int's place");
 
 /* Algorithms and protocols, as numbers in cost tables. NCCL writes them "Tree" and "LL128"; NCCL_ALGO and NCCL_PROTO
