@@ -198,17 +198,15 @@ ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
     return r;
 }
 
-/* What the vendor's function has answered goes through these. */
-cublasStatus_t slr_gemm_seen(cublasHandle_t handle, cublasStatus_t result)
+/* Only with SLIPRING_TUNE_OVERLAP_CHANNELS. */
+void slr_gemm_note(cublasHandle_t handle)
 {
     (void)handle;
-    return result;
 }
 
-cublasStatus_t slr_gemm_seen_on(CUstream stream, cublasStatus_t result)
+void slr_gemm_note_on(CUstream stream)
 {
     (void)stream;
-    return result;
 }
 
 PASS(slr_group_end, ncclGroupEnd, (void), ())
