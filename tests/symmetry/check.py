@@ -16,8 +16,10 @@ def read(path):
 
 
 def about_sites(lines):
+    """In order for each communicator; which of two is looked at first depends on the rank's threads."""
     own = ("ts", "wall", "host", "pid", "rank", "crank")
-    return [{k: v for k, v in line.items() if k not in own} for line in lines if line["event"].startswith("symmetry")]
+    said = [{k: v for k, v in line.items() if k not in own} for line in lines if line["event"].startswith("symmetry")]
+    return sorted(said, key=lambda line: line.get("comm", ""))
 
 
 def holds(expression, line):
