@@ -73,7 +73,7 @@ size_t slr_gemm_type_bytes(cudaDataType type);
 struct slr_span slr_gemm_span(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem);
 
 /* Completes a call of cublasLtMatmul from its descriptors; does nothing to others. SLR_R_FUSED, or why it is not split.
- * Called under one lock, as slr_gemm_fused. */
+ * Thread-safe; holds no lock over a call of cuBLAS. */
 enum slr_reason slr_gemm_describe(struct slr_gemm *gemm);
 
 /* Whether the GEMM can be split along the buffer that `g` gathers. SLR_R_FUSED and *out, or the reason why not. Pure.
@@ -87,7 +87,10 @@ cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm);
 /* The part of C that the stored columns [col, col + cols) of the gathered operand determine. */
 cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *s, int64_t col, int64_t cols);
 
-/* Enqueues the GEMM on the application's stream in parts: the own shard first, then every chunk after the event of its
+/* Thread-safe, with one caller at a time for one ring (kernels/ring.h): threads with communicators of their own may be
+ * here at once, and one that waits in cuBLAS holds no lock of this file's.
+ *
+ * Enqueues the GEMM on the application's stream in parts: the own shard first, then every chunk after the event of its
  * copy, in the ring's order; last the stream is joined with the ring. *parts: GEMM calls made. On a cuBLAS error before
  * any part was accepted *parts is 0 and nothing was computed; the caller may join and run the whole. */
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,

@@ -147,21 +147,23 @@ static cublasStatus_t state(const struct slr_gemm *part, bool on_a, int64_t col,
 
 bool slr_lt_ready(const struct slr_gemm *part, bool on_a, int64_t col)
 {
+    cublasLtMatmulAlgo_t algo;
     struct slr_lt_problem p;
-    return state(part, on_a, col, &p) == CUBLAS_STATUS_SUCCESS && (!p.algo || slr_lt_algo(&p));
+    return state(part, on_a, col, &p) == CUBLAS_STATUS_SUCCESS && (!p.algo || slr_lt_algo(&p, &algo));
 }
 
 cublasStatus_t slr_lt_part(const struct slr_gemm *part, bool on_a, int64_t col)
 {
     const struct slr_lt *lt = part->lt;
-    const cublasLtMatmulAlgo_t *algo = NULL;
+    cublasLtMatmulAlgo_t algo;
     struct slr_lt_problem p;
     cublasStatus_t r = state(part, on_a, col, &p);
-    if (r == CUBLAS_STATUS_SUCCESS && p.algo && !(algo = slr_lt_algo(&p)))
+    if (r == CUBLAS_STATUS_SUCCESS && p.algo && !slr_lt_algo(&p, &algo))
         r = CUBLAS_STATUS_NOT_SUPPORTED;
     if (r != CUBLAS_STATUS_SUCCESS)
         return r;
     return slr_real.cublasLtMatmul(p.handle, p.desc, part->alpha, p.at[SLR_LT_A], &p.layout[SLR_LT_A], p.at[SLR_LT_B],
                                    &p.layout[SLR_LT_B], part->beta, p.at[SLR_LT_C], &p.layout[SLR_LT_C], part->c,
-                                   &p.layout[SLR_LT_D], algo, lt->workspace, lt->workspace_bytes, lt->stream);
+                                   &p.layout[SLR_LT_D], p.algo ? &algo : NULL, lt->workspace, lt->workspace_bytes,
+                                   lt->stream);
 }

@@ -14,7 +14,7 @@
  * Parts follow one another on one stream, so they share the application's workspace. It is written before the gather is
  * complete and must not lie in the buffers of the gather.
  *
- * Not thread-safe: one caller at a time in a process (plugin/ holds the lock of the pending gathers).
+ * Thread-safe, for calls that do not share a struct slr_gemm. No lock is held over a call of the library.
  */
 #ifndef SLR_KERNELS_GEMM_LT_H
 #define SLR_KERNELS_GEMM_LT_H

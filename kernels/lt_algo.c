@@ -1,5 +1,6 @@
 #include "kernels/lt_algo.h"
 
+#include <pthread.h>
 #include <string.h>
 
 enum {
@@ -22,6 +23,7 @@ struct entry {
     cublasLtMatmulAlgo_t algo;
 };
 static struct entry table[ENTRIES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table; the library is not called under it */
 
 static uint32_t alignment(const void *p)
 {
@@ -174,13 +176,30 @@ static bool choose(const struct slr_lt_problem *p, cublasLtMatmulAlgo_t *out)
     return true;
 }
 
-const cublasLtMatmulAlgo_t *slr_lt_algo(const struct slr_lt_problem *p)
+static bool look_up(const struct key *key, struct entry *out)
+{
+    pthread_mutex_lock(&lock);
+    *out = *entry_of(key);
+    pthread_mutex_unlock(&lock);
+    return out->used && memcmp(&out->key, key, sizeof *key) == 0;
+}
+
+static void keep(const struct entry *e)
+{
+    pthread_mutex_lock(&lock);
+    *entry_of(&e->key) = *e;
+    pthread_mutex_unlock(&lock);
+}
+
+bool slr_lt_algo(const struct slr_lt_problem *p, cublasLtMatmulAlgo_t *out)
 {
     struct key key = key_of(p);
-    struct entry *e = entry_of(&key);
-    if (!e->used || memcmp(&e->key, &key, sizeof key) != 0) {
-        *e = (struct entry){.used = true, .key = key};
-        e->found = choose(p, &e->algo);
+    struct entry e;
+    if (!look_up(&key, &e)) {
+        e = (struct entry){.used = true, .key = key};
+        e.found = choose(p, &e.algo);
+        keep(&e);
     }
-    return e->found ? &e->algo : NULL;
+    *out = e.algo;
+    return e.found;
 }

@@ -12,6 +12,9 @@
  * took 1.1 to 2.5 times as long with it (docs/measurements.md).
  *
  * Programs call the same few shapes again and again: answers are kept in a small table.
+ *
+ * Thread-safe. The table's lock is held over copies of memory only; the library is asked without it, so that a thread
+ * which waits in the library (lazy loading) holds nobody up. Two threads with the same problem may both ask.
  */
 #ifndef SLR_KERNELS_LT_ALGO_H
 #define SLR_KERNELS_LT_ALGO_H
@@ -34,8 +37,7 @@ struct slr_lt_problem {
     cublasLtMatrixLayoutOpaque_t layout[SLR_LT_MATRICES];
 };
 
-/* NULL when there is none. Valid until the next call. Not thread-safe, as gemm_lt.h. The device's context is current.
- */
-const cublasLtMatmulAlgo_t *slr_lt_algo(const struct slr_lt_problem *p);
+/* False when there is none. The device's context is current. */
+bool slr_lt_algo(const struct slr_lt_problem *p, cublasLtMatmulAlgo_t *out);
 
 #endif

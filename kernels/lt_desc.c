@@ -1,5 +1,7 @@
 #include "kernels/lt_desc.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -14,7 +16,7 @@ struct field {
         id, offsetof(struct type, member), sizeof(((struct type *)0)->member)                                          \
     }
 
-/* What a library knows, learnt from a fresh descriptor. */
+/* What a library knows, learnt from a fresh descriptor: the same whoever learns it. */
 struct attribute {
     size_t size; /* 0: no such attribute */
     unsigned char fresh[VALUE];
@@ -26,9 +28,10 @@ struct kind {
     const struct field *fields;
     size_t count;
     enum slr_reason refused;
-    bool learnt;
+    atomic_bool learnt; /* `known` is complete and does not change any more */
     struct attribute known[IDS];
 };
+static pthread_mutex_t publishing = PTHREAD_MUTEX_INITIALIZER; /* held over no call of the library */
 
 static cublasStatus_t get_layout(const void *object, int id, void *value, size_t size, size_t *written)
 {
@@ -86,10 +89,22 @@ static const struct field *field_of(const struct kind *kind, int id)
     return NULL;
 }
 
+/* Threads that come at once learn the same, and the first to have done so publishes it. */
+static void publish(struct kind *kind, const struct attribute *known)
+{
+    pthread_mutex_lock(&publishing);
+    if (!atomic_load_explicit(&kind->learnt, memory_order_relaxed)) {
+        memcpy(kind->known, known, sizeof kind->known);
+        atomic_store_explicit(&kind->learnt, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&publishing);
+}
+
 static void learn(struct kind *kind, const void *fresh)
 {
+    struct attribute known[IDS];
     for (int id = 0; id < IDS; id++) {
-        struct attribute *a = &kind->known[id];
+        struct attribute *a = &known[id];
         size_t size = 0;
         *a = (struct attribute){.field = field_of(kind, id)};
         if (kind->get(fresh, id, NULL, 0, &size) != CUBLAS_STATUS_SUCCESS)
@@ -98,7 +113,12 @@ static void learn(struct kind *kind, const void *fresh)
         if (size <= VALUE)
             kind->get(fresh, id, a->fresh, size, NULL);
     }
-    kind->learnt = true;
+    publish(kind, known);
+}
+
+static bool learnt(const struct kind *kind)
+{
+    return atomic_load_explicit(&kind->learnt, memory_order_acquire);
 }
 
 static bool read_attribute(const struct kind *kind, int id, const void *object, void *out)
@@ -128,7 +148,7 @@ static enum slr_reason read_all(const struct kind *kind, const void *object, voi
 enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_matrix *out)
 {
     struct layout l = {.batch = 1};
-    if (!layouts.learnt) {
+    if (!learnt(&layouts)) {
         cublasLtMatrixLayoutOpaque_t fresh;
         if (slr_real.cublasLtMatrixLayoutInit_internal(&fresh, sizeof fresh, CUDA_R_32F, 1, 1, 1) !=
             CUBLAS_STATUS_SUCCESS)
@@ -143,7 +163,7 @@ enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_
 enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out)
 {
     *out = (struct slr_lt_op){.epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_type = -1};
-    if (!ops.learnt) {
+    if (!learnt(&ops)) {
         cublasLtMatmulDescOpaque_t fresh;
         if (slr_real.cublasLtMatmulDescInit_internal(&fresh, sizeof fresh, CUBLAS_COMPUTE_32F, CUDA_R_32F) !=
             CUBLAS_STATUS_SUCCESS)
