@@ -64,6 +64,22 @@ static bool of_thread(enum slr_gate_class class)
            class == SLR_GATE_RECORD_FLAGS_PTSZ || class == SLR_GATE_WAIT_PTSZ || class == SLR_GATE_GRAPH_PTSZ;
 }
 
+/* The newest attribute of a launch that is known not to record an event. */
+#define LAST_ATTRIBUTE CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING
+
+/* Whether the launch records an event of the application beside its stream, or may, by an attribute that is newer than
+ * this file. */
+static bool launch_records(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++) {
+        CUlaunchAttributeID id = config->attrs[i].id;
+        if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
+            id > LAST_ATTRIBUTE)
+            return true;
+    }
+    return false;
+}
+
 /* Returns true when there is nothing left for the driver to do. */
 static bool join(const struct gate_row *row, const struct slr_gate_frame *frame)
 {
@@ -91,6 +107,8 @@ static bool join(const struct gate_row *row, const struct slr_gate_frame *frame)
     case SLR_GATE_LAUNCH_CONFIG_PTSZ:
         if (!config) /* the driver refuses it: nothing is launched */
             return false;
+        if (launch_records(config))
+            slr_pending_events_unseen();
         stream = config->hStream;
         break;
     case SLR_GATE_GRAPH:
@@ -112,11 +130,14 @@ static bool join(const struct gate_row *row, const struct slr_gate_frame *frame)
 }
 
 /* What slipring or a vendor's function that it called does joins nothing; but it can record an event that carries. */
-static void note_own(const struct gate_row *row)
+static void note_own(const struct gate_row *row, const struct slr_gate_frame *frame)
 {
     enum slr_gate_class class = row->class;
-    if (class >= SLR_GATE_RECORD && class <= SLR_GATE_GRAPH_PTSZ && class != SLR_GATE_WAIT &&
-        class != SLR_GATE_WAIT_PTSZ)
+    bool records = class >= SLR_GATE_RECORD && class <= SLR_GATE_GRAPH_PTSZ && class != SLR_GATE_WAIT &&
+                   class != SLR_GATE_WAIT_PTSZ;
+    if (class == SLR_GATE_LAUNCH_CONFIG || class == SLR_GATE_LAUNCH_CONFIG_PTSZ)
+        records = launch_records((const CUlaunchConfig *)(uintptr_t)argument(frame, row->arg));
+    if (records)
         slr_pending_events_unseen();
 }
 
@@ -136,7 +157,7 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
             done = join(row, frame);
             slr_guard--;
         } else {
-            note_own(row);
+            note_own(row, frame);
         }
     }
     errno = saved;

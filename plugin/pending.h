@@ -33,7 +33,7 @@
  * A wait for an event that does not carry goes to the driver, and that is right for every event at any time, because
  * every record was a real one. So whatever is in doubt does not carry: records and waits with flags; events that
  * another process may record, too; all events, when one may have been recorded where slipring does not look (graph
- * launches, inside of vendors' calls); waits by streams of other contexts, capturing or per-thread default ones; more
+ * launches, launches with an event among their attributes, inside of vendors' calls); waits by streams of other contexts, capturing or per-thread default ones; more
  * events or streams than there is room for. Records on holders that are not the origin join: what stood on such a
  * stream before is not ordered into the ring, and must not hold up the carrier.
  *

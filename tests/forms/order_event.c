@@ -3,7 +3,9 @@
 #include "order.h"
 
 #include <cuda.h>
+#include <dlfcn.h>
 #include <string.h>
+#include "../softgpu/softgpu.h"
 
 #define MANY 40
 #define OTHER_WORK_MS 80 /* longer than the late rank is late */
@@ -197,6 +199,51 @@ static void record_again(struct look *l)
     CUDA(cudaEventRecord(l->event, l->s));
     check_other_work(l, l->event);
     see(l, l->g.recv, l->s);
+}
+
+static void nothing(void *args)
+{
+    (void)args;
+}
+
+/* A kernel on `third`, behind what is there, that records the event when it begins. */
+static void launch_records(struct look *l, CUlaunchAttribute attribute)
+{
+    static const struct softgpu_kernel_desc kernel = {.name = "nothing", .run = nothing};
+    softgpuKernelRegister_t add = (softgpuKernelRegister_t)dlsym(RTLD_DEFAULT, "softgpuKernelRegister");
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = (CUstream)l->third,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    CUfunction f;
+    CHECK(add && add(&kernel, &f) == CUDA_SUCCESS, "the software GPU takes no kernel");
+    CUDA(cudaEventRecord(l->event, l->s));
+    hold(l->third, OTHER_WORK_MS);
+    CUDA(cudaMemsetAsync(l->side, 0x3c, l->all, l->third));
+    CUresult r = cuLaunchKernelEx(&config, f, NULL, NULL);
+    CHECK(r == CUDA_SUCCESS, "cuLaunchKernelEx: %d", (int)r);
+    CUDA(cudaStreamWaitEvent(l->other, l->event, 0));
+    check_side(l, l->other, "the event's record by a launch");
+    see(l, l->g.recv, l->s);
+}
+
+static void launch_completion(struct look *l)
+{
+    CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+    a.value.launchCompletionEvent.event = (CUevent)l->event;
+    launch_records(l, a);
+}
+
+static void launch_programmatic(struct look *l)
+{
+    CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT};
+    a.value.programmaticEvent.event = (CUevent)l->event;
+    launch_records(l, a);
 }
 
 static void made_again(struct look *l)
@@ -412,6 +459,8 @@ const struct order_case order_event_cases[] = {
     {.name = "event-other-device", .look = other_device, .floats = true, .quiet = true},
     {.name = "event-two-gathers", .look = two_gathers, .floats = true, .two_comms = true, .quiet = true},
     {.name = "event-record-again", .look = record_again, .before = hide_side, .quiet = true},
+    {.name = "event-launch-completion", .look = launch_completion, .before = hide_side, .quiet = true},
+    {.name = "event-launch-programmatic", .look = launch_programmatic, .before = hide_side, .quiet = true},
     {.name = "event-made-again", .look = made_again, .before = hide_side, .quiet = true},
     {.name = "event-destroyed", .look = destroyed, .floats = true, .quiet = true},
     {.name = "event-stream-destroyed", .look = stream_destroyed, .floats = true, .quiet = true},

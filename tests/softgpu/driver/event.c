@@ -69,7 +69,7 @@ static void forget_capture(struct sg_event *e)
     e->tips.n = 0;
 }
 
-static CUresult record(CUevent hEvent, CUstream hStream)
+CUresult sg_event_record(CUevent hEvent, CUstream hStream)
 {
     CUresult rc;
 
@@ -98,13 +98,13 @@ static CUresult record(CUevent hEvent, CUstream hStream)
 
 static CUresult cuEventRecord_on(CUevent hEvent, CUstream hStream)
 {
-    return record(hEvent, hStream);
+    return sg_event_record(hEvent, hStream);
 }
 SG_PAIR(cuEventRecord, _ptsz, (CUevent hEvent, CUstream hStream), (hEvent, hStream), (hEvent, SG_PT(hStream)))
 
 static CUresult cuEventRecordWithFlags_on(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
-    return flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE : record(hEvent, hStream);
+    return flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE : sg_event_record(hEvent, hStream);
 }
 SG_PAIR(cuEventRecordWithFlags, _ptsz, (CUevent hEvent, CUstream hStream, unsigned int flags), (hEvent, hStream, flags),
         (hEvent, SG_PT(hStream), flags))
@@ -139,6 +139,20 @@ static CUresult cuStreamWaitEvent_on(CUstream hStream, CUevent hEvent, unsigned 
 }
 SG_PAIR(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags), (hStream, hEvent, Flags),
         (SG_PT(hStream), hEvent, Flags))
+
+CUresult sg_event_for_launch(CUevent hEvent)
+{
+    CUresult rc = CUDA_SUCCESS;
+
+    sg_acquire();
+    struct sg_event *e = sg_handle_get_locked(SG_EVENT, hEvent);
+    if (!e)
+        rc = CUDA_ERROR_INVALID_HANDLE;
+    else if (!(e->flags & CU_EVENT_DISABLE_TIMING) || e->flags & CU_EVENT_INTERPROCESS)
+        rc = CUDA_ERROR_INVALID_VALUE;
+    sg_release();
+    return rc;
+}
 
 /* The event, unless asking the host about it is not allowed now. */
 static struct sg_event *host_event_locked(CUevent hEvent, CUresult *rc)

@@ -110,11 +110,44 @@ SG_PAIR(cuLaunchCooperativeKernel, _ptsz,
         (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, hStream, kernelParams),
         (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, SG_PT(hStream), kernelParams))
 
+static const struct softgpu_kernel_desc *function(CUfunction f)
+{
+    sg_acquire();
+    const struct softgpu_kernel_desc *d = sg_handle_get_locked(SG_FUNC, f);
+    sg_release();
+    return d;
+}
+
+/* The event of an attribute that makes the launch record one. */
+static CUevent event_of(const CUlaunchAttribute *a)
+{
+    return a->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT        ? a->value.programmaticEvent.event
+           : a->id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ? a->value.launchCompletionEvent.event
+                                                                  : NULL;
+}
+
+/* cuda.h: these events complete when all blocks of the kernel have begun, or have triggered them. Here they do as early
+ * as that allows: when the kernel may begin. */
+static CUresult record_events(const CUlaunchConfig *c, CUstream stream)
+{
+    CUresult rc = c->numAttrs && !c->attrs ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < c->numAttrs && !rc; i++)
+        if (event_of(&c->attrs[i]))
+            rc = sg_event_for_launch(event_of(&c->attrs[i]));
+    for (unsigned i = 0; i < c->numAttrs && !rc; i++)
+        if (event_of(&c->attrs[i]))
+            rc = sg_event_record(event_of(&c->attrs[i]), stream);
+    return rc;
+}
+
 static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, void **extra, bool per_thread)
 {
     if (!c || empty_grid(c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch(f, per_thread ? SG_PT(c->hStream) : c->hStream, params, extra);
+    CUstream stream = per_thread ? SG_PT(c->hStream) : c->hStream;
+    CUresult rc = function(f) ? record_events(c, stream) : CUDA_ERROR_INVALID_HANDLE;
+    return rc ? rc : launch(f, stream, params, extra);
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
@@ -127,14 +160,6 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction 
 {
     SG_ENTER(cuLaunchKernelEx_ptsz);
     return launch_ex(config, f, kernelParams, extra, true);
-}
-
-static const struct softgpu_kernel_desc *function(CUfunction f)
-{
-    sg_acquire();
-    const struct softgpu_kernel_desc *d = sg_handle_get_locked(SG_FUNC, f);
-    sg_release();
-    return d;
 }
 
 CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)

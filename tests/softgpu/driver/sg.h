@@ -428,6 +428,8 @@ struct sg_event {
 };
 struct sg_event *sg_event_new_locked(struct sg_ctx *ctx, unsigned flags);
 CUresult sg_event_share_locked(struct sg_event *e);
+CUresult sg_event_record(CUevent hEvent, CUstream hStream);
+CUresult sg_event_for_launch(CUevent hEvent); /* whether a launch may record it: no timing, one process */
 bool sg_event_shared_done(const struct sg_event *e);
 CUresult sg_event_shared_record_locked(struct sg_stream *s, struct sg_event *e);
 CUresult sg_event_shared_wait_locked(struct sg_stream *s, struct sg_event *e);

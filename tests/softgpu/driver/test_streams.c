@@ -1,6 +1,9 @@
 /* Streams and events: order, the default streams' rules, and that waiting is real. */
 #include "test_util.h"
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include "../softgpu.h"
 
 TestSuite(streams, .timeout = 30);
 
@@ -247,4 +250,43 @@ Test(streams, exit_with_a_stuck_stream_ends_the_process)
         exit(0);
     }
     join_child(pid);
+}
+
+static void meet(void *gate)
+{
+    while (!atomic_load(*(atomic_int **)gate))
+        usleep(1000);
+}
+
+/* cuda.h: when all blocks have begun, so not before what stands in front of the launch has ended. */
+Test(streams, a_launch_records_the_events_of_its_attributes)
+{
+    static const struct softgpu_kernel_desc desc = {.name = "meet", .run = meet, .arg_bytes = sizeof(void *)};
+    softgpuKernelRegister_t add = (softgpuKernelRegister_t)dlsym(RTLD_DEFAULT, "softgpuKernelRegister");
+    atomic_int gate = 0, *arg = &gate;
+    void *args[] = {&arg};
+    CUfunction f;
+    CUstream s;
+    CUevent e, timed;
+    start(0);
+    OK(add(&desc, &f));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&timed, 0));
+    for (int i = 0; i < 2; i++) {
+        CUlaunchAttribute a = {.id = i ? CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+                                       : CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+        CUlaunchConfig c = {1, 1, 1, 1, 1, 1, 0, s, &a, 1};
+        CUevent *event = i ? &a.value.programmaticEvent.event : &a.value.launchCompletionEvent.event;
+        atomic_store(&gate, 0);
+        *event = timed;
+        RC(cuLaunchKernelEx(&c, f, args, NULL), CUDA_ERROR_INVALID_VALUE);
+        *event = e;
+        OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
+        OK(cuLaunchKernelEx(&c, f, args, NULL));
+        RC(cuEventQuery(e), CUDA_ERROR_NOT_READY);
+        atomic_store(&gate, 1);
+        OK(cuEventSynchronize(e));
+        OK(cuStreamSynchronize(s));
+    }
 }
