@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "cache/block_state.h"
+#include "cache/retain.h"
 
 static uint32_t adoptions;
 static uint64_t unmapped; /* counts cuMemUnmap's beginnings and ends; under the lock */
@@ -70,16 +71,20 @@ static const char *look(CUdeviceptr p, size_t bytes, struct slr_block *b)
     return NULL;
 }
 
+static const char later[] = ""; /* not to be told: the next gather that meets the memory asks again */
+
 /* Pools, managed memory and the like have no handle to retain. */
 static const char *look_virtual(CUdeviceptr base)
 {
     CUmemGenericAllocationHandle memory;
     CUmemAllocationProp prop = {0};
-    if (!slr_virtual_supported() ||
-        slr_real.cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)base) != CUDA_SUCCESS)
+    enum slr_retain_result retained = slr_virtual_supported() ? slr_retain(base, &memory) : SLR_RETAIN_REFUSED;
+    if (retained == SLR_RETAIN_LATER)
+        return later;
+    if (retained == SLR_RETAIN_REFUSED)
         return "its kind of memory can not be shared between processes (pools, managed memory)";
     CUresult r = slr_real.cuMemGetAllocationPropertiesFromHandle(&prop, memory);
-    slr_real.cuMemRelease(memory);
+    slr_retain_end(memory);
     bool shareable = r == CUDA_SUCCESS && prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
                      (prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     return shareable ? NULL : "virtual memory that was made without a handle type of file descriptors";
@@ -148,7 +153,7 @@ static bool adopt(CUdeviceptr p, size_t bytes, bool registered, struct slr_place
         why = look_virtual(seen.base);
     if (!why && seen.kind == SLR_BLOCK_ADOPTED && !registered)
         why = "it is neither kept by SLIPRING_ALLOC nor registered with NCCL";
-    if (why)
+    if (why && why != later)
         slr_not_shared(why);
     return !why && enter_unless_unmapped(&seen, before, registered, p, out);
 }

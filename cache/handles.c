@@ -6,6 +6,7 @@
 #include "base/cu.h"
 #include "cache/adopt.h"
 #include "cache/block_state.h"
+#include "cache/retain.h"
 
 /* ---- exports ---- */
 
@@ -67,14 +68,16 @@ int slr_export_descriptor(uint64_t generation)
 {
     struct slr_block b;
     CUmemGenericAllocationHandle memory;
-    int fd = -1;
-    if (!copy_of(generation, &b) || b.kind != SLR_BLOCK_VIRTUAL ||
-        slr_real.cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)b.base) != CUDA_SUCCESS)
-        return -1;
+    int fd = SLR_EXPORT_REFUSED;
+    if (!copy_of(generation, &b) || b.kind != SLR_BLOCK_VIRTUAL)
+        return SLR_EXPORT_REFUSED;
+    enum slr_retain_result retained = slr_retain(b.base, &memory);
+    if (retained != SLR_RETAINED)
+        return retained == SLR_RETAIN_LATER ? SLR_EXPORT_LATER : SLR_EXPORT_REFUSED;
     if (!slr_block_lives(generation) ||
         slr_real.cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
-        fd = -1;
-    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
+        fd = SLR_EXPORT_REFUSED;
+    slr_retain_end(memory);
     if (fd >= 0) {
         fcntl(fd, F_SETFD, FD_CLOEXEC);
         atomic_fetch_add(&slr_counters.exports, 1);

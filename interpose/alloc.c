@@ -4,6 +4,7 @@
 #include "base/settings.h"
 #include "cache/adopt.h"
 #include "cache/blocks.h"
+#include "cache/retain.h"
 #include "interpose/gate.h"
 
 /* cuda.h turns them into the second forms. */
@@ -64,8 +65,18 @@ FREE_ASYNC(cuMemFreeAsync_ptsz)
 static CUresult hook_cuMemUnmap(CUdeviceptr p, size_t bytes)
 {
     slr_adopt_unmap(p, bytes);
+    slr_retain_program_begin();
     CUresult r = REAL(cuMemUnmap)(p, bytes);
+    slr_retain_program_end();
     slr_adopt_unmap(p, bytes);
+    return r;
+}
+
+static CUresult hook_cuMemRelease(CUmemGenericAllocationHandle memory)
+{
+    slr_retain_program_begin();
+    CUresult r = REAL(cuMemRelease)(memory);
+    slr_retain_program_end();
     return r;
 }
 
@@ -153,8 +164,11 @@ void slr_alloc_install(void)
 {
     if (!slr_get(SLR_S_ENABLE))
         return;
-    if (slr_get(SLR_S_ZERO_COPY) && slr_gate_found[SLR_GATE_IX_cuMemUnmap])
+    if (slr_get(SLR_S_ZERO_COPY) && slr_gate_found[SLR_GATE_IX_cuMemUnmap] &&
+        slr_gate_found[SLR_GATE_IX_cuMemRelease]) {
         slr_gate_real[SLR_GATE_IX_cuMemUnmap] = (void *)hook_cuMemUnmap;
+        slr_gate_real[SLR_GATE_IX_cuMemRelease] = (void *)hook_cuMemRelease;
+    }
     if (!slr_get(SLR_S_ALLOC) || !driver_has_all())
         return;
     threshold = slr_get(SLR_S_ALLOC_MIN);

@@ -237,7 +237,8 @@ void slr_offers_asked(struct slr_comm *c, int reader, int entry, uint64_t genera
         return;
     int fd = slr_export_descriptor(generation);
     slr_shared_leave();
-    slr_mail_send(c, reader, SLR_MAIL_GIVE, entry, generation, fd);
+    if (fd != SLR_EXPORT_LATER) /* else the reader asks again */
+        slr_mail_send(c, reader, SLR_MAIL_GIVE, entry, generation, fd);
     if (fd >= 0)
         close(fd);
 }

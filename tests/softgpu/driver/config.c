@@ -34,6 +34,7 @@ void sg_config_load(void)
         .hang_abort = is("SOFTGPU_HANG", "abort"),
         .timing = is("SOFTGPU_TIMING", "1"),
         .compute_off = is("SOFTGPU_COMPUTE", "0"),
+        .books = !is("SOFTGPU_BOOKS", "0"),
         .report = report && *report ? strdup(report) : NULL,
         .link_gbs = number("SOFTGPU_LINK_GBS", 450),
         .hbm_gbs = number("SOFTGPU_HBM_GBS", 3350),

@@ -47,7 +47,7 @@ enum sg_entry {
 struct sg_config {
     int devices;
     size_t mem_bytes;
-    bool misuse_abort, hang_abort, timing, compute_off;
+    bool misuse_abort, hang_abort, timing, compute_off, books;
     double hang_seconds; /* real seconds, already dilated */
     const char *report;
     double link_gbs, hbm_gbs, pcie_gbs, tflops, launch_us, memop_us, scale;
@@ -233,6 +233,8 @@ bool sg_process_alive(pid_t pid, uint64_t start);
 struct sg_alloc { /* physical memory as this process knows it; one for each cuMemCreate and each import */
     CUmemGenericAllocationHandle handle;
     unsigned refs, maps; /* of the handle, and mappings here; it goes with the last of them */
+    unsigned retained;   /* by address, and not released by that thread yet; the latest to do so */
+    pthread_t retainer;
     size_t size;
     CUdevice dev;
     CUmemAllocationProp prop;
@@ -245,6 +247,7 @@ struct sg_alloc { /* physical memory as this process knows it; one for each cuMe
 };
 void sg_alloc_ref_map_locked(struct sg_alloc *a);
 void sg_alloc_unref_map_locked(struct sg_alloc *a);
+void sg_alloc_books_locked(const struct sg_alloc *a, const char *call); /* an end of it begins on this thread */
 void sg_alloc_sweep_locked(void); /* gives back the budget of memory that nobody holds any more */
 struct sg_alloc *sg_alloc_get_locked(CUmemGenericAllocationHandle handle);
 bool sg_vmm_reserved_locked(uintptr_t p);

@@ -1,6 +1,7 @@
 /* Memory handed over as a descriptor: what it is on the other side, how long it lives, and what it counts. */
 #include "test_vmm_util.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -257,4 +258,50 @@ Test(vmm_share, a_dead_importer_gives_the_budget_back)
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     cr_assert_eq(used(), 0);
+}
+
+/* ---- the books of an allocation ---- */
+
+static void *unmap(void *p)
+{
+    OK(cuMemUnmap(*(CUdeviceptr *)p, G));
+    return NULL;
+}
+
+static void unmap_while_retained(bool other_thread)
+{
+    CUmemGenericAllocationHandle h, again;
+    pthread_t t;
+    start(0);
+    CUdeviceptr p = reserve(G);
+    h = create(0, G);
+    map_rw(p, h, G, 0);
+    OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)p));
+    if (other_thread) {
+        pthread_create(&t, NULL, unmap, &p);
+        pthread_join(t, NULL);
+    } else {
+        unmap(&p);
+    }
+    OK(cuMemRelease(again));
+    OK(cuMemRelease(h));
+}
+
+Test(vmm_share, unmapping_what_another_thread_has_retained_is_reported)
+{
+    unmap_while_retained(true);
+    expect_report("cuMemUnmap of an allocation that another thread has retained");
+}
+
+Test(vmm_share, the_same_thread_may_unmap_what_it_has_retained)
+{
+    unmap_while_retained(false);
+    expect_no_report();
+}
+
+Test(vmm_share, books_can_be_switched_off)
+{
+    setenv("SOFTGPU_BOOKS", "0", 1);
+    unmap_while_retained(true);
+    expect_no_report();
 }

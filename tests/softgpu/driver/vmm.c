@@ -108,6 +108,14 @@ void sg_alloc_unref_map_locked(struct sg_alloc *a)
     let_go_locked(a);
 }
 
+/* Drivers were seen to free an allocation's books twice when one thread retains it by its address and releases it again
+ * while another unmaps or releases it (tests/gpu/retain_race.c), which CUDA's documentation does not say. */
+void sg_alloc_books_locked(const struct sg_alloc *a, const char *call)
+{
+    if (sg_cfg.books && a->retained && !pthread_equal(a->retainer, pthread_self()))
+        sg_misuse("%s of an allocation that another thread has retained by its address and not released yet", call);
+}
+
 struct sg_alloc *sg_alloc_get_locked(CUmemGenericAllocationHandle handle)
 {
     struct sg_alloc *a = sg_handle_get_locked(SG_ALLOC, key_of(handle));
@@ -181,6 +189,9 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
     sg_acquire();
     struct sg_alloc *a = sg_alloc_get_locked(handle);
     if (a) {
+        sg_alloc_books_locked(a, "cuMemRelease");
+        if (a->retained && pthread_equal(a->retainer, pthread_self()))
+            a->retained--;
         a->refs--;
         let_go_locked(a);
     } else {
@@ -201,6 +212,8 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
     struct sg_mem *m = sg_mem_find_locked((uintptr_t)addr);
     if (m && m->kind == SG_MEM_MAPPING) {
         m->alloc->refs++;
+        m->alloc->retained++;
+        m->alloc->retainer = pthread_self();
         *handle = m->alloc->handle;
     } else {
         rc = CUDA_ERROR_INVALID_VALUE;

@@ -196,6 +196,8 @@ static void report_users_locked(const struct sg_mem *m)
 static void unmap_one_locked(struct sg_mem *m)
 {
     report_users_locked(m);
+    if (m->alloc)
+        sg_alloc_books_locked(m->alloc, "cuMemUnmap");
     if (m->pins)
         m->mapped = 0;
     sg_mem_retire_locked(m);
