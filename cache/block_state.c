@@ -11,7 +11,6 @@ struct slr_block_stats slr_block_totals;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* a device's `leaving` went down */
 static _Atomic pid_t owner;                            /* the process that made the first block; 0: none */
-static _Atomic int captures;
 
 void slr_block_lock(void)
 {
@@ -132,16 +131,6 @@ void slr_block_note_use(struct slr_block *b, size_t bytes)
     b->asked = bytes;
     b->use_before = b->last_use;
     b->last_use = ++slr_block_devices[b->device].kept.clock;
-}
-
-void slr_block_captures(int change)
-{
-    atomic_fetch_add(&captures, change);
-}
-
-bool slr_block_capturing(void)
-{
-    return atomic_load(&captures) > 0;
 }
 
 bool slr_block_worth_keeping(const struct slr_block *b)

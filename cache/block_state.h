@@ -24,6 +24,14 @@ size_t slr_block_give_back(struct slr_block *chain);
 
 bool slr_block_capturing(void);
 
+/* Waits for all that is queued in the context, as the driver's cuMemFree does. What that would answer in the
+ * application's place, too: an error when the context has failed, or when a capture forbids the calling thread to free.
+ */
+CUresult slr_block_settle(CUcontext ctx, int device);
+
+/* The driver's cuMemFree on slipring's own account, which no capture forbids. */
+CUresult slr_block_driver_free(CUdeviceptr p);
+
 extern struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
 extern struct slr_block_stats slr_block_totals;
 

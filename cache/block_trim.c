@@ -43,7 +43,7 @@ static CUresult driver_free(const struct slr_block *b)
     CUcontext old;
     if (slr_real.cuCtxPushCurrent(b->ctx) != CUDA_SUCCESS)
         return CUDA_SUCCESS; /* the context is gone, and the memory with it */
-    CUresult r = slr_real.cuMemFree(b->base);
+    CUresult r = slr_block_driver_free(b->base);
     slr_real.cuCtxPopCurrent(&old);
     return r;
 }

@@ -129,18 +129,6 @@ static struct slr_block *begin_free(uint64_t generation, bool *keep, bool *known
     return b;
 }
 
-/* Waits for what the application has queued, as the driver's cuMemFree does. */
-static CUresult settle(const struct slr_block *b)
-{
-    CUcontext old;
-    CUresult r = slr_real.cuCtxPushCurrent(b->ctx);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = slr_real.cuCtxSynchronize();
-    slr_real.cuCtxPopCurrent(&old);
-    return r;
-}
-
 /* False: it was pinned meanwhile, and has to stay. */
 static bool leave_unpinned(struct slr_block *b)
 {
@@ -204,7 +192,7 @@ CUresult slr_block_free(CUdeviceptr p)
         return known ? CUDA_ERROR_INVALID_VALUE : slr_real.cuMemFree(p);
     if (!keep && leave_unpinned(b))
         return free_for_good(b);
-    CUresult r = settle(b);
+    CUresult r = slr_block_settle(b->ctx, b->device);
     if (r == CUDA_SUCCESS)
         return free_and_keep(b);
     /* The driver knows better; only a pinned block can not go there. */

@@ -16,8 +16,15 @@
  *
  * Ordering. The driver's cuMemFree waits for the context's work, so freeing a kept block does as well
  * (cuCtxSynchronize): a program that reuses the address on another stream behind cudaFree finds what it would have
- * found without slipring. When that wait is refused (stream capture, a failed context), the block goes to the driver,
- * whose answer the application gets.
+ * found without slipring. When that wait is refused (a failed context), the block goes to the driver, whose answer the
+ * application gets.
+ *
+ * Captures. While a stream captures, CUDA refuses to synchronise its context, whatever the mode, and breaks the
+ * capture. cuMemFree is another matter: the mode of the capture and the thread decide, and it waits for the context's
+ * work all the same. So slipring synchronises nothing while any stream of the process captures, and a free is the
+ * driver's: of the block, or, when that is pinned, of some scratch memory in its stead, with the same wait and the same
+ * answer. A capture that is about to begin waits for synchronisations that have not found it; frees of slipring's own
+ * are made in a mode that no capture forbids.
  *
  * Bounds. Free blocks are kept within a budget for each device (bytes, and a fraction of the device). Those that took
  * no part in a collective go first; among equals the one whose last use but one is longest ago (LRU-2), so sizes that
@@ -73,8 +80,8 @@ void slr_block_forget(int device);
 /* cuDevicePrimaryCtxRelease has been called: forgets the device's blocks if that was the last reference. */
 void slr_block_forget_released(int device);
 
-/* A capture of the application has begun (1) or ended (-1). While there is one, freed blocks go to the driver: it alone
- * knows what may be waited for. */
+/* A capture of the application is about to begin (1), has ended or did not begin (-1). Waits a little for threads that
+ * are about to synchronise a context. */
 void slr_block_captures(int change);
 
 /* Pins by generation; false when no such block lives. Unpinning a block that nobody holds may free it, which needs no

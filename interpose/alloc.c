@@ -115,9 +115,10 @@ RETRY(cuMemCreate, prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? 
 #define BEGIN(sym, params, args)                                                                                       \
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
+        slr_block_captures(1);                                                                                         \
         CUresult r = REAL(sym) args;                                                                                   \
-        if (r == CUDA_SUCCESS)                                                                                         \
-            slr_block_captures(1);                                                                                     \
+        if (r != CUDA_SUCCESS)                                                                                         \
+            slr_block_captures(-1);                                                                                    \
         return r;                                                                                                      \
     }
 #define BEGIN_PLAIN(sym) BEGIN(sym, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
@@ -157,7 +158,8 @@ static bool driver_has_all(void)
     return slr_real.cuCtxSynchronize && slr_real.cuDevicePrimaryCtxGetState && slr_real.cuDevicePrimaryCtxRetain &&
            slr_real.cuDevicePrimaryCtxRelease_v2 && slr_real.cuDeviceTotalMem && slr_real.cuMemGetInfo &&
            slr_real.cuMemAlloc && slr_real.cuMemFree && slr_real.cuStreamIsCapturing && slr_real.cuCtxGetCurrent &&
-           slr_real.cuCtxGetDevice && slr_real.cuCtxPushCurrent && slr_real.cuCtxPopCurrent;
+           slr_real.cuCtxGetDevice && slr_real.cuCtxPushCurrent && slr_real.cuCtxPopCurrent &&
+           slr_real.cuThreadExchangeStreamCaptureMode;
 }
 
 void slr_alloc_install(void)

@@ -44,12 +44,28 @@ CUcontext fake_other(int device)
     return (CUcontext)(uintptr_t)(0x2000 + device);
 }
 
+static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+    CUstreamCaptureMode old = thread_mode;
+    thread_mode = *mode;
+    *mode = old;
+    return CUDA_SUCCESS;
+}
+
+static bool refused(void)
+{
+    return fake.global_capture && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
 static CUresult mem_alloc(CUdeviceptr *out, size_t bytes)
 {
-    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = refused() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
     fake.allocs++;
-    if (!due(&fake.fail_alloc) && bytes <= fake.capacity - fake.used && count < SLOTS) {
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && !due(&fake.fail_alloc) && bytes <= fake.capacity - fake.used &&
+        count < SLOTS) {
         CUdeviceptr at = BASE;
         int i = 0;
         while (i < count && live[i].base - at < bytes) {
@@ -72,7 +88,7 @@ static CUresult mem_alloc(CUdeviceptr *out, size_t bytes)
 
 static CUresult mem_free(CUdeviceptr p)
 {
-    CUresult r = fake.free_result;
+    CUresult r = refused() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : fake.free_result;
     pthread_mutex_lock(&lock);
     fake.frees++;
     int i = 0;
@@ -164,6 +180,8 @@ static CUresult pop(CUcontext *ctx)
 static CUresult synchronize(void)
 {
     __atomic_fetch_add(&fake.syncs, 1, __ATOMIC_RELAXED);
+    if (fake.on_sync)
+        fake.on_sync();
     return fake.sync_result;
 }
 
@@ -187,4 +205,5 @@ void fake_start(const char *mode, const char *budget, size_t capacity)
     slr_real.cuCtxPushCurrent = push;
     slr_real.cuCtxPopCurrent = pop;
     slr_real.cuCtxSynchronize = synchronize;
+    slr_real.cuThreadExchangeStreamCaptureMode = exchange_mode;
 }

@@ -3,6 +3,7 @@
 #ifndef TESTS_UNIT_FAKE_MEMORY_H
 #define TESTS_UNIT_FAKE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include "base/real.h"
 
@@ -13,6 +14,8 @@ struct fake_memory {
     int fail_calloc;             /* likewise of the cache's own memory */
     int fail_realloc;
     CUresult sync_result, free_result;
+    void (*on_sync)(void); /* called in cuCtxSynchronize */
+    bool global_capture;   /* cuMemAlloc and cuMemFree fail, except in threads in the relaxed mode */
     CUcontext current;
     int active; /* the primary contexts exist */
 };

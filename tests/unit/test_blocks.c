@@ -1,8 +1,10 @@
 /* The block cache on a fake driver. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "cache/blocks.h"
 #include "cache/classes.h"
@@ -262,6 +264,98 @@ Test(blocks, nothing_is_kept_during_a_capture)
     slr_block_captures(-1);
     give(a);
     cr_assert_eq(fake.used, 10 * M);
+}
+
+Test(blocks, during_a_capture_a_pinned_block_is_kept_behind_the_drivers_wait)
+{
+    fake_start("collective", "1G", 100 * M);
+    CUdeviceptr a = take(10 * M);
+    cr_assert(slr_block_pin(slr_block_find(a).generation));
+    slr_block_captures(1);
+    int allocs = fake.allocs, frees = fake.frees;
+    give(a);
+    cr_assert(fake.syncs == 0 && fake.allocs == allocs + 1 && fake.frees == frees + 1);
+    cr_assert(fake.used == 10 * M && fake_size_at(a));
+    cr_assert_eq(take(10 * M), a);
+    fake.global_capture = true; /* the driver would refuse, so it is asked, and the application keeps the block */
+    cr_assert_eq(slr_block_free(a), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    cr_assert(stats().used_bytes == 10 * M && stats().kept_bytes == 0);
+    fake.global_capture = false;
+    slr_block_captures(-1);
+    give(a);
+    cr_assert(fake.syncs == 1 && fake_size_at(a));
+}
+
+Test(blocks, the_wait_during_a_capture_needs_little_memory)
+{
+    fake_start("all", "1G", 20 * M + 4096);
+    CUdeviceptr a = take(10 * M), b = take(10 * M), p;
+    cr_assert(slr_block_pin(slr_block_find(a).generation));
+    slr_block_captures(1);
+    give(a);
+    cr_assert_eq(take(10 * M), a);
+    cr_assert_eq(slr_real.cuMemAlloc(&p, 4096), CUDA_SUCCESS);
+    cr_assert_eq(slr_block_free(a), CUDA_ERROR_OUT_OF_MEMORY);
+    cr_assert_eq(stats().used_bytes, 20 * M, "it is the application's still");
+    slr_block_captures(-1);
+    give(b);
+    slr_block_captures(1);
+    give(a); /* what was kept makes room */
+    slr_block_captures(-1);
+    cr_assert_eq(fake.used, 10 * M + 4096);
+}
+
+Test(blocks, what_slipring_frees_on_its_own_account_no_capture_forbids)
+{
+    fake_start("all", "1G", 100 * M);
+    CUdeviceptr a = take(10 * M);
+    uint64_t generation = slr_block_find(a).generation;
+    cr_assert(slr_block_pin(generation));
+    give(a);
+    slr_block_disown(generation);
+    fake.global_capture = true;
+    cr_assert_eq(slr_block_trim(0, SIZE_MAX), 0, "it is pinned");
+    slr_block_unpin(generation);
+    cr_assert_eq(slr_block_trim(0, SIZE_MAX), 10 * M);
+    cr_assert_eq(fake.used, 0);
+}
+
+static _Atomic bool began;
+static pthread_t beginner;
+
+static void *begin_capture(void *unused)
+{
+    slr_block_captures(1);
+    atomic_store(&began, true);
+    return unused;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void capture_begins_meanwhile(void)
+{
+    double start = seconds();
+    cr_assert_eq(pthread_create(&beginner, NULL, begin_capture, NULL), 0);
+    usleep(50000);
+    cr_assert(!atomic_load(&began) || seconds() - start > 0.4,
+              "a capture began when the context was being synchronised");
+}
+
+Test(blocks, a_capture_does_not_begin_between_the_look_and_the_synchronisation)
+{
+    fake_start("all", "1G", 100 * M);
+    CUdeviceptr a = take(10 * M);
+    fake.on_sync = capture_begins_meanwhile;
+    give(a);
+    fake.on_sync = NULL;
+    cr_assert_eq(pthread_join(beginner, NULL), 0);
+    cr_assert(atomic_load(&began));
+    slr_block_captures(-1);
 }
 
 Test(blocks, what_went_with_its_context_is_forgotten)

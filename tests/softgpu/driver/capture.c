@@ -114,6 +114,19 @@ void sg_capture_invalidate_locked(struct sg_ctx *ctx)
             s->capture->invalid = true;
 }
 
+/* The programming guide: it is invalid to synchronise a context while any stream of it captures, whatever the mode. */
+CUresult sg_capture_sync_locked(struct sg_ctx *ctx)
+{
+    CUresult rc = CUDA_SUCCESS;
+
+    for (struct sg_stream *s = sg_cfg.ctxsync ? ctx->streams : NULL; s; s = s->next)
+        if (s->capture) {
+            s->capture->invalid = true;
+            rc = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    return rc;
+}
+
 CUresult sg_capture_op_locked(struct sg_stream *s, struct sg_op *op)
 {
     struct sg_capture *c = s->capture;

@@ -32,6 +32,7 @@ void sg_config_load(void)
         .mem_bytes = (size_t)number("SOFTGPU_MEM_BYTES", 16.0 * (1 << 30)),
         .misuse_abort = is("SOFTGPU_MISUSE", "abort"),
         .hang_abort = is("SOFTGPU_HANG", "abort"),
+        .ctxsync = !is("SOFTGPU_CTXSYNC", "0"),
         .timing = is("SOFTGPU_TIMING", "1"),
         .compute_off = is("SOFTGPU_COMPUTE", "0"),
         .books = !is("SOFTGPU_BOOKS", "0"),

@@ -235,6 +235,8 @@ static CUresult synchronize(CUcontext handle)
     if (ctx)
         rc = sg_capture_unsafe_locked();
     if (ctx && !rc)
+        rc = sg_capture_sync_locked(ctx);
+    if (ctx && !rc)
         rc = sg_ctx_sync_locked(ctx);
     sg_release();
     return rc;

@@ -48,6 +48,7 @@ struct sg_config {
     int devices;
     size_t mem_bytes;
     bool misuse_abort, hang_abort, timing, compute_off, books;
+    bool ctxsync;        /* strict rule, see ../README.md */
     double hang_seconds; /* real seconds, already dilated */
     const char *report;
     double link_gbs, hbm_gbs, pcie_gbs, tflops, launch_us, memop_us, scale;
@@ -409,6 +410,7 @@ CUstreamCaptureMode sg_capture_exchange_mode(CUstreamCaptureMode mode);
 bool sg_capture_active_in_locked(struct sg_ctx *ctx); /* a blocking stream captures */
 void sg_capture_leave_locked(struct sg_stream *s);    /* its stream is destroyed */
 void sg_capture_invalidate_locked(struct sg_ctx *ctx);
+CUresult sg_capture_sync_locked(struct sg_ctx *ctx); /* SOFTGPU_CTXSYNC: no waiting for a context that captures */
 struct sg_graph *sg_graph_new_locked(void);
 void sg_graph_destroy_locked(struct sg_graph *g);
 struct sg_node *sg_graph_add_locked(struct sg_graph *g, struct sg_op *op, struct sg_node *const *deps, unsigned n);

@@ -1,5 +1,6 @@
 /* Stream capture and the replay of what was captured. */
 #include "test_util.h"
+#include <pthread.h>
 
 TestSuite(capture, .timeout = 30);
 
@@ -99,6 +100,43 @@ Test(capture, unsafe_calls_depend_on_the_mode, .init = setup)
     OK(cuMemAlloc(&p, 64));
     OK(cuStreamEndCapture(s, &g));
     OK(cuGraphDestroy(g));
+}
+
+static void *sync_here(void *ctx)
+{
+    OK(cuCtxSetCurrent(ctx));
+    RC(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    return NULL;
+}
+
+static void *free_here(void *ctx)
+{
+    CUdeviceptr p;
+    OK(cuCtxSetCurrent(ctx));
+    OK(cuMemAlloc(&p, 64));
+    OK(cuMemFree(p)); /* it waits for the context as well, but is not asked to */
+    return NULL;
+}
+
+static void in_thread(void *(*body)(void *))
+{
+    pthread_t thread;
+    CUcontext ctx;
+    OK(cuCtxGetCurrent(&ctx));
+    cr_assert(!pthread_create(&thread, NULL, body, ctx));
+    cr_assert(!pthread_join(thread, NULL));
+}
+
+Test(capture, no_thread_synchronises_a_context_that_captures, .init = setup)
+{
+    CUgraph g;
+    for (int mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+        OK(cuStreamBeginCapture(s, mode));
+        in_thread(free_here);
+        in_thread(sync_here);
+        RC(cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+    OK(cuCtxSynchronize());
 }
 
 Test(capture, events_of_a_capture_and_of_other_work_do_not_mix, .init = setup)
