@@ -36,6 +36,8 @@ struct softgpu_kernel_desc {
     /* For the race oracle: names what the kernel meets other kernels in, of any process: it ends after those have
      * begun. Kernels with the same `turn` follow one another. NULL or 0: it meets nobody. */
     unsigned long long (*meets)(const void *args, const void **turn);
+    /* 1: loaded lazily, so its first launch synchronises its context (SOFTGPU_LAZY). NCCL loads its own eagerly. */
+    int lazy;
 };
 
 /* Registers (once per process and name) and returns a handle for cuLaunchKernel with grid 1 and
@@ -44,6 +46,9 @@ typedef CUresult (*softgpuKernelRegister_t)(const struct softgpu_kernel_desc *de
 
 /* 1 when the timing model runs without data (SOFTGPU_COMPUTE=0): kernels must then not touch their operands. */
 typedef int (*softgpuComputeOff_t)(void);
+
+/* 1 when the stand-in NCCL's kernels must not notice that a peer has died or left (SOFTGPU_NCCL_BLIND). */
+typedef int (*softgpuNcclBlind_t)(void);
 
 /* Names wrong use of a stand-in library where the driver's own reports go (SOFTGPU_REPORT, SOFTGPU_MISUSE). */
 typedef void (*softgpuMisuse_t)(const char *text);

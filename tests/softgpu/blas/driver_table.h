@@ -48,6 +48,7 @@ struct softdrv {
 #undef SOFTDRV_FIELD
     softgpuKernelRegister_t kernel_register;
     softgpuComputeOff_t compute_off;
+    softgpuNcclBlind_t nccl_blind;
     softgpuMisuse_t misuse;
 };
 

@@ -66,8 +66,12 @@ static unsigned access_ranges(const void *args, struct softgpu_access *out, unsi
     return r.count;
 }
 
-static const struct softgpu_kernel_desc gemm_kernel = {
-    .name = "softgpu_gemm", .arg_bytes = sizeof(struct gemm_args), .run = run, .access = access_ranges, .flops = flops};
+static const struct softgpu_kernel_desc gemm_kernel = {.name = "softgpu_gemm",
+                                                       .arg_bytes = sizeof(struct gemm_args),
+                                                       .run = run,
+                                                       .access = access_ranges,
+                                                       .flops = flops,
+                                                       .lazy = 1};
 
 static CUfunction function;
 static CUresult registered;

@@ -15,6 +15,12 @@ static double number(const char *name, double fallback)
     return end == s || *end || v < 0 ? fallback : v;
 }
 
+/* A strict rule: on or off by default, off with 0. */
+static bool rule(const char *name, bool fallback)
+{
+    return number(name, fallback) != 0;
+}
+
 static bool is(const char *name, const char *value)
 {
     const char *s = getenv(name);
@@ -44,6 +50,10 @@ void sg_config_load(void)
         .launch_us = number("SOFTGPU_LAUNCH_US", 3),
         .memop_us = number("SOFTGPU_MEMOP_US", 1),
         .scale = scale > 0 ? scale : 1,
+        .queue = (unsigned)number("SOFTGPU_QUEUE", 0),
+        .ties = rule("SOFTGPU_TIES", false),
+        .lazy = rule("SOFTGPU_LAZY", false),
+        .nccl_blind = rule("SOFTGPU_NCCL_BLIND", false),
     };
     sg_cfg.hang_seconds = number("SOFTGPU_HANG_SECONDS", 30) * (sg_cfg.timing ? sg_cfg.scale : 1);
 }

@@ -122,10 +122,16 @@ static CUresult contexts_known(CUcontext a, CUcontext b)
     return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+static CUresult peer(const char *what, const struct sg_copy *c, CUstream stream, unsigned how)
+{
+    CUresult rc = contexts_known(c->dctx, c->sctx);
+    return rc ? rc : c->width && (!c->dst || !c->src) ? CUDA_ERROR_INVALID_VALUE : sg_copy(what, stream, c, how);
+}
+
 static CUresult cuMemcpyPeer_on(CUdeviceptr dst, CUcontext dctx, CUdeviceptr src, CUcontext sctx, size_t n, CUstream st)
 {
-    CUresult rc = contexts_known(dctx, sctx);
-    return rc ? rc : linear("cuMemcpyPeer", st, dst, src, n, DST | SRC | SG_COPY_SYNC);
+    struct sg_copy c = {.dst = dst, .src = src, .width = n, .rows = 1, .slices = 1, .dctx = dctx, .sctx = sctx};
+    return peer("cuMemcpyPeer", &c, st, DST | SRC | SG_COPY_SYNC);
 }
 SG_PAIR(cuMemcpyPeer, _ptds,
         (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount),
@@ -135,8 +141,8 @@ SG_PAIR(cuMemcpyPeer, _ptds,
 static CUresult cuMemcpyPeerAsync_on(CUdeviceptr dst, CUcontext dctx, CUdeviceptr src, CUcontext sctx, size_t n,
                                      CUstream st)
 {
-    CUresult rc = contexts_known(dctx, sctx);
-    return rc ? rc : linear("cuMemcpyPeerAsync", st, dst, src, n, DST | SRC);
+    struct sg_copy c = {.dst = dst, .src = src, .width = n, .rows = 1, .slices = 1, .dctx = dctx, .sctx = sctx};
+    return peer("cuMemcpyPeerAsync", &c, st, DST | SRC);
 }
 SG_PAIR(cuMemcpyPeerAsync, _ptsz,
         (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,

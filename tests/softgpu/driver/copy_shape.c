@@ -2,6 +2,7 @@
 #include "sg.h"
 
 struct side {
+    CUcontext ctx; /* of a Peer call */
     CUmemorytype type;
     uintptr_t host;
     CUdeviceptr device;
@@ -29,7 +30,7 @@ static CUresult resolve(const struct side *s, size_t width, uintptr_t *at, size_
 static CUresult copy_box(const char *what, CUstream stream, const struct side *dst, const struct side *src,
                          size_t width, size_t rows, size_t slices, bool sync)
 {
-    struct sg_copy c = {.width = width, .rows = rows, .slices = slices};
+    struct sg_copy c = {.width = width, .rows = rows, .slices = slices, .dctx = dst->ctx, .sctx = src->ctx};
     bool ddev = false, sdev = false;
     CUresult rc;
 
@@ -49,21 +50,23 @@ static CUresult copy2d(const char *what, const CUDA_MEMCPY2D *p, CUstream stream
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     struct side dst = {
-        p->dstMemoryType, (uintptr_t)p->dstHost, p->dstDevice, p->dstPitch, 0, p->dstXInBytes, p->dstY, 0};
+        NULL, p->dstMemoryType, (uintptr_t)p->dstHost, p->dstDevice, p->dstPitch, 0, p->dstXInBytes, p->dstY, 0};
     struct side src = {
-        p->srcMemoryType, (uintptr_t)p->srcHost, p->srcDevice, p->srcPitch, 0, p->srcXInBytes, p->srcY, 0};
+        NULL, p->srcMemoryType, (uintptr_t)p->srcHost, p->srcDevice, p->srcPitch, 0, p->srcXInBytes, p->srcY, 0};
     return copy_box(what, stream, &dst, &src, p->WidthInBytes, p->Height, 1, sync);
 }
 
 /* CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER have the same fields but for contexts. */
-#define COPY3D(what, p, stream, sync)                                                                                  \
+#define COPY3D(what, p, stream, sync, dctx, sctx)                                                                      \
     do {                                                                                                               \
         if (!(p))                                                                                                      \
             return CUDA_ERROR_INVALID_VALUE;                                                                           \
-        struct side dst = {(p)->dstMemoryType, (uintptr_t)(p)->dstHost, (p)->dstDevice, (p)->dstPitch,                 \
-                           (p)->dstHeight,     (p)->dstXInBytes,        (p)->dstY,      (p)->dstZ};                    \
-        struct side src = {(p)->srcMemoryType, (uintptr_t)(p)->srcHost, (p)->srcDevice, (p)->srcPitch,                 \
-                           (p)->srcHeight,     (p)->srcXInBytes,        (p)->srcY,      (p)->srcZ};                    \
+        struct side dst = {(dctx),           (p)->dstMemoryType, (uintptr_t)(p)->dstHost,                              \
+                           (p)->dstDevice,   (p)->dstPitch,      (p)->dstHeight,                                       \
+                           (p)->dstXInBytes, (p)->dstY,          (p)->dstZ};                                           \
+        struct side src = {(sctx),           (p)->srcMemoryType, (uintptr_t)(p)->srcHost,                              \
+                           (p)->srcDevice,   (p)->srcPitch,      (p)->srcHeight,                                       \
+                           (p)->srcXInBytes, (p)->srcY,          (p)->srcZ};                                           \
         dst.height = dst.height ? dst.height : (p)->Height;                                                            \
         src.height = src.height ? src.height : (p)->Height;                                                            \
         return copy_box(what, stream, &dst, &src, (p)->WidthInBytes, (p)->Height, (p)->Depth, sync);                   \
@@ -71,12 +74,12 @@ static CUresult copy2d(const char *what, const CUDA_MEMCPY2D *p, CUstream stream
 
 static CUresult copy3d(const char *what, const CUDA_MEMCPY3D *p, CUstream stream, bool sync)
 {
-    COPY3D(what, p, stream, sync);
+    COPY3D(what, p, stream, sync, NULL, NULL);
 }
 
 static CUresult copy3d_peer(const char *what, const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool sync)
 {
-    COPY3D(what, p, stream, sync);
+    COPY3D(what, p, stream, sync, (p)->dstContext, (p)->srcContext);
 }
 
 #define SG_BOX_SYNC(symbol, type, body)                                                                                \

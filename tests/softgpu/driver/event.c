@@ -74,7 +74,7 @@ CUresult sg_event_record(CUevent hEvent, CUstream hStream)
     CUresult rc;
 
     sg_acquire();
-    struct sg_stream *s = sg_stream_get_locked(hStream, &rc);
+    struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
     struct sg_event *e = s ? sg_handle_get_locked(SG_EVENT, hEvent) : NULL;
     if (s && (!e || e->ctx->dev != s->ctx->dev)) {
         if (e)
@@ -116,7 +116,7 @@ static CUresult wait_event(CUstream hStream, CUevent hEvent, unsigned flags)
     if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
-    struct sg_stream *s = sg_stream_get_locked(hStream, &rc);
+    struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
     struct sg_event *e = s ? sg_handle_get_locked(SG_EVENT, hEvent) : NULL;
     if (s && !e)
         rc = CUDA_ERROR_INVALID_HANDLE;

@@ -223,12 +223,15 @@ static CUresult cuGraphLaunch_on(CUgraphExec hGraph, CUstream hStream)
     CUresult rc;
 
     sg_acquire();
-    struct sg_stream *s = sg_stream_get_locked(hStream, &rc);
+    struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
     struct exec *e = s ? sg_handle_get_locked(SG_EXEC, hGraph) : NULL;
     if (s && !e)
         rc = CUDA_ERROR_INVALID_HANDLE;
-    for (size_t i = 0; e && i < e->count && !rc; i++)
-        rc = sg_submit_locked(s, sg_op_clone(e->ops[i]));
+    for (size_t i = 0; e && i < e->count && !rc; i++) {
+        struct sg_op *op = sg_op_clone(e->ops[i]);
+        op->part = i > 0;
+        rc = sg_submit_locked(s, op);
+    }
     sg_release();
     return rc;
 }

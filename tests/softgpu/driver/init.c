@@ -105,3 +105,9 @@ __attribute__((visibility("default"))) int softgpuComputeOff(void)
 {
     return sg_cfg.compute_off;
 }
+
+int softgpuNcclBlind(void);
+__attribute__((visibility("default"))) int softgpuNcclBlind(void)
+{
+    return sg_cfg.nccl_blind;
+}

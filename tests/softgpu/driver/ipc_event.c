@@ -46,6 +46,7 @@ CUresult sg_event_shared_record_locked(struct sg_stream *s, struct sg_event *e)
     uint64_t n = atomic_fetch_add(&e->shared->recorded, 1) + 1;
 
     op->u.memop = (struct sg_memop){.addr = (uintptr_t)&e->shared->completed, .value = n, .wide = true};
+    op->part = true;
     return sg_submit_locked(s, op);
 }
 

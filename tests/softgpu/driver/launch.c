@@ -56,6 +56,27 @@ static void add_ranges(struct sg_op *op)
         free(all);
 }
 
+/* ---- lazy loading ---- */
+
+#define LOADED 64 /* the oldest is forgotten, and loaded again */
+static __thread struct {
+    uint64_t ctx;
+    const struct softgpu_kernel_desc *desc;
+} loaded[LOADED];
+static __thread unsigned nloaded;
+
+/* By thread: cuBLAS has many kernels, and which of them a call takes no program knows. So the first in a thread stands
+ * for one that was not loaded before. */
+static bool first_launch_locked(const struct sg_ctx *ctx, const struct softgpu_kernel_desc *desc)
+{
+    for (unsigned i = 0; i < nloaded && i < LOADED; i++)
+        if (loaded[i].ctx == ctx->id && loaded[i].desc == desc)
+            return false;
+    loaded[nloaded % LOADED].ctx = ctx->id;
+    loaded[nloaded++ % LOADED].desc = desc;
+    return true;
+}
+
 static CUresult launch(CUfunction f, CUstream stream, void **params, void **extra)
 {
     const struct softgpu_kernel_desc *desc;
@@ -67,6 +88,8 @@ static CUresult launch(CUfunction f, CUstream stream, void **params, void **extr
     if (s && s->ctx != ctx)
         rc = CUDA_ERROR_INVALID_HANDLE;
     desc = rc ? NULL : sg_handle_get_locked(SG_FUNC, f);
+    if (desc && desc->lazy && sg_cfg.lazy && !s->capture && first_launch_locked(ctx, desc))
+        sg_ctx_sync_locked(ctx);
     sg_release();
     if (rc)
         return rc;

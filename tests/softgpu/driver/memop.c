@@ -180,9 +180,10 @@ static CUresult batch(CUstream stream, unsigned count, const CUstreamBatchMemOpP
     while (n < count && !(rc = from_params(&ops[n], &params[n])))
         n++;
     sg_acquire();
-    struct sg_stream *s = rc ? NULL : sg_stream_get_locked(stream, &rc);
+    struct sg_stream *s = rc ? NULL : sg_stream_enter_locked(stream, &rc);
     for (unsigned i = 0; i < n && !rc; i++) {
         ops[i]->ctx = s->ctx;
+        ops[i]->part = i > 0;
         rc = sg_ranges_check_locked(ops[i], false);
     }
     for (unsigned i = 0; i < n; i++) {

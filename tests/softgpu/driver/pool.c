@@ -168,7 +168,7 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, 
     if (!dptr || !bytes)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
-    struct sg_stream *s = sg_stream_get_locked(stream, &rc);
+    struct sg_stream *s = sg_stream_enter_locked(stream, &rc);
     if (s && !pool)
         pool = current_pool_locked(s->ctx->dev);
     struct pool *p = s ? sg_handle_get_locked(SG_POOL, pool) : NULL;
@@ -213,7 +213,7 @@ static CUresult cuMemFreeAsync_on(CUdeviceptr dptr, CUstream hStream)
     if (!dptr)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
-    struct sg_stream *s = sg_stream_get_locked(hStream, &rc);
+    struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
     if (s && s->capture)
         rc = CUDA_ERROR_NOT_SUPPORTED;
     if (!rc)

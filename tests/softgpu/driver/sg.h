@@ -52,6 +52,8 @@ struct sg_config {
     double hang_seconds; /* real seconds, already dilated */
     const char *report;
     double link_gbs, hbm_gbs, pcie_gbs, tflops, launch_us, memop_us, scale;
+    unsigned queue;              /* entries of a stream's queue; 0: no limit */
+    bool ties, lazy, nccl_blind; /* strict rules, see ../README.md */
 };
 extern struct sg_config sg_cfg;
 void sg_config_load(void);
@@ -276,7 +278,8 @@ enum sg_op_kind { SG_OP_ORDER, SG_OP_COPY, SG_OP_FILL, SG_OP_KERNEL, SG_OP_HOST,
 struct sg_copy {
     uintptr_t dst, src;
     size_t width, rows, slices, dpitch, spitch, dslice, sslice;
-    void *staged; /* copy of a pageable source; freed with the operation */
+    void *staged;         /* copy of a pageable source; freed with the operation */
+    CUcontext dctx, sctx; /* that a Peer call names; else NULL */
 };
 struct sg_fill {
     uintptr_t dst;
@@ -294,6 +297,7 @@ struct sg_memop {
     unsigned flags;
     bool wide;
 };
+#define SG_TIES 4
 struct sg_op {
     struct sg_op *next;
     enum sg_op_kind kind;
@@ -302,7 +306,8 @@ struct sg_op {
     struct sg_fence *fence;
     struct sg_fence **deps;
     unsigned ndeps, nranges;
-    bool waiting;
+    bool waiting, part;           /* part: of the call that queued the one before it, and of its entry */
+    struct sg_ctx *ties[SG_TIES]; /* contexts of other devices that count it as their work; NULL-padded */
     int64_t enqueued, started;
     struct sg_range *ranges;
     struct sg_clock clock;
@@ -330,6 +335,7 @@ struct sg_stream {
     uint64_t id;
     bool legacy, per_thread, destroyed, has_worker;
     struct sg_op *head, *tail;
+    unsigned entries; /* calls whose operations are queued */
     struct sg_fence *last;
     pthread_cond_t cv;
     int64_t vtime; /* modelled completion of the last operation */
@@ -352,6 +358,10 @@ const char *sg_op_describe_locked(const struct sg_op *op, char *buf, size_t n);
 struct sg_stream *sg_stream_get_locked(CUstream handle, CUresult *rc);
 struct sg_stream *sg_stream_new_locked(struct sg_ctx *ctx, unsigned flags, int priority);
 void sg_stream_retire_locked(struct sg_stream *s);
+/* The same for a call that puts something into the queue: first waits, without the lock, until that has room. Whatever
+ * the caller looked up before may be gone then. */
+struct sg_stream *sg_stream_enter_locked(CUstream handle, CUresult *rc);
+void sg_entry_done_locked(struct sg_stream *s, const struct sg_op *op);
 /* Takes the operation over in all cases. Checks its ranges, records it when the stream captures, else queues it. */
 CUresult sg_submit_locked(struct sg_stream *s, struct sg_op *op);
 CUresult sg_submit(CUstream stream, struct sg_op *op);
@@ -359,7 +369,7 @@ CUresult sg_submit_wait(CUstream stream, struct sg_op *op); /* and waits for its
 bool sg_stream_idle_locked(struct sg_stream *s);
 void sg_stream_free_locked(struct sg_stream *s);
 CUresult sg_stream_sync_locked(struct sg_stream *s);
-CUresult sg_ctx_sync_locked(struct sg_ctx *ctx);
+CUresult sg_ctx_sync_locked(struct sg_ctx *ctx); /* drops the lock while it waits */
 void sg_worker_start_locked(struct sg_stream *s);
 int64_t sg_op_execute(struct sg_stream *s, struct sg_op *op, int64_t start); /* unlocked; returns completion time */
 CUresult sg_ranges_check_locked(struct sg_op *op, bool pin);

@@ -73,6 +73,7 @@ static void run_head_locked(struct sg_stream *s)
     if (!s->head)
         s->tail = NULL;
     sg_progress++;
+    sg_entry_done_locked(s, op);
     sg_fence_done_locked(op->fence, t);
     sg_op_free_locked(op);
 }
