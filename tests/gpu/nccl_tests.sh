@@ -84,19 +84,12 @@ processes() (
     exit "$failed"
 )
 
-# right FILE: the program's own verdict, and each row of its table: no wrong element.
-right() {
-    grep -q 'Out of bounds values : 0 OK' "$1" || { echo "nccl-tests found wrong data or did not end" && return 1; }
-    awk '$1 ~ /^[0-9]+$/ { rows++; if ($9 + $13 != 0 || NF < 13) bad++ } END { exit rows == 0 || bad > 0 }' "$1" ||
-        { echo "a row with wrong elements, or none" && return 1; }
-}
-
 # plain_run NAME RANKS PROGRAM OPTIONS...: without slipring.
 plain_run() {
     local name=$1 ranks=$2 program=$3
     shift 3
     processes "$ranks" "$built/${program}_perf" "$@" | tee "$logs/$name.rows"
-    [ "${PIPESTATUS[0]}" = 0 ] && right "$logs/$name.rows"
+    [ "${PIPESTATUS[0]}" = 0 ] && right_rows "$logs/$name.rows"
 }
 
 # only_counted NAME REASONS: every rank's log has an end, and counts all of these reasons and no other.
@@ -117,7 +110,7 @@ with_slipring() {
     shift 5
     processes "$ranks" "$slipring" run --lib "$build/libslipring.so" --set log=info --set min_bytes="$min" "${with_settings[@]}" \
         --set "log_file=$logs/$name.rank%r.decisions" -- "$built/${program}_perf" "$@" | tee "$logs/$name.rows"
-    [ "${PIPESTATUS[0]}" = 0 ] && right "$logs/$name.rows" || return 1
+    [ "${PIPESTATUS[0]}" = 0 ] && right_rows "$logs/$name.rows" || return 1
     if [ "$reasons" = - ]; then
         ! grep -hE 'count reason=' "$logs/$name".rank*.decisions || { echo "an all-gather was counted" && return 1; }
     else

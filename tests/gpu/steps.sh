@@ -137,6 +137,13 @@ preloaded() {
 # counted NAME REASON: some rank counted such a decision.
 counted() { grep -hqE "count.*reason=($2) " "$logs/$1".rank*.decisions; }
 
+# right_rows FILE: the verdict of one of nccl-tests' programs, and each row of its table: no wrong element.
+right_rows() {
+    grep -q 'Out of bounds values : 0 OK' "$1" || { echo "nccl-tests found wrong data or did not end" && return 1; }
+    awk '$1 ~ /^[0-9]+$/ { rows++; if ($9 + $13 != 0 || NF < 13) bad++ } END { exit rows == 0 || bad > 0 }' "$1" ||
+        { echo "a row with wrong elements, or none" && return 1; }
+}
+
 # --- MPS ------------------------------------------------------------------------------------------------------------
 # All ranks share one GPU. Without MPS the driver gives it to one process after another, some milliseconds each, so that short
 # steps measure the turn; with it copies, waits and kernels of all ranks run side by side.
