@@ -63,7 +63,8 @@ struct slr_gemm_split {
     bool on_a;          /* the gathered operand is A (op T), else B (op N) */
     int64_t shard_cols; /* columns in one rank's shard */
     size_t col_bytes;
-    double pace; /* gemm_parts.h; the caller's: slr_gemm_split_find leaves it alone */
+    int64_t other, inner; /* the size of C that is not cut; k */
+    double pace;          /* gemm_parts.h; the caller's: slr_gemm_split_find leaves it alone */
 };
 
 /* Bytes of one element; 0 for types that are not split (complex, sub-byte, unknown). */

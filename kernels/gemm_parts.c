@@ -1,11 +1,10 @@
 #include "kernels/gemm_parts.h"
 
-struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm_split *split, int rank, int nranks,
-                              double pace)
-{
-    return (struct slr_parts){
-        .plan = *plan, .split = *split, .rank = rank, .nranks = nranks, .pace = pace, .step = nranks};
-}
+enum {
+    MOST_GROUPS = 8,  /* 2^7 ways to cut are looked through */
+    MOST_GRAIN = 256, /* columns: the widest tiles */
+    GRAINS = 8        /* a border is moved by less than an eighth of a group */
+};
 
 double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte)
 {
@@ -14,79 +13,124 @@ double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte)
     return other > 0 ? (double)elem * flop_per_byte * speed / (2 * (double)other) : 0;
 }
 
-/* First column of a shard that chunk q does not complete: a column across two chunks belongs to the later one. */
-static int64_t chunk_end(const struct slr_parts *p, int64_t q)
+/* On an H200 a part cost as much as 0.1 to 0.6 million elements of C with an inner size of 8192, and as 0.3 to 0.4
+ * million with 4096 (docs/measurements.md, cublasLtMatmul in parts); a launch takes about 2^31 operations' time. */
+double slr_parts_overhead(int64_t other, int64_t inner)
 {
-    return q < 0 ? 0 : (int64_t)(slr_plan_chunk_end(&p->plan, (uint32_t)q) / p->split.col_bytes);
+    return other > 0 && inner > 0 ? (0x1p18 + 0x1p30 / (double)inner) / (double)other : 0;
 }
 
-/* Of the chunk that arrives as number i. */
-static int64_t chunk_cols(const struct slr_parts *p, int64_t i)
+/* The first column of a shard that lies behind group `group - 1`. */
+static int64_t border(const struct slr_parts *p, uint32_t group)
 {
-    int64_t q = i / (p->nranks - 1);
-    return chunk_end(p, q) - chunk_end(p, q - 1);
+    uint32_t chunk = group * p->chunks;
+    if (group == 0)
+        return 0;
+    if (group >= p->groups)
+        return p->split.shard_cols;
+    return (int64_t)(slr_plan_chunk_end(&p->plan, chunk - 1) / p->split.col_bytes) / p->grain * p->grain;
 }
 
-static bool next_group(struct slr_parts *p)
+/* The chunk that completes the columns before `col` of a shard. */
+static uint32_t chunk_of(const struct slr_parts *p, int64_t col)
 {
-    int64_t all = (int64_t)p->plan.chunks * (p->nranks - 1), cols = 0;
-    p->begin = p->end;
-    if (p->begin >= all)
+    size_t last = (size_t)col * p->split.col_bytes - 1, chunk = last / (p->plan.piece * p->plan.group);
+    return chunk < p->plan.chunks ? (uint32_t)chunk : p->plan.chunks - 1;
+}
+
+static bool border_behind(const struct slr_parts *p, uint32_t group)
+{
+    return group + 1 >= p->groups || p->groups > 64 || (p->borders >> group & 1);
+}
+
+/* Columns' time until the whole GEMM is done. In the ring's order chunk q of all peers comes before chunk q + 1 of any;
+ * of a range the first peer's data is there when its last chunk is, the last peer's when the last chunk of all is. */
+static double expected(const struct slr_parts *p, uint64_t borders, double pace, double overhead)
+{
+    const double peers = p->nranks - 1, chunk = (double)p->split.shard_cols / p->plan.chunks;
+    double now = (double)p->split.shard_cols + (__builtin_popcountll(borders) + 1) * overhead;
+    for (uint32_t i = 0, begin = 0; i < p->groups; i++) {
+        if (i + 1 < p->groups && !(borders >> i & 1))
+            continue;
+        double end = (double)border(p, i + 1), part = end - (double)border(p, begin) + overhead;
+        double last = pace * peers * end, first = last - pace * (peers - 1) * chunk;
+        now = (now > first ? now : first) + peers * part;
+        now = now > last + part ? now : last + part;
+        begin = i + 1;
+    }
+    return now;
+}
+
+static void choose(struct slr_parts *p, double pace)
+{
+    const double overhead = slr_parts_overhead(p->split.other, p->split.inner);
+    double least = 0;
+    int ranges = 0;
+    for (uint64_t borders = 0; borders < 1u << (p->groups - 1); borders++) {
+        double time = expected(p, borders, pace, overhead) + expected(p, borders, pace / 2, overhead);
+        int here = __builtin_popcountll(borders) + 1;
+        if (!ranges || time < least * (1 - 1e-9) || (time < least * (1 + 1e-9) && here < ranges)) {
+            least = time;
+            ranges = here;
+            p->borders = borders;
+        }
+    }
+}
+
+static int64_t grain_of(int64_t cols, uint32_t groups)
+{
+    int64_t grain = 1;
+    while (grain < MOST_GRAIN && grain * 2 * GRAINS * groups <= cols)
+        grain *= 2;
+    return grain;
+}
+
+struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm_split *split, int rank, int nranks,
+                              double pace)
+{
+    struct slr_parts p = {.plan = *plan, .split = *split, .rank = rank, .nranks = nranks, .borders = UINT64_MAX};
+    p.chunks = pace > 0 ? (plan->chunks + MOST_GROUPS - 1) / MOST_GROUPS : 1;
+    p.groups = (plan->chunks + p.chunks - 1) / p.chunks;
+    p.grain = grain_of(split->shard_cols, p.groups);
+    if (pace > 0)
+        choose(&p, pace);
+    return p;
+}
+
+/* The next range; behind the own shard's last one the peers' first. */
+static bool next_range(struct slr_parts *p)
+{
+    if (p->end >= p->groups && p->step > 0)
         return false;
-    do {
-        cols += chunk_cols(p, p->end);
-        p->arrived += p->pace * (double)chunk_cols(p, p->end);
-        p->end++;
-    } while (p->pace > 0 && p->end < all && p->arrived + p->pace * (double)chunk_cols(p, p->end) <= p->now);
-    p->now = (p->now > p->arrived ? p->now : p->arrived) + (double)cols;
-    p->step = 1;
+    if (p->end >= p->groups) {
+        p->step = 1;
+        p->end = 0;
+    } else if (p->step > 0) {
+        p->step = 1;
+    }
+    p->begin = p->end;
+    while (!border_behind(p, p->end++))
+        ;
     return true;
 }
 
-/* The group's chunks of one step are neighbours: [*first, *last) of that owner's columns. */
-static void columns_of(const struct slr_parts *p, int step, int64_t *first, int64_t *last)
+static void take(const struct slr_parts *p, struct slr_part *part)
 {
-    int steps = p->nranks - 1;
-    int64_t from = p->begin / steps + (step - 1 < p->begin % steps), to = p->end / steps + (step - 1 < p->end % steps);
-    *first = chunk_end(p, from - 1);
-    *last = chunk_end(p, to - 1);
-}
-
-static int owner_of(const struct slr_parts *p, int step)
-{
-    return (p->rank + step) % p->nranks;
-}
-
-/* Takes the next range of the group: one owner's columns, and those of the owners behind it as far as they are
- * neighbours. */
-static bool next_range(struct slr_parts *p, struct slr_part *part)
-{
-    int64_t first, last, next_first, next_last;
-    columns_of(p, p->step, &first, &last);
-    part->col = owner_of(p, p->step) * p->split.shard_cols + first;
-    part->cols = last - first;
-    while (++p->step < p->nranks) {
-        columns_of(p, p->step, &next_first, &next_last);
-        if (last != p->split.shard_cols || next_first != 0 || owner_of(p, p->step) == 0)
-            break;
-        part->cols += next_last;
-        last = next_last;
-    }
-    part->chunk = (uint32_t)((p->end - 1) / (p->nranks - 1));
-    part->step = (int)((p->end - 1) % (p->nranks - 1)) + 1;
-    return part->cols > 0;
+    const int64_t first = border(p, p->begin), last = border(p, p->end);
+    *part = (struct slr_part){
+        .col = (p->rank + p->step) % p->nranks * p->split.shard_cols + first, .cols = last - first, .step = p->step};
+    if (p->step > 0 && part->cols > 0)
+        part->chunk = chunk_of(p, last);
 }
 
 bool slr_parts_next(struct slr_parts *p, struct slr_part *part)
 {
-    if (!p->own_given) {
-        p->own_given = true;
-        p->now = (double)p->split.shard_cols;
-        *part = (struct slr_part){.col = p->rank * p->split.shard_cols, .cols = p->split.shard_cols};
-        return true;
-    }
-    while (p->step < p->nranks || next_group(p))
-        if (next_range(p, part))
-            return true;
-    return false;
+    do {
+        if (p->step > 0 && p->step + 1 < p->nranks)
+            p->step++;
+        else if (!next_range(p))
+            return false;
+        take(p, part);
+    } while (part->cols <= 0);
+    return true;
 }

@@ -1,14 +1,26 @@
 /* Into which parts a GEMM that consumes a gather is cut, and what each waits for.
  *
- * The own shard's columns come first. After that the chunks in the order in which they arrive (kernels/ring.h: chunk q
- * of step 1, 2, .. nranks - 1, then chunk q + 1): whatever is expected to be there by the time the parts before are
- * done goes into the next group, at least one chunk, and each range of neighbouring columns of a group is one part. So
- * a gather that is quick against its GEMM costs two or three parts instead of one for each chunk, and a slow one is
- * still consumed chunk by chunk. The expectation only shapes the parts: each waits for the last chunk of its group,
- * whenever that comes.
+ * The rule: every shard is cut at the same columns on every rank, the own shard too, and no part lies in two shards. So
+ * all ranks make the same parts, a part being (first column, columns); only their order differs. Each element of C is
+ * then computed by the same cuBLAS call on all ranks, of the same shape and with addresses that are aligned alike, and
+ * replicas of a result stay equal (docs/numerics.md says what that takes). The cut is computed from facts that are
+ * equal on all ranks: the plan, the ranks, the GEMM's shape, SLIPRING_FLOP_PER_BYTE.
+ *
+ *   range i of a shard   its chunks [a, b) (kernels/plan.h), as columns: a column across two chunks belongs to the
+ *                        later one, and a border within a shard is moved down to a multiple of up to 256 columns, so
+ *                        that parts fill whole tiles and begin at aligned addresses
+ *   part                 one range of one shard
+ *   order on a rank      the ranges of the own shard, which wait for nothing; then, range by range, those of the shards
+ *                        that arrive at step 1, 2, .. nranks - 1 (kernels/ring.h), each behind the last chunk it reads
+ *
+ * How many ranges: few, as each part costs something beyond its columns, but a part can not begin before its data is
+ * there, and what arrives last is computed behind the gather. Of all ways to cut a shard between its chunks (eight
+ * groups of them when there are more), that one is taken which is expected to be done first, at the pace given and at
+ * half of it, added; of equal ones that with the fewest parts. The pace given is a careful one: when all goes well, the
+ * data comes twice as fast. The expectation only shapes the parts; each waits for its data, whenever that comes.
  *
  * `pace` is the time that a column takes to arrive, in units of the time that its part of the GEMM takes; 0: every
- * chunk is a part of its own. Columns are stored columns of the gathered operand (kernels/gemm.h).
+ * chunk is a range of its own. Columns are stored columns of the gathered operand (kernels/gemm.h).
  */
 #ifndef SLR_KERNELS_GEMM_PARTS_H
 #define SLR_KERNELS_GEMM_PARTS_H
@@ -28,12 +40,13 @@ struct slr_parts {
     struct slr_plan plan;
     struct slr_gemm_split split;
     int rank, nranks;
-    double pace;
-    bool own_given;
-    int64_t begin, end; /* the present group: chunks by order of arrival */
-    int step;           /* of the group, not given yet; nranks: the group is done */
-    double now;         /* columns' time until the parts before the group are done */
-    double arrived;     /* until the group's last chunk has arrived */
+    /* The cut: groups of `chunks` chunks, and bit i: there is a border behind group i. */
+    uint32_t chunks, groups;
+    uint64_t borders; /* groups <= 64; with more, behind every one */
+    int64_t grain;    /* borders within a shard are multiples of it */
+    /* The walk: groups [begin, end) are the present range, of the shard that arrives at `step`; 0 is the own shard. */
+    uint32_t begin, end;
+    int step;
 };
 
 struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm_split *split, int rank, int nranks,
@@ -45,5 +58,9 @@ bool slr_parts_next(struct slr_parts *p, struct slr_part *part);
 /* Pace from the operand's element size, the GEMM's other outer size, and how many operations of a 16-bit GEMM the
  * device makes in the time in which it receives one byte. */
 double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte);
+
+/* What a part costs beyond its columns, in columns: its launch, and the multiprocessors that idle at its end. 0 where
+ * the GEMM's sizes are not known. */
+double slr_parts_overhead(int64_t other, int64_t inner);
 
 #endif

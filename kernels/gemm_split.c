@@ -96,6 +96,8 @@ enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct sl
     if (ld != gemm->k)
         return SLR_R_JOIN_LD;
     out->col_bytes = (size_t)gemm->k * elem;
+    out->other = out->on_a ? gemm->n : gemm->m;
+    out->inner = gemm->k;
     if (g->plan.shard % out->col_bytes != 0)
         return SLR_R_JOIN_SHAPE;
     out->shard_cols = (int64_t)(g->plan.shard / out->col_bytes);

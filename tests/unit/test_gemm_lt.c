@@ -261,7 +261,8 @@ Test(gemm_lt, unknown_attributes_keep_it_whole)
     REFUSED(JOIN_ATTRIBUTE, (void)0);
 }
 
-static const struct slr_gemm_split on_b = {false, 6, K * 4, 0}, on_a = {true, 2, K * 4, 0};
+static const struct slr_gemm_split on_b = {.shard_cols = 6, .col_bytes = K * 4},
+                                   on_a = {.on_a = true, .shard_cols = 2, .col_bytes = K * 4};
 
 static bool is(int i, uint64_t rows, uint64_t cols, int64_t ld, const void *at)
 {
@@ -422,10 +423,10 @@ Test(gemm_lt, ready_before_the_first_part)
     struct slr_ring ring = {.rank = 1, .nranks = 4};
     const size_t shard = on_b.col_bytes * 6;
     struct slr_gather gather = {.recv = (uintptr_t)aligned,
-                                .plan = {.shard = shard, .piece = shard / 2, .pieces = 2, .group = 1, .chunks = 2}};
+                                .plan = {.shard = shard, .piece = shard * 4 / 6, .pieces = 2, .group = 1, .chunks = 2}};
     unsigned parts = 9;
     with_algo(&call);
-    fake.width = 6; /* the own shard, not the chunks of 3 */
+    fake.width = 4; /* the first range of each shard, not the second of 2 */
     cr_expect_neq(slr_gemm_fused(&ring, &gather, &call.gemm, &on_b, &parts), CUBLAS_STATUS_SUCCESS);
     cr_expect(parts == 0 && fake.matmuls == 0 && fake.asked == 2);
 }

@@ -1,5 +1,7 @@
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "kernels/gemm_parts.h"
 
 static struct slr_parts walk(size_t cols, size_t col_bytes, int rank, int nranks, uint32_t chunks, double pace)
@@ -9,91 +11,153 @@ static struct slr_parts walk(size_t cols, size_t col_bytes, int rank, int nranks
     return slr_parts_of(&plan, &split, rank, nranks, pace);
 }
 
-static unsigned count(size_t cols, int rank, int nranks, uint32_t chunks, double pace)
-{
-    struct slr_parts p = walk(cols, 4096, rank, nranks, chunks, pace);
-    struct slr_part part;
-    unsigned n = 0;
-    while (slr_parts_next(&p, &part))
-        n++;
-    return n;
-}
-
-/* Order of arrival of the chunk that completes column `at` of a shard that arrives at `step`. */
-static int64_t arrival(const struct slr_parts *p, int64_t at, int step)
+/* The order of arrival of the last byte of the columns before `end` of a shard that arrives at `step`. */
+static int64_t arrival(const struct slr_parts *p, int64_t end, int step)
 {
     uint32_t q = 0;
-    while ((int64_t)(slr_plan_chunk_end(&p->plan, q) / p->split.col_bytes) <= at)
+    while (slr_plan_chunk_end(&p->plan, q) < (size_t)end * p->split.col_bytes)
         q++;
     return (int64_t)q * (p->nranks - 1) + step - 1;
 }
 
-static void check(struct slr_parts p)
+/* Where parts begin, by column: their columns, or 0. */
+static int64_t *cut_of(struct slr_parts p)
 {
-    int64_t all = p.split.shard_cols * p.nranks, seen = 0, waited = -1;
-    bool *done = calloc((size_t)all, sizeof *done);
+    int64_t *cols = calloc((size_t)(p.split.shard_cols * p.nranks), sizeof *cols);
     struct slr_part part;
-    for (bool own = true; slr_parts_next(&p, &part); own = false) {
-        cr_assert(part.cols > 0 && part.col >= 0 && part.col + part.cols <= all);
-        cr_assert_eq(own, part.step == 0);
-        int64_t waits = own ? -1 : (int64_t)part.chunk * (p.nranks - 1) + part.step - 1;
-        cr_assert_geq(waits, waited, "a part waits for less than the one before");
-        waited = waits;
-        for (int64_t c = part.col; c < part.col + part.cols; c++) {
-            int owner = (int)(c / p.split.shard_cols), step = (owner - p.rank + p.nranks) % p.nranks;
-            cr_assert(!done[c], "column %ld twice", (long)c);
-            cr_assert(step == 0 ? own : arrival(&p, c % p.split.shard_cols, step) <= waits,
-                      "column %ld is computed before it has arrived", (long)c);
-            done[c] = true;
-            seen++;
-        }
+    while (slr_parts_next(&p, &part)) {
+        cr_assert_eq(cols[part.col], 0, "two parts begin at %ld", (long)part.col);
+        cols[part.col] = part.cols;
     }
-    cr_assert_eq(seen, all);
-    free(done);
+    return cols;
 }
 
-Test(gemm_parts, every_column_once_and_after_its_chunk)
+/* Every column once, in parts that lie in one shard. */
+static void covers(const int64_t *cols, int64_t shard, int64_t all)
+{
+    for (int64_t at = 0; at < all; at += cols[at]) {
+        cr_assert(cols[at] > 0, "no part begins at %ld", (long)at);
+        cr_assert(at / shard == (at + cols[at] - 1) / shard, "a part at %ld lies in two shards", (long)at);
+        for (int64_t i = 1; i < cols[at]; i++)
+            cr_assert_eq(cols[at + i], 0, "a part begins within another, at %ld", (long)(at + i));
+    }
+}
+
+/* The own shard's parts come first and wait for nothing; each other one waits for the chunk that brings the last byte
+ * that it reads, and none for one that comes earlier than what a part before has waited for. */
+static void waits_for_what_it_reads(struct slr_parts p)
+{
+    int64_t waited = -1;
+    struct slr_part part;
+    while (slr_parts_next(&p, &part)) {
+        int64_t owner = part.col / p.split.shard_cols, end = part.col + part.cols - owner * p.split.shard_cols;
+        cr_assert_eq(part.step, (owner - p.rank + p.nranks) % p.nranks);
+        cr_assert(part.step > 0 || waited < 0, "the own shard's parts come first");
+        int64_t waits = part.step > 0 ? (int64_t)part.chunk * (p.nranks - 1) + part.step - 1 : -1;
+        cr_assert_eq(waits, part.step > 0 ? arrival(&p, end, part.step) : -1);
+        cr_assert(waits > waited || part.step == 0, "a part waits for less than the one before");
+        waited = waits;
+    }
+}
+
+static void check(size_t cols, size_t col_bytes, int nranks, uint32_t chunks, double pace)
+{
+    const int64_t all = (int64_t)cols * nranks;
+    int64_t *first = cut_of(walk(cols, col_bytes, 0, nranks, chunks, pace));
+    covers(first, (int64_t)cols, all);
+    for (int rank = 0; rank < nranks; rank++) {
+        int64_t *own = cut_of(walk(cols, col_bytes, rank, nranks, chunks, pace));
+        cr_assert(memcmp(own, first, (size_t)all * sizeof *own) == 0, "rank %d cuts differently", rank);
+        waits_for_what_it_reads(walk(cols, col_bytes, rank, nranks, chunks, pace));
+        free(own);
+    }
+    free(first);
+}
+
+/* The property that replicas rest on, over shapes, ranks, chunks and paces. */
+Test(gemm_parts, all_ranks_make_the_same_parts)
 {
     srand(7);
     for (int i = 0; i < 3000; i++) {
-        int nranks = 2 + rand() % 9, rank = rand() % nranks;
-        size_t cols = (size_t)(1 + rand() % 60), col_bytes = (size_t)(1 + rand() % 3000);
-        double pace = rand() % 4 ? (double)(rand() % 400) / 100 : 0;
-        check(walk(cols, col_bytes, rank, nranks, (uint32_t)(rand() % 9), pace));
+        int nranks = 2 + rand() % 9;
+        size_t cols = (size_t)(1 + rand() % (i % 10 ? 60 : 3000)), col_bytes = (size_t)(1 + rand() % 3000);
+        double pace = rand() % 4 ? (double)(rand() % 600) / 100 : 0;
+        check(cols, col_bytes, nranks, (uint32_t)(rand() % (i % 5 ? 9 : 65)), pace);
     }
 }
 
-Test(gemm_parts, without_a_pace_each_chunk_is_a_part)
+/* The cut of one shard as text: the columns of its ranges. */
+static const char *cut(size_t cols, size_t inner, int64_t other, int nranks, uint32_t chunks, double pace)
 {
-    cr_assert_eq(count(4096, 0, 2, 4, 0), 5);
-    cr_assert_eq(count(4096, 3, 8, 1, 0), 8);
-    cr_assert_eq(count(2048, 1, 4, 2, 0), 7);
-}
-
-Test(gemm_parts, a_quick_gather_is_one_group)
-{
-    cr_assert_eq(count(4096, 0, 2, 4, 0.1), 2);
-    cr_assert_eq(count(2048, 0, 4, 2, 0.1), 2, "the columns behind the own shard are neighbours");
-    cr_assert_eq(count(2048, 1, 4, 2, 0.1), 3, "those before it are a range of their own");
-    cr_assert_eq(count(2048, 3, 4, 2, 0.1), 2);
-}
-
-Test(gemm_parts, a_slow_gather_is_consumed_chunk_by_chunk)
-{
-    cr_assert_eq(count(4096, 0, 2, 4, 5), 5);
-    cr_assert_eq(count(1024, 2, 8, 1, 5), 8);
-}
-
-/* Four chunks of 1024 columns each behind an own part of 4096: at 2, two are there when that is done. */
-Test(gemm_parts, groups_grow_with_what_has_arrived)
-{
-    struct slr_parts p = walk(4096, 4096, 0, 2, 4, 2);
+    static char text[256];
+    struct slr_plan plan = slr_plan_make(cols * inner * 2, nranks, (size_t)64 << 20, chunks);
+    struct slr_gemm_split split = {
+        .shard_cols = (int64_t)cols, .col_bytes = inner * 2, .other = other, .inner = (int64_t)inner};
+    struct slr_parts p = slr_parts_of(&plan, &split, nranks - 1, nranks, pace);
     struct slr_part part;
-    int64_t cols[8], n = 0;
-    while (slr_parts_next(&p, &part))
-        cols[n++] = part.cols;
-    cr_assert_eq(n, 4);
-    cr_assert(cols[0] == 4096 && cols[1] == 2048 && cols[2] == 1024 && cols[3] == 1024);
+    size_t at = 0;
+    text[0] = '\0';
+    while (slr_parts_next(&p, &part) && part.step == 0 && at < sizeof text - 24)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%ld", at ? " " : "", (long)part.cols);
+    return text;
+}
+#define CUT(want, ...) cr_expect_str_eq(cut(__VA_ARGS__), want)
+
+Test(gemm_parts, without_a_pace_each_chunk_is_a_range)
+{
+    CUT("1024 1024 1024 1024", 4096, 2048, 0, 2, 4, 0);
+    CUT("4096", 4096, 2048, 0, 8, 1, 0);
+    CUT("1024 1024", 2048, 2048, 0, 4, 2, 0);
+}
+
+Test(gemm_parts, a_quick_gather_leaves_the_shards_whole)
+{
+    CUT("4096", 4096, 8192, 8192, 2, 4, 0.73);
+    CUT("2048", 2048, 8192, 28672, 4, 2, 0.21);
+    CUT("16384", 16384, 16384, 8192, 2, 8, 0.73);
+}
+
+/* What arrives last is computed behind the gather, so it is little; what comes early, and the own shard, have time. */
+Test(gemm_parts, a_slow_gather_is_consumed_as_it_comes)
+{
+    CUT("2048 4096 2048", 8192, 8192, 1280, 2, 4, 4.69);
+    CUT("4096 4096", 8192, 4096, 4096, 2, 4, 1.46);
+}
+
+/* With several peers the chunks of all arrive in turn: a whole shard is there late. */
+Test(gemm_parts, several_peers_arrive_in_turn)
+{
+    CUT("1024 1024", 2048, 8192, 8192, 4, 2, 0.73);
+    CUT("1024 1024 2048", 4096, 8192, 8192, 8, 4, 0.73);
+}
+
+/* A GEMM that is too small to be worth it is cut along the shards only. */
+Test(gemm_parts, small_parts_cost_more_than_they_bring)
+{
+    CUT("96", 96, 1024, 64, 3, 7, 0.2);
+    CUT("1024", 1024, 8192, 1024, 2, 2, 0.9);
+}
+
+Test(gemm_parts, borders_fall_on_whole_tiles)
+{
+    CUT("768 832 832 832 832", 4096, 2050, 0, 2, 5, 0); /* chunks end at 819.7, 1639.4, .. */
+    CUT("240 256 240 264", 1000, 2048, 0, 2, 4, 0);
+    CUT("1 1 1", 3, 2048, 0, 2, 9, 0);
+}
+
+Test(gemm_parts, many_chunks_are_grouped)
+{
+    struct slr_parts p = walk(65536, 64, 1, 2, 64, 3);
+    cr_expect(p.groups == 8 && p.chunks == 8);
+    p = walk(65536, 64, 1, 2, 64, 0);
+    cr_expect(p.groups == 64 && p.chunks == 1);
+}
+
+Test(gemm_parts, overhead)
+{
+    cr_assert(slr_parts_overhead(8192, 8192) == 48 && slr_parts_overhead(1024, 8192) == 384);
+    cr_assert(slr_parts_overhead(8192, 512) > 280, "short parts: the launch counts");
+    cr_assert_eq(slr_parts_overhead(0, 8192), 0);
 }
 
 Test(gemm_parts, pace)
