@@ -40,6 +40,11 @@ ag_gemm_test(unchecked --ranks 2 --check off ${AG_SMALL})
 ag_gemm_test(one_rank --ranks 1 ${AG_SMALL})
 ag_gemm_test(one_gpu --ranks 2 --one-gpu ${AG_SMALL})
 
+# The software GPU's GEMM sums alike for parts of the same shape: ranks must not differ.
+add_test(NAME bench_replicas COMMAND replicas --divide 64)
+set_tests_properties(bench_replicas PROPERTIES TIMEOUT 120 LABELS softgpu
+  ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/softgpu")
+
 # What goes wrong must end, with the right status and words.
 add_test(NAME bench_ag_gemm_faults COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/faults.sh $<TARGET_FILE:ag_gemm>)
 add_test(NAME bench_ag_gemm_environment
