@@ -3,8 +3,8 @@
  * Every communicator made through a hooked function has one, also when its gathers stay with NCCL (`pass` says why).
  * The real handle is never replaced.
  *
- * Locks: the registry's lock protects the list; the pending lock (pending.c) protects `pending` and all use of the ring
- * by joins and gathers. Order: registry before pending; no CUDA call is made under the registry's lock.
+ * Locks: docs/locks.md. The registry's lock protects the list of communicators; `lock` all use of the ring by gathers,
+ * joins and fused GEMMs, and, with the table lock (pending_impl.h), `pending`.
  */
 #ifndef SLR_PLUGIN_COMM_H
 #define SLR_PLUGIN_COMM_H
@@ -67,6 +67,7 @@ struct slr_trace_counts {
 
 struct slr_comm {
     ncclComm_t nccl;
+    pthread_mutex_t lock;
     struct slr_key key;
     char name[9]; /* first 8 hex digits of the key: equal on all ranks, names the communicator in logs */
     int rank, nranks;

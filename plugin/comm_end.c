@@ -20,9 +20,9 @@ static struct slr_comm *known(ncclComm_t comm)
 
 static void join_own(struct slr_comm *c, const char *who)
 {
-    slr_pending_lock();
+    slr_comm_lock(c);
     slr_pending_join(c, SLR_R_JOIN_DESTROY, who);
-    slr_pending_unlock();
+    slr_comm_unlock(c);
 }
 
 static bool may_still_write(const struct slr_comm *c, int peer)

@@ -136,32 +136,59 @@ static void report(const struct timer *m, float ms)
         (unsigned long long)((double)ms * 1e6));
 }
 
-/* The lock, and this thread's calls on our events are allowed whatever another stream of it captures. */
+/* This thread's calls on our events are allowed whatever another stream of it captures. */
 static void enter(CUstreamCaptureMode *mode)
 {
     *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     slr_swap_capture_mode(mode);
-    pthread_mutex_lock(&lock);
 }
 
 static void leave(CUstreamCaptureMode *mode)
 {
-    pthread_mutex_unlock(&lock);
     slr_swap_capture_mode(mode);
 }
 
-/* Under the lock. */
+/* The next timer from *i on in state `from`, which becomes CALLING: the caller's alone. NULL: there is none. The lock
+ * is held for this only, never while the driver is called. */
+static struct timer *take(int *i, int from)
+{
+    struct timer *m = NULL;
+    pthread_mutex_lock(&lock);
+    for (; *i < TIMERS && !m; ++*i)
+        if ((int)timers[*i].state == from)
+            m = &timers[*i];
+    if (m)
+        m->state = CALLING;
+    pthread_mutex_unlock(&lock);
+    return m;
+}
+
+static void give_back(struct timer *m, int state)
+{
+    pthread_mutex_lock(&lock);
+    m->state = state;
+    pthread_mutex_unlock(&lock);
+}
+
+static void destroy(struct timer *m)
+{
+    slr_real.cuEventDestroy(m->begin);
+    slr_real.cuEventDestroy(m->end);
+    give_back(m, FREE);
+}
+
 static void drain(void)
 {
-    for (int i = 0; i < TIMERS; i++) {
+    struct timer *m;
+    for (int i = 0; (m = take(&i, RUNNING)) != NULL;) {
         float ms;
-        if (timers[i].state != RUNNING || slr_real.cuEventQuery(timers[i].end) == CUDA_ERROR_NOT_READY)
+        if (slr_real.cuEventQuery(m->end) == CUDA_ERROR_NOT_READY) {
+            give_back(m, RUNNING);
             continue;
-        if (slr_real.cuEventElapsedTime(&ms, timers[i].begin, timers[i].end) == CUDA_SUCCESS)
-            report(&timers[i], ms);
-        slr_real.cuEventDestroy(timers[i].begin);
-        slr_real.cuEventDestroy(timers[i].end);
-        timers[i].state = FREE;
+        }
+        if (slr_real.cuEventElapsedTime(&ms, m->begin, m->end) == CUDA_SUCCESS)
+            report(m, ms);
+        destroy(m);
     }
 }
 
@@ -190,16 +217,18 @@ static struct timer *start(const struct slr_comm *c, CUstream stream)
 {
     introduce(c);
     int i = 0;
-    while (i < TIMERS && timers[i].state != FREE)
-        i++;
-    if (i == TIMERS || slr_real.cuEventCreate(&timers[i].begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+    struct timer *m = take(&i, FREE);
+    if (!m)
         return NULL;
-    struct timer *m = &timers[i];
-    if (slr_real.cuEventCreate(&m->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-        slr_real.cuEventDestroy(m->begin);
+    if (slr_real.cuEventCreate(&m->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+        give_back(m, FREE);
         return NULL;
     }
-    m->state = CALLING;
+    if (slr_real.cuEventCreate(&m->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+        slr_real.cuEventDestroy(m->begin);
+        give_back(m, FREE);
+        return NULL;
+    }
     m->stream = stream;
     m->crank = c->rank;
     m->nranks = c->nranks;
@@ -232,11 +261,9 @@ ncclResult_t slr_explore_end(ncclResult_t result)
     enter(&mode);
     if (result == ncclSuccess && answered.given && slr_real.cuEventRecord(m->end, m->stream) == CUDA_SUCCESS) {
         m->answer = answered;
-        m->state = RUNNING;
+        give_back(m, RUNNING);
     } else {
-        slr_real.cuEventDestroy(m->begin);
-        slr_real.cuEventDestroy(m->end);
-        m->state = FREE;
+        destroy(m);
     }
     leave(&mode);
     return result;

@@ -10,22 +10,21 @@
 #include "plugin/region.h"
 #include "plugin/trace.h"
 
-static bool reads_gather(const struct slr_comm *c, const struct slr_gemm *g)
-{
-    CUdeviceptr recv = c->pending.gather.recv;
-    return (uintptr_t)g->a == recv || (uintptr_t)g->b == recv;
-}
+/* A GEMM, where it is to run. */
+struct consumer {
+    const struct slr_gemm *gemm;
+    CUstream stream;
+    CUcontext ctx;
+};
 
-/* The pending gather that the GEMM could consume: held by its stream, same context, one operand is its receive buffer.
- */
-static struct slr_comm *candidate(const struct slr_gemm *g, CUstream stream)
+/* Whether the GEMM could consume the pending gather: held by its stream, same context, one operand is the receive
+ * buffer. */
+static bool could_consume(struct slr_comm *c, void *consumer)
 {
-    CUcontext ctx = NULL;
-    slr_real.cuCtxGetCurrent(&ctx);
-    for (struct slr_comm *c = slr_pending_first(); c; c = c->pending.next)
-        if (slr_pending_holder(c, stream) && c->shared.ctx == ctx && reads_gather(c, g))
-            return c;
-    return NULL;
+    const struct consumer *x = consumer;
+    CUdeviceptr recv = c->pending.gather.recv;
+    return slr_pending_holder(c, x->stream) && c->shared.ctx == x->ctx &&
+           ((uintptr_t)x->gemm->a == recv || (uintptr_t)x->gemm->b == recv);
 }
 
 static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *g, struct slr_gemm_split *split)
@@ -105,28 +104,41 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, 
     return true;
 }
 
-cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
+/* Under the lock of `c`. What was joined meanwhile can have ended it. Returns true when the GEMM has been done; else
+ * *why says why not. */
+static bool consume(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream, enum slr_reason *why,
+                    cublasStatus_t *result)
 {
     struct slr_gemm_split split;
+    if (!slr_pending_holder(c, stream))
+        return false;
+    *why = may_fuse(c, gemm, &split);
+    if (*why != SLR_R_FUSED)
+        return false;
+    *why = SLR_R_JOIN_PART;
+    return fuse(c, gemm, stream, &split, result);
+}
+
+cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
+{
     cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
+    enum slr_reason why = SLR_R_JOIN_NO_OPERAND;
     bool done = false;
     slr_guard++;
-    CUstream stream = slr_stream_name(stream_of(gemm), false);
-    slr_pending_lock();
-    struct slr_comm *c = candidate(gemm, stream);
-    slr_pending_join_observed(stream, SLR_SPARE_OWN, c, c ? SLR_R_JOIN_OTHER_OP : SLR_R_JOIN_NO_OPERAND, "GEMM");
-    if (c && !slr_pending_holder(c, stream)) /* what was joined can have ended it */
-        c = NULL;
-    enum slr_reason why = c ? may_fuse(c, gemm, &split) : SLR_R_JOIN_NO_OPERAND;
-    if (why == SLR_R_FUSED) {
-        done = fuse(c, gemm, stream, &split, &result);
-        why = SLR_R_JOIN_PART;
+    struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
+    slr_real.cuCtxGetCurrent(&x.ctx);
+    struct slr_comm *c = slr_pending_find(could_consume, &x);
+    slr_pending_join_observed(x.stream, SLR_SPARE_OWN, c, c ? SLR_R_JOIN_OTHER_OP : why, "GEMM");
+    if (c) {
+        slr_comm_lock(c);
+        done = consume(c, gemm, x.stream, &why, &result);
+        slr_comm_unlock(c);
+        slr_comm_put(c);
     }
-    if (!done)
-        slr_pending_join_observed(stream, SLR_SPARE_NONE, NULL, why, "GEMM");
-    slr_pending_unlock();
-    if (!done)
+    if (!done) {
+        slr_pending_join_observed(x.stream, SLR_SPARE_NONE, NULL, why, "GEMM");
         result = slr_gemm_whole(gemm);
+    }
     slr_guard--;
     return result;
 }

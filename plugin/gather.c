@@ -151,9 +151,9 @@ static ncclResult_t order(const struct slr_call *call, enum slr_status (*how)(st
     struct slr_comm *c = call->comm;
     enum slr_status s = slr_shared_enter(&c->shared);
     if (s == SLR_OK) {
-        slr_pending_lock();
+        slr_comm_lock(c);
         s = how(&c->ring, call->stream);
-        slr_pending_unlock();
+        slr_comm_unlock(c);
         slr_shared_leave();
     }
     if (s != SLR_OK)
@@ -179,9 +179,9 @@ ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)
 {
     enum slr_status s = slr_shared_enter(&comm->shared);
     if (s == SLR_OK) {
-        slr_pending_lock();
+        slr_comm_lock(comm);
         s = slr_ring_cross(&comm->ring, from, to);
-        slr_pending_unlock();
+        slr_comm_unlock(comm);
         slr_shared_leave();
     }
     if (s != SLR_OK)
@@ -219,7 +219,7 @@ static bool may_put(const struct slr_call *call, const struct slr_place *recv)
     return call->comm->put && recv->generation && recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
 }
 
-/* Under the pending lock. */
+/* Under the communicator's lock. */
 static enum slr_status enqueue(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
 {
     struct slr_comm *c = call->comm;
@@ -272,7 +272,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
         return failed(c);
     struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
     struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
-    slr_pending_lock();
+    slr_comm_lock(c);
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     slr_symmetry_publish(call, &send, &recv);
     enum slr_status s = enqueue(call, &send, &recv);
@@ -288,7 +288,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
                                           : SLR_R_JOIN_PER_THREAD,
                              "ncclAllGather");
     }
-    slr_pending_unlock();
+    slr_comm_unlock(c);
     if (s != SLR_OK)
         slr_comm_fail(c, s, -1, "the gather could not be enqueued");
     slr_watchdog_look_failed(c); /* what was published by a rank that has failed is not to be relied on */

@@ -5,11 +5,13 @@
 
 enum { DEVICES = 64 };
 
+/* A lock for each device: it is held over driver calls, which wait when the stream's queue is full, and another
+ * device's thread may be the one that the stream waits for. */
 static struct {
+    pthread_mutex_t lock;
     CUevent event; /* NULL: none yet */
     CUstream stream;
-} last[DEVICES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+} last[DEVICES] = {[0 ... DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 static bool device(CUdevice *dev)
 {
@@ -34,9 +36,9 @@ static void note(CUstream stream)
     if (!device(&dev) || slr_stream_captures(stream))
         return;
     slr_swap_capture_mode(&mode);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&last[dev].lock);
     note_on(dev, stream);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&last[dev].lock);
     slr_swap_capture_mode(&mode);
 }
 
@@ -65,10 +67,10 @@ bool slr_gemm_beside(CUstream stream)
     if (!slr_real.cuEventQuery || !device(&dev) || slr_stream_captures(stream))
         return false;
     slr_swap_capture_mode(&mode);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&last[dev].lock);
     if (last[dev].event && last[dev].stream != stream)
         beside = slr_real.cuEventQuery(last[dev].event) == CUDA_ERROR_NOT_READY;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&last[dev].lock);
     slr_swap_capture_mode(&mode);
     return beside;
 }

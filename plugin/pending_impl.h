@@ -1,15 +1,37 @@
-/* The inside of pending gathers, for plugin/ only: see pending.h. */
+/* The inside of pending gathers, for plugin/ only: see pending.h; the order of all locks: docs/locks.md.
+ *
+ * Two locks, so that no thread of a rank waits for another rank's thread:
+ *
+ *   a communicator's lock   held over every use of its ring: gathers, joins, fused GEMMs, and so over driver and cuBLAS
+ *                           calls, which may wait for the device. Only threads that work for this rank take it: those
+ *                           whose operation is on one of its streams or in its context.
+ *   the table lock          who holds, carries and is pending, for all communicators. Held for moments, never over a
+ *                           call of the driver or of a library; taken inside of a communicator's lock.
+ *
+ * What the table says of a communicator changes with both held, so it may be read with either; `carrier` changes with
+ * the table lock alone.
+ */
 #ifndef SLR_PLUGIN_PENDING_IMPL_H
 #define SLR_PLUGIN_PENDING_IMPL_H
 
 #include "plugin/comm.h"
 #include "plugin/pending.h"
 
-/* The pending lock: held over every use of a ring by gathers, joins and fused GEMMs. */
-void slr_pending_lock(void);
-void slr_pending_unlock(void);
+/* The communicator's lock. `within`: false when it could not be had in so many milliseconds, in which the caller keeps
+ * asking `meanwhile`. */
+void slr_comm_lock(struct slr_comm *c);
+void slr_comm_unlock(struct slr_comm *c);
+bool slr_comm_lock_within(struct slr_comm *c, unsigned ms, void (*meanwhile)(struct slr_comm *c));
 
-/* All that follow: under the lock. `stream` is a name that slr_stream_name() returned. */
+void slr_table_lock(void);
+void slr_table_unlock(void);
+
+/* A pending communicator for which `match` says yes, held: slr_comm_put() ends that. NULL: none. `match` is called
+ * under the table lock. */
+struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx);
+
+/* Under the communicator's lock, all that follow, but for those that say otherwise. `stream` is a name that
+ * slr_stream_name() returned. */
 
 /* The ring has enqueued c->pending.gather. */
 void slr_pending_add(struct slr_comm *c);
@@ -24,11 +46,11 @@ enum slr_spare {
     SLR_SPARE_HANDED /* `stream` as a holder that is not the origin, of any gather */
 };
 
-/* Joins the holders that an operation on `stream` could observe, but the spared ones. */
+/* Without any of the locks. Joins the holders that an operation on `stream` could observe, but the spared ones. */
 void slr_pending_join_observed(CUstream stream, enum slr_spare spare, const struct slr_comm *of, enum slr_reason why,
                                const char *who);
 
-/* `stream` as a holder of the gather, NULL: it is none. */
+/* With either lock. `stream` as a holder of the gather, NULL: it is none. */
 struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream);
 
 /* Makes `stream` a holder. There must be room. */
@@ -37,11 +59,11 @@ void slr_pending_hold(struct slr_comm *c, CUstream stream, bool origin);
 /* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
 void slr_pending_consumed(struct slr_comm *c, CUstream stream);
 
-/* The first pending communicator, then along pending.next. */
-struct slr_comm *slr_pending_first(void);
-
 /* One name for each stream: NULL for the legacy default stream, CU_STREAM_PER_THREAD for the thread's. */
 CUstream slr_stream_name(CUstream stream, bool per_thread);
 bool slr_stream_is_default(CUstream stream);
+
+/* The context that a stream belongs to, NULL when it can not be told. Calls the driver: without the table lock. */
+CUcontext slr_stream_context(CUstream stream);
 
 #endif

@@ -5,7 +5,7 @@
  * a staging copy at most.
  *
  * Publishing (published.h). Each rank has a ring of records in the control block. It writes one for each call, under
- * the pending lock and before it enqueues the call.
+ * the communicator's lock and before it enqueues the call.
  *
  * Analysis. In the background (housekeeping, every tick) and on every rank whose log shows it (SLIPRING_LOG=info), from
  * the same records: call after call, as far as all ranks have published.
@@ -20,7 +20,7 @@
  * the call before it enqueued it: the analysis then reaches the last call. The same holds for a program that exits
  * after having waited for its gathers.
  *
- * Who writes what:  record of rank r: the thread of rank r that holds the pending lock;  slr_comm.symmetry: whoever
+ * Who writes what:  record of rank r: the thread of rank r that holds the communicator's lock;  slr_comm.symmetry: whoever
  * holds the analysis lock (symmetry.c), under which only the log is called.
  *
  * Memory: 32 KiB in the control block and, once it has gathered, about 27 KiB of the heap for each rank of the
@@ -33,7 +33,7 @@ struct slr_comm;
 struct slr_call;
 struct slr_place;
 
-/* Under the pending lock, before the call is enqueued. */
+/* Under the communicator's lock, before the call is enqueued. */
 void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv);
 
 /* Analyses what all ranks have published. */

@@ -15,7 +15,7 @@
  * not count: that of the stream of the call, after another one has taken the gather over by an event, because what
  * computes is on the other.
  *
- * Locks: the open record of the ring belongs to the pending lock, which is taken before the trace's own; a call that
+ * Locks: the open record of the ring belongs to the communicator's lock, which is taken before the trace's own; a call that
  * NCCL gets has its record to itself. No CUDA call but those of the reader is made under the trace's lock.
  */
 #ifndef SLR_PLUGIN_TRACE_H
@@ -26,7 +26,7 @@
 #define SLR_TRACE_RECORDS 256
 #define SLR_TRACE_EVENTS 65536 /* and no further record is made when they have so many events together */
 
-/* Under the pending lock, the communicator's context current: the call is about to be enqueued on the ring. Sets
+/* Under the communicator's lock, the communicator's context current: the call is about to be enqueued on the ring. Sets
  * ring.record when it is to be measured. */
 void slr_trace_begin(const struct slr_call *call);
 

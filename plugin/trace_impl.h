@@ -32,7 +32,7 @@ struct slr_trace {
     pthread_mutex_t lock;
     struct slr_timed *free, *closed, **closed_end; /* under `lock` */
     unsigned made, taken, events;
-    struct slr_timed *open; /* of the ring; under the pending lock */
+    struct slr_timed *open; /* of the ring; under the communicator's lock */
 
     pthread_mutex_t reading; /* held by who reads and writes lines; before `lock` */
     struct slr_clock clock;

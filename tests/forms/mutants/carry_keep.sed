@@ -1,2 +1,2 @@
 # An event that is recorded again still carries the gather of its record before.
-s/(bool slr_pending_record\([^{]*\{[^}]*)    forget\(event\);\n/\1/
+s/(    bool done = false;\n    slr_guard\+\+;\n)    slr_pending_find\(forget, event\);\n/\1/
