@@ -38,10 +38,8 @@ void sg_config_load(void)
         .mem_bytes = (size_t)number("SOFTGPU_MEM_BYTES", 16.0 * (1 << 30)),
         .misuse_abort = is("SOFTGPU_MISUSE", "abort"),
         .hang_abort = is("SOFTGPU_HANG", "abort"),
-        .ctxsync = !is("SOFTGPU_CTXSYNC", "0"),
         .timing = is("SOFTGPU_TIMING", "1"),
         .compute_off = is("SOFTGPU_COMPUTE", "0"),
-        .books = !is("SOFTGPU_BOOKS", "0"),
         .report = report && *report ? strdup(report) : NULL,
         .link_gbs = number("SOFTGPU_LINK_GBS", 450),
         .hbm_gbs = number("SOFTGPU_HBM_GBS", 3350),
@@ -54,6 +52,10 @@ void sg_config_load(void)
         .ties = rule("SOFTGPU_TIES", false),
         .lazy = rule("SOFTGPU_LAZY", false),
         .nccl_blind = rule("SOFTGPU_NCCL_BLIND", false),
+        .same_primary = rule("SOFTGPU_SAME_PRIMARY", false),
+        .ctxsync = rule("SOFTGPU_CTXSYNC", true),
+        .books = rule("SOFTGPU_BOOKS", true),
+        .p2p_broken = rule("SOFTGPU_P2P_BROKEN", false),
     };
     sg_cfg.hang_seconds = number("SOFTGPU_HANG_SECONDS", 30) * (sg_cfg.timing ? sg_cfg.scale : 1);
 }

@@ -47,6 +47,20 @@ struct sg_ctx *sg_current_locked(CUresult *rc)
     return ctx;
 }
 
+/* A device's primary contexts, one after another, may all have one handle. */
+static CUcontext handle_locked(struct sg_ctx *ctx)
+{
+    CUcontext *primary = &sg_devices[ctx->dev].primary_handle;
+
+    if (!ctx->primary)
+        return sg_handle_new_locked(SG_CTX, ctx);
+    if (sg_cfg.same_primary && *primary)
+        sg_handle_renew_locked(*primary, ctx);
+    else
+        *primary = sg_handle_new_locked(SG_CTX, ctx);
+    return *primary;
+}
+
 struct sg_ctx *sg_ctx_new_locked(CUdevice dev, unsigned flags, bool primary)
 {
     struct sg_ctx *ctx = calloc(1, sizeof(*ctx));
@@ -56,7 +70,7 @@ struct sg_ctx *sg_ctx_new_locked(CUdevice dev, unsigned flags, bool primary)
     ctx->flags = flags;
     ctx->primary = primary;
     ctx->id = ++next_id;
-    ctx->handle = sg_handle_new_locked(SG_CTX, ctx);
+    ctx->handle = handle_locked(ctx);
     ctx->legacy = sg_stream_new_locked(ctx, CU_STREAM_DEFAULT, 0);
     ctx->legacy->legacy = true;
     ctx->next = contexts;
@@ -82,7 +96,8 @@ void sg_ctx_destroy_locked(struct sg_ctx *ctx)
     }
     ctx->legacy = NULL;
     sg_mem_drop_context_locked(ctx);
-    sg_handle_drop_locked(ctx->handle);
+    if (sg_handle_peek_locked(SG_CTX, ctx->handle) == ctx) /* and not its successor */
+        sg_handle_drop_locked(ctx->handle);
 }
 
 static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev)

@@ -33,6 +33,36 @@ static void copy_rows(struct sg_op *op)
                     (const char *)c->src + z * c->sslice + y * c->spitch, c->width);
 }
 
+#define WRONG_BYTES 3
+
+static bool between_devices(const struct sg_op *op)
+{
+    const struct sg_mem *dst = sg_op_device_side(op, op->u.copy.dst), *src = sg_op_device_side(op, op->u.copy.src);
+    return dst && src && dst->hdr->physical != src->hdr->physical;
+}
+
+/* Peer-to-peer that does not work: some bytes, elsewhere each time, come out wrong. */
+static void spoil(struct sg_op *op)
+{
+    static _Atomic uint64_t calls;
+    const struct sg_copy *c = &op->u.copy;
+    uint64_t x = atomic_fetch_add(&calls, 1) * WRONG_BYTES;
+
+    for (int i = 0; i < WRONG_BYTES; i++) {
+        uint64_t at = (++x * 0x9E3779B97F4A7C15ull >> 20) % (c->width * c->rows * c->slices), line = at / c->width;
+        ((unsigned char *)c->dst)[line / c->rows * c->dslice + line % c->rows * c->dpitch + at % c->width] ^= 1u << i;
+    }
+}
+
+static void copy_badly(struct sg_op *op)
+{
+    const struct sg_copy *c = &op->u.copy;
+
+    copy_rows(op);
+    if (c->width * c->rows * c->slices > 8)
+        spoil(op);
+}
+
 static void fill_row(char *p, uint32_t value, unsigned elem, size_t n)
 {
     if (elem == 1) {
@@ -94,7 +124,7 @@ int64_t sg_op_execute(struct sg_stream *s, struct sg_op *op, int64_t start)
     switch (op->kind) {
     case SG_OP_COPY:
         if (!sg_op_skips_data(op))
-            sg_race_store(op, copy_rows);
+            sg_race_store(op, sg_cfg.p2p_broken && between_devices(op) ? copy_badly : copy_rows);
         break;
     case SG_OP_FILL:
         if (!sg_op_skips_data(op))

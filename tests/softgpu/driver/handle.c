@@ -61,6 +61,20 @@ void *sg_handle_new_locked(enum sg_kind kind, void *obj)
     return (void *)(uintptr_t)key;
 }
 
+void sg_handle_renew_locked(const void *handle, void *obj)
+{
+    struct slot *s = find(handle);
+
+    if (s) {
+        s->obj = obj;
+        return;
+    }
+    if (used * 2 >= cap)
+        grow();
+    put((uint64_t)(uintptr_t)handle, obj);
+    used++;
+}
+
 static enum sg_kind kind_of(const void *handle)
 {
     return (enum sg_kind)((uint64_t)(uintptr_t)handle >> 48 & 0xff);

@@ -160,6 +160,16 @@ static void split_range(struct sg_op *op, unsigned i, const struct sg_mem *m)
     sg_op_range(op, r.ptr + here, r.bytes - here, r.how);
 }
 
+const struct sg_mem *sg_op_device_side(const struct sg_op *op, uintptr_t p)
+{
+    for (unsigned i = 0; i < op->nranges; i++) {
+        const struct sg_mem *m = op->ranges[i].ptr == p ? op->ranges[i].mem : NULL;
+        if (m)
+            return sg_mem_is_device(m) && m->link ? m : NULL;
+    }
+    return NULL;
+}
+
 CUresult sg_ranges_check_locked(struct sg_op *op, bool pin)
 {
     CUresult rc = CUDA_SUCCESS;

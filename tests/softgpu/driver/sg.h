@@ -47,13 +47,13 @@ enum sg_entry {
 struct sg_config {
     int devices;
     size_t mem_bytes;
-    bool misuse_abort, hang_abort, timing, compute_off, books;
-    bool ctxsync;        /* strict rule, see ../README.md */
+    bool misuse_abort, hang_abort, timing, compute_off, p2p_broken;
     double hang_seconds; /* real seconds, already dilated */
     const char *report;
     double link_gbs, hbm_gbs, pcie_gbs, tflops, launch_us, memop_us, scale;
-    unsigned queue;              /* entries of a stream's queue; 0: no limit */
-    bool ties, lazy, nccl_blind; /* strict rules, see ../README.md */
+    /* strict rules, see ../README.md */
+    unsigned queue; /* entries of a stream's queue; 0: no limit */
+    bool ties, lazy, nccl_blind, same_primary, ctxsync, books;
 };
 extern struct sg_config sg_cfg;
 void sg_config_load(void);
@@ -89,6 +89,8 @@ void *sg_handle_new_locked(enum sg_kind kind, void *obj);
 void *sg_handle_get_locked(enum sg_kind kind, const void *handle); /* NULL after a misuse report */
 void *sg_handle_peek_locked(enum sg_kind kind, const void *handle);
 void sg_handle_drop_locked(const void *handle);
+void sg_handle_renew_locked(const void *handle,
+                            void *obj); /* it names `obj` from now on, whether it was dropped or not */
 
 /* ---- devices (device.c) ---- */
 #define SG_LINK_BYTES 4096
@@ -102,6 +104,7 @@ struct sg_device {
     struct sg_link *link;
     int link_fd;
     struct sg_ctx *primary;
+    CUcontext primary_handle; /* of the latest one; NULL: none yet */
     int primary_refs;
     unsigned primary_flags;
     void *pool, *current_pool; /* default and current memory pool handles */
@@ -380,6 +383,8 @@ bool sg_wait_value(struct sg_op *op); /* whether it had to wait */
 bool sg_memop_satisfied(const struct sg_memop *m, uint64_t v);
 bool sg_op_skips_data(const struct sg_op *op);
 void sg_write_value(struct sg_op *op);
+/* The memory that lies on a device, at either end of a copy that runs; NULL: host memory. */
+const struct sg_mem *sg_op_device_side(const struct sg_op *op, uintptr_t p);
 
 /* ---- timing model (timing.c) ---- */
 int64_t sg_model(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start);

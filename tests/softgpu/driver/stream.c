@@ -7,7 +7,7 @@ static pthread_key_t per_thread_key;
 static pthread_once_t per_thread_once = PTHREAD_ONCE_INIT;
 
 struct per_thread {
-    CUcontext ctx;
+    uint64_t ctx; /* its id: a handle may name several contexts in turn */
     CUstream stream;
     struct per_thread *next;
 };
@@ -78,14 +78,14 @@ static struct sg_stream *per_thread_locked(struct sg_ctx *ctx)
     pthread_once(&per_thread_once, make_key);
     list = pthread_getspecific(per_thread_key);
     for (p = list; p; p = p->next)
-        if (p->ctx == ctx->handle)
+        if (p->ctx == ctx->id)
             return sg_handle_peek_locked(SG_STREAM, p->stream);
     p = malloc(sizeof(*p));
     if (!p)
         abort();
     struct sg_stream *s = sg_stream_new_locked(ctx, CU_STREAM_DEFAULT, 0);
     s->per_thread = true;
-    *p = (struct per_thread){ctx->handle, s->handle, list};
+    *p = (struct per_thread){ctx->id, s->handle, list};
     pthread_setspecific(per_thread_key, p);
     return s;
 }

@@ -187,10 +187,10 @@ Test(timing, egress_is_shared_between_processes, .init = setup)
     join_child(owner);
 }
 
-static double ten_ms_of_flops(const void *args)
+static double hundred_ms_of_flops(const void *args)
 {
     (void)args;
-    return 10e9; /* at 1 TFLOP/s */
+    return 100e9; /* at 1 TFLOP/s */
 }
 
 static void nothing(void *args)
@@ -198,17 +198,77 @@ static void nothing(void *args)
     (void)args;
 }
 
+static CUfunction kernel(const struct softgpu_kernel_desc *desc)
+{
+    softgpuKernelRegister_t reg;
+    CUfunction f;
+    *(void **)&reg = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "softgpuKernelRegister");
+    OK(reg(desc, &f));
+    return f;
+}
+
+static const struct softgpu_kernel_desc big_gemm = {.name = "big", .run = nothing, .flops = hundred_ms_of_flops};
+
+/* Modelled milliseconds from the start of a GEMM to the end of a copy that another stream begins meanwhile. */
+static float copy_beside_a_gemm(CUdeviceptr dst, CUdeviceptr src)
+{
+    CUfunction f = kernel(&big_gemm);
+    CUevent begin, end;
+    CUstream s[2];
+    float ms;
+    int begun = 0;
+    for (int i = 0; i < 2; i++)
+        OK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&begin, 0));
+    OK(cuEventCreate(&end, 0));
+    OK(cuLaunchHostFunc(s[0], post_word, &begun));
+    OK(cuEventRecord(begin, s[0]));
+    OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s[0], NULL, NULL));
+    await(&begun, 1);
+    usleep(20000); /* it has very likely booked its engine */
+    OK(cuMemcpyDtoDAsync(dst, src, GB / 100, s[1]));
+    OK(cuEventRecord(end, s[1]));
+    OK(cuEventSynchronize(end));
+    OK(cuEventElapsedTime(&ms, begin, end));
+    OK(cuCtxSynchronize());
+    return ms;
+}
+
+Test(timing, a_copy_within_a_device_is_a_kernel_and_waits_for_a_gemm, .init = setup)
+{
+    CUdeviceptr a, b, far;
+    CUcontext ctx;
+    float local = 0, peer = 1000;
+    setenv("SOFTGPU_TFLOPS", "1", 1);
+    start(1);
+    OK(cuMemAlloc(&far, GB));
+    OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+    OK(cuCtxSetCurrent(ctx));
+    OK(cuMemAlloc(&a, GB));
+    OK(cuMemAlloc(&b, GB));
+    /* On a very busy machine they may come in another order: then again. */
+    for (int tries = 0; tries < 5 && !(local >= 99.5f && peer < 99.5f); tries++) {
+        local = copy_beside_a_gemm(b, a);
+        peer = copy_beside_a_gemm(b, far);
+    }
+    cr_assert(local >= 99.5f, "a local copy was done after %f ms", (double)local);
+    cr_assert(peer < 99.5f, "copy engines are beside the multiprocessors: %f ms", (double)peer);
+}
+
+static double ten_ms_of_flops(const void *args)
+{
+    (void)args;
+    return 10e9; /* at 1 TFLOP/s */
+}
+
 static const struct softgpu_kernel_desc busy = {.name = "busy", .run = nothing, .flops = ten_ms_of_flops};
 
 Test(timing, kernels_of_one_device_take_turns, .init = setup)
 {
-    softgpuKernelRegister_t reg;
-    CUfunction f;
     CUstream s[2];
     setenv("SOFTGPU_TFLOPS", "1", 1);
     start(0);
-    *(void **)&reg = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "softgpuKernelRegister");
-    OK(reg(&busy, &f));
+    CUfunction f = kernel(&busy);
     for (int i = 0; i < 2; i++)
         OK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
     double t = seconds();

@@ -42,25 +42,10 @@ static int64_t nanoseconds(double work, double giga_per_s)
     return giga_per_s > 0 ? (int64_t)(work / giga_per_s * sg_cfg.scale) : 0;
 }
 
-static const struct sg_range *range_of(const struct sg_op *op, uintptr_t p)
-{
-    for (unsigned i = 0; i < op->nranges; i++)
-        if (op->ranges[i].ptr == p && op->ranges[i].mem)
-            return &op->ranges[i];
-    return NULL;
-}
-
-/* The memory object that lies on a device, or NULL for host memory. */
-static const struct sg_mem *device_side(const struct sg_op *op, uintptr_t p)
-{
-    const struct sg_range *r = range_of(op, p);
-    return r && sg_mem_is_device(r->mem) && r->mem->link ? r->mem : NULL;
-}
-
 static int64_t model_copy(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start)
 {
     const struct sg_copy *c = &op->u.copy;
-    const struct sg_mem *dst = device_side(op, c->dst), *src = device_side(op, c->src);
+    const struct sg_mem *dst = sg_op_device_side(op, c->dst), *src = sg_op_device_side(op, c->src);
     double bytes = (double)c->width * (double)c->rows * (double)c->slices;
     struct sg_link *own = sg_devices[ctx->dev].link;
     int64_t pcie = nanoseconds(bytes, sg_cfg.pcie_gbs), link = nanoseconds(bytes, sg_cfg.link_gbs);
@@ -71,9 +56,9 @@ static int64_t model_copy(const struct sg_op *op, const struct sg_ctx *ctx, int6
         return book(&dst->link->pcie_in, start, pcie) + pcie;
     if (!dst)
         return book(&src->link->pcie_out, start, pcie) + pcie;
-    if (dst->hdr->physical == src->hdr->physical) {
+    if (dst->hdr->physical == src->hdr->physical) { /* a kernel: waits for the multiprocessors, then for the memory */
         int64_t ns = nanoseconds(2 * bytes, sg_cfg.hbm_gbs);
-        return book(&own->hbm, start, ns) + ns;
+        return book(&own->hbm, book(&own->compute, start, ns), ns) + ns;
     }
     return book_pair(&src->link->egress, &dst->link->ingress, start, link);
 }
