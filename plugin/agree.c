@@ -15,22 +15,6 @@
 #include "plugin/tune_agree.h"
 #include "plugin/watchdog.h"
 
-struct slr_key slr_key_of(const void *data, size_t bytes, const struct slr_key *parent)
-{
-    struct slr_key k = parent ? *parent : (struct slr_key){{0}};
-    uint64_t h[2];
-    memcpy(h, k.byte, sizeof h);
-    h[1] ^= bytes;
-    for (size_t i = 0; i < bytes; i += 8) {
-        uint64_t word = 0;
-        memcpy(&word, (const char *)data + i, bytes - i < 8 ? bytes - i : 8);
-        h[0] = slr_mix(h[0], word);
-        h[1] = slr_mix(h[1] + 0x9e3779b97f4a7c15u, word ^ h[0]);
-    }
-    memcpy(k.byte, h, sizeof h);
-    return k;
-}
-
 void slr_birth_begin(struct slr_birth *b, const struct slr_key *key, ncclComm_t *out)
 {
     *b = (struct slr_birth){.key = *key, .out = out, .pass = SLR_R_NO_CONTROL};
@@ -111,7 +95,6 @@ static enum slr_reason make_staging(struct slr_comm *c, struct slr_post *post)
 static void fill_post(struct slr_comm *c, struct slr_post *post)
 {
     slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
-    post->process = slr_mail_process();
     post->context = (uint64_t)(uintptr_t)c->shared.ctx;
     for (int i = 0; i < SLR_S_COUNT; i++)
         post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;
@@ -283,11 +266,6 @@ static void step_commit(struct slr_birth *b, uint64_t deadline)
         b->word = atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
 }
 
-void slr_key_name(const struct slr_key *key, char name[9])
-{
-    snprintf(name, 9, "%02x%02x%02x%02x", key->byte[0], key->byte[1], key->byte[2], key->byte[3]);
-}
-
 static struct slr_comm *new_comm(struct slr_birth *b)
 {
     struct slr_comm *c = calloc(1, sizeof *c);
@@ -295,6 +273,7 @@ static struct slr_comm *new_comm(struct slr_birth *b)
         return NULL;
     c->nccl = *b->out;
     c->key = b->key;
+    c->id = slr_key_public(&b->key);
     c->pass = b->pass;
     slr_key_name(&b->key, c->name);
     c->rank = -1; /* a non-blocking communicator does not know yet */
@@ -358,22 +337,31 @@ static void finish_one(struct slr_birth *b)
     for (struct slr_birth * (b) = (list); (b); (b) = (b)->next)                                                        \
         if ((b)->comm && (b)->word == SLR_UNDECIDED)
 
+static struct slr_meet_self self_of(const struct slr_comm *c)
+{
+    return (struct slr_meet_self){.rank = c->rank, .nranks = c->nranks, .process = slr_mail_process()};
+}
+
 static void meet_all(struct slr_birth *list, uint64_t deadline)
 {
-    EACH(b, list)
-    if (b->meet.member >= 0)
-        b->word = slr_meet_hello(&b->meet, b->comm->rank, b->comm->nranks);
     int fd = -1;
+    EACH(b, list)
+    if (b->meet.member >= 0) {
+        struct slr_meet_self self = self_of(b->comm);
+        b->word = slr_meet_hello(&b->meet, &self);
+    }
     /* Hubs first: members of the same thread wait for their verdict. */
     EACH(b, list)
     if (b->meet.hub >= 0) {
-        b->word = slr_meet_host(&b->meet, b->comm->rank, b->comm->nranks, deadline, &fd);
+        struct slr_meet_self self = self_of(b->comm);
+        b->word = slr_meet_host(&b->meet, &self, deadline, &fd);
         if (b->word == SLR_UNDECIDED)
             step_post(b, fd);
     }
     EACH(b, list)
     if (b->meet.member >= 0) {
-        b->word = slr_meet_answer(&b->meet, b->comm->rank, deadline, &fd);
+        struct slr_meet_self self = self_of(b->comm);
+        b->word = slr_meet_answer(&b->meet, &self, deadline, &fd);
         if (b->word == SLR_UNDECIDED)
             step_post(b, fd);
     }

@@ -43,10 +43,4 @@ void slr_birth_cancel(struct slr_birth *b);
  * SLIPRING_AGREE_TIMEOUT. */
 void slr_births_finish(struct slr_birth *list);
 
-/* The name of the communicator with this key, in logs. */
-void slr_key_name(const struct slr_key *key, char name[9]);
-
-/* Key derivation: 128 bits of everything that distinguishes the communicator, equal on its ranks only. */
-struct slr_key slr_key_of(const void *data, size_t bytes, const struct slr_key *parent);
-
 #endif

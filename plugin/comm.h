@@ -69,7 +69,8 @@ struct slr_comm {
     ncclComm_t nccl;
     pthread_mutex_t lock;
     struct slr_key key;
-    char name[9]; /* first 8 hex digits of the key: equal on all ranks, names the communicator in logs */
+    struct slr_label id; /* public: its address in messages */
+    char name[9];        /* slr_key_name(): equal on all ranks, names the communicator in logs */
     int rank, nranks;
     enum slr_reason pass;         /* SLR_R_RING: gathers go to the ring; else why not */
     _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
@@ -100,7 +101,7 @@ struct slr_comm {
 /* The communicator of a handle, or NULL. Counts a user: slr_comm_put() ends the use, and ncclCommAbort from another
  * thread waits for it before the structure goes. */
 struct slr_comm *slr_comm_find(ncclComm_t nccl);
-struct slr_comm *slr_comm_find_key(const struct slr_key *key, int rank); /* the same, of one rank in this process */
+struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank); /* the same, of one rank in this process */
 void slr_comm_hold(struct slr_comm *c);
 void slr_comm_put(struct slr_comm *c); /* NULL: nothing */
 
@@ -128,7 +129,7 @@ static inline uint64_t slr_comm_id(const struct slr_comm *c)
 {
     uint64_t id = 0;
     if (c)
-        memcpy(&id, c->key.byte, sizeof id);
+        memcpy(&id, c->id.byte, sizeof id);
     return id;
 }
 

@@ -1,31 +1,10 @@
 /* Communicators being made: every way in ends in a birth (agree.h) around the real call. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "plugin/comm_hooks.h"
 #include "plugin/group.h"
 #include "plugin/process.h"
 #include "plugin/tune_agree.h"
-
-/* Ways in, for keys: communicators made differently from the same id or parent must not meet. */
-enum way { WAY_ID, WAY_SCALABLE, WAY_ALL, WAY_SPLIT, WAY_SHRINK };
-
-struct way_key {
-    uint64_t way, number;
-    int64_t a, b;
-};
-
-static struct slr_key derive(const struct slr_key *parent, enum way way, uint64_t number, int64_t a, int64_t b)
-{
-    struct way_key k = {.way = way, .number = number, .a = a, .b = b};
-    return slr_key_of(&k, sizeof k, parent);
-}
-
-static struct slr_key key_of_id(const ncclUniqueId *id, enum way way, int nranks)
-{
-    struct slr_key k = slr_key_of(id->internal, sizeof id->internal, NULL);
-    return derive(&k, way, 0, nranks, 0);
-}
 
 /* NCCL_COMM_BLOCKING overrides the configuration. */
 static bool nonblocking(const ncclConfig_t *config)
@@ -79,7 +58,7 @@ ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, i
     slr_guard++;
     struct slr_birth *b = NULL;
     if (!slr_process_off() && comm) {
-        struct slr_key key = key_of_id(&id, WAY_ID, nranks);
+        struct slr_key key = slr_key_of_id(&id, SLR_KEY_INIT_RANK, nranks);
         b = birth_new(&key, comm, !nonblocking(config), nranks, rank);
     }
     ncclResult_t r = with_config ? slr_real.ncclCommInitRankConfig(comm, nranks, id, rank, config)
@@ -95,7 +74,7 @@ ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank,
     slr_guard++;
     struct slr_birth *b = NULL;
     if (!slr_process_off() && comm && ids && nid > 0) {
-        struct slr_key key = key_of_id(&ids[0], WAY_SCALABLE, nranks);
+        struct slr_key key = slr_key_of_id(&ids[0], SLR_KEY_INIT_RANK_SCALABLE, nranks);
         b = birth_new(&key, comm, !nonblocking(config), nranks, rank);
     }
     ncclResult_t r = birth_done(b, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
@@ -105,13 +84,8 @@ ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank,
 
 static struct slr_birth *births_of_all(ncclComm_t *comms, int ndev)
 {
-    static _Atomic uint64_t made; /* ranks of one process: any number that is unique in it will do */
-    uint64_t number = atomic_fetch_add(&made, 1);
     struct slr_birth *first = NULL, **at = &first;
-    struct {
-        uint64_t pid, time;
-    } here = {(uint64_t)getpid(), slr_now_ms()};
-    struct slr_key process = slr_key_of(&here, sizeof here, NULL), key = derive(&process, WAY_ALL, number, ndev, 0);
+    struct slr_key key = slr_key_of_all();
     for (int i = 0; i < ndev; i++) {
         *at = birth_new(&key, &comms[i], true, ndev, i);
         if (!*at)
@@ -148,7 +122,7 @@ ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *new
     struct slr_birth *b = NULL;
     struct slr_comm *parent = newcomm ? parent_of(comm) : NULL;
     if (parent) {
-        struct slr_key k = derive(&parent->key, WAY_SPLIT, ++parent->splits, color, 0);
+        struct slr_key k = slr_key_of_split(&parent->key, ++parent->splits, color);
         if (color != NCCL_SPLIT_NOCOLOR)
             b = birth_new(&k, newcomm, !nonblocking(config), -1, -1);
     }
@@ -165,8 +139,7 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
     struct slr_birth *b = NULL;
     struct slr_comm *parent = newcomm && exclude && count > 0 ? parent_of(comm) : NULL;
     if (parent) {
-        struct slr_key k = slr_key_of(exclude, (size_t)count * sizeof *exclude, &parent->key);
-        k = derive(&k, WAY_SHRINK, ++parent->shrinks, count, flags);
+        struct slr_key k = slr_key_of_shrink(&parent->key, ++parent->shrinks, exclude, count, flags);
         b = birth_new(&k, newcomm, !nonblocking(config), -1, -1);
     }
     ncclResult_t r = birth_done(b, slr_real.ncclCommShrink(comm, exclude, count, newcomm, config, flags));

@@ -27,7 +27,7 @@
 #include "plugin/published.h"
 #include "plugin/terms.h"
 
-#define SLR_CONTROL_MAGIC 0x34524c53u /* "SLR4": the layout of everything in this file and of meet.c's messages */
+#define SLR_CONTROL_MAGIC 0x35524c53u /* "SLR5": the layout of everything in this file and of meet.c's messages */
 
 enum slr_rank_state {
     SLR_RANK_EMPTY,
@@ -41,8 +41,8 @@ struct slr_post {
     _Alignas(64) _Atomic uint32_t state;
     _Atomic uint32_t failed;  /* this rank was FAILED once; stays when it has LEFT */
     _Atomic uint32_t drained; /* FAILED, and nothing of it is in flight any more: writes into nobody's memory */
-    int32_t pid; /* written by the hub before anybody else maps the block; equal pids are ranks of one process (meet.c
-                    checks that all ranks share one process-id namespace) */
+    int32_t pid; /* with `process` written by the hub before anybody else maps the block; equal pids are ranks of one
+                    process (meet.c checks that all ranks share one process-id namespace) */
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
     uint64_t tune;                  /* of its tuner: what it decides by (tune_state.h); 0: it has none */

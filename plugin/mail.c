@@ -17,7 +17,7 @@
 struct message {
     uint32_t magic; /* of the control block: version and layout */
     uint32_t kind;
-    struct slr_key comm;
+    struct slr_label comm;
     int32_t from, to; /* ranks */
     int32_t entry;
     uint64_t generation;
@@ -116,7 +116,7 @@ bool slr_mail_send(const struct slr_comm *c, int to, enum slr_mail_kind kind, in
 {
     struct message text = {.magic = SLR_CONTROL_MAGIC,
                            .kind = kind,
-                           .comm = c->key,
+                           .comm = c->id,
                            .from = c->rank,
                            .to = to,
                            .entry = entry,
@@ -225,7 +225,7 @@ void slr_mail_wait(unsigned ms)
 /* The communicator of a message that really comes from the process of the rank that it names. */
 static struct slr_comm *addressee(const struct letter *l)
 {
-    struct slr_comm *c = slr_comm_find_key(&l->text.comm, l->text.to);
+    struct slr_comm *c = slr_comm_find_id(&l->text.comm, l->text.to);
     if (c && c->pass == SLR_R_RING && l->text.from >= 0 && l->text.from < c->nranks && l->text.from != c->rank &&
         c->shared.control->post[l->text.from].pid == l->pid && l->text.entry >= 0 && l->text.entry < SLR_OFFERS)
         return c;

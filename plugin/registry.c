@@ -30,11 +30,11 @@ struct slr_comm *slr_comm_find(ncclComm_t nccl)
     return c;
 }
 
-struct slr_comm *slr_comm_find_key(const struct slr_key *key, int rank)
+struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank)
 {
     pthread_rwlock_rdlock(&lock);
     struct slr_comm *c = comms;
-    while (c && (c->rank != rank || memcmp(&c->key, key, sizeof *key)))
+    while (c && (c->rank != rank || memcmp(&c->id, id, sizeof *id)))
         c = c->next;
     if (c)
         slr_comm_hold(c);

@@ -108,14 +108,13 @@ function(slr_killed_unnamed name victim hub at)
   slr_fault(killed_${name} STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end ${victim} kill --rank ${victim} FAULT_AT=${at}:kill
     RUN --set FAULT_HUB=${hub} ${said})
 endfunction()
-slr_killed(member_before_hello 1 0 before:send:1 peer_died)
-slr_killed(member_after_hello 1 0 after:send:1 peer_died)
+slr_killed(member_before_hello 1 0 before:send:2 peer_died) # the first is the token
+slr_killed(member_after_hello 1 0 after:send:2 peer_died)
 slr_killed(member_before_answer 2 0 before:recvmsg:1 peer_died)
 slr_killed(member_after_answer 1 2 after:recvmsg:1 peer_died)
-slr_killed_unnamed(hub_before_accept 0 0 before:accept4:1)
 slr_killed_unnamed(hub_before_will 2 2 before:sendmsg:1)
-slr_killed(hub_before_hello 1 1 before:recv:1 peer_died)
-slr_killed(hub_after_hello 2 2 after:recv:2 peer_died)
+slr_killed(hub_before_hello 1 1 before:recv:3 peer_died) # two tokens come first
+slr_killed(hub_after_hello 2 2 after:recv:4 peer_died)
 slr_killed(hub_before_block 0 0 before:memfd_create:1 peer_died)
 slr_killed(hub_before_answer 1 1 before:sendmsg:3 peer_died)
 slr_killed(hub_after_one_answer 2 2 after:sendmsg:3 peer_died)
@@ -128,7 +127,13 @@ foreach(at before:bind:1 after:listen:1)
   slr_fault(killed_${short}of_0 STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end 0 kill --rank 0 FAULT_AT=${at}:kill
     RUN --set FAULT_HUB=0 --hasnt substitute)
 endforeach()
-foreach(at before:bind:1 before:connect:1 after:connect:1)
+# While the rank that collects accepts the others, which is during NCCL's own meeting: before it is complete or after.
+foreach(at before:accept4:1 after:recv:1)
+  string(REGEX REPLACE "[:1]" "_" short ${at})
+  slr_fault(killed_${short}of_0 STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end 0 kill --rank 0 FAULT_AT=${at}:kill
+    RUN --set FAULT_HUB=0 --hasnt "\"event\":\"substitute\"")
+endforeach()
+foreach(at before:bind:1 before:connect:1 after:connect:1 after:send:1)
   string(REGEX REPLACE "[:1]" "_" short ${at})
   slr_fault(killed_${short}of_2 STAGE RANKS 3 PLAY gathers --must-fail RUN --set FAULT_HUB=0 --hasnt substitute
     LAUNCH --term-after 300 --end 0 term --end 1 term --end 2 kill --rank 2 FAULT_AT=${at}:kill)
@@ -159,7 +164,7 @@ function(slr_silent name victim hub)
   slr_fault(silent_${name} STAGE RANKS 3 PLAY gathers LAUNCH --cont-after 700 ${ARGN}
     RUN --set FAULT_HUB=${hub} --set SLIPRING_AGREE_TIMEOUT=300ms ${said})
 endfunction()
-slr_silent(before_hello 1 0 --rank 1 FAULT_AT=before:send:1:stop)
+slr_silent(before_hello 1 0 --rank 1 FAULT_AT=before:send:2:stop)
 slr_silent(before_posting 1 0 --rank 1 FAULT_AT=after:recvmsg:1:stop)
 slr_silent(posted 2 0 --rank 2 SOFTGPU_FAIL=cuIpcOpenMemHandle:1=stop)
 

@@ -1,0 +1,525 @@
+/* The meeting of a communicator's ranks (plugin/meet.h) among strangers. This process is the rank that collects the
+ * others, unless a test says otherwise. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "people.h"
+#include "plugin/acceptor.h"
+#include "plugin/control.h"
+#include "plugin/meet.h"
+
+#ifndef TIMEOUT_MS
+#define TIMEOUT_MS 20000 /* SLIPRING_AGREE_TIMEOUT's default: what a silent process must not cost */
+#endif
+#define FOREIGN 0x10000 /* in the number of connections: of another user */
+#define FLOOD 4300      /* more than the kernel queues for a listening socket */
+
+static struct slr_key key;
+
+static void make_key(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    key = slr_key_of_all();
+}
+
+TestSuite(meet, .init = make_key, .timeout = 100);
+
+/* ---- who comes ---- */
+
+static struct slr_meet_self rank_of(int rank)
+{
+    return (struct slr_meet_self){.rank = rank, .nranks = 2, .process = 1000 + (uint64_t)rank};
+}
+
+/* 0: it met, and has the block; else the reason of the refusal. */
+static int member(int rank)
+{
+    struct slr_meet m;
+    struct slr_meet_self self = rank_of(rank);
+    int fd = -1;
+    if (!slr_meet_begin(&m, &key))
+        return SLR_R_NO_CONTROL;
+    tell();
+    proceed();
+    uint64_t deadline = now_ms() + TIMEOUT_MS;
+    uint32_t word = slr_meet_hello(&m, &self);
+    if (word == SLR_UNDECIDED)
+        word = slr_meet_answer(&m, &self, deadline, &fd);
+    slr_meet_end(&m);
+    return word != SLR_UNDECIDED ? (int)slr_refusal_reason(word) : fd >= 0 ? 0 : 98;
+}
+
+static int silent(int connections)
+{
+    struct rlimit most;
+    if (connections & FOREIGN)
+        become_foreign();
+    if (getrlimit(RLIMIT_NOFILE, &most) == 0) {
+        most.rlim_cur = most.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &most);
+    }
+    for (int i = 0; i < (connections & ~FOREIGN); i++)
+        if (connect_raw(&key) < 0)
+            return 95;
+    tell();
+    hold();
+    return 0;
+}
+
+static int restless(int unused)
+{
+    tell();
+    for (;;)
+        close(connect_raw(&key));
+    return unused;
+}
+
+/* Sends `bytes` bytes, and a descriptor. */
+static void send_rubbish(int s, size_t bytes)
+{
+    static const char rubbish[4096];
+    struct iovec io = {(void *)(uintptr_t)rubbish, bytes};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    int fd = STDIN_FILENO;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    *c = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    if (sendmsg(s, &m, 0) != (ssize_t)bytes)
+        _exit(96);
+}
+
+static int talks_rubbish(int unused)
+{
+    static const size_t lengths[] = {0, 1, 31, sizeof(struct slr_key), 33, 4096};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        send_rubbish(connect_raw(&key), lengths[i]);
+    tell();
+    hold();
+    return unused;
+}
+
+/* The token, without having begun as a rank does. */
+static int connect_with_token(void)
+{
+    const struct slr_key token = slr_key_token(&key);
+    int s = connect_raw(&key);
+    if (s < 0 || send(s, &token, sizeof token, 0) != (ssize_t)sizeof token)
+        _exit(97);
+    return s;
+}
+
+/* ---- the collecting rank ---- */
+
+struct hub {
+    struct slr_meet meet;
+    int descriptors;
+};
+
+static struct hub hub_begins(void)
+{
+    struct hub h = {.descriptors = count_descriptors()};
+    cr_assert(slr_meet_begin(&h.meet, &key));
+    cr_assert(h.meet.hub >= 0 && h.meet.member < 0);
+    return h;
+}
+
+/* Of two ranks, this one being rank 0. */
+static uint32_t hub_decides(struct hub *h)
+{
+    struct slr_meet_self self = rank_of(0);
+    uint64_t begin = now_ms();
+    int fd = -1;
+    uint32_t word = slr_meet_host(&h->meet, &self, begin + TIMEOUT_MS, &fd);
+    cr_expect_lt(now_ms() - begin, TIMEOUT_MS / 2, "a stranger was waited for");
+    cr_expect_eq(fd >= 0, word == SLR_UNDECIDED);
+    slr_meet_end(&h->meet);
+    if (fd >= 0)
+        close(fd);
+    cr_expect_eq(count_descriptors(), h->descriptors, "descriptors are left");
+    return word;
+}
+
+static void expect_ring(struct hub *h, const struct person *rank1)
+{
+    go(rank1); /* NCCL's initialisation is over */
+    uint32_t word = hub_decides(h);
+    cr_expect_eq(word, SLR_UNDECIDED, "refused: reason %d, rank %d", (int)slr_refusal_reason(word),
+                 slr_refusal_rank(word));
+    cr_expect_eq(ended(rank1), 0);
+}
+
+/* Whoever `first` is, the ranks meet as if it were not there. */
+static void meets_in_spite_of(int (*first)(int), int arg)
+{
+    struct person stranger = person(first, arg), rank1 = person(member, 1);
+    seems_foreign(arg & FOREIGN ? stranger.pid : 0);
+    struct hub h = hub_begins();
+    go(&stranger);
+    hear(&stranger);
+    go(&rank1);
+    hear(&rank1);
+    expect_ring(&h, &rank1);
+    remove_person(&stranger);
+}
+
+Test(meet, two_ranks)
+{
+    struct person rank1 = person(member, 1);
+    struct hub h = hub_begins();
+    go(&rank1);
+    hear(&rank1);
+    expect_ring(&h, &rank1);
+}
+
+Test(meet, a_silent_process_of_another_user)
+{
+    meets_in_spite_of(silent, 1 | FOREIGN);
+}
+
+Test(meet, a_silent_process_of_the_same_user)
+{
+    meets_in_spite_of(silent, 1);
+}
+
+Test(meet, silent_processes_fill_the_queue)
+{
+    meets_in_spite_of(silent, FLOOD);
+}
+
+Test(meet, another_user_fills_the_queue)
+{
+    meets_in_spite_of(silent, FLOOD | FOREIGN);
+}
+
+Test(meet, a_process_that_connects_without_end)
+{
+    meets_in_spite_of(restless, 0);
+}
+
+Test(meet, rubbish)
+{
+    meets_in_spite_of(talks_rubbish, 0);
+}
+
+/* Ranks that have shown the token stay, however many come after them and say nothing. */
+Test(meet, strangers_after_the_rank)
+{
+    struct person crowd = person(silent, FLOOD), rank1 = person(member, 1);
+    struct hub h = hub_begins();
+    go(&rank1);
+    hear(&rank1);
+    go(&crowd);
+    hear(&crowd);
+    expect_ring(&h, &rank1);
+    remove_person(&crowd);
+}
+
+/* A rank that has connected, and is pushed out before it sends its token. */
+static int late_member(int rank)
+{
+    send_late();
+    return member(rank);
+}
+
+Test(meet, who_is_pushed_out_comes_again)
+{
+    struct person rank1 = person(late_member, 1), crowd = person(silent, 200);
+    struct hub h = hub_begins();
+    go(&rank1);
+    hear(&rank1); /* it is connected */
+    go(&crowd);
+    hear(&crowd);
+    go(&rank1); /* sends in vain */
+    hear(&rank1);
+    hear(&rank1); /* has begun */
+    expect_ring(&h, &rank1);
+    remove_person(&crowd);
+}
+
+/* The same, and its token comes at the very end, when nobody looks any more. */
+Test(meet, a_token_that_comes_too_late)
+{
+    struct person rank1 = person(late_member, 1), crowd = person(silent, 200);
+    let_send_before_the_end(&rank1);
+    struct hub h = hub_begins();
+    go(&rank1);
+    hear(&rank1);
+    go(&crowd);
+    hear(&crowd);
+    hear(&rank1);
+    expect_ring(&h, &rank1);
+    remove_person(&crowd);
+}
+
+/* Even a process that knows the key is nobody when it is another user's; here it waits for its being shown the door. */
+static int foreign_rank(int unused)
+{
+    become_foreign();
+    struct pollfd p = {.fd = connect_raw(&key), .events = POLLIN};
+    const struct slr_key token = slr_key_token(&key);
+    send(p.fd, &token, sizeof token, MSG_NOSIGNAL);
+    tell();
+    poll(&p, 1, TIMEOUT_MS);
+    char c;
+    return recv(p.fd, &c, 1, MSG_DONTWAIT) > 0 ? 1 : unused; /* the end, or a reset: it has been told nothing */
+}
+
+Test(meet, another_user_with_the_key_is_nobody)
+{
+    struct person foreigner = person(foreign_rank, 0), rank1 = person(member, 1);
+    seems_foreign(foreigner.pid);
+    struct hub h = hub_begins();
+    go(&foreigner);
+    hear(&foreigner);
+    cr_expect_eq(ended(&foreigner), 0); /* at once, not when the ranks have met */
+    go(&rank1);
+    hear(&rank1);
+    expect_ring(&h, &rank1);
+}
+
+Test(meet, nobody_is_waited_for_when_a_rank_is_missing)
+{
+    struct person same = person(silent, 3), other = person(silent, 3 | FOREIGN);
+    seems_foreign(other.pid);
+    struct hub h = hub_begins();
+    go(&same);
+    hear(&same);
+    go(&other);
+    hear(&other);
+    cr_expect_eq(hub_decides(&h), slr_refusal(SLR_R_RANK_ABSENT, 1));
+    remove_person(&same);
+    remove_person(&other);
+}
+
+/* ---- ranks that do not do as they should ---- */
+
+struct hello { /* of meet.c */
+    uint32_t magic;
+    char version[24];
+    int32_t rank, nranks, pid;
+    uint64_t process;
+};
+
+static int says_hello_twice(int rank)
+{
+    struct hello h = {SLR_CONTROL_MAGIC, SLIPRING_VERSION, rank, 2, getpid(), 1};
+    for (int i = 0; i < 2; i++) {
+        int s = connect_with_token();
+        if (send(s, &h, sizeof h, 0) != (ssize_t)sizeof h)
+            return 1;
+    }
+    tell();
+    hold();
+    return 0;
+}
+
+Test(meet, two_that_say_they_are_one_rank)
+{
+    struct person twins = person(says_hello_twice, 1);
+    struct hub h = hub_begins();
+    go(&twins);
+    hear(&twins);
+    cr_expect_eq(hub_decides(&h), slr_refusal(SLR_R_NO_CONTROL, 1));
+    remove_person(&twins);
+}
+
+/* ---- the other side: who collects is not who it seems ---- */
+
+static int listen_as_hub(bool listens)
+{
+    struct sockaddr_un a;
+    socklen_t len = name_socket(&key, &a);
+    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (s < 0 || bind(s, (const struct sockaddr *)&a, len) != 0 || (listens && listen(s, 5) != 0))
+        _exit(94);
+    return s;
+}
+
+/* Has taken the name first. 0: nobody has told it anything. */
+static int foreign_hub(int unused)
+{
+    struct slr_key got;
+    become_foreign();
+    int s = listen_as_hub(true);
+    tell();
+    int c = accept(s, NULL, NULL);
+    return recv(c, &got, sizeof got, 0) == 0 ? unused : 1;
+}
+
+Test(meet, the_name_is_taken_by_another_user)
+{
+    struct person squatter = person(foreign_hub, 0);
+    struct slr_meet m;
+    seems_foreign(squatter.pid);
+    go(&squatter);
+    hear(&squatter);
+    int before = count_descriptors();
+    uint64_t begin = now_ms();
+    cr_expect(!slr_meet_begin(&m, &key));
+    cr_expect_lt(now_ms() - begin, 1000);
+    cr_expect_eq(count_descriptors(), before);
+    cr_expect_eq(ended(&squatter), 0);
+}
+
+static int deaf_hub(int unused)
+{
+    listen_as_hub(false);
+    tell();
+    hold();
+    return unused;
+}
+
+Test(meet, the_name_is_taken_and_nobody_listens)
+{
+    struct person squatter = person(deaf_hub, 0);
+    struct slr_meet m;
+    go(&squatter);
+    hear(&squatter);
+    uint64_t begin = now_ms();
+    cr_expect(!slr_meet_begin(&m, &key));
+    cr_expect_lt(now_ms() - begin, TIMEOUT_MS / 2);
+    remove_person(&squatter);
+}
+
+/* ---- the control block that comes with the verdict ---- */
+
+struct verdict { /* of meet.c */
+    uint32_t magic, word;
+    char version[24];
+};
+
+enum block { SHORT, LONG, NOT_SEALED, NONE, TWO, UNASKED };
+
+static int make_block(enum block how)
+{
+    size_t bytes = slr_control_bytes(2);
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 ||
+        ftruncate(fd, (off_t)(how == SHORT  ? bytes - 4096
+                              : how == LONG ? bytes + 4096
+                                            : bytes)) != 0 ||
+        (how != NOT_SEALED && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0))
+        _exit(94);
+    return fd;
+}
+
+static void send_verdict(int to, uint32_t word, const int *fd, int n)
+{
+    struct verdict v = {SLR_CONTROL_MAGIC, word, SLIPRING_VERSION};
+    struct iovec io = {&v, sizeof v};
+    union {
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
+    if (n > 0) {
+        m.msg_control = &control;
+        m.msg_controllen = CMSG_SPACE((size_t)n * sizeof *fd);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        *c = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN((size_t)n * sizeof *fd)};
+        memcpy(CMSG_DATA(c), fd, (size_t)n * sizeof *fd);
+    }
+    if (sendmsg(to, &m, MSG_NOSIGNAL) != (ssize_t)sizeof v)
+        _exit(95);
+}
+
+static int unsound_hub(int how)
+{
+    char got[256];
+    int s = listen_as_hub(true);
+    tell();
+    int c = accept(s, NULL, NULL);
+    if (recv(c, got, sizeof got, 0) <= 0 || send(c, SLR_WELCOME, sizeof SLR_WELCOME, 0) <= 0 ||
+        recv(c, got, sizeof got, 0) <= 0)
+        return 1;
+    int block[2] = {make_block((enum block)how), make_block((enum block)how)};
+    send_verdict(c, how == UNASKED ? slr_refusal(SLR_R_PEER_DIED, 0) : SLR_UNDECIDED, block,
+                 how == NONE  ? 0
+                 : how == TWO ? 2
+                              : 1);
+    return 0;
+}
+
+static uint32_t member_of_unsound_hub(enum block how)
+{
+    struct person hub = person(unsound_hub, (int)how);
+    struct slr_meet_self self = rank_of(1);
+    struct slr_meet m;
+    int fd = -1;
+    go(&hub);
+    hear(&hub);
+    int before = count_descriptors();
+    cr_assert(slr_meet_begin(&m, &key));
+    cr_assert_eq(slr_meet_hello(&m, &self), SLR_UNDECIDED);
+    uint32_t word = slr_meet_answer(&m, &self, now_ms() + TIMEOUT_MS, &fd);
+    slr_meet_end(&m);
+    cr_expect_eq(fd, -1);
+    cr_expect_eq(count_descriptors(), before, "a descriptor was kept");
+    cr_expect_eq(ended(&hub), 0);
+    return word;
+}
+
+Test(meet, a_block_of_another_size)
+{
+    cr_expect_eq(member_of_unsound_hub(SHORT), slr_refusal(SLR_R_NO_CONTROL, 1));
+    cr_expect_eq(member_of_unsound_hub(LONG), slr_refusal(SLR_R_NO_CONTROL, 1));
+}
+
+Test(meet, a_block_that_can_be_made_shorter)
+{
+    cr_expect_eq(member_of_unsound_hub(NOT_SEALED), slr_refusal(SLR_R_NO_CONTROL, 1));
+}
+
+Test(meet, no_block_or_two)
+{
+    cr_expect_eq(member_of_unsound_hub(NONE), slr_refusal(SLR_R_NO_CONTROL, 1));
+    cr_expect_eq(slr_refusal_reason(member_of_unsound_hub(TWO)), SLR_R_VERSION_DIFFERS);
+}
+
+Test(meet, a_descriptor_with_a_refusal)
+{
+    cr_expect_eq(member_of_unsound_hub(UNASKED), slr_refusal(SLR_R_PEER_DIED, 0));
+}
+
+/* What the ranks get is sealed, has its size, and holds the processes. */
+static int looks_at_the_block(int rank)
+{
+    struct slr_meet m;
+    struct slr_meet_self self = rank_of(rank);
+    struct stat st;
+    int fd = -1;
+    if (!slr_meet_begin(&m, &key))
+        return 1;
+    tell();
+    proceed();
+    if (slr_meet_hello(&m, &self) != SLR_UNDECIDED ||
+        slr_meet_answer(&m, &self, now_ms() + TIMEOUT_MS, &fd) != SLR_UNDECIDED)
+        return 2;
+    if (ftruncate(fd, 0) == 0 || fstat(fd, &st) != 0 || st.st_size != (off_t)slr_control_bytes(2))
+        return 3;
+    const struct slr_control *c = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (c == MAP_FAILED || c->magic != SLR_CONTROL_MAGIC || c->post[0].pid != getppid() || c->post[1].pid != getpid())
+        return 4;
+    return c->post[0].process == 1000 && c->post[1].process == 1001 ? 0 : 5;
+}
+
+Test(meet, the_block)
+{
+    struct person rank1 = person(looks_at_the_block, 1);
+    struct hub h = hub_begins();
+    go(&rank1);
+    hear(&rank1);
+    expect_ring(&h, &rank1);
+}
