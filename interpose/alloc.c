@@ -10,7 +10,6 @@
 /* cuda.h turns them into the second forms. */
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
-#undef cuStreamBeginCapture
 
 /* Requests below this go to the driver at once. */
 static size_t threshold;
@@ -112,54 +111,12 @@ RETRY(cuMemCreate, prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? 
       (CUmemGenericAllocationHandle * out, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags),
       (out, bytes, prop, flags))
 
-#define BEGIN(sym, params, args)                                                                                       \
-    static CUresult hook_##sym params                                                                                  \
-    {                                                                                                                  \
-        slr_block_captures(1);                                                                                         \
-        CUresult r = REAL(sym) args;                                                                                   \
-        if (r != CUDA_SUCCESS)                                                                                         \
-            slr_block_captures(-1);                                                                                    \
-        return r;                                                                                                      \
-    }
-#define BEGIN_PLAIN(sym) BEGIN(sym, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-#define BEGIN_GRAPH(sym)                                                                                               \
-    BEGIN(sym,                                                                                                         \
-          (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n,            \
-           CUstreamCaptureMode mode),                                                                                  \
-          (stream, graph, nodes, data, n, mode))
-BEGIN_PLAIN(cuStreamBeginCapture) /* the first form takes no mode, and does not miss it */
-BEGIN_PLAIN(cuStreamBeginCapture_ptsz)
-BEGIN_PLAIN(cuStreamBeginCapture_v2)
-BEGIN_PLAIN(cuStreamBeginCapture_v2_ptsz)
-BEGIN_GRAPH(cuStreamBeginCaptureToGraph)
-BEGIN_GRAPH(cuStreamBeginCaptureToGraph_ptsz)
-
-static bool capturing(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return slr_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-/* Whether the call ended the capture can not be told from its result: one that was broken ends with an error. */
-#define END(sym, own)                                                                                                  \
-    static CUresult hook_##sym(CUstream stream, CUgraph *graph)                                                        \
-    {                                                                                                                  \
-        bool before = capturing(own);                                                                                  \
-        CUresult r = REAL(sym)(stream, graph);                                                                         \
-        if (before && !capturing(own))                                                                                 \
-            slr_block_captures(-1);                                                                                    \
-        return r;                                                                                                      \
-    }
-END(cuStreamEndCapture, stream)
-END(cuStreamEndCapture_ptsz, stream ? stream : CU_STREAM_PER_THREAD)
-
 static bool driver_has_all(void)
 {
     return slr_real.cuCtxSynchronize && slr_real.cuDevicePrimaryCtxGetState && slr_real.cuDevicePrimaryCtxRetain &&
            slr_real.cuDevicePrimaryCtxRelease_v2 && slr_real.cuDeviceTotalMem && slr_real.cuMemGetInfo &&
-           slr_real.cuMemAlloc && slr_real.cuMemFree && slr_real.cuStreamIsCapturing && slr_real.cuCtxGetCurrent &&
-           slr_real.cuCtxGetDevice && slr_real.cuCtxPushCurrent && slr_real.cuCtxPopCurrent &&
-           slr_real.cuThreadExchangeStreamCaptureMode;
+           slr_real.cuMemAlloc && slr_real.cuMemFree && slr_real.cuCtxGetCurrent && slr_real.cuCtxGetDevice &&
+           slr_real.cuCtxPushCurrent && slr_real.cuCtxPopCurrent && slr_real.cuThreadExchangeStreamCaptureMode;
 }
 
 void slr_alloc_install(void)

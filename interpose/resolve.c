@@ -12,6 +12,7 @@
 #include "interpose/elfsym.h"
 #include "interpose/event.h"
 #include "interpose/gate.h"
+#include "interpose/graph.h"
 #include "interpose/wrappers.h"
 
 #define TEXT_(x) #x
@@ -107,6 +108,7 @@ static void publish(enum slr_lib lib, void *const *found)
             slr_gate_real[i] = slr_gate_found[i] ? slr_gate_found[i] : (void *)slr_gate_missing;
         slr_alloc_install();
         slr_event_install();
+        slr_graph_install();
         atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);
     }
     slr_once_end(&published[lib]);

@@ -325,7 +325,7 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     slr_guard++;
     enum slr_reason why = call.why = slr_gather_decide(&call);
     if (slr_left_alone(why))
-        slr_left_note(call.comm, why);
+        slr_left_call(&call, why);
     slr_gather_note(&call, why);
     bool marked = slr_marking() && slr_gather_mark(&call);
     ncclResult_t r;

@@ -1,6 +1,9 @@
 #include "plugin/left.h"
 
+#include <pthread.h>
+#include "base/cu.h"
 #include "plugin/comm.h"
+#include "plugin/graphs.h"
 #include "plugin/group.h"
 
 static void differs(struct slr_comm *c, int peer, uint32_t why)
@@ -8,16 +11,40 @@ static void differs(struct slr_comm *c, int peer, uint32_t why)
     slr_comm_fail(c, SLR_PEER, peer,
                   why == SLR_R_REGION ? "only some ranks make this gather in a region that leaves it to NCCL "
                                         "(slipring_region_begin): all ranks of a communicator have to, or none"
-                                      : "only some ranks record this gather in a graph: all ranks of a communicator "
+                                      : "only some ranks run this gather from a graph: all ranks of a communicator "
                                         "have to, or none; SLIPRING_ENABLE=off leaves all to NCCL");
 }
 
-void slr_left_note(struct slr_comm *c, enum slr_reason why)
+void slr_left_note(struct slr_comm *c, enum slr_reason why, uint32_t calls)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* graphs are launched by any thread */
     struct slr_post *own = &c->shared.control->post[c->rank];
-    uint64_t count = atomic_fetch_add(&c->left, 1) + 1;
+    pthread_mutex_lock(&lock);
+    uint64_t count = (uint32_t)(atomic_fetch_add(&c->left, calls) + calls);
     atomic_store(&own->left_why, (uint32_t)why);
     atomic_store(&own->left, count << 32 | (uint32_t)(c->substituted + slr_group_recorded(c) + 1));
+    pthread_mutex_unlock(&lock);
+}
+
+/* The graph that the call's stream records into; NULL with *captures: a capture that is broken, and records nothing. */
+static CUgraph recorded(const struct slr_call *call, bool *captures)
+{
+    if (slr_shared_enter(&call->comm->shared) != SLR_OK)
+        return NULL;
+    CUgraph graph = slr_graph_recorded(call->stream);
+    *captures = graph || slr_stream_captures(call->stream);
+    slr_shared_leave();
+    return graph;
+}
+
+void slr_left_call(const struct slr_call *call, enum slr_reason why)
+{
+    bool captures = why == SLR_R_CAPTURE;
+    CUgraph graph = recorded(call, &captures);
+    if (captures)
+        slr_graph_hold(slr_graph_of(graph), call->comm);
+    else
+        slr_left_note(call->comm, why, 1);
 }
 
 void slr_left_compare(const struct slr_call *call, int peer, uint32_t theirs)

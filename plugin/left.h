@@ -1,5 +1,8 @@
-/* Gathers that a rank leaves to NCCL by its own decision: it records them in a graph (design rule R6), or makes them in
+/* Gathers that a rank leaves to NCCL by its own decision: it runs them from a graph (design rule R6), or makes them in
  * a region (slipring.h).
+ *
+ * A gather that is recorded into a graph is no call: NCCL moves nothing. Each launch of the graph calls what it holds
+ * (graphs.h). A graph that is thrown away has called nothing.
  *
  * Only this rank knows that it does. When all ranks leave the same call nothing is lost. When some leave what others
  * make, the others' rings wait for this rank: its call of that number never comes, or worse, is the next one. slipring
@@ -25,8 +28,11 @@ static inline bool slr_left_alone(enum slr_reason why)
     return why == SLR_R_CAPTURE || why == SLR_R_REGION;
 }
 
-/* This rank leaves a call of `c` to NCCL, for one of these reasons. */
-void slr_left_note(struct slr_comm *c, enum slr_reason why);
+/* The call goes to NCCL for one of these reasons: it is counted, or on a capturing stream, the graph holds it. */
+void slr_left_call(const struct slr_call *call, enum slr_reason why);
+
+/* This rank leaves so many calls of `c` to NCCL now. */
+void slr_left_note(struct slr_comm *c, enum slr_reason why, uint32_t calls);
 
 /* `theirs`: what the peer had left when it made the call that this rank is about to make. */
 void slr_left_compare(const struct slr_call *call, int peer, uint32_t theirs);

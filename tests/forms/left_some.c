@@ -1,8 +1,10 @@
-/* One rank leaves a gather to NCCL, the other makes it: the first records it in a graph, or makes it in a region of
+/* One rank leaves a gather to NCCL, the other makes it: the first runs it from a graph, or makes it in a region of
  * slipring's API, alone or in a group. Both are told so by ncclCommGetAsyncError, in time, instead of waiting for each
- * other; the calls before it are right. Only under slipring: NCCL itself can do this.
+ * other, and no gather ends as if it were whole with what another one sent; the calls before it are right. Only under
+ * slipring: NCCL itself can do this.
  *
- *   left_some capture|region|group LEAVING-RANK LATER-CALLS      so many more gathers by the leaving rank
+ *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, child, beside, region, group; so many more gathers by the leaving
+ * RANK
  */
 #define SLIPRING_WEAK
 #include "plugin/slipring.h"
@@ -15,27 +17,30 @@
 #define LIMIT_MS 8000
 
 struct plan {
-    const char *how;
+    char how[16];
     int leaving, later;
 };
 
-static ncclResult_t await_error(ncclComm_t comm)
-{
-    ncclResult_t e = ncclSuccess;
-    for (int ms = 0; ms < LIMIT_MS && e == ncclSuccess; ms += 10) {
-        sleep_ms(10);
-        NCCL(ncclCommGetAsyncError(comm, &e));
-    }
-    return e;
-}
-
-static void record(struct gather *g, ncclComm_t comm, cudaStream_t stream)
+/* A graph that gathers; `child`: as a launch that another graph has recorded. */
+static cudaGraphExec_t record(struct gather *g, ncclComm_t comm, cudaStream_t stream, bool child)
 {
     cudaGraph_t graph;
+    cudaGraphExec_t exec, inner = NULL;
     CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     gather_call(g, comm, stream);
     CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&exec, graph, 0));
     CUDA(cudaGraphDestroy(graph));
+    if (!child)
+        return exec;
+    inner = exec;
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CUDA(cudaGraphLaunch(inner, stream));
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    CUDA(cudaGraphExecDestroy(inner));
+    return exec;
 }
 
 static void in_region(struct gather *g, ncclComm_t comm, cudaStream_t stream, bool group)
@@ -51,10 +56,35 @@ static void in_region(struct gather *g, ncclComm_t comm, cudaStream_t stream, bo
 
 static void leave(const struct plan *p, struct gather *g, ncclComm_t comm, cudaStream_t stream)
 {
-    if (strcmp(p->how, "capture") == 0)
-        record(g, comm, stream);
+    bool child = strcmp(p->how, "child") == 0;
+    cudaStream_t on = stream;
+    if (strcmp(p->how, "beside") == 0) /* nothing of the graph holds up what comes on the stream */
+        CUDA(cudaStreamCreateWithFlags(&on, cudaStreamNonBlocking));
+    if (child || on != stream || strcmp(p->how, "graph") == 0)
+        CUDA(cudaGraphLaunch(record(g, comm, stream, child), on));
     else
         in_region(g, comm, stream, strcmp(p->how, "group") == 0);
+}
+
+static ncclResult_t error_of(ncclComm_t comm)
+{
+    ncclResult_t e = ncclSuccess;
+    NCCL(ncclCommGetAsyncError(comm, &e));
+    return e;
+}
+
+/* False: the time is over, or the stream has come to the end of what it can not have got. */
+static bool await_error(ncclComm_t comm, cudaStream_t stream)
+{
+    for (int ms = 0; ms < LIMIT_MS; ms += 10) {
+        bool ended = cudaStreamQuery(stream) == cudaSuccess; /* in this order: the error comes before the end */
+        if (error_of(comm) != ncclSuccess)
+            return true;
+        if (ended)
+            return false;
+        sleep_ms(10);
+    }
+    return false;
 }
 
 static void body(struct rank *r)
@@ -76,7 +106,7 @@ static void body(struct rank *r)
     bool refused = false;
     for (int i = 0; i < (r->rank == p->leaving ? p->later : 1) && !refused; i++)
         refused = ncclAllGather(g.send, g.recv, SHARD, ncclUint8, comm, stream) != ncclSuccess;
-    EXPECT(refused || await_error(comm) != ncclSuccess, "rank %d: no error within %d ms", r->rank, LIMIT_MS);
+    EXPECT(refused || await_error(comm, stream), "rank %d: no error in time", r->rank);
     NCCL(ncclCommAbort(comm));
     CUDA(cudaStreamSynchronize(stream));
     gather_free(&g);
@@ -85,8 +115,8 @@ static void body(struct rank *r)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    struct plan plan;
+    if (argc < 2 || sscanf(argv[1], "%15[a-z]-%d-%d", plan.how, &plan.leaving, &plan.later) != 3)
         return 2;
-    struct plan plan = {.how = argv[1], .leaving = atoi(argv[2]), .later = atoi(argv[3])};
     return forms_run(2, 30, body, &plan);
 }

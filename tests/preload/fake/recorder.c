@@ -5,6 +5,7 @@
 #include <string.h>
 #include "plugin/comm_hooks.h"
 #include "plugin/gemm_seen.h"
+#include "plugin/graphs.h"
 #include "plugin/pending.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -226,3 +227,35 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *g)
 void slr_plugin_at_exit(void) {}
 
 void slr_plugin_after_fork_child(void) {}
+
+/* The fake driver has not what following graphs takes. */
+bool slr_graphs_any(void)
+{
+    return false;
+}
+
+CUgraph slr_graph_recorded(CUstream stream)
+{
+    (void)stream;
+    return NULL;
+}
+
+void slr_graph_copy(slr_graph to, slr_graph from)
+{
+    (void)to, (void)from;
+}
+
+void slr_graph_add(slr_graph to, slr_graph child)
+{
+    (void)to, (void)child;
+}
+
+void slr_graph_forget(slr_graph g)
+{
+    (void)g;
+}
+
+void slr_graph_runs(slr_graph g)
+{
+    (void)g;
+}

@@ -1,0 +1,245 @@
+#include "interpose/graph.h"
+
+#include "base/real.h"
+#include "base/settings.h"
+#include "cache/blocks.h"
+#include "interpose/gate.h"
+#include "plugin/graphs.h"
+
+/* cuda.h turns them into other forms. */
+#undef cuGraphAddNode
+#undef cuGraphExecUpdate
+#undef cuGraphInstantiate
+#undef cuGraphInstantiateWithParams
+#undef cuStreamBeginCapture
+
+/* The stream that a per-thread form means. */
+#define OWN(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+
+#define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
+
+/* A handle that has just been made: what was known of an older graph of that name is over. */
+static void born(CUresult r, const CUgraph *graph)
+{
+    if (r == CUDA_SUCCESS && slr_graphs_any())
+        slr_graph_forget(slr_graph_of(*graph));
+}
+
+/* The capture is announced before it begins: see slr_block_captures. */
+#define BEGIN(sym, after, params, args)                                                                                \
+    static CUresult hook_##sym params                                                                                  \
+    {                                                                                                                  \
+        slr_block_captures(1);                                                                                         \
+        CUresult r = REAL(sym) args;                                                                                   \
+        if (r != CUDA_SUCCESS)                                                                                         \
+            slr_block_captures(-1);                                                                                    \
+        else                                                                                                           \
+            after;                                                                                                     \
+        return r;                                                                                                      \
+    }
+
+/* Into a graph that the driver makes for it. */
+static void began(CUstream stream)
+{
+    if (slr_graphs_any())
+        slr_graph_forget(slr_graph_of(slr_graph_recorded(stream)));
+}
+
+#define BEGIN_PLAIN(sym, own) BEGIN(sym, began(own), (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+#define BEGIN_GRAPH(sym)                                                                                               \
+    BEGIN(sym, (void)0,                                                                                                \
+          (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n,            \
+           CUstreamCaptureMode mode),                                                                                  \
+          (stream, graph, nodes, data, n, mode))
+BEGIN_PLAIN(cuStreamBeginCapture, stream) /* the first form takes no mode, and does not miss it */
+BEGIN_PLAIN(cuStreamBeginCapture_ptsz, OWN(stream))
+BEGIN_PLAIN(cuStreamBeginCapture_v2, stream)
+BEGIN_PLAIN(cuStreamBeginCapture_v2_ptsz, OWN(stream))
+BEGIN_GRAPH(cuStreamBeginCaptureToGraph)
+BEGIN_GRAPH(cuStreamBeginCaptureToGraph_ptsz)
+
+static bool capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return slr_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Whether the call ended the capture can not be told from its result: one that was broken ends with an error. */
+#define END(sym, own)                                                                                                  \
+    static CUresult hook_##sym(CUstream stream, CUgraph *graph)                                                        \
+    {                                                                                                                  \
+        bool before = capturing(own);                                                                                  \
+        CUresult r = REAL(sym)(stream, graph);                                                                         \
+        if (before && !capturing(own))                                                                                 \
+            slr_block_captures(-1);                                                                                    \
+        return r;                                                                                                      \
+    }
+END(cuStreamEndCapture, stream)
+END(cuStreamEndCapture_ptsz, OWN(stream))
+
+static CUresult hook_cuGraphCreate(CUgraph *out, unsigned flags)
+{
+    CUresult r = REAL(cuGraphCreate)(out, flags);
+    born(r, out);
+    return r;
+}
+
+static CUresult hook_cuGraphClone(CUgraph *out, CUgraph from)
+{
+    CUresult r = REAL(cuGraphClone)(out, from);
+    if (r == CUDA_SUCCESS)
+        slr_graph_copy(slr_graph_of(*out), slr_graph_of(from));
+    return r;
+}
+
+/* Before the driver's call: another thread may be given the handle as soon as that has ended. */
+static CUresult hook_cuGraphDestroy(CUgraph graph)
+{
+    slr_graph_forget(slr_graph_of(graph));
+    return REAL(cuGraphDestroy)(graph);
+}
+
+static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
+{
+    slr_graph_forget(slr_graph_exec(exec));
+    return REAL(cuGraphExecDestroy)(exec);
+}
+
+#define INSTANTIATE(sym, params, args)                                                                                 \
+    static CUresult hook_##sym params                                                                                  \
+    {                                                                                                                  \
+        CUresult r = REAL(sym) args;                                                                                   \
+        if (r == CUDA_SUCCESS)                                                                                         \
+            slr_graph_copy(slr_graph_exec(*out), slr_graph_of(graph));                                                 \
+        return r;                                                                                                      \
+    }
+INSTANTIATE(cuGraphInstantiate, (CUgraphExec * out, CUgraph graph, CUgraphNode *node, char *text, size_t room),
+            (out, graph, node, text, room))
+INSTANTIATE(cuGraphInstantiate_v2, (CUgraphExec * out, CUgraph graph, CUgraphNode *node, char *text, size_t room),
+            (out, graph, node, text, room))
+INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec * out, CUgraph graph, unsigned long long flags),
+            (out, graph, flags))
+INSTANTIATE(cuGraphInstantiateWithParams, (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how),
+            (out, graph, how))
+INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *how),
+            (out, graph, how))
+
+#define UPDATE(sym, params, args)                                                                                      \
+    static CUresult hook_##sym params                                                                                  \
+    {                                                                                                                  \
+        CUresult r = REAL(sym) args;                                                                                   \
+        if (r == CUDA_SUCCESS)                                                                                         \
+            slr_graph_copy(slr_graph_exec(exec), slr_graph_of(graph));                                                 \
+        return r;                                                                                                      \
+    }
+UPDATE(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *result),
+       (exec, graph, node, result))
+UPDATE(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result),
+       (exec, graph, result))
+
+static CUresult hook_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *from, size_t n,
+                                              CUgraph child)
+{
+    CUresult r = REAL(cuGraphAddChildGraphNode)(out, graph, from, n, child);
+    if (r == CUDA_SUCCESS)
+        slr_graph_add(slr_graph_of(graph), slr_graph_of(child));
+    return r;
+}
+
+/* The bodies of a conditional node are graphs that are made with it. */
+static void node_added(CUgraph graph, const CUgraphNodeParams *node)
+{
+    if (!slr_graphs_any())
+        return;
+    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        slr_graph_add(slr_graph_of(graph), slr_graph_of(node->graph.graph));
+    for (unsigned i = 0; node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && i < node->conditional.size; i++)
+        slr_graph_forget(slr_graph_of(node->conditional.phGraph_out[i]));
+}
+
+static CUresult hook_cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *from, size_t n,
+                                    CUgraphNodeParams *node)
+{
+    CUresult r = REAL(cuGraphAddNode)(out, graph, from, n, node);
+    if (r == CUDA_SUCCESS)
+        node_added(graph, node);
+    return r;
+}
+
+static CUresult hook_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *from,
+                                       const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *node)
+{
+    CUresult r = REAL(cuGraphAddNode_v2)(out, graph, from, edges, n, node);
+    if (r == CUDA_SUCCESS)
+        node_added(graph, node);
+    return r;
+}
+
+/* On a capturing stream a launch becomes a child of the graph that is recorded. */
+static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, CUstream own)
+{
+    CUgraph into = slr_graph_recorded(own);
+    CUresult r = real(exec, stream);
+    if (r == CUDA_SUCCESS && into)
+        slr_graph_add(slr_graph_of(into), slr_graph_exec(exec));
+    else if (r == CUDA_SUCCESS)
+        slr_graph_runs(slr_graph_exec(exec));
+    return r;
+}
+
+#define LAUNCH(sym, own)                                                                                               \
+    static CUresult hook_##sym(CUgraphExec exec, CUstream stream)                                                      \
+    {                                                                                                                  \
+        if (__builtin_expect(slr_graphs_any(), 0))                                                                     \
+            return launch(REAL(sym), exec, stream, own);                                                               \
+        return REAL(sym)(exec, stream);                                                                                \
+    }
+LAUNCH(cuGraphLaunch, stream)
+LAUNCH(cuGraphLaunch_ptsz, OWN(stream))
+
+#define INSTALL(sym)                                                                                                   \
+    if (slr_gate_found[SLR_GATE_IX_##sym])                                                                             \
+    slr_gate_real[SLR_GATE_IX_##sym] = (void *)hook_##sym
+
+static void install_captures(void)
+{
+    INSTALL(cuStreamBeginCapture);
+    INSTALL(cuStreamBeginCapture_ptsz);
+    INSTALL(cuStreamBeginCapture_v2);
+    INSTALL(cuStreamBeginCapture_v2_ptsz);
+    INSTALL(cuStreamBeginCaptureToGraph);
+    INSTALL(cuStreamBeginCaptureToGraph_ptsz);
+    INSTALL(cuStreamEndCapture);
+    INSTALL(cuStreamEndCapture_ptsz);
+}
+
+static void install_graphs(void)
+{
+    INSTALL(cuGraphAddChildGraphNode);
+    INSTALL(cuGraphAddNode);
+    INSTALL(cuGraphAddNode_v2);
+    INSTALL(cuGraphClone);
+    INSTALL(cuGraphCreate);
+    INSTALL(cuGraphDestroy);
+    INSTALL(cuGraphExecDestroy);
+    INSTALL(cuGraphExecUpdate);
+    INSTALL(cuGraphExecUpdate_v2);
+    INSTALL(cuGraphInstantiate);
+    INSTALL(cuGraphInstantiateWithFlags);
+    INSTALL(cuGraphInstantiateWithParams);
+    INSTALL(cuGraphInstantiateWithParams_ptsz);
+    INSTALL(cuGraphInstantiate_v2);
+    INSTALL(cuGraphLaunch);
+    INSTALL(cuGraphLaunch_ptsz);
+}
+
+void slr_graph_install(void)
+{
+    if (!slr_get(SLR_S_ENABLE))
+        return;
+    bool follow = slr_real.cuStreamGetCaptureInfo != NULL;
+    if (slr_real.cuStreamIsCapturing && (follow || slr_get(SLR_S_ALLOC)))
+        install_captures();
+    if (follow)
+        install_graphs();
+}

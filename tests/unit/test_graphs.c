@@ -1,0 +1,124 @@
+/* Which graphs hold gathers, and what a launch counts. */
+#include <criterion/criterion.h>
+#include "plugin/comm.h"
+#include "plugin/graphs.h"
+#include "plugin/left.h"
+#include "plugin/process.h"
+
+static struct slr_comm comms[2];
+static uint32_t counted[2];
+static bool ended[2], off;
+
+struct slr_comm *slr_comm_find_key(const struct slr_key *key, int rank)
+{
+    for (int i = 0; i < 2; i++)
+        if (!ended[i] && comms[i].rank == rank && memcmp(&comms[i].key, key, sizeof *key) == 0)
+            return &comms[i];
+    return NULL;
+}
+
+void slr_comm_put(struct slr_comm *c)
+{
+    (void)c;
+}
+
+void slr_left_note(struct slr_comm *c, enum slr_reason why, uint32_t calls)
+{
+    cr_assert_eq(why, SLR_R_CAPTURE);
+    counted[c - comms] += calls;
+}
+
+bool slr_process_off(void)
+{
+    return off;
+}
+
+static slr_graph graph(uintptr_t n)
+{
+    return slr_graph_of((CUgraph)n);
+}
+
+static slr_graph exec(uintptr_t n)
+{
+    return slr_graph_exec((CUgraphExec)n);
+}
+
+static void runs(slr_graph g, uint32_t first, uint32_t second)
+{
+    counted[0] = counted[1] = 0;
+    slr_graph_runs(g);
+    cr_assert(counted[0] == first && counted[1] == second, "%u and %u gathers", counted[0], counted[1]);
+}
+
+static void setup(void)
+{
+    for (int i = 0; i < 2; i++) {
+        memset(&comms[i].key, 0x40 + i, sizeof comms[i].key);
+        comms[i].rank = i;
+    }
+}
+
+TestSuite(graphs, .init = setup);
+
+Test(graphs, a_launch_counts_what_was_captured)
+{
+    cr_assert(!slr_graphs_any());
+    slr_graph_hold(graph(1), &comms[0]);
+    slr_graph_hold(graph(1), &comms[0]);
+    slr_graph_hold(graph(1), &comms[1]);
+    cr_assert(slr_graphs_any());
+    runs(graph(1), 2, 1);
+    runs(exec(1), 0, 0);
+    slr_graph_copy(exec(1), graph(1));
+    slr_graph_forget(graph(1)); /* it may go when it has been instantiated */
+    runs(exec(1), 2, 1);
+    runs(graph(1), 0, 0);
+    ended[0] = true; /* a graph may outlive a communicator */
+    runs(exec(1), 0, 1);
+    slr_graph_forget(exec(1));
+    runs(exec(1), 0, 0);
+    cr_assert(!slr_graphs_any());
+}
+
+Test(graphs, a_copy_replaces_and_a_child_adds)
+{
+    for (uintptr_t n = 1; n <= 600; n++) /* more than there are buckets */
+        slr_graph_hold(graph(n), &comms[n % 2]);
+    slr_graph_copy(exec(1), graph(2));
+    runs(exec(1), 1, 0);
+    slr_graph_add(graph(2), graph(4));
+    slr_graph_add(graph(2), exec(1)); /* it was launched into the capture */
+    slr_graph_add(graph(2), graph(5));
+    slr_graph_add(graph(2), graph(2));
+    runs(graph(2), 3, 1);
+    runs(exec(1), 1, 0); /* that was before */
+    slr_graph_copy(exec(1), graph(2));
+    runs(exec(1), 3, 1);
+    slr_graph_copy(exec(1), graph(1000)); /* updated to one without gathers */
+    runs(exec(1), 0, 0);
+    slr_graph_copy(graph(2), graph(2));
+    runs(graph(2), 3, 1);
+    for (uintptr_t n = 1; n <= 600; n++)
+        slr_graph_forget(graph(n));
+    cr_assert(!slr_graphs_any());
+}
+
+Test(graphs, a_name_that_comes_again_is_forgotten_before)
+{
+    slr_graph_hold(graph(1), &comms[0]);
+    slr_graph_forget(graph(1)); /* a new one of that name begins */
+    slr_graph_hold(graph(1), &comms[1]);
+    runs(graph(1), 0, 1);
+}
+
+Test(graphs, no_graph_holds_nothing)
+{
+    slr_graph_hold(graph(0), &comms[0]);
+    slr_graph_hold(graph(1), &comms[0]);
+    slr_graph_add(graph(0), graph(1));
+    slr_graph_copy(exec(0), graph(1));
+    runs(graph(0), 0, 0);
+    runs(exec(0), 0, 0);
+    off = true; /* a child after fork */
+    runs(graph(1), 0, 0);
+}
