@@ -206,6 +206,25 @@ jax_steps() {
     alone jax-time 400 jax_time jax-time 0.97
 }
 
+# --- dead and stopped ranks -------------------------------------------------------------------------------------------
+
+# dead_ranks NAME CASES: the cases whose name begins with that.
+dead_ranks() {
+    local name=$1 options=(--only "$2" --seed "$seed" --repeat "$repeat")
+    [ $softgpu = 0 ] || options+=(--quick)
+    find_program dead || return
+    bounded "${plain[@]}" "${slow_link[@]}" "$slipring" run --lib "$build/libslipring.so" --set log=info --set min_bytes=0 \
+        --set "log_file=$logs/$name.%p.decisions" -- "$program" "${options[@]}" | tee "$logs/$name.table"
+    [ "${PIPESTATUS[0]}" = 0 ] || { grep -vE '\| pass \|$' "$logs/$name.table" | tail -n 3 && return 1; }
+    grep -qE ' substitute .*reason=ring' "$logs/$name".*.decisions || { echo "no gather was substituted" && return 1; }
+    grep -qE ' fused ' "$logs/$name".*.decisions || { echo "no GEMM was fused" && return 1; }
+}
+
+dead_steps() {
+    local cases
+    for cases in kill stop abort; do alone dead-$cases 280 dead_ranks dead-$cases $cases; done
+}
+
 # --- random PyTorch programs ------------------------------------------------------------------------------------------
 
 # ranks NAME N COMMAND...: N ranks as torchrun starts them, each with a GPU. When one fails the others get a while to end by
@@ -363,15 +382,16 @@ find_program() {
 
 # ----------------------------------------------------------------------------------------------------------------------
 
-side=2048 large=8192 rounds=5 iters=40 least_ratio=0.95 least_cost=0.97 least_call=0.9
+repeat=3 slow_link=() side=2048 large=8192 rounds=5 iters=40 least_ratio=0.95 least_cost=0.97 least_call=0.9
 gather_bytes="1 3 4096 1048581 16777216 67108864 268435456 536870912" ratio_bytes="67108864 268435456 536870912 1073741824"
 call_bytes="65536 1048576 4194304 16777216 67108864 268435456" cost_bytes="4194304 67108864 536870912"
 cost_shapes="1280 16384 8192
 1024 32768 8192
 8192 8192 8192
 4096 4096 4096"
-[ $quick = 0 ] || rounds=3 iters=20 gather_bytes="1 4096 1048581 536870912"
+[ $quick = 0 ] || repeat=1 rounds=3 iters=20 gather_bytes="1 4096 1048581 536870912"
 if [ $softgpu = 1 ]; then
+    slow_link=(env SOFTGPU_TIMING=1 SOFTGPU_LINK_GBS=0.02) # so that there is a middle of a gather
     side=96 large=256 rounds=1 iters=3 least_ratio=0 least_cost=0 least_call=0
     gather_bytes="1 3 4096 1048581" ratio_bytes=1048576 call_bytes="4096 65536" cost_bytes=65536 cost_shapes="64 64 64"
 fi
@@ -389,6 +409,7 @@ threads_steps
 nccl_steps
 ratio_steps
 jax_steps
+dead_steps
 torch_steps
 cost_steps
 finish
