@@ -432,6 +432,11 @@ bool slr_ring_idle(struct slr_ring *ring)
            slr_real.cuStreamQuery(ring->carrier) != CUDA_ERROR_NOT_READY;
 }
 
+bool slr_ring_sends_idle(struct slr_ring *ring)
+{
+    return slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY;
+}
+
 static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader, uint32_t piece)
 {
     uint32_t have = atomic_load(slr_flag(ring->flags, ring->nranks, kind, owner, reader));
@@ -469,7 +474,13 @@ bool slr_ring_has_read(const struct slr_ring *ring, int peer)
 void slr_ring_release(struct slr_ring *ring, int peer)
 {
     uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
+    slr_ring_release_sends(ring, peer);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, peer, ring->rank), value);
+}
+
+void slr_ring_release_sends(struct slr_ring *ring, int peer)
+{
+    uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_DONE, ring->rank, peer), value);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_OPEN, ring->rank, peer), value);
 }

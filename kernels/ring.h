@@ -45,7 +45,8 @@
  *
  * Failure: a wait for a peer that is gone is ended by the host, slr_ring_release(), which raises the words that this
  * rank's device waits for. What is copied after that is not the gather's result; the communicator is in error before
- * the words are raised (plugin/watchdog.h).
+ * the words are raised, and those that hold the application's streams are raised only when the application has been
+ * told (plugin/watchdog.h).
  *
  * Measuring: `record` follows the three lanes of the gather (trace.h). The stamp behind a staging copy or a push stands
  * before the word that tells the peer, and the one behind a pull before the chunk's event, so that what waits for a
@@ -177,5 +178,10 @@ bool slr_ring_has_read(const struct slr_ring *ring, int peer);
 /* Ends every wait of this rank's streams for `peer`. To be repeated until idle: a late write of the peer's device may
  * lower a word again. */
 void slr_ring_release(struct slr_ring *ring, int peer);
+
+/* Only the waits of the sending part: this rank writes into nobody's memory any more when that is idle. What receives,
+ * and with it every stream that waits for the gather, stays held. */
+void slr_ring_release_sends(struct slr_ring *ring, int peer);
+bool slr_ring_sends_idle(struct slr_ring *ring);
 
 #endif

@@ -74,6 +74,7 @@ struct slr_comm {
     int rank, nranks;
     enum slr_reason pass;         /* SLR_R_RING: gathers go to the ring; else why not */
     _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
+    _Atomic bool told;            /* the application knows that its streams will complete without the data: watchdog.h */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put; /* readers that come first offer their receive buffers: slr_terms_put(), settled by the agreement */
@@ -105,8 +106,8 @@ struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank); /* the 
 void slr_comm_hold(struct slr_comm *c);
 void slr_comm_put(struct slr_comm *c); /* NULL: nothing */
 
-/* After slr_comm_remove: true when nobody but the caller uses it any more; false after a second of waiting. */
-bool slr_comm_last_user(struct slr_comm *c);
+/* Waits at most `ms` until nobody but the caller uses it any more. */
+bool slr_comm_last_user(struct slr_comm *c, int ms);
 
 void slr_comm_add(struct slr_comm *c);
 void slr_comm_remove(struct slr_comm *c);
@@ -133,6 +134,9 @@ static inline uint64_t slr_comm_id(const struct slr_comm *c)
     return id;
 }
 
+/* The error, to be returned by a call on the communicator, which tells the application; ncclSuccess: none. */
+ncclResult_t slr_comm_answer(struct slr_comm *c);
+
 /* First error wins; marks the rank FAILED so that its peers fail too, and logs. `peer`: the rank at fault, -1 unknown.
  */
 void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const char *what);
@@ -146,11 +150,14 @@ void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer);
  * later, when even that does not help: what stands before the gathers on the application's streams does not end. */
 bool slr_comm_drain(struct slr_comm *c, unsigned ms);
 
+/* Ends all waits of its streams, whatever the peers do. */
+void slr_comm_release(struct slr_comm *c);
+
 /* True when nothing of this communicator is in flight. */
 bool slr_comm_idle(struct slr_comm *c);
 
-/* For a communicator that could not be drained: forgets the NCCL handle and leaves the rest to slr_comm_reap_orphans,
- * which the watchdog calls. */
+/* For a communicator that could not be drained, or that another thread is still in, after slr_comm_remove: forgets the
+ * NCCL handle and leaves the rest to slr_comm_reap_orphans, which the house-keeping thread calls. */
 void slr_comm_orphan(struct slr_comm *c);
 void slr_comm_reap_orphans(void);
 

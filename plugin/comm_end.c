@@ -8,10 +8,14 @@
 #include "plugin/registered.h"
 #include "plugin/watchdog.h"
 
-/* Abort must end: peers that do not even notice the failure (stopped, swapped out) are given this long. The caller may
- * hold the key to what else it waits for: a stream that hangs in another communicator, which is aborted next. */
-#define ABORT_WAIT_MS 2000
-#define WRITERS_WAIT_MS 2000
+/* Abort must end, within two seconds, whatever the peers, the streams and the other threads do. Peers that do not even
+ * notice the failure (stopped, swapped out) are given some of that. The caller may hold the key to what else it waits
+ * for: a stream that hangs in another communicator, which is aborted next. */
+#define ABORT_PEERS_MS 900
+#define ABORT_MS 1800 /* together with peers that may still write */
+#define ABORT_USERS_MS 50
+#define WRITERS_MS 2000
+#define DESTROY_USERS_MS 10000 /* calls do not block, but the watchdog may be closing a mapping */
 
 static struct slr_comm *known(ncclComm_t comm)
 {
@@ -25,6 +29,27 @@ static void join_own(struct slr_comm *c, const char *who)
     slr_comm_unlock(c);
 }
 
+/* False: another thread is in a call on the communicator and does not come back, because it waits in the driver for
+ * room in a stream's queue, or for the context. What those wait for is released meanwhile. */
+static bool join_for_abort(struct slr_comm *c)
+{
+    if (!slr_comm_lock_within(c, ABORT_PEERS_MS, slr_watchdog_look) &&
+        !slr_comm_lock_within(c, ABORT_PEERS_MS / 2, slr_comm_release))
+        return false;
+    slr_pending_join(c, SLR_R_JOIN_DESTROY, "ncclCommAbort");
+    slr_comm_unlock(c);
+    return true;
+}
+
+/* False: its streams do not become idle. */
+static bool drain_for_abort(struct slr_comm *c)
+{
+    uint64_t end = slr_now_ms() + ABORT_PEERS_MS;
+    bool joined = join_for_abort(c);
+    uint64_t now = slr_now_ms();
+    return joined && slr_comm_drain(c, now < end ? (unsigned)(end - now) : 1);
+}
+
 static bool may_still_write(const struct slr_comm *c, int peer)
 {
     const struct slr_post *post = &c->shared.control->post[peer];
@@ -34,11 +59,10 @@ static bool may_still_write(const struct slr_comm *c, int peer)
 
 /* A communicator that failed while peers could write into this rank's receive buffers: their released streams may still
  * do so, until they are idle. They notice the failure within a tick; one that hangs is not waited for. */
-static void await_writers(struct slr_comm *c, unsigned ms)
+static void await_writers(struct slr_comm *c, uint64_t stop)
 {
     if (c->pass != SLR_R_RING || atomic_load(&c->error) == ncclSuccess || !atomic_load(&c->written))
         return;
-    uint64_t stop = slr_now_ms() + ms;
     for (int r = 0; r < c->nranks && slr_now_ms() < stop; r++)
         while (may_still_write(c, r) && slr_now_ms() < stop) {
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -46,39 +70,55 @@ static void await_writers(struct slr_comm *c, unsigned ms)
         }
 }
 
-/* Ends the caller's use as well. */
-static void end(struct slr_comm *c, const char *who, unsigned drain_ms)
+static void dispose(struct slr_comm *c, const char *who)
 {
-    join_own(c, who);
-    bool drained = slr_comm_drain(c, drain_ms);
-    slr_registered_end(c);
-    await_writers(c, WRITERS_WAIT_MS);
-    if (!drained) {
-        slr_comm_orphan(c);
-        slr_comm_put(c);
-        return;
-    }
-    slr_comm_remove(c);
-    if (!slr_comm_last_user(c)) {
-        slr_log(SLR_LOG_WARN, "communicator_in_use", "comm=%s crank=%d by=%s msg=%s", c->name, c->rank, who,
-                "a call or an open group still uses it; its memory is not given back");
-        return;
-    }
     slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=%s calls=%llu", c->name, c->rank, who,
             (unsigned long long)c->substituted);
     slr_comm_dispose(c);
+}
+
+/* Its streams are idle. Ends the caller's use as well. */
+static void end_destroyed(struct slr_comm *c)
+{
+    slr_registered_end(c, UINT64_MAX);
+    await_writers(c, slr_now_ms() + WRITERS_MS);
+    slr_comm_remove(c);
+    if (slr_comm_last_user(c, DESTROY_USERS_MS)) {
+        dispose(c, "ncclCommDestroy");
+        return;
+    }
+    slr_log(SLR_LOG_WARN, "communicator_in_use", "comm=%s crank=%d by=ncclCommDestroy msg=%s", c->name, c->rank,
+            "a call or an open group still uses it; its memory is not given back");
+}
+
+/* `drained`: its streams are idle. What is held up is taken apart later. Ends the caller's use as well. */
+static void end_aborted(struct slr_comm *c, bool drained, uint64_t end)
+{
+    slr_registered_end(c, end);
+    await_writers(c, end);
+    slr_comm_remove(c); /* nobody finds it by its handle from here on */
+    if (drained && slr_comm_last_user(c, ABORT_USERS_MS)) {
+        dispose(c, "ncclCommAbort");
+        return;
+    }
+    slr_comm_orphan(c);
+    slr_comm_put(c);
 }
 
 ncclResult_t slr_comm_finalize(ncclComm_t comm)
 {
     slr_guard++;
     struct slr_comm *c = known(comm);
+    ncclResult_t own = ncclSuccess;
     if (c) {
+        atomic_store(&c->told, true);
         join_own(c, "ncclCommFinalize");
         slr_comm_drain(c, 0);
+        own = slr_comm_answer(c);
         slr_comm_put(c);
     }
     ncclResult_t r = slr_real.ncclCommFinalize(comm);
+    r = r == ncclSuccess ? own : r;
     slr_explore_drain();
     slr_guard--;
     return r;
@@ -88,8 +128,12 @@ ncclResult_t slr_comm_destroy(ncclComm_t comm)
 {
     slr_guard++;
     struct slr_comm *c = known(comm);
-    if (c)
-        end(c, "ncclCommDestroy", 0);
+    if (c) {
+        atomic_store(&c->told, true);
+        join_own(c, "ncclCommDestroy");
+        slr_comm_drain(c, 0);
+        end_destroyed(c);
+    }
     ncclResult_t r = slr_real.ncclCommDestroy(comm);
     slr_explore_drain();
     slr_guard--;
@@ -103,9 +147,11 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
     slr_guard++;
     struct slr_comm *c = known(comm);
     if (c) {
-        if (!slr_comm_idle(c))
+        atomic_store(&c->told, true);
+        if (c->pass == SLR_R_RING && !slr_ring_complete(&c->ring))
             slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
-        end(c, "ncclCommAbort", ABORT_WAIT_MS);
+        uint64_t end = slr_now_ms() + ABORT_MS;
+        end_aborted(c, drain_for_abort(c), end);
     }
     ncclResult_t r = slr_real.ncclCommAbort(comm);
     slr_guard--;
@@ -117,8 +163,10 @@ ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
     slr_guard++;
     struct slr_comm *c = known(comm);
     if (c && c->pass == SLR_R_RING) {
-        join_own(c, "ncclCommRevoke");
+        atomic_store(&c->told, true);
         slr_comm_fail(c, SLR_PEER, -1, "ncclCommRevoke");
+        if (join_for_abort(c))
+            slr_watchdog_look(c);
     }
     slr_comm_put(c);
     ncclResult_t r = slr_real.ncclCommRevoke(comm, flags);

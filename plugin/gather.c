@@ -65,12 +65,6 @@ static bool captures(const struct slr_call *call)
     return yes;
 }
 
-/* A communicator that has failed answers as NCCL's would: with its error, and no work. */
-static ncclResult_t failed(struct slr_comm *c)
-{
-    return (ncclResult_t)atomic_load(&c->error);
-}
-
 enum slr_reason slr_gather_decide(struct slr_call *call)
 {
     struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
@@ -89,7 +83,7 @@ enum slr_reason slr_gather_decide(struct slr_call *call)
         return SLR_R_REGION;
     if (captures(call))
         return SLR_R_CAPTURE;
-    if (failed(c) != ncclSuccess)
+    if (atomic_load(&c->error) != ncclSuccess)
         return SLR_R_COMM_ERROR;
     call->left = atomic_load(&c->left);
     return SLR_R_RING;
@@ -158,13 +152,13 @@ static ncclResult_t order(const struct slr_call *call, enum slr_status (*how)(st
     }
     if (s != SLR_OK)
         slr_comm_fail(c, s, -1, failure);
-    return failed(c);
+    return slr_comm_answer(c);
 }
 
 ncclResult_t slr_gather_entry(const struct slr_call *call)
 {
-    if (failed(call->comm) != ncclSuccess)
-        return failed(call->comm);
+    if (slr_comm_answer(call->comm) != ncclSuccess)
+        return slr_comm_answer(call->comm);
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     return order(call, slr_ring_entry, "the ring could not be ordered after the application's stream");
@@ -186,7 +180,7 @@ ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)
     }
     if (s != SLR_OK)
         slr_comm_fail(comm, s, -1, "the streams of a group could not be ordered");
-    return failed(comm);
+    return slr_comm_answer(comm);
 }
 
 /* The terms of one call while the ring enqueues it. */
@@ -268,8 +262,8 @@ static void met(struct slr_comm *c, const struct slr_place *at, const void *p, s
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why)
 {
     struct slr_comm *c = call->comm;
-    if (failed(c) != ncclSuccess)
-        return failed(c);
+    if (slr_comm_answer(c) != ncclSuccess)
+        return slr_comm_answer(c);
     struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
     struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
     slr_comm_lock(c);
@@ -292,7 +286,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     if (s != SLR_OK)
         slr_comm_fail(c, s, -1, "the gather could not be enqueued");
     slr_watchdog_look_failed(c); /* what was published by a rank that has failed is not to be relied on */
-    return failed(c);
+    return slr_comm_answer(c);
 }
 
 bool slr_gather_mark(const struct slr_call *call)
@@ -330,7 +324,7 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     bool marked = slr_marking() && slr_gather_mark(&call);
     ncclResult_t r;
     if (why == SLR_R_COMM_ERROR) {
-        r = failed(call.comm);
+        r = slr_comm_answer(call.comm);
     } else if (why != SLR_R_RING) {
         call.passed = call.comm ? ++call.comm->passed : 0;
         r = slr_trace_passed(&call);

@@ -242,22 +242,24 @@ bool slr_offers_give_up(void)
 
 /* ---- the house-keeping thread ---- */
 
-/* A failed communicator: its last calls are enqueued or never will be, so when its streams are idle nothing of it is on
- * its way. */
+/* A failed communicator: its last calls are enqueued or never will be, so when its sending part is idle it writes into
+ * nobody's memory any more, and when all of it is, it reads from nobody's. */
 static void wind_up(struct slr_comm *c)
 {
-    _Atomic uint32_t *drained = &c->shared.control->post[c->rank].drained;
-    if (atomic_load(drained))
+    if (c->offers.unmapped)
         return;
     slr_offers_lock(c);
     if (c->offers.naming == c->offers.enqueued)
         c->offers.closed = true;
     bool closed = c->offers.closed;
     slr_offers_unlock(c);
-    if (!closed || !slr_ring_idle(&c->ring))
+    if (!closed || !slr_ring_sends_idle(&c->ring))
+        return;
+    atomic_store(&c->shared.control->post[c->rank].drained, 1);
+    if (!slr_ring_idle(&c->ring))
         return;
     slr_offers_unmap_all(c);
-    atomic_store(drained, 1);
+    c->offers.unmapped = true;
 }
 
 void slr_offers_tick(struct slr_comm *c)

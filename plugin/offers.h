@@ -25,8 +25,9 @@
  * An entry is also revoked when its block has ended (unmapped memory), when memory is short, or when the registration
  * of memory ends that the application frees itself.
  *
- * Failure. A communicator that has failed names and looks up nothing any more; when its streams are idle it closes what
- * it has mapped, and says so in its post (`drained`): from then on it writes into no peer's memory.
+ * Failure. A communicator that has failed names and looks up nothing any more. When its sending part is idle it says so
+ * in its post (`drained`): from then on it writes into no peer's memory. When all of its streams are, which may have to
+ * wait for the application (watchdog.h), it closes what it has mapped.
  */
 #ifndef SLR_PLUGIN_OFFERS_H
 #define SLR_PLUGIN_OFFERS_H
@@ -78,6 +79,7 @@ struct slr_offers {
     uint64_t naming;   /* number of the call that names blocks now, or named them last */
     uint64_t enqueued; /* number of the last call that is enqueued: what its terms named has been looked up */
     bool closed;       /* the communicator has failed: nothing is named or looked up */
+    bool unmapped;     /* and nothing of the peers is mapped; the house-keeping thread's alone */
     struct slr_offer_own {
         uint64_t generation;
         struct slr_offer_use use;

@@ -167,7 +167,7 @@ static void deregister(ncclComm_t comm, const void *handle)
     slr_comm_put(c);
 }
 
-void slr_registered_end(struct slr_comm *c)
+void slr_registered_end(struct slr_comm *c, uint64_t latest)
 {
     struct registration *all = NULL, *r;
     while ((r = take(c, NULL))) {
@@ -175,9 +175,10 @@ void slr_registered_end(struct slr_comm *c)
         r->next = all;
         all = r;
     }
-    for (uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT); (r = all);) {
+    uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
+    while ((r = all)) {
         all = r->next;
-        finish(c, r, end);
+        finish(c, r, end < latest ? end : latest);
     }
 }
 

@@ -38,6 +38,6 @@ struct slr_window {
 void slr_registered_windows(const struct slr_window *list, size_t count);
 
 /* The communicator ends. */
-void slr_registered_end(struct slr_comm *c);
+void slr_registered_end(struct slr_comm *c, uint64_t latest);
 
 #endif

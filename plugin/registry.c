@@ -5,14 +5,14 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/comm.h"
+#include "plugin/pending_impl.h"
 #include "plugin/retire.h"
 #include "plugin/symmetry.h"
 #include "plugin/trace.h"
 #include "plugin/tuner.h"
 #include "plugin/watchdog.h"
 
-#define LAST_USER_MS 10000 /* calls do not block, but the watchdog may be closing a mapping */
-#define RELEASED_MS 1000   /* released waits end within this, if anything lets them begin */
+#define RELEASED_MS 400 /* released waits end within this, if anything lets them begin */
 
 /* A list: processes have a handful of communicators, rarely a hundred. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -53,9 +53,9 @@ void slr_comm_put(struct slr_comm *c)
         atomic_fetch_sub(&c->users, 1);
 }
 
-bool slr_comm_last_user(struct slr_comm *c)
+bool slr_comm_last_user(struct slr_comm *c, int most_ms)
 {
-    for (int ms = 0; ms < LAST_USER_MS && atomic_load(&c->users) > 1; ms++)
+    for (int ms = 0; ms < most_ms && atomic_load(&c->users) > 1; ms++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     return atomic_load(&c->users) <= 1;
 }
@@ -147,6 +147,14 @@ void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const c
             slr_status_name(status), what);
 }
 
+ncclResult_t slr_comm_answer(struct slr_comm *c)
+{
+    ncclResult_t r = (ncclResult_t)atomic_load(&c->error);
+    if (r != ncclSuccess)
+        atomic_store(&c->told, true);
+    return r;
+}
+
 void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer)
 {
     c->pass = why;
@@ -160,7 +168,7 @@ void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer)
                 c->rank, c->nranks, slr_reason_name(why), peer, slr_reason_doc(why));
 }
 
-static void release_all(struct slr_comm *c)
+void slr_comm_release(struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
@@ -182,7 +190,7 @@ bool slr_comm_drain(struct slr_comm *c, unsigned ms)
     for (long ns = 20000; !slr_comm_idle(c); ns = ns < 1000000 ? ns * 2 : ns) {
         slr_watchdog_look(c);
         if (ms && slr_now_ms() >= end)
-            release_all(c);
+            slr_comm_release(c);
         if (ms && slr_now_ms() >= end + RELEASED_MS)
             return false;
         nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
@@ -192,10 +200,9 @@ bool slr_comm_drain(struct slr_comm *c, unsigned ms)
 
 void slr_comm_orphan(struct slr_comm *c)
 {
-    pthread_rwlock_wrlock(&lock);
     c->nccl = NULL;
     c->orphan = true;
-    pthread_rwlock_unlock(&lock);
+    slr_comm_add(c);
     slr_log(SLR_LOG_WARN, "communicator_held_up", "comm=%s crank=%d msg=%s", c->name, c->rank,
             "its last gather has not begun: work that stands before it on the application's streams does not end");
 }
@@ -218,13 +225,24 @@ static struct slr_comm *take_orphans(void)
     return taken;
 }
 
+/* A thread that was in a call when it was aborted may still be there, with the lock. */
+static bool dispose_orphan(struct slr_comm *c)
+{
+    if (!slr_comm_idle(c) || pthread_mutex_trylock(&c->lock) != 0)
+        return false;
+    slr_pending_join(c, SLR_R_JOIN_DESTROY, "ncclCommAbort");
+    slr_comm_unlock(c);
+    if (atomic_load(&c->users) > 0)
+        return false;
+    slr_comm_dispose(c);
+    return true;
+}
+
 void slr_comm_reap_orphans(void)
 {
     for (struct slr_comm *c = take_orphans(), *next; c; c = next) {
         next = c->next;
-        if (slr_comm_idle(c))
-            slr_comm_dispose(c);
-        else
+        if (!dispose_orphan(c))
             slr_comm_add(c);
     }
 }

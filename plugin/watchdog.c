@@ -132,7 +132,7 @@ static void look_locked(struct slr_comm *c)
         return;
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank && unreliable(c, r))
-            slr_ring_release(&c->ring, r);
+            (atomic_load(&c->told) ? slr_ring_release : slr_ring_release_sends)(&c->ring, r);
 }
 
 void slr_watchdog_look_failed(struct slr_comm *c)

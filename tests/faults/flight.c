@@ -17,8 +17,13 @@
  *   die-early      the victim _exits there, without any goodbye: exact or an error
  *   driver-error   SOFTGPU_FAIL makes a driver call of the victim's second gather fail: an error on every rank
  *
- * "The others" must then see an error from ncclCommGetAsyncError within 2 s, their streams must drain, and
- * ncclCommAbort (even ranks) and ncclCommDestroy (odd ranks) must return.
+ *   abort-full     the victim's main thread waits inside a call, as its stream's queue is full (SOFTGPU_QUEUE), and
+ * another one calls ncclCommAbort
+ *
+ * "The others" must then see an error from ncclCommGetAsyncError within 2 s. Their streams must not complete before the
+ * application has been told by a call on the communicator, unless all data is there: a stream that completes says that
+ * it is. Then ncclCommAbort (even ranks) must return within 2 s, and ncclCommDestroy (odd ranks), and the streams
+ * drain.
  */
 #include "player.h"
 
@@ -28,15 +33,17 @@
 #include <unistd.h>
 
 #define ERROR_MS 2000 /* what R8 promises here */
-#define ABORT_MS 4000 /* ncclCommAbort gives peers that do not react 2 s */
+#define ABORT_MS 2500 /* ncclCommAbort takes at most 2 s; the rest is for a machine that does other things */
+#define HELD_MS 300   /* so long a stream is looked at that must not complete */
 
 enum { OPENED = 1, ENQUEUED, GONE }; /* board marks */
 
 struct flight {
     struct rank r;
     struct buffers b;
-    int victim;
+    int victim, device;
     bool is_victim;
+    _Atomic unsigned enqueued; /* abort-full */
 };
 
 static void first_gather(struct flight *f)
@@ -61,18 +68,27 @@ static void others_enqueued(const struct flight *f)
     CHECK(board_wait_all(f->r.nranks, f->victim, ENQUEUED, 10000), "rank %d: the others have not called", f->r.rank);
 }
 
+/* Nothing but ncclCommGetAsyncError has told of the error. A stream that completes all the same has all the data. */
+static void stays_held(struct flight *f, cudaStream_t stream)
+{
+    int64_t end = player_ms() + HELD_MS;
+    cudaError_t busy;
+    while ((busy = cudaStreamQuery(stream)) == cudaErrorNotReady && player_ms() < end)
+        board_sleep_ms(1);
+    if (busy != cudaErrorNotReady)
+        buffers_check(&f->b, &f->r, 1);
+}
+
 static void end_in_error(struct flight *f, bool drains)
 {
     int64_t begin = player_ms();
-    if (drains)
-        player_drain(&f->r, ERROR_MS);
     NCCL(f->r.rank % 2 && drains ? ncclCommDestroy(f->r.comm) : ncclCommAbort(f->r.comm));
     CHECK(player_ms() - begin < ABORT_MS, "rank %d: the end took %d ms", f->r.rank, (int)(player_ms() - begin));
     player_drain(&f->r, ERROR_MS);
     CUDA(cudaStreamSynchronize(f->r.stream));
 }
 
-/* The error must come, from the call or later; `drains`: and the streams must become idle before anybody aborts. */
+/* The error must come, from the call or later; `drains`: ncclCommDestroy does not have to wait for a stopped peer. */
 static void must_fail(struct flight *f, ncclResult_t called, bool drains)
 {
     int64_t begin = player_ms();
@@ -81,6 +97,12 @@ static void must_fail(struct flight *f, ncclResult_t called, bool drains)
     fprintf(stderr, "rank %d: %s after %d ms\n", f->r.rank, ncclGetErrorString(e), (int)(player_ms() - begin));
     NCCL(ncclCommGetAsyncError(f->r.comm, &again));
     CHECK(again != ncclSuccess, "rank %d: the call failed, but ncclCommGetAsyncError knows nothing", f->r.rank);
+    if (called == ncclSuccess)
+        stays_held(f, f->r.stream);
+    if (f->r.rank % 3 == 0) { /* an abort that nothing has told before */
+        end_in_error(f, drains);
+        return;
+    }
     e = ncclAllGather(f->b.send, f->b.recv, f->b.shard, ncclInt8, f->r.comm, f->r.stream);
     CHECK(e != ncclSuccess, "rank %d: a communicator in error takes another gather", f->r.rank);
     end_in_error(f, drains);
@@ -123,12 +145,13 @@ static void kill_told(struct flight *f)
     CUDA(cudaMemsetAsync(f->b.send, 0, 1, told));
     CHECK(cudaEventQuery(event) == cudaErrorNotReady, "rank %d: the event is over without the victim", f->r.rank);
     atomic_store(&board()->mark[f->r.rank], ENQUEUED);
-    int64_t end = player_ms() + ERROR_MS;
-    while (cudaEventQuery(event) == cudaErrorNotReady || cudaStreamQuery(told) == cudaErrorNotReady) {
-        CHECK(player_ms() < end, "rank %d: the event or the stream that it told hangs", f->r.rank);
-        board_sleep_ms(1);
-    }
+    NCCL(e);
+    CHECK(player_wait(&f->r, ERROR_MS) != ncclSuccess, "rank %d: no error", f->r.rank);
+    stays_held(f, told);
+    CHECK(cudaEventQuery(event) == cudaErrorNotReady, "rank %d: the event is over without the data", f->r.rank);
     must_fail(f, e, true);
+    CUDA(cudaStreamSynchronize(told));
+    CUDA(cudaEventSynchronize(event));
     CUDA(cudaEventDestroy(event));
     CUDA(cudaStreamDestroy(told));
 }
@@ -216,6 +239,51 @@ static void abort_blocked(struct flight *f)
     board_sleep_ms(200); /* the rest of the communicator is cleaned up behind our back */
 }
 
+static void *fill_queue(void *arg)
+{
+    struct flight *f = arg;
+    CUDA(cudaSetDevice(f->device));
+    for (int i = 0; i < 400; i++) {
+        ncclResult_t e = enqueue(f);
+        if (e != ncclSuccess) {
+            fprintf(stderr, "rank %d: gather %d: %s\n", f->r.rank, i, ncclGetErrorString(e));
+            break;
+        }
+        atomic_fetch_add(&f->enqueued, 1);
+    }
+    return NULL;
+}
+
+/* Nobody else calls, so what the victim enqueues stays, until its thread waits inside of a call. */
+static void abort_full(struct flight *f)
+{
+    pthread_t t;
+    if (!f->is_victim) {
+        CHECK(board_wait(&board()->mark[f->victim], GONE, 20000), "rank %d: the abort has not returned", f->r.rank);
+        NCCL(ncclCommAbort(f->r.comm));
+        return;
+    }
+    CUDA(cudaGetDevice(&f->device));
+    CHECK(pthread_create(&t, NULL, fill_queue, f) == 0, "no thread");
+    for (unsigned seen = 0, still = 0; still < 300; still++) {
+        unsigned now = atomic_load(&f->enqueued);
+        if (now != seen)
+            still = 0;
+        seen = now;
+        board_sleep_ms(1);
+    }
+    CHECK(atomic_load(&f->enqueued) < 400, "the queue was never full: this test shows nothing");
+    int64_t begin = player_ms();
+    NCCL(ncclCommAbort(f->r.comm));
+    CHECK(player_ms() - begin < ABORT_MS, "the abort took %d ms", (int)(player_ms() - begin));
+    fprintf(stderr, "rank %d: aborted after %d ms, with %u gathers enqueued\n", f->r.rank, (int)(player_ms() - begin),
+            atomic_load(&f->enqueued));
+    pthread_join(t, NULL);
+    player_drain(&f->r, ERROR_MS);
+    atomic_store(&board()->mark[f->r.rank], GONE);
+    board_sleep_ms(200); /* the rest of the communicator is cleaned up behind our back */
+}
+
 static void destroy_scenario(struct flight *f)
 {
     if (!f->is_victim) {
@@ -299,12 +367,19 @@ static void driver_error(struct flight *f)
 static const struct {
     const char *name;
     void (*play)(struct flight *f);
-} scenarios[] = {{"kill-before", kill_before},   {"kill-told", kill_told},
-                 {"kill-between", kill_between}, {"kill-driver", kill_driver},
-                 {"abort", abort_scenario},      {"abort-blocked", abort_blocked},
-                 {"destroy", destroy_scenario},  {"stop", stop},
-                 {"stop-fails", stop_fails},     {"leave", leave},
-                 {"die-early", die_early},       {"driver-error", driver_error}};
+} scenarios[] = {{"kill-before", kill_before},
+                 {"kill-told", kill_told},
+                 {"kill-between", kill_between},
+                 {"kill-driver", kill_driver},
+                 {"abort", abort_scenario},
+                 {"abort-blocked", abort_blocked},
+                 {"abort-full", abort_full},
+                 {"destroy", destroy_scenario},
+                 {"stop", stop},
+                 {"stop-fails", stop_fails},
+                 {"leave", leave},
+                 {"die-early", die_early},
+                 {"driver-error", driver_error}};
 
 int main(int argc, char **argv)
 {

@@ -60,9 +60,11 @@ static void aborted(void)
     NCCL(ncclCommAbort(ranks[n - 1].comm));
     for (int i = 0; i < n - 1; i++)
         CHECK(player_wait(&ranks[i], 2000) != ncclSuccess, "rank %d: no error", i);
+    for (int i = 0; i < n - 1; i++)
+        CHECK(cudaStreamQuery(ranks[i].stream) == cudaErrorNotReady, "rank %d: completes without the data", i);
     for (int i = 0; i < n - 1; i++) {
-        player_drain(&ranks[i], 2000);
         NCCL(ncclCommAbort(ranks[i].comm));
+        player_drain(&ranks[i], 2000);
     }
 }
 
