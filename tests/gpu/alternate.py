@@ -64,7 +64,7 @@ def main():
     parser.add_argument("--label", default="")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--at-least", type=float, default=0)
-    parser.add_argument("--timeout", type=float, default=60, help="seconds for one run")
+    parser.add_argument("--timeout", type=float, default=90, help="seconds for one run")
     parser.add_argument("--no-head", action="store_true", help="rows only")
     options = parser.parse_args()
     runs, names, low = measure(options), [name for name, _ in options.side], []

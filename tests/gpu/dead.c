@@ -8,10 +8,10 @@
  * --quick   small matrices, for the software GPU
  *
  * SIGKILL: an error must be told within 2 s (or all rounds be complete and right); no round whose event is complete may
- * have a wrong byte; before the abort the stream must not be complete unless all is; the abort takes less than 2 s and
- * frees the stream. "blind": the survivor only looks at the stream, for 3 s. SIGSTOP: no error, and all is exact after
- * SIGCONT; or the survivor aborts meanwhile, in less than 2 s. One line a case. Each rank is a process of its own, on a
- * device of its own.
+ * have a wrong byte; before the abort, or a call that has returned the error, the stream must not be complete unless
+ * all is; the abort takes less than 2 s and frees the stream. "blind": the survivor only looks at the stream, for 3 s.
+ * SIGSTOP: no error, and all is exact after SIGCONT; or the survivor aborts meanwhile, in less than 2 s, and neither
+ * rank gets a wrong byte. One line a case. Each rank is a process of its own, on a device of its own.
  *
  * Exit status: 0 when all cases passed, else 1.
  */
@@ -212,7 +212,7 @@ static const char *verdict_abort(const struct dead_outcome *o)
 {
     if (o->wrong)
         return "WRONG BYTES";
-    if (o->complete && !o->all_complete)
+    if (o->complete && !o->all_complete && !o->told_by_call)
         return "STREAM COMPLETE";
     if (o->end_us > PROMISED_US)
         return "SLOW ABORT";

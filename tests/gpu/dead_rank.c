@@ -369,13 +369,14 @@ static void drain(struct player *p)
     p->out->drained = cudaStreamQuery(p->r.stream) != cudaErrorNotReady;
 }
 
-/* What is complete now counts: CUDA says so before anybody has aborted. */
+/* What is complete now counts: CUDA says so before anybody has aborted. Not when a call has returned the error: the
+ * program then knows that nothing more is worth reading, and its stream may be let go. */
 static void end_by_abort(struct player *p)
 {
     p->out->all_complete = true;
     for (int i = 0; i < p->load->slots; i++) {
         struct slot *s = &p->slots[i];
-        if (s->queued && complete(s))
+        if (s->queued && complete(s) && !p->out->told_by_call)
             look_at(p, s);
         p->out->all_complete &= !s->queued;
     }

@@ -18,7 +18,7 @@
 #   --seconds N       of random programs in each mode [120]
 #   --seed N          of the random programs [1]
 #   --only REGEX      only the steps whose name matches
-#   --jobs N          PyTorch modes and exact runs at a time [5; 1 with --softgpu]; timed steps and dead ranks run alone
+#   --jobs N          PyTorch modes and exact runs at a time [7; 1 with --softgpu]; timed steps and dead ranks run alone
 #   --limit S         start no further step after so many seconds [540]
 #   --out DIR         where logs go [$OUT, else out/gpu]
 #
@@ -38,7 +38,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-jobs=${jobs:-$([ $softgpu = 1 ] && echo 1 || echo 5)}
+jobs=${jobs:-$([ $softgpu = 1 ] && echo 1 || echo 7)}
 programs=$SLR_ROOT/tests/gpu
 python=(env "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}" "${PYTHON:-python3}") # with the wheels' own libraries
 open_logs
@@ -162,14 +162,15 @@ under() {
 }
 
 ratio() { # name bytes
-    local options=(--bytes "$2" --iters "$iters" --warmup 5 --check off --no-fill) lib=$build/libslipring.so
+    local options=(--bytes "$2" --iters "$iters" --warmup 5 --check off --no-fill --timeout 50) lib=$build/libslipring.so
     in_turn "$1" --label "gather $2" --rounds "$rounds" --metric worst.gather.gpu_ms --at-least "$least_ratio" \
         --side processes "$(under "$lib" "$ag_gemm" --ranks 2 "${options[@]}")" \
         --side threads "$(under "$lib" "$ag_gemm" --threads 2 "${options[@]}")"
 }
 
 ratio_gemm() {
-    local options=(--m "$large" --k "$large" --n "$large" --iters "$iters" --warmup 5 --check-rounds 1) lib=$build/libslipring.so
+    local options=(--m "$large" --k "$large" --n "$large" --iters "$iters" --warmup 5 --check-rounds 1 --timeout 50)
+    local lib=$build/libslipring.so
     in_turn "$1" --label "GEMM $large" --rounds "$rounds" --metric worst.whole.gpu_ms worst.gather.gpu_ms worst.gemm.gpu_ms \
         --side processes "$(under "$lib" "$ag_gemm" --ranks 2 "${options[@]}")" \
         --side threads "$(under "$lib" "$ag_gemm" --threads 2 "${options[@]}")" \
@@ -186,7 +187,7 @@ jax_shape=(--m 8192 --k 4096 --n 4096)
 
 # jax_time NAME LEAST: NCCL alone and slipring in turn; slower than that ratio fails.
 jax_time() {
-    in_turn "$1" --label "JAX ${jax_shape[*]}" --rounds $((rounds > 3 ? 3 : rounds)) --timeout 150 --metric ms --at-least "$2" \
+    in_turn "$1" --label "JAX ${jax_shape[*]}" --rounds "$rounds" --timeout 150 --metric ms --at-least "$2" \
         --side NCCL "$(printf '%q ' "${python[@]}" "$programs/jax_gather.py" "${jax_shape[@]}")" \
         --side slipring "$(under "$build/libslipring.so" "${python[@]}" "$programs/jax_gather.py" "${jax_shape[@]}")"
 }
@@ -220,8 +221,16 @@ dead_ranks() {
     grep -qE ' fused ' "$logs/$name".*.decisions || { echo "no GEMM was fused" && return 1; }
 }
 
+# What NCCL alone does when the peer is killed; no verdict.
+dead_nccl() {
+    find_program dead || return
+    { echo "NCCL alone" && bounded "${plain[@]}" "$program" --only "kill while"; } | tee "$logs/$1.table"
+    grep -q '^| kill' "$logs/$1.table"
+}
+
 dead_steps() {
     local cases
+    [ $softgpu = 1 ] || alone dead-nccl 100 dead_nccl dead-nccl
     for cases in kill stop abort; do alone dead-$cases 280 dead_ranks dead-$cases $cases; done
 }
 
@@ -359,12 +368,14 @@ cost_steps() {
     alone cost-calls 200 cost_calls cost-calls
     for bytes in $cost_bytes; do
         alone "cost-gather-$bytes" 90 old_new "cost-gather-$bytes" "gather $bytes" "$least_cost" \
-            worst.gather.gpu_ms worst.gather.host_ms -- "$ag_gemm" --ranks 2 --bytes "$bytes" --iters "$iters" --warmup 10 --check off --no-fill
+            worst.gather.gpu_ms worst.gather.host_ms -- \
+            "$ag_gemm" --ranks 2 --bytes "$bytes" --iters "$iters" --warmup 10 --check off --no-fill --timeout 50
     done
     while read -r m n k; do
         name=cost-gemm-$m-$n-$k
         alone "$name" 120 old_new "$name" "(m, n, k) = ($m, $n, $k)" "$least_cost" \
-            worst.whole.gpu_ms worst.whole.host_ms worst.gemm.gpu_ms -- "$ag_gemm" --ranks 2 --m "$m" --n "$n" --k "$k" --iters "$iters" --warmup 10 --check-rounds 1
+            worst.whole.gpu_ms worst.whole.host_ms worst.gemm.gpu_ms -- \
+            "$ag_gemm" --ranks 2 --m "$m" --n "$n" --k "$k" --iters "$iters" --warmup 10 --check-rounds 1 --timeout 50
     done <<<"$cost_shapes"
 }
 
@@ -376,20 +387,20 @@ find_program() {
     program=$logs/$1
     include=$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")
     gcc -std=gnu11 -D_GNU_SOURCE -O2 -I "$SLR_ROOT" -isystem "$include" -isystem "$(nccl_include)" -o "$program" \
-        "$SLR_ROOT/tests/gpu/$1"*.c "$SLR_ROOT/tests/e2e/ranks.c" "$(library_file libcudart.so.13)" "$(library_file libcublas.so.13)" "$(library_file libnccl.so.2)" \
-        -Wl,--allow-shlib-undefined -lpthread
+        "$SLR_ROOT/tests/gpu/$1"*.c "$SLR_ROOT/tests/e2e/ranks.c" "$(library_file libcudart.so.13)" \
+        "$(library_file libcublas.so.13)" "$(library_file libnccl.so.2)" -Wl,--allow-shlib-undefined -lpthread
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
 
-repeat=3 slow_link=() side=2048 large=8192 rounds=5 iters=40 least_ratio=0.95 least_cost=0.97 least_call=0.9
+repeat=2 slow_link=() side=2048 large=8192 rounds=3 iters=40 least_ratio=0.95 least_cost=0.97 least_call=0.9
 gather_bytes="1 3 4096 1048581 16777216 67108864 268435456 536870912" ratio_bytes="67108864 268435456 536870912 1073741824"
 call_bytes="65536 1048576 4194304 16777216 67108864 268435456" cost_bytes="4194304 67108864 536870912"
 cost_shapes="1280 16384 8192
 1024 32768 8192
 8192 8192 8192
 4096 4096 4096"
-[ $quick = 0 ] || repeat=1 rounds=3 iters=20 gather_bytes="1 4096 1048581 536870912"
+[ $quick = 0 ] || repeat=1 rounds=2 iters=20 gather_bytes="1 4096 1048581 536870912"
 if [ $softgpu = 1 ]; then
     slow_link=(env SOFTGPU_TIMING=1 SOFTGPU_LINK_GBS=0.02) # so that there is a middle of a gather
     side=96 large=256 rounds=1 iters=3 least_ratio=0 least_cost=0 least_call=0
