@@ -13,7 +13,7 @@
 /* What one graph holds of one communicator. */
 struct held {
     slr_graph graph;
-    struct slr_key comm;
+    struct slr_label comm; /* slr_comm's id */
     int rank;
     uint32_t gathers;
     struct held *next;
@@ -62,7 +62,7 @@ static void forget(slr_graph g)
 }
 
 /* Without host memory for it the gathers are not followed. */
-static void hold(slr_graph g, const struct slr_key *comm, int rank, uint32_t gathers)
+static void hold(slr_graph g, const struct slr_label *comm, int rank, uint32_t gathers)
 {
     struct held *h = *bucket(g);
     while (h && !(same(h->graph, g) && h->rank == rank && memcmp(&h->comm, comm, sizeof *comm) == 0))
@@ -91,7 +91,7 @@ void slr_graph_hold(slr_graph g, const struct slr_comm *c)
     if (!g.handle)
         return;
     pthread_mutex_lock(&lock);
-    hold(g, &c->key, c->rank, 1);
+    hold(g, &c->id, c->rank, 1);
     pthread_mutex_unlock(&lock);
 }
 
@@ -129,7 +129,7 @@ void slr_graph_runs(slr_graph g)
         return;
     pthread_mutex_lock(&lock);
     for (const struct held *h = *bucket(g); h; h = h->next) {
-        struct slr_comm *c = same(h->graph, g) ? slr_comm_find_key(&h->comm, h->rank) : NULL;
+        struct slr_comm *c = same(h->graph, g) ? slr_comm_find_id(&h->comm, h->rank) : NULL;
         if (c)
             slr_left_note(c, SLR_R_CAPTURE, h->gathers);
         slr_comm_put(c);

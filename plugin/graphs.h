@@ -20,7 +20,7 @@
  * What is lost is that a rank which does otherwise than its peers is found at once: it is a stall then (watchdog.h), or
  * the communicator fails although the node that was taken out does not run.
  *
- * The communicator is remembered by its key: graphs may outlive it. Thread-safe, one lock, under which the registry's
+ * The communicator is remembered by its id: graphs may outlive it. Thread-safe, one lock, under which the registry's
  * is taken and no driver is called. Nothing is looked up as long as no graph holds a gather.
  */
 #ifndef SLR_PLUGIN_GRAPHS_H

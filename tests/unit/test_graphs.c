@@ -9,10 +9,10 @@ static struct slr_comm comms[2];
 static uint32_t counted[2];
 static bool ended[2], off;
 
-struct slr_comm *slr_comm_find_key(const struct slr_key *key, int rank)
+struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank)
 {
     for (int i = 0; i < 2; i++)
-        if (!ended[i] && comms[i].rank == rank && memcmp(&comms[i].key, key, sizeof *key) == 0)
+        if (!ended[i] && comms[i].rank == rank && memcmp(&comms[i].id, id, sizeof *id) == 0)
             return &comms[i];
     return NULL;
 }
@@ -53,7 +53,7 @@ static void runs(slr_graph g, uint32_t first, uint32_t second)
 static void setup(void)
 {
     for (int i = 0; i < 2; i++) {
-        memset(&comms[i].key, 0x40 + i, sizeof comms[i].key);
+        memset(&comms[i].id, 0x40 + i, sizeof comms[i].id);
         comms[i].rank = i;
     }
 }
