@@ -91,9 +91,20 @@ cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_
 /* Thread-safe, with one caller at a time for one ring (kernels/ring.h): threads with communicators of their own may be
  * here at once, and one that waits in cuBLAS holds no lock of this file's.
  *
- * Enqueues the GEMM on the application's stream in parts: the own shard first, then every chunk after the event of its
- * copy, in the ring's order; last the stream is joined with the ring. *parts: GEMM calls made. On a cuBLAS error before
- * any part was accepted *parts is 0 and nothing was computed; the caller may join and run the whole. */
+ * Enqueues the GEMM on the application's stream in parts (gemm_parts.h): those of the own shard first, then each behind
+ * the event of the last chunk that it reads, in the ring's order; last the stream is joined with the ring.
+ *
+ * It ends as the whole GEMM would. *parts, the calls that C is made of, is
+ *
+ *   0   when cuBLAS does not take the first part, or has no algorithm for one: nothing was computed and the stream is
+ *       not joined. The caller joins it and runs the whole.
+ *   1   SLR_GEMM_REDONE: when cuBLAS refused a later part. The stream was joined, the whole ran, and the status is what
+ *       the application gets. gemm_redo.h has the rule, also for a C that is read (beta not 0) and has been overwritten
+ *       in part.
+ *   2.. otherwise
+ *
+ * A status other than success with *parts >= 2 is a failure of CUDA's: the ring could not be joined. */
+#define SLR_GEMM_REDONE 1
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
                               const struct slr_gemm_split *s, unsigned *parts);
 

@@ -2,6 +2,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
+#include "kernels/gemm_redo.h"
 
 /* Sizes fit in int wherever the application's own call had them in int: parts are smaller than the whole. */
 static cublasStatus_t call_ex(const struct slr_gemm *g)
@@ -86,7 +87,8 @@ enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)
     return gemm->lt ? slr_lt_describe(gemm) : SLR_R_FUSED;
 }
 
-/* Whether cuBLASLt can compute each part: what it refuses half-way can not be made good. */
+/* Whether cuBLASLt can compute each part, as far as it tells: a part that it refuses later costs the overlap, and
+ * copies where C is read. */
 static bool ready(struct slr_parts walk, const struct slr_gemm *gemm, const struct slr_gemm_split *s)
 {
     struct slr_part p;
@@ -112,25 +114,37 @@ static cublasStatus_t compute(struct slr_ring *ring, CUstream stream, const stru
     return r;
 }
 
+/* The stream waits for the gather; `done` parts of the walk have been enqueued, and the next was refused. */
+static cublasStatus_t redo(struct slr_ring *ring, CUstream stream, const struct slr_gemm *gemm,
+                           const struct slr_gemm_split *s, struct slr_parts walk, unsigned done, cublasStatus_t refused)
+{
+    cublasStatus_t r = slr_gemm_redo(gemm, s, walk, done, stream, refused);
+    slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_GEMM, -1, (int)done, 0);
+    return r;
+}
+
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
                               const struct slr_gemm_split *s, unsigned *parts)
 {
-    struct slr_parts walk = slr_parts_of(&g->plan, s, ring->rank, ring->nranks, s->pace);
+    const struct slr_parts begin = slr_parts_of(&g->plan, s, ring->rank, ring->nranks, s->pace);
+    struct slr_parts walk = begin;
     struct slr_part p;
     cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
     *parts = 0;
-    if (!ready(walk, gemm, s))
+    if (!ready(begin, gemm, s))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     slr_record_mark(ring->record, SLR_LANE_APP, g->stream);
-    while (slr_parts_next(&walk, &p)) {
+    while (r == CUBLAS_STATUS_SUCCESS && slr_parts_next(&walk, &p)) {
         r = compute(ring, g->stream, gemm, s, &p, *parts);
-        if (r != CUBLAS_STATUS_SUCCESS && *parts == 0)
-            return r; /* nothing has been enqueued */
-        if (r != CUBLAS_STATUS_SUCCESS)
-            break;
-        ++*parts;
+        *parts += r == CUBLAS_STATUS_SUCCESS;
     }
-    if (slr_ring_join_measured(ring, g->stream) != SLR_OK && r == CUBLAS_STATUS_SUCCESS)
-        r = CUBLAS_STATUS_EXECUTION_FAILED;
+    if (*parts == 0)
+        return r; /* nothing has been enqueued */
+    if (slr_ring_join_measured(ring, g->stream) != SLR_OK)
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (r != CUBLAS_STATUS_SUCCESS) {
+        r = redo(ring, g->stream, gemm, s, begin, *parts, r);
+        *parts = SLR_GEMM_REDONE;
+    }
     return r;
 }

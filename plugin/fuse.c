@@ -84,7 +84,7 @@ static CUstream stream_of(const struct slr_gemm *g)
     return stream;
 }
 
-/* Returns true when the GEMM has been done (or failed half-way) and *result is what the application gets. */
+/* Returns true when the GEMM has been done and *result is what the application gets. */
 static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, const struct slr_gemm_split *split,
                  cublasStatus_t *result)
 {
@@ -95,7 +95,11 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, 
     *result = slr_gemm_fused(&c->ring, &here, g, split, &parts);
     slr_mark_end(marked);
     if (parts == 0)
-        return false; /* cuBLAS did not take the part; it may take the whole */
+        return false; /* cuBLAS did not take the first part; it may take the whole */
+    if (parts == SLR_GEMM_REDONE) {
+        slr_pending_join(c, SLR_R_JOIN_PART, "GEMM"); /* the GEMM's stream is joined, others may hold it as well */
+        return true;
+    }
     slr_count(SLR_R_FUSED);
     slr_trace_joined(c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);

@@ -39,6 +39,9 @@ double gemm_read_scalar(cudaDataType type, const void *p);
 /* Launches on `stream` in the current context. */
 CUresult gemm_launch(const struct softdrv *drv, const struct gemm_args *args, CUstream stream);
 
+/* refuse.c: the status that the test wants this GEMM to be answered with, or success. Counts the calls. */
+cublasStatus_t gemm_refused(void);
+
 /* The kernel's work, on whichever thread calls. */
 void gemm_compute(const struct gemm_args *args);
 

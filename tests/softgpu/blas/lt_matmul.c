@@ -190,6 +190,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const struct softdrv *drv = softdrv_get();
     if (!drv)
         return CUBLAS_STATUS_NOT_INITIALIZED;
+    if ((st = gemm_refused()))
+        return st;
     return gemm_launch(drv, &g, stream) == CUDA_SUCCESS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
