@@ -3,7 +3,11 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "interpose/gate.h"
+#include "plugin/order.h"
 #include "plugin/pending.h"
+
+/* cuda.h turns it into the second form. */
+#undef cuStreamDestroy
 
 #define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
 
@@ -23,13 +27,29 @@ static CUresult hook_cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
     return r;
 }
 
+static CUresult hook_cuStreamDestroy(CUstream stream)
+{
+    slr_order_stream_end(stream);
+    return REAL(cuStreamDestroy)(stream);
+}
+
+static CUresult hook_cuStreamDestroy_v2(CUstream stream)
+{
+    slr_order_stream_end(stream);
+    return REAL(cuStreamDestroy_v2)(stream);
+}
+
 #define INSTALL(sym)                                                                                                   \
     if (slr_gate_found[SLR_GATE_IX_##sym])                                                                             \
     slr_gate_real[SLR_GATE_IX_##sym] = (void *)hook_##sym
 
 void slr_event_install(void)
 {
-    if (!slr_get(SLR_S_ENABLE) || !slr_real.cuStreamGetCtx)
+    if (!slr_get(SLR_S_ENABLE))
+        return;
+    INSTALL(cuStreamDestroy);
+    INSTALL(cuStreamDestroy_v2);
+    if (!slr_real.cuStreamGetCtx)
         return;
     INSTALL(cuIpcGetEventHandle);
     INSTALL(cuIpcOpenEventHandle);

@@ -19,6 +19,7 @@
 #include "plugin/abi/nccl_common.h"
 #include "plugin/control.h"
 #include "plugin/meet.h"
+#include "plugin/order.h"
 
 #define SLR_HOLDERS 8
 #define SLR_CARRIERS 16
@@ -90,6 +91,7 @@ struct slr_comm {
     struct slr_ring ring;
     bool imported[SLR_MAX_RANKS]; /* ring.slots[r] is an import of another process */
     struct slr_pending pending;
+    struct slr_order order;
     /* The watchdog's own memory of progress. */
     uint32_t seen_progress;
     uint64_t seen_ms;

@@ -124,7 +124,7 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
 {
     /* The guard is up in the real call, so its launches pass the driver gate without a join. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
-    slr_group_other(call->nccl, (cudaStream_t)call->stream);
+    slr_nccl_begin(call->nccl, (cudaStream_t)call->stream);
     if (call->comm)
         slr_tuner_gather_passes(call->comm->tuner, call->stream);
     struct slr_profiled profiled = {
@@ -135,18 +135,18 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
     slr_guard--;
     slr_profiled = NULL;
-    return slr_explore_end(r);
+    return slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
 }
 
 /* Does one thing to the ring and the call's stream. */
-static ncclResult_t order(const struct slr_call *call, enum slr_status (*how)(struct slr_ring *, CUstream),
+static ncclResult_t order(const struct slr_call *call, enum slr_status (*how)(struct slr_comm *, CUstream),
                           const char *failure)
 {
     struct slr_comm *c = call->comm;
     enum slr_status s = slr_shared_enter(&c->shared);
     if (s == SLR_OK) {
         slr_comm_lock(c);
-        s = how(&c->ring, call->stream);
+        s = how(c, call->stream);
         slr_comm_unlock(c);
         slr_shared_leave();
     }
@@ -155,18 +155,29 @@ static ncclResult_t order(const struct slr_call *call, enum slr_status (*how)(st
     return slr_comm_answer(c);
 }
 
+static enum slr_status enter_in_order(struct slr_comm *c, CUstream stream)
+{
+    SLR_TRY(slr_order_before_gather(c, slr_stream_name(stream, false)));
+    return slr_ring_entry(&c->ring, stream);
+}
+
+static enum slr_status meet(struct slr_comm *c, CUstream stream)
+{
+    return slr_ring_meet(&c->ring, stream);
+}
+
 ncclResult_t slr_gather_entry(const struct slr_call *call)
 {
     if (slr_comm_answer(call->comm) != ncclSuccess)
         return slr_comm_answer(call->comm);
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    return order(call, slr_ring_entry, "the ring could not be ordered after the application's stream");
+    return order(call, enter_in_order, "the ring could not be ordered after the application's stream");
 }
 
 ncclResult_t slr_gather_meet(const struct slr_call *call)
 {
-    return order(call, slr_ring_meet, "the streams of a group could not be ordered");
+    return order(call, meet, "the streams of a group could not be ordered");
 }
 
 ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)
@@ -234,6 +245,8 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
         g.late_ctx = &b;
     }
     enum slr_status s = slr_ring_gather(&c->ring, &g);
+    if (s == SLR_OK)
+        s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
     slr_shared_leave();
     slr_offers_end(c, call->number);
     count_routes(c, b.route);

@@ -4,22 +4,23 @@
 #include "base/mark.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/explore.h"
-#include "plugin/pending.h"
+#include "plugin/pending_impl.h"
 #include "plugin/process.h"
 #include "plugin/tuner.h"
 #include "plugin/verify.h"
 
 /* A stream that an operation of the group uses, for one communicator. */
 struct use {
-    struct slr_comm *comm;
+    struct slr_comm *comm; /* NULL: one that is not followed */
     CUstream stream;
+    bool nccl; /* NCCL has an operation on it */
 };
 
 struct group {
     int depth;
     struct slr_call *calls; /* the gathers that go to the ring */
     size_t count, room;
-    struct use *uses; /* of all operations of tracked communicators, each pair once */
+    struct use *uses; /* of all operations, each pair once */
     size_t use_count, use_room;
     struct slr_birth *births;
     struct slr_window *windows;
@@ -47,21 +48,24 @@ static bool grow(void **list, size_t count, size_t *room, size_t element)
     return true;
 }
 
-static bool add_use(struct slr_comm *c, CUstream stream)
+static bool add_use(struct slr_comm *c, CUstream stream, bool nccl)
 {
     for (size_t i = 0; i < group->use_count; i++)
-        if (group->uses[i].comm == c && group->uses[i].stream == stream)
+        if (group->uses[i].comm == c && group->uses[i].stream == stream) {
+            group->uses[i].nccl |= nccl;
             return true;
+        }
     if (!grow((void **)&group->uses, group->use_count, &group->use_room, sizeof *group->uses))
         return false;
-    slr_comm_hold(c);
-    group->uses[group->use_count++] = (struct use){c, stream};
+    if (c)
+        slr_comm_hold(c);
+    group->uses[group->use_count++] = (struct use){c, stream, nccl};
     return true;
 }
 
 bool slr_group_record(const struct slr_call *call)
 {
-    if (!add_use(call->comm, call->stream) ||
+    if (!add_use(call->comm, call->stream, false) ||
         !grow((void **)&group->calls, group->count, &group->room, sizeof *group->calls))
         return false;
     group->calls[group->count++] = *call;
@@ -76,17 +80,31 @@ uint64_t slr_group_recorded(const struct slr_comm *c)
     return calls;
 }
 
-void slr_group_other(ncclComm_t comm, cudaStream_t stream)
+static CUstream named(cudaStream_t stream)
 {
-    bool grouped = slr_in_group();
-    if (!grouped && !slr_get(SLR_S_TUNE_EXPLORE))
-        return;
+    return slr_stream_name((CUstream)stream, false);
+}
+
+void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
+{
     struct slr_comm *c = slr_comm_find(comm);
-    if (!grouped)
+    if (slr_in_group()) {
+        add_use(c, named(stream), true);
+    } else {
+        slr_order_before_nccl(c, named(stream));
         slr_explore_begin(c, (CUstream)stream);
-    else if (c && c->pass == SLR_R_RING)
-        add_use(c, (CUstream)stream);
+    }
     slr_comm_put(c);
+}
+
+ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
+{
+    if (r == ncclSuccess && !slr_in_group()) {
+        struct slr_comm *c = slr_comm_find(comm);
+        slr_order_after_nccl(c, named(stream));
+        slr_comm_put(c);
+    }
+    return slr_explore_end(r);
 }
 
 void slr_group_record_birth(struct slr_birth *b)
@@ -169,6 +187,22 @@ static ncclResult_t cross_all(const struct group *g)
     return r;
 }
 
+/* NCCL's operations of a communicator that gathers nothing in this group come behind its gathers before (order.h).
+ * Those of the others are on streams that have been marked. */
+static void order_before(const struct group *g)
+{
+    for (size_t i = 0; i < g->use_count; i++)
+        if (g->uses[i].nccl && g->uses[i].comm && !has_gather(g, g->uses[i].comm))
+            slr_order_before_nccl(g->uses[i].comm, g->uses[i].stream);
+}
+
+static void order_after(const struct group *g)
+{
+    for (size_t i = 0; i < g->use_count; i++)
+        if (g->uses[i].nccl)
+            slr_order_after_nccl(g->uses[i].comm, g->uses[i].stream);
+}
+
 static ncclResult_t ring_all(struct group *g)
 {
     for (size_t i = 0; i < g->count; i++)
@@ -208,10 +242,16 @@ static void finish_births(struct slr_birth *list, ncclResult_t r)
 /* The outermost end. `end` is the real call that closes NCCL's group. */
 static ncclResult_t close_group(struct group *g, ncclSimInfo_t *info, bool simulate)
 {
-    /* NCCL enqueues now, on streams that we do not know, and with the guard up. */
+    /* NCCL enqueues now, with the guard up: on the streams of the calls, and perhaps on some of this context that no
+     * hooked function has named. */
+    for (size_t i = 0; i < g->use_count; i++)
+        if (g->uses[i].nccl)
+            slr_pending_join_stream(g->uses[i].stream, false, SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
     slr_pending_join_all(SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
     /* A gather that fails on the way in must not keep NCCL's group open. */
     ncclResult_t entered = simulate ? ncclSuccess : enter_all(g);
+    if (!simulate)
+        order_before(g);
     slr_tuner_simulating = simulate;
     ncclResult_t r = simulate ? slr_real.ncclGroupSimulateEnd(info) : slr_real.ncclGroupEnd();
     slr_tuner_simulating = false;
@@ -223,6 +263,7 @@ static ncclResult_t close_group(struct group *g, ncclSimInfo_t *info, bool simul
     if (launched(r) && !simulate) {
         ncclResult_t ring = ring_all(g);
         r = ring == ncclSuccess ? r : ring;
+        order_after(g);
     }
     for (size_t i = 0; i < g->use_count; i++)
         slr_comm_put(g->uses[i].comm);

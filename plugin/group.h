@@ -30,9 +30,10 @@ uint64_t slr_group_recorded(const struct slr_comm *c);
 /* Keeps a call for the end of the group. false: no memory; the caller reports it. */
 bool slr_group_record(const struct slr_call *call);
 
-/* Another operation of NCCL is about to be called: in a group its stream synchronises with the gathers of its
- * communicator. */
-void slr_group_other(ncclComm_t comm, cudaStream_t stream);
+/* Around the real call of an operation of NCCL. It comes behind the communicator's gathers (order.h); in a group its
+ * stream synchronises with them. The result is returned as it is. */
+void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream);
+ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r);
 
 /* Keeps a birth (heap-allocated, taken over) for the end of the group. */
 void slr_group_record_birth(struct slr_birth *b);

@@ -253,6 +253,7 @@ void slr_comm_dispose(struct slr_comm *c)
     slr_trace_dispose(c);
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_ring_close(&c->ring);
+        slr_order_close(c);
         for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
             if (c->imported[r])
                 c->shared.stuck |= !slr_staging_unimport(c->ring.slots[r], false);

@@ -67,7 +67,7 @@ ncclResult_t slr_trace_passed(const struct slr_call *call)
 
 void slr_other_begin(struct slr_other *o)
 {
-    slr_group_other(o->comm, o->stream);
+    slr_nccl_begin(o->comm, o->stream);
     o->tracked = slr_get(SLR_S_TRACE) && !slr_process_off() ? slr_comm_find(o->comm) : NULL;
     if (!o->tracked)
         return;
@@ -90,9 +90,9 @@ void slr_other_begin(struct slr_other *o)
 ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
 {
     if (!o->tracked)
-        return slr_explore_end(r);
+        return slr_nccl_end(o->comm, o->stream, r);
     end(o->tracked, o->timed, r, o->count * slr_type_bytes(o->type));
     slr_comm_put(o->tracked);
     slr_guard--;
-    return slr_explore_end(r);
+    return slr_nccl_end(o->comm, o->stream, r);
 }

@@ -6,6 +6,7 @@
 #include "plugin/comm_hooks.h"
 #include "plugin/gemm_seen.h"
 #include "plugin/graphs.h"
+#include "plugin/order.h"
 #include "plugin/pending.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -128,6 +129,11 @@ void slr_pending_events_unseen(void)
 {
     joins.unseen++;
     clobber();
+}
+
+void slr_order_stream_end(CUstream stream)
+{
+    (void)stream;
 }
 
 void slr_pending_event_shared(CUevent event)
