@@ -1,0 +1,166 @@
+/* One process, a thread for each rank and device: what one thread waits for must never keep another one from its part.
+ *
+ *   threads CASE [RANKS]
+ *
+ *   lazy      the first GEMM of a thread, behind its gather, synchronises its context (SOFTGPU_LAZY), so it waits for
+ * the gather, and the last rank makes its call only then ahead     all ranks but the last call many more gathers than a
+ * stream's queue holds (SOFTGPU_QUEUE), and wait in one of them for the last rank, which begins later sync      the
+ * same, and the last rank first synchronises its device, frees memory and records events there gemms     each thread
+ * makes gathers and GEMMs for itself, all results compared
+ */
+#include "forms.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { MOST = 8, AHEAD = 300, LATE_MS = 300, K = 64, ROUNDS = 20 };
+#define SHARD ((size_t)64 << 10)
+
+static const char *name;
+static ncclUniqueId id;
+static int nranks;
+
+struct worker {
+    int rank;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    struct gather g;
+    cublasHandle_t blas;
+    float *one, *product;
+};
+
+static int columns(void)
+{
+    return (int)(SHARD * (size_t)nranks / sizeof(float) / K);
+}
+
+static void open_worker(struct worker *w)
+{
+    float unit[K * K] = {0};
+    for (int i = 0; i < K; i++)
+        unit[i * K + i] = 1;
+    CUDA(cudaSetDevice(w->rank));
+    NCCL(ncclCommInitRank(&w->comm, nranks, id, w->rank));
+    CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
+    gather_alloc(&w->g, w->rank, nranks, SHARD);
+    w->g.floats = true;
+    BLAS(cublasCreate(&w->blas));
+    BLAS(cublasSetStream(w->blas, w->stream));
+    CUDA(cudaMalloc((void **)&w->one, sizeof unit));
+    CUDA(cudaMalloc((void **)&w->product, SHARD * (size_t)nranks));
+    CUDA(cudaMemcpy(w->one, unit, sizeof unit, cudaMemcpyHostToDevice));
+    CUDA(cudaDeviceSynchronize());
+}
+
+static void close_worker(struct worker *w)
+{
+    NCCL(ncclCommDestroy(w->comm));
+    BLAS(cublasDestroy(w->blas));
+    CUDA(cudaFree(w->one));
+    CUDA(cudaFree(w->product));
+    gather_free(&w->g);
+    CUDA(cudaStreamDestroy(w->stream));
+}
+
+static bool last(const struct worker *w)
+{
+    return w->rank == nranks - 1;
+}
+
+/* product <- 1 x recv: what was gathered, if all of it was there. */
+static void multiply(struct worker *w)
+{
+    const float alpha = 1, beta = 0;
+    BLAS(cublasSgemm(w->blas, CUBLAS_OP_N, CUBLAS_OP_N, K, columns(), K, &alpha, w->one, K,
+                     (const float *)(const void *)w->g.recv, K, &beta, w->product, K));
+}
+
+static void check_product(struct worker *w, uint64_t seed)
+{
+    CUDA(cudaMemcpyAsync(w->g.host, w->product, SHARD * (size_t)nranks, cudaMemcpyDeviceToHost, w->stream));
+    CUDA(cudaStreamSynchronize(w->stream));
+    bytes_check(&w->g, w->g.host, seed, name);
+}
+
+static void lazy(struct worker *w)
+{
+    gather_load(&w->g, 1, w->stream);
+    CUDA(cudaStreamSynchronize(w->stream));
+    if (last(w))
+        sleep_ms(LATE_MS);
+    gather_call(&w->g, w->comm, w->stream);
+    multiply(w);
+    check_product(w, 1);
+}
+
+static void look_at_device(void)
+{
+    cudaEvent_t event;
+    void *p;
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    CUDA(cudaEventRecord(event, 0));
+    CUDA(cudaEventSynchronize(event));
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaMalloc(&p, 8 << 20));
+    CUDA(cudaMemset(p, 1, 8 << 20));
+    CUDA(cudaFree(p));
+    CUDA(cudaEventDestroy(event));
+}
+
+static void ahead(struct worker *w)
+{
+    gather_load(&w->g, 1, w->stream);
+    CUDA(cudaStreamSynchronize(w->stream));
+    if (last(w))
+        sleep_ms(LATE_MS);
+    if (last(w) && !strcmp(name, "sync"))
+        look_at_device();
+    for (int i = 0; i < AHEAD; i++)
+        gather_call(&w->g, w->comm, w->stream);
+    gather_check(&w->g, 1, w->stream, name);
+}
+
+static void gemms(struct worker *w)
+{
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        gather_load(&w->g, round, w->stream);
+        gather_call(&w->g, w->comm, w->stream);
+        multiply(w);
+        check_product(w, round);
+    }
+}
+
+static void work(void *one)
+{
+    struct worker *w = one;
+    open_worker(w);
+    if (!strcmp(name, "lazy"))
+        lazy(w);
+    else if (!strcmp(name, "gemms"))
+        gemms(w);
+    else
+        ahead(w);
+    close_worker(w);
+}
+
+static void body(struct rank *r)
+{
+    static struct worker workers[MOST];
+    (void)r;
+    NCCL(ncclGetUniqueId(&id));
+    for (int i = 0; i < nranks; i++)
+        workers[i].rank = i;
+    on_threads(nranks, workers, sizeof workers[0], work);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const cases[] = {"lazy", "ahead", "sync", "gemms"};
+    name = argc > 1 ? argv[1] : "";
+    nranks = argc > 2 ? atoi(argv[2]) : 2;
+    for (int i = 0; i < LENGTH(cases); i++)
+        if (!strcmp(cases[i], name) && nranks >= 2 && nranks <= MOST)
+            return forms_run(1, 30, body, NULL);
+    fprintf(stderr, "usage: threads lazy|ahead|sync|gemms [RANKS]\n");
+    return 2;
+}
