@@ -148,8 +148,9 @@ static void drop(struct letter *l)
     l->fd = -1;
 }
 
-/* The first descriptor is the letter's; nobody sends more, but there is room for one more in the padding. */
-static void take_descriptors(const struct cmsghdr *c, struct letter *l)
+/* The first descriptor is the letter's. False: there are more, for which there is room in the padding; nobody sends
+ * that. */
+static bool take_descriptors(const struct cmsghdr *c, struct letter *l)
 {
     size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < n; i++) {
@@ -160,12 +161,14 @@ static void take_descriptors(const struct cmsghdr *c, struct letter *l)
         else
             close(fd);
     }
+    return n <= 1;
 }
 
-/* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user. */
+/* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user, or not ours. */
 static bool open_envelope(struct msghdr *m, struct letter *l)
 {
     struct ucred who = {.pid = 0};
+    bool few = true;
     l->fd = -1;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
         if (c->cmsg_level != SOL_SOCKET)
@@ -173,10 +176,10 @@ static bool open_envelope(struct msghdr *m, struct letter *l)
         if (c->cmsg_type == SCM_CREDENTIALS)
             memcpy(&who, CMSG_DATA(c), sizeof who);
         if (c->cmsg_type == SCM_RIGHTS)
-            take_descriptors(c, l);
+            few = take_descriptors(c, l) && few;
     }
     l->pid = who.pid;
-    return who.pid > 0 && who.uid == getuid();
+    return few && who.pid > 0 && who.uid == getuid();
 }
 
 static ssize_t take(int s, struct letter *l, bool *good)

@@ -1,0 +1,2 @@
+# Half a message counts as one.
+s/ && n == \(ssize_t\)sizeof l->text//

@@ -1,0 +1,2 @@
+# Messages of every user count.
+s/ && who.uid == getuid\(\)//

@@ -1,0 +1,258 @@
+/* Messages between processes (plugin/mail.h): only those of the rank that they name are delivered, and no other costs
+ * anything. This process is rank 0 of two; another one is rank 1, or seems to be. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "people.h"
+#include "plugin/comm.h"
+#include "plugin/mail.h"
+
+#define QUIET_MS 300
+
+/* ---- what mail.c calls ---- */
+
+static struct slr_comm comm; /* as both processes see it; the control block is shared */
+
+static struct {
+    int asked, given;
+    int rank, entry, fd_was_open;
+    uint64_t generation;
+} came;
+
+struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank)
+{
+    return memcmp(id, &comm.id, sizeof *id) == 0 && rank == 0 ? &comm : NULL;
+}
+
+void slr_comm_put(struct slr_comm *c)
+{
+    (void)c;
+}
+
+void slr_offers_asked(struct slr_comm *c, int reader, int entry, uint64_t generation)
+{
+    (void)c;
+    came.asked++, came.rank = reader, came.entry = entry, came.generation = generation;
+}
+
+void slr_offers_given(struct slr_comm *c, int owner, int entry, uint64_t generation, int fd)
+{
+    (void)c;
+    came.given++, came.rank = owner, came.entry = entry, came.generation = generation;
+    came.fd_was_open = fd >= 0 && lseek(fd, 0, SEEK_CUR) == 0;
+}
+
+/* ---- the two processes ---- */
+
+static void make_comm(void)
+{
+    struct slr_key key = slr_key_of_all();
+    comm.id = slr_key_public(&key);
+    comm.pass = SLR_R_RING;
+    comm.nranks = 2;
+    comm.shared.control = mmap(NULL, slr_control_bytes(2), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(comm.shared.control != MAP_FAILED);
+}
+
+TestSuite(mail, .init = make_comm, .timeout = 60);
+
+struct message { /* of mail.c */
+    uint32_t magic, kind;
+    struct slr_label comm;
+    int32_t from, to, entry;
+    uint64_t generation;
+};
+
+static struct message ask(void)
+{
+    return (struct message){SLR_CONTROL_MAGIC, SLR_MAIL_ASK, comm.id, 1, 0, 3, 77};
+}
+
+/* Sends the first `bytes` bytes, and so many descriptors. */
+static void post(const struct message *text, size_t bytes, int descriptors)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "slipring-mail-%016llx",
+                     (unsigned long long)comm.shared.control->post[0].process);
+    struct iovec io = {(void *)(uintptr_t)text, bytes};
+    union {
+        char bytes[CMSG_SPACE(8 * sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    struct msghdr m = {.msg_name = &a,
+                       .msg_namelen = (socklen_t)((size_t)(a.sun_path - (char *)&a) + 1 + (size_t)n),
+                       .msg_iov = &io,
+                       .msg_iovlen = 1};
+    if (descriptors) {
+        size_t all = (size_t)descriptors * sizeof(int);
+        m.msg_control = &control;
+        m.msg_controllen = CMSG_SPACE(all);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        *c = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(all)};
+        for (int i = 0, fd = memfd_create("test", 0); i < descriptors; i++)
+            memcpy(CMSG_DATA(c) + (size_t)i * sizeof fd, &fd, sizeof fd);
+    }
+    if (sendmsg(socket(AF_UNIX, SOCK_DGRAM, 0), &m, 0) != (ssize_t)bytes)
+        _exit(96);
+}
+
+static int says(const struct message *text, size_t bytes, int descriptors)
+{
+    post(text, bytes, descriptors);
+    tell();
+    hold();
+    return 0;
+}
+
+/* Lets it say what it has to say; rank 1's process is `rank1`. */
+static void listen_to(const struct person *p, pid_t rank1)
+{
+    struct slr_post *at = comm.shared.control->post;
+    at[0].pid = getpid();
+    at[0].process = slr_mail_process();
+    at[1].pid = rank1;
+    int before = count_descriptors();
+    go(p);
+    hear(p);
+    slr_mail_wait(QUIET_MS);
+    slr_mail_deliver();
+    cr_expect_eq(count_descriptors(), before, "descriptors are left");
+    remove_person(p);
+}
+
+static void is_delivered(int (*body)(int), int arg)
+{
+    struct person p = person(body, arg);
+    listen_to(&p, p.pid);
+    cr_expect_eq(came.asked + came.given, 1);
+    cr_expect(came.rank == 1 && came.entry == 3 && came.generation == 77);
+}
+
+static void is_dropped(int (*body)(int), int arg)
+{
+    struct person p = person(body, arg);
+    seems_foreign(p.pid);
+    listen_to(&p, p.pid);
+    cr_expect_eq(came.asked + came.given, 0);
+}
+
+/* ---- rank 1 ---- */
+
+static int asks(int unused)
+{
+    struct message m = ask();
+    return says(&m, sizeof m, unused);
+}
+
+static int gives(int descriptors)
+{
+    struct message m = ask();
+    m.kind = SLR_MAIL_GIVE;
+    return says(&m, sizeof m, descriptors);
+}
+
+/* By mail.c itself. */
+static int sends(int unused)
+{
+    comm.rank = 1;
+    slr_mail_process();
+    if (!slr_mail_send(&comm, 0, SLR_MAIL_ASK, 3, 77, -1))
+        return 1;
+    tell();
+    hold();
+    return unused;
+}
+
+Test(mail, a_question)
+{
+    is_delivered(asks, 0);
+}
+
+Test(mail, a_question_as_it_is_sent)
+{
+    is_delivered(sends, 0);
+}
+
+Test(mail, an_answer)
+{
+    is_delivered(gives, 1);
+    cr_expect(came.given == 1 && came.fd_was_open);
+}
+
+/* ---- others ---- */
+
+static int foreign(int kind)
+{
+    struct message m = ask();
+    m.kind = (uint32_t)kind;
+    become_foreign();
+    return says(&m, sizeof m, kind == SLR_MAIL_GIVE);
+}
+
+Test(mail, another_user_asks)
+{
+    is_dropped(foreign, SLR_MAIL_ASK);
+}
+
+Test(mail, another_user_gives)
+{
+    is_dropped(foreign, SLR_MAIL_GIVE);
+}
+
+/* Nor does it wake the house-keeping thread's work. */
+Test(mail, another_user_says_look)
+{
+    uint64_t begin = now_ms();
+    is_dropped(foreign, SLR_MAIL_LOOK);
+    cr_expect_geq(now_ms() - begin, QUIET_MS);
+}
+
+Test(mail, another_process_asks_for_the_rank)
+{
+    struct person p = person(gives, 1);
+    listen_to(&p, getppid());
+    cr_expect_eq(came.asked + came.given, 0);
+}
+
+Test(mail, more_descriptors_than_one)
+{
+    is_dropped(gives, 2);
+    is_dropped(gives, 3);
+    is_dropped(gives, 8);
+}
+
+enum wrong {
+    MAGIC,
+    COMM,
+    TO,
+    FROM_NEGATIVE,
+    FROM_LARGE,
+    FROM_SELF,
+    ENTRY_NEGATIVE,
+    ENTRY_LARGE,
+    SHORT,
+    LONG,
+    EMPTY,
+    WRONGS
+};
+
+static int wrong(int how)
+{
+    struct message m = ask();
+    m.kind = SLR_MAIL_GIVE;
+    m.magic += how == MAGIC;
+    m.comm.byte[15] ^= how == COMM;
+    m.to = how == TO;
+    m.from = how == FROM_NEGATIVE ? -1 : how == FROM_LARGE ? 2 : how == FROM_SELF ? 0 : 1;
+    m.entry = how == ENTRY_NEGATIVE ? -1 : how == ENTRY_LARGE ? SLR_OFFERS : 3;
+    struct message two[2] = {m, m};
+    return says(two, how == SHORT ? sizeof m - 1 : how == LONG ? sizeof m + 1 : how == EMPTY ? 0 : sizeof m, 1);
+}
+
+Test(mail, what_makes_no_sense)
+{
+    for (int how = 0; how < WRONGS; how++)
+        is_dropped(wrong, how);
+}
