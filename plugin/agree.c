@@ -285,8 +285,6 @@ static struct slr_comm *new_comm(struct slr_birth *b)
         slr_tuner_hold(c->tuner = b->tuner);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->offers.lock, NULL);
-    for (int r = 0; r < SLR_MAX_RANKS; r++)
-        c->shared.peer_watch[r] = -1;
     if (c->rank >= 0)
         slr_log_set_rank(c->rank);
     return c;

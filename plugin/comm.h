@@ -20,6 +20,7 @@
 #include "plugin/control.h"
 #include "plugin/meet.h"
 #include "plugin/order.h"
+#include "plugin/peer_process.h"
 
 #define SLR_HOLDERS 8
 #define SLR_CARRIERS 16
@@ -56,7 +57,7 @@ struct slr_shared {
     uint64_t
         pinned[SLR_OFFERS]; /* generations of blocks that peers may have mapped, set when the communicator retires */
     uint32_t issued;        /* pieces published, set when the communicator retires */
-    int peer_watch[SLR_MAX_RANKS]; /* pidfd of each peer's process, -1: none (same process, or not supported) */
+    struct slr_peer_process *peer_watch[SLR_MAX_RANKS]; /* peer_process.h; NULL: none, it is of this process */
     _Atomic bool peer_dead[SLR_MAX_RANKS];
 };
 
@@ -73,9 +74,9 @@ struct slr_comm {
     struct slr_label id; /* public: its address in messages */
     char name[9];        /* slr_key_name(): equal on all ranks, names the communicator in logs */
     int rank, nranks;
-    enum slr_reason pass;         /* SLR_R_RING: gathers go to the ring; else why not */
-    _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
-    _Atomic bool told;            /* the application knows that its streams will complete without the data: watchdog.h */
+    enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not */
+    _Atomic int error;    /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
+    _Atomic bool told;    /* the application knows that its streams will complete without the data: watchdog.h */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put; /* readers that come first offer their receive buffers: slr_terms_put(), settled by the agreement */

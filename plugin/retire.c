@@ -1,17 +1,14 @@
 #include "plugin/retire.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/cu.h"
 #include "base/log.h"
 #include "cache/blocks.h"
+#include "plugin/peer_process.h"
 
 struct retired {
     struct slr_shared shared;
@@ -31,26 +28,14 @@ void slr_shared_open_watches(struct slr_shared *s)
 {
     for (int r = 0; r < s->nranks; r++)
         if (r != s->rank && !slr_shared_same_process(s, r))
-            s->peer_watch[r] = (int)syscall(SYS_pidfd_open, s->control->post[r].pid, 0);
-}
-
-static bool process_gone(const struct slr_shared *s, int peer)
-{
-    if (s->peer_watch[peer] >= 0) {
-        struct pollfd p = {.fd = s->peer_watch[peer], .events = POLLIN};
-        return poll(&p, 1, 0) > 0;
-    }
-    /* No pidfd: the process was gone when it was to be opened, or the kernel has none. A zombie counts as alive then.
-     */
-    int32_t pid = s->control->post[peer].pid;
-    return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+            s->peer_watch[r] = slr_peer_process_watch(s->control->post[r].pid, s->control->post[r].process);
 }
 
 void slr_shared_watch_peers(struct slr_shared *s)
 {
     for (int r = 0; r < s->nranks; r++)
         if (r != s->rank && !s->peer_dead[r] && !slr_shared_same_process(s, r))
-            s->peer_dead[r] = process_gone(s, r);
+            s->peer_dead[r] = slr_peer_process_gone(s->peer_watch[r]);
 }
 
 static bool peers_let_go(struct slr_shared *s)
@@ -69,8 +54,7 @@ static bool peers_let_go(struct slr_shared *s)
 static void unmap(struct slr_shared *s)
 {
     for (int r = 0; r < s->nranks && r < SLR_MAX_RANKS; r++)
-        if (s->peer_watch[r] >= 0)
-            close(s->peer_watch[r]);
+        slr_peer_process_unwatch(s->peer_watch[r]);
     if (s->control)
         munmap(s->control, s->bytes);
     s->control = NULL;
