@@ -1,0 +1,2 @@
+# Any process descriptor will do.
+s/ \|\| st.st_ino != p->inode//

@@ -1,0 +1,2 @@
+# A process is known by its id alone.
+s/p->number != number \|\| //
