@@ -13,6 +13,7 @@
 #define SHARD ((size_t)60000)
 #define GATHERS 4
 #define PAUSE_MS 60 /* a tick of slipring's watchdog */
+#define LIMIT_MS 20000
 
 struct world {
     struct rank *r;
@@ -72,36 +73,59 @@ static const struct way {
     void (*throw)(struct world *w);
 } ways[] = {{"graph", throw_graph}, {"exec", throw_exec}, {"broken", throw_broken}, {"region", throw_region}};
 
-static void gather_on(struct world *w, uint64_t seed)
+/* False: the communicator has failed. */
+static bool wait_for(struct world *w)
+{
+    ncclResult_t e = ncclSuccess;
+    for (int ms = 0; ms < LIMIT_MS && e == ncclSuccess && cudaStreamQuery(w->stream) != cudaSuccess; ms++) {
+        sleep_ms(1);
+        NCCL(ncclCommGetAsyncError(w->comm, &e));
+    }
+    return e == ncclSuccess;
+}
+
+static bool gather_on(struct world *w, uint64_t seed)
 {
     for (uint64_t i = 0; i < GATHERS; i++) {
         gather_load(&w->out, seed + i, w->stream);
-        gather_call(&w->out, w->comm, w->stream);
+        ncclResult_t r = ncclAllGather(w->out.send, w->out.recv, SHARD, ncclUint8, w->comm, w->stream);
+        if (r != ncclSuccess || !wait_for(w))
+            return false;
         gather_check(&w->out, seed + i, w->stream, "after what was thrown away");
         sleep_ms(PAUSE_MS / GATHERS + 1);
     }
+    return true;
+}
+
+/* Each rank in turn. */
+static bool throw_away(struct world *w, const struct way *way, uint64_t seed)
+{
+    for (int who = 0; who < w->r->nranks; who++) {
+        if (who == w->r->rank)
+            way->throw(w);
+        if (!gather_on(w, seed + (uint64_t)(who * GATHERS)))
+            return false;
+    }
+    return true;
 }
 
 static void body(struct rank *r)
 {
     struct world w = {.r = r};
     const char *only = r->arg;
-    uint64_t seed = 0;
+    bool right = true;
     NCCL(ncclCommInitRank(&w.comm, r->nranks, r->id, r->rank));
     CUDA(cudaStreamCreateWithFlags(&w.stream, cudaStreamNonBlocking));
     gather_alloc(&w.in, r->rank, r->nranks, SHARD);
     gather_alloc(&w.out, r->rank, r->nranks, SHARD);
-    for (int i = 0; i < LENGTH(ways); i++) {
-        for (int who = 0; who < r->nranks && (!only || strcmp(only, ways[i].name) == 0); who++) {
-            if (who == r->rank)
-                ways[i].throw(&w);
-            gather_on(&w, seed += GATHERS);
-        }
-    }
+    for (int i = 0; i < LENGTH(ways) && right; i++)
+        if (!only || strcmp(only, ways[i].name) == 0)
+            right = throw_away(&w, &ways[i], (uint64_t)i * 100);
+    EXPECT(right, "rank %d: the communicator has failed", r->rank);
+    NCCL((right ? ncclCommDestroy : ncclCommAbort)(w.comm));
     gather_free(&w.in);
     gather_free(&w.out);
     CUDA(cudaStreamDestroy(w.stream));
-    NCCL(ncclCommDestroy(w.comm));
 }
 
 int main(int argc, char **argv)
