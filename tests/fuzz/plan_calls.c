@@ -1,0 +1,354 @@
+/* What ranks do together: collectives, groups of them, captures of them. */
+#include "planner.h"
+
+#include <string.h>
+
+static const struct {
+    ncclDataType_t type;
+    size_t bytes;
+    bool integer;
+} types[] = {{ncclInt8, 1, true},     {ncclUint8, 1, true}, {ncclFloat16, 2, false}, {ncclBfloat16, 2, false},
+             {ncclFloat32, 4, false}, {ncclInt32, 4, true}, {ncclUint32, 4, true},   {ncclInt64, 8, true},
+             {ncclFloat64, 8, false}, {ncclUint64, 8, true}};
+enum { TYPES = sizeof types / sizeof *types };
+
+/* A call on the way into the plan. */
+struct draft {
+    int number; /* in plan->calls */
+    size_t elem;
+    int64_t k, columns; /* a gather of a matrix; 0: any bytes */
+    struct place from[RANKS], to[RANKS];
+    int stream[RANKS];
+};
+
+static struct call *call_of(struct planner *p, const struct draft *d)
+{
+    return &p->plan->calls[d->number];
+}
+
+static int new_call(struct plan *plan)
+{
+    if (plan->ncalls == plan->calls_room) {
+        plan->calls_room = plan->calls_room * 2 + 64;
+        plan->calls = realloc(plan->calls, (size_t)plan->calls_room * sizeof *plan->calls);
+        CHECK(plan->calls, "no memory");
+    }
+    plan->calls[plan->ncalls] = (struct call){.op = {-1, -1, -1, -1}};
+    return plan->ncalls++;
+}
+
+static enum op_kind any_kind(struct planner *p)
+{
+    const uint64_t way = uniform(p, 10);
+    if (way == 0 && has(p, KIND_broadcast))
+        return OP_BROADCAST;
+    if (way < 3 && has(p, KIND_reduce))
+        return OP_REDUCE;
+    if (way == 3 && has(p, KIND_sendrecv))
+        return OP_SENDRECV;
+    return OP_GATHER;
+}
+
+static void draw_matrix(struct planner *p, struct draft *d, struct call *c)
+{
+    static const int64_t inner[] = {4, 8, 16, 32, 33, 64, 128, 256};
+    const struct plan *plan = p->plan;
+    d->k = inner[uniform(p, sizeof inner / sizeof *inner)];
+    d->elem = plan->elem;
+    const int64_t fit = (int64_t)(plan->shard / plan->elem) / d->k;
+    const int64_t columns = 1 + (int64_t)uniform(p, fit > 1 ? (uint64_t)fit : 1);
+    c->type = plan->type == API_S ? ncclFloat32 : ncclBfloat16;
+    c->count = (size_t)(columns * d->k);
+    d->columns = columns * plan->team[c->comm].size;
+    c->bytes = c->count * d->elem;
+    if (c->bytes > plan->shard) { /* a column is too long: any bytes */
+        d->k = 0;
+        c->count = plan->shard / d->elem;
+        c->bytes = c->count * d->elem;
+    }
+}
+
+static void draw_call(struct planner *p, struct draft *d, int comm)
+{
+    *d = (struct draft){.number = new_call(p->plan)};
+    struct call *c = call_of(p, d);
+    c->comm = comm;
+    c->kind = any_kind(p);
+    if (c->kind == OP_GATHER && uniform(p, 2)) {
+        draw_matrix(p, d, c);
+        return;
+    }
+    int t;
+    do
+        t = (int)uniform(p, TYPES);
+    while (c->kind == OP_REDUCE && !types[t].integer);
+    const size_t most = c->kind == OP_GATHER || !uniform(p, 2) ? p->plan->shard : 2 * p->plan->shard;
+    d->elem = types[t].bytes;
+    c->type = types[t].type;
+    c->count = 1 + uniform(p, (uniform(p, 3) ? most : 100) / d->elem);
+    c->bytes = c->count * d->elem;
+    static const ncclRedOp_t reductions[] = {ncclSum, ncclMax, ncclMin};
+    c->redop = reductions[uniform(p, 3)];
+    c->root = (int)uniform(p, (uint64_t)p->plan->team[comm].size);
+    c->shift = 1 + (int)uniform(p, (uint64_t)p->plan->team[comm].size - 1);
+}
+
+/* A rank's part of the i-th call of a step: its own receive buffer for each call, and two to send from for all. */
+static void place_call(struct planner *p, int rank, struct draft *d, int i, const int *order)
+{
+    const struct call *c = call_of(p, d);
+    const struct team *team = &p->plan->team[c->comm];
+    const size_t all = c->bytes * (size_t)(c->kind == OP_GATHER ? team->size : 1);
+    struct place *from = &d->from[rank], *to = &d->to[rank];
+    d->stream[rank] = any_stream(p, rank);
+    *to = (struct place){order[i], 0};
+    *from = (struct place){order[MOST_GROUP + (int)draw(p, rank, 2)], 0};
+    if (!d->k && !ONE_IN(p, rank, 3))
+        to->off = draw(p, rank, (p->plan->size[to->buffer] - all) / d->elem + 1) * d->elem;
+    if (!ONE_IN(p, rank, 3))
+        from->off = draw(p, rank, (p->plan->size[from->buffer] - c->bytes) / d->elem + 1) * d->elem;
+    if (c->kind != OP_SENDRECV && ONE_IN(p, rank, 3)) {
+        *from = *to;
+        from->off += c->kind == OP_GATHER ? (size_t)team->rank[rank] * c->bytes : 0;
+    }
+}
+
+/* Poison where the call writes, and other bytes to send. */
+static void prepare(struct planner *p, int rank, const struct draft *d)
+{
+    const struct call *c = call_of(p, d);
+    const struct place *from = &d->from[rank], *to = &d->to[rank];
+    if (ONE_IN(p, rank, 2))
+        fill(p, rank, any_stream(p, rank), *from, c->bytes, false);
+    if (from->buffer == to->buffer || !ONE_IN(p, rank, 2))
+        return;
+    const int stream = any_stream(p, rank);
+    need(p, rank, stream, NULL, to->buffer, true);
+    struct op *op = put_down(p, OP_SET, rank, stream);
+    op->to = *to;
+    op->value = 0xa5;
+    op->bytes = c->kind == OP_GATHER ? c->bytes * (size_t)p->plan->team[c->comm].size : c->bytes;
+    issued(p, rank, stream, -1, to->buffer);
+}
+
+/* Small integers, of which GEMMs make exact sums. After prepare() of all calls of a group: they may send from one
+ * buffer. */
+static void prepare_matrix(struct planner *p, int rank, const struct draft *d)
+{
+    if (d->k)
+        fill(p, rank, any_stream(p, rank), d->from[rank], call_of(p, d)->bytes, true);
+}
+
+static void put_call(struct planner *p, int rank, const struct draft *d)
+{
+    struct call *c = call_of(p, d);
+    struct op *op = put_down(p, c->kind, rank, d->stream[rank]);
+    op->call = d->number;
+    op->from = d->from[rank];
+    op->to = d->to[rank];
+    op->bytes = c->bytes;
+    if (!op->thrown)
+        c->op[rank] = (int)(op - p->plan->ops);
+}
+
+static bool one_comm(struct planner *p, const struct draft *d, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (call_of(p, &d[i])->comm != call_of(p, &d[0])->comm)
+            return false;
+    return true;
+}
+
+/* What the i-th call of a group comes after, beside what its own stream brings: the communicator's earlier calls, and
+ * the streams of the whole group. The latter only where all is on one communicator: which one is launched first is not
+ * promised. */
+static struct seen before(struct planner *p, int rank, const struct draft *d, int n, int i)
+{
+    const struct known *known = &p->known[rank];
+    struct seen all = {{0}};
+    if (has(p, KIND_order))
+        all = known->seen[COMM + call_of(p, &d[i])->comm];
+    for (int j = 0; j < n; j++)
+        if (j == i || one_comm(p, d, n))
+            seen_join(&all, &known->seen[d[j].stream[rank]]);
+    return all;
+}
+
+static void make_edges(struct planner *p, int rank, const struct draft *d, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const int stream = d[i].stream[rank];
+        need_all(p, rank, stream, &p->known[rank].graphs[call_of(p, &d[i])->comm]);
+        struct seen also = before(p, rank, d, n, i);
+        need(p, rank, stream, &also, d[i].from[rank].buffer, false);
+        also = before(p, rank, d, n, i);
+        need(p, rank, stream, &also, d[i].to[rank].buffer, true);
+    }
+}
+
+/* The calls are made: what is known of each stream and communicator afterwards. */
+static void note_calls(struct planner *p, int rank, const struct draft *d, int n)
+{
+    struct known *known = &p->known[rank];
+    struct seen all[MOST_GROUP];
+    for (int i = 0; i < n; i++)
+        begin(p, rank, d[i].stream[rank]);
+    for (int i = 0; i < n; i++)
+        all[i] = before(p, rank, d, n, i);
+    for (int i = 0; i < n; i++) {
+        const int stream = d[i].stream[rank], to = d[i].to[rank].buffer;
+        uses(p, rank, stream, d[i].from[rank].buffer, to);
+        known->use[to].k = d[i].k;
+        known->use[to].columns = d[i].columns;
+        known->use[to].stream = stream;
+    }
+    for (int i = 0; i < n; i++) {
+        struct seen *of_stream = &known->seen[d[i].stream[rank]],
+                    *of_comm = &known->seen[COMM + call_of(p, &d[i])->comm];
+        seen_join(of_stream, &all[i]);
+        for (int j = 0; j < n && one_comm(p, d, n); j++)
+            of_stream->of[d[j].stream[rank]] = known->issued[d[j].stream[rank]];
+        /* Of several communicators, the number of a call does not say which calls of the stream it comes after. */
+        seen_join(of_comm, one_comm(p, d, n) ? of_stream : &all[i]);
+    }
+}
+
+static void put_calls(struct planner *p, const struct draft *d, int n, bool grouped)
+{
+    const int nranks = p->plan->nranks;
+    for (int r = 0; r < nranks && grouped; r++)
+        put_down(p, OP_GROUP_START, r, -1);
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < nranks; r++) {
+            const bool moment = i == 0 && r == p->plan->victim;
+            if (moment)
+                fate_moment(p, BEFORE_CALL);
+            put_call(p, r, &d[i]);
+            if (moment)
+                fate_moment(p, AFTER_CALL);
+        }
+    for (int r = 0; r < nranks && grouped; r++)
+        put_down(p, OP_GROUP_END, r, -1);
+}
+
+static void draw_parts(struct planner *p, struct draft *d, int n)
+{
+    for (int r = 0; r < p->plan->nranks; r++) {
+        int order[DATA];
+        for (int i = 0; i < DATA; i++) {
+            const int at = (int)draw(p, r, (uint64_t)i + 1);
+            order[i] = order[at];
+            order[at] = i;
+        }
+        for (int i = 0; i < n; i++)
+            place_call(p, r, &d[i], i, order);
+    }
+}
+
+static bool alike(const struct plan *plan, const struct draft *d, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (plan->calls[d[i].number].kind != OP_GATHER)
+            return false;
+    return true;
+}
+
+static void afterwards(struct planner *p, int rank, const struct draft *d)
+{
+    const int to = d->to[rank].buffer;
+    if (ONE_IN(p, rank, 4))
+        order_step(p, rank);
+    if (!ONE_IN(p, rank, 3))
+        multiply(p, rank, to);
+    if (ONE_IN(p, rank, 5) && d->from[rank].buffer != to)
+        fill(p, rank, d->stream[rank], d->from[rank], call_of(p, d)->bytes, false);
+    if (ONE_IN(p, rank, 6))
+        look(p, rank, to);
+}
+
+void calls_step(struct planner *p)
+{
+    struct draft d[MOST_GROUP];
+    const int kind = (int)uniform(p, 10), wanted = kind == 0 ? 3 : kind < 3 ? 2 : 1;
+    const int n = has(p, KIND_groups) ? wanted : 1, comm = (int)uniform(p, (uint64_t)p->plan->ncomms);
+    const bool several = uniform(p, 3) == 0;
+    for (int i = 0; i < n; i++)
+        draw_call(p, &d[i], several ? (int)uniform(p, (uint64_t)p->plan->ncomms) : comm);
+    draw_parts(p, d, n);
+    for (int i = 0; i < n; i++)
+        call_of(p, &d[i])->alone = alike(p->plan, d, n);
+    for (int r = 0; r < p->plan->nranks; r++)
+        for (int i = 0; i < n; i++)
+            prepare(p, r, &d[i]);
+    for (int r = 0; r < p->plan->nranks; r++)
+        for (int i = 0; i < n; i++)
+            prepare_matrix(p, r, &d[i]);
+    for (int r = 0; r < p->plan->nranks; r++)
+        make_edges(p, r, d, n);
+    put_calls(p, d, n, n > 1);
+    for (int r = 0; r < p->plan->nranks; r++) {
+        note_calls(p, r, d, n);
+        for (int i = 0; i < n; i++)
+            afterwards(p, r, &d[i]);
+    }
+}
+
+static void record_calls(struct planner *p, int rank, const struct draft *d, int n, int launches)
+{
+    const int stream = d[0].stream[rank];
+    put_down(p, OP_CAPTURE, rank, stream)->value = (int)draw(p, rank, 2);
+    p->captured = launches ? 1 : 2;
+    for (int i = 0; i < n; i++)
+        put_call(p, rank, &d[i]);
+    p->captured = 0;
+    struct op *end = put_down(p, OP_CAPTURE_END, rank, stream);
+    end->call = launches;
+    end->value = (int)draw(p, rank, 2);
+}
+
+/* Some ranks record one or two calls and throw the graph away: nothing has happened. */
+static void throw_away(struct planner *p)
+{
+    struct draft d[2];
+    const int n = 1 + (int)uniform(p, 2), who = (int)uniform(p, 3), one = (int)uniform(p, (uint64_t)p->plan->nranks);
+    for (int i = 0; i < n; i++)
+        draw_call(p, &d[i], (int)uniform(p, (uint64_t)p->plan->ncomms));
+    draw_parts(p, d, n);
+    for (int r = 0; r < p->plan->nranks; r++) {
+        d[n - 1].stream[r] = d[0].stream[r];
+        if (who == 0 || (who == 1 && r == one) || (who == 2 && ONE_IN(p, r, 2)))
+            record_calls(p, r, d, n, 0);
+    }
+}
+
+/* All ranks record a call, and launch it once or twice. NCCL does not promise an order between what a graph runs and
+ * the communicator's other calls, so the program makes one. */
+static void replay(struct planner *p)
+{
+    struct draft d;
+    draw_call(p, &d, (int)uniform(p, (uint64_t)p->plan->ncomms));
+    struct call *c = call_of(p, &d);
+    const int launches = c->kind == OP_REDUCE ? 1 : 1 + (int)uniform(p, 2);
+    draw_parts(p, &d, 1);
+    for (int r = 0; r < p->plan->nranks; r++) {
+        prepare(p, r, &d);
+        prepare_matrix(p, r, &d);
+    }
+    for (int r = 0; r < p->plan->nranks; r++) {
+        make_edges(p, r, &d, 1);
+        need_all(p, r, d.stream[r], &p->known[r].seen[COMM + c->comm]);
+        record_calls(p, r, &d, 1, launches);
+        note_calls(p, r, &d, 1);
+        p->known[r].graphs[c->comm] = p->known[r].seen[d.stream[r]];
+    }
+    for (int r = 0; r < p->plan->nranks; r++)
+        afterwards(p, r, &d);
+}
+
+void capture_step(struct planner *p)
+{
+    if (uniform(p, 3) && has(p, KIND_capture))
+        throw_away(p);
+    else if (has(p, KIND_replay))
+        replay(p);
+}

@@ -1,0 +1,218 @@
+/* The plan on host memory. */
+#include "plan.h"
+
+#include <string.h>
+
+struct host {
+    const struct plan *plan;
+    uint8_t *memory[RANKS][BUFFERS], *source[RANKS][2];
+    uint8_t *sent[RANKS]; /* what goes into a call, taken before anything comes out */
+};
+
+static size_t largest(const struct plan *plan)
+{
+    size_t most = 0;
+    for (int b = 0; b < BUFFERS; b++)
+        most = plan->size[b] > most ? plan->size[b] : most;
+    return most;
+}
+
+size_t source_bytes(const struct plan *plan)
+{
+    return NOISE + largest(plan);
+}
+
+void source_make(const struct plan *plan, int rank, bool integers, uint8_t *to)
+{
+    const size_t bytes = source_bytes(plan) & ~(size_t)7;
+    const uint64_t seed = hash64(hash64(plan->seed, 88), (uint64_t)(rank * 2 + integers));
+    for (size_t i = 0; integers && i < bytes / plan->elem; i++)
+        put(plan->type, to, i, small(seed, i), false);
+    for (size_t i = 0; !integers && i < bytes; i += 8) {
+        const uint64_t word = hash64(seed, i);
+        memcpy(to + i, &word, 8);
+    }
+}
+
+static uint8_t *at(struct host *h, int rank, struct place place)
+{
+    return h->memory[rank][place.buffer] + place.off;
+}
+
+static float element(const struct plan *plan, const uint8_t *from, int64_t i)
+{
+    uint32_t bits = 0;
+    if (plan->type == API_S)
+        memcpy(&bits, from + i * 4, 4);
+    else
+        memcpy((char *)&bits + 2, from + i * 2, 2);
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static void run_gemm(struct host *h, const struct op *op)
+{
+    const struct gemm *g = &op->gemm;
+    const uint8_t *x = at(h, op->rank, op->from), *w = h->memory[op->rank][WEIGHT];
+    const uint8_t *a = g->x_is_b ? w : x, *b = g->x_is_b ? x : w;
+    float *c = (float *)at(h, op->rank, op->to);
+    for (int64_t j = 0; j < g->n; j++)
+        for (int64_t i = 0; i < g->m; i++) {
+            float sum = 0;
+            for (int64_t l = 0; l < g->inner; l++)
+                sum += element(h->plan, a, l + i * g->inner) * element(h->plan, b, l + j * g->inner);
+            c[i + j * g->m] = sum;
+        }
+}
+
+static uint64_t load(ncclDataType_t type, const uint8_t *from, size_t i)
+{
+    uint64_t v = 0;
+    switch (type) {
+    case ncclInt8:
+        return (uint64_t)(int64_t)(int8_t)from[i];
+    case ncclUint8:
+        return from[i];
+    case ncclInt32: {
+        int32_t s;
+        memcpy(&s, from + i * 4, 4);
+        return (uint64_t)(int64_t)s;
+    }
+    case ncclUint32:
+        memcpy(&v, from + i * 4, 4);
+        return v;
+    default:
+        memcpy(&v, from + i * 8, 8);
+        return v;
+    }
+}
+
+static uint64_t combine(const struct call *c, uint64_t a, uint64_t b)
+{
+    const bool is_signed = c->type == ncclInt8 || c->type == ncclInt32 || c->type == ncclInt64;
+    const bool less = is_signed ? (int64_t)a < (int64_t)b : a < b;
+    if (c->redop == ncclSum)
+        return a + b;
+    return (c->redop == ncclMax) == less ? b : a;
+}
+
+static void reduce(struct host *h, const struct call *c, int rank, uint8_t *to)
+{
+    const struct team *team = &h->plan->team[c->comm];
+    const size_t elem = c->bytes / c->count;
+    for (size_t i = 0; i < c->count; i++) {
+        uint64_t value = load(c->type, h->sent[team_member(h->plan, c->comm, rank, 0)], i);
+        for (int m = 1; m < team->size; m++)
+            value = combine(c, value, load(c->type, h->sent[team_member(h->plan, c->comm, rank, m)], i));
+        memcpy(to + i * elem, &value, elem); /* the low bytes */
+    }
+}
+
+static void receive(struct host *h, const struct call *c, int rank)
+{
+    const struct team *team = &h->plan->team[c->comm];
+    uint8_t *to = at(h, rank, h->plan->ops[c->op[rank]].to);
+    const int me = team->rank[rank], n = team->size;
+    switch (c->kind) {
+    case OP_GATHER:
+        for (int m = 0; m < n; m++)
+            memcpy(to + (size_t)m * c->bytes, h->sent[team_member(h->plan, c->comm, rank, m)], c->bytes);
+        return;
+    case OP_BROADCAST:
+        memcpy(to, h->sent[team_member(h->plan, c->comm, rank, c->root)], c->bytes);
+        return;
+    case OP_REDUCE:
+        reduce(h, c, rank, to);
+        return;
+    default:
+        memcpy(to, h->sent[team_member(h->plan, c->comm, rank, (me - c->shift + n) % n)], c->bytes);
+    }
+}
+
+/* A call runs when the last rank of the plan comes to it. */
+static void run_call(struct host *h, const struct call *c, const struct op *op)
+{
+    const int n = h->plan->nranks;
+    if (op != &h->plan->ops[c->op[n - 1]])
+        return;
+    for (int r = 0; r < n; r++)
+        memcpy(h->sent[r], at(h, r, h->plan->ops[c->op[r]].from), c->bytes);
+    for (int r = 0; r < n; r++)
+        receive(h, c, r);
+}
+
+static void run_op(struct host *h, struct op *op, int rank)
+{
+    switch (op->kind) {
+    case OP_GATHER:
+    case OP_BROADCAST:
+    case OP_REDUCE:
+    case OP_SENDRECV:
+        run_call(h, &h->plan->calls[op->call], op);
+        return;
+    case OP_COPY:
+        memcpy(at(h, op->rank, op->to), at(h, op->rank, op->from), op->bytes);
+        return;
+    case OP_SET:
+        memset(at(h, op->rank, op->to), op->value, op->bytes);
+        return;
+    case OP_FILL:
+        memcpy(at(h, op->rank, op->to), h->source[op->rank][op->value] + op->from.off, op->bytes);
+        return;
+    case OP_GEMM:
+        run_gemm(h, op);
+        return;
+    case OP_LOOK:
+        if (rank >= 0 && op->rank != rank)
+            return;
+        op->expected = malloc(op->bytes);
+        CHECK(op->expected, "no memory");
+        memcpy(op->expected, at(h, op->rank, op->from), op->bytes);
+        return;
+    default:
+        return; /* order only */
+    }
+}
+
+static void *take(size_t bytes)
+{
+    void *got = calloc(1, bytes);
+    CHECK(got, "no memory");
+    return got;
+}
+
+static void open_host(struct host *h, const struct plan *plan)
+{
+    h->plan = plan;
+    for (int r = 0; r < plan->nranks; r++) {
+        for (int b = 0; b < BUFFERS; b++)
+            h->memory[r][b] = take(plan->size[b]);
+        for (int integers = 0; integers < 2; integers++) {
+            h->source[r][integers] = take(source_bytes(plan));
+            source_make(plan, r, integers, h->source[r][integers]);
+        }
+        h->sent[r] = take(largest(plan));
+    }
+}
+
+static void close_host(struct host *h)
+{
+    for (int r = 0; r < h->plan->nranks; r++) {
+        for (int b = 0; b < BUFFERS; b++)
+            free(h->memory[r][b]);
+        free(h->source[r][0]);
+        free(h->source[r][1]);
+        free(h->sent[r]);
+    }
+}
+
+void plan_expect(struct plan *plan, int rank)
+{
+    struct host h;
+    open_host(&h, plan);
+    for (int i = 0; i < plan->nops; i++)
+        if (!plan->ops[i].thrown)
+            run_op(&h, &plan->ops[i], rank);
+    close_host(&h);
+}

@@ -1,0 +1,153 @@
+/* An operation of the plan in words. */
+#include "plan.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+static const char *const buffer_names[BUFFERS] = {"data0", "data1", "data2", "data3",
+                                                  "data4", "out0",  "out1",  "weight"};
+
+struct text {
+    char *at;
+    size_t room;
+};
+
+static void add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add(struct text *t, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(t->at, t->room, fmt, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= t->room)
+        return;
+    t->at += n;
+    t->room -= (size_t)n;
+}
+
+static void add_place(struct text *t, const char *before, struct place place)
+{
+    add(t, "%s%s+%zu", before, buffer_names[place.buffer], place.off);
+}
+
+static void add_call(struct text *t, const struct plan *plan, const struct op *op)
+{
+    static const char *const names[] = {"gather", "broadcast", "all-reduce", "send and receive"};
+    const struct call *c = &plan->calls[op->call];
+    const struct team *team = &plan->team[c->comm];
+    add(t, "%s%s on comm%d (rank %d of %d):", op->thrown ? "(thrown away) " : "", names[op->kind], c->comm,
+        team->rank[op->rank], team->size);
+    add_place(t, " ", op->from);
+    add_place(t, " to ", op->to);
+    add(t, ", %zu bytes, type %d", op->bytes, (int)c->type);
+    if (c->kind == OP_BROADCAST)
+        add(t, ", root %d", c->root);
+    if (c->kind == OP_REDUCE)
+        add(t, ", operation %d", (int)c->redop);
+    if (c->kind == OP_SENDRECV)
+        add(t, ", %d further", c->shift);
+}
+
+static void add_data(struct text *t, const struct op *op)
+{
+    switch (op->kind) {
+    case OP_COPY:
+        add_place(t, "copy ", op->from);
+        add_place(t, " to ", op->to);
+        break;
+    case OP_SET:
+        add_place(t, "memset ", op->to);
+        add(t, " %#x", (unsigned)op->value);
+        break;
+    case OP_FILL:
+        add_place(t, op->value ? "integers into " : "noise into ", op->to);
+        break;
+    default:
+        add_place(t, "look at ", op->from);
+    }
+    add(t, ", %zu bytes", op->bytes);
+}
+
+static void add_gemm(struct text *t, const struct op *op)
+{
+    const struct gemm *g = &op->gemm;
+    add_place(t, g->x_is_b ? "gemm B = " : "gemm A' = ", op->from);
+    add(t, ", m %ld n %ld k %ld", (long)g->m, (long)g->n, (long)g->inner);
+    add_place(t, ", C ", op->to);
+}
+
+static void add_order(struct text *t, const struct op *op)
+{
+    switch (op->kind) {
+    case OP_GROUP_START:
+        add(t, "group begins");
+        return;
+    case OP_GROUP_END:
+        add(t, "group ends");
+        return;
+    case OP_RECORD:
+        add(t, "record e%d", op->event);
+        return;
+    case OP_WAIT:
+        add(t, "wait for e%d", op->event);
+        return;
+    case OP_QUERY:
+        add(t, "query e%d and the stream", op->event);
+        return;
+    case OP_SYNC_EVENT:
+        add(t, "host waits for e%d", op->event);
+        return;
+    case OP_SYNC_STREAM:
+        add(t, "host waits for the stream");
+        return;
+    case OP_SYNC_DEVICE:
+        add(t, "host waits for the device");
+        return;
+    case OP_HOLD:
+        add(t, "rest for %d us", op->value);
+        return;
+    default:
+        add(t, "host rests for %d ms", op->value);
+    }
+}
+
+static void add_other(struct text *t, const struct op *op)
+{
+    switch (op->kind) {
+    case OP_RENEW:
+        add_place(t, "free and allocate ", op->to);
+        return;
+    case OP_CAPTURE:
+        add(t, "capture begins, %s", op->value ? "thread-local" : "relaxed");
+        return;
+    case OP_CAPTURE_END:
+        add(t, "capture ends, %s, %d launches", op->value || op->call ? "instantiated" : "not instantiated", op->call);
+        return;
+    case OP_STOP:
+        add(t, "SIGSTOP for %d ms", op->value);
+        return;
+    case OP_FREEZE:
+        add(t, "SIGSTOP for ever");
+        return;
+    case OP_KILL:
+        add(t, "SIGKILL");
+        return;
+    default:
+        add_order(t, op);
+    }
+}
+
+void op_text(const struct plan *plan, const struct op *op, char *text, size_t room)
+{
+    struct text t = {text, room};
+    if (op->call >= 0 && op->kind <= OP_SENDRECV)
+        add_call(&t, plan, op);
+    else if (op->kind == OP_COPY || op->kind == OP_SET || op->kind == OP_FILL || op->kind == OP_LOOK)
+        add_data(&t, op);
+    else if (op->kind == OP_GEMM)
+        add_gemm(&t, op);
+    else
+        add_other(&t, op);
+    if (op->stream >= 0)
+        add(&t, ", on s%d", op->stream);
+}

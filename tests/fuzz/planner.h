@@ -1,0 +1,79 @@
+/* Inside the planner: the draws, and what is known of order. */
+#ifndef TESTS_FUZZ_PLANNER_H
+#define TESTS_FUZZ_PLANNER_H
+
+#include "plan.h"
+
+/* Actors of a rank: its streams, its host thread, and its communicators, which keep their calls in order. */
+enum { HOST = STREAMS, COMM, ACTORS = COMM + COMMS };
+
+/* Of each stream, the number of the last operation that is known to come before. */
+struct seen {
+    int of[STREAMS];
+};
+
+struct use {
+    struct seen wrote, read;
+    int64_t k, columns; /* what lies at the buffer's start: a matrix of small integers; 0: not known */
+    int stream;         /* which brought it */
+};
+
+struct known {
+    struct seen seen[ACTORS], event[EVENTS];
+    struct seen
+        graphs[COMMS]; /* what the last launch of a graph with calls of the communicator came after, and itself */
+    int issued[STREAMS];
+    struct use use[BUFFERS];
+};
+
+struct planner {
+    struct plan *plan;
+    int step;
+    uint64_t key, uniform_n, own_n[RANKS];
+    int captured; /* how what is put down now is recorded: 0 not, 1 to be launched, 2 to be thrown away */
+    struct known known[RANKS];
+};
+
+/* Below n: equal for all ranks; a rank's own. */
+uint64_t uniform(struct planner *p, uint64_t n);
+uint64_t draw(struct planner *p, int rank, uint64_t n);
+#define ONE_IN(p, rank, n) (draw(p, rank, n) == 0)
+int any_stream(struct planner *p, int rank);
+bool has(const struct planner *p, enum kind kind);
+
+/* The next operation of the plan; valid until the next one is put down. */
+struct op *put_down(struct planner *p, enum op_kind kind, int rank, int stream);
+
+/* ---- plan_order.c ---- */
+
+void seen_join(struct seen *a, const struct seen *b);
+/* The actor is about to read or write the buffer: puts down the edges that are missing. `also` (or NULL) comes before
+ * it anyway. */
+void need(struct planner *p, int rank, int actor, const struct seen *also, int buffer, bool write);
+/* The actor is to come after all this. */
+void need_all(struct planner *p, int rank, int actor, const struct seen *all);
+/* An operation on the stream reads `from` and writes `to` (-1: nothing). */
+void issued(struct planner *p, int rank, int stream, int from, int to);
+/* The same in two parts, for calls of a group. */
+void begin(struct planner *p, int rank, int stream);
+void uses(struct planner *p, int rank, int stream, int from, int to);
+/* Some operation on streams and events alone. */
+void order_step(struct planner *p, int rank);
+void sync_stream(struct planner *p, int rank, int stream);
+
+/* ---- plan_local.c ---- */
+
+/* n bytes at `off` become integers or noise. */
+void fill(struct planner *p, int rank, int stream, struct place to, size_t bytes, bool integers);
+void look(struct planner *p, int rank, int buffer);
+void multiply(struct planner *p, int rank, int buffer);
+void local_step(struct planner *p, int rank);
+
+/* ---- plan_calls.c ---- */
+void calls_step(struct planner *p);
+void capture_step(struct planner *p);
+/* The victim's fate may come now: at the beginning of a step, before its part in a call, or after it. */
+enum moment { AT_START, BEFORE_CALL, AFTER_CALL, MOMENTS };
+void fate_moment(struct planner *p, enum moment moment);
+
+#endif

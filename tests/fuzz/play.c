@@ -1,0 +1,346 @@
+#include "play.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+bool player_trusts(const struct player *p)
+{
+    return !p->told && !p->aborting;
+}
+
+/* A result of NCCL. When a rank has died it may tell; then nothing more is played. */
+static void nccl_said(struct player *p, ncclResult_t result, const char *call)
+{
+    if (result == ncclSuccess)
+        return;
+    if (p->plan->fate != DIES || !p->board->gone)
+        if (!p->aborting)
+            DIE(3, "rank %d: operation %d: %s: %s", p->rank, p->board->at[p->rank], call, ncclGetErrorString(result));
+    p->told = true;
+}
+
+#define NCCL_CALL(p, call)                                                                                             \
+    do {                                                                                                               \
+        (p)->in_nccl++;                                                                                                \
+        if (player_trusts(p))                                                                                          \
+            nccl_said(p, call, #call);                                                                                 \
+        (p)->in_nccl++;                                                                                                \
+    } while (0)
+
+static void *at(const struct player *p, struct place place)
+{
+    return p->buffer[place.buffer] + place.off;
+}
+
+static void call(struct player *p, const struct op *op)
+{
+    const struct call *c = &p->plan->calls[op->call];
+    const int n = p->plan->team[c->comm].size, me = p->plan->team[c->comm].rank[p->rank];
+    ncclComm_t comm = p->comm[c->comm];
+    cudaStream_t stream = p->stream[op->stream];
+    void *from = at(p, op->from), *to = at(p, op->to);
+    switch (op->kind) {
+    case OP_GATHER:
+        NCCL_CALL(p, ncclAllGather(from, to, c->count, c->type, comm, stream));
+        return;
+    case OP_BROADCAST:
+        NCCL_CALL(p, ncclBroadcast(from, to, c->count, c->type, c->root, comm, stream));
+        return;
+    case OP_REDUCE:
+        NCCL_CALL(p, ncclAllReduce(from, to, c->count, c->type, c->redop, comm, stream));
+        return;
+    default:
+        NCCL_CALL(p, ncclGroupStart());
+        NCCL_CALL(p, ncclSend(from, c->count, c->type, (me + c->shift) % n, comm, stream));
+        NCCL_CALL(p, ncclRecv(to, c->count, c->type, (me + n - c->shift) % n, comm, stream));
+        NCCL_CALL(p, ncclGroupEnd());
+    }
+}
+
+static void multiply(struct player *p, const struct op *op)
+{
+    const struct gemm *g = &op->gemm;
+    const void *x = at(p, op->from), *w = p->buffer[WEIGHT];
+    BLAS(cublasSetStream(p->blas, p->stream[op->stream]));
+    gemm(p->plan->type, p->blas, true, false, g->m, g->n, g->inner, g->x_is_b ? w : x, g->inner, g->x_is_b ? x : w,
+         g->inner, 0, at(p, op->to), g->m);
+}
+
+void player_compare(struct player *p, struct looked *l)
+{
+    const struct op *op = l->op;
+    size_t first = 0, n = 0;
+    l->compared = true;
+    for (size_t i = 0; i < op->bytes; i++)
+        if (l->got[i] != op->expected[i] && n++ == 0)
+            first = i;
+    char text[256];
+    op_text(p->plan, op, text, sizeof text);
+    EXPECT(n == 0, "rank %d: step %d: %s: %zu bytes differ, the first at %zu: %#x, not %#x", p->rank, op->step, text, n,
+           first, l->got[first], op->expected[first]);
+}
+
+static void look(struct player *p, const struct op *op)
+{
+    struct looked *l = &p->looked[p->nlooked];
+    l->op = op;
+    CUDA(cudaMemcpyAsync(l->got, at(p, op->from), op->bytes, cudaMemcpyDeviceToHost, p->stream[op->stream]));
+    CUDA(cudaEventRecord(l->event, p->stream[op->stream]));
+    p->nlooked++;
+}
+
+/* The host has waited for the stream (-1: all streams). */
+static void waited(struct player *p, int stream)
+{
+    const bool good = player_trusts(p);
+    for (int i = 0; good && i < p->nlooked; i++) {
+        struct looked *l = &p->looked[i];
+        if (!l->compared && (stream < 0 || l->op->stream == stream))
+            player_compare(p, l);
+    }
+}
+
+static void query(cudaError_t got)
+{
+    CHECK(got == cudaSuccess || got == cudaErrorNotReady, "query: %s", cudaGetErrorString(got));
+}
+
+static void sleep_us(void *us)
+{
+    usleep((unsigned)(uintptr_t)us);
+}
+
+static struct board *the_board; /* for streams */
+
+/* The parent wakes who is stopped but not frozen. */
+static void go_now(void *one)
+{
+    const struct op *op = one;
+    the_board->rests_ms = op->value;
+    the_board->frozen = op->kind == OP_FREEZE;
+    raise(op->kind == OP_KILL ? SIGKILL : SIGSTOP);
+}
+
+static void go(struct player *p, struct op *op)
+{
+    if (op->stream < 0)
+        go_now(op);
+    else
+        CUDA(cudaLaunchHostFunc(p->stream[op->stream], go_now, op));
+}
+
+static void renew(struct player *p, int buffer)
+{
+    CUDA(cudaFree(p->buffer[buffer]));
+    CUDA(cudaMalloc((void **)&p->buffer[buffer], p->plan->size[buffer]));
+}
+
+static void capture(struct player *p, const struct op *op)
+{
+    CUDA(cudaStreamBeginCapture(p->stream[op->stream],
+                                op->value ? cudaStreamCaptureModeThreadLocal : cudaStreamCaptureModeRelaxed));
+    p->capturing = op->stream;
+}
+
+static void capture_end(struct player *p, const struct op *op)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CUDA(cudaStreamEndCapture(p->stream[op->stream], &graph));
+    p->capturing = -1;
+    if (op->value || op->call) {
+        CUDA(cudaGraphInstantiate(&exec, graph, 0));
+        for (int i = 0; i < op->call; i++)
+            CUDA(cudaGraphLaunch(exec, p->stream[op->stream]));
+        if (op->call)
+            p->launched[p->nlaunched++] = exec;
+        else
+            CUDA(cudaGraphExecDestroy(exec));
+    }
+    CUDA(cudaGraphDestroy(graph));
+}
+
+static void play_data(struct player *p, const struct op *op)
+{
+    cudaStream_t stream = op->stream < 0 ? NULL : p->stream[op->stream];
+    switch (op->kind) {
+    case OP_COPY:
+        CUDA(cudaMemcpyAsync(at(p, op->to), at(p, op->from), op->bytes, cudaMemcpyDeviceToDevice, stream));
+        return;
+    case OP_SET:
+        CUDA(cudaMemsetAsync(at(p, op->to), op->value, op->bytes, stream));
+        return;
+    case OP_FILL:
+        CUDA(cudaMemcpyAsync(at(p, op->to), p->source[op->value] + op->from.off, op->bytes, cudaMemcpyHostToDevice,
+                             stream));
+        return;
+    case OP_GEMM:
+        multiply(p, op);
+        return;
+    case OP_LOOK:
+        look(p, op);
+        return;
+    default:
+        renew(p, op->to.buffer);
+    }
+}
+
+static void play_order(struct player *p, const struct op *op)
+{
+    cudaStream_t stream = op->stream < 0 ? NULL : p->stream[op->stream];
+    switch (op->kind) {
+    case OP_RECORD:
+        CUDA(cudaEventRecord(p->event[op->event], stream));
+        return;
+    case OP_WAIT:
+        CUDA(cudaStreamWaitEvent(stream, p->event[op->event], 0));
+        return;
+    case OP_QUERY:
+        query(cudaEventQuery(p->event[op->event]));
+        query(cudaStreamQuery(stream));
+        return;
+    case OP_SYNC_EVENT:
+        CUDA(cudaEventSynchronize(p->event[op->event]));
+        return;
+    case OP_SYNC_STREAM:
+        CUDA(cudaStreamSynchronize(stream));
+        waited(p, op->stream);
+        return;
+    case OP_SYNC_DEVICE:
+        CUDA(cudaDeviceSynchronize());
+        waited(p, -1);
+        return;
+    case OP_HOLD:
+        CUDA(cudaLaunchHostFunc(stream, sleep_us, (void *)(uintptr_t)op->value));
+        return;
+    default:
+        sleep_ms((unsigned)op->value);
+    }
+}
+
+static void play_op(struct player *p, struct op *op)
+{
+    switch (op->kind) {
+    case OP_GATHER:
+    case OP_BROADCAST:
+    case OP_REDUCE:
+    case OP_SENDRECV:
+        call(p, op);
+        return;
+    case OP_GROUP_START:
+        NCCL_CALL(p, ncclGroupStart());
+        return;
+    case OP_GROUP_END:
+        NCCL_CALL(p, ncclGroupEnd());
+        return;
+    case OP_COPY:
+    case OP_SET:
+    case OP_FILL:
+    case OP_GEMM:
+    case OP_LOOK:
+    case OP_RENEW:
+        play_data(p, op);
+        return;
+    case OP_CAPTURE:
+        capture(p, op);
+        return;
+    case OP_CAPTURE_END:
+        capture_end(p, op);
+        return;
+    case OP_STOP:
+    case OP_FREEZE:
+    case OP_KILL:
+        go(p, op);
+        return;
+    default:
+        play_order(p, op);
+    }
+}
+
+void player_play(struct player *p)
+{
+    for (int i = 0; i < p->plan->nops && player_trusts(p); i++) {
+        if (p->plan->ops[i].rank != p->rank)
+            continue;
+        p->board->at[p->rank] = i;
+        play_op(p, &p->plan->ops[i]);
+    }
+}
+
+static void open_comms(struct player *p)
+{
+    const struct team *team = &p->plan->team[1];
+    NCCL(ncclCommInitRank(&p->comm[0], p->plan->nranks, p->board->id, p->rank));
+    if (p->plan->ncomms > 1)
+        NCCL(ncclCommSplit(p->comm[0], team->colour[p->rank], team->rank[p->rank], &p->comm[1], NULL));
+}
+
+static void open_looks(struct player *p)
+{
+    size_t bytes = 0;
+    int looks = 0, graphs = 0;
+    for (int i = 0; i < p->plan->nops; i++) {
+        const struct op *op = &p->plan->ops[i];
+        looks += op->rank == p->rank && op->kind == OP_LOOK;
+        graphs += op->rank == p->rank && op->kind == OP_CAPTURE_END;
+        bytes += op->rank == p->rank && op->kind == OP_LOOK ? op->bytes : 0;
+    }
+    p->looked = calloc((size_t)looks, sizeof *p->looked);
+    p->launched = calloc((size_t)graphs + 1, sizeof(cudaGraphExec_t));
+    CHECK(p->looked && p->launched, "no memory");
+    CUDA(cudaMallocHost((void **)&p->pinned, bytes));
+    uint8_t *next = p->pinned;
+    for (int i = 0, n = 0; i < p->plan->nops; i++) {
+        const struct op *op = &p->plan->ops[i];
+        if (op->rank != p->rank || op->kind != OP_LOOK)
+            continue;
+        p->looked[n].got = next;
+        CUDA(cudaEventCreateWithFlags(&p->looked[n++].event, cudaEventDisableTiming));
+        next += op->bytes;
+    }
+}
+
+void player_open(struct player *p)
+{
+    p->capturing = -1;
+    the_board = p->board;
+    open_comms(p);
+    for (int s = 0; s < p->plan->nstreams; s++)
+        CUDA(cudaStreamCreateWithFlags(&p->stream[s], cudaStreamNonBlocking));
+    for (int e = 0; e < EVENTS; e++)
+        CUDA(cudaEventCreateWithFlags(&p->event[e], e ? cudaEventDisableTiming : cudaEventDefault));
+    for (int b = 0; b < BUFFERS; b++)
+        CUDA(cudaMalloc((void **)&p->buffer[b], p->plan->size[b]));
+    for (int i = 0; i < 2; i++) {
+        CUDA(cudaMallocHost((void **)&p->source[i], source_bytes(p->plan)));
+        source_make(p->plan, p->rank, i == 1, p->source[i]);
+    }
+    open_looks(p);
+    BLAS(cublasCreate(&p->blas));
+}
+
+void player_close(struct player *p)
+{
+    CUDA(cudaDeviceSynchronize());
+    for (int i = 0; i < p->nlooked; i++) {
+        if ((p->looked[i].good || player_trusts(p)) && !p->looked[i].compared)
+            player_compare(p, &p->looked[i]);
+        CUDA(cudaEventDestroy(p->looked[i].event));
+    }
+    for (int i = 0; i < p->nlaunched; i++)
+        CUDA(cudaGraphExecDestroy(p->launched[i]));
+    player_leave(p);
+    for (int b = 0; b < BUFFERS; b++)
+        CUDA(cudaFree(p->buffer[b]));
+    for (int e = 0; e < EVENTS; e++)
+        CUDA(cudaEventDestroy(p->event[e]));
+    for (int s = 0; s < p->plan->nstreams; s++)
+        CUDA(cudaStreamDestroy(p->stream[s]));
+    CUDA(cudaFreeHost(p->source[0]));
+    CUDA(cudaFreeHost(p->source[1]));
+    CUDA(cudaFreeHost(p->pinned));
+    BLAS(cublasDestroy(p->blas));
+    free(p->looked);
+    free(p->launched);
+}

@@ -1,0 +1,70 @@
+/* One rank plays its operations of a plan, and compares what it sees.
+ *
+ * Where a rank goes away (plan->fate), a second thread of each other rank does what the watchdog of a framework does:
+ * it asks ncclCommGetAsyncError, and when that tells, or nothing moves any more, it calls ncclCommAbort. What a stream
+ * has completed before that call (and before a call of NCCL has returned an error) has to be right, byte for byte; what
+ * comes after is not looked at.
+ */
+#ifndef TESTS_FUZZ_PLAY_H
+#define TESTS_FUZZ_PLAY_H
+
+#include "../forms/forms.h"
+#include "plan.h"
+
+/* What all processes of one program share. */
+struct board {
+    ncclUniqueId id;
+    _Atomic int id_made, gone;    /* the victim is dead or frozen */
+    _Atomic int frozen, rests_ms; /* what a rank that stops itself says before */
+    _Atomic int at[RANKS];        /* the operation that the rank is in, for a report */
+};
+
+struct looked {
+    const struct op *op;
+    uint8_t *got;
+    cudaEvent_t event; /* behind the copy */
+    bool good;         /* complete before anybody was told; then compared in the end */
+    bool compared;
+};
+
+struct player {
+    struct plan *plan;
+    struct board *board;
+    int rank;
+    ncclComm_t comm[COMMS];
+    cudaStream_t stream[STREAMS];
+    cudaEvent_t event[EVENTS];
+    uint8_t *buffer[BUFFERS], *source[2];
+    cublasHandle_t blas;
+    cudaGraphExec_t *launched; /* they live until the end, as they may be running */
+    int nlaunched, capturing;  /* a stream; -1 */
+    uint8_t *pinned;
+    struct looked *looked;
+    _Atomic int nlooked;
+
+    /* of the rank that stays when another one goes */
+    _Atomic unsigned in_nccl;          /* odd: this rank's thread is within a call of NCCL */
+    _Atomic bool told, aborting, done; /* a call has returned an error; ncclCommAbort is called; all is played */
+    int slowest_abort_ms;
+};
+
+/* On the device of the rank. */
+void player_open(struct player *p);
+void player_play(struct player *p);
+void player_close(struct player *p);
+
+/* Nobody has been told of a failure, and nobody has aborted. */
+bool player_trusts(const struct player *p);
+/* The copy's bytes are what the plan says. */
+void player_compare(struct player *p, struct looked *l);
+
+/* ---- play_watch.c ---- */
+
+/* Plays while the thread described above watches. */
+void player_play_watched(struct player *p);
+/* Ends the communicators, by ncclCommDestroy or, when a rank is gone, ncclCommAbort. */
+void player_leave(struct player *p);
+
+int64_t now_ms(void);
+
+#endif

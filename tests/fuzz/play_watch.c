@@ -1,0 +1,152 @@
+#include "play.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#define POLL_MS 5
+#define STUCK_MS 1500  /* nothing moves for so long: the rank will not come back */
+#define SILENT_MS 8000 /* a dead rank is to be told of within this time, on a machine with other work */
+#define ABORT_MS 5000  /* ncclCommAbort returns within 2 s; the rest is for such a machine */
+
+int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* The victim has never made this call: no rank can complete it. */
+static bool never_made(const struct plan *plan, const struct call *c)
+{
+    const int at = c->op[plan->victim], fate = plan->fate_op;
+    return at > fate && (plan->ops[fate].stream < 0 || plan->ops[fate].stream == plan->ops[at].stream);
+}
+
+static bool with_victim(const struct plan *plan, const struct call *c, int rank)
+{
+    const struct team *team = &plan->team[c->comm];
+    return c->kind == OP_GATHER && c->alone && team->colour[rank] == team->colour[plan->victim] && c->op[rank] >= 0 &&
+           !plan->ops[c->op[rank]].captured;
+}
+
+/* A communicator that has gathered before has begun a gather that can not end: somebody has to tell. Of what NCCL moves
+ * itself nothing is said. */
+static bool must_be_told(const struct player *p)
+{
+    const struct plan *plan = p->plan;
+    const int at = p->board->at[p->rank];
+    bool before[COMMS] = {false};
+    for (int i = 0; i < plan->ncalls; i++) {
+        const struct call *c = &plan->calls[i];
+        if (!with_victim(plan, c, p->rank) || c->op[p->rank] >= at)
+            continue;
+        if (before[c->comm] && never_made(plan, c))
+            return true;
+        if (c->op[plan->victim] < plan->fate_op && plan->ops[c->op[plan->victim]].step < plan->ops[plan->fate_op].step)
+            before[c->comm] = true;
+    }
+    return false;
+}
+
+static bool told_by_comm(struct player *p)
+{
+    for (int c = 0; c < p->plan->ncomms; c++) {
+        ncclResult_t error = ncclSuccess;
+        NCCL(ncclCommGetAsyncError(p->comm[c], &error));
+        if (error != ncclSuccess)
+            return true;
+    }
+    return false;
+}
+
+/* What is complete now was completed for somebody who had not been told. */
+static void note_good(struct player *p)
+{
+    const unsigned calls = p->in_nccl;
+    const int n = p->nlooked;
+    bool good[n + 1];
+    for (int i = 0; i < n; i++)
+        good[i] = cudaEventQuery(p->looked[i].event) == cudaSuccess;
+    if (calls % 2 || calls != p->in_nccl || p->told)
+        return; /* a call may just have told */
+    for (int i = 0; i < n; i++)
+        p->looked[i].good |= good[i];
+}
+
+static void abort_all(struct player *p)
+{
+    p->aborting = true;
+    for (int ms = 0; ms < 500 && p->in_nccl % 2; ms += POLL_MS) /* a call that hangs is ended by the abort */
+        sleep_ms(POLL_MS);
+    player_leave(p);
+}
+
+static void wait_for_error(struct player *p)
+{
+    const int64_t gone = now_ms();
+    int64_t moved = gone;
+    int at = -1;
+    while (!p->done && !p->told) {
+        if (at != p->board->at[p->rank]) {
+            at = p->board->at[p->rank];
+            moved = now_ms();
+        }
+        const bool dies = p->plan->fate == DIES, must = dies && getenv("FUZZ_MUST_TELL") && must_be_told(p);
+        if (dies && told_by_comm(p))
+            return;
+        if (now_ms() - moved > (must ? SILENT_MS : STUCK_MS)) {
+            EXPECT(!must, "rank %d: operation %d does not end, rank %d is dead, and nobody tells", p->rank, at,
+                   p->plan->victim);
+            return;
+        }
+        sleep_ms(POLL_MS);
+    }
+}
+
+static void *watch(void *one)
+{
+    struct player *p = one;
+    CUDA(cudaSetDevice(p->rank));
+    while (!p->board->gone && !p->done)
+        sleep_ms(POLL_MS);
+    if (!p->done)
+        wait_for_error(p);
+    if (!p->done)
+        sleep_ms((unsigned)(hash64(p->plan->seed, 44) % 300)); /* streams have to hold until somebody aborts */
+    note_good(p);
+    if (!p->done)
+        abort_all(p);
+    return NULL;
+}
+
+void player_play_watched(struct player *p)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, watch, p) == 0, "no thread");
+    player_play(p);
+    p->done = player_trusts(p);
+    pthread_join(thread, NULL);
+    if (p->capturing >= 0) {
+        cudaGraph_t graph = NULL;
+        (void)cudaStreamEndCapture(p->stream[p->capturing], &graph);
+        if (graph)
+            CUDA(cudaGraphDestroy(graph));
+    }
+}
+
+void player_leave(struct player *p)
+{
+    for (int c = p->plan->ncomms - 1; c >= 0; c--) {
+        if (!p->comm[c])
+            continue;
+        const int64_t begin = now_ms();
+        if (p->plan->fate == LIVES)
+            NCCL(ncclCommDestroy(p->comm[c]));
+        else
+            NCCL(ncclCommAbort(p->comm[c]));
+        p->comm[c] = NULL;
+        const int ms = (int)(now_ms() - begin);
+        EXPECT(p->plan->fate == LIVES || ms <= ABORT_MS, "rank %d: ncclCommAbort took %d ms", p->rank, ms);
+        p->slowest_abort_ms = ms > p->slowest_abort_ms ? ms : p->slowest_abort_ms;
+    }
+}
