@@ -26,6 +26,9 @@ program=${1?program}
 shift
 options=("$@")
 export TEST_RACE=${TEST_RACE:-strict}
+# The software GPU as strict as CUDA (../softgpu/README.md).
+export SOFTGPU_TIES=${SOFTGPU_TIES:-1} SOFTGPU_LAZY=${SOFTGPU_LAZY:-1} SOFTGPU_NCCL_BLIND=${SOFTGPU_NCCL_BLIND:-1}
+queues=(1000 1000 300) # entries of a stream's queue, by the seed
 run=$(cd "$(dirname "$0")/../e2e" && pwd)/run.sh
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
@@ -58,6 +61,7 @@ one_with_loss() {
 # one SEED [OPTIONS of the program]: 0 when both runs end well and say the same.
 one() {
   local seed=$1 each=() s
+  local -x SOFTGPU_QUEUE=${SOFTGPU_QUEUE:-${queues[$((seed % ${#queues[@]}))]}}
   set -- "$@" "${options[@]}"
   for s in ${settings[$(($1 % ${#settings[@]}))]} ${FUZZ_SET:-}; do each+=(--set "$s"); done
   rm -f "$dir"/log.* "$dir"/plain*
