@@ -159,10 +159,14 @@ void slr_comm_release(struct slr_comm *c);
 /* True when nothing of this communicator is in flight. */
 bool slr_comm_idle(struct slr_comm *c);
 
-/* For a communicator that could not be drained, or that another thread is still in, after slr_comm_remove: forgets the
- * NCCL handle and leaves the rest to slr_comm_reap_orphans, which the house-keeping thread calls. */
-void slr_comm_orphan(struct slr_comm *c);
+/* For a communicator that is aborted, after slr_comm_remove: forgets the NCCL handle and leaves the rest to
+ * slr_comm_reap_orphans, which the house-keeping thread calls. It may not be drained, another thread may still be in it,
+ * and its imports can not be closed while the context has work. */
+void slr_comm_orphan(struct slr_comm *c, bool drained);
 void slr_comm_reap_orphans(void);
+
+/* Until all orphans are disposed of, at most until `end` (slr_now_ms). */
+void slr_comm_await_orphans(uint64_t end);
 
 /* Frees everything that is the communicator's own (streams, imports), hands `shared` to retire.c, and the structure to
  * the heap. */

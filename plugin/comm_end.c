@@ -14,6 +14,7 @@
 #define ABORT_PEERS_MS 900
 #define ABORT_MS 1800 /* together with peers that may still write */
 #define ABORT_USERS_MS 50
+#define ABORT_ORPHANS_MS 300 /* for its memory to be given back before the call returns, where that can be */
 #define WRITERS_MS 2000
 #define DESTROY_USERS_MS 10000 /* calls do not block, but the watchdog may be closing a mapping */
 
@@ -91,17 +92,19 @@ static void end_destroyed(struct slr_comm *c)
             "a call or an open group still uses it; its memory is not given back");
 }
 
-/* `drained`: its streams are idle. What is held up is taken apart later. Ends the caller's use as well. */
+/* `drained`: its streams are idle. It is taken apart by the house-keeping thread: closing an import waits for all work
+ * of the context, and NCCL's kernel of this communicator, or of one that is aborted next, may be a part of that. Ends
+ * the caller's use as well. */
 static void end_aborted(struct slr_comm *c, bool drained, uint64_t end)
 {
     slr_registered_end(c, end);
     await_writers(c, end);
     slr_comm_remove(c); /* nobody finds it by its handle from here on */
-    if (drained && slr_comm_last_user(c, ABORT_USERS_MS)) {
+    if (c->pass != SLR_R_RING && slr_comm_last_user(c, ABORT_USERS_MS)) {
         dispose(c, "ncclCommAbort");
         return;
     }
-    slr_comm_orphan(c);
+    slr_comm_orphan(c, drained);
     slr_comm_put(c);
 }
 
@@ -144,16 +147,19 @@ ncclResult_t slr_comm_destroy(ncclComm_t comm)
  * good-bye. */
 ncclResult_t slr_comm_abort(ncclComm_t comm)
 {
+    uint64_t end = 0;
     slr_guard++;
     struct slr_comm *c = known(comm);
     if (c) {
         atomic_store(&c->told, true);
         if (c->pass == SLR_R_RING && !slr_ring_complete(&c->ring))
             slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
-        uint64_t end = slr_now_ms() + ABORT_MS;
+        end = slr_now_ms() + ABORT_MS;
         end_aborted(c, drain_for_abort(c), end);
     }
     ncclResult_t r = slr_real.ncclCommAbort(comm);
+    if (c)
+        slr_comm_await_orphans(slr_now_ms() + ABORT_ORPHANS_MS < end ? slr_now_ms() + ABORT_ORPHANS_MS : end);
     slr_guard--;
     return r;
 }

@@ -198,13 +198,20 @@ bool slr_comm_drain(struct slr_comm *c, unsigned ms)
     return true;
 }
 
-void slr_comm_orphan(struct slr_comm *c)
+static _Atomic int orphans;
+
+void slr_comm_orphan(struct slr_comm *c, bool drained)
 {
     c->nccl = NULL;
     c->orphan = true;
+    atomic_fetch_add(&orphans, 1);
     slr_comm_add(c);
-    slr_log(SLR_LOG_WARN, "communicator_held_up", "comm=%s crank=%d msg=%s", c->name, c->rank,
-            "its last gather has not begun: work that stands before it on the application's streams does not end");
+    if (drained)
+        slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=ncclCommAbort calls=%llu", c->name, c->rank,
+                (unsigned long long)c->substituted);
+    else
+        slr_log(SLR_LOG_WARN, "communicator_held_up", "comm=%s crank=%d msg=%s", c->name, c->rank,
+                "its last gather has not begun: work that stands before it on the application's streams does not end");
 }
 
 static struct slr_comm *take_orphans(void)
@@ -235,7 +242,14 @@ static bool dispose_orphan(struct slr_comm *c)
     if (atomic_load(&c->users) > 0)
         return false;
     slr_comm_dispose(c);
+    atomic_fetch_sub(&orphans, 1);
     return true;
+}
+
+void slr_comm_await_orphans(uint64_t end)
+{
+    while (atomic_load(&orphans) > 0 && slr_now_ms() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 void slr_comm_reap_orphans(void)
