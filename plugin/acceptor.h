@@ -13,7 +13,8 @@
  * that is pushed out before its token was seen gets no welcome, and connects again. Ranks that are welcome are never
  * pushed out.
  *
- * The thread waits for nobody: only in poll(), for any of its connections. It takes no lock and blocks all signals.
+ * The thread waits for nobody: only in poll(), for any of its connections. It takes no lock and blocks all signals. So
+ * a welcome takes microseconds, and a rank that waits for one waits for a process that NCCL needs as well.
  */
 #ifndef SLR_PLUGIN_ACCEPTOR_H
 #define SLR_PLUGIN_ACCEPTOR_H

@@ -13,13 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/log.h"
-#include "base/settings.h"
 #include "kernels/ring.h"
 #include "plugin/acceptor.h"
 #include "plugin/control.h"
 
 #define BACKLOG 4096
 #define HUB_GRACE_MS 1000
+#define WELCOME_MS 20000
 #define BEGIN_TRIES 2000 /* a millisecond each: the hub is between bind and listen, or has just died */
 
 /* `slipring doctor` reads it in the file of the library, to see whether library and tools belong together. */
@@ -83,11 +83,12 @@ static bool readable(int fd, uint64_t deadline)
 
 enum begun { BEGUN, BEGIN_AGAIN, BEGIN_NOT };
 
-/* The hub's acceptor answers at once, unless its process is stopped; then NCCL waits for that process, too. */
+/* The hub's acceptor answers at once, unless its process is stopped or the machine is very busy; then NCCL's own
+ * initialisation waits for that process, too, so that this costs no time. */
 static enum begun await_welcome(int s, int hub_pid)
 {
     char said[sizeof SLR_WELCOME + 1];
-    if (!readable(s, slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT))) {
+    if (!readable(s, slr_now_ms() + WELCOME_MS)) {
         slr_log(SLR_LOG_WARN, "no_meeting", "hub_pid=%d msg=%s", hub_pid,
                 "the process of the rank that collects the others does not answer");
         return BEGIN_NOT;

@@ -69,6 +69,8 @@ static void stranger(int connections, bool other, int told)
 {
     char name[100];
     struct rlimit most;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(60);
     while (!find_socket(board()->pid[0], name))
         board_sleep_ms(2);
     if (getrlimit(RLIMIT_NOFILE, &most) == 0) {
@@ -77,8 +79,7 @@ static void stranger(int connections, bool other, int told)
     }
     if (other && geteuid() == 0 && setresuid(OTHER_USER, OTHER_USER, OTHER_USER))
         _exit(2);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(60);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of user has taken it back */
     for (int i = 0; i < connections; i++)
         connect_to(name);
     if (write(told, "", 1) != 1)
