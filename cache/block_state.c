@@ -63,6 +63,13 @@ struct slr_place slr_block_find(CUdeviceptr p)
                               .collective = (v.flags & SLR_INTERVAL_COLLECTIVE) != 0};
 }
 
+uint64_t slr_block_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 static void count_peak(void)
 {
     uint64_t now = slr_block_totals.used_bytes + slr_block_totals.kept_bytes;
@@ -80,6 +87,7 @@ void slr_block_to_used(struct slr_block *b)
 void slr_block_to_kept(struct slr_block *b)
 {
     b->state = SLR_BLOCK_KEPT;
+    b->kept_ms = slr_block_ms();
     slr_kept_add(&slr_block_devices[b->device].kept, b);
     slr_block_totals.kept_bytes += b->size;
     count_peak();
@@ -199,8 +207,8 @@ void slr_block_log_stats(void)
     if (s.hits + s.misses == 0)
         return;
     slr_log(SLR_LOG_INFO, "blocks",
-            "hits=%llu misses=%llu evictions=%llu trims=%llu used_bytes=%llu kept_bytes=%llu peak_bytes=%llu",
+            "hits=%llu misses=%llu evictions=%llu trims=%llu idle=%llu used_bytes=%llu kept_bytes=%llu peak_bytes=%llu",
             (unsigned long long)s.hits, (unsigned long long)s.misses, (unsigned long long)s.evictions,
-            (unsigned long long)s.trims, (unsigned long long)s.used_bytes, (unsigned long long)s.kept_bytes,
-            (unsigned long long)s.peak_bytes);
+            (unsigned long long)s.trims, (unsigned long long)s.idle, (unsigned long long)s.used_bytes,
+            (unsigned long long)s.kept_bytes, (unsigned long long)s.peak_bytes);
 }

@@ -35,6 +35,9 @@ CUresult slr_block_driver_free(CUdeviceptr p);
 extern struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
 extern struct slr_block_stats slr_block_totals;
 
+/* Milliseconds of the monotonic clock, to some milliseconds. */
+uint64_t slr_block_ms(void);
+
 /* `leaving` of a device went down; waits for that, false when the time is over. */
 void slr_block_left(void);
 bool slr_block_wait_left(const struct timespec *end);

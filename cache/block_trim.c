@@ -1,6 +1,7 @@
 /* Blocks on their way back to the driver. */
 #include <time.h>
-#include "base/real.h"
+#include "base/cu.h"
+#include "base/settings.h"
 #include "cache/block_state.h"
 
 /* A thread that gives blocks back waits for the context's work; who runs out of memory meanwhile waits for it, but not
@@ -57,6 +58,21 @@ static void keep_after_all(struct slr_block *b)
         slr_block_drop(b);
 }
 
+/* The end of a block's way; returns the bytes that the driver took. */
+static size_t left(struct slr_block *b, CUresult r)
+{
+    size_t bytes = r == CUDA_SUCCESS ? b->size : 0;
+    slr_block_lock();
+    slr_block_devices[b->device].leaving -= b->size;
+    if (r == CUDA_SUCCESS)
+        slr_block_drop(b);
+    else
+        keep_after_all(b);
+    slr_block_left();
+    slr_block_unlock();
+    return bytes;
+}
+
 /* Frees the blocks of the chain; returns the bytes that the driver took. Without the lock. */
 size_t slr_block_give_back(struct slr_block *chain)
 {
@@ -65,17 +81,7 @@ size_t slr_block_give_back(struct slr_block *chain)
         struct slr_block *b = chain;
         chain = b->next;
         b->next = NULL;
-        CUresult r = driver_free(b);
-        slr_block_lock();
-        slr_block_devices[b->device].leaving -= b->size;
-        if (r == CUDA_SUCCESS) {
-            bytes += b->size;
-            slr_block_drop(b);
-        } else {
-            keep_after_all(b);
-        }
-        slr_block_left();
-        slr_block_unlock();
+        bytes += left(b, driver_free(b));
     }
     return bytes;
 }
@@ -106,6 +112,90 @@ static size_t wait_leaving(int device)
         ;
     return bytes - (slr_block_devices[device].leaving < bytes ? slr_block_devices[device].leaving : bytes);
 }
+
+/* ---- idle memory ---- */
+
+#define IDLE_LOOK_MS 20
+
+static bool idle_since(uint64_t *ms)
+{
+    uint64_t limit = slr_get(SLR_S_ALLOC_IDLE), now = slr_block_ms();
+    *ms = limit < now ? now - limit : 0;
+    return limit != 0 && slr_real.cuMemFreeAsync;
+}
+
+bool slr_block_idle(uint64_t generation)
+{
+    uint64_t since;
+    if (!idle_since(&since) || !slr_block_ours())
+        return false;
+    slr_block_lock();
+    const struct slr_block *b = slr_table_by_generation(generation);
+    bool idle = b && b->state == SLR_BLOCK_KEPT && b->kept_ms <= since;
+    slr_block_unlock();
+    return idle;
+}
+
+static struct slr_block *collect_idle(int device, uint64_t since)
+{
+    struct slr_block *chain = NULL, *b;
+    slr_block_lock();
+    while ((b = slr_kept_since(&slr_block_devices[device].kept, since))) {
+        slr_block_totals.idle++;
+        leave(b, &chain);
+    }
+    slr_block_unlock();
+    return chain;
+}
+
+/* In the order of a stream of its own, so that nothing is waited for that others have queued. */
+static void free_on_stream(struct slr_block *chain)
+{
+    CUstream stream = NULL;
+    CUresult made = slr_real.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
+    while (chain) {
+        struct slr_block *b = chain;
+        chain = b->next;
+        b->next = NULL;
+        CUresult r = made == CUDA_SUCCESS ? slr_real.cuMemFreeAsync(b->base, stream) : made;
+        if (r == CUDA_SUCCESS)
+            slr_real.cuStreamSynchronize(stream); /* who runs out of memory waits until it is really gone */
+        left(b, r);
+    }
+    if (made == CUDA_SUCCESS)
+        slr_real.cuStreamDestroy(stream);
+}
+
+/* Blocks of one device. Their context may be gone, and the memory with it. */
+static void return_chain(struct slr_block *chain)
+{
+    CUcontext old;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (slr_real.cuCtxPushCurrent(chain->ctx) != CUDA_SUCCESS) {
+        slr_block_give_back(chain);
+        return;
+    }
+    slr_swap_capture_mode(&mode);
+    free_on_stream(chain);
+    slr_swap_capture_mode(&mode);
+    slr_real.cuCtxPopCurrent(&old);
+}
+
+void slr_block_return_idle(void)
+{
+    static _Atomic uint64_t looked;
+    uint64_t since, now = slr_block_ms(), last = atomic_load(&looked);
+    if (!idle_since(&since) || !slr_block_ours() || now - last < IDLE_LOOK_MS ||
+        !atomic_compare_exchange_strong(&looked, &last, now) || slr_block_capturing())
+        return;
+    for (int d = 0; d < SLR_BLOCK_DEVICES; d++) {
+        struct slr_block *chain = collect_idle(d, since);
+        if (chain)
+            return_chain(chain);
+    }
+}
+
+/* ---- memory is short ---- */
 
 static _Atomic(slr_block_unpin_fn) ask_to_unpin;
 

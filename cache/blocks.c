@@ -81,6 +81,7 @@ static void adopt(int device, CUcontext ctx, CUdeviceptr base, size_t size, size
 static CUresult make(CUdeviceptr *out, size_t bytes, size_t want, int device, CUcontext ctx)
 {
     size_t size = want;
+    slr_block_return_idle();
     CUresult r = driver_alloc(out, size, device);
     if (r == CUDA_ERROR_OUT_OF_MEMORY && size > bytes) { /* the last resort: not a byte more than asked for */
         size = bytes;
@@ -166,6 +167,7 @@ static CUresult free_and_keep(struct slr_block *b)
     }
     slr_block_unlock();
     slr_block_give_back(chain);
+    slr_block_return_idle();
     return CUDA_SUCCESS;
 }
 

@@ -31,6 +31,14 @@
  * come once do not drive out those that come in every iteration. Before the application sees an out-of-memory error,
  * unpinned free blocks go back to the driver and the request is made again; that waits for the context's work.
  *
+ * Idle memory. A block that has been kept for SLIPRING_ALLOC_IDLE without being handed out goes back to the driver, so
+ * that other processes on the GPU can have it. Nothing may wait for that: cuMemFree keeps other threads from the driver
+ * while it waits for the context's work, and that work may wait for what they are about to launch. Nothing has used the
+ * block since it was freed, so it is freed in the order of a stream that has no other work (cuMemFreeAsync). The
+ * house-keeping thread (plugin/watchdog.h) does it, and so do allocations and frees that go through the cache, as a
+ * process without a communicator has no thread of slipring's. A block that peers have mapped is revoked first
+ * (plugin/offers.h). Not while anything captures.
+ *
  * Pins. Who exports a block, or has a gather in flight on it, pins it: a pinned block may be kept or handed out again,
  * but not given back to the driver.
  *
@@ -73,6 +81,12 @@ CUresult slr_block_mem_info(size_t *free_bytes, size_t *total);
  */
 size_t slr_block_trim(int device, size_t bytes);
 
+/* Gives back what has been kept for too long; looks at most every few milliseconds. Waits for no work but its own. */
+void slr_block_return_idle(void);
+
+/* Whether the block has been kept for too long, pinned or not. */
+bool slr_block_idle(uint64_t generation);
+
 /* The context or device has been destroyed or reset: its blocks are gone, and are forgotten without being freed.
  * `device` -1: all. */
 void slr_block_forget(int device);
@@ -98,6 +112,7 @@ void slr_block_on_shortage(slr_block_unpin_fn unpin);
 struct slr_block_stats {
     uint64_t hits, misses;     /* requests that were served by a kept block, by a new one */
     uint64_t trims, evictions; /* blocks given back because memory ran out, because of the budget */
+    uint64_t idle;             /* and because nobody asked for them */
     /* In use by the application; free but kept; largest sum of both. Bytes of physical blocks. */
     uint64_t used_bytes, kept_bytes, peak_bytes;
     uint64_t blocks;

@@ -77,6 +77,15 @@ struct slr_block *slr_kept_victim(const struct slr_kept *k)
     return worst;
 }
 
+struct slr_block *slr_kept_since(const struct slr_kept *k, uint64_t ms)
+{
+    for (unsigned c = 0; c < SLR_CLASSES; c++)
+        for (struct slr_block *b = k->list[c]; b; b = b->next)
+            if (b->pins == 0 && b->kept_ms <= ms)
+                return b;
+    return NULL;
+}
+
 uint64_t slr_kept_spare(const struct slr_kept *k)
 {
     uint64_t bytes = 0;

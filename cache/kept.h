@@ -37,6 +37,7 @@ struct slr_block {
     enum slr_block_handle handle_state;
     CUipcMemHandle handle;             /* when it was MADE */
     uint64_t last_use, use_before;     /* when it was last handed out, and the time before; 0: never */
+    uint64_t kept_ms;                  /* when it was freed and kept, in milliseconds of the monotonic clock */
     struct slr_block *previous, *next; /* in its class's list; `next` also in a chain of blocks that leave */
 };
 
@@ -57,6 +58,9 @@ bool slr_kept_has_class(const struct slr_kept *k, size_t bytes);
 
 /* The unpinned block that is least worth keeping, still in its list; NULL: none. */
 struct slr_block *slr_kept_victim(const struct slr_kept *k);
+
+/* An unpinned block that has been kept since `ms` or longer, still in its list; NULL: none. */
+struct slr_block *slr_kept_since(const struct slr_kept *k, uint64_t ms);
 
 /* Bytes of unpinned blocks. */
 uint64_t slr_kept_spare(const struct slr_kept *k);

@@ -22,8 +22,8 @@
  * there are entries do not drive each other out: the surplus is staged. Entries of registered blocks are not displaced.
  * An entry whose peers do not close it stays REVOKED and blocks nobody.
  *
- * An entry is also revoked when its block has ended (unmapped memory), when memory is short, or when the registration
- * of memory ends that the application frees itself.
+ * An entry is also revoked when its block has ended (unmapped memory) or is idle (cache/blocks.h), when memory is
+ * short, or when the registration of memory ends that the application frees itself.
  *
  * Failure. A communicator that has failed names and looks up nothing any more. When its sending part is idle it says so
  * in its post (`drained`): from then on it writes into no peer's memory. When all of its streams are, which may have to

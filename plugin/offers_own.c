@@ -47,14 +47,16 @@ static void collect(struct slr_comm *c, int i)
     atomic_store(&e->state, SLR_OFFER_EMPTY);
 }
 
-/* Memory that the application has unmapped. */
+/* Memory that the application has unmapped, or has freed long ago. */
 static void revoke_ended(struct slr_comm *c, int i)
 {
     uint64_t generation = c->offers.own[i].generation;
-    if (!generation || slr_block_lives(generation))
+    bool ended = generation && !slr_block_lives(generation);
+    if (!ended && !(generation && slr_block_idle(generation)))
         return;
     slr_offers_lock(c);
-    slr_offers_revoke(c, i);
+    if (ended || !slr_offers_held(c, generation))
+        slr_offers_revoke(c, i);
     slr_offers_unlock(c);
 }
 

@@ -186,6 +186,7 @@ static void keep_house(void)
     serve_communicators();
     slr_comm_reap_orphans();
     slr_retire_tick();
+    slr_block_return_idle();
 }
 
 static void *run(void *arg)

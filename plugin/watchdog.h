@@ -11,9 +11,10 @@
  *
  * - no progress for SLIPRING_STALL_WARN: one warning; for SLIPRING_STALL_TIMEOUT: this rank fails;
  *
- * - this rank has failed: the waits of its sending part for every peer that is dead, LEFT or FAILED itself are released,
- *   so that it writes into nobody's memory any more. A wait for a healthy peer is never released before that peer has
- *   failed as well: a released `done` wait lets this rank overwrite a staging slot that the peer may still be reading;
+ * - this rank has failed: the waits of its sending part for every peer that is dead, LEFT or FAILED itself are
+ * released, so that it writes into nobody's memory any more. A wait for a healthy peer is never released before that
+ * peer has failed as well: a released `done` wait lets this rank overwrite a staging slot that the peer may still be
+ * reading;
  *
  * - and the application has been told: its receiving part is released as well. Until then every stream that waits for
  *   the broken gather stays held, as behind an NCCL kernel whose peer is gone: a stream that completes says that the
@@ -21,9 +22,9 @@
  *   communicator that returned the error. ncclCommGetAsyncError does not count: frameworks call it on a thread of their
  *   own, while another one waits for the stream.
  *
- * The second thread also frees retired staging (retire.h), analyses call sites (symmetry.h) and reads what was measured
- * (trace.h).
- * ncclCommGetAsyncError tells the application (design rule R8).
+ * The second thread also frees retired staging (retire.h) and gives idle memory back (cache/blocks.h), analyses call
+ * sites (symmetry.h) and reads what was measured (trace.h). ncclCommGetAsyncError tells the application (design rule
+ * R8).
  */
 #ifndef SLR_PLUGIN_WATCHDOG_H
 #define SLR_PLUGIN_WATCHDOG_H

@@ -141,7 +141,7 @@ def end(r, calls, passes):
           imports=9, import_hits=2, import_closes=0, verified=0, verify_bad=0, sites=3, sites_symmetric=2, sites_broken=0)
     for reason, times in r.counts.items():
         r.log("count", reason=reason, n=times)
-    r.log("blocks", hits=40, misses=5, evictions=1, trims=0, used_bytes=0, kept_bytes=512 << 20, peak_bytes=768 << 20)
+    r.log("blocks", hits=40, misses=5, evictions=1, trims=0, idle=0, used_bytes=0, kept_bytes=512 << 20, peak_bytes=768 << 20)
 
 
 def main():

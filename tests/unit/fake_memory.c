@@ -7,6 +7,7 @@ enum { SLOTS = 4096 };
 #define BASE ((CUdeviceptr)1 << 32)
 
 struct fake_memory fake;
+static const CUstream fake_stream = (CUstream)0x3000;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     CUdeviceptr base;
@@ -104,6 +105,37 @@ static CUresult mem_free(CUdeviceptr p)
     }
     pthread_mutex_unlock(&lock);
     return r;
+}
+
+/* In stream order: does not count as a free that waits. */
+static CUresult mem_free_async(CUdeviceptr p, CUstream stream)
+{
+    CUresult r = fake.async_result;
+    if (r == CUDA_SUCCESS && stream != fake_stream)
+        r = CUDA_ERROR_INVALID_HANDLE;
+    if (r == CUDA_SUCCESS)
+        r = mem_free(p);
+    fake.frees -= r == CUDA_SUCCESS;
+    return r;
+}
+
+static CUresult stream_create(CUstream *out, unsigned flags, int priority)
+{
+    (void)priority;
+    fake.streams++;
+    *out = fake_stream;
+    return flags == CU_STREAM_NON_BLOCKING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult stream_synchronize(CUstream stream)
+{
+    return stream == fake_stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult stream_destroy(CUstream stream)
+{
+    fake.streams--;
+    return stream_synchronize(stream);
 }
 
 size_t fake_size_at(CUdeviceptr p)
@@ -206,4 +238,8 @@ void fake_start(const char *mode, const char *budget, size_t capacity)
     slr_real.cuCtxPopCurrent = pop;
     slr_real.cuCtxSynchronize = synchronize;
     slr_real.cuThreadExchangeStreamCaptureMode = exchange_mode;
+    slr_real.cuMemFreeAsync = mem_free_async;
+    slr_real.cuStreamCreateWithPriority = stream_create;
+    slr_real.cuStreamSynchronize = stream_synchronize;
+    slr_real.cuStreamDestroy = stream_destroy;
 }

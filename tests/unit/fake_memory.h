@@ -13,7 +13,8 @@ struct fake_memory {
     int fail_alloc;              /* the n-th cuMemAlloc from now fails; 0: none */
     int fail_calloc;             /* likewise of the cache's own memory */
     int fail_realloc;
-    CUresult sync_result, free_result;
+    int streams; /* that live */
+    CUresult sync_result, free_result, async_result;
     void (*on_sync)(void); /* called in cuCtxSynchronize */
     bool global_capture;   /* cuMemAlloc and cuMemFree fail, except in threads in the relaxed mode */
     CUcontext current;

@@ -358,6 +358,99 @@ Test(blocks, a_capture_does_not_begin_between_the_look_and_the_synchronisation)
     slr_block_captures(-1);
 }
 
+static void start_idle(const char *limit)
+{
+    setenv("SLIPRING_ALLOC_IDLE", limit, 1);
+    fake_start("all", "1G", 100 * M);
+}
+
+static void wait_idle(void)
+{
+    usleep(150000);
+    slr_block_return_idle();
+}
+
+Test(blocks, idle_memory_goes_back_and_nothing_waits)
+{
+    start_idle("100ms");
+    CUdeviceptr a = take(10 * M), b = take(20 * M);
+    uint64_t generation = slr_block_find(a).generation;
+    give(a);
+    int syncs = fake.syncs;
+    cr_assert(!slr_block_idle(generation));
+    slr_block_return_idle();
+    cr_assert_eq(fake.used, 30 * M, "it has just been freed");
+    usleep(150000);
+    cr_assert(slr_block_idle(generation));
+    wait_idle();
+    cr_assert(fake.used == 20 * M && fake.frees == 0 && fake.syncs == syncs && fake.streams == 0);
+    cr_assert(stats().idle == 1 && stats().kept_bytes == 0 && stats().used_bytes == 20 * M);
+    cr_assert_eq(fake_size_at(b), 20 * M, "what the application holds is not idle");
+    cr_assert(!slr_block_idle(slr_block_find(b).generation));
+}
+
+Test(blocks, memory_that_is_asked_for_again_is_not_idle)
+{
+    start_idle("2s");
+    for (int i = 0; i < 3; i++) {
+        give(take(10 * M));
+        wait_idle();
+    }
+    cr_assert_eq(fake.allocs, 1);
+    cr_assert_eq(stats().idle, 0);
+}
+
+Test(blocks, a_free_and_an_allocation_look_for_idle_memory_too)
+{
+    start_idle("100ms");
+    CUdeviceptr a = take(10 * M), b = take(20 * M);
+    give(a);
+    usleep(150000);
+    give(b);
+    cr_assert_eq(fake.used, 20 * M);
+    usleep(150000);
+    take(30 * M);
+    cr_assert_eq(fake.used, slr_class_size(30 * M));
+}
+
+Test(blocks, idle_memory_that_is_pinned_or_beside_a_capture_stays)
+{
+    start_idle("100ms");
+    CUdeviceptr a = take(10 * M);
+    uint64_t generation = slr_block_find(a).generation;
+    cr_assert(slr_block_pin(generation));
+    give(a);
+    wait_idle();
+    cr_assert(fake.used == 10 * M && slr_block_idle(generation));
+    slr_block_unpin(generation);
+    slr_block_captures(1);
+    wait_idle();
+    cr_assert_eq(fake.used, 10 * M);
+    slr_block_captures(-1);
+    fake.global_capture = true; /* unseen: in the relaxed mode it is allowed */
+    wait_idle();
+    cr_assert_eq(fake.used, 0);
+}
+
+Test(blocks, idle_memory_that_the_driver_does_not_take_stays)
+{
+    start_idle("100ms");
+    CUdeviceptr a = take(10 * M);
+    give(a);
+    fake.async_result = CUDA_ERROR_NOT_SUPPORTED;
+    wait_idle();
+    cr_assert(fake.used == 10 * M && fake.streams == 0 && stats().kept_bytes == 10 * M);
+    cr_assert_eq(take(10 * M), a);
+}
+
+Test(blocks, no_limit_keeps_memory)
+{
+    start_idle("0");
+    give(take(10 * M));
+    wait_idle();
+    cr_assert_eq(fake.used, 10 * M);
+}
+
 Test(blocks, what_went_with_its_context_is_forgotten)
 {
     fake_start("all", "1G", 1000 * M);

@@ -1,0 +1,99 @@
+/* Memory that gathers used and that is not asked for again is not lost to other processes for ever: after a while it is
+ * no memory of this process any more. Work that stands still on the device does not keep what peers have not mapped.
+ * Passes without slipring as well, where the memory is gone at once.
+ *
+ *   idle RANKS
+ */
+#include <string.h>
+#include <time.h>
+#include "../e2e/ranks.h"
+
+#define SHARD ((size_t)2 << 20)
+#define GATHERS 30
+#define PAUSE_MS 20 /* between gathers, so that the peers map the buffers meanwhile */
+#define LIMIT_MS 20000
+
+static void sleep_ms(unsigned ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
+}
+
+static void gather(struct rank *r, uint8_t *send, uint8_t *recv, int value)
+{
+    size_t all = SHARD * (size_t)r->nranks;
+    uint8_t *host = malloc(all);
+    CUDA(cudaMemsetAsync(send, value + r->rank, SHARD, r->stream));
+    NCCL(ncclAllGather(send, recv, SHARD, ncclUint8, r->comm, r->stream));
+    CUDA(cudaMemcpyAsync(host, recv, all, cudaMemcpyDeviceToHost, r->stream));
+    CUDA(cudaStreamSynchronize(r->stream));
+    for (size_t i = 0; i < all; i++)
+        CHECK(host[i] == value + (int)(i / SHARD), "rank %d: byte %zu is %d", r->rank, i, host[i]);
+    free(host);
+}
+
+static void gathers(struct rank *r, uint8_t **send, uint8_t **recv)
+{
+    CUDA(cudaMalloc((void **)send, SHARD));
+    CUDA(cudaMalloc((void **)recv, SHARD * (size_t)r->nranks));
+    for (int i = 0; i < GATHERS; i++) {
+        gather(r, *send, *recv, i);
+        sleep_ms(PAUSE_MS);
+    }
+    CUDA(cudaFree(*send));
+    CUDA(cudaFree(*recv));
+}
+
+static bool is_ours(const void *p)
+{
+    struct cudaPointerAttributes a = {0};
+    cudaError_t e = cudaPointerGetAttributes(&a, p);
+    cudaGetLastError();
+    return e == cudaSuccess && a.type == cudaMemoryTypeDevice;
+}
+
+static void await_gone(struct rank *r, const void *p, const char *what)
+{
+    for (int ms = 0; is_ours(p); ms += 10) {
+        CHECK(ms < LIMIT_MS, "rank %d: the %s buffer is kept", r->rank, what);
+        sleep_ms(10);
+    }
+}
+
+static void until_told(void *flag)
+{
+    while (!*(volatile bool *)flag)
+        sleep_ms(1);
+}
+
+/* Whoever waited for the device would wait for ever. */
+static void beside_work(struct rank *r)
+{
+    volatile bool told = false;
+    cudaStream_t busy;
+    void *p;
+    CUDA(cudaStreamCreateWithFlags(&busy, cudaStreamNonBlocking));
+    CUDA(cudaMalloc(&p, SHARD));
+    CUDA(cudaFree(p));
+    CUDA(cudaLaunchHostFunc(busy, until_told, (void *)&told));
+    await_gone(r, p, "other");
+    told = true;
+    CUDA(cudaStreamSynchronize(busy));
+    CUDA(cudaStreamDestroy(busy));
+}
+
+static void body(struct rank *r)
+{
+    uint8_t *send, *recv;
+    rank_open(r);
+    gathers(r, &send, &recv);
+    await_gone(r, send, "send");
+    await_gone(r, recv, "receive");
+    beside_work(r);
+    gathers(r, &send, &recv);
+    rank_close(r);
+}
+
+int main(int argc, char **argv)
+{
+    return argc == 2 ? ranks_run(atoi(argv[1]), 90, body, NULL) : 2;
+}
