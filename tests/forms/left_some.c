@@ -3,12 +3,13 @@
  * other, and no gather ends as if it were whole with what another one sent; the calls before it are right. Only under
  * slipring: NCCL itself can do this.
  *
- *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, child, beside, region, group; so many more gathers by the leaving
- * RANK
+ *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, child, added, clone, update, beside, region, group; so many more
+ * gathers by the leaving RANK
  */
 #define SLIPRING_WEAK
 #include "plugin/slipring.h"
 
+#include <cuda.h>
 #include <string.h>
 #include <time.h>
 #include "forms.h"
@@ -21,26 +22,80 @@ struct plan {
     int leaving, later;
 };
 
-/* A graph that gathers; `child`: as a launch that another graph has recorded. */
-static cudaGraphExec_t record(struct gather *g, ncclComm_t comm, cudaStream_t stream, bool child)
+static cudaGraph_t capture(struct gather *g, ncclComm_t comm, cudaStream_t stream)
 {
     cudaGraph_t graph;
-    cudaGraphExec_t exec, inner = NULL;
     CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     gather_call(g, comm, stream);
     CUDA(cudaStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+static cudaGraphExec_t instantiate(cudaGraph_t graph)
+{
+    cudaGraphExec_t exec;
     CUDA(cudaGraphInstantiate(&exec, graph, 0));
     CUDA(cudaGraphDestroy(graph));
-    if (!child)
-        return exec;
-    inner = exec;
+    return exec;
+}
+
+static void drv(CUresult r)
+{
+    CHECK(r == CUDA_SUCCESS, "the driver answers %d", (int)r);
+}
+
+/* As a launch that another graph has recorded. */
+static cudaGraphExec_t launched_inside(cudaGraphExec_t inner, cudaStream_t stream)
+{
+    cudaGraph_t graph;
     CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     CUDA(cudaGraphLaunch(inner, stream));
     CUDA(cudaStreamEndCapture(stream, &graph));
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
-    CUDA(cudaGraphDestroy(graph));
     CUDA(cudaGraphExecDestroy(inner));
+    return instantiate(graph);
+}
+
+static cudaGraphExec_t added(cudaGraph_t child)
+{
+    CUgraph parent;
+    CUgraphNode node;
+    drv(cuGraphCreate(&parent, 0));
+    drv(cuGraphAddChildGraphNode(&node, parent, NULL, 0, child));
+    CUDA(cudaGraphDestroy(child));
+    return instantiate(parent);
+}
+
+static cudaGraphExec_t cloned(cudaGraph_t graph)
+{
+    CUgraph clone;
+    drv(cuGraphClone(&clone, graph));
+    CUDA(cudaGraphDestroy(graph));
+    return instantiate(clone);
+}
+
+/* What was instantiated gathered on another communicator. */
+static cudaGraphExec_t updated(struct gather *g, ncclComm_t comm, ncclComm_t other, cudaStream_t stream)
+{
+    cudaGraphExec_t exec = instantiate(capture(g, other, stream));
+    cudaGraph_t graph = capture(g, comm, stream);
+    CUgraphExecUpdateResultInfo info;
+    drv(cuGraphExecUpdate(exec, graph, &info));
+    CUDA(cudaGraphDestroy(graph));
     return exec;
+}
+
+/* An executable graph that gathers, made in one of several ways. NULL: `how` is none of them. */
+static cudaGraphExec_t record(const char *how, struct gather *g, ncclComm_t comm, ncclComm_t other, cudaStream_t stream)
+{
+    if (strcmp(how, "graph") == 0 || strcmp(how, "beside") == 0)
+        return instantiate(capture(g, comm, stream));
+    if (strcmp(how, "child") == 0)
+        return launched_inside(instantiate(capture(g, comm, stream)), stream);
+    if (strcmp(how, "added") == 0)
+        return added(capture(g, comm, stream));
+    if (strcmp(how, "clone") == 0)
+        return cloned(capture(g, comm, stream));
+    return strcmp(how, "update") == 0 ? updated(g, comm, other, stream) : NULL;
 }
 
 static void in_region(struct gather *g, ncclComm_t comm, cudaStream_t stream, bool group)
@@ -54,14 +109,14 @@ static void in_region(struct gather *g, ncclComm_t comm, cudaStream_t stream, bo
         NCCL(ncclGroupEnd());
 }
 
-static void leave(const struct plan *p, struct gather *g, ncclComm_t comm, cudaStream_t stream)
+static void leave(const struct plan *p, struct gather *g, ncclComm_t comm, ncclComm_t other, cudaStream_t stream)
 {
-    bool child = strcmp(p->how, "child") == 0;
     cudaStream_t on = stream;
+    cudaGraphExec_t exec = record(p->how, g, comm, other, stream);
     if (strcmp(p->how, "beside") == 0) /* nothing of the graph holds up what comes on the stream */
         CUDA(cudaStreamCreateWithFlags(&on, cudaStreamNonBlocking));
-    if (child || on != stream || strcmp(p->how, "graph") == 0)
-        CUDA(cudaGraphLaunch(record(g, comm, stream, child), on));
+    if (exec)
+        CUDA(cudaGraphLaunch(exec, on));
     else
         in_region(g, comm, stream, strcmp(p->how, "group") == 0);
 }
@@ -92,8 +147,9 @@ static void body(struct rank *r)
     const struct plan *p = r->arg;
     struct gather g;
     cudaStream_t stream;
-    ncclComm_t comm;
+    ncclComm_t comm, other;
     NCCL(ncclCommInitRank(&comm, r->nranks, r->id, r->rank));
+    NCCL(ncclCommSplit(comm, 0, r->rank, &other, NULL));
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     gather_alloc(&g, r->rank, r->nranks, SHARD);
     for (uint64_t i = 0; i < 3; i++) {
@@ -102,12 +158,13 @@ static void body(struct rank *r)
         gather_check(&g, i, stream, "before");
     }
     if (r->rank == p->leaving)
-        leave(p, &g, comm, stream);
+        leave(p, &g, comm, other, stream);
     bool refused = false;
     for (int i = 0; i < (r->rank == p->leaving ? p->later : 1) && !refused; i++)
         refused = ncclAllGather(g.send, g.recv, SHARD, ncclUint8, comm, stream) != ncclSuccess;
     EXPECT(refused || await_error(comm, stream), "rank %d: no error in time", r->rank);
     NCCL(ncclCommAbort(comm));
+    NCCL(ncclCommAbort(other));
     CUDA(cudaStreamSynchronize(stream));
     gather_free(&g);
     CUDA(cudaStreamDestroy(stream));

@@ -78,6 +78,61 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
     return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Copies of what `from` has behind what is there; their dependencies among each other are kept. */
+static void append_locked(struct sg_graph *to, const struct sg_graph *from)
+{
+    size_t first = to->count;
+
+    for (size_t i = 0; i < from->count; i++) {
+        const struct sg_node *n = from->nodes[i];
+        struct sg_node *copy = sg_graph_add_locked(to, sg_op_clone(n->op), n->deps, n->ndeps);
+        for (unsigned d = 0; d < copy->ndeps; d++)
+            for (size_t k = 0; k < i; k++)
+                if (from->nodes[k] == n->deps[d])
+                    copy->deps[d] = to->nodes[first + k];
+    }
+}
+
+CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+{
+    SG_ENTER(cuGraphClone);
+    if (!phGraphClone)
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_acquire();
+    struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, originalGraph);
+    if (g) {
+        struct sg_graph *clone = sg_graph_new_locked();
+        append_locked(clone, g);
+        *phGraphClone = clone->handle;
+    }
+    sg_release();
+    return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The child's operations become the parent's, with an empty node behind them that stands for the child. They run in the
+ * order in which they were added, so what the child is to follow has to be there. */
+CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                          size_t numDependencies, CUgraph childGraph)
+{
+    SG_ENTER(cuGraphAddChildGraphNode);
+    if (!phGraphNode || (numDependencies && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_acquire();
+    struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, hGraph), *child = sg_handle_get_locked(SG_GRAPH, childGraph);
+    bool ok = g && child && g != child;
+    for (size_t i = 0; i < numDependencies && ok; i++)
+        ok = sg_handle_get_locked(SG_NODE, dependencies[i]) != NULL;
+    if (ok) {
+        size_t first = g->count;
+        append_locked(g, child);
+        unsigned n = (unsigned)(g->count - first);
+        *phGraphNode =
+            sg_graph_add_locked(g, sg_op_new(SG_OP_ORDER, "child graph"), n ? g->nodes + first : NULL, n)->handle;
+    }
+    sg_release();
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
     SG_ENTER(cuGraphGetNodes);
@@ -203,6 +258,51 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
     }
     sg_release();
     return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool same_topology(const struct exec *e, const struct sg_graph *g)
+{
+    if (e->count != g->count)
+        return false;
+    for (size_t i = 0; i < e->count; i++)
+        if (e->ops[i]->kind != g->nodes[i]->op->kind)
+            return false;
+    return true;
+}
+
+static CUresult update(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResult *result)
+{
+    sg_acquire();
+    struct exec *e = sg_handle_get_locked(SG_EXEC, hGraphExec);
+    struct sg_graph *g = e ? sg_handle_get_locked(SG_GRAPH, hGraph) : NULL;
+    bool same = g && same_topology(e, g);
+    for (size_t i = 0; same && i < e->count; i++) {
+        sg_op_free_locked(e->ops[i]);
+        e->ops[i] = sg_op_clone(g->nodes[i]->op);
+    }
+    sg_release();
+    *result = same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    return same ? CUDA_SUCCESS : g ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+                                   CUgraphExecUpdateResult *updateResult_out)
+{
+    SG_ENTER(cuGraphExecUpdate);
+    if (!updateResult_out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (hErrorNode_out)
+        *hErrorNode_out = NULL;
+    return update(hGraphExec, hGraph, updateResult_out);
+}
+
+CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+{
+    SG_ENTER(cuGraphExecUpdate_v2);
+    if (!resultInfo)
+        return CUDA_ERROR_INVALID_VALUE;
+    *resultInfo = (CUgraphExecUpdateResultInfo){0};
+    return update(hGraphExec, hGraph, &resultInfo->result);
 }
 
 CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)

@@ -176,3 +176,52 @@ Test(capture, the_legacy_stream_must_not_touch_a_capture, .init = setup)
     RC(cuMemsetD32Async(data, 1, 1, 0), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     RC(cuStreamEndCapture(blocking, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
+
+/* One operation that sets the first word to `value`. */
+static CUgraph setting(unsigned value)
+{
+    CUgraph g;
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(cuMemsetD32Async(data, value, 1, s));
+    OK(cuStreamEndCapture(s, &g));
+    return g;
+}
+
+static void run(CUgraphExec x, uint32_t expected)
+{
+    OK(cuMemsetD32Async(data, 0, 1, s));
+    OK(cuGraphLaunch(x, s));
+    OK(cuStreamSynchronize(s));
+    cr_assert_eq(word(0), expected);
+}
+
+Test(capture, graphs_are_cloned_nested_and_updated, .init = setup)
+{
+    CUgraph five = setting(5), six = setting(6), clone, parent, both;
+    CUgraphNode node, next;
+    CUgraphExec x;
+    CUgraphExecUpdateResultInfo info;
+    OK(cuGraphClone(&clone, five));
+    OK(cuGraphDestroy(five));
+    OK(cuGraphCreate(&parent, 0));
+    OK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, clone));
+    OK(cuGraphInstantiate(&x, parent, 0));
+    run(x, 5);
+    OK(cuGraphCreate(&both, 0));
+    OK(cuGraphAddChildGraphNode(&node, both, NULL, 0, six));
+    OK(cuGraphExecUpdate(x, both, &info));
+    run(x, 6);
+    OK(cuGraphAddChildGraphNode(&next, both, &node, 1, clone));
+    RC(cuGraphExecUpdate(x, both, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    cr_assert_eq(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+    run(x, 6);
+    OK(cuGraphExecDestroy(x));
+    OK(cuGraphInstantiate(&x, both, 0));
+    run(x, 5);
+    OK(cuGraphExecDestroy(x));
+    OK(cuGraphDestroy(clone));
+    OK(cuGraphDestroy(six));
+    OK(cuGraphDestroy(parent));
+    OK(cuGraphDestroy(both));
+    expect_no_report();
+}
