@@ -25,6 +25,8 @@ static void enter(struct slr_ordered *o, CUstream stream)
 /* Makes `stream` wait for the operation. */
 static enum slr_status wait_for(struct slr_ordered *o, CUstream stream)
 {
+    if (!o->noted && slr_stream_captures(atomic_load(&o->stream)))
+        return SLR_OK; /* what is recorded is no operation; its launches are ordered by the program */
     if (!o->noted)
         SLR_TRY(note(o, atomic_load(&o->stream)));
     return SLR_CU(cuStreamWaitEvent, stream, o->behind, 0);
