@@ -143,7 +143,7 @@ struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *toke
 
 void slr_acceptor_finish(struct slr_acceptor *a, struct slr_accepted *out)
 {
-    shutdown(a->listener, SHUT_RDWR); /* wakes poll() */
+    shutdown(a->listener, SHUT_RDWR); /* wakes poll(); before the flag, so that who sees that drains a closed queue */
     atomic_store(&a->stopped, true);
     pthread_join(a->thread, NULL);
     while (a->unknowns > 0)
