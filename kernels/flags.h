@@ -10,7 +10,11 @@
  *   open(o, r)   written by r, waited for by o: the gather whose first piece has this number may write into r's receive
  * buffer.
  *
- * A host may raise a word that its own device waits for, to release the wait after a failure (ring.h).
+ *   broken(o, r) written by o's host, waited for by r: 0 as long as what r copies from o is what o has published. A
+ * failed o sets it before it releases its own waits, because then it may write over a slot that r reads.
+ *
+ * A host may raise a word that its own device waits for (clear it, in the case of broken), to release the wait after a
+ * failure (ring.h).
  */
 #ifndef SLR_KERNELS_FLAGS_H
 #define SLR_KERNELS_FLAGS_H
@@ -21,7 +25,7 @@
 
 #define SLR_FLAG_LINE 128 /* two 64-byte lines: adjacent-line prefetch pairs them */
 
-enum slr_flag_kind { SLR_FLAG_READY, SLR_FLAG_DONE, SLR_FLAG_OPEN, SLR_FLAG_KINDS };
+enum slr_flag_kind { SLR_FLAG_READY, SLR_FLAG_DONE, SLR_FLAG_OPEN, SLR_FLAG_BROKEN, SLR_FLAG_KINDS };
 
 static inline size_t slr_flag_offset(int nranks, enum slr_flag_kind kind, int owner, int reader)
 {

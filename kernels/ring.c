@@ -32,6 +32,13 @@ static CUstreamBatchMemOpParams op_wait(CUdeviceptr addr, uint32_t value)
     return op;
 }
 
+static CUstreamBatchMemOpParams op_intact(const struct slr_ring *ring, int owner)
+{
+    CUstreamBatchMemOpParams op = op_wait(dflag(ring, SLR_FLAG_BROKEN, owner, ring->rank), 0);
+    op.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+    return op;
+}
+
 /* Which peers an operation is for. */
 typedef bool (*peer_filter)(const struct slr_route *route);
 
@@ -192,16 +199,25 @@ static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
     return (piece + 1) % p->group == 0 || piece + 1 == p->pieces;
 }
 
-/* Tells the owner that its slot has been read, and waits for the next step's owner in the same call. */
-static enum slr_status step_done(struct slr_ring *ring, uint32_t g, uint32_t piece, int step)
+/* Behind the copy: waits for ever if the owner has broken it (flags.h), and tells the owner that its slot has been
+ * read. */
+static enum slr_status copied(struct slr_ring *ring, int owner, uint32_t g)
 {
-    int owner = (ring->rank + step) % ring->nranks, next = (owner + 1) % ring->nranks;
-    CUstreamBatchMemOpParams ops[2] = {op_write(dflag(ring, SLR_FLAG_DONE, owner, ring->rank), g),
-                                       op_wait(dflag(ring, SLR_FLAG_READY, next, ring->rank), g)};
-    bool more = step + 1 < ring->nranks;
-    SLR_TRY(SLR_CU(cuStreamBatchMemOp, ring->pull, more ? 2 : 1, ops, 0));
-    if (more)
-        pull_did(ring, SLR_SPAN_WAIT, next, piece, 0);
+    CUstreamBatchMemOpParams ops[2] = {op_intact(ring, owner),
+                                       op_write(dflag(ring, SLR_FLAG_DONE, owner, ring->rank), g)};
+    return SLR_CU(cuStreamBatchMemOp, ring->pull, 2, ops, 0);
+}
+
+/* Before the copy. The first piece of a gather has been waited for (await_owners). */
+static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece,
+                                   int step)
+{
+    int owner = (ring->rank + step) % ring->nranks;
+    if (step == 1 || (piece == 0 && !arrives(route_of(c, owner))))
+        return SLR_OK;
+    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, owner, ring->rank), g,
+                   CU_STREAM_WAIT_VALUE_GEQ));
+    pull_did(ring, SLR_SPAN_WAIT, owner, piece, 0);
     return SLR_OK;
 }
 
@@ -213,14 +229,15 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
     size_t at = slr_plan_piece_begin(&c->plan, piece), bytes = slr_plan_piece_bytes(&c->plan, piece);
     CUdeviceptr to = c->recv + (size_t)owner * c->plan.shard + at;
     CUdeviceptr from = route && route->source == SLR_FROM_PLACE ? route->from + at : slot_of(ring, owner, g);
+    SLR_TRY(await_owner(ring, c, g, piece, step));
     if (!arrives(route)) {
         SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
         pull_did(ring, SLR_SPAN_PULL, owner, piece, bytes);
     }
-    /* Before the next wait: the chunk is ready when it is copied, not when the next one is. */
+    SLR_TRY(copied(ring, owner, g));
     if (ends_chunk(&c->plan, piece))
         SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, piece / c->plan.group, step), ring->pull));
-    return step_done(ring, g, piece, step);
+    return SLR_OK;
 }
 
 /* Waits until the first owner has piece g; for the first piece of a gather, until each has that this rank reads from,
@@ -475,12 +492,14 @@ void slr_ring_release(struct slr_ring *ring, int peer)
 {
     uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
     slr_ring_release_sends(ring, peer);
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, peer, ring->rank), 0);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, peer, ring->rank), value);
 }
 
 void slr_ring_release_sends(struct slr_ring *ring, int peer)
 {
     uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, ring->rank, peer), 1);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_DONE, ring->rank, peer), value);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_OPEN, ring->rank, peer), value);
 }

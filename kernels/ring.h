@@ -12,8 +12,8 @@
  *   pull stream, piece g, step j, o = (me + j) mod N:
  *     wait ready(o, me) >= g; at the first step of a gather, for every o
  *     copy slot of o -> recv
+ *     wait broken(o, me) = 0; write done(o, me) = g
  *     record the chunk's event
- *     write done(o, me) = g
  *
  * That is the way for any memory. A shard that lies in a block which the peer has mapped is taken from there instead
  * (SLR_FROM_PLACE), and one whose receiver's buffer this rank has mapped is written there (SLR_BY_PUSH), after the
@@ -43,10 +43,16 @@
  * shard is copied on the application's stream itself. After slr_ring_join(stream), work put on the stream sees the
  * whole gather, and may overwrite `send`.
  *
- * Failure: a wait for a peer that is gone is ended by the host, slr_ring_release(), which raises the words that this
- * rank's device waits for. What is copied after that is not the gather's result; the communicator is in error before
- * the words are raised, and those that hold the application's streams are raised only when the application has been
- * told (plugin/watchdog.h).
+ * Failure: what a rank has published stays as it is until its readers have said `done`. A rank that has failed breaks
+ * that when its waits are released, so it says so first, in `broken`. Its readers look at that word behind each copy,
+ * before anything may rely on what was copied: a copy that ended before the word was set is right, and one that ended
+ * later holds the reader's streams. So a rank that was stopped, or had other work before the gather, completes nothing
+ * wrong when its peers have given up meanwhile.
+ *
+ * A wait for a peer that is gone is ended by the host, slr_ring_release(), which raises the words that this rank's
+ * device waits for. What is copied after that is not the gather's result; the communicator is in error before the words
+ * are raised, and those that hold the application's streams are raised only when the application has been told
+ * (plugin/watchdog.h).
  *
  * Measuring: `record` follows the three lanes of the gather (trace.h). The stamp behind a staging copy or a push stands
  * before the word that tells the peer, and the one behind a pull before the chunk's event, so that what waits for a
