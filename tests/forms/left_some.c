@@ -111,10 +111,14 @@ static void in_region(struct gather *g, ncclComm_t comm, cudaStream_t stream, bo
 
 static void leave(const struct plan *p, struct gather *g, ncclComm_t comm, ncclComm_t other, cudaStream_t stream)
 {
+    struct gather apart;
     cudaStream_t on = stream;
-    cudaGraphExec_t exec = record(p->how, g, comm, other, stream);
-    if (strcmp(p->how, "beside") == 0) /* nothing of the graph holds up what comes on the stream */
+    if (strcmp(p->how, "beside") == 0) { /* nothing of the graph holds up what comes on the stream, or meets it */
         CUDA(cudaStreamCreateWithFlags(&on, cudaStreamNonBlocking));
+        gather_alloc(&apart, g->rank, g->nranks, SHARD);
+        g = &apart;
+    }
+    cudaGraphExec_t exec = record(p->how, g, comm, other, stream);
     if (exec)
         CUDA(cudaGraphLaunch(exec, on));
     else

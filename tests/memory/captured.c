@@ -9,7 +9,7 @@
 #include <time.h>
 #include "../e2e/ranks.h"
 
-#define SHARD ((size_t)4 << 20)
+#define SHARD ((size_t)1 << 20)
 #define GATHERS 30
 #define PAUSE_MS 20 /* between gathers, so that the peers map the buffers meanwhile */
 #define LATE_MS 50
@@ -83,8 +83,11 @@ static void free_in_use(struct work *w, int value)
     CUDA(cudaStreamSynchronize(other));
     CUDA(cudaMemcpyAsync(host, w->copy, w->all, cudaMemcpyDeviceToHost, w->r->stream));
     CUDA(cudaStreamSynchronize(w->r->stream));
-    for (size_t i = 0; i < w->all; i++)
-        CHECK(host[i] == value + (int)(i / SHARD), "rank %d: byte %zu is %d", w->r->rank, i, host[i]);
+    for (int p = 0; p < w->r->nranks; p++) {
+        const uint8_t *shard = host + (size_t)p * SHARD;
+        CHECK(shard[0] == value + p && memcmp(shard, shard + 1, SHARD - 1) == 0, "rank %d: wrong shard %d", w->r->rank,
+              p);
+    }
     CUDA(cudaStreamDestroy(other));
     w->recv = q;
     free(host);
