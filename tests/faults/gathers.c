@@ -5,7 +5,8 @@
  *
  *   --comms       so many communicators at the same time, each used in every round, then destroyed; twice over
  *   --may-fail    NCCL's error is an answer too, from a call or ncclCommGetAsyncError; within 2 s, never wrong data
- *   --must-fail   an error is the only right answer
+ *   --must-fail   an error is the only right answer; or none, which is NCCL's when a peer is dead: then the
+ *                 program gives up, and its stream has not completed before
  */
 #include "player.h"
 
@@ -49,6 +50,13 @@ static void let_others_agree(const struct rank *r)
             board_sleep_ms(1);
 }
 
+static _Noreturn void leave(const struct rank *r)
+{
+    atomic_store(&board()->mark[r->rank], 1);
+    let_others_agree(r);
+    exit(0);
+}
+
 /* Ends the process well when an error is an answer. */
 static void failed(const struct rank *r, ncclResult_t e, const char *where)
 {
@@ -60,14 +68,30 @@ static void failed(const struct rank *r, ncclResult_t e, const char *where)
         player_drain(r, 4000);
         NCCL(ncclCommAbort(r->comm));
     }
-    atomic_store(&board()->mark[r->rank], 1);
-    let_others_agree(r);
-    exit(0);
+    leave(r);
+}
+
+#define GIVES_UP_MS 1000
+
+static void must_fail(const struct rank *r, const struct buffers *b)
+{
+    ncclResult_t e = ncclAllGather(b->send, b->recv, b->shard, ncclInt8, r->comm, r->stream);
+    if (e == ncclSuccess)
+        e = player_try(r, GIVES_UP_MS);
+    if (e != ncclInProgress && e != ncclSuccess)
+        failed(r, e, "gather");
+    if (e == ncclSuccess)
+        DIE(1, "rank %d: it worked, but an error was expected", r->rank);
+    NCCL(ncclCommAbort(r->comm));
+    player_drain(r, 4000);
+    leave(r);
 }
 
 static void one_round(const struct rank *r, const struct buffers *b, unsigned round)
 {
     buffers_fill(b, r, round);
+    if (want.must_fail)
+        must_fail(r, b);
     ncclResult_t e = player_gather(r, b, want.may_fail ? 2000 : 10000);
     if (e != ncclSuccess)
         failed(r, e, "gather");
@@ -103,8 +127,6 @@ static void use(struct rank *r, const struct buffers *b, ncclComm_t *comms)
             r->comm = comms[i];
             one_round(r, b, round * MAX_COMMS + (unsigned)i);
         }
-    if (want.must_fail)
-        DIE(1, "rank %d: everything worked, but an error was expected", r->rank);
     for (int i = want.comms - 1; i >= 0; i--) {
         r->comm = comms[i];
         destroy(r);

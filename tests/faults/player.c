@@ -92,7 +92,7 @@ int64_t player_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-ncclResult_t player_wait(const struct rank *r, int ms)
+ncclResult_t player_try(const struct rank *r, int ms)
 {
     for (int64_t end = player_ms() + ms;;) {
         cudaError_t busy = cudaStreamQuery(r->stream);
@@ -103,9 +103,17 @@ ncclResult_t player_wait(const struct rank *r, int ms)
         if (busy != cudaErrorNotReady)
             return ncclUnhandledCudaError;
         if (player_ms() >= end)
-            DIE(HANG_STATUS, "rank %d: neither done nor in error after %d ms", r->rank, ms);
+            return ncclInProgress;
         board_sleep_ms(1);
     }
+}
+
+ncclResult_t player_wait(const struct rank *r, int ms)
+{
+    ncclResult_t e = player_try(r, ms);
+    if (e == ncclInProgress)
+        DIE(HANG_STATUS, "rank %d: neither done nor in error after %d ms", r->rank, ms);
+    return e;
 }
 
 void player_drain(const struct rank *r, int ms)

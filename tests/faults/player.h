@@ -29,6 +29,9 @@ void buffers_check(const struct buffers *b, const struct rank *r, unsigned round
  * may then still be busy. Dies with HANG_STATUS after `ms`. */
 ncclResult_t player_wait(const struct rank *r, int ms);
 
+/* The same, and ncclInProgress when neither has happened after `ms`. */
+ncclResult_t player_try(const struct rank *r, int ms);
+
 /* Waits only for the stream, for instance after an error. */
 void player_drain(const struct rank *r, int ms);
 
