@@ -176,6 +176,9 @@ Test(gemm, device_scalars_are_read_in_stream_order)
     cublasSetStream(handle, stream);
     cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_DEVICE);
     double *want = reference(&g, &o.a, &o.b, &o.c, NULL);
+    cr_assert_eq(call(&g, &kinds[0], &o, (void *)scalars, (void *)(scalars + 4)), CUBLAS_STATUS_SUCCESS); /* loads it */
+    cr_assert_eq(cu.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    matrix_upload(&cu, &o.c);
     cr_assert_eq(cu.cuStreamWaitValue32(stream, gate, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
     cr_assert_eq(call(&g, &kinds[0], &o, (void *)scalars, (void *)(scalars + 4)), CUBLAS_STATUS_SUCCESS);
     cr_assert_eq(cu.cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
