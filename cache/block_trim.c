@@ -225,8 +225,9 @@ static size_t trim(int first, int last, size_t bytes)
 size_t slr_block_trim(int device, size_t bytes)
 {
     CUcontext ctx;
-    if (!slr_block_ours() || device >= SLR_BLOCK_DEVICES)
+    if (!slr_block_usable() || device >= SLR_BLOCK_DEVICES)
         return 0;
+    slr_block_own(); /* who has no blocks yet may have staging, which `unpin` gives back */
     if (device < 0)
         device = slr_block_device_current(&ctx);
     int first = device < 0 ? 0 : device, last = device < 0 ? SLR_BLOCK_DEVICES - 1 : device;

@@ -2,6 +2,7 @@
 
 #include "base/cu.h"
 #include "base/log.h"
+#include "cache/adopt.h"
 #include "cache/blocks.h"
 
 static _Atomic uint64_t held;
@@ -16,45 +17,140 @@ static bool reserve(uint64_t bytes, uint64_t budget)
     return true;
 }
 
-static bool try_make(struct slr_staging *s, size_t bytes, uint64_t budget)
+/* ---- near: virtual memory ---- */
+
+/* Memory that is mapped is kept by its mapping; the handle goes at once. */
+static CUresult map_near(struct slr_staging *s, const struct slr_staging_want *want,
+                         CUmemGenericAllocationHandle memory)
 {
-    if (!reserve(bytes, budget))
-        return false;
-    /* Running out is an answer here, not an error: what the application has freed goes first, then the slot shrinks. */
-    CUresult r = slr_real.cuMemAlloc(&s->base, bytes);
-    if (r == CUDA_ERROR_OUT_OF_MEMORY && slr_block_trim(-1, bytes) > 0)
-        r = slr_real.cuMemAlloc(&s->base, bytes);
-    if (r == CUDA_SUCCESS)
-        return true;
-    atomic_fetch_sub(&held, bytes);
-    return false;
+    CUresult r = slr_real.cuMemAddressReserve(&s->near, s->near_bytes, 0, 0, 0);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = slr_real.cuMemMap(s->near, s->near_bytes, 0, memory, 0);
+    if (r == CUDA_SUCCESS) {
+        for (unsigned i = 0; i < want->near && r == CUDA_SUCCESS; i++) {
+            CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = want->device[i]},
+                                      .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+            r = slr_real.cuMemSetAccess(s->near, s->near_bytes, &access, 1);
+        }
+        if (r != CUDA_SUCCESS)
+            slr_cu_status(slr_real.cuMemUnmap(s->near, s->near_bytes), "cuMemUnmap");
+    }
+    if (r != CUDA_SUCCESS)
+        slr_cu_status(slr_real.cuMemAddressFree(s->near, s->near_bytes), "cuMemAddressFree");
+    return r;
 }
 
-enum slr_status slr_staging_make(struct slr_staging *s, unsigned slots, size_t wanted, uint64_t budget)
+static CUresult make_near(struct slr_staging *s, const struct slr_staging_want *want)
 {
-    for (size_t slot = wanted & ~(SLR_SLOT_MIN - 1); slot >= SLR_SLOT_MIN; slot = (slot / 2) & ~(SLR_SLOT_MIN - 1)) {
-        if (!try_make(s, slots * slot, budget))
-            continue;
-        s->slot = slot;
-        s->bytes = slots * slot;
-        if (slot < wanted)
-            slr_log(SLR_LOG_INFO, "staging_shrunk", "slot_bytes=%zu wanted=%zu budget=%llu held=%llu", slot, wanted,
-                    (unsigned long long)budget, (unsigned long long)atomic_load(&held));
-        return SLR_OK;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = want->device[0]}};
+    CUmemGenericAllocationHandle memory;
+    CUresult r = slr_real.cuMemCreate(&memory, s->near_bytes, &prop, 0);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = map_near(s, want, memory);
+    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
+    if (r != CUDA_SUCCESS)
+        s->near = 0;
+    return r;
+}
+
+static void free_near(struct slr_staging *s)
+{
+    if (s->near && slr_cu_status(slr_real.cuMemUnmap(s->near, s->near_bytes), "cuMemUnmap") == SLR_OK)
+        slr_cu_status(slr_real.cuMemAddressFree(s->near, s->near_bytes), "cuMemAddressFree");
+    s->near = 0;
+}
+
+/* Bytes in which the devices can share memory; 0: they can not. */
+static size_t granularity(const struct slr_staging_want *want)
+{
+    size_t most = 0;
+    if (!slr_virtual_supported() || !slr_real.cuMemCreate || !slr_real.cuMemGetAllocationGranularity)
+        return 0;
+    for (unsigned i = 0; i < want->near; i++) {
+        CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = want->device[i]}};
+        size_t one = 0;
+        int has = 0;
+        if (slr_real.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                          want->device[i]) != CUDA_SUCCESS ||
+            !has ||
+            slr_real.cuMemGetAllocationGranularity(&one, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
+            return 0;
+        most = one > most ? one : most;
     }
-    slr_log(SLR_LOG_WARN, "no_staging", "wanted=%zu budget=%llu held=%llu msg=%s", wanted, (unsigned long long)budget,
-            (unsigned long long)atomic_load(&held),
+    return most;
+}
+
+/* ---- both ---- */
+
+static CUresult make_once(struct slr_staging *s, const struct slr_staging_want *want)
+{
+    CUresult r = want->far ? slr_real.cuMemAlloc(&s->far, s->far_bytes) : CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS && want->near && (r = make_near(s, want)) != CUDA_SUCCESS && s->far)
+        slr_cu_status(slr_real.cuMemFree(s->far), "cuMemFree");
+    if (r != CUDA_SUCCESS)
+        s->far = 0;
+    return r;
+}
+
+/* SLR_NOMEM: a smaller slot may fit. Running out is an answer here, not an error: what the application has freed goes
+ * first, then the slot shrinks. */
+static enum slr_status try_make(struct slr_staging *s, const struct slr_staging_want *want)
+{
+    size_t bytes = slr_staging_bytes(s);
+    if (!reserve(bytes, want->budget))
+        return SLR_NOMEM;
+    CUresult r = make_once(s, want);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && slr_block_trim(-1, bytes) > 0)
+        r = make_once(s, want);
+    if (r == CUDA_SUCCESS)
+        return SLR_OK;
+    atomic_fetch_sub(&held, bytes);
+    return r == CUDA_ERROR_OUT_OF_MEMORY || want->far ? SLR_NOMEM : SLR_ABSENT;
+}
+
+enum slr_status slr_staging_make(struct slr_staging *s, const struct slr_staging_want *want)
+{
+    size_t page = want->near ? granularity(want) : 1;
+    if (!page)
+        return SLR_ABSENT;
+    for (size_t slot = want->slot & ~(SLR_SLOT_MIN - 1); slot >= SLR_SLOT_MIN;
+         slot = (slot / 2) & ~(SLR_SLOT_MIN - 1)) {
+        size_t bytes = want->slots * slot;
+        *s = (struct slr_staging){.slot = slot, .far_bytes = want->far ? bytes : 0};
+        s->near_bytes = want->near ? (bytes + page - 1) / page * page : 0;
+        enum slr_status made = try_make(s, want);
+        if (made == SLR_OK && slot < want->slot)
+            slr_log(SLR_LOG_INFO, "staging_shrunk", "slot_bytes=%zu wanted=%zu budget=%llu held=%llu", slot, want->slot,
+                    (unsigned long long)want->budget, (unsigned long long)atomic_load(&held));
+        if (made == SLR_OK)
+            return made;
+        *s = (struct slr_staging){0};
+        if (made != SLR_NOMEM)
+            return made;
+    }
+    slr_log(SLR_LOG_WARN, "no_staging", "wanted=%zu budget=%llu held=%llu msg=%s", want->slot,
+            (unsigned long long)want->budget, (unsigned long long)atomic_load(&held),
             "no staging memory within SLIPRING_CACHE_BYTES and the device's free memory");
     return SLR_NOMEM;
 }
 
+void slr_staging_forget(struct slr_staging *s)
+{
+    atomic_fetch_sub(&held, slr_staging_bytes(s));
+    *s = (struct slr_staging){0};
+}
+
 void slr_staging_free(struct slr_staging *s)
 {
-    if (!s->base)
-        return;
-    slr_cu_status(slr_real.cuMemFree(s->base), "cuMemFree");
-    atomic_fetch_sub(&held, s->bytes);
-    *s = (struct slr_staging){0};
+    if (s->far)
+        slr_cu_status(slr_real.cuMemFree(s->far), "cuMemFree");
+    if (s->near)
+        free_near(s);
+    slr_staging_forget(s);
 }
 
 uint64_t slr_staging_held(void)
@@ -64,31 +160,23 @@ uint64_t slr_staging_held(void)
 
 enum slr_status slr_staging_offer(const struct slr_staging *s, struct slr_staging_offer *offer)
 {
-    offer->base = s->base;
-    return SLR_CU(cuIpcGetMemHandle, &offer->handle, s->base);
+    offer->near = s->near;
+    return s->far ? SLR_CU(cuIpcGetMemHandle, &offer->handle, s->far) : SLR_OK;
 }
 
-static enum slr_status enable_peer(CUcontext owner_ctx)
+enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool same_process, CUdeviceptr *out)
 {
-    CUresult r = slr_real.cuCtxEnablePeerAccess(owner_ctx, 0);
-    return r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? SLR_OK : slr_cu_status(r, "cuCtxEnablePeerAccess");
-}
-
-enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool same_process, CUcontext owner_ctx,
-                                   CUdeviceptr *out)
-{
-    if (same_process) {
-        *out = offer->base;
-        return enable_peer(owner_ctx);
-    }
-    return SLR_CU(cuIpcOpenMemHandle, out, offer->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (!same_process)
+        return SLR_CU(cuIpcOpenMemHandle, out, offer->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    *out = offer->near;
+    return SLR_OK;
 }
 
 #define CLOSE_TRIES 8
 
-bool slr_staging_unimport(CUdeviceptr base, bool same_process)
+bool slr_staging_unimport(CUdeviceptr base)
 {
-    bool closed = !base || same_process;
+    bool closed = !base;
     for (int i = 0; i < CLOSE_TRIES && !closed; i++)
         closed = slr_cu_status(slr_real.cuIpcCloseMemHandle(base), "cuIpcCloseMemHandle") == SLR_OK;
     return closed;

@@ -1,10 +1,20 @@
-/* Staging memory: one device block of SLR_SLOTS slots for each communicator and rank, exported once to the peers of the
- * node.
+/* Staging memory: SLR_SLOTS slots for each communicator and rank, which its peers on the host read from.
  *
- * The block is taken with the driver's plain cuMemAlloc (the legacy CUDA IPC kind) within a budget for the whole
- * process (SLIPRING_CACHE_BYTES). Ownership: the block belongs to the rank that made it. Peers' imports must be closed
- * before it is freed: freeing an exported block that is open elsewhere is undefined behaviour in CUDA. plugin/retire.c
- * sees to that order. All functions need the communicator's context current.
+ * There are two kinds of memory for it, one for each kind of peer; a rank that has only one kind makes only that:
+ *
+ *   far    for ranks of other processes: the driver's plain cuMemAlloc memory, exported by a legacy CUDA IPC handle
+ *   near   for ranks of the same process: cuMemCreate memory, mapped once with access for the devices of all of them
+ *
+ * Why: CUDA ties a queued copy to the context of another device of the process when it knows the memory on one side as
+ * that context's, which it does for cuMemAlloc memory and for explicit peer copies. Then the other device's thread can
+ * not synchronise, free or load a kernel before that copy has run, and the copy waits for what this thread has yet to
+ * enqueue. Memory of cuMemCreate that both devices may access ties nothing, and neither does an import. So between
+ * ranks of one process nothing of slipring's may touch another device's cuMemAlloc memory, or be a Peer call.
+ *
+ * Both kinds count towards a budget for the whole process (SLIPRING_CACHE_BYTES). Ownership: the memory belongs to the
+ * rank that made it. Peers must have closed their imports, and completed their copies, before it is freed: freeing an
+ * exported block that is open elsewhere is undefined behaviour in CUDA. plugin/retire.c sees to that order. All
+ * functions need the communicator's context current.
  */
 #ifndef SLR_CACHE_STAGING_H
 #define SLR_CACHE_STAGING_H
@@ -15,34 +25,53 @@
 #include "base/status.h"
 
 struct slr_staging {
-    CUdeviceptr base;
-    size_t slot, bytes; /* bytes = slots * slot */
+    CUdeviceptr far, near;        /* 0: not that kind */
+    size_t far_bytes, near_bytes; /* at least slots * slot */
+    size_t slot;
 };
 
-/* Allocates `slots` slots of at most `wanted` bytes each, halving the slot down to SLR_SLOT_MIN until both the budget
- * and the device have room. SLR_NOMEM when not even that fits. */
-#define SLR_SLOT_MIN ((size_t)4096)
-enum slr_status slr_staging_make(struct slr_staging *s, unsigned slots, size_t wanted, uint64_t budget);
+static inline size_t slr_staging_bytes(const struct slr_staging *s)
+{
+    return s->far_bytes + s->near_bytes;
+}
 
-/* Frees the block and returns its bytes to the budget. Every import must be closed. */
+/* What is wanted: `slots` slots of at most `slot` bytes each, within `budget`. `far`: other processes are to read it.
+ * `near` devices, the owner's among them and first, are to read it in this process; 0: none. */
+struct slr_staging_want {
+    unsigned slots;
+    size_t slot;
+    uint64_t budget;
+    bool far;
+    unsigned near;
+    const CUdevice *device;
+};
+
+/* Halves the slot down to SLR_SLOT_MIN until both the budget and the device have room; SLR_NOMEM when not even that
+ * fits, SLR_ABSENT when the driver has no memory that the near devices can share. */
+#define SLR_SLOT_MIN ((size_t)4096)
+enum slr_status slr_staging_make(struct slr_staging *s, const struct slr_staging_want *want);
+
+/* Returns its bytes to the budget. Every import must be closed. */
 void slr_staging_free(struct slr_staging *s);
+
+/* The device was reset, and the memory went with it: only the budget is put right. */
+void slr_staging_forget(struct slr_staging *s);
 
 /* Bytes that this process holds now. */
 uint64_t slr_staging_held(void);
 
-/* How a peer reaches the block: by its handle from another process, by its address in this one. */
+/* How a peer reaches the slots: by handle from another process, by address in this one. */
 struct slr_staging_offer {
     CUipcMemHandle handle;
-    uint64_t base; /* meaning only in the owner's process */
+    uint64_t near; /* meaning only in the owner's process */
 };
 enum slr_status slr_staging_offer(const struct slr_staging *s, struct slr_staging_offer *offer);
 
-/* Maps a peer's block into this context. `same_process`: no handle may be opened (CUDA forbids opening one's own); peer
- * access from the current device to `device` is switched on instead. */
-enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool same_process, CUcontext owner_ctx,
-                                   CUdeviceptr *out);
+/* A peer's slots as this device sees them. `same_process`: nothing has to be opened. */
+enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool same_process, CUdeviceptr *out);
 
-/* False: the driver does not close the mapping, also when it is asked again. The owner must not free the block then. */
-bool slr_staging_unimport(CUdeviceptr base, bool same_process);
+/* Of another process. False: the driver does not close the mapping, also when it is asked again. The owner must not
+ * free the memory then. */
+bool slr_staging_unimport(CUdeviceptr base);
 
 #endif

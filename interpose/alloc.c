@@ -3,6 +3,7 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "cache/adopt.h"
+#include "cache/block_device.h"
 #include "cache/blocks.h"
 #include "cache/retain.h"
 #include "interpose/gate.h"
@@ -79,18 +80,32 @@ static CUresult hook_cuMemRelease(CUmemGenericAllocationHandle memory)
     return r;
 }
 
-#define RESET(sym, after)                                                                                              \
+/* Known before it happens: from then on nothing of the context is freed by its address any more. */
+#define RESET(sym)                                                                                                     \
+    static CUresult hook_##sym(CUdevice device)                                                                        \
+    {                                                                                                                  \
+        slr_device_reset(device);                                                                                      \
+        CUresult r = REAL(sym)(device);                                                                                \
+        if (r == CUDA_SUCCESS)                                                                                         \
+            slr_block_forget(device);                                                                                  \
+        return r;                                                                                                      \
+    }
+RESET(cuDevicePrimaryCtxReset)
+RESET(cuDevicePrimaryCtxReset_v2)
+
+/* The last one destroys it; what slipring holds counts as well, so then slipring holds nothing there. */
+#define RELEASE(sym)                                                                                                   \
     static CUresult hook_##sym(CUdevice device)                                                                        \
     {                                                                                                                  \
         CUresult r = REAL(sym)(device);                                                                                \
+        if (r == CUDA_SUCCESS && !slr_block_device_active(device))                                                     \
+            slr_device_reset(device);                                                                                  \
         if (r == CUDA_SUCCESS)                                                                                         \
-            after(device);                                                                                             \
+            slr_block_forget_released(device);                                                                         \
         return r;                                                                                                      \
     }
-RESET(cuDevicePrimaryCtxRelease, slr_block_forget_released)
-RESET(cuDevicePrimaryCtxRelease_v2, slr_block_forget_released)
-RESET(cuDevicePrimaryCtxReset, slr_block_forget)
-RESET(cuDevicePrimaryCtxReset_v2, slr_block_forget)
+RELEASE(cuDevicePrimaryCtxRelease)
+RELEASE(cuDevicePrimaryCtxRelease_v2)
 
 #define RETRY(sym, device, params, args)                                                                               \
     static CUresult hook_##sym params                                                                                  \
@@ -128,12 +143,18 @@ void slr_alloc_install(void)
         slr_gate_real[SLR_GATE_IX_cuMemUnmap] = (void *)hook_cuMemUnmap;
         slr_gate_real[SLR_GATE_IX_cuMemRelease] = (void *)hook_cuMemRelease;
     }
-    if (!slr_get(SLR_S_ALLOC) || !driver_has_all())
-        return;
-    threshold = slr_get(SLR_S_ALLOC_MIN);
 #define A(sym)                                                                                                         \
     if (slr_gate_found[SLR_GATE_IX_##sym])                                                                             \
         slr_gate_real[SLR_GATE_IX_##sym] = (void *)hook_##sym;
+    if (slr_real.cuDevicePrimaryCtxGetState) {
+        A(cuDevicePrimaryCtxReset)
+        A(cuDevicePrimaryCtxReset_v2)
+        A(cuDevicePrimaryCtxRelease)
+        A(cuDevicePrimaryCtxRelease_v2)
+    }
+    if (!slr_get(SLR_S_ALLOC) || !driver_has_all())
+        return;
+    threshold = slr_get(SLR_S_ALLOC_MIN);
 #include "interpose/alloc.def"
 #undef A
 }

@@ -1,7 +1,7 @@
 #include "kernels/gemm_parts.h"
 
 enum {
-    MOST_GROUPS = 6,  /* 2^5 ways to cut are looked through, in about a microsecond */
+    MOST_GROUPS = 8,  /* 2^7 ways to cut are looked through */
     MOST_GRAIN = 256, /* columns: the widest tiles */
     GRAINS = 8        /* a border is moved by less than an eighth of a group */
 };
@@ -43,48 +43,31 @@ static bool border_behind(const struct slr_parts *p, uint32_t group)
     return group + 1 >= p->groups || p->groups > 64 || (p->borders >> group & 1);
 }
 
-/* What the expectation is made of: columns, and columns' time. */
-struct outlook {
-    uint32_t groups;
-    double end[MOST_GROUPS]; /* the borders behind the groups */
-    double chunk, peers, overhead;
-};
-
-static struct outlook outlook_of(const struct slr_parts *p)
-{
-    struct outlook o = {.groups = p->groups,
-                        .chunk = (double)p->split.shard_cols / p->plan.chunks,
-                        .peers = p->nranks - 1,
-                        .overhead = slr_parts_overhead(p->split.other, p->split.inner)};
-    for (uint32_t i = 0; i < p->groups; i++)
-        o.end[i] = (double)border(p, i + 1);
-    return o;
-}
-
 /* Columns' time until the whole GEMM is done. In the ring's order chunk q of all peers comes before chunk q + 1 of any;
  * of a range the first peer's data is there when its last chunk is, the last peer's when the last chunk of all is. */
-static double expected(const struct outlook *o, uint64_t borders, double pace)
+static double expected(const struct slr_parts *p, uint64_t borders, double pace, double overhead)
 {
-    double now = o->end[o->groups - 1] + (__builtin_popcountll(borders) + 1) * o->overhead, begin = 0;
-    for (uint32_t i = 0; i < o->groups; i++) {
-        if (i + 1 < o->groups && !(borders >> i & 1))
+    const double peers = p->nranks - 1, chunk = (double)p->split.shard_cols / p->plan.chunks;
+    double now = (double)p->split.shard_cols + (__builtin_popcountll(borders) + 1) * overhead;
+    for (uint32_t i = 0, begin = 0; i < p->groups; i++) {
+        if (i + 1 < p->groups && !(borders >> i & 1))
             continue;
-        double part = o->end[i] - begin + o->overhead;
-        double last = pace * o->peers * o->end[i], first = last - pace * (o->peers - 1) * o->chunk;
-        now = (now > first ? now : first) + o->peers * part;
+        double end = (double)border(p, i + 1), part = end - (double)border(p, begin) + overhead;
+        double last = pace * peers * end, first = last - pace * (peers - 1) * chunk;
+        now = (now > first ? now : first) + peers * part;
         now = now > last + part ? now : last + part;
-        begin = o->end[i];
+        begin = i + 1;
     }
     return now;
 }
 
 static void choose(struct slr_parts *p, double pace)
 {
-    const struct outlook o = outlook_of(p);
+    const double overhead = slr_parts_overhead(p->split.other, p->split.inner);
     double least = 0;
     int ranges = 0;
     for (uint64_t borders = 0; borders < 1u << (p->groups - 1); borders++) {
-        double time = expected(&o, borders, pace) + expected(&o, borders, pace / 2);
+        double time = expected(p, borders, pace, overhead) + expected(p, borders, pace / 2, overhead);
         int here = __builtin_popcountll(borders) + 1;
         if (!ranges || time < least * (1 - 1e-9) || (time < least * (1 + 1e-9) && here < ranges)) {
             least = time;

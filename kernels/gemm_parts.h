@@ -14,7 +14,7 @@
  *                        that arrive at step 1, 2, .. nranks - 1 (kernels/ring.h), each behind the last chunk it reads
  *
  * How many ranges: few, as each part costs something beyond its columns, but a part can not begin before its data is
- * there, and what arrives last is computed behind the gather. Of all ways to cut a shard between its chunks (six
+ * there, and what arrives last is computed behind the gather. Of all ways to cut a shard between its chunks (eight
  * groups of them when there are more), that one is taken which is expected to be done first, at the pace given and at
  * half of it, added; of equal ones that with the fewest parts. The pace given is a careful one: when all goes well, the
  * data comes twice as fast. The expectation only shapes the parts; each waits for its data, whenever that comes.

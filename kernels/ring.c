@@ -127,9 +127,14 @@ enum slr_status slr_ring_try(struct slr_ring *ring)
     return SLR_CU(cuStreamSynchronize, ring->pull);
 }
 
+static size_t slot_at(const struct slr_ring *ring, uint32_t g)
+{
+    return (size_t)((g - 1) % SLR_SLOTS) * ring->slot;
+}
+
 static CUdeviceptr slot_of(const struct slr_ring *ring, int owner, uint32_t g)
 {
-    return ring->slots[owner] + (size_t)((g - 1) % SLR_SLOTS) * ring->slot;
+    return ring->slots[owner] + slot_at(ring, g);
 }
 
 /* What the publish stream was last given is measured. */
@@ -153,8 +158,10 @@ static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *c, 
     SLR_TRY(for_peers(ring, c, every_peer, false, SLR_FLAG_DONE, g - SLR_SLOTS));
     publish_did(ring, SLR_SPAN_WAIT, -1, piece, 0);
     size_t bytes = slr_plan_piece_bytes(&c->plan, piece);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, g), c->send + slr_plan_piece_begin(&c->plan, piece), bytes,
-                   ring->publish));
+    CUdeviceptr from = c->send + slr_plan_piece_begin(&c->plan, piece);
+    SLR_TRY(SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, g), from, bytes, ring->publish));
+    if (ring->twin)
+        SLR_TRY(SLR_CU(cuMemcpyAsync, ring->twin + slot_at(ring, g), from, bytes, ring->publish));
     publish_did(ring, SLR_SPAN_STAGE, -1, piece, bytes);
     return SLR_OK;
 }
@@ -428,11 +435,13 @@ enum slr_status slr_ring_open(struct slr_ring *ring)
     enum slr_status s = create_objects(ring);
     if (s != SLR_OK)
         destroy_objects(ring);
+    atomic_store(&ring->opened, s == SLR_OK);
     return s;
 }
 
 void slr_ring_close(struct slr_ring *ring)
 {
+    atomic_store(&ring->opened, false);
     if (ring->publish)
         slr_real.cuStreamSynchronize(ring->publish);
     if (ring->pull)
@@ -444,14 +453,14 @@ void slr_ring_close(struct slr_ring *ring)
 
 bool slr_ring_idle(struct slr_ring *ring)
 {
-    return slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY &&
-           slr_real.cuStreamQuery(ring->pull) != CUDA_ERROR_NOT_READY &&
-           slr_real.cuStreamQuery(ring->carrier) != CUDA_ERROR_NOT_READY;
+    return !atomic_load(&ring->opened) || (slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY &&
+                                           slr_real.cuStreamQuery(ring->pull) != CUDA_ERROR_NOT_READY &&
+                                           slr_real.cuStreamQuery(ring->carrier) != CUDA_ERROR_NOT_READY);
 }
 
 bool slr_ring_sends_idle(struct slr_ring *ring)
 {
-    return slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY;
+    return !atomic_load(&ring->opened) || slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY;
 }
 
 static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader, uint32_t piece)

@@ -79,7 +79,9 @@ struct slr_ring {
     CUdeviceptr dflags;               /* the same words as this device sees them */
     size_t slot;                      /* bytes of one slot, equal on all ranks */
     CUdeviceptr slots[SLR_MAX_RANKS]; /* base of each rank's slots as this device sees them; [rank] is the own block */
+    CUdeviceptr twin;                 /* more own slots: what is staged goes there as well; 0: none (cache/staging.h) */
     _Atomic uint32_t issued;          /* pieces enqueued so far; read by the watchdog */
+    _Atomic bool opened;              /* it has its streams and events */
     CUstream publish, pull;
     CUstream carrier; /* the application's events are recorded here when they are to complete with the gather */
     CUevent entry, published, finished;
@@ -166,7 +168,7 @@ enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream);
 /* Makes `stream` wait until chunk `q` of the shard that arrives at step `step` (1 .. nranks - 1) has been copied. */
 enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step);
 
-/* True when nothing of this rank is in flight. */
+/* True when nothing of this rank is in flight; also before slr_ring_open. */
 bool slr_ring_idle(struct slr_ring *ring);
 
 /* True when this device has copied everything that it was asked to; host memory only, no CUDA call. */

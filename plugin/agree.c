@@ -9,6 +9,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "base/mark.h"
+#include "cache/block_device.h"
 #include "plugin/mail.h"
 #include "plugin/retire.h"
 #include "plugin/terms.h"
@@ -56,64 +57,46 @@ static enum slr_reason map_control(struct slr_birth *b, int fd)
     return SLR_R_RING;
 }
 
-static enum slr_reason enter_device(struct slr_comm *c)
+/* NCCL has made the context; nothing is put into it before the first gather (connect.h). */
+static enum slr_reason know_device(struct slr_comm *c)
 {
     struct slr_shared *s = &c->shared;
     int dev = 0;
     if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess || SLR_CU(cuDeviceGet, &s->device, dev) != SLR_OK ||
         SLR_CU(cuDevicePrimaryCtxRetain, &s->ctx, s->device) != SLR_OK)
         return SLR_R_NO_DRIVER;
+    s->resets = slr_device_resets(s->device);
     c->ring.ctx = s->ctx;
-    return slr_shared_enter(s) == SLR_OK ? SLR_R_RING : SLR_R_NO_DRIVER;
-}
-
-static enum slr_reason register_flags(struct slr_comm *c)
-{
-    struct slr_shared *s = &c->shared;
+    c->ring.rank = c->rank;
+    c->ring.nranks = c->nranks;
     c->ring.flags = (char *)s->control + slr_control_flags_at(c->nranks);
-    if (SLR_CU(cuMemHostRegister, c->ring.flags, slr_flags_bytes(c->nranks),
-               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != SLR_OK)
-        return SLR_R_NO_CONTROL;
-    s->registered = true;
-    return SLR_CU(cuMemHostGetDevicePointer, &c->ring.dflags, c->ring.flags, 0) == SLR_OK ? SLR_R_RING
-                                                                                          : SLR_R_NO_CONTROL;
+    return SLR_R_RING;
 }
 
-#define ROOM_WAIT_MS 200
-
-static enum slr_reason make_staging(struct slr_comm *c, struct slr_post *post)
+/* How NCCL reads them: peer-to-peer is to be left alone on this machine. Its other levels say between which devices
+ * NCCL may use it; they are NCCL's own choice, and not about whether it works. Level 0 is the old name of LOC. */
+static bool p2p_off(void)
 {
-    uint64_t slot = slr_get(SLR_S_SLOT_BYTES), budget = slr_get(SLR_S_CACHE_BYTES);
-    /* Communicators that have just ended hold theirs until their peers have ended them as well. */
-    slr_retire_for_room(SLR_SLOTS * slot, budget, ROOM_WAIT_MS);
-    if (slr_staging_make(&c->shared.staging, SLR_SLOTS, slot, budget) != SLR_OK)
-        return SLR_R_NO_STAGING;
-    post->slot = c->shared.staging.slot;
-    return slr_staging_offer(&c->shared.staging, &post->staging) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
+    const char *disable = getenv("NCCL_P2P_DISABLE"), *level = getenv("NCCL_P2P_LEVEL");
+    if (disable && strtol(disable, NULL, 0) == 1)
+        return true;
+    if (!level || !*level)
+        return false;
+    char *end;
+    long number = strtol(level, &end, 0);
+    return strcmp(level, "LOC") == 0 || (end != level && number <= 0);
 }
 
 static void fill_post(struct slr_comm *c, struct slr_post *post)
 {
     slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
-    post->context = (uint64_t)(uintptr_t)c->shared.ctx;
+    post->device = c->shared.device;
+    post->p2p_off = p2p_off();
     for (int i = 0; i < SLR_S_COUNT; i++)
         post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;
 }
 
-static enum slr_reason set_up(struct slr_comm *c, struct slr_post *post)
-{
-    c->ring.rank = c->rank;
-    c->ring.nranks = c->nranks;
-    fill_post(c, post);
-    enum slr_reason r = register_flags(c);
-    if (r == SLR_R_RING)
-        r = slr_ring_open(&c->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_DRIVER;
-    if (r == SLR_R_RING)
-        r = slr_ring_try(&c->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_MEMOPS;
-    return r == SLR_R_RING ? make_staging(c, post) : r;
-}
-
-/* Post: what this rank is and offers. */
+/* Post: what this rank is. */
 static void step_post(struct slr_birth *b, int fd)
 {
     struct slr_comm *c = b->comm;
@@ -124,11 +107,9 @@ static void step_post(struct slr_birth *b, int fd)
     }
     struct slr_post *post = &c->shared.control->post[c->rank];
     post->tune = slr_tune_word(b);
-    r = enter_device(c);
-    if (r == SLR_R_RING) {
-        r = set_up(c, post);
-        slr_shared_leave();
-    }
+    r = know_device(c);
+    if (r == SLR_R_RING)
+        fill_post(c, post);
     if (r != SLR_R_RING)
         b->word = refuse(c, r, c->rank);
     atomic_store(&post->state, SLR_RANK_POSTED);
@@ -194,6 +175,10 @@ static uint32_t judge(const struct slr_comm *c)
     for (int r = 1; r < c->nranks; r++) {
         if (first_difference(post, r) < SLR_S_COUNT)
             return slr_refusal(SLR_R_SETTINGS_DIFFER, r);
+    }
+    for (int r = 0; r < c->nranks; r++) {
+        if (post[r].p2p_off)
+            return slr_refusal(SLR_R_P2P_OFF, r);
         for (int q = 0; q < r; q++)
             if (post[q].pid == post[r].pid && !memcmp(&post[q].device_uuid, &post[r].device_uuid, sizeof(CUuuid)))
                 return slr_refusal(SLR_R_SAME_DEVICE, r);
@@ -201,39 +186,7 @@ static uint32_t judge(const struct slr_comm *c)
     return SLR_UNDECIDED;
 }
 
-/* Takes over what the posts settle and maps the staging of all peers. Returns the first whose staging can not be
- * mapped, -1 when all are. */
-static int take_over(struct slr_comm *c)
-{
-    const struct slr_post *post = c->shared.control->post;
-    c->put = slr_terms_put(c);
-    c->ring.slots[c->rank] = c->shared.staging.base;
-    c->ring.slot = post[0].slot;
-    for (int r = 0; r < c->nranks; r++) {
-        if (post[r].slot < c->ring.slot)
-            c->ring.slot = post[r].slot;
-        if (r == c->rank)
-            continue;
-        bool same = post[r].pid == post[c->rank].pid;
-        if (slr_staging_import(&post[r].staging, same, (CUcontext)(uintptr_t)post[r].context, &c->ring.slots[r]) !=
-            SLR_OK)
-            return r;
-        c->imported[r] = !same;
-    }
-    return -1;
-}
-
-/* What could not be mapped may have gone with its owner, whose end shows a little later. */
-static uint32_t import_failed(struct slr_comm *c, int peer)
-{
-    for (int tries = 0; tries < 50 && !c->shared.peer_dead[peer]; tries++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        slr_shared_watch_peers(&c->shared);
-    }
-    return c->shared.peer_dead[peer] ? refuse(c, SLR_R_PEER_DIED, peer) : refuse(c, SLR_R_NO_IPC, c->rank);
-}
-
-/* Judge: all have posted; map their staging. */
+/* Judge: all have posted. */
 static void step_judge(struct slr_birth *b, uint64_t deadline)
 {
     struct slr_comm *c = b->comm;
@@ -245,15 +198,8 @@ static void step_judge(struct slr_birth *b, uint64_t deadline)
         b->word = refuse(c, slr_refusal_reason(b->word), slr_refusal_rank(b->word));
         return;
     }
-    int failed = c->rank;
-    if (slr_shared_enter(&c->shared) == SLR_OK) {
-        failed = take_over(c);
-        slr_shared_leave();
-    }
-    if (failed >= 0)
-        b->word = import_failed(c, failed);
-    else
-        atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_READY);
+    c->put = slr_terms_put(c);
+    atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_READY);
 }
 
 /* All are ready: whoever sees it first commits, so nobody depends on the life of the last one. */
@@ -285,6 +231,7 @@ static struct slr_comm *new_comm(struct slr_birth *b)
         slr_tuner_hold(c->tuner = b->tuner);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->offers.lock, NULL);
+    pthread_mutex_init(&c->link.lock, NULL);
     if (c->rank >= 0)
         slr_log_set_rank(c->rank);
     return c;
@@ -307,9 +254,8 @@ static void finish_one(struct slr_birth *b)
     if (b->word == SLR_COMMIT) {
         c->pass = SLR_R_RING;
         c->seen_ms = slr_now_ms();
-        slr_log(SLR_LOG_INFO, "communicator",
-                "comm=%s crank=%d nranks=%d decision=ring protocol=%s slot_bytes=%zu staging_bytes=%zu", c->name,
-                c->rank, c->nranks, c->put ? "put" : "pull", c->ring.slot, c->shared.staging.bytes);
+        slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=ring protocol=%s", c->name, c->rank,
+                c->nranks, c->put ? "put" : "pull");
         slr_comm_add(c);
         slr_watchdog_start();
         return;

@@ -2,10 +2,12 @@
  *
  *   begin    before the real call: take part in the meeting (meet.h)
  *   finish   after it, for every communicator that this thread has just made, in step:
- *              meet         find the others; map the control block
- *              post         streams, staging, flag words; say version, settings, device, staging handle      EMPTY ->
- * POSTED judge        when all have posted: compare; map every peer's staging                        POSTED -> READY
- *              commit       whoever sees all READY first commits by compare-and-swap; everyone obeys the word
+ *     meet     find the others; map the control block
+ *     post     say version, settings and device                                        EMPTY -> POSTED
+ *     judge    when all have posted: compare                                           POSTED -> READY
+ *     commit   whoever sees all READY first commits by compare-and-swap; everyone obeys the word
+ *
+ * Nothing of this takes device memory: that comes with the first gather (connect.h).
  *
  * Whoever fails, sees a dead peer or reaches the deadline first writes a refusal into the same word instead; then all
  * clean up and pass. A rank that was already READY sees the refusal like any other, so there is no moment at which some

@@ -17,6 +17,7 @@
 #include "cache/staging.h"
 #include "kernels/ring.h"
 #include "plugin/abi/nccl_common.h"
+#include "plugin/connect.h"
 #include "plugin/control.h"
 #include "plugin/meet.h"
 #include "plugin/order.h"
@@ -52,7 +53,8 @@ struct slr_shared {
     bool stuck;      /* a peer's memory could not be closed: this rank never leaves, its process's end tells */
     int rank, nranks;
     CUdevice device;
-    CUcontext ctx; /* the device's primary context, retained; NULL: none */
+    CUcontext ctx;   /* the device's primary context, retained; NULL: none */
+    uint32_t resets; /* of the device, when that was: slr_shared_gone() */
     struct slr_staging staging;
     uint64_t
         pinned[SLR_OFFERS]; /* generations of blocks that peers may have mapped, set when the communicator retires */
@@ -74,9 +76,9 @@ struct slr_comm {
     struct slr_label id; /* public: its address in messages */
     char name[9];        /* slr_key_name(): equal on all ranks, names the communicator in logs */
     int rank, nranks;
-    enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not */
-    _Atomic int error;    /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
-    _Atomic bool told;    /* the application knows that its streams will complete without the data: watchdog.h */
+    _Atomic enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not, for good (connect.h) */
+    _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
+    _Atomic bool told; /* the application knows that its streams will complete without the data: watchdog.h */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put; /* readers that come first offer their receive buffers: slr_terms_put(), settled by the agreement */
@@ -89,6 +91,7 @@ struct slr_comm {
     _Atomic uint32_t left; /* gathers that this rank alone left to NCCL; left.h */
     unsigned splits, shrinks;
     struct slr_shared shared;
+    struct slr_link link;
     struct slr_ring ring;
     bool imported[SLR_MAX_RANKS]; /* ring.slots[r] is an import of another process */
     struct slr_pending pending;

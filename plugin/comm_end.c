@@ -152,7 +152,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
     struct slr_comm *c = known(comm);
     if (c) {
         atomic_store(&c->told, true);
-        if (c->pass == SLR_R_RING && !slr_ring_complete(&c->ring))
+        if (slr_connect_waits(c) || (c->pass == SLR_R_RING && !slr_ring_complete(&c->ring)))
             slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
         end = slr_now_ms() + ABORT_MS;
         end_aborted(c, drain_for_abort(c), end);

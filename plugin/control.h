@@ -31,8 +31,8 @@
 
 enum slr_rank_state {
     SLR_RANK_EMPTY,
-    SLR_RANK_POSTED, /* has said what it is and what it offers */
-    SLR_RANK_READY,  /* has mapped every peer's staging; would commit */
+    SLR_RANK_POSTED, /* has said what it is */
+    SLR_RANK_READY,  /* has compared what all are; would commit */
     SLR_RANK_FAILED, /* its communicator is in error; does not rely on any flag any more */
     SLR_RANK_LEFT    /* has closed every import; will not touch the block's flags or the peers' memory again */
 };
@@ -46,9 +46,13 @@ struct slr_post {
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
     uint64_t tune;                  /* of its tuner: what it decides by (tune_state.h); 0: it has none */
-    uint64_t slot;                  /* bytes of one of its staging slots */
     uint64_t process;               /* random; a process id comes again */
-    uint64_t context;               /* CUcontext, for ranks of the same process */
+    int32_t device;                 /* CUdevice, for ranks of the same process */
+    uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
+    /* connect.h */
+    _Atomic uint64_t link; /* how far it has connected */
+    _Atomic uint64_t vote; /* for giving back */
+    uint64_t slot;         /* bytes of one of its staging slots; written before it is MADE, like its offer */
     struct slr_staging_offer staging;
     _Atomic uint64_t left;     /* gathers that it left to NCCL so far << 32 | number of the call that comes next */
     _Atomic uint32_t left_why; /* enum slr_reason of the latest of them */
@@ -60,8 +64,9 @@ struct slr_control {
     uint32_t magic;
     int32_t nranks;
     _Atomic uint32_t decision;
-    _Atomic uint32_t tune;           /* tune_agree.h's decision word, by compare-and-swap from 0, once, by anybody */
-    struct slr_narrow_shared narrow; /* narrow.h */
+    _Alignas(64) _Atomic uint64_t link; /* connect.h */
+    _Atomic uint32_t tune;              /* tune_agree.h's decision word, by compare-and-swap from 0, once, by anybody */
+    struct slr_narrow_shared narrow;    /* narrow.h */
     struct slr_post post[];
 };
 

@@ -333,7 +333,13 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     enum slr_reason why = call.why = slr_gather_decide(&call);
     if (slr_left_alone(why))
         slr_left_call(&call, why);
-    slr_gather_note(&call, why);
+    bool grouped = slr_in_group(), counted = why == SLR_R_RING && !grouped; /* connect.h */
+    if (counted) {
+        slr_connect(&call.comm, &why, 1);
+        call.why = why;
+    }
+    if (why != SLR_R_RING || !grouped) /* a group connects, and notes, at its end */
+        slr_gather_note(&call, why);
     bool marked = slr_marking() && slr_gather_mark(&call);
     ncclResult_t r;
     if (why == SLR_R_COMM_ERROR) {
@@ -341,12 +347,14 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     } else if (why != SLR_R_RING) {
         call.passed = call.comm ? ++call.comm->passed : 0;
         r = slr_trace_passed(&call);
-    } else if (slr_in_group()) {
+    } else if (grouped) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
     } else {
         r = move(&call);
     }
     slr_mark_end(marked);
+    if (counted)
+        slr_connect_end(&call.comm, 1);
     slr_comm_put(call.comm);
     slr_guard--;
     return r;

@@ -20,6 +20,8 @@ struct group {
     int depth;
     struct slr_call *calls; /* the gathers that go to the ring */
     size_t count, room;
+    struct slr_comm **comms; /* of these gathers, each once; while they are enqueued */
+    size_t comm_count;
     struct use *uses; /* of all operations, each pair once */
     size_t use_count, use_room;
     struct slr_birth *births;
@@ -133,6 +135,58 @@ ncclResult_t slr_group_start(void)
     if (group)
         group->depth++;
     return r;
+}
+
+/* Each communicator of the recorded gathers, once. */
+static bool list_comms(struct group *g)
+{
+    g->comms = calloc(g->count ? g->count : 1, sizeof *g->comms);
+    for (size_t i = 0; i < g->count && g->comms; i++) {
+        size_t at = 0;
+        while (at < g->comm_count && g->comms[at] != g->calls[i].comm)
+            at++;
+        g->comms[at] = g->calls[i].comm;
+        g->comm_count += at == g->comm_count;
+    }
+    return g->comms != NULL;
+}
+
+/* What can not go to the ring is NCCL's, whose group is still open. The rest stays recorded. */
+static ncclResult_t pass_refused(struct group *g)
+{
+    ncclResult_t r = ncclSuccess;
+    size_t kept = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        struct slr_call *call = &g->calls[i];
+        if (call->comm->pass != SLR_R_RING)
+            call->why = call->comm->pass;
+        slr_gather_note(call, call->why);
+        if (call->why == SLR_R_RING) {
+            g->calls[kept++] = *call;
+            continue;
+        }
+        call->passed = ++call->comm->passed;
+        ncclResult_t one = slr_gather_nccl(call);
+        r = r == ncclSuccess ? one : r;
+    }
+    g->count = kept;
+    return r;
+}
+
+/* The communicators of all gathers connect together: each goes forward by itself, so their order does not matter. One
+ * that fails meanwhile answers when its gathers are enqueued. */
+static ncclResult_t connect_all(struct group *g)
+{
+    if (!g->count)
+        return ncclSuccess;
+    enum slr_reason *why = calloc(g->count, sizeof *why);
+    if (!why || !list_comms(g)) {
+        free(why);
+        return ncclSystemError;
+    }
+    slr_connect(g->comms, why, g->comm_count);
+    free(why);
+    return pass_refused(g);
 }
 
 static bool has_gather(const struct group *g, const struct slr_comm *c)
@@ -249,7 +303,9 @@ static ncclResult_t close_group(struct group *g, ncclSimInfo_t *info, bool simul
             slr_pending_join_stream(g->uses[i].stream, false, SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
     slr_pending_join_all(SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
     /* A gather that fails on the way in must not keep NCCL's group open. */
-    ncclResult_t entered = simulate ? ncclSuccess : enter_all(g);
+    ncclResult_t entered = simulate ? ncclSuccess : connect_all(g);
+    if (!simulate && entered == ncclSuccess)
+        entered = enter_all(g);
     if (!simulate)
         order_before(g);
     slr_tuner_simulating = simulate;
@@ -265,8 +321,10 @@ static ncclResult_t close_group(struct group *g, ncclSimInfo_t *info, bool simul
         r = ring == ncclSuccess ? r : ring;
         order_after(g);
     }
+    slr_connect_end(g->comms, g->comm_count);
     for (size_t i = 0; i < g->use_count; i++)
         slr_comm_put(g->uses[i].comm);
+    free(g->comms);
     free(g->calls);
     free(g->uses);
     free(g->windows);

@@ -20,14 +20,15 @@ static struct slr_import_key key_of(const struct slr_comm *c, int peer, uint64_t
         .process = c->shared.control->post[peer].process, .generation = generation, .device = c->shared.device};
 }
 
-/* Memory of this process is used by its address. For virtual memory the application says who has access. */
+/* Memory of this process is used by its address, and only virtual memory to which the application has given this device
+ * access: a copy of another device's cuMemAlloc memory would tie that device's context (cache/staging.h). */
 static enum slr_import_result open_own(const struct slr_comm *c, const struct slr_export *e, CUdeviceptr *base)
 {
     CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = c->shared.device};
     unsigned long long access = 0;
     *base = e->base;
-    if (e->kind == SLR_EXPORT_HANDLE || (slr_real.cuMemGetAccess(&access, &here, e->base) == CUDA_SUCCESS &&
-                                         access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+    if (e->kind == SLR_EXPORT_DESCRIPTOR && slr_real.cuMemGetAccess(&access, &here, e->base) == CUDA_SUCCESS &&
+        access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return SLR_IMPORT_OK;
     return SLR_IMPORT_FAILED;
 }

@@ -114,6 +114,8 @@ enum slr_status slr_context_enter(CUcontext ctx)
 
 enum slr_status slr_shared_enter(const struct slr_shared *s)
 {
+    if (slr_shared_gone(s))
+        return SLR_ABSENT;
     return slr_context_enter(s->ctx);
 }
 
@@ -177,6 +179,8 @@ void slr_comm_release(struct slr_comm *c)
 
 bool slr_comm_idle(struct slr_comm *c)
 {
+    if (slr_connect_waits(c))
+        return false;
     if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
         return true;
     bool idle = slr_ring_idle(&c->ring);
@@ -268,12 +272,12 @@ void slr_comm_dispose(struct slr_comm *c)
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_ring_close(&c->ring);
         slr_order_close(c);
-        for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
-            if (c->imported[r])
-                c->shared.stuck |= !slr_staging_unimport(c->ring.slots[r], false);
+        slr_connect_close(c);
         if (c->shared.control)
             slr_offers_close(c);
         slr_shared_leave();
+    } else if (c->shared.control && slr_shared_gone(&c->shared)) {
+        slr_offers_close(c); /* its imports are forgotten, none is closed by address */
     }
     c->shared.issued = atomic_load(&c->ring.issued);
     slr_retire(&c->shared);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "base/cu.h"
 #include "base/log.h"
+#include "cache/block_device.h"
 #include "cache/blocks.h"
 #include "plugin/peer_process.h"
 
@@ -18,6 +19,11 @@ struct retired {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct retired *list;
 static unsigned being_released; /* taken off the list, memory not free yet; under the lock */
+
+bool slr_shared_gone(const struct slr_shared *s)
+{
+    return s->resets != slr_device_resets(s->device);
+}
 
 bool slr_shared_same_process(const struct slr_shared *s, int peer)
 {
@@ -62,6 +68,9 @@ static void unmap(struct slr_shared *s)
 
 static void release(struct slr_shared *s)
 {
+    slr_device_freeing(1);
+    if (slr_shared_gone(s))
+        slr_staging_forget(&s->staging);
     if (s->ctx && slr_shared_enter(s) == SLR_OK) {
         if (s->registered)
             slr_cu_status(slr_real.cuMemHostUnregister((char *)s->control + slr_control_flags_at(s->nranks)),
@@ -72,6 +81,7 @@ static void release(struct slr_shared *s)
                 slr_block_unpin(s->pinned[i]);
         slr_shared_leave();
     }
+    slr_device_freeing(-1);
     if (s->ctx)
         slr_real.cuDevicePrimaryCtxRelease(s->device);
     unmap(s);

@@ -8,6 +8,7 @@
 #include "cache/blocks.h"
 #include "plugin/left.h"
 #include "plugin/mail.h"
+#include "plugin/process.h"
 #include "plugin/retire.h"
 #include "plugin/symmetry.h"
 #include "plugin/trace.h"
@@ -163,6 +164,7 @@ static void serve_communicators(void)
     struct slr_comm *list[SLR_MANY_COMMS];
     int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
     for (int i = 0; i < n; i++) {
+        slr_connect_tick(list[i]);
         slr_offers_tick(list[i]);
         slr_symmetry_tick(list[i]);
         slr_trace_tick(list[i]);
@@ -235,9 +237,18 @@ static void start(void)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
+/* What slipring holds goes before an allocation of the program fails; not for one of its own (cache/staging.h). */
+static bool short_of_memory(void)
+{
+    if (slr_process_off())
+        return false;
+    bool revoked = slr_offers_give_up();
+    return (slr_guard == 0 && slr_connect_give_up()) || revoked;
+}
+
 void slr_watchdog_start(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start);
-    slr_block_on_shortage(slr_offers_give_up);
+    slr_block_on_shortage(short_of_memory);
 }

@@ -218,12 +218,6 @@ lt_parts() {
     return "${PIPESTATUS[0]}"
 }
 
-# replicas NAME: whether all ranks' parts of a GEMM give the same bits, and what they cost.
-replicas() {
-    bounded "${plain[@]}" "$build/bench/replicas" --seconds 90 | tee "$logs/$1.table"
-    return "${PIPESTATUS[0]}"
-}
-
 # ways NAME RANKS MIB... -- ag_gemm-options...: the gather alone, by each way of a shard.
 ways() {
     local name=$1 ranks=$2 sizes=()
@@ -331,7 +325,6 @@ alone memop-latency 60 memop memop-latency
 alone alloc-cost 60 alloc alloc-cost
 alone import-cost 60 import_cost import-cost
 alone lt-parts 60 lt_parts lt-parts
-alone replicas 120 replicas replicas
 gather_cases
 gemm_cases
 timed_steps

@@ -69,6 +69,13 @@ static uint64_t value(const struct row *row, int i)
     return 0x1111111100000000u * (unsigned)(i + 1) + 0xabcd0000u + (unsigned)i;
 }
 
+/* Stands behind the gate in the driver's stead whatever the settings are (interpose/alloc.c), and passes on what it
+ * knows of: a device. */
+static bool behind_the_gate(const char *name)
+{
+    return strncmp(name, "cuDevicePrimaryCtxRelease", 25) == 0 || strncmp(name, "cuDevicePrimaryCtxReset", 23) == 0;
+}
+
 /* Calls the function with values that differ by argument and checks that they arrived. */
 static void call(const struct row *row, fake_fn fn, int expected)
 {
@@ -82,6 +89,10 @@ static void call(const struct row *row, fake_fn fn, int expected)
                3.5, 4.5, 5.5, 6.5, 7.5);
     CHECK_FOR(row->name, r == expected);
     CHECK_FOR(row->name, seen->calls == calls + 1 && seen->errno_seen == EXDEV);
+    if (behind_the_gate(row->name)) {
+        CHECK_FOR(row->name, (uint32_t)seen->ints[0] == (uint32_t)v[0]);
+        return;
+    }
     CHECK_FOR(row->name, memcmp(seen->ints, v, sizeof(v)) == 0);
     for (int i = 0; i < FAKE_REALS; i++)
         CHECK_FOR(row->name, seen->reals[i] == i + 0.5);

@@ -117,7 +117,8 @@ def symmetry(r, calls):
 
 def begin(r):
     n = r.args.ranks
-    r.log("communicator", **r.common(), nranks=n, decision="ring", slot_bytes=64 << 20, staging_bytes=128 << 20)
+    r.log("communicator", **r.common(), nranks=n, decision="ring", protocol="pull")
+    r.log("connected", **r.common(), nranks=n, slot_bytes=64 << 20, staging_bytes=128 << 20, times=1)
     if not r.args.untraced:
         r.log("trace_start", **r.common(), nranks=n, device=r.rank, name="NVIDIA H200", every=1)
     for shard, in_place, ended, parts in SITES:

@@ -148,7 +148,7 @@ Test(gemm_parts, borders_fall_on_whole_tiles)
 Test(gemm_parts, many_chunks_are_grouped)
 {
     struct slr_parts p = walk(65536, 64, 1, 2, 64, 3);
-    cr_expect(p.groups == 6 && p.chunks == 11);
+    cr_expect(p.groups == 8 && p.chunks == 8);
     p = walk(65536, 64, 1, 2, 64, 0);
     cr_expect(p.groups == 64 && p.chunks == 1);
 }

@@ -153,6 +153,10 @@ static void add_communicator(struct model *m, struct member *b, const struct log
     b->reason = text(m, r, F_REASON);
     if (r->has[F_PEER] && r->num[F_PEER] != 0xffff)
         b->peer = (int32_t)r->num[F_PEER];
+}
+
+static void add_connected(struct member *b, const struct log_record *r)
+{
     b->slot_bytes = (uint64_t)r->num[F_SLOT_BYTES];
     b->staging_bytes = (uint64_t)r->num[F_STAGING_BYTES];
 }
@@ -310,6 +314,9 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
         break;
     case E_COMMUNICATOR:
         add_communicator(m, b, r);
+        break;
+    case E_CONNECTED:
+        add_connected(b, r);
         break;
     case E_SYMMETRY_PHASE:
         add_phase(m, c, r);
