@@ -4,6 +4,7 @@
  *
  *   idle RANKS
  */
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 #include "../e2e/ranks.h"
@@ -63,22 +64,32 @@ static void await_gone(struct rank *r, const void *p, const char *what)
 
 static void until_told(void *flag)
 {
-    while (!*(volatile bool *)flag)
+    while (!atomic_load((atomic_bool *)flag))
         sleep_ms(1);
+}
+
+/* All ranks are here. */
+static void meet(struct rank *r)
+{
+    int *word;
+    CUDA(cudaMalloc((void **)&word, sizeof *word));
+    NCCL(ncclAllReduce(word, word, 1, ncclInt32, ncclSum, r->comm, r->stream));
+    CUDA(cudaStreamSynchronize(r->stream));
+    CUDA(cudaFree(word));
 }
 
 /* Whoever waited for the device would wait for ever. */
 static void beside_work(struct rank *r)
 {
-    volatile bool told = false;
+    atomic_bool told = false;
     cudaStream_t busy;
     void *p;
     CUDA(cudaStreamCreateWithFlags(&busy, cudaStreamNonBlocking));
     CUDA(cudaMalloc(&p, SHARD));
     CUDA(cudaFree(p));
-    CUDA(cudaLaunchHostFunc(busy, until_told, (void *)&told));
+    CUDA(cudaLaunchHostFunc(busy, until_told, &told));
     await_gone(r, p, "other");
-    told = true;
+    atomic_store(&told, true);
     CUDA(cudaStreamSynchronize(busy));
     CUDA(cudaStreamDestroy(busy));
 }
@@ -90,6 +101,7 @@ static void body(struct rank *r)
     gathers(r, &send, &recv);
     await_gone(r, send, "send");
     await_gone(r, recv, "receive");
+    meet(r); /* what a rank has mapped of the others it closes when its own device has nothing to do */
     beside_work(r);
     gathers(r, &send, &recv);
     rank_close(r);
