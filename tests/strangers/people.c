@@ -33,6 +33,7 @@ struct person person(int (*body)(int), int arg)
 {
     int orders[2], reports[2];
     struct person p;
+    pid_t parent = getpid();
     cr_assert(pipe(orders) == 0 && pipe(reports) == 0);
     p.pid = fork();
     cr_assert(p.pid >= 0);
@@ -41,6 +42,8 @@ struct person person(int (*body)(int), int arg)
         close(orders[1]);
         close(reports[0]);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(0);
         proceed();
         _exit(body(arg));
     }
@@ -141,6 +144,7 @@ ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
 
 static const struct person *_Atomic sends_late;
 static _Atomic int looks;
+static _Atomic bool sent_late;
 
 void let_send_before_the_end(const struct person *p)
 {
@@ -154,6 +158,15 @@ static void looked_at(const struct ucred *who)
         return;
     go(p);
     hear(p);
+    atomic_store(&sent_late, true);
+}
+
+void wait_until_it_has(void)
+{
+    for (uint64_t end = now_ms() + PATIENCE_MS; !atomic_load(&sent_late);) {
+        cr_assert_lt(now_ms(), end, "nobody has been turned away");
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
 }
 
 int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *len);

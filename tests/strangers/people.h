@@ -40,6 +40,7 @@ void send_late(void);
 /* In the test's process: the second look at the credentials of `late`, which is when it is turned away, lets it send
  * its message and waits until that has been sent. */
 void let_send_before_the_end(const struct person *late);
+void wait_until_it_has(void);
 
 socklen_t name_socket(const struct slr_key *key, struct sockaddr_un *a);
 int connect_raw(

@@ -19,10 +19,12 @@ TestSuite(peer_process, .timeout = 60);
 
 static pid_t start(void)
 {
-    pid_t pid = fork();
+    pid_t parent = getpid(), pid = fork();
     cr_assert(pid >= 0);
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(0);
         for (;;)
             pause();
     }
