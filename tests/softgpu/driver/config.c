@@ -49,7 +49,7 @@ void sg_config_load(void)
         .memop_us = number("SOFTGPU_MEMOP_US", 1),
         .scale = scale > 0 ? scale : 1,
         .queue = (unsigned)number("SOFTGPU_QUEUE", 1000),
-        .ties = rule("SOFTGPU_TIES", false),
+        .ties = rule("SOFTGPU_TIES", true),
         .lazy = rule("SOFTGPU_LAZY", true),
         .nccl_blind = rule("SOFTGPU_NCCL_BLIND", true),
         .same_primary = rule("SOFTGPU_SAME_PRIMARY", true),
