@@ -1,0 +1,1 @@
+s/imports\[i\]\.gone = true/(void)0/

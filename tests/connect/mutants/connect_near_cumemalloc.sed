@@ -1,0 +1,1 @@
+s/if \(e->kind == SLR_EXPORT_DESCRIPTOR \&\&[^;]*PROT_READWRITE\)/if (true)/

@@ -1,0 +1,1 @@
+s/\*differs = memcmp\([^;]*;/*differs = false;/

@@ -1,0 +1,1 @@
+s/ && slr_comm_idle\(c\);/;/
