@@ -74,10 +74,10 @@ static void failed(struct slr_comm *c, enum slr_status s)
 static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
 {
     struct slr_order *o = &c->order;
-    if (!o->gathered || o->settled)
+    if (!o->gathered || o->settled || slr_stream_captures(stream))
         return SLR_OK;
     o->settled = true;
-    if (!elsewhere(&o->gather, stream) || slr_stream_captures(stream))
+    if (!elsewhere(&o->gather, stream))
         return SLR_OK;
     SLR_TRY(slr_shared_enter(&c->shared));
     enum slr_status s = wait_for_gather(c, stream);
@@ -85,16 +85,23 @@ static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
     return s;
 }
 
+/* Nothing would change by entering the stream. */
+static bool is_latest(const struct slr_ordered *o, CUstream stream)
+{
+    return atomic_load(&o->open) && atomic_load(&o->stream) == stream && !o->noted;
+}
+
 static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
 {
     struct slr_order *o = &c->order;
     bool doubtful = o->gathered ? elsewhere(&o->gather, stream) : o->seen++ < OPEN_QUESTION;
-    if (!o->several && !doubtful) {
+    bool late = !o->several && !doubtful; /* recorded when it is asked for, if ever */
+    if ((late && is_latest(&o->nccl, stream)) || slr_stream_captures(stream))
+        return SLR_OK;
+    if (late) {
         enter(&o->nccl, stream);
         return SLR_OK;
     }
-    if (slr_stream_captures(stream))
-        return SLR_OK;
     SLR_TRY(slr_shared_enter(&c->shared));
     enter(&o->nccl, stream);
     enum slr_status s = note(&o->nccl, stream);

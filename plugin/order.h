@@ -6,10 +6,10 @@
  * operations:
  *
  *   call                          its stream waits for
- *   substituted gather on S       the previous gather and its own-shard copy, when that was on another stream; the
- * latest operation of NCCL, when that was on another stream operation of NCCL on S        the previous gather and its
- * own-shard copy, when that was on another stream and no operation of NCCL has come since (NCCL orders those behind
- * each other)
+ *   substituted gather on S       the previous gather and its own-shard copy, when that was on another stream;
+ *                                 the latest operation of NCCL, when that was on another stream
+ *   operation of NCCL on S        the previous gather and its own-shard copy, when that was on another stream
+ *                                 and no operation of NCCL has come since (NCCL orders those behind each other)
  *
  * On one and the same stream the stream's order and the joins (pending.h) do that, so a program with one stream pays a
  * few comparisons. What a stream has to wait for is an event behind the operation. It is recorded when the operation is
