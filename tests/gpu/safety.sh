@@ -393,7 +393,7 @@ find_program() {
 
 # ----------------------------------------------------------------------------------------------------------------------
 
-repeat=2 slow_link=() side=2048 large=8192 rounds=3 iters=40 least_ratio=0.95 least_cost=0.97 least_call=0.9
+repeat=2 slow_link=() side=512 large=8192 rounds=3 iters=40 least_ratio=0.95 least_cost=0.97 least_call=0.9
 gather_bytes="1 3 4096 1048581 16777216 67108864 268435456 536870912" ratio_bytes="67108864 268435456 536870912 1073741824"
 call_bytes="65536 1048576 4194304 16777216 67108864 268435456" cost_bytes="4194304 67108864 536870912"
 cost_shapes="1280 16384 8192
