@@ -262,12 +262,24 @@ static void wind_up(struct slr_comm *c)
     c->offers.unmapped = true;
 }
 
+/* Refused when it connected: what was offered before, for a registration, goes back. */
+static void take_back(struct slr_comm *c)
+{
+    slr_offers_lock(c);
+    for (int i = 0; i < SLR_OFFERS; i++)
+        slr_offers_revoke(c, i);
+    slr_offers_unlock(c);
+}
+
 void slr_offers_tick(struct slr_comm *c)
 {
-    if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
+    bool ring = c->pass == SLR_R_RING;
+    if (!c->shared.control || slr_shared_enter(&c->shared) != SLR_OK)
         return;
+    if (!ring)
+        take_back(c);
     slr_offers_tick_own(c);
-    if (atomic_load(&c->error) == ncclSuccess)
+    if (ring && atomic_load(&c->error) == ncclSuccess)
         slr_offers_tick_peers(c);
     else
         wind_up(c);

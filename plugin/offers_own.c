@@ -226,7 +226,7 @@ void slr_offers_tick_own(struct slr_comm *c)
         revoke_ended(c, i);
         collect(c, i);
     }
-    if (atomic_load(&c->error) != ncclSuccess)
+    if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
         return;
     adopt_met(c);
     offer_wanted(c);

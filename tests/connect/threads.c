@@ -1,12 +1,13 @@
 /* Ranks that are threads of a process, alone or beside ranks of other processes.
  *
- *   threads SCENARIO THREADS [nccl]
+ *   threads SCENARIO THREADS [nccl|window]
  *
  *   exact    gathers, every byte checked
  *   ahead    all ranks but rank 0 are a gather ahead, while rank 0's thread synchronises its device, allocates, frees
  *            and synchronises a stream; then it makes its call. CUDA ties a queued copy of another device's cuMemAlloc
  *            memory to that device's context, so rank 0 would wait for ever for a copy that waits for rank 0.
  *   nccl     buffers of ncclMemAlloc, else of cudaMalloc
+ *   window   the same, registered with the communicator
  *
  * A process has THREADS ranks, one device each. A hang ends by the alarm.
  */
@@ -21,7 +22,7 @@
 #define ALARM_S 40
 
 static struct {
-    bool ahead, nccl;
+    bool ahead, nccl, window;
     int threads, nprocs, proc;
     ncclUniqueId id;
     pthread_barrier_t barrier;
@@ -90,11 +91,19 @@ static void *run(void *arg)
     CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
     make(&b, &r);
     NCCL(ncclCommInitRank(&r.comm, r.nranks, all.id, r.rank));
+    void *handle[2] = {NULL, NULL};
+    if (all.window) {
+        NCCL(ncclCommRegister(r.comm, b.send, b.shard, &handle[0]));
+        NCCL(ncclCommRegister(r.comm, b.recv, b.all, &handle[1]));
+    }
     for (unsigned round = 0; round < ROUNDS; round++) {
         one_round(&r, &b, round, other);
         board_sleep_ms(round < 3 ? 120 : 0); /* blocks are offered in the background */
     }
     pthread_barrier_wait(&all.barrier);
+    for (int i = 0; i < 2; i++)
+        if (handle[i])
+            NCCL(ncclCommDeregister(r.comm, handle[i]));
     NCCL(ncclCommDestroy(r.comm));
     release(&b);
     return NULL;
@@ -107,7 +116,8 @@ int main(int argc, char **argv)
     all.threads = atoi(argv[2]);
     CHECK(all.threads >= 1 && all.threads <= BOARD_RANKS, "THREADS is %d", all.threads);
     all.ahead = !strcmp(argv[1], "ahead");
-    all.nccl = argc > 3 && !strcmp(argv[3], "nccl");
+    all.window = argc > 3 && !strcmp(argv[3], "window");
+    all.nccl = argc > 3 && (all.window || !strcmp(argv[3], "nccl"));
     struct rank here = player_start();
     all.proc = here.rank;
     all.nprocs = here.nranks;
