@@ -4,8 +4,6 @@
 #include "base/cu.h"
 #include "kernels/flags.h"
 
-#define RELEASE_AHEAD (1u << 29) /* far above any number in flight, far below half of the cyclic range */
-
 static CUdeviceptr dflag(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader)
 {
     return ring->dflags + slr_flag_offset(ring->nranks, kind, owner, reader);
@@ -220,10 +218,11 @@ static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gathe
                                    int step)
 {
     int owner = (ring->rank + step) % ring->nranks;
-    if (step == 1 || (piece == 0 && !arrives(route_of(c, owner))))
+    if (step == 1)
         return SLR_OK;
-    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, owner, ring->rank), g,
-                   CU_STREAM_WAIT_VALUE_GEQ));
+    if (piece > 0 || arrives(route_of(c, owner)))
+        SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, owner, ring->rank), g,
+                       CU_STREAM_WAIT_VALUE_GEQ));
     pull_did(ring, SLR_SPAN_WAIT, owner, piece, 0);
     return SLR_OK;
 }
@@ -461,54 +460,4 @@ bool slr_ring_idle(struct slr_ring *ring)
 bool slr_ring_sends_idle(struct slr_ring *ring)
 {
     return !atomic_load(&ring->opened) || slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY;
-}
-
-static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader, uint32_t piece)
-{
-    uint32_t have = atomic_load(slr_flag(ring->flags, ring->nranks, kind, owner, reader));
-    return slr_flag_reached(have, piece);
-}
-
-bool slr_ring_reached(const struct slr_ring *ring, uint32_t piece)
-{
-    for (int step = 1; step < ring->nranks; step++) {
-        int peer = (ring->rank + step) % ring->nranks;
-        if (!reached(ring, SLR_FLAG_DONE, peer, ring->rank, piece) ||
-            !reached(ring, SLR_FLAG_READY, ring->rank, peer, piece))
-            return false;
-    }
-    return true;
-}
-
-bool slr_ring_complete(const struct slr_ring *ring)
-{
-    return slr_ring_reached(ring, atomic_load(&ring->issued));
-}
-
-bool slr_ring_peer_served(const struct slr_ring *ring, int peer)
-{
-    uint32_t issued = atomic_load(&ring->issued);
-    return reached(ring, SLR_FLAG_DONE, ring->rank, peer, issued) &&
-           reached(ring, SLR_FLAG_READY, peer, ring->rank, issued);
-}
-
-bool slr_ring_has_read(const struct slr_ring *ring, int peer)
-{
-    return reached(ring, SLR_FLAG_DONE, peer, ring->rank, atomic_load(&ring->issued));
-}
-
-void slr_ring_release(struct slr_ring *ring, int peer)
-{
-    uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
-    slr_ring_release_sends(ring, peer);
-    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, peer, ring->rank), 0);
-    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, peer, ring->rank), value);
-}
-
-void slr_ring_release_sends(struct slr_ring *ring, int peer)
-{
-    uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
-    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, ring->rank, peer), 1);
-    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_DONE, ring->rank, peer), value);
-    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_OPEN, ring->rank, peer), value);
 }

@@ -1,0 +1,55 @@
+/* The ring as the host sees it: by its words, without a call of the driver. */
+#include "kernels/flags.h"
+#include "kernels/ring.h"
+
+#define RELEASE_AHEAD (1u << 29) /* far above any number in flight, far below half of the cyclic range */
+
+static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader, uint32_t piece)
+{
+    uint32_t have = atomic_load(slr_flag(ring->flags, ring->nranks, kind, owner, reader));
+    return slr_flag_reached(have, piece);
+}
+
+bool slr_ring_reached(const struct slr_ring *ring, uint32_t piece)
+{
+    for (int step = 1; step < ring->nranks; step++) {
+        int peer = (ring->rank + step) % ring->nranks;
+        if (!reached(ring, SLR_FLAG_DONE, peer, ring->rank, piece) ||
+            !reached(ring, SLR_FLAG_READY, ring->rank, peer, piece))
+            return false;
+    }
+    return true;
+}
+
+bool slr_ring_complete(const struct slr_ring *ring)
+{
+    return slr_ring_reached(ring, atomic_load(&ring->issued));
+}
+
+bool slr_ring_peer_served(const struct slr_ring *ring, int peer)
+{
+    uint32_t issued = atomic_load(&ring->issued);
+    return reached(ring, SLR_FLAG_DONE, ring->rank, peer, issued) &&
+           reached(ring, SLR_FLAG_READY, peer, ring->rank, issued);
+}
+
+bool slr_ring_has_read(const struct slr_ring *ring, int peer)
+{
+    return reached(ring, SLR_FLAG_DONE, peer, ring->rank, atomic_load(&ring->issued));
+}
+
+void slr_ring_release(struct slr_ring *ring, int peer)
+{
+    uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
+    slr_ring_release_sends(ring, peer);
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, peer, ring->rank), 0);
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, peer, ring->rank), value);
+}
+
+void slr_ring_release_sends(struct slr_ring *ring, int peer)
+{
+    uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, ring->rank, peer), 1);
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_DONE, ring->rank, peer), value);
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_OPEN, ring->rank, peer), value);
+}
