@@ -40,8 +40,8 @@ struct slr_export {
  * the block. */
 bool slr_export_block(uint64_t generation, struct slr_export *out);
 
-/* A new descriptor, close-on-exec, that the caller closes. Refused: the block is gone, or the driver refuses. Later: the
- * program is unmapping memory just now (retain.h). */
+/* A new descriptor, close-on-exec, that the caller closes. Refused: the block is gone, or the driver refuses. Later:
+ * the program is unmapping memory just now (retain.h). */
 enum { SLR_EXPORT_REFUSED = -1, SLR_EXPORT_LATER = -2 };
 int slr_export_descriptor(uint64_t generation);
 

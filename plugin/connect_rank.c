@@ -194,11 +194,21 @@ static enum slr_status settle(struct slr_comm *c, enum slr_status s)
     return s == SLR_OK ? SLR_TIMEOUT : s;
 }
 
-/* A copy that has not ended may still read or write it. */
+/* A copy that has not ended may still read or write it: then it is kept for the life of the process. */
 static void free_host(char *host, enum slr_status done)
 {
+    static struct kept {
+        char *host;
+        struct kept *next;
+    } * _Atomic all; /* for leak checkers */
+    struct kept *k = done == SLR_TIMEOUT ? malloc(sizeof *k) : NULL;
     if (done != SLR_TIMEOUT)
         free(host);
+    if (!k)
+        return;
+    *k = (struct kept){host, atomic_load(&all)};
+    while (!atomic_compare_exchange_weak(&all, &k->next, k))
+        ;
 }
 
 static enum slr_reason write_pattern(struct slr_comm *c)

@@ -33,9 +33,10 @@
  * A wait for an event that does not carry goes to the driver, and that is right for every event at any time, because
  * every record was a real one. So whatever is in doubt does not carry: records and waits with flags; events that
  * another process may record, too; all events, when one may have been recorded where slipring does not look (graph
- * launches, launches with an event among their attributes, inside of vendors' calls); waits by streams of other contexts, capturing or per-thread default ones; more
- * events or streams than there is room for. Records on holders that are not the origin join: what stood on such a
- * stream before is not ordered into the ring, and must not hold up the carrier.
+ * launches, launches with an event among their attributes, inside of vendors' calls); waits by streams of other
+ * contexts, capturing or per-thread default ones; more events or streams than there is room for. Records on holders
+ * that are not the origin join: what stood on such a stream before is not ordered into the ring, and must not hold up
+ * the carrier.
  *
  * When the gather has been handed over and only the origin still holds it, the origin is joined as well. The next
  * gather of the communicator would do that anyway, and as long as anything is pending every driver call takes the long

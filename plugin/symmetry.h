@@ -20,8 +20,8 @@
  * the call before it enqueued it: the analysis then reaches the last call. The same holds for a program that exits
  * after having waited for its gathers.
  *
- * Who writes what:  record of rank r: the thread of rank r that holds the communicator's lock;  slr_comm.symmetry: whoever
- * holds the analysis lock (symmetry.c), under which only the log is called.
+ * Who writes what:  record of rank r: the thread of rank r that holds the communicator's lock;  slr_comm.symmetry:
+ * whoever holds the analysis lock (symmetry.c), under which only the log is called.
  *
  * Memory: 32 KiB in the control block and, once it has gathered, about 27 KiB of the heap for each rank of the
  * communicator, in every process.

@@ -65,8 +65,8 @@ bool slr_terms_put(const struct slr_comm *c);
 
 struct slr_call;
 
-/* This rank's halves of the terms of a call that has its number, under the communicator's lock: first the owner's for all
- * peers, then the reader's. Where the buffers lie; `recv` NULL: it is not offered. */
+/* This rank's halves of the terms of a call that has its number, under the communicator's lock: first the owner's for
+ * all peers, then the reader's. Where the buffers lie; `recv` NULL: it is not offered. */
 void slr_terms_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route);
 void slr_terms_reader(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route);
 

@@ -15,8 +15,8 @@
  * not count: that of the stream of the call, after another one has taken the gather over by an event, because what
  * computes is on the other.
  *
- * Locks: the open record of the ring belongs to the communicator's lock, which is taken before the trace's own; a call that
- * NCCL gets has its record to itself. No CUDA call but those of the reader is made under the trace's lock.
+ * Locks: the open record of the ring belongs to the communicator's lock, which is taken before the trace's own; a call
+ * that NCCL gets has its record to itself. No CUDA call but those of the reader is made under the trace's lock.
  */
 #ifndef SLR_PLUGIN_TRACE_H
 #define SLR_PLUGIN_TRACE_H

@@ -131,8 +131,9 @@ if [ $all = 1 ]; then
     leave_out="plain_order" # programs without slipring
     step "tests, ASan and UBSan" run_tests gcc address
     # Ten times slower. Tests labelled slow, and those named below, run under TSan only with --sanitize thread; race judges the device's order.
-    # The stand-ins themselves, programs without slipring, tools and documents, and the same with more ranks, modes or refused calls.
-    leave_out="^(softgpu_|bench_|fault_refused_|register_fault_|zero_fault_|memory_churn_(all|different)|memory_sites)|plain|^e2e_fuse_.*_[348]$"
+    # The stand-ins themselves, programs without slipring, tools and documents, what waits for idle times, and the same with more ranks,
+    # modes or refused calls.
+    leave_out="^(softgpu_|bench_|memory_idle|fault_refused_|register_fault_|zero_fault_|memory_churn_(all|different)|memory_sites)|plain|^e2e_fuse_.*_[348]$"
     leave_out="$leave_out|^(report_|tools_|tuner_broken|fuzz_short|launcher|layers|docs_|commands|package_)"
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
     leave_out=""

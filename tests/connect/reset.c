@@ -103,6 +103,7 @@ static void imports(void)
     if (r.rank == 0) {
         CUDA(cudaDeviceReset());
         start();
+        free(b.host); /* what was on the device has gone with it */
         buffers_make(&b, &r, SHARD);
     }
     next_id();

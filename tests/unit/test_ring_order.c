@@ -140,6 +140,7 @@ static void build(struct world *w)
     for (int o = 0; o < w->n; o++)
         for (int r = 0; r < w->n; r++) {
             atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_READY, o, r), w->start);
+            atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_BROKEN, o, r), 0);
             atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_DONE, o, r), w->start);
         }
     for (int r = 0; r < w->n; r++) {
