@@ -30,7 +30,7 @@ ctest_options=("$@")
 
 # Only what decides between pass and fail; what a test needs for itself is set where it is registered.
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:suppressions=$SLR_ROOT/tests/tsan.supp}
 export CTEST_OUTPUT_ON_FAILURE=1
 
 # build FOLDER [cmake options]
