@@ -124,15 +124,15 @@ void print_document(FILE *out, enum table table)
             table == TABLE_SETTINGS ? "settings.def" : "reasons.def");
     if (table == TABLE_SETTINGS)
         fputs("# Settings\n\n"
-              "Environment variables, read once by each process. An empty value counts as unset. A value that is not\n"
-              "accepted, or a name that does not exist, is told once in the log, and the default is used.\n"
+              "Environment variables, read once by each process. An empty value counts as unset. A value that is\n"
+              "not accepted, or a name that does not exist, is told once in the log, and the default is used.\n"
               "Settings that must be equal on all ranks are compared when a communicator is made: when they differ,\n"
               "its all-gathers stay with NCCL on all ranks, and the log says which rank differs.\n\n",
               out);
     else
         fputs("# Reasons\n\n"
-              "Why a call went the way it did: the field `reason` of the log's lines, and the counters at the end of\n"
-              "the process.\n\n",
+              "Why a call went the way it did: the field `reason` of the log's lines, and the counters at the end\n"
+              "of the process.\n\n",
               out);
     print_table(out, table, FORM_MARKDOWN);
 }
