@@ -106,11 +106,11 @@ static cublasStatus_t compute(struct slr_ring *ring, CUstream stream, const stru
     if (p->step > 0 && slr_ring_wait_chunk(ring, stream, p->chunk, p->step) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
     if (p->step > 0)
-        slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_WAIT, (ring->rank + p->step) % ring->nranks,
+        slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_WAIT, (ring->rank + p->step) % ring->nranks,
                        (int)p->chunk, 0);
     cublasStatus_t r = slr_gemm_part(gemm, s, p->col, p->cols);
     if (r == CUBLAS_STATUS_SUCCESS)
-        slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_GEMM, -1, (int)index, 0);
+        slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_GEMM, -1, (int)index, 0);
     return r;
 }
 
@@ -119,7 +119,7 @@ static cublasStatus_t redo(struct slr_ring *ring, CUstream stream, const struct 
                            const struct slr_gemm_split *s, struct slr_parts walk, unsigned done, cublasStatus_t refused)
 {
     cublasStatus_t r = slr_gemm_redo(gemm, s, walk, done, stream, refused);
-    slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_GEMM, -1, (int)done, 0);
+    slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_GEMM, -1, (int)done, 0);
     return r;
 }
 
@@ -133,7 +133,7 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
     *parts = 0;
     if (!ready(begin, gemm, s))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    slr_record_mark(ring->record, SLR_LANE_APP, g->stream);
+    slr_timing_mark(ring->timing, SLR_LANE_APP, g->stream);
     while (r == CUBLAS_STATUS_SUCCESS && slr_parts_next(&walk, &p)) {
         r = compute(ring, g->stream, gemm, s, &p, *parts);
         *parts += r == CUBLAS_STATUS_SUCCESS;

@@ -138,19 +138,19 @@ static CUdeviceptr slot_of(const struct slr_ring *ring, int owner, uint32_t g)
 /* What the publish stream was last given is measured. */
 static void publish_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
-    slr_record_did(ring->record, SLR_LANE_PUBLISH, ring->publish, kind, peer, (int)piece, bytes);
+    slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, kind, peer, (int)piece, bytes);
 }
 
 static void pull_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
-    slr_record_did(ring->record, SLR_LANE_PULL, ring->pull, kind, peer, (int)piece, bytes);
+    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, kind, peer, (int)piece, bytes);
 }
 
 static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece)
 {
     if (!any(ring, c, by_slot))
         return SLR_OK;
-    slr_record_mark(ring->record, SLR_LANE_PUBLISH, ring->publish);
+    slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
     /* The first pieces of a communicator find the slots empty; later the words have wrapped or not, both compare right.
      */
     SLR_TRY(for_peers(ring, c, every_peer, false, SLR_FLAG_DONE, g - SLR_SLOTS));
@@ -168,7 +168,7 @@ static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *c
                                int peer)
 {
     size_t at = slr_plan_piece_begin(&c->plan, piece), bytes = slr_plan_piece_bytes(&c->plan, piece);
-    slr_record_mark(ring->record, SLR_LANE_PUBLISH, ring->publish);
+    slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
     if (piece == 0) {
         SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->publish, dflag(ring, SLR_FLAG_OPEN, ring->rank, peer), first,
                        CU_STREAM_WAIT_VALUE_GEQ));
@@ -263,7 +263,7 @@ static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather
 {
     uint32_t g = first + piece;
     int next = (ring->rank + 1) % ring->nranks;
-    slr_record_mark(ring->record, SLR_LANE_PULL, ring->pull);
+    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
     SLR_TRY(await_owners(ring, c, g, piece == 0));
     pull_did(ring, SLR_SPAN_WAIT, next, piece, 0);
     for (int step = 1; step < ring->nranks; step++)
@@ -289,9 +289,9 @@ static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_ga
     CUdeviceptr own = c->recv + (size_t)ring->rank * c->plan.shard;
     if (own == c->send)
         return SLR_OK;
-    slr_record_mark(ring->record, SLR_LANE_APP, c->stream);
+    slr_timing_mark(ring->timing, SLR_LANE_APP, c->stream);
     SLR_TRY(SLR_CU(cuMemcpyAsync, own, c->send, c->plan.shard, c->stream));
-    slr_record_did(ring->record, SLR_LANE_APP, c->stream, SLR_SPAN_OWN, -1, -1, c->plan.shard);
+    slr_timing_did(ring->timing, SLR_LANE_APP, c->stream, SLR_SPAN_OWN, -1, -1, c->plan.shard);
     return SLR_OK;
 }
 
@@ -319,7 +319,7 @@ static enum slr_status await_readers(struct slr_ring *ring, const struct slr_gat
 {
     if (!any(ring, c, in_place))
         return SLR_OK;
-    slr_record_mark(ring->record, SLR_LANE_PUBLISH, ring->publish);
+    slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
     SLR_TRY(for_peers(ring, c, in_place, false, SLR_FLAG_DONE, last));
     publish_did(ring, SLR_SPAN_WAIT, -1, c->plan.pieces - 1, 0);
     return SLR_OK;
@@ -357,9 +357,9 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
 
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)
 {
-    slr_record_mark(ring->record, SLR_LANE_APP, stream);
+    slr_timing_mark(ring->timing, SLR_LANE_APP, stream);
     SLR_TRY(slr_ring_join(ring, stream));
-    slr_record_did(ring->record, SLR_LANE_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
+    slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 

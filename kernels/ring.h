@@ -54,7 +54,7 @@
  * are raised, and those that hold the application's streams are raised only when the application has been told
  * (plugin/watchdog.h).
  *
- * Measuring: `record` follows the three lanes of the gather (trace.h). The stamp behind a staging copy or a push stands
+ * Measuring: `timing` follows the three lanes of the gather (timing.h). The stamp behind a staging copy or a push stands
  * before the word that tells the peer, and the one behind a pull before the chunk's event, so that what waits for a
  * copy is never seen to run before it has ended; they add nothing that waits.
  *
@@ -68,7 +68,7 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "kernels/plan.h"
-#include "kernels/trace.h"
+#include "kernels/timing.h"
 
 #define SLR_MAX_RANKS 64
 
@@ -89,7 +89,7 @@ struct slr_ring {
     bool carrying;        /* that has been called for the latest gather */
     CUevent *chunk_event; /* [chunk * (nranks - 1) + step - 1], of the latest gather; grown on demand */
     uint32_t chunk_events;
-    struct slr_record *record; /* of the latest gather, the caller's; NULL: it is not measured */
+    struct slr_timing *timing; /* of the latest gather, the caller's; NULL: it is not measured */
 };
 
 /* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/terms.h agrees on it, call by call;

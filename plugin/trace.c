@@ -141,8 +141,8 @@ struct slr_timed *slr_trace_take(struct slr_trace *t, enum slr_timed_kind kind, 
         return NULL;
     }
     *m = (struct slr_timed){
-        .record = m->record, .counted = m->counted, .kind = kind, .number = number, .ended = SLR_R_RING};
-    slr_record_begin(&m->record);
+        .timing = m->timing, .counted = m->counted, .kind = kind, .number = number, .ended = SLR_R_RING};
+    slr_timing_begin(&m->timing);
     return m;
 }
 
@@ -150,8 +150,8 @@ void slr_trace_hand_in(struct slr_trace *t, struct slr_timed *m)
 {
     m->next = NULL;
     pthread_mutex_lock(&t->lock);
-    t->events += m->record.created - m->counted;
-    m->counted = m->record.created;
+    t->events += m->timing.created - m->counted;
+    m->counted = m->timing.created;
     *t->closed_end = m;
     t->closed_end = &m->next;
     pthread_mutex_unlock(&t->lock);
@@ -169,7 +169,7 @@ void slr_trace_give_back(struct slr_trace *t, struct slr_timed *m)
 void slr_trace_begin(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
-    c->ring.record = NULL;
+    c->ring.timing = NULL;
     if (!slr_trace_turn(call->number))
         return;
     struct slr_trace *t = slr_trace_of(c);
@@ -185,21 +185,21 @@ void slr_trace_begin(const struct slr_call *call)
     m->send = call->send;
     m->recv = call->recv;
     t->open = m;
-    c->ring.record = &m->record;
-    slr_record_mark(&m->record, SLR_LANE_APP, call->stream);
+    c->ring.timing = &m->timing;
+    slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
 }
 
 static struct slr_timed *take_open(struct slr_comm *c)
 {
     struct slr_trace *t = atomic_load_explicit(&c->trace, memory_order_relaxed);
-    struct slr_timed *m = t && c->ring.record ? t->open : NULL;
-    c->ring.record = NULL;
+    struct slr_timed *m = t && c->ring.timing ? t->open : NULL;
+    c->ring.timing = NULL;
     return m;
 }
 
 void slr_trace_enqueued(struct slr_comm *c, const struct slr_gather *g, enum slr_status s)
 {
-    if (!c->ring.record)
+    if (!c->ring.timing)
         return;
     struct slr_trace *t = atomic_load(&c->trace);
     if (s != SLR_OK) {
@@ -216,7 +216,7 @@ void slr_trace_enqueued(struct slr_comm *c, const struct slr_gather *g, enum slr
 /* A gather that one stream has consumed was fused, whatever others do. */
 void slr_trace_joined(const struct slr_comm *c, enum slr_reason why)
 {
-    if (!c->ring.record)
+    if (!c->ring.timing)
         return;
     struct slr_timed *m = atomic_load(&c->trace)->open;
     if (m->ended != SLR_R_FUSED)
@@ -225,7 +225,7 @@ void slr_trace_joined(const struct slr_comm *c, enum slr_reason why)
 
 void slr_trace_close(struct slr_comm *c)
 {
-    struct slr_timed *m = c->ring.record ? take_open(c) : NULL;
+    struct slr_timed *m = c->ring.timing ? take_open(c) : NULL;
     if (m)
         slr_trace_hand_in(atomic_load(&c->trace), m);
 }
@@ -251,7 +251,7 @@ static void free_list(struct slr_timed *list)
 {
     for (struct slr_timed *m = list, *next; m; m = next) {
         next = m->next;
-        slr_record_free(&m->record);
+        slr_timing_free(&m->timing);
         free(m);
     }
 }

@@ -1,7 +1,7 @@
 /* Measuring all-gathers on the device (SLIPRING_TRACE): when each copy, wait and GEMM part of a sampled call began and
  * ended, on one clock for all ranks of the host. docs/tracing.md says what the lines mean.
  *
- * A sampled call has a record (kernels/trace.h) from its beginning until nothing of it is pending any more; then it is
+ * A sampled call has a record (kernels/timing.h) from its beginning until nothing of it is pending any more; then it is
  * *closed*, and the house-keeping thread writes its lines when all of its events are complete, and uses it again.
  * Nothing waits on the application's threads. There are SLR_TRACE_RECORDS for each communicator; a call that finds none
  * free is not measured and counted.
@@ -27,7 +27,7 @@
 #define SLR_TRACE_EVENTS 65536 /* and no further record is made when they have so many events together */
 
 /* Under the communicator's lock, the communicator's context current: the call is about to be enqueued on the ring. Sets
- * ring.record when it is to be measured. */
+ * ring.timing when it is to be measured. */
 void slr_trace_begin(const struct slr_call *call);
 
 /* It has been, or that has failed. */

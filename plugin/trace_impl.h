@@ -10,7 +10,7 @@ enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER };
 
 /* A measured call: its stamps, and what its lines say besides. */
 struct slr_timed {
-    struct slr_record record;
+    struct slr_timing timing;
     struct slr_timed *next;
     enum slr_timed_kind kind;
     uint64_t number;
@@ -36,7 +36,7 @@ struct slr_trace {
 
     pthread_mutex_t reading; /* held by who reads and writes lines; before `lock` */
     struct slr_clock clock;
-    uint64_t at[SLR_RECORD_STAMPS]; /* the stamps of the record that is read, in the host's time */
+    uint64_t at[SLR_TIMING_STAMPS]; /* the stamps of the record that is read, in the host's time */
     uint64_t told_error;            /* bound of the clock's error that has been written */
     bool ended;                     /* the last line has been written */
     _Atomic uint64_t sampled;       /* calls whose turn it was */

@@ -59,7 +59,7 @@ struct reading {
 
 static bool read_times(const struct slr_trace *t, struct reading *r)
 {
-    const struct slr_record *rec = &r->m->record;
+    const struct slr_timing *rec = &r->m->timing;
     for (unsigned i = 0; i < rec->stamps; i++) {
         uint64_t error = 0;
         if (slr_clock_time(&t->clock, rec->event[i], &r->at[i], &error) != CUDA_SUCCESS)
@@ -77,7 +77,7 @@ static bool brings(const struct slr_timed_span *s)
 
 static void sum_up(struct reading *r)
 {
-    const struct slr_record *rec = &r->m->record;
+    const struct slr_timing *rec = &r->m->timing;
     r->begin = r->at[0]; /* of a stream that may lag behind the ring's, which wait for what stood before it */
     r->end = 0;
     for (unsigned i = 0; i < rec->spans; i++) {
@@ -109,7 +109,7 @@ static void write_gather(const struct reading *r)
                   slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send, m->pieces, m->chunks,
                   m->deliveries[SLR_BY_SLOT], m->deliveries[SLR_IN_PLACE], m->deliveries[SLR_BY_PUSH], llu(r->begin),
                   llu(r->end), m->kind == SLR_TIMED_RING ? slr_reason_name(m->ended) : "-", llu(r->exposed),
-                  m->record.spans, m->record.cut, llu(r->error));
+                  m->timing.spans, m->timing.cut, llu(r->error));
 }
 
 static void write_span(const struct reading *r, const struct slr_timed_span *s)
@@ -137,15 +137,15 @@ static void write_lines(const struct reading *r)
         return;
     }
     write_gather(r);
-    for (unsigned i = 0; i < r->m->record.spans; i++)
-        write_span(r, &r->m->record.span[i]);
+    for (unsigned i = 0; i < r->m->timing.spans; i++)
+        write_span(r, &r->m->timing.span[i]);
 }
 
 /* True: it is done with. */
 static bool read_one(struct slr_comm *c, struct slr_trace *t, const struct slr_timed *m)
 {
     struct reading r = {.c = c, .m = m, .at = t->at};
-    CUresult q = m->record.broken ? CUDA_ERROR_INVALID_VALUE : slr_record_query(&m->record);
+    CUresult q = m->timing.broken ? CUDA_ERROR_INVALID_VALUE : slr_timing_query(&m->timing);
     bool failed = atomic_load(&c->error) != ncclSuccess;
     if (q == CUDA_ERROR_NOT_READY && !failed)
         return false;

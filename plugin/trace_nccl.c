@@ -17,7 +17,7 @@ static struct slr_timed *begin(struct slr_comm *c, enum slr_timed_kind kind, uin
     struct slr_timed *m = slr_stream_captures(stream) ? NULL : slr_trace_take(t, kind, number);
     if (m) {
         m->stream = stream;
-        slr_record_mark(&m->record, SLR_LANE_APP, stream);
+        slr_timing_mark(&m->timing, SLR_LANE_APP, stream);
     }
     slr_shared_leave();
     return m;
@@ -32,7 +32,7 @@ static void end(struct slr_comm *c, struct slr_timed *m, ncclResult_t r, size_t 
         slr_trace_give_back(t, m);
         return;
     }
-    slr_record_did(&m->record, SLR_LANE_APP, m->stream, SLR_SPAN_NCCL, -1, -1, bytes);
+    slr_timing_did(&m->timing, SLR_LANE_APP, m->stream, SLR_SPAN_NCCL, -1, -1, bytes);
     slr_shared_leave();
     slr_trace_hand_in(t, m);
 }

@@ -329,7 +329,7 @@ Test(ring_order, an_event_that_carries_a_gather_comes_after_all_of_it)
     }
 }
 
-static bool is_stamp(const struct slr_record *r, CUevent e)
+static bool is_stamp(const struct slr_timing *r, CUevent e)
 {
     for (unsigned i = 0; i < r->created; i++)
         if (r->event[i] == e)
@@ -366,7 +366,7 @@ Test(ring_order, measuring_only_adds_records_of_its_own_events)
     static struct op ops[MAX_OPS];
     static struct order_call plain[4096];
     struct world w = {.n = 4, .slot = 4096, .shard = 15000};
-    struct slr_record record = {0};
+    struct slr_timing record = {0};
     CUstream app = (CUstream)malloc(1);
     build(&w);
     struct slr_ring *ring = &w.ring[0];
@@ -377,8 +377,8 @@ Test(ring_order, measuring_only_adds_records_of_its_own_events)
     memcpy(ops, queues[0].op, (size_t)count * sizeof *ops);
     memcpy(plain, order, sizeof plain);
 
-    slr_record_begin(&record);
-    ring->record = &record;
+    slr_timing_begin(&record);
+    ring->timing = &record;
     mixed_gather(&w, ring, app);
     cr_assert_eq(queues[0].count, count);
     for (int i = 0; i < count; i++)

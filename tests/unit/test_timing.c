@@ -1,10 +1,10 @@
-/* Records and the device's clock (kernels/trace.h, kernels/clock.h) on a fake device whose clock has another zero, and
+/* Records and the device's clock (kernels/timing.h, kernels/clock.h) on a fake device whose clock has another zero, and
  * perhaps another rate, than the host's. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <time.h>
 #include "kernels/clock.h"
-#include "kernels/trace.h"
+#include "kernels/timing.h"
 
 /* An event: the device's time at its record, in nanoseconds. The device runs an event `latency` ns after its record;
  * -1: never. */
@@ -137,17 +137,17 @@ static void check_clock(double device_rate)
     cr_expect_eq(alive, 0);
 }
 
-Test(trace, the_clock_of_a_device_that_drifts)
+Test(timing, the_clock_of_a_device_that_drifts)
 {
     check_clock(1 + 50e-6);
 }
 
-Test(trace, the_clock_of_a_device_whose_time_is_dilated)
+Test(timing, the_clock_of_a_device_whose_time_is_dilated)
 {
     check_clock(50);
 }
 
-Test(trace, a_stream_that_does_not_run_gives_no_base_and_is_not_waited_for)
+Test(timing, a_stream_that_does_not_run_gives_no_base_and_is_not_waited_for)
 {
     struct slr_clock k;
     use_fakes();
@@ -165,7 +165,7 @@ Test(trace, a_stream_that_does_not_run_gives_no_base_and_is_not_waited_for)
     slr_clock_close(&k);
 }
 
-Test(trace, a_clock_that_can_not_be_made_leaves_nothing)
+Test(timing, a_clock_that_can_not_be_made_leaves_nothing)
 {
     use_fakes();
     for (creates_left = 0; creates_left < 4;) {
@@ -177,39 +177,39 @@ Test(trace, a_clock_that_can_not_be_made_leaves_nothing)
     }
 }
 
-static void record_spans(struct slr_record *r, unsigned n)
+static void record_spans(struct slr_timing *r, unsigned n)
 {
     CUstream s = NULL;
-    slr_record_begin(r);
-    slr_record_mark(r, SLR_LANE_PULL, s);
+    slr_timing_begin(r);
+    slr_timing_mark(r, SLR_LANE_PULL, s);
     for (unsigned i = 0; i < n; i++)
-        slr_record_did(r, SLR_LANE_PULL, s, SLR_SPAN_PULL, 1, (int)i, 10);
+        slr_timing_did(r, SLR_LANE_PULL, s, SLR_SPAN_PULL, 1, (int)i, 10);
 }
 
-Test(trace, neighbours_share_a_stamp_and_lanes_do_not)
+Test(timing, neighbours_share_a_stamp_and_lanes_do_not)
 {
-    struct slr_record r = {0};
+    struct slr_timing r = {0};
     use_fakes();
-    slr_record_begin(&r);
-    slr_record_mark(&r, SLR_LANE_PULL, NULL);
-    slr_record_mark(&r, SLR_LANE_PUBLISH, NULL);
-    slr_record_did(&r, SLR_LANE_PULL, NULL, SLR_SPAN_WAIT, 3, 0, 0);
-    slr_record_did(&r, SLR_LANE_PUBLISH, NULL, SLR_SPAN_STAGE, -1, 0, 7);
-    slr_record_did(&r, SLR_LANE_PULL, NULL, SLR_SPAN_PULL, 3, 0, 5);
-    slr_record_did(&r, SLR_LANE_APP, NULL, SLR_SPAN_GEMM, -1, 0, 0); /* nobody has said where the lane stood */
+    slr_timing_begin(&r);
+    slr_timing_mark(&r, SLR_LANE_PULL, NULL);
+    slr_timing_mark(&r, SLR_LANE_PUBLISH, NULL);
+    slr_timing_did(&r, SLR_LANE_PULL, NULL, SLR_SPAN_WAIT, 3, 0, 0);
+    slr_timing_did(&r, SLR_LANE_PUBLISH, NULL, SLR_SPAN_STAGE, -1, 0, 7);
+    slr_timing_did(&r, SLR_LANE_PULL, NULL, SLR_SPAN_PULL, 3, 0, 5);
+    slr_timing_did(&r, SLR_LANE_APP, NULL, SLR_SPAN_GEMM, -1, 0, 0); /* nobody has said where the lane stood */
     cr_assert_eq(r.spans, 3);
     cr_expect_eq(r.cut, 1);
     cr_expect_eq(r.span[2].begin, r.span[0].end);
     cr_expect_eq(r.span[1].begin, 1);
     cr_expect_eq(r.span[1].lane, SLR_LANE_PUBLISH);
     cr_expect_eq(r.span[2].bytes, 5);
-    slr_record_free(&r);
+    slr_timing_free(&r);
     cr_expect_eq(alive, 0);
 }
 
-Test(trace, events_are_used_again)
+Test(timing, events_are_used_again)
 {
-    struct slr_record r = {0};
+    struct slr_timing r = {0};
     use_fakes();
     record_spans(&r, 50);
     unsigned made = alive;
@@ -217,25 +217,25 @@ Test(trace, events_are_used_again)
     cr_expect_eq(alive, made);
     cr_expect_eq(r.spans, 50);
     cr_expect_eq(recorded, 2 * 51);
-    slr_record_free(&r);
+    slr_timing_free(&r);
 }
 
-Test(trace, what_does_not_fit_is_counted)
+Test(timing, what_does_not_fit_is_counted)
 {
-    struct slr_record r = {0};
+    struct slr_timing r = {0};
     use_fakes();
-    record_spans(&r, SLR_RECORD_STAMPS + 9);
-    cr_expect_eq(r.stamps, SLR_RECORD_STAMPS);
-    cr_expect_eq(r.spans, SLR_RECORD_STAMPS - 1);
+    record_spans(&r, SLR_TIMING_STAMPS + 9);
+    cr_expect_eq(r.stamps, SLR_TIMING_STAMPS);
+    cr_expect_eq(r.spans, SLR_TIMING_STAMPS - 1);
     cr_expect_eq(r.cut, 10);
     cr_expect(!r.broken);
-    slr_record_free(&r);
+    slr_timing_free(&r);
 }
 
-Test(trace, an_event_that_fails_breaks_the_record_and_nothing_more_is_recorded)
+Test(timing, an_event_that_fails_breaks_the_record_and_nothing_more_is_recorded)
 {
     for (int i = 0; i < 2; i++) {
-        struct slr_record r = {0};
+        struct slr_timing r = {0};
         use_fakes();
         recorded = 0;
         *(i ? &creates_left : &records_left) = 4;
@@ -247,20 +247,20 @@ Test(trace, an_event_that_fails_breaks_the_record_and_nothing_more_is_recorded)
         record_spans(&r, 10);
         cr_expect(!r.broken, "the next use is a new one");
         cr_expect_eq(r.spans, 10);
-        slr_record_free(&r);
+        slr_timing_free(&r);
         cr_expect_eq(alive, 0);
     }
 }
 
-Test(trace, a_record_is_complete_when_all_of_it_is)
+Test(timing, a_record_is_complete_when_all_of_it_is)
 {
-    struct slr_record r = {0};
+    struct slr_timing r = {0};
     use_fakes();
     record_spans(&r, 2);
     ((struct event *)r.event[1])->done_ns = UINT64_MAX;
     sleep_ms(1);
-    cr_expect_eq(slr_record_query(&r), CUDA_ERROR_NOT_READY);
+    cr_expect_eq(slr_timing_query(&r), CUDA_ERROR_NOT_READY);
     ((struct event *)r.event[1])->done_ns = 0;
-    cr_expect_eq(slr_record_query(&r), CUDA_SUCCESS);
-    slr_record_free(&r);
+    cr_expect_eq(slr_timing_query(&r), CUDA_SUCCESS);
+    slr_timing_free(&r);
 }

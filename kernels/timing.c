@@ -1,4 +1,4 @@
-#include "kernels/trace.h"
+#include "kernels/timing.h"
 
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ static bool grow(void **list, unsigned count, unsigned *room, size_t element)
     return true;
 }
 
-void slr_record_begin(struct slr_record *r)
+void slr_timing_begin(struct slr_timing *r)
 {
     r->stamps = r->spans = r->cut = 0;
     r->broken = false;
@@ -25,7 +25,7 @@ void slr_record_begin(struct slr_record *r)
         r->at[lane] = -1;
 }
 
-static bool one_more_event(struct slr_record *r)
+static bool one_more_event(struct slr_timing *r)
 {
     if (r->stamps < r->created)
         return true;
@@ -39,9 +39,9 @@ static bool one_more_event(struct slr_record *r)
 }
 
 /* The number of the new stamp; -1: none. */
-static int stamp(struct slr_record *r, CUstream stream)
+static int stamp(struct slr_timing *r, CUstream stream)
 {
-    if (r->broken || r->stamps >= SLR_RECORD_STAMPS || !one_more_event(r))
+    if (r->broken || r->stamps >= SLR_TIMING_STAMPS || !one_more_event(r))
         return -1;
     if (slr_real.cuEventRecord(r->event[r->stamps], stream) != CUDA_SUCCESS) {
         r->broken = true;
@@ -50,12 +50,12 @@ static int stamp(struct slr_record *r, CUstream stream)
     return (int)r->stamps++;
 }
 
-void slr_record_mark_on(struct slr_record *r, enum slr_lane lane, CUstream stream)
+void slr_timing_mark_on(struct slr_timing *r, enum slr_lane lane, CUstream stream)
 {
     r->at[lane] = stamp(r, stream);
 }
 
-void slr_record_did_on(struct slr_record *r, enum slr_lane lane, CUstream stream, struct slr_timed_span what)
+void slr_timing_did_on(struct slr_timing *r, enum slr_lane lane, CUstream stream, struct slr_timed_span what)
 {
     what.lane = lane;
     what.begin = r->at[lane];
@@ -67,7 +67,7 @@ void slr_record_did_on(struct slr_record *r, enum slr_lane lane, CUstream stream
 }
 
 /* The last stamp first: most often that is the one to wait for. */
-CUresult slr_record_query(const struct slr_record *r)
+CUresult slr_timing_query(const struct slr_timing *r)
 {
     for (unsigned i = r->stamps; i > 0; i--) {
         CUresult q = slr_real.cuEventQuery(r->event[i - 1]);
@@ -77,13 +77,13 @@ CUresult slr_record_query(const struct slr_record *r)
     return CUDA_SUCCESS;
 }
 
-void slr_record_free(struct slr_record *r)
+void slr_timing_free(struct slr_timing *r)
 {
     for (unsigned i = 0; i < r->created; i++)
         slr_real.cuEventDestroy(r->event[i]);
     free(r->event);
     free(r->span);
-    *r = (struct slr_record){0};
+    *r = (struct slr_timing){0};
 }
 
 const char *slr_lane_name(enum slr_lane lane)

@@ -2,8 +2,8 @@
  * concerned.
  *
  * A *lane* is one of the streams that work for a gather: the application's, on which the GEMM waits and computes, and
- * the ring's two (kernels/ring.h). A record follows each lane: slr_record_mark() notes where the lane stands, and
- * slr_record_did() notes that the operation which was enqueued since then ends here, where the next one begins. So an
+ * the ring's two (kernels/ring.h). A record follows each lane: slr_timing_mark() notes where the lane stands, and
+ * slr_timing_did() notes that the operation which was enqueued since then ends here, where the next one begins. So an
  * operation is bounded by two stamps on its own stream, and neighbours share one. The application's lane may be on
  * several streams one after another; each is marked anew.
  *
@@ -14,15 +14,15 @@
  *
  * Of one context, which is current in all calls. Not thread-safe; NULL stands for a gather that is not measured.
  */
-#ifndef SLR_KERNELS_TRACE_H
-#define SLR_KERNELS_TRACE_H
+#ifndef SLR_KERNELS_TIMING_H
+#define SLR_KERNELS_TIMING_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/real.h"
 
-#define SLR_RECORD_STAMPS 4096 /* most events of one record */
+#define SLR_TIMING_STAMPS 4096 /* most events of one record */
 
 enum slr_lane { SLR_LANE_APP, SLR_LANE_PUBLISH, SLR_LANE_PULL, SLR_LANES };
 
@@ -45,7 +45,7 @@ struct slr_timed_span {
     size_t bytes;
 };
 
-struct slr_record {
+struct slr_timing {
     CUevent *event; /* [created]; the first `stamps` are recorded */
     unsigned stamps, created, event_room;
     struct slr_timed_span *span;
@@ -56,30 +56,30 @@ struct slr_record {
 };
 
 /* Empties the record for its next use. */
-void slr_record_begin(struct slr_record *r);
+void slr_timing_begin(struct slr_timing *r);
 
-void slr_record_mark_on(struct slr_record *r, enum slr_lane lane, CUstream stream);
-void slr_record_did_on(struct slr_record *r, enum slr_lane lane, CUstream stream, struct slr_timed_span what);
+void slr_timing_mark_on(struct slr_timing *r, enum slr_lane lane, CUstream stream);
+void slr_timing_did_on(struct slr_timing *r, enum slr_lane lane, CUstream stream, struct slr_timed_span what);
 
-static inline void slr_record_mark(struct slr_record *r, enum slr_lane lane, CUstream stream)
+static inline void slr_timing_mark(struct slr_timing *r, enum slr_lane lane, CUstream stream)
 {
     if (__builtin_expect(r != NULL, 0))
-        slr_record_mark_on(r, lane, stream);
+        slr_timing_mark_on(r, lane, stream);
 }
 
-static inline void slr_record_did(struct slr_record *r, enum slr_lane lane, CUstream stream, enum slr_span_kind kind,
+static inline void slr_timing_did(struct slr_timing *r, enum slr_lane lane, CUstream stream, enum slr_span_kind kind,
                                   int peer, int piece, size_t bytes)
 {
     if (__builtin_expect(r != NULL, 0))
-        slr_record_did_on(r, lane, stream,
+        slr_timing_did_on(r, lane, stream,
                           (struct slr_timed_span){.kind = kind, .peer = peer, .piece = piece, .bytes = bytes});
 }
 
 /* CUDA_SUCCESS when all stamps are complete, CUDA_ERROR_NOT_READY, or what is wrong with one. */
-CUresult slr_record_query(const struct slr_record *r);
+CUresult slr_timing_query(const struct slr_timing *r);
 
 /* Frees events and memory; the record may be in flight. */
-void slr_record_free(struct slr_record *r);
+void slr_timing_free(struct slr_timing *r);
 
 const char *slr_lane_name(enum slr_lane lane);
 const char *slr_span_name(enum slr_span_kind kind);
