@@ -11,7 +11,7 @@ struct slr_counters {
     _Atomic uint64_t bytes;       /* gathered bytes of those, all ranks' shards together */
     _Atomic uint64_t substituted; /* moved to the ring */
     _Atomic uint64_t substituted_bytes;
-    _Atomic uint64_t in_place, pushed, staged; /* shards that went to a peer in each way */
+    _Atomic uint64_t zero_copy, pushed, staged; /* shards that went to a peer in each way */
     _Atomic uint64_t mapped;                   /* blocks of peers that a communicator got access to */
     /* The handle cache (cache/handles.h): handles and descriptors made; blocks of other processes opened, found open,
      * closed. */

@@ -1,4 +1,4 @@
-/* Memory that the block cache did not make, entered among its blocks so that gathers can use it in place.
+/* Memory that the block cache did not make, entered among its blocks so that gathers can use it where it lies.
  *
  *   kind                                          known from                       until
  *   SLR_BLOCK_ADOPTED  plain cuMemAlloc memory:   its registration with NCCL       the last registration of it ends

@@ -56,9 +56,9 @@ static bool by_slot(const struct slr_route *route)
     return !route || route->delivery == SLR_BY_SLOT;
 }
 
-static bool in_place(const struct slr_route *route)
+static bool zero_copy(const struct slr_route *route)
 {
-    return route && route->delivery == SLR_IN_PLACE;
+    return route && route->delivery == SLR_ZERO_COPY;
 }
 
 static bool arrives(const struct slr_route *route)
@@ -302,44 +302,56 @@ enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream)
     return SLR_CU(cuStreamWaitEvent, ring->pull, ring->entry, 0);
 }
 
-enum slr_status slr_ring_meet(struct slr_ring *ring, CUstream stream)
+enum slr_status slr_ring_wait_entries(struct slr_ring *ring, CUstream stream)
 {
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull)); /* recorded anew by each gather */
     return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
 }
 
-enum slr_status slr_ring_cross(struct slr_ring *ring, CUstream from, CUstream to)
+enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstream to)
 {
     SLR_TRY(SLR_CU(cuEventRecord, ring->entry, from));
     return SLR_CU(cuStreamWaitEvent, to, ring->entry, 0);
 }
 
-/* Who is read in place has not sent before it is read. */
+/* A shard that a peer reads where it lies is sent only when it has been read: until then the application may not write
+ * to it. */
 static enum slr_status await_readers(struct slr_ring *ring, const struct slr_gather *c, uint32_t last)
 {
-    if (!any(ring, c, in_place))
+    if (!any(ring, c, zero_copy))
         return SLR_OK;
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
-    SLR_TRY(for_peers(ring, c, in_place, false, SLR_FLAG_DONE, last));
+    SLR_TRY(for_peers(ring, c, zero_copy, false, SLR_FLAG_DONE, last));
     publish_did(ring, SLR_SPAN_WAIT, -1, c->plan.pieces - 1, 0);
     return SLR_OK;
 }
 
-enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *c)
+/* How many pieces are published before the first is pulled: each slot holds one. */
+static uint32_t pieces_ahead(const struct slr_plan *p)
+{
+    return p->pieces < SLR_SLOTS ? p->pieces : SLR_SLOTS;
+}
+
+enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *c)
 {
     uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */
     SLR_TRY(grow_events(ring, c->plan.chunks * (uint32_t)(ring->nranks - 1)));
     atomic_store(&ring->issued, first + c->plan.pieces - 1);
     SLR_TRY(open_buffer(ring, c, first));
-    for (uint32_t p = 0; p < c->plan.pieces; p++) {
+    for (uint32_t p = 0; p < pieces_ahead(&c->plan); p++)
         SLR_TRY(publish_piece(ring, c, first, p));
-        if (c->late && p == (c->plan.pieces > 1 ? 1 : 0))
-            c->late(c->late_ctx);
-        if (p > 0)
-            SLR_TRY(pull_piece(ring, c, first, p - 1));
+    return SLR_OK;
+}
+
+enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *c)
+{
+    uint32_t ahead = pieces_ahead(&c->plan), last = atomic_load(&ring->issued), first = last - c->plan.pieces + 1;
+    for (uint32_t p = 0; p < c->plan.pieces; p++) {
+        SLR_TRY(pull_piece(ring, c, first, p));
+        if (p + ahead < c->plan.pieces)
+            SLR_TRY(publish_piece(ring, c, first, p + ahead));
     }
-    SLR_TRY(pull_piece(ring, c, first, c->plan.pieces - 1));
-    SLR_TRY(await_readers(ring, c, first + c->plan.pieces - 1));
+    SLR_TRY(await_readers(ring, c, last));
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
     pull_did(ring, SLR_SPAN_WAIT, -1, c->plan.pieces - 1, 0);

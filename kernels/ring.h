@@ -35,9 +35,9 @@
  * of all ranks that has not run can always run, also when both streams share one hardware queue
  * (CUDA_DEVICE_MAX_CONNECTIONS=1).
  *
- * The two other ways add waits for open(r, me) before the first push, which r writes before everything else of the same
- * gather, and for done(me, r) of the last piece after the last pull, when r reads in place: both stand earlier in r's
- * sequence, too.
+ * The two other ways add waits for open(r, me) before the first push, which r writes before everything else of the
+ * same gather, and for done(me, r) of the last piece after the last pull, when r reads the shard where it lies: both
+ * stand earlier in r's sequence, too.
  *
  * Stream ordering: the pulls and the staging copy start after what was on the application's stream at `entry`. The own
  * shard is copied on the application's stream itself. After slr_ring_join(stream), work put on the stream sees the
@@ -100,9 +100,9 @@ enum slr_source {
     SLR_ARRIVES     /* the owner copies it into this rank's receive buffer */
 };
 enum slr_delivery {
-    SLR_BY_SLOT,  /* this rank copies it to its slot */
-    SLR_IN_PLACE, /* the reader takes it from `send`, which is not free before it has */
-    SLR_BY_PUSH   /* this rank copies it to `to`, its place in the reader's receive buffer */
+    SLR_BY_SLOT,   /* this rank copies it to its slot */
+    SLR_ZERO_COPY, /* the reader takes it from `send`, which is not free before it has */
+    SLR_BY_PUSH    /* this rank copies it to `to`, its place in the reader's receive buffer */
 };
 struct slr_route {
     enum slr_source source;
@@ -115,11 +115,7 @@ struct slr_gather {
     CUdeviceptr send, recv;
     CUstream stream; /* the application's */
     struct slr_plan plan;
-    const struct slr_route *route; /* [nranks], only read by slr_ring_gather; NULL: all by slots */
-    /* When not NULL, called once after the first pieces have been published: fills route[].source. The later it is
-     * asked, the more of the owners have said where their shards are. Not with SLR_ARRIVES. */
-    void (*late)(void *ctx);
-    void *late_ctx;
+    const struct slr_route *route; /* [nranks], not read after slr_ring_finish; NULL: all by slots */
 };
 
 /* Creates streams and events in `ring->ctx`, which must be current. The other fields are set by the caller. On failure
@@ -134,17 +130,22 @@ enum slr_status slr_ring_try(struct slr_ring *ring);
 void slr_ring_close(struct slr_ring *ring);
 
 /* Marks the point of the application's stream after which the next gather may start. Called once or (for a group of
- * calls on several streams) several times, before slr_ring_gather. */
+ * calls on several streams) several times, before slr_ring_begin. */
 enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream);
 
 /* After all slr_ring_entry of a group: makes `stream` wait for the marked points of all its streams. */
-enum slr_status slr_ring_meet(struct slr_ring *ring, CUstream stream);
+enum slr_status slr_ring_wait_entries(struct slr_ring *ring, CUstream stream);
 
 /* Makes `to` wait for what is on `from` now. Not part of any gather. */
-enum slr_status slr_ring_cross(struct slr_ring *ring, CUstream from, CUstream to);
+enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstream to);
 
-/* Enqueues the gather. Anything but SLR_OK leaves the ring unusable: peers would wait for what was not enqueued. */
-enum slr_status slr_ring_gather(struct slr_ring *ring, const struct slr_gather *g);
+/* Enqueues the gather, in two steps with the same `g`: `begin` publishes the first pieces, `finish` does the rest. Anything
+ * but SLR_OK leaves the ring unusable: peers would wait for what was not enqueued.
+ *
+ * Between the two, route[].source may still be filled in: the later an owner is asked where its shard is, the likelier
+ * it has said so. SLR_ARRIVES has to be there before `begin`, which tells the owner that it may write. */
+enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g);
+enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *g);
 
 /* Makes `stream` wait for everything that the latest gather does, and for the events that carry it: what is put on the
  * stream behind them must not be seen to end before them. */

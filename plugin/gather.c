@@ -163,7 +163,7 @@ static enum slr_status enter_in_order(struct slr_comm *c, CUstream stream)
 
 static enum slr_status meet(struct slr_comm *c, CUstream stream)
 {
-    return slr_ring_meet(&c->ring, stream);
+    return slr_ring_wait_entries(&c->ring, stream);
 }
 
 ncclResult_t slr_gather_entry(const struct slr_call *call)
@@ -185,7 +185,7 @@ ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)
     enum slr_status s = slr_shared_enter(&comm->shared);
     if (s == SLR_OK) {
         slr_comm_lock(comm);
-        s = slr_ring_cross(&comm->ring, from, to);
+        s = slr_ring_wait_stream(&comm->ring, from, to);
         slr_comm_unlock(comm);
         slr_shared_leave();
     }
@@ -194,23 +194,10 @@ ncclResult_t slr_gather_cross(struct slr_comm *comm, CUstream from, CUstream to)
     return slr_comm_answer(comm);
 }
 
-/* The terms of one call while the ring enqueues it. */
-struct bargain {
-    const struct slr_call *call;
-    const struct slr_place *recv; /* NULL: this rank's receive buffer may not be written to */
-    struct slr_route route[SLR_MAX_RANKS];
-};
-
-static void reader_terms(void *ctx)
-{
-    struct bargain *b = ctx;
-    slr_terms_reader(b->call, b->recv, b->route);
-}
-
 static void count_routes(const struct slr_comm *c, const struct slr_route *route)
 {
     static _Atomic uint64_t *const counter[] = {[SLR_BY_SLOT] = &slr_counters.staged,
-                                                [SLR_IN_PLACE] = &slr_counters.in_place,
+                                                [SLR_ZERO_COPY] = &slr_counters.zero_copy,
                                                 [SLR_BY_PUSH] = &slr_counters.pushed};
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
@@ -224,35 +211,43 @@ static bool may_put(const struct slr_call *call, const struct slr_place *recv)
     return call->comm->put && recv->generation && recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
 }
 
+/* What this rank takes from its peers is agreed as late as it can be, so that more of them have said where their shards
+ * are; but peers that are to write into its buffer must know before anything waits. */
+static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *recv, const struct slr_gather *g,
+                                struct slr_route *route)
+{
+    struct slr_ring *ring = &call->comm->ring;
+    bool put = may_put(call, recv);
+    if (put)
+        slr_terms_reader(call, recv, route);
+    SLR_TRY(slr_ring_begin(ring, g));
+    if (!put)
+        slr_terms_reader(call, NULL, route);
+    return slr_ring_finish(ring, g);
+}
+
 /* Under the communicator's lock. */
 static enum slr_status enqueue(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
 {
     struct slr_comm *c = call->comm;
-    struct bargain b = {.call = call, .recv = may_put(call, recv) ? recv : NULL};
+    struct slr_route route[SLR_MAX_RANKS] = {0};
     struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send,
                            .recv = (CUdeviceptr)(uintptr_t)call->recv,
                            .stream = call->stream,
-                           .route = b.route};
+                           .route = route};
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     SLR_TRY(slr_shared_enter(&c->shared));
     slr_trace_begin(call);
     slr_offers_begin(c, call->number);
-    slr_terms_owner(call, send, b.route);
-    if (b.recv) {
-        reader_terms(&b);
-    } else {
-        g.late = reader_terms;
-        g.late_ctx = &b;
-    }
-    enum slr_status s = slr_ring_gather(&c->ring, &g);
+    slr_terms_owner(call, send, route);
+    enum slr_status s = run_ring(call, recv, &g, route);
     if (s == SLR_OK)
         s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
     slr_shared_leave();
     slr_offers_end(c, call->number);
-    count_routes(c, b.route);
+    count_routes(c, route);
     slr_trace_enqueued(c, &g, s);
     g.route = NULL;
-    g.late = NULL;
     c->pending.gather = g;
     return s;
 }

@@ -68,7 +68,7 @@ static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, struct s
     return false;
 }
 
-/* The block's generation; 0: the buffer is not used in place because of this registration. The structure may be gone
+/* The block's generation; 0: the buffer is not used where it lies because of this registration. The structure may be gone
  * as soon as it is on the list: ncclCommAbort on another thread ends it. */
 static uint64_t begin(struct slr_comm *c, const void *buffer, size_t bytes, const void *handle)
 {

@@ -75,7 +75,7 @@ void slr_terms_owner(const struct slr_call *call, const struct slr_place *send, 
         int peer = (c->rank + step) % c->nranks;
         struct slr_spot mine = slr_offer_spot(c, send, 0, call->shard, peer, call->number), theirs = {0};
         bool first = post(call, peer, true, mine, &theirs);
-        route[peer].delivery = first && mine.generation ? SLR_IN_PLACE : SLR_BY_SLOT;
+        route[peer].delivery = first && mine.generation ? SLR_ZERO_COPY : SLR_BY_SLOT;
         if (!first && theirs.generation) {
             route[peer].delivery = SLR_BY_PUSH;
             route[peer].to = slr_offer_mapped(c, peer, theirs);

@@ -5,7 +5,7 @@
  * reads that and obeys:
  *
  *   first    posts                                        first does             second does
- *   owner    place of `send` in a block that the          SLR_IN_PLACE           SLR_FROM_PLACE
+ *   owner    place of `send` in a block that the          SLR_ZERO_COPY           SLR_FROM_PLACE
  *            reader has mapped
  *   owner    nothing                                      SLR_BY_SLOT            SLR_FROM_SLOT
  *   reader   place of `recv` in a block that the          SLR_ARRIVES            SLR_BY_PUSH

@@ -101,15 +101,15 @@ minimise() {
   env LD_LIBRARY_PATH="$SOFTGPU_DIR" "$program" "$seed" "${options[@]}" --steps $end --without "$without" --list | grep '^op' | grep -v ' step 1000:' | sort -s -k3,3
 }
 
-programs=0 failed=0 substituted=0 fused=0 passed=0 pushed=0 staged=0 in_place=0 joined=0
+programs=0 failed=0 substituted=0 fused=0 passed=0 pushed=0 staged=0 zero_copy=0 joined=0
 for ((seed = first; seconds > 0 ? SECONDS < seconds : seed <= last; seed++)); do
   programs=$((programs + 1))
   one $seed || { failed=$((failed + 1)); tell $seed; [ $minimise = 0 ] || minimise $seed; }
-  for name in substituted passed fused joined staged in_place pushed; do eval "$name=\$(($name + $(sum $name)))"; done
+  for name in substituted passed fused joined staged zero_copy pushed; do eval "$name=\$(($name + $(sum $name)))"; done
   [ "${MUTANT:-0}" = 1 ] && [ $failed -gt 0 ] && [ "$why" != "without slipring" ] && { echo "caught by program number $programs"; exit 0; }
 done
 echo "$programs programs, $failed with a difference; with slipring: $substituted gathers substituted, $passed passed to NCCL, $fused GEMMs fused," \
-  "$joined joins; shards: $staged staged, $in_place in place, $pushed pushed; $SECONDS s"
+  "$joined joins; shards: $staged staged, $zero_copy zero-copy, $pushed pushed; $SECONDS s"
 [ "${MUTANT:-0}" = 1 ] && { echo "FAILED: the mutant passes"; exit 1; }
 [ $failed = 0 ] || exit 1
 [ $want = 0 ] || { [ $substituted -ge $want ] && [ $fused -gt 0 ]; } || { echo "FAILED: the ring was not exercised"; exit 1; }

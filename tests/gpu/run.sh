@@ -89,7 +89,7 @@ gather_cases() {
         gather_case "$ranks" 4096 fp32 out-of-place
         [ $quick = 1 ] || gather_case "$ranks" 1048584 bf16 in-place
         way_case "$ranks" staged --set zero_copy=off
-        way_case "$ranks" in_place
+        way_case "$ranks" zero_copy
         way_case "$ranks" pushed --set protocol=put
     done
 }

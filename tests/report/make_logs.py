@@ -138,7 +138,7 @@ def end(r, calls, passes):
         r.log("nccl_sum", **r.common(), comm_hash="1a2b3c", nranks=n, func="AllGather", bytes=65536 * n, dtype="ncclBfloat16", algo="RING", proto="LL",
               channels=4, calls=passes, min_ns=26000, mean_ns=29000, max_ns=33000)
     r.log("summary", calls=calls + passes, bytes=moved + 65536 * n * passes, substituted=calls, substituted_bytes=moved, passed=passes, fused=(calls + 2) // 3,
-          gemm_chunks=4 * ((calls + 2) // 3), joined=calls - (calls + 2) // 3, staged=6 * (n - 1), in_place=(calls - 6) * (n - 1), pushed=0, mapped=9, exports=3,
+          gemm_chunks=4 * ((calls + 2) // 3), joined=calls - (calls + 2) // 3, staged=6 * (n - 1), zero_copy=(calls - 6) * (n - 1), pushed=0, mapped=9, exports=3,
           imports=9, import_hits=2, import_closes=0, verified=0, verify_bad=0, sites=3, sites_symmetric=2, sites_broken=0)
     for reason, times in r.counts.items():
         r.log("count", reason=reason, n=times)

@@ -92,7 +92,7 @@ def check_ring(where, g, nranks, rank):
     expect(whole(stage, g) if g["slot"] else not stage, where, "staged in another way than said")
     expect(sum(s["bytes"] for s in own) == (0 if g["in_place"] else g["shard"]), where, "the own shard was not copied as said")
     readers = [s for s in select(spans, "publish", "wait") if s["piece"] == g["pieces"] - 1 and s["peer"] < 0]
-    expect(len(readers) == (g["slot"] > 0) + (g["place"] > 0), where, "waits for readers are not those of what was read in place")
+    expect(len(readers) == (g["slot"] > 0) + (g["place"] > 0), where, "waits for readers are not those of what was read where it lay")
     check_end(where, g, pull)
 
 

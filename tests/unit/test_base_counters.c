@@ -60,7 +60,7 @@ Test(counters, summary_and_reasons)
     char *text = slurp(path), *summary = strstr(text, "info summary ");
     static const char want[] =
         "info summary calls=10 bytes=1099511627776 substituted=7 substituted_bytes=549755813888 passed=3 fused=4 "
-        "gemm_chunks=16 joined=3 staged=0 in_place=0 pushed=0 mapped=0 exports=0 imports=0 import_hits=0 "
+        "gemm_chunks=16 joined=3 staged=0 zero_copy=0 pushed=0 mapped=0 exports=0 imports=0 import_hits=0 "
         "import_closes=0 verified=2 verify_bad=0 sites=3 sites_symmetric=2 sites_broken=5\n";
     cr_assert_not_null(summary, "%s", text);
     cr_expect_eq(strncmp(summary, want, strlen(want)), 0, "%s", summary);

@@ -159,6 +159,12 @@ static void build(struct world *w)
     }
 }
 
+static enum slr_status gather(struct slr_ring *ring, const struct slr_gather *g)
+{
+    enum slr_status s = slr_ring_begin(ring, g);
+    return s == SLR_OK ? slr_ring_finish(ring, g) : s;
+}
+
 static bool step(int r)
 {
     struct queue *q = &queues[r];
@@ -208,7 +214,7 @@ static void gathers(struct world *w, int calls, uint32_t pieces, unsigned seed)
             g.plan = slr_plan_make(w->shard, w->n, w->slot, pieces);
             current = r;
             for (int repeat = 0; repeat < (c == calls - 1 ? 2 : 1); repeat++)
-                cr_assert_eq(slr_ring_gather(&w->ring[r], &g), SLR_OK);
+                cr_assert_eq(gather(&w->ring[r], &g), SLR_OK);
         }
         execute(w, seed * 100 + (unsigned)c);
         for (int r = 0; r < w->n; r++) {
@@ -250,7 +256,7 @@ Test(ring_order, release_lets_waits_end)
     struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)w.send[0], .recv = (CUdeviceptr)(uintptr_t)w.recv[0]};
     g.plan = slr_plan_make(w.shard, w.n, w.slot, 0);
     current = 0;
-    cr_assert_eq(slr_ring_gather(&w.ring[0], &g), SLR_OK);
+    cr_assert_eq(gather(&w.ring[0], &g), SLR_OK);
     while (step(0))
         ;
     cr_assert_lt(queues[0].next, queues[0].count);
@@ -272,7 +278,7 @@ Test(ring_order, who_is_late_takes_nothing_from_slots_that_are_written_over)
         struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)w.send[current],
                                .recv = (CUdeviceptr)(uintptr_t)w.recv[current]};
         g.plan = slr_plan_make(w.shard, w.n, w.slot, 0);
-        cr_assert_eq(slr_ring_gather(&w.ring[current], &g), SLR_OK);
+        cr_assert_eq(gather(&w.ring[current], &g), SLR_OK);
     }
     while (step(0))
         ;
@@ -310,7 +316,7 @@ Test(ring_order, an_event_that_carries_a_gather_comes_after_all_of_it)
     g.plan = slr_plan_make(w.shard, w.n, w.slot, 0);
     current = 0;
     for (int call = 0; call < 2; call++) {
-        cr_assert_eq(slr_ring_gather(ring, &g), SLR_OK);
+        cr_assert_eq(gather(ring, &g), SLR_OK);
         orders = 0;
         cr_assert_eq(slr_ring_join(ring, origin), SLR_OK);
         expect_order((struct order_call[]){{false, ring->finished, origin}}, 1);
@@ -343,7 +349,7 @@ static void mixed_gather(struct world *w, struct slr_ring *ring, CUstream app)
     struct slr_route route[4] = {
         {0},
         {.source = SLR_FROM_SLOT, .delivery = SLR_BY_SLOT},
-        {.source = SLR_FROM_PLACE, .delivery = SLR_IN_PLACE, .from = (CUdeviceptr)(uintptr_t)w->send[2]},
+        {.source = SLR_FROM_PLACE, .delivery = SLR_ZERO_COPY, .from = (CUdeviceptr)(uintptr_t)w->send[2]},
         {.source = SLR_ARRIVES, .delivery = SLR_BY_PUSH, .to = (CUdeviceptr)(uintptr_t)w->recv[3]}};
     struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)w->send[0],
                            .recv = (CUdeviceptr)(uintptr_t)w->recv[0],
@@ -354,7 +360,7 @@ static void mixed_gather(struct world *w, struct slr_ring *ring, CUstream app)
     queues[0].count = 0;
     orders = 0;
     cr_assert_eq(slr_ring_entry(ring, app), SLR_OK);
-    cr_assert_eq(slr_ring_gather(ring, &g), SLR_OK);
+    cr_assert_eq(gather(ring, &g), SLR_OK);
     cr_assert_eq(slr_ring_wait_chunk(ring, app, 0, 1), SLR_OK);
     cr_assert_eq(slr_ring_join_measured(ring, app), SLR_OK);
 }

@@ -3,7 +3,7 @@
 #
 #   counts.sh [--want EXPRESSION]... run.sh-arguments... -- PROGRAM...
 #
-# EXPRESSION is arithmetic over NAME_RANK (staged_0, in_place_1, ...) and NAME (the sum over all ranks). MUTANT=1: the program has to
+# EXPRESSION is arithmetic over NAME_RANK (staged_0, zero_copy_1, ...) and NAME (the sum over all ranks). MUTANT=1: the program has to
 # fail instead, with wrong results or misuse of the software GPU; it is given eight tries.
 set -u
 want=() has=() hasnt=() args=()
@@ -31,7 +31,7 @@ if [ "${MUTANT:-0}" = 1 ]; then
 fi
 "$run" "${args[@]+"${args[@]}"}" -- env SLIPRING_LOG_FILE="$dir/log.%r" "$@" || { cat "$dir"/log.* >&2; exit 1; }
 shopt -s nullglob
-for name in calls substituted staged in_place pushed mapped exports imports import_hits import_closes; do
+for name in calls substituted staged zero_copy pushed mapped exports imports import_hits import_closes; do
   eval "$name=0"
   for log in "$dir"/log.*; do
     rank=${log##*.}

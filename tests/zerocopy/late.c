@@ -141,7 +141,7 @@ static void in_one_buffer(struct bench *b)
     CUDA(cudaMemcpyAsync(b->seen, b->g.recv, b->all, cudaMemcpyDeviceToHost, b->r->stream));
     CUDA(cudaMemsetAsync(b->g.recv, 0x11, b->all, b->r->stream));
     CUDA(cudaStreamSynchronize(b->r->stream));
-    bytes_check(&b->g, b->seen, b->seed, "in place");
+    bytes_check(&b->g, b->seen, b->seed, "zero-copy");
     b->g.send = send;
 }
 

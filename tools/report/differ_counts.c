@@ -81,7 +81,7 @@ void differ_counts(struct report *r, struct table *t)
     } sums[] = {{F_CALLS, "all-gathers"},
                 {F_BYTES, "gathered bytes"},
                 {F_STAGED, "shards through a slot"},
-                {F_IN_PLACE, "shards used in place"},
+                {F_ZERO_COPY, "shards read where they lay"},
                 {F_PUSHED, "shards written into a peer's buffer"},
                 {F_GEMM_CHUNKS, "parts of fused GEMMs"}};
     const struct process **who = tool_alloc(r->run->processes.n, sizeof *who);

@@ -65,7 +65,7 @@ static bool set_number(struct log_record *record, enum log_field f, const json_t
         if (n < 0 || n > most_time)
             return false;
         break;
-    default: /* in_place is a count in the line of sums */
+    default:
         if (n < 0 || n > most)
             return false;
     }

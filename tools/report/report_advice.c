@@ -97,7 +97,7 @@ static void advise_joins(struct report *r)
 
 static void advise_memory(struct report *r)
 {
-    double staged = report_sum(r, F_STAGED), direct = report_sum(r, F_IN_PLACE) + report_sum(r, F_PUSHED);
+    double staged = report_sum(r, F_STAGED), direct = report_sum(r, F_ZERO_COPY) + report_sum(r, F_PUSHED);
     if (staged > 2 * direct && staged > 100)
         out_item(r->o,
                  "%.0f of %.0f shards were copied into a slot first. They are used where they lie when the buffers "

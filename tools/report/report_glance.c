@@ -63,7 +63,7 @@ static void put_gathers(struct report *r, struct table *t)
                report_sum(r, F_GEMM_CHUNKS), report_sum(r, F_JOINED));
     row(t, "Way of the shards");
     table_cell(t, "%.0f through a slot, %.0f from where they lie, %.0f written into the peer's buffer",
-               report_sum(r, F_STAGED), report_sum(r, F_IN_PLACE), report_sum(r, F_PUSHED));
+               report_sum(r, F_STAGED), report_sum(r, F_ZERO_COPY), report_sum(r, F_PUSHED));
 }
 
 static void put_overlap(struct report *r, struct table *t)
