@@ -81,9 +81,9 @@ record() {
 events() {
     python3 "$here/events.py" "$here/../.." >"$dir/written"
     [ "$(wc -l <"$dir/written")" -gt 30 ] || fail "found too few events: $(cat "$dir/written")"
-    sed -nE 's/^X\(([A-Z_]+, )?"([a-z_]+)".*/\2/p' "$here"/../../tools/report/log_events.def "$here"/../../tools/report/log_other_events.def >"$dir/known"
+    sed -nE 's/^X\(([A-Z_]+, )?"([a-z_]+)".*/\2/p' "$here"/../../tools/log/log_events.def "$here"/../../tools/log/log_other_events.def >"$dir/known"
     unknown=$(grep -vxFf "$dir/known" "$dir/written" || true)
-    [ -z "$unknown" ] || fail "not in tools/report/log_events.def or tools/report/log_other_events.def: $unknown"
+    [ -z "$unknown" ] || fail "not in tools/log/log_events.def or tools/log/log_other_events.def: $unknown"
 }
 
 # docs/report.md says which lines and fields are read.

@@ -1,5 +1,5 @@
-/* tools/progress.c on a pseudo terminal and on a pipe, with a clock of the test's own. */
-#include "tools/progress.h"
+/* tools/common/progress.c on a pseudo terminal and on a pipe, with a clock of the test's own. */
+#include "tools/common/progress.h"
 
 #include <errno.h>
 #include <pty.h>

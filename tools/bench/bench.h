@@ -7,24 +7,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include "tools/common/words.h"
 
 /* Exit status besides that of a failing ag_gemm. */
 enum { BENCH_USAGE = 2, BENCH_ERROR = 3 };
 
 enum side { WITHOUT, WITH, SIDES };
-
-/* A list of words that grows; NULL-terminated. Words are owned. */
-struct words {
-    char **word;
-    size_t count;
-};
-void words_add(struct words *w, const char *word);
-void words_add_all(struct words *w, char *const *words);
-/* Splits as a shell does: blanks, '...', "...", \. False: a quote is not closed. */
-bool words_split(struct words *w, const char *text);
-/* The words as a shell would take them; to be freed. */
-char *words_join(const struct words *w);
-void words_free(struct words *w);
 
 struct bench {
     long rounds;                 /* of each side; 0: not chosen yet */

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "tools/bench/bench.h"
-#include "tools/child.h"
+#include "tools/common/child.h"
 
 #define DRIVER_MS 60000 /* a driver that has to load its module first takes its time */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "tools/bench/bench.h"
-#include "tools/job.h"
+#include "tools/common/job.h"
 
 static const char usage_text[] =
     "usage: slipring bench [OPTION]... [-- AG_GEMM-OPTION...]\n"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 #include "tools/bench/bench.h"
-#include "tools/job.h"
-#include "tools/progress.h"
+#include "tools/common/job.h"
+#include "tools/common/progress.h"
 
 struct run {
     struct progress *progress;

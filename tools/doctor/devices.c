@@ -5,7 +5,7 @@
 #include <link.h>
 #include <stdarg.h>
 #include <string.h>
-#include "tools/child.h"
+#include "tools/common/child.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/driver.h"
 

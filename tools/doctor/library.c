@@ -2,7 +2,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tools/child.h"
+#include "tools/common/child.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/elf.h"
 

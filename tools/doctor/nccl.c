@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "tools/child.h"
+#include "tools/common/child.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/program.h"
 

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include "tools/child.h"
+#include "tools/common/child.h"
 #include "tools/doctor/doctor.h"
 
 #define WAIT_SECONDS 5

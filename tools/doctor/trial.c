@@ -2,7 +2,7 @@
 
 #include <string.h>
 #include <sys/socket.h>
-#include "tools/child.h"
+#include "tools/common/child.h"
 #include "tools/doctor/doctor.h"
 
 static void job(void *data, int index)

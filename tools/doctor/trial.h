@@ -7,7 +7,7 @@
 #include <cuda.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include "tools/child.h"
+#include "tools/common/child.h"
 #include "tools/doctor/devices.h"
 #include "tools/doctor/driver.h"
 

@@ -1,7 +1,6 @@
 #include "tools/report/form.h"
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Three digits that count: 1.23, 12.3, 123. */
 static void put_digits(char *buf, double x, const char *unit)
@@ -49,12 +48,4 @@ const char *form_share(char *buf, double share)
     else
         snprintf(buf, FORM_ROOM, "%.0f%%", share * 100);
     return buf;
-}
-
-size_t form_width(const char *text)
-{
-    size_t n = 0;
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
 }

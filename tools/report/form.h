@@ -3,7 +3,6 @@
 #define SLR_TOOLS_FORM_H
 
 #include <stdint.h>
-#include <stddef.h>
 
 enum { FORM_ROOM = 40 };
 
@@ -11,8 +10,5 @@ const char *form_bytes(char *buf, double bytes); /* "8 MiB", "1.5 GiB" */
 const char *form_time(char *buf, double ns);     /* "45.6 µs", "1.23 ms" */
 const char *form_count(char *buf, uint64_t n);
 const char *form_share(char *buf, double share); /* 0..1: "87%"; below 0: "-" */
-
-/* Length in characters of UTF-8. */
-size_t form_width(const char *text);
 
 #endif

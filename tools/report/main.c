@@ -2,7 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "tools/report/report.h"
-#include "tools/report/tool_input.h"
+#include "tools/model/input.h"
 
 static const char usage[] = "usage: slipring report [--text FILE|-] [--html FILE|-] [--run N] FILE|FOLDER...\n"
                             "\n"

@@ -1,6 +1,7 @@
 #include "tools/report/out.h"
 #include <stdlib.h>
 #include <string.h>
+#include "tools/common/utf8.h"
 
 void out_begin(struct out *o, const char *title)
 {
@@ -82,24 +83,6 @@ void table_cell(struct table *t, const char *fmt, ...)
     va_end(args);
 }
 
-unsigned utf8_length(const char *at)
-{
-    const unsigned char *c = (const unsigned char *)at;
-    unsigned n = c[0] < 0x80                   ? 1
-                 : c[0] >= 0xc2 && c[0] < 0xe0 ? 2
-                 : (c[0] & 0xf0) == 0xe0       ? 3
-                 : c[0] >= 0xf0 && c[0] < 0xf5 ? 4
-                                               : 0;
-    if (n == 1)
-        return c[0] >= ' ' && c[0] != 0x7f;
-    if (n == 2 && c[0] == 0xc2 && c[1] < 0xa0) /* the second set of control characters */
-        return 0;
-    for (unsigned i = 1; i < n; i++)
-        if ((c[i] & 0xc0) != 0x80)
-            return 0;
-    return n;
-}
-
 static const char *html_escape(char c)
 {
     switch (c) {
@@ -121,7 +104,7 @@ static const char *html_escape(char c)
 void html_text(FILE *to, const char *text)
 {
     for (unsigned n; *text; text += n ? n : 1) {
-        n = utf8_length(text);
+        n = utf8_printable(text);
         const char *escape = html_escape(*text);
         if (n == 0)
             fputc('?', to);
@@ -130,19 +113,4 @@ void html_text(FILE *to, const char *text)
         else
             fwrite(text, 1, n, to);
     }
-}
-
-void json_text(FILE *to, const char *text)
-{
-    fputc('"', to);
-    for (unsigned n; *text; text += n ? n : 1) {
-        n = utf8_length(text);
-        if (n == 0)
-            fputs("?", to);
-        else if (*text == '"' || *text == '\\')
-            fprintf(to, "\\%c", *text);
-        else
-            fwrite(text, 1, n, to);
-    }
-    fputc('"', to);
 }

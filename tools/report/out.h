@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
-#include "tools/report/vec.h"
+#include "tools/common/vec.h"
 
 struct column {
     const char *title;
@@ -40,13 +40,8 @@ void out_table(struct out *o, struct table *t);
 
 void table_cell(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Bytes of the UTF-8 character at `at`; 0 when it is none that may be shown (broken, or a control character). */
-unsigned utf8_length(const char *at);
-
 /* Text for HTML and SVG: escaped; control characters and bytes that are no UTF-8 become '?'. */
 void html_text(FILE *to, const char *text);
-/* The same as a JSON string, with its quotes. */
-void json_text(FILE *to, const char *text);
 
 /* out_text.c and out_html.c, for out.c. */
 void text_begin(struct out *o, const char *title);

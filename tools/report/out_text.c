@@ -1,7 +1,7 @@
 /* The text form: 100 columns, tables with their widest breakable columns narrowed until they fit. */
 #include <stdlib.h>
 #include <string.h>
-#include "tools/report/form.h"
+#include "tools/common/utf8.h"
 #include "tools/report/out.h"
 
 enum { MARGIN = 2, GAP = 2 };
@@ -11,7 +11,7 @@ static char *clean(const char *text)
 {
     char *copy = tool_copy(text);
     for (unsigned n, i = 0; copy[i]; i += n ? n : 1)
-        if ((n = utf8_length(copy + i)) == 0)
+        if ((n = utf8_printable(copy + i)) == 0)
             copy[i] = '?';
     return copy;
 }
@@ -20,7 +20,7 @@ static void heading(struct out *o, const char *title, char line)
 {
     char *text = clean(title);
     fprintf(o->to, o->bold ? "\033[1m%s\033[0m\n" : "%s\n", text);
-    for (size_t i = form_width(text); i > 0; i--)
+    for (size_t i = utf8_count(text); i > 0; i--)
         fputc(line, o->to);
     fputc('\n', o->to);
     free(text);
@@ -42,14 +42,11 @@ static size_t fitting(const char *text, size_t width)
 {
     size_t n = 0, chars = 0, space = 0;
     while (text[n]) {
-        size_t next = n + 1;
-        while (((unsigned char)text[next] & 0xc0) == 0x80)
-            next++;
         if (++chars > width)
             return space ? space : n;
         if (text[n] == ' ')
             space = n;
-        n = next;
+        n += utf8_step(text + n);
     }
     return n;
 }
@@ -88,8 +85,8 @@ static size_t total(const size_t *width, size_t n)
 static size_t longest_word(const char *text)
 {
     size_t most = 0, n = 0;
-    for (; *text; text++) {
-        n = *text == ' ' ? 0 : n + (((unsigned char)*text & 0xc0) != 0x80);
+    for (; *text; text += utf8_step(text)) {
+        n = *text == ' ' ? 0 : n + 1;
         most = n > most ? n : most;
     }
     return most;
@@ -97,7 +94,7 @@ static size_t longest_word(const char *text)
 
 static void widen(size_t *width, size_t *least, const char *text)
 {
-    size_t w = form_width(text), word = longest_word(text);
+    size_t w = utf8_count(text), word = longest_word(text);
     *width = w > *width ? w : *width;
     *least = word > *least ? word : *least;
 }
@@ -132,7 +129,7 @@ static void put_cell(FILE *to, const char *text, size_t n, size_t width, bool ri
 {
     char part[512];
     snprintf(part, sizeof part, "%.*s", (int)n, text);
-    size_t pad = width - (form_width(part) < width ? form_width(part) : width);
+    size_t pad = width - (utf8_count(part) < width ? utf8_count(part) : width);
     *owed += right ? pad : 0;
     if (*part) {
         spaces(to, *owed);

@@ -4,9 +4,9 @@
 #define SLR_TOOLS_REPORT_H
 
 #include "tools/report/form.h"
-#include "tools/report/model.h"
+#include "tools/model/model.h"
 #include "tools/report/out.h"
-#include "tools/report/sites.h"
+#include "tools/model/sites.h"
 
 struct report {
     const struct model *m;

@@ -1,6 +1,7 @@
 /* Warnings and errors, and what these logs do not have. */
 #include <inttypes.h>
 #include <string.h>
+#include "tools/common/utf8.h"
 #include "tools/report/report.h"
 
 enum { SHOWN = 30, TEXT_SHOWN = 220 };
@@ -38,11 +39,8 @@ static void collect(struct report *r, struct joined_list *list, const char *leve
 
 static void put(struct table *t, const struct joined *j)
 {
-    char text[TEXT_SHOWN + 4];
-    int cut = TEXT_SHOWN;
-    while (cut > 0 && strlen(j->note->text) > TEXT_SHOWN && ((unsigned char)j->note->text[cut] & 0xc0) == 0x80)
-        cut--;
-    snprintf(text, sizeof text, "%.*s%s", cut, j->note->text, strlen(j->note->text) > TEXT_SHOWN ? "..." : "");
+    const char *text = j->note->text;
+    int shown = (int)utf8_prefix(text, TEXT_SHOWN);
     table_cell(t, "%s", j->note->level);
     table_cell(t, "%s", j->note->event);
     table_cell(t, "%" PRIu64, j->n);
@@ -52,7 +50,7 @@ static void put(struct table *t, const struct joined *j)
         table_cell(t, "rank %d", j->first->rank);
     else
         table_cell(t, "pid %" PRId64, j->first->pid);
-    table_cell(t, "%s", text);
+    table_cell(t, "%.*s%s", shown, text, text[shown] ? "..." : "");
 }
 
 static void put_notes(struct report *r)

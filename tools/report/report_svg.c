@@ -2,7 +2,8 @@
  * that they stay in sight when the other one scrolls. */
 #include <inttypes.h>
 #include <string.h>
-#include "tools/report/bars.h"
+#include "tools/common/utf8.h"
+#include "tools/model/bars.h"
 #include "tools/report/report.h"
 #include "tools/report/window.h"
 
@@ -116,7 +117,7 @@ static void put_hint(struct picture *p, const struct bar *b)
 static void put_label(struct picture *p, const struct look *l, double x, double width, double y)
 {
     for (int i = 0; i < 3; i++) {
-        double needed = 6.4 * (double)form_width(l->text[i]) + 5;
+        double needed = 6.4 * (double)utf8_count(l->text[i]) + 5;
         if (!l->text[i][0] || needed > width)
             continue;
         fprintf(p->to, "<text class=\"%s-t\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", l->class, x + width / 2,

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plugin/tune_table.h"
-#include "tools/job.h"
-#include "tools/progress.h"
+#include "tools/common/job.h"
+#include "tools/common/progress.h"
 #include "tools/tune/tune.h"
 
 static const char usage[] =

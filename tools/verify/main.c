@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "tools/job.h"
-#include "tools/progress.h"
+#include "tools/common/job.h"
+#include "tools/common/progress.h"
 #include "tools/verify/verify.h"
 
 static const char usage_text[] =

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tools/report/report.h"
-#include "tools/report/trace_json.h"
+#include "tools/trace/events.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
 #ifndef SLR_TOOLS_MODEL_TABLES_H
 #define SLR_TOOLS_MODEL_TABLES_H
 
-#include "tools/report/model.h"
+#include "tools/model/model.h"
 
 struct model_tables;
 

@@ -1,4 +1,4 @@
-#include "tools/report/log_record.h"
+#include "tools/log/log_record.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static const struct {
     const char *doc;
 } fields[] = {
 #define X(id, name, kind, doc) {name, kind, doc},
-#include "tools/report/log_fields.def"
+#include "tools/log/log_fields.def"
 #undef X
 };
 
@@ -19,7 +19,7 @@ static const struct {
     const char *name, *must, *may;
 } events[] = {
 #define X(id, name, must, may) {name, must, may},
-#include "tools/report/log_events.def"
+#include "tools/log/log_events.def"
 #undef X
 };
 

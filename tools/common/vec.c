@@ -1,9 +1,9 @@
-#include "tools/report/vec.h"
+#include "tools/common/vec.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void *checked(void *memory)
+void *tool_checked(void *memory)
 {
     if (memory)
         return memory;
@@ -15,7 +15,7 @@ void *vec_more(void *at, size_t n, size_t *room, size_t size)
 {
     if (n == *room) {
         *room = n ? n + n / 2 + 1 : 8;
-        at = checked(reallocarray(at, *room, size));
+        at = tool_checked(reallocarray(at, *room, size));
     }
     memset((char *)at + n * size, 0, size);
     return at;
@@ -23,18 +23,18 @@ void *vec_more(void *at, size_t n, size_t *room, size_t size)
 
 void *tool_alloc(size_t n, size_t size)
 {
-    return checked(calloc(n ? n : 1, size));
+    return tool_checked(calloc(n ? n : 1, size));
 }
 
 char *tool_copy(const char *text)
 {
-    return checked(strdup(text));
+    return tool_checked(strdup(text));
 }
 
 char *tool_vtext(const char *fmt, va_list args)
 {
     char *text = NULL;
-    return checked(vasprintf(&text, fmt, args) < 0 ? NULL : text);
+    return tool_checked(vasprintf(&text, fmt, args) < 0 ? NULL : text);
 }
 
 char *tool_text(const char *fmt, ...)

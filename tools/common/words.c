@@ -1,20 +1,13 @@
+#include "tools/common/words.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tools/bench/bench.h"
-
-static void *need(void *p)
-{
-    if (!p) {
-        fputs("slipring bench: no memory\n", stderr);
-        exit(BENCH_ERROR);
-    }
-    return p;
-}
+#include "tools/common/vec.h"
 
 void words_add(struct words *w, const char *word)
 {
-    w->word = need(realloc(w->word, (w->count + 2) * sizeof *w->word));
-    w->word[w->count++] = need(strdup(word));
+    w->word = tool_checked(reallocarray(w->word, w->count + 2, sizeof *w->word));
+    w->word[w->count++] = tool_copy(word);
     w->word[w->count] = NULL;
 }
 
@@ -44,7 +37,7 @@ static const char *take_word(const char *at, char *out)
 
 bool words_split(struct words *w, const char *text)
 {
-    char *word = need(malloc(strlen(text) + 1));
+    char *word = tool_alloc(strlen(text) + 1, 1);
     text += strspn(text, " \t\n");
     while (text && *text) {
         text = take_word(text, word);
@@ -77,14 +70,14 @@ char *words_join(const struct words *w)
 {
     char *text = NULL;
     size_t size = 0;
-    FILE *out = need(open_memstream(&text, &size));
+    FILE *out = tool_checked(open_memstream(&text, &size));
     for (size_t i = 0; i < w->count; i++) {
         if (i)
             fputc(' ', out);
         quoted(out, w->word[i]);
     }
     fclose(out);
-    return need(text);
+    return tool_checked(text);
 }
 
 void words_free(struct words *w)

@@ -1,4 +1,4 @@
-#include "tools/report/sites.h"
+#include "tools/model/sites.h"
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>

@@ -1,7 +1,7 @@
 /* Lines come in the order in which ranks wrote them, perhaps twice; the model has them in order, once. */
 #include <stdlib.h>
 #include <string.h>
-#include "tools/report/model_tables.h"
+#include "tools/model/model_tables.h"
 
 #define COMPARE(a, b)                                                                                                  \
     if ((a) != (b))                                                                                                    \

@@ -1,17 +1,16 @@
-#include "tools/report/trace_json.h"
+#include "tools/trace/events.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tools/report/bars.h"
-#include "tools/report/out.h"
+#include "tools/common/json.h"
+#include "tools/model/bars.h"
 
 enum { LANE_ROWS = 100 }; /* threads are numbered lane * LANE_ROWS + row + 1 */
 
 struct trace {
     const struct model *m;
     const struct run *run;
-    FILE *to;
-    bool more;
+    struct json_writer json;
     int64_t zero; /* ns that is shown as 0 */
     uint64_t arrows;
 };
@@ -19,35 +18,45 @@ struct trace {
 /* us with three digits behind the point: exactly the ns. */
 static void put_time(struct trace *t, const char *key, int64_t ns)
 {
-    fprintf(t->to, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
+    json_put_number(&t->json, key, "%" PRId64 ".%03d", ns / 1000, (int)(ns % 1000));
 }
 
-static void event_begin(struct trace *t, const char *phase, unsigned pid, unsigned tid)
+static void put_count(struct trace *t, const char *key, uint64_t n)
 {
-    fprintf(t->to, "%s{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u", t->more ? ",\n" : "\n", phase, pid, tid);
-    t->more = true;
+    json_put_number(&t->json, key, "%" PRIu64, n);
 }
 
-static void put_name(struct trace *t, const char *name)
+/* An event stays open for what else it has. */
+static void event_begin(struct trace *t, const char *phase, unsigned pid, unsigned tid, const char *name)
 {
-    fputs(",\"name\":", t->to);
-    json_text(t->to, name);
+    json_put_open(&t->json, NULL, "{");
+    json_put_text(&t->json, "ph", phase);
+    put_count(t, "pid", pid);
+    put_count(t, "tid", tid);
+    json_put_text(&t->json, "name", name);
 }
 
-static void metadata(struct trace *t, unsigned pid, unsigned tid, const char *name, const char *value)
+static void event_end(struct trace *t)
 {
-    event_begin(t, "M", pid, tid);
-    put_name(t, name);
-    fputs(",\"args\":{\"name\":", t->to);
-    json_text(t->to, value);
-    fputs("}}", t->to);
+    json_put_close(&t->json);
 }
 
-static void sort_index(struct trace *t, unsigned pid, unsigned tid, const char *name, unsigned index)
+static void put_name(struct trace *t, unsigned pid, unsigned tid, const char *what, const char *name)
 {
-    event_begin(t, "M", pid, tid);
-    put_name(t, name);
-    fprintf(t->to, ",\"args\":{\"sort_index\":%u}}", index);
+    event_begin(t, "M", pid, tid, what);
+    json_put_open(&t->json, "args", "{");
+    json_put_text(&t->json, "name", name);
+    json_put_close(&t->json);
+    event_end(t);
+}
+
+static void sort_index(struct trace *t, unsigned pid, unsigned tid, const char *what, unsigned index)
+{
+    event_begin(t, "M", pid, tid, what);
+    json_put_open(&t->json, "args", "{");
+    put_count(t, "sort_index", index);
+    json_put_close(&t->json);
+    event_end(t);
 }
 
 static unsigned tid_of(const struct bar *b)
@@ -65,7 +74,7 @@ static void name_lanes(struct trace *t, unsigned pid, const struct bars *b)
                 snprintf(name, sizeof name, "%s %u", bar_lane_names[lane], row + 1);
             else
                 snprintf(name, sizeof name, "%s", bar_lane_names[lane]);
-            metadata(t, pid, tid, "thread_name", name);
+            put_name(t, pid, tid, "thread_name", name);
             sort_index(t, pid, tid, "thread_sort_index", tid);
         }
 }
@@ -77,7 +86,7 @@ static void name_rank(struct trace *t, unsigned pid, const struct rank *r)
     char *device = r->device ? tool_text("device %s", r->device) : tool_text("pid %" PRId64, p->pid);
     char *name = tool_text("%s (%s, %s%s%s%s)", r->label, p->host, device, r->device_name ? ": " : "",
                            r->device_name ? r->device_name : "", software ? ", modelled" : "");
-    metadata(t, pid, 0, "process_name", name);
+    put_name(t, pid, 0, "process_name", name);
     sort_index(t, pid, 0, "process_sort_index", pid);
     free(device);
     free(name);
@@ -85,49 +94,57 @@ static void name_rank(struct trace *t, unsigned pid, const struct rank *r)
 
 static void arg_text(struct trace *t, const char *key, const char *value)
 {
-    if (!value)
-        return;
-    fprintf(t->to, ",\"%s\":", key);
-    json_text(t->to, value);
+    if (value)
+        json_put_text(&t->json, key, value);
 }
 
 static void span_args(struct trace *t, const struct span *s)
 {
-    fprintf(t->to, ",\"call\":%" PRIu64 ",\"decision\":\"%s\",\"kind\":\"%s\"", s->call, s->pass ? "pass" : "ring",
-            span_names[s->kind]);
+    put_count(t, "call", s->call);
+    arg_text(t, "decision", s->pass ? "pass" : "ring");
+    arg_text(t, "kind", span_names[s->kind]);
     if (s->peer >= 0)
-        fprintf(t->to, ",\"peer\":%d", s->peer);
+        put_count(t, "peer", (uint64_t)s->peer);
     if (s->piece >= 0)
-        fprintf(t->to, ",\"piece\":%d", s->piece);
+        put_count(t, "piece", (uint64_t)s->piece);
     if (s->bytes)
-        fprintf(t->to, ",\"bytes\":%" PRIu64, s->bytes);
+        put_count(t, "bytes", s->bytes);
 }
 
 static void gather_args(struct trace *t, const struct gather *g)
 {
-    fprintf(t->to,
-            ",\"call\":%" PRIu64 ",\"decision\":\"%s\",\"shard\":%" PRIu64 ",\"count\":%" PRIu64 ",\"in_place\":%d",
-            g->call, g->pass ? "pass" : "ring", g->shard, g->count, (int)g->in_place);
+    put_count(t, "call", g->call);
+    arg_text(t, "decision", g->pass ? "pass" : "ring");
+    put_count(t, "shard", g->shard);
+    put_count(t, "count", g->count);
+    put_count(t, "in_place", g->in_place);
     arg_text(t, "reason", g->reason);
     arg_text(t, "ended", g->ended);
     arg_text(t, "dtype", g->dtype);
     arg_text(t, "stream", g->stream);
-    fprintf(t->to, ",\"exposed_ns\":%" PRId64 ",\"slot\":%u,\"place\":%u,\"push\":%u,\"pieces\":%u", g->exposed,
-            g->slot, g->place, g->push, g->pieces);
+    json_put_number(&t->json, "exposed_ns", "%" PRId64, g->exposed);
+    put_count(t, "slot", g->slot);
+    put_count(t, "place", g->place);
+    put_count(t, "push", g->push);
+    put_count(t, "pieces", g->pieces);
 }
 
 static void other_args(struct trace *t, const struct collective *o)
 {
-    fprintf(t->to, ",\"seq\":%" PRIu64 ",\"count\":%" PRIu64 ",\"bytes\":%" PRIu64, o->seq, o->count, o->bytes);
+    put_count(t, "seq", o->seq);
+    put_count(t, "count", o->count);
+    put_count(t, "bytes", o->bytes);
     arg_text(t, "dtype", o->dtype);
     arg_text(t, "stream", o->stream);
     arg_text(t, "algorithm", o->algo);
     arg_text(t, "protocol", o->proto);
     arg_text(t, "reason", o->reason);
     if (o->call)
-        fprintf(t->to, ",\"call\":%" PRIu64, o->call);
-    if (o->profiled)
-        fprintf(t->to, ",\"channels\":%u,\"kernel_ns\":%" PRId64, o->channels, o->kernel);
+        put_count(t, "call", o->call);
+    if (!o->profiled)
+        return;
+    put_count(t, "channels", o->channels);
+    json_put_number(&t->json, "kernel_ns", "%" PRId64, o->kernel);
 }
 
 static const char *category(const struct bar *b)
@@ -138,20 +155,20 @@ static const char *category(const struct bar *b)
 static void put_bar(struct trace *t, unsigned pid, const struct bar *b)
 {
     char name[80];
-    event_begin(t, "X", pid, tid_of(b));
-    put_name(t, bar_name(b, name, sizeof name));
-    fprintf(t->to, ",\"cat\":\"%s\"", category(b));
+    event_begin(t, "X", pid, tid_of(b), bar_name(b, name, sizeof name));
+    json_put_text(&t->json, "cat", category(b));
     put_time(t, "ts", b->begin - t->zero);
     put_time(t, "dur", b->end - b->begin);
-    fputs(",\"args\":{\"comm\":", t->to);
-    json_text(t->to, t->m->comms.at[b->member->comm].name);
+    json_put_open(&t->json, "args", "{");
+    arg_text(t, "comm", t->m->comms.at[b->member->comm].name);
     if (b->span)
         span_args(t, b->span);
     else if (b->gather)
         gather_args(t, b->gather);
     else
         other_args(t, b->other);
-    fputs("}}", t->to);
+    json_put_close(&t->json);
+    event_end(t);
 }
 
 /* Where a bar was put, so that arrows find it. */
@@ -197,11 +214,13 @@ static const struct place *find(const struct places *all, uint32_t comm, uint64_
 
 static void end_of_arrow(struct trace *t, const struct place *p, const char *phase, int64_t at, const char *what)
 {
-    event_begin(t, phase, p->pid, p->tid);
-    put_name(t, what);
-    fprintf(t->to, ",\"cat\":\"flow\",\"id\":%" PRIu64 "%s", t->arrows, *phase == 'f' ? ",\"bp\":\"e\"" : "");
+    event_begin(t, phase, p->pid, p->tid, what);
+    json_put_text(&t->json, "cat", "flow");
+    put_count(t, "id", t->arrows);
+    if (*phase == 'f')
+        json_put_text(&t->json, "bp", "e");
     put_time(t, "ts", at - t->zero);
-    fputs("}", t->to);
+    event_end(t);
 }
 
 /* A moment shortly before a span's end: readers take an arrow's end for a slice that it lies within, and its end is
@@ -300,16 +319,23 @@ static int64_t first_begin(const struct model *m, uint32_t run)
 
 void trace_write(const struct model *m, const struct run *r, FILE *to)
 {
-    struct trace t = {.m = m, .run = r, .to = to, .zero = first_begin(m, (uint32_t)(r - m->runs.at))};
+    struct trace t = {
+        .m = m, .run = r, .json = {.to = to, .compact = true}, .zero = first_begin(m, (uint32_t)(r - m->runs.at))};
     struct places all = {0};
-    fprintf(to,
-            "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"tool\":\"slipring "
-            "trace\",\"modelled\":\"%s\",\"zero_ns\":\"%" PRId64 "\"},\"traceEvents\":[",
-            run_is_software(m, r) ? "software GPU: times are a model's or a CPU's" : "no",
-            t.zero == INT64_MAX ? 0 : t.zero);
+    char zero[32];
+    snprintf(zero, sizeof zero, "%" PRId64, t.zero == INT64_MAX ? 0 : t.zero);
+    json_put_open(&t.json, NULL, "{");
+    json_put_text(&t.json, "displayTimeUnit", "ns");
+    json_put_open(&t.json, "otherData", "{");
+    json_put_text(&t.json, "tool", "slipring trace");
+    json_put_text(&t.json, "modelled", run_is_software(m, r) ? "software GPU: times are a model's or a CPU's" : "no");
+    json_put_text(&t.json, "zero_ns", zero);
+    json_put_close(&t.json);
+    json_put_open(&t.json, "traceEvents", "[\n");
     for (size_t i = 0; i < r->ranks.n; i++)
         put_rank(&t, (unsigned)i + 1, r->ranks.at[i], &all);
     put_arrows(&t, &all);
-    fputs("\n]}\n", to);
+    json_put_close(&t.json);
+    json_put_close(&t.json);
     vec_free(&all);
 }

@@ -2,7 +2,7 @@
 #ifndef SLR_TOOLS_BARS_H
 #define SLR_TOOLS_BARS_H
 
-#include "tools/report/model.h"
+#include "tools/model/model.h"
 
 enum bar_lane { BAR_GATHER, BAR_APP, BAR_PUBLISH, BAR_PULL, BAR_NCCL, BAR_PROFILER, BAR_LANES };
 extern const char *const bar_lane_names[BAR_LANES];

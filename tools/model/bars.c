@@ -1,4 +1,4 @@
-#include "tools/report/bars.h"
+#include "tools/model/bars.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

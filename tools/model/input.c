@@ -1,4 +1,4 @@
-#include "tools/report/tool_input.h"
+#include "tools/model/input.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

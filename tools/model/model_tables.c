@@ -1,4 +1,4 @@
-#include "tools/report/model_tables.h"
+#include "tools/model/model_tables.h"
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>

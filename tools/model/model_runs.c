@@ -2,7 +2,7 @@
  * without a communicator (a launcher, a helper) belongs to the run that is nearest in time. */
 #include <stdlib.h>
 #include <string.h>
-#include "tools/report/model_tables.h"
+#include "tools/model/model_tables.h"
 
 static uint32_t find_root(uint32_t *parent, uint32_t i)
 {

@@ -1,4 +1,4 @@
-#include "tools/job.h"
+#include "tools/common/job.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* slipring trace: the logs of all ranks as a trace for Perfetto or chrome://tracing. */
 #include <string.h>
-#include "tools/report/tool_input.h"
-#include "tools/report/trace_json.h"
+#include "tools/model/input.h"
+#include "tools/trace/events.h"
 
 static const char usage[] =
     "usage: slipring trace [-o FILE] [--run N] FILE|FOLDER...\n"

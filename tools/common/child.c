@@ -1,4 +1,4 @@
-#include "tools/child.h"
+#include "tools/common/child.h"
 
 #include <errno.h>
 #include <fcntl.h>

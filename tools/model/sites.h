@@ -5,7 +5,7 @@
 #ifndef SLR_TOOLS_SITES_H
 #define SLR_TOOLS_SITES_H
 
-#include "tools/report/model.h"
+#include "tools/model/model.h"
 
 VEC_TYPE(times, int64_t);
 VEC_TYPE(tallies, struct reason_count);

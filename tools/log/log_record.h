@@ -3,7 +3,7 @@
 #define SLR_TOOLS_LOG_RECORD_H
 
 #include <jansson.h>
-#include "tools/report/log_read.h"
+#include "tools/log/log_read.h"
 
 /* Texts of ANY fields that were numbers. */
 struct log_record_texts {

@@ -1,11 +1,11 @@
-#include "tools/report/log_read.h"
+#include "tools/log/log_read.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "tools/report/log_record.h"
-#include "tools/report/vec.h"
+#include "tools/log/log_record.h"
+#include "tools/common/vec.h"
 
 enum {
     LINE_MOST = 64 << 10, /* slipring's own lines have at most 2048 bytes */
@@ -86,7 +86,7 @@ static bool known_elsewhere(const char *event)
 {
     static const char *const names[] = {
 #define X(name) name,
-#include "tools/report/log_other_events.def"
+#include "tools/log/log_other_events.def"
 #undef X
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

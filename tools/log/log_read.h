@@ -13,14 +13,14 @@
 
 enum log_field {
 #define X(id, ...) F_##id,
-#include "tools/report/log_fields.def"
+#include "tools/log/log_fields.def"
 #undef X
     F_FIELDS
 };
 
 enum log_event {
 #define X(id, ...) E_##id,
-#include "tools/report/log_events.def"
+#include "tools/log/log_events.def"
 #undef X
     E_OTHER, /* not in log_events.def */
 };

@@ -7,8 +7,8 @@
 #ifndef SLR_TOOLS_MODEL_H
 #define SLR_TOOLS_MODEL_H
 
-#include "tools/report/log_read.h"
-#include "tools/report/vec.h"
+#include "tools/log/log_read.h"
+#include "tools/common/vec.h"
 
 #define MODEL_NONE UINT32_MAX
 

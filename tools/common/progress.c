@@ -1,4 +1,4 @@
-#include "tools/progress.h"
+#include "tools/common/progress.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
+#include "tools/common/utf8.h"
 
 #define REDRAW_MS 100
 #define LOG_MS 10000
@@ -47,18 +48,6 @@ static void copy_clean(char *out, size_t size, const char *text)
     for (; *out; out++)
         if ((unsigned char)*out < ' ' || *out == 0x7f)
             *out = '?';
-}
-
-/* Ends `line` behind its first `max` characters; the second and further bytes of a UTF-8 character count nothing. */
-static void cut(char *line, size_t max)
-{
-    size_t used = 0;
-    for (char *at = line; *at; at++) {
-        if ((*at & 0xc0) != 0x80 && used++ == max) {
-            *at = '\0';
-            return;
-        }
-    }
 }
 
 /* Seconds as m:ss or h:mm:ss. */
@@ -113,7 +102,7 @@ static void draw(struct progress *p, uint64_t now)
     char how[128], line[LINE], out[LINE + 16];
     measure(p, now, how, sizeof how);
     snprintf(line, sizeof line, "%s: %s%s%s", p->what, how, *p->note ? ": " : "", p->note);
-    cut(line, columns() - 1); /* the last column makes some terminals wrap */
+    line[utf8_prefix(line, columns() - 1)] = '\0'; /* the last column makes some terminals wrap */
     snprintf(out, sizeof out, "\r%s\033[K", line);
     put(out);
     p->drawn = true;

@@ -2,7 +2,7 @@
 #ifndef SLR_TOOLS_INPUT_H
 #define SLR_TOOLS_INPUT_H
 
-#include "tools/report/model.h"
+#include "tools/model/model.h"
 
 /* Exit status: all was used; some lines or files could not be; wrong usage; nothing could be used or written. */
 enum { TOOL_GOOD = 0, TOOL_SOME = 1, TOOL_USAGE = 2, TOOL_NOTHING = 3 };

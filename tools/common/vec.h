@@ -24,6 +24,8 @@
 
 void *vec_more(void *at, size_t n, size_t *room, size_t size);
 
+/* `memory`, never NULL. */
+void *tool_checked(void *memory);
 /* calloc, never NULL. */
 void *tool_alloc(size_t n, size_t size);
 char *tool_copy(const char *text);

@@ -1,7 +1,7 @@
-#include "tools/report/model.h"
+#include "tools/model/model.h"
 #include <stdlib.h>
 #include <string.h>
-#include "tools/report/model_tables.h"
+#include "tools/model/model_tables.h"
 
 const char *const span_names[SPAN_KINDS] = {"own", "stage", "push", "pull", "wait", "gemm", "nccl"};
 const char *const lane_names[LANES] = {"app", "publish", "pull"};
