@@ -22,7 +22,7 @@
 
 /* The version of this header. */
 #define SLIPRING_VERSION_MAJOR 0
-#define SLIPRING_VERSION_MINOR 1
+#define SLIPRING_VERSION_MINOR 2
 #define SLIPRING_VERSION_PATCH 0
 #define SLIPRING_VERSION_NUMBER (SLIPRING_VERSION_MAJOR * 10000 + SLIPRING_VERSION_MINOR * 100 + SLIPRING_VERSION_PATCH)
 
@@ -39,7 +39,7 @@
 extern "C" {
 #endif
 
-/* The version of the library: as SLIPRING_VERSION_NUMBER, and in words ("0.1.0"; static storage). */
+/* The version of the library: as SLIPRING_VERSION_NUMBER, and in words ("0.2.0"; static storage). */
 SLIPRING_FUNCTION int slipring_version(void);
 SLIPRING_FUNCTION const char *slipring_version_string(void);
 

@@ -82,7 +82,7 @@ find_package() {
     "$CMAKE" -G Ninja -S "$here/find" -B "$work/find" -DCMAKE_C_COMPILER="$cc" "-DPROGRAM=$source/tests/api/alone.c" \
         "-DCMAKE_PREFIX_PATH=$prefix" "-DWANTED=$1" >"$work/out" 2>&1
 }
-find_package 0.1 || fail "find_package: $(cat "$work/out")"
+find_package 0.2 || fail "find_package: $(cat "$work/out")"
 "$CMAKE" --build "$work/find" >"$work/out" || fail "$(cat "$work/out")"
 "$work/find/user" || fail "a program linked by CMake"
 ! find_package 99 || fail "find_package takes any version"
