@@ -1,8 +1,6 @@
 #include "cache/block_device.h"
 
-#include <time.h>
 #include "base/settings.h"
-#include "cache/handles.h"
 
 /* Primary contexts that were found to be so. What is written over is as true as what is written: no lock. */
 static _Atomic(CUcontext) primary[SLR_BLOCK_DEVICES];
@@ -45,30 +43,4 @@ uint64_t slr_block_device_budget(int device)
         return 0;
     uint64_t share = total / 100 * slr_get(SLR_S_ALLOC_FRACTION), bytes = slr_get(SLR_S_ALLOC_BYTES);
     return bytes < share ? bytes : share;
-}
-
-static _Atomic uint32_t resets[SLR_BLOCK_DEVICES];
-static _Atomic int freeing;
-
-#define RESET_WAIT_MS 1000
-
-/* Counted first, then waited: whoever begins to free later sees the new number. */
-void slr_device_reset(int device)
-{
-    if (device < 0 || device >= SLR_BLOCK_DEVICES)
-        return;
-    atomic_fetch_add(&resets[device], 1);
-    slr_imports_forget(device);
-    for (int ms = 0; ms < RESET_WAIT_MS && atomic_load(&freeing) > 0; ms++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
-uint32_t slr_device_resets(int device)
-{
-    return device >= 0 && device < SLR_BLOCK_DEVICES ? atomic_load(&resets[device]) : 0;
-}
-
-void slr_device_freeing(int change)
-{
-    atomic_fetch_add(&freeing, change);
 }

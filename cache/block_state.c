@@ -9,8 +9,8 @@
 struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
 struct slr_block_stats slr_block_totals;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* a device's `leaving` went down */
-static _Atomic pid_t owner;                            /* the process that made the first block; 0: none */
+static pthread_cond_t returned = PTHREAD_COND_INITIALIZER; /* a device's `returning` went down */
+static _Atomic pid_t owner;                                /* the process that made the first block; 0: none */
 
 void slr_block_lock(void)
 {
@@ -22,14 +22,14 @@ void slr_block_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
-void slr_block_left(void)
+void slr_block_returned(void)
 {
-    pthread_cond_broadcast(&left);
+    pthread_cond_broadcast(&returned);
 }
 
-bool slr_block_wait_left(const struct timespec *end)
+bool slr_block_wait_returned(const struct timespec *end)
 {
-    return pthread_cond_timedwait(&left, &lock, end) == 0;
+    return pthread_cond_timedwait(&returned, &lock, end) == 0;
 }
 
 void slr_block_own(void)
@@ -63,7 +63,7 @@ struct slr_place slr_block_find(CUdeviceptr p)
                               .collective = (v.flags & SLR_INTERVAL_COLLECTIVE) != 0};
 }
 
-uint64_t slr_block_ms(void)
+uint64_t slr_block_now_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
@@ -84,11 +84,11 @@ void slr_block_to_used(struct slr_block *b)
     count_peak();
 }
 
-void slr_block_to_kept(struct slr_block *b)
+void slr_block_to_free(struct slr_block *b)
 {
-    b->state = SLR_BLOCK_KEPT;
-    b->kept_ms = slr_block_ms();
-    slr_kept_add(&slr_block_devices[b->device].kept, b);
+    b->state = SLR_BLOCK_FREE;
+    b->freed_ms = slr_block_now_ms();
+    slr_free_list_add(&slr_block_devices[b->device].free, b);
     slr_block_totals.kept_bytes += b->size;
     count_peak();
 }
@@ -97,8 +97,8 @@ void slr_block_to_busy(struct slr_block *b)
 {
     if (b->state == SLR_BLOCK_USED) {
         slr_block_totals.used_bytes -= b->size;
-    } else if (b->state == SLR_BLOCK_KEPT) {
-        slr_kept_remove(&slr_block_devices[b->device].kept, b);
+    } else if (b->state == SLR_BLOCK_FREE) {
+        slr_free_list_remove(&slr_block_devices[b->device].free, b);
         slr_block_totals.kept_bytes -= b->size;
     }
     b->state = SLR_BLOCK_BUSY;
@@ -113,7 +113,7 @@ void slr_block_drop(struct slr_block *b)
 /* Its memory went with the context, or the driver has given the address to somebody else. */
 void slr_block_vanish(struct slr_block *b)
 {
-    slr_table_leave(b);
+    slr_table_remove(b);
     if (b->state == SLR_BLOCK_BUSY) {
         b->gone = true;
         return;
@@ -128,9 +128,9 @@ uint64_t slr_block_new_generation(void)
     return ++generations;
 }
 
-void slr_block_unadopt(struct slr_block *b)
+void slr_block_end_unregistered(struct slr_block *b)
 {
-    if (b->kind == SLR_BLOCK_ADOPTED && b->state == SLR_BLOCK_USED && !b->adopters && !b->pins)
+    if (b->kind == SLR_BLOCK_REGISTERED && b->state == SLR_BLOCK_USED && !b->registrations && !b->pins)
         slr_block_vanish(b);
 }
 
@@ -138,7 +138,7 @@ void slr_block_note_use(struct slr_block *b, size_t bytes)
 {
     b->asked = bytes;
     b->use_before = b->last_use;
-    b->last_use = ++slr_block_devices[b->device].kept.clock;
+    b->last_use = ++slr_block_devices[b->device].free.clock;
 }
 
 bool slr_block_worth_keeping(const struct slr_block *b)
@@ -146,48 +146,6 @@ bool slr_block_worth_keeping(const struct slr_block *b)
     uint64_t mode = slr_get(SLR_S_ALLOC);
     bool wanted = mode == SLR_ALLOC_ALL || (mode == SLR_ALLOC_COLLECTIVE && b->collective);
     return b->pins > 0 || (b->kind == SLR_BLOCK_CACHED && wanted && b->size <= slr_block_devices[b->device].budget);
-}
-
-bool slr_block_pin(uint64_t generation)
-{
-    if (!slr_block_ours())
-        return false;
-    slr_block_lock();
-    struct slr_block *b = slr_table_by_generation(generation);
-    if (b)
-        b->pins++;
-    slr_block_unlock();
-    return b != NULL;
-}
-
-void slr_block_unpin(uint64_t generation)
-{
-    struct slr_block *chain = NULL;
-    if (!slr_block_ours())
-        return;
-    slr_block_lock();
-    struct slr_block *b = slr_table_by_generation(generation);
-    if (b && b->pins > 0 && --b->pins == 0) {
-        if (b->state == SLR_BLOCK_KEPT)
-            chain = slr_block_unwanted(b);
-        else
-            slr_block_unadopt(b);
-    }
-    slr_block_unlock();
-    slr_block_give_back(chain);
-}
-
-void slr_block_mark_collective(uint64_t generation)
-{
-    if (!slr_block_ours())
-        return;
-    slr_block_lock();
-    struct slr_block *b = slr_table_by_generation(generation);
-    if (b && !b->collective) {
-        b->collective = true;
-        slr_table_update(b);
-    }
-    slr_block_unlock();
 }
 
 void slr_block_stats(struct slr_block_stats *out)

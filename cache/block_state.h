@@ -19,39 +19,26 @@ void slr_block_own(void);
 bool slr_block_ours(void);
 bool slr_block_usable(void);
 
-/* Gives the blocks of a chain to the driver; returns the bytes that it took. Without the lock. */
-size_t slr_block_give_back(struct slr_block *chain);
-
-bool slr_block_capturing(void);
-
-/* Waits for all that is queued in the context, as the driver's cuMemFree does. What that would answer in the
- * application's place, too: an error when the context has failed, or when a capture forbids the calling thread to free.
- */
-CUresult slr_block_settle(CUcontext ctx, int device);
-
-/* The driver's cuMemFree on slipring's own account, which no capture forbids. */
-CUresult slr_block_driver_free(CUdeviceptr p);
-
 extern struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
 extern struct slr_block_stats slr_block_totals;
 
 /* Milliseconds of the monotonic clock, to some milliseconds. */
-uint64_t slr_block_ms(void);
+uint64_t slr_block_now_ms(void);
 
-/* `leaving` of a device went down; waits for that, false when the time is over. */
-void slr_block_left(void);
-bool slr_block_wait_left(const struct timespec *end);
+/* `returning` of a device went down; waits for that, false when the time is over. */
+void slr_block_returned(void);
+bool slr_block_wait_returned(const struct timespec *end);
 
 /* From BUSY to the state, or from any state to BUSY. */
 void slr_block_to_used(struct slr_block *b);
-void slr_block_to_kept(struct slr_block *b);
+void slr_block_to_free(struct slr_block *b);
 void slr_block_to_busy(struct slr_block *b);
 
 /* The end of a block that is BUSY and in no table. */
 void slr_block_drop(struct slr_block *b);
 
-/* Adopted memory that no registration holds and nobody has pinned is the driver's again. */
-void slr_block_unadopt(struct slr_block *b);
+/* A SLR_BLOCK_REGISTERED block ends when no registration holds it and nobody has pinned it. */
+void slr_block_end_unregistered(struct slr_block *b);
 
 /* A number that no other block of the process has. */
 uint64_t slr_block_new_generation(void);
@@ -62,9 +49,5 @@ void slr_block_vanish(struct slr_block *b);
 void slr_block_note_use(struct slr_block *b, size_t bytes);
 
 bool slr_block_worth_keeping(const struct slr_block *b);
-
-/* Chains what goes now that the kept block was freed or unpinned: itself when only its pins had kept it, else what is
- * over the budget. */
-struct slr_block *slr_block_unwanted(struct slr_block *b);
 
 #endif

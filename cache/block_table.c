@@ -44,7 +44,7 @@ static uint32_t flags_of(const struct slr_block *b)
     return b->collective ? SLR_INTERVAL_COLLECTIVE : 0;
 }
 
-bool slr_table_enter(struct slr_block *b)
+bool slr_table_insert(struct slr_block *b)
 {
     struct slr_interval v = {
         .base = b->base, .size = b->size, .generation = b->generation, .ordinal = b->ordinal, .flags = flags_of(b)};
@@ -57,7 +57,7 @@ bool slr_table_enter(struct slr_block *b)
     return true;
 }
 
-void slr_table_leave(struct slr_block *b)
+void slr_table_remove(struct slr_block *b)
 {
     size_t at = position(b->generation);
     if (at == count || by_generation[at] != b)

@@ -4,14 +4,14 @@
 #define SLR_CACHE_BLOCK_TABLE_H
 
 #include "cache/intervals.h"
-#include "cache/kept.h"
+#include "cache/free_list.h"
 
 /* Without the lock. */
 bool slr_table_find(CUdeviceptr p, struct slr_interval *out);
 
 /* False: out of host memory. */
-bool slr_table_enter(struct slr_block *b);
-void slr_table_leave(struct slr_block *b);
+bool slr_table_insert(struct slr_block *b);
+void slr_table_remove(struct slr_block *b);
 
 struct slr_block *slr_table_by_generation(uint64_t generation);
 

@@ -1,19 +1,21 @@
-/* Blocks on their way back to the driver. */
+#include "cache/block_trim.h"
+
 #include <time.h>
 #include "base/cu.h"
 #include "base/settings.h"
 #include "cache/block_state.h"
+#include "cache/captures.h"
 
 /* A thread that gives blocks back waits for the context's work; who runs out of memory meanwhile waits for it, but not
  * for ever: that work may depend on the waiting thread. */
-#define LEAVING_WAIT_S 2
+#define RETURN_WAIT_S 2
 
 /* Takes the block off the books and adds it to a chain for give_back. */
-static void leave(struct slr_block *b, struct slr_block **chain)
+static void start_return(struct slr_block *b, struct slr_block **chain)
 {
     slr_block_to_busy(b);
-    slr_table_leave(b);
-    slr_block_devices[b->device].leaving += b->size;
+    slr_table_remove(b);
+    slr_block_devices[b->device].returning += b->size;
     b->next = *chain;
     *chain = b;
 }
@@ -21,21 +23,20 @@ static void leave(struct slr_block *b, struct slr_block **chain)
 static struct slr_block *over_budget(int device)
 {
     struct slr_block *chain = NULL, *b;
-    while (slr_block_devices[device].kept.bytes > slr_block_devices[device].budget &&
-           (b = slr_kept_victim(&slr_block_devices[device].kept))) {
+    while (slr_block_devices[device].free.bytes > slr_block_devices[device].budget &&
+           (b = slr_free_list_victim(&slr_block_devices[device].free))) {
         slr_block_totals.evictions++;
-        leave(b, &chain);
+        start_return(b, &chain);
     }
     return chain;
 }
 
-/* What goes now that the block was freed or unpinned: itself when only its pins had kept it, else what is too much. */
 struct slr_block *slr_block_unwanted(struct slr_block *b)
 {
     struct slr_block *chain = NULL;
     if (slr_block_worth_keeping(b))
         return over_budget(b->device);
-    leave(b, &chain);
+    start_return(b, &chain);
     return chain;
 }
 
@@ -52,28 +53,27 @@ static CUresult driver_free(const struct slr_block *b)
 /* The driver refused to free it: it is kept, whatever the budget says. Without memory for that it is lost. */
 static void keep_after_all(struct slr_block *b)
 {
-    if (slr_table_enter(b))
-        slr_block_to_kept(b);
+    if (slr_table_insert(b))
+        slr_block_to_free(b);
     else
         slr_block_drop(b);
 }
 
 /* The end of a block's way; returns the bytes that the driver took. */
-static size_t left(struct slr_block *b, CUresult r)
+static size_t returned(struct slr_block *b, CUresult r)
 {
     size_t bytes = r == CUDA_SUCCESS ? b->size : 0;
     slr_block_lock();
-    slr_block_devices[b->device].leaving -= b->size;
+    slr_block_devices[b->device].returning -= b->size;
     if (r == CUDA_SUCCESS)
         slr_block_drop(b);
     else
         keep_after_all(b);
-    slr_block_left();
+    slr_block_returned();
     slr_block_unlock();
     return bytes;
 }
 
-/* Frees the blocks of the chain; returns the bytes that the driver took. Without the lock. */
 size_t slr_block_give_back(struct slr_block *chain)
 {
     size_t bytes = 0;
@@ -81,7 +81,7 @@ size_t slr_block_give_back(struct slr_block *chain)
         struct slr_block *b = chain;
         chain = b->next;
         b->next = NULL;
-        bytes += left(b, driver_free(b));
+        bytes += returned(b, driver_free(b));
     }
     return bytes;
 }
@@ -91,26 +91,26 @@ static size_t collect(int device, size_t bytes, struct slr_block **chain)
 {
     struct slr_block *b;
     size_t sum = 0;
-    while (sum < bytes && (b = slr_kept_victim(&slr_block_devices[device].kept))) {
+    while (sum < bytes && (b = slr_free_list_victim(&slr_block_devices[device].free))) {
         slr_block_totals.trims++;
         sum += b->size;
-        leave(b, chain);
+        start_return(b, chain);
     }
     return sum;
 }
 
 /* Waits until no other thread is giving back blocks of the device; returns the bytes that it waited for. */
-static size_t wait_leaving(int device)
+static size_t wait_returning(int device)
 {
     struct timespec end;
-    size_t bytes = slr_block_devices[device].leaving;
+    size_t bytes = slr_block_devices[device].returning;
     if (!bytes)
         return 0;
     clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += LEAVING_WAIT_S;
-    while (slr_block_devices[device].leaving && slr_block_wait_left(&end))
+    end.tv_sec += RETURN_WAIT_S;
+    while (slr_block_devices[device].returning && slr_block_wait_returned(&end))
         ;
-    return bytes - (slr_block_devices[device].leaving < bytes ? slr_block_devices[device].leaving : bytes);
+    return bytes - (slr_block_devices[device].returning < bytes ? slr_block_devices[device].returning : bytes);
 }
 
 /* ---- idle memory ---- */
@@ -119,7 +119,7 @@ static size_t wait_leaving(int device)
 
 static bool idle_since(uint64_t *ms)
 {
-    uint64_t limit = slr_get(SLR_S_ALLOC_IDLE), now = slr_block_ms();
+    uint64_t limit = slr_get(SLR_S_ALLOC_IDLE), now = slr_block_now_ms();
     *ms = limit < now ? now - limit : 0;
     return limit != 0 && slr_real.cuMemFreeAsync;
 }
@@ -131,7 +131,7 @@ bool slr_block_idle(uint64_t generation)
         return false;
     slr_block_lock();
     const struct slr_block *b = slr_table_by_generation(generation);
-    bool idle = b && b->state == SLR_BLOCK_KEPT && b->kept_ms <= since;
+    bool idle = b && b->state == SLR_BLOCK_FREE && b->freed_ms <= since;
     slr_block_unlock();
     return idle;
 }
@@ -140,9 +140,9 @@ static struct slr_block *collect_idle(int device, uint64_t since)
 {
     struct slr_block *chain = NULL, *b;
     slr_block_lock();
-    while ((b = slr_kept_since(&slr_block_devices[device].kept, since))) {
+    while ((b = slr_free_list_since(&slr_block_devices[device].free, since))) {
         slr_block_totals.idle++;
-        leave(b, &chain);
+        start_return(b, &chain);
     }
     slr_block_unlock();
     return chain;
@@ -160,7 +160,7 @@ static void free_on_stream(struct slr_block *chain)
         CUresult r = made == CUDA_SUCCESS ? slr_real.cuMemFreeAsync(b->base, stream) : made;
         if (r == CUDA_SUCCESS)
             slr_real.cuStreamSynchronize(stream); /* who runs out of memory waits until it is really gone */
-        left(b, r);
+        returned(b, r);
     }
     if (made == CUDA_SUCCESS)
         slr_real.cuStreamDestroy(stream);
@@ -184,7 +184,7 @@ static void return_chain(struct slr_block *chain)
 void slr_block_return_idle(void)
 {
     static _Atomic uint64_t looked;
-    uint64_t since, now = slr_block_ms(), last = atomic_load(&looked);
+    uint64_t since, now = slr_block_now_ms(), last = atomic_load(&looked);
     if (!idle_since(&since) || !slr_block_ours() || now - last < IDLE_LOOK_MS ||
         !atomic_compare_exchange_strong(&looked, &last, now) || slr_block_capturing())
         return;
@@ -217,7 +217,7 @@ static size_t trim(int first, int last, size_t bytes)
         return sum;
     slr_block_lock();
     for (int d = first; d <= last; d++)
-        sum += wait_leaving(d);
+        sum += wait_returning(d);
     slr_block_unlock();
     return sum;
 }

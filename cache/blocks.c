@@ -5,7 +5,8 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "cache/block_state.h"
-#include "cache/handles.h"
+#include "cache/block_trim.h"
+#include "cache/captures.h"
 
 /* The driver's cuMemAlloc. Before it says that memory ran out, what is kept goes back: as much as is asked for, then
  * all. */
@@ -24,8 +25,8 @@ static CUdeviceptr take(int device, size_t bytes, size_t *want)
 {
     CUdeviceptr base = 0;
     slr_block_lock();
-    struct slr_kept *kept = &slr_block_devices[device].kept;
-    struct slr_block *b = slr_kept_fit(kept, bytes);
+    struct slr_free_list *list = &slr_block_devices[device].free;
+    struct slr_block *b = slr_free_list_fit(list, bytes);
     if (b) {
         slr_block_to_busy(b);
         slr_block_note_use(b, bytes);
@@ -34,7 +35,7 @@ static CUdeviceptr take(int device, size_t bytes, size_t *want)
         slr_block_totals.hits++;
     } else {
         /* A class whose blocks are too small gets one that holds all of its sizes. */
-        bool whole = slr_get(SLR_S_ALLOC) == SLR_ALLOC_ALL || slr_kept_has_class(kept, bytes);
+        bool whole = slr_get(SLR_S_ALLOC) == SLR_ALLOC_ALL || slr_free_list_has_class(list, bytes);
         *want = whole ? slr_class_size(bytes) : slr_class_exact(bytes);
         slr_block_totals.misses++;
     }
@@ -55,7 +56,7 @@ static void forget_overlapping(const struct slr_block *made)
 }
 
 /* Enters new memory as a block that the application holds. Without host memory for that, it is the driver's. */
-static void adopt(int device, CUcontext ctx, CUdeviceptr base, size_t size, size_t bytes, uint64_t budget)
+static void enter(int device, CUcontext ctx, CUdeviceptr base, size_t size, size_t bytes, uint64_t budget)
 {
     struct slr_block *b = calloc(1, sizeof(*b));
     if (!b)
@@ -69,7 +70,7 @@ static void adopt(int device, CUcontext ctx, CUdeviceptr base, size_t size, size
     b->generation = slr_block_new_generation();
     forget_overlapping(b);
     slr_block_totals.blocks++;
-    if (slr_table_enter(b)) {
+    if (slr_table_insert(b)) {
         slr_block_note_use(b, bytes);
         slr_block_to_used(b);
     } else {
@@ -88,7 +89,7 @@ static CUresult make(CUdeviceptr *out, size_t bytes, size_t want, int device, CU
         r = slr_real.cuMemAlloc(out, size);
     }
     if (r == CUDA_SUCCESS)
-        adopt(device, ctx, *out, size, bytes, slr_block_device_budget(device));
+        enter(device, ctx, *out, size, bytes, slr_block_device_budget(device));
     return r;
 }
 
@@ -112,6 +113,49 @@ CUresult slr_block_alloc(CUdeviceptr *out, size_t bytes)
     return CUDA_SUCCESS;
 }
 
+/* ---- free ---- */
+
+/* What is allocated and freed so that the driver waits: less when memory is short. */
+#define SCRATCH_MOST ((size_t)1 << 20)
+#define SCRATCH_LEAST ((size_t)2 << 10)
+
+static CUresult scratch(CUdeviceptr *p, int device)
+{
+    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t bytes = SCRATCH_MOST; r == CUDA_ERROR_OUT_OF_MEMORY && bytes >= SCRATCH_LEAST; bytes /= 8)
+        r = slr_real.cuMemAlloc(p, bytes);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && slr_block_trim(device, SCRATCH_MOST) > 0)
+        r = slr_real.cuMemAlloc(p, SCRATCH_LEAST);
+    return r;
+}
+
+static CUresult free_scratch(int device)
+{
+    CUdeviceptr p;
+    CUresult r = scratch(&p, device);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = slr_real.cuMemFree(p);
+    if (r != CUDA_SUCCESS) /* a capture that forbids it has begun meanwhile */
+        slr_block_driver_free(p);
+    return r;
+}
+
+/* Waits for all that is queued in the context, as the driver's cuMemFree does. What that would answer in the
+ * application's place, too: an error when the context has failed, or when a capture forbids the calling thread to free.
+ */
+static CUresult settle(CUcontext ctx, int device)
+{
+    CUcontext old;
+    CUresult r = slr_real.cuCtxPushCurrent(ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!slr_block_synchronise(&r))
+        r = free_scratch(device);
+    slr_real.cuCtxPopCurrent(&old);
+    return r;
+}
+
 /* Marks the block as being freed. NULL: the application does not hold it; `*known` whether it is a block at all. */
 static struct slr_block *begin_free(uint64_t generation, bool *keep, bool *known)
 {
@@ -131,12 +175,12 @@ static struct slr_block *begin_free(uint64_t generation, bool *keep, bool *known
 }
 
 /* False: it was pinned meanwhile, and has to stay. */
-static bool leave_unpinned(struct slr_block *b)
+static bool remove_unpinned(struct slr_block *b)
 {
     slr_block_lock();
     bool leaves = b->pins == 0 || b->gone;
     if (leaves)
-        slr_table_leave(b);
+        slr_table_remove(b);
     slr_block_unlock();
     return leaves;
 }
@@ -147,7 +191,7 @@ static CUresult free_for_good(struct slr_block *b)
     bool gone = b->gone;
     CUresult r = slr_real.cuMemFree(b->base);
     slr_block_lock();
-    if (r != CUDA_SUCCESS && !gone && slr_table_enter(b))
+    if (r != CUDA_SUCCESS && !gone && slr_table_insert(b))
         slr_block_to_used(b);
     else
         slr_block_drop(b);
@@ -162,7 +206,7 @@ static CUresult free_and_keep(struct slr_block *b)
     if (b->gone) {
         slr_block_drop(b);
     } else {
-        slr_block_to_kept(b);
+        slr_block_to_free(b);
         chain = slr_block_unwanted(b);
     }
     slr_block_unlock();
@@ -192,13 +236,13 @@ CUresult slr_block_free(CUdeviceptr p)
     struct slr_block *b = begin_free(at.generation, &keep, &known);
     if (!b)
         return known ? CUDA_ERROR_INVALID_VALUE : slr_real.cuMemFree(p);
-    if (!keep && leave_unpinned(b))
+    if (!keep && remove_unpinned(b))
         return free_for_good(b);
-    CUresult r = slr_block_settle(b->ctx, b->device);
+    CUresult r = settle(b->ctx, b->device);
     if (r == CUDA_SUCCESS)
         return free_and_keep(b);
     /* The driver knows better; only a pinned block can not go there. */
-    return leave_unpinned(b) ? free_for_good(b) : still_used(b, r);
+    return remove_unpinned(b) ? free_for_good(b) : still_used(b, r);
 }
 
 void slr_block_disown(uint64_t generation)
@@ -220,27 +264,7 @@ CUresult slr_block_mem_info(size_t *free_bytes, size_t *total)
     if (device < 0)
         return r;
     slr_block_lock();
-    *free_bytes += slr_kept_spare(&slr_block_devices[device].kept) + slr_block_devices[device].leaving;
+    *free_bytes += slr_free_list_unpinned(&slr_block_devices[device].free) + slr_block_devices[device].returning;
     slr_block_unlock();
     return r;
-}
-
-void slr_block_forget(int device)
-{
-    slr_imports_forget(device);
-    if (!slr_block_ours())
-        return;
-    slr_block_lock();
-    for (size_t i = slr_table_count(); i-- > 0;) {
-        struct slr_block *b = slr_table_at(i);
-        if (device < 0 || b->device == device)
-            slr_block_vanish(b);
-    }
-    slr_block_unlock();
-}
-
-void slr_block_forget_released(int device)
-{
-    if (slr_block_ours() && !slr_block_device_active(device))
-        slr_block_forget(device);
 }

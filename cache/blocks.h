@@ -87,13 +87,6 @@ void slr_block_return_idle(void);
 /* Whether the block has been kept for too long, pinned or not. */
 bool slr_block_idle(uint64_t generation);
 
-/* The context or device has been destroyed or reset: its blocks are gone, and are forgotten without being freed.
- * `device` -1: all. */
-void slr_block_forget(int device);
-
-/* cuDevicePrimaryCtxRelease has been called: forgets the device's blocks if that was the last reference. */
-void slr_block_forget_released(int device);
-
 /* A capture of the application is about to begin (1), has ended or did not begin (-1). Waits a little for threads that
  * are about to synchronise a context. */
 void slr_block_captures(int change);
@@ -102,7 +95,12 @@ void slr_block_captures(int change);
  * context to be current. */
 bool slr_block_pin(uint64_t generation);
 void slr_block_unpin(uint64_t generation);
+
+/* A gather that went to the ring has used the block: it is worth keeping. */
 void slr_block_mark_collective(uint64_t generation);
+
+/* The generation has not ended. */
+bool slr_block_lives(uint64_t generation);
 
 /* `unpin` is called when memory is short and pinned blocks may be among what is kept: who pins lets go of what it can,
  * waits a little, and returns whether it had anything. Called without locks, on the thread that allocates. */

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include "base/counters.h"
 #include "base/cu.h"
-#include "cache/adopt.h"
+#include "cache/external.h"
 #include "cache/block_state.h"
 #include "cache/retain.h"
 
@@ -62,7 +62,7 @@ bool slr_export_block(uint64_t generation, struct slr_export *out)
     return b.handle_state == SLR_HANDLE_MADE;
 }
 
-/* The block's generation ends before its memory is unmapped (adopt.h). So when it still lives after the driver has said
+/* The block's generation ends before its memory is unmapped (external.h). So when it still lives after the driver has said
  * what is mapped at its address, that is the block's memory. */
 int slr_export_descriptor(uint64_t generation)
 {

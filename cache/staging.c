@@ -2,7 +2,7 @@
 
 #include "base/cu.h"
 #include "base/log.h"
-#include "cache/adopt.h"
+#include "cache/external.h"
 #include "cache/blocks.h"
 
 static _Atomic uint64_t held;
@@ -158,13 +158,13 @@ uint64_t slr_staging_held(void)
     return atomic_load(&held);
 }
 
-enum slr_status slr_staging_offer(const struct slr_staging *s, struct slr_staging_offer *offer)
+enum slr_status slr_staging_export(const struct slr_staging *s, struct slr_staging_export *offer)
 {
     offer->near = s->near;
     return s->far ? SLR_CU(cuIpcGetMemHandle, &offer->handle, s->far) : SLR_OK;
 }
 
-enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool same_process, CUdeviceptr *out)
+enum slr_status slr_staging_import(const struct slr_staging_export *offer, bool same_process, CUdeviceptr *out)
 {
     if (!same_process)
         return SLR_CU(cuIpcOpenMemHandle, out, offer->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
@@ -174,7 +174,7 @@ enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool s
 
 #define CLOSE_TRIES 8
 
-bool slr_staging_unimport(CUdeviceptr base)
+bool slr_staging_close(CUdeviceptr base)
 {
     bool closed = !base;
     for (int i = 0; i < CLOSE_TRIES && !closed; i++)

@@ -61,17 +61,17 @@ void slr_staging_forget(struct slr_staging *s);
 uint64_t slr_staging_held(void);
 
 /* How a peer reaches the slots: by handle from another process, by address in this one. */
-struct slr_staging_offer {
+struct slr_staging_export {
     CUipcMemHandle handle;
     uint64_t near; /* meaning only in the owner's process */
 };
-enum slr_status slr_staging_offer(const struct slr_staging *s, struct slr_staging_offer *offer);
+enum slr_status slr_staging_export(const struct slr_staging *s, struct slr_staging_export *offer);
 
 /* A peer's slots as this device sees them. `same_process`: nothing has to be opened. */
-enum slr_status slr_staging_import(const struct slr_staging_offer *offer, bool same_process, CUdeviceptr *out);
+enum slr_status slr_staging_import(const struct slr_staging_export *offer, bool same_process, CUdeviceptr *out);
 
 /* Of another process. False: the driver does not close the mapping, also when it is asked again. The owner must not
  * free the memory then. */
-bool slr_staging_unimport(CUdeviceptr base);
+bool slr_staging_close(CUdeviceptr base);
 
 #endif

@@ -2,9 +2,10 @@
 
 #include "base/real.h"
 #include "base/settings.h"
-#include "cache/adopt.h"
 #include "cache/block_device.h"
 #include "cache/blocks.h"
+#include "cache/device_reset.h"
+#include "cache/external.h"
 #include "cache/retain.h"
 #include "interpose/gate.h"
 
@@ -64,11 +65,11 @@ FREE_ASYNC(cuMemFreeAsync_ptsz)
 
 static CUresult hook_cuMemUnmap(CUdeviceptr p, size_t bytes)
 {
-    slr_adopt_unmap(p, bytes);
+    slr_external_unmap(p, bytes);
     slr_retain_program_begin();
     CUresult r = REAL(cuMemUnmap)(p, bytes);
     slr_retain_program_end();
-    slr_adopt_unmap(p, bytes);
+    slr_external_unmap(p, bytes);
     return r;
 }
 
@@ -87,7 +88,7 @@ static CUresult hook_cuMemRelease(CUmemGenericAllocationHandle memory)
         slr_device_reset(device);                                                                                      \
         CUresult r = REAL(sym)(device);                                                                                \
         if (r == CUDA_SUCCESS)                                                                                         \
-            slr_block_forget(device);                                                                                  \
+            slr_device_forget(device);                                                                                 \
         return r;                                                                                                      \
     }
 RESET(cuDevicePrimaryCtxReset)
@@ -101,7 +102,7 @@ RESET(cuDevicePrimaryCtxReset_v2)
         if (r == CUDA_SUCCESS && !slr_block_device_active(device))                                                     \
             slr_device_reset(device);                                                                                  \
         if (r == CUDA_SUCCESS)                                                                                         \
-            slr_block_forget_released(device);                                                                         \
+            slr_device_forget_released(device);                                                                        \
         return r;                                                                                                      \
     }
 RELEASE(cuDevicePrimaryCtxRelease)

@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include "base/cu.h"
 #include "base/log.h"
-#include "base/mark.h"
-#include "cache/block_device.h"
+#include "base/nvtx.h"
+#include "cache/device_reset.h"
 #include "plugin/mail.h"
 #include "plugin/retire.h"
 #include "plugin/terms.h"
@@ -315,14 +315,14 @@ void slr_births_finish(struct slr_birth *list)
 {
     uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
     if (list)
-        slr_mark_open();
+        slr_nvtx_open();
     for (struct slr_birth *b = list; b; b = b->next) {
         b->comm = new_comm(b);
         if (b->comm)
             b->word = known_before(b);
     }
     slr_tune_match(list);
-    bool marked = list && list->comm && slr_mark_begin("communicator", list->comm->name, (uint64_t)list->comm->nranks);
+    bool marked = list && list->comm && slr_nvtx_begin("communicator", list->comm->name, (uint64_t)list->comm->nranks);
     meet_all(list, deadline);
     EACH(b, list)
     step_judge(b, deadline);
@@ -336,5 +336,5 @@ void slr_births_finish(struct slr_birth *list)
         else
             slr_birth_cancel(b);
     }
-    slr_mark_end(marked);
+    slr_nvtx_end(marked);
 }

@@ -78,7 +78,7 @@ enum slr_reason slr_connect_make(struct slr_comm *c, int *peer)
     if (r != SLR_R_RING)
         return r;
     post->slot = c->shared.staging.slot;
-    return slr_staging_offer(&c->shared.staging, &post->staging) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
+    return slr_staging_export(&c->shared.staging, &post->staging) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
 }
 
 /* ---- mapped ---- */
@@ -117,7 +117,7 @@ static enum slr_reason map_peers(struct slr_comm *c, int *peer)
 void slr_connect_unmap(struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
-        if (c->imported[r] && slr_staging_unimport(c->ring.slots[r]))
+        if (c->imported[r] && slr_staging_close(c->ring.slots[r]))
             c->imported[r] = false;
         else
             c->shared.stuck |= c->imported[r];

@@ -53,7 +53,7 @@ struct slr_post {
     _Atomic uint64_t link; /* how far it has connected */
     _Atomic uint64_t vote; /* for giving back */
     uint64_t slot;         /* bytes of one of its staging slots; written before it is MADE, like its offer */
-    struct slr_staging_offer staging;
+    struct slr_staging_export staging;
     _Atomic uint64_t left;     /* gathers that it left to NCCL so far << 32 | number of the call that comes next */
     _Atomic uint32_t left_why; /* enum slr_reason of the latest of them */
     struct slr_offer offer[SLR_OFFERS];              /* its blocks that peers may map */

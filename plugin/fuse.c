@@ -2,7 +2,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
-#include "base/mark.h"
+#include "base/nvtx.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
 #include "plugin/comm_hooks.h"
@@ -91,9 +91,9 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, 
     unsigned parts = 0;
     struct slr_gather here = c->pending.gather;
     here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
-    bool marked = slr_mark_begin("fused GEMM", split->on_a ? "A/T" : "B/N", here.plan.shard * (uint64_t)c->nranks);
+    bool marked = slr_nvtx_begin("fused GEMM", split->on_a ? "A/T" : "B/N", here.plan.shard * (uint64_t)c->nranks);
     *result = slr_gemm_fused(&c->ring, &here, g, split, &parts);
-    slr_mark_end(marked);
+    slr_nvtx_end(marked);
     if (parts == 0)
         return false; /* cuBLAS did not take the first part; it may take the whole */
     if (parts == SLR_GEMM_REDONE) {

@@ -4,7 +4,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
-#include "base/mark.h"
+#include "base/nvtx.h"
 #include "cache/blocks.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/explore.h"
@@ -297,12 +297,12 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     return slr_comm_answer(c);
 }
 
-bool slr_gather_mark(const struct slr_call *call)
+bool slr_gather_nvtx(const struct slr_call *call)
 {
     char what[64] = "ring";
     if (call->why != SLR_R_RING)
         snprintf(what, sizeof what, "pass: %s", slr_reason_name(call->why));
-    return slr_mark_begin("all-gather", what, call->shard * (uint64_t)(call->comm ? call->comm->nranks : 1));
+    return slr_nvtx_begin("all-gather", what, call->shard * (uint64_t)(call->comm ? call->comm->nranks : 1));
 }
 
 static ncclResult_t move(struct slr_call *call)
@@ -335,7 +335,7 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     }
     if (why != SLR_R_RING || !grouped) /* a group connects, and notes, at its end */
         slr_gather_note(&call, why);
-    bool marked = slr_marking() && slr_gather_mark(&call);
+    bool marked = slr_nvtx_on() && slr_gather_nvtx(&call);
     ncclResult_t r;
     if (why == SLR_R_COMM_ERROR) {
         r = slr_comm_answer(call.comm);
@@ -347,7 +347,7 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     } else {
         r = move(&call);
     }
-    slr_mark_end(marked);
+    slr_nvtx_end(marked);
     if (counted)
         slr_connect_end(&call.comm, 1);
     slr_comm_put(call.comm);

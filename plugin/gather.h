@@ -37,8 +37,8 @@ bool slr_gather_in_place(const struct slr_call *call);
 /* Counts and logs the decision (one line for each distinct shape). */
 void slr_gather_note(const struct slr_call *call, enum slr_reason why);
 
-/* Begins a range for profiling tools (base/mark.h); what it returns goes to slr_mark_end. */
-bool slr_gather_mark(const struct slr_call *call);
+/* Begins a range for profiling tools (base/nvtx.h); what it returns goes to slr_nvtx_end. */
+bool slr_gather_nvtx(const struct slr_call *call);
 
 /* Marks where the call stands on its stream; the ring starts after it. */
 ncclResult_t slr_gather_entry(const struct slr_call *call);

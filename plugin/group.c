@@ -1,7 +1,7 @@
 #include "plugin/group.h"
 
 #include <stdlib.h>
-#include "base/mark.h"
+#include "base/nvtx.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/explore.h"
 #include "plugin/pending_impl.h"
@@ -263,9 +263,9 @@ static ncclResult_t ring_all(struct group *g)
         slr_gather_number(&g->calls[i]);
     ncclResult_t r = slr_verify_start(g->calls, g->count);
     for (size_t i = 0; i < g->count && r == ncclSuccess; i++) {
-        bool marked = slr_marking() && slr_gather_mark(&g->calls[i]);
+        bool marked = slr_nvtx_on() && slr_gather_nvtx(&g->calls[i]);
         r = slr_gather_ring(&g->calls[i], !several_streams(g, g->calls[i].comm), SLR_R_JOIN_GROUP);
-        slr_mark_end(marked);
+        slr_nvtx_end(marked);
     }
     if (r == ncclSuccess)
         r = cross_all(g);

@@ -2,7 +2,7 @@
 #include "plugin/offers.h"
 
 #include <time.h>
-#include "cache/adopt.h"
+#include "cache/external.h"
 #include "cache/blocks.h"
 #include "plugin/mail.h"
 #include "plugin/offers_impl.h"

@@ -118,7 +118,7 @@ void slr_offers_end(struct slr_comm *c, uint64_t call);
 struct slr_spot slr_offer_spot(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes, int peer,
                                uint64_t call);
 
-/* A gather's buffer that is in no block: house-keeping looks whether it can be entered (cache/adopt.h). */
+/* A gather's buffer that is in no block: house-keeping looks whether it can be entered (cache/external.h). */
 void slr_offers_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
 /* Where a peer's spot is in this rank's device memory; 0: this communicator has failed. */

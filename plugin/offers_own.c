@@ -1,7 +1,7 @@
 /* Offers: the owner's side. The house-keeping thread's, but for slr_offers_revoke. */
 #include <unistd.h>
 #include "base/log.h"
-#include "cache/adopt.h"
+#include "cache/external.h"
 #include "cache/blocks.h"
 #include "plugin/mail.h"
 #include "plugin/offers_impl.h"
@@ -205,7 +205,7 @@ static void offer_wanted(struct slr_comm *c)
 }
 
 /* Looks at the buffers that were in no block. */
-static void adopt_met(struct slr_comm *c)
+static void enter_external(struct slr_comm *c)
 {
     struct slr_offers *o = &c->offers;
     for (int i = 0; i < SLR_OFFERS_UNKNOWN; i++) {
@@ -215,7 +215,7 @@ static void adopt_met(struct slr_comm *c)
         size_t bytes = o->unknown[i].bytes;
         o->unknown[i].p = 0;
         slr_offers_unlock(c);
-        if (p && slr_get(SLR_S_ALLOC) && slr_adopt_met(p, bytes, &place))
+        if (p && slr_get(SLR_S_ALLOC) && slr_external_enter(p, bytes, &place))
             slr_offers_suggest(c, place.generation);
     }
 }
@@ -228,7 +228,7 @@ void slr_offers_tick_own(struct slr_comm *c)
     }
     if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
         return;
-    adopt_met(c);
+    enter_external(c);
     offer_wanted(c);
 }
 

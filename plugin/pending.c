@@ -4,7 +4,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
-#include "base/mark.h"
+#include "base/nvtx.h"
 #include "plugin/trace.h"
 
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
@@ -187,20 +187,20 @@ void slr_pending_consumed(struct slr_comm *c, CUstream stream)
 }
 
 /* A range for profiling tools, when there is something left to wait for. */
-static bool mark_join(struct slr_comm *c, enum slr_reason why)
+static bool nvtx_join(struct slr_comm *c, enum slr_reason why)
 {
-    return slr_marking() && !slr_comm_idle(c) &&
-           slr_mark_begin("join:", slr_reason_name(why), c->pending.gather.plan.shard * (uint64_t)c->nranks);
+    return slr_nvtx_on() && !slr_comm_idle(c) &&
+           slr_nvtx_begin("join:", slr_reason_name(why), c->pending.gather.plan.shard * (uint64_t)c->nranks);
 }
 
 void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
 {
     if (!c->pending.active)
         return;
-    bool marked = mark_join(c, why);
+    bool marked = nvtx_join(c, why);
     for (unsigned i = 0; i < c->pending.holders; i++)
         make_wait(c, c->pending.holder[i].stream, !handed_on(c, &c->pending.holder[i]));
-    slr_mark_end(marked);
+    slr_nvtx_end(marked);
     note_join(c, why, who);
     end(c);
 }
@@ -276,13 +276,13 @@ static void join_observed(struct slr_comm *c, struct operation *op, enum slr_rea
     struct slr_holder *h = observed(op, c);
     if (!h) /* another thread did it */
         return;
-    bool marked = mark_join(c, why);
+    bool marked = nvtx_join(c, why);
     note_join(c, why, who);
     for (; h; h = observed(op, c)) {
         make_wait(c, h->stream, why != SLR_R_JOIN_NEXT_GATHER || !handed_on(c, h));
         let_go(c, h);
     }
-    slr_mark_end(marked);
+    slr_nvtx_end(marked);
 }
 
 void slr_pending_join_observed(CUstream stream, enum slr_spare spare, const struct slr_comm *of, enum slr_reason why,

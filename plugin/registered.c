@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include "base/log.h"
-#include "cache/adopt.h"
+#include "cache/external.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/group.h"
 #include "plugin/mail.h"
@@ -59,11 +59,11 @@ static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, struct s
 {
     if (slr_shared_enter(&c->shared) != SLR_OK)
         return false;
-    bool known = slr_adopt_registered((CUdeviceptr)(uintptr_t)buffer, bytes, place);
+    bool known = slr_external_hold((CUdeviceptr)(uintptr_t)buffer, bytes, place);
     slr_shared_leave();
     if (!known || slr_offers_hold(c, place->generation))
         return known;
-    slr_adopt_release(place->generation);
+    slr_external_release(place->generation);
     slr_not_shared("more blocks are registered with one communicator than a rank can offer");
     return false;
 }
@@ -140,19 +140,19 @@ void slr_registered_windows(const struct slr_window *windows, size_t count)
 
 static void let_go(struct slr_comm *c, const struct registration *r)
 {
-    bool foreign = slr_block_foreign(r->generation);
+    bool foreign = slr_external_ends_with_registration(r->generation);
     slr_offers_unhold(c, r->generation, foreign);
 }
 
 static void finish(struct slr_comm *c, struct registration *r, uint64_t end)
 {
-    if (slr_block_foreign(r->generation)) {
+    if (slr_external_ends_with_registration(r->generation)) {
         slr_mail_look(c);
         if (!await(c, r->generation, end, slr_offers_gone))
             slr_log(SLR_LOG_WARN, "deregistration_slow", "comm=%s crank=%d generation=%llu msg=%s", c->name, c->rank,
                     (unsigned long long)r->generation, "a peer has not closed the buffer yet");
     }
-    slr_adopt_release(r->generation);
+    slr_external_release(r->generation);
     free(r);
 }
 
@@ -238,7 +238,7 @@ static void suggest(struct slr_comm *c, void *p, size_t bytes)
     if (slr_real.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at) == CUDA_SUCCESS &&
         device == c->shared.device) {
         place = slr_block_find(at);
-        if (place.generation || slr_adopt_met(at, bytes, &place))
+        if (place.generation || slr_external_enter(at, bytes, &place))
             slr_offers_suggest(c, place.generation);
     }
     slr_shared_leave();
@@ -264,9 +264,9 @@ ncclResult_t slr_mem_free(void *p)
 {
     slr_guard++;
     struct slr_place place = slr_process_off() ? (struct slr_place){0} : slr_block_find((CUdeviceptr)(uintptr_t)p);
-    slr_adopt_unmap(place.base, place.size);
+    slr_external_unmap(place.base, place.size);
     ncclResult_t r = slr_real.ncclMemFree(p);
-    slr_adopt_unmap(place.base, place.size);
+    slr_external_unmap(place.base, place.size);
     slr_guard--;
     return r;
 }

@@ -1,7 +1,7 @@
 /* Buffers that the application registers with NCCL (ncclCommRegister, ncclCommWindowRegister, ncclMemAlloc).
  *
  * The call always reaches NCCL with its own arguments, and its result and handle are what the application gets. When it
- * has succeeded with a handle, the memory is entered among the blocks if it is not one already (cache/adopt.h), held in
+ * has succeeded with a handle, the memory is entered among the blocks if it is not one already (cache/external.h), held in
  * the communicator's offers (offers.h), and the call waits until all peers have mapped it: so the buffer is used in
  * place from the first gather on.
  *

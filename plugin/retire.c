@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "base/cu.h"
 #include "base/log.h"
-#include "cache/block_device.h"
+#include "cache/device_reset.h"
 #include "cache/blocks.h"
 #include "plugin/peer_process.h"
 

@@ -20,7 +20,7 @@ unsigned slr_retire_tick(void);
  * memory, waits for their peers and for the thread that frees it, at most `ms`. */
 void slr_retire_for_room(uint64_t bytes, uint64_t budget, unsigned ms);
 
-/* The context of *s has been reset since it was retained (cache/block_device.h): nothing in it is touched any more. */
+/* The context of *s has been reset since it was retained (cache/device_reset.h): nothing in it is touched any more. */
 bool slr_shared_gone(const struct slr_shared *s);
 
 /* Whether the peer is another rank of this process. */

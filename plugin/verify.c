@@ -5,7 +5,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
-#include "base/mark.h"
+#include "base/nvtx.h"
 
 #define WINDOW ((size_t)8 << 20) /* host memory used at a time */
 
@@ -108,10 +108,10 @@ static ncclResult_t finish(const struct slr_call *call, ncclResult_t r)
 {
     if (!call->reference || slr_shared_enter(&call->comm->shared) != SLR_OK)
         return r;
-    bool marked = slr_mark_begin("verify", "", gathered(call));
+    bool marked = slr_nvtx_begin("verify", "", gathered(call));
     if (r == ncclSuccess && compare_with(call, gathered(call)) != SLR_OK)
         r = ncclUnhandledCudaError;
-    slr_mark_end(marked);
+    slr_nvtx_end(marked);
     slr_cu_status(slr_real.cuMemFree(call->reference), "cuMemFree");
     slr_shared_leave();
     return r;

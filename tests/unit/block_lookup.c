@@ -31,7 +31,7 @@ int main(int argc, char **argv)
     uint64_t sum = 0;
     for (uint64_t i = 0; b && i < blocks; i++) {
         b[i] = (struct slr_block){.base = base + 2 * i * SIZE, .size = SIZE, .generation = i + 1};
-        if (!slr_table_enter(&b[i]))
+        if (!slr_table_insert(&b[i]))
             return 3;
     }
     for (uint64_t i = 0; i < lookups; i++) {

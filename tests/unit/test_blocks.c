@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "cache/blocks.h"
 #include "cache/classes.h"
+#include "cache/device_reset.h"
 #include "fake_memory.h"
 
 #define M ((size_t)1 << 20)
@@ -456,11 +457,11 @@ Test(blocks, what_went_with_its_context_is_forgotten)
     fake_start("all", "1G", 1000 * M);
     CUdeviceptr a = take(10 * M), b = take(20 * M);
     give(a);
-    slr_block_forget_released(0);
+    slr_device_forget_released(0);
     cr_assert_eq(stats().blocks, 2, "the context lives");
     fake_reset();
     fake.active = 0;
-    slr_block_forget_released(0);
+    slr_device_forget_released(0);
     cr_assert_eq(stats().blocks, 0);
     cr_assert_eq(stats().used_bytes + stats().kept_bytes, 0);
     fake.active = 1;

@@ -2,111 +2,111 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include "cache/adopt.h"
+#include "cache/external.h"
 #include "cache/handles.h"
 #include "fake_ipc.h"
 
-Test(adopt, registered_memory_is_a_block_until_its_last_registration_ends)
+Test(external, registered_memory_is_a_block_until_its_last_registration_ends)
 {
     struct slr_place at;
     fake_ipc_start();
-    cr_assert(slr_adopt_registered(drv.base + M, M, &at));
+    cr_assert(slr_external_hold(drv.base + M, M, &at));
     cr_expect_eq(at.offset, M);
     cr_expect_eq(slr_block_find(drv.base).generation, at.generation);
-    cr_expect(slr_block_foreign(at.generation));
-    cr_expect(slr_adopt_registered(drv.base, 4 * M, &at));
-    slr_adopt_release(at.generation);
+    cr_expect(slr_external_ends_with_registration(at.generation));
+    cr_expect(slr_external_hold(drv.base, 4 * M, &at));
+    slr_external_release(at.generation);
     cr_expect(slr_block_lives(at.generation));
-    slr_adopt_release(at.generation);
+    slr_external_release(at.generation);
     cr_expect_not(slr_block_lives(at.generation));
     cr_expect_eq(slr_block_find(drv.base).generation, 0);
 }
 
-Test(adopt, a_pinned_block_outlives_its_registration)
+Test(external, a_pinned_block_outlives_its_registration)
 {
     struct slr_place at, next;
     fake_ipc_start();
-    cr_assert(slr_adopt_registered(drv.base, M, &at));
+    cr_assert(slr_external_hold(drv.base, M, &at));
     cr_assert(slr_block_pin(at.generation));
-    slr_adopt_release(at.generation);
+    slr_external_release(at.generation);
     cr_expect(slr_block_lives(at.generation));
     slr_block_unpin(at.generation);
     cr_expect_not(slr_block_lives(at.generation));
-    cr_expect(slr_adopt_registered(drv.base, M, &next));
+    cr_expect(slr_external_hold(drv.base, M, &next));
     cr_expect_neq(next.generation, at.generation);
 }
 
-Test(adopt, a_buffer_beyond_its_allocation_stays_unknown)
+Test(external, a_buffer_beyond_its_allocation_stays_unknown)
 {
     struct slr_place at;
     fake_ipc_start();
-    cr_expect_not(slr_adopt_registered(drv.base + M, 4 * M, &at));
-    cr_assert(slr_adopt_registered(drv.base, M, &at));
-    cr_expect_not(slr_adopt_registered(drv.base + M, 4 * M, &at));
+    cr_expect_not(slr_external_hold(drv.base + M, 4 * M, &at));
+    cr_assert(slr_external_hold(drv.base, M, &at));
+    cr_expect_not(slr_external_hold(drv.base + M, 4 * M, &at));
 }
 
-Test(adopt, plain_memory_that_is_met_is_left_alone)
+Test(external, plain_memory_that_is_met_is_left_alone)
 {
     struct slr_place at;
     fake_ipc_start();
-    cr_expect_not(slr_adopt_met(drv.base, M, &at));
+    cr_expect_not(slr_external_enter(drv.base, M, &at));
     drv.legacy = 0;
-    cr_expect(slr_adopt_met(drv.base, M, &at));
+    cr_expect(slr_external_enter(drv.base, M, &at));
 }
 
-Test(adopt, virtual_memory_needs_a_handle_type_that_can_be_shared)
+Test(external, virtual_memory_needs_a_handle_type_that_can_be_shared)
 {
     struct slr_place at;
     fake_ipc_start();
     drv.legacy = 0;
     drv.types = 0;
-    cr_expect_not(slr_adopt_met(drv.base, M, &at));
+    cr_expect_not(slr_external_enter(drv.base, M, &at));
     drv.fail = "retain"; /* a pool's */
     drv.types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    cr_expect_not(slr_adopt_met(drv.base, M, &at));
+    cr_expect_not(slr_external_enter(drv.base, M, &at));
     cr_expect_eq(drv.retains, drv.releases);
 }
 
-Test(adopt, unmapping_ends_the_generation)
+Test(external, unmapping_ends_the_generation)
 {
     struct slr_place at, next;
     fake_ipc_start();
     drv.legacy = 0;
-    cr_assert(slr_adopt_met(drv.base, M, &at));
-    cr_expect_not(slr_block_foreign(at.generation));
-    slr_adopt_unmap(drv.base, drv.size);
+    cr_assert(slr_external_enter(drv.base, M, &at));
+    cr_expect_not(slr_external_ends_with_registration(at.generation));
+    slr_external_unmap(drv.base, drv.size);
     cr_expect_not(slr_block_lives(at.generation));
-    cr_assert(slr_adopt_met(drv.base, M, &next));
+    cr_assert(slr_external_enter(drv.base, M, &next));
     cr_expect_neq(next.generation, at.generation);
-    slr_adopt_unmap(drv.base + 8 * M, M);
+    slr_external_unmap(drv.base + 8 * M, M);
     cr_expect(slr_block_lives(next.generation));
 }
 
 static void unmapped_now(void)
 {
-    slr_adopt_unmap(drv.base, drv.size);
+    slr_external_unmap(drv.base, drv.size);
 }
 
 /* The driver's answer may be of the time before. */
-Test(adopt, memory_that_is_unmapped_meanwhile_is_not_entered)
+Test(external, memory_that_is_unmapped_meanwhile_is_not_entered)
 {
     struct slr_place at;
     fake_ipc_start();
     drv.legacy = 0;
     drv.while_range = unmapped_now;
-    cr_expect_not(slr_adopt_met(drv.base, M, &at));
+    cr_expect_not(slr_external_enter(drv.base, M, &at));
     drv.while_range = NULL;
     drv.while_retain = unmapped_now;
-    cr_expect_not(slr_adopt_met(drv.base, M, &at));
+    cr_expect_not(slr_external_enter(drv.base, M, &at));
     cr_expect_eq(slr_block_find(drv.base).generation, 0);
 }
 
-Test(adopt, memory_that_is_unmapped_meanwhile_is_not_exported)
+Test(external, memory_that_is_unmapped_meanwhile_is_not_exported)
 {
     struct slr_place at;
     fake_ipc_start();
     drv.legacy = 0;
-    cr_assert(slr_adopt_met(drv.base, M, &at));
+    cr_assert(slr_external_enter(drv.base, M, &at));
     int fd = slr_export_descriptor(at.generation);
     cr_expect_geq(fd, 0);
     cr_expect_neq(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
@@ -116,18 +116,18 @@ Test(adopt, memory_that_is_unmapped_meanwhile_is_not_exported)
     cr_expect_eq(drv.retains, drv.releases);
 }
 
-Test(adopt, freed_while_registered_it_stays_until_it_is_unpinned)
+Test(external, freed_while_registered_it_stays_until_it_is_unpinned)
 {
     CUdeviceptr p;
     struct slr_place at;
     fake_ipc_start();
     cr_assert_eq(slr_real.cuMemAlloc(&p, 4 * M), CUDA_SUCCESS); /* not the cache's */
     drv.base = p;
-    cr_assert(slr_adopt_registered(p, M, &at));
+    cr_assert(slr_external_hold(p, M, &at));
     cr_assert(slr_block_pin(at.generation));
     cr_expect_eq(slr_block_free(p), CUDA_SUCCESS);
     cr_expect_eq(fake_size_at(p), 4 * M);
     slr_block_unpin(at.generation);
     cr_expect_eq(fake_size_at(p), 0);
-    slr_adopt_release(at.generation);
+    slr_external_release(at.generation);
 }

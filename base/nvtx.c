@@ -1,17 +1,17 @@
-#include "base/mark.h"
+#include "base/nvtx.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/once.h"
 
-_Atomic bool slr_marks;
+_Atomic bool slr_nvtx_attached;
 
 #ifdef SLIPRING_NVTX
 #include <nvtx3/nvToolsExt.h>
 
 static nvtxDomainHandle_t domain;
 
-void slr_mark_open(void)
+void slr_nvtx_open(void)
 {
     static struct slr_once once;
     if (slr_once_done(&once) || !slr_once_begin(&once))
@@ -19,12 +19,12 @@ void slr_mark_open(void)
     const char *tool = getenv("NVTX_INJECTION64_PATH");
     if (tool && *tool) {
         domain = nvtxDomainCreateA("slipring");
-        atomic_store(&slr_marks, domain != NULL);
+        atomic_store(&slr_nvtx_attached, domain != NULL);
     }
     slr_once_end(&once);
 }
 
-void slr_mark_begin_now(const char *what, const char *detail, uint64_t payload)
+void slr_nvtx_push(const char *what, const char *detail, uint64_t payload)
 {
     char text[96];
     snprintf(text, sizeof text, "%s%s%s", what, *detail ? " " : "", detail);
@@ -37,20 +37,20 @@ void slr_mark_begin_now(const char *what, const char *detail, uint64_t payload)
     nvtxDomainRangePushEx(domain, &range);
 }
 
-void slr_mark_end_now(void)
+void slr_nvtx_pop(void)
 {
     nvtxDomainRangePop(domain);
 }
 
 #else
 
-void slr_mark_open(void) {}
+void slr_nvtx_open(void) {}
 
-void slr_mark_begin_now(const char *what, const char *detail, uint64_t payload)
+void slr_nvtx_push(const char *what, const char *detail, uint64_t payload)
 {
     (void)what, (void)detail, (void)payload;
 }
 
-void slr_mark_end_now(void) {}
+void slr_nvtx_pop(void) {}
 
 #endif

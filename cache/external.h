@@ -1,10 +1,9 @@
 /* Memory that the block cache did not make, entered among its blocks so that gathers can use it where it lies.
  *
- *   kind                                          known from                       until
- *   SLR_BLOCK_ADOPTED  plain cuMemAlloc memory:   its registration with NCCL       the last registration of it ends
- *   made before or without the cache, or small
- *   SLR_BLOCK_VIRTUAL  a mapping of cuMemMap      its registration, or the first   it is unmapped
- *   whose memory can be shared by descriptor      gather that meets it
+ *   SLR_BLOCK_REGISTERED   plain cuMemAlloc memory, made before or without the cache, or too small for it.
+ *                          Known from its registration with NCCL until the last registration of it ends.
+ *   SLR_BLOCK_VIRTUAL      a mapping of cuMemMap whose memory can be shared by a file descriptor.
+ *                          Known from its registration, or the first gather that meets it, until it is unmapped.
  *
  * Each is one allocation of the driver, as cuMemGetAddressRange tells; a buffer that goes beyond it is not entered. It
  * gets a generation of its own like every block.
@@ -14,7 +13,7 @@
  * after the application has released its own handle; a small cuMemAlloc that shares a page with others is opened by
  * itself.
  *
- * Life. Adopted memory is the application's: when it frees it while peers may have it open, cuMemFree is the cache's
+ * Life. Registered memory is the application's: when it frees it while peers may have it open, cuMemFree is the cache's
  * (with SLIPRING_ALLOC=off it is not; then only the end of the registration waits for the peers). A virtual mapping
  * goes when the application says so. Other processes that have mapped its memory keep the memory, not the address; so
  * the generation has to end before the address can mean other memory, and no block may be entered that ended meanwhile:
@@ -28,29 +27,28 @@
  * keeps the memory, and an address range can only be freed when nothing is mapped there. ncclMemFree goes through
  * cuMemUnmap.
  */
-#ifndef SLR_CACHE_ADOPT_H
-#define SLR_CACHE_ADOPT_H
+#ifndef SLR_CACHE_EXTERNAL_H
+#define SLR_CACHE_EXTERNAL_H
 
 #include "cache/blocks.h"
 
 /* Ordinals of entered blocks count by themselves: when a gather meets memory must not change those of allocations. */
-#define SLR_ORDINAL_ADOPTED 0x80000000u
+#define SLR_ORDINAL_EXTERNAL 0x80000000u
 
-/* The block of a buffer that is being registered: found, or entered when it can be. With the device's primary context
- * current. False: it stays unknown, and the log says why, once for each reason. slr_adopt_release ends the hold. */
-bool slr_adopt_registered(CUdeviceptr p, size_t bytes, struct slr_place *out);
-void slr_adopt_release(uint64_t generation);
+/* The block of a buffer that is being registered: found, or entered when it can be. With the device's
+ * primary context current. False: it stays unknown, and the log says why, once for each reason.
+ * slr_external_release ends the hold; there may be several on one block. */
+bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out);
+void slr_external_release(uint64_t generation);
 
-/* The same for a buffer that a gather has met: virtual memory only. */
-bool slr_adopt_met(CUdeviceptr p, size_t bytes, struct slr_place *out);
+/* The same for a buffer that a gather has met, without a hold: virtual memory only. */
+bool slr_external_enter(CUdeviceptr p, size_t bytes, struct slr_place *out);
 
 /* Around the driver's cuMemUnmap. */
-void slr_adopt_unmap(CUdeviceptr p, size_t bytes);
+void slr_external_unmap(CUdeviceptr p, size_t bytes);
 
-/* The memory is the application's, to be freed by it as soon as its registration has ended. */
-bool slr_block_foreign(uint64_t generation);
-
-bool slr_block_lives(uint64_t generation);
+/* The application may free the memory as soon as its registration has ended, and no hook holds it up. */
+bool slr_external_ends_with_registration(uint64_t generation);
 
 /* The driver has what virtual memory needs. */
 bool slr_virtual_supported(void);

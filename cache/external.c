@@ -1,4 +1,4 @@
-#include "cache/adopt.h"
+#include "cache/external.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "cache/block_state.h"
 #include "cache/retain.h"
 
-static uint32_t adoptions;
+static uint32_t ordinals;
 static uint64_t unmapped; /* counts cuMemUnmap's beginnings and ends; under the lock */
 
 void slr_not_shared(const char *why)
@@ -27,22 +27,12 @@ bool slr_virtual_supported(void)
            slr_real.cuMemSetAccess && slr_real.cuMemGetAccess && slr_real.cuMemRelease;
 }
 
-bool slr_block_lives(uint64_t generation)
-{
-    if (!slr_block_ours())
-        return false;
-    slr_block_lock();
-    bool lives = slr_table_by_generation(generation) != NULL;
-    slr_block_unlock();
-    return lives;
-}
-
-bool slr_block_foreign(uint64_t generation)
+bool slr_external_ends_with_registration(uint64_t generation)
 {
     slr_block_lock();
     const struct slr_block *b = slr_table_by_generation(generation);
-    bool foreign =
-        b && (b->kind == SLR_BLOCK_ADOPTED || (b->kind == SLR_BLOCK_VIRTUAL && slr_get(SLR_S_ALLOC) == SLR_ALLOC_OFF));
+    bool foreign = b && (b->kind == SLR_BLOCK_REGISTERED ||
+                         (b->kind == SLR_BLOCK_VIRTUAL && slr_get(SLR_S_ALLOC) == SLR_ALLOC_OFF));
     slr_block_unlock();
     return foreign;
 }
@@ -66,7 +56,7 @@ static const char *look(CUdeviceptr p, size_t bytes, struct slr_block *b)
         return "the buffer spans several allocations";
     b->base = base;
     b->size = size;
-    b->kind = attribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p) && legacy ? SLR_BLOCK_ADOPTED
+    b->kind = attribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p) && legacy ? SLR_BLOCK_REGISTERED
                                                                                                : SLR_BLOCK_VIRTUAL;
     return NULL;
 }
@@ -112,9 +102,9 @@ static struct slr_block *enter(const struct slr_block *seen)
     *b = *seen;
     b->state = SLR_BLOCK_BUSY;
     b->generation = slr_block_new_generation();
-    b->ordinal = SLR_ORDINAL_ADOPTED | adoptions++;
+    b->ordinal = SLR_ORDINAL_EXTERNAL | ordinals++;
     slr_block_totals.blocks++;
-    if (!slr_table_enter(b)) {
+    if (!slr_table_insert(b)) {
         slr_block_drop(b);
         return NULL;
     }
@@ -129,7 +119,7 @@ static bool enter_unless_unmapped(const struct slr_block *seen, uint64_t before,
     slr_block_lock();
     struct slr_block *b = before == unmapped ? enter(seen) : NULL;
     if (b) {
-        b->adopters += registered;
+        b->registrations += registered;
         *out = place_of(b, p);
     }
     slr_block_unlock();
@@ -144,14 +134,14 @@ static uint64_t count_now(void)
     return now;
 }
 
-static bool adopt(CUdeviceptr p, size_t bytes, bool registered, struct slr_place *out)
+static bool enter_seen(CUdeviceptr p, size_t bytes, bool registered, struct slr_place *out)
 {
     struct slr_block seen = {.handle_state = SLR_HANDLE_UNKNOWN};
     uint64_t before = count_now();
     const char *why = look(p, bytes, &seen);
     if (!why && seen.kind == SLR_BLOCK_VIRTUAL)
         why = look_virtual(seen.base);
-    if (!why && seen.kind == SLR_BLOCK_ADOPTED && !registered)
+    if (!why && seen.kind == SLR_BLOCK_REGISTERED && !registered)
         why = "it is neither kept by SLIPRING_ALLOC nor registered with NCCL";
     if (why && why != later)
         slr_not_shared(why);
@@ -164,18 +154,18 @@ static bool hold(uint64_t generation)
     slr_block_lock();
     struct slr_block *b = slr_table_by_generation(generation);
     if (b)
-        b->adopters++;
+        b->registrations++;
     slr_block_unlock();
     return b != NULL;
 }
 
-bool slr_adopt_registered(CUdeviceptr p, size_t bytes, struct slr_place *out)
+bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out)
 {
     if (!slr_block_usable())
         return false;
     *out = slr_block_find(p);
     if (!out->generation)
-        return adopt(p, bytes, true, out);
+        return enter_seen(p, bytes, true, out);
     if (bytes > out->size - out->offset) {
         slr_not_shared("the buffer spans several allocations");
         return false;
@@ -183,21 +173,21 @@ bool slr_adopt_registered(CUdeviceptr p, size_t bytes, struct slr_place *out)
     return hold(out->generation);
 }
 
-bool slr_adopt_met(CUdeviceptr p, size_t bytes, struct slr_place *out)
+bool slr_external_enter(CUdeviceptr p, size_t bytes, struct slr_place *out)
 {
-    return slr_block_usable() && adopt(p, bytes, false, out);
+    return slr_block_usable() && enter_seen(p, bytes, false, out);
 }
 
-void slr_adopt_release(uint64_t generation)
+void slr_external_release(uint64_t generation)
 {
     if (!slr_block_ours())
         return;
     slr_block_lock();
     struct slr_block *b = slr_table_by_generation(generation);
-    if (b && b->adopters > 0)
-        b->adopters--;
+    if (b && b->registrations > 0)
+        b->registrations--;
     if (b)
-        slr_block_unadopt(b);
+        slr_block_end_unregistered(b);
     slr_block_unlock();
 }
 
@@ -211,7 +201,7 @@ static void end_range(CUdeviceptr p, size_t bytes)
     slr_block_unlock();
 }
 
-void slr_adopt_unmap(CUdeviceptr p, size_t bytes)
+void slr_external_unmap(CUdeviceptr p, size_t bytes)
 {
     if (slr_block_usable())
         end_range(p, bytes);

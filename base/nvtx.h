@@ -14,39 +14,39 @@
  * process that makes none reads and loads nothing. Without a tool each of these is one branch. A build without NVTX's
  * headers has no ranges.
  */
-#ifndef SLR_BASE_MARK_H
-#define SLR_BASE_MARK_H
+#ifndef SLR_BASE_NVTX_H
+#define SLR_BASE_NVTX_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-extern _Atomic bool slr_marks; /* a tool is attached */
+extern _Atomic bool slr_nvtx_attached; /* a tool is attached */
 
 /* Looks for the tool, the first time. */
-void slr_mark_open(void);
+void slr_nvtx_open(void);
 
-void slr_mark_begin_now(const char *what, const char *detail, uint64_t payload);
-void slr_mark_end_now(void);
+void slr_nvtx_push(const char *what, const char *detail, uint64_t payload);
+void slr_nvtx_pop(void);
 
-static inline bool slr_marking(void)
+static inline bool slr_nvtx_on(void)
 {
-    return __builtin_expect(atomic_load_explicit(&slr_marks, memory_order_relaxed), 0);
+    return __builtin_expect(atomic_load_explicit(&slr_nvtx_attached, memory_order_relaxed), 0);
 }
 
-/* A range called "WHAT DETAIL" begins. True: it did, and slr_mark_end(true) ends it. */
-static inline bool slr_mark_begin(const char *what, const char *detail, uint64_t payload)
+/* A range called "WHAT DETAIL" begins. True: it did, and slr_nvtx_end(true) ends it. */
+static inline bool slr_nvtx_begin(const char *what, const char *detail, uint64_t payload)
 {
-    if (!slr_marking())
+    if (!slr_nvtx_on())
         return false;
-    slr_mark_begin_now(what, detail, payload);
+    slr_nvtx_push(what, detail, payload);
     return true;
 }
 
-static inline void slr_mark_end(bool begun)
+static inline void slr_nvtx_end(bool begun)
 {
     if (__builtin_expect(begun, 0))
-        slr_mark_end_now();
+        slr_nvtx_pop();
 }
 
 #endif

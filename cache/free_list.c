@@ -1,28 +1,28 @@
-#include "cache/kept.h"
+#include "cache/free_list.h"
 
 enum { STALE_INTERVALS = 8, STALE_REQUESTS = 64 };
 
-void slr_kept_add(struct slr_kept *k, struct slr_block *b)
+void slr_free_list_add(struct slr_free_list *list, struct slr_block *b)
 {
-    struct slr_block **head = &k->list[slr_class_index(b->size)];
+    struct slr_block **head = &list->head[slr_class_index(b->size)];
     b->previous = NULL;
     b->next = *head;
     if (*head)
         (*head)->previous = b;
     *head = b;
-    k->bytes += b->size;
+    list->bytes += b->size;
 }
 
-void slr_kept_remove(struct slr_kept *k, struct slr_block *b)
+void slr_free_list_remove(struct slr_free_list *list, struct slr_block *b)
 {
     if (b->previous)
         b->previous->next = b->next;
     else
-        k->list[slr_class_index(b->size)] = b->next;
+        list->head[slr_class_index(b->size)] = b->next;
     if (b->next)
         b->next->previous = b->previous;
     b->previous = b->next = NULL;
-    k->bytes -= b->size;
+    list->bytes -= b->size;
 }
 
 static bool fits_better(const struct slr_block *a, const struct slr_block *b, size_t bytes)
@@ -35,18 +35,18 @@ static bool fits_better(const struct slr_block *a, const struct slr_block *b, si
     return a->ordinal < b->ordinal;
 }
 
-struct slr_block *slr_kept_fit(const struct slr_kept *k, size_t bytes)
+struct slr_block *slr_free_list_fit(const struct slr_free_list *list, size_t bytes)
 {
     struct slr_block *best = NULL;
-    for (struct slr_block *b = k->list[slr_class_index(bytes)]; b; b = b->next)
+    for (struct slr_block *b = list->head[slr_class_index(bytes)]; b; b = b->next)
         if (b->size >= bytes && (!best || fits_better(b, best, bytes)))
             best = b;
     return best;
 }
 
-bool slr_kept_has_class(const struct slr_kept *k, size_t bytes)
+bool slr_free_list_has_class(const struct slr_free_list *list, size_t bytes)
 {
-    return k->list[slr_class_index(bytes)] != NULL;
+    return list->head[slr_class_index(bytes)] != NULL;
 }
 
 /* The last use but one; 0 for a block that has not been asked for again, or not for long when compared with how often
@@ -67,30 +67,30 @@ static bool goes_before(const struct slr_block *a, const struct slr_block *b, ui
     return a->last_use < b->last_use;
 }
 
-struct slr_block *slr_kept_victim(const struct slr_kept *k)
+struct slr_block *slr_free_list_victim(const struct slr_free_list *list)
 {
     struct slr_block *worst = NULL;
     for (unsigned c = 0; c < SLR_CLASSES; c++)
-        for (struct slr_block *b = k->list[c]; b; b = b->next)
-            if (b->pins == 0 && (!worst || goes_before(b, worst, k->clock)))
+        for (struct slr_block *b = list->head[c]; b; b = b->next)
+            if (b->pins == 0 && (!worst || goes_before(b, worst, list->clock)))
                 worst = b;
     return worst;
 }
 
-struct slr_block *slr_kept_since(const struct slr_kept *k, uint64_t ms)
+struct slr_block *slr_free_list_since(const struct slr_free_list *list, uint64_t ms)
 {
     for (unsigned c = 0; c < SLR_CLASSES; c++)
-        for (struct slr_block *b = k->list[c]; b; b = b->next)
-            if (b->pins == 0 && b->kept_ms <= ms)
+        for (struct slr_block *b = list->head[c]; b; b = b->next)
+            if (b->pins == 0 && b->freed_ms <= ms)
                 return b;
     return NULL;
 }
 
-uint64_t slr_kept_spare(const struct slr_kept *k)
+uint64_t slr_free_list_unpinned(const struct slr_free_list *list)
 {
     uint64_t bytes = 0;
     for (unsigned c = 0; c < SLR_CLASSES; c++)
-        for (const struct slr_block *b = k->list[c]; b; b = b->next)
+        for (const struct slr_block *b = list->head[c]; b; b = b->next)
             bytes += b->pins == 0 ? b->size : 0;
     return bytes;
 }

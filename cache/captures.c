@@ -1,0 +1,44 @@
+#include "cache/captures.h"
+
+#include <time.h>
+#include "base/cu.h"
+#include "cache/blocks.h"
+
+/* The driver looks for captures when a synchronisation begins. So a capture waits until those that found none have
+ * begun: until they have ended, but not for ever, as what they wait for may depend on the thread that captures. */
+#define BEGIN_WAIT_MS 500
+
+static _Atomic int captures; /* of the application, also those that are about to begin */
+static _Atomic int syncs;    /* threads that synchronise a context, or are about to */
+
+void slr_block_captures(int change)
+{
+    atomic_fetch_add(&captures, change);
+    for (int ms = 0; change > 0 && ms < BEGIN_WAIT_MS && atomic_load(&syncs) > 0; ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+bool slr_block_capturing(void)
+{
+    return atomic_load(&captures) > 0;
+}
+
+bool slr_block_synchronise(CUresult *r)
+{
+    atomic_fetch_add(&syncs, 1);
+    /* Each side announces itself before it looks for the other, so one of the two sees the other. */
+    bool allowed = !slr_block_capturing();
+    if (allowed)
+        *r = slr_real.cuCtxSynchronize();
+    atomic_fetch_sub(&syncs, 1);
+    return allowed;
+}
+
+CUresult slr_block_driver_free(CUdeviceptr p)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    slr_swap_capture_mode(&mode);
+    CUresult r = slr_real.cuMemFree(p);
+    slr_swap_capture_mode(&mode);
+    return r;
+}
