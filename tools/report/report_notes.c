@@ -76,23 +76,43 @@ static void put_notes(struct report *r)
     vec_free(&list);
 }
 
+/* Of `nranks` ranks those that `c` has a log of; its members are sorted by rank. */
+static uint32_t logged_ranks(const struct model *m, const struct comm *c)
+{
+    int64_t last = -1;
+    uint32_t n = 0;
+    for (size_t i = 0; i < c->members.n; i++) {
+        int64_t rank = m->members.at[c->members.at[i]].crank;
+        if (rank > last && rank < (int64_t)c->nranks)
+            n++, last = rank;
+    }
+    return n;
+}
+
+/* The first 16 of those that are missing: a damaged log may say that there are billions. */
+static void list_missing(const struct model *m, const struct comm *c, char *list, size_t room)
+{
+    for (uint32_t k = 0, at = 0, listed = 0; k < c->nranks && listed < 16; k++) {
+        while (at < c->members.n && m->members.at[c->members.at[at]].crank < (int32_t)k)
+            at++;
+        if (at < c->members.n && m->members.at[c->members.at[at]].crank == (int32_t)k)
+            continue;
+        size_t used = strlen(list);
+        snprintf(list + used, room - used, "%s%" PRIu32, listed++ ? ", " : "", k);
+    }
+}
+
 static void missing_ranks(struct report *r)
 {
     for (size_t i = 0; i < r->run->comms.n; i++) {
         const struct comm *c = &r->m->comms.at[r->run->comms.at[i]];
         char list[200] = "";
-        uint32_t absent = 0;
-        for (uint32_t k = 0, at = 0; k < c->nranks && strcmp(c->name, "?") != 0; k++) {
-            while (at < c->members.n && r->m->members.at[c->members.at[at]].crank < (int32_t)k)
-                at++;
-            if (at < c->members.n && r->m->members.at[c->members.at[at]].crank == (int32_t)k)
-                continue;
-            if (absent++ < 16)
-                snprintf(list + strlen(list), sizeof list - strlen(list), "%s%" PRIu32, *list ? ", " : "", k);
-        }
-        if (absent)
-            out_item(r->o, "Communicator %s has %" PRIu32 " ranks; there is no log of %s %s%s.", c->name, c->nranks,
-                     absent == 1 ? "rank" : "ranks", list, absent > 16 ? ", ..." : "");
+        uint32_t absent = strcmp(c->name, "?") == 0 ? 0 : c->nranks - logged_ranks(r->m, c);
+        if (!absent)
+            continue;
+        list_missing(r->m, c, list, sizeof list);
+        out_item(r->o, "Communicator %s has %" PRIu32 " ranks; there is no log of %s %s%s.", c->name, c->nranks,
+                 absent == 1 ? "rank" : "ranks", list, absent > 16 ? ", ..." : "");
     }
 }
 
