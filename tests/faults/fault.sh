@@ -10,15 +10,16 @@ strays() { grep -lzsx "FAULT_RUN=$mark" /proc/[0-9]*/environ; }
 # Sockets that no living process holds. Other tests may run at the same time, and their processes come and go between two looks: what is
 # left is what every look finds.
 sockets() {
-  local held
-  awk '$NF ~ /^@slipring-/ { print $7, $NF }' /proc/net/unix >"$list"
-  held=$(ls -l /proc/[0-9]*/fd 2>/dev/null | grep -oE 'socket:\[[0-9]+\]')
-  while read -r inode name; do
-    grep -qxF "socket:[$inode]" <<<"$held" || echo "$name"
-  done <"$list"
+  local name number held=() open=()
+  while read -r _ _ _ _ _ _ number name; do
+    [[ $name != @slipring-* ]] || open+=("$number $name")
+  done </proc/net/unix
+  [ ${#open[@]} -gt 0 ] || return
+  mapfile -t held < <(find /proc/[0-9]*/fd -maxdepth 1 -lname 'socket:*' -printf '%l\n' 2>/dev/null)
+  for name in "${open[@]}"; do
+    [[ " ${held[*]} " == *" socket:[${name%% *}] "* ]] || echo "${name#* }"
+  done
 }
-list=$(mktemp) || exit 2
-trap 'rm -f "$list"' EXIT
 seen=$(sockets)
 for try in 1 2 3 4 5; do
   [ -z "$(strays)$seen" ] && exit 0

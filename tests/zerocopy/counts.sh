@@ -31,12 +31,17 @@ if [ "${MUTANT:-0}" = 1 ]; then
 fi
 "$run" "${args[@]+"${args[@]}"}" -- env SLIPRING_LOG_FILE="$dir/log.%r" "$@" || { cat "$dir"/log.* >&2; exit 1; }
 shopt -s nullglob
-for name in calls substituted staged zero_copy pushed mapped exports imports import_hits import_closes; do
-  eval "$name=0"
-  for log in "$dir"/log.*; do
-    rank=${log##*.}
-    n=$(sed -nE "s/.*\"event\":\"summary\".*\"$name\":([0-9]+).*/\1/p" "$log")
-    eval "${name}_$rank=${n:-0}; $name=\$(($name + ${n:-0}))"
+counters="calls substituted staged zero_copy pushed mapped exports imports import_hits import_closes"
+for name in $counters; do
+  declare "$name=0"
+done
+for log in "$dir"/log.*; do
+  rank=${log##*.}
+  summary=$(grep '"event":"summary"' "$log")
+  for name in $counters; do
+    n=0
+    [[ ! $summary =~ .*\"$name\":([0-9]+) ]] || n=${BASH_REMATCH[1]}
+    declare "${name}_$rank=$n" "$name=$((name + n))"
   done
 done
 status=0
@@ -46,9 +51,8 @@ done
 for e in "${has[@]+"${has[@]}"}"; do
   grep -qE "$e" "$dir"/log.* /dev/null || { echo "FAILED: no log line matches: $e"; status=1; }
 done
-for e in "${hasnt[@]+"${hasnt[@]}"}" '"event":"(stalled|communicator_failed)"'; do
-  grep -hE "$e" "$dir"/log.* /dev/null && { echo "FAILED: a log line matches: $e"; status=1; }
-done
+hasnt+=('"event":"(stalled|communicator_failed)"')
+grep -hE "${hasnt[@]/#/-e}" "$dir"/log.* /dev/null && { echo "FAILED: a log line matches one of: ${hasnt[*]}"; status=1; }
 [ $status = 1 ] && cat "$dir"/log.*
 [ -n "${ZERO_SHOW:-}" ] && grep -h '"event":"summary"' "$dir"/log.* /dev/null
 exit $status
