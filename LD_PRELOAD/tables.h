@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include "tools/common/options.h"
 
 enum table { TABLE_SETTINGS, TABLE_REASONS };
 enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON, FORM_VALUES };
@@ -15,15 +16,10 @@ void print_document(FILE *out, enum table table);
 /* The counters, as a table in Markdown. */
 void print_counters(FILE *out);
 
-/* tables_commands.c: commands.def, row by row; the last one is ROW_END. */
-enum row_kind { ROW_COMMAND, ROW_OPTION, ROW_PARAGRAPH, ROW_END };
-struct command_row {
-    enum row_kind kind;
-    const char *name; /* the command that it belongs to */
-    const char *what; /* ROW_COMMAND: synopsis; ROW_OPTION: the option */
-    const char *text;
-};
-extern const struct command_row command_rows[];
+/* tables_commands.c: commands.def, command by command, ended by OPTION_END. */
+extern const struct option_row command_rows[];
+/* Behind "slipring". */
+const char *command_name(const struct option_row *command);
 /* The text of the launcher's --help. */
 void print_usage(FILE *out);
 /* "COMMAND OPTION" for each option that the manual explains. */

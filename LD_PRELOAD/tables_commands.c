@@ -1,63 +1,47 @@
 /* The launcher's commands, and its --help text. */
-#include "LD_PRELOAD/tables.h"
+#include <stdint.h>
 #include <string.h>
+#include "LD_PRELOAD/tables.h"
+#include "tools/common/utf8.h"
 
 #define WIDTH 118
 
-const struct command_row command_rows[] = {
-#define C(name, synopsis, help) {ROW_COMMAND, #name, synopsis, help},
-#define O(name, option, text) {ROW_OPTION, #name, option, text},
-#define P(name, text) {ROW_PARAGRAPH, #name, "", text},
+const struct option_row command_rows[] = {
+#define COMMAND COMMAND_ROW
+#define OPTION OPTION_ROW_SHOWN
+#define PARAGRAPH PARAGRAPH_ROW
 #include "LD_PRELOAD/commands.def"
-#undef C
-#undef O
-#undef P
-    {ROW_END, "", "", ""},
+    {.kind = OPTION_END},
 };
+
+const char *command_name(const struct option_row *command)
+{
+    return command->name + strlen("slipring ");
+}
 
 static int name_width(void)
 {
     size_t most = 0;
-    for (const struct command_row *row = command_rows; row->kind != ROW_END; row++)
-        most = strlen(row->name) > most ? strlen(row->name) : most;
+    for (const struct option_row *row = command_rows; row->kind != OPTION_END; row++)
+        if (row->kind == OPTION_COMMAND && strlen(command_name(row)) > most)
+            most = strlen(command_name(row));
     return (int)most;
-}
-
-/* `text` in lines of at most WIDTH characters, all but the first indented; the first begins at `indent` already. */
-static void put_wrapped(FILE *out, const char *text, int indent)
-{
-    int at = indent;
-    while (*text) {
-        int word = (int)strcspn(text, " ");
-        if (at > indent && at + 1 + word > WIDTH) {
-            fprintf(out, "\n%*s", indent, "");
-            at = indent;
-        } else if (at > indent) {
-            putc(' ', out);
-            at++;
-        }
-        fprintf(out, "%.*s", word, text);
-        at += word;
-        text += word;
-        text += strspn(text, " ");
-    }
-    putc('\n', out);
 }
 
 void print_usage(FILE *out)
 {
     const char *lead = "usage:";
-    for (const struct command_row *row = command_rows; row->kind != ROW_END; row++)
-        if (row->kind == ROW_COMMAND) {
-            fprintf(out, "%s slipring %s %s\n", lead, row->name, row->what);
+    for (const struct option_row *row = command_rows; row->kind != OPTION_END; row++)
+        if (row->kind == OPTION_COMMAND) {
+            fprintf(out, "%s %s %s\n", lead, row->name, row->value);
             lead = "      ";
         }
     fprintf(out, "%s slipring --version | --help\n\n", lead);
     int width = name_width();
-    for (const struct command_row *row = command_rows; row->kind != ROW_END; row++)
-        if (row->kind == ROW_COMMAND) {
-            fprintf(out, "%-*s ", width, row->name);
-            put_wrapped(out, row->text, width + 1);
+    for (const struct option_row *row = command_rows; row->kind != OPTION_END; row++)
+        if (row->kind == OPTION_COMMAND) {
+            fprintf(out, "%-*s ", width, command_name(row));
+            utf8_wrap(out, row->help, (size_t)width + 1, (size_t)width + 1, WIDTH);
         }
     fputs("\nThe library is --lib, else $SLIPRING_LIB, else the one that was built or installed with this launcher.\n",
           out);
@@ -65,7 +49,11 @@ void print_usage(FILE *out)
 
 void print_options(FILE *out)
 {
-    for (const struct command_row *row = command_rows; row->kind != ROW_END; row++)
-        if (row->kind == ROW_OPTION)
-            fprintf(out, "%s %s\n", row->name, row->what);
+    const char *command = "";
+    char spelled[128];
+    for (const struct option_row *row = command_rows; row->kind != OPTION_END; row++)
+        if (row->kind == OPTION_COMMAND)
+            command = command_name(row);
+        else if (row->kind != OPTION_PARAGRAPH)
+            fprintf(out, "%s %s\n", command, option_spelled(row, spelled, sizeof spelled));
 }

@@ -10,7 +10,7 @@
 static const char *hyphen(char before, char after, bool name)
 {
     bool starts = before == '\0' || strchr(" -[(|`\"", before);
-    return name || (starts && after != ' ') ? "\\-" : "-";
+    return name || (starts && (after != ' ' || before == '-')) ? "\\-" : "-";
 }
 
 /* What roff would take for its own or turn into a typographic sign. */
@@ -129,22 +129,32 @@ static void man_counters(FILE *out)
 #undef X
 }
 
+static void man_option(FILE *out, const struct option_row *row)
+{
+    char text[128];
+    put_tag(out, "", option_spelled(row, text, sizeof text));
+    put_sentences(out, row->help);
+    snprintf(text, sizeof text, "Default: %s.", row->fallback);
+    if (*row->fallback)
+        put_sentences(out, text);
+}
+
 static void man_commands(FILE *out)
 {
-    for (const struct command_row *row = command_rows; row->kind != ROW_END; row++) {
-        if (row->kind == ROW_COMMAND) {
-            fprintf(out, ".SS %s\n", row->name);
-            put_bold(out, "slipring ", row->name);
+    for (const struct option_row *row = command_rows; row->kind != OPTION_END; row++)
+        if (row->kind == OPTION_COMMAND) {
+            fprintf(out, ".SS %s\n", command_name(row));
+            put_bold(out, "", row->name);
             putc(' ', out);
-            put_text(out, row->what, true);
+            put_text(out, row->value, true);
             fputs("\n.PP\n", out);
-        } else if (row->kind == ROW_OPTION) {
-            put_tag(out, "", row->what);
-        } else {
+            put_sentences(out, row->help);
+        } else if (row->kind == OPTION_PARAGRAPH) {
             fputs(".PP\n", out);
+            put_sentences(out, row->help);
+        } else {
+            man_option(out, row);
         }
-        put_sentences(out, row->text);
-    }
 }
 
 /* The vendors' functions that are hooked by hand; those of the driver are too many for a page. */

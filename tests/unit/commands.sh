@@ -13,7 +13,7 @@ fail() {
 
 # The options that a text names at the beginning of a line.
 options_in() {
-    sed -nE 's/^ *(-[a-z]|--[a-z][a-z-]*)([ ,=].*)?$/\1/p' "$1" | LC_ALL=C sort -u
+    sed -nE 's/^ *(-[a-z]|--[a-z][a-z-]*)([[ ,=].*)?$/\1/p' "$1" | LC_ALL=C sort -u
 }
 
 "$tables" options >"$work/all"

@@ -17,7 +17,7 @@ enum side { WITHOUT, WITH, SIDES };
 struct bench {
     long rounds;                 /* of each side; 0: not chosen yet */
     const char *json, *markdown; /* files, or NULL */
-    const char *with;            /* as it is shown */
+    const char *with;            /* as it is shown; "" at first: the launcher */
     bool softgpu, gpu;           /* asked for; neither: what there is */
     char ag_gemm[PATH_MAX];
     struct words device;   /* prefix of both sides: the software GPU, or nothing */

@@ -47,13 +47,10 @@ bool bench_has_option(const struct bench *b, const char *name)
 
 static void add_option(struct bench *b, const char *name, int value)
 {
-    char option[32], number[32];
     if (bench_has_option(b, name))
         return;
-    snprintf(option, sizeof option, "--%s", name);
-    snprintf(number, sizeof number, "%d", value);
-    words_add(&b->options, option);
-    words_add(&b->options, number);
+    words_addf(&b->options, "--%s", name);
+    words_addf(&b->options, "%d", value);
 }
 
 /* What the caller has not chosen. On the software GPU the CPU computes the GEMMs: m is small. */

@@ -1,5 +1,6 @@
 #include "tools/common/utf8.h"
 #include <stdbool.h>
+#include <string.h>
 
 static bool continues(char c)
 {
@@ -54,4 +55,24 @@ size_t utf8_prefix(const char *text, size_t count)
     for (; count && text[n]; count--)
         n += utf8_step(text + n);
     return n;
+}
+
+void utf8_wrap(FILE *to, const char *text, size_t indent, size_t column, size_t width)
+{
+    for (bool first = true; *text; first = false) {
+        int bytes = (int)strcspn(text, " ");
+        size_t word = utf8_count(text) - utf8_count(text + bytes);
+        if (!first && column + 1 + word > width) {
+            fprintf(to, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (!first) {
+            fputc(' ', to);
+            column++;
+        }
+        fprintf(to, "%.*s", bytes, text);
+        column += word;
+        text += bytes;
+        text += strspn(text, " ");
+    }
+    fputc('\n', to);
 }

@@ -3,6 +3,7 @@
 #define SLR_TOOLS_UTF8_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* Bytes of the character at `at`, which is not the end of the text; 0: it is none. */
 unsigned utf8_length(const char *at);
@@ -18,5 +19,9 @@ size_t utf8_count(const char *text);
 
 /* Bytes of the first `count` characters, or of all. */
 size_t utf8_prefix(const char *text, size_t count);
+
+/* The words of `text`, from `column` on, in lines of `width` characters; further lines begin at `indent`. A word that
+ * fits no line stays whole. Ends the last line. */
+void utf8_wrap(FILE *to, const char *text, size_t indent, size_t column, size_t width);
 
 #endif

@@ -4,11 +4,25 @@
 #include <string.h>
 #include "tools/common/vec.h"
 
-void words_add(struct words *w, const char *word)
+/* The list takes the word. */
+static void take(struct words *w, char *word)
 {
     w->word = tool_checked(reallocarray(w->word, w->count + 2, sizeof *w->word));
-    w->word[w->count++] = tool_copy(word);
+    w->word[w->count++] = word;
     w->word[w->count] = NULL;
+}
+
+void words_add(struct words *w, const char *word)
+{
+    take(w, tool_copy(word));
+}
+
+void words_addf(struct words *w, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    take(w, tool_vtext(fmt, args));
+    va_end(args);
 }
 
 void words_add_all(struct words *w, char *const *words)

@@ -12,6 +12,7 @@ struct words {
 };
 
 void words_add(struct words *w, const char *word);
+void words_addf(struct words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* All of a NULL-terminated list; NULL: none. */
 void words_add_all(struct words *w, char *const *words);
 /* Splits as a shell does: blanks, '...', "...", \. False: a quote is not closed. */

@@ -1,76 +1,9 @@
-#include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/program.h"
 
-static const char usage_text[] =
-    "usage: slipring doctor [--json] [--limit SECONDS] [--] [COMMAND [ARG]...]\n"
-    "       slipring doctor --markdown\n"
-    "\n"
-    "Says what on this machine and in this environment would prevent slipring from substituting all-gathers, or make\n"
-    "it slow, and what to do. COMMAND is looked at (which NCCL it gets, whether a library can be preloaded into it),\n"
-    "not run. Run it in the environment, and in the container, of a rank. docs/doctor.md lists the checks.\n"
-    "\n"
-    "--json      one JSON object\n"
-    "--limit S   time limit of each thing that is tried with a vendor's library [30]\n"
-    "--markdown  prints the table of the checks and ends\n"
-    "\n"
-    "Exit status: 0 all is well (or not known), 1 warnings, 2 something would prevent substitution, 3 wrong usage or "
-    "an\n"
-    "error of this tool.\n";
-
-struct options {
-    bool json, markdown;
-    unsigned limit_ms;
-    char *const *command;
-};
-
-static int wrong(const char *what, const char *which)
-{
-    fprintf(stderr, "slipring doctor: %s%s%s (see --help)\n", what, *which ? ": " : "", which);
-    return DOCTOR_EXIT_ERROR;
-}
-
-static int take_limit(struct options *o, const char *text)
-{
-    char *end;
-    unsigned long s = text && isdigit((unsigned char)*text) ? strtoul(text, &end, 10) : 0;
-    if (s < 1 || s > 3600 || *end)
-        return wrong("--limit takes a whole number of seconds from 1 to 3600, not", text ? text : "nothing");
-    o->limit_ms = (unsigned)s * 1000;
-    return 0;
-}
-
-/* -1: go on; else the exit status. */
-static int parse(struct options *o, int argc, char **argv)
-{
-    int i = 1;
-    for (; i < argc && *argv[i] == '-'; i++) {
-        int rc = 0;
-        if (!strcmp(argv[i], "--")) {
-            i++;
-            break;
-        }
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-            return fputs(usage_text, stdout) < 0 ? DOCTOR_EXIT_ERROR : 0;
-        if (!strcmp(argv[i], "--json"))
-            o->json = true;
-        else if (!strcmp(argv[i], "--markdown"))
-            o->markdown = true;
-        else if (!strcmp(argv[i], "--limit"))
-            rc = take_limit(o, i + 1 < argc ? argv[++i] : NULL);
-        else if (!strncmp(argv[i], "--limit=", 8))
-            rc = take_limit(o, argv[i] + 8);
-        else
-            rc = wrong("there is no option", argv[i]);
-        if (rc)
-            return rc;
-    }
-    o->command = i < argc ? &argv[i] : NULL;
-    return -1;
-}
+#define OPTIONS_FILE "tools/doctor/options.def"
+#define OPTIONS_STRUCT options
+#include "tools/common/options_table.h"
 
 /* A check that was not come to has a finding as well, so that programs find all of them. */
 static void fill_open(struct doctor *d)
@@ -101,20 +34,20 @@ static void check_all(struct doctor *d)
     fill_open(d);
 }
 
-static int examine(const struct options *o)
+static int examine(const struct options *o, char *const *command)
 {
-    struct doctor d = {.limit_ms = o->limit_ms};
+    struct doctor d = {.limit_ms = (unsigned)o->limit * 1000};
     struct doctor_program program;
-    if (o->command) {
-        doctor_program_find(&program, o->command);
+    if (*command) {
+        doctor_program_find(&program, command);
         d.program = &program;
     }
     check_all(&d);
     (o->json ? doctor_print_json : doctor_print_text)(stdout, &d);
     int status = doctor_exit_status(&d);
     if (fflush(stdout) != 0)
-        status = wrong("the report could not be written", "");
-    if (o->command)
+        status = options_wrong(option_rows, "the report could not be written");
+    if (d.program)
         doctor_program_close(&program);
     doctor_free(&d);
     return status;
@@ -122,13 +55,13 @@ static int examine(const struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.limit_ms = 30000};
-    int rc = parse(&o, argc, argv);
-    if (rc >= 0)
-        return rc;
+    struct options o = {0};
+    int rest = options_parse(option_rows, OPTIONS_FIRST, &o, argc, argv);
+    if (rest <= 0)
+        return -rest;
     if (o.markdown) {
         doctor_print_markdown(stdout);
         return fflush(stdout) ? DOCTOR_EXIT_ERROR : 0;
     }
-    return examine(&o);
+    return examine(&o, argv + rest);
 }

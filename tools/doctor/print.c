@@ -1,30 +1,10 @@
 /* The report for people: groups, one finding a line, wrapped at 100 columns; and the table of links. */
 #include <string.h>
+#include "tools/common/utf8.h"
 #include "tools/doctor/doctor.h"
 
 #define WIDTH 100
 #define INDENT 27 /* of a finding's text */
-
-/* Words of `text` from `column` on, further lines indented. A word that does not fit a line stays whole. */
-static void wrap(FILE *out, const char *text, unsigned indent, unsigned column)
-{
-    bool first = true;
-    while (*text) {
-        unsigned len = (unsigned)strcspn(text, " ");
-        if (!first && column + 1 + len > WIDTH) {
-            fprintf(out, "\n%*s", (int)indent, "");
-            column = indent;
-        } else if (!first) {
-            fputc(' ', out);
-            column++;
-        }
-        fprintf(out, "%.*s", (int)len, text);
-        column += len;
-        text += len + strspn(text + len, " ");
-        first = false;
-    }
-    fputc('\n', out);
-}
 
 static const char *mark(enum doctor_result r)
 {
@@ -35,10 +15,10 @@ static const char *mark(enum doctor_result r)
 static void print_finding(FILE *out, const struct doctor_finding *f)
 {
     int n = fprintf(out, "  %-4s %-18s  ", mark(f->result), doctor_rows[f->id].name);
-    wrap(out, f->text, INDENT, (unsigned)n);
+    utf8_wrap(out, f->text, INDENT, (size_t)n, WIDTH);
     if ((f->result == DOCTOR_WARN || f->result == DOCTOR_FAIL) && *f->advice) {
         n = fprintf(out, "%*s-> ", INDENT, "");
-        wrap(out, f->advice, INDENT + 3, (unsigned)n);
+        utf8_wrap(out, f->advice, INDENT + 3, (size_t)n, WIDTH);
     }
 }
 
@@ -97,7 +77,7 @@ static void print_summary(FILE *out, const struct doctor *d)
                      count[DOCTOR_WARN], count[DOCTOR_WARN] == 1 ? "" : "s", count[DOCTOR_FAIL],
                      count[DOCTOR_FAIL] == 1 ? "" : "s", count[DOCTOR_UNKNOWN], verdict[doctor_exit_status(d)]);
     fputc('\n', out);
-    wrap(out, n > 0 ? line : "", 0, 0);
+    utf8_wrap(out, n > 0 ? line : "", 0, 0, WIDTH);
 }
 
 static void print_check(FILE *out, const struct doctor *d, enum doctor_id id)

@@ -35,13 +35,6 @@ int input_status(const struct input *in)
     return in->reader.problems.lines || in->reader.problems.files ? TOOL_SOME : TOOL_GOOD;
 }
 
-unsigned input_run_number(const char *text)
-{
-    char *end;
-    unsigned long n = strtoul(text, &end, 10);
-    return *text >= '1' && *text <= '9' && !*end && n < 1000000 ? (unsigned)n : 0;
-}
-
 FILE *output_open(const char *path)
 {
     if (strcmp(path, "-") == 0)

@@ -19,9 +19,6 @@ int input_read(struct input *in, char *const *paths, size_t n, unsigned wanted);
 /* TOOL_GOOD or TOOL_SOME. */
 int input_status(const struct input *in);
 
-/* --run's number; 0 when it is none. */
-unsigned input_run_number(const char *text);
-
 /* Opens what is to be written, "-": stdout. NULL with a message. */
 FILE *output_open(const char *path);
 /* False, with a message, when not everything could be written. */

@@ -1,61 +1,10 @@
 /* slipring trace: the logs of all ranks as a trace for Perfetto or chrome://tracing. */
-#include <string.h>
 #include "tools/model/input.h"
 #include "tools/trace/events.h"
 
-static const char usage[] =
-    "usage: slipring trace [-o FILE] [--run N] FILE|FOLDER...\n"
-    "\n"
-    "Reads the logs of all ranks (`slipring run --record DIR` writes them) and writes trace events: a process for each "
-    "rank, a thread\n"
-    "for each lane, all on one clock. Open FILE in https://ui.perfetto.dev or chrome://tracing.\n"
-    "\n"
-    "-o     where to; else stdout\n"
-    "--run  which run, when the logs are of several, in order of time; else the latest\n"
-    "\n"
-    "Exit status: 0 all was used, 1 some lines or files could not be, 2 wrong usage, 3 nothing could be used or "
-    "written.\n";
-
-static int bad(const char *what, const char *which)
-{
-    fprintf(stderr, "slipring trace: %s%s; `slipring trace --help` shows how it is called\n", what, which);
-    return TOOL_USAGE;
-}
-
-struct options {
-    const char *out;
-    unsigned run;
-    char **paths;
-    size_t n;
-};
-
-/* -1: go on; else the exit status. */
-static int parse(struct options *o, int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i], *next = argv[i + 1];
-        if (strcmp(word, "-o") == 0 || strcmp(word, "--run") == 0) {
-            if (!next || !*next)
-                return bad("something is missing behind ", word);
-            i++;
-            if (word[1] == 'o')
-                o->out = next;
-            else if (!(o->run = input_run_number(next)))
-                return bad("--run takes a number from 1 on, not ", next);
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            fputs(usage, stdout);
-            return TOOL_GOOD;
-        } else if (strcmp(word, "--") == 0) {
-            while (++i < argc)
-                o->paths[o->n++] = argv[i];
-        } else if (word[0] == '-') {
-            return bad("there is no option ", word);
-        } else {
-            o->paths[o->n++] = argv[i];
-        }
-    }
-    return o->n ? -1 : bad("it needs a log file, or a folder with some", "");
-}
+#define OPTIONS_FILE "tools/trace/options.def"
+#define OPTIONS_STRUCT options
+#include "tools/common/options_table.h"
 
 static bool traced(const struct model *m, uint32_t run)
 {
@@ -82,15 +31,16 @@ static int write_trace(const struct input *in, const char *path)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.out = "-", .paths = tool_alloc((size_t)argc, sizeof(char *))};
+    struct options o = {0};
     struct input in;
-    int status = parse(&o, argc, argv);
-    if (status < 0) {
-        status = input_read(&in, o.paths, o.n, o.run);
-        if (status == TOOL_GOOD)
-            status = write_trace(&in, o.out);
-        model_free(&in.model);
-    }
-    free(o.paths);
+    int rest = options_parse(option_rows, OPTIONS_ANYWHERE, &o, argc, argv);
+    if (rest <= 0)
+        return -rest;
+    if (rest == argc)
+        return options_wrong(option_rows, "it needs a log file, or a folder with some");
+    int status = input_read(&in, argv + rest, (size_t)(argc - rest), (unsigned)o.run);
+    if (status == TOOL_GOOD)
+        status = write_trace(&in, o.o);
+    model_free(&in.model);
     return status;
 }
