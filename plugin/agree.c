@@ -6,15 +6,20 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/cu.h"
 #include "base/log.h"
 #include "base/nvtx.h"
 #include "cache/device_reset.h"
+#include "plugin/connect.h"
 #include "plugin/mail.h"
+#include "plugin/offers.h"
+#include "plugin/order.h"
+#include "plugin/pending_impl.h"
 #include "plugin/retire.h"
 #include "plugin/terms.h"
 #include "plugin/tune_agree.h"
-#include "plugin/watchdog.h"
+#include "plugin/threads.h"
 
 void slr_birth_begin(struct slr_birth *b, const struct slr_key *key, ncclComm_t *out)
 {
@@ -212,11 +217,25 @@ static void step_commit(struct slr_birth *b, uint64_t deadline)
         b->word = atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
 }
 
+/* A communicator with its parts: one piece of memory, which slr_comm_dispose frees. */
+struct whole {
+    struct slr_comm comm; /* first */
+    struct slr_offers offers;
+    struct slr_link link;
+    struct slr_order order;
+    struct slr_pending pending;
+};
+
 static struct slr_comm *new_comm(struct slr_birth *b)
 {
-    struct slr_comm *c = calloc(1, sizeof *c);
-    if (!c)
+    struct whole *w = calloc(1, sizeof *w);
+    struct slr_comm *c = &w->comm;
+    if (!w)
         return NULL;
+    c->offers = &w->offers;
+    c->link = &w->link;
+    c->order = &w->order;
+    c->pending = &w->pending;
     c->nccl = *b->out;
     c->key = b->key;
     c->id = slr_key_public(&b->key);
@@ -230,8 +249,8 @@ static struct slr_comm *new_comm(struct slr_birth *b)
     if (b->tuner)
         slr_tuner_hold(c->tuner = b->tuner);
     pthread_mutex_init(&c->lock, NULL);
-    pthread_mutex_init(&c->offers.lock, NULL);
-    pthread_mutex_init(&c->link.lock, NULL);
+    pthread_mutex_init(&c->offers->lock, NULL);
+    pthread_mutex_init(&c->link->lock, NULL);
     if (c->rank >= 0)
         slr_log_set_rank(c->rank);
     return c;
@@ -257,7 +276,7 @@ static void finish_one(struct slr_birth *b)
         slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=ring protocol=%s", c->name, c->rank,
                 c->nranks, c->put ? "put" : "pull");
         slr_comm_add(c);
-        slr_watchdog_start();
+        slr_threads_start();
         return;
     }
     /* What had been set up goes; a bare record stays, for the log and for communicators split from this one. */
@@ -271,10 +290,11 @@ static void finish_one(struct slr_birth *b)
                         slr_refusal_rank(b->word) == 0xffff ? -1 : slr_refusal_rank(b->word));
         slr_comm_add(bare);
     }
-    bool shared = c->shared.control != NULL;
+    /* What peers may still use is freed by the threads, and what is measured is written by them. */
+    bool threads = c->shared.control != NULL || slr_get(SLR_S_TRACE) != 0;
     slr_comm_dispose(c);
-    if (shared)
-        slr_watchdog_start(); /* frees the staging once the peers have let go */
+    if (threads)
+        slr_threads_start();
 }
 
 #define EACH(b, list)                                                                                                  \

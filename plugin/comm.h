@@ -9,6 +9,7 @@
 #ifndef SLR_PLUGIN_COMM_H
 #define SLR_PLUGIN_COMM_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 #include "base/real.h"
@@ -17,33 +18,9 @@
 #include "cache/staging.h"
 #include "kernels/ring.h"
 #include "plugin/abi/nccl_common.h"
-#include "plugin/connect.h"
 #include "plugin/control.h"
-#include "plugin/meet.h"
-#include "plugin/order.h"
+#include "plugin/key.h"
 #include "plugin/peer_process.h"
-
-#define SLR_HOLDERS 8
-#define SLR_CARRIERS 16
-
-/* A stream that counts as being behind the gather and has not been made to wait for it: see pending.h. */
-struct slr_holder {
-    CUstream stream; /* as slr_stream_name() calls it */
-    bool blocking;   /* synchronises with the legacy default stream */
-    bool origin;     /* the gather was called on it */
-};
-
-struct slr_pending {
-    bool active;
-    struct slr_gather gather;
-    struct slr_holder holder[SLR_HOLDERS];
-    unsigned holders;
-    bool handed;                   /* there are or were holders beside the origin */
-    CUevent carrier[SLR_CARRIERS]; /* events of the application that carry it */
-    unsigned carriers;
-    uint64_t unseen;       /* the count of pending_carry.c for which `carrier` holds */
-    struct slr_comm *next; /* in the list of pending communicators */
-};
 
 /* What outlives a communicator until its peers have let go: see retire.c. */
 struct slr_shared {
@@ -69,6 +46,12 @@ struct slr_trace_counts {
     bool refused;                   /* what measuring needs could not be made */
 };
 
+/* The parts that folders of their own keep, each known there only. */
+struct slr_link;
+struct slr_offers;
+struct slr_order;
+struct slr_pending;
+
 struct slr_comm {
     ncclComm_t nccl;
     pthread_mutex_t lock;
@@ -82,7 +65,7 @@ struct slr_comm {
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put; /* readers that come first offer their receive buffers: slr_terms_put(), settled by the agreement */
-    struct slr_offers offers;
+    struct slr_offers *offers;       /* its blocks that peers map, and theirs */
     struct slr_tuner *tuner;         /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry;   /* symmetry.h; NULL: nothing analysed yet */
     struct slr_trace *_Atomic trace; /* trace.h; NULL: nothing measured yet */
@@ -91,11 +74,11 @@ struct slr_comm {
     _Atomic uint32_t left; /* gathers that this rank alone left to NCCL; left.h */
     unsigned splits, shrinks;
     struct slr_shared shared;
-    struct slr_link link;
+    struct slr_link *link; /* connecting */
     struct slr_ring ring;
     bool imported[SLR_MAX_RANKS]; /* ring.slots[r] is an import of another process */
-    struct slr_pending pending;
-    struct slr_order order;
+    struct slr_pending *pending;  /* the gather that is not joined yet */
+    struct slr_order *order;      /* over several streams */
     /* The watchdog's own memory of progress. */
     uint32_t seen_progress;
     uint64_t seen_ms;
@@ -125,6 +108,21 @@ int slr_comm_hold_all(struct slr_comm **list, int max);
 /* Calls `visit` for each communicator under the registry's lock. */
 void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
 
+/* Those that have been orphaned, off the list, chained by `next`. */
+struct slr_comm *slr_comm_take_orphans(void);
+
+/* The context of *s has been reset since it was retained (cache/device_reset.h): nothing in it is touched any more. */
+bool slr_shared_gone(const struct slr_shared *s);
+
+/* Whether the peer is another rank of this process. */
+bool slr_shared_same_process(const struct slr_shared *s, int peer);
+
+/* Looks whether the processes of the peers still live; fills peer_dead. */
+void slr_shared_watch_peers(struct slr_shared *s);
+
+/* Opens the watches on the peers' processes, whose ids the control block holds from the start. */
+void slr_shared_open_watches(struct slr_shared *s);
+
 /* Makes the communicator's context current and lets this thread use it while others capture; pairs with
  * slr_shared_leave. */
 enum slr_status slr_shared_enter(const struct slr_shared *s);
@@ -150,6 +148,18 @@ void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const c
 /* Records that gathers of this communicator stay with NCCL and says so in the log: rank and reason. `peer` -1: none in
  * particular. */
 void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer);
+
+/* Fails the communicator when the peer has failed; false: it has not. From host memory only. */
+bool slr_comm_peer_failed(struct slr_comm *c, int peer);
+
+/* The same for all peers: for the data path. A rank that fails says so before its waits are released, so a gather that
+ * was enqueued while no peer had failed is either whole or in error. */
+void slr_comm_look_failed(struct slr_comm *c);
+
+/* The communicator's lock (docs/locks.md). */
+void slr_comm_lock(struct slr_comm *c);
+bool slr_comm_trylock(struct slr_comm *c);
+void slr_comm_unlock(struct slr_comm *c);
 
 /* Waits until nothing of this communicator is in flight. Ends also when peers die or fail (the watchdog's work is done
  * here meanwhile); after `ms` (0: no limit) the waits are released whatever the peers do. Returns false, a little

@@ -1,5 +1,6 @@
 /* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for errors. */
 #include <time.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "plugin/comm_hooks.h"
 #include "plugin/explore.h"
@@ -7,6 +8,7 @@
 #include "plugin/process.h"
 #include "plugin/registered.h"
 #include "plugin/watchdog.h"
+#include "plugin/connect.h"
 
 /* Abort must end, within two seconds, whatever the peers, the streams and the other threads do. Peers that do not even
  * notice the failure (stopped, swapped out) are given some of that. The caller may hold the key to what else it waits
@@ -30,12 +32,28 @@ static void join_own(struct slr_comm *c, const char *who)
     slr_comm_unlock(c);
 }
 
+/* The lock, within so many milliseconds. Meanwhile the watchdog's work is done here; `release`: and all waits of its
+ * streams are ended, whatever the peers do. */
+static bool lock_within(struct slr_comm *c, unsigned ms, bool release)
+{
+    uint64_t end = slr_now_ms() + ms;
+    while (!slr_comm_trylock(c)) {
+        if (slr_now_ms() >= end)
+            return false;
+        if (release)
+            slr_comm_release(c);
+        else
+            slr_watchdog_look(c);
+        slr_sleep_ms(1);
+    }
+    return true;
+}
+
 /* False: another thread is in a call on the communicator and does not come back, because it waits in the driver for
  * room in a stream's queue, or for the context. What those wait for is released meanwhile. */
 static bool join_for_abort(struct slr_comm *c)
 {
-    if (!slr_comm_lock_within(c, ABORT_PEERS_MS, slr_watchdog_look) &&
-        !slr_comm_lock_within(c, ABORT_PEERS_MS / 2, slr_comm_release))
+    if (!lock_within(c, ABORT_PEERS_MS, false) && !lock_within(c, ABORT_PEERS_MS / 2, true))
         return false;
     slr_pending_join(c, SLR_R_JOIN_DESTROY, "ncclCommAbort");
     slr_comm_unlock(c);
@@ -186,7 +204,7 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
     ncclResult_t r = slr_real.ncclCommGetAsyncError(comm, error);
     struct slr_comm *c = known(comm);
     if (r == ncclSuccess && c && *error == ncclSuccess) {
-        slr_watchdog_look_failed(c); /* not only at the next tick */
+        slr_comm_look_failed(c); /* not only at the next tick */
         *error = (ncclResult_t)atomic_load(&c->error);
     }
     slr_comm_put(c);

@@ -1,10 +1,12 @@
 /* Communicators being made: every way in ends in a birth (agree.h) around the real call. */
 #include <stdlib.h>
 #include <string.h>
+#include "plugin/agree.h"
 #include "plugin/comm_hooks.h"
-#include "plugin/group.h"
+#include "plugin/group_record.h"
 #include "plugin/process.h"
-#include "plugin/tune_agree.h"
+#include "plugin/profile.h"
+#include "plugin/tuner_made.h"
 
 /* NCCL_COMM_BLOCKING overrides the configuration. */
 static bool nonblocking(const ncclConfig_t *config)
@@ -19,7 +21,7 @@ static bool nonblocking(const ncclConfig_t *config)
  * has yet to find them out. */
 static struct slr_birth *birth_new(const struct slr_key *key, ncclComm_t *out, bool take_part, int nranks, int rank)
 {
-    slr_tune_hook_called();
+    slr_tuner_hook_called();
     struct slr_birth *b = calloc(1, sizeof *b);
     char name[9];
     if (!b)
@@ -33,6 +35,15 @@ static struct slr_birth *birth_new(const struct slr_key *key, ncclComm_t *out, b
     return b;
 }
 
+/* Behind those that the group holds already. */
+static void keep_for_end(struct slr_group *g, struct slr_birth *b)
+{
+    struct slr_birth **at = &g->births;
+    while (*at)
+        at = &(*at)->next;
+    *at = b;
+}
+
 /* After the real call. In a group it only promised; the outermost end makes the communicator. */
 static ncclResult_t birth_done(struct slr_birth *b, ncclResult_t r)
 {
@@ -42,7 +53,7 @@ static ncclResult_t birth_done(struct slr_birth *b, ncclResult_t r)
         slr_birth_cancel(b);
         b->pass = SLR_R_NONBLOCKING;
     } else if (r == ncclSuccess && slr_in_group()) {
-        slr_group_record_birth(b);
+        keep_for_end(slr_group_now(), b);
         return r;
     }
     if ((r == ncclSuccess || r == ncclInProgress) && *b->out)

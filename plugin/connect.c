@@ -2,6 +2,7 @@
 #include "plugin/connect.h"
 
 #include <time.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "plugin/connect_impl.h"
 #include "plugin/mail.h"
@@ -27,7 +28,7 @@ static void settle(struct slr_comm *c, uint32_t refusal)
 
 static void tell(struct slr_comm *c, uint32_t epoch)
 {
-    if (atomic_load(&c->link.told) == epoch || atomic_exchange(&c->link.told, epoch) == epoch)
+    if (atomic_load(&c->link->told) == epoch || atomic_exchange(&c->link->told, epoch) == epoch)
         return;
     slr_log(SLR_LOG_INFO, "connected", "comm=%s crank=%d nranks=%d slot_bytes=%zu staging_bytes=%zu times=%u", c->name,
             c->rank, c->nranks, c->ring.slot, slr_staging_bytes(&c->shared.staging), epoch);
@@ -57,7 +58,7 @@ static void step(struct slr_comm *c, uint64_t word, enum slr_link_step to)
         return;
     }
     if (to == SLR_LINK_CHECKED)
-        atomic_store(&c->link.checked, epoch);
+        atomic_store(&c->link->checked, epoch);
     atomic_store(slr_connect_at(c, c->rank), slr_link_at(epoch, to));
     slr_mail_look(c); /* the peers' next step may have waited for it */
 }
@@ -95,7 +96,7 @@ static void free_staging(struct slr_comm *c, uint32_t epoch)
         if (!slr_connect_let_go(c, r, epoch))
             return;
     slr_staging_free(&c->shared.staging);
-    atomic_store(&c->link.held, 0);
+    atomic_store(&c->link->held, 0);
 }
 
 /* The last epoch that is over. A refused communicator does not connect again: all of them are. */
@@ -121,7 +122,7 @@ static void advance_locked(struct slr_comm *c)
     while (slr_link_state(word) == SLR_LINK_CONNECTING && go_on(c, word))
         word = atomic_load(slr_connect_word(c));
     bool apart = slr_link_state(word) == SLR_LINK_APART || slr_link_state(word) == SLR_LINK_REFUSED;
-    if (apart && atomic_load(&c->link.held))
+    if (apart && atomic_load(&c->link->held))
         free_staging(c, over(word));
 }
 
@@ -131,7 +132,7 @@ static bool at_rest(const struct slr_comm *c, uint64_t word)
     enum slr_link_state state = slr_link_state(word);
     if (state == SLR_LINK_CONNECTED || state == SLR_LINK_PARTING)
         return true;
-    return state != SLR_LINK_CONNECTING && !atomic_load(&c->link.held) &&
+    return state != SLR_LINK_CONNECTING && !atomic_load(&c->link->held) &&
            (!over(word) || atomic_load(slr_connect_at(c, c->rank)) >= slr_link_at(over(word), SLR_LINK_CLOSED));
 }
 
@@ -141,7 +142,7 @@ static void look_for_lost(struct slr_comm *c, uint64_t word)
     if (slr_link_state(word) != SLR_LINK_CONNECTING)
         return;
     slr_shared_watch_peers(&c->shared);
-    slr_watchdog_look_failed(c);
+    slr_comm_look_failed(c);
     for (int r = 0; r < c->nranks; r++)
         if (c->shared.peer_dead[r] || atomic_load(&c->shared.control->post[r].state) == SLR_RANK_LEFT) {
             refuse(c, word, SLR_R_PEER_DIED, r);
@@ -151,13 +152,44 @@ static void look_for_lost(struct slr_comm *c, uint64_t word)
 
 void slr_connect_advance(struct slr_comm *c)
 {
-    if (pthread_mutex_trylock(&c->link.lock) != 0)
+    if (pthread_mutex_trylock(&c->link->lock) != 0)
         return;
     if (!at_rest(c, atomic_load(slr_connect_word(c))) && slr_shared_enter(&c->shared) == SLR_OK) {
         advance_locked(c);
         slr_shared_leave();
     }
-    pthread_mutex_unlock(&c->link.lock);
+    pthread_mutex_unlock(&c->link->lock);
+}
+
+/* Between its gathers: none is being made, and what was enqueued has been completed. The count is read after the word
+ * (connect.h). */
+bool slr_connect_between_calls(struct slr_comm *c)
+{
+    return atomic_load(&c->link->calls) == 0 && atomic_load(&c->error) == ncclSuccess && slr_comm_idle(c);
+}
+
+/* Who is gone does not gather any more. */
+static bool all_vote(const struct slr_comm *c, uint64_t vote)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (atomic_load(&c->shared.control->post[r].vote) != vote && !c->shared.peer_dead[r] &&
+            atomic_load(&c->shared.control->post[r].state) != SLR_RANK_LEFT)
+            return false;
+    return true;
+}
+
+static void vote_to_part(struct slr_comm *c)
+{
+    uint64_t word = atomic_load(slr_connect_word(c)), vote = slr_link_serial(word);
+    _Atomic uint64_t *own = &c->shared.control->post[c->rank].vote;
+    if (slr_link_state(word) != SLR_LINK_PARTING)
+        return;
+    if (atomic_load(own) != vote && slr_connect_between_calls(c)) {
+        atomic_store(own, vote);
+        slr_mail_look(c);
+    }
+    if (all_vote(c, vote) && slr_connect_change(c, word, SLR_LINK_APART, slr_link_epoch(word)))
+        slr_mail_look(c);
 }
 
 void slr_connect_tick(struct slr_comm *c)
@@ -165,7 +197,7 @@ void slr_connect_tick(struct slr_comm *c)
     if (!c->shared.control)
         return;
     look_for_lost(c, atomic_load(slr_connect_word(c)));
-    slr_connect_vote(c);
+    vote_to_part(c);
     slr_connect_advance(c);
     uint64_t word = atomic_load(slr_connect_word(c));
     if (slr_link_state(word) == SLR_LINK_REFUSED)
@@ -190,7 +222,7 @@ static bool connected(struct slr_comm *c, enum slr_reason *why)
     uint64_t word = atomic_load(slr_connect_word(c));
     uint32_t epoch = slr_link_epoch(word);
     *why = SLR_R_RING;
-    if (slr_link_state(word) == SLR_LINK_CONNECTED && atomic_load(&c->link.checked) == epoch)
+    if (slr_link_state(word) == SLR_LINK_CONNECTED && atomic_load(&c->link->checked) == epoch)
         return true;
     *why = SLR_R_COMM_ERROR;
     if (atomic_load(&c->error) != 0)
@@ -221,7 +253,7 @@ static void wait_for_all(struct slr_comm *const *comms, enum slr_reason *why, si
 {
     uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
     for (size_t i = 0; i < n; i++)
-        atomic_fetch_add(&comms[i]->link.waiting, 1);
+        atomic_fetch_add(&comms[i]->link->waiting, 1);
     for (unsigned spin = 0; !look_at_all(comms, why, n); spin++) {
         nanosleep(&(struct timespec){.tv_nsec = spin < 100 ? 50000 : 1000000}, NULL);
         for (size_t i = 0; i < n && spin % 16 == 15; i++)
@@ -230,34 +262,45 @@ static void wait_for_all(struct slr_comm *const *comms, enum slr_reason *why, si
             refuse(comms[i], atomic_load(slr_connect_word(comms[i])), SLR_R_AGREE_TIMEOUT, last_rank(comms[i]));
     }
     for (size_t i = 0; i < n; i++)
-        atomic_fetch_sub(&comms[i]->link.waiting, 1);
+        atomic_fetch_sub(&comms[i]->link->waiting, 1);
 }
 
 void slr_connect(struct slr_comm *const *comms, enum slr_reason *why, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        atomic_fetch_add(&comms[i]->link.calls, 1); /* before the word is read: connect.h, Giving back */
+        atomic_fetch_add(&comms[i]->link->calls, 1); /* before the word is read: connect.h, Giving back */
     if (!look_at_all(comms, why, n))
         wait_for_all(comms, why, n);
     for (size_t i = 0; i < n; i++)
         if (why[i] == SLR_R_RING)
-            tell(comms[i], atomic_load(&comms[i]->link.checked));
+            tell(comms[i], atomic_load(&comms[i]->link->checked));
 }
 
 void slr_connect_end(struct slr_comm *const *comms, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        atomic_fetch_sub(&comms[i]->link.calls, 1);
+        atomic_fetch_sub(&comms[i]->link->calls, 1);
+}
+
+bool slr_comm_idle(struct slr_comm *c)
+{
+    if (slr_connect_waits(c))
+        return false;
+    if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
+        return true;
+    bool idle = slr_ring_idle(&c->ring);
+    slr_shared_leave();
+    return idle;
 }
 
 bool slr_connect_waits(struct slr_comm *c)
 {
-    return atomic_load(&c->link.waiting) > 0;
+    return atomic_load(&c->link->waiting) > 0;
 }
 
 void slr_connect_close(struct slr_comm *c)
 {
-    pthread_mutex_lock(&c->link.lock);
+    pthread_mutex_lock(&c->link->lock);
     slr_connect_unmap(c);
-    pthread_mutex_unlock(&c->link.lock);
+    pthread_mutex_unlock(&c->link->lock);
 }

@@ -1,50 +1,20 @@
 /* Connecting: giving staging back when memory is short. connect.h, Giving back, says why nothing waits for it. */
 #include <time.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "plugin/connect_impl.h"
 #include "plugin/mail.h"
 
 #define GIVE_UP_MS 500
 
-/* Between its gathers: none is being made, and what was enqueued has been completed. The count is read after the word
- * (connect.h). */
-static bool between_calls(struct slr_comm *c)
-{
-    return atomic_load(&c->link.calls) == 0 && atomic_load(&c->error) == ncclSuccess && slr_comm_idle(c);
-}
-
-/* Who is gone does not gather any more. */
-static bool all_vote(const struct slr_comm *c, uint64_t vote)
-{
-    for (int r = 0; r < c->nranks; r++)
-        if (atomic_load(&c->shared.control->post[r].vote) != vote && !c->shared.peer_dead[r] &&
-            atomic_load(&c->shared.control->post[r].state) != SLR_RANK_LEFT)
-            return false;
-    return true;
-}
-
-void slr_connect_vote(struct slr_comm *c)
-{
-    uint64_t word = atomic_load(slr_connect_word(c)), vote = slr_link_serial(word);
-    _Atomic uint64_t *own = &c->shared.control->post[c->rank].vote;
-    if (slr_link_state(word) != SLR_LINK_PARTING)
-        return;
-    if (atomic_load(own) != vote && between_calls(c)) {
-        atomic_store(own, vote);
-        slr_mail_look(c);
-    }
-    if (all_vote(c, vote) && slr_connect_change(c, word, SLR_LINK_APART, slr_link_epoch(word)))
-        slr_mail_look(c);
-}
-
 /* Begins to part it, or finds that it is being parted. */
 static bool propose(struct slr_comm *c)
 {
-    if (c->pass != SLR_R_RING || !atomic_load(&c->link.held))
+    if (c->pass != SLR_R_RING || !atomic_load(&c->link->held))
         return false;
     uint64_t word = atomic_load(slr_connect_word(c));
     uint32_t epoch = slr_link_epoch(word);
-    if (slr_link_state(word) == SLR_LINK_CONNECTED && epoch + 1 < SLR_LINK_EPOCHS && between_calls(c) &&
+    if (slr_link_state(word) == SLR_LINK_CONNECTED && epoch + 1 < SLR_LINK_EPOCHS && slr_connect_between_calls(c) &&
         slr_connect_change(c, word, SLR_LINK_PARTING, epoch)) {
         slr_mail_look(c);
         return true;
@@ -57,7 +27,7 @@ static bool going_on(struct slr_comm *c)
 {
     slr_connect_tick(c);
     enum slr_link_state state = slr_link_state(atomic_load(slr_connect_word(c)));
-    return atomic_load(&c->link.held) && (state == SLR_LINK_PARTING || state == SLR_LINK_APART);
+    return atomic_load(&c->link->held) && (state == SLR_LINK_PARTING || state == SLR_LINK_APART);
 }
 
 /* A rank that does not vote in time may be stopped, or about to gather. */

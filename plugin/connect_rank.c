@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "plugin/connect_impl.h"
 #include "plugin/retire.h"
-#include "plugin/terms.h"
 
 /* ---- made ---- */
 
@@ -64,7 +63,7 @@ static enum slr_reason make_staging(struct slr_comm *c)
     enum slr_status made = slr_staging_make(&c->shared.staging, &want);
     if (made != SLR_OK)
         return made == SLR_ABSENT ? SLR_R_NO_VIRTUAL : SLR_R_NO_STAGING;
-    atomic_store(&c->link.held, slr_staging_bytes(&c->shared.staging));
+    atomic_store(&c->link->held, slr_staging_bytes(&c->shared.staging));
     return SLR_R_RING;
 }
 
@@ -73,7 +72,7 @@ enum slr_reason slr_connect_make(struct slr_comm *c, int *peer)
     struct slr_post *post = &c->shared.control->post[c->rank];
     *peer = c->rank;
     enum slr_reason r = open_ring(c);
-    if (r == SLR_R_RING && !atomic_load(&c->link.held))
+    if (r == SLR_R_RING && !atomic_load(&c->link->held))
         r = make_staging(c);
     if (r != SLR_R_RING)
         return r;

@@ -20,14 +20,65 @@
 #include "base/real.h"
 #include "base/reason.h"
 #include "base/settings.h"
+#include "cache/handles.h"
 #include "cache/staging.h"
 #include "kernels/flags.h"
-#include "plugin/narrow.h"
-#include "plugin/offers.h"
-#include "plugin/published.h"
-#include "plugin/terms.h"
+#include "kernels/ring.h"
 
 #define SLR_CONTROL_MAGIC 0x35524c53u /* "SLR5": the layout of everything in this file and of meet.c's messages */
+
+/* ---- offers.h ---- */
+
+/* A place in a block that its owner offers; generation 0: none. */
+struct slr_spot {
+    uint64_t generation, offset;
+};
+
+#define SLR_OFFERS 32
+
+enum slr_offer_state { SLR_OFFER_EMPTY, SLR_OFFER_OFFERED, SLR_OFFER_REVOKED };
+
+/* In an acknowledgement. OPENING: the owner must not give the block back, and does not name it yet. */
+#define SLR_ACK_OPENING (UINT64_C(1) << 63)
+#define SLR_ACK_REFUSED (UINT64_C(1) << 62)
+
+/* In the owner's post. */
+struct slr_offer {
+    _Atomic uint32_t state;
+    _Atomic uint64_t generation; /* written after the rest */
+    _Atomic uint64_t last_call;  /* REVOKED: later calls do not name it */
+    struct slr_export export;
+};
+
+/* ---- terms.h ---- */
+
+enum slr_term_state { SLR_TERM_NONE, SLR_TERM_OWNER_FIRST, SLR_TERM_READER_FIRST, SLR_TERM_BOTH };
+
+struct slr_term {
+    _Alignas(64) _Atomic uint64_t head; /* slr_term_head() */
+    struct slr_spot owner, reader;      /* written by that side before it posts */
+    uint32_t owner_left, reader_left;   /* likewise: left.h */
+};
+#define SLR_TERMS 256
+
+/* ---- published.h ---- */
+
+#define SLR_PUBLISHED 512u
+
+struct slr_published {
+    _Alignas(64) _Atomic uint64_t call;
+    _Atomic uint64_t word[7];
+};
+
+/* ---- narrow.h ---- */
+
+struct slr_narrow_shared {
+    _Alignas(64) _Atomic uint64_t word;
+    _Atomic uint64_t horizon[SLR_MAX_RANKS];
+};
+
+/* One rank's side. Its owner locks it. */
+/* ---- what a rank says of itself ---- */
 
 enum slr_rank_state {
     SLR_RANK_EMPTY,

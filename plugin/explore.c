@@ -5,7 +5,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/comm.h"
-#include "plugin/group.h"
+#include "plugin/group_record.h"
 #include "plugin/tune_names.h"
 #include "plugin/tune_state.h"
 #include "plugin/tuner.h"

@@ -22,7 +22,7 @@ struct consumer {
 static bool could_consume(struct slr_comm *c, void *consumer)
 {
     const struct consumer *x = consumer;
-    CUdeviceptr recv = c->pending.gather.recv;
+    CUdeviceptr recv = c->pending->gather.recv;
     return slr_pending_holder(c, x->stream) && c->shared.ctx == x->ctx &&
            ((uintptr_t)x->gemm->a == recv || (uintptr_t)x->gemm->b == recv);
 }
@@ -37,7 +37,7 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *g, st
         return SLR_R_JOIN_REGION;
     enum slr_reason r = slr_gemm_describe(g);
     if (r == SLR_R_FUSED)
-        r = slr_gemm_split_find(g, &c->pending.gather, c->nranks, split);
+        r = slr_gemm_split_find(g, &c->pending->gather, c->nranks, split);
     if (r == SLR_R_FUSED)
         split->pace = slr_parts_pace(split->col_bytes / (size_t)g->k, split->on_a ? g->n : g->m,
                                      (double)slr_get(SLR_S_FLOP_PER_BYTE));
@@ -70,7 +70,7 @@ static void log_fused(const struct slr_comm *c, const struct slr_gemm *g, const 
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s",
                 c->name, c->rank, s->on_a ? "A/T" : "B/N", (long long)g->m, (long long)g->n, (long long)g->k,
-                c->pending.gather.plan.shard, parts, api_name(g->api), origin ? "stream" : "event");
+                c->pending->gather.plan.shard, parts, api_name(g->api), origin ? "stream" : "event");
 }
 
 /* The stream that the GEMM is to run on. */
@@ -89,7 +89,7 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, 
                  cublasStatus_t *result)
 {
     unsigned parts = 0;
-    struct slr_gather here = c->pending.gather;
+    struct slr_gather here = c->pending->gather;
     here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
     bool marked = slr_nvtx_begin("fused GEMM", split->on_a ? "A/T" : "B/N", here.plan.shard * (uint64_t)c->nranks);
     *result = slr_gemm_fused(&c->ring, &here, g, split, &parts);

@@ -3,8 +3,7 @@
 #include <pthread.h>
 #include "base/cu.h"
 #include "plugin/comm.h"
-#include "plugin/graphs.h"
-#include "plugin/group.h"
+#include "plugin/group_record.h"
 
 static void differs(struct slr_comm *c, int peer, uint32_t why)
 {
@@ -24,27 +23,6 @@ void slr_left_note(struct slr_comm *c, enum slr_reason why, uint32_t calls)
     atomic_store(&own->left_why, (uint32_t)why);
     atomic_store(&own->left, count << 32 | (uint32_t)(c->substituted + slr_group_recorded(c) + 1));
     pthread_mutex_unlock(&lock);
-}
-
-/* The graph that the call's stream records into; NULL with *captures: a capture that is broken, and records nothing. */
-static CUgraph recorded(const struct slr_call *call, bool *captures)
-{
-    if (slr_shared_enter(&call->comm->shared) != SLR_OK)
-        return NULL;
-    CUgraph graph = slr_graph_recorded(call->stream);
-    *captures = graph || slr_stream_captures(call->stream);
-    slr_shared_leave();
-    return graph;
-}
-
-void slr_left_call(const struct slr_call *call, enum slr_reason why)
-{
-    bool captures = why == SLR_R_CAPTURE;
-    CUgraph graph = recorded(call, &captures);
-    if (captures)
-        slr_graph_hold(slr_graph_of(graph), call->comm);
-    else
-        slr_left_note(call->comm, why, 1);
 }
 
 void slr_left_compare(const struct slr_call *call, int peer, uint32_t theirs)

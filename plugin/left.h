@@ -20,16 +20,13 @@
 #ifndef SLR_PLUGIN_LEFT_H
 #define SLR_PLUGIN_LEFT_H
 
-#include "plugin/gather.h"
+#include "plugin/call.h"
 
 /* True for the reasons for which a rank leaves a call without the others' knowing. */
 static inline bool slr_left_alone(enum slr_reason why)
 {
     return why == SLR_R_CAPTURE || why == SLR_R_REGION;
 }
-
-/* The call goes to NCCL for one of these reasons: it is counted, or on a capturing stream, the graph holds it. */
-void slr_left_call(const struct slr_call *call, enum slr_reason why);
 
 /* This rank leaves so many calls of `c` to NCCL now. */
 void slr_left_note(struct slr_comm *c, enum slr_reason why, uint32_t calls);

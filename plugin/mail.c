@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/once.h"
 #include "plugin/comm.h"
@@ -44,7 +45,7 @@ static int own_mailbox(void)
 
 /* What has come and is not delivered yet; the house-keeping thread's alone. */
 static struct letter inbox[64];
-static unsigned letters;
+static unsigned letters, delivered;
 
 static socklen_t name_of(uint64_t who, struct sockaddr_un *a)
 {
@@ -236,19 +237,39 @@ static struct slr_comm *addressee(const struct letter *l)
     return NULL;
 }
 
-void slr_mail_deliver(void)
+/* The oldest letter becomes the caller's. */
+static struct letter take_letter(void)
 {
-    for (unsigned i = 0; i < letters; i++) {
-        struct letter *l = &inbox[i];
-        struct slr_comm *c = l->text.kind == SLR_MAIL_LOOK ? NULL : addressee(l);
-        if (c && l->text.kind == SLR_MAIL_ASK)
-            slr_offers_asked(c, l->text.from, l->text.entry, l->text.generation);
-        if (c && l->text.kind == SLR_MAIL_GIVE)
-            slr_offers_given(c, l->text.from, l->text.entry, l->text.generation, l->fd);
-        slr_comm_put(c);
-        drop(l);
+    struct letter l = inbox[delivered++];
+    if (delivered == letters)
+        letters = delivered = 0;
+    return l;
+}
+
+bool slr_mail_next(struct slr_mail *m)
+{
+    while (letters > 0) {
+        struct letter l = take_letter();
+        struct slr_comm *c = l.text.kind == SLR_MAIL_LOOK ? NULL : addressee(&l);
+        if (c) {
+            *m = (struct slr_mail){.kind = (enum slr_mail_kind)l.text.kind,
+                                   .comm = c,
+                                   .from = l.text.from,
+                                   .entry = l.text.entry,
+                                   .generation = l.text.generation,
+                                   .fd = l.fd};
+            return true;
+        }
+        drop(&l);
     }
-    letters = 0;
+    return false;
+}
+
+void slr_mail_done(struct slr_mail *m)
+{
+    slr_comm_put(m->comm);
+    if (m->fd >= 0)
+        close(m->fd);
 }
 
 void slr_mail_after_fork(void)

@@ -37,9 +37,21 @@ void slr_mail_look(const struct slr_comm *c);
 /* That of this process only. */
 void slr_mail_look_here(void);
 
-/* For the house-keeping thread: waits at most `ms` for messages, and delivers those that came to offers.h. */
+/* A message that has come, ASK or GIVE, really from the process of the rank that it names. */
+struct slr_mail {
+    enum slr_mail_kind kind;
+    struct slr_comm *comm; /* of this process; held */
+    int from;              /* rank */
+    int entry;
+    uint64_t generation;
+    int fd; /* GIVE: the descriptor, or -1 */
+};
+
+/* For the house-keeping thread: waits at most `ms` for messages. Then takes those that have come, one after the other:
+ * false when there are no more. Each is ended by slr_mail_done, which closes its descriptor. */
 void slr_mail_wait(unsigned ms);
-void slr_mail_deliver(void);
+bool slr_mail_next(struct slr_mail *m);
+void slr_mail_done(struct slr_mail *m);
 
 /* In the child after fork: the socket is the parent's. */
 void slr_mail_after_fork(void);

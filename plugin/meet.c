@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "kernels/ring.h"
 #include "plugin/acceptor.h"
@@ -37,13 +38,6 @@ struct verdict {
     uint32_t word;
     char version[24];
 };
-
-uint64_t slr_now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static socklen_t name_of(const struct slr_key *key, struct sockaddr_un *a)
 {

@@ -63,6 +63,4 @@ uint32_t slr_meet_hello(struct slr_meet *m, const struct slr_meet_self *self);
 uint32_t slr_meet_host(struct slr_meet *m, const struct slr_meet_self *self, uint64_t deadline, int *fd);
 uint32_t slr_meet_answer(struct slr_meet *m, const struct slr_meet_self *self, uint64_t deadline, int *fd);
 
-uint64_t slr_now_ms(void);
-
 #endif

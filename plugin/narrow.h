@@ -40,19 +40,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "kernels/ring.h" /* SLR_MAX_RANKS */
+#include "plugin/control.h"
 
 #ifndef SLR_NARROW_AHEAD
 #define SLR_NARROW_AHEAD 256u /* calls */
 #endif
 #define SLR_NARROW_WINDOW 16u /* gathers that a rank looks back on */
 
-struct slr_narrow_shared {
-    _Alignas(64) _Atomic uint64_t word;
-    _Atomic uint64_t horizon[SLR_MAX_RANKS];
-};
-
-/* One rank's side. Its owner locks it. */
 struct slr_narrow {
     struct slr_narrow_shared *shared; /* NULL: the ranks have no memory in common, nothing is ever changed */
     int rank, nranks;

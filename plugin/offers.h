@@ -36,32 +36,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "cache/handles.h"
 #include "kernels/ring.h"
+#include "plugin/control.h"
 
 struct slr_comm;
 struct slr_place;
-
-/* A place in a block that its owner offers; generation 0: none. */
-struct slr_spot {
-    uint64_t generation, offset;
-};
-
-#define SLR_OFFERS 32
-
-enum slr_offer_state { SLR_OFFER_EMPTY, SLR_OFFER_OFFERED, SLR_OFFER_REVOKED };
-
-/* In an acknowledgement. OPENING: the owner must not give the block back, and does not name it yet. */
-#define SLR_ACK_OPENING (UINT64_C(1) << 63)
-#define SLR_ACK_REFUSED (UINT64_C(1) << 62)
-
-/* In the owner's post. */
-struct slr_offer {
-    _Atomic uint32_t state;
-    _Atomic uint64_t generation; /* written after the rest */
-    _Atomic uint64_t last_call;  /* REVOKED: later calls do not name it */
-    struct slr_export export;
-};
 
 /* When a block was used: the last call, and how many calls usually lie between two (0: used in one call only). */
 struct slr_offer_use {

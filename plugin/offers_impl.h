@@ -7,12 +7,12 @@
 
 static inline void slr_offers_lock(struct slr_comm *c)
 {
-    pthread_mutex_lock(&c->offers.lock);
+    pthread_mutex_lock(&c->offers->lock);
 }
 
 static inline void slr_offers_unlock(struct slr_comm *c)
 {
-    pthread_mutex_unlock(&c->offers.lock);
+    pthread_mutex_unlock(&c->offers->lock);
 }
 
 static inline struct slr_offer *slr_offers_entry(const struct slr_comm *c, int owner, int i)

@@ -1,5 +1,6 @@
 /* Offers: the owner's side. The house-keeping thread's, but for slr_offers_revoke. */
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "cache/external.h"
 #include "cache/blocks.h"
@@ -8,17 +9,6 @@
 
 /* An entry whose peers have not closed it for so long is stuck: others are not kept waiting for its place. */
 #define STUCK_MS 2000
-
-/* No call that begins later names the block, and `use.last` is the last that may have. */
-void slr_offers_revoke(struct slr_comm *c, int i)
-{
-    struct slr_offer *e = slr_offers_entry(c, c->rank, i);
-    if (atomic_load(&e->state) != SLR_OFFER_OFFERED)
-        return;
-    c->offers.own[i].revoked_ms = slr_now_ms();
-    atomic_store(&e->last_call, c->offers.own[i].use.last);
-    atomic_store(&e->state, SLR_OFFER_REVOKED);
-}
 
 /* ---- revoked entries ---- */
 
@@ -39,10 +29,10 @@ static void collect(struct slr_comm *c, int i)
     struct slr_offer *e = slr_offers_entry(c, c->rank, i);
     if (atomic_load(&e->state) != SLR_OFFER_REVOKED || !let_go(c, i))
         return;
-    slr_block_unpin(c->offers.own[i].generation);
+    slr_block_unpin(c->offers->own[i].generation);
     atomic_store(&e->generation, 0);
     slr_offers_lock(c);
-    c->offers.own[i].generation = 0;
+    c->offers->own[i].generation = 0;
     slr_offers_unlock(c);
     atomic_store(&e->state, SLR_OFFER_EMPTY);
 }
@@ -50,7 +40,7 @@ static void collect(struct slr_comm *c, int i)
 /* Memory that the application has unmapped, or has freed long ago. */
 static void revoke_ended(struct slr_comm *c, int i)
 {
-    uint64_t generation = c->offers.own[i].generation;
+    uint64_t generation = c->offers->own[i].generation;
     bool ended = generation && !slr_block_lives(generation);
     if (!ended && !(generation && slr_block_idle(generation)))
         return;
@@ -72,7 +62,7 @@ struct candidate {
 static struct slr_offer_held *next_held(struct slr_comm *c)
 {
     for (int i = 0; i < SLR_OFFERS; i++) {
-        struct slr_offer_held *h = &c->offers.held[i];
+        struct slr_offer_held *h = &c->offers->held[i];
         if (h->count && !h->refused && slr_offers_own(c, h->generation) < 0)
             return h;
     }
@@ -93,7 +83,7 @@ static struct slr_offer_met *next_met(struct slr_comm *c)
     struct slr_offer_met *best = NULL;
     bool empty = any_empty(c);
     for (int i = 0; i < SLR_OFFERS_MET; i++) {
-        struct slr_offer_met *m = &c->offers.met[i];
+        struct slr_offer_met *m = &c->offers->met[i];
         if (m->generation && !m->refused && (empty || m->use.gap) && (!best || m->use.last > best->use.last) &&
             slr_offers_own(c, m->generation) < 0) /* one that is still being closed has a place of its own */
             best = m;
@@ -109,12 +99,12 @@ static uint64_t larger(uint64_t a, uint64_t b)
 /* Whether the entry's place may go to the candidate. */
 static bool displaceable(struct slr_comm *c, int i, const struct candidate *x)
 {
-    const struct slr_offer_own *own = &c->offers.own[i];
+    const struct slr_offer_own *own = &c->offers->own[i];
     if (slr_offers_held(c, own->generation))
         return false;
     if (x->held)
         return true;
-    return x->use.gap > 0 && c->offers.naming - own->use.last > 2 * larger(x->use.gap, own->use.gap);
+    return x->use.gap > 0 && c->offers->naming - own->use.last > 2 * larger(x->use.gap, own->use.gap);
 }
 
 /* An empty entry; -1: none. Then the one that was not used for longest is revoked if it may be, and is empty at a later
@@ -129,13 +119,13 @@ static int free_entry(struct slr_comm *c, const struct candidate *x)
         if (state == SLR_OFFER_EMPTY)
             return i;
         if (state == SLR_OFFER_REVOKED)
-            coming = coming || now - c->offers.own[i].revoked_ms < STUCK_MS;
-        else if (displaceable(c, i, x) && (oldest < 0 || c->offers.own[i].use.last < c->offers.own[oldest].use.last))
+            coming = coming || now - c->offers->own[i].revoked_ms < STUCK_MS;
+        else if (displaceable(c, i, x) && (oldest < 0 || c->offers->own[i].use.last < c->offers->own[oldest].use.last))
             oldest = i;
     }
     if (coming || oldest < 0)
         return -1;
-    slr_offers_meet(&c->offers, c->offers.own[oldest].generation, c->offers.own[oldest].use, false);
+    slr_offers_meet(c->offers, c->offers->own[oldest].generation, c->offers->own[oldest].use, false);
     slr_offers_revoke(c, oldest);
     return -1;
 }
@@ -147,7 +137,7 @@ static bool choose(struct slr_comm *c, struct candidate *x, int *at)
     struct slr_offer_met *m = h ? NULL : next_met(c);
     if (!h && !m)
         return false;
-    *x = h ? (struct candidate){.generation = h->generation, .use = {.last = c->offers.naming}, .held = true}
+    *x = h ? (struct candidate){.generation = h->generation, .use = {.last = c->offers->naming}, .held = true}
            : (struct candidate){.generation = m->generation, .use = m->use};
     *at = free_entry(c, x);
     if (*at >= 0 && m)
@@ -162,7 +152,7 @@ static void refuse(struct slr_comm *c, const struct candidate *x)
     if (h)
         h->refused = true;
     else
-        slr_offers_meet(&c->offers, x->generation, x->use, true);
+        slr_offers_meet(c->offers, x->generation, x->use, true);
 }
 
 static void publish(struct slr_comm *c, const struct candidate *x, int i)
@@ -173,8 +163,8 @@ static void publish(struct slr_comm *c, const struct candidate *x, int i)
     slr_offers_lock(c);
     if (exported) {
         e->export = export;
-        c->offers.own[i].generation = x->generation;
-        c->offers.own[i].use = x->use;
+        c->offers->own[i].generation = x->generation;
+        c->offers->own[i].use = x->use;
         atomic_store(&e->generation, x->generation);
         atomic_store(&e->state, SLR_OFFER_OFFERED);
     } else {
@@ -207,7 +197,7 @@ static void offer_wanted(struct slr_comm *c)
 /* Looks at the buffers that were in no block. */
 static void enter_external(struct slr_comm *c)
 {
-    struct slr_offers *o = &c->offers;
+    struct slr_offers *o = c->offers;
     for (int i = 0; i < SLR_OFFERS_UNKNOWN; i++) {
         struct slr_place place;
         slr_offers_lock(c);

@@ -2,6 +2,7 @@
  * thread is done with it.
  *
  * Opening and closing may wait for the device, so they are done without the lock; only this thread changes `mapped`. */
+#include "base/clock.h"
 #include "base/counters.h"
 #include "base/cu.h"
 #include "plugin/mail.h"
@@ -36,7 +37,7 @@ static enum slr_import_result open_own(const struct slr_comm *c, const struct sl
 /* The owner is asked; at a later tick the descriptor may have come. */
 static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
 {
-    struct slr_offer_mapped *m = &c->offers.mapped[peer][i];
+    struct slr_offer_mapped *m = &c->offers->mapped[peer][i];
     uint64_t now = slr_now_ms();
     if (now - m->asked_ms >= ASK_AGAIN_MS && slr_mail_send(c, peer, SLR_MAIL_ASK, i, generation, -1))
         m->asked_ms = now;
@@ -45,7 +46,7 @@ static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
 static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
     slr_offers_lock(c);
-    c->offers.mapped[peer][i] = (struct slr_offer_mapped){
+    c->offers->mapped[peer][i] = (struct slr_offer_mapped){
         .generation = generation, .base = base, .shared = !slr_shared_same_process(&c->shared, peer)};
     slr_offers_unlock(c);
     atomic_fetch_add(&slr_counters.mapped, 1);
@@ -87,13 +88,13 @@ static void look_at_offer(struct slr_comm *c, int peer, int i)
     if (stands)
         map_offer(c, peer, i, generation, -1);
     else
-        c->offers.mapped[peer][i].asked_ms = 0;
+        c->offers->mapped[peer][i].asked_ms = 0;
 }
 
 /* What can not be closed stays acknowledged, so that its owner does not give it back. */
 static bool unmap_offer(struct slr_comm *c, int peer, int i)
 {
-    struct slr_offer_mapped *m = &c->offers.mapped[peer][i];
+    struct slr_offer_mapped *m = &c->offers->mapped[peer][i];
     struct slr_import_key key = key_of(c, peer, m->generation);
     if (m->shared && !slr_import_close(&key)) {
         m->tries++;
@@ -110,11 +111,11 @@ static bool unmap_offer(struct slr_comm *c, int peer, int i)
 static void close_revoked(struct slr_comm *c, int peer, int i)
 {
     struct slr_offer *e = slr_offers_entry(c, peer, i);
-    struct slr_offer_mapped *m = &c->offers.mapped[peer][i];
+    struct slr_offer_mapped *m = &c->offers->mapped[peer][i];
     if (atomic_load(&e->state) != SLR_OFFER_REVOKED)
         return;
     slr_offers_lock(c);
-    if (!m->closing && c->offers.enqueued >= atomic_load(&e->last_call)) {
+    if (!m->closing && c->offers->enqueued >= atomic_load(&e->last_call)) {
         m->closing = true;
         m->until = atomic_load(&c->ring.issued);
     }
@@ -128,7 +129,7 @@ static void serve_peer(struct slr_comm *c, int peer)
     if (c->shared.peer_dead[peer])
         return;
     for (int i = 0; i < SLR_OFFERS; i++)
-        if (c->offers.mapped[peer][i].generation)
+        if (c->offers->mapped[peer][i].generation)
             close_revoked(c, peer, i);
         else
             look_at_offer(c, peer, i);
@@ -143,7 +144,7 @@ void slr_offers_tick_peers(struct slr_comm *c)
 
 void slr_offers_given(struct slr_comm *c, int owner, int entry, uint64_t generation, int fd)
 {
-    struct slr_offer_mapped *m = &c->offers.mapped[owner][entry];
+    struct slr_offer_mapped *m = &c->offers->mapped[owner][entry];
     bool open = generation && !m->generation && m->asked_ms && atomic_load(&c->error) == ncclSuccess;
     if (!open || !slr_offers_stands(slr_offers_entry(c, owner, entry), generation) ||
         slr_shared_enter(&c->shared) != SLR_OK)
@@ -160,10 +161,10 @@ bool slr_offers_unmap_all(struct slr_comm *c)
     bool all = true;
     for (int r = 0; r < c->nranks; r++)
         for (int i = 0; i < SLR_OFFERS && r != c->rank; i++) {
-            while (c->offers.mapped[r][i].generation && !unmap_offer(c, r, i) &&
-                   c->offers.mapped[r][i].tries < CLOSE_TRIES)
+            while (c->offers->mapped[r][i].generation && !unmap_offer(c, r, i) &&
+                   c->offers->mapped[r][i].tries < CLOSE_TRIES)
                 ;
-            all = all && !c->offers.mapped[r][i].generation;
+            all = all && !c->offers->mapped[r][i].generation;
         }
     return all;
 }

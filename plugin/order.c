@@ -39,14 +39,14 @@ static bool elsewhere(const struct slr_ordered *o, CUstream stream)
 
 static enum slr_status wait_for_gather(struct slr_comm *c, CUstream stream)
 {
-    c->order.several = true;
-    SLR_TRY(wait_for(&c->order.gather, stream));
+    c->order->several = true;
+    SLR_TRY(wait_for(&c->order->gather, stream));
     return slr_ring_join(&c->ring, stream);
 }
 
 enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream)
 {
-    struct slr_order *o = &c->order;
+    struct slr_order *o = c->order;
     if (elsewhere(&o->nccl, stream)) {
         o->several = true;
         SLR_TRY(wait_for(&o->nccl, stream));
@@ -56,7 +56,7 @@ enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream)
 
 enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream)
 {
-    struct slr_order *o = &c->order;
+    struct slr_order *o = c->order;
     enter(&o->gather, stream);
     atomic_store(&o->nccl.open, false);
     o->gathered = true;
@@ -73,7 +73,7 @@ static void failed(struct slr_comm *c, enum slr_status s)
 /* Under the communicator's lock. */
 static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
 {
-    struct slr_order *o = &c->order;
+    struct slr_order *o = c->order;
     if (!o->gathered || o->settled || slr_stream_captures(stream))
         return SLR_OK;
     o->settled = true;
@@ -93,7 +93,7 @@ static bool is_latest(const struct slr_ordered *o, CUstream stream)
 
 static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
 {
-    struct slr_order *o = &c->order;
+    struct slr_order *o = c->order;
     bool doubtful = o->gathered ? elsewhere(&o->gather, stream) : o->seen++ < OPEN_QUESTION;
     bool late = !o->several && !doubtful; /* recorded when it is asked for, if ever */
     if ((late && is_latest(&o->nccl, stream)) || slr_stream_captures(stream))
@@ -135,7 +135,7 @@ void slr_order_after_nccl(struct slr_comm *c, CUstream stream)
 /* Under the communicator's lock. */
 static enum slr_status stream_ends(struct slr_comm *c, CUstream stream)
 {
-    struct slr_ordered *both[] = {&c->order.gather, &c->order.nccl};
+    struct slr_ordered *both[] = {&c->order->gather, &c->order->nccl};
     enum slr_status s = SLR_OK;
     SLR_TRY(slr_shared_enter(&c->shared));
     for (int i = 0; i < 2 && s == SLR_OK; i++)
@@ -148,7 +148,7 @@ static enum slr_status stream_ends(struct slr_comm *c, CUstream stream)
 static bool concerns(const struct slr_comm *c, CUstream stream)
 {
     return c->pass == SLR_R_RING &&
-           (atomic_load(&c->order.gather.stream) == stream || atomic_load(&c->order.nccl.stream) == stream);
+           (atomic_load(&c->order->gather.stream) == stream || atomic_load(&c->order->nccl.stream) == stream);
 }
 
 /* The default streams are never destroyed. A stream of another rank is in no communicator of this one. */
@@ -174,6 +174,6 @@ static void destroy(struct slr_ordered *o)
 
 void slr_order_close(struct slr_comm *c)
 {
-    destroy(&c->order.gather);
-    destroy(&c->order.nccl);
+    destroy(&c->order->gather);
+    destroy(&c->order->nccl);
 }

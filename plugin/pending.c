@@ -22,34 +22,12 @@ void slr_table_unlock(void)
     pthread_mutex_unlock(&table);
 }
 
-void slr_comm_lock(struct slr_comm *c)
-{
-    pthread_mutex_lock(&c->lock);
-}
-
-void slr_comm_unlock(struct slr_comm *c)
-{
-    pthread_mutex_unlock(&c->lock);
-}
-
-bool slr_comm_lock_within(struct slr_comm *c, unsigned ms, void (*meanwhile)(struct slr_comm *c))
-{
-    uint64_t end = slr_now_ms() + ms;
-    while (pthread_mutex_trylock(&c->lock) != 0) {
-        if (slr_now_ms() >= end)
-            return false;
-        meanwhile(c);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    return true;
-}
-
 struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx)
 {
     slr_table_lock();
     struct slr_comm *c = list;
     while (c && !match(c, ctx))
-        c = c->pending.next;
+        c = c->pending->next;
     if (c) /* it can not be disposed of before it has left the list, which takes the table lock */
         slr_comm_hold(c);
     slr_table_unlock();
@@ -57,27 +35,6 @@ struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), 
 }
 
 /* ---- streams ---- */
-
-CUstream slr_stream_name(CUstream stream, bool per_thread)
-{
-    if (stream == CU_STREAM_LEGACY)
-        return NULL;
-    return !stream && per_thread ? CU_STREAM_PER_THREAD : stream;
-}
-
-bool slr_stream_is_default(CUstream stream)
-{
-    return !stream || stream == CU_STREAM_PER_THREAD;
-}
-
-CUcontext slr_stream_context(CUstream stream)
-{
-    CUcontext ctx = NULL;
-    CUresult r = slr_stream_is_default(stream) ? slr_real.cuCtxGetCurrent(&ctx)
-                 : slr_real.cuStreamGetCtx     ? slr_real.cuStreamGetCtx(stream, &ctx)
-                                               : CUDA_ERROR_NOT_FOUND;
-    return r == CUDA_SUCCESS ? ctx : NULL;
-}
 
 /* Whether the stream synchronises with the legacy default stream. Yes, when it can not be told. */
 static bool blocking(CUstream stream)
@@ -91,16 +48,16 @@ static bool blocking(CUstream stream)
 
 struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream)
 {
-    for (unsigned i = 0; i < c->pending.holders; i++)
-        if (c->pending.holder[i].stream == stream)
-            return &c->pending.holder[i];
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        if (c->pending->holder[i].stream == stream)
+            return &c->pending->holder[i];
     return NULL;
 }
 
 static void add_holder(struct slr_comm *c, struct slr_holder h)
 {
-    c->pending.handed = !h.origin;
-    c->pending.holder[c->pending.holders++] = h;
+    c->pending->handed = !h.origin;
+    c->pending->holder[c->pending->holders++] = h;
 }
 
 void slr_pending_hold(struct slr_comm *c, CUstream stream, bool origin)
@@ -113,13 +70,13 @@ void slr_pending_hold(struct slr_comm *c, CUstream stream, bool origin)
 
 void slr_pending_add(struct slr_comm *c)
 {
-    CUstream stream = slr_stream_name(c->pending.gather.stream, false);
+    CUstream stream = slr_stream_name(c->pending->gather.stream, false);
     struct slr_holder h = {.stream = stream, .blocking = blocking(stream), .origin = true};
     slr_table_lock();
-    c->pending.active = true;
-    c->pending.holders = c->pending.carriers = 0;
+    c->pending->active = true;
+    c->pending->holders = c->pending->carriers = 0;
     add_holder(c, h);
-    c->pending.next = list;
+    c->pending->next = list;
     list = c;
     slr_table_unlock();
     atomic_fetch_add(&slr_gate_word, 1);
@@ -131,22 +88,22 @@ static void end(struct slr_comm *c)
     slr_table_lock();
     struct slr_comm **at = &list;
     while (*at != c)
-        at = &(*at)->pending.next;
-    *at = c->pending.next;
-    c->pending.active = false;
-    c->pending.holders = c->pending.carriers = 0;
+        at = &(*at)->pending->next;
+    *at = c->pending->next;
+    c->pending->active = false;
+    c->pending->holders = c->pending->carriers = 0;
     slr_table_unlock();
     atomic_fetch_sub(&slr_gate_word, 1);
 }
 
 static void note_join(const struct slr_comm *c, enum slr_reason why, const char *who)
 {
-    uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending.gather.plan.shard), slr_comm_id(c) ^ 1);
+    uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending->gather.plan.shard), slr_comm_id(c) ^ 1);
     slr_count(why);
     slr_trace_joined(c, why);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s", c->name, c->rank,
-                c->pending.gather.plan.shard, slr_reason_name(why), who);
+                c->pending->gather.plan.shard, slr_reason_name(why), who);
 }
 
 /* `exposed`: the time that the stream stands still counts as not hidden (trace.h). */
@@ -164,19 +121,19 @@ static void make_wait(struct slr_comm *c, CUstream stream, bool exposed)
 /* The stream of the call, after another one has taken the gather over: what is computed does not wait there. */
 static bool handed_on(const struct slr_comm *c, const struct slr_holder *h)
 {
-    return h->origin && c->pending.handed;
+    return h->origin && c->pending->handed;
 }
 
 /* The holder waits for the gather, or has consumed it. */
 static void let_go(struct slr_comm *c, struct slr_holder *h)
 {
     slr_table_lock();
-    *h = c->pending.holder[--c->pending.holders];
+    *h = c->pending->holder[--c->pending->holders];
     slr_table_unlock();
-    if (c->pending.handed && c->pending.holders == 1 && c->pending.holder[0].origin) {
-        make_wait(c, c->pending.holder[0].stream, false);
+    if (c->pending->handed && c->pending->holders == 1 && c->pending->holder[0].origin) {
+        make_wait(c, c->pending->holder[0].stream, false);
         end(c);
-    } else if (c->pending.holders == 0) {
+    } else if (c->pending->holders == 0) {
         end(c);
     }
 }
@@ -190,16 +147,16 @@ void slr_pending_consumed(struct slr_comm *c, CUstream stream)
 static bool nvtx_join(struct slr_comm *c, enum slr_reason why)
 {
     return slr_nvtx_on() && !slr_comm_idle(c) &&
-           slr_nvtx_begin("join:", slr_reason_name(why), c->pending.gather.plan.shard * (uint64_t)c->nranks);
+           slr_nvtx_begin("join:", slr_reason_name(why), c->pending->gather.plan.shard * (uint64_t)c->nranks);
 }
 
 void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
 {
-    if (!c->pending.active)
+    if (!c->pending->active)
         return;
     bool marked = nvtx_join(c, why);
-    for (unsigned i = 0; i < c->pending.holders; i++)
-        make_wait(c, c->pending.holder[i].stream, !handed_on(c, &c->pending.holder[i]));
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        make_wait(c, c->pending->holder[i].stream, !handed_on(c, &c->pending->holder[i]));
     slr_nvtx_end(marked);
     note_join(c, why, who);
     end(c);
@@ -246,9 +203,9 @@ static bool observes(struct operation *op, const struct slr_comm *c, const struc
 
 static struct slr_holder *observed(struct operation *op, struct slr_comm *c)
 {
-    for (unsigned i = 0; i < c->pending.holders; i++)
-        if (observes(op, c, &c->pending.holder[i]))
-            return &c->pending.holder[i];
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        if (observes(op, c, &c->pending->holder[i]))
+            return &c->pending->holder[i];
     return NULL;
 }
 

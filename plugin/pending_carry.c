@@ -35,7 +35,7 @@ static void drop(CUevent *event_list, unsigned *count, CUevent event)
 
 static bool forget(struct slr_comm *c, void *event)
 {
-    drop(c->pending.carrier, &c->pending.carriers, event);
+    drop(c->pending->carrier, &c->pending->carriers, event);
     return false;
 }
 
@@ -64,16 +64,16 @@ void slr_pending_event_end(CUevent event)
 static void refresh(struct slr_comm *c)
 {
     uint64_t now = atomic_load(&unseen);
-    if (c->pending.unseen != now)
-        c->pending.carriers = 0;
-    c->pending.unseen = now;
+    if (c->pending->unseen != now)
+        c->pending->carriers = 0;
+    c->pending->unseen = now;
 }
 
 static bool carries(struct slr_comm *c, void *event)
 {
     refresh(c);
-    for (unsigned i = 0; i < c->pending.carriers; i++)
-        if (c->pending.carrier[i] == event)
+    for (unsigned i = 0; i < c->pending->carriers; i++)
+        if (c->pending->carrier[i] == event)
             return true;
     return false;
 }
@@ -82,7 +82,7 @@ static bool carries(struct slr_comm *c, void *event)
 static bool carried_by(struct slr_comm *c, CUevent event)
 {
     slr_table_lock();
-    bool yes = c->pending.active && carries(c, event);
+    bool yes = c->pending->active && carries(c, event);
     slr_table_unlock();
     return yes;
 }
@@ -92,8 +92,8 @@ static void add_carrier(struct slr_comm *c, CUevent event)
 {
     slr_table_lock();
     refresh(c);
-    if (c->pending.carriers < SLR_CARRIERS && !is_shared(event))
-        c->pending.carrier[c->pending.carriers++] = event;
+    if (c->pending->carriers < SLR_CARRIERS && !is_shared(event))
+        c->pending->carrier[c->pending->carriers++] = event;
     slr_table_unlock();
 }
 
@@ -152,7 +152,7 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
 static bool may_hold(struct slr_comm *c, CUstream stream)
 {
     const struct slr_holder *h = slr_pending_holder(c, stream);
-    return h ? !h->origin : c->pending.holders < SLR_HOLDERS && !slr_stream_captures(stream);
+    return h ? !h->origin : c->pending->holders < SLR_HOLDERS && !slr_stream_captures(stream);
 }
 
 /* False: not done; `stream` could not be made to wait. */
@@ -181,7 +181,7 @@ static bool could_hold(struct slr_comm *c, CUstream stream)
     if (stream == CU_STREAM_PER_THREAD || slr_stream_context(stream) != c->shared.ctx)
         return false;
     slr_comm_lock(c);
-    bool could = c->pending.active && may_hold(c, stream);
+    bool could = c->pending->active && may_hold(c, stream);
     slr_comm_unlock(c);
     return could;
 }

@@ -16,12 +16,29 @@
 
 #include "plugin/comm.h"
 #include "plugin/pending.h"
+#include "plugin/stream.h"
 
-/* The communicator's lock. `within`: false when it could not be had in so many milliseconds, in which the caller keeps
- * asking `meanwhile`. */
-void slr_comm_lock(struct slr_comm *c);
-void slr_comm_unlock(struct slr_comm *c);
-bool slr_comm_lock_within(struct slr_comm *c, unsigned ms, void (*meanwhile)(struct slr_comm *c));
+#define SLR_HOLDERS 8
+#define SLR_CARRIERS 16
+
+/* A stream that counts as being behind the gather and has not been made to wait for it: see pending.h. */
+struct slr_holder {
+    CUstream stream; /* as slr_stream_name() calls it */
+    bool blocking;   /* synchronises with the legacy default stream */
+    bool origin;     /* the gather was called on it */
+};
+
+struct slr_pending {
+    bool active;
+    struct slr_gather gather;
+    struct slr_holder holder[SLR_HOLDERS];
+    unsigned holders;
+    bool handed;                   /* there are or were holders beside the origin */
+    CUevent carrier[SLR_CARRIERS]; /* events of the application that carry it */
+    unsigned carriers;
+    uint64_t unseen;       /* the count of pending_carry.c for which `carrier` holds */
+    struct slr_comm *next; /* in the list of pending communicators */
+};
 
 void slr_table_lock(void);
 void slr_table_unlock(void);
@@ -33,7 +50,7 @@ struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), 
 /* Under the communicator's lock, all that follow, but for those that say otherwise. `stream` is a name that
  * slr_stream_name() returned. */
 
-/* The ring has enqueued c->pending.gather. */
+/* The ring has enqueued c->pending->gather. */
 void slr_pending_add(struct slr_comm *c);
 
 /* Joins all holders (no-op when not pending). The communicator's context need not be current. */
@@ -58,12 +75,5 @@ void slr_pending_hold(struct slr_comm *c, CUstream stream, bool origin);
 
 /* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
 void slr_pending_consumed(struct slr_comm *c, CUstream stream);
-
-/* One name for each stream: NULL for the legacy default stream, CU_STREAM_PER_THREAD for the thread's. */
-CUstream slr_stream_name(CUstream stream, bool per_thread);
-bool slr_stream_is_default(CUstream stream);
-
-/* The context that a stream belongs to, NULL when it can not be told. Calls the driver: without the table lock. */
-CUcontext slr_stream_context(CUstream stream);
 
 #endif

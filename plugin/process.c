@@ -1,17 +1,7 @@
 #include "plugin/process.h"
 
-#include "base/counters.h"
+#include <stdatomic.h>
 #include "base/settings.h"
-#include "cache/blocks.h"
-#include "plugin/comm_hooks.h"
-#include "plugin/mail.h"
-#include "plugin/retire.h"
-#include "plugin/symmetry.h"
-#include "plugin/watchdog.h"
-
-/* Peers may still be copying out of this process's staging memory when it is done itself. They need milliseconds; a
- * peer that does not move for this long is not waited for. */
-#define EXIT_WAIT_MS 3000
 
 static _Atomic bool forked;
 
@@ -20,26 +10,7 @@ bool slr_process_off(void)
     return atomic_load_explicit(&forked, memory_order_relaxed) || !slr_get(SLR_S_ENABLE);
 }
 
-void slr_plugin_after_fork_child(void)
+void slr_process_forked(void)
 {
     atomic_store(&forked, true);
-    slr_mail_after_fork();
-    atomic_fetch_and(&slr_gate_word, SLR_GATE_UNRESOLVED); /* the parent's pending gathers are not the child's */
-}
-
-static void end_symmetry(struct slr_comm *c, void *ctx)
-{
-    (void)ctx;
-    slr_symmetry_end(c);
-}
-
-void slr_plugin_at_exit(void)
-{
-    if (slr_process_off())
-        return;
-    slr_retire_before_exit(EXIT_WAIT_MS);
-    slr_watchdog_stop();
-    slr_comm_each(end_symmetry, NULL);
-    slr_counters_log();
-    slr_block_log_stats();
 }

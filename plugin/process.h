@@ -8,4 +8,7 @@
  * that either). */
 bool slr_process_off(void);
 
+/* In the child after fork. */
+void slr_process_forked(void);
+
 #endif

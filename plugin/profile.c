@@ -6,7 +6,8 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "plugin/gather.h"
-#include "plugin/tune_agree.h"
+#include "plugin/tuner_made.h"
+#include "plugin/nccl_type.h"
 
 _Thread_local const struct slr_profiled *slr_profiled __attribute__((tls_model("initial-exec")));
 
@@ -147,9 +148,9 @@ struct slr_profile *slr_profile_open(const struct slr_profile_comm *comm)
     open_list = p;
     pthread_mutex_unlock(&lock);
     tell_nccl(comm, "on");
-    if (slr_log_first(slr_mix(0x70726f66, (uint64_t)slr_tune_hooked())))
-        slr_log(SLR_LOG_INFO, "profiler", "interface=v%d interposed=%d msg=%s", comm->version, (int)slr_tune_hooked(),
-                slr_tune_hooked()
+    if (slr_log_first(slr_mix(0x70726f66, (uint64_t)slr_tuner_hooked())))
+        slr_log(SLR_LOG_INFO, "profiler", "interface=v%d interposed=%d msg=%s", comm->version, (int)slr_tuner_hooked(),
+                slr_tuner_hooked()
                     ? "NCCL has loaded this library as its profiler"
                     : "only named in the environment, not preloaded: no call is substituted, and what NCCL "
                       "runs can not be brought together with decisions");

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "plugin/trace_impl.h"
+#include "plugin/nccl_type.h"
 
 enum { UNBOUND, BINDING, BOUND };
 

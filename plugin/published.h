@@ -19,16 +19,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "plugin/control.h"
 
 struct slr_place;
 struct slr_use;
-
-#define SLR_PUBLISHED 512u
-
-struct slr_published {
-    _Alignas(64) _Atomic uint64_t call;
-    _Atomic uint64_t word[7];
-};
 
 /* Publishes a call: `ring` is the rank's own. A place whose generation is 0: only its offset counts. */
 void slr_published_write(struct slr_published *ring, uint64_t call, uint64_t shard, bool in_place,

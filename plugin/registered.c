@@ -3,13 +3,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "cache/external.h"
 #include "plugin/comm_hooks.h"
-#include "plugin/group.h"
+#include "plugin/group_record.h"
 #include "plugin/mail.h"
 #include "plugin/process.h"
-#include "plugin/watchdog.h"
+#include "plugin/offers.h"
 
 struct registration {
     struct slr_comm *comm; /* only compared */
@@ -93,8 +94,10 @@ static bool await(struct slr_comm *c, uint64_t generation, uint64_t end,
     for (unsigned i = 1; !done(c, generation); i++) {
         if (slr_now_ms() >= end)
             return false;
-        if (i % 16 == 0)
-            slr_watchdog_look(c); /* a peer that has died */
+        if (i % 16 == 0) { /* a peer that has died or failed */
+            slr_shared_watch_peers(&c->shared);
+            slr_comm_look_failed(c);
+        }
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
     return true;
@@ -116,24 +119,37 @@ static void registered(ncclComm_t comm, const void *buffer, size_t bytes, const 
     slr_comm_put(c);
 }
 
-void slr_registered_windows(const struct slr_window *windows, size_t count)
+void slr_registered_windows(struct slr_window *windows)
 {
-    uint64_t end;
-    uint64_t *begun = count ? calloc(count, sizeof *begun) : NULL;
-    struct slr_comm **comms = count ? calloc(count, sizeof(struct slr_comm *)) : NULL;
-    for (size_t i = 0; i < count && begun && comms; i++) {
-        const struct slr_window *w = &windows[i];
-        comms[i] = find(w->comm);
-        begun[i] = begin(comms[i], w->buffer, w->bytes, w->out ? *w->out : NULL);
+    for (struct slr_window *w = windows; w; w = w->next) {
+        w->found = find(w->comm);
+        w->generation = begin(w->found, w->buffer, w->bytes, w->out ? *w->out : NULL);
     }
-    end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
-    for (size_t i = 0; i < count && begun && comms; i++) {
-        if (begun[i])
-            settle(comms[i], begun[i], end);
-        slr_comm_put(comms[i]);
+    uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
+    for (struct slr_window *w = windows; w; w = w->next) {
+        if (w->generation)
+            settle(w->found, w->generation, end);
+        slr_comm_put(w->found);
     }
-    free(begun);
-    free(comms);
+}
+
+/* NCCL makes it at the end of the group. Without memory for the note it is NCCL's alone. */
+static void keep_for_end(struct slr_group *g, const struct slr_window *w)
+{
+    struct slr_window **at = &g->windows, *copy = malloc(sizeof *copy);
+    while (*at)
+        at = &(*at)->next;
+    if (copy)
+        *copy = *w;
+    *at = copy;
+}
+
+void slr_windows_free(struct slr_window *windows)
+{
+    for (struct slr_window *w = windows, *next; w; w = next) {
+        next = w->next;
+        free(w);
+    }
 }
 
 /* ---- the end ---- */
@@ -210,9 +226,9 @@ ncclResult_t slr_comm_window_register(ncclComm_t comm, void *buffer, size_t byte
     if (r == ncclSuccess && window) {
         struct slr_window w = {.comm = comm, .buffer = buffer, .bytes = bytes, .out = window};
         if (slr_in_group())
-            slr_group_record_window(&w);
+            keep_for_end(slr_group_now(), &w);
         else
-            slr_registered_windows(&w, 1);
+            slr_registered_windows(&w);
     }
     slr_guard--;
     return r;

@@ -32,10 +32,16 @@ struct slr_window {
     void *buffer;
     size_t bytes;
     ncclWindow_t *out;
+    struct slr_window *next;
+    struct slr_comm *found; /* while they are registered; NULL: of no use */
+    uint64_t generation;    /* of its block; 0: not used in place because of this */
 };
 
 /* After NCCL has made them. */
-void slr_registered_windows(const struct slr_window *list, size_t count);
+void slr_registered_windows(struct slr_window *list);
+
+/* Those of a group; they were allocated one by one. */
+void slr_windows_free(struct slr_window *list);
 
 /* The communicator ends. */
 void slr_registered_end(struct slr_comm *c, uint64_t latest);

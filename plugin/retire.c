@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/cu.h"
 #include "base/log.h"
 #include "cache/device_reset.h"
@@ -19,30 +20,6 @@ struct retired {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct retired *list;
 static unsigned being_released; /* taken off the list, memory not free yet; under the lock */
-
-bool slr_shared_gone(const struct slr_shared *s)
-{
-    return s->resets != slr_device_resets(s->device);
-}
-
-bool slr_shared_same_process(const struct slr_shared *s, int peer)
-{
-    return s->control->post[peer].pid == s->control->post[s->rank].pid;
-}
-
-void slr_shared_open_watches(struct slr_shared *s)
-{
-    for (int r = 0; r < s->nranks; r++)
-        if (r != s->rank && !slr_shared_same_process(s, r))
-            s->peer_watch[r] = slr_peer_process_watch(s->control->post[r].pid, s->control->post[r].process);
-}
-
-void slr_shared_watch_peers(struct slr_shared *s)
-{
-    for (int r = 0; r < s->nranks; r++)
-        if (r != s->rank && !s->peer_dead[r] && !slr_shared_same_process(s, r))
-            s->peer_dead[r] = slr_peer_process_gone(s->peer_watch[r]);
-}
 
 static bool peers_let_go(struct slr_shared *s)
 {

@@ -55,7 +55,7 @@ struct slipring_counters {
     uint64_t passed;                               /* those that went to NCCL */
     uint64_t fused, gemm_chunks;                   /* GEMMs that consumed a gather; the parts that they were made of */
     uint64_t joined;                               /* how often streams were made to wait for a gather instead */
-    uint64_t staged, zero_copy, pushed;             /* shards that went to a peer in each way */
+    uint64_t staged, zero_copy, pushed;            /* shards that went to a peer in each way */
     uint64_t mapped;                               /* blocks of peers that a communicator got access to */
     uint64_t exports, imports;                     /* handles and descriptors made; blocks of other processes opened, */
     uint64_t import_hits, import_closes;           /* found open, closed */

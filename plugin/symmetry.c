@@ -8,6 +8,7 @@
 #include "plugin/gather.h"
 #include "plugin/phases.h"
 #include "plugin/symmetry_log.h"
+#include "plugin/published.h"
 
 struct slr_symmetry {
     struct slr_phases phases;
@@ -32,7 +33,7 @@ void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *s
 {
     const struct slr_comm *c = call->comm;
     struct slr_place from = place_or_address(send, call->send), to = place_or_address(recv, call->recv);
-    slr_published_write(ring_of(c, c->rank), call->number, call->shard, slr_gather_in_place(call), &from, &to);
+    slr_published_write(ring_of(c, c->rank), call->number, call->shard, slr_call_in_place(call), &from, &to);
 }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of every communicator's analysis */
@@ -115,7 +116,7 @@ static void end(struct slr_comm *c)
     s->ended = true;
     slr_phases_end(&s->phases);
     count(&s->phases);
-    slr_symmetry_log_end(&s->phases);
+    slr_symmetry_log_end(&s->phases, slr_phases_symmetric(&s->phases), slr_phases_breaks(&s->phases));
 }
 
 void slr_symmetry_end(struct slr_comm *c)

@@ -72,7 +72,7 @@ static void log_side(const struct slr_phases *p, unsigned i, enum slr_side side)
                 s->found.odd_ranks, slr_difference_name(s->found.what));
 }
 
-void slr_symmetry_log_end(const struct slr_phases *p)
+void slr_symmetry_log_end(const struct slr_phases *p, unsigned symmetric, uint64_t breaks)
 {
     unsigned listed = p->sites.count < SITE_LINES ? p->sites.count : SITE_LINES;
     for (unsigned i = 0; i < listed; i++)
@@ -83,5 +83,5 @@ void slr_symmetry_log_end(const struct slr_phases *p)
             "comm=%s crank=%d calls=%llu skipped=%llu phases=%llu period=%u by=%s first=%llu sites=%u symmetric=%u "
             "breaks=%llu not_listed=%u",
             p->comm, p->crank, (ull)p->calls, (ull)p->skipped, (ull)p->phases, p->length, evidence_name(p->by),
-            (ull)p->first, p->sites.count, slr_phases_symmetric(p), (ull)slr_phases_breaks(p), p->sites.count - listed);
+            (ull)p->first, p->sites.count, symmetric, (ull)breaks, p->sites.count - listed);
 }

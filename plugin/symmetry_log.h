@@ -12,7 +12,7 @@ void slr_symmetry_log_phase(const struct slr_phases *p);
 /* "symmetry": call `call` changed the state of a site's buffer. */
 void slr_symmetry_log_change(struct slr_phases *p, unsigned site, enum slr_side side, uint64_t call);
 
-/* "symmetry_site" for each buffer of the present phase's sites, and "symmetry_end". */
-void slr_symmetry_log_end(const struct slr_phases *p);
+/* "symmetry_site" for each buffer of the present phase's sites, and "symmetry_end" with what phases.h counts. */
+void slr_symmetry_log_end(const struct slr_phases *p, unsigned symmetric, uint64_t breaks);
 
 #endif

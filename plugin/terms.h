@@ -25,16 +25,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include "kernels/ring.h"
-#include "plugin/offers.h"
+#include "plugin/control.h"
 
-enum slr_term_state { SLR_TERM_NONE, SLR_TERM_OWNER_FIRST, SLR_TERM_READER_FIRST, SLR_TERM_BOTH };
-
-struct slr_term {
-    _Alignas(64) _Atomic uint64_t head; /* slr_term_head() */
-    struct slr_spot owner, reader;      /* written by that side before it posts */
-    uint32_t owner_left, reader_left;   /* likewise: left.h */
-};
-#define SLR_TERMS 256
+struct slr_call;
+struct slr_comm;
+struct slr_place;
 
 /* The latest call that was posted; how many later ones of this record its first side has passed since; its state. */
 static inline uint64_t slr_term_head(uint64_t call, uint64_t passed, enum slr_term_state state)
@@ -62,8 +57,6 @@ static inline enum slr_term_state slr_term_state(uint64_t head)
  * to move both directions of a pair, and the copy engines of one GPU with them, while the other's are idle: measured on
  * four H200 with NVLink, 4 ranks x 512 MiB, 10.2 ms against 7.4 by pull (docs/measurements.md). */
 bool slr_terms_put(const struct slr_comm *c);
-
-struct slr_call;
 
 /* This rank's halves of the terms of a call that has its number, under the communicator's lock: first the owner's for
  * all peers, then the reader's. Where the buffers lie; `recv` NULL: it is not offered. */

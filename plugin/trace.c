@@ -8,7 +8,6 @@
 #include "plugin/mail.h"
 #include "plugin/process.h"
 #include "plugin/trace_impl.h"
-#include "plugin/watchdog.h"
 
 #define EXIT_WAIT_S 1
 #define MANY 16 /* records that wait to be read */
@@ -119,7 +118,6 @@ struct slr_trace *slr_trace_of(struct slr_comm *c)
     }
     slr_trace_say_start(c, t);
     atomic_store(&c->trace, t);
-    slr_watchdog_start(); /* one that passes has none yet */
     return t;
 }
 
@@ -180,7 +178,7 @@ void slr_trace_begin(const struct slr_call *call)
     m->shard = call->shard;
     m->count = call->count;
     m->type = call->type;
-    m->in_place = slr_gather_in_place(call);
+    m->in_place = slr_call_in_place(call);
     m->stream = call->stream;
     m->send = call->send;
     m->recv = call->recv;

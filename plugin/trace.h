@@ -21,7 +21,7 @@
 #ifndef SLR_PLUGIN_TRACE_H
 #define SLR_PLUGIN_TRACE_H
 
-#include "plugin/gather.h"
+#include "plugin/call.h"
 
 #define SLR_TRACE_RECORDS 256
 #define SLR_TRACE_EVENTS 65536 /* and no further record is made when they have so many events together */
@@ -38,9 +38,6 @@ void slr_trace_joined(const struct slr_comm *c, enum slr_reason why);
 
 /* Nothing of the gather is pending any more. */
 void slr_trace_close(struct slr_comm *c);
-
-/* slr_gather_nccl, measured when it is its turn. Not in groups, where NCCL begins later. */
-ncclResult_t slr_trace_passed(const struct slr_call *call);
 
 /* For the house-keeping thread: writes what is complete. */
 void slr_trace_tick(struct slr_comm *c);

@@ -2,6 +2,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/trace_impl.h"
+#include "plugin/nccl_type.h"
 
 static unsigned long long llu(uint64_t n)
 {

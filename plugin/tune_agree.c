@@ -1,69 +1,28 @@
 #include "plugin/tune_agree.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "plugin/tune_state.h"
-#include "plugin/retire.h"
+#include "plugin/tuner_made.h"
 
 /* The word `tune`: 0 undecided, ON, or OFF with a rank. */
 #define ON 1u
 #define OFF 0x80000000u
 
-static _Atomic bool hooked, loaded; /* by NCCL */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct slr_tuner *alone; /* made on a thread of NCCL's; a reference each; under the lock */
-static unsigned expecting;      /* births under way in this process; under the lock */
-static _Thread_local struct slr_birth *current
-    __attribute__((tls_model("initial-exec"))); /* the latest of this thread */
-
-void slr_tune_hook_called(void)
-{
-    atomic_store_explicit(&hooked, true, memory_order_relaxed);
-}
-
-bool slr_tune_hooked(void)
-{
-    return atomic_load_explicit(&hooked, memory_order_relaxed);
-}
-
 void slr_tune_expect(struct slr_birth *b)
 {
-    pthread_mutex_lock(&lock);
-    expecting++;
-    pthread_mutex_unlock(&lock);
     b->expects = true;
-    current = b;
+    slr_tuner_expect(&b->tuner);
 }
 
 void slr_tune_forget(struct slr_birth *b)
 {
-    if (!b->expects)
-        return;
+    if (b->expects)
+        slr_tuner_forget(&b->tuner);
     b->expects = false;
-    if (current == b)
-        current = NULL;
-    pthread_mutex_lock(&lock);
-    expecting--;
-    pthread_mutex_unlock(&lock);
-    slr_tuner_put(b->tuner);
-    b->tuner = NULL;
-}
-
-void slr_tune_made(struct slr_tuner *t)
-{
-    slr_tuner_hold(t);
-    atomic_store(&loaded, true);
-    if (current && !current->tuner) {
-        current->tuner = t;
-        return;
-    }
-    pthread_mutex_lock(&lock);
-    t->next = alone;
-    alone = t;
-    pthread_mutex_unlock(&lock);
 }
 
 /* How many births of the list wait for a tuner of that many ranks. 0 also when they are of different communicators. */
@@ -82,8 +41,8 @@ static unsigned waiting(const struct slr_birth *list, size_t nranks)
     return n;
 }
 
-/* The same of the tuners that wait. */
-static unsigned offered(size_t nranks)
+/* The same of the tuners that are nobody's yet. */
+static unsigned offered(const struct slr_tuner *alone, size_t nranks)
 {
     const struct slr_tuner *first = NULL;
     unsigned n = 0;
@@ -98,9 +57,9 @@ static unsigned offered(size_t nranks)
     return n;
 }
 
-static struct slr_tuner *take(size_t nranks)
+static struct slr_tuner *take(struct slr_tuner **alone, size_t nranks)
 {
-    struct slr_tuner **at = &alone;
+    struct slr_tuner **at = alone;
     while (*at && (*at)->nranks != nranks)
         at = &(*at)->next;
     struct slr_tuner *t = *at;
@@ -109,28 +68,27 @@ static struct slr_tuner *take(size_t nranks)
     return t;
 }
 
-static void drop_alone(void)
-{
-    while (alone) {
-        struct slr_tuner *t = alone;
-        alone = t->next;
-        slr_tuner_put(t);
-    }
-}
-
-/* Under the lock. Which of several ranks of one process gets which tuner does not matter: they are asked the same. */
-static void match(struct slr_birth *list)
+/* Which of several ranks of one process gets which tuner does not matter: they are asked the same. */
+static void match(struct slr_birth *list, struct slr_tuner **alone)
 {
     for (struct slr_birth *b = list; b; b = b->next) {
         if (!b->expects || b->tuner || !b->comm)
             continue;
         size_t nranks = (size_t)b->comm->nranks;
         unsigned n = waiting(list, nranks);
-        if (n == 0 || n != offered(nranks))
+        if (n == 0 || n != offered(*alone, nranks))
             continue;
         for (struct slr_birth *same = list; same; same = same->next)
             if (same->expects && !same->tuner && same->comm && (size_t)same->comm->nranks == nranks)
-                same->tuner = take(nranks);
+                same->tuner = take(alone, nranks);
+    }
+}
+
+static void put_all(struct slr_tuner *list)
+{
+    for (struct slr_tuner *t = list, *next; t; t = next) {
+        next = t->next;
+        slr_tuner_put(t);
     }
 }
 
@@ -139,16 +97,13 @@ void slr_tune_match(struct slr_birth *list)
     unsigned own = 0;
     for (const struct slr_birth *b = list; b; b = b->next)
         own += b->expects;
-    pthread_mutex_lock(&lock);
-    if (expecting == own) {
-        match(list);
-        drop_alone();
-    }
-    pthread_mutex_unlock(&lock);
+    struct slr_tuner *alone = slr_tuner_take_alone(own);
+    match(list, &alone);
+    put_all(alone);
     for (struct slr_birth *b = list; b; b = b->next) {
         if (b->tuner && b->comm && !b->comm->tuner)
             slr_tuner_hold(b->comm->tuner = b->tuner);
-        if (!b->tuner && b->comm && b->expects && atomic_load(&loaded))
+        if (!b->tuner && b->comm && b->expects && slr_tuner_any())
             slr_log(SLR_LOG_INFO, "tune_off", "comm=%s crank=%d msg=%s", b->comm->name, b->comm->rank,
                     "its tuner can not be told from those of other communicators that are being made: NCCL's defaults");
     }
@@ -258,9 +213,4 @@ void slr_tune_agree(struct slr_birth *list, uint64_t deadline)
     for (struct slr_birth *b = list; b; b = b->next)
         if (b->comm && b->tuner)
             agree(b, deadline);
-}
-
-void slr_tune_place(char *buf, size_t size, const char *file, int line)
-{
-    snprintf(buf, size, "%s:%d", file, line);
 }

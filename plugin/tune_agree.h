@@ -17,16 +17,9 @@
 #include "plugin/agree.h"
 #include "plugin/tuner.h"
 
-/* A communicator-making hook was called: NCCL's calls come through slipring in this process. */
-void slr_tune_hook_called(void);
-bool slr_tune_hooked(void);
-
 /* A birth begins; it ends, in whatever way. Any number of times. */
 void slr_tune_expect(struct slr_birth *b);
 void slr_tune_forget(struct slr_birth *b);
-
-/* NCCL has made a tuner. */
-void slr_tune_made(struct slr_tuner *t);
 
 /* After the real call, for all births of the thread, whose `comm` is known: finds the tuners. */
 void slr_tune_match(struct slr_birth *list);
@@ -37,8 +30,5 @@ void slr_tune_share(struct slr_birth *b, int control_fd);
 
 /* Decides, for each. Waits until `deadline` for ranks that have not posted. */
 void slr_tune_agree(struct slr_birth *list, uint64_t deadline);
-
-/* "FILE:LINE" */
-void slr_tune_place(char *buf, size_t size, const char *file, int line);
 
 #endif

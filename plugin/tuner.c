@@ -1,12 +1,12 @@
 #include "plugin/tuner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/log.h"
 #include "base/settings.h"
 #include "plugin/gemm_seen.h"
 #include "plugin/process.h"
-#include "plugin/tune_agree.h"
 #include "plugin/tune_names.h"
 #include "plugin/tune_state.h"
 
@@ -31,12 +31,12 @@ static void introduce(int version, slr_nccl_logger log, bool hooked)
                          "nothing compares the tables of the ranks");
 }
 
-struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, slr_nccl_logger log)
+struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, bool hooked,
+                                slr_nccl_logger log)
 {
     struct slr_tuner *t = calloc(1, sizeof *t);
     if (!t)
         return NULL;
-    bool hooked = slr_tune_hooked();
     introduce(version, log, hooked);
     atomic_store(&t->refs, 1);
     t->comm_hash = comm_hash;
@@ -48,8 +48,6 @@ struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, 
         atomic_store(&t->state, SLR_TUNER_OFF);
     else if (!hooked)
         atomic_store(&t->state, SLR_TUNER_ON);
-    else
-        slr_tune_made(t);
     return t;
 }
 
@@ -85,7 +83,7 @@ static void say(const struct slr_tuner *t, const struct slr_tuner_ask *ask, cons
         return;
     char where[512];
     if (from->file)
-        slr_tune_place(where, sizeof where, from->file, from->line);
+        snprintf(where, sizeof where, "%s:%d", from->file, from->line);
     slr_log(
         SLR_LOG_INFO, "tuned",
         "comm_hash=%016llx func=%s bytes=%zu nranks=%zu nnodes=%zu registered=%d algo=%s proto=%s channels=%d from=%s",

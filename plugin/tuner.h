@@ -53,8 +53,9 @@ struct slr_tuner_choice {
     int algo, proto, channels;
 };
 
-/* NULL: no memory. `log` may be NULL. */
-struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, slr_nccl_logger log);
+/* NULL: no memory. `hooked`: NCCL's calls come through slipring in this process. `log` may be NULL. */
+struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, bool hooked,
+                                slr_nccl_logger log);
 void slr_tuner_hold(struct slr_tuner *t);
 void slr_tuner_put(struct slr_tuner *t); /* NULL: nothing */
 

@@ -7,6 +7,7 @@
 #include "base/once.h"
 #include "plugin/copies.h"
 #include "plugin/tuner.h"
+#include "plugin/tuner_made.h"
 
 #define TUNED(func) ((unsigned)(func) < SLR_NCCL_TUNED_FUNCS)
 
@@ -42,7 +43,11 @@ static ncclResult_t make(int version, void **context, uint64_t comm_id, size_t n
 {
     if (!context)
         return ncclInvalidArgument;
-    *context = slr_tuner_new(version, comm_id, nranks, nnodes, log); /* NULL: no memory, and NCCL's defaults */
+    /* NULL: no memory, and NCCL's defaults. */
+    struct slr_tuner *t = slr_tuner_new(version, comm_id, nranks, nnodes, slr_tuner_hooked(), log);
+    if (t && atomic_load(&t->state) == SLR_TUNER_WAITING)
+        slr_tuner_made(t);
+    *context = t;
     return ncclSuccess;
 }
 

@@ -6,6 +6,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "plugin/nccl_call.h"
 
 #define WINDOW ((size_t)8 << 20) /* host memory used at a time */
 

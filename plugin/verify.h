@@ -2,7 +2,7 @@
 #ifndef SLR_PLUGIN_VERIFY_H
 #define SLR_PLUGIN_VERIFY_H
 
-#include "plugin/gather.h"
+#include "plugin/call.h"
 
 /* Whether the communicator's next substituted gather is one of the sample; equal on all ranks. */
 bool slr_verify_due(const struct slr_comm *c);

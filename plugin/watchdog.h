@@ -31,16 +31,7 @@
 
 #include "plugin/comm.h"
 
-void slr_watchdog_start(void);
-
-/* At the end of the process: the watchdog makes no CUDA call any more, so that none comes after CUDA's own end. */
-void slr_watchdog_stop(void);
-
 /* One tick for one communicator, now, from another thread (abort does not wait for the next tick). */
 void slr_watchdog_look(struct slr_comm *c);
-
-/* Only whether a peer has failed, from host memory: for the data path. A rank that fails says so before its waits are
- * released, so a gather that was enqueued while no peer had failed is either whole or in error. */
-void slr_watchdog_look_failed(struct slr_comm *c);
 
 #endif

@@ -1,8 +1,12 @@
 /* Measuring what stays with NCCL: passed all-gathers, and the other collectives. */
 #include "base/cu.h"
 #include "plugin/comm_hooks.h"
-#include "plugin/explore.h"
-#include "plugin/group.h"
+#include "plugin/graphs.h"
+#include "plugin/group_record.h"
+#include "plugin/left.h"
+#include "plugin/nccl_call.h"
+#include "plugin/nccl_type.h"
+#include "plugin/passed.h"
 #include "plugin/pending.h"
 #include "plugin/process.h"
 #include "plugin/trace_impl.h"
@@ -48,7 +52,7 @@ static ncclResult_t passed(const struct slr_call *call)
         m->shard = call->shard;
         m->count = call->count;
         m->type = call->type;
-        m->in_place = slr_gather_in_place(call);
+        m->in_place = slr_call_in_place(call);
         m->send = call->send;
         m->recv = call->recv;
     }
@@ -57,7 +61,7 @@ static ncclResult_t passed(const struct slr_call *call)
     return r;
 }
 
-ncclResult_t slr_trace_passed(const struct slr_call *call)
+ncclResult_t slr_gather_passed(const struct slr_call *call)
 {
     struct slr_comm *c = slr_get(SLR_S_TRACE) ? call->comm : NULL;
     if (!c || !slr_trace_turn(call->passed) || slr_in_group())
@@ -95,4 +99,25 @@ ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
     slr_comm_put(o->tracked);
     slr_guard--;
     return slr_nccl_end(o->comm, o->stream, r);
+}
+
+/* The graph that the call's stream records into; NULL with *captures: a capture that is broken, and records nothing. */
+static CUgraph recorded(const struct slr_call *call, bool *captures)
+{
+    if (slr_shared_enter(&call->comm->shared) != SLR_OK)
+        return NULL;
+    CUgraph graph = slr_graph_recorded(call->stream);
+    *captures = graph || slr_stream_captures(call->stream);
+    slr_shared_leave();
+    return graph;
+}
+
+void slr_gather_left(const struct slr_call *call, enum slr_reason why)
+{
+    bool captures = why == SLR_R_CAPTURE;
+    CUgraph graph = recorded(call, &captures);
+    if (captures)
+        slr_graph_hold(slr_graph_of(graph), call->comm);
+    else
+        slr_left_note(call->comm, why, 1);
 }
