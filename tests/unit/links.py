@@ -1,57 +1,93 @@
 #!/usr/bin/env python3
-"""Checks that links between the Markdown pages lead to files, and that docs/README.md links every page of docs/.
+"""Checks that what the pages and the comments in the code point to is there.
 
 Usage: links.py SOURCE_ROOT
+
+Links between the Markdown pages lead to files. Files that pages and C sources name from the source root
+(folder/file.h) exist; a * in a name stands for anything. docs/README.md links every page of docs/.
 """
+import glob
 import os
 import re
 import sys
 import tempfile
 
+PAGES = (".md",)
+SOURCES = (".md", ".c", ".h", ".S", ".def")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
 
 def targets(page):
     """Relative targets of a page's links, without code and without the part behind #."""
-    with open(page, encoding="utf-8") as file:
-        text = re.sub(r"^```.*?^```|^ {4}.*?$|`[^`\n]*`", "", file.read(), flags=re.M | re.S)
+    text = re.sub(r"^```.*?^```|^ {4}.*?$|`[^`\n]*`", "", read(page), flags=re.M | re.S)
     for target in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
         if not re.match(r"[a-z]+:", target):
             yield target
 
 
-def pages(root):
-    for folder, folders, files in os.walk(root):
-        folders[:] = [f for f in folders if not f.startswith((".", "build"))]
-        yield from (os.path.join(folder, f) for f in files if f.endswith(".md"))
+def visible(names):
+    return sorted(n for n in names if not n.startswith((".", "build")))
 
 
-def broken(root):
-    for page in pages(root):
+def files(root, endings):
+    for folder, folders, names in os.walk(root):
+        folders[:] = visible(folders)
+        yield from (os.path.join(folder, n) for n in sorted(names) if n.endswith(endings))
+
+
+def broken_links(root):
+    for page in files(root, PAGES):
         for target in targets(page):
             if not os.path.exists(os.path.join(os.path.dirname(page), target)):
                 yield f"{os.path.relpath(page, root)}: no {target}"
 
 
-def unlisted(root):
+def missing_files(root):
+    folders = "|".join(f for f in visible(os.listdir(root)) if os.path.isdir(os.path.join(root, f)))
+    name = re.compile(r"(?<![\w./*-])((?:%s)/[\w./*-]*\.(?:c|h|S|def|sh|py|md|in|cmake|map))(?![\w*])" % folders)
+    for source in files(root, SOURCES):
+        for number, line in enumerate(read(source).splitlines(), 1):
+            for path in name.findall(line):
+                if not glob.glob(os.path.join(root, path)):
+                    yield f"{os.path.relpath(source, root)}:{number}: no {path}"
+
+
+def unlisted_pages(root):
     docs = os.path.join(root, "docs")
     listed = set(targets(os.path.join(docs, "README.md"))) | {"README.md"}
     for page in sorted(set(f for f in os.listdir(docs) if f.endswith(".md")) - listed):
         yield f"docs/README.md: no link to {page}"
 
 
+def everything_wrong(root):
+    return [*broken_links(root), *missing_files(root), *unlisted_pages(root)]
+
+
 def self_test():
+    samples = {
+        "README.md": "[a](docs/one.md#x) [b](https://x.y) `[c](c)`\n\n    [d](d)\n\n[e](docs/3)\n`base/*.h` `base/*.c`",
+        "docs/README.md": "[one](one.md)",
+        "docs/one.md": "[up](../README.md)",
+        "docs/two.md": "",
+        "base/a.h": "/* base/a.h, see base/gone.h (docs/two.md); build/base/x.c */",
+    }
     with tempfile.TemporaryDirectory() as root:
-        os.mkdir(os.path.join(root, "docs"))
-        samples = {"README.md": "[a](docs/one.md#x) [b](https://x.y) `[c](c)`\n\n    [d](d)\n\n[e](docs/three.md)\n",
-                   "docs/README.md": "[one](one.md)", "docs/one.md": "[up](../README.md)", "docs/two.md": ""}
         for name, text in samples.items():
-            with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+            path = os.path.join(root, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
-        assert list(broken(root)) == ["README.md: no docs/three.md"], list(broken(root))
-        assert list(unlisted(root)) == ["docs/README.md: no link to two.md"], list(unlisted(root))
+        found = everything_wrong(root)
+    assert found == ["README.md: no docs/3", "README.md:6: no base/*.c", "base/a.h:1: no base/gone.h",
+                     "docs/README.md: no link to two.md"], found
 
 
 if __name__ == "__main__":
     self_test()
-    wrong = list(broken(sys.argv[1])) + list(unlisted(sys.argv[1]))
+    wrong = everything_wrong(sys.argv[1])
     print(*wrong, sep="\n", file=sys.stderr, end="\n" if wrong else "")
     sys.exit(bool(wrong))
