@@ -133,79 +133,79 @@ void ag_report_table(const struct ag_options *o, const struct ag_shared *shared,
             printf("rank %d: first wrong: %s\n", i, shared->records[i].first_wrong);
 }
 
-static void json_number(FILE *out, const char *name, double value)
+/* Negative: null. */
+static void json_measured(struct json_writer *w, const char *name, double value)
 {
-    fprintf(out, "\"%s\": ", name);
     if (value < 0)
-        fputs("null", out);
+        json_put_text(w, name, NULL);
     else
-        fprintf(out, "%.6g", value);
+        json_put_number(w, name, "%.6g", value);
 }
 
-static void json_times(FILE *out, const struct ag_options *o, const struct ag_times *times)
+static void json_times(struct json_writer *w, const struct ag_options *o, const struct ag_times *times)
 {
     for (int loop = 0; loop < AG_LOOPS; loop++) {
-        fprintf(out, "\"%s\": {", loop_names[loop]);
-        json_number(out, "gpu_ms", times[loop].gpu_ms);
-        fputs(", ", out);
-        json_number(out, "host_ms", times[loop].host_ms);
-        fputs("}, ", out);
+        json_put_open(w, loop_names[loop], "{");
+        json_measured(w, "gpu_ms", times[loop].gpu_ms);
+        json_measured(w, "host_ms", times[loop].host_ms);
+        json_put_close(w);
     }
-    json_number(out, "tflops", tflops(o, times[AG_LOOP_WHOLE].gpu_ms));
+    json_measured(w, "tflops", tflops(o, times[AG_LOOP_WHOLE].gpu_ms));
 }
 
-static void json_rank(FILE *out, const struct ag_options *o, const struct ag_record *record, int rank)
+static void json_rank(struct json_writer *w, const struct ag_options *o, const struct ag_record *record, int rank)
 {
-    fprintf(out, "    {\"rank\": %d, \"device\": %d, \"status\": \"%s\", \"error\": ", rank, record->device,
-            ag_status_name(record->state));
-    ag_json_string(out, record->error);
-    fprintf(out, ", \"checked\": %llu, \"wrong\": %llu, \"first_wrong\": ", (unsigned long long)record->checked,
-            (unsigned long long)record->wrong);
-    ag_json_string(out, record->first_wrong);
-    fputs(", ", out);
-    json_times(out, o, record->times);
-    fputc('}', out);
+    json_put_open(w, NULL, "{");
+    json_put_number(w, "rank", "%d", rank);
+    json_put_number(w, "device", "%d", record->device);
+    json_put_text(w, "status", ag_status_name(record->state));
+    json_put_text(w, "error", record->error);
+    json_put_number(w, "checked", "%llu", (unsigned long long)record->checked);
+    json_put_number(w, "wrong", "%llu", (unsigned long long)record->wrong);
+    json_put_text(w, "first_wrong", record->first_wrong);
+    json_times(w, o, record->times);
+    json_put_close(w);
 }
 
-static void json_check(FILE *out, const struct ag_options *o, const struct ag_shared *shared)
+static void json_check(struct json_writer *w, const struct ag_options *o, const struct ag_shared *shared)
 {
     unsigned long long checked = 0, wrong = 0;
     for (int i = 0; i < shared->ranks; i++) {
         checked += shared->records[i].checked;
         wrong += shared->records[i].wrong;
     }
-    fprintf(out, "  \"check\": {\"result\": \"%s\", \"checked\": %llu, \"wrong\": %llu},\n",
-            o->check == AG_OFF || !checked ? "not checked"
-            : wrong                        ? "wrong"
-                                           : "exact",
-            checked, wrong);
+    json_put_open(w, "check", "{");
+    json_put_text(w, "result", o->check == AG_OFF || !checked ? "not checked" : wrong ? "wrong" : "exact");
+    json_put_number(w, "checked", "%llu", checked);
+    json_put_number(w, "wrong", "%llu", wrong);
+    json_put_close(w);
 }
 
 static void json_all(FILE *out, const struct ag_options *o, const struct ag_shared *shared, const char *how,
                      enum ag_status status)
 {
+    struct json_writer w = {.to = out};
     struct ag_times all[AG_LOOPS];
     for (int loop = 0; loop < AG_LOOPS; loop++)
         all[loop] = worst(shared, (enum ag_loop)loop);
-    fprintf(out, "{\n  \"program\": \"ag_gemm\", \"status\": \"%s\", \"how\": \"%s\", \"world\": %d,\n  \"device\": ",
-            ag_status_name((int)status), how, shared->ranks);
-    ag_json_string(out, shared->records[0].device_name);
-    fputs(",\n  \"options\": {", out);
-    ag_options_json(o, out);
-    fputs("},\n", out);
-    json_check(out, o, shared);
-    fputs("  \"worst\": {", out);
-    json_times(out, o, all);
-    fputs("},\n  ", out);
-    json_number(out, "ceiling_ms", ceiling(shared));
-    fputs(",\n  ", out);
-    json_number(out, "gather_gb_per_s", gather_gbs(o, shared, all[AG_LOOP_GATHER].gpu_ms));
-    fputs(",\n  \"ranks\": [\n", out);
-    for (int i = 0; i < shared->ranks; i++) {
-        json_rank(out, o, &shared->records[i], i);
-        fputs(i + 1 < shared->ranks ? ",\n" : "\n", out);
-    }
-    fputs("  ]\n}\n", out);
+    json_put_open(&w, NULL, "{\n");
+    json_put_text(&w, "program", "ag_gemm");
+    json_put_text(&w, "status", ag_status_name((int)status));
+    json_put_text(&w, "how", how);
+    json_put_number(&w, "world", "%d", shared->ranks);
+    json_put_text(&w, "device", shared->records[0].device_name);
+    ag_options_json(o, &w);
+    json_check(&w, o, shared);
+    json_put_open(&w, "worst", "{");
+    json_times(&w, o, all);
+    json_put_close(&w);
+    json_measured(&w, "ceiling_ms", ceiling(shared));
+    json_measured(&w, "gather_gb_per_s", gather_gbs(o, shared, all[AG_LOOP_GATHER].gpu_ms));
+    json_put_open(&w, "ranks", "[\n");
+    for (int i = 0; i < shared->ranks; i++)
+        json_rank(&w, o, &shared->records[i], i);
+    json_put_close(&w);
+    json_put_close(&w);
 }
 
 int ag_report_json(const struct ag_options *o, const struct ag_shared *shared, const char *how, enum ag_status status)

@@ -1,19 +1,6 @@
 /* The five collectives that NCCL tunes, again and again, each checked: for `slipring tune`, its table, and tests of
- * NCCL plugins. A plain NCCL program that knows nothing of slipring.
- *
- *   collectives [--ranks N] [--rounds N] [--bytes N[,N]...] [--func NAME[,NAME]...] [--one-gpu] [--gemm N] [--group]
- *               [--seconds N] [--rank-env RANK:NAME=VALUE]... [--rank-folder RANK:FOLDER]...
- *
- * --bytes   of the larger side: what all ranks gather together (65536,4194304)
- * --func    of allgather, allreduce, broadcast, reduce, reducescatter (all)
- * --one-gpu all ranks share the first device: NCCL_HOSTID for each, over loopback sockets
- * --gemm N  during each of the first N all-gathers a GEMM is pending on another stream
- * --rank-env  a variable in one rank's environment alone; too late for what a library reads when it is loaded
- * --rank-folder  one rank's working directory
- * --group   each round is one group
- *
- * Rank 0 prints the median time of each, by events. Exit status: 0, 1 wrong result, 2 wrong use, 3 a call failed, 4
- * time is up. */
+ * NCCL plugins. A plain NCCL program that knows nothing of slipring. Rank 0 prints the median time of each, by events.
+ */
 #include <sched.h>
 #include <string.h>
 #include <time.h>
@@ -21,17 +8,18 @@
 
 #include "tests/e2e/ranks.h"
 
-enum { FUNCS = 5, MOST_SIZES = 16, MOST_ENV = 16, MOST_ROUNDS = 1 << 20 };
+#define OPTIONS_FILE "bench/collectives.def"
+#define OPTIONS_STRUCT options
+#include "tools/common/options_table.h"
+
+enum { FUNCS = 5, MOST_SIZES = 16 };
 static const char *const names[FUNCS] = {"allgather", "allreduce", "broadcast", "reduce", "reducescatter"};
 enum func { ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER };
 
-struct options {
-    int ranks, rounds, gemms, seconds;
-    bool one_gpu, group, func[FUNCS];
-    char *rank_env[MOST_ENV]; /* RANK:NAME=VALUE */
-    int rank_envs;
-    char *rank_folder[MOST_ENV]; /* RANK:FOLDER */
-    int rank_folders;
+/* What the lists among the options say. */
+struct plan {
+    struct options options;
+    bool func[FUNCS];
     size_t bytes[MOST_SIZES];
     int sizes;
 };
@@ -39,6 +27,7 @@ struct options {
 struct work {
     struct rank *r;
     const struct options *o;
+    const struct plan *plan;
     float *send, *recv, *host;
     size_t largest; /* elements of the larger side */
     cudaEvent_t begin, end;
@@ -55,7 +44,7 @@ struct work {
 
 static float *slot(const struct work *w, int f, int s, int round)
 {
-    return &w->ms[((size_t)f * (size_t)w->o->sizes + (size_t)s) * (size_t)w->o->rounds + (size_t)round];
+    return &w->ms[((size_t)f * (size_t)w->plan->sizes + (size_t)s) * (size_t)w->o->rounds + (size_t)round];
 }
 
 /* What a rank sends in a round: one small whole number, so that sums are exact. */
@@ -160,9 +149,9 @@ static void pend_gemm(struct work *w)
 
 static void one_call(struct work *w, enum func f, int s, int round)
 {
-    size_t all = w->o->bytes[s] / sizeof(float), send, recv;
+    size_t all = w->plan->bytes[s] / sizeof(float), send, recv;
     bool checked = round < 2 || round % 16 == 0 || round == w->o->rounds - 1;
-    bool gemm = f == ALL_GATHER && round >= 2 && w->gemms < w->o->gemms; /* kernels are loaded by then */
+    bool gemm = f == ALL_GATHER && round >= 2 && w->gemms < w->o->gemm; /* kernels are loaded by then */
     float *ms = slot(w, (int)f, s, round);
     extents(w, f, all, &send, &recv);
     if (checked)
@@ -186,11 +175,11 @@ static void one_call(struct work *w, enum func f, int s, int round)
 /* All of a round in one group, on one stream; only that they work is seen. */
 static void grouped(struct work *w, int s, int round)
 {
-    size_t all = w->o->bytes[s] / sizeof(float);
+    size_t all = w->plan->bytes[s] / sizeof(float);
     (void)round;
     NCCL(ncclGroupStart());
     for (int f = 0; f < FUNCS; f++)
-        if (w->o->func[f])
+        if (w->plan->func[f])
             call(w, (enum func)f, all);
     NCCL(ncclGroupEnd());
     CUDA(cudaStreamSynchronize(w->r->stream));
@@ -199,9 +188,9 @@ static void grouped(struct work *w, int s, int round)
 static void run_all(struct work *w)
 {
     for (int round = 0; round < w->o->rounds; round++)
-        for (int s = 0; s < w->o->sizes; s++) {
+        for (int s = 0; s < w->plan->sizes; s++) {
             for (int f = 0; f < FUNCS && !w->o->group; f++)
-                if (w->o->func[f])
+                if (w->plan->func[f])
                     one_call(w, (enum func)f, s, round);
             if (w->o->group)
                 grouped(w, s, round);
@@ -217,17 +206,17 @@ static int ascending(const void *a, const void *b)
 static void print(struct work *w)
 {
     for (int f = 0; f < FUNCS; f++)
-        for (int s = 0; s < w->o->sizes && w->o->func[f]; s++) {
+        for (int s = 0; s < w->plan->sizes && w->plan->func[f]; s++) {
             float *list = slot(w, f, s, 0);
             qsort(list, (size_t)w->o->rounds, sizeof *list, ascending);
-            printf("%-13s %10zu bytes  median %10.1f us\n", names[f], w->o->bytes[s],
+            printf("%-13s %10zu bytes  median %10.1f us\n", names[f], w->plan->bytes[s],
                    (double)list[w->o->rounds / 2] * 1e3);
         }
 }
 
 static void open_gemm(struct work *w)
 {
-    if (!w->o->gemms)
+    if (!w->o->gemm)
         return;
     CUDA(cudaStreamCreateWithFlags(&w->side, cudaStreamNonBlocking));
     CUDA(cudaMalloc((void **)&w->matrix, 3 * MATRIX * MATRIX * sizeof(float)));
@@ -240,8 +229,9 @@ static void open_gemm(struct work *w)
 
 static void body(struct rank *r)
 {
-    const struct options *o = r->arg;
-    struct work w = {.r = r, .o = o};
+    const struct plan *p = r->arg;
+    const struct options *o = &p->options;
+    struct work w = {.r = r, .o = o, .plan = p};
     char host[64];
     if (o->one_gpu) { /* NCCL 2.28 refuses two ranks on one GPU of one host */
         snprintf(host, sizeof host, "collectives-rank-%d", r->rank);
@@ -249,13 +239,13 @@ static void body(struct rank *r)
         CUDA(cudaSetDevice(0));
     }
     rank_open(r);
-    for (int s = 0; s < o->sizes; s++)
-        w.largest = o->bytes[s] / sizeof(float) > w.largest ? o->bytes[s] / sizeof(float) : w.largest;
+    for (int s = 0; s < p->sizes; s++)
+        w.largest = p->bytes[s] / sizeof(float) > w.largest ? p->bytes[s] / sizeof(float) : w.largest;
     CUDA(cudaMalloc((void **)&w.send, w.largest * sizeof(float)));
     CUDA(cudaMalloc((void **)&w.recv, w.largest * sizeof(float)));
     CUDA(cudaMemset(w.send, 0, w.largest * sizeof(float)));
     w.host = malloc(w.largest * sizeof(float));
-    w.ms = calloc((size_t)FUNCS * (size_t)o->sizes * (size_t)o->rounds, sizeof *w.ms);
+    w.ms = calloc((size_t)FUNCS * (size_t)p->sizes * (size_t)o->rounds, sizeof *w.ms);
     CHECK(w.host && w.ms, "no memory");
     CUDA(cudaEventCreate(&w.begin));
     CUDA(cudaEventCreate(&w.end));
@@ -278,37 +268,24 @@ static void body(struct rank *r)
     rank_close(r);
 }
 
-static int bad(const char *what)
+static bool parse_bytes(struct plan *p)
 {
-    fprintf(stderr, "collectives: %s: see the head of bench/collectives.c\n", what);
-    return 2;
-}
-
-static bool number(const char *text, long low, long high, int *out)
-{
-    char *end;
-    long n = strtol(text, &end, 10);
-    *out = (int)n;
-    return *text && !*end && n >= low && n <= high;
-}
-
-static bool parse_bytes(struct options *o, const char *text)
-{
+    const char *text = p->options.bytes;
     char *end = NULL;
-    for (o->sizes = 0; o->sizes < MOST_SIZES; text = end + 1) {
-        o->bytes[o->sizes] = strtoull(text, &end, 10);
-        if (end == text || o->bytes[o->sizes] < sizeof(float) * (size_t)o->ranks || (*end && *end != ','))
+    for (p->sizes = 0; p->sizes < MOST_SIZES; text = end + 1) {
+        p->bytes[p->sizes] = strtoull(text, &end, 10);
+        if (end == text || p->bytes[p->sizes] < sizeof(float) * (size_t)p->options.ranks || (*end && *end != ','))
             return false;
-        o->sizes++;
+        p->sizes++;
         if (!*end)
             return true;
     }
     return false;
 }
 
-static bool parse_funcs(struct options *o, const char *text)
+static bool parse_funcs(struct plan *p)
 {
-    memset(o->func, 0, sizeof o->func);
+    const char *text = p->options.func;
     for (size_t n; *text; text += n + (text[n] == ',')) {
         int f = 0;
         n = strcspn(text, ",");
@@ -316,68 +293,59 @@ static bool parse_funcs(struct options *o, const char *text)
             f++;
         if (f == FUNCS)
             return false;
-        o->func[f] = true;
+        p->func[f] = true;
     }
     return true;
 }
 
-static bool parse_one(struct options *o, const char *arg, char *value)
+/* Of "RANK:...": what stands behind the colon, when it is for this rank. */
+static char *for_rank(char *word, int rank)
 {
-    if (!strcmp(arg, "--ranks"))
-        return number(value, 1, 64, &o->ranks);
-    if (!strcmp(arg, "--rounds"))
-        return number(value, 1, MOST_ROUNDS, &o->rounds);
-    if (!strcmp(arg, "--gemm"))
-        return number(value, 0, MOST_ROUNDS, &o->gemms);
-    if (!strcmp(arg, "--seconds"))
-        return number(value, 1, 3600, &o->seconds);
-    if (!strcmp(arg, "--rank-env") && o->rank_envs < MOST_ENV && strchr(value, ':') && strchr(value, '=')) {
-        o->rank_env[o->rank_envs++] = value;
-        return true;
-    }
-    if (!strcmp(arg, "--rank-folder") && o->rank_folders < MOST_ENV && strchr(value, ':')) {
-        o->rank_folder[o->rank_folders++] = value;
-        return true;
-    }
-    if (!strcmp(arg, "--bytes"))
-        return parse_bytes(o, value);
-    return !strcmp(arg, "--func") && parse_funcs(o, value);
+    char *colon = strchr(word, ':');
+    return colon && atoi(word) == rank ? colon + 1 : NULL;
 }
 
-static struct options options = {.ranks = 2,
-                                 .rounds = 20,
-                                 .seconds = 120,
-                                 .func = {true, true, true, true, true},
-                                 .bytes = {65536, 4194304},
-                                 .sizes = 2};
+static bool all_have(const struct words *w, const char *what)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (!strchr(w->word[i], ':') || !strstr(w->word[i], what))
+            return false;
+    return true;
+}
+
+static struct plan plan;
 
 /* Before anything of CUDA or NCCL runs in the rank. */
 static void begin(int rank)
 {
-    for (int i = 0; i < options.rank_envs; i++)
-        if (atoi(options.rank_env[i]) == rank)
-            putenv(strchr(options.rank_env[i], ':') + 1);
-    for (int i = 0; i < options.rank_folders; i++)
-        if (atoi(options.rank_folder[i]) == rank && chdir(strchr(options.rank_folder[i], ':') + 1) != 0)
-            perror(options.rank_folder[i]);
+    const struct options *o = &plan.options;
+    for (size_t i = 0; i < o->rank_env.count; i++)
+        if (for_rank(o->rank_env.word[i], rank))
+            putenv(for_rank(o->rank_env.word[i], rank));
+    for (size_t i = 0; i < o->rank_folder.count; i++)
+        if (for_rank(o->rank_folder.word[i], rank) && chdir(for_rank(o->rank_folder.word[i], rank)) != 0)
+            perror(o->rank_folder.word[i]);
 }
 
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--one-gpu"))
-            options.one_gpu = true;
-        else if (!strcmp(argv[i], "--group"))
-            options.group = true;
-        else if (i + 1 == argc || !parse_one(&options, argv[i], argv[i + 1]))
-            return bad(argv[i]);
-        else
-            i++;
-    }
-    if (options.one_gpu) {
+    struct options *o = &plan.options;
+    int rest = options_parse(option_rows, OPTIONS_FIRST, o, argc, argv);
+    if (rest <= 0)
+        return -rest;
+    if (rest < argc)
+        return options_wrong(option_rows, "unexpected argument: %s", argv[rest]);
+    if (!parse_bytes(&plan))
+        return options_wrong(option_rows, "--bytes: up to %d sizes, each at least a float for each rank, not %s",
+                             MOST_SIZES, o->bytes);
+    if (!parse_funcs(&plan))
+        return options_wrong(option_rows, "--func: names parted by commas, not %s", o->func);
+    if (!all_have(&o->rank_env, "=") || !all_have(&o->rank_folder, ":"))
+        return options_wrong(option_rows, "--rank-env takes RANK:NAME=VALUE, --rank-folder RANK:FOLDER");
+    if (o->one_gpu) {
         setenv("NCCL_NET", "Socket", 0);
         setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     }
     ranks_begin = begin;
-    return ranks_run(options.ranks, options.seconds, body, &options);
+    return ranks_run((int)o->ranks, (int)o->seconds, body, &plan);
 }

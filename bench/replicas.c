@@ -4,19 +4,18 @@
  * same functions as slipring does (kernels/gemm_parts.h, slr_gemm_part), with nothing to wait for. "old" is the cut of
  * earlier versions, where each rank made parts of its own; "new" the one that is the same on all ranks.
  *
- *   replicas [--seconds N] [--flop-per-byte N] [--divide N]
- *
  * One line for each GEMM and number of ranks: the time of the whole in microseconds; for each cut its number of parts
  * (of the middle rank), the elements of C in which some rank differs most from rank 0 and in which rank 0 differs from
- * the whole, and the time of the parts as a multiple of the whole's, medians of alternating rounds. --seconds: no new
- * line begins after that. --divide: all sizes divided, for devices that only have to do it.
- *
- * Exit status 1: ranks differ with the new cut.
+ * the whole, and the time of the parts as a multiple of the whole's, medians of alternating rounds.
  */
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
 #include "replicas.h"
+
+#define OPTIONS_FILE "bench/replicas.def"
+#define OPTIONS_STRUCT options
+#include "tools/common/options_table.h"
 
 enum { ROUNDS = 5, MOST_REPEATS = 50, THREADS = 8, FILL = (1 << 23) - 1 };
 static const size_t workspace_bytes = (size_t)32 << 20;
@@ -366,27 +365,17 @@ static CUresult device_of(CUdevice *device)
     return CUDA_SUCCESS;
 }
 
-static void options(int argc, char **argv, double *limit)
-{
-    my.divide = 1;
-    for (int i = 1; i < argc; i += 2) {
-        double value = i + 1 < argc ? atof(argv[i + 1]) : 0;
-        if (!strcmp(argv[i], "--seconds") && value > 0)
-            *limit = value;
-        else if (!strcmp(argv[i], "--flop-per-byte") && i + 1 < argc)
-            replicas_flop_per_byte = value;
-        else if (!strcmp(argv[i], "--divide") && value >= 1)
-            my.divide = (int64_t)value;
-        else
-            OK(fprintf(stderr, "usage: replicas [--seconds N] [--flop-per-byte N] [--divide N]\n"));
-    }
-}
-
 int main(int argc, char **argv)
 {
     const double begin = seconds();
-    double limit = 90;
-    options(argc, argv, &limit);
+    struct options o = {0};
+    int rest = options_parse(option_rows, OPTIONS_FIRST, &o, argc, argv);
+    if (rest <= 0)
+        return -rest;
+    if (rest < argc)
+        return options_wrong(option_rows, "unexpected argument: %s", argv[rest]);
+    my.divide = o.divide;
+    replicas_flop_per_byte = o.flop_per_byte;
     setvbuf(stdout, NULL, _IOLBF, 0);
     use_linked_functions();
     slr_real.cuCtxGetDevice = device_of;
@@ -401,7 +390,7 @@ int main(int argc, char **argv)
         fill(my.b, my.b_bytes, &types[t], 2);
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             if (shapes[i].types >> t & 1)
-                all_of(&shapes[i], &types[t], begin + limit);
+                all_of(&shapes[i], &types[t], begin + o.seconds);
     }
     report();
     return sum.new_differ != 0;

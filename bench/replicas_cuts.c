@@ -1,6 +1,6 @@
 #include "replicas.h"
 
-double replicas_flop_per_byte = 6000;
+double replicas_flop_per_byte;
 
 struct gather {
     struct slr_plan plan;

@@ -55,5 +55,5 @@ set_tests_properties(bench_ag_gemm_faults bench_ag_gemm_environment bench_pair P
 
 add_executable(ag_data_test test/data_test.c ag_data.c)
 target_include_directories(ag_data_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(ag_data_test PRIVATE slr_criterion m) # defined in tests/unit
+target_link_libraries(ag_data_test PRIVATE slr_tools slr_criterion m) # defined in tests/unit
 add_test(NAME bench_ag_gemm_data COMMAND ag_data_test)

@@ -58,7 +58,7 @@ grep -q ' substitute ' "$folder/log.0" || fail "nothing was substituted"
 # What fails keeps its status and its words.
 status 7 'status 7 from: sh -c .exit 7. ' "$bench" --rounds 1 --with "sh -c 'exit 7'" -- "$@"
 status 3 'status 127 from: /nonexistent/x' "$bench" --rounds 1 --with /nonexistent/x -- "$@"
-status 2 'unknown option' "$bench" --rounds 1 --with env -- --colour
+status 2 'ag_gemm: there is no option: --colour' "$bench" --rounds 1 --with env -- --colour
 grep -q 'stopped' "$folder/progress" || fail "the progress does not end"
 status 3 'can not be read' "$bench" --rounds 1 --with true --ag-gemm /bin/true
 status 2 'whole number from 1' "$bench" --rounds none --with env

@@ -150,7 +150,7 @@ Test(options, defaults)
     cr_expect_float_eq(got.share, 2.5, 0);
     cr_expect_eq(got.in_place, false);
     cr_expect_eq(got.form, 1);
-    cr_expect_str_eq(got.o, "");
+    cr_expect_str_eq(got._o, "");
     cr_expect_eq(got.each.count, 0);
     cr_expect_str_eq(said, "");
 }
@@ -163,10 +163,10 @@ Test(options, values)
     cr_expect_float_eq(got.share, 10, 0);
     cr_expect_eq(got.in_place, true);
     cr_expect_eq(got.form, 2);
-    cr_expect_str_eq(got.o, "x");
+    cr_expect_str_eq(got._o, "x");
     cr_assert_eq(parse(OPTIONS_FIRST, "--each a --set=A=B --each=b --set C=D --devices --devices=3 -oy cmd --count 1"),
                  10);
-    cr_expect_str_eq(got.o, "y");
+    cr_expect_str_eq(got._o, "y");
     cr_assert_eq(got.each.count, 2);
     cr_expect_str_eq(got.each.word[1], "b");
     cr_assert_eq(got.set.count, 2);

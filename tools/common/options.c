@@ -125,7 +125,7 @@ static const struct option_row *row_of(const struct parser *p, int code)
     const struct option_row *row = p->rows;
     if (code >= FIRST_LONG)
         return row + code - FIRST_LONG;
-    while (row->kind != OPTION_END && !(is_option(row) && row->name[0] == code && !row->name[1]))
+    while (row->kind != OPTION_END && !(is_option(row) && row->name[0] == '_' && row->name[1] == code))
         row++;
     return row;
 }

@@ -7,7 +7,7 @@
  *     OPTION(kind, name, "what the value is called", "default", "what it means")
  *     PARAGRAPH("what else there is to know")
  *
- * The first is the command. Names are those of C: in_place is --in-place, and o is -o. tools/common/options_table.h
+ * The first is the command. Names are those of C: in_place is --in-place, and _o is -o. tools/common/options_table.h
  * makes C of a table. The kinds, and the type of their fields:
  *
  *     FLAG              bool          no value
@@ -79,7 +79,8 @@ enum options_order {
     OPTIONS_ANYWHERE /* up to -- */
 };
 
-/* Fills the fields of `into`, which is all zero. Above 0: the place in argv of the first argument that is no option;
+/* Fills the fields of `into`, whose lists are empty; an option that is not given and has no default leaves its field.
+ * Above 0: the place in argv of the first argument that is no option;
  * with OPTIONS_ANYWHERE argv has been put in order. Else the program has to end, with the status -result: --help was
  * printed, or what is wrong has been told on stderr. */
 int options_parse(const struct option_row *rows, enum options_order order, void *into, int argc, char **argv);

@@ -13,7 +13,7 @@ enum {
 
 const char *option_name(const struct option_row *row, char *buf, size_t size)
 {
-    snprintf(buf, size, "%s%s", row->name[1] ? "--" : "-", row->name);
+    snprintf(buf, size, "%s%s", *row->name == '_' ? "" : "--", row->name);
     for (char *at = buf; *at; at++)
         *at = *at == '_' ? '-' : *at;
     return buf;

@@ -40,7 +40,7 @@ int main(int argc, char **argv)
         return options_wrong(option_rows, "it needs a log file, or a folder with some");
     int status = input_read(&in, argv + rest, (size_t)(argc - rest), (unsigned)o.run);
     if (status == TOOL_GOOD)
-        status = write_trace(&in, o.o);
+        status = write_trace(&in, o._o);
     model_free(&in.model);
     return status;
 }

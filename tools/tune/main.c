@@ -208,11 +208,11 @@ static int publish(const struct options *o, const struct result *r)
         elsewhere += r->f[i].trial == ELSEWHERE;
     }
     findings_print(r->f, r->count, stdout);
-    int rc = table_write(o->o, &r->head, r->f, r->count, &rules);
+    int rc = table_write(o->_o, &r->head, r->f, r->count, &rules);
     if (rc)
-        fprintf(stderr, "slipring tune: %s can not be written: %s\n", o->o, strerror(-rc));
+        fprintf(stderr, "slipring tune: %s can not be written: %s\n", o->_o, strerror(-rc));
     else
-        printf("%s: %zu rule%s%s\n", o->o, rules, rules == 1 ? "" : "s", rules ? "" : ": NCCL's defaults are best");
+        printf("%s: %zu rule%s%s\n", o->_o, rules, rules == 1 ? "" : "s", rules ? "" : ": NCCL's defaults are best");
     if (few)
         fprintf(
             stderr,
