@@ -4,16 +4,46 @@
 
 enum { FIRST_KEYS = 4096 };
 
-static _Atomic int log_rank = -1;
+static _Atomic int known_level = -1;            /* SLIPRING_LOG, once it has been asked for */
 static _Atomic uint64_t first_keys[FIRST_KEYS]; /* 0: free */
 static _Atomic unsigned first_used;
 /* A line written while one is being written on this thread (from a signal handler, or a hook under write) is dropped.
  */
 static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
 
+/* Told by the log and not where the settings are parsed: settings know nothing of the log. */
+static void tell_problems(void)
+{
+    const struct slr_setting_problem *p;
+    for (int i = 0; (p = slr_settings_problem(i)); i++)
+        if (*p->nearest)
+            slr_log(SLR_LOG_WARN, "setting", "name=%s value=%s expected=%s nearest=%s msg=%s", p->name, p->value,
+                    p->expected, p->nearest, "ignored");
+        else
+            slr_log(SLR_LOG_WARN, "setting", "name=%s value=%s expected=%s msg=%s", p->name, p->value, p->expected,
+                    "ignored, the default is used");
+}
+
+/* The level is known before the problems are told, so telling them does not come back here. */
+static enum slr_log_level first_level(void)
+{
+    static _Atomic bool told;
+    enum slr_log_level level = (enum slr_log_level)slr_get(SLR_S_LOG);
+    atomic_store_explicit(&known_level, (int)level, memory_order_relaxed);
+    if (!atomic_exchange(&told, true))
+        tell_problems();
+    return level;
+}
+
+static enum slr_log_level level_now(void)
+{
+    int level = atomic_load_explicit(&known_level, memory_order_relaxed);
+    return __builtin_expect(level >= 0, 1) ? (enum slr_log_level)level : first_level();
+}
+
 bool slr_log_enabled(enum slr_log_level level)
 {
-    return level != SLR_LOG_OFF && level <= slr_get(SLR_S_LOG);
+    return level != SLR_LOG_OFF && level <= level_now();
 }
 
 static void write_line(enum slr_log_level level, const char *event, const char *fmt, struct slr_args *args)
@@ -42,23 +72,11 @@ void slr_log(enum slr_log_level level, const char *event, const char *fmt, ...)
 void slr_log_asked(const char *event, const char *fmt, ...)
 {
     struct slr_args args;
-    if (slr_get(SLR_S_LOG) == SLR_LOG_OFF)
+    if (level_now() == SLR_LOG_OFF)
         return;
     va_start(args.list, fmt);
     write_line(SLR_LOG_INFO, event, fmt, &args);
     va_end(args.list);
-}
-
-int slr_log_rank(void)
-{
-    return atomic_load_explicit(&log_rank, memory_order_relaxed);
-}
-
-void slr_log_set_rank(int rank)
-{
-    int none = -1;
-    if (rank >= 0)
-        atomic_compare_exchange_strong(&log_rank, &none, rank);
 }
 
 /* Open addressing; keys never leave, so a free slot ends the search. */

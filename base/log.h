@@ -22,6 +22,8 @@
 enum slr_log_level { SLR_LOG_OFF, SLR_LOG_ERROR, SLR_LOG_WARN, SLR_LOG_INFO, SLR_LOG_DEBUG };
 #define SLR_LOG_LINE 2048
 
+/* Whether lines of this level are written. The first call of this or of what writes a line also tells the problems of
+ * the settings (settings.h), one line "setting" each. */
 bool slr_log_enabled(enum slr_log_level level);
 void slr_log(enum slr_log_level level, const char *event, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

@@ -3,7 +3,6 @@
 #include "base/log_internal.h"
 #include <stdint.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -225,17 +224,6 @@ static size_t finish(struct line *l)
         puts_(l, l->json ? json_cut : text_cut);
     puts_(l, tail);
     return (size_t)(l->at - l->start);
-}
-
-const char *slr_log_host(char *buf, size_t size)
-{
-    struct utsname name;
-    const char *host = uname(&name) == 0 && name.nodename[0] ? name.nodename : "localhost";
-    size_t len = strlen(host);
-    len = len < size ? len : size - 1;
-    memcpy(buf, host, len);
-    buf[len] = '\0';
-    return buf;
 }
 
 size_t slr_line_format(char *buf, enum slr_log_level level, const char *event, const char *fmt, struct slr_args *args)

@@ -1,7 +1,7 @@
 #include "base/settings_internal.h"
-#include "base/log.h"
 #include "base/once.h"
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,28 +26,30 @@ static void keep_texts(struct slr_settings *s)
     }
 }
 
-static void complain(void *ctx, const char *name, const char *value, const char *expected, const char *nearest)
+/* The log needs the settings, so they can not tell their problems themselves. */
+static struct slr_setting_problem problems[SLR_SETTING_PROBLEMS];
+static int problem_count;
+
+static void note(void *ctx, const char *name, const char *value, const char *expected, const char *nearest)
 {
     (void)ctx;
-    if (nearest)
-        slr_log(SLR_LOG_WARN, "setting", "name=%s value=%s expected=%s nearest=%s msg=%s", name, value, expected,
-                nearest, "ignored");
-    else
-        slr_log(SLR_LOG_WARN, "setting", "name=%s value=%s expected=%s msg=%s", name, value, expected,
-                "ignored, the default is used");
+    if (problem_count == SLR_SETTING_PROBLEMS)
+        return;
+    struct slr_setting_problem *p = &problems[problem_count++];
+    snprintf(p->name, sizeof p->name, "%s", name);
+    snprintf(p->value, sizeof p->value, "%s", value);
+    snprintf(p->expected, sizeof p->expected, "%s", expected);
+    snprintf(p->nearest, sizeof p->nearest, "%s", nearest ? nearest : "");
 }
 
-/* Complaints go to the log, which needs the settings: so they are told by a second pass, after the first is published.
- */
 static void parse_own(void)
 {
-    struct slr_settings scratch;
     int saved = errno;
     if (slr_once_begin(&parsed)) {
-        slr_settings_parse(&settings, environ, NULL, NULL);
+        problem_count = 0; /* a child may take over from a parent's thread */
+        slr_settings_parse(&settings, environ, note, NULL);
         keep_texts(&settings);
         slr_once_end(&parsed);
-        slr_settings_parse(&scratch, environ, complain, NULL);
     }
     errno = saved;
 }
@@ -57,4 +59,10 @@ const struct slr_settings *slr_settings(void)
     if (__builtin_expect(!slr_once_done(&parsed), 0))
         parse_own();
     return &settings;
+}
+
+const struct slr_setting_problem *slr_settings_problem(int i)
+{
+    slr_settings();
+    return i < problem_count ? &problems[i] : NULL;
 }

@@ -50,8 +50,17 @@ int slr_setting_value(const struct slr_setting_row *row, const char *text, uint6
 /* The accepted form in words, e.g. "a size such as 64M, at least 4096". Returns `buf`. */
 const char *slr_setting_form(const struct slr_setting_row *row, char *buf, size_t size);
 
-/* This process's settings; parsed at the first call, with complaints to the log. Thread-safe. */
+/* This process's settings; parsed at the first call. Thread-safe. */
 const struct slr_settings *slr_settings(void);
+
+/* What was wrong with them, in the order of the environment; NULL behind the last. The first so many are remembered, and
+ * values are cut. The log tells them (log.h). */
+#define SLR_SETTING_PROBLEMS 16
+struct slr_setting_problem {
+    char name[128], value[256];
+    char expected[160], nearest[64]; /* `nearest` is empty when there is none */
+};
+const struct slr_setting_problem *slr_settings_problem(int i);
 
 static inline uint64_t slr_get(enum slr_setting_id id)
 {

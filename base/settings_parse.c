@@ -4,13 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-const struct slr_setting_row slr_setting_rows[SLR_S_COUNT] = {
-#define X(id, name, kind, def, min, max, choices, scope, doc)                                                          \
-    [SLR_S_##id] = {name, SLR_KIND_##kind, def, min, max, choices, SLR_SCOPE_##scope, doc},
-#include "base/settings.def"
-#undef X
-};
-
 /* Variables with the prefix that are not settings of the library: the launcher reads them. */
 static const char *const launcher_names[] = {"LIB", "TABLES", "SOFTGPU", "LAUNCHER"};
 
@@ -94,14 +87,6 @@ int slr_setting_value(const struct slr_setting_row *row, const char *text, uint6
         return -EINVAL;
     *out = value;
     return 0;
-}
-
-const struct slr_setting_row *slr_setting_find(const char *name, size_t len)
-{
-    for (int i = 0; i < SLR_S_COUNT; i++)
-        if (strncmp(slr_setting_rows[i].name, name, len) == 0 && slr_setting_rows[i].name[len] == '\0')
-            return &slr_setting_rows[i];
-    return NULL;
 }
 
 static void set_defaults(struct slr_settings *s)
