@@ -7,7 +7,7 @@
 #include "cache/device_reset.h"
 #include "cache/external.h"
 #include "cache/retain.h"
-#include "interpose/gate.h"
+#include "interpose/gate_table.h"
 
 /* cuda.h turns them into the second forms. */
 #undef cuDevicePrimaryCtxRelease

@@ -5,33 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "interpose/early.h"
-#include "interpose/elfsym.h"
-#include "interpose/resolve.h"
-
-_Atomic(slr_dlsym_fn) slr_real_dlsym;
-_Atomic(slr_dlvsym_fn) slr_real_dlvsym;
-
-static void *none(void *handle, const char *name)
-{
-    (void)handle;
-    (void)name;
-    return NULL;
-}
-
-static void *none_versioned(void *handle, const char *name, const char *version)
-{
-    (void)version;
-    return none(handle, name);
-}
-
-/* Two threads may do this at the same time: they find the same. */
-SLR_EARLY static void find_real(void)
-{
-    slr_dlsym_fn sym = (slr_dlsym_fn)slr_elf_next("dlsym");
-    slr_dlvsym_fn vsym = (slr_dlvsym_fn)slr_elf_next("dlvsym");
-    atomic_store_explicit(&slr_real_dlvsym, vsym ? vsym : none_versioned, memory_order_relaxed);
-    atomic_store_explicit(&slr_real_dlsym, sym ? sym : none, memory_order_release);
-}
+#include "interpose/real_dlsym.h"
+#include "interpose/wrappers.h"
 
 /* Almost every look-up ends here. The pseudo-handles are the caller's business: global look-ups find our exports by
  * themselves. dlsym and dlvsym themselves are not replaced: who asks the C library's handle for them wants to get
@@ -39,19 +14,12 @@ SLR_EARLY static void find_real(void)
 SLR_EARLY static bool interesting(const void *handle, const char *name)
 {
     if (!atomic_load_explicit(&slr_real_dlsym, memory_order_acquire))
-        find_real();
+        slr_find_real_dlsym();
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || !name)
         return false;
     if (name[0] == 'c')
         return name[1] == 'u';
     return name[0] == 'n' && name[1] == 'c' && name[2] == 'c' && name[3] == 'l';
-}
-
-void *slr_dlsym(void *handle, const char *name)
-{
-    if (!atomic_load_explicit(&slr_real_dlsym, memory_order_acquire))
-        find_real();
-    return atomic_load_explicit(&slr_real_dlsym, memory_order_relaxed)(handle, name);
 }
 
 /* `real` came from a successful look-up, after which dlerror() says nothing; our own attempts must not change that. */

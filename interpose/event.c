@@ -2,7 +2,7 @@
 
 #include "base/real.h"
 #include "base/settings.h"
-#include "interpose/gate.h"
+#include "interpose/gate_table.h"
 #include "plugin/order.h"
 #include "plugin/pending.h"
 

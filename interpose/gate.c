@@ -2,43 +2,13 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <string.h>
-#include "base/log.h"
 #include "base/real.h"
+#include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 #include "plugin/pending.h"
 
 /* Arguments are counted in machine words; a location travels in one. */
 _Static_assert(sizeof(CUmemLocation) == sizeof(uint64_t), "index of the stream in cuMemPrefetchAsync_v2");
-
-enum { WHY_OP = SLR_R_JOIN_OTHER_OP, WHY_HOST = SLR_R_JOIN_HOST_SYNC };
-
-struct gate_row {
-    const char *name;
-    uint8_t class;
-    uint8_t arg;
-    uint8_t why;
-};
-
-static const struct gate_row rows[SLR_GATE_COUNT] = {
-#define X(sym, cls, arg, why) {#sym, SLR_GATE_##cls, arg, WHY_##why},
-#include "interpose/gate.def"
-#undef X
-};
-
-/* Spare stubs in use: the row is written before the address that finds it. */
-static struct gate_row spare_row[SLR_GATE_SPARES];
-static _Atomic(void *) spare_real[SLR_GATE_SPARES];
-static _Atomic unsigned spares;
-extern const char slr_gate_spares[] __attribute__((visibility("hidden")));
-
-void *slr_gate_found[SLR_GATE_COUNT];
-void *slr_gate_real[SLR_GATE_COUNT + SLR_GATE_SPARES];
-
-int slr_gate_missing(void)
-{
-    return CUDA_ERROR_NOT_FOUND;
-}
 
 static int no_driver(void)
 {
@@ -81,7 +51,7 @@ static bool launch_records(const CUlaunchConfig *config)
 }
 
 /* Returns true when there is nothing left for the driver to do. */
-static bool join(const struct gate_row *row, const struct slr_gate_frame *frame)
+static bool join(const struct slr_gate_row *row, const struct slr_gate_frame *frame)
 {
     enum slr_gate_class class = row->class;
     uint64_t arg = argument(frame, row->arg);
@@ -130,7 +100,7 @@ static bool join(const struct gate_row *row, const struct slr_gate_frame *frame)
 }
 
 /* What slipring or a vendor's function that it called does joins nothing; but it can record an event that carries. */
-static void note_own(const struct gate_row *row, const struct slr_gate_frame *frame)
+static void note_own(const struct slr_gate_row *row, const struct slr_gate_frame *frame)
 {
     enum slr_gate_class class = row->class;
     bool records = class >= SLR_GATE_RECORD && class <= SLR_GATE_GRAPH_PTSZ && class != SLR_GATE_WAIT &&
@@ -151,7 +121,8 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
         return (void *)no_driver;
     }
     if ((word & ~SLR_GATE_UNRESOLVED) != 0) {
-        const struct gate_row *row = index < SLR_GATE_COUNT ? &rows[index] : &spare_row[index - SLR_GATE_COUNT];
+        const struct slr_gate_row *row =
+            index < SLR_GATE_COUNT ? &slr_gate_rows[index] : &slr_gate_spare_rows[index - SLR_GATE_COUNT];
         if (slr_guard == 0) {
             slr_guard++;
             done = join(row, frame);
@@ -162,80 +133,4 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
     }
     errno = saved;
     return done ? (void *)answered : slr_gate_real[index];
-}
-
-static bool digits(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (s[i] < '0' || s[i] > '9')
-            return false;
-    return n > 0;
-}
-
-/* Length of the name without its version and stream form: cuMemcpyHtoD of cuMemcpyHtoD_v2_ptds. */
-static size_t base_length(const char *name, bool *per_thread)
-{
-    size_t n = strlen(name);
-    *per_thread = n > 5 && (memcmp(name + n - 5, "_ptsz", 5) == 0 || memcmp(name + n - 5, "_ptds", 5) == 0);
-    if (*per_thread)
-        n -= 5;
-    for (size_t i = n; i > 1; i--)
-        if (name[i - 1] == 'v' && name[i - 2] == '_' && digits(name + i, n - i))
-            return i - 2;
-    return n;
-}
-
-/* What all forms of the function agree on. Where they differ in the place of the stream, and for forms that the table
- * can not know, everything is joined. False: not gated. */
-static bool row_of_base(const char *symbol, int version, bool per_thread, struct gate_row *out)
-{
-    const struct gate_row *first = NULL;
-    bool named_per_thread, row_per_thread, agree = true;
-    size_t n = base_length(symbol, &named_per_thread);
-    for (int pass = 0; pass < 2 && !first; pass++) { /* not every function has per-thread forms */
-        bool wanted = pass == 0 && (per_thread || named_per_thread);
-        for (unsigned i = 0; i < SLR_GATE_COUNT; i++) {
-            const struct gate_row *row = &rows[i];
-            if (base_length(row->name, &row_per_thread) != n || row_per_thread != wanted ||
-                memcmp(row->name, symbol, n) != 0)
-                continue;
-            if (!first)
-                first = row;
-            agree = agree && row->class == first->class && row->arg == first->arg;
-        }
-    }
-    if (!first || first->class == SLR_GATE_NONE)
-        return false;
-    *out = *first;
-    if (!agree || version > CUDA_VERSION)
-        out->class = SLR_GATE_ALL;
-    return true;
-}
-
-static void *spare_stub(unsigned i)
-{
-    return (void *)(slr_gate_spares + ((size_t)i << SLR_GATE_SPARE_SHIFT));
-}
-
-void *slr_gate_spare(const char *symbol, int version, int per_thread, void *real)
-{
-    struct gate_row row;
-    if (!row_of_base(symbol, version, per_thread != 0, &row))
-        return NULL;
-    for (unsigned i = 0; i < SLR_GATE_SPARES; i++)
-        if (atomic_load_explicit(&spare_real[i], memory_order_acquire) == real)
-            return spare_stub(i);
-    unsigned i = atomic_fetch_add(&spares, 1);
-    if (i >= SLR_GATE_SPARES) {
-        atomic_store(&spares, SLR_GATE_SPARES);
-        slr_log(SLR_LOG_ERROR, "gate", "symbol=%s msg=%s", symbol,
-                "more unknown forms of driver functions than can be followed; set SLIPRING_ENABLE=off and report this");
-        return NULL;
-    }
-    spare_row[i] = row;
-    slr_gate_real[SLR_GATE_COUNT + i] = real;
-    atomic_store_explicit(&spare_real[i], real, memory_order_release);
-    slr_log(SLR_LOG_INFO, "gate", "symbol=%s joins=%s msg=%s", symbol, row.class == SLR_GATE_ALL ? "all" : "stream",
-            "a form of the function that is not in the table");
-    return spare_stub(i);
 }

@@ -3,7 +3,7 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "cache/blocks.h"
-#include "interpose/gate.h"
+#include "interpose/gate_table.h"
 #include "plugin/graphs.h"
 
 /* cuda.h turns them into other forms. */

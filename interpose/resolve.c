@@ -8,12 +8,11 @@
 #include "base/once.h"
 #include "base/real.h"
 #include "interpose/alloc.h"
-#include "interpose/dlsym.h"
 #include "interpose/elfsym.h"
 #include "interpose/event.h"
-#include "interpose/gate.h"
+#include "interpose/gate_table.h"
 #include "interpose/graph.h"
-#include "interpose/wrappers.h"
+#include "interpose/real_dlsym.h"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x) /* what cuda.h's and cublas_v2.h's macros make of a name is what the library exports */
@@ -93,6 +92,21 @@ static void *open_loaded(enum slr_lib lib)
     return arg[1][0] ? dlopen(arg[1], RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
+/* What stands in front of the driver's functions takes its place before the stubs may jump: while the word says
+ * unresolved, all of them come through slr_gate_slow, which waits for this. */
+static void install_gate(void)
+{
+    if (!slr_real.cuEventElapsedTime)
+        slr_real.cuEventElapsedTime = (__typeof__(slr_real.cuEventElapsedTime))elapsed_time;
+    for (unsigned i = 0; i < SLR_GATE_COUNT; i++)
+        slr_gate_real[i] = slr_gate_found[i] ? slr_gate_found[i] : (void *)slr_gate_missing;
+    slr_alloc_install();
+    slr_event_install();
+    slr_graph_install();
+    slr_log_enabled(SLR_LOG_WARN); /* tells the problems of the settings, which have just been used */
+    atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);
+}
+
 static void publish(enum slr_lib lib, void *const *found)
 {
     if (!slr_once_begin(&published[lib]))
@@ -100,17 +114,8 @@ static void publish(enum slr_lib lib, void *const *found)
     for (unsigned i = 0; i < SLOTS; i++)
         if (slots[i].lib == lib)
             *slots[i].where = found[i];
-    if (lib == SLR_LIB_CUDA) {
-        if (!slr_real.cuEventElapsedTime)
-            slr_real.cuEventElapsedTime = (__typeof__(slr_real.cuEventElapsedTime))elapsed_time;
-        slr_wrappers_index();
-        for (unsigned i = 0; i < SLR_GATE_COUNT; i++)
-            slr_gate_real[i] = slr_gate_found[i] ? slr_gate_found[i] : (void *)slr_gate_missing;
-        slr_alloc_install();
-        slr_event_install();
-        slr_graph_install();
-        atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);
-    }
+    if (lib == SLR_LIB_CUDA)
+        install_gate();
     slr_once_end(&published[lib]);
 }
 
@@ -174,7 +179,7 @@ static bool resolve(enum slr_lib lib)
     return k == 2;
 }
 
-bool slr_resolve_cuda(void)
+static bool resolve_cuda(void)
 {
     return resolve(SLR_LIB_CUDA);
 }
@@ -198,5 +203,5 @@ bool slr_resolve_cuda_load(void)
 {
     if (!slr_find_cuda())
         dlopen(libs[SLR_LIB_CUDA].soname[0], RTLD_LAZY | RTLD_LOCAL); /* kept open; slr_find sees whether it is there */
-    return slr_resolve_cuda();
+    return resolve_cuda();
 }

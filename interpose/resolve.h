@@ -1,4 +1,4 @@
-/* How the real functions are found, and which wrapper stands for which.
+/* How the real functions are found.
  *
  * Libraries are found by SONAME among those already loaded, so that a private (RTLD_LOCAL) load is found too; failing
  * that, in whichever loaded object exports the functions (NCCL linked into a framework's library). Nothing is loaded. A
@@ -24,20 +24,12 @@ static inline bool slr_find_cuda(void)
 
 /* True when the library is loaded and has all functions that real.def requires. Otherwise one error line names what is
  * missing. */
-bool slr_resolve_cuda(void);
 bool slr_resolve_nccl(void);
 bool slr_resolve_cublas(void);
 bool slr_resolve_cublaslt(void);
 
-/* As slr_resolve_cuda, and loads the driver when nobody has: for calls after which NCCL will. */
+/* The same of the driver, which is loaded when nobody has done so: for calls after which NCCL will. */
 bool slr_resolve_cuda_load(void);
-
-/* The wrapper of the hooked function `name` if its real function is at `real`, else NULL. Finds the library when
- * necessary. */
-void *slr_wrapper_by_name(const char *name, void *real);
-
-/* The wrapper of the driver function at `real`, else NULL. The driver must have been found. */
-void *slr_wrapper_by_address(const void *real);
 
 /* Whether the driver's export `name` is at `real`. */
 bool slr_is_drivers(const char *name, const void *real);

@@ -1,5 +1,6 @@
 #include "interpose/wrappers.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,18 +9,26 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "base/real.h"
-#include "interpose/gate.h"
+#include "interpose/gate_spare.h"
+#include "interpose/gate_table.h"
 #include "interpose/resolve.h"
+
+/* These two are in this file, below. */
+#undef cuGetProcAddress /* cuda.h: cuGetProcAddress_v2 */
+SLR_API
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags);
+SLR_HOOK_NAME(cuGetProcAddress);
+SLR_HOOK_NAME(cuGetProcAddress_v2);
 
 /* Only addresses are taken; the types do not matter here. The gate's stubs have hidden names too (gate.S). */
 #define X(sym, cls, arg, why) extern const char slr_stub_##sym[] __attribute__((visibility("hidden")));
 #include "interpose/gate.def"
 #undef X
 #define L(sym)
-#define P(sym) extern const char slr_hook_##sym[] __attribute__((visibility("hidden")));
-#define N(sym) P(sym)
-#define B(sym) P(sym)
-#define T(sym) P(sym)
+#define P(sym)
+#define N(sym) extern const char slr_hook_##sym[] __attribute__((visibility("hidden")));
+#define B(sym) N(sym)
+#define T(sym) N(sym)
 #include "interpose/hooks.def"
 #undef L
 #undef P
@@ -39,7 +48,7 @@ static const struct wrapper wrappers[] = {
 #include "interpose/gate.def"
 #undef X
 #define L(sym)
-#define P(sym) {#sym, slr_hook_##sym, &slr_real_##sym, SLR_LIB_CUDA},
+#define P(sym) {#sym, (const void *)slr_hook_##sym, &slr_real_##sym, SLR_LIB_CUDA},
 #define N(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_NCCL},
 #define B(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLAS},
 #define T(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLASLT},
@@ -55,7 +64,7 @@ _Static_assert(WRAPPERS * 2 < BUCKETS, "the tables stay at most half full");
 
 /* Open addressing; an entry is an index into `wrappers` plus one. */
 static uint16_t by_name[BUCKETS], by_address[BUCKETS];
-static struct slr_once names_ready;
+static struct slr_once names_ready, addresses_ready;
 
 static unsigned bucket(uint64_t key)
 {
@@ -94,16 +103,16 @@ static const struct wrapper *named(const char *name)
     return NULL;
 }
 
-void slr_wrappers_index(void)
+/* The wrapper of the driver function at `real`, else NULL. The driver must have been found. */
+static void *by_real_address(const void *real)
 {
-    memset(by_address, 0, sizeof(by_address));
-    for (unsigned i = 0; i < WRAPPERS; i++)
-        if (wrappers[i].lib == SLR_LIB_CUDA && *wrappers[i].real)
-            insert(by_address, bucket((uintptr_t)*wrappers[i].real), i);
-}
-
-void *slr_wrapper_by_address(const void *real)
-{
+    if (slr_once_begin(&addresses_ready)) {
+        memset(by_address, 0, sizeof(by_address));
+        for (unsigned i = 0; i < WRAPPERS; i++)
+            if (wrappers[i].lib == SLR_LIB_CUDA && *wrappers[i].real)
+                insert(by_address, bucket((uintptr_t)*wrappers[i].real), i);
+        slr_once_end(&addresses_ready);
+    }
     for (unsigned b = bucket((uintptr_t)real); by_address[b] != END; b = (b + 1) % BUCKETS) {
         const struct wrapper *w = &wrappers[by_address[b] - 1];
         if (*w->real == real)
@@ -125,4 +134,47 @@ void *slr_wrapper_by_name(const char *name, void *real)
         slr_log(SLR_LOG_INFO, "second_copy", "symbol=%s msg=%s", name,
                 "found in another library than the one that is followed; this one is left alone");
     return NULL;
+}
+
+/* ---- cuGetProcAddress ----
+ *
+ * The driver's own look-up. The real one answers, with all that versions and flags mean to it; then the function that it
+ * found is exchanged for its wrapper. It is here and not in a file of its own because it finds itself in the table. */
+
+static CUresult exchange(CUresult result, const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+    int saved = errno;
+    void *wrapper = NULL;
+    if (result == CUDA_SUCCESS && symbol && pfn && *pfn) {
+        wrapper = by_real_address(*pfn);
+        if (!wrapper)
+            wrapper =
+                slr_gate_spare(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, *pfn);
+    }
+    if (wrapper)
+        *pfn = wrapper;
+    errno = saved;
+    return result;
+}
+
+static CUresult without(void)
+{
+    return slr_find_cuda() ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+SLR_API
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+    __typeof__(&cuGetProcAddress) real;
+    real = slr_find_cuda() ? (__typeof__(real))slr_real_cuGetProcAddress : NULL;
+    return real ? exchange(real(symbol, pfn, version, flags), symbol, pfn, version, flags) : without();
+}
+
+SLR_API
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    __typeof__(&cuGetProcAddress_v2) real;
+    real = slr_find_cuda() ? (__typeof__(real))slr_real_cuGetProcAddress_v2 : NULL;
+    return real ? exchange(real(symbol, pfn, version, flags, status), symbol, pfn, version, flags) : without();
 }

@@ -9,7 +9,8 @@
  * definition. */
 #define SLR_HOOK_NAME(fn) extern __typeof__(fn) slr_hook_##fn __attribute__((alias(#fn), visibility("hidden")))
 
-/* Builds the index by address. Once, when the driver's functions are known. */
-void slr_wrappers_index(void);
+/* The wrapper of the hooked function `name` if its real function is at `real`, else NULL. Finds the library when
+ * necessary. */
+void *slr_wrapper_by_name(const char *name, void *real);
 
 #endif

@@ -1,0 +1,56 @@
+/* The gate's tables (gate.h): what gate.def says of each function, and where the stubs jump. */
+#ifndef SLR_INTERPOSE_GATE_TABLE_H
+#define SLR_INTERPOSE_GATE_TABLE_H
+
+#include <stdint.h>
+#include "interpose/gate.h"
+
+enum slr_gate_index {
+#define X(sym, cls, arg, why) SLR_GATE_IX_##sym,
+#include "interpose/gate.def"
+#undef X
+    SLR_GATE_COUNT
+};
+
+enum slr_gate_class {
+    SLR_GATE_STREAM,
+    SLR_GATE_STREAM_PTSZ,
+    SLR_GATE_LAUNCH_CONFIG,
+    SLR_GATE_LAUNCH_CONFIG_PTSZ,
+    SLR_GATE_RECORD,
+    SLR_GATE_RECORD_PTSZ,
+    SLR_GATE_RECORD_FLAGS,
+    SLR_GATE_RECORD_FLAGS_PTSZ,
+    SLR_GATE_WAIT,
+    SLR_GATE_WAIT_PTSZ,
+    SLR_GATE_EVENT_END,
+    SLR_GATE_GRAPH,
+    SLR_GATE_GRAPH_PTSZ,
+    SLR_GATE_LEGACY,
+    SLR_GATE_ALL,
+    SLR_GATE_NONE
+};
+
+struct slr_gate_row {
+    const char *name;
+    uint8_t class; /* enum slr_gate_class */
+    uint8_t arg;   /* which argument the class is about, counted in machine words */
+    uint8_t why;   /* enum slr_reason */
+};
+extern const struct slr_gate_row slr_gate_rows[SLR_GATE_COUNT];
+
+/* Of spare stubs (gate_spare.h). A row is written before anybody is given its stub. */
+extern struct slr_gate_row slr_gate_spare_rows[SLR_GATE_SPARES];
+
+/* The driver's functions, by index; NULL: it lacks that one. Only to be read when SLR_GATE_UNRESOLVED is not set in
+ * slr_gate_word. */
+extern void *slr_gate_found[SLR_GATE_COUNT];
+
+/* Where the stubs jump, likewise: to the driver's function, to what stands in front of it (alloc.h, event.h, graph.h),
+ * or, where the driver has none, to slr_gate_missing. Never NULL. */
+extern void *slr_gate_real[SLR_GATE_COUNT + SLR_GATE_SPARES];
+
+/* Stands in for a function that the driver lacks: CUDA_ERROR_NOT_FOUND. */
+int slr_gate_missing(void);
+
+#endif

@@ -1,0 +1,37 @@
+#include "interpose/real_dlsym.h"
+
+#include <stddef.h>
+#include "interpose/early.h"
+#include "interpose/elfsym.h"
+
+_Atomic(slr_dlsym_fn) slr_real_dlsym;
+_Atomic(slr_dlvsym_fn) slr_real_dlvsym;
+
+static void *none(void *handle, const char *name)
+{
+    (void)handle;
+    (void)name;
+    return NULL;
+}
+
+static void *none_versioned(void *handle, const char *name, const char *version)
+{
+    (void)version;
+    return none(handle, name);
+}
+
+/* Two threads may do this at the same time: they find the same. */
+SLR_EARLY void slr_find_real_dlsym(void)
+{
+    slr_dlsym_fn sym = (slr_dlsym_fn)slr_elf_next("dlsym");
+    slr_dlvsym_fn vsym = (slr_dlvsym_fn)slr_elf_next("dlvsym");
+    atomic_store_explicit(&slr_real_dlvsym, vsym ? vsym : none_versioned, memory_order_relaxed);
+    atomic_store_explicit(&slr_real_dlsym, sym ? sym : none, memory_order_release);
+}
+
+void *slr_dlsym(void *handle, const char *name)
+{
+    if (!atomic_load_explicit(&slr_real_dlsym, memory_order_acquire))
+        slr_find_real_dlsym();
+    return atomic_load_explicit(&slr_real_dlsym, memory_order_relaxed)(handle, name);
+}

@@ -1,0 +1,20 @@
+/* The C library's own look-up functions. Never call dlsym in this library: it is the hook. */
+#ifndef SLR_INTERPOSE_REAL_DLSYM_H
+#define SLR_INTERPOSE_REAL_DLSYM_H
+
+#include <stdatomic.h>
+
+typedef void *(*slr_dlsym_fn)(void *handle, const char *name);
+typedef void *(*slr_dlvsym_fn)(void *handle, const char *name, const char *version);
+
+/* NULL until slr_find_real_dlsym has been called. */
+extern _Atomic(slr_dlsym_fn) slr_real_dlsym;
+extern _Atomic(slr_dlvsym_fn) slr_real_dlvsym;
+
+/* Finds both; to be called while slr_real_dlsym is NULL. Early code (early.h): it may run before the C library is initialised. */
+void slr_find_real_dlsym(void);
+
+/* The real dlsym, for this library's own use with an explicit handle. */
+void *slr_dlsym(void *handle, const char *name);
+
+#endif
