@@ -11,7 +11,7 @@ die() {
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Prints the comment at the top of the calling script, without its markers: the help text is written once.
-usage() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }
+usage() { awk 'NR == 1 || /^# SPDX/ { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$0"; }
 
 # need_value OPTION "$@": the option's argument is there.
 need_value() { [ $# -ge 3 ] || die "$1 needs a value; see --help"; }
