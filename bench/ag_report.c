@@ -7,7 +7,7 @@
 
 static const char *const loop_names[AG_LOOPS] = {"gemm", "gather", "sequence", "whole"};
 
-const char *ag_status_name(int state)
+static const char *status_name(int state)
 {
     switch (state) {
     case AG_RUNNING:
@@ -81,7 +81,7 @@ static void print_check(const struct ag_options *o, const struct ag_record *reco
 {
     const int state = record->state;
     if (state != AG_OK && state != AG_WRONG)
-        printf("  %s", ag_status_name(state));
+        printf("  %s", status_name(state));
     else if (o->check == AG_OFF)
         printf("  not checked");
     else if (record->wrong)
@@ -158,7 +158,7 @@ static void json_rank(struct json_writer *w, const struct ag_options *o, const s
     json_put_open(w, NULL, "{");
     json_put_number(w, "rank", "%d", rank);
     json_put_number(w, "device", "%d", record->device);
-    json_put_text(w, "status", ag_status_name(record->state));
+    json_put_text(w, "status", status_name(record->state));
     json_put_text(w, "error", record->error);
     json_put_number(w, "checked", "%llu", (unsigned long long)record->checked);
     json_put_number(w, "wrong", "%llu", (unsigned long long)record->wrong);
@@ -190,7 +190,7 @@ static void json_all(FILE *out, const struct ag_options *o, const struct ag_shar
         all[loop] = worst(shared, (enum ag_loop)loop);
     json_put_open(&w, NULL, "{\n");
     json_put_text(&w, "program", "ag_gemm");
-    json_put_text(&w, "status", ag_status_name((int)status));
+    json_put_text(&w, "status", status_name((int)status));
     json_put_text(&w, "how", how);
     json_put_number(&w, "world", "%d", shared->ranks);
     json_put_text(&w, "device", shared->records[0].device_name);
@@ -226,7 +226,7 @@ void ag_report_places(const struct ag_shared *shared)
 {
     for (int i = 0; i < shared->ranks; i++) {
         const struct ag_record *record = &shared->records[i];
-        fprintf(stderr, "ag_gemm: rank %d: %s in %s, iteration %ld%s%s\n", i, ag_status_name(record->state),
+        fprintf(stderr, "ag_gemm: rank %d: %s in %s, iteration %ld%s%s\n", i, status_name(record->state),
                 ag_phase_name(record->phase), (long)record->iteration, record->error[0] ? ": " : "", record->error);
     }
 }

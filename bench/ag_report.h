@@ -15,6 +15,4 @@ int ag_report_json(const struct ag_options *options, const struct ag_shared *sha
 /* Where every rank is, on stderr. */
 void ag_report_places(const struct ag_shared *shared);
 
-const char *ag_status_name(int state);
-
 #endif

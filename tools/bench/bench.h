@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include "tools/common/words.h"
 
-/* Exit status besides that of a failing ag_gemm. */
-enum { BENCH_USAGE = 2, BENCH_ERROR = 3 };
+/* Exit status besides that of wrong usage and that of a failing ag_gemm. */
+enum { BENCH_ERROR = 3 };
 
 enum side { WITHOUT, WITH, SIDES };
 

@@ -50,6 +50,8 @@ struct doctor {
 void doctor_add(struct doctor *d, enum doctor_id id, enum doctor_result r, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void doctor_advise(struct doctor *d, const char *advice);
+/* `name` behind the others of a list with spaces between them. */
+void doctor_name_in(char *list, size_t size, const char *name);
 bool doctor_has(const struct doctor *d, enum doctor_id id);
 void doctor_free(struct doctor *d);
 enum doctor_exit doctor_exit_status(const struct doctor *d);
@@ -71,7 +73,6 @@ void doctor_check_settings(struct doctor *d);
 void doctor_print_text(FILE *out, const struct doctor *d);
 void doctor_print_json(FILE *out, const struct doctor *d);
 void doctor_print_markdown(FILE *out);
-void doctor_print_links(FILE *out, const struct doctor_devices *v);
 /* The variables' table; shared by the check and the documentation. */
 void doctor_print_variables(FILE *out);
 

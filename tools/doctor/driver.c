@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include "tools/doctor/doctor.h"
 
 /* The headers turn cuMemAlloc into cuMemAlloc_v2: the name is spelled after that. */
 #define NAME_(fn) #fn
@@ -18,9 +19,8 @@ static void take(void *handle, const struct function *f, char *missing, size_t s
 {
     void *found = dlsym(handle, f->name);
     memcpy(f->slot, &found, sizeof found);
-    size_t used = strlen(missing);
     if (!found && f->required)
-        snprintf(missing + used, size - used, "%s%s", used ? " " : "", f->name);
+        doctor_name_in(missing, size, f->name);
 }
 
 bool doctor_driver_load(struct doctor_driver *drv, char *missing, size_t size)

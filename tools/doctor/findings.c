@@ -1,5 +1,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include "tools/doctor/doctor.h"
 
 const struct doctor_row doctor_rows[DOCTOR_CHECKS] = {
@@ -36,6 +37,12 @@ void doctor_add(struct doctor *d, enum doctor_id id, enum doctor_result r, const
 void doctor_advise(struct doctor *d, const char *advice)
 {
     d->finding[d->findings - 1].advice = advice;
+}
+
+void doctor_name_in(char *list, size_t size, const char *name)
+{
+    size_t used = strlen(list);
+    snprintf(list + used, size - used, "%s%s", used ? " " : "", name);
 }
 
 bool doctor_has(const struct doctor *d, enum doctor_id id)

@@ -25,12 +25,6 @@ struct question {
     struct nccl_facts said;
 };
 
-static void name_missing(char *list, size_t size, const char *name)
-{
-    size_t used = strlen(list);
-    snprintf(list + used, size - used, "%s%s", used ? " " : "", name);
-}
-
 static void look_up(void *handle, struct nccl_facts *f)
 {
     static const struct {
@@ -53,8 +47,8 @@ static void look_up(void *handle, struct nccl_facts *f)
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (!dlsym(handle, functions[i].name))
-            name_missing(functions[i].required ? f->missing : f->optional,
-                         functions[i].required ? sizeof f->missing : sizeof f->optional, functions[i].name);
+            doctor_name_in(functions[i].required ? f->missing : f->optional,
+                           functions[i].required ? sizeof f->missing : sizeof f->optional, functions[i].name);
     f->pnccl = dlsym(handle, "pncclAllGather") != NULL;
 }
 

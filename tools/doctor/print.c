@@ -37,7 +37,7 @@ static void link_cell(const struct doctor_devices *v, int i, int j, char *cell, 
 }
 
 /* 16 devices fit 100 columns. */
-void doctor_print_links(FILE *out, const struct doctor_devices *v)
+static void print_links(FILE *out, const struct doctor_devices *v)
 {
     int n = doctor_known_devices(v), shown = n < 16 ? n : 16;
     if (n < 2)
@@ -99,7 +99,7 @@ void doctor_print_text(FILE *out, const struct doctor *d)
             fprintf(out, "\n%s\n", group = doctor_rows[id].group);
         print_check(out, d, (enum doctor_id)id);
         if (id == DOCTOR_LINKS)
-            doctor_print_links(out, d->devices);
+            print_links(out, d->devices);
     }
     print_summary(out, d);
 }

@@ -24,7 +24,7 @@ struct trial_rank {
     char step[48]; /* what it is doing */
     enum trial_state state[TRIAL_PARTS];
     char why[TRIAL_PARTS][128]; /* of BAD, and of NOT_TRIED when there is something to say */
-    bool offers, offers_vmm;    /* it has a block for the others */
+    bool offers;                /* it has a block for the others */
     CUipcMemHandle handle;
 };
 

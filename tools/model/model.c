@@ -4,7 +4,7 @@
 #include "tools/model/model_tables.h"
 
 const char *const span_names[SPAN_KINDS] = {"own", "stage", "push", "pull", "wait", "gemm", "nccl"};
-const char *const lane_names[LANES] = {"app", "publish", "pull"};
+static const char *const lane_names[LANES] = {"app", "publish", "pull"};
 enum { NOTES_MOST = 200, NOTE_TEXT = 400 };
 
 void model_init(struct model *m, struct log_reader *reader)

@@ -15,7 +15,6 @@
 enum lane { LANE_APP, LANE_PUBLISH, LANE_PULL, LANES };
 enum span_kind { SPAN_OWN, SPAN_STAGE, SPAN_PUSH, SPAN_PULL, SPAN_WAIT, SPAN_GEMM, SPAN_NCCL, SPAN_KINDS };
 extern const char *const span_names[SPAN_KINDS];
-extern const char *const lane_names[LANES];
 
 struct span {
     int64_t begin, end;

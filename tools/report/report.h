@@ -41,7 +41,6 @@ bool report_has_summary(const struct report *r);
 /* Which sites are shown: indices, those that take the most time, in their order. Returns how many. */
 size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, size_t room);
 
-const struct rank *report_rank_of(const struct report *r, const struct member *b);
 const char *report_rank_label(const struct report *r, const struct member *b);
 
 /* One place where a rank is away from the others, for report_differ.c. */

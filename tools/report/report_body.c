@@ -30,14 +30,9 @@ bool report_has_summary(const struct report *r)
     return false;
 }
 
-const struct rank *report_rank_of(const struct report *r, const struct member *b)
-{
-    return &r->m->ranks.at[b->rank];
-}
-
 const char *report_rank_label(const struct report *r, const struct member *b)
 {
-    return report_rank_of(r, b)->label;
+    return r->m->ranks.at[b->rank].label;
 }
 
 size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, size_t room)

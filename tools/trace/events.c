@@ -9,7 +9,6 @@ enum { LANE_ROWS = 100 }; /* threads are numbered lane * LANE_ROWS + row + 1 */
 
 struct trace {
     const struct model *m;
-    const struct run *run;
     struct json_writer json;
     int64_t zero; /* ns that is shown as 0 */
     uint64_t arrows;
@@ -319,8 +318,7 @@ static int64_t first_begin(const struct model *m, uint32_t run)
 
 void trace_write(const struct model *m, const struct run *r, FILE *to)
 {
-    struct trace t = {
-        .m = m, .run = r, .json = {.to = to, .compact = true}, .zero = first_begin(m, (uint32_t)(r - m->runs.at))};
+    struct trace t = {.m = m, .json = {.to = to, .compact = true}, .zero = first_begin(m, (uint32_t)(r - m->runs.at))};
     struct places all = {0};
     char zero[32];
     snprintf(zero, sizeof zero, "%" PRId64, t.zero == INT64_MAX ? 0 : t.zero);

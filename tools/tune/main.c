@@ -6,6 +6,7 @@
 #include "plugin/tune_table.h"
 #include "tools/common/job.h"
 #include "tools/common/progress.h"
+#include "tools/log/log_tail.h"
 #include "tools/tune/tune.h"
 
 #define OPTIONS_FILE "tools/tune/options.def"
@@ -34,36 +35,26 @@ static int check(const char *path)
     return 0;
 }
 
-/* What is shown while the command runs. */
-struct watch {
-    struct progress *progress;
-    const char *folder;
-    unsigned ticks;
-};
-
-#define TICKS_PER_LOOK 10
-
-static void tick(void *ctx)
-{
-    struct watch *w = ctx;
-    char note[64];
-    if (w->ticks++ % TICKS_PER_LOOK)
-        return;
-    uint64_t n = samples_count(w->folder);
-    snprintf(note, sizeof note, "%llu calls measured", (unsigned long long)n);
-    progress_at(w->progress, n, note);
-}
-
 /* One run of the command. */
 struct stage {
     const char *name;
     unsigned long rounds;
-    const char *table; /* to confirm; "": explores */
-    char folder[3800]; /* of the logs; "": none */
+    const char *table;     /* to confirm; "": explores */
+    struct log_tails logs; /* the folder is "" when there is none */
     struct samples samples;
+    struct progress *progress;
 };
 
-static int run(const struct plan *p, const struct stage *stage)
+static void tick(void *ctx)
+{
+    struct stage *s = ctx;
+    char note[64];
+    log_tails_read(&s->logs, false);
+    snprintf(note, sizeof note, "%zu calls measured", s->samples.n);
+    progress_at(s->progress, s->samples.n, note);
+}
+
+static int run(const struct plan *p, struct stage *stage)
 {
     struct words w = {NULL, 0};
     words_add(&w, p->launcher);
@@ -75,19 +66,21 @@ static int run(const struct plan *p, const struct stage *stage)
     words_addf(&w, "--set=TUNE_FILE=%s", stage->table); /* the user's would not let the first run explore */
     words_add(&w, "--set=LOG=info");
     words_add(&w, "--set=LOG_FORMAT=json");
-    words_addf(&w, "--set=LOG_FILE=%s/%%h-%%p.json", stage->folder);
+    words_addf(&w, "--set=LOG_FILE=%s/%%h-%%p.json", stage->logs.folder);
     words_add(&w, "--");
     words_add_all(&w, p->command);
-    struct watch watch = {progress_begin(stage->name, 0), stage->folder, 0};
-    int status = job_run(w.word, -1, -1, tick, &watch);
-    progress_end(watch.progress, status ? "the command failed" : "the command has ended");
+    stage->progress = progress_begin(stage->name, 0);
+    int status = job_run(w.word, -1, -1, tick, stage);
+    log_tails_read(&stage->logs, true);
+    progress_end(stage->progress, status ? "the command failed" : "the command has ended");
     words_free(&w);
     return status;
 }
 
-static int nothing(const struct samples *s)
+static int nothing(const struct stage *stage)
 {
-    if (!s->files)
+    const struct samples *s = &stage->samples;
+    if (!stage->logs.files.n)
         fprintf(stderr, "slipring tune: no process of COMMAND made a NCCL communicator with slipring preloaded: "
                         "nothing to measure, nothing written\n");
     else
@@ -101,9 +94,11 @@ static int nothing(const struct samples *s)
 /* Runs the command and reads what it has left. 0, or the tool's exit status. */
 static int stage_run(struct stage *stage, const struct plan *p)
 {
-    int rc = job_folder(stage->folder, sizeof stage->folder);
+    stage->logs.fn = samples_take;
+    stage->logs.ctx = &stage->samples;
+    int rc = job_folder(stage->logs.folder, sizeof stage->logs.folder);
     if (rc) {
-        stage->folder[0] = 0;
+        stage->logs.folder[0] = '\0';
         fprintf(stderr, "slipring tune: no folder for the logs: %s\n", strerror(-rc));
         return 1;
     }
@@ -117,30 +112,27 @@ static int stage_run(struct stage *stage, const struct plan *p)
                 stage->table[0] ? " in the second run" : "");
         return status;
     }
-    if ((rc = samples_read(&stage->samples, stage->folder)) != 0) {
-        fprintf(stderr, "slipring tune: the logs can not be read: %s\n", strerror(-rc));
-        return 1;
-    }
-    if (stage->samples.bad_lines)
-        fprintf(stderr, "slipring tune: %zu lines of the logs are not what they should be, and were left out\n",
-                stage->samples.bad_lines);
+    size_t bad = stage->samples.bad_lines + (size_t)stage->logs.unreadable;
+    if (bad)
+        fprintf(stderr, "slipring tune: %zu lines of the logs are not what they should be, and were left out\n", bad);
     return 0;
 }
 
 static void stage_end(struct stage *stage)
 {
-    samples_free(&stage->samples);
-    if (stage->folder[0])
-        job_folder_remove(stage->folder);
+    vec_free(&stage->samples);
+    log_tails_free(&stage->logs);
+    if (stage->logs.folder[0])
+        job_folder_remove(stage->logs.folder);
 }
 
 /* So many of both candidates that the second run measures as many calls as the first. */
 static unsigned long second_rounds(unsigned long rounds, const struct samples *first)
 {
     unsigned long most = 2;
-    for (size_t i = 0; i < first->count; i++)
-        if ((unsigned long)first->list[i].candidates > most)
-            most = (unsigned long)first->list[i].candidates;
+    for (size_t i = 0; i < first->n; i++)
+        if ((unsigned long)first->at[i].candidates > most)
+            most = (unsigned long)first->at[i].candidates;
     rounds = most < MOST_ROUNDS ? (rounds * most + 1) / 2 : MOST_ROUNDS;
     return rounds < MOST_ROUNDS ? rounds : MOST_ROUNDS;
 }
@@ -171,7 +163,7 @@ static void say_unconfirmed(const struct result *r, const struct samples *second
 /* The second run. 0, or the tool's exit status. */
 static int confirm(const struct plan *p, const struct stage *first, struct result *r)
 {
-    char table[4000];
+    char table[PATH_MAX + 16];
     size_t rules;
     struct stage second = {.name = "tune, second run (confirming)", .table = table};
     struct finding *tried = calloc(r->count, sizeof *tried);
@@ -180,7 +172,7 @@ static int confirm(const struct plan *p, const struct stage *first, struct resul
         return 1;
     }
     size_t to_try = findings_to_try(r->f, r->count, tried);
-    snprintf(table, sizeof table, "%s/confirm.tune", first->folder);
+    snprintf(table, sizeof table, "%s/confirm.tune", first->logs.folder);
     int rc = to_try ? table_write(table, &r->head, tried, r->count, &rules) : 0, status = 0;
     free(tried);
     if (!to_try)
@@ -238,7 +230,7 @@ static int conclude(const struct plan *p, struct stage *first)
     r.head.runs = o->no_confirm ? "1; not confirmed by a second" : "1; there was nothing to confirm";
     r.f = findings_make(&first->samples, o->gain, &r.count);
     if (!r.f)
-        status = nothing(s);
+        status = nothing(first);
     else if (!o->no_confirm)
         status = confirm(p, first, &r);
     if (!status)

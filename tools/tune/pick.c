@@ -130,18 +130,18 @@ static struct finding judge(const struct sample *s, size_t n, double gain)
 
 struct finding *findings_make(struct samples *s, double gain, size_t *count)
 {
-    struct finding *list = calloc(s->count ? s->count : 1, sizeof *list);
+    struct finding *list = calloc(s->n ? s->n : 1, sizeof *list);
     *count = 0;
-    if (!list || !s->count) {
+    if (!list || !s->n) {
         free(list);
         return NULL;
     }
-    qsort(s->list, s->count, sizeof *s->list, by_all);
-    for (size_t at = 0, len; at < s->count; at += len) {
+    qsort(s->at, s->n, sizeof *s->at, by_all);
+    for (size_t at = 0, len; at < s->n; at += len) {
         len = 1;
-        while (at + len < s->count && by_key(&s->list[at], &s->list[at + len]) == 0)
+        while (at + len < s->n && by_key(&s->at[at], &s->at[at + len]) == 0)
             len++;
-        list[(*count)++] = judge(s->list + at, len, gain);
+        list[(*count)++] = judge(s->at + at, len, gain);
     }
     return list;
 }
@@ -178,9 +178,9 @@ static size_t find(const struct samples *s, const struct sample *like, bool cand
 {
     size_t n = 0;
     *first = NULL;
-    for (size_t i = 0; i < s->count; i++)
-        if (by_key(&s->list[i], like) == 0 && (!candidate || by_candidate(&s->list[i], like) == 0)) {
-            *first = *first ? *first : &s->list[i];
+    for (size_t i = 0; i < s->n; i++)
+        if (by_key(&s->at[i], like) == 0 && (!candidate || by_candidate(&s->at[i], like) == 0)) {
+            *first = *first ? *first : &s->at[i];
             n++;
         }
     return n;
@@ -203,8 +203,8 @@ static void confirm(struct finding *f, const struct samples *s, double gain)
 
 void findings_confirm(struct finding *f, size_t count, struct samples *second, double gain)
 {
-    if (second->count)
-        qsort(second->list, second->count, sizeof *second->list, by_all);
+    if (second->n)
+        qsort(second->at, second->n, sizeof *second->at, by_all);
     for (size_t i = 0; i < count; i++)
         if (f[i].better && f[i].trial != ELSEWHERE)
             confirm(&f[i], second, gain);

@@ -2,6 +2,7 @@
 #ifndef SLR_TOOLS_TUNE_H
 #define SLR_TOOLS_TUNE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,19 +18,15 @@ struct sample {
 };
 
 struct samples {
-    struct sample *list;
-    size_t count, room;
-    size_t files, bad_lines;
+    struct sample *at;
+    size_t n, room; /* as VEC of tools/common/vec.h */
+    size_t bad_lines;
     char nccl[32], device[96]; /* "" unknown */
     char trouble[320];         /* the first warning about tuning in the logs, "" none */
 };
 
-/* Adds every log file of the folder. 0, or -errno. */
-int samples_read(struct samples *s, const char *folder);
-void samples_free(struct samples *s);
-
-/* Counts the measured calls in the folder so far, for the progress. */
-uint64_t samples_count(const char *folder);
+/* Takes what a line of the log says; for tools/log/log_tail.h. */
+void samples_take(void *samples, const json_t *line);
 
 /* What the second run said of a choice that was better in the first. */
 enum trial {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include "tools/common/job.h"
 #include "tools/common/progress.h"
+#include "tools/log/log_tail.h"
 #include "tools/verify/verify.h"
 
 #define OPTIONS_FILE "tools/verify/options.def"
@@ -29,16 +30,24 @@ static void make_command(struct words *w, const struct options *o, const char *l
 }
 
 struct watching {
-    struct logs logs;
+    struct log_tails logs;
+    struct tally tally;
     struct progress *progress;
 };
+
+static void look(struct watching *w, bool last)
+{
+    log_tails_read(&w->logs, last);
+    w->tally.logs = w->logs.files.n;
+    w->tally.unreadable = w->logs.unreadable;
+}
 
 static void tick(void *ctx)
 {
     struct watching *w = ctx;
     char note[128];
-    const struct tally *t = &w->logs.tally;
-    logs_read(&w->logs);
+    const struct tally *t = &w->tally;
+    look(w, false);
     snprintf(note, sizeof note, "gathers compared in %llu processes, %llu differ", t->logs, t->differing);
     progress_at(w->progress, t->compared, note);
 }
@@ -48,7 +57,7 @@ static int run(char *const *command, struct watching *w)
     w->progress = progress_begin("slipring verify", 0);
     progress_plain(w->progress); /* COMMAND writes to the same terminal */
     int status = job_run(command, -1, -1, tick, w);
-    logs_finish(&w->logs);
+    look(w, true);
     progress_end(w->progress, status ? "COMMAND failed" : "COMMAND has ended");
     return status;
 }
@@ -83,19 +92,19 @@ static int choose_folder(const char *keep, char *folder, size_t size)
 
 static int verify(const struct options *o, const char *launcher, char *const *command)
 {
-    static struct watching w;
+    static struct watching w = {.logs = {.fn = tally_event, .ctx = &w.tally}};
     struct words words = {NULL, 0};
     int rc = choose_folder(o->keep, w.logs.folder, sizeof w.logs.folder);
     if (rc)
         return rc;
     make_command(&words, o, launcher, w.logs.folder, command);
     int status = run(words.word, &w);
-    rc = verify_report(stdout, &w.logs.tally, (unsigned long long)o->every, status);
+    rc = verify_report(stdout, &w.tally, (unsigned long long)o->every, status);
     if (*o->keep)
         printf("  logs: %s\n", w.logs.folder);
     else
         job_folder_remove(w.logs.folder);
-    logs_free(&w.logs);
+    log_tails_free(&w.logs);
     words_free(&words);
     return fflush(stdout) ? VERIFY_ERROR : rc;
 }

@@ -1,29 +1,25 @@
 #include <string.h>
+#include "tools/log/log_tail.h"
 #include "tools/verify/verify.h"
 
+/* -1: none. */
 static long long number(const json_t *event, const char *name)
 {
-    const json_t *value = json_object_get(event, name);
-    return json_is_integer(value) ? (long long)json_integer_value(value) : -1;
+    json_int_t n;
+    return log_number(event, name, 0, INT64_MAX, &n) ? (long long)n : -1;
 }
 
 static unsigned long long count(const json_t *event, const char *name)
 {
-    long long value = number(event, name);
-    return value > 0 ? (unsigned long long)value : 0;
-}
-
-static const char *text(const json_t *event, const char *name)
-{
-    const char *value = json_string_value(json_object_get(event, name));
-    return value ? value : "";
+    long long n = number(event, name);
+    return n > 0 ? (unsigned long long)n : 0;
 }
 
 /* SLR_R_COUNT: a reason of a later version. */
 static enum slr_reason reason_of(const json_t *event)
 {
     for (int r = 0; r < SLR_R_COUNT; r++)
-        if (strcmp(text(event, "reason"), slr_reason_name((enum slr_reason)r)) == 0)
+        if (strcmp(log_text(event, "reason"), slr_reason_name((enum slr_reason)r)) == 0)
             return (enum slr_reason)r;
     return SLR_R_COUNT;
 }
@@ -33,8 +29,8 @@ static void differs(struct tally *t, const json_t *event)
     t->compared++;
     if (t->differing < VERIFY_LISTED) {
         struct difference *d = &t->first[t->differing];
-        snprintf(d->host, sizeof d->host, "%s", text(event, "host"));
-        snprintf(d->comm, sizeof d->comm, "%s", text(event, "comm"));
+        snprintf(d->host, sizeof d->host, "%s", log_text(event, "host"));
+        snprintf(d->comm, sizeof d->comm, "%s", log_text(event, "comm"));
         d->rank = number(event, "crank");
         d->call = number(event, "call");
         d->shard = number(event, "shard");
@@ -44,9 +40,10 @@ static void differs(struct tally *t, const json_t *event)
     t->differing++;
 }
 
-void tally_event(struct tally *t, const json_t *event)
+void tally_event(void *tally, const json_t *event)
 {
-    const char *what = text(event, "event");
+    struct tally *t = tally;
+    const char *what = log_text(event, "event");
     enum slr_reason r = reason_of(event);
     if (!strcmp(what, "verified")) {
         t->compared++;
@@ -54,7 +51,7 @@ void tally_event(struct tally *t, const json_t *event)
         differs(t, event);
     } else if (!strcmp(what, "not_verified")) {
         t->skipped++;
-    } else if (!strcmp(what, "communicator") && !strcmp(text(event, "decision"), "pass") && r < SLR_R_COUNT) {
+    } else if (!strcmp(what, "communicator") && !strcmp(log_text(event, "decision"), "pass") && r < SLR_R_COUNT) {
         t->refused[r]++;
     } else if (!strcmp(what, "summary")) {
         t->ended++;

@@ -1,12 +1,8 @@
-/* slipring verify: COMMAND with every N-th substituted gather compared with NCCL's, and what the ranks' logs say of it.
- *
- * The logs are read while COMMAND runs, as far as whole lines are there. They are the library's JSON lines; a line that
- * can not be read (a rank that was killed in the middle of it, another program's output) is counted and left out. */
+/* slipring verify: COMMAND with every N-th substituted gather compared with NCCL's, and what the ranks' logs say of it. */
 #ifndef SLR_TOOLS_VERIFY_H
 #define SLR_TOOLS_VERIFY_H
 
 #include <jansson.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +21,7 @@ struct difference {
 
 /* What all logs of a folder say together. Calls are counted on each rank. */
 struct tally {
-    unsigned long long logs, unreadable;   /* files; lines */
+    unsigned long long logs, unreadable;   /* files; lines; whoever reads them sets both */
     unsigned long long calls, substituted; /* of the processes that came to their end, `ended` */
     unsigned long long ended;
     unsigned long long compared, differing, skipped; /* skipped: no memory for the comparison */
@@ -34,27 +30,8 @@ struct tally {
     struct difference first[VERIFY_LISTED];
 };
 
-/* A file that is being read. */
-struct tail {
-    char *name;
-    uint64_t at; /* bytes taken */
-};
-
-struct logs {
-    char folder[PATH_MAX];
-    struct tail *tail;
-    size_t tails;
-    struct tally tally;
-};
-
-/* Takes what is new in the folder. Called again and again. */
-void logs_read(struct logs *l);
-/* Takes a last line that has no newline, too: nothing more will come. */
-void logs_finish(struct logs *l);
-void logs_free(struct logs *l);
-
 /* One event of a log into the tally. */
-void tally_event(struct tally *t, const json_t *event);
+void tally_event(void *tally, const json_t *event);
 
 /* The report. `every`: SLIPRING_VERIFY; `status`: COMMAND's. Returns the exit status. */
 int verify_report(FILE *out, const struct tally *t, unsigned long long every, int status);
