@@ -5,24 +5,15 @@
  * usage: lt_parts {bn|at} M N K PARTS [{bn|at} M N K PARTS]...
  */
 #include <cublasLt.h>
+#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include "bench/linked.h"
 #include "kernels/gemm_lt.h"
 
 enum { WARM = 3, TIMED = 20, ROUNDS = 5 };
 static const size_t workspace_bytes = (size_t)32 << 20;
 static const float one = 1, zero = 0;
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        int status_ = (int)(call);                                                                                     \
-        if (status_ != 0) {                                                                                            \
-            fprintf(stderr, "%s: status %d\n", #call, status_);                                                        \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 /* A problem, its matrices on the device, and its descriptors. */
 struct problem {
@@ -127,12 +118,6 @@ static bool run(struct problem *p, enum way way)
     return ok;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 /* Microseconds of one run, the median of several rounds; negative when the library does not take it. */
 static float timed(struct problem *p, enum way way)
 {
@@ -174,21 +159,6 @@ static int64_t differing(struct problem *p)
     return count;
 }
 
-static void use_linked_functions(void)
-{
-#define D(need, fn)
-#define N(need, fn)
-#define B(need, fn)
-#define T(need, fn) slr_real.fn = fn;
-#include "base/real.def"
-}
-
-static CUresult device_of(CUdevice *device)
-{
-    *device = 0;
-    return CUDA_SUCCESS;
-}
-
 int main(int argc, char **argv)
 {
     if (argc < 6 || argc % 5 != 1) {
@@ -196,7 +166,6 @@ int main(int argc, char **argv)
         return 2;
     }
     use_linked_functions();
-    slr_real.cuCtxGetDevice = device_of;
     printf("| form | m | n | k | parts | whole us | parts, whole's algorithm | parts, slipring's | parts, none given | "
            "differ |\n"
            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");

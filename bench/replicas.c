@@ -247,12 +247,6 @@ static struct equality compare(const struct problem *p, cut_fn cut, int nranks)
 
 enum way { WHOLE, OLD, NEW, WAYS };
 
-static int ascending(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 static float timed(const struct problem *p, const struct parts *parts, int repeats)
 {
     static cudaEvent_t begin, end;
@@ -350,21 +344,6 @@ static void all_of(const struct shape *s, const struct type *type, double until)
     }
 }
 
-static void use_linked_functions(void)
-{
-#define D(need, fn)
-#define N(need, fn)
-#define B(need, fn) slr_real.fn = fn;
-#define T(need, fn) slr_real.fn = fn;
-#include "base/real.def"
-}
-
-static CUresult device_of(CUdevice *device)
-{
-    *device = 0;
-    return CUDA_SUCCESS;
-}
-
 int main(int argc, char **argv)
 {
     const double begin = seconds();
@@ -378,7 +357,6 @@ int main(int argc, char **argv)
     replicas_flop_per_byte = o.flop_per_byte;
     setvbuf(stdout, NULL, _IOLBF, 0);
     use_linked_functions();
-    slr_real.cuCtxGetDevice = device_of;
     allocate(shapes, sizeof shapes / sizeof *shapes);
     OK(cublasCreate(&my.blas) | cublasLtCreate(&my.lt));
     printf(

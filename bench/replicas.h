@@ -7,19 +7,9 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "bench/linked.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        int status_ = (int)(call);                                                                                     \
-        if (status_ != 0) {                                                                                            \
-            fprintf(stderr, "%s: status %d\n", #call, status_);                                                        \
-            exit(2);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 struct type {
     const char *name;
