@@ -18,26 +18,26 @@
 
 uint64_t slr_clock_now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static enum slr_status create(struct slr_clock *k)
+static enum slr_status create(struct slr_clock *clock)
 {
-    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &k->stream, CU_STREAM_NON_BLOCKING, 0));
-    SLR_TRY(SLR_CU(cuEventCreate, &k->anchor, CU_EVENT_DEFAULT));
-    SLR_TRY(SLR_CU(cuEventCreate, &k->base, CU_EVENT_DEFAULT));
-    SLR_TRY(SLR_CU(cuEventCreate, &k->best, CU_EVENT_DEFAULT));
-    return SLR_CU(cuEventCreate, &k->attempt, CU_EVENT_DEFAULT);
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &clock->stream, CU_STREAM_NON_BLOCKING, 0));
+    SLR_TRY(SLR_CU(cuEventCreate, &clock->anchor, CU_EVENT_DEFAULT));
+    SLR_TRY(SLR_CU(cuEventCreate, &clock->base, CU_EVENT_DEFAULT));
+    SLR_TRY(SLR_CU(cuEventCreate, &clock->best, CU_EVENT_DEFAULT));
+    return SLR_CU(cuEventCreate, &clock->attempt, CU_EVENT_DEFAULT);
 }
 
-enum slr_status slr_clock_open(struct slr_clock *k)
+enum slr_status slr_clock_open(struct slr_clock *clock)
 {
-    *k = (struct slr_clock){.patience_ns = PATIENCE_NS, .rate = 1, .drift = DRIFT};
-    enum slr_status s = create(k);
+    *clock = (struct slr_clock){.patience_ns = PATIENCE_NS, .rate = 1, .drift = DRIFT};
+    enum slr_status s = create(clock);
     if (s != SLR_OK)
-        slr_clock_close(k);
+        slr_clock_close(clock);
     return s;
 }
 
@@ -47,15 +47,15 @@ static void destroy_event(CUevent e)
         slr_real.cuEventDestroy(e);
 }
 
-void slr_clock_close(struct slr_clock *k)
+void slr_clock_close(struct slr_clock *clock)
 {
-    destroy_event(k->anchor);
-    destroy_event(k->base);
-    destroy_event(k->best);
-    destroy_event(k->attempt);
-    if (k->stream)
-        slr_real.cuStreamDestroy(k->stream);
-    *k = (struct slr_clock){0};
+    destroy_event(clock->anchor);
+    destroy_event(clock->base);
+    destroy_event(clock->best);
+    destroy_event(clock->attempt);
+    if (clock->stream)
+        slr_real.cuStreamDestroy(clock->stream);
+    *clock = (struct slr_clock){0};
 }
 
 static void swap(CUevent *a, CUevent *b)
@@ -66,24 +66,24 @@ static void swap(CUevent *a, CUevent *b)
 }
 
 /* Records `attempt` and waits for it, without sleeping, which would widen the bracket. */
-static bool attempt(struct slr_clock *k, uint64_t *at, uint64_t *half)
+static bool attempt(struct slr_clock *clock, uint64_t *at, uint64_t *half)
 {
     uint64_t before = slr_clock_now(), after;
-    if (slr_real.cuEventRecord(k->attempt, k->stream) != CUDA_SUCCESS)
+    if (slr_real.cuEventRecord(clock->attempt, clock->stream) != CUDA_SUCCESS)
         return false;
     CUresult r;
     do {
-        r = slr_real.cuEventQuery(k->attempt);
+        r = slr_real.cuEventQuery(clock->attempt);
         after = slr_clock_now();
-    } while (r == CUDA_ERROR_NOT_READY && after - before < k->patience_ns && sched_yield() == 0);
+    } while (r == CUDA_ERROR_NOT_READY && after - before < clock->patience_ns && sched_yield() == 0);
     *half = (after - before) / 2;
     *at = before + *half;
     return r == CUDA_SUCCESS;
 }
 
-static uint64_t grown(const struct slr_clock *k, uint64_t distance)
+static uint64_t grown(const struct slr_clock *clock, uint64_t distance)
 {
-    return k->half_ns + (uint64_t)((double)distance * k->drift) + (distance >> 24) + RESOLUTION_NS;
+    return clock->half_ns + (uint64_t)((double)distance * clock->drift) + (distance >> 24) + RESOLUTION_NS;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -92,76 +92,76 @@ static uint64_t distance(uint64_t a, uint64_t b)
 }
 
 /* How fast the device's clock runs, from the anchor to the base. */
-static void measure_rate(struct slr_clock *k)
+static void measure_rate(struct slr_clock *clock)
 {
     float ms = 0;
-    if (slr_real.cuEventElapsedTime(&ms, k->anchor, k->base) != CUDA_SUCCESS || !(ms > 0))
+    if (slr_real.cuEventElapsedTime(&ms, clock->anchor, clock->base) != CUDA_SUCCESS || !(ms > 0))
         return;
-    double host = (double)(k->base_ns - k->anchor_ns), rate = host / ((double)ms * 1e6);
-    double doubt = (double)(k->half_ns + k->anchor_half_ns + RESOLUTION_NS) / host;
+    double host = (double)(clock->base_ns - clock->anchor_ns), rate = host / ((double)ms * 1e6);
+    double doubt = (double)(clock->half_ns + clock->anchor_half_ns + RESOLUTION_NS) / host;
     bool alike = rate < 1 + ALIKE + doubt && rate > 1 - ALIKE - doubt;
-    k->rate = alike ? 1 : rate;
-    k->drift = alike ? DRIFT : DRIFT + doubt;
+    clock->rate = alike ? 1 : rate;
+    clock->drift = alike ? DRIFT : DRIFT + doubt;
 }
 
 /* `best` becomes the base when its bracket is tighter than what the present one's has grown to. */
-static void take(struct slr_clock *k, uint64_t at, uint64_t half)
+static void take(struct slr_clock *clock, uint64_t at, uint64_t half)
 {
-    if (k->known && half + RESOLUTION_NS >= grown(k, distance(at, k->base_ns)))
+    if (clock->known && half + RESOLUTION_NS >= grown(clock, distance(at, clock->base_ns)))
         return;
-    if (!k->anchored) {
-        swap(&k->anchor, &k->best);
-        k->anchor_ns = at;
-        k->anchor_half_ns = half;
-        k->anchored = true;
+    if (!clock->anchored) {
+        swap(&clock->anchor, &clock->best);
+        clock->anchor_ns = at;
+        clock->anchor_half_ns = half;
+        clock->anchored = true;
         return;
     }
-    if (at - k->anchor_ns < SETTLE_NS)
+    if (at - clock->anchor_ns < SETTLE_NS)
         return;
-    swap(&k->base, &k->best);
-    k->base_ns = at;
-    k->half_ns = half;
-    k->known = true;
-    measure_rate(k);
+    swap(&clock->base, &clock->best);
+    clock->base_ns = at;
+    clock->half_ns = half;
+    clock->known = true;
+    measure_rate(clock);
 }
 
-bool slr_clock_look(struct slr_clock *k)
+bool slr_clock_look(struct slr_clock *clock)
 {
     uint64_t begin = slr_clock_now(), best_at = 0, best_half = UINT64_MAX;
-    if (k->known && begin - k->base_ns < OLD_NS && k->half_ns < POOR_NS)
+    if (clock->known && begin - clock->base_ns < OLD_NS && clock->half_ns < POOR_NS)
         return true;
-    for (int i = 0; i < ATTEMPTS && best_half > GOOD_NS && slr_clock_now() - begin < 2 * k->patience_ns; i++) {
+    for (int i = 0; i < ATTEMPTS && best_half > GOOD_NS && slr_clock_now() - begin < 2 * clock->patience_ns; i++) {
         uint64_t at, half;
-        if (!attempt(k, &at, &half) || half >= best_half)
+        if (!attempt(clock, &at, &half) || half >= best_half)
             continue;
         best_at = at;
         best_half = half;
-        swap(&k->best, &k->attempt);
+        swap(&clock->best, &clock->attempt);
     }
     if (best_half != UINT64_MAX) {
-        take(k, best_at, best_half);
-        k->patience_ns = PATIENCE_NS;
-    } else if (!k->known && k->patience_ns < MOST_PATIENCE_NS) {
-        k->patience_ns *= 2;
+        take(clock, best_at, best_half);
+        clock->patience_ns = PATIENCE_NS;
+    } else if (!clock->known && clock->patience_ns < MOST_PATIENCE_NS) {
+        clock->patience_ns *= 2;
     }
-    return k->known;
+    return clock->known;
 }
 
-bool slr_clock_insist(struct slr_clock *k)
+bool slr_clock_insist(struct slr_clock *clock)
 {
     uint64_t end = slr_clock_now() + INSIST_NS;
-    while (!slr_clock_look(k) && slr_clock_now() < end)
+    while (!slr_clock_look(clock) && slr_clock_now() < end)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    return k->known;
+    return clock->known;
 }
 
-CUresult slr_clock_time(const struct slr_clock *k, CUevent event, uint64_t *ns, uint64_t *error)
+CUresult slr_clock_time(const struct slr_clock *clock, CUevent event, uint64_t *ns, uint64_t *error)
 {
     float ms = 0;
-    CUresult r = slr_real.cuEventElapsedTime(&ms, k->base, event);
+    CUresult r = slr_real.cuEventElapsedTime(&ms, clock->base, event);
     if (r != CUDA_SUCCESS)
         return r;
-    *ns = k->base_ns + (uint64_t)(int64_t)((double)ms * 1e6 * k->rate);
-    *error = grown(k, distance(*ns, k->base_ns));
+    *ns = clock->base_ns + (uint64_t)(int64_t)((double)ms * 1e6 * clock->rate);
+    *error = grown(clock, distance(*ns, clock->base_ns));
     return CUDA_SUCCESS;
 }

@@ -41,17 +41,17 @@ struct slr_clock {
 };
 
 /* On failure nothing is left. */
-enum slr_status slr_clock_open(struct slr_clock *k);
-void slr_clock_close(struct slr_clock *k);
+enum slr_status slr_clock_open(struct slr_clock *clock);
+void slr_clock_close(struct slr_clock *clock);
 
 /* Looks for a better base, if the present one is old. False: there is none yet. */
-bool slr_clock_look(struct slr_clock *k);
+bool slr_clock_look(struct slr_clock *clock);
 
 /* For the last times that will be asked for: while there is no base, tries for up to a second. */
-bool slr_clock_insist(struct slr_clock *k);
+bool slr_clock_insist(struct slr_clock *clock);
 
 /* When a complete event was, and how wrong that can be. Whatever is not CUDA_SUCCESS: not known. */
-CUresult slr_clock_time(const struct slr_clock *k, CUevent event, uint64_t *ns, uint64_t *error);
+CUresult slr_clock_time(const struct slr_clock *clock, CUevent event, uint64_t *ns, uint64_t *error);
 
 uint64_t slr_clock_now(void);
 

@@ -34,7 +34,7 @@ enum slr_gemm_api {
 
 struct slr_lt; /* the rest of a cublasLtMatmul call: gemm_lt.h */
 
-struct slr_span {
+struct slr_extent {
     uintptr_t begin, end;
 };
 
@@ -53,9 +53,9 @@ struct slr_gemm {
     int64_t stride_a, stride_b, stride_c, batch; /* batch 1 and strides 0 for the unbatched entry points */
     cublasComputeType_t compute;                 /* of the Ex entry points; otherwise unused */
     cublasGemmAlgo_t algo;
-    struct slr_lt *lt;       /* of cublasLtMatmul, else NULL */
-    struct slr_span read[2]; /* device memory that the call reads besides a, b and c, or writes besides c; or empty */
-    struct slr_span written;
+    struct slr_lt *lt;         /* of cublasLtMatmul, else NULL */
+    struct slr_extent read[2]; /* device memory that the call reads besides a, b and c, or writes besides c; or empty */
+    struct slr_extent written;
 };
 
 /* How a GEMM splits along a gathered operand. Columns are stored columns of that operand. */
@@ -71,7 +71,7 @@ struct slr_gemm_split {
 size_t slr_gemm_type_bytes(cudaDataType type);
 
 /* What a matrix takes in memory: rows x cols, column-major, ld >= rows; empty when it has no element. */
-struct slr_span slr_gemm_span(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem);
+struct slr_extent slr_gemm_extent(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem);
 
 /* Completes a call of cublasLtMatmul from its descriptors; does nothing to others. SLR_R_FUSED, or why it is not split.
  * Thread-safe; holds no lock over a call of cuBLAS. */
@@ -86,7 +86,11 @@ enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct sl
 cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm);
 
 /* The part of C that the stored columns [col, col + cols) of the gathered operand determine. */
-cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *s, int64_t col, int64_t cols);
+cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col,
+                             int64_t cols);
+
+/* False: cuBLASLt says that it has no algorithm for that part. Others can not be asked beforehand. */
+bool slr_gemm_part_ready(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols);
 
 /* Thread-safe, with one caller at a time for one ring (kernels/ring.h): threads with communicators of their own may be
  * here at once, and one that waits in cuBLAS holds no lock of this file's.
@@ -106,6 +110,6 @@ cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_
  * A status other than success with *parts >= 2 is a failure of CUDA's: the ring could not be joined. */
 #define SLR_GEMM_REDONE 1
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
-                              const struct slr_gemm_split *s, unsigned *parts);
+                              const struct slr_gemm_split *split, unsigned *parts);
 
 #endif

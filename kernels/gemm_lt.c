@@ -21,10 +21,10 @@ static bool has_bias(const struct slr_lt_op *op)
     return (op->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 && op->bias;
 }
 
-static size_t bias_bytes(const struct slr_gemm *g)
+static size_t bias_bytes(const struct slr_gemm *gemm)
 {
-    int32_t type = g->lt->op.bias_type;
-    return slr_gemm_type_bytes(type < 0 ? g->ctype : (cudaDataType)type);
+    int32_t type = gemm->lt->op.bias_type;
+    return slr_gemm_type_bytes(type < 0 ? gemm->ctype : (cudaDataType)type);
 }
 
 static bool plain_type(uint32_t type)
@@ -59,88 +59,89 @@ static enum slr_reason read_matrices(const struct slr_lt *lt, struct slr_lt_matr
 }
 
 /* False: sizes that do not go together. cuBLASLt will say so. */
-static bool take_sizes(struct slr_gemm *g, const struct slr_lt_matrix *matrix)
+static bool take_sizes(struct slr_gemm *gemm, const struct slr_lt_matrix *matrix)
 {
     const struct slr_lt_matrix *a = &matrix[SLR_LT_A], *b = &matrix[SLR_LT_B], *c = &matrix[SLR_LT_C],
                                *d = &matrix[SLR_LT_D];
-    bool ta = g->transa != CUBLAS_OP_N, tb = g->transb != CUBLAS_OP_N;
+    bool ta = gemm->transa != CUBLAS_OP_N, tb = gemm->transb != CUBLAS_OP_N;
     uint64_t k = ta ? a->rows : a->cols;
-    g->m = (int64_t)d->rows;
-    g->n = (int64_t)d->cols;
-    g->k = (int64_t)k;
+    gemm->m = (int64_t)d->rows;
+    gemm->n = (int64_t)d->cols;
+    gemm->k = (int64_t)k;
     return (ta ? a->cols : a->rows) == d->rows && (tb ? b->cols : b->rows) == k &&
            (tb ? b->rows : b->cols) == d->cols && c->rows == d->rows && c->cols == d->cols;
 }
 
-enum slr_reason slr_lt_describe(struct slr_gemm *g)
+enum slr_reason slr_lt_describe(struct slr_gemm *gemm)
 {
-    struct slr_lt *lt = g->lt;
+    struct slr_lt *lt = gemm->lt;
     struct slr_lt_matrix matrix[SLR_LT_MATRICES];
     enum slr_reason r = read_op(lt, &lt->op);
     if (r == SLR_R_FUSED)
         r = read_matrices(lt, matrix);
     if (r != SLR_R_FUSED)
         return r;
-    g->transa = (cublasOperation_t)lt->op.transa;
-    g->transb = (cublasOperation_t)lt->op.transb;
-    g->atype = (cudaDataType)matrix[SLR_LT_A].type;
-    g->btype = (cudaDataType)matrix[SLR_LT_B].type;
-    g->ctype = (cudaDataType)matrix[SLR_LT_D].type;
-    g->lda = matrix[SLR_LT_A].ld;
-    g->ldb = matrix[SLR_LT_B].ld;
-    g->ldc = matrix[SLR_LT_D].ld;
-    g->batch = 1;
+    gemm->transa = (cublasOperation_t)lt->op.transa;
+    gemm->transb = (cublasOperation_t)lt->op.transb;
+    gemm->atype = (cudaDataType)matrix[SLR_LT_A].type;
+    gemm->btype = (cudaDataType)matrix[SLR_LT_B].type;
+    gemm->ctype = (cudaDataType)matrix[SLR_LT_D].type;
+    gemm->lda = matrix[SLR_LT_A].ld;
+    gemm->ldb = matrix[SLR_LT_B].ld;
+    gemm->ldc = matrix[SLR_LT_D].ld;
+    gemm->batch = 1;
     lt->ctype = (cudaDataType)matrix[SLR_LT_C].type;
     lt->ldc = matrix[SLR_LT_C].ld;
-    if (!take_sizes(g, matrix))
+    if (!take_sizes(gemm, matrix))
         return SLR_R_JOIN_SHAPE;
     if (lt->c)
-        g->read[0] = slr_gemm_span(lt->c, g->m, g->n, lt->ldc, slr_gemm_type_bytes(lt->ctype));
+        gemm->read[0] = slr_gemm_extent(lt->c, gemm->m, gemm->n, lt->ldc, slr_gemm_type_bytes(lt->ctype));
     if (has_bias(&lt->op))
-        g->read[1] = slr_gemm_span(lt->op.bias, g->m, 1, g->m, bias_bytes(g));
-    g->written = slr_gemm_span(lt->workspace, (int64_t)lt->workspace_bytes, 1, (int64_t)lt->workspace_bytes, 1);
+        gemm->read[1] = slr_gemm_extent(lt->op.bias, gemm->m, 1, gemm->m, bias_bytes(gemm));
+    gemm->written = slr_gemm_extent(lt->workspace, (int64_t)lt->workspace_bytes, 1, (int64_t)lt->workspace_bytes, 1);
     return SLR_R_FUSED;
 }
 
-cublasStatus_t slr_lt_whole(const struct slr_gemm *g)
+cublasStatus_t slr_lt_whole(const struct slr_gemm *gemm)
 {
-    const struct slr_lt *lt = g->lt;
-    return slr_real.cublasLtMatmul(lt->handle, lt->desc, g->alpha, g->a, lt->la, g->b, lt->lb, g->beta, lt->c, lt->lc,
-                                   g->c, lt->ld, lt->algo, lt->workspace, lt->workspace_bytes, lt->stream);
+    const struct slr_lt *lt = gemm->lt;
+    return slr_real.cublasLtMatmul(lt->handle, lt->desc, gemm->alpha, gemm->a, lt->la, gemm->b, lt->lb, gemm->beta,
+                                   lt->c, lt->lc, gemm->c, lt->ld, lt->algo, lt->workspace, lt->workspace_bytes,
+                                   lt->stream);
 }
 
-static void take_matrices(const struct slr_gemm *part, bool on_a, int64_t col, struct slr_lt_problem *p)
+static void take_matrices(const struct slr_gemm *part, bool on_a, int64_t col, struct slr_lt_problem *problem)
 {
     const struct slr_lt *lt = part->lt;
     bool ta = part->transa != CUBLAS_OP_N, tb = part->transb != CUBLAS_OP_N;
     uint64_t m = (uint64_t)part->m, n = (uint64_t)part->n, k = (uint64_t)part->k;
     size_t c_moved = (size_t)(on_a ? col : col * lt->ldc) * slr_gemm_type_bytes(lt->ctype);
-    p->matrix[SLR_LT_A] = (struct slr_lt_matrix){part->atype, ta ? k : m, ta ? m : k, part->lda};
-    p->matrix[SLR_LT_B] = (struct slr_lt_matrix){part->btype, tb ? n : k, tb ? k : n, part->ldb};
-    p->matrix[SLR_LT_C] = (struct slr_lt_matrix){lt->ctype, m, n, lt->ldc};
-    p->matrix[SLR_LT_D] = (struct slr_lt_matrix){part->ctype, m, n, part->ldc};
-    p->at[SLR_LT_A] = part->a;
-    p->at[SLR_LT_B] = part->b;
-    p->at[SLR_LT_C] = lt->c ? (const char *)lt->c + c_moved : NULL;
-    p->at[SLR_LT_D] = part->c;
+    problem->matrix[SLR_LT_A] = (struct slr_lt_matrix){part->atype, ta ? k : m, ta ? m : k, part->lda};
+    problem->matrix[SLR_LT_B] = (struct slr_lt_matrix){part->btype, tb ? n : k, tb ? k : n, part->ldb};
+    problem->matrix[SLR_LT_C] = (struct slr_lt_matrix){lt->ctype, m, n, lt->ldc};
+    problem->matrix[SLR_LT_D] = (struct slr_lt_matrix){part->ctype, m, n, part->ldc};
+    problem->at[SLR_LT_A] = part->a;
+    problem->at[SLR_LT_B] = part->b;
+    problem->at[SLR_LT_C] = lt->c ? (const char *)lt->c + c_moved : NULL;
+    problem->at[SLR_LT_D] = part->c;
 }
 
-static cublasStatus_t state(const struct slr_gemm *part, bool on_a, int64_t col, struct slr_lt_problem *p)
+static cublasStatus_t state(const struct slr_gemm *part, bool on_a, int64_t col, struct slr_lt_problem *problem)
 {
     const struct slr_lt *lt = part->lt;
     cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
-    p->handle = lt->handle;
-    p->op = lt->op;
-    p->algo = lt->algo;
-    p->workspace_bytes = lt->workspace_bytes;
-    p->desc = lt->desc;
-    take_matrices(part, on_a, col, p);
+    problem->handle = lt->handle;
+    problem->op = lt->op;
+    problem->algo = lt->algo;
+    problem->workspace_bytes = lt->workspace_bytes;
+    problem->desc = lt->desc;
+    take_matrices(part, on_a, col, problem);
     for (int i = 0; i < SLR_LT_MATRICES && r == CUBLAS_STATUS_SUCCESS; i++)
-        r = slr_lt_make_matrix(&p->matrix[i], &p->layout[i]);
-    if (on_a && has_bias(&p->op) && r == CUBLAS_STATUS_SUCCESS) {
-        p->op.bias = (const char *)p->op.bias + (size_t)col * bias_bytes(part);
-        p->desc = &p->own;
-        r = slr_lt_make_op(&p->op, &p->own);
+        r = slr_lt_make_matrix(&problem->matrix[i], &problem->layout[i]);
+    if (on_a && has_bias(&problem->op) && r == CUBLAS_STATUS_SUCCESS) {
+        problem->op.bias = (const char *)problem->op.bias + (size_t)col * bias_bytes(part);
+        problem->desc = &problem->own;
+        r = slr_lt_make_op(&problem->op, &problem->own);
     }
     return r;
 }
@@ -148,22 +149,23 @@ static cublasStatus_t state(const struct slr_gemm *part, bool on_a, int64_t col,
 bool slr_lt_ready(const struct slr_gemm *part, bool on_a, int64_t col)
 {
     cublasLtMatmulAlgo_t algo;
-    struct slr_lt_problem p;
-    return state(part, on_a, col, &p) == CUBLAS_STATUS_SUCCESS && (!p.algo || slr_lt_algo(&p, &algo));
+    struct slr_lt_problem problem;
+    return state(part, on_a, col, &problem) == CUBLAS_STATUS_SUCCESS && (!problem.algo || slr_lt_algo(&problem, &algo));
 }
 
 cublasStatus_t slr_lt_part(const struct slr_gemm *part, bool on_a, int64_t col)
 {
     const struct slr_lt *lt = part->lt;
     cublasLtMatmulAlgo_t algo;
-    struct slr_lt_problem p;
-    cublasStatus_t r = state(part, on_a, col, &p);
-    if (r == CUBLAS_STATUS_SUCCESS && p.algo && !slr_lt_algo(&p, &algo))
+    struct slr_lt_problem problem;
+    cublasStatus_t r = state(part, on_a, col, &problem);
+    if (r == CUBLAS_STATUS_SUCCESS && problem.algo && !slr_lt_algo(&problem, &algo))
         r = CUBLAS_STATUS_NOT_SUPPORTED;
     if (r != CUBLAS_STATUS_SUCCESS)
         return r;
-    return slr_real.cublasLtMatmul(p.handle, p.desc, part->alpha, p.at[SLR_LT_A], &p.layout[SLR_LT_A], p.at[SLR_LT_B],
-                                   &p.layout[SLR_LT_B], part->beta, p.at[SLR_LT_C], &p.layout[SLR_LT_C], part->c,
-                                   &p.layout[SLR_LT_D], p.algo ? &algo : NULL, lt->workspace, lt->workspace_bytes,
-                                   lt->stream);
+    return slr_real.cublasLtMatmul(problem.handle, problem.desc, part->alpha, problem.at[SLR_LT_A],
+                                   &problem.layout[SLR_LT_A], problem.at[SLR_LT_B], &problem.layout[SLR_LT_B],
+                                   part->beta, problem.at[SLR_LT_C], &problem.layout[SLR_LT_C], part->c,
+                                   &problem.layout[SLR_LT_D], problem.algo ? &algo : NULL, lt->workspace,
+                                   lt->workspace_bytes, lt->stream);
 }

@@ -21,38 +21,38 @@ double slr_parts_overhead(int64_t other, int64_t inner)
 }
 
 /* The first column of a shard that lies behind group `group - 1`. */
-static int64_t border(const struct slr_parts *p, uint32_t group)
+static int64_t border(const struct slr_parts *walk, uint32_t group)
 {
-    uint32_t chunk = group * p->chunks;
+    uint32_t chunk = group * walk->chunks;
     if (group == 0)
         return 0;
-    if (group >= p->groups)
-        return p->split.shard_cols;
-    return (int64_t)(slr_plan_chunk_end(&p->plan, chunk - 1) / p->split.col_bytes) / p->grain * p->grain;
+    if (group >= walk->groups)
+        return walk->split.shard_cols;
+    return (int64_t)(slr_plan_chunk_end(&walk->plan, chunk - 1) / walk->split.col_bytes) / walk->grain * walk->grain;
 }
 
 /* The chunk that completes the columns before `col` of a shard. */
-static uint32_t chunk_of(const struct slr_parts *p, int64_t col)
+static uint32_t chunk_of(const struct slr_parts *walk, int64_t col)
 {
-    size_t last = (size_t)col * p->split.col_bytes - 1, chunk = last / (p->plan.piece * p->plan.group);
-    return chunk < p->plan.chunks ? (uint32_t)chunk : p->plan.chunks - 1;
+    size_t last = (size_t)col * walk->split.col_bytes - 1, chunk = last / (walk->plan.piece * walk->plan.group);
+    return chunk < walk->plan.chunks ? (uint32_t)chunk : walk->plan.chunks - 1;
 }
 
-static bool border_behind(const struct slr_parts *p, uint32_t group)
+static bool border_behind(const struct slr_parts *walk, uint32_t group)
 {
-    return group + 1 >= p->groups || p->groups > 64 || (p->borders >> group & 1);
+    return group + 1 >= walk->groups || walk->groups > 64 || (walk->borders >> group & 1);
 }
 
 /* Columns' time until the whole GEMM is done. In the ring's order chunk q of all peers comes before chunk q + 1 of any;
  * of a range the first peer's data is there when its last chunk is, the last peer's when the last chunk of all is. */
-static double expected(const struct slr_parts *p, uint64_t borders, double pace, double overhead)
+static double expected(const struct slr_parts *walk, uint64_t borders, double pace, double overhead)
 {
-    const double peers = p->nranks - 1, chunk = (double)p->split.shard_cols / p->plan.chunks;
-    double now = (double)p->split.shard_cols + (__builtin_popcountll(borders) + 1) * overhead;
-    for (uint32_t i = 0, begin = 0; i < p->groups; i++) {
-        if (i + 1 < p->groups && !(borders >> i & 1))
+    const double peers = walk->nranks - 1, chunk = (double)walk->split.shard_cols / walk->plan.chunks;
+    double now = (double)walk->split.shard_cols + (__builtin_popcountll(borders) + 1) * overhead;
+    for (uint32_t i = 0, begin = 0; i < walk->groups; i++) {
+        if (i + 1 < walk->groups && !(borders >> i & 1))
             continue;
-        double end = (double)border(p, i + 1), part = end - (double)border(p, begin) + overhead;
+        double end = (double)border(walk, i + 1), part = end - (double)border(walk, begin) + overhead;
         double last = pace * peers * end, first = last - pace * (peers - 1) * chunk;
         now = (now > first ? now : first) + peers * part;
         now = now > last + part ? now : last + part;
@@ -61,18 +61,18 @@ static double expected(const struct slr_parts *p, uint64_t borders, double pace,
     return now;
 }
 
-static void choose(struct slr_parts *p, double pace)
+static void choose(struct slr_parts *walk, double pace)
 {
-    const double overhead = slr_parts_overhead(p->split.other, p->split.inner);
+    const double overhead = slr_parts_overhead(walk->split.other, walk->split.inner);
     double least = 0;
     int ranges = 0;
-    for (uint64_t borders = 0; borders < 1u << (p->groups - 1); borders++) {
-        double time = expected(p, borders, pace, overhead) + expected(p, borders, pace / 2, overhead);
+    for (uint64_t borders = 0; borders < 1u << (walk->groups - 1); borders++) {
+        double time = expected(walk, borders, pace, overhead) + expected(walk, borders, pace / 2, overhead);
         int here = __builtin_popcountll(borders) + 1;
         if (!ranges || time < least * (1 - 1e-9) || (time < least * (1 + 1e-9) && here < ranges)) {
             least = time;
             ranges = here;
-            p->borders = borders;
+            walk->borders = borders;
         }
     }
 }
@@ -88,49 +88,50 @@ static int64_t grain_of(int64_t cols, uint32_t groups)
 struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm_split *split, int rank, int nranks,
                               double pace)
 {
-    struct slr_parts p = {.plan = *plan, .split = *split, .rank = rank, .nranks = nranks, .borders = UINT64_MAX};
-    p.chunks = pace > 0 ? (plan->chunks + MOST_GROUPS - 1) / MOST_GROUPS : 1;
-    p.groups = (plan->chunks + p.chunks - 1) / p.chunks;
-    p.grain = grain_of(split->shard_cols, p.groups);
+    struct slr_parts walk = {.plan = *plan, .split = *split, .rank = rank, .nranks = nranks, .borders = UINT64_MAX};
+    walk.chunks = pace > 0 ? (plan->chunks + MOST_GROUPS - 1) / MOST_GROUPS : 1;
+    walk.groups = (plan->chunks + walk.chunks - 1) / walk.chunks;
+    walk.grain = grain_of(split->shard_cols, walk.groups);
     if (pace > 0)
-        choose(&p, pace);
-    return p;
+        choose(&walk, pace);
+    return walk;
 }
 
 /* The next range; behind the own shard's last one the peers' first. */
-static bool next_range(struct slr_parts *p)
+static bool next_range(struct slr_parts *walk)
 {
-    if (p->end >= p->groups && p->step > 0)
+    if (walk->end >= walk->groups && walk->step > 0)
         return false;
-    if (p->end >= p->groups) {
-        p->step = 1;
-        p->end = 0;
-    } else if (p->step > 0) {
-        p->step = 1;
+    if (walk->end >= walk->groups) {
+        walk->step = 1;
+        walk->end = 0;
+    } else if (walk->step > 0) {
+        walk->step = 1;
     }
-    p->begin = p->end;
-    while (!border_behind(p, p->end++))
+    walk->begin = walk->end;
+    while (!border_behind(walk, walk->end++))
         ;
     return true;
 }
 
-static void take(const struct slr_parts *p, struct slr_part *part)
+static void take(const struct slr_parts *walk, struct slr_part *part)
 {
-    const int64_t first = border(p, p->begin), last = border(p, p->end);
-    *part = (struct slr_part){
-        .col = (p->rank + p->step) % p->nranks * p->split.shard_cols + first, .cols = last - first, .step = p->step};
-    if (p->step > 0 && part->cols > 0)
-        part->chunk = chunk_of(p, last);
+    const int64_t first = border(walk, walk->begin), last = border(walk, walk->end);
+    *part = (struct slr_part){.col = (walk->rank + walk->step) % walk->nranks * walk->split.shard_cols + first,
+                              .cols = last - first,
+                              .step = walk->step};
+    if (walk->step > 0 && part->cols > 0)
+        part->chunk = chunk_of(walk, last);
 }
 
-bool slr_parts_next(struct slr_parts *p, struct slr_part *part)
+bool slr_parts_next(struct slr_parts *walk, struct slr_part *part)
 {
     do {
-        if (p->step > 0 && p->step + 1 < p->nranks)
-            p->step++;
-        else if (!next_range(p))
+        if (walk->step > 0 && walk->step + 1 < walk->nranks)
+            walk->step++;
+        else if (!next_range(walk))
             return false;
-        take(p, part);
+        take(walk, part);
     } while (part->cols <= 0);
     return true;
 }

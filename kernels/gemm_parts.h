@@ -53,7 +53,7 @@ struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm
                               double pace);
 
 /* False: there are no more. No part is empty. */
-bool slr_parts_next(struct slr_parts *p, struct slr_part *part);
+bool slr_parts_next(struct slr_parts *walk, struct slr_part *part);
 
 /* Pace from the operand's element size, the GEMM's other outer size, and how many operations of a 16-bit GEMM the
  * device makes in the time in which it receives one byte. */

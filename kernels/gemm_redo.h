@@ -28,7 +28,7 @@ bool slr_gemm_reads_output(const struct slr_gemm *gemm);
 
 /* The first `done` parts of `walk`, which is at its beginning, have been enqueued on `stream`; the next was refused
  * with `refused`. The stream waits for the whole gather. */
-cublasStatus_t slr_gemm_redo(const struct slr_gemm *gemm, const struct slr_gemm_split *s, struct slr_parts walk,
+cublasStatus_t slr_gemm_redo(const struct slr_gemm *gemm, const struct slr_gemm_split *split, struct slr_parts walk,
                              unsigned done, CUstream stream, cublasStatus_t refused);
 
 #endif

@@ -1,18 +1,18 @@
 #include "kernels/gemm.h"
 
-static bool overlap(struct slr_span a, struct slr_span b)
+static bool overlap(struct slr_extent a, struct slr_extent b)
 {
     return a.begin < b.end && b.begin < a.end;
 }
 
-static struct slr_span span_of(const void *p, size_t bytes)
+static struct slr_extent extent_of(const void *p, size_t bytes)
 {
-    return (struct slr_span){(uintptr_t)p, (uintptr_t)p + bytes};
+    return (struct slr_extent){(uintptr_t)p, (uintptr_t)p + bytes};
 }
 
-struct slr_span slr_gemm_span(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem)
+struct slr_extent slr_gemm_extent(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem)
 {
-    return span_of(p, rows && cols ? ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * elem : 0);
+    return extent_of(p, rows && cols ? ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * elem : 0);
 }
 
 size_t slr_gemm_type_bytes(cudaDataType type)
@@ -36,33 +36,35 @@ size_t slr_gemm_type_bytes(cudaDataType type)
     }
 }
 
-static struct slr_span span_a(const struct slr_gemm *g)
+static struct slr_extent extent_a(const struct slr_gemm *gemm)
 {
-    bool plain = g->transa == CUBLAS_OP_N;
-    return slr_gemm_span(g->a, plain ? g->m : g->k, plain ? g->k : g->m, g->lda, slr_gemm_type_bytes(g->atype));
+    bool plain = gemm->transa == CUBLAS_OP_N;
+    return slr_gemm_extent(gemm->a, plain ? gemm->m : gemm->k, plain ? gemm->k : gemm->m, gemm->lda,
+                           slr_gemm_type_bytes(gemm->atype));
 }
 
-static struct slr_span span_b(const struct slr_gemm *g)
+static struct slr_extent extent_b(const struct slr_gemm *gemm)
 {
-    bool plain = g->transb == CUBLAS_OP_N;
-    return slr_gemm_span(g->b, plain ? g->k : g->n, plain ? g->n : g->k, g->ldb, slr_gemm_type_bytes(g->btype));
+    bool plain = gemm->transb == CUBLAS_OP_N;
+    return slr_gemm_extent(gemm->b, plain ? gemm->k : gemm->n, plain ? gemm->n : gemm->k, gemm->ldb,
+                           slr_gemm_type_bytes(gemm->btype));
 }
 
-static struct slr_span span_c(const struct slr_gemm *g)
+static struct slr_extent extent_c(const struct slr_gemm *gemm)
 {
-    return slr_gemm_span(g->c, g->m, g->n, g->ldc, slr_gemm_type_bytes(g->ctype));
+    return slr_gemm_extent(gemm->c, gemm->m, gemm->n, gemm->ldc, slr_gemm_type_bytes(gemm->ctype));
 }
 
 /* The operand that starts where the receive buffer does; columns and leading dimension as stored. */
-static enum slr_reason find_operand(const struct slr_gemm *g, uintptr_t recv, bool *on_a, int64_t *cols, int64_t *ld)
+static enum slr_reason find_operand(const struct slr_gemm *gemm, uintptr_t recv, bool *on_a, int64_t *cols, int64_t *ld)
 {
-    bool a = (uintptr_t)g->a == recv, b = (uintptr_t)g->b == recv;
+    bool a = (uintptr_t)gemm->a == recv, b = (uintptr_t)gemm->b == recv;
     if (a == b)
         return a ? SLR_R_JOIN_OVERLAP : SLR_R_JOIN_NO_OPERAND;
     *on_a = a;
-    *cols = a ? g->m : g->n;
-    *ld = a ? g->lda : g->ldb;
-    if (a ? g->transa == CUBLAS_OP_N : g->transb != CUBLAS_OP_N)
+    *cols = a ? gemm->m : gemm->n;
+    *ld = a ? gemm->lda : gemm->ldb;
+    if (a ? gemm->transa == CUBLAS_OP_N : gemm->transb != CUBLAS_OP_N)
         return SLR_R_JOIN_TRANS;
     return SLR_R_FUSED;
 }
@@ -71,11 +73,11 @@ static enum slr_reason find_operand(const struct slr_gemm *g, uintptr_t recv, bo
  * read before the gather is complete. */
 static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
 {
-    struct slr_span recv = span_of((const void *)(uintptr_t)g->recv, g->plan.shard * (size_t)nranks);
-    struct slr_span send = span_of((const void *)(uintptr_t)g->send, g->plan.shard);
-    struct slr_span c = span_c(gemm), other = on_a ? span_b(gemm) : span_a(gemm);
-    return overlap(c, recv) || overlap(c, send) || overlap(other, recv) || overlap(span_of(gemm->alpha, 1), recv) ||
-           overlap(span_of(gemm->beta, 1), recv) || overlap(gemm->read[0], recv) || overlap(gemm->read[1], recv) ||
+    struct slr_extent recv = extent_of((const void *)(uintptr_t)g->recv, g->plan.shard * (size_t)nranks);
+    struct slr_extent send = extent_of((const void *)(uintptr_t)g->send, g->plan.shard);
+    struct slr_extent c = extent_c(gemm), other = on_a ? extent_b(gemm) : extent_a(gemm);
+    return overlap(c, recv) || overlap(c, send) || overlap(other, recv) || overlap(extent_of(gemm->alpha, 1), recv) ||
+           overlap(extent_of(gemm->beta, 1), recv) || overlap(gemm->read[0], recv) || overlap(gemm->read[1], recv) ||
            overlap(gemm->written, recv) || overlap(gemm->written, send);
 }
 

@@ -31,45 +31,45 @@ static uint32_t alignment(const void *p)
     return (uint32_t)(at & -at);
 }
 
-static struct key key_of(const struct slr_lt_problem *p)
+static struct key key_of(const struct slr_lt_problem *problem)
 {
-    const struct slr_lt_op *op = &p->op;
+    const struct slr_lt_op *op = &problem->op;
     CUdevice device = -1;
     slr_real.cuCtxGetDevice(&device);
-    struct key key = {{(uintptr_t)p->handle, (uint64_t)device, p->workspace_bytes, alignment(op->bias),
+    struct key key = {{(uintptr_t)problem->handle, (uint64_t)device, problem->workspace_bytes, alignment(op->bias),
                        (uint64_t)op->compute, (uint64_t)op->scale, (uint64_t)op->pointer_mode, (uint64_t)op->transa,
                        (uint64_t)op->transb, op->epilogue, (uint64_t)op->bias_type, (uint64_t)op->sm_count,
                        (uint64_t)op->fast_accum}};
     uint64_t *word = key.word + 4 + OP_WORDS;
     for (int i = 0; i < SLR_LT_MATRICES; i++, word += MATRIX_WORDS) {
-        const struct slr_lt_matrix *m = &p->matrix[i];
-        const uint64_t words[MATRIX_WORDS] = {m->type, m->rows, m->cols, (uint64_t)m->ld, alignment(p->at[i])};
+        const struct slr_lt_matrix *m = &problem->matrix[i];
+        const uint64_t words[MATRIX_WORDS] = {m->type, m->rows, m->cols, (uint64_t)m->ld, alignment(problem->at[i])};
         memcpy(word, words, sizeof words);
     }
-    memcpy(word, p->algo->data, sizeof p->algo->data);
+    memcpy(word, problem->algo->data, sizeof problem->algo->data);
     return key;
 }
 
 static struct entry *entry_of(const struct key *key)
 {
-    uint64_t h = 0;
+    uint64_t hash = 0;
     for (int i = 0; i < WORDS; i++) {
-        h = (h ^ key->word[i]) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 32;
+        hash = (hash ^ key->word[i]) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
     }
-    return &table[h % ENTRIES];
+    return &table[hash % ENTRIES];
 }
 
 /* An algorithm that does not tell its needs is taken to have none: cublasLtMatmul is the judge then. */
-static bool aligned(const struct slr_lt_problem *p)
+static bool aligned(const struct slr_lt_problem *problem)
 {
     for (int i = 0; i < SLR_LT_MATRICES; i++) {
         uint32_t need = 0;
         cublasLtMatmulAlgoCapAttributes_t id =
             (cublasLtMatmulAlgoCapAttributes_t)(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_A_BYTES + i);
-        if (slr_real.cublasLtMatmulAlgoCapGetAttribute(p->algo, id, &need, sizeof need, NULL) ==
+        if (slr_real.cublasLtMatmulAlgoCapGetAttribute(problem->algo, id, &need, sizeof need, NULL) ==
                 CUBLAS_STATUS_SUCCESS &&
-            need > alignment(p->at[i]))
+            need > alignment(problem->at[i]))
             return false;
     }
     return true;
@@ -78,18 +78,18 @@ _Static_assert(CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_D_BYTES == CUBLASLT_ALGO_CAP_MIN_
                    CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + SLR_LT_D,
                "the matrices' attributes follow one another");
 
-static cublasLtMatrixLayout_t layout(const struct slr_lt_problem *p, int i)
+static cublasLtMatrixLayout_t layout(const struct slr_lt_problem *problem, int i)
 {
-    return (cublasLtMatrixLayout_t)(uintptr_t)&p->layout[i];
+    return (cublasLtMatrixLayout_t)(uintptr_t)&problem->layout[i];
 }
 
-static bool fits(const struct slr_lt_problem *p)
+static bool fits(const struct slr_lt_problem *problem)
 {
     cublasLtMatmulHeuristicResult_t result = {.workspaceSize = 0};
-    return slr_real.cublasLtMatmulAlgoCheck(p->handle, p->desc, layout(p, SLR_LT_A), layout(p, SLR_LT_B),
-                                            layout(p, SLR_LT_C), layout(p, SLR_LT_D), p->algo,
-                                            &result) == CUBLAS_STATUS_SUCCESS &&
-           result.workspaceSize <= p->workspace_bytes && aligned(p);
+    return slr_real.cublasLtMatmulAlgoCheck(
+               problem->handle, problem->desc, layout(problem, SLR_LT_A), layout(problem, SLR_LT_B),
+               layout(problem, SLR_LT_C), layout(problem, SLR_LT_D), problem->algo, &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= problem->workspace_bytes && aligned(problem);
 }
 
 /* A part of the algorithm's configuration; 0 where there is no such part. */
@@ -122,11 +122,11 @@ static bool sums_alike(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t
     return numerics(a) == numerics(b);
 }
 
-static cublasStatus_t prefer(const struct slr_lt_problem *p, cublasLtMatmulPreference_t pref)
+static cublasStatus_t prefer(const struct slr_lt_problem *problem, cublasLtMatmulPreference_t pref)
 {
-    uint64_t workspace = p->workspace_bytes;
+    uint64_t workspace = problem->workspace_bytes;
     uint32_t schemes =
-        config(p->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) | (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+        config(problem->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) | (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasStatus_t r = slr_real.cublasLtMatmulPreferenceInit_internal(pref, sizeof *pref);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = slr_real.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
@@ -135,7 +135,7 @@ static cublasStatus_t prefer(const struct slr_lt_problem *p, cublasLtMatmulPrefe
         r = slr_real.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
                                                           sizeof schemes);
     for (int i = 0; i < SLR_LT_MATRICES && r == CUBLAS_STATUS_SUCCESS; i++) {
-        uint32_t align = alignment(p->at[i]);
+        uint32_t align = alignment(problem->at[i]);
         r = slr_real.cublasLtMatmulPreferenceSetAttribute(
             pref, (cublasLtMatmulPreferenceAttributes_t)(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i), &align,
             sizeof align);
@@ -144,31 +144,32 @@ static cublasStatus_t prefer(const struct slr_lt_problem *p, cublasLtMatmulPrefe
 }
 
 /* The heuristic's recommendations, best first; their number. */
-static int ask(const struct slr_lt_problem *p, cublasLtMatmulHeuristicResult_t *found)
+static int ask(const struct slr_lt_problem *problem, cublasLtMatmulHeuristicResult_t *found)
 {
     cublasLtMatmulPreferenceOpaque_t pref;
     int count = 0, good = 0;
-    if (prefer(p, &pref) != CUBLAS_STATUS_SUCCESS ||
-        slr_real.cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, layout(p, SLR_LT_A), layout(p, SLR_LT_B),
-                                                layout(p, SLR_LT_C), layout(p, SLR_LT_D), &pref, CANDIDATES, found,
+    if (prefer(problem, &pref) != CUBLAS_STATUS_SUCCESS ||
+        slr_real.cublasLtMatmulAlgoGetHeuristic(problem->handle, problem->desc, layout(problem, SLR_LT_A),
+                                                layout(problem, SLR_LT_B), layout(problem, SLR_LT_C),
+                                                layout(problem, SLR_LT_D), &pref, CANDIDATES, found,
                                                 &count) != CUBLAS_STATUS_SUCCESS)
         return 0;
     while (good < count && found[good].state == CUBLAS_STATUS_SUCCESS &&
-           found[good].workspaceSize <= p->workspace_bytes)
+           found[good].workspaceSize <= problem->workspace_bytes)
         good++;
     return good;
 }
 
-static bool choose(const struct slr_lt_problem *p, cublasLtMatmulAlgo_t *out)
+static bool choose(const struct slr_lt_problem *problem, cublasLtMatmulAlgo_t *out)
 {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-    int count = ask(p, found), i = 0;
-    while (i < count && !sums_alike(&found[i].algo, p->algo))
+    int count = ask(problem, found), i = 0;
+    while (i < count && !sums_alike(&found[i].algo, problem->algo))
         i++;
     if (i < count)
         *out = found[i].algo;
-    else if (fits(p))
-        *out = *p->algo;
+    else if (fits(problem))
+        *out = *problem->algo;
     else if (count > 0)
         *out = found[0].algo;
     else
@@ -184,22 +185,22 @@ static bool look_up(const struct key *key, struct entry *out)
     return out->used && memcmp(&out->key, key, sizeof *key) == 0;
 }
 
-static void keep(const struct entry *e)
+static void keep(const struct entry *entry)
 {
     pthread_mutex_lock(&lock);
-    *entry_of(&e->key) = *e;
+    *entry_of(&entry->key) = *entry;
     pthread_mutex_unlock(&lock);
 }
 
-bool slr_lt_algo(const struct slr_lt_problem *p, cublasLtMatmulAlgo_t *out)
+bool slr_lt_algo(const struct slr_lt_problem *problem, cublasLtMatmulAlgo_t *out)
 {
-    struct key key = key_of(p);
-    struct entry e;
-    if (!look_up(&key, &e)) {
-        e = (struct entry){.used = true, .key = key};
-        e.found = choose(p, &e.algo);
-        keep(&e);
+    struct key key = key_of(problem);
+    struct entry entry;
+    if (!look_up(&key, &entry)) {
+        entry = (struct entry){.used = true, .key = key};
+        entry.found = choose(problem, &entry.algo);
+        keep(&entry);
     }
-    *out = e.algo;
-    return e.found;
+    *out = entry.algo;
+    return entry.found;
 }

@@ -38,6 +38,6 @@ struct slr_lt_problem {
 };
 
 /* False when there is none. The device's context is current. */
-bool slr_lt_algo(const struct slr_lt_problem *p, cublasLtMatmulAlgo_t *out);
+bool slr_lt_algo(const struct slr_lt_problem *problem, cublasLtMatmulAlgo_t *out);
 
 #endif

@@ -104,14 +104,14 @@ static void learn(struct kind *kind, const void *fresh)
 {
     struct attribute known[IDS];
     for (int id = 0; id < IDS; id++) {
-        struct attribute *a = &known[id];
+        struct attribute *attribute = &known[id];
         size_t size = 0;
-        *a = (struct attribute){.field = field_of(kind, id)};
+        *attribute = (struct attribute){.field = field_of(kind, id)};
         if (kind->get(fresh, id, NULL, 0, &size) != CUBLAS_STATUS_SUCCESS)
             continue;
-        a->size = size;
+        attribute->size = size;
         if (size <= VALUE)
-            kind->get(fresh, id, a->fresh, size, NULL);
+            kind->get(fresh, id, attribute->fresh, size, NULL);
     }
     publish(kind, known);
 }
@@ -123,17 +123,17 @@ static bool learnt(const struct kind *kind)
 
 static bool read_attribute(const struct kind *kind, int id, const void *object, void *out)
 {
-    const struct attribute *a = &kind->known[id];
+    const struct attribute *attribute = &kind->known[id];
     unsigned char value[VALUE];
     size_t written = 0;
-    if (a->size == 0)
+    if (attribute->size == 0)
         return true;
-    if (a->size > VALUE || (a->field && a->field->size != a->size) ||
-        kind->get(object, id, value, a->size, &written) != CUBLAS_STATUS_SUCCESS)
+    if (attribute->size > VALUE || (attribute->field && attribute->field->size != attribute->size) ||
+        kind->get(object, id, value, attribute->size, &written) != CUBLAS_STATUS_SUCCESS)
         return false;
-    if (!a->field)
-        return memcmp(value, a->fresh, a->size) == 0;
-    memcpy((char *)out + a->field->offset, value, a->size);
+    if (!attribute->field)
+        return memcmp(value, attribute->fresh, attribute->size) == 0;
+    memcpy((char *)out + attribute->field->offset, value, attribute->size);
     return true;
 }
 
@@ -147,7 +147,7 @@ static enum slr_reason read_all(const struct kind *kind, const void *object, voi
 
 enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_matrix *out)
 {
-    struct layout l = {.batch = 1};
+    struct layout read = {.batch = 1};
     if (!learnt(&layouts)) {
         cublasLtMatrixLayoutOpaque_t fresh;
         if (slr_real.cublasLtMatrixLayoutInit_internal(&fresh, sizeof fresh, CUDA_R_32F, 1, 1, 1) !=
@@ -155,9 +155,9 @@ enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_
             return SLR_R_JOIN_LAYOUT;
         learn(&layouts, &fresh);
     }
-    enum slr_reason r = layout ? read_all(&layouts, layout, &l) : SLR_R_JOIN_LAYOUT;
-    *out = l.matrix;
-    return r == SLR_R_FUSED && l.batch != 1 ? SLR_R_JOIN_BATCH : r;
+    enum slr_reason r = layout ? read_all(&layouts, layout, &read) : SLR_R_JOIN_LAYOUT;
+    *out = read.matrix;
+    return r == SLR_R_FUSED && read.batch != 1 ? SLR_R_JOIN_BATCH : r;
 }
 
 enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out)
@@ -173,9 +173,10 @@ enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out)
     return desc ? read_all(&ops, desc, out) : SLR_R_JOIN_ATTRIBUTE;
 }
 
-cublasStatus_t slr_lt_make_matrix(const struct slr_lt_matrix *m, cublasLtMatrixLayoutOpaque_t *out)
+cublasStatus_t slr_lt_make_matrix(const struct slr_lt_matrix *matrix, cublasLtMatrixLayoutOpaque_t *out)
 {
-    return slr_real.cublasLtMatrixLayoutInit_internal(out, sizeof *out, (cudaDataType)m->type, m->rows, m->cols, m->ld);
+    return slr_real.cublasLtMatrixLayoutInit_internal(out, sizeof *out, (cudaDataType)matrix->type, matrix->rows,
+                                                      matrix->cols, matrix->ld);
 }
 
 /* Sets what differs from a fresh descriptor. */
@@ -184,10 +185,11 @@ cublasStatus_t slr_lt_make_op(const struct slr_lt_op *op, cublasLtMatmulDescOpaq
     cublasStatus_t r = slr_real.cublasLtMatmulDescInit_internal(out, sizeof *out, (cublasComputeType_t)op->compute,
                                                                 (cudaDataType_t)op->scale);
     for (size_t i = 0; i < ops.count && r == CUBLAS_STATUS_SUCCESS; i++) {
-        const struct field *f = &op_fields[i];
-        const void *value = (const char *)op + f->offset;
-        if (ops.known[f->id].size == f->size && memcmp(value, ops.known[f->id].fresh, f->size) != 0)
-            r = slr_real.cublasLtMatmulDescSetAttribute(out, (cublasLtMatmulDescAttributes_t)f->id, value, f->size);
+        const struct field *field = &op_fields[i];
+        const void *value = (const char *)op + field->offset;
+        if (ops.known[field->id].size == field->size && memcmp(value, ops.known[field->id].fresh, field->size) != 0)
+            r = slr_real.cublasLtMatmulDescSetAttribute(out, (cublasLtMatmulDescAttributes_t)field->id, value,
+                                                        field->size);
     }
     return r;
 }

@@ -32,7 +32,7 @@ enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_
 enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out);
 
 /* Makes descriptors in the caller's memory; they need no destruction. An operation only after one was read. */
-cublasStatus_t slr_lt_make_matrix(const struct slr_lt_matrix *m, cublasLtMatrixLayoutOpaque_t *out);
+cublasStatus_t slr_lt_make_matrix(const struct slr_lt_matrix *matrix, cublasLtMatrixLayoutOpaque_t *out);
 cublasStatus_t slr_lt_make_op(const struct slr_lt_op *op, cublasLtMatmulDescOpaque_t *out);
 
 #endif

@@ -14,22 +14,22 @@ static size_t pieces_chosen(size_t shard, int nranks)
 {
     size_t by_steps = ceil_div(STEPS_WANTED, (size_t)nranks);
     size_t by_size = shard / PIECE_MIN;
-    size_t n = by_steps < by_size ? by_steps : by_size;
-    return n ? n : 1;
+    size_t pieces = by_steps < by_size ? by_steps : by_size;
+    return pieces ? pieces : 1;
 }
 
 struct slr_plan slr_plan_make(size_t shard, int nranks, size_t slot, uint32_t wanted)
 {
-    struct slr_plan p = {.shard = shard};
-    size_t n = wanted ? wanted : pieces_chosen(shard, nranks);
-    size_t piece = ceil_div(shard, n);
+    struct slr_plan plan = {.shard = shard};
+    size_t pieces = wanted ? wanted : pieces_chosen(shard, nranks);
+    size_t piece = ceil_div(shard, pieces);
     piece = ceil_div(piece, PIECE_ALIGN) * PIECE_ALIGN;
     if (piece > slot)
         piece = slot;
-    p.piece = piece < shard ? piece : shard;
-    p.pieces = (uint32_t)ceil_div(shard, p.piece);
-    uint32_t events = p.pieces * (uint32_t)(nranks > 1 ? nranks - 1 : 1);
-    p.group = (uint32_t)ceil_div(events, SLR_MAX_CHUNK_EVENTS);
-    p.chunks = (uint32_t)ceil_div(p.pieces, p.group);
-    return p;
+    plan.piece = piece < shard ? piece : shard;
+    plan.pieces = (uint32_t)ceil_div(shard, plan.piece);
+    uint32_t events = plan.pieces * (uint32_t)(nranks > 1 ? nranks - 1 : 1);
+    plan.group = (uint32_t)ceil_div(events, SLR_MAX_CHUNK_EVENTS);
+    plan.chunks = (uint32_t)ceil_div(plan.pieces, plan.group);
+    return plan;
 }

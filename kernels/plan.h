@@ -26,22 +26,22 @@ struct slr_plan {
 /* `slot`: bytes of a staging slot (> 0). `wanted`: pieces per shard that the user asks for, 0 to choose. */
 struct slr_plan slr_plan_make(size_t shard, int nranks, size_t slot, uint32_t wanted);
 
-static inline size_t slr_plan_piece_begin(const struct slr_plan *p, uint32_t piece)
+static inline size_t slr_plan_piece_begin(const struct slr_plan *plan, uint32_t piece)
 {
-    return (size_t)piece * p->piece;
+    return (size_t)piece * plan->piece;
 }
 
-static inline size_t slr_plan_piece_bytes(const struct slr_plan *p, uint32_t piece)
+static inline size_t slr_plan_piece_bytes(const struct slr_plan *plan, uint32_t piece)
 {
-    size_t begin = slr_plan_piece_begin(p, piece);
-    return p->shard - begin < p->piece ? p->shard - begin : p->piece;
+    size_t begin = slr_plan_piece_begin(plan, piece);
+    return plan->shard - begin < plan->piece ? plan->shard - begin : plan->piece;
 }
 
 /* End of chunk q in the shard, in bytes. */
-static inline size_t slr_plan_chunk_end(const struct slr_plan *p, uint32_t q)
+static inline size_t slr_plan_chunk_end(const struct slr_plan *plan, uint32_t q)
 {
-    size_t end = (size_t)(q + 1) * p->group * p->piece;
-    return q + 1 >= p->chunks || end > p->shard ? p->shard : end;
+    size_t end = (size_t)(q + 1) * plan->group * plan->piece;
+    return q + 1 >= plan->chunks || end > plan->shard ? plan->shard : end;
 }
 
 #endif

@@ -66,15 +66,15 @@ static bool arrives(const struct slr_route *route)
     return route && route->source == SLR_ARRIVES;
 }
 
-static const struct slr_route *route_of(const struct slr_gather *c, int peer)
+static const struct slr_route *route_of(const struct slr_gather *g, int peer)
 {
-    return c->route ? &c->route[peer] : NULL;
+    return g->route ? &g->route[peer] : NULL;
 }
 
-static bool any(const struct slr_ring *ring, const struct slr_gather *c, peer_filter which)
+static bool any(const struct slr_ring *ring, const struct slr_gather *g, peer_filter which)
 {
-    for (int r = 0; r < ring->nranks; r++)
-        if (r != ring->rank && which(route_of(c, r)))
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank && which(route_of(g, peer)))
             return true;
     return false;
 }
@@ -90,26 +90,26 @@ static enum slr_status put(struct memops *m, CUstream stream)
 }
 
 /* One memory operation on this rank's own words for each of the peers, in one call on the publish stream. */
-static enum slr_status for_peers(struct slr_ring *ring, const struct slr_gather *c, peer_filter which, bool write,
+static enum slr_status for_peers(struct slr_ring *ring, const struct slr_gather *g, peer_filter which, bool write,
                                  enum slr_flag_kind kind, uint32_t value)
 {
     struct memops m = {.count = 0};
     for (int step = 1; step < ring->nranks; step++) {
         int peer = (ring->rank + step) % ring->nranks;
         CUdeviceptr addr = dflag(ring, kind, ring->rank, peer);
-        if (which(route_of(c, peer)))
+        if (which(route_of(g, peer)))
             m.op[m.count++] = write ? op_write(addr, value) : op_wait(addr, value);
     }
     return put(&m, ring->publish);
 }
 
 /* Tells the owners that push that the receive buffer is theirs to write to. */
-static enum slr_status open_buffer(struct slr_ring *ring, const struct slr_gather *c, uint32_t first)
+static enum slr_status open_buffer(struct slr_ring *ring, const struct slr_gather *g, uint32_t first)
 {
     struct memops m = {.count = 0};
-    for (int r = 0; r < ring->nranks; r++)
-        if (r != ring->rank && arrives(route_of(c, r)))
-            m.op[m.count++] = op_write(dflag(ring, SLR_FLAG_OPEN, r, ring->rank), first);
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank && arrives(route_of(g, peer)))
+            m.op[m.count++] = op_write(dflag(ring, SLR_FLAG_OPEN, peer, ring->rank), first);
     return put(&m, ring->pull);
 }
 
@@ -125,14 +125,14 @@ enum slr_status slr_ring_try(struct slr_ring *ring)
     return SLR_CU(cuStreamSynchronize, ring->pull);
 }
 
-static size_t slot_at(const struct slr_ring *ring, uint32_t g)
+static size_t slot_at(const struct slr_ring *ring, uint32_t seq)
 {
-    return (size_t)((g - 1) % SLR_SLOTS) * ring->slot;
+    return (size_t)((seq - 1) % SLR_SLOTS) * ring->slot;
 }
 
-static CUdeviceptr slot_of(const struct slr_ring *ring, int owner, uint32_t g)
+static CUdeviceptr slot_of(const struct slr_ring *ring, int owner, uint32_t seq)
 {
-    return ring->slots[owner] + slot_at(ring, g);
+    return ring->slots[owner] + slot_at(ring, seq);
 }
 
 /* What the publish stream was last given is measured. */
@@ -146,50 +146,50 @@ static void pull_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, u
     slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, kind, peer, (int)piece, bytes);
 }
 
-static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece)
+static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece)
 {
-    if (!any(ring, c, by_slot))
+    if (!any(ring, g, by_slot))
         return SLR_OK;
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
     /* The first pieces of a communicator find the slots empty; later the words have wrapped or not, both compare right.
      */
-    SLR_TRY(for_peers(ring, c, every_peer, false, SLR_FLAG_DONE, g - SLR_SLOTS));
+    SLR_TRY(for_peers(ring, g, every_peer, false, SLR_FLAG_DONE, seq - SLR_SLOTS));
     publish_did(ring, SLR_SPAN_WAIT, -1, piece, 0);
-    size_t bytes = slr_plan_piece_bytes(&c->plan, piece);
-    CUdeviceptr from = c->send + slr_plan_piece_begin(&c->plan, piece);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, g), from, bytes, ring->publish));
+    size_t bytes = slr_plan_piece_bytes(&g->plan, piece);
+    CUdeviceptr from = g->send + slr_plan_piece_begin(&g->plan, piece);
+    SLR_TRY(SLR_CU(cuMemcpyAsync, slot_of(ring, ring->rank, seq), from, bytes, ring->publish));
     if (ring->twin)
-        SLR_TRY(SLR_CU(cuMemcpyAsync, ring->twin + slot_at(ring, g), from, bytes, ring->publish));
+        SLR_TRY(SLR_CU(cuMemcpyAsync, ring->twin + slot_at(ring, seq), from, bytes, ring->publish));
     publish_did(ring, SLR_SPAN_STAGE, -1, piece, bytes);
     return SLR_OK;
 }
 
-static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece,
+static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece,
                                int peer)
 {
-    size_t at = slr_plan_piece_begin(&c->plan, piece), bytes = slr_plan_piece_bytes(&c->plan, piece);
+    size_t at = slr_plan_piece_begin(&g->plan, piece), bytes = slr_plan_piece_bytes(&g->plan, piece);
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
     if (piece == 0) {
         SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->publish, dflag(ring, SLR_FLAG_OPEN, ring->rank, peer), first,
                        CU_STREAM_WAIT_VALUE_GEQ));
         publish_did(ring, SLR_SPAN_WAIT, peer, piece, 0);
     }
-    SLR_TRY(SLR_CU(cuMemcpyAsync, c->route[peer].to + at, c->send + at, bytes, ring->publish));
+    SLR_TRY(SLR_CU(cuMemcpyAsync, g->route[peer].to + at, g->send + at, bytes, ring->publish));
     publish_did(ring, SLR_SPAN_PUSH, peer, piece, bytes);
     return SLR_CU(cuStreamWriteValue32, ring->publish, dflag(ring, SLR_FLAG_READY, ring->rank, peer), first + piece,
                   CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
 /* The reader that is at step j when this rank is pushed to it is rank - j: the same pairs as in the pulls. */
-static enum slr_status publish_piece(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece)
+static enum slr_status publish_piece(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece)
 {
-    uint32_t g = first + piece;
-    SLR_TRY(stage(ring, c, g, piece));
-    SLR_TRY(for_peers(ring, c, takes_itself, true, SLR_FLAG_READY, g));
+    uint32_t seq = first + piece;
+    SLR_TRY(stage(ring, g, seq, piece));
+    SLR_TRY(for_peers(ring, g, takes_itself, true, SLR_FLAG_READY, seq));
     for (int step = 1; step < ring->nranks; step++) {
         int peer = (ring->rank - step + ring->nranks) % ring->nranks;
-        if (!takes_itself(route_of(c, peer)))
-            SLR_TRY(push_to(ring, c, first, piece, peer));
+        if (!takes_itself(route_of(g, peer)))
+            SLR_TRY(push_to(ring, g, first, piece, peer));
     }
     return SLR_OK;
 }
@@ -206,68 +206,68 @@ static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
 
 /* Behind the copy: waits for ever if the owner has broken it (flags.h), and tells the owner that its slot has been
  * read. */
-static enum slr_status copied(struct slr_ring *ring, int owner, uint32_t g)
+static enum slr_status copied(struct slr_ring *ring, int owner, uint32_t seq)
 {
     CUstreamBatchMemOpParams ops[2] = {op_intact(ring, owner),
-                                       op_write(dflag(ring, SLR_FLAG_DONE, owner, ring->rank), g)};
+                                       op_write(dflag(ring, SLR_FLAG_DONE, owner, ring->rank), seq)};
     return SLR_CU(cuStreamBatchMemOp, ring->pull, 2, ops, 0);
 }
 
 /* Before the copy. The first piece of a gather has been waited for (await_owners). */
-static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece,
+static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece,
                                    int step)
 {
     int owner = (ring->rank + step) % ring->nranks;
     if (step == 1)
         return SLR_OK;
-    if (piece > 0 || arrives(route_of(c, owner)))
-        SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, owner, ring->rank), g,
+    if (piece > 0 || arrives(route_of(g, owner)))
+        SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, owner, ring->rank), seq,
                        CU_STREAM_WAIT_VALUE_GEQ));
     pull_did(ring, SLR_SPAN_WAIT, owner, piece, 0);
     return SLR_OK;
 }
 
-static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, uint32_t piece,
+static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece,
                                  int step)
 {
     int owner = (ring->rank + step) % ring->nranks;
-    const struct slr_route *route = route_of(c, owner);
-    size_t at = slr_plan_piece_begin(&c->plan, piece), bytes = slr_plan_piece_bytes(&c->plan, piece);
-    CUdeviceptr to = c->recv + (size_t)owner * c->plan.shard + at;
-    CUdeviceptr from = route && route->source == SLR_FROM_PLACE ? route->from + at : slot_of(ring, owner, g);
-    SLR_TRY(await_owner(ring, c, g, piece, step));
+    const struct slr_route *route = route_of(g, owner);
+    size_t at = slr_plan_piece_begin(&g->plan, piece), bytes = slr_plan_piece_bytes(&g->plan, piece);
+    CUdeviceptr to = g->recv + (size_t)owner * g->plan.shard + at;
+    CUdeviceptr from = route && route->source == SLR_FROM_PLACE ? route->from + at : slot_of(ring, owner, seq);
+    SLR_TRY(await_owner(ring, g, seq, piece, step));
     if (!arrives(route)) {
         SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
         pull_did(ring, SLR_SPAN_PULL, owner, piece, bytes);
     }
-    SLR_TRY(copied(ring, owner, g));
-    if (ends_chunk(&c->plan, piece))
-        SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, piece / c->plan.group, step), ring->pull));
+    SLR_TRY(copied(ring, owner, seq));
+    if (ends_chunk(&g->plan, piece))
+        SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, piece / g->plan.group, step), ring->pull));
     return SLR_OK;
 }
 
 /* Waits until the first owner has piece g; for the first piece of a gather, until each has that this rank reads from,
  * so that all ranks begin together (ring.h). */
-static enum slr_status await_owners(struct slr_ring *ring, const struct slr_gather *c, uint32_t g, bool all)
+static enum slr_status await_owners(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, bool all)
 {
     struct memops m = {.count = 0};
     for (int step = 1; step < ring->nranks; step++) {
         int owner = (ring->rank + step) % ring->nranks;
-        if (step == 1 || (all && !arrives(route_of(c, owner))))
-            m.op[m.count++] = op_wait(dflag(ring, SLR_FLAG_READY, owner, ring->rank), g);
+        if (step == 1 || (all && !arrives(route_of(g, owner))))
+            m.op[m.count++] = op_wait(dflag(ring, SLR_FLAG_READY, owner, ring->rank), seq);
     }
     return put(&m, ring->pull);
 }
 
-static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather *c, uint32_t first, uint32_t piece)
+static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece)
 {
-    uint32_t g = first + piece;
+    uint32_t seq = first + piece;
     int next = (ring->rank + 1) % ring->nranks;
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
-    SLR_TRY(await_owners(ring, c, g, piece == 0));
+    SLR_TRY(await_owners(ring, g, seq, piece == 0));
     pull_did(ring, SLR_SPAN_WAIT, next, piece, 0);
     for (int step = 1; step < ring->nranks; step++)
-        SLR_TRY(pull_step(ring, c, g, piece, step));
+        SLR_TRY(pull_step(ring, g, seq, piece, step));
     return SLR_OK;
 }
 
@@ -284,14 +284,14 @@ static enum slr_status grow_events(struct slr_ring *ring, uint32_t want)
     return SLR_OK;
 }
 
-static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_gather *c)
+static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_gather *g)
 {
-    CUdeviceptr own = c->recv + (size_t)ring->rank * c->plan.shard;
-    if (own == c->send)
+    CUdeviceptr own = g->recv + (size_t)ring->rank * g->plan.shard;
+    if (own == g->send)
         return SLR_OK;
-    slr_timing_mark(ring->timing, SLR_LANE_APP, c->stream);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, own, c->send, c->plan.shard, c->stream));
-    slr_timing_did(ring->timing, SLR_LANE_APP, c->stream, SLR_SPAN_OWN, -1, -1, c->plan.shard);
+    slr_timing_mark(ring->timing, SLR_LANE_APP, g->stream);
+    SLR_TRY(SLR_CU(cuMemcpyAsync, own, g->send, g->plan.shard, g->stream));
+    slr_timing_did(ring->timing, SLR_LANE_APP, g->stream, SLR_SPAN_OWN, -1, -1, g->plan.shard);
     return SLR_OK;
 }
 
@@ -316,13 +316,13 @@ enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstr
 
 /* A shard that a peer reads where it lies is sent only when it has been read: until then the application may not write
  * to it. */
-static enum slr_status await_readers(struct slr_ring *ring, const struct slr_gather *c, uint32_t last)
+static enum slr_status await_readers(struct slr_ring *ring, const struct slr_gather *g, uint32_t last)
 {
-    if (!any(ring, c, zero_copy))
+    if (!any(ring, g, zero_copy))
         return SLR_OK;
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
-    SLR_TRY(for_peers(ring, c, zero_copy, false, SLR_FLAG_DONE, last));
-    publish_did(ring, SLR_SPAN_WAIT, -1, c->plan.pieces - 1, 0);
+    SLR_TRY(for_peers(ring, g, zero_copy, false, SLR_FLAG_DONE, last));
+    publish_did(ring, SLR_SPAN_WAIT, -1, g->plan.pieces - 1, 0);
     return SLR_OK;
 }
 
@@ -332,32 +332,32 @@ static uint32_t pieces_ahead(const struct slr_plan *p)
     return p->pieces < SLR_SLOTS ? p->pieces : SLR_SLOTS;
 }
 
-enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *c)
+enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g)
 {
     uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */
-    SLR_TRY(grow_events(ring, c->plan.chunks * (uint32_t)(ring->nranks - 1)));
-    atomic_store(&ring->issued, first + c->plan.pieces - 1);
-    SLR_TRY(open_buffer(ring, c, first));
-    for (uint32_t p = 0; p < pieces_ahead(&c->plan); p++)
-        SLR_TRY(publish_piece(ring, c, first, p));
+    SLR_TRY(grow_events(ring, g->plan.chunks * (uint32_t)(ring->nranks - 1)));
+    atomic_store(&ring->issued, first + g->plan.pieces - 1);
+    SLR_TRY(open_buffer(ring, g, first));
+    for (uint32_t piece = 0; piece < pieces_ahead(&g->plan); piece++)
+        SLR_TRY(publish_piece(ring, g, first, piece));
     return SLR_OK;
 }
 
-enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *c)
+enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *g)
 {
-    uint32_t ahead = pieces_ahead(&c->plan), last = atomic_load(&ring->issued), first = last - c->plan.pieces + 1;
-    for (uint32_t p = 0; p < c->plan.pieces; p++) {
-        SLR_TRY(pull_piece(ring, c, first, p));
-        if (p + ahead < c->plan.pieces)
-            SLR_TRY(publish_piece(ring, c, first, p + ahead));
+    uint32_t ahead = pieces_ahead(&g->plan), last = atomic_load(&ring->issued), first = last - g->plan.pieces + 1;
+    for (uint32_t piece = 0; piece < g->plan.pieces; piece++) {
+        SLR_TRY(pull_piece(ring, g, first, piece));
+        if (piece + ahead < g->plan.pieces)
+            SLR_TRY(publish_piece(ring, g, first, piece + ahead));
     }
-    SLR_TRY(await_readers(ring, c, last));
+    SLR_TRY(await_readers(ring, g, last));
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
-    pull_did(ring, SLR_SPAN_WAIT, -1, c->plan.pieces - 1, 0);
+    pull_did(ring, SLR_SPAN_WAIT, -1, g->plan.pieces - 1, 0);
     SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->pull));
     ring->carrying = false;
-    return copy_own_shard(ring, c);
+    return copy_own_shard(ring, g);
 }
 
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)

@@ -17,73 +17,73 @@ static bool grow(void **list, unsigned count, unsigned *room, size_t element)
     return true;
 }
 
-void slr_timing_begin(struct slr_timing *r)
+void slr_timing_begin(struct slr_timing *timing)
 {
-    r->stamps = r->spans = r->cut = 0;
-    r->broken = false;
+    timing->stamps = timing->spans = timing->cut = 0;
+    timing->broken = false;
     for (int lane = 0; lane < SLR_LANES; lane++)
-        r->at[lane] = -1;
+        timing->at[lane] = -1;
 }
 
-static bool one_more_event(struct slr_timing *r)
+static bool one_more_event(struct slr_timing *timing)
 {
-    if (r->stamps < r->created)
+    if (timing->stamps < timing->created)
         return true;
-    if (!grow((void **)&r->event, r->created, &r->event_room, sizeof(CUevent)) ||
-        slr_real.cuEventCreate(&r->event[r->created], CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-        r->broken = true;
+    if (!grow((void **)&timing->event, timing->created, &timing->event_room, sizeof(CUevent)) ||
+        slr_real.cuEventCreate(&timing->event[timing->created], CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+        timing->broken = true;
         return false;
     }
-    r->created++;
+    timing->created++;
     return true;
 }
 
 /* The number of the new stamp; -1: none. */
-static int stamp(struct slr_timing *r, CUstream stream)
+static int stamp(struct slr_timing *timing, CUstream stream)
 {
-    if (r->broken || r->stamps >= SLR_TIMING_STAMPS || !one_more_event(r))
+    if (timing->broken || timing->stamps >= SLR_TIMING_STAMPS || !one_more_event(timing))
         return -1;
-    if (slr_real.cuEventRecord(r->event[r->stamps], stream) != CUDA_SUCCESS) {
-        r->broken = true;
+    if (slr_real.cuEventRecord(timing->event[timing->stamps], stream) != CUDA_SUCCESS) {
+        timing->broken = true;
         return -1;
     }
-    return (int)r->stamps++;
+    return (int)timing->stamps++;
 }
 
-void slr_timing_mark_on(struct slr_timing *r, enum slr_lane lane, CUstream stream)
+void slr_timing_mark_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream)
 {
-    r->at[lane] = stamp(r, stream);
+    timing->at[lane] = stamp(timing, stream);
 }
 
-void slr_timing_did_on(struct slr_timing *r, enum slr_lane lane, CUstream stream, struct slr_timed_span what)
+void slr_timing_did_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream, struct slr_timed_span what)
 {
     what.lane = lane;
-    what.begin = r->at[lane];
-    what.end = r->at[lane] = stamp(r, stream);
-    if (what.begin < 0 || what.end < 0 || !grow((void **)&r->span, r->spans, &r->span_room, sizeof what))
-        r->cut++;
+    what.begin = timing->at[lane];
+    what.end = timing->at[lane] = stamp(timing, stream);
+    if (what.begin < 0 || what.end < 0 || !grow((void **)&timing->span, timing->spans, &timing->span_room, sizeof what))
+        timing->cut++;
     else
-        r->span[r->spans++] = what;
+        timing->span[timing->spans++] = what;
 }
 
 /* The last stamp first: most often that is the one to wait for. */
-CUresult slr_timing_query(const struct slr_timing *r)
+CUresult slr_timing_query(const struct slr_timing *timing)
 {
-    for (unsigned i = r->stamps; i > 0; i--) {
-        CUresult q = slr_real.cuEventQuery(r->event[i - 1]);
+    for (unsigned i = timing->stamps; i > 0; i--) {
+        CUresult q = slr_real.cuEventQuery(timing->event[i - 1]);
         if (q != CUDA_SUCCESS)
             return q;
     }
     return CUDA_SUCCESS;
 }
 
-void slr_timing_free(struct slr_timing *r)
+void slr_timing_free(struct slr_timing *timing)
 {
-    for (unsigned i = 0; i < r->created; i++)
-        slr_real.cuEventDestroy(r->event[i]);
-    free(r->event);
-    free(r->span);
-    *r = (struct slr_timing){0};
+    for (unsigned i = 0; i < timing->created; i++)
+        slr_real.cuEventDestroy(timing->event[i]);
+    free(timing->event);
+    free(timing->span);
+    *timing = (struct slr_timing){0};
 }
 
 const char *slr_lane_name(enum slr_lane lane)

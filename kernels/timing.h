@@ -56,30 +56,30 @@ struct slr_timing {
 };
 
 /* Empties the record for its next use. */
-void slr_timing_begin(struct slr_timing *r);
+void slr_timing_begin(struct slr_timing *timing);
 
-void slr_timing_mark_on(struct slr_timing *r, enum slr_lane lane, CUstream stream);
-void slr_timing_did_on(struct slr_timing *r, enum slr_lane lane, CUstream stream, struct slr_timed_span what);
+void slr_timing_mark_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream);
+void slr_timing_did_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream, struct slr_timed_span what);
 
-static inline void slr_timing_mark(struct slr_timing *r, enum slr_lane lane, CUstream stream)
+static inline void slr_timing_mark(struct slr_timing *timing, enum slr_lane lane, CUstream stream)
 {
-    if (__builtin_expect(r != NULL, 0))
-        slr_timing_mark_on(r, lane, stream);
+    if (__builtin_expect(timing != NULL, 0))
+        slr_timing_mark_on(timing, lane, stream);
 }
 
-static inline void slr_timing_did(struct slr_timing *r, enum slr_lane lane, CUstream stream, enum slr_span_kind kind,
-                                  int peer, int piece, size_t bytes)
+static inline void slr_timing_did(struct slr_timing *timing, enum slr_lane lane, CUstream stream,
+                                  enum slr_span_kind kind, int peer, int piece, size_t bytes)
 {
-    if (__builtin_expect(r != NULL, 0))
-        slr_timing_did_on(r, lane, stream,
+    if (__builtin_expect(timing != NULL, 0))
+        slr_timing_did_on(timing, lane, stream,
                           (struct slr_timed_span){.kind = kind, .peer = peer, .piece = piece, .bytes = bytes});
 }
 
 /* CUDA_SUCCESS when all stamps are complete, CUDA_ERROR_NOT_READY, or what is wrong with one. */
-CUresult slr_timing_query(const struct slr_timing *r);
+CUresult slr_timing_query(const struct slr_timing *timing);
 
 /* Frees events and memory; the record may be in flight. */
-void slr_timing_free(struct slr_timing *r);
+void slr_timing_free(struct slr_timing *timing);
 
 const char *slr_lane_name(enum slr_lane lane);
 const char *slr_span_name(enum slr_span_kind kind);

@@ -296,10 +296,10 @@ Test(gemm_redo, what_reads_c)
 
     g.api = SLR_GEMM_LT;
     g.lt = &lt;
-    g.read[0] = slr_gemm_span(c, OTHER, COLS, LDC, sizeof(float));
+    g.read[0] = slr_gemm_extent(c, OTHER, COLS, LDC, sizeof(float));
     cr_expect(!slr_gemm_reads_output(&g));
     lt.op.pointer_mode = CUBLASLT_POINTER_MODE_DEVICE;
     cr_expect(slr_gemm_reads_output(&g));
-    g.read[0] = slr_gemm_span(gathered, OTHER, COLS, OTHER, sizeof(float));
+    g.read[0] = slr_gemm_extent(gathered, OTHER, COLS, OTHER, sizeof(float));
     cr_expect(!slr_gemm_reads_output(&g), "C is another matrix than D");
 }

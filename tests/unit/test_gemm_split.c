@@ -92,11 +92,11 @@ Test(gemm_split, refusals)
     REFUSED(JOIN_OVERLAP, g.c = send_buffer + 8);
     REFUSED(JOIN_OVERLAP, g.alpha = recv_buffer + 16);
     REFUSED(JOIN_OVERLAP, g.beta = recv_buffer + 16);
-    REFUSED(JOIN_OVERLAP, g.read[0] = slr_gemm_span(recv_buffer + 8, 4, 1, 4, 1));
-    REFUSED(JOIN_OVERLAP, g.read[1] = slr_gemm_span(recv_buffer + 8, 4, 1, 4, 1));
-    REFUSED(FUSED, g.read[0] = slr_gemm_span(send_buffer + 8, 4, 1, 4, 1));
-    REFUSED(JOIN_OVERLAP, g.written = slr_gemm_span(recv_buffer + 8, 4, 1, 4, 1));
-    REFUSED(JOIN_OVERLAP, g.written = slr_gemm_span(send_buffer + 8, 4, 1, 4, 1));
+    REFUSED(JOIN_OVERLAP, g.read[0] = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));
+    REFUSED(JOIN_OVERLAP, g.read[1] = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));
+    REFUSED(FUSED, g.read[0] = slr_gemm_extent(send_buffer + 8, 4, 1, 4, 1));
+    REFUSED(JOIN_OVERLAP, g.written = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));
+    REFUSED(JOIN_OVERLAP, g.written = slr_gemm_extent(send_buffer + 8, 4, 1, 4, 1));
 }
 
 Test(gemm_split, in_place_send_lies_in_recv)

@@ -1,2 +1,2 @@
 # What parts have written is not put back.
-s/ && copy\(g, s, walk, done, kept, true, stream\) != SLR_OK\)/ \&\& !s)/
+s/ && copy\(gemm, split, walk, done, kept, true, stream\) != SLR_OK\)/ \&\& !split)/

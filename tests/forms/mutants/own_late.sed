@@ -1,2 +1,2 @@
 # The own shard is copied at the end of the pull.
-s/(own, c->send,\s+c->plan.shard,\s+)c->stream/\1ring->pull/
+s/(own, g->send,\s+g->plan.shard,\s+)g->stream/\1ring->pull/

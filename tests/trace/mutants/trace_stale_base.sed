@@ -1,2 +1,2 @@
 # The host's time of a new base is that of the first one.
-s/    k->base_ns = at;/    k->base_ns = k->known ? k->base_ns : at;/
+s/    clock->base_ns = at;/    clock->base_ns = clock->known ? clock->base_ns : at;/

@@ -1,0 +1,94 @@
+/* A GEMM, or a part of one, through the real function that the application called. */
+#include "kernels/gemm.h"
+#include "kernels/gemm_lt.h"
+
+/* Sizes fit in int wherever the application's own call had them in int: parts are smaller than the whole. */
+static cublasStatus_t call_ex(const struct slr_gemm *gemm)
+{
+    if (gemm->api == SLR_GEMM_EX_64)
+        return slr_real.cublasGemmEx_64(gemm->handle, gemm->transa, gemm->transb, gemm->m, gemm->n, gemm->k,
+                                        gemm->alpha, gemm->a, gemm->atype, gemm->lda, gemm->b, gemm->btype, gemm->ldb,
+                                        gemm->beta, gemm->c, gemm->ctype, gemm->ldc, gemm->compute, gemm->algo);
+    return slr_real.cublasGemmEx(gemm->handle, gemm->transa, gemm->transb, (int)gemm->m, (int)gemm->n, (int)gemm->k,
+                                 gemm->alpha, gemm->a, gemm->atype, (int)gemm->lda, gemm->b, gemm->btype,
+                                 (int)gemm->ldb, gemm->beta, gemm->c, gemm->ctype, (int)gemm->ldc, gemm->compute,
+                                 gemm->algo);
+}
+
+static cublasStatus_t call_strided(const struct slr_gemm *gemm)
+{
+    if (gemm->api == SLR_GEMM_STRIDED_EX_64)
+        return slr_real.cublasGemmStridedBatchedEx_64(
+            gemm->handle, gemm->transa, gemm->transb, gemm->m, gemm->n, gemm->k, gemm->alpha, gemm->a, gemm->atype,
+            gemm->lda, gemm->stride_a, gemm->b, gemm->btype, gemm->ldb, gemm->stride_b, gemm->beta, gemm->c,
+            gemm->ctype, gemm->ldc, gemm->stride_c, gemm->batch, gemm->compute, gemm->algo);
+    return slr_real.cublasGemmStridedBatchedEx(
+        gemm->handle, gemm->transa, gemm->transb, (int)gemm->m, (int)gemm->n, (int)gemm->k, gemm->alpha, gemm->a,
+        gemm->atype, (int)gemm->lda, gemm->stride_a, gemm->b, gemm->btype, (int)gemm->ldb, gemm->stride_b, gemm->beta,
+        gemm->c, gemm->ctype, (int)gemm->ldc, gemm->stride_c, (int)gemm->batch, gemm->compute, gemm->algo);
+}
+
+#define CALL_TYPED(fn, num)                                                                                            \
+    slr_real.fn(gemm->handle, gemm->transa, gemm->transb, (num)gemm->m, (num)gemm->n, (num)gemm->k, gemm->alpha,       \
+                gemm->a, (num)gemm->lda, gemm->b, (num)gemm->ldb, gemm->beta, gemm->c, (num)gemm->ldc)
+
+cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm)
+{
+    switch (gemm->api) {
+    case SLR_GEMM_S:
+        return CALL_TYPED(cublasSgemm, int);
+    case SLR_GEMM_S_64:
+        return CALL_TYPED(cublasSgemm_64, int64_t);
+    case SLR_GEMM_D:
+        return CALL_TYPED(cublasDgemm, int);
+    case SLR_GEMM_D_64:
+        return CALL_TYPED(cublasDgemm_64, int64_t);
+    case SLR_GEMM_H:
+        return CALL_TYPED(cublasHgemm, int);
+    case SLR_GEMM_H_64:
+        return CALL_TYPED(cublasHgemm_64, int64_t);
+    case SLR_GEMM_STRIDED_EX:
+    case SLR_GEMM_STRIDED_EX_64:
+        return call_strided(gemm);
+    case SLR_GEMM_LT:
+        return slr_lt_whole(gemm);
+    case SLR_GEMM_EX:
+    case SLR_GEMM_EX_64:
+        break;
+    }
+    return call_ex(gemm);
+}
+
+static struct slr_gemm cut(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols)
+{
+    struct slr_gemm part = *gemm;
+    size_t operand = (size_t)col * split->col_bytes;
+    size_t elem_c = slr_gemm_type_bytes(gemm->ctype);
+    if (split->on_a) {
+        part.a = (const char *)gemm->a + operand;
+        part.c = (char *)gemm->c + (size_t)col * elem_c;
+        part.m = cols;
+    } else {
+        part.b = (const char *)gemm->b + operand;
+        part.c = (char *)gemm->c + (size_t)col * (size_t)gemm->ldc * elem_c;
+        part.n = cols;
+    }
+    return part;
+}
+
+cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols)
+{
+    struct slr_gemm part = cut(gemm, split, col, cols);
+    return gemm->lt ? slr_lt_part(&part, split->on_a, col) : slr_gemm_whole(&part);
+}
+
+bool slr_gemm_part_ready(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols)
+{
+    struct slr_gemm part = cut(gemm, split, col, cols);
+    return !gemm->lt || slr_lt_ready(&part, split->on_a, col);
+}
+
+enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)
+{
+    return gemm->lt ? slr_lt_describe(gemm) : SLR_R_FUSED;
+}
