@@ -1,4 +1,5 @@
-/* Counters: relaxed atomics, summed over all threads, written to the log once at the end of the process. */
+/* Counters: relaxed atomics, summed over all threads, written to the log once at the end of the
+ * process. */
 #ifndef SLR_BASE_COUNTERS_H
 #define SLR_BASE_COUNTERS_H
 
@@ -11,14 +12,15 @@ struct slr_counters {
     _Atomic uint64_t bytes;       /* gathered bytes of those, all ranks' shards together */
     _Atomic uint64_t substituted; /* moved to the ring */
     _Atomic uint64_t substituted_bytes;
-    _Atomic uint64_t zero_copy, pushed, staged; /* shards that went to a peer in each way */
-    _Atomic uint64_t mapped;                   /* blocks of peers that a communicator got access to */
-    /* The handle cache (cache/handles.h): handles and descriptors made; blocks of other processes opened, found open,
-     * closed. */
+    /* Shards that went to a peer in each way. */
+    _Atomic uint64_t zero_copy, pushed, staged;
+    _Atomic uint64_t mapped; /* blocks of peers that a communicator got access to */
+    /* The handle cache (cache/handles.h): handles and descriptors made; blocks of other processes
+     * opened, found open, closed. */
     _Atomic uint64_t exports, imports, import_hits, import_closes;
     _Atomic uint64_t verified, verify_bad;
-    /* Call sites of communicators that have ended; those whose receive buffers were symmetric then; how often one
-     * ceased to be. */
+    /* Call sites of communicators that have ended; those whose receive buffers were symmetric then;
+     * how often one ceased to be. */
     _Atomic uint64_t sites, sites_symmetric, sites_broken;
     _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
     _Atomic uint64_t by_reason[SLR_R_COUNT];
@@ -38,7 +40,8 @@ struct slr_totals {
 };
 void slr_counters_total(struct slr_totals *t);
 
-/* One "summary" line and one "count" line per reason that occurred, at level info. Nothing when no gather was seen. */
+/* One "summary" line and one "count" line per reason that occurred, at level info. Nothing when no
+ * gather was seen. */
 void slr_counters_log(void);
 
 #endif

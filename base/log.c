@@ -7,8 +7,8 @@ enum { FIRST_KEYS = 4096 };
 static _Atomic int known_level = -1;            /* SLIPRING_LOG, once it has been asked for */
 static _Atomic uint64_t first_keys[FIRST_KEYS]; /* 0: free */
 static _Atomic unsigned first_used;
-/* A line written while one is being written on this thread (from a signal handler, or a hook under write) is dropped.
- */
+/* A line written while one is being written on this thread (from a signal handler, or a hook under
+ * write) is dropped. */
 static _Thread_local bool busy __attribute__((tls_model("initial-exec")));
 
 /* Told by the log and not where the settings are parsed: settings know nothing of the log. */
@@ -82,7 +82,8 @@ void slr_log_asked(const char *event, const char *fmt, ...)
 /* Open addressing; keys never leave, so a free slot ends the search. */
 bool slr_log_first(uint64_t key)
 {
-    uint64_t word = key ? key : UINT64_MAX; /* 0 means free; the two keys that share a word are not worth a flag */
+    /* 0 means free; that two keys share a word is not worth a flag. */
+    uint64_t word = key ? key : UINT64_MAX;
     if (atomic_load_explicit(&first_used, memory_order_relaxed) >= FIRST_KEYS)
         return false; /* full: none is new any more, and a search would be long */
     size_t slot = slr_mix(word, 0) % FIRST_KEYS;
@@ -105,7 +106,8 @@ void slr_log_after_fork(void)
     slr_sink_after_fork();
 }
 
-/* Each step is a bijection of `h` for fixed `b`, and each bit of the input reaches all bits of the output. */
+/* Each step is a bijection of `h` for fixed `b`, and each bit of the input reaches all bits of the
+ * output. */
 uint64_t slr_mix(uint64_t a, uint64_t b)
 {
     uint64_t h = a * 0x9e3779b97f4a7c15u + b;

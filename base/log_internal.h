@@ -1,5 +1,6 @@
-/* Shared by the files that implement log.h. A line is built by log_line.c from values that log_value.c renders, and
- * written by log_sink.c. Nothing here allocates or takes a lock while formatting. */
+/* Shared by the files that implement log.h. A line is built by log_line.c from values that
+ * log_value.c renders, and written by log_sink.c. Nothing here allocates or takes a lock while
+ * formatting. */
 #ifndef SLR_BASE_LOG_INTERNAL_H
 #define SLR_BASE_LOG_INTERNAL_H
 
@@ -18,7 +19,8 @@ struct slr_value {
     bool cut;    /* it did not fit */
 };
 
-/* Renders the value that starts at *fmt, up to the next space (`prose`: up to the end), and moves *fmt behind it. */
+/* Renders the value that starts at *fmt, up to the next space (`prose`: up to the end), and moves
+ * *fmt behind it. */
 void slr_value_render(struct slr_value *v, const char **fmt, bool prose, struct slr_args *args);
 
 /* One whole line with its newline into `buf` of SLR_LOG_LINE bytes; returns its length. */

@@ -1,5 +1,5 @@
-/* Builds one line, as text or as a JSON object, in a buffer of fixed size. Escapes and UTF-8 sequences go in whole or
- * not at all, so a line that was cut short is still valid. */
+/* Builds one line, as text or as a JSON object, in a buffer of fixed size. Escapes and UTF-8
+ * sequences go in whole or not at all, so a line that was cut short is still valid. */
 #include "base/log_internal.h"
 #include <stdint.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static const char text_cut[] = "...";
 
 static const char *const level_names[] = {"off", "error", "warn", "info", "debug"};
 
-/* Header keys of the JSON form; a field of the same name gets a prefix, since a key twice would hide one. */
+/* Header keys of the JSON form; a field of the same name gets a prefix, since a key twice would
+ * hide one. */
 static const char *const header_keys[] = {"ts", "wall", "host", "pid", "rank", "level", "event"};
 
 static bool put(struct line *l, const char *text, size_t len)
@@ -47,8 +48,8 @@ static bool put_number(struct line *l, uint64_t n, int digits)
     return put(l, buf + at, sizeof buf - at);
 }
 
-/* Length of the UTF-8 sequence at `s`; 0 when it is none (overlong forms, surrogates and values above U+10FFFF are
- * none). */
+/* Length of the UTF-8 sequence at `s`; 0 when it is none (overlong forms, surrogates and values
+ * above U+10FFFF are none). */
 static size_t utf8_len(const unsigned char *s, size_t len)
 {
     uint32_t low[] = {0, 0, 0x80, 0x800, 0x10000}, code;
@@ -75,7 +76,8 @@ static bool put_hex_escape(struct line *l, const char *prefix, unsigned char c)
     return put(l, buf, n + 2);
 }
 
-/* One character of a quoted value; returns how many bytes of `s` it took, 0 when the line is full. */
+/* One character of a quoted value; returns how many bytes of `s` it took, 0 when the line is full.
+ */
 static size_t put_quoted(struct line *l, const char *s, size_t len)
 {
     unsigned char c = (unsigned char)*s;
@@ -230,7 +232,8 @@ size_t slr_line_format(char *buf, enum slr_log_level level, const char *event, c
 {
     char host[128];
     struct line l = {buf, buf, buf + SLR_LOG_LINE, slr_get(SLR_S_LOG_FORMAT) == 1, false};
-    l.end -= l.json ? sizeof json_cut + 1 : sizeof text_cut; /* and "}\n" or "\n" in place of the final NUL */
+    /* Room for the mark of a cut line, and "}\n" or "\n" in place of its final NUL. */
+    l.end -= l.json ? sizeof json_cut + 1 : sizeof text_cut;
     (l.json ? put_json_header : put_text_header)(&l, slr_log_host(host, sizeof host), level_names[level], event);
     put_fields(&l, fmt, args);
     return finish(&l);

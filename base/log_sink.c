@@ -1,5 +1,6 @@
-/* Where lines go. The file is opened at the first line, and the descriptor is checked before each write: a program that
- * closes descriptors that it did not open (daemons do) must not find log lines in a file of its own. */
+/* Where lines go. The file is opened at the first line, and the descriptor is checked before each
+ * write: a program that closes descriptors that it did not open (daemons do) must not find log
+ * lines in a file of its own. */
 #include "base/log_internal.h"
 #include "base/once.h"
 #include <errno.h>
@@ -93,8 +94,8 @@ static void expand(struct path *p, const char *pattern)
     }
 }
 
-/* O_NONBLOCK: a FIFO that nobody reads must not stop the program; taken off again so that a slow reader loses no lines.
- */
+/* O_NONBLOCK: a FIFO that nobody reads must not stop the program; taken off again so that a slow
+ * reader loses no lines. */
 static int open_file(const char *path)
 {
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
@@ -119,8 +120,8 @@ static const char *error_text(int error)
 #endif
 }
 
-/* A pipe that nobody reads raises SIGPIPE, which would end a program that never wrote to it itself: the signal is held
- * back. */
+/* A pipe that nobody reads raises SIGPIPE, which would end a program that never wrote to it itself:
+ * the signal is held back. */
 static void write_quietly(int fd, const char *line, size_t len)
 {
     sigset_t pipe_only, before, pending;

@@ -1,4 +1,5 @@
-/* A printf for log values: without malloc, locale (a decimal comma would break JSON) or field widths. */
+/* A printf for log values: without malloc, locale (a decimal comma would break JSON) or field
+ * widths. */
 #include "base/log_internal.h"
 #include <stdint.h>
 #include <string.h>

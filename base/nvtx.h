@@ -1,18 +1,21 @@
 /* Ranges for a tool that listens to NVTX (Nsight Systems and the like), in the domain "slipring":
  *
- *   communicator NAME            the agreement of a new communicator       payload: its ranks
- *   all-gather ring              a gather that is moved to the ring        payload: gathered bytes, all ranks' shards
- *   all-gather pass: REASON      a gather that goes to NCCL                the same
- *   fused GEMM FORM              the parts of a fused GEMM are enqueued    payload: gathered bytes that it consumes
- *   join: REASON                 a stream is made to wait for a gather that is still going on   payload: gathered bytes
- *   verify                       a gather is compared with NCCL's          payload: compared bytes
+ *   name                    what                                               payload
+ *   communicator NAME       the agreement of a new communicator                its ranks
+ *   all-gather ring         a gather that is moved to the ring                 gathered bytes
+ *   all-gather pass: REASON a gather that goes to NCCL                         gathered bytes
+ *   fused GEMM FORM         the parts of a fused GEMM are enqueued             gathered bytes
+ *   join: REASON            a stream is made to wait for a gather in flight    gathered bytes
+ *   verify                  a gather is compared with NCCL's                   compared bytes
  *
- * They show the host's time in slipring; what the GPU does meanwhile the tool shows by itself. A range ends on the
- * thread on which it began, and ranges of one thread nest.
+ * Gathered bytes are those of all ranks' shards together.
  *
- * A tool is attached when NVTX_INJECTION64_PATH is set; it is looked for when the first communicator is made, so a
- * process that makes none reads and loads nothing. Without a tool each of these is one branch. A build without NVTX's
- * headers has no ranges.
+ * They show the host's time in slipring; what the GPU does meanwhile the tool shows by itself. A
+ * range ends on the thread on which it began, and ranges of one thread nest.
+ *
+ * A tool is attached when NVTX_INJECTION64_PATH is set; it is looked for when the first
+ * communicator is made, so a process that makes none reads and loads nothing. Without a tool each
+ * of these is one branch. A build without NVTX's headers has no ranges.
  */
 #ifndef SLR_BASE_NVTX_H
 #define SLR_BASE_NVTX_H

@@ -1,8 +1,9 @@
-/* The real vendor functions, as plain function pointers. interpose/ fills the table; everything below calls through it,
- * so that no layer can re-enter a hook by accident and unit tests can run on fakes.
+/* The real vendor functions, as plain function pointers. interpose/ fills the table; everything
+ * below calls through it, so that no layer can re-enter a hook by accident and unit tests can run
+ * on fakes.
  *
- * A pointer of an optional function (O in real.def) may be NULL. The tables are filled before the first use and never
- * change while a communicator exists. */
+ * A pointer of an optional function (O in real.def) may be NULL. The tables are filled before the
+ * first use and never change while a communicator exists. */
 #ifndef SLR_BASE_REAL_H
 #define SLR_BASE_REAL_H
 
@@ -36,14 +37,14 @@ struct slr_real {
 };
 extern struct slr_real slr_real;
 
-/* The word that every driver stub compares with zero before it jumps to the real function (interpose/gate.h).
- * Bit 31: the stubs' table is not filled yet. Bits 0..30: how many gathers are pending, i.e. not yet joined to the
- * application's stream. */
+/* The word that every driver stub compares with zero before it jumps to the real function
+ * (interpose/gate.h). Bit 31: the stubs' table is not filled yet. Bits 0..30: how many gathers are
+ * pending, i.e. not yet joined to the application's stream. */
 #define SLR_GATE_UNRESOLVED 0x80000000u
 extern _Atomic unsigned slr_gate_word;
 
-/* > 0 while this thread runs slipring's own code or a vendor function that slipring called: hooks then pass straight
- * through. */
+/* > 0 while this thread runs slipring's own code or a vendor function that slipring called: hooks
+ * then pass straight through. */
 extern _Thread_local int slr_guard __attribute__((tls_model("initial-exec")));
 
 #endif

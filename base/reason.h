@@ -1,4 +1,5 @@
-/* Reasons: the one vocabulary in which decisions are logged, counted and tested. The table is reasons.def. */
+/* Reasons: the one vocabulary in which decisions are logged, counted and tested. The table is
+ * reasons.def. */
 #ifndef SLR_BASE_REASON_H
 #define SLR_BASE_REASON_H
 

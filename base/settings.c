@@ -17,7 +17,8 @@ static void keep_texts(struct slr_settings *s)
         size_t size = strlen(s->text[i]) + 1;
         if (slr_setting_rows[i].kind != SLR_KIND_TEXT)
             continue;
-        if (size > sizeof text_copy - used) { /* not before there are five TEXT settings, all of the greatest length */
+        /* Not before there are five TEXT settings, all of the greatest length. */
+        if (size > sizeof text_copy - used) {
             s->text[i] = "";
             continue;
         }

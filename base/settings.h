@@ -1,4 +1,5 @@
-/* Settings: read once from the environment (SLIPRING_*), then constant. The table is settings.def. */
+/* Settings: read once from the environment (SLIPRING_*), then constant. The table is settings.def.
+ */
 #ifndef SLR_BASE_SETTINGS_H
 #define SLR_BASE_SETTINGS_H
 
@@ -34,14 +35,14 @@ struct slr_settings {
     const char *text[SLR_S_COUNT]; /* TEXT: the value, "" when unset; never NULL */
 };
 
-/* Where a problem with a value is told. `name` is the full variable name, `value` what it held, `expected` the accepted
- * form in words, `nearest` the nearest known name or NULL. */
+/* Where a problem with a value is told. `name` is the full variable name, `value` what it held,
+ * `expected` the accepted form in words, `nearest` the nearest known name or NULL. */
 typedef void (*slr_settings_complaint)(void *ctx, const char *name, const char *value, const char *expected,
                                        const char *nearest);
 
-/* Parses `envp` (NULL-terminated "NAME=VALUE" strings). A value that does not parse leaves the default; an unknown name
- * with the prefix is told with its nearest known one. At most one complaint for each variable. Texts point into envp's
- * strings. */
+/* Parses `envp` (NULL-terminated "NAME=VALUE" strings). A value that does not parse leaves the
+ * default; an unknown name with the prefix is told with its nearest known one. At most one
+ * complaint for each variable. Texts point into envp's strings. */
 void slr_settings_parse(struct slr_settings *s, char *const *envp, slr_settings_complaint complain, void *ctx);
 
 /* Parses one value as the row says. 0 or -EINVAL. */
@@ -53,8 +54,8 @@ const char *slr_setting_form(const struct slr_setting_row *row, char *buf, size_
 /* This process's settings; parsed at the first call. Thread-safe. */
 const struct slr_settings *slr_settings(void);
 
-/* What was wrong with them, in the order of the environment; NULL behind the last. The first so many are remembered, and
- * values are cut. The log tells them (log.h). */
+/* What was wrong with them, in the order of the environment; NULL behind the last. The first so
+ * many are remembered, and values are cut. The log tells them (log.h). */
 #define SLR_SETTING_PROBLEMS 16
 struct slr_setting_problem {
     char name[128], value[256];

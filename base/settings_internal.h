@@ -12,11 +12,12 @@
 /* The row with this name (without the prefix, exact), or NULL. */
 const struct slr_setting_row *slr_setting_find(const char *name, size_t len);
 
-/* The row whose name is so close to `name` that it is likely what was meant, or NULL. Letter case does not count. */
+/* The row whose name is so close to `name` that it is likely what was meant, or NULL. Letter case
+ * does not count. */
 const struct slr_setting_row *slr_setting_nearest(const char *name, size_t len);
 
-/* Steps (insert, delete, replace, swap of neighbours) between two words, letter case ignored; `limit` + 1 when there
- * are more. */
+/* Steps (insert, delete, replace, swap of neighbours) between two words, letter case ignored;
+ * `limit` + 1 when there are more. */
 unsigned slr_edit_distance(const char *a, size_t alen, const char *b, size_t blen, unsigned limit);
 
 #endif

@@ -12,7 +12,8 @@ static bool same(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* The usual table of prefixes, of which only the last three rows are kept; the third is for swapped neighbours. */
+/* The usual table of prefixes, of which only the last three rows are kept; the third is for swapped
+ * neighbours. */
 unsigned slr_edit_distance(const char *a, size_t alen, const char *b, size_t blen, unsigned limit)
 {
     unsigned rows[3][SLR_SETTING_NAME_SIZE + 1];
@@ -32,7 +33,8 @@ unsigned slr_edit_distance(const char *a, size_t alen, const char *b, size_t ble
     return least(rows[alen % 3][blen], limit + 1);
 }
 
-/* "Close" is one mistake in four letters, and at least one: a longer list of guesses would be noise. */
+/* "Close" is one mistake in four letters, and at least one: a longer list of guesses would be
+ * noise. */
 const struct slr_setting_row *slr_setting_nearest(const char *name, size_t len)
 {
     const struct slr_setting_row *best = NULL;

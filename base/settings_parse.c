@@ -94,7 +94,8 @@ static void set_defaults(struct slr_settings *s)
     for (int i = 0; i < SLR_S_COUNT; i++) {
         s->num[i] = 0;
         s->text[i] = slr_setting_rows[i].kind == SLR_KIND_TEXT ? slr_setting_rows[i].def : "";
-        slr_setting_value(&slr_setting_rows[i], slr_setting_rows[i].def, &s->num[i]); /* a unit test parses them all */
+        /* A unit test sees to it that they all parse. */
+        slr_setting_value(&slr_setting_rows[i], slr_setting_rows[i].def, &s->num[i]);
     }
 }
 

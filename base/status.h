@@ -1,5 +1,5 @@
-/* Status codes of slipring's own functions. The table is status.def. The function that first sees an error logs it;
- * callers only pass it on. */
+/* Status codes of slipring's own functions. The table is status.def. The function that first sees
+ * an error logs it; callers only pass it on. */
 #ifndef SLR_BASE_STATUS_H
 #define SLR_BASE_STATUS_H
 

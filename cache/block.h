@@ -1,11 +1,11 @@
-/* One block of device memory that the cache knows of (blocks.h), and the states that it goes through:
+/* One block of device memory that the cache knows of (blocks.h), and the states that it goes
+ * through:
  *
- *   USED --the application frees it--> BUSY --worth keeping--> FREE --a request fits--> USED
- *                                       |                       |
- *                                       |                       BUSY, when memory is short, over the
- *                                       |                       budget or idle for too long
- *                                       v                       v
- *                                     the driver's again, and the structure is freed
+ *   USED --freed--> BUSY --worth keeping--> FREE --a request fits--> USED
+ *                    |                       |
+ *                    |                       +--memory is short, over the budget, idle--> BUSY
+ *                    |
+ *                    +--given back to the driver--> the structure is freed
  *
  * A BUSY block belongs to the thread that made it so, which works on it without the lock.
  */
@@ -22,8 +22,8 @@ enum slr_block_state {
 
 enum slr_block_kind {
     SLR_BLOCK_CACHED,     /* made by the cache */
-    SLR_BLOCK_REGISTERED, /* cuMemAlloc memory of the application, known as long as it is registered (external.h) */
-    SLR_BLOCK_VIRTUAL     /* a mapping of cuMemMap that can be shared by a descriptor, known until it is unmapped */
+    SLR_BLOCK_REGISTERED, /* external (external.h): cuMemAlloc memory, while it is registered */
+    SLR_BLOCK_VIRTUAL     /* external: a mapping of cuMemMap, until it is unmapped */
 };
 
 enum slr_block_handle { SLR_HANDLE_UNKNOWN, SLR_HANDLE_MADE, SLR_HANDLE_REFUSED };
@@ -43,10 +43,12 @@ struct slr_block {
     enum slr_block_kind kind;
     uint32_t registrations; /* that hold it (external.h) */
     enum slr_block_handle handle_state;
-    CUipcMemHandle handle;             /* when it was MADE */
-    uint64_t last_use, use_before;     /* when it was last handed out, and the time before; 0: never */
-    uint64_t freed_ms;                 /* when it was freed, in milliseconds of the monotonic clock */
-    struct slr_block *previous, *next; /* in its class's list; `next` also in a chain of blocks that leave */
+    CUipcMemHandle handle; /* when it was MADE */
+    /* Its device's count of requests when it was last handed out, and the time before; 0: never. */
+    uint64_t last_use, use_before;
+    uint64_t freed_ms; /* when it was freed, in milliseconds of the monotonic clock */
+    /* In its class's list; `next` also in a chain of blocks for the driver. */
+    struct slr_block *previous, *next;
 };
 
 #endif

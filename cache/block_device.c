@@ -2,7 +2,8 @@
 
 #include "base/settings.h"
 
-/* Primary contexts that were found to be so. What is written over is as true as what is written: no lock. */
+/* Primary contexts that were found to be so. What is written over is as true as what is written: no
+ * lock. */
 static _Atomic(CUcontext) primary[SLR_BLOCK_DEVICES];
 
 bool slr_block_device_active(int device)

@@ -1,4 +1,5 @@
-/* The devices as the block cache sees them: which one a call is for, and how much may be kept on it. */
+/* The devices as the block cache sees them: which one a call is for, and how much may be kept on
+ * it. */
 #ifndef SLR_CACHE_BLOCK_DEVICE_H
 #define SLR_CACHE_BLOCK_DEVICE_H
 
@@ -13,11 +14,12 @@ struct slr_block_device {
     struct slr_free_list free;
 };
 
-/* The device whose primary context is current, or -1; `*ctx` is that context. Makes driver calls: not under the lock.
- */
+/* The device whose primary context is current, or -1; `*ctx` is that context. Makes driver calls:
+ * not under the lock. */
 int slr_block_device_current(CUcontext *ctx);
 
-/* Bytes that may be kept on `device`, of the settings and the device's memory. Driver call, likewise. */
+/* Bytes that may be kept on `device`, of the settings and the device's memory. Driver call,
+ * likewise. */
 uint64_t slr_block_device_budget(int device);
 
 /* Whether the device's primary context exists. Driver call, likewise. */

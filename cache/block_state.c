@@ -10,7 +10,8 @@ struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
 struct slr_block_stats slr_block_totals;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t returned = PTHREAD_COND_INITIALIZER; /* a device's `returning` went down */
-static _Atomic pid_t owner;                                /* the process that made the first block; 0: none */
+/* The process that made the first block; 0: none. */
+static _Atomic pid_t owner;
 
 void slr_block_lock(void)
 {

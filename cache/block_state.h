@@ -1,5 +1,5 @@
-/* What the files of the block cache share: the lock, the books, and how a block goes from one state to another. All but
- * the first group under the lock. */
+/* What the files of the block cache share: the lock, the books, and how a block goes from one state
+ * to another. All but the first group under the lock. */
 #ifndef SLR_CACHE_BLOCK_STATE_H
 #define SLR_CACHE_BLOCK_STATE_H
 
@@ -8,13 +8,15 @@
 #include "cache/block_table.h"
 #include "cache/blocks.h"
 
-enum { SLR_ALLOC_OFF, SLR_ALLOC_COLLECTIVE, SLR_ALLOC_ALL }; /* SLIPRING_ALLOC, as in settings.def */
+/* SLIPRING_ALLOC, as in settings.def. */
+enum { SLR_ALLOC_OFF, SLR_ALLOC_COLLECTIVE, SLR_ALLOC_ALL };
 
 void slr_block_lock(void);
 void slr_block_unlock(void);
 
-/* The cache is this process's from the first block on. In a child after fork it is not: the lock may be held by a
- * thread that does not exist there. Ours: it has blocks, and they are this process's. Usable: ours, or nobody's yet. */
+/* The cache is this process's from the first block on. In a child after fork it is not: the lock
+ * may be held by a thread that does not exist there. Ours: it has blocks, and they are this
+ * process's. Usable: ours, or nobody's yet. */
 void slr_block_own(void);
 bool slr_block_ours(void);
 bool slr_block_usable(void);

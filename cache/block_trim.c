@@ -6,8 +6,8 @@
 #include "cache/block_state.h"
 #include "cache/captures.h"
 
-/* A thread that gives blocks back waits for the context's work; who runs out of memory meanwhile waits for it, but not
- * for ever: that work may depend on the waiting thread. */
+/* A thread that gives blocks back waits for the context's work; who runs out of memory meanwhile
+ * waits for it, but not for ever: that work may depend on the waiting thread. */
 #define RETURN_WAIT_S 2
 
 /* Takes the block off the books and adds it to a chain for give_back. */
@@ -50,7 +50,8 @@ static CUresult driver_free(const struct slr_block *b)
     return r;
 }
 
-/* The driver refused to free it: it is kept, whatever the budget says. Without memory for that it is lost. */
+/* The driver refused to free it: it is kept, whatever the budget says. Without memory for that it
+ * is lost. */
 static void keep_after_all(struct slr_block *b)
 {
     if (slr_table_insert(b))
@@ -99,7 +100,8 @@ static size_t collect(int device, size_t bytes, struct slr_block **chain)
     return sum;
 }
 
-/* Waits until no other thread is giving back blocks of the device; returns the bytes that it waited for. */
+/* Waits until no other thread is giving back blocks of the device; returns the bytes that it waited
+ * for. */
 static size_t wait_returning(int device)
 {
     struct timespec end;
@@ -159,7 +161,7 @@ static void free_on_stream(struct slr_block *chain)
         b->next = NULL;
         CUresult r = made == CUDA_SUCCESS ? slr_real.cuMemFreeAsync(b->base, stream) : made;
         if (r == CUDA_SUCCESS)
-            slr_real.cuStreamSynchronize(stream); /* who runs out of memory waits until it is really gone */
+            slr_real.cuStreamSynchronize(stream); /* `returning` is what is not yet free */
         returned(b, r);
     }
     if (made == CUDA_SUCCESS)
@@ -236,6 +238,6 @@ size_t slr_block_trim(int device, size_t bytes)
     if (sum >= bytes || !unpin || !unpin())
         return sum;
     sum += trim(first, last, bytes - sum);
-    return sum ? sum
-               : 1; /* what was unpinned may have gone at once, because of the budget, on the thread that did it */
+    /* What was unpinned may have gone at once, because of the budget, on the thread that did it. */
+    return sum ? sum : 1;
 }

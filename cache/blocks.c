@@ -8,8 +8,8 @@
 #include "cache/block_trim.h"
 #include "cache/captures.h"
 
-/* The driver's cuMemAlloc. Before it says that memory ran out, what is kept goes back: as much as is asked for, then
- * all. */
+/* The driver's cuMemAlloc. Before it says that memory ran out, what is kept goes back: as much as
+ * is asked for, then all. */
 static CUresult driver_alloc(CUdeviceptr *out, size_t bytes, int device)
 {
     CUresult r = slr_real.cuMemAlloc(out, bytes);
@@ -43,8 +43,8 @@ static CUdeviceptr take(int device, size_t bytes, size_t *want)
     return base;
 }
 
-/* The driver has just made this memory, so blocks that overlap it can not live any more: they went by a way that is not
- * hooked. */
+/* The driver has just made this memory, so blocks that overlap it can not live any more: they went
+ * by a way that is not hooked. */
 static void forget_overlapping(const struct slr_block *made)
 {
     struct slr_block *b;
@@ -55,7 +55,8 @@ static void forget_overlapping(const struct slr_block *made)
     }
 }
 
-/* Enters new memory as a block that the application holds. Without host memory for that, it is the driver's. */
+/* Enters new memory as a block that the application holds. Without host memory for that, it is the
+ * driver's. */
 static void enter(int device, CUcontext ctx, CUdeviceptr base, size_t size, size_t bytes, uint64_t budget)
 {
     struct slr_block *b = calloc(1, sizeof(*b));
@@ -84,7 +85,8 @@ static CUresult make(CUdeviceptr *out, size_t bytes, size_t want, int device, CU
     size_t size = want;
     slr_block_return_idle();
     CUresult r = driver_alloc(out, size, device);
-    if (r == CUDA_ERROR_OUT_OF_MEMORY && size > bytes) { /* the last resort: not a byte more than asked for */
+    /* The last resort: not a byte more than was asked for. */
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && size > bytes) {
         size = bytes;
         r = slr_real.cuMemAlloc(out, size);
     }
@@ -141,9 +143,9 @@ static CUresult free_scratch(int device)
     return r;
 }
 
-/* Waits for all that is queued in the context, as the driver's cuMemFree does. What that would answer in the
- * application's place, too: an error when the context has failed, or when a capture forbids the calling thread to free.
- */
+/* Waits for all that is queued in the context, as the driver's cuMemFree does. What that would
+ * answer in the application's place, too: an error when the context has failed, or when a capture
+ * forbids the calling thread to free. */
 static CUresult settle(CUcontext ctx, int device)
 {
     CUcontext old;
@@ -156,7 +158,8 @@ static CUresult settle(CUcontext ctx, int device)
     return r;
 }
 
-/* Marks the block as being freed. NULL: the application does not hold it; `*known` whether it is a block at all. */
+/* Marks the block as being freed. NULL: the application does not hold it; `*known` whether it is a
+ * block at all. */
 static struct slr_block *begin_free(uint64_t generation, bool *keep, bool *known)
 {
     slr_block_lock();

@@ -4,8 +4,9 @@
 #include "base/cu.h"
 #include "cache/blocks.h"
 
-/* The driver looks for captures when a synchronisation begins. So a capture waits until those that found none have
- * begun: until they have ended, but not for ever, as what they wait for may depend on the thread that captures. */
+/* The driver looks for captures when a synchronisation begins. So a capture waits until those that
+ * found none have begun: until they have ended, but not for ever, as what they wait for may depend
+ * on the thread that captures. */
 #define BEGIN_WAIT_MS 500
 
 static _Atomic int captures; /* of the application, also those that are about to begin */
@@ -26,7 +27,8 @@ bool slr_block_capturing(void)
 bool slr_block_synchronise(CUresult *r)
 {
     atomic_fetch_add(&syncs, 1);
-    /* Each side announces itself before it looks for the other, so one of the two sees the other. */
+    /* Each side announces itself before it looks for the other, so one of the two sees the other.
+     */
     bool allowed = !slr_block_capturing();
     if (allowed)
         *r = slr_real.cuCtxSynchronize();

@@ -5,7 +5,8 @@
  *   up to 16 MiB       multiples of 2 MiB, the driver's page: what lies between is used up anyway
  *   above              8 classes for each power of two, all of them multiples of 2 MiB
  *
- * So a block is larger than what was asked for by less than 1/8 of that, rounding to the driver's granularity aside.
+ * So a block is larger than what was asked for by less than 1/8 of that, rounding to the driver's
+ * granularity aside.
  */
 #ifndef SLR_CACHE_CLASSES_H
 #define SLR_CACHE_CLASSES_H

@@ -61,7 +61,8 @@ static const char *look(CUdeviceptr p, size_t bytes, struct slr_block *b)
     return NULL;
 }
 
-static const char later[] = ""; /* not to be told: the next gather that meets the memory asks again */
+/* Not to be told: the next gather that meets the memory asks again. */
+static const char later[] = "";
 
 /* Pools, managed memory and the like have no handle to retain. */
 static const char *look_virtual(CUdeviceptr base)

@@ -49,8 +49,8 @@ bool slr_free_list_has_class(const struct slr_free_list *list, size_t bytes)
     return list->head[slr_class_index(bytes)] != NULL;
 }
 
-/* The last use but one; 0 for a block that has not been asked for again, or not for long when compared with how often
- * it was: its call site is no more. */
+/* The last use but one; 0 for a block that has not been asked for again, or not for long when
+ * compared with how often it was: its call site is no more. */
 static uint64_t steady_since(const struct slr_block *b, uint64_t now)
 {
     uint64_t usual = b->last_use - b->use_before, idle = now - b->last_use;

@@ -1,5 +1,5 @@
-/* The free blocks of one device, by size class: which one serves a request, and which one goes when there are too many.
- * No locking: the caller's. */
+/* The free blocks of one device, by size class: which one serves a request, and which one goes when
+ * there are too many. No locking: the caller's. */
 #ifndef SLR_CACHE_FREE_LIST_H
 #define SLR_CACHE_FREE_LIST_H
 

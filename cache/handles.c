@@ -62,8 +62,8 @@ bool slr_export_block(uint64_t generation, struct slr_export *out)
     return b.handle_state == SLR_HANDLE_MADE;
 }
 
-/* The block's generation ends before its memory is unmapped (external.h). So when it still lives after the driver has said
- * what is mapped at its address, that is the block's memory. */
+/* The block's generation ends before its memory is unmapped (external.h). So when it still lives
+ * after the driver has said what is mapped at its address, that is the block's memory. */
 int slr_export_descriptor(uint64_t generation)
 {
     struct slr_block b;

@@ -17,9 +17,9 @@ struct slr_interval_array {
     _Atomic uint64_t base[]; /* apart from the rest: the search touches nothing else */
 };
 
-/* Readers load data with acquire and the sequence after it; writers store the odd sequence before data, which they
- * store with release. So a reader that meets a writer's data meets its sequence as well, and no fence is needed (which
- * ThreadSanitizer would not understand). */
+/* Readers load data with acquire and the sequence after it; writers store the odd sequence before
+ * data, which they store with release. So a reader that meets a writer's data meets its sequence as
+ * well, and no fence is needed (which ThreadSanitizer would not understand). */
 static uint64_t get(const _Atomic uint64_t *word)
 {
     return atomic_load_explicit(word, memory_order_acquire);
@@ -199,7 +199,8 @@ bool slr_intervals_overlap(struct slr_intervals *t, uint64_t base, uint64_t size
     struct slr_interval_array *a = array_of(t);
     if (n == 0)
         return false;
-    size_t i = rank_of(a, n, base); /* the one before may reach into it, the one at i may begin in it */
+    /* The interval before may reach into the memory, the one at i may begin in it. */
+    size_t i = rank_of(a, n, base);
     if (i > 0) {
         read_row(a, i - 1, out);
         if (base - out->base < out->size)

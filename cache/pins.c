@@ -1,4 +1,5 @@
-/* Pins: what keeps a block from the driver while peers or a gather use it. blocks.h has the rule. */
+/* Pins: what keeps a block from the driver while peers or a gather use it. blocks.h has the rule.
+ */
 #include "cache/block_state.h"
 #include "cache/block_trim.h"
 #include "cache/blocks.h"

@@ -1,17 +1,19 @@
 /* Looking at an allocation of the program's virtual memory through its address.
  *
- * cuMemRetainAllocationHandle gives a handle of the memory that is mapped at an address, and cuMemRelease gives it
- * back. Between the two the program may unmap or release the same allocation on another thread. Drivers do not stand
- * that: with driver 580.159 on an H200 a thread that retains and releases beside another one's cuMemUnmap or
- * cuMemRelease of the same allocation ends in a double free inside the driver within seconds (tests/gpu/retain_race.c),
- * and PyTorch unmaps its expandable segments at any time. Address queries are safe beside both.
+ * cuMemRetainAllocationHandle gives a handle of the memory that is mapped at an address, and
+ * cuMemRelease gives it back. Between the two the program may unmap or release the same allocation
+ * on another thread. Drivers do not stand that: with driver 580.159 on an H200 a thread that
+ * retains and releases beside another one's cuMemUnmap or cuMemRelease of the same allocation ends
+ * in a double free inside the driver within seconds (tests/gpu/retain_race.c), and PyTorch unmaps
+ * its expandable segments at any time. Address queries are safe beside both.
  *
  *   slipring's look       slr_retain .. slr_retain_end         one at a time, and not beside
  *   the program's end     cuMemUnmap, cuMemRelease (hooked)    any number at a time
  *
- * The program waits for a look, which makes no call that waits for a device: microseconds to a millisecond. A look does
- * not wait for the program, whose call may wait for its device in the driver: it tries for a few milliseconds, and is
- * put off then. So neither keeps another rank's thread from anything for long.
+ * The program waits for a look, which makes no call that waits for a device: microseconds to a
+ * millisecond. A look does not wait for the program, whose call may wait for its device in the
+ * driver: it tries for a few milliseconds, and is put off then. So neither keeps another rank's
+ * thread from anything for long.
  */
 #ifndef SLR_CACHE_RETAIN_H
 #define SLR_CACHE_RETAIN_H

@@ -96,8 +96,8 @@ static CUresult make_once(struct slr_staging *s, const struct slr_staging_want *
     return r;
 }
 
-/* SLR_NOMEM: a smaller slot may fit. Running out is an answer here, not an error: what the application has freed goes
- * first, then the slot shrinks. */
+/* SLR_NOMEM: a smaller slot may fit. Running out is an answer here, not an error: what the
+ * application has freed goes first, then the slot shrinks. */
 static enum slr_status try_make(struct slr_staging *s, const struct slr_staging_want *want)
 {
     size_t bytes = slr_staging_bytes(s);

@@ -1,20 +1,26 @@
-/* Staging memory: SLR_SLOTS slots for each communicator and rank, which its peers on the host read from.
+/* Staging memory: SLR_SLOTS slots for each communicator and rank, which its peers on the host read
+ * from.
  *
- * There are two kinds of memory for it, one for each kind of peer; a rank that has only one kind makes only that:
+ * There are two kinds of memory for it, one for each kind of peer; a rank that has only one kind
+ * makes only that:
  *
- *   far    for ranks of other processes: the driver's plain cuMemAlloc memory, exported by a legacy CUDA IPC handle
- *   near   for ranks of the same process: cuMemCreate memory, mapped once with access for the devices of all of them
+ *   far    for ranks of other processes: the driver's plain cuMemAlloc memory, exported by a legacy
+ *          CUDA IPC handle
+ *   near   for ranks of the same process: cuMemCreate memory, mapped once with access for the
+ *          devices of all of them
  *
- * Why: CUDA ties a queued copy to the context of another device of the process when it knows the memory on one side as
- * that context's, which it does for cuMemAlloc memory and for explicit peer copies. Then the other device's thread can
- * not synchronise, free or load a kernel before that copy has run, and the copy waits for what this thread has yet to
- * enqueue. Memory of cuMemCreate that both devices may access ties nothing, and neither does an import. So between
- * ranks of one process nothing of slipring's may touch another device's cuMemAlloc memory, or be a Peer call.
+ * Why: CUDA ties a queued copy to the context of another device of the process when it knows the
+ * memory on one side as that context's, which it does for cuMemAlloc memory and for explicit peer
+ * copies. Then the other device's thread can not synchronise, free or load a kernel before that
+ * copy has run, and the copy waits for what this thread has yet to enqueue. Memory of cuMemCreate
+ * that both devices may access ties nothing, and neither does an import. So between ranks of one
+ * process nothing of slipring's may touch another device's cuMemAlloc memory, or be a Peer call.
  *
- * Both kinds count towards a budget for the whole process (SLIPRING_CACHE_BYTES). Ownership: the memory belongs to the
- * rank that made it. Peers must have closed their imports, and completed their copies, before it is freed: freeing an
- * exported block that is open elsewhere is undefined behaviour in CUDA. plugin/retire.c sees to that order. All
- * functions need the communicator's context current.
+ * Both kinds count towards a budget for the whole process (SLIPRING_CACHE_BYTES). Ownership: the
+ * memory belongs to the rank that made it. Peers must have closed their imports, and completed
+ * their copies, before it is freed: freeing an exported block that is open elsewhere is undefined
+ * behaviour in CUDA. plugin/retire.c sees to that order. All functions need the communicator's
+ * context current.
  */
 #ifndef SLR_CACHE_STAGING_H
 #define SLR_CACHE_STAGING_H
@@ -35,8 +41,9 @@ static inline size_t slr_staging_bytes(const struct slr_staging *s)
     return s->far_bytes + s->near_bytes;
 }
 
-/* What is wanted: `slots` slots of at most `slot` bytes each, within `budget`. `far`: other processes are to read it.
- * `near` devices, the owner's among them and first, are to read it in this process; 0: none. */
+/* What is wanted: `slots` slots of at most `slot` bytes each, within `budget`. `far`: other
+ * processes are to read it. `near` devices, the owner's among them and first, are to read it in
+ * this process; 0: none. */
 struct slr_staging_want {
     unsigned slots;
     size_t slot;
@@ -46,8 +53,9 @@ struct slr_staging_want {
     const CUdevice *device;
 };
 
-/* Halves the slot down to SLR_SLOT_MIN until both the budget and the device have room; SLR_NOMEM when not even that
- * fits, SLR_ABSENT when the driver has no memory that the near devices can share. */
+/* Halves the slot down to SLR_SLOT_MIN until both the budget and the device have room; SLR_NOMEM
+ * when not even that fits, SLR_ABSENT when the driver has no memory that the near devices can
+ * share. */
 #define SLR_SLOT_MIN ((size_t)4096)
 enum slr_status slr_staging_make(struct slr_staging *s, const struct slr_staging_want *want);
 
@@ -70,8 +78,8 @@ enum slr_status slr_staging_export(const struct slr_staging *s, struct slr_stagi
 /* A peer's slots as this device sees them. `same_process`: nothing has to be opened. */
 enum slr_status slr_staging_import(const struct slr_staging_export *offer, bool same_process, CUdeviceptr *out);
 
-/* Of another process. False: the driver does not close the mapping, also when it is asked again. The owner must not
- * free the memory then. */
+/* Of another process. False: the driver does not close the mapping, also when it is asked again.
+ * The owner must not free the memory then. */
 bool slr_staging_close(CUdeviceptr base);
 
 #endif

@@ -18,7 +18,8 @@ static size_t threshold;
 
 #define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
 
-/* What is kept of the current device's memory goes back; whether an attempt that failed is worth repeating. */
+/* What is kept of the current device's memory goes back; whether an attempt that failed is worth
+ * repeating. */
 static bool out_of_memory(CUresult r, int device)
 {
     return __builtin_expect(r == CUDA_ERROR_OUT_OF_MEMORY, 0) && slr_block_trim(device, SIZE_MAX) > 0;
@@ -94,7 +95,8 @@ static CUresult hook_cuMemRelease(CUmemGenericAllocationHandle memory)
 RESET(cuDevicePrimaryCtxReset)
 RESET(cuDevicePrimaryCtxReset_v2)
 
-/* The last one destroys it; what slipring holds counts as well, so then slipring holds nothing there. */
+/* The last one destroys it; what slipring holds counts as well, so then slipring holds nothing
+ * there. */
 #define RELEASE(sym)                                                                                                   \
     static CUresult hook_##sym(CUdevice device)                                                                        \
     {                                                                                                                  \

@@ -1,4 +1,5 @@
-/* cuBLAS's GEMM functions as this library exports them. With nothing pending the real function is called at once. */
+/* cuBLAS's GEMM functions as this library exports them. With nothing pending the real function is
+ * called at once. */
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
@@ -30,7 +31,8 @@
                                                                       __VA_ARGS__}));                                  \
     } while (0)
 
-/* The entry points differ in the width of their integers, the type of the scalars and what else they take. */
+/* The entry points differ in the width of their integers, the type of the scalars and what else
+ * they take. */
 #define PLAIN(fn, id, num, scalar, elem, type_)                                                                        \
     SLR_API                                                                                                            \
     cublasStatus_t fn(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, num m, num n, num k,  \

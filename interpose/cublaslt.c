@@ -1,5 +1,6 @@
-/* cublasLtMatmul as this library exports it. With nothing pending the real function is called at once. cuBLAS calls it
- * as well; while slipring has called cuBLAS, such calls are guarded, and else they are GEMMs like any other. */
+/* cublasLtMatmul as this library exports it. With nothing pending the real function is called at
+ * once. cuBLAS calls it as well; while slipring has called cuBLAS, such calls are guarded, and else
+ * they are GEMMs like any other. */
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"

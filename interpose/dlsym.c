@@ -8,9 +8,9 @@
 #include "interpose/real_dlsym.h"
 #include "interpose/wrappers.h"
 
-/* Almost every look-up ends here. The pseudo-handles are the caller's business: global look-ups find our exports by
- * themselves. dlsym and dlvsym themselves are not replaced: who asks the C library's handle for them wants to get
- * around hooks. */
+/* Almost every look-up ends here. The pseudo-handles are the caller's business: global look-ups
+ * find our exports by themselves. dlsym and dlvsym themselves are not replaced: who asks the C
+ * library's handle for them wants to get around hooks. */
 SLR_EARLY static bool interesting(const void *handle, const char *name)
 {
     if (!atomic_load_explicit(&slr_real_dlsym, memory_order_acquire))
@@ -22,7 +22,8 @@ SLR_EARLY static bool interesting(const void *handle, const char *name)
     return name[0] == 'n' && name[1] == 'c' && name[2] == 'c' && name[3] == 'l';
 }
 
-/* `real` came from a successful look-up, after which dlerror() says nothing; our own attempts must not change that. */
+/* `real` came from a successful look-up, after which dlerror() says nothing; our own attempts must
+ * not change that. */
 static void *replacement(const char *name, void *real)
 {
     int saved = errno;

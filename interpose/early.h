@@ -1,6 +1,6 @@
-/* Code that may run before anything in the process has been initialised: the dynamic linker's look-ups are called by
- * sanitizers' runtimes and by allocators while they start. Such functions are not instrumented, call nothing and take
- * no lock. */
+/* Code that may run before anything in the process has been initialised: the dynamic linker's
+ * look-ups are called by sanitizers' runtimes and by allocators while they start. Such functions
+ * are not instrumented, call nothing and take no lock. */
 #ifndef SLR_INTERPOSE_EARLY_H
 #define SLR_INTERPOSE_EARLY_H
 

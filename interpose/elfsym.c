@@ -13,7 +13,8 @@ struct object {
     ElfW(Addr) base;
 };
 
-/* glibc writes absolute addresses into the dynamic section, except where it is read-only (the vDSO). */
+/* glibc writes absolute addresses into the dynamic section, except where it is read-only (the
+ * vDSO). */
 SLR_EARLY static const void *absolute(ElfW(Addr) base, ElfW(Addr) p)
 {
     return (const void *)(p < base ? p + base : p);
@@ -57,7 +58,8 @@ SLR_EARLY static bool equal(const char *a, const char *b)
     return *a == *b;
 }
 
-/* A function that is defined here, in its default version: the hidden ones are for programs linked long ago. */
+/* A function that is defined here, in its default version: the hidden ones are for programs linked
+ * long ago. */
 SLR_EARLY static bool usable(const struct object *o, uint32_t i)
 {
     const ElfW(Sym) *s = &o->symbols[i];
@@ -68,7 +70,8 @@ SLR_EARLY static bool usable(const struct object *o, uint32_t i)
 
 SLR_EARLY static void *find(const struct object *o, const char *name)
 {
-    const uint32_t *head = o->gnu_hash; /* buckets, first symbol, words of the Bloom filter, shift */
+    /* The head: number of buckets, first symbol, words of the Bloom filter, shift. */
+    const uint32_t *head = o->gnu_hash;
     const uint32_t *buckets = head + 4 + head[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
     const uint32_t *chain = buckets + head[0];
     uint32_t h = hash_of(name), i;
@@ -93,8 +96,9 @@ SLR_EARLY void *slr_elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const
     return open_object(&o, dynamic, base) ? find(&o, name) : NULL;
 }
 
-/* The linker's list is read without its lock. The objects that a program starts with stand first and stay; the C
- * library is one of them, so the walk ends before what other threads may load or unload. */
+/* The linker's list is read without its lock. The objects that a program starts with stand first
+ * and stay; the C library is one of them, so the walk ends before what other threads may load or
+ * unload. */
 SLR_EARLY void *slr_elf_next(const char *name)
 {
     void *before = NULL;

@@ -37,8 +37,8 @@ static bool of_thread(enum slr_gate_class class)
 /* The newest attribute of a launch that is known not to record an event. */
 #define LAST_ATTRIBUTE CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING
 
-/* Whether the launch records an event of the application beside its stream, or may, by an attribute that is newer than
- * this file. */
+/* Whether the launch records an event of the application beside its stream, or may, by an attribute
+ * that is newer than this file. */
 static bool launch_records(const CUlaunchConfig *config)
 {
     for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++) {
@@ -99,7 +99,8 @@ static bool join(const struct slr_gate_row *row, const struct slr_gate_frame *fr
     return false;
 }
 
-/* What slipring or a vendor's function that it called does joins nothing; but it can record an event that carries. */
+/* What slipring or a vendor's function that it called does joins nothing; but it can record an
+ * event that carries. */
 static void note_own(const struct slr_gate_row *row, const struct slr_gate_frame *frame)
 {
     enum slr_gate_class class = row->class;

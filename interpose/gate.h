@@ -1,15 +1,16 @@
 /* The gate: one stub for each driver entry point of gate.def, exported under the driver's name.
  *
- * A stub compares slr_gate_word with zero and jumps to the real function. When something is pending, or the table of
- * real functions is not filled yet, it saves the argument registers and asks slr_gate_slow, which joins what the call
- * could observe and says where to jump. The stub is transparent: arguments in registers and on the stack, the return
- * address and errno are what the caller made them.
+ * A stub compares slr_gate_word with zero and jumps to the real function. When something is
+ * pending, or the table of real functions is not filled yet, it saves the argument registers and
+ * asks slr_gate_slow, which joins what the call could observe and says where to jump. The stub is
+ * transparent: arguments in registers and on the stack, the return address and errno are what the
+ * caller made them.
  */
 #ifndef SLR_INTERPOSE_GATE_H
 #define SLR_INTERPOSE_GATE_H
 
-/* Stubs without a name, for forms of gated functions that are only met at run time (gate_spare.h). gate.S builds
- * them side by side. */
+/* Stubs without a name, for forms of gated functions that are only met at run time (gate_spare.h).
+ * gate.S builds them side by side. */
 #define SLR_GATE_SPARES 256
 #if defined(__x86_64__)
 #define SLR_GATE_SPARE_SHIFT 5
@@ -20,7 +21,8 @@
 #ifndef __ASSEMBLER__
 #include <stdint.h>
 
-/* Integer arguments as the stub found them; gate.S builds this on the stack, so the two have to agree. */
+/* Integer arguments as the stub found them; gate.S builds this on the stack, so the two have to
+ * agree. */
 #if defined(__x86_64__)
 #define SLR_GATE_REGS 6
 #elif defined(__aarch64__)

@@ -34,8 +34,8 @@ static size_t base_length(const char *name, bool *per_thread)
     return n;
 }
 
-/* What all forms of the function agree on. Where they differ in the place of the stream, and for forms that the table
- * can not know, everything is joined. False: not gated. */
+/* What all forms of the function agree on. Where they differ in the place of the stream, and for
+ * forms that the table can not know, everything is joined. False: not gated. */
 static bool row_of_base(const char *symbol, int version, bool per_thread, struct slr_gate_row *out)
 {
     const struct slr_gate_row *first = NULL;

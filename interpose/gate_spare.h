@@ -2,10 +2,11 @@
 #ifndef SLR_INTERPOSE_GATE_SPARE_H
 #define SLR_INTERPOSE_GATE_SPARE_H
 
-/* A stub for `real`, which the driver returned for `symbol` and which is none of gate.def's functions: a form newer
- * than the table, or the same function at another address. `version` is the CUDA version that was asked for, INT_MAX
- * when it is not known: a form that the table's cuda.h can not have joins everything, as the place of its stream is not
- * known. NULL when no function of that name is gated, whatever its form. */
+/* A stub for `real`, which the driver returned for `symbol` and which is none of gate.def's
+ * functions: a form newer than the table, or the same function at another address. `version` is the
+ * CUDA version that was asked for, INT_MAX when it is not known: a form that the table's cuda.h can
+ * not have joins everything, as the place of its stream is not known. NULL when no function of that
+ * name is gated, whatever its form. */
 void *slr_gate_spare(const char *symbol, int version, int per_thread, void *real);
 
 #endif

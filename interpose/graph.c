@@ -64,7 +64,8 @@ static bool capturing(CUstream stream)
     return slr_real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Whether the call ended the capture can not be told from its result: one that was broken ends with an error. */
+/* Whether the call ended the capture can not be told from its result: one that was broken ends with
+ * an error. */
 #define END(sym, own)                                                                                                  \
     static CUresult hook_##sym(CUstream stream, CUgraph *graph)                                                        \
     {                                                                                                                  \

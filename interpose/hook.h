@@ -6,14 +6,15 @@
 #include "base/real.h"
 #include "base/settings.h"
 
-/* False: the call goes straight to the real function: slipring is switched off, or the call comes from inside slipring
- * or from a vendor function that slipring called. */
+/* False: the call goes straight to the real function: slipring is switched off, or the call comes
+ * from inside slipring or from a vendor function that slipring called. */
 static inline bool slr_hooks_on(void)
 {
     return slr_guard == 0 && slr_get(SLR_S_ENABLE) != 0;
 }
 
-/* For GEMMs: false when no gather is pending, or the call comes from inside: nothing is to be done. */
+/* For GEMMs: false when no gather is pending, or the call comes from inside: nothing is to be done.
+ */
 static inline bool slr_hook_pending(void)
 {
     return (atomic_load_explicit(&slr_gate_word, memory_order_relaxed) & ~SLR_GATE_UNRESOLVED) != 0 && slr_guard == 0;
@@ -22,10 +23,11 @@ static inline bool slr_hook_pending(void)
 /* One error line for each function: it was called, and the library that should have it does not. */
 void slr_hook_missing(const char *library, const char *function);
 
-/* For each NCCL hook: whether slipring can work here, that is, has all functions that it needs. The answer must not
- * change between the calls of a group or of a communicator, so the driver is loaded when nobody has done so yet; NCCL
- * is about to. The first call arranges for slipring's part in a fork and at the process's end; a process that calls
- * none of NCCL's hooked functions registers nothing. */
+/* For each NCCL hook: whether slipring can work here, that is, has all functions that it needs. The
+ * answer must not change between the calls of a group or of a communicator, so the driver is loaded
+ * when nobody has done so yet; NCCL is about to. The first call arranges for slipring's part in a
+ * fork and at the process's end; a process that calls none of NCCL's hooked functions registers
+ * nothing. */
 bool slr_hook_nccl_ready(void);
 
 #endif

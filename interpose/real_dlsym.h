@@ -11,7 +11,8 @@ typedef void *(*slr_dlvsym_fn)(void *handle, const char *name, const char *versi
 extern _Atomic(slr_dlsym_fn) slr_real_dlsym;
 extern _Atomic(slr_dlvsym_fn) slr_real_dlvsym;
 
-/* Finds both; to be called while slr_real_dlsym is NULL. Early code (early.h): it may run before the C library is initialised. */
+/* Finds both; to be called while slr_real_dlsym is NULL. Early code (early.h): it may run before
+ * the C library is initialised. */
 void slr_find_real_dlsym(void);
 
 /* The real dlsym, for this library's own use with an explicit handle. */

@@ -14,8 +14,9 @@
 #include "interpose/graph.h"
 #include "interpose/real_dlsym.h"
 
+/* What cuda.h's and cublas_v2.h's macros make of a name is what the library exports. */
 #define TEXT_(x) #x
-#define TEXT(x) TEXT_(x) /* what cuda.h's and cublas_v2.h's macros make of a name is what the library exports */
+#define TEXT(x) TEXT_(x)
 
 struct slot {
     const char *name;
@@ -92,8 +93,8 @@ static void *open_loaded(enum slr_lib lib)
     return arg[1][0] ? dlopen(arg[1], RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
-/* What stands in front of the driver's functions takes its place before the stubs may jump: while the word says
- * unresolved, all of them come through slr_gate_slow, which waits for this. */
+/* What stands in front of the driver's functions takes its place before the stubs may jump: while
+ * the word says unresolved, all of them come through slr_gate_slow, which waits for this. */
 static void install_gate(void)
 {
     if (!slr_real.cuEventElapsedTime)
@@ -103,7 +104,7 @@ static void install_gate(void)
     slr_alloc_install();
     slr_event_install();
     slr_graph_install();
-    slr_log_enabled(SLR_LOG_WARN); /* tells the problems of the settings, which have just been used */
+    slr_log_enabled(SLR_LOG_WARN); /* tells the problems of the settings just used */
     atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);
 }
 
@@ -202,6 +203,7 @@ bool slr_resolve_cublaslt(void)
 bool slr_resolve_cuda_load(void)
 {
     if (!slr_find_cuda())
-        dlopen(libs[SLR_LIB_CUDA].soname[0], RTLD_LAZY | RTLD_LOCAL); /* kept open; slr_find sees whether it is there */
+        /* Kept open; slr_find sees whether it is there. */
+        dlopen(libs[SLR_LIB_CUDA].soname[0], RTLD_LAZY | RTLD_LOCAL);
     return resolve_cuda();
 }

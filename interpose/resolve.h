@@ -1,10 +1,12 @@
 /* How the real functions are found.
  *
- * Libraries are found by SONAME among those already loaded, so that a private (RTLD_LOCAL) load is found too; failing
- * that, in whichever loaded object exports the functions (NCCL linked into a framework's library). Nothing is loaded. A
- * library that is found is kept: its functions stay valid until the process ends.
+ * Libraries are found by SONAME among those already loaded, so that a private (RTLD_LOCAL) load is
+ * found too; failing that, in whichever loaded object exports the functions (NCCL linked into a
+ * framework's library). Nothing is loaded. A library that is found is kept: its functions stay
+ * valid until the process ends.
  *
- * Thread-safe. No lock is held while the dynamic linker is called, as its own lock may be held by a caller.
+ * Thread-safe. No lock is held while the dynamic linker is called, as its own lock may be held by a
+ * caller.
  */
 #ifndef SLR_INTERPOSE_RESOLVE_H
 #define SLR_INTERPOSE_RESOLVE_H
@@ -13,8 +15,8 @@
 
 enum slr_lib { SLR_LIB_CUDA, SLR_LIB_NCCL, SLR_LIB_CUBLAS, SLR_LIB_CUBLASLT, SLR_LIB_COUNT };
 
-/* True when the library is loaded; its functions are then in slr_real (and slr_gate_found), those that it lacks as
- * NULL. Tried anew at each call until it is found. Says nothing. */
+/* True when the library is loaded; its functions are then in slr_real (and slr_gate_found), those
+ * that it lacks as NULL. Tried anew at each call until it is found. Says nothing. */
 bool slr_find(enum slr_lib lib);
 
 static inline bool slr_find_cuda(void)
@@ -22,19 +24,21 @@ static inline bool slr_find_cuda(void)
     return slr_find(SLR_LIB_CUDA);
 }
 
-/* True when the library is loaded and has all functions that real.def requires. Otherwise one error line names what is
- * missing. */
+/* True when the library is loaded and has all functions that real.def requires. Otherwise one error
+ * line names what is missing. */
 bool slr_resolve_nccl(void);
 bool slr_resolve_cublas(void);
 bool slr_resolve_cublaslt(void);
 
-/* The same of the driver, which is loaded when nobody has done so: for calls after which NCCL will. */
+/* The same of the driver, which is loaded when nobody has done so: for calls after which NCCL will.
+ */
 bool slr_resolve_cuda_load(void);
 
 /* Whether the driver's export `name` is at `real`. */
 bool slr_is_drivers(const char *name, const void *real);
 
-/* The real cuGetProcAddress and cuGetProcAddress_v2; NULL until the driver is found, or when it lacks them. */
+/* The real cuGetProcAddress and cuGetProcAddress_v2; NULL until the driver is found, or when it
+ * lacks them. */
 extern void *slr_real_cuGetProcAddress, *slr_real_cuGetProcAddress_v2;
 
 #endif

@@ -20,7 +20,8 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_
 SLR_HOOK_NAME(cuGetProcAddress);
 SLR_HOOK_NAME(cuGetProcAddress_v2);
 
-/* Only addresses are taken; the types do not matter here. The gate's stubs have hidden names too (gate.S). */
+/* Only addresses are taken; the types do not matter here. The gate's stubs have hidden names too
+ * (gate.S). */
 #define X(sym, cls, arg, why) extern const char slr_stub_##sym[] __attribute__((visibility("hidden")));
 #include "interpose/gate.def"
 #undef X
@@ -138,8 +139,9 @@ void *slr_wrapper_by_name(const char *name, void *real)
 
 /* ---- cuGetProcAddress ----
  *
- * The driver's own look-up. The real one answers, with all that versions and flags mean to it; then the function that it
- * found is exchanged for its wrapper. It is here and not in a file of its own because it finds itself in the table. */
+ * The driver's own look-up. The real one answers, with all that versions and flags mean to it; then
+ * the function that it found is exchanged for its wrapper. It is here and not in a file of its own
+ * because it finds itself in the table. */
 
 static CUresult exchange(CUresult result, const char *symbol, void **pfn, int version, cuuint64_t flags)
 {

@@ -1,20 +1,24 @@
-/* The ring's flag words: shared host memory, written and waited for by the ranks' devices with stream memory
- * operations.
+/* The ring's flag words: shared host memory, written and waited for by the ranks' devices with
+ * stream memory operations.
  *
- * One word per ordered pair of ranks and direction, each in its own cache line (design rule R4). Words count pieces,
- * start at 0, only grow and wrap: waits are GEQ, which the driver evaluates as a cyclic comparison.
+ * One word per ordered pair of ranks and direction, each in its own cache line (design rule R4).
+ * Words count pieces, start at 0, only grow and wrap: waits are GEQ, which the driver evaluates as
+ * a cyclic comparison.
  *
- *   ready(o, r)  written by o, waited for by r: o has put piece number `ready` (counted from 1) into its staging slot.
- *   done(o, r)   written by r, waited for by o: r has copied piece number `done` out of o's slot.
+ *   word          written by   waited for by   meaning
+ *   ready(o, r)   o            r               o has put piece number `ready` (counted from 1) into
+ *                                              its staging slot, or its `send` holds it
+ *   done(o, r)    r            o               r has copied piece number `done` of o
+ *   open(o, r)    r            o               the gather whose first piece has this number may
+ *                                              write into r's receive buffer
+ *   broken(o, r)  o's host     r               0 as long as what r copies from o is what o has
+ *                                              published
  *
- *   open(o, r)   written by r, waited for by o: the gather whose first piece has this number may write into r's receive
- * buffer.
+ * A failed rank sets `broken` before it releases its own waits, because then it may write over a
+ * slot that a peer reads.
  *
- *   broken(o, r) written by o's host, waited for by r: 0 as long as what r copies from o is what o has published. A
- * failed o sets it before it releases its own waits, because then it may write over a slot that r reads.
- *
- * A host may raise a word that its own device waits for (clear it, in the case of broken), to release the wait after a
- * failure (ring.h).
+ * A host may raise a word that its own device waits for (clear it, in the case of broken), to
+ * release the wait after a failure (ring.h).
  */
 #ifndef SLR_KERNELS_FLAGS_H
 #define SLR_KERNELS_FLAGS_H

@@ -1,13 +1,17 @@
 /* A GEMM that consumes a gathered buffer, and its parts.
  *
- * cuBLAS is column-major: C (m x n) = alpha op(A) (m x k) op(B) (k x n) + beta C. Two forms split by the gathered
- * operand's stored columns without any reduction, so every element of C is computed by one call, as in the whole GEMM:
+ * cuBLAS is column-major: C (m x n) = alpha op(A) (m x k) op(B) (k x n) + beta C. Two forms split
+ * by the gathered operand's stored columns without any reduction, so every element of C is computed
+ * by one call, as in the whole GEMM:
  *
- *   B, op N   B is k x n, stored columns = columns of C.   Part [c, c + w): B + c ldb, C + c ldc,  n = w
- *   A, op T   A is k x m, stored columns = rows of C.      Part [c, c + w): A + c lda, C + c,      m = w     (op C on
- * real types alike)
+ *   form      gathered operand   its stored columns are   part [c, c + w)
+ *   B, op N   B, k x n           columns of C             B + c ldb, C + c ldc, n = w
+ *   A, op T   A, k x m           rows of C                A + c lda, C + c, m = w
  *
- * The gathered operand must be the whole receive buffer without padding (ld = k), so that the shards are column ranges.
+ * Op C on real types is op T.
+ *
+ * The gathered operand must be the whole receive buffer without padding (ld = k), so that the
+ * shards are column ranges.
  */
 #ifndef SLR_KERNELS_GEMM_H
 #define SLR_KERNELS_GEMM_H
@@ -38,8 +42,9 @@ struct slr_extent {
     uintptr_t begin, end;
 };
 
-/* One call as its entry point got it; leading dimensions and strides in elements. Of cublasLtMatmul the entry point
- * gives lt, alpha, beta, a, b and c, which is its D; slr_gemm_describe() fills in the rest from the descriptors. */
+/* One call as its entry point got it; leading dimensions and strides in elements. Of cublasLtMatmul
+ * the entry point gives lt, alpha, beta, a, b and c, which is its D; slr_gemm_describe() fills in
+ * the rest from the descriptors. */
 struct slr_gemm {
     enum slr_gemm_api api;
     cublasHandle_t handle;
@@ -50,12 +55,13 @@ struct slr_gemm {
     void *c;
     cudaDataType atype, btype, ctype; /* set for every api (CUDA_R_32F for S, ...) */
     int64_t lda, ldb, ldc;
-    int64_t stride_a, stride_b, stride_c, batch; /* batch 1 and strides 0 for the unbatched entry points */
-    cublasComputeType_t compute;                 /* of the Ex entry points; otherwise unused */
+    int64_t stride_a, stride_b, stride_c; /* 0 for the unbatched entry points */
+    int64_t batch;                        /* and 1 */
+    cublasComputeType_t compute;          /* of the Ex entry points; otherwise unused */
     cublasGemmAlgo_t algo;
     struct slr_lt *lt;         /* of cublasLtMatmul, else NULL */
-    struct slr_extent read[2]; /* device memory that the call reads besides a, b and c, or writes besides c; or empty */
-    struct slr_extent written;
+    struct slr_extent read[2]; /* what the call reads besides a, b and c; or empty */
+    struct slr_extent written; /* and what it writes besides c */
 };
 
 /* How a GEMM splits along a gathered operand. Columns are stored columns of that operand. */
@@ -70,15 +76,16 @@ struct slr_gemm_split {
 /* Bytes of one element; 0 for types that are not split (complex, sub-byte, unknown). */
 size_t slr_gemm_type_bytes(cudaDataType type);
 
-/* What a matrix takes in memory: rows x cols, column-major, ld >= rows; empty when it has no element. */
+/* What a matrix takes in memory: rows x cols, column-major, ld >= rows; empty when it has no
+ * element. */
 struct slr_extent slr_gemm_extent(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem);
 
-/* Completes a call of cublasLtMatmul from its descriptors; does nothing to others. SLR_R_FUSED, or why it is not split.
- * Thread-safe; holds no lock over a call of cuBLAS. */
+/* Completes a call of cublasLtMatmul from its descriptors; does nothing to others. SLR_R_FUSED, or
+ * why it is not split. Thread-safe; holds no lock over a call of cuBLAS. */
 enum slr_reason slr_gemm_describe(struct slr_gemm *gemm);
 
-/* Whether the GEMM can be split along the buffer that `g` gathers. SLR_R_FUSED and *out, or the reason why not. Pure.
- */
+/* Whether the GEMM can be split along the buffer that `g` gathers. SLR_R_FUSED and *out, or the
+ * reason why not. Pure. */
 enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,
                                     struct slr_gemm_split *out);
 
@@ -89,25 +96,28 @@ cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm);
 cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col,
                              int64_t cols);
 
-/* False: cuBLASLt says that it has no algorithm for that part. Others can not be asked beforehand. */
+/* False: cuBLASLt says that it has no algorithm for that part. Others can not be asked beforehand.
+ */
 bool slr_gemm_part_ready(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols);
 
-/* Thread-safe, with one caller at a time for one ring (kernels/ring.h): threads with communicators of their own may be
- * here at once, and one that waits in cuBLAS holds no lock of this file's.
+/* Thread-safe, with one caller at a time for one ring (kernels/ring.h): threads with communicators
+ * of their own may be here at once, and one that waits in cuBLAS holds no lock of this file's.
  *
- * Enqueues the GEMM on the application's stream in parts (gemm_parts.h): those of the own shard first, then each behind
- * the event of the last chunk that it reads, in the ring's order; last the stream is joined with the ring.
+ * Enqueues the GEMM on the application's stream in parts (gemm_parts.h): those of the own shard
+ * first, then each behind the event of the last chunk that it reads, in the ring's order; last the
+ * stream is joined with the ring.
  *
  * It ends as the whole GEMM would. *parts, the calls that C is made of, is
  *
- *   0   when cuBLAS does not take the first part, or has no algorithm for one: nothing was computed and the stream is
- *       not joined. The caller joins it and runs the whole.
- *   1   SLR_GEMM_REDONE: when cuBLAS refused a later part. The stream was joined, the whole ran, and the status is what
- *       the application gets. gemm_redo.h has the rule, also for a C that is read (beta not 0) and has been overwritten
- *       in part.
+ *   0   when cuBLAS does not take the first part, or has no algorithm for one: nothing was computed
+ *       and the stream is not joined. The caller joins it and runs the whole.
+ *   1   SLR_GEMM_REDONE: when cuBLAS refused a later part. The stream was joined, the whole ran,
+ *       and the status is what the application gets. gemm_redo.h has the rule, also for a C that is
+ *       read (beta not 0) and has been overwritten in part.
  *   2.. otherwise
  *
- * A status other than success with *parts >= 2 is a failure of CUDA's: the ring could not be joined. */
+ * A status other than success with *parts >= 2 is a failure of CUDA's: the ring could not be
+ * joined. */
 #define SLR_GEMM_REDONE 1
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
                               const struct slr_gemm_split *split, unsigned *parts);

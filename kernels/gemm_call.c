@@ -2,7 +2,8 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
 
-/* Sizes fit in int wherever the application's own call had them in int: parts are smaller than the whole. */
+/* Sizes fit in int wherever the application's own call had them in int: parts are smaller than the
+ * whole. */
 static cublasStatus_t call_ex(const struct slr_gemm *gemm)
 {
     if (gemm->api == SLR_GEMM_EX_64)

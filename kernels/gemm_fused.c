@@ -3,8 +3,8 @@
 #include "kernels/gemm_parts.h"
 #include "kernels/gemm_redo.h"
 
-/* Whether all parts can be computed, as far as that can be asked: one that is refused later costs the overlap, and
- * copies where C is read. */
+/* Whether all parts can be computed, as far as that can be asked: one that is refused later costs
+ * the overlap, and copies where C is read. */
 static bool ready(struct slr_parts walk, const struct slr_gemm *gemm, const struct slr_gemm_split *split)
 {
     struct slr_part part;
@@ -28,7 +28,8 @@ static cublasStatus_t compute(struct slr_ring *ring, CUstream stream, const stru
     return r;
 }
 
-/* The stream waits for the gather; `done` parts of the walk have been enqueued, and the next was refused. */
+/* The stream waits for the gather; `done` parts of the walk have been enqueued, and the next was
+ * refused. */
 static cublasStatus_t redo(struct slr_ring *ring, CUstream stream, const struct slr_gemm *gemm,
                            const struct slr_gemm_split *split, struct slr_parts walk, unsigned done,
                            cublasStatus_t refused)

@@ -35,8 +35,9 @@ static bool plain_type(uint32_t type)
 static enum slr_reason read_op(const struct slr_lt *lt, struct slr_lt_op *op)
 {
     enum slr_reason r = slr_lt_read_op(lt->desc, op);
+    /* First: it says more than that the attributes of such an epilogue are set. */
     if (!element_wise(op->epilogue))
-        return SLR_R_JOIN_EPILOGUE; /* says more than that the attributes of such an epilogue are set */
+        return SLR_R_JOIN_EPILOGUE;
     if (r == SLR_R_FUSED && op->pointer_mode != CUBLASLT_POINTER_MODE_HOST &&
         op->pointer_mode != CUBLASLT_POINTER_MODE_DEVICE)
         return SLR_R_JOIN_ATTRIBUTE;

@@ -1,20 +1,23 @@
-/* cublasLtMatmul as a GEMM that consumes a gathered buffer: D = epilogue(alpha op(A) op(B) + beta C + bias).
+/* cublasLtMatmul as a GEMM that consumes a gathered buffer: D = epilogue(alpha op(A) op(B) + beta C
+ * + bias).
  *
- * Split as gemm.h says. A part has layouts of its own, made anew: with n = w in form B/N (B, C, D), with m = w in form
- * A/T (A's columns, C's and D's rows). The bias runs along D's rows, so in form A/T a part needs an operation
- * descriptor of its own, with the bias moved. The application's descriptors are only read.
+ * Split as gemm.h says. A part has layouts of its own, made anew: with n = w in form B/N (B, C, D),
+ * with m = w in form A/T (A's columns, C's and D's rows). The bias runs along D's rows, so in form
+ * A/T a part needs an operation descriptor of its own, with the bias moved. The application's
+ * descriptors are only read.
  *
- * What is split is told by the descriptors' attributes. Those in the tables of lt_desc.c are understood; every other
- * attribute that the library at hand knows must have the value that a fresh descriptor has. So an attribute of a newer
- * library is not ignored, but keeps the GEMM whole.
+ * What is split is told by the descriptors' attributes. Those in the tables of lt_desc.c are
+ * understood; every other attribute that the library at hand knows must have the value that a fresh
+ * descriptor has. So an attribute of a newer library is not ignored, but keeps the GEMM whole.
  *
- * Where the application gives an algorithm, a part has one that sums as that does, if there is one (lt_algo.h). NULL
- * stays NULL: the library chooses.
+ * Where the application gives an algorithm, a part has one that sums as that does, if there is one
+ * (lt_algo.h). NULL stays NULL: the library chooses.
  *
- * Parts follow one another on one stream, so they share the application's workspace. It is written before the gather is
- * complete and must not lie in the buffers of the gather.
+ * Parts follow one another on one stream, so they share the application's workspace. It is written
+ * before the gather is complete and must not lie in the buffers of the gather.
  *
- * Thread-safe, for calls that do not share a struct slr_gemm. No lock is held over a call of the library.
+ * Thread-safe, for calls that do not share a struct slr_gemm. No lock is held over a call of the
+ * library.
  */
 #ifndef SLR_KERNELS_GEMM_LT_H
 #define SLR_KERNELS_GEMM_LT_H
@@ -43,8 +46,9 @@ enum slr_reason slr_lt_describe(struct slr_gemm *gemm);
 
 cublasStatus_t slr_lt_whole(const struct slr_gemm *gemm);
 
-/* `part`: the described call with a or b, c, m or n of a part, which begins at the stored column `col` of the gathered
- * operand (A if `on_a`). Ready: the library has an algorithm for it, as far as it tells. */
+/* `part`: the described call with a or b, c, m or n of a part, which begins at the stored column
+ * `col` of the gathered operand (A if `on_a`). Ready: the library has an algorithm for it, as far
+ * as it tells. */
 bool slr_lt_ready(const struct slr_gemm *part, bool on_a, int64_t col);
 cublasStatus_t slr_lt_part(const struct slr_gemm *part, bool on_a, int64_t col);
 

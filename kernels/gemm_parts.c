@@ -8,13 +8,15 @@ enum {
 
 double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte)
 {
-    /* Wider types multiply more slowly: half for TF32, about a tenth for fp64; 8-bit ones twice as fast. */
+    /* Wider types multiply more slowly: half for TF32, about a tenth for fp64; 8-bit ones twice as
+     * fast. */
     double speed = elem == 1 ? 2 : elem == 2 ? 1 : elem == 4 ? 0.5 : 0.1;
     return other > 0 ? (double)elem * flop_per_byte * speed / (2 * (double)other) : 0;
 }
 
-/* On an H200 a part cost as much as 0.1 to 0.6 million elements of C with an inner size of 8192, and as 0.3 to 0.4
- * million with 4096 (docs/measurements.md, cublasLtMatmul in parts); a launch takes about 2^31 operations' time. */
+/* On an H200 a part cost as much as 0.1 to 0.6 million elements of C with an inner size of 8192,
+ * and as 0.3 to 0.4 million with 4096 (docs/measurements.md, cublasLtMatmul in parts); a launch
+ * takes about 2^31 operations' time. */
 double slr_parts_overhead(int64_t other, int64_t inner)
 {
     return other > 0 && inner > 0 ? (0x1p18 + 0x1p30 / (double)inner) / (double)other : 0;
@@ -43,8 +45,9 @@ static bool border_behind(const struct slr_parts *walk, uint32_t group)
     return group + 1 >= walk->groups || walk->groups > 64 || (walk->borders >> group & 1);
 }
 
-/* Columns' time until the whole GEMM is done. In the ring's order chunk q of all peers comes before chunk q + 1 of any;
- * of a range the first peer's data is there when its last chunk is, the last peer's when the last chunk of all is. */
+/* Columns' time until the whole GEMM is done. In the ring's order chunk q of all peers comes before
+ * chunk q + 1 of any; of a range the first peer's data is there when its last chunk is, the last
+ * peer's when the last chunk of all is. */
 static double expected(const struct slr_parts *walk, uint64_t borders, double pace, double overhead)
 {
     const double peers = walk->nranks - 1, chunk = (double)walk->split.shard_cols / walk->plan.chunks;

@@ -1,26 +1,31 @@
 /* Into which parts a GEMM that consumes a gather is cut, and what each waits for.
  *
- * The rule: every shard is cut at the same columns on every rank, the own shard too, and no part lies in two shards. So
- * all ranks make the same parts, a part being (first column, columns); only their order differs. Each element of C is
- * then computed by the same cuBLAS call on all ranks, of the same shape and with addresses that are aligned alike, and
- * replicas of a result stay equal (docs/numerics.md says what that takes). The cut is computed from facts that are
- * equal on all ranks: the plan, the ranks, the GEMM's shape, SLIPRING_FLOP_PER_BYTE.
+ * The rule: every shard is cut at the same columns on every rank, the own shard too, and no part
+ * lies in two shards. So all ranks make the same parts, a part being (first column, columns); only
+ * their order differs. Each element of C is then computed by the same cuBLAS call on all ranks, of
+ * the same shape and with addresses that are aligned alike, and replicas of a result stay equal
+ * (docs/numerics.md says what that takes). The cut is computed from facts that are equal on all
+ * ranks: the plan, the ranks, the GEMM's shape, SLIPRING_FLOP_PER_BYTE.
  *
- *   range i of a shard   its chunks [a, b) (kernels/plan.h), as columns: a column across two chunks belongs to the
- *                        later one, and a border within a shard is moved down to a multiple of up to 256 columns, so
- *                        that parts fill whole tiles and begin at aligned addresses
+ *   range i of a shard   its chunks [a, b) (kernels/plan.h), as columns: a column across two chunks
+ *                        belongs to the later one, and a border within a shard is moved down to a
+ *                        multiple of up to 256 columns, so that parts fill whole tiles and begin at
+ *                        aligned addresses
  *   part                 one range of one shard
- *   order on a rank      the ranges of the own shard, which wait for nothing; then, range by range, those of the shards
- *                        that arrive at step 1, 2, .. nranks - 1 (kernels/ring.h), each behind the last chunk it reads
+ *   order on a rank      the ranges of the own shard, which wait for nothing; then, range by range,
+ *                        those of the shards that arrive at step 1, 2, .. nranks - 1
+ *                        (kernels/ring.h), each behind the last chunk that it reads
  *
- * How many ranges: few, as each part costs something beyond its columns, but a part can not begin before its data is
- * there, and what arrives last is computed behind the gather. Of all ways to cut a shard between its chunks (eight
- * groups of them when there are more), that one is taken which is expected to be done first, at the pace given and at
- * half of it, added; of equal ones that with the fewest parts. The pace given is a careful one: when all goes well, the
- * data comes twice as fast. The expectation only shapes the parts; each waits for its data, whenever that comes.
+ * How many ranges: few, as each part costs something beyond its columns, but a part can not begin
+ * before its data is there, and what arrives last is computed behind the gather. Of all ways to cut
+ * a shard between its chunks (eight groups of them when there are more), that one is taken which is
+ * expected to be done first, at the pace given and at half of it, added; of equal ones that with
+ * the fewest parts. The pace given is a careful one: when all goes well, the data comes twice as
+ * fast. The expectation only shapes the parts; each waits for its data, whenever that comes.
  *
- * `pace` is the time that a column takes to arrive, in units of the time that its part of the GEMM takes; 0: every
- * chunk is a range of its own. Columns are stored columns of the gathered operand (kernels/gemm.h).
+ * `pace` is the time that a column takes to arrive, in units of the time that its part of the GEMM
+ * takes; 0: every chunk is a range of its own. Columns are stored columns of the gathered operand
+ * (kernels/gemm.h).
  */
 #ifndef SLR_KERNELS_GEMM_PARTS_H
 #define SLR_KERNELS_GEMM_PARTS_H
@@ -31,8 +36,8 @@
 
 struct slr_part {
     int64_t col, cols;
-    uint32_t chunk; /* to wait for, with the step that it arrives at; step 0: the own shard, nothing to wait for */
-    int step;
+    uint32_t chunk; /* to wait for */
+    int step;       /* at which that arrives; 0: the own shard, nothing to wait for */
 };
 
 /* A walk over the parts. */
@@ -44,7 +49,8 @@ struct slr_parts {
     uint32_t chunks, groups;
     uint64_t borders; /* groups <= 64; with more, behind every one */
     int64_t grain;    /* borders within a shard are multiples of it */
-    /* The walk: groups [begin, end) are the present range, of the shard that arrives at `step`; 0 is the own shard. */
+    /* The walk: groups [begin, end) are the present range, of the shard that arrives at `step`; 0
+     * is the own shard. */
     uint32_t begin, end;
     int step;
 };
@@ -55,12 +61,12 @@ struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm
 /* False: there are no more. No part is empty. */
 bool slr_parts_next(struct slr_parts *walk, struct slr_part *part);
 
-/* Pace from the operand's element size, the GEMM's other outer size, and how many operations of a 16-bit GEMM the
- * device makes in the time in which it receives one byte. */
+/* Pace from the operand's element size, the GEMM's other outer size, and how many operations of a
+ * 16-bit GEMM the device makes in the time in which it receives one byte. */
 double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte);
 
-/* What a part costs beyond its columns, in columns: its launch, and the multiprocessors that idle at its end. 0 where
- * the GEMM's sizes are not known. */
+/* What a part costs beyond its columns, in columns: its launch, and the multiprocessors that idle
+ * at its end. 0 where the GEMM's sizes are not known. */
 double slr_parts_overhead(int64_t other, int64_t inner);
 
 #endif

@@ -55,7 +55,8 @@ static struct slr_extent extent_c(const struct slr_gemm *gemm)
     return slr_gemm_extent(gemm->c, gemm->m, gemm->n, gemm->ldc, slr_gemm_type_bytes(gemm->ctype));
 }
 
-/* The operand that starts where the receive buffer does; columns and leading dimension as stored. */
+/* The operand that starts where the receive buffer does; columns and leading dimension as stored.
+ */
 static enum slr_reason find_operand(const struct slr_gemm *gemm, uintptr_t recv, bool *on_a, int64_t *cols, int64_t *ld)
 {
     bool a = (uintptr_t)gemm->a == recv, b = (uintptr_t)gemm->b == recv;
@@ -69,8 +70,8 @@ static enum slr_reason find_operand(const struct slr_gemm *gemm, uintptr_t recv,
     return SLR_R_FUSED;
 }
 
-/* What is written must touch neither buffer of the gather; the other operand, the scalars and whatever else is read are
- * read before the gather is complete. */
+/* What is written must touch neither buffer of the gather; the other operand, the scalars and
+ * whatever else is read are read before the gather is complete. */
 static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
 {
     struct slr_extent recv = extent_of((const void *)(uintptr_t)g->recv, g->plan.shard * (size_t)nranks);

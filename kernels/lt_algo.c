@@ -23,7 +23,8 @@ struct entry {
     cublasLtMatmulAlgo_t algo;
 };
 static struct entry table[ENTRIES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table; the library is not called under it */
+/* Of the table; the library is not called under it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint32_t alignment(const void *p)
 {
@@ -60,7 +61,8 @@ static struct entry *entry_of(const struct key *key)
     return &table[hash % ENTRIES];
 }
 
-/* An algorithm that does not tell its needs is taken to have none: cublasLtMatmul is the judge then. */
+/* An algorithm that does not tell its needs is taken to have none: cublasLtMatmul is the judge
+ * then. */
 static bool aligned(const struct slr_lt_problem *problem)
 {
     for (int i = 0; i < SLR_LT_MATRICES; i++) {
@@ -110,8 +112,8 @@ static uint64_t numerics(const cublasLtMatmulAlgo_t *algo)
     return flags;
 }
 
-/* Whether two algorithms add up an element's products alike, as far as the library tells: what is left to differ is the
- * tile and how it is worked on. */
+/* Whether two algorithms add up an element's products alike, as far as the library tells: what is
+ * left to differ is the tile and how it is worked on. */
 static bool sums_alike(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b)
 {
     static const cublasLtMatmulAlgoConfigAttributes_t same[] = {

@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { IDS = 64, VALUE = 16 }; /* attribute numbers are small and dense, values no longer than a pointer so far */
+/* Attributes' numbers are small and dense, their values no longer than a pointer so far. */
+enum { IDS = 64, VALUE = 16 };
 
 struct field {
     int id;
@@ -31,7 +32,8 @@ struct kind {
     atomic_bool learnt; /* `known` is complete and does not change any more */
     struct attribute known[IDS];
 };
-static pthread_mutex_t publishing = PTHREAD_MUTEX_INITIALIZER; /* held over no call of the library */
+/* Held over no call of the library. */
+static pthread_mutex_t publishing = PTHREAD_MUTEX_INITIALIZER;
 
 static cublasStatus_t get_layout(const void *object, int id, void *value, size_t size, size_t *written)
 {

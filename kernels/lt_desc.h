@@ -1,7 +1,8 @@
-/* cuBLASLt's descriptors: read attribute by attribute, and made anew. The structs of the library stay opaque.
+/* cuBLASLt's descriptors: read attribute by attribute, and made anew. The structs of the library
+ * stay opaque.
  *
- * Thread-safe. What a library knows is learnt once in a process and published under a lock of its own, which is held
- * over a copy of memory and never over a call of the library.
+ * Thread-safe. What a library knows is learnt once in a process and published under a lock of its
+ * own, which is held over a copy of memory and never over a call of the library.
  */
 #ifndef SLR_KERNELS_LT_DESC_H
 #define SLR_KERNELS_LT_DESC_H
@@ -31,7 +32,8 @@ struct slr_lt_op {
 enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_matrix *out);
 enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out);
 
-/* Makes descriptors in the caller's memory; they need no destruction. An operation only after one was read. */
+/* Makes descriptors in the caller's memory; they need no destruction. An operation only after one
+ * was read. */
 cublasStatus_t slr_lt_make_matrix(const struct slr_lt_matrix *matrix, cublasLtMatrixLayoutOpaque_t *out);
 cublasStatus_t slr_lt_make_op(const struct slr_lt_op *op, cublasLtMatmulDescOpaque_t *out);
 

@@ -1,15 +1,16 @@
 #include "kernels/plan.h"
 
-#define PIECE_ALIGN 512u            /* copy engines like whole sectors; a multiple of every element size */
+#define PIECE_ALIGN 512u            /* whole sectors; a multiple of every element size */
 #define PIECE_MIN ((size_t)8 << 20) /* smaller pieces are not worth a step of their own */
-#define STEPS_WANTED 8              /* ring steps (ranks x pieces) that give a GEMM enough to overlap with */
+#define STEPS_WANTED 8              /* ranks x pieces that give a GEMM enough to overlap with */
 
 static size_t ceil_div(size_t a, size_t b)
 {
     return a / b + (a % b != 0);
 }
 
-/* With many ranks the shards themselves are fine enough; with few, each shard is cut further (nvFuser #3606). */
+/* With many ranks the shards themselves are fine enough; with few, each shard is cut further
+ * (nvFuser #3606). */
 static size_t pieces_chosen(size_t shard, int nranks)
 {
     size_t by_steps = ceil_div(STEPS_WANTED, (size_t)nranks);

@@ -1,7 +1,8 @@
-/* How one gather is cut: pieces (units of the ring, one staging slot each) and chunks (units of readiness, one event
- * each).
+/* How one gather is cut: pieces (units of the ring, one staging slot each) and chunks (units of
+ * readiness, one event each).
  *
- * Depends only on facts that are equal on all ranks, so that all ranks cut alike. All sizes in bytes of one shard.
+ * Depends only on facts that are equal on all ranks, so that all ranks cut alike. All sizes in
+ * bytes of one shard.
  *
  *   piece p of owner o   bytes [p * piece, min(shard, (p + 1) * piece)) of o's shard
  *   chunk q              the pieces [q * group, min(pieces, (q + 1) * group))
@@ -23,7 +24,8 @@ struct slr_plan {
     uint32_t chunks; /* per shard: ceil(pieces / group) */
 };
 
-/* `slot`: bytes of a staging slot (> 0). `wanted`: pieces per shard that the user asks for, 0 to choose. */
+/* `slot`: bytes of a staging slot (> 0). `wanted`: pieces per shard that the user asks for, 0 to
+ * choose. */
 struct slr_plan slr_plan_make(size_t shard, int nranks, size_t slot, uint32_t wanted);
 
 static inline size_t slr_plan_piece_begin(const struct slr_plan *plan, uint32_t piece)

@@ -15,8 +15,8 @@ static CUstreamBatchMemOpParams op_write(CUdeviceptr addr, uint32_t value)
     op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     op.writeValue.address = addr;
     op.writeValue.value = value;
-    op.writeValue.flags =
-        CU_STREAM_WRITE_VALUE_DEFAULT; /* orders the stream's earlier copies before the word, system-wide */
+    /* The default orders the stream's earlier copies before the word, for the whole system. */
+    op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
     return op;
 }
 
@@ -89,7 +89,8 @@ static enum slr_status put(struct memops *m, CUstream stream)
     return m->count ? SLR_CU(cuStreamBatchMemOp, stream, m->count, m->op, 0) : SLR_OK;
 }
 
-/* One memory operation on this rank's own words for each of the peers, in one call on the publish stream. */
+/* One memory operation on this rank's own words for each of the peers, in one call on the publish
+ * stream. */
 static enum slr_status for_peers(struct slr_ring *ring, const struct slr_gather *g, peer_filter which, bool write,
                                  enum slr_flag_kind kind, uint32_t value)
 {
@@ -151,8 +152,8 @@ static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, 
     if (!any(ring, g, by_slot))
         return SLR_OK;
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
-    /* The first pieces of a communicator find the slots empty; later the words have wrapped or not, both compare right.
-     */
+    /* The first pieces of a communicator find the slots empty; later the words have wrapped or not,
+     * both compare right. */
     SLR_TRY(for_peers(ring, g, every_peer, false, SLR_FLAG_DONE, seq - SLR_SLOTS));
     publish_did(ring, SLR_SPAN_WAIT, -1, piece, 0);
     size_t bytes = slr_plan_piece_bytes(&g->plan, piece);
@@ -180,7 +181,8 @@ static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *g
                   CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
-/* The reader that is at step j when this rank is pushed to it is rank - j: the same pairs as in the pulls. */
+/* The reader that is at step j when this rank is pushed to it is rank - j: the same pairs as in the
+ * pulls. */
 static enum slr_status publish_piece(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece)
 {
     uint32_t seq = first + piece;
@@ -204,8 +206,8 @@ static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
     return (piece + 1) % p->group == 0 || piece + 1 == p->pieces;
 }
 
-/* Behind the copy: waits for ever if the owner has broken it (flags.h), and tells the owner that its slot has been
- * read. */
+/* Behind the copy: waits for ever if the owner has broken it (flags.h), and tells the owner that
+ * its slot has been read. */
 static enum slr_status copied(struct slr_ring *ring, int owner, uint32_t seq)
 {
     CUstreamBatchMemOpParams ops[2] = {op_intact(ring, owner),
@@ -246,8 +248,8 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
     return SLR_OK;
 }
 
-/* Waits until the first owner has piece g; for the first piece of a gather, until each has that this rank reads from,
- * so that all ranks begin together (ring.h). */
+/* Waits until the first owner has piece g; for the first piece of a gather, until each has that
+ * this rank reads from, so that all ranks begin together (ring.h). */
 static enum slr_status await_owners(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, bool all)
 {
     struct memops m = {.count = 0};
@@ -314,8 +316,8 @@ enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstr
     return SLR_CU(cuStreamWaitEvent, to, ring->entry, 0);
 }
 
-/* A shard that a peer reads where it lies is sent only when it has been read: until then the application may not write
- * to it. */
+/* A shard that a peer reads where it lies is sent only when it has been read: until then the
+ * application may not write to it. */
 static enum slr_status await_readers(struct slr_ring *ring, const struct slr_gather *g, uint32_t last)
 {
     if (!any(ring, g, zero_copy))
@@ -362,7 +364,8 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
 
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
 {
-    if (ring->carrying) /* the carrier has waited for it; now it stands for the carrier's events as well */
+    /* The carrier has waited for the gather, so it now stands for the carrier's events as well. */
+    if (ring->carrying)
         SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
     return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
 }
@@ -400,8 +403,8 @@ static enum slr_status create_objects(struct slr_ring *ring)
 {
     int least = 0, greatest = 0;
     SLR_TRY(SLR_CU(cuCtxGetStreamPriorityRange, &least, &greatest));
-    /* Non-blocking: the legacy default stream must not wait for a peer. Urgent: their operations are short and others
-     * wait for them. */
+    /* Non-blocking: the legacy default stream must not wait for a peer. Urgent: their operations
+     * are short and others wait for them. */
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->publish, CU_STREAM_NON_BLOCKING, greatest));
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->pull, CU_STREAM_NON_BLOCKING, greatest));
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->carrier, CU_STREAM_NON_BLOCKING, greatest));

@@ -2,7 +2,8 @@
 #include "kernels/flags.h"
 #include "kernels/ring.h"
 
-#define RELEASE_AHEAD (1u << 29) /* far above any number in flight, far below half of the cyclic range */
+/* Far above any number in flight, far below half of the cyclic range. */
+#define RELEASE_AHEAD (1u << 29)
 
 static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader, uint32_t piece)
 {

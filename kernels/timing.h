@@ -1,18 +1,21 @@
-/* When the operations of one gather ran on the device: a record of time stamps, which are events on the streams
- * concerned.
+/* When the operations of one gather ran on the device: a record of time stamps, which are events on
+ * the streams concerned.
  *
- * A *lane* is one of the streams that work for a gather: the application's, on which the GEMM waits and computes, and
- * the ring's two (kernels/ring.h). A record follows each lane: slr_timing_mark() notes where the lane stands, and
- * slr_timing_did() notes that the operation which was enqueued since then ends here, where the next one begins. So an
- * operation is bounded by two stamps on its own stream, and neighbours share one. The application's lane may be on
- * several streams one after another; each is marked anew.
+ * A *lane* is one of the streams that work for a gather: the application's, on which the GEMM waits
+ * and computes, and the ring's two (kernels/ring.h). A record follows each lane: slr_timing_mark()
+ * notes where the lane stands, and slr_timing_did() notes that the operation which was enqueued
+ * since then ends here, where the next one begins. So an operation is bounded by two stamps on its
+ * own stream, and neighbours share one. The application's lane may be on several streams one after
+ * another; each is marked anew.
  *
- * An event is recorded behind work that is enqueued anyway, so it changes no order, and nothing waits for it. The calls
- * never fail for the caller: a record with which anything went wrong is `broken`, and what does not fit is counted in
- * `cut`. The events stay the record's and are used again by its next use; an event that is recorded again while an
- * earlier record of it is in flight means only the later one, as CUDA says.
+ * An event is recorded behind work that is enqueued anyway, so it changes no order, and nothing
+ * waits for it. The calls never fail for the caller: a record with which anything went wrong is
+ * `broken`, and what does not fit is counted in `cut`. The events stay the record's and are used
+ * again by its next use; an event that is recorded again while an earlier record of it is in flight
+ * means only the later one, as CUDA says.
  *
- * Of one context, which is current in all calls. Not thread-safe; NULL stands for a gather that is not measured.
+ * Of one context, which is current in all calls. Not thread-safe; NULL stands for a gather that is
+ * not measured.
  */
 #ifndef SLR_KERNELS_TIMING_H
 #define SLR_KERNELS_TIMING_H
