@@ -81,16 +81,32 @@ static int x_at(uint64_t seed, const struct shape *s, size_t i)
     return small(seed + i / s->count, i % s->count);
 }
 
-static double expected(const struct gemm_case *c, const struct shape *s, uint64_t seed, int64_t row, int64_t col,
-                       double old)
+/* The elements of the gathered matrix and of the weights, each made once. */
+struct operands {
+    int8_t *x, *w;
+};
+
+static struct operands make_operands(const struct gemm_case *c, const struct shape *s, size_t gathered, uint64_t seed)
 {
-    bool x_is_b = c->form == FORM_BN || c->form == FORM_BT;
-    int64_t along = x_is_b ? col : row, w = x_is_b ? row : col, sum = 0;
-    for (int64_t p = 0; p < s->k; p++) {
-        bool plain = c->form == FORM_BT || c->form == FORM_AN;
-        size_t xi = plain ? (size_t)(p * s->ld + along) : (size_t)(along * s->ld + p);
-        sum += (int64_t)x_at(seed, s, xi) * small(seed + 77, (uint64_t)(w * s->k + p));
-    }
+    size_t weights = (size_t)(c->other * s->k);
+    struct operands o = {.x = malloc(gathered), .w = malloc(weights)};
+    CHECK(o.x && o.w, "no memory");
+    for (size_t i = 0; i < gathered; i++)
+        o.x[i] = (int8_t)x_at(seed, s, i);
+    for (size_t i = 0; i < weights; i++)
+        o.w[i] = (int8_t)small(seed + 77, i);
+    return o;
+}
+
+static double expected(const struct gemm_case *c, const struct shape *s, const struct operands *o, int64_t row,
+                       int64_t col, double old)
+{
+    bool x_is_b = c->form == FORM_BN || c->form == FORM_BT, plain = c->form == FORM_BT || c->form == FORM_AN;
+    int64_t along = x_is_b ? col : row, step = plain ? s->ld : 1;
+    const int8_t *x = o->x + (plain ? along : along * s->ld), *w = o->w + (x_is_b ? row : col) * s->k;
+    int sum = 0;
+    for (int64_t p = 0; p < s->k; p++)
+        sum += x[p * step] * w[p];
     return (double)sum + c->beta * old;
 }
 
@@ -102,14 +118,17 @@ static double old_c(const struct gemm_case *c, uint64_t seed, size_t i)
 static void check_c(const struct rank *r, const struct gemm_case *c, const struct shape *s, uint64_t seed,
                     const void *host)
 {
+    struct operands o = make_operands(c, s, s->count * (size_t)r->nranks, seed);
     for (int64_t col = 0; col < s->n; col++)
         for (int64_t row = 0; row < s->m; row++) {
             size_t i = (size_t)(col * s->m + row);
-            double want = expected(c, s, seed, row, col, c->beta != 0 ? old_c(c, seed, i) : 0),
+            double want = expected(c, s, &o, row, col, c->beta != 0 ? old_c(c, seed, i) : 0),
                    have = get(c->api, host, i);
             CHECK(want == have, "rank %d: %s: C(%ld,%ld) is %g, expected %g", r->rank, c->name, (long)row, (long)col,
                   have, want);
         }
+    free(o.x);
+    free(o.w);
 }
 
 static void upload(enum api api, char *device, size_t n, uint64_t seed, bool is_c, cudaStream_t stream)

@@ -250,13 +250,31 @@ static int x_at(const struct shape *s, uint64_t seed, size_t i)
     return small(seed + i / s->shard, i % s->shard);
 }
 
-static int expected(const struct lt_case *c, const struct shape *s, uint64_t seed, int64_t row, int64_t col)
+/* The elements of the gathered matrix and of the weights, each made once. */
+struct operands {
+    int8_t *x, *w;
+};
+
+static struct operands make_operands(const struct shape *s, uint64_t seed)
 {
-    const int64_t along = c->form == FORM_BN ? col : row, w = c->form == FORM_BN ? row : col;
+    struct operands o = {.x = malloc(s->x), .w = malloc(s->w)};
+    CHECK(o.x && o.w, "no memory");
+    for (size_t i = 0; i < s->x; i++)
+        o.x[i] = (int8_t)x_at(s, seed, i);
+    for (size_t i = 0; i < s->w; i++)
+        o.w[i] = (int8_t)small(seed + SEED_W, i);
+    return o;
+}
+
+static int expected(const struct lt_case *c, const struct shape *s, const struct operands *o, uint64_t seed,
+                    int64_t row, int64_t col)
+{
+    const bool bn = c->form == FORM_BN;
+    const int8_t *x = o->x + (bn ? col : row) * c->k, *w = o->w + (bn ? row : col) * c->k;
     const size_t in_c = (size_t)(col * s->ldc + row);
     int sum = 0;
     for (int64_t p = 0; p < c->k; p++)
-        sum += x_at(s, seed, (size_t)(along * c->k + p)) * small(seed + SEED_W, (uint64_t)(w * c->k + p));
+        sum += x[p] * w[p];
     if (c->beta != 0)
         sum += (int)c->beta * (c->in[OF_C] == IN_RECV ? x_at(s, seed, in_c) : small(seed + SEED_C, in_c));
     if (c->epilogue & CUBLASLT_EPILOGUE_BIAS)
@@ -270,13 +288,16 @@ static void check(const struct rank *r, const struct lt_case *c, const struct sh
     if (c->epilogue & CUBLASLT_EPILOGUE_GELU)
         return;
     char want[8];
+    struct operands o = make_operands(s, seed);
     for (int64_t col = 0; col < s->n; col++)
         for (int64_t row = 0; row < s->m; row++) {
             const size_t i = (size_t)(col * s->m + row);
-            put(c->type, want, 0, expected(c, s, seed, row, col), false);
+            put(c->type, want, 0, expected(c, s, &o, seed, row, col), false);
             CHECK(!memcmp(have + i * s->elem, want, s->elem), "rank %d: %s: D(%ld,%ld) is not %d", r->rank, c->name,
-                  (long)row, (long)col, expected(c, s, seed, row, col));
+                  (long)row, (long)col, expected(c, s, &o, seed, row, col));
         }
+    free(o.x);
+    free(o.w);
 }
 
 static ncclDataType_t nccl_type(enum api type)

@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-static const size_t sizes[] = {1, 3, 4096, (1u << 20) + 5, 64u << 20};
+/* The largest has all the pieces that a shard is cut into with so many ranks (kernels/plan.c). */
+static const size_t sizes[] = {1, 3, 4096, (1u << 20) + 5, 0};
+#define LARGEST(nranks) (((size_t)64 << 20) / (size_t)(nranks) + 5)
+
 static const struct {
     const char *name;
     ncclDataType_t type;
@@ -34,7 +37,7 @@ static void fill(uint8_t *host, size_t n, uint64_t seed)
     }
 }
 
-/* Through a window: eight ranks with 64 MiB shards have little host memory left. */
+/* Through a window: the host's memory is the device's. */
 static void compare(const struct rank *r, const struct buffers *b, size_t all, const char *what)
 {
     for (size_t at = 0; at < all; at += WINDOW) {
@@ -75,17 +78,18 @@ static void body(struct rank *r)
     const struct limits *limit = r->arg;
     rank_open(r);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        if (sizes[s] > limit->largest || sizes[s] < limit->smallest)
+        size_t size = sizes[s] ? sizes[s] : LARGEST(r->nranks);
+        if (size > limit->largest || size < limit->smallest)
             continue;
-        size_t room = sizes[s] + 8, all = room * (size_t)r->nranks;
+        size_t room = size + 8, all = room * (size_t)r->nranks;
         struct buffers b = {.host = malloc(room), .window = malloc(2 * WINDOW)};
         CUDA(cudaMalloc((void **)&b.send, room));
         CUDA(cudaMalloc((void **)&b.recv, all));
         CUDA(cudaMalloc((void **)&b.reference, all));
         for (int t = 0; t < 3; t++)
             for (int in_place = 0; in_place < 2; in_place++)
-                for (int round = 0; round < (sizes[s] > 2u << 20 ? 1 : 3); round++) {
-                    size_t count = sizes[s] / types[t].bytes;
+                for (int round = 0; round < (size > 2u << 20 ? 1 : 3); round++) {
+                    size_t count = size / types[t].bytes;
                     once(r, &b, count ? count : 1, t, in_place, round);
                 }
         CUDA(cudaFree(b.send));
