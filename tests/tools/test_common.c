@@ -147,7 +147,7 @@ Test(options, defaults)
     cr_assert_eq(parse(OPTIONS_FIRST, ""), 1);
     cr_expect_eq(got.count, 5);
     cr_expect_eq(got.any, 0);
-    cr_expect_float_eq(got.share, 2.5, 0);
+    cr_expect(got.share == 2.5);
     cr_expect_eq(got.in_place, false);
     cr_expect_eq(got.form, 1);
     cr_expect_str_eq(got._o, "");
@@ -160,7 +160,7 @@ Test(options, values)
     cr_assert_eq(parse(OPTIONS_FIRST, "--count 9 --any=-7 --share 1e1 --in-place --form=c -o x -- --count"), 11);
     cr_expect_eq(got.count, 9);
     cr_expect_eq(got.any, -7);
-    cr_expect_float_eq(got.share, 10, 0);
+    cr_expect(got.share == 10);
     cr_expect_eq(got.in_place, true);
     cr_expect_eq(got.form, 2);
     cr_expect_str_eq(got._o, "x");
