@@ -19,7 +19,7 @@
  * Both kinds count towards a budget for the whole process (SLIPRING_CACHE_BYTES). Ownership: the
  * memory belongs to the rank that made it. Peers must have closed their imports, and completed
  * their copies, before it is freed: freeing an exported block that is open elsewhere is undefined
- * behaviour in CUDA. plugin/retire.c sees to that order. All functions need the communicator's
+ * behaviour in CUDA. plugin/memory/deferred_free.c sees to that order. All functions need the communicator's
  * context current.
  */
 #ifndef SLR_CACHE_STAGING_H

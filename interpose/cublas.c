@@ -3,8 +3,8 @@
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
-#include "plugin/comm_hooks.h"
-#include "plugin/gemm_seen.h"
+#include "plugin/gather/fuse.h"
+#include "plugin/tuner/gemm_seen.h"
 
 #define CUBLAS_HOOK(fn, real_args, ...)                                                                                \
     do {                                                                                                               \

@@ -4,8 +4,8 @@
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
-#include "plugin/comm_hooks.h"
-#include "plugin/gemm_seen.h"
+#include "plugin/gather/fuse.h"
+#include "plugin/tuner/gemm_seen.h"
 
 SLR_API
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,

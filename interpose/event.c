@@ -3,8 +3,8 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "interpose/gate_table.h"
-#include "plugin/order.h"
-#include "plugin/pending.h"
+#include "plugin/gather/order.h"
+#include "plugin/gather/pending.h"
 
 /* cuda.h turns it into the second form. */
 #undef cuStreamDestroy

@@ -5,7 +5,7 @@
 #include "base/real.h"
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
-#include "plugin/pending.h"
+#include "plugin/gather/pending.h"
 
 /* Arguments are counted in machine words; a location travels in one. */
 _Static_assert(sizeof(CUmemLocation) == sizeof(uint64_t), "index of the stream in cuMemPrefetchAsync_v2");

@@ -4,7 +4,7 @@
 #include "base/settings.h"
 #include "cache/blocks.h"
 #include "interpose/gate_table.h"
-#include "plugin/graphs.h"
+#include "plugin/gather/graphs.h"
 
 /* cuda.h turns them into other forms. */
 #undef cuGraphAddNode

@@ -1,5 +1,5 @@
 /* Captures and graphs: when a stream captures, no context is synchronised (cache/blocks.h), and
- * which graphs hold gathers is followed from the capture to the launch (plugin/graphs.h).
+ * which graphs hold gathers is followed from the capture to the launch (plugin/gather/graphs.h).
  *
  * The functions are gated as all others; behind the gate the stub jumps to the function of graph.c
  * instead of the driver's. As long as no graph holds a gather those of graphs do what the driver's

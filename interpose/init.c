@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "interpose/resolve.h"
-#include "plugin/comm_hooks.h"
+#include "plugin/lifecycle/lifecycle.h"
 
 static void in_child(void)
 {

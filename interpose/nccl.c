@@ -2,7 +2,9 @@
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
-#include "plugin/comm_hooks.h"
+#include "plugin/calls/calls.h"
+#include "plugin/lifecycle/lifecycle.h"
+#include "plugin/memory/registration.h"
 
 /* nccl.h leaves the parameters of these open. */
 ncclResult_t ncclGroupStart(void);

@@ -58,7 +58,7 @@
  * A wait for a peer that is gone is ended by the host, slr_ring_release(), which raises the words
  * that this rank's device waits for. What is copied after that is not the gather's result; the
  * communicator is in error before the words are raised, and those that hold the application's
- * streams are raised only when the application has been told (plugin/watchdog.h).
+ * streams are raised only when the application has been told (plugin/lifecycle/watchdog.h).
  *
  * Measuring: `timing` follows the three lanes of the gather (timing.h). The stamp behind a staging
  * copy or a push stands before the word that tells the peer, and the one behind a pull before the
@@ -101,7 +101,7 @@ struct slr_ring {
     struct slr_timing *timing; /* of the latest gather, the caller's; NULL: it is not measured */
 };
 
-/* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/terms.h agrees on
+/* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/gather/transfer.h agrees on
  * it, call by call; both ranks of a pair have the matching half. */
 enum slr_source {
     SLR_FROM_SLOT,  /* copied out of the owner's staging slot */

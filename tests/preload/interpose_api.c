@@ -8,7 +8,9 @@
 #include "base/real.h"
 #include "check.h"
 #include "fake/recorder.h"
-#include "plugin/comm_hooks.h"
+#include "plugin/calls/calls.h"
+#include "plugin/gather/fuse.h"
+#include "plugin/lifecycle/lifecycle.h"
 
 static const char *(*hook)(void);
 static const struct slr_gemm *(*gemm)(void);

@@ -2,16 +2,16 @@
 #ifndef TESTS_STRANGERS_MEETING_H
 #define TESTS_STRANGERS_MEETING_H
 
-#include "plugin/meet.h"
+#include "plugin/bootstrap/bootstrap.h"
 
 #ifndef TIMEOUT_MS
 #define TIMEOUT_MS 20000 /* SLIPRING_AGREE_TIMEOUT's default: what a silent process must not cost */
 #endif
 
 /* Of two ranks. */
-static inline struct slr_meet_self rank_of(int rank)
+static inline struct slr_bootstrap_self rank_of(int rank)
 {
-    return (struct slr_meet_self){.rank = rank, .nranks = 2, .process = 1000 + (uint64_t)rank};
+    return (struct slr_bootstrap_self){.rank = rank, .nranks = 2, .process = 1000 + (uint64_t)rank};
 }
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/un.h>
-#include "plugin/key.h"
+#include "plugin/comm/key.h"
 
 struct person {
     pid_t pid;

@@ -1,4 +1,4 @@
-/* Messages between processes (plugin/mail.h): only those of the rank that they name are delivered, and no other costs
+/* Messages between processes (plugin/bootstrap/oob.h): only those of the rank that they name are delivered, and no other costs
  * anything. This process is rank 0 of two; another one is rank 1, or seems to be. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -6,12 +6,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "people.h"
-#include "plugin/comm.h"
-#include "plugin/mail.h"
+#include "plugin/comm/comm.h"
+#include "plugin/bootstrap/oob.h"
 
 #define QUIET_MS 300
 
-/* ---- what mail.c calls ---- */
+/* ---- what oob.c calls ---- */
 
 static struct slr_comm comm; /* as both processes see it; the control block is shared */
 
@@ -45,7 +45,7 @@ static void make_comm(void)
 
 TestSuite(mail, .init = make_comm, .timeout = 60);
 
-struct message { /* of mail.c */
+struct message { /* of oob.c */
     uint32_t magic, kind;
     struct slr_label comm;
     int32_t from, to, entry;
@@ -54,7 +54,7 @@ struct message { /* of mail.c */
 
 static struct message ask(void)
 {
-    return (struct message){SLR_CONTROL_MAGIC, SLR_MAIL_ASK, comm.id, 1, 0, 3, 77};
+    return (struct message){SLR_CONTROL_MAGIC, SLR_OOB_ASK, comm.id, 1, 0, 3, 77};
 }
 
 /* Sends the first `bytes` bytes, and so many descriptors. */
@@ -96,13 +96,13 @@ static int says(const struct message *text, size_t bytes, int descriptors)
 /* As the house-keeping thread does it. */
 static void take_all(void)
 {
-    struct slr_mail m;
-    while (slr_mail_next(&m)) {
-        came.asked += m.kind == SLR_MAIL_ASK;
-        came.given += m.kind == SLR_MAIL_GIVE;
+    struct slr_oob_message m;
+    while (slr_oob_next(&m)) {
+        came.asked += m.kind == SLR_OOB_ASK;
+        came.given += m.kind == SLR_OOB_GIVE;
         came.rank = m.from, came.entry = m.entry, came.generation = m.generation;
         came.fd_was_open = m.fd >= 0 && lseek(m.fd, 0, SEEK_CUR) == 0;
-        slr_mail_done(&m);
+        slr_oob_done(&m);
     }
 }
 
@@ -111,12 +111,12 @@ static void listen_to(const struct person *p, pid_t rank1)
 {
     struct slr_post *at = comm.shared.control->post;
     at[0].pid = getpid();
-    at[0].process = slr_mail_process();
+    at[0].process = slr_oob_process();
     at[1].pid = rank1;
     int before = count_descriptors();
     go(p);
     hear(p);
-    slr_mail_wait(QUIET_MS);
+    slr_oob_wait(QUIET_MS);
     take_all();
     cr_expect_eq(count_descriptors(), before, "descriptors are left");
     remove_person(p);
@@ -149,16 +149,16 @@ static int asks(int unused)
 static int gives(int descriptors)
 {
     struct message m = ask();
-    m.kind = SLR_MAIL_GIVE;
+    m.kind = SLR_OOB_GIVE;
     return says(&m, sizeof m, descriptors);
 }
 
-/* By mail.c itself. */
+/* By oob.c itself. */
 static int sends(int unused)
 {
     comm.rank = 1;
-    slr_mail_process();
-    if (!slr_mail_send(&comm, 0, SLR_MAIL_ASK, 3, 77, -1))
+    slr_oob_process();
+    if (!slr_oob_send(&comm, 0, SLR_OOB_ASK, 3, 77, -1))
         return 1;
     tell();
     hold();
@@ -188,24 +188,24 @@ static int foreign(int kind)
     struct message m = ask();
     m.kind = (uint32_t)kind;
     become_foreign();
-    return says(&m, sizeof m, kind == SLR_MAIL_GIVE);
+    return says(&m, sizeof m, kind == SLR_OOB_GIVE);
 }
 
 Test(mail, another_user_asks)
 {
-    is_dropped(foreign, SLR_MAIL_ASK);
+    is_dropped(foreign, SLR_OOB_ASK);
 }
 
 Test(mail, another_user_gives)
 {
-    is_dropped(foreign, SLR_MAIL_GIVE);
+    is_dropped(foreign, SLR_OOB_GIVE);
 }
 
 /* Nor does it wake the house-keeping thread's work. */
 Test(mail, another_user_says_look)
 {
     uint64_t begin = now_ms();
-    is_dropped(foreign, SLR_MAIL_LOOK);
+    is_dropped(foreign, SLR_OOB_WAKE);
     cr_expect_geq(now_ms() - begin, QUIET_MS);
 }
 
@@ -241,12 +241,12 @@ enum wrong {
 static int wrong(int how)
 {
     struct message m = ask();
-    m.kind = SLR_MAIL_GIVE;
+    m.kind = SLR_OOB_GIVE;
     m.magic += how == MAGIC;
     m.comm.byte[15] ^= how == COMM;
     m.to = how == TO;
     m.from = how == FROM_NEGATIVE ? -1 : how == FROM_LARGE ? 2 : how == FROM_SELF ? 0 : 1;
-    m.entry = how == ENTRY_NEGATIVE ? -1 : how == ENTRY_LARGE ? SLR_OFFERS : 3;
+    m.entry = how == ENTRY_NEGATIVE ? -1 : how == ENTRY_LARGE ? SLR_EXPORTS : 3;
     struct message two[2] = {m, m};
     return says(two, how == SHORT ? sizeof m - 1 : how == LONG ? sizeof m + 1 : how == EMPTY ? 0 : sizeof m, 1);
 }

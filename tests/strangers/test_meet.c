@@ -1,4 +1,4 @@
-/* The meeting of a communicator's ranks (plugin/meet.h) among strangers. This process is the rank that collects the
+/* The meeting of a communicator's ranks (plugin/bootstrap/bootstrap.h) among strangers. This process is the rank that collects the
  * others, unless a test says otherwise. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include "meeting.h"
 #include "people.h"
-#include "plugin/control.h"
+#include "plugin/comm/control.h"
 
 #define FOREIGN 0x10000 /* in the number of connections: of another user */
 #define FLOOD 4300      /* more than the kernel queues for a listening socket */
@@ -32,18 +32,18 @@ TestSuite(meet, .init = make_key, .timeout = 100);
 /* 0: it met, and has the block; else the reason of the refusal. */
 static int member(int rank)
 {
-    struct slr_meet m;
-    struct slr_meet_self self = rank_of(rank);
+    struct slr_bootstrap m;
+    struct slr_bootstrap_self self = rank_of(rank);
     int fd = -1;
-    if (!slr_meet_begin(&m, &key))
+    if (!slr_bootstrap_begin(&m, &key))
         return SLR_R_NO_CONTROL;
     tell();
     proceed();
     uint64_t deadline = now_ms() + TIMEOUT_MS;
-    uint32_t word = slr_meet_hello(&m, &self);
+    uint32_t word = slr_bootstrap_hello(&m, &self);
     if (word == SLR_UNDECIDED)
-        word = slr_meet_answer(&m, &self, deadline, &fd);
-    slr_meet_end(&m);
+        word = slr_bootstrap_answer(&m, &self, deadline, &fd);
+    slr_bootstrap_end(&m);
     return word != SLR_UNDECIDED ? (int)slr_refusal_reason(word) : fd >= 0 ? 0 : 98;
 }
 
@@ -113,14 +113,14 @@ static int connect_with_token(void)
 /* ---- the collecting rank ---- */
 
 struct hub {
-    struct slr_meet meet;
+    struct slr_bootstrap meet;
     int descriptors;
 };
 
 static struct hub hub_begins(void)
 {
     struct hub h = {.descriptors = count_descriptors()};
-    cr_assert(slr_meet_begin(&h.meet, &key));
+    cr_assert(slr_bootstrap_begin(&h.meet, &key));
     cr_assert(h.meet.hub >= 0 && h.meet.member < 0);
     return h;
 }
@@ -128,13 +128,13 @@ static struct hub hub_begins(void)
 /* Of two ranks, this one being rank 0. */
 static uint32_t hub_decides(struct hub *h)
 {
-    struct slr_meet_self self = rank_of(0);
+    struct slr_bootstrap_self self = rank_of(0);
     uint64_t begin = now_ms();
     int fd = -1;
-    uint32_t word = slr_meet_host(&h->meet, &self, begin + TIMEOUT_MS, &fd);
+    uint32_t word = slr_bootstrap_collect(&h->meet, &self, begin + TIMEOUT_MS, &fd);
     cr_expect_lt(now_ms() - begin, TIMEOUT_MS / 2, "a stranger was waited for");
     cr_expect_eq(fd >= 0, word == SLR_UNDECIDED);
-    slr_meet_end(&h->meet);
+    slr_bootstrap_end(&h->meet);
     if (fd >= 0)
         close(fd);
     cr_expect_eq(count_descriptors(), h->descriptors, "descriptors are left");
@@ -296,7 +296,7 @@ Test(meet, nobody_is_waited_for_when_a_rank_is_missing)
 
 /* ---- ranks that do not do as they should ---- */
 
-struct hello { /* of meet.c */
+struct hello { /* of bootstrap.c */
     uint32_t magic;
     char version[24];
     int32_t rank, nranks, pid;
@@ -329,16 +329,16 @@ Test(meet, two_that_say_they_are_one_rank)
 /* What the ranks get is sealed, has its size, and holds the processes. */
 static int looks_at_the_block(int rank)
 {
-    struct slr_meet m;
-    struct slr_meet_self self = rank_of(rank);
+    struct slr_bootstrap m;
+    struct slr_bootstrap_self self = rank_of(rank);
     struct stat st;
     int fd = -1;
-    if (!slr_meet_begin(&m, &key))
+    if (!slr_bootstrap_begin(&m, &key))
         return 1;
     tell();
     proceed();
-    if (slr_meet_hello(&m, &self) != SLR_UNDECIDED ||
-        slr_meet_answer(&m, &self, now_ms() + TIMEOUT_MS, &fd) != SLR_UNDECIDED)
+    if (slr_bootstrap_hello(&m, &self) != SLR_UNDECIDED ||
+        slr_bootstrap_answer(&m, &self, now_ms() + TIMEOUT_MS, &fd) != SLR_UNDECIDED)
         return 2;
     if (ftruncate(fd, 0) == 0 || fstat(fd, &st) != 0 || st.st_size != (off_t)slr_control_bytes(2))
         return 3;

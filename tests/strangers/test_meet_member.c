@@ -1,4 +1,4 @@
-/* The meeting (plugin/meet.h) as a member sees it: this process is a rank, and who collects the ranks is not as it
+/* The meeting (plugin/bootstrap/bootstrap.h) as a member sees it: this process is a rank, and who collects the ranks is not as it
  * should be. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include "meeting.h"
 #include "people.h"
-#include "plugin/acceptor.h"
-#include "plugin/control.h"
+#include "plugin/bootstrap/acceptor.h"
+#include "plugin/comm/control.h"
 
 static struct slr_key key;
 
@@ -47,13 +47,13 @@ static int foreign_hub(int unused)
 Test(member, the_name_is_taken_by_another_user)
 {
     struct person squatter = person(foreign_hub, 0);
-    struct slr_meet m;
+    struct slr_bootstrap m;
     seems_foreign(squatter.pid);
     go(&squatter);
     hear(&squatter);
     int before = count_descriptors();
     uint64_t begin = now_ms();
-    cr_expect(!slr_meet_begin(&m, &key));
+    cr_expect(!slr_bootstrap_begin(&m, &key));
     cr_expect_lt(now_ms() - begin, 1000);
     cr_expect_eq(count_descriptors(), before);
     cr_expect_eq(ended(&squatter), 0);
@@ -70,18 +70,18 @@ static int deaf_hub(int unused)
 Test(member, the_name_is_taken_and_nobody_listens)
 {
     struct person squatter = person(deaf_hub, 0);
-    struct slr_meet m;
+    struct slr_bootstrap m;
     go(&squatter);
     hear(&squatter);
     uint64_t begin = now_ms();
-    cr_expect(!slr_meet_begin(&m, &key));
+    cr_expect(!slr_bootstrap_begin(&m, &key));
     cr_expect_lt(now_ms() - begin, TIMEOUT_MS / 2);
     remove_person(&squatter);
 }
 
 /* ---- the control block that comes with the verdict ---- */
 
-struct verdict { /* of meet.c */
+struct verdict { /* of bootstrap.c */
     uint32_t magic, word;
     char version[24];
 };
@@ -142,16 +142,16 @@ static int unsound_hub(int how)
 static uint32_t member_of_unsound_hub(enum block how)
 {
     struct person hub = person(unsound_hub, (int)how);
-    struct slr_meet_self self = rank_of(1);
-    struct slr_meet m;
+    struct slr_bootstrap_self self = rank_of(1);
+    struct slr_bootstrap m;
     int fd = -1;
     go(&hub);
     hear(&hub);
     int before = count_descriptors();
-    cr_assert(slr_meet_begin(&m, &key));
-    cr_assert_eq(slr_meet_hello(&m, &self), SLR_UNDECIDED);
-    uint32_t word = slr_meet_answer(&m, &self, now_ms() + TIMEOUT_MS, &fd);
-    slr_meet_end(&m);
+    cr_assert(slr_bootstrap_begin(&m, &key));
+    cr_assert_eq(slr_bootstrap_hello(&m, &self), SLR_UNDECIDED);
+    uint32_t word = slr_bootstrap_answer(&m, &self, now_ms() + TIMEOUT_MS, &fd);
+    slr_bootstrap_end(&m);
     cr_expect_eq(fd, -1);
     cr_expect_eq(count_descriptors(), before, "a descriptor was kept");
     cr_expect_eq(ended(&hub), 0);

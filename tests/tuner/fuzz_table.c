@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plugin/abi/nccl_common.h"
-#include "plugin/tune_table.h"
+#include "plugin/tuner/tune_table.h"
 
 #define CHECK(cond) ((cond) ? (void)0 : (fprintf(stderr, "not so: %s\n", #cond), abort()))
 

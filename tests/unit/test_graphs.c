@@ -1,9 +1,9 @@
 /* Which graphs hold gathers, and what a launch counts. */
 #include <criterion/criterion.h>
-#include "plugin/comm.h"
-#include "plugin/graphs.h"
-#include "plugin/left.h"
-#include "plugin/process.h"
+#include "plugin/comm/comm.h"
+#include "plugin/gather/graphs.h"
+#include "plugin/gather/passed_alone.h"
+#include "plugin/util/process.h"
 
 static struct slr_comm comms[2];
 static uint32_t counted[2];
@@ -22,7 +22,7 @@ void slr_comm_put(struct slr_comm *c)
     (void)c;
 }
 
-void slr_left_note(struct slr_comm *c, enum slr_reason why, uint32_t calls)
+void slr_alone_note(struct slr_comm *c, enum slr_reason why, uint32_t calls)
 {
     cr_assert_eq(why, SLR_R_CAPTURE);
     counted[c - comms] += calls;

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
-#include "plugin/key.h"
+#include "plugin/comm/key.h"
 
 #define MANY 4096
 

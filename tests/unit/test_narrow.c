@@ -1,4 +1,4 @@
-/* The change-over of plugin/narrow.h, on the real code: every rank is a coroutine that can be put aside before each
+/* The change-over of plugin/tuner/channel_limit.h, on the real code: every rank is a coroutine that can be put aside before each
  * access to shared memory. All orders with up to three involuntary changes of rank are run, and many random ones; in
  * each, all ranks must answer alike for every call. */
 #include <criterion/criterion.h>
@@ -8,17 +8,17 @@
 #include <ucontext.h>
 
 static void point(void);
-#define SLR_NARROW_POINT() point()
-#define SLR_NARROW_AHEAD 3u
-#include "plugin/narrow.c"
+#define SLR_CHANNEL_LIMIT_POINT() point()
+#define SLR_CHANNEL_LIMIT_AHEAD 3u
+#include "plugin/tuner/channel_limit.c"
 
 enum { RANKS = 3, CALLS = 16, STACK = 1 << 16 };
 
 struct world {
     int nranks, calls;
     unsigned proposers; /* ranks that see GEMMs, one bit each; they propose after every call, not after 16 */
-    struct slr_narrow_shared shared;
-    struct slr_narrow rank[RANKS];
+    struct slr_channel_limit_shared shared;
+    struct slr_channel_limit rank[RANKS];
     ucontext_t at[RANKS], main;
     char stack[RANKS][STACK];
     bool done[RANKS], answer[RANKS][CALLS];
@@ -37,10 +37,10 @@ static void point(void)
 static void body(int r)
 {
     for (int i = 0; i < w.calls; i++) {
-        w.answer[r][i] = slr_narrow_call(&w.rank[r]);
-        w.rank[r].known = SLR_NARROW_WINDOW;
+        w.answer[r][i] = slr_channel_limit_call(&w.rank[r]);
+        w.rank[r].known = SLR_CHANNEL_LIMIT_WINDOW;
         if (w.proposers >> r & 1)
-            slr_narrow_seen(&w.rank[r], true);
+            slr_channel_limit_seen(&w.rank[r], true);
     }
     w.done[r] = true;
     for (;;)
@@ -55,7 +55,7 @@ static void set_up(int nranks, int calls, unsigned proposers)
     w.proposers = proposers;
     memset(&w.shared, 0, sizeof w.shared);
     for (int r = 0; r < nranks; r++) {
-        slr_narrow_init(&w.rank[r], &w.shared, r, nranks);
+        slr_channel_limit_init(&w.rank[r], &w.shared, r, nranks);
         w.rank[r].history = UINT16_MAX;
         w.done[r] = false;
         w.at[r] = blank;
@@ -169,22 +169,22 @@ Test(narrow, a_rank_that_never_calls_keeps_all_as_they_are)
 Test(narrow, half_of_the_last_sixteen)
 {
     for (int beside = 0; beside <= 20; beside++) {
-        struct slr_narrow_shared shared = {0};
-        struct slr_narrow n;
-        slr_narrow_init(&n, &shared, 0, 1);
-        cr_assert_not(slr_narrow_call(&n));
+        struct slr_channel_limit_shared shared = {0};
+        struct slr_channel_limit n;
+        slr_channel_limit_init(&n, &shared, 0, 1);
+        cr_assert_not(slr_channel_limit_call(&n));
         for (int i = 0; i < 20; i++)
-            slr_narrow_seen(&n, i >= 20 - beside); /* the last ones */
+            slr_channel_limit_seen(&n, i >= 20 - beside); /* the last ones */
         cr_assert_eq(atomic_load(&shared.word) != 0, beside >= 8, "%d of 16", beside);
     }
 }
 
 Test(narrow, without_shared_memory_nothing_changes)
 {
-    struct slr_narrow n;
-    slr_narrow_init(&n, NULL, 0, 2);
+    struct slr_channel_limit n;
+    slr_channel_limit_init(&n, NULL, 0, 2);
     for (int i = 0; i < 100; i++) {
-        cr_assert_not(slr_narrow_call(&n));
-        slr_narrow_seen(&n, true);
+        cr_assert_not(slr_channel_limit_call(&n));
+        slr_channel_limit_seen(&n, true);
     }
 }

@@ -1,4 +1,4 @@
-/* Watches of peers' processes (plugin/peer_process.h): shared, counted, and never wrong about who lives. */
+/* Watches of peers' processes (plugin/comm/peer_process.h): shared, counted, and never wrong about who lives. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "plugin/peer_process.h"
+#include "plugin/comm/peer_process.h"
 
 TestSuite(peer_process, .timeout = 60);
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include "base/log.h"
 #include "cache/blocks.h"
-#include "plugin/phases.h"
-#include "plugin/published.h"
+#include "plugin/sites/phases.h"
+#include "plugin/sites/published.h"
 
 static uint64_t state = 88172645463325252u;
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "plugin/abi/nccl_common.h"
-#include "plugin/tune_names.h"
-#include "plugin/tune_table.h"
+#include "plugin/util/nccl_names.h"
+#include "plugin/tuner/tune_table.h"
 
 static struct slr_tune_table parse(const char *text)
 {

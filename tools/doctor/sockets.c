@@ -1,4 +1,4 @@
-/* What ranks need to meet (plugin/meet.c, mail.c) is done here between two processes: an abstract name, the kernel's
+/* What ranks need to meet (plugin/bootstrap/bootstrap.c, mail.c) is done here between two processes: an abstract name, the kernel's
  * word for who is there, a descriptor passed on, a datagram with credentials. */
 #include <errno.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static int open_stream(struct meeting *m, int side)
     return s;
 }
 
-/* As plugin/meet.c: the peer's user is this process's, and its number is what it says. */
+/* As plugin/bootstrap/bootstrap.c: the peer's user is this process's, and its number is what it says. */
 static bool trusted(struct meeting *m, int side, int s)
 {
     struct ucred c = {0};
@@ -150,7 +150,7 @@ static void job(void *data, int index)
     (index == 0 ? host : member)(data);
 }
 
-/* A datagram that says who sent it, to itself: what plugin/mail.c relies on. */
+/* A datagram that says who sent it, to itself: what plugin/bootstrap/oob.c relies on. */
 static const char *datagram(int *error)
 {
     int pair[2], on = 1;

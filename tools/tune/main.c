@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include "plugin/tune_table.h"
+#include "plugin/tuner/tune_table.h"
 #include "tools/common/job.h"
 #include "tools/common/progress.h"
 #include "tools/log/log_tail.h"

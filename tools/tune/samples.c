@@ -1,7 +1,7 @@
 /* What the lines of the logs say. */
 #include <stdlib.h>
 #include <string.h>
-#include "plugin/tune_names.h"
+#include "plugin/util/nccl_names.h"
 #include "tools/log/log_tail.h"
 #include "tools/tune/tune.h"
 

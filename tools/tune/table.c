@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include "plugin/tune_names.h"
+#include "plugin/util/nccl_names.h"
 #include "tools/tune/tune.h"
 
 #define SIZE_TEXT 32

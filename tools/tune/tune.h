@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* One measured call of one rank: an "explored" line of the log (plugin/explore.h). */
+/* One measured call of one rank: an "explored" line of the log (plugin/tuner/explore.h). */
 struct sample {
     int func, size_class, registered, nranks, nnodes; /* the key: what a rule can tell apart */
     int algo, proto, channels;                        /* the candidate; -1, -1, 0: NCCL's default */

@@ -1,2 +1,2 @@
 # The second side of a call does not look at what the first had left.
-s/    if \(theirs == call->left\)\n/    if (theirs == call->left || call)\n/
+s/    if \(theirs == call->passed_alone\)\n/    if (theirs == call->passed_alone || call)\n/

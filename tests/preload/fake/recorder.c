@@ -3,11 +3,14 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <string.h>
-#include "plugin/comm_hooks.h"
-#include "plugin/gemm_seen.h"
-#include "plugin/graphs.h"
-#include "plugin/order.h"
-#include "plugin/pending.h"
+#include "plugin/calls/calls.h"
+#include "plugin/gather/fuse.h"
+#include "plugin/lifecycle/lifecycle.h"
+#include "plugin/memory/registration.h"
+#include "plugin/tuner/gemm_seen.h"
+#include "plugin/gather/graphs.h"
+#include "plugin/gather/order.h"
+#include "plugin/gather/pending.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -1,0 +1,164 @@
+#include "plugin/bootstrap/acceptor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ACCEPTOR_UNKNOWN 64
+#define SHORT_OF_DESCRIPTORS_MS 2
+#define LOOK_MS 500 /* should the program have closed the listener, which wakes nobody */
+
+struct slr_acceptor {
+    int listener;
+    struct slr_key token;
+    int unknown[ACCEPTOR_UNKNOWN]; /* have said nothing yet; the oldest first */
+    int unknowns;
+    struct slr_accepted in;
+    pthread_t thread;
+    _Atomic bool stopped;
+};
+
+bool slr_peer_is_ours(int fd, struct ucred *who)
+{
+    socklen_t len = sizeof *who;
+    *who = (struct ucred){.uid = (uid_t)-1};
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &len) == 0 && who->uid == geteuid();
+}
+
+static void turn_away(struct slr_acceptor *a, int fd)
+{
+    a->in.strangers++;
+    slr_peer_is_ours(fd, &a->in.stranger);
+    close(fd);
+}
+
+/* The first message has come, or the end. Descriptors that are sent with it end here: recv() takes none. */
+static void hear(struct slr_acceptor *a, int fd)
+{
+    struct slr_key said = {{0}};
+    ssize_t got = recv(fd, &said, sizeof said, MSG_TRUNC); /* the length of the message */
+    if (got == (ssize_t)sizeof said && memcmp(&said, &a->token, sizeof said) == 0 && a->in.count < SLR_MAX_RANKS) {
+        a->in.fd[a->in.count++] = fd;
+        send(fd, SLR_WELCOME, sizeof SLR_WELCOME, MSG_NOSIGNAL); /* who has died meanwhile is found by the meeting */
+    } else {
+        turn_away(a, fd);
+    }
+}
+
+static int take_unknown(struct slr_acceptor *a, int i)
+{
+    int fd = a->unknown[i];
+    memmove(a->unknown + i, a->unknown + i + 1, (size_t)(--a->unknowns - i) * sizeof *a->unknown);
+    return fd;
+}
+
+static void hear_all(struct slr_acceptor *a)
+{
+    struct pollfd p[ACCEPTOR_UNKNOWN];
+    for (int i = 0; i < a->unknowns; i++)
+        p[i] = (struct pollfd){.fd = a->unknown[i], .events = POLLIN};
+    if (poll(p, (nfds_t)a->unknowns, 0) <= 0)
+        return;
+    for (int i = a->unknowns - 1; i >= 0; i--)
+        if (p[i].revents)
+            hear(a, take_unknown(a, i));
+}
+
+/* False: there is nothing more to accept. */
+static bool accept_one(struct slr_acceptor *a)
+{
+    struct ucred who;
+    int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return errno == EINTR || errno == ECONNABORTED;
+    if (!slr_peer_is_ours(fd, &who)) {
+        turn_away(a, fd);
+        return true;
+    }
+    if (a->unknowns == ACCEPTOR_UNKNOWN)
+        hear_all(a);
+    if (a->unknowns == ACCEPTOR_UNKNOWN)
+        turn_away(a, take_unknown(a, 0)); /* a token that comes now is not answered, and its sender comes again */
+    a->unknown[a->unknowns++] = fd;
+    return true;
+}
+
+/* Waits for a connection or a message. False: nobody can connect any more. */
+static bool await(const struct slr_acceptor *a)
+{
+    struct pollfd p[1 + ACCEPTOR_UNKNOWN] = {{.fd = a->listener, .events = POLLIN}};
+    for (int i = 0; i < a->unknowns; i++)
+        p[1 + i] = (struct pollfd){.fd = a->unknown[i], .events = POLLIN};
+    poll(p, 1 + (nfds_t)a->unknowns, LOOK_MS);
+    return !atomic_load(&a->stopped);
+}
+
+static void rest_if_short(int error)
+{
+    if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
+        nanosleep(&(struct timespec){.tv_nsec = SHORT_OF_DESCRIPTORS_MS * 1000000}, NULL);
+}
+
+/* Until the listener is shut down; then what stands in its queue, to which nothing is added any more. */
+static void *serve(void *arg)
+{
+    struct slr_acceptor *a = arg;
+    bool open;
+    do {
+        open = await(a);
+        errno = 0;
+        while (accept_one(a))
+            ;
+        rest_if_short(errno);
+        hear_all(a);
+    } while (open);
+    return NULL;
+}
+
+struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *token)
+{
+    struct slr_acceptor *a = calloc(1, sizeof *a);
+    sigset_t all, old;
+    if (!a)
+        return NULL;
+    a->listener = listener;
+    a->token = *token;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old); /* the application's signals go to the application's threads */
+    int r = pthread_create(&a->thread, NULL, serve, a);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (r == 0) {
+        pthread_setname_np(a->thread, "slipring-accept");
+        return a;
+    }
+    free(a);
+    return NULL;
+}
+
+void slr_acceptor_finish(struct slr_acceptor *a, struct slr_accepted *out)
+{
+    shutdown(a->listener, SHUT_RDWR); /* wakes poll(); before the flag, so that who sees that drains a closed queue */
+    atomic_store(&a->stopped, true);
+    pthread_join(a->thread, NULL);
+    while (a->unknowns > 0)
+        turn_away(a, take_unknown(a, 0));
+    *out = a->in;
+    explicit_bzero(a, sizeof *a);
+    free(a);
+}
+
+void slr_acceptor_cancel(struct slr_acceptor *a)
+{
+    struct slr_accepted in;
+    if (!a)
+        return;
+    slr_acceptor_finish(a, &in);
+    for (int i = 0; i < in.count; i++)
+        close(in.fd[i]);
+}

@@ -1,0 +1,61 @@
+/* ncclAllGather. */
+#include "base/nvtx.h"
+#include "plugin/calls/calls.h"
+#include "plugin/connect/connect.h"
+#include "plugin/gather/gather.h"
+#include "plugin/comm/group_record.h"
+#include "plugin/gather/passed_alone.h"
+#include "plugin/gather/nccl_call.h"
+#include "plugin/calls/passed.h"
+#include "plugin/util/process.h"
+#include "plugin/gather/verify.h"
+
+static ncclResult_t move(struct slr_call *call)
+{
+    ncclResult_t r = slr_gather_entry(call->comm, call->stream);
+    if (r != ncclSuccess)
+        return r;
+    slr_gather_number(call);
+    r = slr_verify_start(call, 1);
+    if (r == ncclSuccess)
+        r = slr_gather_ring(call, true, SLR_R_RING);
+    return slr_verify_finish(call, 1, r);
+}
+
+ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                            cudaStream_t stream)
+{
+    struct slr_call call = {
+        .send = send, .recv = recv, .count = count, .type = type, .nccl = comm, .stream = (CUstream)stream};
+    if (slr_process_off())
+        return slr_gather_nccl(&call);
+    slr_guard++;
+    enum slr_reason why = call.why = slr_gather_decide(&call);
+    if (slr_passes_alone(why))
+        slr_gather_passes_alone(&call, why);
+    bool grouped = slr_in_group(), counted = why == SLR_R_RING && !grouped; /* connect.h */
+    if (counted) {
+        slr_connect(&call.comm, &why, 1);
+        call.why = why;
+    }
+    if (why != SLR_R_RING || !grouped) /* a group connects, and notes, at its end */
+        slr_gather_note(&call, why);
+    bool marked = slr_nvtx_on() && slr_gather_nvtx(&call);
+    ncclResult_t r;
+    if (why == SLR_R_COMM_ERROR) {
+        r = slr_comm_answer(call.comm);
+    } else if (why != SLR_R_RING) {
+        call.passed = call.comm ? ++call.comm->passed : 0;
+        r = slr_gather_passed(&call);
+    } else if (grouped) {
+        r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
+    } else {
+        r = move(&call);
+    }
+    slr_nvtx_end(marked);
+    if (counted)
+        slr_connect_end(&call.comm, 1);
+    slr_comm_put(call.comm);
+    slr_guard--;
+    return r;
+}

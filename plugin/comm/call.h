@@ -1,0 +1,31 @@
+/* An all-gather as the application called it, with what slipring has found out and decided about it. */
+#ifndef SLR_PLUGIN_COMM_CALL_H
+#define SLR_PLUGIN_COMM_CALL_H
+
+#include "plugin/comm/comm.h"
+
+/* One ncclAllGather call as the application made it. */
+struct slr_call {
+    const void *send;
+    void *recv;
+    size_t count;
+    ncclDataType_t type;
+    ncclComm_t nccl;
+    CUstream stream;
+    struct slr_comm *comm; /* NULL: not tracked */
+    size_t shard;          /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
+    uint32_t passed_alone; /* what this rank had left to NCCL before it: passed_alone.h */
+    uint64_t number;       /* among the communicator's moved calls, from 1 */
+    uint64_t passed;       /* among its calls that stay with NCCL, from 1; 0: it is none of them */
+    enum slr_reason why;   /* the decision */
+    bool verify;           /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
+    CUdeviceptr reference; /* NCCL's result while it is compared */
+};
+
+/* NCCL's in-place: send == recv + rank * shard. */
+static inline bool slr_call_in_place(const struct slr_call *call)
+{
+    return call->comm && (const char *)call->send == (const char *)call->recv + (size_t)call->comm->rank * call->shard;
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* A communicator's decision and error. */
+#include "base/log.h"
+#include "plugin/comm/comm.h"
+
+static ncclResult_t nccl_result(enum slr_status s)
+{
+    static const ncclResult_t table[] = {
+#define X(id, name, nccl, doc) [SLR_##id] = nccl,
+#include "base/status.def"
+#undef X
+    };
+    return table[s];
+}
+
+void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const char *what)
+{
+    int none = ncclSuccess;
+    if (!atomic_compare_exchange_strong(&c->error, &none, (int)nccl_result(status)))
+        return;
+    atomic_store(&c->shared.control->post[c->rank].failed, 1);
+    atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_FAILED);
+    slr_log(SLR_LOG_ERROR, "communicator_failed", "comm=%s crank=%d peer=%d call=%llu piece=%u status=%s msg=%s",
+            c->name, c->rank, peer, (unsigned long long)c->substituted, atomic_load(&c->ring.issued),
+            slr_status_name(status), what);
+}
+
+ncclResult_t slr_comm_answer(struct slr_comm *c)
+{
+    ncclResult_t r = (ncclResult_t)atomic_load(&c->error);
+    if (r != ncclSuccess)
+        atomic_store(&c->told, true);
+    return r;
+}
+
+void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer)
+{
+    c->pass = why;
+    /* A communicator of one rank is no finding; everything else a user may want to act upon. */
+    enum slr_log_level level = why == SLR_R_ONE_RANK ? SLR_LOG_INFO : SLR_LOG_WARN;
+    if (peer < 0 || peer >= c->nranks)
+        slr_log(level, "communicator", "comm=%s crank=%d nranks=%d decision=pass reason=%s msg=%s", c->name, c->rank,
+                c->nranks, slr_reason_name(why), slr_reason_doc(why));
+    else
+        slr_log(level, "communicator", "comm=%s crank=%d nranks=%d decision=pass reason=%s peer=%d msg=%s", c->name,
+                c->rank, c->nranks, slr_reason_name(why), peer, slr_reason_doc(why));
+}
+
+void slr_comm_release(struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank)
+            slr_ring_release(&c->ring, r);
+}
+
+bool slr_comm_peer_failed(struct slr_comm *c, int peer)
+{
+    if (!atomic_load(&c->shared.control->post[peer].failed))
+        return false;
+    slr_comm_fail(c, SLR_PEER, peer, "the peer's communicator failed or was aborted");
+    return true;
+}
+
+void slr_comm_look_failed(struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks && c->pass == SLR_R_RING; r++)
+        if (r != c->rank && slr_comm_peer_failed(c, r))
+            return;
+}

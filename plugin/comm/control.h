@@ -1,0 +1,170 @@
+/* The control block: one page-aligned piece of shared memory for each communicator, mapped by every rank of the host.
+ *
+ *   struct slr_control     the decision word
+ *   struct slr_post[n]     what each rank says of itself; written by that rank only
+ *   flag words             kernels/flags.h; registered with CUDA by each rank
+ *   slr_term[n][n][..]     plugin/gather/transfer.h; written by the two ranks of each pair
+ *   slr_published[n][..]   plugin/sites/published.h; written by that rank only
+ *
+ * It is an anonymous memfd handed from process to process (plugin/bootstrap/bootstrap.h), so it has no name and ends with its last
+ * user, also after kill -9.
+ *
+ * Who writes what: `decision` by compare-and-swap from undecided, once, by anybody; post[r] by rank r. A rank's state
+ * only moves forward:   EMPTY -> POSTED -> READY -> LEFT,  READY -> FAILED -> LEFT,  POSTED -> LEFT.
+ */
+#ifndef SLR_PLUGIN_COMM_CONTROL_H
+#define SLR_PLUGIN_COMM_CONTROL_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include "base/real.h"
+#include "base/reason.h"
+#include "base/settings.h"
+#include "cache/handles.h"
+#include "cache/staging.h"
+#include "kernels/flags.h"
+#include "kernels/ring.h"
+
+#define SLR_CONTROL_MAGIC 0x35524c53u /* "SLR5": the layout of everything in this file and of bootstrap.c's messages */
+
+/* ---- exports.h ---- */
+
+/* A place in a block that its owner offers; generation 0: none. */
+struct slr_remote_place {
+    uint64_t generation, offset;
+};
+
+#define SLR_EXPORTS 32
+
+enum slr_exported_state { SLR_EXPORTED_EMPTY, SLR_EXPORTED_OPEN, SLR_EXPORTED_REVOKED };
+
+/* In an acknowledgement. OPENING: the owner must not give the block back, and does not name it yet. */
+#define SLR_ACK_OPENING (UINT64_C(1) << 63)
+#define SLR_ACK_REFUSED (UINT64_C(1) << 62)
+
+/* In the owner's post. */
+struct slr_exported {
+    _Atomic uint32_t state;
+    _Atomic uint64_t generation; /* written after the rest */
+    _Atomic uint64_t last_call;  /* REVOKED: later calls do not name it */
+    struct slr_export export;
+};
+
+/* ---- transfer.h ---- */
+
+enum slr_transfer_state { SLR_TRANSFER_NONE, SLR_TRANSFER_OWNER_FIRST, SLR_TRANSFER_READER_FIRST, SLR_TRANSFER_BOTH };
+
+struct slr_transfer {
+    _Alignas(64) _Atomic uint64_t head;    /* slr_transfer_head() */
+    struct slr_remote_place owner, reader; /* written by that side before it posts */
+    uint32_t owner_alone, reader_alone;    /* likewise: passed_alone.h */
+};
+#define SLR_TRANSFERS 256
+
+/* ---- published.h ---- */
+
+#define SLR_PUBLISHED 512u
+
+struct slr_published {
+    _Alignas(64) _Atomic uint64_t call;
+    _Atomic uint64_t word[7];
+};
+
+/* ---- channel_limit.h ---- */
+
+struct slr_channel_limit_shared {
+    _Alignas(64) _Atomic uint64_t word;
+    _Atomic uint64_t horizon[SLR_MAX_RANKS];
+};
+
+/* One rank's side. Its owner locks it. */
+/* ---- what a rank says of itself ---- */
+
+enum slr_rank_state {
+    SLR_RANK_EMPTY,
+    SLR_RANK_POSTED, /* has said what it is */
+    SLR_RANK_READY,  /* has compared what all are; would commit */
+    SLR_RANK_FAILED, /* its communicator is in error; does not rely on any flag any more */
+    SLR_RANK_LEFT    /* has closed every import; will not touch the block's flags or the peers' memory again */
+};
+
+struct slr_post {
+    _Alignas(64) _Atomic uint32_t state;
+    _Atomic uint32_t failed;  /* this rank was FAILED once; stays when it has LEFT */
+    _Atomic uint32_t drained; /* FAILED, and nothing of it is in flight any more: writes into nobody's memory */
+    int32_t pid; /* with `process` written by the hub before anybody else maps the block; equal pids are ranks of one
+                    process (bootstrap.c checks that all ranks share one process-id namespace) */
+    CUuuid device_uuid;
+    uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
+    uint64_t tune;                  /* of its tuner: what it decides by (tune_state.h); 0: it has none */
+    uint64_t process;               /* random; a process id comes again */
+    int32_t device;                 /* CUdevice, for ranks of the same process */
+    uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
+    /* connect.h */
+    _Atomic uint64_t link; /* how far it has connected */
+    _Atomic uint64_t vote; /* for giving back */
+    uint64_t slot;         /* bytes of one of its staging slots; written before it is MADE, like its offer */
+    struct slr_staging_export staging;
+    _Atomic uint64_t passed_alone; /* gathers that it left to NCCL so far << 32 | number of the call that comes next */
+    _Atomic uint32_t passed_alone_why;                /* enum slr_reason of the latest of them */
+    struct slr_exported offer[SLR_EXPORTS];           /* its blocks that peers may map */
+    _Atomic uint64_t ack[SLR_MAX_RANKS][SLR_EXPORTS]; /* generations of theirs that it has mapped */
+};
+
+struct slr_control {
+    uint32_t magic;
+    int32_t nranks;
+    _Atomic uint32_t decision;
+    _Alignas(64) _Atomic uint64_t link; /* connect.h */
+    _Atomic uint32_t tune; /* tuner_match.h's decision word, by compare-and-swap from 0, once, by anybody */
+    struct slr_channel_limit_shared channel_limit; /* channel_limit.h */
+    struct slr_post post[];
+};
+
+/* The decision word: 0 undecided, 1 commit, else a refusal with its reason and the rank that it is about. */
+#define SLR_UNDECIDED 0u
+#define SLR_COMMIT 1u
+#define SLR_REFUSED 0x80000000u
+
+static inline uint32_t slr_refusal(enum slr_reason why, int rank)
+{
+    return SLR_REFUSED | (uint32_t)why << 16 | (uint32_t)(rank & 0xffff);
+}
+
+static inline enum slr_reason slr_refusal_reason(uint32_t word)
+{
+    return (enum slr_reason)(word >> 16 & 0x7fff);
+}
+
+static inline int slr_refusal_rank(uint32_t word)
+{
+    return (int)(word & 0xffff);
+}
+
+#define SLR_CONTROL_PAGE 4096u
+
+static inline size_t slr_control_flags_at(int nranks)
+{
+    size_t head = sizeof(struct slr_control) + (size_t)nranks * sizeof(struct slr_post);
+    return (head + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
+}
+
+static inline size_t slr_control_transfers_at(int nranks)
+{
+    size_t before = slr_control_flags_at(nranks) + slr_flags_bytes(nranks);
+    return (before + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
+}
+
+static inline size_t slr_control_published_at(int nranks)
+{
+    size_t terms = (size_t)nranks * (size_t)nranks * SLR_TRANSFERS * sizeof(struct slr_transfer);
+    return (slr_control_transfers_at(nranks) + terms + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
+}
+
+static inline size_t slr_control_bytes(int nranks)
+{
+    size_t all = slr_control_published_at(nranks) + (size_t)nranks * SLR_PUBLISHED * sizeof(struct slr_published);
+    return (all + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
+}
+
+#endif

@@ -1,0 +1,83 @@
+#include "plugin/comm/group_record.h"
+
+#include <stdlib.h>
+
+/* One pointer, so that the library needs little static thread-local space; freed when the outermost group ends. */
+static _Thread_local struct slr_group *group __attribute__((tls_model("initial-exec")));
+
+struct slr_group *slr_group_now(void)
+{
+    return group;
+}
+
+void slr_group_open(void)
+{
+    if (!group)
+        group = calloc(1, sizeof *group);
+    if (group)
+        group->depth++;
+}
+
+struct slr_group *slr_group_close(void)
+{
+    struct slr_group *g = group;
+    if (!g || --g->depth > 0)
+        return NULL;
+    group = NULL;
+    return g;
+}
+
+void slr_group_free(struct slr_group *g)
+{
+    for (size_t i = 0; i < g->use_count; i++)
+        slr_comm_put(g->uses[i].comm);
+    free(g->comms);
+    free(g->calls);
+    free(g->uses);
+    free(g);
+}
+
+/* Room for one more element in *list. */
+static bool grow(void **list, size_t count, size_t *room, size_t element)
+{
+    if (count < *room)
+        return true;
+    void *more = realloc(*list, (*room ? 2 * *room : 16) * element);
+    if (!more)
+        return false;
+    *list = more;
+    *room = *room ? 2 * *room : 16;
+    return true;
+}
+
+bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl)
+{
+    for (size_t i = 0; i < group->use_count; i++)
+        if (group->uses[i].comm == c && group->uses[i].stream == stream) {
+            group->uses[i].nccl |= nccl;
+            return true;
+        }
+    if (!grow((void **)&group->uses, group->use_count, &group->use_room, sizeof *group->uses))
+        return false;
+    if (c)
+        slr_comm_hold(c);
+    group->uses[group->use_count++] = (struct slr_group_use){c, stream, nccl};
+    return true;
+}
+
+bool slr_group_record(const struct slr_call *call)
+{
+    if (!slr_group_add_use(call->comm, call->stream, false) ||
+        !grow((void **)&group->calls, group->count, &group->room, sizeof *group->calls))
+        return false;
+    group->calls[group->count++] = *call;
+    return true;
+}
+
+uint64_t slr_group_recorded(const struct slr_comm *c)
+{
+    uint64_t calls = 0;
+    for (size_t i = 0; group && i < group->count; i++)
+        calls += group->calls[i].comm == c;
+    return calls;
+}

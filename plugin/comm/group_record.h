@@ -1,0 +1,56 @@
+/* What a thread has called since ncclGroupStart: kept until the outermost ncclGroupEnd (calls/group.c), which enqueues
+ * it. Thread-local, like NCCL's own group state; only the thread itself touches it.
+ */
+#ifndef SLR_PLUGIN_COMM_GROUP_RECORD_H
+#define SLR_PLUGIN_COMM_GROUP_RECORD_H
+
+#include "plugin/comm/call.h"
+
+struct slr_init;
+struct slr_window;
+
+/* A stream that an operation of the group uses, for one communicator. */
+struct slr_group_use {
+    struct slr_comm *comm; /* held; NULL: one that is not followed */
+    CUstream stream;
+    bool nccl; /* NCCL has an operation on it */
+};
+
+struct slr_group {
+    int depth;
+    struct slr_call *calls; /* the gathers that go to the ring */
+    size_t count, room;
+    struct slr_comm **comms; /* of these gathers, each once; while they are enqueued */
+    size_t comm_count;
+    struct slr_group_use *uses; /* of all operations, each pair once */
+    size_t use_count, use_room;
+    struct slr_init *inits;     /* communicators that NCCL makes at the end */
+    struct slr_window *windows; /* and windows */
+};
+
+/* The group that this thread has open, or NULL. */
+struct slr_group *slr_group_now(void);
+
+static inline bool slr_in_group(void)
+{
+    return slr_group_now() != NULL;
+}
+
+/* After a real ncclGroupStart. */
+void slr_group_open(void);
+
+/* Before a real ncclGroupEnd. The group, when this is the outermost end: the caller's, to be freed with
+ * slr_group_free, and what is called from here on is outside of it. Else NULL. */
+struct slr_group *slr_group_close(void);
+void slr_group_free(struct slr_group *g);
+
+/* Keeps a call for the end of the group. False: no memory; the caller reports it. */
+bool slr_group_record(const struct slr_call *call);
+
+/* An operation uses the stream. */
+bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl);
+
+/* How many calls of the communicator this thread's group has recorded; 0 outside of groups. */
+uint64_t slr_group_recorded(const struct slr_comm *c);
+
+#endif

@@ -1,0 +1,305 @@
+/* The protocol of connecting; what a step does on the device is in connect_rank.c. */
+#include "plugin/connect/connect.h"
+
+#include <time.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "plugin/connect/connect_impl.h"
+#include "plugin/bootstrap/oob.h"
+#include "plugin/memory/deferred_free.h"
+
+/* ---- the word ---- */
+
+static void refuse(struct slr_comm *c, uint64_t from, enum slr_reason why, int rank)
+{
+    if (slr_link_state(from) == SLR_LINK_CONNECTING &&
+        atomic_compare_exchange_strong(slr_connect_word(c), &from, slr_link_refused(slr_refusal(why, rank))))
+        slr_oob_wake(c);
+}
+
+/* A refusal has been seen: once for each rank. */
+static void settle(struct slr_comm *c, uint32_t refusal)
+{
+    enum slr_reason ring = SLR_R_RING, why = slr_refusal_reason(refusal);
+    if (atomic_compare_exchange_strong(&c->pass, &ring, why))
+        slr_comm_passes(c, why, slr_refusal_rank(refusal));
+}
+
+static void tell(struct slr_comm *c, uint32_t epoch)
+{
+    if (atomic_load(&c->link->told) == epoch || atomic_exchange(&c->link->told, epoch) == epoch)
+        return;
+    slr_log(SLR_LOG_INFO, "connected", "comm=%s crank=%d nranks=%d slot_bytes=%zu staging_bytes=%zu times=%u", c->name,
+            c->rank, c->nranks, c->ring.slot, slr_staging_bytes(&c->shared.staging), epoch);
+}
+
+/* ---- the steps of this rank ---- */
+
+static bool all_at(const struct slr_comm *c, uint64_t at)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (atomic_load(slr_connect_at(c, r)) < at)
+            return false;
+    return true;
+}
+
+static void step(struct slr_comm *c, uint64_t word, enum slr_link_step to)
+{
+    static enum slr_reason (*const how[])(struct slr_comm *, int *) = {[SLR_LINK_MADE] = slr_connect_make,
+                                                                       [SLR_LINK_MAPPED] = slr_connect_map,
+                                                                       [SLR_LINK_TRIED] = slr_connect_try,
+                                                                       [SLR_LINK_CHECKED] = slr_connect_check};
+    uint32_t epoch = slr_link_epoch(word);
+    int peer = c->rank;
+    enum slr_reason why = how[to](c, &peer);
+    if (why != SLR_R_RING) {
+        refuse(c, word, why, peer);
+        return;
+    }
+    if (to == SLR_LINK_CHECKED)
+        atomic_store(&c->link->checked, epoch);
+    atomic_store(slr_connect_at(c, c->rank), slr_link_at(epoch, to));
+    slr_oob_wake(c); /* the peers' next step may have waited for it */
+}
+
+/* One step, when all ranks have taken the one before. True: there may be another. */
+static bool go_on(struct slr_comm *c, uint64_t word)
+{
+    uint32_t epoch = slr_link_epoch(word);
+    uint64_t at = atomic_load(slr_connect_at(c, c->rank));
+    uint64_t done = at > slr_link_at(epoch, 0) ? at - slr_link_at(epoch, 0) : 0;
+    if (done > 0 && !all_at(c, slr_link_at(epoch, (enum slr_link_step)done)))
+        return false;
+    if (done < SLR_LINK_CHECKED)
+        step(c, word, (enum slr_link_step)(done + 1));
+    else if (slr_connect_change(c, word, SLR_LINK_CONNECTED, epoch))
+        slr_oob_wake(c);
+    return true;
+}
+
+/* This rank is through with `epoch`, whether it has come far in it or not. */
+static void close_epoch(struct slr_comm *c, uint32_t epoch)
+{
+    if (atomic_load(slr_connect_at(c, c->rank)) >= slr_link_at(epoch, SLR_LINK_CLOSED) || !slr_ring_idle(&c->ring))
+        return;
+    slr_connect_unmap(c);
+    if (c->shared.stuck)
+        return;
+    atomic_store(slr_connect_at(c, c->rank), slr_link_at(epoch, SLR_LINK_CLOSED));
+    slr_oob_wake(c);
+}
+
+static void free_staging(struct slr_comm *c, uint32_t epoch)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (!slr_connect_let_go(c, r, epoch))
+            return;
+    slr_staging_free(&c->shared.staging);
+    atomic_store(&c->link->held, 0);
+}
+
+/* The last epoch that is over. A refused communicator does not connect again: all of them are. */
+static uint32_t over(uint64_t word)
+{
+    switch (slr_link_state(word)) {
+    case SLR_LINK_APART:
+        return slr_link_epoch(word);
+    case SLR_LINK_REFUSED:
+        return SLR_LINK_EPOCHS;
+    default:
+        return slr_link_epoch(word) - 1;
+    }
+}
+
+static void advance_locked(struct slr_comm *c)
+{
+    uint64_t word = atomic_load(slr_connect_word(c));
+    if (over(word))
+        close_epoch(c, over(word));
+    if (over(word) && atomic_load(slr_connect_at(c, c->rank)) < slr_link_at(over(word), SLR_LINK_CLOSED))
+        return;
+    while (slr_link_state(word) == SLR_LINK_CONNECTING && go_on(c, word))
+        word = atomic_load(slr_connect_word(c));
+    bool apart = slr_link_state(word) == SLR_LINK_APART || slr_link_state(word) == SLR_LINK_REFUSED;
+    if (apart && atomic_load(&c->link->held))
+        free_staging(c, over(word));
+}
+
+/* Whether there is no step to take: so it is at most ticks, and no context is entered for that. */
+static bool at_rest(const struct slr_comm *c, uint64_t word)
+{
+    enum slr_link_state state = slr_link_state(word);
+    if (state == SLR_LINK_CONNECTED || state == SLR_LINK_PARTING)
+        return true;
+    return state != SLR_LINK_CONNECTING && !atomic_load(&c->link->held) &&
+           (!over(word) || atomic_load(slr_connect_at(c, c->rank)) >= slr_link_at(over(word), SLR_LINK_CLOSED));
+}
+
+/* A peer that will not take its steps any more. One that has failed makes this rank fail. */
+static void look_for_lost(struct slr_comm *c, uint64_t word)
+{
+    if (slr_link_state(word) != SLR_LINK_CONNECTING)
+        return;
+    slr_shared_watch_peers(&c->shared);
+    slr_comm_look_failed(c);
+    for (int r = 0; r < c->nranks; r++)
+        if (c->shared.peer_dead[r] || atomic_load(&c->shared.control->post[r].state) == SLR_RANK_LEFT) {
+            refuse(c, word, SLR_R_PEER_DIED, r);
+            return;
+        }
+}
+
+void slr_connect_advance(struct slr_comm *c)
+{
+    if (pthread_mutex_trylock(&c->link->lock) != 0)
+        return;
+    if (!at_rest(c, atomic_load(slr_connect_word(c))) && slr_shared_enter(&c->shared) == SLR_OK) {
+        advance_locked(c);
+        slr_shared_leave();
+    }
+    pthread_mutex_unlock(&c->link->lock);
+}
+
+/* Between its gathers: none is being made, and what was enqueued has been completed. The count is read after the word
+ * (connect.h). */
+bool slr_connect_between_calls(struct slr_comm *c)
+{
+    return atomic_load(&c->link->calls) == 0 && atomic_load(&c->error) == ncclSuccess && slr_comm_idle(c);
+}
+
+/* Who is gone does not gather any more. */
+static bool all_vote(const struct slr_comm *c, uint64_t vote)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (atomic_load(&c->shared.control->post[r].vote) != vote && !c->shared.peer_dead[r] &&
+            atomic_load(&c->shared.control->post[r].state) != SLR_RANK_LEFT)
+            return false;
+    return true;
+}
+
+static void vote_to_part(struct slr_comm *c)
+{
+    uint64_t word = atomic_load(slr_connect_word(c)), vote = slr_link_serial(word);
+    _Atomic uint64_t *own = &c->shared.control->post[c->rank].vote;
+    if (slr_link_state(word) != SLR_LINK_PARTING)
+        return;
+    if (atomic_load(own) != vote && slr_connect_between_calls(c)) {
+        atomic_store(own, vote);
+        slr_oob_wake(c);
+    }
+    if (all_vote(c, vote) && slr_connect_change(c, word, SLR_LINK_APART, slr_link_epoch(word)))
+        slr_oob_wake(c);
+}
+
+void slr_connect_tick(struct slr_comm *c)
+{
+    if (!c->shared.control)
+        return;
+    look_for_lost(c, atomic_load(slr_connect_word(c)));
+    vote_to_part(c);
+    slr_connect_advance(c);
+    uint64_t word = atomic_load(slr_connect_word(c));
+    if (slr_link_state(word) == SLR_LINK_REFUSED)
+        settle(c, slr_link_refusal(word));
+}
+
+/* ---- the application's threads ---- */
+
+/* The rank that is furthest behind. */
+static int last_rank(const struct slr_comm *c)
+{
+    int last = 0;
+    for (int r = 1; r < c->nranks; r++)
+        if (atomic_load(slr_connect_at(c, r)) < atomic_load(slr_connect_at(c, last)))
+            last = r;
+    return last;
+}
+
+/* One look. True: *why is the answer. */
+static bool connected(struct slr_comm *c, enum slr_reason *why)
+{
+    uint64_t word = atomic_load(slr_connect_word(c));
+    uint32_t epoch = slr_link_epoch(word);
+    *why = SLR_R_RING;
+    if (slr_link_state(word) == SLR_LINK_CONNECTED && atomic_load(&c->link->checked) == epoch)
+        return true;
+    *why = SLR_R_COMM_ERROR;
+    if (atomic_load(&c->error) != 0)
+        return true;
+    if (slr_link_state(word) == SLR_LINK_REFUSED) {
+        settle(c, slr_link_refusal(word));
+        *why = c->pass;
+        return true;
+    }
+    if (slr_link_state(word) == SLR_LINK_APART && slr_connect_change(c, word, SLR_LINK_CONNECTING, epoch + 1))
+        slr_oob_wake(c);
+    if (slr_link_state(word) == SLR_LINK_PARTING)
+        slr_connect_change(c, word, SLR_LINK_CONNECTED, epoch);
+    slr_connect_advance(c);
+    return false;
+}
+
+/* One look at each; true when all are answered. An answer stays: what counts as a call is not parted. */
+static bool look_at_all(struct slr_comm *const *comms, enum slr_reason *why, size_t n)
+{
+    bool all = true;
+    for (size_t i = 0; i < n; i++)
+        all = connected(comms[i], &why[i]) && all;
+    return all;
+}
+
+static void wait_for_all(struct slr_comm *const *comms, enum slr_reason *why, size_t n)
+{
+    uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
+    for (size_t i = 0; i < n; i++)
+        atomic_fetch_add(&comms[i]->link->waiting, 1);
+    for (unsigned spin = 0; !look_at_all(comms, why, n); spin++) {
+        nanosleep(&(struct timespec){.tv_nsec = spin < 100 ? 50000 : 1000000}, NULL);
+        for (size_t i = 0; i < n && spin % 16 == 15; i++)
+            look_for_lost(comms[i], atomic_load(slr_connect_word(comms[i])));
+        for (size_t i = 0; i < n && slr_now_ms() >= deadline; i++)
+            refuse(comms[i], atomic_load(slr_connect_word(comms[i])), SLR_R_AGREE_TIMEOUT, last_rank(comms[i]));
+    }
+    for (size_t i = 0; i < n; i++)
+        atomic_fetch_sub(&comms[i]->link->waiting, 1);
+}
+
+void slr_connect(struct slr_comm *const *comms, enum slr_reason *why, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        atomic_fetch_add(&comms[i]->link->calls, 1); /* before the word is read: connect.h, Giving back */
+    if (!look_at_all(comms, why, n))
+        wait_for_all(comms, why, n);
+    for (size_t i = 0; i < n; i++)
+        if (why[i] == SLR_R_RING)
+            tell(comms[i], atomic_load(&comms[i]->link->checked));
+}
+
+void slr_connect_end(struct slr_comm *const *comms, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        atomic_fetch_sub(&comms[i]->link->calls, 1);
+}
+
+bool slr_comm_idle(struct slr_comm *c)
+{
+    if (slr_connect_waits(c))
+        return false;
+    if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
+        return true;
+    bool idle = slr_ring_idle(&c->ring);
+    slr_shared_leave();
+    return idle;
+}
+
+bool slr_connect_waits(struct slr_comm *c)
+{
+    return atomic_load(&c->link->waiting) > 0;
+}
+
+void slr_connect_close(struct slr_comm *c)
+{
+    pthread_mutex_lock(&c->link->lock);
+    slr_connect_unmap(c);
+    pthread_mutex_unlock(&c->link->lock);
+}

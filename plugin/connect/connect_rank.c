@@ -1,0 +1,297 @@
+/* Connecting: what one rank does on its device. connect.h has the order. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "base/cu.h"
+#include "base/log.h"
+#include "plugin/connect/connect_impl.h"
+#include "plugin/memory/deferred_free.h"
+
+/* ---- made ---- */
+
+static enum slr_reason register_flags(struct slr_comm *c)
+{
+    struct slr_shared *s = &c->shared;
+    if (SLR_CU(cuMemHostRegister, c->ring.flags, slr_flags_bytes(c->nranks),
+               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != SLR_OK)
+        return SLR_R_NO_CONTROL;
+    s->registered = true;
+    return SLR_CU(cuMemHostGetDevicePointer, &c->ring.dflags, c->ring.flags, 0) == SLR_OK ? SLR_R_RING
+                                                                                          : SLR_R_NO_CONTROL;
+}
+
+/* Once: it stays when staging is given back. */
+static enum slr_reason open_ring(struct slr_comm *c)
+{
+    if (c->ring.opened)
+        return SLR_R_RING;
+    enum slr_reason r = register_flags(c);
+    if (r != SLR_R_RING)
+        return r;
+    if (slr_ring_open(&c->ring) != SLR_OK)
+        return SLR_R_NO_DRIVER;
+    return slr_ring_try(&c->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_MEMOPS;
+}
+
+#define ROOM_WAIT_MS 200
+
+/* Who reads this rank's slots: ranks of other processes, and which devices of this one. */
+static void readers(const struct slr_comm *c, struct slr_staging_want *want, CUdevice *near)
+{
+    near[0] = c->shared.device;
+    for (int r = 0; r < c->nranks; r++) {
+        if (r == c->rank)
+            continue;
+        if (!slr_shared_same_process(&c->shared, r)) {
+            want->far = true;
+            continue;
+        }
+        want->near = want->near ? want->near + 1 : 2;
+        near[want->near - 1] = c->shared.control->post[r].device;
+    }
+    want->device = near;
+}
+
+static enum slr_reason make_staging(struct slr_comm *c)
+{
+    CUdevice near[SLR_MAX_RANKS];
+    struct slr_staging_want want = {
+        .slots = SLR_SLOTS, .slot = slr_get(SLR_S_SLOT_BYTES), .budget = slr_get(SLR_S_CACHE_BYTES)};
+    readers(c, &want, near);
+    /* Communicators that have just ended hold theirs until their peers have ended them as well. */
+    slr_deferred_for_room(want.slots * want.slot, want.budget, ROOM_WAIT_MS);
+    enum slr_status made = slr_staging_make(&c->shared.staging, &want);
+    if (made != SLR_OK)
+        return made == SLR_ABSENT ? SLR_R_NO_VIRTUAL : SLR_R_NO_STAGING;
+    atomic_store(&c->link->held, slr_staging_bytes(&c->shared.staging));
+    return SLR_R_RING;
+}
+
+enum slr_reason slr_connect_make(struct slr_comm *c, int *peer)
+{
+    struct slr_post *post = &c->shared.control->post[c->rank];
+    *peer = c->rank;
+    enum slr_reason r = open_ring(c);
+    if (r == SLR_R_RING && !atomic_load(&c->link->held))
+        r = make_staging(c);
+    if (r != SLR_R_RING)
+        return r;
+    post->slot = c->shared.staging.slot;
+    return slr_staging_export(&c->shared.staging, &post->staging) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
+}
+
+/* ---- mapped ---- */
+
+/* What could not be mapped may have gone with its owner, whose end shows a little later. */
+static enum slr_reason map_failed(struct slr_comm *c, int r, int *peer)
+{
+    for (int tries = 0; tries < 50 && !c->shared.peer_dead[r]; tries++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_shared_watch_peers(&c->shared);
+    }
+    *peer = c->shared.peer_dead[r] ? r : c->rank;
+    return c->shared.peer_dead[r] ? SLR_R_PEER_DIED : SLR_R_NO_IPC;
+}
+
+static enum slr_reason map_peers(struct slr_comm *c, int *peer)
+{
+    const struct slr_post *post = c->shared.control->post;
+    const struct slr_staging *own = &c->shared.staging;
+    c->ring.slots[c->rank] = own->far ? own->far : own->near;
+    c->ring.twin = own->far ? own->near : 0;
+    c->ring.slot = post[0].slot;
+    for (int r = 0; r < c->nranks; r++) {
+        if (post[r].slot < c->ring.slot)
+            c->ring.slot = post[r].slot;
+        if (r == c->rank)
+            continue;
+        bool same = slr_shared_same_process(&c->shared, r);
+        if (slr_staging_import(&post[r].staging, same, &c->ring.slots[r]) != SLR_OK)
+            return map_failed(c, r, peer);
+        c->imported[r] = !same;
+    }
+    return SLR_R_RING;
+}
+
+void slr_connect_unmap(struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
+        if (c->imported[r] && slr_staging_close(c->ring.slots[r]))
+            c->imported[r] = false;
+        else
+            c->shared.stuck |= c->imported[r];
+}
+
+/* ---- patterns ----
+ *
+ * Every rank writes a pattern into its first slot, and its peers copy it from there; where ranks push, it also goes
+ * into each peer's second slot, where each writer has an area of its own. Peer-to-peer copies that a host's IOMMU or
+ * switches corrupt are found so before data of the program travels that way. A pattern depends on the owner, the place
+ * and the epoch, and on the owner's process, so what was there before is not taken for it. Small samples, spread over
+ * the slot. */
+
+#define SAMPLES 8
+#define SAMPLE_BYTES 4096u
+
+struct samples {
+    unsigned count;
+    size_t bytes, stride; /* of one; between two in a slot */
+    size_t area;          /* of one writer in the second slot: they stand one behind the other there */
+};
+
+static struct samples samples_of(const struct slr_comm *c)
+{
+    struct samples s = {.area = c->ring.slot / (size_t)c->nranks & ~(size_t)15};
+    s.bytes = s.area < SAMPLE_BYTES ? s.area : SAMPLE_BYTES;
+    s.count = s.area / s.bytes < SAMPLES ? (unsigned)(s.area / s.bytes) : SAMPLES;
+    s.stride = c->ring.slot / s.count & ~(size_t)15;
+    return s;
+}
+
+static void pattern(const struct slr_comm *c, int owner, unsigned sample, char *out, size_t bytes)
+{
+    uint32_t epoch = slr_link_epoch(atomic_load(slr_connect_word(c)));
+    uint64_t seed =
+        slr_mix(c->shared.control->post[owner].process, (uint64_t)epoch << 32 | (uint64_t)owner << 8 | sample);
+    for (size_t at = 0; at < bytes; at += sizeof seed) {
+        seed = slr_mix(seed, at);
+        memcpy(out + at, &seed, bytes - at < sizeof seed ? bytes - at : sizeof seed);
+    }
+}
+
+/* The area of one writer in slots that begin at `slots`. */
+static CUdeviceptr area(const struct slr_comm *c, CUdeviceptr slots, int writer)
+{
+    return slots + c->ring.slot + (size_t)writer * samples_of(c).area;
+}
+
+/* Own slots as ranks of the peer's kind see them. */
+static CUdeviceptr own_for(const struct slr_comm *c, int peer)
+{
+    return slr_shared_same_process(&c->shared, peer) ? c->shared.staging.near : c->shared.staging.far;
+}
+
+/* Copies the samples between two places that they stand in, `from_stride` and `to_stride` apart. */
+static enum slr_status copy(struct slr_comm *c, CUdeviceptr to, size_t to_stride, CUdeviceptr from, size_t from_stride)
+{
+    struct samples s = samples_of(c);
+    for (unsigned i = 0; i < s.count; i++)
+        SLR_TRY(SLR_CU(cuMemcpyAsync, to + i * to_stride, from + i * from_stride, s.bytes, c->ring.pull));
+    return SLR_OK;
+}
+
+/* Until the copies are done, but not longer than the ranks connect: what another communicator has queued may stand
+ * before them, and wait for a peer. */
+static enum slr_status settle(struct slr_comm *c, enum slr_status s)
+{
+    while (s == SLR_OK && slr_link_state(atomic_load(slr_connect_word(c))) == SLR_LINK_CONNECTING) {
+        CUresult r = slr_real.cuStreamQuery(c->ring.pull);
+        if (r != CUDA_ERROR_NOT_READY)
+            return slr_cu_status(r, "cuStreamQuery");
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+    return s == SLR_OK ? SLR_TIMEOUT : s;
+}
+
+/* A copy that has not ended may still read or write it: then it is kept for the life of the process. */
+static void free_host(char *host, enum slr_status done)
+{
+    static struct kept {
+        char *host;
+        struct kept *next;
+    } * _Atomic all; /* for leak checkers */
+    struct kept *k = done == SLR_TIMEOUT ? malloc(sizeof *k) : NULL;
+    if (done != SLR_TIMEOUT)
+        free(host);
+    if (!k)
+        return;
+    *k = (struct kept){host, atomic_load(&all)};
+    while (!atomic_compare_exchange_weak(&all, &k->next, k))
+        ;
+}
+
+static enum slr_reason write_pattern(struct slr_comm *c)
+{
+    struct samples s = samples_of(c);
+    char *host = malloc(s.count * s.bytes);
+    if (!host)
+        return SLR_R_NO_STAGING;
+    for (unsigned i = 0; i < s.count; i++)
+        pattern(c, c->rank, i, host + i * s.bytes, s.bytes);
+    enum slr_status done = copy(c, c->ring.slots[c->rank], s.stride, (CUdeviceptr)(uintptr_t)host, s.bytes);
+    if (done == SLR_OK && c->ring.twin)
+        done = copy(c, c->ring.twin, s.stride, (CUdeviceptr)(uintptr_t)host, s.bytes);
+    done = settle(c, done);
+    free_host(host, done);
+    return done == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
+}
+
+enum slr_reason slr_connect_map(struct slr_comm *c, int *peer)
+{
+    *peer = c->rank;
+    enum slr_reason r = map_peers(c, peer);
+    return r == SLR_R_RING ? write_pattern(c) : r;
+}
+
+/* Compares what has arrived at `at` with the pattern of `owner`. *differs: whether it is another. */
+static enum slr_status compare_sample(struct slr_comm *c, CUdeviceptr at, int owner, unsigned sample, bool *differs)
+{
+    struct samples s = samples_of(c);
+    char want[SAMPLE_BYTES], *have = malloc(s.bytes);
+    if (!have)
+        return SLR_NOMEM;
+    enum slr_status done =
+        settle(c, SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)have, at + sample * s.bytes, s.bytes, c->ring.pull));
+    if (done == SLR_OK) {
+        pattern(c, owner, sample, want, s.bytes);
+        *differs = memcmp(want, have, s.bytes) != 0;
+    }
+    free_host(have, done);
+    return done;
+}
+
+static enum slr_reason compare(struct slr_comm *c, CUdeviceptr at, int owner, const char *how)
+{
+    bool differs = false;
+    for (unsigned i = 0; i < samples_of(c).count && !differs; i++)
+        if (compare_sample(c, at, owner, i, &differs) != SLR_OK)
+            return SLR_R_NO_IPC;
+    if (!differs)
+        return SLR_R_RING;
+    slr_log(SLR_LOG_WARN, "p2p_corrupts", "comm=%s crank=%d peer=%d by=%s msg=%s", c->name, c->rank, owner, how,
+            "a pattern that the peer's device wrote arrived as something else");
+    return SLR_R_P2P_CORRUPTS;
+}
+
+/* By the way that gathers will take: into memory of this device, on the stream of the pulls. */
+static enum slr_reason pull(struct slr_comm *c, int r)
+{
+    struct samples s = samples_of(c);
+    CUdeviceptr to = area(c, c->ring.slots[c->rank], c->rank);
+    enum slr_status done = copy(c, to, s.bytes, c->ring.slots[r], s.stride);
+    return done == SLR_OK ? compare(c, to, r, "pull") : SLR_R_NO_IPC;
+}
+
+enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
+{
+    struct samples s = samples_of(c);
+    enum slr_reason why = SLR_R_RING;
+    for (int step = 1; step < c->nranks && why == SLR_R_RING; step++) {
+        int r = *peer = (c->rank + step) % c->nranks;
+        why = pull(c, r);
+        if (why == SLR_R_RING && c->put &&
+            settle(c, copy(c, area(c, c->ring.slots[r], c->rank), s.bytes, c->ring.slots[c->rank], s.stride)) != SLR_OK)
+            why = SLR_R_NO_IPC;
+    }
+    return why;
+}
+
+enum slr_reason slr_connect_check(struct slr_comm *c, int *peer)
+{
+    enum slr_reason why = SLR_R_RING;
+    for (int step = 1; step < c->nranks && c->put && why == SLR_R_RING; step++) {
+        int r = *peer = (c->rank + step) % c->nranks;
+        why = compare(c, area(c, own_for(c, r), r), r, "push");
+    }
+    return why;
+}

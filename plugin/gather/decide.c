@@ -1,0 +1,85 @@
+/* The decision on one all-gather, and how it is counted and said. */
+#include <stdio.h>
+#include "base/counters.h"
+#include "base/cu.h"
+#include "base/log.h"
+#include "base/nvtx.h"
+#include "plugin/gather/gather.h"
+#include "plugin/util/nccl_type.h"
+#include "plugin/util/region.h"
+
+static size_t shard_bytes(const struct slr_call *call, int nranks)
+{
+    size_t elem = slr_type_bytes(call->type), bytes, all;
+    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) ||
+        __builtin_mul_overflow(bytes, (size_t)nranks, &all) || all > PTRDIFF_MAX)
+        return 0;
+    return bytes;
+}
+
+static bool captures(const struct slr_call *call)
+{
+    if (slr_shared_enter(&call->comm->shared) != SLR_OK)
+        return true;
+    bool yes = slr_stream_captures(call->stream);
+    slr_shared_leave();
+    return yes;
+}
+
+enum slr_reason slr_gather_decide(struct slr_call *call)
+{
+    struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
+    call->shard = shard_bytes(call, c ? c->nranks : 1);
+    if (!c)
+        return SLR_R_NOT_TRACKED;
+    if (c->pass != SLR_R_RING)
+        return c->pass;
+    if (call->count == 0)
+        return SLR_R_COUNT_ZERO;
+    if (!call->shard || !call->send || !call->recv)
+        return SLR_R_BAD_ARGUMENT;
+    if (call->shard * (size_t)c->nranks < slr_get(SLR_S_MIN_BYTES))
+        return SLR_R_TOO_SMALL;
+    if (slr_region_gathers())
+        return SLR_R_REGION;
+    if (captures(call))
+        return SLR_R_CAPTURE;
+    if (atomic_load(&c->error) != ncclSuccess)
+        return SLR_R_COMM_ERROR;
+    call->passed_alone = atomic_load(&c->passed_alone);
+    return SLR_R_RING;
+}
+
+static void count(const struct slr_call *call, enum slr_reason why)
+{
+    uint64_t bytes = call->shard * (size_t)(call->comm ? call->comm->nranks : 1);
+    atomic_fetch_add(&slr_counters.gathers, 1);
+    atomic_fetch_add(&slr_counters.bytes, bytes);
+    slr_count(why);
+    if (why != SLR_R_RING)
+        return;
+    atomic_fetch_add(&slr_counters.substituted, 1);
+    atomic_fetch_add(&slr_counters.substituted_bytes, bytes);
+}
+
+void slr_gather_note(const struct slr_call *call, enum slr_reason why)
+{
+    const struct slr_comm *c = call->comm;
+    count(call, why);
+    uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
+                           slr_comm_id(c) ^ (uint64_t)slr_call_in_place(call));
+    if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))
+        return;
+    slr_log(SLR_LOG_INFO, why == SLR_R_RING ? "substitute" : "pass",
+            "op=allgather comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d reason=%s",
+            c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count, slr_type_name(call->type), call->shard,
+            (int)slr_call_in_place(call), slr_reason_name(why));
+}
+
+bool slr_gather_nvtx(const struct slr_call *call)
+{
+    char what[64] = "ring";
+    if (call->why != SLR_R_RING)
+        snprintf(what, sizeof what, "pass: %s", slr_reason_name(call->why));
+    return slr_nvtx_begin("all-gather", what, call->shard * (uint64_t)(call->comm ? call->comm->nranks : 1));
+}

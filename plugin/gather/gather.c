@@ -1,0 +1,175 @@
+#include "plugin/gather/gather.h"
+
+#include "base/counters.h"
+#include "base/cu.h"
+#include "cache/blocks.h"
+#include "plugin/gather/order.h"
+#include "plugin/gather/pending_impl.h"
+#include "plugin/sites/symmetry.h"
+#include "plugin/gather/transfer.h"
+#include "plugin/timeline/timeline.h"
+#include "plugin/gather/verify.h"
+#include "plugin/memory/exports.h"
+
+/* The communicator's ring for this thread: its context current, its lock held. */
+static enum slr_status ring_enter(struct slr_comm *c)
+{
+    SLR_TRY(slr_shared_enter(&c->shared));
+    slr_comm_lock(c);
+    return SLR_OK;
+}
+
+static void ring_leave(struct slr_comm *c)
+{
+    slr_comm_unlock(c);
+    slr_shared_leave();
+}
+
+/* What the application's call answers when the ring's part ended with `s`. */
+static ncclResult_t outcome(struct slr_comm *c, enum slr_status s, const char *failure)
+{
+    if (s != SLR_OK)
+        slr_comm_fail(c, s, -1, failure);
+    return slr_comm_answer(c);
+}
+
+static enum slr_status enter_in_order(struct slr_comm *c, CUstream stream)
+{
+    SLR_TRY(ring_enter(c));
+    enum slr_status s = slr_order_before_gather(c, slr_stream_name(stream, false));
+    if (s == SLR_OK)
+        s = slr_ring_entry(&c->ring, stream);
+    ring_leave(c);
+    return s;
+}
+
+ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream)
+{
+    if (slr_comm_answer(c) != ncclSuccess)
+        return slr_comm_answer(c);
+    /* What this call sends may be what an earlier one on the stream is still gathering. */
+    slr_pending_join_stream(stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    return outcome(c, enter_in_order(c, stream), "the ring could not be ordered after the application's stream");
+}
+
+ncclResult_t slr_gather_wait_entries(struct slr_comm *c, CUstream stream)
+{
+    enum slr_status s = ring_enter(c);
+    if (s == SLR_OK) {
+        s = slr_ring_wait_entries(&c->ring, stream);
+        ring_leave(c);
+    }
+    return outcome(c, s, "the streams of a group could not be ordered");
+}
+
+ncclResult_t slr_gather_wait_stream(struct slr_comm *c, CUstream from, CUstream to)
+{
+    enum slr_status s = ring_enter(c);
+    if (s == SLR_OK) {
+        s = slr_ring_wait_stream(&c->ring, from, to);
+        ring_leave(c);
+    }
+    return outcome(c, s, "the streams of a group could not be ordered");
+}
+
+static void count_routes(const struct slr_comm *c, const struct slr_route *route)
+{
+    static _Atomic uint64_t *const counter[] = {[SLR_BY_SLOT] = &slr_counters.staged,
+                                                [SLR_ZERO_COPY] = &slr_counters.zero_copy,
+                                                [SLR_BY_PUSH] = &slr_counters.pushed};
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank)
+            atomic_fetch_add_explicit(counter[route[r].delivery], 1, memory_order_relaxed);
+}
+
+/* Whether this rank, where it comes to the call before an owner, lets it write into the receive buffer. Who writes has
+ * to be told before anything waits, so memory that can not be named is not asked for that early. */
+static bool may_put(const struct slr_call *call, const struct slr_place *recv)
+{
+    return call->comm->put && recv->generation && recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
+}
+
+/* What this rank takes from its peers is agreed as late as it can be, so that more of them have said where their shards
+ * are; but peers that are to write into its buffer must know before anything waits. */
+static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *recv, const struct slr_gather *g,
+                                struct slr_route *route)
+{
+    struct slr_ring *ring = &call->comm->ring;
+    bool put = may_put(call, recv);
+    if (put)
+        slr_transfer_reader(call, recv, route);
+    SLR_TRY(slr_ring_begin(ring, g));
+    if (!put)
+        slr_transfer_reader(call, NULL, route);
+    return slr_ring_finish(ring, g);
+}
+
+/* Under the communicator's lock. */
+static enum slr_status enqueue(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
+{
+    struct slr_comm *c = call->comm;
+    struct slr_route route[SLR_MAX_RANKS] = {0};
+    struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send,
+                           .recv = (CUdeviceptr)(uintptr_t)call->recv,
+                           .stream = call->stream,
+                           .route = route};
+    g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+    SLR_TRY(slr_shared_enter(&c->shared));
+    slr_timeline_begin(call);
+    slr_exports_begin(c, call->number);
+    slr_transfer_owner(call, send, route);
+    enum slr_status s = run_ring(call, recv, &g, route);
+    if (s == SLR_OK)
+        s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
+    slr_shared_leave();
+    slr_exports_end(c, call->number);
+    count_routes(c, route);
+    slr_timeline_enqueued(c, &g, s);
+    g.route = NULL;
+    c->pending->gather = g;
+    return s;
+}
+
+void slr_gather_number(struct slr_call *call)
+{
+    call->verify = slr_verify_due(call->comm);
+    call->number = ++call->comm->substituted;
+}
+
+/* Memory that gathers use is worth keeping when the application frees it, and worth looking at when it is not known. */
+static void met(struct slr_comm *c, const struct slr_place *at, const void *p, size_t bytes)
+{
+    if (at->generation && !at->collective)
+        slr_block_mark_collective(at->generation);
+    if (!at->generation)
+        slr_exports_unknown(c, (CUdeviceptr)(uintptr_t)p, bytes);
+}
+
+ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why)
+{
+    struct slr_comm *c = call->comm;
+    if (slr_comm_answer(c) != ncclSuccess)
+        return slr_comm_answer(c);
+    struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
+    struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
+    slr_comm_lock(c);
+    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    slr_symmetry_publish(call, &send, &recv);
+    enum slr_status s = enqueue(call, &send, &recv);
+    if (s == SLR_OK) {
+        met(c, &send, call->send, call->shard);
+        if (c->put || recv.generation)
+            met(c, &recv, call->recv, call->shard * (size_t)c->nranks);
+        slr_pending_add(c);
+        if (call->verify || !defer || call->stream == CU_STREAM_PER_THREAD)
+            slr_pending_join(c,
+                             call->verify ? SLR_R_JOIN_VERIFY
+                             : !defer     ? why
+                                          : SLR_R_JOIN_PER_THREAD,
+                             "ncclAllGather");
+    }
+    slr_comm_unlock(c);
+    ncclResult_t r = outcome(c, s, "the gather could not be enqueued");
+    slr_comm_look_failed(c); /* what was published by a rank that has failed is not to be relied on */
+    return r == ncclSuccess ? slr_comm_answer(c) : r;
+}

@@ -1,0 +1,54 @@
+#include "plugin/gather/nccl_call.h"
+
+#include "plugin/tuner/explore.h"
+#include "plugin/comm/group_record.h"
+#include "plugin/gather/order.h"
+#include "plugin/gather/pending.h"
+#include "plugin/profiler/profile.h"
+#include "plugin/comm/stream.h"
+#include "plugin/tuner/tuner.h"
+
+static CUstream named(cudaStream_t stream)
+{
+    return slr_stream_name((CUstream)stream, false);
+}
+
+void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
+{
+    struct slr_comm *c = slr_comm_find(comm);
+    if (slr_in_group()) {
+        slr_group_add_use(c, named(stream), true);
+    } else {
+        slr_order_before_nccl(c, named(stream));
+        slr_explore_begin(c, (CUstream)stream);
+    }
+    slr_comm_put(c);
+}
+
+ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
+{
+    if (r == ncclSuccess && !slr_in_group()) {
+        struct slr_comm *c = slr_comm_find(comm);
+        slr_order_after_nccl(c, named(stream));
+        slr_comm_put(c);
+    }
+    return slr_explore_end(r);
+}
+
+ncclResult_t slr_gather_nccl(const struct slr_call *call)
+{
+    /* The guard is up in the real call, so its launches pass the driver gate without a join. */
+    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
+    slr_nccl_begin(call->nccl, (cudaStream_t)call->stream);
+    if (call->comm)
+        slr_tuner_gather_passes(call->comm->tuner, call->stream);
+    struct slr_profiled profiled = {
+        .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};
+    slr_profiled = call->comm ? &profiled : NULL;
+    slr_guard++;
+    ncclResult_t r =
+        slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
+    slr_guard--;
+    slr_profiled = NULL;
+    return slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
+}

@@ -1,0 +1,179 @@
+#include "plugin/gather/order.h"
+
+#include "base/cu.h"
+#include "plugin/gather/pending_impl.h"
+
+#define OPEN_QUESTION 256 /* operations of NCCL after which a communicator that never gathers is taken to stay so */
+
+/* Records the event behind what is on the stream now. */
+static enum slr_status note(struct slr_ordered *o, CUstream stream)
+{
+    if (!o->behind)
+        SLR_TRY(SLR_CU(cuEventCreate, &o->behind, CU_EVENT_DISABLE_TIMING));
+    SLR_TRY(SLR_CU(cuEventRecord, o->behind, stream));
+    o->noted = true;
+    return SLR_OK;
+}
+
+static void enter(struct slr_ordered *o, CUstream stream)
+{
+    atomic_store(&o->stream, stream);
+    atomic_store(&o->open, true);
+    o->noted = false;
+}
+
+/* Makes `stream` wait for the operation. */
+static enum slr_status wait_for(struct slr_ordered *o, CUstream stream)
+{
+    if (!o->noted && slr_stream_captures(atomic_load(&o->stream)))
+        return SLR_OK; /* what is recorded is no operation; its launches are ordered by the program */
+    if (!o->noted)
+        SLR_TRY(note(o, atomic_load(&o->stream)));
+    return SLR_CU(cuStreamWaitEvent, stream, o->behind, 0);
+}
+
+static bool elsewhere(const struct slr_ordered *o, CUstream stream)
+{
+    return atomic_load(&o->open) && atomic_load(&o->stream) != stream;
+}
+
+static enum slr_status wait_for_gather(struct slr_comm *c, CUstream stream)
+{
+    c->order->several = true;
+    SLR_TRY(wait_for(&c->order->gather, stream));
+    return slr_ring_join(&c->ring, stream);
+}
+
+enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream)
+{
+    struct slr_order *o = c->order;
+    if (elsewhere(&o->nccl, stream)) {
+        o->several = true;
+        SLR_TRY(wait_for(&o->nccl, stream));
+    }
+    return elsewhere(&o->gather, stream) ? wait_for_gather(c, stream) : SLR_OK;
+}
+
+enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream)
+{
+    struct slr_order *o = c->order;
+    enter(&o->gather, stream);
+    atomic_store(&o->nccl.open, false);
+    o->gathered = true;
+    o->settled = false;
+    return o->several ? note(&o->gather, stream) : SLR_OK;
+}
+
+static void failed(struct slr_comm *c, enum slr_status s)
+{
+    if (s != SLR_OK)
+        slr_comm_fail(c, s, -1, "the streams of a communicator could not be ordered");
+}
+
+/* Under the communicator's lock. */
+static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
+{
+    struct slr_order *o = c->order;
+    if (!o->gathered || o->settled || slr_stream_captures(stream))
+        return SLR_OK;
+    o->settled = true;
+    if (!elsewhere(&o->gather, stream))
+        return SLR_OK;
+    SLR_TRY(slr_shared_enter(&c->shared));
+    enum slr_status s = wait_for_gather(c, stream);
+    slr_shared_leave();
+    return s;
+}
+
+/* Nothing would change by entering the stream. */
+static bool is_latest(const struct slr_ordered *o, CUstream stream)
+{
+    return atomic_load(&o->open) && atomic_load(&o->stream) == stream && !o->noted;
+}
+
+static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
+{
+    struct slr_order *o = c->order;
+    bool doubtful = o->gathered ? elsewhere(&o->gather, stream) : o->seen++ < OPEN_QUESTION;
+    bool late = !o->several && !doubtful; /* recorded when it is asked for, if ever */
+    if ((late && is_latest(&o->nccl, stream)) || slr_stream_captures(stream))
+        return SLR_OK;
+    if (late) {
+        enter(&o->nccl, stream);
+        return SLR_OK;
+    }
+    SLR_TRY(slr_shared_enter(&c->shared));
+    enter(&o->nccl, stream);
+    enum slr_status s = note(&o->nccl, stream);
+    slr_shared_leave();
+    return s;
+}
+
+static void under_lock(struct slr_comm *c, CUstream stream,
+                       enum slr_status (*what)(struct slr_comm *c, CUstream stream))
+{
+    if (!c || c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
+        return;
+    slr_guard++;
+    slr_comm_lock(c);
+    enum slr_status s = what(c, stream);
+    slr_comm_unlock(c);
+    slr_guard--;
+    failed(c, s);
+}
+
+void slr_order_before_nccl(struct slr_comm *c, CUstream stream)
+{
+    under_lock(c, stream, before_nccl);
+}
+
+void slr_order_after_nccl(struct slr_comm *c, CUstream stream)
+{
+    under_lock(c, stream, after_nccl);
+}
+
+/* Under the communicator's lock. */
+static enum slr_status stream_ends(struct slr_comm *c, CUstream stream)
+{
+    struct slr_ordered *both[] = {&c->order->gather, &c->order->nccl};
+    enum slr_status s = SLR_OK;
+    SLR_TRY(slr_shared_enter(&c->shared));
+    for (int i = 0; i < 2 && s == SLR_OK; i++)
+        if (atomic_load(&both[i]->open) && atomic_load(&both[i]->stream) == stream && !both[i]->noted)
+            s = note(both[i], stream);
+    slr_shared_leave();
+    return s;
+}
+
+static bool concerns(const struct slr_comm *c, CUstream stream)
+{
+    return c->pass == SLR_R_RING &&
+           (atomic_load(&c->order->gather.stream) == stream || atomic_load(&c->order->nccl.stream) == stream);
+}
+
+/* The default streams are never destroyed. A stream of another rank is in no communicator of this one. */
+void slr_order_stream_end(CUstream stream)
+{
+    struct slr_comm *comms[SLR_MANY_COMMS];
+    if (slr_stream_is_default(stream) || slr_guard != 0)
+        return;
+    int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
+    for (int i = 0; i < n; i++) {
+        if (concerns(comms[i], stream))
+            under_lock(comms[i], stream, stream_ends);
+        slr_comm_put(comms[i]);
+    }
+}
+
+static void destroy(struct slr_ordered *o)
+{
+    if (o->behind)
+        slr_real.cuEventDestroy(o->behind);
+    o->behind = NULL;
+}
+
+void slr_order_close(struct slr_comm *c)
+{
+    destroy(&c->order->gather);
+    destroy(&c->order->nccl);
+}

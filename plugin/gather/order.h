@@ -1,0 +1,68 @@
+/* The order of a communicator's operations when they are on several streams.
+ *
+ * NCCL runs the operations of one communicator in the order of the calls, also when they are on different streams and
+ * no event joins these. Programs rely on it: a gather on one stream, a broadcast of the gathered buffer on another one.
+ * The ring is not NCCL's, so this order is made here, between substituted gathers, and between them and NCCL's
+ * operations:
+ *
+ *   call                          its stream waits for
+ *   substituted gather on S       the previous gather and its own-shard copy, when that was on another stream;
+ *                                 the latest operation of NCCL, when that was on another stream
+ *   operation of NCCL on S        the previous gather and its own-shard copy, when that was on another stream
+ *                                 and no operation of NCCL has come since (NCCL orders those behind each other)
+ *
+ * On one and the same stream the stream's order and the joins (pending.h) do that, so a program with one stream pays a
+ * few comparisons. What a stream has to wait for is an event behind the operation. It is recorded when the operation is
+ * enqueued, if the communicator is known to use several streams, or while that is open (its first 256 operations, until
+ * a gather comes on the same stream). Else it is recorded late, when the first call on another stream comes, or just
+ * before the stream is destroyed: then the call waits for more than it must, once.
+ *
+ * Why it can not deadlock: all ranks call the operations of a communicator in one order, and each waits for those
+ * before it, as NCCL's do. An event behind an operation waits for what stood on its stream before, as the operation
+ * does.
+ *
+ * Captured operations take no part, in either direction: they do not run now.
+ *
+ * Operations of one group have no order among themselves; group.c makes their streams wait for each other.
+ */
+#ifndef SLR_PLUGIN_GATHER_ORDER_H
+#define SLR_PLUGIN_GATHER_ORDER_H
+
+#include <stdbool.h>
+#include "base/real.h"
+#include "base/status.h"
+
+struct slr_comm;
+
+/* An operation and the event behind it. */
+struct slr_ordered {
+    _Atomic(CUstream) stream; /* changed under the communicator's lock */
+    _Atomic bool open;        /* there is one, and calls on other streams have to wait for it */
+    bool noted;               /* `behind` has been recorded behind it */
+    CUevent behind;           /* NULL: not made yet */
+};
+
+struct slr_order {
+    struct slr_ordered gather; /* the latest one that the ring moved; `behind` stands for its own-shard copy */
+    struct slr_ordered nccl;   /* the latest operation of NCCL since then */
+    bool gathered, settled;    /* there was a gather; an operation of NCCL has come behind it */
+    bool several;              /* more than one stream is in use */
+    unsigned seen;             /* operations of NCCL before the first gather */
+};
+
+/* Around a gather that the ring moves, under the communicator's lock, its context current. Anything but SLR_OK:
+ * `stream` could not be made to wait. */
+enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream);
+enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream);
+
+/* Around an operation that NCCL enqueues on the stream, without locks. NULL: nothing. */
+void slr_order_before_nccl(struct slr_comm *c, CUstream stream);
+void slr_order_after_nccl(struct slr_comm *c, CUstream stream);
+
+/* The stream is about to be destroyed. Cheap. */
+void slr_order_stream_end(CUstream stream);
+
+/* The communicator ends; its context is current. */
+void slr_order_close(struct slr_comm *c);
+
+#endif

@@ -1,0 +1,45 @@
+#include "plugin/gather/passed_alone.h"
+
+#include <pthread.h>
+#include "base/cu.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/group_record.h"
+
+static void differs(struct slr_comm *c, int peer, uint32_t why)
+{
+    slr_comm_fail(c, SLR_PEER, peer,
+                  why == SLR_R_REGION ? "only some ranks make this gather in a region that leaves it to NCCL "
+                                        "(slipring_region_begin): all ranks of a communicator have to, or none"
+                                      : "only some ranks run this gather from a graph: all ranks of a communicator "
+                                        "have to, or none; SLIPRING_ENABLE=off leaves all to NCCL");
+}
+
+void slr_alone_note(struct slr_comm *c, enum slr_reason why, uint32_t calls)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* graphs are launched by any thread */
+    struct slr_post *own = &c->shared.control->post[c->rank];
+    pthread_mutex_lock(&lock);
+    uint64_t count = (uint32_t)(atomic_fetch_add(&c->passed_alone, calls) + calls);
+    atomic_store(&own->passed_alone_why, (uint32_t)why);
+    atomic_store(&own->passed_alone, count << 32 | (uint32_t)(c->substituted + slr_group_recorded(c) + 1));
+    pthread_mutex_unlock(&lock);
+}
+
+void slr_alone_compare(const struct slr_call *call, int peer, uint32_t theirs)
+{
+    struct slr_comm *c = call->comm;
+    if (theirs == call->passed_alone)
+        return;
+    int more = (int32_t)(theirs - call->passed_alone) > 0 ? peer : c->rank;
+    differs(c, peer, atomic_load(&c->shared.control->post[more].passed_alone_why));
+}
+
+void slr_alone_look(struct slr_comm *c, int peer)
+{
+    const struct slr_post *theirs = &c->shared.control->post[peer];
+    uint64_t posted = atomic_load(&theirs->passed_alone);
+    /* In this order: a call is counted after what was left before it. */
+    uint32_t made = (uint32_t)atomic_load(&c->substituted), own = atomic_load(&c->passed_alone);
+    if (posted != 0 && (int32_t)(made - (uint32_t)posted) >= 0 && (int32_t)((uint32_t)(posted >> 32) - own) > 0)
+        differs(c, peer, atomic_load(&theirs->passed_alone_why));
+}

@@ -1,0 +1,207 @@
+/* Events of the application that carry pending gathers from stream to stream: see pending.h. */
+#include "base/cu.h"
+#include "plugin/gather/pending_impl.h"
+
+#define SHARED_EVENTS 64
+
+/* How often events may have been recorded where slipring does not look. */
+static _Atomic uint64_t unseen;
+
+/* Events that other processes may record; under the table lock, as what carries. */
+static CUevent shared[SHARED_EVENTS];
+static unsigned shareds;
+static bool all_shared; /* there was no room */
+
+void slr_pending_events_unseen(void)
+{
+    atomic_fetch_add(&unseen, 1);
+}
+
+static bool is_shared(CUevent event)
+{
+    for (unsigned i = 0; i < shareds; i++)
+        if (shared[i] == event)
+            return true;
+    return all_shared;
+}
+
+/* Takes the event out of a list. */
+static void drop(CUevent *event_list, unsigned *count, CUevent event)
+{
+    for (unsigned i = 0; i < *count; i++)
+        if (event_list[i] == event)
+            event_list[i--] = event_list[--*count];
+}
+
+static bool forget(struct slr_comm *c, void *event)
+{
+    drop(c->pending->carrier, &c->pending->carriers, event);
+    return false;
+}
+
+void slr_pending_event_shared(CUevent event)
+{
+    slr_pending_find(forget, event);
+    slr_table_lock();
+    if (!is_shared(event)) {
+        if (shareds < SHARED_EVENTS)
+            shared[shareds++] = event;
+        else
+            all_shared = true;
+    }
+    slr_table_unlock();
+}
+
+void slr_pending_event_end(CUevent event)
+{
+    slr_pending_find(forget, event);
+    slr_table_lock();
+    drop(shared, &shareds, event);
+    slr_table_unlock();
+}
+
+/* What is known of the gather's events, after those that may have been recorded unseen are left out. */
+static void refresh(struct slr_comm *c)
+{
+    uint64_t now = atomic_load(&unseen);
+    if (c->pending->unseen != now)
+        c->pending->carriers = 0;
+    c->pending->unseen = now;
+}
+
+static bool carries(struct slr_comm *c, void *event)
+{
+    refresh(c);
+    for (unsigned i = 0; i < c->pending->carriers; i++)
+        if (c->pending->carrier[i] == event)
+            return true;
+    return false;
+}
+
+/* Under the communicator's lock. */
+static bool carried_by(struct slr_comm *c, CUevent event)
+{
+    slr_table_lock();
+    bool yes = c->pending->active && carries(c, event);
+    slr_table_unlock();
+    return yes;
+}
+
+/* Under the communicator's lock, after the event has been recorded on its carrier. */
+static void add_carrier(struct slr_comm *c, CUevent event)
+{
+    slr_table_lock();
+    refresh(c);
+    if (c->pending->carriers < SLR_CARRIERS && !is_shared(event))
+        c->pending->carrier[c->pending->carriers++] = event;
+    slr_table_unlock();
+}
+
+/* A stream, in its context: every context has a legacy default stream. */
+struct place {
+    CUstream stream;
+    CUcontext ctx;
+};
+
+static bool called_on(struct slr_comm *c, void *place)
+{
+    const struct place *at = place;
+    const struct slr_holder *h = slr_pending_holder(c, at->stream);
+    return h && h->origin && at->ctx == c->shared.ctx;
+}
+
+/* False: not done; the ring's part of it failed. */
+static bool record(struct slr_comm *c, CUevent event, CUstream stream, CUresult *result)
+{
+    if (slr_shared_enter(&c->shared) != SLR_OK)
+        return false;
+    bool ready = slr_ring_carry(&c->ring, stream) == SLR_OK;
+    if (ready)
+        *result = slr_real.cuEventRecord(event, c->ring.carrier);
+    slr_shared_leave();
+    if (ready && *result == CUDA_SUCCESS)
+        add_carrier(c, event);
+    return ready;
+}
+
+bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
+                        CUresult *result)
+{
+    struct place at = {.stream = slr_stream_name(stream, per_thread)};
+    struct slr_comm *c = NULL;
+    bool done = false;
+    slr_guard++;
+    slr_pending_find(forget, event);
+    if (flags == 0 && at.stream != CU_STREAM_PER_THREAD && (at.ctx = slr_stream_context(at.stream)) != NULL)
+        c = slr_pending_find(called_on, &at);
+    slr_pending_join_observed(at.stream, c ? SLR_SPARE_OWN : SLR_SPARE_NONE, c, SLR_R_JOIN_OTHER_OP, who);
+    if (c) {
+        slr_comm_lock(c);
+        if (slr_pending_holder(c, at.stream)) /* what was joined can have ended it */
+            done = record(c, event, at.stream, result);
+        slr_comm_unlock(c);
+        slr_comm_put(c);
+    }
+    if (!done)
+        slr_pending_join_observed(at.stream, SLR_SPARE_NONE, NULL, SLR_R_JOIN_OTHER_OP, who);
+    slr_guard--;
+    return done;
+}
+
+/* Under the communicator's lock. */
+static bool may_hold(struct slr_comm *c, CUstream stream)
+{
+    const struct slr_holder *h = slr_pending_holder(c, stream);
+    return h ? !h->origin : c->pending->holders < SLR_HOLDERS && !slr_stream_captures(stream);
+}
+
+/* False: not done; `stream` could not be made to wait. */
+static bool hand_over(struct slr_comm *c, CUstream stream)
+{
+    if (slr_shared_enter(&c->shared) != SLR_OK)
+        return false;
+    enum slr_status s = slr_ring_wait_before(&c->ring, stream);
+    slr_shared_leave();
+    if (s == SLR_OK && !slr_pending_holder(c, stream))
+        slr_pending_hold(c, stream, false);
+    return s == SLR_OK;
+}
+
+static bool wait_for(struct slr_comm *c, CUstream stream, CUevent event)
+{
+    slr_comm_lock(c);
+    bool done = carried_by(c, event) && may_hold(c, stream) && hand_over(c, stream);
+    slr_comm_unlock(c);
+    return done;
+}
+
+/* The lock of a communicator of another context is another rank's, and is not waited for. */
+static bool could_hold(struct slr_comm *c, CUstream stream)
+{
+    if (stream == CU_STREAM_PER_THREAD || slr_stream_context(stream) != c->shared.ctx)
+        return false;
+    slr_comm_lock(c);
+    bool could = c->pending->active && may_hold(c, stream);
+    slr_comm_unlock(c);
+    return could;
+}
+
+bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
+                      CUresult *result)
+{
+    CUstream s = slr_stream_name(stream, per_thread);
+    bool done = false;
+    slr_guard++;
+    struct slr_comm *c = flags == 0 ? slr_pending_find(carries, event) : NULL;
+    if (c && could_hold(c, s)) {
+        /* A wait shows nothing of what the stream holds from others; it only must not be their origin (pending.h). */
+        slr_pending_join_observed(s, SLR_SPARE_HANDED, NULL, SLR_R_JOIN_OTHER_OP, who);
+        done = wait_for(c, s, event);
+        *result = CUDA_SUCCESS;
+    }
+    slr_comm_put(c);
+    if (!done)
+        slr_pending_join_observed(s, SLR_SPARE_NONE, NULL, SLR_R_JOIN_OTHER_OP, who);
+    slr_guard--;
+    return done;
+}

@@ -1,0 +1,148 @@
+#include "plugin/gather/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/counters.h"
+#include "base/cu.h"
+#include "base/log.h"
+#include "base/nvtx.h"
+#include "plugin/gather/nccl_call.h"
+
+#define WINDOW ((size_t)8 << 20) /* host memory used at a time */
+
+bool slr_verify_due(const struct slr_comm *c)
+{
+    uint64_t every = slr_get(SLR_S_VERIFY);
+    return every && c->substituted % every == 0;
+}
+
+/* First differing byte of [0, n), or n. */
+static size_t first_difference(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    if (!memcmp(a, b, n))
+        return n;
+    size_t i = 0;
+    while (a[i] == b[i])
+        i++;
+    return i;
+}
+
+struct windows {
+    uint8_t *ours, *theirs;
+};
+
+/* Offset of the first difference, `bytes` when there is none. */
+static enum slr_status compare(const struct windows *w, CUdeviceptr ours, CUdeviceptr theirs, size_t bytes, size_t *at)
+{
+    for (*at = 0; *at < bytes;) {
+        size_t n = bytes - *at < WINDOW ? bytes - *at : WINDOW;
+        SLR_TRY(SLR_CU(cuMemcpyDtoH, w->ours, ours + *at, n));
+        SLR_TRY(SLR_CU(cuMemcpyDtoH, w->theirs, theirs + *at, n));
+        size_t same = first_difference(w->ours, w->theirs, n);
+        *at += same;
+        if (same < n)
+            break;
+    }
+    return SLR_OK;
+}
+
+static void verdict(const struct slr_call *call, size_t at, size_t bytes)
+{
+    const struct slr_comm *c = call->comm;
+    atomic_fetch_add(&slr_counters.verified, 1);
+    if (at >= bytes) {
+        slr_log(SLR_LOG_DEBUG, "verified", "comm=%s crank=%d call=%llu bytes=%zu", c->name, c->rank,
+                (unsigned long long)call->number, bytes);
+        return;
+    }
+    atomic_fetch_add(&slr_counters.verify_bad, 1);
+    slr_log(SLR_LOG_ERROR, "verify_differs", "comm=%s crank=%d call=%llu shard=%zu offset=%zu owner=%d msg=%s", c->name,
+            c->rank, (unsigned long long)call->number, call->shard, at, (int)(at / call->shard),
+            "the ring and NCCL gathered different bytes");
+}
+
+static enum slr_status compare_with(const struct slr_call *call, size_t bytes)
+{
+    CUdeviceptr recv = (CUdeviceptr)(uintptr_t)call->recv;
+    struct windows w = {malloc(WINDOW), malloc(WINDOW)};
+    size_t at = bytes;
+    enum slr_status s = w.ours && w.theirs ? SLR_CU(cuStreamSynchronize, call->stream) : SLR_NOMEM;
+    if (s == SLR_OK)
+        s = compare(&w, recv, call->reference, bytes, &at);
+    free(w.ours);
+    free(w.theirs);
+    if (s == SLR_OK)
+        verdict(call, at, bytes);
+    if (s == SLR_OK && at < bytes)
+        s = SLR_CU(cuMemcpyAsync, recv, call->reference, bytes, call->stream);
+    return s == SLR_OK ? SLR_CU(cuStreamSynchronize, call->stream) : s;
+}
+
+static size_t gathered(const struct slr_call *call)
+{
+    return call->shard * (size_t)call->comm->nranks;
+}
+
+static void prepare(struct slr_call *call)
+{
+    const struct slr_comm *c = call->comm;
+    call->reference = 0;
+    if (slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    if (slr_real.cuMemAlloc(&call->reference, gathered(call)) != CUDA_SUCCESS) {
+        call->reference = 0;
+        slr_log(SLR_LOG_WARN, "not_verified", "comm=%s crank=%d call=%llu bytes=%zu msg=%s", c->name, c->rank,
+                (unsigned long long)call->number, gathered(call), "no device memory for the comparison");
+    }
+    slr_shared_leave();
+}
+
+static ncclResult_t run(const struct slr_call *call)
+{
+    struct slr_call copy = *call;
+    if (call->reference)
+        copy.recv = (void *)(uintptr_t)call->reference;
+    return slr_gather_nccl(&copy);
+}
+
+static ncclResult_t finish(const struct slr_call *call, ncclResult_t r)
+{
+    if (!call->reference || slr_shared_enter(&call->comm->shared) != SLR_OK)
+        return r;
+    bool marked = slr_nvtx_begin("verify", "", gathered(call));
+    if (r == ncclSuccess && compare_with(call, gathered(call)) != SLR_OK)
+        r = ncclUnhandledCudaError;
+    slr_nvtx_end(marked);
+    slr_cu_status(slr_real.cuMemFree(call->reference), "cuMemFree");
+    slr_shared_leave();
+    return r;
+}
+
+static ncclResult_t run_all(const struct slr_call *calls, size_t n)
+{
+    ncclResult_t r = slr_real.ncclGroupStart();
+    for (size_t i = 0; i < n && r == ncclSuccess; i++)
+        if (calls[i].verify)
+            r = run(&calls[i]);
+    ncclResult_t end = slr_real.ncclGroupEnd();
+    return r == ncclSuccess ? end : r;
+}
+
+ncclResult_t slr_verify_start(struct slr_call *calls, size_t n)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        any |= calls[i].verify;
+        if (calls[i].verify)
+            prepare(&calls[i]);
+    }
+    return any ? run_all(calls, n) : ncclSuccess;
+}
+
+ncclResult_t slr_verify_finish(const struct slr_call *calls, size_t n, ncclResult_t r)
+{
+    for (size_t i = 0; i < n; i++)
+        if (calls[i].verify)
+            r = finish(&calls[i], r);
+    return r;
+}

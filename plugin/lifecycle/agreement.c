@@ -1,0 +1,360 @@
+#include "plugin/lifecycle/agreement.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/cu.h"
+#include "base/log.h"
+#include "base/nvtx.h"
+#include "cache/device_reset.h"
+#include "plugin/connect/connect.h"
+#include "plugin/bootstrap/oob.h"
+#include "plugin/memory/exports.h"
+#include "plugin/gather/order.h"
+#include "plugin/gather/pending_impl.h"
+#include "plugin/memory/deferred_free.h"
+#include "plugin/gather/transfer.h"
+#include "plugin/lifecycle/tuner_match.h"
+#include "plugin/lifecycle/threads.h"
+
+void slr_init_begin(struct slr_init *b, const struct slr_key *key, ncclComm_t *out)
+{
+    *b = (struct slr_init){.key = *key, .out = out, .pass = SLR_R_NO_CONTROL};
+    b->met = slr_bootstrap_begin(&b->meet, key);
+    slr_tune_expect(b);
+}
+
+void slr_init_cancel(struct slr_init *b)
+{
+    slr_tune_forget(b);
+    if (b->met)
+        slr_bootstrap_end(&b->meet);
+    b->met = false;
+    slr_profile_init_end(&b->profile);
+}
+
+/* The first refusal stays; returns what was decided. */
+static uint32_t refuse(struct slr_comm *c, enum slr_reason why, int rank)
+{
+    uint32_t word = SLR_UNDECIDED, mine = slr_refusal(why, rank);
+    return atomic_compare_exchange_strong(&c->shared.control->decision, &word, mine) ? mine : word;
+}
+
+static enum slr_reason map_control(struct slr_init *b, int fd)
+{
+    struct slr_comm *c = b->comm;
+    struct slr_shared *s = &c->shared;
+    size_t bytes = slr_control_bytes(c->nranks);
+    struct slr_control *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    slr_tune_share(b, fd);
+    close(fd);
+    if (m == MAP_FAILED)
+        return SLR_R_NO_CONTROL;
+    s->control = m;
+    s->bytes = bytes;
+    if (m->magic != SLR_CONTROL_MAGIC || m->nranks != c->nranks)
+        return SLR_R_VERSION_DIFFERS;
+    slr_shared_open_watches(s);
+    return SLR_R_RING;
+}
+
+/* NCCL has made the context; nothing is put into it before the first gather (connect.h). */
+static enum slr_reason know_device(struct slr_comm *c)
+{
+    struct slr_shared *s = &c->shared;
+    int dev = 0;
+    if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess || SLR_CU(cuDeviceGet, &s->device, dev) != SLR_OK ||
+        SLR_CU(cuDevicePrimaryCtxRetain, &s->ctx, s->device) != SLR_OK)
+        return SLR_R_NO_DRIVER;
+    s->resets = slr_device_resets(s->device);
+    c->ring.ctx = s->ctx;
+    c->ring.rank = c->rank;
+    c->ring.nranks = c->nranks;
+    c->ring.flags = (char *)s->control + slr_control_flags_at(c->nranks);
+    return SLR_R_RING;
+}
+
+/* How NCCL reads them: peer-to-peer is to be left alone on this machine. Its other levels say between which devices
+ * NCCL may use it; they are NCCL's own choice, and not about whether it works. Level 0 is the old name of LOC. */
+static bool p2p_off(void)
+{
+    const char *disable = getenv("NCCL_P2P_DISABLE"), *level = getenv("NCCL_P2P_LEVEL");
+    if (disable && strtol(disable, NULL, 0) == 1)
+        return true;
+    if (!level || !*level)
+        return false;
+    char *end;
+    long number = strtol(level, &end, 0);
+    return strcmp(level, "LOC") == 0 || (end != level && number <= 0);
+}
+
+static void fill_post(struct slr_comm *c, struct slr_post *post)
+{
+    slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
+    post->device = c->shared.device;
+    post->p2p_off = p2p_off();
+    for (int i = 0; i < SLR_S_COUNT; i++)
+        post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;
+}
+
+/* Post: what this rank is. */
+static void step_post(struct slr_init *b, int fd)
+{
+    struct slr_comm *c = b->comm;
+    enum slr_reason r = map_control(b, fd);
+    if (r != SLR_R_RING) {
+        b->word = slr_refusal(r, c->rank);
+        return;
+    }
+    struct slr_post *post = &c->shared.control->post[c->rank];
+    post->tune = slr_tune_word(b);
+    r = know_device(c);
+    if (r == SLR_R_RING)
+        fill_post(c, post);
+    if (r != SLR_R_RING)
+        b->word = refuse(c, r, c->rank);
+    atomic_store(&post->state, SLR_RANK_POSTED);
+}
+
+/* A rank that died before it reached `state`, or -1. Others may be missing too: those whom a dead hub never answered do
+ * not take part. */
+static int first_dead(const struct slr_comm *c, uint32_t state)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (c->shared.peer_dead[r] && atomic_load(&c->shared.control->post[r].state) < state)
+            return r;
+    return -1;
+}
+
+/* Waits until every rank has reached `state`, the word is decided, a peer dies or time is up. */
+static uint32_t await(struct slr_comm *c, uint32_t state, uint64_t deadline)
+{
+    struct slr_control *ctl = c->shared.control;
+    for (unsigned spin = 0;; spin++) {
+        int missing = -1;
+        for (int r = 0; r < c->nranks && missing < 0; r++)
+            if (atomic_load(&ctl->post[r].state) < state)
+                missing = r;
+        uint32_t word = atomic_load(&ctl->decision);
+        if (word != SLR_UNDECIDED || missing < 0)
+            return word;
+        if (spin % 16 == 15)
+            slr_shared_watch_peers(&c->shared);
+        int dead = first_dead(c, state);
+        if (dead >= 0)
+            return refuse(c, SLR_R_PEER_DIED, dead);
+        if (slr_now_ms() >= deadline)
+            return refuse(c, SLR_R_AGREE_TIMEOUT, missing);
+        nanosleep(&(struct timespec){.tv_nsec = spin < 100 ? 50000 : 1000000}, NULL);
+    }
+}
+
+static int first_difference(const struct slr_post *post, int rank)
+{
+    int i = 0;
+    while (i < SLR_S_COUNT && post[rank].settings[i] == post[0].settings[i])
+        i++;
+    return i;
+}
+
+/* The refusal names the rank; the user wants to know the setting as well, whichever rank's log is read. */
+static void log_setting(const struct slr_comm *c, int rank)
+{
+    const struct slr_post *post = c->shared.control->post;
+    int i = first_difference(post, rank);
+    if (i < SLR_S_COUNT)
+        slr_log(SLR_LOG_WARN, "settings_differ",
+                "comm=%s crank=%d peer=%d setting=" SLR_SETTING_PREFIX "%s peer_value=%llu rank0_value=%llu", c->name,
+                c->rank, rank, slr_setting_rows[i].name, (unsigned long long)post[rank].settings[i],
+                (unsigned long long)post[0].settings[i]);
+}
+
+/* Compares what all ranks posted; every rank comes to the same result. */
+static uint32_t judge(const struct slr_comm *c)
+{
+    const struct slr_post *post = c->shared.control->post;
+    for (int r = 1; r < c->nranks; r++) {
+        if (first_difference(post, r) < SLR_S_COUNT)
+            return slr_refusal(SLR_R_SETTINGS_DIFFER, r);
+    }
+    for (int r = 0; r < c->nranks; r++) {
+        if (post[r].p2p_off)
+            return slr_refusal(SLR_R_P2P_OFF, r);
+        for (int q = 0; q < r; q++)
+            if (post[q].pid == post[r].pid && !memcmp(&post[q].device_uuid, &post[r].device_uuid, sizeof(CUuuid)))
+                return slr_refusal(SLR_R_SAME_DEVICE, r);
+    }
+    return SLR_UNDECIDED;
+}
+
+/* Judge: all have posted. */
+static void step_judge(struct slr_init *b, uint64_t deadline)
+{
+    struct slr_comm *c = b->comm;
+    b->word = await(c, SLR_RANK_POSTED, deadline);
+    if (b->word != SLR_UNDECIDED)
+        return;
+    b->word = judge(c);
+    if (b->word != SLR_UNDECIDED) {
+        b->word = refuse(c, slr_refusal_reason(b->word), slr_refusal_rank(b->word));
+        return;
+    }
+    c->put = slr_transfer_put(c);
+    atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_READY);
+}
+
+/* All are ready: whoever sees it first commits, so nobody depends on the life of the last one. */
+static void step_commit(struct slr_init *b, uint64_t deadline)
+{
+    struct slr_comm *c = b->comm;
+    uint32_t word = SLR_UNDECIDED;
+    b->word = await(c, SLR_RANK_READY, deadline);
+    if (b->word == SLR_UNDECIDED)
+        b->word = atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
+}
+
+/* A communicator with its parts: one piece of memory, which slr_comm_dispose frees. */
+struct whole {
+    struct slr_comm comm; /* first */
+    struct slr_exports exports;
+    struct slr_link link;
+    struct slr_order order;
+    struct slr_pending pending;
+};
+
+static struct slr_comm *new_comm(struct slr_init *b)
+{
+    struct whole *w = calloc(1, sizeof *w);
+    struct slr_comm *c = &w->comm;
+    if (!w)
+        return NULL;
+    c->exports = &w->exports;
+    c->link = &w->link;
+    c->order = &w->order;
+    c->pending = &w->pending;
+    c->nccl = *b->out;
+    c->key = b->key;
+    c->id = slr_key_public(&b->key);
+    c->pass = b->pass;
+    slr_key_name(&b->key, c->name);
+    c->rank = -1; /* a non-blocking communicator does not know yet */
+    slr_real.ncclCommUserRank(c->nccl, &c->rank);
+    slr_real.ncclCommCount(c->nccl, &c->nranks);
+    c->shared.rank = c->rank;
+    c->shared.nranks = c->nranks;
+    if (b->tuner)
+        slr_tuner_hold(c->tuner = b->tuner);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->exports->lock, NULL);
+    pthread_mutex_init(&c->link->lock, NULL);
+    if (c->rank >= 0)
+        slr_log_set_rank(c->rank);
+    return c;
+}
+
+/* Facts that every rank knows alike; the others need the agreement. */
+static uint32_t known_before(const struct slr_init *b)
+{
+    if (!b->met)
+        return slr_refusal(b->pass, 0xffff);
+    if (b->comm->nranks < 2)
+        return slr_refusal(SLR_R_ONE_RANK, 0xffff);
+    return b->comm->nranks > SLR_MAX_RANKS ? slr_refusal(SLR_R_TOO_MANY_RANKS, 0xffff) : SLR_UNDECIDED;
+}
+
+static void finish_one(struct slr_init *b)
+{
+    struct slr_comm *c = b->comm;
+    slr_init_cancel(b);
+    if (b->word == SLR_COMMIT) {
+        c->pass = SLR_R_RING;
+        c->seen_ms = slr_now_ms();
+        slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=ring protocol=%s", c->name, c->rank,
+                c->nranks, c->put ? "put" : "pull");
+        slr_comm_add(c);
+        slr_threads_start();
+        return;
+    }
+    /* What had been set up goes; a bare record stays, for the log and for communicators split from this one. */
+    struct slr_comm *bare = new_comm(b);
+    if (bare) {
+        if (c->tuner)
+            slr_tuner_hold(bare->tuner = c->tuner);
+        if (slr_refusal_reason(b->word) == SLR_R_SETTINGS_DIFFER)
+            log_setting(c, slr_refusal_rank(b->word));
+        slr_comm_passes(bare, slr_refusal_reason(b->word),
+                        slr_refusal_rank(b->word) == 0xffff ? -1 : slr_refusal_rank(b->word));
+        slr_comm_add(bare);
+    }
+    /* What peers may still use is freed by the threads, and what is measured is written by them. */
+    bool threads = c->shared.control != NULL || slr_get(SLR_S_TRACE) != 0;
+    slr_comm_dispose(c);
+    if (threads)
+        slr_threads_start();
+}
+
+#define EACH(b, list)                                                                                                  \
+    for (struct slr_init * (b) = (list); (b); (b) = (b)->next)                                                         \
+        if ((b)->comm && (b)->word == SLR_UNDECIDED)
+
+static struct slr_bootstrap_self self_of(const struct slr_comm *c)
+{
+    return (struct slr_bootstrap_self){.rank = c->rank, .nranks = c->nranks, .process = slr_oob_process()};
+}
+
+static void meet_all(struct slr_init *list, uint64_t deadline)
+{
+    int fd = -1;
+    EACH(b, list)
+    if (b->meet.member >= 0) {
+        struct slr_bootstrap_self self = self_of(b->comm);
+        b->word = slr_bootstrap_hello(&b->meet, &self);
+    }
+    /* Hubs first: members of the same thread wait for their verdict. */
+    EACH(b, list)
+    if (b->meet.hub >= 0) {
+        struct slr_bootstrap_self self = self_of(b->comm);
+        b->word = slr_bootstrap_collect(&b->meet, &self, deadline, &fd);
+        if (b->word == SLR_UNDECIDED)
+            step_post(b, fd);
+    }
+    EACH(b, list)
+    if (b->meet.member >= 0) {
+        struct slr_bootstrap_self self = self_of(b->comm);
+        b->word = slr_bootstrap_answer(&b->meet, &self, deadline, &fd);
+        if (b->word == SLR_UNDECIDED)
+            step_post(b, fd);
+    }
+}
+
+void slr_inits_finish(struct slr_init *list)
+{
+    uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
+    if (list)
+        slr_nvtx_open();
+    for (struct slr_init *b = list; b; b = b->next) {
+        b->comm = new_comm(b);
+        if (b->comm)
+            b->word = known_before(b);
+    }
+    slr_tune_match(list);
+    bool marked = list && list->comm && slr_nvtx_begin("communicator", list->comm->name, (uint64_t)list->comm->nranks);
+    meet_all(list, deadline);
+    EACH(b, list)
+    step_judge(b, deadline);
+    EACH(b, list)
+    step_commit(b, deadline);
+    slr_tune_agree(list, deadline);
+    for (struct slr_init *b = list, *next; b; b = next) {
+        next = b->next;
+        if (b->comm)
+            finish_one(b);
+        else
+            slr_init_cancel(b);
+    }
+    slr_nvtx_end(marked);
+}

@@ -1,0 +1,48 @@
+/* The agreement of a new communicator (design rule R2): the ring, for all ranks, or NCCL, for all ranks.
+ *
+ *   begin    before the real call: take part in the meeting (bootstrap.h)
+ *   finish   after it, for every communicator that this thread has just made, in step:
+ *     meet     find the others; map the control block
+ *     post     say version, settings and device                                        EMPTY -> POSTED
+ *     judge    when all have posted: compare                                           POSTED -> READY
+ *     commit   whoever sees all READY first commits by compare-and-swap; everyone obeys the word
+ *
+ * Nothing of this takes device memory: that comes with the first gather (connect.h).
+ *
+ * Whoever fails, sees a dead peer or reaches the deadline first writes a refusal into the same word instead; then all
+ * clean up and pass. A rank that was already READY sees the refusal like any other, so there is no moment at which some
+ * use the ring and others do not. One thread may run several ranks (ncclCommInitAll, groups): each step is taken for
+ * all of them before the next begins.
+ */
+#ifndef SLR_PLUGIN_LIFECYCLE_AGREEMENT_H
+#define SLR_PLUGIN_LIFECYCLE_AGREEMENT_H
+
+#include "plugin/comm/comm.h"
+#include "plugin/bootstrap/bootstrap.h"
+#include "plugin/profiler/profile.h"
+
+/* A communicator between its making call and its agreement. */
+struct slr_init {
+    bool met; /* meeting begun; false: the communicator passes with `pass` */
+    enum slr_reason pass;
+    struct slr_key key;
+    struct slr_bootstrap meet;
+    ncclComm_t *out; /* where the real call puts the handle */
+    struct slr_comm *comm;
+    uint32_t word;           /* this rank's view of the decision */
+    bool expects;            /* a tuner may be made for it now (tuner_match.h) */
+    struct slr_tuner *tuner; /* a reference, or NULL */
+    struct slr_profile_init profile;
+    struct slr_init *next; /* of the same thread and group */
+};
+
+void slr_init_begin(struct slr_init *b, const struct slr_key *key, ncclComm_t *out);
+
+/* The real call failed or the communicator does not exist: peers see this rank leave. */
+void slr_init_cancel(struct slr_init *b);
+
+/* All inits in the list have their real communicator; agrees and registers each. Blocks at most
+ * SLIPRING_AGREE_TIMEOUT. */
+void slr_inits_finish(struct slr_init *list);
+
+#endif

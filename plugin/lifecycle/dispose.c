@@ -1,0 +1,96 @@
+/* The last of a communicator: waiting for what is in flight, and taking it apart. */
+#include <stdlib.h>
+#include <time.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "plugin/comm/comm.h"
+#include "plugin/connect/connect.h"
+#include "plugin/gather/order.h"
+#include "plugin/gather/pending_impl.h"
+#include "plugin/memory/deferred_free.h"
+#include "plugin/sites/symmetry.h"
+#include "plugin/timeline/timeline.h"
+#include "plugin/tuner/tuner.h"
+#include "plugin/lifecycle/watchdog.h"
+#include "plugin/memory/exports.h"
+
+#define RELEASED_MS 400 /* released waits end within this, if anything lets them begin */
+
+static _Atomic int orphans;
+
+bool slr_comm_drain(struct slr_comm *c, unsigned ms)
+{
+    uint64_t end = slr_now_ms() + ms;
+    for (long ns = 20000; !slr_comm_idle(c); ns = ns < 1000000 ? ns * 2 : ns) {
+        slr_watchdog_look(c);
+        if (ms && slr_now_ms() >= end)
+            slr_comm_release(c);
+        if (ms && slr_now_ms() >= end + RELEASED_MS)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    }
+    return true;
+}
+
+void slr_comm_orphan(struct slr_comm *c, bool drained)
+{
+    c->nccl = NULL;
+    c->orphan = true;
+    atomic_fetch_add(&orphans, 1);
+    slr_comm_add(c);
+    if (drained)
+        slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=ncclCommAbort calls=%llu", c->name, c->rank,
+                (unsigned long long)c->substituted);
+    else
+        slr_log(SLR_LOG_WARN, "communicator_held_up", "comm=%s crank=%d msg=%s", c->name, c->rank,
+                "its last gather has not begun: work that stands before it on the application's streams does not end");
+}
+
+/* A thread that was in a call when it was aborted may still be there, with the lock. */
+static bool dispose_orphan(struct slr_comm *c)
+{
+    if (!slr_comm_idle(c) || pthread_mutex_trylock(&c->lock) != 0)
+        return false;
+    slr_pending_join(c, SLR_R_JOIN_DESTROY, "ncclCommAbort");
+    slr_comm_unlock(c);
+    if (atomic_load(&c->users) > 0)
+        return false;
+    slr_comm_dispose(c);
+    atomic_fetch_sub(&orphans, 1);
+    return true;
+}
+
+void slr_comm_await_orphans(uint64_t end)
+{
+    while (atomic_load(&orphans) > 0 && slr_now_ms() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+void slr_comm_reap_orphans(void)
+{
+    for (struct slr_comm *c = slr_comm_take_orphans(), *next; c; c = next) {
+        next = c->next;
+        if (!dispose_orphan(c))
+            slr_comm_add(c);
+    }
+}
+
+void slr_comm_dispose(struct slr_comm *c)
+{
+    slr_symmetry_dispose(c);
+    slr_timeline_dispose(c);
+    if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
+        slr_ring_close(&c->ring);
+        slr_order_close(c);
+        slr_connect_close(c);
+        if (c->shared.control)
+            slr_exports_close(c);
+        slr_shared_leave();
+    } else if (c->shared.control && slr_shared_gone(&c->shared)) {
+        slr_exports_close(c); /* its imports are forgotten, none is closed by address */
+    }
+    c->shared.issued = atomic_load(&c->ring.issued);
+    slr_defer_free(&c->shared);
+    slr_tuner_put(c->tuner);
+    free(c);
+}

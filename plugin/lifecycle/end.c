@@ -1,0 +1,213 @@
+/* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for errors. */
+#include <time.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "plugin/lifecycle/lifecycle.h"
+#include "plugin/tuner/explore.h"
+#include "plugin/gather/pending_impl.h"
+#include "plugin/util/process.h"
+#include "plugin/memory/registration.h"
+#include "plugin/lifecycle/watchdog.h"
+#include "plugin/connect/connect.h"
+
+/* Abort must end, within two seconds, whatever the peers, the streams and the other threads do. Peers that do not even
+ * notice the failure (stopped, swapped out) are given some of that. The caller may hold the key to what else it waits
+ * for: a stream that hangs in another communicator, which is aborted next. */
+#define ABORT_PEERS_MS 900
+#define ABORT_MS 1800 /* together with peers that may still write */
+#define ABORT_USERS_MS 50
+#define ABORT_ORPHANS_MS 300 /* for its memory to be given back before the call returns, where that can be */
+#define WRITERS_MS 2000
+#define DESTROY_USERS_MS 10000 /* calls do not block, but the watchdog may be closing a mapping */
+
+static struct slr_comm *known(ncclComm_t comm)
+{
+    return comm && !slr_process_off() ? slr_comm_find(comm) : NULL;
+}
+
+static void join_own(struct slr_comm *c, const char *who)
+{
+    slr_comm_lock(c);
+    slr_pending_join(c, SLR_R_JOIN_DESTROY, who);
+    slr_comm_unlock(c);
+}
+
+/* The lock, within so many milliseconds. Meanwhile the watchdog's work is done here; `release`: and all waits of its
+ * streams are ended, whatever the peers do. */
+static bool lock_within(struct slr_comm *c, unsigned ms, bool release)
+{
+    uint64_t end = slr_now_ms() + ms;
+    while (!slr_comm_trylock(c)) {
+        if (slr_now_ms() >= end)
+            return false;
+        if (release)
+            slr_comm_release(c);
+        else
+            slr_watchdog_look(c);
+        slr_sleep_ms(1);
+    }
+    return true;
+}
+
+/* False: another thread is in a call on the communicator and does not come back, because it waits in the driver for
+ * room in a stream's queue, or for the context. What those wait for is released meanwhile. */
+static bool join_for_abort(struct slr_comm *c)
+{
+    if (!lock_within(c, ABORT_PEERS_MS, false) && !lock_within(c, ABORT_PEERS_MS / 2, true))
+        return false;
+    slr_pending_join(c, SLR_R_JOIN_DESTROY, "ncclCommAbort");
+    slr_comm_unlock(c);
+    return true;
+}
+
+/* False: its streams do not become idle. */
+static bool drain_for_abort(struct slr_comm *c)
+{
+    uint64_t end = slr_now_ms() + ABORT_PEERS_MS;
+    bool joined = join_for_abort(c);
+    uint64_t now = slr_now_ms();
+    return joined && slr_comm_drain(c, now < end ? (unsigned)(end - now) : 1);
+}
+
+static bool may_still_write(const struct slr_comm *c, int peer)
+{
+    const struct slr_post *post = &c->shared.control->post[peer];
+    return peer != c->rank && !c->shared.peer_dead[peer] && atomic_load(&post->state) != SLR_RANK_LEFT &&
+           !atomic_load(&post->drained);
+}
+
+/* A communicator that failed while peers could write into this rank's receive buffers: their released streams may still
+ * do so, until they are idle. They notice the failure within a tick; one that hangs is not waited for. */
+static void await_writers(struct slr_comm *c, uint64_t stop)
+{
+    if (c->pass != SLR_R_RING || atomic_load(&c->error) == ncclSuccess || !atomic_load(&c->written))
+        return;
+    for (int r = 0; r < c->nranks && slr_now_ms() < stop; r++)
+        while (may_still_write(c, r) && slr_now_ms() < stop) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            slr_watchdog_look(c);
+        }
+}
+
+static void dispose(struct slr_comm *c, const char *who)
+{
+    slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=%s calls=%llu", c->name, c->rank, who,
+            (unsigned long long)c->substituted);
+    slr_comm_dispose(c);
+}
+
+/* Its streams are idle. Ends the caller's use as well. */
+static void end_destroyed(struct slr_comm *c)
+{
+    slr_registered_end(c, UINT64_MAX);
+    await_writers(c, slr_now_ms() + WRITERS_MS);
+    slr_comm_remove(c);
+    if (slr_comm_last_user(c, DESTROY_USERS_MS)) {
+        dispose(c, "ncclCommDestroy");
+        return;
+    }
+    slr_log(SLR_LOG_WARN, "communicator_in_use", "comm=%s crank=%d by=ncclCommDestroy msg=%s", c->name, c->rank,
+            "a call or an open group still uses it; its memory is not given back");
+}
+
+/* `drained`: its streams are idle. It is taken apart by the house-keeping thread: closing an import waits for all work
+ * of the context, and NCCL's kernel of this communicator, or of one that is aborted next, may be a part of that. Ends
+ * the caller's use as well. */
+static void end_aborted(struct slr_comm *c, bool drained, uint64_t end)
+{
+    slr_registered_end(c, end);
+    await_writers(c, end);
+    slr_comm_remove(c); /* nobody finds it by its handle from here on */
+    if (c->pass != SLR_R_RING && slr_comm_last_user(c, ABORT_USERS_MS)) {
+        dispose(c, "ncclCommAbort");
+        return;
+    }
+    slr_comm_orphan(c, drained);
+    slr_comm_put(c);
+}
+
+ncclResult_t slr_comm_finalize(ncclComm_t comm)
+{
+    slr_guard++;
+    struct slr_comm *c = known(comm);
+    ncclResult_t own = ncclSuccess;
+    if (c) {
+        atomic_store(&c->told, true);
+        join_own(c, "ncclCommFinalize");
+        slr_comm_drain(c, 0);
+        own = slr_comm_answer(c);
+        slr_comm_put(c);
+    }
+    ncclResult_t r = slr_real.ncclCommFinalize(comm);
+    r = r == ncclSuccess ? own : r;
+    slr_explore_drain();
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_destroy(ncclComm_t comm)
+{
+    slr_guard++;
+    struct slr_comm *c = known(comm);
+    if (c) {
+        atomic_store(&c->told, true);
+        join_own(c, "ncclCommDestroy");
+        slr_comm_drain(c, 0);
+        end_destroyed(c);
+    }
+    ncclResult_t r = slr_real.ncclCommDestroy(comm);
+    slr_explore_drain();
+    slr_guard--;
+    return r;
+}
+
+/* The peers learn of it only when something was cut off: an abort of an idle communicator is how some frameworks say
+ * good-bye. */
+ncclResult_t slr_comm_abort(ncclComm_t comm)
+{
+    uint64_t end = 0;
+    slr_guard++;
+    struct slr_comm *c = known(comm);
+    if (c) {
+        atomic_store(&c->told, true);
+        if (slr_connect_waits(c) || (c->pass == SLR_R_RING && !slr_ring_complete(&c->ring)))
+            slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
+        end = slr_now_ms() + ABORT_MS;
+        end_aborted(c, drain_for_abort(c), end);
+    }
+    ncclResult_t r = slr_real.ncclCommAbort(comm);
+    if (c)
+        slr_comm_await_orphans(slr_now_ms() + ABORT_ORPHANS_MS < end ? slr_now_ms() + ABORT_ORPHANS_MS : end);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
+{
+    slr_guard++;
+    struct slr_comm *c = known(comm);
+    if (c && c->pass == SLR_R_RING) {
+        atomic_store(&c->told, true);
+        slr_comm_fail(c, SLR_PEER, -1, "ncclCommRevoke");
+        if (join_for_abort(c))
+            slr_watchdog_look(c);
+    }
+    slr_comm_put(c);
+    ncclResult_t r = slr_real.ncclCommRevoke(comm, flags);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
+{
+    slr_guard++;
+    ncclResult_t r = slr_real.ncclCommGetAsyncError(comm, error);
+    struct slr_comm *c = known(comm);
+    if (r == ncclSuccess && c && *error == ncclSuccess) {
+        slr_comm_look_failed(c); /* not only at the next tick */
+        *error = (ncclResult_t)atomic_load(&c->error);
+    }
+    slr_comm_put(c);
+    slr_guard--;
+    return r;
+}

@@ -1,0 +1,37 @@
+/* The end of the process's part. */
+#include "base/counters.h"
+#include "cache/blocks.h"
+#include "plugin/lifecycle/lifecycle.h"
+#include "plugin/bootstrap/oob.h"
+#include "plugin/util/process.h"
+#include "plugin/memory/deferred_free.h"
+#include "plugin/sites/symmetry.h"
+#include "plugin/lifecycle/threads.h"
+
+/* Peers may still be copying out of this process's staging memory when it is done itself. They need milliseconds; a
+ * peer that does not move for this long is not waited for. */
+#define EXIT_WAIT_MS 3000
+
+void slr_plugin_after_fork_child(void)
+{
+    slr_process_forked();
+    slr_oob_after_fork();
+    atomic_fetch_and(&slr_gate_word, SLR_GATE_UNRESOLVED); /* the parent's pending gathers are not the child's */
+}
+
+static void end_symmetry(struct slr_comm *c, void *ctx)
+{
+    (void)ctx;
+    slr_symmetry_end(c);
+}
+
+void slr_plugin_at_exit(void)
+{
+    if (slr_process_off())
+        return;
+    slr_deferred_before_exit(EXIT_WAIT_MS);
+    slr_threads_stop();
+    slr_comm_each(end_symmetry, NULL);
+    slr_counters_log();
+    slr_block_log_stats();
+}

@@ -1,0 +1,33 @@
+/* Communicators from their making to their end, and the end of the process; for the hooks of interpose/.
+ *
+ * Each function does what the vendor's function of the like name
+ * promises, including the call to the real one, and returns its result. Vendor argument checking stays the vendor's:
+ * bad arguments are passed on. Called with slr_guard == 0 by the application's thread; they raise the guard around
+ * vendor calls themselves.
+ */
+#ifndef SLR_PLUGIN_LIFECYCLE_LIFECYCLE_H
+#define SLR_PLUGIN_LIFECYCLE_LIFECYCLE_H
+
+#include "base/real.h"
+
+ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config,
+                                bool with_config);
+ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids,
+                                         ncclConfig_t *config);
+ncclResult_t slr_comm_init_all(ncclComm_t *comms, int ndev, const int *devlist);
+ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config);
+ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config,
+                             int flags);
+ncclResult_t slr_comm_finalize(ncclComm_t comm);
+ncclResult_t slr_comm_destroy(ncclComm_t comm);
+ncclResult_t slr_comm_abort(ncclComm_t comm);
+ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags);
+ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error);
+
+/* Start and end of the process's part: called once, before the first communicator function and at unload or exit. */
+void slr_plugin_at_exit(void);
+
+/* In the child after fork: slipring stays off there (CUDA does not survive a fork either). */
+void slr_plugin_after_fork_child(void);
+
+#endif

@@ -1,0 +1,160 @@
+/* Communicators being made: every way in ends in a initialisation (agreement.h) around the real call. */
+#include <stdlib.h>
+#include <string.h>
+#include "plugin/lifecycle/agreement.h"
+#include "plugin/lifecycle/lifecycle.h"
+#include "plugin/comm/group_record.h"
+#include "plugin/util/process.h"
+#include "plugin/profiler/profile.h"
+#include "plugin/tuner/tuner_made.h"
+
+/* NCCL_COMM_BLOCKING overrides the configuration. */
+static bool nonblocking(const ncclConfig_t *config)
+{
+    const char *env = getenv("NCCL_COMM_BLOCKING");
+    if (env && *env)
+        return strcmp(env, "0") == 0;
+    return config && config->blocking == 0;
+}
+
+/* A initialisation that takes no part in any agreement: the communicator is known, and passes. nranks and rank are -1 where NCCL
+ * has yet to find them out. */
+static struct slr_init *init_new(const struct slr_key *key, ncclComm_t *out, bool take_part, int nranks, int rank)
+{
+    slr_tuner_hook_called();
+    struct slr_init *b = calloc(1, sizeof *b);
+    char name[9];
+    if (!b)
+        return NULL;
+    if (take_part)
+        slr_init_begin(b, key, out);
+    else
+        *b = (struct slr_init){.key = *key, .out = out, .pass = SLR_R_NONBLOCKING};
+    slr_key_name(key, name);
+    slr_profile_init(&b->profile, name, nranks, rank);
+    return b;
+}
+
+/* Behind those that the group holds already. */
+static void keep_for_end(struct slr_group *g, struct slr_init *b)
+{
+    struct slr_init **at = &g->inits;
+    while (*at)
+        at = &(*at)->next;
+    *at = b;
+}
+
+/* After the real call. In a group it only promised; the outermost end makes the communicator. */
+static ncclResult_t init_done(struct slr_init *b, ncclResult_t r)
+{
+    if (!b)
+        return r;
+    if (r == ncclInProgress) { /* non-blocking after all: known, and left to NCCL */
+        slr_init_cancel(b);
+        b->pass = SLR_R_NONBLOCKING;
+    } else if (r == ncclSuccess && slr_in_group()) {
+        keep_for_end(slr_group_now(), b);
+        return r;
+    }
+    if ((r == ncclSuccess || r == ncclInProgress) && *b->out)
+        slr_inits_finish(b);
+    slr_init_cancel(b);
+    free(b);
+    return r;
+}
+
+ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config,
+                                bool with_config)
+{
+    slr_guard++;
+    struct slr_init *b = NULL;
+    if (!slr_process_off() && comm) {
+        struct slr_key key = slr_key_of_id(&id, SLR_KEY_INIT_RANK, nranks);
+        b = init_new(&key, comm, !nonblocking(config), nranks, rank);
+    }
+    ncclResult_t r = with_config ? slr_real.ncclCommInitRankConfig(comm, nranks, id, rank, config)
+                                 : slr_real.ncclCommInitRank(comm, nranks, id, rank);
+    r = init_done(b, r);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids,
+                                         ncclConfig_t *config)
+{
+    slr_guard++;
+    struct slr_init *b = NULL;
+    if (!slr_process_off() && comm && ids && nid > 0) {
+        struct slr_key key = slr_key_of_id(&ids[0], SLR_KEY_INIT_RANK_SCALABLE, nranks);
+        b = init_new(&key, comm, !nonblocking(config), nranks, rank);
+    }
+    ncclResult_t r = init_done(b, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
+    slr_guard--;
+    return r;
+}
+
+static struct slr_init *inits_of_all(ncclComm_t *comms, int ndev)
+{
+    struct slr_init *first = NULL, **at = &first;
+    struct slr_key key = slr_key_of_all();
+    for (int i = 0; i < ndev; i++) {
+        *at = init_new(&key, &comms[i], true, ndev, i);
+        if (!*at)
+            break;
+        at = &(*at)->next;
+    }
+    return first;
+}
+
+ncclResult_t slr_comm_init_all(ncclComm_t *comms, int ndev, const int *devlist)
+{
+    slr_guard++;
+    struct slr_init *list = !slr_process_off() && comms && ndev > 0 ? inits_of_all(comms, ndev) : NULL;
+    ncclResult_t r = slr_real.ncclCommInitAll(comms, ndev, devlist);
+    if (r == ncclSuccess && list)
+        slr_inits_finish(list);
+    for (struct slr_init *b = list, *next; b; b = next) {
+        next = b->next;
+        slr_init_cancel(b);
+        free(b);
+    }
+    slr_guard--;
+    return r;
+}
+
+static struct slr_comm *parent_of(ncclComm_t comm)
+{
+    return slr_process_off() ? NULL : slr_comm_find(comm);
+}
+
+ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
+{
+    slr_guard++;
+    struct slr_init *b = NULL;
+    struct slr_comm *parent = newcomm ? parent_of(comm) : NULL;
+    if (parent) {
+        struct slr_key k = slr_key_of_split(&parent->key, ++parent->splits, color);
+        if (color != NCCL_SPLIT_NOCOLOR)
+            b = init_new(&k, newcomm, !nonblocking(config), -1, -1);
+    }
+    ncclResult_t r = init_done(b, slr_real.ncclCommSplit(comm, color, key, newcomm, config));
+    slr_comm_put(parent);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config,
+                             int flags)
+{
+    slr_guard++;
+    struct slr_init *b = NULL;
+    struct slr_comm *parent = newcomm && exclude && count > 0 ? parent_of(comm) : NULL;
+    if (parent) {
+        struct slr_key k = slr_key_of_shrink(&parent->key, ++parent->shrinks, exclude, count, flags);
+        b = init_new(&k, newcomm, !nonblocking(config), -1, -1);
+    }
+    ncclResult_t r = init_done(b, slr_real.ncclCommShrink(comm, exclude, count, newcomm, config, flags));
+    slr_comm_put(parent);
+    slr_guard--;
+    return r;
+}

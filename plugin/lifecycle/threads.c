@@ -1,0 +1,146 @@
+#include "plugin/lifecycle/threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "cache/blocks.h"
+#include "plugin/comm/comm.h"
+#include "plugin/connect/connect.h"
+#include "plugin/bootstrap/oob.h"
+#include "plugin/memory/exports.h"
+#include "plugin/util/process.h"
+#include "plugin/memory/deferred_free.h"
+#include "plugin/sites/symmetry.h"
+#include "plugin/timeline/timeline.h"
+#include "plugin/lifecycle/watchdog.h"
+
+#define TICK_MS 50
+#define STOP_WAIT_S 1
+
+/* Two threads. What may wait for the device (opening and closing mappings, freeing memory: drivers wait for the
+ * context's work there, and that may wait for a peer) must not keep the watchdog from seeing that the peer is gone. */
+static void watch(void), keep_house(void), rest(unsigned ms);
+static struct loop {
+    void (*work)(void), (*pause)(unsigned ms);
+    const char *name;
+    pthread_mutex_t working; /* held while it works */
+    bool stopped;            /* under `working` */
+} loops[] = {
+    {.work = watch, .pause = rest, .name = "slipring", .working = PTHREAD_MUTEX_INITIALIZER},
+    {.work = keep_house, .pause = slr_oob_wait, .name = "slipring-memory", .working = PTHREAD_MUTEX_INITIALIZER},
+};
+#define LOOPS (sizeof loops / sizeof *loops)
+
+static void look(struct slr_comm *c, void *ctx)
+{
+    (void)ctx;
+    slr_watchdog_look(c);
+}
+
+static void serve_communicators(void)
+{
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
+    for (int i = 0; i < n; i++) {
+        slr_connect_tick(list[i]);
+        slr_exports_tick(list[i]);
+        slr_symmetry_tick(list[i]);
+        slr_timeline_tick(list[i]);
+        slr_comm_put(list[i]);
+    }
+}
+
+static void watch(void)
+{
+    slr_comm_each(look, NULL);
+}
+
+static void rest(unsigned ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
+}
+
+static void answer_messages(void)
+{
+    struct slr_oob_message m;
+    while (slr_oob_next(&m)) {
+        if (m.kind == SLR_OOB_ASK)
+            slr_exports_asked(m.comm, m.from, m.entry, m.generation);
+        else
+            slr_exports_given(m.comm, m.from, m.entry, m.generation, m.fd);
+        slr_oob_done(&m);
+    }
+}
+
+static void keep_house(void)
+{
+    answer_messages();
+    serve_communicators();
+    slr_comm_reap_orphans();
+    slr_deferred_free_tick();
+    slr_block_return_idle();
+}
+
+static void *run(void *arg)
+{
+    struct loop *l = arg;
+    slr_guard++; /* whatever this thread calls is slipring's own */
+    for (;;) {
+        pthread_mutex_lock(&l->working);
+        if (!l->stopped)
+            l->work();
+        pthread_mutex_unlock(&l->working);
+        l->pause(TICK_MS);
+    }
+    return NULL;
+}
+
+void slr_threads_stop(void)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += STOP_WAIT_S;
+    for (unsigned i = 0; i < LOOPS; i++) {
+        if (pthread_mutex_timedlock(&loops[i].working, &end) != 0)
+            continue; /* it is in a CUDA call that does not return */
+        loops[i].stopped = true;
+        pthread_mutex_unlock(&loops[i].working);
+    }
+}
+
+static void start(void)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old); /* the application's signals go to the application's threads */
+    for (unsigned i = 0; i < LOOPS; i++) {
+        pthread_t t;
+        int r = pthread_create(&t, NULL, run, &loops[i]);
+        if (r != 0) {
+            slr_log(SLR_LOG_ERROR, "no_watchdog", "errno=%d msg=%s", r,
+                    "dead peers will not be noticed, or memory not be given back");
+            continue;
+        }
+        pthread_setname_np(t, loops[i].name);
+        pthread_detach(t);
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* What slipring holds goes before an allocation of the program fails; not for one of its own (cache/staging.h). */
+static bool short_of_memory(void)
+{
+    if (slr_process_off())
+        return false;
+    bool revoked = slr_exports_give_up();
+    return (slr_guard == 0 && slr_connect_give_up()) || revoked;
+}
+
+void slr_threads_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start);
+    slr_block_on_shortage(short_of_memory);
+}

@@ -1,0 +1,217 @@
+#include "plugin/lifecycle/tuner_match.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "plugin/tuner/tune_state.h"
+#include "plugin/tuner/tuner_made.h"
+
+/* The word `tune`: 0 undecided, ON, or OFF with a rank. */
+#define ON 1u
+#define OFF 0x80000000u
+
+void slr_tune_expect(struct slr_init *b)
+{
+    b->expects = true;
+    slr_tuner_expect(&b->tuner);
+}
+
+void slr_tune_forget(struct slr_init *b)
+{
+    if (b->expects)
+        slr_tuner_forget(&b->tuner);
+    b->expects = false;
+}
+
+/* How many inits of the list wait for a tuner of that many ranks. 0 also when they are of different communicators. */
+static unsigned waiting(const struct slr_init *list, size_t nranks)
+{
+    const struct slr_init *first = NULL;
+    unsigned n = 0;
+    for (const struct slr_init *b = list; b; b = b->next) {
+        if (!b->expects || b->tuner || !b->comm || (size_t)b->comm->nranks != nranks)
+            continue;
+        if (first && memcmp(&first->key, &b->key, sizeof b->key) != 0)
+            return 0;
+        first = b;
+        n++;
+    }
+    return n;
+}
+
+/* The same of the tuners that are nobody's yet. */
+static unsigned offered(const struct slr_tuner *alone, size_t nranks)
+{
+    const struct slr_tuner *first = NULL;
+    unsigned n = 0;
+    for (const struct slr_tuner *t = alone; t; t = t->next) {
+        if (t->nranks != nranks)
+            continue;
+        if (first && first->comm_hash != t->comm_hash)
+            return 0;
+        first = t;
+        n++;
+    }
+    return n;
+}
+
+static struct slr_tuner *take(struct slr_tuner **alone, size_t nranks)
+{
+    struct slr_tuner **at = alone;
+    while (*at && (*at)->nranks != nranks)
+        at = &(*at)->next;
+    struct slr_tuner *t = *at;
+    if (t)
+        *at = t->next;
+    return t;
+}
+
+/* Which of several ranks of one process gets which tuner does not matter: they are asked the same. */
+static void match(struct slr_init *list, struct slr_tuner **alone)
+{
+    for (struct slr_init *b = list; b; b = b->next) {
+        if (!b->expects || b->tuner || !b->comm)
+            continue;
+        size_t nranks = (size_t)b->comm->nranks;
+        unsigned n = waiting(list, nranks);
+        if (n == 0 || n != offered(*alone, nranks))
+            continue;
+        for (struct slr_init *same = list; same; same = same->next)
+            if (same->expects && !same->tuner && same->comm && (size_t)same->comm->nranks == nranks)
+                same->tuner = take(alone, nranks);
+    }
+}
+
+static void put_all(struct slr_tuner *list)
+{
+    for (struct slr_tuner *t = list, *next; t; t = next) {
+        next = t->next;
+        slr_tuner_put(t);
+    }
+}
+
+void slr_tune_match(struct slr_init *list)
+{
+    unsigned own = 0;
+    for (const struct slr_init *b = list; b; b = b->next)
+        own += b->expects;
+    struct slr_tuner *alone = slr_tuner_take_alone(own);
+    match(list, &alone);
+    put_all(alone);
+    for (struct slr_init *b = list; b; b = b->next) {
+        if (b->tuner && b->comm && !b->comm->tuner)
+            slr_tuner_hold(b->comm->tuner = b->tuner);
+        if (!b->tuner && b->comm && b->expects && slr_tuner_any())
+            slr_log(SLR_LOG_INFO, "tune_off", "comm=%s crank=%d msg=%s", b->comm->name, b->comm->rank,
+                    "its tuner can not be told from those of other communicators that are being made: NCCL's defaults");
+    }
+}
+
+uint64_t slr_tune_word(const struct slr_init *b)
+{
+    return b->tuner ? slr_tune_state()->word : 0;
+}
+
+_Static_assert(offsetof(struct slr_control, post) <= SLR_CONTROL_PAGE, "the tuner maps the first page");
+
+void slr_tune_share(struct slr_init *b, int control_fd)
+{
+    struct slr_tuner *t = b->tuner;
+    if (!t || t->shared)
+        return;
+    struct slr_control *m = mmap(NULL, SLR_CONTROL_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, control_fd, 0);
+    if (m == MAP_FAILED)
+        return;
+    t->shared = m;
+    t->shared_bytes = SLR_CONTROL_PAGE;
+}
+
+/* Settles the word; whoever comes first decides for all. */
+static uint32_t settle(struct slr_control *ctl, uint32_t verdict)
+{
+    uint32_t word = 0;
+    return atomic_compare_exchange_strong(&ctl->tune, &word, verdict) ? verdict : word;
+}
+
+/* The first rank that has not posted, or -1. */
+static int missing(const struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (atomic_load(&c->shared.control->post[r].state) < SLR_RANK_POSTED)
+            return r;
+    return -1;
+}
+
+static uint32_t compare(const struct slr_comm *c)
+{
+    const struct slr_post *post = c->shared.control->post;
+    for (int r = 1; r < c->nranks; r++)
+        if (post[r].tune != post[0].tune)
+            return OFF | (uint32_t)r;
+    return ON;
+}
+
+/* Ranks post before anything can go wrong for them, so there is hardly ever anything to wait for. */
+static uint32_t decide(struct slr_comm *c, uint64_t deadline)
+{
+    struct slr_control *ctl = c->shared.control;
+    for (;;) {
+        uint32_t word = atomic_load(&ctl->tune);
+        int late = missing(c);
+        if (word)
+            return word;
+        if (late < 0)
+            return settle(ctl, compare(c));
+        slr_shared_watch_peers(&c->shared);
+        if (c->shared.peer_dead[late] || slr_now_ms() >= deadline)
+            return settle(ctl, OFF | (uint32_t)late);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static void say_off(const struct slr_comm *c, uint32_t word)
+{
+    const struct slr_post *post = c->shared.control->post;
+    int peer = (int)(word & 0xffff);
+    slr_log(SLR_LOG_WARN, "tune_differs", "comm=%s crank=%d peer=%d peer_word=%016llx rank0_word=%016llx msg=%s",
+            c->name, c->rank, peer, (unsigned long long)post[peer].tune, (unsigned long long)post[0].tune,
+            post[peer].tune
+                ? "its tune file or its settings for tuning differ from rank 0's: NCCL's defaults on all ranks"
+            : post[0].tune ? "it has no tuner: NCCL's defaults on all ranks"
+                           : "it has a tuner and rank 0 has none: NCCL's defaults on all ranks");
+}
+
+static void agree(struct slr_init *b, uint64_t deadline)
+{
+    struct slr_comm *c = b->comm;
+    struct slr_tuner *t = b->tuner;
+    bool several_hosts = t->nnodes > 1;
+    if (atomic_load(&t->state) == SLR_TUNER_OFF)
+        return;
+    if (!c->shared.control || c->shared.control->magic != SLR_CONTROL_MAGIC) {
+        atomic_store(&t->state, several_hosts || c->nranks == 1 ? SLR_TUNER_ON : SLR_TUNER_OFF);
+        if (!several_hosts && c->nranks > 1)
+            slr_log(SLR_LOG_INFO, "tune_off", "comm=%s crank=%d msg=%s", c->name, c->rank,
+                    "the ranks could not compare what they tune by: NCCL's defaults");
+        return;
+    }
+    uint32_t word = decide(c, deadline);
+    if (word != ON) {
+        say_off(c, word);
+    } else if (t->shared) {
+        pthread_mutex_lock(&t->lock);
+        slr_channel_limit_init(&t->channel_limit, &((struct slr_control *)t->shared)->channel_limit, c->rank,
+                               c->nranks);
+        pthread_mutex_unlock(&t->lock);
+    }
+    atomic_store_explicit(&t->state, word == ON ? SLR_TUNER_ON : SLR_TUNER_OFF, memory_order_release);
+}
+
+void slr_tune_agree(struct slr_init *list, uint64_t deadline)
+{
+    for (struct slr_init *b = list; b; b = b->next)
+        if (b->comm && b->tuner)
+            agree(b, deadline);
+}

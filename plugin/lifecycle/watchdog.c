@@ -1,0 +1,114 @@
+#include "plugin/lifecycle/watchdog.h"
+
+#include <pthread.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "plugin/gather/passed_alone.h"
+
+static uint32_t state_of(const struct slr_comm *c, int peer)
+{
+    return atomic_load(&c->shared.control->post[peer].state);
+}
+
+static bool unreliable(const struct slr_comm *c, int peer)
+{
+    return c->shared.peer_dead[peer] || state_of(c, peer) >= SLR_RANK_FAILED;
+}
+
+static void check_peer(struct slr_comm *c, int peer)
+{
+    bool served = slr_ring_peer_served(&c->ring, peer);
+    if (slr_comm_peer_failed(c, peer))
+        return;
+    slr_alone_look(c, peer);
+    /* The memory of a dead process may be gone before this device has read it; one that has left keeps it. */
+    if (c->shared.peer_dead[peer] && (!served || !slr_ring_has_read(&c->ring, peer)))
+        slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");
+    else if (!served && state_of(c, peer) == SLR_RANK_LEFT)
+        slr_comm_fail(c, SLR_PEER, peer, "the peer destroyed the communicator while a gather waits for it");
+}
+
+static uint32_t lag(const struct slr_comm *c, enum slr_flag_kind kind, int owner, int reader)
+{
+    uint32_t have = atomic_load(slr_flag(c->ring.flags, c->nranks, kind, owner, reader));
+    uint32_t issued = atomic_load(&c->ring.issued);
+    return slr_flag_reached(have, issued) ? 0 : issued - have;
+}
+
+/* The rank that the gather hangs on: the one whose own words, to all ranks, are furthest behind. Whoever waits for it
+ * is behind as well, but has at least said what it could. This rank itself, when work that stands before the gather
+ * holds it up. */
+static int slowest(const struct slr_comm *c)
+{
+    uint64_t most = 0;
+    int who = -1;
+    for (int step = 1; step <= c->nranks; step++) {
+        int p = (c->rank + step) % c->nranks;
+        uint64_t sum = 0;
+        for (int r = 0; r < c->nranks; r++)
+            if (r != p)
+                sum += lag(c, SLR_FLAG_READY, p, r) + lag(c, SLR_FLAG_DONE, r, p);
+        if (sum > most) {
+            most = sum;
+            who = p;
+        }
+    }
+    return who;
+}
+
+/* Progress is any change of the number of enqueued pieces or of the words that this rank waits for. */
+static uint32_t progress(const struct slr_comm *c)
+{
+    uint32_t sum = atomic_load(&c->ring.issued);
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank)
+            sum += atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_READY, r, c->rank)) +
+                   atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_DONE, c->rank, r)) +
+                   atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_DONE, r, c->rank));
+    return sum;
+}
+
+static void check_stall(struct slr_comm *c)
+{
+    uint32_t now = progress(c);
+    uint64_t t = slr_now_ms();
+    if (now != c->seen_progress || slr_ring_complete(&c->ring)) {
+        c->seen_progress = now;
+        c->seen_ms = t;
+        c->warned = false;
+        return;
+    }
+    uint64_t still = t - c->seen_ms, warn = slr_get(SLR_S_STALL_WARN), limit = slr_get(SLR_S_STALL_TIMEOUT);
+    if (limit && still >= limit)
+        slr_comm_fail(c, SLR_TIMEOUT, slowest(c), "no progress within SLIPRING_STALL_TIMEOUT");
+    if (warn && still >= warn && !c->warned) {
+        c->warned = true;
+        slr_log(SLR_LOG_WARN, "stalled", "comm=%s crank=%d peer=%d call=%llu piece=%u ms=%llu msg=%s", c->name, c->rank,
+                slowest(c), (unsigned long long)c->substituted, atomic_load(&c->ring.issued), (unsigned long long)still,
+                "a gather waits for this peer, or for work that stands before it on the application's streams");
+    }
+}
+
+static void look_locked(struct slr_comm *c)
+{
+    slr_shared_watch_peers(&c->shared);
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank)
+            check_peer(c, r);
+    check_stall(c);
+    if (atomic_load(&c->error) == ncclSuccess)
+        return;
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank && unreliable(c, r))
+            (atomic_load(&c->told) ? slr_ring_release : slr_ring_release_sends)(&c->ring, r);
+}
+
+void slr_watchdog_look(struct slr_comm *c)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (c->pass != SLR_R_RING)
+        return;
+    pthread_mutex_lock(&lock);
+    look_locked(c);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,175 @@
+#include "plugin/memory/deferred_free.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/cu.h"
+#include "base/log.h"
+#include "cache/device_reset.h"
+#include "cache/blocks.h"
+#include "plugin/comm/peer_process.h"
+
+struct deferred {
+    struct slr_shared shared;
+    struct deferred *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct deferred *list;
+static unsigned being_released; /* taken off the list, memory not free yet; under the lock */
+
+static bool peers_let_go(struct slr_shared *s)
+{
+    slr_shared_watch_peers(s);
+    /* A refused agreement: ranks that never posted never saw the offer. They see the decision before they would import.
+     */
+    for (int r = 0; r < s->nranks; r++) {
+        uint32_t state = atomic_load(&s->control->post[r].state);
+        if (r != s->rank && !s->peer_dead[r] && state != SLR_RANK_LEFT && state != SLR_RANK_EMPTY)
+            return false;
+    }
+    return true;
+}
+
+static void unmap(struct slr_shared *s)
+{
+    for (int r = 0; r < s->nranks && r < SLR_MAX_RANKS; r++)
+        slr_peer_process_unwatch(s->peer_watch[r]);
+    if (s->control)
+        munmap(s->control, s->bytes);
+    s->control = NULL;
+}
+
+static void release(struct slr_shared *s)
+{
+    slr_device_freeing(1);
+    if (slr_shared_gone(s))
+        slr_staging_forget(&s->staging);
+    if (s->ctx && slr_shared_enter(s) == SLR_OK) {
+        if (s->registered)
+            slr_cu_status(slr_real.cuMemHostUnregister((char *)s->control + slr_control_flags_at(s->nranks)),
+                          "cuMemHostUnregister");
+        slr_staging_free(&s->staging);
+        for (int i = 0; i < SLR_EXPORTS; i++)
+            if (s->pinned[i])
+                slr_block_unpin(s->pinned[i]);
+        slr_shared_leave();
+    }
+    slr_device_freeing(-1);
+    if (s->ctx)
+        slr_real.cuDevicePrimaryCtxRelease(s->device);
+    unmap(s);
+}
+
+void slr_defer_free(const struct slr_shared *s)
+{
+    struct slr_shared copy = *s;
+    if (!copy.control) {
+        release(&copy);
+        return;
+    }
+    if (!copy.stuck)
+        atomic_store(&copy.control->post[copy.rank].state, SLR_RANK_LEFT);
+    struct deferred *r = malloc(sizeof *r);
+    if (!r)
+        return; /* nothing better than to keep the block for the life of the process */
+    r->shared = copy;
+    pthread_mutex_lock(&lock);
+    r->next = list;
+    list = r;
+    pthread_mutex_unlock(&lock);
+}
+
+static struct deferred *take_free(void)
+{
+    struct deferred *ready = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct deferred **at = &list; *at;) {
+        struct deferred *r = *at;
+        if (!peers_let_go(&r->shared)) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        r->next = ready;
+        ready = r;
+        being_released++;
+    }
+    pthread_mutex_unlock(&lock);
+    return ready;
+}
+
+unsigned slr_deferred_free_tick(void)
+{
+    for (struct deferred *r = take_free(), *next; r; r = next) {
+        next = r->next;
+        release(&r->shared); /* cuMemFree may wait for the device: not under the lock */
+        free(r);
+        pthread_mutex_lock(&lock);
+        being_released--;
+        pthread_mutex_unlock(&lock);
+    }
+    pthread_mutex_lock(&lock);
+    unsigned n = being_released;
+    for (struct deferred *r = list; r; r = r->next)
+        n++;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+void slr_deferred_for_room(uint64_t bytes, uint64_t budget, unsigned ms)
+{
+    uint64_t end = slr_now_ms() + ms;
+    while (slr_staging_held() + bytes > budget && slr_deferred_free_tick() > 0 && slr_now_ms() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* Whether a living peer still has to read what this rank published. */
+static bool still_read(const struct slr_shared *s, uint32_t issued)
+{
+    void *flags = (char *)s->control + slr_control_flags_at(s->nranks);
+    for (int r = 0; r < s->nranks; r++) {
+        uint32_t state = atomic_load(&s->control->post[r].state);
+        if (r == s->rank || s->peer_dead[r] || state != SLR_RANK_READY || slr_shared_same_process(s, r))
+            continue;
+        if (!slr_flag_reached(atomic_load(slr_flag(flags, s->nranks, SLR_FLAG_DONE, s->rank, r)), issued))
+            return true;
+    }
+    return false;
+}
+
+static void look(struct slr_comm *c, void *busy)
+{
+    if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
+        return;
+    slr_shared_watch_peers(&c->shared);
+    if (still_read(&c->shared, atomic_load(&c->ring.issued)))
+        *(bool *)busy = true;
+}
+
+static bool deferred_still_read(void)
+{
+    bool busy = false;
+    pthread_mutex_lock(&lock);
+    for (struct deferred *r = list; r && !busy; r = r->next) {
+        slr_shared_watch_peers(&r->shared);
+        busy = still_read(&r->shared, r->shared.issued);
+    }
+    pthread_mutex_unlock(&lock);
+    return busy;
+}
+
+void slr_deferred_before_exit(unsigned ms)
+{
+    uint64_t end = slr_now_ms() + ms;
+    for (;;) {
+        bool busy = deferred_still_read();
+        slr_comm_each(look, &busy);
+        if (!busy || slr_now_ms() >= end)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+}

@@ -1,0 +1,201 @@
+/* Offers: what the data path and registrations ask; whoever may call from any thread. */
+#include "plugin/memory/exports.h"
+
+#include <time.h>
+#include "base/clock.h"
+#include "cache/external.h"
+#include "cache/blocks.h"
+#include "plugin/bootstrap/oob.h"
+#include "plugin/memory/exports_impl.h"
+
+void slr_exports_begin(struct slr_comm *c, uint64_t call)
+{
+    slr_exports_lock(c);
+    c->exports->naming = call;
+    slr_exports_unlock(c);
+}
+
+void slr_exports_end(struct slr_comm *c, uint64_t call)
+{
+    slr_exports_lock(c);
+    c->exports->enqueued = call;
+    slr_exports_unlock(c);
+}
+
+int slr_exports_own(const struct slr_comm *c, uint64_t generation)
+{
+    for (int i = 0; i < SLR_EXPORTS; i++)
+        if (c->exports->own[i].generation == generation)
+            return i;
+    return -1;
+}
+
+struct slr_exported_held *slr_exports_held(struct slr_comm *c, uint64_t generation)
+{
+    for (int i = 0; i < SLR_EXPORTS; i++)
+        if (c->exports->held[i].count && c->exports->held[i].generation == generation)
+            return &c->exports->held[i];
+    return NULL;
+}
+
+/* ---- blocks that gathers meet ---- */
+
+/* The usual gap follows longer ones at once and shorter ones slowly: a block that is used several times in a row and
+ * then not for long is one that is not used for long. */
+static void used(struct slr_exported_use *use, uint64_t call)
+{
+    if (call <= use->last)
+        return;
+    uint64_t gap = call - use->last, usual = use->gap - use->gap / 8;
+    use->gap = gap > usual ? gap : usual;
+    use->last = call;
+}
+
+void slr_exports_meet(struct slr_exports *o, uint64_t generation, struct slr_exported_use use, bool refused)
+{
+    struct slr_exported_met *at = &o->met[0];
+    for (int i = 0; i < SLR_EXPORTS_MET; i++) {
+        if (o->met[i].generation == generation) {
+            used(&o->met[i].use, use.last);
+            o->met[i].refused |= refused;
+            return;
+        }
+        if (at->generation && (!o->met[i].generation || o->met[i].use.last < at->use.last))
+            at = &o->met[i];
+    }
+    *at = (struct slr_exported_met){.generation = generation, .use = use, .refused = refused};
+}
+
+void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
+{
+    struct slr_exports *o = c->exports;
+    int at = -1;
+    if (!slr_get(SLR_S_ZERO_COPY) || !slr_get(SLR_S_ALLOC))
+        return;
+    slr_exports_lock(c);
+    for (int i = 0; i < SLR_EXPORTS_UNKNOWN && at != -2; i++) {
+        if (!o->unknown[i].p)
+            at = i;
+        else if (o->unknown[i].p == p)
+            at = -2;
+    }
+    if (at >= 0) {
+        o->unknown[at].p = p;
+        o->unknown[at].bytes = bytes;
+    }
+    slr_exports_unlock(c);
+}
+
+/* Whether the block is offered and the peer has it mapped; else asks for it. Under the lock. */
+static bool may_name(struct slr_comm *c, uint64_t generation, int peer, uint64_t call)
+{
+    int i = slr_exports_own(c, generation);
+    if (i < 0) {
+        slr_exports_meet(c->exports, generation, (struct slr_exported_use){.last = call}, false);
+        return false;
+    }
+    used(&c->exports->own[i].use, call);
+    return !c->exports->closed && atomic_load(&slr_exports_entry(c, c->rank, i)->state) == SLR_EXPORTED_OPEN &&
+           atomic_load(slr_exports_ack(c, c->rank, peer, i)) == generation;
+}
+
+struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes,
+                                           int peer, uint64_t call)
+{
+    size_t offset = at->offset + skip;
+    if (!at->generation || offset + bytes > at->size || !slr_get(SLR_S_ZERO_COPY))
+        return (struct slr_remote_place){0};
+    slr_exports_lock(c);
+    bool named = may_name(c, at->generation, peer, call);
+    slr_exports_unlock(c);
+    return named ? (struct slr_remote_place){at->generation, offset} : (struct slr_remote_place){0};
+}
+
+CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place spot)
+{
+    CUdeviceptr at = 0; /* the peer names only what this rank has acknowledged and not closed */
+    slr_exports_lock(c);
+    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++)
+        if (c->exports->mapped[peer][i].generation == spot.generation)
+            at = c->exports->mapped[peer][i].base + spot.offset;
+    slr_exports_unlock(c);
+    return at;
+}
+
+/* No call that begins later names the block, and `use.last` is the last that may have. */
+void slr_exports_revoke(struct slr_comm *c, int i)
+{
+    struct slr_exported *e = slr_exports_entry(c, c->rank, i);
+    if (atomic_load(&e->state) != SLR_EXPORTED_OPEN)
+        return;
+    c->exports->own[i].revoked_ms = slr_now_ms();
+    atomic_store(&e->last_call, c->exports->own[i].use.last);
+    atomic_store(&e->state, SLR_EXPORTED_REVOKED);
+}
+
+/* ---- blocks that are registered ---- */
+
+bool slr_exports_hold(struct slr_comm *c, uint64_t generation)
+{
+    slr_exports_lock(c);
+    struct slr_exported_held *h = slr_exports_held(c, generation);
+    for (int i = 0; i < SLR_EXPORTS && !h; i++)
+        if (!c->exports->held[i].count)
+            h = &c->exports->held[i];
+    if (h && h->count++ == 0) {
+        h->generation = generation;
+        h->refused = false;
+    }
+    slr_exports_unlock(c);
+    return h != NULL;
+}
+
+void slr_exports_unhold(struct slr_comm *c, uint64_t generation, bool revoke)
+{
+    slr_exports_lock(c);
+    struct slr_exported_held *h = slr_exports_held(c, generation);
+    int i = slr_exports_own(c, generation);
+    if (h && --h->count == 0 && revoke && i >= 0)
+        slr_exports_revoke(c, i);
+    slr_exports_unlock(c);
+}
+
+static bool will_not_map(const struct slr_comm *c, int i, int peer)
+{
+    return c->shared.peer_dead[peer] || atomic_load(&c->shared.control->post[peer].state) >= SLR_RANK_FAILED ||
+           (atomic_load(slr_exports_ack(c, c->rank, peer, i)) & SLR_ACK_REFUSED);
+}
+
+bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
+{
+    bool settled = true;
+    if (atomic_load(&c->error) != ncclSuccess)
+        return true;
+    slr_exports_lock(c);
+    const struct slr_exported_held *h = slr_exports_held(c, generation);
+    int i = slr_exports_own(c, generation);
+    if (h && !h->refused) {
+        settled = i >= 0 && atomic_load(&slr_exports_entry(c, c->rank, i)->state) == SLR_EXPORTED_OPEN;
+        for (int r = 0; r < c->nranks && settled; r++)
+            settled =
+                r == c->rank || atomic_load(slr_exports_ack(c, c->rank, r, i)) == generation || will_not_map(c, i, r);
+    }
+    slr_exports_unlock(c);
+    return settled;
+}
+
+bool slr_exports_gone(struct slr_comm *c, uint64_t generation)
+{
+    slr_exports_lock(c);
+    bool gone = slr_exports_own(c, generation) < 0 || slr_exports_held(c, generation);
+    slr_exports_unlock(c);
+    return gone;
+}
+
+void slr_exports_suggest(struct slr_comm *c, uint64_t generation)
+{
+    slr_exports_lock(c);
+    if (slr_exports_own(c, generation) < 0)
+        slr_exports_meet(c->exports, generation, (struct slr_exported_use){.last = c->exports->naming}, false);
+    slr_exports_unlock(c);
+}

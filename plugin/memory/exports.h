@@ -1,0 +1,132 @@
+/* Offers: blocks of device memory that a rank lets its peers map, so that shards in them need no staging.
+ *
+ * A gather that finds its buffer in a block (cache/blocks.h) that is not offered yet asks for it; so does a
+ * registration (registration.h). The house-keeping thread exports it, pins it, and writes the offer into this rank's
+ * post. The peers' house-keeping threads map it and acknowledge by its generation. Only a block that a peer has
+ * acknowledged is named in a term for that peer (transfer.h). No gather waits for any of this; until then shards are
+ * staged.
+ *
+ *   owner's entry   EMPTY -> OFFERED (generation, export) -> REVOKED (last call that named it)
+ *                     -> EMPTY when no living peer acknowledges it
+ *   peer's ack      0 -> generation | OPENING -> generation (mapped) -> 0 (closed: revoked, its last call enqueued here
+ *                     and completed by this device)
+ *                   0 -> generation | OPENING -> generation | REFUSED (can not be mapped here) -> 0 (revoked)
+ *
+ * Who writes: the entry its owner; the ack its peer. The block is unpinned when the entry is EMPTY again, and only then
+ * may it go back to the driver. A peer that dies counts as closed. What peers map is shared between the communicators
+ * of their process (cache/handles.h): the mapping is closed before the last of them takes its acknowledgement back.
+ *
+ * Which blocks. There are SLR_EXPORTS entries. While one is empty, any block that a gather meets gets it. When none is,
+ * a block that has been met in at least two calls may take the place of the one that was not used for longest, if that
+ * is idle for more than twice as many calls as usually lie between two uses of either. So more blocks in turn than
+ * there are entries do not drive each other out: the surplus is staged. Entries of registered blocks are not displaced.
+ * An entry whose peers do not close it stays REVOKED and blocks nobody.
+ *
+ * An entry is also revoked when its block has ended (unmapped memory) or is idle (cache/blocks.h), when memory is
+ * short, or when the registration of memory ends that the application frees itself.
+ *
+ * Failure. A communicator that has failed names and looks up nothing any more. When its sending part is idle it says so
+ * in its post (`drained`): from then on it writes into no peer's memory. When all of its streams are, which may have to
+ * wait for the application (watchdog.h), it closes what it has mapped.
+ */
+#ifndef SLR_PLUGIN_MEMORY_EXPORTS_H
+#define SLR_PLUGIN_MEMORY_EXPORTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "kernels/ring.h"
+#include "plugin/comm/control.h"
+
+struct slr_comm;
+struct slr_place;
+
+/* When a block was used: the last call, and how many calls usually lie between two (0: used in one call only). */
+struct slr_exported_use {
+    uint64_t last, gap;
+};
+
+#define SLR_EXPORTS_MET 48
+#define SLR_EXPORTS_UNKNOWN 4
+
+/* A rank's own memory of its entries and of what it has mapped. Its lock is held for moments only, never while the
+ * driver is called: the data path takes it, and so does the house-keeping thread, which must never wait for a thread
+ * that waits for a peer. */
+struct slr_exports {
+    pthread_mutex_t lock;
+    uint64_t naming;   /* number of the call that names blocks now, or named them last */
+    uint64_t enqueued; /* number of the last call that is enqueued: what its terms named has been looked up */
+    bool closed;       /* the communicator has failed: nothing is named or looked up */
+    bool unmapped;     /* and nothing of the peers is mapped; the house-keeping thread's alone */
+    struct slr_exported_own {
+        uint64_t generation;
+        struct slr_exported_use use;
+        uint64_t revoked_ms;
+    } own[SLR_EXPORTS];
+    struct slr_exported_mapped {
+        uint64_t generation;
+        CUdeviceptr base;
+        uint32_t until; /* piece that has to be complete before it may be closed; set when its last call is enqueued */
+        bool closing;
+        uint8_t tries;     /* to close it, in vain */
+        bool shared;       /* base is a mapping of the handle cache, not the pointer itself */
+        uint64_t asked_ms; /* when its descriptor was asked for */
+    } mapped[SLR_MAX_RANKS][SLR_EXPORTS];
+    struct slr_exported_met { /* blocks that gathers have met and that are not offered; 0: none */
+        uint64_t generation;
+        struct slr_exported_use use;
+        bool refused; /* it can not be exported */
+    } met[SLR_EXPORTS_MET];
+    struct { /* buffers in no block */
+        CUdeviceptr p;
+        size_t bytes;
+    } unknown[SLR_EXPORTS_UNKNOWN];
+    struct slr_exported_held { /* blocks that are registered with this communicator */
+        uint64_t generation;
+        uint32_t count;
+        bool refused;
+    } held[SLR_EXPORTS];
+};
+
+/* Around the terms of a call and its gather. */
+void slr_exports_begin(struct slr_comm *c, uint64_t call);
+void slr_exports_end(struct slr_comm *c, uint64_t call);
+
+/* The spot `skip` bytes behind a place, for `peer`, or none; asks for an offer when the block has none. */
+struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes,
+                                           int peer, uint64_t call);
+
+/* A gather's buffer that is in no block: house-keeping looks whether it can be entered (cache/external.h). */
+void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
+
+/* Where a peer's spot is in this rank's device memory; 0: this communicator has failed. */
+CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place spot);
+
+/* Registered blocks are offered as soon as possible and not displaced. False: there are too many. Unhold: `revoke` when
+ * it was the last hold, else the entry stays as any other. */
+bool slr_exports_hold(struct slr_comm *c, uint64_t generation);
+void slr_exports_unhold(struct slr_comm *c, uint64_t generation, bool revoke);
+
+/* All peers that will ever map the held block have done so. / No peer has the block mapped any more. */
+bool slr_exports_settled(struct slr_comm *c, uint64_t generation);
+bool slr_exports_gone(struct slr_comm *c, uint64_t generation);
+
+/* A block that is worth offering before a gather meets it. */
+void slr_exports_suggest(struct slr_comm *c, uint64_t generation);
+
+/* Background work for one communicator; the house-keeping thread's alone, like the two answers to messages (oob.h). */
+void slr_exports_tick(struct slr_comm *c);
+void slr_exports_asked(struct slr_comm *c, int reader, int entry, uint64_t generation);
+void slr_exports_given(struct slr_comm *c, int owner, int entry, uint64_t generation, int fd);
+
+/* Memory is short: revokes everything that this process offers and the application does not hold for certain, and waits
+ * a moment for the peers to close it. Blocks in use are offered again when the next gather meets them. For
+ * slr_block_on_shortage. */
+bool slr_exports_give_up(void);
+
+/* The communicator ends: closes all that is mapped. What is offered stays pinned until the peers have left (deferred_free.h).
+ */
+void slr_exports_close(struct slr_comm *c);
+
+#endif

@@ -1,0 +1,112 @@
+/* Offers: what the house-keeping thread does for a communicator, and giving up when memory is short. */
+#include <time.h>
+#include "base/clock.h"
+#include "cache/blocks.h"
+#include "cache/external.h"
+#include "plugin/bootstrap/oob.h"
+#include "plugin/memory/exports_impl.h"
+
+/* ---- memory is short ---- */
+
+#define GIVE_UP_MS 500
+
+static bool revoke_all(struct slr_comm *c)
+{
+    bool any = false;
+    if (c->pass != SLR_R_RING)
+        return false;
+    slr_exports_lock(c);
+    for (int i = 0; i < SLR_EXPORTS; i++) {
+        uint32_t state = atomic_load(&slr_exports_entry(c, c->rank, i)->state);
+        uint64_t generation = c->exports->own[i].generation;
+        if (state == SLR_EXPORTED_OPEN && slr_exports_held(c, generation) && slr_block_lives(generation))
+            continue; /* the application has it: no memory would come of it */
+        if (state == SLR_EXPORTED_OPEN)
+            slr_exports_revoke(c, i);
+        any = any || state != SLR_EXPORTED_EMPTY;
+    }
+    slr_exports_unlock(c);
+    if (any)
+        slr_oob_wake(c);
+    return any;
+}
+
+static bool all_empty(const struct slr_comm *c)
+{
+    for (int i = 0; i < SLR_EXPORTS && c->pass == SLR_R_RING; i++)
+        if (atomic_load(&slr_exports_entry(c, c->rank, i)->state) == SLR_EXPORTED_REVOKED)
+            return false;
+    return true;
+}
+
+bool slr_exports_give_up(void)
+{
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
+    uint64_t end = slr_now_ms() + GIVE_UP_MS;
+    bool any = false, empty = false;
+    for (int i = 0; i < n; i++)
+        any |= revoke_all(list[i]);
+    while (any && !empty && slr_now_ms() < end) {
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        empty = true;
+        for (int i = 0; i < n; i++)
+            empty = empty && all_empty(list[i]);
+    }
+    for (int i = 0; i < n; i++)
+        slr_comm_put(list[i]);
+    return any;
+}
+
+/* ---- each tick ---- */
+
+/* A failed communicator: its last calls are enqueued or never will be, so when its sending part is idle it writes into
+ * nobody's memory any more, and when all of it is, it reads from nobody's. */
+static void wind_up(struct slr_comm *c)
+{
+    if (c->exports->unmapped)
+        return;
+    slr_exports_lock(c);
+    if (c->exports->naming == c->exports->enqueued)
+        c->exports->closed = true;
+    bool closed = c->exports->closed;
+    slr_exports_unlock(c);
+    if (!closed || !slr_ring_sends_idle(&c->ring))
+        return;
+    atomic_store(&c->shared.control->post[c->rank].drained, 1);
+    if (!slr_ring_idle(&c->ring))
+        return;
+    slr_exports_unmap_all(c);
+    c->exports->unmapped = true;
+}
+
+/* Refused when it connected: what was offered before, for a registration, goes back. */
+static void take_back(struct slr_comm *c)
+{
+    slr_exports_lock(c);
+    for (int i = 0; i < SLR_EXPORTS; i++)
+        slr_exports_revoke(c, i);
+    slr_exports_unlock(c);
+}
+
+void slr_exports_tick(struct slr_comm *c)
+{
+    bool ring = c->pass == SLR_R_RING;
+    if (!c->shared.control || slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    if (!ring)
+        take_back(c);
+    slr_exports_tick_own(c);
+    if (ring && atomic_load(&c->error) == ncclSuccess)
+        slr_exports_tick_peers(c);
+    else
+        wind_up(c);
+    slr_shared_leave();
+}
+
+void slr_exports_close(struct slr_comm *c)
+{
+    c->shared.stuck |= !slr_exports_unmap_all(c);
+    for (int i = 0; i < SLR_EXPORTS; i++)
+        c->shared.pinned[i] = c->exports->own[i].generation;
+}

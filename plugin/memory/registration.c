@@ -1,0 +1,287 @@
+#include "plugin/memory/registration.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "cache/external.h"
+#include "plugin/comm/group_record.h"
+#include "plugin/bootstrap/oob.h"
+#include "plugin/util/process.h"
+#include "plugin/memory/exports.h"
+
+struct registration {
+    struct slr_comm *comm; /* only compared */
+    const void *handle;    /* NCCL's */
+    uint64_t generation;
+    struct registration *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct registration *list;
+
+static void add(struct registration *r)
+{
+    pthread_mutex_lock(&lock);
+    r->next = list;
+    list = r;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Takes one of the communicator off the list; `handle` NULL: any. */
+static struct registration *take(const struct slr_comm *c, const void *handle)
+{
+    pthread_mutex_lock(&lock);
+    struct registration **at = &list, *r;
+    while (*at && ((*at)->comm != c || (handle && (*at)->handle != handle)))
+        at = &(*at)->next;
+    r = *at;
+    if (r)
+        *at = r->next;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* A communicator whose registrations are of use. */
+static struct slr_comm *find(ncclComm_t comm)
+{
+    struct slr_comm *c = slr_process_off() || !slr_get(SLR_S_ZERO_COPY) ? NULL : slr_comm_find(comm);
+    if (c && c->pass == SLR_R_RING)
+        return c;
+    slr_comm_put(c);
+    return NULL;
+}
+
+/* ---- the beginning ---- */
+
+static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, struct slr_place *place)
+{
+    if (slr_shared_enter(&c->shared) != SLR_OK)
+        return false;
+    bool known = slr_external_hold((CUdeviceptr)(uintptr_t)buffer, bytes, place);
+    slr_shared_leave();
+    if (!known || slr_exports_hold(c, place->generation))
+        return known;
+    slr_external_release(place->generation);
+    slr_not_shared("more blocks are registered with one communicator than a rank can offer");
+    return false;
+}
+
+/* The block's generation; 0: the buffer is not used where it lies because of this registration. The structure may be gone
+ * as soon as it is on the list: ncclCommAbort on another thread ends it. */
+static uint64_t begin(struct slr_comm *c, const void *buffer, size_t bytes, const void *handle)
+{
+    struct slr_place place;
+    struct registration *r = c && buffer && bytes && handle ? malloc(sizeof *r) : NULL;
+    if (!r)
+        return 0;
+    if (!enter(c, buffer, bytes, &place)) {
+        free(r);
+        return 0;
+    }
+    *r = (struct registration){.comm = c, .handle = handle, .generation = place.generation};
+    add(r);
+    slr_oob_wake(c);
+    return place.generation;
+}
+
+/* Waits until `done`, at most until `end`. */
+static bool await(struct slr_comm *c, uint64_t generation, uint64_t end,
+                  bool (*done)(struct slr_comm *c, uint64_t generation))
+{
+    for (unsigned i = 1; !done(c, generation); i++) {
+        if (slr_now_ms() >= end)
+            return false;
+        if (i % 16 == 0) { /* a peer that has died or failed */
+            slr_shared_watch_peers(&c->shared);
+            slr_comm_look_failed(c);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return true;
+}
+
+static void settle(struct slr_comm *c, uint64_t generation, uint64_t end)
+{
+    if (!await(c, generation, end, slr_exports_settled))
+        slr_log(SLR_LOG_INFO, "registration_slow", "comm=%s crank=%d generation=%llu msg=%s", c->name, c->rank,
+                (unsigned long long)generation, "not all peers have mapped the buffer yet; until then it is staged");
+}
+
+static void registered(ncclComm_t comm, const void *buffer, size_t bytes, const void *handle)
+{
+    struct slr_comm *c = find(comm);
+    uint64_t generation = begin(c, buffer, bytes, handle);
+    if (generation)
+        settle(c, generation, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
+    slr_comm_put(c);
+}
+
+void slr_registered_windows(struct slr_window *windows)
+{
+    for (struct slr_window *w = windows; w; w = w->next) {
+        w->found = find(w->comm);
+        w->generation = begin(w->found, w->buffer, w->bytes, w->out ? *w->out : NULL);
+    }
+    uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
+    for (struct slr_window *w = windows; w; w = w->next) {
+        if (w->generation)
+            settle(w->found, w->generation, end);
+        slr_comm_put(w->found);
+    }
+}
+
+/* NCCL makes it at the end of the group. Without memory for the note it is NCCL's alone. */
+static void keep_for_end(struct slr_group *g, const struct slr_window *w)
+{
+    struct slr_window **at = &g->windows, *copy = malloc(sizeof *copy);
+    while (*at)
+        at = &(*at)->next;
+    if (copy)
+        *copy = *w;
+    *at = copy;
+}
+
+void slr_windows_free(struct slr_window *windows)
+{
+    for (struct slr_window *w = windows, *next; w; w = next) {
+        next = w->next;
+        free(w);
+    }
+}
+
+/* ---- the end ---- */
+
+static void let_go(struct slr_comm *c, const struct registration *r)
+{
+    bool foreign = slr_external_ends_with_registration(r->generation);
+    slr_exports_unhold(c, r->generation, foreign);
+}
+
+static void finish(struct slr_comm *c, struct registration *r, uint64_t end)
+{
+    if (slr_external_ends_with_registration(r->generation)) {
+        slr_oob_wake(c);
+        if (!await(c, r->generation, end, slr_exports_gone))
+            slr_log(SLR_LOG_WARN, "deregistration_slow", "comm=%s crank=%d generation=%llu msg=%s", c->name, c->rank,
+                    (unsigned long long)r->generation, "a peer has not closed the buffer yet");
+    }
+    slr_external_release(r->generation);
+    free(r);
+}
+
+static void deregister(ncclComm_t comm, const void *handle)
+{
+    struct slr_comm *c = handle ? find(comm) : NULL;
+    struct registration *r = c ? take(c, handle) : NULL;
+    if (r) {
+        let_go(c, r);
+        finish(c, r, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
+    }
+    slr_comm_put(c);
+}
+
+void slr_registered_end(struct slr_comm *c, uint64_t latest)
+{
+    struct registration *all = NULL, *r;
+    while ((r = take(c, NULL))) {
+        let_go(c, r);
+        r->next = all;
+        all = r;
+    }
+    uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
+    while ((r = all)) {
+        all = r->next;
+        finish(c, r, end < latest ? end : latest);
+    }
+}
+
+/* ---- hooks ---- */
+
+ncclResult_t slr_comm_register(const ncclComm_t comm, void *buffer, size_t bytes, void **handle)
+{
+    slr_guard++;
+    ncclResult_t r = slr_real.ncclCommRegister(comm, buffer, bytes, handle);
+    if (r == ncclSuccess && handle)
+        registered(comm, buffer, bytes, *handle);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_deregister(const ncclComm_t comm, void *handle)
+{
+    slr_guard++;
+    deregister(comm, handle);
+    ncclResult_t r = slr_real.ncclCommDeregister(comm, handle);
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_window_register(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window, int flags)
+{
+    slr_guard++;
+    ncclResult_t r = slr_real.ncclCommWindowRegister(comm, buffer, bytes, window, flags);
+    if (r == ncclSuccess && window) {
+        struct slr_window w = {.comm = comm, .buffer = buffer, .bytes = bytes, .out = window};
+        if (slr_in_group())
+            keep_for_end(slr_group_now(), &w);
+        else
+            slr_registered_windows(&w);
+    }
+    slr_guard--;
+    return r;
+}
+
+ncclResult_t slr_comm_window_deregister(ncclComm_t comm, ncclWindow_t window)
+{
+    slr_guard++;
+    deregister(comm, window);
+    ncclResult_t r = slr_real.ncclCommWindowDeregister(comm, window);
+    slr_guard--;
+    return r;
+}
+
+/* The memory is made for communicators: those of its device offer it before a gather meets it. */
+static void suggest(struct slr_comm *c, void *p, size_t bytes)
+{
+    struct slr_place place = {0};
+    int device = -1;
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)p;
+    if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    if (slr_real.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at) == CUDA_SUCCESS &&
+        device == c->shared.device) {
+        place = slr_block_find(at);
+        if (place.generation || slr_external_enter(at, bytes, &place))
+            slr_exports_suggest(c, place.generation);
+    }
+    slr_shared_leave();
+}
+
+ncclResult_t slr_mem_alloc(void **p, size_t bytes)
+{
+    struct slr_comm *comms[SLR_MANY_COMMS];
+    slr_guard++;
+    ncclResult_t r = slr_real.ncclMemAlloc(p, bytes);
+    bool of_use = r == ncclSuccess && p && !slr_process_off() && slr_get(SLR_S_ZERO_COPY) && slr_get(SLR_S_ALLOC);
+    int n = of_use ? slr_comm_hold_all(comms, SLR_MANY_COMMS) : 0;
+    for (int i = 0; i < n; i++) {
+        suggest(comms[i], *p, bytes);
+        slr_comm_put(comms[i]);
+    }
+    slr_guard--;
+    return r;
+}
+
+/* Where NCCL unmaps it in a way that is not hooked, its block ends here. */
+ncclResult_t slr_mem_free(void *p)
+{
+    slr_guard++;
+    struct slr_place place = slr_process_off() ? (struct slr_place){0} : slr_block_find((CUdeviceptr)(uintptr_t)p);
+    slr_external_unmap(place.base, place.size);
+    ncclResult_t r = slr_real.ncclMemFree(p);
+    slr_external_unmap(place.base, place.size);
+    slr_guard--;
+    return r;
+}

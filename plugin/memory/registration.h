@@ -1,0 +1,57 @@
+/* Buffers that the application registers with NCCL (ncclCommRegister, ncclCommWindowRegister, ncclMemAlloc).
+ *
+ * The call always reaches NCCL with its own arguments, and its result and handle are what the application gets. When it
+ * has succeeded with a handle, the memory is entered among the blocks if it is not one already (cache/external.h), held in
+ * the communicator's offers (exports.h), and the call waits until all peers have mapped it: so the buffer is used in
+ * place from the first gather on.
+ *
+ * Why the wait can not deadlock: what it waits for is done by the house-keeping threads, its own process's and the
+ * peers', which wait for no application thread. So it does not matter whether a peer has come to its registration, or
+ * ever will, nor that one thread runs several ranks. It ends at once when a peer that is missing is dead, has failed or
+ * left, or can not map the memory; when this communicator fails; and in any case after
+ * SLIPRING_REGISTER_TIMEOUT.
+ *
+ * The end of a registration comes before NCCL's: memory that the application frees itself is revoked, and the call
+ * waits likewise until the peers have closed it. A peer closes it when it has enqueued and completed the last call that
+ * named it; if it does not come to that in time, the call goes on. Memory of the block cache stays offered as if it had
+ * never been registered. ncclCommDestroy and ncclCommAbort end what is still registered.
+ *
+ * In a group, windows are registered at its end, as NCCL does it.
+ */
+#ifndef SLR_PLUGIN_MEMORY_REGISTRATION_H
+#define SLR_PLUGIN_MEMORY_REGISTRATION_H
+
+#include <stddef.h>
+#include "base/real.h"
+
+struct slr_comm;
+
+/* The hooks: what NCCL's functions of the like names promise, with the real call in it. */
+ncclResult_t slr_comm_register(const ncclComm_t comm, void *buffer, size_t bytes, void **handle);
+ncclResult_t slr_comm_deregister(const ncclComm_t comm, void *handle);
+ncclResult_t slr_comm_window_register(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window, int flags);
+ncclResult_t slr_comm_window_deregister(ncclComm_t comm, ncclWindow_t window);
+ncclResult_t slr_mem_alloc(void **p, size_t bytes);
+ncclResult_t slr_mem_free(void *p);
+
+/* A window of a group. */
+struct slr_window {
+    ncclComm_t comm;
+    void *buffer;
+    size_t bytes;
+    ncclWindow_t *out;
+    struct slr_window *next;
+    struct slr_comm *found; /* while they are registered; NULL: of no use */
+    uint64_t generation;    /* of its block; 0: not used in place because of this */
+};
+
+/* After NCCL has made them. */
+void slr_registered_windows(struct slr_window *list);
+
+/* Those of a group; they were allocated one by one. */
+void slr_windows_free(struct slr_window *list);
+
+/* The communicator ends. */
+void slr_registered_end(struct slr_comm *c, uint64_t latest);
+
+#endif

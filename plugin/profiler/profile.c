@@ -1,0 +1,289 @@
+#include "plugin/profiler/profile_sum.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "base/once.h"
+#include "plugin/comm/call.h"
+#include "plugin/tuner/tuner_made.h"
+#include "plugin/util/nccl_type.h"
+
+_Thread_local const struct slr_profiled *slr_profiled __attribute__((tls_model("initial-exec")));
+
+/* A handle of the application's call is what there is to know of it: nothing to keep, nothing to free. Kind 1, beside
+ * those of records. */
+#define CALL_KIND 1u
+#define TYPE_SHIFT 2
+#define REASON_SHIFT 8
+#define NUMBER_SHIFT 16
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the two lists */
+static struct slr_profile *open_list;
+static struct slr_profile_init *inits;
+static pid_t owner; /* a child after fork has the list, but not the communicators */
+
+/* ---- communicators that are being made ---- */
+
+void slr_profile_init(struct slr_profile_init *b, const char *comm, int nranks, int rank)
+{
+    if (!slr_get(SLR_S_PROFILE))
+        return;
+    *b = (struct slr_profile_init){.nranks = nranks, .rank = rank, .listed = true, .thread = pthread_self()};
+    strncpy(b->comm, comm, sizeof b->comm - 1);
+    pthread_mutex_lock(&lock);
+    b->next = inits;
+    inits = b;
+    pthread_mutex_unlock(&lock);
+}
+
+void slr_profile_init_end(struct slr_profile_init *b)
+{
+    if (!b->listed)
+        return;
+    b->listed = false;
+    pthread_mutex_lock(&lock);
+    struct slr_profile_init **at = &inits;
+    while (*at && *at != b)
+        at = &(*at)->next;
+    if (*at)
+        *at = b->next;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool fits(const struct slr_profile_init *b, int nranks, int rank, bool own_thread)
+{
+    return !b->taken && (b->nranks < 0 || nranks < 0 || b->nranks == nranks) &&
+           (b->rank < 0 || rank < 0 || b->rank == rank) && (!own_thread || pthread_equal(b->thread, pthread_self()));
+}
+
+/* The only one that fits, or NULL. */
+static struct slr_profile_init *only(int nranks, int rank, bool own_thread)
+{
+    struct slr_profile_init *found = NULL;
+    for (struct slr_profile_init *b = inits; b; b = b->next)
+        if (fits(b, nranks, rank, own_thread)) {
+            if (found)
+                return NULL;
+            found = b;
+        }
+    return found;
+}
+
+bool slr_profile_init_take(int nranks, int rank, char comm[9])
+{
+    pthread_mutex_lock(&lock);
+    struct slr_profile_init *b = only(nranks, rank, true);
+    if (!b)
+        b = only(nranks, rank, false);
+    if (b) {
+        b->taken = true;
+        memcpy(comm, b->comm, sizeof b->comm);
+    }
+    pthread_mutex_unlock(&lock);
+    return b != NULL;
+}
+
+/* ---- communicators ---- */
+
+static void report(struct slr_profile_record *r, unsigned seen)
+{
+    struct slr_profile *p = atomic_load_explicit(&r->owner, memory_order_acquire);
+    slr_profile_count(p, r, seen);
+}
+
+static void at_exit(void)
+{
+    if (getpid() != owner)
+        return;
+    pthread_mutex_lock(&lock);
+    for (struct slr_profile *p = open_list; p; p = p->next) {
+        slr_oprecord_flush(p, report);
+        slr_profile_log_sums(p);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void once(void)
+{
+    static struct slr_once begun;
+    if (!slr_once_begin(&begun))
+        return;
+    owner = getpid();
+    if (atexit(at_exit) != 0)
+        slr_log(SLR_LOG_WARN, "profile", "msg=%s", "what is open when the process ends will not be summed up");
+    slr_once_end(&begun);
+}
+
+static void tell_nccl(const struct slr_profile_comm *c, const char *what)
+{
+    if (c->log)
+        c->log(SLR_NCCL_LOG_INFO, SLR_NCCL_SUBSYS_INIT, __FILE__, __LINE__, "slipring %s: profiler v%d, %s",
+               SLIPRING_VERSION, c->version, what);
+}
+
+struct slr_profile *slr_profile_open(const struct slr_profile_comm *comm)
+{
+    if (!slr_get(SLR_S_PROFILE)) {
+        tell_nccl(comm, "off (SLIPRING_PROFILE)");
+        return NULL;
+    }
+    struct slr_profile *p = calloc(1, sizeof *p);
+    if (!p) {
+        slr_log(SLR_LOG_WARN, "profile", "comm_hash=%llx msg=%s", (unsigned long long)comm->hash,
+                "no memory: the communicator is not profiled");
+        return NULL;
+    }
+    once();
+    slr_log_set_rank(comm->rank); /* nothing is hooked, perhaps: nobody else says it */
+    p->nranks = comm->nranks;
+    atomic_store(&p->hash, comm->hash);
+    atomic_store(&p->rank, comm->rank);
+    pthread_mutex_init(&p->lock, NULL);
+    char name[9];
+    if (slr_profile_init_take(comm->nranks, comm->rank, name))
+        slr_profile_bind(p, name);
+    pthread_mutex_lock(&lock);
+    p->next = open_list;
+    open_list = p;
+    pthread_mutex_unlock(&lock);
+    tell_nccl(comm, "on");
+    if (slr_log_first(slr_mix(0x70726f66, (uint64_t)slr_tuner_hooked())))
+        slr_log(SLR_LOG_INFO, "profiler", "interface=v%d interposed=%d msg=%s", comm->version, (int)slr_tuner_hooked(),
+                slr_tuner_hooked()
+                    ? "NCCL has loaded this library as its profiler"
+                    : "only named in the environment, not preloaded: no call is substituted, and what NCCL "
+                      "runs can not be brought together with decisions");
+    return p;
+}
+
+void slr_profile_close(struct slr_profile *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&lock);
+    struct slr_profile **at = &open_list;
+    while (*at && *at != p)
+        at = &(*at)->next;
+    if (*at)
+        *at = p->next;
+    pthread_mutex_unlock(&lock);
+    slr_oprecord_flush(p, report);
+    slr_profile_log_sums(p);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+/* ---- calls and operations ---- */
+
+static bool is_call(const void *handle)
+{
+    return ((uintptr_t)handle & 3) == CALL_KIND;
+}
+
+void *slr_profile_call(struct slr_profile *p, const char *datatype)
+{
+    const struct slr_profiled *by = slr_profiled;
+    if (p && by)
+        slr_profile_bind(p, by->comm);
+    uint64_t reason = by && by->call ? (uint64_t)by->why : SLR_R_COUNT, number = by ? by->call : 0;
+    return (void *)(uintptr_t)(number << NUMBER_SHIFT | reason << REASON_SHIFT |
+                               (uint64_t)slr_profile_type_id(datatype) << TYPE_SHIFT | CALL_KIND);
+}
+_Static_assert(SLR_R_COUNT < 1 << (NUMBER_SHIFT - REASON_SHIFT), "a reason fits a handle");
+
+/* Function names of which each rank gives or gets the count once for every rank. */
+static bool per_rank(const char *func)
+{
+    static const char *const names[] = {"AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter"};
+    for (size_t i = 0; func && i < sizeof names / sizeof *names; i++)
+        if (strcmp(func, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* NCCL runs all-gathers and broadcasts in bytes; the application's call says of which type they are. */
+static void measure(struct slr_profile_record *r, const struct slr_profile *p, const struct slr_profile_op *op,
+                    unsigned called_with)
+{
+    unsigned type = slr_profile_type_id(op->datatype);
+    size_t bytes = 0, all = 0, ranks = op->peer < 0 && p->nranks > 0 && per_rank(op->func) ? (size_t)p->nranks : 1;
+    if (!type || __builtin_mul_overflow(op->count, slr_type_bytes((ncclDataType_t)(type - 1)), &bytes) ||
+        __builtin_mul_overflow(bytes, ranks, &all))
+        bytes = all = 0;
+    r->dtype = (uint8_t)(called_with ? called_with : type);
+    r->count = called_with ? bytes / slr_type_bytes((ncclDataType_t)(called_with - 1)) : op->count;
+    r->bytes = all;
+}
+
+static void belongs(struct slr_profile_record *r, const struct slr_profile_op *op, unsigned *called_with)
+{
+    uint64_t h = (uintptr_t)op->parent;
+    if (is_call(op->parent)) {
+        r->call = h >> NUMBER_SHIFT;
+        r->reason = (uint8_t)(h >> REASON_SHIFT);
+        *called_with = (unsigned)(h >> TYPE_SHIFT) & 63;
+        return;
+    }
+    /* Before v5: inside the call, if it is the call's own. */
+    const struct slr_profiled *by = slr_profiled;
+    bool ours = by && by->call && op->peer < 0 && op->func && strcmp(op->func, "AllGather") == 0;
+    r->call = ours ? by->call : 0;
+    r->reason = (uint8_t)(ours ? by->why : SLR_R_COUNT);
+}
+
+/* Before v4 only operations tell whose they are. */
+static void identify(struct slr_profile *p, const struct slr_profile_op *op)
+{
+    if (atomic_load_explicit(&p->rank, memory_order_relaxed) < 0)
+        atomic_store_explicit(&p->rank, op->rank, memory_order_relaxed);
+    if (op->hash && !atomic_load_explicit(&p->hash, memory_order_relaxed))
+        atomic_store_explicit(&p->hash, op->hash, memory_order_relaxed);
+}
+
+void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op)
+{
+    void *handle = NULL;
+    unsigned called_with = 0;
+    if (!p)
+        return NULL;
+    struct slr_profile_record *r = slr_oprecord_take(&handle, report);
+    if (!r) {
+        atomic_fetch_add_explicit(&p->lost, 1, memory_order_relaxed);
+        return NULL;
+    }
+    if (slr_profiled && !is_call(op->parent))
+        slr_profile_bind(p, slr_profiled->comm);
+    identify(p, op);
+    belongs(r, op, &called_with);
+    measure(r, p, op, called_with);
+    r->seq = op->seq;
+    r->peer = op->peer;
+    r->func = (uint8_t)slr_profile_name_id(op->func);
+    r->algo = (uint8_t)slr_profile_name_id(op->peer < 0 ? op->algo : "-");
+    r->proto = (uint8_t)slr_profile_name_id(op->peer < 0 ? op->proto : "-");
+    r->channels = (uint8_t)op->channels;
+    atomic_store_explicit(&r->expect,
+                          (uint16_t)(!op->timed     ? 0
+                                     : op->channels ? op->channels
+                                                    : SLR_EXPECT_UNKNOWN),
+                          memory_order_relaxed);
+    r->begin = slr_clock_now();
+    slr_oprecord_ready(r, p);
+    return handle;
+}
+
+void *slr_profile_channel(void *parent, uint64_t gpu_start)
+{
+    return slr_oprecord_channel(parent, gpu_start);
+}
+
+void slr_profile_channel_ended(void *channel, uint64_t gpu_stop)
+{
+    slr_oprecord_channel_ended(channel, gpu_stop);
+}
+
+void slr_profile_stop(void *handle)
+{
+    slr_oprecord_stop(handle, report);
+}

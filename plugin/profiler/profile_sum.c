@@ -1,0 +1,143 @@
+#include "plugin/profiler/profile_sum.h"
+
+#include <string.h>
+#include "base/log.h"
+#include "plugin/timeline/timeline_impl.h"
+#include "plugin/util/nccl_type.h"
+
+enum { UNBOUND, BINDING, BOUND };
+
+void slr_profile_bind(struct slr_profile *p, const char *comm)
+{
+    int none = UNBOUND;
+    if (!atomic_compare_exchange_strong(&p->bound, &none, BINDING))
+        return;
+    strncpy(p->name, comm, sizeof p->name - 1);
+    atomic_store_explicit(&p->bound, BOUND, memory_order_release);
+}
+
+static const char *comm_name(struct slr_profile *p)
+{
+    return atomic_load_explicit(&p->bound, memory_order_acquire) == BOUND ? p->name : "?";
+}
+
+/* First start to last stop over the channels. 0: not known, also when not all channels came, and when NCCL's ring of
+ * time stamps was overwritten before its proxy thread came to read them (64 operations behind), which shows as an end
+ * before the beginning. */
+static uint64_t kernel_ns(const struct slr_profile_record *r, unsigned seen)
+{
+    unsigned expect = atomic_load_explicit(&r->expect, memory_order_relaxed);
+    if (expect != SLR_EXPECT_UNKNOWN && seen < expect)
+        return 0;
+    uint64_t first = atomic_load_explicit(&r->first, memory_order_relaxed);
+    uint64_t last = atomic_load_explicit(&r->last, memory_order_relaxed);
+    return last > first ? last - first : 0;
+}
+
+static unsigned channels(const struct slr_profile_record *r, unsigned seen)
+{
+    return r->channels ? r->channels : seen;
+}
+
+static uint64_t key_of(const struct slr_profile_record *r, unsigned seen)
+{
+    return (uint64_t)r->func | (uint64_t)r->algo << 8 | (uint64_t)r->proto << 16 | (uint64_t)r->dtype << 24 |
+           (uint64_t)r->reason << 32 | (uint64_t)(channels(r, seen) & 0xffff) << 40 | (uint64_t)(r->peer >= 0) << 56;
+}
+
+static struct slr_profile_sum *sum_of(struct slr_profile *p, uint64_t key, uint64_t bytes)
+{
+    for (unsigned i = 0; i < p->count; i++)
+        if (p->sums[i].key == key && p->sums[i].bytes == bytes)
+            return &p->sums[i];
+    if (p->count == SLR_PROFILE_SUMS)
+        return NULL;
+    p->sums[p->count] = (struct slr_profile_sum){.key = key, .bytes = bytes, .min_ns = UINT64_MAX};
+    return &p->sums[p->count++];
+}
+
+static void add(struct slr_profile *p, uint64_t key, uint64_t bytes, uint64_t ns)
+{
+    struct slr_profile_sum *s = sum_of(p, key, bytes);
+    if (!s) {
+        p->unsummed++;
+        return;
+    }
+    s->calls++;
+    if (!ns)
+        return;
+    s->timed++;
+    s->total_ns += ns;
+    s->min_ns = ns < s->min_ns ? ns : s->min_ns;
+    s->max_ns = ns > s->max_ns ? ns : s->max_ns;
+}
+
+static const char *reason_of(unsigned reason)
+{
+    return reason == SLR_R_COUNT ? "-" : slr_reason_name((enum slr_reason)reason);
+}
+
+static const char *type_of(unsigned dtype)
+{
+    return dtype ? slr_type_name((ncclDataType_t)(dtype - 1)) : "?";
+}
+
+static void log_one(struct slr_profile *p, const struct slr_profile_record *r, unsigned seen)
+{
+    slr_log_asked("nccl",
+                  "comm=%s comm_hash=%llx crank=%d nranks=%d func=%s seq=%llu call=%llu reason=%s count=%llu "
+                  "dtype=%s bytes=%llu "
+                  "peer=%d algo=%s proto=%s channels=%u begin=%llu end=%llu kernel_ns=%llu",
+                  comm_name(p), (unsigned long long)p->hash, p->rank, p->nranks, slr_profile_name(r->func),
+                  (unsigned long long)r->seq, (unsigned long long)r->call, reason_of(r->reason),
+                  (unsigned long long)r->count, type_of(r->dtype), (unsigned long long)r->bytes, r->peer,
+                  slr_profile_name(r->algo), slr_profile_name(r->proto), channels(r, seen),
+                  (unsigned long long)r->begin, (unsigned long long)atomic_load_explicit(&r->end, memory_order_relaxed),
+                  (unsigned long long)kernel_ns(r, seen));
+}
+
+/* SLIPRING_TRACE=N: every N-th call; a passed all-gather by slipring's number of it, others by NCCL's. */
+static bool selected(const struct slr_profile_record *r)
+{
+    return slr_timeline_turn(r->call ? r->call : r->seq + 1);
+}
+
+void slr_profile_count(struct slr_profile *p, struct slr_profile_record *r, unsigned seen)
+{
+    if (selected(r))
+        log_one(p, r, seen);
+    pthread_mutex_lock(&p->lock);
+    add(p, key_of(r, seen), r->bytes, kernel_ns(r, seen));
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void log_sum(struct slr_profile *p, const struct slr_profile_sum *s)
+{
+    uint64_t k = s->key;
+    slr_log_asked("nccl_sum",
+                  "comm=%s comm_hash=%llx crank=%d nranks=%d func=%s bytes=%llu dtype=%s reason=%s algo=%s proto=%s "
+                  "channels=%u "
+                  "calls=%llu timed=%llu min_ns=%llu mean_ns=%llu max_ns=%llu",
+                  comm_name(p), (unsigned long long)p->hash, p->rank, p->nranks, slr_profile_name(k & 0xff),
+                  (unsigned long long)s->bytes, type_of(k >> 24 & 0xff), reason_of(k >> 32 & 0xff),
+                  slr_profile_name(k >> 8 & 0xff), slr_profile_name(k >> 16 & 0xff), (unsigned)(k >> 40 & 0xffff),
+                  (unsigned long long)s->calls, (unsigned long long)s->timed,
+                  (unsigned long long)(s->timed ? s->min_ns : 0),
+                  (unsigned long long)(s->timed ? s->total_ns / s->timed : 0), (unsigned long long)s->max_ns);
+}
+
+void slr_profile_log_sums(struct slr_profile *p)
+{
+    pthread_mutex_lock(&p->lock);
+    for (unsigned i = 0; i < p->count; i++)
+        log_sum(p, &p->sums[i]);
+    uint64_t lost = atomic_load(&p->lost);
+    if (lost || p->unsummed)
+        slr_log_asked("nccl_lost", "comm=%s comm_hash=%llx crank=%d lost=%llu unsummed=%llu msg=%s", comm_name(p),
+                      (unsigned long long)p->hash, p->rank, (unsigned long long)lost, (unsigned long long)p->unsummed,
+                      "operations of NCCL that are in no sum: too many in flight, or too many different ones");
+    p->count = 0;
+    p->unsummed = 0;
+    atomic_store(&p->lost, 0);
+    pthread_mutex_unlock(&p->lock);
+}

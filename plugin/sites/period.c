@@ -1,0 +1,75 @@
+#include "plugin/sites/period.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool slr_period_open(struct slr_period *p, int nranks)
+{
+    *p = (struct slr_period){.width = 1 + (unsigned)nranks};
+    p->token = calloc((size_t)SLR_PERIOD_MAX * p->width, sizeof(*p->token));
+    p->run = calloc((size_t)SLR_PERIOD_MAX * p->width, sizeof(*p->run));
+    if (p->token && p->run)
+        return true;
+    slr_period_close(p);
+    return false;
+}
+
+void slr_period_close(struct slr_period *p)
+{
+    free(p->token);
+    free(p->run);
+    *p = (struct slr_period){0};
+}
+
+/* Without a branch. A run that wraps is confirmed again 2p calls later. */
+static void extend(uint32_t *run, const uint64_t *past, uint64_t token, uint64_t seen)
+{
+    uint64_t most = seen < SLR_PERIOD_MAX ? seen : SLR_PERIOD_MAX;
+    for (uint64_t q = 1; q <= most; q++)
+        run[q - 1] = (run[q - 1] + 1) & -(uint32_t)(past[(seen - q) % SLR_PERIOD_MAX] == token);
+}
+
+void slr_period_add(struct slr_period *p, const uint64_t *token)
+{
+    for (unsigned k = 0; k < p->width; k++) {
+        uint64_t *past = &p->token[(size_t)k * SLR_PERIOD_MAX];
+        extend(&p->run[(size_t)k * SLR_PERIOD_MAX], past, token[k], p->seen);
+        past[p->seen % SLR_PERIOD_MAX] = token[k];
+    }
+    p->seen++;
+}
+
+static uint32_t run_of(const struct slr_period *p, unsigned k, unsigned period)
+{
+    return p->run[(size_t)k * SLR_PERIOD_MAX + period - 1];
+}
+
+void slr_period_gap(struct slr_period *p)
+{
+    p->seen = 0;
+    memset(p->run, 0, (size_t)SLR_PERIOD_MAX * p->width * sizeof(*p->run));
+}
+
+uint32_t slr_period_by_sizes(const struct slr_period *p, unsigned period)
+{
+    return run_of(p, 0, period);
+}
+
+uint32_t slr_period_by_places(const struct slr_period *p, unsigned period)
+{
+    uint32_t most = 0;
+    for (unsigned k = 1; k < p->width; k++)
+        if (run_of(p, k, period) > most)
+            most = run_of(p, k, period);
+    return most;
+}
+
+unsigned slr_period_find(const struct slr_period *p, bool by_places, unsigned least)
+{
+    for (unsigned q = 1; q <= SLR_PERIOD_MAX; q++) {
+        uint32_t run = by_places ? slr_period_by_places(p, q) : slr_period_by_sizes(p, q);
+        if (run >= 2 * q && run >= least)
+            return q;
+    }
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* The period of a communicator's calls: an unmodified program does not tell where its iterations begin.
+ *
+ * Every call is given as tokens, one of its size and one of each rank's size and places (equal tokens: the same). A
+ * period p is *confirmed* by sizes or by a rank when the latest calls, at least 2p and a given least number of them,
+ * have the token of p calls before. By the places of a rank is the better evidence: layers of one size differ in them.
+ * By any one rank is enough, as another may move all the time.
+ *
+ * Each new call compares itself with the 128 calls before: runs of matches are kept, not searched for, so a call costs
+ * the same whatever the program does.
+ */
+#ifndef SLR_PLUGIN_SITES_PERIOD_H
+#define SLR_PLUGIN_SITES_PERIOD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SLR_PERIOD_MAX 128u
+
+struct slr_period {
+    unsigned width;  /* tokens of one call: 1 + ranks */
+    uint64_t seen;   /* calls since the beginning or the last gap */
+    uint64_t *token; /* [width][SLR_PERIOD_MAX], of the latest calls */
+    uint32_t *run;   /* [width][SLR_PERIOD_MAX], p - 1: matches with the call p before, without interruption */
+};
+
+/* False: out of memory. */
+bool slr_period_open(struct slr_period *p, int nranks);
+void slr_period_close(struct slr_period *p);
+
+/* token[0] is that of the size, token[1 + r] that of rank r. */
+void slr_period_add(struct slr_period *p, const uint64_t *token);
+
+/* Calls are missing here: what comes is not compared with what was. */
+void slr_period_gap(struct slr_period *p);
+
+/* Matches with the call `period` before that lead up to the latest call; by places: of the rank that has most. */
+uint32_t slr_period_by_sizes(const struct slr_period *p, unsigned period);
+uint32_t slr_period_by_places(const struct slr_period *p, unsigned period);
+
+/* The smallest confirmed period, 0: none. */
+unsigned slr_period_find(const struct slr_period *p, bool by_places, unsigned least);
+
+#endif

@@ -1,0 +1,164 @@
+#include "plugin/sites/phases.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "plugin/sites/symmetry_log.h"
+
+bool slr_phases_open(struct slr_phases *p, const char *comm, int crank, int nranks)
+{
+    *p = (struct slr_phases){.comm = comm, .crank = crank, .nranks = nranks};
+    p->use = calloc((size_t)SLR_PHASE_KNOWN * (size_t)nranks, sizeof(*p->use));
+    p->token = calloc(1 + (size_t)nranks, sizeof(*p->token));
+    if (p->use && p->token && slr_period_open(&p->period, nranks))
+        return true;
+    slr_phases_close(p);
+    return false;
+}
+
+void slr_phases_close(struct slr_phases *p)
+{
+    slr_sites_close(&p->sites);
+    slr_period_close(&p->period);
+    free(p->use);
+    free(p->token);
+    *p = (struct slr_phases){0};
+}
+
+static struct slr_use *use_of(const struct slr_phases *p, uint64_t call)
+{
+    return &p->use[call % SLR_PHASE_KNOWN * (uint64_t)p->nranks];
+}
+
+static unsigned site_of(const struct slr_phases *p, uint64_t call)
+{
+    return (unsigned)((call - p->first) % p->length);
+}
+
+static uint64_t token_of(const struct slr_use *use)
+{
+    uint64_t token = slr_mix(use->shard, use->in_place);
+    for (enum slr_side side = SLR_RECV; side < SLR_SIDES; side++) {
+        const struct slr_where *w = &use->at[side];
+        token = slr_mix(token, (uint64_t)w->ordinal << 1 | w->known);
+        token = slr_mix(token, w->size);
+        token = slr_mix(token, w->offset);
+    }
+    return token;
+}
+
+static void compare_with_past(struct slr_phases *p, const struct slr_use *use)
+{
+    p->token[0] = use->shard;
+    for (int r = 0; r < p->nranks; r++)
+        p->token[1 + r] = token_of(&use[r]);
+    slr_period_add(&p->period, p->token);
+}
+
+static void site_call(struct slr_phases *p, uint64_t call, const struct slr_use *use)
+{
+    unsigned i = site_of(p, call), changed = slr_site_take(&p->sites, i, call, use);
+    for (enum slr_side side = SLR_RECV; side < SLR_SIDES; side++)
+        if (changed & 1u << side)
+            slr_symmetry_log_change(p, i, side, call);
+}
+
+/* Of a gather in place both sides are one. */
+static uint64_t breaks_of(const struct slr_site *site)
+{
+    return site->side[SLR_RECV].breaks + (site->in_place ? 0 : site->side[SLR_SEND].breaks);
+}
+
+uint64_t slr_phases_breaks(const struct slr_phases *p)
+{
+    uint64_t n = p->breaks;
+    for (unsigned i = 0; i < p->sites.count; i++)
+        n += breaks_of(&p->sites.site[i]);
+    return n;
+}
+
+static void leave(struct slr_phases *p)
+{
+    p->breaks = slr_phases_breaks(p);
+    slr_sites_close(&p->sites);
+    p->by = SLR_BY_NOTHING;
+    p->length = 0;
+}
+
+/* A phase of period `length`, from as far back as its sizes fit. */
+static void enter(struct slr_phases *p, unsigned length, enum slr_evidence by)
+{
+    struct slr_sites sites;
+    if (!slr_sites_open(&sites, length, p->nranks))
+        return;
+    leave(p);
+    uint64_t fit = (uint64_t)slr_period_by_sizes(&p->period, length) + length;
+    p->first = p->last + 1 - (fit < SLR_PHASE_KNOWN ? fit : SLR_PHASE_KNOWN);
+    p->length = length;
+    p->by = by;
+    p->sites = sites;
+    p->phases++;
+    slr_symmetry_log_phase(p);
+    for (uint64_t call = p->first; call <= p->last; call++)
+        site_call(p, call, use_of(p, call));
+}
+
+static bool confirmed(const struct slr_phases *p)
+{
+    return p->by == SLR_BY_PLACES && slr_period_by_places(&p->period, p->length) >= 2 * p->length;
+}
+
+static void reconsider(struct slr_phases *p, unsigned least, uint64_t patience)
+{
+    if (confirmed(p))
+        return;
+    unsigned length = slr_period_find(&p->period, true, least);
+    enum slr_evidence by = SLR_BY_PLACES;
+    if (!length && p->by == SLR_BY_NOTHING && p->period.seen >= patience) {
+        length = slr_period_find(&p->period, false, least);
+        by = SLR_BY_SIZES;
+    }
+    if (!length)
+        return;
+    if (p->by != SLR_BY_NOTHING && length == p->length)
+        p->by = by;
+    else
+        enter(p, length, by);
+}
+
+static void remember(struct slr_phases *p, uint64_t call, const struct slr_use *use)
+{
+    if (call != p->last + 1)
+        slr_period_gap(&p->period);
+    memcpy(use_of(p, call), use, (size_t)p->nranks * sizeof(*use));
+    p->last = call;
+    p->calls++;
+    compare_with_past(p, use);
+}
+
+void slr_phases_take(struct slr_phases *p, uint64_t call, const struct slr_use *use)
+{
+    remember(p, call, use);
+    if (p->by != SLR_BY_NOTHING) {
+        const struct slr_site *site = &p->sites.site[site_of(p, call)];
+        if (site->calls > 0 && site->shard != use->shard)
+            leave(p);
+        else
+            site_call(p, call, use);
+    }
+    reconsider(p, SLR_PHASE_LEAST, SLR_PHASE_KNOWN);
+}
+
+void slr_phases_end(struct slr_phases *p)
+{
+    if (p->by == SLR_BY_NOTHING)
+        reconsider(p, 0, 0);
+}
+
+unsigned slr_phases_symmetric(const struct slr_phases *p)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < p->sites.count; i++)
+        n += p->sites.site[i].side[SLR_RECV].found.state == SLR_SITE_SYMMETRIC;
+    return n;
+}

@@ -1,0 +1,67 @@
+#include "plugin/sites/published.h"
+
+#include "cache/blocks.h"
+#include "plugin/sites/sites.h"
+
+enum word { SHARD, RECV, SEND = RECV + 3, WORDS = SEND + 3 };
+enum place_word { IDENTITY, SIZE, OFFSET };
+_Static_assert(sizeof(((struct slr_published *)0)->word) == WORDS * sizeof(uint64_t), "one word for each");
+_Static_assert(sizeof(struct slr_published) == 64, "one cache line");
+
+static void put(_Atomic uint64_t *word, uint64_t value)
+{
+    atomic_store_explicit(word, value, memory_order_release);
+}
+
+static uint64_t get(const _Atomic uint64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_acquire);
+}
+
+static void put_place(_Atomic uint64_t *word, const struct slr_place *at)
+{
+    put(&word[IDENTITY], (uint64_t)at->ordinal << 32 | (uint32_t)at->generation);
+    put(&word[SIZE], at->size);
+    put(&word[OFFSET], at->offset);
+}
+
+void slr_published_write(struct slr_published *ring, uint64_t call, uint64_t shard, bool in_place,
+                         const struct slr_place *send, const struct slr_place *recv)
+{
+    struct slr_published *p = &ring[call % SLR_PUBLISHED];
+    atomic_store_explicit(&p->call, 0, memory_order_relaxed);
+    put(&p->word[SHARD], shard << 1 | in_place);
+    put_place(&p->word[RECV], recv);
+    put_place(&p->word[SEND], send);
+    put(&p->call, call);
+}
+
+static struct slr_where get_place(const _Atomic uint64_t *word)
+{
+    uint64_t identity = get(&word[IDENTITY]);
+    return (struct slr_where){.known = (uint32_t)identity != 0,
+                              .size = get(&word[SIZE]),
+                              .offset = get(&word[OFFSET]),
+                              .ordinal = (uint32_t)(identity >> 32)};
+}
+
+enum slr_published_result slr_published_read(const struct slr_published *ring, uint64_t call, int rank,
+                                             struct slr_use *use, uint64_t *newer)
+{
+    const struct slr_published *p = &ring[call % SLR_PUBLISHED];
+    uint64_t before = get(&p->call);
+    if (before > call) {
+        *newer = before;
+        return SLR_PUBLISHED_GONE;
+    }
+    if (before < call)
+        return SLR_PUBLISHED_NOT_YET;
+    use->shard = get(&p->word[SHARD]) >> 1;
+    use->in_place = get(&p->word[SHARD]) & 1;
+    use->at[SLR_RECV] = get_place(&p->word[RECV]);
+    use->at[SLR_SEND] = get_place(&p->word[SEND]);
+    if (use->in_place)
+        use->at[SLR_SEND].offset -= (uint64_t)rank * use->shard;
+    /* Overwritten meanwhile: the next look tells by what. */
+    return atomic_load_explicit(&p->call, memory_order_relaxed) == call ? SLR_PUBLISHED_OK : SLR_PUBLISHED_NOT_YET;
+}

@@ -1,0 +1,140 @@
+#include "plugin/sites/symmetry.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include "base/counters.h"
+#include "base/log.h"
+#include "cache/blocks.h"
+#include "plugin/comm/call.h"
+#include "plugin/sites/phases.h"
+#include "plugin/sites/symmetry_log.h"
+#include "plugin/sites/published.h"
+
+struct slr_symmetry {
+    struct slr_phases phases;
+    uint64_t next; /* call to be analysed */
+    bool ended;
+    struct slr_use *use; /* [nranks], of one call */
+};
+
+static struct slr_published *ring_of(const struct slr_comm *c, int rank)
+{
+    char *all = (char *)c->shared.control + slr_control_published_at(c->nranks);
+    return (struct slr_published *)all + (size_t)rank * SLR_PUBLISHED;
+}
+
+/* Memory that the cache does not know keeps its address, by which the period of the calls is found. */
+static struct slr_place place_or_address(const struct slr_place *at, const void *p)
+{
+    return at->generation ? *at : (struct slr_place){.offset = (size_t)p};
+}
+
+void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
+{
+    const struct slr_comm *c = call->comm;
+    struct slr_place from = place_or_address(send, call->send), to = place_or_address(recv, call->recv);
+    slr_published_write(ring_of(c, c->rank), call->number, call->shard, slr_call_in_place(call), &from, &to);
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of every communicator's analysis */
+
+static struct slr_symmetry *of(struct slr_comm *c)
+{
+    if (c->symmetry)
+        return c->symmetry;
+    struct slr_symmetry *s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->next = 1;
+    s->use = calloc((size_t)c->nranks, sizeof(*s->use));
+    if (!s->use || !slr_phases_open(&s->phases, c->name, c->rank, c->nranks)) {
+        free(s->use);
+        free(s);
+        return NULL;
+    }
+    c->symmetry = s;
+    return s;
+}
+
+/* Reads the next call of all ranks, or skips to one that can be read. False: nothing can be done now. */
+static bool advance(struct slr_comm *c, struct slr_symmetry *s)
+{
+    enum slr_published_result all = SLR_PUBLISHED_OK;
+    uint64_t newest = 0;
+    for (int r = 0; r < c->nranks; r++) {
+        uint64_t newer = 0;
+        enum slr_published_result one = slr_published_read(ring_of(c, r), s->next, r, &s->use[r], &newer);
+        newest = newer > newest ? newer : newest;
+        all = one > all ? one : all;
+    }
+    if (all == SLR_PUBLISHED_NOT_YET)
+        return false;
+    if (all == SLR_PUBLISHED_GONE) {
+        uint64_t to = newest - SLR_PUBLISHED / 4 * 3;
+        s->phases.skipped += to - s->next;
+        s->next = to;
+    } else {
+        slr_phases_take(&s->phases, s->next, s->use);
+        s->next++;
+    }
+    return true;
+}
+
+/* As long as there are new calls. More than a ring holds can not be waiting; the bound is for a program that goes on
+ * publishing meanwhile. */
+static void analyse(struct slr_comm *c)
+{
+    unsigned steps = 4 * SLR_PUBLISHED;
+    if (!slr_log_enabled(SLR_LOG_INFO) || c->pass != SLR_R_RING || !c->shared.control)
+        return;
+    bool any = c->symmetry != NULL || atomic_load(&ring_of(c, c->rank)[1].call) != 0;
+    struct slr_symmetry *s = any ? of(c) : NULL;
+    while (s && !s->ended && steps-- > 0 && advance(c, s))
+        ;
+}
+
+void slr_symmetry_tick(struct slr_comm *c)
+{
+    pthread_mutex_lock(&lock);
+    analyse(c);
+    pthread_mutex_unlock(&lock);
+}
+
+static void count(const struct slr_phases *p)
+{
+    atomic_fetch_add(&slr_counters.sites, p->sites.count);
+    atomic_fetch_add(&slr_counters.sites_symmetric, slr_phases_symmetric(p));
+    atomic_fetch_add(&slr_counters.sites_broken, slr_phases_breaks(p));
+}
+
+static void end(struct slr_comm *c)
+{
+    analyse(c);
+    struct slr_symmetry *s = c->symmetry;
+    if (!s || s->ended)
+        return;
+    s->ended = true;
+    slr_phases_end(&s->phases);
+    count(&s->phases);
+    slr_symmetry_log_end(&s->phases, slr_phases_symmetric(&s->phases), slr_phases_breaks(&s->phases));
+}
+
+void slr_symmetry_end(struct slr_comm *c)
+{
+    pthread_mutex_lock(&lock);
+    end(c);
+    pthread_mutex_unlock(&lock);
+}
+
+void slr_symmetry_dispose(struct slr_comm *c)
+{
+    pthread_mutex_lock(&lock);
+    end(c);
+    if (c->symmetry) {
+        slr_phases_close(&c->symmetry->phases);
+        free(c->symmetry->use);
+        free(c->symmetry);
+        c->symmetry = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+}

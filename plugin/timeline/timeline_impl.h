@@ -1,0 +1,71 @@
+/* The inside of measuring, for this folder: see timeline.h. */
+#ifndef SLR_PLUGIN_TIMELINE_TIMELINE_IMPL_H
+#define SLR_PLUGIN_TIMELINE_TIMELINE_IMPL_H
+
+#include <pthread.h>
+#include "kernels/clock.h"
+#include "plugin/timeline/timeline.h"
+
+enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER };
+
+/* A measured call: its stamps, and what its lines say besides. */
+struct slr_timed {
+    struct slr_timing timing;
+    struct slr_timed *next;
+    enum slr_timed_kind kind;
+    uint64_t number;
+    enum slr_reason reason, ended;
+    const char *func; /* SLR_TIMED_OTHER */
+    size_t shard, count;
+    ncclDataType_t type;
+    bool in_place;
+    CUstream stream;
+    const void *send, *recv;
+    uint32_t pieces, chunks;
+    unsigned counted;                     /* of its events, in slr_trace.events */
+    unsigned deliveries[SLR_BY_PUSH + 1]; /* peers that got this rank's shard in each way */
+};
+
+struct slr_timeline {
+    CUdevice device;
+    CUcontext ctx; /* of the device, retained */
+    pthread_mutex_t lock;
+    struct slr_timed *free, *closed, **closed_end; /* under `lock` */
+    unsigned made, taken, events;
+    struct slr_timed *open; /* of the ring; under the communicator's lock */
+
+    pthread_mutex_t reading; /* held by who reads and writes lines; before `lock` */
+    struct slr_clock clock;
+    uint64_t at[SLR_TIMING_STAMPS]; /* the stamps of the record that is read, in the host's time */
+    uint64_t told_error;            /* bound of the clock's error that has been written */
+    bool ended;                     /* the last line has been written */
+    _Atomic uint64_t sampled;       /* calls whose turn it was */
+    uint64_t written, failed;       /* of those; failed: an event did, or the communicator */
+    _Atomic uint64_t dropped;       /* no record was free */
+};
+
+/* Whether the call with this number, counted from 1, is to be measured. */
+bool slr_timeline_turn(uint64_t number);
+
+/* The communicator's, made at its first measured call. NULL: it can not be measured; that has been said. */
+struct slr_timeline *slr_timeline_of(struct slr_comm *c);
+
+/* A record for a call, empty; NULL: none is free, which has been counted. When many are taken, the house-keeping thread
+ * is woken. */
+struct slr_timed *slr_timeline_take(struct slr_timeline *t, enum slr_timed_kind kind, uint64_t number);
+
+/* The record is complete but for the device's part. */
+void slr_timeline_hand_in(struct slr_timeline *t, struct slr_timed *m);
+
+/* Back to the free ones. */
+void slr_timeline_give_back(struct slr_timeline *t, struct slr_timed *m);
+
+/* Writes the lines of the closed records that are complete, oldest first. With `reading` held and the context current.
+ * `last`: nobody looks again. */
+void slr_timeline_read(struct slr_comm *c, struct slr_timeline *t, bool last);
+
+/* The first line, and the last one: once each. */
+void slr_timeline_say_start(const struct slr_comm *c, const struct slr_timeline *t);
+void slr_timeline_say_end(const struct slr_comm *c, struct slr_timeline *t);
+
+#endif

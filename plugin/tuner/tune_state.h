@@ -1,0 +1,17 @@
+/* What the settings say about tuning, and the table: read once, at the first tuner of the process. */
+#ifndef SLR_PLUGIN_TUNER_TUNE_STATE_H
+#define SLR_PLUGIN_TUNER_TUNE_STATE_H
+
+#include "plugin/tuner/tune_table.h"
+
+struct slr_tune_state {
+    struct slr_tune_table table; /* empty: none, or broken */
+    const char *path;            /* as the setting gives it */
+    int overlap_channels;        /* 0: none */
+    unsigned samples;            /* of each candidate; 0: nothing is explored */
+    uint64_t word; /* of all this; equal on ranks that decide alike; 0: nothing to decide, as without a tuner */
+};
+
+const struct slr_tune_state *slr_tune_state(void);
+
+#endif

@@ -1,0 +1,215 @@
+#include "plugin/tuner/tuner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "base/log.h"
+#include "base/settings.h"
+#include "plugin/tuner/gemm_seen.h"
+#include "plugin/util/process.h"
+#include "plugin/util/nccl_names.h"
+#include "plugin/tuner/tune_state.h"
+
+_Thread_local bool slr_tuner_simulating __attribute__((tls_model("initial-exec")));
+
+static void introduce(int version, slr_nccl_logger log, bool hooked)
+{
+    if (slr_process_off()) {
+        if (slr_log_first(0x74756e65))
+            slr_log(SLR_LOG_INFO, "tuner", "interface=v%d msg=%s", version,
+                    "NCCL has loaded this library as its tuner; it is switched off: NCCL's defaults");
+        return;
+    }
+    const struct slr_tune_state *s = slr_tune_state();
+    if (log)
+        log(SLR_NCCL_LOG_INFO, SLR_NCCL_SUBSYS_INIT | SLR_NCCL_SUBSYS_TUNING, __FILE__, __LINE__,
+            "slipring tuner: %zu rules%s%s", s->table.count, s->path[0] ? " of " : "", s->path);
+    if (slr_log_first(slr_mix(0x74756e65, hooked)))
+        slr_log(SLR_LOG_INFO, "tuner", "interface=v%d interposed=%d msg=%s", version, (int)hooked,
+                hooked ? "NCCL has loaded this library as its tuner"
+                       : "only named in the environment, not preloaded: tuner alone, no call is substituted, and "
+                         "nothing compares the tables of the ranks");
+}
+
+struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, bool hooked,
+                                slr_nccl_logger log)
+{
+    struct slr_tuner *t = calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    introduce(version, log, hooked);
+    atomic_store(&t->refs, 1);
+    t->comm_hash = comm_hash;
+    t->nranks = nranks;
+    t->nnodes = nnodes;
+    pthread_mutex_init(&t->lock, NULL);
+    slr_channel_limit_init(&t->channel_limit, NULL, 0, 0);
+    if (slr_process_off())
+        atomic_store(&t->state, SLR_TUNER_OFF);
+    else if (!hooked)
+        atomic_store(&t->state, SLR_TUNER_ON);
+    return t;
+}
+
+void slr_tuner_hold(struct slr_tuner *t)
+{
+    atomic_fetch_add(&t->refs, 1);
+}
+
+void slr_tuner_put(struct slr_tuner *t)
+{
+    if (!t || atomic_fetch_sub(&t->refs, 1) > 1)
+        return;
+    if (t->shared)
+        munmap(t->shared, t->shared_bytes);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+/* Where a decision comes from, for the log. */
+struct origin {
+    const char *file; /* NULL: `word` says it */
+    int line;
+    const char *word;
+};
+
+static void say(const struct slr_tuner *t, const struct slr_tuner_ask *ask, const struct slr_tuner_choice *c,
+                const struct origin *from)
+{
+    uint64_t size_class = ask->bytes ? 63 - (uint64_t)__builtin_clzll(ask->bytes) : 0; /* sizes may be many */
+    uint64_t key = slr_mix(slr_mix(t->comm_hash, size_class), (uint64_t)ask->func << 32 | (uint64_t)ask->registered);
+    key = slr_mix(key, (uint64_t)(c->algo + 1) << 32 | (uint64_t)(c->proto + 1) << 16 | (uint64_t)c->channels);
+    if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(slr_mix(key, (uint64_t)(uintptr_t)t)))
+        return;
+    char where[512];
+    if (from->file)
+        snprintf(where, sizeof where, "%s:%d", from->file, from->line);
+    slr_log(
+        SLR_LOG_INFO, "tuned",
+        "comm_hash=%016llx func=%s bytes=%zu nranks=%zu nnodes=%zu registered=%d algo=%s proto=%s channels=%d from=%s",
+        (unsigned long long)t->comm_hash, slr_tune_func_name(ask->func), ask->bytes, t->nranks, t->nnodes,
+        (int)ask->registered, slr_tune_algo_name(c->algo), slr_tune_proto_name(c->proto), c->channels,
+        from->file ? where : from->word);
+}
+
+/* The cheapest entry that NCCL has not excluded, of the given algorithm and protocol (-1: any). -1: none. */
+static int cheapest(const struct slr_tuner_ask *ask, int algo, int proto)
+{
+    int best = -1;
+    for (int i = 0; i < ask->algos * ask->protos; i++) {
+        bool fits = (algo < 0 || i / ask->protos == algo) && (proto < 0 || i % ask->protos == proto);
+        if (fits && ask->cost[i] >= 0 && (best < 0 || ask->cost[i] < ask->cost[best]))
+            best = i;
+    }
+    return best;
+}
+
+static bool is_collnet(int algo)
+{
+    return algo == SLR_NCCL_COLLNET_DIRECT || algo == SLR_NCCL_COLLNET_CHAIN;
+}
+
+/* v2 has no costs: both or neither, and what the two flags allow. */
+static bool settle_v2(const struct slr_tuner_ask *ask, struct slr_tuner_choice *c)
+{
+    bool possible = (!is_collnet(c->algo) || ask->collnet) &&
+                    ((c->algo != SLR_NCCL_NVLS && c->algo != SLR_NCCL_NVLS_TREE) || ask->nvls);
+    if (c->algo < 0 || c->proto < 0)
+        c->algo = c->proto = -1;
+    return possible;
+}
+
+/* Turns a wish into what NCCL can do. False: it has excluded that for this call. */
+static bool settle(const struct slr_tuner_ask *ask, struct slr_tuner_choice *c)
+{
+    if (!ask->cost)
+        return settle_v2(ask, c);
+    int best = cheapest(ask, c->algo, c->proto);
+    if (best < 0)
+        return false;
+    bool wished = c->algo >= 0 || c->proto >= 0;
+    if (is_collnet(best / ask->protos))
+        c->channels = 0; /* NCCL does not bound them there */
+    if (wished) {
+        c->algo = best / ask->protos;
+        c->proto = best % ask->protos;
+        ask->cost[best] = 0;
+    }
+    return true;
+}
+
+static void excluded(const struct slr_tuner_ask *ask, const struct slr_tuner_choice *c, const struct origin *from)
+{
+    if (!slr_log_first(slr_mix(slr_mix(0x6578636c, (uint64_t)from->line), (uint64_t)ask->func)))
+        return;
+    slr_log(SLR_LOG_WARN, "tune_rule_unusable", "file=%s line=%d func=%s bytes=%zu algo=%s proto=%s msg=%s", from->file,
+            from->line, slr_tune_func_name(ask->func), ask->bytes, slr_tune_algo_name(c->algo),
+            slr_tune_proto_name(c->proto), "NCCL has excluded this for the call: NCCL's choice stays");
+}
+
+/* Whether the table or the exploration has a wish. */
+static bool wish(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *c, struct origin *from)
+{
+    const struct slr_tune_state *s = slr_tune_state();
+    struct slr_tune_call call = {ask->func, ask->bytes, t->nranks, t->nnodes, ask->registered};
+    const struct slr_tune_rule *r = slr_tune_find(&s->table, &call);
+    if (slr_explore_choose(t, ask, r, c)) {
+        *from = (struct origin){.word = "explore"};
+        return true;
+    }
+    if (!r)
+        return false;
+    *c = (struct slr_tuner_choice){r->algo, r->proto, r->channels};
+    *from = (struct origin){s->path, r->line, NULL};
+    return true;
+}
+
+static void choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *c)
+{
+    static const struct slr_tuner_choice nothing = {-1, -1, 0};
+    struct origin from = {0};
+    bool narrow = ask->func == SLR_NCCL_ALL_GATHER && slr_channel_limit_call(&t->channel_limit);
+    bool wished = wish(t, ask, c, &from);
+    if (wished) {
+        struct slr_tuner_choice asked = *c;
+        wished = settle(ask, c);
+        if (!wished && from.file)
+            excluded(ask, &asked, &from);
+        else if (!wished)
+            slr_explore_drop();
+    }
+    if (!wished)
+        *c = nothing;
+    int most = slr_tune_state()->overlap_channels;
+    if (narrow && most && (c->channels == 0 || c->channels > most)) {
+        struct slr_tuner_choice less = {c->algo, c->proto, most};
+        if (settle(ask, &less)) {
+            *c = less;
+            from = (struct origin){.word = "overlap"};
+            wished = true;
+        }
+    }
+    if (wished)
+        say(t, ask, c, &from);
+}
+
+void slr_tuner_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
+{
+    *choice = (struct slr_tuner_choice){-1, -1, 0};
+    if (atomic_load_explicit(&t->state, memory_order_acquire) != SLR_TUNER_ON || slr_tuner_simulating ||
+        slr_process_off())
+        return;
+    pthread_mutex_lock(&t->lock);
+    choose(t, ask, choice);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void slr_tuner_gather_passes(struct slr_tuner *t, CUstream stream)
+{
+    if (!t || !slr_get(SLR_S_TUNE_OVERLAP_CHANNELS))
+        return;
+    bool beside = slr_gemm_beside(stream);
+    pthread_mutex_lock(&t->lock);
+    slr_channel_limit_seen(&t->channel_limit, beside);
+    pthread_mutex_unlock(&t->lock);
+}

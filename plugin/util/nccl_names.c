@@ -1,0 +1,74 @@
+#include "plugin/util/nccl_names.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const char *const funcs[] = {
+    [SLR_NCCL_BROADCAST] = "Broadcast",
+    [SLR_NCCL_REDUCE] = "Reduce",
+    [SLR_NCCL_ALL_GATHER] = "AllGather",
+    [SLR_NCCL_REDUCE_SCATTER] = "ReduceScatter",
+    [SLR_NCCL_ALL_REDUCE] = "AllReduce",
+    [SLR_NCCL_SEND_RECV] = "SendRecv",
+    [SLR_NCCL_SEND] = "Send",
+    [SLR_NCCL_RECV] = "Recv",
+    [SLR_NCCL_ALL_TO_ALL] = "AlltoAll",
+    [SLR_NCCL_SCATTER] = "Scatter",
+    [SLR_NCCL_GATHER] = "Gather",
+};
+static const char *const algos[] = {
+    [SLR_NCCL_TREE] = "Tree",
+    [SLR_NCCL_RING] = "Ring",
+    [SLR_NCCL_COLLNET_DIRECT] = "CollNetDirect",
+    [SLR_NCCL_COLLNET_CHAIN] = "CollNetChain",
+    [SLR_NCCL_NVLS] = "NVLS",
+    [SLR_NCCL_NVLS_TREE] = "NVLSTree",
+    [SLR_NCCL_PAT] = "PAT",
+};
+static const char *const protos[] = {[SLR_NCCL_LL] = "LL", [SLR_NCCL_LL128] = "LL128", [SLR_NCCL_SIMPLE] = "Simple"};
+#define COUNT(list) ((int)(sizeof(list) / sizeof *(list)))
+_Static_assert(COUNT(funcs) == SLR_NCCL_FUNCS && COUNT(algos) == SLR_NCCL_ALGOS && COUNT(protos) == SLR_NCCL_PROTOS,
+               "each has a name");
+
+static const char *name_of(const char *const *list, int count, int number)
+{
+    return number == -1 ? "default" : number >= 0 && number < count ? list[number] : "?";
+}
+
+static int number_of(const char *const *list, int count, const char *none, const char *name, size_t len)
+{
+    for (int i = 0; i < count; i++)
+        if (strlen(list[i]) == len && !strncasecmp(list[i], name, len))
+            return i;
+    return strlen(none) == len && !strncasecmp(none, name, len) ? -1 : -2;
+}
+
+const char *slr_tune_func_name(int func)
+{
+    return name_of(funcs, COUNT(funcs), func);
+}
+
+const char *slr_tune_algo_name(int algo)
+{
+    return name_of(algos, COUNT(algos), algo);
+}
+
+const char *slr_tune_proto_name(int proto)
+{
+    return name_of(protos, COUNT(protos), proto);
+}
+
+int slr_tune_func_number(const char *name, size_t len)
+{
+    return number_of(funcs, SLR_NCCL_TUNED_FUNCS, "any", name, len);
+}
+
+int slr_tune_algo_number(const char *name, size_t len)
+{
+    return number_of(algos, COUNT(algos), "default", name, len);
+}
+
+int slr_tune_proto_number(const char *name, size_t len)
+{
+    return number_of(protos, COUNT(protos), "default", name, len);
+}

@@ -1,0 +1,16 @@
+#include "plugin/util/process.h"
+
+#include <stdatomic.h>
+#include "base/settings.h"
+
+static _Atomic bool forked;
+
+bool slr_process_off(void)
+{
+    return atomic_load_explicit(&forked, memory_order_relaxed) || !slr_get(SLR_S_ENABLE);
+}
+
+void slr_process_forked(void)
+{
+    atomic_store(&forked, true);
+}
