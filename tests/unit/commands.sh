@@ -1,5 +1,5 @@
 #!/bin/sh
-# Each command that is a program of its own and has been built: the options in its --help are those of LD_PRELOAD/commands.def, and its
+# Each command that is a program of its own and has been built: the options in its --help are those of tools/tables/commands.def, and its
 # exit status for help is 0, for nonsense that of wrong usage, with nothing on stdout. Usage: commands.sh SLIPRING_TABLES BUILD_FOLDER
 set -eu
 tables=$1 build=$2
@@ -21,13 +21,13 @@ count=0
 for program in "$build"/slipring-*; do
     name=${program##*/slipring-}
     [ "$name" != tables ] && [ -x "$program" ] && [ -f "$program" ] || continue
-    "$tables" usage | grep -q "slipring $name " || fail "slipring-$name is built, and LD_PRELOAD/commands.def has no command $name"
+    "$tables" usage | grep -q "slipring $name " || fail "slipring-$name is built, and tools/tables/commands.def has no command $name"
     "$program" --help >"$work/help" || fail "slipring-$name --help: status $?"
     grep -q "slipring $name" "$work/help" || fail "slipring-$name --help does not say how it is called"
     options_in "$work/help" >"$work/has"
     sed -n "s/^$name //p" "$work/all" >"$work/rows"
     options_in "$work/rows" >"$work/wanted"
-    diff "$work/wanted" "$work/has" >"$work/diff" || fail "$name: < in LD_PRELOAD/commands.def, > in its --help
+    diff "$work/wanted" "$work/has" >"$work/diff" || fail "$name: < in tools/tables/commands.def, > in its --help
 $(cat "$work/diff")"
     status=0
     "$program" --no-such-option >"$work/out" 2>"$work/err" || status=$?

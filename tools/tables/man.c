@@ -1,12 +1,13 @@
 /* Manual pages, in the macros of man(7): hand-written templates with the tables put in. */
-#include "LD_PRELOAD/tables.h"
+#include "tools/tables/tables.h"
 #include "base/reason.h"
 #include "base/settings.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A hyphen that is none: in names, which people search for and copy, and at the start of a word, as options have it. */
+/* A hyphen that is none: in names, which people search for and copy, and at the start of a word, as
+ * options have it. */
 static const char *hyphen(char before, char after, bool name)
 {
     bool starts = before == '\0' || strchr(" -[(|`\"", before);
@@ -49,7 +50,8 @@ static void put_text(FILE *out, const char *text, bool name)
 
 #define WIDTH 78
 
-/* One sentence, or what has to be on lines of its own, in lines of at most WIDTH characters where it has spaces. */
+/* One sentence, or what has to be on lines of its own, in lines of at most WIDTH characters where
+ * it has spaces. */
 static void put_lines(FILE *out, const char *sentence)
 {
     char *text = NULL;

@@ -1,4 +1,4 @@
-#include "LD_PRELOAD/tables.h"
+#include "tools/tables/tables.h"
 #include "base/settings_internal.h"
 #include <ctype.h>
 #include <inttypes.h>

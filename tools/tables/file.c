@@ -1,4 +1,4 @@
-#include "LD_PRELOAD/tables.h"
+#include "tools/tables/tables.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

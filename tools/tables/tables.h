@@ -1,6 +1,7 @@
-/* slipring-tables: prints the library's tables (settings, reasons) for people, documentation and the launcher. */
-#ifndef SLR_TABLES_H
-#define SLR_TABLES_H
+/* slipring-tables: prints the library's tables (settings, reasons) for people, documentation and
+ * the launcher. */
+#ifndef SLR_TOOLS_TABLES_H
+#define SLR_TOOLS_TABLES_H
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,14 +10,14 @@
 enum table { TABLE_SETTINGS, TABLE_REASONS };
 enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON, FORM_VALUES };
 
-/* tables_print.c */
+/* print.c */
 void print_table(FILE *out, enum table table, enum form form);
 /* A whole documentation file: a line that says where it comes from, a title, the table. */
 void print_document(FILE *out, enum table table);
 /* The counters, as a table in Markdown. */
 void print_counters(FILE *out);
 
-/* tables_commands.c: commands.def, command by command, ended by OPTION_END. */
+/* commands.c: commands.def, command by command, ended by OPTION_END. */
 extern const struct option_row command_rows[];
 /* Behind "slipring". */
 const char *command_name(const struct option_row *command);
@@ -25,17 +26,19 @@ void print_usage(FILE *out);
 /* "COMMAND OPTION" for each option that the manual explains. */
 void print_options(FILE *out);
 
-/* tables_man.c: the manual page of a template, in which a line that is only @settings@, @reasons@, @counters@,
- * @commands@ or @functions@ becomes that table, and @version@ and @date@ the values. 0, or 1 with a message on stderr.
- */
+/* man.c: the manual page of a template, in which a line that is only @settings@, @reasons@,
+ * @counters@, @commands@ or @functions@ becomes that table, and @version@ and @date@ the values. 0,
+ * or 1 with a message on stderr. */
 int print_page(FILE *out, const char *template, const char *date);
 
-/* tables_values.c: each setting with its value in the present environment; what is wrong there goes to stderr. */
+/* values.c: each setting with its value in the present environment; what is wrong there goes
+ * to stderr. */
 void print_values(FILE *out);
 /* "k=v" as --set takes it: prints the variable's assignment, or a message to stderr. 0 or 2. */
 int check_assignment(const char *assignment);
 
-/* tables_file.c: 0 when done or equal, else 1 with a message on stderr. With `check` nothing is written. */
+/* file.c: 0 when done or equal, else 1 with a message on stderr. With `check` nothing is
+ * written. */
 int sync_document(enum table table, const char *path, bool check);
 /* A region of a file that is otherwise written by hand. */
 enum region { REGION_README, REGION_LAUNCHER, REGION_COUNTERS, REGION_COUNT };

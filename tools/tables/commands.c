@@ -1,7 +1,7 @@
 /* The launcher's commands, and its --help text. */
 #include <stdint.h>
 #include <string.h>
-#include "LD_PRELOAD/tables.h"
+#include "tools/tables/tables.h"
 #include "tools/common/utf8.h"
 
 #define WIDTH 118
@@ -10,7 +10,7 @@ const struct option_row command_rows[] = {
 #define COMMAND COMMAND_ROW
 #define OPTION OPTION_ROW_SHOWN
 #define PARAGRAPH PARAGRAPH_ROW
-#include "LD_PRELOAD/commands.def"
+#include "tools/tables/commands.def"
     {.kind = OPTION_END},
 };
 

@@ -1,4 +1,4 @@
-#include "LD_PRELOAD/tables.h"
+#include "tools/tables/tables.h"
 #include <string.h>
 
 static const char usage_text[] =
