@@ -4,7 +4,8 @@
 Usage: links.py SOURCE_ROOT
 
 Links between the Markdown pages lead to files. Files that pages and C sources name from the source root
-(folder/file.h) exist; a * in a name stands for anything. docs/README.md links every page of docs/.
+(folder/file.h) exist; a * in a name stands for anything. docs/README.md links every page of docs/, and docs/locks.md
+names every file of the library that has a lock.
 """
 import glob
 import os
@@ -14,6 +15,7 @@ import tempfile
 
 PAGES = (".md",)
 SOURCES = (".md", ".c", ".h", ".S", ".def")
+LIBRARY = ("base", "cache", "kernels", "plugin", "interpose")
 
 
 def read(path):
@@ -63,17 +65,30 @@ def unlisted_pages(root):
         yield f"docs/README.md: no link to {page}"
 
 
+def unlisted_locks(root):
+    named = re.findall(r"[\w./]+\.[ch]", read(os.path.join(root, "docs", "locks.md")))
+    for layer in LIBRARY:
+        for source in files(os.path.join(root, layer), (".c", ".h")):
+            path = os.path.relpath(source, root)
+            if path not in named and re.search(r"\bpthread_(mutex|rwlock|spinlock)_t \w+( =[^;]*)?;", read(source)):
+                yield f"docs/locks.md: not the lock of {path}"
+
+
 def everything_wrong(root):
-    return [*broken_links(root), *missing_files(root), *unlisted_pages(root)]
+    return [*broken_links(root), *missing_files(root), *unlisted_pages(root), *unlisted_locks(root)]
 
 
 def self_test():
     samples = {
-        "README.md": "[a](docs/one.md#x) [b](https://x.y) `[c](c)`\n\n    [d](d)\n\n[e](docs/3)\n`base/*.h` `base/*.c`",
-        "docs/README.md": "[one](one.md)",
+        "README.md": "[a](docs/one.md#x) [b](https://x.y) `[c](c)`\n\n    [d](d)\n\n[e](docs/3)\n`base/*.h` `base/*.S`",
+        "docs/README.md": "[one](one.md) [locks](locks.md)",
+        "docs/locks.md": "one (base/b.h)",
         "docs/one.md": "[up](../README.md)",
         "docs/two.md": "",
         "base/a.h": "/* base/a.h, see base/gone.h (docs/two.md); build/base/x.c */",
+        "base/b.h": "pthread_mutex_t lock; /* listed */",
+        "base/c.c": "static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;",
+        "base/d.c": "static void f(pthread_mutex_t *m);",
     }
     with tempfile.TemporaryDirectory() as root:
         for name, text in samples.items():
@@ -82,8 +97,8 @@ def self_test():
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
         found = everything_wrong(root)
-    assert found == ["README.md: no docs/3", "README.md:6: no base/*.c", "base/a.h:1: no base/gone.h",
-                     "docs/README.md: no link to two.md"], found
+    assert found == ["README.md: no docs/3", "README.md:6: no base/*.S", "base/a.h:1: no base/gone.h",
+                     "docs/README.md: no link to two.md", "docs/locks.md: not the lock of base/c.c"], found
 
 
 if __name__ == "__main__":
