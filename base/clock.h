@@ -13,6 +13,14 @@ static inline uint64_t slr_now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+/* Nanoseconds of it. */
+static inline uint64_t slr_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* Sleeps for so many milliseconds, or less when a signal comes. */
 static inline void slr_sleep_ms(unsigned ms)
 {

@@ -1,6 +1,6 @@
 #include "cache/captures.h"
 
-#include <time.h>
+#include "base/clock.h"
 #include "base/cu.h"
 #include "cache/blocks.h"
 
@@ -16,7 +16,7 @@ void slr_block_captures(int change)
 {
     atomic_fetch_add(&captures, change);
     for (int ms = 0; change > 0 && ms < BEGIN_WAIT_MS && atomic_load(&syncs) > 0; ms++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_sleep_ms(1);
 }
 
 bool slr_block_capturing(void)

@@ -1,6 +1,6 @@
 #include "cache/device_reset.h"
 
-#include <time.h>
+#include "base/clock.h"
 #include "cache/block_state.h"
 #include "cache/handles.h"
 
@@ -17,7 +17,7 @@ void slr_device_reset(int device)
     atomic_fetch_add(&resets[device], 1);
     slr_imports_forget(device);
     for (int ms = 0; ms < RESET_WAIT_MS && atomic_load(&freeing) > 0; ms++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_sleep_ms(1);
 }
 
 uint32_t slr_device_resets(int device)

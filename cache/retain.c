@@ -1,7 +1,7 @@
 #include "cache/retain.h"
 
 #include <pthread.h>
-#include <time.h>
+#include "base/clock.h"
 #include "base/cu.h"
 #include "cache/block_state.h"
 
@@ -15,7 +15,7 @@ static bool begin(void)
     for (int i = 0; i < TRIES; i++) {
         if (pthread_rwlock_trywrlock(&books) == 0)
             return true;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_sleep_ms(1);
     }
     return false;
 }

@@ -268,7 +268,7 @@ void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op)
                                      : op->channels ? op->channels
                                                     : SLR_EXPECT_UNKNOWN),
                           memory_order_relaxed);
-    r->begin = slr_clock_now();
+    r->begin = slr_now_ns();
     slr_oprecord_ready(r, p);
     return handle;
 }

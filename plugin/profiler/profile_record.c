@@ -145,7 +145,7 @@ static void stop_op(struct slr_profile_record *r, uint64_t w, slr_profile_report
 {
     uint64_t generation = generation_of(w);
     if (w & OWN)
-        atomic_store_explicit(&r->end, slr_clock_now(), memory_order_relaxed);
+        atomic_store_explicit(&r->end, slr_now_ns(), memory_order_relaxed);
     while (w & OWN && generation_of(w) == generation && !leave(r, &w, w & ~(uint64_t)OWN, report))
         ;
 }

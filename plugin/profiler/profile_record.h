@@ -13,7 +13,7 @@
 #define SLR_PLUGIN_PROFILER_PROFILE_RECORD_H
 
 #include <stdatomic.h>
-#include "kernels/clock.h"
+#include "base/clock.h"
 #include "plugin/profiler/profile_core.h"
 
 #define SLR_EXPECT_UNKNOWN 0xffffu

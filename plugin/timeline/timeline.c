@@ -81,7 +81,7 @@ static bool open_on_device(const struct slr_comm *c, struct slr_timeline *t)
         return false;
     bool open = false;
     if (slr_context_enter(t->ctx) == SLR_OK) {
-        open = slr_clock_open(&t->clock) == SLR_OK;
+        open = slr_device_clock_open(&t->clock) == SLR_OK;
         slr_shared_leave();
     }
     if (!open)
@@ -265,7 +265,7 @@ void slr_timeline_dispose(struct slr_comm *c)
         slr_timeline_close(c);
         free_list(t->closed);
         free_list(t->free);
-        slr_clock_close(&t->clock);
+        slr_device_clock_close(&t->clock);
         slr_shared_leave();
         slr_real.cuDevicePrimaryCtxRelease(t->device);
     }

@@ -3,7 +3,7 @@
 #define SLR_PLUGIN_TIMELINE_TIMELINE_IMPL_H
 
 #include <pthread.h>
-#include "kernels/clock.h"
+#include "kernels/device_clock.h"
 #include "plugin/timeline/timeline.h"
 
 enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER };
@@ -35,7 +35,7 @@ struct slr_timeline {
     struct slr_timed *open; /* of the ring; under the communicator's lock */
 
     pthread_mutex_t reading; /* held by who reads and writes lines; before `lock` */
-    struct slr_clock clock;
+    struct slr_device_clock clock;
     uint64_t at[SLR_TIMING_STAMPS]; /* the stamps of the record that is read, in the host's time */
     uint64_t told_error;            /* bound of the clock's error that has been written */
     bool ended;                     /* the last line has been written */

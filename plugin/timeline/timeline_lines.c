@@ -63,7 +63,7 @@ static bool read_times(const struct slr_timeline *t, struct reading *r)
     const struct slr_timing *rec = &r->m->timing;
     for (unsigned i = 0; i < rec->stamps; i++) {
         uint64_t error = 0;
-        if (slr_clock_time(&t->clock, rec->event[i], &r->at[i], &error) != CUDA_SUCCESS)
+        if (slr_device_clock_time(&t->clock, rec->event[i], &r->at[i], &error) != CUDA_SUCCESS)
             return false;
         r->error = error > r->error ? error : r->error;
     }
@@ -182,7 +182,7 @@ static void take_off(struct slr_timeline *t, struct slr_timed *m)
 
 void slr_timeline_read(struct slr_comm *c, struct slr_timeline *t, bool last)
 {
-    if (!oldest(t) || !(last ? slr_clock_insist : slr_clock_look)(&t->clock))
+    if (!oldest(t) || !(last ? slr_device_clock_insist : slr_device_clock_look)(&t->clock))
         return;
     for (struct slr_timed *m; (m = oldest(t)) && read_one(c, t, m);)
         take_off(t, m);

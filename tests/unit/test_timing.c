@@ -1,9 +1,10 @@
-/* Records and the device's clock (kernels/timing.h, kernels/clock.h) on a fake device whose clock has another zero, and
+/* Records and the device's clock (kernels/timing.h, kernels/device_clock.h) on a fake device whose clock has another zero, and
  * perhaps another rate, than the host's. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <time.h>
-#include "kernels/clock.h"
+#include "base/clock.h"
+#include "kernels/device_clock.h"
 #include "kernels/timing.h"
 
 /* An event: the device's time at its record, in nanoseconds. The device runs an event `latency` ns after its record;
@@ -51,7 +52,7 @@ static CUresult event_record(CUevent handle, CUstream s)
     records_left -= records_left > 0;
     recorded++;
     e->recorded = true;
-    e->done_ns = latency < 0 ? UINT64_MAX : slr_clock_now() + (uint64_t)latency;
+    e->done_ns = latency < 0 ? UINT64_MAX : slr_now_ns() + (uint64_t)latency;
     e->at = device_time(e->done_ns);
     return CUDA_SUCCESS;
 }
@@ -59,7 +60,7 @@ static CUresult event_record(CUevent handle, CUstream s)
 static CUresult event_query(CUevent handle)
 {
     const struct event *e = (const struct event *)handle;
-    return !e->recorded || slr_clock_now() >= e->done_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return !e->recorded || slr_now_ns() >= e->done_ns ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult elapsed(float *ms, CUevent a, CUevent b)
@@ -101,7 +102,7 @@ static void sleep_ms(unsigned ms)
 }
 
 /* Events of which the host's time is known come out as that, within the error that is stated. */
-static void check_times(struct slr_clock *k)
+static void check_times(struct slr_device_clock *k)
 {
     for (int round = 0; round < 4; round++) {
         CUevent early = NULL, late = NULL;
@@ -109,13 +110,13 @@ static void check_times(struct slr_clock *k)
         cr_assert_eq(event_create(&late, 0), CUDA_SUCCESS);
         cr_assert_eq(event_record(early, NULL), CUDA_SUCCESS);
         sleep_ms(60);
-        cr_assert(slr_clock_insist(k));
+        cr_assert(slr_device_clock_insist(k));
         cr_assert_eq(event_record(late, NULL), CUDA_SUCCESS);
         sleep_ms(2);
         for (int i = 0; i < 2; i++) {
             const struct event *e = (const struct event *)(i ? late : early);
             uint64_t ns, error;
-            cr_assert_eq(slr_clock_time(k, i ? late : early, &ns, &error), CUDA_SUCCESS);
+            cr_assert_eq(slr_device_clock_time(k, i ? late : early, &ns, &error), CUDA_SUCCESS);
             double off = (double)ns - (double)e->done_ns;
             cr_expect(off < (double)error && off > -(double)error, "round %d: %f ns off, stated %llu", round, off,
                       (unsigned long long)error);
@@ -127,13 +128,13 @@ static void check_times(struct slr_clock *k)
 
 static void check_clock(double device_rate)
 {
-    struct slr_clock k;
+    struct slr_device_clock k;
     rate = device_rate;
     use_fakes();
-    cr_assert_eq(slr_clock_open(&k), SLR_OK);
+    cr_assert_eq(slr_device_clock_open(&k), SLR_OK);
     check_times(&k);
     cr_expect(k.rate / rate < 1.5 && k.rate / rate > 0.5, "rate %f", k.rate);
-    slr_clock_close(&k);
+    slr_device_clock_close(&k);
     cr_expect_eq(alive, 0);
 }
 
@@ -149,29 +150,29 @@ Test(timing, the_clock_of_a_device_whose_time_is_dilated)
 
 Test(timing, a_stream_that_does_not_run_gives_no_base_and_is_not_waited_for)
 {
-    struct slr_clock k;
+    struct slr_device_clock k;
     use_fakes();
     latency = -1;
-    cr_assert_eq(slr_clock_open(&k), SLR_OK);
+    cr_assert_eq(slr_device_clock_open(&k), SLR_OK);
     for (int i = 0; i < 3; i++)
-        cr_expect(!slr_clock_look(&k));
+        cr_expect(!slr_device_clock_look(&k));
     latency = 1000;
-    cr_expect(slr_clock_insist(&k), "it does when it runs again");
+    cr_expect(slr_device_clock_insist(&k), "it does when it runs again");
     double before = (double)k.base_ns;
     latency = -1;
     sleep_ms(60);
-    cr_expect(slr_clock_look(&k), "the older base stays");
+    cr_expect(slr_device_clock_look(&k), "the older base stays");
     cr_expect_eq((double)k.base_ns, before);
-    slr_clock_close(&k);
+    slr_device_clock_close(&k);
 }
 
 Test(timing, a_clock_that_can_not_be_made_leaves_nothing)
 {
     use_fakes();
     for (creates_left = 0; creates_left < 4;) {
-        struct slr_clock k;
+        struct slr_device_clock k;
         int left = creates_left;
-        cr_expect_neq(slr_clock_open(&k), SLR_OK);
+        cr_expect_neq(slr_device_clock_open(&k), SLR_OK);
         cr_expect_eq(alive, 0);
         creates_left = left + 1;
     }

@@ -21,18 +21,18 @@
  * that waits for a peer, the attempt is given up, and the older base stays, with the error that it
  * has. While there is none at all, the next attempts are given more time, up to 32 ms.
  *
- * Of one context, which is current in all calls. Not thread-safe. slr_clock_look may wait for the
+ * Of one context, which is current in all calls. Not thread-safe. slr_device_clock_look may wait for the
  * device, as long as two attempts: not for the data path.
  */
-#ifndef SLR_KERNELS_CLOCK_H
-#define SLR_KERNELS_CLOCK_H
+#ifndef SLR_KERNELS_DEVICE_CLOCK_H
+#define SLR_KERNELS_DEVICE_CLOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/real.h"
 #include "base/status.h"
 
-struct slr_clock {
+struct slr_device_clock {
     CUstream stream;
     CUevent anchor, base, best, attempt;
     bool anchored, known; /* `anchor` and `base` mean something */
@@ -44,18 +44,16 @@ struct slr_clock {
 };
 
 /* On failure nothing is left. */
-enum slr_status slr_clock_open(struct slr_clock *clock);
-void slr_clock_close(struct slr_clock *clock);
+enum slr_status slr_device_clock_open(struct slr_device_clock *clock);
+void slr_device_clock_close(struct slr_device_clock *clock);
 
 /* Looks for a better base, if the present one is old. False: there is none yet. */
-bool slr_clock_look(struct slr_clock *clock);
+bool slr_device_clock_look(struct slr_device_clock *clock);
 
 /* For the last times that will be asked for: while there is no base, tries for up to a second. */
-bool slr_clock_insist(struct slr_clock *clock);
+bool slr_device_clock_insist(struct slr_device_clock *clock);
 
 /* When a complete event was, and how wrong that can be. Whatever is not CUDA_SUCCESS: not known. */
-CUresult slr_clock_time(const struct slr_clock *clock, CUevent event, uint64_t *ns, uint64_t *error);
-
-uint64_t slr_clock_now(void);
+CUresult slr_device_clock_time(const struct slr_device_clock *clock, CUevent event, uint64_t *ns, uint64_t *error);
 
 #endif

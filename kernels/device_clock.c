@@ -1,7 +1,8 @@
-#include "kernels/clock.h"
+#include "kernels/device_clock.h"
 
 #include <sched.h>
 #include <time.h>
+#include "base/clock.h"
 #include "base/cu.h"
 
 #define OLD_NS 50000000u     /* a base is looked for again after this */
@@ -16,14 +17,7 @@
 #define ALIKE 1e-3          /* and how different they may seem */
 #define SETTLE_NS 10000000u /* from the anchor to the first base */
 
-uint64_t slr_clock_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static enum slr_status create(struct slr_clock *clock)
+static enum slr_status create(struct slr_device_clock *clock)
 {
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &clock->stream, CU_STREAM_NON_BLOCKING, 0));
     SLR_TRY(SLR_CU(cuEventCreate, &clock->anchor, CU_EVENT_DEFAULT));
@@ -32,12 +26,12 @@ static enum slr_status create(struct slr_clock *clock)
     return SLR_CU(cuEventCreate, &clock->attempt, CU_EVENT_DEFAULT);
 }
 
-enum slr_status slr_clock_open(struct slr_clock *clock)
+enum slr_status slr_device_clock_open(struct slr_device_clock *clock)
 {
-    *clock = (struct slr_clock){.patience_ns = PATIENCE_NS, .rate = 1, .drift = DRIFT};
+    *clock = (struct slr_device_clock){.patience_ns = PATIENCE_NS, .rate = 1, .drift = DRIFT};
     enum slr_status s = create(clock);
     if (s != SLR_OK)
-        slr_clock_close(clock);
+        slr_device_clock_close(clock);
     return s;
 }
 
@@ -47,7 +41,7 @@ static void destroy_event(CUevent e)
         slr_real.cuEventDestroy(e);
 }
 
-void slr_clock_close(struct slr_clock *clock)
+void slr_device_clock_close(struct slr_device_clock *clock)
 {
     destroy_event(clock->anchor);
     destroy_event(clock->base);
@@ -55,7 +49,7 @@ void slr_clock_close(struct slr_clock *clock)
     destroy_event(clock->attempt);
     if (clock->stream)
         slr_real.cuStreamDestroy(clock->stream);
-    *clock = (struct slr_clock){0};
+    *clock = (struct slr_device_clock){0};
 }
 
 static void swap(CUevent *a, CUevent *b)
@@ -66,22 +60,22 @@ static void swap(CUevent *a, CUevent *b)
 }
 
 /* Records `attempt` and waits for it, without sleeping, which would widen the bracket. */
-static bool attempt(struct slr_clock *clock, uint64_t *at, uint64_t *half)
+static bool attempt(struct slr_device_clock *clock, uint64_t *at, uint64_t *half)
 {
-    uint64_t before = slr_clock_now(), after;
+    uint64_t before = slr_now_ns(), after;
     if (slr_real.cuEventRecord(clock->attempt, clock->stream) != CUDA_SUCCESS)
         return false;
     CUresult r;
     do {
         r = slr_real.cuEventQuery(clock->attempt);
-        after = slr_clock_now();
+        after = slr_now_ns();
     } while (r == CUDA_ERROR_NOT_READY && after - before < clock->patience_ns && sched_yield() == 0);
     *half = (after - before) / 2;
     *at = before + *half;
     return r == CUDA_SUCCESS;
 }
 
-static uint64_t grown(const struct slr_clock *clock, uint64_t distance)
+static uint64_t grown(const struct slr_device_clock *clock, uint64_t distance)
 {
     return clock->half_ns + (uint64_t)((double)distance * clock->drift) + (distance >> 24) + RESOLUTION_NS;
 }
@@ -92,7 +86,7 @@ static uint64_t distance(uint64_t a, uint64_t b)
 }
 
 /* How fast the device's clock runs, from the anchor to the base. */
-static void measure_rate(struct slr_clock *clock)
+static void measure_rate(struct slr_device_clock *clock)
 {
     float ms = 0;
     if (slr_real.cuEventElapsedTime(&ms, clock->anchor, clock->base) != CUDA_SUCCESS || !(ms > 0))
@@ -105,7 +99,7 @@ static void measure_rate(struct slr_clock *clock)
 }
 
 /* `best` becomes the base when its bracket is tighter than what the present one's has grown to. */
-static void take(struct slr_clock *clock, uint64_t at, uint64_t half)
+static void take(struct slr_device_clock *clock, uint64_t at, uint64_t half)
 {
     if (clock->known && half + RESOLUTION_NS >= grown(clock, distance(at, clock->base_ns)))
         return;
@@ -125,12 +119,12 @@ static void take(struct slr_clock *clock, uint64_t at, uint64_t half)
     measure_rate(clock);
 }
 
-bool slr_clock_look(struct slr_clock *clock)
+bool slr_device_clock_look(struct slr_device_clock *clock)
 {
-    uint64_t begin = slr_clock_now(), best_at = 0, best_half = UINT64_MAX;
+    uint64_t begin = slr_now_ns(), best_at = 0, best_half = UINT64_MAX;
     if (clock->known && begin - clock->base_ns < OLD_NS && clock->half_ns < POOR_NS)
         return true;
-    for (int i = 0; i < ATTEMPTS && best_half > GOOD_NS && slr_clock_now() - begin < 2 * clock->patience_ns; i++) {
+    for (int i = 0; i < ATTEMPTS && best_half > GOOD_NS && slr_now_ns() - begin < 2 * clock->patience_ns; i++) {
         uint64_t at, half;
         if (!attempt(clock, &at, &half) || half >= best_half)
             continue;
@@ -147,15 +141,15 @@ bool slr_clock_look(struct slr_clock *clock)
     return clock->known;
 }
 
-bool slr_clock_insist(struct slr_clock *clock)
+bool slr_device_clock_insist(struct slr_device_clock *clock)
 {
-    uint64_t end = slr_clock_now() + INSIST_NS;
-    while (!slr_clock_look(clock) && slr_clock_now() < end)
+    uint64_t end = slr_now_ns() + INSIST_NS;
+    while (!slr_device_clock_look(clock) && slr_now_ns() < end)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     return clock->known;
 }
 
-CUresult slr_clock_time(const struct slr_clock *clock, CUevent event, uint64_t *ns, uint64_t *error)
+CUresult slr_device_clock_time(const struct slr_device_clock *clock, CUevent event, uint64_t *ns, uint64_t *error)
 {
     float ms = 0;
     CUresult r = slr_real.cuEventElapsedTime(&ms, clock->base, event);
