@@ -18,8 +18,10 @@ done
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-sources=("$root"/tools/{common,log,model,report}/*.c "$root/tools/trace/events.c")
-sources=("${sources[@]/*main.c/}") # of slipring report
+sources=()
+for file in "$root"/tools/{common,log,model,report}/*.c "$root/tools/trace/events.c"; do
+    [ "${file##*/}" = main.c ] || sources+=("$file")
+done
 clang -g -O1 -std=gnu11 -D_GNU_SOURCE -DFUZZ_LOGS_LIBFUZZER -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I"$root" \
     "$root/tests/fuzz/logs/fuzz_logs.c" "${sources[@]}" "$root/base/reason.c" -ljansson -o "$dir/fuzz"
 python3 "$root/tests/report/make_logs.py" "$dir/seeds" --ranks 2 --calls 4
