@@ -1,6 +1,7 @@
-/* Checked rounds. A round enqueues a burst of iterations without synchronising, each with its own data, keeps what each
- * one gathered and computed, and compares afterwards: bytes with bytes for the gather, and for the GEMM each value with
- * the exact sum rounded to the type. New data in every iteration so that results of an earlier one are wrong. */
+/* Checked rounds. A round enqueues a burst of iterations without synchronising, each with its own
+ * data, keeps what each one gathered and computed, and compares afterwards: bytes with bytes for
+ * the gather, and for the GEMM each value with the exact sum rounded to the type. New data in every
+ * iteration so that results of an earlier one are wrong. */
 #include "ag_rank.h"
 
 #include <stdlib.h>
@@ -207,7 +208,8 @@ static int check_slot(struct check *c)
     return c->r->options->check == AG_FULL ? check_c_full(c) : check_c_sample(c);
 }
 
-/* What must be in place before the burst starts: the shards' next contents, and C where beta reads it. */
+/* What must be in place before the burst starts: the shards' next contents, and C where beta reads
+ * it. */
 static int prepare(struct ag_rank *r, struct ag_lane *lane, int slot, uint64_t step, void *block)
 {
     const struct ag_shape *s = &r->data.shape;

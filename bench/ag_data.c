@@ -31,7 +31,8 @@ static int small_integer(uint64_t bits)
     return (int)((bits >> 32) * 9 >> 32) - 4;
 }
 
-/* -1, 0 or 1; about 256 of k elements are not 0, which keeps sums of products below 256 with room to spare. */
+/* -1, 0 or 1; about 256 of k elements are not 0, which keeps sums of products below 256 with room
+ * to spare. */
 static int weight_value(uint64_t bits, long k)
 {
     const uint64_t threshold = k <= 512 ? UINT64_C(1) << 31 : (UINT64_C(256) << 32) / (uint64_t)k;

@@ -1,7 +1,8 @@
 /* The data: a counter-based hash of (seed, what, index), so that any rank can compute any element.
  *
- * With a GEMM the values are small integers, few enough of them non-zero that every partial sum is exact in every type
- * (also where a GEMM adds in fp16 or adds partial results in bf16). Without one they are arbitrary bytes. */
+ * With a GEMM the values are small integers, few enough of them non-zero that every partial sum is
+ * exact in every type (also where a GEMM adds in fp16 or adds partial results in bf16). Without one
+ * they are arbitrary bytes. */
 #ifndef AG_DATA_H
 #define AG_DATA_H
 
@@ -15,8 +16,8 @@ struct ag_data {
     uint64_t seed;
 };
 
-/* The shard of `rank` in step `step` (every checked iteration is a step with its own data): `count` elements from
- * element `first`, encoded. */
+/* The shard of `rank` in step `step` (every checked iteration is a step with its own data): `count`
+ * elements from element `first`, encoded. */
 void ag_data_shard(const struct ag_data *data, uint64_t step, int rank, size_t first, size_t count, void *out);
 
 /* The k values of column `column` of the gathered matrix, without the padding. */

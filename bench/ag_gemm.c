@@ -1,5 +1,6 @@
-/* ag_gemm: the job of a tensor-parallel layer, all-gather then GEMM, as a plain NCCL and cuBLAS program. Here it starts
- * the ranks and watches them: processes that are forked, threads, or this process as one rank of many. */
+/* ag_gemm: the job of a tensor-parallel layer, all-gather then GEMM, as a plain NCCL and cuBLAS
+ * program. Here it starts the ranks and watches them: processes that are forked, threads, or this
+ * process as one rank of many. */
 #include "ag_rank.h"
 #include "ag_report.h"
 
@@ -69,8 +70,8 @@ static void say_how_it_died(const struct worker *worker, int wait_status)
     fprintf(stderr, "ag_gemm: rank %d: %s\n", worker->rank, record->error);
 }
 
-/* A child's exit status is its rank's state. Any other end is a death, also one on the way out: a crash in a library's
- * destructor, or a sanitizer's report. */
+/* A child's exit status is its rank's state. Any other end is a death, also one on the way out: a
+ * crash in a library's destructor, or a sanitizer's report. */
 static int reap(struct worker *workers, int count)
 {
     int alive = 0;

@@ -155,8 +155,9 @@ int ag_gemm(struct ag_rank *r, struct ag_lane *lane, int slot)
     }
 }
 
-/* Fills device memory without a kernel: a block of small integers from the host, then copies of what is there. What a
- * GEMM multiplies changes its speed on real devices, so zeros would flatter. */
+/* Fills device memory without a kernel: a block of small integers from the host, then copies of
+ * what is there. What a GEMM multiplies changes its speed on real devices, so zeros would
+ * flatter. */
 static int fill(struct ag_rank *r, void *to, size_t bytes, const void *block)
 {
     size_t done = bytes < FILL_BYTES ? bytes : FILL_BYTES;

@@ -1,4 +1,5 @@
-/* --api lt and lt-bias: cublasLtMatmul with the heuristic's algorithm and a workspace, as frameworks call it. */
+/* --api lt and lt-bias: cublasLtMatmul with the heuristic's algorithm and a workspace, as
+ * frameworks call it. */
 #include "ag_lt.h"
 #include "ag_rank.h"
 

@@ -1,4 +1,5 @@
-/* The GEMM of a lane through cublasLtMatmul; each returns -1 when it has failed, as the functions of ag_rank.h. */
+/* The GEMM of a lane through cublasLtMatmul; each returns -1 when it has failed, as the functions
+ * of ag_rank.h. */
 #ifndef AG_LT_H
 #define AG_LT_H
 

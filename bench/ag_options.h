@@ -1,5 +1,5 @@
-/* ag_gemm's command line. The struct, the parser, --help and the JSON record all derive from one table, ag_options.def,
- * in the form of tools/common/options.h. */
+/* ag_gemm's command line. The struct, the parser, --help and the JSON record all derive from one
+ * table, ag_options.def, in the form of tools/common/options.h. */
 #ifndef AG_OPTIONS_H
 #define AG_OPTIONS_H
 
@@ -26,13 +26,15 @@ struct ag_options {
 #undef PARAGRAPH
 };
 
-/* Fills `options`. Returns AG_OK, AG_USAGE after a message on stderr, or -1 when --help was printed. */
+/* Fills `options`. Returns AG_OK, AG_USAGE after a message on stderr, or -1 when --help was
+ * printed. */
 int ag_options_parse(struct ag_options *options, int argc, char **argv);
 
 /* The options as a member of an object. */
 void ag_options_json(const struct ag_options *options, struct json_writer *to);
 
-/* The name of choice `index` of a CHOICE option ("form", "dtype", ...). Valid until the thread's next call. */
+/* The name of choice `index` of a CHOICE option ("form", "dtype", ...). Valid until the thread's
+ * next call. */
 const char *ag_choice_name(const char *field, int index);
 
 /* 1 when there is no GEMM. */

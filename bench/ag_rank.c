@@ -49,7 +49,8 @@ const char *ag_blas_error(cublasStatus_t status)
     }
 }
 
-/* NCCL 2.28 refuses two ranks on one GPU of one host; ranks that claim different hosts talk over sockets. */
+/* NCCL 2.28 refuses two ranks on one GPU of one host; ranks that claim different hosts talk over
+ * sockets. */
 static void set_one_gpu(const struct ag_rank *r)
 {
     char host[64];

@@ -42,13 +42,15 @@ struct ag_rank {
     cudaEvent_t fork;
 };
 
-/* Runs the rank from init to finish and ends its record. `device_index` is the rank within the host. */
+/* Runs the rank from init to finish and ends its record. `device_index` is the rank within the
+ * host. */
 void ag_rank_run(const struct ag_options *options, struct ag_shared *shared, int rank, int device_index);
 
 /* Notes where the rank is; the place for --kill-rank to strike. */
 void ag_enter(struct ag_rank *r, enum ag_phase phase, long iteration);
 
-/* Records that `call` failed, on stderr and in the record; returns -1. The first failure of a rank counts. */
+/* Records that `call` failed, on stderr and in the record; returns -1. The first failure of a rank
+ * counts. */
 int ag_failed(struct ag_rank *r, const char *call, const char *error, const char *text);
 const char *ag_blas_error(cublasStatus_t status);
 

@@ -64,8 +64,9 @@ struct ag_shared *ag_shared_create(int ranks)
     return shared;
 }
 
-/* Made under another name and renamed, so that the path never names a half-made file. The lock lasts as long as this
- * process: the others tell by it a file whose maker is alive from one that an earlier run left. */
+/* Made under another name and renamed, so that the path never names a half-made file. The lock
+ * lasts as long as this process: the others tell by it a file whose maker is alive from one that an
+ * earlier run left. */
 static struct ag_shared *make_file(const char *path, int ranks)
 {
     char fresh[4096];

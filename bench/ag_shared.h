@@ -1,5 +1,6 @@
-/* What the ranks of a run share: a block of memory that is inherited over fork, or a mapped file. Holds the rendezvous,
- * a barrier, and each rank's place, error and results, so that whoever watches can say where everybody is. */
+/* What the ranks of a run share: a block of memory that is inherited over fork, or a mapped file.
+ * Holds the rendezvous, a barrier, and each rank's place, error and results, so that whoever
+ * watches can say where everybody is. */
 #ifndef AG_SHARED_H
 #define AG_SHARED_H
 
@@ -56,7 +57,8 @@ struct ag_shared {
 /* A block for `ranks` ranks that survives fork. NULL: out of memory. */
 struct ag_shared *ag_shared_create(int ranks);
 
-/* The block in `path`: rank 0 makes the file, the others wait for it at most `seconds`. NULL after a message. */
+/* The block in `path`: rank 0 makes the file, the others wait for it at most `seconds`. NULL after
+ * a message. */
 struct ag_shared *ag_shared_meet(const char *path, int rank, int ranks, long seconds);
 /* Rank 0 removes the file. */
 void ag_shared_leave(const char *path, int rank);

@@ -1,5 +1,5 @@
-/* The timed loops. Iterations are enqueued one after another as an application does; two events around each one give
- * its time on the device, the clock around the loop the time on the host. */
+/* The timed loops. Iterations are enqueued one after another as an application does; two events
+ * around each one give its time on the device, the clock around the loop the time on the host. */
 #include "ag_rank.h"
 
 #include <stdlib.h>
@@ -52,7 +52,8 @@ static int run_once(struct ag_rank *r, enum ag_loop loop)
     return -1;
 }
 
-/* With several streams, an iteration starts on all of them after `begin` and `end` comes after all of them. */
+/* With several streams, an iteration starts on all of them after `begin` and `end` comes after all
+ * of them. */
 static int fork_lanes(struct ag_rank *r)
 {
     if (r->options->streams == 1)

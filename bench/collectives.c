@@ -1,6 +1,6 @@
-/* The five collectives that NCCL tunes, again and again, each checked: for `slipring tune`, its table, and tests of
- * NCCL plugins. A plain NCCL program that knows nothing of slipring. Rank 0 prints the median time of each, by events.
- */
+/* The five collectives that NCCL tunes, again and again, each checked: for `slipring tune`, its
+ * table, and tests of NCCL plugins. A plain NCCL program that knows nothing of slipring. Rank 0
+ * prints the median time of each, by events. */
 #include <sched.h>
 #include <string.h>
 #include <time.h>
@@ -123,7 +123,8 @@ static void check(struct work *w, enum func f, size_t all, int round)
               all * sizeof(float), round, i, (double)w->host[i], (double)expected(w, f, i, all, round));
 }
 
-/* Holds the side stream until the all-gather has been called: the GEMM behind it can not be over by then. */
+/* Holds the side stream until the all-gather has been called: the GEMM behind it can not be over by
+ * then. */
 static void hold(void *p)
 {
     struct work *w = p;

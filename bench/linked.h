@@ -1,5 +1,5 @@
-/* What lt_parts and replicas share: they call slipring's own functions, with the vendors' libraries that they are linked
- * to behind them, and one device. */
+/* What lt_parts and replicas share: they call slipring's own functions, with the vendors' libraries
+ * that they are linked to behind them, and one device. */
 #ifndef BENCH_LINKED_H
 #define BENCH_LINKED_H
 

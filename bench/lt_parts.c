@@ -1,9 +1,9 @@
-/* What it costs to compute a bf16 cublasLtMatmul in parts, with nothing to wait for between them, by where the
- * algorithm comes from: the heuristic's for the whole, the one that slipring takes (kernels/lt_algo.h), or none given.
- * Also counts the elements of D in which slipring's parts differ from the whole.
+/* What it costs to compute a bf16 cublasLtMatmul in parts, with nothing to wait for between them,
+ * by where the algorithm comes from: the heuristic's for the whole, the one that slipring takes
+ * (kernels/lt_algo.h), or none given. Also counts the elements of D in which slipring's parts
+ * differ from the whole.
  *
- * usage: lt_parts {bn|at} M N K PARTS [{bn|at} M N K PARTS]...
- */
+ * usage: lt_parts {bn|at} M N K PARTS [{bn|at} M N K PARTS]... */
 #include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -118,7 +118,8 @@ static bool run(struct problem *p, enum way way)
     return ok;
 }
 
-/* Microseconds of one run, the median of several rounds; negative when the library does not take it. */
+/* Microseconds of one run, the median of several rounds; negative when the library does not take
+ * it. */
 static float timed(struct problem *p, enum way way)
 {
     float us[ROUNDS];

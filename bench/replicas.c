@@ -1,13 +1,15 @@
-/* Whether ranks that compute the same GEMM behind a gather get the same bits, and what the way to cut it costs.
+/* Whether ranks that compute the same GEMM behind a gather get the same bits, and what the way to
+ * cut it costs.
  *
- * One process on one device plays all ranks in turn: it computes the parts of each, in that rank's order, through the
- * same functions as slipring does (kernels/gemm_parts.h, slr_gemm_part), with nothing to wait for. "old" is the cut of
- * earlier versions, where each rank made parts of its own; "new" the one that is the same on all ranks.
+ * One process on one device plays all ranks in turn: it computes the parts of each, in that rank's
+ * order, through the same functions as slipring does (kernels/gemm_parts.h, slr_gemm_part), with
+ * nothing to wait for. "old" is the cut of earlier versions, where each rank made parts of its own;
+ * "new" the one that is the same on all ranks.
  *
- * One line for each GEMM and number of ranks: the time of the whole in microseconds; for each cut its number of parts
- * (of the middle rank), the elements of C in which some rank differs most from rank 0 and in which rank 0 differs from
- * the whole, and the time of the parts as a multiple of the whole's, medians of alternating rounds.
- */
+ * One line for each GEMM and number of ranks: the time of the whole in microseconds; for each cut
+ * its number of parts (of the middle rank), the elements of C in which some rank differs most from
+ * rank 0 and in which rank 0 differs from the whole, and the time of the parts as a multiple of the
+ * whole's, medians of alternating rounds. */
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -29,7 +31,8 @@ static const struct type types[] = {
 };
 enum { BF16 = 1, FP16 = 2, EVERY = 15 }; /* sets of types */
 
-/* Gathered columns (or rows of C), k, the other size; which types. The first are those of the measurements. */
+/* Gathered columns (or rows of C), k, the other size; which types. The first are those of the
+ * measurements. */
 static const struct shape {
     int64_t cols, inner, other;
     int types;

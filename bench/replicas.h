@@ -18,7 +18,8 @@ struct type {
     size_t bytes;
 };
 
-/* `cols` columns of `inner` elements are gathered; C is cols x other (form A/T) or other x cols (B/N). */
+/* `cols` columns of `inner` elements are gathered; C is cols x other (form A/T) or other x cols
+ * (B/N). */
 struct problem {
     const struct type *type;
     bool at, lt;
@@ -40,7 +41,8 @@ struct parts {
 /* The cut of slipring: the same on all ranks. */
 void replicas_cut(const struct problem *p, int rank, int nranks, struct parts *out);
 
-/* The cut of earlier versions, each rank its own: the own shard whole, then what is expected to have arrived. */
+/* The cut of earlier versions, each rank its own: the own shard whole, then what is expected to
+ * have arrived. */
 void replicas_old_cut(const struct problem *p, int rank, int nranks, struct parts *out);
 
 /* The settings that both start from. */

@@ -42,7 +42,8 @@ static int64_t chunk_end(const struct gather *g, int64_t q)
     return q < 0 ? 0 : (int64_t)(slr_plan_chunk_end(&g->plan, (uint32_t)q) / g->split.col_bytes);
 }
 
-/* Chunks [begin, end) in order of arrival, as one range of each owner's columns; neighbours are one part. */
+/* Chunks [begin, end) in order of arrival, as one range of each owner's columns; neighbours are one
+ * part. */
 static void add_group(const struct gather *g, int rank, int nranks, int64_t begin, int64_t end, struct parts *out)
 {
     const int64_t steps = nranks - 1, shard = g->split.shard_cols;

@@ -1,4 +1,5 @@
-/* The reference must itself be right: rounding, ranges, and that every way to compute an element agrees. */
+/* The reference must itself be right: rounding, ranges, and that every way to compute an element
+ * agrees. */
 #include "ag_data.h"
 
 #include <criterion/criterion.h>

@@ -29,7 +29,8 @@ struct bench {
 /* Whether ag_gemm's options have --NAME. */
 bool bench_has_option(const struct bench *b, const char *name);
 
-/* Says which device is used, on stderr, and sets `device` and what is missing of `options`. 0 or an exit status. */
+/* Says which device is used, on stderr, and sets `device` and what is missing of `options`. 0 or an
+ * exit status. */
 int bench_choose_device(struct bench *b);
 
 /* Runs everything; two arrays of ag_gemm's results. 0 or an exit status, after a message. */

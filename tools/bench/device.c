@@ -1,4 +1,5 @@
-/* Where ag_gemm runs: on what the driver offers, else on the software GPU; and the problem that suits it. */
+/* Where ag_gemm runs: on what the driver offers, else on the software GPU; and the problem that
+ * suits it. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -71,7 +72,8 @@ static void add_problem(struct bench *b, bool soft, int devices)
         add_option(b, "iters", 3);
 }
 
-/* The toolkit's folders behind those of the caller, when the loader does not find the libraries by itself. */
+/* The toolkit's folders behind those of the caller, when the loader does not find the libraries by
+ * itself. */
 static void add_library_folders(const struct found *f)
 {
     static const char *const homes[] = {"CUDA_HOME", "CUDA_PATH", "NCCL_HOME"};

@@ -129,7 +129,8 @@ static void become(char *const argv[], int out, bool both)
     _exit(127);
 }
 
-/* Reads to the end of file; false when the time is up first. What does not fit is read and dropped. */
+/* Reads to the end of file; false when the time is up first. What does not fit is read and
+ * dropped. */
 static bool drain(int fd, char *out, size_t size, uint64_t deadline)
 {
     size_t used = 0;

@@ -1,5 +1,5 @@
-/* A command that a tool runs and watches. Signals that ask the tool to end reach the command too; the tool then comes
- * back from job_run like after any end, and can clean up. */
+/* A command that a tool runs and watches. Signals that ask the tool to end reach the command too;
+ * the tool then comes back from job_run like after any end, and can clean up. */
 #ifndef SLR_TOOLS_JOB_H
 #define SLR_TOOLS_JOB_H
 
@@ -7,9 +7,9 @@
 
 #define JOB_TICK_MS 100
 
-/* Runs argv (searched in PATH) with the caller's environment and waits for it; calls tick(ctx) about every JOB_TICK_MS.
- * `out` and `err` become its stdout and stderr; -1: the caller's. Returns an exit status as a shell's: 128 + signal,
- * 127 when it can not be started, with a message. */
+/* Runs argv (searched in PATH) with the caller's environment and waits for it; calls tick(ctx)
+ * about every JOB_TICK_MS. `out` and `err` become its stdout and stderr; -1: the caller's. Returns
+ * an exit status as a shell's: 128 + signal, 127 when it can not be started, with a message. */
 int job_run(char *const argv[], int out, int err, void (*tick)(void *), void *ctx);
 
 /* The signal (SIGINT, SIGTERM, SIGHUP) that has asked this tool to end during a job; 0: none. */

@@ -1,5 +1,6 @@
-/* Writes one JSON value to a stream as it goes, so that a long one needs no memory. What reads JSON uses Jansson, which
- * not every tool can ask for; this needs nothing. Strings may hold any bytes: what is no UTF-8 becomes U+FFFD.
+/* Writes one JSON value to a stream as it goes, so that a long one needs no memory. What reads JSON
+ * uses Jansson, which not every tool can ask for; this needs nothing. Strings may hold any bytes:
+ * what is no UTF-8 becomes U+FFFD.
  *
  *     struct json_writer w = {.to = stdout};
  *     json_put_open(&w, NULL, "{\n");
@@ -24,8 +25,8 @@ struct json_writer {
     uint64_t array, lines;  /* of each that is open, by depth */
 };
 
-/* `key`: of a member of an object; NULL in an array and for the whole. `how`: "{" or "[", and a newline behind it when
- * each member gets a line of its own. At most 63 within each other. */
+/* `key`: of a member of an object; NULL in an array and for the whole. `how`: "{" or "[", and a
+ * newline behind it when each member gets a line of its own. At most 63 within each other. */
 void json_put_open(struct json_writer *w, const char *key, const char *how);
 /* The innermost that is open. Behind the last one comes a newline. */
 void json_put_close(struct json_writer *w);

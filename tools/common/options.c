@@ -130,7 +130,8 @@ static const struct option_row *row_of(const struct parser *p, int code)
     return row;
 }
 
-/* getopt_long takes the beginnings of names as well; a script that uses one breaks with the next new option. */
+/* getopt_long takes the beginnings of names as well; a script that uses one breaks with the next
+ * new option. */
 static bool abbreviated(const struct option_row *row, char *const *argv)
 {
     const char *word = argv[optind - 1];

@@ -1,5 +1,6 @@
-/* The command line of a program from one table, from which everything derives: the fields that hold the values, the
- * parser, --help, what is said about wrong use, and for the launcher's commands the manual page.
+/* The command line of a program from one table, from which everything derives: the fields that hold
+ * the values, the parser, --help, what is said about wrong use, and for the launcher's commands the
+ * manual page.
  *
  * A table is a .def file of rows:
  *
@@ -7,8 +8,8 @@
  *     OPTION(kind, name, "what the value is called", "default", "what it means")
  *     PARAGRAPH("what else there is to know")
  *
- * The first is the command. Names are those of C: in_place is --in-place, and _o is -o. tools/common/options_table.h
- * makes C of a table. The kinds, and the type of their fields:
+ * The first is the command. Names are those of C: in_place is --in-place, and _o is -o.
+ * tools/common/options_table.h makes C of a table. The kinds, and the type of their fields:
  *
  *     FLAG              bool          no value
  *     WHOLE(low, high)  long          a whole number
@@ -18,7 +19,8 @@
  *     LIST              struct words  each value that is given
  *     PASS              struct words  the option with its value, in one word, for another program
  *
- * A value that is called "[=N]" may be left out. Values stand behind `=` or in the next argument. */
+ * A value that is called "[=N]" may be left out. Values stand behind `=` or in the next
+ * argument. */
 #ifndef SLR_TOOLS_OPTIONS_H
 #define SLR_TOOLS_OPTIONS_H
 
@@ -79,16 +81,17 @@ enum options_order {
     OPTIONS_ANYWHERE /* up to -- */
 };
 
-/* Fills the fields of `into`, whose lists are empty; an option that is not given and has no default leaves its field.
- * Above 0: the place in argv of the first argument that is no option;
- * with OPTIONS_ANYWHERE argv has been put in order. Else the program has to end, with the status -result: --help was
- * printed, or what is wrong has been told on stderr. */
+/* Fills the fields of `into`, whose lists are empty; an option that is not given and has no default
+ * leaves its field. Above 0: the place in argv of the first argument that is no option; with
+ * OPTIONS_ANYWHERE argv has been put in order. Else the program has to end, with the status
+ * -result: --help was printed, or what is wrong has been told on stderr. */
 int options_parse(const struct option_row *rows, enum options_order order, void *into, int argc, char **argv);
 
 /* What lists hold. */
 void options_free(const struct option_row *rows, void *into);
 
-/* Tells, behind the command's name, what is wrong with the way it was called. Returns the exit status. */
+/* Tells, behind the command's name, what is wrong with the way it was called. Returns the exit
+ * status. */
 int options_wrong(const struct option_row *rows, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* "--rounds N": an option as it is written. Returns `buf`. */

@@ -1,5 +1,6 @@
-/* Makes of the table OPTIONS_FILE, a .def file, `struct OPTIONS_STRUCT` with its fields, and `option_rows`. The file
- * that includes this defines both names before. See tools/common/options.h. */
+/* Makes of the table OPTIONS_FILE, a .def file, `struct OPTIONS_STRUCT` with its fields, and
+ * `option_rows`. The file that includes this defines both names before. See
+ * tools/common/options.h. */
 #include "tools/common/options.h"
 
 struct OPTIONS_STRUCT {

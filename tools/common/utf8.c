@@ -7,7 +7,8 @@ static bool continues(char c)
     return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* By the first byte: 0xc0 and 0xc1 only begin overlong forms, 0xf5 and above lie behind U+10FFFF. */
+/* By the first byte: 0xc0 and 0xc1 only begin overlong forms, 0xf5 and above lie behind
+ * U+10FFFF. */
 static unsigned announced(unsigned char c)
 {
     return c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;

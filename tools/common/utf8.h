@@ -1,4 +1,5 @@
-/* UTF-8, strictly: overlong forms, surrogates and what lies above U+10FFFF are no characters. Texts end with a zero. */
+/* UTF-8, strictly: overlong forms, surrogates and what lies above U+10FFFF are no characters. Texts
+ * end with a zero. */
 #ifndef SLR_TOOLS_UTF8_H
 #define SLR_TOOLS_UTF8_H
 
@@ -20,8 +21,8 @@ size_t utf8_count(const char *text);
 /* Bytes of the first `count` characters, or of all. */
 size_t utf8_prefix(const char *text, size_t count);
 
-/* The words of `text`, from `column` on, in lines of `width` characters; further lines begin at `indent`. A word that
- * fits no line stays whole. Ends the last line. */
+/* The words of `text`, from `column` on, in lines of `width` characters; further lines begin at
+ * `indent`. A word that fits no line stays whole. Ends the last line. */
 void utf8_wrap(FILE *to, const char *text, size_t indent, size_t column, size_t width);
 
 #endif

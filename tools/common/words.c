@@ -31,7 +31,8 @@ void words_add_all(struct words *w, char *const *words)
         words_add(w, *words);
 }
 
-/* One word into `out`, which is as long as the text; where it ends, or NULL when a quote is open. */
+/* One word into `out`, which is as long as the text; where it ends, or NULL when a quote is
+ * open. */
 static const char *take_word(const char *at, char *out)
 {
     char quote = 0;

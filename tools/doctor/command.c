@@ -1,4 +1,5 @@
-/* COMMAND: what it is, whether the library can be preloaded into it, what is linked into it, what it starts. */
+/* COMMAND: what it is, whether the library can be preloaded into it, what is linked into it, what
+ * it starts. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -11,7 +11,8 @@
 
 static struct doctor_driver drv; /* of the child */
 
-/* CALL(v, fn, ...): notes the function, calls it when it is there, and notes its error. True: success. */
+/* CALL(v, fn, ...): notes the function, calls it when it is there, and notes its error. True:
+ * success. */
 #define CALL(v, table, fn, ...) ((table).fn ? (noted((v), #fn), went((v), #fn, (table).fn(__VA_ARGS__))) : false)
 
 static void noted(struct doctor_devices *v, const char *function)

@@ -1,4 +1,5 @@
-/* What the driver (and NVML, when it is there) says about the devices. Filled by a child, in memory shared with it. */
+/* What the driver (and NVML, when it is there) says about the devices. Filled by a child, in memory
+ * shared with it. */
 #ifndef SLR_TOOLS_DOCTOR_DEVICES_H
 #define SLR_TOOLS_DOCTOR_DEVICES_H
 

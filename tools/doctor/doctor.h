@@ -1,8 +1,10 @@
-/* slipring doctor: what on this machine or in this environment would prevent substitution, or make it slow.
+/* slipring doctor: what on this machine or in this environment would prevent substitution, or make
+ * it slow.
  *
- * A check is a row of checks.def. It adds at least one finding: what is the case, how good that is, and, when it is not
- * good, what to do. Everything that calls a vendor's library runs in a child with a time limit, so that a driver that
- * hangs or crashes is a finding as well and not the end of the tool. */
+ * A check is a row of checks.def. It adds at least one finding: what is the case, how good that is,
+ * and, when it is not good, what to do. Everything that calls a vendor's library runs in a child
+ * with a time limit, so that a driver that hangs or crashes is a finding as well and not the end of
+ * the tool. */
 #ifndef SLR_TOOLS_DOCTOR_H
 #define SLR_TOOLS_DOCTOR_H
 
@@ -46,7 +48,8 @@ struct doctor {
     const struct doctor_devices *devices; /* what the driver said; never NULL once the checks begin */
 };
 
-/* Adds a finding with the row's advice; the text is a printf format. doctor_advise replaces the last one's advice. */
+/* Adds a finding with the row's advice; the text is a printf format. doctor_advise replaces the
+ * last one's advice. */
 void doctor_add(struct doctor *d, enum doctor_id id, enum doctor_result r, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void doctor_advise(struct doctor *d, const char *advice);

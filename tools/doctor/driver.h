@@ -1,5 +1,5 @@
-/* The driver, in a child: loaded by name, its functions looked up as slipring does it. Only for code that runs in a
- * child of child_run. */
+/* The driver, in a child: loaded by name, its functions looked up as slipring does it. Only for
+ * code that runs in a child of child_run. */
 #ifndef SLR_TOOLS_DOCTOR_DRIVER_H
 #define SLR_TOOLS_DOCTOR_DRIVER_H
 
@@ -25,8 +25,9 @@ struct doctor_driver {
 #undef F
 };
 
-/* Loads the driver, fills `drv` and the driver's part of slr_real. False: not loaded, see dlerror(). `missing` gets the
- * names of required functions that are not there, separated by spaces. */
+/* Loads the driver, fills `drv` and the driver's part of slr_real. False: not loaded, see
+ * dlerror(). `missing` gets the names of required functions that are not there, separated by
+ * spaces. */
 bool doctor_driver_load(struct doctor_driver *drv, char *missing, size_t size);
 
 const char *doctor_cuda_error(CUresult r);

@@ -15,7 +15,8 @@
 #define MIB (1ull << 20)
 #define SHM_ENOUGH (256 * MIB) /* NCCL takes some MiB for each pair of ranks */
 #define FILES_ENOUGH 1024
-/* Of the host's first namespaces the kernel fixes the numbers of these two (include/linux/proc_ns.h). */
+/* Of the host's first namespaces the kernel fixes the numbers of these two
+ * (include/linux/proc_ns.h). */
 #define FIRST_IPC "ipc:[4026531839]"
 #define FIRST_PID "pid:[4026531836]"
 

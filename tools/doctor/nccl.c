@@ -1,5 +1,5 @@
-/* Which libnccl.so.2 the program gets, as the loader would find it for COMMAND; then its version and functions, asked
- * in a child. */
+/* Which libnccl.so.2 the program gets, as the loader would find it for COMMAND; then its version
+ * and functions, asked in a child. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -89,8 +89,8 @@ static bool by_loader(const struct doctor *d, const struct doctor_program *p, ch
     return *out == '/';
 }
 
-/* NCCL's wheel, in one of the folders where this Python looks for modules; PyTorch's wheels find it there by their run
- * path. */
+/* NCCL's wheel, in one of the folders where this Python looks for modules; PyTorch's wheels find it
+ * there by their run path. */
 static bool by_python(const struct doctor *d, const struct doctor_program *p, char *out, size_t size)
 {
     static char paths[65536];

@@ -1,5 +1,5 @@
-/* NVML, when it is there: what lies between the devices. Its functions and constants are a stable ABI; only these are
- * used, and any may be missing. */
+/* NVML, when it is there: what lies between the devices. Its functions and constants are a stable
+ * ABI; only these are used, and any may be missing. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* The report for people: groups, one finding a line, wrapped at 100 columns; and the table of links. */
+/* The report for people: groups, one finding a line, wrapped at 100 columns; and the table of
+ * links. */
 #include <string.h>
 #include "tools/common/utf8.h"
 #include "tools/doctor/doctor.h"

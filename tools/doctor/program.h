@@ -1,5 +1,5 @@
-/* COMMAND, as far as it can be known without running it: wrappers that only change the environment are looked through,
- * scripts lead to their interpreter. */
+/* COMMAND, as far as it can be known without running it: wrappers that only change the environment
+ * are looked through, scripts lead to their interpreter. */
 #ifndef SLR_TOOLS_DOCTOR_PROGRAM_H
 #define SLR_TOOLS_DOCTOR_PROGRAM_H
 

@@ -1,5 +1,6 @@
-/* What ranks need to meet (plugin/bootstrap/bootstrap.c, mail.c) is done here between two processes: an abstract name, the kernel's
- * word for who is there, a descriptor passed on, a datagram with credentials. */
+/* What ranks need to meet (plugin/bootstrap/bootstrap.c, mail.c) is done here between two
+ * processes: an abstract name, the kernel's word for who is there, a descriptor passed on, a
+ * datagram with credentials. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -47,7 +48,8 @@ static int open_stream(struct meeting *m, int side)
     return s;
 }
 
-/* As plugin/bootstrap/bootstrap.c: the peer's user is this process's, and its number is what it says. */
+/* As plugin/bootstrap/bootstrap.c: the peer's user is this process's, and its number is what it
+ * says. */
 static bool trusted(struct meeting *m, int side, int s)
 {
     struct ucred c = {0};

@@ -102,7 +102,8 @@ static void told_part(struct doctor *d, const struct trial *t, enum trial_part p
         doctor_add(d, ids[part], DOCTOR_OK, "%s", titles[part]);
 }
 
-/* What the device says counts where it could not be tried: it is about 64-bit words, and 32-bit ones may do. */
+/* What the device says counts where it could not be tried: it is about 64-bit words, and 32-bit
+ * ones may do. */
 static void attribute_of_memops(struct doctor *d, const struct trial *t)
 {
     const struct doctor_devices *v = t->devices;

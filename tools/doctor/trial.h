@@ -1,6 +1,6 @@
-/* What ranks do with each other, tried: one process for each device (two when there is one device), in step. Each says
- * in shared memory how far it came; the parts that need only the own device are in trial_own.c, the others in
- * trial_peers.c. */
+/* What ranks do with each other, tried: one process for each device (two when there is one device),
+ * in step. Each says in shared memory how far it came; the parts that need only the own device are
+ * in trial_own.c, the others in trial_peers.c. */
 #ifndef SLR_TOOLS_DOCTOR_TRIAL_H
 #define SLR_TOOLS_DOCTOR_TRIAL_H
 

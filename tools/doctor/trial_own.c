@@ -1,4 +1,5 @@
-/* The parts of a trial that need only the own device: context, control memory, stream memory operations, a block. */
+/* The parts of a trial that need only the own device: context, control memory, stream memory
+ * operations, a block. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

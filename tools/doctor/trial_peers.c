@@ -1,4 +1,5 @@
-/* The parts of a trial that need the others: their blocks are opened by handle and by descriptor, and read. */
+/* The parts of a trial that need the others: their blocks are opened by handle and by descriptor,
+ * and read. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 #include <unistd.h>
 #include "tools/doctor/trial.h"
 
-/* All ranks come here, whatever happened to them; one that hangs or died is found by the parent's time limit. */
+/* All ranks come here, whatever happened to them; one that hangs or died is found by the parent's
+ * time limit. */
 static void meet(struct trial_self *s)
 {
     _Atomic int *here = &s->t->arrived[s->meetings++];

@@ -76,7 +76,8 @@ static bool in_file(const char *path, const char *name, char *value, size_t size
     return found;
 }
 
-/* Where NCCL takes a variable from; NULL: nowhere. Others' variables come from the environment only. */
+/* Where NCCL takes a variable from; NULL: nowhere. Others' variables come from the environment
+ * only. */
 static const char *source_of(const char *name, char *value, size_t size)
 {
     static char user[PATH_MAX];

@@ -40,8 +40,9 @@ static void tell_file(struct log_reader *r, const char *path, const char *what)
         fprintf(r->problems.to, "%s: %s\n", path, what);
 }
 
-/* One line without its newline into `buf` of LINE_MOST + 1 bytes. False at the end. *whole: it ended with a newline;
- * *len may be more than LINE_MOST, when the rest of a longer line has been skipped. */
+/* One line without its newline into `buf` of LINE_MOST + 1 bytes. False at the end. *whole: it
+ * ended with a newline; *len may be more than LINE_MOST, when the rest of a longer line has been
+ * skipped. */
 static bool next_line(FILE *in, char *buf, size_t *len, bool *whole)
 {
     int c;

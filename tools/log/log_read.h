@@ -1,8 +1,9 @@
-/* Reads slipring's JSON logs (SLIPRING_LOG_FORMAT=json) line by line and tells what is wrong with them.
+/* Reads slipring's JSON logs (SLIPRING_LOG_FORMAT=json) line by line and tells what is wrong with
+ * them.
  *
- * A line becomes a record: the fields of log_fields.def, by id. Which fields a line must have is in log_events.def.
- * What can not be used is told as FILE:LINE: what, expected what; the rest of the file is read on. Nothing of a line is
- * kept.
+ * A line becomes a record: the fields of log_fields.def, by id. Which fields a line must have is in
+ * log_events.def. What can not be used is told as FILE:LINE: what, expected what; the rest of the
+ * file is read on. Nothing of a line is kept.
  */
 #ifndef SLR_TOOLS_LOG_READ_H
 #define SLR_TOOLS_LOG_READ_H
@@ -60,8 +61,9 @@ struct log_reader {
 /* Reads a stream to its end. `name` is what messages call it. */
 void log_read_stream(struct log_reader *r, FILE *in, const char *name);
 
-/* Reads files, and in folders every *.jsonl and *.log, or, if there is none, every *.json. What can not be opened is
- * told and counted. Large files first: of several copies of one log the longest is used. */
+/* Reads files, and in folders every *.jsonl and *.log, or, if there is none, every *.json. What can
+ * not be opened is told and counted. Large files first: of several copies of one log the longest is
+ * used. */
 void log_read_paths(struct log_reader *r, char *const *paths, size_t n);
 
 /* After the last file: what else there is to say. */

@@ -10,7 +10,8 @@ struct log_record_texts {
     char number[F_FIELDS][24];
 };
 
-/* False: not usable; told with log_problem(). A field that may be absent and has the wrong type is told, and absent. */
+/* False: not usable; told with log_problem(). A field that may be absent and has the wrong type is
+ * told, and absent. */
 bool log_record_parse(struct log_reader *r, const json_t *object, struct log_record *record,
                       struct log_record_texts *texts);
 

@@ -18,7 +18,8 @@ static void take_line(struct log_tails *t, const char *line, size_t len)
     json_decref(event);
 }
 
-/* The whole lines of a piece; how many bytes they are. A piece without any, full to the brim, is no log. */
+/* The whole lines of a piece; how many bytes they are. A piece without any, full to the brim, is no
+ * log. */
 static size_t take_lines(struct log_tails *t, const char *piece, size_t len, bool last)
 {
     size_t used = 0;

@@ -1,6 +1,7 @@
-/* Follows the JSON logs of a folder, all files of it, while processes write them: as far as whole lines are there. A line
- * that can not be read (a rank that was killed in the middle of it, another program's output) is counted and left out.
- * tools/log/log_read.h is for logs that are done: it tells what is wrong with them. */
+/* Follows the JSON logs of a folder, all files of it, while processes write them: as far as whole
+ * lines are there. A line that can not be read (a rank that was killed in the middle of it, another
+ * program's output) is counted and left out. tools/log/log_read.h is for logs that are done: it
+ * tells what is wrong with them. */
 #ifndef SLR_TOOLS_LOG_TAIL_H
 #define SLR_TOOLS_LOG_TAIL_H
 
@@ -25,11 +26,13 @@ struct log_tails {
     unsigned long long unreadable; /* lines */
 };
 
-/* Takes what is new. Called again and again; `last`: nothing more will come, so the last lines need no newline. */
+/* Takes what is new. Called again and again; `last`: nothing more will come, so the last lines need
+ * no newline. */
 void log_tails_read(struct log_tails *t, bool last);
 void log_tails_free(struct log_tails *t);
 
-/* Fields of a line: "" and false when there is none of that type, or a number is not between the bounds. */
+/* Fields of a line: "" and false when there is none of that type, or a number is not between the
+ * bounds. */
 const char *log_text(const json_t *line, const char *name);
 bool log_number(const json_t *line, const char *name, json_int_t low, json_int_t high, json_int_t *out);
 

@@ -44,7 +44,8 @@ static int in_order(const void *x, const void *y)
     return a->end < b->end ? -1 : a->end > b->end; /* a wait for nothing, then what it waits with */
 }
 
-/* Each bar into the first row that is free by then. Rows beyond the last take what is left, over each other. */
+/* Each bar into the first row that is free by then. Rows beyond the last take what is left, over
+ * each other. */
 static void place(struct bars *b, int64_t slack)
 {
     enum { ROWS = 64 };

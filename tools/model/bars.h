@@ -1,4 +1,5 @@
-/* What is drawn for a rank, in lanes and rows: bars of one row do not overlap. For the timeline and the trace. */
+/* What is drawn for a rank, in lanes and rows: bars of one row do not overlap. For the timeline and
+ * the trace. */
 #ifndef SLR_TOOLS_BARS_H
 #define SLR_TOOLS_BARS_H
 
@@ -23,8 +24,8 @@ struct bars {
     uint32_t rows[BAR_LANES];
 };
 
-/* What of a rank lies in [from, to]. Bars that overlap by no more than `slack` ns may share a row, and waits shorter
- * than a quarter of that are left out. The caller frees with bars_free. */
+/* What of a rank lies in [from, to]. Bars that overlap by no more than `slack` ns may share a row,
+ * and waits shorter than a quarter of that are left out. The caller frees with bars_free. */
 void bars_find(struct bars *b, const struct model *m, uint32_t rank, int64_t from, int64_t to, int64_t slack);
 void bars_free(struct bars *b);
 

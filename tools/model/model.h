@@ -1,8 +1,9 @@
-/* What the logs of all ranks say, as data: processes, communicators, their gathers and spans. model_add() takes lines,
- * model_finish() puts them in order; everything else only reads.
+/* What the logs of all ranks say, as data: processes, communicators, their gathers and spans.
+ * model_add() takes lines, model_finish() puts them in order; everything else only reads.
  *
- * Times are ns of CLOCK_MONOTONIC; in a run that spans hosts, of the first host, by the difference of their wall
- * clocks. Texts are interned: equal texts are one pointer, so they are compared with ==. All belongs to the model.
+ * Times are ns of CLOCK_MONOTONIC; in a run that spans hosts, of the first host, by the difference
+ * of their wall clocks. Texts are interned: equal texts are one pointer, so they are compared with
+ * ==. All belongs to the model.
  */
 #ifndef SLR_TOOLS_MODEL_H
 #define SLR_TOOLS_MODEL_H
@@ -32,7 +33,8 @@ struct gather {
     bool in_place, pass;
 };
 
-/* Another collective: from events on its stream (`collective`), or from NCCL's profiler (`nccl`: with algorithm). */
+/* Another collective: from events on its stream (`collective`), or from NCCL's profiler (`nccl`:
+ * with algorithm). */
 struct collective {
     int64_t begin, end, kernel;       /* kernel: 0 unknown */
     uint64_t seq, call, count, bytes; /* call: of the passed all-gather that it is; 0: none */

@@ -1,4 +1,5 @@
-/* Lines come in the order in which ranks wrote them, perhaps twice; the model has them in order, once. */
+/* Lines come in the order in which ranks wrote them, perhaps twice; the model has them in order,
+ * once. */
 #include <stdlib.h>
 #include <string.h>
 #include "tools/model/model_tables.h"

@@ -1,5 +1,6 @@
-/* Which processes ran together: they share a communicator, or their logs overlap in time on one host. A process
- * without a communicator (a launcher, a helper) belongs to the run that is nearest in time. */
+/* Which processes ran together: they share a communicator, or their logs overlap in time on one
+ * host. A process without a communicator (a launcher, a helper) belongs to the run that is nearest
+ * in time. */
 #include <stdlib.h>
 #include <string.h>
 #include "tools/model/model_tables.h"
@@ -113,7 +114,8 @@ static void make_runs(struct model *m, uint32_t *parent, uint32_t *order)
     }
 }
 
-/* Another host's clock, told by the wall clocks of both: the first process of the run gives the time. */
+/* Another host's clock, told by the wall clocks of both: the first process of the run gives the
+ * time. */
 static void shift_member(struct model *m, struct member *b)
 {
     struct process *p = &m->processes.at[b->process];
@@ -141,7 +143,8 @@ static bool holds_several(const struct model *m, uint32_t process)
     return false;
 }
 
-/* The rank of a member: of its process, or, where one process has several devices, of its device. */
+/* The rank of a member: of its process, or, where one process has several devices, of its
+ * device. */
 static uint32_t rank_of(struct model *m, const struct member *b, bool several)
 {
     const struct process *p = &m->processes.at[b->process];

@@ -9,7 +9,8 @@ struct model_tables;
 struct model_tables *model_tables_new(void);
 void model_tables_free(struct model_tables *t);
 
-/* The element for a key; made when it is new. Indices stay valid, pointers only until the next call. */
+/* The element for a key; made when it is new. Indices stay valid, pointers only until the next
+ * call. */
 uint32_t model_process(struct model *m, const char *host, int64_t pid);
 /* A communicator that slipring does not know is "?": one for each process. */
 uint32_t model_comm(struct model *m, const char *name, uint32_t process);

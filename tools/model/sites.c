@@ -236,7 +236,8 @@ static void add_shapes(struct sites *s, const struct member *b)
     }
 }
 
-/* Type and GEMM of a site from the lines about shapes, where only one has its communicator and shard. */
+/* Type and GEMM of a site from the lines about shapes, where only one has its communicator and
+ * shard. */
 static void describe(struct site *t, const struct model *m)
 {
     const struct comm *c = &m->comms.at[t->comm];

@@ -1,7 +1,8 @@
 /* The call sites of a run, with the figures of all ranks together and of each.
  *
- * A site of moved calls is phase and place in the period, once the library has seen the calls repeat (docs/memory.md,
- * Symmetry); else, and for passed calls, it is the shape: communicator, shard, type, in place or not. */
+ * A site of moved calls is phase and place in the period, once the library has seen the calls
+ * repeat (docs/memory.md, Symmetry); else, and for passed calls, it is the shape: communicator,
+ * shard, type, in place or not. */
 #ifndef SLR_TOOLS_SITES_H
 #define SLR_TOOLS_SITES_H
 

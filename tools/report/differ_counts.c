@@ -1,4 +1,5 @@
-/* Numbers that should be equal on all ranks: how often each reason occurred, calls, and shards by their way. */
+/* Numbers that should be equal on all ranks: how often each reason occurred, calls, and shards by
+ * their way. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Times of one rank at a call site against the other ranks' times there, and when ranks reach a call. */
+/* Times of one rank at a call site against the other ranks' times there, and when ranks reach a
+ * call. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +90,8 @@ static void calls_at(struct report *r, struct table *t, size_t site)
     }
 }
 
-/* How much later than the others a rank reaches the calls of a communicator: who is late makes the others wait. */
+/* How much later than the others a rank reaches the calls of a communicator: who is late makes the
+ * others wait. */
 static void lateness(const struct report *r, const struct comm *c, size_t who, struct times *late)
 {
     const struct member *b = &r->m->members.at[c->members.at[who]];

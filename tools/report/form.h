@@ -1,4 +1,5 @@
-/* Figures in words: bytes, times, shares. Each returns `buf`, which FORM_ROOM bytes are enough for. */
+/* Figures in words: bytes, times, shares. Each returns `buf`, which FORM_ROOM bytes are enough
+ * for. */
 #ifndef SLR_TOOLS_FORM_H
 #define SLR_TOOLS_FORM_H
 

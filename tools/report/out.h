@@ -1,5 +1,6 @@
-/* How a report is written: sections, paragraphs, tables and lists, as text or as HTML. What is said is the same in
- * both; report_*.c say it. All texts are escaped here, so they may come from logs. */
+/* How a report is written: sections, paragraphs, tables and lists, as text or as HTML. What is said
+ * is the same in both; report_*.c say it. All texts are escaped here, so they may come from
+ * logs. */
 #ifndef SLR_TOOLS_OUT_H
 #define SLR_TOOLS_OUT_H
 

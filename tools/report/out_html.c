@@ -1,8 +1,9 @@
 /* The HTML form: one page without anything from elsewhere, that needs no script. */
 #include "tools/report/out.h"
 
-/* Colours: Okabe and Ito's set, which stays apart for all common forms of colour blindness; hatching and labels say the
- * same without colour. Every text colour has at least 4.5:1 against what is behind it. */
+/* Colours: Okabe and Ito's set, which stays apart for all common forms of colour blindness;
+ * hatching and labels say the same without colour. Every text colour has at least 4.5:1 against
+ * what is behind it. */
 static const char style[] =
     ":root{color-scheme:light "
     "dark;--bg:#fff;--fg:#1a1d21;--dim:#545b64;--line:#d5d9de;--head:#f3f5f7;--card:#fff;--accent:#005a94;"
@@ -112,7 +113,8 @@ static void put_cell(struct out *o, const struct column *c, const char *text, bo
     fputs(first ? "</th>" : "</td>", o->to);
 }
 
-/* A table without titles is a list of facts. Wide ones scroll in a box of their own, that the keyboard reaches. */
+/* A table without titles is a list of facts. Wide ones scroll in a box of their own, that the
+ * keyboard reaches. */
 void html_table(struct out *o, const struct table *t)
 {
     bool facts = !t->columns[0].title[0];

@@ -1,4 +1,5 @@
-/* The text form: 100 columns, tables with their widest breakable columns narrowed until they fit. */
+/* The text form: 100 columns, tables with their widest breakable columns narrowed until they
+ * fit. */
 #include <stdlib.h>
 #include <string.h>
 #include "tools/common/utf8.h"
@@ -6,7 +7,8 @@
 
 enum { MARGIN = 2, GAP = 2 };
 
-/* A copy in which control characters and broken UTF-8 are '?': nothing from a log may steer a terminal. */
+/* A copy in which control characters and broken UTF-8 are '?': nothing from a log may steer a
+ * terminal. */
 static char *clean(const char *text)
 {
     char *copy = tool_copy(text);
@@ -37,7 +39,8 @@ void text_section(struct out *o, const char *title)
     heading(o, title, '-');
 }
 
-/* Bytes of as much of `text` as fits `width` characters: up to a space if there is one, never nothing. */
+/* Bytes of as much of `text` as fits `width` characters: up to a space if there is one, never
+ * nothing. */
 static size_t fitting(const char *text, size_t width)
 {
     size_t n = 0, chars = 0, space = 0;
@@ -99,7 +102,8 @@ static void widen(size_t *width, size_t *least, const char *text)
     *least = word > *least ? word : *least;
 }
 
-/* Takes from the widest column, of those that wrap as long as their words stay whole, until all fit. */
+/* Takes from the widest column, of those that wrap as long as their words stay whole, until all
+ * fit. */
 static void narrow(const struct table *t, size_t *width, const size_t *least)
 {
     while (total(width, t->n) > OUT_WIDTH) {

@@ -1,4 +1,5 @@
-/* What a report says, section by section. Each function writes one section, or nothing when the logs say nothing of it.
+/* What a report says, section by section. Each function writes one section, or nothing when the
+ * logs say nothing of it.
  */
 #ifndef SLR_TOOLS_REPORT_H
 #define SLR_TOOLS_REPORT_H
@@ -38,7 +39,8 @@ double report_sum(const struct report *r, enum log_field f);
 uint64_t report_count(const struct report *r, const char *reason);
 bool report_has_summary(const struct report *r);
 
-/* Which sites are shown: indices, those that take the most time, in their order. Returns how many. */
+/* Which sites are shown: indices, those that take the most time, in their order. Returns how
+ * many. */
 size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, size_t room);
 
 const char *report_rank_label(const struct report *r, const struct member *b);

@@ -3,8 +3,8 @@
 #include <string.h>
 #include "tools/report/report.h"
 
-/* Reasons whose cure is a setting or a change of the program: X(name in reasons.def, what to do). The number of calls
- * is said in front. */
+/* Reasons whose cure is a setting or a change of the program: X(name in reasons.def, what to do).
+ * The number of calls is said in front. */
 static const struct {
     const char *reason, *cure;
 } cures[] = {
@@ -41,7 +41,8 @@ static void advise_reasons(struct report *r)
     }
 }
 
-/* The calls that a communicator refused have no count of the communicator's reason when the log ended early. */
+/* The calls that a communicator refused have no count of the communicator's reason when the log
+ * ended early. */
 static void advise_communicators(struct report *r)
 {
     for (size_t i = 0; i < r->run->comms.n; i++) {

@@ -1,4 +1,5 @@
-/* For each call site of moved gathers: how much of a gather's time was hidden, and how much exposed. */
+/* For each call site of moved gathers: how much of a gather's time was hidden, and how much
+ * exposed. */
 #include "tools/report/report.h"
 
 /* One bar: the gathers of a site that ended in one way. */

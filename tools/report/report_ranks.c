@@ -24,7 +24,8 @@ static void sum_sites(const struct report *r, uint32_t rank, struct rank_sum *su
     }
 }
 
-/* How long the other ranks' applications stood still for this rank's shards: their waits that name it. */
+/* How long the other ranks' applications stood still for this rank's shards: their waits that name
+ * it. */
 static double waited_for(const struct report *r, uint32_t rank)
 {
     double sum = 0;

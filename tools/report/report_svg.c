@@ -1,5 +1,5 @@
-/* The timeline: ranks below each other, their lanes as rows, one axis of time. Names are a picture of their own, so
- * that they stay in sight when the other one scrolls. */
+/* The timeline: ranks below each other, their lanes as rows, one axis of time. Names are a picture
+ * of their own, so that they stay in sight when the other one scrolls. */
 #include <inttypes.h>
 #include <string.h>
 #include "tools/common/utf8.h"
@@ -19,7 +19,8 @@ struct picture {
     unsigned height;
 };
 
-/* What a bar looks like: class in the style sheet, and the texts that may stand in it, the longest that fits. */
+/* What a bar looks like: class in the style sheet, and the texts that may stand in it, the longest
+ * that fits. */
 struct look {
     const char *class;
     char text[3][80];

@@ -222,8 +222,8 @@ static void end_of_arrow(struct trace *t, const struct place *p, const char *pha
     event_end(t);
 }
 
-/* A moment shortly before a span's end: readers take an arrow's end for a slice that it lies within, and its end is
- * out. */
+/* A moment shortly before a span's end: readers take an arrow's end for a slice that it lies
+ * within, and its end is out. */
 static int64_t late_in(const struct span *s)
 {
     int64_t time = s->end - s->begin;

@@ -1,4 +1,5 @@
-/* slipring tune: runs a command that tries NCCL's choices in turn, and writes the table of the best. */
+/* slipring tune: runs a command that tries NCCL's choices in turn, and writes the table of the
+ * best. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Which candidate is best for each key. Samples are sorted by key, candidate, rank and time, so that everything is a
- * run of neighbours. */
+/* Which candidate is best for each key. Samples are sorted by key, candidate, rank and time, so
+ * that everything is a run of neighbours. */
 #include <stdlib.h>
 #include <string.h>
 #include "tools/tune/tune.h"
@@ -9,7 +9,8 @@ static int order(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* Of the key: both by collective, ranks, nodes, registration and size, so that rules that can be one are neighbours. */
+/* Of the key: both by collective, ranks, nodes, registration and size, so that rules that can be
+ * one are neighbours. */
 static int by_key(const struct sample *a, const struct sample *b)
 {
     int c = a->func - b->func;
@@ -63,7 +64,8 @@ static struct candidate weigh(const struct sample *s, size_t n)
     return c;
 }
 
-/* How many ranks have left samples, those of each communicator counted; and how many communicators that are. */
+/* How many ranks have left samples, those of each communicator counted; and how many communicators
+ * that are. */
 static size_t ranks_of(const struct sample *s, size_t n, size_t *comms)
 {
     struct sample *copy = malloc(n * sizeof *copy);
@@ -173,7 +175,8 @@ static struct sample wanted(const struct finding *f, bool choice)
                            .channels = choice ? f->channels : 0};
 }
 
-/* Where in the sorted samples those of the key are, and of the candidate too if that is asked; returns how many. */
+/* Where in the sorted samples those of the key are, and of the candidate too if that is asked;
+ * returns how many. */
 static size_t find(const struct samples *s, const struct sample *like, bool candidate, const struct sample **first)
 {
     size_t n = 0;

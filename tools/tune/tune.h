@@ -53,14 +53,17 @@ struct finding {
 /* Least samples of a candidate on each rank for it to count. */
 #define LEAST_SAMPLES 3u
 
-/* All keys, ordered. The list is to be freed. NULL with *count 0: nothing, or no memory. `gain` in percent. */
+/* All keys, ordered. The list is to be freed. NULL with *count 0: nothing, or no memory. `gain` in
+ * percent. */
 struct finding *findings_make(struct samples *s, double gain, size_t *count);
 
-/* Before the second run: of those that are better, which it is to try. Sets ELSEWHERE. The number of those to try; with
- * `tried` (room for `count`), copies of all in which no other is better, to make a table of. */
+/* Before the second run: of those that are better, which it is to try. Sets ELSEWHERE. The number
+ * of those to try; with `tried` (room for `count`), copies of all in which no other is better, to
+ * make a table of. */
 size_t findings_to_try(struct finding *f, size_t count, struct finding *tried);
 
-/* What the samples of the second run say of those; those that it does not confirm are not better any more. */
+/* What the samples of the second run say of those; those that it does not confirm are not better
+ * any more. */
 void findings_confirm(struct finding *f, size_t count, struct samples *second, double gain);
 
 void findings_print(const struct finding *f, size_t count, FILE *out);

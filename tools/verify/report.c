@@ -1,6 +1,7 @@
 #include "tools/verify/verify.h"
 
-/* The table's reasons are of two kinds; those before the first of a pending gather's end say what became of a call. */
+/* The table's reasons are of two kinds; those before the first of a pending gather's end say what
+ * became of a call. */
 static bool stays_with_nccl(int reason)
 {
     return reason != SLR_R_RING && reason < SLR_R_FUSED;

@@ -1,4 +1,5 @@
-/* slipring verify: COMMAND with every N-th substituted gather compared with NCCL's, and what the ranks' logs say of it. */
+/* slipring verify: COMMAND with every N-th substituted gather compared with NCCL's, and what the
+ * ranks' logs say of it. */
 #ifndef SLR_TOOLS_VERIFY_H
 #define SLR_TOOLS_VERIFY_H
 
