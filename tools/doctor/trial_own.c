@@ -47,7 +47,8 @@ static bool enter(struct trial_self *s)
            TRIAL_TRY(s, TRIAL_CONTEXT, slr_real, cuCtxPushCurrent, s->ctx);
 }
 
-/* A memfd, mapped shared and registered, as plugin/lifecycle/agreement.c does it with the control block. */
+/* A memfd, mapped shared and registered, as plugin/lifecycle/agreement.c does it with the control
+ * block. */
 static bool control_memory(struct trial_self *s, void **words, CUdeviceptr *device_words)
 {
     long page = sysconf(_SC_PAGESIZE);
