@@ -7,7 +7,7 @@ import sys
 
 found = set()
 for layer in "base cache kernels plugin interpose".split():
-    for name in glob.glob(os.path.join(sys.argv[1], layer, "*.c")):
+    for name in glob.glob(os.path.join(sys.argv[1], layer, "**", "*.c"), recursive=True):
         with open(name, encoding="utf-8") as f:
             for call in re.findall(r"\bslr_log(?:_asked)?\((.*?)\);", f.read(), re.S):
                 # The event comes before the format, which has fields; two when they are chosen between.
