@@ -46,7 +46,7 @@ struct ag_rank {
  * host. */
 void ag_rank_run(const struct ag_options *options, struct ag_shared *shared, int rank, int device_index);
 
-/* Notes where the rank is; the place for --kill-rank to strike. */
+/* ag_place.c. Notes where the rank is; the place for --kill-rank to strike. */
 void ag_enter(struct ag_rank *r, enum ag_phase phase, long iteration);
 
 /* Records that `call` failed, on stderr and in the record; returns -1. The first failure of a rank

@@ -9,36 +9,7 @@
 
 enum {
     LINE_MOST = 64 << 10, /* slipring's own lines have at most 2048 bytes */
-    TOLD_EACH = 5,        /* messages for one file */
 };
-
-void log_problem(struct log_reader *r, size_t line, const char *fmt, ...)
-{
-    struct log_problems *p = &r->problems;
-    p->lines++;
-    if (++p->in_file > TOLD_EACH || !p->to)
-        return;
-    va_list args;
-    fprintf(p->to, "%s:%zu: ", p->file, line);
-    va_start(args, fmt);
-    vfprintf(p->to, fmt, args);
-    va_end(args);
-    fputc('\n', p->to);
-}
-
-static void end_of_file(struct log_problems *p)
-{
-    if (p->in_file > TOLD_EACH && p->to)
-        fprintf(p->to, "%s: %zu more like these\n", p->file, p->in_file - TOLD_EACH);
-    p->in_file = 0;
-}
-
-static void tell_file(struct log_reader *r, const char *path, const char *what)
-{
-    r->problems.files++;
-    if (r->problems.to)
-        fprintf(r->problems.to, "%s: %s\n", path, what);
-}
 
 /* One line without its newline into `buf` of LINE_MOST + 1 bytes. False at the end. *whole: it
  * ended with a newline; *len may be more than LINE_MOST, when the rest of a longer line has been
@@ -133,10 +104,10 @@ void log_read_stream(struct log_reader *r, FILE *in, const char *name)
     while (on && next_line(in, buf, &len, &whole))
         on = one_line(r, ++line, buf, len, whole);
     if (ferror(in))
-        tell_file(r, name, "reading failed");
+        log_file_problem(r, name, "reading failed");
     else if (on && r->used + r->problems.lines == before)
-        tell_file(r, name, "empty, expected JSON log lines");
-    end_of_file(&r->problems);
+        log_file_problem(r, name, "empty, expected JSON log lines");
+    log_file_end(&r->problems);
     free(buf);
 }
 
@@ -146,7 +117,7 @@ static void read_file(struct log_reader *r, const char *path)
     char what[160];
     if (!in) {
         snprintf(what, sizeof what, "can not be read: %s", strerror(errno));
-        tell_file(r, path, what);
+        log_file_problem(r, path, what);
         return;
     }
     log_read_stream(r, in, path);
@@ -196,7 +167,7 @@ static void add_folder(struct log_reader *r, struct found_list *list, const char
         snprintf(what, sizeof what,
                  n < 0 ? "can not be read: %s" : "a folder without logs, expected *.jsonl, *.log or *.json in it",
                  strerror(errno));
-        tell_file(r, path, what);
+        log_file_problem(r, path, what);
     }
     for (int i = 0; i < n; i++) {
         char *file = tool_text("%s/%s", path, entries[i]->d_name);

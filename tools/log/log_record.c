@@ -31,17 +31,6 @@ static const char *const forms[] = {"a text",
                                     "a number",
                                     "a number or a text"};
 
-const char *log_printable(char *buf, size_t size, const char *text, size_t len)
-{
-    size_t n = 0;
-    for (; n < len && n + 1 < size; n++)
-        buf[n] = text[n] >= ' ' && text[n] < 127 ? text[n] : '.';
-    buf[n] = '\0';
-    if (n < len && n > 3)
-        memcpy(buf + n - 3, "...", 3);
-    return buf;
-}
-
 static void tell_value(struct log_reader *r, const struct log_record *record, enum log_field f, const json_t *value)
 {
     char shown[48] = "null", *json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);

@@ -1,4 +1,4 @@
-/* One line of JSON into a record; for log_read.c. */
+/* One line of JSON into a record, and messages; for log_read.c. */
 #ifndef SLR_TOOLS_LOG_RECORD_H
 #define SLR_TOOLS_LOG_RECORD_H
 
@@ -17,5 +17,10 @@ bool log_record_parse(struct log_reader *r, const json_t *object, struct log_rec
 
 /* `text` with everything but printable ASCII replaced, cut to the room of `buf`. Returns `buf`. */
 const char *log_printable(char *buf, size_t size, const char *text, size_t len);
+
+/* log_problem.c: one message about a whole file; and behind its last line, how many more messages
+ * there were. */
+void log_file_problem(struct log_reader *r, const char *path, const char *what);
+void log_file_end(struct log_problems *p);
 
 #endif

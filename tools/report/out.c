@@ -1,7 +1,6 @@
 #include "tools/report/out.h"
 #include <stdlib.h>
 #include <string.h>
-#include "tools/common/utf8.h"
 
 void out_begin(struct out *o, const char *title)
 {
@@ -81,36 +80,4 @@ void table_cell(struct table *t, const char *fmt, ...)
     va_start(args, fmt);
     vec_push(&t->cells, tool_vtext(fmt, args));
     va_end(args);
-}
-
-static const char *html_escape(char c)
-{
-    switch (c) {
-    case '<':
-        return "&lt;";
-    case '>':
-        return "&gt;";
-    case '&':
-        return "&amp;";
-    case '"':
-        return "&quot;";
-    case '\'':
-        return "&#39;";
-    default:
-        return NULL;
-    }
-}
-
-void html_text(FILE *to, const char *text)
-{
-    for (unsigned n; *text; text += n ? n : 1) {
-        n = utf8_printable(text);
-        const char *escape = html_escape(*text);
-        if (n == 0)
-            fputc('?', to);
-        else if (escape)
-            fputs(escape, to);
-        else
-            fwrite(text, 1, n, to);
-    }
 }

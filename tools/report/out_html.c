@@ -1,4 +1,5 @@
 /* The HTML form: one page without anything from elsewhere, that needs no script. */
+#include "tools/common/utf8.h"
 #include "tools/report/out.h"
 
 /* Colours: Okabe and Ito's set, which stays apart for all common forms of colour blindness;
@@ -67,6 +68,38 @@ static const char style[] =
     "th,td{padding:5px 8px}.glance th,.glance td{display:block;border:0;padding:3px 10px}.glance "
     "tr{display:block;border-bottom:1px solid var(--line);padding:3px 0}}\n"
     "@media print{.box{overflow:visible}}\n";
+
+static const char *html_escape(char c)
+{
+    switch (c) {
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '&':
+        return "&amp;";
+    case '"':
+        return "&quot;";
+    case '\'':
+        return "&#39;";
+    default:
+        return NULL;
+    }
+}
+
+void html_text(FILE *to, const char *text)
+{
+    for (unsigned n; *text; text += n ? n : 1) {
+        n = utf8_printable(text);
+        const char *escape = html_escape(*text);
+        if (n == 0)
+            fputc('?', to);
+        else if (escape)
+            fputs(escape, to);
+        else
+            fwrite(text, 1, n, to);
+    }
+}
 
 void html_begin(struct out *o, const char *title)
 {

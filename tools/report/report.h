@@ -34,7 +34,7 @@ void report_advice(struct report *r);        /* report_advice.c */
 void report_timeline(struct report *r);      /* report_svg.c: HTML only */
 void report_bars(struct report *r);          /* report_bars.c: HTML only */
 
-/* Sums over the processes of the run: of a field of their summary, and of a reason's count. */
+/* report_facts.c. Sums over the processes of the run: of a field of their summary, and of a reason's count. */
 double report_sum(const struct report *r, enum log_field f);
 uint64_t report_count(const struct report *r, const char *reason);
 bool report_has_summary(const struct report *r);
@@ -45,9 +45,10 @@ size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, si
 
 const char *report_rank_label(const struct report *r, const struct member *b);
 
-/* One place where a rank is away from the others, for report_differ.c. */
+/* For report_differ.c. */
 void differ_counts(struct report *r, struct table *t); /* differ_counts.c */
 void differ_times(struct report *r, struct table *t);  /* differ_times.c */
+/* One place where a rank is away from the others. */
 void differ_row(struct table *t, const char *rank, const char *where, const char *what, const char *its,
                 const char *others);
 

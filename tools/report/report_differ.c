@@ -3,18 +3,6 @@
 #include <string.h>
 #include "tools/report/report.h"
 
-void differ_row(struct table *t, const char *rank, const char *where, const char *what, const char *its,
-                const char *others)
-{
-    if (t->cells.n >= (size_t)5 * 60)
-        return;
-    table_cell(t, "%s", rank);
-    table_cell(t, "%s", where);
-    table_cell(t, "%s", what);
-    table_cell(t, "%s", its);
-    table_cell(t, "%s", others);
-}
-
 /* What a member's communicator line says, as one text. */
 static void decision_of(char *buf, size_t size, const struct member *b)
 {

@@ -1,6 +1,7 @@
 #include "tools/tables/tables.h"
 #include "base/reason.h"
 #include "base/settings.h"
+#include "tools/common/json.h"
 
 static const char *scope_text(const struct slr_setting_row *row)
 {
@@ -22,25 +23,6 @@ static void put_cell(FILE *out, const char *text)
     }
 }
 
-static void put_json_string(FILE *out, const char *text)
-{
-    putc('"', out);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            putc('\\', out);
-        putc(*text, out);
-    }
-    putc('"', out);
-}
-
-static void put_json_pair(FILE *out, const char *key, const char *value, const char *end)
-{
-    put_json_string(out, key);
-    fputs(": ", out);
-    put_json_string(out, value);
-    fputs(end, out);
-}
-
 static void setting_text(FILE *out, const struct slr_setting_row *row, const char *form)
 {
     fprintf(out, "SLIPRING_%s\n    default %s; %s%s\n    %s\n", row->name, default_text(row), form,
@@ -56,19 +38,28 @@ static void setting_markdown(FILE *out, const struct slr_setting_row *row, const
     fputs(" |\n", out);
 }
 
-static void setting_json(FILE *out, const struct slr_setting_row *row, const char *form, bool last)
+static void setting_json(struct json_writer *w, const struct slr_setting_row *row, const char *form)
 {
     char name[64];
     snprintf(name, sizeof name, "SLIPRING_%s", row->name);
-    fputs("  {", out);
-    put_json_pair(out, "name", name, ", ");
-    put_json_pair(out, "default", row->def, ", ");
-    put_json_pair(out, "form", form, ", ");
-    fprintf(out, "\"uniform\": %s, ", row->scope == SLR_SCOPE_UNIFORM ? "true" : "false");
-    put_json_pair(out, "doc", row->doc, last ? "}\n" : "},\n");
+    json_put_open(w, NULL, "{");
+    json_put_text(w, "name", name);
+    json_put_text(w, "default", row->def);
+    json_put_text(w, "form", form);
+    json_put_bool(w, "uniform", row->scope == SLR_SCOPE_UNIFORM);
+    json_put_text(w, "doc", row->doc);
+    json_put_close(w);
 }
 
-static void print_settings(FILE *out, enum form form)
+static void reason_json(struct json_writer *w, const char *name, const char *doc)
+{
+    json_put_open(w, NULL, "{");
+    json_put_text(w, "name", name);
+    json_put_text(w, "doc", doc);
+    json_put_close(w);
+}
+
+static void print_settings(FILE *out, struct json_writer *json, enum form form)
 {
     if (form == FORM_MARKDOWN)
         fputs("| Setting | Default | Accepted | Equal on all ranks | Meaning |\n|---|---|---|---|---|\n", out);
@@ -79,13 +70,13 @@ static void print_settings(FILE *out, enum form form)
         if (form == FORM_MARKDOWN)
             setting_markdown(out, row, accepted);
         else if (form == FORM_JSON)
-            setting_json(out, row, accepted, i + 1 == SLR_S_COUNT);
+            setting_json(json, row, accepted);
         else
             setting_text(out, row, accepted);
     }
 }
 
-static void print_reasons(FILE *out, enum form form)
+static void print_reasons(FILE *out, struct json_writer *json, enum form form)
 {
     if (form == FORM_MARKDOWN)
         fputs("| Reason | Meaning |\n|---|---|\n", out);
@@ -96,9 +87,7 @@ static void print_reasons(FILE *out, enum form form)
             put_cell(out, doc);
             fputs(" |\n", out);
         } else if (form == FORM_JSON) {
-            fputs("  {", out);
-            put_json_pair(out, "name", name, ", ");
-            put_json_pair(out, "doc", doc, r + 1 == SLR_R_COUNT ? "}\n" : "},\n");
+            reason_json(json, name, doc);
         } else {
             fprintf(out, "%s\n    %s\n", name, doc);
         }
@@ -107,15 +96,16 @@ static void print_reasons(FILE *out, enum form form)
 
 void print_table(FILE *out, enum table table, enum form form)
 {
+    struct json_writer json = {.to = out};
     if (form == FORM_VALUES) {
         print_values(out);
         return;
     }
     if (form == FORM_JSON)
-        fputs("[\n", out);
-    (table == TABLE_SETTINGS ? print_settings : print_reasons)(out, form);
+        json_put_open(&json, NULL, "[\n");
+    (table == TABLE_SETTINGS ? print_settings : print_reasons)(out, &json, form);
     if (form == FORM_JSON)
-        fputs("]\n", out);
+        json_put_close(&json);
 }
 
 void print_document(FILE *out, enum table table)

@@ -1,0 +1,71 @@
+/* What several sections say alike. */
+#include <string.h>
+#include "tools/report/report.h"
+
+double report_sum(const struct report *r, enum log_field f)
+{
+    double sum = 0;
+    for (size_t i = 0; i < r->run->processes.n; i++)
+        sum += (double)r->m->processes.at[r->run->processes.at[i]].summary[f];
+    return sum;
+}
+
+uint64_t report_count(const struct report *r, const char *reason)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < r->run->processes.n; i++) {
+        const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
+        for (size_t k = 0; k < p->counts.n; k++)
+            if (strcmp(p->counts.at[k].reason, reason) == 0)
+                n += p->counts.at[k].n;
+    }
+    return n;
+}
+
+bool report_has_summary(const struct report *r)
+{
+    for (size_t i = 0; i < r->run->processes.n; i++)
+        if (r->m->processes.at[r->run->processes.at[i]].has_summary)
+            return true;
+    return false;
+}
+
+const char *report_rank_label(const struct report *r, const struct member *b)
+{
+    return r->m->ranks.at[b->rank].label;
+}
+
+size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, size_t room)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->sites.list.n; i++) {
+        const struct site *t = &r->sites.list.at[i];
+        size_t less = 0; /* of those chosen, the one that takes the least time */
+        if (t->pass != pass)
+            continue;
+        if (n < room) {
+            chosen[n++] = i;
+            continue;
+        }
+        for (size_t k = 1; k < n; k++)
+            if (r->sites.list.at[chosen[k]].time_sum < r->sites.list.at[chosen[less]].time_sum)
+                less = k;
+        if (r->sites.list.at[chosen[less]].time_sum >= t->time_sum)
+            continue;
+        memmove(chosen + less, chosen + less + 1, (n - less - 1) * sizeof *chosen);
+        chosen[n - 1] = i;
+    }
+    return n;
+}
+
+void differ_row(struct table *t, const char *rank, const char *where, const char *what, const char *its,
+                const char *others)
+{
+    if (t->cells.n >= (size_t)5 * 60)
+        return;
+    table_cell(t, "%s", rank);
+    table_cell(t, "%s", where);
+    table_cell(t, "%s", what);
+    table_cell(t, "%s", its);
+    table_cell(t, "%s", others);
+}
