@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """How the library's files depend on each other, and which of them one call passes through.
 
-  structure.py graph OBJECT...                    the calls and uses between files, from their object files' symbols
-  structure.py check SOURCE_ROOT OBJECT...        fails on a circle of files, or of folders
-  structure.py way LIBRARY TRACE                  the way of one call, from what way.c has written down
+  structure.py check SOURCE_ROOT OBJECT...  fails when a folder uses or includes one that comes after it, when another
+                                            folder includes what is for a folder alone, or when files use each other in
+                                            a circle; prints the figures
+  structure.py graph OBJECT...              the uses between files, from the symbols of their object files
+  structure.py way LIBRARY TRACE            the way of one call, from what way.c has written down
+  structure.py self-test                    whether `check` finds what it is to find
 """
 import collections
 import os
 import re
 import subprocess
 import sys
+import tempfile
 
 
 def source_of(obj):
@@ -26,6 +30,8 @@ def uses(objects):
         wanted[name] = []
         for line in subprocess.run(['nm', obj], capture_output=True, text=True, check=True).stdout.splitlines():
             part = line.split()
+            if not part[-1].startswith('sl'):  # slr_, slipring_: else the C library's or a vendor's, also where hooked
+                continue
             if part[-2] == 'U':
                 wanted[name].append(part[-1])
             elif part[-2] in 'TDBRCVW':
@@ -92,9 +98,11 @@ def print_graph(objects):
 
 
 def functions(library, offsets):
+    """{offset: (source file from the root, function)}"""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     out = subprocess.run(['addr2line', '-f', '-e', library] + offsets, capture_output=True, text=True, check=True)
     lines = out.stdout.splitlines()
-    return {o: (os.path.normpath(lines[2 * i + 1].split(':')[0]).lstrip('/'), lines[2 * i])
+    return {o: (os.path.relpath(os.path.realpath(lines[2 * i + 1].split(':')[0]), root), lines[2 * i])
             for i, o in enumerate(offsets)}
 
 
@@ -102,24 +110,128 @@ def print_way(library, trace):
     steps = [line.split() for line in open(trace)]
     name = functions(library, sorted({o for _, o in steps}))
     way = [(int(depth), *name[o]) for depth, o in steps]
+    first, stack, entered, again = way[0][0], [], collections.Counter(), collections.Counter()
     for depth, file, function in way:
-        print('  ' * depth + f'{file}:{function}')
-    stack, entries = [], collections.Counter()
-    for depth, file, _ in way:
-        del stack[depth:]
-        if stack and stack[-1] != file:
-            entries[file] += 1
+        del stack[depth - first:]
+        print('  ' * len(stack) + f'{file}:{function}')
+        if not stack or stack[-1] != file:
+            entered[file] += 1
+            again[file] += file in stack  # something that it called, in another file, calls it
         stack.append(file)
-    print(f'{len(way)} calls in {len({f for _, f, _ in way})} files')
-    for file, n in entries.most_common():
-        print(f'    entered {n} times from another file: {file}')
+    sources = sorted(file for file in entered if file.endswith('.c'))
+    print(f'{len(way)} calls, {len(sources)} source files, {sum(again.values())} calls back into a file that waits')
+    for part in sorted({folder(file) for file in sources}):
+        print(f'    {part}: ' + ', '.join(f'{os.path.basename(f)} {entered[f]}' for f in sources if folder(f) == part))
+    for file, n in again.items():
+        if n:
+            print(f'    back into {file}: {n}')
+
+
+# The folders of the library in their order: each uses itself and those before it. cache and kernels know nothing of
+# each other.
+ORDER = ['base', 'cache', 'kernels', 'plugin/abi', 'plugin', 'plugin/util', 'plugin/comm', 'plugin/bootstrap', 'plugin/memory',
+         'plugin/connect', 'plugin/sites', 'plugin/timeline', 'plugin/tuner', 'plugin/profiler', 'plugin/gather',
+         'plugin/lifecycle', 'plugin/calls', 'interpose']
+APART = {('cache', 'kernels'), ('kernels', 'cache')}
+OUTSIDE = ['LD_PRELOAD', 'tools', 'bench', 'tests']  # no part of the library
+
+
+def may_use(user, used):
+    if user == used:
+        return True
+    if user not in ORDER or used not in ORDER:
+        return False
+    return ORDER.index(used) < ORDER.index(user) and (user, used) not in APART
+
+
+def includes(root):
+    """(place, file, included file) for each #include of a file of the repository by the library."""
+    for top in sorted({name.split('/')[0] for name in ORDER}):
+        for path, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                if not re.search(r'\.([chS]|def|cu|inc)$', name):
+                    continue
+                file = os.path.relpath(os.path.join(path, name), root)
+                for number, line in enumerate(open(os.path.join(root, file), errors='replace'), 1):
+                    m = re.match(r'\s*#\s*include\s*["<]((?:\.\./)*)([^">]+)[">]', line)
+                    if m and m[2].split('/')[0] in OUTSIDE + [name.split('/')[0] for name in ORDER]:
+                        yield f'{file}:{number}', file, m[2]
+
+
+def include_errors(root):
+    for place, file, included in includes(root):
+        if not may_use(folder(file), folder(included)):
+            yield f'{place}: {folder(file)} must not include {folder(included)}'
+        elif included.endswith('_impl.h') and folder(file) != folder(included):
+            yield f'{place}: {included} is for {folder(included)} alone'
+
+
+def use_errors(objects):
+    graph = uses(objects)
+    for name in sorted(graph):
+        for other, symbols in sorted(graph[name].items()):
+            if not may_use(folder(name), folder(other)):
+                yield f'{name} uses {other}: {", ".join(sorted(symbols))}'
+    for circle in circles(graph):
+        yield f'{len(circle)} files use each other in a circle: {" ".join(circle)}'
+
+
+def check(root, objects):
+    if not os.path.isdir(os.path.join(root, 'base')) or not objects:
+        sys.exit(f'structure.py: {root} is not the source tree, or there are no objects')
+    errors = list(include_errors(root)) + list(use_errors(objects))
+    for error in errors:
+        print(error)
+    graph = uses(objects)
+    print(f'{len(graph)} files in {len({folder(name) for name in graph})} folders, '
+          f'{sum(len(o) for o in graph.values())} uses between files, largest circle: '
+          f'{max([len(c) for c in circles(graph)], default=1)}')
+    return not errors
+
+
+def write(root, name, text):
+    os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+    with open(os.path.join(root, name), 'w') as file:
+        file.write(text)
+
+
+def compile_object(root, name, text):
+    obj = os.path.join(root, os.path.dirname(name).split('/')[0], 'CMakeFiles/x.dir',
+                       *name.split('/')[1:]) + '.o'
+    os.makedirs(os.path.dirname(obj), exist_ok=True)
+    subprocess.run(['cc', '-c', '-x', 'c', '-', '-o', obj], input=text, text=True, check=True)
+    return obj
+
+
+def self_test():
+    """A tree with one error of each sort, and what is allowed beside it."""
+    with tempfile.TemporaryDirectory() as root:
+        write(root, 'base/a.c', '#include "cache/a.h"\n')
+        write(root, 'cache/a.c', '  #  include "kernels/a.h"\n')
+        write(root, 'kernels/a.h', '#include <cache/a.h>\n')
+        write(root, 'plugin/comm/a.c', '#include "../../interpose/a.h"\n#include "plugin/util/a.h"\n')
+        write(root, 'plugin/memory/a.c', '#include "plugin/gather/a.h"\n#include "plugin/memory/b_impl.h"\n')
+        write(root, 'plugin/calls/a.c', '#include "plugin/memory/b_impl.h"\n')
+        write(root, 'interpose/a.c', '#include "tests/unit/a.h"\n#include "base/a.h"\n#include <stdio.h>\n')
+        found = list(include_errors(root))
+        assert len(found) == 7, found
+        objects = [compile_object(root, 'plugin/comm/a.c', 'int slr_b(void); int slr_a(void) { return slr_b(); }'),
+                   compile_object(root, 'plugin/comm/b.c', 'int slr_a(void), slr_c(void); int slr_b(void) { return slr_a() + slr_c(); }'),
+                   compile_object(root, 'plugin/calls/c.c', 'int slr_a(void); int slr_c(void) { return slr_a(); }'),
+                   compile_object(root, 'base/d.c', 'int slr_d(void) { return 1; }')]
+        found = list(use_errors(objects))
+        assert len(found) == 2, found  # b uses c, which comes after it; a, b and c are a circle
 
 
 def main(argv):
-    if len(argv) > 2 and argv[1] == 'graph':
+    if len(argv) > 3 and argv[1] == 'check':
+        sys.exit(0 if check(argv[2], argv[3:]) else 1)
+    elif len(argv) > 2 and argv[1] == 'graph':
         print_graph(argv[2:])
     elif len(argv) == 4 and argv[1] == 'way':
         print_way(argv[2], argv[3])
+    elif len(argv) == 2 and argv[1] == 'self-test':
+        self_test()
     else:
         sys.exit(__doc__)
 

@@ -18,6 +18,7 @@ void __cyg_profile_func_exit(void *function, void *caller);
 static _Atomic int calls;
 static _Thread_local int depth;   /* of instrumented functions on this thread */
 static _Thread_local FILE *lines; /* NULL: this thread is not being followed */
+static _Thread_local void *library;
 
 static bool is_the_call(const Dl_info *at)
 {
@@ -41,9 +42,11 @@ void __cyg_profile_func_enter(void *function, void *caller)
         return;
     if (!dladdr(function, &at))
         return;
-    if (!lines && is_the_call(&at))
+    if (!lines && is_the_call(&at)) {
         lines = begin();
-    if (lines)
+        library = at.dli_fbase;
+    }
+    if (lines && at.dli_fbase == library)
         fprintf(lines, "%d %#lx\n", depth - 1, (unsigned long)((uintptr_t)function - (uintptr_t)at.dli_fbase));
 }
 
