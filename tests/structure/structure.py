@@ -4,6 +4,7 @@
   structure.py check SOURCE_ROOT OBJECT...  fails when a folder uses or includes one that comes after it, when another
                                             folder includes what is for a folder alone, or when files use each other in
                                             a circle; prints the figures
+  structure.py names SOURCE_ROOT PAGE...    fails when a page names a `file:function`, or a file, that does not exist
   structure.py graph OBJECT...              the uses between files, from the symbols of their object files
   structure.py way LIBRARY TRACE            the way of one call, from what way.c has written down
   structure.py self-test                    whether `check` finds what it is to find
@@ -19,7 +20,7 @@ import tempfile
 def source_of(obj):
     """plugin/CMakeFiles/slr_plugin.dir/gather/fuse.c.o -> plugin/gather/fuse.c"""
     m = re.search(r'([^/]+)/CMakeFiles/[^/]+\.dir/(.*)\.o$', obj)
-    return f'{m[1]}/{m[2]}' if m else os.path.basename(obj)
+    return os.path.normpath(f'{m[1]}/{m[2]}') if m else os.path.basename(obj)
 
 
 def uses(objects):
@@ -162,8 +163,6 @@ def include_errors(root):
     for place, file, included in includes(root):
         if not may_use(folder(file), folder(included)):
             yield f'{place}: {folder(file)} must not include {folder(included)}'
-        elif included.endswith('_impl.h') and folder(file) != folder(included):
-            yield f'{place}: {included} is for {folder(included)} alone'
 
 
 def use_errors(objects):
@@ -187,6 +186,24 @@ def check(root, objects):
           f'{sum(len(o) for o in graph.values())} uses between files, largest circle: '
           f'{max([len(c) for c in circles(graph)], default=1)}')
     return not errors
+
+
+def defines(root, file, function):
+    if not os.path.isfile(os.path.join(root, file)):
+        return False
+    text = open(os.path.join(root, file)).read()
+    # A definition in C, at the line's beginning; or one that macros make.
+    return bool(re.search(rf'^[A-Za-z][^\n;]*\b{function}\(', text, re.M) or re.search(rf'^{function}:', text, re.M))
+
+
+def name_errors(root, page):
+    text = open(os.path.join(root, page)).read()
+    named = re.findall(r'`([a-z_A-Z0-9/]+\.[chS]):(\w+)`', text)
+    if not named:
+        yield f'{page} names no function'
+    for file, function in named:
+        if not defines(root, file, function):
+            yield f'{page}: there is no {file}:{function}'
 
 
 def write(root, name, text):
@@ -214,18 +231,24 @@ def self_test():
         write(root, 'plugin/calls/a.c', '#include "plugin/memory/b_impl.h"\n')
         write(root, 'interpose/a.c', '#include "tests/unit/a.h"\n#include "base/a.h"\n#include <stdio.h>\n')
         found = list(include_errors(root))
-        assert len(found) == 7, found
+        assert len(found) == 6, found
         objects = [compile_object(root, 'plugin/comm/a.c', 'int slr_b(void); int slr_a(void) { return slr_b(); }'),
                    compile_object(root, 'plugin/comm/b.c', 'int slr_a(void), slr_c(void); int slr_b(void) { return slr_a() + slr_c(); }'),
                    compile_object(root, 'plugin/calls/c.c', 'int slr_a(void); int slr_c(void) { return slr_a(); }'),
                    compile_object(root, 'base/d.c', 'int slr_d(void) { return 1; }')]
         found = list(use_errors(objects))
         assert len(found) == 2, found  # b uses c, which comes after it; a, b and c are a circle
+        write(root, 'page.md', '`base/f.c:slr_f`, `base/f.c:slr_g`, `base/g.c:slr_f`')
+        write(root, 'base/f.c', 'int slr_f(void)\n{\n    return slr_g();\n}\n')
+        assert len(list(name_errors(root, 'page.md'))) == 2
 
 
 def main(argv):
     if len(argv) > 3 and argv[1] == 'check':
         sys.exit(0 if check(argv[2], argv[3:]) else 1)
+    elif len(argv) > 3 and argv[1] == 'names':
+        errors = [e for page in argv[3:] for e in name_errors(argv[2], page)]
+        sys.exit('\n'.join(errors) or 0)
     elif len(argv) > 2 and argv[1] == 'graph':
         print_graph(argv[2:])
     elif len(argv) == 4 and argv[1] == 'way':
