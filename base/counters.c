@@ -18,6 +18,7 @@ static uint64_t joined(void)
 static uint64_t passed(void)
 {
     uint64_t substituted = C(substituted), gathers = C(gathers);
+    /* Another thread may be between counting the one and the other. */
     return gathers > substituted ? gathers - substituted : 0;
 }
 

@@ -49,6 +49,8 @@ bool slr_log_enabled(enum slr_log_level level)
 static void write_line(enum slr_log_level level, const char *event, const char *fmt, struct slr_args *args)
 {
     char line[SLR_LOG_LINE];
+    /* The line may be written inside a hook, whose caller reads the errno of the vendor's
+     * function. */
     int saved = errno;
     if (busy)
         return;

@@ -163,6 +163,7 @@ static void open_sink(void)
             fd = STDERR_FILENO;
         }
     }
+    /* Before the descriptor is published: is_still_ours compares with them. */
     if (fstat(fd, &st) == 0) {
         atomic_store_explicit(&sink_dev, st.st_dev, memory_order_relaxed);
         atomic_store_explicit(&sink_ino, st.st_ino, memory_order_relaxed);
@@ -181,6 +182,7 @@ static bool is_still_ours(int fd)
 
 static void forget_sink(int fd)
 {
+    /* Only by who sees the old descriptor: another thread may have opened anew already. */
     if (atomic_compare_exchange_strong(&sink_fd, &fd, -1))
         atomic_store_explicit(&opened.word, 0, memory_order_release);
 }
@@ -208,6 +210,7 @@ void slr_sink_write(const char *line, size_t len)
 void slr_sink_after_fork(void)
 {
     int fd = atomic_load_explicit(&sink_fd, memory_order_relaxed);
+    /* %p in the name means another file for the child. */
     if (fd > STDERR_FILENO && is_still_ours(fd))
         close(fd);
     atomic_store_explicit(&sink_fd, -1, memory_order_relaxed);

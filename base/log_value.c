@@ -37,6 +37,7 @@ static void put_signed(struct slr_value *v, int64_t n)
 {
     if (n < 0)
         put(v, "-", 1);
+    /* INT64_MIN has no positive counterpart of its own type. */
     put_unsigned(v, n < 0 ? 0 - (uint64_t)n : (uint64_t)n, 10, 1);
 }
 
@@ -177,6 +178,7 @@ void slr_value_render(struct slr_value *v, const char **fmt, bool prose, struct 
         at = parse_conv(at + 1, &c, args);
         if (!put_conv(v, &c, args)) {
             put(v, "?", 1);
+            /* What follows can not be read: the arguments are out of step. */
             at += strlen(at);
             c.letter = '\0';
         }

@@ -16,6 +16,7 @@ void slr_nvtx_open(void)
     static struct slr_once once;
     if (slr_once_done(&once) || !slr_once_begin(&once))
         return;
+    /* Asked here, so that without a tool NVTX is never called. */
     const char *tool = getenv("NVTX_INJECTION64_PATH");
     if (tool && *tool) {
         domain = nvtxDomainCreateA("slipring");

@@ -16,6 +16,7 @@ static bool same(char a, char b)
  * neighbours. */
 unsigned slr_edit_distance(const char *a, size_t alen, const char *b, size_t blen, unsigned limit)
 {
+    /* On the stack: this may run inside an allocation hook. */
     unsigned rows[3][SLR_SETTING_NAME_SIZE + 1];
     if (alen > SLR_SETTING_NAME_SIZE || blen > SLR_SETTING_NAME_SIZE)
         return limit + 1;

@@ -19,6 +19,8 @@ static bool is_primary(CUcontext ctx, int device)
     CUcontext real = NULL;
     if (!slr_block_device_active(device) || slr_real.cuDevicePrimaryCtxRetain(&real, device) != CUDA_SUCCESS)
         return false;
+    /* At once: a reference that stays would keep the context when the application has let go of
+     * it. */
     slr_real.cuDevicePrimaryCtxRelease(device);
     return real == ctx;
 }
@@ -42,6 +44,7 @@ uint64_t slr_block_device_budget(int device)
     size_t total;
     if (slr_real.cuDeviceTotalMem(&total, device) != CUDA_SUCCESS)
         return 0;
+    /* Divided first: the product may not fit. */
     uint64_t share = total / 100 * slr_get(SLR_S_ALLOC_FRACTION), bytes = slr_get(SLR_S_ALLOC_BYTES);
     return bytes < share ? bytes : share;
 }

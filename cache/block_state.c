@@ -41,6 +41,7 @@ void slr_block_own(void)
 
 bool slr_block_ours(void)
 {
+    /* The word changes once, from nobody to a process; a child after fork sees its parent there. */
     pid_t pid = atomic_load_explicit(&owner, memory_order_relaxed);
     return pid != 0 && pid == getpid();
 }
@@ -115,6 +116,7 @@ void slr_block_drop(struct slr_block *b)
 void slr_block_vanish(struct slr_block *b)
 {
     slr_table_remove(b);
+    /* Another thread is at work on it without the lock: that one drops it. */
     if (b->state == SLR_BLOCK_BUSY) {
         b->gone = true;
         return;
@@ -125,6 +127,7 @@ void slr_block_vanish(struct slr_block *b)
 
 uint64_t slr_block_new_generation(void)
 {
+    /* Never used again, also when the address is. */
     static uint64_t generations;
     return ++generations;
 }

@@ -48,6 +48,7 @@ bool slr_table_insert(struct slr_block *b)
 {
     struct slr_interval v = {
         .base = b->base, .size = b->size, .generation = b->generation, .ordinal = b->ordinal, .flags = flags_of(b)};
+    /* Room first: when the second step fails nothing has been entered. */
     if (!grow() || !slr_intervals_put(&by_address, &v))
         return false;
     size_t at = position(b->generation);

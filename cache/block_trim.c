@@ -13,6 +13,8 @@
 /* Takes the block off the books and adds it to a chain for give_back. */
 static void start_return(struct slr_block *b, struct slr_block **chain)
 {
+    /* Out of the table before the driver has it: the address may be other memory's as soon as
+     * cuMemFree returns. */
     slr_block_to_busy(b);
     slr_table_remove(b);
     slr_block_devices[b->device].returning += b->size;
@@ -43,6 +45,7 @@ struct slr_block *slr_block_unwanted(struct slr_block *b)
 static CUresult driver_free(const struct slr_block *b)
 {
     CUcontext old;
+    /* The thread's own context may be another device's. */
     if (slr_real.cuCtxPushCurrent(b->ctx) != CUDA_SUCCESS)
         return CUDA_SUCCESS; /* the context is gone, and the memory with it */
     CUresult r = slr_block_driver_free(b->base);
@@ -108,6 +111,7 @@ static size_t wait_returning(int device)
     size_t bytes = slr_block_devices[device].returning;
     if (!bytes)
         return 0;
+    /* The clock of a condition variable that was initialised statically. */
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += RETURN_WAIT_S;
     while (slr_block_devices[device].returning && slr_block_wait_returned(&end))
@@ -187,6 +191,7 @@ void slr_block_return_idle(void)
 {
     static _Atomic uint64_t looked;
     uint64_t since, now = slr_block_now_ms(), last = atomic_load(&looked);
+    /* One thread looks at a time, and nobody waits for it. */
     if (!idle_since(&since) || !slr_block_ours() || now - last < IDLE_LOOK_MS ||
         !atomic_compare_exchange_strong(&looked, &last, now) || slr_block_capturing())
         return;
@@ -214,6 +219,7 @@ static size_t trim(int first, int last, size_t bytes)
     for (int d = first; d <= last && sum < bytes; d++)
         sum += collect(d, bytes - sum, &chain);
     slr_block_unlock();
+    /* Without the lock: cuMemFree waits for the device, and other threads allocate meanwhile. */
     sum = slr_block_give_back(chain);
     if (sum >= bytes)
         return sum;
@@ -234,6 +240,7 @@ size_t slr_block_trim(int device, size_t bytes)
         device = slr_block_device_current(&ctx);
     int first = device < 0 ? 0 : device, last = device < 0 ? SLR_BLOCK_DEVICES - 1 : device;
     size_t sum = trim(first, last, bytes);
+    /* What is left is pinned, most likely because peers have it mapped. */
     slr_block_unpin_fn unpin = atomic_load(&ask_to_unpin);
     if (sum >= bytes || !unpin || !unpin())
         return sum;

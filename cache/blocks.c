@@ -28,6 +28,7 @@ static CUdeviceptr take(int device, size_t bytes, size_t *want)
     struct slr_free_list *list = &slr_block_devices[device].free;
     struct slr_block *b = slr_free_list_fit(list, bytes);
     if (b) {
+        /* Through BUSY, which takes it out of the free list and of the sums. */
         slr_block_to_busy(b);
         slr_block_note_use(b, bytes);
         slr_block_to_used(b);
@@ -66,6 +67,7 @@ static void enter(int device, CUcontext ctx, CUdeviceptr base, size_t size, size
     slr_block_own();
     slr_block_lock();
     struct slr_block_device *d = &slr_block_devices[device];
+    /* Passed in, as asking for it calls the driver, which the lock forbids. */
     d->budget = budget;
     b->ordinal = d->ordinals++;
     b->generation = slr_block_new_generation();
@@ -83,6 +85,7 @@ static void enter(int device, CUcontext ctx, CUdeviceptr base, size_t size, size
 static CUresult make(CUdeviceptr *out, size_t bytes, size_t want, int device, CUcontext ctx)
 {
     size_t size = want;
+    /* A process without a communicator has no thread of slipring's that would do it. */
     slr_block_return_idle();
     CUresult r = driver_alloc(out, size, device);
     /* The last resort: not a byte more than was asked for. */
@@ -168,6 +171,7 @@ static struct slr_block *begin_free(uint64_t generation, bool *keep, bool *known
         b = NULL;
     *known = b != NULL;
     if (b && b->state == SLR_BLOCK_USED) {
+        /* While something captures the driver has to see the free (blocks.h). */
         *keep = slr_block_worth_keeping(b) && !slr_block_capturing();
         slr_block_to_busy(b);
     } else {
@@ -191,6 +195,7 @@ static bool remove_unpinned(struct slr_block *b)
 /* The application's free is the driver's. When it fails the application still holds the block. */
 static CUresult free_for_good(struct slr_block *b)
 {
+    /* What was gone before is not the application's any more, whatever the driver answers. */
     bool gone = b->gone;
     CUresult r = slr_real.cuMemFree(b->base);
     slr_block_lock();
@@ -234,6 +239,7 @@ CUresult slr_block_free(CUdeviceptr p)
 {
     struct slr_place at = slr_block_find(p);
     bool keep = false, known = false;
+    /* No block, or not the beginning of one: the driver's to answer. */
     if (!at.generation || at.offset || !slr_block_ours())
         return slr_real.cuMemFree(p);
     struct slr_block *b = begin_free(at.generation, &keep, &known);
@@ -241,6 +247,7 @@ CUresult slr_block_free(CUdeviceptr p)
         return known ? CUDA_ERROR_INVALID_VALUE : slr_real.cuMemFree(p);
     if (!keep && remove_unpinned(b))
         return free_for_good(b);
+    /* The block is BUSY, so nobody is given it before the wait is over. */
     CUresult r = settle(b->ctx, b->device);
     if (r == CUDA_SUCCESS)
         return free_and_keep(b);
@@ -267,6 +274,7 @@ CUresult slr_block_mem_info(size_t *free_bytes, size_t *total)
     if (device < 0)
         return r;
     slr_block_lock();
+    /* What would go back before an allocation fails is as good as free. */
     *free_bytes += slr_free_list_unpinned(&slr_block_devices[device].free) + slr_block_devices[device].returning;
     slr_block_unlock();
     return r;

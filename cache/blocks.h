@@ -41,9 +41,9 @@
  * cuMemFree keeps other threads from the driver while it waits for the context's work, and that
  * work may wait for what they are about to launch. Nothing has used the block since it was freed,
  * so it is freed in the order of a stream that has no other work (cuMemFreeAsync). The
- * house-keeping thread (plugin/lifecycle/watchdog.h) does it, and so do allocations and frees that go through
- * the cache, as a process without a communicator has no thread of slipring's. A block that peers
- * have mapped is revoked first (plugin/memory/exports.h). Not while anything captures.
+ * house-keeping thread (plugin/lifecycle/watchdog.h) does it, and so do allocations and frees that
+ * go through the cache, as a process without a communicator has no thread of slipring's. A block
+ * that peers have mapped is revoked first (plugin/memory/exports.h). Not while anything captures.
  *
  * Pins. Who exports a block, or has a gather in flight on it, pins it: a pinned block may be kept
  * or handed out again, but not given back to the driver.

@@ -15,6 +15,7 @@ void slr_device_reset(int device)
     if (device < 0 || device >= SLR_BLOCK_DEVICES)
         return;
     atomic_fetch_add(&resets[device], 1);
+    /* Mappings first: nobody closes one by its address from here on. */
     slr_imports_forget(device);
     for (int ms = 0; ms < RESET_WAIT_MS && atomic_load(&freeing) > 0; ms++)
         slr_sleep_ms(1);
@@ -36,6 +37,7 @@ void slr_device_forget(int device)
     if (!slr_block_ours())
         return;
     slr_block_lock();
+    /* Backwards, as vanishing takes a block out of the table. */
     for (size_t i = slr_table_count(); i-- > 0;) {
         struct slr_block *b = slr_table_at(i);
         if (device < 0 || b->device == device)

@@ -51,6 +51,7 @@ static const char *look(CUdeviceptr p, size_t bytes, struct slr_block *b)
     b->device = slr_block_device_current(&b->ctx);
     if (b->device < 0 || !attribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p) || device != b->device)
         return "it is not memory of the communicator's device";
+    /* A peer maps whole allocations, so the buffer has to lie in one. */
     if (!slr_real.cuMemGetAddressRange || slr_real.cuMemGetAddressRange(&base, &size, p) != CUDA_SUCCESS || base > p ||
         p - base > size || bytes > size - (p - base))
         return "the buffer spans several allocations";
@@ -116,6 +117,7 @@ static struct slr_block *enter(const struct slr_block *seen)
 static bool enter_unless_unmapped(const struct slr_block *seen, uint64_t before, bool registered, CUdeviceptr p,
                                   struct slr_place *out)
 {
+    /* The first block of a process may be one that it did not make. */
     slr_block_own();
     slr_block_lock();
     struct slr_block *b = before == unmapped ? enter(seen) : NULL;
@@ -138,6 +140,8 @@ static uint64_t count_now(void)
 static bool enter_seen(CUdeviceptr p, size_t bytes, bool registered, struct slr_place *out)
 {
     struct slr_block seen = {.handle_state = SLR_HANDLE_UNKNOWN};
+    /* Before the driver is asked: an unmapping that begins meanwhile is noticed when the block is
+     * to be entered. */
     uint64_t before = count_now();
     const char *why = look(p, bytes, &seen);
     if (!why && seen.kind == SLR_BLOCK_VIRTUAL)
@@ -197,6 +201,7 @@ static void end_range(CUdeviceptr p, size_t bytes)
     struct slr_block *b;
     slr_block_lock();
     unmapped++;
+    /* cuMemUnmap may cover several mappings. */
     while (bytes && (b = slr_table_overlap(p, bytes)) != NULL && b->kind == SLR_BLOCK_VIRTUAL)
         slr_block_vanish(b);
     slr_block_unlock();

@@ -72,6 +72,7 @@ struct slr_block *slr_free_list_victim(const struct slr_free_list *list)
     struct slr_block *worst = NULL;
     for (unsigned c = 0; c < SLR_CLASSES; c++)
         for (struct slr_block *b = list->head[c]; b; b = b->next)
+            /* A pinned block can not go, however little it is worth. */
             if (b->pins == 0 && (!worst || goes_before(b, worst, list->clock)))
                 worst = b;
     return worst;

@@ -53,6 +53,7 @@ bool slr_export_block(uint64_t generation, struct slr_export *out)
     *out = (struct slr_export){.base = b.base, .size = b.size, .kind = SLR_EXPORT_DESCRIPTOR};
     if (b.kind == SLR_BLOCK_VIRTUAL)
         return true;
+    /* Without the lock, as it is the driver's call; only one thread exports (handles.h). */
     if (b.handle_state == SLR_HANDLE_UNKNOWN) {
         make_handle(&b);
         remember(generation, &b);
@@ -79,6 +80,7 @@ int slr_export_descriptor(uint64_t generation)
         fd = SLR_EXPORT_REFUSED;
     slr_retain_end(memory);
     if (fd >= 0) {
+        /* A child of the program must not keep the memory. */
         fcntl(fd, F_SETFD, FD_CLOEXEC);
         atomic_fetch_add(&slr_counters.exports, 1);
     }
@@ -163,6 +165,8 @@ static enum slr_import_result enter(const struct slr_import_key *key, const stru
         atomic_fetch_add(&slr_counters.import_hits, 1);
         return SLR_IMPORT_OK;
     }
+    /* At work, gone with its device, or no room: whoever asks comes again, and shards are staged
+     * till then. */
     if (m || !empty)
         return SLR_IMPORT_LATER;
     if (e->kind == SLR_EXPORT_DESCRIPTOR && descriptor < 0)
@@ -213,6 +217,7 @@ static bool was_last(struct import *m)
         m->uses--;
         return false;
     }
+    /* A mapping that went with the device is not closed: its address may be other memory's. */
     m->state = m->gone ? FREE : CLOSING;
     return m->state == CLOSING;
 }

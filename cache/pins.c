@@ -29,6 +29,7 @@ void slr_block_unpin(uint64_t generation)
         else
             slr_block_end_unregistered(b);
     }
+    /* Behind the lock: giving back waits for the device. */
     slr_block_unlock();
     slr_block_give_back(chain);
 }

@@ -12,6 +12,7 @@ static pthread_rwlock_t books = PTHREAD_RWLOCK_INITIALIZER;
 
 static bool begin(void)
 {
+    /* Not a plain wait: the program may be inside cuMemUnmap, which may wait for its device. */
     for (int i = 0; i < TRIES; i++) {
         if (pthread_rwlock_trywrlock(&books) == 0)
             return true;

@@ -88,6 +88,7 @@ static size_t granularity(const struct slr_staging_want *want)
 
 static CUresult make_once(struct slr_staging *s, const struct slr_staging_want *want)
 {
+    /* The driver's, not the block cache's: staging has a budget of its own. */
     CUresult r = want->far ? slr_real.cuMemAlloc(&s->far, s->far_bytes) : CUDA_SUCCESS;
     if (r == CUDA_SUCCESS && want->near && (r = make_near(s, want)) != CUDA_SUCCESS && s->far)
         slr_cu_status(slr_real.cuMemFree(s->far), "cuMemFree");
@@ -101,6 +102,7 @@ static CUresult make_once(struct slr_staging *s, const struct slr_staging_want *
 static enum slr_status try_make(struct slr_staging *s, const struct slr_staging_want *want)
 {
     size_t bytes = slr_staging_bytes(s);
+    /* Counted before it is made, so that two threads together do not exceed the budget. */
     if (!reserve(bytes, want->budget))
         return SLR_NOMEM;
     CUresult r = make_once(s, want);
@@ -177,6 +179,7 @@ enum slr_status slr_staging_import(const struct slr_staging_export *offer, bool 
 bool slr_staging_close(CUdeviceptr base)
 {
     bool closed = !base;
+    /* Tried again, because the owner can not free its memory while a mapping stays open. */
     for (int i = 0; i < CLOSE_TRIES && !closed; i++)
         closed = slr_cu_status(slr_real.cuIpcCloseMemHandle(base), "cuIpcCloseMemHandle") == SLR_OK;
     return closed;

@@ -19,8 +19,8 @@
  * Both kinds count towards a budget for the whole process (SLIPRING_CACHE_BYTES). Ownership: the
  * memory belongs to the rank that made it. Peers must have closed their imports, and completed
  * their copies, before it is freed: freeing an exported block that is open elsewhere is undefined
- * behaviour in CUDA. plugin/memory/deferred_free.c sees to that order. All functions need the communicator's
- * context current.
+ * behaviour in CUDA. plugin/memory/deferred_free.c sees to that order. All functions need the
+ * communicator's context current.
  */
 #ifndef SLR_CACHE_STAGING_H
 #define SLR_CACHE_STAGING_H
@@ -32,7 +32,7 @@
 
 struct slr_staging {
     CUdeviceptr far, near;        /* 0: not that kind */
-    size_t far_bytes, near_bytes; /* at least slots * slot */
+    size_t far_bytes, near_bytes; /* at least the wanted number of slots */
     size_t slot;
 };
 

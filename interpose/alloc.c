@@ -66,6 +66,7 @@ FREE_ASYNC(cuMemFreeAsync_ptsz)
 
 static CUresult hook_cuMemUnmap(CUdeviceptr p, size_t bytes)
 {
+    /* Before and after: what is entered while the driver unmaps must not survive (external.h). */
     slr_external_unmap(p, bytes);
     slr_retain_program_begin();
     CUresult r = REAL(cuMemUnmap)(p, bytes);
@@ -141,6 +142,7 @@ void slr_alloc_install(void)
 {
     if (!slr_get(SLR_S_ENABLE))
         return;
+    /* Also with SLIPRING_ALLOC=off: gathers may use virtual memory that the cache did not make. */
     if (slr_get(SLR_S_ZERO_COPY) && slr_gate_found[SLR_GATE_IX_cuMemUnmap] &&
         slr_gate_found[SLR_GATE_IX_cuMemRelease]) {
         slr_gate_real[SLR_GATE_IX_cuMemUnmap] = (void *)hook_cuMemUnmap;
@@ -157,6 +159,7 @@ void slr_alloc_install(void)
     }
     if (!slr_get(SLR_S_ALLOC) || !driver_has_all())
         return;
+    /* Read once: the hook compares with it at every allocation. */
     threshold = slr_get(SLR_S_ALLOC_MIN);
 #include "interpose/alloc.def"
 #undef A

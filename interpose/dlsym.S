@@ -1,7 +1,8 @@
 /* dlsym and dlvsym as this library exports them.
  *
- * The real functions find RTLD_NEXT and RTLD_DEFAULT from the address that they return to, so they are jumped to, never called, with the
- * caller's return address on top of the stack (in the link register). Before that slr_dlsym_find may name a replacement. */
+ * The real functions find RTLD_NEXT and RTLD_DEFAULT from the address that they return to, so they
+ * are jumped to, never called, with the caller's return address on top of the stack (in the link
+ * register). Before that slr_dlsym_find may name a replacement. */
 #if defined(__x86_64__)
 
 .macro LOOKUP name, find, real

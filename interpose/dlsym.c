@@ -30,6 +30,7 @@ static void *replacement(const char *name, void *real)
     void *wrapper = NULL;
     if (real) {
         wrapper = slr_wrapper_by_name(name, real);
+        /* Our look-ups may have left an error that the caller did not cause. */
         dlerror();
     }
     errno = saved;

@@ -108,6 +108,8 @@ SLR_EARLY void *slr_elf_next(const char *name)
             after_us = true;
             continue;
         }
+        /* Only what stands behind this library is overridden by it; an earlier one is the second
+         * choice. */
         if (before && !after_us)
             continue;
         void *p = slr_elf_symbol(m->l_ld, m->l_addr, name);

@@ -49,6 +49,7 @@ void slr_event_install(void)
         return;
     INSTALL(cuStreamDestroy);
     INSTALL(cuStreamDestroy_v2);
+    /* Without it no event carries a gather, so none has to be watched. */
     if (!slr_real.cuStreamGetCtx)
         return;
     INSTALL(cuIpcGetEventHandle);

@@ -3,7 +3,7 @@
 
 #define SLOT 8
 
-/* ------------------------------------------------------------------------------------------------------------ x86-64 */
+/* ---- x86-64 ---- */
 #if defined(__x86_64__)
 
     .text
@@ -11,9 +11,10 @@
     .hidden slr_gate_real
     .hidden slr_gate_slow
 
-/* The slow path of all stubs. On the stack: the index (pushed by the stub), the return address, the stack arguments.
- * Saved: everything that can carry an argument, the count of vector registers (al) and the static chain (r10). The
- * upper halves of vector registers carry none of a driver function's arguments. */
+/* The slow path of all stubs. On the stack: the index (pushed by the stub), the return address, the
+ * stack arguments. Saved: everything that can carry an argument, the count of vector registers (al)
+ * and the static chain (r10). The upper halves of vector registers carry none of a driver
+ * function's arguments. */
 #define FRAME_STACK   0
 #define FRAME_REG     8
 #define FRAME_RAX     56
@@ -91,7 +92,7 @@ slr_gate_enter:
     .cfi_endproc
 .endm
 
-/* ----------------------------------------------------------------------------------------------------------- aarch64 */
+/* ---- aarch64 ---- */
 #elif defined(__aarch64__)
 
     .text
@@ -190,7 +191,8 @@ slr_gate_enter:
     STUB \index
 .endm
 
-/* __COUNTER__ starts at 0 in this file and grows by one for each row, as the enumeration of gate.h does. */
+/* __COUNTER__ starts at 0 in this file and grows by one for each row, as the enumeration of
+ * gate_table.h does. */
 #define X(sym, cls, arg, why) GATE sym, slr_stub_##sym, __COUNTER__
 #include "interpose/gate.def"
 #undef X

@@ -117,6 +117,7 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
     int saved = errno;
     unsigned word = atomic_load_explicit(&slr_gate_word, memory_order_acquire);
     bool done = false;
+    /* The first call of all: this fills the table and opens the gate. */
     if (!slr_find_cuda()) {
         errno = saved;
         return (void *)no_driver;
@@ -124,6 +125,7 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
     if ((word & ~SLR_GATE_UNRESOLVED) != 0) {
         const struct slr_gate_row *row =
             index < SLR_GATE_COUNT ? &slr_gate_rows[index] : &slr_gate_spare_rows[index - SLR_GATE_COUNT];
+        /* What joining calls of the vendors may come back through the stubs. */
         if (slr_guard == 0) {
             slr_guard++;
             done = join(row, frame);

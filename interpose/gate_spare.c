@@ -81,6 +81,7 @@ void *slr_gate_spare(const char *symbol, int version, int per_thread, void *real
                 "more unknown forms of driver functions than can be followed; set SLIPRING_ENABLE=off and report this");
         return NULL;
     }
+    /* The address last: who finds it finds the row and the target. */
     slr_gate_spare_rows[i] = row;
     slr_gate_real[SLR_GATE_COUNT + i] = real;
     atomic_store_explicit(&spare_real[i], real, memory_order_release);

@@ -9,6 +9,7 @@
 
 static void in_child(void)
 {
+    /* The log first: the plugin may write a line. */
     slr_log_after_fork();
     slr_plugin_after_fork_child();
 }

@@ -10,7 +10,8 @@
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
-/* The real function when the hook is to step aside, else the plugin's. */
+/* The real function when the hook is to step aside, else the plugin's. Asked in this order: a
+ * process with slipring switched off loads and registers nothing. */
 #define NCCL_HOOK(fn, real_args, ours)                                                                                 \
     do {                                                                                                               \
         if (!slr_find(SLR_LIB_NCCL) || !slr_real.fn) {                                                                 \

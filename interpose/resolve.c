@@ -110,6 +110,7 @@ static void install_gate(void)
 
 static void publish(enum slr_lib lib, void *const *found)
 {
+    /* Threads that come at once have found the same; one of them publishes. */
     if (!slr_once_begin(&published[lib]))
         return;
     for (unsigned i = 0; i < SLOTS; i++)
@@ -128,6 +129,7 @@ bool slr_find(enum slr_lib lib)
     void *handle = open_loaded(lib);
     if (!handle)
         return false;
+    /* Looked up without a lock: the dynamic linker has its own, and may call back. */
     for (unsigned i = 0; i < SLOTS; i++)
         found[i] = slots[i].lib == lib ? slr_dlsym(handle, slots[i].name) : NULL;
     if (lib == SLR_LIB_CUDA)

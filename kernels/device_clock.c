@@ -70,6 +70,8 @@ static bool attempt(struct slr_device_clock *clock, uint64_t *at, uint64_t *half
         r = slr_real.cuEventQuery(clock->attempt);
         after = slr_now_ns();
     } while (r == CUDA_ERROR_NOT_READY && after - before < clock->patience_ns && sched_yield() == 0);
+    /* The event was recorded somewhere between the two looks: the middle is wrong by half at
+     * most. */
     *half = (after - before) / 2;
     *at = before + *half;
     return r == CUDA_SUCCESS;
@@ -77,6 +79,7 @@ static bool attempt(struct slr_device_clock *clock, uint64_t *at, uint64_t *half
 
 static uint64_t grown(const struct slr_device_clock *clock, uint64_t distance)
 {
+    /* The terms are those of the header, in its order. */
     return clock->half_ns + (uint64_t)((double)distance * clock->drift) + (distance >> 24) + RESOLUTION_NS;
 }
 
@@ -91,6 +94,7 @@ static void measure_rate(struct slr_device_clock *clock)
     float ms = 0;
     if (slr_real.cuEventElapsedTime(&ms, clock->anchor, clock->base) != CUDA_SUCCESS || !(ms > 0))
         return;
+    /* `doubt`: how much of the difference the two brackets alone could make. */
     double host = (double)(clock->base_ns - clock->anchor_ns), rate = host / ((double)ms * 1e6);
     double doubt = (double)(clock->half_ns + clock->anchor_half_ns + RESOLUTION_NS) / host;
     bool alike = rate < 1 + ALIKE + doubt && rate > 1 - ALIKE - doubt;
@@ -110,6 +114,7 @@ static void take(struct slr_device_clock *clock, uint64_t at, uint64_t half)
         clock->anchored = true;
         return;
     }
+    /* Too close to the anchor, the rate between the two would be mostly error. */
     if (at - clock->anchor_ns < SETTLE_NS)
         return;
     swap(&clock->base, &clock->best);
@@ -130,11 +135,14 @@ bool slr_device_clock_look(struct slr_device_clock *clock)
             continue;
         best_at = at;
         best_half = half;
+        /* The event of the best attempt is kept; the next one records the other. */
         swap(&clock->best, &clock->attempt);
     }
     if (best_half != UINT64_MAX) {
         take(clock, best_at, best_half);
         clock->patience_ns = PATIENCE_NS;
+        /* No attempt ended: the stream did not run. Without any base more patience is worth its
+     * time. */
     } else if (!clock->known && clock->patience_ns < MOST_PATIENCE_NS) {
         clock->patience_ns *= 2;
     }

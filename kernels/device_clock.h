@@ -21,8 +21,8 @@
  * that waits for a peer, the attempt is given up, and the older base stays, with the error that it
  * has. While there is none at all, the next attempts are given more time, up to 32 ms.
  *
- * Of one context, which is current in all calls. Not thread-safe. slr_device_clock_look may wait for the
- * device, as long as two attempts: not for the data path.
+ * Of one context, which is current in all calls. Not thread-safe. slr_device_clock_look may wait
+ * for the device, as long as two attempts: not for the data path.
  */
 #ifndef SLR_KERNELS_DEVICE_CLOCK_H
 #define SLR_KERNELS_DEVICE_CLOCK_H

@@ -65,6 +65,8 @@ static struct slr_gemm cut(const struct slr_gemm *gemm, const struct slr_gemm_sp
     struct slr_gemm part = *gemm;
     size_t operand = (size_t)col * split->col_bytes;
     size_t elem_c = slr_gemm_type_bytes(gemm->ctype);
+    /* A column of op T's operand is a row of C, so C advances by one element instead of one
+     * column. */
     if (split->on_a) {
         part.a = (const char *)gemm->a + operand;
         part.c = (char *)gemm->c + (size_t)col * elem_c;

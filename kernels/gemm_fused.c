@@ -47,6 +47,7 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
     struct slr_part part;
     cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
     *parts = 0;
+    /* Asked before anything is enqueued: until then the whole GEMM costs nothing extra. */
     if (!ready(begin, gemm, split))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     slr_timing_mark(ring->timing, SLR_LANE_APP, g->stream);
@@ -56,8 +57,11 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
     }
     if (*parts == 0)
         return r; /* nothing has been enqueued */
+    /* The parts have waited for their chunks only; behind the join `send` is free as well, and the
+     * carrier's events have been waited for. */
     if (slr_ring_join_measured(ring, g->stream) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
+    /* The join stands before it, so the whole GEMM finds the whole gather. */
     if (r != CUBLAS_STATUS_SUCCESS) {
         r = redo(ring, g->stream, gemm, split, begin, *parts, r);
         *parts = SLR_GEMM_REDONE;

@@ -137,8 +137,10 @@ static cublasStatus_t state(const struct slr_gemm *part, bool on_a, int64_t col,
     problem->workspace_bytes = lt->workspace_bytes;
     problem->desc = lt->desc;
     take_matrices(part, on_a, col, problem);
+    /* A part has sizes of its own, and the application's descriptors are only read. */
     for (int i = 0; i < SLR_LT_MATRICES && r == CUBLAS_STATUS_SUCCESS; i++)
         r = slr_lt_make_matrix(&problem->matrix[i], &problem->layout[i]);
+    /* The bias runs along D's rows, of which this part has those from `col` on. */
     if (on_a && has_bias(&problem->op) && r == CUBLAS_STATUS_SUCCESS) {
         problem->op.bias = (const char *)problem->op.bias + (size_t)col * bias_bytes(part);
         problem->desc = &problem->own;

@@ -56,6 +56,7 @@ static double expected(const struct slr_parts *walk, uint64_t borders, double pa
         if (i + 1 < walk->groups && !(borders >> i & 1))
             continue;
         double end = (double)border(walk, i + 1), part = end - (double)border(walk, begin) + overhead;
+        /* When the data of this range is there, for the first peer and for the last. */
         double last = pace * peers * end, first = last - pace * (peers - 1) * chunk;
         now = (now > first ? now : first) + peers * part;
         now = now > last + part ? now : last + part;
@@ -92,6 +93,8 @@ struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm
                               double pace)
 {
     struct slr_parts walk = {.plan = *plan, .split = *split, .rank = rank, .nranks = nranks, .borders = UINT64_MAX};
+    /* Without a pace every chunk is a range of its own; else at most MOST_GROUPS groups are
+     * considered. */
     walk.chunks = pace > 0 ? (plan->chunks + MOST_GROUPS - 1) / MOST_GROUPS : 1;
     walk.groups = (plan->chunks + walk.chunks - 1) / walk.chunks;
     walk.grain = grain_of(split->shard_cols, walk.groups);

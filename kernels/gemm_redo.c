@@ -46,6 +46,7 @@ static size_t scalar_bytes(const struct slr_gemm *gemm)
 static bool scalars_on_host(const struct slr_gemm *gemm)
 {
     cublasPointerMode_t mode = CUBLAS_POINTER_MODE_DEVICE;
+    /* cublasLtMatmul takes the mode from its descriptor, the others from the handle. */
     if (gemm->lt)
         return gemm->lt->op.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
     return slr_real.cublasGetPointerMode &&
@@ -161,10 +162,12 @@ cublasStatus_t slr_gemm_redo(const struct slr_gemm *gemm, const struct slr_gemm_
     CUdeviceptr kept = 0;
     if (!slr_gemm_reads_output(gemm))
         return slr_gemm_whole(gemm);
+    /* A part that failed while it ran may have written anything: then nothing is computed again. */
     if (!nothing_begun(refused) || !slr_real.cuMemAllocAsync || !slr_real.cuMemFreeAsync || !slr_real.cuMemcpy2DAsync ||
         SLR_CU(cuMemAllocAsync, &kept, bytes_of(gemm, split, walk, done), stream) != SLR_OK)
         return refused;
     cublasStatus_t r = around(gemm, split, walk, done, kept, stream, refused);
+    /* In the stream's order, behind the copies that read it. */
     SLR_CU(cuMemFreeAsync, kept, stream);
     return r;
 }

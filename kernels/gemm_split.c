@@ -60,6 +60,7 @@ static struct slr_extent extent_c(const struct slr_gemm *gemm)
 static enum slr_reason find_operand(const struct slr_gemm *gemm, uintptr_t recv, bool *on_a, int64_t *cols, int64_t *ld)
 {
     bool a = (uintptr_t)gemm->a == recv, b = (uintptr_t)gemm->b == recv;
+    /* Both operands are the gathered buffer, or neither is. */
     if (a == b)
         return a ? SLR_R_JOIN_OVERLAP : SLR_R_JOIN_NO_OPERAND;
     *on_a = a;
@@ -96,11 +97,13 @@ enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct sl
     size_t elem = slr_gemm_type_bytes(out->on_a ? gemm->atype : gemm->btype);
     if (!elem || !slr_gemm_type_bytes(gemm->ctype) || !slr_gemm_type_bytes(out->on_a ? gemm->btype : gemm->atype))
         return SLR_R_JOIN_TYPE;
+    /* Padding between columns would not be in the shards. */
     if (ld != gemm->k)
         return SLR_R_JOIN_LD;
     out->col_bytes = (size_t)gemm->k * elem;
     out->other = out->on_a ? gemm->n : gemm->m;
     out->inner = gemm->k;
+    /* A column in two shards could not be computed before both are there. */
     if (g->plan.shard % out->col_bytes != 0)
         return SLR_R_JOIN_SHAPE;
     out->shard_cols = (int64_t)(g->plan.shard / out->col_bytes);

@@ -97,6 +97,8 @@ static bool fits(const struct slr_lt_problem *problem)
 /* A part of the algorithm's configuration; 0 where there is no such part. */
 static uint32_t config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t id)
 {
+    /* Older libraries do not know newer attributes: that both algorithms lack one is no
+     * difference. */
     uint32_t value = 0;
     if (slr_real.cublasLtMatmulAlgoConfigGetAttribute(algo, id, &value, sizeof value, NULL) != CUBLAS_STATUS_SUCCESS)
         value = 0;
@@ -127,6 +129,8 @@ static bool sums_alike(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t
 static cublasStatus_t prefer(const struct slr_lt_problem *problem, cublasLtMatmulPreference_t pref)
 {
     uint64_t workspace = problem->workspace_bytes;
+    /* At least the application's scheme, and reductions in the compute type, which is no less
+     * exact. */
     uint32_t schemes =
         config(problem->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) | (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasStatus_t r = slr_real.cublasLtMatmulPreferenceInit_internal(pref, sizeof *pref);
@@ -198,6 +202,7 @@ bool slr_lt_algo(const struct slr_lt_problem *problem, cublasLtMatmulAlgo_t *out
 {
     struct key key = key_of(problem);
     struct entry entry;
+    /* Two threads may both ask; they get the same answer, and the later one is kept. */
     if (!look_up(&key, &entry)) {
         entry = (struct entry){.used = true, .key = key};
         entry.found = choose(problem, &entry.algo);

@@ -130,6 +130,7 @@ static bool read_attribute(const struct kind *kind, int id, const void *object, 
     size_t written = 0;
     if (attribute->size == 0)
         return true;
+    /* What can not be read whole is not understood, and keeps the GEMM whole. */
     if (attribute->size > VALUE || (attribute->field && attribute->field->size != attribute->size) ||
         kind->get(object, id, value, attribute->size, &written) != CUBLAS_STATUS_SUCCESS)
         return false;
@@ -189,6 +190,8 @@ cublasStatus_t slr_lt_make_op(const struct slr_lt_op *op, cublasLtMatmulDescOpaq
     for (size_t i = 0; i < ops.count && r == CUBLAS_STATUS_SUCCESS; i++) {
         const struct field *field = &op_fields[i];
         const void *value = (const char *)op + field->offset;
+        /* An attribute that the library at hand does not know has its default in every
+         * descriptor. */
         if (ops.known[field->id].size == field->size && memcmp(value, ops.known[field->id].fresh, field->size) != 0)
             r = slr_real.cublasLtMatmulDescSetAttribute(out, (cublasLtMatmulDescAttributes_t)field->id, value,
                                                         field->size);

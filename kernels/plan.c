@@ -25,10 +25,12 @@ struct slr_plan slr_plan_make(size_t shard, int nranks, size_t slot, uint32_t wa
     size_t pieces = wanted ? wanted : pieces_chosen(shard, nranks);
     size_t piece = ceil_div(shard, pieces);
     piece = ceil_div(piece, PIECE_ALIGN) * PIECE_ALIGN;
+    /* A piece passes through a slot whole. */
     if (piece > slot)
         piece = slot;
     plan.piece = piece < shard ? piece : shard;
     plan.pieces = (uint32_t)ceil_div(shard, plan.piece);
+    /* More pieces than events: several pieces share one, and are one chunk. */
     uint32_t events = plan.pieces * (uint32_t)(nranks > 1 ? nranks - 1 : 1);
     plan.group = (uint32_t)ceil_div(events, SLR_MAX_CHUNK_EVENTS);
     plan.chunks = (uint32_t)ceil_div(plan.pieces, plan.group);

@@ -30,6 +30,7 @@ static CUstreamBatchMemOpParams op_wait(CUdeviceptr addr, uint32_t value)
     return op;
 }
 
+/* Holds the stream for ever when the owner has failed; only slr_ring_release clears the word. */
 static CUstreamBatchMemOpParams op_intact(const struct slr_ring *ring, int owner)
 {
     CUstreamBatchMemOpParams op = op_wait(dflag(ring, SLR_FLAG_BROKEN, owner, ring->rank), 0);
@@ -94,6 +95,7 @@ static enum slr_status put(struct memops *m, CUstream stream)
 static enum slr_status for_peers(struct slr_ring *ring, const struct slr_gather *g, peer_filter which, bool write,
                                  enum slr_flag_kind kind, uint32_t value)
 {
+    /* One call of the driver for all peers. */
     struct memops m = {.count = 0};
     for (int step = 1; step < ring->nranks; step++) {
         int peer = (ring->rank + step) % ring->nranks;
@@ -116,9 +118,11 @@ static enum slr_status open_buffer(struct slr_ring *ring, const struct slr_gathe
 
 enum slr_status slr_ring_try(struct slr_ring *ring)
 {
+    /* The word of a rank to itself is used by no gather. */
     CUstreamBatchMemOpParams write = op_write(dflag(ring, SLR_FLAG_READY, ring->rank, ring->rank), 1);
     SLR_TRY(SLR_CU(cuStreamBatchMemOp, ring->publish, 1, &write, 0));
     SLR_TRY(SLR_CU(cuStreamSynchronize, ring->publish));
+    /* Accepted is not done: the host looks. */
     if (atomic_load(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, ring->rank, ring->rank)) != 1)
         return SLR_CUDA;
     SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, dflag(ring, SLR_FLAG_READY, ring->rank, ring->rank), 1,
@@ -149,6 +153,7 @@ static void pull_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, u
 
 static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece)
 {
+    /* Nobody reads the slot, so nothing is copied there; its piece is published all the same. */
     if (!any(ring, g, by_slot))
         return SLR_OK;
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
@@ -170,6 +175,7 @@ static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *g
 {
     size_t at = slr_plan_piece_begin(&g->plan, piece), bytes = slr_plan_piece_bytes(&g->plan, piece);
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
+    /* The buffer stays open for the whole gather: asked once. */
     if (piece == 0) {
         SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->publish, dflag(ring, SLR_FLAG_OPEN, ring->rank, peer), first,
                        CU_STREAM_WAIT_VALUE_GEQ));
@@ -186,6 +192,8 @@ static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *g
 static enum slr_status publish_piece(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece)
 {
     uint32_t seq = first + piece;
+    /* Who reads is served before those who are written to: a push waits for its receiver, and the
+     * words of the others must not stand behind that. */
     SLR_TRY(stage(ring, g, seq, piece));
     SLR_TRY(for_peers(ring, g, takes_itself, true, SLR_FLAG_READY, seq));
     for (int step = 1; step < ring->nranks; step++) {
@@ -220,6 +228,7 @@ static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gathe
                                    int step)
 {
     int owner = (ring->rank + step) % ring->nranks;
+    /* The first owner has been waited for by await_owners, with every piece. */
     if (step == 1)
         return SLR_OK;
     if (piece > 0 || arrives(route_of(g, owner)))
@@ -242,6 +251,7 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
         SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
         pull_did(ring, SLR_SPAN_PULL, owner, piece, bytes);
     }
+    /* Also for what arrived by itself: `done` tells the owner that this rank is past the piece. */
     SLR_TRY(copied(ring, owner, seq));
     if (ends_chunk(&g->plan, piece))
         SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, piece / g->plan.group, step), ring->pull));
@@ -277,6 +287,7 @@ static enum slr_status grow_events(struct slr_ring *ring, uint32_t want)
 {
     if (want <= ring->chunk_events)
         return SLR_OK;
+    /* Never fewer again: what counts is the largest plan. */
     CUevent *list = realloc(ring->chunk_event, want * sizeof *list);
     if (!list)
         return SLR_NOMEM;
@@ -289,6 +300,7 @@ static enum slr_status grow_events(struct slr_ring *ring, uint32_t want)
 static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_gather *g)
 {
     CUdeviceptr own = g->recv + (size_t)ring->rank * g->plan.shard;
+    /* NCCL's in-place: the own shard is where it belongs. */
     if (own == g->send)
         return SLR_OK;
     slr_timing_mark(ring->timing, SLR_LANE_APP, g->stream);
@@ -299,6 +311,8 @@ static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_ga
 
 enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream)
 {
+    /* An event that is recorded again means only its latest record, and waits that are enqueued
+     * already keep the earlier one: so one event serves all streams of a group. */
     SLR_TRY(SLR_CU(cuEventRecord, ring->entry, stream));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, ring->entry, 0));
     return SLR_CU(cuStreamWaitEvent, ring->pull, ring->entry, 0);
@@ -339,6 +353,7 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
     uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */
     SLR_TRY(grow_events(ring, g->plan.chunks * (uint32_t)(ring->nranks - 1)));
     atomic_store(&ring->issued, first + g->plan.pieces - 1);
+    /* Before everything else: a pusher that waits for it may hold up what this rank waits for. */
     SLR_TRY(open_buffer(ring, g, first));
     for (uint32_t piece = 0; piece < pieces_ahead(&g->plan); piece++)
         SLR_TRY(publish_piece(ring, g, first, piece));
@@ -354,11 +369,14 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
             SLR_TRY(publish_piece(ring, g, first, piece + ahead));
     }
     SLR_TRY(await_readers(ring, g, last));
+    /* `finished` is recorded on one stream and has to stand for both. */
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
     pull_did(ring, SLR_SPAN_WAIT, -1, g->plan.pieces - 1, 0);
     SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->pull));
     ring->carrying = false;
+    /* Last, on the application's stream: no peer waits for it, and nothing of the ring stands
+     * behind it. */
     return copy_own_shard(ring, g);
 }
 
@@ -382,6 +400,8 @@ enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream)
 {
     if (ring->carrying)
         return SLR_OK;
+    /* The carrier waits for both, so its events complete when a plain gather would have been
+     * over. */
     SLR_TRY(SLR_CU(cuEventRecord, ring->before, stream));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->before, 0));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->finished, 0));
@@ -455,6 +475,7 @@ enum slr_status slr_ring_open(struct slr_ring *ring)
 
 void slr_ring_close(struct slr_ring *ring)
 {
+    /* First, so that no other thread asks streams that are about to be destroyed. */
     atomic_store(&ring->opened, false);
     if (ring->publish)
         slr_real.cuStreamSynchronize(ring->publish);
@@ -465,6 +486,7 @@ void slr_ring_close(struct slr_ring *ring)
     destroy_objects(ring);
 }
 
+/* A stream that answers with an error has nothing left that could be waited for. */
 bool slr_ring_idle(struct slr_ring *ring)
 {
     return !atomic_load(&ring->opened) || (slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY &&

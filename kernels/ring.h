@@ -88,7 +88,7 @@ struct slr_ring {
     CUdeviceptr slots[SLR_MAX_RANKS]; /* base of each rank's slots as this device sees them */
     /* More own slots: what is staged goes there as well (cache/staging.h). 0: none. */
     CUdeviceptr twin;
-    _Atomic uint32_t issued; /* pieces enqueued so far; read by the watchdog */
+    _Atomic uint32_t issued; /* pieces enqueued so far; read by the house-keeping thread */
     _Atomic bool opened;     /* it has its streams and events */
     CUstream publish, pull;
     CUstream carrier; /* here the application's events are recorded that complete with the gather */
@@ -101,8 +101,8 @@ struct slr_ring {
     struct slr_timing *timing; /* of the latest gather, the caller's; NULL: it is not measured */
 };
 
-/* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/gather/transfer.h agrees on
- * it, call by call; both ranks of a pair have the matching half. */
+/* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/gather/transfer.h
+ * agrees on it, call by call; both ranks of a pair have the matching half. */
 enum slr_source {
     SLR_FROM_SLOT,  /* copied out of the owner's staging slot */
     SLR_FROM_PLACE, /* copied from where the owner's application has it: `from` */

@@ -7,6 +7,8 @@
 
 static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader, uint32_t piece)
 {
+    /* The words are in host memory, so the host sees how far the devices are without asking
+     * them. */
     uint32_t have = atomic_load(slr_flag(ring->flags, ring->nranks, kind, owner, reader));
     return slr_flag_reached(have, piece);
 }
@@ -42,6 +44,7 @@ bool slr_ring_has_read(const struct slr_ring *ring, int peer)
 void slr_ring_release(struct slr_ring *ring, int peer)
 {
     uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
+    /* The sending part, then what this rank waits for as a reader. */
     slr_ring_release_sends(ring, peer);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, peer, ring->rank), 0);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, peer, ring->rank), value);
@@ -50,6 +53,7 @@ void slr_ring_release(struct slr_ring *ring, int peer)
 void slr_ring_release_sends(struct slr_ring *ring, int peer)
 {
     uint32_t value = atomic_load(&ring->issued) + RELEASE_AHEAD;
+    /* Said before the waits end: behind them this rank may write over its slots. */
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, ring->rank, peer), 1);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_DONE, ring->rank, peer), value);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_OPEN, ring->rank, peer), value);

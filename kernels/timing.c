@@ -29,6 +29,7 @@ static bool one_more_event(struct slr_timing *timing)
 {
     if (timing->stamps < timing->created)
         return true;
+    /* With time stamps, unlike the events that only order. */
     if (!grow((void **)&timing->event, timing->created, &timing->event_room, sizeof(CUevent)) ||
         slr_real.cuEventCreate(&timing->event[timing->created], CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
         timing->broken = true;
@@ -58,6 +59,7 @@ void slr_timing_mark_on(struct slr_timing *timing, enum slr_lane lane, CUstream 
 void slr_timing_did_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream, struct slr_timed_span what)
 {
     what.lane = lane;
+    /* The stamp behind one operation is the one before the next. */
     what.begin = timing->at[lane];
     what.end = timing->at[lane] = stamp(timing, stream);
     if (what.begin < 0 || what.end < 0 || !grow((void **)&timing->span, timing->spans, &timing->span_room, sizeof what))
@@ -83,6 +85,7 @@ void slr_timing_free(struct slr_timing *timing)
         slr_real.cuEventDestroy(timing->event[i]);
     free(timing->event);
     free(timing->span);
+    /* An event that is destroyed in flight is freed when it is complete. */
     *timing = (struct slr_timing){0};
 }
 
