@@ -155,38 +155,39 @@ static bool open_now(struct import *m, const struct slr_export *e, int descripto
     return slr_real.cuIpcOpenMemHandle(&m->base, e->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS;
 }
 
-/* Under the lock. SLR_IMPORT_FAILED: to be opened, and *at is marked so. */
-static enum slr_import_result enter(const struct slr_import_key *key, const struct slr_export *e, int descriptor,
-                                    struct import **at)
+/* Under the lock. True: the caller is to open *at, which is marked so. Else *result is the answer. */
+static bool must_open(const struct slr_import_key *key, const struct slr_export *e, int descriptor, struct import **at,
+                      enum slr_import_result *result)
 {
     struct import *empty, *m = *at = find(key, &empty);
     if (m && m->state == OPEN && !m->gone) {
         m->uses++;
         atomic_fetch_add(&slr_counters.import_hits, 1);
-        return SLR_IMPORT_OK;
+        *result = SLR_IMPORT_OK;
+        return false;
     }
     /* At work, gone with its device, or no room: whoever asks comes again, and shards are staged
      * till then. */
-    if (m || !empty)
-        return SLR_IMPORT_LATER;
-    if (e->kind == SLR_EXPORT_DESCRIPTOR && descriptor < 0)
-        return SLR_IMPORT_NEEDS_DESCRIPTOR;
+    *result = m || !empty ? SLR_IMPORT_LATER : SLR_IMPORT_NEEDS_DESCRIPTOR;
+    if (m || !empty || (e->kind == SLR_EXPORT_DESCRIPTOR && descriptor < 0))
+        return false;
     *empty = (struct import){.state = OPENING, .key = *key, .kind = e->kind, .size = e->size, .uses = 1};
     *at = empty;
-    return SLR_IMPORT_FAILED;
+    return true;
 }
 
 enum slr_import_result slr_import_open(const struct slr_import_key *key, const struct slr_export *e, int descriptor,
                                        CUdeviceptr *base)
 {
+    enum slr_import_result result;
     struct import *m;
     pthread_mutex_lock(&lock);
-    enum slr_import_result r = enter(key, e, descriptor, &m);
-    if (r == SLR_IMPORT_OK)
+    bool open = must_open(key, e, descriptor, &m, &result);
+    if (!open && result == SLR_IMPORT_OK)
         *base = m->base;
     pthread_mutex_unlock(&lock);
-    if (r != SLR_IMPORT_FAILED)
-        return r;
+    if (!open)
+        return result;
     bool opened = open_now(m, e, descriptor); /* nobody else touches an entry in this state */
     pthread_mutex_lock(&lock);
     m->state = opened ? OPEN : FREE;
