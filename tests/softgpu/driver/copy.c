@@ -1,5 +1,6 @@
 /* Linear copies. Pageable host memory is staged before an asynchronous call returns and complete after one that writes
  * it; copies between devices return at once even in their synchronous form, as documented. */
+#include "../bulk.h"
 #include "sg.h"
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,8 @@ static void stage(struct sg_copy *c)
         abort();
     for (size_t z = 0; z < c->slices; z++)
         for (size_t y = 0; y < c->rows; y++)
-            memcpy(to + (z * c->rows + y) * c->width, (const char *)c->src + z * c->sslice + y * c->spitch, c->width);
+            bulk_copy(to + (z * c->rows + y) * c->width, (const char *)c->src + z * c->sslice + y * c->spitch,
+                      c->width);
     c->staged = to;
     c->src = (uintptr_t)to;
     c->spitch = c->width;

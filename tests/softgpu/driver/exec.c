@@ -1,4 +1,5 @@
 /* What operations do, on the worker's thread and without the lock. */
+#include "../bulk.h"
 #include "sg.h"
 #include <string.h>
 
@@ -29,8 +30,8 @@ static void copy_rows(struct sg_op *op)
     }
     for (size_t z = 0; z < c->slices; z++)
         for (size_t y = 0; y < c->rows; y++)
-            memmove((char *)c->dst + z * c->dslice + y * c->dpitch,
-                    (const char *)c->src + z * c->sslice + y * c->spitch, c->width);
+            bulk_copy((char *)c->dst + z * c->dslice + y * c->dpitch,
+                      (const char *)c->src + z * c->sslice + y * c->spitch, c->width);
 }
 
 #define WRONG_BYTES 3
@@ -66,7 +67,7 @@ static void copy_badly(struct sg_op *op)
 static void fill_row(char *p, uint32_t value, unsigned elem, size_t n)
 {
     if (elem == 1) {
-        memset(p, (int)value, n);
+        bulk_fill(p, (int)value, n);
     } else if (elem == 2) {
         uint16_t v = (uint16_t)value;
         for (size_t i = 0; i < n; i++)

@@ -1,5 +1,6 @@
 /* What a NCCL kernel does here: every operation becomes a list of transfers over the communicator's channels, and all
  * transfers of a list make progress together, so no order of sends and receives can lock up. */
+#include "../bulk.h"
 #include "comm.h"
 
 #include <sched.h>
@@ -71,7 +72,7 @@ static int step_send(struct run *r, struct xfer *x)
         unsigned slot = tail % CHAN_SLOTS;
         size_t bytes = chunk_bytes(r, x);
         if (bytes)
-            memcpy(c->data[slot], x->ptr + x->done, bytes);
+            bulk_copy(c->data[slot], x->ptr + x->done, bytes);
         c->hdr[slot].total = x->bytes;
         c->hdr[slot].bytes = (uint32_t)bytes;
         c->hdr[slot].sig = x->sig;
@@ -118,7 +119,7 @@ static ncclResult_t step_recv(struct run *r, struct xfer *x, int *moved)
         if (rc != ncclSuccess)
             return rc;
         if (bytes)
-            memcpy(x->ptr + x->done, data, bytes);
+            bulk_copy(x->ptr + x->done, data, bytes);
         drop_chunk(r, x->peer);
         advance(r, x, bytes);
         *moved = 1;
@@ -280,7 +281,7 @@ static ncclResult_t reduce_all(struct run *r, const struct op *op, const void *o
 static void copy_local(const struct run *r, void *dst, const void *src, size_t bytes)
 {
     if (r->data && dst != src && bytes)
-        memmove(dst, src, bytes);
+        bulk_copy(dst, src, bytes);
 }
 
 /* Peers in rank-shifted order: not everybody's first transfer has the same target. */
