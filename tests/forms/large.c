@@ -9,14 +9,17 @@
 #define WINDOW ((size_t)16 << 20) /* through host memory at a time */
 
 /* Cheap, and different at every offset. Billions of bytes: not for a sanitizer, which would look at each. */
-__attribute__((no_sanitize("address", "undefined"))) static void pattern(uint8_t *host, size_t at, size_t n, int rank)
+__attribute__((no_sanitize("address", "undefined"))) static void pattern(void *host, size_t at, size_t n, int rank)
 {
     uint64_t word = at / 8 + ((uint64_t)rank << 60) + 1;
-    for (size_t i = 0; i < n; i += 8, word++) {
-        uint64_t v = word * 0x9e3779b97f4a7c15u;
-        v ^= v >> 29;
-        memcpy(host + i, &v, n - i < 8 ? n - i : 8);
+    uint64_t *words = host, v;
+    for (size_t i = 0; i < n / 8; i++, word++) {
+        v = word * 0x9e3779b97f4a7c15u;
+        words[i] = v ^ v >> 29;
     }
+    v = word * 0x9e3779b97f4a7c15u;
+    v ^= v >> 29;
+    memcpy(words + n / 8, &v, n % 8);
 }
 
 static void fill_shard(uint8_t *shard, size_t bytes, int rank, uint8_t *host)
