@@ -5,7 +5,7 @@
 #   --sanitize address|thread  AddressSanitizer with UBSan, or ThreadSanitizer (build-address, build-thread)
 #   --compiler gcc|clang       default gcc (build); clang builds in build-clang
 #   --label REGEX              only the tests with such a label
-#   --jobs N                   compile jobs; default: the number of processors. Twice as many tests run at a time, as most wait most of the time
+#   --jobs N                   compile jobs; default: the number of processors. Three times as many tests run at a time, as most wait most of the time
 #   --all                      everything that a change must pass: the format check, builds with gcc and clang in Debug
 #                              and Release, the tests under both sanitizer runs, and the plain tests
 #   --no-setup                 do not look for missing packages
@@ -76,7 +76,7 @@ run_tests() {
     out=${out:+$out${criterion:+|}}$criterion
     [ -z "$out" ] || args+=(-E "$out")
     # A selection that selects nothing has tested nothing.
-    (cd "$SLR_ROOT/$name" && ctest --no-tests=error -j $((2 * jobs)) "${args[@]}" "${ctest_options[@]}") 2>&1 |
+    (cd "$SLR_ROOT/$name" && ctest --no-tests=error -j $((3 * jobs)) "${args[@]}" "${ctest_options[@]}") 2>&1 |
         tee "$log" || rc=1
     summary=$(grep -E '^[0-9]+% tests passed' "$log" || echo "ctest did not finish; see $log")
     return $rc
@@ -128,7 +128,9 @@ results=() failed="" summary="" leave_out="" # a regular expression of tests' na
 if [ $all = 1 ]; then
     step "format" check_format
     step "gcc and clang, Debug and Release" build_variants
-    leave_out="plain_order" # programs without slipring
+    # Large and long ones run once: all cases of order with two ranks and gathers beyond 4 GiB here, order with three ranks and
+    # without slipring, and the GPU machine's script, in the plain tests.
+    leave_out="^(form_order_3|form_plain_order|gpu\.run_on_softgpu)$"
     step "tests, ASan and UBSan" run_tests gcc address
     # Ten times slower. Tests labelled slow, and those named below, run under TSan only with --sanitize thread; race judges the device's order.
     # The stand-ins themselves, programs without slipring, tools and documents, what waits for idle times, and the same with more ranks,
@@ -136,7 +138,7 @@ if [ $all = 1 ]; then
     leave_out="^(softgpu_|bench_|memory_idle|fault_refused_|register_fault_|zero_fault_|memory_churn_(all|different)|memory_sites)|plain|^e2e_fuse_.*_[348]$"
     leave_out="$leave_out|^(report_|tools_|tuner_broken|fuzz_short|launcher|layers|docs_|commands|package_)"
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
-    leave_out=""
+    leave_out="^(form_order_2|form_large)$"
     step "tests" run_tests gcc ""
     printf '\n'
     printf '%s\n' "${results[@]}"
