@@ -1,4 +1,5 @@
-/* ncclAllGather. */
+/* ncclAllGather: decides, and moves the call to the ring, records it for the end of its group, or
+ * passes it to NCCL. */
 #include "base/nvtx.h"
 #include "plugin/calls/calls.h"
 #include "plugin/connect/connect.h"
@@ -10,7 +11,9 @@
 #include "plugin/util/process.h"
 #include "plugin/gather/verify.h"
 
-static ncclResult_t move(struct slr_call *call)
+/* To the ring at once. The order matters: the entry is where the ring may start; the sample for
+ * SLIPRING_VERIFY goes to NCCL before the ring, see slr_verify_start(). */
+static ncclResult_t to_ring(struct slr_call *call)
 {
     ncclResult_t r = slr_gather_entry(call->comm, call->stream);
     if (r != ncclSuccess)
@@ -29,18 +32,20 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
         .send = send, .recv = recv, .count = count, .type = type, .nccl = comm, .stream = (CUstream)stream};
     if (slr_process_off())
         return slr_gather_nccl(&call);
+    /* What is called from here is slipring's, not the program's: hooks pass it on unseen. */
     slr_guard++;
     enum slr_reason why = call.why = slr_gather_decide(&call);
     if (slr_passes_alone(why))
         slr_gather_passes_alone(&call, why);
-    bool grouped = slr_in_group(), counted = why == SLR_R_RING && !grouped; /* connect.h */
-    if (counted) {
+    /* The first gather connects the ranks (connect.h), which may refuse: then NCCL has the call. */
+    bool grouped = slr_in_group(), connects = why == SLR_R_RING && !grouped;
+    if (connects) {
         slr_connect(&call.comm, &why, 1);
         call.why = why;
     }
-    if (why != SLR_R_RING || !grouped) /* a group connects, and notes, at its end */
+    if (why != SLR_R_RING || !grouped) /* a group connects, and counts, at its end */
         slr_gather_note(&call, why);
-    bool marked = slr_nvtx_on() && slr_gather_nvtx(&call);
+    bool nvtx = slr_nvtx_on() && slr_gather_nvtx(&call);
     ncclResult_t r;
     if (why == SLR_R_COMM_ERROR) {
         r = slr_comm_answer(call.comm);
@@ -50,10 +55,10 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     } else if (grouped) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
     } else {
-        r = move(&call);
+        r = to_ring(&call);
     }
-    slr_nvtx_end(marked);
-    if (counted)
+    slr_nvtx_end(nvtx);
+    if (connects)
         slr_connect_end(&call.comm, 1);
     slr_comm_put(call.comm);
     slr_guard--;

@@ -1,9 +1,12 @@
 /* NCCL's calls, as the hooks of interpose/ hand them over: all-gathers, groups, and all others.
  *
- * Each function does what the vendor's function of the like name
- * promises, including the call to the real one, and returns its result. Vendor argument checking stays the vendor's:
- * bad arguments are passed on. Called with slr_guard == 0 by the application's thread; they raise the guard around
- * vendor calls themselves.
+ * The folder puts the others together and is used by interpose/ only. This header is its door;
+ * passed.h is for the folder alone. It may use every other folder of plugin/.
+ *
+ * Each function does what the vendor's function of the like name promises, including the call to
+ * the real one, and returns its result. Vendor argument checking stays the vendor's: bad arguments
+ * are passed on. Called with slr_guard == 0 by the application's thread; they raise the guard
+ * around vendor calls themselves.
  */
 #ifndef SLR_PLUGIN_CALLS_CALLS_H
 #define SLR_PLUGIN_CALLS_CALLS_H
@@ -14,21 +17,22 @@
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                             cudaStream_t stream);
 
-/* Another operation, which goes to NCCL. Before the real call: in a group its stream synchronises with the gathers of
- * its communicator; else it may be one that is measured (timeline.h). `r` is what the real call returned, and so is what
- * slr_other_end returns. */
+/* Another operation, which goes to NCCL. Before the real call: in a group its stream synchronises
+ * with the gathers of its communicator; else it may be one that is measured (timeline.h). `r` is
+ * what the real call returned, and so is what slr_other_end returns. */
 struct slr_other {
     enum slr_nccl_func func;
     size_t count;
     ncclDataType_t type;
     ncclComm_t comm;
     cudaStream_t stream;
-    struct slr_comm *tracked; /* held between the two calls, and the guard is up; NULL: not measured */
+    struct slr_comm *tracked; /* held between the two calls, with the guard up; NULL: not measured */
     struct slr_timed *timed;  /* NULL: not this one */
 };
 void slr_other_begin(struct slr_other *o);
 ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r);
 
+/* ncclGroupStart, ncclGroupEnd and ncclGroupSimulateEnd: see group.c. */
 ncclResult_t slr_group_start(void);
 ncclResult_t slr_group_end(void);
 ncclResult_t slr_group_simulate_end(ncclSimInfo_t *info);

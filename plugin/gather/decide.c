@@ -1,4 +1,4 @@
-/* The decision on one all-gather, and how it is counted and said. */
+/* The decision on one all-gather, and how it is counted and logged. */
 #include <stdio.h>
 #include "base/counters.h"
 #include "base/cu.h"
@@ -8,6 +8,7 @@
 #include "plugin/util/nccl_type.h"
 #include "plugin/util/region.h"
 
+/* 0 when the type is unknown, or when all shards together do not fit an address space. */
 static size_t shard_bytes(const struct slr_call *call, int nranks)
 {
     size_t elem = slr_type_bytes(call->type), bytes, all;
@@ -17,6 +18,7 @@ static size_t shard_bytes(const struct slr_call *call, int nranks)
     return bytes;
 }
 
+/* In doubt it captures: a captured gather that the ring took would move data once and never again. */
 static bool captures(const struct slr_call *call)
 {
     if (slr_shared_enter(&call->comm->shared) != SLR_OK)
@@ -40,12 +42,14 @@ enum slr_reason slr_gather_decide(struct slr_call *call)
         return SLR_R_BAD_ARGUMENT;
     if (call->shard * (size_t)c->nranks < slr_get(SLR_S_MIN_BYTES))
         return SLR_R_TOO_SMALL;
+    /* Facts of this rank alone; passed_alone.h finds ranks that differ in them. */
     if (slr_region_gathers())
         return SLR_R_REGION;
     if (captures(call))
         return SLR_R_CAPTURE;
     if (atomic_load(&c->error) != ncclSuccess)
         return SLR_R_COMM_ERROR;
+    /* Now, not when a group ends: what is passed in between belongs behind this call. */
     call->passed_alone = atomic_load(&c->passed_alone);
     return SLR_R_RING;
 }
@@ -66,6 +70,7 @@ void slr_gather_note(const struct slr_call *call, enum slr_reason why)
 {
     const struct slr_comm *c = call->comm;
     count(call, why);
+    /* One line for each shape and reason of a communicator; slr_log_first() keeps only the hash. */
     uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
                            slr_comm_id(c) ^ (uint64_t)slr_call_in_place(call));
     if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))

@@ -1,4 +1,4 @@
-/* The GEMM hooks' way in: is this the GEMM that a pending gather was left open for? */
+/* The GEMM hooks' way in: finds the pending gather that this GEMM reads, and fuses the two. */
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
@@ -17,8 +17,8 @@ struct consumer {
     CUcontext ctx;
 };
 
-/* Whether the GEMM could consume the pending gather: held by its stream, same context, one operand is the receive
- * buffer. */
+/* Whether the GEMM could consume the pending gather: held by its stream, same context, one operand
+ * is the receive buffer. */
 static bool could_consume(struct slr_comm *c, void *consumer)
 {
     const struct consumer *x = consumer;
@@ -27,7 +27,8 @@ static bool could_consume(struct slr_comm *c, void *consumer)
            ((uintptr_t)x->gemm->a == recv || (uintptr_t)x->gemm->b == recv);
 }
 
-static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *g, struct slr_gemm_split *split)
+/* Settings first, as they cost nothing; then the shape. SLR_R_FUSED, or why the GEMM runs whole. */
+static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm, struct slr_gemm_split *split)
 {
     if (!slr_get(SLR_S_FUSE))
         return SLR_R_JOIN_NO_FUSE;
@@ -35,11 +36,12 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *g, st
         return SLR_R_JOIN_STRICT;
     if (slr_region_gemms())
         return SLR_R_JOIN_REGION;
-    enum slr_reason r = slr_gemm_describe(g);
+    enum slr_reason r = slr_gemm_describe(gemm);
     if (r == SLR_R_FUSED)
-        r = slr_gemm_split_find(g, &c->pending->gather, c->nranks, split);
+        r = slr_gemm_split_find(gemm, &c->pending->gather, c->nranks, split);
+    /* How fast the GEMM consumes the gathered operand decides how finely it is cut. */
     if (r == SLR_R_FUSED)
-        split->pace = slr_parts_pace(split->col_bytes / (size_t)g->k, split->on_a ? g->n : g->m,
+        split->pace = slr_parts_pace(split->col_bytes / (size_t)gemm->k, split->on_a ? gemm->n : gemm->m,
                                      (double)slr_get(SLR_S_FLOP_PER_BYTE));
     return r;
 }
@@ -62,54 +64,57 @@ static const char *api_name(enum slr_gemm_api api)
     return names[api];
 }
 
-static void log_fused(const struct slr_comm *c, const struct slr_gemm *g, const struct slr_gemm_split *s,
+static void log_fused(const struct slr_comm *c, const struct slr_gemm *gemm, const struct slr_gemm_split *s,
                       unsigned parts, bool origin)
 {
-    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | (uint64_t)g->api << 8 | 4;
-    uint64_t key = slr_mix(slr_mix((uint64_t)g->m << 32 ^ (uint64_t)g->n, (uint64_t)g->k), slr_comm_id(c) ^ kind);
+    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | (uint64_t)gemm->api << 8 | 4;
+    uint64_t key =
+        slr_mix(slr_mix((uint64_t)gemm->m << 32 ^ (uint64_t)gemm->n, (uint64_t)gemm->k), slr_comm_id(c) ^ kind);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s",
-                c->name, c->rank, s->on_a ? "A/T" : "B/N", (long long)g->m, (long long)g->n, (long long)g->k,
-                c->pending->gather.plan.shard, parts, api_name(g->api), origin ? "stream" : "event");
+                c->name, c->rank, s->on_a ? "A/T" : "B/N", (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
+                c->pending->gather.plan.shard, parts, api_name(gemm->api), origin ? "stream" : "event");
 }
 
 /* The stream that the GEMM is to run on. */
-static CUstream stream_of(const struct slr_gemm *g)
+static CUstream stream_of(const struct slr_gemm *gemm)
 {
     cudaStream_t stream = NULL;
-    if (g->lt)
-        return g->lt->stream;
-    if (!g->handle || slr_real.cublasGetStream(g->handle, &stream) != CUBLAS_STATUS_SUCCESS)
+    if (gemm->lt)
+        return gemm->lt->stream;
+    if (!gemm->handle || slr_real.cublasGetStream(gemm->handle, &stream) != CUBLAS_STATUS_SUCCESS)
         return NULL; /* cuBLAS will say so; joining too much is harmless */
     return stream;
 }
 
 /* Returns true when the GEMM has been done and *result is what the application gets. */
-static bool fuse(struct slr_comm *c, const struct slr_gemm *g, CUstream stream, const struct slr_gemm_split *split,
+static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, const struct slr_gemm_split *split,
                  cublasStatus_t *result)
 {
     unsigned parts = 0;
     struct slr_gather here = c->pending->gather;
     here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
-    bool marked = slr_nvtx_begin("fused GEMM", split->on_a ? "A/T" : "B/N", here.plan.shard * (uint64_t)c->nranks);
-    *result = slr_gemm_fused(&c->ring, &here, g, split, &parts);
-    slr_nvtx_end(marked);
+    bool nvtx = slr_nvtx_begin("fused GEMM", split->on_a ? "A/T" : "B/N", here.plan.shard * (uint64_t)c->nranks);
+    *result = slr_gemm_fused(&c->ring, &here, gemm, split, &parts);
+    slr_nvtx_end(nvtx);
     if (parts == 0)
         return false; /* cuBLAS did not take the first part; it may take the whole */
     if (parts == SLR_GEMM_REDONE) {
-        slr_pending_join(c, SLR_R_JOIN_PART, "GEMM"); /* the GEMM's stream is joined, others may hold it as well */
+        /* A later part failed and all was done again behind a join of the GEMM's stream; other
+         * holders are joined here. */
+        slr_pending_join(c, SLR_R_JOIN_PART, "GEMM");
         return true;
     }
     slr_count(SLR_R_FUSED);
     slr_timeline_joined(c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
-    log_fused(c, g, split, parts, slr_pending_holder(c, stream)->origin);
+    log_fused(c, gemm, split, parts, slr_pending_holder(c, stream)->origin);
     slr_pending_consumed(c, stream);
     return true;
 }
 
-/* Under the lock of `c`. What was joined meanwhile can have ended it. Returns true when the GEMM has been done; else
- * *why says why not. */
+/* Under the lock of `c`. What was joined meanwhile can have ended it. Returns true when the GEMM
+ * has been done; else *why says why not. */
 static bool consume(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream, enum slr_reason *why,
                     cublasStatus_t *result)
 {
@@ -128,11 +133,12 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
     enum slr_reason why = SLR_R_JOIN_NO_OPERAND;
     bool done = false;
-    slr_guard++;
+    slr_guard++; /* cuBLAS calls the hooked driver */
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
     struct slr_comm *c = slr_pending_find(could_consume, &x);
-    slr_pending_join_observed(x.stream, SLR_SPARE_OWN, c, c ? SLR_R_JOIN_OTHER_OP : why, "GEMM");
+    /* The GEMM is an operation on its stream like any other, but for the gather that it may consume. */
+    slr_pending_join_observed(x.stream, SLR_EXCEPT_OWN, c, c ? SLR_R_JOIN_OTHER_OP : why, "GEMM");
     if (c) {
         slr_comm_lock(c);
         done = consume(c, gemm, x.stream, &why, &result);
@@ -140,7 +146,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         slr_comm_put(c);
     }
     if (!done) {
-        slr_pending_join_observed(x.stream, SLR_SPARE_NONE, NULL, why, "GEMM");
+        slr_pending_join_observed(x.stream, SLR_EXCEPT_NONE, NULL, why, "GEMM");
         result = slr_gemm_whole(gemm);
     }
     slr_guard--;

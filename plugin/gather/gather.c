@@ -11,7 +11,8 @@
 #include "plugin/gather/verify.h"
 #include "plugin/memory/exports.h"
 
-/* The communicator's ring for this thread: its context current, its lock held. */
+/* The communicator's ring for this thread: its context current, its lock held. The context first: it
+ * can fail, and then there is no lock to give back. */
 static enum slr_status ring_enter(struct slr_comm *c)
 {
     SLR_TRY(slr_shared_enter(&c->shared));
@@ -82,15 +83,17 @@ static void count_routes(const struct slr_comm *c, const struct slr_route *route
             atomic_fetch_add_explicit(counter[route[r].delivery], 1, memory_order_relaxed);
 }
 
-/* Whether this rank, where it comes to the call before an owner, lets it write into the receive buffer. Who writes has
- * to be told before anything waits, so memory that can not be named is not asked for that early. */
+/* Whether this rank, when it comes to the call before an owner, lets it write into the receive
+ * buffer. The writer has to be told before anything waits. So memory that no peer can name (it is in
+ * no block of the cache, or ends outside of it) is not offered. */
 static bool may_put(const struct slr_call *call, const struct slr_place *recv)
 {
     return call->comm->put && recv->generation && recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
 }
 
-/* What this rank takes from its peers is agreed as late as it can be, so that more of them have said where their shards
- * are; but peers that are to write into its buffer must know before anything waits. */
+/* What this rank takes from its peers is agreed as late as it can be, so that more of them have said
+ * where their shards are. But peers that are to write into its buffer must know before anything
+ * waits. */
 static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *recv, const struct slr_gather *g,
                                 struct slr_route *route)
 {
@@ -98,13 +101,14 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
     bool put = may_put(call, recv);
     if (put)
         slr_transfer_reader(call, recv, route);
-    SLR_TRY(slr_ring_begin(ring, g));
+    SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */
     if (!put)
         slr_transfer_reader(call, NULL, route);
-    return slr_ring_finish(ring, g);
+    return slr_ring_finish(ring, g); /* what it takes */
 }
 
-/* Under the communicator's lock. */
+/* Under the communicator's lock. The decision has been made: whatever fails here fails the
+ * communicator on all ranks, because the others move this call. */
 static enum slr_status enqueue(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
 {
     struct slr_comm *c = call->comm;
@@ -116,6 +120,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     SLR_TRY(slr_shared_enter(&c->shared));
     slr_timeline_begin(call);
+    /* Who revokes an export between the two reckons with this call's naming it. */
     slr_exports_begin(c, call->number);
     slr_transfer_owner(call, send, route);
     enum slr_status s = run_ring(call, recv, &g, route);
@@ -125,18 +130,20 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
     slr_exports_end(c, call->number);
     count_routes(c, route);
     slr_timeline_enqueued(c, &g, s);
-    g.route = NULL;
+    g.route = NULL; /* it is on this function's stack */
     c->pending->gather = g;
     return s;
 }
 
 void slr_gather_number(struct slr_call *call)
 {
+    /* Every rank numbers the same calls in the same order, so all verify the same ones. */
     call->verify = slr_verify_due(call->comm);
     call->number = ++call->comm->substituted;
 }
 
-/* Memory that gathers use is worth keeping when the application frees it, and worth looking at when it is not known. */
+/* Memory that gathers use is worth keeping when the application frees it, and worth looking at when
+ * it is not known. */
 static void met(struct slr_comm *c, const struct slr_place *at, const void *p, size_t bytes)
 {
     if (at->generation && !at->collective)
@@ -150,17 +157,21 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     struct slr_comm *c = call->comm;
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
+    /* Before the lock: the table of blocks has a lock of its own. */
     struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
     struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
     slr_comm_lock(c);
+    /* The ring has one set of events, which the next gather records again. */
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     slr_symmetry_publish(call, &send, &recv);
     enum slr_status s = enqueue(call, &send, &recv);
     if (s == SLR_OK) {
         met(c, &send, call->send, call->shard);
+        /* An unknown receive buffer matters only where peers may write into it. */
         if (c->put || recv.generation)
             met(c, &recv, call->recv, call->shard * (size_t)c->nranks);
         slr_pending_add(c);
+        /* Another thread could not join a per-thread default stream, so that is not left open. */
         if (call->verify || !defer || call->stream == CU_STREAM_PER_THREAD)
             slr_pending_join(c,
                              call->verify ? SLR_R_JOIN_VERIFY
@@ -170,6 +181,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     }
     slr_comm_unlock(c);
     ncclResult_t r = outcome(c, s, "the gather could not be enqueued");
-    slr_comm_look_failed(c); /* what was published by a rank that has failed is not to be relied on */
+    /* A peer that has failed meanwhile may have published what it does not keep. */
+    slr_comm_look_failed(c);
     return r == ncclSuccess ? slr_comm_answer(c) : r;
 }

@@ -21,7 +21,7 @@ struct held {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct held *table[BUCKETS];
-static _Atomic size_t count;
+static _Atomic size_t count; /* of entries: read without the lock by hooks of every graph call */
 
 bool slr_graphs_any(void)
 {
@@ -38,9 +38,10 @@ CUgraph slr_graph_recorded(CUstream stream)
     return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : NULL;
 }
 
-static struct held **bucket(slr_graph g)
+/* A CUgraph and a CUgraphExec may have the same address: the kind is part of the key. */
+static struct held **bucket(slr_graph graph)
 {
-    return &table[slr_mix((uint64_t)(uintptr_t)g.handle, g.executable) % BUCKETS];
+    return &table[slr_mix((uint64_t)(uintptr_t)graph.handle, graph.executable) % BUCKETS];
 }
 
 static bool same(slr_graph a, slr_graph b)
@@ -48,10 +49,10 @@ static bool same(slr_graph a, slr_graph b)
     return a.handle == b.handle && a.executable == b.executable;
 }
 
-static void forget(slr_graph g)
+static void forget(slr_graph graph)
 {
-    for (struct held **at = bucket(g), *h; (h = *at);) {
-        if (!same(h->graph, g)) {
+    for (struct held **at = bucket(graph), *h; (h = *at);) {
+        if (!same(h->graph, graph)) {
             at = &h->next;
             continue;
         }
@@ -61,24 +62,25 @@ static void forget(slr_graph g)
     }
 }
 
-/* Without host memory for it the gathers are not followed. */
-static void hold(slr_graph g, const struct slr_label *comm, int rank, uint32_t gathers)
+/* Adds to what the graph holds of this communicator. Without host memory for it the gathers are not
+ * followed. */
+static void hold(slr_graph graph, const struct slr_label *comm, int rank, uint32_t gathers)
 {
-    struct held *h = *bucket(g);
-    while (h && !(same(h->graph, g) && h->rank == rank && memcmp(&h->comm, comm, sizeof *comm) == 0))
+    struct held *h = *bucket(graph);
+    while (h && !(same(h->graph, graph) && h->rank == rank && memcmp(&h->comm, comm, sizeof *comm) == 0))
         h = h->next;
     if (!h) {
         h = malloc(sizeof *h);
         if (!h)
             return;
-        *h = (struct held){.graph = g, .comm = *comm, .rank = rank, .next = *bucket(g)};
-        *bucket(g) = h;
+        *h = (struct held){.graph = graph, .comm = *comm, .rank = rank, .next = *bucket(graph)};
+        *bucket(graph) = h;
         atomic_fetch_add(&count, 1);
     }
     h->gathers += gathers;
 }
 
-/* New entries are put in front, where the walk does not come by. */
+/* `to` may be in the same bucket: new entries are put in front, where the walk does not come by. */
 static void add(slr_graph to, slr_graph child)
 {
     for (const struct held *h = *bucket(child); h; h = h->next)
@@ -86,12 +88,12 @@ static void add(slr_graph to, slr_graph child)
             hold(to, &h->comm, h->rank, h->gathers);
 }
 
-void slr_graph_hold(slr_graph g, const struct slr_comm *c)
+void slr_graph_hold(slr_graph graph, const struct slr_comm *c)
 {
-    if (!g.handle)
+    if (!graph.handle)
         return;
     pthread_mutex_lock(&lock);
-    hold(g, &c->id, c->rank, 1);
+    hold(graph, &c->id, c->rank, 1);
     pthread_mutex_unlock(&lock);
 }
 
@@ -114,22 +116,23 @@ void slr_graph_copy(slr_graph to, slr_graph from)
     pthread_mutex_unlock(&lock);
 }
 
-void slr_graph_forget(slr_graph g)
+void slr_graph_forget(slr_graph graph)
 {
     if (!slr_graphs_any())
         return;
     pthread_mutex_lock(&lock);
-    forget(g);
+    forget(graph);
     pthread_mutex_unlock(&lock);
 }
 
-void slr_graph_runs(slr_graph g)
+void slr_graph_runs(slr_graph graph)
 {
     if (!slr_graphs_any())
         return;
     pthread_mutex_lock(&lock);
-    for (const struct held *h = *bucket(g); h; h = h->next) {
-        struct slr_comm *c = same(h->graph, g) ? slr_comm_find_id(&h->comm, h->rank) : NULL;
+    for (const struct held *h = *bucket(graph); h; h = h->next) {
+        /* NULL when the communicator has ended: graphs may outlive it. */
+        struct slr_comm *c = same(h->graph, graph) ? slr_comm_find_id(&h->comm, h->rank) : NULL;
         if (c)
             slr_alone_note(c, SLR_R_CAPTURE, h->gathers);
         slr_comm_put(c);

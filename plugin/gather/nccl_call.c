@@ -8,6 +8,7 @@
 #include "plugin/comm/stream.h"
 #include "plugin/tuner/tuner.h"
 
+/* As order.h and the group's record compare streams: 0 may mean either default stream. */
 static CUstream named(cudaStream_t stream)
 {
     return slr_stream_name((CUstream)stream, false);
@@ -16,6 +17,7 @@ static CUstream named(cudaStream_t stream)
 void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
 {
     struct slr_comm *c = slr_comm_find(comm);
+    /* NCCL enqueues nothing before the group's end, which orders the streams that are noted here. */
     if (slr_in_group()) {
         slr_group_add_use(c, named(stream), true);
     } else {
@@ -40,8 +42,10 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     /* The guard is up in the real call, so its launches pass the driver gate without a join. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
     slr_nccl_begin(call->nccl, (cudaStream_t)call->stream);
+    /* NCCL asks its tuner inside of the real call, so what the tuner should know comes first. */
     if (call->comm)
         slr_tuner_gather_passes(call->comm->tuner, call->stream);
+    /* NCCL's profiler is called on this thread inside of the call, and finds whose call it is. */
     struct slr_profiled profiled = {
         .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};
     slr_profiled = call->comm ? &profiled : NULL;

@@ -1,11 +1,11 @@
-/* The real call of an operation that is NCCL's, and what goes around it. */
+/* The real call of an operation that stays with NCCL, and what slipring does around it. */
 #ifndef SLR_PLUGIN_GATHER_NCCL_CALL_H
 #define SLR_PLUGIN_GATHER_NCCL_CALL_H
 
 #include "plugin/comm/call.h"
 
-/* Around the real call of any operation. It comes behind the communicator's gathers (order.h); in a group its stream
- * synchronises with them. The result is returned as it is. */
+/* Around the real call of any operation. It comes behind the communicator's gathers (order.h); in a
+ * group its stream synchronises with them. The result is returned as it is. */
 void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream);
 ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r);
 

@@ -3,7 +3,8 @@
 #include "base/cu.h"
 #include "plugin/gather/pending_impl.h"
 
-#define OPEN_QUESTION 256 /* operations of NCCL after which a communicator that never gathers is taken to stay so */
+/* Operations of NCCL after which a communicator that never gathers is taken to stay so. */
+#define OPEN_QUESTION 256
 
 /* Records the event behind what is on the stream now. */
 static enum slr_status note(struct slr_ordered *o, CUstream stream)
@@ -15,6 +16,7 @@ static enum slr_status note(struct slr_ordered *o, CUstream stream)
     return SLR_OK;
 }
 
+/* The operation on `stream` is the latest one from now on; no event stands behind it yet. */
 static void enter(struct slr_ordered *o, CUstream stream)
 {
     atomic_store(&o->stream, stream);
@@ -25,18 +27,23 @@ static void enter(struct slr_ordered *o, CUstream stream)
 /* Makes `stream` wait for the operation. */
 static enum slr_status wait_for(struct slr_ordered *o, CUstream stream)
 {
+    /* What is captured is no operation; its launches are ordered by the program. An event recorded
+     * there would become a part of the graph. */
     if (!o->noted && slr_stream_captures(atomic_load(&o->stream)))
-        return SLR_OK; /* what is recorded is no operation; its launches are ordered by the program */
+        return SLR_OK;
     if (!o->noted)
         SLR_TRY(note(o, atomic_load(&o->stream)));
     return SLR_CU(cuStreamWaitEvent, stream, o->behind, 0);
 }
 
+/* There is such an operation, and it is on another stream than this. */
 static bool elsewhere(const struct slr_ordered *o, CUstream stream)
 {
     return atomic_load(&o->open) && atomic_load(&o->stream) != stream;
 }
 
+/* The event stands for the own shard's copy, which runs on the gather's stream; the ring's join for
+ * the copies on its own streams. */
 static enum slr_status wait_for_gather(struct slr_comm *c, CUstream stream)
 {
     c->order->several = true;
@@ -58,6 +65,7 @@ enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream)
 {
     struct slr_order *o = c->order;
     enter(&o->gather, stream);
+    /* Whatever waits for this gather waits for NCCL's operation before it, too. */
     atomic_store(&o->nccl.open, false);
     o->gathered = true;
     o->settled = false;
@@ -76,6 +84,7 @@ static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
     struct slr_order *o = c->order;
     if (!o->gathered || o->settled || slr_stream_captures(stream))
         return SLR_OK;
+    /* NCCL orders its next operations behind this one, so only this one waits. */
     o->settled = true;
     if (!elsewhere(&o->gather, stream))
         return SLR_OK;
@@ -94,8 +103,11 @@ static bool is_latest(const struct slr_ordered *o, CUstream stream)
 static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
 {
     struct slr_order *o = c->order;
+    /* Behind a gather on another stream several streams are in use; before any gather it is not
+     * known which stream they will be on. */
     bool doubtful = o->gathered ? elsewhere(&o->gather, stream) : o->seen++ < OPEN_QUESTION;
-    bool late = !o->several && !doubtful; /* recorded when it is asked for, if ever */
+    /* The usual case, one stream: the event is recorded when it is asked for, if ever. */
+    bool late = !o->several && !doubtful;
     if ((late && is_latest(&o->nccl, stream)) || slr_stream_captures(stream))
         return SLR_OK;
     if (late) {
@@ -109,6 +121,7 @@ static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
     return s;
 }
 
+/* A communicator that passes everything, or has failed, has no gathers to be ordered with. */
 static void under_lock(struct slr_comm *c, CUstream stream,
                        enum slr_status (*what)(struct slr_comm *c, CUstream stream))
 {
@@ -132,7 +145,8 @@ void slr_order_after_nccl(struct slr_comm *c, CUstream stream)
     under_lock(c, stream, after_nccl);
 }
 
-/* Under the communicator's lock. */
+/* Under the communicator's lock. The event outlives the stream; without it nothing could be waited
+ * for any more. */
 static enum slr_status stream_ends(struct slr_comm *c, CUstream stream)
 {
     struct slr_ordered *both[] = {&c->order->gather, &c->order->nccl};
@@ -145,13 +159,15 @@ static enum slr_status stream_ends(struct slr_comm *c, CUstream stream)
     return s;
 }
 
+/* Without the lock: no other thread begins to use a stream that is about to be destroyed. */
 static bool concerns(const struct slr_comm *c, CUstream stream)
 {
     return c->pass == SLR_R_RING &&
            (atomic_load(&c->order->gather.stream) == stream || atomic_load(&c->order->nccl.stream) == stream);
 }
 
-/* The default streams are never destroyed. A stream of another rank is in no communicator of this one. */
+/* The default streams are never destroyed. A stream of another rank is in no communicator of this
+ * one. */
 void slr_order_stream_end(CUstream stream)
 {
     struct slr_comm *comms[SLR_MANY_COMMS];

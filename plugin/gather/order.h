@@ -1,29 +1,35 @@
 /* The order of a communicator's operations when they are on several streams.
  *
- * NCCL runs the operations of one communicator in the order of the calls, also when they are on different streams and
- * no event joins these. Programs rely on it: a gather on one stream, a broadcast of the gathered buffer on another one.
- * The ring is not NCCL's, so this order is made here, between substituted gathers, and between them and NCCL's
- * operations:
+ * NCCL runs the operations of one communicator in the order of the calls, also when they are on
+ * different streams and no event joins these. Programs rely on it: a gather on one stream, a
+ * broadcast of the gathered buffer on another one. The ring is not NCCL's, so this order is made
+ * here, between substituted gathers, and between them and NCCL's operations:
  *
- *   call                          its stream waits for
- *   substituted gather on S       the previous gather and its own-shard copy, when that was on another stream;
- *                                 the latest operation of NCCL, when that was on another stream
- *   operation of NCCL on S        the previous gather and its own-shard copy, when that was on another stream
- *                                 and no operation of NCCL has come since (NCCL orders those behind each other)
+ *   call                       its stream waits for
+ *   substituted gather on S    the previous gather and its own-shard copy, if on another stream;
+ *                              the latest operation of NCCL, if on another stream
+ *   operation of NCCL on S     the previous gather and its own-shard copy, if on another stream
+ *                              and if it is NCCL's first operation since (NCCL orders the next ones
+ *                              behind that)
  *
- * On one and the same stream the stream's order and the joins (pending.h) do that, so a program with one stream pays a
- * few comparisons. What a stream has to wait for is an event behind the operation. It is recorded when the operation is
- * enqueued, if the communicator is known to use several streams, or while that is open (its first 256 operations, until
- * a gather comes on the same stream). Else it is recorded late, when the first call on another stream comes, or just
- * before the stream is destroyed: then the call waits for more than it must, once.
+ * On one and the same stream the stream's order and the joins (pending.h) do that, so a program with
+ * one stream pays a few comparisons.
  *
- * Why it can not deadlock: all ranks call the operations of a communicator in one order, and each waits for those
- * before it, as NCCL's do. An event behind an operation waits for what stood on its stream before, as the operation
- * does.
+ * What a stream has to wait for is an event behind the operation. When it is recorded:
+ *
+ *   with the operation   the communicator is known to use several streams, or that is open: NCCL's
+ *                        first 256 operations, until a gather comes on the same stream
+ *   late                 else: when the first call on another stream comes, or just before the
+ *                        stream is destroyed; that call waits for more than it must, once
+ *
+ * Why it can not deadlock: all ranks call the operations of a communicator in one order, and each
+ * waits for those before it, as NCCL's do. An event behind an operation waits for what stood on its
+ * stream before, as the operation does.
  *
  * Captured operations take no part, in either direction: they do not run now.
  *
- * Operations of one group have no order among themselves; group.c makes their streams wait for each other.
+ * Operations of one group have no order among themselves; group.c makes their streams wait for each
+ * other.
  */
 #ifndef SLR_PLUGIN_GATHER_ORDER_H
 #define SLR_PLUGIN_GATHER_ORDER_H
@@ -43,15 +49,16 @@ struct slr_ordered {
 };
 
 struct slr_order {
-    struct slr_ordered gather; /* the latest one that the ring moved; `behind` stands for its own-shard copy */
+    struct slr_ordered gather; /* the latest one of the ring; `behind` stands for its own-shard copy */
     struct slr_ordered nccl;   /* the latest operation of NCCL since then */
-    bool gathered, settled;    /* there was a gather; an operation of NCCL has come behind it */
+    bool gathered;             /* there was a gather */
+    bool settled;              /* an operation of NCCL has come behind the latest gather */
     bool several;              /* more than one stream is in use */
     unsigned seen;             /* operations of NCCL before the first gather */
 };
 
-/* Around a gather that the ring moves, under the communicator's lock, its context current. Anything but SLR_OK:
- * `stream` could not be made to wait. */
+/* Around a gather that the ring moves, under the communicator's lock, its context current. Anything
+ * but SLR_OK: `stream` could not be made to wait. */
 enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream);
 enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream);
 

@@ -5,6 +5,7 @@
 #include "plugin/comm/comm.h"
 #include "plugin/comm/group_record.h"
 
+/* The ranks disagree about one call. `why` is the reason that the passing rank has published. */
 static void differs(struct slr_comm *c, int peer, uint32_t why)
 {
     slr_comm_fail(c, SLR_PEER, peer,
@@ -19,7 +20,9 @@ void slr_alone_note(struct slr_comm *c, enum slr_reason why, uint32_t calls)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* graphs are launched by any thread */
     struct slr_post *own = &c->shared.control->post[c->rank];
     pthread_mutex_lock(&lock);
+    /* Modulo 2^32, the room that it has in the published word; it is compared by differences. */
     uint64_t count = (uint32_t)(atomic_fetch_add(&c->passed_alone, calls) + calls);
+    /* The reason first: whoever reads the count may ask for it at once. */
     atomic_store(&own->passed_alone_why, (uint32_t)why);
     atomic_store(&own->passed_alone, count << 32 | (uint32_t)(c->substituted + slr_group_recorded(c) + 1));
     pthread_mutex_unlock(&lock);
@@ -30,6 +33,7 @@ void slr_alone_compare(const struct slr_call *call, int peer, uint32_t theirs)
     struct slr_comm *c = call->comm;
     if (theirs == call->passed_alone)
         return;
+    /* The reason is that of the rank which passed more; the difference is signed, as counts wrap. */
     int more = (int32_t)(theirs - call->passed_alone) > 0 ? peer : c->rank;
     differs(c, peer, atomic_load(&c->shared.control->post[more].passed_alone_why));
 }
@@ -38,8 +42,10 @@ void slr_alone_look(struct slr_comm *c, int peer)
 {
     const struct slr_post *theirs = &c->shared.control->post[peer];
     uint64_t posted = atomic_load(&theirs->passed_alone);
-    /* In this order: a call is counted after what was left before it. */
+    /* The number of calls is read before the count of passed ones: this rank counts what it passes
+     * before it numbers the next call, so it is never accused of its own delay. */
     uint32_t made = (uint32_t)atomic_load(&c->substituted), own = atomic_load(&c->passed_alone);
+    /* It has moved the call that the peer names as its next, and passed fewer before that. */
     if (posted != 0 && (int32_t)(made - (uint32_t)posted) >= 0 && (int32_t)((uint32_t)(posted >> 32) - own) > 0)
         differs(c, peer, atomic_load(&theirs->passed_alone_why));
 }

@@ -8,7 +8,7 @@
 #include "plugin/timeline/timeline.h"
 
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
-static struct slr_comm *list;
+static struct slr_comm *list; /* of pending communicators, under the table lock */
 
 /* ---- locks ---- */
 
@@ -54,14 +54,16 @@ struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream)
     return NULL;
 }
 
+/* An origin comes first, and begins without followers. */
 static void add_holder(struct slr_comm *c, struct slr_holder h)
 {
-    c->pending->handed = !h.origin;
+    c->pending->followed = !h.origin;
     c->pending->holder[c->pending->holders++] = h;
 }
 
 void slr_pending_hold(struct slr_comm *c, CUstream stream, bool origin)
 {
+    /* The driver is asked before the table lock is taken. */
     struct slr_holder h = {.stream = stream, .blocking = blocking(stream), .origin = origin};
     slr_table_lock();
     add_holder(c, h);
@@ -79,9 +81,11 @@ void slr_pending_add(struct slr_comm *c)
     c->pending->next = list;
     list = c;
     slr_table_unlock();
+    /* From here on every hooked driver call takes the slow way, which looks at the list. */
     atomic_fetch_add(&slr_gate_word, 1);
 }
 
+/* The gather has no holders that are not joined: it is not pending any more. */
 static void end(struct slr_comm *c)
 {
     slr_timeline_close(c);
@@ -118,19 +122,20 @@ static void make_wait(struct slr_comm *c, CUstream stream, bool exposed)
         slr_comm_fail(c, s, -1, "the application's stream could not be joined with the ring");
 }
 
-/* The stream of the call, after another one has taken the gather over: what is computed does not wait there. */
-static bool handed_on(const struct slr_comm *c, const struct slr_holder *h)
+/* The program computes on a follower, not here: what this stream waits is not counted as exposed. */
+static bool is_followed_origin(const struct slr_comm *c, const struct slr_holder *h)
 {
-    return h->origin && c->pending->handed;
+    return h->origin && c->pending->followed;
 }
 
 /* The holder waits for the gather, or has consumed it. */
-static void let_go(struct slr_comm *c, struct slr_holder *h)
+static void drop_holder(struct slr_comm *c, struct slr_holder *h)
 {
     slr_table_lock();
     *h = c->pending->holder[--c->pending->holders];
     slr_table_unlock();
-    if (c->pending->handed && c->pending->holders == 1 && c->pending->holder[0].origin) {
+    /* Only the origin of a gather that was followed is left: see pending.h. */
+    if (c->pending->followed && c->pending->holders == 1 && c->pending->holder[0].origin) {
         make_wait(c, c->pending->holder[0].stream, false);
         end(c);
     } else if (c->pending->holders == 0) {
@@ -140,7 +145,7 @@ static void let_go(struct slr_comm *c, struct slr_holder *h)
 
 void slr_pending_consumed(struct slr_comm *c, CUstream stream)
 {
-    let_go(c, slr_pending_holder(c, stream));
+    drop_holder(c, slr_pending_holder(c, stream));
 }
 
 /* A range for profiling tools, when there is something left to wait for. */
@@ -154,50 +159,56 @@ void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
 {
     if (!c->pending->active)
         return;
-    bool marked = nvtx_join(c, why);
+    bool nvtx = nvtx_join(c, why);
+    /* No lock of the table: holders change only with the communicator's lock held, too. */
     for (unsigned i = 0; i < c->pending->holders; i++)
-        make_wait(c, c->pending->holder[i].stream, !handed_on(c, &c->pending->holder[i]));
-    slr_nvtx_end(marked);
+        make_wait(c, c->pending->holder[i].stream, !is_followed_origin(c, &c->pending->holder[i]));
+    slr_nvtx_end(nvtx);
     note_join(c, why, who);
     end(c);
 }
 
 /* ---- what an operation could observe ---- */
 
-/* An operation on a stream, and what it spares. */
+/* An operation on a stream, and which holders it need not join. */
 struct operation {
     CUstream stream;
     CUcontext ctx; /* that the stream is of; a default stream exists in each context. NULL: any */
     bool is_default;
-    enum { UNKNOWN, NO, YES } blocking; /* asked for when it is needed: `ask` */
-    bool ask;
-    enum slr_spare spare;
+    enum { UNKNOWN, NO, YES } blocking; /* only the driver knows */
+    bool ask;                           /* that it has to be asked */
+    enum slr_except except;
     const struct slr_comm *of;
 };
 
-static struct operation operation_on(CUstream stream, enum slr_spare spare, const struct slr_comm *of)
+static struct operation operation_on(CUstream stream, enum slr_except except, const struct slr_comm *of)
 {
-    struct operation op = {.stream = stream, .is_default = slr_stream_is_default(stream), .spare = spare, .of = of};
+    struct operation op = {.stream = stream, .is_default = slr_stream_is_default(stream), .except = except, .of = of};
     if (op.is_default)
         op.ctx = slr_stream_context(stream);
     return op;
 }
 
-/* A stream of the legacy default kind is held: whether the operation's stream synchronises with it. */
+/* The legacy default stream is a holder: whether the operation's stream synchronises with it. This
+ * runs under the table lock, where the driver is not called, so an unknown answer is noted in `ask`
+ * and counts as no for now. */
 static bool synchronises(struct operation *op, const struct slr_comm *c)
 {
     op->ask = op->ask || op->blocking == UNKNOWN;
     return op->blocking == YES && (!op->ctx || op->ctx == c->shared.ctx);
 }
 
+/* The rules of pending.h's table. CUDA's legacy default stream and all streams that are not
+ * non-blocking wait for each other. */
 static bool observes(struct operation *op, const struct slr_comm *c, const struct slr_holder *h)
 {
     if (op->is_default && op->ctx && op->ctx != c->shared.ctx)
         return false;
     if (h->stream == op->stream)
-        return !(op->spare == SLR_SPARE_OWN && c == op->of) && !(op->spare == SLR_SPARE_HANDED && !h->origin);
+        return !(op->except == SLR_EXCEPT_OWN && c == op->of) && !(op->except == SLR_EXCEPT_FOLLOWERS && !h->origin);
     if (op->is_default)
         return h->blocking;
+    /* Stream 0 names the legacy default stream. */
     return !h->stream && synchronises(op, c);
 }
 
@@ -214,8 +225,9 @@ static bool is_observed(struct slr_comm *c, void *op)
     return observed(op, c) != NULL;
 }
 
-/* The next communicator with a holder that the operation could observe. What only the driver knows of the operation's
- * stream is asked at the first communicator for which it matters. */
+/* The next communicator with a holder that the operation could observe. The driver is asked about the
+ * operation's stream at the first communicator for which that matters, and outside of the table
+ * lock: programs with no holder on a default stream never pay for it. */
 static struct slr_comm *next_observed(struct operation *op)
 {
     struct slr_comm *c = slr_pending_find(is_observed, op);
@@ -231,21 +243,23 @@ static struct slr_comm *next_observed(struct operation *op)
 static void join_observed(struct slr_comm *c, struct operation *op, enum slr_reason why, const char *who)
 {
     struct slr_holder *h = observed(op, c);
-    if (!h) /* another thread did it */
+    if (!h) /* another thread has joined it between the two locks */
         return;
-    bool marked = nvtx_join(c, why);
+    bool nvtx = nvtx_join(c, why);
     note_join(c, why, who);
+    /* Looked up anew each time: dropping a holder moves another one into its place. */
     for (; h; h = observed(op, c)) {
-        make_wait(c, h->stream, why != SLR_R_JOIN_NEXT_GATHER || !handed_on(c, h));
-        let_go(c, h);
+        make_wait(c, h->stream, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(c, h));
+        drop_holder(c, h);
     }
-    slr_nvtx_end(marked);
+    slr_nvtx_end(nvtx);
 }
 
-void slr_pending_join_observed(CUstream stream, enum slr_spare spare, const struct slr_comm *of, enum slr_reason why,
+void slr_pending_join_observed(CUstream stream, enum slr_except except, const struct slr_comm *of, enum slr_reason why,
                                const char *who)
 {
-    struct operation op = operation_on(stream, spare, of);
+    struct operation op = operation_on(stream, except, of);
+    /* One communicator at a time, because two communicators' locks are never held together. */
     for (struct slr_comm *c; (c = next_observed(&op)) != NULL;) {
         slr_comm_lock(c);
         join_observed(c, &op, why, who);
@@ -256,11 +270,13 @@ void slr_pending_join_observed(CUstream stream, enum slr_spare spare, const stru
 
 void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who)
 {
+    /* The joins call the driver; its hooks must not come back here. */
     slr_guard++;
-    slr_pending_join_observed(slr_stream_name(stream, per_thread), SLR_SPARE_NONE, NULL, why, who);
+    slr_pending_join_observed(slr_stream_name(stream, per_thread), SLR_EXCEPT_NONE, NULL, why, who);
     slr_guard--;
 }
 
+/* Without a current context nothing is known of what is observed: all communicators match. */
 static bool in_context(struct slr_comm *c, void *ctx)
 {
     return !ctx || c->shared.ctx == ctx;

@@ -1,11 +1,18 @@
-/* Pending gathers: all-gathers whose data is still on its way and that not every application stream behind them has
- * been made to wait for.
+/* Pending gathers: all-gathers whose data is still on its way and that not every application stream
+ * behind them has been made to wait for.
  *
- * A gather becomes pending when the ring has enqueued it. Its *holders* are the streams on which later work has to see
- * it, and which do not wait for it yet: at first the stream of the call, its *origin*. A holder is *joined* by one
- * cuStreamWaitEvent for everything that the gather does. A GEMM on a holder that reads the gathered buffer may take it
- * over instead, part by part (kernels/gemm.h). Anything else that could notice (design rule R5) joins first; interpose/
- * calls the functions below from its gates. The gather stops being pending when it has no holders.
+ * A gather becomes pending when the ring has enqueued it. It stops being pending when it has no
+ * holders. The words:
+ *
+ *   holder     a stream on which later work has to see the gather, and which does not wait for it yet
+ *   origin     the holder that the gather was called on
+ *   follower   a holder that waits for an event of the origin; see below
+ *   join       one cuStreamWaitEvent that makes a holder wait for everything that the gather does
+ *   carrier    an event of the application that completes only with the gather
+ *
+ * A GEMM on a holder that reads the gathered buffer may take it over instead of a join, part by part
+ * (kernels/gemm.h). Anything else that could notice (design rule R5) joins first; interpose/ calls
+ * the functions below from its gates.
  *
  *   operation                                  joins the holders
  *   on a stream                                that are this stream
@@ -16,31 +23,39 @@
  *
  * Events. Frameworks gather on a stream S of their own and tell another one, C, by an event:
  *
- *   cuEventRecord(E, S)        S is the origin of a pending gather. E must not complete before the gather, for whoever
- *                              looks: queries, other threads, contexts and processes. So E is recorded for real, not on
- *                              S but on the ring's carrier stream, which waits for S and for the gather. S is not
- *                              joined. E *carries* the gather.
- *   cuStreamWaitEvent(C, E)    C is made to wait for what stood on S without the gather (own shard included), and
- *                              becomes a holder. C sees what it would have seen: nothing more is put on it before it is
- *                              joined or takes the gather over.
+ *   cuEventRecord(E, S)       S is the origin of a pending gather. E must not complete before the
+ *                             gather, for whoever looks: queries, other threads, contexts and
+ *                             processes. So E is recorded for real, not on S but on a stream of the
+ *                             ring that waits for S and for the gather (slr_ring_carry). S is not
+ *                             joined. E is a carrier of the gather.
+ *   cuStreamWaitEvent(C, E)   C is made to wait for what stood on S without the gather (own shard
+ *                             included), and becomes a follower. C sees what it would have seen:
+ *                             nothing more is put on it before it is joined or a GEMM on it takes
+ *                             the gather over.
  *
- * Joins and GEMMs make a stream wait for the carrying events as well: nothing on S or C that is behind E may be seen to
- * end before E. One record of that state of S serves all events of a gather: while S is a holder, nothing is put on it.
+ * Joins and GEMMs make a stream wait for the carriers as well: nothing on S or C that is behind E may
+ * be seen to end before E. One record of that state of S serves all events of a gather: while S is a
+ * holder, nothing is put on it.
  *
- *   event       not carrying --record on the origin of a pending gather--> carrying
- *               carrying --recorded again, destroyed, gather not pending any more--> not carrying
+ *   event       no carrier --record on the origin of a pending gather--> carrier
+ *               carrier --recorded again, destroyed, gather not pending any more--> no carrier
  *
- * A wait for an event that does not carry goes to the driver, and that is right for every event at any time, because
- * every record was a real one. So whatever is in doubt does not carry: records and waits with flags; events that
- * another process may record, too; all events, when one may have been recorded where slipring does not look (graph
- * launches, launches with an event among their attributes, inside of vendors' calls); waits by streams of other
- * contexts, capturing or per-thread default ones; more events or streams than there is room for. Records on holders
- * that are not the origin join: what stood on such a stream before is not ordered into the ring, and must not hold up
- * the carrier.
+ * A wait for an event that is no carrier goes to the driver. That is right for every event at any
+ * time, because every record was a real one. So whatever is in doubt is no carrier:
  *
- * When the gather has been handed over and only the origin still holds it, the origin is joined as well. The next
- * gather of the communicator would do that anyway, and as long as anything is pending every driver call takes the long
- * way through the gate.
+ *   - records and waits with flags;
+ *   - events that another process may record, too;
+ *   - all events, when one may have been recorded where slipring does not look (graph launches,
+ *     launches with an event among their attributes, inside of vendors' calls);
+ *   - waits by streams of other contexts, by capturing and by per-thread default streams;
+ *   - more events or streams than there is room for.
+ *
+ * A record on a follower joins it: what stood on such a stream before is not ordered into the ring,
+ * and must not hold up the ring's stream for carriers.
+ *
+ * When there are or were followers and only the origin still holds the gather, the origin is joined
+ * as well. The next gather of the communicator would do that anyway, and as long as anything is
+ * pending every driver call takes the long way through the gate.
  *
  * Thread-safe. All of them are cheap and do nothing when nothing is pending; none waits for a peer.
  */
@@ -51,18 +66,19 @@
 #include <stdbool.h>
 #include "base/reason.h"
 
-/* An operation is about to be put on, ordered against or asked of `stream`. Streams follow the driver's meaning: 0 and
- * CU_STREAM_LEGACY are the legacy default stream of the current context (`per_thread`: 0 means the calling thread's
- * default stream, as the _ptsz and _ptds entry points do), CU_STREAM_PER_THREAD the latter. Joins every holder that the
- * operation could observe. */
+/* An operation is about to be put on, ordered against or asked of `stream`. Streams follow the
+ * driver's meaning: 0 and CU_STREAM_LEGACY are the legacy default stream of the current context
+ * (`per_thread`: 0 means the calling thread's default stream, as the _ptsz and _ptds entry points
+ * do), CU_STREAM_PER_THREAD the latter. Joins every holder that the operation could observe. */
 void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who);
 
-/* The host or the whole device is about to observe (context or device synchronisation, a blocking copy, a free, a
- * context's end). */
+/* The host or the whole device is about to observe (context or device synchronisation, a blocking
+ * copy, a free, a context's end). */
 void slr_pending_join_all(enum slr_reason why, const char *who);
 
-/* cuEventRecord and cuStreamWaitEvent in all forms; `flags` 0 where there are none. True: done in the driver's stead,
- * *result is the answer. False: what the call could observe is joined, and the driver has to be called. */
+/* cuEventRecord and cuStreamWaitEvent in all forms; `flags` 0 where there are none. True: done in
+ * the driver's stead, *result is the answer. False: what the call could observe is joined, and the
+ * driver has to be called. */
 bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
                         CUresult *result);
 bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
@@ -71,11 +87,12 @@ bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
 /* The event is about to be destroyed. */
 void slr_pending_event_end(CUevent event);
 
-/* Any event may be recorded by what comes now. Takes no lock: also from inside of slipring's own calls. */
+/* Any event may be recorded by what comes now. Takes no lock: also from inside of slipring's own
+ * calls. */
 void slr_pending_events_unseen(void);
 
-/* Another process has, or had, a handle of the event, and can record it. To be called whether something is pending or
- * not. */
+/* Another process has, or had, a handle of the event, and can record it. To be called whether
+ * something is pending or not. */
 void slr_pending_event_shared(CUevent event);
 
 #endif

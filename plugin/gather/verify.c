@@ -8,7 +8,8 @@
 #include "base/nvtx.h"
 #include "plugin/gather/nccl_call.h"
 
-#define WINDOW ((size_t)8 << 20) /* host memory used at a time */
+/* Host memory for one side: gathers are compared in windows, so that none needs as much again. */
+#define WINDOW ((size_t)8 << 20)
 
 bool slr_verify_due(const struct slr_comm *c)
 {
@@ -19,7 +20,7 @@ bool slr_verify_due(const struct slr_comm *c)
 /* First differing byte of [0, n), or n. */
 static size_t first_difference(const uint8_t *a, const uint8_t *b, size_t n)
 {
-    if (!memcmp(a, b, n))
+    if (!memcmp(a, b, n)) /* the usual case, at the speed of memory */
         return n;
     size_t i = 0;
     while (a[i] == b[i])
@@ -46,6 +47,7 @@ static enum slr_status compare(const struct windows *w, CUdeviceptr ours, CUdevi
     return SLR_OK;
 }
 
+/* Says once for each verified call how it came out; `at` == bytes: no difference. */
 static void verdict(const struct slr_call *call, size_t at, size_t bytes)
 {
     const struct slr_comm *c = call->comm;
@@ -61,6 +63,7 @@ static void verdict(const struct slr_call *call, size_t at, size_t bytes)
             "the ring and NCCL gathered different bytes");
 }
 
+/* Blocks the host until the stream is idle, which a program that verifies has asked for. */
 static enum slr_status compare_with(const struct slr_call *call, size_t bytes)
 {
     CUdeviceptr recv = (CUdeviceptr)(uintptr_t)call->recv;
@@ -73,6 +76,7 @@ static enum slr_status compare_with(const struct slr_call *call, size_t bytes)
     free(w.theirs);
     if (s == SLR_OK)
         verdict(call, at, bytes);
+    /* The application goes on with NCCL's bytes: they are what it would have had. */
     if (s == SLR_OK && at < bytes)
         s = SLR_CU(cuMemcpyAsync, recv, call->reference, bytes, call->stream);
     return s == SLR_OK ? SLR_CU(cuStreamSynchronize, call->stream) : s;
@@ -83,6 +87,7 @@ static size_t gathered(const struct slr_call *call)
     return call->shard * (size_t)call->comm->nranks;
 }
 
+/* Memory for NCCL's result. Without it the call is still made, see slr_verify_start(). */
 static void prepare(struct slr_call *call)
 {
     const struct slr_comm *c = call->comm;
@@ -97,6 +102,7 @@ static void prepare(struct slr_call *call)
     slr_shared_leave();
 }
 
+/* The same call, into memory of its own when there is some. */
 static ncclResult_t run(const struct slr_call *call)
 {
     struct slr_call copy = *call;
@@ -109,10 +115,10 @@ static ncclResult_t finish(const struct slr_call *call, ncclResult_t r)
 {
     if (!call->reference || slr_shared_enter(&call->comm->shared) != SLR_OK)
         return r;
-    bool marked = slr_nvtx_begin("verify", "", gathered(call));
+    bool nvtx = slr_nvtx_begin("verify", "", gathered(call));
     if (r == ncclSuccess && compare_with(call, gathered(call)) != SLR_OK)
         r = ncclUnhandledCudaError;
-    slr_nvtx_end(marked);
+    slr_nvtx_end(nvtx);
     slr_cu_status(slr_real.cuMemFree(call->reference), "cuMemFree");
     slr_shared_leave();
     return r;
@@ -120,6 +126,7 @@ static ncclResult_t finish(const struct slr_call *call, ncclResult_t r)
 
 static ncclResult_t run_all(const struct slr_call *calls, size_t n)
 {
+    /* The group is closed also after an error: NCCL counts its depth for the thread. */
     ncclResult_t r = slr_real.ncclGroupStart();
     for (size_t i = 0; i < n && r == ncclSuccess; i++)
         if (calls[i].verify)

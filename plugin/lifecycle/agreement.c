@@ -15,7 +15,7 @@
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports.h"
 #include "plugin/gather/order.h"
-#include "plugin/gather/pending_impl.h"
+#include "plugin/gather/pending_state.h"
 #include "plugin/memory/deferred_free.h"
 #include "plugin/gather/transfer.h"
 #include "plugin/lifecycle/tuner_match.h"

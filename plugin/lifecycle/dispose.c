@@ -6,7 +6,7 @@
 #include "plugin/comm/comm.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/order.h"
-#include "plugin/gather/pending_impl.h"
+#include "plugin/gather/pending_state.h"
 #include "plugin/memory/deferred_free.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/timeline/timeline.h"

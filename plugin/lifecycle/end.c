@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/tuner/explore.h"
-#include "plugin/gather/pending_impl.h"
+#include "plugin/gather/pending_state.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/registration.h"
 #include "plugin/lifecycle/watchdog.h"

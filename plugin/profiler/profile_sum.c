@@ -2,7 +2,7 @@
 
 #include <string.h>
 #include "base/log.h"
-#include "plugin/timeline/timeline_impl.h"
+#include "plugin/timeline/timeline.h"
 #include "plugin/util/nccl_type.h"
 
 enum { UNBOUND, BINDING, BOUND };
@@ -21,9 +21,9 @@ static const char *comm_name(struct slr_profile *p)
     return atomic_load_explicit(&p->bound, memory_order_acquire) == BOUND ? p->name : "?";
 }
 
-/* First start to last stop over the channels. 0: not known, also when not all channels came, and when NCCL's ring of
- * time stamps was overwritten before its proxy thread came to read them (64 operations behind), which shows as an end
- * before the beginning. */
+/* First start to last stop over the channels. 0: not known, also when not all channels came, and
+ * when NCCL's ring of time stamps was overwritten before its proxy thread came to read them (64
+ * operations behind), which shows as an end before the beginning. */
 static uint64_t kernel_ns(const struct slr_profile_record *r, unsigned seen)
 {
     unsigned expect = atomic_load_explicit(&r->expect, memory_order_relaxed);
@@ -96,7 +96,8 @@ static void log_one(struct slr_profile *p, const struct slr_profile_record *r, u
                   (unsigned long long)kernel_ns(r, seen));
 }
 
-/* SLIPRING_TRACE=N: every N-th call; a passed all-gather by slipring's number of it, others by NCCL's. */
+/* SLIPRING_TRACE=N: every N-th call; a passed all-gather by slipring's number of it, others by
+ * NCCL's. */
 static bool selected(const struct slr_profile_record *r)
 {
     return slr_timeline_turn(r->call ? r->call : r->seq + 1);

@@ -10,7 +10,8 @@
 #include "plugin/timeline/timeline_impl.h"
 
 #define EXIT_WAIT_S 1
-#define MANY 16 /* records that wait to be read */
+/* The housekeeping thread is woken when so many records are in use, and again for each so many more. */
+#define MANY 16
 #define MANY_MORE 8
 
 static _Atomic bool over; /* the process ends: no CUDA call any more */
@@ -21,29 +22,30 @@ bool slr_timeline_turn(uint64_t number)
     return every && (number - 1) % every == 0;
 }
 
-static bool lock_for_exit(pthread_mutex_t *m)
+/* The reader may be in a CUDA call that does not return: an exit waits for it no longer than this. */
+static bool lock_for_exit(pthread_mutex_t *mutex)
 {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += EXIT_WAIT_S;
-    return pthread_mutex_timedlock(m, &end) == 0; /* else the reader is in a CUDA call that does not return */
+    return pthread_mutex_timedlock(mutex, &end) == 0;
 }
 
 static void last_look(struct slr_comm *c)
 {
-    struct slr_timeline *t = atomic_load(&c->timeline);
-    if (!t || !lock_for_exit(&t->reading))
+    struct slr_timeline *timeline = atomic_load(&c->timeline);
+    if (!timeline || !lock_for_exit(&timeline->reading))
         return;
-    if (slr_context_enter(t->ctx) == SLR_OK) {
-        slr_timeline_read(c, t, true);
+    if (slr_context_enter(timeline->ctx) == SLR_OK) {
+        slr_timeline_read(c, timeline, true);
         slr_shared_leave();
     }
-    slr_timeline_say_end(c, t);
-    pthread_mutex_unlock(&t->reading);
+    slr_timeline_say_end(c, timeline);
+    pthread_mutex_unlock(&timeline->reading);
 }
 
-/* Registered when the first call is measured, after CUDA has been initialised; what is registered last runs first, so
- * CUDA has not ended here. */
+/* Registered when the first call is measured, after CUDA has been initialised; what is registered
+ * last runs first, so CUDA has not ended here. */
 static void at_exit(void)
 {
     static struct slr_comm *list[SLR_MANY_COMMS];
@@ -55,10 +57,11 @@ static void at_exit(void)
         last_look(list[i]);
         slr_comm_put(list[i]);
     }
-    atomic_store(&over, true);
+    atomic_store(&over, true); /* CUDA's own exit handlers come next */
     slr_guard--;
 }
 
+/* What the process needs, looked for once. */
 static bool available(void)
 {
     static struct slr_once once;
@@ -73,95 +76,116 @@ static bool available(void)
     return yes;
 }
 
-static bool open_on_device(const struct slr_comm *c, struct slr_timeline *t)
+/* A communicator that passes everything has no context, so a timeline has its own reference to the
+ * device's primary one. */
+static bool open_on_device(const struct slr_comm *c, struct slr_timeline *timeline)
 {
     int dev = 0;
-    if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess || SLR_CU(cuDeviceGet, &t->device, dev) != SLR_OK ||
-        SLR_CU(cuDevicePrimaryCtxRetain, &t->ctx, t->device) != SLR_OK)
+    if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess ||
+        SLR_CU(cuDeviceGet, &timeline->device, dev) != SLR_OK ||
+        SLR_CU(cuDevicePrimaryCtxRetain, &timeline->ctx, timeline->device) != SLR_OK)
         return false;
     bool open = false;
-    if (slr_context_enter(t->ctx) == SLR_OK) {
-        open = slr_device_clock_open(&t->clock) == SLR_OK;
+    if (slr_context_enter(timeline->ctx) == SLR_OK) {
+        open = slr_device_clock_open(&timeline->clock) == SLR_OK;
         slr_shared_leave();
     }
     if (!open)
-        slr_real.cuDevicePrimaryCtxRelease(t->device);
+        slr_real.cuDevicePrimaryCtxRelease(timeline->device);
     return open;
 }
 
 static struct slr_timeline *make(const struct slr_comm *c)
 {
-    struct slr_timeline *t = calloc(1, sizeof *t);
-    if (!t || !open_on_device(c, t)) {
-        free(t);
+    struct slr_timeline *timeline = calloc(1, sizeof *timeline);
+    if (!timeline || !open_on_device(c, timeline)) {
+        free(timeline);
         return NULL;
     }
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_mutex_init(&t->reading, NULL);
-    t->closed_end = &t->closed;
-    return t;
+    pthread_mutex_init(&timeline->lock, NULL);
+    pthread_mutex_init(&timeline->reading, NULL);
+    timeline->closed_end = &timeline->closed;
+    return timeline;
 }
 
 struct slr_timeline *slr_timeline_of(struct slr_comm *c)
 {
-    struct slr_timeline *t = atomic_load(&c->timeline);
+    struct slr_timeline *timeline = atomic_load(&c->timeline);
     if (atomic_load(&over))
         return NULL;
-    if (t || c->timeline_counts.refused || !available())
-        return t;
-    t = make(c);
-    if (!t) {
+    if (timeline || c->timeline_counts.refused || !available())
+        return timeline;
+    /* Only the threads that call on the communicator come here, one at a time, as NCCL wants it. */
+    timeline = make(c);
+    if (!timeline) {
         c->timeline_counts.refused = true;
         slr_log(SLR_LOG_WARN, "trace_off", "comm=%s crank=%d msg=%s", c->name, c->rank,
                 "the communicator is not measured: events or a stream could not be made");
         return NULL;
     }
-    slr_timeline_say_start(c, t);
-    atomic_store(&c->timeline, t);
-    return t;
+    slr_timeline_say_start(c, timeline);
+    atomic_store(&c->timeline, timeline);
+    return timeline;
 }
 
-struct slr_timed *slr_timeline_take(struct slr_timeline *t, enum slr_timed_kind kind, uint64_t number)
+struct slr_timed *slr_timeline_take(struct slr_timeline *timeline, enum slr_timed_kind kind, uint64_t number)
 {
-    atomic_fetch_add_explicit(&t->sampled, 1, memory_order_relaxed);
-    pthread_mutex_lock(&t->lock);
-    struct slr_timed *m = t->free;
+    atomic_fetch_add_explicit(&timeline->sampled, 1, memory_order_relaxed);
+    pthread_mutex_lock(&timeline->lock);
+    struct slr_timed *m = timeline->free;
+    /* Records are made when they are needed: most programs have few calls in flight. */
     if (m)
-        t->free = m->next;
-    else if (t->made < SLR_TIMELINE_RECORDS && t->events < SLR_TIMELINE_EVENTS && (m = calloc(1, sizeof *m)))
-        t->made++;
-    unsigned taken = t->taken += m != NULL;
-    pthread_mutex_unlock(&t->lock);
+        timeline->free = m->next;
+    else if (timeline->made < SLR_TIMELINE_RECORDS && timeline->events < SLR_TIMELINE_EVENTS &&
+             (m = calloc(1, sizeof *m)))
+        timeline->made++;
+    unsigned taken = timeline->taken += m != NULL;
+    pthread_mutex_unlock(&timeline->lock);
     if (taken >= MANY && taken % MANY_MORE == 0)
-        slr_oob_wake_self(); /* more than its ticks can keep up with */
+        slr_oob_wake_self(); /* more than the housekeeping thread's ticks keep up with */
     if (!m) {
-        atomic_fetch_add_explicit(&t->dropped, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&timeline->dropped, 1, memory_order_relaxed);
         return NULL;
     }
+    /* Its CUDA events stay with the record, as making them costs more than recording. */
     *m = (struct slr_timed){
         .timing = m->timing, .counted = m->counted, .kind = kind, .number = number, .ended = SLR_R_RING};
     slr_timing_begin(&m->timing);
     return m;
 }
 
-void slr_timeline_hand_in(struct slr_timeline *t, struct slr_timed *m)
+void slr_timeline_hand_in(struct slr_timeline *timeline, struct slr_timed *m)
 {
     m->next = NULL;
-    pthread_mutex_lock(&t->lock);
-    t->events += m->timing.created - m->counted;
+    /* At the tail: the reader stops at the first that is not complete, and calls end in order. */
+    pthread_mutex_lock(&timeline->lock);
+    timeline->events += m->timing.created - m->counted;
     m->counted = m->timing.created;
-    *t->closed_end = m;
-    t->closed_end = &m->next;
-    pthread_mutex_unlock(&t->lock);
+    *timeline->closed_end = m;
+    timeline->closed_end = &m->next;
+    pthread_mutex_unlock(&timeline->lock);
 }
 
-void slr_timeline_give_back(struct slr_timeline *t, struct slr_timed *m)
+void slr_timeline_give_back(struct slr_timeline *timeline, struct slr_timed *m)
 {
-    pthread_mutex_lock(&t->lock);
-    t->taken--;
-    m->next = t->free;
-    t->free = m;
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_lock(&timeline->lock);
+    timeline->taken--;
+    m->next = timeline->free;
+    timeline->free = m;
+    pthread_mutex_unlock(&timeline->lock);
+}
+
+/* What the lines say of an all-gather. */
+static void describe(struct slr_timed *m, const struct slr_call *call)
+{
+    m->reason = call->why;
+    m->shard = call->shard;
+    m->count = call->count;
+    m->type = call->type;
+    m->in_place = slr_call_in_place(call);
+    m->stream = call->stream;
+    m->send = call->send;
+    m->recv = call->recv;
 }
 
 void slr_timeline_begin(const struct slr_call *call)
@@ -170,45 +194,40 @@ void slr_timeline_begin(const struct slr_call *call)
     c->ring.timing = NULL;
     if (!slr_timeline_turn(call->number))
         return;
-    struct slr_timeline *t = slr_timeline_of(c);
-    struct slr_timed *m = t ? slr_timeline_take(t, SLR_TIMED_RING, call->number) : NULL;
+    struct slr_timeline *timeline = slr_timeline_of(c);
+    struct slr_timed *m = timeline ? slr_timeline_take(timeline, SLR_TIMED_RING, call->number) : NULL;
     if (!m)
         return;
+    describe(m, call);
     m->reason = SLR_R_RING;
-    m->shard = call->shard;
-    m->count = call->count;
-    m->type = call->type;
-    m->in_place = slr_call_in_place(call);
-    m->stream = call->stream;
-    m->send = call->send;
-    m->recv = call->recv;
-    t->open = m;
+    timeline->open = m;
     c->ring.timing = &m->timing;
     slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
 }
 
+/* The record of the gather under way, which is closed with that. NULL: it is not measured. */
 static struct slr_timed *take_open(struct slr_comm *c)
 {
-    struct slr_timeline *t = atomic_load_explicit(&c->timeline, memory_order_relaxed);
-    struct slr_timed *m = t && c->ring.timing ? t->open : NULL;
+    struct slr_timeline *timeline = atomic_load_explicit(&c->timeline, memory_order_relaxed);
+    struct slr_timed *m = timeline && c->ring.timing ? timeline->open : NULL;
     c->ring.timing = NULL;
     return m;
 }
 
-void slr_timeline_enqueued(struct slr_comm *c, const struct slr_gather *g, enum slr_status s)
+void slr_timeline_enqueued(struct slr_comm *c, const struct slr_gather *gather, enum slr_status s)
 {
     if (!c->ring.timing)
         return;
-    struct slr_timeline *t = atomic_load(&c->timeline);
+    struct slr_timeline *timeline = atomic_load(&c->timeline);
     if (s != SLR_OK) {
-        slr_timeline_give_back(t, take_open(c));
+        slr_timeline_give_back(timeline, take_open(c));
         return;
     }
-    t->open->pieces = g->plan.pieces;
-    t->open->chunks = g->plan.chunks;
+    timeline->open->pieces = gather->plan.pieces;
+    timeline->open->chunks = gather->plan.chunks;
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
-            t->open->deliveries[g->route[r].delivery]++;
+            timeline->open->deliveries[gather->route[r].delivery]++;
 }
 
 /* A gather that one stream has consumed was fused, whatever others do. */
@@ -228,21 +247,72 @@ void slr_timeline_close(struct slr_comm *c)
         slr_timeline_hand_in(atomic_load(&c->timeline), m);
 }
 
-static void look(struct slr_comm *c, struct slr_timeline *t, bool last)
+/* Stamps the stream before NCCL's real call. NULL: the call is not measured. Non-blocking
+ * communicators launch later, and a captured call does not run now. */
+static struct slr_timed *nccl_begin(struct slr_comm *c, enum slr_timed_kind kind, uint64_t number, CUstream stream)
 {
-    pthread_mutex_lock(&t->reading);
-    if (!atomic_load(&over) && slr_context_enter(t->ctx) == SLR_OK) {
-        slr_timeline_read(c, t, last);
+    struct slr_timeline *timeline = c->pass != SLR_R_NONBLOCKING ? slr_timeline_of(c) : NULL;
+    if (!timeline || slr_context_enter(timeline->ctx) != SLR_OK)
+        return NULL;
+    struct slr_timed *m = slr_stream_captures(stream) ? NULL : slr_timeline_take(timeline, kind, number);
+    if (m) {
+        m->stream = stream;
+        slr_timing_mark(&m->timing, SLR_LANE_APP, stream);
+    }
+    slr_shared_leave();
+    return m;
+}
+
+struct slr_timed *slr_timeline_pass_begin(const struct slr_call *call)
+{
+    struct slr_timed *m = nccl_begin(call->comm, SLR_TIMED_PASS, call->passed, call->stream);
+    if (m)
+        describe(m, call);
+    return m;
+}
+
+struct slr_timed *slr_timeline_other_begin(struct slr_comm *c, const char *func, uint64_t number, size_t count,
+                                           ncclDataType_t type, CUstream stream)
+{
+    struct slr_timed *m = nccl_begin(c, SLR_TIMED_OTHER, number, stream);
+    if (m) {
+        m->func = func;
+        m->count = count;
+        m->type = type;
+    }
+    return m;
+}
+
+void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResult_t r, size_t bytes)
+{
+    struct slr_timeline *timeline = atomic_load(&c->timeline);
+    if (!timed)
+        return;
+    /* What NCCL refused did not run: there is nothing to be measured. */
+    if (r != ncclSuccess || slr_context_enter(timeline->ctx) != SLR_OK) {
+        slr_timeline_give_back(timeline, timed);
+        return;
+    }
+    slr_timing_did(&timed->timing, SLR_LANE_APP, timed->stream, SLR_SPAN_NCCL, -1, -1, bytes);
+    slr_shared_leave();
+    slr_timeline_hand_in(timeline, timed);
+}
+
+static void look(struct slr_comm *c, struct slr_timeline *timeline, bool last)
+{
+    pthread_mutex_lock(&timeline->reading);
+    if (!atomic_load(&over) && slr_context_enter(timeline->ctx) == SLR_OK) {
+        slr_timeline_read(c, timeline, last);
         slr_shared_leave();
     }
-    pthread_mutex_unlock(&t->reading);
+    pthread_mutex_unlock(&timeline->reading);
 }
 
 void slr_timeline_tick(struct slr_comm *c)
 {
-    struct slr_timeline *t = atomic_load(&c->timeline);
-    if (t)
-        look(c, t, false);
+    struct slr_timeline *timeline = atomic_load(&c->timeline);
+    if (timeline)
+        look(c, timeline, false);
 }
 
 static void free_list(struct slr_timed *list)
@@ -256,19 +326,19 @@ static void free_list(struct slr_timed *list)
 
 void slr_timeline_dispose(struct slr_comm *c)
 {
-    struct slr_timeline *t = atomic_load(&c->timeline);
-    if (!t)
+    struct slr_timeline *timeline = atomic_load(&c->timeline);
+    if (!timeline)
         return;
-    look(c, t, true);
-    slr_timeline_say_end(c, t);
-    if (!atomic_load(&over) && slr_context_enter(t->ctx) == SLR_OK) {
+    look(c, timeline, true);
+    slr_timeline_say_end(c, timeline);
+    if (!atomic_load(&over) && slr_context_enter(timeline->ctx) == SLR_OK) {
         slr_timeline_close(c);
-        free_list(t->closed);
-        free_list(t->free);
-        slr_device_clock_close(&t->clock);
+        free_list(timeline->closed);
+        free_list(timeline->free);
+        slr_device_clock_close(&timeline->clock);
         slr_shared_leave();
-        slr_real.cuDevicePrimaryCtxRelease(t->device);
+        slr_real.cuDevicePrimaryCtxRelease(timeline->device);
     }
     atomic_store(&c->timeline, NULL);
-    free(t);
+    free(timeline);
 }

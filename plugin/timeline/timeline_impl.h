@@ -22,7 +22,7 @@ struct slr_timed {
     CUstream stream;
     const void *send, *recv;
     uint32_t pieces, chunks;
-    unsigned counted;                     /* of its events, in slr_trace.events */
+    unsigned counted;                     /* of its events, in slr_timeline.events */
     unsigned deliveries[SLR_BY_PUSH + 1]; /* peers that got this rank's shard in each way */
 };
 
@@ -44,28 +44,26 @@ struct slr_timeline {
     _Atomic uint64_t dropped;       /* no record was free */
 };
 
-/* Whether the call with this number, counted from 1, is to be measured. */
-bool slr_timeline_turn(uint64_t number);
-
-/* The communicator's, made at its first measured call. NULL: it can not be measured; that has been said. */
+/* The communicator's, made at its first measured call. NULL: it can not be measured; that has been
+ * said. */
 struct slr_timeline *slr_timeline_of(struct slr_comm *c);
 
-/* A record for a call, empty; NULL: none is free, which has been counted. When many are taken, the house-keeping thread
- * is woken. */
-struct slr_timed *slr_timeline_take(struct slr_timeline *t, enum slr_timed_kind kind, uint64_t number);
+/* A record for a call, empty; NULL: none is free, which has been counted. When many are taken, the
+ * housekeeping thread is woken. */
+struct slr_timed *slr_timeline_take(struct slr_timeline *timeline, enum slr_timed_kind kind, uint64_t number);
 
 /* The record is complete but for the device's part. */
-void slr_timeline_hand_in(struct slr_timeline *t, struct slr_timed *m);
+void slr_timeline_hand_in(struct slr_timeline *timeline, struct slr_timed *m);
 
 /* Back to the free ones. */
-void slr_timeline_give_back(struct slr_timeline *t, struct slr_timed *m);
+void slr_timeline_give_back(struct slr_timeline *timeline, struct slr_timed *m);
 
-/* Writes the lines of the closed records that are complete, oldest first. With `reading` held and the context current.
- * `last`: nobody looks again. */
-void slr_timeline_read(struct slr_comm *c, struct slr_timeline *t, bool last);
+/* Writes the lines of the closed records that are complete, oldest first. With `reading` held and
+ * the context current. `last`: nobody looks again. */
+void slr_timeline_read(struct slr_comm *c, struct slr_timeline *timeline, bool last);
 
 /* The first line, and the last one: once each. */
-void slr_timeline_say_start(const struct slr_comm *c, const struct slr_timeline *t);
-void slr_timeline_say_end(const struct slr_comm *c, struct slr_timeline *t);
+void slr_timeline_say_start(const struct slr_comm *c, const struct slr_timeline *timeline);
+void slr_timeline_say_end(const struct slr_comm *c, struct slr_timeline *timeline);
 
 #endif

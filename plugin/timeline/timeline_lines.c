@@ -1,52 +1,54 @@
-/* What was measured, as lines of the log. */
+/* What was measured, as lines of the log (docs/tracing.md). Only the reader is here, one at a time. */
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/timeline/timeline_impl.h"
 #include "plugin/util/nccl_type.h"
 
+/* For %llu. */
 static unsigned long long llu(uint64_t n)
 {
     return n;
 }
 
-void slr_timeline_say_start(const struct slr_comm *c, const struct slr_timeline *t)
+void slr_timeline_say_start(const struct slr_comm *c, const struct slr_timeline *timeline)
 {
     char name[128] = "?";
-    slr_real.cuDeviceGetName(name, sizeof name, t->device);
+    slr_real.cuDeviceGetName(name, sizeof name, timeline->device);
     slr_log_asked("trace_start", "comm=%s crank=%d nranks=%d device=%d name=%s every=%llu", c->name, c->rank, c->nranks,
-                  (int)t->device, name, llu(slr_get(SLR_S_TRACE)));
+                  (int)timeline->device, name, llu(slr_get(SLR_S_TRACE)));
 }
 
-static unsigned waiting(const struct slr_timeline *t)
+static unsigned waiting(const struct slr_timeline *timeline)
 {
     unsigned n = 0;
-    for (const struct slr_timed *m = t->closed; m; m = m->next)
+    for (const struct slr_timed *m = timeline->closed; m; m = m->next)
         n++;
     return n;
 }
 
-void slr_timeline_say_end(const struct slr_comm *c, struct slr_timeline *t)
+void slr_timeline_say_end(const struct slr_comm *c, struct slr_timeline *timeline)
 {
-    if (t->ended)
+    if (timeline->ended)
         return;
-    t->ended = true;
-    pthread_mutex_lock(&t->lock);
-    unsigned left = waiting(t);
-    pthread_mutex_unlock(&t->lock);
+    timeline->ended = true;
+    pthread_mutex_lock(&timeline->lock);
+    unsigned unfinished = waiting(timeline);
+    pthread_mutex_unlock(&timeline->lock);
     slr_log_asked(
         "trace_end",
         "comm=%s crank=%d sampled=%llu written=%llu dropped=%llu failed=%llu unfinished=%u error=%llu rate=%.6f",
-        c->name, c->rank, llu(t->sampled), llu(t->written), llu(t->dropped), llu(t->failed), left, llu(t->told_error),
-        t->clock.rate);
+        c->name, c->rank, llu(timeline->sampled), llu(timeline->written), llu(timeline->dropped), llu(timeline->failed),
+        unfinished, llu(timeline->told_error), timeline->clock.rate);
 }
 
-/* The bound of the clock's error, when it is first known and whenever it has become a quarter larger. */
-static void say_clock(const struct slr_comm *c, struct slr_timeline *t, uint64_t error)
+/* The bound of the clock's error, when it is first known and whenever it has become a quarter
+ * larger. */
+static void say_clock(const struct slr_comm *c, struct slr_timeline *timeline, uint64_t error)
 {
-    if (error <= t->told_error + t->told_error / 4)
+    if (error <= timeline->told_error + timeline->told_error / 4)
         return;
-    t->told_error = error;
-    slr_log_asked("clock", "comm=%s crank=%d error=%llu rate=%.6f", c->name, c->rank, llu(error), t->clock.rate);
+    timeline->told_error = error;
+    slr_log_asked("clock", "comm=%s crank=%d error=%llu rate=%.6f", c->name, c->rank, llu(error), timeline->clock.rate);
 }
 
 /* A record with its times in the host's clock. */
@@ -58,19 +60,21 @@ struct reading {
     uint64_t begin, end, exposed;
 };
 
-static bool read_times(const struct slr_timeline *t, struct reading *r)
+static bool read_times(const struct slr_timeline *timeline, struct reading *r)
 {
     const struct slr_timing *rec = &r->m->timing;
     for (unsigned i = 0; i < rec->stamps; i++) {
+        /* An event knows only its distance to another event; the clock turns that into host time. */
         uint64_t error = 0;
-        if (slr_device_clock_time(&t->clock, rec->event[i], &r->at[i], &error) != CUDA_SUCCESS)
+        if (slr_device_clock_time(&timeline->clock, rec->event[i], &r->at[i], &error) != CUDA_SUCCESS)
             return false;
         r->error = error > r->error ? error : r->error;
     }
     return rec->stamps > 0;
 }
 
-/* Whether the gather's own data is on its way in this span: the last of them ends with the last byte. */
+/* Whether the gather's own data is on its way in this span: the last of them ends with the last
+ * byte. */
 static bool brings(const struct slr_timed_span *s)
 {
     return s->kind == SLR_SPAN_OWN || s->kind == SLR_SPAN_NCCL || (s->lane == SLR_LANE_PULL && s->peer >= 0);
@@ -79,7 +83,9 @@ static bool brings(const struct slr_timed_span *s)
 static void sum_up(struct reading *r)
 {
     const struct slr_timing *rec = &r->m->timing;
-    r->begin = r->at[0]; /* of a stream that may lag behind the ring's, which wait for what stood before it */
+    /* The first stamp is the application's stream's; the ring's streams wait for what stood before
+     * the call there, and may come to their first stamp earlier. */
+    r->begin = r->at[0];
     r->end = 0;
     for (unsigned i = 0; i < rec->spans; i++) {
         const struct slr_timed_span *s = &rec->span[i];
@@ -87,10 +93,11 @@ static void sum_up(struct reading *r)
         r->begin = begin < r->begin ? begin : r->begin;
         if (brings(s) && end > r->end)
             r->end = end;
+        /* While it waits, and while NCCL works on it, the application's stream computes nothing. */
         if (s->lane == SLR_LANE_APP && (s->kind == SLR_SPAN_WAIT || s->kind == SLR_SPAN_NCCL))
             r->exposed += end - begin;
     }
-    r->end = r->end > r->begin ? r->end : r->begin;
+    r->end = r->end > r->begin ? r->end : r->begin; /* never less than nothing, within the clock's error */
 }
 
 static const char *decision(const struct slr_timed *m)
@@ -143,47 +150,50 @@ static void write_lines(const struct reading *r)
 }
 
 /* True: it is done with. */
-static bool read_one(struct slr_comm *c, struct slr_timeline *t, const struct slr_timed *m)
+static bool read_one(struct slr_comm *c, struct slr_timeline *timeline, const struct slr_timed *m)
 {
-    struct reading r = {.c = c, .m = m, .at = t->at};
+    struct reading r = {.c = c, .m = m, .at = timeline->at};
     CUresult q = m->timing.broken ? CUDA_ERROR_INVALID_VALUE : slr_timing_query(&m->timing);
     bool failed = atomic_load(&c->error) != ncclSuccess;
+    /* A failed communicator's waits were released: its events are not waited for, and not believed. */
     if (q == CUDA_ERROR_NOT_READY && !failed)
         return false;
-    bool known = q == CUDA_SUCCESS && !failed && read_times(t, &r);
+    bool known = q == CUDA_SUCCESS && !failed && read_times(timeline, &r);
     if (known) {
         sum_up(&r);
-        say_clock(c, t, r.error);
+        say_clock(c, timeline, r.error);
         write_lines(&r);
     }
-    *(known ? &t->written : &t->failed) += 1;
+    *(known ? &timeline->written : &timeline->failed) += 1;
     return true;
 }
 
-static struct slr_timed *oldest(struct slr_timeline *t)
+static struct slr_timed *oldest(struct slr_timeline *timeline)
 {
-    pthread_mutex_lock(&t->lock);
-    struct slr_timed *m = t->closed;
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_lock(&timeline->lock);
+    struct slr_timed *m = timeline->closed;
+    pthread_mutex_unlock(&timeline->lock);
     return m;
 }
 
-static void take_off(struct slr_timeline *t, struct slr_timed *m)
+/* The reader alone takes records off, so the oldest one is still the first. */
+static void take_off(struct slr_timeline *timeline, struct slr_timed *m)
 {
-    pthread_mutex_lock(&t->lock);
-    t->closed = m->next;
-    if (!t->closed)
-        t->closed_end = &t->closed;
-    t->taken--;
-    m->next = t->free;
-    t->free = m;
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_lock(&timeline->lock);
+    timeline->closed = m->next;
+    if (!timeline->closed)
+        timeline->closed_end = &timeline->closed;
+    timeline->taken--;
+    m->next = timeline->free;
+    timeline->free = m;
+    pthread_mutex_unlock(&timeline->lock);
 }
 
-void slr_timeline_read(struct slr_comm *c, struct slr_timeline *t, bool last)
+void slr_timeline_read(struct slr_comm *c, struct slr_timeline *timeline, bool last)
 {
-    if (!oldest(t) || !(last ? slr_device_clock_insist : slr_device_clock_look)(&t->clock))
+    /* Until the clock has a base, no event's time can be told: the records wait. */
+    if (!oldest(timeline) || !(last ? slr_device_clock_insist : slr_device_clock_look)(&timeline->clock))
         return;
-    for (struct slr_timed *m; (m = oldest(t)) && read_one(c, t, m);)
-        take_off(t, m);
+    for (struct slr_timed *m; (m = oldest(timeline)) && read_one(c, timeline, m);)
+        take_off(timeline, m);
 }

@@ -1,0 +1,37 @@
+/* What a communicator keeps of its pending gather (pending.h), and how its own operations join it.
+ *
+ * What the table of pending gathers says of a communicator changes with both locks held (the
+ * communicator's and the table's, pending_impl.h), so it may be read with either; the carriers
+ * change with the table lock alone.
+ */
+#ifndef SLR_PLUGIN_GATHER_PENDING_STATE_H
+#define SLR_PLUGIN_GATHER_PENDING_STATE_H
+
+#include "plugin/comm/comm.h"
+
+#define SLR_HOLDERS 8
+#define SLR_CARRIERS 16
+
+struct slr_holder {
+    CUstream stream; /* as slr_stream_name() calls it */
+    bool blocking;   /* synchronises with the legacy default stream */
+    bool origin;     /* the gather was called on it; else a follower */
+};
+
+struct slr_pending {
+    bool active;
+    struct slr_gather gather;
+    struct slr_holder holder[SLR_HOLDERS];
+    unsigned holders;
+    bool followed; /* there are or were followers */
+    CUevent carrier[SLR_CARRIERS];
+    unsigned carriers;
+    uint64_t unseen;       /* the count of pending_events.c for which `carrier` holds */
+    struct slr_comm *next; /* in the list of pending communicators */
+};
+
+/* Under the communicator's lock: joins all holders (no-op when not pending). The communicator's
+ * context need not be current. */
+void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who);
+
+#endif
