@@ -11,8 +11,8 @@
 
 _Thread_local const struct slr_profiled *slr_profiled __attribute__((tls_model("initial-exec")));
 
-/* A handle of the application's call is what there is to know of it: nothing to keep, nothing to free. Kind 1, beside
- * those of records. */
+/* A handle of the application's call is what there is to know of it: nothing to keep, nothing to
+ * free. Kind 1, beside those of records. */
 #define CALL_KIND 1u
 #define TYPE_SHIFT 2
 #define REASON_SHIFT 8
@@ -202,7 +202,8 @@ static bool per_rank(const char *func)
     return false;
 }
 
-/* NCCL runs all-gathers and broadcasts in bytes; the application's call says of which type they are. */
+/* NCCL runs all-gathers and broadcasts in bytes; the application's call says of which type they
+ * are. */
 static void measure(struct slr_profile_record *r, const struct slr_profile *p, const struct slr_profile_op *op,
                     unsigned called_with)
 {

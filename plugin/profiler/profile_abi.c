@@ -1,4 +1,5 @@
-/* The tables that NCCL loads, one for each version of its profiler interface (abi/profiler.h). They only translate. */
+/* The tables that NCCL loads, one for each version of its profiler interface (abi/profiler.h). They
+ * only translate. */
 #include "base/once.h"
 #include "plugin/abi/profiler.h"
 #include "plugin/util/instances.h"
@@ -204,7 +205,8 @@ static ncclResult_t start_v5(void *context, void **handle, const struct slr_prof
     return ncclSuccess;
 }
 
-/* The copy engines' collectives have no kernel, so no GPU time; "MC" and "UC" is how their ranks synchronise. */
+/* The copy engines' collectives have no kernel, so no GPU time; "MC" and "UC" is how their ranks
+ * synchronise. */
 static void *start_ce(void *context, const struct slr_profile_event_v6 *e)
 {
     struct slr_profile_op op = {.func = e->ce_coll.func,
@@ -227,9 +229,10 @@ static ncclResult_t start_v6(void *context, void **handle, const struct slr_prof
 
 /* ---- the tables ---- */
 
-/* Where another copy of this library was loaded first, its table does the work (instances.h): found out at the first init,
- * and every call is then handed on to it. NULL: that copy has no such table, and nothing is done. `own`
- * is this copy's table by a name that another copy's can not take the place of, as it does of an exported one. */
+/* Where another copy of this library was loaded first, its table does the work (instances.h): found
+ * out at the first init, and every call is then handed on to it. NULL: that copy has no such table,
+ * and nothing is done. `own` is this copy's table by a name that another copy's can not take the
+ * place of, as it does of an exported one. */
 #define FIRST(version)                                                                                                 \
     static const struct slr_profiler_v##version *first_v##version(void)                                                \
     {                                                                                                                  \

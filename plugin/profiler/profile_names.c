@@ -1,4 +1,5 @@
-/* Names that NCCL gives, as numbers: a record holds them in a byte each, and they outlive the library they came from.
+/* Names that NCCL gives, as numbers: a record holds them in a byte each, and they outlive the
+ * library they came from.
  */
 #include <sched.h>
 #include <string.h>
@@ -19,8 +20,8 @@ static bool same(unsigned i, const char *name)
     return strncmp(names[i].text, name, NAME_BYTES - 1) == 0;
 }
 
-/* Algorithms and protocols are called as in the tuner's lines and tables: NCCL tells profilers "COLLNET_DIRECT" of what
- * is CollNetDirect elsewhere. */
+/* Algorithms and protocols are called as in the tuner's lines and tables: NCCL tells profilers
+ * "COLLNET_DIRECT" of what is CollNetDirect elsewhere. */
 static const char *as_elsewhere(const char *name)
 {
     char bare[NAME_BYTES];

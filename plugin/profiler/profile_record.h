@@ -30,8 +30,8 @@ struct slr_profile_record {
     uint8_t func, algo, proto, dtype, reason, channels;
 };
 
-/* A fresh record with its handle, or NULL when all that were tried are still open. `report` is for records that are
- * taken from operations whose kernel channels never came. */
+/* A fresh record with its handle, or NULL when all that were tried are still open. `report` is for
+ * records that are taken from operations whose kernel channels never came. */
 typedef void (*slr_profile_report)(struct slr_profile_record *r, unsigned channels_seen);
 struct slr_profile_record *slr_oprecord_take(void **handle, slr_profile_report report);
 

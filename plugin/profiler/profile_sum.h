@@ -4,8 +4,8 @@
 
 #include "plugin/profiler/profile_record.h"
 
-/* A name as a small number that stays in the process: 0 is "?", for NULL and when there are too many. Names are cut to
- * 23 characters. */
+/* A name as a small number that stays in the process: 0 is "?", for NULL and when there are too
+ * many. Names are cut to 23 characters. */
 unsigned slr_profile_name_id(const char *name);
 const char *slr_profile_name(unsigned id);
 

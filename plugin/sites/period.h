@@ -1,12 +1,14 @@
-/* The period of a communicator's calls: an unmodified program does not tell where its iterations begin.
+/* The period of a communicator's calls: an unmodified program does not tell where its iterations
+ * begin.
  *
- * Every call is given as tokens, one of its size and one of each rank's size and places (equal tokens: the same). A
- * period p is *confirmed* by sizes or by a rank when the latest calls, at least 2p and a given least number of them,
- * have the token of p calls before. By the places of a rank is the better evidence: layers of one size differ in them.
- * By any one rank is enough, as another may move all the time.
+ * Every call is given as tokens, one of its size and one of each rank's size and places (equal
+ * tokens: the same). A period p is *confirmed* by sizes or by a rank when the latest calls, at
+ * least 2p and a given least number of them, have the token of p calls before. By the places of a
+ * rank is the better evidence: layers of one size differ in them. By any one rank is enough, as
+ * another may move all the time.
  *
- * Each new call compares itself with the 128 calls before: runs of matches are kept, not searched for, so a call costs
- * the same whatever the program does.
+ * Each new call compares itself with the 128 calls before: runs of matches are kept, not searched
+ * for, so a call costs the same whatever the program does.
  */
 #ifndef SLR_PLUGIN_SITES_PERIOD_H
 #define SLR_PLUGIN_SITES_PERIOD_H
@@ -33,7 +35,8 @@ void slr_period_add(struct slr_period *p, const uint64_t *token);
 /* Calls are missing here: what comes is not compared with what was. */
 void slr_period_gap(struct slr_period *p);
 
-/* Matches with the call `period` before that lead up to the latest call; by places: of the rank that has most. */
+/* Matches with the call `period` before that lead up to the latest call; by places: of the rank
+ * that has most. */
 uint32_t slr_period_by_sizes(const struct slr_period *p, unsigned period);
 uint32_t slr_period_by_places(const struct slr_period *p, unsigned period);
 

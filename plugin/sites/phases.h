@@ -5,14 +5,14 @@
  *   in a phase  ->  a call of another size than its site's                  -> the phase is over, no period
  *               ->  the period is not confirmed by places any more, but another one is    -> a phase of that period
  *
- * A phase begins with the earliest call from which on the sizes fit its period, as far back as 384 calls are known, so
- * "since" is a call that may be long past when it is reported. Site i of a phase is every call whose number is i more
- * than the phase's first, modulo the period. A period once adopted stays while it is confirmed, also when a smaller one
- * would do.
+ * A phase begins with the earliest call from which on the sizes fit its period, as far back as 384
+ * calls are known, so "since" is a call that may be long past when it is reported. Site i of a
+ * phase is every call whose number is i more than the phase's first, modulo the period. A period
+ * once adopted stays while it is confirmed, also when a smaller one would do.
  *
- * Least evidence: 16 matches (fewer when the communicator ends), so that a handful of like calls within an iteration is
- * not taken for a period. A longer run of like calls is, until the true period has been seen three times: the phases in
- * between are short-lived and counted.
+ * Least evidence: 16 matches (fewer when the communicator ends), so that a handful of like calls
+ * within an iteration is not taken for a period. A longer run of like calls is, until the true
+ * period has been seen three times: the phases in between are short-lived and counted.
  *
  * All ranks see the same calls and come to the same sites, unless one of them had to skip calls.
  */
@@ -49,14 +49,15 @@ struct slr_phases {
 bool slr_phases_open(struct slr_phases *p, const char *comm, int crank, int nranks);
 void slr_phases_close(struct slr_phases *p);
 
-/* Call `call` as the ranks made it: use[nranks], of the same shard. Numbers grow; between two calls with a gap, some
- * have been skipped. */
+/* Call `call` as the ranks made it: use[nranks], of the same shard. Numbers grow; between two calls
+ * with a gap, some have been skipped. */
 void slr_phases_take(struct slr_phases *p, uint64_t call, const struct slr_use *use);
 
 /* There are no more calls: what is not confirmed yet counts with less evidence. */
 void slr_phases_end(struct slr_phases *p);
 
-/* Sites of the present phase whose receive buffer is symmetric, and all times that a site ceased to be. */
+/* Sites of the present phase whose receive buffer is symmetric, and all times that a site ceased to
+ * be. */
 unsigned slr_phases_symmetric(const struct slr_phases *p);
 uint64_t slr_phases_breaks(const struct slr_phases *p);
 

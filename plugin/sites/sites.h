@@ -1,16 +1,17 @@
-/* Call sites: whether the ranks' buffers are the same allocation at the same offset, on all ranks and every time.
+/* Call sites: whether the ranks' buffers are the same allocation at the same offset, on all ranks
+ * and every time.
  *
- * A site is one call of a communicator's iteration. For each of its two buffers it is in one of the states of
- * symmetry.def, decided anew by every call of the site from what all ranks published of this call and of the one
- * before:
+ * A site is one call of a communicator's iteration. For each of its two buffers it is in one of the
+ * states of symmetry.def, decided anew by every call of the site from what all ranks published of
+ * this call and of the one before:
  *
  *   some rank's buffer is in no block                  -> differs, unknown_memory (that rank)
  *   else some rank is not where it was                 -> moves   (the first such rank, what changed, from, to)
  *   else some rank is not where most ranks are         -> differs (the first such rank, what, a rank of the majority)
  *   else                                               -> symmetric, since the call after which no rank has moved
  *
- * Places are compared by {ordinal, size of the block, offset}; of a gather in place, whose send buffer lies rank *
- * shard bytes into its receive buffer by contract, that distance is left out.
+ * Places are compared by {ordinal, size of the block, offset}; of a gather in place, whose send
+ * buffer lies rank * shard bytes into its receive buffer by contract, that distance is left out.
  *
  * Pure functions of their arguments; no locking.
  */

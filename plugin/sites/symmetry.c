@@ -23,7 +23,8 @@ static struct slr_published *ring_of(const struct slr_comm *c, int rank)
     return (struct slr_published *)all + (size_t)rank * SLR_PUBLISHED;
 }
 
-/* Memory that the cache does not know keeps its address, by which the period of the calls is found. */
+/* Memory that the cache does not know keeps its address, by which the period of the calls is found.
+ */
 static struct slr_place place_or_address(const struct slr_place *at, const void *p)
 {
     return at->generation ? *at : (struct slr_place){.offset = (size_t)p};
@@ -56,7 +57,8 @@ static struct slr_symmetry *of(struct slr_comm *c)
     return s;
 }
 
-/* Reads the next call of all ranks, or skips to one that can be read. False: nothing can be done now. */
+/* Reads the next call of all ranks, or skips to one that can be read. False: nothing can be done
+ * now. */
 static bool advance(struct slr_comm *c, struct slr_symmetry *s)
 {
     enum slr_published_result all = SLR_PUBLISHED_OK;
@@ -80,8 +82,8 @@ static bool advance(struct slr_comm *c, struct slr_symmetry *s)
     return true;
 }
 
-/* As long as there are new calls. More than a ring holds can not be waiting; the bound is for a program that goes on
- * publishing meanwhile. */
+/* As long as there are new calls. More than a ring holds can not be waiting; the bound is for a
+ * program that goes on publishing meanwhile. */
 static void analyse(struct slr_comm *c)
 {
     unsigned steps = 4 * SLR_PUBLISHED;

@@ -1,30 +1,31 @@
-/* Symmetry: which call sites use the same allocation at the same offset, on all ranks and in every iteration.
+/* Symmetry: which call sites use the same allocation at the same offset, on all ranks and in every
+ * iteration.
  *
- * Multicast, and a put that needs no agreement for each call, require that; slipring checks it instead of assuming it.
- * Nothing depends on the answer yet: how a shard travels is agreed call by call (transfer.h), so a site that breaks costs
- * a staging copy at most.
+ * Multicast, and a put that needs no agreement for each call, require that; slipring checks it
+ * instead of assuming it. Nothing depends on the answer yet: how a shard travels is agreed call by
+ * call (transfer.h), so a site that breaks costs a staging copy at most.
  *
- * Publishing (published.h). Each rank has a ring of records in the control block. It writes one for each call, under
- * the communicator's lock and before it enqueues the call.
+ * Publishing (published.h). Each rank has a ring of records in the control block. It writes one for
+ * each call, under the communicator's lock and before it enqueues the call.
  *
- * Analysis. In the background (housekeeping, every tick) and on every rank whose log shows it (SLIPRING_LOG=info), from
- * the same records: call after call, as far as all ranks have published.
+ * Analysis. In the background (housekeeping, every tick) and on every rank whose log shows it
+ * (SLIPRING_LOG=info), from the same records: call after call, as far as all ranks have published.
  *
  *   a record is older than the call, or being written   -> the rank is not there yet: look again at the next tick
  *   a record is newer than the call                     -> the call can not be read any more: skip to 384 calls before
  *                                                          that record, and count what was skipped
  *   else                                                -> phases.h finds its site, sites.h compares
  *
- * A slow rank delays the analysis and is not delayed by it. A rank that is dead, or has failed, publishes no more,
- * so the analysis ends there. When a communicator ends, this rank's last gather has arrived, and every peer published
- * the call before it enqueued it: the analysis then reaches the last call. The same holds for a program that exits
- * after having waited for its gathers.
+ * A slow rank delays the analysis and is not delayed by it. A rank that is dead, or has failed,
+ * publishes no more, so the analysis ends there. When a communicator ends, this rank's last gather
+ * has arrived, and every peer published the call before it enqueued it: the analysis then reaches
+ * the last call. The same holds for a program that exits after having waited for its gathers.
  *
  * Who writes what:  record of rank r: the thread of rank r that holds the communicator's lock;  slr_comm.symmetry:
  * whoever holds the analysis lock (symmetry.c), under which only the log is called.
  *
- * Memory: 32 KiB in the control block and, once it has gathered, about 27 KiB of the heap for each rank of the
- * communicator, in every process.
+ * Memory: 32 KiB in the control block and, once it has gathered, about 27 KiB of the heap for each
+ * rank of the communicator, in every process.
  */
 #ifndef SLR_PLUGIN_SITES_SYMMETRY_H
 #define SLR_PLUGIN_SITES_SYMMETRY_H

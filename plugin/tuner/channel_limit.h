@@ -1,10 +1,12 @@
-/* When the all-gathers that NCCL makes run beside a GEMM of the application, they are given fewer channels, so that
- * NCCL's kernel leaves it more of the device (SLIPRING_TUNE_OVERLAP_CHANNELS). Only what happens on a rank shows the
- * overlap, but every rank has to give the same number of channels at the same call, or the communicator hangs. So a
- * rank proposes, and all change over at one call that none of them has decided yet.
+/* When the all-gathers that NCCL makes run beside a GEMM of the application, they are given fewer
+ * channels, so that NCCL's kernel leaves it more of the device (SLIPRING_TUNE_OVERLAP_CHANNELS).
+ * Only what happens on a rank shows the overlap, but every rank has to give the same number of
+ * channels at the same call, or the communicator hangs. So a rank proposes, and all change over at
+ * one call that none of them has decided yet.
  *
- * Calls are the all-gathers of one communicator that NCCL asks its tuner about, counted from 0: the same sequence on
- * all ranks. Shared by the ranks, in the communicator's control block: a word, and for each rank a horizon.
+ * Calls are the all-gathers of one communicator that NCCL asks its tuner about, counted from 0: the
+ * same sequence on all ranks. Shared by the ranks, in the communicator's control block: a word, and
+ * for each rank a horizon.
  *
  *   horizon[r] = h   rank r has settled its calls below h; 0: it has made none. Written by r only, grows.
  *   word             0 nothing | PROPOSED(place, by, try) | CONFIRMED(place)
@@ -22,18 +24,21 @@
  *
  * All are sequentially consistent. It is over with the first CONFIRMED.
  *
- * Why all change over at the same call. The word becomes CONFIRMED(place) once. Rank r settles call `place` at the one
- * step at which its horizon passes it. Either its store of that horizon comes before the proposer's reading of it: then
- * the proposer does not confirm. Or it comes after: then r's reading of the word comes after PROPOSED was written, and
- * it sees PROPOSED, which it cancels (the proposer's confirmation then fails) or fails to cancel because it is
- * CONFIRMED; or CONFIRMED; or that somebody else has cancelled. In each case what r does and what became of the word
- * agree. The proposer's rank and number in the word keep a late confirmation from hitting a second proposal of the same
- * place.
+ * Why all change over at the same call. The word becomes CONFIRMED(place) once. Rank r settles call
+ * `place` at the one step at which its horizon passes it. Either its store of that horizon comes
+ * before the proposer's reading of it: then the proposer does not confirm. Or it comes after: then
+ * r's reading of the word comes after PROPOSED was written, and it sees PROPOSED, which it cancels
+ * (the proposer's confirmation then fails) or fails to cancel because it is CONFIRMED; or
+ * CONFIRMED; or that somebody else has cancelled. In each case what r does and what became of the
+ * word agree. The proposer's rank and number in the word keep a late confirmation from hitting a
+ * second proposal of the same place.
  *
- * Why nothing waits. No step waits for another rank. A rank that has died or never calls again keeps its horizon:
- * then proposals are made that nobody reaches. Two that propose at once: one compare-and-swap wins.
+ * Why nothing waits. No step waits for another rank. A rank that has died or never calls again
+ * keeps its horizon: then proposals are made that nobody reaches. Two that propose at once: one
+ * compare-and-swap wins.
  *
- * What it costs: a store and a load in shared memory every AHEAD calls. A change comes AHEAD to 2 AHEAD calls late. */
+ * What it costs: a store and a load in shared memory every AHEAD calls. A change comes AHEAD to 2
+ * AHEAD calls late. */
 #ifndef SLR_PLUGIN_TUNER_CHANNEL_LIMIT_H
 #define SLR_PLUGIN_TUNER_CHANNEL_LIMIT_H
 
@@ -63,7 +68,8 @@ void slr_channel_limit_init(struct slr_channel_limit *n, struct slr_channel_limi
 /* The next call. True: it gets fewer channels; all ranks return the same for the same call. */
 bool slr_channel_limit_call(struct slr_channel_limit *n);
 
-/* A gather was passed while a GEMM ran beside it, or not. Proposes when half of the last ones did. */
+/* A gather was passed while a GEMM ran beside it, or not. Proposes when half of the last ones did.
+ */
 void slr_channel_limit_seen(struct slr_channel_limit *n, bool beside);
 
 #endif

@@ -40,8 +40,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local struct answer answered __attribute__((tls_model("initial-exec")));
 static _Thread_local struct timer *calling __attribute__((tls_model("initial-exec")));
 
-/* The n-th algorithm and protocol that NCCL has not excluded, from 0. False: there are not so many; *n is then how
- * many. */
+/* The n-th algorithm and protocol that NCCL has not excluded, from 0. False: there are not so many;
+ * *n is then how many. */
 static bool nth_pair(const struct slr_tuner_ask *ask, int *n, struct slr_tuner_choice *out)
 {
     int found = 0;
@@ -82,8 +82,9 @@ static bool wishes(const struct slr_tune_rule *rule)
     return rule && (rule->algo >= 0 || rule->proto >= 0 || rule->channels);
 }
 
-/* Confirming: of calls 2j and 2j + 1 each candidate gets one, the first of them by the parity of the ones in j. By the
- * parity of the call alone a program that makes two kinds of calls in turn would compare those. */
+/* Confirming: of calls 2j and 2j + 1 each candidate gets one, the first of them by the parity of
+ * the ones in j. By the parity of the call alone a program that makes two kinds of calls in turn
+ * would compare those. */
 static int turn_of(uint32_t call)
 {
     return __builtin_parity(call);
@@ -148,8 +149,8 @@ static void leave(CUstreamCaptureMode *mode)
     slr_swap_capture_mode(mode);
 }
 
-/* The next timer from *i on in state `from`, which becomes CALLING: the caller's alone. NULL: there is none. The lock
- * is held for this only, never while the driver is called. */
+/* The next timer from *i on in state `from`, which becomes CALLING: the caller's alone. NULL: there
+ * is none. The lock is held for this only, never while the driver is called. */
 static struct timer *take(int *i, int from)
 {
     struct timer *m = NULL;

@@ -5,8 +5,8 @@
 
 enum { DEVICES = 64 };
 
-/* A lock for each device: it is held over driver calls, which wait when the stream's queue is full, and another
- * device's thread may be the one that the stream waits for. */
+/* A lock for each device: it is held over driver calls, which wait when the stream's queue is full,
+ * and another device's thread may be the one that the stream waits for. */
 static struct {
     pthread_mutex_t lock;
     CUevent event; /* NULL: none yet */

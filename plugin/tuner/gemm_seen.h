@@ -1,5 +1,6 @@
-/* Whether a GEMM of the application still runs, for SLIPRING_TUNE_OVERLAP_CHANNELS: an event behind the last one of
- * each device. An event of our own, because the stream that it is on may be gone when somebody asks. */
+/* Whether a GEMM of the application still runs, for SLIPRING_TUNE_OVERLAP_CHANNELS: an event behind
+ * the last one of each device. An event of our own, because the stream that it is on may be gone
+ * when somebody asks. */
 #ifndef SLR_PLUGIN_TUNER_GEMM_SEEN_H
 #define SLR_PLUGIN_TUNER_GEMM_SEEN_H
 
@@ -7,8 +8,8 @@
 #include "base/real.h"
 #include "base/settings.h"
 
-/* A GEMM has been enqueued. Costs a few instructions while the setting is 0; else an event record. Not while the stream
- * is captured, and not from inside cuBLAS. The result is returned as it is. */
+/* A GEMM has been enqueued. Costs a few instructions while the setting is 0; else an event record.
+ * Not while the stream is captured, and not from inside cuBLAS. The result is returned as it is. */
 void slr_gemm_note(cublasHandle_t handle);
 void slr_gemm_note_on(CUstream stream);
 

@@ -1,4 +1,5 @@
-/* What the settings say about tuning, and the table: read once, at the first tuner of the process. */
+/* What the settings say about tuning, and the table: read once, at the first tuner of the process.
+ */
 #ifndef SLR_PLUGIN_TUNER_TUNE_STATE_H
 #define SLR_PLUGIN_TUNER_TUNE_STATE_H
 

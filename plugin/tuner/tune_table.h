@@ -1,9 +1,9 @@
-/* The table of SLIPRING_TUNE_FILE (docs/tuning.md has the format): which algorithm, protocol and channels NCCL is to
- * use.
+/* The table of SLIPRING_TUNE_FILE (docs/tuning.md has the format): which algorithm, protocol and
+ * channels NCCL is to use.
  *
  * A rule is one line,   COLLECTIVE [bytes=R] [ranks=R] [nodes=R] [registered=yes|no|any] : [algorithm=A] [protocol=P]
- * [channels=N] where R is N, LOW..HIGH, LOW.., ..HIGH or any. The first rule that fits decides. A table is read whole
- * or not at all.
+ * [channels=N] where R is N, LOW..HIGH, LOW.., ..HIGH or any. The first rule that fits decides. A
+ * table is read whole or not at all.
  *
  * Nothing here knows the process's state: the parser is the tool's and the fuzzer's as well. */
 #ifndef SLR_PLUGIN_TUNER_TUNE_TABLE_H
@@ -46,8 +46,8 @@ int slr_tune_parse(struct slr_tune_table *table, const char *text, size_t len, s
 int slr_tune_load(struct slr_tune_table *table, const char *path, struct slr_tune_error *error);
 void slr_tune_free(struct slr_tune_table *table);
 
-/* What a rule is looked up by. `bytes` as NCCL counts: the larger of the send and the receive side, so of an all-gather
- * what all ranks gather together. */
+/* What a rule is looked up by. `bytes` as NCCL counts: the larger of the send and the receive side,
+ * so of an all-gather what all ranks gather together. */
 struct slr_tune_call {
     int func;
     size_t bytes, ranks, nodes;

@@ -92,7 +92,8 @@ static void say(const struct slr_tuner *t, const struct slr_tuner_ask *ask, cons
         from->file ? where : from->word);
 }
 
-/* The cheapest entry that NCCL has not excluded, of the given algorithm and protocol (-1: any). -1: none. */
+/* The cheapest entry that NCCL has not excluded, of the given algorithm and protocol (-1: any). -1:
+ * none. */
 static int cheapest(const struct slr_tuner_ask *ask, int algo, int proto)
 {
     int best = -1;

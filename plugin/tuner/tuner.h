@@ -1,7 +1,8 @@
-/* The tuner that NCCL loads from this library: one for each communicator and rank. All versions of NCCL's interface
- * (plugin/abi/tuner.h) come down to this one.
+/* The tuner that NCCL loads from this library: one for each communicator and rank. All versions of
+ * NCCL's interface (plugin/abi/tuner.h) come down to this one.
  *
- * A tuner answers only when it is certain that all ranks answer alike, because NCCL hangs otherwise:
+ * A tuner answers only when it is certain that all ranks answer alike, because NCCL hangs
+ * otherwise:
  *
  *   WAITING  in a process whose communicators are made through slipring's hooks, until their agreement (tuner_match.h):
  *            NCCL's defaults. A communicator that slipring can not match with its tuner stays so.
@@ -9,9 +10,9 @@
  *            environment named the plugin), or there are several hosts: then nobody can compare, and the user has to.
  *   OFF      they differ, or a rank of this host has no tuner: NCCL's defaults.
  *
- * What it answers: while the program is explored (explore.h), the candidate whose turn it is; else what the table says;
- * and for an all-gather from the call on at which all ranks change over (channel_limit.h), at most
- * SLIPRING_TUNE_OVERLAP_CHANNELS channels.
+ * What it answers: while the program is explored (explore.h), the candidate whose turn it is; else
+ * what the table says; and for an all-gather from the call on at which all ranks change over
+ * (channel_limit.h), at most SLIPRING_TUNE_OVERLAP_CHANNELS channels.
  *
  * Thread-safe. NCCL calls one tuner from one thread at a time, but not always from the same. */
 #ifndef SLR_PLUGIN_TUNER_TUNER_H
@@ -53,7 +54,8 @@ struct slr_tuner_choice {
     int algo, proto, channels;
 };
 
-/* NULL: no memory. `hooked`: NCCL's calls come through slipring in this process. `log` may be NULL. */
+/* NULL: no memory. `hooked`: NCCL's calls come through slipring in this process. `log` may be NULL.
+ */
 struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, bool hooked,
                                 slr_nccl_logger log);
 void slr_tuner_hold(struct slr_tuner *t);
@@ -62,7 +64,8 @@ void slr_tuner_put(struct slr_tuner *t); /* NULL: nothing */
 /* Sets the cost table's chosen entry to 0 as well, where there is one. */
 void slr_tuner_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice);
 
-/* A gather of the communicator is about to be passed to NCCL on `stream`: looks whether a GEMM runs on another one. */
+/* A gather of the communicator is about to be passed to NCCL on `stream`: looks whether a GEMM runs
+ * on another one. */
 void slr_tuner_gather_passes(struct slr_tuner *t, CUstream stream);
 
 /* This thread is in ncclGroupSimulateEnd, which asks about calls that are not made. */

@@ -1,7 +1,8 @@
-/* The structs that NCCL looks up. Each callback only turns its version's arguments into those of tuner.h.
+/* The structs that NCCL looks up. Each callback only turns its version's arguments into those of
+ * tuner.h.
  *
- * Arguments that can not be are answered with NCCL's defaults, not with an error: an error fails the application's
- * call. */
+ * Arguments that can not be are answered with NCCL's defaults, not with an error: an error fails
+ * the application's call. */
 #include "plugin/abi/tuner.h"
 
 #include "base/once.h"
@@ -57,8 +58,8 @@ static ncclResult_t end(void *context)
     return ncclSuccess;
 }
 
-/* Of another copy of this library, when that one was loaded first: all calls go there. Set by init. NULL: no copy that
- * has this version. */
+/* Of another copy of this library, when that one was loaded first: all calls go there. Set by init.
+ * NULL: no copy that has this version. */
 #define FORWARD(v, ...)                                                                                                \
     do {                                                                                                               \
         const struct slr_tuner_v##v *first_ = first_v##v;                                                              \
@@ -160,7 +161,8 @@ static const struct slr_tuner_v5 own_v5 = {SLR_PLUGIN_NAME, init_v5, answer_v5, 
 /* NCCL's chunk sizes stay: no get_chunk_size. */
 static const struct slr_tuner_v6 own_v6 = {SLR_PLUGIN_NAME, init_v6, answer_v6, end_v6, NULL};
 
-/* In a second copy of the library the exported names mean the first one's; the static names are its own. */
+/* In a second copy of the library the exported names mean the first one's; the static names are its
+ * own. */
 #define EXPORT(v) extern const struct slr_tuner_v##v ncclTunerPlugin_v##v __attribute__((alias("own_v" #v)))
 EXPORT(2);
 EXPORT(3);
