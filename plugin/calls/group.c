@@ -11,8 +11,8 @@
  * differently (one thread for several devices here, one process each there; p2p calls on some ranks
  * only), so that would break R1. It is safe because operations of one group have no order among
  * themselves. The ring starts from the point of the stream before the real end (the entry), and
- * NCCL's kernels do not wait for the ring, so the two never wait for each other in a circle. Gathers
- * of one communicator on several streams synchronise those streams mutually, as NCCL's do.
+ * NCCL's kernels do not wait for the ring, so the two never wait for each other in a circle.
+ * Gathers of one communicator on several streams synchronise those streams mutually, as NCCL's do.
  *
  * Thread-local, like NCCL's own group state.
  */
@@ -159,7 +159,8 @@ static void order_after(const struct slr_group *group)
 
 static ncclResult_t ring_all(struct slr_group *group)
 {
-    /* All numbers first: they decide which calls are verified, and those go to NCCL as one group. */
+    /* All numbers first: they decide which calls are verified, and those go to NCCL as one group.
+     */
     for (size_t i = 0; i < group->count; i++)
         slr_gather_number(&group->calls[i]);
     ncclResult_t r = slr_verify_start(group->calls, group->count);

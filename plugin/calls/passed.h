@@ -1,5 +1,5 @@
-/* All-gathers that stay with NCCL: measured (timeline.h) when it is their turn, counted when this rank
- * passes them alone. */
+/* All-gathers that stay with NCCL: measured (timeline.h) when it is their turn, counted when this
+ * rank passes them alone. */
 #ifndef SLR_PLUGIN_CALLS_PASSED_H
 #define SLR_PLUGIN_CALLS_PASSED_H
 

@@ -18,7 +18,8 @@ static size_t shard_bytes(const struct slr_call *call, int nranks)
     return bytes;
 }
 
-/* In doubt it captures: a captured gather that the ring took would move data once and never again. */
+/* In doubt it captures: a captured gather that the ring took would move data once and never again.
+ */
 static bool captures(const struct slr_call *call)
 {
     if (slr_shared_enter(&call->comm->shared) != SLR_OK)

@@ -137,7 +137,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
     struct slr_comm *c = slr_pending_find(could_consume, &x);
-    /* The GEMM is an operation on its stream like any other, but for the gather that it may consume. */
+    /* The GEMM is an operation on its stream like any other, but for the gather that it may
+     * consume. */
     slr_pending_join_observed(x.stream, SLR_EXCEPT_OWN, c, c ? SLR_R_JOIN_OTHER_OP : why, "GEMM");
     if (c) {
         slr_comm_lock(c);

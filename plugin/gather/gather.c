@@ -11,8 +11,8 @@
 #include "plugin/gather/verify.h"
 #include "plugin/memory/exports.h"
 
-/* The communicator's ring for this thread: its context current, its lock held. The context first: it
- * can fail, and then there is no lock to give back. */
+/* The communicator's ring for this thread: its context current, its lock held. The context first:
+ * it can fail, and then there is no lock to give back. */
 static enum slr_status ring_enter(struct slr_comm *c)
 {
     SLR_TRY(slr_shared_enter(&c->shared));
@@ -84,16 +84,16 @@ static void count_routes(const struct slr_comm *c, const struct slr_route *route
 }
 
 /* Whether this rank, when it comes to the call before an owner, lets it write into the receive
- * buffer. The writer has to be told before anything waits. So memory that no peer can name (it is in
- * no block of the cache, or ends outside of it) is not offered. */
+ * buffer. The writer has to be told before anything waits. So memory that no peer can name (it is
+ * in no block of the cache, or ends outside of it) is not offered. */
 static bool may_put(const struct slr_call *call, const struct slr_place *recv)
 {
     return call->comm->put && recv->generation && recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
 }
 
-/* What this rank takes from its peers is agreed as late as it can be, so that more of them have said
- * where their shards are. But peers that are to write into its buffer must know before anything
- * waits. */
+/* What this rank takes from its peers is agreed as late as it can be, so that more of them have
+ * said where their shards are. But peers that are to write into its buffer must know before
+ * anything waits. */
 static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *recv, const struct slr_gather *g,
                                 struct slr_route *route)
 {

@@ -1,10 +1,10 @@
 /* The gather: the decision on one all-gather, and its way to the ring or to NCCL.
  *
- * What the folder is for: one substituted gather from the decision until no stream has to be made to
- * wait for it any more, and the GEMM that consumes it. Its doors besides this header: pending.h (for
- * the gates of interpose/), pending_state.h, fuse.h, order.h, graphs.h, passed_alone.h, transfer.h,
- * verify.h, nccl_call.h. pending_impl.h is for the folder alone. It uses the folders util, comm,
- * memory, sites, timeline, tuner and profiler.
+ * What the folder is for: one substituted gather from the decision until no stream has to be made
+ * to wait for it any more, and the GEMM that consumes it. Its doors besides this header: pending.h
+ * (for the gates of interpose/), pending_state.h, fuse.h, order.h, graphs.h, passed_alone.h,
+ * transfer.h, verify.h, nccl_call.h. pending_impl.h is for the folder alone. It uses the folders
+ * util, comm, memory, sites, timeline, tuner and profiler.
  */
 #ifndef SLR_PLUGIN_GATHER_GATHER_H
 #define SLR_PLUGIN_GATHER_GATHER_H
@@ -12,8 +12,8 @@
 #include "plugin/comm/call.h"
 
 /* Fills comm, which the caller puts back, and shard, and decides: SLR_R_RING, or why the call stays
- * with NCCL. Uses facts that are equal on all ranks (R1), but for arguments that NCCL refuses on this
- * rank alone, the capture state (R6) and the caller's region. */
+ * with NCCL. Uses facts that are equal on all ranks (R1), but for arguments that NCCL refuses on
+ * this rank alone, the capture state (R6) and the caller's region. */
 enum slr_reason slr_gather_decide(struct slr_call *call);
 
 /* Counts and logs the decision (one line for each distinct shape). */

@@ -1,8 +1,8 @@
 /* Gathers that graphs hold.
  *
  * A gather on a stream that is being captured is no communication yet: NCCL records it, and it runs
- * as often as the graph is launched, or never. For passed_alone.h it is a call that this rank passes
- * each time that an executable graph which holds it is launched. So the library follows it:
+ * as often as the graph is launched, or never. For passed_alone.h it is a call that this rank
+ * passes each time that an executable graph which holds it is launched. So the library follows it:
  *
  *   call                                      effect
  *   a gather on a capturing stream            the graph that is recorded holds it

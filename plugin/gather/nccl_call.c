@@ -17,7 +17,8 @@ static CUstream named(cudaStream_t stream)
 void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
 {
     struct slr_comm *c = slr_comm_find(comm);
-    /* NCCL enqueues nothing before the group's end, which orders the streams that are noted here. */
+    /* NCCL enqueues nothing before the group's end, which orders the streams that are noted here.
+     */
     if (slr_in_group()) {
         slr_group_add_use(c, named(stream), true);
     } else {

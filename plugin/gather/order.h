@@ -12,8 +12,8 @@
  *                              and if it is NCCL's first operation since (NCCL orders the next ones
  *                              behind that)
  *
- * On one and the same stream the stream's order and the joins (pending.h) do that, so a program with
- * one stream pays a few comparisons.
+ * On one and the same stream the stream's order and the joins (pending.h) do that, so a program
+ * with one stream pays a few comparisons.
  *
  * What a stream has to wait for is an event behind the operation. When it is recorded:
  *

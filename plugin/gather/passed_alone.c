@@ -33,7 +33,8 @@ void slr_alone_compare(const struct slr_call *call, int peer, uint32_t theirs)
     struct slr_comm *c = call->comm;
     if (theirs == call->passed_alone)
         return;
-    /* The reason is that of the rank which passed more; the difference is signed, as counts wrap. */
+    /* The reason is that of the rank which passed more; the difference is signed, as counts wrap.
+     */
     int more = (int32_t)(theirs - call->passed_alone) > 0 ? peer : c->rank;
     differs(c, peer, atomic_load(&c->shared.control->post[more].passed_alone_why));
 }

@@ -1,11 +1,11 @@
-/* Gathers that a rank passes alone: it leaves them to NCCL by its own decision, because it runs them
- * from a graph (design rule R6) or makes them in a region (slipring.h).
+/* Gathers that a rank passes alone: it leaves them to NCCL by its own decision, because it runs
+ * them from a graph (design rule R6) or makes them in a region (slipring.h).
  *
  * A gather that is recorded into a graph is no call: NCCL moves nothing. Each launch of the graph
  * makes the calls that it holds (graphs.h). A graph that is thrown away has called nothing.
  *
- * Only this rank knows that it passes. When all ranks pass the same call, nothing is lost. When some
- * pass what others move, the others' rings wait for this rank, whose call of that number never
+ * Only this rank knows that it passes. When all ranks pass the same call, nothing is lost. When
+ * some pass what others move, the others' rings wait for this rank, whose call of that number never
  * comes, or is another one. slipring can not mend that, because the others have enqueued their part
  * before anybody knows. But it is found, and the communicator fails on all ranks with a message
  * instead of waiting for ever or taking the wrong data:

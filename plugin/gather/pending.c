@@ -122,7 +122,8 @@ static void make_wait(struct slr_comm *c, CUstream stream, bool exposed)
         slr_comm_fail(c, s, -1, "the application's stream could not be joined with the ring");
 }
 
-/* The program computes on a follower, not here: what this stream waits is not counted as exposed. */
+/* The program computes on a follower, not here: what this stream waits is not counted as exposed.
+ */
 static bool is_followed_origin(const struct slr_comm *c, const struct slr_holder *h)
 {
     return h->origin && c->pending->followed;
@@ -225,8 +226,8 @@ static bool is_observed(struct slr_comm *c, void *op)
     return observed(op, c) != NULL;
 }
 
-/* The next communicator with a holder that the operation could observe. The driver is asked about the
- * operation's stream at the first communicator for which that matters, and outside of the table
+/* The next communicator with a holder that the operation could observe. The driver is asked about
+ * the operation's stream at the first communicator for which that matters, and outside of the table
  * lock: programs with no holder on a default stream never pay for it. */
 static struct slr_comm *next_observed(struct operation *op)
 {

@@ -10,9 +10,9 @@
  *   join       one cuStreamWaitEvent that makes a holder wait for everything that the gather does
  *   carrier    an event of the application that completes only with the gather
  *
- * A GEMM on a holder that reads the gathered buffer may take it over instead of a join, part by part
- * (kernels/gemm.h). Anything else that could notice (design rule R5) joins first; interpose/ calls
- * the functions below from its gates.
+ * A GEMM on a holder that reads the gathered buffer may take it over instead of a join, part by
+ * part (kernels/gemm.h). Anything else that could notice (design rule R5) joins first; interpose/
+ * calls the functions below from its gates.
  *
  *   operation                                  joins the holders
  *   on a stream                                that are this stream
@@ -33,9 +33,9 @@
  *                             nothing more is put on it before it is joined or a GEMM on it takes
  *                             the gather over.
  *
- * Joins and GEMMs make a stream wait for the carriers as well: nothing on S or C that is behind E may
- * be seen to end before E. One record of that state of S serves all events of a gather: while S is a
- * holder, nothing is put on it.
+ * Joins and GEMMs make a stream wait for the carriers as well: nothing on S or C that is behind E
+ * may be seen to end before E. One record of that state of S serves all events of a gather: while S
+ * is a holder, nothing is put on it.
  *
  *   event       no carrier --record on the origin of a pending gather--> carrier
  *               carrier --recorded again, destroyed, gather not pending any more--> no carrier

@@ -1,4 +1,5 @@
-/* Carriers: events of the application that take pending gathers from stream to stream (pending.h). */
+/* Carriers: events of the application that take pending gathers from stream to stream (pending.h).
+ */
 #include "base/cu.h"
 #include "plugin/gather/pending_impl.h"
 
@@ -183,8 +184,8 @@ static bool wait_for(struct slr_comm *c, CUstream stream, CUevent event)
     return done;
 }
 
-/* The context is compared first: the lock of a communicator of another context is another rank's, and
- * is not waited for. */
+/* The context is compared first: the lock of a communicator of another context is another rank's,
+ * and is not waited for. */
 static bool could_follow(struct slr_comm *c, CUstream stream)
 {
     if (stream == CU_STREAM_PER_THREAD || slr_stream_context(stream) != c->shared.ctx)

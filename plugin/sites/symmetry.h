@@ -8,7 +8,7 @@
  * Publishing (published.h). Each rank has a ring of records in the control block. It writes one for
  * each call, under the communicator's lock and before it enqueues the call.
  *
- * Analysis. In the background (housekeeping, every tick) and on every rank whose log shows it
+ * Analysis. In the background (house-keeping, every tick) and on every rank whose log shows it
  * (SLIPRING_LOG=info), from the same records: call after call, as far as all ranks have published.
  *
  *   a record is older than the call, or being written   -> the rank is not there yet: look again at the next tick

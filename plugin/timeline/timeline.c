@@ -10,7 +10,8 @@
 #include "plugin/timeline/timeline_impl.h"
 
 #define EXIT_WAIT_S 1
-/* The housekeeping thread is woken when so many records are in use, and again for each so many more. */
+/* The house-keeping thread is woken when so many records are in use, and again for each so many
+ * more. */
 #define MANY 16
 #define MANY_MORE 8
 
@@ -22,7 +23,8 @@ bool slr_timeline_turn(uint64_t number)
     return every && (number - 1) % every == 0;
 }
 
-/* The reader may be in a CUDA call that does not return: an exit waits for it no longer than this. */
+/* The reader may be in a CUDA call that does not return: an exit waits for it no longer than this.
+ */
 static bool lock_for_exit(pthread_mutex_t *mutex)
 {
     struct timespec end;
@@ -142,7 +144,7 @@ struct slr_timed *slr_timeline_take(struct slr_timeline *timeline, enum slr_time
     unsigned taken = timeline->taken += m != NULL;
     pthread_mutex_unlock(&timeline->lock);
     if (taken >= MANY && taken % MANY_MORE == 0)
-        slr_oob_wake_self(); /* more than the housekeeping thread's ticks keep up with */
+        slr_oob_wake_self(); /* more than the house-keeping thread's ticks keep up with */
     if (!m) {
         atomic_fetch_add_explicit(&timeline->dropped, 1, memory_order_relaxed);
         return NULL;

@@ -1,13 +1,13 @@
-/* Timelines: measuring all-gathers on the device (SLIPRING_TRACE). When each copy, wait and GEMM part
- * of a sampled call began and ended, on one clock for all ranks of the host. docs/tracing.md says
- * what the lines mean.
+/* Timelines: measuring all-gathers on the device (SLIPRING_TRACE). When each copy, wait and GEMM
+ * part of a sampled call began and ended, on one clock for all ranks of the host. docs/tracing.md
+ * says what the lines mean.
  *
  * This header is the folder's door; timeline_impl.h is for the folder alone. It uses the folders
  * util, comm and bootstrap.
  *
  * A sampled call has a record (kernels/timing.h) from its beginning until nothing of it is pending
- * any more. Then it is *closed*. The housekeeping thread writes its lines when all of its events are
- * complete, and gives the record free. Nothing waits on the application's threads. There are
+ * any more. Then it is *closed*. The house-keeping thread writes its lines when all of its events
+ * are complete, and gives the record free. Nothing waits on the application's threads. There are
  * SLR_TIMELINE_RECORDS for each communicator; a call that finds none free is not measured, and
  * counted.
  *
@@ -15,12 +15,12 @@
  *            open   --no stream has to wait for the gather any more-->  closed
  *            closed --read-->                                           free
  *
- * Whatever goes wrong with an event costs the sample and nothing else. The records of a communicator
- * that has failed are dropped: what released waits let through says nothing.
+ * Whatever goes wrong with an event costs the sample and nothing else. The records of a
+ * communicator that has failed are dropped: what released waits let through says nothing.
  *
  * How long an application's stream stands still for a gather is measured around the wait that joins
- * it. One wait does not count: that of the origin of a gather that has followers (pending.h), because
- * the program computes on those.
+ * it. One wait does not count: that of the origin of a gather that has followers (pending.h),
+ * because the program computes on those.
  *
  * Locks: the open record of the ring belongs to the communicator's lock, which is taken before the
  * timeline's own; a call that NCCL makes has its record to itself. No CUDA call but those of the
@@ -54,14 +54,14 @@ void slr_timeline_close(struct slr_comm *c);
 
 /* Around the real call of an all-gather that stays with NCCL, and of another operation, `number` of
  * its function. Outside of groups, without locks, and after the stream has been joined: what it
- * still has to wait for is not NCCL's time. NULL: the call is not measured, and the end does nothing.
- * `func` lives for ever. `bytes`: what was moved. */
+ * still has to wait for is not NCCL's time. NULL: the call is not measured, and the end does
+ * nothing. `func` lives for ever. `bytes`: what was moved. */
 struct slr_timed *slr_timeline_pass_begin(const struct slr_call *call);
 struct slr_timed *slr_timeline_other_begin(struct slr_comm *c, const char *func, uint64_t number, size_t count,
                                            ncclDataType_t type, CUstream stream);
 void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResult_t r, size_t bytes);
 
-/* For the housekeeping thread: writes what is complete. */
+/* For the house-keeping thread: writes what is complete. */
 void slr_timeline_tick(struct slr_comm *c);
 
 /* The communicator ends: what is complete is written, all is freed. */

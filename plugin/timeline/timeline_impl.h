@@ -49,7 +49,7 @@ struct slr_timeline {
 struct slr_timeline *slr_timeline_of(struct slr_comm *c);
 
 /* A record for a call, empty; NULL: none is free, which has been counted. When many are taken, the
- * housekeeping thread is woken. */
+ * house-keeping thread is woken. */
 struct slr_timed *slr_timeline_take(struct slr_timeline *timeline, enum slr_timed_kind kind, uint64_t number);
 
 /* The record is complete but for the device's part. */

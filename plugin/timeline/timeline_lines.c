@@ -1,4 +1,5 @@
-/* What was measured, as lines of the log (docs/tracing.md). Only the reader is here, one at a time. */
+/* What was measured, as lines of the log (docs/tracing.md). Only the reader is here, one at a time.
+ */
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/timeline/timeline_impl.h"
@@ -64,7 +65,8 @@ static bool read_times(const struct slr_timeline *timeline, struct reading *r)
 {
     const struct slr_timing *rec = &r->m->timing;
     for (unsigned i = 0; i < rec->stamps; i++) {
-        /* An event knows only its distance to another event; the clock turns that into host time. */
+        /* An event knows only its distance to another event; the clock turns that into host time.
+         */
         uint64_t error = 0;
         if (slr_device_clock_time(&timeline->clock, rec->event[i], &r->at[i], &error) != CUDA_SUCCESS)
             return false;
@@ -97,7 +99,7 @@ static void sum_up(struct reading *r)
         if (s->lane == SLR_LANE_APP && (s->kind == SLR_SPAN_WAIT || s->kind == SLR_SPAN_NCCL))
             r->exposed += end - begin;
     }
-    r->end = r->end > r->begin ? r->end : r->begin; /* never less than nothing, within the clock's error */
+    r->end = r->end > r->begin ? r->end : r->begin; /* within the error of the clock */
 }
 
 static const char *decision(const struct slr_timed *m)
@@ -155,7 +157,8 @@ static bool read_one(struct slr_comm *c, struct slr_timeline *timeline, const st
     struct reading r = {.c = c, .m = m, .at = timeline->at};
     CUresult q = m->timing.broken ? CUDA_ERROR_INVALID_VALUE : slr_timing_query(&m->timing);
     bool failed = atomic_load(&c->error) != ncclSuccess;
-    /* A failed communicator's waits were released: its events are not waited for, and not believed. */
+    /* A failed communicator's waits were released: its events are not waited for, and not believed.
+     */
     if (q == CUDA_ERROR_NOT_READY && !failed)
         return false;
     bool known = q == CUDA_SUCCESS && !failed && read_times(timeline, &r);
