@@ -163,6 +163,8 @@ def include_errors(root):
     for place, file, included in includes(root):
         if not may_use(folder(file), folder(included)):
             yield f'{place}: {folder(file)} must not include {folder(included)}'
+        elif included.endswith('_impl.h') and folder(file) != folder(included):
+            yield f'{place}: {included} is for {folder(included)} alone'
 
 
 def use_errors(objects):
@@ -231,7 +233,7 @@ def self_test():
         write(root, 'plugin/calls/a.c', '#include "plugin/memory/b_impl.h"\n')
         write(root, 'interpose/a.c', '#include "tests/unit/a.h"\n#include "base/a.h"\n#include <stdio.h>\n')
         found = list(include_errors(root))
-        assert len(found) == 6, found
+        assert len(found) == 7, found
         objects = [compile_object(root, 'plugin/comm/a.c', 'int slr_b(void); int slr_a(void) { return slr_b(); }'),
                    compile_object(root, 'plugin/comm/b.c', 'int slr_a(void), slr_c(void); int slr_b(void) { return slr_a() + slr_c(); }'),
                    compile_object(root, 'plugin/calls/c.c', 'int slr_a(void); int slr_c(void) { return slr_a(); }'),
