@@ -1,0 +1,84 @@
+/* The ring's streams and events: made, looked at and destroyed. */
+#include <stdlib.h>
+#include "base/cu.h"
+#include "kernels/ring.h"
+
+static enum slr_status create_objects(struct slr_ring *ring)
+{
+    int least = 0, greatest = 0;
+    SLR_TRY(SLR_CU(cuCtxGetStreamPriorityRange, &least, &greatest));
+    /* Non-blocking: the legacy default stream must not wait for a peer. Urgent: their operations
+     * are short and others wait for them. */
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->publish, CU_STREAM_NON_BLOCKING, greatest));
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->pull, CU_STREAM_NON_BLOCKING, greatest));
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->carrier, CU_STREAM_NON_BLOCKING, greatest));
+    SLR_TRY(SLR_CU(cuEventCreate, &ring->entry, CU_EVENT_DISABLE_TIMING));
+    SLR_TRY(SLR_CU(cuEventCreate, &ring->published, CU_EVENT_DISABLE_TIMING));
+    SLR_TRY(SLR_CU(cuEventCreate, &ring->before, CU_EVENT_DISABLE_TIMING));
+    return SLR_CU(cuEventCreate, &ring->finished, CU_EVENT_DISABLE_TIMING);
+}
+
+static void destroy_event(CUevent *ev)
+{
+    if (*ev)
+        slr_real.cuEventDestroy(*ev);
+    *ev = NULL;
+}
+
+static void destroy_stream(CUstream *s)
+{
+    if (*s)
+        slr_real.cuStreamDestroy(*s);
+    *s = NULL;
+}
+
+static void destroy_objects(struct slr_ring *ring)
+{
+    destroy_stream(&ring->publish);
+    destroy_stream(&ring->pull);
+    destroy_stream(&ring->carrier);
+    destroy_event(&ring->entry);
+    destroy_event(&ring->published);
+    destroy_event(&ring->finished);
+    destroy_event(&ring->before);
+    for (uint32_t i = 0; i < ring->chunk_events; i++)
+        destroy_event(&ring->chunk_event[i]);
+    free(ring->chunk_event);
+    ring->chunk_event = NULL;
+    ring->chunk_events = 0;
+}
+
+enum slr_status slr_ring_open(struct slr_ring *ring)
+{
+    enum slr_status s = create_objects(ring);
+    if (s != SLR_OK)
+        destroy_objects(ring);
+    atomic_store(&ring->opened, s == SLR_OK);
+    return s;
+}
+
+void slr_ring_close(struct slr_ring *ring)
+{
+    /* First, so that no other thread asks streams that are about to be destroyed. */
+    atomic_store(&ring->opened, false);
+    if (ring->publish)
+        slr_real.cuStreamSynchronize(ring->publish);
+    if (ring->pull)
+        slr_real.cuStreamSynchronize(ring->pull);
+    if (ring->carrier)
+        slr_real.cuStreamSynchronize(ring->carrier);
+    destroy_objects(ring);
+}
+
+/* A stream that answers with an error has nothing left that could be waited for. */
+bool slr_ring_idle(struct slr_ring *ring)
+{
+    return !atomic_load(&ring->opened) || (slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY &&
+                                           slr_real.cuStreamQuery(ring->pull) != CUDA_ERROR_NOT_READY &&
+                                           slr_real.cuStreamQuery(ring->carrier) != CUDA_ERROR_NOT_READY);
+}
+
+bool slr_ring_sends_idle(struct slr_ring *ring)
+{
+    return !atomic_load(&ring->opened) || slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY;
+}
