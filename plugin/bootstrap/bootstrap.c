@@ -19,9 +19,9 @@
 #include "plugin/comm/control.h"
 
 #define BACKLOG 4096
-#define HUB_GRACE_MS 1000
+#define ROOT_GRACE_MS 1000
 #define WELCOME_MS 20000
-#define BEGIN_TRIES 2000 /* a millisecond each: the hub is between bind and listen, or has just died */
+#define BEGIN_TRIES 2000 /* a millisecond each: the root is between bind and listen, or has just died */
 
 /* `slipring doctor` reads it in the file of the library, to see whether library and tools belong together. */
 static const char version_mark[] __attribute__((used)) = "libslipring version " SLIPRING_VERSION;
@@ -77,13 +77,13 @@ static bool readable(int fd, uint64_t deadline)
 
 enum begun { BEGUN, BEGIN_AGAIN, BEGIN_NOT };
 
-/* The hub's acceptor answers at once, unless its process is stopped or the machine is very busy; then NCCL's own
+/* The root's acceptor answers at once, unless its process is stopped or the machine is very busy; then NCCL's own
  * initialisation waits for that process, too, so that this costs no time. */
-static enum begun await_welcome(int s, int hub_pid)
+static enum begun await_welcome(int s, int root_pid)
 {
     char said[sizeof SLR_WELCOME + 1];
     if (!readable(s, slr_now_ms() + WELCOME_MS)) {
-        slr_log(SLR_LOG_WARN, "no_meeting", "hub_pid=%d msg=%s", hub_pid,
+        slr_log(SLR_LOG_WARN, "no_meeting", "root_pid=%d msg=%s", root_pid,
                 "the process of the rank that collects the others does not answer");
         return BEGIN_NOT;
     }
@@ -93,26 +93,26 @@ static enum begun await_welcome(int s, int hub_pid)
 }
 
 /* Shows the token to the process that listens, if it is of this user. Who is turned away for lack of room, or meets a
- * hub that has just died, comes again. */
+ * root that has just died, comes again. */
 static enum begun introduce(int s, const struct slr_key *key)
 {
     const struct slr_key token = slr_key_token(key);
-    struct ucred hub;
-    if (!slr_peer_is_ours(s, &hub)) {
-        slr_log(SLR_LOG_WARN, "no_meeting", "hub_pid=%d hub_uid=%u msg=%s", hub.pid, hub.uid,
+    struct ucred root;
+    if (!slr_peer_is_ours(s, &root)) {
+        slr_log(SLR_LOG_WARN, "no_meeting", "root_pid=%d root_uid=%u msg=%s", root.pid, root.uid,
                 "the communicator's socket belongs to another user");
         return BEGIN_NOT;
     }
     if (send(s, &token, sizeof token, MSG_NOSIGNAL) != (ssize_t)sizeof token)
         return BEGIN_AGAIN;
-    return await_welcome(s, hub.pid);
+    return await_welcome(s, root.pid);
 }
 
-static enum begun begin_hub(struct slr_bootstrap *m, int s, const struct slr_key *key)
+static enum begun begin_root(struct slr_bootstrap *m, int s, const struct slr_key *key)
 {
     const struct slr_key token = slr_key_token(key);
     m->acceptor = slr_acceptor_start(s, &token);
-    m->hub = m->acceptor ? s : -1;
+    m->root = m->acceptor ? s : -1;
     if (!m->acceptor)
         slr_log(SLR_LOG_WARN, "no_meeting", "msg=%s", "no thread to accept the other ranks");
     return m->acceptor ? BEGUN : BEGIN_NOT;
@@ -125,7 +125,7 @@ static enum begun try_socket(struct slr_bootstrap *m, const struct slr_key *key,
     int s = open_socket();
     *opened = s;
     if (s >= 0 && bind(s, (const struct sockaddr *)&a, len) == 0 && listen(s, BACKLOG) == 0)
-        return begin_hub(m, s, key);
+        return begin_root(m, s, key);
     if (errno == EADDRINUSE && connect(s, (const struct sockaddr *)&a, len) != 0)
         return BEGIN_AGAIN;
     if (errno != EADDRINUSE) {
@@ -149,7 +149,7 @@ static enum begun try_begin(struct slr_bootstrap *m, const struct slr_key *key)
 
 bool slr_bootstrap_begin(struct slr_bootstrap *m, const struct slr_key *key)
 {
-    *m = (struct slr_bootstrap){.hub = -1, .member = -1};
+    *m = (struct slr_bootstrap){.root = -1, .member = -1};
     enum begun r = BEGIN_AGAIN;
     for (int i = 0; i < BEGIN_TRIES && r == BEGIN_AGAIN; i++) {
         r = try_begin(m, key);
@@ -166,11 +166,11 @@ void slr_bootstrap_end(struct slr_bootstrap *m)
 {
     slr_acceptor_cancel(m->acceptor);
     m->acceptor = NULL;
-    if (m->hub >= 0)
-        close(m->hub);
+    if (m->root >= 0)
+        close(m->root);
     if (m->member >= 0)
         close(m->member);
-    m->hub = m->member = -1;
+    m->root = m->member = -1;
 }
 
 uint32_t slr_bootstrap_hello(struct slr_bootstrap *m, const struct slr_bootstrap_self *self)
@@ -181,7 +181,7 @@ uint32_t slr_bootstrap_hello(struct slr_bootstrap *m, const struct slr_bootstrap
                       .nranks = self->nranks,
                       .pid = getpid(),
                       .process = self->process};
-    /* If the hub has closed already, it has left its verdict, or its will. */
+    /* If the root has closed already, it has left its verdict, or its fallback. */
     ssize_t sent = send(m->member, &h, sizeof h, MSG_NOSIGNAL);
     return sent == (ssize_t)sizeof h || errno == EPIPE || errno == ECONNRESET
                ? SLR_UNDECIDED
@@ -366,8 +366,8 @@ uint32_t slr_bootstrap_collect(struct slr_bootstrap *m, const struct slr_bootstr
     slr_acceptor_finish(m->acceptor, &all.in);
     m->acceptor = NULL;
     say_strangers(&all.in, self->rank);
-    for (int i = 0; i < all.in.count; i++)
-        answer(all.in.fd[i], slr_refusal(SLR_R_PEER_DIED, self->rank), -1); /* the will: valid when nothing follows */
+    for (int i = 0; i < all.in.count; i++) /* the fallback: counts when nothing follows */
+        answer(all.in.fd[i], slr_refusal(SLR_R_PEER_DIED, self->rank), -1);
     uint32_t word = collect(&all, self->nranks, deadline);
     *fd = word == SLR_UNDECIDED ? make_block(&all, self->nranks) : -1;
     if (word == SLR_UNDECIDED && *fd < 0)
@@ -400,7 +400,7 @@ static bool receive_descriptors(struct msghdr *msg, int *fd)
     return false;
 }
 
-/* One message of the hub, with the block's descriptor or -1 in *fd. 1: taken; 0: the hub has closed; else -errno. */
+/* One message of the root, with the block's descriptor or -1 in *fd. 1: taken; 0: the root has closed; else -errno. */
 static int read_verdict(int from, struct verdict *v, int *fd)
 {
     char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(_Alignof(struct cmsghdr))));
@@ -414,16 +414,16 @@ static int read_verdict(int from, struct verdict *v, int *fd)
     return one && got == (ssize_t)sizeof *v && v->magic == SLR_CONTROL_MAGIC ? 1 : -EPROTO;
 }
 
-static uint32_t hub_gone(const struct slr_bootstrap *m)
+static uint32_t root_gone(const struct slr_bootstrap *m)
 {
-    struct ucred hub;
-    slr_peer_is_ours(m->member, &hub);
-    slr_log(SLR_LOG_WARN, "no_meeting", "hub_pid=%d msg=%s", hub.pid,
+    struct ucred root;
+    slr_peer_is_ours(m->member, &root);
+    slr_log(SLR_LOG_WARN, "no_meeting", "root_pid=%d msg=%s", root.pid,
             "the process of the rank that collects the others ended");
     return slr_refusal(SLR_R_PEER_DIED, 0xffff);
 }
 
-/* The last word of the hub. The descriptor belongs to a verdict of undecided only. */
+/* The last word of the root. The descriptor belongs to a verdict of undecided only. */
 static uint32_t take_verdict(const struct slr_bootstrap_self *self, uint32_t word, int *fd)
 {
     if (word == SLR_UNDECIDED && *fd >= 0 && block_is_sound(*fd, self->nranks))
@@ -434,8 +434,8 @@ static uint32_t take_verdict(const struct slr_bootstrap_self *self, uint32_t wor
     return word == SLR_UNDECIDED ? slr_refusal(SLR_R_NO_CONTROL, self->rank) : word;
 }
 
-/* The hub's last message counts: first its will, then its verdict. A verdict of undecided brings the block and is the
- * end. */
+/* The root's last message counts: first its fallback, then its verdict. A verdict of undecided
+ * brings the block and is the end. */
 uint32_t slr_bootstrap_answer(struct slr_bootstrap *m, const struct slr_bootstrap_self *self, uint64_t deadline,
                               int *fd)
 {
@@ -443,14 +443,14 @@ uint32_t slr_bootstrap_answer(struct slr_bootstrap *m, const struct slr_bootstra
     uint32_t word = SLR_UNDECIDED;
     *fd = -1;
     for (;;) {
-        /* The hub gives up on silent members at its own deadline, and says so. */
-        if (!readable(m->member, deadline + HUB_GRACE_MS))
+        /* The root gives up on silent members at its own deadline, and says so. */
+        if (!readable(m->member, deadline + ROOT_GRACE_MS))
             return slr_refusal(SLR_R_AGREE_TIMEOUT, word ? slr_refusal_rank(word) : 0xffff);
         int r = read_verdict(m->member, &v, fd);
         if (r == -ECONNRESET || r == -EINTR || r == -EAGAIN)
             continue; /* it closed without reading everything; what it sent is still there */
         if (r == 0)
-            return word ? word : hub_gone(m);
+            return word ? word : root_gone(m);
         if (r < 0)
             return take_verdict(self, slr_refusal(SLR_R_VERSION_DIFFERS, 0xffff), fd);
         word = take_verdict(self, v.word, fd);

@@ -92,7 +92,7 @@ struct slr_post {
     _Alignas(64) _Atomic uint32_t state;
     _Atomic uint32_t failed;  /* this rank was FAILED once; stays when it has LEFT */
     _Atomic uint32_t drained; /* FAILED, and nothing of it is in flight any more: writes into nobody's memory */
-    int32_t pid; /* with `process` written by the hub before anybody else maps the block; equal pids are ranks of one
+    int32_t pid; /* with `process` written by the root before anybody else maps the block; equal pids are ranks of one
                     process (bootstrap.c checks that all ranks share one process-id namespace) */
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */

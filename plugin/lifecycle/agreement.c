@@ -120,7 +120,7 @@ static void step_post(struct slr_init *b, int fd)
     atomic_store(&post->state, SLR_RANK_POSTED);
 }
 
-/* A rank that died before it reached `state`, or -1. Others may be missing too: those whom a dead hub never answered do
+/* A rank that died before it reached `state`, or -1. Others may be missing too: those whom a dead root never answered do
  * not take part. */
 static int first_dead(const struct slr_comm *c, uint32_t state)
 {
@@ -314,9 +314,9 @@ static void meet_all(struct slr_init *list, uint64_t deadline)
         struct slr_bootstrap_self self = self_of(b->comm);
         b->word = slr_bootstrap_hello(&b->meet, &self);
     }
-    /* Hubs first: members of the same thread wait for their verdict. */
+    /* Roots first: members of the same thread wait for their verdict. */
     EACH(b, list)
-    if (b->meet.hub >= 0) {
+    if (b->meet.root >= 0) {
         struct slr_bootstrap_self self = self_of(b->comm);
         b->word = slr_bootstrap_collect(&b->meet, &self, deadline, &fd);
         if (b->word == SLR_UNDECIDED)

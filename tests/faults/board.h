@@ -16,7 +16,7 @@
 
 struct board {
     _Atomic uint32_t id_there;
-    _Atomic uint32_t hub_listens; /* stage.c */
+    _Atomic uint32_t root_listens; /* stage.c */
     char id[128];
     _Atomic uint32_t mark[BOARD_RANKS]; /* only grows */
     _Atomic int32_t pid[BOARD_RANKS];

@@ -2,7 +2,7 @@
  *
  *   FAULT_AT="before:CALL:N:ACTION"   or "after:...": at the N-th CALL of libc that the agreement makes in this process
  *                                     ACTION: kill, stop, or a number of milliseconds to sleep
- *   FAULT_HUB=R                       rank R collects the others: they do not bind before it listens
+ *   FAULT_ROOT=R                      rank R collects the others: they do not bind before it listens
  *
  * CALL is one of the functions below. Only they are replaced, by plain system calls; nothing else in the tests uses
  * them on Unix sockets, and other memfds (the software GPU's) do not count.
@@ -54,16 +54,16 @@ static void reach(enum when when, const char *call, int count)
         return result;                                                                                                 \
     } while (0)
 
-static void wait_for_hub(void)
+static void wait_for_root(void)
 {
-    int hub = board_env("FAULT_HUB", -1);
-    if (board() && hub >= 0 && hub != board_env(BOARD_RANK_ENV, -1))
-        board_wait(&board()->hub_listens, 1, 5000);
+    int root = board_env("FAULT_ROOT", -1);
+    if (board() && root >= 0 && root != board_env(BOARD_RANK_ENV, -1))
+        board_wait(&board()->root_listens, 1, 5000);
 }
 
 EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
-    wait_for_hub();
+    wait_for_root();
     STAGED(bind, SYS_bind, fd, addr, len);
 }
 
@@ -76,7 +76,7 @@ EXPORT int listen(int fd, int backlog)
 {
     int r = (int)syscall(SYS_listen, fd, backlog);
     if (board() && r == 0)
-        atomic_store(&board()->hub_listens, 1);
+        atomic_store(&board()->root_listens, 1);
     reach(AFTER, "listen", 1);
     return r;
 }

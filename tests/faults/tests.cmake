@@ -93,49 +93,49 @@ foreach(r 0 1 2)
 endforeach()
 
 # 2. Killed during the agreement. The others go on with NCCL and get its error.
-#    slr_killed(NAME VICTIM HUB AT REASON-OF-THE-OTHERS): AT is stage.c's FAULT_AT without the action; `hub` is the rank that collects.
-function(slr_killed name victim hub at reason)
+#    slr_killed(NAME VICTIM ROOT AT REASON-OF-THE-OTHERS): AT is stage.c's FAULT_AT without the action; `root` is the rank that collects.
+function(slr_killed name victim root at reason)
   others(rest 3 ${victim})
   all_pass(said "${rest}" ${reason} ${victim})
   slr_fault(killed_${name} STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end ${victim} kill --rank ${victim} FAULT_AT=${at}:kill
-    RUN --set FAULT_HUB=${hub} ${said} ${ARGN})
+    RUN --set FAULT_ROOT=${root} ${said} ${ARGN})
 endfunction()
 # The rank that collects dies before it has said a word to anybody: nobody can know more than its process.
-function(slr_killed_unnamed name victim hub at)
+function(slr_killed_unnamed name victim root at)
   others(rest 3 ${victim})
-  set(said --hasnt "\"event\":\"substitute\"" --has "\"event\":\"no_meeting\",\"hub_pid\":[1-9]")
+  set(said --hasnt "\"event\":\"substitute\"" --has "\"event\":\"no_meeting\",\"root_pid\":[1-9]")
   said(said communicator "${rest}" "\"decision\":\"pass\",\"reason\":\"peer_died\"")
   slr_fault(killed_${name} STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end ${victim} kill --rank ${victim} FAULT_AT=${at}:kill
-    RUN --set FAULT_HUB=${hub} ${said})
+    RUN --set FAULT_ROOT=${root} ${said})
 endfunction()
 slr_killed(member_before_hello 1 0 before:send:2 peer_died) # the first is the token
 slr_killed(member_after_hello 1 0 after:send:2 peer_died)
 slr_killed(member_before_answer 2 0 before:recvmsg:1 peer_died)
 slr_killed(member_after_answer 1 2 after:recvmsg:1 peer_died)
-slr_killed_unnamed(hub_before_will 2 2 before:sendmsg:1)
-slr_killed(hub_before_hello 1 1 before:recv:3 peer_died) # two tokens come first
-slr_killed(hub_after_hello 2 2 after:recv:4 peer_died)
-slr_killed(hub_before_block 0 0 before:memfd_create:1 peer_died)
-slr_killed(hub_before_answer 1 1 before:sendmsg:3 peer_died)
-slr_killed(hub_after_one_answer 2 2 after:sendmsg:3 peer_died)
-slr_killed(hub_after_answers 0 0 after:sendmsg:4 peer_died)
+slr_killed_unnamed(root_before_will 2 2 before:sendmsg:1)
+slr_killed(root_before_hello 1 1 before:recv:3 peer_died) # two tokens come first
+slr_killed(root_after_hello 2 2 after:recv:4 peer_died)
+slr_killed(root_before_block 0 0 before:memfd_create:1 peer_died)
+slr_killed(root_before_answer 1 1 before:sendmsg:3 peer_died)
+slr_killed(root_after_one_answer 2 2 after:sendmsg:3 peer_died)
+slr_killed(root_after_answers 0 0 after:sendmsg:4 peer_died)
 
 # Before NCCL's own meeting is complete: NCCL fails where it notices (the maker of the unique id died), and else waits, as it does without slipring;
 # then the job starter ends the rest.
 foreach(at before:bind:1 after:listen:1)
   string(REGEX REPLACE "[:1]" "_" short ${at})
   slr_fault(killed_${short}of_0 STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end 0 kill --rank 0 FAULT_AT=${at}:kill
-    RUN --set FAULT_HUB=0 --hasnt substitute)
+    RUN --set FAULT_ROOT=0 --hasnt substitute)
 endforeach()
 # While the rank that collects accepts the others, which is during NCCL's own meeting: before it is complete or after.
 foreach(at before:accept4:1 after:recv:1)
   string(REGEX REPLACE "[:1]" "_" short ${at})
   slr_fault(killed_${short}of_0 STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end 0 kill --rank 0 FAULT_AT=${at}:kill
-    RUN --set FAULT_HUB=0 --hasnt "\"event\":\"substitute\"")
+    RUN --set FAULT_ROOT=0 --hasnt "\"event\":\"substitute\"")
 endforeach()
 foreach(at before:bind:1 before:connect:1 after:connect:1 after:send:1)
   string(REGEX REPLACE "[:1]" "_" short ${at})
-  slr_fault(killed_${short}of_2 STAGE RANKS 3 PLAY gathers --must-fail RUN --set FAULT_HUB=0 --hasnt substitute
+  slr_fault(killed_${short}of_2 STAGE RANKS 3 PLAY gathers --must-fail RUN --set FAULT_ROOT=0 --hasnt substitute
     LAUNCH --term-after 300 --end 0 term --end 1 term --end 2 kill --rank 2 FAULT_AT=${at}:kill)
 endforeach()
 
@@ -159,10 +159,10 @@ foreach(r 0 1 2)
 endforeach()
 
 # Silent ranks: the others give up, the silent one learns of it when it is back, all are exact through NCCL.
-function(slr_silent name victim hub)
+function(slr_silent name victim root)
   all_pass(said "0;1;2" agreement_timeout ${victim})
   slr_fault(silent_${name} STAGE RANKS 3 PLAY gathers LAUNCH --cont-after 700 ${ARGN}
-    RUN --set FAULT_HUB=${hub} --set SLIPRING_AGREE_TIMEOUT=300ms ${said})
+    RUN --set FAULT_ROOT=${root} --set SLIPRING_AGREE_TIMEOUT=300ms ${said})
 endfunction()
 slr_silent(before_hello 1 0 --rank 1 FAULT_AT=before:send:2:stop)
 slr_silent(before_posting 1 0 --rank 1 FAULT_AT=after:recvmsg:1:stop)

@@ -112,21 +112,21 @@ static int connect_with_token(void)
 
 /* ---- the collecting rank ---- */
 
-struct hub {
+struct root {
     struct slr_bootstrap meet;
     int descriptors;
 };
 
-static struct hub hub_begins(void)
+static struct root root_begins(void)
 {
-    struct hub h = {.descriptors = count_descriptors()};
+    struct root h = {.descriptors = count_descriptors()};
     cr_assert(slr_bootstrap_begin(&h.meet, &key));
-    cr_assert(h.meet.hub >= 0 && h.meet.member < 0);
+    cr_assert(h.meet.root >= 0 && h.meet.member < 0);
     return h;
 }
 
 /* Of two ranks, this one being rank 0. */
-static uint32_t hub_decides(struct hub *h)
+static uint32_t root_decides(struct root *h)
 {
     struct slr_bootstrap_self self = rank_of(0);
     uint64_t begin = now_ms();
@@ -141,10 +141,10 @@ static uint32_t hub_decides(struct hub *h)
     return word;
 }
 
-static void expect_ring(struct hub *h, const struct person *rank1)
+static void expect_ring(struct root *h, const struct person *rank1)
 {
     go(rank1); /* NCCL's initialisation is over */
-    uint32_t word = hub_decides(h);
+    uint32_t word = root_decides(h);
     cr_expect_eq(word, SLR_UNDECIDED, "refused: reason %d, rank %d", (int)slr_refusal_reason(word),
                  slr_refusal_rank(word));
     cr_expect_eq(ended(rank1), 0);
@@ -155,7 +155,7 @@ static void meets_in_spite_of(int (*first)(int), int arg)
 {
     struct person stranger = person(first, arg), rank1 = person(member, 1);
     seems_foreign(arg & FOREIGN ? stranger.pid : 0);
-    struct hub h = hub_begins();
+    struct root h = root_begins();
     go(&stranger);
     hear(&stranger);
     go(&rank1);
@@ -167,7 +167,7 @@ static void meets_in_spite_of(int (*first)(int), int arg)
 Test(meet, two_ranks)
 {
     struct person rank1 = person(member, 1);
-    struct hub h = hub_begins();
+    struct root h = root_begins();
     go(&rank1);
     hear(&rank1);
     expect_ring(&h, &rank1);
@@ -207,7 +207,7 @@ Test(meet, rubbish)
 Test(meet, strangers_after_the_rank)
 {
     struct person crowd = person(silent, FLOOD), rank1 = person(member, 1);
-    struct hub h = hub_begins();
+    struct root h = root_begins();
     go(&rank1);
     hear(&rank1);
     go(&crowd);
@@ -226,7 +226,7 @@ static int late_member(int rank)
 Test(meet, who_is_pushed_out_comes_again)
 {
     struct person rank1 = person(late_member, 1), crowd = person(silent, 200);
-    struct hub h = hub_begins();
+    struct root h = root_begins();
     go(&rank1);
     hear(&rank1); /* it is connected */
     go(&crowd);
@@ -243,7 +243,7 @@ Test(meet, a_token_that_comes_too_late)
 {
     struct person rank1 = person(late_member, 1), crowd = person(silent, 200);
     let_send_before_the_end(&rank1);
-    struct hub h = hub_begins();
+    struct root h = root_begins();
     go(&rank1);
     hear(&rank1);
     go(&crowd);
@@ -271,7 +271,7 @@ Test(meet, another_user_with_the_key_is_nobody)
 {
     struct person foreigner = person(foreign_rank, 0), rank1 = person(member, 1);
     seems_foreign(foreigner.pid);
-    struct hub h = hub_begins();
+    struct root h = root_begins();
     go(&foreigner);
     hear(&foreigner);
     cr_expect_eq(ended(&foreigner), 0); /* at once, not when the ranks have met */
@@ -284,12 +284,12 @@ Test(meet, nobody_is_waited_for_when_a_rank_is_missing)
 {
     struct person same = person(silent, 3), other = person(silent, 3 | FOREIGN);
     seems_foreign(other.pid);
-    struct hub h = hub_begins();
+    struct root h = root_begins();
     go(&same);
     hear(&same);
     go(&other);
     hear(&other);
-    cr_expect_eq(hub_decides(&h), slr_refusal(SLR_R_RANK_ABSENT, 1));
+    cr_expect_eq(root_decides(&h), slr_refusal(SLR_R_RANK_ABSENT, 1));
     remove_person(&same);
     remove_person(&other);
 }
@@ -319,10 +319,10 @@ static int says_hello_twice(int rank)
 Test(meet, two_that_say_they_are_one_rank)
 {
     struct person twins = person(says_hello_twice, 1);
-    struct hub h = hub_begins();
+    struct root h = root_begins();
     go(&twins);
     hear(&twins);
-    cr_expect_eq(hub_decides(&h), slr_refusal(SLR_R_NO_CONTROL, 1));
+    cr_expect_eq(root_decides(&h), slr_refusal(SLR_R_NO_CONTROL, 1));
     remove_person(&twins);
 }
 
@@ -351,7 +351,7 @@ static int looks_at_the_block(int rank)
 Test(meet, the_block)
 {
     struct person rank1 = person(looks_at_the_block, 1);
-    struct hub h = hub_begins();
+    struct root h = root_begins();
     go(&rank1);
     hear(&rank1);
     expect_ring(&h, &rank1);

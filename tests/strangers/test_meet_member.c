@@ -23,7 +23,7 @@ TestSuite(member, .init = make_key, .timeout = 100);
 
 /* ---- the name is taken ---- */
 
-static int listen_as_hub(bool listens)
+static int listen_as_root(bool listens)
 {
     struct sockaddr_un a;
     socklen_t len = name_socket(&key, &a);
@@ -34,11 +34,11 @@ static int listen_as_hub(bool listens)
 }
 
 /* Has taken the name first. 0: nobody has told it anything. */
-static int foreign_hub(int unused)
+static int foreign_root(int unused)
 {
     struct slr_key got;
     become_foreign();
-    int s = listen_as_hub(true);
+    int s = listen_as_root(true);
     tell();
     int c = accept(s, NULL, NULL);
     return recv(c, &got, sizeof got, 0) == 0 ? unused : 1;
@@ -46,7 +46,7 @@ static int foreign_hub(int unused)
 
 Test(member, the_name_is_taken_by_another_user)
 {
-    struct person squatter = person(foreign_hub, 0);
+    struct person squatter = person(foreign_root, 0);
     struct slr_bootstrap m;
     seems_foreign(squatter.pid);
     go(&squatter);
@@ -59,9 +59,9 @@ Test(member, the_name_is_taken_by_another_user)
     cr_expect_eq(ended(&squatter), 0);
 }
 
-static int deaf_hub(int unused)
+static int deaf_root(int unused)
 {
-    listen_as_hub(false);
+    listen_as_root(false);
     tell();
     hold();
     return unused;
@@ -69,7 +69,7 @@ static int deaf_hub(int unused)
 
 Test(member, the_name_is_taken_and_nobody_listens)
 {
-    struct person squatter = person(deaf_hub, 0);
+    struct person squatter = person(deaf_root, 0);
     struct slr_bootstrap m;
     go(&squatter);
     hear(&squatter);
@@ -122,10 +122,10 @@ static void send_verdict(int to, uint32_t word, const int *fd, int n)
         _exit(95);
 }
 
-static int unsound_hub(int how)
+static int unsound_root(int how)
 {
     char got[256];
-    int s = listen_as_hub(true);
+    int s = listen_as_root(true);
     tell();
     int c = accept(s, NULL, NULL);
     if (recv(c, got, sizeof got, 0) <= 0 || send(c, SLR_WELCOME, sizeof SLR_WELCOME, 0) <= 0 ||
@@ -139,14 +139,14 @@ static int unsound_hub(int how)
     return 0;
 }
 
-static uint32_t member_of_unsound_hub(enum block how)
+static uint32_t member_of_unsound_root(enum block how)
 {
-    struct person hub = person(unsound_hub, (int)how);
+    struct person root = person(unsound_root, (int)how);
     struct slr_bootstrap_self self = rank_of(1);
     struct slr_bootstrap m;
     int fd = -1;
-    go(&hub);
-    hear(&hub);
+    go(&root);
+    hear(&root);
     int before = count_descriptors();
     cr_assert(slr_bootstrap_begin(&m, &key));
     cr_assert_eq(slr_bootstrap_hello(&m, &self), SLR_UNDECIDED);
@@ -154,28 +154,28 @@ static uint32_t member_of_unsound_hub(enum block how)
     slr_bootstrap_end(&m);
     cr_expect_eq(fd, -1);
     cr_expect_eq(count_descriptors(), before, "a descriptor was kept");
-    cr_expect_eq(ended(&hub), 0);
+    cr_expect_eq(ended(&root), 0);
     return word;
 }
 
 Test(member, a_block_of_another_size)
 {
-    cr_expect_eq(member_of_unsound_hub(SHORT), slr_refusal(SLR_R_NO_CONTROL, 1));
-    cr_expect_eq(member_of_unsound_hub(LONG), slr_refusal(SLR_R_NO_CONTROL, 1));
+    cr_expect_eq(member_of_unsound_root(SHORT), slr_refusal(SLR_R_NO_CONTROL, 1));
+    cr_expect_eq(member_of_unsound_root(LONG), slr_refusal(SLR_R_NO_CONTROL, 1));
 }
 
 Test(member, a_block_that_can_be_made_shorter)
 {
-    cr_expect_eq(member_of_unsound_hub(NOT_SEALED), slr_refusal(SLR_R_NO_CONTROL, 1));
+    cr_expect_eq(member_of_unsound_root(NOT_SEALED), slr_refusal(SLR_R_NO_CONTROL, 1));
 }
 
 Test(member, no_block_or_two)
 {
-    cr_expect_eq(member_of_unsound_hub(NONE), slr_refusal(SLR_R_NO_CONTROL, 1));
-    cr_expect_eq(slr_refusal_reason(member_of_unsound_hub(TWO)), SLR_R_VERSION_DIFFERS);
+    cr_expect_eq(member_of_unsound_root(NONE), slr_refusal(SLR_R_NO_CONTROL, 1));
+    cr_expect_eq(slr_refusal_reason(member_of_unsound_root(TWO)), SLR_R_VERSION_DIFFERS);
 }
 
 Test(member, a_descriptor_with_a_refusal)
 {
-    cr_expect_eq(member_of_unsound_hub(UNASKED), slr_refusal(SLR_R_PEER_DIED, 0));
+    cr_expect_eq(member_of_unsound_root(UNASKED), slr_refusal(SLR_R_PEER_DIED, 0));
 }

@@ -1,2 +1,2 @@
-# A rank does not wait to be welcome: what comes later is the hub's will.
-s/return await_welcome\(s, hub.pid\);/return BEGUN;/
+# A rank does not wait to be welcome: what comes later is the root's fallback.
+s/return await_welcome\(s, root.pid\);/return BEGUN;/
