@@ -26,7 +26,7 @@ struct slr_other {
     ncclDataType_t type;
     ncclComm_t comm;
     cudaStream_t stream;
-    struct slr_comm *tracked; /* held between the two calls, with the guard up; NULL: not measured */
+    struct slr_comm *tracked; /* held between the two, with the guard up; NULL: not measured */
     struct slr_timed *timed;  /* NULL: not this one */
 };
 void slr_other_begin(struct slr_other *o);

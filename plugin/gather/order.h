@@ -49,7 +49,7 @@ struct slr_ordered {
 };
 
 struct slr_order {
-    struct slr_ordered gather; /* the latest one of the ring; `behind` stands for its own-shard copy */
+    struct slr_ordered gather; /* the ring's latest; `behind` stands for its own-shard copy */
     struct slr_ordered nccl;   /* the latest operation of NCCL since then */
     bool gathered;             /* there was a gather */
     bool settled;              /* an operation of NCCL has come behind the latest gather */

@@ -4,7 +4,7 @@
  * A gather becomes pending when the ring has enqueued it. It stops being pending when it has no
  * holders. The words:
  *
- *   holder     a stream on which later work has to see the gather, and which does not wait for it yet
+ *   holder     a stream whose later work has to see the gather, and that does not wait for it yet
  *   origin     the holder that the gather was called on
  *   follower   a holder that waits for an event of the origin; see below
  *   join       one cuStreamWaitEvent that makes a holder wait for everything that the gather does

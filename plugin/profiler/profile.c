@@ -25,47 +25,49 @@ static pid_t owner; /* a child after fork has the list, but not the communicator
 
 /* ---- communicators that are being made ---- */
 
-void slr_profile_init(struct slr_profile_init *b, const char *comm, int nranks, int rank)
+void slr_profile_init(struct slr_profile_init *init, const char *comm, int nranks, int rank)
 {
-    if (!slr_get(SLR_S_PROFILE))
+    if (!slr_get(SLR_S_PROFILE)) /* `listed` stays false, so the end does nothing */
         return;
-    *b = (struct slr_profile_init){.nranks = nranks, .rank = rank, .listed = true, .thread = pthread_self()};
-    strncpy(b->comm, comm, sizeof b->comm - 1);
+    *init = (struct slr_profile_init){.nranks = nranks, .rank = rank, .listed = true, .thread = pthread_self()};
+    strncpy(init->comm, comm, sizeof init->comm - 1);
     pthread_mutex_lock(&lock);
-    b->next = inits;
-    inits = b;
+    init->next = inits;
+    inits = init;
     pthread_mutex_unlock(&lock);
 }
 
-void slr_profile_init_end(struct slr_profile_init *b)
+void slr_profile_init_end(struct slr_profile_init *init)
 {
-    if (!b->listed)
+    if (!init->listed)
         return;
-    b->listed = false;
+    init->listed = false;
     pthread_mutex_lock(&lock);
     struct slr_profile_init **at = &inits;
-    while (*at && *at != b)
+    while (*at && *at != init)
         at = &(*at)->next;
     if (*at)
-        *at = b->next;
+        *at = init->next;
     pthread_mutex_unlock(&lock);
 }
 
-static bool fits(const struct slr_profile_init *b, int nranks, int rank, bool own_thread)
+/* What one side does not know fits anything. */
+static bool fits(const struct slr_profile_init *init, int nranks, int rank, bool own_thread)
 {
-    return !b->taken && (b->nranks < 0 || nranks < 0 || b->nranks == nranks) &&
-           (b->rank < 0 || rank < 0 || b->rank == rank) && (!own_thread || pthread_equal(b->thread, pthread_self()));
+    return !init->taken && (init->nranks < 0 || nranks < 0 || init->nranks == nranks) &&
+           (init->rank < 0 || rank < 0 || init->rank == rank) &&
+           (!own_thread || pthread_equal(init->thread, pthread_self()));
 }
 
 /* The only one that fits, or NULL. */
 static struct slr_profile_init *only(int nranks, int rank, bool own_thread)
 {
     struct slr_profile_init *found = NULL;
-    for (struct slr_profile_init *b = inits; b; b = b->next)
-        if (fits(b, nranks, rank, own_thread)) {
+    for (struct slr_profile_init *init = inits; init; init = init->next)
+        if (fits(init, nranks, rank, own_thread)) {
             if (found)
                 return NULL;
-            found = b;
+            found = init;
         }
     return found;
 }
@@ -73,15 +75,16 @@ static struct slr_profile_init *only(int nranks, int rank, bool own_thread)
 bool slr_profile_init_take(int nranks, int rank, char comm[9])
 {
     pthread_mutex_lock(&lock);
-    struct slr_profile_init *b = only(nranks, rank, true);
-    if (!b)
-        b = only(nranks, rank, false);
-    if (b) {
-        b->taken = true;
-        memcpy(comm, b->comm, sizeof b->comm);
+    /* The own thread's first: NCCL makes most communicators on the calling thread. */
+    struct slr_profile_init *init = only(nranks, rank, true);
+    if (!init)
+        init = only(nranks, rank, false);
+    if (init) {
+        init->taken = true;
+        memcpy(comm, init->comm, sizeof init->comm);
     }
     pthread_mutex_unlock(&lock);
-    return b != NULL;
+    return init != NULL;
 }
 
 /* ---- communicators ---- */
@@ -92,9 +95,10 @@ static void report(struct slr_profile_record *r, unsigned seen)
     slr_profile_count(p, r, seen);
 }
 
+/* Programs often exit without destroying their communicators. */
 static void at_exit(void)
 {
-    if (getpid() != owner)
+    if (getpid() != owner) /* a fork's child, which would write everything a second time */
         return;
     pthread_mutex_lock(&lock);
     for (struct slr_profile *p = open_list; p; p = p->next) {
@@ -168,6 +172,7 @@ void slr_profile_close(struct slr_profile *p)
     if (*at)
         *at = p->next;
     pthread_mutex_unlock(&lock);
+    /* Off the list first, so that an exit on another thread does not write them, too. */
     slr_oprecord_flush(p, report);
     slr_profile_log_sums(p);
     pthread_mutex_destroy(&p->lock);
@@ -184,6 +189,7 @@ static bool is_call(const void *handle)
 void *slr_profile_call(struct slr_profile *p, const char *datatype)
 {
     const struct slr_profiled *by = slr_profiled;
+    /* From v5 on this is the first event of a call: here a communicator without a name gets one. */
     if (p && by)
         slr_profile_bind(p, by->comm);
     uint64_t reason = by && by->call ? (uint64_t)by->why : SLR_R_COUNT, number = by ? by->call : 0;
@@ -202,8 +208,8 @@ static bool per_rank(const char *func)
     return false;
 }
 
-/* NCCL runs all-gathers and broadcasts in bytes; the application's call says of which type they
- * are. */
+/* `called_with`: the type of the application's call, 0: not told. NCCL runs all-gathers and
+ * broadcasts in bytes; the application's call says of which type they are. */
 static void measure(struct slr_profile_record *r, const struct slr_profile *p, const struct slr_profile_op *op,
                     unsigned called_with)
 {
@@ -217,6 +223,7 @@ static void measure(struct slr_profile_record *r, const struct slr_profile *p, c
     r->bytes = all;
 }
 
+/* Which call of the application the operation is of, and what type that call had. */
 static void belongs(struct slr_profile_record *r, const struct slr_profile_op *op, unsigned *called_with)
 {
     uint64_t h = (uintptr_t)op->parent;
@@ -253,6 +260,7 @@ void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op)
         atomic_fetch_add_explicit(&p->lost, 1, memory_order_relaxed);
         return NULL;
     }
+    /* Without a parent the thread itself tells whose operation it is. */
     if (slr_profiled && !is_call(op->parent))
         slr_profile_bind(p, slr_profiled->comm);
     identify(p, op);
@@ -264,13 +272,14 @@ void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op)
     r->algo = (uint8_t)slr_profile_name_id(op->peer < 0 ? op->algo : "-");
     r->proto = (uint8_t)slr_profile_name_id(op->peer < 0 ? op->proto : "-");
     r->channels = (uint8_t)op->channels;
+    /* Complete are operations whose channels have all stopped, as many as were announced. */
     atomic_store_explicit(&r->expect,
                           (uint16_t)(!op->timed     ? 0
                                      : op->channels ? op->channels
                                                     : SLR_EXPECT_UNKNOWN),
                           memory_order_relaxed);
     r->begin = slr_now_ns();
-    slr_oprecord_ready(r, p);
+    slr_oprecord_ready(r, p); /* last: a flush on another thread may report it from here on */
     return handle;
 }
 

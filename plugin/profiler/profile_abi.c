@@ -13,6 +13,8 @@
 #define MASK_V4 (MASK_V1 | SLR_PROFILE_KERNEL_CH)
 #define MASK_V6 (MASK_V4 | SLR_PROFILE_CE_COLL)
 
+/* Off, or without memory: no context and no events, and never an error, which would fail NCCL's
+ * init. */
 static ncclResult_t open_comm(void **context, int *mask, int wanted, const struct slr_profile_comm *comm)
 {
     *context = slr_profile_open(comm);

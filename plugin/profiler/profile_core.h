@@ -17,9 +17,10 @@
 #include "plugin/abi/nccl_common.h"
 #include "plugin/profiler/profile.h"
 
-#define SLR_PROFILE_RECORDS 4096 /* NCCL's launch queues hold about a quarter of it for each communicator */
-#define SLR_PROFILE_SUMS 256     /* combinations of one communicator */
-#define SLR_PROFILE_NAMES 64     /* of functions, algorithms and protocols in a process */
+/* NCCL's launch queues hold about a quarter of them for each communicator. */
+#define SLR_PROFILE_RECORDS 4096
+#define SLR_PROFILE_SUMS 256 /* combinations of one communicator */
+#define SLR_PROFILE_NAMES 64 /* of functions, algorithms and protocols in a process */
 
 /* A communicator as NCCL announces it. */
 struct slr_profile_comm {
@@ -36,10 +37,10 @@ struct slr_profile_op {
     size_t count;
     unsigned channels; /* 0: not told */
     int peer;          /* of a send or receive; -1: a collective */
-    int rank;          /* the communicator's, and its hash, where init was not told (v1 to v3); else 0 */
-    uint64_t hash;
-    void *parent; /* handle of the application's call, or NULL */
-    bool timed;   /* kernel channels with GPU time will follow */
+    int rank;          /* the communicator's, where init was not told (v1 to v3); else 0 */
+    uint64_t hash;     /* likewise */
+    void *parent;      /* handle of the application's call, or NULL */
+    bool timed;        /* kernel channels with GPU time will follow */
 };
 
 struct slr_profile;

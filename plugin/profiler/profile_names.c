@@ -8,6 +8,8 @@
 
 #define NAME_BYTES 24
 
+/* Filled from the front and never emptied, so a reader needs no lock: FREE -> WRITING -> WRITTEN.
+ */
 enum { FREE, WRITING, WRITTEN };
 static struct {
     _Atomic int state;
@@ -44,6 +46,8 @@ unsigned slr_profile_name_id(const char *name)
             atomic_store_explicit(&names[i].state, WRITTEN, memory_order_release);
             return i + 1;
         }
+        /* Somebody writes this place now, perhaps the same name: wait for it, which takes moments.
+         */
         while (atomic_load_explicit(&names[i].state, memory_order_acquire) != WRITTEN)
             sched_yield();
         if (same(i, name))
@@ -67,9 +71,9 @@ unsigned slr_profile_type_id(const char *nccl_name)
     };
     if (!nccl_name)
         return 0;
-    for (unsigned t = 0; strncmp(nccl_name, "nccl", 4) == 0 && t < sizeof types / sizeof *types; t++)
-        if (strcmp(nccl_name + 4, types[t]) == 0)
-            return t + 1;
+    for (unsigned type = 0; strncmp(nccl_name, "nccl", 4) == 0 && type < sizeof types / sizeof *types; type++)
+        if (strcmp(nccl_name + 4, types[type]) == 0)
+            return type + 1;
     /* What NCCL up to 2.30 calls the only type that it has forgotten to name. */
     return strcmp(nccl_name, "Unknown") == 0 ? ncclUint8 + 1 : 0;
 }

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+/* A record's word: generation << 32 | seen << 20 | open << 8 | these. */
 #define USED 1u
 #define OWN 2u
 #define REPORTED 4u
@@ -9,9 +10,13 @@
 #define OPEN_ONE (1u << 8)
 #define SEEN_ONE (1u << 20)
 #define MOST 0xfffu /* channels open, and seen; NCCL has 64 at most */
-#define TRIES 1024  /* records looked at for a free one, before some are taken from operations that only wait */
-#define AT_ONCE 64  /* so many, as looking takes long */
 
+/* Records looked at for a free one, before some are taken from operations that only wait; and how
+ * many of these at once, as looking takes long. */
+#define TRIES 1024
+#define AT_ONCE 64
+
+/* A handle: generation << 18 | index << 2 | kind. The kind is never 0, so no handle is NULL. */
 enum kind { KIND_CALL = 1, KIND_OP = 2, KIND_CHANNEL = 3 };
 #define KIND_MASK 3u
 #define INDEX_SHIFT 2
@@ -60,11 +65,13 @@ static bool change(struct slr_profile_record *r, uint64_t *word, uint64_t to)
     return atomic_compare_exchange_weak_explicit(&r->word, word, to, memory_order_acq_rel, memory_order_acquire);
 }
 
+/* Nothing comes for it any more, and what came is in the sums. */
 static bool over(uint64_t w)
 {
     return w & TOLD && !(w & OWN) && open_of(w) == 0;
 }
 
+/* The generation stays, so that the next taker's is another one and old handles find nothing. */
 static uint64_t freed(uint64_t w)
 {
     return generation_of(w) << 32;
@@ -75,6 +82,7 @@ static void report_it(struct slr_profile_record *r, slr_profile_report report)
 {
     uint64_t w = atomic_load(&r->word), to;
     report(r, seen_of(w));
+    /* A flush waits for this: the owner may be freed from here on. */
     atomic_store_explicit(&r->owner, NULL, memory_order_release);
     do {
         to = w | TOLD;
@@ -103,10 +111,11 @@ static struct slr_profile_record *try_take(uint32_t at, void **handle)
 struct slr_profile_record *slr_oprecord_take(void **handle, slr_profile_report report)
 {
     struct slr_profile_record *r = NULL;
+    /* In a circle, as old records are the likeliest to be free. */
     uint32_t start = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
     for (uint32_t i = 0; i < TRIES && !r; i++)
         if ((r = try_take(start + i, handle)) && i)
-            atomic_fetch_add_explicit(&next, i, memory_order_relaxed); /* past what is still in use */
+            atomic_fetch_add_explicit(&next, i, memory_order_relaxed); /* past what is in use */
     for (uint32_t i = 0; i < AT_ONCE && !r; i++)
         give_up(&records[(start + i) % SLR_PROFILE_RECORDS], report);
     for (uint32_t i = 0; i < AT_ONCE && !r; i++)
@@ -124,6 +133,7 @@ void slr_oprecord_ready(struct slr_profile_record *r, struct slr_profile *owner)
     atomic_store_explicit(&r->owner, owner, memory_order_release);
 }
 
+/* Whoever brings it into this state reports it. */
 static bool complete(struct slr_profile_record *r, uint64_t w)
 {
     return !(w & (OWN | REPORTED)) && open_of(w) == 0 &&
@@ -131,7 +141,7 @@ static bool complete(struct slr_profile_record *r, uint64_t w)
 }
 
 /* From `w`, of which something has been taken away: to free, to reported, or only to less. */
-static bool leave(struct slr_profile_record *r, uint64_t *word, uint64_t w, slr_profile_report report)
+static bool take_away(struct slr_profile_record *r, uint64_t *word, uint64_t w, slr_profile_report report)
 {
     bool last = complete(r, w);
     if (!change(r, word, over(w) ? freed(w) : last ? w | REPORTED : w))
@@ -145,15 +155,16 @@ static void stop_op(struct slr_profile_record *r, uint64_t w, slr_profile_report
 {
     uint64_t generation = generation_of(w);
     if (w & OWN)
+        /* Before the word says that it has stopped: then another thread may report it. */
         atomic_store_explicit(&r->end, slr_now_ns(), memory_order_relaxed);
-    while (w & OWN && generation_of(w) == generation && !leave(r, &w, w & ~(uint64_t)OWN, report))
+    while (w & OWN && generation_of(w) == generation && !take_away(r, &w, w & ~(uint64_t)OWN, report))
         ;
 }
 
 static void stop_channel(struct slr_profile_record *r, uint64_t w, slr_profile_report report)
 {
     uint64_t generation = generation_of(w);
-    while (open_of(w) && generation_of(w) == generation && !leave(r, &w, w - OPEN_ONE, report))
+    while (open_of(w) && generation_of(w) == generation && !take_away(r, &w, w - OPEN_ONE, report))
         ;
 }
 
@@ -178,6 +189,7 @@ void *slr_oprecord_channel(void *parent, uint64_t gpu_start)
         if (generation_of(w) != generation || !(w & USED) || w & REPORTED || seen_of(w) == MOST)
             return NULL;
     } while (!change(r, &w, w + OPEN_ONE + SEEN_ONE));
+    /* The minimum over all channels, which start on NCCL's proxy threads; 0: not told. */
     uint64_t first = atomic_load_explicit(&r->first, memory_order_relaxed);
     while (gpu_start && gpu_start < first &&
            !atomic_compare_exchange_weak_explicit(&r->first, &first, gpu_start, memory_order_relaxed,
@@ -190,7 +202,7 @@ void slr_oprecord_channel_ended(void *channel, uint64_t gpu_stop)
 {
     uint64_t w;
     struct slr_profile_record *r = find(channel, KIND_CHANNEL, &w);
-    if (!r || w & REPORTED)
+    if (!r || w & REPORTED) /* too late for the sums */
         return;
     uint64_t last = atomic_load_explicit(&r->last, memory_order_relaxed);
     while (gpu_stop > last && !atomic_compare_exchange_weak_explicit(&r->last, &last, gpu_stop, memory_order_relaxed,

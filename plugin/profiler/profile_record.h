@@ -1,12 +1,14 @@
 /* The pool of records of operations (profile_core.h), and the life of one record.
  *
- * Its state is one word, changed by compare-and-swap only: generation, and
- *   used      taken; its fields are the taker's until it gives the handle away
- *   own       its own stop has not come
- *   open      kernel channels that have started and not stopped
- *   seen      kernel channels that have started
- *   reported  somebody is writing it into the sums, or has: only who sets this does so
- *   told      that is over
+ * Its state is one word, changed by compare-and-swap only: the generation, and
+ *
+ *   used       taken; its fields are the taker's until it gives the handle away
+ *   own        its own stop has not come
+ *   open       kernel channels that have started and not stopped
+ *   seen       kernel channels that have started
+ *   reported   somebody writes it into the sums, or has: only who sets this does so
+ *   told       that is over
+ *
  * It is free again when it is told, and neither own nor open.
  */
 #ifndef SLR_PLUGIN_PROFILER_PROFILE_RECORD_H

@@ -9,6 +9,7 @@ enum { UNBOUND, BINDING, BOUND };
 
 void slr_profile_bind(struct slr_profile *p, const char *comm)
 {
+    /* The first who knows the name writes it; later ones know the same. */
     int none = UNBOUND;
     if (!atomic_compare_exchange_strong(&p->bound, &none, BINDING))
         return;
@@ -16,6 +17,7 @@ void slr_profile_bind(struct slr_profile *p, const char *comm)
     atomic_store_explicit(&p->bound, BOUND, memory_order_release);
 }
 
+/* Bound while it is written: "?" for those moments, as before. */
 static const char *comm_name(struct slr_profile *p)
 {
     return atomic_load_explicit(&p->bound, memory_order_acquire) == BOUND ? p->name : "?";
@@ -39,6 +41,8 @@ static unsigned channels(const struct slr_profile_record *r, unsigned seen)
     return r->channels ? r->channels : seen;
 }
 
+/* All that a sum's line tells but the bytes, in one word: comparing is cheap, as it is done for
+ * each operation. */
 static uint64_t key_of(const struct slr_profile_record *r, unsigned seen)
 {
     return (uint64_t)r->func | (uint64_t)r->algo << 8 | (uint64_t)r->proto << 16 | (uint64_t)r->dtype << 24 |
@@ -47,6 +51,7 @@ static uint64_t key_of(const struct slr_profile_record *r, unsigned seen)
 
 static struct slr_profile_sum *sum_of(struct slr_profile *p, uint64_t key, uint64_t bytes)
 {
+    /* A search from the front is enough: a program has few combinations. */
     for (unsigned i = 0; i < p->count; i++)
         if (p->sums[i].key == key && p->sums[i].bytes == bytes)
             return &p->sums[i];
@@ -64,7 +69,7 @@ static void add(struct slr_profile *p, uint64_t key, uint64_t bytes, uint64_t ns
         return;
     }
     s->calls++;
-    if (!ns)
+    if (!ns) /* counted, but its time is not known */
         return;
     s->timed++;
     s->total_ns += ns;
@@ -105,7 +110,7 @@ static bool selected(const struct slr_profile_record *r)
 
 void slr_profile_count(struct slr_profile *p, struct slr_profile_record *r, unsigned seen)
 {
-    if (selected(r))
+    if (selected(r)) /* outside of the lock, as the log writes to a file */
         log_one(p, r, seen);
     pthread_mutex_lock(&p->lock);
     add(p, key_of(r, seen), r->bytes, kernel_ns(r, seen));
@@ -137,6 +142,7 @@ void slr_profile_log_sums(struct slr_profile *p)
         slr_log_asked("nccl_lost", "comm=%s comm_hash=%llx crank=%d lost=%llu unsummed=%llu msg=%s", comm_name(p),
                       (unsigned long long)p->hash, p->rank, (unsigned long long)lost, (unsigned long long)p->unsummed,
                       "operations of NCCL that are in no sum: too many in flight, or too many different ones");
+    /* Once: an exit may come before, or while, NCCL closes the communicator. */
     p->count = 0;
     p->unsummed = 0;
     atomic_store(&p->lost, 0);

@@ -21,7 +21,9 @@ void slr_period_close(struct slr_period *p)
     *p = (struct slr_period){0};
 }
 
-/* Without a branch. A run that wraps is confirmed again 2p calls later. */
+/* Every call does this 128 times for each token, so it has no branch: the mask is all ones where
+ * the tokens match, else 0, which ends the run. A run that wraps is confirmed again 2p calls later.
+ */
 static void extend(uint32_t *run, const uint64_t *past, uint64_t token, uint64_t seen)
 {
     uint64_t most = seen < SLR_PERIOD_MAX ? seen : SLR_PERIOD_MAX;
@@ -32,6 +34,8 @@ static void extend(uint32_t *run, const uint64_t *past, uint64_t token, uint64_t
 void slr_period_add(struct slr_period *p, const uint64_t *token)
 {
     for (unsigned k = 0; k < p->width; k++) {
+        /* The ring is compared before the new token replaces the one of SLR_PERIOD_MAX calls ago.
+         */
         uint64_t *past = &p->token[(size_t)k * SLR_PERIOD_MAX];
         extend(&p->run[(size_t)k * SLR_PERIOD_MAX], past, token[k], p->seen);
         past[p->seen % SLR_PERIOD_MAX] = token[k];
@@ -39,6 +43,7 @@ void slr_period_add(struct slr_period *p, const uint64_t *token)
     p->seen++;
 }
 
+/* Matches in a row of token k with that of `period` calls before. */
 static uint32_t run_of(const struct slr_period *p, unsigned k, unsigned period)
 {
     return p->run[(size_t)k * SLR_PERIOD_MAX + period - 1];
@@ -46,7 +51,7 @@ static uint32_t run_of(const struct slr_period *p, unsigned k, unsigned period)
 
 void slr_period_gap(struct slr_period *p)
 {
-    p->seen = 0;
+    p->seen = 0; /* nothing in the ring counts as past any more */
     memset(p->run, 0, (size_t)SLR_PERIOD_MAX * p->width * sizeof(*p->run));
 }
 
@@ -66,6 +71,7 @@ uint32_t slr_period_by_places(const struct slr_period *p, unsigned period)
 
 unsigned slr_period_find(const struct slr_period *p, bool by_places, unsigned least)
 {
+    /* From the smallest: multiples of a period match as well. */
     for (unsigned q = 1; q <= SLR_PERIOD_MAX; q++) {
         uint32_t run = by_places ? slr_period_by_places(p, q) : slr_period_by_sizes(p, q);
         if (run >= 2 * q && run >= least)

@@ -1,10 +1,10 @@
-/* The period of a communicator's calls: an unmodified program does not tell where its iterations
+/* The period of a communicator's calls, as an unmodified program does not tell where its iterations
  * begin.
  *
- * Every call is given as tokens, one of its size and one of each rank's size and places (equal
- * tokens: the same). A period p is *confirmed* by sizes or by a rank when the latest calls, at
- * least 2p and a given least number of them, have the token of p calls before. By the places of a
- * rank is the better evidence: layers of one size differ in them. By any one rank is enough, as
+ * Every call is given as tokens: one of its size, and one of each rank's size and places. Equal
+ * tokens mean the same. A period p is *confirmed*, by sizes or by a rank, when each of the latest
+ * calls has the token of p calls before, for at least 2p calls and a given least number. The places
+ * of a rank are the better evidence: layers of one size differ in them. Any one rank is enough, as
  * another may move all the time.
  *
  * Each new call compares itself with the 128 calls before: runs of matches are kept, not searched
@@ -22,7 +22,7 @@ struct slr_period {
     unsigned width;  /* tokens of one call: 1 + ranks */
     uint64_t seen;   /* calls since the beginning or the last gap */
     uint64_t *token; /* [width][SLR_PERIOD_MAX], of the latest calls */
-    uint32_t *run;   /* [width][SLR_PERIOD_MAX], p - 1: matches with the call p before, without interruption */
+    uint32_t *run;   /* [width][SLR_PERIOD_MAX], [p - 1]: matches in a row with the call p before */
 };
 
 /* False: out of memory. */

@@ -25,6 +25,7 @@ void slr_phases_close(struct slr_phases *p)
     *p = (struct slr_phases){0};
 }
 
+/* The calls that are known are kept in a ring, by their number. */
 static struct slr_use *use_of(const struct slr_phases *p, uint64_t call)
 {
     return &p->use[call % SLR_PHASE_KNOWN * (uint64_t)p->nranks];
@@ -35,6 +36,7 @@ static unsigned site_of(const struct slr_phases *p, uint64_t call)
     return (unsigned)((call - p->first) % p->length);
 }
 
+/* What makes two calls of a rank the same: a hash, as only equality matters. */
 static uint64_t token_of(const struct slr_use *use)
 {
     uint64_t token = slr_mix(use->shard, use->in_place);
@@ -55,6 +57,7 @@ static void compare_with_past(struct slr_phases *p, const struct slr_use *use)
     slr_period_add(&p->period, p->token);
 }
 
+/* One call of the present phase: its site takes it, and changes of state are logged. */
 static void site_call(struct slr_phases *p, uint64_t call, const struct slr_use *use)
 {
     unsigned i = site_of(p, call), changed = slr_site_take(&p->sites, i, call, use);
@@ -77,7 +80,8 @@ uint64_t slr_phases_breaks(const struct slr_phases *p)
     return n;
 }
 
-static void leave(struct slr_phases *p)
+/* The phase is over. Its sites go; how often they broke stays in the total. */
+static void end_phase(struct slr_phases *p)
 {
     p->breaks = slr_phases_breaks(p);
     slr_sites_close(&p->sites);
@@ -85,13 +89,15 @@ static void leave(struct slr_phases *p)
     p->length = 0;
 }
 
-/* A phase of period `length`, from as far back as its sizes fit. */
-static void enter(struct slr_phases *p, unsigned length, enum slr_evidence by)
+/* A phase of period `length`, from as far back as its sizes fit. Without memory for its sites the
+ * present one stays. */
+static void begin_phase(struct slr_phases *p, unsigned length, enum slr_evidence by)
 {
     struct slr_sites sites;
     if (!slr_sites_open(&sites, length, p->nranks))
         return;
-    leave(p);
+    end_phase(p);
+    /* A run of n matches with the call `length` before covers n + length calls. */
     uint64_t fit = (uint64_t)slr_period_by_sizes(&p->period, length) + length;
     p->first = p->last + 1 - (fit < SLR_PHASE_KNOWN ? fit : SLR_PHASE_KNOWN);
     p->length = length;
@@ -99,6 +105,7 @@ static void enter(struct slr_phases *p, unsigned length, enum slr_evidence by)
     p->sites = sites;
     p->phases++;
     slr_symmetry_log_phase(p);
+    /* The sites see the past as if the phase had been known from its first call. */
     for (uint64_t call = p->first; call <= p->last; call++)
         site_call(p, call, use_of(p, call));
 }
@@ -108,6 +115,8 @@ static bool confirmed(const struct slr_phases *p)
     return p->by == SLR_BY_PLACES && slr_period_by_places(&p->period, p->length) >= 2 * p->length;
 }
 
+/* Looks for a phase, or a better one. `least`: matches that are evidence; `patience`: calls after
+ * which sizes are, too. */
 static void reconsider(struct slr_phases *p, unsigned least, uint64_t patience)
 {
     if (confirmed(p))
@@ -120,15 +129,16 @@ static void reconsider(struct slr_phases *p, unsigned least, uint64_t patience)
     }
     if (!length)
         return;
+    /* The same period with better evidence is the same phase: its sites stay. */
     if (p->by != SLR_BY_NOTHING && length == p->length)
         p->by = by;
     else
-        enter(p, length, by);
+        begin_phase(p, length, by);
 }
 
 static void remember(struct slr_phases *p, uint64_t call, const struct slr_use *use)
 {
-    if (call != p->last + 1)
+    if (call != p->last + 1) /* the analysis was too slow, and calls in between are lost */
         slr_period_gap(&p->period);
     memcpy(use_of(p, call), use, (size_t)p->nranks * sizeof(*use));
     p->last = call;
@@ -141,8 +151,9 @@ void slr_phases_take(struct slr_phases *p, uint64_t call, const struct slr_use *
     remember(p, call, use);
     if (p->by != SLR_BY_NOTHING) {
         const struct slr_site *site = &p->sites.site[site_of(p, call)];
+        /* A size is what the program computes; another one at this place is another iteration. */
         if (site->calls > 0 && site->shard != use->shard)
-            leave(p);
+            end_phase(p);
         else
             site_call(p, call, use);
     }
@@ -151,6 +162,8 @@ void slr_phases_take(struct slr_phases *p, uint64_t call, const struct slr_use *
 
 void slr_phases_end(struct slr_phases *p)
 {
+    /* A short program has fewer calls than the usual evidence asks for; there is nothing to wait
+     * for. */
     if (p->by == SLR_BY_NOTHING)
         reconsider(p, 0, 0);
 }

@@ -1,12 +1,15 @@
 /* From the sequence of a communicator's calls to its call sites.
  *
- *   no period   ->  confirmed (period.h) by places, or by sizes when 384 calls have shown no period of places or the
- *                   communicator ends           -> a phase of that period: its calls so far are taken again, as sites
- *   in a phase  ->  a call of another size than its site's                  -> the phase is over, no period
- *               ->  the period is not confirmed by places any more, but another one is    -> a phase of that period
+ *   state        when                                             then
+ *   no period    one is confirmed (period.h) by places, or by     a phase of that period; its calls
+ *                sizes when 384 calls have shown none by places   so far are taken again, as sites
+ *                or the communicator ends
+ *   in a phase   a call has another size than its site's          the phase is over, no period
+ *   in a phase   its period is not confirmed by places any more,  a phase of that period
+ *                and another one is
  *
  * A phase begins with the earliest call from which on the sizes fit its period, as far back as 384
- * calls are known, so "since" is a call that may be long past when it is reported. Site i of a
+ * calls are known. So "since" is a call that may be long past when it is reported. Site i of a
  * phase is every call whose number is i more than the phase's first, modulo the period. A period
  * once adopted stays while it is confirmed, also when a smaller one would do.
  *

@@ -3,11 +3,13 @@
 #include "cache/blocks.h"
 #include "plugin/sites/sites.h"
 
+/* The words of a record. An identity is ordinal << 32 | the generation's low half. */
 enum word { SHARD, RECV, SEND = RECV + 3, WORDS = SEND + 3 };
 enum place_word { IDENTITY, SIZE, OFFSET };
 _Static_assert(sizeof(((struct slr_published *)0)->word) == WORDS * sizeof(uint64_t), "one word for each");
 _Static_assert(sizeof(struct slr_published) == 64, "one cache line");
 
+/* Release and acquire on every word: see published.h why a torn record is never taken. */
 static void put(_Atomic uint64_t *word, uint64_t value)
 {
     atomic_store_explicit(word, value, memory_order_release);
@@ -29,6 +31,7 @@ void slr_published_write(struct slr_published *ring, uint64_t call, uint64_t sha
                          const struct slr_place *send, const struct slr_place *recv)
 {
     struct slr_published *p = &ring[call % SLR_PUBLISHED];
+    /* Relaxed is enough: the words' release stores carry it. */
     atomic_store_explicit(&p->call, 0, memory_order_relaxed);
     put(&p->word[SHARD], shard << 1 | in_place);
     put_place(&p->word[RECV], recv);
@@ -60,6 +63,7 @@ enum slr_published_result slr_published_read(const struct slr_published *ring, u
     use->in_place = get(&p->word[SHARD]) & 1;
     use->at[SLR_RECV] = get_place(&p->word[RECV]);
     use->at[SLR_SEND] = get_place(&p->word[SEND]);
+    /* By contract at rank * shard; without that all ranks compare alike (sites.h). */
     if (use->in_place)
         use->at[SLR_SEND].offset -= (uint64_t)rank * use->shard;
     /* Overwritten meanwhile: the next look tells by what. */

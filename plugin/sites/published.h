@@ -5,8 +5,9 @@
  * by one thread at a time. For call number c (equal on all ranks, from 1) it writes record c modulo
  * SLR_PUBLISHED:
  *
- *   call    c-512 (or 0: never written) -> 0 (being written) -> c
- *   word[]  shard and whether in place; for each buffer {ordinal and generation, size of the block, offset}
+ *   call     c - 512 (or 0: never written) -> 0 (being written) -> c
+ *   word[]   shard and whether in place; for each buffer {ordinal and generation, size of the
+ *            block, offset}
  *
  * A record is one cache line, so of the generation only 32 bits are there; 0: the buffer is in no
  * block of the cache, and its address stands for the offset.

@@ -22,6 +22,7 @@ const char *slr_difference_name(enum slr_difference d)
     return (unsigned)d < SLR_DIFFERENCES ? difference_names[d] : "unknown";
 }
 
+/* The first difference, in the order of symmetry.def. */
 static enum slr_difference difference(const struct slr_where *a, const struct slr_where *b)
 {
     if (!a->known || !b->known)
@@ -65,7 +66,7 @@ static void blame(struct slr_finding *f, int rank, int peer, const struct slr_wh
 static int majority(const struct slr_use *now, int nranks, enum slr_side side)
 {
     int best = 0, most = 0;
-    for (int r = 0; r < nranks && most * 2 <= nranks; r++) {
+    for (int r = 0; r < nranks && most * 2 <= nranks; r++) { /* more than half can not be beaten */
         int n = 0;
         for (int q = r; q < nranks; q++)
             n += difference(&now[r].at[side], &now[q].at[side]) == SLR_DIFF_NONE;
@@ -81,6 +82,7 @@ struct slr_finding slr_site_compare(const struct slr_use *before, const struct s
                                     enum slr_side side)
 {
     struct slr_finding f = {.state = SLR_SITE_DIFFERS, .odd_rank = -1, .like_rank = -1};
+    /* A rank of unknown memory differs also from itself: difference() says UNKNOWN. */
     for (int r = 0; r < nranks; r++)
         if (!now[r].at[side].known)
             blame(&f, r, -1, &now[r].at[side], &now[r].at[side]);
@@ -92,6 +94,7 @@ struct slr_finding slr_site_compare(const struct slr_use *before, const struct s
         f.state = SLR_SITE_MOVES;
         return f;
     }
+    /* Nobody has moved: now the ranks are compared with each other. */
     int peer = majority(now, nranks, side);
     for (int r = 0; r < nranks; r++)
         blame(&f, r, peer, &now[r].at[side], &now[peer].at[side]);
@@ -134,6 +137,7 @@ static bool all_stay(const struct slr_use *before, const struct slr_use *now, in
     return true;
 }
 
+/* One side of a call of the site; true when its state has changed. */
 static bool take_side(struct slr_site_side *s, uint64_t call, const struct slr_use *before, const struct slr_use *now,
                       int nranks, enum slr_side side)
 {
@@ -143,6 +147,7 @@ static bool take_side(struct slr_site_side *s, uint64_t call, const struct slr_u
         s->since = call;
         s->moves += before != NULL;
     }
+    /* A break is what a user of symmetry would have to notice: it was symmetric, and is not. */
     s->breaks += changed && s->found.state == SLR_SITE_SYMMETRIC;
     s->changes += changed;
     s->found = f;
@@ -162,5 +167,6 @@ unsigned slr_site_take(struct slr_sites *s, unsigned i, uint64_t call, const str
     for (enum slr_side side = SLR_RECV; side < SLR_SIDES; side++)
         changed |= (unsigned)take_side(&site->side[side], call, before, use, s->nranks, side) << side;
     memcpy(last, use, (size_t)s->nranks * sizeof(*last));
+    /* In place both sides are one buffer, which is reported once. */
     return site->in_place ? changed & ~(1u << SLR_SEND) : changed;
 }

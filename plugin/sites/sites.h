@@ -5,13 +5,15 @@
  * states of symmetry.def, decided anew by every call of the site from what all ranks published of
  * this call and of the one before:
  *
- *   some rank's buffer is in no block                  -> differs, unknown_memory (that rank)
- *   else some rank is not where it was                 -> moves   (the first such rank, what changed, from, to)
- *   else some rank is not where most ranks are         -> differs (the first such rank, what, a rank of the majority)
- *   else                                               -> symmetric, since the call after which no rank has moved
+ *   the first that holds                     state       and what is told
+ *   some rank's buffer is in no block        differs     unknown_memory, that rank
+ *   some rank is not where it was            moves       the first such rank, what, from, to
+ *   some rank is not where most ranks are    differs     the first such rank, what, a rank of the
+ *                                                        majority
+ *   else                                     symmetric   the call after which no rank has moved
  *
- * Places are compared by {ordinal, size of the block, offset}; of a gather in place, whose send
- * buffer lies rank * shard bytes into its receive buffer by contract, that distance is left out.
+ * Places are compared by {ordinal, size of the block, offset}. The send buffer of a gather in place
+ * lies rank * shard bytes into its receive buffer by contract, so that distance is left out.
  *
  * Pure functions of their arguments; no locking.
  */
@@ -55,8 +57,8 @@ struct slr_finding {
     enum slr_difference what;
     int odd_rank;             /* the first that is not where it is expected, -1: none */
     int odd_ranks;            /* how many are not */
-    int like_rank;            /* differs: a rank of the majority that it is compared with; else -1 */
-    uint64_t value, expected; /* of `what`: the odd rank's; that of like_rank, or its own of the time before */
+    int like_rank;            /* differs: a rank of the majority to compare with; else -1 */
+    uint64_t value, expected; /* of `what`: the odd rank's; like_rank's, or its own before */
 };
 
 /* now[nranks] and before[nranks] (NULL: the site's first call). */

@@ -17,6 +17,7 @@ struct slr_symmetry {
     struct slr_use *use; /* [nranks], of one call */
 };
 
+/* The ring of records of a rank, in the control block. */
 static struct slr_published *ring_of(const struct slr_comm *c, int rank)
 {
     char *all = (char *)c->shared.control + slr_control_published_at(c->nranks);
@@ -39,6 +40,8 @@ void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *s
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of every communicator's analysis */
 
+/* The communicator's analysis, made when it has gathered. NULL: no memory; tried again at the next
+ * tick. */
 static struct slr_symmetry *of(struct slr_comm *c)
 {
     if (c->symmetry)
@@ -63,6 +66,8 @@ static bool advance(struct slr_comm *c, struct slr_symmetry *s)
 {
     enum slr_published_result all = SLR_PUBLISHED_OK;
     uint64_t newest = 0;
+    /* NOT_YET < GONE: a call that one rank has overwritten is lost, whoever is still to come to it.
+     */
     for (int r = 0; r < c->nranks; r++) {
         uint64_t newer = 0;
         enum slr_published_result one = slr_published_read(ring_of(c, r), s->next, r, &s->use[r], &newer);
@@ -72,6 +77,7 @@ static bool advance(struct slr_comm *c, struct slr_symmetry *s)
     if (all == SLR_PUBLISHED_NOT_YET)
         return false;
     if (all == SLR_PUBLISHED_GONE) {
+        /* Not to the oldest record that is left: its rank goes on writing. */
         uint64_t to = newest - SLR_PUBLISHED / 4 * 3;
         s->phases.skipped += to - s->next;
         s->next = to;
@@ -89,6 +95,7 @@ static void analyse(struct slr_comm *c)
     unsigned steps = 4 * SLR_PUBLISHED;
     if (!slr_log_enabled(SLR_LOG_INFO) || c->pass != SLR_R_RING || !c->shared.control)
         return;
+    /* Record 1 is that of the first call: a communicator that never gathers costs no memory. */
     bool any = c->symmetry != NULL || atomic_load(&ring_of(c, c->rank)[1].call) != 0;
     struct slr_symmetry *s = any ? of(c) : NULL;
     while (s && !s->ended && steps-- > 0 && advance(c, s))
@@ -109,6 +116,7 @@ static void count(const struct slr_phases *p)
     atomic_fetch_add(&slr_counters.sites_broken, slr_phases_breaks(p));
 }
 
+/* Once: the process may end before the communicator does, and both report. */
 static void end(struct slr_comm *c)
 {
     analyse(c);

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 
+/* The bounds that symmetry_log.h tells. */
 enum { PHASE_LINES = 16, CHANGE_LINES = 256, SIDE_LINES = 3, SITE_LINES = 64 };
 
 typedef unsigned long long ull;
@@ -32,6 +33,7 @@ void slr_symmetry_log_phase(const struct slr_phases *p)
                 p->crank, (ull)p->phases, (ull)p->first, p->length, evidence_name(p->by));
 }
 
+/* Of the first rank, which stands for all where they are alike. */
 static const struct slr_where *place_of(const struct slr_phases *p, unsigned i, enum slr_side side)
 {
     return &p->sites.last[(size_t)i * (size_t)p->nranks].at[side];
@@ -42,9 +44,11 @@ void slr_symmetry_log_change(struct slr_phases *p, unsigned i, enum slr_side sid
     const struct slr_site_side *s = &p->sites.site[i].side[side];
     const struct slr_finding *f = &s->found;
     const struct slr_where *w = place_of(p, i, side);
+    /* A buffer that moves every time would fill the log; its count is in the last line. */
     if (s->changes > SIDE_LINES || p->lines >= CHANGE_LINES)
         return;
     p->lines++;
+    /* Where all are, or who is not there. */
     if (f->state == SLR_SITE_SYMMETRIC)
         slr_log(SLR_LOG_INFO, "symmetry", HEAD "call=%llu since=%llu ordinal=%u size=%llu offset=%llu",
                 HEAD_OF(p, i, side), (ull)call, (ull)s->since, w->ordinal, (ull)w->size, (ull)w->offset);

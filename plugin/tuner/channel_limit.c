@@ -32,67 +32,74 @@ static bool swap(_Atomic uint64_t *at, uint64_t from, uint64_t to)
     return atomic_compare_exchange_strong(at, &from, to);
 }
 
-void slr_channel_limit_init(struct slr_channel_limit *n, struct slr_channel_limit_shared *shared, int rank, int nranks)
+void slr_channel_limit_init(struct slr_channel_limit *limit, struct slr_channel_limit_shared *shared, int rank,
+                            int nranks)
 {
-    *n = (struct slr_channel_limit){.shared = shared, .rank = rank, .nranks = nranks, .place = UINT64_MAX};
+    *limit = (struct slr_channel_limit){.shared = shared, .rank = rank, .nranks = nranks, .place = UINT64_MAX};
 }
 
 /* Settles the calls up to the new horizon. */
-static void settle(struct slr_channel_limit *n, uint64_t now)
+static void settle(struct slr_channel_limit *limit, uint64_t now)
 {
-    struct slr_channel_limit_shared *s = n->shared;
-    n->horizon = now + SLR_CHANNEL_LIMIT_AHEAD;
-    store(&s->horizon[n->rank], n->horizon);
+    struct slr_channel_limit_shared *s = limit->shared;
+    /* Stored before the word is read: the proof in the header rests on this order. */
+    limit->horizon = now + SLR_CHANNEL_LIMIT_AHEAD;
+    store(&s->horizon[limit->rank], limit->horizon);
+    /* Again when the compare-and-swap fails: somebody has confirmed or cancelled meanwhile. */
     for (;;) {
         uint64_t word = load(&s->word);
         if ((word & STATE) == CONFIRMED)
-            n->place = word & PLACE;
-        if ((word & STATE) != PROPOSED || (word & PLACE) >= n->horizon || swap(&s->word, word, 0))
+            limit->place = word & PLACE;
+        if ((word & STATE) != PROPOSED || (word & PLACE) >= limit->horizon || swap(&s->word, word, 0))
             return;
     }
 }
 
-bool slr_channel_limit_call(struct slr_channel_limit *n)
+/* Usually one comparison: shared memory is touched once in SLR_CHANNEL_LIMIT_AHEAD calls. */
+bool slr_channel_limit_call(struct slr_channel_limit *limit)
 {
-    uint64_t now = n->calls++;
-    if (n->shared && n->place == UINT64_MAX && now >= n->horizon)
-        settle(n, now);
-    return now >= n->place;
+    uint64_t now = limit->calls++;
+    if (limit->shared && limit->place == UINT64_MAX && now >= limit->horizon)
+        settle(limit, now);
+    return now >= limit->place;
 }
 
-static bool all_reach(struct slr_channel_limit *n, uint64_t place)
+/* Every rank has made a call, and none has settled call `place` yet. */
+static bool all_reach(struct slr_channel_limit *limit, uint64_t place)
 {
-    for (int r = 0; r < n->nranks; r++) {
-        uint64_t h = load(&n->shared->horizon[r]);
+    for (int r = 0; r < limit->nranks; r++) {
+        uint64_t h = load(&limit->shared->horizon[r]);
         if (h == 0 || h > place)
             return false;
     }
     return true;
 }
 
-static void propose(struct slr_channel_limit *n)
+static void propose(struct slr_channel_limit *limit)
 {
-    struct slr_channel_limit_shared *s = n->shared;
+    struct slr_channel_limit_shared *s = limit->shared;
     uint64_t place = 0;
-    for (int r = 0; r < n->nranks; r++) {
+    for (int r = 0; r < limit->nranks; r++) {
         uint64_t h = load(&s->horizon[r]);
         place = h > place ? h : place;
     }
+    /* So far ahead that no rank comes there while this one asks; if one does, nothing is confirmed.
+     */
     place += SLR_CHANNEL_LIMIT_AHEAD;
-    if (place > PLACE)
+    if (place > PLACE) /* 2^40 calls */
         return;
-    uint64_t mine = PROPOSED | (uint64_t)n->rank << 56 | (uint64_t)(n->tries++ & 0xffff) << 40 | place;
+    uint64_t mine = PROPOSED | (uint64_t)limit->rank << 56 | (uint64_t)(limit->tries++ & 0xffff) << 40 | place;
     if (load(&s->word) == 0 && swap(&s->word, 0, mine))
-        swap(&s->word, mine, all_reach(n, place) ? CONFIRMED | place : 0);
+        swap(&s->word, mine, all_reach(limit, place) ? CONFIRMED | place : 0);
 }
 
-void slr_channel_limit_seen(struct slr_channel_limit *n, bool beside)
+void slr_channel_limit_seen(struct slr_channel_limit *limit, bool beside)
 {
-    n->history = (n->history << 1 | beside) & ((1u << SLR_CHANNEL_LIMIT_WINDOW) - 1);
-    n->known += n->known < SLR_CHANNEL_LIMIT_WINDOW;
-    if (!n->shared || n->place != UINT64_MAX || n->known < SLR_CHANNEL_LIMIT_WINDOW ||
-        2 * (unsigned)__builtin_popcount(n->history) < SLR_CHANNEL_LIMIT_WINDOW)
+    limit->history = (limit->history << 1 | beside) & ((1u << SLR_CHANNEL_LIMIT_WINDOW) - 1);
+    limit->known += limit->known < SLR_CHANNEL_LIMIT_WINDOW;
+    if (!limit->shared || limit->place != UINT64_MAX || limit->known < SLR_CHANNEL_LIMIT_WINDOW ||
+        2 * (unsigned)__builtin_popcount(limit->history) < SLR_CHANNEL_LIMIT_WINDOW)
         return;
-    n->known = 0; /* the next proposal only after as many gathers again */
-    propose(n);
+    limit->known = 0; /* the next proposal only after as many gathers again */
+    propose(limit);
 }

@@ -35,7 +35,7 @@ struct timer {
     struct answer answer;
 };
 
-static struct timer timers[TIMERS];
+static struct timer timers[TIMERS]; /* state: under the lock; the rest: whoever has it CALLING */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local struct answer answered __attribute__((tls_model("initial-exec")));
 static _Thread_local struct timer *calling __attribute__((tls_model("initial-exec")));
@@ -55,9 +55,9 @@ static bool nth_pair(const struct slr_tuner_ask *ask, int *n, struct slr_tuner_c
     return false;
 }
 
-static const struct slr_tuner_choice nccls = {-1, -1, 0};
+static const struct slr_tuner_choice nccls = {-1, -1, 0}; /* leave it to NCCL */
 
-/* Exploring: how many candidates there are, and which one it is. */
+/* Exploring: how many candidates there are. */
 static int count_pairs(const struct slr_tuner_ask *ask)
 {
     struct slr_tuner_choice unused;
@@ -66,6 +66,7 @@ static int count_pairs(const struct slr_tuner_ask *ask)
     return 1 + pairs * COUNTS;
 }
 
+/* Candidate 0 is NCCL's default; then COUNTS of each pair. CollNet's channels can not be chosen. */
 static struct slr_tuner_choice nth_candidate(const struct slr_tuner_ask *ask, int candidate)
 {
     struct slr_tuner_choice choice = nccls;
@@ -77,6 +78,7 @@ static struct slr_tuner_choice nth_candidate(const struct slr_tuner_ask *ask, in
     return choice;
 }
 
+/* A rule of defaults only is NCCL's choice, and there is nothing to compare. */
 static bool wishes(const struct slr_tune_rule *rule)
 {
     return rule && (rule->algo >= 0 || rule->proto >= 0 || rule->channels);
@@ -90,7 +92,7 @@ static int turn_of(uint32_t call)
     return __builtin_parity(call);
 }
 
-bool slr_explore_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, const struct slr_tune_rule *rule,
+bool slr_explore_choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, const struct slr_tune_rule *rule,
                         struct slr_tuner_choice *choice)
 {
     const struct slr_tune_state *state = slr_tune_state();
@@ -99,7 +101,8 @@ bool slr_explore_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, co
     if (!state->samples || !ask->cost || ask->pipe_ops != 1 || (confirms && !wishes(rule)))
         return false;
     int candidates = confirms ? 2 : count_pairs(ask);
-    uint32_t call = t->explore.calls[ask->func][size_class][ask->registered]++;
+    /* All ranks count the same calls, so all have the same candidate at the same call. */
+    uint32_t call = tuner->explore.calls[ask->func][size_class][ask->registered]++;
     if (call / (unsigned)candidates >= state->samples)
         return false;
     int candidate = confirms ? turn_of(call) : (int)(call % (unsigned)candidates);
@@ -107,11 +110,12 @@ bool slr_explore_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, co
         *choice = candidate ? (struct slr_tuner_choice){rule->algo, rule->proto, rule->channels} : nccls;
     else
         *choice = nth_candidate(ask, candidate);
+    /* NCCL asks inside of the application's call, on its thread: slr_explore_end finds it there. */
     answered = (struct answer){.given = true,
-                               .comm_hash = t->comm_hash,
+                               .comm_hash = tuner->comm_hash,
                                .ask = *ask,
                                .choice = *choice,
-                               .nnodes = t->nnodes,
+                               .nnodes = tuner->nnodes,
                                .call = call,
                                .candidate = candidate,
                                .candidates = candidates,
@@ -137,7 +141,7 @@ static void report(const struct timer *m, float ms)
         (unsigned long long)((double)ms * 1e6));
 }
 
-/* This thread's calls on our events are allowed whatever another stream of it captures. */
+/* This thread's calls on slipring's own events are allowed whatever another stream captures. */
 static void enter(CUstreamCaptureMode *mode)
 {
     *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -183,6 +187,7 @@ static void drain(void)
     struct timer *m;
     for (int i = 0; (m = take(&i, RUNNING)) != NULL;) {
         float ms;
+        /* Asked, not waited for: the application's thread is here. */
         if (slr_real.cuEventQuery(m->end) == CUDA_ERROR_NOT_READY) {
             give_back(m, RUNNING);
             continue;
@@ -214,6 +219,7 @@ static void introduce(const struct slr_comm *c)
             c->nranks, slr_tune_state()->samples, version, name);
 }
 
+/* NULL: all timers are in use, or events could not be made; the call is not measured then. */
 static struct timer *start(const struct slr_comm *c, CUstream stream)
 {
     introduce(c);
@@ -260,6 +266,8 @@ ncclResult_t slr_explore_end(ncclResult_t result)
         return result;
     calling = NULL;
     enter(&mode);
+    /* No answer was asked for: a call that NCCL does not tune, or one that the rounds are over for.
+     */
     if (result == ncclSuccess && answered.given && slr_real.cuEventRecord(m->end, m->stream) == CUDA_SUCCESS) {
         m->answer = answered;
         give_back(m, RUNNING);

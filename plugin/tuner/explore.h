@@ -35,7 +35,7 @@ struct slr_explore {
 
 /* The candidate of the next call; notes it for slr_explore_end on this thread. Under the tuner's
  * lock. `rule`: the table's for this call, or NULL. False: nothing is to be tried (any more). */
-bool slr_explore_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, const struct slr_tune_rule *rule,
+bool slr_explore_choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, const struct slr_tune_rule *rule,
                         struct slr_tuner_choice *choice);
 
 /* NCCL can not do what the candidate wants: the call is none of the candidate's, and not measured.

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include "base/cu.h"
 
+/* Devices beyond that are not followed: no overlap is seen on them. */
 enum { DEVICES = 64 };
 
 /* A lock for each device: it is held over driver calls, which wait when the stream's queue is full,
@@ -13,6 +14,7 @@ static struct {
     CUstream stream;
 } last[DEVICES] = {[0 ... DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
+/* The current device. An event can be recorded only on a stream of its own context. */
 static bool device(CUdevice *dev)
 {
     return slr_real.cuCtxGetDevice(dev) == CUDA_SUCCESS && *dev >= 0 && *dev < DEVICES;
@@ -35,6 +37,7 @@ static void note(CUstream stream)
     CUdevice dev;
     if (!device(&dev) || slr_stream_captures(stream))
         return;
+    /* Events of slipring's own are allowed while the thread captures another stream. */
     slr_swap_capture_mode(&mode);
     pthread_mutex_lock(&last[dev].lock);
     note_on(dev, stream);
@@ -68,6 +71,7 @@ bool slr_gemm_beside(CUstream stream)
         return false;
     slr_swap_capture_mode(&mode);
     pthread_mutex_lock(&last[dev].lock);
+    /* On one stream the gather waits for the GEMM, so they do not overlap. */
     if (last[dev].event && last[dev].stream != stream)
         beside = slr_real.cuEventQuery(last[dev].event) == CUDA_ERROR_NOT_READY;
     pthread_mutex_unlock(&last[dev].lock);

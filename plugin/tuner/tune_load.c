@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "plugin/tuner/tune_table.h"
 
+/* The file as a whole is refused. */
 static int broken(struct slr_tune_error *error, int rc, const char *what)
 {
     error->line = 0;
@@ -15,6 +16,7 @@ static int broken(struct slr_tune_error *error, int rc, const char *what)
     return rc;
 }
 
+/* The system refused; errno says why. */
 static int cannot(struct slr_tune_error *error, const char *what)
 {
     int e = errno;
@@ -23,7 +25,8 @@ static int cannot(struct slr_tune_error *error, const char *what)
     return -e;
 }
 
-/* All of it, up to one byte more than is allowed. */
+/* All of it, up to one byte more than is allowed: that byte tells a file that is too long. The size
+ * of fstat is not relied on, as the file may grow. */
 static ssize_t read_all(int fd, char *buf)
 {
     size_t have = 0;
@@ -45,6 +48,7 @@ static int load(struct slr_tune_table *table, int fd, struct slr_tune_error *err
     struct stat st;
     if (fstat(fd, &st) != 0)
         return cannot(error, "can not be examined");
+    /* A pipe would wait for its writer, inside of ncclCommInitRank. */
     if (!S_ISREG(st.st_mode))
         return broken(error, -EINVAL,
                       S_ISDIR(st.st_mode) ? "is a directory: expected a text file"
@@ -69,6 +73,7 @@ static int load(struct slr_tune_table *table, int fd, struct slr_tune_error *err
 int slr_tune_load(struct slr_tune_table *table, const char *path, struct slr_tune_error *error)
 {
     *table = (struct slr_tune_table){0};
+    /* O_NONBLOCK: opening a named pipe must not wait either. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return cannot(error, "can not be opened");

@@ -10,7 +10,9 @@ struct slr_tune_state {
     const char *path;            /* as the setting gives it */
     int overlap_channels;        /* 0: none */
     unsigned samples;            /* of each candidate; 0: nothing is explored */
-    uint64_t word; /* of all this; equal on ranks that decide alike; 0: nothing to decide, as without a tuner */
+    /* Stands for all this: equal on ranks that decide alike. 0: nothing to decide, as without a
+     * tuner. */
+    uint64_t word;
 };
 
 const struct slr_tune_state *slr_tune_state(void);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "plugin/util/nccl_names.h"
 
+/* A part of the text, which is not copied and has no final 0. */
 struct word {
     const char *at;
     size_t len;
@@ -32,7 +33,8 @@ __attribute__((format(printf, 2, 3))) static int broken(struct line *l, const ch
     l->error->line = l->number;
     vsnprintf(l->error->text, sizeof l->error->text, fmt, ap);
     va_end(ap);
-    for (char *c = l->error->text; *c; c++) /* it goes to terminals, and what is quoted may be anything */
+    /* It goes to terminals, and what is quoted may be anything. */
+    for (char *c = l->error->text; *c; c++)
         if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
             *c = '?';
     return -EINVAL;
@@ -52,7 +54,7 @@ static struct word next_word(struct line *l)
     while (l->at < l->end && is_space(*l->at))
         l->at++;
     struct word w = {l->at, 0};
-    if (l->at < l->end && *l->at == '#')
+    if (l->at < l->end && *l->at == '#') /* a comment ends the line */
         l->at = l->end;
     else if (l->at < l->end && *l->at == ':')
         l->at++, w.len = 1;
@@ -78,6 +80,7 @@ static bool number(struct word w, bool sized, uint64_t *out)
     if (i == 0)
         return false;
     if (sized && i + 1 == w.len) {
+        /* K is 2^10, M 2^20, ...; `& ~0x20` makes a small letter a capital. */
         const char *letters = "KMGT", *letter = memchr(letters, w.at[i] & ~0x20, 4);
         if (!letter || n > UINT64_MAX >> (10 * (letter - letters + 1)))
             return false;
@@ -99,6 +102,7 @@ static bool range(struct word w, bool sized, struct slr_tune_range *out)
         out->high = out->low;
         return good;
     }
+    /* Either end may be missing, but not both. */
     struct word low = {w.at, (size_t)(dots - w.at)}, high = {dots + 2, w.len - low.len - 2};
     return (low.len || high.len) && (!low.len || number(low, sized, &out->low)) &&
            (!high.len || number(high, sized, &out->high)) && out->low <= out->high;
@@ -132,6 +136,7 @@ static int set_range(struct line *l, enum key key, struct slr_tune_range *out, s
                   key == KEY_BYTES ? "size such as 64K, 1M or 2G" : "whole number");
 }
 
+/* One KEY=VALUE into the rule. */
 static int set(struct line *l, struct slr_tune_rule *r, enum key key, struct word value)
 {
     switch (key) {
@@ -243,6 +248,7 @@ static int add_rule(struct slr_tune_table *t, struct line *l, const struct slr_t
     return 0;
 }
 
+/* Of what the rules say, so that tables that differ in comments only count as equal. */
 static uint64_t digest(const struct slr_tune_table *t)
 {
     uint64_t d = slr_mix(0x74756e65, t->count);
@@ -269,6 +275,7 @@ static int parse_line(struct slr_tune_table *t, struct line *l)
     size_t len = (size_t)(l->end - l->at);
     if (len > SLR_TUNE_MAX_LINE)
         return broken(l, "a line of %zu bytes: expected at most %u", len, SLR_TUNE_MAX_LINE);
+    /* A binary file is refused at its first line, not quoted. */
     for (const char *p = l->at; p < l->end; p++)
         if ((unsigned char)*p < 0x20 && !is_space(*p))
             return broken(l, "a byte of value %d: expected text", (unsigned char)*p);
@@ -291,7 +298,7 @@ int slr_tune_parse(struct slr_tune_table *table, const char *text, size_t len, s
         at = feed ? feed + 1 : end;
         rc = parse_line(table, &l);
     }
-    if (rc)
+    if (rc) /* whole or not at all */
         slr_tune_free(table);
     else
         table->digest = digest(table);

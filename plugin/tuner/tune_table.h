@@ -1,9 +1,11 @@
 /* The table of SLIPRING_TUNE_FILE (docs/tuning.md has the format): which algorithm, protocol and
- * channels NCCL is to use.
+ * channels NCCL is to use. A rule is one line:
  *
- * A rule is one line,   COLLECTIVE [bytes=R] [ranks=R] [nodes=R] [registered=yes|no|any] : [algorithm=A] [protocol=P]
- * [channels=N] where R is N, LOW..HIGH, LOW.., ..HIGH or any. The first rule that fits decides. A
- * table is read whole or not at all.
+ *   COLLECTIVE [bytes=R] [ranks=R] [nodes=R] [registered=yes|no|any] :
+ *       [algorithm=A] [protocol=P] [channels=N]
+ *
+ * where R is N, LOW..HIGH, LOW.., ..HIGH or any. The first rule that fits decides. A table is read
+ * whole or not at all.
  *
  * Nothing here knows the process's state: the parser is the tool's and the fuzzer's as well. */
 #ifndef SLR_PLUGIN_TUNER_TUNE_TABLE_H

@@ -12,6 +12,7 @@
 
 _Thread_local bool slr_tuner_simulating __attribute__((tls_model("initial-exec")));
 
+/* One line for NCCL's log and one for slipring's, so that a user sees who tunes. */
 static void introduce(int version, slr_nccl_logger log, bool hooked)
 {
     if (slr_process_off()) {
@@ -34,36 +35,36 @@ static void introduce(int version, slr_nccl_logger log, bool hooked)
 struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, bool hooked,
                                 slr_nccl_logger log)
 {
-    struct slr_tuner *t = calloc(1, sizeof *t);
-    if (!t)
+    struct slr_tuner *tuner = calloc(1, sizeof *tuner);
+    if (!tuner)
         return NULL;
     introduce(version, log, hooked);
-    atomic_store(&t->refs, 1);
-    t->comm_hash = comm_hash;
-    t->nranks = nranks;
-    t->nnodes = nnodes;
-    pthread_mutex_init(&t->lock, NULL);
-    slr_channel_limit_init(&t->channel_limit, NULL, 0, 0);
+    atomic_store(&tuner->refs, 1); /* NCCL's */
+    tuner->comm_hash = comm_hash;
+    tuner->nranks = nranks;
+    tuner->nnodes = nnodes;
+    pthread_mutex_init(&tuner->lock, NULL);
+    slr_channel_limit_init(&tuner->channel_limit, NULL, 0, 0);
     if (slr_process_off())
-        atomic_store(&t->state, SLR_TUNER_OFF);
+        atomic_store(&tuner->state, SLR_TUNER_OFF);
     else if (!hooked)
-        atomic_store(&t->state, SLR_TUNER_ON);
-    return t;
+        atomic_store(&tuner->state, SLR_TUNER_ON);
+    return tuner;
 }
 
-void slr_tuner_hold(struct slr_tuner *t)
+void slr_tuner_hold(struct slr_tuner *tuner)
 {
-    atomic_fetch_add(&t->refs, 1);
+    atomic_fetch_add(&tuner->refs, 1);
 }
 
-void slr_tuner_put(struct slr_tuner *t)
+void slr_tuner_put(struct slr_tuner *tuner)
 {
-    if (!t || atomic_fetch_sub(&t->refs, 1) > 1)
+    if (!tuner || atomic_fetch_sub(&tuner->refs, 1) > 1)
         return;
-    if (t->shared)
-        munmap(t->shared, t->shared_bytes);
-    pthread_mutex_destroy(&t->lock);
-    free(t);
+    if (tuner->shared)
+        munmap(tuner->shared, tuner->shared_bytes);
+    pthread_mutex_destroy(&tuner->lock);
+    free(tuner);
 }
 
 /* Where a decision comes from, for the log. */
@@ -73,13 +74,16 @@ struct origin {
     const char *word;
 };
 
-static void say(const struct slr_tuner *t, const struct slr_tuner_ask *ask, const struct slr_tuner_choice *c,
+static void say(const struct slr_tuner *tuner, const struct slr_tuner_ask *ask, const struct slr_tuner_choice *choice,
                 const struct origin *from)
 {
-    uint64_t size_class = ask->bytes ? 63 - (uint64_t)__builtin_clzll(ask->bytes) : 0; /* sizes may be many */
-    uint64_t key = slr_mix(slr_mix(t->comm_hash, size_class), (uint64_t)ask->func << 32 | (uint64_t)ask->registered);
-    key = slr_mix(key, (uint64_t)(c->algo + 1) << 32 | (uint64_t)(c->proto + 1) << 16 | (uint64_t)c->channels);
-    if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(slr_mix(key, (uint64_t)(uintptr_t)t)))
+    /* One line for each power of two: a program may have many sizes. */
+    uint64_t size_class = ask->bytes ? 63 - (uint64_t)__builtin_clzll(ask->bytes) : 0;
+    uint64_t key =
+        slr_mix(slr_mix(tuner->comm_hash, size_class), (uint64_t)ask->func << 32 | (uint64_t)ask->registered);
+    key = slr_mix(key, (uint64_t)(choice->algo + 1) << 32 | (uint64_t)(choice->proto + 1) << 16 |
+                           (uint64_t)choice->channels);
+    if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(slr_mix(key, (uint64_t)(uintptr_t)tuner)))
         return;
     char where[512];
     if (from->file)
@@ -87,8 +91,8 @@ static void say(const struct slr_tuner *t, const struct slr_tuner_ask *ask, cons
     slr_log(
         SLR_LOG_INFO, "tuned",
         "comm_hash=%016llx func=%s bytes=%zu nranks=%zu nnodes=%zu registered=%d algo=%s proto=%s channels=%d from=%s",
-        (unsigned long long)t->comm_hash, slr_tune_func_name(ask->func), ask->bytes, t->nranks, t->nnodes,
-        (int)ask->registered, slr_tune_algo_name(c->algo), slr_tune_proto_name(c->proto), c->channels,
+        (unsigned long long)tuner->comm_hash, slr_tune_func_name(ask->func), ask->bytes, tuner->nranks, tuner->nnodes,
+        (int)ask->registered, slr_tune_algo_name(choice->algo), slr_tune_proto_name(choice->proto), choice->channels,
         from->file ? where : from->word);
 }
 
@@ -111,106 +115,112 @@ static bool is_collnet(int algo)
 }
 
 /* v2 has no costs: both or neither, and what the two flags allow. */
-static bool settle_v2(const struct slr_tuner_ask *ask, struct slr_tuner_choice *c)
+static bool settle_v2(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
 {
-    bool possible = (!is_collnet(c->algo) || ask->collnet) &&
-                    ((c->algo != SLR_NCCL_NVLS && c->algo != SLR_NCCL_NVLS_TREE) || ask->nvls);
-    if (c->algo < 0 || c->proto < 0)
-        c->algo = c->proto = -1;
+    bool possible = (!is_collnet(choice->algo) || ask->collnet) &&
+                    ((choice->algo != SLR_NCCL_NVLS && choice->algo != SLR_NCCL_NVLS_TREE) || ask->nvls);
+    if (choice->algo < 0 || choice->proto < 0)
+        choice->algo = choice->proto = -1;
     return possible;
 }
 
 /* Turns a wish into what NCCL can do. False: it has excluded that for this call. */
-static bool settle(const struct slr_tuner_ask *ask, struct slr_tuner_choice *c)
+static bool settle(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
 {
     if (!ask->cost)
-        return settle_v2(ask, c);
-    int best = cheapest(ask, c->algo, c->proto);
+        return settle_v2(ask, choice);
+    int best = cheapest(ask, choice->algo, choice->proto);
     if (best < 0)
         return false;
-    bool wished = c->algo >= 0 || c->proto >= 0;
+    bool wished = choice->algo >= 0 || choice->proto >= 0;
     if (is_collnet(best / ask->protos))
-        c->channels = 0; /* NCCL does not bound them there */
+        choice->channels = 0; /* NCCL does not bound them there */
     if (wished) {
-        c->algo = best / ask->protos;
-        c->proto = best % ask->protos;
-        ask->cost[best] = 0;
+        choice->algo = best / ask->protos;
+        choice->proto = best % ask->protos;
+        ask->cost[best] = 0; /* NCCL takes the cheapest entry */
     }
     return true;
 }
 
-static void excluded(const struct slr_tuner_ask *ask, const struct slr_tuner_choice *c, const struct origin *from)
+/* A rule asks for what NCCL does not offer for this call. Once for each rule and function. */
+static void excluded(const struct slr_tuner_ask *ask, const struct slr_tuner_choice *choice, const struct origin *from)
 {
     if (!slr_log_first(slr_mix(slr_mix(0x6578636c, (uint64_t)from->line), (uint64_t)ask->func)))
         return;
     slr_log(SLR_LOG_WARN, "tune_rule_unusable", "file=%s line=%d func=%s bytes=%zu algo=%s proto=%s msg=%s", from->file,
-            from->line, slr_tune_func_name(ask->func), ask->bytes, slr_tune_algo_name(c->algo),
-            slr_tune_proto_name(c->proto), "NCCL has excluded this for the call: NCCL's choice stays");
+            from->line, slr_tune_func_name(ask->func), ask->bytes, slr_tune_algo_name(choice->algo),
+            slr_tune_proto_name(choice->proto), "NCCL has excluded this for the call: NCCL's choice stays");
 }
 
 /* Whether the table or the exploration has a wish. */
-static bool wish(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *c, struct origin *from)
+static bool wish(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice,
+                 struct origin *from)
 {
     const struct slr_tune_state *s = slr_tune_state();
-    struct slr_tune_call call = {ask->func, ask->bytes, t->nranks, t->nnodes, ask->registered};
+    struct slr_tune_call call = {ask->func, ask->bytes, tuner->nranks, tuner->nnodes, ask->registered};
     const struct slr_tune_rule *r = slr_tune_find(&s->table, &call);
-    if (slr_explore_choose(t, ask, r, c)) {
+    /* Measuring comes before the table, which it is to make or to confirm. */
+    if (slr_explore_choose(tuner, ask, r, choice)) {
         *from = (struct origin){.word = "explore"};
         return true;
     }
     if (!r)
         return false;
-    *c = (struct slr_tuner_choice){r->algo, r->proto, r->channels};
+    *choice = (struct slr_tuner_choice){r->algo, r->proto, r->channels};
     *from = (struct origin){s->path, r->line, NULL};
     return true;
 }
 
-static void choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *c)
+static void choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
 {
     static const struct slr_tuner_choice nothing = {-1, -1, 0};
     struct origin from = {0};
-    bool narrow = ask->func == SLR_NCCL_ALL_GATHER && slr_channel_limit_call(&t->channel_limit);
-    bool wished = wish(t, ask, c, &from);
+    /* Asked at every all-gather, also when nothing comes of it: it counts the calls. */
+    bool limited = ask->func == SLR_NCCL_ALL_GATHER && slr_channel_limit_call(&tuner->channel_limit);
+    bool wished = wish(tuner, ask, choice, &from);
     if (wished) {
-        struct slr_tuner_choice asked = *c;
-        wished = settle(ask, c);
+        struct slr_tuner_choice asked = *choice;
+        wished = settle(ask, choice);
         if (!wished && from.file)
             excluded(ask, &asked, &from);
         else if (!wished)
             slr_explore_drop();
     }
     if (!wished)
-        *c = nothing;
+        *choice = nothing;
+    /* On top of any choice: the limit only lowers the number of channels. */
     int most = slr_tune_state()->overlap_channels;
-    if (narrow && most && (c->channels == 0 || c->channels > most)) {
-        struct slr_tuner_choice less = {c->algo, c->proto, most};
+    if (limited && most && (choice->channels == 0 || choice->channels > most)) {
+        struct slr_tuner_choice less = {choice->algo, choice->proto, most};
         if (settle(ask, &less)) {
-            *c = less;
+            *choice = less;
             from = (struct origin){.word = "overlap"};
             wished = true;
         }
     }
     if (wished)
-        say(t, ask, c, &from);
+        say(tuner, ask, choice, &from);
 }
 
-void slr_tuner_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
+void slr_tuner_choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
 {
     *choice = (struct slr_tuner_choice){-1, -1, 0};
-    if (atomic_load_explicit(&t->state, memory_order_acquire) != SLR_TUNER_ON || slr_tuner_simulating ||
+    if (atomic_load_explicit(&tuner->state, memory_order_acquire) != SLR_TUNER_ON || slr_tuner_simulating ||
         slr_process_off())
         return;
-    pthread_mutex_lock(&t->lock);
-    choose(t, ask, choice);
-    pthread_mutex_unlock(&t->lock);
+    /* The application's threads come here, too: slr_tuner_gather_passes(). */
+    pthread_mutex_lock(&tuner->lock);
+    choose(tuner, ask, choice);
+    pthread_mutex_unlock(&tuner->lock);
 }
 
-void slr_tuner_gather_passes(struct slr_tuner *t, CUstream stream)
+void slr_tuner_gather_passes(struct slr_tuner *tuner, CUstream stream)
 {
-    if (!t || !slr_get(SLR_S_TUNE_OVERLAP_CHANNELS))
+    if (!tuner || !slr_get(SLR_S_TUNE_OVERLAP_CHANNELS))
         return;
-    bool beside = slr_gemm_beside(stream);
-    pthread_mutex_lock(&t->lock);
-    slr_channel_limit_seen(&t->channel_limit, beside);
-    pthread_mutex_unlock(&t->lock);
+    bool beside = slr_gemm_beside(stream); /* calls the driver, so outside of the lock */
+    pthread_mutex_lock(&tuner->lock);
+    slr_channel_limit_seen(&tuner->channel_limit, beside);
+    pthread_mutex_unlock(&tuner->lock);
 }

@@ -1,18 +1,25 @@
 /* The tuner that NCCL loads from this library: one for each communicator and rank. All versions of
  * NCCL's interface (plugin/abi/tuner.h) come down to this one.
  *
+ * The folder is NCCL's tuner plugin and the measuring for its tables. This header is its door, with
+ * tuner_made.h (whose tuner is it?), tune_state.h (what is tuned by?), explore.h and gemm_seen.h
+ * (for hooks), channel_limit.h, and tune_table.h (also for the tool). It uses the folders util and
+ * comm.
+ *
  * A tuner answers only when it is certain that all ranks answer alike, because NCCL hangs
  * otherwise:
  *
- *   WAITING  in a process whose communicators are made through slipring's hooks, until their agreement (tuner_match.h):
- *            NCCL's defaults. A communicator that slipring can not match with its tuner stays so.
- *   ON       the ranks agreed on tables and settings; or there is no slipring between the program and NCCL (only the
- *            environment named the plugin), or there are several hosts: then nobody can compare, and the user has to.
- *   OFF      they differ, or a rank of this host has no tuner: NCCL's defaults.
+ *   WAITING  The process's communicators are made through slipring's hooks, and this one has not
+ *            agreed yet (tuner_match.h): NCCL's defaults. A communicator that slipring can not
+ *            match with its tuner stays so.
+ *   ON       The ranks agreed on tables and settings. Or nobody can compare, and the user has to:
+ *            there is no slipring between the program and NCCL (only the environment named the
+ *            plugin), or there are several hosts.
+ *   OFF      They differ, or a rank of this host has no tuner: NCCL's defaults.
  *
  * What it answers: while the program is explored (explore.h), the candidate whose turn it is; else
- * what the table says; and for an all-gather from the call on at which all ranks change over
- * (channel_limit.h), at most SLIPRING_TUNE_OVERLAP_CHANNELS channels.
+ * what the table says. For an all-gather from the call on at which all ranks change over
+ * (channel_limit.h), it gives at most SLIPRING_TUNE_OVERLAP_CHANNELS channels.
  *
  * Thread-safe. NCCL calls one tuner from one thread at a time, but not always from the same. */
 #ifndef SLR_PLUGIN_TUNER_TUNER_H
@@ -58,15 +65,15 @@ struct slr_tuner_choice {
  */
 struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, bool hooked,
                                 slr_nccl_logger log);
-void slr_tuner_hold(struct slr_tuner *t);
-void slr_tuner_put(struct slr_tuner *t); /* NULL: nothing */
+void slr_tuner_hold(struct slr_tuner *tuner);
+void slr_tuner_put(struct slr_tuner *tuner); /* NULL: nothing */
 
 /* Sets the cost table's chosen entry to 0 as well, where there is one. */
-void slr_tuner_choose(struct slr_tuner *t, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice);
+void slr_tuner_choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice);
 
 /* A gather of the communicator is about to be passed to NCCL on `stream`: looks whether a GEMM runs
  * on another one. */
-void slr_tuner_gather_passes(struct slr_tuner *t, CUstream stream);
+void slr_tuner_gather_passes(struct slr_tuner *tuner, CUstream stream);
 
 /* This thread is in ncclGroupSimulateEnd, which asks about calls that are not made. */
 extern _Thread_local bool slr_tuner_simulating __attribute__((tls_model("initial-exec")));

@@ -12,6 +12,7 @@
 
 #define TUNED(func) ((unsigned)(func) < SLR_NCCL_TUNED_FUNCS)
 
+/* NCCL's channels are changed only where there is a choice of them. */
 static void ask(void *context, struct slr_tuner_ask *a, int *channels, struct slr_tuner_choice *choice)
 {
     *choice = (struct slr_tuner_choice){-1, -1, 0};
@@ -31,7 +32,7 @@ static ncclResult_t answer(void *context, int func, size_t bytes, int pipe_ops, 
                               .bytes = bytes,
                               .pipe_ops = pipe_ops,
                               .registered = registered > 0,
-                              .cost = (float *)cost, /* an array [algos][protos], whatever the type says */
+                              .cost = (float *)cost, /* really [algos][protos] */
                               .algos = algos,
                               .protos = protos};
     if (cost && algos > 0 && protos > 0 && algos <= 1024 && protos <= 1024)
@@ -46,6 +47,7 @@ static ncclResult_t make(int version, void **context, uint64_t comm_id, size_t n
         return ncclInvalidArgument;
     /* NULL: no memory, and NCCL's defaults. */
     struct slr_tuner *t = slr_tuner_new(version, comm_id, nranks, nnodes, slr_tuner_hooked(), log);
+    /* It waits for the agreement of its communicator (tuner_match.h). */
     if (t && atomic_load(&t->state) == SLR_TUNER_WAITING)
         slr_tuner_made(t);
     *context = t;
@@ -78,6 +80,7 @@ static ncclResult_t end(void *context)
             *context = NULL;                                                                                           \
     } while (0)
 
+/* The tables themselves are at the end; init finds out which copy's is the first. */
 static const struct slr_tuner_v2 own_v2;
 static const struct slr_tuner_v2 *_Atomic first_v2 = &own_v2;
 static const struct slr_tuner_v3 own_v3;

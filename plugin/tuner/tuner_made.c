@@ -23,6 +23,7 @@ bool slr_tuner_any(void)
     return atomic_load(&loaded);
 }
 
+/* While the count is more than the caller's own, a tuner from NCCL's threads may be another's. */
 void slr_tuner_expect(struct slr_tuner **slot)
 {
     pthread_mutex_lock(&lock);
@@ -42,17 +43,18 @@ void slr_tuner_forget(struct slr_tuner **slot)
     *slot = NULL;
 }
 
-void slr_tuner_made(struct slr_tuner *t)
+void slr_tuner_made(struct slr_tuner *tuner)
 {
-    slr_tuner_hold(t);
+    slr_tuner_hold(tuner);
     atomic_store(&loaded, true);
+    /* On this thread NCCL makes the communicator that the thread has announced. */
     if (current && !*current) {
-        *current = t;
+        *current = tuner;
         return;
     }
     pthread_mutex_lock(&lock);
-    t->next = alone;
-    alone = t;
+    tuner->next = alone;
+    alone = tuner;
     pthread_mutex_unlock(&lock);
 }
 

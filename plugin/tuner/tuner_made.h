@@ -16,7 +16,7 @@ void slr_tuner_expect(struct slr_tuner **slot);
 void slr_tuner_forget(struct slr_tuner **slot);
 
 /* NCCL has made a tuner. */
-void slr_tuner_made(struct slr_tuner *t);
+void slr_tuner_made(struct slr_tuner *tuner);
 
 /* Whether it has made any in this process. */
 bool slr_tuner_any(void);
