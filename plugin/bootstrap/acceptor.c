@@ -1,3 +1,4 @@
+/* The thread that accepts the ranks' connections at the root. */
 #include "plugin/bootstrap/acceptor.h"
 
 #include <errno.h>
@@ -38,19 +39,24 @@ static void turn_away(struct slr_acceptor *a, int fd)
     close(fd);
 }
 
-/* The first message has come, or the end. Descriptors that are sent with it end here: recv() takes none. */
+/* The first message has come, or the end. Descriptors that are sent with it end here: recv() takes
+ * none. */
 static void hear(struct slr_acceptor *a, int fd)
 {
     struct slr_key said = {{0}};
     ssize_t got = recv(fd, &said, sizeof said, MSG_TRUNC); /* the length of the message */
     if (got == (ssize_t)sizeof said && memcmp(&said, &a->token, sizeof said) == 0 && a->in.count < SLR_MAX_RANKS) {
         a->in.fd[a->in.count++] = fd;
-        send(fd, SLR_WELCOME, sizeof SLR_WELCOME, MSG_NOSIGNAL); /* who has died meanwhile is found by the meeting */
+        /* A rank that has died meanwhile is found when its hello is read: the result is of no use
+         * here. */
+        send(fd, SLR_WELCOME, sizeof SLR_WELCOME, MSG_NOSIGNAL);
     } else {
         turn_away(a, fd);
     }
 }
 
+/* The array stays in the order of arrival, so index 0 is the one that has been silent for
+ * longest. */
 static int take_unknown(struct slr_acceptor *a, int i)
 {
     int fd = a->unknown[i];
@@ -58,6 +64,8 @@ static int take_unknown(struct slr_acceptor *a, int i)
     return fd;
 }
 
+/* Reads from all that have something to say, without waiting. From the last to the first, because
+ * take_unknown() moves up what stands behind. */
 static void hear_all(struct slr_acceptor *a)
 {
     struct pollfd p[ACCEPTOR_UNKNOWN];
@@ -75,6 +83,7 @@ static bool accept_one(struct slr_acceptor *a)
 {
     struct ucred who;
     int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    /* A connection that was reset while it stood in the queue says nothing about the next one. */
     if (fd < 0)
         return errno == EINTR || errno == ECONNABORTED;
     if (!slr_peer_is_ours(fd, &who)) {
@@ -84,7 +93,7 @@ static bool accept_one(struct slr_acceptor *a)
     if (a->unknowns == ACCEPTOR_UNKNOWN)
         hear_all(a);
     if (a->unknowns == ACCEPTOR_UNKNOWN)
-        turn_away(a, take_unknown(a, 0)); /* a token that comes now is not answered, and its sender comes again */
+        turn_away(a, take_unknown(a, 0)); /* a rank gets no answer, and connects again */
     a->unknown[a->unknowns++] = fd;
     return true;
 }
@@ -99,20 +108,23 @@ static bool await(const struct slr_acceptor *a)
     return !atomic_load(&a->stopped);
 }
 
+/* Without this the thread would spin: the connection stays in the queue, and poll() returns at
+ * once. */
 static void rest_if_short(int error)
 {
     if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
         nanosleep(&(struct timespec){.tv_nsec = SHORT_OF_DESCRIPTORS_MS * 1000000}, NULL);
 }
 
-/* Until the listener is shut down; then what stands in its queue, to which nothing is added any more. */
+/* Until the listener is shut down; then what stands in its queue, to which nothing is added any
+ * more. */
 static void *serve(void *arg)
 {
     struct slr_acceptor *a = arg;
     bool open;
     do {
         open = await(a);
-        errno = 0;
+        errno = 0; /* rest_if_short() looks at the last accept4() only */
         while (accept_one(a))
             ;
         rest_if_short(errno);
@@ -130,7 +142,8 @@ struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *toke
     a->listener = listener;
     a->token = *token;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &old); /* the application's signals go to the application's threads */
+    /* A new thread inherits the mask: the application's signals go to the application's threads. */
+    pthread_sigmask(SIG_BLOCK, &all, &old);
     int r = pthread_create(&a->thread, NULL, serve, a);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (r == 0) {
@@ -143,13 +156,15 @@ struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *toke
 
 void slr_acceptor_finish(struct slr_acceptor *a, struct slr_accepted *out)
 {
-    shutdown(a->listener, SHUT_RDWR); /* wakes poll(); before the flag, so that who sees that drains a closed queue */
+    /* Wakes poll(). Before the flag: a thread that sees the flag drains a queue that is closed. */
+    shutdown(a->listener, SHUT_RDWR);
     atomic_store(&a->stopped, true);
     pthread_join(a->thread, NULL);
+    /* All ranks have shown their token before NCCL let this one go (acceptor.h). */
     while (a->unknowns > 0)
         turn_away(a, take_unknown(a, 0));
     *out = a->in;
-    explicit_bzero(a, sizeof *a);
+    explicit_bzero(a, sizeof *a); /* the token must not stay in freed memory */
     free(a);
 }
 

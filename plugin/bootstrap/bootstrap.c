@@ -1,3 +1,4 @@
+/* The bootstrap of a communicator: the root's side and the members'. */
 #include "plugin/bootstrap/bootstrap.h"
 
 #include <errno.h>
@@ -19,11 +20,12 @@
 #include "plugin/comm/control.h"
 
 #define BACKLOG 4096
-#define ROOT_GRACE_MS 1000
-#define WELCOME_MS 20000
-#define BEGIN_TRIES 2000 /* a millisecond each: the root is between bind and listen, or has just died */
+#define ROOT_GRACE_MS 1000 /* members wait this much longer than the root does */
+#define WELCOME_MS 20000   /* for the root's acceptor to answer */
+#define BEGIN_TRIES 2000   /* a millisecond each: the root is about to listen, or has just died */
 
-/* `slipring doctor` reads it in the file of the library, to see whether library and tools belong together. */
+/* `slipring doctor` reads it in the file of the library, to see whether library and tools belong
+ * together. */
 static const char version_mark[] __attribute__((used)) = "libslipring version " SLIPRING_VERSION;
 
 struct hello {
@@ -39,22 +41,25 @@ struct verdict {
     char version[24];
 };
 
-static socklen_t name_of(const struct slr_key *key, struct sockaddr_un *a)
+static socklen_t name_of(const struct slr_key *key, struct sockaddr_un *address)
 {
     const struct slr_label label = slr_key_label(key, "socket");
     char hex[SLR_LABEL_HEX];
-    memset(a, 0, sizeof *a);
-    a->sun_family = AF_UNIX;
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
     slr_label_hex(&label, hex);
-    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "slipring-%s", hex);
+    int n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "slipring-%s", hex);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
+/* SOCK_SEQPACKET: connections, so that a peer's end is seen, and messages that keep their
+ * borders. */
 static int open_socket(void)
 {
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
+/* Milliseconds for poll(), at most a second: so a deadline never overflows its int. */
 static int left_until(uint64_t deadline)
 {
     uint64_t now = slr_now_ms();
@@ -77,82 +82,85 @@ static bool readable(int fd, uint64_t deadline)
 
 enum begun { BEGUN, BEGIN_AGAIN, BEGIN_NOT };
 
-/* The root's acceptor answers at once, unless its process is stopped or the machine is very busy; then NCCL's own
- * initialisation waits for that process, too, so that this costs no time. */
-static enum begun await_welcome(int s, int root_pid)
+/* The root's acceptor answers at once, unless its process is stopped or the machine is very busy;
+ * then NCCL's own initialisation waits for that process, too, so that this costs no time. */
+static enum begun await_welcome(int sock, int root_pid)
 {
     char said[sizeof SLR_WELCOME + 1];
-    if (!readable(s, slr_now_ms() + WELCOME_MS)) {
+    if (!readable(sock, slr_now_ms() + WELCOME_MS)) {
         slr_log(SLR_LOG_WARN, "no_meeting", "root_pid=%d msg=%s", root_pid,
                 "the process of the rank that collects the others does not answer");
         return BEGIN_NOT;
     }
-    ssize_t got = recv(s, said, sizeof said, 0);
+    ssize_t got = recv(sock, said, sizeof said, 0);
     return got == (ssize_t)sizeof SLR_WELCOME && memcmp(said, SLR_WELCOME, sizeof SLR_WELCOME) == 0 ? BEGUN
                                                                                                     : BEGIN_AGAIN;
 }
 
-/* Shows the token to the process that listens, if it is of this user. Who is turned away for lack of room, or meets a
- * root that has just died, comes again. */
-static enum begun introduce(int s, const struct slr_key *key)
+/* Shows the token to the process that listens, if it is of this user. Who is turned away for lack
+ * of room, or meets a root that has just died, comes again. */
+static enum begun introduce(int sock, const struct slr_key *key)
 {
     const struct slr_key token = slr_key_token(key);
     struct ucred root;
-    if (!slr_peer_is_ours(s, &root)) {
+    if (!slr_peer_is_ours(sock, &root)) {
         slr_log(SLR_LOG_WARN, "no_meeting", "root_pid=%d root_uid=%u msg=%s", root.pid, root.uid,
                 "the communicator's socket belongs to another user");
         return BEGIN_NOT;
     }
-    if (send(s, &token, sizeof token, MSG_NOSIGNAL) != (ssize_t)sizeof token)
+    if (send(sock, &token, sizeof token, MSG_NOSIGNAL) != (ssize_t)sizeof token)
         return BEGIN_AGAIN;
-    return await_welcome(s, root.pid);
+    return await_welcome(sock, root.pid);
 }
 
-static enum begun begin_root(struct slr_bootstrap *m, int s, const struct slr_key *key)
+/* The name is this rank's: it is the root. */
+static enum begun begin_root(struct slr_bootstrap *b, int sock, const struct slr_key *key)
 {
     const struct slr_key token = slr_key_token(key);
-    m->acceptor = slr_acceptor_start(s, &token);
-    m->root = m->acceptor ? s : -1;
-    if (!m->acceptor)
+    b->acceptor = slr_acceptor_start(sock, &token);
+    b->root = b->acceptor ? sock : -1;
+    if (!b->acceptor)
         slr_log(SLR_LOG_WARN, "no_meeting", "msg=%s", "no thread to accept the other ranks");
-    return m->acceptor ? BEGUN : BEGIN_NOT;
+    return b->acceptor ? BEGUN : BEGIN_NOT;
 }
 
-static enum begun try_socket(struct slr_bootstrap *m, const struct slr_key *key, int *opened)
+/* One try. Binding decides who is the root: the kernel gives an abstract name to one socket only. A
+ * connection that is refused means a root that does not listen yet, or has just died. */
+static enum begun try_socket(struct slr_bootstrap *b, const struct slr_key *key, int *opened)
 {
-    struct sockaddr_un a;
-    socklen_t len = name_of(key, &a);
-    int s = open_socket();
-    *opened = s;
-    if (s >= 0 && bind(s, (const struct sockaddr *)&a, len) == 0 && listen(s, BACKLOG) == 0)
-        return begin_root(m, s, key);
-    if (errno == EADDRINUSE && connect(s, (const struct sockaddr *)&a, len) != 0)
+    struct sockaddr_un address;
+    socklen_t len = name_of(key, &address);
+    int sock = open_socket();
+    *opened = sock;
+    if (sock >= 0 && bind(sock, (const struct sockaddr *)&address, len) == 0 && listen(sock, BACKLOG) == 0)
+        return begin_root(b, sock, key);
+    if (errno == EADDRINUSE && connect(sock, (const struct sockaddr *)&address, len) != 0)
         return BEGIN_AGAIN;
     if (errno != EADDRINUSE) {
         slr_log(SLR_LOG_WARN, "no_meeting", "errno=%d msg=%s", errno,
                 "no abstract Unix socket: all-gathers stay with NCCL");
         return BEGIN_NOT;
     }
-    enum begun r = introduce(s, key);
-    m->member = r == BEGUN ? s : -1;
+    enum begun r = introduce(sock, key);
+    b->member = r == BEGUN ? sock : -1;
     return r;
 }
 
-static enum begun try_begin(struct slr_bootstrap *m, const struct slr_key *key)
+static enum begun try_begin(struct slr_bootstrap *b, const struct slr_key *key)
 {
-    int s;
-    enum begun r = try_socket(m, key, &s);
-    if (r != BEGUN && s >= 0)
-        close(s);
+    int sock;
+    enum begun r = try_socket(b, key, &sock);
+    if (r != BEGUN && sock >= 0)
+        close(sock);
     return r;
 }
 
-bool slr_bootstrap_begin(struct slr_bootstrap *m, const struct slr_key *key)
+bool slr_bootstrap_begin(struct slr_bootstrap *b, const struct slr_key *key)
 {
-    *m = (struct slr_bootstrap){.root = -1, .member = -1};
+    *b = (struct slr_bootstrap){.root = -1, .member = -1};
     enum begun r = BEGIN_AGAIN;
     for (int i = 0; i < BEGIN_TRIES && r == BEGIN_AGAIN; i++) {
-        r = try_begin(m, key);
+        r = try_begin(b, key);
         if (r == BEGIN_AGAIN)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -162,18 +170,18 @@ bool slr_bootstrap_begin(struct slr_bootstrap *m, const struct slr_key *key)
     return r == BEGUN;
 }
 
-void slr_bootstrap_end(struct slr_bootstrap *m)
+void slr_bootstrap_end(struct slr_bootstrap *b)
 {
-    slr_acceptor_cancel(m->acceptor);
-    m->acceptor = NULL;
-    if (m->root >= 0)
-        close(m->root);
-    if (m->member >= 0)
-        close(m->member);
-    m->root = m->member = -1;
+    slr_acceptor_cancel(b->acceptor);
+    b->acceptor = NULL;
+    if (b->root >= 0)
+        close(b->root);
+    if (b->member >= 0)
+        close(b->member);
+    b->root = b->member = -1;
 }
 
-uint32_t slr_bootstrap_hello(struct slr_bootstrap *m, const struct slr_bootstrap_self *self)
+uint32_t slr_bootstrap_hello(struct slr_bootstrap *b, const struct slr_bootstrap_self *self)
 {
     struct hello h = {.magic = SLR_CONTROL_MAGIC,
                       .version = SLIPRING_VERSION,
@@ -181,8 +189,9 @@ uint32_t slr_bootstrap_hello(struct slr_bootstrap *m, const struct slr_bootstrap
                       .nranks = self->nranks,
                       .pid = getpid(),
                       .process = self->process};
-    /* If the root has closed already, it has left its verdict, or its fallback. */
-    ssize_t sent = send(m->member, &h, sizeof h, MSG_NOSIGNAL);
+    /* A root that has closed already has sent its fallback or a verdict before: that is read
+     * later. */
+    ssize_t sent = send(b->member, &h, sizeof h, MSG_NOSIGNAL);
     return sent == (ssize_t)sizeof h || errno == EPIPE || errno == ECONNRESET
                ? SLR_UNDECIDED
                : slr_refusal(SLR_R_NO_CONTROL, self->rank);
@@ -197,6 +206,9 @@ static uint32_t check_version(const struct hello *h, bool whole)
     return slr_refusal(SLR_R_VERSION_DIFFERS, whole ? h->rank : 0xffff);
 }
 
+/* Of a message that is cut off the version is still compared: another version may have another
+ * length. The process id must be the one that the kernel reports: else the ids that ranks post
+ * would mean different processes to different ranks. */
 static uint32_t check_hello(const struct hello *h, ssize_t got, int fd, int nranks)
 {
     struct ucred who;
@@ -263,8 +275,8 @@ static bool wait_for_some(const struct members *all, struct pollfd p[SLR_MAX_RAN
     return missing && (poll(p, (nfds_t)all->in.count, left) > 0 || left > 0);
 }
 
-/* Every member's hello is read, as they come, before anything is judged, so that the verdict names the rank that is
- * missing or different. The first refusal; SLR_UNDECIDED: none. */
+/* Every member's hello is read, as they come, before anything is judged, so that the verdict names
+ * the rank that is missing or different. The first refusal; SLR_UNDECIDED: none. */
 static uint32_t hear_all(struct members *all, int nranks, uint64_t deadline)
 {
     struct pollfd p[SLR_MAX_RANKS];
@@ -296,21 +308,23 @@ static uint32_t collect(struct members *all, int nranks, uint64_t deadline)
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+/* Sealed before anybody else has it, so that its size can be relied upon. F_SEAL_SEAL keeps others
+ * from adding a seal against writing. */
 static bool fill_block(int fd, const struct members *all, int nranks)
 {
     size_t bytes = slr_control_bytes(nranks);
     if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)
         return false;
-    struct slr_control *c = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (c == MAP_FAILED)
+    struct slr_control *control = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (control == MAP_FAILED)
         return false;
-    c->magic = SLR_CONTROL_MAGIC;
-    c->nranks = nranks;
+    control->magic = SLR_CONTROL_MAGIC;
+    control->nranks = nranks;
     for (int r = 0; r < nranks; r++) {
-        c->post[r].pid = all->pid[r];
-        c->post[r].process = all->process[r];
+        control->post[r].pid = all->pid[r];
+        control->post[r].process = all->process[r];
     }
-    munmap(c, bytes);
+    munmap(control, bytes);
     return true;
 }
 
@@ -324,7 +338,8 @@ static int make_block(const struct members *all, int nranks)
     return fd;
 }
 
-/* Memory that whoever sent it can not make shorter: reading behind its end would kill this process. */
+/* Memory that whoever sent it can not make shorter: reading behind its end would kill this
+ * process. */
 static bool block_is_sound(int fd, int nranks)
 {
     struct stat st;
@@ -339,15 +354,16 @@ static void answer(int to, uint32_t word, int fd)
     union {
         struct cmsghdr head;
         char space[CMSG_SPACE(sizeof(int))];
-    } c = {0};
+    } control = {0};
     struct msghdr msg = {.msg_iov = &io, .msg_iovlen = 1};
     if (word == SLR_UNDECIDED) {
-        msg.msg_control = c.space;
-        msg.msg_controllen = sizeof c.space;
-        c.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(&c.head), &fd, sizeof fd);
+        msg.msg_control = control.space;
+        msg.msg_controllen = sizeof control.space;
+        control.head =
+            (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
     }
-    sendmsg(to, &msg, MSG_NOSIGNAL); /* a member that died is found by the agreement */
+    sendmsg(to, &msg, MSG_NOSIGNAL); /* a member that has died is found by the agreement */
 }
 
 static void say_strangers(const struct slr_accepted *in, int rank)
@@ -358,15 +374,17 @@ static void say_strangers(const struct slr_accepted *in, int rank)
                 "connected to the communicator's socket and are none of its ranks: ignored");
 }
 
-uint32_t slr_bootstrap_collect(struct slr_bootstrap *m, const struct slr_bootstrap_self *self, uint64_t deadline,
+uint32_t slr_bootstrap_collect(struct slr_bootstrap *b, const struct slr_bootstrap_self *self, uint64_t deadline,
                                int *fd)
 {
     struct members all = {.in.count = 0};
     note_rank(&all, self, getpid());
-    slr_acceptor_finish(m->acceptor, &all.in);
-    m->acceptor = NULL;
+    slr_acceptor_finish(b->acceptor, &all.in);
+    b->acceptor = NULL;
     say_strangers(&all.in, self->rank);
-    for (int i = 0; i < all.in.count; i++) /* the fallback: counts when nothing follows */
+    /* The fallback, before this rank waits for anybody: should it die from here on, this is the
+     * last thing that a member reads, and it counts. Else the verdict below replaces it. */
+    for (int i = 0; i < all.in.count; i++)
         answer(all.in.fd[i], slr_refusal(SLR_R_PEER_DIED, self->rank), -1);
     uint32_t word = collect(&all, self->nranks, deadline);
     *fd = word == SLR_UNDECIDED ? make_block(&all, self->nranks) : -1;
@@ -379,18 +397,19 @@ uint32_t slr_bootstrap_collect(struct slr_bootstrap *m, const struct slr_bootstr
     return word;
 }
 
-/* The one descriptor of a message; *fd -1: there is none. False: there are more, and all are closed. */
+/* The one descriptor of a message; *fd -1: there is none. False: there are more, and all are
+ * closed. */
 static bool receive_descriptors(struct msghdr *msg, int *fd)
 {
     int n = 0;
     *fd = -1;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
             continue;
-        for (size_t at = 0; at + sizeof *fd <= c->cmsg_len - CMSG_LEN(0); at += sizeof *fd, n++) {
+        for (size_t at = 0; at + sizeof *fd <= head->cmsg_len - CMSG_LEN(0); at += sizeof *fd, n++) {
             if (*fd >= 0)
                 close(*fd);
-            memcpy(fd, CMSG_DATA(c) + at, sizeof *fd);
+            memcpy(fd, CMSG_DATA(head) + at, sizeof *fd);
         }
     }
     if (n <= 1)
@@ -400,7 +419,8 @@ static bool receive_descriptors(struct msghdr *msg, int *fd)
     return false;
 }
 
-/* One message of the root, with the block's descriptor or -1 in *fd. 1: taken; 0: the root has closed; else -errno. */
+/* One message of the root, with the block's descriptor or -1 in *fd. 1: taken; 0: the root has
+ * closed; else -errno. */
 static int read_verdict(int from, struct verdict *v, int *fd)
 {
     char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(_Alignof(struct cmsghdr))));
@@ -414,16 +434,17 @@ static int read_verdict(int from, struct verdict *v, int *fd)
     return one && got == (ssize_t)sizeof *v && v->magic == SLR_CONTROL_MAGIC ? 1 : -EPROTO;
 }
 
-static uint32_t root_gone(const struct slr_bootstrap *m)
+/* The root has ended before it sent anything. 0xffff: its rank is not known. */
+static uint32_t root_gone(const struct slr_bootstrap *b)
 {
     struct ucred root;
-    slr_peer_is_ours(m->member, &root);
+    slr_peer_is_ours(b->member, &root);
     slr_log(SLR_LOG_WARN, "no_meeting", "root_pid=%d msg=%s", root.pid,
             "the process of the rank that collects the others ended");
     return slr_refusal(SLR_R_PEER_DIED, 0xffff);
 }
 
-/* The last word of the root. The descriptor belongs to a verdict of undecided only. */
+/* The root's last word. The descriptor belongs to a verdict of undecided only. */
 static uint32_t take_verdict(const struct slr_bootstrap_self *self, uint32_t word, int *fd)
 {
     if (word == SLR_UNDECIDED && *fd >= 0 && block_is_sound(*fd, self->nranks))
@@ -434,9 +455,9 @@ static uint32_t take_verdict(const struct slr_bootstrap_self *self, uint32_t wor
     return word == SLR_UNDECIDED ? slr_refusal(SLR_R_NO_CONTROL, self->rank) : word;
 }
 
-/* The root's last message counts: first its fallback, then its verdict. A verdict of undecided
- * brings the block and is the end. */
-uint32_t slr_bootstrap_answer(struct slr_bootstrap *m, const struct slr_bootstrap_self *self, uint64_t deadline,
+/* The root's last message counts: first its fallback, then its verdict. A verdict of undecided brings
+ * the block and is the end. */
+uint32_t slr_bootstrap_answer(struct slr_bootstrap *b, const struct slr_bootstrap_self *self, uint64_t deadline,
                               int *fd)
 {
     struct verdict v = {.magic = 0};
@@ -444,13 +465,13 @@ uint32_t slr_bootstrap_answer(struct slr_bootstrap *m, const struct slr_bootstra
     *fd = -1;
     for (;;) {
         /* The root gives up on silent members at its own deadline, and says so. */
-        if (!readable(m->member, deadline + ROOT_GRACE_MS))
+        if (!readable(b->member, deadline + ROOT_GRACE_MS))
             return slr_refusal(SLR_R_AGREE_TIMEOUT, word ? slr_refusal_rank(word) : 0xffff);
-        int r = read_verdict(m->member, &v, fd);
+        int r = read_verdict(b->member, &v, fd);
         if (r == -ECONNRESET || r == -EINTR || r == -EAGAIN)
             continue; /* it closed without reading everything; what it sent is still there */
         if (r == 0)
-            return word ? word : root_gone(m);
+            return word ? word : root_gone(b);
         if (r < 0)
             return take_verdict(self, slr_refusal(SLR_R_VERSION_DIFFERS, 0xffff), fd);
         word = take_verdict(self, v.word, fd);

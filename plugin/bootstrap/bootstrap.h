@@ -1,36 +1,46 @@
-/* How the ranks of a new communicator find each other on this host, without a time-out in the good
- * case and in the commonest bad ones.
+/* The folder bootstrap/: how the ranks of a new communicator that run on this host find each other
+ * before there is any shared memory (this file), and how their processes send each other messages
+ * afterwards (oob.h). Both headers are for all folders after it; acceptor.h is for this folder
+ * alone. Uses base/, util/ and comm/.
  *
- * NCCL's own initialisation is a barrier: no rank returns from it before all have entered. So
- * everything that a rank does before it enters is known to be done once any rank has returned.
+ * It needs no time-out in the good case and in the commonest bad ones, because NCCL's own
+ * initialisation is a barrier: no rank returns from it before all have entered. So everything that
+ * a rank does before it enters is known to be done once any rank has returned.
  *
  *   before the real call   slr_bootstrap_begin: bind and listen on the abstract socket named by a
  *                          label of the communicator's key. Exactly one rank of the host succeeds:
- *                          the root, whose acceptor (acceptor.h) takes in the others, the members.
- *                          These find the name taken, connect, show the token, and are welcome.
+ *                          it is the root, and its acceptor (acceptor.h) takes in the others, the
+ *                          members. These find the name taken, connect, show the token, and wait
+ *                          for the welcome.
  *   after it               whoever has not shown the token by now never announced itself (no
  *                          library, switched off, another host). Nobody has to wait to know that.
- *                          Members send HELLO {version, rank, pid, process}; the root collects
- *                          all, in any order, judges, and answers each with a VERDICT and, when all
- *                          is well, the control block's descriptor (SCM_RIGHTS).
+ *                          Members send HELLO {version, rank, pid, process}. The root reads all of
+ *                          them, in any order, decides, and answers each with a VERDICT and, when
+ *                          all is well, the control block's descriptor (SCM_RIGHTS).
  *
- * What can go wrong: the root dies -> members read end-of-file; its fallback then counts, a refusal
- * that names it, sent before it waited for them. A member dies or is silent -> the root reads
- * end-of-file or reaches the deadline: refusal, told to the others. Another version -> refusal
- * naming it. Abstract names vanish with their process; nothing is left behind.
+ * What can go wrong
+ *
+ *   the root dies                  Members read end-of-file. Before it waits for the members, the
+ *                                  root has sent each of them a fallback: a refusal that names the
+ *                                  root as dead, and counts when nothing follows it.
+ *   a member dies or is silent     The root reads end-of-file or reaches the deadline, and refuses
+ *                                  to the others.
+ *   another version                A refusal that names the rank.
+ *
+ * Abstract names vanish with their process; nothing is left behind.
  *
  * Strangers. Abstract names have no access rights. A process that connects and is not of this user,
  * or does not know the token, counts as nobody: it is not waited for, takes no rank's place, and
  * changes no decision; the log says that it came. Before a rank sends or believes anything it has
- * seen that the root is of its own user; when it is not, the rank stays out at once, and the log
+ * seen that the root is of its own user. When it is not, the rank stays out at once, and the log
  * names the process. (A stranger that binds the name and does not listen looks like a root that is
- * about to: 2 s. The name cannot be known before the ranks use it.) Descriptors are accepted only
+ * about to: 2 s. The name can not be known before the ranks use it.) Descriptors are accepted only
  * from the root; one that comes unasked is closed. The block is mapped only when it has its size
  * and is sealed, so that nobody can make it shorter while others use it.
  *
- * One thread may run several ranks: begin() waits only for the root's acceptor, a thread that waits
- * for nobody; call hello() for all members, then collect() for all roots, then answer() for all
- * members.
+ * One thread may run several ranks. begin() waits only for the root's acceptor, a thread that waits
+ * for nobody. After the real call the thread runs hello() for all its members, then collect() for
+ * all its roots, then answer() for all its members.
  */
 #ifndef SLR_PLUGIN_BOOTSTRAP_BOOTSTRAP_H
 #define SLR_PLUGIN_BOOTSTRAP_BOOTSTRAP_H
@@ -48,10 +58,10 @@ struct slr_bootstrap {
 };
 
 /* Before the real call. false: no socket could be had (logged); the rank stays out. */
-bool slr_bootstrap_begin(struct slr_bootstrap *m, const struct slr_key *key);
+bool slr_bootstrap_begin(struct slr_bootstrap *b, const struct slr_key *key);
 
 /* Gives up at any time: peers see end-of-file. */
-void slr_bootstrap_end(struct slr_bootstrap *m);
+void slr_bootstrap_end(struct slr_bootstrap *b);
 
 /* What a rank says of its process. */
 struct slr_bootstrap_self {
@@ -59,13 +69,14 @@ struct slr_bootstrap_self {
     uint64_t process; /* the random number of its process (oob.h) */
 };
 
-/* The three steps after the real call. Each returns a decision word (control.h): SLR_UNDECIDED to go on, or a refusal.
- * `deadline` in milliseconds of slr_now_ms(). collect() and answer() give the control block's descriptor in *fd (owned by
- * the caller); its size and seals are right. */
-uint32_t slr_bootstrap_hello(struct slr_bootstrap *m, const struct slr_bootstrap_self *self);
-uint32_t slr_bootstrap_collect(struct slr_bootstrap *m, const struct slr_bootstrap_self *self, uint64_t deadline,
+/* The three steps after the real call. Each returns a decision word (control.h): SLR_UNDECIDED to
+ * go on, or a refusal. `deadline` in milliseconds of slr_now_ms(). collect() (the root) and
+ * answer() (a member) give the control block's descriptor in *fd, owned by the caller; its size and
+ * seals are right. */
+uint32_t slr_bootstrap_hello(struct slr_bootstrap *b, const struct slr_bootstrap_self *self);
+uint32_t slr_bootstrap_collect(struct slr_bootstrap *b, const struct slr_bootstrap_self *self, uint64_t deadline,
                                int *fd);
-uint32_t slr_bootstrap_answer(struct slr_bootstrap *m, const struct slr_bootstrap_self *self, uint64_t deadline,
+uint32_t slr_bootstrap_answer(struct slr_bootstrap *b, const struct slr_bootstrap_self *self, uint64_t deadline,
                               int *fd);
 
 #endif

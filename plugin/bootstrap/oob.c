@@ -1,3 +1,4 @@
+/* The process's out-of-band socket: sending, receiving, and who may be believed. */
 #include "plugin/bootstrap/oob.h"
 
 #include <poll.h>
@@ -20,57 +21,59 @@ struct message {
     uint32_t kind;
     struct slr_label comm;
     int32_t from, to; /* ranks */
-    int32_t entry;
+    int32_t index;
     uint64_t generation;
 };
 
-struct letter {
+struct received {
     struct message text;
     pid_t pid; /* who sent it */
     int fd;
 };
 
 static uint64_t process;
-static _Atomic int mailbox = -1;
-static ino_t mailbox_inode;
+static _Atomic int oob_socket = -1;
+static ino_t socket_inode;
 
-/* -1: none. A program that closes descriptors which it does not know may have opened something else under the number.
- */
-static int own_mailbox(void)
+/* -1: none. A program that closes descriptors which it does not know may have opened something else
+ * under the number. */
+static int own_socket(void)
 {
     struct stat st;
-    int s = atomic_load(&mailbox);
-    return s >= 0 && fstat(s, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == mailbox_inode ? s : -1;
+    int sock = atomic_load(&oob_socket);
+    return sock >= 0 && fstat(sock, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == socket_inode ? sock : -1;
 }
 
-/* What has come and is not delivered yet; the house-keeping thread's alone. */
-static struct letter inbox[64];
-static unsigned letters, delivered;
+/* What has come and is not taken yet; the house-keeping thread's alone. */
+static struct received queue[64]; /* what does not fit stays in the socket */
+static unsigned queued, taken;
 
-static socklen_t name_of(uint64_t who, struct sockaddr_un *a)
+static socklen_t name_of(uint64_t who, struct sockaddr_un *address)
 {
-    memset(a, 0, sizeof *a);
-    a->sun_family = AF_UNIX;
-    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "slipring-mail-%016llx", (unsigned long long)who);
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    int n =
+        snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "slipring-oob-%016llx", (unsigned long long)who);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* Without a socket everything takes its time, and memory that needs a descriptor is staged. */
-static void open_mailbox(void)
+/* Without a socket every change is seen at the next tick only, and memory that needs a descriptor
+ * is staged. */
+static void open_socket(void)
 {
-    struct sockaddr_un a;
-    socklen_t len = name_of(process, &a);
+    struct sockaddr_un address;
+    socklen_t len = name_of(process, &address);
     struct stat st;
-    int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
-    if (s >= 0 && fstat(s, &st) == 0 && setsockopt(s, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
-        bind(s, (const struct sockaddr *)&a, len) == 0) {
-        mailbox_inode = st.st_ino;
-        atomic_store(&mailbox, s);
+    int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+    if (sock >= 0 && fstat(sock, &st) == 0 && setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
+        bind(sock, (const struct sockaddr *)&address, len) == 0) {
+        socket_inode = st.st_ino;
+        atomic_store(&oob_socket, sock);
         return;
     }
     slr_log(SLR_LOG_WARN, "no_mailbox", "msg=%s", "registered virtual memory will be staged");
-    if (s >= 0)
-        close(s);
+    if (sock >= 0)
+        close(sock);
 }
 
 uint64_t slr_oob_process(void)
@@ -82,45 +85,48 @@ uint64_t slr_oob_process(void)
             clock_gettime(CLOCK_REALTIME, &now); /* early in the boot: unique enough */
             process = slr_mix((uint64_t)getpid(), (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
         }
-        process |= 1;
-        open_mailbox();
+        process |= 1; /* 0 means none in a post */
+        open_socket();
         slr_once_end(&once);
     }
     return process;
 }
 
+/* Sends to the process with the number `who`. MSG_DONTWAIT: a process that is stopped must not stop
+ * this one; what is lost is asked for again. */
 static bool post(uint64_t who, const struct message *text, int fd)
 {
-    struct sockaddr_un a;
+    struct sockaddr_un address;
     struct iovec body = {(void *)(uintptr_t)text, sizeof *text};
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
     } control = {0};
-    struct msghdr m = {.msg_name = &a, .msg_namelen = name_of(who, &a), .msg_iov = &body, .msg_iovlen = 1};
-    int s = own_mailbox();
-    if (s < 0 || !who)
+    struct msghdr msg = {
+        .msg_name = &address, .msg_namelen = name_of(who, &address), .msg_iov = &body, .msg_iovlen = 1};
+    int sock = own_socket();
+    if (sock < 0 || !who)
         return false;
     if (fd >= 0) {
-        m.msg_control = control.bytes;
-        m.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(c), &fd, sizeof fd);
+        msg.msg_control = control.bytes;
+        msg.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(head), &fd, sizeof fd);
     }
-    return sendmsg(s, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof *text;
+    return sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof *text;
 }
 
-bool slr_oob_send(const struct slr_comm *c, int to, enum slr_oob_kind kind, int entry, uint64_t generation, int fd)
+bool slr_oob_send(const struct slr_comm *c, int to, enum slr_oob_kind kind, int index, uint64_t generation, int fd)
 {
     struct message text = {.magic = SLR_CONTROL_MAGIC,
                            .kind = kind,
                            .comm = c->id,
                            .from = c->rank,
                            .to = to,
-                           .entry = entry,
+                           .index = index,
                            .generation = generation};
     return post(c->shared.control->post[to].process, &text, fd);
 }
@@ -142,125 +148,133 @@ void slr_oob_wake_self(void)
     post(slr_oob_process(), &text, -1);
 }
 
-static void drop(struct letter *l)
+/* A descriptor that nobody takes would stay open for the life of the process. */
+static void drop(struct received *r)
 {
-    if (l->fd >= 0)
-        close(l->fd);
-    l->fd = -1;
+    if (r->fd >= 0)
+        close(r->fd);
+    r->fd = -1;
 }
 
-/* The first descriptor is the letter's. False: there are more, for which there is room in the padding; nobody sends
- * that. */
-static bool take_descriptors(const struct cmsghdr *c, struct letter *l)
+/* The first descriptor is the message's. False: there are more, for which there is room in the
+ * padding; nobody sends that. */
+static bool take_descriptors(const struct cmsghdr *head, struct received *r)
 {
-    size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    size_t n = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < n; i++) {
         int fd;
-        memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-        if (l->fd < 0)
-            l->fd = fd;
+        memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
+        if (r->fd < 0)
+            r->fd = fd;
         else
             close(fd);
     }
     return n <= 1;
 }
 
-/* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user, or not ours. */
-static bool open_envelope(struct msghdr *m, struct letter *l)
+/* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user,
+ * or not ours. */
+static bool read_ancillary(struct msghdr *msg, struct received *r)
 {
     struct ucred who = {.pid = 0};
     bool few = true;
-    l->fd = -1;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-        if (c->cmsg_level != SOL_SOCKET)
+    r->fd = -1;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head)) {
+        if (head->cmsg_level != SOL_SOCKET)
             continue;
-        if (c->cmsg_type == SCM_CREDENTIALS)
-            memcpy(&who, CMSG_DATA(c), sizeof who);
-        if (c->cmsg_type == SCM_RIGHTS)
-            few = take_descriptors(c, l) && few;
+        if (head->cmsg_type == SCM_CREDENTIALS)
+            memcpy(&who, CMSG_DATA(head), sizeof who);
+        if (head->cmsg_type == SCM_RIGHTS)
+            few = take_descriptors(head, r) && few;
     }
-    l->pid = who.pid;
+    r->pid = who.pid;
     return few && who.pid > 0 && who.uid == getuid();
 }
 
-static ssize_t take(int s, struct letter *l, bool *good)
+/* One message of the socket. *good: it is whole, of this version and of a process of this user. */
+static ssize_t take(int sock, struct received *r, bool *good)
 {
-    struct iovec body = {&l->text, sizeof l->text};
+    struct iovec body = {&r->text, sizeof r->text};
     union {
         char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
         struct cmsghdr align;
     } control;
-    struct msghdr m = {
+    struct msghdr msg = {
         .msg_iov = &body, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    ssize_t n = recvmsg(s, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0)
         return n;
-    *good = open_envelope(&m, l) && n == (ssize_t)sizeof l->text && !(m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-            l->text.magic == SLR_CONTROL_MAGIC;
+    *good = read_ancillary(&msg, r) && n == (ssize_t)sizeof r->text && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+            r->text.magic == SLR_CONTROL_MAGIC;
     return n;
 }
 
-static void collect(int s)
+/* Takes what has come, as far as there is room. */
+static void collect(int sock)
 {
-    while (letters < sizeof inbox / sizeof *inbox) {
+    while (queued < sizeof queue / sizeof *queue) {
         bool good = false;
-        if (take(s, &inbox[letters], &good) < 0)
+        if (take(sock, &queue[queued], &good) < 0)
             return;
         if (good)
-            letters++;
+            queued++;
         else
-            drop(&inbox[letters]);
+            drop(&queue[queued]);
     }
 }
 
 void slr_oob_wait(unsigned ms)
 {
     uint64_t end = slr_now_ms() + ms, now;
-    int s = own_mailbox();
-    while (letters == 0 && (now = slr_now_ms()) < end) {
-        struct pollfd p = {.fd = s, .events = POLLIN}; /* a negative one is ignored */
+    int sock = own_socket();
+    while (queued == 0 && (now = slr_now_ms()) < end) {
+        struct pollfd p = {.fd = sock, .events = POLLIN}; /* a negative one is ignored */
+        /* An error on the socket would be reported at once each time: from then on it only
+         * sleeps. */
         if (poll(&p, 1, (int)(end - now)) > 0 && !(p.revents & POLLIN))
-            s = -1;
-        if (s >= 0)
-            collect(s);
+            sock = -1;
+        if (sock >= 0)
+            collect(sock);
     }
 }
 
-/* The communicator of a message that really comes from the process of the rank that it names. */
-static struct slr_comm *addressee(const struct letter *l)
+/* The communicator of a message that really comes from the process of the rank that it names. The
+ * kernel has filled in the process id, so it can not be forged; the rest is the sender's word. */
+static struct slr_comm *addressee(const struct received *r)
 {
-    struct slr_comm *c = slr_comm_find_id(&l->text.comm, l->text.to);
-    if (c && c->pass == SLR_R_RING && l->text.from >= 0 && l->text.from < c->nranks && l->text.from != c->rank &&
-        c->shared.control->post[l->text.from].pid == l->pid && l->text.entry >= 0 && l->text.entry < SLR_EXPORTS)
+    struct slr_comm *c = slr_comm_find_id(&r->text.comm, r->text.to);
+    if (c && c->pass == SLR_R_RING && r->text.from >= 0 && r->text.from < c->nranks && r->text.from != c->rank &&
+        c->shared.control->post[r->text.from].pid == r->pid && r->text.index >= 0 && r->text.index < SLR_EXPORTS)
         return c;
     slr_comm_put(c);
     return NULL;
 }
 
-/* The oldest letter becomes the caller's. */
-static struct letter take_letter(void)
+/* The oldest message; the caller owns its descriptor. */
+static struct received take_oldest(void)
 {
-    struct letter l = inbox[delivered++];
-    if (delivered == letters)
-        letters = delivered = 0;
-    return l;
+    struct received r = queue[taken++];
+    if (taken == queued)
+        queued = taken = 0;
+    return r;
 }
 
 bool slr_oob_next(struct slr_oob_message *m)
 {
-    while (letters > 0) {
-        struct letter l = take_letter();
-        struct slr_comm *c = l.text.kind == SLR_OOB_WAKE ? NULL : addressee(&l);
+    while (queued > 0) {
+        struct received r = take_oldest();
+        /* A wake has done its work when it ended the wait: nothing is delivered for it. */
+        struct slr_comm *c = r.text.kind == SLR_OOB_WAKE ? NULL : addressee(&r);
         if (c) {
-            *m = (struct slr_oob_message){.kind = (enum slr_oob_kind)l.text.kind,
+            *m = (struct slr_oob_message){.kind = (enum slr_oob_kind)r.text.kind,
                                           .comm = c,
-                                          .from = l.text.from,
-                                          .entry = l.text.entry,
-                                          .generation = l.text.generation,
-                                          .fd = l.fd};
+                                          .from = r.text.from,
+                                          .index = r.text.index,
+                                          .generation = r.text.generation,
+                                          .fd = r.fd};
             return true;
         }
-        drop(&l);
+        drop(&r);
     }
     return false;
 }
@@ -274,8 +288,8 @@ void slr_oob_done(struct slr_oob_message *m)
 
 void slr_oob_after_fork(void)
 {
-    int s = own_mailbox();
-    atomic_store(&mailbox, -1);
-    if (s >= 0)
-        close(s);
+    int sock = own_socket();
+    atomic_store(&oob_socket, -1);
+    if (sock >= 0)
+        close(sock); /* the parent's messages must not end in the child */
 }

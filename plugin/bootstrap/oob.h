@@ -1,16 +1,18 @@
-/* Messages between the house-keeping threads of the host's processes: one datagram socket for each process.
+/* Out-of-band messages between the house-keeping threads of the host's processes: one datagram
+ * socket for each process.
  *
- * The socket's name is abstract and made from the process's random number, which its ranks post, so nothing is left
- * behind by a process that is killed, and no process that gets the same id is taken for it. Everything is sent without
- * waiting, by any thread; what does not fit is dropped, and whoever needs an answer asks again. Only the house-keeping
- * thread receives. The kernel says which process and user sent a message; what comes from others than the rank that it
- * names is dropped, and its descriptor closed.
+ * The socket's name is abstract and made from the process's random number, which its ranks post, so
+ * nothing is left behind by a process that is killed, and no process that gets the same id is taken
+ * for it. Everything is sent without waiting, by any thread; what does not fit is dropped, and
+ * whoever needs an answer asks again. Only the house-keeping thread receives. The kernel says which
+ * process and user sent a message; what comes from others than the rank that it names is dropped,
+ * and its descriptor closed.
  *
- * What can not be excluded: a process of another user that takes the name of one which died between its question and
- * the answer gets the answer. The question itself can not be forged.
+ * What can not be excluded: a process of another user that takes the name of one which died between
+ * its question and the answer gets the answer. The question itself can not be forged.
  *
- *   LOOK   something has changed: look now, not only at the next tick
- *   ASK    a reader would like the descriptor of an offered block
+ *   WAKE   something has changed: look now, not only at the next tick
+ *   ASK    a reader would like the descriptor of an exported block (exports.h)
  *   GIVE   the owner's answer, with the descriptor; without: it can not be had
  */
 #ifndef SLR_PLUGIN_BOOTSTRAP_OOB_H
@@ -27,9 +29,9 @@ enum slr_oob_kind { SLR_OOB_WAKE, SLR_OOB_ASK, SLR_OOB_GIVE };
 /* The number of this process, never 0; opens the socket. */
 uint64_t slr_oob_process(void);
 
-/* To the process of a rank of the communicator; with SLR_OOB_WAKE `entry` and `generation` mean nothing. `fd` -1:
- * none; it stays the caller's. False: not sent. */
-bool slr_oob_send(const struct slr_comm *c, int to, enum slr_oob_kind kind, int entry, uint64_t generation, int fd);
+/* To the process of a rank of the communicator; with SLR_OOB_WAKE `index` and `generation` mean
+ * nothing. `fd` -1: none; it stays the caller's. False: not sent. */
+bool slr_oob_send(const struct slr_comm *c, int to, enum slr_oob_kind kind, int index, uint64_t generation, int fd);
 
 /* The house-keeping threads of this process and of all peers look now. */
 void slr_oob_wake(const struct slr_comm *c);
@@ -40,15 +42,16 @@ void slr_oob_wake_self(void);
 /* A message that has come, ASK or GIVE, really from the process of the rank that it names. */
 struct slr_oob_message {
     enum slr_oob_kind kind;
-    struct slr_comm *comm; /* of this process; held */
+    struct slr_comm *comm; /* of this process; with a use that slr_oob_done ends */
     int from;              /* rank */
-    int entry;
+    int index;             /* of the export in its owner's table */
     uint64_t generation;
     int fd; /* GIVE: the descriptor, or -1 */
 };
 
-/* For the house-keeping thread: waits at most `ms` for messages. Then takes those that have come, one after the other:
- * false when there are no more. Each is ended by slr_oob_done, which closes its descriptor. */
+/* For the house-keeping thread: waits at most `ms` for messages. Then takes those that have come,
+ * one after the other: false when there are no more. Each is ended by slr_oob_done, which closes
+ * its descriptor. */
 void slr_oob_wait(unsigned ms);
 bool slr_oob_next(struct slr_oob_message *m);
 void slr_oob_done(struct slr_oob_message *m);

@@ -1,4 +1,5 @@
-/* An all-gather as the application called it, with what slipring has found out and decided about it. */
+/* An all-gather as the application called it, with what slipring has found out and decided about
+ * it. */
 #ifndef SLR_PLUGIN_COMM_CALL_H
 #define SLR_PLUGIN_COMM_CALL_H
 

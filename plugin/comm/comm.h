@@ -1,10 +1,17 @@
-/* A communicator as slipring sees it: the real NCCL handle, what its ranks agreed, its ring, and its pending gather.
+/* The folder comm/: a communicator's record, the list of them, the control block that its ranks
+ * share, and what a thread has called in a group. It only keeps these: what is done with them is in
+ * the folders after it, all of which may include any of its headers. Uses base/, cache/, kernels/
+ * and util/. A few functions that need the folders above are declared here and made there, as their
+ * comments say.
  *
- * Every communicator made through a hooked function has one, also when its gathers stay with NCCL (`pass` says why).
- * The real handle is never replaced.
+ * A communicator as slipring sees it: the real NCCL handle, what its ranks agreed, its ring, and
+ * its pending gather.
  *
- * Locks: docs/locks.md. The registry's lock protects the list of communicators; `lock` all use of the ring by gathers,
- * joins and fused GEMMs, and, with the table lock (pending_impl.h), `pending`.
+ * Every communicator made through a hooked function has one, also when its gathers stay with NCCL
+ * (`pass` says why). The real handle is never replaced.
+ *
+ * Locks: docs/locks.md. The registry's lock protects the list of communicators; `lock` all use of
+ * the ring by gathers, joins and fused GEMMs, and, with the table lock (pending_impl.h), `pending`.
  */
 #ifndef SLR_PLUGIN_COMM_COMM_H
 #define SLR_PLUGIN_COMM_COMM_H
@@ -22,20 +29,22 @@
 #include "plugin/comm/key.h"
 #include "plugin/comm/peer_process.h"
 
-/* What outlives a communicator until its peers have let go: see deferred_free.c. */
+/* What outlives a communicator until its peers have closed their imports: see
+ * memory/deferred_free.h. */
 struct slr_shared {
     struct slr_control *control; /* NULL: none mapped */
     size_t bytes;
     bool registered; /* with CUDA, in `ctx` */
-    bool stuck;      /* a peer's memory could not be closed: this rank never leaves, its process's end tells */
+    bool stuck;      /* a peer's memory could not be closed: this rank never says LEFT, only its process's end does */
     int rank, nranks;
     CUdevice device;
     CUcontext ctx;   /* the device's primary context, retained; NULL: none */
     uint32_t resets; /* of the device, when that was: slr_shared_gone() */
     struct slr_staging staging;
-    uint64_t
-        pinned[SLR_EXPORTS]; /* generations of blocks that peers may have mapped, set when the communicator retires */
-    uint32_t issued;         /* pieces published, set when the communicator retires */
+    /* Set when the communicator ends: generations of the blocks that peers may still have mapped,
+     * and how many pieces were published. */
+    uint64_t pinned[SLR_EXPORTS];
+    uint32_t issued;
     struct slr_peer_process *peer_watch[SLR_MAX_RANKS]; /* peer_process.h; NULL: none, it is of this process */
     _Atomic bool peer_dead[SLR_MAX_RANKS];
 };
@@ -61,10 +70,10 @@ struct slr_comm {
     int rank, nranks;
     _Atomic enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not, for good (connect.h) */
     _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
-    _Atomic bool told; /* the application knows that its streams will complete without the data: watchdog.h */
+    _Atomic bool app_informed; /* the application knows that its streams will complete without the data: watchdog.h */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
-    bool put; /* readers that come first offer their receive buffers: slr_transfer_put(), settled by the agreement */
+    bool put; /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
     struct slr_exports *exports;           /* its blocks that peers map, and theirs */
     struct slr_tuner *tuner;               /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry;         /* symmetry.h; NULL: nothing analysed yet */
@@ -88,8 +97,8 @@ struct slr_comm {
     struct slr_comm *next;
 };
 
-/* The communicator of a handle, or NULL. Counts a user: slr_comm_put() ends the use, and ncclCommAbort from another
- * thread waits for it before the structure goes. */
+/* The communicator of a handle, or NULL. Counts a user: slr_comm_put() ends the use, and
+ * ncclCommAbort from another thread waits for it before the structure goes. */
 struct slr_comm *slr_comm_find(ncclComm_t nccl);
 struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank); /* the same, of one rank in this process */
 void slr_comm_hold(struct slr_comm *c);
@@ -101,7 +110,8 @@ bool slr_comm_last_user(struct slr_comm *c, int ms);
 void slr_comm_add(struct slr_comm *c);
 void slr_comm_remove(struct slr_comm *c);
 
-/* Up to `max` communicators (more than a process ever has: SLR_MANY_COMMS), each with a use that slr_comm_put ends. */
+/* Up to `max` communicators (more than a process ever has: SLR_MANY_COMMS), each with a use that
+ * slr_comm_put ends. */
 #define SLR_MANY_COMMS 1024
 int slr_comm_hold_all(struct slr_comm **list, int max);
 
@@ -111,7 +121,8 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
 /* Those that have been orphaned, off the list, chained by `next`. */
 struct slr_comm *slr_comm_take_orphans(void);
 
-/* The context of *s has been reset since it was retained (cache/device_reset.h): nothing in it is touched any more. */
+/* The context of *s has been reset since it was retained (cache/device_reset.h): nothing in it is
+ * touched any more. */
 bool slr_shared_gone(const struct slr_shared *s);
 
 /* Whether the peer is another rank of this process. */
@@ -123,8 +134,8 @@ void slr_shared_watch_peers(struct slr_shared *s);
 /* Opens the watches on the peers' processes, whose ids the control block holds from the start. */
 void slr_shared_open_watches(struct slr_shared *s);
 
-/* Makes the communicator's context current and lets this thread use it while others capture; pairs with
- * slr_shared_leave. */
+/* Makes the communicator's context current and lets this thread use it while others capture; pairs
+ * with slr_shared_leave. */
 enum slr_status slr_shared_enter(const struct slr_shared *s);
 enum slr_status slr_context_enter(CUcontext ctx);
 void slr_shared_leave(void);
@@ -138,22 +149,23 @@ static inline uint64_t slr_comm_id(const struct slr_comm *c)
     return id;
 }
 
-/* The error, to be returned by a call on the communicator, which tells the application; ncclSuccess: none. */
+/* The error, to be returned by a call on the communicator, which tells the application;
+ * ncclSuccess: none. */
 ncclResult_t slr_comm_answer(struct slr_comm *c);
 
-/* First error wins; marks the rank FAILED so that its peers fail too, and logs. `peer`: the rank at fault, -1 unknown.
- */
+/* First error wins; marks the rank FAILED so that its peers fail too, and logs. `peer`: the rank at
+ * fault, -1 unknown. */
 void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const char *what);
 
-/* Records that gathers of this communicator stay with NCCL and says so in the log: rank and reason. `peer` -1: none in
- * particular. */
+/* Records that gathers of this communicator stay with NCCL and says so in the log: rank and reason.
+ * `peer` -1: none in particular. */
 void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer);
 
 /* Fails the communicator when the peer has failed; false: it has not. From host memory only. */
 bool slr_comm_peer_failed(struct slr_comm *c, int peer);
 
-/* The same for all peers: for the data path. A rank that fails says so before its waits are released, so a gather that
- * was enqueued while no peer had failed is either whole or in error. */
+/* The same for all peers: for the data path. A rank that fails says so before its waits are
+ * released, so a gather that was enqueued while no peer had failed is either whole or in error. */
 void slr_comm_look_failed(struct slr_comm *c);
 
 /* The communicator's lock (docs/locks.md). */
@@ -161,28 +173,30 @@ void slr_comm_lock(struct slr_comm *c);
 bool slr_comm_trylock(struct slr_comm *c);
 void slr_comm_unlock(struct slr_comm *c);
 
-/* Waits until nothing of this communicator is in flight. Ends also when peers die or fail (the watchdog's work is done
- * here meanwhile); after `ms` (0: no limit) the waits are released whatever the peers do. Returns false, a little
- * later, when even that does not help: what stands before the gathers on the application's streams does not end. */
+/* Made in lifecycle/dispose.c. Waits until nothing of this communicator is in flight. Ends also
+ * when peers die or fail (the watchdog's work is done here meanwhile); after `ms` (0: no limit) the
+ * waits are released whatever the peers do. Returns false, a little later, when even that does not
+ * help: what stands before the gathers on the application's streams does not end. */
 bool slr_comm_drain(struct slr_comm *c, unsigned ms);
 
 /* Ends all waits of its streams, whatever the peers do. */
 void slr_comm_release(struct slr_comm *c);
 
-/* True when nothing of this communicator is in flight. */
+/* Made in connect/connect.c. True when nothing of this communicator is in flight. */
 bool slr_comm_idle(struct slr_comm *c);
 
-/* For a communicator that is aborted, after slr_comm_remove: forgets the NCCL handle and leaves the rest to
- * slr_comm_reap_orphans, which the house-keeping thread calls. It may not be drained, another thread may still be in
- * it, and its imports can not be closed while the context has work. */
+/* Made in lifecycle/dispose.c. For a communicator that is aborted, after slr_comm_remove: forgets
+ * the NCCL handle and leaves the rest to slr_comm_reap_orphans, which the house-keeping thread
+ * calls. It may not be drained, another thread may still be in it, and its imports can not be
+ * closed while the context has work. */
 void slr_comm_orphan(struct slr_comm *c, bool drained);
 void slr_comm_reap_orphans(void);
 
-/* Until all orphans are disposed of, at most until `end` (slr_now_ms). */
+/* Waits until all orphans are disposed of, at most until `end` (slr_now_ms). */
 void slr_comm_await_orphans(uint64_t end);
 
-/* Frees everything that is the communicator's own (streams, imports), hands `shared` to deferred_free.c, and the structure to
- * the heap. */
+/* Made in lifecycle/dispose.c. Frees everything that is the communicator's own (streams, imports,
+ * the structure) and hands `shared` to memory/deferred_free.c. */
 void slr_comm_dispose(struct slr_comm *c);
 
 #endif

@@ -15,8 +15,11 @@ static ncclResult_t nccl_result(enum slr_status s)
 void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const char *what)
 {
     int none = ncclSuccess;
+    /* The first error is the cause; those that follow from it must not hide it. */
     if (!atomic_compare_exchange_strong(&c->error, &none, (int)nccl_result(status)))
         return;
+    /* `failed` as well as the state: a rank that leaves overwrites the state, and a peer that looks
+     * late must still learn that calls were broken. */
     atomic_store(&c->shared.control->post[c->rank].failed, 1);
     atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_FAILED);
     slr_log(SLR_LOG_ERROR, "communicator_failed", "comm=%s crank=%d peer=%d call=%llu piece=%u status=%s msg=%s",
@@ -28,7 +31,7 @@ ncclResult_t slr_comm_answer(struct slr_comm *c)
 {
     ncclResult_t r = (ncclResult_t)atomic_load(&c->error);
     if (r != ncclSuccess)
-        atomic_store(&c->told, true);
+        atomic_store(&c->app_informed, true); /* from here on its streams may be released: watchdog.h */
     return r;
 }
 

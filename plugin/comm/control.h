@@ -1,16 +1,21 @@
-/* The control block: one page-aligned piece of shared memory for each communicator, mapped by every rank of the host.
+/* The control block: one page-aligned piece of shared memory for each communicator, mapped by every
+ * rank of the host.
  *
  *   struct slr_control     the decision word
  *   struct slr_post[n]     what each rank says of itself; written by that rank only
  *   flag words             kernels/flags.h; registered with CUDA by each rank
- *   slr_term[n][n][..]     plugin/gather/transfer.h; written by the two ranks of each pair
+ *   slr_transfer[n][n][..] plugin/gather/transfer.h; written by the two ranks of each pair
  *   slr_published[n][..]   plugin/sites/published.h; written by that rank only
  *
- * It is an anonymous memfd handed from process to process (plugin/bootstrap/bootstrap.h), so it has no name and ends with its last
- * user, also after kill -9.
+ * It is an anonymous memfd handed from process to process (plugin/bootstrap/bootstrap.h), so it has
+ * no name and ends with its last user, also after kill -9.
  *
- * Who writes what: `decision` by compare-and-swap from undecided, once, by anybody; post[r] by rank r. A rank's state
- * only moves forward:   EMPTY -> POSTED -> READY -> LEFT,  READY -> FAILED -> LEFT,  POSTED -> LEFT.
+ * Who writes what: `decision` by compare-and-swap from undecided, once, by anybody; post[r] by rank
+ * r. A rank's state only moves forward:
+ *
+ *   EMPTY -> POSTED -> READY -> LEFT
+ *            POSTED -> LEFT
+ *                      READY -> FAILED -> LEFT
  */
 #ifndef SLR_PLUGIN_COMM_CONTROL_H
 #define SLR_PLUGIN_COMM_CONTROL_H
@@ -29,7 +34,7 @@
 
 /* ---- exports.h ---- */
 
-/* A place in a block that its owner offers; generation 0: none. */
+/* A place in a block that its owner exports; generation 0: none. */
 struct slr_remote_place {
     uint64_t generation, offset;
 };
@@ -38,7 +43,8 @@ struct slr_remote_place {
 
 enum slr_exported_state { SLR_EXPORTED_EMPTY, SLR_EXPORTED_OPEN, SLR_EXPORTED_REVOKED };
 
-/* In an acknowledgement. OPENING: the owner must not give the block back, and does not name it yet. */
+/* In an acknowledgement. OPENING: the owner must not give the block back, and does not name it
+ * yet. */
 #define SLR_ACK_OPENING (UINT64_C(1) << 63)
 #define SLR_ACK_REFUSED (UINT64_C(1) << 62)
 
@@ -77,7 +83,6 @@ struct slr_channel_limit_shared {
     _Atomic uint64_t horizon[SLR_MAX_RANKS];
 };
 
-/* One rank's side. Its owner locks it. */
 /* ---- what a rank says of itself ---- */
 
 enum slr_rank_state {
@@ -92,8 +97,9 @@ struct slr_post {
     _Alignas(64) _Atomic uint32_t state;
     _Atomic uint32_t failed;  /* this rank was FAILED once; stays when it has LEFT */
     _Atomic uint32_t drained; /* FAILED, and nothing of it is in flight any more: writes into nobody's memory */
-    int32_t pid; /* with `process` written by the root before anybody else maps the block; equal pids are ranks of one
-                    process (bootstrap.c checks that all ranks share one process-id namespace) */
+    /* With `process` written by the root before anybody else maps the block. Equal pids are ranks
+     * of one process: bootstrap.c checks that all ranks share one process-id namespace. */
+    int32_t pid;
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
     uint64_t tune;                  /* of its tuner: what it decides by (tune_state.h); 0: it has none */
@@ -103,11 +109,11 @@ struct slr_post {
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */
     _Atomic uint64_t vote; /* for giving back */
-    uint64_t slot;         /* bytes of one of its staging slots; written before it is MADE, like its offer */
+    uint64_t slot;         /* bytes of one of its staging slots; written before it is MADE, like `staging` */
     struct slr_staging_export staging;
     _Atomic uint64_t passed_alone; /* gathers that it left to NCCL so far << 32 | number of the call that comes next */
     _Atomic uint32_t passed_alone_why;                /* enum slr_reason of the latest of them */
-    struct slr_exported offer[SLR_EXPORTS];           /* its blocks that peers may map */
+    struct slr_exported exports[SLR_EXPORTS];         /* its blocks that peers may map */
     _Atomic uint64_t ack[SLR_MAX_RANKS][SLR_EXPORTS]; /* generations of theirs that it has mapped */
 };
 
@@ -121,7 +127,8 @@ struct slr_control {
     struct slr_post post[];
 };
 
-/* The decision word: 0 undecided, 1 commit, else a refusal with its reason and the rank that it is about. */
+/* The decision word: 0 undecided, 1 commit, else a refusal with its reason and the rank that it is
+ * about. */
 #define SLR_UNDECIDED 0u
 #define SLR_COMMIT 1u
 #define SLR_REFUSED 0x80000000u
@@ -157,8 +164,8 @@ static inline size_t slr_control_transfers_at(int nranks)
 
 static inline size_t slr_control_published_at(int nranks)
 {
-    size_t terms = (size_t)nranks * (size_t)nranks * SLR_TRANSFERS * sizeof(struct slr_transfer);
-    return (slr_control_transfers_at(nranks) + terms + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
+    size_t transfers = (size_t)nranks * (size_t)nranks * SLR_TRANSFERS * sizeof(struct slr_transfer);
+    return (slr_control_transfers_at(nranks) + transfers + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
 }
 
 static inline size_t slr_control_bytes(int nranks)

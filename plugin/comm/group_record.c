@@ -1,8 +1,10 @@
+/* The record of the group that a thread has open. */
 #include "plugin/comm/group_record.h"
 
 #include <stdlib.h>
 
-/* One pointer, so that the library needs little static thread-local space; freed when the outermost group ends. */
+/* One pointer, so that the library needs little static thread-local space; freed when the outermost
+ * group ends. */
 static _Thread_local struct slr_group *group __attribute__((tls_model("initial-exec")));
 
 struct slr_group *slr_group_now(void)
@@ -23,7 +25,7 @@ struct slr_group *slr_group_close(void)
     struct slr_group *g = group;
     if (!g || --g->depth > 0)
         return NULL;
-    group = NULL;
+    group = NULL; /* before the real end: what the caller enqueues now is outside of the group */
     return g;
 }
 
@@ -60,7 +62,7 @@ bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl)
     if (!grow((void **)&group->uses, group->use_count, &group->use_room, sizeof *group->uses))
         return false;
     if (c)
-        slr_comm_hold(c);
+        slr_comm_hold(c); /* the group may outlive the call, and an abort on another thread */
     group->uses[group->use_count++] = (struct slr_group_use){c, stream, nccl};
     return true;
 }

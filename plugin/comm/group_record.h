@@ -1,6 +1,6 @@
-/* What a thread has called since ncclGroupStart: kept until the outermost ncclGroupEnd (calls/group.c), which enqueues
- * it. Thread-local, like NCCL's own group state; only the thread itself touches it.
- */
+/* What a thread has called since ncclGroupStart: kept until the outermost ncclGroupEnd
+ * (calls/group.c), which enqueues it. Thread-local, like NCCL's own group state; only the thread
+ * itself touches it. */
 #ifndef SLR_PLUGIN_COMM_GROUP_RECORD_H
 #define SLR_PLUGIN_COMM_GROUP_RECORD_H
 
@@ -11,7 +11,7 @@ struct slr_window;
 
 /* A stream that an operation of the group uses, for one communicator. */
 struct slr_group_use {
-    struct slr_comm *comm; /* held; NULL: one that is not followed */
+    struct slr_comm *comm; /* with a use; NULL: one that is not tracked */
     CUstream stream;
     bool nccl; /* NCCL has an operation on it */
 };
@@ -24,8 +24,8 @@ struct slr_group {
     size_t comm_count;
     struct slr_group_use *uses; /* of all operations, each pair once */
     size_t use_count, use_room;
-    struct slr_init *inits;     /* communicators that NCCL makes at the end */
-    struct slr_window *windows; /* and windows */
+    struct slr_init *inits;     /* communicators that NCCL makes at the end (lifecycle/agreement.h) */
+    struct slr_window *windows; /* windows that it registers there (memory/registration.h) */
 };
 
 /* The group that this thread has open, or NULL. */
@@ -39,8 +39,8 @@ static inline bool slr_in_group(void)
 /* After a real ncclGroupStart. */
 void slr_group_open(void);
 
-/* Before a real ncclGroupEnd. The group, when this is the outermost end: the caller's, to be freed with
- * slr_group_free, and what is called from here on is outside of it. Else NULL. */
+/* Before a real ncclGroupEnd. The group, when this is the outermost end: the caller's, to be freed
+ * with slr_group_free, and what is called from here on is outside of it. Else NULL. */
 struct slr_group *slr_group_close(void);
 void slr_group_free(struct slr_group *g);
 

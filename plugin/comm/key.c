@@ -1,3 +1,4 @@
+/* The derivations of keys, labels and tokens. */
 #include "plugin/comm/key.h"
 
 #include <stdio.h>
@@ -35,7 +36,7 @@ struct slr_key slr_key_of_all(void)
         uint64_t pid, call;
         struct timespec now;
     } from;
-    memset(&from, 0, sizeof from);
+    memset(&from, 0, sizeof from); /* the padding is hashed, too */
     from.pid = (uint64_t)getpid();
     from.call = calls++;
     /* Early in the boot there may be no random bytes yet: the rest is still unique. */

@@ -1,15 +1,16 @@
-/* Keys of communicators: what only the ranks of a communicator can know, and what may be shown of it.
+/* Keys of communicators: what only the ranks of a communicator can know, and what may be shown of
+ * it.
  *
- *   key     256 bits, derived from the ncclUniqueId, from the parent's key, or from random bytes. Secret: it is kept in
- *           the memory of the ranks' processes, and never sent or logged.
- *   label   128 bits, derived from a key for one use: the name of a socket, the communicator's name in the log, its
- *           address in messages. Public.
- *   token   256 bits, derived from a key: shows the collecting rank that who connects knows the key (acceptor.h). Sent
- *           only to a process of the same user.
+ *   key     256 bits, derived from the ncclUniqueId, from the parent's key, or from random bytes.
+ *           Secret: it is kept in the memory of the ranks' processes, and never sent or logged.
+ *   label   128 bits, derived from a key for one use: the name of a socket, the communicator's name
+ *           in the log, its address in messages. Public.
+ *   token   256 bits, derived from a key: shows the collecting rank that who connects knows the key
+ *           (acceptor.h). Sent only to a process of the same user.
  *
- * Every derivation is one SHA-256 over the name of its use, the parent, the length of the data and the data, so neither
- * a label nor a token gives away its key or another one's, and equal data for different uses gives different keys. All
- * functions are pure, but slr_key_of_all.
+ * Every derivation is one SHA-256 over the name of its use, the parent, the length of the data and
+ * the data, so neither a label nor a token gives away its key or another one's, and equal data for
+ * different uses gives different keys. All functions are pure, but slr_key_of_all.
  */
 #ifndef SLR_PLUGIN_COMM_KEY_H
 #define SLR_PLUGIN_COMM_KEY_H

@@ -1,3 +1,4 @@
+/* The communicator's lock; docs/locks.md has its place in the order. */
 #include "plugin/comm/comm.h"
 
 void slr_comm_lock(struct slr_comm *c)

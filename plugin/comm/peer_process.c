@@ -1,3 +1,4 @@
+/* Process descriptors of the peers' processes. */
 #include "plugin/comm/peer_process.h"
 
 #include <errno.h>
@@ -23,8 +24,9 @@ struct slr_peer_process {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_peer_process *processes;
 
-/* A program that closes descriptors which it does not know may have opened something else under the number. Before
- * Linux 6.9 all pidfds have one inode, with other anonymous files; those take no signal. */
+/* A program that closes descriptors which it does not know may have opened something else under the
+ * number. Before Linux 6.9 all pidfds have one inode, with other anonymous files; those take no
+ * signal. */
 static bool still_ours(const struct slr_peer_process *p)
 {
     struct stat st;
@@ -33,6 +35,7 @@ static bool still_ours(const struct slr_peer_process *p)
     return syscall(SYS_pidfd_send_signal, p->fd, 0, NULL, 0) == 0 || (errno != EBADF && errno != EINVAL);
 }
 
+/* Signal 0 is sent to nobody: only the check is made. */
 static bool no_such_process(int32_t pid)
 {
     return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
@@ -47,7 +50,7 @@ static struct slr_peer_process *open_watch(int32_t pid, uint64_t number)
     p->pid = pid;
     p->number = number;
     p->fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    p->gone = p->fd < 0 && errno == ESRCH;
+    p->gone = p->fd < 0 && errno == ESRCH; /* it ended before it could be watched */
     if (p->fd >= 0 && fstat(p->fd, &st) == 0)
         p->inode = st.st_ino;
     p->next = processes;
@@ -82,6 +85,8 @@ bool slr_peer_process_gone(struct slr_peer_process *p)
     struct pollfd f = {.fd = p->fd, .events = POLLIN}; /* a negative one is ignored */
     if (p->fd >= 0 && poll(&f, 1, 0) <= 0)
         return false;
+    /* Checked after poll(): what poll() reported of another file under the number does not
+     * count. */
     if (still_ours(p) ? f.revents & POLLIN : no_such_process(p->pid))
         atomic_store(&p->gone, true);
     return atomic_load(&p->gone);
@@ -97,7 +102,7 @@ void slr_peer_process_unwatch(struct slr_peer_process *p)
         while (*at != p)
             at = &(*at)->next;
         *at = p->next;
-        if (still_ours(p))
+        if (still_ours(p)) /* else the number is the program's, and closing it would close its file */
             close(p->fd);
         free(p);
     }

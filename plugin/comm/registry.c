@@ -13,6 +13,7 @@ struct slr_comm *slr_comm_find(ncclComm_t nccl)
     struct slr_comm *c = nccl ? comms : NULL; /* orphans have none */
     while (c && c->nccl != nccl)
         c = c->next;
+    /* Counted before the lock is given up: whoever removes it afterwards waits for this use. */
     if (c)
         slr_comm_hold(c);
     pthread_rwlock_unlock(&lock);
@@ -42,6 +43,7 @@ void slr_comm_put(struct slr_comm *c)
         atomic_fetch_sub(&c->users, 1);
 }
 
+/* Polls: an end is rare, and a call must not pay for waking somebody. */
 bool slr_comm_last_user(struct slr_comm *c, int most_ms)
 {
     for (int ms = 0; ms < most_ms && atomic_load(&c->users) > 1; ms++)
@@ -68,6 +70,7 @@ void slr_comm_remove(struct slr_comm *c)
     pthread_rwlock_unlock(&lock);
 }
 
+/* So that the caller can work on each without the lock: that work may wait for the driver. */
 int slr_comm_hold_all(struct slr_comm **list, int max)
 {
     int n = 0;
@@ -88,6 +91,8 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx)
     pthread_rwlock_unlock(&lock);
 }
 
+/* Off the list, so that nobody else disposes of them; the caller puts back what is not done
+ * with. */
 struct slr_comm *slr_comm_take_orphans(void)
 {
     struct slr_comm *taken = NULL;

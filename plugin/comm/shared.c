@@ -1,4 +1,5 @@
-/* The part of a communicator that its peers use as well: its context, and whether the peers' processes live. */
+/* The part of a communicator that its peers use as well: its context, and whether the peers'
+ * processes live. */
 #include "base/cu.h"
 #include "cache/device_reset.h"
 #include "plugin/comm/comm.h"
@@ -20,6 +21,8 @@ void slr_shared_open_watches(struct slr_shared *s)
             s->peer_watch[r] = slr_peer_process_watch(s->control->post[r].pid, s->control->post[r].process);
 }
 
+/* A process that is gone stays gone (peer_process.h), so several threads may do this at once: at
+ * worst one of them sees the end one look later. */
 void slr_shared_watch_peers(struct slr_shared *s)
 {
     for (int r = 0; r < s->nranks; r++)
@@ -27,6 +30,9 @@ void slr_shared_watch_peers(struct slr_shared *s)
             s->peer_dead[r] = slr_peer_process_gone(s->peer_watch[r]);
 }
 
+/* While a thread captures a stream in the global mode, the driver refuses calls that it calls
+ * unsafe, such as cuMemAlloc, on all threads, and ends the capture in error. The relaxed mode lifts
+ * that for this thread. Entering nests, so only the outermost swaps. */
 static _Thread_local CUstreamCaptureMode outer_mode __attribute__((tls_model("initial-exec")));
 static _Thread_local int entered __attribute__((tls_model("initial-exec")));
 

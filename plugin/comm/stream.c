@@ -1,3 +1,4 @@
+/* Names of streams. */
 #include "plugin/comm/stream.h"
 
 #include "base/real.h"
@@ -17,6 +18,7 @@ bool slr_stream_is_default(CUstream stream)
 CUcontext slr_stream_context(CUstream stream)
 {
     CUcontext ctx = NULL;
+    /* The default streams exist in each context: such a handle means that of the current one. */
     CUresult r = slr_stream_is_default(stream) ? slr_real.cuCtxGetCurrent(&ctx)
                  : slr_real.cuStreamGetCtx     ? slr_real.cuStreamGetCtx(stream, &ctx)
                                                : CUDA_ERROR_NOT_FOUND;

@@ -10,6 +10,8 @@
 
 /* ---- the word ---- */
 
+/* Only a word that still says CONNECTING can be refused: in any other state the ranks agree
+ * already. */
 static void refuse(struct slr_comm *c, uint64_t from, enum slr_reason why, int rank)
 {
     if (slr_link_state(from) == SLR_LINK_CONNECTING &&
@@ -25,9 +27,10 @@ static void settle(struct slr_comm *c, uint32_t refusal)
         slr_comm_passes(c, why, slr_refusal_rank(refusal));
 }
 
-static void tell(struct slr_comm *c, uint32_t epoch)
+/* Several threads may see the new epoch at once: one of them logs it. */
+static void log_connected(struct slr_comm *c, uint32_t epoch)
 {
-    if (atomic_load(&c->link->told) == epoch || atomic_exchange(&c->link->told, epoch) == epoch)
+    if (atomic_load(&c->link->logged) == epoch || atomic_exchange(&c->link->logged, epoch) == epoch)
         return;
     slr_log(SLR_LOG_INFO, "connected", "comm=%s crank=%d nranks=%d slot_bytes=%zu staging_bytes=%zu times=%u", c->name,
             c->rank, c->nranks, c->ring.slot, slr_staging_bytes(&c->shared.staging), epoch);
@@ -35,6 +38,7 @@ static void tell(struct slr_comm *c, uint32_t epoch)
 
 /* ---- the steps of this rank ---- */
 
+/* A step's number only grows (connect.h), so a rank that is further has passed `at` as well. */
 static bool all_at(const struct slr_comm *c, uint64_t at)
 {
     for (int r = 0; r < c->nranks; r++)
@@ -56,6 +60,8 @@ static void step(struct slr_comm *c, uint64_t word, enum slr_link_step to)
         refuse(c, word, why, peer);
         return;
     }
+    /* Before the post: when a peer sees all ranks CHECKED and connects, this rank's gathers find
+     * `checked` set, and with it the mappings. */
     if (to == SLR_LINK_CHECKED)
         atomic_store(&c->link->checked, epoch);
     atomic_store(slr_connect_at(c, c->rank), slr_link_at(epoch, to));
@@ -77,32 +83,34 @@ static bool go_on(struct slr_comm *c, uint64_t word)
     return true;
 }
 
-/* This rank is through with `epoch`, whether it has come far in it or not. */
+/* This rank is through with `epoch`, whether it has come far in it or not: it closes what it has
+ * mapped and says CLOSED. Not while its streams have work, which reads the peers' staging. */
 static void close_epoch(struct slr_comm *c, uint32_t epoch)
 {
     if (atomic_load(slr_connect_at(c, c->rank)) >= slr_link_at(epoch, SLR_LINK_CLOSED) || !slr_ring_idle(&c->ring))
         return;
     slr_connect_unmap(c);
-    if (c->shared.stuck)
+    if (c->shared.stuck) /* a mapping is still open: its owner must not take it for closed */
         return;
     atomic_store(slr_connect_at(c, c->rank), slr_link_at(epoch, SLR_LINK_CLOSED));
     slr_oob_wake(c);
 }
 
+/* Only when no living peer reads or writes it any more. */
 static void free_staging(struct slr_comm *c, uint32_t epoch)
 {
     for (int r = 0; r < c->nranks; r++)
         if (!slr_connect_let_go(c, r, epoch))
             return;
     slr_staging_free(&c->shared.staging);
-    atomic_store(&c->link->held, 0);
+    atomic_store(&c->link->staging, 0);
 }
 
 /* The last epoch that is over. A refused communicator does not connect again: all of them are. */
 static uint32_t over(uint64_t word)
 {
     switch (slr_link_state(word)) {
-    case SLR_LINK_APART:
+    case SLR_LINK_DISCONNECTED:
         return slr_link_epoch(word);
     case SLR_LINK_REFUSED:
         return SLR_LINK_EPOCHS;
@@ -111,6 +119,8 @@ static uint32_t over(uint64_t word)
     }
 }
 
+/* First what is over is closed, then the new epoch begins: a rank must not take a step of it while
+ * the mappings of the last one are open. */
 static void advance_locked(struct slr_comm *c)
 {
     uint64_t word = atomic_load(slr_connect_word(c));
@@ -120,18 +130,18 @@ static void advance_locked(struct slr_comm *c)
         return;
     while (slr_link_state(word) == SLR_LINK_CONNECTING && go_on(c, word))
         word = atomic_load(slr_connect_word(c));
-    bool apart = slr_link_state(word) == SLR_LINK_APART || slr_link_state(word) == SLR_LINK_REFUSED;
-    if (apart && atomic_load(&c->link->held))
+    bool disconnected = slr_link_state(word) == SLR_LINK_DISCONNECTED || slr_link_state(word) == SLR_LINK_REFUSED;
+    if (disconnected && atomic_load(&c->link->staging))
         free_staging(c, over(word));
 }
 
-/* Whether there is no step to take: so it is at most ticks, and no context is entered for that. */
+/* Whether there is no step to take. So it is at most ticks: they then enter no context. */
 static bool at_rest(const struct slr_comm *c, uint64_t word)
 {
     enum slr_link_state state = slr_link_state(word);
-    if (state == SLR_LINK_CONNECTED || state == SLR_LINK_PARTING)
+    if (state == SLR_LINK_CONNECTED || state == SLR_LINK_RELEASING)
         return true;
-    return state != SLR_LINK_CONNECTING && !atomic_load(&c->link->held) &&
+    return state != SLR_LINK_CONNECTING && !atomic_load(&c->link->staging) &&
            (!over(word) || atomic_load(slr_connect_at(c, c->rank)) >= slr_link_at(over(word), SLR_LINK_CLOSED));
 }
 
@@ -149,6 +159,8 @@ static void look_for_lost(struct slr_comm *c, uint64_t word)
         }
 }
 
+/* Tried only: whoever has the lock takes the steps, and a thread that waited for it could not look
+ * at its other communicators. */
 void slr_connect_advance(struct slr_comm *c)
 {
     if (pthread_mutex_trylock(&c->link->lock) != 0)
@@ -160,14 +172,14 @@ void slr_connect_advance(struct slr_comm *c)
     pthread_mutex_unlock(&c->link->lock);
 }
 
-/* Between its gathers: none is being made, and what was enqueued has been completed. The count is read after the word
- * (connect.h). */
+/* Between its gathers: none is being made, and what was enqueued has been completed. The count is
+ * read after the word (connect.h). */
 bool slr_connect_between_calls(struct slr_comm *c)
 {
     return atomic_load(&c->link->calls) == 0 && atomic_load(&c->error) == ncclSuccess && slr_comm_idle(c);
 }
 
-/* Who is gone does not gather any more. */
+/* A rank that is dead or has left counts as a vote: it does not gather any more. */
 static bool all_vote(const struct slr_comm *c, uint64_t vote)
 {
     for (int r = 0; r < c->nranks; r++)
@@ -177,17 +189,19 @@ static bool all_vote(const struct slr_comm *c, uint64_t vote)
     return true;
 }
 
-static void vote_to_part(struct slr_comm *c)
+/* The vote is for this proposal only: a later one has another serial number, so an old vote never
+ * counts for it, although the rank may have gathered in between. */
+static void vote_to_release(struct slr_comm *c)
 {
     uint64_t word = atomic_load(slr_connect_word(c)), vote = slr_link_serial(word);
     _Atomic uint64_t *own = &c->shared.control->post[c->rank].vote;
-    if (slr_link_state(word) != SLR_LINK_PARTING)
+    if (slr_link_state(word) != SLR_LINK_RELEASING)
         return;
     if (atomic_load(own) != vote && slr_connect_between_calls(c)) {
         atomic_store(own, vote);
         slr_oob_wake(c);
     }
-    if (all_vote(c, vote) && slr_connect_change(c, word, SLR_LINK_APART, slr_link_epoch(word)))
+    if (all_vote(c, vote) && slr_connect_change(c, word, SLR_LINK_DISCONNECTED, slr_link_epoch(word)))
         slr_oob_wake(c);
 }
 
@@ -195,8 +209,8 @@ void slr_connect_tick(struct slr_comm *c)
 {
     if (!c->shared.control)
         return;
-    look_for_lost(c, atomic_load(slr_connect_word(c)));
-    vote_to_part(c);
+    look_for_lost(c, atomic_load(slr_connect_word(c))); /* refuses when one is gone */
+    vote_to_release(c);
     slr_connect_advance(c);
     uint64_t word = atomic_load(slr_connect_word(c));
     if (slr_link_state(word) == SLR_LINK_REFUSED)
@@ -223,7 +237,7 @@ static bool connected(struct slr_comm *c, enum slr_reason *why)
     *why = SLR_R_RING;
     if (slr_link_state(word) == SLR_LINK_CONNECTED && atomic_load(&c->link->checked) == epoch)
         return true;
-    *why = SLR_R_COMM_ERROR;
+    *why = SLR_R_COMM_ERROR; /* a communicator that has failed does not connect any more */
     if (atomic_load(&c->error) != 0)
         return true;
     if (slr_link_state(word) == SLR_LINK_REFUSED) {
@@ -231,15 +245,17 @@ static bool connected(struct slr_comm *c, enum slr_reason *why)
         *why = c->pass;
         return true;
     }
-    if (slr_link_state(word) == SLR_LINK_APART && slr_connect_change(c, word, SLR_LINK_CONNECTING, epoch + 1))
+    if (slr_link_state(word) == SLR_LINK_DISCONNECTED && slr_connect_change(c, word, SLR_LINK_CONNECTING, epoch + 1))
         slr_oob_wake(c);
-    if (slr_link_state(word) == SLR_LINK_PARTING)
+    /* This gather comes before the proposal was decided, so the proposal is over. */
+    if (slr_link_state(word) == SLR_LINK_RELEASING)
         slr_connect_change(c, word, SLR_LINK_CONNECTED, epoch);
     slr_connect_advance(c);
     return false;
 }
 
-/* One look at each; true when all are answered. An answer stays: what counts as a call is not parted. */
+/* One look at each; true when all are answered. An answer stays right: a communicator whose gather
+ * is counted in `calls` is not disconnected. */
 static bool look_at_all(struct slr_comm *const *comms, enum slr_reason *why, size_t n)
 {
     bool all = true;
@@ -248,6 +264,8 @@ static bool look_at_all(struct slr_comm *const *comms, enum slr_reason *why, siz
     return all;
 }
 
+/* Takes its own ranks' steps while it waits (connected() does). Short pauses at first: connecting
+ * usually takes a millisecond, and a rank that is late may take minutes. */
 static void wait_for_all(struct slr_comm *const *comms, enum slr_reason *why, size_t n)
 {
     uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
@@ -272,7 +290,7 @@ void slr_connect(struct slr_comm *const *comms, enum slr_reason *why, size_t n)
         wait_for_all(comms, why, n);
     for (size_t i = 0; i < n; i++)
         if (why[i] == SLR_R_RING)
-            tell(comms[i], atomic_load(&comms[i]->link->checked));
+            log_connected(comms[i], atomic_load(&comms[i]->link->checked));
 }
 
 void slr_connect_end(struct slr_comm *const *comms, size_t n)
@@ -281,6 +299,8 @@ void slr_connect_end(struct slr_comm *const *comms, size_t n)
         atomic_fetch_sub(&comms[i]->link->calls, 1);
 }
 
+/* Here, because a thread that waits for peers to connect is a gather in flight, too. A context that
+ * was reset has no work. */
 bool slr_comm_idle(struct slr_comm *c)
 {
     if (slr_connect_waits(c))
@@ -297,6 +317,8 @@ bool slr_connect_waits(struct slr_comm *c)
     return atomic_load(&c->link->waiting) > 0;
 }
 
+/* Nobody else is left to hold the lock; it is taken because unmapping asks for it
+ * (connect_impl.h). */
 void slr_connect_close(struct slr_comm *c)
 {
     pthread_mutex_lock(&c->link->lock);

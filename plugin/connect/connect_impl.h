@@ -5,14 +5,15 @@
 #include "plugin/comm/comm.h"
 #include "plugin/connect/connect.h"
 
-/* The steps of one rank, with its context current and its lock held. Each returns SLR_R_RING, or why it failed, and
- * then the rank that it is about in *peer. None waits for a peer. */
+/* The steps of one rank, with its context current and its lock held. Each returns SLR_R_RING, or
+ * why it failed, and then the rank that it is about in *peer. None waits for a peer. */
 enum slr_reason slr_connect_make(struct slr_comm *c, int *peer);
 enum slr_reason slr_connect_map(struct slr_comm *c, int *peer);
 enum slr_reason slr_connect_try(struct slr_comm *c, int *peer);
 enum slr_reason slr_connect_check(struct slr_comm *c, int *peer);
 
-/* Closes the mappings of peers' staging; `stuck` when the driver does not close one. */
+/* Closes the mappings of peers' staging, with the lock held; sets `stuck` when the driver does not
+ * close one. */
 void slr_connect_unmap(struct slr_comm *c);
 
 /* Takes the next steps of this rank as far as they go, if no other thread is at it. */

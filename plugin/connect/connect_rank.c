@@ -9,6 +9,8 @@
 
 /* ---- made ---- */
 
+/* The flag words are in host memory. The device reads and writes them with stream memory
+ * operations, for which the driver needs their device address. */
 static enum slr_reason register_flags(struct slr_comm *c)
 {
     struct slr_shared *s = &c->shared;
@@ -33,7 +35,7 @@ static enum slr_reason open_ring(struct slr_comm *c)
     return slr_ring_try(&c->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_MEMOPS;
 }
 
-#define ROOM_WAIT_MS 200
+#define ROOM_WAIT_MS 200 /* for communicators that have just ended; an application's gather waits for it */
 
 /* Who reads this rank's slots: ranks of other processes, and which devices of this one. */
 static void readers(const struct slr_comm *c, struct slr_staging_want *want, CUdevice *near)
@@ -63,7 +65,7 @@ static enum slr_reason make_staging(struct slr_comm *c)
     enum slr_status made = slr_staging_make(&c->shared.staging, &want);
     if (made != SLR_OK)
         return made == SLR_ABSENT ? SLR_R_NO_VIRTUAL : SLR_R_NO_STAGING;
-    atomic_store(&c->link->held, slr_staging_bytes(&c->shared.staging));
+    atomic_store(&c->link->staging, slr_staging_bytes(&c->shared.staging));
     return SLR_R_RING;
 }
 
@@ -72,7 +74,7 @@ enum slr_reason slr_connect_make(struct slr_comm *c, int *peer)
     struct slr_post *post = &c->shared.control->post[c->rank];
     *peer = c->rank;
     enum slr_reason r = open_ring(c);
-    if (r == SLR_R_RING && !atomic_load(&c->link->held))
+    if (r == SLR_R_RING && !atomic_load(&c->link->staging))
         r = make_staging(c);
     if (r != SLR_R_RING)
         return r;
@@ -93,6 +95,8 @@ static enum slr_reason map_failed(struct slr_comm *c, int r, int *peer)
     return c->shared.peer_dead[r] ? SLR_R_PEER_DIED : SLR_R_NO_IPC;
 }
 
+/* The slot that all use is the smallest of all ranks': a rank short of memory has made smaller
+ * ones. */
 static enum slr_reason map_peers(struct slr_comm *c, int *peer)
 {
     const struct slr_post *post = c->shared.control->post;
@@ -113,6 +117,8 @@ static enum slr_reason map_peers(struct slr_comm *c, int *peer)
     return SLR_R_RING;
 }
 
+/* What the driver does not close stays imported, and `stuck` keeps this rank from saying CLOSED or
+ * LEFT. */
 void slr_connect_unmap(struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
@@ -124,30 +130,32 @@ void slr_connect_unmap(struct slr_comm *c)
 
 /* ---- patterns ----
  *
- * Every rank writes a pattern into its first slot, and its peers copy it from there; where ranks push, it also goes
- * into each peer's second slot, where each writer has an area of its own. Peer-to-peer copies that a host's IOMMU or
- * switches corrupt are found so before data of the program travels that way. A pattern depends on the owner, the place
- * and the epoch, and on the owner's process, so what was there before is not taken for it. Small samples, spread over
- * the slot. */
+ * Every rank writes a pattern into its first slot, and its peers copy it from there. Where ranks
+ * push, it also goes into each peer's second slot, where each writer has an area of its own. So
+ * peer-to-peer copies that a host's IOMMU or switches corrupt are found before data of the program
+ * travels that way. A pattern depends on the owner, the place, the epoch and the owner's process, so
+ * what was in the memory before is not taken for it. Small samples, spread over the slot. */
 
 #define SAMPLES 8
 #define SAMPLE_BYTES 4096u
 
-struct samples {
+/* How the samples lie in a slot. */
+struct layout {
     unsigned count;
     size_t bytes, stride; /* of one; between two in a slot */
     size_t area;          /* of one writer in the second slot: they stand one behind the other there */
 };
 
-static struct samples samples_of(const struct slr_comm *c)
+static struct layout layout_of(const struct slr_comm *c)
 {
-    struct samples s = {.area = c->ring.slot / (size_t)c->nranks & ~(size_t)15};
-    s.bytes = s.area < SAMPLE_BYTES ? s.area : SAMPLE_BYTES;
-    s.count = s.area / s.bytes < SAMPLES ? (unsigned)(s.area / s.bytes) : SAMPLES;
-    s.stride = c->ring.slot / s.count & ~(size_t)15;
-    return s;
+    struct layout layout = {.area = c->ring.slot / (size_t)c->nranks & ~(size_t)15};
+    layout.bytes = layout.area < SAMPLE_BYTES ? layout.area : SAMPLE_BYTES;
+    layout.count = layout.area / layout.bytes < SAMPLES ? (unsigned)(layout.area / layout.bytes) : SAMPLES;
+    layout.stride = c->ring.slot / layout.count & ~(size_t)15;
+    return layout;
 }
 
+/* Sample number `sample` of the pattern that `owner` writes in this epoch. */
 static void pattern(const struct slr_comm *c, int owner, unsigned sample, char *out, size_t bytes)
 {
     uint32_t epoch = slr_link_epoch(atomic_load(slr_connect_word(c)));
@@ -162,7 +170,7 @@ static void pattern(const struct slr_comm *c, int owner, unsigned sample, char *
 /* The area of one writer in slots that begin at `slots`. */
 static CUdeviceptr area(const struct slr_comm *c, CUdeviceptr slots, int writer)
 {
-    return slots + c->ring.slot + (size_t)writer * samples_of(c).area;
+    return slots + c->ring.slot + (size_t)writer * layout_of(c).area;
 }
 
 /* Own slots as ranks of the peer's kind see them. */
@@ -174,14 +182,14 @@ static CUdeviceptr own_for(const struct slr_comm *c, int peer)
 /* Copies the samples between two places that they stand in, `from_stride` and `to_stride` apart. */
 static enum slr_status copy(struct slr_comm *c, CUdeviceptr to, size_t to_stride, CUdeviceptr from, size_t from_stride)
 {
-    struct samples s = samples_of(c);
-    for (unsigned i = 0; i < s.count; i++)
-        SLR_TRY(SLR_CU(cuMemcpyAsync, to + i * to_stride, from + i * from_stride, s.bytes, c->ring.pull));
+    struct layout layout = layout_of(c);
+    for (unsigned i = 0; i < layout.count; i++)
+        SLR_TRY(SLR_CU(cuMemcpyAsync, to + i * to_stride, from + i * from_stride, layout.bytes, c->ring.pull));
     return SLR_OK;
 }
 
-/* Until the copies are done, but not longer than the ranks connect: what another communicator has queued may stand
- * before them, and wait for a peer. */
+/* Until the copies are done, but not longer than the ranks connect: what another communicator has
+ * queued may stand before them, and wait for a peer. */
 static enum slr_status settle(struct slr_comm *c, enum slr_status s)
 {
     while (s == SLR_OK && slr_link_state(atomic_load(slr_connect_word(c))) == SLR_LINK_CONNECTING) {
@@ -193,34 +201,35 @@ static enum slr_status settle(struct slr_comm *c, enum slr_status s)
     return s == SLR_OK ? SLR_TIMEOUT : s;
 }
 
-/* A copy that has not ended may still read or write it: then it is kept for the life of the process. */
+/* A copy that has not ended may still read or write it: then it is never freed. */
 static void free_host(char *host, enum slr_status done)
 {
-    static struct kept {
+    static struct unfinished {
         char *host;
-        struct kept *next;
+        struct unfinished *next;
     } * _Atomic all; /* for leak checkers */
-    struct kept *k = done == SLR_TIMEOUT ? malloc(sizeof *k) : NULL;
+    struct unfinished *k = done == SLR_TIMEOUT ? malloc(sizeof *k) : NULL;
     if (done != SLR_TIMEOUT)
         free(host);
     if (!k)
         return;
-    *k = (struct kept){host, atomic_load(&all)};
+    *k = (struct unfinished){host, atomic_load(&all)};
     while (!atomic_compare_exchange_weak(&all, &k->next, k))
         ;
 }
 
+/* Into every mapping that peers may read: they must find it whichever of them they have. */
 static enum slr_reason write_pattern(struct slr_comm *c)
 {
-    struct samples s = samples_of(c);
-    char *host = malloc(s.count * s.bytes);
+    struct layout layout = layout_of(c);
+    char *host = malloc(layout.count * layout.bytes);
     if (!host)
         return SLR_R_NO_STAGING;
-    for (unsigned i = 0; i < s.count; i++)
-        pattern(c, c->rank, i, host + i * s.bytes, s.bytes);
-    enum slr_status done = copy(c, c->ring.slots[c->rank], s.stride, (CUdeviceptr)(uintptr_t)host, s.bytes);
+    for (unsigned i = 0; i < layout.count; i++)
+        pattern(c, c->rank, i, host + i * layout.bytes, layout.bytes);
+    enum slr_status done = copy(c, c->ring.slots[c->rank], layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
     if (done == SLR_OK && c->ring.twin)
-        done = copy(c, c->ring.twin, s.stride, (CUdeviceptr)(uintptr_t)host, s.bytes);
+        done = copy(c, c->ring.twin, layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
     done = settle(c, done);
     free_host(host, done);
     return done == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
@@ -233,18 +242,19 @@ enum slr_reason slr_connect_map(struct slr_comm *c, int *peer)
     return r == SLR_R_RING ? write_pattern(c) : r;
 }
 
-/* Compares what has arrived at `at` with the pattern of `owner`. *differs: whether it is another. */
+/* Compares what has arrived at `at` with the pattern of `owner`. *differs: whether it is
+ * another. */
 static enum slr_status compare_sample(struct slr_comm *c, CUdeviceptr at, int owner, unsigned sample, bool *differs)
 {
-    struct samples s = samples_of(c);
-    char want[SAMPLE_BYTES], *have = malloc(s.bytes);
+    struct layout layout = layout_of(c);
+    char want[SAMPLE_BYTES], *have = malloc(layout.bytes);
     if (!have)
         return SLR_NOMEM;
-    enum slr_status done =
-        settle(c, SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)have, at + sample * s.bytes, s.bytes, c->ring.pull));
+    enum slr_status done = settle(
+        c, SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)have, at + sample * layout.bytes, layout.bytes, c->ring.pull));
     if (done == SLR_OK) {
-        pattern(c, owner, sample, want, s.bytes);
-        *differs = memcmp(want, have, s.bytes) != 0;
+        pattern(c, owner, sample, want, layout.bytes);
+        *differs = memcmp(want, have, layout.bytes) != 0;
     }
     free_host(have, done);
     return done;
@@ -253,7 +263,7 @@ static enum slr_status compare_sample(struct slr_comm *c, CUdeviceptr at, int ow
 static enum slr_reason compare(struct slr_comm *c, CUdeviceptr at, int owner, const char *how)
 {
     bool differs = false;
-    for (unsigned i = 0; i < samples_of(c).count && !differs; i++)
+    for (unsigned i = 0; i < layout_of(c).count && !differs; i++)
         if (compare_sample(c, at, owner, i, &differs) != SLR_OK)
             return SLR_R_NO_IPC;
     if (!differs)
@@ -266,26 +276,30 @@ static enum slr_reason compare(struct slr_comm *c, CUdeviceptr at, int owner, co
 /* By the way that gathers will take: into memory of this device, on the stream of the pulls. */
 static enum slr_reason pull(struct slr_comm *c, int r)
 {
-    struct samples s = samples_of(c);
+    struct layout layout = layout_of(c);
     CUdeviceptr to = area(c, c->ring.slots[c->rank], c->rank);
-    enum slr_status done = copy(c, to, s.bytes, c->ring.slots[r], s.stride);
+    enum slr_status done = copy(c, to, layout.bytes, c->ring.slots[r], layout.stride);
     return done == SLR_OK ? compare(c, to, r, "pull") : SLR_R_NO_IPC;
 }
 
 enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
 {
-    struct samples s = samples_of(c);
+    struct layout layout = layout_of(c);
     enum slr_reason why = SLR_R_RING;
+    /* Each rank begins with the next one, so that they do not all read from rank 0 first. */
     for (int step = 1; step < c->nranks && why == SLR_R_RING; step++) {
         int r = *peer = (c->rank + step) % c->nranks;
         why = pull(c, r);
         if (why == SLR_R_RING && c->put &&
-            settle(c, copy(c, area(c, c->ring.slots[r], c->rank), s.bytes, c->ring.slots[c->rank], s.stride)) != SLR_OK)
+            settle(c, copy(c, area(c, c->ring.slots[r], c->rank), layout.bytes, c->ring.slots[c->rank],
+                           layout.stride)) != SLR_OK)
             why = SLR_R_NO_IPC;
     }
     return why;
 }
 
+/* Compares what the peers have pushed. Their pushes are complete: each settled before it said
+ * TRIED. */
 enum slr_reason slr_connect_check(struct slr_comm *c, int *peer)
 {
     enum slr_reason why = SLR_R_RING;

@@ -1,3 +1,4 @@
+/* The agreement: what each rank posts, compares and decides. */
 #include "plugin/lifecycle/agreement.h"
 
 #include <stdio.h>
@@ -21,20 +22,20 @@
 #include "plugin/lifecycle/tuner_match.h"
 #include "plugin/lifecycle/threads.h"
 
-void slr_init_begin(struct slr_init *b, const struct slr_key *key, ncclComm_t *out)
+void slr_init_begin(struct slr_init *init, const struct slr_key *key, ncclComm_t *out)
 {
-    *b = (struct slr_init){.key = *key, .out = out, .pass = SLR_R_NO_CONTROL};
-    b->met = slr_bootstrap_begin(&b->meet, key);
-    slr_tune_expect(b);
+    *init = (struct slr_init){.key = *key, .out = out, .pass = SLR_R_NO_CONTROL};
+    init->begun = slr_bootstrap_begin(&init->bootstrap, key);
+    slr_tune_expect(init);
 }
 
-void slr_init_cancel(struct slr_init *b)
+void slr_init_cancel(struct slr_init *init)
 {
-    slr_tune_forget(b);
-    if (b->met)
-        slr_bootstrap_end(&b->meet);
-    b->met = false;
-    slr_profile_init_end(&b->profile);
+    slr_tune_forget(init);
+    if (init->begun)
+        slr_bootstrap_end(&init->bootstrap);
+    init->begun = false;
+    slr_profile_init_end(&init->profile);
 }
 
 /* The first refusal stays; returns what was decided. */
@@ -44,13 +45,13 @@ static uint32_t refuse(struct slr_comm *c, enum slr_reason why, int rank)
     return atomic_compare_exchange_strong(&c->shared.control->decision, &word, mine) ? mine : word;
 }
 
-static enum slr_reason map_control(struct slr_init *b, int fd)
+static enum slr_reason map_control(struct slr_init *init, int fd)
 {
-    struct slr_comm *c = b->comm;
+    struct slr_comm *c = init->comm;
     struct slr_shared *s = &c->shared;
     size_t bytes = slr_control_bytes(c->nranks);
     struct slr_control *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    slr_tune_share(b, fd);
+    slr_tune_share(init, fd); /* the tuner may outlive the communicator, so it has a mapping of its own */
     close(fd);
     if (m == MAP_FAILED)
         return SLR_R_NO_CONTROL;
@@ -78,8 +79,9 @@ static enum slr_reason know_device(struct slr_comm *c)
     return SLR_R_RING;
 }
 
-/* How NCCL reads them: peer-to-peer is to be left alone on this machine. Its other levels say between which devices
- * NCCL may use it; they are NCCL's own choice, and not about whether it works. Level 0 is the old name of LOC. */
+/* How NCCL reads these two variables: peer-to-peer is to be left alone on this machine. Its other
+ * levels say between which devices NCCL may use it; they are NCCL's own choice, and not about
+ * whether it works. Level 0 is the old name of LOC. */
 static bool p2p_off(void)
 {
     const char *disable = getenv("NCCL_P2P_DISABLE"), *level = getenv("NCCL_P2P_LEVEL");
@@ -101,27 +103,28 @@ static void fill_post(struct slr_comm *c, struct slr_post *post)
         post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;
 }
 
-/* Post: what this rank is. */
-static void step_post(struct slr_init *b, int fd)
+/* Post: what this rank is. The state comes last: peers that see POSTED may read the rest. It is
+ * posted in a refusal, too, so that nobody waits for this rank. */
+static void step_post(struct slr_init *init, int fd)
 {
-    struct slr_comm *c = b->comm;
-    enum slr_reason r = map_control(b, fd);
+    struct slr_comm *c = init->comm;
+    enum slr_reason r = map_control(init, fd);
     if (r != SLR_R_RING) {
-        b->word = slr_refusal(r, c->rank);
+        init->word = slr_refusal(r, c->rank);
         return;
     }
     struct slr_post *post = &c->shared.control->post[c->rank];
-    post->tune = slr_tune_word(b);
+    post->tune = slr_tune_word(init);
     r = know_device(c);
     if (r == SLR_R_RING)
         fill_post(c, post);
     if (r != SLR_R_RING)
-        b->word = refuse(c, r, c->rank);
+        init->word = refuse(c, r, c->rank);
     atomic_store(&post->state, SLR_RANK_POSTED);
 }
 
-/* A rank that died before it reached `state`, or -1. Others may be missing too: those whom a dead root never answered do
- * not take part. */
+/* A rank that died before it reached `state`, or -1. Others may be missing too: those whom a dead
+ * root never answered do not take part. */
 static int first_dead(const struct slr_comm *c, uint32_t state)
 {
     for (int r = 0; r < c->nranks; r++)
@@ -149,10 +152,12 @@ static uint32_t await(struct slr_comm *c, uint32_t state, uint64_t deadline)
             return refuse(c, SLR_R_PEER_DIED, dead);
         if (slr_now_ms() >= deadline)
             return refuse(c, SLR_R_AGREE_TIMEOUT, missing);
+        /* Ranks leave NCCL's barrier together, so most waits are short. */
         nanosleep(&(struct timespec){.tv_nsec = spin < 100 ? 50000 : 1000000}, NULL);
     }
 }
 
+/* The first setting in which a rank differs from rank 0; SLR_S_COUNT: none. */
 static int first_difference(const struct slr_post *post, int rank)
 {
     int i = 0;
@@ -161,7 +166,8 @@ static int first_difference(const struct slr_post *post, int rank)
     return i;
 }
 
-/* The refusal names the rank; the user wants to know the setting as well, whichever rank's log is read. */
+/* The refusal names the rank; the user wants to know the setting as well, whichever rank's log is
+ * read. */
 static void log_setting(const struct slr_comm *c, int rank)
 {
     const struct slr_post *post = c->shared.control->post;
@@ -173,7 +179,8 @@ static void log_setting(const struct slr_comm *c, int rank)
                 (unsigned long long)post[0].settings[i]);
 }
 
-/* Compares what all ranks posted; every rank comes to the same result. */
+/* Compares what all ranks posted. Every rank compares the same words in the same order, so all come
+ * to the same result. */
 static uint32_t judge(const struct slr_comm *c)
 {
     const struct slr_post *post = c->shared.control->post;
@@ -192,29 +199,30 @@ static uint32_t judge(const struct slr_comm *c)
 }
 
 /* Judge: all have posted. */
-static void step_judge(struct slr_init *b, uint64_t deadline)
+static void step_judge(struct slr_init *init, uint64_t deadline)
 {
-    struct slr_comm *c = b->comm;
-    b->word = await(c, SLR_RANK_POSTED, deadline);
-    if (b->word != SLR_UNDECIDED)
+    struct slr_comm *c = init->comm;
+    init->word = await(c, SLR_RANK_POSTED, deadline);
+    if (init->word != SLR_UNDECIDED)
         return;
-    b->word = judge(c);
-    if (b->word != SLR_UNDECIDED) {
-        b->word = refuse(c, slr_refusal_reason(b->word), slr_refusal_rank(b->word));
+    init->word = judge(c);
+    if (init->word != SLR_UNDECIDED) {
+        init->word = refuse(c, slr_refusal_reason(init->word), slr_refusal_rank(init->word));
         return;
     }
-    c->put = slr_transfer_put(c);
+    c->put = slr_transfer_put(c); /* from what all have posted, so equal on all ranks */
     atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_READY);
 }
 
 /* All are ready: whoever sees it first commits, so nobody depends on the life of the last one. */
-static void step_commit(struct slr_init *b, uint64_t deadline)
+static void step_commit(struct slr_init *init, uint64_t deadline)
 {
-    struct slr_comm *c = b->comm;
+    struct slr_comm *c = init->comm;
     uint32_t word = SLR_UNDECIDED;
-    b->word = await(c, SLR_RANK_READY, deadline);
-    if (b->word == SLR_UNDECIDED)
-        b->word = atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
+    init->word = await(c, SLR_RANK_READY, deadline);
+    if (init->word == SLR_UNDECIDED)
+        init->word =
+            atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
 }
 
 /* A communicator with its parts: one piece of memory, which slr_comm_dispose frees. */
@@ -226,7 +234,7 @@ struct whole {
     struct slr_pending pending;
 };
 
-static struct slr_comm *new_comm(struct slr_init *b)
+static struct slr_comm *new_comm(struct slr_init *init)
 {
     struct whole *w = calloc(1, sizeof *w);
     struct slr_comm *c = &w->comm;
@@ -236,18 +244,18 @@ static struct slr_comm *new_comm(struct slr_init *b)
     c->link = &w->link;
     c->order = &w->order;
     c->pending = &w->pending;
-    c->nccl = *b->out;
-    c->key = b->key;
-    c->id = slr_key_public(&b->key);
-    c->pass = b->pass;
-    slr_key_name(&b->key, c->name);
-    c->rank = -1; /* a non-blocking communicator does not know yet */
+    c->nccl = *init->out;
+    c->key = init->key;
+    c->id = slr_key_public(&init->key);
+    c->pass = init->pass;
+    slr_key_name(&init->key, c->name);
+    c->rank = -1; /* a non-blocking communicator does not know it yet */
     slr_real.ncclCommUserRank(c->nccl, &c->rank);
     slr_real.ncclCommCount(c->nccl, &c->nranks);
     c->shared.rank = c->rank;
     c->shared.nranks = c->nranks;
-    if (b->tuner)
-        slr_tuner_hold(c->tuner = b->tuner);
+    if (init->tuner)
+        slr_tuner_hold(c->tuner = init->tuner);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->exports->lock, NULL);
     pthread_mutex_init(&c->link->lock, NULL);
@@ -256,38 +264,39 @@ static struct slr_comm *new_comm(struct slr_init *b)
     return c;
 }
 
-/* Facts that every rank knows alike; the others need the agreement. */
-static uint32_t known_before(const struct slr_init *b)
+/* Refusals for facts that every rank knows alike: no agreement is needed. */
+static uint32_t known_before(const struct slr_init *init)
 {
-    if (!b->met)
-        return slr_refusal(b->pass, 0xffff);
-    if (b->comm->nranks < 2)
+    if (!init->begun)
+        return slr_refusal(init->pass, 0xffff);
+    if (init->comm->nranks < 2)
         return slr_refusal(SLR_R_ONE_RANK, 0xffff);
-    return b->comm->nranks > SLR_MAX_RANKS ? slr_refusal(SLR_R_TOO_MANY_RANKS, 0xffff) : SLR_UNDECIDED;
+    return init->comm->nranks > SLR_MAX_RANKS ? slr_refusal(SLR_R_TOO_MANY_RANKS, 0xffff) : SLR_UNDECIDED;
 }
 
-static void finish_one(struct slr_init *b)
+static void finish_one(struct slr_init *init)
 {
-    struct slr_comm *c = b->comm;
-    slr_init_cancel(b);
-    if (b->word == SLR_COMMIT) {
+    struct slr_comm *c = init->comm;
+    slr_init_cancel(init);
+    if (init->word == SLR_COMMIT) {
         c->pass = SLR_R_RING;
         c->seen_ms = slr_now_ms();
         slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=ring protocol=%s", c->name, c->rank,
                 c->nranks, c->put ? "put" : "pull");
-        slr_comm_add(c);
+        slr_comm_add(c); /* from here on gathers find it */
         slr_threads_start();
         return;
     }
-    /* What had been set up goes; a bare record stays, for the log and for communicators split from this one. */
-    struct slr_comm *bare = new_comm(b);
+    /* What had been set up goes; a bare record stays, for the log and for communicators split from
+     * this one. */
+    struct slr_comm *bare = new_comm(init);
     if (bare) {
         if (c->tuner)
             slr_tuner_hold(bare->tuner = c->tuner);
-        if (slr_refusal_reason(b->word) == SLR_R_SETTINGS_DIFFER)
-            log_setting(c, slr_refusal_rank(b->word));
-        slr_comm_passes(bare, slr_refusal_reason(b->word),
-                        slr_refusal_rank(b->word) == 0xffff ? -1 : slr_refusal_rank(b->word));
+        if (slr_refusal_reason(init->word) == SLR_R_SETTINGS_DIFFER)
+            log_setting(c, slr_refusal_rank(init->word));
+        slr_comm_passes(bare, slr_refusal_reason(init->word),
+                        slr_refusal_rank(init->word) == 0xffff ? -1 : slr_refusal_rank(init->word));
         slr_comm_add(bare);
     }
     /* What peers may still use is freed by the threads, and what is measured is written by them. */
@@ -297,37 +306,37 @@ static void finish_one(struct slr_init *b)
         slr_threads_start();
 }
 
-#define EACH(b, list)                                                                                                  \
-    for (struct slr_init * (b) = (list); (b); (b) = (b)->next)                                                         \
-        if ((b)->comm && (b)->word == SLR_UNDECIDED)
+#define EACH(init, list)                                                                                               \
+    for (struct slr_init * (init) = (list); (init); (init) = (init)->next)                                             \
+        if ((init)->comm && (init)->word == SLR_UNDECIDED)
 
 static struct slr_bootstrap_self self_of(const struct slr_comm *c)
 {
     return (struct slr_bootstrap_self){.rank = c->rank, .nranks = c->nranks, .process = slr_oob_process()};
 }
 
-static void meet_all(struct slr_init *list, uint64_t deadline)
+static void bootstrap_all(struct slr_init *list, uint64_t deadline)
 {
     int fd = -1;
-    EACH(b, list)
-    if (b->meet.member >= 0) {
-        struct slr_bootstrap_self self = self_of(b->comm);
-        b->word = slr_bootstrap_hello(&b->meet, &self);
+    EACH(init, list)
+    if (init->bootstrap.member >= 0) {
+        struct slr_bootstrap_self self = self_of(init->comm);
+        init->word = slr_bootstrap_hello(&init->bootstrap, &self);
     }
     /* Roots first: members of the same thread wait for their verdict. */
-    EACH(b, list)
-    if (b->meet.root >= 0) {
-        struct slr_bootstrap_self self = self_of(b->comm);
-        b->word = slr_bootstrap_collect(&b->meet, &self, deadline, &fd);
-        if (b->word == SLR_UNDECIDED)
-            step_post(b, fd);
+    EACH(init, list)
+    if (init->bootstrap.root >= 0) {
+        struct slr_bootstrap_self self = self_of(init->comm);
+        init->word = slr_bootstrap_collect(&init->bootstrap, &self, deadline, &fd);
+        if (init->word == SLR_UNDECIDED)
+            step_post(init, fd);
     }
-    EACH(b, list)
-    if (b->meet.member >= 0) {
-        struct slr_bootstrap_self self = self_of(b->comm);
-        b->word = slr_bootstrap_answer(&b->meet, &self, deadline, &fd);
-        if (b->word == SLR_UNDECIDED)
-            step_post(b, fd);
+    EACH(init, list)
+    if (init->bootstrap.member >= 0) {
+        struct slr_bootstrap_self self = self_of(init->comm);
+        init->word = slr_bootstrap_answer(&init->bootstrap, &self, deadline, &fd);
+        if (init->word == SLR_UNDECIDED)
+            step_post(init, fd);
     }
 }
 
@@ -336,25 +345,27 @@ void slr_inits_finish(struct slr_init *list)
     uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
     if (list)
         slr_nvtx_open();
-    for (struct slr_init *b = list; b; b = b->next) {
-        b->comm = new_comm(b);
-        if (b->comm)
-            b->word = known_before(b);
+    for (struct slr_init *init = list; init; init = init->next) {
+        init->comm = new_comm(init);
+        if (init->comm)
+            init->word = known_before(init);
     }
     slr_tune_match(list);
     bool marked = list && list->comm && slr_nvtx_begin("communicator", list->comm->name, (uint64_t)list->comm->nranks);
-    meet_all(list, deadline);
-    EACH(b, list)
-    step_judge(b, deadline);
-    EACH(b, list)
-    step_commit(b, deadline);
+    bootstrap_all(list, deadline);
+    /* In step: a rank that waited for the end of its own agreement before the next rank of this
+     * thread had posted would wait for itself. */
+    EACH(init, list)
+    step_judge(init, deadline);
+    EACH(init, list)
+    step_commit(init, deadline);
     slr_tune_agree(list, deadline);
-    for (struct slr_init *b = list, *next; b; b = next) {
-        next = b->next;
-        if (b->comm)
-            finish_one(b);
+    for (struct slr_init *init = list, *next; init; init = next) {
+        next = init->next;
+        if (init->comm)
+            finish_one(init);
         else
-            slr_init_cancel(b);
+            slr_init_cancel(init);
     }
     slr_nvtx_end(marked);
 }

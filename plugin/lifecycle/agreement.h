@@ -1,18 +1,21 @@
-/* The agreement of a new communicator (design rule R2): the ring, for all ranks, or NCCL, for all ranks.
+/* The agreement of a new communicator (design rule R2): the ring, for all ranks, or NCCL, for all
+ * ranks.
  *
- *   begin    before the real call: take part in the meeting (bootstrap.h)
- *   finish   after it, for every communicator that this thread has just made, in step:
- *     meet     find the others; map the control block
- *     post     say version, settings and device                                        EMPTY -> POSTED
- *     judge    when all have posted: compare                                           POSTED -> READY
- *     commit   whoever sees all READY first commits by compare-and-swap; everyone obeys the word
+ *   begin     before the real call: take part in the bootstrap (bootstrap.h)
+ *   finish    after it, for every communicator that this thread has just made, in step:
+ *
+ *     bootstrap   find the others; map the control block
+ *     post        say version, settings and device                  state EMPTY -> POSTED
+ *     judge       when all have posted: compare                     state POSTED -> READY
+ *     commit      whoever sees all READY first commits by compare-and-swap; all obey the word
  *
  * Nothing of this takes device memory: that comes with the first gather (connect.h).
  *
- * Whoever fails, sees a dead peer or reaches the deadline first writes a refusal into the same word instead; then all
- * clean up and pass. A rank that was already READY sees the refusal like any other, so there is no moment at which some
- * use the ring and others do not. One thread may run several ranks (ncclCommInitAll, groups): each step is taken for
- * all of them before the next begins.
+ * Whoever fails, sees a dead peer or reaches the deadline first writes a refusal into the same word
+ * instead; then all clean up and pass. A rank that was already READY sees the refusal like any
+ * other, so there is no moment at which some use the ring and others do not. One thread may run
+ * several ranks (ncclCommInitAll, groups): each step is taken for all of them before the next
+ * begins.
  */
 #ifndef SLR_PLUGIN_LIFECYCLE_AGREEMENT_H
 #define SLR_PLUGIN_LIFECYCLE_AGREEMENT_H
@@ -21,12 +24,12 @@
 #include "plugin/bootstrap/bootstrap.h"
 #include "plugin/profiler/profile.h"
 
-/* A communicator between its making call and its agreement. */
+/* A communicator that is being made: from before the real call to the end of its agreement. */
 struct slr_init {
-    bool met; /* meeting begun; false: the communicator passes with `pass` */
+    bool begun; /* the bootstrap has begun; false: the communicator passes with `pass` */
     enum slr_reason pass;
     struct slr_key key;
-    struct slr_bootstrap meet;
+    struct slr_bootstrap bootstrap;
     ncclComm_t *out; /* where the real call puts the handle */
     struct slr_comm *comm;
     uint32_t word;           /* this rank's view of the decision */
@@ -36,12 +39,13 @@ struct slr_init {
     struct slr_init *next; /* of the same thread and group */
 };
 
-void slr_init_begin(struct slr_init *b, const struct slr_key *key, ncclComm_t *out);
+void slr_init_begin(struct slr_init *init, const struct slr_key *key, ncclComm_t *out);
 
-/* The real call failed or the communicator does not exist: peers see this rank leave. */
-void slr_init_cancel(struct slr_init *b);
+/* The real call failed or the communicator does not exist: peers see this rank leave. Also after
+ * the end. */
+void slr_init_cancel(struct slr_init *init);
 
-/* All inits in the list have their real communicator; agrees and registers each. Blocks at most
+/* All inits of the list have their real communicator; agrees and registers each. Blocks at most
  * SLIPRING_AGREE_TIMEOUT. */
 void slr_inits_finish(struct slr_init *list);
 

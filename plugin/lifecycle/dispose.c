@@ -16,11 +16,13 @@
 
 #define RELEASED_MS 400 /* released waits end within this, if anything lets them begin */
 
-static _Atomic int orphans;
+static _Atomic int orphans; /* not yet disposed of */
 
 bool slr_comm_drain(struct slr_comm *c, unsigned ms)
 {
     uint64_t end = slr_now_ms() + ms;
+    /* The watchdog's look is taken here as well: a peer that dies meanwhile must end this at
+     * once. */
     for (long ns = 20000; !slr_comm_idle(c); ns = ns < 1000000 ? ns * 2 : ns) {
         slr_watchdog_look(c);
         if (ms && slr_now_ms() >= end)
@@ -37,7 +39,7 @@ void slr_comm_orphan(struct slr_comm *c, bool drained)
     c->nccl = NULL;
     c->orphan = true;
     atomic_fetch_add(&orphans, 1);
-    slr_comm_add(c);
+    slr_comm_add(c); /* without a handle: only slr_comm_take_orphans() finds it */
     if (drained)
         slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=ncclCommAbort calls=%llu", c->name, c->rank,
                 (unsigned long long)c->substituted);
@@ -71,14 +73,14 @@ void slr_comm_reap_orphans(void)
     for (struct slr_comm *c = slr_comm_take_orphans(), *next; c; c = next) {
         next = c->next;
         if (!dispose_orphan(c))
-            slr_comm_add(c);
+            slr_comm_add(c); /* again at the next tick */
     }
 }
 
 void slr_comm_dispose(struct slr_comm *c)
 {
     slr_symmetry_dispose(c);
-    slr_timeline_dispose(c);
+    slr_timeline_dispose(c); /* before the context goes: it holds events of it */
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_ring_close(&c->ring);
         slr_order_close(c);
@@ -89,6 +91,7 @@ void slr_comm_dispose(struct slr_comm *c)
     } else if (c->shared.control && slr_shared_gone(&c->shared)) {
         slr_exports_close(c); /* its imports are forgotten, none is closed by address */
     }
+    /* Last: this says LEFT, after which peers take all imports of this rank for closed. */
     c->shared.issued = atomic_load(&c->ring.issued);
     slr_defer_free(&c->shared);
     slr_tuner_put(c->tuner);

@@ -1,4 +1,5 @@
-/* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for errors. */
+/* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for
+ * errors. */
 #include <time.h>
 #include "base/clock.h"
 #include "base/log.h"
@@ -10,21 +11,24 @@
 #include "plugin/lifecycle/watchdog.h"
 #include "plugin/connect/connect.h"
 
-/* Abort must end, within two seconds, whatever the peers, the streams and the other threads do. Peers that do not even
- * notice the failure (stopped, swapped out) are given some of that. The caller may hold the key to what else it waits
- * for: a stream that hangs in another communicator, which is aborted next. */
+/* Abort must end, within two seconds, whatever the peers, the streams and the other threads do.
+ * Peers that do not even notice the failure (stopped, swapped out) are given some of that. The
+ * caller may hold the key to what else it waits for: a stream that hangs in another communicator,
+ * which is aborted next. */
 #define ABORT_PEERS_MS 900
 #define ABORT_MS 1800 /* together with peers that may still write */
 #define ABORT_USERS_MS 50
 #define ABORT_ORPHANS_MS 300 /* for its memory to be given back before the call returns, where that can be */
 #define WRITERS_MS 2000
-#define DESTROY_USERS_MS 10000 /* calls do not block, but the watchdog may be closing a mapping */
+#define DESTROY_USERS_MS 10000 /* calls do not block, but the house-keeping thread may be closing a mapping */
 
+/* The communicator, with a use; NULL: not tracked. */
 static struct slr_comm *known(ncclComm_t comm)
 {
     return comm && !slr_process_off() ? slr_comm_find(comm) : NULL;
 }
 
+/* Joins its pending gather: what the application enqueues from here on must come after it. */
 static void join_own(struct slr_comm *c, const char *who)
 {
     slr_comm_lock(c);
@@ -32,8 +36,8 @@ static void join_own(struct slr_comm *c, const char *who)
     slr_comm_unlock(c);
 }
 
-/* The lock, within so many milliseconds. Meanwhile the watchdog's work is done here; `release`: and all waits of its
- * streams are ended, whatever the peers do. */
+/* The lock, within so many milliseconds. Meanwhile the watchdog's work is done here; `release`: and
+ * all waits of its streams are ended, whatever the peers do. */
 static bool lock_within(struct slr_comm *c, unsigned ms, bool release)
 {
     uint64_t end = slr_now_ms() + ms;
@@ -49,8 +53,9 @@ static bool lock_within(struct slr_comm *c, unsigned ms, bool release)
     return true;
 }
 
-/* False: another thread is in a call on the communicator and does not come back, because it waits in the driver for
- * room in a stream's queue, or for the context. What those wait for is released meanwhile. */
+/* False: another thread is in a call on the communicator and does not come back, because it waits
+ * in the driver for room in a stream's queue, or for the context. What those wait for is released
+ * meanwhile. */
 static bool join_for_abort(struct slr_comm *c)
 {
     if (!lock_within(c, ABORT_PEERS_MS, false) && !lock_within(c, ABORT_PEERS_MS / 2, true))
@@ -69,6 +74,7 @@ static bool drain_for_abort(struct slr_comm *c)
     return joined && slr_comm_drain(c, now < end ? (unsigned)(end - now) : 1);
 }
 
+/* A peer whose streams may still copy into this rank's memory. */
 static bool may_still_write(const struct slr_comm *c, int peer)
 {
     const struct slr_post *post = &c->shared.control->post[peer];
@@ -76,8 +82,9 @@ static bool may_still_write(const struct slr_comm *c, int peer)
            !atomic_load(&post->drained);
 }
 
-/* A communicator that failed while peers could write into this rank's receive buffers: their released streams may still
- * do so, until they are idle. They notice the failure within a tick; one that hangs is not waited for. */
+/* A communicator that failed while peers could write into this rank's receive buffers: their
+ * released streams may still do so, until they are idle. They notice the failure within a tick; one
+ * that hangs is not waited for. */
 static void await_writers(struct slr_comm *c, uint64_t stop)
 {
     if (c->pass != SLR_R_RING || atomic_load(&c->error) == ncclSuccess || !atomic_load(&c->written))
@@ -99,7 +106,7 @@ static void dispose(struct slr_comm *c, const char *who)
 /* Its streams are idle. Ends the caller's use as well. */
 static void end_destroyed(struct slr_comm *c)
 {
-    slr_registered_end(c, UINT64_MAX);
+    slr_registered_end(c, UINT64_MAX); /* while the communicator is on the list: house-keeping closes the exports */
     await_writers(c, slr_now_ms() + WRITERS_MS);
     slr_comm_remove(c);
     if (slr_comm_last_user(c, DESTROY_USERS_MS)) {
@@ -110,9 +117,9 @@ static void end_destroyed(struct slr_comm *c)
             "a call or an open group still uses it; its memory is not given back");
 }
 
-/* `drained`: its streams are idle. It is taken apart by the house-keeping thread: closing an import waits for all work
- * of the context, and NCCL's kernel of this communicator, or of one that is aborted next, may be a part of that. Ends
- * the caller's use as well. */
+/* `drained`: its streams are idle. It is taken apart by the house-keeping thread: closing an import
+ * waits for all work of the context, and NCCL's kernel of this communicator, or of one that is
+ * aborted next, may be a part of that. Ends the caller's use as well. */
 static void end_aborted(struct slr_comm *c, bool drained, uint64_t end)
 {
     slr_registered_end(c, end);
@@ -132,7 +139,9 @@ ncclResult_t slr_comm_finalize(ncclComm_t comm)
     struct slr_comm *c = known(comm);
     ncclResult_t own = ncclSuccess;
     if (c) {
-        atomic_store(&c->told, true);
+        /* A finalised communicator has no operation in flight: that holds for the ring's as
+         * well. */
+        atomic_store(&c->app_informed, true);
         join_own(c, "ncclCommFinalize");
         slr_comm_drain(c, 0);
         own = slr_comm_answer(c);
@@ -150,7 +159,7 @@ ncclResult_t slr_comm_destroy(ncclComm_t comm)
     slr_guard++;
     struct slr_comm *c = known(comm);
     if (c) {
-        atomic_store(&c->told, true);
+        atomic_store(&c->app_informed, true);
         join_own(c, "ncclCommDestroy");
         slr_comm_drain(c, 0);
         end_destroyed(c);
@@ -161,20 +170,23 @@ ncclResult_t slr_comm_destroy(ncclComm_t comm)
     return r;
 }
 
-/* The peers learn of it only when something was cut off: an abort of an idle communicator is how some frameworks say
- * good-bye. */
+/* The peers learn of it only when something was cut off: an abort of an idle communicator is how
+ * some frameworks say good-bye. */
 ncclResult_t slr_comm_abort(ncclComm_t comm)
 {
     uint64_t end = 0;
     slr_guard++;
     struct slr_comm *c = known(comm);
     if (c) {
-        atomic_store(&c->told, true);
+        /* First: only then does a look of the watchdog release the receiving part, whose end is
+         * waited for. */
+        atomic_store(&c->app_informed, true);
         if (slr_connect_waits(c) || (c->pass == SLR_R_RING && !slr_ring_complete(&c->ring)))
             slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
         end = slr_now_ms() + ABORT_MS;
         end_aborted(c, drain_for_abort(c), end);
     }
+    /* NCCL's part after ours, but before the orphans: its kernels may be what they wait for. */
     ncclResult_t r = slr_real.ncclCommAbort(comm);
     if (c)
         slr_comm_await_orphans(slr_now_ms() + ABORT_ORPHANS_MS < end ? slr_now_ms() + ABORT_ORPHANS_MS : end);
@@ -187,7 +199,7 @@ ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
     slr_guard++;
     struct slr_comm *c = known(comm);
     if (c && c->pass == SLR_R_RING) {
-        atomic_store(&c->told, true);
+        atomic_store(&c->app_informed, true);
         slr_comm_fail(c, SLR_PEER, -1, "ncclCommRevoke");
         if (join_for_abort(c))
             slr_watchdog_look(c);

@@ -8,8 +8,8 @@
 #include "plugin/sites/symmetry.h"
 #include "plugin/lifecycle/threads.h"
 
-/* Peers may still be copying out of this process's staging memory when it is done itself. They need milliseconds; a
- * peer that does not move for this long is not waited for. */
+/* Peers may still be copying out of this process's staging memory when it is done itself. They need
+ * milliseconds; a peer that does not move for this long is not waited for. */
 #define EXIT_WAIT_MS 3000
 
 void slr_plugin_after_fork_child(void)
@@ -29,7 +29,7 @@ void slr_plugin_at_exit(void)
 {
     if (slr_process_off())
         return;
-    slr_deferred_before_exit(EXIT_WAIT_MS);
+    slr_deferred_before_exit(EXIT_WAIT_MS); /* with the threads still at work: peers ask them for descriptors */
     slr_threads_stop();
     slr_comm_each(end_symmetry, NULL);
     slr_counters_log();

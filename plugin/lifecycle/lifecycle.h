@@ -1,9 +1,12 @@
-/* Communicators from their making to their end, and the end of the process; for the hooks of interpose/.
+/* The folder lifecycle/: communicators from their making to their end, the end of the process, and
+ * the two threads that work for them meanwhile. The hooks of interpose/ include this file;
+ * plugin/calls/ includes agreement.h, because a group makes its communicators at its end. The other
+ * headers are for this folder alone. Uses all folders of plugin/ but calls/.
  *
- * Each function does what the vendor's function of the like name
- * promises, including the call to the real one, and returns its result. Vendor argument checking stays the vendor's:
- * bad arguments are passed on. Called with slr_guard == 0 by the application's thread; they raise the guard around
- * vendor calls themselves.
+ * Each function does what the vendor's function of the like name promises, including the call to
+ * the real one, and returns its result. Vendor argument checking stays the vendor's: bad arguments
+ * are passed on. Called with slr_guard == 0 by the application's thread; they raise the guard
+ * around vendor calls themselves.
  */
 #ifndef SLR_PLUGIN_LIFECYCLE_LIFECYCLE_H
 #define SLR_PLUGIN_LIFECYCLE_LIFECYCLE_H
@@ -24,7 +27,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm);
 ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags);
 ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error);
 
-/* Start and end of the process's part: called once, before the first communicator function and at unload or exit. */
+/* The end of the process's part: called once, at unload or exit. */
 void slr_plugin_at_exit(void);
 
 /* In the child after fork: slipring stays off there (CUDA does not survive a fork either). */

@@ -1,4 +1,4 @@
-/* Communicators being made: every way in ends in a initialisation (agreement.h) around the real call. */
+/* Communicators being made: every way in is an init (agreement.h) around the real call. */
 #include <stdlib.h>
 #include <string.h>
 #include "plugin/lifecycle/agreement.h"
@@ -17,49 +17,50 @@ static bool nonblocking(const ncclConfig_t *config)
     return config && config->blocking == 0;
 }
 
-/* A initialisation that takes no part in any agreement: the communicator is known, and passes. nranks and rank are -1 where NCCL
- * has yet to find them out. */
+/* A new init. Without `take_part` it takes no part in any agreement: the communicator is known, and
+ * passes. nranks and rank are -1 where NCCL has yet to find them out. NULL: no memory; the
+ * communicator is NCCL's alone. */
 static struct slr_init *init_new(const struct slr_key *key, ncclComm_t *out, bool take_part, int nranks, int rank)
 {
     slr_tuner_hook_called();
-    struct slr_init *b = calloc(1, sizeof *b);
+    struct slr_init *init = calloc(1, sizeof *init);
     char name[9];
-    if (!b)
+    if (!init)
         return NULL;
     if (take_part)
-        slr_init_begin(b, key, out);
+        slr_init_begin(init, key, out);
     else
-        *b = (struct slr_init){.key = *key, .out = out, .pass = SLR_R_NONBLOCKING};
+        *init = (struct slr_init){.key = *key, .out = out, .pass = SLR_R_NONBLOCKING};
     slr_key_name(key, name);
-    slr_profile_init(&b->profile, name, nranks, rank);
-    return b;
+    slr_profile_init(&init->profile, name, nranks, rank);
+    return init;
 }
 
 /* Behind those that the group holds already. */
-static void keep_for_end(struct slr_group *g, struct slr_init *b)
+static void keep_for_end(struct slr_group *g, struct slr_init *init)
 {
     struct slr_init **at = &g->inits;
     while (*at)
         at = &(*at)->next;
-    *at = b;
+    *at = init;
 }
 
 /* After the real call. In a group it only promised; the outermost end makes the communicator. */
-static ncclResult_t init_done(struct slr_init *b, ncclResult_t r)
+static ncclResult_t init_done(struct slr_init *init, ncclResult_t r)
 {
-    if (!b)
+    if (!init)
         return r;
-    if (r == ncclInProgress) { /* non-blocking after all: known, and left to NCCL */
-        slr_init_cancel(b);
-        b->pass = SLR_R_NONBLOCKING;
+    if (r == ncclInProgress) { /* non-blocking after all: tracked, and left to NCCL */
+        slr_init_cancel(init);
+        init->pass = SLR_R_NONBLOCKING;
     } else if (r == ncclSuccess && slr_in_group()) {
-        keep_for_end(slr_group_now(), b);
+        keep_for_end(slr_group_now(), init);
         return r;
     }
-    if ((r == ncclSuccess || r == ncclInProgress) && *b->out)
-        slr_inits_finish(b);
-    slr_init_cancel(b);
-    free(b);
+    if ((r == ncclSuccess || r == ncclInProgress) && *init->out)
+        slr_inits_finish(init);
+    slr_init_cancel(init);
+    free(init);
     return r;
 }
 
@@ -67,14 +68,14 @@ ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, i
                                 bool with_config)
 {
     slr_guard++;
-    struct slr_init *b = NULL;
+    struct slr_init *init = NULL;
     if (!slr_process_off() && comm) {
         struct slr_key key = slr_key_of_id(&id, SLR_KEY_INIT_RANK, nranks);
-        b = init_new(&key, comm, !nonblocking(config), nranks, rank);
+        init = init_new(&key, comm, !nonblocking(config), nranks, rank);
     }
     ncclResult_t r = with_config ? slr_real.ncclCommInitRankConfig(comm, nranks, id, rank, config)
                                  : slr_real.ncclCommInitRank(comm, nranks, id, rank);
-    r = init_done(b, r);
+    r = init_done(init, r);
     slr_guard--;
     return r;
 }
@@ -83,12 +84,12 @@ ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank,
                                          ncclConfig_t *config)
 {
     slr_guard++;
-    struct slr_init *b = NULL;
+    struct slr_init *init = NULL;
     if (!slr_process_off() && comm && ids && nid > 0) {
         struct slr_key key = slr_key_of_id(&ids[0], SLR_KEY_INIT_RANK_SCALABLE, nranks);
-        b = init_new(&key, comm, !nonblocking(config), nranks, rank);
+        init = init_new(&key, comm, !nonblocking(config), nranks, rank);
     }
-    ncclResult_t r = init_done(b, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
+    ncclResult_t r = init_done(init, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
     slr_guard--;
     return r;
 }
@@ -99,7 +100,7 @@ static struct slr_init *inits_of_all(ncclComm_t *comms, int ndev)
     struct slr_key key = slr_key_of_all();
     for (int i = 0; i < ndev; i++) {
         *at = init_new(&key, &comms[i], true, ndev, i);
-        if (!*at)
+        if (!*at) /* the ranks that have one will find that the others are absent */
             break;
         at = &(*at)->next;
     }
@@ -113,10 +114,10 @@ ncclResult_t slr_comm_init_all(ncclComm_t *comms, int ndev, const int *devlist)
     ncclResult_t r = slr_real.ncclCommInitAll(comms, ndev, devlist);
     if (r == ncclSuccess && list)
         slr_inits_finish(list);
-    for (struct slr_init *b = list, *next; b; b = next) {
-        next = b->next;
-        slr_init_cancel(b);
-        free(b);
+    for (struct slr_init *init = list, *next; init; init = next) {
+        next = init->next;
+        slr_init_cancel(init);
+        free(init);
     }
     slr_guard--;
     return r;
@@ -130,14 +131,16 @@ static struct slr_comm *parent_of(ncclComm_t comm)
 ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
 {
     slr_guard++;
-    struct slr_init *b = NULL;
+    struct slr_init *init = NULL;
     struct slr_comm *parent = newcomm ? parent_of(comm) : NULL;
     if (parent) {
+        /* Counted on every rank, also on one that gets no communicator: so the ranks derive the
+         * same key. */
         struct slr_key k = slr_key_of_split(&parent->key, ++parent->splits, color);
         if (color != NCCL_SPLIT_NOCOLOR)
-            b = init_new(&k, newcomm, !nonblocking(config), -1, -1);
+            init = init_new(&k, newcomm, !nonblocking(config), -1, -1);
     }
-    ncclResult_t r = init_done(b, slr_real.ncclCommSplit(comm, color, key, newcomm, config));
+    ncclResult_t r = init_done(init, slr_real.ncclCommSplit(comm, color, key, newcomm, config));
     slr_comm_put(parent);
     slr_guard--;
     return r;
@@ -147,13 +150,13 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
                              int flags)
 {
     slr_guard++;
-    struct slr_init *b = NULL;
+    struct slr_init *init = NULL;
     struct slr_comm *parent = newcomm && exclude && count > 0 ? parent_of(comm) : NULL;
     if (parent) {
         struct slr_key k = slr_key_of_shrink(&parent->key, ++parent->shrinks, exclude, count, flags);
-        b = init_new(&k, newcomm, !nonblocking(config), -1, -1);
+        init = init_new(&k, newcomm, !nonblocking(config), -1, -1);
     }
-    ncclResult_t r = init_done(b, slr_real.ncclCommShrink(comm, exclude, count, newcomm, config, flags));
+    ncclResult_t r = init_done(init, slr_real.ncclCommShrink(comm, exclude, count, newcomm, config, flags));
     slr_comm_put(parent);
     slr_guard--;
     return r;

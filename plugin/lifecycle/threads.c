@@ -1,3 +1,4 @@
+/* The watchdog's and the house-keeping thread's loops. */
 #include "plugin/lifecycle/threads.h"
 
 #include <pthread.h>
@@ -19,8 +20,7 @@
 #define TICK_MS 50
 #define STOP_WAIT_S 1
 
-/* Two threads. What may wait for the device (opening and closing mappings, freeing memory: drivers wait for the
- * context's work there, and that may wait for a peer) must not keep the watchdog from seeing that the peer is gone. */
+/* What each thread does at a tick, and how it waits for the next one. */
 static void watch(void), keep_house(void), rest(unsigned ms);
 static struct loop {
     void (*work)(void), (*pause)(unsigned ms);
@@ -39,6 +39,8 @@ static void look(struct slr_comm *c, void *ctx)
     slr_watchdog_look(c);
 }
 
+/* Each communicator with a use of its own and without the registry's lock: the work may wait for
+ * the device, and a call of the application must find its communicator meanwhile. */
 static void serve_communicators(void)
 {
     struct slr_comm *list[SLR_MANY_COMMS];
@@ -52,6 +54,7 @@ static void serve_communicators(void)
     }
 }
 
+/* Under the registry's lock, so that no communicator ends meanwhile: nothing here waits. */
 static void watch(void)
 {
     slr_comm_each(look, NULL);
@@ -67,13 +70,14 @@ static void answer_messages(void)
     struct slr_oob_message m;
     while (slr_oob_next(&m)) {
         if (m.kind == SLR_OOB_ASK)
-            slr_exports_asked(m.comm, m.from, m.entry, m.generation);
+            slr_exports_asked(m.comm, m.from, m.index, m.generation);
         else
-            slr_exports_given(m.comm, m.from, m.entry, m.generation, m.fd);
+            slr_exports_given(m.comm, m.from, m.index, m.generation, m.fd);
         slr_oob_done(&m);
     }
 }
 
+/* Messages first: what they bring is mapped in the same round. */
 static void keep_house(void)
 {
     answer_messages();
@@ -100,7 +104,7 @@ static void *run(void *arg)
 void slr_threads_stop(void)
 {
     struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_REALTIME, &end); /* the clock of pthread_mutex_timedlock() */
     end.tv_sec += STOP_WAIT_S;
     for (unsigned i = 0; i < LOOPS; i++) {
         if (pthread_mutex_timedlock(&loops[i].working, &end) != 0)
@@ -114,7 +118,8 @@ static void start(void)
 {
     sigset_t all, old;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &old); /* the application's signals go to the application's threads */
+    /* A new thread inherits the mask: the application's signals go to the application's threads. */
+    pthread_sigmask(SIG_BLOCK, &all, &old);
     for (unsigned i = 0; i < LOOPS; i++) {
         pthread_t t;
         int r = pthread_create(&t, NULL, run, &loops[i]);
@@ -129,12 +134,13 @@ static void start(void)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* What slipring holds goes before an allocation of the program fails; not for one of its own (cache/staging.h). */
+/* What slipring holds goes before an allocation of the program fails; not for one of its own
+ * (cache/staging.h). */
 static bool short_of_memory(void)
 {
     if (slr_process_off())
         return false;
-    bool revoked = slr_exports_give_up();
+    bool revoked = slr_exports_give_up(); /* gathers go on without exports, but not without staging */
     return (slr_guard == 0 && slr_connect_give_up()) || revoked;
 }
 

@@ -1,3 +1,4 @@
+/* Tuners find their communicators, and the ranks compare what they tune by. */
 #include "plugin/lifecycle/tuner_match.h"
 
 #include <string.h>
@@ -12,37 +13,38 @@
 #define ON 1u
 #define OFF 0x80000000u
 
-void slr_tune_expect(struct slr_init *b)
+void slr_tune_expect(struct slr_init *init)
 {
-    b->expects = true;
-    slr_tuner_expect(&b->tuner);
+    init->expects = true;
+    slr_tuner_expect(&init->tuner);
 }
 
-void slr_tune_forget(struct slr_init *b)
+void slr_tune_forget(struct slr_init *init)
 {
-    if (b->expects)
-        slr_tuner_forget(&b->tuner);
-    b->expects = false;
+    if (init->expects)
+        slr_tuner_forget(&init->tuner);
+    init->expects = false;
 }
 
-/* How many inits of the list wait for a tuner of that many ranks. 0 also when they are of different communicators. */
+/* How many inits of the list wait for a tuner of that many ranks. 0 also when they are of different
+ * communicators. */
 static unsigned waiting(const struct slr_init *list, size_t nranks)
 {
     const struct slr_init *first = NULL;
     unsigned n = 0;
-    for (const struct slr_init *b = list; b; b = b->next) {
-        if (!b->expects || b->tuner || !b->comm || (size_t)b->comm->nranks != nranks)
+    for (const struct slr_init *init = list; init; init = init->next) {
+        if (!init->expects || init->tuner || !init->comm || (size_t)init->comm->nranks != nranks)
             continue;
-        if (first && memcmp(&first->key, &b->key, sizeof b->key) != 0)
+        if (first && memcmp(&first->key, &init->key, sizeof init->key) != 0)
             return 0;
-        first = b;
+        first = init;
         n++;
     }
     return n;
 }
 
 /* The same of the tuners that are nobody's yet. */
-static unsigned offered(const struct slr_tuner *alone, size_t nranks)
+static unsigned unmatched(const struct slr_tuner *alone, size_t nranks)
 {
     const struct slr_tuner *first = NULL;
     unsigned n = 0;
@@ -68,15 +70,16 @@ static struct slr_tuner *take(struct slr_tuner **alone, size_t nranks)
     return t;
 }
 
-/* Which of several ranks of one process gets which tuner does not matter: they are asked the same. */
+/* Which of several ranks of one process gets which tuner does not matter: they are asked the
+ * same. */
 static void match(struct slr_init *list, struct slr_tuner **alone)
 {
-    for (struct slr_init *b = list; b; b = b->next) {
-        if (!b->expects || b->tuner || !b->comm)
+    for (struct slr_init *init = list; init; init = init->next) {
+        if (!init->expects || init->tuner || !init->comm)
             continue;
-        size_t nranks = (size_t)b->comm->nranks;
+        size_t nranks = (size_t)init->comm->nranks;
         unsigned n = waiting(list, nranks);
-        if (n == 0 || n != offered(*alone, nranks))
+        if (n == 0 || n != unmatched(*alone, nranks))
             continue;
         for (struct slr_init *same = list; same; same = same->next)
             if (same->expects && !same->tuner && same->comm && (size_t)same->comm->nranks == nranks)
@@ -95,30 +98,30 @@ static void put_all(struct slr_tuner *list)
 void slr_tune_match(struct slr_init *list)
 {
     unsigned own = 0;
-    for (const struct slr_init *b = list; b; b = b->next)
-        own += b->expects;
-    struct slr_tuner *alone = slr_tuner_take_alone(own);
+    for (const struct slr_init *init = list; init; init = init->next)
+        own += init->expects;
+    struct slr_tuner *alone = slr_tuner_take_alone(own); /* taken, so that no other thread matches them */
     match(list, &alone);
     put_all(alone);
-    for (struct slr_init *b = list; b; b = b->next) {
-        if (b->tuner && b->comm && !b->comm->tuner)
-            slr_tuner_hold(b->comm->tuner = b->tuner);
-        if (!b->tuner && b->comm && b->expects && slr_tuner_any())
-            slr_log(SLR_LOG_INFO, "tune_off", "comm=%s crank=%d msg=%s", b->comm->name, b->comm->rank,
+    for (struct slr_init *init = list; init; init = init->next) {
+        if (init->tuner && init->comm && !init->comm->tuner)
+            slr_tuner_hold(init->comm->tuner = init->tuner);
+        if (!init->tuner && init->comm && init->expects && slr_tuner_any())
+            slr_log(SLR_LOG_INFO, "tune_off", "comm=%s crank=%d msg=%s", init->comm->name, init->comm->rank,
                     "its tuner can not be told from those of other communicators that are being made: NCCL's defaults");
     }
 }
 
-uint64_t slr_tune_word(const struct slr_init *b)
+uint64_t slr_tune_word(const struct slr_init *init)
 {
-    return b->tuner ? slr_tune_state()->word : 0;
+    return init->tuner ? slr_tune_state()->word : 0;
 }
 
 _Static_assert(offsetof(struct slr_control, post) <= SLR_CONTROL_PAGE, "the tuner maps the first page");
 
-void slr_tune_share(struct slr_init *b, int control_fd)
+void slr_tune_share(struct slr_init *init, int control_fd)
 {
-    struct slr_tuner *t = b->tuner;
+    struct slr_tuner *t = init->tuner;
     if (!t || t->shared)
         return;
     struct slr_control *m = mmap(NULL, SLR_CONTROL_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, control_fd, 0);
@@ -144,6 +147,8 @@ static int missing(const struct slr_comm *c)
     return -1;
 }
 
+/* ON, or OFF with the first rank whose word differs from rank 0's. Only called when all have
+ * posted. */
 static uint32_t compare(const struct slr_comm *c)
 {
     const struct slr_post *post = c->shared.control->post;
@@ -153,7 +158,8 @@ static uint32_t compare(const struct slr_comm *c)
     return ON;
 }
 
-/* Ranks post before anything can go wrong for them, so there is hardly ever anything to wait for. */
+/* Ranks post before anything can go wrong for them, so there is hardly ever anything to wait
+ * for. */
 static uint32_t decide(struct slr_comm *c, uint64_t deadline)
 {
     struct slr_control *ctl = c->shared.control;
@@ -183,10 +189,10 @@ static void say_off(const struct slr_comm *c, uint32_t word)
                            : "it has a tuner and rank 0 has none: NCCL's defaults on all ranks");
 }
 
-static void agree(struct slr_init *b, uint64_t deadline)
+static void agree(struct slr_init *init, uint64_t deadline)
 {
-    struct slr_comm *c = b->comm;
-    struct slr_tuner *t = b->tuner;
+    struct slr_comm *c = init->comm;
+    struct slr_tuner *t = init->tuner;
     bool several_hosts = t->nnodes > 1;
     if (atomic_load(&t->state) == SLR_TUNER_OFF)
         return;
@@ -206,12 +212,13 @@ static void agree(struct slr_init *b, uint64_t deadline)
                                c->nranks);
         pthread_mutex_unlock(&t->lock);
     }
+    /* Release: NCCL's call for a decision on another thread sees the channel limit set up. */
     atomic_store_explicit(&t->state, word == ON ? SLR_TUNER_ON : SLR_TUNER_OFF, memory_order_release);
 }
 
 void slr_tune_agree(struct slr_init *list, uint64_t deadline)
 {
-    for (struct slr_init *b = list; b; b = b->next)
-        if (b->comm && b->tuner)
-            agree(b, deadline);
+    for (struct slr_init *init = list; init; init = init->next)
+        if (init->comm && init->tuner)
+            agree(init, deadline);
 }

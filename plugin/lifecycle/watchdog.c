@@ -1,3 +1,4 @@
+/* The watchdog's look at one communicator. */
 #include "plugin/lifecycle/watchdog.h"
 
 #include <pthread.h>
@@ -10,6 +11,7 @@ static uint32_t state_of(const struct slr_comm *c, int peer)
     return atomic_load(&c->shared.control->post[peer].state);
 }
 
+/* A peer that makes no promise any more: what waits for it may be released. */
 static bool unreliable(const struct slr_comm *c, int peer)
 {
     return c->shared.peer_dead[peer] || state_of(c, peer) >= SLR_RANK_FAILED;
@@ -21,13 +23,15 @@ static void check_peer(struct slr_comm *c, int peer)
     if (slr_comm_peer_failed(c, peer))
         return;
     slr_alone_look(c, peer);
-    /* The memory of a dead process may be gone before this device has read it; one that has left keeps it. */
+    /* The memory of a dead process may be gone before this device has read it; one that has left
+     * keeps it. */
     if (c->shared.peer_dead[peer] && (!served || !slr_ring_has_read(&c->ring, peer)))
         slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");
     else if (!served && state_of(c, peer) == SLR_RANK_LEFT)
         slr_comm_fail(c, SLR_PEER, peer, "the peer destroyed the communicator while a gather waits for it");
 }
 
+/* By how many pieces a word is behind what this rank has enqueued. */
 static uint32_t lag(const struct slr_comm *c, enum slr_flag_kind kind, int owner, int reader)
 {
     uint32_t have = atomic_load(slr_flag(c->ring.flags, c->nranks, kind, owner, reader));
@@ -35,9 +39,9 @@ static uint32_t lag(const struct slr_comm *c, enum slr_flag_kind kind, int owner
     return slr_flag_reached(have, issued) ? 0 : issued - have;
 }
 
-/* The rank that the gather hangs on: the one whose own words, to all ranks, are furthest behind. Whoever waits for it
- * is behind as well, but has at least said what it could. This rank itself, when work that stands before the gather
- * holds it up. */
+/* The rank that the gather hangs on: the one whose own words, to all ranks, are furthest behind.
+ * Whoever waits for it is behind as well, but has at least said what it could. This rank itself,
+ * when work that stands before the gather holds it up. */
 static int slowest(const struct slr_comm *c)
 {
     uint64_t most = 0;
@@ -56,7 +60,8 @@ static int slowest(const struct slr_comm *c)
     return who;
 }
 
-/* Progress is any change of the number of enqueued pieces or of the words that this rank waits for. */
+/* Progress is any change of the number of enqueued pieces or of the words that this rank waits
+ * for. */
 static uint32_t progress(const struct slr_comm *c)
 {
     uint32_t sum = atomic_load(&c->ring.issued);
@@ -68,6 +73,7 @@ static uint32_t progress(const struct slr_comm *c)
     return sum;
 }
 
+/* Only while something is in flight: an idle communicator makes no progress either. */
 static void check_stall(struct slr_comm *c)
 {
     uint32_t now = progress(c);
@@ -100,11 +106,12 @@ static void look_locked(struct slr_comm *c)
         return;
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank && unreliable(c, r))
-            (atomic_load(&c->told) ? slr_ring_release : slr_ring_release_sends)(&c->ring, r);
+            (atomic_load(&c->app_informed) ? slr_ring_release : slr_ring_release_sends)(&c->ring, r);
 }
 
 void slr_watchdog_look(struct slr_comm *c)
 {
+    /* For seen_progress and its like: threads that drain a communicator look as well. */
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     if (c->pass != SLR_R_RING)
         return;

@@ -1,37 +1,36 @@
-/* The watchdog: a thread of each process that has a communicator on the ring. It never puts work on a stream. A second
- * thread keeps house: it does what may wait for the device (exports.h, deferred_free.h), every tick and when a message comes
- * (oob.h).
+/* The watchdog: a thread of each process that has a communicator on the ring (threads.h). It never
+ * puts work on a stream, and calls nothing that may wait for the device. What does is the
+ * house-keeping thread's.
  *
  * Each tick, for every communicator:
  *
- * - a peer is FAILED: this rank fails too, first of all, so that no rank goes on with data of a broken call;
+ * - a peer is FAILED: this rank fails too, first of all, so that no rank goes on with data of a
+ *   broken call;
  *
- * - a peer is dead or LEFT and this rank waits for it, or it leaves to NCCL what this rank has made (passed_alone.h): this rank
- *   fails;
+ * - a peer is dead or LEFT and this rank waits for it, or it leaves to NCCL what this rank has made
+ *   (passed_alone.h): this rank fails;
  *
  * - no progress for SLIPRING_STALL_WARN: one warning; for SLIPRING_STALL_TIMEOUT: this rank fails;
  *
- * - this rank has failed: the waits of its sending part for every peer that is dead, LEFT or FAILED itself are
- * released, so that it writes into nobody's memory any more. A wait for a healthy peer is never released before that
- * peer has failed as well: a released `done` wait lets this rank overwrite a staging slot that the peer may still be
- * reading;
+ * - this rank has failed: the waits of its sending part for every peer that is dead, LEFT or FAILED
+ *   itself are released, so that it writes into nobody's memory any more. A wait for a healthy peer
+ *   is never released before that peer has failed as well: a released `done` wait lets this rank
+ *   overwrite a staging slot that the peer may still be reading;
  *
- * - and the application has been told: its receiving part is released as well. Until then every stream that waits for
- *   the broken gather stays held, as behind an NCCL kernel whose peer is gone: a stream that completes says that the
- *   data is there. Told means ncclCommAbort, ncclCommDestroy, ncclCommFinalize, ncclCommRevoke, or a call on the
- *   communicator that returned the error. ncclCommGetAsyncError does not count: frameworks call it on a thread of their
- *   own, while another one waits for the stream.
- *
- * The second thread also frees retired staging (deferred_free.h) and gives idle memory back (cache/blocks.h), analyses call
- * sites (symmetry.h) and reads what was measured (timeline.h). ncclCommGetAsyncError tells the application (design rule
- * R8).
+ * - and the application is informed: its receiving part is released as well. Until then every
+ *   stream that waits for the broken gather stays held, as behind an NCCL kernel whose peer is
+ *   gone: a stream that completes says that the data is there. Informed means ncclCommAbort,
+ *   ncclCommDestroy, ncclCommFinalize, ncclCommRevoke, or a call on the communicator that returned
+ *   the error. ncclCommGetAsyncError does not count: frameworks call it on a thread of their own,
+ *   while another one waits for the stream. It reports the error all the same (design rule R8).
  */
 #ifndef SLR_PLUGIN_LIFECYCLE_WATCHDOG_H
 #define SLR_PLUGIN_LIFECYCLE_WATCHDOG_H
 
 #include "plugin/comm/comm.h"
 
-/* One tick for one communicator, now, from another thread (abort does not wait for the next tick). */
+/* One tick for one communicator, now, from another thread (abort does not wait for the next
+ * tick). */
 void slr_watchdog_look(struct slr_comm *c);
 
 #endif

@@ -1,3 +1,4 @@
+/* The list of shared parts that wait for their peers. */
 #include "plugin/memory/deferred_free.h"
 
 #include <pthread.h>
@@ -21,11 +22,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct deferred *list;
 static unsigned being_released; /* taken off the list, memory not free yet; under the lock */
 
+/* Whether no peer uses the memory, or will. */
 static bool peers_let_go(struct slr_shared *s)
 {
     slr_shared_watch_peers(s);
-    /* A refused agreement: ranks that never posted never saw the offer. They see the decision before they would import.
-     */
+    /* EMPTY: the agreement was refused before that rank posted. It reads the refusal before it
+     * would import anything. */
     for (int r = 0; r < s->nranks; r++) {
         uint32_t state = atomic_load(&s->control->post[r].state);
         if (r != s->rank && !s->peer_dead[r] && state != SLR_RANK_LEFT && state != SLR_RANK_EMPTY)
@@ -43,6 +45,8 @@ static void unmap(struct slr_shared *s)
     s->control = NULL;
 }
 
+/* In a context that was reset all of it is gone already, and its addresses may be somebody else's:
+ * then only this process's own records of it are dropped. */
 static void release(struct slr_shared *s)
 {
     slr_device_freeing(1);
@@ -71,31 +75,33 @@ void slr_defer_free(const struct slr_shared *s)
         release(&copy);
         return;
     }
+    /* From here on the peers may free what this rank had mapped of theirs. */
     if (!copy.stuck)
         atomic_store(&copy.control->post[copy.rank].state, SLR_RANK_LEFT);
-    struct deferred *r = malloc(sizeof *r);
-    if (!r)
+    struct deferred *d = malloc(sizeof *d);
+    if (!d)
         return; /* nothing better than to keep the block for the life of the process */
-    r->shared = copy;
+    d->shared = copy;
     pthread_mutex_lock(&lock);
-    r->next = list;
-    list = r;
+    d->next = list;
+    list = d;
     pthread_mutex_unlock(&lock);
 }
 
+/* Takes those off the list that can be freed. */
 static struct deferred *take_free(void)
 {
     struct deferred *ready = NULL;
     pthread_mutex_lock(&lock);
     for (struct deferred **at = &list; *at;) {
-        struct deferred *r = *at;
-        if (!peers_let_go(&r->shared)) {
-            at = &r->next;
+        struct deferred *d = *at;
+        if (!peers_let_go(&d->shared)) {
+            at = &d->next;
             continue;
         }
-        *at = r->next;
-        r->next = ready;
-        ready = r;
+        *at = d->next;
+        d->next = ready;
+        ready = d;
         being_released++;
     }
     pthread_mutex_unlock(&lock);
@@ -104,22 +110,23 @@ static struct deferred *take_free(void)
 
 unsigned slr_deferred_free_tick(void)
 {
-    for (struct deferred *r = take_free(), *next; r; r = next) {
-        next = r->next;
-        release(&r->shared); /* cuMemFree may wait for the device: not under the lock */
-        free(r);
+    for (struct deferred *d = take_free(), *next; d; d = next) {
+        next = d->next;
+        release(&d->shared); /* cuMemFree may wait for the device: not under the lock */
+        free(d);
         pthread_mutex_lock(&lock);
         being_released--;
         pthread_mutex_unlock(&lock);
     }
     pthread_mutex_lock(&lock);
     unsigned n = being_released;
-    for (struct deferred *r = list; r; r = r->next)
+    for (struct deferred *d = list; d; d = d->next)
         n++;
     pthread_mutex_unlock(&lock);
     return n;
 }
 
+/* Frees by itself as well: the house-keeping thread may be the one that waits here. */
 void slr_deferred_for_room(uint64_t bytes, uint64_t budget, unsigned ms)
 {
     uint64_t end = slr_now_ms() + ms;
@@ -141,6 +148,7 @@ static bool still_read(const struct slr_shared *s, uint32_t issued)
     return false;
 }
 
+/* A communicator that has failed is not waited for: its peers get no data from it anyway. */
 static void look(struct slr_comm *c, void *busy)
 {
     if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
@@ -154,9 +162,9 @@ static bool deferred_still_read(void)
 {
     bool busy = false;
     pthread_mutex_lock(&lock);
-    for (struct deferred *r = list; r && !busy; r = r->next) {
-        slr_shared_watch_peers(&r->shared);
-        busy = still_read(&r->shared, r->shared.issued);
+    for (struct deferred *d = list; d && !busy; d = d->next) {
+        slr_shared_watch_peers(&d->shared);
+        busy = still_read(&d->shared, d->shared.issued);
     }
     pthread_mutex_unlock(&lock);
     return busy;

@@ -1,4 +1,4 @@
-/* Offers: what the data path and registrations ask; whoever may call from any thread. */
+/* Exported blocks: what gathers and registrations ask, from any thread. */
 #include "plugin/memory/exports.h"
 
 #include <time.h>
@@ -30,18 +30,18 @@ int slr_exports_own(const struct slr_comm *c, uint64_t generation)
     return -1;
 }
 
-struct slr_exported_held *slr_exports_held(struct slr_comm *c, uint64_t generation)
+struct slr_exported_registered *slr_exports_registered(struct slr_comm *c, uint64_t generation)
 {
     for (int i = 0; i < SLR_EXPORTS; i++)
-        if (c->exports->held[i].count && c->exports->held[i].generation == generation)
-            return &c->exports->held[i];
+        if (c->exports->registered[i].count && c->exports->registered[i].generation == generation)
+            return &c->exports->registered[i];
     return NULL;
 }
 
-/* ---- blocks that gathers meet ---- */
+/* ---- blocks that gathers use ---- */
 
-/* The usual gap follows longer ones at once and shorter ones slowly: a block that is used several times in a row and
- * then not for long is one that is not used for long. */
+/* The usual gap follows longer ones at once and shorter ones slowly: a block that is used several
+ * times in a row and then not for long is one that is not used for long. */
 static void used(struct slr_exported_use *use, uint64_t call)
 {
     if (call <= use->last)
@@ -51,51 +51,52 @@ static void used(struct slr_exported_use *use, uint64_t call)
     use->last = call;
 }
 
-void slr_exports_meet(struct slr_exports *o, uint64_t generation, struct slr_exported_use use, bool refused)
+void slr_exports_note(struct slr_exports *exports, uint64_t generation, struct slr_exported_use use, bool refused)
 {
-    struct slr_exported_met *at = &o->met[0];
-    for (int i = 0; i < SLR_EXPORTS_MET; i++) {
-        if (o->met[i].generation == generation) {
-            used(&o->met[i].use, use.last);
-            o->met[i].refused |= refused;
+    struct slr_exported_seen *at = &exports->seen[0]; /* a free one, else the one that was used longest ago */
+    for (int i = 0; i < SLR_EXPORTS_SEEN; i++) {
+        if (exports->seen[i].generation == generation) {
+            used(&exports->seen[i].use, use.last);
+            exports->seen[i].refused |= refused;
             return;
         }
-        if (at->generation && (!o->met[i].generation || o->met[i].use.last < at->use.last))
-            at = &o->met[i];
+        if (at->generation && (!exports->seen[i].generation || exports->seen[i].use.last < at->use.last))
+            at = &exports->seen[i];
     }
-    *at = (struct slr_exported_met){.generation = generation, .use = use, .refused = refused};
+    *at = (struct slr_exported_seen){.generation = generation, .use = use, .refused = refused};
 }
 
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
 {
-    struct slr_exports *o = c->exports;
-    int at = -1;
+    struct slr_exports *exports = c->exports;
+    int at = -1; /* a free one; -2: it is known already */
     if (!slr_get(SLR_S_ZERO_COPY) || !slr_get(SLR_S_ALLOC))
         return;
     slr_exports_lock(c);
     for (int i = 0; i < SLR_EXPORTS_UNKNOWN && at != -2; i++) {
-        if (!o->unknown[i].p)
+        if (!exports->unknown[i].p)
             at = i;
-        else if (o->unknown[i].p == p)
+        else if (exports->unknown[i].p == p)
             at = -2;
     }
     if (at >= 0) {
-        o->unknown[at].p = p;
-        o->unknown[at].bytes = bytes;
+        exports->unknown[at].p = p;
+        exports->unknown[at].bytes = bytes;
     }
     slr_exports_unlock(c);
 }
 
-/* Whether the block is offered and the peer has it mapped; else asks for it. Under the lock. */
+/* Whether the block is exported and the peer has it mapped; else notes it. Under the lock: a
+ * revocation that comes later finds this call in `use.last`, and waits for it. */
 static bool may_name(struct slr_comm *c, uint64_t generation, int peer, uint64_t call)
 {
     int i = slr_exports_own(c, generation);
     if (i < 0) {
-        slr_exports_meet(c->exports, generation, (struct slr_exported_use){.last = call}, false);
+        slr_exports_note(c->exports, generation, (struct slr_exported_use){.last = call}, false);
         return false;
     }
     used(&c->exports->own[i].use, call);
-    return !c->exports->closed && atomic_load(&slr_exports_entry(c, c->rank, i)->state) == SLR_EXPORTED_OPEN &&
+    return !c->exports->closed && atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_OPEN &&
            atomic_load(slr_exports_ack(c, c->rank, peer, i)) == generation;
 }
 
@@ -111,13 +112,15 @@ struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_
     return named ? (struct slr_remote_place){at->generation, offset} : (struct slr_remote_place){0};
 }
 
-CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place spot)
+CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place)
 {
-    CUdeviceptr at = 0; /* the peer names only what this rank has acknowledged and not closed */
+    /* The peer names only what this rank has acknowledged, and it closes a mapping only after the
+     * last call that named it: so there is one. */
+    CUdeviceptr at = 0;
     slr_exports_lock(c);
     for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++)
-        if (c->exports->mapped[peer][i].generation == spot.generation)
-            at = c->exports->mapped[peer][i].base + spot.offset;
+        if (c->exports->mapped[peer][i].generation == place.generation)
+            at = c->exports->mapped[peer][i].base + place.offset;
     slr_exports_unlock(c);
     return at;
 }
@@ -125,23 +128,25 @@ CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_
 /* No call that begins later names the block, and `use.last` is the last that may have. */
 void slr_exports_revoke(struct slr_comm *c, int i)
 {
-    struct slr_exported *e = slr_exports_entry(c, c->rank, i);
+    struct slr_exported *e = slr_exports_get(c, c->rank, i);
     if (atomic_load(&e->state) != SLR_EXPORTED_OPEN)
         return;
     c->exports->own[i].revoked_ms = slr_now_ms();
+    /* First the call, then the state: a peer that sees REVOKED reads the number that belongs to
+     * it. */
     atomic_store(&e->last_call, c->exports->own[i].use.last);
     atomic_store(&e->state, SLR_EXPORTED_REVOKED);
 }
 
 /* ---- blocks that are registered ---- */
 
-bool slr_exports_hold(struct slr_comm *c, uint64_t generation)
+bool slr_exports_register(struct slr_comm *c, uint64_t generation)
 {
     slr_exports_lock(c);
-    struct slr_exported_held *h = slr_exports_held(c, generation);
+    struct slr_exported_registered *h = slr_exports_registered(c, generation);
     for (int i = 0; i < SLR_EXPORTS && !h; i++)
-        if (!c->exports->held[i].count)
-            h = &c->exports->held[i];
+        if (!c->exports->registered[i].count)
+            h = &c->exports->registered[i];
     if (h && h->count++ == 0) {
         h->generation = generation;
         h->refused = false;
@@ -150,16 +155,17 @@ bool slr_exports_hold(struct slr_comm *c, uint64_t generation)
     return h != NULL;
 }
 
-void slr_exports_unhold(struct slr_comm *c, uint64_t generation, bool revoke)
+void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke)
 {
     slr_exports_lock(c);
-    struct slr_exported_held *h = slr_exports_held(c, generation);
+    struct slr_exported_registered *h = slr_exports_registered(c, generation);
     int i = slr_exports_own(c, generation);
     if (h && --h->count == 0 && revoke && i >= 0)
         slr_exports_revoke(c, i);
     slr_exports_unlock(c);
 }
 
+/* A peer that need not be waited for. */
 static bool will_not_map(const struct slr_comm *c, int i, int peer)
 {
     return c->shared.peer_dead[peer] || atomic_load(&c->shared.control->post[peer].state) >= SLR_RANK_FAILED ||
@@ -169,13 +175,13 @@ static bool will_not_map(const struct slr_comm *c, int i, int peer)
 bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
 {
     bool settled = true;
-    if (atomic_load(&c->error) != ncclSuccess)
+    if (atomic_load(&c->error) != ncclSuccess) /* nothing will be mapped any more */
         return true;
     slr_exports_lock(c);
-    const struct slr_exported_held *h = slr_exports_held(c, generation);
+    const struct slr_exported_registered *h = slr_exports_registered(c, generation);
     int i = slr_exports_own(c, generation);
     if (h && !h->refused) {
-        settled = i >= 0 && atomic_load(&slr_exports_entry(c, c->rank, i)->state) == SLR_EXPORTED_OPEN;
+        settled = i >= 0 && atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_OPEN;
         for (int r = 0; r < c->nranks && settled; r++)
             settled =
                 r == c->rank || atomic_load(slr_exports_ack(c, c->rank, r, i)) == generation || will_not_map(c, i, r);
@@ -187,7 +193,7 @@ bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
 bool slr_exports_gone(struct slr_comm *c, uint64_t generation)
 {
     slr_exports_lock(c);
-    bool gone = slr_exports_own(c, generation) < 0 || slr_exports_held(c, generation);
+    bool gone = slr_exports_own(c, generation) < 0 || slr_exports_registered(c, generation);
     slr_exports_unlock(c);
     return gone;
 }
@@ -196,6 +202,6 @@ void slr_exports_suggest(struct slr_comm *c, uint64_t generation)
 {
     slr_exports_lock(c);
     if (slr_exports_own(c, generation) < 0)
-        slr_exports_meet(c->exports, generation, (struct slr_exported_use){.last = c->exports->naming}, false);
+        slr_exports_note(c->exports, generation, (struct slr_exported_use){.last = c->exports->naming}, false);
     slr_exports_unlock(c);
 }

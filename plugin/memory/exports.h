@@ -1,33 +1,48 @@
-/* Offers: blocks of device memory that a rank lets its peers map, so that shards in them need no staging.
+/* The folder memory/: device memory that ranks share beside staging. Exported blocks (this file),
+ * buffers that the application registers (registration.h), and what is freed only when the peers
+ * have closed it (deferred_free.h). All folders after it may include these three; exports_impl.h is
+ * for this folder alone. Uses base/, cache/, kernels/, util/, comm/ and bootstrap/.
  *
- * A gather that finds its buffer in a block (cache/blocks.h) that is not offered yet asks for it; so does a
- * registration (registration.h). The house-keeping thread exports it, pins it, and writes the offer into this rank's
- * post. The peers' house-keeping threads map it and acknowledge by its generation. Only a block that a peer has
- * acknowledged is named in a term for that peer (transfer.h). No gather waits for any of this; until then shards are
- * staged.
+ * Exported blocks: blocks of device memory that a rank lets its peers map, so that shards in them
+ * need no staging.
  *
- *   owner's entry   EMPTY -> OFFERED (generation, export) -> REVOKED (last call that named it)
- *                     -> EMPTY when no living peer acknowledges it
- *   peer's ack      0 -> generation | OPENING -> generation (mapped) -> 0 (closed: revoked, its last call enqueued here
- *                     and completed by this device)
- *                   0 -> generation | OPENING -> generation | REFUSED (can not be mapped here) -> 0 (revoked)
+ * A gather that finds its buffer in a block (cache/blocks.h) that is not exported yet notes that;
+ * so does a registration. The house-keeping thread exports the block, pins it, and writes the
+ * export into this rank's post. The peers' house-keeping threads map it and acknowledge it by its
+ * generation. Only a block that a peer has acknowledged is named to that peer in a transfer
+ * descriptor (transfer.h). No gather waits for any of this; until then shards are staged.
  *
- * Who writes: the entry its owner; the ack its peer. The block is unpinned when the entry is EMPTY again, and only then
- * may it go back to the driver. A peer that dies counts as closed. What peers map is shared between the communicators
- * of their process (cache/handles.h): the mapping is closed before the last of them takes its acknowledgement back.
+ *   owner's export  EMPTY -> OPEN -> REVOKED -> EMPTY
+ *                     OPEN      with generation and handle
+ *                     REVOKED   with the last call that named it
+ *                     EMPTY     again when no living peer acknowledges it
+ *   peer's ack      0 -> generation | OPENING -> generation -> 0
+ *                     generation   mapped
+ *                     0            closed: revoked, its last call enqueued here and completed by
+ *                                  this device
+ *                   0 -> generation | OPENING -> generation | REFUSED -> 0
+ *                     REFUSED      it can not be mapped here
+ *                     0            revoked
  *
- * Which blocks. There are SLR_EXPORTS entries. While one is empty, any block that a gather meets gets it. When none is,
- * a block that has been met in at least two calls may take the place of the one that was not used for longest, if that
- * is idle for more than twice as many calls as usually lie between two uses of either. So more blocks in turn than
- * there are entries do not drive each other out: the surplus is staged. Entries of registered blocks are not displaced.
- * An entry whose peers do not close it stays REVOKED and blocks nobody.
+ * Who writes: the export its owner; the ack its peer. The block is unpinned before the export is
+ * EMPTY again, and only then may it go back to the driver. A peer that dies counts as closed. What
+ * peers map is shared between the communicators of their process (cache/handles.h): the mapping is
+ * closed before the last of them takes its acknowledgement back.
  *
- * An entry is also revoked when its block has ended (unmapped memory) or is idle (cache/blocks.h), when memory is
- * short, or when the registration of memory ends that the application frees itself.
+ * Which blocks. A rank exports SLR_EXPORTS blocks at most. While there is room, any block that a
+ * gather uses is exported. When there is none, a block that was used in at least two calls may take
+ * the place of the one that was not used for longest, if that is idle for more than twice as many
+ * calls as usually lie between two uses of either. So more blocks in turn than there is room for do
+ * not drive each other out: the surplus is staged. Registered blocks are not displaced. An export
+ * that its peers do not close stays REVOKED and blocks nobody.
  *
- * Failure. A communicator that has failed names and looks up nothing any more. When its sending part is idle it says so
- * in its post (`drained`): from then on it writes into no peer's memory. When all of its streams are, which may have to
- * wait for the application (watchdog.h), it closes what it has mapped.
+ * An export is also revoked when its block has ended (unmapped memory) or is idle (cache/blocks.h),
+ * when memory is short, or when the registration of memory ends that the application frees itself.
+ *
+ * Failure. A communicator that has failed names and looks up nothing any more. When its sending
+ * part is idle it says so in its post (`drained`): from then on it writes into no peer's memory.
+ * When all of its streams are, which may have to wait for the application (watchdog.h), it closes
+ * what it has mapped.
  */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_H
 #define SLR_PLUGIN_MEMORY_EXPORTS_H
@@ -42,21 +57,22 @@
 struct slr_comm;
 struct slr_place;
 
-/* When a block was used: the last call, and how many calls usually lie between two (0: used in one call only). */
+/* When a block was used: the last call, and how many calls usually lie between two (0: used in one
+ * call only). */
 struct slr_exported_use {
     uint64_t last, gap;
 };
 
-#define SLR_EXPORTS_MET 48
+#define SLR_EXPORTS_SEEN 48
 #define SLR_EXPORTS_UNKNOWN 4
 
-/* A rank's own memory of its entries and of what it has mapped. Its lock is held for moments only, never while the
- * driver is called: the data path takes it, and so does the house-keeping thread, which must never wait for a thread
- * that waits for a peer. */
+/* What a rank knows of its own exports and of what it has mapped. Its lock is held for moments
+ * only, never while the driver is called: the data path takes it, and so does the house-keeping
+ * thread, which must never wait for a thread that waits for a peer. */
 struct slr_exports {
     pthread_mutex_t lock;
     uint64_t naming;   /* number of the call that names blocks now, or named them last */
-    uint64_t enqueued; /* number of the last call that is enqueued: what its terms named has been looked up */
+    uint64_t enqueued; /* number of the last call that is enqueued: what its descriptors named has been looked up */
     bool closed;       /* the communicator has failed: nothing is named or looked up */
     bool unmapped;     /* and nothing of the peers is mapped; the house-keeping thread's alone */
     struct slr_exported_own {
@@ -73,60 +89,68 @@ struct slr_exports {
         bool shared;       /* base is a mapping of the handle cache, not the pointer itself */
         uint64_t asked_ms; /* when its descriptor was asked for */
     } mapped[SLR_MAX_RANKS][SLR_EXPORTS];
-    struct slr_exported_met { /* blocks that gathers have met and that are not offered; 0: none */
+    struct slr_exported_seen { /* blocks that gathers have used and that are not exported; 0: none */
         uint64_t generation;
         struct slr_exported_use use;
         bool refused; /* it can not be exported */
-    } met[SLR_EXPORTS_MET];
+    } seen[SLR_EXPORTS_SEEN];
     struct { /* buffers in no block */
         CUdeviceptr p;
         size_t bytes;
     } unknown[SLR_EXPORTS_UNKNOWN];
-    struct slr_exported_held { /* blocks that are registered with this communicator */
+    struct slr_exported_registered { /* blocks that are registered with this communicator */
         uint64_t generation;
         uint32_t count;
         bool refused;
-    } held[SLR_EXPORTS];
+    } registered[SLR_EXPORTS];
 };
 
-/* Around the terms of a call and its gather. */
+/* Around the transfer descriptors of a call and its gather. */
 void slr_exports_begin(struct slr_comm *c, uint64_t call);
 void slr_exports_end(struct slr_comm *c, uint64_t call);
 
-/* The spot `skip` bytes behind a place, for `peer`, or none; asks for an offer when the block has none. */
+/* The place `skip` bytes behind `at` as `peer` may be told it, or none: then the block is noted, to
+ * be exported. */
 struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes,
                                            int peer, uint64_t call);
 
-/* A gather's buffer that is in no block: house-keeping looks whether it can be entered (cache/external.h). */
+/* A gather's buffer that is in no block: house-keeping looks whether it can be entered
+ * (cache/external.h). */
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
-/* Where a peer's spot is in this rank's device memory; 0: this communicator has failed. */
-CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place spot);
+/* The address on this rank's device of a place that `peer` has named; 0: this communicator has
+ * failed. */
+CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place);
 
-/* Registered blocks are offered as soon as possible and not displaced. False: there are too many. Unhold: `revoke` when
- * it was the last hold, else the entry stays as any other. */
-bool slr_exports_hold(struct slr_comm *c, uint64_t generation);
-void slr_exports_unhold(struct slr_comm *c, uint64_t generation, bool revoke);
+/* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be
+ * registered several times. False: there are too many. Unregister: after the last time the export
+ * is revoked (`revoke`), or stays as any other. */
+bool slr_exports_register(struct slr_comm *c, uint64_t generation);
+void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);
 
-/* All peers that will ever map the held block have done so. / No peer has the block mapped any more. */
+/* All peers that will ever map the registered block have done so. */
 bool slr_exports_settled(struct slr_comm *c, uint64_t generation);
+
+/* No peer has the block mapped any more, or it has been registered again. */
 bool slr_exports_gone(struct slr_comm *c, uint64_t generation);
 
-/* A block that is worth offering before a gather meets it. */
+/* A block that is worth exporting before a gather uses it. */
 void slr_exports_suggest(struct slr_comm *c, uint64_t generation);
 
-/* Background work for one communicator; the house-keeping thread's alone, like the two answers to messages (oob.h). */
+/* Background work for one communicator, and what follows from an ASK and from a GIVE (oob.h). For
+ * the house-keeping thread alone. */
 void slr_exports_tick(struct slr_comm *c);
-void slr_exports_asked(struct slr_comm *c, int reader, int entry, uint64_t generation);
-void slr_exports_given(struct slr_comm *c, int owner, int entry, uint64_t generation, int fd);
+void slr_exports_asked(struct slr_comm *c, int reader, int index, uint64_t generation);
+void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation, int fd);
 
-/* Memory is short: revokes everything that this process offers and the application does not hold for certain, and waits
- * a moment for the peers to close it. Blocks in use are offered again when the next gather meets them. For
+/* Memory is short: revokes everything that this process exports, but for registered blocks that the
+ * application has not unmapped, and waits a moment for the peers to close it. Blocks in use are
+ * exported again when the next gather uses them. Whether there was anything to revoke. For
  * slr_block_on_shortage. */
 bool slr_exports_give_up(void);
 
-/* The communicator ends: closes all that is mapped. What is offered stays pinned until the peers have left (deferred_free.h).
- */
+/* The communicator ends: closes all that is mapped. What is exported stays pinned until the peers
+ * have left (deferred_free.h). */
 void slr_exports_close(struct slr_comm *c);
 
 #endif

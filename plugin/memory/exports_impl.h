@@ -1,4 +1,6 @@
-/* What the files of the offers share. */
+/* What the files of the exported blocks share: exports.c is called by gathers and registrations,
+ * exports_own.c is the owner's side, exports_peer.c the reader's, exports_tick.c the house-keeping
+ * thread's round. */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 #define SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 
@@ -15,9 +17,9 @@ static inline void slr_exports_unlock(struct slr_comm *c)
     pthread_mutex_unlock(&c->exports->lock);
 }
 
-static inline struct slr_exported *slr_exports_entry(const struct slr_comm *c, int owner, int i)
+static inline struct slr_exported *slr_exports_get(const struct slr_comm *c, int owner, int i)
 {
-    return &c->shared.control->post[owner].offer[i];
+    return &c->shared.control->post[owner].exports[i];
 }
 
 static inline _Atomic uint64_t *slr_exports_ack(const struct slr_comm *c, int owner, int reader, int i)
@@ -30,14 +32,16 @@ static inline bool slr_exports_stands(const struct slr_exported *e, uint64_t gen
     return atomic_load(&e->state) == SLR_EXPORTED_OPEN && atomic_load(&e->generation) == generation;
 }
 
-/* Under the lock. -1: not offered; NULL: not held. */
+/* Under the lock: the block's index among this rank's exports, -1: none; its registration, NULL:
+ * none. */
 int slr_exports_own(const struct slr_comm *c, uint64_t generation);
-struct slr_exported_held *slr_exports_held(struct slr_comm *c, uint64_t generation);
+struct slr_exported_registered *slr_exports_registered(struct slr_comm *c, uint64_t generation);
 
-/* Under the lock: the block was met in call `call`. */
-void slr_exports_meet(struct slr_exports *o, uint64_t generation, struct slr_exported_use use, bool refused);
+/* Under the lock: a block that is not exported is used, last in call `use.last`. `refused`: it can
+ * not be exported. */
+void slr_exports_note(struct slr_exports *exports, uint64_t generation, struct slr_exported_use use, bool refused);
 
-/* Under the lock. */
+/* Under the lock. Revokes this rank's export `i` if it is open. */
 void slr_exports_revoke(struct slr_comm *c, int i);
 
 /* The owner's and the peers' part of a tick. The context is current. */

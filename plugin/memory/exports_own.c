@@ -1,4 +1,4 @@
-/* Offers: the owner's side. The house-keeping thread's, but for slr_exports_revoke. */
+/* Exported blocks: the owner's side, on the house-keeping thread. */
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
@@ -7,11 +7,13 @@
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports_impl.h"
 
-/* An entry whose peers have not closed it for so long is stuck: others are not kept waiting for its place. */
+/* An export that the peers have not closed for so long is stuck: others do not wait for its
+ * room. */
 #define STUCK_MS 2000
 
-/* ---- revoked entries ---- */
+/* ---- revoked exports ---- */
 
+/* No living peer has the block mapped, or is about to map it. */
 static bool let_go(const struct slr_comm *c, int i)
 {
     for (int r = 0; r < c->nranks; r++) {
@@ -23,10 +25,11 @@ static bool let_go(const struct slr_comm *c, int i)
     return true;
 }
 
-/* Empty only when its block has been unpinned: who waits for memory looks at the state. */
+/* A revoked export that all peers have closed becomes empty. The state comes last: whoever waits
+ * for memory looks at it, and then expects the block to be unpinned. */
 static void collect(struct slr_comm *c, int i)
 {
-    struct slr_exported *e = slr_exports_entry(c, c->rank, i);
+    struct slr_exported *e = slr_exports_get(c, c->rank, i);
     if (atomic_load(&e->state) != SLR_EXPORTED_REVOKED || !let_go(c, i))
         return;
     slr_block_unpin(c->exports->own[i].generation);
@@ -45,24 +48,24 @@ static void revoke_ended(struct slr_comm *c, int i)
     if (!ended && !(generation && slr_block_idle(generation)))
         return;
     slr_exports_lock(c);
-    if (ended || !slr_exports_held(c, generation))
+    if (ended || !slr_exports_registered(c, generation))
         slr_exports_revoke(c, i);
     slr_exports_unlock(c);
 }
 
-/* ---- new entries ---- */
+/* ---- new exports ---- */
 
-/* What is to be offered. */
+/* A block that is to be exported. */
 struct candidate {
     uint64_t generation;
     struct slr_exported_use use;
-    bool held;
+    bool registered;
 };
 
-static struct slr_exported_held *next_held(struct slr_comm *c)
+static struct slr_exported_registered *next_registered(struct slr_comm *c)
 {
     for (int i = 0; i < SLR_EXPORTS; i++) {
-        struct slr_exported_held *h = &c->exports->held[i];
+        struct slr_exported_registered *h = &c->exports->registered[i];
         if (h->count && !h->refused && slr_exports_own(c, h->generation) < 0)
             return h;
     }
@@ -72,20 +75,21 @@ static struct slr_exported_held *next_held(struct slr_comm *c)
 static bool any_empty(const struct slr_comm *c)
 {
     for (int i = 0; i < SLR_EXPORTS; i++)
-        if (atomic_load(&slr_exports_entry(c, c->rank, i)->state) == SLR_EXPORTED_EMPTY)
+        if (atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_EMPTY)
             return true;
     return false;
 }
 
-/* The block that was met last; when another has to go for it, of those that were met more than once. */
-static struct slr_exported_met *next_met(struct slr_comm *c)
+/* The block that was used last; when another has to go for it, of those that were used in more than
+ * one call. */
+static struct slr_exported_seen *next_seen(struct slr_comm *c)
 {
-    struct slr_exported_met *best = NULL;
+    struct slr_exported_seen *best = NULL;
     bool empty = any_empty(c);
-    for (int i = 0; i < SLR_EXPORTS_MET; i++) {
-        struct slr_exported_met *m = &c->exports->met[i];
+    for (int i = 0; i < SLR_EXPORTS_SEEN; i++) {
+        struct slr_exported_seen *m = &c->exports->seen[i];
         if (m->generation && !m->refused && (empty || m->use.gap) && (!best || m->use.last > best->use.last) &&
-            slr_exports_own(c, m->generation) < 0) /* one that is still being closed has a place of its own */
+            slr_exports_own(c, m->generation) < 0) /* one that is still being closed counts as exported */
             best = m;
     }
     return best;
@@ -96,26 +100,26 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Whether the entry's place may go to the candidate. */
+/* Whether export `i` may go for the candidate (exports.h: Which blocks). */
 static bool displaceable(struct slr_comm *c, int i, const struct candidate *x)
 {
     const struct slr_exported_own *own = &c->exports->own[i];
-    if (slr_exports_held(c, own->generation))
+    if (slr_exports_registered(c, own->generation))
         return false;
-    if (x->held)
+    if (x->registered)
         return true;
     return x->use.gap > 0 && c->exports->naming - own->use.last > 2 * larger(x->use.gap, own->use.gap);
 }
 
-/* An empty entry; -1: none. Then the one that was not used for longest is revoked if it may be, and is empty at a later
- * tick; not when one is on its way already. */
-static int free_entry(struct slr_comm *c, const struct candidate *x)
+/* The index of an empty export; -1: none. Then the one that was not used for longest is revoked if
+ * it may be, and is empty at a later tick; not when one is on its way already. */
+static int free_index(struct slr_comm *c, const struct candidate *x)
 {
     uint64_t now = slr_now_ms();
     bool coming = false;
     int oldest = -1;
     for (int i = 0; i < SLR_EXPORTS; i++) {
-        uint32_t state = atomic_load(&slr_exports_entry(c, c->rank, i)->state);
+        uint32_t state = atomic_load(&slr_exports_get(c, c->rank, i)->state);
         if (state == SLR_EXPORTED_EMPTY)
             return i;
         if (state == SLR_EXPORTED_REVOKED)
@@ -126,39 +130,42 @@ static int free_entry(struct slr_comm *c, const struct candidate *x)
     }
     if (coming || oldest < 0)
         return -1;
-    slr_exports_meet(c->exports, c->exports->own[oldest].generation, c->exports->own[oldest].use, false);
+    slr_exports_note(c->exports, c->exports->own[oldest].generation, c->exports->own[oldest].use, false);
     slr_exports_revoke(c, oldest);
     return -1;
 }
 
-/* The next block to be offered and the entry for it. Takes it off the list of those that were met. */
+/* The next block to be exported and the index for it. Takes it off the list of those that were
+ * seen. */
 static bool choose(struct slr_comm *c, struct candidate *x, int *at)
 {
-    const struct slr_exported_held *h = next_held(c);
-    struct slr_exported_met *m = h ? NULL : next_met(c);
+    const struct slr_exported_registered *h = next_registered(c);
+    struct slr_exported_seen *m = h ? NULL : next_seen(c);
     if (!h && !m)
         return false;
-    *x = h ? (struct candidate){.generation = h->generation, .use = {.last = c->exports->naming}, .held = true}
+    *x = h ? (struct candidate){.generation = h->generation, .use = {.last = c->exports->naming}, .registered = true}
            : (struct candidate){.generation = m->generation, .use = m->use};
-    *at = free_entry(c, x);
+    *at = free_index(c, x);
     if (*at >= 0 && m)
         m->generation = 0;
     return *at >= 0;
 }
 
-/* Under the lock. */
+/* The driver does not export it: so that it is not tried again at each tick. Under the lock. */
 static void refuse(struct slr_comm *c, const struct candidate *x)
 {
-    struct slr_exported_held *h = slr_exports_held(c, x->generation);
+    struct slr_exported_registered *h = slr_exports_registered(c, x->generation);
     if (h)
         h->refused = true;
     else
-        slr_exports_meet(c->exports, x->generation, x->use, true);
+        slr_exports_note(c->exports, x->generation, x->use, true);
 }
 
+/* Pinned before it is exported, so that the block can not go back to the driver while peers map it.
+ * The driver is called without the lock: gathers take that. */
 static void publish(struct slr_comm *c, const struct candidate *x, int i)
 {
-    struct slr_exported *e = slr_exports_entry(c, c->rank, i);
+    struct slr_exported *e = slr_exports_get(c, c->rank, i);
     struct slr_export export = {0};
     bool pinned = slr_block_pin(x->generation), exported = pinned && slr_export_block(x->generation, &export);
     slr_exports_lock(c);
@@ -167,7 +174,7 @@ static void publish(struct slr_comm *c, const struct candidate *x, int i)
         c->exports->own[i].generation = x->generation;
         c->exports->own[i].use = x->use;
         atomic_store(&e->generation, x->generation);
-        atomic_store(&e->state, SLR_EXPORTED_OPEN);
+        atomic_store(&e->state, SLR_EXPORTED_OPEN); /* last: peers read the rest when they see it */
     } else {
         refuse(c, x);
     }
@@ -176,12 +183,12 @@ static void publish(struct slr_comm *c, const struct candidate *x, int i)
         slr_block_unpin(x->generation);
     if (exported)
         slr_log(SLR_LOG_DEBUG, "offer", "comm=%s crank=%d generation=%llu bytes=%llu registered=%d", c->name, c->rank,
-                (unsigned long long)x->generation, (unsigned long long)export.size, (int)x->held);
-    if (exported && x->held)
-        slr_oob_wake(c); /* somebody waits for it */
+                (unsigned long long)x->generation, (unsigned long long)export.size, (int)x->registered);
+    if (exported && x->registered)
+        slr_oob_wake(c); /* the registration waits for the peers */
 }
 
-static void offer_wanted(struct slr_comm *c)
+static void export_wanted(struct slr_comm *c)
 {
     struct candidate x;
     int at;
@@ -195,16 +202,17 @@ static void offer_wanted(struct slr_comm *c)
     }
 }
 
-/* Looks at the buffers that were in no block. */
+/* Buffers that were in no block: memory that the application has made itself becomes a block where
+ * that is possible (cache/external.h). Here, because it asks the driver. */
 static void enter_external(struct slr_comm *c)
 {
-    struct slr_exports *o = c->exports;
+    struct slr_exports *exports = c->exports;
     for (int i = 0; i < SLR_EXPORTS_UNKNOWN; i++) {
         struct slr_place place;
         slr_exports_lock(c);
-        CUdeviceptr p = o->unknown[i].p;
-        size_t bytes = o->unknown[i].bytes;
-        o->unknown[i].p = 0;
+        CUdeviceptr p = exports->unknown[i].p;
+        size_t bytes = exports->unknown[i].bytes;
+        exports->unknown[i].p = 0;
         slr_exports_unlock(c);
         if (p && slr_get(SLR_S_ALLOC) && slr_external_enter(p, bytes, &place))
             slr_exports_suggest(c, place.generation);
@@ -217,21 +225,22 @@ void slr_exports_tick_own(struct slr_comm *c)
         revoke_ended(c, i);
         collect(c, i);
     }
+    /* The part above goes on for a communicator that has failed, so that its memory comes back. */
     if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
         return;
     enter_external(c);
-    offer_wanted(c);
+    export_wanted(c);
 }
 
-void slr_exports_asked(struct slr_comm *c, int reader, int entry, uint64_t generation)
+void slr_exports_asked(struct slr_comm *c, int reader, int index, uint64_t generation)
 {
-    struct slr_exported *e = slr_exports_entry(c, c->rank, entry);
+    struct slr_exported *e = slr_exports_get(c, c->rank, index);
     if (!slr_exports_stands(e, generation) || slr_shared_enter(&c->shared) != SLR_OK)
         return;
     int fd = slr_export_descriptor(generation);
     slr_shared_leave();
     if (fd != SLR_EXPORT_LATER) /* else the reader asks again */
-        slr_oob_send(c, reader, SLR_OOB_GIVE, entry, generation, fd);
+        slr_oob_send(c, reader, SLR_OOB_GIVE, index, generation, fd);
     if (fd >= 0)
-        close(fd);
+        close(fd); /* the message holds its own reference to the memory */
 }

@@ -1,7 +1,8 @@
-/* Offers: the peers' side. The house-keeping thread's, but for slr_exports_unmap_all at a communicator's end, when that
- * thread is done with it.
+/* Exported blocks: the reader's side. The house-keeping thread's, but for slr_exports_unmap_all at
+ * a communicator's end, when that thread is done with it.
  *
- * Opening and closing may wait for the device, so they are done without the lock; only this thread changes `mapped`. */
+ * Opening and closing may wait for the device, so they are done without the lock; only this thread
+ * changes `mapped`. */
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/cu.h"
@@ -9,10 +10,12 @@
 #include "plugin/memory/exports_impl.h"
 #include "plugin/memory/deferred_free.h"
 
-/* A descriptor that has not come for so long is asked for again: the question or the answer found a full socket. */
+/* A descriptor that has not come for so long is asked for again: the question or the answer found a
+ * full socket. */
 #define ASK_AGAIN_MS 200
 
-/* So often a mapping is tried to be closed, at one tick after the other; at a communicator's end at once. */
+/* A mapping that the driver does not close is tried again so often: once a tick, or at once when
+ * the communicator ends. */
 #define CLOSE_TRIES 8
 
 static struct slr_import_key key_of(const struct slr_comm *c, int peer, uint64_t generation)
@@ -21,8 +24,9 @@ static struct slr_import_key key_of(const struct slr_comm *c, int peer, uint64_t
         .process = c->shared.control->post[peer].process, .generation = generation, .device = c->shared.device};
 }
 
-/* Memory of this process is used by its address, and only virtual memory to which the application has given this device
- * access: a copy of another device's cuMemAlloc memory would tie that device's context (cache/staging.h). */
+/* Memory of this process is used by its address, and only virtual memory to which the application
+ * has given this device access: a copy of another device's cuMemAlloc memory would tie that
+ * device's context (cache/staging.h). */
 static enum slr_import_result open_own(const struct slr_comm *c, const struct slr_export *e, CUdeviceptr *base)
 {
     CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = c->shared.device};
@@ -34,7 +38,7 @@ static enum slr_import_result open_own(const struct slr_comm *c, const struct sl
     return SLR_IMPORT_FAILED;
 }
 
-/* The owner is asked; at a later tick the descriptor may have come. */
+/* Asks the owner for the descriptor; slr_exports_given() goes on when it comes. */
 static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
 {
     struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
@@ -52,14 +56,15 @@ static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUd
     atomic_fetch_add(&slr_counters.mapped, 1);
 }
 
-/* Opens the offer if it still stands. `fd` -1: no descriptor at hand. */
-static void map_offer(struct slr_comm *c, int peer, int i, uint64_t generation, int fd)
+/* Maps the block if its export still stands. `fd` -1: no descriptor at hand. */
+static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation, int fd)
 {
-    struct slr_exported *e = slr_exports_entry(c, peer, i);
+    struct slr_exported *e = slr_exports_get(c, peer, i);
     _Atomic uint64_t *ack = slr_exports_ack(c, peer, c->rank, i);
     struct slr_import_key key = key_of(c, peer, generation);
     CUdeviceptr base;
-    /* Said before it is looked at again: either this rank sees a revocation, or the owner sees this. */
+    /* Said before it is looked at again: either this rank sees a revocation, or the owner sees
+     * this. */
     atomic_store(ack, generation | SLR_ACK_OPENING);
     if (!slr_exports_stands(e, generation)) {
         atomic_store(ack, 0);
@@ -74,43 +79,46 @@ static void map_offer(struct slr_comm *c, int peer, int i, uint64_t generation, 
         ask(c, peer, i, generation);
 }
 
-static void look_at_offer(struct slr_comm *c, int peer, int i)
+static void look_at_export(struct slr_comm *c, int peer, int i)
 {
-    struct slr_exported *e = slr_exports_entry(c, peer, i);
+    struct slr_exported *e = slr_exports_get(c, peer, i);
     _Atomic uint64_t *ack = slr_exports_ack(c, peer, c->rank, i);
     uint64_t generation = atomic_load(&e->generation), said = atomic_load(ack);
     bool stands = generation && slr_exports_stands(e, generation);
+    /* A refusal is for this generation only. When another block stands there, it is tried anew. */
     if (said & SLR_ACK_REFUSED) {
         if (stands && said == (generation | SLR_ACK_REFUSED))
             return;
         atomic_store(ack, 0);
     }
     if (stands)
-        map_offer(c, peer, i, generation, -1);
+        map_export(c, peer, i, generation, -1);
     else
         c->exports->mapped[peer][i].asked_ms = 0;
 }
 
 /* What can not be closed stays acknowledged, so that its owner does not give it back. */
-static bool unmap_offer(struct slr_comm *c, int peer, int i)
+static bool unmap_export(struct slr_comm *c, int peer, int i)
 {
     struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
     struct slr_import_key key = key_of(c, peer, m->generation);
-    if (m->shared && !slr_import_close(&key)) {
+    if (m->shared && !slr_import_close(&key)) { /* counted: other communicators may use the mapping, too */
         m->tries++;
         return false;
     }
     slr_exports_lock(c);
     m->generation = 0;
     slr_exports_unlock(c);
+    /* Last: at this the owner may give the memory back to the driver. */
     atomic_store(slr_exports_ack(c, peer, c->rank, i), 0);
     return true;
 }
 
-/* A revoked block is closed when the last call that may name it has been enqueued here, and completed. */
+/* A revoked block is closed when the last call that may name it has been enqueued here, and
+ * completed. The piece to wait for is noted once: later gathers must not put the end off. */
 static void close_revoked(struct slr_comm *c, int peer, int i)
 {
-    struct slr_exported *e = slr_exports_entry(c, peer, i);
+    struct slr_exported *e = slr_exports_get(c, peer, i);
     struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
     if (atomic_load(&e->state) != SLR_EXPORTED_REVOKED)
         return;
@@ -120,19 +128,19 @@ static void close_revoked(struct slr_comm *c, int peer, int i)
         m->until = atomic_load(&c->ring.issued);
     }
     slr_exports_unlock(c);
-    if (m->closing && slr_ring_reached(&c->ring, m->until) && m->tries < CLOSE_TRIES && unmap_offer(c, peer, i))
+    if (m->closing && slr_ring_reached(&c->ring, m->until) && m->tries < CLOSE_TRIES && unmap_export(c, peer, i))
         slr_oob_send(c, peer, SLR_OOB_WAKE, 0, 0, -1); /* its owner may wait for it */
 }
 
 static void serve_peer(struct slr_comm *c, int peer)
 {
-    if (c->shared.peer_dead[peer])
+    if (c->shared.peer_dead[peer]) /* what it exported stays mapped until this rank fails or ends */
         return;
     for (int i = 0; i < SLR_EXPORTS; i++)
         if (c->exports->mapped[peer][i].generation)
             close_revoked(c, peer, i);
         else
-            look_at_offer(c, peer, i);
+            look_at_export(c, peer, i);
 }
 
 void slr_exports_tick_peers(struct slr_comm *c)
@@ -142,17 +150,19 @@ void slr_exports_tick_peers(struct slr_comm *c)
             serve_peer(c, r);
 }
 
-void slr_exports_given(struct slr_comm *c, int owner, int entry, uint64_t generation, int fd)
+void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation, int fd)
 {
-    struct slr_exported_mapped *m = &c->exports->mapped[owner][entry];
+    struct slr_exported_mapped *m = &c->exports->mapped[owner][index];
+    /* A descriptor that was not asked for, or comes for something that has changed meanwhile, is
+     * not used; slr_oob_done() closes it. */
     bool open = generation && !m->generation && m->asked_ms && atomic_load(&c->error) == ncclSuccess;
-    if (!open || !slr_exports_stands(slr_exports_entry(c, owner, entry), generation) ||
+    if (!open || !slr_exports_stands(slr_exports_get(c, owner, index), generation) ||
         slr_shared_enter(&c->shared) != SLR_OK)
         return;
     if (fd >= 0)
-        map_offer(c, owner, entry, generation, fd);
+        map_export(c, owner, index, generation, fd);
     else
-        atomic_store(slr_exports_ack(c, owner, c->rank, entry), generation | SLR_ACK_REFUSED);
+        atomic_store(slr_exports_ack(c, owner, c->rank, index), generation | SLR_ACK_REFUSED);
     slr_shared_leave();
 }
 
@@ -161,7 +171,7 @@ bool slr_exports_unmap_all(struct slr_comm *c)
     bool all = true;
     for (int r = 0; r < c->nranks; r++)
         for (int i = 0; i < SLR_EXPORTS && r != c->rank; i++) {
-            while (c->exports->mapped[r][i].generation && !unmap_offer(c, r, i) &&
+            while (c->exports->mapped[r][i].generation && !unmap_export(c, r, i) &&
                    c->exports->mapped[r][i].tries < CLOSE_TRIES)
                 ;
             all = all && !c->exports->mapped[r][i].generation;

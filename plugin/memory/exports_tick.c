@@ -1,4 +1,5 @@
-/* Offers: what the house-keeping thread does for a communicator, and giving up when memory is short. */
+/* Exported blocks: the house-keeping thread's round for a communicator, and giving up when memory
+ * is short. */
 #include <time.h>
 #include "base/clock.h"
 #include "cache/blocks.h"
@@ -8,8 +9,9 @@
 
 /* ---- memory is short ---- */
 
-#define GIVE_UP_MS 500
+#define GIVE_UP_MS 500 /* ten ticks of the peers; the application's allocation waits for it */
 
+/* Whether there is anything to wait for. */
 static bool revoke_all(struct slr_comm *c)
 {
     bool any = false;
@@ -17,9 +19,9 @@ static bool revoke_all(struct slr_comm *c)
         return false;
     slr_exports_lock(c);
     for (int i = 0; i < SLR_EXPORTS; i++) {
-        uint32_t state = atomic_load(&slr_exports_entry(c, c->rank, i)->state);
+        uint32_t state = atomic_load(&slr_exports_get(c, c->rank, i)->state);
         uint64_t generation = c->exports->own[i].generation;
-        if (state == SLR_EXPORTED_OPEN && slr_exports_held(c, generation) && slr_block_lives(generation))
+        if (state == SLR_EXPORTED_OPEN && slr_exports_registered(c, generation) && slr_block_lives(generation))
             continue; /* the application has it: no memory would come of it */
         if (state == SLR_EXPORTED_OPEN)
             slr_exports_revoke(c, i);
@@ -31,10 +33,11 @@ static bool revoke_all(struct slr_comm *c)
     return any;
 }
 
+/* Whether the peers have closed everything that was revoked. */
 static bool all_empty(const struct slr_comm *c)
 {
     for (int i = 0; i < SLR_EXPORTS && c->pass == SLR_R_RING; i++)
-        if (atomic_load(&slr_exports_entry(c, c->rank, i)->state) == SLR_EXPORTED_REVOKED)
+        if (atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_REVOKED)
             return false;
     return true;
 }
@@ -47,6 +50,7 @@ bool slr_exports_give_up(void)
     bool any = false, empty = false;
     for (int i = 0; i < n; i++)
         any |= revoke_all(list[i]);
+    /* Meanwhile the peers close their mappings, and the house-keeping thread empties the exports. */
     while (any && !empty && slr_now_ms() < end) {
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         empty = true;
@@ -60,8 +64,8 @@ bool slr_exports_give_up(void)
 
 /* ---- each tick ---- */
 
-/* A failed communicator: its last calls are enqueued or never will be, so when its sending part is idle it writes into
- * nobody's memory any more, and when all of it is, it reads from nobody's. */
+/* A failed communicator: its last calls are enqueued or never will be, so when its sending part is
+ * idle it writes into nobody's memory any more, and when all of it is, it reads from nobody's. */
 static void wind_up(struct slr_comm *c)
 {
     if (c->exports->unmapped)
@@ -80,7 +84,7 @@ static void wind_up(struct slr_comm *c)
     c->exports->unmapped = true;
 }
 
-/* Refused when it connected: what was offered before, for a registration, goes back. */
+/* Refused when it connected: what was exported before, for a registration, goes back. */
 static void take_back(struct slr_comm *c)
 {
     slr_exports_lock(c);
@@ -106,6 +110,8 @@ void slr_exports_tick(struct slr_comm *c)
 
 void slr_exports_close(struct slr_comm *c)
 {
+    /* A mapping that stays must not be said to be closed: `stuck` keeps this rank from saying
+     * LEFT. */
     c->shared.stuck |= !slr_exports_unmap_all(c);
     for (int i = 0; i < SLR_EXPORTS; i++)
         c->shared.pinned[i] = c->exports->own[i].generation;

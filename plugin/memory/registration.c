@@ -1,3 +1,4 @@
+/* The process's registrations, and the hooks that make and end them. */
 #include "plugin/memory/registration.h"
 
 #include <pthread.h>
@@ -21,11 +22,11 @@ struct registration {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct registration *list;
 
-static void add(struct registration *r)
+static void add(struct registration *reg)
 {
     pthread_mutex_lock(&lock);
-    r->next = list;
-    list = r;
+    reg->next = list;
+    list = reg;
     pthread_mutex_unlock(&lock);
 }
 
@@ -33,14 +34,14 @@ static void add(struct registration *r)
 static struct registration *take(const struct slr_comm *c, const void *handle)
 {
     pthread_mutex_lock(&lock);
-    struct registration **at = &list, *r;
+    struct registration **at = &list, *reg;
     while (*at && ((*at)->comm != c || (handle && (*at)->handle != handle)))
         at = &(*at)->next;
-    r = *at;
-    if (r)
-        *at = r->next;
+    reg = *at;
+    if (reg)
+        *at = reg->next;
     pthread_mutex_unlock(&lock);
-    return r;
+    return reg;
 }
 
 /* A communicator whose registrations are of use. */
@@ -55,33 +56,34 @@ static struct slr_comm *find(ncclComm_t comm)
 
 /* ---- the beginning ---- */
 
+/* Memory that is no block yet becomes an external one, kept as long as it is registered. */
 static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, struct slr_place *place)
 {
     if (slr_shared_enter(&c->shared) != SLR_OK)
         return false;
     bool known = slr_external_hold((CUdeviceptr)(uintptr_t)buffer, bytes, place);
     slr_shared_leave();
-    if (!known || slr_exports_hold(c, place->generation))
+    if (!known || slr_exports_register(c, place->generation))
         return known;
     slr_external_release(place->generation);
     slr_not_shared("more blocks are registered with one communicator than a rank can offer");
     return false;
 }
 
-/* The block's generation; 0: the buffer is not used where it lies because of this registration. The structure may be gone
- * as soon as it is on the list: ncclCommAbort on another thread ends it. */
+/* The block's generation; 0: the buffer is not used where it lies because of this registration. The
+ * structure may be gone as soon as it is on the list: ncclCommAbort on another thread ends it. */
 static uint64_t begin(struct slr_comm *c, const void *buffer, size_t bytes, const void *handle)
 {
     struct slr_place place;
-    struct registration *r = c && buffer && bytes && handle ? malloc(sizeof *r) : NULL;
-    if (!r)
+    struct registration *reg = c && buffer && bytes && handle ? malloc(sizeof *reg) : NULL;
+    if (!reg)
         return 0;
     if (!enter(c, buffer, bytes, &place)) {
-        free(r);
+        free(reg);
         return 0;
     }
-    *r = (struct registration){.comm = c, .handle = handle, .generation = place.generation};
-    add(r);
+    *reg = (struct registration){.comm = c, .handle = handle, .generation = place.generation};
+    add(reg);
     slr_oob_wake(c);
     return place.generation;
 }
@@ -93,7 +95,7 @@ static bool await(struct slr_comm *c, uint64_t generation, uint64_t end,
     for (unsigned i = 1; !done(c, generation); i++) {
         if (slr_now_ms() >= end)
             return false;
-        if (i % 16 == 0) { /* a peer that has died or failed */
+        if (i % 16 == 0) { /* a peer that has died or failed ends the wait; asking the kernel costs a call */
             slr_shared_watch_peers(&c->shared);
             slr_comm_look_failed(c);
         }
@@ -124,6 +126,7 @@ void slr_registered_windows(struct slr_window *windows)
         w->found = find(w->comm);
         w->generation = begin(w->found, w->buffer, w->bytes, w->out ? *w->out : NULL);
     }
+    /* All are begun before the first is waited for, so that the peers map them side by side. */
     uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
     for (struct slr_window *w = windows; w; w = w->next) {
         if (w->generation)
@@ -153,47 +156,50 @@ void slr_windows_free(struct slr_window *windows)
 
 /* ---- the end ---- */
 
-static void let_go(struct slr_comm *c, const struct registration *r)
+/* The first half of an end: no later call names the block for its sake. */
+static void let_go(struct slr_comm *c, const struct registration *reg)
 {
-    bool foreign = slr_external_ends_with_registration(r->generation);
-    slr_exports_unhold(c, r->generation, foreign);
+    bool foreign = slr_external_ends_with_registration(reg->generation);
+    slr_exports_unregister(c, reg->generation, foreign);
 }
 
-static void finish(struct slr_comm *c, struct registration *r, uint64_t end)
+/* The second half: waits for the peers where the application is about to unmap the memory. */
+static void finish(struct slr_comm *c, struct registration *reg, uint64_t end)
 {
-    if (slr_external_ends_with_registration(r->generation)) {
+    if (slr_external_ends_with_registration(reg->generation)) {
         slr_oob_wake(c);
-        if (!await(c, r->generation, end, slr_exports_gone))
+        if (!await(c, reg->generation, end, slr_exports_gone))
             slr_log(SLR_LOG_WARN, "deregistration_slow", "comm=%s crank=%d generation=%llu msg=%s", c->name, c->rank,
-                    (unsigned long long)r->generation, "a peer has not closed the buffer yet");
+                    (unsigned long long)reg->generation, "a peer has not closed the buffer yet");
     }
-    slr_external_release(r->generation);
-    free(r);
+    slr_external_release(reg->generation);
+    free(reg);
 }
 
 static void deregister(ncclComm_t comm, const void *handle)
 {
     struct slr_comm *c = handle ? find(comm) : NULL;
-    struct registration *r = c ? take(c, handle) : NULL;
-    if (r) {
-        let_go(c, r);
-        finish(c, r, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
+    struct registration *reg = c ? take(c, handle) : NULL;
+    if (reg) {
+        let_go(c, reg);
+        finish(c, reg, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
     }
     slr_comm_put(c);
 }
 
+/* All are revoked before the first is waited for: one wait for all of them. */
 void slr_registered_end(struct slr_comm *c, uint64_t latest)
 {
-    struct registration *all = NULL, *r;
-    while ((r = take(c, NULL))) {
-        let_go(c, r);
-        r->next = all;
-        all = r;
+    struct registration *all = NULL, *reg;
+    while ((reg = take(c, NULL))) {
+        let_go(c, reg);
+        reg->next = all;
+        all = reg;
     }
     uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
-    while ((r = all)) {
-        all = r->next;
-        finish(c, r, end < latest ? end : latest);
+    while ((reg = all)) {
+        all = reg->next;
+        finish(c, reg, end < latest ? end : latest);
     }
 }
 
@@ -212,7 +218,7 @@ ncclResult_t slr_comm_register(const ncclComm_t comm, void *buffer, size_t bytes
 ncclResult_t slr_comm_deregister(const ncclComm_t comm, void *handle)
 {
     slr_guard++;
-    deregister(comm, handle);
+    deregister(comm, handle); /* before NCCL's: afterwards the memory may be unmapped at any time */
     ncclResult_t r = slr_real.ncclCommDeregister(comm, handle);
     slr_guard--;
     return r;
@@ -242,7 +248,7 @@ ncclResult_t slr_comm_window_deregister(ncclComm_t comm, ncclWindow_t window)
     return r;
 }
 
-/* The memory is made for communicators: those of its device offer it before a gather meets it. */
+/* The memory is made for communicators: those of its device export it before a gather uses it. */
 static void suggest(struct slr_comm *c, void *p, size_t bytes)
 {
     struct slr_place place = {0};

@@ -1,3 +1,4 @@
+/* Which instance of this library was loaded first. */
 #include "plugin/util/instances.h"
 
 #include <dlfcn.h>
@@ -6,7 +7,8 @@
 #include <string.h>
 #include "base/log.h"
 
-/* Names of the loaded objects in the order of their loading. dlopen is not for use inside dl_iterate_phdr. */
+/* Names of the loaded objects in the order of their loading. dlopen is not for use inside
+ * dl_iterate_phdr. */
 struct names {
     char **name;
     size_t count, room;
@@ -38,23 +40,25 @@ static void release(struct names *list)
     free(list->name);
 }
 
-/* Any plugin struct of this library that `handle`'s object itself, not one that it depends on, exports under `symbol`.
- */
+/* Any plugin struct of this library that `handle`'s object itself, not one that it depends on,
+ * exports under `symbol`. */
 static const void *ours_in(void *handle, const char *object, const char *symbol)
 {
     Dl_info at;
-    const char *const *found = dlsym(handle, symbol);
+    const char *const *found = dlsym(handle, symbol); /* the name is the struct's first field */
     if (!found || !dladdr(found, &at) || !at.dli_fname || strcmp(at.dli_fname, object) != 0)
         return NULL;
     return *found && strcmp(*found, SLR_PLUGIN_NAME) == 0 ? found : NULL;
 }
 
-/* Every copy so far has exported this one. */
+/* Every version so far has exported this symbol: it tells instances of this library from other
+ * objects. */
 #define KNOWN_BY "ncclTunerPlugin_v2"
 
 static const void *search(const struct names *list, const char *symbol, const void *own)
 {
     for (size_t i = 0; i < list->count; i++) {
+        /* NOLOAD: only a handle of what is loaded already. */
         void *handle = dlopen(list->name[i], RTLD_LAZY | RTLD_NOLOAD);
         if (!handle)
             continue;

@@ -1,18 +1,20 @@
-/* Several copies of this library in one process: one is preloaded, say, and NCCL_TUNER_PLUGIN names another file. They
- * would have a state and a log each. The copy that was loaded first is the one that works; the plugin interfaces of the
- * others hand every call on to it.
+/* Several instances of this library in one process: one is preloaded, say, and NCCL_TUNER_PLUGIN
+ * names another file. They would have a state and a log each. The instance that was loaded first is
+ * the one that works; the plugin interfaces of the others hand every call on to it.
  *
- * The same file under two names is one copy: the dynamic linker knows it by its device and inode. */
+ * The same file under two names is one instance: the dynamic linker knows it by its device and
+ * inode. */
 #ifndef SLR_PLUGIN_UTIL_INSTANCES_H
 #define SLR_PLUGIN_UTIL_INSTANCES_H
 
-/* The name by which NCCL lists the plugin and by which copies know each other: first field of every plugin struct. */
+/* The name by which NCCL lists the plugin and by which instances know each other: first field of
+ * every plugin struct. */
 #define SLR_PLUGIN_NAME "slipring"
 
-/* The struct `symbol` (e.g. "ncclTunerPlugin_v5") of the copy that was loaded first, or `own` when that is this one.
- * NULL: the first copy is of another version, and does not have the symbol; this copy then does nothing (said once, by
- * its log). The answer does not change. Takes a few microseconds per loaded library: call it where communicators are
- * made.
+/* The struct `symbol` (e.g. "ncclTunerPlugin_v5") of the instance that was loaded first, or `own`
+ * when that is this one. NULL: the first one is of another version, and does not have the symbol;
+ * this instance then does nothing (said once, by its log). The answer does not change. Takes a few
+ * microseconds per loaded library: call it where communicators are made.
  */
 const void *slr_first_instance(const char *symbol, const void *own);
 

@@ -1,3 +1,4 @@
+/* The tables of NCCL's names. */
 #include "plugin/util/nccl_names.h"
 
 #include <string.h>
@@ -35,6 +36,7 @@ static const char *name_of(const char *const *list, int count, int number)
     return number == -1 ? "default" : number >= 0 && number < count ? list[number] : "?";
 }
 
+/* `none` is the word that stands for -1. */
 static int number_of(const char *const *list, int count, const char *none, const char *name, size_t len)
 {
     for (int i = 0; i < count; i++)
@@ -60,7 +62,7 @@ const char *slr_tune_proto_name(int proto)
 
 int slr_tune_func_number(const char *name, size_t len)
 {
-    return number_of(funcs, SLR_NCCL_TUNED_FUNCS, "any", name, len);
+    return number_of(funcs, SLR_NCCL_TUNED_FUNCS, "any", name, len); /* they stand first in the table */
 }
 
 int slr_tune_algo_number(const char *name, size_t len)

@@ -10,8 +10,8 @@ const char *slr_tune_func_name(int func);
 const char *slr_tune_algo_name(int algo);
 const char *slr_tune_proto_name(int proto);
 
-/* The number of a name in any letter case, -1 for "default" ("any" for collectives), -2 for none. Collectives: those
- * that tuners are asked about. */
+/* The number of a name in any letter case, -1 for "default" ("any" for collectives), -2 for none.
+ * Collectives: those that tuners are asked about. */
 int slr_tune_func_number(const char *name, size_t len);
 int slr_tune_algo_number(const char *name, size_t len);
 int slr_tune_proto_number(const char *name, size_t len);

@@ -1,8 +1,8 @@
+/* NCCL's data types: name for logs, bytes of an element. */
 #include "plugin/util/nccl_type.h"
 
 #include <stdbool.h>
 
-/* NCCL's data types: name for logs, bytes. */
 static const struct {
     const char *name;
     size_t bytes;
@@ -13,6 +13,7 @@ static const struct {
     [ncclBfloat16] = {"bf16", 2}, [ncclFloat8e4m3] = {"e4m3", 1}, [ncclFloat8e5m2] = {"e5m2", 1},
 };
 
+/* The application's value, or that of a later NCCL: it may be outside of the table. */
 static bool known_type(ncclDataType_t type)
 {
     return (size_t)type < sizeof types / sizeof *types && types[type].bytes;

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork (CUDA does not survive
- * that either). */
+/* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork
+ * (CUDA does not survive that either). */
 bool slr_process_off(void);
 
 /* In the child after fork. */

@@ -1,11 +1,13 @@
+/* The regions that a thread has open. */
 #include "plugin/util/region.h"
 
 #include <errno.h>
 #include <stdint.h>
 #include "plugin/slipring.h"
 
-/* The open regions, one bit of each word for each: bit 0 is the innermost. Twenty bytes, for a library needs static
- * thread-local space for this. */
+/* The open regions, one bit of each word for each: bit 0 is the innermost. Twenty bytes only: the
+ * initial-exec model takes them from static thread-local space, of which a library that is loaded
+ * late finds little. */
 static _Thread_local struct {
     uint64_t gathers, gemms;
     unsigned depth;
@@ -26,6 +28,7 @@ bool slr_region_gemms(void)
 
 int slipring_region_begin(unsigned flags)
 {
+    /* A flag of a later version would be a promise that is not kept. */
     if (flags & ~(SLIPRING_REGION_GATHERS | SLIPRING_REGION_GEMMS))
         return -EINVAL;
     if (regions.depth == DEEPEST)

@@ -1,4 +1,5 @@
-/* Regions of a thread in which the program asked for less: see slipring.h, whose functions begin and end them. */
+/* Regions of a thread in which the program asked for less: see slipring.h, whose functions begin
+ * and end them. */
 #ifndef SLR_PLUGIN_UTIL_REGION_H
 #define SLR_PLUGIN_UTIL_REGION_H
 

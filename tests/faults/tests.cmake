@@ -112,7 +112,7 @@ slr_killed(member_before_hello 1 0 before:send:2 peer_died) # the first is the t
 slr_killed(member_after_hello 1 0 after:send:2 peer_died)
 slr_killed(member_before_answer 2 0 before:recvmsg:1 peer_died)
 slr_killed(member_after_answer 1 2 after:recvmsg:1 peer_died)
-slr_killed_unnamed(root_before_will 2 2 before:sendmsg:1)
+slr_killed_unnamed(root_before_fallback 2 2 before:sendmsg:1)
 slr_killed(root_before_hello 1 1 before:recv:3 peer_died) # two tokens come first
 slr_killed(root_after_hello 2 2 after:recv:4 peer_died)
 slr_killed(root_before_block 0 0 before:memfd_create:1 peer_died)

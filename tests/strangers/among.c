@@ -47,7 +47,7 @@ static bool find_socket(int pid, char name[100])
     bool found = false;
     while (f && !found && fgets(line, sizeof line, f))
         found = sscanf(line, "%*s %*s %*s %*s %*s %*s %lu @%99s", &inode, name) == 2 &&
-                !strncmp(name, "slipring-", 9) && strncmp(name, "slipring-mail", 13) != 0 && holds_socket(pid, inode);
+                !strncmp(name, "slipring-", 9) && strncmp(name, "slipring-oob-", 13) != 0 && holds_socket(pid, inode);
     if (f)
         fclose(f);
     return found;

@@ -17,7 +17,7 @@ static struct slr_comm comm; /* as both processes see it; the control block is s
 
 static struct {
     int asked, given;
-    int rank, entry, fd_was_open;
+    int rank, index, fd_was_open;
     uint64_t generation;
 } came;
 
@@ -48,7 +48,7 @@ TestSuite(mail, .init = make_comm, .timeout = 60);
 struct message { /* of oob.c */
     uint32_t magic, kind;
     struct slr_label comm;
-    int32_t from, to, entry;
+    int32_t from, to, index;
     uint64_t generation;
 };
 
@@ -61,7 +61,7 @@ static struct message ask(void)
 static void post(const struct message *text, size_t bytes, int descriptors)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "slipring-mail-%016llx",
+    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "slipring-oob-%016llx",
                      (unsigned long long)comm.shared.control->post[0].process);
     struct iovec io = {(void *)(uintptr_t)text, bytes};
     union {
@@ -100,7 +100,7 @@ static void take_all(void)
     while (slr_oob_next(&m)) {
         came.asked += m.kind == SLR_OOB_ASK;
         came.given += m.kind == SLR_OOB_GIVE;
-        came.rank = m.from, came.entry = m.entry, came.generation = m.generation;
+        came.rank = m.from, came.index = m.index, came.generation = m.generation;
         came.fd_was_open = m.fd >= 0 && lseek(m.fd, 0, SEEK_CUR) == 0;
         slr_oob_done(&m);
     }
@@ -127,7 +127,7 @@ static void is_delivered(int (*body)(int), int arg)
     struct person p = person(body, arg);
     listen_to(&p, p.pid);
     cr_expect_eq(came.asked + came.given, 1);
-    cr_expect(came.rank == 1 && came.entry == 3 && came.generation == 77);
+    cr_expect(came.rank == 1 && came.index == 3 && came.generation == 77);
 }
 
 static void is_dropped(int (*body)(int), int arg)
@@ -246,7 +246,7 @@ static int wrong(int how)
     m.comm.byte[15] ^= how == COMM;
     m.to = how == TO;
     m.from = how == FROM_NEGATIVE ? -1 : how == FROM_LARGE ? 2 : how == FROM_SELF ? 0 : 1;
-    m.entry = how == ENTRY_NEGATIVE ? -1 : how == ENTRY_LARGE ? SLR_EXPORTS : 3;
+    m.index = how == ENTRY_NEGATIVE ? -1 : how == ENTRY_LARGE ? SLR_EXPORTS : 3;
     struct message two[2] = {m, m};
     return says(two, how == SHORT ? sizeof m - 1 : how == LONG ? sizeof m + 1 : how == EMPTY ? 0 : sizeof m, 1);
 }

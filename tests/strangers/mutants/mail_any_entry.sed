@@ -1,2 +1,2 @@
 # The entry is not looked at.
-s/ && l->text.entry >= 0 && l->text.entry < SLR_EXPORTS//
+s/ && r->text.index >= 0 && r->text.index < SLR_EXPORTS//

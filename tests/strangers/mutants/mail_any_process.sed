@@ -1,2 +1,2 @@
 # Any process of the user may speak for a rank.
-s/ &&\n? *c->shared.control->post\[l->text.from\].pid == l->pid//
+s/ &&\n? *c->shared.control->post\[r->text.from\].pid == r->pid//

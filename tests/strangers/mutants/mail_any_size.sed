@@ -1,2 +1,2 @@
 # Half a message counts as one.
-s/ && n == \(ssize_t\)sizeof l->text//
+s/ && n == \(ssize_t\)sizeof r->text//

@@ -1,2 +1,2 @@
 # The magic number is not looked at.
-s/ &&\n? *l->text.magic == SLR_CONTROL_MAGIC//
+s/ &&\n? *r->text.magic == SLR_CONTROL_MAGIC//

@@ -1,2 +1,2 @@
 # What came with a message that is dropped stays open.
-s/    else\n            drop\(&inbox\[letters\]\);//;s/(letters\+\+;\n) *else\n *drop\(&inbox\[letters\]\);/\1/
+s/    else\n            drop\(&queue\[queued\]\);//;s/(queued\+\+;\n) *else\n *drop\(&queue\[queued\]\);/\1/

@@ -1,2 +1,2 @@
 # A rank does not wait to be welcome: what comes later is the root's fallback.
-s/return await_welcome\(s, root.pid\);/return BEGUN;/
+s/return await_welcome\(sock, root.pid\);/return BEGUN;/
