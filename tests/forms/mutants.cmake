@@ -1,14 +1,16 @@
 # Mutants: the library with one file of it changed by sed, built beside the real one. A test that no mutant can fail proves nothing.
-# mutant(NAME FILE...): FILE is plugin/x.c, kernels/x.c or cache/x.c, changed by mutants/NAME.sed; the build fails if that changes nothing in one.
+# mutant(NAME FILE...): FILE is plugin/x.c, kernels/x.c or cache/x.c, changed by mutants/NAME.sed; the build fails if that changes nothing in one,
+# or if a line of it changes nothing at all.
 # That a test can fail is shown once, without sanitizers: in such builds a mutant is built only for a test that asks for it (mutant_needed).
 function(mutant name)
   set(script ${CMAKE_CURRENT_SOURCE_DIR}/mutants/${name}.sed)
   set(replaced "")
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE all)
   foreach(file IN LISTS ARGN)
     get_filename_component(base ${file} NAME_WE)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}/${base}.c)
     add_custom_command(OUTPUT ${source}
-      COMMAND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/mutate.sh ${PROJECT_SOURCE_DIR}/${file} ${source} ${script}
+      COMMAND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/mutate.sh ${PROJECT_SOURCE_DIR}/${file} ${source} ${script} ${all}
       DEPENDS ${PROJECT_SOURCE_DIR}/${file} ${script} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/mutate.sh VERBATIM)
     list(APPEND sources ${source})
     list(APPEND replaced ${base})
