@@ -129,14 +129,14 @@ if [ $all = 1 ]; then
     step "format" check_format
     step "gcc and clang, Debug and Release" build_variants
     # Large and long ones run once: all cases of order with two ranks and gathers beyond 4 GiB here, order with three ranks and
-    # without slipring, and the GPU machine's script, in the plain tests.
-    leave_out="^(form_order_3|form_plain_order|gpu\.run_on_softgpu)$"
+    # without slipring, the GPU machine's script and the sources' structure in the plain tests.
+    leave_out="^(form_order_3|form_plain_order|gpu\.run_on_softgpu|structure)$"
     step "tests, ASan and UBSan" run_tests gcc address
     # Ten times slower. Tests labelled slow, and those named below, run under TSan only with --sanitize thread; race judges the device's order.
     # The stand-ins themselves, programs without slipring, tools and documents, what waits for idle times, and the same with more ranks,
     # modes or refused calls.
     leave_out="^(softgpu_|bench_|memory_idle|fault_refused_|register_fault_|zero_fault_|memory_churn_(all|different)|memory_sites)|plain|^e2e_fuse_.*_[348]$"
-    leave_out="$leave_out|^(report_|tools_|tuner_broken|fuzz_short|launcher|layers|docs_|commands|package_)"
+    leave_out="$leave_out|^(report_|tools_|tuner_broken|fuzz_short|launcher|layers|structure|docs_|commands|package_)"
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
     leave_out="^(form_order_2|form_large)$"
     step "tests" run_tests gcc ""
