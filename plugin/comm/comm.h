@@ -73,7 +73,8 @@ struct slr_comm {
     _Atomic bool app_informed; /* the application knows that its streams will complete without the data: watchdog.h */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
-    bool put; /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
+    bool put;         /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
+    bool sites_shown; /* calls are published for their sites' report: slr_symmetry_shown(), set by the agreement */
     struct slr_exports *exports;           /* its blocks that peers map, and theirs */
     struct slr_tuner *tuner;               /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry;         /* symmetry.h; NULL: nothing analysed yet */

@@ -30,7 +30,7 @@
 #include "kernels/flags.h"
 #include "kernels/ring.h"
 
-#define SLR_CONTROL_MAGIC 0x35524c53u /* "SLR5": the layout of everything in this file and of bootstrap.c's messages */
+#define SLR_CONTROL_MAGIC 0x36524c53u /* "SLR6": the layout of everything in this file and of bootstrap.c's messages */
 
 /* ---- exports.h ---- */
 
@@ -106,6 +106,7 @@ struct slr_post {
     uint64_t process;               /* random; a process id comes again */
     int32_t device;                 /* CUdevice, for ranks of the same process */
     uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
+    uint32_t shows_sites;           /* its log shows the call sites (symmetry.h) */
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */
     _Atomic uint64_t vote; /* for giving back */

@@ -163,7 +163,8 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     slr_comm_lock(c);
     /* The ring has one set of events, which the next gather records again. */
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    slr_symmetry_publish(call, &send, &recv);
+    if (c->sites_shown)
+        slr_symmetry_publish(call, &send, &recv);
     enum slr_status s = enqueue(call, &send, &recv);
     if (s == SLR_OK) {
         met(c, &send, call->send, call->shard);

@@ -31,6 +31,15 @@ static struct slr_place place_or_address(const struct slr_place *at, const void 
     return at->generation ? *at : (struct slr_place){.offset = (size_t)p};
 }
 
+bool slr_symmetry_shown(const struct slr_comm *c)
+{
+    const struct slr_post *post = c->shared.control->post;
+    for (int r = 0; r < c->nranks; r++)
+        if (post[r].shows_sites)
+            return true;
+    return false;
+}
+
 void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
 {
     const struct slr_comm *c = call->comm;
@@ -93,7 +102,7 @@ static bool advance(struct slr_comm *c, struct slr_symmetry *s)
 static void analyse(struct slr_comm *c)
 {
     unsigned steps = 4 * SLR_PUBLISHED;
-    if (!slr_log_enabled(SLR_LOG_INFO) || c->pass != SLR_R_RING || !c->shared.control)
+    if (!c->sites_shown || !slr_log_enabled(SLR_LOG_INFO) || c->pass != SLR_R_RING || !c->shared.control)
         return;
     /* Record 1 is that of the first call: a communicator that never gathers costs no memory. */
     bool any = c->symmetry != NULL || atomic_load(&ring_of(c, c->rank)[1].call) != 0;

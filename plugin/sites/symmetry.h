@@ -17,7 +17,8 @@
  *   phase    calls in a row that have one period, such as training or evaluation: phases.h
  *
  * Publishing (published.h). Each rank has a ring of records in the control block. It writes one for
- * each call, under the communicator's lock and before it enqueues the call.
+ * each call, under the communicator's lock and before it enqueues the call. Not when no rank's log
+ * shows the sites, as nobody reads the records then: ranks tell each other at the agreement.
  *
  * Analysis. In the background (house-keeping thread, every tick) and on every rank whose log shows
  * it (SLIPRING_LOG=info), from the same records: call after call, as far as all ranks have
@@ -46,11 +47,16 @@
 #ifndef SLR_PLUGIN_SITES_SYMMETRY_H
 #define SLR_PLUGIN_SITES_SYMMETRY_H
 
+#include <stdbool.h>
+
 struct slr_comm;
 struct slr_call;
 struct slr_place;
 
-/* Under the communicator's lock, before the call is enqueued. */
+/* Whether some rank's log shows the sites, from what all ranks have posted: equal on all. */
+bool slr_symmetry_shown(const struct slr_comm *c);
+
+/* When it does: under the communicator's lock, before the call is enqueued. */
 void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv);
 
 /* Analyses what all ranks have published. */
