@@ -157,7 +157,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     struct slr_comm *c = call->comm;
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
-    /* Before the lock: the table of blocks has a lock of its own. */
+    /* Outside of the lock, as the lookup needs nothing of the communicator. */
     struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
     struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
     slr_comm_lock(c);

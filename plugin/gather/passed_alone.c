@@ -42,11 +42,12 @@ void slr_alone_compare(const struct slr_call *call, int peer, uint32_t theirs)
 void slr_alone_look(struct slr_comm *c, int peer)
 {
     const struct slr_post *theirs = &c->shared.control->post[peer];
-    uint64_t posted = atomic_load(&theirs->passed_alone);
+    uint64_t published = atomic_load(&theirs->passed_alone);
     /* The number of calls is read before the count of passed ones: this rank counts what it passes
      * before it numbers the next call, so it is never accused of its own delay. */
     uint32_t made = (uint32_t)atomic_load(&c->substituted), own = atomic_load(&c->passed_alone);
     /* It has moved the call that the peer names as its next, and passed fewer before that. */
-    if (posted != 0 && (int32_t)(made - (uint32_t)posted) >= 0 && (int32_t)((uint32_t)(posted >> 32) - own) > 0)
+    if (published != 0 && (int32_t)(made - (uint32_t)published) >= 0 &&
+        (int32_t)((uint32_t)(published >> 32) - own) > 0)
         differs(c, peer, atomic_load(&theirs->passed_alone_why));
 }

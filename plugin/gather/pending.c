@@ -149,7 +149,7 @@ void slr_pending_consumed(struct slr_comm *c, CUstream stream)
     drop_holder(c, slr_pending_holder(c, stream));
 }
 
-/* A range for profiling tools, when there is something left to wait for. */
+/* An NVTX range, when there is something to wait for. */
 static bool nvtx_join(struct slr_comm *c, enum slr_reason why)
 {
     return slr_nvtx_on() && !slr_comm_idle(c) &&

@@ -5,8 +5,8 @@
  *
  *   a communicator's lock   Held over every use of its ring: gathers, joins, fused GEMMs, and so
  *                           over driver and cuBLAS calls, which may wait for the device. Only
- *                           threads that work for this rank take it: those whose operation is on one of its
- *                           streams or in its context.
+ *                           threads that work for this rank take it: those whose operation is on
+ *                           one of its streams or in its context.
  *   the table lock          Held over changes of who is pending, and of holders and carriers, for
  *                           all communicators. For moments, never over a call of the driver or of a
  *                           library; taken inside of a communicator's lock.

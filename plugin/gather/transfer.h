@@ -23,7 +23,7 @@
  * in it: the shard goes by slot, and the peer, which finds the count, does the same. Waiting would
  * be wrong, because the peer may be another rank of the same thread.
  *
- *   state     NONE or BOTH --first side, call n--> OWNER_FIRST or READER_FIRST --second side--> BOTH
+ *   state     NONE or BOTH --first side--> OWNER_FIRST or READER_FIRST --second side--> BOTH
  *   skipped   0 with every new n; + 1 each time that the first side comes to a later call instead
  */
 #ifndef SLR_PLUGIN_GATHER_TRANSFER_H

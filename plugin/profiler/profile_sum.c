@@ -17,7 +17,7 @@ void slr_profile_bind(struct slr_profile *p, const char *comm)
     atomic_store_explicit(&p->bound, BOUND, memory_order_release);
 }
 
-/* Bound while it is written: "?" for those moments, as before. */
+/* slipring's name of the communicator; "?" until it is known and whole. */
 static const char *comm_name(struct slr_profile *p)
 {
     return atomic_load_explicit(&p->bound, memory_order_acquire) == BOUND ? p->name : "?";

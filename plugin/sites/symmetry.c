@@ -102,7 +102,7 @@ static bool advance(struct slr_comm *c, struct slr_symmetry *s)
 static void analyse(struct slr_comm *c)
 {
     unsigned steps = 4 * SLR_PUBLISHED;
-    if (!c->sites_shown || !slr_log_enabled(SLR_LOG_INFO) || c->pass != SLR_R_RING || !c->shared.control)
+    if (!slr_log_enabled(SLR_LOG_INFO) || c->pass != SLR_R_RING || !c->shared.control)
         return;
     /* Record 1 is that of the first call: a communicator that never gathers costs no memory. */
     bool any = c->symmetry != NULL || atomic_load(&ring_of(c, c->rank)[1].call) != 0;

@@ -1,2 +1,2 @@
-# The watchdog does not look at what the peers have left.
-s/    if \(posted != 0 && /    if (posted == 1 \&\& /
+# The watchdog does not look at what the peers have passed.
+s/    if \(published != 0 && /    if (published == 1 \&\& /
