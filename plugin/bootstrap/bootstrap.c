@@ -97,8 +97,8 @@ static enum begun await_welcome(int sock, int root_pid)
                                                                                                     : BEGIN_AGAIN;
 }
 
-/* Shows the token to the process that listens, if it is of this user. Who is turned away for lack
- * of room, or meets a root that has just died, comes again. */
+/* Shows the token to the process that listens, if it is of this user. A rank that is turned away
+ * for lack of room, or finds a root that has just died, tries again. */
 static enum begun introduce(int sock, const struct slr_key *key)
 {
     const struct slr_key token = slr_key_token(key);
@@ -455,8 +455,8 @@ static uint32_t take_verdict(const struct slr_bootstrap_self *self, uint32_t wor
     return word == SLR_UNDECIDED ? slr_refusal(SLR_R_NO_CONTROL, self->rank) : word;
 }
 
-/* The root's last message counts: first its fallback, then its verdict. A verdict of undecided brings
- * the block and is the end. */
+/* The root's last message counts: first its fallback, then its verdict. A verdict of undecided
+ * brings the block and is the end. */
 uint32_t slr_bootstrap_answer(struct slr_bootstrap *b, const struct slr_bootstrap_self *self, uint64_t deadline,
                               int *fd)
 {

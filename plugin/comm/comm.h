@@ -80,7 +80,7 @@ struct slr_comm {
     struct slr_symmetry *symmetry;         /* symmetry.h; NULL: nothing analysed yet */
     struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */
     struct slr_timeline_counts timeline_counts;
-    _Atomic bool written;          /* peers have been told that they may write into this rank's receive buffers */
+    _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
     unsigned splits, shrinks;
     struct slr_shared shared;

@@ -48,6 +48,7 @@ void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer)
                 c->rank, c->nranks, slr_reason_name(why), peer, slr_reason_doc(why));
 }
 
+/* Ends the waits for every peer: the words go so far ahead that no wait is left. */
 void slr_comm_release(struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks; r++)
@@ -55,6 +56,8 @@ void slr_comm_release(struct slr_comm *c)
             slr_ring_release(&c->ring, r);
 }
 
+/* `failed`, not the state: a peer that failed and then left is LEFT, and its calls were broken all
+ * the same. */
 bool slr_comm_peer_failed(struct slr_comm *c, int peer)
 {
     if (!atomic_load(&c->shared.control->post[peer].failed))

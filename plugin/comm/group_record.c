@@ -7,6 +7,7 @@
  * group ends. */
 static _Thread_local struct slr_group *group __attribute__((tls_model("initial-exec")));
 
+/* Asked at every all-gather: one thread-local read. */
 struct slr_group *slr_group_now(void)
 {
     return group;
@@ -54,6 +55,8 @@ static bool grow(void **list, size_t count, size_t *room, size_t element)
 
 bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl)
 {
+    /* A group uses few streams, however many operations it has: a list is short enough to
+     * search. */
     for (size_t i = 0; i < group->use_count; i++)
         if (group->uses[i].comm == c && group->uses[i].stream == stream) {
             group->uses[i].nccl |= nccl;

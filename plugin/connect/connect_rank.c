@@ -133,8 +133,8 @@ void slr_connect_unmap(struct slr_comm *c)
  * Every rank writes a pattern into its first slot, and its peers copy it from there. Where ranks
  * push, it also goes into each peer's second slot, where each writer has an area of its own. So
  * peer-to-peer copies that a host's IOMMU or switches corrupt are found before data of the program
- * travels that way. A pattern depends on the owner, the place, the epoch and the owner's process, so
- * what was in the memory before is not taken for it. Small samples, spread over the slot. */
+ * travels that way. A pattern depends on the owner, the place, the epoch and the owner's process,
+ * so what was in the memory before is not taken for it. Small samples, spread over the slot. */
 
 #define SAMPLES 8
 #define SAMPLE_BYTES 4096u

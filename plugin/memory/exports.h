@@ -7,7 +7,7 @@
  * need no staging.
  *
  * A gather that finds its buffer in a block (cache/blocks.h) that is not exported yet notes that;
- * so does a registration. The house-keeping thread exports the block, pins it, and writes the
+ * so does a registration. The house-keeping thread pins the block, exports it, and writes the
  * export into this rank's post. The peers' house-keeping threads map it and acknowledge it by its
  * generation. Only a block that a peer has acknowledged is named to that peer in a transfer
  * descriptor (transfer.h). No gather waits for any of this; until then shards are staged.
@@ -109,8 +109,8 @@ struct slr_exports {
 void slr_exports_begin(struct slr_comm *c, uint64_t call);
 void slr_exports_end(struct slr_comm *c, uint64_t call);
 
-/* The place `skip` bytes behind `at` as `peer` may be told it, or none: then the block is noted, to
- * be exported. */
+/* The place `skip` bytes behind `at` in the form that `peer` is given, or none: then the block is
+ * noted, to be exported. */
 struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes,
                                            int peer, uint64_t call);
 
