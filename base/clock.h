@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The host's clock, for waits and their limits. */
 #ifndef SLR_BASE_CLOCK_H
 #define SLR_BASE_CLOCK_H

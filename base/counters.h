@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters: relaxed atomics, summed over all threads, written to the log once at the end of the
  * process. */
 #ifndef SLR_BASE_COUNTERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One way to call the driver: run it, and at the first error log the call's name and CUDA's name of
  * the error. */
 #ifndef SLR_BASE_CU_H

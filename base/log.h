@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log: levels, one sink (stderr or SLIPRING_LOG_FILE), text or JSON lines.
  *
  * Writing a line is one write(2) of at most SLR_LOG_LINE bytes; nothing is allocated and no lock is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that implement log.h. A line is built by log_line.c from values that
  * log_value.c renders, and written by log_sink.c. Nothing here allocates or takes a lock while
  * formatting. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Builds one line, as text or as a JSON object, in a buffer of fixed size. Escapes and UTF-8
  * sequences go in whole or not at all, so a line that was cut short is still valid. */
 #include "base/log_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who writes: the host and the rank that stand in each line. */
 #include <stdatomic.h>
 #include <string.h>

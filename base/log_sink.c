@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where lines go. The file is opened at the first line, and the descriptor is checked before each
  * write: a program that closes descriptors that it did not open (daemons do) must not find log
  * lines in a file of its own. */

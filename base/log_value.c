@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A printf for log values: without malloc, locale (a decimal comma would break JSON) or field
  * widths. */
 #include "base/log_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges for a tool that listens to NVTX (Nsight Systems and the like), in the domain "slipring":
  *
  *   name                    what                                               payload

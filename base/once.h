@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One-time work that survives a fork: pthread_once hangs in a child whose parent forked while
  * another thread was at the work. Here the word holds the pid of the process that works on it, so
  * the child sees that nobody in its own process does, and takes over. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The real vendor functions, as plain function pointers. interpose/ fills the table; everything
  * below calls through it, so that no layer can re-enter a hook by accident and unit tests can run
  * on fakes.

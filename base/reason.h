@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reasons: the one vocabulary in which decisions are logged, counted and tested. The table is
  * reasons.def. */
 #ifndef SLR_BASE_REASON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/settings_internal.h"
 #include "base/once.h"
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Settings: read once from the environment (SLIPRING_*), then constant. The table is settings.def.
  */
 #ifndef SLR_BASE_SETTINGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that implement settings.h, and by the tool that prints the tables. */
 #ifndef SLR_BASE_SETTINGS_INTERNAL_H
 #define SLR_BASE_SETTINGS_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 (FIPS 180-4), for keys and for names that must not give away what they are made from. Not
  * for bulk data: a few hundred bytes for each communicator. */
 #ifndef SLR_BASE_SHA256_H

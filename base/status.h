@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Status codes of slipring's own functions. The table is status.def. The function that first sees
  * an error logs it; callers only pass it on. */
 #ifndef SLR_BASE_STATUS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checked rounds. A round enqueues a burst of iterations without synchronising, each with its own
  * data, keeps what each one gathered and computed, and compares afterwards: bytes with bytes for
  * the gather, and for the GEMM each value with the exact sum rounded to the type. New data in every

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The data: a counter-based hash of (seed, what, index), so that any rank can compute any element.
  *
  * With a GEMM the values are small integers, few enough of them non-zero that every partial sum is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ag_gemm: the job of a tensor-parallel layer, all-gather then GEMM, as a plain NCCL and cuBLAS
  * program. Here it starts the ranks and watches them: processes that are forked, threads, or this
  * process as one rank of many. */

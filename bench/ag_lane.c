@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stream's matrices, and the operations on them: gather, something in between, GEMM. */
 #include "ag_lt.h"
 #include "ag_rank.h"

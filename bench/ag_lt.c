@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* --api lt and lt-bias: cublasLtMatmul with the heuristic's algorithm and a workspace, as
  * frameworks call it. */
 #include "ag_lt.h"

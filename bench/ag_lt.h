@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GEMM of a lane through cublasLtMatmul; each returns -1 when it has failed, as the functions
  * of ag_rank.h. */
 #ifndef AG_LT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ag_gemm's command line. The struct, the parser, --help and the JSON record all derive from one
  * table, ag_options.def, in the form of tools/common/options.h. */
 #ifndef AG_OPTIONS_H

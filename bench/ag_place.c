@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where a rank is, and what has failed there. */
 #include "ag_rank.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank's way from init to finish. */
 #include "ag_rank.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank: its communicators, matrices and loops. Runs in a process or a thread of its own. */
 #ifndef AG_RANK_H
 #define AG_RANK_H

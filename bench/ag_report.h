@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The results of a run, as a table and as JSON. */
 #ifndef AG_REPORT_H
 #define AG_REPORT_H

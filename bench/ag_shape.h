@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that follow from the options and the number of ranks. Elements unless a name says bytes. */
 #ifndef AG_SHAPE_H
 #define AG_SHAPE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the ranks of a run share: a block of memory that is inherited over fork, or a mapped file.
  * Holds the rendezvous, a barrier, and each rank's place, error and results, so that whoever
  * watches can say where everybody is. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The timed loops. Iterations are enqueued one after another as an application does; two events
  * around each one give its time on the device, the clock around the loop the time on the host. */
 #include "ag_rank.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The five collectives that NCCL tunes, again and again, each checked: for `slipring tune`, its
  * table, and tests of NCCL plugins. A plain NCCL program that knows nothing of slipring. Rank 0
  * prints the median time of each, by events. */

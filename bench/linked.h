@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What lt_parts and replicas share: they call slipring's own functions, with the vendors' libraries
  * that they are linked to behind them, and one device. */
 #ifndef BENCH_LINKED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether ranks that compute the same GEMM behind a gather get the same bits, and what the way to
  * cut it costs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What replicas measures: one GEMM, its memory, and the two ways to cut it. */
 #ifndef BENCH_REPLICAS_H
 #define BENCH_REPLICAS_H

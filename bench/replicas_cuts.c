@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "replicas.h"
 
 double replicas_flop_per_byte;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Short exact runs of ag_gemm on the software GPU, without slipring.
 function(ag_gemm_test name)
   add_test(NAME bench_ag_gemm_${name} COMMAND ag_gemm --iters 3 --warmup 1 --timeout 60 --check full --poison ${ARGN})

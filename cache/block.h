@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One block of device memory that the cache knows of (blocks.h), and the states that it goes
  * through:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The devices as the block cache sees them: which one a call is for, and how much may be kept on
  * it. */
 #ifndef SLR_CACHE_BLOCK_DEVICE_H

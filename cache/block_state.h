@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the block cache share: the lock, the books, and how a block goes from one state
  * to another. All but the first group under the lock. */
 #ifndef SLR_CACHE_BLOCK_STATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All blocks of the process that the application or the cache holds: by generation for pins, by
  * address for everybody. No locking except where it says so: the caller's. */
 #ifndef SLR_CACHE_BLOCK_TABLE_H

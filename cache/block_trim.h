@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks on their way back to the driver, within the block cache; blocks.h has what others call. */
 #ifndef SLR_CACHE_BLOCK_TRIM_H
 #define SLR_CACHE_BLOCK_TRIM_H

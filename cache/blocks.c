@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The block cache: allocation and free as the application means them. */
 #include "cache/blocks.h"
 

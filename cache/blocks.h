@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The persistent block cache: device memory that survives the application's cudaFree.
  *
  * A block is one real cuMemAlloc of the driver. When the application frees it, the block is kept

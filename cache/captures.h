@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Beside captures of the application: what the block cache may do while a stream captures into a
  * graph. blocks.h has the rule, and slr_block_captures, by which the hooks announce captures.
  * Thread-safe. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Size classes of the block cache.
  *
  *   up to 4 KiB        multiples of 512 bytes

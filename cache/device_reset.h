@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The end of a device's primary context while the process lives: by a reset, or by the last release
  * of it. What was in it goes, and the addresses may soon be other memory's. The hooks call these
  * around the driver's functions. Thread-safe. */

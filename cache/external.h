@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that the block cache did not make, entered among its blocks so that gathers can use it
  * where it lies.
  *

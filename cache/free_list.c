@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/free_list.h"
 
 enum { STALE_INTERVALS = 8, STALE_REQUESTS = 64 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The free blocks of one device, by size class: which one serves a request, and which one goes when
  * there are too many. No locking: the caller's. */
 #ifndef SLR_CACHE_FREE_LIST_H

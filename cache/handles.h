@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The IPC handle cache: each block is exported once for the process, and each block of another
  * process is imported once for each device, however many communicators use it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which interval an address lies in: a sorted table with one writer at a time and any number of
  * readers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pins: what keeps a block from the driver while peers or a gather use it. blocks.h has the rule.
  */
 #include "cache/block_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Looking at an allocation of the program's virtual memory through its address.
  *
  * cuMemRetainAllocationHandle gives a handle of the memory that is mapped at an address, and

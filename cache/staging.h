@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Staging memory: SLR_SLOTS slots for each communicator and rank, which its peers on the host read
  * from.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds the CUDA, cuBLAS and NCCL headers and makes the target slipring_cuda_headers. Nothing of CUDA is linked: all
 # functions are found at run time. SLIPRING_CUDA_INCLUDE, SLIPRING_NCCL_INCLUDE and SLIPRING_NVTX_INCLUDE, when given, are used as
 # they are. NVTX may be missing (SLIPRING_NVTX_INCLUDE is empty, or set to OFF): slipring is then built without ranges for tools.

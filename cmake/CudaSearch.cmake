@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Where the CUDA, cuBLAS, NCCL and NVTX headers are. Used by CudaHeaders.cmake, and by scripts/setup.sh as a script:
 #
 #   cmake -P cmake/CudaSearch.cmake     prints "cuda=FOLDER", "nccl=FOLDER" and "nvtx=FOLDER"; a folder is empty when nothing fits

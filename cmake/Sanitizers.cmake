@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # SLIPRING_PRELOAD_FIRST: the sanitizer's shared runtime, which must come before any other preloaded library; empty when there is no
 # sanitizer or the compiler links its runtime into the programs (clang).
 set(SLIPRING_PRELOAD_FIRST "")

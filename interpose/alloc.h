@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver's allocation functions as the application sees them: served by the block cache
  * (cache/blocks.h).
  *

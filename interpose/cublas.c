@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLAS's GEMM functions as this library exports them. With nothing pending the real function is
  * called at once. */
 #include "interpose/hook.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cublasLtMatmul as this library exports it. With nothing pending the real function is called at
  * once. cuBLAS calls it as well; while slipring has called cuBLAS, such calls are guarded, and else
  * they are GEMMs like any other. */

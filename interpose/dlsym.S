@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dlsym and dlvsym as this library exports them.
  *
  * The real functions find RTLD_NEXT and RTLD_DEFAULT from the address that they return to, so they

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What dlsym and dlvsym as this library exports them (dlsym.S) ask. */
 #ifndef SLR_INTERPOSE_DLSYM_H
 #define SLR_INTERPOSE_DLSYM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Code that may run before anything in the process has been initialised: the dynamic linker's
  * look-ups are called by sanitizers' runtimes and by allocators while they start. Such functions
  * are not instrumented, call nothing and take no lock. */

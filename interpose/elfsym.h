@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds a symbol without the dynamic linker's look-up functions, which are themselves hooked here:
  * a reference to dlvsym from this library would be bound to the dlvsym that it exports. */
 #ifndef SLR_INTERPOSE_ELFSYM_H

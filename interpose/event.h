@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events that go from process to process, and streams that end.
  *
  * An event whose handle another process has can be recorded there, unseen by this one; so it must

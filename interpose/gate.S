@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stubs of gate.def. See gate.h. */
 #include "interpose/gate.h"
 

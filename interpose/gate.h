@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gate: one stub for each driver entry point of gate.def, exported under the driver's name.
  *
  * A stub compares slr_gate_word with zero and jumps to the real function. When something is

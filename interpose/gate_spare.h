@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stubs for forms of gated functions that are only met at run time. */
 #ifndef SLR_INTERPOSE_GATE_SPARE_H
 #define SLR_INTERPOSE_GATE_SPARE_H

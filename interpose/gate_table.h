@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gate's tables (gate.h): what gate.def says of each function, and where the stubs jump. */
 #ifndef SLR_INTERPOSE_GATE_TABLE_H
 #define SLR_INTERPOSE_GATE_TABLE_H

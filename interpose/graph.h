@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Captures and graphs: when a stream captures, no context is synchronised (cache/blocks.h), and
  * which graphs hold gathers is followed from the capture to the launch (plugin/gather/graphs.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the NCCL and cuBLAS hooks have in common. */
 #ifndef SLR_INTERPOSE_HOOK_H
 #define SLR_INTERPOSE_HOOK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's functions as this library exports them. */
 #include "interpose/hook.h"
 #include "interpose/resolve.h"

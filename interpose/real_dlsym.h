@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The C library's own look-up functions. Never call dlsym in this library: it is the hook. */
 #ifndef SLR_INTERPOSE_REAL_DLSYM_H
 #define SLR_INTERPOSE_REAL_DLSYM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the real functions are found.
  *
  * Libraries are found by SONAME among those already loaded, so that a private (RTLD_LOCAL) load is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which of our functions stands for which real one. */
 #ifndef SLR_INTERPOSE_WRAPPERS_H
 #define SLR_INTERPOSE_WRAPPERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A device's time in the host's: when an event was, in nanoseconds of CLOCK_MONOTONIC, which all
  * processes of a host share. CUDA gives only the time between two events of a context.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ring's flag words: shared host memory, written and waited for by the ranks' devices with
  * stream memory operations.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A GEMM, or a part of one, through the real function that the application called. */
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cu.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_parts.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cublasLtMatmul as a GEMM that consumes a gathered buffer: D = epilogue(alpha op(A) op(B) + beta C
  * + bias).
  *

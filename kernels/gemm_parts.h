@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Into which parts a GEMM that consumes a gather is cut, and what each waits for.
  *
  * The rule: every shard is cut at the same columns on every rank, the own shard too, and no part

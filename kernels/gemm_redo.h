@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The whole GEMM in place of its parts, when cuBLAS refuses one after others have been enqueued.
  *
  * cuBLAS can not be asked beforehand whether it takes a part (cublasLtMatmul with an algorithm can:

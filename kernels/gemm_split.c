@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/gemm.h"
 
 static bool overlap(struct slr_extent a, struct slr_extent b)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which algorithm computes a part of a cublasLtMatmul that was called with an algorithm.
  *
  * The first of these that there is; "fit" is by alignment, by the application's workspace, and in

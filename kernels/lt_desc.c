@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/lt_desc.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt's descriptors: read attribute by attribute, and made anew. The structs of the library
  * stay opaque.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/plan.h"
 
 #define PIECE_ALIGN 512u            /* whole sectors; a multiple of every element size */

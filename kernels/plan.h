@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How one gather is cut: pieces (units of the ring, one staging slot each) and chunks (units of
  * readiness, one event each).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The copy-engine ring: one all-gather among the ranks of one host.
  *
  * Data path (design rules R3, R4). At step j rank r pulls from rank (r + j) mod N. Each rank copies

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ring's streams and events: made, looked at and destroyed. */
 #include <stdlib.h>
 #include "base/cu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ring as the host sees it: by its words, without a call of the driver. */
 #include "kernels/flags.h"
 #include "kernels/ring.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* When the operations of one gather ran on the device: a record of time stamps, which are events on
  * the streams concerned.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # After cpack: it gives a package with a library scripts that call ldconfig. dpkg's trigger does that without scripts.
 foreach(package IN LISTS CPACK_PACKAGE_FILES)
   if(NOT package MATCHES "\\.deb$")

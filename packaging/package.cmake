@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cpack: slipring-<version>-linux-<machine>.tar.gz with everything, and a .deb for each component. scripts/package.sh builds them from nothing.
 set(CPACK_GENERATOR "TGZ;DEB")
 set(CPACK_PACKAGE_NAME slipring)

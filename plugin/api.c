@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring.h: version and counters. Regions are in region.c. */
 #include "plugin/slipring.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring's C API, for C and C++ programs that know of it. No program needs it: libslipring.so works without.
  *
  * Two ways to use it:

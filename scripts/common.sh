@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Shared by the scripts here and in tests/gpu; source it. Sets SLR_ROOT, the top of the source tree.
 SLR_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

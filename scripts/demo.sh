@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # slipring's main job on this machine: installs what is missing, builds, and runs bench/ag_gemm, an ordinary NCCL and
 # cuBLAS program, alternately without and with slipring; on a GPU when there is a usable one, else on the software GPU.
 #

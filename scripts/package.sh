@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the packages: slipring_*.deb, slipring-softgpu_*.deb and a .tar.gz, from the source as it is. Needs no GPU; runs no tests.
 #
 # usage: scripts/package.sh [--out FOLDER] [--no-softgpu] [--lintian]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what slipring's build, demo and tests need and this machine lacks. Never asks. A second run changes nothing.
 #
 # usage: scripts/setup.sh [--check] [--tests] [--all] [--gpu-libs]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs the tests; they need no GPU. The last line is ctest's summary.
 #
 # usage: scripts/test.sh [options] [-- ctest options]

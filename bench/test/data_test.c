@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reference must itself be right: rounding, ranges, and that every way to compute an element
  * agrees. */
 #include "ag_data.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Three ranks that are started from outside, as torchrun and mpirun do, and a file left by an earlier run.
 ag_gemm=$1
 folder=$(mktemp -d) || exit 1

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Usage, wrong environment, dead ranks: the right status, named, in bounded time.
 ag_gemm=$1
 small="--m 16 --n 16 --k 16 --iters 3 --check full"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # slipring-bench: a table, JSON and markdown; prefixes with quotes; progress; failures are passed on, and wrong use is told.
 # usage: pair.sh BUILD LAUNCHER
 build=$1 launcher=$2

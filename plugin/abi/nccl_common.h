@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL's plugin interfaces have in common: the logger that NCCL hands to a plugin, and its names of collectives.
  *
  * NCCL does not install a header for these; the values are those of NCCL 2.18 to 2.30 (`ncclDebugLogger_t`,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's profiler plugin interface, versions 1 to 6: what a library exports as ncclProfiler_v1 ... ncclProfiler_v6.
  *
  * Written down here because nccl.h does not have it. Order and types of the fields are NCCL's binary interface; the

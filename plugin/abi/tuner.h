@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's tuner interfaces, as this library declares them. One struct each version; NCCL looks up `ncclTunerPlugin_vN`
  * and takes the highest that it knows:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that accepts the ranks' connections at the root. */
 #include "plugin/bootstrap/acceptor.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who may take part in a bootstrap (bootstrap.h): accepts the connections to the root's socket
  * while the root is in NCCL's initialisation, and keeps those of the communicator's ranks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bootstrap of a communicator: the root's side and the members'. */
 #include "plugin/bootstrap/bootstrap.h"
 

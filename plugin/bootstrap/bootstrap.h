@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The folder bootstrap/: how the ranks of a new communicator that run on this host find each other
  * before there is any shared memory (this file), and how their processes send each other messages
  * afterwards (oob.h). Both headers are for all folders after it; acceptor.h is for this folder

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The process's out-of-band socket: sending, receiving, and who may be believed. */
 #include "plugin/bootstrap/oob.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Out-of-band messages between the house-keeping threads of the host's processes: one datagram
  * socket for each process.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ncclAllGather: decides, and moves the call to the ring, records it for the end of its group, or
  * passes it to NCCL. */
 #include "base/nvtx.h"

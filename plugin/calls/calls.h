@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's calls, as the hooks of interpose/ hand them over: all-gathers, groups, and all others.
  *
  * The folder puts the others together and is used by interpose/ only. This header is its door;

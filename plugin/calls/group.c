@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ncclGroupStart/End: what slipring does with the calls between them.
  *
  * NCCL enqueues nothing before the outermost end; so does slipring. In a group

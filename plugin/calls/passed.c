@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measuring what stays with NCCL: passed all-gathers, and the other collectives. */
 #include "base/cu.h"
 #include "plugin/calls/calls.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All-gathers that stay with NCCL: measured (timeline.h) when it is their turn, counted when this
  * rank passes them alone. */
 #ifndef SLR_PLUGIN_CALLS_PASSED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An all-gather as the application called it, with what slipring has found out and decided about
  * it. */
 #ifndef SLR_PLUGIN_COMM_CALL_H

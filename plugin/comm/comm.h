@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The folder comm/: a communicator's record, the list of them, the control block that its ranks
  * share, and what a thread has called in a group. It only keeps these: what is done with them is in
  * the folders after it, all of which may include any of its headers. Uses base/, cache/, kernels/

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A communicator's decision and error. */
 #include "base/log.h"
 #include "plugin/comm/comm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The control block: one page-aligned piece of shared memory for each communicator, mapped by every
  * rank of the host.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The record of the group that a thread has open. */
 #include "plugin/comm/group_record.h"
 

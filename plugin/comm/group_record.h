@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a thread has called since ncclGroupStart: kept until the outermost ncclGroupEnd
  * (calls/group.c), which enqueues it. Thread-local, like NCCL's own group state; only the thread
  * itself touches it. */

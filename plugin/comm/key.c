@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The derivations of keys, labels and tokens. */
 #include "plugin/comm/key.h"
 

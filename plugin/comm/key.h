@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of communicators: what only the ranks of a communicator can know, and what may be shown of
  * it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The communicator's lock; docs/locks.md has its place in the order. */
 #include "plugin/comm/comm.h"
 

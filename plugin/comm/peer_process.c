@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Process descriptors of the peers' processes. */
 #include "plugin/comm/peer_process.h"
 

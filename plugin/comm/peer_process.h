@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the processes of peers still live: one process descriptor (pidfd) for each process,
  * however many communicators and ranks it shares with this one.
  *

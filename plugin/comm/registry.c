@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The list of the process's communicators. */
 #include <string.h>
 #include <time.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The part of a communicator that its peers use as well: its context, and whether the peers'
  * processes live. */
 #include "base/cu.h"

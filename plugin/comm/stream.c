@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of streams. */
 #include "plugin/comm/stream.h"
 

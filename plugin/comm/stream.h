@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The application's streams: one name for each, and what the driver tells of them. */
 #ifndef SLR_PLUGIN_COMM_STREAM_H
 #define SLR_PLUGIN_COMM_STREAM_H

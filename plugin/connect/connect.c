@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The protocol of connecting; what a step does on the device is in connect_rank.c. */
 #include "plugin/connect/connect.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The folder connect/: makes and gives back what a communicator's ring costs in device memory.
  * Other folders include this header; connect_impl.h is for this folder alone: connect.c has the
  * protocol, connect_rank.c what one rank does on its device, connect_release.c giving back. Uses

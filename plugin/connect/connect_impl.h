@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the connection share. */
 #ifndef SLR_PLUGIN_CONNECT_CONNECT_IMPL_H
 #define SLR_PLUGIN_CONNECT_CONNECT_IMPL_H

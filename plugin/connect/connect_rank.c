@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting: what one rank does on its device. connect.h has the order. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting: giving staging back when memory is short. connect.h, Giving back, says why nothing
  * waits for it. */
 #include <time.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The decision on one all-gather, and how it is counted and logged. */
 #include <stdio.h>
 #include "base/counters.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GEMM hooks' way in: finds the pending gather that this GEMM reads, and fuses the two. */
 #include "base/counters.h"
 #include "base/cu.h"

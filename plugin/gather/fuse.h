@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GEMM that may consume a pending gather. */
 #ifndef SLR_PLUGIN_GATHER_FUSE_H
 #define SLR_PLUGIN_GATHER_FUSE_H

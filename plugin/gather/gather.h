@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gather: the decision on one all-gather, and its way to the ring or to NCCL.
  *
  * What the folder is for: one substituted gather from the decision until no stream has to be made

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers that graphs hold.
  *
  * A gather on a stream that is being captured is no communication yet: NCCL records it, and it runs

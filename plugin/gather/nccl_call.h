@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The real call of an operation that stays with NCCL, and what slipring does around it. */
 #ifndef SLR_PLUGIN_GATHER_NCCL_CALL_H
 #define SLR_PLUGIN_GATHER_NCCL_CALL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order of a communicator's operations when they are on several streams.
  *
  * NCCL runs the operations of one communicator in the order of the calls, also when they are on

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers that a rank passes alone: it leaves them to NCCL by its own decision, because it runs
  * them from a graph (design rule R6) or makes them in a region (slipring.h).
  *

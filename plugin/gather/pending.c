@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/gather/pending_impl.h"
 
 #include <time.h>

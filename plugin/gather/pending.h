@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pending gathers: all-gathers whose data is still on its way and that not every application stream
  * behind them has been made to wait for.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Carriers: events of the application that take pending gathers from stream to stream (pending.h).
  */
 #include "base/cu.h"

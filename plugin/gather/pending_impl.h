@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of pending gathers, for this folder only: see pending.h; the order of all locks:
  * docs/locks.md.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a communicator keeps of its pending gather (pending.h), and how its own operations join it.
  *
  * What the table of pending gathers says of a communicator changes with both locks held (the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Transfer descriptors: how each pair of ranks moves its shard in one call, agreed without waiting.
  *
  * For every owner of a shard, every reader of it and every call there is one descriptor in the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SLIPRING_VERIFY: a sample of the substituted gathers is run through NCCL too, and compared. */
 #ifndef SLR_PLUGIN_GATHER_VERIFY_H
 #define SLR_PLUGIN_GATHER_VERIFY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The agreement: what each rank posts, compares and decides. */
 #include "plugin/lifecycle/agreement.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The agreement of a new communicator (design rule R2): the ring, for all ranks, or NCCL, for all
  * ranks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The last of a communicator: waiting for what is in flight, and taking it apart. */
 #include <stdlib.h>
 #include <time.h>

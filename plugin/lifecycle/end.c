@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for
  * errors. */
 #include <time.h>

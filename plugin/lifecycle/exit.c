@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The end of the process's part. */
 #include "base/counters.h"
 #include "cache/blocks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The folder lifecycle/: communicators from their making to their end, the end of the process, and
  * the two threads that work for them meanwhile. The hooks of interpose/ include this file;
  * plugin/calls/ includes agreement.h, because a group makes its communicators at its end. The other

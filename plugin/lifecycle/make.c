@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators being made: every way in is an init (agreement.h) around the real call. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The watchdog's and the house-keeping thread's loops. */
 #include "plugin/lifecycle/threads.h"
 

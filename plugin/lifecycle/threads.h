@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The two threads of a process that has a communicator on the ring, or one that is measured.
  *
  *   slipring          the watchdog (watchdog.h), every tick of 50 ms

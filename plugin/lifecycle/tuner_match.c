@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tuners find their communicators, and the ranks compare what they tune by. */
 #include "plugin/lifecycle/tuner_match.h"
 

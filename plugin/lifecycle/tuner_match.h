@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which communicator a tuner belongs to, and whether the ranks' tuners decide alike.
  *
  * Match. NCCL makes the tuner inside the call that makes the communicator, but only tells how many

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The watchdog's look at one communicator. */
 #include "plugin/lifecycle/watchdog.h"
 
@@ -19,7 +20,9 @@ static bool unreliable(const struct slr_comm *c, int peer)
 
 static void check_peer(struct slr_comm *c, int peer)
 {
-    bool served = slr_ring_peer_served(&c->ring, peer);
+    /* In this order: a peer says that it has left after it has served, so one that was seen to have
+     * left before has served all that it ever will. */
+    bool has_left = state_of(c, peer) == SLR_RANK_LEFT, served = slr_ring_peer_served(&c->ring, peer);
     if (slr_comm_peer_failed(c, peer))
         return;
     slr_alone_look(c, peer);
@@ -27,7 +30,7 @@ static void check_peer(struct slr_comm *c, int peer)
      * keeps it. */
     if (c->shared.peer_dead[peer] && (!served || !slr_ring_has_read(&c->ring, peer)))
         slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");
-    else if (!served && state_of(c, peer) == SLR_RANK_LEFT)
+    else if (!served && has_left)
         slr_comm_fail(c, SLR_PEER, peer, "the peer destroyed the communicator while a gather waits for it");
 }
 

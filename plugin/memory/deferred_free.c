@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The list of shared parts that wait for their peers. */
 #include "plugin/memory/deferred_free.h"
 

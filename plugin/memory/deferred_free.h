@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The end of a communicator's shared part: staging memory and control block.
  *
  * The owner's block may be freed only when every peer has closed its import (state LEFT) or is

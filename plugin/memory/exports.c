@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exported blocks: what gathers and registrations ask, from any thread. */
 #include "plugin/memory/exports.h"
 

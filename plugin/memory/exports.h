@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The folder memory/: device memory that ranks share beside staging. Exported blocks (this file),
  * buffers that the application registers (registration.h), and what is freed only when the peers
  * have closed it (deferred_free.h). All folders after it may include these three; exports_impl.h is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the exported blocks share: exports.c is called by gathers and registrations,
  * exports_own.c is the owner's side, exports_peer.c the reader's, exports_tick.c the house-keeping
  * thread's round. */

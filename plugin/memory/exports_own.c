@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exported blocks: the owner's side, on the house-keeping thread. */
 #include <unistd.h>
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exported blocks: the reader's side. The house-keeping thread's, but for slr_exports_unmap_all at
  * a communicator's end, when that thread is done with it.
  *

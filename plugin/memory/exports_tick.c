@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Exported blocks: the house-keeping thread's round for a communicator, and giving up when memory
  * is short. */
 #include <time.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The process's registrations, and the hooks that make and end them. */
 #include "plugin/memory/registration.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers that the application registers with NCCL (ncclCommRegister, ncclCommWindowRegister,
  * ncclMemAlloc).
  *

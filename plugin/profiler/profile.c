@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/profiler/profile_sum.h"
 
 #include <stdlib.h>

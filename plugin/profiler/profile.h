@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's profiler plugin (SLIPRING_PROFILE): what NCCL really ran, in the log.
  *
  *   line       when                               for

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tables that NCCL loads, one for each version of its profiler interface (abi/profiler.h). They
  * only translate. */
 #include "base/once.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The profiler behind NCCL's plugin tables: one for all versions.
  *
  * An operation (a collective, or one send or receive) has a record in a pool of the process from

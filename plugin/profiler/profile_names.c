@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names that NCCL gives, as numbers: a record holds them in a byte each, and they outlive the
  * library they came from.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pool of records of operations (profile_core.h), and the life of one record.
  *
  * Its state is one word, changed by compare-and-swap only: the generation, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A communicator's sums, its lines in the log, and the names in them. */
 #ifndef SLR_PLUGIN_PROFILER_PROFILE_SUM_H
 #define SLR_PLUGIN_PROFILER_PROFILE_SUM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The period of a communicator's calls, as an unmodified program does not tell where its iterations
  * begin.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the sequence of a communicator's calls to its call sites.
  *
  *   state        when                                             then

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank publishes of each call: the record that the analysis of call sites reads
  * (symmetry.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites: whether the ranks' buffers are the same allocation at the same offset, on all ranks
  * and every time.
  *

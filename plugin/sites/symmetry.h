@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites: which of a communicator's calls use the same allocation at the same offset, on all
  * ranks and in every iteration. docs/memory.md says what the report means.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the log says of call sites. All lines are at level info and bounded in number: 16 phases and
  * 256 changes for each communicator, 3 changes for each buffer of a site, 64 sites at the end; the
  * counts in the last line are whole.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Timelines: measuring all-gathers on the device (SLIPRING_TRACE). When each copy, wait and GEMM
  * part of a sampled call began and ended, on one clock for all ranks of the host. docs/tracing.md
  * says what the lines mean.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of measuring, for this folder: see timeline.h. */
 #ifndef SLR_PLUGIN_TIMELINE_TIMELINE_IMPL_H
 #define SLR_PLUGIN_TIMELINE_TIMELINE_IMPL_H

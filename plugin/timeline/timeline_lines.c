@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What was measured, as lines of the log (docs/tracing.md). Only the reader is here, one at a time.
  */
 #include "base/cu.h"

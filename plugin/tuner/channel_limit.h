@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* When the all-gathers that NCCL makes run beside a GEMM of the application, they are given fewer
  * channels, so that NCCL's kernel leaves it more of the device (SLIPRING_TUNE_OVERLAP_CHANNELS).
  * Only what happens on a rank shows the overlap, but every rank has to give the same number of

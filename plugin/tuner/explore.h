@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE): for each communicator, collective and size
  * class, call k is made with a candidate that k alone decides, and its time on the stream is taken
  * by events and logged.

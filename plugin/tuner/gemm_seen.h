@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a GEMM of the application still runs, for SLIPRING_TUNE_OVERLAP_CHANNELS: an event behind
  * the last one of each device. An event of our own, because the stream that it is on may be gone
  * when somebody asks. */

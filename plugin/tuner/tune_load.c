@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tune file from the disk: whatever the path is, it is read without waiting and with a bound. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/tuner/tune_state.h"
 
 #include "base/log.h"

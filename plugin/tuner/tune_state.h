@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the settings say about tuning, and the table: read once, at the first tuner of the process.
  */
 #ifndef SLR_PLUGIN_TUNER_TUNE_STATE_H

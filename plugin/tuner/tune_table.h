@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of SLIPRING_TUNE_FILE (docs/tuning.md has the format): which algorithm, protocol and
  * channels NCCL is to use. A rule is one line:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tuner that NCCL loads from this library: one for each communicator and rank. All versions of
  * NCCL's interface (plugin/abi/tuner.h) come down to this one.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The structs that NCCL looks up. Each callback only turns its version's arguments into those of
  * tuner.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/tuner/tuner_made.h"
 
 static _Atomic bool hooked, loaded; /* by NCCL */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tuners that NCCL makes while communicators are being made, until it is known whose they are
  * (tuner_match.c). */
 #ifndef SLR_PLUGIN_TUNER_TUNER_MADE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which instance of this library was loaded first. */
 #include "plugin/util/instances.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several instances of this library in one process: one is preloaded, say, and NCCL_TUNER_PLUGIN
  * names another file. They would have a state and a log each. The instance that was loaded first is
  * the one that works; the plugin interfaces of the others hand every call on to it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of NCCL's names. */
 #include "plugin/util/nccl_names.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's collectives, algorithms and protocols by name: tune files, log lines. */
 #ifndef SLR_PLUGIN_UTIL_NCCL_NAMES_H
 #define SLR_PLUGIN_UTIL_NCCL_NAMES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's data types: name for logs, bytes of an element. */
 #include "plugin/util/nccl_type.h"
 

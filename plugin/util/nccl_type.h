@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's data types. */
 #ifndef SLR_PLUGIN_UTIL_NCCL_TYPE_H
 #define SLR_PLUGIN_UTIL_NCCL_TYPE_H

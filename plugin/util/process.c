@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether slipring is on in this process. */
 #include "plugin/util/process.h"
 

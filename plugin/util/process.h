@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The process as a whole: whether slipring is on in it. */
 #ifndef SLR_PLUGIN_UTIL_PROCESS_H
 #define SLR_PLUGIN_UTIL_PROCESS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The regions that a thread has open. */
 #include "plugin/util/region.h"
 

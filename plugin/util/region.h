@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regions of a thread in which the program asked for less: see slipring.h, whose functions begin
  * and end them. */
 #ifndef SLR_PLUGIN_UTIL_REGION_H

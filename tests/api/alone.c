@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The C API in a process that uses no CUDA: values, errors, and that nothing starts. With SLIPRING_WEAK it is linked to
  * nothing.
  *

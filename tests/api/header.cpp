@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The header in C++, in both forms.
 #ifdef WEAK
 #define SLIPRING_WEAK

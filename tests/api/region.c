@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Regions on the software GPU: what goes to NCCL, what stays whole, what the counters say, and that the data is right.
  * Linked to libslipring, so that it needs no preload.
  *

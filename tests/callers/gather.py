@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """An all-gather and the GEMM that consumes it, from Python through ctypes, as vLLM calls NCCL.
 
     gather.py RANKS [--one-gpu]

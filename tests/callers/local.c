@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that knows nothing of CUDA and opens a library that does, for itself alone (RTLD_LOCAL), as plug-ins are.
  *
  *   local LIBRARY ARGUMENT...      runs the library's module_main(argc - 1, argv + 1)

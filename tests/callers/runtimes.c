@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Three ways to CUDA in one process: the program's own static runtime, a shared runtime that is opened at run time, and
  * the driver itself. Buffers, streams, copies and the waiting go through different ones, in turn.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Programs that have nothing to do with CUDA do under the preload what they do without it: same output, same files, same exit status.
 #
 #   tools.sh LIBRARY

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory of communicators: none before the first gather, and it goes back before an allocation fails.
  *
  *   memory SCENARIO [COMMS]

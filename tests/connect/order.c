@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* First gathers of two ranks that come in whatever order; every byte is checked.
  *
  *   alone     rank 1 makes its first call only when rank 0's has returned

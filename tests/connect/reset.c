@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cudaDeviceReset: what slipring still holds of the old context goes with it, and is not freed later by its address.
  *
  *   reset retired   rank 0 destroys its communicator, resets its device and fills the memory again, while rank 1 still

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that are threads of a process, alone or beside ranks of other processes.
  *
  *   threads SCENARIO THREADS [nccl|window]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A gathered matrix and the GEMM that consumes it, checked element by element against integer arithmetic.
  *
  *   fuse RANKS CASE        CASE is a name of the table below, or "list"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GEMM cases of fuse.c: one row each; see the table there. */
 #ifndef TESTS_E2E_FUSE_H
 #define TESTS_E2E_FUSE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cublasLtMatmul on a gathered matrix, as PyTorch's linear layers call it: descriptors made for the call, the algorithm
  * of the heuristic or none.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All-gathers of many sizes, types and placements, each compared bit for bit with the same call through NCCL's
  * pncclAllGather (which nothing interposes). Random data in every round, poisoned receive buffers.
  *

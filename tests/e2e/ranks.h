@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small harness for programs with several ranks. The programs know nothing of slipring: plain cudart, NCCL and
  * cuBLAS, as a user writes them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All ranks multiply the same gathered matrix by the same weights, as programs do that compute a decision on every rank
  * instead of sending it. The results must be the same bits on all ranks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Wrong arguments: each call must give the code that NCCL itself gives (asked through pncclAllGather, which nothing
  * interposes), no rank may hang or drift out of step, and the communicator must work afterwards.
  *

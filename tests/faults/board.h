@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the processes of one fault test share: a page that launch.c makes and every rank maps. It carries NCCL's unique
  * id from rank 0 to the others and lets ranks say how far they have got, so that faults happen at a known moment and
  * not after a guessed time. Plain words and polling: nothing here can hang because a rank was killed.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run.sh of ../e2e for a fault test, and then: no process of the test is left, and no abstract socket that is nobody else's.
 #
 #   fault.sh [options of run.sh] -- PROGRAM [ARGUMENT...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers in flight, and a rank that goes away, aborts or stops.
  *
  *   flight SCENARIO VICTIM [SHARD_BYTES]

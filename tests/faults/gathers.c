@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators and gathers, every byte checked: what a rank without a fault of its own does while others have theirs.
  * Buffers and the stream are made before the communicator, so that the driver calls of the agreement can be counted.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Kills all ranks of a busy program at random moments and looks for what is left.   kill_all.sh ROUNDS LAUNCH GATHERS [SEED]
 set -u
 rounds=$1 launch=$2 gathers=$3 seed=${4:-$RANDOM}

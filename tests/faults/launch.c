@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the ranks of a fault test, each with an environment of its own, and judges how each of them ends.
  *
  *   launch [OPTION]... RANKS -- PROGRAM [ARGUMENT...]

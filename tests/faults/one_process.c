@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of one process and one thread (ncclCommInitAll) when one of them goes away or the driver refuses.
  *
  *   one_process exact RANKS   gathers in groups are exact, on the ring or not

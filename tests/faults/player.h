@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a fault test: a plain NCCL program that knows nothing of slipring, with data that every rank can compute
  * by itself, so that a gather is checked without another gather. Built on ../e2e/ranks.h; started by launch.c. */
 #ifndef TESTS_FAULTS_PLAYER_H

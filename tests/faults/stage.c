@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded beside libslipring: kills, stops or delays a rank at a known step of the agreement.
  *
  *   FAULT_AT="before:CALL:N:ACTION"   or "after:...": at the N-th CALL of libc that the agreement makes in this process

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The table of fault tests.
 #
 #   slr_fault(NAME RANKS N PLAY program arguments... [RUN fault.sh options...] [LAUNCH launch options...] [STAGE])

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers on capturing streams stay with NCCL, which records them; those before, beside and after are moved as ever.
  *
  *   capture

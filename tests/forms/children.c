@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs that start others while they use CUDA: children that exec, children that only print, and children that are
  * such programs themselves. The parent's gathers stay exact, and the children say nothing that is not theirs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators made and ended in every way; gathers on each are exact.
  *
  *   comms CASE

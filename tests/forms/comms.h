@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ways to make and to end communicators: comms.c runs the cases of comms_make.c and comms_end.c. */
 #ifndef TESTS_FORMS_COMMS_H
 #define TESTS_FORMS_COMMS_H

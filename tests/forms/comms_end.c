@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ways to end communicators, and what is left of them. */
 #include "comms.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program once for each case of a list, and says which ones failed.
 #
 #   each.sh PROGRAM LIST RANKS -- COMMAND...     runs COMMAND -- PROGRAM CASE RANKS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Interprocess events behind a gather: another process is told of it, and may record the event as well.
  *
  *   event_ipc        two ranks; rank 0 makes the event, rank 1 opens it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs of this folder share. They know nothing of slipring: plain cudart, NCCL and cuBLAS, with exact
  * checks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Group calls: everything between ncclGroupStart and ncclGroupEnd is exact, and ends, however the ranks group.
  *
  *   groups CASE

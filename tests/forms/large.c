@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shards that lie beyond 2 and 4 GiB: two ranks, int8, in place; every byte of the result is compared.
  *
  *   large [SHARD_BYTES]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank leaves a gather to NCCL, the other makes it: the first runs it from a graph, or makes it in a region of
  * slipring's API, alone or in a group. Both are told so by ncclCommGetAsyncError, in time, instead of waiting for each
  * other, and no gather ends as if it were whole with what another one sent; the calls before it are right. Only under

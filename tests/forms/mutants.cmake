@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Mutants: the library with one file of it changed by sed, built beside the real one. A test that no mutant can fail proves nothing.
 # mutant(NAME FILE...): FILE is plugin/x.c, kernels/x.c or cache/x.c, changed by mutants/NAME.sed; the build fails if that changes nothing in one,
 # or if a line of it changes nothing at all.

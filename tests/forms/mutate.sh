@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # mutate.sh IN OUT SCRIPT [FILE...]: sed on the whole file as one text, and an error when it changed nothing, or when a line of
 # the script changes neither IN nor one of the FILEs, which are all that the mutant changes.
 set -eu

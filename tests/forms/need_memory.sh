@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # need_memory.sh GIB COMMAND...: runs the command, or ends with 77 (skipped) when less memory than that is free.
 set -u
 free=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every way to look at a gather, right after it: the stream, events, other streams, other threads, the host. None of
  * them may see it before it is complete, and what follows it may overwrite `send`.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The cases of order.c: one row for each way to look at a gather. */
 #ifndef TESTS_FORMS_ORDER_H
 #define TESTS_FORMS_ORDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operations of one communicator on several streams, with no event between these: NCCL runs them in the order of
  * the calls, so each sees what those before it have brought. */
 #include "order.h"

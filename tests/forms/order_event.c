@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events carry the news of a gather: to other streams, other threads and the host, as frameworks do that gather on a
  * stream of their own. */
 #include "order.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The host looks, by itself: it reads the gathered memory without a CUDA call once it has been told that the gather is
  * done. */
 #include "order.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The sender's side: what comes behind the gather may overwrite `send`, and what comes before it is done before it
  * starts. */
 #include "order.h"

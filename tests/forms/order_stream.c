@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams look: copies, NCCL, GEMMs and graphs behind the gather, on its stream or on one that is ordered after it. */
 #include "order.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that synchronise, query and record while another one enqueues gathers, on two communicators.
  *
  *   stress

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One process, a thread for each rank and device: what one thread waits for must never keep another one from its part.
  *
  *   threads CASE [RANKS]

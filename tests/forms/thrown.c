@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A capture is no communication: what one rank records and does not run changes nothing for its peers. One rank at a
  * time records a gather, in every way in which the recording can end without having run, and all ranks go on gathering.
  *

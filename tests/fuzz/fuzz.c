@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random programs: gathers, the GEMMs that use them, copies, fills, events, waits, frees, on several streams of several
  * processes. Every rank prints hashes of what it has seen; the same seed prints the same, whoever moves the bytes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A random program of one rank, made and run step by step.
  *
  * Two generators: what NCCL requires to be equal on all ranks (which steps are gathers, of what communicator, size and

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Random programs (fuzz.c, fuzz_plan.c), each run without and with slipring: what the ranks saw has to be equal, bit for bit, and neither run may be misuse or a race.
 #
 #   fuzz.sh [--seeds A..B] [--seconds N] [--want N] [--minimise] -- PROGRAM [OPTION...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random programs of several ranks, as processes or threads: see plan.h.
  *
  *   fuzz_plan SEED [--list | --about] [--kinds all|NAME,...] [--no NAME,...] [--steps N] [--without N,N,...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
 
 /* What is different from a GEMM that can be fused. */

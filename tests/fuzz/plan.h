@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A random program of all ranks, planned as a whole from the seed before anything runs: who calls what, on which
  * stream, and which bytes everybody must see. Each rank plays its own operations (play.c), as a process or as a thread.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks do together: collectives, groups of them, captures of them. */
 #include "planner.h"
 

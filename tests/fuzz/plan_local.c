@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank does by itself: fills, copies, GEMMs, looks, other memory. */
 #include "planner.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "planner.h"
 
 void seen_join(struct seen *a, const struct seen *b)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An operation of the plan in words. */
 #include "plan.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the planner: the draws, and what is known of order. */
 #ifndef TESTS_FUZZ_PLANNER_H
 #define TESTS_FUZZ_PLANNER_H

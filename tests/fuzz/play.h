@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank plays its operations of a plan, and compares what it sees.
  *
  * Where a rank goes away (plan->fate), a second thread of each other rank does what the watchdog of a framework does:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a pair of cuMemAlloc and cuMemFree costs, by size: median and 99th percentile in microseconds, with nothing
  * queued. Run it without and with slipring (SLIPRING_ALLOC=all) to compare. Plain driver calls, found with dlopen.
  *

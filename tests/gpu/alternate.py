@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the same measurement in several ways, in turn, and prints the medians side by side.
 
     alternate.py --rounds 5 --label "64 MiB" --metric worst.gather.gpu_ms --side old "COMMAND..." --side new "COMMAND..."

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Callers that are not linked to the shared libraries, on a real GPU: a program with the static CUDA runtime, a plug-in that
 # is opened for itself alone (RTLD_LOCAL), several runtimes in one process, and Python through ctypes. tests/callers has the
 # same programs on the software GPU. All ranks share the first GPU.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A rank is killed or stopped, from outside, in each phase of gathers and GEMMs between two GPUs; the other one is
  * watched.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What dead.c, which strikes, and dead_rank.c, a rank, share: one page for each case, mapped by both.
  *
  * The parent fills `plan` before it starts the ranks. Each rank writes its own mark and outcome; the parent writes

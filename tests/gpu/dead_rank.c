@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of dead.c: a plain NCCL and cuBLAS program whose data every rank can compute by itself. */
 #include "dead.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs of this folder share: the driver's functions found with dlopen, so that they build without a
  * toolkit's libraries, and a clock.
  *

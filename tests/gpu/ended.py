@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Says of each rank of each communicator how its gathers ended, from JSON logs with SLIPRING_TRACE=1.
 
     ended.py [--alike] NAME LOG...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What one ncclAllGather costs: the host's time in the call, and the time from the call to the end of a synchronisation
  * of the stream when all ranks call together. A plain NCCL program, a process for each rank; it knows nothing of
  * slipring.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a miss in the handle cache costs: exporting a block, mapping it in another process, and closing the mapping
  * again, by size; median and 99th percentile in microseconds. Legacy CUDA IPC handles, and file descriptors of virtual
  * memory.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One process, all GPUs: an all-gather of rows and the product with each GPU's own weight, by JAX's shard_map.
 
     jax_gather.py [--m 8192] [--k 4096] [--n 4096] [--calls 50] [--json FILE]

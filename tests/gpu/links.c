@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the copy engines of several GPUs give an all-gather, by who copies and in which order: the evidence for the
  * order of the ring (kernels/ring.h).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How long a flag takes from one process's stream to another's: cuStreamWriteValue32 on one side, cuStreamWaitValue32
  * on the other, with the flags in host memory that both register, or in device memory that they exchange by CUDA IPC.
  *

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # NVIDIA's nccl-tests, unmodified, on one GPU: the all-gathers without and with slipring, and the other collectives with it.
 # Every run checks all its data (-c 1). Its processes meet through the few MPI functions in mpi/, so no MPI is needed.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # libslipring.so as NCCL's plugin, with the NCCL at hand: NCCL loads it in each of the ways, a table changes what NCCL runs,
 # results stay right, slipring tune measures; and what the profiler sees. Two ranks: on one GPU (loopback sockets: right, but
 # slow), or with --spread on a GPU each.

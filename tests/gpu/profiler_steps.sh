@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Steps for NCCL's profiler plugin; source it after steps.sh. profiler_cases adds them all. Two ranks on one device, or where `place` says; on one
 # real GPU NCCL talks over loopback sockets: times are then no measure of NCCL, but they are GPU times of its kernels.

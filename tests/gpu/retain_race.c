@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the driver keeps its books of an allocation when one thread retains it by its address and releases it again
  * while another unmaps and releases it: the reason for cache/retain.h. Needs a real GPU.
  *

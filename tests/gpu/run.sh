@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The proof on a real GPU, in one call: builds, checks that results are exact, times the main shapes, and prints a table.
 # All ranks share the first GPU (NCCL then talks over loopback sockets: right, but slow), so one GPU is enough. With --spread each
 # rank has a GPU of its own, and what is timed without slipring is NCCL as it is used.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Safe on two real GPUs: one process with both, ranks that are killed and stopped, random PyTorch programs, and what it all costs.
 #
 #   threads-*  ag_gemm with a thread for each GPU: gathers from 1 B to 512 MiB and GEMMs; every phase must end, all exact

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Shared by the scripts here that run on a real GPU: steps with a time limit and a log each, the build, the device, MPS, and the
 # report. Source it, read the options into the variables below, then call open_logs.

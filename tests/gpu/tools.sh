@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # slipring doctor, verify and bench on real GPUs.
 #
 # usage: tests/gpu/tools.sh [options]

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # PyTorch, the wheel as it is, on one GPU: training of a sequence-parallel MLP (torch_mlp.py) and of a transformer under
 # torch.distributed.tensor.parallel (torch_tp.py), without slipring, with it, and with SLIPRING_STRICT=on. Compares the
 # losses of all steps, counts what was substituted and fused, and times steps under MPS, in turn without and with slipring.

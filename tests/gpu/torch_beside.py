@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What an all-gather of NCCL and a GEMM beside it, on another stream, take of each other, by NCCL's number of channels.
 
     torchrun --nproc-per-node 4 torch_beside.py [--mib 256] [--side 8192] [--channels 1 2 4 8 16 32]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training of a sequence-parallel MLP, as Megatron-style programs do it, with PyTorch as it is.
 
     torchrun --nproc-per-node 2 torch_mlp.py [--one-gpu] [--dtype bf16] [--async-op] [--bias] [--steps 100]

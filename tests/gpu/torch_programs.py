@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random PyTorch programs around all-gathers and GEMMs; every value that they compute is compared, and must be equal.
 
     RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=... MASTER_PORT=... torch_programs.py [--seconds 120] [--seed 1]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the PyTorch programs here share: the ranks of torchrun, on one GPU or several, and the report of rank 0."""
 import argparse
 import json

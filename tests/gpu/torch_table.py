@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares runs of torch_mlp.py or torch_tp.py, and says what their decision logs counted.
 
     torch_table.py check NAME PLAIN.json SLIPRING.json STRICT.json --logs PREFIX [--tolerance X] [--all-fused]

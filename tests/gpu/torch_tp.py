@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training of a small transformer under torch.distributed.tensor.parallel, with PyTorch as it is.
 
     torchrun --nproc-per-node 2 torch_tp.py [--one-gpu] [--dtype bf16] [--batch 1] [--steps 20]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Freeing memory that gathers used, and that peers have mapped, while another thread captures. The captured stream is
  * not of the freed memory's business: what the mode of the capture allows succeeds, and the capture lives. The program
  * passes without slipring as well.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that allocate and free their buffers around every gather, as an unmodified program may: three sizes in turn.
  *
  *   churn RANKS ITERATIONS stable|moving|any [different]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that gathers used and that is not asked for again is not lost to other processes for ever: after a while it is
  * no memory of this process any more. Work that stands still on the device does not keep what peers have not mapped.
  * Passes without slipring as well, where the memory is gone at once.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The application's own CUDA IPC on memory that it has allocated, freed and allocated again: rank 0 exports, the others
  * open, read, close; the handles travel by all-gather.   ipc RANKS */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program may rely on when it allocates and frees device memory; each case passes without slipring as well.
  *
  *   memory CASE

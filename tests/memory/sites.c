@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory beside the application's own, by the number of call sites: buffers of its own for each gather, every
  * one gathered three times.
  *

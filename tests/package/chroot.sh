@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages in a clean Debian (debootstrap, minbase), works with them as an ordinary user, removes them, and looks for what
 # is left. Needs root, the network and about two minutes; changes nothing outside of its own folder.
 #

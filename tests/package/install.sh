@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the build into folders of its own, and uses what is there as its users would.
 #
 #   install.sh BUILD SOURCE LIBDIR CC         from CMake: CMAKE

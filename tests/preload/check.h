@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checks for programs that run under a preload: no framework, so nothing else is loaded. */
 #ifndef TESTS_PRELOAD_CHECK_H
 #define TESTS_PRELOAD_CHECK_H

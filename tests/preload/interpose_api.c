@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The NCCL, cuBLAS and cuBLASLt hooks: found in every way, off when they have to be, and with their arguments as the
  * caller gave them. Run under the recording library with the fake libraries on the library path. Argument: on, off
  * (SLIPRING_ENABLE=off), absent (no libraries loaded). */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The generated part of docs/hooks.md. Usage: interpose_docs.sh SOURCE_ROOT [--write]; without --write, fails when it is not up to date.
 set -eu
 root=$1 page=$1/docs/hooks.md

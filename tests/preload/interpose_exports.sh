@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What libslipring.so exports is what the tables say, and it needs nothing of CUDA, NCCL or cuBLAS.
 # Usage: interpose_exports.sh LIBRARY SOURCE_ROOT CC
 set -eu

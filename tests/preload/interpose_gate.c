@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every gated function, found in every way, without and with something pending: the call reaches the real function with
  * all its arguments, and what is joined before is what gate.def says. Run under the recording library, with the fake
  * driver on the library path. */

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Everyday programs do and print the same under the preload: no output, thread, descriptor or file comes from it.
 # Usage: interpose_harmless.sh LIBRARY
 set -eu

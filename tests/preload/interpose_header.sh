@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Compares gate.def with the cuda.h at hand. Each function that takes a stream, an event or a launch configuration, and each whose name suggests a transfer
 # or an end, must be in gate.def or, with its reason, in harmless.def; the argument index must be that of the stream, and events must be where the gate looks for them.
 # Usage: interpose_header.sh SOURCE_ROOT CC CUDA_INCLUDE

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* N launches and N allocations through the program's own binding (PLT), for counting instructions. */
 #include <stdlib.h>
 #include <string.h>

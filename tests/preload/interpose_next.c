@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RTLD_NEXT keeps its meaning, and look-ups work before main. Arguments: where the libraries were preloaded, "before"
  * or "after" libslipring. */
 #include <dlfcn.h>

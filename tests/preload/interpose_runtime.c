@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA runtime, shared or linked into the program, reaches the driver through the gate: each call below is noticed
  * and joins what it can see. Run under the recording library on the software GPU. */
 #include <cuda_runtime_api.h>

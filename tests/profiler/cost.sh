@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Instructions of the profiler for one collective of NCCL, and of a range for tools when there is no tool, counted by callgrind: a program
 # that does it N and 2N times. Usage: cost.sh PLUGIN_PROGRAM MARK_PROGRAM OPERATION_LIMIT MARK_LIMIT. Fails above a limit.
 set -eu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the cases of profile_plugin use: the tables, events as NCCL makes them, and the plugin's log. */
 #ifndef TESTS_PROFILER_DRIVER_H
 #define TESTS_PROFILER_DRIVER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that call NCCL in all the ways in which the profiler has to tell what belongs to which call.
  *
  *   profile_mix RANKS [open]     open: the communicator is not destroyed

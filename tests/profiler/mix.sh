@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs profile_mix with 4 ranks and brings NCCL's lines together with slipring's. Usage: mix.sh MODE PROGRAM
 #
 #   preloaded   preloaded, NCCL_PROFILER_PLUGIN=STATIC_PLUGIN          other-copy  preloaded, and a copy is named

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The ranges that a tool sees. Usage: nvtx.sh TOOL FUSE MIX
 set -u
 tool=$1 fuse=$2 mix=$3

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For callgrind: N ranges while no tool is attached. */
 #include <stdlib.h>
 #include "base/nvtx.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tool as NVTX loads it (NVTX_INJECTION64_PATH): writes the ranges of all domains to TEST_NVTX_FILE.PID, one a line:
  *
  *   begin THREAD DEPTH DOMAIN PAYLOAD MESSAGE        DEPTH from 0

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loads libslipring.so as NCCL loads a profiler plugin and drives its tables with the events that NCCL makes.
  *
  *   profile_plugin LIBRARY CASE     0: as it should be. Log and settings by the environment (see CMakeLists.txt).

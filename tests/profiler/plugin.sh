@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # One case of profile_plugin with a log of its own. Usage: plugin.sh PROGRAM CASE
 set -eu
 work=$(mktemp -d)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many threads: those of an application call on communicators of their own, and each has a thread that stands for
  * NCCL's proxy and reports the channels, behind it, as fast as it can. */
 #include "driver.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program with a mutant of the library by ../e2e/run.sh, once for each case: the race oracle has to report it, at the first try.
 # What else goes wrong does not count.
 #

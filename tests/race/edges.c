@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* edges: runs every case in processes of its own, with its edge (silence) and without (a report that names both
  * operations).
  *

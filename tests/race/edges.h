@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of a few driver calls, each once with the edge that orders its accesses and once without. */
 #ifndef TESTS_RACE_EDGES_H
 #define TESTS_RACE_EDGES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Dies with the oracle's lock. A file of its own: the driver's headers want cuda.h in another way than programs do. */
 #include "../softgpu/driver/race_state.h"
 #include "edges.h"

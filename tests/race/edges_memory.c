@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which bytes an operation touches, and the life of memory. */
 #include "edges.h"
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Order between processes: the memory's owner and a peer that has it mapped. */
 #include "edges.h"
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Order between streams of one process, and what the host has seen. */
 #include "edges.h"
 #include <stdatomic.h>

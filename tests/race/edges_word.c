@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Order by words that streams write and wait for. */
 #include "edges.h"
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers that a program registers with NCCL. */
 #ifndef TESTS_REGISTER_BUFFERS_H
 #define TESTS_REGISTER_BUFFERS_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program with faults of the driver: each of the first calls of one function in turn, on all ranks and on one only. Results and files
 # have to be right every time.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One process, one thread, one device for each rank: windows that are registered in a group, and gathers in groups.
  *
  *   process RANKS MEMORY ROUNDS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers that are registered with NCCL, and what becomes of them.
  *
  *   register RANKS CASE HOW MEMORY WHICH [ROUNDS]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "virtual.h"
 
 #include "../e2e/ranks.h"

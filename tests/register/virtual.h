@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual memory of the driver, as an allocator of an application makes it: one reservation, one or several allocations
  * mapped side by side. A call that fails once is made again: the tests let each fail in turn. */
 #ifndef TESTS_REGISTER_VIRTUAL_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Gives broken logs to slipring report and slipring trace: each has to be told with file and line, the rest used, and nothing may crash.
 
     broken.py --report SLIPRING_REPORT --trace SLIPRING_TRACE --logs FOLDER [--least N]

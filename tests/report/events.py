@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Prints the events that the library's sources log, one a line. events.py SOURCE_ROOT"""
 import glob
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
 #   report.sh figures|broken|runs|record|events|fields

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pieces of the tools that read logs: figures in words, tables that fit, escaping, lanes, percentiles. */
 #include <criterion/criterion.h>
 #include <stdlib.h>

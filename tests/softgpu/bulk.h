@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a device, or NCCL, does to many bytes of memory.
  *
  * ThreadSanitizer's memcpy looks at every byte, which takes ten times as long as the copy. Here it sees one byte of each

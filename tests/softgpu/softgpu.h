@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* softgpu: what the stand-in libraries (cuBLAS, cuBLASLt, NCCL) use of the stand-in driver besides CUDA's own API.
  *
  * A "built-in kernel" is a host function that the stand-in driver runs on a stream's worker thread. The stand-ins

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two ranks make a communicator and gather while a stranger is connected to the meeting's socket, which it has found in
  * /proc/net/unix as anybody can. Rank 1 begins when the stranger is there.
  *

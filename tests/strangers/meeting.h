@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the tests of the meeting share. */
 #ifndef TESTS_STRANGERS_MEETING_H
 #define TESTS_STRANGERS_MEETING_H

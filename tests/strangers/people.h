@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Processes of the tests of strangers: ranks, and others. Each is forked before the test's own process has threads, and
  * goes from step to step when it is told to. */
 #ifndef TESTS_STRANGERS_PEOPLE_H

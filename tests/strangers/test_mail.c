@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between processes (plugin/bootstrap/oob.h): only those of the rank that they name are delivered, and no other costs
  * anything. This process is rank 0 of two; another one is rank 1, or seems to be. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The meeting of a communicator's ranks (plugin/bootstrap/bootstrap.h) among strangers. This process is the rank that collects the
  * others, unless a test says otherwise. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The meeting (plugin/bootstrap/bootstrap.h) as a member sees it: this process is a rank, and who collects the ranks is not as it
  * should be. */
 #include <criterion/criterion.h>

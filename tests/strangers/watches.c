@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators of the same ranks share the process descriptors on their peers: each rank counts what is open. NCCL
  * opens some too, so a communicator that slipring does not see (pncclCommSplit) shows how many.
  */

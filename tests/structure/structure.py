@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How the library's files depend on each other, and which of them one call passes through.
 
   structure.py check SOURCE_ROOT OBJECT...  fails when a folder uses or includes one that comes after it, when another

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes down which functions of the library one call passes through, for structure.py.
  *
  * To be preloaded before a libslipring.so that is built with -finstrument-functions. The WAY_NTH call (from 1) of the

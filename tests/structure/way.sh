@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Shows the way of one ncclAllGather through the library on the software GPU: each function that it enters, in order, and the files.
 # For ARCHITECTURE.md, and for whoever wants to see it.
 #

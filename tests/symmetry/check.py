@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks what the log files of a program's ranks say of call sites.
 
   check.py [--without RANK] [--alone] [--line "N EVENT: EXPRESSION"]... FILE...

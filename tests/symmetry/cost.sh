@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Instructions that publishing adds to one ncclAllGather, and that the analysis takes for one call, in the background on each of two ranks: a
 # program with both ranks in one process, counted by callgrind. Usage: cost.sh LIBRARY SOFTGPU_DIR LIMIT PROGRAM... Fails when publishing takes more.
 set -eu

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program by ../e2e/run.sh and then looks at what each rank's log says of its call sites (check.py).
 #
 #   run.sh [--line "N EVENT: EXPRESSION"]... [--alone] [--without RANK] run.sh-arguments... -- PROGRAM...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs whose call sites are symmetric, or are not in one particular way.
  *
  *   sites RANKS ITERATIONS CASE [AT]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The generated part of docs/doctor.md. Usage: docs.sh SOURCE_ROOT SLIPRING_DOCTOR [--write]; without --write, fails when it is not up to date.
 set -eu
 page=$1/docs/doctor.md

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # slipring doctor: every check is made to fail, and the message and the exit status are looked at; and all is well when
 # it is.
 # usage: doctor.sh LAUNCHER BUILD FAKES PART     FAKES: folder of the stand-ins in fake/; PART: driver, host or command

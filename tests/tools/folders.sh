@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Checks that the folders of tools/ include each other in one order only:  common <- log <- model <- report, trace;  the
 # other tools use common, and log where they follow logs.  Usage: folders.sh SOURCE_ROOT
 set -eu

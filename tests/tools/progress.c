@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tools/common/progress.c on a pseudo terminal and on a pipe, with a clock of the test's own. */
 #include "tools/common/progress.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the tools share: UTF-8, JSON, words, options. */
 #include <criterion/criterion.h>
 #include <jansson.h>

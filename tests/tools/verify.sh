@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # slipring verify on the software GPU: equal, different (a library that loses bytes), nothing to compare, commands that
 # fail, and logs that can not be read.
 # usage: verify.sh LAUNCHER TOOL LIBRARY BROKEN-LIBRARY GATHERS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs whose calls are measured (SLIPRING_TRACE): plain NCCL, with exact checks.
  *
  *   trace_calls RANKS CASE [ROUNDS]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks the lines that SLIPRING_TRACE writes (docs/tracing.md), of all ranks of a program.
 
   check.py [--calls KIND=N]... [--ended REASON]... [--want EXPRESSION]... [--without RANK] [--not-all] [--differ] [--not-in-time] FILE...

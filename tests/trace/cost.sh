@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Instructions of libslipring.so in one gather of a group, on the application's thread, without SLIPRING_TRACE, with it for other calls, and with
 # it: a program with both ranks in one process and all shards staged, counted by callgrind for a few and for more calls.
 # Usage: cost.sh LIBRARY SOFTGPU_DIR PROGRAM LIMIT: fails when a gather that is not measured costs more than LIMIT instructions more with

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program with SLIPRING_TRACE=1 by ../e2e/run.sh and then looks at what was measured (check.py).
 #
 #   run.sh check.py-arguments... -- run.sh-arguments... -- PROGRAM...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes more than a hundred broken tune files to a folder, named 001 and on; prints how many. Each has an error that a
  * reader must find. Everything is made from a seed, so a number names the same file everywhere. */
 #include <stdint.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Broken tune files: each gives one message with the file and the line, from the tool and from the library, and NCCL's defaults.
 # Usage: broken.sh GENERATOR SLIPRING_TUNE RUNNER
 #   RUNNER: `tuner_defaults LIBRARY` drives the tuner once and fails when it decides anything

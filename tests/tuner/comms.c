@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One process, four devices: communicators made in the ways that NCCL offers, and an all-gather on each.
  *
  *   tuner_comms all|group|split|threads */

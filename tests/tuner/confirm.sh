@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The second run of slipring tune: which choices of the first it keeps. COMMAND is a script that leaves log lines with given times,
 # so that the two runs differ in a known way. Usage: confirm.sh LAUNCHER BUILD
 set -eu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tuner_defaults LIBRARY: asks the tuner for every collective and some sizes. Status 0 when it left all to NCCL, 1 when
  * it decided something, 3 when it failed. */
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target of the tune file's parser. With libFuzzer (clang -fsanitize=fuzzer), or with the main() below, which any
  * compiler takes: it runs the corpus and mutations of it that a seed makes.
  *

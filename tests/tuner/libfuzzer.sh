@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The tune file's parser under libFuzzer with sanitizers, for a number of runs. Usage: libfuzzer.sh CLANG SOURCE_ROOT CORPUS RUNS INCLUDE_FOLDER...
 set -eu
 clang=$1 root=$2 corpus=$3 runs=$4

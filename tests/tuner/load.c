@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loads libslipring.so as NCCL loads a plugin, and drives every callback of every version of the tuner interface: with
  * the arguments that NCCL gives, and with such as can not be. Knows the interface only by the names that NCCL looks up.
  *

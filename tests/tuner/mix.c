@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slr_mix for the fuzz target, which is built without the rest of base/. Any mixing will do there. */
 #include "base/log.h"
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # slipring tune on the software GPU: finds the optimum that its model has, a second run with the table is faster in the model and
 # says which rule decided; and what happens when it can not. Usage: tune.sh LAUNCHER BUILD COLLECTIVES
 set -eu

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Look-ups in a table of blocks, for counting instructions: lookup_cost.sh.
  *
  *   block_lookup BLOCKS LOOKUPS find|nothing

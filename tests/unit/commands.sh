@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Each command that is a program of its own and has been built: the options in its --help are those of tools/tables/commands.def, and its
 # exit status for help is 0, for nonsense that of wrong usage, with nothing on stdout. Usage: commands.sh SLIPRING_TABLES BUILD_FOLDER
 set -eu

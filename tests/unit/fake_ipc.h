@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the handle cache asks of a driver, besides fake_memory.h: legacy IPC and virtual memory that only count. */
 #ifndef TESTS_UNIT_FAKE_IPC_H
 #define TESTS_UNIT_FAKE_IPC_H

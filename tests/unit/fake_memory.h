@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A driver with device memory only, for the tests of the block cache: counts bytes, checks every address, fails when
  * told. Blocks are given the lowest free address, so addresses come back as they do on a real device. */
 #ifndef TESTS_UNIT_FAKE_MEMORY_H

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Tests of LD_PRELOAD/slipring. A probe library, which says that it was loaded, stands in for libslipring.so, so that nothing here needs a GPU,
 # the software GPU or the library itself. Usage: launcher.sh LAUNCHER PROBE_LIBRARY SLIPRING_TABLES
 # shellcheck disable=SC2016 # the shell that the launcher starts expands what is in single quotes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded by launcher.sh in place of libslipring.so: says so when it is loaded into a process that asks for it. */
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that what the pages and the comments in the code point to is there.
 
 Usage: links.py SOURCE_ROOT

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks that docs/log.md lists exactly the events that the library logs, each with its fields.
 
 Usage: log_events.py SOURCE_ROOT

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For tests of the log: each test is a process of its own (Criterion), so settings and sink start afresh. */
 #ifndef SLR_TEST_LOG_HELPERS_H
 #define SLR_TEST_LOG_HELPERS_H

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Instructions of one slr_block_find, by the number of blocks: a program that looks up N and 2N random addresses, counted by callgrind, less the
 # same without the look-ups. Usage: lookup_cost.sh PROGRAM BLOCKS=LIMIT...
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Checks that no line of prose in the Markdown pages is longer than 100 characters. Tables, code, headings and lines of one word, which
 # can not be broken, may be. Usage: prose.sh SOURCE_ROOT
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Checks that slipring-tables brings files up to date and finds those that are not. Usage: tables.sh SLIPRING_TABLES
 set -eu
 tables=$1

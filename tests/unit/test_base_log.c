@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a line looks like, in both forms. */
 #include "base/log.h"
 #include "log_helpers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where lines go: file names, failures, several threads, fork. */
 #include "base/log.h"
 #include "log_helpers.h"

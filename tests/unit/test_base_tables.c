@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "base/reason.h"
 #include "base/real.h"
 #include "base/settings.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The block cache on a fake driver. */
 #include <criterion/criterion.h>
 #include <pthread.h>

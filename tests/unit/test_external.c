@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that the block cache did not make, on a fake driver. */
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cublasLtMatmul's descriptors, parts and algorithms. The descriptors are the stand-in cuBLASLt's; what would compute
  * or choose is faked. */
 #include <criterion/criterion.h>

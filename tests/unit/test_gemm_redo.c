@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLAS refuses a part of a fused GEMM after others have run. The fake library computes at once, on the host. */
 #include <criterion/criterion.h>
 #include <stdlib.h>

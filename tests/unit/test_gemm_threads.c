@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several threads describe and compute cublasLtMatmul calls at once. The descriptors are the stand-in cuBLASLt's; an
  * algorithm of the fake library is its part's width, so that a wrong one shows. A call into the library may wait: the
  * tests hold one thread there while others go on. */

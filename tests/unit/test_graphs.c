@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which graphs hold gathers, and what a launch counts. */
 #include <criterion/criterion.h>
 #include "plugin/comm/comm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The address table and the size classes. */
 #include <criterion/criterion.h>
 #include <pthread.h>

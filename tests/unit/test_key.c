@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of communicators: equal for equal inputs, different for every other one; and what is shown of a key does not
  * show the key. */
 #include <criterion/criterion.h>

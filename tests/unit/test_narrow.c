@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The change-over of plugin/tuner/channel_limit.h, on the real code: every rank is a coroutine that can be put aside before each
  * access to shared memory. All orders with up to three involuntary changes of rank are run, and many random ones; in
  * each, all ranks must answer alike for every call. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Watches of peers' processes (plugin/comm/peer_process.h): shared, counted, and never wrong about who lives. */
 #include <criterion/criterion.h>
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ring's order of operations, recorded from fake driver functions and then executed by a model of N ranks.
  *
  * The model has one in-order hardware queue for each rank, the worst case (CUDA_DEVICE_MAX_CONNECTIONS=1): an operation

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256: the examples of FIPS 180-2 and of NIST's CAVP, and every way to cut a message. */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites: the period of random sequences of calls, the comparison of random places, and the records that carry
  * them, each against a plain way to the same answer or a construction with a known one. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Records and the device's clock (kernels/timing.h, kernels/device_clock.h) on a fake device whose clock has another zero, and
  * perhaps another rate, than the host's. */
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tune file's parser: what a rule means, where an error is, which rule decides. */
 #include <criterion/criterion.h>
 #include <stdio.h>

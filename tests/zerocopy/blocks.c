@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks that come and go.
  *
  *   blocks RANKS turnover ROUNDS [MIN-REUSED]   more sizes in turn than peers may have mapped: blocks go back to the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that free and allocate their buffers around every gather, three sizes in turn.
  *
  *   churn RANKS ITERATIONS [stable] [grow]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program by ../e2e/run.sh and then looks at the counters that each rank logged at its end.
 #
 #   counts.sh [--want EXPRESSION]... run.sh-arguments... -- PROGRAM...

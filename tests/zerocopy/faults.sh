@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a program with faults of the driver, each of the first calls of one function in turn, alone and with all that follow, on all ranks
 # and on the last one only. The results have to be exact every time.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers that are used again right behind the call, while one rank is late: its stream stands still, its peers' do
  * not.
  *

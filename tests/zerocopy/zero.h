@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs of this folder share. They know nothing of slipring: plain cudart and NCCL, with exact checks.
  *
  * Each rank is a process of its own, started anew, so that ranks may have different environments: NAME=VALUE pairs in

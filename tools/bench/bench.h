@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring bench: bench/ag_gemm alternately without and with slipring; medians, and their ratio. */
 #ifndef SLR_TOOLS_BENCH_H
 #define SLR_TOOLS_BENCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where ag_gemm runs: on what the driver offers, else on the software GPU; and the problem that
  * suits it. */
 #include <cuda.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Running ag_gemm, in turn without and with slipring. */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Medians, least and greatest of each figure, and the ratio of the sides. */
 #include <stdlib.h>
 #include <string.h>

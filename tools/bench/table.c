@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The summary as a table, for a terminal and for documents. */
 #include <string.h>
 #include "tools/bench/bench.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Children with a time limit: for what may hang or crash. */
 #ifndef SLR_TOOLS_CHILD_H
 #define SLR_TOOLS_CHILD_H

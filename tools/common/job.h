@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A command that a tool runs and watches. Signals that ask the tool to end reach the command too;
  * the tool then comes back from job_run like after any end, and can clean up. */
 #ifndef SLR_TOOLS_JOB_H

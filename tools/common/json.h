@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Writes one JSON value to a stream as it goes, so that a long one needs no memory. What reads JSON
  * uses Jansson, which not every tool can ask for; this needs nothing. Strings may hold any bytes:
  * what is no UTF-8 becomes U+FFFD.

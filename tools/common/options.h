@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of a program from one table, from which everything derives: the fields that hold
  * the values, the parser, --help, what is said about wrong use, and for the launcher's commands the
  * manual page.

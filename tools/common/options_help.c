@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/common/options_help.h"
 #include <ctype.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is said about options; for options.c. */
 #ifndef SLR_TOOLS_OPTIONS_HELP_H
 #define SLR_TOOLS_OPTIONS_HELP_H

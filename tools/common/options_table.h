@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes of the table OPTIONS_FILE, a .def file, `struct OPTIONS_STRUCT` with its fields, and
  * `option_rows`. The file that includes this defines both names before. See
  * tools/common/options.h. */

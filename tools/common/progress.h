@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a long command shows on stderr while it works. Nothing is ever written to stdout.
  *
  * On a terminal (stderr is one, and TERM is neither empty nor "dumb"): one line that is drawn again

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* UTF-8, strictly: overlong forms, surrogates and what lies above U+10FFFF are no characters. Texts
  * end with a zero. */
 #ifndef SLR_TOOLS_UTF8_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Growable arrays and memory for the tools. Out of memory ends the tool with a message and status
  * 3: it has nothing that it could still tell. */
 #ifndef SLR_TOOLS_VEC_H

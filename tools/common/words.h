@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of words, as command lines are. Out of memory ends the tool, as in vec.h. */
 #ifndef SLR_TOOLS_WORDS_H
 #define SLR_TOOLS_WORDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* COMMAND: what it is, whether the library can be preloaded into it, what is linked into it, what
  * it starts. */
 #include <errno.h>

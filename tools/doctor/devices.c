@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver and its devices, asked in a child. */
 #include "tools/doctor/devices.h"
 

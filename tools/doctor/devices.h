@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the driver (and NVML, when it is there) says about the devices. Filled by a child, in memory
  * shared with it. */
 #ifndef SLR_TOOLS_DOCTOR_DEVICES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring doctor: what on this machine or in this environment would prevent substitution, or make
  * it slow.
  *

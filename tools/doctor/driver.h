@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver, in a child: loaded by name, its functions looked up as slipring does it. Only for
  * code that runs in a child of child_run. */
 #ifndef SLR_TOOLS_DOCTOR_DRIVER_H

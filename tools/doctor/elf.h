@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a program file is: read from its headers, never run. */
 #ifndef SLR_TOOLS_DOCTOR_ELF_H
 #define SLR_TOOLS_DOCTOR_ELF_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Namespaces, users, shared memory, limits, the network, the Multi-Process Service. */
 #include <errno.h>
 #include <fcntl.h>

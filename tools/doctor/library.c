@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library, loaded as a user's program gets it: through the launcher. */
 #include <limits.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Peer access and what lies between the devices. */
 #include <string.h>
 #include "tools/doctor/doctor.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which libnccl.so.2 the program gets, as the loader would find it for COMMAND; then its version
  * and functions, asked in a child. */
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NVML, when it is there: what lies between the devices. Its functions and constants are a stable
  * ABI; only these are used, and any may be missing. */
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What else is preloaded. */
 #include <errno.h>
 #include <stdlib.h>

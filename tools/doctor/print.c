@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The report for people: groups, one finding a line, wrapped at 100 columns; and the table of
  * links. */
 #include <string.h>

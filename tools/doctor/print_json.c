@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The report for programs, and the tables for docs/doctor.md. */
 #include <string.h>
 #include "tools/common/json.h"

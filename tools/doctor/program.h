@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* COMMAND, as far as it can be known without running it: wrappers that only change the environment
  * are looked through, scripts lead to their interpreter. */
 #ifndef SLR_TOOLS_DOCTOR_PROGRAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring's own settings: those that are not accepted, and those that contradict each other. */
 #include <string.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks need to meet (plugin/bootstrap/bootstrap.c, oob.c) is done here between two
  * processes: an abstract name, the kernel's word for who is there, a descriptor passed on, a
  * datagram with credentials. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks do with each other, tried: one process for each device (two when there is one device),
  * in step. Each says in shared memory how far it came; the parts that need only the own device are
  * in trial_own.c, the others in trial_peers.c. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of a trial that need only the own device: context, control memory, stream memory
  * operations, a block. */
 #include <stdint.h>

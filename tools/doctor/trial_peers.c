@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of a trial that need the others: their blocks are opened by handle and by descriptor,
  * and read. */
 #include <poll.h>

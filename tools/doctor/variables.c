@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Variables of CUDA, NCCL and PyTorch (variables.def), in the environment and in NCCL's files. */
 #include <ctype.h>
 #include <limits.h>

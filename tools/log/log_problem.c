@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is wrong with logs, as text. */
 #include <string.h>
 #include "tools/log/log_record.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/log/log_read.h"
 #include <dirent.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reads slipring's JSON logs (SLIPRING_LOG_FORMAT=json) line by line and tells what is wrong with
  * them.
  *

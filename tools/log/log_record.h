@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One line of JSON into a record, and messages; for log_read.c. */
 #ifndef SLR_TOOLS_LOG_RECORD_H
 #define SLR_TOOLS_LOG_RECORD_H

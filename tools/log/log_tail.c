@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/log/log_tail.h"
 #include <dirent.h>
 #include <fcntl.h>

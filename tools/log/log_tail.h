@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Follows the JSON logs of a folder, all files of it, while processes write them: as far as whole
  * lines are there. A line that can not be read (a rank that was killed in the middle of it, another
  * program's output) is counted and left out. tools/log/log_read.h is for logs that are done: it

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is drawn for a rank, in lanes and rows: bars of one row do not overlap. For the timeline and
  * the trace. */
 #ifndef SLR_TOOLS_BARS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What `slipring report` and `slipring trace` have in common: reading, choosing the run, exit
  * status. */
 #ifndef SLR_TOOLS_INPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the logs of all ranks say, as data: processes, communicators, their gathers and spans.
  * model_add() takes lines, model_finish() puts them in order; everything else only reads.
  *

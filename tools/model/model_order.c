@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Lines come in the order in which ranks wrote them, perhaps twice; the model has them in order,
  * once. */
 #include <stdlib.h>

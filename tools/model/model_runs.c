@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which processes ran together: they share a communicator, or their logs overlap in time on one
  * host. A process without a communicator (a launcher, a helper) belongs to the run that is nearest
  * in time. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the model's files: look-up tables, and the files' parts. */
 #ifndef SLR_TOOLS_MODEL_TABLES_H
 #define SLR_TOOLS_MODEL_TABLES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The call sites of a run, with the figures of all ranks together and of each.
  *
  * A site of moved calls is phase and place in the period, once the library has seen the calls

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers that should be equal on all ranks: how often each reason occurred, calls, and shards by
  * their way. */
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Times of one rank at a call site against the other ranks' times there, and when ranks reach a
  * call. */
 #include <inttypes.h>

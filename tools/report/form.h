@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Figures in words: bytes, times, shares. Each returns `buf`, which FORM_ROOM bytes are enough
  * for. */
 #ifndef SLR_TOOLS_FORM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring report: what the logs of all ranks say, as text and as a page. */
 #include <string.h>
 #include <unistd.h>

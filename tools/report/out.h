@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a report is written: sections, paragraphs, tables and lists, as text or as HTML. What is said
  * is the same in both; report_*.c say it. All texts are escaped here, so they may come from
  * logs. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The HTML form: one page without anything from elsewhere, that needs no script. */
 #include "tools/common/utf8.h"
 #include "tools/report/out.h"

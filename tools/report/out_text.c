@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The text form: 100 columns, tables with their widest breakable columns narrowed until they
  * fit. */
 #include <stdlib.h>

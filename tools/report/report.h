@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a report says, section by section. Each function writes one section, or nothing when the
  * logs say nothing of it.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What to do: only where a reason has a cure that helps. */
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For each call site of moved gathers: how much of a gather's time was hidden, and how much
  * exposed. */
 #include "tools/report/report.h"

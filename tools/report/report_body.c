@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A report from its beginning to its end. */
 #include "tools/report/report.h"
 

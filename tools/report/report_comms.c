@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators: which went to the ring, and why the others did not. */
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that differ: one rank's decision, reason, count or time away from the others'. */
 #include <stdlib.h>
 #include <string.h>

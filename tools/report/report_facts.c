@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What several sections say alike. */
 #include <string.h>
 #include "tools/report/report.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The run at a glance: the head of a report. */
 #include <string.h>
 #include <time.h>

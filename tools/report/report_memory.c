@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory: staging, blocks that were kept, handles of peers' memory. */
 #include "tools/report/report.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL ran: collectives by function, size and what NCCL chose for them. */
 #include <inttypes.h>
 #include <string.h>

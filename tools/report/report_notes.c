@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Warnings and errors, and what these logs do not have. */
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One row for each rank, and what one rank has and the others have not. */
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites: their figures, and what was decided and why. */
 #include <inttypes.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline: ranks below each other, their lanes as rows, one axis of time. Names are a picture
  * of their own, so that they stay in sight when the other one scrolls. */
 #include <inttypes.h>

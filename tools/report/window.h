@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which few gathers a picture shows: consecutive calls out of the steady state, of usual length. */
 #ifndef SLR_TOOLS_WINDOW_H
 #define SLR_TOOLS_WINDOW_H

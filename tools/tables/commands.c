@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The launcher's commands, and its --help text. */
 #include <stdint.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring-tables: prints the library's tables (settings, reasons) for people, documentation and
  * the launcher. */
 #ifndef SLR_TOOLS_TABLES_H

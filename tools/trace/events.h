@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A run as trace events (Trace Event Format), for Perfetto and chrome://tracing: a process for each
  * rank, a thread for each lane, a complete event for each span, and arrows from who sends to who
  * receives. Times are us from the run's first event on. */

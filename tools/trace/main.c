@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring trace: the logs of all ranks as a trace for Perfetto or chrome://tracing. */
 #include "tools/model/input.h"
 #include "tools/trace/events.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring tune: runs a command that tries NCCL's choices in turn, and writes the table of the
  * best. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which candidate is best for each key. Samples are sorted by key, candidate, rank and time, so
  * that everything is a run of neighbours. */
 #include <stdlib.h>

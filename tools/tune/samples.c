@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the lines of the logs say. */
 #include <stdlib.h>
 #include <string.h>

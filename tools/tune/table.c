@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is shown and what is written. */
 #include <errno.h>
 #include <stdlib.h>

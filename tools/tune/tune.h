@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring tune: what was measured, what is best, and the table of it. */
 #ifndef SLR_TOOLS_TUNE_H
 #define SLR_TOOLS_TUNE_H

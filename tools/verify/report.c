@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/verify/verify.h"
 
 /* The table's reasons are of two kinds; those before the first of a pending gather's end say what

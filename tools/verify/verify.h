@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slipring verify: COMMAND with every N-th substituted gather compared with NCCL's, and what the
  * ranks' logs say of it. */
 #ifndef SLR_TOOLS_VERIFY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a log: read, put in order, and written as text, page and trace. With libFuzzer's main (fuzz_logs.sh), or
  * with the one below, which changes sound logs by a seed. */
 #include <stdint.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The long run: libFuzzer with AddressSanitizer and UBSan on what reads logs. Needs clang.
 #
 #   fuzz_logs.sh [--seconds 60] [--corpus FOLDER] [-- libFuzzer's options]

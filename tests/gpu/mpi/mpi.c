@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every call is one exchange: each rank writes its part into its slot of the shared file, all wait, all read what they
  * need, all wait. Calls of one process must not overlap, as nccl-tests' do not.

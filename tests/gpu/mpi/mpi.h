@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of MPI that nccl-tests calls, for ranks that are processes of one host: enough to run its multi-process
  * programs where no MPI is installed. Names and meanings are those of the MPI standard; everything else of it is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fake driver's one prototype, and what it notes of a call. */
 #ifndef TESTS_PRELOAD_FAKE_H
 #define TESTS_PRELOAD_FAKE_H

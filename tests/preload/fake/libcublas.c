@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLAS that does nothing but note which GEMM function was called. */
 #include <cublas_v2.h>
 

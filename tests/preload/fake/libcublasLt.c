@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt that does nothing but note that a function was called. */
 #include <cublasLt.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A driver that does nothing but note its arguments: every function of gate.def, whatever its real prototype, as one
  * that takes 14 integers and 8 floating-point numbers, which covers all argument registers and some stack on x86-64 and
  * aarch64. It returns its index in gate.def plus FAKE_BASE, so that two copies can be told apart. Not a software GPU:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL that does nothing but note which function was called last. As in NCCL, the pnccl name is the same function. */
 #include <nccl.h>
 #include <string.h>

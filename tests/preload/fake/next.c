@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A preloaded library as others write them: finds the next definition with RTLD_NEXT, and looks things up before main.
  * Built twice, as NEXT_ID 1 and 2. */
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libslipring with a recorder in place of plugin/: tests see what the hooks would have joined and called. */
 #ifndef TESTS_PRELOAD_RECORDER_H
 #define TESTS_PRELOAD_RECORDER_H

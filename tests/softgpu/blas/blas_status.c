@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "blas_types.h"
 
 #define STATUS_CODES(X)                                                                                                \

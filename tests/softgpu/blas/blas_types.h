@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What libcublas and libcublasLt share: the handle and the layout of cuBLASLt's opaque descriptors. */
 #ifndef SOFTGPU_BLAS_TYPES_H
 #define SOFTGPU_BLAS_TYPES_H

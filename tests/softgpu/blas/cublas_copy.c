@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cublasSetVector, cublasGetMatrix and their kin: strided copies between host and device, one driver copy per element
  * or column unless both sides are packed. */
 #include "cublas_handle.h"

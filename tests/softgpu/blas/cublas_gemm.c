@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLAS's GEMM entry points. All of them end in cublasLtMatmul, called through the PLT as the real library calls its
  * companion: an interposer sees a nested call and needs its guard. */
 #include "cublas_handle.h"

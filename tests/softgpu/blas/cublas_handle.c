@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLAS's handle: stream, pointer mode, math mode, workspace and the other settings. */
 #include "cublas_handle.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SOFTGPU_CUBLAS_HANDLE_H
 #define SOFTGPU_CUBLAS_HANDLE_H
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver as the stand-in libraries see it: a table of functions, each looked up by name with cuGetProcAddress, as
  * the real libraries do, so that whatever interposes the look-up sees every call. Shared by cuBLASLt, cuBLAS and NCCL;
  * each library has its own copy of the table. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fp16 and bf16 to and from fp32; to the 16-bit types with round-to-nearest-even, as the hardware converts. */
 #ifndef SOFTGPU_FLOAT16_H
 #define SOFTGPU_FLOAT16_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arithmetic of the GEMM kernel: OpenBLAS in fp32 or fp64, the conversions before it and the epilogue after it. */
 #include "gemm.h"
 #include "float16.h"

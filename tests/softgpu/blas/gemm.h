@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GEMM kernel of the stand-in cuBLAS: D = epilogue(alpha * op(A) * op(B) + beta * C + bias), column-major. */
 #ifndef SOFTGPU_GEMM_H
 #define SOFTGPU_GEMM_H

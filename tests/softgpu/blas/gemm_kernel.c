@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GEMM as a built-in kernel of the stand-in driver: registration, launch, access ranges and cost. */
 #include "gemm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which types a GEMM takes, and reading one scalar of each. */
 #include "gemm.h"
 #include "float16.h"

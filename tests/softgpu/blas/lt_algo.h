@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The algorithms of the stand-in cuBLASLt. All compute the same; they differ in what they take, as the real ones do, so
  * that an algorithm that was chosen for one problem may be refused for another:
  *

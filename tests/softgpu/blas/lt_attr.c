@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt's descriptors: create, destroy, and one table of attributes for each. */
 #include "blas_types.h"
 

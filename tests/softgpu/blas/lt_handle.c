@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt's handle and its small queries. */
 #include "blas_types.h"
 #include "driver_table.h"

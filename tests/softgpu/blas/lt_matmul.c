@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cublasLtMatmul and the algorithm queries: checks, and one launch of the GEMM kernel. */
 #include "gemm.h"
 #include "lt_algo.h"

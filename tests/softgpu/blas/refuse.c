@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SOFTGPU_REFUSE_GEMM="N", "N+", "N=STATUS": the N-th GEMM of the process (N+: and all from then on), of cuBLAS and
  * cuBLASLt together, is answered with STATUS instead of being enqueued; without one with NOT_SUPPORTED. */
 #include "gemm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The address range that holds all device memory, imports and page-locked host memory. It is reserved once and never
  * given back, so an address of freed memory is never the address of anything else but a later block: a use after free
  * stays recognisable, faults when the CPU does it, and can not be confused with the application's own memory. Blocks

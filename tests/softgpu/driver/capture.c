@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stream capture: what may be done while a stream records, and how streams join a recording. */
 #include "sg.h"
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The calls that begin, end and inspect a capture. */
 #include "sg.h"
 #include <string.h>

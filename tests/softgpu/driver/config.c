@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Environment of the stand-in driver; documented in ../README.md. */
 #include "sg.h"
 #include <stdlib.h>

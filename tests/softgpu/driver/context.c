@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts: created ones, primary ones, and each thread's stack of current contexts. */
 #include "sg.h"
 #include <stdlib.h>

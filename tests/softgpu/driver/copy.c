@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear copies. Pageable host memory is staged before an asynchronous call returns and complete after one that writes
  * it; copies between devices return at once even in their synchronous form, as documented. */
 #include "../bulk.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices: identity, attributes, visibility and what one device may do with another. */
 #include "sg.h"
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuGetErrorName and cuGetErrorString: usable before cuInit. */
 #include "sg.h"
 

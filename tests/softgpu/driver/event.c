@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events: an event refers to the completion of its latest record; a wait refers to what it found at the call. */
 #include "sg.h"
 #include <stdlib.h>

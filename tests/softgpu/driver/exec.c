@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What operations do, on the worker's thread and without the lock. */
 #include "../bulk.h"
 #include "sg.h"

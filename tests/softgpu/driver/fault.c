@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SOFTGPU_FAIL="cuMemAlloc_v2:3,cuIpcOpenMemHandle:1+=205": the n-th call (n+: from then on) fails, per process.
  * A name is an exported symbol or a base name (all its versions count together).
  * Instead of an error number: "=kill" the process is killed at that call, "=kill50" 50 ms later, "=stop" it stops,

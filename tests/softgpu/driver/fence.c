@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Completion of one operation: what events, stream order and host synchronisation all come down to. */
 #include "sg.h"
 #include <stdlib.h>

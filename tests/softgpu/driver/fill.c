@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills. They return at once even in their synchronous form unless the target is host memory. */
 #include "sg.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs, as far as captures need them. A launch replays the operations in the order in which they were recorded, which
  * respects every dependency but runs branches one after another. */
 #include "sg.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Handles are serial numbers, so that using one after its object is gone can not reach another object by accident. */
 #include "sg.h"
 #include <stdlib.h>

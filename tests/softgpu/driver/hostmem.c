@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Page-locked host memory: the device address is the host address. */
 #include "sg.h"
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuInit, what every entry point checks first, fork and exit. */
 #include "sg.h"
 #include <stdlib.h>

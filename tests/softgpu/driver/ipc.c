@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Legacy CUDA IPC: an exported block is reached through the exporter's descriptor in /proc. */
 #include "sg.h"
 #include <fcntl.h>

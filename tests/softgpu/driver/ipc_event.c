@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Events shared between processes: two counters in a memfd page, records made and records completed. The page stays
  * mapped until the process ends, since queued operations may still refer to it when the event is destroyed. */
 #include "sg.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Built-in kernels: functions that the stand-in libraries register and launch like device code. */
 #include "sg.h"
 #include <stdlib.h>

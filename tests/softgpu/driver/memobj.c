@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Backing of device memory: a memfd of one header page and the data, mapped shared. No name anywhere, so nothing is
  * left behind when a process is killed; another process reaches it through /proc/<pid>/fd. */
 #include "sg.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stream memory operations. A wait polls, sleeping on the word as a futex in between: writes by a stream of any process
  * wake it at once, plain stores are seen at the next poll. */
 #include "sg.h"

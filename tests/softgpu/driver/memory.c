@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of live memory, device allocation and free. */
 #include "sg.h"
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* There is no device code here: loading a module or library says that no image fits this device. Also the remaining
  * calls that have a trivial but true answer. */
 #include "sg.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations: what a queue holds, and the check of the memory that they touch. */
 #include "sg.h"
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stream-ordered allocation. A pool hands out memory of its device and keeps nothing back. */
 #include "sg.h"
 #include <stdlib.h>

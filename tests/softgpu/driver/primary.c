@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Primary contexts, and the settings of contexts that have no effect here but must be answered. */
 #include "sg.h"
 

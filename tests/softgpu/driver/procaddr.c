@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuGetProcAddress: base name, requested version and stream flags select one symbol of the entry table. */
 #include "sg.h"
 #include <cudaProfiler.h>

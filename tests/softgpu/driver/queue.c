@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stream queues: which earlier work an operation follows, and host synchronisation. */
 #include "sg.h"
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The race oracle's clocks: queues, the host, and what an operation is ordered after. See race.h. */
 #include "race.h"
 #include "race_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The race oracle: SOFTGPU_RACE=<file> makes every operation record what it reads and writes, and reports two accesses
  * to the same bytes, at least one of them a write, that nothing orders. It judges by order, never by time: accesses
  * that happened to run seconds apart are reported like those that overlapped.

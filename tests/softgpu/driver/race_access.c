@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The race oracle's histories: for each piece of memory a sorted list of disjoint intervals, each with its latest write
  * and the reads since that no later read covers. An access is judged against those, which is enough: what they are
  * ordered after was judged against them. */

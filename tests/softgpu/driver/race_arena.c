@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory in the race oracle's file: sizes are rounded up to powers of two, each with a list of free pieces. */
 #include "race.h"
 #include "race_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What memory is, whoever maps it where: the race oracle's keys. */
 #include "race.h"
 #include "race_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What operations read and write, as the race oracle sees them, and its reports. */
 #include "race.h"
 #include "race_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the race oracle share. Places in the file are numbers of 32-byte units, 0 for none; nothing of the
  * file but those is kept while the lock is not held, because the arena may have been wiped meanwhile. */
 #ifndef SOFTGPU_RACE_STATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words that streams write and wait for, and the meetings of collectives: the race oracle's order between queues that
  * is not made by events. A word remembers its latest values, each with the clock of who wrote it. */
 #include "race.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reports: one line each, to stderr and to the file that SOFTGPU_REPORT names. */
 #include "sg.h"
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of the stand-in driver. One process-wide mutex (sg_lock) guards every table and every queue; worker threads
  * drop it while they copy, compute or poll. Functions ending in _locked want it held. Handles that applications see
  * are serial numbers, never addresses, so a handle that is used after its destruction is always recognised. */

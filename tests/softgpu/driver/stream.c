@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stream objects and the calls that ask about them. */
 #include "sg.h"
 #include <stdlib.h>

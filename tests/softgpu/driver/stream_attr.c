@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Launch attributes of a stream: kept, and without effect here. */
 #include "sg.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stream capture and the replay of what was captured. */
 #include "test_util.h"
 #include <pthread.h>

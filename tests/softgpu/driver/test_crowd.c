@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads of two devices with short queues, for ThreadSanitizer (no Criterion): queues fill up, copies tie the other
  * device's context, contexts are synchronised and kernels loaded meanwhile, and streams come and go. */
 #include "../softgpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For tests of what waits and what goes on while a stream is held. */
 #ifndef SOFTGPU_TEST_HELD_H
 #define SOFTGPU_TEST_HELD_H

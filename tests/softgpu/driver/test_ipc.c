@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory shared between processes, and stream memory operations across them. */
 #include "test_util.h"
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SOFTGPU_LAZY: the first launch of a lazily loaded kernel in a thread synchronises its context. */
 #include "../softgpu.h"
 #include "test_held.h"

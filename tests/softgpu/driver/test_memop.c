@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stream memory operations: comparisons, widths, batches, refused addresses. */
 #include "test_util.h"
 

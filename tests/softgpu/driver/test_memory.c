@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory: allocation, copies of all shapes, pointer queries. */
 #include "test_util.h"
 

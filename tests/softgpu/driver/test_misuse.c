@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an application must not do is named, and answered with a documented error. */
 #include "../softgpu.h"
 #include "test_util.h"

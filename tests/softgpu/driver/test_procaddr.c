@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finding entry points, devices' identity, and injected faults. */
 #define CUDA_ENABLE_DEPRECATED
 #include "test_util.h"

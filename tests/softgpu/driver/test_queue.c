@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stream's queue has room for SOFTGPU_QUEUE entries; who fills it waits in the call, and nobody else does. */
 #include "test_held.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and events: order, the default streams' rules, and that waiting is real. */
 #include "test_util.h"
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several threads on one device: streams come and go, events chain them, memory is allocated and freed meanwhile. */
 #include "test_util.h"
 #include <pthread.h>

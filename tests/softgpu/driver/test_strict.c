@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small strict rules, on and off: a primary context's handle, synchronising a context that captures, and peer-to-peer
  * that is broken. */
 #include "test_held.h"

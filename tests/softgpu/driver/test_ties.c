@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SOFTGPU_TIES: which contexts count a queued copy between two devices of the process as their work. The streams that
  * are held belong to device 1; the question is always whether device 0 goes on. */
 #include "test_held.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The timing model. Lower bounds are exact; upper bounds are generous, since the machine may be busy. */
 #include "../softgpu.h"
 #include "test_util.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the tests of the stand-in driver. Each Criterion test runs in its own process, so each starts the driver.
  */
 #ifndef SOFTGPU_TEST_UTIL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual memory management within a process: reservations, mappings, access. */
 #include "../softgpu.h"
 #include "test_vmm_util.h"

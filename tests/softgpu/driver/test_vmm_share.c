@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory handed over as a descriptor: what it is on the other side, how long it lives, and what it counts. */
 #include "test_vmm_util.h"
 #include <fcntl.h>

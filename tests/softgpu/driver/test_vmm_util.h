@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the tests of virtual memory management. */
 #ifndef SOFTGPU_TEST_VMM_UTIL_H
 #define SOFTGPU_TEST_VMM_UTIL_H

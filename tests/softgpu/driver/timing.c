@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The timing model: engines of a device are words that hold the time until which they are busy. A device's words live
  * in a memfd that importers of its memory map as well, so copies of several processes from one device share its egress.
  * Deadlines are absolute, so errors do not add up. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Entry points that exist in the real driver, answer CUDA_ERROR_NOT_SUPPORTED here, and are listed in unsupported.def:
  * aliases of one function, since their arguments do not matter. */
 #include "sg.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual memory management, the physical side: allocations, and handing them to other processes.
  *
  * An allocation is a file without a name, as all device memory here, and the kernel's own count of who holds the file

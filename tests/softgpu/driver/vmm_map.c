@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual memory management, the address side: reservations, mappings in them, and who may access what.
  *
  * A mapping is an object in the table of memory like any other allocation, so operations find, check and pin it as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One thread per stream that ever had work: takes operations in order, waits for what they follow, runs them. */
 #include "sg.h"
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shared-memory block of one communicator: rendezvous, doorbells and the channels between its ranks.
  *
  * The memory is a memfd that belongs to nobody's name space: the unique id says which process holds it under which

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The list of live communicators, and making and ending one. */
 #include "comm.h"
 #include "profiler.h"

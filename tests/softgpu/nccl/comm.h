@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A communicator of the stand-in NCCL and what its parts share. */
 #ifndef SOFTGPU_NCCL_COMM_H
 #define SOFTGPU_NCCL_COMM_H

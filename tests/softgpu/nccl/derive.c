@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators made from others: split and shrink. */
 #include "comm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a NCCL kernel does here: every operation becomes a list of transfers over the communicator's channels, and all
  * transfers of a list make progress together, so no order of sends and receives can lock up. */
 #include "../bulk.h"

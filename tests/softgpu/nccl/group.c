@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Groups: per thread, everything is collected until the outermost ncclGroupEnd. */
 #include "comm.h"
 #include "profiler.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's calls that make, end and describe communicators. */
 #include "comm.h"
 

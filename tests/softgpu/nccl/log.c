@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's warnings: to stdout or NCCL_DEBUG_FILE when NCCL_DEBUG asks for them, and kept for ncclGetLastError. */
 #include "comm.h"
 #include "plugin_load.h"

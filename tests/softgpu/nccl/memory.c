@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ncclMemAlloc and registration. Registration only speeds things up, so here it keeps the books and checks them, and a
  * window is registered when all ranks have asked for it. */
 #include "comm.h"

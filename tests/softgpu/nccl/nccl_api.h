@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The vendor's header with its functions exported, and the pnccl aliases. */
 #ifndef SOFTGPU_NCCL_API_H
 #define SOFTGPU_NCCL_API_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's collective and point-to-point calls: argument checks, then the group. */
 #include "comm.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations as one built-in kernel: sizes, access ranges, cost, stream order and launch. */
 #include "comm.h"
 #include "profiler.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Plugins, found as NCCL 2.28 finds them: by NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN.
  *
  * The value is a library's name or path; "none" is no plugin; STATIC_PLUGIN (any beginning of it, in any letter case,

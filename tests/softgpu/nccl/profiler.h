@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Profiler plugins, called as NCCL 2.28 calls them (interface v5; see plugin/abi/profiler.h for the events).
  *
  *   GroupApi( CollApi | P2pApi ... ) on the application's thread, where the calls are made

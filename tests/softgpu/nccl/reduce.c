@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arithmetic of reductions: floating-point types in fp64, rounded once; integers modulo 2^64, cut to their size. */
 #include "comm.h"
 #include "../blas/float16.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Algorithm, protocol and channels of a collective: chosen as NCCL 2.28 chooses them, with a tuner plugin if one is
  * loaded (v5 down to v2), and what they mean to the timing model.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of the stand-in CUDA runtime (libcudart.so.13 of the software GPU).
  *
  * Like the real runtime it is not linked to the driver: the first call opens libcuda.so.1 and takes every driver

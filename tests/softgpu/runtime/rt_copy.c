@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies and fills. The kind chooses the driver function, as in the real runtime. */
 #include "rt.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices, primary contexts and the thread's current device. */
 #include "rt.h"
 

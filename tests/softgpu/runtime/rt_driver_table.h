@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every driver function that this runtime looks up, in the order, with the version and with the flag that CUDA 13.0's
  * runtime uses (observed by running it on a driver that logs its look-ups).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cudaGetDriverEntryPoint*: how NCCL and PyTorch find driver functions. */
 #include "rt.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Error codes, their names, and each thread's last error. */
 #include "rt.h"
 #include "rt_error_table.h"

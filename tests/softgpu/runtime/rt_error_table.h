@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The names of CUDA 13.0's runtime errors. X(name); the values come from cuda_runtime_api.h. */
 #ifndef RT_ERROR_TABLE_H
 #define RT_ERROR_TABLE_H

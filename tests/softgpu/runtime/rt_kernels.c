@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What nvcc's host code calls. The software GPU executes no device code, so programs with kernels load and start, and
  * each launch says that there is no kernel image for the device. */
 #include "rt.h"

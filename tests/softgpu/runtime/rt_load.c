@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the driver and its functions. */
 #include "rt.h"
 

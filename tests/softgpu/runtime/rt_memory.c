@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Allocation, host memory, pointer attributes and IPC handles. */
 #include "rt.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cudaGetDeviceProperties: name, identity and sizes, then one row per field that is a device attribute. */
 #include "rt.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, events, host functions, capture and graphs. */
 #include "rt.h"
 

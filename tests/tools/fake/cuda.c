@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A driver with devices and nothing else, for `slipring doctor`: what the software GPU can not be. Many functions that
  * slipring needs are missing on purpose.
  *

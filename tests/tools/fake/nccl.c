@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An NCCL that has a version (FAKE_NCCL) and one function. */
 #include <nccl.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NVML with as much as `slipring doctor` asks. FAKE_LINK: nv (4 NVLinks to the peer, 2 elsewhere), switch (6 NVLinks to
  * a switch), sys (PCIe through the host). Devices are known by the bus numbers of the fake driver. */
 #include <stdint.h>

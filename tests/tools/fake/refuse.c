@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* refuse CALL COMMAND...: runs COMMAND where a system call fails with EPERM, as a container's security profile does.
  * CALL: memfd_create, pidfd_open, socket. Exit status 77 when filters can not be set here. */
 #include <errno.h>

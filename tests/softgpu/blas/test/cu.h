@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver for tests: looked up in libcuda.so.1, so that tests need not link to it. */
 #ifndef SOFTGPU_TEST_CU_H
 #define SOFTGPU_TEST_CU_H

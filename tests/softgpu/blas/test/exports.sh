@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # exports.sh LIBRARY PATTERN: every function that the library exports matches PATTERN, there is at least one, and
 # libcuda is not among the libraries that it needs.
 set -eu

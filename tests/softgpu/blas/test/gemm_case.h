@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One GEMM against a plain double-precision reference. Operands are small integers, so every type's result is exact. */
 #ifndef SOFTGPU_TEST_GEMM_CASE_H
 #define SOFTGPU_TEST_GEMM_CASE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Rounding to 16 bits: every pair of neighbours, their midpoint (to even) and the fp32 values beside the midpoint. */
 #include "../float16.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The first GEMM of a thread synchronises its context, as a kernel that is loaded lazily does (SOFTGPU_LAZY). */
 #include "gemm_case.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a test's ranks as processes. The parent never calls CUDA, so forking is safe. */
 #ifndef SOFTGPU_TEST_RANKS_H
 #define SOFTGPU_TEST_RANKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SOFTGPU_NCCL_BLIND: NCCL's kernels do not notice that a peer is dead. */
 #include "ranks.h"
 

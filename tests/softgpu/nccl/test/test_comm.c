@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Making, splitting and ending communicators; groups; argument checks. */
 #include "ranks.h"
 

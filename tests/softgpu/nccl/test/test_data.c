@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The collectives move and reduce the right data. */
 #include "ranks.h"
 

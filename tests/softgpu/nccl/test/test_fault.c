@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that die, disagree or give up: an error, never a hang. */
 #include "ranks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ncclMemAlloc's memory in operations, registration, and windows. */
 #include "ranks.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A libcuda.so.1 with one device whose functions can only be had from cuGetProcAddress_v2. */
 #include "look_up.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the runtime asked of the fake driver. */
 #ifndef LOOK_UP_H
 #define LOOK_UP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The runtime reaches the driver as the real one does: only through cuGetProcAddress_v2, with versions and flags. The
  * expectations were observed with CUDA 13.0's libcudart on a driver like the fake one. */
 #include "look_up.h"

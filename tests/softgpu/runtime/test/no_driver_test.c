@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The static runtime in a process that can not find a driver. */
 #include <criterion/criterion.h>
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stand-in runtime on the stand-in driver: what programs rely on. Also right on real CUDA. */
 #include <criterion/criterion.h>
 #include <cuda.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The part of Criterion's interface that these tests use, for ThreadSanitizer only: Criterion's sandbox maps memory
  * where TSan has its shadow, and crashes. As there, each test is a process of its own; here by a plain fork from a
  * process that has no other thread. */
