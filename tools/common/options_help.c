@@ -22,7 +22,7 @@ const char *option_name(const struct option_row *row, char *buf, size_t size)
 
 const char *option_spelled(const struct option_row *row, char *buf, size_t size)
 {
-    char name[OPTION_ROOM];
+    char name[OPTION_ROOM / 2]; /* gcc -O3 wants to see that the rest has room */
     snprintf(buf, size, "%s%s%s", option_name(row, name, sizeof name), *row->value && *row->value != '[' ? " " : "",
              row->value);
     return buf;
