@@ -26,18 +26,17 @@ def source_of(obj):
 
 def uses(objects):
     """{file: {other file: [symbols that it uses of it]}}"""
-    defined, wanted = {}, {}
-    for obj in objects:
-        name = source_of(obj)
-        wanted[name] = []
-        for line in subprocess.run(['nm', obj], capture_output=True, text=True, check=True).stdout.splitlines():
-            part = line.split()
-            if not part[-1].startswith('sl'):  # slr_, slipring_: else the C library's or a vendor's, also where hooked
-                continue
-            if part[-2] == 'U':
-                wanted[name].append(part[-1])
-            elif part[-2] in 'TDBRCVW':
-                defined[part[-1]] = name
+    defined, wanted = {}, {source_of(obj): [] for obj in objects}
+    out = subprocess.run(['nm', '-A', *objects], capture_output=True, text=True, check=True).stdout
+    for line in out.splitlines():
+        obj, _, symbol = line.partition(':')
+        kind, symbol = symbol.split()[-2:]
+        if not symbol.startswith('sl'):  # slr_, slipring_: else the C library's or a vendor's, also where hooked
+            continue
+        if kind == 'U':
+            wanted[source_of(obj)].append(symbol)
+        elif kind in 'TDBRCVW':
+            defined[symbol] = source_of(obj)
     graph = {name: collections.defaultdict(list) for name in wanted}
     for name, symbols in wanted.items():
         for symbol in symbols:
@@ -168,8 +167,7 @@ def include_errors(root):
             yield f'{place}: {included} is for {folder(included)} alone'
 
 
-def use_errors(objects):
-    graph = uses(objects)
+def use_errors(graph):
     for name in sorted(graph):
         for other, symbols in sorted(graph[name].items()):
             if not may_use(folder(name), folder(other)):
@@ -181,10 +179,10 @@ def use_errors(objects):
 def check(root, objects):
     if not os.path.isdir(os.path.join(root, 'base')) or not objects:
         sys.exit(f'structure.py: {root} is not the source tree, or there are no objects')
-    errors = list(include_errors(root)) + list(use_errors(objects))
+    graph = uses(objects)
+    errors = list(include_errors(root)) + list(use_errors(graph))
     for error in errors:
         print(error)
-    graph = uses(objects)
     print(f'{len(graph)} files in {len({folder(name) for name in graph})} folders, '
           f'{sum(len(o) for o in graph.values())} uses between files, largest circle: '
           f'{max([len(c) for c in circles(graph)], default=1)}')
@@ -239,7 +237,7 @@ def self_test():
                    compile_object(root, 'plugin/comm/b.c', 'int slr_a(void), slr_c(void); int slr_b(void) { return slr_a() + slr_c(); }'),
                    compile_object(root, 'plugin/calls/c.c', 'int slr_a(void); int slr_c(void) { return slr_a(); }'),
                    compile_object(root, 'base/d.c', 'int slr_d(void) { return 1; }')]
-        found = list(use_errors(objects))
+        found = list(use_errors(uses(objects)))
         assert len(found) == 2, found  # b uses c, which comes after it; a, b and c are a circle
         write(root, 'page.md', '`base/f.c:slr_f`, `base/f.c:slr_g`, `base/g.c:slr_f`')
         write(root, 'base/f.c', 'int slr_f(void)\n{\n    return slr_g();\n}\n')
