@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
@@ -163,7 +162,7 @@ bool slr_bootstrap_begin(struct slr_bootstrap *b, const struct slr_key *key)
     for (int i = 0; i < BEGIN_TRIES && r == BEGIN_AGAIN; i++) {
         r = try_begin(b, key);
         if (r == BEGIN_AGAIN)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            slr_sleep_ms(1);
     }
     if (r == BEGIN_AGAIN)
         slr_log(SLR_LOG_WARN, "no_meeting", "msg=%s",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of the process's communicators. */
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "plugin/comm/comm.h"
 
 /* A list: processes have a handful of communicators, rarely a hundred. */
@@ -48,7 +48,7 @@ void slr_comm_put(struct slr_comm *c)
 bool slr_comm_last_user(struct slr_comm *c, int most_ms)
 {
     for (int ms = 0; ms < most_ms && atomic_load(&c->users) > 1; ms++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_sleep_ms(1);
     return atomic_load(&c->users) <= 1;
 }
 

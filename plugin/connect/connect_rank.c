@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/clock.h"
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/connect/connect_impl.h"
@@ -89,7 +90,7 @@ enum slr_reason slr_connect_make(struct slr_comm *c, int *peer)
 static enum slr_reason map_failed(struct slr_comm *c, int r, int *peer)
 {
     for (int tries = 0; tries < 50 && !c->shared.peer_dead[r]; tries++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_sleep_ms(1);
         slr_shared_watch_peers(&c->shared);
     }
     *peer = c->shared.peer_dead[r] ? r : c->rank;

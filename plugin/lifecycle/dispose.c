@@ -52,7 +52,7 @@ void slr_comm_orphan(struct slr_comm *c, bool drained)
 /* A thread that was in a call when it was aborted may still be there, with the lock. */
 static bool dispose_orphan(struct slr_comm *c)
 {
-    if (!slr_comm_idle(c) || pthread_mutex_trylock(&c->lock) != 0)
+    if (!slr_comm_idle(c) || !slr_comm_trylock(c))
         return false;
     slr_pending_join(c, SLR_R_JOIN_DESTROY, "ncclCommAbort");
     slr_comm_unlock(c);
@@ -66,7 +66,7 @@ static bool dispose_orphan(struct slr_comm *c)
 void slr_comm_await_orphans(uint64_t end)
 {
     while (atomic_load(&orphans) > 0 && slr_now_ms() < end)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_sleep_ms(1);
 }
 
 void slr_comm_reap_orphans(void)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for
  * errors. */
-#include <time.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "plugin/lifecycle/lifecycle.h"
@@ -92,7 +91,7 @@ static void await_writers(struct slr_comm *c, uint64_t stop)
         return;
     for (int r = 0; r < c->nranks && slr_now_ms() < stop; r++)
         while (may_still_write(c, r) && slr_now_ms() < stop) {
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            slr_sleep_ms(1);
             slr_watchdog_look(c);
         }
 }

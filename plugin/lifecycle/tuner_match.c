@@ -4,7 +4,6 @@
 
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "plugin/tuner/tune_state.h"
@@ -174,7 +173,7 @@ static uint32_t decide(struct slr_comm *c, uint64_t deadline)
         slr_shared_watch_peers(&c->shared);
         if (c->shared.peer_dead[late] || slr_now_ms() >= deadline)
             return settle(ctl, OFF | (uint32_t)late);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_sleep_ms(1);
     }
 }
 

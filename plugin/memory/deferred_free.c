@@ -132,7 +132,7 @@ void slr_deferred_for_room(uint64_t bytes, uint64_t budget, unsigned ms)
 {
     uint64_t end = slr_now_ms() + ms;
     while (slr_staging_held() + bytes > budget && slr_deferred_free_tick() > 0 && slr_now_ms() < end)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        slr_sleep_ms(1);
 }
 
 /* Whether a living peer still has to read what this rank published. */
