@@ -35,14 +35,14 @@ wanted() { [ -z "$only" ] || [[ $1 =~ $only ]]; }
 
 # timed_step NAME SECONDS COMMAND...: in the foreground or, from `side_by_side`, in the background.
 timed_step() {
-    local name=$1 seconds=$2 begin rc=0 verdict=PASS why=""
+    local name=$1 allowed=$2 begin rc=0 verdict=PASS why=""
     shift 2
     begin=$(date +%s.%N)
-    step_seconds=$seconds "$@" >"$logs/$name.log" 2>&1 || rc=$?
+    step_seconds=$allowed "$@" >"$logs/$name.log" 2>&1 || rc=$?
     case $rc in
     0) ;;
     77) verdict=SKIP why=$(tail -n 1 "$logs/$name.log") ;;
-    124 | 137) verdict=FAIL why="did not end within $seconds s" ;;
+    124 | 137) verdict=FAIL why="did not end within $allowed s" ;;
     *) verdict=FAIL why=$(grep -v '^ *$' "$logs/$name.log" | tail -n 1 | cut -c1-150) ;;
     esac
     printf '%-4s  %6.1f s  %s%s\n' $verdict "$(elapsed "$begin")" "$name" "${why:+: $why}" >"$logs/$name.result"

@@ -24,6 +24,8 @@ import signal
 import sys
 import time
 
+BEGIN = time.monotonic()  # before the long import
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -463,6 +465,7 @@ def gather_of_the_gathered(case):
 class Run:
     def __init__(self, options, world):
         self.options, self.world, self.programs, self.wrong, self.kinds = options, world, 0, 0, collections.Counter()
+        self.next_told = 0
 
     def draw_kind(self):
         draw = self.world.random
@@ -504,9 +507,16 @@ class Run:
         elif luck < 0.20:
             self.world.kept.clear()
 
+    def tell(self):
+        """How far it is: what is left of a run that somebody stops."""
+        if time.monotonic() >= self.next_told:
+            self.next_told = time.monotonic() + 10
+            print(f"rank {self.world.rank}: {self.programs} programs, {self.wrong} wrong, {time.monotonic() - BEGIN:.0f} s", flush=True)
+
     def go(self):
         end = time.monotonic() + self.options.seconds
         while True:
+            self.tell()
             more = torch.tensor([int(time.monotonic() < end)], device=self.world.device)
             dist.broadcast(more, 0)  # rank 0 says when it is over
             if not more.item():
