@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "interpose/early.h"
-#include "interpose/real_dlsym.h"
 #include "interpose/wrappers.h"
 
 /* Almost every look-up ends here. The pseudo-handles are the caller's business: global look-ups

@@ -47,8 +47,8 @@ extern struct slr_gate_row slr_gate_spare_rows[SLR_GATE_SPARES];
  * SLR_GATE_UNRESOLVED is not set in slr_gate_word. */
 extern void *slr_gate_found[SLR_GATE_COUNT];
 
-/* Where the stubs jump, likewise: to the driver's function, to what stands in front of it (alloc.h,
- * event.h, graph.h), or, where the driver has none, to slr_gate_missing. Never NULL. */
+/* Where the stubs jump, likewise: to the driver's function, to what stands in front of it
+ * (install.h), or, where the driver has none, to slr_gate_missing. Never NULL. */
 extern void *slr_gate_real[SLR_GATE_COUNT + SLR_GATE_SPARES];
 
 /* Stands in for a function that the driver lacks: CUDA_ERROR_NOT_FOUND. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "interpose/real_dlsym.h"
+#include "interpose/dlsym.h"
 
 #include <stddef.h>
 #include "interpose/early.h"

@@ -8,12 +8,10 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "base/real.h"
-#include "interpose/alloc.h"
+#include "interpose/dlsym.h"
 #include "interpose/elfsym.h"
-#include "interpose/event.h"
 #include "interpose/gate_table.h"
-#include "interpose/graph.h"
-#include "interpose/real_dlsym.h"
+#include "interpose/install.h"
 
 /* What cuda.h's and cublas_v2.h's macros make of a name is what the library exports. */
 #define TEXT_(x) #x
