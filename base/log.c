@@ -108,15 +108,3 @@ void slr_log_after_fork(void)
     busy = false;
     slr_sink_after_fork();
 }
-
-/* Each step is a bijection of `h` for fixed `b`, and each bit of the input reaches all bits of the
- * output. */
-uint64_t slr_mix(uint64_t a, uint64_t b)
-{
-    uint64_t h = a * 0x9e3779b97f4a7c15u + b;
-    for (int round = 0; round < 3; round++) {
-        h ^= h >> 32;
-        h *= 0xd6e8feb86659fd93u;
-    }
-    return h ^ h >> 32;
-}

@@ -20,6 +20,7 @@
 #define SLR_BASE_LOG_H
 
 #include <stdbool.h>
+#include "base/mix.h"
 #include "base/settings.h"
 
 enum slr_log_level { SLR_LOG_OFF, SLR_LOG_ERROR, SLR_LOG_WARN, SLR_LOG_INFO, SLR_LOG_DEBUG };
@@ -38,15 +39,12 @@ void slr_log_asked(const char *event, const char *fmt, ...) __attribute__((forma
  * first communicator (-1: none yet). Later calls change nothing. */
 void slr_log_set_rank(int rank);
 
-/* True the first time that `key` is seen in this process (bounded table: when it is full, false).
- * For one line per call shape. */
+/* True the first time that `key`, which slr_mix() makes, is seen in this process (bounded table:
+ * when it is full, false). For one line per call shape. */
 bool slr_log_first(uint64_t key);
 
 /* In the child after fork: forget the parent's open sink and seen keys are kept; lines carry the
  * child's pid. */
 void slr_log_after_fork(void);
-
-/* 64-bit mix of two words, for slr_log_first's keys. */
-uint64_t slr_mix(uint64_t a, uint64_t b);
 
 #endif

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of settings, and look-ups in it: by name, and by a name that is nearly one. */
+#include <ctype.h>
 #include <string.h>
 #include "base/settings_internal.h"
 
@@ -15,4 +17,55 @@ const struct slr_setting_row *slr_setting_find(const char *name, size_t len)
         if (strncmp(slr_setting_rows[i].name, name, len) == 0 && slr_setting_rows[i].name[len] == '\0')
             return &slr_setting_rows[i];
     return NULL;
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+static bool same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* The usual table of prefixes, of which only the last three rows are kept; the third is for swapped
+ * neighbours. */
+unsigned slr_edit_distance(const char *a, size_t alen, const char *b, size_t blen, unsigned limit)
+{
+    /* On the stack: this may run inside an allocation hook. */
+    unsigned rows[3][SLR_SETTING_NAME_SIZE + 1];
+    if (alen > SLR_SETTING_NAME_SIZE || blen > SLR_SETTING_NAME_SIZE)
+        return limit + 1;
+    for (size_t j = 0; j <= blen; j++)
+        rows[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= alen; i++) {
+        unsigned *now = rows[i % 3], *before = rows[(i + 2) % 3], *two_before = rows[(i + 1) % 3];
+        now[0] = (unsigned)i;
+        for (size_t j = 1; j <= blen; j++) {
+            now[j] = least(least(before[j], now[j - 1]) + 1, before[j - 1] + !same(a[i - 1], b[j - 1]));
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
+                now[j] = least(now[j], two_before[j - 2] + 1);
+        }
+    }
+    return least(rows[alen % 3][blen], limit + 1);
+}
+
+/* "Close" is one mistake in four letters, and at least one: a longer list of guesses would be
+ * noise. */
+const struct slr_setting_row *slr_setting_nearest(const char *name, size_t len)
+{
+    const struct slr_setting_row *best = NULL;
+    unsigned limit = len < 8 ? 1 : (unsigned)least((unsigned)len / 4, 4);
+    for (int i = 0; i < SLR_S_COUNT; i++) {
+        const struct slr_setting_row *row = &slr_setting_rows[i];
+        unsigned steps = slr_edit_distance(name, len, row->name, strlen(row->name), limit);
+        if (steps > limit)
+            continue;
+        best = row;
+        if (steps == 0)
+            break;
+        limit = steps - 1; /* only a closer one replaces it */
+    }
+    return best;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/status.h"
+/* Status codes: their names, and that of a driver call. */
+#include "base/cu.h"
+#include "base/log.h"
 
 static const char *const names[] = {
 #define X(id, name, nccl, doc) name,
@@ -11,4 +13,15 @@ _Static_assert(sizeof names / sizeof *names == SLR_STATUS_COUNT, "one name per s
 const char *slr_status_name(enum slr_status s)
 {
     return (unsigned)s < SLR_STATUS_COUNT ? names[s] : "unknown";
+}
+
+enum slr_status slr_cu_status(CUresult r, const char *call)
+{
+    if (r == CUDA_SUCCESS)
+        return SLR_OK;
+    const char *name = "?";
+    if (slr_real.cuGetErrorName)
+        slr_real.cuGetErrorName(r, &name);
+    slr_log(SLR_LOG_ERROR, "cuda_error", "call=%s error=%s code=%d", call, name, (int)r);
+    return r == CUDA_ERROR_OUT_OF_MEMORY ? SLR_NOMEM : SLR_CUDA;
 }

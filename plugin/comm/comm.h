@@ -171,9 +171,20 @@ bool slr_comm_peer_failed(struct slr_comm *c, int peer);
 void slr_comm_look_failed(struct slr_comm *c);
 
 /* The communicator's lock (docs/locks.md). */
-void slr_comm_lock(struct slr_comm *c);
-bool slr_comm_trylock(struct slr_comm *c);
-void slr_comm_unlock(struct slr_comm *c);
+static inline void slr_comm_lock(struct slr_comm *c)
+{
+    pthread_mutex_lock(&c->lock);
+}
+
+static inline void slr_comm_unlock(struct slr_comm *c)
+{
+    pthread_mutex_unlock(&c->lock);
+}
+
+static inline bool slr_comm_trylock(struct slr_comm *c)
+{
+    return pthread_mutex_trylock(&c->lock) == 0;
+}
 
 /* Made in lifecycle/dispose.c. Waits until nothing of this communicator is in flight. Ends also
  * when peers die or fail (the watchdog's work is done here meanwhile); after `ms` (0: no limit) the

@@ -3,9 +3,9 @@
  * only translate. */
 #include "base/once.h"
 #include "plugin/abi/profiler.h"
-#include "plugin/util/instances.h"
 #include "plugin/profiler/profile_core.h"
 #include "plugin/util/nccl_names.h"
+#include "plugin/util/process.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -232,7 +232,7 @@ static ncclResult_t start_v6(void *context, void **handle, const struct slr_prof
 
 /* ---- the tables ---- */
 
-/* Where another copy of this library was loaded first, its table does the work (instances.h): found
+/* Where another copy of this library was loaded first, its table does the work (process.h): found
  * out at the first init, and every call is then handed on to it. NULL: that copy has no such table,
  * and nothing is done. `own` is this copy's table by a name that another copy's can not take the
  * place of, as it does of an exported one. */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/log.h"
+#include "base/mix.h"
 #include "plugin/util/nccl_names.h"
 
 /* A part of the text, which is not copied and has no final 0. */

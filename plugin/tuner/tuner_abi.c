@@ -7,9 +7,9 @@
 #include "plugin/abi/tuner.h"
 
 #include "base/once.h"
-#include "plugin/util/instances.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/tuner/tuner_made.h"
+#include "plugin/util/process.h"
 
 #define TUNED(func) ((unsigned)(func) < SLR_NCCL_TUNED_FUNCS)
 

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether slipring is on in this process. */
+/* Whether slipring is on in this process, and which instance of it was loaded first. */
 #include "plugin/util/process.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
 #include "base/settings.h"
 
 static _Atomic bool forked;
@@ -16,4 +21,84 @@ bool slr_process_off(void)
 void slr_process_forked(void)
 {
     atomic_store(&forked, true);
+}
+
+/* Names of the loaded objects in the order of their loading. dlopen is not for use inside
+ * dl_iterate_phdr. */
+struct names {
+    char **name;
+    size_t count, room;
+};
+
+static int collect(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+    struct names *list = ctx;
+    (void)size;
+    if (!info->dlpi_name || !info->dlpi_name[0]) /* the program itself */
+        return 0;
+    if (list->count == list->room) {
+        size_t room = list->room ? 2 * list->room : 64;
+        char **more = realloc(list->name, room * sizeof *more);
+        if (!more)
+            return 1;
+        list->name = more;
+        list->room = room;
+    }
+    list->name[list->count] = strdup(info->dlpi_name);
+    list->count += list->name[list->count] != NULL;
+    return 0;
+}
+
+static void release(struct names *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->name[i]);
+    free(list->name);
+}
+
+/* Any plugin struct of this library that `handle`'s object itself, not one that it depends on,
+ * exports under `symbol`. */
+static const void *ours_in(void *handle, const char *object, const char *symbol)
+{
+    Dl_info at;
+    const char *const *found = dlsym(handle, symbol); /* the name is the struct's first field */
+    if (!found || !dladdr(found, &at) || !at.dli_fname || strcmp(at.dli_fname, object) != 0)
+        return NULL;
+    return *found && strcmp(*found, SLR_PLUGIN_NAME) == 0 ? found : NULL;
+}
+
+/* Every version so far has exported this symbol: it tells instances of this library from other
+ * objects. */
+#define KNOWN_BY "ncclTunerPlugin_v2"
+
+static const void *search(const struct names *list, const char *symbol, const void *own)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        /* NOLOAD: only a handle of what is loaded already. */
+        void *handle = dlopen(list->name[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (!handle)
+            continue;
+        const void *copy = ours_in(handle, list->name[i], KNOWN_BY);
+        const void *wanted = copy ? ours_in(handle, list->name[i], symbol) : NULL;
+        dlclose(handle); /* this library can not be unloaded (-z nodelete) */
+        if (!copy)
+            continue;
+        if (wanted != own && slr_log_first(slr_mix(0x636f7079, (uint64_t)(symbol[strlen(symbol) - 1]) ^ symbol[4])))
+            slr_log(wanted ? SLR_LOG_INFO : SLR_LOG_WARN, "plugin_copy", "symbol=%s first=%s msg=%s", symbol,
+                    list->name[i],
+                    wanted ? "another copy of this library was loaded before; it does the work"
+                           : "a copy of another version was loaded before and lacks this interface: this one does "
+                             "nothing");
+        return wanted;
+    }
+    return own;
+}
+
+const void *slr_first_instance(const char *symbol, const void *own)
+{
+    struct names list = {0};
+    dl_iterate_phdr(collect, &list);
+    const void *first = search(&list, symbol, own);
+    release(&list);
+    return first;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process as a whole: whether slipring is on in it. */
+/* The process as a whole: whether slipring is on in it, and which instance of it. */
 #ifndef SLR_PLUGIN_UTIL_PROCESS_H
 #define SLR_PLUGIN_UTIL_PROCESS_H
 
@@ -11,5 +11,22 @@ bool slr_process_off(void);
 
 /* In the child after fork. */
 void slr_process_forked(void);
+
+/* Several instances of this library may be in one process: one is preloaded, say, and
+ * NCCL_TUNER_PLUGIN names another file. They would have a state and a log each. The instance that
+ * was loaded first is the one that works; the plugin interfaces of the others hand every call on to
+ * it. The same file under two names is one instance: the dynamic linker knows it by its device and
+ * inode. */
+
+/* The name by which NCCL lists the plugin and by which instances know each other: first field of
+ * every plugin struct. */
+#define SLR_PLUGIN_NAME "slipring"
+
+/* The struct `symbol` (e.g. "ncclTunerPlugin_v5") of the instance that was loaded first, or `own`
+ * when that is this one. NULL: the first one is of another version, and does not have the symbol;
+ * this instance then does nothing (said once, by its log). The answer does not change. Takes a few
+ * microseconds per loaded library: call it where communicators are made.
+ */
+const void *slr_first_instance(const char *symbol, const void *own);
 
 #endif
