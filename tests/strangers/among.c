@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ranks make a communicator and gather while a stranger is connected to the meeting's socket, which it has found in
- * /proc/net/unix as anybody can. Rank 1 begins when the stranger is there.
+/* Two ranks make a communicator and gather while a stranger is connected to the bootstrap's socket,
+ * which it has found in /proc/net/unix as anybody can. Rank 1 begins when the stranger is there.
  *
  *   among CONNECTIONS [other]   so many connections that say nothing; of another user, if this one is root
  */
@@ -39,7 +39,7 @@ static bool holds_socket(int pid, unsigned long inode)
     return found;
 }
 
-/* The name of the meeting's socket of that process, without the leading zero. */
+/* The name of the bootstrap's socket of that process, without the leading zero. */
 static bool find_socket(int pid, char name[100])
 {
     char line[300];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meeting (plugin/bootstrap/bootstrap.h) as a member sees it: this process is a rank, and who collects the ranks is not as it
- * should be. */
+/* The bootstrap (plugin/bootstrap/bootstrap.h) as a member sees it: this process is a rank, and who
+ * collects the ranks is not as it should be. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "meeting.h"
+#include "test_bootstrap.h"
 #include "people.h"
 #include "plugin/bootstrap/acceptor.h"
 #include "plugin/comm/control.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the meeting share. */
-#ifndef TESTS_STRANGERS_MEETING_H
-#define TESTS_STRANGERS_MEETING_H
+/* What test_bootstrap.c and test_bootstrap_member.c share. */
+#ifndef TESTS_STRANGERS_TEST_BOOTSTRAP_H
+#define TESTS_STRANGERS_TEST_BOOTSTRAP_H
 
 #include "plugin/bootstrap/bootstrap.h"
 

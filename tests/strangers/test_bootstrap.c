@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meeting of a communicator's ranks (plugin/bootstrap/bootstrap.h) among strangers. This process is the rank that collects the
- * others, unless a test says otherwise. */
+/* How a communicator's ranks find each other (plugin/bootstrap/bootstrap.h) among strangers. This
+ * process is the rank that collects the others, unless a test says otherwise. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "meeting.h"
+#include "test_bootstrap.h"
 #include "people.h"
 #include "plugin/comm/control.h"
 
@@ -26,7 +26,7 @@ static void make_key(void)
     key = slr_key_of_all();
 }
 
-TestSuite(meet, .init = make_key, .timeout = 100);
+TestSuite(bootstrap, .init = make_key, .timeout = 100);
 
 /* ---- who comes ---- */
 
@@ -114,15 +114,15 @@ static int connect_with_token(void)
 /* ---- the collecting rank ---- */
 
 struct root {
-    struct slr_bootstrap meet;
+    struct slr_bootstrap bootstrap;
     int descriptors;
 };
 
 static struct root root_begins(void)
 {
     struct root h = {.descriptors = count_descriptors()};
-    cr_assert(slr_bootstrap_begin(&h.meet, &key));
-    cr_assert(h.meet.root >= 0 && h.meet.member < 0);
+    cr_assert(slr_bootstrap_begin(&h.bootstrap, &key));
+    cr_assert(h.bootstrap.root >= 0 && h.bootstrap.member < 0);
     return h;
 }
 
@@ -132,10 +132,10 @@ static uint32_t root_decides(struct root *h)
     struct slr_bootstrap_self self = rank_of(0);
     uint64_t begin = now_ms();
     int fd = -1;
-    uint32_t word = slr_bootstrap_collect(&h->meet, &self, begin + TIMEOUT_MS, &fd);
+    uint32_t word = slr_bootstrap_collect(&h->bootstrap, &self, begin + TIMEOUT_MS, &fd);
     cr_expect_lt(now_ms() - begin, TIMEOUT_MS / 2, "a stranger was waited for");
     cr_expect_eq(fd >= 0, word == SLR_UNDECIDED);
-    slr_bootstrap_end(&h->meet);
+    slr_bootstrap_end(&h->bootstrap);
     if (fd >= 0)
         close(fd);
     cr_expect_eq(count_descriptors(), h->descriptors, "descriptors are left");
@@ -152,7 +152,7 @@ static void expect_ring(struct root *h, const struct person *rank1)
 }
 
 /* Whoever `first` is, the ranks meet as if it were not there. */
-static void meets_in_spite_of(int (*first)(int), int arg)
+static void ranks_meet_in_spite_of(int (*first)(int), int arg)
 {
     struct person stranger = person(first, arg), rank1 = person(member, 1);
     seems_foreign(arg & FOREIGN ? stranger.pid : 0);
@@ -165,7 +165,7 @@ static void meets_in_spite_of(int (*first)(int), int arg)
     remove_person(&stranger);
 }
 
-Test(meet, two_ranks)
+Test(bootstrap, two_ranks)
 {
     struct person rank1 = person(member, 1);
     struct root h = root_begins();
@@ -174,38 +174,38 @@ Test(meet, two_ranks)
     expect_ring(&h, &rank1);
 }
 
-Test(meet, a_silent_process_of_another_user)
+Test(bootstrap, a_silent_process_of_another_user)
 {
-    meets_in_spite_of(silent, 1 | FOREIGN);
+    ranks_meet_in_spite_of(silent, 1 | FOREIGN);
 }
 
-Test(meet, a_silent_process_of_the_same_user)
+Test(bootstrap, a_silent_process_of_the_same_user)
 {
-    meets_in_spite_of(silent, 1);
+    ranks_meet_in_spite_of(silent, 1);
 }
 
-Test(meet, silent_processes_fill_the_queue)
+Test(bootstrap, silent_processes_fill_the_queue)
 {
-    meets_in_spite_of(silent, FLOOD);
+    ranks_meet_in_spite_of(silent, FLOOD);
 }
 
-Test(meet, another_user_fills_the_queue)
+Test(bootstrap, another_user_fills_the_queue)
 {
-    meets_in_spite_of(silent, FLOOD | FOREIGN);
+    ranks_meet_in_spite_of(silent, FLOOD | FOREIGN);
 }
 
-Test(meet, a_process_that_connects_without_end)
+Test(bootstrap, a_process_that_connects_without_end)
 {
-    meets_in_spite_of(restless, 0);
+    ranks_meet_in_spite_of(restless, 0);
 }
 
-Test(meet, rubbish)
+Test(bootstrap, rubbish)
 {
-    meets_in_spite_of(talks_rubbish, 0);
+    ranks_meet_in_spite_of(talks_rubbish, 0);
 }
 
 /* Ranks that have shown the token stay, however many come after them and say nothing. */
-Test(meet, strangers_after_the_rank)
+Test(bootstrap, strangers_after_the_rank)
 {
     struct person crowd = person(silent, FLOOD), rank1 = person(member, 1);
     struct root h = root_begins();
@@ -224,7 +224,7 @@ static int late_member(int rank)
     return member(rank);
 }
 
-Test(meet, who_is_pushed_out_comes_again)
+Test(bootstrap, who_is_pushed_out_comes_again)
 {
     struct person rank1 = person(late_member, 1), crowd = person(silent, 200);
     struct root h = root_begins();
@@ -240,7 +240,7 @@ Test(meet, who_is_pushed_out_comes_again)
 }
 
 /* The same, and its token comes at the very end, when nobody looks any more. */
-Test(meet, a_token_that_comes_too_late)
+Test(bootstrap, a_token_that_comes_too_late)
 {
     struct person rank1 = person(late_member, 1), crowd = person(silent, 200);
     let_send_before_the_end(&rank1);
@@ -268,7 +268,7 @@ static int foreign_rank(int unused)
     return recv(p.fd, &c, 1, MSG_DONTWAIT) > 0 ? 1 : unused; /* the end, or a reset: it has been told nothing */
 }
 
-Test(meet, another_user_with_the_key_is_nobody)
+Test(bootstrap, another_user_with_the_key_is_nobody)
 {
     struct person foreigner = person(foreign_rank, 0), rank1 = person(member, 1);
     seems_foreign(foreigner.pid);
@@ -281,7 +281,7 @@ Test(meet, another_user_with_the_key_is_nobody)
     expect_ring(&h, &rank1);
 }
 
-Test(meet, nobody_is_waited_for_when_a_rank_is_missing)
+Test(bootstrap, nobody_is_waited_for_when_a_rank_is_missing)
 {
     struct person same = person(silent, 3), other = person(silent, 3 | FOREIGN);
     seems_foreign(other.pid);
@@ -317,7 +317,7 @@ static int says_hello_twice(int rank)
     return 0;
 }
 
-Test(meet, two_that_say_they_are_one_rank)
+Test(bootstrap, two_that_say_they_are_one_rank)
 {
     struct person twins = person(says_hello_twice, 1);
     struct root h = root_begins();
@@ -349,7 +349,7 @@ static int looks_at_the_block(int rank)
     return c->post[0].process == 1000 && c->post[1].process == 1001 ? 0 : 5;
 }
 
-Test(meet, the_block)
+Test(bootstrap, the_block)
 {
     struct person rank1 = person(looks_at_the_block, 1);
     struct root h = root_begins();

@@ -44,7 +44,7 @@ static void make_comm(void)
     cr_assert(comm.shared.control != MAP_FAILED);
 }
 
-TestSuite(mail, .init = make_comm, .timeout = 60);
+TestSuite(oob, .init = make_comm, .timeout = 60);
 
 struct message { /* of oob.c */
     uint32_t magic, kind;
@@ -166,17 +166,17 @@ static int sends(int unused)
     return unused;
 }
 
-Test(mail, a_question)
+Test(oob, a_question)
 {
     is_delivered(asks, 0);
 }
 
-Test(mail, a_question_as_it_is_sent)
+Test(oob, a_question_as_it_is_sent)
 {
     is_delivered(sends, 0);
 }
 
-Test(mail, an_answer)
+Test(oob, an_answer)
 {
     is_delivered(gives, 1);
     cr_expect(came.given == 1 && came.fd_was_open);
@@ -192,32 +192,32 @@ static int foreign(int kind)
     return says(&m, sizeof m, kind == SLR_OOB_GIVE);
 }
 
-Test(mail, another_user_asks)
+Test(oob, another_user_asks)
 {
     is_dropped(foreign, SLR_OOB_ASK);
 }
 
-Test(mail, another_user_gives)
+Test(oob, another_user_gives)
 {
     is_dropped(foreign, SLR_OOB_GIVE);
 }
 
 /* Nor does it wake the house-keeping thread's work. */
-Test(mail, another_user_says_look)
+Test(oob, another_user_says_look)
 {
     uint64_t begin = now_ms();
     is_dropped(foreign, SLR_OOB_WAKE);
     cr_expect_geq(now_ms() - begin, QUIET_MS);
 }
 
-Test(mail, another_process_asks_for_the_rank)
+Test(oob, another_process_asks_for_the_rank)
 {
     struct person p = person(gives, 1);
     listen_to(&p, getppid());
     cr_expect_eq(came.asked + came.given, 0);
 }
 
-Test(mail, more_descriptors_than_one)
+Test(oob, more_descriptors_than_one)
 {
     is_dropped(gives, 2);
     is_dropped(gives, 3);
@@ -252,7 +252,7 @@ static int wrong(int how)
     return says(two, how == SHORT ? sizeof m - 1 : how == LONG ? sizeof m + 1 : how == EMPTY ? 0 : sizeof m, 1);
 }
 
-Test(mail, what_makes_no_sense)
+Test(oob, what_makes_no_sense)
 {
     for (int how = 0; how < WRONGS; how++)
         is_dropped(wrong, how);
