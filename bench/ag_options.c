@@ -2,17 +2,7 @@
 #include "ag_options.h"
 
 #include <string.h>
-
-static const struct option_row rows[] = {
-#define COMMAND COMMAND_ROW
-#define OPTION(...) OPTION_ROW(struct ag_options, __VA_ARGS__)
-#define PARAGRAPH PARAGRAPH_ROW
-#include "ag_options.def"
-#undef COMMAND
-#undef OPTION
-#undef PARAGRAPH
-    {.kind = OPTION_END},
-};
+#include "tools/common/options_table.h"
 
 static const char *shape_problem(const struct ag_options *o)
 {
@@ -41,21 +31,21 @@ static const char *problem(const struct ag_options *o)
 int ag_options_parse(struct ag_options *options, int argc, char **argv)
 {
     *options = (struct ag_options){.dtype = -1};
-    const int rest = options_parse(rows, OPTIONS_FIRST, options, argc, argv);
+    const int rest = options_parse(option_rows, OPTIONS_FIRST, options, argc, argv);
     if (rest <= 0)
         return rest == 0 ? -1 : AG_USAGE;
     if (rest < argc)
-        return options_wrong(rows, "unexpected argument: %s", argv[rest]);
+        return options_wrong(option_rows, "unexpected argument: %s", argv[rest]);
     if (options->dtype < 0)
         options->dtype = options->bytes ? AG_INT8 : AG_BF16;
     const char *wrong = problem(options);
-    return wrong ? options_wrong(rows, "%s", wrong) : AG_OK;
+    return wrong ? options_wrong(option_rows, "%s", wrong) : AG_OK;
 }
 
 const char *ag_choice_name(const char *field, int index)
 {
     static _Thread_local char name[32];
-    const struct option_row *row = rows;
+    const struct option_row *row = option_rows;
     while (strcmp(row->name, field) != 0)
         row++;
     return option_choice(row, index, name, sizeof name);
@@ -64,7 +54,7 @@ const char *ag_choice_name(const char *field, int index)
 void ag_options_json(const struct ag_options *options, struct json_writer *to)
 {
     json_put_open(to, "options", "{");
-    for (const struct option_row *row = rows; row->kind != OPTION_END; row++) {
+    for (const struct option_row *row = option_rows; row->kind != OPTION_END; row++) {
         const void *field = (const char *)options + row->offset;
         if (row->kind == OPTION_WHOLE)
             json_put_number(to, row->name, "%ld", *(const long *)field);

@@ -5,7 +5,10 @@
 #define AG_OPTIONS_H
 
 #include "tools/common/json.h"
-#include "tools/common/options.h"
+
+#define OPTIONS_FILE "bench/ag_options.def"
+#define OPTIONS_STRUCT ag_options
+#include "tools/common/options_struct.h"
 
 /* Exit statuses, also the state of a rank that has ended. */
 enum ag_status { AG_OK = 0, AG_WRONG = 1, AG_USAGE = 2, AG_ERROR = 3, AG_TIMEOUT = 4 };
@@ -16,16 +19,6 @@ enum ag_dtype { AG_BF16, AG_FP16, AG_FP32, AG_FP64, AG_INT8 };
 enum ag_api { AG_GEMMEX, AG_SGEMM, AG_DGEMM, AG_HGEMM, AG_BATCHED, AG_LT, AG_LT_BIAS };
 enum ag_interpose { AG_NOTHING, AG_MEMSET, AG_COPY, AG_WRITE };
 enum ag_check { AG_FULL, AG_SAMPLE, AG_OFF };
-
-struct ag_options {
-#define COMMAND(...)
-#define OPTION OPTION_FIELD
-#define PARAGRAPH(...)
-#include "ag_options.def"
-#undef COMMAND
-#undef OPTION
-#undef PARAGRAPH
-};
 
 /* Fills `options`. Returns AG_OK, AG_USAGE after a message on stderr, or -1 when --help was
  * printed. */

@@ -1,18 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes of the table OPTIONS_FILE, a .def file, `struct OPTIONS_STRUCT` with its fields, and
- * `option_rows`. The file that includes this defines both names before. See
- * tools/common/options.h. */
-#include "tools/common/options.h"
-
-struct OPTIONS_STRUCT {
-#define COMMAND(...)
-#define OPTION OPTION_FIELD
-#define PARAGRAPH(...)
-#include OPTIONS_FILE
-#undef COMMAND
-#undef OPTION
-#undef PARAGRAPH
-};
+/* `option_rows` of the table OPTIONS_FILE, for the one file of a program that parses them; and
+ * `struct OPTIONS_STRUCT`, unless a header of the program has made it for its other files. */
+#include "tools/common/options_struct.h"
 
 static const struct option_row option_rows[] = {
 #define COMMAND COMMAND_ROW
