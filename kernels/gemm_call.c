@@ -56,9 +56,10 @@ cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm)
         return slr_lt_whole(gemm);
     case SLR_GEMM_EX:
     case SLR_GEMM_EX_64:
-        break;
+        return call_ex(gemm);
     }
-    return call_ex(gemm);
+    /* No default above: so the compiler finds an api without a case (-Wswitch). */
+    return CUBLAS_STATUS_INTERNAL_ERROR;
 }
 
 static struct slr_gemm cut(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols)
