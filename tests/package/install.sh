@@ -48,6 +48,7 @@ compare "$work/staged/opt/slipring" "$work/all"
 "$CMAKE" --install "$build" --prefix "$work/alone" --component slipring >/dev/null
 wanted softgpu >"$work/component"
 compare "$work/alone" "$work/component"
+"$source/tests/unit/links.py" --installed "$work/alone/share/doc/slipring" || fail "installed pages lead nowhere"
 
 # ---- moved to another place, it still works ----
 prefix="$work/moved here"
