@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Runs of matches for all periods at once: period.h. */
 #include "plugin/sites/period.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 bool slr_period_open(struct slr_period *p, int nranks)
 {
     *p = (struct slr_period){.width = 1 + (unsigned)nranks};
+    /* 12 bytes for each token and period: 1.5 KiB for the sizes, and as much for each rank. */
     p->token = calloc((size_t)SLR_PERIOD_MAX * p->width, sizeof(*p->token));
     p->run = calloc((size_t)SLR_PERIOD_MAX * p->width, sizeof(*p->run));
     if (p->token && p->run)
@@ -52,6 +54,7 @@ static uint32_t run_of(const struct slr_period *p, unsigned k, unsigned period)
 
 void slr_period_gap(struct slr_period *p)
 {
+    /* The runs go too: they count up to the latest call, which the next one does not follow. */
     p->seen = 0; /* nothing in the ring counts as past any more */
     memset(p->run, 0, (size_t)SLR_PERIOD_MAX * p->width * sizeof(*p->run));
 }
@@ -63,6 +66,8 @@ uint32_t slr_period_by_sizes(const struct slr_period *p, unsigned period)
 
 uint32_t slr_period_by_places(const struct slr_period *p, unsigned period)
 {
+    /* The rank with most evidence speaks for all: another may gather into a fresh buffer each time,
+     * and would hide the period that the steady ones show. */
     uint32_t most = 0;
     for (unsigned k = 1; k < p->width; k++)
         if (run_of(p, k, period) > most)
@@ -72,7 +77,8 @@ uint32_t slr_period_by_places(const struct slr_period *p, unsigned period)
 
 unsigned slr_period_find(const struct slr_period *p, bool by_places, unsigned least)
 {
-    /* From the smallest: multiples of a period match as well. */
+    /* From the smallest: multiples of a period match as well. 2q matches with the call q before
+     * mean that the sequence has come three times; for a short period `least` asks for more. */
     for (unsigned q = 1; q <= SLR_PERIOD_MAX; q++) {
         uint32_t run = by_places ? slr_period_by_places(p, q) : slr_period_by_sizes(p, q);
         if (run >= 2 * q && run >= least)

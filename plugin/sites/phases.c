@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* From calls to phases: the state machine of phases.h. On the house-keeping thread, and where the
+ * communicator ends. */
 #include "plugin/sites/phases.h"
 
 #include <stdlib.h>
@@ -9,6 +11,7 @@
 bool slr_phases_open(struct slr_phases *p, const char *comm, int crank, int nranks)
 {
     *p = (struct slr_phases){.comm = comm, .crank = crank, .nranks = nranks};
+    /* The bulk of what a communicator costs on the heap: 384 calls, 64 bytes for each rank. */
     p->use = calloc((size_t)SLR_PHASE_KNOWN * (size_t)nranks, sizeof(*p->use));
     p->token = calloc(1 + (size_t)nranks, sizeof(*p->token));
     if (p->use && p->token && slr_period_open(&p->period, nranks))
@@ -32,6 +35,7 @@ static struct slr_use *use_of(const struct slr_phases *p, uint64_t call)
     return &p->use[call % SLR_PHASE_KNOWN * (uint64_t)p->nranks];
 }
 
+/* Only in a phase: without one the length is 0. */
 static unsigned site_of(const struct slr_phases *p, uint64_t call)
 {
     return (unsigned)((call - p->first) % p->length);
@@ -52,6 +56,7 @@ static uint64_t token_of(const struct slr_use *use)
 
 static void compare_with_past(struct slr_phases *p, const struct slr_use *use)
 {
+    /* Of the first rank, as NCCL wants the count and the type to be equal on all. */
     p->token[0] = use->shard;
     for (int r = 0; r < p->nranks; r++)
         p->token[1 + r] = token_of(&use[r]);
@@ -106,11 +111,14 @@ static void begin_phase(struct slr_phases *p, unsigned length, enum slr_evidence
     p->sites = sites;
     p->phases++;
     slr_symmetry_log_phase(p);
-    /* The sites see the past as if the phase had been known from its first call. */
+    /* The sites see the past as if the phase had been known from its first call. What changed
+     * there is logged now, with the number of the call at which it did. */
     for (uint64_t call = p->first; call <= p->last; call++)
         site_call(p, call, use_of(p, call));
 }
 
+/* Sizes alone never confirm: layers of one size have a shorter period by sizes than by places. So a
+ * phase by sizes goes on being reconsidered, and gives way to one by places. */
 static bool confirmed(const struct slr_phases *p)
 {
     return p->by == SLR_BY_PLACES && slr_period_by_places(&p->period, p->length) >= 2 * p->length;
@@ -124,6 +132,7 @@ static void reconsider(struct slr_phases *p, unsigned least, uint64_t patience)
         return;
     unsigned length = slr_period_find(&p->period, true, least);
     enum slr_evidence by = SLR_BY_PLACES;
+    /* A period by sizes is taken only where there is no phase: it is too weak to replace one. */
     if (!length && p->by == SLR_BY_NOTHING && p->period.seen >= patience) {
         length = slr_period_find(&p->period, false, least);
         by = SLR_BY_SIZES;
@@ -152,7 +161,8 @@ void slr_phases_take(struct slr_phases *p, uint64_t call, const struct slr_use *
     remember(p, call, use);
     if (p->by != SLR_BY_NOTHING) {
         const struct slr_site *site = &p->sites.site[site_of(p, call)];
-        /* A size is what the program computes; another one at this place is another iteration. */
+        /* A size is what the program computes; another one at this place is another iteration. The
+         * call itself is in the ring, where the phase that it begins will find it. */
         if (site->calls > 0 && site->shard != use->shard)
             end_phase(p);
         else
@@ -171,6 +181,7 @@ void slr_phases_end(struct slr_phases *p)
 
 unsigned slr_phases_symmetric(const struct slr_phases *p)
 {
+    /* The receive side alone: it is what a put or multicast without agreement would write to. */
     unsigned n = 0;
     for (unsigned i = 0; i < p->sites.count; i++)
         n += p->sites.site[i].side[SLR_RECV].found.state == SLR_SITE_SYMMETRIC;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One record: written without waiting, and taken whole or not at all (published.h). */
 #include "plugin/sites/published.h"
 
 #include "cache/blocks.h"
@@ -32,8 +33,10 @@ void slr_published_write(struct slr_published *ring, uint64_t call, uint64_t sha
                          const struct slr_place *send, const struct slr_place *recv)
 {
     struct slr_published *p = &ring[call % SLR_PUBLISHED];
-    /* Relaxed is enough: the words' release stores carry it. */
+    /* Not valid from here on, until all words are there. Relaxed is enough: the words' release
+     * stores carry it. */
     atomic_store_explicit(&p->call, 0, memory_order_relaxed);
+    /* A shard is less than 2^63 bytes, which leaves a bit. */
     put(&p->word[SHARD], shard << 1 | in_place);
     put_place(&p->word[RECV], recv);
     put_place(&p->word[SEND], send);
@@ -42,6 +45,8 @@ void slr_published_write(struct slr_published *ring, uint64_t call, uint64_t sha
 
 static struct slr_where get_place(const _Atomic uint64_t *word)
 {
+    /* A generation whose low half is 0 reads as unknown: one in 2^32, and then only a finding of
+     * the report is missing. */
     uint64_t identity = get(&word[IDENTITY]);
     return (struct slr_where){.known = (uint32_t)identity != 0,
                               .size = get(&word[SIZE]),
@@ -53,6 +58,7 @@ enum slr_published_result slr_published_read(const struct slr_published *ring, u
                                              struct slr_use *use, uint64_t *newer)
 {
     const struct slr_published *p = &ring[call % SLR_PUBLISHED];
+    /* 0, which is being written, is less than any call: NOT_YET as well. */
     uint64_t before = get(&p->call);
     if (before > call) {
         *newer = before;

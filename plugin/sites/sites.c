@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a site's buffers are, by its latest call and the one before: the table of sites.h. */
 #include "plugin/sites/sites.h"
 
 #include <stdlib.h>
@@ -63,7 +64,8 @@ static void blame(struct slr_finding *f, int rank, int peer, const struct slr_wh
     f->expected = value_of(expected, what);
 }
 
-/* The first rank of the largest set of ranks that are alike. */
+/* The first rank of the largest set of ranks that are alike. Quadratic in the ranks at worst; where
+ * all are alike, the first one ends it. */
 static int majority(const struct slr_use *now, int nranks, enum slr_side side)
 {
     int best = 0, most = 0;
@@ -99,6 +101,7 @@ struct slr_finding slr_site_compare(const struct slr_use *before, const struct s
     int peer = majority(now, nranks, side);
     for (int r = 0; r < nranks; r++)
         blame(&f, r, peer, &now[r].at[side], &now[peer].at[side]);
+    /* One call shows where the ranks are, but not that they stay there. */
     if (!before)
         f.state = SLR_SITE_FRESH;
     else if (f.odd_ranks == 0)
@@ -144,6 +147,7 @@ static bool take_side(struct slr_site_side *s, uint64_t call, const struct slr_u
 {
     struct slr_finding f = slr_site_compare(before, now, nranks, side);
     bool changed = f.state != s->found.state;
+    /* Not by the state: ranks that differ may stay where they are, and "since" tells how long. */
     if (!before || !all_stay(before, now, nranks, side)) {
         s->since = call;
         s->moves += before != NULL;
@@ -158,10 +162,12 @@ static bool take_side(struct slr_site_side *s, uint64_t call, const struct slr_u
 unsigned slr_site_take(struct slr_sites *s, unsigned i, uint64_t call, const struct slr_use *use)
 {
     struct slr_site *site = &s->site[i];
+    /* Of the call before, until it is overwritten below. */
     struct slr_use *last = &s->last[(size_t)i * (size_t)s->nranks];
     const struct slr_use *before = site->calls++ > 0 ? last : NULL;
     unsigned changed = 0;
     site->shard = use->shard;
+    /* Only if all ranks are: a rank that is not has a send buffer of its own to report. */
     site->in_place = true;
     for (int r = 0; r < s->nranks; r++)
         site->in_place &= use[r].in_place;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Call sites of one communicator: publishing on the application's threads, analysis in the
+ * background (symmetry.h). */
 #include "plugin/sites/symmetry.h"
 
 #include <pthread.h>
@@ -21,6 +23,7 @@ struct slr_symmetry {
 /* The ring of records of a rank, in the control block. */
 static struct slr_published *ring_of(const struct slr_comm *c, int rank)
 {
+    /* Behind the descriptors. The place depends on the number of ranks only, so all agree on it. */
     char *all = (char *)c->shared.control + slr_control_published_at(c->nranks);
     return (struct slr_published *)all + (size_t)rank * SLR_PUBLISHED;
 }
@@ -48,7 +51,9 @@ void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *s
     slr_published_write(ring_of(c, c->rank), call->number, call->shard, slr_call_in_place(call), &from, &to);
 }
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of every communicator's analysis */
+/* Of every communicator's analysis. One is enough: besides the house-keeping thread only ends of
+ * communicators take it, and no gather does. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The communicator's analysis, made when it has gathered. NULL: no memory; tried again at the next
  * tick. */
@@ -87,7 +92,8 @@ static bool advance(struct slr_comm *c, struct slr_symmetry *s)
     if (all == SLR_PUBLISHED_NOT_YET)
         return false;
     if (all == SLR_PUBLISHED_GONE) {
-        /* Not to the oldest record that is left: its rank goes on writing. */
+        /* Not to the oldest record that is left: its rank goes on writing. A quarter of the ring is
+         * the headroom. */
         uint64_t to = newest - SLR_PUBLISHED / 4 * 3;
         s->phases.skipped += to - s->next;
         s->next = to;
@@ -103,6 +109,7 @@ static bool advance(struct slr_comm *c, struct slr_symmetry *s)
 static void analyse(struct slr_comm *c)
 {
     unsigned steps = 4 * SLR_PUBLISHED;
+    /* A rank whose log is silent leaves the work to others; its counters of sites stay 0. */
     if (!slr_log_enabled(SLR_LOG_INFO) || c->pass != SLR_R_RING || !c->shared.control)
         return;
     /* Record 1 is that of the first call: a communicator that never gathers costs no memory. */
@@ -129,6 +136,7 @@ static void count(const struct slr_phases *p)
 /* Once: the process may end before the communicator does, and both report. */
 static void end(struct slr_comm *c)
 {
+    /* Once more: of what came after the last tick, or of all where there was none. */
     analyse(c);
     struct slr_symmetry *s = c->symmetry;
     if (!s || s->ended)

@@ -14,6 +14,7 @@ typedef unsigned long long ull;
     (p)->comm, (p)->crank, (ull)(p)->phases, (i), (ull)(p)->sites.site[i].shard, buffer_name((p), (i), (side)),        \
         slr_site_state_name((p)->sites.site[i].side[side].found.state)
 
+/* In the order of enum slr_evidence. */
 static const char *evidence_name(enum slr_evidence by)
 {
     static const char *const names[] = {"nothing", "places", "sizes"};
@@ -60,6 +61,7 @@ void slr_symmetry_log_change(struct slr_phases *p, unsigned i, enum slr_side sid
                 (ull)f->value, (ull)f->expected, f->like_rank);
 }
 
+/* The state at the end with whole counts, as lines of changes may have stopped at their bounds. */
 static void log_side(const struct slr_phases *p, unsigned i, enum slr_side side)
 {
     const struct slr_site *site = &p->sites.site[i];
