@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators as NCCL announces them, and what is known of an operation when it begins
+ * (profile.h, profile_core.h). */
 #include "plugin/profiler/profile_sum.h"
 
 #include <stdlib.h>
@@ -13,7 +15,8 @@
 _Thread_local const struct slr_profiled *slr_profiled __attribute__((tls_model("initial-exec")));
 
 /* A handle of the application's call is what there is to know of it: nothing to keep, nothing to
- * free. Kind 1, beside those of records. */
+ * free. Bits 63..16 number of the call, 15..8 reason, 7..2 type, 1..0 kind: 1, beside those of
+ * records. */
 #define CALL_KIND 1u
 #define TYPE_SHIFT 2
 #define REASON_SHIFT 8
@@ -120,6 +123,7 @@ static void once(void)
     slr_once_end(&begun);
 }
 
+/* To NCCL's own log, where a user looks whether a plugin was loaded. */
 static void tell_nccl(const struct slr_profile_comm *c, const char *what)
 {
     if (c->log)
@@ -153,6 +157,7 @@ struct slr_profile *slr_profile_open(const struct slr_profile_comm *comm)
     open_list = p;
     pthread_mutex_unlock(&lock);
     tell_nccl(comm, "on");
+    /* "prof" in ASCII; one line for each case, as in tuner.c. */
     if (slr_log_first(slr_mix(0x70726f66, (uint64_t)slr_tuner_hooked())))
         slr_log(SLR_LOG_INFO, "profiler", "interface=v%d interposed=%d msg=%s", comm->version, (int)slr_tuner_hooked(),
                 slr_tuner_hooked()
@@ -199,7 +204,8 @@ void *slr_profile_call(struct slr_profile *p, const char *datatype)
 }
 _Static_assert(SLR_R_COUNT < 1 << (NUMBER_SHIFT - REASON_SHIFT), "a reason fits a handle");
 
-/* Function names of which each rank gives or gets the count once for every rank. */
+/* Function names of which each rank gives or gets the count once for every rank. Their bytes are
+ * those of the larger side, as in tune files. */
 static bool per_rank(const char *func)
 {
     static const char *const names[] = {"AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter"};
@@ -216,6 +222,7 @@ static void measure(struct slr_profile_record *r, const struct slr_profile *p, c
 {
     unsigned type = slr_profile_type_id(op->datatype);
     size_t bytes = 0, all = 0, ranks = op->peer < 0 && p->nranks > 0 && per_rank(op->func) ? (size_t)p->nranks : 1;
+    /* 0 says that it is not known, where a wrong size would be summed with others. */
     if (!type || __builtin_mul_overflow(op->count, slr_type_bytes((ncclDataType_t)(type - 1)), &bytes) ||
         __builtin_mul_overflow(bytes, ranks, &all))
         bytes = all = 0;
@@ -244,6 +251,7 @@ static void belongs(struct slr_profile_record *r, const struct slr_profile_op *o
 /* Before v4 only operations tell whose they are. */
 static void identify(struct slr_profile *p, const struct slr_profile_op *op)
 {
+    /* All operations tell the same, so it does not matter who comes first. */
     if (atomic_load_explicit(&p->rank, memory_order_relaxed) < 0)
         atomic_store_explicit(&p->rank, op->rank, memory_order_relaxed);
     if (op->hash && !atomic_load_explicit(&p->hash, memory_order_relaxed))
@@ -273,7 +281,9 @@ void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op)
     r->algo = (uint8_t)slr_profile_name_id(op->peer < 0 ? op->algo : "-");
     r->proto = (uint8_t)slr_profile_name_id(op->peer < 0 ? op->proto : "-");
     r->channels = (uint8_t)op->channels;
-    /* Complete are operations whose channels have all stopped, as many as were announced. */
+    /* Complete are operations whose channels have all stopped, as many as were announced. Unknown
+     * is more than ever come: such an operation is reported when its record is needed, or at the
+     * end. */
     atomic_store_explicit(&r->expect,
                           (uint16_t)(!op->timed     ? 0
                                      : op->channels ? op->channels

@@ -98,6 +98,7 @@ static ncclResult_t finalize(void *context)
 
 static const char *func_v1(int func)
 {
+    /* NCCL of v1 has no function behind Recv. */
     return func >= 0 && func <= SLR_NCCL_RECV ? slr_tune_func_name(func) : NULL;
 }
 
@@ -249,6 +250,7 @@ static ncclResult_t start_v6(void *context, void **handle, const struct slr_prof
     }
 #define OTHER(version, first) ((first) && (first) != &own_v##version)
 
+/* The callbacks of one version: each does this copy's work, or hands on to the first copy's. */
 #define EVENTS(version, states, own_state)                                                                             \
     extern EXPORTED const struct slr_profiler_v##version ncclProfiler_v##version;                                      \
     extern const struct slr_profiler_v##version own_v##version                                                         \

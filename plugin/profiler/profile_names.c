@@ -24,7 +24,8 @@ static bool same(unsigned i, const char *name)
 }
 
 /* Algorithms and protocols are called as in the tuner's lines and tables: NCCL tells profilers
- * "COLLNET_DIRECT" of what is CollNetDirect elsewhere. */
+ * "COLLNET_DIRECT" of what is CollNetDirect elsewhere. The result lives as long as the process:
+ * `name` is a text of the table above. */
 static const char *as_elsewhere(const char *name)
 {
     char bare[NAME_BYTES];

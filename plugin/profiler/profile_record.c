@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The pool of records, and the word that is a record's state (profile_record.h). Without locks, as
+ * NCCL calls from the program's threads and from its proxy threads, in any order. */
 #include "plugin/profiler/profile_record.h"
 
 #include <sched.h>
@@ -17,7 +19,8 @@
 #define TRIES 1024
 #define AT_ONCE 64
 
-/* A handle: generation << 18 | index << 2 | kind. The kind is never 0, so no handle is NULL. */
+/* A handle: generation << 18 | index << 2 | kind. The kind is never 0, so no handle is NULL; 50 bits
+ * are used, so it fits a pointer. */
 enum kind { KIND_CALL = 1, KIND_OP = 2, KIND_CHANNEL = 3 };
 #define KIND_MASK 3u
 #define INDEX_SHIFT 2
@@ -60,7 +63,8 @@ static struct slr_profile_record *find(const void *handle, enum kind kind, uint6
     return *word & USED && generation_of(*word) == h >> GENERATION_SHIFT ? r : NULL;
 }
 
-/* False: `*word` has changed, and holds what it is now. */
+/* False: `*word` has changed, and holds what it is now. Also without a reason (weak): who needs it
+ * tries again, who takes a record takes the next one. */
 static bool change(struct slr_profile_record *r, uint64_t *word, uint64_t to)
 {
     return atomic_compare_exchange_weak_explicit(&r->word, word, to, memory_order_acq_rel, memory_order_acquire);
@@ -98,6 +102,7 @@ static void give_up(struct slr_profile_record *r, slr_profile_report report)
         report_it(r, report);
 }
 
+/* It has no owner until slr_oprecord_ready(), so a flush leaves it alone meanwhile. */
 static struct slr_profile_record *try_take(uint32_t at, void **handle)
 {
     struct slr_profile_record *r = &records[at % SLR_PROFILE_RECORDS];
@@ -123,6 +128,7 @@ struct slr_profile_record *slr_oprecord_take(void **handle, slr_profile_report r
         r = try_take(start + i, handle);
     if (!r)
         return NULL;
+    /* Relaxed: nobody has the handle yet. */
     atomic_store_explicit(&r->first, UINT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&r->last, 0, memory_order_relaxed);
     atomic_store_explicit(&r->end, 0, memory_order_relaxed);
@@ -190,7 +196,8 @@ void *slr_oprecord_channel(void *parent, uint64_t gpu_start)
         if (generation_of(w) != generation || !(w & USED) || w & REPORTED || seen_of(w) == MOST)
             return NULL;
     } while (!change(r, &w, w + OPEN_ONE + SEEN_ONE));
-    /* The minimum over all channels, which start on NCCL's proxy threads; 0: not told. */
+    /* The minimum over all channels, which start on NCCL's proxy threads; 0: not told. The channel
+     * is counted as open before, so the record is not complete while this is stored. */
     uint64_t first = atomic_load_explicit(&r->first, memory_order_relaxed);
     while (gpu_start && gpu_start < first &&
            !atomic_compare_exchange_weak_explicit(&r->first, &first, gpu_start, memory_order_relaxed,
@@ -205,6 +212,7 @@ void slr_oprecord_channel_ended(void *channel, uint64_t gpu_stop)
     struct slr_profile_record *r = find(channel, KIND_CHANNEL, &w);
     if (!r || w & REPORTED) /* too late for the sums */
         return;
+    /* The maximum, likewise: its own stop comes after this. */
     uint64_t last = atomic_load_explicit(&r->last, memory_order_relaxed);
     while (gpu_stop > last && !atomic_compare_exchange_weak_explicit(&r->last, &last, gpu_stop, memory_order_relaxed,
                                                                      memory_order_relaxed))

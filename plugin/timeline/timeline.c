@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Records of measured calls, from the application's call to the reader (timeline.h). */
 #include "plugin/timeline/timeline.h"
 
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 #include "plugin/util/process.h"
 #include "plugin/timeline/timeline_impl.h"
 
-#define EXIT_WAIT_S 1
+#define EXIT_WAIT_S 1 /* seconds */
 /* The house-keeping thread is woken when so many records are in use, and again for each so many
- * more. */
+ * more: its tick is 50 ms, and a program of short gathers may need all records in less. */
 #define MANY 16
 #define MANY_MORE 8
 
@@ -21,6 +22,7 @@ static _Atomic bool over; /* the process ends: no CUDA call any more */
 bool slr_timeline_turn(uint64_t number)
 {
     uint64_t every = slr_get(SLR_S_TRACE);
+    /* The first call is measured whatever N is, so that a short run shows something. */
     return every && (number - 1) % every == 0;
 }
 
@@ -51,6 +53,7 @@ static void last_look(struct slr_comm *c)
  * last runs first, so CUDA has not ended here. */
 static void at_exit(void)
 {
+    /* Static: 8 KiB, and exit() may be called on any stack. */
     static struct slr_comm *list[SLR_MANY_COMMS];
     if (slr_process_off())
         return;
@@ -70,6 +73,8 @@ static bool available(void)
     static struct slr_once once;
     static bool yes;
     if (slr_once_begin(&once)) {
+        /* Without the exit handler nobody would keep the reader from calling CUDA when CUDA has
+         * ended. */
         yes = slr_real.cuEventQuery && slr_real.cuEventElapsedTime && atexit(at_exit) == 0;
         if (!yes)
             slr_log(SLR_LOG_WARN, "trace_off", "msg=%s",
@@ -162,6 +167,7 @@ void slr_timeline_hand_in(struct slr_timeline *timeline, struct slr_timed *m)
     m->next = NULL;
     /* At the tail: the reader stops at the first that is not complete, and calls end in order. */
     pthread_mutex_lock(&timeline->lock);
+    /* What it has made since it was counted last: records keep their events. */
     timeline->events += m->timing.created - m->counted;
     m->counted = m->timing.created;
     *timeline->closed_end = m;
@@ -187,6 +193,7 @@ static void describe(struct slr_timed *m, const struct slr_call *call)
     m->type = call->type;
     m->in_place = slr_call_in_place(call);
     m->stream = call->stream;
+    /* Addresses are for the log, and never read through. */
     m->send = call->send;
     m->recv = call->recv;
 }
@@ -223,6 +230,7 @@ void slr_timeline_enqueued(struct slr_comm *c, const struct slr_gather *gather, 
         return;
     struct slr_timeline *timeline = atomic_load(&c->timeline);
     if (s != SLR_OK) {
+        /* Unread: of what is enqueued in part no time means anything. */
         slr_timeline_give_back(timeline, take_open(c));
         return;
     }
@@ -254,6 +262,7 @@ void slr_timeline_close(struct slr_comm *c)
  * communicators launch later, and a captured call does not run now. */
 static struct slr_timed *nccl_begin(struct slr_comm *c, enum slr_timed_kind kind, uint64_t number, CUstream stream)
 {
+    /* The context first: the stamps are events of the current one. */
     struct slr_timeline *timeline = c->pass != SLR_R_NONBLOCKING ? slr_timeline_of(c) : NULL;
     if (!timeline || slr_context_enter(timeline->ctx) != SLR_OK)
         return NULL;
@@ -304,6 +313,7 @@ void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResu
 static void look(struct slr_comm *c, struct slr_timeline *timeline, bool last)
 {
     pthread_mutex_lock(&timeline->reading);
+    /* At the exit the last look has been taken already, and CUDA may be gone. */
     if (!atomic_load(&over) && slr_context_enter(timeline->ctx) == SLR_OK) {
         slr_timeline_read(c, timeline, last);
         slr_shared_leave();
@@ -335,6 +345,8 @@ void slr_timeline_dispose(struct slr_comm *c)
     look(c, timeline, true);
     slr_timeline_say_end(c, timeline);
     if (!atomic_load(&over) && slr_context_enter(timeline->ctx) == SLR_OK) {
+        /* One that is still open was never joined, and is freed unread. Where CUDA has ended the
+         * records are left: their events went with it. */
         slr_timeline_close(c);
         free_list(timeline->closed);
         free_list(timeline->free);

@@ -47,6 +47,7 @@ void slr_timeline_say_end(const struct slr_comm *c, struct slr_timeline *timelin
  * larger. */
 static void say_clock(const struct slr_comm *c, struct slr_timeline *timeline, uint64_t error)
 {
+    /* So a clock that drifts costs a few lines in a run, and not one for each call. */
     if (error <= timeline->told_error + timeline->told_error / 4)
         return;
     timeline->told_error = error;
@@ -156,6 +157,7 @@ static void write_lines(const struct reading *r)
 static bool read_one(struct slr_comm *c, struct slr_timeline *timeline, const struct slr_timed *m)
 {
     struct reading r = {.c = c, .m = m, .at = timeline->at};
+    /* Of a broken record an event was not made or not recorded: there is nothing to ask for. */
     CUresult q = m->timing.broken ? CUDA_ERROR_INVALID_VALUE : slr_timing_query(&m->timing);
     bool failed = atomic_load(&c->error) != ncclSuccess;
     /* A failed communicator's waits were released: its events are not waited for, and not believed.
@@ -198,6 +200,7 @@ void slr_timeline_read(struct slr_comm *c, struct slr_timeline *timeline, bool l
     /* Until the clock has a base, no event's time can be told: the records wait. */
     if (!oldest(timeline) || !(last ? slr_device_clock_insist : slr_device_clock_look)(&timeline->clock))
         return;
+    /* None overtakes: one that is not complete keeps those behind it for the next look. */
     for (struct slr_timed *m; (m = oldest(timeline)) && read_one(c, timeline, m);)
         take_off(timeline, m);
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The change to fewer channels at one call of all ranks. channel_limit.h has the protocol and why
+ * it holds. */
 #include "plugin/tuner/channel_limit.h"
 
 #include <stddef.h>
@@ -8,7 +10,9 @@
 #define SLR_CHANNEL_LIMIT_POINT() ((void)0)
 #endif
 
-/* The word: bits 63..62 state, 61..56 rank of the proposer, 55..40 its number, 39..0 place. */
+/* The word: bits 63..62 state, 61..56 rank of the proposer, 55..40 its number, 39..0 place. The
+ * number may come again after 65,536 proposals: it only has to differ while one is being confirmed,
+ * which takes moments. */
 #define PROPOSED (1ull << 62)
 #define CONFIRMED (2ull << 62)
 #define STATE (3ull << 62)
@@ -90,12 +94,14 @@ static void propose(struct slr_channel_limit *limit)
     if (place > PLACE) /* 2^40 calls */
         return;
     uint64_t mine = PROPOSED | (uint64_t)limit->rank << 56 | (uint64_t)(limit->tries++ & 0xffff) << 40 | place;
+    /* Only in place of nothing: another rank's proposal goes first, and CONFIRMED is for good. */
     if (load(&s->word) == 0 && swap(&s->word, 0, mine))
         swap(&s->word, mine, all_reach(limit, place) ? CONFIRMED | place : 0);
 }
 
 void slr_channel_limit_seen(struct slr_channel_limit *limit, bool beside)
 {
+    /* Half of a window, as one GEMM beside a gather may be chance and the change is for good. */
     limit->history = (limit->history << 1 | beside) & ((1u << SLR_CHANNEL_LIMIT_WINDOW) - 1);
     limit->known += limit->known < SLR_CHANNEL_LIMIT_WINDOW;
     if (!limit->shared || limit->place != UINT64_MAX || limit->known < SLR_CHANNEL_LIMIT_WINDOW ||

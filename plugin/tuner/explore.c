@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Candidates by the number of the call, and their times by events on the stream (explore.h). */
 #include "plugin/tuner/explore.h"
 
 #include <pthread.h>
@@ -11,7 +12,9 @@
 #include "plugin/tuner/tune_state.h"
 #include "plugin/tuner/tuner.h"
 
-/* Channels of the candidates of one algorithm and protocol; 0: NCCL's number. */
+/* Channels of the candidates of one algorithm and protocol; 0: NCCL's number. TIMERS: calls in
+ * flight in the process. One that finds no timer uses up its candidate's turn all the same, as the
+ * other ranks count it. */
 static const int channel_counts[] = {0, 4, 16};
 enum { COUNTS = sizeof channel_counts / sizeof *channel_counts, TIMERS = 64 };
 
@@ -132,6 +135,7 @@ void slr_explore_drop(void)
 static void report(const struct timer *m, float ms)
 {
     const struct answer *a = &m->answer;
+    /* CUDA tells milliseconds, the log nanoseconds. */
     slr_log(
         SLR_LOG_INFO, "explored",
         "comm=%s comm_hash=%016llx crank=%d nranks=%d nnodes=%zu func=%s bytes=%zu size_class=%d registered=%d call=%u "
@@ -211,6 +215,7 @@ static void introduce(const struct slr_comm *c)
     CUdevice dev;
     char name[96] = "";
     int version = 0;
+    /* "expl" in ASCII, and the rank: ranks may be threads of one process. */
     if (!slr_log_first(slr_mix(slr_comm_id(c), 0x6578706cu + (uint64_t)c->rank)))
         return;
     if (slr_real.cuCtxGetDevice(&dev) == CUDA_SUCCESS)
@@ -228,6 +233,8 @@ static struct timer *start(const struct slr_comm *c, CUstream stream)
     struct timer *m = take(&i, FREE);
     if (!m)
         return NULL;
+    /* Events for this call alone: they belong to a context, and the next call may be on another
+     * device. */
     if (slr_real.cuEventCreate(&m->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
         give_back(m, FREE);
         return NULL;
@@ -250,6 +257,7 @@ void slr_explore_begin(const struct slr_comm *c, CUstream stream)
     CUstreamCaptureMode mode;
     if (calling) /* one of NCCL's functions calls another */
         return;
+    /* In a group NCCL begins at its end: stamps around the call would bound nothing. */
     answered.given = false;
     if (!c || slr_in_group() || !slr_get(SLR_S_TUNE_EXPLORE) || !can_measure(stream))
         return;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One event for each device, recorded again behind every GEMM: only the last one is asked about. */
 #include "plugin/tuner/gemm_seen.h"
 
 #include <pthread.h>
@@ -36,6 +37,7 @@ static void note(CUstream stream)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUdevice dev;
+    /* In a capture the event would become a node of the program's graph. */
     if (!device(&dev) || slr_stream_captures(stream))
         return;
     /* Events of slipring's own are allowed while the thread captures another stream. */
@@ -72,7 +74,8 @@ bool slr_gemm_beside(CUstream stream)
         return false;
     slr_swap_capture_mode(&mode);
     pthread_mutex_lock(&last[dev].lock);
-    /* On one stream the gather waits for the GEMM, so they do not overlap. */
+    /* On one stream the gather waits for the GEMM, so they do not overlap. An error is no overlap:
+     * then NCCL keeps its channels. */
     if (last[dev].event && last[dev].stream != stream)
         beside = slr_real.cuEventQuery(last[dev].event) == CUDA_ERROR_NOT_READY;
     pthread_mutex_unlock(&last[dev].lock);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What all tuners of the process decide by. */
 #include "plugin/tuner/tune_state.h"
 
 #include "base/log.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The parser of tune files and the search in a table. Nothing is copied, and every message names
+ * its line and says what was expected. */
 #include "plugin/tuner/tune_table.h"
 
 #include <errno.h>
@@ -44,6 +46,7 @@ __attribute__((format(printf, 2, 3))) static int broken(struct line *l, const ch
 /* For messages: the beginning of a long word. */
 #define SHOWN(w) (int)((w).len < 40 ? (w).len : 40), (w).at
 
+/* Carriage returns too: files come from all systems. Lines are split at the newline before this. */
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
@@ -75,6 +78,7 @@ static bool number(struct word w, bool sized, uint64_t *out)
 {
     uint64_t n = 0;
     size_t i = 0;
+    /* Too large is refused: wrapped, it would fit other calls. */
     for (; i < w.len && w.at[i] >= '0' && w.at[i] <= '9'; i++)
         if (__builtin_mul_overflow(n, 10u, &n) || __builtin_add_overflow(n, (uint64_t)(w.at[i] - '0'), &n))
             return false;
@@ -241,6 +245,7 @@ static int add_rule(struct slr_tune_table *t, struct line *l, const struct slr_t
         size_t room = t->room ? 2 * t->room : 16;
         struct slr_tune_rule *more = realloc(t->rule, room * sizeof *more);
         if (!more)
+            /* Not the fault of the line, which only the message names. */
             return broken(l, "no memory for the rules"), -ENOMEM;
         t->rule = more;
         t->room = room;
@@ -249,7 +254,9 @@ static int add_rule(struct slr_tune_table *t, struct line *l, const struct slr_t
     return 0;
 }
 
-/* Of what the rules say, so that tables that differ in comments only count as equal. */
+/* Of what the rules say, so that tables that differ in comments only count as equal. Part of
+ * what ranks compare. Begins with "tune" in ASCII; never 0, which says that there is no table
+ * (tune_state.c). */
 static uint64_t digest(const struct slr_tune_table *t)
 {
     uint64_t d = slr_mix(0x74756e65, t->count);
@@ -294,6 +301,7 @@ int slr_tune_parse(struct slr_tune_table *table, const char *text, size_t len, s
     *table = (struct slr_tune_table){0};
     *error = (struct slr_tune_error){0};
     for (int n = 1; at < end && !rc; n++) {
+        /* The last line needs no newline. */
         const char *feed = memchr(at, '\n', (size_t)(end - at));
         struct line l = {.at = at, .end = feed ? feed : end, .number = n, .error = error};
         at = feed ? feed + 1 : end;
@@ -319,6 +327,8 @@ static bool in(const struct slr_tune_range *r, uint64_t n)
 
 const struct slr_tune_rule *slr_tune_find(const struct slr_tune_table *table, const struct slr_tune_call *call)
 {
+    /* In their order, which is the user's priority; a table has a few rules, so no index is
+     * kept. */
     for (size_t i = 0; i < table->count; i++) {
         const struct slr_tune_rule *r = &table->rule[i];
         if ((r->func == -1 || r->func == call->func) && (r->registered == -1 || r->registered == call->registered) &&

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A tuner from NCCL's init to its finalize, and what it answers (tuner.h). */
 #include "plugin/tuner/tuner.h"
 
 #include <stdio.h>
@@ -26,6 +27,8 @@ static void introduce(int version, slr_nccl_logger log, bool hooked)
     if (log)
         log(SLR_NCCL_LOG_INFO, SLR_NCCL_SUBSYS_INIT | SLR_NCCL_SUBSYS_TUNING, __FILE__, __LINE__,
             "slipring tuner: %zu rules%s%s", s->table.count, s->path[0] ? " of " : "", s->path);
+    /* The key is "tune" in ASCII, so that no other line has it. One line for each case: `hooked`
+     * changes when the program makes its first communicator through a hook. */
     if (slr_log_first(slr_mix(0x74756e65, hooked)))
         slr_log(SLR_LOG_INFO, "tuner", "interface=v%d interposed=%d msg=%s", version, (int)hooked,
                 hooked ? "NCCL has loaded this library as its tuner"
@@ -46,6 +49,8 @@ struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, 
     tuner->nnodes = nnodes;
     pthread_mutex_init(&tuner->lock, NULL);
     slr_channel_limit_init(&tuner->channel_limit, NULL, 0, 0);
+    /* Hooked, it stays WAITING, which is 0, until its communicator has agreed. Not hooked, nobody
+     * will ever tell it: the user answers for equal tables. */
     if (slr_process_off())
         atomic_store(&tuner->state, SLR_TUNER_OFF);
     else if (!hooked)
@@ -60,6 +65,7 @@ void slr_tuner_hold(struct slr_tuner *tuner)
 
 void slr_tuner_put(struct slr_tuner *tuner)
 {
+    /* NCCL's finalize and the communicator's end come in either order: the later one frees. */
     if (!tuner || atomic_fetch_sub(&tuner->refs, 1) > 1)
         return;
     if (tuner->shared)
@@ -98,7 +104,7 @@ static void say(const struct slr_tuner *tuner, const struct slr_tuner_ask *ask, 
 }
 
 /* The cheapest entry that NCCL has not excluded, of the given algorithm and protocol (-1: any). -1:
- * none. */
+ * none. Costs are microseconds; a negative one is excluded. */
 static int cheapest(const struct slr_tuner_ask *ask, int algo, int proto)
 {
     int best = -1;
@@ -134,6 +140,7 @@ static bool settle(const struct slr_tuner_ask *ask, struct slr_tuner_choice *cho
     if (best < 0)
         return false;
     bool wished = choice->algo >= 0 || choice->proto >= 0;
+    /* Without a wish `best` is what NCCL will take, and decides only about the channels. */
     if (is_collnet(best / ask->protos))
         choice->channels = 0; /* NCCL does not bound them there */
     if (wished) {
@@ -160,6 +167,7 @@ static bool wish(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, struc
 {
     const struct slr_tune_state *s = slr_tune_state();
     struct slr_tune_call call = {ask->func, ask->bytes, tuner->nranks, tuner->nnodes, ask->registered};
+    /* Also while exploring: the candidate to be confirmed is the rule's. */
     const struct slr_tune_rule *r = slr_tune_find(&s->table, &call);
     /* Measuring comes before the table, which it is to make or to confirm. */
     if (slr_explore_choose(tuner, ask, r, choice)) {

@@ -36,6 +36,8 @@ static ncclResult_t answer(void *context, int func, size_t bytes, int pipe_ops, 
                               .cost = (float *)cost, /* really [algos][protos] */
                               .algos = algos,
                               .protos = protos};
+    /* NCCL's tables have 7 x 3 entries: what is far beyond that is none, and their product has to
+     * fit an int. */
     if (cost && algos > 0 && protos > 0 && algos <= 1024 && protos <= 1024)
         ask(context, &a, channels, &choice);
     return ncclSuccess;
@@ -57,6 +59,7 @@ static ncclResult_t make(int version, void **context, uint64_t comm_id, size_t n
 
 static ncclResult_t end(void *context)
 {
+    /* NULL: init had no memory. */
     slr_tuner_put(context);
     return ncclSuccess;
 }
@@ -151,6 +154,7 @@ static ncclResult_t answer_v2(void *context, enum slr_nccl_func func, size_t byt
         .func = (int)func, .bytes = bytes, .pipe_ops = pipe_ops, .collnet = collnet > 0, .nvls = nvls > 0};
     FORWARD(2, get_coll_info(context, func, bytes, collnet, nvls, pipe_ops, algorithm, protocol, channels));
     ask(context, &a, channels, &choice);
+    /* v2 takes both or neither. */
     if (algorithm && protocol && choice.algo >= 0 && choice.proto >= 0) {
         *algorithm = choice.algo;
         *protocol = choice.proto;

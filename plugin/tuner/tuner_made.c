@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Whose tuner is it? NCCL does not say, so it is told by the thread, or by what else is being
+ * made. */
 #include "plugin/tuner/tuner_made.h"
 
-static _Atomic bool hooked, loaded; /* by NCCL */
+static _Atomic bool hooked, loaded; /* loaded: by NCCL. Both stay true */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_tuner *alone; /* made on a thread of NCCL's; a reference each; under the lock */
 static unsigned expecting;      /* communicators being made in this process; under the lock */
@@ -53,6 +55,7 @@ void slr_tuner_made(struct slr_tuner *tuner)
         *current = tuner;
         return;
     }
+    /* On a thread of its own, as in groups: it waits until it can be matched. */
     pthread_mutex_lock(&lock);
     tuner->next = alone;
     alone = tuner;
@@ -63,6 +66,7 @@ struct slr_tuner *slr_tuner_take_alone(unsigned own)
 {
     struct slr_tuner *taken = NULL;
     pthread_mutex_lock(&lock);
+    /* Else they stay on the list, until only one caller is left that waits for any. */
     if (expecting == own) {
         taken = alone;
         alone = NULL;
