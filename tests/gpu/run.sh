@@ -171,7 +171,7 @@ helper() {
     [ -x "$program" ] && return
     program=$logs/$1
     include=$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")
-    gcc -std=gnu11 -D_GNU_SOURCE -O2 -isystem "$include" "$SLR_ROOT/tests/gpu/$1.c" -o "$program" -ldl
+    gcc -std=gnu11 -D_GNU_SOURCE -O2 -isystem "$include" "$SLR_ROOT/tests/gpu/$1"*.c -o "$program" -ldl
 }
 
 # memop NAME: the latency of a flag between two processes.
@@ -179,6 +179,14 @@ memop() {
     local program
     helper memop_latency || return
     bounded "${plain[@]}" "$program" "${memop_options[@]}" | tee "$logs/$1.table"
+    return "${PIPESTATUS[0]}"
+}
+
+# driver_costs NAME: what the driver's calls, copies and the steps of a stream cost.
+driver_costs() {
+    local program
+    helper driver_costs || return
+    bounded "${plain[@]}" "$program" "${costs_options[@]}" | tee "$logs/$1.table"
     return "${PIPESTATUS[0]}"
 }
 
@@ -297,13 +305,13 @@ timed_steps() {
 # --------------------------------------------------------------------------------------------------------------------
 
 rank_counts="2 4" size=512 rounds=2 iters=10 timed_sides="8192 16384" memop_options=(64 50) alloc_rounds=200
-import_options=(100 1024) small_mib="1 16" large_mib="128 1024" small_loop=(--warmup 60 --iters 100)
+costs_options=() import_options=(100 1024) small_mib="1 16" large_mib="128 1024" small_loop=(--warmup 60 --iters 100)
 links_mib="64 512" pair_settings="" nvfuser_shape=(--m 8192 --k 16384 --n 32768)
 lt_shapes=(bn 8192 16384 8192 8 bn 8192 16384 8192 4 bn 4096 8192 4096 4 bn 14336 8192 4096 8 bn 4096 16384 14336 4 at 16384 8192 8192 8
     at 16384 4096 4096 8 bn 2048 2048 8192 4 bn 1024 512 8192 4)
 if [ $softgpu = 1 ]; then
     size=96 rounds=1 iters=2 timed_sides=256 links_mib=8 nvfuser_shape=(--m 64 --k 128 --n 256) memop_options=(8 5) alloc_rounds=20
-    import_options=(5 16) small_mib=1 large_mib=2 small_loop=(--warmup 2 --iters 3) lt_shapes=(bn 40 64 64 4)
+    costs_options=(--quick) import_options=(5 16) small_mib=1 large_mib=2 small_loop=(--warmup 2 --iters 3) lt_shapes=(bn 40 64 64 4)
 fi
 [ $quick = 0 ] || rank_counts="2"
 
@@ -323,6 +331,7 @@ bench=${BENCH_TOOL:-$build/slipring-bench}
 say "$device; logs in $out"
 
 alone memop-latency 60 memop memop-latency
+alone driver-costs 60 driver_costs driver-costs
 alone alloc-cost 60 alloc alloc-cost
 alone import-cost 60 import_cost import-cost
 alone lt-parts 60 lt_parts lt-parts
