@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct edge_case *const tables[] = {edges_stream, edges_word, edges_memory, edges_process};
+static const struct edge_case *const tables[] = {edges_stream, edges_word, edges_memory, edges_process, edges_unused};
 static char folder[] = "/tmp/race-edges-XXXXXX";
 
 void settle(struct edge_env *e, CUstream s)

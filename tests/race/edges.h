@@ -17,7 +17,7 @@ struct mail {
     _Atomic int step;
     pid_t pid;
     uint32_t flag, settled[2]; /* settled: of each process */
-    CUipcMemHandle memory;
+    CUipcMemHandle memory, other;
     CUipcEventHandle event;
 };
 
@@ -37,7 +37,7 @@ struct edge_case {
     void (*peer)(struct edge_env *e); /* NULL: one process */
     const char *first, *second;       /* what the report names; NULL: fill() and look() */
 };
-extern const struct edge_case edges_stream[], edges_word[], edges_memory[], edges_process[];
+extern const struct edge_case edges_stream[], edges_word[], edges_memory[], edges_process[], edges_unused[];
 
 #define CU(call)                                                                                                       \
     do {                                                                                                               \

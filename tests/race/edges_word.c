@@ -148,7 +148,7 @@ static void wraps(struct edge_env *e)
     for (uint32_t v = UINT32_MAX - 2; v != 3; v++) {
         fill(e, e->a);
         CU(cuStreamWriteValue32(e->a, e->flag, v, 0));
-        if (e->edge || v != 1)
+        if (e->edge || v != 2)
             CU(cuStreamWaitValue32(e->b, e->flag, v, GEQ));
         look(e, e->b);
         follow(e, e->b, e->a);

@@ -19,6 +19,7 @@
 bool sg_race_on;
 struct race_file *race_file;
 static pid_t self;
+static bool forced; /* a host of this process has ended a stream's wait */
 
 /* ---- the file ---- */
 
@@ -50,29 +51,59 @@ static bool map_file(int fd)
     return race_file->magic == MAGIC || init_file(race_file);
 }
 
+bool race_has_ended(int32_t pid)
+{
+    for (uint32_t i = 0; i < RACE_EXITS; i++)
+        if (race_file->exited[i] == pid)
+            return true;
+    return false;
+}
+
+/* From now on no report waits for what becomes of this process's copies. */
+static void report_suspended(void)
+{
+    struct race_judge j = {.nfound = 0};
+
+    if (race_lock()) {
+        race_file->exited[race_file->nexited++ % RACE_EXITS] = (int32_t)self;
+        race_unlock();
+    }
+    do {
+        j.nfound = 0;
+        if (race_lock()) {
+            race_suspended_end(&j, forced);
+            race_unlock();
+        }
+        race_report(&j);
+    } while (j.nfound);
+}
+
 /* What a run did not judge is as important as what it found: a line for each process. */
 static void write_stats(void)
 {
     const char *path = getenv("SOFTGPU_RACE");
     char name[4096], line[256];
 
-    if (!sg_race_on || !path || getpid() != self)
-        return; /* a child of fork is no user of the driver */
-    if (race_lock()) {
-        race_file->exited[race_file->nexited++ % RACE_EXITS] = (int32_t)getpid();
-        race_unlock();
-    }
-    if (snprintf(name, sizeof(name), "%s.stats", path) >= (int)sizeof(name))
+    if (!path || snprintf(name, sizeof(name), "%s.stats", path) >= (int)sizeof(name))
         return;
     int fd = open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    int n = snprintf(line, sizeof(line),
-                     "pid %d: operations %lu, accesses %lu, races %lu, excused %lu, dropped %lu, wiped %lu%s\n",
-                     (int)getpid(), race_file->ops, race_file->checked, race_file->races, race_file->excused,
-                     race_file->dropped, race_file->wipes, race_file->blind ? ", blind" : "");
+    int n =
+        snprintf(line, sizeof(line),
+                 "pid %d: operations %lu, accesses %lu, races %lu, unused %lu, excused %lu, dropped %lu, wiped %lu%s\n",
+                 (int)getpid(), race_file->ops, race_file->checked, race_file->races, race_file->unused,
+                 race_file->excused, race_file->dropped, race_file->wipes, race_file->blind ? ", blind" : "");
     if (fd >= 0 && write(fd, line, (size_t)n) < 0)
         perror("softgpu: race statistics");
     if (fd >= 0)
         close(fd);
+}
+
+static void at_exit(void)
+{
+    if (!sg_race_on || getpid() != self)
+        return; /* a child of fork is no user of the driver */
+    report_suspended();
+    write_stats();
 }
 
 void sg_race_load(void)
@@ -87,7 +118,7 @@ void sg_race_load(void)
     } else {
         sg_race_on = true;
         self = getpid();
-        atexit(write_stats);
+        atexit(at_exit);
     }
     if (fd >= 0) {
         flock(fd, LOCK_UN); /* the mapping would keep it */
@@ -316,6 +347,7 @@ void sg_race_done_locked(struct sg_stream *s, struct sg_op *op, bool ran)
             race_meet_end(op->meeting, &op->clock);
         else if (race_place_of(op, NULL, &place))
             s->race_forced |= race_word_acquire(&place, &op->u.memop, &op->clock) && race_is_file(place.key);
+        forced |= s->race_forced;
         race_unlock();
     }
     race_join(&op->fence->clock, op->clock.c, op->clock.n);

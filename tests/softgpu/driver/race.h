@@ -32,9 +32,28 @@
  * mapping is one to what was done through it. Pageable host memory is not followed. A host that reads device-written
  * memory without asking the driver is not seen to have synchronised.
  *
- * The state is in the file, shared by the processes of a run, under one robust lock. When a process dies with the lock,
- * or memory is short, the histories are dropped and everything that has run is taken as ordered: races are lost then,
- * and the number of times is in <file>.stats. Every process adds a line to that file at its end.
+ * A copy may read what somebody writes meanwhile, if nobody uses what it read. So a race between a
+ * write and the read of a linear copy, from one device memory to another, is suspended, with the
+ * bytes of the destination that correspond. It is reported
+ *
+ *   when anything reads such a byte while it is still the copy's: another copy, too, whatever
+ *   becomes of that one's bytes;
+ *   when the process that made the copy ends and one is in place, or was overwritten by something
+ *   that does not follow the copy, which is a race of its own; from then on, at once;
+ *
+ * and dropped, and counted as unused, when all of them have been overwritten or their memory has
+ * been freed. If the race is seen only then, the histories tell: each knows whether a write's bytes
+ * have been read since, and a copy knows which of its bytes were read before they were overwritten.
+ * A copy's read stands for earlier reads of the same bytes only once its bytes have been used.
+ *
+ * Reported at once: a free or an unmapping of what a copy reads; copies from or to host or managed
+ * memory; copies of rectangles; everything, when there is no room to remember more. What a process
+ * holds in place after a failure (see above) is excused. Memory of cuMemCreate is never seen freed.
+ *
+ * The state is in the file, shared by the processes of a run, under one robust lock. When a process
+ * dies with the lock, or memory is short, histories and suspended reports are dropped and everything
+ * that has run is taken as ordered: races are lost then, and the number of times is in <file>.stats.
+ * Every process adds a line to that file at its end.
  *
  * All functions are called with sg_lock but for sg_race_store, and do nothing unless sg_race_on. */
 #ifndef SOFTGPU_RACE_H

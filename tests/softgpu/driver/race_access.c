@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The race oracle's histories: for each piece of memory a sorted list of disjoint intervals, each with its latest write
- * and the reads since that no later read covers. An access is judged against those, which is enough: what they are
- * ordered after was judged against them. */
+/* The race oracle's histories: for each piece of memory a sorted list of disjoint intervals, each
+ * with its latest write and the reads since that no later read stands for. An access is judged
+ * against those, which is enough: what they are ordered after was judged against them. */
 #include "race.h"
 #include "race_state.h"
 #include <string.h>
@@ -69,8 +69,10 @@ static void hold(race_at at)
 
 static void drop(race_at at)
 {
-    if (at && !--access_at(at)->refs)
-        race_free(at, sizeof(struct race_access));
+    if (!at || --access_at(at)->refs)
+        return;
+    race_copy_drop(access_at(at)->copy);
+    race_free(at, sizeof(struct race_access));
 }
 
 static void drop_interval(const struct interval *iv)
@@ -87,6 +89,15 @@ static void hold_interval(const struct interval *iv)
         hold(iv->read[i]);
 }
 
+/* The interval's bytes go. Those of a copy count as used if somebody has read them, or if what
+ * overwrites them does not follow the copy. */
+static void lose(const struct interval *iv, bool ordered)
+{
+    race_at copy = iv->write ? access_at(iv->write)->copy : 0;
+    if (copy && (iv->reads || !ordered))
+        race_copy_used(copy, iv->lo, iv->hi);
+}
+
 void race_forget(struct race_key key)
 {
     race_at *link, at;
@@ -94,8 +105,10 @@ void race_forget(struct race_key key)
 
     if (!b)
         return;
-    for (uint32_t i = 0; i < b->count; i++)
+    for (uint32_t i = 0; i < b->count; i++) {
+        lose(&list_of(b)[i], true);
         drop_interval(&list_of(b)[i]);
+    }
     race_free(b->list, b->cap * sizeof(struct interval));
     at = *link;
     *link = b->next;
@@ -197,13 +210,29 @@ static bool conflict(uint32_t a, uint32_t b)
 }
 
 /* Killed processes have stopped, and others see that; one that ends by itself says so here. */
-static bool was_killed(const struct race_access *a)
+bool race_was_killed(const struct race_access *a)
 {
-    if (a->pid == (int32_t)getpid() || sg_process_alive(a->pid, 0))
+    return a->pid != (int32_t)getpid() && !sg_process_alive(a->pid, 0) && !race_has_ended(a->pid);
+}
+
+static bool told(const struct race_judge *j, const struct race_found *f)
+{
+    for (unsigned i = 0; i < j->nfound; i++) {
+        const struct race_found *g = &j->found[i];
+        if (g->other.number == f->other.number && g->other.kind == f->other.kind && g->self.number == f->self.number)
+            return true;
+    }
+    return false;
+}
+
+bool race_tell(struct race_judge *j, const struct race_found *f)
+{
+    if (told(j, f))
+        return true;
+    if (j->nfound == sizeof(j->found) / sizeof(j->found[0]))
         return false;
-    for (uint32_t i = 0; i < RACE_EXITS; i++)
-        if (race_file->exited[i] == a->pid)
-            return false;
+    j->found[j->nfound++] = *f;
+    race_file->races++;
     return true;
 }
 
@@ -213,36 +242,77 @@ static void judge(struct race_judge *j, race_at at, uint64_t lo, uint64_t hi)
 
     if (!a || !conflict(a->kind, j->self.kind) || before(j, a))
         return;
-    if (was_killed(a)) {
+    struct race_found f = {.other = *a, .self = j->self, .key = j->key, .lo = lo, .hi = hi};
+    if (race_was_killed(a))
         race_file->excused++;
-        return;
-    }
-    for (unsigned i = 0; i < j->nfound; i++)
-        if (j->found[i].other.number == a->number && j->found[i].other.kind == a->kind)
-            return;
-    race_file->races++;
-    if (j->nfound < sizeof(j->found) / sizeof(j->found[0]))
-        j->found[j->nfound++] = (struct race_found){*a, j->self, j->key, lo, hi};
+    else if (!told(j, &f) && !race_suspend(&f) && !race_tell(j, &f))
+        race_file->races++;
 }
 
-/* A later read stands for an earlier one that it follows, unless less is a conflict with it. */
+/* ---- the reads of an interval ---- */
+
+/* A later read stands for an earlier one that it follows, unless less is a conflict with it. That
+ * of a copy does only once its bytes have been used: until then a race with it may come to
+ * nothing. */
+static bool less_conflicts(const struct race_access *later, const struct race_access *a)
+{
+    return (a->kind & later->kind) != later->kind;
+}
+
+static void remove_read(struct interval *iv, uint32_t i)
+{
+    drop(iv->read[i]);
+    iv->reads--;
+    memmove(iv->read + i, iv->read + i + 1, (iv->reads - i) * sizeof(iv->read[0]));
+}
+
+static bool has_stand_in(const struct interval *iv, const struct race_access *a)
+{
+    for (uint32_t i = 0; i < iv->reads; i++) {
+        const struct race_access *later = access_at(iv->read[i]);
+        if (later->copy && a->number < later->number && race_copy_follows(later->copy, a) &&
+            !less_conflicts(later, a) && race_copy_left(later->copy, iv->lo, iv->hi) == RACE_READ)
+            return true;
+    }
+    return false;
+}
+
+/* Takes out what can not matter any more now that more is known of the copies' bytes. */
+static void review_reads(struct interval *iv)
+{
+    for (uint32_t i = iv->reads; i-- > 0;) {
+        const struct race_access *a = access_at(iv->read[i]);
+        bool gone = a->copy && race_copy_left(a->copy, iv->lo, iv->hi) == RACE_GONE;
+        if (gone || has_stand_in(iv, a))
+            remove_read(iv, i);
+    }
+}
+
+static void stand_for_reads(const struct race_judge *j, struct interval *iv)
+{
+    for (uint32_t i = iv->reads; i-- > 0;) {
+        const struct race_access *a = access_at(iv->read[i]);
+        if (before(j, a) && !less_conflicts(&j->self, a))
+            remove_read(iv, i);
+    }
+}
+
 static void add_read(struct race_judge *j, struct interval *iv, race_at self)
 {
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < iv->reads; i++) {
-        const struct race_access *a = access_at(iv->read[i]);
-        if (before(j, a) && (a->kind & j->self.kind) == j->self.kind)
-            drop(iv->read[i]);
-        else
-            iv->read[kept++] = iv->read[i];
+    if (j->self.copy && iv->reads)
+        review_reads(iv);
+    if (j->self.copy && iv->reads == READS) {
+        /* No room to wait for what comes of its bytes: it counts from now on. */
+        race_copy_drop(j->self.copy);
+        access_at(self)->copy = j->self.copy = 0;
     }
-    if (kept == READS) {
-        drop(iv->read[--kept]);
+    if (!j->self.copy)
+        stand_for_reads(j, iv);
+    if (iv->reads == READS) {
+        remove_read(iv, READS - 1);
         race_file->dropped++;
     }
-    iv->read[kept++] = self;
-    iv->reads = kept;
+    iv->read[iv->reads++] = self;
     hold(self);
 }
 
@@ -250,12 +320,15 @@ static void visit(struct race_judge *j, struct interval *iv, race_at self)
 {
     judge(j, iv->write, iv->lo, iv->hi);
     if (!(j->self.kind & RACE_WRITE)) {
+        if (iv->write)
+            race_copy_read(j, access_at(iv->write)->copy, iv->lo, iv->hi);
         add_read(j, iv, self);
         return;
     }
     for (uint32_t i = 0; i < iv->reads; i++)
         judge(j, iv->read[i], iv->lo, iv->hi);
     hold(self);
+    lose(iv, !iv->write || before(j, access_at(iv->write)));
     drop_interval(iv);
     iv->write = self;
     iv->reads = 0;
@@ -310,6 +383,7 @@ void race_access(struct race_judge *j, uint64_t offset, size_t row, size_t rows,
     j->self.hi = offset + (rows - 1) * pitch + row;
     *access_at(self) = j->self;
     access_at(self)->refs = 1;
+    race_copy_hold(j->self.copy);
     for (size_t y = 0; y < rows && ok; y++)
         ok = access_range(j, b, self, offset + y * pitch, offset + y * pitch + row);
     drop(self);
@@ -349,4 +423,21 @@ bool race_was_written(struct race_key key, uint64_t lo, uint64_t hi)
         if (list_of(b)[i].write && !(access_at(list_of(b)[i].write)->kind & RACE_SYNC))
             return true;
     return false;
+}
+
+enum race_left race_left(race_at copy, struct race_key key, uint64_t lo, uint64_t hi)
+{
+    enum race_left left = RACE_GONE;
+    race_at *link;
+    const struct block *b = find(key, &link);
+
+    for (uint32_t i = b ? first_after(b, lo) : 0; b && i < b->count && list_of(b)[i].lo < hi; i++) {
+        const struct interval *iv = &list_of(b)[i];
+        if (!iv->write || access_at(iv->write)->copy != copy)
+            continue;
+        if (iv->reads)
+            return RACE_READ;
+        left = RACE_HELD;
+    }
+    return left;
 }

@@ -62,6 +62,8 @@ void race_wipe(void)
     memset(f->free, 0, sizeof(f->free));
     memset(f->words, 0, sizeof(f->words));
     memset(f->blocks, 0, sizeof(f->blocks));
+    f->suspended = 0;
+    f->nsuspended = 0;
     f->top = FIRST;
     for (uint32_t q = 0; q < f->nqueues; q++)
         f->host[q] = f->queues[q].last;

@@ -39,12 +39,46 @@ static void touch(struct race_judge *j, uintptr_t p, size_t row, size_t rows, si
     }
 }
 
+/* Where p is, if it is on a device, and how many of n bytes are. */
+static size_t on_device(uintptr_t p, size_t n, struct race_key *key, uint64_t *offset)
+{
+    struct sg_mem *m = sg_mem_find_locked(p);
+    size_t here = m ? m->size - (p - m->base) : 0;
+
+    if (!m || !sg_mem_is_device(m) || !race_memory(m, p, key, offset))
+        return 0;
+    return here < n ? here : n;
+}
+
+/* A run of bytes from a device to a device, piece by piece where mappings lie side by side. Returns
+ * how many bytes are done; the rest is not on a device at both ends. */
+static size_t copy_run(struct race_judge *j, uintptr_t dst, uintptr_t src, size_t n)
+{
+    struct race_key from, to;
+    uint64_t from_offset, to_offset;
+    size_t at = 0, part = n;
+
+    for (; at < n && part; at += part) {
+        part = on_device(src + at, n - at, &from, &from_offset);
+        part = on_device(dst + at, part, &to, &to_offset);
+        race_at made = j->self.copy = part ? race_copy_new(j->clock, from_offset, to, to_offset) : 0;
+        touch(j, dst + at, part, 1, part, RACE_WRITE);
+        touch(j, src + at, part, 1, part, 0);
+        j->self.copy = 0;
+        race_copy_drop(made);
+    }
+    return at;
+}
+
 static void copy(struct race_judge *j, const struct sg_copy *c)
 {
+    bool linear = c->rows == 1 && c->slices == 1 && !c->staged;
+    size_t done = linear ? copy_run(j, c->dst, c->src, c->width) : 0;
+
     for (size_t z = 0; z < c->slices; z++) {
-        touch(j, c->dst + z * c->dslice, c->width, c->rows, c->dpitch, RACE_WRITE);
+        touch(j, c->dst + z * c->dslice + done, c->width - done, c->rows, c->dpitch, RACE_WRITE);
         if (!c->staged)
-            touch(j, c->src + z * c->sslice, c->width, c->rows, c->spitch, 0);
+            touch(j, c->src + z * c->sslice + done, c->width - done, c->rows, c->spitch, 0);
     }
 }
 
@@ -68,7 +102,7 @@ static void name(struct race_judge *j, const char *what)
 
 static void whole(struct race_judge *j, struct sg_mem *m)
 {
-    touch(j, m->base, m->size, 1, m->size, RACE_WRITE);
+    touch(j, m->base, m->size, 1, m->size, RACE_WRITE | RACE_LIFE);
 }
 
 void race_op_accesses(struct race_judge *j, struct sg_stream *s, struct sg_op *op)
@@ -123,7 +157,7 @@ void sg_race_memory_ends_locked(struct sg_mem *m)
         return;
     race_joins_host(&k);
     name(&j, m->kind == SG_MEM_REGISTERED ? "unregistering" : mapping ? "unmapping" : "freeing");
-    j.self.kind = RACE_WRITE;
+    j.self.kind = RACE_WRITE | RACE_LIFE;
     j.self.base = m->base;
     j.self.dev = m->dev;
     j.self.hi = m->size;
@@ -159,17 +193,31 @@ static const char *memory(struct race_key key, char *buf, size_t n)
     return buf;
 }
 
+/* Of a report that was held back: why it comes. */
+static const char *reason(const struct race_found *f, char *buf, size_t n)
+{
+    char use[160];
+
+    *buf = 0;
+    if (f->use.number)
+        snprintf(buf, n, "; what the copy read is used: %s", describe(&f->use, use, sizeof(use)));
+    else if (f->in_place)
+        snprintf(buf, n, "; what the copy read was in place when its process ended");
+    return buf;
+}
+
 void race_report(const struct race_judge *j)
 {
     static _Atomic unsigned count;
-    char a[160], b[160], where[80];
+    char a[160], b[160], where[80], why[240];
 
     for (unsigned i = 0; i < j->nfound; i++) {
         const struct race_found *f = &j->found[i];
         unsigned n = ++count;
         if (n <= REPORTS)
-            sg_misuse("race: %s and %s have no order but share bytes %lu-%lu of %s%s", describe(&f->self, a, sizeof(a)),
-                      describe(&f->other, b, sizeof(b)), f->lo, f->hi, memory(f->key, where, sizeof(where)),
+            sg_misuse("race: %s and %s have no order but share bytes %lu-%lu of %s%s%s",
+                      describe(&f->self, a, sizeof(a)), describe(&f->other, b, sizeof(b)), f->lo, f->hi,
+                      memory(f->key, where, sizeof(where)), reason(f, why, sizeof(why)),
                       n == REPORTS ? "; no more races of this process are shown" : "");
     }
 }
