@@ -294,11 +294,16 @@ static void close_program(struct prog *p)
     order_close(p);
 }
 
+static int threads_of(const struct options *o)
+{
+    return hash64(o->seed, 98) % 4 == 0 ? 2 : 1;
+}
+
 static void body(struct rank *r)
 {
     static struct prog all[2];
     const struct options *o = r->arg;
-    const int threads = hash64(o->seed, 98) % 4 == 0 ? 2 : 1;
+    const int threads = threads_of(o);
     setvbuf(stdout, NULL, _IOLBF, 4096);
     for (int t = 0; t < threads; t++) {
         struct prog *p = &all[t];
@@ -336,5 +341,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: fuzz SEED [--list] [--steps N] [--without N,N,...]\n");
         return 2;
     }
+    /* A lazy first launch waits for the other thread's gathers, whose peers may be in such a launch that waits for this
+     * thread's: with NCCL alone as well. So CUDA's manual asks programs like that to load eagerly. */
+    if (threads_of(&o) > 1)
+        setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     return zero_run(ranks[hash64(o.seed, 99) % LENGTH(ranks)], 120, argv, body, &o);
 }

@@ -51,7 +51,7 @@ void sg_config_load(void)
         .scale = scale > 0 ? scale : 1,
         .queue = (unsigned)number("SOFTGPU_QUEUE", 1000),
         .ties = rule("SOFTGPU_TIES", true),
-        .lazy = rule("SOFTGPU_LAZY", true),
+        .lazy = rule("SOFTGPU_LAZY", true) && !is("CUDA_MODULE_LOADING", "EAGER"),
         .nccl_blind = rule("SOFTGPU_NCCL_BLIND", true),
         .same_primary = rule("SOFTGPU_SAME_PRIMARY", true),
         .ctxsync = rule("SOFTGPU_CTXSYNC", true),
