@@ -23,8 +23,18 @@ static int order(struct ag_rank *r, cudaEvent_t event, cudaStream_t first, cudaS
     return 0;
 }
 
+/* What the last iteration has allocated. */
+static int free_scratch(struct ag_rank *r, struct ag_lane *lane)
+{
+    if (r->options->interpose_op == AG_ALLOC && lane->scratch)
+        AG_CUDA(r, cudaFreeAsync(lane->scratch, lane->stream));
+    lane->scratch = r->options->interpose_op == AG_ALLOC ? NULL : lane->scratch;
+    return 0;
+}
+
 int ag_gather(struct ag_rank *r, struct ag_lane *lane)
 {
+    AG_TRY(free_scratch(r, lane));
     AG_TRY(order(r, lane->may_gather, lane->stream, lane->side));
     AG_NCCL(r, ncclAllGather(lane->shard, lane->gathered, r->data.shape.shard, nccl_type[r->options->dtype], lane->comm,
                              lane->side));
@@ -46,6 +56,9 @@ int ag_between(struct ag_rank *r, struct ag_lane *lane)
         if (s->gemm)
             AG_CUDA(r,
                     cudaMemsetAsync((char *)lane->gathered + (size_t)(s->outer - 1) * column, 0, column, lane->stream));
+        break;
+    case AG_ALLOC:
+        AG_CUDA(r, cudaMallocAsync(&lane->scratch, bytes, lane->stream));
         break;
     default:
         break;

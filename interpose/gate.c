@@ -32,7 +32,8 @@ static CUresult answered(void)
 static bool of_thread(enum slr_gate_class class)
 {
     return class == SLR_GATE_STREAM_PTSZ || class == SLR_GATE_LAUNCH_CONFIG_PTSZ || class == SLR_GATE_RECORD_PTSZ ||
-           class == SLR_GATE_RECORD_FLAGS_PTSZ || class == SLR_GATE_WAIT_PTSZ || class == SLR_GATE_GRAPH_PTSZ;
+           class == SLR_GATE_RECORD_FLAGS_PTSZ || class == SLR_GATE_WAIT_PTSZ || class == SLR_GATE_GRAPH_PTSZ ||
+           class == SLR_GATE_ALLOC_PTSZ;
 }
 
 /* The newest attribute of a launch that is known not to record an event. */
@@ -86,6 +87,10 @@ static bool join(const struct slr_gate_row *row, const struct slr_gate_frame *fr
     case SLR_GATE_GRAPH_PTSZ:
         slr_pending_events_unseen();
         break;
+    case SLR_GATE_ALLOC:
+    case SLR_GATE_ALLOC_PTSZ:
+        slr_pending_alloc(stream, per_thread, row->name);
+        return false;
     case SLR_GATE_LEGACY:
     case SLR_GATE_ALL:
         slr_pending_join_all(row->why, row->name);

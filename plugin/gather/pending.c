@@ -77,6 +77,7 @@ void slr_pending_add(struct slr_comm *c)
     struct slr_holder h = {.stream = stream, .blocking = blocking(stream), .origin = true};
     slr_table_lock();
     c->pending->active = true;
+    c->pending->carried = false;
     c->pending->holders = c->pending->carriers = 0;
     add_holder(c, h);
     c->pending->next = list;

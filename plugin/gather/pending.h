@@ -36,7 +36,7 @@
  *
  * Joins and GEMMs make a stream wait for the carriers as well: nothing on S or C that is behind E
  * may be seen to end before E. One record of that state of S serves all events of a gather: while S
- * is a holder, nothing is put on it.
+ * is a holder, nothing is put on it but allocations, and those only before the first event.
  *
  *   event       no carrier --record on the origin of a pending gather--> carrier
  *               carrier --recorded again, destroyed, gather not pending any more--> no carrier
@@ -84,6 +84,11 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
                         CUresult *result);
 bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
                       CUresult *result);
+
+/* Memory is about to be allocated in the stream's order. That sees nothing of a gather, and needs no
+ * join; but events that are recorded on the stream come after it, and those that carry a gather come
+ * after what stood there when the first of them was recorded. */
+void slr_pending_alloc(CUstream stream, bool per_thread, const char *who);
 
 /* The event is about to be destroyed. */
 void slr_pending_event_end(CUevent event);

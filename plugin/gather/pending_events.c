@@ -98,6 +98,7 @@ static void add_carrier(struct slr_comm *c, CUevent event)
 {
     slr_table_lock();
     refresh(c);
+    c->pending->carried = true;
     if (c->pending->carriers < SLR_CARRIERS && !is_shared(event))
         c->pending->carrier[c->pending->carriers++] = event;
     slr_table_unlock();
@@ -114,6 +115,23 @@ static bool is_origin(struct slr_comm *c, void *place)
     const struct stream_place *at = place;
     const struct slr_holder *h = slr_pending_holder(c, at->stream);
     return h && h->origin && at->ctx == c->shared.ctx;
+}
+
+static bool is_carried_origin(struct slr_comm *c, void *place)
+{
+    return c->pending->carried && is_origin(c, place);
+}
+
+void slr_pending_alloc(CUstream stream, bool per_thread, const char *who)
+{
+    struct stream_place at = {.stream = slr_stream_name(stream, per_thread)};
+    slr_guard++;
+    slr_real.cuCtxGetCurrent(&at.ctx);
+    struct slr_comm *c = slr_pending_find(is_carried_origin, &at);
+    slr_guard--;
+    if (c)
+        slr_pending_join_stream(stream, per_thread, SLR_R_JOIN_OTHER_OP, who);
+    slr_comm_put(c);
 }
 
 /* False: not done; the ring's part of it failed. */

@@ -25,6 +25,7 @@ struct slr_pending {
     struct slr_holder holder[SLR_HOLDERS];
     unsigned holders;
     bool followed; /* there are or were followers */
+    bool carried;  /* an event has been recorded on the origin */
     CUevent carrier[SLR_CARRIERS];
     unsigned carriers;
     uint64_t unseen;       /* the count of pending_events.c for which `carrier` holds */

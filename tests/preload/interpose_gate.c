@@ -27,6 +27,8 @@ enum class {
     EVENT_END,
     GRAPH,
     GRAPH_PTSZ,
+    ALLOC,
+    ALLOC_PTSZ,
     LEGACY,
     ALL,
     NONE
@@ -124,7 +126,7 @@ static bool waits(enum class class)
 static bool of_thread(enum class class)
 {
     return class == STREAM_PTSZ || class == LAUNCH_CONFIG_PTSZ || class == RECORD_PTSZ || class == RECORD_FLAGS_PTSZ ||
-           class == WAIT_PTSZ || class == GRAPH_PTSZ;
+           class == WAIT_PTSZ || class == GRAPH_PTSZ || class == ALLOC_PTSZ;
 }
 
 static void check_event(const struct row *row, const struct recorded_join *j)

@@ -122,6 +122,11 @@ bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
     return record_event(event, stream, per_thread, flags, who, result);
 }
 
+void slr_pending_alloc(CUstream stream, bool per_thread, const char *who)
+{
+    record(0, stream, per_thread, SLR_R_JOIN_OTHER_OP, who);
+}
+
 void slr_pending_event_end(CUevent event)
 {
     joins.event = (uint64_t)(uintptr_t)event;
