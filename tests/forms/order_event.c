@@ -57,29 +57,6 @@ static void gemm_legacy(struct look *l)
     gemm_then_see(l, 0);
 }
 
-/* The product's memory comes from the gather's stream, behind the gather; `told`: an event was recorded before. */
-static void gemm_into_allocated(struct look *l, bool told)
-{
-    uint8_t *side = l->side;
-    if (told)
-        tell(l, l->third);
-    CUDA(cudaMallocAsync((void **)&l->side, l->all, l->s));
-    tell(l, l->other);
-    gemm_then_see(l, l->other);
-    CUDA(cudaFreeAsync(l->side, l->other));
-    l->side = side;
-}
-
-static void alloc_then_tell(struct look *l)
-{
-    gemm_into_allocated(l, false);
-}
-
-static void tell_alloc_tell(struct look *l)
-{
-    gemm_into_allocated(l, true);
-}
-
 static void told_only(struct look *l)
 {
     CUDA(cudaEventRecord(l->event, l->s));
@@ -479,8 +456,6 @@ const struct order_case order_event_cases[] = {
     {.name = "event-then-origin", .look = then_origin, .floats = true},
     {.name = "event-many", .look = many, .floats = true, .quiet = true},
     {.name = "event-many-waiters", .look = many_waiters},
-    {.name = "event-alloc", .look = alloc_then_tell, .floats = true, .quiet = true},
-    {.name = "event-alloc-event", .look = tell_alloc_tell, .floats = true, .quiet = true},
     {.name = "event-second-hop", .look = second_hop, .before = hide_side, .quiet = true},
     {.name = "event-other-device", .look = other_device, .floats = true, .quiet = true},
     {.name = "event-two-gathers", .look = two_gathers, .floats = true, .two_comms = true, .quiet = true},

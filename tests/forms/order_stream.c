@@ -213,6 +213,28 @@ static void gemm_after_event(struct look *l)
     see(l, l->side, l->other);
 }
 
+/* The product's memory comes from the gather's stream, behind the gather; `told`: an event was recorded before. */
+static void gemm_into_allocated(struct look *l, bool told)
+{
+    uint8_t *side = l->side;
+    if (told)
+        hop(l, l->s, l->third);
+    CUDA(cudaMallocAsync((void **)&l->side, l->all, l->s));
+    gemm_after_event(l);
+    CUDA(cudaFreeAsync(l->side, l->other));
+    l->side = side;
+}
+
+static void alloc_then_event(struct look *l)
+{
+    gemm_into_allocated(l, false);
+}
+
+static void event_alloc_event(struct look *l)
+{
+    gemm_into_allocated(l, true);
+}
+
 /* Half of the gathered matrix: an operand that begins inside the buffer. */
 static void gemm_inside(struct look *l)
 {
@@ -314,6 +336,8 @@ const struct order_case order_stream_cases[] = {
     {.name = "chain-all", .look = chain_all, .two_comms = true},
     {.name = "gemm", .look = gemm, .floats = true, .quiet = true},
     {.name = "gemm-after-event", .look = gemm_after_event, .floats = true, .quiet = true},
+    {.name = "alloc-event", .look = alloc_then_event, .floats = true, .quiet = true},
+    {.name = "event-alloc-event", .look = event_alloc_event, .floats = true, .quiet = true},
     {.name = "gemm-inside", .look = gemm_inside, .floats = true},
     {.name = "gemm-unrelated", .look = gemm_unrelated, .floats = true},
     {.name = "graph", .look = graph},
