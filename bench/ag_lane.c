@@ -26,9 +26,10 @@ static int order(struct ag_rank *r, cudaEvent_t event, cudaStream_t first, cudaS
 /* What the last iteration has allocated. */
 static int free_scratch(struct ag_rank *r, struct ag_lane *lane)
 {
-    if (r->options->interpose_op == AG_ALLOC && lane->scratch)
-        AG_CUDA(r, cudaFreeAsync(lane->scratch, lane->stream));
-    lane->scratch = r->options->interpose_op == AG_ALLOC ? NULL : lane->scratch;
+    if (r->options->interpose_op != AG_ALLOC || !lane->scratch)
+        return 0;
+    AG_CUDA(r, cudaFreeAsync(lane->scratch, lane->stream));
+    lane->scratch = NULL;
     return 0;
 }
 
