@@ -93,13 +93,13 @@ static bool carried_by(struct slr_comm *c, CUevent event)
 }
 
 /* Under the communicator's lock, after the event has been recorded on the ring's stream for
- * carriers. */
+ * carriers. NULL: that failed; but what later carriers come after has been fixed. */
 static void add_carrier(struct slr_comm *c, CUevent event)
 {
     slr_table_lock();
     refresh(c);
     c->pending->carried = true;
-    if (c->pending->carriers < SLR_CARRIERS && !is_shared(event))
+    if (event && c->pending->carriers < SLR_CARRIERS && !is_shared(event))
         c->pending->carrier[c->pending->carriers++] = event;
     slr_table_unlock();
 }
@@ -143,8 +143,8 @@ static bool record(struct slr_comm *c, CUevent event, CUstream stream, CUresult 
     if (ready)
         *result = slr_real.cuEventRecord(event, c->ring.carrier);
     slr_shared_leave();
-    if (ready && *result == CUDA_SUCCESS)
-        add_carrier(c, event);
+    if (ready)
+        add_carrier(c, *result == CUDA_SUCCESS ? event : NULL);
     return ready;
 }
 

@@ -25,7 +25,7 @@ struct slr_pending {
     struct slr_holder holder[SLR_HOLDERS];
     unsigned holders;
     bool followed; /* there are or were followers */
-    bool carried;  /* an event has been recorded on the origin */
+    bool carried;  /* an event was to be recorded on the origin: the ring is carrying */
     CUevent carrier[SLR_CARRIERS];
     unsigned carriers;
     uint64_t unseen;       /* the count of pending_events.c for which `carrier` holds */
