@@ -48,4 +48,21 @@ extern _Atomic unsigned slr_gate_word;
  * then pass straight through. */
 extern _Thread_local int slr_guard __attribute__((tls_model("initial-exec")));
 
+/* At this depth of slr_guard what the thread calls is the program's work, so the gate joins what it
+ * touches: 0, and the depth of a call of NCCL's that slipring makes for the program. */
+extern _Thread_local int slr_guard_program __attribute__((tls_model("initial-exec")));
+
+/* Around such a call; end takes what begin returned. */
+static inline int slr_program_begin(void)
+{
+    int outer = slr_guard_program;
+    slr_guard_program = slr_guard;
+    return outer;
+}
+
+static inline void slr_program_end(int outer)
+{
+    slr_guard_program = outer;
+}
+
 #endif

@@ -132,7 +132,7 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
         const struct slr_gate_row *row =
             index < SLR_GATE_COUNT ? &slr_gate_rows[index] : &slr_gate_spare_rows[index - SLR_GATE_COUNT];
         /* What joining calls of the vendors may come back through the stubs. */
-        if (slr_guard == 0) {
+        if (slr_guard == slr_guard_program) {
             slr_guard++;
             done = join(row, frame);
             slr_guard--;

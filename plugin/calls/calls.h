@@ -29,6 +29,7 @@ struct slr_other {
     cudaStream_t stream;
     struct slr_comm *tracked; /* held between the two, with the guard up; NULL: not measured */
     struct slr_timed *timed;  /* NULL: not this one */
+    int outer;                /* of slr_program_begin, if tracked */
 };
 void slr_other_begin(struct slr_other *o);
 ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r);

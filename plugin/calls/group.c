@@ -15,6 +15,11 @@
  * NCCL's kernels do not wait for the ring, so the two never wait for each other in a circle.
  * Gathers of one communicator on several streams synchronise those streams mutually, as NCCL's do.
  *
+ * An end joins the pending gathers that its operations could see, as each of them would outside of
+ * a group: on the streams of its gathers and of NCCL's operations, and whatever NCCL touches besides
+ * in the real end, which the gate sees. Others stay pending: frameworks group single calls, too, so
+ * a group end on one stream comes between a gather on another and its GEMM all the time.
+ *
  * Thread-local, like NCCL's own group state.
  */
 #include <stdlib.h>
@@ -198,25 +203,32 @@ static void finish_inits(struct slr_init *list, ncclResult_t r)
     }
 }
 
-/* The outermost end. `end` is the real call that closes NCCL's group. */
+/* The real end. NCCL enqueues in it: what functions that are not hooked have called as well, so the
+ * gate joins what that touches. */
+static ncclResult_t end_for_program(ncclSimInfo_t *info, bool simulate)
+{
+    int outer = slr_program_begin();
+    /* A simulation asks the tuner, too, but nothing runs: candidates are not used up by it. */
+    slr_tuner_simulating = simulate;
+    ncclResult_t r = simulate ? slr_real.ncclGroupSimulateEnd(info) : slr_real.ncclGroupEnd();
+    slr_tuner_simulating = false;
+    slr_program_end(outer);
+    return r;
+}
+
+/* The outermost end. */
 static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bool simulate)
 {
-    /* NCCL enqueues now, with the guard up: on the streams of the calls, and perhaps on some of
-     * this context that no hooked function has named. */
-    for (size_t i = 0; i < group->use_count; i++)
+    for (size_t i = 0; i < group->use_count && !simulate; i++)
         if (group->uses[i].nccl)
             slr_pending_join_stream(group->uses[i].stream, false, SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
-    slr_pending_join_all(SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
     /* A gather that fails on the way in must not keep NCCL's group open. */
     ncclResult_t entered = simulate ? ncclSuccess : connect_all(group);
     if (!simulate && entered == ncclSuccess)
         entered = enter_all(group);
     if (!simulate)
         order_before(group);
-    /* A simulation asks the tuner, too, but nothing runs: candidates are not used up by it. */
-    slr_tuner_simulating = simulate;
-    ncclResult_t r = simulate ? slr_real.ncclGroupSimulateEnd(info) : slr_real.ncclGroupEnd();
-    slr_tuner_simulating = false;
+    ncclResult_t r = end_for_program(info, simulate);
     finish_inits(group->inits, simulate ? ncclInvalidUsage : r);
     /* NCCL fills the windows' handles at the end only. */
     if (r == ncclSuccess && !simulate)

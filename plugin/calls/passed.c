@@ -39,6 +39,7 @@ void slr_other_begin(struct slr_other *o)
     if (!o->tracked)
         return;
     slr_guard++; /* NCCL may call another one of its functions for this one */
+    o->outer = slr_program_begin();
     CUstream stream = (CUstream)o->stream;
     /* From 0, as NCCL counts the operations of a function for its profilers. */
     uint64_t number = o->tracked->timeline_counts.other[o->func]++;
@@ -56,6 +57,7 @@ ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
         return slr_nccl_end(o->comm, o->stream, r);
     slr_timeline_nccl_end(o->tracked, o->timed, r, o->count * slr_type_bytes(o->type));
     slr_comm_put(o->tracked);
+    slr_program_end(o->outer);
     slr_guard--;
     return slr_nccl_end(o->comm, o->stream, r);
 }

@@ -41,7 +41,6 @@ ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
 
 ncclResult_t slr_gather_nccl(const struct slr_call *call)
 {
-    /* The guard is up in the real call, so its launches pass the driver gate without a join. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
     slr_nccl_begin(call->nccl, (cudaStream_t)call->stream);
     /* NCCL asks its tuner inside of the real call, so what the tuner should know comes first. */
@@ -52,8 +51,10 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
         .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};
     slr_profiled = call->comm ? &profiled : NULL;
     slr_guard++;
+    int outer = slr_program_begin();
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
+    slr_program_end(outer);
     slr_guard--;
     slr_profiled = NULL;
     return slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
