@@ -32,6 +32,7 @@
 #include "plugin/gather/nccl_call.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending.h"
+#include "plugin/gather/pending_state.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/registration.h"
 #include "plugin/tuner/tuner.h"
@@ -133,8 +134,17 @@ static ncclResult_t enter_all(const struct slr_group *group)
     return r;
 }
 
+/* The last gather of each communicator may be pending. Its other streams hold it, too, so that what
+ * is put on them sees it, or a GEMM there consumes it. */
+static void share_all(const struct slr_group *group)
+{
+    for (size_t i = 0; i < group->use_count; i++)
+        if (has_gather(group, group->uses[i].comm) && several_streams(group, group->uses[i].comm))
+            slr_pending_share(group->uses[i].comm, group->uses[i].stream);
+}
+
 /* After all: what NCCL and the ring brought on one stream of a communicator, own shards included,
- * is seen on its others. The ring itself does not wait for NCCL's operations: it must not, because
+ * is seen on its others; but for what they hold (share_all). The ring itself does not wait for NCCL's operations: it must not, because
  * other ranks may group differently.
  */
 static ncclResult_t cross_all(const struct slr_group *group)
@@ -172,9 +182,11 @@ static ncclResult_t ring_all(struct slr_group *group)
     ncclResult_t r = slr_verify_start(group->calls, group->count);
     for (size_t i = 0; i < group->count && r == ncclSuccess; i++) {
         bool nvtx = slr_nvtx_on() && slr_gather_nvtx(&group->calls[i]);
-        r = slr_gather_ring(&group->calls[i], !several_streams(group, group->calls[i].comm), SLR_R_JOIN_GROUP);
+        r = slr_gather_ring(&group->calls[i], true, SLR_R_RING);
         slr_nvtx_end(nvtx);
     }
+    /* In this order: a gather that is joined in between was joined on a stream that is crossed. */
+    share_all(group);
     if (r == ncclSuccess)
         r = cross_all(group);
     return slr_verify_finish(group->calls, group->count, r);

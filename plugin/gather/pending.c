@@ -6,6 +6,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "plugin/gather/order.h"
 #include "plugin/timeline/timeline.h"
 
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
@@ -55,20 +56,19 @@ struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream)
     return NULL;
 }
 
-/* An origin comes first, and begins without followers. */
-static void add_holder(struct slr_comm *c, struct slr_holder h)
-{
-    c->pending->followed = !h.origin;
-    c->pending->holder[c->pending->holders++] = h;
-}
-
-void slr_pending_hold(struct slr_comm *c, CUstream stream, bool origin)
+static void hold(struct slr_comm *c, CUstream stream, bool partner)
 {
     /* The driver is asked before the table lock is taken. */
-    struct slr_holder h = {.stream = stream, .blocking = blocking(stream), .origin = origin};
+    struct slr_holder h = {.stream = stream, .blocking = blocking(stream), .partner = partner};
     slr_table_lock();
-    add_holder(c, h);
+    c->pending->followed |= !partner;
+    c->pending->holder[c->pending->holders++] = h;
     slr_table_unlock();
+}
+
+void slr_pending_follow(struct slr_comm *c, CUstream stream)
+{
+    hold(c, stream, false);
 }
 
 void slr_pending_add(struct slr_comm *c)
@@ -77,9 +77,10 @@ void slr_pending_add(struct slr_comm *c)
     struct slr_holder h = {.stream = stream, .blocking = blocking(stream), .origin = true};
     slr_table_lock();
     c->pending->active = true;
-    c->pending->carried = false;
-    c->pending->holders = c->pending->carriers = 0;
-    add_holder(c, h);
+    c->pending->carried = c->pending->followed = false;
+    c->pending->holder[0] = h;
+    c->pending->holders = 1;
+    c->pending->carriers = 0;
     c->pending->next = list;
     list = c;
     slr_table_unlock();
@@ -131,19 +132,26 @@ static bool is_followed_origin(const struct slr_comm *c, const struct slr_holder
     return h->origin && c->pending->followed;
 }
 
+/* No holder is left that the program is likely to compute on: see pending.h. */
+static bool rest_is_idle(const struct slr_comm *c)
+{
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        if (!c->pending->holder[i].partner && !is_followed_origin(c, &c->pending->holder[i]))
+            return false;
+    return true;
+}
+
 /* The holder waits for the gather, or has consumed it. */
 static void drop_holder(struct slr_comm *c, struct slr_holder *h)
 {
     slr_table_lock();
     *h = c->pending->holder[--c->pending->holders];
     slr_table_unlock();
-    /* Only the origin of a gather that was followed is left: see pending.h. */
-    if (c->pending->followed && c->pending->holders == 1 && c->pending->holder[0].origin) {
-        make_wait(c, c->pending->holder[0].stream, false);
-        end(c);
-    } else if (c->pending->holders == 0) {
-        end(c);
-    }
+    if (!rest_is_idle(c))
+        return;
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        make_wait(c, c->pending->holder[i].stream, false);
+    end(c);
 }
 
 void slr_pending_consumed(struct slr_comm *c, CUstream stream)
@@ -169,6 +177,21 @@ void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
     slr_nvtx_end(nvtx);
     note_join(c, why, who);
     end(c);
+}
+
+void slr_pending_share(struct slr_comm *c, CUstream stream)
+{
+    CUstream name = slr_stream_name(stream, false);
+    slr_comm_lock(c);
+    /* A stream of the program's may now see the gather's end behind another one than its own. */
+    c->order->several = true;
+    if (c->pending->active && !slr_pending_holder(c, name)) {
+        if (c->pending->holders < SLR_HOLDERS && name != CU_STREAM_PER_THREAD)
+            hold(c, name, true);
+        else
+            slr_pending_join(c, SLR_R_JOIN_GROUP, "ncclGroupEnd");
+    }
+    slr_comm_unlock(c);
 }
 
 /* ---- what an operation could observe ---- */

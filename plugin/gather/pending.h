@@ -8,6 +8,8 @@
  *   holder     a stream whose later work has to see the gather, and that does not wait for it yet
  *   origin     the holder that the gather was called on
  *   follower   a holder that waits for an event of the origin; see below
+ *   partner    a holder that a group has made one: the group had operations of the communicator on
+ *              this stream as well as on the origin
  *   join       one cuStreamWaitEvent that makes a holder wait for everything that the gather does
  *   carrier    an event of the application that completes only with the gather
  *
@@ -51,12 +53,18 @@
  *   - waits by streams of other contexts, by capturing and by per-thread default streams;
  *   - more events or streams than there is room for.
  *
- * A record on a follower joins it: what stood on such a stream before is not ordered into the ring,
+ * A record on a follower or a partner joins it: what stood on such a stream before is not ordered into the ring,
  * and must not hold up the ring's stream for carriers.
  *
- * When there are or were followers and only the origin still holds the gather, the origin is joined
- * as well. The next gather of the communicator would do that anyway, and as long as anything is
- * pending every driver call takes the long way through the gate.
+ * Groups. The last gather of each communicator in a group stays pending, as outside of groups; those
+ * before it are joined by their next. NCCL synchronises the streams on which a group has operations
+ * of one communicator; so each of them waits for what stands on the others without that last gather,
+ * and holds it. How the peers group does not matter: on each rank the ring's calls are the same, and
+ * who holds a gather decides only when a stream of this rank waits for it.
+ *
+ * When there are or were followers and only the origin and partners still hold the gather, or only
+ * partners, these are joined as well. The next gather of the communicator would do that anyway, and
+ * as long as anything is pending every driver call takes the long way through the gate.
  *
  * Thread-safe. All of them are cheap and do nothing when nothing is pending; none waits for a peer.
  */

@@ -191,7 +191,7 @@ static bool follow(struct slr_comm *c, CUstream stream)
     enum slr_status s = slr_ring_wait_before(&c->ring, stream);
     slr_shared_leave();
     if (s == SLR_OK && !slr_pending_holder(c, stream))
-        slr_pending_hold(c, stream, false);
+        slr_pending_follow(c, stream);
     return s == SLR_OK;
 }
 

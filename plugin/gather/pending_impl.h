@@ -47,8 +47,8 @@ struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream);
 /* The ring has enqueued c->pending->gather. */
 void slr_pending_add(struct slr_comm *c);
 
-/* Makes `stream` a holder. There must be room. */
-void slr_pending_hold(struct slr_comm *c, CUstream stream, bool origin);
+/* Makes `stream` a follower. There must be room. */
+void slr_pending_follow(struct slr_comm *c, CUstream stream);
 
 /* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
 void slr_pending_consumed(struct slr_comm *c, CUstream stream);

@@ -16,7 +16,8 @@
 struct slr_holder {
     CUstream stream; /* as slr_stream_name() calls it */
     bool blocking;   /* synchronises with the legacy default stream */
-    bool origin;     /* the gather was called on it; else a follower */
+    bool origin;     /* the gather was called on it */
+    bool partner;    /* a group has made it a holder; neither: a follower */
 };
 
 struct slr_pending {
@@ -35,5 +36,10 @@ struct slr_pending {
 /* Under the communicator's lock: joins all holders (no-op when not pending). The communicator's
  * context need not be current. */
 void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who);
+
+/* Without locks, in a group end. The gather's group has the communicator's operations on `stream`,
+ * too, so what is put there later has to see it: makes the stream a holder, a partner of the origin,
+ * or joins the gather. Does nothing when it is not pending. */
+void slr_pending_share(struct slr_comm *c, CUstream stream);
 
 #endif

@@ -97,6 +97,132 @@ static void told_and_not(struct look *l)
     CUDA(cudaFree(few));
 }
 
+/* ---- gathers in a group, after the program's first one, which is over ---- */
+
+/* Two gathers of one group: `first` on a stream and a communicator, then the case's on l->s. */
+struct pair {
+    struct gather first;
+    uint64_t seed;
+};
+
+static void open_pair(struct look *l, struct pair *p, cudaStream_t stream)
+{
+    CUDA(cudaDeviceSynchronize());
+    gather_alloc(&p->first, l->g.rank, l->g.nranks, SHARD);
+    p->first.floats = true;
+    p->seed = l->seed + 100;
+    gather_load(&p->first, p->seed, stream);
+    gather_load(&l->g, l->seed, l->s);
+    CUDA(cudaDeviceSynchronize());
+    if (l->late)
+        hold(l->s, 40);
+}
+
+static void call_pair(struct look *l, struct pair *p, ncclComm_t comm, cudaStream_t stream)
+{
+    NCCL(ncclGroupStart());
+    gather_call(&p->first, comm, stream);
+    gather_call(&l->g, l->comm, l->s);
+    NCCL(ncclGroupEnd());
+}
+
+static void close_pair(struct pair *p, cudaStream_t stream)
+{
+    gather_check(&p->first, p->seed, stream, "the first gather of a group");
+    gather_free(&p->first);
+}
+
+/* The last gather of a communicator in the group is the GEMM's, on its stream or on the other one of the group. */
+static void last_on(struct look *l, cudaStream_t first, cudaStream_t gemm)
+{
+    struct pair p;
+    open_pair(l, &p, first);
+    call_pair(l, &p, l->comm, first);
+    gemm_identity(l, l->g.recv, gemm);
+    close_pair(&p, gemm);
+    see(l, l->side, gemm);
+}
+
+static void last_same_stream(struct look *l)
+{
+    last_on(l, l->s, l->s);
+}
+
+static void last_other_stream(struct look *l)
+{
+    last_on(l, l->third, l->s);
+}
+
+static void last_by_partner(struct look *l)
+{
+    last_on(l, l->third, l->third);
+}
+
+/* The other stream of the group looks. */
+static void partner_sees(struct look *l)
+{
+    struct pair p;
+    open_pair(l, &p, l->third);
+    call_pair(l, &p, l->comm, l->third);
+    see(l, l->g.recv, l->third);
+    close_pair(&p, l->s);
+}
+
+/* Of another stream that an event of the partner has told. */
+static void partner_tells(struct look *l)
+{
+    struct pair p;
+    open_pair(l, &p, l->third);
+    call_pair(l, &p, l->comm, l->third);
+    CUDA(cudaEventRecord(l->event, l->third));
+    CUDA(cudaStreamWaitEvent(l->other, l->event, 0));
+    see(l, l->g.recv, l->other);
+    close_pair(&p, l->other);
+}
+
+/* NCCL's operation on another stream of the gather's communicator, in the gather's group: that stream sees both. */
+static void partner_of_nccl(struct look *l)
+{
+    uint8_t *few;
+    struct pair p;
+    CUDA(cudaMalloc((void **)&few, 64));
+    open_pair(l, &p, l->third);
+    NCCL(ncclGroupStart());
+    NCCL(ncclAllReduce(few, few, 64, ncclUint8, ncclMax, l->comm, l->third));
+    gather_call(&p.first, l->comm, l->s);
+    gather_call(&l->g, l->comm, l->s);
+    NCCL(ncclGroupEnd());
+    see(l, l->g.recv, l->third);
+    close_pair(&p, l->third);
+    CUDA(cudaFree(few));
+}
+
+/* More streams than slipring remembers. */
+static void many_partners(struct look *l)
+{
+    enum { STREAMS = 12 };
+    cudaStream_t stream[STREAMS];
+    uint8_t *few;
+    struct pair p;
+    CUDA(cudaMalloc((void **)&few, STREAMS * 64));
+    open_pair(l, &p, l->s);
+    for (int i = 0; i < STREAMS; i++)
+        CUDA(cudaStreamCreateWithFlags(&stream[i], cudaStreamNonBlocking));
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < STREAMS; i++)
+        NCCL(ncclAllReduce(few + i * 64, few + i * 64, 64, ncclUint8, ncclMax, l->comm, stream[i]));
+    gather_call(&p.first, l->comm, l->s);
+    gather_call(&l->g, l->comm, l->s);
+    NCCL(ncclGroupEnd());
+    for (int i = 0; i < STREAMS; i++)
+        gather_check(&l->g, l->seed, stream[i], "one of many streams of a group");
+    close_pair(&p, l->s);
+    see(l, l->g.recv, stream[STREAMS - 1]);
+    for (int i = 0; i < STREAMS; i++)
+        CUDA(cudaStreamDestroy(stream[i]));
+    CUDA(cudaFree(few));
+}
+
 const struct order_case order_group_cases[] = {
     {.name = "group-beside", .look = beside, .floats = true, .two_comms = true, .quiet = true},
     {.name = "group-beside-event", .look = beside_event, .floats = true, .two_comms = true, .quiet = true},
@@ -105,5 +231,12 @@ const struct order_case order_group_cases[] = {
     {.name = "group-unhooked", .look = unhooked, .two_comms = true},
     {.name = "group-on-blocking", .look = on_blocking, .stream = STREAM_LEGACY, .two_comms = true},
     {.name = "group-told-and-not", .look = told_and_not, .two_comms = true},
+    {.name = "group-last", .look = last_same_stream, .floats = true, .quiet = true},
+    {.name = "group-last-other", .look = last_other_stream, .floats = true, .quiet = true},
+    {.name = "group-last-partner", .look = last_by_partner, .floats = true, .quiet = true},
+    {.name = "group-partner-sees", .look = partner_sees, .floats = true},
+    {.name = "group-partner-tells", .look = partner_tells, .floats = true},
+    {.name = "group-partner-nccl", .look = partner_of_nccl, .floats = true},
+    {.name = "group-many-partners", .look = many_partners, .floats = true},
     {.name = NULL},
 };
