@@ -365,7 +365,6 @@ cost_calls() { # name
 cost_steps() {
     [ -n "$old" ] || return 0
     local m n k bytes name
-    find_program gather_cost && gather_cost=$program
     alone cost-calls 200 cost_calls cost-calls
     for bytes in $cost_bytes; do
         alone "cost-gather-$bytes" 90 old_new "cost-gather-$bytes" "gather $bytes" "$least_cost" \
@@ -411,7 +410,7 @@ fi
 find_device
 [ $softgpu = 1 ] || [ "$(cuda_device_count)" -ge 2 ] || die "two GPUs are needed"
 find_build
-ag_gemm=$build/bench/ag_gemm
+ag_gemm=$build/bench/ag_gemm gather_cost=$build/bench/gather_cost
 [ -x "$ag_gemm" ] || die "$ag_gemm is not there: bench/ was not built (see $build/configure.log)"
 [ -z "$nccl_tests" ] || nccl_tests=$(cd "$nccl_tests" && pwd)
 [ -z "$old" ] || old=$(readlink -f "$old")
