@@ -54,6 +54,13 @@ add_test(NAME bench_pair COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/pair.sh ${CMAK
 set_tests_properties(bench_ag_gemm_faults bench_ag_gemm_environment bench_pair PROPERTIES TIMEOUT 120
   LABELS softgpu ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/softgpu;SOFTGPU_DEVICES=4")
 
+# Python can not load libraries with a sanitizer's runtime, which have to come first.
+if(NOT SLIPRING_SANITIZE)
+  add_test(NAME bench_peers COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/peers.sh ${CMAKE_BINARY_DIR})
+  set_tests_properties(bench_peers PROPERTIES COST 20 TIMEOUT 240
+    LABELS softgpu ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/softgpu;SOFTGPU_DEVICES=2")
+endif()
+
 add_executable(ag_data_test test/data_test.c ag_data.c)
 target_include_directories(ag_data_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(ag_data_test PRIVATE slr_tools slr_criterion m) # defined in tests/unit

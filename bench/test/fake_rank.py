@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""In the place of the Python that has PyTorch: speaks as bench/peerlib/torch_rank.py does, and
+measures nothing.
+
+plain ranks answer with 2 ms (3 ms with FAKE_MS=3), rank 0 a little faster; with FAKE_SILENT=1 not at
+all. fused refuses every job. async-tp ends at the first one, on rank 1, with words on stderr. With
+FAKE_WRONG=1 every product of `fresh` is wrong.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+
+def answer(job, role, rank):
+    if role == "fused":
+        return {"error": "RuntimeError: not here"}
+    if role == "async-tp" and rank == 1:
+        sys.exit("ValueError: no compiler")
+    if job["do"] == "check":
+        return {"wrong": 5 if job["form"] == "fresh" and "FAKE_WRONG" in os.environ else 0, "of": 100}
+    if job["do"] == "blocks":
+        return {"blocks": 24, "kernels": ["gather_kernel"]}
+    parts = {"gemm": 1.0, "gather": 0.5}
+    return {"ms": parts.get(job["do"], float(os.environ.get("FAKE_MS", "2"))) - 0.25 * (rank == 0)}
+
+
+def main():
+    if sys.argv[1] == "-c":  # the driver asks where the CUDA libraries of PyTorch's wheel are
+        return
+    parser = argparse.ArgumentParser()
+    for name in ("--role", "--device", "--nccl"):
+        parser.add_argument(name)
+    parser.add_argument("--reply-fd", type=int)
+    options = parser.parse_args(sys.argv[3:])
+    rank = int(os.environ["RANK"])
+    with os.fdopen(options.reply_fd, "w", encoding="utf-8") as replies:
+        print(json.dumps({"torch": "0.0", "device": "fake", "nccl": "0.0"}), file=replies, flush=True)
+        for line in sys.stdin:
+            if "FAKE_SILENT" in os.environ:
+                time.sleep(60)
+            print(json.dumps(answer(json.loads(line), options.role, rank)), file=replies, flush=True)
+
+
+if __name__ == "__main__":
+    main()
