@@ -131,11 +131,14 @@ static double device_time(struct rank *r, const struct buffers *b, double *us)
     return median(us, BLOCKS);
 }
 
-/* Byte i of a rank's shard is that of a counter-based generator. */
+/* A rank's shard is what a counter-based generator gives, 8 bytes at a time; `first` is a multiple of
+ * that. */
 static void make_shard(int rank, size_t first, size_t count, unsigned char *out)
 {
-    for (size_t i = 0; i < count; i++)
-        out[i] = (unsigned char)(hash64((uint64_t)rank + 1, (first + i) / 8) >> (first + i) % 8 * 8);
+    for (size_t i = 0; i < count; i += sizeof(uint64_t)) {
+        const uint64_t word = hash64((uint64_t)rank + 1, (first + i) / sizeof word);
+        memcpy(out + i, &word, count - i < sizeof word ? count - i : sizeof word);
+    }
 }
 
 static void fill(struct rank *r, const struct buffers *b, unsigned char *host)

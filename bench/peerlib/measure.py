@@ -31,6 +31,7 @@ QUICK_SHAPES = ((8192, 8192, 1280), (4096, 4096, 4096), (2048, 8192, 1024))
 MODELLED_SHAPES = ((192, 64, 48), (64, 96, 128))  # the software GPU only has to do it
 GATHER_BYTES = tuple(64 << 10 << step for step in range(0, 16, 2)) + (2 << 30,)
 MODELLED_GATHER_BYTES = (65536, 262144)
+START_SECONDS = 180  # PyTorch on a machine that has not read it yet
 JOB_SECONDS, FIRST_JOB_SECONDS = 30, 90  # the first job of a row makes its buffers, and may compile
 
 
@@ -63,7 +64,7 @@ class Results:
     def __init__(self):
         self.whole, self.gather, self.cool, self.alone = Samples(), Samples(), Samples(), Samples()
         self.checked, self.wrong = {}, {}  # numbers of elements
-        self.alone_checked = {}
+        self.alone_checked, self.alone_wrong = {}, {}
         self.blocks = {}  # side: {"blocks": ..., "kernels": [...]}
         self.left_out = {}  # side, or a cell of it: why
         self.stopped = None  # why the run ended early
@@ -95,7 +96,7 @@ class Run:
 
     def start(self):
         """All at once, as starting takes long; then each has to say that it is ready."""
-        for step in (lambda side: side.begin(), lambda side: side.ready(min(self.left(), FIRST_JOB_SECONDS))):
+        for step in (lambda side: side.begin(), lambda side: side.ready(min(self.left(), START_SECONDS))):
             for side in list(self.sides):
                 try:
                     step(side)
@@ -149,7 +150,7 @@ class Run:
         for side in [side for side in self.sides if side.gathers][:1]:
             time.sleep(self.options.cool)
             job = self.job("gemm", row, side)
-            self.sample(self.results.cool, row, side, job | {"iters": min(job["iters"], 10), "warmup": 2})
+            self.sample(self.results.cool, row, side, job | {"iters": self.iterations(row, 10), "warmup": 2})
 
     def check(self, row, form, side):
         answer = self.ask(side, {"do": "check", "row": row, "form": form})
@@ -190,8 +191,8 @@ class Run:
     # Gathers that no GEMM follows.
 
     def gather_turn(self, launch, extra, number):
-        words = ["--ranks", str(self.setup.ranks), "--bytes", ",".join(map(str, self.options.gathers)), "--gib", "16"]
-        words += ["--calls", str(self.options.calls)] + extra
+        words = ["--ranks", str(self.setup.ranks), "--bytes", ",".join(map(str, self.options.gathers)), "--gib", "64"]
+        words += ["--calls", str(self.options.calls), "--seconds", "3600"] + extra  # the time is kept here
         words += ["--in-place"] if self.options.in_place else []
         words += ["--check"] if number == 0 else []
         seconds = min(self.left(), FIRST_JOB_SECONDS)
@@ -216,6 +217,8 @@ class Run:
                     self.gather_turn(*entry, number)
                 except Failed as why:
                     self.left()
+                    if why.status == 1:
+                        self.results.alone_wrong[entry[0].name] = str(why)
                     self.leave_out(f"{entry[0].name} (gathers alone)", str(why))
                     entries.remove(entry)
             self.options.say(f"gathers alone: round {number + 1} of {self.options.rounds}, {self.left():.0f} s left")

@@ -10,6 +10,7 @@ import collections
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -25,7 +26,9 @@ class Refused(Exception):
 
 
 class Failed(Exception):
-    pass
+    def __init__(self, why, status=None):
+        super().__init__(why)
+        self.status = status  # of a program of C that has ended
 
 
 def end_group(process):
@@ -36,10 +39,14 @@ def end_group(process):
         process.wait()
 
 
+def file_name(side):
+    return side.replace(os.sep, "_")
+
+
 def last_line(path):
-    """The last line that may tell something: no frame of a traceback, no indentation."""
+    """The last line that may tell something: no frame of a traceback, not that a rank has ended."""
     with open(path, encoding="utf-8", errors="replace") as file:
-        lines = [line.rstrip() for line in file if line.strip() and not line.startswith(" ")]
+        lines = [line.rstrip() for line in file if line.strip() and not re.match(r" |rank \d+: (exit|signal)", line)]
     return lines[-1][:200] if lines else "it said nothing"
 
 
@@ -96,7 +103,7 @@ class TorchSide:
             }
             | self.env
         )
-        path = os.path.join(self.setup.logs, f"{self.name}.rank{rank}.log")
+        path = os.path.join(self.setup.logs, f"{file_name(self.name)}.rank{rank}.log")
         with open(path, "w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 command,
@@ -237,7 +244,7 @@ class AgGemmSide:
 def run_json(under, setup, program, words, seconds, wrong_status=None):
     """Runs a program of C with the prefix and the environment of `under`, a side or a Launch. Returns
     what it has written to --json."""
-    name, log = os.path.basename(program), os.path.join(setup.logs, f"{under.name}.log")
+    name, log = os.path.basename(program), os.path.join(setup.logs, f"{file_name(under.name)}.log")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "result.json")
         status = run(under, setup, [program] + words + ["--json", path], log, seconds)
@@ -249,7 +256,7 @@ def run_json(under, setup, program, words, seconds, wrong_status=None):
         except (OSError, ValueError):
             result = None
         if result is None or status not in (0, wrong_status):
-            raise Failed(f"{name}: status {status}: {last_line(log)}")
+            raise Failed(f"{name}: status {status}: {last_line(log)}", status)
         return result
 
 

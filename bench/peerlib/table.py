@@ -135,13 +135,18 @@ class Report:
                 least, where = min(known, key=lambda pair: pair[0])
                 middle = statistics.median(value for value, _ in known)
                 lines.append(
-                    f"- {side} / {OURS}: median {middle:.3f}, least {least:.3f} at {where.title()}, of {len(known)} rows"
+                    f"- {side} / {OURS}: median {middle:.3f}, least {least:.3f} at {where.title()}, {len(known)} rows"
                 )
         slower = [
             f"{row.title()}: {side} {row.against(side):.3f}"
             for row in self.rows
             for side in self.peers
             if row.against(side) and row.against(side) < 1
+        ]
+        near = [
+            f"{row.title()}: {row.against('fused'):.3f}"
+            for row in self.rows
+            if row.against("fused") and 1 <= row.against("fused") < 1.05
         ]
         far = [
             f"{row.title()}: {row.above_bound():.3f}"
@@ -150,6 +155,9 @@ class Report:
         ]
         if self.peers:
             lines.append(f"- rows in which a peer is faster: {'; '.join(slower) or 'none'}")
+            lines += [f"- rows in which slipring is less than 1.05 times as fast as fused: {'; '.join(near)}"] * bool(
+                near
+            )
             lines.append(
                 "- rows more than 1.08 above the bound, of those whose gather takes a quarter of the GEMM or more: "
                 + ("; ".join(far) or "none")
@@ -208,8 +216,10 @@ class Report:
             lines.append(
                 f"- results: {wrong or 'all exact'}, {len(results.checked)} cells, {elements} elements compared"
             )
+        for name, why in results.alone_wrong.items():
+            lines.append(f"- gathers alone: WRONG: {name}: {why}")
         if results.alone_checked:
-            lines.append(f"- gathers alone: all exact, {sum(results.alone_checked.values())} bytes compared on rank 0")
+            lines.append(f"- gathers alone: exact, {sum(results.alone_checked.values())} bytes compared on rank 0")
         lines += [f"- left out: {name}: {why}" for name, why in results.left_out.items()]
         lines += [f"- {results.stopped}: the table has what was measured until then"] if results.stopped else []
         return "\n".join(lines)
@@ -235,6 +245,7 @@ class Report:
             "stopped": results.stopped,
             "checked": sum(results.checked.values()),
             "wrong": sum(results.wrong.values()),
+            "gathers_wrong": results.alone_wrong,
         }
         return json.dumps(value, indent=1) + "\n"
 

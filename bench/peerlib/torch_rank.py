@@ -41,7 +41,11 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
+sys.dont_write_bytecode = True  # beside the sources; where PyTorch lies it may
+
 from nccl_windows import Windows
+
+sys.dont_write_bytecode = False
 
 
 class World:
@@ -51,10 +55,10 @@ class World:
         self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.cuda = device == "cuda"
         self.device = torch.device("cuda", self.rank) if self.cuda else torch.device("cpu")
-        minute = datetime.timedelta(seconds=60)
+        patience = datetime.timedelta(seconds=300)  # the driver is the one who gives up
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        self.store = dist.TCPStore(address, port, self.ranks, self.rank == 0, timeout=minute)
-        common = {"store": self.store, "rank": self.rank, "world_size": self.ranks, "timeout": minute}
+        self.store = dist.TCPStore(address, port, self.ranks, self.rank == 0, timeout=patience)
+        common = {"store": self.store, "rank": self.rank, "world_size": self.ranks, "timeout": patience}
         if self.cuda:
             torch.cuda.set_device(self.device)
             dist.init_process_group("nccl", device_id=self.device, **common)
@@ -67,6 +71,12 @@ class World:
     def synchronize(self):
         if self.cuda:
             torch.cuda.synchronize()
+
+    def release(self):
+        """Gives the memory back that nobody holds: the other sides share the device."""
+        self.synchronize()
+        if self.cuda:
+            torch.cuda.empty_cache()
 
     def meet(self):
         """All ranks are here, and their devices have nothing left to do."""
@@ -108,25 +118,33 @@ class Plain:
 
     def __init__(self, world, _):
         self.world, self.row = world, None
+        self.refused = {}  # row: why it can not be; making it again would only take time
 
     def take(self, row):
         """Makes the row's buffers once: the same ones serve all rounds, as in a steady program."""
         if row == self.row:
             return
+        if row in self.refused:
+            raise self.refused[row]
         self.drop()
+        try:
+            self.make(row)
+        except Exception as why:
+            self.refused[row] = why
+            raise
+        self.row = row
+
+    def make(self, row):
         m, k, n = row
         self.x, self.full = self.matrix(m // self.world.ranks, k), self.matrix(m, k)
         self.weight, self.out = self.private(n, k), self.private(m, n)
         self.fill_for_times()
         self.full.normal_()  # the GEMM alone reads it before anything was gathered
         self.prepare()
-        self.row = row
 
     def drop(self):
         self.row = self.x = self.full = self.weight = self.out = None
-        if self.world.cuda:
-            self.world.synchronize()
-            torch.cuda.empty_cache()
+        self.world.release()
 
     def private(self, rows, columns):
         return torch.empty(rows, columns, dtype=torch.bfloat16, device=self.world.device)
@@ -309,9 +327,12 @@ class Rank:
         for first in range(0, m, 4096):  # in fp32, which no side has a part in
             rows = slice(first, first + 4096)
             wrong += different(out[rows], (wanted[rows].float() @ factor).bfloat16())
+        counted = out.numel() + (0 if full is None else full.numel())
+        del shards, wanted, factor, full, out
         role.fill_for_times()
+        world.release()
         world.meet()
-        return {"wrong": wrong, "of": out.numel() + (0 if full is None else full.numel())}
+        return {"wrong": wrong, "of": counted}
 
     def blocks(self, _):
         """The kernels of a gather alone, and the blocks of the largest one."""
