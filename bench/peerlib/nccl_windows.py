@@ -62,6 +62,8 @@ class Windows:
         self.held.append((address, window))
         self.call("ncclCommWindowRegister", self.comm, address, size, ctypes.byref(window), ctypes.c_int(SYMMETRIC))
         flat = torch.as_tensor(Memory(address.value, rows * columns), device=device)
+        if flat.data_ptr() != address.value:
+            raise RuntimeError("PyTorch has copied the window's memory instead of taking it over")
         return flat.view(torch.bfloat16).view(rows, columns)
 
     def free(self):

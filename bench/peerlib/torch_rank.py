@@ -130,7 +130,7 @@ class Plain:
         try:
             self.make(row)
         except Exception as why:
-            self.refused[row] = why
+            self.refused[row] = why.with_traceback(None)
             raise
         self.row = row
 
@@ -246,6 +246,7 @@ class AsyncTp(Plain):
 
         enable_symmetric_memory()
         torch._inductor.config._micro_pipeline_tp = True
+        torch._inductor.config.post_grad_custom_post_pass = self.look
         group = dist.group.WORLD
 
         def program(x, weight):
@@ -253,13 +254,16 @@ class AsyncTp(Plain):
 
         self.program = program
 
+    def look(self, graph):
+        """A pass of the compiler, which changes nothing: whether the one before made what it was to."""
+        self.matched |= any("fused_all_gather_matmul" in str(node.target) for node in graph.nodes)
+
     def prepare(self):
         torch._dynamo.reset()
+        self.matched = False
         self.compiled = torch.compile(self.program, fullgraph=True, dynamic=False)
         self.compiled(self.x, self.weight)
-        with torch.autograd.profiler.profile() as seen:
-            self.compiled(self.x, self.weight)
-        if not any("fused_all_gather_matmul" in event.name for event in seen.function_events):
+        if not self.matched:
             raise RuntimeError("torch.compile made no fused_all_gather_matmul of it")
 
     def operation(self, form):
@@ -283,8 +287,8 @@ class Rank:
         self.role = ROLES[options.role](self.world, options)
 
     def do(self, job):
-        self.role.take(tuple(job["row"]))
         with torch.no_grad():
+            self.role.take(tuple(job["row"]))
             return getattr(self, job["do"])(job)
 
     def form(self, job):
