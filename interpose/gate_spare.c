@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/real.h"
 #include "interpose/gate_table.h"
+#include "plugin/gather/pending.h"
 
 /* In use. The row is written before the address that finds it. */
 static _Atomic(void *) spare_real[SLR_GATE_SPARES];
@@ -82,6 +83,9 @@ void *slr_gate_spare(const char *symbol, int version, int per_thread, void *real
                 "more unknown forms of driver functions than can be followed; set SLIPRING_ENABLE=off and report this");
         return NULL;
     }
+    /* graph.c does not announce what begins there. */
+    if (strncmp(symbol, "cuStreamBeginCapture", sizeof "cuStreamBeginCapture" - 1) == 0)
+        slr_pending_captures_unseen();
     /* The address last: who finds it finds the row and the target. */
     slr_gate_spare_rows[i] = row;
     slr_gate_real[SLR_GATE_COUNT + i] = real;

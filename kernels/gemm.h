@@ -90,6 +90,13 @@ enum slr_reason slr_gemm_describe(struct slr_gemm *gemm);
 enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,
                                     struct slr_gemm_split *out);
 
+/* Whether the memory has nothing in common with the gather's buffers. Pure. */
+bool slr_extent_apart(struct slr_extent x, const struct slr_gather *g, int nranks);
+
+/* Whether the GEMM, described, reads nothing that `g` writes and writes nothing that `g` reads or
+ * writes. False when it can not be told. Pure. */
+bool slr_gemm_apart(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks);
+
 /* The whole GEMM through the real function. */
 cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm);
 

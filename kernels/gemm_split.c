@@ -72,16 +72,36 @@ static enum slr_reason find_operand(const struct slr_gemm *gemm, uintptr_t recv,
     return SLR_R_FUSED;
 }
 
+static struct slr_extent extent_recv(const struct slr_gather *g, int nranks)
+{
+    return extent_of((const void *)(uintptr_t)g->recv, g->plan.shard * (size_t)nranks);
+}
+
+static bool touches_either(struct slr_extent x, const struct slr_gather *g, int nranks)
+{
+    return overlap(x, extent_recv(g, nranks)) || overlap(x, extent_of((const void *)(uintptr_t)g->send, g->plan.shard));
+}
+
 /* What is written must touch neither buffer of the gather; the other operand, the scalars and
  * whatever else is read are read before the gather is complete. */
 static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
 {
-    struct slr_extent recv = extent_of((const void *)(uintptr_t)g->recv, g->plan.shard * (size_t)nranks);
-    struct slr_extent send = extent_of((const void *)(uintptr_t)g->send, g->plan.shard);
-    struct slr_extent c = extent_c(gemm), other = on_a ? extent_b(gemm) : extent_a(gemm);
-    return overlap(c, recv) || overlap(c, send) || overlap(other, recv) || overlap(extent_of(gemm->alpha, 1), recv) ||
-           overlap(extent_of(gemm->beta, 1), recv) || overlap(gemm->read[0], recv) || overlap(gemm->read[1], recv) ||
-           overlap(gemm->written, recv) || overlap(gemm->written, send);
+    struct slr_extent recv = extent_recv(g, nranks), other = on_a ? extent_b(gemm) : extent_a(gemm);
+    return touches_either(extent_c(gemm), g, nranks) || touches_either(gemm->written, g, nranks) ||
+           overlap(other, recv) || overlap(extent_of(gemm->alpha, 1), recv) ||
+           overlap(extent_of(gemm->beta, 1), recv) || overlap(gemm->read[0], recv) || overlap(gemm->read[1], recv);
+}
+
+bool slr_extent_apart(struct slr_extent x, const struct slr_gather *g, int nranks)
+{
+    return !touches_either(x, g, nranks);
+}
+
+bool slr_gemm_apart(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks)
+{
+    bool known = gemm->batch == 1 && gemm->m > 0 && gemm->n > 0 && gemm->k > 0 && slr_gemm_type_bytes(gemm->atype) &&
+                 slr_gemm_type_bytes(gemm->btype) && slr_gemm_type_bytes(gemm->ctype);
+    return known && !touches_gather(gemm, g, nranks, true) && !touches_gather(gemm, g, nranks, false);
 }
 
 enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,

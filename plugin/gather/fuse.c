@@ -129,6 +129,24 @@ static bool consume(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream, 
     return fuse(c, gemm, stream, &split, result);
 }
 
+static bool apart(const struct slr_comm *c, const void *gemm)
+{
+    return slr_gemm_apart(gemm, &c->pending->gather, c->nranks);
+}
+
+/* The GEMM is an operation on its stream like any other, but for the gather that it may consume, and
+ * for those whose memory it does not touch. Its memory is described only if there are others. */
+static void join_others(struct slr_operation *op, struct slr_gemm *gemm)
+{
+    if (!slr_pending_observed(op))
+        return;
+    if (slr_gemm_describe(gemm) == SLR_R_FUSED) {
+        op->overtakes = apart;
+        op->what = gemm;
+    }
+    slr_pending_join_observed(op);
+}
+
 cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
 {
     cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
@@ -138,9 +156,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
     struct slr_comm *c = slr_pending_find(could_consume, &x);
-    /* The GEMM is an operation on its stream like any other, but for the gather that it may
-     * consume. */
-    slr_pending_join_observed(x.stream, SLR_EXCEPT_OWN, c, c ? SLR_R_JOIN_OTHER_OP : why, "GEMM");
+    struct slr_operation op = {.stream = x.stream, .of = c, .why = c ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM"};
+    join_others(&op, gemm);
     if (c) {
         slr_comm_lock(c);
         done = consume(c, gemm, x.stream, &why, &result);
@@ -148,7 +165,9 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         slr_comm_put(c);
     }
     if (!done) {
-        slr_pending_join_observed(x.stream, SLR_EXCEPT_NONE, NULL, why, "GEMM");
+        op.of = NULL;
+        op.why = why;
+        slr_pending_join_observed(&op);
         result = slr_gemm_whole(gemm);
     }
     slr_guard--;

@@ -196,109 +196,145 @@ void slr_pending_share(struct slr_comm *c, CUstream stream)
 
 /* ---- what an operation could observe ---- */
 
-/* An operation on a stream, and which holders it need not join. */
-struct operation {
-    CUstream stream;
+/* An operation as it is compared with holders. */
+struct sight {
+    const struct slr_operation *op;
     CUcontext ctx; /* that the stream is of; a default stream exists in each context. NULL: any */
     bool is_default;
     enum { UNKNOWN, NO, YES } blocking; /* only the driver knows */
     bool ask;                           /* that it has to be asked */
-    enum slr_except except;
-    const struct slr_comm *of;
 };
 
-static struct operation operation_on(CUstream stream, enum slr_except except, const struct slr_comm *of)
+static struct sight sight_of(const struct slr_operation *op)
 {
-    struct operation op = {.stream = stream, .is_default = slr_stream_is_default(stream), .except = except, .of = of};
-    if (op.is_default)
-        op.ctx = slr_stream_context(stream);
-    return op;
+    struct sight s = {.op = op, .is_default = slr_stream_is_default(op->stream)};
+    if (s.is_default)
+        s.ctx = slr_stream_context(op->stream);
+    return s;
 }
 
 /* The legacy default stream is a holder: whether the operation's stream synchronises with it. This
  * runs under the table lock, where the driver is not called, so an unknown answer is noted in `ask`
  * and counts as no for now. */
-static bool synchronises(struct operation *op, const struct slr_comm *c)
+static bool synchronises(struct sight *s, const struct slr_comm *c)
 {
-    op->ask = op->ask || op->blocking == UNKNOWN;
-    return op->blocking == YES && (!op->ctx || op->ctx == c->shared.ctx);
+    s->ask = s->ask || s->blocking == UNKNOWN;
+    return s->blocking == YES && (!s->ctx || s->ctx == c->shared.ctx);
 }
 
 /* The rules of pending.h's table. CUDA's legacy default stream and all streams that are not
  * non-blocking wait for each other. */
-static bool observes(struct operation *op, const struct slr_comm *c, const struct slr_holder *h)
+static bool observes(struct sight *s, const struct slr_comm *c, const struct slr_holder *h)
 {
-    if (op->is_default && op->ctx && op->ctx != c->shared.ctx)
+    if (s->is_default && s->ctx && s->ctx != c->shared.ctx)
         return false;
-    if (h->stream == op->stream)
-        return !(op->except == SLR_EXCEPT_OWN && c == op->of) && !(op->except == SLR_EXCEPT_FOLLOWERS && !h->origin);
-    if (op->is_default)
+    if (h->stream == s->op->stream)
+        return c != s->op->of;
+    if (s->is_default)
         return h->blocking;
     /* Stream 0 names the legacy default stream. */
-    return !h->stream && synchronises(op, c);
+    return !h->stream && synchronises(s, c);
 }
 
-static struct slr_holder *observed(struct operation *op, struct slr_comm *c)
+/* Only on the holder's own stream: what other streams see through the legacy default stream is
+ * not followed any further. */
+static bool overtakes(const struct slr_operation *op, const struct slr_comm *c, const struct slr_holder *h)
 {
-    for (unsigned i = 0; i < c->pending->holders; i++)
-        if (observes(op, c, &c->pending->holder[i]))
-            return &c->pending->holder[i];
+    return op->overtakes && h->stream == op->stream && op->overtakes(c, op->what);
+}
+
+/* Whether an operation that overtakes has to be remembered: if the next event would come before
+ * it. */
+static bool unmarked(const struct slr_operation *op, const struct slr_comm *c, const struct slr_holder *h)
+{
+    return h->origin && !h->overtaken && (!op->waits_for_nothing || c->pending->carried);
+}
+
+/* The next holder that is to be joined or marked. */
+static struct slr_holder *observed(struct sight *s, struct slr_comm *c)
+{
+    for (unsigned i = 0; i < c->pending->holders; i++) {
+        struct slr_holder *h = &c->pending->holder[i];
+        if (observes(s, c, h) && (!overtakes(s->op, c, h) || unmarked(s->op, c, h)))
+            return h;
+    }
     return NULL;
 }
 
-static bool is_observed(struct slr_comm *c, void *op)
+static bool is_observed(struct slr_comm *c, void *s)
 {
-    return observed(op, c) != NULL;
+    return observed(s, c) != NULL;
 }
 
 /* The next communicator with a holder that the operation could observe. The driver is asked about
  * the operation's stream at the first communicator for which that matters, and outside of the table
  * lock: programs with no holder on a default stream never pay for it. */
-static struct slr_comm *next_observed(struct operation *op)
+static struct slr_comm *next_observed(struct sight *s)
 {
-    struct slr_comm *c = slr_pending_find(is_observed, op);
-    if (c || !op->ask)
+    struct slr_comm *c = slr_pending_find(is_observed, s);
+    if (c || !s->ask)
         return c;
-    op->ask = false;
-    op->blocking = blocking(op->stream) ? YES : NO;
-    op->ctx = slr_stream_context(op->stream);
-    return slr_pending_find(is_observed, op);
+    s->ask = false;
+    s->blocking = blocking(s->op->stream) ? YES : NO;
+    s->ctx = slr_stream_context(s->op->stream);
+    return slr_pending_find(is_observed, s);
+}
+
+void slr_pending_overtaken(struct slr_holder *h)
+{
+    slr_table_lock();
+    h->overtaken = true;
+    slr_table_unlock();
 }
 
 /* Under the communicator's lock. */
-static void join_observed(struct slr_comm *c, struct operation *op, enum slr_reason why, const char *who)
+static void join_observed(struct slr_comm *c, struct sight *s)
 {
-    struct slr_holder *h = observed(op, c);
-    if (!h) /* another thread has joined it between the two locks */
-        return;
-    bool nvtx = nvtx_join(c, why);
-    note_join(c, why, who);
+    enum slr_reason why = s->op->why;
+    bool joined = false, nvtx = false;
     /* Looked up anew each time: dropping a holder moves another one into its place. */
-    for (; h; h = observed(op, c)) {
+    for (struct slr_holder *h; (h = observed(s, c)) != NULL;) {
+        if (overtakes(s->op, c, h)) {
+            slr_pending_overtaken(h);
+            continue;
+        }
+        if (!joined) {
+            nvtx = nvtx_join(c, why);
+            note_join(c, why, s->op->who);
+            joined = true;
+        }
         make_wait(c, h->stream, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(c, h));
         drop_holder(c, h);
     }
     slr_nvtx_end(nvtx);
 }
 
-void slr_pending_join_observed(CUstream stream, enum slr_except except, const struct slr_comm *of, enum slr_reason why,
-                               const char *who)
+void slr_pending_join_observed(const struct slr_operation *op)
 {
-    struct operation op = operation_on(stream, except, of);
+    struct sight s = sight_of(op);
     /* One communicator at a time, because two communicators' locks are never held together. */
-    for (struct slr_comm *c; (c = next_observed(&op)) != NULL;) {
+    for (struct slr_comm *c; (c = next_observed(&s)) != NULL;) {
         slr_comm_lock(c);
-        join_observed(c, &op, why, who);
+        join_observed(c, &s);
         slr_comm_unlock(c);
         slr_comm_put(c);
     }
 }
 
+bool slr_pending_observed(const struct slr_operation *op)
+{
+    struct sight s = sight_of(op);
+    struct slr_comm *c = next_observed(&s);
+    slr_comm_put(c);
+    return c != NULL;
+}
+
 void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who)
 {
+    const struct slr_operation op = {.stream = slr_stream_name(stream, per_thread), .why = why, .who = who};
     /* The joins call the driver; its hooks must not come back here. */
     slr_guard++;
-    slr_pending_join_observed(slr_stream_name(stream, per_thread), SLR_EXCEPT_NONE, NULL, why, who);
+    slr_pending_join_observed(&op);
     slr_guard--;
 }
 

@@ -38,7 +38,7 @@
  *
  * Joins and GEMMs make a stream wait for the carriers as well: nothing on S or C that is behind E
  * may be seen to end before E. One record of that state of S serves all events of a gather: while S
- * is a holder, nothing is put on it but allocations, and those only before the first event.
+ * is a holder, nothing is put on it but what overtakes the gather.
  *
  *   event       no carrier --record on the origin of a pending gather--> carrier
  *               carrier --recorded again, destroyed, gather not pending any more--> no carrier
@@ -46,6 +46,7 @@
  * A wait for an event that is no carrier goes to the driver. That is right for every event at any
  * time, because every record was a real one. So whatever is in doubt is no carrier:
  *
+ *   - records on an origin that has been overtaken;
  *   - records and waits with flags;
  *   - events that another process may record, too;
  *   - all events, when one may have been recorded where slipring does not look (graph launches,
@@ -55,6 +56,23 @@
  *
  * A record on a follower or a partner joins it: what stood on such a stream before is not ordered into the ring,
  * and must not hold up the ring's stream for carriers.
+ *
+ * Overtaking. Some operations show nothing of the order between them and a gather before them on
+ * their stream, and touch none of its memory. They join nothing:
+ *
+ *   a wait for an event        shows nothing; but not while anything captures: the event may draw
+ *                              the stream into the capture, where it could not be joined
+ *   an allocation, a free      of other memory than the gather's
+ *   a GEMM of a hooked call    that reads nothing the gather writes, and writes nothing that it
+ *                              reads or writes. Whoever looks at the result asks for its stream, or
+ *                              for an event behind it, and so for the gather
+ *
+ * The stream of the holder alone is looked at: an operation that a holder could observe through the
+ * legacy default stream joins, as others may see that through it. An event that is recorded behind
+ * such an operation has to come after it, too. Allocations and frees wait for nothing, so until the
+ * first event they are a part of what stood on S. Else S is *overtaken*: no event carries the gather
+ * from there any more, a record joins S. (The stream of carriers must not wait for what the
+ * operation waits for: that may be behind a later gather's events.)
  *
  * Groups. The last gather of each communicator in a group stays pending, as outside of groups; those
  * before it are joined by their next. NCCL synchronises the streams on which a group has operations
@@ -93,10 +111,11 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
 bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
                       CUresult *result);
 
-/* Memory is about to be allocated in the stream's order. That sees nothing of a gather, and needs no
- * join; but events that are recorded on the stream come after it, and those that carry a gather come
- * after what stood there when the first of them was recorded. */
-void slr_pending_alloc(CUstream stream, bool per_thread, const char *who);
+/* Memory is about to be allocated in the stream's order. */
+void slr_pending_alloc(CUstream stream, bool per_thread);
+
+/* Memory is about to be given back in the stream's order. */
+void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const char *who);
 
 /* The event is about to be destroyed. */
 void slr_pending_event_end(CUevent event);
@@ -104,6 +123,9 @@ void slr_pending_event_end(CUevent event);
 /* Any event may be recorded by what comes now. Takes no lock: also from inside of slipring's own
  * calls. */
 void slr_pending_events_unseen(void);
+
+/* From now on streams may capture without slipring's knowing. */
+void slr_pending_captures_unseen(void);
 
 /* Another process has, or had, a handle of the event, and can record it. To be called whether
  * something is pending or not. */

@@ -2,6 +2,8 @@
 /* Carriers: events of the application that take pending gathers from stream to stream (pending.h).
  */
 #include "base/cu.h"
+#include "cache/captures.h"
+#include "kernels/gemm.h"
 #include "plugin/gather/pending_impl.h"
 
 #define SHARED_EVENTS 64
@@ -9,6 +11,9 @@
 /* How often events may have been recorded where slipring does not look. A counter, not a loop over
  * all carriers: it is raised from inside of slipring's own calls, where no lock may be taken. */
 static _Atomic uint64_t unseen;
+
+/* Streams may capture that slipring does not know of. */
+static _Atomic bool captures_unseen;
 
 /* Events that other processes may record; under the table lock, like the carriers. */
 static CUevent shared[SHARED_EVENTS];
@@ -114,7 +119,7 @@ static bool is_origin(struct slr_comm *c, void *place)
 {
     const struct stream_place *at = place;
     const struct slr_holder *h = slr_pending_holder(c, at->stream);
-    return h && h->origin && at->ctx == c->shared.ctx;
+    return h && h->origin && !h->overtaken && at->ctx == c->shared.ctx;
 }
 
 static bool is_carried_origin(struct slr_comm *c, void *place)
@@ -122,16 +127,43 @@ static bool is_carried_origin(struct slr_comm *c, void *place)
     return c->pending->carried && is_origin(c, place);
 }
 
-void slr_pending_alloc(CUstream stream, bool per_thread, const char *who)
+void slr_pending_alloc(CUstream stream, bool per_thread)
 {
     struct stream_place at = {.stream = slr_stream_name(stream, per_thread)};
     slr_guard++;
     slr_real.cuCtxGetCurrent(&at.ctx);
-    struct slr_comm *c = slr_pending_find(is_carried_origin, &at);
+    for (struct slr_comm *c; (c = slr_pending_find(is_carried_origin, &at)) != NULL;) {
+        slr_comm_lock(c);
+        if (is_origin(c, &at))
+            slr_pending_overtaken(slr_pending_holder(c, at.stream));
+        slr_comm_unlock(c);
+        slr_comm_put(c);
+    }
     slr_guard--;
-    if (c)
-        slr_pending_join_stream(stream, per_thread, SLR_R_JOIN_OTHER_OP, who);
-    slr_comm_put(c);
+}
+
+static bool other_memory(const struct slr_comm *c, const void *range)
+{
+    return slr_extent_apart(*(const struct slr_extent *)range, &c->pending->gather, c->nranks);
+}
+
+void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const char *who)
+{
+    struct slr_operation op = {.stream = slr_stream_name(stream, per_thread), .why = SLR_R_JOIN_OTHER_OP, .who = who};
+    struct slr_extent freed;
+    CUdeviceptr base;
+    size_t size;
+    slr_guard++;
+    /* Where it ends is asked only if it matters. What can not be told may be the gather's. */
+    if (slr_pending_observed(&op) && slr_real.cuMemGetAddressRange &&
+        slr_real.cuMemGetAddressRange(&base, &size, p) == CUDA_SUCCESS) {
+        freed = (struct slr_extent){.begin = base, .end = base + size};
+        op.overtakes = other_memory;
+        op.what = &freed;
+        op.waits_for_nothing = true;
+    }
+    slr_pending_join_observed(&op);
+    slr_guard--;
 }
 
 /* False: not done; the ring's part of it failed. */
@@ -152,6 +184,7 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
                         CUresult *result)
 {
     struct stream_place at = {.stream = slr_stream_name(stream, per_thread)};
+    struct slr_operation op = {.stream = at.stream, .why = SLR_R_JOIN_OTHER_OP, .who = who};
     struct slr_comm *c = NULL;
     bool done = false;
     slr_guard++;
@@ -160,17 +193,19 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
     if (flags == 0 && at.stream != CU_STREAM_PER_THREAD && (at.ctx = slr_stream_context(at.stream)) != NULL)
         c = slr_pending_find(is_origin, &at);
     /* An event is the carrier of one gather only: others that the stream holds are joined. */
-    slr_pending_join_observed(at.stream, c ? SLR_EXCEPT_OWN : SLR_EXCEPT_NONE, c, SLR_R_JOIN_OTHER_OP, who);
+    op.of = c;
+    slr_pending_join_observed(&op);
     if (c) {
         slr_comm_lock(c);
-        if (slr_pending_holder(c, at.stream)) /* what was joined can have ended it */
+        if (is_origin(c, &at)) /* what was joined can have ended it */
             done = record(c, event, at.stream, result);
         slr_comm_unlock(c);
         slr_comm_put(c);
     }
     /* The driver will record on the stream itself, so it has to be behind the gather. */
+    op.of = NULL;
     if (!done)
-        slr_pending_join_observed(at.stream, SLR_EXCEPT_NONE, NULL, SLR_R_JOIN_OTHER_OP, who);
+        slr_pending_join_observed(&op);
     slr_guard--;
     return done;
 }
@@ -215,24 +250,46 @@ static bool could_follow(struct slr_comm *c, CUstream stream)
     return could;
 }
 
+static bool any(const struct slr_comm *c, const void *what)
+{
+    (void)c;
+    (void)what;
+    return true;
+}
+
+/* An event that was recorded in a capture would draw a stream into it that is not joined yet, and
+ * could not be joined there. */
+static bool nothing_captures(void)
+{
+    return slr_real.cuStreamGetCaptureInfo && !slr_block_capturing() && !atomic_load(&captures_unseen);
+}
+
+void slr_pending_captures_unseen(void)
+{
+    atomic_store(&captures_unseen, true);
+}
+
 bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
                       CUresult *result)
 {
-    CUstream s = slr_stream_name(stream, per_thread);
+    struct slr_operation op = {
+        .stream = slr_stream_name(stream, per_thread), .why = SLR_R_JOIN_OTHER_OP, .who = who, .overtakes = any};
     bool done = false;
     slr_guard++;
     /* Looked at again under the lock (wait_for): the gather may end in between. */
     struct slr_comm *c = flags == 0 ? slr_pending_find(carries, event) : NULL;
-    if (c && could_follow(c, s)) {
-        /* A wait shows nothing of what the stream follows. What it is the origin of must be joined:
-         * nothing is put on an origin (pending.h). */
-        slr_pending_join_observed(s, SLR_EXCEPT_FOLLOWERS, NULL, SLR_R_JOIN_OTHER_OP, who);
-        done = wait_for(c, s, event);
+    bool follows = c && could_follow(c, op.stream);
+    if (follows) { /* nothing captures the event: the ring has recorded it */
+        slr_pending_join_observed(&op);
+        done = wait_for(c, op.stream, event);
         *result = CUDA_SUCCESS;
     }
+    /* A stream that can not follow the gather of an event that carries it waits for all of it. */
+    if ((c && !follows) || !nothing_captures())
+        op.overtakes = NULL;
     slr_comm_put(c);
     if (!done)
-        slr_pending_join_observed(s, SLR_EXCEPT_NONE, NULL, SLR_R_JOIN_OTHER_OP, who);
+        slr_pending_join_observed(&op);
     slr_guard--;
     return done;
 }

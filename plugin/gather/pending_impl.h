@@ -26,17 +26,24 @@ void slr_table_unlock(void);
  * `match` is called under the table lock. */
 struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx);
 
-/* Which holders an operation on `stream` need not join, although it could observe them. */
-enum slr_except {
-    SLR_EXCEPT_NONE,
-    SLR_EXCEPT_OWN,      /* `stream` as a holder of the one gather `of` */
-    SLR_EXCEPT_FOLLOWERS /* `stream` as a follower, of any gather */
+/* An operation that is about to be put on a stream. */
+struct slr_operation {
+    CUstream stream;           /* as slr_stream_name() calls it */
+    const struct slr_comm *of; /* `stream` as a holder of this one's gather need not be joined; or NULL */
+    /* Whether it may overtake the gather on `stream` (pending.h). Under the table lock; NULL: none. */
+    bool (*overtakes)(const struct slr_comm *c, const void *what);
+    const void *what;
+    bool waits_for_nothing; /* of what overtakes: so events may be recorded behind it, by the carrier */
+    enum slr_reason why;    /* of joins, for the log */
+    const char *who;
 };
 
-/* Without any of the locks. Joins the holders that an operation on `stream` could observe, without
- * the excepted ones. */
-void slr_pending_join_observed(CUstream stream, enum slr_except except, const struct slr_comm *of, enum slr_reason why,
-                               const char *who);
+/* Without any of the locks. Joins the holders that the operation could observe, but for those that
+ * it overtakes. */
+void slr_pending_join_observed(const struct slr_operation *op);
+
+/* Whether that would join any, or mark any as overtaken. */
+bool slr_pending_observed(const struct slr_operation *op);
 
 /* With either lock. `stream` as a holder of the gather, NULL: it is none. */
 struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream);
@@ -49,6 +56,9 @@ void slr_pending_add(struct slr_comm *c);
 
 /* Makes `stream` a follower. There must be room. */
 void slr_pending_follow(struct slr_comm *c, CUstream stream);
+
+/* Something has been put on the holder that does not wait for the gather. */
+void slr_pending_overtaken(struct slr_holder *h);
 
 /* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
 void slr_pending_consumed(struct slr_comm *c, CUstream stream);

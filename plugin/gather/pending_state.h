@@ -18,6 +18,7 @@ struct slr_holder {
     bool blocking;   /* synchronises with the legacy default stream */
     bool origin;     /* the gather was called on it */
     bool partner;    /* a group has made it a holder; neither: a follower */
+    bool overtaken;  /* of an origin: no event can carry the gather from there any more */
 };
 
 struct slr_pending {

@@ -39,6 +39,7 @@ static const struct gemm_case cases[] = {
     {"event-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_EVENT, 0, 0, 0, 0},
     {"sync-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_SYNC, 0, 0, 0, 0},
     {"other-gemm-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_OTHER_GEMM, 0, 0, 0, 0},
+    {"reading-gemm-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_READING_GEMM, 0, 0, 0, 0},
     {"c-in-send", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 1, 0},
     {"other-stream", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 1},
     {"large", API_S, FORM_BN, 96, 64, 1024, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
@@ -179,6 +180,9 @@ static void do_between(const struct rank *r, const struct gemm_case *c, const st
     case BETWEEN_OTHER_GEMM:
         gemm(c->api, h, false, false, 4, 4, 4, mem->weight, 4, mem->weight, 4, 0, mem->side, 4);
         break;
+    case BETWEEN_READING_GEMM:
+        gemm(c->api, h, false, false, 4, 4, 4, mem->weight, 4, mem->recv + 64, 4, 0, mem->side, 4);
+        break;
     case BETWEEN_NOTHING:
         break;
     }
@@ -188,7 +192,8 @@ static void do_between(const struct rank *r, const struct gemm_case *c, const st
 static void check_side(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem,
                        uint64_t seed)
 {
-    if (c->between == BETWEEN_NOTHING || c->between == BETWEEN_MEMSET_C || c->between == BETWEEN_OTHER_GEMM)
+    if (c->between == BETWEEN_NOTHING || c->between == BETWEEN_MEMSET_C || c->between == BETWEEN_OTHER_GEMM ||
+        c->between == BETWEEN_READING_GEMM)
         return;
     char *host = malloc(mem->gathered), *want = malloc(mem->gathered);
     CUDA(cudaMemcpy(host, mem->side, mem->gathered, cudaMemcpyDeviceToHost));

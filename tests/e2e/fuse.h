@@ -19,7 +19,15 @@ enum api {
     API_SB2_BF16 /* a batch of 2: half of the columns of B and C each */
 };
 enum form { FORM_BN, FORM_AT, FORM_BT, FORM_AN };
-enum between { BETWEEN_NOTHING, BETWEEN_MEMSET_C, BETWEEN_COPY_RECV, BETWEEN_EVENT, BETWEEN_SYNC, BETWEEN_OTHER_GEMM };
+enum between {
+    BETWEEN_NOTHING,
+    BETWEEN_MEMSET_C,
+    BETWEEN_COPY_RECV,
+    BETWEEN_EVENT,
+    BETWEEN_SYNC,
+    BETWEEN_OTHER_GEMM,
+    BETWEEN_READING_GEMM
+};
 
 struct gemm_case {
     const char *name;

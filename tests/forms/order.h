@@ -21,6 +21,7 @@ struct look {
     float *one;          /* the unit matrix, GEMM_K x GEMM_K */
     uint8_t *side, *seen,
         *device_recv;        /* `side`: device, as large as recv; `seen`: pinned, what is checked in the end */
+    void *pool;              /* stream-ordered memory, where the case takes some */
     volatile unsigned *flag; /* mapped */
     size_t all;              /* bytes of recv */
     uint64_t seed;
@@ -40,7 +41,7 @@ struct order_case {
 
 /* Each ends with a row without a name. */
 extern const struct order_case order_host_cases[], order_stream_cases[], order_send_cases[], order_event_cases[],
-    order_comm_cases[], order_group_cases[];
+    order_comm_cases[], order_group_cases[], order_overtake_cases[];
 
 /* seen <- device memory, on a stream, and waits for it. */
 void see(struct look *l, const void *device, cudaStream_t stream);

@@ -29,6 +29,8 @@ enum class {
     GRAPH_PTSZ,
     ALLOC,
     ALLOC_PTSZ,
+    FREE,
+    FREE_PTSZ,
     LEGACY,
     ALL,
     NONE
@@ -126,7 +128,7 @@ static bool waits(enum class class)
 static bool of_thread(enum class class)
 {
     return class == STREAM_PTSZ || class == LAUNCH_CONFIG_PTSZ || class == RECORD_PTSZ || class == RECORD_FLAGS_PTSZ ||
-           class == WAIT_PTSZ || class == GRAPH_PTSZ || class == ALLOC_PTSZ;
+           class == WAIT_PTSZ || class == GRAPH_PTSZ || class == ALLOC_PTSZ || class == FREE_PTSZ;
 }
 
 static void check_event(const struct row *row, const struct recorded_join *j)
@@ -146,7 +148,8 @@ static void check_join(const struct row *row, int calls_before)
         return;
     }
     CHECK_FOR(row->name, j->calls == calls_before + 1);
-    CHECK_FOR(row->name, strcmp(j->who, row->name) == 0);
+    CHECK_FOR(row->name, strcmp(j->who, row->class == ALLOC || row->class == ALLOC_PTSZ ? "" : row->name) == 0);
+    CHECK_FOR(row->name, (row->class != FREE && row->class != FREE_PTSZ) || j->memory == value(row, 0));
     CHECK_FOR(row->name, j->why == (int)row->why);
     CHECK_FOR(row->name, j->guard == 1);
     check_backtrace(row, j);

@@ -122,9 +122,20 @@ bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
     return record_event(event, stream, per_thread, flags, who, result);
 }
 
-void slr_pending_alloc(CUstream stream, bool per_thread, const char *who)
+void slr_pending_alloc(CUstream stream, bool per_thread)
+{
+    record(0, stream, per_thread, SLR_R_JOIN_OTHER_OP, "");
+}
+
+void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const char *who)
 {
     record(0, stream, per_thread, SLR_R_JOIN_OTHER_OP, who);
+    joins.memory = (uint64_t)p;
+}
+
+void slr_pending_captures_unseen(void)
+{
+    joins.captures_unseen++;
 }
 
 void slr_pending_event_end(CUevent event)

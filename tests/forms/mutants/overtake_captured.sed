@@ -1,0 +1,2 @@
+# A wait overtakes a gather also while something captures.
+s/return slr_real\.cuStreamGetCaptureInfo && [^;]*;/return true;/

@@ -1,0 +1,2 @@
+# Every free overtakes the gathers of its stream.
+s/return slr_extent_apart\([^;]*;/return true;/
