@@ -112,16 +112,17 @@ static void sleep_us(void *us)
     usleep((unsigned)(uintptr_t)us);
 }
 
-static struct board *the_board; /* for streams */
+static _Atomic(struct board *) the_board; /* for streams; ranks that are threads set it at once */
 
 /* The parent wakes who is stopped but not frozen. A death is known before anybody can notice it. */
 static void go_now(void *one)
 {
     const struct op *op = one;
-    the_board->rests_ms = op->value;
-    the_board->frozen = op->kind == OP_FREEZE;
+    struct board *board = the_board;
+    board->rests_ms = op->value;
+    board->frozen = op->kind == OP_FREEZE;
     if (op->kind == OP_KILL)
-        the_board->gone = 1;
+        board->gone = 1;
     raise(op->kind == OP_KILL ? SIGKILL : SIGSTOP);
 }
 
