@@ -8,6 +8,13 @@
 #define SHARD ((size_t)256 << 10)
 #define GEMM_K 64 /* rows of the gathered matrix of floats; its columns follow from SHARD */
 
+#define DRIVER(call)                                                                                                   \
+    do {                                                                                                               \
+        CUresult e_ = (call);                                                                                          \
+        if (e_ != CUDA_SUCCESS)                                                                                        \
+            DIE(3, "%s: error %d", #call, (int)e_);                                                                    \
+    } while (0)
+
 enum stream_kind { STREAM_OWN, STREAM_BLOCKING, STREAM_LEGACY, STREAM_PER_THREAD };
 enum recv_kind { RECV_DEVICE, RECV_MAPPED, RECV_MANAGED }; /* the host reads the last two without a CUDA call */
 

@@ -7,13 +7,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#define DRIVER(call)                                                                                                   \
-    do {                                                                                                               \
-        CUresult e_ = (call);                                                                                          \
-        if (e_ != CUDA_SUCCESS)                                                                                        \
-            DIE(3, "%s: error %d", #call, (int)e_);                                                                    \
-    } while (0)
-
 static void read_recv(struct look *l)
 {
     memcpy(l->seen, l->g.recv, l->all);

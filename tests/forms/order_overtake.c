@@ -3,6 +3,7 @@
  * other memory, allocations and frees. The GEMM is fused all the same, and whoever looks behind them sees all. */
 #include "order.h"
 
+#include <cuda.h>
 #include <string.h>
 
 #define OTHER_WORK_MS 80 /* longer than the late rank is late */
@@ -231,6 +232,31 @@ static void free_send(struct look *l)
     CUDA(cudaFreeAsync(q, l->s));
 }
 
+/* As allocators that grow by mapping: the product's memory is mapped behind the gather. */
+static void map_between(struct look *l)
+{
+    int device;
+    size_t bytes = 2 << 20;
+    CUdeviceptr p;
+    CUmemGenericAllocationHandle memory;
+    uint8_t *side = l->side;
+    CUDA(cudaGetDevice(&device));
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CHECK(bytes >= l->all, "the product does not fit");
+    DRIVER(cuMemAddressReserve(&p, bytes, 0, 0, 0));
+    DRIVER(cuMemCreate(&memory, bytes, &prop, 0));
+    DRIVER(cuMemMap(p, bytes, 0, memory, 0));
+    DRIVER(cuMemSetAccess(p, bytes, &access, 1));
+    l->side = (uint8_t *)(uintptr_t)p;
+    gemm_then_see(l, l->s);
+    l->side = side;
+    DRIVER(cuMemUnmap(p, bytes));
+    DRIVER(cuMemRelease(memory));
+    DRIVER(cuMemAddressFree(p, bytes));
+}
+
 const struct order_case order_overtake_cases[] = {
     {.name = "overtake-wait", .look = wait_on_origin, .floats = true, .quiet = true},
     {.name = "overtake-wait-legacy", .look = wait_on_origin, .stream = STREAM_LEGACY, .floats = true, .quiet = true},
@@ -251,6 +277,7 @@ const struct order_case order_overtake_cases[] = {
      .before = take_from_pool,
      .floats = true,
      .quiet = true},
+    {.name = "overtake-map", .look = map_between, .floats = true, .quiet = true},
     {.name = "overtake-free-send", .look = free_send},
     {.name = NULL},
 };

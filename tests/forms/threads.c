@@ -3,11 +3,13 @@
  *
  *   threads CASE [RANKS]
  *
- *   lazy      the first GEMM of a thread, behind its gather, synchronises its context (SOFTGPU_LAZY), so it waits for
- * the gather, and the last rank makes its call only then ahead     all ranks but the last call many more gathers than a
- * stream's queue holds (SOFTGPU_QUEUE), and wait in one of them for the last rank, which begins later sync      the
- * same, and the last rank first synchronises its device, frees memory and records events there gemms     each thread
- * makes gathers and GEMMs for itself, all results compared
+ *   lazy    the first GEMM of a thread, behind its gather, synchronises its context (SOFTGPU_LAZY), so it waits for the
+ *           gather, and the last rank makes its call only then
+ *   ahead   all ranks but the last call many more gathers than a stream's queue holds (SOFTGPU_QUEUE), and wait in one
+ *           of them for the last rank, which begins later
+ *   sync    the same, and the last rank first synchronises its device, frees memory and records events there
+ *   gemms   each thread makes gathers and GEMMs for itself, all results compared
+ *   one     the same, but one thread makes the gathers of all ranks, in a group, and then their GEMMs
  */
 #include "forms.h"
 
@@ -41,7 +43,8 @@ static void open_worker(struct worker *w)
     for (int i = 0; i < K; i++)
         unit[i * K + i] = 1;
     CUDA(cudaSetDevice(w->rank));
-    NCCL(ncclCommInitRank(&w->comm, nranks, id, w->rank));
+    if (!w->comm)
+        NCCL(ncclCommInitRank(&w->comm, nranks, id, w->rank));
     CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
     gather_alloc(&w->g, w->rank, nranks, SHARD);
     w->g.floats = true;
@@ -131,6 +134,42 @@ static void gemms(struct worker *w)
     }
 }
 
+static void group_round(struct worker *workers, uint64_t round)
+{
+    for (int i = 0; i < nranks; i++) {
+        CUDA(cudaSetDevice(i));
+        gather_load(&workers[i].g, round, workers[i].stream);
+    }
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < nranks; i++)
+        gather_call(&workers[i].g, workers[i].comm, workers[i].stream);
+    NCCL(ncclGroupEnd());
+    for (int i = 0; i < nranks; i++) {
+        CUDA(cudaSetDevice(i));
+        multiply(&workers[i]);
+    }
+    for (int i = 0; i < nranks; i++) {
+        CUDA(cudaSetDevice(i));
+        check_product(&workers[i], round);
+    }
+}
+
+static void one_thread(struct worker *workers)
+{
+    ncclComm_t comm[MOST];
+    NCCL(ncclCommInitAll(comm, nranks, NULL));
+    for (int i = 0; i < nranks; i++) {
+        workers[i].comm = comm[i];
+        open_worker(&workers[i]);
+    }
+    for (uint64_t round = 1; round <= ROUNDS; round++)
+        group_round(workers, round);
+    for (int i = 0; i < nranks; i++) {
+        CUDA(cudaSetDevice(i));
+        close_worker(&workers[i]);
+    }
+}
+
 static void work(void *one)
 {
     struct worker *w = one;
@@ -151,17 +190,20 @@ static void body(struct rank *r)
     NCCL(ncclGetUniqueId(&id));
     for (int i = 0; i < nranks; i++)
         workers[i].rank = i;
-    on_threads(nranks, workers, sizeof workers[0], work);
+    if (!strcmp(name, "one"))
+        one_thread(workers);
+    else
+        on_threads(nranks, workers, sizeof workers[0], work);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const cases[] = {"lazy", "ahead", "sync", "gemms"};
+    static const char *const cases[] = {"lazy", "ahead", "sync", "gemms", "one"};
     name = argc > 1 ? argv[1] : "";
     nranks = argc > 2 ? atoi(argv[2]) : 2;
     for (int i = 0; i < LENGTH(cases); i++)
         if (!strcmp(cases[i], name) && nranks >= 2 && nranks <= MOST)
             return forms_run(1, 30, body, NULL);
-    fprintf(stderr, "usage: threads lazy|ahead|sync|gemms [RANKS]\n");
+    fprintf(stderr, "usage: threads lazy|ahead|sync|gemms|one [RANKS]\n");
     return 2;
 }
