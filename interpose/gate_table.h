@@ -32,6 +32,7 @@ enum slr_gate_class {
     SLR_GATE_FREE,
     SLR_GATE_FREE_PTSZ,
     SLR_GATE_LEGACY,
+    SLR_GATE_LEGACY_PTDS,
     SLR_GATE_ALL,
     SLR_GATE_NONE
 };

@@ -232,6 +232,14 @@ static void free_send(struct look *l)
     CUDA(cudaFreeAsync(q, l->s));
 }
 
+/* Blocking fills and copies are the legacy default stream's, with which the gather's has nothing to do. */
+static void blocking_between(struct look *l)
+{
+    CUDA(cudaMemset(l->side, 0x5a, l->all));
+    CUDA(cudaMemcpy(l->side, l->seen, l->all, cudaMemcpyHostToDevice));
+    gemm_then_see(l, l->s);
+}
+
 /* As allocators that grow by mapping: the product's memory is mapped behind the gather. */
 static void map_between(struct look *l)
 {
@@ -277,6 +285,7 @@ const struct order_case order_overtake_cases[] = {
      .before = take_from_pool,
      .floats = true,
      .quiet = true},
+    {.name = "overtake-blocking", .look = blocking_between, .floats = true, .quiet = true},
     {.name = "overtake-map", .look = map_between, .floats = true, .quiet = true},
     {.name = "overtake-free-send", .look = free_send},
     {.name = NULL},

@@ -32,6 +32,7 @@ enum class {
     FREE,
     FREE_PTSZ,
     LEGACY,
+    LEGACY_PTDS,
     ALL,
     NONE
 };
@@ -128,7 +129,8 @@ static bool waits(enum class class)
 static bool of_thread(enum class class)
 {
     return class == STREAM_PTSZ || class == LAUNCH_CONFIG_PTSZ || class == RECORD_PTSZ || class == RECORD_FLAGS_PTSZ ||
-           class == WAIT_PTSZ || class == GRAPH_PTSZ || class == ALLOC_PTSZ || class == FREE_PTSZ;
+           class == WAIT_PTSZ || class == GRAPH_PTSZ || class == ALLOC_PTSZ || class == FREE_PTSZ ||
+           class == LEGACY_PTDS;
 }
 
 static void check_event(const struct row *row, const struct recorded_join *j)
@@ -153,12 +155,16 @@ static void check_join(const struct row *row, int calls_before)
     CHECK_FOR(row->name, j->why == (int)row->why);
     CHECK_FOR(row->name, j->guard == 1);
     check_backtrace(row, j);
-    CHECK_FOR(row->name, j->all == (row->class == LEGACY || row->class == ALL));
+    CHECK_FOR(row->name, j->all == (row->class == ALL));
     if (j->all)
         return;
     CHECK_FOR(row->name, j->per_thread == of_thread(row->class));
     if (records(row->class) || waits(row->class))
         check_event(row, j);
+    if (row->class == LEGACY || row->class == LEGACY_PTDS) {
+        CHECK_FOR(row->name, j->stream == 0);
+        return;
+    }
     bool by_config = row->class == LAUNCH_CONFIG || row->class == LAUNCH_CONFIG_PTSZ;
     CHECK_FOR(row->name, j->stream == (by_config ? (uint64_t)(uintptr_t)config.hStream : value(row, row->arg)));
 }

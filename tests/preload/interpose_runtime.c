@@ -52,7 +52,9 @@ int main(void)
     RUN(cudaMemcpyAsync(a, b, 4096, cudaMemcpyDeviceToDevice, s), STREAM, s);
     RUN(cudaMemcpyAsync(a, b, 4096, cudaMemcpyDeviceToDevice, NULL), STREAM, NULL);
     RUN(cudaMemsetAsync(a, 0, 4096, s), STREAM, s);
-    RUN(cudaMemcpy(host, a, sizeof(host), cudaMemcpyDeviceToHost), ALL, NULL);
+    RUN(cudaMemcpy(host, a, sizeof(host), cudaMemcpyDeviceToHost), STREAM, NULL);
+    RUN(cudaMemcpy(a, b, 4096, cudaMemcpyDeviceToDevice), ALL, NULL);
+    RUN(cudaMemset(a, 0, 4096), STREAM, NULL);
     RUN(cudaEventRecord(e, s), STREAM, s);
     RUN(cudaEventSynchronize(e), NOTHING, NULL);
     RUN(cudaStreamWaitEvent(s, e, 0), STREAM, s);
