@@ -16,9 +16,9 @@
  * Gathers of one communicator on several streams synchronise those streams mutually, as NCCL's do.
  *
  * An end joins the pending gathers that its operations could see, as each of them would outside of
- * a group: on the streams of its gathers and of NCCL's operations, and whatever NCCL touches besides
- * in the real end, which the gate sees. Others stay pending: frameworks group single calls, too, so
- * a group end on one stream comes between a gather on another and its GEMM all the time.
+ * a group: on the streams of its gathers and of NCCL's operations, and whatever NCCL touches
+ * besides in the real end, which the gate sees. Others stay pending: frameworks group single calls,
+ * too, so a group end on one stream comes between a gather on another and its GEMM all the time.
  *
  * Thread-local, like NCCL's own group state.
  */
@@ -144,8 +144,8 @@ static void share_all(const struct slr_group *group)
 }
 
 /* After all: what NCCL and the ring brought on one stream of a communicator, own shards included,
- * is seen on its others; but for what they hold (share_all). The ring itself does not wait for NCCL's operations: it must not, because
- * other ranks may group differently.
+ * is seen on its others; but for what they hold (share_all). The ring itself does not wait for
+ * NCCL's operations: it must not, because other ranks may group differently.
  */
 static ncclResult_t cross_all(const struct slr_group *group)
 {

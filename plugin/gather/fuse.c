@@ -134,8 +134,9 @@ static bool apart(const struct slr_comm *c, const void *gemm)
     return slr_gemm_apart(gemm, &c->pending->gather, c->nranks);
 }
 
-/* The GEMM is an operation on its stream like any other, but for the gather that it may consume, and
- * for those whose memory it does not touch. Its memory is described only if there are others. */
+/* The GEMM is an operation on its stream like any other, but for the gather that it may consume,
+ * and for those whose memory it does not touch. Its memory is described only if there are others.
+ */
 static void join_others(struct slr_operation *op, struct slr_gemm *gemm)
 {
     if (!slr_pending_observed(op))

@@ -54,8 +54,8 @@
  *   - waits by streams of other contexts, by capturing and by per-thread default streams;
  *   - more events or streams than there is room for.
  *
- * A record on a follower or a partner joins it: what stood on such a stream before is not ordered into the ring,
- * and must not hold up the ring's stream for carriers.
+ * A record on a follower or a partner joins it: what stood on such a stream before is not ordered
+ * into the ring, and must not hold up the ring's stream for carriers.
  *
  * Overtaking. Some operations show nothing of the order between them and a gather before them on
  * their stream, and touch none of its memory. They join nothing:
@@ -70,15 +70,15 @@
  * The stream of the holder alone is looked at: an operation that a holder could observe through the
  * legacy default stream joins, as others may see that through it. An event that is recorded behind
  * such an operation has to come after it, too. Allocations and frees wait for nothing, so until the
- * first event they are a part of what stood on S. Else S is *overtaken*: no event carries the gather
- * from there any more, a record joins S. (The stream of carriers must not wait for what the
+ * first event they are a part of what stood on S. Else S is *overtaken*: no event carries the
+ * gather from there any more, a record joins S. (The stream of carriers must not wait for what the
  * operation waits for: that may be behind a later gather's events.)
  *
- * Groups. The last gather of each communicator in a group stays pending, as outside of groups; those
- * before it are joined by their next. NCCL synchronises the streams on which a group has operations
- * of one communicator; so each of them waits for what stands on the others without that last gather,
- * and holds it. How the peers group does not matter: on each rank the ring's calls are the same, and
- * who holds a gather decides only when a stream of this rank waits for it.
+ * Groups. The last gather of each communicator in a group stays pending, as outside of groups;
+ * those before it are joined by their next. NCCL synchronises the streams on which a group has
+ * operations of one communicator; so each of them waits for what stands on the others without that
+ * last gather, and holds it. How the peers group does not matter: on each rank the ring's calls are
+ * the same, and who holds a gather decides only when a stream of this rank waits for it.
  *
  * When there are or were followers and only the origin and partners still hold the gather, or only
  * partners, these are joined as well. The next gather of the communicator would do that anyway, and

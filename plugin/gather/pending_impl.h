@@ -30,7 +30,7 @@ struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), 
 struct slr_operation {
     CUstream stream;           /* as slr_stream_name() calls it */
     const struct slr_comm *of; /* `stream` as a holder of this one's gather need not be joined; or NULL */
-    /* Whether it may overtake the gather on `stream` (pending.h). Under the table lock; NULL: none. */
+    /* Whether it may overtake the gather on `stream` (pending.h). Under the table lock. Or NULL. */
     bool (*overtakes)(const struct slr_comm *c, const void *what);
     const void *what;
     bool waits_for_nothing; /* of what overtakes: so events may be recorded behind it, by the carrier */

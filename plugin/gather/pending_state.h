@@ -39,8 +39,8 @@ struct slr_pending {
 void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who);
 
 /* Without locks, in a group end. The gather's group has the communicator's operations on `stream`,
- * too, so what is put there later has to see it: makes the stream a holder, a partner of the origin,
- * or joins the gather. Does nothing when it is not pending. */
+ * too, so what is put there later has to see it: makes the stream a holder, a partner of the
+ * origin, or joins the gather. Does nothing when it is not pending. */
 void slr_pending_share(struct slr_comm *c, CUstream stream);
 
 #endif
