@@ -17,7 +17,7 @@
 
 enum slr_block_state {
     SLR_BLOCK_USED, /* the application holds it */
-    SLR_BLOCK_BUSY, /* a thread is freeing it, or giving it back to the driver */
+    SLR_BLOCK_BUSY, /* a thread or a stream is freeing it, or it is being given back to the driver */
     SLR_BLOCK_FREE  /* nobody holds it; it is in its device's free list */
 };
 
@@ -48,7 +48,8 @@ struct slr_block {
     /* Its device's count of requests when it was last handed out, and the time before; 0: never. */
     uint64_t last_use, use_before;
     uint64_t freed_ms; /* when it was freed, in milliseconds of the monotonic clock */
-    /* In its class's list; `next` also in a chain of blocks for the driver. */
+    CUevent freed;     /* while BUSY: behind its free in the order of a stream (block_leave.h) */
+    /* In its class's list; `next` also in a chain of blocks for the driver, or that leave. */
     struct slr_block *previous, *next;
 };
 

@@ -4,6 +4,7 @@
 #include <time.h>
 #include "base/cu.h"
 #include "base/settings.h"
+#include "cache/block_leave.h"
 #include "cache/block_state.h"
 #include "cache/captures.h"
 
@@ -192,6 +193,8 @@ void slr_block_return_idle(void)
 {
     static _Atomic uint64_t looked;
     uint64_t since, now = slr_block_now_ms(), last = atomic_load(&looked);
+    if (slr_block_ours() && !slr_block_capturing())
+        slr_block_keep_left();
     /* One thread looks at a time, and nobody waits for it. */
     if (!idle_since(&since) || !slr_block_ours() || now - last < IDLE_LOOK_MS ||
         !atomic_compare_exchange_strong(&looked, &last, now) || slr_block_capturing())
@@ -239,6 +242,7 @@ size_t slr_block_trim(int device, size_t bytes)
     slr_block_own(); /* who has no blocks yet may have staging, which `unpin` gives back */
     if (device < 0)
         device = slr_block_device_current(&ctx);
+    slr_block_keep_left();
     int first = device < 0 ? 0 : device, last = device < 0 ? SLR_BLOCK_DEVICES - 1 : device;
     size_t sum = trim(first, last, bytes);
     /* What is left is pinned, most likely because peers have it mapped. */

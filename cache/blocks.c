@@ -3,8 +3,10 @@
 #include "cache/blocks.h"
 
 #include <stdlib.h>
+#include "base/cu.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "cache/block_leave.h"
 #include "cache/block_state.h"
 #include "cache/block_trim.h"
 #include "cache/captures.h"
@@ -193,14 +195,13 @@ static bool remove_unpinned(struct slr_block *b)
     return leaves;
 }
 
-/* The application's free is the driver's. When it fails the application still holds the block. */
-static CUresult free_for_good(struct slr_block *b)
+/* The application's free was the driver's. When that has failed the application still holds the
+ * block. */
+static CUresult freed_for_good(struct slr_block *b, CUresult r)
 {
-    /* What was gone before is not the application's any more, whatever the driver answers. */
-    bool gone = b->gone;
-    CUresult r = slr_real.cuMemFree(b->base);
     slr_block_lock();
-    if (r != CUDA_SUCCESS && !gone && slr_table_insert(b))
+    /* What is gone is not the application's any more, whatever the driver answers. */
+    if (r != CUDA_SUCCESS && !b->gone && slr_table_insert(b))
         slr_block_to_used(b);
     else
         slr_block_drop(b);
@@ -247,24 +248,49 @@ CUresult slr_block_free(CUdeviceptr p)
     if (!b)
         return known ? CUDA_ERROR_INVALID_VALUE : slr_real.cuMemFree(p);
     if (!keep && remove_unpinned(b))
-        return free_for_good(b);
+        return freed_for_good(b, slr_real.cuMemFree(b->base));
     /* The block is BUSY, so nobody is given it before the wait is over. */
     CUresult r = settle(b->ctx, b->device);
     if (r == CUDA_SUCCESS)
         return free_and_keep(b);
     /* The driver knows better; only a pinned block can not go there. */
-    return remove_unpinned(b) ? free_for_good(b) : still_used(b, r);
+    return remove_unpinned(b) ? freed_for_good(b, slr_real.cuMemFree(b->base)) : still_used(b, r);
 }
 
-void slr_block_disown(uint64_t generation)
+/* ---- free in the order of a stream ---- */
+
+/* A free that is captured belongs to the graph: the block is the application's until a launch of
+ * that, and then the driver's. Nobody is told of that, so from now on it is no block. */
+static CUresult free_in_graph(CUdeviceptr p, CUstream stream, uint64_t generation, slr_block_free_async_fn driver)
 {
-    if (!slr_block_ours())
-        return;
+    CUresult r = driver(p, stream);
     slr_block_lock();
-    struct slr_block *b = slr_table_by_generation(generation);
+    struct slr_block *b = r == CUDA_SUCCESS ? slr_table_by_generation(generation) : NULL;
     if (b && b->state == SLR_BLOCK_USED && b->kind != SLR_BLOCK_VIRTUAL)
         slr_block_vanish(b);
     slr_block_unlock();
+    return r;
+}
+
+CUresult slr_block_free_async(CUdeviceptr p, CUstream stream, slr_block_free_async_fn driver)
+{
+    struct slr_place at = slr_block_find(p);
+    bool wanted, known = false;
+    if (!at.generation || at.offset || !slr_block_ours())
+        return driver(p, stream);
+    if (slr_stream_captures(stream))
+        return free_in_graph(p, stream, at.generation, driver);
+    struct slr_block *b = begin_free(at.generation, &wanted, &known);
+    if (!b)
+        return known ? CUDA_ERROR_INVALID_VALUE : driver(p, stream);
+    if (remove_unpinned(b))
+        return freed_for_good(b, driver(p, stream));
+    CUresult r = slr_block_leave(b, stream);
+    if (r == CUDA_SUCCESS)
+        return r;
+    /* A stream of another context than the current one, perhaps: later than asked for is right. */
+    r = settle(b->ctx, b->device);
+    return r == CUDA_SUCCESS ? free_and_keep(b) : still_used(b, r);
 }
 
 CUresult slr_block_mem_info(size_t *free_bytes, size_t *total)

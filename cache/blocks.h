@@ -47,7 +47,9 @@
  * that peers have mapped is revoked first (plugin/memory/exports.h). Not while anything captures.
  *
  * Pins. Who exports a block, or has a gather in flight on it, pins it: a pinned block may be kept
- * or handed out again, but not given back to the driver.
+ * or handed out again, but not given back to the driver. Peers copy from where they expect a shard
+ * also when it is elsewhere by now (kernels/ring.h), so memory that they have mapped may never be
+ * the driver's again before they have closed it, whatever the application's calls say.
  *
  * Thread-safe. The look-up takes no lock; no lock is held while the driver is called. In a child
  * after fork everything is the driver's.
@@ -76,9 +78,10 @@ struct slr_place slr_block_find(CUdeviceptr p);
 CUresult slr_block_alloc(CUdeviceptr *out, size_t bytes);
 CUresult slr_block_free(CUdeviceptr p);
 
-/* The application gave the block to the driver by another way (cuMemFreeAsync): it is the cache's
- * no more. */
-void slr_block_disown(uint64_t generation);
+/* The driver's cuMemFreeAsync. `stream`: as functions without _ptsz mean it. A block that is pinned
+ * is kept in its stead, from when the stream comes to the free; any other is the driver's. */
+typedef CUresult (*slr_block_free_async_fn)(CUdeviceptr p, CUstream stream);
+CUresult slr_block_free_async(CUdeviceptr p, CUstream stream, slr_block_free_async_fn driver);
 
 /* The driver's cuMemGetInfo, with what could be given back counted as free. */
 CUresult slr_block_mem_info(size_t *free_bytes, size_t *total);

@@ -52,18 +52,15 @@ static CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     return slr_block_mem_info(free_bytes, total);
 }
 
-/* A block that the driver frees in stream order can not be kept. */
-#define FREE_ASYNC(sym)                                                                                                \
-    static CUresult hook_##sym(CUdeviceptr p, CUstream stream)                                                         \
-    {                                                                                                                  \
-        struct slr_place at = slr_block_find(p);                                                                       \
-        CUresult r = REAL(sym)(p, stream);                                                                             \
-        if (at.generation && at.offset == 0 && r == CUDA_SUCCESS)                                                      \
-            slr_block_disown(at.generation);                                                                           \
-        return r;                                                                                                      \
-    }
-FREE_ASYNC(cuMemFreeAsync)
-FREE_ASYNC(cuMemFreeAsync_ptsz)
+static CUresult hook_cuMemFreeAsync(CUdeviceptr p, CUstream stream)
+{
+    return slr_block_free_async(p, stream, REAL(cuMemFreeAsync));
+}
+
+static CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr p, CUstream stream)
+{
+    return slr_block_free_async(p, stream ? stream : CU_STREAM_PER_THREAD, REAL(cuMemFreeAsync_ptsz));
+}
 
 static CUresult hook_cuMemUnmap(CUdeviceptr p, size_t bytes)
 {

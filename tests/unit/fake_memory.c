@@ -8,7 +8,7 @@ enum { SLOTS = 4096 };
 #define BASE ((CUdeviceptr)1 << 32)
 
 struct fake_memory fake;
-static const CUstream fake_stream = (CUstream)0x3000;
+const CUstream fake_stream = (CUstream)0x3000;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     CUdeviceptr base;
@@ -118,6 +118,39 @@ static CUresult mem_free_async(CUdeviceptr p, CUstream stream)
         r = mem_free(p);
     fake.frees -= r == CUDA_SUCCESS;
     return r;
+}
+
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    (void)stream;
+    *status = fake.captures ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_create(CUevent *out, unsigned flags)
+{
+    fake.events++;
+    *out = (CUevent)0x4000;
+    return flags == CU_EVENT_DISABLE_TIMING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult event_record(CUevent event, CUstream stream)
+{
+    (void)event;
+    return stream == fake_stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult event_query(CUevent event)
+{
+    (void)event;
+    return fake.event_result;
+}
+
+static CUresult event_destroy(CUevent event)
+{
+    (void)event;
+    fake.events--;
+    return CUDA_SUCCESS;
 }
 
 static CUresult stream_create(CUstream *out, unsigned flags, int priority)
@@ -240,6 +273,11 @@ void fake_start(const char *mode, const char *budget, size_t capacity)
     slr_real.cuCtxSynchronize = synchronize;
     slr_real.cuThreadExchangeStreamCaptureMode = exchange_mode;
     slr_real.cuMemFreeAsync = mem_free_async;
+    slr_real.cuStreamIsCapturing = is_capturing;
+    slr_real.cuEventCreate = event_create;
+    slr_real.cuEventRecord = event_record;
+    slr_real.cuEventQuery = event_query;
+    slr_real.cuEventDestroy = event_destroy;
     slr_real.cuStreamCreateWithPriority = stream_create;
     slr_real.cuStreamSynchronize = stream_synchronize;
     slr_real.cuStreamDestroy = stream_destroy;

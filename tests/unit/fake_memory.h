@@ -14,7 +14,9 @@ struct fake_memory {
     int fail_alloc;              /* the n-th cuMemAlloc from now fails; 0: none */
     int fail_calloc;             /* likewise of the cache's own memory */
     int fail_realloc;
-    int streams; /* that live */
+    int streams, events;   /* that live */
+    CUresult event_result; /* of a look at any event */
+    bool captures;         /* every stream does */
     CUresult sync_result, free_result, async_result;
     void (*on_sync)(void); /* called in cuCtxSynchronize */
     bool global_capture;   /* cuMemAlloc and cuMemFree fail, except in threads in the relaxed mode */
@@ -22,6 +24,9 @@ struct fake_memory {
     int active; /* the primary contexts exist */
 };
 extern struct fake_memory fake;
+
+/* The one on which memory can be freed and events recorded. */
+extern const CUstream fake_stream;
 
 /* The primary context of a device, and one that is not. */
 CUcontext fake_primary(int device);

@@ -227,14 +227,18 @@ Test(blocks, a_free_that_the_driver_refuses_leaves_the_block_to_the_application)
     cr_assert_eq(take(10 * M), a);
 }
 
-Test(blocks, a_disowned_block_is_the_drivers)
+Test(blocks, a_free_in_the_order_of_a_stream_is_the_drivers)
 {
     fake_start("all", "1G", 1000 * M);
     CUdeviceptr a = take(10 * M);
-    slr_block_disown(slr_block_find(a).generation);
-    give(a);
+    cr_assert_eq(slr_block_free_async(a, fake_stream, slr_real.cuMemFreeAsync), CUDA_SUCCESS);
     cr_assert_eq(fake.used, 0);
     cr_assert_eq(stats().used_bytes, 0);
+    a = take(10 * M);
+    fake.async_result = CUDA_ERROR_INVALID_VALUE;
+    cr_assert_eq(slr_block_free_async(a, fake_stream, slr_real.cuMemFreeAsync), CUDA_ERROR_INVALID_VALUE);
+    cr_assert_eq(stats().used_bytes, 10 * M, "it is the application's still");
+    give(a);
 }
 
 /* The same story under one failure after another: the application gets memory while the device has room. */

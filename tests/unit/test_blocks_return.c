@@ -69,12 +69,65 @@ Test(blocks, what_slipring_frees_on_its_own_account_no_capture_forbids)
     uint64_t generation = slr_block_find(a).generation;
     cr_assert(slr_block_pin(generation));
     give(a);
-    slr_block_disown(generation);
     fake.global_capture = true;
     cr_assert_eq(slr_block_trim(0, SIZE_MAX), 0, "it is pinned");
     slr_block_unpin(generation);
     cr_assert_eq(slr_block_trim(0, SIZE_MAX), 10 * M);
     cr_assert_eq(fake.used, 0);
+}
+
+/* Peers that have it mapped may read it at any time. */
+Test(blocks, a_pinned_block_that_a_stream_frees_is_kept_when_the_stream_comes_there)
+{
+    fake_start("all", "1G", 100 * M);
+    CUdeviceptr a = take(10 * M), b;
+    uint64_t generation = slr_block_find(a).generation;
+    cr_assert(slr_block_pin(generation));
+    fake.event_result = CUDA_ERROR_NOT_READY;
+    cr_assert_eq(slr_block_free_async(a, fake_stream, slr_real.cuMemFreeAsync), CUDA_SUCCESS);
+    cr_assert_eq(slr_block_free_async(a, fake_stream, slr_real.cuMemFreeAsync), CUDA_ERROR_INVALID_VALUE, "twice");
+    slr_block_return_idle();
+    cr_assert(fake_size_at(a) && slr_block_lives(generation) && stats().kept_bytes == 0);
+    b = take(10 * M);
+    cr_assert_neq(b, a, "its stream may still use it");
+    fake.event_result = CUDA_SUCCESS;
+    slr_block_return_idle();
+    cr_assert(fake_size_at(a) && stats().kept_bytes == 10 * M && fake.events == 0);
+    cr_assert_eq(take(10 * M), a);
+    cr_assert_eq(slr_block_find(a).generation, generation);
+}
+
+Test(blocks, a_pinned_block_that_a_stream_of_another_context_frees_waits_for_its_own)
+{
+    fake_start("all", "1G", 100 * M);
+    CUdeviceptr a = take(10 * M);
+    cr_assert(slr_block_pin(slr_block_find(a).generation));
+    cr_assert_eq(slr_block_free_async(a, NULL, slr_real.cuMemFreeAsync), CUDA_SUCCESS);
+    cr_assert(fake.syncs == 1 && fake.events == 0 && stats().kept_bytes == 10 * M);
+}
+
+Test(blocks, a_block_that_leaves_and_loses_its_context_is_dropped)
+{
+    fake_start("all", "1G", 100 * M);
+    CUdeviceptr a = take(10 * M);
+    cr_assert(slr_block_pin(slr_block_find(a).generation));
+    fake.event_result = CUDA_ERROR_NOT_READY;
+    cr_assert_eq(slr_block_free_async(a, fake_stream, slr_real.cuMemFreeAsync), CUDA_SUCCESS);
+    slr_device_reset(0);
+    fake_reset();
+    slr_device_forget(0);
+    slr_block_return_idle();
+    cr_assert(stats().blocks == 0 && fake.events == 1, "the event went with the context");
+}
+
+Test(blocks, a_free_that_is_captured_ends_the_block)
+{
+    fake_start("all", "1G", 100 * M);
+    CUdeviceptr a = take(10 * M);
+    uint64_t generation = slr_block_find(a).generation;
+    fake.captures = true;
+    cr_assert_eq(slr_block_free_async(a, fake_stream, slr_real.cuMemFreeAsync), CUDA_SUCCESS);
+    cr_assert_not(slr_block_lives(generation));
 }
 
 static _Atomic bool began;
