@@ -9,11 +9,16 @@
  *   word          written by   waited for by   meaning
  *   ready(o, r)   o            r               o has put piece number `ready` (counted from 1) into
  *                                              its staging slot, or its `send` holds it
+ *   settled(o, r) o            r               1: of the gather that ends with piece `ready`, what r
+ *                                              has copied from an expected place is right (ring.h)
  *   done(o, r)    r            o               r has copied piece number `done` of o
  *   open(o, r)    r            o               the gather whose first piece has this number may
  *                                              write into r's receive buffer
  *   broken(o, r)  o's host     r               0 as long as what r copies from o is what o has
  *                                              published
+ *
+ * ready and settled are the upper and the lower half of one word of 64 bits, so that an owner says
+ * both at once: a word that a device writes takes microseconds.
  *
  * A failed rank sets `broken` before it releases its own waits, because then it may write over a
  * slot that a peer reads.
@@ -42,9 +47,28 @@ static inline size_t slr_flags_bytes(int nranks)
     return SLR_FLAG_KINDS * (size_t)nranks * (size_t)nranks * SLR_FLAG_LINE;
 }
 
+/* Words of 32 bits; not ready. */
 static inline _Atomic uint32_t *slr_flag(void *base, int nranks, enum slr_flag_kind kind, int owner, int reader)
 {
     return (_Atomic uint32_t *)((char *)base + slr_flag_offset(nranks, kind, owner, reader));
+}
+
+static inline _Atomic uint64_t *slr_flag_ready(void *base, int nranks, int owner, int reader)
+{
+    return (_Atomic uint64_t *)((char *)base + slr_flag_offset(nranks, SLR_FLAG_READY, owner, reader));
+}
+
+static inline uint64_t slr_ready_value(uint32_t piece, uint32_t settled)
+{
+    return (uint64_t)piece << 32 | settled;
+}
+
+/* How far the word has counted pieces. */
+static inline uint32_t slr_flag_piece(void *base, int nranks, enum slr_flag_kind kind, int owner, int reader)
+{
+    if (kind == SLR_FLAG_READY)
+        return (uint32_t)(atomic_load(slr_flag_ready(base, nranks, owner, reader)) >> 32);
+    return atomic_load(slr_flag(base, nranks, kind, owner, reader));
 }
 
 /* Whether a counter has reached `want`, as the device's GEQ sees it. */

@@ -4,6 +4,8 @@
 #include "kernels/gemm_parts.h"
 #include "kernels/gemm_redo.h"
 
+#define ALIGNED 256 /* bytes; more than any kernel asks for */
+
 /* Whether all parts can be computed, as far as that can be asked: one that is refused later costs
  * the overlap, and copies where C is read. */
 static bool ready(struct slr_parts walk, const struct slr_gemm *gemm, const struct slr_gemm_split *split)
@@ -15,17 +17,42 @@ static bool ready(struct slr_parts walk, const struct slr_gemm *gemm, const stru
     return all;
 }
 
-static cublasStatus_t compute(struct slr_ring *ring, CUstream stream, const struct slr_gemm *gemm,
+/* Parts of the own shard read it where the gather sends it from, if they may: its place in the
+ * receive buffer is filled meanwhile. But only if it is aligned there as here, because cuBLAS may
+ * choose another kernel by that, and ranks have to compute alike (gemm_parts.h). False: the operand
+ * stays. */
+static bool read_from_send(const struct slr_ring *ring, const struct slr_gather *g, bool on_a, struct slr_gemm *gemm)
+{
+    const CUdeviceptr own = g->recv + (size_t)ring->rank * g->plan.shard;
+    const void **operand = on_a ? &gemm->a : &gemm->b;
+    if (!g->send_stays || (own - g->send) % ALIGNED != 0)
+        return false;
+    *operand = (const void *)((uintptr_t)*operand + (uintptr_t)(g->send - own));
+    return true;
+}
+
+/* Makes the stream wait for what the part reads, where it has to. */
+static enum slr_status await(struct slr_ring *ring, const struct slr_gather *g, const struct slr_part *part, bool on_a,
+                             struct slr_gemm *gemm)
+{
+    if (part->step > 0)
+        return slr_ring_wait_chunk(ring, g->stream, part->chunk, part->step);
+    return slr_ring_in_place(ring, g) || read_from_send(ring, g, on_a, gemm) ? SLR_OK
+                                                                             : slr_ring_wait_own(ring, g->stream);
+}
+
+static cublasStatus_t compute(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *whole,
                               const struct slr_gemm_split *split, const struct slr_part *part, unsigned index)
 {
-    if (part->step > 0 && slr_ring_wait_chunk(ring, stream, part->chunk, part->step) != SLR_OK)
+    struct slr_gemm gemm = *whole;
+    if (await(ring, g, part, split->on_a, &gemm) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
     if (part->step > 0)
-        slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_WAIT, (ring->rank + part->step) % ring->nranks,
+        slr_timing_did(ring->timing, SLR_LANE_APP, g->stream, SLR_SPAN_WAIT, (ring->rank + part->step) % ring->nranks,
                        (int)part->chunk, 0);
-    cublasStatus_t r = slr_gemm_part(gemm, split, part->col, part->cols);
+    cublasStatus_t r = slr_gemm_part(&gemm, split, part->col, part->cols);
     if (r == CUBLAS_STATUS_SUCCESS)
-        slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_GEMM, -1, (int)index, 0);
+        slr_timing_did(ring->timing, SLR_LANE_APP, g->stream, SLR_SPAN_GEMM, -1, (int)index, 0);
     return r;
 }
 
@@ -53,7 +80,7 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
         return CUBLAS_STATUS_NOT_SUPPORTED;
     slr_timing_mark(ring->timing, SLR_LANE_APP, g->stream);
     while (r == CUBLAS_STATUS_SUCCESS && slr_parts_next(&walk, &part)) {
-        r = compute(ring, g->stream, gemm, split, &part, *parts);
+        r = compute(ring, g, gemm, split, &part, *parts);
         *parts += r == CUBLAS_STATUS_SUCCESS;
     }
     if (*parts == 0)

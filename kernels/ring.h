@@ -1,26 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The copy-engine ring: one all-gather among the ranks of one host.
  *
- * Data path (design rules R3, R4). At step j rank r pulls from rank (r + j) mod N. Each rank copies
- * its shard, piece by piece, into one of two staging slots that all peers have mapped, and its
- * peers copy from there into their own receive buffer:
+ * Data path (design rules R3, R4). At step j rank r pulls from rank (r + j) mod N, each shard piece
+ * by piece. Where its owner's program has it is what the peer copies from, if the two hosts have
+ * found each other in time and the peer has mapped that memory (SLR_FROM_PLACE):
  *
- *   publish stream, piece seq:
- *     wait done(me, r) >= seq - 2 for every r
- *     copy send -> slot seq mod 2
- *     write ready(me, r) = seq for every r
+ *   pull stream, o = (me + j) mod N, for every step j where nothing else is said:
+ *     meet     write ready(me, r) = last piece for every r; wait ready(o, me) for every o
+ *     pieces   copy o's shard -> recv; record the chunk's event
+ *     done     write done(o, me) = last for every o
+ *   tail stream:
+ *     conclude wait for the copies; wait broken(o, me) = 0 for every o;
+ *              wait done(me, r) >= last for every r: `send` is free; record finished
  *
- *   pull stream, piece seq, step j, o = (me + j) mod N:
- *     wait ready(o, me) >= seq; at the first step of a gather, for every o
- *     copy slot of o -> recv
- *     wait broken(o, me) = 0; write done(o, me) = seq
- *     record the chunk's event
+ * So a gather is three calls with words and a copy for each piece. The waits of the end have a
+ * stream of their own because one that finds its word behind another operation of the same stream
+ * takes longer (docs/measurements.md). Where all shards are read where they lie and nobody is
+ * expected to wait for chunks (slr_gather.whole), there is one copy for each shard.
  *
- * That is the way for any memory. A shard that lies in a block which the peer has mapped is taken
- * from there instead (SLR_FROM_PLACE), and one whose receiver's buffer this rank has mapped is
- * written there (SLR_BY_PUSH), after the receiver's device has said that its buffer is free (open).
- * The words are written and waited for alike in all three ways, so that ranks may differ in them
- * from call to call.
+ * A reader that comes first does not know where the owner's shard is. It copies from where it
+ * expects it (SLR_FROM_EXPECTED; plugin/gather/expect.h): reading is harmless. The owner, when it
+ * comes, knows whether that was right. If so it says with `ready` that the shard is settled
+ * (SLR_AS_EXPECTED). If not (SLR_CORRECTED), it waits until the wrong bytes have been copied, writes
+ * the right ones over them, and says `settled` then:
+ *
+ *   reader                                          owner's publish stream
+ *     pull: copy the expected place -> recv           wait done(me, r) >= last
+ *           write done(o, me) = last                  copy send -> recv of r
+ *     tail: wait settled(o, me)                       write settled(me, r)
+ *
+ * Memory that the peer can not map goes through staging (SLR_BY_SLOT, SLR_FROM_SLOT): the owner
+ * copies its shard, piece by piece, into one of two slots that all peers have mapped:
+ *
+ *   owner's publish stream, piece seq               reader's pull stream, piece seq
+ *     wait done(me, r) >= seq - 2 of the slot's       wait ready(o, me) >= seq
+ *     readers                                         copy slot of o -> recv
+ *     copy send -> slot seq mod 2                     write done(o, me) = seq
+ *     write ready(me, r) = seq                        record the chunk's event
+ *
+ * A copy within a device is a kernel, which waits behind a GEMM that fills the device: staging is
+ * the exception.
+ *
+ * Where ranks share a device, owners write into the receive buffer of a peer that came first
+ * (SLR_BY_PUSH, SLR_ARRIVES), after its device has said that the buffer is free (open). Between
+ * devices they do not: the copy engines of one device move its reads and its writes one after the
+ * other (measured on H200), so that whoever comes last would take twice as long.
+ *
+ * The ways may differ from pair to pair and from call to call.
  *
  * seq counts pieces over the communicator's life, equal on all ranks. Everything is enqueued at
  * once; the host waits for nobody.
@@ -34,27 +60,30 @@
  *
  * Why it can not deadlock: every rank enqueues the same sequence for each call,
  *
- *   publish(1) publish(2) pull(1) publish(3) pull(2) ... pull(P)
+ *   publish(1) publish(2) meet pull(1) publish(3) pull(2) ... pull(P) done correct settle conclude
  *
  * calls follow one another in the communicator's order, and each wait is for something that stands
- * earlier in that sequence: pull(s) needs the peers' publish(s), publish(s) needs the peers'
- * pull(s - 2). Hence the earliest operation of all ranks that has not run can always run, also when
- * both streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1).
+ * earlier in that sequence: pull(s) needs the peers' publish(s) and meet, publish(s) needs the
+ * peers' pull(s - 2) or, of an earlier gather, done; correct needs the peers' done; settle needs the
+ * peers' correct or meet; conclude needs the peers' done, and this rank's copies. Hence the earliest
+ * operation of all ranks that has not run can always run, also when all streams share one hardware
+ * queue (CUDA_DEVICE_MAX_CONNECTIONS=1).
  *
- * The two other ways add waits for open(r, me) before the first push, which r writes before
- * everything else of the same gather, and for done(me, r) of the last piece after the last pull,
- * when r reads the shard where it lies: both stand earlier in r's sequence, too.
+ * A push waits for open(r, me), which r writes before everything else of the same gather.
  *
- * Stream ordering: the pulls and the staging copy start after what was on the application's stream
- * at `entry`. The own shard is copied on the application's stream itself. After
- * slr_ring_join(stream), work put on the stream sees the whole gather, and may overwrite `send`.
+ * Stream ordering: the pulls, the staging copy and the copy of the own shard start after what was on
+ * the application's stream at `entry`, and after the gather before. The own shard has a stream of its own, of least priority. It
+ * waits for nobody and nobody but the end of the gather waits for it, so it adds nothing to the
+ * argument above. After slr_ring_join(stream), work put on the stream sees the whole gather, and
+ * may overwrite `send`.
  *
  * Failure: what a rank has published stays as it is until its readers have said `done`. A rank that
  * has failed breaks that when its waits are released, so it says so first, in `broken`. Its readers
- * look at that word behind each copy, before anything may rely on what was copied: a copy that
- * ended before the word was set is right, and one that ended later holds the reader's streams. So a
- * rank that was stopped, or had other work before the gather, completes nothing wrong when its
- * peers have given up meanwhile.
+ * look at that word behind the copies, before the gather is over: copies that ended before the word
+ * was set are right, and after that the reader's streams are held. (A part of a GEMM may have read
+ * wrong bytes by then; its stream waits for the gather behind the parts, so nobody sees the
+ * result.) So a rank that was stopped, or had other work before the gather, completes nothing wrong
+ * when its peers have given up meanwhile.
  *
  * A wait for a peer that is gone is ended by the host, slr_ring_release(), which raises the words
  * that this rank's device waits for. What is copied after that is not the gather's result; the
@@ -90,13 +119,21 @@ struct slr_ring {
     /* More own slots: what is staged goes there as well (cache/staging.h). 0: none. */
     CUdeviceptr twin;
     _Atomic uint32_t issued; /* pieces enqueued so far; read by the house-keeping thread */
-    _Atomic bool opened;     /* it has its streams and events */
+    /* ready(r, me) when all is settled that was copied from expected places of r, and ready(me, r)
+     * when all is corrected that r has copied. Likewise. */
+    _Atomic uint64_t expected[SLR_MAX_RANKS], corrected[SLR_MAX_RANKS];
+    _Atomic bool opened; /* it has its streams and events */
     CUstream publish, pull;
     CUstream carrier; /* here the application's events are recorded that complete with the gather */
-    CUevent entry, published, finished;
+    CUstream own;     /* copies the own shard */
+    CUstream tail;    /* waits for what only the end of the gather needs */
+    CUevent entry, published, owned, pulled, settled, finished;
     /* What stands on the application's stream without the gather: slr_ring_carry. */
     CUevent before;
-    bool carrying;        /* that has been called for the latest gather */
+    bool carrying;  /* that has been called for the latest gather */
+    uint32_t whole; /* its chunks, if it copies shards whole: the last one's event stands for all */
+    /* It copies from expected places; these settle by an event of their own, else with `finished`. */
+    bool expects, settles;
     CUevent *chunk_event; /* of the latest gather, [chunk * (nranks - 1) + step - 1] */
     uint32_t chunk_events;
     struct slr_timing *timing; /* of the latest gather, the caller's; NULL: it is not measured */
@@ -105,14 +142,18 @@ struct slr_ring {
 /* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/gather/transfer.h
  * agrees on it, call by call; both ranks of a pair have the matching half. */
 enum slr_source {
-    SLR_FROM_SLOT,  /* copied out of the owner's staging slot */
-    SLR_FROM_PLACE, /* copied from where the owner's application has it: `from` */
-    SLR_ARRIVES     /* the owner copies it into this rank's receive buffer */
+    SLR_FROM_SLOT,     /* copied out of the owner's staging slot */
+    SLR_FROM_PLACE,    /* copied from where the owner's application has it: `from` */
+    SLR_FROM_EXPECTED, /* copied from where it is expected: `from`; the owner may correct it */
+    SLR_ARRIVES        /* the owner copies it into this rank's receive buffer */
 };
 enum slr_delivery {
-    SLR_BY_SLOT,   /* this rank copies it to its slot */
-    SLR_ZERO_COPY, /* the reader takes it from `send`, which is not free before it has */
-    SLR_BY_PUSH    /* this rank copies it to `to`, its place in the reader's receive buffer */
+    SLR_BY_SLOT,     /* this rank copies it to its slot */
+    SLR_ZERO_COPY,   /* the reader takes it from `send`, which is not free before it has */
+    SLR_AS_EXPECTED, /* likewise, and the reader has to be told that it is the right place */
+    SLR_CORRECTED,   /* the reader takes something else; this rank then writes it to `to` */
+    SLR_BY_PUSH,     /* this rank copies it to `to`, its place in the reader's receive buffer */
+    SLR_DELIVERIES
 };
 struct slr_route {
     enum slr_source source;
@@ -126,6 +167,11 @@ struct slr_gather {
     CUstream stream; /* the application's */
     struct slr_plan plan;
     const struct slr_route *route; /* [nranks], read until slr_ring_finish; NULL: all by slots */
+    /* Nobody is expected to wait for chunks: shards are copied whole where that can be. */
+    bool whole;
+    /* For a GEMM on `stream`: it may read `send` behind the gather's end. Only the ring's owner knows
+     * (plugin/gather/fuse.c). */
+    bool send_stays;
 };
 
 /* Creates streams and events in `ring->ctx`, which must be current. The other fields are set by the
@@ -169,8 +215,9 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
 
 /* For events that are recorded on `stream` behind the latest gather, which has not been joined to
- * it. What stands on `stream` now becomes `before`, and what is put on the carrier from now on
- * comes after that and after the gather. Does nothing when it has been called for this gather.
+ * it. What stands on `stream` now becomes `before` (what stood there at the gather's entry, and
+ * what sees nothing of it, such as allocations), and what is put on the carrier from now on comes
+ * after that and after the gather. Does nothing when it has been called for this gather.
  *
  * It can not deadlock: the carrier holds, gather after gather, a wait for the application's stream
  * up to that gather and a wait for the gather. Both stand earlier in the order of enqueueing, and
@@ -178,9 +225,15 @@ enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
  * order adds is new. */
 enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream);
 
-/* After slr_ring_carry: makes another stream wait for `before`, own shard included, but not for the
- * gather. */
+/* After slr_ring_carry: makes another stream wait for `before`, but not for the gather. */
 enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream);
+
+/* The own shard is where it belongs: NCCL's in-place. */
+bool slr_ring_in_place(const struct slr_ring *ring, const struct slr_gather *g);
+
+/* Makes `stream` wait until the own shard of the latest gather, which is not in place, has been
+ * copied. */
+enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream);
 
 /* Makes `stream` wait until chunk `q` of the shard that arrives at step `step` (1 .. nranks - 1)
  * has been copied. */

@@ -13,8 +13,14 @@ static enum slr_status create_objects(struct slr_ring *ring)
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->publish, CU_STREAM_NON_BLOCKING, greatest));
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->pull, CU_STREAM_NON_BLOCKING, greatest));
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->carrier, CU_STREAM_NON_BLOCKING, greatest));
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->tail, CU_STREAM_NON_BLOCKING, greatest));
+    /* Its copy is long and nobody waits for it but the end of the gather. */
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->own, CU_STREAM_NON_BLOCKING, least));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->entry, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->published, CU_EVENT_DISABLE_TIMING));
+    SLR_TRY(SLR_CU(cuEventCreate, &ring->owned, CU_EVENT_DISABLE_TIMING));
+    SLR_TRY(SLR_CU(cuEventCreate, &ring->pulled, CU_EVENT_DISABLE_TIMING));
+    SLR_TRY(SLR_CU(cuEventCreate, &ring->settled, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->before, CU_EVENT_DISABLE_TIMING));
     return SLR_CU(cuEventCreate, &ring->finished, CU_EVENT_DISABLE_TIMING);
 }
@@ -38,8 +44,13 @@ static void destroy_objects(struct slr_ring *ring)
     destroy_stream(&ring->publish);
     destroy_stream(&ring->pull);
     destroy_stream(&ring->carrier);
+    destroy_stream(&ring->tail);
+    destroy_stream(&ring->own);
     destroy_event(&ring->entry);
     destroy_event(&ring->published);
+    destroy_event(&ring->owned);
+    destroy_event(&ring->pulled);
+    destroy_event(&ring->settled);
     destroy_event(&ring->finished);
     destroy_event(&ring->before);
     for (uint32_t i = 0; i < ring->chunk_events; i++)
@@ -58,28 +69,37 @@ enum slr_status slr_ring_open(struct slr_ring *ring)
     return s;
 }
 
+static void synchronize(CUstream s)
+{
+    if (s)
+        slr_real.cuStreamSynchronize(s);
+}
+
 void slr_ring_close(struct slr_ring *ring)
 {
     /* First, so that no other thread asks streams that are about to be destroyed. */
     atomic_store(&ring->opened, false);
-    if (ring->publish)
-        slr_real.cuStreamSynchronize(ring->publish);
-    if (ring->pull)
-        slr_real.cuStreamSynchronize(ring->pull);
-    if (ring->carrier)
-        slr_real.cuStreamSynchronize(ring->carrier);
+    synchronize(ring->publish);
+    synchronize(ring->pull);
+    synchronize(ring->own);
+    synchronize(ring->tail);
+    synchronize(ring->carrier);
     destroy_objects(ring);
 }
 
 /* A stream that answers with an error has nothing left that could be waited for. */
+static bool idle(CUstream s)
+{
+    return slr_real.cuStreamQuery(s) != CUDA_ERROR_NOT_READY;
+}
+
 bool slr_ring_idle(struct slr_ring *ring)
 {
-    return !atomic_load(&ring->opened) || (slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY &&
-                                           slr_real.cuStreamQuery(ring->pull) != CUDA_ERROR_NOT_READY &&
-                                           slr_real.cuStreamQuery(ring->carrier) != CUDA_ERROR_NOT_READY);
+    return !atomic_load(&ring->opened) ||
+           (idle(ring->publish) && idle(ring->pull) && idle(ring->own) && idle(ring->tail) && idle(ring->carrier));
 }
 
 bool slr_ring_sends_idle(struct slr_ring *ring)
 {
-    return !atomic_load(&ring->opened) || slr_real.cuStreamQuery(ring->publish) != CUDA_ERROR_NOT_READY;
+    return !atomic_load(&ring->opened) || idle(ring->publish);
 }

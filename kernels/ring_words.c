@@ -10,8 +10,25 @@ static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int ow
 {
     /* The words are in host memory, so the host sees how far the devices are without asking
      * them. */
-    uint32_t have = atomic_load(slr_flag(ring->flags, ring->nranks, kind, owner, reader));
-    return slr_flag_reached(have, piece);
+    return slr_flag_reached(slr_flag_piece(ring->flags, ring->nranks, kind, owner, reader), piece);
+}
+
+static bool ready_reached(const struct slr_ring *ring, int owner, int reader, uint64_t value)
+{
+    uint64_t have = atomic_load(slr_flag_ready(ring->flags, ring->nranks, owner, reader));
+    return (int64_t)(have - value) >= 0;
+}
+
+/* All corrections that this rank has been asked for are written. */
+static bool corrected(const struct slr_ring *ring, int peer)
+{
+    return ready_reached(ring, ring->rank, peer, atomic_load(&ring->corrected[peer]));
+}
+
+/* All that this rank has copied from expected places of the peer is right. */
+static bool settled(const struct slr_ring *ring, int peer)
+{
+    return ready_reached(ring, peer, ring->rank, atomic_load(&ring->expected[peer]));
 }
 
 bool slr_ring_reached(const struct slr_ring *ring, uint32_t piece)
@@ -19,7 +36,7 @@ bool slr_ring_reached(const struct slr_ring *ring, uint32_t piece)
     for (int step = 1; step < ring->nranks; step++) {
         int peer = (ring->rank + step) % ring->nranks;
         if (!reached(ring, SLR_FLAG_DONE, peer, ring->rank, piece) ||
-            !reached(ring, SLR_FLAG_READY, ring->rank, peer, piece))
+            !reached(ring, SLR_FLAG_READY, ring->rank, peer, piece) || !corrected(ring, peer))
             return false;
     }
     return true;
@@ -27,6 +44,9 @@ bool slr_ring_reached(const struct slr_ring *ring, uint32_t piece)
 
 bool slr_ring_complete(const struct slr_ring *ring)
 {
+    for (int step = 1; step < ring->nranks; step++)
+        if (!settled(ring, (ring->rank + step) % ring->nranks))
+            return false;
     return slr_ring_reached(ring, atomic_load(&ring->issued));
 }
 
@@ -34,7 +54,7 @@ bool slr_ring_peer_served(const struct slr_ring *ring, int peer)
 {
     uint32_t issued = atomic_load(&ring->issued);
     return reached(ring, SLR_FLAG_DONE, ring->rank, peer, issued) &&
-           reached(ring, SLR_FLAG_READY, peer, ring->rank, issued);
+           reached(ring, SLR_FLAG_READY, peer, ring->rank, issued) && settled(ring, peer);
 }
 
 bool slr_ring_has_read(const struct slr_ring *ring, int peer)
@@ -48,7 +68,7 @@ void slr_ring_release(struct slr_ring *ring, int peer)
     /* The sending part, then what this rank waits for as a reader. */
     slr_ring_release_sends(ring, peer);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, peer, ring->rank), 0);
-    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_READY, peer, ring->rank), value);
+    atomic_store(slr_flag_ready(ring->flags, ring->nranks, peer, ring->rank), slr_ready_value(value, UINT32_MAX));
 }
 
 void slr_ring_release_sends(struct slr_ring *ring, int peer)

@@ -26,6 +26,16 @@ static ncclResult_t to_ring(struct slr_call *call)
     return slr_verify_finish(call, 1, r);
 }
 
+/* The context is entered once for all steps; where that fails each step says so. */
+static ncclResult_t to_ring_entered(struct slr_call *call)
+{
+    bool entered = slr_shared_enter(&call->comm->shared) == SLR_OK;
+    ncclResult_t r = to_ring(call);
+    if (entered)
+        slr_shared_leave();
+    return r;
+}
+
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                             cudaStream_t stream)
 {
@@ -56,7 +66,7 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     } else if (grouped) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
     } else {
-        r = to_ring(&call);
+        r = to_ring_entered(&call);
     }
     slr_nvtx_end(nvtx);
     if (connects)

@@ -120,8 +120,8 @@ static bool several_streams(const struct slr_group *group, const struct slr_comm
     return n > 1;
 }
 
-/* Before the real end: enters all streams, so that the ring starts behind what is on them now. The
- * own shard is copied, and NCCL works, on the calls' streams, so these wait for each other. */
+/* Before the real end: enters all streams, so that the ring starts behind what is on them now. NCCL
+ * works on the calls' streams, so these wait for each other. */
 static ncclResult_t enter_all(const struct slr_group *group)
 {
     ncclResult_t r = ncclSuccess;
@@ -143,9 +143,9 @@ static void share_all(const struct slr_group *group)
             slr_pending_share(group->uses[i].comm, group->uses[i].stream);
 }
 
-/* After all: what NCCL and the ring brought on one stream of a communicator, own shards included,
- * is seen on its others; but for what they hold (share_all). The ring itself does not wait for
- * NCCL's operations: it must not, because other ranks may group differently.
+/* After all: what NCCL and the ring brought on one stream of a communicator is seen on its others,
+ * but for what they hold (share_all). The ring itself does not wait for NCCL's operations: it must
+ * not, because other ranks may group differently.
  */
 static ncclResult_t cross_all(const struct slr_group *group)
 {

@@ -58,6 +58,7 @@ struct slr_timeline_counts {
 
 /* The parts that folders of their own keep, each known there only. */
 struct slr_link;
+struct slr_expect;
 struct slr_exports;
 struct slr_order;
 struct slr_pending;
@@ -77,6 +78,7 @@ struct slr_comm {
     bool put;         /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
     bool sites_shown; /* calls are published for their sites' report: slr_symmetry_shown(), set by the agreement */
     struct slr_exports *exports;           /* its blocks that peers map, and theirs */
+    struct slr_expect *expect;             /* where peers' shards have been; NULL: nothing remembered yet */
     struct slr_tuner *tuner;               /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry;         /* symmetry.h; NULL: nothing analysed yet */
     struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */

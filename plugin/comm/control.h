@@ -31,7 +31,7 @@
 #include "kernels/flags.h"
 #include "kernels/ring.h"
 
-#define SLR_CONTROL_MAGIC 0x36524c53u /* "SLR6": the layout of everything in this file and of bootstrap.c's messages */
+#define SLR_CONTROL_MAGIC 0x37524c53u /* "SLR7": the layout of everything in this file and of bootstrap.c's messages */
 
 /* ---- exports.h ---- */
 
@@ -64,6 +64,7 @@ enum slr_transfer_state { SLR_TRANSFER_NONE, SLR_TRANSFER_OWNER_FIRST, SLR_TRANS
 struct slr_transfer {
     _Alignas(64) _Atomic uint64_t head;    /* slr_transfer_head() */
     struct slr_remote_place owner, reader; /* written by that side before it posts */
+    struct slr_remote_place expected;      /* by the reader: where it takes the owner's for */
     uint32_t owner_alone, reader_alone;    /* likewise: passed_alone.h */
 };
 #define SLR_TRANSFERS 256

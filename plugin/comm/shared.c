@@ -36,11 +36,20 @@ void slr_shared_watch_peers(struct slr_shared *s)
  * that for this thread. Entering nests, so only the outermost swaps. */
 static _Thread_local CUstreamCaptureMode outer_mode __attribute__((tls_model("initial-exec")));
 static _Thread_local int entered __attribute__((tls_model("initial-exec")));
+/* The context of the first one, and how often it was entered again right behind that: then it is
+ * current already, and a call of the driver saved. */
+static _Thread_local CUcontext first __attribute__((tls_model("initial-exec")));
+static _Thread_local int again __attribute__((tls_model("initial-exec")));
 
 enum slr_status slr_context_enter(CUcontext ctx)
 {
+    if (entered == 1 && ctx == first) {
+        again++;
+        return SLR_OK;
+    }
     SLR_TRY(SLR_CU(cuCtxPushCurrent, ctx));
     if (entered++ == 0) {
+        first = ctx;
         outer_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
         slr_swap_capture_mode(&outer_mode);
     }
@@ -57,6 +66,10 @@ enum slr_status slr_shared_enter(const struct slr_shared *s)
 void slr_shared_leave(void)
 {
     CUcontext old;
+    if (entered == 1 && again > 0) {
+        again--;
+        return;
+    }
     if (--entered == 0)
         slr_swap_capture_mode(&outer_mode);
     slr_real.cuCtxPopCurrent(&old);

@@ -6,7 +6,9 @@
 #include "base/nvtx.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
+#include "plugin/gather/expect.h"
 #include "plugin/gather/fuse.h"
+#include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/util/region.h"
 #include "plugin/timeline/timeline.h"
@@ -88,6 +90,15 @@ static CUstream stream_of(const struct slr_gemm *gemm)
     return stream;
 }
 
+/* Whether parts of the GEMM may read `send` in the stead of the receive buffer. The program may write
+ * to it as soon as it sees the gather's end. All that it puts on the gather's own stream comes
+ * behind the GEMM, and so does what waits for that. But another stream may have been told before, by
+ * an event, or by the order of the communicator's operations, if they are on several streams. */
+static bool send_stays(struct slr_comm *c, CUstream stream)
+{
+    return slr_pending_holder(c, stream)->origin && !c->ring.carrying && !c->order->several;
+}
+
 /* Returns true when the GEMM has been done and *result is what the application gets. */
 static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, const struct slr_gemm_split *split,
                  cublasStatus_t *result)
@@ -95,6 +106,7 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
     unsigned parts = 0;
     struct slr_gather here = c->pending->gather;
     here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
+    here.send_stays = send_stays(c, stream);
     bool nvtx = slr_nvtx_begin("fused GEMM", split->on_a ? "A/T" : "B/N", here.plan.shard * (uint64_t)c->nranks);
     *result = slr_gemm_fused(&c->ring, &here, gemm, split, &parts);
     slr_nvtx_end(nvtx);
@@ -107,6 +119,7 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
         return true;
     }
     slr_count(SLR_R_FUSED);
+    slr_expect_consumed(c);
     slr_timeline_joined(c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
     log_fused(c, gemm, split, parts, slr_pending_holder(c, stream)->origin);

@@ -4,6 +4,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "cache/blocks.h"
+#include "plugin/gather/expect.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/sites/symmetry.h"
@@ -76,9 +77,11 @@ ncclResult_t slr_gather_wait_stream(struct slr_comm *c, CUstream from, CUstream 
 
 static void count_routes(const struct slr_comm *c, const struct slr_route *route)
 {
-    static _Atomic uint64_t *const counter[] = {[SLR_BY_SLOT] = &slr_counters.staged,
-                                                [SLR_ZERO_COPY] = &slr_counters.zero_copy,
-                                                [SLR_BY_PUSH] = &slr_counters.pushed};
+    static _Atomic uint64_t *const counter[SLR_DELIVERIES] = {[SLR_BY_SLOT] = &slr_counters.staged,
+                                                              [SLR_ZERO_COPY] = &slr_counters.zero_copy,
+                                                              [SLR_AS_EXPECTED] = &slr_counters.zero_copy,
+                                                              [SLR_CORRECTED] = &slr_counters.pushed,
+                                                              [SLR_BY_PUSH] = &slr_counters.pushed};
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
             atomic_fetch_add_explicit(counter[route[r].delivery], 1, memory_order_relaxed);
@@ -95,16 +98,17 @@ static bool may_put(const struct slr_call *call, const struct slr_place *recv)
 /* What this rank takes from its peers is agreed as late as it can be, so that more of them have
  * said where their shards are. But peers that are to write into its buffer must know before
  * anything waits. */
-static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *recv, const struct slr_gather *g,
+static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *recv, struct slr_gather *g,
                                 struct slr_route *route)
 {
     struct slr_ring *ring = &call->comm->ring;
     bool put = may_put(call, recv);
+    g->whole = !put && slr_expect_begin(call) && slr_expect_whole(call);
     if (put)
-        slr_transfer_reader(call, recv, route);
+        slr_transfer_reader(call, recv, true, route);
     SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */
     if (!put)
-        slr_transfer_reader(call, NULL, route);
+        slr_transfer_reader(call, recv, false, route);
     return slr_ring_finish(ring, g); /* what it takes */
 }
 

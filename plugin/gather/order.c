@@ -43,8 +43,7 @@ static bool elsewhere(const struct slr_ordered *o, CUstream stream)
     return atomic_load(&o->open) && atomic_load(&o->stream) != stream;
 }
 
-/* The event stands for the own shard's copy, which runs on the gather's stream; the ring's join for
- * the copies on its own streams. */
+/* The event stands for what is on the gather's stream itself, the ring's join for the gather. */
 static enum slr_status wait_for_gather(struct slr_comm *c, CUstream stream)
 {
     c->order->several = true;

@@ -31,10 +31,9 @@
  *                             processes. So E is recorded for real, not on S but on a stream of the
  *                             ring that waits for S and for the gather (slr_ring_carry). S is not
  *                             joined. E is a carrier of the gather.
- *   cuStreamWaitEvent(C, E)   C is made to wait for what stood on S without the gather (own shard
- *                             included), and becomes a follower. C sees what it would have seen:
- *                             nothing more is put on it before it is joined or a GEMM on it takes
- *                             the gather over.
+ *   cuStreamWaitEvent(C, E)   C is made to wait for what stood on S without the gather, and becomes
+ *                             a follower. C sees what it would have seen: nothing more is put on it
+ *                             before it is joined or a GEMM on it takes the gather over.
  *
  * Joins and GEMMs make a stream wait for the carriers as well: nothing on S or C that is behind E
  * may be seen to end before E. One record of that state of S serves all events of a gather: while S

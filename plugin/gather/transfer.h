@@ -5,17 +5,21 @@
  * control block. Both hosts come to it once, when they enqueue the call, in either order. The first
  * publishes what it has, by compare-and-swap. The second reads that and does what fits it:
  *
- *   first    publishes                          first does        second does
+ *   first    publishes                          first does         second does
  *   owner    place of `send` in a block that
- *            the reader has mapped              SLR_ZERO_COPY     SLR_FROM_PLACE
- *   owner    nothing                            SLR_BY_SLOT       SLR_FROM_SLOT
- *   reader   place of `recv` in a block that
- *            the owner has mapped               SLR_ARRIVES       SLR_BY_PUSH
- *   reader   nothing                            SLR_FROM_SLOT     SLR_BY_SLOT
+ *            the reader has mapped              SLR_ZERO_COPY      SLR_FROM_PLACE
+ *   owner    nothing                            SLR_BY_SLOT        SLR_FROM_SLOT
+ *   reader   where it expects `send`, and place
+ *            of `recv` in a block that the
+ *            owner has mapped                   SLR_FROM_EXPECTED  SLR_AS_EXPECTED, SLR_CORRECTED
+ *   reader   only the place of `recv`           SLR_ARRIVES        SLR_BY_PUSH
+ *   reader   nothing                            SLR_FROM_SLOT      SLR_BY_SLOT
  *
- * Readers publish a place only where slr_transfer_put() says so.
+ * Readers expect places (expect.h) where shards are pulled, and publish the place of `recv` alone
+ * where slr_transfer_put() says so. An owner that is second names its place all the same, for the
+ * reader to learn.
  *
- * So a call never depends on an address being the same as last time. A rank whose buffers are
+ * So a call never depends on an address being the same as last time; it is only faster. A rank whose buffers are
  * unknown costs itself a staging copy and nobody else anything. The two halves always fit, because
  * only one of the two orders can happen.
  *
@@ -63,15 +67,15 @@ static inline enum slr_transfer_state slr_transfer_state(uint64_t head)
 
 /* Whether readers of this communicator offer their receive buffers, from SLIPRING_PROTOCOL and what
  * all ranks published. auto: only where ranks share a GPU, where a push saves a copy. Between GPUs
- * whoever comes last to a call would have to move both directions of a pair, and the copy engines
- * of one GPU with them, while the other's are idle: measured on four H200 with NVLink, 4 ranks x
- * 512 MiB, 10.2 ms against 7.4 by pull (docs/measurements.md). */
+ * whoever comes last to a call would have to move both directions of a pair, one after the other
+ * (kernels/ring.h), while the other's engines are idle. */
 bool slr_transfer_put(const struct slr_comm *c);
 
 /* This rank's part in the descriptors of a call that has its number, under the communicator's lock:
  * first as the owner, for all peers, then as the reader. `send` and `recv` say where the buffers
- * lie; `recv` NULL: it is not offered. Fills `route`. */
+ * lie. `put`: `recv` is offered to be written to; else places may be expected, and
+ * slr_ring_begin() has to have been called (exports.h, slr_exported_readable). Fills `route`. */
 void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route);
-void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route);
+void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "plugin/comm/comm.h"
 #include "plugin/connect/connect.h"
+#include "plugin/gather/expect.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_state.h"
 #include "plugin/memory/deferred_free.h"
@@ -96,5 +97,6 @@ void slr_comm_dispose(struct slr_comm *c)
     c->shared.issued = atomic_load(&c->ring.issued);
     slr_defer_free(&c->shared);
     slr_tuner_put(c->tuner);
+    slr_expect_free(c);
     free(c);
 }

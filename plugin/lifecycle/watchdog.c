@@ -37,7 +37,7 @@ static void check_peer(struct slr_comm *c, int peer)
 /* By how many pieces a word is behind what this rank has enqueued. */
 static uint32_t lag(const struct slr_comm *c, enum slr_flag_kind kind, int owner, int reader)
 {
-    uint32_t have = atomic_load(slr_flag(c->ring.flags, c->nranks, kind, owner, reader));
+    uint32_t have = slr_flag_piece(c->ring.flags, c->nranks, kind, owner, reader);
     uint32_t issued = atomic_load(&c->ring.issued);
     return slr_flag_reached(have, issued) ? 0 : issued - have;
 }
@@ -70,9 +70,9 @@ static uint32_t progress(const struct slr_comm *c)
     uint32_t sum = atomic_load(&c->ring.issued);
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
-            sum += atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_READY, r, c->rank)) +
-                   atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_DONE, c->rank, r)) +
-                   atomic_load(slr_flag(c->ring.flags, c->nranks, SLR_FLAG_DONE, r, c->rank));
+            sum += slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_READY, r, c->rank) +
+                   slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_DONE, c->rank, r) +
+                   slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_DONE, r, c->rank);
     return sum;
 }
 

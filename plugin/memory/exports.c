@@ -20,7 +20,20 @@ void slr_exports_end(struct slr_comm *c, uint64_t call)
 {
     slr_exports_lock(c);
     c->exports->enqueued = call;
+    bool wake = c->exports->wake;
+    c->exports->wake = false;
     slr_exports_unlock(c);
+    /* The sooner a block is mapped, the fewer gathers of it are staged. */
+    if (wake)
+        slr_oob_wake_self();
+}
+
+bool slr_exports_room(const struct slr_comm *c)
+{
+    for (int i = 0; i < SLR_EXPORTS; i++)
+        if (atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_EMPTY)
+            return true;
+    return false;
 }
 
 int slr_exports_own(const struct slr_comm *c, uint64_t generation)
@@ -52,19 +65,20 @@ static void used(struct slr_exported_use *use, uint64_t call)
     use->last = call;
 }
 
-void slr_exports_note(struct slr_exports *exports, uint64_t generation, struct slr_exported_use use, bool refused)
+bool slr_exports_note(struct slr_exports *exports, uint64_t generation, struct slr_exported_use use, bool refused)
 {
     struct slr_exported_seen *at = &exports->seen[0]; /* a free one, else the one that was used longest ago */
     for (int i = 0; i < SLR_EXPORTS_SEEN; i++) {
         if (exports->seen[i].generation == generation) {
             used(&exports->seen[i].use, use.last);
             exports->seen[i].refused |= refused;
-            return;
+            return false;
         }
         if (at->generation && (!exports->seen[i].generation || exports->seen[i].use.last < at->use.last))
             at = &exports->seen[i];
     }
     *at = (struct slr_exported_seen){.generation = generation, .use = use, .refused = refused};
+    return true;
 }
 
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
@@ -93,7 +107,8 @@ static bool may_name(struct slr_comm *c, uint64_t generation, int peer, uint64_t
 {
     int i = slr_exports_own(c, generation);
     if (i < 0) {
-        slr_exports_note(c->exports, generation, (struct slr_exported_use){.last = call}, false);
+        bool first = slr_exports_note(c->exports, generation, (struct slr_exported_use){.last = call}, false);
+        c->exports->wake = c->exports->wake || (first && slr_exports_room(c));
         return false;
     }
     used(&c->exports->own[i].use, call);
@@ -122,6 +137,22 @@ CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_
     for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++)
         if (c->exports->mapped[peer][i].generation == place.generation)
             at = c->exports->mapped[peer][i].base + place.offset;
+    slr_exports_unlock(c);
+    return at;
+}
+
+CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes)
+{
+    CUdeviceptr at = 0;
+    slr_exports_lock(c);
+    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
+        const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
+        uint64_t size = slr_exports_get(c, peer, i)->export.size;
+        /* One that is being closed waits for earlier pieces only. */
+        if (m->generation == place.generation && m->holds && !m->closing && place.offset <= size &&
+            bytes <= size - place.offset)
+            at = m->base + place.offset;
+    }
     slr_exports_unlock(c);
     return at;
 }

@@ -74,6 +74,7 @@ struct slr_exports {
     pthread_mutex_t lock;
     uint64_t naming;   /* number of the call that names blocks now, or named them last */
     uint64_t enqueued; /* number of the last call that is enqueued: what its descriptors named has been looked up */
+    bool wake;         /* the call has met a block that is worth exporting now */
     bool closed;       /* the communicator has failed: nothing is named or looked up */
     bool unmapped;     /* and nothing of the peers is mapped; the house-keeping thread's alone */
     struct slr_exported_own {
@@ -88,6 +89,7 @@ struct slr_exports {
         bool closing;
         uint8_t tries;     /* to close it, in vain */
         bool shared;       /* base is a mapping of the handle cache, not the pointer itself */
+        bool holds;        /* what it maps stays there until it is closed */
         uint64_t asked_ms; /* when its descriptor was asked for */
     } mapped[SLR_MAX_RANKS][SLR_EXPORTS];
     struct slr_exported_seen { /* blocks that gathers have used and that are not exported; 0: none */
@@ -122,6 +124,13 @@ void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 /* The address on this rank's device of a place that `peer` has named; 0: this communicator has
  * failed. */
 CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place);
+
+/* The same of a place that the peer has not named for this call, but once was its; 0: it can not be
+ * read. The mapping then stays until this rank has completed every piece of its ring
+ * (slr_ring_begin has counted those of this call), whatever the owner does with the memory
+ * meanwhile. Memory of this process that the application unmaps itself can not be held like that,
+ * and is not readable. */
+CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes);
 
 /* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be
  * registered several times. False: there are too many. Unregister: after the last time the export

@@ -38,9 +38,12 @@ static inline bool slr_exports_stands(const struct slr_exported *e, uint64_t gen
 int slr_exports_own(const struct slr_comm *c, uint64_t generation);
 struct slr_exported_registered *slr_exports_registered(struct slr_comm *c, uint64_t generation);
 
+/* One more block can be exported at once. */
+bool slr_exports_room(const struct slr_comm *c);
+
 /* Under the lock: a block that is not exported is used, last in call `use.last`. `refused`: it can
- * not be exported. */
-void slr_exports_note(struct slr_exports *exports, uint64_t generation, struct slr_exported_use use, bool refused);
+ * not be exported. Whether it was not known yet. */
+bool slr_exports_note(struct slr_exports *exports, uint64_t generation, struct slr_exported_use use, bool refused);
 
 /* Under the lock. Revokes this rank's export `i` if it is open. */
 void slr_exports_revoke(struct slr_comm *c, int i);

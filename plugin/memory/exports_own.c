@@ -73,20 +73,12 @@ static struct slr_exported_registered *next_registered(struct slr_comm *c)
     return NULL;
 }
 
-static bool any_empty(const struct slr_comm *c)
-{
-    for (int i = 0; i < SLR_EXPORTS; i++)
-        if (atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_EMPTY)
-            return true;
-    return false;
-}
-
 /* The block that was used last; when another has to go for it, of those that were used in more than
  * one call. */
 static struct slr_exported_seen *next_seen(struct slr_comm *c)
 {
     struct slr_exported_seen *best = NULL;
-    bool empty = any_empty(c);
+    bool empty = slr_exports_room(c);
     for (int i = 0; i < SLR_EXPORTS_SEEN; i++) {
         struct slr_exported_seen *m = &c->exports->seen[i];
         if (m->generation && !m->refused && (empty || m->use.gap) && (!best || m->use.last > best->use.last) &&
@@ -185,8 +177,8 @@ static void publish(struct slr_comm *c, const struct candidate *x, int i)
     if (exported)
         slr_log(SLR_LOG_DEBUG, "offer", "comm=%s crank=%d generation=%llu bytes=%llu registered=%d", c->name, c->rank,
                 (unsigned long long)x->generation, (unsigned long long)export.size, (int)x->registered);
-    if (exported && x->registered)
-        slr_oob_wake(c); /* the registration waits for the peers */
+    if (exported)
+        slr_oob_wake(c); /* gathers are staged, and a registration waits, until the peers have mapped it */
 }
 
 static void export_wanted(struct slr_comm *c)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/cu.h"
+#include "cache/external.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports_impl.h"
 #include "plugin/memory/deferred_free.h"
@@ -50,9 +51,13 @@ static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
 
 static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
+    bool shared = !slr_shared_same_process(&c->shared, peer);
+    /* Another process's memory is held by the mapping, this one's by the cache, if it is the
+     * cache's. */
+    bool holds = shared || !(slr_block_find(base).ordinal & SLR_ORDINAL_EXTERNAL);
     slr_exports_lock(c);
-    c->exports->mapped[peer][i] = (struct slr_exported_mapped){
-        .generation = generation, .base = base, .shared = !slr_shared_same_process(&c->shared, peer)};
+    c->exports->mapped[peer][i] =
+        (struct slr_exported_mapped){.generation = generation, .base = base, .shared = shared, .holds = holds};
     slr_exports_unlock(c);
     atomic_fetch_add(&slr_counters.mapped, 1);
 }

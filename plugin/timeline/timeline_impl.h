@@ -23,8 +23,8 @@ struct slr_timed {
     CUstream stream;
     const void *send, *recv;
     uint32_t pieces, chunks;
-    unsigned counted;                     /* of its events, in slr_timeline.events */
-    unsigned deliveries[SLR_BY_PUSH + 1]; /* peers that got this rank's shard in each way */
+    unsigned counted;                    /* of its events, in slr_timeline.events */
+    unsigned deliveries[SLR_DELIVERIES]; /* peers that got this rank's shard in each way */
 };
 
 struct slr_timeline {

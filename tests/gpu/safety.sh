@@ -362,6 +362,7 @@ cost_calls() { # name
         --side new "$(under "$build/libslipring.so" "$gather_cost" --bytes "$sizes")"
 }
 
+# What is compared is a program that has run for some 0.1 s: by then the peers have mapped its memory.
 cost_steps() {
     [ -n "$old" ] || return 0
     local m n k bytes name
@@ -369,13 +370,13 @@ cost_steps() {
     for bytes in $cost_bytes; do
         alone "cost-gather-$bytes" 90 old_new "cost-gather-$bytes" "gather $bytes" "$least_cost" \
             worst.gather.gpu_ms worst.gather.host_ms -- \
-            "$ag_gemm" --ranks 2 --bytes "$bytes" --iters "$iters" --warmup 10 --check off --no-fill --timeout 50
+            "$ag_gemm" --ranks 2 --bytes "$bytes" --iters "$iters" --warmup $((1 + warm_bytes / bytes)) --check off --no-fill --timeout 50
     done
     while read -r m n k; do
         name=cost-gemm-$m-$n-$k
         alone "$name" 120 old_new "$name" "(m, n, k) = ($m, $n, $k)" "$least_cost" \
             worst.whole.gpu_ms worst.whole.host_ms worst.gemm.gpu_ms -- \
-            "$ag_gemm" --ranks 2 --m "$m" --n "$n" --k "$k" --iters "$iters" --warmup 10 --check-rounds 1 --timeout 50
+            "$ag_gemm" --ranks 2 --m "$m" --n "$n" --k "$k" --iters "$iters" --warmup "$warm_gemms" --check-rounds 1 --timeout 50
     done <<<"$cost_shapes"
 }
 
@@ -396,6 +397,7 @@ find_program() {
 repeat=2 slow_link=() side=512 large=8192 rounds=3 iters=40 least_ratio=0.95 least_cost=0.97 least_call=0.9
 gather_bytes="1 3 4096 1048581 16777216 67108864 268435456 536870912" ratio_bytes="67108864 268435456 536870912 1073741824"
 call_bytes="65536 1048576 4194304 16777216 67108864 268435456" cost_bytes="4194304 67108864 536870912"
+warm_bytes=$((16 << 30)) warm_gemms=300
 cost_shapes="1280 16384 8192
 1024 32768 8192
 8192 8192 8192
@@ -403,7 +405,7 @@ cost_shapes="1280 16384 8192
 [ $quick = 0 ] || repeat=1 rounds=2 iters=20 gather_bytes="1 4096 1048581 536870912"
 if [ $softgpu = 1 ]; then
     slow_link=(env SOFTGPU_TIMING=1 SOFTGPU_LINK_GBS=0.02) # so that there is a middle of a gather
-    side=96 large=256 rounds=1 iters=3 least_ratio=0 least_cost=0 least_call=0
+    warm_bytes=$((1 << 20)) warm_gemms=10 side=96 large=256 rounds=1 iters=3 least_ratio=0 least_cost=0 least_call=0
     gather_bytes="1 3 4096 1048581" ratio_bytes=1048576 call_bytes="4096 65536" cost_bytes=65536 cost_shapes="64 64 64"
 fi
 

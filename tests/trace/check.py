@@ -57,8 +57,9 @@ def by_peer(spans):
 
 
 def whole(spans, g):
-    """The spans are the pieces 0, 1, ... of a shard."""
-    return sorted(s["piece"] for s in spans) == list(range(g["pieces"])) and sum(s["bytes"] for s in spans) == g["shard"]
+    """The spans are the pieces 0, 1, ... of a shard, or one copy of it."""
+    return (sorted(s["piece"] for s in spans) in (list(range(g["pieces"])), [0])
+            and sum(s["bytes"] for s in spans) == g["shard"])
 
 
 def check_times(where, g):
@@ -82,18 +83,19 @@ def check_times(where, g):
 def check_ring(where, g, nranks, rank):
     spans, peers = g["spans_of"], set(range(nranks)) - {rank}
     pull, push = by_peer(select(spans, "pull", "pull")), by_peer(select(spans, "publish", "push"))
-    wait = by_peer(s for s in select(spans, "pull", "wait") if s["peer"] >= 0)
+    waits = select(spans, "pull", "wait")
     own, stage = select(spans, "app", "own"), select(spans, "publish", "stage")
-    expect(set(wait) == peers and all(set(p) == set(range(g["pieces"])) for p in wait.values()), where,
-           "not one wait of the pull lane for each peer and piece")
+    expect(waits and waits[0]["peer"] in peers and waits[0]["piece"] == 0, where, "the pull lane does not begin by waiting for all")
+    expect(waits and waits[-1]["peer"] < 0 and waits[-1]["piece"] == g["pieces"] - 1, where, "nor end by waiting for the readers")
+    expect(all(s["peer"] in peers | {-1} and s["piece"] in range(g["pieces"]) for s in waits), where, "a wait for nothing")
     for peer, pieces in list(pull.items()) + list(push.items()):
         expect(peer in peers and whole(pieces.values(), g), where, f"not all pieces of peer {peer}")
-    expect(len(select(spans, kind="pull")) == g["pieces"] * len(pull), where, "a piece was pulled twice")
+    expect(len(select(spans, kind="pull")) == sum(map(len, pull.values())), where, "a piece was pulled twice")
     expect(g["slot"] + g["place"] + g["push"] == nranks - 1 and len(push) == g["push"], where, "peers are not accounted for")
     expect(whole(stage, g) if g["slot"] else not stage, where, "staged in another way than said")
     expect(sum(s["bytes"] for s in own) == (0 if g["in_place"] else g["shard"]), where, "the own shard was not copied as said")
-    readers = [s for s in select(spans, "publish", "wait") if s["piece"] == g["pieces"] - 1 and s["peer"] < 0]
-    expect(len(readers) == (g["slot"] > 0) + (g["place"] > 0), where, "waits for readers are not those of what was read where it lay")
+    slots = [s["piece"] for s in select(spans, "publish", "wait") if s["peer"] < 0]
+    expect(slots == (list(range(g["pieces"])) if g["slot"] else []), where, "waits for slots are not those of what was staged")
     check_end(where, g, pull)
 
 
@@ -129,13 +131,17 @@ def check_across(calls):
             pulled = by_peer(select(g["spans_of"], "pull", "pull")).get(o)
             if r == o:
                 continue
-            expect(bool(pushed) != bool(pulled), where, "neither pushed nor pulled, or both")
+            expect(pushed or pulled, where, "neither pushed nor pulled")
             staged = {s["piece"]: s for s in select(h["spans_of"], "publish", "stage")}
             for piece, p in (pulled or {}).items() if h["place"] == 0 else ():
                 expect(p["begin"] + error >= staged[piece]["end"], where, f"piece {piece} was pulled before it was staged")
-            arrived = by_peer(select(g["spans_of"], "pull", "wait"))[o]
+            # What was pulled and pushed was expected elsewhere, and corrected: the end of the gather waits for it.
+            waits = select(g["spans_of"], "pull", "wait")
+            arrived = {s["piece"]: s["end"] for s in waits if s["peer"] == o}
             for piece, p in (pushed or {}).items():
-                expect(arrived[piece]["end"] + error >= p["end"], where, f"piece {piece} had arrived before it was pushed")
+                end = waits[-1]["end"] if pulled else arrived[piece]
+                expect(end + error >= p["end"], where, f"piece {piece} had arrived before it was pushed")
+                expect(not pulled or p["begin"] + error >= pulled[piece]["end"], where, f"piece {piece} was corrected before it was pulled")
 
 
 def check_rank(where, lines, options):

@@ -15,7 +15,8 @@ enum kind { WAIT, WAIT_EQUAL, WRITE, COPY };
 struct op {
     enum kind kind;
     CUdeviceptr address, from; /* of the word; of a copy's target and source */
-    uint32_t value;
+    bool wide;                 /* the word */
+    uint64_t value;
     size_t bytes;
 };
 static struct queue {
@@ -51,7 +52,13 @@ static CUresult batch(CUstream s, unsigned n, CUstreamBatchMemOpParams *ops, uns
 {
     (void)flags;
     for (unsigned i = 0; i < n; i++)
-        if (ops[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_32)
+        if (ops[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_64)
+            push((struct op){
+                .kind = WAIT, .wide = true, .address = ops[i].waitValue.address, .value = ops[i].waitValue.value64});
+        else if (ops[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64)
+            push((struct op){
+                .kind = WRITE, .wide = true, .address = ops[i].writeValue.address, .value = ops[i].writeValue.value64});
+        else if (ops[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_32)
             wait32(s, ops[i].waitValue.address, ops[i].waitValue.value, ops[i].waitValue.flags);
         else
             write32(s, ops[i].writeValue.address, ops[i].writeValue.value, ops[i].writeValue.flags);
@@ -130,7 +137,8 @@ struct world {
     uint32_t start; /* pieces issued before: near the wrap of the 32-bit words */
     void *flags;
     struct slr_ring ring[MAX_RANKS];
-    unsigned char *slots[MAX_RANKS], *send[MAX_RANKS], *recv[MAX_RANKS];
+    unsigned char *slots[MAX_RANKS], *send[MAX_RANKS], *recv[MAX_RANKS], *elsewhere[MAX_RANKS];
+    struct slr_route route[MAX_RANKS][MAX_RANKS]; /* of each rank */
 };
 
 static void build(struct world *w)
@@ -140,14 +148,16 @@ static void build(struct world *w)
     w->flags = aligned_alloc(SLR_FLAG_LINE, slr_flags_bytes(w->n));
     for (int o = 0; o < w->n; o++)
         for (int r = 0; r < w->n; r++) {
-            atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_READY, o, r), w->start);
+            atomic_store(slr_flag_ready(w->flags, w->n, o, r), slr_ready_value(w->start, 0));
             atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_BROKEN, o, r), 0);
             atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_DONE, o, r), w->start);
+            atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_OPEN, o, r), w->start);
         }
     for (int r = 0; r < w->n; r++) {
         w->slots[r] = calloc(SLR_SLOTS, w->slot);
         w->send[r] = malloc(w->shard);
         w->recv[r] = malloc(w->shard * (size_t)w->n);
+        w->elsewhere[r] = malloc(w->shard);
     }
     for (int r = 0; r < w->n; r++) {
         struct slr_ring *ring = &w->ring[r];
@@ -155,6 +165,10 @@ static void build(struct world *w)
             .rank = r, .nranks = w->n, .flags = w->flags, .dflags = (CUdeviceptr)(uintptr_t)w->flags, .slot = w->slot};
         for (int o = 0; o < w->n; o++)
             ring->slots[o] = (CUdeviceptr)(uintptr_t)w->slots[o];
+        for (int o = 0; o < w->n; o++) {
+            atomic_store(&ring->expected[o], slr_ready_value(w->start, 0));
+            atomic_store(&ring->corrected[o], slr_ready_value(w->start, 0));
+        }
         atomic_store(&ring->issued, w->start);
         cr_assert_eq(slr_ring_open(ring), SLR_OK);
     }
@@ -173,12 +187,17 @@ static bool step(int r)
         return false;
     const struct op *op = &q->op[q->next];
     _Atomic uint32_t *word = (_Atomic uint32_t *)(uintptr_t)op->address;
-    if (op->kind == WAIT && !slr_flag_reached(atomic_load(word), op->value))
+    _Atomic uint64_t *wide = (_Atomic uint64_t *)(uintptr_t)op->address;
+    if (op->kind == WAIT && op->wide && (int64_t)(atomic_load(wide) - op->value) < 0)
+        return false;
+    if (op->kind == WAIT && !op->wide && !slr_flag_reached(atomic_load(word), (uint32_t)op->value))
         return false;
     if (op->kind == WAIT_EQUAL && atomic_load(word) != op->value)
         return false;
-    if (op->kind == WRITE)
-        atomic_store(word, op->value);
+    if (op->kind == WRITE && op->wide)
+        atomic_store(wide, op->value);
+    if (op->kind == WRITE && !op->wide)
+        atomic_store(word, (uint32_t)op->value);
     if (op->kind == COPY)
         memcpy((void *)(uintptr_t)op->address, (const void *)(uintptr_t)op->from, op->bytes);
     q->next++;
@@ -201,17 +220,42 @@ static void execute(const struct world *w, unsigned seed)
                      queues[r].count);
 }
 
+/* Both halves of a way from each owner to each reader, drawn by `seed`; 0: all by slots. */
+static void draw_routes(struct world *w, unsigned seed)
+{
+    static const struct {
+        enum slr_source source;
+        enum slr_delivery delivery;
+    } way[] = {{SLR_FROM_SLOT, SLR_BY_SLOT},
+               {SLR_FROM_PLACE, SLR_ZERO_COPY},
+               {SLR_ARRIVES, SLR_BY_PUSH},
+               {SLR_FROM_EXPECTED, SLR_AS_EXPECTED},
+               {SLR_FROM_EXPECTED, SLR_CORRECTED}};
+    srand(seed);
+    for (int o = 0; o < w->n; o++)
+        for (int r = 0; r < w->n; r++) {
+            unsigned i = seed ? (unsigned)rand() % 5 : 0;
+            const unsigned char *from = way[i].delivery == SLR_CORRECTED ? w->elsewhere[o] : w->send[o];
+            w->route[r][o].source = way[i].source;
+            w->route[r][o].from = (CUdeviceptr)(uintptr_t)from;
+            w->route[o][r].delivery = way[i].delivery;
+            w->route[o][r].to = (CUdeviceptr)(uintptr_t)(w->recv[r] + (size_t)o * w->shard);
+        }
+}
+
 /* Several gathers on the same buffers would overwrite what the model checks, so each has its own byte pattern and is
  * checked after its own execution, except in the last round, where two are enqueued before anything runs. */
-static void gathers(struct world *w, int calls, uint32_t pieces, unsigned seed)
+static void gathers(struct world *w, int calls, uint32_t pieces, unsigned seed, bool mixed)
 {
     for (int c = 0; c < calls; c++) {
+        draw_routes(w, mixed ? seed * 1000 + (unsigned)c : 0);
         for (int r = 0; r < w->n; r++) {
             for (size_t i = 0; i < w->shard; i++)
                 w->send[r][i] = (unsigned char)((i + (size_t)r * 77 + (size_t)c * 1301 + seed) * 2654435761u >> 13);
             memset(w->recv[r], 0xee, w->shard * (size_t)w->n);
             struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)w->send[r],
-                                   .recv = (CUdeviceptr)(uintptr_t)w->recv[r]};
+                                   .recv = (CUdeviceptr)(uintptr_t)w->recv[r],
+                                   .route = mixed ? w->route[r] : NULL};
             g.plan = slr_plan_make(w->shard, w->n, w->slot, pieces);
             current = r;
             for (int repeat = 0; repeat < (c == calls - 1 ? 2 : 1); repeat++)
@@ -234,7 +278,17 @@ Test(ring_order, ends_and_is_exact_in_any_order)
             struct world w = {
                 .n = n, .slot = 4096, .shard = seed % 2 ? 30011 : 3, .start = seed % 3 ? 0 : UINT32_MAX - 5};
             build(&w);
-            gathers(&w, 4, seed % 4 ? 0 : 3, seed);
+            gathers(&w, 4, seed % 4 ? 0 : 3, seed, false);
+        }
+}
+
+Test(ring_order, ends_and_is_exact_whatever_the_ways)
+{
+    for (int n = 2; n <= 5; n++)
+        for (unsigned seed = 1; seed <= 40; seed++) {
+            struct world w = {.n = n, .slot = 4096, .shard = 30011, .start = seed % 3 ? 0 : UINT32_MAX - 50};
+            build(&w);
+            gathers(&w, 6, seed % 4, seed, true);
         }
 }
 

@@ -1,2 +1,2 @@
 # A pull does not wait for the owners behind the first one.
-s/if \(piece > 0 \|\| arrives\(route_of\(g, owner\)\)\)/if (piece > 9999)/; s/if \(step == 1 \|\| \(all/if (step == 1 || (false \&\& all/
+s/if \(way != SLR_ARRIVES\)(\s+slr_memops_await_ready)/if (way != SLR_ARRIVES \&\& step == 1)\1/; s/\(way == SLR_FROM_SLOT \&\& piece > 0\)/(way == SLR_FROM_SLOT \&\& piece > 0 \&\& owner == owner_at(ring, 1))/

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the ring, for this folder only: operations on its words, and what ring.c and
+ * ring_send.c, the reader's and the owner's part, know of each other. */
+#ifndef SLR_KERNELS_RING_IMPL_H
+#define SLR_KERNELS_RING_IMPL_H
+
+#include "base/cu.h"
+#include "kernels/flags.h"
+#include "kernels/ring.h"
+
+/* Operations on words that one call of the driver enqueues; a call costs more than ten of them. */
+struct slr_memops {
+    CUstreamBatchMemOpParams op[4 * SLR_MAX_RANKS]; /* as many as the driver takes */
+    unsigned count;                                 /* the rest is not initialised */
+};
+
+/* word = value, behind everything that the stream has done, for the whole system. */
+void slr_memops_write(struct slr_memops *m, CUdeviceptr word, uint32_t value);
+/* Until the word has reached the value. */
+void slr_memops_wait(struct slr_memops *m, CUdeviceptr word, uint32_t value);
+/* The same for ready(me, peer) and ready(peer, me). */
+void slr_memops_say_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value);
+void slr_memops_await_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value);
+/* Until the word is 0. */
+void slr_memops_wait_zero(struct slr_memops *m, CUdeviceptr word);
+/* Enqueues and empties it. */
+enum slr_status slr_memops_put(struct slr_memops *m, CUstream stream);
+
+/* A word as this device sees it. */
+static inline CUdeviceptr slr_dflag(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader)
+{
+    return ring->dflags + slr_flag_offset(ring->nranks, kind, owner, reader);
+}
+
+static inline size_t slr_slot_at(const struct slr_ring *ring, uint32_t seq)
+{
+    return (size_t)((seq - 1) % SLR_SLOTS) * ring->slot;
+}
+
+/* Ways of this rank's shard to a peer, and of the peer's to this rank. */
+static inline enum slr_delivery slr_delivery_to(const struct slr_gather *g, int peer)
+{
+    return g->route ? g->route[peer].delivery : SLR_BY_SLOT;
+}
+
+static inline enum slr_source slr_source_of(const struct slr_gather *g, int peer)
+{
+    return g->route ? g->route[peer].source : SLR_FROM_SLOT;
+}
+
+/* Some peer gets this rank's shard in this way. */
+bool slr_ring_delivers(const struct slr_ring *ring, const struct slr_gather *g, enum slr_delivery way);
+
+/* ---- the owner's part: ring_send.c ---- */
+
+/* Whether this rank moves bytes to a peer, which is the publish stream's work. All else that an
+ * owner says stands on the pull stream. */
+bool slr_ring_sends(const struct slr_ring *ring, const struct slr_gather *g);
+
+/* Copies piece `piece` to the slot and to those it is pushed to, and says so. */
+enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece);
+
+/* Writes the shard to the peers that have copied something else from an expected place. */
+enum slr_status slr_ring_correct(struct slr_ring *ring, const struct slr_gather *g, uint32_t last);
+
+#endif

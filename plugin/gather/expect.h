@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Expected places: where a peer's shard probably is, before the peer has come to the call.
+ *
+ * Ranks that run the same program use their buffers in the same combinations: when this rank
+ * gathers from the same `send` into the same `recv` as before, so, mostly, does the peer. So what
+ * is remembered is, for each combination of this rank's buffers and shard size, the place that the
+ * peer had named. It is trusted when the peer has named it twice in a row. Being wrong costs time
+ * and nothing else: the shard goes over the wire twice (kernels/ring.h, SLR_CORRECTED), and the
+ * place has to earn its trust again.
+ *
+ * What the owner of a shard names stays in the transfer descriptor of the call (transfer.h), so the
+ * reader learns it at one of its next calls, whichever of the two came first.
+ *
+ * A direct-mapped table for each peer: combinations that fall together drive each other out, which
+ * costs a staging copy. Made at the first call that could use it. All functions under the
+ * communicator's lock.
+ */
+#ifndef SLR_PLUGIN_GATHER_EXPECT_H
+#define SLR_PLUGIN_GATHER_EXPECT_H
+
+#include "plugin/comm/call.h"
+
+/* Notes the buffers of a call that has its number; false: nothing can be remembered. */
+bool slr_expect_begin(const struct slr_call *call);
+
+/* The place that is trusted for the call's buffers; none: generation 0. */
+struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer);
+
+/* The latest gather with the call's buffers was taken over by no GEMM: so it may well be with this
+ * one. Asked once for a call. */
+bool slr_expect_whole(const struct slr_call *call);
+
+/* A GEMM has taken the communicator's latest gather over. */
+void slr_expect_consumed(struct slr_comm *c);
+
+/* The first call of which it is not known yet what `peer` named; to be moved on by the caller. */
+uint64_t *slr_expect_unlearned(struct slr_comm *c, int peer);
+
+/* `peer` named `place` (or none) for call `number`, one of the latest SLR_TRANSFERS. */
+void slr_expect_learn(struct slr_comm *c, int peer, uint64_t number, struct slr_remote_place place);
+
+void slr_expect_free(struct slr_comm *c);
+
+#endif
