@@ -72,11 +72,11 @@ static void until_told(void *flag)
 
 /* All ranks are here. Not by a collective: what a rank has mapped of the others it closes while its own device has
  * nothing to do, and the others' closing is what a rank's own buffers wait for. */
-static void meet(struct rank *r)
+static void meet(struct rank *r, int times)
 {
     atomic_int *here = r->arg;
     atomic_fetch_add(here, 1);
-    while (atomic_load(here) < r->nranks)
+    while (atomic_load(here) < times * r->nranks)
         sleep_ms(1);
 }
 
@@ -103,8 +103,10 @@ static void body(struct rank *r)
     gathers(r, &send, &recv);
     await_gone(r, send, "send");
     await_gone(r, recv, "receive");
-    meet(r);
+    meet(r, 1);
     beside_work(r);
+    /* What a peer gathers from is mapped here at once, perhaps at an address that is waited for. */
+    meet(r, 2);
     gathers(r, &send, &recv);
     rank_close(r);
 }

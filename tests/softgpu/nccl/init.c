@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 ncclResult_t ncclGetVersion(int *version)
 {
@@ -165,6 +166,14 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 }
 NCCL_ALIAS(ncclCommDestroy);
 
+/* What the call takes beside all else (SOFTGPU_NCCL_ABORT_MS). */
+static void abort_takes(void)
+{
+    const char *ms = getenv("SOFTGPU_NCCL_ABORT_MS");
+    long n = ms ? strtol(ms, NULL, 10) : 0;
+    nanosleep(&(struct timespec){.tv_sec = n / 1000, .tv_nsec = n % 1000 * 1000000}, NULL);
+}
+
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     if (!comm)
@@ -175,6 +184,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     registrations_drop(c);
     comm_abort(c);
     comm_put(c);
+    abort_takes();
     return ncclSuccess;
 }
 NCCL_ALIAS(ncclCommAbort);
