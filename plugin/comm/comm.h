@@ -122,9 +122,6 @@ int slr_comm_hold_all(struct slr_comm **list, int max);
 /* Calls `visit` for each communicator under the registry's lock. */
 void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
 
-/* Those that have been orphaned, off the list, chained by `next`. */
-struct slr_comm *slr_comm_take_orphans(void);
-
 /* The context of *s has been reset since it was retained (cache/device_reset.h): nothing in it is
  * touched any more. */
 bool slr_shared_gone(const struct slr_shared *s);

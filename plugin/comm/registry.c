@@ -91,23 +91,3 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx)
         visit(c, ctx);
     pthread_rwlock_unlock(&lock);
 }
-
-/* Off the list, so that nobody else disposes of them; the caller puts back what is not done
- * with. */
-struct slr_comm *slr_comm_take_orphans(void)
-{
-    struct slr_comm *taken = NULL;
-    pthread_rwlock_wrlock(&lock);
-    for (struct slr_comm **at = &comms; *at;) {
-        struct slr_comm *c = *at;
-        if (!c->orphan) {
-            at = &c->next;
-            continue;
-        }
-        *at = c->next;
-        c->next = taken;
-        taken = c;
-    }
-    pthread_rwlock_unlock(&lock);
-    return taken;
-}

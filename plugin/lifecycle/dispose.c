@@ -41,7 +41,7 @@ void slr_comm_orphan(struct slr_comm *c, bool drained)
     c->nccl = NULL;
     c->orphan = true;
     atomic_fetch_add(&orphans, 1);
-    slr_comm_add(c); /* without a handle: only slr_comm_take_orphans() finds it */
+    slr_comm_add(c); /* without a handle: the program does not find it */
     if (drained)
         slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=ncclCommAbort calls=%llu", c->name, c->rank,
                 (unsigned long long)c->substituted);
@@ -70,11 +70,25 @@ void slr_comm_await_orphans(uint64_t end)
         slr_sleep_ms(1);
 }
 
+/* Disposing of one closes imports, which waits for all work of the context, and that may wait for
+ * another one's words. So the others stay on the list meanwhile, where the watchdog releases
+ * them. */
 void slr_comm_reap_orphans(void)
 {
-    for (struct slr_comm *c = slr_comm_take_orphans(), *next; c; c = next) {
-        next = c->next;
-        if (!dispose_orphan(c))
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS), kept = 0;
+    for (int i = 0; i < n; i++)
+        if (list[i]->orphan)
+            list[kept++] = list[i];
+        else
+            slr_comm_put(list[i]);
+    for (int i = 0; i < kept; i++) {
+        struct slr_comm *c = list[i];
+        bool ends = slr_comm_idle(c);
+        if (ends)
+            slr_comm_remove(c);
+        slr_comm_put(c);
+        if (ends && !dispose_orphan(c))
             slr_comm_add(c); /* again at the next tick */
     }
 }
