@@ -91,3 +91,20 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx)
         visit(c, ctx);
     pthread_rwlock_unlock(&lock);
 }
+
+/* Off the list, so that nobody else disposes of it; the caller puts back what it is not done
+ * with. */
+struct slr_comm *slr_comm_take_orphan(void)
+{
+    struct slr_comm **last = NULL, *taken = NULL;
+    pthread_rwlock_wrlock(&lock);
+    for (struct slr_comm **at = &comms; *at; at = &(*at)->next)
+        if ((*at)->orphan)
+            last = at;
+    if (last) {
+        taken = *last;
+        *last = taken->next;
+    }
+    pthread_rwlock_unlock(&lock);
+    return taken;
+}

@@ -41,7 +41,7 @@ void slr_comm_orphan(struct slr_comm *c, bool drained)
     c->nccl = NULL;
     c->orphan = true;
     atomic_fetch_add(&orphans, 1);
-    slr_comm_add(c); /* without a handle: the program does not find it */
+    slr_comm_add(c); /* without a handle: only slr_comm_take_orphan() finds it */
     if (drained)
         slr_log(SLR_LOG_DEBUG, "communicator_end", "comm=%s crank=%d by=ncclCommAbort calls=%llu", c->name, c->rank,
                 (unsigned long long)c->substituted);
@@ -75,20 +75,9 @@ void slr_comm_await_orphans(uint64_t end)
  * them. */
 void slr_comm_reap_orphans(void)
 {
-    struct slr_comm *list[SLR_MANY_COMMS];
-    int n = slr_comm_hold_all(list, SLR_MANY_COMMS), kept = 0;
-    for (int i = 0; i < n; i++)
-        if (list[i]->orphan)
-            list[kept++] = list[i];
-        else
-            slr_comm_put(list[i]);
-    for (int i = 0; i < kept; i++) {
-        struct slr_comm *c = list[i];
-        bool ends = slr_comm_idle(c);
-        if (ends)
-            slr_comm_remove(c);
-        slr_comm_put(c);
-        if (ends && !dispose_orphan(c))
+    for (int n = atomic_load(&orphans); n > 0; n--) {
+        struct slr_comm *c = slr_comm_take_orphan();
+        if (c && !dispose_orphan(c))
             slr_comm_add(c); /* again at the next tick */
     }
 }
