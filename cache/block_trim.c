@@ -193,11 +193,11 @@ void slr_block_return_idle(void)
 {
     static _Atomic uint64_t looked;
     uint64_t since, now = slr_block_now_ms(), last = atomic_load(&looked);
-    if (slr_block_ours() && !slr_block_capturing())
-        slr_block_keep_left();
+    if (!slr_block_ours() || slr_block_capturing())
+        return;
+    slr_block_keep_left();
     /* One thread looks at a time, and nobody waits for it. */
-    if (!idle_since(&since) || !slr_block_ours() || now - last < IDLE_LOOK_MS ||
-        !atomic_compare_exchange_strong(&looked, &last, now) || slr_block_capturing())
+    if (!idle_since(&since) || now - last < IDLE_LOOK_MS || !atomic_compare_exchange_strong(&looked, &last, now))
         return;
     for (int d = 0; d < SLR_BLOCK_DEVICES; d++) {
         struct slr_block *chain = collect_idle(d, since);
