@@ -103,7 +103,8 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
 {
     struct slr_ring *ring = &call->comm->ring;
     bool put = may_put(call, recv);
-    g->whole = !put && slr_expect_begin(call) && slr_expect_whole(call);
+    bool expects = !put && slr_expect_begin(call);
+    g->whole = expects && slr_expect_whole(call);
     if (put)
         slr_transfer_reader(call, recv, true, route);
     SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */

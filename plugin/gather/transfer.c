@@ -205,7 +205,7 @@ static void reader_second(struct slr_comm *c, int peer, const struct saying *the
 void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route)
 {
     struct slr_comm *c = call->comm;
-    bool expects = !put && slr_expect_begin(call);
+    bool expects = !put && c->expect;
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
         struct saying mine = {0}, theirs;

@@ -19,9 +19,9 @@
  * where slr_transfer_put() says so. An owner that is second names its place all the same, for the
  * reader to learn.
  *
- * So a call never depends on an address being the same as last time; it is only faster. A rank whose buffers are
- * unknown costs itself a staging copy and nobody else anything. The two halves always fit, because
- * only one of the two orders can happen.
+ * So a call never depends on an address being the same as last time; it is only faster. A rank
+ * whose buffers are unknown costs itself a staging copy and nobody else anything. The two halves
+ * always fit, because only one of the two orders can happen.
  *
  * Descriptors are used again after SLR_TRANSFERS calls. A rank may come to a call whose descriptor
  * still waits for the peer to come to an earlier call. It then skips the descriptor and counts that
@@ -74,7 +74,8 @@ bool slr_transfer_put(const struct slr_comm *c);
 /* This rank's part in the descriptors of a call that has its number, under the communicator's lock:
  * first as the owner, for all peers, then as the reader. `send` and `recv` say where the buffers
  * lie. `put`: `recv` is offered to be written to; else places may be expected, and
- * slr_ring_begin() has to have been called (exports.h, slr_exported_readable). Fills `route`. */
+ * slr_expect_begin() and slr_ring_begin() have to have been called (exports.h,
+ * slr_exported_readable). Fills `route`. */
 void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route);
 void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route);
 
