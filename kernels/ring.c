@@ -235,24 +235,11 @@ static uint32_t pieces_ahead(const struct slr_plan *p)
     return p->pieces < SLR_SLOTS ? p->pieces : SLR_SLOTS;
 }
 
-/* Every stream of the gather starts behind its entry and behind the gather before it: in a group that
- * may have received what this one sends, and the words of the two must not come in another order. */
-static enum slr_status begin_streams(struct slr_ring *ring, bool publish, bool own)
-{
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
-    if (publish || own)
-        SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
-    if (publish)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, ring->published, 0));
-    return own ? SLR_CU(cuStreamWaitEvent, ring->own, ring->published, 0) : SLR_OK;
-}
-
-/* A word that is written beside a large copy takes longer, so the copy waits for the meeting where
- * nobody waits for it. */
-static enum slr_status own_behind_pull(struct slr_ring *ring)
+/* Makes another stream wait for what is on the pull stream now. */
+static enum slr_status behind_pull(struct slr_ring *ring, CUstream stream)
 {
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
-    return SLR_CU(cuStreamWaitEvent, ring->own, ring->published, 0);
+    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
 }
 
 enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g)
@@ -264,7 +251,14 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
             atomic_store(&ring->corrected[peer], slr_ready_value(first + g->plan.pieces - 1, 1));
     atomic_store(&ring->issued, first + g->plan.pieces - 1);
     bool sends = slr_ring_sends(ring, g);
-    SLR_TRY(begin_streams(ring, sends, !slr_ring_in_place(ring, g) && !g->whole));
+    /* Every stream starts behind the gather's entry and behind the gather before it: in a group that
+     * may have received what this one sends, and the words of the two must not come in another
+     * order. */
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
+    if (sends)
+        SLR_TRY(behind_pull(ring, ring->publish));
+    if (!slr_ring_in_place(ring, g) && !g->whole)
+        SLR_TRY(behind_pull(ring, ring->own));
     /* Before everything else: a pusher that waits for it may hold up what this rank waits for. */
     SLR_TRY(open_buffer(ring, g, first));
     for (uint32_t piece = 0; sends && piece < pieces_ahead(&g->plan); piece++)
@@ -304,11 +298,11 @@ static void await_readers(const struct slr_ring *ring, const struct slr_gather *
 }
 
 /* `finished` is recorded on one stream and has to stand for all. */
-static enum slr_status finish_tail(struct slr_ring *ring, const struct slr_gather *g)
+static enum slr_status finish_tail(struct slr_ring *ring, const struct slr_gather *g, bool sends)
 {
     if (!slr_ring_in_place(ring, g))
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->owned, 0));
-    if (slr_ring_sends(ring, g)) {
+    if (sends) {
         SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->published, 0));
     }
@@ -316,7 +310,7 @@ static enum slr_status finish_tail(struct slr_ring *ring, const struct slr_gathe
     return SLR_CU(cuEventRecord, ring->finished, ring->tail);
 }
 
-static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *g, uint32_t last)
+static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *g, uint32_t last, bool sends)
 {
     struct slr_memops m;
     m.count = 0;
@@ -328,18 +322,18 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
     /* Late: no peer waits for it. */
     SLR_TRY(copy_own_shard(ring, g));
     await_settled(ring, g, &m, last);
+    ring->settling = m.count > 0 ? ring->finished : NULL;
     /* Alone where parts of a GEMM wait for that, else with what only the end needs. */
-    ring->expects = m.count > 0;
-    ring->settles = ring->expects && !g->whole;
-    if (ring->settles) {
+    if (ring->settling && !g->whole) {
         SLR_TRY(slr_memops_put(&m, ring->tail));
         SLR_TRY(SLR_CU(cuEventRecord, ring->settled, ring->tail));
+        ring->settling = ring->settled;
     }
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->pulled, 0));
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->tail);
     await_readers(ring, g, &m, last);
     SLR_TRY(slr_memops_put(&m, ring->tail));
-    return finish_tail(ring, g);
+    return finish_tail(ring, g, sends);
 }
 
 enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *g)
@@ -351,8 +345,10 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
             atomic_store(&ring->expected[owner_at(ring, step)], slr_ready_value(last, 1));
     ring->whole = g->whole && g->plan.pieces > 1 && can_be_whole(ring, g) ? g->plan.chunks : 0;
     SLR_TRY(meet(ring, g, first, last));
+    /* A word that is written beside a large copy takes longer, so where nobody waits for the copy it
+     * waits for the meeting. */
     if (g->whole && !slr_ring_in_place(ring, g))
-        SLR_TRY(own_behind_pull(ring));
+        SLR_TRY(behind_pull(ring, ring->own));
     if (ring->whole)
         SLR_TRY(pull_whole(ring, g));
     for (uint32_t piece = 0; piece < g->plan.pieces; piece++) {
@@ -362,7 +358,7 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
             SLR_TRY(slr_ring_send_piece(ring, g, first, piece + ahead));
     }
     ring->carrying = false;
-    return conclude(ring, g, last);
+    return conclude(ring, g, last, sends);
 }
 
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
@@ -406,7 +402,7 @@ enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream)
 
 enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step)
 {
-    if (ring->expects)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, stream, ring->settles ? ring->settled : ring->finished, 0));
+    if (ring->settling)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, stream, ring->settling, 0));
     return SLR_CU(cuStreamWaitEvent, stream, chunk_event(ring, ring->whole ? ring->whole - 1 : q, step), 0);
 }

@@ -71,11 +71,12 @@
  *
  * A push waits for open(r, me), which r writes before everything else of the same gather.
  *
- * Stream ordering: the pulls, the staging copy and the copy of the own shard start after what was on
- * the application's stream at `entry`, and after the gather before. The own shard has a stream of its own, of least priority. It
- * waits for nobody and nobody but the end of the gather waits for it, so it adds nothing to the
- * argument above. After slr_ring_join(stream), work put on the stream sees the whole gather, and
- * may overwrite `send`.
+ * Stream ordering: the pulls, the staging copy and the copy of the own shard start after what was
+ * on the application's stream at `entry`, and after the gather before. The own shard has a stream
+ * of its own, of least priority. It waits for nobody, or for meet where shards are copied whole, and
+ * no stream of the ring but the end of the gather waits for it, so it adds nothing to the argument
+ * above. After slr_ring_join(stream), work put on the stream sees the whole gather, and may
+ * overwrite `send`.
  *
  * Failure: what a rank has published stays as it is until its readers have said `done`. A rank that
  * has failed breaks that when its waits are released, so it says so first, in `broken`. Its readers
@@ -130,10 +131,9 @@ struct slr_ring {
     CUevent entry, published, owned, pulled, settled, finished;
     /* What stands on the application's stream without the gather: slr_ring_carry. */
     CUevent before;
-    bool carrying;  /* that has been called for the latest gather */
-    uint32_t whole; /* its chunks, if it copies shards whole: the last one's event stands for all */
-    /* It copies from expected places; these settle by an event of their own, else with `finished`. */
-    bool expects, settles;
+    bool carrying;        /* that has been called for the latest gather */
+    uint32_t whole;       /* its chunks, if it copies shards whole: the last one's event stands for all */
+    CUevent settling;     /* what it has copied from expected places is right; NULL: it has not */
     CUevent *chunk_event; /* of the latest gather, [chunk * (nranks - 1) + step - 1] */
     uint32_t chunk_events;
     struct slr_timing *timing; /* of the latest gather, the caller's; NULL: it is not measured */
