@@ -62,8 +62,8 @@ Launch = collections.namedtuple("Launch", "name prefix env")  # how a program of
 class TorchSide:
     """A process for each rank, from the first job to the last: PyTorch takes seconds to start."""
 
-    def __init__(self, name, role, setup, prefix=(), env=None):
-        self.name, self.role, self.setup = name, role, setup
+    def __init__(self, name, role, setup, prefix=(), env=None, script="torch_rank.py"):
+        self.name, self.role, self.setup, self.script = name, role, setup, script
         self.prefix, self.env = list(prefix), env or {}
         self.forms = ("stream", "event", "fresh") if role in ("plain", "zero-cta") else ("own",)
         self.gathers = role in ("plain", "zero-cta")
@@ -81,7 +81,7 @@ class TorchSide:
         command = self.prefix + [
             self.setup.python,
             "-u",
-            os.path.join(HERE, "torch_rank.py"),
+            os.path.join(HERE, self.script),
             "--role",
             self.role,
             "--device",

@@ -111,6 +111,20 @@ class World:
         return begin.elapsed_time(end) / iters
 
 
+def small(world, seed, rows, columns, dtype=torch.bfloat16):
+    """Exact results are made of few, small whole numbers: -1, 0 and 1, with so many zeros that bf16
+    holds all sums of `columns` products."""
+    generator = torch.Generator(device=world.device)
+    generator.manual_seed(seed)
+    variance = min(0.5, PROBE_SPREAD / columns**0.5)
+    share = (1 - (1 - 2 * variance) ** 0.5) / 2
+    plus, minus = (
+        torch.empty(rows, columns, dtype=dtype, device=world.device).bernoulli_(share, generator=generator)
+        for _ in range(2)
+    )
+    return plus.sub_(minus)
+
+
 class Plain:
     """all_gather_into_tensor, then the product: the program as most are written."""
 
@@ -286,6 +300,9 @@ class Rank:
         self.world = World(options.device)
         self.role = ROLES[options.role](self.world, options)
 
+    def about(self):
+        return {"nccl_called": getattr(getattr(self.role, "windows", None), "version", None)}
+
     def do(self, job):
         with torch.no_grad():
             self.role.take(tuple(job["row"]))
@@ -300,27 +317,11 @@ class Rank:
     def gemm(self, job):
         return {"ms": self.world.timed(self.role.gemm, job["warmup"], job["iters"])}
 
-    # Exact results: few, small whole numbers.
-
-    def small(self, seed, rows, columns):
-        """-1, 0 and 1, with so many zeros that bf16 holds all sums of `columns` products."""
-        generator = torch.Generator(device=self.world.device)
-        generator.manual_seed(seed)
-        variance = min(0.5, PROBE_SPREAD / columns**0.5)
-        share = (1 - (1 - 2 * variance) ** 0.5) / 2
-        plus, minus = (
-            torch.empty(rows, columns, dtype=torch.bfloat16, device=self.world.device).bernoulli_(
-                share, generator=generator
-            )
-            for _ in range(2)
-        )
-        return plus.sub_(minus)
-
     def check(self, job):
         role, world, (m, k, n) = self.role, self.world, job["row"]
-        shards = [self.small(1 + rank, m // world.ranks, k) for rank in range(world.ranks)]
+        shards = [small(world, 1 + rank, m // world.ranks, k) for rank in range(world.ranks)]
         role.x.copy_(shards[world.rank])
-        role.weight.copy_(self.small(1000 + world.rank, n, k))
+        role.weight.copy_(small(world, 1000 + world.rank, n, k))
         wanted = torch.cat(shards)
         role.full.fill_(7)
         role.out.fill_(7)
@@ -365,9 +366,10 @@ def one_line(error):
     return f"{type(error).__name__}: {text}"[:160]
 
 
-def main():
+def serve(make, roles):
+    """Answers jobs until stdin ends, with a rank that make(options) has made; it has `world`."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--role", choices=ROLES, required=True)
+    parser.add_argument("--role", choices=roles, required=True)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--nccl", default="libnccl.so.2")
     parser.add_argument("--reply-fd", type=int, required=True)
@@ -379,11 +381,11 @@ def main():
             replies.flush()
 
         try:
-            rank = Rank(options)
+            rank = make(options)
         except Exception as error:
             reply({"error": one_line(error)})
             raise
-        reply(rank.world.about() | {"nccl_called": getattr(getattr(rank.role, "windows", None), "version", None)})
+        reply(rank.world.about() | rank.about())
         for line in sys.stdin:
             try:
                 reply(rank.do(json.loads(line)))
@@ -394,4 +396,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    serve(Rank, ROLES)

@@ -6,6 +6,9 @@ measures nothing.
 plain ranks answer with 2 ms (3 ms with FAKE_MS=3), rank 0 a little faster; with FAKE_SILENT=1 not at
 all. fused refuses every job. async-tp ends at the first one, on rank 1, with words on stderr. With
 FAKE_WRONG=1 every product of `fresh` is wrong.
+
+As a rank of bench/never_slower: 1 ms under slipring, else 2 ms. Row FAKE_REFUSED can not be made; on
+rank 1 the process ends at row FAKE_ENDED.
 """
 
 import argparse
@@ -15,13 +18,29 @@ import sys
 import time
 
 
+def answer_row(job, rank):
+    """Of bench/never_slower; None when the job is none of its own."""
+    number = str(job.get("row", {}).get("number")) if job["do"] == "make" else ""
+    if number and number == os.environ.get("FAKE_REFUSED"):
+        return {"error": "OutOfMemoryError: too large"}
+    if number and number == os.environ.get("FAKE_ENDED") and rank == 1:
+        sys.exit("ValueError: no more")
+    if job["do"] in ("make", "drop"):
+        return {}
+    if job["do"] == "time":
+        return {"ms": 1.0 if "libslipring" in os.environ.get("LD_PRELOAD", "") else 2.0, "counters": {}}
+    return None
+
+
 def answer(job, role, rank):
+    if job["do"] in ("make", "drop", "time"):
+        return answer_row(job, rank)
     if role == "fused":
         return {"error": "RuntimeError: not here"}
     if role == "async-tp" and rank == 1:
         sys.exit("ValueError: no compiler")
     if job["do"] == "check":
-        return {"wrong": 5 if job["form"] == "fresh" and "FAKE_WRONG" in os.environ else 0, "of": 100}
+        return {"wrong": 5 if job.get("form", "fresh") == "fresh" and "FAKE_WRONG" in os.environ else 0, "of": 100}
     if job["do"] == "blocks":
         return {"blocks": 24, "kernels": ["gather_kernel"]}
     parts = {"gemm": 1.0, "gather": 0.5}

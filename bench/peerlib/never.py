@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/never_slower measures of each row, and what it makes of it."""
+
+import json
+import statistics
+import time
+
+import decisions
+import sides
+from measure import FIRST_JOB_SECONDS, JOB_SECONDS, START_SECONDS, OutOfTime
+from sides import Failed, Refused
+from table import cell, head, line, number, ratio
+
+NCCL, OURS = "nccl", "slipring"
+FIRST_ITERATIONS = 12  # slipring maps buffers in its first calls
+SETTLE_MS = 150  # and clocks need their time
+SHARES = (0, 5, 10, 25, 50, 75, 90, 100)
+
+
+class AgGemmRows(sides.AgGemmSide):
+    """bench/ag_gemm, started for every job."""
+
+    DTYPES = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
+
+    def ask(self, job, seconds):
+        if job["do"] == "make":
+            self.row = job["row"]
+        if job["do"] in ("make", "drop"):
+            return {}
+        checked = job["do"] == "check"
+        words = ["--ranks", self.setup.ranks, "--warmup", job.get("warmup", 1), "--iters", job.get("iters", 1)]
+        words += ["--check", "full" if checked else "off"] + self.shape()
+        result = sides.run_json(self, self.setup, self.setup.ag_gemm, list(map(str, words)), seconds, wrong_status=1)
+        if checked:
+            return {"wrong": result["check"]["wrong"], "of": result["check"]["checked"]}
+        return {"ms": result["worst"]["gather" if self.row["form"] == "none" else "whole"]["gpu_ms"]}
+
+    def shape(self):
+        row = self.row
+        m, k, n = row["m"], row["k"], row["n"]
+        words = ["--dtype", row["dtype"]] + ["--side-stream"] * row["event"]
+        if row["form"] == "none":
+            return words + ["--form", "bn", "--m", 1, "--n", m, "--k", k]
+        words += ["--interpose-op", "alloc"] * row["fresh"]
+        return words + ["--form", "at" if row["form"] == "weight" else "bn", "--m", n, "--n", m, "--k", k]
+
+
+class Measured:
+    """Of one row: samples of each side, and what slipring did."""
+
+    def __init__(self, row):
+        self.row, self.samples = row, {NCCL: [], OURS: []}
+        self.wrong, self.checked, self.did, self.counters = {}, 0, "", {}
+
+    def whole(self):
+        return all(self.samples.values())
+
+    def spread(self, side):
+        values = self.samples[side]
+        return {"median": statistics.median(values), "min": min(values), "max": max(values), "samples": values}
+
+    def ratio(self):
+        return self.spread(NCCL)["median"] / self.spread(OURS)["median"]
+
+    def rounds(self):
+        """The ratio of each round."""
+        return [a / b for a, b in zip(self.samples[NCCL], self.samples[OURS])]
+
+    def json(self):
+        return {
+            **self.row._asdict(),
+            "title": self.row.title(),
+            "shard_bytes": self.row.shard_bytes(),
+            "ms": {side: self.spread(side) for side in self.samples},
+            "ratio": self.ratio(),
+            "rounds": self.rounds(),
+            "slipring": self.did,
+            "counters": self.counters,
+            "wrong": self.wrong,
+            "checked": self.checked,
+        }
+
+
+class Run:
+    def __init__(self, options, used, log):
+        self.options, self.sides, self.log = options, used, log
+        self.begin, self.rows, self.left_out, self.stopped = time.monotonic(), [], {}, None
+
+    def left(self):
+        seconds = self.options.limit - (time.monotonic() - self.begin)
+        if seconds <= 0:
+            raise OutOfTime(f"stopped at the limit of {self.options.limit:.0f} s")
+        return seconds
+
+    def start(self):
+        for side in self.sides:
+            side.begin()
+        for side in self.sides:
+            side.ready(min(self.left(), START_SECONDS))
+
+    def ask(self, side, job, seconds=JOB_SECONDS):
+        return side.ask(job, min(self.left(), seconds))
+
+    def iterations(self, ms, budget, least):
+        return self.options.iters or int(min(2000, max(least, budget / max(ms, 1e-3))))
+
+    def settle(self, side):
+        """Until a program of this kind is steady; returns milliseconds of an iteration."""
+        first = {"do": "time", "warmup": 0, "iters": self.options.iters or FIRST_ITERATIONS}
+        ms = self.ask(side, first, FIRST_JOB_SECONDS)["ms"]
+        more = self.iterations(ms, SETTLE_MS, self.options.settle)
+        return self.ask(side, {"do": "time", "warmup": 0, "iters": more})["ms"]
+
+    def turn(self, measured, side, iters):
+        time.sleep(self.options.pause)
+        answer = self.ask(side, {"do": "time", "warmup": min(iters, max(3, iters // 10)), "iters": iters})
+        measured.samples[side.name].append(answer["ms"])
+        measured.counters = answer.get("counters") or measured.counters
+
+    def measure(self, row):
+        measured = Measured(row)
+        for side in self.sides:
+            self.ask(side, {"do": "make", "row": row._asdict()}, FIRST_JOB_SECONDS)
+        settled = [self.settle(side) for side in self.sides]
+        iters = self.iterations(max(settled), self.options.ms, 5)
+        for number_ in range(self.options.rounds):
+            for side in self.sides[:: -1 if number_ % 2 else 1]:
+                self.turn(measured, side, iters)
+        for side in self.sides:
+            answer = self.ask(side, {"do": "check"}, FIRST_JOB_SECONDS)
+            measured.checked += answer["of"]
+            if answer["wrong"]:
+                measured.wrong[side.name] = answer["wrong"]
+        measured.did = decisions.describe(self.log.new())
+        return measured
+
+    def one(self, row):
+        try:
+            self.rows.append(self.measure(row))
+            self.tell(self.rows[-1])
+        except Refused as why:
+            self.left_out[row.title()] = str(why)
+            self.options.say(f"left out: {row.title()}: {why}")
+        for side in self.sides:
+            self.ask(side, {"do": "drop"})
+
+    def tell(self, measured):
+        times = " ".join(f"{side} {number(measured.spread(side)['median'])}" for side in measured.samples)
+        wrong = f" WRONG {measured.wrong}" if measured.wrong else ""
+        told = f"{times} ratio {measured.ratio():.3f}{wrong} [{measured.did}]"
+        self.options.say(f"{measured.row.title()}: {told}, {self.left():.0f} s left")
+
+    def all(self, rows):
+        try:
+            self.start()
+            for row in rows:
+                self.one(row)
+        except (OutOfTime, KeyboardInterrupt) as why:
+            self.stopped = str(why) or "interrupted"
+        except (Failed, OSError) as why:
+            out_of_time = time.monotonic() - self.begin >= self.options.limit
+            self.stopped = f"stopped at the limit of {self.options.limit:.0f} s" if out_of_time else f"failed: {why}"
+        if self.stopped:
+            self.options.say(self.stopped)
+
+
+# The table.
+
+GROUPS = (
+    ("all", lambda row: True),
+    ("with a GEMM", lambda row: row.form != "none"),
+    ("activations gathered", lambda row: row.form == "activations"),
+    ("weight gathered", lambda row: row.form == "weight"),
+    ("gathers alone", lambda row: row.form == "none"),
+    ("barrier in each iteration", lambda row: row.barrier),
+    ("no barrier", lambda row: not row.barrier),
+    ("fresh buffers", lambda row: row.fresh),
+    ("the same buffers", lambda row: not row.fresh),
+    ("on the GEMM's stream", lambda row: not row.event),
+    ("by event", lambda row: row.event),
+    ("bf16", lambda row: row.dtype == "bf16"),
+    ("fp16", lambda row: row.dtype == "fp16"),
+    ("fp32", lambda row: row.dtype == "fp32"),
+)
+
+
+def percentile(ordered, share):
+    """Between the two nearest values, in proportion."""
+    place = share / 100 * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def distribution(rows):
+    ordered = sorted(measured.ratio() for measured in rows)
+    return {share: percentile(ordered, share) for share in SHARES}
+
+
+class Report:
+    def __init__(self, facts, run, options):
+        self.facts, self.run, self.options = facts, run, options
+        self.rows = sorted(run.rows, key=Measured.ratio)
+
+    def markdown(self):
+        parts = [self.about(), self.groups(), self.worst(), self.notes()]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def about(self):
+        return "\n".join(f"- {name}: {value}" for name, value in self.facts)
+
+    def groups(self):
+        if not self.rows:
+            return ""
+        titles = ["NCCL / slipring", "rows", "least"] + [f"{share}%" for share in SHARES[1:-1]]
+        lines = [head(titles + ["most", "below 0.98", "below 1"])]
+        for name, belongs in GROUPS:
+            rows = [measured for measured in self.rows if belongs(measured.row)]
+            if not rows:
+                continue
+            below = [str(sum(measured.ratio() < bound for measured in rows)) for bound in (0.98, 1)]
+            lines.append(line([name, str(len(rows))] + [ratio(v) for v in distribution(rows).values()] + below))
+        return "\n".join(lines)
+
+    def worst(self):
+        if not self.rows:
+            return ""
+        titles = [
+            "worst rows",
+            "NCCL ms",
+            "slipring ms",
+            "ratio",
+            "of each round",
+            "what slipring did",
+            "fused, staged / calls",
+        ]
+        return "\n".join([head(titles)] + [line(self.cells(one)) for one in self.rows[: self.options.worst]])
+
+    def cells(self, one):
+        did = one.did + "".join(f"; WRONG: {side}, {count} elements" for side, count in one.wrong.items())
+        seen = one.counters
+        counted = f"{seen['fused']}, {seen['staged']} / {seen['calls']}" if seen else "-"
+        rounds = f"{min(one.rounds()):.3f}-{max(one.rounds()):.3f}"
+        return [
+            one.row.title(),
+            cell(one.spread(NCCL)),
+            cell(one.spread(OURS)),
+            ratio(one.ratio()),
+            rounds,
+            did,
+            counted,
+        ]
+
+    def notes(self):
+        wrong = "; ".join(f"{one.row.title()}: {one.wrong}" for one in self.rows if one.wrong)
+        checked = sum(one.checked for one in self.rows)
+        lines = [f"- results: {wrong or 'all exact'}, {len(self.rows)} rows, {checked} elements compared"]
+        if self.rows:
+            least, middle = self.rows[0], statistics.median(one.ratio() for one in self.rows)
+            lines.append(f"- worst ratio {least.ratio():.3f} (row {least.row.title()}), median {middle:.3f}")
+        lines += [f"- left out: {name}: {why}" for name, why in self.run.left_out.items()]
+        return "\n".join(lines + ([f"- {self.run.stopped}"] if self.run.stopped else []))
+
+    def json(self):
+        value = {
+            "program": "never_slower",
+            "facts": dict(self.facts),
+            "seed": self.options.seed,
+            "ratio": "nccl / slipring, medians over rounds of the slowest rank",
+            "rows": [one.json() for one in self.rows],
+            "distribution": {
+                name: distribution(rows)
+                for name, belongs in GROUPS
+                for rows in [[one for one in self.rows if belongs(one.row)]]
+                if rows
+            },
+            "left_out": self.run.left_out,
+            "stopped": self.run.stopped,
+            "wrong": sum(sum(one.wrong.values()) for one in self.rows),
+        }
+        return json.dumps(value, indent=1) + "\n"
