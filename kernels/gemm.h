@@ -71,7 +71,9 @@ struct slr_gemm_split {
     int64_t shard_cols; /* columns in one rank's shard */
     size_t col_bytes;
     int64_t other, inner; /* the size of C that is not cut; k */
-    double pace;          /* gemm_parts.h; the caller's: slr_gemm_split_find leaves it alone */
+    /* gemm_parts.h; the caller's: slr_gemm_split_find leaves them alone. */
+    double pace;
+    uint32_t parts; /* of equal size, that are wanted; 0: by the pace */
 };
 
 /* Bytes of one element; 0 for types that are not split (complex, sub-byte, unknown). */

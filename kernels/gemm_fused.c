@@ -31,26 +31,42 @@ static bool read_from_send(const struct slr_ring *ring, const struct slr_gather 
     return true;
 }
 
-/* Makes the stream wait for what the part reads, where it has to. */
-static enum slr_status await(struct slr_ring *ring, const struct slr_gather *g, const struct slr_part *part, bool on_a,
-                             struct slr_gemm *gemm)
+/* Makes the stream wait for what the part reads of the own shard, where it has to. `alone`: it reads
+ * nothing else. */
+static enum slr_status await_own(struct slr_ring *ring, const struct slr_gather *g, bool alone, bool on_a,
+                                 struct slr_gemm *gemm)
 {
-    if (part->step > 0)
-        return slr_ring_wait_chunk(ring, g->stream, part->chunk, part->step);
-    return slr_ring_in_place(ring, g) || read_from_send(ring, g, on_a, gemm) ? SLR_OK
-                                                                             : slr_ring_wait_own(ring, g->stream);
+    if (slr_ring_in_place(ring, g) || (alone && read_from_send(ring, g, on_a, gemm)))
+        return SLR_OK;
+    return slr_ring_wait_own(ring, g->stream);
+}
+
+/* The same of all shards. *peer, *chunk: the last of what it waits for; -1: the own shard alone. */
+static enum slr_status await(struct slr_ring *ring, const struct slr_gather *g, const struct slr_parts *walk,
+                             const struct slr_part *part, struct slr_gemm *gemm, int *peer, uint32_t *chunk)
+{
+    uint32_t own;
+    *peer = -1;
+    for (int step = 1; step < ring->nranks; step++) {
+        if (!slr_part_reads(walk, part, step, chunk))
+            continue;
+        SLR_TRY(slr_ring_wait_chunk(ring, g->stream, *chunk, step));
+        *peer = (ring->rank + step) % ring->nranks;
+    }
+    return slr_part_reads(walk, part, 0, &own) ? await_own(ring, g, *peer < 0, walk->split.on_a, gemm) : SLR_OK;
 }
 
 static cublasStatus_t compute(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *whole,
-                              const struct slr_gemm_split *split, const struct slr_part *part, unsigned index)
+                              const struct slr_parts *walk, const struct slr_part *part, unsigned index)
 {
     struct slr_gemm gemm = *whole;
-    if (await(ring, g, part, split->on_a, &gemm) != SLR_OK)
+    uint32_t chunk = 0;
+    int peer;
+    if (await(ring, g, walk, part, &gemm, &peer, &chunk) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
-    if (part->step > 0)
-        slr_timing_did(ring->timing, SLR_LANE_APP, g->stream, SLR_SPAN_WAIT, (ring->rank + part->step) % ring->nranks,
-                       (int)part->chunk, 0);
-    cublasStatus_t r = slr_gemm_part(&gemm, split, part->col, part->cols);
+    if (peer >= 0)
+        slr_timing_did(ring->timing, SLR_LANE_APP, g->stream, SLR_SPAN_WAIT, peer, (int)chunk, 0);
+    cublasStatus_t r = slr_gemm_part(&gemm, &walk->split, part->col, part->cols);
     if (r == CUBLAS_STATUS_SUCCESS)
         slr_timing_did(ring->timing, SLR_LANE_APP, g->stream, SLR_SPAN_GEMM, -1, (int)index, 0);
     return r;
@@ -80,7 +96,7 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
         return CUBLAS_STATUS_NOT_SUPPORTED;
     slr_timing_mark(ring->timing, SLR_LANE_APP, g->stream);
     while (r == CUBLAS_STATUS_SUCCESS && slr_parts_next(&walk, &part)) {
-        r = compute(ring, g, gemm, split, &part, *parts);
+        r = compute(ring, g, gemm, &walk, &part, *parts);
         *parts += r == CUBLAS_STATUS_SUCCESS;
     }
     if (*parts == 0)

@@ -98,8 +98,9 @@ struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm
      * considered. */
     walk.chunks = pace > 0 ? (plan->chunks + MOST_GROUPS - 1) / MOST_GROUPS : 1;
     walk.groups = (plan->chunks + walk.chunks - 1) / walk.chunks;
-    walk.grain = grain_of(split->shard_cols, walk.groups);
-    if (pace > 0)
+    walk.grain =
+        split->parts ? grain_of(split->shard_cols * nranks, split->parts) : grain_of(split->shard_cols, walk.groups);
+    if (pace > 0 && !split->parts)
         choose(&walk, pace);
     return walk;
 }
@@ -121,18 +122,80 @@ static bool next_range(struct slr_parts *walk)
     return true;
 }
 
+/* Of the shard that arrives at `step`, its first column. */
+static int64_t shard_begin(const struct slr_parts *walk, int step)
+{
+    return (walk->rank + step) % walk->nranks * walk->split.shard_cols;
+}
+
+bool slr_part_reads(const struct slr_parts *walk, const struct slr_part *part, int step, uint32_t *chunk)
+{
+    const int64_t shard = shard_begin(walk, step), cols = walk->split.shard_cols;
+    const int64_t end = part->col + part->cols - shard;
+    if (end <= 0 || part->col >= shard + cols)
+        return false;
+    *chunk = chunk_of(walk, end < cols ? end : cols);
+    return true;
+}
+
 static void take(const struct slr_parts *walk, struct slr_part *part)
 {
     const int64_t first = border(walk, walk->begin), last = border(walk, walk->end);
-    *part = (struct slr_part){.col = (walk->rank + walk->step) % walk->nranks * walk->split.shard_cols + first,
-                              .cols = last - first,
-                              .step = walk->step};
-    if (walk->step > 0 && part->cols > 0)
-        part->chunk = chunk_of(walk, last);
+    *part = (struct slr_part){.col = shard_begin(walk, walk->step) + first, .cols = last - first};
+}
+
+/* ---- equal parts ---- */
+
+static int64_t equal_border(const struct slr_parts *walk, int64_t i)
+{
+    const int64_t all = walk->split.shard_cols * walk->nranks, parts = walk->split.parts;
+    return i >= parts ? all : all * i / parts / walk->grain * walk->grain;
+}
+
+static struct slr_part equal_part(const struct slr_parts *walk, int64_t i)
+{
+    const int64_t first = equal_border(walk, i);
+    return (struct slr_part){.col = first, .cols = equal_border(walk, i + 1) - first};
+}
+
+/* When the last of what the part reads is there, in the ring's order: 0 for the own shard, which is
+ * there. */
+static uint64_t arrival(const struct slr_parts *walk, const struct slr_part *part)
+{
+    uint64_t last = 0;
+    for (int step = 1; step < walk->nranks; step++) {
+        uint32_t chunk;
+        if (slr_part_reads(walk, part, step, &chunk)) {
+            uint64_t here = (uint64_t)chunk * (uint64_t)(walk->nranks - 1) + (uint64_t)step;
+            last = here > last ? here : last;
+        }
+    }
+    return last;
+}
+
+/* The next in the order of arrival; of those that arrive together the first. */
+static bool next_equal(struct slr_parts *walk, struct slr_part *part)
+{
+    uint64_t next = UINT64_MAX;
+    for (int64_t i = 0; i < walk->split.parts; i++) {
+        const struct slr_part here = equal_part(walk, i);
+        if (here.cols <= 0)
+            continue;
+        const uint64_t key = arrival(walk, &here) << 32 | (uint64_t)i;
+        if ((!walk->taken || key > walk->latest) && key < next) {
+            next = key;
+            *part = here;
+        }
+    }
+    walk->latest = next;
+    walk->taken++;
+    return next != UINT64_MAX;
 }
 
 bool slr_parts_next(struct slr_parts *walk, struct slr_part *part)
 {
+    if (walk->split.parts)
+        return next_equal(walk, part);
     do {
         if (walk->step > 0 && walk->step + 1 < walk->nranks)
             walk->step++;

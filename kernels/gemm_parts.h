@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Into which parts a GEMM that consumes a gather is cut, and what each waits for.
  *
- * The rule: every shard is cut at the same columns on every rank, the own shard too, and no part
- * lies in two shards. So all ranks make the same parts, a part being (first column, columns); only
- * their order differs. Each element of C is then computed by the same cuBLAS call on all ranks, of
- * the same shape and with addresses that are aligned alike, and replicas of a result stay equal
- * (docs/numerics.md says what that takes). The cut is computed from facts that are equal on all
- * ranks: the plan, the ranks, the GEMM's shape, SLIPRING_FLOP_PER_BYTE.
+ * The rule: the gathered operand is cut at the same columns on every rank. So all ranks make the
+ * same parts, a part being (first column, columns); only their order differs. Each element of C is
+ * then computed by the same cuBLAS call on all ranks, of the same shape and with addresses that are
+ * aligned alike, and replicas of a result stay equal (docs/numerics.md says what that takes). The
+ * cut is computed from facts that are equal on all ranks: the plan, the ranks, the GEMM's shape,
+ * SLIPRING_FLOP_PER_BYTE, and a wanted number of parts.
+ *
+ * With a wanted number (`split.parts`) the operand is cut into so many parts of equal size, whatever
+ * lies where: a part may take the end of one shard and the beginning of the next. Fewer, larger parts
+ * than shards fill the device better where a shard's part of C is not a whole number of waves of
+ * tiles. Which number is best can only be measured. Borders are multiples of up to 256 columns; the
+ * order on a rank is that in which the last bytes of the parts arrive.
+ *
+ * Without one, every shard is cut alike, the own shard too, and no part lies in two shards:
  *
  *   range i of a shard   its chunks [a, b) (kernels/plan.h), as columns: a column across two chunks
  *                        belongs to the later one, and a border within a shard is moved down to a
@@ -37,8 +45,6 @@
 
 struct slr_part {
     int64_t col, cols;
-    uint32_t chunk; /* to wait for */
-    int step;       /* at which that arrives; 0: the own shard, nothing to wait for */
 };
 
 /* A walk over the parts. */
@@ -54,6 +60,9 @@ struct slr_parts {
      * is the own shard. */
     uint32_t begin, end;
     int step;
+    /* The walk over equal parts: (arrival, index) of the latest one, and how many there were. */
+    uint64_t latest;
+    uint32_t taken;
 };
 
 struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm_split *split, int rank, int nranks,
@@ -61,6 +70,10 @@ struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm
 
 /* False: there are no more. No part is empty. */
 bool slr_parts_next(struct slr_parts *walk, struct slr_part *part);
+
+/* Whether the part reads of the shard that arrives at `step`; 0: the own one. Then *chunk is the last
+ * of that shard's chunks that it reads. */
+bool slr_part_reads(const struct slr_parts *walk, const struct slr_part *part, int step, uint32_t *chunk);
 
 /* Pace from the operand's element size, the GEMM's other outer size, and how many operations of a
  * 16-bit GEMM the device makes in the time in which it receives one byte. */

@@ -42,6 +42,7 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm,
     enum slr_reason r = slr_gemm_describe(gemm);
     if (r == SLR_R_FUSED)
         r = slr_gemm_split_find(gemm, &c->pending->gather, c->nranks, split);
+    split->parts = (uint32_t)slr_get(SLR_S_PARTS);
     /* How fast the GEMM consumes the gathered operand decides how finely it is cut. */
     if (r == SLR_R_FUSED)
         split->pace = slr_parts_pace(split->col_bytes / (size_t)gemm->k, split->on_a ? gemm->n : gemm->m,

@@ -33,7 +33,7 @@ static int64_t *cut_of(struct slr_parts p)
     return cols;
 }
 
-/* Every column once, in parts that lie in one shard. */
+/* Every column once, in parts that lie in one shard, if that is wanted. */
 static void covers(const int64_t *cols, int64_t shard, int64_t all)
 {
     for (int64_t at = 0; at < all; at += cols[at]) {
@@ -44,33 +44,63 @@ static void covers(const int64_t *cols, int64_t shard, int64_t all)
     }
 }
 
-/* The own shard's parts come first and wait for nothing; each other one waits for the chunk that brings the last byte
- * that it reads, and none for one that comes earlier than what a part before has waited for. */
+/* When the last of what a part reads has arrived, by the shards that it touches; -1: the own shard alone. */
+static int64_t last_arrival(const struct slr_parts *p, const struct slr_part *part)
+{
+    int64_t last = -1, shard = p->split.shard_cols;
+    for (int owner = 0; owner < p->nranks; owner++) {
+        int64_t begin = owner * shard, end = part->col + part->cols;
+        int step = (owner - p->rank + p->nranks) % p->nranks;
+        uint32_t chunk = UINT32_MAX;
+        bool reads = slr_part_reads(p, part, step, &chunk);
+        cr_assert_eq(reads, part->col < begin + shard && end > begin);
+        if (!reads || step == 0)
+            continue;
+        int64_t here = arrival(p, end < begin + shard ? end - begin : shard, step);
+        cr_assert_eq((int64_t)chunk * (p->nranks - 1) + step - 1, here,
+                     "it waits for another chunk than that of its end");
+        last = here > last ? here : last;
+    }
+    return last;
+}
+
+/* Parts of the own shard come first; each other one waits for the chunks that bring the last bytes that it reads of
+ * each shard, and none for what comes earlier than what a part before has waited for. */
 static void waits_for_what_it_reads(struct slr_parts p)
 {
     int64_t waited = -1;
     struct slr_part part;
     while (slr_parts_next(&p, &part)) {
-        int64_t owner = part.col / p.split.shard_cols, end = part.col + part.cols - owner * p.split.shard_cols;
-        cr_assert_eq(part.step, (owner - p.rank + p.nranks) % p.nranks);
-        cr_assert(part.step > 0 || waited < 0, "the own shard's parts come first");
-        int64_t waits = part.step > 0 ? (int64_t)part.chunk * (p.nranks - 1) + part.step - 1 : -1;
-        cr_assert_eq(waits, part.step > 0 ? arrival(&p, end, part.step) : -1);
-        cr_assert(waits > waited || part.step == 0, "a part waits for less than the one before");
+        int64_t waits = last_arrival(&p, &part);
+        cr_assert(waits >= 0 || waited < 0, "the own shard's parts come first");
+        cr_assert(waits > waited || waits < 0 || p.split.parts, "a part waits for less than the one before");
+        cr_assert(waits >= waited, "a part waits for less than the one before");
         waited = waits;
     }
 }
 
-static void check(size_t cols, size_t col_bytes, int nranks, uint32_t chunks, double pace)
+static struct slr_parts equal_parts(size_t cols, size_t col_bytes, int rank, int nranks, uint32_t chunks,
+                                    uint32_t parts)
+{
+    struct slr_plan plan = slr_plan_make(cols * col_bytes, nranks, (size_t)1 << 30, chunks);
+    struct slr_gemm_split split = {.shard_cols = (int64_t)cols, .col_bytes = col_bytes, .parts = parts};
+    return slr_parts_of(&plan, &split, rank, nranks, 1);
+}
+
+static void check(size_t cols, size_t col_bytes, int nranks, uint32_t chunks, double pace, uint32_t parts)
 {
     const int64_t all = (int64_t)cols * nranks;
-    int64_t *first = cut_of(walk(cols, col_bytes, 0, nranks, chunks, pace));
-    covers(first, (int64_t)cols, all);
+    struct slr_parts of[2];
+    int64_t *first = NULL;
     for (int rank = 0; rank < nranks; rank++) {
-        int64_t *own = cut_of(walk(cols, col_bytes, rank, nranks, chunks, pace));
-        cr_assert(memcmp(own, first, (size_t)all * sizeof *own) == 0, "rank %d cuts differently", rank);
-        waits_for_what_it_reads(walk(cols, col_bytes, rank, nranks, chunks, pace));
-        free(own);
+        of[0] = walk(cols, col_bytes, rank, nranks, chunks, pace);
+        of[1] = parts ? equal_parts(cols, col_bytes, rank, nranks, chunks, parts) : of[0];
+        int64_t *own = cut_of(of[parts > 0]);
+        covers(own, parts ? all : (int64_t)cols, all);
+        cr_assert(!first || memcmp(own, first, (size_t)all * sizeof *own) == 0, "rank %d cuts differently", rank);
+        waits_for_what_it_reads(of[parts > 0]);
+        free(first);
+        first = own;
     }
     free(first);
 }
@@ -83,7 +113,7 @@ Test(gemm_parts, all_ranks_make_the_same_parts)
         int nranks = 2 + rand() % 9;
         size_t cols = (size_t)(1 + rand() % (i % 10 ? 60 : 3000)), col_bytes = (size_t)(1 + rand() % 3000);
         double pace = rand() % 4 ? (double)(rand() % 600) / 100 : 0;
-        check(cols, col_bytes, nranks, (uint32_t)(rand() % (i % 5 ? 9 : 65)), pace);
+        check(cols, col_bytes, nranks, (uint32_t)(rand() % (i % 5 ? 9 : 65)), pace, i % 3 ? 0 : (uint32_t)rand() % 65);
     }
 }
 
@@ -98,7 +128,7 @@ static const char *cut(size_t cols, size_t inner, int64_t other, int nranks, uin
     struct slr_part part;
     size_t at = 0;
     text[0] = '\0';
-    while (slr_parts_next(&p, &part) && part.step == 0 && at < sizeof text - 24)
+    while (slr_parts_next(&p, &part) && last_arrival(&p, &part) < 0 && at < sizeof text - 24)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%ld", at ? " " : "", (long)part.cols);
     return text;
 }
@@ -144,6 +174,33 @@ Test(gemm_parts, borders_fall_on_whole_tiles)
     CUT("768 832 832 832 832", 4096, 2050, 0, 2, 5, 0); /* chunks end at 819.7, 1639.4, .. */
     CUT("240 256 240 264", 1000, 2048, 0, 2, 4, 0);
     CUT("1 1 1", 3, 2048, 0, 2, 9, 0);
+}
+
+/* The middle one lies in both shards: the rank whose shard comes second needs all of the first for it. */
+Test(gemm_parts, a_wanted_number_gives_equal_parts_across_shards)
+{
+    const struct {
+        int64_t col, cols;
+    } want[2][3] = {{{0, 2560}, {2560, 2816}, {5376, 2816}}, {{5376, 2816}, {0, 2560}, {2560, 2816}}};
+    for (int rank = 0; rank < 2; rank++) {
+        struct slr_parts p = equal_parts(4096, 16384, rank, 2, 4, 3);
+        struct slr_part part;
+        for (int i = 0; i < 3; i++) {
+            cr_assert(slr_parts_next(&p, &part));
+            cr_expect(part.col == want[rank][i].col && part.cols == want[rank][i].cols, "%ld %ld", (long)part.col,
+                      (long)part.cols);
+        }
+        cr_assert_not(slr_parts_next(&p, &part));
+    }
+}
+
+Test(gemm_parts, more_equal_parts_than_columns)
+{
+    struct slr_parts p = equal_parts(1, 8, 1, 3, 1, 64);
+    struct slr_part part;
+    for (int i = 0; i < 3; i++)
+        cr_assert(slr_parts_next(&p, &part) && part.cols == 1 && part.col == (1 + i) % 3);
+    cr_assert_not(slr_parts_next(&p, &part));
 }
 
 Test(gemm_parts, many_chunks_are_grouped)
