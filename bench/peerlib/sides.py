@@ -138,7 +138,7 @@ class TorchSide:
         for answer in answers:
             if "error" in answer:
                 raise Refused(answer["error"])
-        return {key: worst([answer[key] for answer in answers]) for key in answers[0]}
+        return worst(answers)
 
     def collect(self, what, seconds):
         """One answer of each rank. When one has failed, the others may wait for it for ever."""
@@ -284,8 +284,14 @@ def run(under, setup, command, log, seconds):
 
 
 def worst(values):
+    """Of what the ranks have answered: the largest number, within lists and objects as well."""
+    first = values[0]
+    if isinstance(first, dict):
+        return {key: worst([value[key] for value in values]) for key in first}
+    if isinstance(first, list) and all(len(value) == len(first) for value in values):
+        return [worst(column) for column in zip(*values)]
     numbers = [value for value in values if isinstance(value, (int, float))]
-    return max(numbers) if numbers else values[0]
+    return max(numbers) if numbers else first
 
 
 def stop_all(sides, seconds):

@@ -9,6 +9,10 @@ FAKE_WRONG=1 every product of `fresh` is wrong.
 
 As a rank of bench/never_slower: 1 ms under slipring, else 2 ms. Row FAKE_REFUSED can not be made; on
 rank 1 the process ends at row FAKE_ENDED.
+
+As a rank of bench/models: the same times, and 0.5 ms for gathers alone. Under slipring the first
+three steps stage a shard, on rank 1, with FAKE_STAGED=1 the last one as well, and with FAKE_APART=1
+the last loss is another one. The model FAKE_REFUSED can not be made.
 """
 
 import argparse
@@ -18,23 +22,43 @@ import sys
 import time
 
 
-def answer_row(job, rank):
-    """Of bench/never_slower; None when the job is none of its own."""
-    number = str(job.get("row", {}).get("number")) if job["do"] == "make" else ""
-    if number and number == os.environ.get("FAKE_REFUSED"):
+def make(job, rank):
+    name = str(job["row"]["number"] if "row" in job else job["model"])
+    if name == os.environ.get("FAKE_REFUSED"):
         return {"error": "OutOfMemoryError: too large"}
-    if number and number == os.environ.get("FAKE_ENDED") and rank == 1:
+    if name == os.environ.get("FAKE_ENDED") and rank == 1:
         sys.exit("ValueError: no more")
-    if job["do"] in ("make", "drop"):
-        return {}
-    if job["do"] == "time":
-        return {"ms": 1.0 if "libslipring" in os.environ.get("LD_PRELOAD", "") else 2.0, "counters": {}}
-    return None
+    return {"parameters": 5}
+
+
+def losses(steps, rank, ours):
+    values = [float(steps - step) for step in range(steps)]
+    if ours and "FAKE_APART" in os.environ:
+        values[-1] += 0.25
+    staged = [rank == 1 and (step < 3 or (step == steps - 1 and "FAKE_STAGED" in os.environ)) for step in range(steps)]
+    counters = [{"calls": 4, "substituted": 3, "fused": 2, "joined": 1, "staged": int(one)} for one in staged]
+    return {"losses": [value.hex() for value in values], "steps": counters if ours else [{} for _ in counters]}
+
+
+def answer_row_or_model(job, rank):
+    """Of bench/never_slower and bench/models; None when the job is none of theirs."""
+    ours = "libslipring" in os.environ.get("LD_PRELOAD", "")
+    if job["do"] == "make":
+        return make(job, rank)
+    if job["do"] == "losses":
+        return losses(job["steps"], rank, ours)
+    return {
+        "drop": {},
+        "sizes": {"bytes": [1 << 20, 2 << 20]},
+        "time": {"ms": 1.0 if ours else 2.0, "counters": {}},
+        "gathers": {"ms": 0.5},
+    }.get(job["do"])
 
 
 def answer(job, role, rank):
-    if job["do"] in ("make", "drop", "time"):
-        return answer_row(job, rank)
+    known = answer_row_or_model(job, rank)
+    if known is not None:
+        return known
     if role == "fused":
         return {"error": "RuntimeError: not here"}
     if role == "async-tp" and rank == 1:

@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# bench/models with ranks that speak as PyTorch's do: what it makes of times, losses and counters; ranks
+# that fail; wrong use.
+# usage: models.sh BUILD
+set -u
+build=$1
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+    echo "models.sh: $*"
+    tail -n 60 "$work/out" "$work/err" 2>/dev/null
+    exit 1
+}
+
+# status WANTED PATTERN OPTIONS...: the exit status, and a line on stderr or in the table that
+# matches.
+status() {
+    local want=$1 pattern=$2 got=0
+    shift 2
+    timeout 100 "$here/../models" --build "$build" --json "$work/json" --python "$here/fake_rank.py" --device cpu "$@" \
+        >"$work/out" 2>"$work/err" || got=$?
+    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
+    grep -qe "$pattern" "$work/out" "$work/err" || fail "no \"$pattern\": $*"
+}
+
+# says PYTHON-EXPRESSION...: each is true of the JSON, `r`; `models` are its models.
+says() {
+    python3 - "$work/json" "$@" <<'P' || fail "the JSON is not as expected"
+import json, sys
+r = json.load(open(sys.argv[1]))
+models = r["models"]
+for expression in sys.argv[2:]:
+    assert eval(expression), expression
+P
+}
+
+# ---- all models; what is saved is told as a share of NCCL's gathers; the rank with most counts ----
+status 0 '| fsdp2 | 2 (2-2) | 1 (1-1) | 2.000 | 2 | 3 | .* | 200% | equal | 60 of 80 | 40 | 20 | 3 | 0 |$' --markdown "$work/md"
+awk -F'|' '/^\|/ { if (cells && NF != cells) bad = 1; cells = NF; lines++ } END { exit bad || lines != 6 }' "$work/out" ||
+    fail "a row with too few cells or too many"
+diff <(cat "$work/md" && echo) "$work/out" >&2 || fail "--markdown is not what is printed"
+says '[one["model"] for one in models] == ["tp-forward", "tp-train", "tp-async-wgrad", "fsdp2"]' \
+    'all(one["gone"] == 2 and one["losses_apart"] == 0 and len(one["steps"]) == 20 for one in models)' \
+    'all(one["staged_first"] == 3 and one["staged_later"] == 0 for one in models)' 'r["stopped"] is None'
+FAKE_STAGED=1 status 0 '| 3 | 1 |$' tp-train
+FAKE_APART=1 status 0 ' within 2.5e-01 ' tp-train --hidden 32
+says '[one["model"] for one in models] == ["tp-train"]' 'models[0]["sizes"]["hidden"] == 32'
+
+# ---- ranks that fail ----
+FAKE_REFUSED=tp-train status 3 '^- left out: tp-train: .*too large$' tp-train fsdp2
+says '[one["model"] for one in models if one["ratio"]] == ["fsdp2"]'
+FAKE_ENDED=fsdp2 status 3 '^- failed: rank 1 has ended, status 1: ValueError: no more$'
+says 'sum(one["ratio"] == 2 for one in models) == 3'
+FAKE_SILENT=1 status 3 '^- stopped at the limit of 2 s' tp-train --limit 2
+
+# ---- wrong use ----
+status 2 "invalid choice: 'gpt'.*fsdp2" gpt
+status 2 'argument --loss-steps: a number from 1 on, not 0' --loss-steps 0
+status 2 '/nonexistent/x can not be written: No such file' --markdown /nonexistent/x
+status 3 'libslipring.so is not there' --build /nonexistent
+status 3 'needs GPUs and PyTorch' --device cuda
+exit 0
