@@ -26,53 +26,60 @@ def ratio(values):
     return max(values) / max(1, statistics.median(values))
 
 
-class Staged:
-    """Of the logs in a folder. A call is one of the first when its shape (communicator, bytes, type, in
-    place or not) has been gathered fewer than `first` times before, on its rank."""
+Gather = collections.namedtuple("Gather", "rank call shape slot ns")  # rank: (communicator, rank in it)
 
-    def __init__(self, folder, first):
-        self.first, self.ranks = first, set()
-        self.moved = self.passed = self.early = self.late = self.late_calls = 0
-        self.counted = self.not_traced = 0
-        self.after = 0  # staged behind the first calls of a communicator, whatever their shape
-        self.shapes = collections.Counter()
-        self.times = collections.defaultdict(list)  # (communicator, shape): {rank: ms} of later calls
+
+class Staged:
+    """Of the logs in a folder. A call is one of the first when its shape (bytes, type, in place or not) has
+    been gathered fewer than `first` times before, on its rank of its communicator; of a program that takes
+    `steps` like steps, when it belongs to the first `first` steps."""
+
+    def __init__(self, folder, first, steps=None):
+        self.first, self.steps = first, steps
+        self.gathers, self.spans = [], []
+        self.passed = self.early = self.late = self.late_calls = self.counted = self.not_traced = 0
+        self.times = collections.defaultdict(list)  # (communicator, shape, rank): ns of later calls
         self.copies = collections.defaultdict(list)  # (kind, bytes): ns of later calls
-        self.files = [path for end in ("jsonl", "log") for path in sorted(glob.glob(os.path.join(folder, f"*.{end}")))]
-        for path in self.files:
-            self.read(path)
+        for end in ("jsonl", "log"):
+            for path in sorted(glob.glob(os.path.join(folder, f"*.{end}"))):
+                self.read(path)
+        self.moved, self.ranks = len(self.gathers), {one.rank for one in self.gathers}
+        self.shapes = {one.shape for one in self.gathers}
+        # Behind the first calls of a communicator, whatever their shape.
+        self.after = sum(one.slot for one in self.gathers if one.call > first)
+        self.classify()
 
     def read(self, path):
-        later = set()
         for line in lines(path):
             what, rank = line["event"], (line.get("comm"), line.get("crank"))
             if what == "summary":
                 self.counted += line["staged"]
             elif what == "trace_end":
                 self.not_traced += line["sampled"] - line["written"]
-            elif what == "span":
-                if (*rank, line["decision"], line["call"]) in later and line["kind"] in COPIES:
-                    self.copies[line["kind"], line["bytes"]].append(line["end"] - line["begin"])
             elif line["decision"] != "ring":
-                self.passed += 1
-            elif self.gather(line, rank):
-                later.add((*rank, "ring", line["call"]))
+                self.passed += what == "gather"
+            elif what == "gather":
+                shape = (line["shard"], line["dtype"], line["in_place"])
+                self.gathers.append(Gather(rank, line["call"], shape, line["slot"], line["end"] - line["begin"]))
+            elif line["kind"] in COPIES:
+                self.spans.append(((rank, line["call"]), line["kind"], line["bytes"], line["end"] - line["begin"]))
 
-    def gather(self, line, rank):
-        """Whether it is none of the first."""
-        self.ranks.add(rank)
-        shape = (*rank, line["shard"], line["dtype"], line["in_place"])
-        self.shapes[shape] += 1
-        late = self.shapes[shape] > self.first
-        self.moved += 1
-        self.after += line["slot"] if line["call"] > self.first else 0
-        if not late:
-            self.early += line["slot"]
-            return False
-        self.late_calls += 1
-        self.late += line["slot"]
-        self.times[rank[0], line["shard"], line["dtype"], line["in_place"], rank[1]].append(line["end"] - line["begin"])
-        return True
+    def classify(self):
+        calls = collections.Counter((one.rank, one.shape) for one in self.gathers)
+        before, late = collections.Counter(), set()
+        for one in sorted(self.gathers, key=lambda one: one.call):
+            of = one.rank, one.shape
+            before[of] += 1
+            if before[of] <= (calls[of] * self.first / self.steps if self.steps else self.first):
+                self.early += one.slot
+                continue
+            self.late_calls += 1
+            self.late += one.slot
+            late.add((one.rank, one.call))
+            self.times[one.rank[0], one.shape, one.rank[1]].append(one.ns)
+        for key, kind, size, ns in self.spans:
+            if key in late:
+                self.copies[kind, size].append(ns)
 
     def apart(self):
         """The median time of a gather on the slowest rank over that on the fastest: the largest of all shapes."""
@@ -93,7 +100,7 @@ class Staged:
         value = {name: getattr(self, name) for name in names}
         return value | {
             "ranks": len(self.ranks),
-            "shapes": len({shape[2:] for shape in self.shapes}),
+            "shapes": len(self.shapes),
             "apart": self.apart(),
             "longest": self.longest(),
         }

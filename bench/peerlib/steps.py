@@ -21,7 +21,8 @@ class Measured:
     def __init__(self, name, sizes):
         self.name, self.sizes = name, sizes
         self.samples, self.gathers = {NCCL: [], OURS: []}, {NCCL: [], OURS: []}
-        self.losses, self.steps, self.bytes, self.did, self.parameters = {}, [], [], "", 0
+        self.losses, self.steps, self.bytes, self.parameters = {}, [], [], 0
+        self.did, self.done = "", False
 
     def spread(self, values):
         return values and {
@@ -38,12 +39,12 @@ class Measured:
         return all(self.samples.values())
 
     def ratio(self):
-        return self.median(NCCL) / self.median(OURS)
+        return self.median(NCCL) / self.median(OURS) if self.whole() else None
 
     def gone(self):
         """What is saved of the time that NCCL's gathers of a step take alone."""
         alone = self.gathers[NCCL]
-        return (self.median(NCCL) - self.median(OURS)) / statistics.median(alone) if alone else None
+        return (self.median(NCCL) - self.median(OURS)) / statistics.median(alone) if alone and self.whole() else None
 
     def apart(self):
         """The largest relative difference of the losses at any step; None when there are none."""
@@ -63,10 +64,10 @@ class Measured:
             "sizes": self.sizes,
             "parameters": self.parameters,
             "ms": {side: self.spread(values) for side, values in self.samples.items()},
-            "ratio": self.ratio() if self.whole() else None,
+            "ratio": self.ratio(),
             "gathers_ms": {side: self.spread(values) for side, values in self.gathers.items()},
             "gathers_bytes": self.bytes,
-            "gone": self.gone() if self.whole() else None,
+            "gone": self.gone(),
             "losses": self.losses,
             "losses_apart": self.apart(),
             "steps": self.steps,
@@ -109,12 +110,8 @@ class Run:
             measured.losses[side.name] = answer["losses"]
             if side.name == OURS:
                 measured.steps = answer["steps"]
-        for side in self.sides:  # both, as each is a step
-            measured.bytes = self.ask(side, {"do": "sizes"})["bytes"]
         apart = measured.apart()
-        self.say(
-            measured, f"losses {'equal' if apart == 0 else f'within {apart:.1e}'}, {len(measured.bytes)} gathers a step"
-        )
+        self.say(measured, f"losses {words_of(apart)}")
 
     def iterations(self, ms):
         return self.options.iters or int(min(100, max(3, self.options.ms / max(ms, 1e-3))))
@@ -131,11 +128,17 @@ class Run:
     def measure(self, measured):
         self.models.append(measured)
         self.prepare(measured)
+        if not self.options.losses_only:
+            self.time(measured)
+        measured.did, measured.done = decisions.describe(self.log.new()), True
+
+    def time(self, measured):
+        for side in self.sides:  # both, as each is a step
+            measured.bytes = self.ask(side, {"do": "sizes"})["bytes"]
         self.rounds(measured.samples, {"do": "time"})
         self.say(measured, " ".join(f"{side} {number(measured.median(side))}" for side in measured.samples))
         if measured.bytes:
             self.rounds(measured.gathers, {"do": "gathers", "bytes": measured.bytes})
-        measured.did = decisions.describe(self.log.new())
 
     def one(self, name, sizes):
         try:
@@ -162,6 +165,10 @@ class Run:
             self.options.say(self.stopped)
 
 
+def words_of(apart):
+    return "equal" if apart == 0 else f"within {apart:.1e}"
+
+
 TITLES = (
     "model",
     "NCCL ms",
@@ -184,7 +191,7 @@ TITLES = (
 class Report:
     def __init__(self, facts, run, options):
         self.facts, self.run, self.options = facts, run, options
-        self.models = [one for one in run.models if one.whole()]
+        self.models = [one for one in run.models if one.done]
 
     def markdown(self):
         parts = [self.about(), self.table(), self.notes()]
@@ -201,9 +208,9 @@ class Report:
     def cells(self, one):
         apart, gone = one.apart(), one.gone()
         cells = [one.name] + [cell(one.spread(values)) for values in one.samples.values()] + [ratio(one.ratio())]
-        cells += [str(len(one.bytes)), number(sum(one.bytes) / 2**20) if one.bytes else "-"]
+        cells += [str(len(one.bytes)), number(sum(one.bytes) / 2**20)] if one.bytes else ["-", "-"]
         cells += [cell(one.spread(values)) for values in one.gathers.values()]
-        cells += ["-" if gone is None else f"{gone:.0%}", "equal" if apart == 0 else f"within {apart:.1e}"]
+        cells += ["-" if gone is None else f"{gone:.0%}", words_of(apart)]
         if not any(one.steps):
             return cells + ["-"] * 5
         cells += [f"{one.counted('substituted')} of {one.counted('calls')}"]

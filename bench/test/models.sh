@@ -48,10 +48,11 @@ says '[one["model"] for one in models] == ["tp-forward", "tp-train", "tp-async-w
 FAKE_STAGED=1 status 0 '| 3 | 1 |$' tp-train
 FAKE_APART=1 status 0 ' within 2.5e-01 ' tp-train --hidden 32
 says '[one["model"] for one in models] == ["tp-train"]' 'models[0]["sizes"]["hidden"] == 32'
+status 0 '| tp-train | - | - | - | - | - | - | - | - | equal | 60 of 80 | 40 | 20 | 3 | 0 |$' tp-train --losses-only
 
 # ---- ranks that fail ----
 FAKE_REFUSED=tp-train status 3 '^- left out: tp-train: .*too large$' tp-train fsdp2
-says '[one["model"] for one in models if one["ratio"]] == ["fsdp2"]'
+says '[one["model"] for one in models if one["ratio"]] == ["fsdp2"]' 'len(models) == 2'
 FAKE_ENDED=fsdp2 status 3 '^- failed: rank 1 has ended, status 1: ValueError: no more$'
 says 'sum(one["ratio"] == 2 for one in models) == 3'
 FAKE_SILENT=1 status 3 '^- stopped at the limit of 2 s' tp-train --limit 2

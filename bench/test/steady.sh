@@ -58,6 +58,16 @@ says 'len(programs) == 7 and all(one["failed"] is None and one["not_traced"] == 
     'all(one["longest"]["pull"] >= 1 for one in programs)'
 status 0 'nothing is staged later' --first 40 --read "$work/logs/0.ag_gemm"
 status 1 'NOT STEADY' --read "$work/logs/0.ag_gemm" --first 0
+# Of a program that takes steps, the first steps count: half of the calls.
+python3 - "$here/../peerlib" "$work/logs/0.ag_gemm" <<'P' || fail "steps"
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.dont_write_bytecode = True
+from staged import Staged
+calls = Staged(sys.argv[2], 0).late_calls
+half = Staged(sys.argv[2], 10, steps=20)
+assert half.late_calls in (calls // 2, calls // 2 + 1) and half.late == 0 and half.early == half.counted, half.json()
+P
 small="$build/bench/ag_gemm --ranks 2 --bytes 4194304 --iters 12 --check off"
 status 1 'NOT STEADY' --set zero_copy=off "off=$small"
 says 'programs[0]["late"] == programs[0]["counted"] - programs[0]["early"] > 0'
