@@ -16,7 +16,7 @@ static struct gather gather_of(const struct problem *p, int nranks)
                                  .shard_cols = p->cols / nranks,
                                  .col_bytes = (size_t)p->inner * elem,
                                  .other = p->other,
-                                 .inner = p->inner}};
+                                 .rows = p->inner}};
     g.plan = slr_plan_make((size_t)g.split.shard_cols * g.split.col_bytes, nranks, (size_t)64 << 20, 0);
     g.pace = slr_parts_pace(elem, p->other, replicas_flop_per_byte);
     return g;

@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GEMM that consumes a gathered buffer, and its parts.
  *
- * cuBLAS is column-major: C (m x n) = alpha op(A) (m x k) op(B) (k x n) + beta C. Two forms split
- * by the gathered operand's stored columns without any reduction, so every element of C is computed
- * by one call, as in the whole GEMM:
+ * cuBLAS is column-major: C (m x n) = alpha op(A) (m x k) op(B) (k x n) + beta C. A part is made of
+ * some of the gathered operand's stored columns. In two forms these are columns or rows of C, so
+ * every element of C is computed by one call, as in the whole GEMM:
  *
  *   form      gathered operand   its stored columns are   part [c, c + w)
  *   B, op N   B, k x n           columns of C             B + c ldb, C + c ldc, n = w
  *   A, op T   A, k x m           rows of C                A + c lda, C + c, m = w
  *
+ * In the two others C is a sum over them, and each part a summand; so it is with the gradient of a
+ * weight. The first part has the caller's beta, the others add to C (gemm_sum.h says where that is
+ * done):
+ *
+ *   B, op T   B, n x k           columns of op(A)         B + c ldb, columns c.. of op(A), k = w
+ *   A, op N   A, m x k           rows of op(B)            A + c lda, rows c.. of op(B), k = w
+ *
  * Op C on real types is op T.
  *
- * The gathered operand must be the whole receive buffer without padding (ld = k), so that the
- * shards are column ranges.
+ * The gathered operand must be the whole receive buffer without padding (ld = its stored rows), so
+ * that the shards are column ranges.
  */
 #ifndef SLR_KERNELS_GEMM_H
 #define SLR_KERNELS_GEMM_H
@@ -67,14 +74,21 @@ struct slr_gemm {
 
 /* How a GEMM splits along a gathered operand. Columns are stored columns of that operand. */
 struct slr_gemm_split {
-    bool on_a;          /* the gathered operand is A (op T), else B (op N) */
+    bool on_a;          /* the gathered operand is A, else B */
+    bool sums;          /* parts are summands of C: A has op N, or B op T */
     int64_t shard_cols; /* columns in one rank's shard */
     size_t col_bytes;
-    int64_t other, inner; /* the size of C that is not cut; k */
+    int64_t other; /* C's size along the other operand */
+    int64_t rows;  /* the gathered operand's, as stored: k, or of summands C's size along it */
     /* gemm_parts.h; the caller's: slr_gemm_split_find leaves them alone. */
     double pace;
     uint32_t parts; /* of equal size, that are wanted; 0: by the pace */
 };
+
+static inline size_t slr_gemm_split_elem(const struct slr_gemm_split *split)
+{
+    return split->rows > 0 ? split->col_bytes / (size_t)split->rows : 0;
+}
 
 /* Bytes of one element; 0 for types that are not split (complex, sub-byte, unknown). */
 size_t slr_gemm_type_bytes(cudaDataType type);
@@ -87,8 +101,8 @@ struct slr_extent slr_gemm_extent(const void *p, int64_t rows, int64_t cols, int
  * why it is not split. Thread-safe; holds no lock over a call of cuBLAS. */
 enum slr_reason slr_gemm_describe(struct slr_gemm *gemm);
 
-/* Whether the GEMM can be split along the buffer that `g` gathers. SLR_R_FUSED and *out, or the
- * reason why not. Pure. */
+/* Whether the GEMM can be split along the buffer that `g` gathers; of one that sums over it,
+ * slr_gemm_may_sum() has to be asked as well. SLR_R_FUSED and *out, or the reason why not. Pure. */
 enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,
                                     struct slr_gemm_split *out);
 
@@ -102,7 +116,8 @@ bool slr_gemm_apart(const struct slr_gemm *gemm, const struct slr_gather *g, int
 /* The whole GEMM through the real function. */
 cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm);
 
-/* The part of C that the stored columns [col, col + cols) of the gathered operand determine. */
+/* The part of C that the stored columns [col, col + cols) of the gathered operand determine; or
+ * their summand, with the GEMM's beta. */
 cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col,
                              int64_t cols);
 
@@ -113,9 +128,8 @@ bool slr_gemm_part_ready(const struct slr_gemm *gemm, const struct slr_gemm_spli
 /* Thread-safe, with one caller at a time for one ring (kernels/ring.h): threads with communicators
  * of their own may be here at once, and one that waits in cuBLAS holds no lock of this file's.
  *
- * Enqueues the GEMM on the application's stream in parts (gemm_parts.h): those of the own shard
- * first, then each behind the event of the last chunk that it reads, in the ring's order; last the
- * stream is joined with the ring.
+ * Enqueues the GEMM on the application's stream in parts, in the order of gemm_parts.h, each behind
+ * the events of the last chunks that it reads; last the stream is joined with the ring.
  *
  * It ends as the whole GEMM would. *parts, the calls that C is made of, is
  *

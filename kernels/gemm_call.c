@@ -62,35 +62,55 @@ cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm)
     return CUBLAS_STATUS_INTERNAL_ERROR;
 }
 
+/* The columns from `col` on of the gathered operand are those rows or columns of the other. */
+static void cut_sum(const struct slr_gemm *gemm, bool on_a, int64_t col, struct slr_gemm *part)
+{
+    const bool plain = (on_a ? gemm->transb : gemm->transa) == CUBLAS_OP_N;
+    const int64_t ld = on_a ? gemm->ldb : gemm->lda;
+    /* Of op(B) rows, of op(A) columns are wanted: one or the other is a stored column. */
+    const size_t step = (plain == on_a ? 1 : (size_t)ld) * slr_gemm_type_bytes(on_a ? gemm->btype : gemm->atype);
+    const void **other = on_a ? &part->b : &part->a;
+    *other = (const char *)*other + (size_t)col * step;
+}
+
 static struct slr_gemm cut(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols)
 {
     struct slr_gemm part = *gemm;
     size_t operand = (size_t)col * split->col_bytes;
     size_t elem_c = slr_gemm_type_bytes(gemm->ctype);
+    const void **gathered = split->on_a ? &part.a : &part.b;
+    *gathered = (const char *)*gathered + operand;
     /* A column of op T's operand is a row of C, so C advances by one element instead of one
      * column. */
-    if (split->on_a) {
-        part.a = (const char *)gemm->a + operand;
+    if (split->sums) {
+        cut_sum(gemm, split->on_a, col, &part);
+        part.k = cols;
+    } else if (split->on_a) {
         part.c = (char *)gemm->c + (size_t)col * elem_c;
         part.m = cols;
     } else {
-        part.b = (const char *)gemm->b + operand;
         part.c = (char *)gemm->c + (size_t)col * (size_t)gemm->ldc * elem_c;
         part.n = cols;
     }
     return part;
 }
 
+/* By how many rows or columns of C a part lies behind its beginning. */
+static int64_t moved(const struct slr_gemm_split *split, int64_t col)
+{
+    return split->sums ? 0 : col;
+}
+
 cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols)
 {
     struct slr_gemm part = cut(gemm, split, col, cols);
-    return gemm->lt ? slr_lt_part(&part, split->on_a, col) : slr_gemm_whole(&part);
+    return gemm->lt ? slr_lt_part(&part, split->on_a, moved(split, col)) : slr_gemm_whole(&part);
 }
 
 bool slr_gemm_part_ready(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols)
 {
     struct slr_gemm part = cut(gemm, split, col, cols);
-    return !gemm->lt || slr_lt_ready(&part, split->on_a, col);
+    return !gemm->lt || slr_lt_ready(&part, split->on_a, moved(split, col));
 }
 
 enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)

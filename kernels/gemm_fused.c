@@ -3,17 +3,28 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_parts.h"
 #include "kernels/gemm_redo.h"
+#include "kernels/gemm_sum.h"
 
 #define ALIGNED 256 /* bytes; more than any kernel asks for */
 
+/* The GEMM of which part number `index` is one: behind the first, summands are added to C. */
+static struct slr_gemm gemm_of(const struct slr_gemm *gemm, const struct slr_gemm_split *split, unsigned index,
+                               struct slr_lt *lt)
+{
+    return split->sums && index > 0 ? slr_gemm_adding(gemm, lt) : *gemm;
+}
+
 /* Whether all parts can be computed, as far as that can be asked: one that is refused later costs
  * the overlap, and copies where C is read. */
-static bool ready(struct slr_parts walk, const struct slr_gemm *gemm, const struct slr_gemm_split *split)
+static bool ready(struct slr_parts walk, const struct slr_gemm *whole, const struct slr_gemm_split *split)
 {
     struct slr_part part;
+    struct slr_lt lt;
     bool all = true;
-    while (gemm->lt && all && slr_parts_next(&walk, &part))
-        all = slr_gemm_part_ready(gemm, split, part.col, part.cols);
+    for (unsigned index = 0; whole->lt && all && slr_parts_next(&walk, &part); index++) {
+        const struct slr_gemm gemm = gemm_of(whole, split, index, &lt);
+        all = slr_gemm_part_ready(&gemm, split, part.col, part.cols);
+    }
     return all;
 }
 
@@ -59,7 +70,8 @@ static enum slr_status await(struct slr_ring *ring, const struct slr_gather *g, 
 static cublasStatus_t compute(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *whole,
                               const struct slr_parts *walk, const struct slr_part *part, unsigned index)
 {
-    struct slr_gemm gemm = *whole;
+    struct slr_lt lt;
+    struct slr_gemm gemm = gemm_of(whole, &walk->split, index, &lt);
     uint32_t chunk = 0;
     int peer;
     if (await(ring, g, walk, part, &gemm, &peer, &chunk) != SLR_OK)

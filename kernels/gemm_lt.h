@@ -3,9 +3,9 @@
  * + bias).
  *
  * Split as gemm.h says. A part has layouts of its own, made anew: with n = w in form B/N (B, C, D),
- * with m = w in form A/T (A's columns, C's and D's rows). The bias runs along D's rows, so in form
- * A/T a part needs an operation descriptor of its own, with the bias moved. The application's
- * descriptors are only read.
+ * with m = w in form A/T (A's columns, C's and D's rows), with k = w where parts are summands. The
+ * bias runs along D's rows, so in form A/T a part needs an operation descriptor of its own, with the
+ * bias moved. The application's descriptors are only read.
  *
  * What is split is told by the descriptors' attributes. Those in the tables of lt_desc.c are
  * understood; every other attribute that the library at hand knows must have the value that a fresh
@@ -47,9 +47,8 @@ enum slr_reason slr_lt_describe(struct slr_gemm *gemm);
 
 cublasStatus_t slr_lt_whole(const struct slr_gemm *gemm);
 
-/* `part`: the described call with a or b, c, m or n of a part, which begins at the stored column
- * `col` of the gathered operand (A if `on_a`). Ready: the library has an algorithm for it, as far
- * as it tells. */
+/* `part`: the described call with a, b, c, m, n or k of a part. Its D begins at row (`on_a`) or
+ * column `col` of the whole's. Ready: the library has an algorithm for it, as far as it tells. */
 bool slr_lt_ready(const struct slr_gemm *part, bool on_a, int64_t col);
 cublasStatus_t slr_lt_part(const struct slr_gemm *part, bool on_a, int64_t col);
 

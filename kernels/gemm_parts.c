@@ -2,17 +2,22 @@
 #include "kernels/gemm_parts.h"
 
 enum {
-    MOST_GROUPS = 8,  /* 2^7 ways to cut are looked through */
-    MOST_GRAIN = 256, /* columns: the widest tiles */
-    GRAINS = 8        /* a border is moved by less than an eighth of a group */
+    MOST_GROUPS = 8,     /* 2^7 ways to cut are looked through */
+    MOST_SUM_GROUPS = 4, /* parts that are summands are few */
+    MOST_GRAIN = 256,    /* columns: the widest tiles */
+    GRAINS = 8           /* a border is moved by less than an eighth of a group */
 };
+
+/* Wider types multiply more slowly: half for TF32, about a tenth for fp64; 8-bit ones twice as
+ * fast. */
+static double speed_of(size_t elem)
+{
+    return elem == 1 ? 2 : elem == 2 ? 1 : elem == 4 ? 0.5 : 0.1;
+}
 
 double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte)
 {
-    /* Wider types multiply more slowly: half for TF32, about a tenth for fp64; 8-bit ones twice as
-     * fast. */
-    double speed = elem == 1 ? 2 : elem == 2 ? 1 : elem == 4 ? 0.5 : 0.1;
-    return other > 0 ? (double)elem * flop_per_byte * speed / (2 * (double)other) : 0;
+    return other > 0 ? (double)elem * flop_per_byte * speed_of(elem) / (2 * (double)other) : 0;
 }
 
 /* On an H200 a part cost as much as 0.1 to 0.6 million elements of C with an inner size of 8192,
@@ -21,6 +26,13 @@ double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte)
 double slr_parts_overhead(int64_t other, int64_t inner)
 {
     return other > 0 && inner > 0 ? (0x1p18 + 0x1p30 / (double)inner) / (double)other : 0;
+}
+
+/* While an element of C in fp32 is read and written, an H100 or H200 with 3.4 or 4.8 TB/s makes about
+ * 1300 operations, which are 640 columns. Not hidden behind anything: a careful figure. */
+double slr_parts_sum_overhead(size_t elem, double elements)
+{
+    return elements > 0 ? 640 * speed_of(elem) + 0x1p30 / elements : 0;
 }
 
 /* The first column of a shard that lies behind group `group - 1`. */
@@ -68,7 +80,7 @@ static double expected(const struct slr_parts *walk, uint64_t borders, double pa
 
 static void choose(struct slr_parts *walk, double pace)
 {
-    const double overhead = slr_parts_overhead(walk->split.other, walk->split.inner);
+    const double overhead = slr_parts_overhead(walk->split.other, walk->split.rows);
     double least = 0;
     int ranges = 0;
     for (uint64_t borders = 0; borders < 1u << (walk->groups - 1); borders++) {
@@ -82,6 +94,45 @@ static void choose(struct slr_parts *walk, double pace)
     }
 }
 
+/* Whether a part of a sum ends behind the group of a shard that is cut. */
+static bool sum_ends(const struct slr_parts *walk, uint64_t borders, uint32_t group)
+{
+    return walk->groups > 64 || (borders >> group & 1);
+}
+
+/* As `expected`, of summands on rank 1: each chunk of shard 0 comes there behind those of all other
+ * peers. No border: the whole GEMM behind the gather. */
+static double sum_expected(const struct slr_parts *walk, uint64_t borders, double pace, double overhead)
+{
+    const double peers = walk->nranks - 1, shard = (double)walk->split.shard_cols, all = pace * peers * shard;
+    double now = 0, begin = 0;
+    for (uint32_t i = 0; i < walk->groups; i++) {
+        if (!sum_ends(walk, borders, i))
+            continue;
+        double end = (double)border(walk, i + 1), there = pace * peers * end;
+        now = (now > there ? now : there) + end - begin + overhead;
+        begin = end;
+    }
+    return (now > all ? now : all) + shard * walk->nranks - begin + overhead;
+}
+
+static void choose_sum(struct slr_parts *walk, double pace)
+{
+    const struct slr_gemm_split *split = &walk->split;
+    const double overhead =
+        slr_parts_sum_overhead(slr_gemm_split_elem(split), (double)split->other * (double)split->rows);
+    double least = 0;
+    walk->borders = 0;
+    for (uint64_t borders = 0; borders < 1u << walk->groups; borders++) {
+        double time = sum_expected(walk, borders, pace, overhead) + sum_expected(walk, borders, pace / 2, overhead);
+        if (borders && time >= least)
+            continue;
+        least = time;
+        walk->borders = borders;
+    }
+    walk->cut_shards = walk->borders != 0;
+}
+
 static int64_t grain_of(int64_t cols, uint32_t groups)
 {
     int64_t grain = 1;
@@ -93,14 +144,18 @@ static int64_t grain_of(int64_t cols, uint32_t groups)
 struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm_split *split, int rank, int nranks,
                               double pace)
 {
-    struct slr_parts walk = {.plan = *plan, .split = *split, .rank = rank, .nranks = nranks, .borders = UINT64_MAX};
-    /* Without a pace every chunk is a range of its own; else at most MOST_GROUPS groups are
+    struct slr_parts walk = {
+        .plan = *plan, .split = *split, .rank = rank, .nranks = nranks, .borders = UINT64_MAX, .cut_shards = nranks};
+    const uint32_t most = split->sums ? MOST_SUM_GROUPS : MOST_GROUPS;
+    /* Without a pace every chunk is a range of its own; else at most so many groups are
      * considered. */
-    walk.chunks = pace > 0 ? (plan->chunks + MOST_GROUPS - 1) / MOST_GROUPS : 1;
+    walk.chunks = pace > 0 ? (plan->chunks + most - 1) / most : 1;
     walk.groups = (plan->chunks + walk.chunks - 1) / walk.chunks;
     walk.grain =
         split->parts ? grain_of(split->shard_cols * nranks, split->parts) : grain_of(split->shard_cols, walk.groups);
-    if (pace > 0 && !split->parts)
+    if (pace > 0 && !split->parts && split->sums)
+        choose_sum(&walk, pace);
+    else if (pace > 0 && !split->parts)
         choose(&walk, pace);
     return walk;
 }
@@ -192,16 +247,74 @@ static bool next_equal(struct slr_parts *walk, struct slr_part *part)
     return next != UINT64_MAX;
 }
 
+/* ---- summands ---- */
+
+/* Where the summand ends that begins in the present shard: behind a group of it, or of the last
+ * shard. */
+static int end_of_summand(const struct slr_parts *walk, uint32_t *group)
+{
+    *group = walk->groups;
+    for (uint32_t i = walk->begin; walk->owner < walk->cut_shards && i < walk->groups; i++)
+        if (sum_ends(walk, walk->borders, i)) {
+            *group = i + 1;
+            return walk->owner;
+        }
+    return walk->nranks - 1;
+}
+
+static bool next_summand(struct slr_parts *walk, struct slr_part *part)
+{
+    if (walk->owner >= walk->nranks)
+        return false;
+    uint32_t end;
+    const int last = end_of_summand(walk, &end);
+    const int64_t shard = walk->split.shard_cols, col = walk->owner * shard + border(walk, walk->begin);
+    *part = (struct slr_part){.col = col, .cols = last * shard + border(walk, end) - col};
+    walk->begin = end < walk->groups ? end : 0;
+    walk->owner = end < walk->groups ? last : last + 1;
+    return true;
+}
+
+/* In the order of the columns. */
+static bool next_equal_summand(struct slr_parts *walk, struct slr_part *part)
+{
+    if (walk->taken >= walk->split.parts)
+        return false;
+    *part = equal_part(walk, walk->taken++);
+    return true;
+}
+
+/* ---- all ---- */
+
+static bool next_range_of_a_shard(struct slr_parts *walk, struct slr_part *part)
+{
+    if (walk->step > 0 && walk->step + 1 < walk->nranks)
+        walk->step++;
+    else if (!next_range(walk))
+        return false;
+    take(walk, part);
+    return true;
+}
+
+/* It may be empty. */
+static bool next(struct slr_parts *walk, struct slr_part *part)
+{
+    if (walk->split.sums)
+        return walk->split.parts ? next_equal_summand(walk, part) : next_summand(walk, part);
+    return walk->split.parts ? next_equal(walk, part) : next_range_of_a_shard(walk, part);
+}
+
 bool slr_parts_next(struct slr_parts *walk, struct slr_part *part)
 {
-    if (walk->split.parts)
-        return next_equal(walk, part);
     do {
-        if (walk->step > 0 && walk->step + 1 < walk->nranks)
-            walk->step++;
-        else if (!next_range(walk))
+        if (!next(walk, part))
             return false;
-        take(walk, part);
     } while (part->cols <= 0);
     return true;
+}
+
+bool slr_parts_several(struct slr_parts walk)
+{
+    struct slr_part part;
+    return slr_parts_next(&walk, &part) && slr_parts_next(&walk, &part);
 }

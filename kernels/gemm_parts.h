@@ -2,11 +2,11 @@
 /* Into which parts a GEMM that consumes a gather is cut, and what each waits for.
  *
  * The rule: the gathered operand is cut at the same columns on every rank. So all ranks make the
- * same parts, a part being (first column, columns); only their order differs. Each element of C is
- * then computed by the same cuBLAS call on all ranks, of the same shape and with addresses that are
- * aligned alike, and replicas of a result stay equal (docs/numerics.md says what that takes). The
- * cut is computed from facts that are equal on all ranks: the plan, the ranks, the GEMM's shape,
- * SLIPRING_FLOP_PER_BYTE, and a wanted number of parts.
+ * same parts, a part being (first column, columns); only their order differs, and not even that
+ * where they are summands. Each element of C is then computed by the same cuBLAS calls on all ranks,
+ * of the same shape and with addresses that are aligned alike, and replicas of a result stay equal
+ * (docs/numerics.md says what that takes). The cut is computed from facts that are equal on all
+ * ranks: the plan, the ranks, the GEMM's shape, SLIPRING_FLOP_PER_BYTE, and a wanted number of parts.
  *
  * With a wanted number (`split.parts`) the operand is cut into so many parts of equal size, whatever
  * lies where: a part may take the end of one shard and the beginning of the next. Fewer, larger parts
@@ -32,8 +32,19 @@
  * the fewest parts. The pace given is a careful one: when all goes well, the data comes twice as
  * fast. The expectation only shapes the parts; each waits for its data, whenever that comes.
  *
+ * Parts that are summands (gemm_sum.h) follow one another in the order of the ranks' shards on every
+ * rank, because the order of a sum decides its bits. They are few, as each reads and writes all of
+ * C: the shard of rank 0, which comes last to rank 1, is cut at the borders that are expected to be
+ * best for rank 1, and all that lies behind the last border is one part, over several shards. No
+ * cut at all may be best: then the GEMM is not worth it.
+ *
+ *   shards    |        0        |    1    |    2    |    3    |
+ *   parts     [  a  ][                   b                    ]
+ *
+ * With a wanted number they are equal parts as well, in the order of the columns.
+ *
  * `pace` is the time that a column takes to arrive, in units of the time that its part of the GEMM
- * takes; 0: every chunk is a range of its own. Columns are stored columns of the gathered operand
+ * takes; 0: every chunk is a range of its own, of summands as well. Columns are stored columns of the gathered operand
  * (kernels/gemm.h).
  */
 #ifndef SLR_KERNELS_GEMM_PARTS_H
@@ -63,10 +74,16 @@ struct slr_parts {
     /* The walk over equal parts: (arrival, index) of the latest one, and how many there were. */
     uint64_t latest;
     uint32_t taken;
+    /* Of summands: the present range begins in the shard of rank `owner`; those of the first
+     * `cut_shards` ranks are cut. */
+    int owner, cut_shards;
 };
 
 struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm_split *split, int rank, int nranks,
                               double pace);
+
+/* Of a walk at its beginning: there is more than one part. */
+bool slr_parts_several(struct slr_parts walk);
 
 /* False: there are no more. No part is empty. */
 bool slr_parts_next(struct slr_parts *walk, struct slr_part *part);
@@ -82,5 +99,8 @@ double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte);
 /* What a part costs beyond its columns, in columns: its launch, and the multiprocessors that idle
  * at its end. 0 where the GEMM's sizes are not known. */
 double slr_parts_overhead(int64_t other, int64_t inner);
+
+/* The same of a summand: its launch, and the time in which C of `elements` is read and written. */
+double slr_parts_sum_overhead(size_t elem, double elements);
 
 #endif

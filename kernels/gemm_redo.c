@@ -3,69 +3,10 @@
 
 #include "base/cu.h"
 #include "kernels/gemm_lt.h"
+#include "kernels/gemm_scalars.h"
+#include "kernels/gemm_sum.h"
 
 /* ---- is C read? ---- */
-
-static size_t compute_bytes(cublasComputeType_t compute)
-{
-    switch (compute) {
-    case CUBLAS_COMPUTE_16F:
-    case CUBLAS_COMPUTE_16F_PEDANTIC:
-        return 2;
-    case CUBLAS_COMPUTE_32F:
-    case CUBLAS_COMPUTE_32F_PEDANTIC:
-    case CUBLAS_COMPUTE_32F_FAST_16F:
-    case CUBLAS_COMPUTE_32F_FAST_16BF:
-    case CUBLAS_COMPUTE_32F_FAST_TF32:
-    case CUBLAS_COMPUTE_32I:
-    case CUBLAS_COMPUTE_32I_PEDANTIC:
-        return 4;
-    case CUBLAS_COMPUTE_64F:
-    case CUBLAS_COMPUTE_64F_PEDANTIC:
-        return 8;
-    default:
-        return 0;
-    }
-}
-
-/* Of beta; 0: not known. */
-static size_t scalar_bytes(const struct slr_gemm *gemm)
-{
-    switch (gemm->api) {
-    case SLR_GEMM_LT:
-        return slr_gemm_type_bytes((cudaDataType)gemm->lt->op.scale);
-    case SLR_GEMM_EX:
-    case SLR_GEMM_EX_64:
-    case SLR_GEMM_STRIDED_EX:
-    case SLR_GEMM_STRIDED_EX_64:
-        return compute_bytes(gemm->compute);
-    default:
-        return slr_gemm_type_bytes(gemm->ctype);
-    }
-}
-
-static bool scalars_on_host(const struct slr_gemm *gemm)
-{
-    cublasPointerMode_t mode = CUBLAS_POINTER_MODE_DEVICE;
-    /* cublasLtMatmul takes the mode from its descriptor, the others from the handle. */
-    if (gemm->lt)
-        return gemm->lt->op.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
-    return slr_real.cublasGetPointerMode &&
-           slr_real.cublasGetPointerMode(gemm->handle, &mode) == CUBLAS_STATUS_SUCCESS &&
-           mode == CUBLAS_POINTER_MODE_HOST;
-}
-
-/* -0 is taken for a number: to copy too much is right as well. */
-static bool beta_is_zero(const struct slr_gemm *gemm)
-{
-    const size_t bytes = scalar_bytes(gemm);
-    if (!bytes || !scalars_on_host(gemm))
-        return false;
-    for (size_t i = 0; i < bytes; i++)
-        if (((const char *)gemm->beta)[i] != 0)
-            return false;
-    return true;
-}
 
 static bool c_is_apart(const struct slr_gemm *gemm)
 {
@@ -78,7 +19,7 @@ static bool c_is_apart(const struct slr_gemm *gemm)
 
 bool slr_gemm_reads_output(const struct slr_gemm *gemm)
 {
-    return !c_is_apart(gemm) && !beta_is_zero(gemm);
+    return !c_is_apart(gemm) && !slr_gemm_beta_is_zero(gemm);
 }
 
 /* ---- results that are kept ---- */
@@ -157,6 +98,20 @@ static cublasStatus_t around(const struct slr_gemm *gemm, const struct slr_gemm_
     return r;
 }
 
+/* What parts have written is parts of each element's sum: C's first value is gone. The rest of the
+ * sum is one range of columns, because summands follow one another. */
+static cublasStatus_t add_rest(const struct slr_gemm *gemm, const struct slr_gemm_split *split, struct slr_parts walk,
+                               unsigned done)
+{
+    struct slr_part part = {.cols = 0};
+    struct slr_lt lt;
+    while (done-- > 0 && slr_parts_next(&walk, &part))
+        ;
+    const int64_t at = part.col + part.cols;
+    const struct slr_gemm more = slr_gemm_adding(gemm, &lt);
+    return slr_gemm_part(&more, split, at, gemm->k - at);
+}
+
 cublasStatus_t slr_gemm_redo(const struct slr_gemm *gemm, const struct slr_gemm_split *split, struct slr_parts walk,
                              unsigned done, CUstream stream, cublasStatus_t refused)
 {
@@ -164,7 +119,11 @@ cublasStatus_t slr_gemm_redo(const struct slr_gemm *gemm, const struct slr_gemm_
     if (!slr_gemm_reads_output(gemm))
         return slr_gemm_whole(gemm);
     /* A part that failed while it ran may have written anything: then nothing is computed again. */
-    if (!nothing_begun(refused) || !slr_real.cuMemAllocAsync || !slr_real.cuMemFreeAsync || !slr_real.cuMemcpy2DAsync ||
+    if (!nothing_begun(refused))
+        return refused;
+    if (split->sums)
+        return add_rest(gemm, split, walk, done);
+    if (!slr_real.cuMemAllocAsync || !slr_real.cuMemFreeAsync || !slr_real.cuMemcpy2DAsync ||
         SLR_CU(cuMemAllocAsync, &kept, bytes_of(gemm, split, walk, done), stream) != SLR_OK)
         return refused;
     cublasStatus_t r = around(gemm, split, walk, done, kept, stream, refused);

@@ -14,8 +14,8 @@
  *                   stream's order, the whole is computed, and they are copied back: each element
  *                   has been computed once, from the C that the program gave.
  *
- * The result is the whole's status: what it refuses, too, the program sees as without slipring. In
- * the second case the refusal of the part goes to the program instead when it may have begun to
+ * The result is the status of that call: what it refuses, too, the program sees as without slipring.
+ * Where C may be read the refusal of the part goes to the program instead when it may have begun to
  * write (an execution, mapping or internal error: then CUDA fails, and the whole would fail
  * likewise), or when there is no memory for the copies.
  *

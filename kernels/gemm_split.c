@@ -58,17 +58,20 @@ static struct slr_extent extent_c(const struct slr_gemm *gemm)
 
 /* The operand that starts where the receive buffer does; columns and leading dimension as stored.
  */
-static enum slr_reason find_operand(const struct slr_gemm *gemm, uintptr_t recv, bool *on_a, int64_t *cols, int64_t *ld)
+static enum slr_reason find_operand(const struct slr_gemm *gemm, uintptr_t recv, struct slr_gemm_split *out,
+                                    int64_t *cols, int64_t *ld)
 {
     bool a = (uintptr_t)gemm->a == recv, b = (uintptr_t)gemm->b == recv;
     /* Both operands are the gathered buffer, or neither is. */
     if (a == b)
         return a ? SLR_R_JOIN_OVERLAP : SLR_R_JOIN_NO_OPERAND;
-    *on_a = a;
-    *cols = a ? gemm->m : gemm->n;
+    const int64_t outer = a ? gemm->m : gemm->n;
+    out->on_a = a;
+    out->sums = a ? gemm->transa == CUBLAS_OP_N : gemm->transb != CUBLAS_OP_N;
+    out->other = a ? gemm->n : gemm->m;
+    out->rows = out->sums ? outer : gemm->k;
+    *cols = out->sums ? gemm->k : outer;
     *ld = a ? gemm->lda : gemm->ldb;
-    if (a ? gemm->transa == CUBLAS_OP_N : gemm->transb != CUBLAS_OP_N)
-        return SLR_R_JOIN_TRANS;
     return SLR_R_FUSED;
 }
 
@@ -108,7 +111,7 @@ enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct sl
                                     struct slr_gemm_split *out)
 {
     int64_t cols = 0, ld = 0;
-    enum slr_reason r = find_operand(gemm, (uintptr_t)g->recv, &out->on_a, &cols, &ld);
+    enum slr_reason r = find_operand(gemm, (uintptr_t)g->recv, out, &cols, &ld);
     if (r != SLR_R_FUSED)
         return r;
     if (gemm->batch != 1)
@@ -119,11 +122,9 @@ enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct sl
     if (!elem || !slr_gemm_type_bytes(gemm->ctype) || !slr_gemm_type_bytes(out->on_a ? gemm->btype : gemm->atype))
         return SLR_R_JOIN_TYPE;
     /* Padding between columns would not be in the shards. */
-    if (ld != gemm->k)
+    if (ld != out->rows)
         return SLR_R_JOIN_LD;
-    out->col_bytes = (size_t)gemm->k * elem;
-    out->other = out->on_a ? gemm->n : gemm->m;
-    out->inner = gemm->k;
+    out->col_bytes = (size_t)out->rows * elem;
     /* A column in two shards could not be computed before both are there. */
     if (g->plan.shard % out->col_bytes != 0)
         return SLR_R_JOIN_SHAPE;

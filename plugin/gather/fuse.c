@@ -6,6 +6,7 @@
 #include "base/nvtx.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
+#include "kernels/gemm_sum.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/fuse.h"
 #include "plugin/gather/order.h"
@@ -30,6 +31,18 @@ static bool could_consume(struct slr_comm *c, void *consumer)
            ((uintptr_t)x->gemm->a == recv || (uintptr_t)x->gemm->b == recv);
 }
 
+/* Whether a sum over the gathered dimension is to be split, and is worth it. */
+static enum slr_reason may_sum(const struct slr_comm *c, const struct slr_gemm *gemm,
+                               const struct slr_gemm_split *split)
+{
+    enum slr_reason r = slr_gemm_may_sum(gemm, (enum slr_sums)slr_get(SLR_S_SPLIT_K));
+    if (r != SLR_R_FUSED)
+        return r;
+    return slr_parts_several(slr_parts_of(&c->pending->gather.plan, split, c->rank, c->nranks, split->pace))
+               ? SLR_R_FUSED
+               : SLR_R_JOIN_SUM_SHORT;
+}
+
 /* Settings first, as they cost nothing; then the shape. SLR_R_FUSED, or why the GEMM runs whole. */
 static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm, struct slr_gemm_split *split)
 {
@@ -42,12 +55,18 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm,
     enum slr_reason r = slr_gemm_describe(gemm);
     if (r == SLR_R_FUSED)
         r = slr_gemm_split_find(gemm, &c->pending->gather, c->nranks, split);
+    if (r != SLR_R_FUSED)
+        return r;
     split->parts = (uint32_t)slr_get(SLR_S_PARTS);
     /* How fast the GEMM consumes the gathered operand decides how finely it is cut. */
-    if (r == SLR_R_FUSED)
-        split->pace = slr_parts_pace(split->col_bytes / (size_t)gemm->k, split->on_a ? gemm->n : gemm->m,
-                                     (double)slr_get(SLR_S_FLOP_PER_BYTE));
-    return r;
+    split->pace = slr_parts_pace(slr_gemm_split_elem(split), split->other, (double)slr_get(SLR_S_FLOP_PER_BYTE));
+    return split->sums ? may_sum(c, gemm, split) : SLR_R_FUSED;
+}
+
+/* The gathered operand, and its op. */
+static const char *form_name(const struct slr_gemm_split *split)
+{
+    return split->on_a ? split->sums ? "A/N" : "A/T" : split->sums ? "B/T" : "B/N";
 }
 
 static const char *api_name(enum slr_gemm_api api)
@@ -71,12 +90,12 @@ static const char *api_name(enum slr_gemm_api api)
 static void log_fused(const struct slr_comm *c, const struct slr_gemm *gemm, const struct slr_gemm_split *s,
                       unsigned parts, bool origin)
 {
-    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | (uint64_t)gemm->api << 8 | 4;
+    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | 4 | (uint64_t)s->sums << 3 | (uint64_t)gemm->api << 8;
     uint64_t key =
         slr_mix(slr_mix((uint64_t)gemm->m << 32 ^ (uint64_t)gemm->n, (uint64_t)gemm->k), slr_comm_id(c) ^ kind);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s",
-                c->name, c->rank, s->on_a ? "A/T" : "B/N", (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
+                c->name, c->rank, form_name(s), (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
                 c->pending->gather.plan.shard, parts, api_name(gemm->api), origin ? "stream" : "event");
 }
 
@@ -108,7 +127,7 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
     struct slr_gather here = c->pending->gather;
     here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
     here.send_stays = send_stays(c, stream);
-    bool nvtx = slr_nvtx_begin("fused GEMM", split->on_a ? "A/T" : "B/N", here.plan.shard * (uint64_t)c->nranks);
+    bool nvtx = slr_nvtx_begin("fused GEMM", form_name(split), here.plan.shard * (uint64_t)c->nranks);
     *result = slr_gemm_fused(&c->ring, &here, gemm, split, &parts);
     slr_nvtx_end(nvtx);
     if (parts == 0)

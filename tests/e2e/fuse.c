@@ -4,46 +4,64 @@
  *   fuse RANKS CASE        CASE is a name of the table below, or "list"
  *
  * The gathered matrix X has `cols` columns of k elements on each rank. Forms: B/N  C = W' X (split by columns), A/T  C
- * = X' W (split by rows), and the two that do not split: B/T and A/N on the same memory. Three rounds with new data on
- * the same buffers: a late or early read shows.
+ * = X' W (split by rows), and the two that sum over the gathered dimension: B/T  C = W' X' and A/N  C = X W, W having
+ * as many rows as X has columns. Three rounds with new data on the same buffers: a late or early read shows.
  */
 #include "fuse.h"
 
 #include <string.h>
 
-/* name, api, form, cols, other, k, pad, beta, between, default stream, in place, C in send, other stream */
+/* name, api, form, cols, other, k, pad, beta, between, default stream, in place, C in send, other stream, W across */
 static const struct gemm_case cases[] = {
-    {"bn", API_EX_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"at", API_EX_BF16, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"bn-odd", API_EX_BF16, FORM_BN, 7, 33, 51, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"at-odd", API_S, FORM_AT, 7, 33, 51, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"bn-beta", API_S, FORM_BN, 16, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"at-beta", API_EX_BF16, FORM_AT, 16, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 1, 0, 0},
-    {"bn-in-place", API_EX_FP16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 1, 0, 0},
-    {"bn-64", API_EX64_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"sgemm", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"sgemm-64", API_S64, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"dgemm", API_D, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"hgemm", API_H, FORM_BN, 24, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"strided-batch-1", API_SB_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"strided-batch-2", API_SB2_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"tf32", API_EX_TF32, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"device-scalars", API_EX_DEVICE, FORM_BN, 24, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"default-stream", API_EX_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 1, 0, 0, 0},
-    {"pad", API_EX_BF16, FORM_BN, 24, 40, 64, 8, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"uneven", API_S, FORM_BN, 0, 40, 63, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"b-transposed", API_S, FORM_BT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"a-plain", API_S, FORM_AN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"memset-between", API_EX_BF16, FORM_BN, 24, 40, 64, 0, 2, BETWEEN_MEMSET_C, 0, 0, 0, 0},
-    {"copy-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_COPY_RECV, 0, 0, 0, 0},
-    {"event-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_EVENT, 0, 0, 0, 0},
-    {"sync-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_SYNC, 0, 0, 0, 0},
-    {"other-gemm-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_OTHER_GEMM, 0, 0, 0, 0},
-    {"reading-gemm-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_READING_GEMM, 0, 0, 0, 0},
-    {"c-in-send", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 1, 0},
-    {"other-stream", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 1},
-    {"large", API_S, FORM_BN, 96, 64, 1024, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0},
-    {"large-at", API_EX_BF16, FORM_AT, 96, 64, 1024, 0, 2, BETWEEN_NOTHING, 0, 1, 0, 0},
+    {"bn", API_EX_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"at", API_EX_BF16, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"bn-odd", API_EX_BF16, FORM_BN, 7, 33, 51, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"at-odd", API_S, FORM_AT, 7, 33, 51, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"bn-beta", API_S, FORM_BN, 16, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"at-beta", API_EX_BF16, FORM_AT, 16, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 1, 0, 0, 0},
+    {"bn-in-place", API_EX_FP16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 1, 0, 0, 0},
+    {"bn-64", API_EX64_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"sgemm", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"sgemm-64", API_S64, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"dgemm", API_D, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"hgemm", API_H, FORM_BN, 24, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"strided-batch-1", API_SB_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"strided-batch-2", API_SB2_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"tf32", API_EX_TF32, FORM_AT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"device-scalars", API_EX_DEVICE, FORM_BN, 24, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"default-stream", API_EX_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 1, 0, 0, 0, 0},
+    {"pad", API_EX_BF16, FORM_BN, 24, 40, 64, 8, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"uneven", API_S, FORM_BN, 0, 40, 63, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"b-transposed", API_S, FORM_BT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"a-plain", API_S, FORM_AN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"bt-add", API_EX_BF16, FORM_BT, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"bt-add-across", API_EX_BF16, FORM_BT, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 1, 0, 0, 1},
+    {"an-add", API_EX_BF16, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"an-add-across", API_EX_BF16, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
+    {"bt-add-odd", API_EX_FP16, FORM_BT, 7, 33, 51, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
+    {"an-add-odd", API_S, FORM_AN, 7, 33, 51, 0, 1, BETWEEN_NOTHING, 0, 1, 0, 0, 1},
+    {"an-add-64", API_EX64_BF16, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
+    {"an-add-batch-1", API_SB_BF16, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
+    {"bt-add-tf32", API_EX_TF32, FORM_BT, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
+    {"an-add-dgemm", API_D, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 1, 0, 0, 0, 0},
+    {"an-add-other-stream", API_EX_BF16, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 1, 1},
+    {"an-add-large", API_EX_BF16, FORM_AN, 96, 64, 1024, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
+    {"bt-add-large", API_S, FORM_BT, 96, 64, 1024, 0, 1, BETWEEN_NOTHING, 0, 1, 0, 0, 1},
+    {"an-beta-2", API_EX_BF16, FORM_AN, 24, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
+    {"bt-beta-0", API_S, FORM_BT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
+    {"an-add-hgemm", API_H, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"an-add-device", API_EX_DEVICE, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"an-c-in-send", API_S, FORM_AN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 1, 0, 0},
+    {"memset-between", API_EX_BF16, FORM_BN, 24, 40, 64, 0, 2, BETWEEN_MEMSET_C, 0, 0, 0, 0, 0},
+    {"copy-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_COPY_RECV, 0, 0, 0, 0, 0},
+    {"event-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_EVENT, 0, 0, 0, 0, 0},
+    {"sync-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_SYNC, 0, 0, 0, 0, 0},
+    {"other-gemm-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_OTHER_GEMM, 0, 0, 0, 0, 0},
+    {"reading-gemm-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_READING_GEMM, 0, 0, 0, 0, 0},
+    {"c-in-send", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 1, 0, 0},
+    {"other-stream", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 1, 0},
+    {"large", API_S, FORM_BN, 96, 64, 1024, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
+    {"large-at", API_EX_BF16, FORM_AT, 96, 64, 1024, 0, 2, BETWEEN_NOTHING, 0, 1, 0, 0, 0},
 };
 
 struct shape {
@@ -105,10 +123,11 @@ static double expected(const struct gemm_case *c, const struct shape *s, const s
 {
     bool x_is_b = c->form == FORM_BN || c->form == FORM_BT, plain = c->form == FORM_BT || c->form == FORM_AN;
     int64_t along = x_is_b ? col : row, step = plain ? s->ld : 1;
-    const int8_t *x = o->x + (plain ? along : along * s->ld), *w = o->w + (x_is_b ? row : col) * s->k;
+    int64_t across = x_is_b ? row : col, w_step = c->w_across ? c->other : 1;
+    const int8_t *x = o->x + (plain ? along : along * s->ld), *w = o->w + (c->w_across ? across : across * s->k);
     int sum = 0;
     for (int64_t p = 0; p < s->k; p++)
-        sum += x[p * step] * w[p];
+        sum += x[p * step] * w[p * w_step];
     return (double)sum + c->beta * old;
 }
 
@@ -216,11 +235,12 @@ static ncclDataType_t nccl_type(enum api api)
 static void multiply(const struct gemm_case *c, const struct shape *s, const struct memory *mem, cublasHandle_t h)
 {
     bool x_is_b = c->form == FORM_BN || c->form == FORM_BT;
+    int64_t ldw = c->w_across ? c->other : s->k;
     if (x_is_b)
-        gemm(c->api, h, true, c->form == FORM_BT, s->m, s->n, s->k, mem->weight, s->k, mem->recv, s->ld, c->beta,
+        gemm(c->api, h, !c->w_across, c->form == FORM_BT, s->m, s->n, s->k, mem->weight, ldw, mem->recv, s->ld, c->beta,
              mem->c, s->m);
     else
-        gemm(c->api, h, c->form == FORM_AT, false, s->m, s->n, s->k, mem->recv, s->ld, mem->weight, s->k, c->beta,
+        gemm(c->api, h, c->form == FORM_AT, c->w_across, s->m, s->n, s->k, mem->recv, s->ld, mem->weight, ldw, c->beta,
              mem->c, s->m);
 }
 

@@ -41,6 +41,7 @@ struct gemm_case {
     bool default_stream, in_place;
     bool c_in_send;    /* C overlaps the send buffer */
     int streams_cross; /* the GEMM runs on another stream, ordered by an event */
+    bool w_across;     /* the weight's columns are the inner dimension, not its rows */
 };
 
 size_t api_elem(enum api api);

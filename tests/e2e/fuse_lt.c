@@ -4,8 +4,8 @@
  *
  *   fuse_lt RANKS CASE        CASE is a name of the table below, or "list"
  *
- * D = epilogue(op(A) op(B) + beta C + bias) from small integers. Forms as in fuse.c: B/N  D = W' X, A/T  D = X' W, X
- * being gathered. Checked against integer arithmetic (but for GELU), and bit by bit against the same call with nothing
+ * D = epilogue(op(A) op(B) + beta C + bias) from small integers. Forms as in fuse.c: B/N  D = W' X, A/T  D = X' W, and
+ * B/T  D = W' X', A/N  D = X W, X being gathered. Checked against integer arithmetic (but for GELU), and bit by bit against the same call with nothing
  * in flight. Three rounds with new data on the same buffers.
  */
 #include <cublasLt.h>
@@ -19,7 +19,7 @@ struct lt_case {
     const char *name;
     enum api type; /* API_EX_BF16, API_H or API_S: bf16, fp16 or fp32 for all matrices and the bias */
     enum form form;
-    int64_t cols, other, k; /* gathered columns on each rank; columns of W; rows of both */
+    int64_t cols, other, k; /* gathered columns on each rank; columns of W; rows of X, and of W in forms B/N and A/T */
     double beta;
     uint32_t epilogue; /* 0: the default one */
     bool tf32, in_place, device_scalars, default_stream;
@@ -37,6 +37,8 @@ enum { OF_C, OF_D, OF_BIAS, OF_WORKSPACE };
 #define FP32 .type = API_S
 #define BN .form = FORM_BN
 #define AT .form = FORM_AT
+#define BT .form = FORM_BT
+#define AN .form = FORM_AN
 #define EVEN .cols = 24, .other = 40, .k = 64
 #define ODD .cols = 7, .other = 33, .k = 51
 #define EPI(x) .epilogue = CUBLASLT_EPILOGUE_##x
@@ -69,6 +71,15 @@ static const struct lt_case cases[] = {
     {"large", FP32, BN, EPI(RELU_BIAS), ASKED(WORKSPACE), .cols = 96, .other = 64, .k = 1024},
     {"large-at", FP16, AT, EPI(BIAS), ASKED(WORKSPACE), .cols = 96, .other = 64, .k = 1024, .in_place = true},
     {"batch", BF16, BN, EVEN, .batch = 2},
+    {"an-add", FP32, AN, EVEN, .beta = 1},
+    {"bt-add", FP32, BT, EVEN, ASKED(WORKSPACE), .beta = 1, .in_place = true},
+    {"an-add-odd", FP32, AN, ODD, ASKED(WORKSPACE), .beta = 1, .tf32 = true},
+    {"bt-add-c-apart", FP32, BT, ODD, .beta = 1, .c_apart = true},
+    {"an-add-large", FP32, AN, ASKED(WORKSPACE), .beta = 1, .cols = 96, .other = 64, .k = 1024},
+    {"an-beta-0", FP32, AN, EVEN},
+    {"an-add-bias", FP32, AN, EVEN, EPI(BIAS), .beta = 1},
+    {"an-add-fp16", FP16, AN, EVEN, .beta = 1},
+    {"an-add-device", FP32, AN, EVEN, .beta = 1, .device_scalars = true},
     {"gelu-aux", BF16, BN, EVEN, EPI(GELU_AUX_BIAS)},
     {"between", BF16, BN, EVEN, .between = true},
     {"c-in-recv", BF16, BN, EVEN, .beta = 2, .c_apart = true, .in = {[OF_C] = IN_RECV}},
@@ -80,18 +91,31 @@ static const struct lt_case cases[] = {
 /* Sizes in elements. */
 struct shape {
     size_t shard, x, w, d, c, elem;
-    int64_t m, n, ldc;
+    int64_t m, n, inner, ldc;
     int batch;
 };
+
+static bool on_a(const struct lt_case *c)
+{
+    return c->form == FORM_AT || c->form == FORM_AN;
+}
+
+/* Over the gathered dimension. */
+static bool sums(const struct lt_case *c)
+{
+    return c->form == FORM_BT || c->form == FORM_AN;
+}
 
 static struct shape shape_of(const struct lt_case *c, int nranks)
 {
     struct shape s = {.elem = api_elem(c->type), .batch = c->batch ? c->batch : 1};
     s.shard = (size_t)(c->cols * c->k);
     s.x = s.shard * (size_t)nranks;
-    s.w = (size_t)(c->other * c->k);
-    s.m = c->form == FORM_BN ? c->other : c->cols * nranks;
-    s.n = c->form == FORM_BN ? c->cols * nranks : c->other;
+    const int64_t all = c->cols * nranks, along = sums(c) ? c->k : all;
+    s.inner = sums(c) ? all : c->k;
+    s.w = (size_t)(c->other * s.inner);
+    s.m = on_a(c) ? along : c->other;
+    s.n = on_a(c) ? c->other : along;
     s.ldc = s.m + (c->c_apart ? C_PAD : 0);
     s.d = (size_t)(s.m * s.n);
     s.c = (size_t)(s.ldc * s.n);
@@ -170,9 +194,14 @@ static cublasLtMatrixLayout_t layout(const struct lt_case *c, const struct shape
 static cublasLtMatmulDesc_t operation(const struct lt_case *c, const struct shape *s, const struct memory *mem)
 {
     cublasLtMatmulDesc_t d;
-    const int32_t trans = CUBLAS_OP_T, mode = CUBLASLT_POINTER_MODE_DEVICE;
+    const int32_t trans = CUBLAS_OP_T, plain = CUBLAS_OP_N, mode = CUBLASLT_POINTER_MODE_DEVICE;
     BLAS(cublasLtMatmulDescCreate(&d, c->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    SET(d, TRANSA, trans);
+    if (c->form == FORM_AN)
+        SET(d, TRANSA, plain);
+    else
+        SET(d, TRANSA, trans);
+    if (c->form == FORM_BT)
+        SET(d, TRANSB, trans);
     if (c->device_scalars)
         SET(d, POINTER_MODE, mode);
     if (c->epilogue)
@@ -190,12 +219,14 @@ static cublasLtMatmulDesc_t operation(const struct lt_case *c, const struct shap
 static void matmul(const struct lt_case *c, const struct shape *s, const struct memory *mem, cublasLtHandle_t handle,
                    const void *in, void *d, cudaStream_t stream)
 {
-    const bool bn = c->form == FORM_BN;
+    const bool bn = !on_a(c), a_plain = c->form == FORM_AN, b_trans = c->form == FORM_BT;
+    const int64_t k = s->inner;
     const float alpha = 1, beta = (float)c->beta;
     const void *a = bn ? mem->weight : mem->recv, *b = bn ? mem->recv : mem->weight;
     const void *pa = c->device_scalars ? mem->scalars : &alpha, *pb = c->device_scalars ? mem->scalars + 1 : &beta;
     cublasLtMatmulDesc_t op = operation(c, s, mem);
-    cublasLtMatrixLayout_t la = layout(c, s, c->k, s->m, c->k, false), lb = layout(c, s, c->k, s->n, c->k, true),
+    cublasLtMatrixLayout_t la = a_plain ? layout(c, s, s->m, k, s->m, false) : layout(c, s, k, s->m, k, false),
+                           lb = b_trans ? layout(c, s, s->n, k, s->n, true) : layout(c, s, k, s->n, k, true),
                            lc = layout(c, s, s->m, s->n, s->ldc, true), ld = layout(c, s, s->m, s->n, s->m, true);
     cublasLtMatmulHeuristicResult_t found = {.workspaceSize = 0};
     if (c->asked) {
@@ -270,12 +301,12 @@ static struct operands make_operands(const struct shape *s, uint64_t seed)
 static int expected(const struct lt_case *c, const struct shape *s, const struct operands *o, uint64_t seed,
                     int64_t row, int64_t col)
 {
-    const bool bn = c->form == FORM_BN;
-    const int8_t *x = o->x + (bn ? col : row) * c->k, *w = o->w + (bn ? row : col) * c->k;
+    const int64_t along = on_a(c) ? row : col, step = sums(c) ? c->k : 1;
+    const int8_t *x = o->x + (sums(c) ? along : along * c->k), *w = o->w + (on_a(c) ? col : row) * s->inner;
     const size_t in_c = (size_t)(col * s->ldc + row);
     int sum = 0;
-    for (int64_t p = 0; p < c->k; p++)
-        sum += x[p] * w[p];
+    for (int64_t p = 0; p < s->inner; p++)
+        sum += x[p * step] * w[p];
     if (c->beta != 0)
         sum += (int)c->beta * (c->in[OF_C] == IN_RECV ? x_at(s, seed, in_c) : small(seed + SEED_C, in_c));
     if (c->epilogue & CUBLASLT_EPILOGUE_BIAS)

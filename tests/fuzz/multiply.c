@@ -4,8 +4,8 @@
 /* What is different from a GEMM that can be fused. */
 enum near {
     MATCHES,
+    SUMS,      /* the other transposition: over the gathered dimension */
     PADDED,    /* leading dimension of the gathered matrix */
-    WRONG_OP,  /* the other transposition */
     ONE_LESS,  /* a column less than was gathered */
     ONE_OFF,   /* from the second column on */
     OTHER,     /* not on the gathered matrix at all */
@@ -14,7 +14,7 @@ enum near {
     LEADING_C, /* C has padding */
     NEARS
 };
-static const char *const near_names[NEARS] = {"matches",       "padded",    "wrong op",  "one less", "one off",
+static const char *const near_names[NEARS] = {"matches",       "sums",      "padded",    "one less", "one off",
                                               "other operand", "C in send", "C in recv", "padded C"};
 #define MOST_FLOP 3000000.0
 #define MOST_COLUMNS 16000 /* the race oracle follows so many rows of an operation */
@@ -23,6 +23,7 @@ static const char *const near_names[NEARS] = {"matches",       "padded",    "wro
 struct problem {
     enum near near;
     bool x_is_b, ta, tb, lt;
+    bool across; /* the other matrix is stored with its outer size as rows */
     enum api api;
     int64_t m, n, inner, ld, ldc, other;
     size_t off, x_bytes; /* of x */
@@ -59,14 +60,15 @@ static bool shape(struct prog *p, struct problem *g)
     if (columns < 1 || columns > MOST_COLUMNS)
         return false;
     g->x_bytes = ((size_t)(columns - 1) * (size_t)g->ld + (size_t)k) * p->elem;
-    const bool wrong = g->near == WRONG_OP;
-    const int64_t along = wrong ? k : columns;
-    g->inner = wrong ? columns : k;
+    const bool sums = g->near == SUMS;
+    const int64_t along = sums ? k : columns;
+    g->inner = sums ? columns : k;
     g->other = 1 + (int64_t)draw(p, 16);
     g->m = g->x_is_b ? g->other : along;
     g->n = g->x_is_b ? along : g->other;
-    g->ta = g->x_is_b || !wrong;
-    g->tb = g->x_is_b && wrong;
+    g->across = ONE_IN(p, 2);
+    g->ta = g->x_is_b ? !g->across : !sums;
+    g->tb = g->x_is_b ? sums : g->across;
     g->ldc = g->m + (g->near == LEADING_C ? 1 + (int64_t)draw(p, 4) : 0);
     return (double)g->m * (double)g->n * (double)g->inner <= MOST_FLOP &&
            (size_t)(g->inner * g->other) * p->elem <= p->buffer[WEIGHT].bytes;
@@ -127,9 +129,9 @@ static void call(struct prog *p, const struct problem *g)
 {
     struct buffer *w = &p->buffer[WEIGHT];
     const char *x = g->x->at + g->off;
-    /* W is inner x other in both places: as A it is transposed. */
     const void *a = g->x_is_b ? w->at : x, *b = g->x_is_b ? x : w->at;
-    const int64_t lda = g->x_is_b ? g->inner : g->ld, ldb = g->x_is_b ? g->ld : g->inner;
+    const int64_t ldw = g->across ? g->other : g->inner;
+    const int64_t lda = g->x_is_b ? ldw : g->ld, ldb = g->x_is_b ? g->ld : ldw;
     char *c = g->c->at + g->c_off;
     if (g->lt) {
         call_lt(p, g, a, lda, b, ldb, c);
@@ -161,11 +163,13 @@ static void issue(struct prog *p, const struct problem *g)
 
 void multiply(struct prog *p, struct buffer *x)
 {
-    struct problem g = {.near = ONE_IN(p, 2) ? MATCHES : (enum near)draw(p, NEARS), .x = x, .beta = 0};
+    struct problem g = {.near = (enum near)draw(p, 2 * NEARS), .x = x, .beta = 0};
     const int gathers_on = x->stream;
     struct buffer other;
     if (!x->k)
         return;
+    if (g.near >= NEARS) /* half of them can be fused */
+        g.near = g.near % 3 ? MATCHES : SUMS;
     if (g.near == OTHER) { /* the same shape from another receive buffer, if it is long enough */
         struct buffer *b = &p->buffer[FIRST_RECV + (int)draw(p, RECVS)];
         g.x = b;

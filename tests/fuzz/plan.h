@@ -80,9 +80,9 @@ struct place {
     size_t off;
 };
 
-/* C (m x n, fp32) = W' X for an X of `inner` rows, or X' W. */
+/* C (m x n, fp32) = W' X for an X of `inner` rows, or X' W. Sums: W' X' for an X of `inner` columns, or X W. */
 struct gemm {
-    bool x_is_b;
+    bool x_is_b, sums;
     int64_t m, n, inner;
 };
 

@@ -56,13 +56,14 @@ static void run_gemm(struct host *h, const struct op *op)
 {
     const struct gemm *g = &op->gemm;
     const uint8_t *x = at(h, op->rank, op->from), *w = h->memory[op->rank][WEIGHT];
-    const uint8_t *a = g->x_is_b ? w : x, *b = g->x_is_b ? x : w;
     float *c = (float *)at(h, op->rank, op->to);
     for (int64_t j = 0; j < g->n; j++)
         for (int64_t i = 0; i < g->m; i++) {
+            const int64_t of_x = g->x_is_b ? j : i, of_w = g->x_is_b ? i : j, rows = g->x_is_b ? g->n : g->m;
             float sum = 0;
             for (int64_t l = 0; l < g->inner; l++)
-                sum += element(h->plan, a, l + i * g->inner) * element(h->plan, b, l + j * g->inner);
+                sum += element(h->plan, x, g->sums ? of_x + l * rows : l + of_x * g->inner) *
+                       element(h->plan, w, l + of_w * g->inner);
             c[i + j * g->m] = sum;
         }
 }

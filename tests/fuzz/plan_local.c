@@ -75,12 +75,14 @@ static bool shape(struct planner *p, int rank, int buffer, struct gemm *g)
     const struct use *use = &p->known[rank].use[buffer];
     const int64_t other = 1 + (int64_t)draw(p, rank, 12), columns = use->columns - ONE_IN(p, rank, 6);
     g->x_is_b = ONE_IN(p, rank, 2);
-    g->inner = use->k;
-    g->m = g->x_is_b ? other : columns;
-    g->n = g->x_is_b ? columns : other;
+    g->sums = ONE_IN(p, rank, 4);
+    g->inner = g->sums ? columns : use->k;
+    const int64_t along = g->sums ? use->k : columns;
+    g->m = g->x_is_b ? other : along;
+    g->n = g->x_is_b ? along : other;
     return columns > 0 && columns <= MOST_COLUMNS && (double)(other * columns) * (double)use->k <= MOST_FLOP &&
-           (size_t)(other * use->k) * p->plan->elem <= p->plan->size[WEIGHT] &&
-           (size_t)(other * columns) * 4 <= p->plan->size[DATA];
+           (size_t)(other * g->inner) * p->plan->elem <= p->plan->size[WEIGHT] &&
+           (size_t)(other * along) * 4 <= p->plan->size[DATA];
 }
 
 void multiply(struct planner *p, int rank, int buffer)

@@ -72,7 +72,8 @@ static void add_data(struct text *t, const struct op *op)
 static void add_gemm(struct text *t, const struct op *op)
 {
     const struct gemm *g = &op->gemm;
-    add_place(t, g->x_is_b ? "gemm B = " : "gemm A' = ", op->from);
+    static const char *const form[2][2] = {{"gemm A' = ", "gemm A = "}, {"gemm B = ", "gemm B' = "}};
+    add_place(t, form[g->x_is_b][g->sums], op->from);
     add(t, ", m %ld n %ld k %ld", (long)g->m, (long)g->n, (long)g->inner);
     add_place(t, ", C ", op->to);
 }

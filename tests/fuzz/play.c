@@ -63,9 +63,10 @@ static void multiply(struct player *p, const struct op *op)
 {
     const struct gemm *g = &op->gemm;
     const void *x = at(p, op->from), *w = p->buffer[WEIGHT];
+    const int64_t ldx = g->sums ? g->x_is_b ? g->n : g->m : g->inner;
     BLAS(cublasSetStream(p->blas, p->stream[op->stream]));
-    gemm(p->plan->type, p->blas, true, false, g->m, g->n, g->inner, g->x_is_b ? w : x, g->inner, g->x_is_b ? x : w,
-         g->inner, 0, at(p, op->to), g->m);
+    gemm(p->plan->type, p->blas, g->x_is_b || !g->sums, g->x_is_b && g->sums, g->m, g->n, g->inner, g->x_is_b ? w : x,
+         g->x_is_b ? g->inner : ldx, g->x_is_b ? x : w, g->x_is_b ? ldx : g->inner, 0, at(p, op->to), g->m);
 }
 
 void player_compare(struct player *p, struct looked *l)

@@ -123,7 +123,7 @@ static const char *cut(size_t cols, size_t inner, int64_t other, int nranks, uin
     static char text[256];
     struct slr_plan plan = slr_plan_make(cols * inner * 2, nranks, (size_t)64 << 20, chunks);
     struct slr_gemm_split split = {
-        .shard_cols = (int64_t)cols, .col_bytes = inner * 2, .other = other, .inner = (int64_t)inner};
+        .shard_cols = (int64_t)cols, .col_bytes = inner * 2, .other = other, .rows = (int64_t)inner};
     struct slr_parts p = slr_parts_of(&plan, &split, nranks - 1, nranks, pace);
     struct slr_part part;
     size_t at = 0;
@@ -224,4 +224,87 @@ Test(gemm_parts, pace)
     cr_assert_eq(slr_parts_pace(4, 8192, 2000), slr_parts_pace(2, 8192, 2000), "half as fast, twice as large");
     cr_assert_eq(slr_parts_pace(2, 0, 2000), 0);
     cr_assert_eq(slr_parts_pace(2, 8192, 0), 0);
+}
+
+static struct slr_parts sum_walk(size_t cols, size_t col_bytes, int rank, int nranks, uint32_t chunks, double pace,
+                                 uint32_t parts)
+{
+    struct slr_plan plan = slr_plan_make(cols * col_bytes, nranks, (size_t)1 << 30, chunks);
+    struct slr_gemm_split split = {.sums = true,
+                                   .shard_cols = (int64_t)cols,
+                                   .col_bytes = col_bytes,
+                                   .rows = (int64_t)col_bytes / 2,
+                                   .other = 1 << 20,
+                                   .parts = parts};
+    return slr_parts_of(&plan, &split, rank, nranks, pace);
+}
+
+/* One behind the other from the first column to the last; each waits for what it reads of every shard. */
+static unsigned check_sum(struct slr_parts p, struct slr_part *list)
+{
+    struct slr_part part;
+    int64_t at = 0;
+    unsigned count = 0;
+    for (; slr_parts_next(&p, &part); at += part.cols, list[count++] = part) {
+        cr_assert(part.col == at && part.cols > 0);
+        last_arrival(&p, &part);
+    }
+    cr_assert_eq(at, p.split.shard_cols * p.nranks);
+    return count;
+}
+
+/* Not only the parts, but their order as well, because the order of a sum decides its bits. */
+Test(gemm_parts, all_ranks_sum_in_the_same_order)
+{
+    static struct slr_part first[4096], own[4096];
+    unsigned several = 0;
+    srand(11);
+    for (int i = 0; i < 3000; i++) {
+        int nranks = 2 + rand() % 9;
+        size_t cols = (size_t)(1 + rand() % (i % 10 ? 60 : 3000)), col_bytes = (size_t)(2 + rand() % 3000);
+        double pace = rand() % 4 ? (double)(rand() % 3000) : 0;
+        uint32_t chunks = (uint32_t)(rand() % (i % 5 ? 9 : 65)), parts = i % 3 ? 0 : (uint32_t)rand() % 65;
+        struct slr_parts p = sum_walk(cols, col_bytes, 0, nranks, chunks, pace, parts);
+        const unsigned count = check_sum(p, first);
+        cr_assert(slr_parts_several(p) == (count > 1) && (count > 1 || pace > 0 || parts));
+        several += pace > 0 && count > 1 && !parts;
+        for (int rank = 1; rank < nranks; rank++) {
+            cr_assert_eq(check_sum(sum_walk(cols, col_bytes, rank, nranks, chunks, pace, parts), own), count);
+            for (unsigned j = 0; j < count; j++)
+                cr_assert(own[j].col == first[j].col && own[j].cols == first[j].cols);
+        }
+    }
+    cr_assert(several > 100, "only %u were cut by their pace", several);
+}
+
+/* The cut as text: the columns of each part. */
+static const char *sum_cut(size_t cols, size_t rows, int64_t other, int nranks, double flop_per_byte)
+{
+    static char text[256];
+    struct slr_plan plan = slr_plan_make(cols * rows * 2, nranks, (size_t)64 << 20, 0);
+    struct slr_gemm_split split = {
+        .sums = true, .shard_cols = (int64_t)cols, .col_bytes = rows * 2, .rows = (int64_t)rows, .other = other};
+    struct slr_parts p = slr_parts_of(&plan, &split, 0, nranks, slr_parts_pace(2, other, flop_per_byte));
+    struct slr_part part;
+    size_t at = 0;
+    while (slr_parts_next(&p, &part) && at < sizeof text - 24)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%ld", at ? " " : "", (long)part.cols);
+    return text;
+}
+#define SUM_CUT(want, ...) cr_expect_str_eq(sum_cut(__VA_ARGS__), want)
+
+Test(gemm_parts, summands_are_few)
+{
+    SUM_CUT("1024 7168", 4096, 8192, 7168, 2, 6000);
+    SUM_CUT("1024 2048 5120", 4096, 8192, 1024, 2, 6000);
+    SUM_CUT("4096 28672", 8192, 8192, 7168, 4, 6000);
+    SUM_CUT("8192", 4096, 8192, 65536, 2, 6000);
+    SUM_CUT("1024", 512, 1024, 4096, 2, 6000);
+}
+
+Test(gemm_parts, sum_overhead)
+{
+    cr_assert_eq(slr_parts_sum_overhead(2, 0x1p26), 640 + 16);
+    cr_assert_eq(slr_parts_sum_overhead(4, 0x1p26), 320 + 16);
+    cr_assert_eq(slr_parts_sum_overhead(2, 0), 0);
 }

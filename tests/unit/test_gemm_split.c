@@ -3,7 +3,8 @@
 #include "kernels/gemm.h"
 
 enum { RANKS = 4, COLS = 6, K = 10, OTHER = 8 };
-static char recv_buffer[RANKS * COLS * K * 8], send_buffer[COLS * K * 8], weight[OTHER * K * 8], out[4096 * 8];
+static char recv_buffer[RANKS * COLS * K * 8], send_buffer[COLS * K * 8], weight[OTHER * COLS * RANKS * 8],
+    out[4096 * 8];
 static const float one = 1, zero = 0;
 
 static struct slr_gather gather(size_t elem)
@@ -60,11 +61,40 @@ Test(gemm_split, both_forms)
     struct slr_gemm_split s;
     struct slr_gemm bn = form_bn(), at = form_at();
     cr_expect_eq(slr_gemm_split_find(&bn, &g, RANKS, &s), SLR_R_FUSED);
-    cr_expect(!s.on_a && s.shard_cols == COLS && s.col_bytes == K * 4);
+    cr_expect(!s.on_a && !s.sums && s.rows == K && s.shard_cols == COLS && s.col_bytes == K * 4);
     cr_expect_eq(slr_gemm_split_find(&at, &g, RANKS, &s), SLR_R_FUSED);
     cr_expect(s.on_a && s.shard_cols == COLS);
     at.transa = CUBLAS_OP_C;
     cr_expect_eq(slr_gemm_split_find(&at, &g, RANKS, &s), SLR_R_FUSED);
+}
+
+/* Sums: X (K x COLS * RANKS) is A with op N, or B with op T; the other operand has its columns' number of rows. */
+static struct slr_gemm form_sum(bool on_a)
+{
+    struct slr_gemm g = on_a ? form_at() : form_bn();
+    g.transa = on_a ? CUBLAS_OP_N : CUBLAS_OP_T;
+    g.transb = on_a ? CUBLAS_OP_N : CUBLAS_OP_C;
+    g.m = on_a ? K : OTHER;
+    g.n = on_a ? OTHER : K;
+    g.k = COLS * RANKS;
+    g.lda = on_a ? K : g.k;
+    g.ldb = on_a ? g.k : K;
+    g.ldc = g.m;
+    return g;
+}
+
+Test(gemm_split, sums)
+{
+    struct slr_gather g = gather(4);
+    struct slr_gemm_split s;
+    for (int on_a = 0; on_a < 2; on_a++) {
+        struct slr_gemm gemm = form_sum(on_a);
+        cr_expect_eq(slr_gemm_split_find(&gemm, &g, RANKS, &s), SLR_R_FUSED);
+        cr_expect(s.sums && s.on_a == on_a && s.shard_cols == COLS && s.col_bytes == K * 4);
+        cr_expect(s.rows == K && s.other == OTHER);
+        gemm.k--;
+        cr_expect_eq(slr_gemm_split_find(&gemm, &g, RANKS, &s), SLR_R_JOIN_NO_OPERAND);
+    }
 }
 
 /* Each variation is refused for its own reason. */
@@ -77,7 +107,7 @@ Test(gemm_split, both_forms)
 
 Test(gemm_split, refusals)
 {
-    REFUSED(JOIN_TRANS, g.transb = CUBLAS_OP_T);
+    REFUSED(JOIN_LD, g.transb = CUBLAS_OP_T);
     REFUSED(JOIN_LD, g.ldb = K + 1);
     REFUSED(JOIN_BATCH, g.batch = 2);
     REFUSED(JOIN_SHAPE, g.m = 0);
@@ -146,4 +176,27 @@ Test(gemm_split, parts)
     cr_assert_eq(slr_gemm_part(&at, &s, 6, 4), CUBLAS_STATUS_SUCCESS);
     cr_expect(part.m == 4 && part.n == OTHER && part.b == weight);
     cr_expect(part.a == recv_buffer + 6 * K * 4 && part.c == out + 6 * 4 && part.ldc == COLS * RANKS);
+}
+
+/* A part of a sum: columns of X, and what they are multiplied with, from op N and op T. */
+Test(gemm_split, summands)
+{
+    struct slr_gather g = gather(4);
+    struct slr_gemm_split s;
+    slr_real.cublasSgemm = record;
+    for (int trans = 0; trans < 2; trans++) {
+        struct slr_gemm an = form_sum(true), bt = form_sum(false);
+        an.transb = trans ? CUBLAS_OP_T : CUBLAS_OP_N;
+        an.ldb = trans ? OTHER : an.k;
+        slr_gemm_split_find(&an, &g, RANKS, &s);
+        cr_assert_eq(slr_gemm_part(&an, &s, 6, 4), CUBLAS_STATUS_SUCCESS);
+        cr_expect(part.k == 4 && part.m == K && part.n == OTHER && part.c == out && part.a == recv_buffer + 6 * K * 4);
+        cr_expect_eq(part.b, weight + (trans ? 6 * OTHER : 6) * 4);
+        bt.transa = trans ? CUBLAS_OP_T : CUBLAS_OP_N;
+        bt.lda = trans ? bt.k : OTHER;
+        slr_gemm_split_find(&bt, &g, RANKS, &s);
+        cr_assert_eq(slr_gemm_part(&bt, &s, 6, 4), CUBLAS_STATUS_SUCCESS);
+        cr_expect(part.k == 4 && part.m == OTHER && part.n == K && part.c == out && part.b == recv_buffer + 6 * K * 4);
+        cr_expect_eq(part.a, weight + (trans ? 6 : 6 * OTHER) * 4);
+    }
 }
