@@ -7,11 +7,11 @@ import time
 
 import decisions
 import sides
-from measure import FIRST_JOB_SECONDS, JOB_SECONDS, START_SECONDS, OutOfTime
-from sides import Failed, Refused
+from measure import FIRST_JOB_SECONDS
+from sides import Refused
 from table import cell, head, line, number, ratio
+from turns import NCCL, OURS, Turns
 
-NCCL, OURS = "nccl", "slipring"
 FIRST_ITERATIONS = 12  # slipring maps buffers in its first calls
 SETTLE_MS = 150  # and clocks need their time
 SHARES = (0, 5, 10, 25, 50, 75, 90, 100)
@@ -46,33 +46,39 @@ class AgGemmRows(sides.AgGemmSide):
 
 
 class Measured:
-    """Of one row: samples of each side, and what slipring did."""
+    """Of one row: the samples of each side, one list for each group of processes that has measured it, and
+    what slipring did."""
 
     def __init__(self, row):
-        self.row, self.samples = row, {NCCL: [], OURS: []}
+        self.row, self.groups = row, []
         self.wrong, self.checked, self.did, self.counters = {}, 0, "", {}
 
-    def whole(self):
-        return all(self.samples.values())
+    def samples(self, side):
+        return [value for group in self.groups for value in group[side]]
 
     def spread(self, side):
-        values = self.samples[side]
+        values = self.samples(side)
         return {"median": statistics.median(values), "min": min(values), "max": max(values), "samples": values}
 
     def ratio(self):
         return self.spread(NCCL)["median"] / self.spread(OURS)["median"]
 
+    def of_groups(self):
+        """The ratio in each group of processes."""
+        return [statistics.median(group[NCCL]) / statistics.median(group[OURS]) for group in self.groups]
+
     def rounds(self):
         """The ratio of each round."""
-        return [a / b for a, b in zip(self.samples[NCCL], self.samples[OURS])]
+        return [a / b for a, b in zip(self.samples(NCCL), self.samples(OURS))]
 
     def json(self):
         return {
             **self.row._asdict(),
             "title": self.row.title(),
             "shard_bytes": self.row.shard_bytes(),
-            "ms": {side: self.spread(side) for side in self.samples},
+            "ms": {side: self.spread(side) for side in (NCCL, OURS)},
             "ratio": self.ratio(),
+            "groups": self.of_groups(),
             "rounds": self.rounds(),
             "slipring": self.did,
             "counters": self.counters,
@@ -81,25 +87,10 @@ class Measured:
         }
 
 
-class Run:
-    def __init__(self, options, used, log):
-        self.options, self.sides, self.log = options, used, log
-        self.begin, self.rows, self.left_out, self.stopped = time.monotonic(), [], {}, None
-
-    def left(self):
-        seconds = self.options.limit - (time.monotonic() - self.begin)
-        if seconds <= 0:
-            raise OutOfTime(f"stopped at the limit of {self.options.limit:.0f} s")
-        return seconds
-
-    def start(self):
-        for side in self.sides:
-            side.begin()
-        for side in self.sides:
-            side.ready(min(self.left(), START_SECONDS))
-
-    def ask(self, side, job, seconds=JOB_SECONDS):
-        return side.ask(job, min(self.left(), seconds))
+class Run(Turns):
+    def __init__(self, options, make):
+        super().__init__(options, make)
+        self.rows = []
 
     def iterations(self, ms, budget, least):
         return self.options.iters or int(min(2000, max(least, budget / max(ms, 1e-3))))
@@ -111,57 +102,68 @@ class Run:
         more = self.iterations(ms, SETTLE_MS, self.options.settle)
         return self.ask(side, {"do": "time", "warmup": 0, "iters": more})["ms"]
 
-    def turn(self, measured, side, iters):
-        time.sleep(self.options.pause)
-        answer = self.ask(side, {"do": "time", "warmup": min(iters, max(3, iters // 10)), "iters": iters})
-        measured.samples[side.name].append(answer["ms"])
-        measured.counters = answer.get("counters") or measured.counters
-
-    def measure(self, row):
-        measured = Measured(row)
-        for side in self.sides:
-            self.ask(side, {"do": "make", "row": row._asdict()}, FIRST_JOB_SECONDS)
+    def rounds(self, measured):
+        """Of both sides, when they have settled, in turn: {side: samples}."""
         settled = [self.settle(side) for side in self.sides]
-        iters = self.iterations(max(settled), self.options.ms, 5)
-        for number_ in range(self.options.rounds):
-            for side in self.sides[:: -1 if number_ % 2 else 1]:
-                self.turn(measured, side, iters)
+        iters, group = self.iterations(max(settled), self.options.ms, 5), {NCCL: [], OURS: []}
+        job = {"do": "time", "warmup": min(iters, max(3, iters // 10)), "iters": iters}
+        for turn in range(self.options.rounds):
+            for side in self.sides[:: -1 if turn % 2 else 1]:
+                time.sleep(self.options.pause)
+                answer = self.ask(side, job)
+                group[side.name].append(answer["ms"])
+                measured.counters = answer.get("counters") or measured.counters
+        return group
+
+    def check(self, measured):
         for side in self.sides:
             answer = self.ask(side, {"do": "check"}, FIRST_JOB_SECONDS)
             measured.checked += answer["of"]
             if answer["wrong"]:
-                measured.wrong[side.name] = answer["wrong"]
-        measured.did = decisions.describe(self.log.new())
-        return measured
+                measured.wrong[side.name] = measured.wrong.get(side.name, 0) + answer["wrong"]
 
-    def one(self, row):
+    def measure(self, measured):
+        """Adds what this group of processes finds."""
         try:
-            self.rows.append(self.measure(row))
-            self.tell(self.rows[-1])
+            for side in self.sides:
+                self.ask(side, {"do": "make", "row": measured.row._asdict()}, FIRST_JOB_SECONDS)
+            group = self.rounds(measured)
+            self.check(measured)
+            measured.groups.append(group)
+            measured.did = decisions.describe(self.log.new())
+            self.tell(measured)
         except Refused as why:
-            self.left_out[row.title()] = str(why)
-            self.options.say(f"left out: {row.title()}: {why}")
+            self.leave_out(measured.row.title(), why)
         for side in self.sides:
             self.ask(side, {"do": "drop"})
 
     def tell(self, measured):
-        times = " ".join(f"{side} {number(measured.spread(side)['median'])}" for side in measured.samples)
+        times = " ".join(f"{side} {number(measured.spread(side)['median'])}" for side in (NCCL, OURS))
         wrong = f" WRONG {measured.wrong}" if measured.wrong else ""
-        told = f"{times} ratio {measured.ratio():.3f}{wrong} [{measured.did}]"
-        self.options.say(f"{measured.row.title()}: {told}, {self.left():.0f} s left")
+        self.say(f"{measured.row.title()}: {times} ratio {measured.ratio():.3f}{wrong} [{measured.did}]")
+
+    def first(self, rows):
+        self.start()
+        for row in rows:
+            measured = Measured(row)
+            self.measure(measured)
+            self.rows += [measured] * bool(measured.groups)
+
+    def again(self):
+        """Rows in which slipring seems slower, in new processes: some are slow for all of their lives."""
+        slower = [measured for measured in self.rows if measured.ratio() < self.options.below]
+        if not slower:
+            return
+        self.say(f"{len(slower)} rows again, in new processes")
+        self.stop()
+        self.start()
+        for measured in slower:
+            self.measure(measured)
 
     def all(self, rows):
-        try:
-            self.start()
-            for row in rows:
-                self.one(row)
-        except (OutOfTime, KeyboardInterrupt) as why:
-            self.stopped = str(why) or "interrupted"
-        except (Failed, OSError) as why:
-            out_of_time = time.monotonic() - self.begin >= self.options.limit
-            self.stopped = f"stopped at the limit of {self.options.limit:.0f} s" if out_of_time else f"failed: {why}"
-        if self.stopped:
-            self.options.say(self.stopped)
+        self.until_stopped(lambda: self.first(rows))
+        if not self.stopped and self.options.below:
+            self.until_stopped(self.again)
 
 
 # The table.
@@ -231,6 +233,7 @@ class Report:
             "slipring ms",
             "ratio",
             "of each round",
+            "of each group",
             "what slipring did",
             "fused, staged / calls",
         ]
@@ -247,6 +250,7 @@ class Report:
             cell(one.spread(OURS)),
             ratio(one.ratio()),
             rounds,
+            ", ".join(f"{value:.3f}" for value in one.of_groups()),
             did,
             counted,
         ]

@@ -7,11 +7,11 @@ import statistics
 import time
 
 import decisions
-from measure import FIRST_JOB_SECONDS, JOB_SECONDS, START_SECONDS, OutOfTime
-from sides import Failed, Refused
+from measure import FIRST_JOB_SECONDS
+from sides import Refused
 from table import cell, head, line, number, ratio
+from turns import NCCL, OURS, Turns
 
-NCCL, OURS = "nccl", "slipring"
 FIRST_STEPS = 10  # in which slipring may stage shards
 
 
@@ -77,28 +77,10 @@ class Measured:
         }
 
 
-class Run:
-    def __init__(self, options, used, log):
-        self.options, self.sides, self.log = options, used, log
-        self.begin, self.models, self.left_out, self.stopped = time.monotonic(), [], {}, None
-
-    def left(self):
-        seconds = self.options.limit - (time.monotonic() - self.begin)
-        if seconds <= 0:
-            raise OutOfTime(f"stopped at the limit of {self.options.limit:.0f} s")
-        return seconds
-
-    def ask(self, side, job, seconds=JOB_SECONDS):
-        return side.ask(job, min(self.left(), seconds))
-
-    def start(self):
-        for side in self.sides:
-            side.begin()
-        for side in self.sides:
-            side.ready(min(self.left(), START_SECONDS))
-
-    def say(self, measured, text):
-        self.options.say(f"{measured.name}: {text}, {self.left():.0f} s left")
+class Run(Turns):
+    def __init__(self, options, make):
+        super().__init__(options, make)
+        self.models = []
 
     def prepare(self, measured):
         """Makes the model on each side and has it learn from its beginning: the losses are comparable."""
@@ -111,7 +93,7 @@ class Run:
             if side.name == OURS:
                 measured.steps = answer["steps"]
         apart = measured.apart()
-        self.say(measured, f"losses {words_of(apart)}")
+        self.say(f"{measured.name}: losses {words_of(apart)}")
 
     def iterations(self, ms):
         return self.options.iters or int(min(100, max(3, self.options.ms / max(ms, 1e-3))))
@@ -136,7 +118,8 @@ class Run:
         for side in self.sides:  # both, as each is a step
             measured.bytes = self.ask(side, {"do": "sizes"})["bytes"]
         self.rounds(measured.samples, {"do": "time"})
-        self.say(measured, " ".join(f"{side} {number(measured.median(side))}" for side in measured.samples))
+        times = " ".join(f"{side} {number(measured.median(side))}" for side in measured.samples)
+        self.say(f"{measured.name}: {times}")
         if measured.bytes:
             self.rounds(measured.gathers, {"do": "gathers", "bytes": measured.bytes})
 
@@ -144,25 +127,20 @@ class Run:
         try:
             self.measure(Measured(name, sizes))
         except Refused as why:
-            self.left_out[name] = str(why)
-            self.options.say(f"left out: {name}: {why}")
+            self.leave_out(name, why)
             self.log.new()
         for side in self.sides:
             self.ask(side, {"do": "drop"})
 
     def all(self, wanted):
         """`wanted`: (name, sizes)."""
-        try:
+
+        def work():
             self.start()
             for name, sizes in wanted:
                 self.one(name, sizes)
-        except (OutOfTime, KeyboardInterrupt) as why:
-            self.stopped = str(why) or "interrupted"
-        except (Failed, OSError) as why:
-            out_of_time = time.monotonic() - self.begin >= self.options.limit
-            self.stopped = f"stopped at the limit of {self.options.limit:.0f} s" if out_of_time else f"failed: {why}"
-        if self.stopped:
-            self.options.say(self.stopped)
+
+        self.until_stopped(work)
 
 
 def words_of(apart):

@@ -8,7 +8,8 @@ all. fused refuses every job. async-tp ends at the first one, on rank 1, with wo
 FAKE_WRONG=1 every product of `fresh` is wrong.
 
 As a rank of bench/never_slower: 1 ms under slipring, else 2 ms. Row FAKE_REFUSED can not be made; on
-rank 1 the process ends at row FAKE_ENDED.
+rank 1 the process ends at row FAKE_ENDED. With FAKE_SLOW_ONCE=FILE row 1 takes slipring 3 ms in the
+process that makes the file.
 
 As a rank of bench/models: the same times, and 0.5 ms for gathers alone. Under slipring the first
 three steps stage a shard, on rank 1, with FAKE_STAGED=1 the last one as well, and with FAKE_APART=1
@@ -21,13 +22,25 @@ import os
 import sys
 import time
 
+slow = False  # as a rank of bench/never_slower, in the present row
 
-def make(job, rank):
+
+def slow_once(name, rank, ours):
+    path = os.environ.get("FAKE_SLOW_ONCE")
+    if path and ours and rank == 0 and name == "1" and not os.path.exists(path):
+        open(path, "w", encoding="utf-8").close()
+        return True
+    return False
+
+
+def make(job, rank, ours):
+    global slow
     name = str(job["row"]["number"] if "row" in job else job["model"])
     if name == os.environ.get("FAKE_REFUSED"):
         return {"error": "OutOfMemoryError: too large"}
     if name == os.environ.get("FAKE_ENDED") and rank == 1:
         sys.exit("ValueError: no more")
+    slow = slow_once(name, rank, ours)
     return {"parameters": 5}
 
 
@@ -44,13 +57,13 @@ def answer_row_or_model(job, rank):
     """Of bench/never_slower and bench/models; None when the job is none of theirs."""
     ours = "libslipring" in os.environ.get("LD_PRELOAD", "")
     if job["do"] == "make":
-        return make(job, rank)
+        return make(job, rank, ours)
     if job["do"] == "losses":
         return losses(job["steps"], rank, ours)
     return {
         "drop": {},
         "sizes": {"bytes": [1 << 20, 2 << 20]},
-        "time": {"ms": 1.0 if ours else 2.0, "counters": {}},
+        "time": {"ms": 3.0 if slow else 1.0 if ours else 2.0, "counters": {}},
         "gathers": {"ms": 0.5},
     }.get(job["do"])
 
