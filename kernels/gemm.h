@@ -82,6 +82,7 @@ struct slr_gemm_split {
     int64_t rows;  /* the gathered operand's, as stored: k, or of summands C's size along it */
     /* gemm_parts.h; the caller's: slr_gemm_split_find leaves them alone. */
     double pace;
+    double head;    /* of summands */
     uint32_t parts; /* of equal size, that are wanted; 0: by the pace */
 };
 

@@ -20,6 +20,12 @@ double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte)
     return other > 0 ? (double)elem * flop_per_byte * speed_of(elem) / (2 * (double)other) : 0;
 }
 
+double slr_parts_flop(const struct slr_gemm *gemm)
+{
+    const size_t elem = slr_gemm_type_bytes(gemm->atype);
+    return elem ? 2 * (double)gemm->m * (double)gemm->n * (double)gemm->k * (double)gemm->batch / speed_of(elem) : 0;
+}
+
 /* On an H200 a part cost as much as 0.1 to 0.6 million elements of C with an inner size of 8192,
  * and as 0.3 to 0.4 million with 4096 (docs/measurements.md, cublasLtMatmul in parts); a launch
  * takes about 2^31 operations' time. */
@@ -104,12 +110,12 @@ static bool sum_ends(const struct slr_parts *walk, uint64_t borders, uint32_t gr
  * peers. No border: the whole GEMM behind the gather. */
 static double sum_expected(const struct slr_parts *walk, uint64_t borders, double pace, double overhead)
 {
-    const double peers = walk->nranks - 1, shard = (double)walk->split.shard_cols, all = pace * peers * shard;
-    double now = 0, begin = 0;
+    const double peers = walk->nranks - 1, shard = (double)walk->split.shard_cols, head = walk->split.head;
+    double now = 0, begin = 0, all = pace * peers * shard - head;
     for (uint32_t i = 0; i < walk->groups; i++) {
         if (!sum_ends(walk, borders, i))
             continue;
-        double end = (double)border(walk, i + 1), there = pace * peers * end;
+        double end = (double)border(walk, i + 1), there = pace * peers * end - head;
         now = (now > there ? now : there) + end - begin + overhead;
         begin = end;
     }

@@ -36,7 +36,8 @@
  * rank, because the order of a sum decides its bits. They are few, as each reads and writes all of
  * C: the shard of rank 0, which comes last to rank 1, is cut at the borders that are expected to be
  * best for rank 1, and all that lies behind the last border is one part, over several shards. No
- * cut at all may be best: then the GEMM is not worth it.
+ * cut at all may be best: then the GEMM is not worth it. `head` is the time that the gather has had
+ * already, beside other GEMMs, in columns' time of this one.
  *
  *   shards    |        0        |    1    |    2    |    3    |
  *   parts     [  a  ][                   b                    ]
@@ -95,6 +96,9 @@ bool slr_part_reads(const struct slr_parts *walk, const struct slr_part *part, i
 /* Pace from the operand's element size, the GEMM's other outer size, and how many operations of a
  * 16-bit GEMM the device makes in the time in which it receives one byte. */
 double slr_parts_pace(size_t elem, int64_t other, double flop_per_byte);
+
+/* How many operations of a 16-bit GEMM take as long as this one; 0 for types that are not known. */
+double slr_parts_flop(const struct slr_gemm *gemm);
 
 /* What a part costs beyond its columns, in columns: its launch, and the multiprocessors that idle
  * at its end. 0 where the GEMM's sizes are not known. */

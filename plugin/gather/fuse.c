@@ -7,6 +7,7 @@
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
 #include "kernels/gemm_sum.h"
+#include "plugin/gather/beside.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/fuse.h"
 #include "plugin/gather/order.h"
@@ -32,12 +33,12 @@ static bool could_consume(struct slr_comm *c, void *consumer)
 }
 
 /* Whether a sum over the gathered dimension is to be split, and is worth it. */
-static enum slr_reason may_sum(const struct slr_comm *c, const struct slr_gemm *gemm,
-                               const struct slr_gemm_split *split)
+static enum slr_reason may_sum(const struct slr_comm *c, const struct slr_gemm *gemm, struct slr_gemm_split *split)
 {
     enum slr_reason r = slr_gemm_may_sum(gemm, (enum slr_sums)slr_get(SLR_S_SPLIT_K));
     if (r != SLR_R_FUSED)
         return r;
+    split->head = slr_beside(c) / slr_parts_flop(gemm) * (double)gemm->k;
     return slr_parts_several(slr_parts_of(&c->pending->gather.plan, split, c->rank, c->nranks, split->pace))
                ? SLR_R_FUSED
                : SLR_R_JOIN_SUM_SHORT;
@@ -204,6 +205,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         slr_pending_join_observed(&op);
         result = slr_gemm_whole(gemm);
     }
+    slr_beside_note(gemm, x.ctx);
     slr_guard--;
     return result;
 }

@@ -46,6 +46,8 @@ static const struct gemm_case cases[] = {
     {"an-add-dgemm", API_D, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 1, 0, 0, 0, 0},
     {"an-add-other-stream", API_EX_BF16, FORM_AN, 24, 40, 64, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 1, 1},
     {"an-add-large", API_EX_BF16, FORM_AN, 96, 64, 1024, 0, 1, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
+    {"an-add-beside", API_EX_BF16, FORM_AN, 96, 64, 1024, 0, 1, BETWEEN_LARGE_GEMM, 0, 0, 0, 0, 1},
+    {"an-add-beside-small", API_EX_BF16, FORM_AN, 96, 64, 1024, 0, 1, BETWEEN_OTHER_GEMM, 0, 0, 0, 0, 1},
     {"bt-add-large", API_S, FORM_BT, 96, 64, 1024, 0, 1, BETWEEN_NOTHING, 0, 1, 0, 0, 1},
     {"an-beta-2", API_EX_BF16, FORM_AN, 24, 40, 64, 0, 2, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
     {"bt-beta-0", API_S, FORM_BT, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 1},
@@ -63,6 +65,8 @@ static const struct gemm_case cases[] = {
     {"large", API_S, FORM_BN, 96, 64, 1024, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
     {"large-at", API_EX_BF16, FORM_AT, 96, 64, 1024, 0, 2, BETWEEN_NOTHING, 0, 1, 0, 0, 0},
 };
+
+enum { LARGE = 1152 }; /* the sizes of a large GEMM */
 
 struct shape {
     int64_t total, ld;   /* columns of the gathered matrix; its leading dimension */
@@ -199,6 +203,10 @@ static void do_between(const struct rank *r, const struct gemm_case *c, const st
     case BETWEEN_OTHER_GEMM:
         gemm(c->api, h, false, false, 4, 4, 4, mem->weight, 4, mem->weight, 4, 0, mem->side, 4);
         break;
+    case BETWEEN_LARGE_GEMM:
+        gemm(c->api, h, false, false, LARGE, LARGE, LARGE, mem->side, LARGE, mem->side, LARGE, 0,
+             mem->side + LARGE * LARGE * sizeof(double), LARGE);
+        break;
     case BETWEEN_READING_GEMM:
         gemm(c->api, h, false, false, 4, 4, 4, mem->weight, 4, mem->recv + 64, 4, 0, mem->side, 4);
         break;
@@ -212,7 +220,7 @@ static void check_side(const struct rank *r, const struct gemm_case *c, const st
                        uint64_t seed)
 {
     if (c->between == BETWEEN_NOTHING || c->between == BETWEEN_MEMSET_C || c->between == BETWEEN_OTHER_GEMM ||
-        c->between == BETWEEN_READING_GEMM)
+        c->between == BETWEEN_LARGE_GEMM || c->between == BETWEEN_READING_GEMM)
         return;
     char *host = malloc(mem->gathered), *want = malloc(mem->gathered);
     CUDA(cudaMemcpy(host, mem->side, mem->gathered, cudaMemcpyDeviceToHost));
@@ -274,7 +282,9 @@ static struct memory allocate(const struct rank *r, const struct gemm_case *c, c
     mem.weights = (size_t)(c->other * s->k) * api_elem(c->api);
     mem.outputs = (size_t)(s->m * s->n) * api_elem_c(c->api);
     CUDA(cudaMalloc((void **)&mem.recv, mem.gathered));
-    CUDA(cudaMalloc((void **)&mem.side, mem.gathered));
+    const size_t side = c->between == BETWEEN_LARGE_GEMM ? 2 * LARGE * LARGE * sizeof(double) : mem.gathered;
+    CUDA(cudaMalloc((void **)&mem.side, side));
+    CUDA(cudaMemset(mem.side, 0, side));
     CUDA(cudaMalloc((void **)&mem.weight, mem.weights));
     CUDA(cudaMalloc((void **)&mem.send, s->shard + mem.outputs));
     if (c->c_in_send)

@@ -26,6 +26,7 @@ enum between {
     BETWEEN_EVENT,
     BETWEEN_SYNC,
     BETWEEN_OTHER_GEMM,
+    BETWEEN_LARGE_GEMM, /* of other memory, too */
     BETWEEN_READING_GEMM
 };
 
