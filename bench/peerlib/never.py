@@ -96,7 +96,8 @@ class Run(Turns):
         return self.options.iters or int(min(2000, max(least, budget / max(ms, 1e-3))))
 
     def settle(self, side):
-        """Until a program of this kind is steady; returns milliseconds of an iteration."""
+        """Until the ways of a call site have been tried (SLIPRING_TRIALS) and a program is steady; returns
+        milliseconds of an iteration."""
         first = {"do": "time", "warmup": 0, "iters": self.options.iters or FIRST_ITERATIONS}
         ms = self.ask(side, first, FIRST_JOB_SECONDS)["ms"]
         more = self.iterations(ms, SETTLE_MS, self.options.settle)
@@ -173,6 +174,7 @@ GROUPS = (
     ("with a GEMM", lambda row: row.form != "none"),
     ("activations gathered", lambda row: row.form == "activations"),
     ("weight gathered", lambda row: row.form == "weight"),
+    ("gradient of a weight", lambda row: row.form == "gradient"),
     ("gathers alone", lambda row: row.form == "none"),
     ("barrier in each iteration", lambda row: row.barrier),
     ("no barrier", lambda row: not row.barrier),
@@ -197,6 +199,15 @@ def percentile(ordered, share):
 def distribution(rows):
     ordered = sorted(measured.ratio() for measured in rows)
     return {share: percentile(ordered, share) for share in SHARES}
+
+
+def in_the_end(counters):
+    """What slipring did in the last samples."""
+    if not counters:
+        return "-"
+    words = f"{counters['substituted']} of {counters['calls']} moved, {counters['staged']} staged"
+    fused = counters["fused"]
+    return words + (f", {fused} fused in {counters['gemm_chunks'] / fused:.3g} parts" if fused else "")
 
 
 class Report:
@@ -235,14 +246,12 @@ class Report:
             "of each round",
             "of each group",
             "what slipring did",
-            "fused, staged / calls",
+            "in the end",
         ]
         return "\n".join([head(titles)] + [line(self.cells(one)) for one in self.rows[: self.options.worst]])
 
     def cells(self, one):
         did = one.did + "".join(f"; WRONG: {side}, {count} elements" for side, count in one.wrong.items())
-        seen = one.counters
-        counted = f"{seen['fused']}, {seen['staged']} / {seen['calls']}" if seen else "-"
         rounds = f"{min(one.rounds()):.3f}-{max(one.rounds()):.3f}"
         return [
             one.row.title(),
@@ -252,7 +261,7 @@ class Report:
             rounds,
             ", ".join(f"{value:.3f}" for value in one.of_groups()),
             did,
-            counted,
+            in_the_end(one.counters),
         ]
 
     def notes(self):

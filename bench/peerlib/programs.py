@@ -17,6 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(HERE)), "tests", "gpu"))
 
 import torch_tp
+from torch_rank import accumulate
 
 Sizes = collections.namedtuple("Sizes", "layers hidden inner head tokens batch")
 
@@ -101,14 +102,6 @@ def scatter_sum(whole, group, async_op=False):
         (whole.shape[0] // dist.get_world_size(), whole.shape[1]), dtype=whole.dtype, device=whole.device
     )
     return part, dist.reduce_scatter_tensor(part, whole, group=group, async_op=async_op)
-
-
-def accumulate(main_grad, grad, x):
-    """main_grad += grad.t() @ x: 16-bit factors, a sum in fp32 (beta = 1)."""
-    if grad.is_cuda:
-        torch.addmm(main_grad, grad.t(), x, out_dtype=torch.float32, out=main_grad)
-    else:
-        main_grad.addmm_(grad.t().float(), x.float())
 
 
 class ColumnLinear(torch.autograd.Function):

@@ -46,13 +46,18 @@ class RowRank:
         self.gathered, self.local = (row["m"], row["n"])[:: -1 if row["form"] == "weight" else 1]
         self.shard = self.empty(self.gathered // self.world.ranks)
         self.full = None if row["fresh"] else self.empty(self.gathered)
-        self.other = None if row["form"] == "none" else self.empty(self.local)
+        self.other = self.total = None
+        if row["form"] == "gradient":
+            self.other = self.empty(self.gathered, self.local)
+            self.total = torch.zeros(self.local, row["k"], device=self.world.device)
+        elif row["form"] != "none":
+            self.other = self.empty(self.local)
         self.kept = []  # of fresh buffers: those of the last iterations, so that addresses go round
         self.fill()
         return {}
 
-    def empty(self, rows):
-        return torch.empty(rows, self.row["k"], dtype=DTYPES[self.row["dtype"]], device=self.world.device)
+    def empty(self, rows, columns=None):
+        return torch.empty(rows, columns or self.row["k"], dtype=DTYPES[self.row["dtype"]], device=self.world.device)
 
     def fill(self):
         """What is multiplied decides what power a GEMM takes, and so its speed: no few values."""
@@ -61,7 +66,7 @@ class RowRank:
             self.other.normal_(std=self.row["k"] ** -0.5)
 
     def drop(self, _):
-        self.row = self.shard = self.full = self.other = None
+        self.row = self.shard = self.full = self.other = self.total = None
         self.kept = []
         self.world.release()
         return {}
@@ -71,6 +76,9 @@ class RowRank:
     def product(self, full):
         if self.row["form"] == "none":
             return None
+        if self.row["form"] == "gradient":
+            torch_rank.accumulate(self.total, self.other, full)
+            return self.total
         return F.linear(self.other, full) if self.row["form"] == "weight" else F.linear(full, self.other)
 
     def meet(self):
@@ -105,8 +113,10 @@ class RowRank:
     def check(self, _):
         world, dtype = self.world, DTYPES[self.row["dtype"]]
         if self.other is not None:
-            self.other.copy_(torch_rank.small(world, 1000 + world.rank, self.local, self.row["k"], dtype))
+            self.other.copy_(torch_rank.small(world, 1000 + world.rank, *self.other.shape, dtype))
+        self.forget()
         wanted = [self.wanted(turn, dtype) for turn in range(CHECKED)]
+        self.forget()
         if self.full is not None:
             self.full.fill_(7)
         wrong = torch.zeros(1, dtype=torch.int64, device=world.device)
@@ -130,7 +140,13 @@ class RowRank:
             for rank in range(self.world.ranks)
         ]
         whole = torch.cat(shards)
-        return whole, self.product(whole)
+        product = self.product(whole)
+        return whole, product if self.total is None else product.clone()
+
+    def forget(self):
+        """The sum of gradients begins anew."""
+        if self.total is not None:
+            self.total.zero_()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import collections
 import math
 import random
 
-FORMS = ("activations", "weight", "activations", "weight", "none")  # in turn: a fifth are gathers alone
+FORMS = ("activations", "weight", "gradient", "none")
+USUAL = ("activations", "weight", "activations", "weight", "none")  # in turn
 GRANULES = (64, 64, 8, 1)  # what M, K and N are multiples of: half of the rows are as models are
 ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
 FLOPS_A_MS = {"bf16": 700e9, "fp16": 700e9, "fp32": 45e9}  # about what an H200 does; fp32 without TF32
@@ -19,7 +20,9 @@ class Row(
 ):  # as the JSON has them
     """form     activations: x, M x K, is gathered from M / ranks rows of each rank and multiplied with
              the transpose of a weight, N x K, of the rank's own. weight: the weight is gathered, from
-             N / ranks rows, and x is the rank's own. none: x is gathered, and nothing multiplied
+             N / ranks rows, and x is the rank's own. gradient: x is gathered, and the product of M x N
+             of the rank's own, transposed, and x is added to N x K in fp32. none: x is gathered, and
+             nothing multiplied
     event    the gather is asynchronous, and an event tells the GEMM's stream of it
     barrier  the ranks meet in front of each iteration, on the host
     fresh    shard, gathered buffer and product are allocated in each iteration; `kept`: those of so
@@ -40,6 +43,8 @@ class Row(
         other = (self.m if self.form == "weight" else self.n) * self.k * size
         if self.form == "none":
             out = other = 0
+        if self.form == "gradient":
+            out, other = 0, self.m * self.n * size + self.n * self.k * 4
         return other + (1 + self.kept) * (self.shard_bytes() + full + out)
 
     def flop(self):
@@ -64,8 +69,8 @@ def size(source, limits, granule):
     return max(granule, round(log_uniform(source, limits.least, limits.most) / granule) * granule)
 
 
-def draw_one(source, number, ranks, limits, barriers):
-    form, granule = FORMS[number % len(FORMS)], source.choice(GRANULES)
+def draw_one(source, number, ranks, limits, forms, barriers):
+    form, granule = forms[number % len(forms)], source.choice(GRANULES)
     m, k, n = (size(source, limits, granule) for _ in range(3))
     step = math.lcm(ranks, granule)
     if form == "weight":
@@ -88,11 +93,11 @@ def draw_one(source, number, ranks, limits, barriers):
     )
 
 
-def draw(count, seed, ranks, limits, barriers=True):
-    """`count` rows within the limits; those beyond are drawn anew. The same for the same arguments."""
+def draw(count, seed, ranks, limits, forms=USUAL, barriers=True):
+    """`count` rows of the forms in turn, within the limits; those beyond are drawn anew. The same for the same arguments."""
     source, rows = random.Random(seed), []
     while len(rows) < count:
-        row = draw_one(source, len(rows), ranks, limits, barriers)
+        row = draw_one(source, len(rows), ranks, limits, forms, barriers)
         if row.bytes() <= limits.bytes and row.expected_ms() <= limits.ms:
             rows.append(row)
     return rows

@@ -125,6 +125,14 @@ def small(world, seed, rows, columns, dtype=torch.bfloat16):
     return plus.sub_(minus)
 
 
+def accumulate(total, grad, x):
+    """total += grad.t() @ x, the gradient of a weight: a sum in fp32 (beta = 1), also of 16-bit factors."""
+    if grad.is_cuda and grad.dtype != total.dtype:
+        torch.addmm(total, grad.t(), x, out_dtype=total.dtype, out=total)
+    else:
+        total.addmm_(grad.t().to(total.dtype), x.to(total.dtype))
+
+
 class Plain:
     """all_gather_into_tensor, then the product: the program as most are written."""
 

@@ -71,6 +71,7 @@ FAKE_SLOW_ONCE=$work/slow fake 0 '^| 1: .* | 1.000 | 0.667-2.000 | 0.667, 2.000 
 says '[row["groups"] for row in rows if row["number"] == 1] == [[2 / 3, 2]]' 'all(len(row["groups"]) == 1 for row in rows if row["number"] != 1)'
 rm "$work/slow"
 FAKE_SLOW_ONCE=$work/slow fake 0 'worst ratio 0.667' --rows 3 --below 0
+fake 0 '^| gradient of a weight | 2 | 2.000 ' --forms gradient none --rows 4
 FAKE_WRONG=1 fake 1 '^- results: 0: activations .*slipring.: 5' --rows 1
 says 'r["wrong"] == 10'
 FAKE_REFUSED=2 fake 3 '^- left out: 2: .*too large$' --rows 4
@@ -97,6 +98,7 @@ status 2 'argument --rows: a number from 1 on, not 0' --rows 0
 status 2 'rows are numbered from 0 to 3' --rows 4 --only 4
 status 2 '64 is below --least, 128' --least 128 --most 64
 status 2 '/nonexistent/x can not be written: No such file' --markdown /nonexistent/x
+status 2 'gradient needs PyTorch' --forms gradient
 status 3 'libslipring.so is not there' --build /nonexistent
 LD_LIBRARY_PATH='' status 3 'no usable GPU.*software GPU' --rows 1
 exit 0
