@@ -16,7 +16,8 @@
  *   B, op T   B, n x k           columns of op(A)         B + c ldb, columns c.. of op(A), k = w
  *   A, op N   A, m x k           rows of op(B)            A + c lda, rows c.. of op(B), k = w
  *
- * Op C on real types is op T.
+ * Op C on real types is op T. Of a batch all matrices share the gathered operand (stride 0); a part
+ * is a part of each of them.
  *
  * The gathered operand must be the whole receive buffer without padding (ld = its stored rows), so
  * that the shards are column ranges.
@@ -78,7 +79,7 @@ struct slr_gemm_split {
     bool sums;          /* parts are summands of C: A has op N, or B op T */
     int64_t shard_cols; /* columns in one rank's shard */
     size_t col_bytes;
-    int64_t other; /* C's size along the other operand */
+    int64_t other; /* C's size along the other operand; of a batch, of all its matrices */
     int64_t rows;  /* the gathered operand's, as stored: k, or of summands C's size along it */
     /* gemm_parts.h; the caller's: slr_gemm_split_find leaves them alone. */
     double pace;

@@ -38,7 +38,7 @@ static bool nothing_begun(cublasStatus_t refused)
     }
 }
 
-/* What a part has written, as rows of bytes: a column of C each. */
+/* What a part has written to the first matrix of a batch, as rows of bytes: a column of C each. */
 struct written {
     CUdeviceptr at;
     size_t bytes, rows, pitch;
@@ -63,7 +63,20 @@ static size_t bytes_of(const struct slr_gemm *gemm, const struct slr_gemm_split 
         struct written w = written_by(gemm, split, &part);
         bytes += w.bytes * w.rows;
     }
-    return bytes;
+    return bytes * (size_t)gemm->batch;
+}
+
+static enum slr_status copy_one(const struct written *w, CUdeviceptr kept, bool back, CUstream stream)
+{
+    const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = back ? kept : w->at,
+                                .srcPitch = back ? w->bytes : w->pitch,
+                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .dstDevice = back ? w->at : kept,
+                                .dstPitch = back ? w->pitch : w->bytes,
+                                .WidthInBytes = w->bytes,
+                                .Height = w->rows};
+    return SLR_CU(cuMemcpy2DAsync, &rows, stream);
 }
 
 /* The parts' results to `kept`, one behind the other, or from there back. */
@@ -72,17 +85,12 @@ static enum slr_status copy(const struct slr_gemm *gemm, const struct slr_gemm_s
 {
     struct slr_part part;
     while (done-- > 0 && slr_parts_next(&walk, &part)) {
-        const struct written w = written_by(gemm, split, &part);
-        const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                    .srcDevice = back ? kept : w.at,
-                                    .srcPitch = back ? w.bytes : w.pitch,
-                                    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                    .dstDevice = back ? w.at : kept,
-                                    .dstPitch = back ? w.pitch : w.bytes,
-                                    .WidthInBytes = w.bytes,
-                                    .Height = w.rows};
-        SLR_TRY(SLR_CU(cuMemcpy2DAsync, &rows, stream));
-        kept += w.bytes * w.rows;
+        struct written w = written_by(gemm, split, &part);
+        for (int64_t i = 0; i < gemm->batch; i++) {
+            SLR_TRY(copy_one(&w, kept, back, stream));
+            kept += w.bytes * w.rows;
+            w.at += (size_t)gemm->stride_c * slr_gemm_type_bytes(gemm->ctype);
+        }
     }
     return SLR_OK;
 }

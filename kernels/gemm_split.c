@@ -37,23 +37,40 @@ size_t slr_gemm_type_bytes(cudaDataType type)
     }
 }
 
+/* All matrices of the batch, the first of which is `one`. Strides are not negative. */
+static struct slr_extent of_batch(struct slr_extent one, const struct slr_gemm *gemm, int64_t stride, size_t elem)
+{
+    if (one.end > one.begin)
+        one.end += (size_t)(gemm->batch - 1) * (size_t)stride * elem;
+    return one;
+}
+
 static struct slr_extent extent_a(const struct slr_gemm *gemm)
 {
-    bool plain = gemm->transa == CUBLAS_OP_N;
-    return slr_gemm_extent(gemm->a, plain ? gemm->m : gemm->k, plain ? gemm->k : gemm->m, gemm->lda,
-                           slr_gemm_type_bytes(gemm->atype));
+    const bool plain = gemm->transa == CUBLAS_OP_N;
+    const size_t elem = slr_gemm_type_bytes(gemm->atype);
+    return of_batch(slr_gemm_extent(gemm->a, plain ? gemm->m : gemm->k, plain ? gemm->k : gemm->m, gemm->lda, elem),
+                    gemm, gemm->stride_a, elem);
 }
 
 static struct slr_extent extent_b(const struct slr_gemm *gemm)
 {
-    bool plain = gemm->transb == CUBLAS_OP_N;
-    return slr_gemm_extent(gemm->b, plain ? gemm->k : gemm->n, plain ? gemm->n : gemm->k, gemm->ldb,
-                           slr_gemm_type_bytes(gemm->btype));
+    const bool plain = gemm->transb == CUBLAS_OP_N;
+    const size_t elem = slr_gemm_type_bytes(gemm->btype);
+    return of_batch(slr_gemm_extent(gemm->b, plain ? gemm->k : gemm->n, plain ? gemm->n : gemm->k, gemm->ldb, elem),
+                    gemm, gemm->stride_b, elem);
 }
 
 static struct slr_extent extent_c(const struct slr_gemm *gemm)
 {
-    return slr_gemm_extent(gemm->c, gemm->m, gemm->n, gemm->ldc, slr_gemm_type_bytes(gemm->ctype));
+    const size_t elem = slr_gemm_type_bytes(gemm->ctype);
+    return of_batch(slr_gemm_extent(gemm->c, gemm->m, gemm->n, gemm->ldc, elem), gemm, gemm->stride_c, elem);
+}
+
+/* Its matrices follow one another, and no two of them are the same C. */
+static bool batch_known(const struct slr_gemm *gemm)
+{
+    return gemm->batch == 1 || (gemm->batch > 1 && gemm->stride_a >= 0 && gemm->stride_b >= 0 && gemm->stride_c > 0);
 }
 
 /* The operand that starts where the receive buffer does; columns and leading dimension as stored.
@@ -68,7 +85,7 @@ static enum slr_reason find_operand(const struct slr_gemm *gemm, uintptr_t recv,
     const int64_t outer = a ? gemm->m : gemm->n;
     out->on_a = a;
     out->sums = a ? gemm->transa == CUBLAS_OP_N : gemm->transb != CUBLAS_OP_N;
-    out->other = a ? gemm->n : gemm->m;
+    out->other = (a ? gemm->n : gemm->m) * gemm->batch;
     out->rows = out->sums ? outer : gemm->k;
     *cols = out->sums ? gemm->k : outer;
     *ld = a ? gemm->lda : gemm->ldb;
@@ -102,7 +119,7 @@ bool slr_extent_apart(struct slr_extent x, const struct slr_gather *g, int nrank
 
 bool slr_gemm_apart(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks)
 {
-    bool known = gemm->batch == 1 && gemm->m > 0 && gemm->n > 0 && gemm->k > 0 && slr_gemm_type_bytes(gemm->atype) &&
+    bool known = batch_known(gemm) && gemm->m > 0 && gemm->n > 0 && gemm->k > 0 && slr_gemm_type_bytes(gemm->atype) &&
                  slr_gemm_type_bytes(gemm->btype) && slr_gemm_type_bytes(gemm->ctype);
     return known && !touches_gather(gemm, g, nranks, true) && !touches_gather(gemm, g, nranks, false);
 }
@@ -114,7 +131,8 @@ enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct sl
     enum slr_reason r = find_operand(gemm, (uintptr_t)g->recv, out, &cols, &ld);
     if (r != SLR_R_FUSED)
         return r;
-    if (gemm->batch != 1)
+    /* The gathered operand is the same for all of the batch. */
+    if (!batch_known(gemm) || (gemm->batch > 1 && (out->on_a ? gemm->stride_a : gemm->stride_b) != 0))
         return SLR_R_JOIN_BATCH;
     if (gemm->m <= 0 || gemm->n <= 0 || gemm->k <= 0)
         return SLR_R_JOIN_SHAPE;

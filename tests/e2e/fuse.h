@@ -16,7 +16,10 @@ enum api {
     API_D,
     API_H,
     API_SB_BF16,
-    API_SB2_BF16 /* a batch of 2: half of the columns of B and C each */
+    API_SB2_BF16, /* a batch of 2: half of the columns of B and C each */
+    /* A batch of 4 that shares B or A: a quarter of the other operand each. */
+    API_SB4_B_BF16,
+    API_SB4_A_BF16
 };
 enum form { FORM_BN, FORM_AT, FORM_BT, FORM_AN };
 enum between {

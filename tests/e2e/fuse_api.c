@@ -91,6 +91,22 @@ void gemm_prepare(enum api api, cublasHandle_t h, double beta)
     BLAS(cublasSetPointerMode(h, CUBLAS_POINTER_MODE_DEVICE));
 }
 
+/* W's columns are the outer dimension: a quarter of them is a quarter of C's rows, or of its columns. */
+static void gemm_shared(bool on_a, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m, int64_t n,
+                        int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, float beta, void *c,
+                        int64_t ldc)
+{
+    const int batch = 4;
+    const float one = 1;
+    const cudaDataType t = CUDA_R_16BF;
+    const int64_t rows = on_a ? m : m / batch, cols = on_a ? n / batch : n;
+    CHECK((on_a ? n : m) % batch == 0, "the batch does not divide the other operand");
+    BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)rows, (int)cols, (int)k, &one, a, t, (int)lda,
+                                    on_a ? 0 : lda * rows, b, t, (int)ldb, on_a ? ldb * cols : 0, &beta, c, CUDA_R_32F,
+                                    (int)ldc, on_a ? ldc * cols : rows, batch, CUBLAS_COMPUTE_32F,
+                                    CUBLAS_GEMM_DEFAULT));
+}
+
 static void gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m, int64_t n,
                     int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, float beta, void *c, int64_t ldc)
 {
@@ -103,6 +119,8 @@ static void gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t ta, cublas
     else if (api == API_SB_BF16)
         BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb, 0,
                                         &beta, c, CUDA_R_32F, (int)ldc, 0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    else if (api == API_SB4_A_BF16 || api == API_SB4_B_BF16)
+        gemm_shared(api == API_SB4_A_BF16, h, ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
     else if (api == API_SB2_BF16)
         BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n / 2, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb,
                                         ldb * (n / 2), &beta, c, CUDA_R_32F, (int)ldc, ldc * (n / 2), 2,

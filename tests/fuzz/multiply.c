@@ -42,6 +42,8 @@ static enum api any_api(struct prog *p, const struct problem *g)
     if (p->type == API_S)
         return fp32[draw(p, LENGTH(fp32))];
     enum api api = bf16[draw(p, LENGTH(bf16))];
+    if (g->other % 4 == 0 && !g->across && ONE_IN(p, 2))
+        return g->x_is_b ? API_SB4_B_BF16 : API_SB4_A_BF16;
     return api == API_SB2_BF16 && (!g->x_is_b || g->tb || g->n % 2) ? API_EX_BF16 : api;
 }
 

@@ -3,8 +3,14 @@
 #include "kernels/gemm.h"
 
 enum { RANKS = 4, COLS = 6, K = 10, OTHER = 8 };
-static char recv_buffer[RANKS * COLS * K * 8], send_buffer[COLS * K * 8], weight[OTHER * COLS * RANKS * 8],
-    out[4096 * 8];
+/* In this order: what follows C or the weight is the receive buffer. */
+static struct {
+    char out[4096 * 8], weight[OTHER * COLS * RANKS * 8], recv[RANKS * COLS * K * 8], send[COLS * K * 8];
+} memory;
+#define out memory.out
+#define weight memory.weight
+#define recv_buffer memory.recv
+#define send_buffer memory.send
 static const float one = 1, zero = 0;
 
 static struct slr_gather gather(size_t elem)
@@ -109,7 +115,12 @@ Test(gemm_split, refusals)
 {
     REFUSED(JOIN_LD, g.transb = CUBLAS_OP_T);
     REFUSED(JOIN_LD, g.ldb = K + 1);
-    REFUSED(JOIN_BATCH, g.batch = 2);
+    REFUSED(JOIN_BATCH, (g.batch = 2, g.stride_b = COLS * K, g.stride_c = OTHER));
+    REFUSED(JOIN_BATCH, (g.batch = 2, g.stride_c = 0));
+    REFUSED(JOIN_BATCH, (g.batch = 2, g.stride_c = -OTHER));
+    REFUSED(JOIN_BATCH, (g.batch = 2, g.stride_c = OTHER, g.stride_a = -1));
+    REFUSED(JOIN_BATCH, (g.batch = 0, g.stride_c = OTHER));
+    REFUSED(FUSED, (g.batch = 2, g.stride_c = OTHER));
     REFUSED(JOIN_SHAPE, g.m = 0);
     REFUSED(JOIN_SHAPE, g.k = g.ldb = 7);
     REFUSED(JOIN_NO_OPERAND, g.n = COLS * RANKS - 1);
@@ -128,6 +139,40 @@ Test(gemm_split, refusals)
     REFUSED(FUSED, g.read[0] = slr_gemm_extent(send_buffer + 8, 4, 1, 4, 1));
     REFUSED(JOIN_OVERLAP, g.written = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));
     REFUSED(JOIN_OVERLAP, g.written = slr_gemm_extent(send_buffer + 8, 4, 1, 4, 1));
+}
+
+/* All matrices of a batch count: the last of them begins in the receive buffer. */
+Test(gemm_split, batches)
+{
+    struct slr_gather g = gather(4);
+    struct slr_gemm_split s;
+    struct slr_gemm gemm = form_bn();
+    gemm.batch = 3;
+    gemm.stride_c = OTHER * gemm.n;
+    gemm.stride_a = OTHER * K;
+    cr_assert_eq(slr_gemm_split_find(&gemm, &g, RANKS, &s), SLR_R_FUSED);
+    cr_expect_eq(s.other, 3 * OTHER);
+    gemm.stride_c = (recv_buffer - out) / 8;
+    cr_expect_eq(slr_gemm_split_find(&gemm, &g, RANKS, &s), SLR_R_JOIN_OVERLAP);
+    gemm.stride_c = OTHER * gemm.n;
+    gemm.stride_a = (recv_buffer - weight) / 8;
+    cr_expect_eq(slr_gemm_split_find(&gemm, &g, RANKS, &s), SLR_R_JOIN_OVERLAP);
+}
+
+/* What may overtake the gather. */
+Test(gemm_split, batches_apart)
+{
+    struct slr_gather g = gather(4);
+    struct slr_gemm gemm = form_bn();
+    gemm.b = weight;
+    gemm.n = 4;
+    gemm.batch = 3;
+    gemm.stride_c = OTHER * gemm.n;
+    cr_expect(slr_gemm_apart(&gemm, &g, RANKS));
+    gemm.stride_b = (recv_buffer - weight) / 8;
+    cr_expect(!slr_gemm_apart(&gemm, &g, RANKS));
+    gemm.stride_b = -1;
+    cr_expect(!slr_gemm_apart(&gemm, &g, RANKS), "not known");
 }
 
 Test(gemm_split, in_place_send_lies_in_recv)
