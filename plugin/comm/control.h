@@ -30,6 +30,7 @@
 #include "cache/staging.h"
 #include "kernels/flags.h"
 #include "kernels/ring.h"
+#include "plugin/comm/agreed_change.h"
 
 #define SLR_CONTROL_MAGIC 0x37524c53u /* "SLR7": the layout of everything in this file and of bootstrap.c's messages */
 
@@ -78,13 +79,6 @@ struct slr_published {
     _Atomic uint64_t word[7];
 };
 
-/* ---- channel_limit.h ---- */
-
-struct slr_channel_limit_shared {
-    _Alignas(64) _Atomic uint64_t word;
-    _Atomic uint64_t horizon[SLR_MAX_RANKS];
-};
-
 /* ---- what a rank says of itself ---- */
 
 enum slr_rank_state {
@@ -126,7 +120,7 @@ struct slr_control {
     _Atomic uint32_t decision;
     _Alignas(64) _Atomic uint64_t link; /* connect.h */
     _Atomic uint32_t tune; /* tuner_match.h's decision word, by compare-and-swap from 0, once, by anybody */
-    struct slr_channel_limit_shared channel_limit; /* channel_limit.h */
+    struct slr_agreed_shared channel_limit; /* tuner/channel_limit.h */
     struct slr_post post[];
 };
 

@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The change-over of plugin/tuner/channel_limit.h, on the real code: every rank is a coroutine that can be put aside before each
- * access to shared memory. All orders with up to three involuntary changes of rank are run, and many random ones; in
- * each, all ranks must answer alike for every call. */
+/* The changes of plugin/comm/agreed_change.h, and the one of plugin/tuner/channel_limit.h, on the real code: every rank is a
+ * coroutine that can be put aside before each access to shared memory. All orders with up to three involuntary changes of rank are
+ * run, and many random ones; in each, all ranks must answer alike for every call. */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 
 static void point(void);
-#define SLR_CHANNEL_LIMIT_POINT() point()
+#define SLR_AGREED_POINT() point()
 #define SLR_CHANNEL_LIMIT_AHEAD 3u
+#include "plugin/comm/agreed_change.c"
 #include "plugin/tuner/channel_limit.c"
 
-enum { RANKS = 3, CALLS = 16, STACK = 1 << 16 };
+enum { RANKS = 3, CALLS = 24, STACK = 1 << 16 };
+
+#define CHANGES UINT_MAX /* as proposers: rank 0 proposes change after change */
 
 struct world {
     int nranks, calls;
     unsigned proposers; /* ranks that see GEMMs, one bit each; they propose after every call, not after 16 */
-    struct slr_channel_limit_shared shared;
+    struct slr_agreed_shared shared;
     struct slr_channel_limit rank[RANKS];
+    int value, known[RANKS],
+        in_force[RANKS]; /* what belongs to a change: the proposer's, each rank's copy, what it goes by */
+    int answered[RANKS][CALLS];
     ucontext_t at[RANKS], main;
     char stack[RANKS][STACK];
     bool done[RANKS], answer[RANKS][CALLS];
@@ -48,13 +55,48 @@ static void body(int r)
         point();
 }
 
+static void copy_value(void *r)
+{
+    point();
+    w.known[*(int *)r] = w.value;
+}
+
+/* Rank 0 proposes a change after every call, with a value of its own. */
+static void body_of_changes(int r)
+{
+    for (int i = 0; i < w.calls; i++) {
+        struct slr_agreed *a = &w.rank[r].agreed;
+        uint64_t now = slr_agreed_call(a);
+        if (now == a->place)
+            w.in_force[r] = w.known[r];
+        w.answered[r][i] = w.in_force[r];
+        if (r == 0 && a->changes == (uint32_t)w.value) { /* the one before has been learnt here */
+            point();
+            bool all = true;
+            for (int q = 0; q < w.nranks; q++)
+                all &= atomic_load(&w.shared.learnt[q]) == a->changes;
+            if (all) {
+                w.value++;
+                if (!slr_agreed_propose(a))
+                    w.value--; /* nobody has read it */
+            }
+        }
+    }
+    w.done[r] = true;
+    for (;;)
+        point();
+}
+
 static void set_up(int nranks, int calls, unsigned proposers)
 {
     static ucontext_t blank;
     w.nranks = nranks;
     w.calls = calls;
     w.proposers = proposers;
+    w.value = 0;
     memset(&w.shared, 0, sizeof w.shared);
+    memset(w.known, 0, sizeof w.known);
+    memset(w.in_force, 0, sizeof w.in_force);
     for (int r = 0; r < nranks; r++) {
         slr_channel_limit_init(&w.rank[r], &w.shared, r, nranks);
         w.rank[r].history = UINT16_MAX;
@@ -63,7 +105,7 @@ static void set_up(int nranks, int calls, unsigned proposers)
         getcontext(&w.at[r]);
         w.at[r].uc_stack.ss_sp = w.stack[r];
         w.at[r].uc_stack.ss_size = STACK;
-        makecontext(&w.at[r], (void (*)(void))body, 1, r);
+        makecontext(&w.at[r], (void (*)(void))(proposers == CHANGES ? body_of_changes : body), 1, r);
     }
 }
 
@@ -157,6 +199,40 @@ Test(narrow, random_orders_of_three, .timeout = 100)
     cr_assert(changed > 0 && changed < RUNS, "both outcomes must occur: %ld", changed);
 }
 
+/* Change after change: all ranks go by the same value at every call, and values come in their order. */
+Test(narrow, changes_follow_one_another, .timeout = 100)
+{
+    static int number[RANKS] = {0, 1, 2};
+    long most = 0;
+    for (uint64_t seed = 1; seed <= 20000; seed++) {
+        uint64_t state = seed * 0x9e3779b97f4a7c15u;
+        const int nranks = 2 + (int)(seed % 2);
+        set_up(nranks, CALLS, CHANGES);
+        for (int r = 0; r < nranks; r++) {
+            w.rank[r].agreed.learn = copy_value;
+            w.rank[r].agreed.context = &number[r];
+            w.rank[r].agreed.ahead = 2;
+        }
+        for (int left = nranks; left > 0;) {
+            int r = (int)(next(&state) % (uint64_t)nranks);
+            for (uint64_t k = next(&state) % (seed % 3 ? 40 : 8); k > 0 && !w.done[r]; k--)
+                run_rank(r);
+            left = 0;
+            for (int q = 0; q < nranks; q++)
+                left += !w.done[q];
+        }
+        for (int i = 0; i < CALLS; i++) {
+            for (int r = 1; r < nranks; r++)
+                cr_assert_eq(w.answered[r][i], w.answered[0][i], "seed %llu: call %d: %d and %d",
+                             (unsigned long long)seed, i, w.answered[0][i], w.answered[r][i]);
+            cr_assert(i == 0 || w.answered[0][i] == w.answered[0][i - 1] ||
+                      w.answered[0][i] == w.answered[0][i - 1] + 1);
+        }
+        most = w.answered[0][CALLS - 1] > most ? w.answered[0][CALLS - 1] : most;
+    }
+    cr_assert(most >= 3, "at most %ld changes in a run", most);
+}
+
 Test(narrow, a_rank_that_never_calls_keeps_all_as_they_are)
 {
     set_up(2, CALLS, 3);
@@ -170,7 +246,7 @@ Test(narrow, a_rank_that_never_calls_keeps_all_as_they_are)
 Test(narrow, half_of_the_last_sixteen)
 {
     for (int beside = 0; beside <= 20; beside++) {
-        struct slr_channel_limit_shared shared = {0};
+        struct slr_agreed_shared shared = {0};
         struct slr_channel_limit n;
         slr_channel_limit_init(&n, &shared, 0, 1);
         cr_assert_not(slr_channel_limit_call(&n));
