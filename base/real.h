@@ -44,6 +44,10 @@ extern struct slr_real slr_real;
 #define SLR_GATE_UNRESOLVED 0x80000000u
 extern _Atomic unsigned slr_gate_word;
 
+/* Gathers whose time is being taken, of all communicators: a GEMM may be what consumes one
+ * (plugin/trials/trials.h). */
+extern _Atomic int slr_trials_running;
+
 /* > 0 while this thread runs slipring's own code or a vendor function that slipring called: hooks
  * then pass straight through. */
 extern _Thread_local int slr_guard __attribute__((tls_model("initial-exec")));

@@ -13,7 +13,7 @@
             slr_hook_missing("libcublas.so", #fn);                                                                     \
             return CUBLAS_STATUS_NOT_INITIALIZED;                                                                      \
         }                                                                                                              \
-        if (!slr_hook_pending() || !slr_resolve_cublas())                                                              \
+        if (!slr_hook_gemm() || !slr_resolve_cublas())                                                                 \
             return slr_gemm_seen(handle, slr_real.fn real_args);                                                       \
         return slr_gemm_seen(handle, slr_gemm_call(&(struct slr_gemm){.handle = handle,                                \
                                                                       .transa = transa,                                \

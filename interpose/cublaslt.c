@@ -19,7 +19,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         slr_hook_missing("libcublasLt.so", "cublasLtMatmul");
         return CUBLAS_STATUS_NOT_INITIALIZED;
     }
-    if (!slr_hook_pending() || !slr_resolve_cublaslt())
+    if (!slr_hook_gemm() || !slr_resolve_cublaslt())
         return slr_gemm_seen_on((CUstream)stream,
                                 slr_real.cublasLtMatmul(handle, desc, alpha, a, la, b, lb, beta, c, lc, d, ld, algo,
                                                         workspace, workspace_bytes, stream));

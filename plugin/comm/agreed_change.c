@@ -98,11 +98,16 @@ static bool all_have_learnt(struct slr_agreed *a)
     return true;
 }
 
+bool slr_agreed_ready(struct slr_agreed *a)
+{
+    return a->shared && all_have_learnt(a);
+}
+
 bool slr_agreed_propose(struct slr_agreed *a)
 {
     struct slr_agreed_shared *s = a->shared;
     uint64_t place = 0;
-    if (!s || !all_have_learnt(a))
+    if (!slr_agreed_ready(a))
         return false;
     uint64_t word = load(&s->word);
     /* Another rank's proposal goes first, and a change that this rank has yet to learn stays. */

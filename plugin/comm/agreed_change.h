@@ -83,6 +83,9 @@ struct slr_agreed {
  * begins with this one. */
 uint64_t slr_agreed_call(struct slr_agreed *agreed);
 
+/* Whether a change can be proposed, and what belongs to it be written: all know the one before. */
+bool slr_agreed_ready(struct slr_agreed *agreed);
+
 /* True: the next change is confirmed. False: not now. */
 bool slr_agreed_propose(struct slr_agreed *agreed);
 

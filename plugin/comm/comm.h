@@ -62,6 +62,7 @@ struct slr_expect;
 struct slr_exports;
 struct slr_order;
 struct slr_pending;
+struct slr_trials;
 
 struct slr_comm {
     ncclComm_t nccl;
@@ -79,6 +80,7 @@ struct slr_comm {
     bool sites_shown; /* calls are published for their sites' report: slr_symmetry_shown(), set by the agreement */
     struct slr_exports *exports;           /* its blocks that peers map, and theirs */
     struct slr_expect *expect;             /* where peers' shards have been; NULL: nothing remembered yet */
+    struct slr_trials *trials;             /* trials.h; NULL: no ways are tried */
     struct slr_tuner *tuner;               /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry;         /* symmetry.h; NULL: nothing analysed yet */
     struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */

@@ -31,8 +31,9 @@
 #include "kernels/flags.h"
 #include "kernels/ring.h"
 #include "plugin/comm/agreed_change.h"
+#include "plugin/comm/trial_row.h"
 
-#define SLR_CONTROL_MAGIC 0x37524c53u /* "SLR7": the layout of everything in this file and of bootstrap.c's messages */
+#define SLR_CONTROL_MAGIC 0x38524c53u /* "SLR8": the layout of everything in this file and of bootstrap.c's messages */
 
 /* ---- exports.h ---- */
 
@@ -103,6 +104,8 @@ struct slr_post {
     int32_t device;                 /* CUdevice, for ranks of the same process */
     uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
     uint32_t shows_sites;           /* its log shows the call sites (symmetry.h) */
+    uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
+    struct slr_trial_post trials[SLR_TRIAL_SITES];
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */
     _Atomic uint64_t vote; /* for giving back */
@@ -121,6 +124,8 @@ struct slr_control {
     _Alignas(64) _Atomic uint64_t link; /* connect.h */
     _Atomic uint32_t tune; /* tuner_match.h's decision word, by compare-and-swap from 0, once, by anybody */
     struct slr_agreed_shared channel_limit; /* tuner/channel_limit.h */
+    struct slr_agreed_shared trials;        /* trials.h: rank 0 proposes `choice` */
+    struct slr_trial_choice choice;
     struct slr_post post[];
 };
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/nvtx.h"
 #include "plugin/gather/gather.h"
+#include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
 #include "plugin/util/region.h"
 
@@ -53,7 +54,7 @@ enum slr_reason slr_gather_decide(struct slr_call *call)
         return SLR_R_COMM_ERROR;
     /* Now, not when a group ends: what is passed in between belongs behind this call. */
     call->passed_alone = atomic_load(&c->passed_alone);
-    return SLR_R_RING;
+    return slr_trials_call(call);
 }
 
 static void count(const struct slr_call *call, enum slr_reason why)

@@ -14,6 +14,7 @@
 #include "plugin/gather/pending_impl.h"
 #include "plugin/util/region.h"
 #include "plugin/timeline/timeline.h"
+#include "plugin/trials/trials.h"
 
 /* A GEMM, where it is to run. */
 struct consumer {
@@ -58,7 +59,7 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm,
         r = slr_gemm_split_find(gemm, &c->pending->gather, c->nranks, split);
     if (r != SLR_R_FUSED)
         return r;
-    split->parts = (uint32_t)slr_get(SLR_S_PARTS);
+    split->parts = slr_get(SLR_S_PARTS) ? (uint32_t)slr_get(SLR_S_PARTS) : slr_trials_parts(c, gemm);
     /* How fast the GEMM consumes the gathered operand decides how finely it is cut. */
     split->pace = slr_parts_pace(slr_gemm_split_elem(split), split->other, (double)slr_get(SLR_S_FLOP_PER_BYTE));
     return split->sums ? may_sum(c, gemm, split) : SLR_R_FUSED;
@@ -206,6 +207,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         result = slr_gemm_whole(gemm);
     }
     slr_beside_note(gemm, x.ctx);
+    if (atomic_load_explicit(&slr_trials_running, memory_order_relaxed) > 0)
+        slr_trials_gemm(gemm, x.stream);
     slr_guard--;
     return result;
 }

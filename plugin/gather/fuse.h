@@ -7,8 +7,8 @@
 #include "kernels/gemm_lt.h"
 
 /* Runs the GEMM: fused with the pending gather that it consumes, else joined and whole. Interpose
- * calls it only when something is pending (slr_gate_word != 0); otherwise it calls the real
- * function at once. Of cublasLtMatmul the call is completed (slr_gemm_describe). */
+ * calls it only when something is pending (slr_gate_word != 0) or measured (slr_trials_running);
+ * otherwise it calls the real function at once. Of cublasLtMatmul the call is completed (slr_gemm_describe). */
 cublasStatus_t slr_gemm_call(struct slr_gemm *gemm);
 
 #endif

@@ -9,6 +9,7 @@
 #include "plugin/gather/pending_impl.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/gather/transfer.h"
+#include "plugin/trials/trials.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/gather/verify.h"
 #include "plugin/memory/exports.h"
@@ -171,8 +172,12 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     if (c->sites_shown)
         slr_symmetry_publish(call, &send, &recv);
+    if (call->measured)
+        slr_trials_begin(call);
     enum slr_status s = enqueue(call, &send, &recv);
     if (s == SLR_OK) {
+        if (call->measured)
+            slr_trials_gathered(call, c->ring.tail);
         met(c, &send, call->send, call->shard);
         /* An unknown receive buffer matters only where peers may write into it. */
         if (c->put || recv.generation)

@@ -7,6 +7,7 @@
 #include "plugin/gather/pending.h"
 #include "plugin/profiler/profile.h"
 #include "plugin/comm/stream.h"
+#include "plugin/trials/trials.h"
 #include "plugin/tuner/tuner.h"
 
 /* As order.h and the group's record compare streams: 0 may mean either default stream. */
@@ -39,10 +40,25 @@ ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
     return slr_explore_end(r);
 }
 
+/* Its turn in the trials; what the stream has to wait for is not NCCL's time. */
+static void measured(const struct slr_call *call, bool begins)
+{
+    slr_guard++;
+    slr_comm_lock(call->comm);
+    if (begins)
+        slr_trials_begin(call);
+    else
+        slr_trials_gathered(call, call->stream);
+    slr_comm_unlock(call->comm);
+    slr_guard--;
+}
+
 ncclResult_t slr_gather_nccl(const struct slr_call *call)
 {
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
     slr_nccl_begin(call->nccl, (cudaStream_t)call->stream);
+    if (call->measured)
+        measured(call, true);
     /* NCCL asks its tuner inside of the real call, so what the tuner should know comes first. */
     if (call->comm)
         slr_tuner_gather_passes(call->comm->tuner, call->stream);
@@ -57,5 +73,7 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     slr_program_end(outer);
     slr_guard--;
     slr_profiled = NULL;
+    if (call->measured)
+        measured(call, false);
     return slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
 }

@@ -21,6 +21,7 @@
 #include "plugin/memory/deferred_free.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/gather/transfer.h"
+#include "plugin/trials/trials.h"
 #include "plugin/lifecycle/tuner_match.h"
 #include "plugin/lifecycle/threads.h"
 
@@ -101,6 +102,7 @@ static void fill_post(struct slr_comm *c, struct slr_post *post)
     slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
     post->device = c->shared.device;
     post->p2p_off = p2p_off();
+    post->tries = slr_trials_prepare(c);
     post->shows_sites = slr_log_enabled(SLR_LOG_INFO); /* the level never changes */
     for (int i = 0; i < SLR_S_COUNT; i++)
         post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;
@@ -215,6 +217,7 @@ static void step_judge(struct slr_init *init, uint64_t deadline)
     }
     c->put = slr_transfer_put(c);           /* from what all have posted, so equal on all ranks */
     c->sites_shown = slr_symmetry_shown(c); /* likewise */
+    slr_trials_open(c);                     /* likewise */
     atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_READY);
 }
 

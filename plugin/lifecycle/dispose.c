@@ -12,6 +12,7 @@
 #include "plugin/memory/deferred_free.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/timeline/timeline.h"
+#include "plugin/trials/trials.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/lifecycle/watchdog.h"
 #include "plugin/memory/exports.h"
@@ -89,6 +90,7 @@ void slr_comm_dispose(struct slr_comm *c)
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_ring_close(&c->ring);
         slr_order_close(c);
+        slr_trials_close(c, false);
         slr_connect_close(c);
         if (c->shared.control)
             slr_exports_close(c);
@@ -101,5 +103,6 @@ void slr_comm_dispose(struct slr_comm *c)
     slr_defer_free(&c->shared);
     slr_tuner_put(c->tuner);
     slr_expect_free(c);
+    slr_trials_close(c, true);
     free(c);
 }

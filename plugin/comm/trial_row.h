@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the ranks tell each other of the ways that they have tried, in the control block:
+ * trials/ways.h. */
+#ifndef SLR_PLUGIN_COMM_TRIAL_ROW_H
+#define SLR_PLUGIN_COMM_TRIAL_ROW_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define SLR_WAYS 7
+enum { SLR_WAY_RING, SLR_WAY_NCCL, SLR_WAY_PARTS }; /* and those behind it */
+
+#define SLR_TRIAL_ROUNDS 16u /* most */
+#define SLR_TRIAL_ROWS 6     /* of a site */
+#define SLR_TRIAL_SITES 8
+
+/* What a rank has measured of a row: medians, in milliseconds. */
+struct slr_trial_row {
+    uint64_t gemm; /* what names the GEMM, equal on ranks that make the same call; 0: none consumed it */
+    uint32_t site;
+    uint32_t calls;     /* measured */
+    float ms[SLR_WAYS]; /* 0: too few were measured */
+};
+
+/* What has been chosen of rows; of a site: what its gathers go by. */
+struct slr_trial_chosen {
+    uint64_t gemm;
+    uint32_t site;
+    int32_t way;
+};
+struct slr_trial_choice {
+    int32_t site_way[SLR_TRIAL_SITES]; /* SLR_WAY_RING or SLR_WAY_NCCL */
+    uint32_t again[SLR_TRIAL_SITES];   /* how often its ways have been ordered to be tried again */
+    uint32_t rows;
+    struct slr_trial_chosen row[SLR_TRIAL_SITES * SLR_TRIAL_ROWS];
+};
+
+/* A rank's rows of a site. It writes the rows, their number, and then how often it has done so: they
+ * stay until the site's ways are tried again. */
+struct slr_trial_post {
+    _Atomic uint32_t times;
+    uint32_t rows;
+    struct slr_trial_row row[SLR_TRIAL_ROWS];
+};
+
+#endif

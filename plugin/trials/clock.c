@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/trials/clock.h"
+
+#include "base/cu.h"
+
+static bool record(CUevent *event, CUstream stream)
+{
+    if (!*event && slr_real.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        *event = NULL;
+    return *event && slr_real.cuEventRecord(*event, stream) == CUDA_SUCCESS;
+}
+
+struct slr_clock *slr_clock_begin(struct slr_clock *clocks, CUstream stream)
+{
+    for (int i = 0; i < SLR_CLOCKS; i++) {
+        struct slr_clock *clock = &clocks[i];
+        if (clock->state != SLR_CLOCK_FREE)
+            continue;
+        clock->ended = clock->eaten = false;
+        clock->gemm = 0;
+        if (!record(&clock->begin, stream))
+            return NULL;
+        clock->state = SLR_CLOCK_RUNS;
+        return clock;
+    }
+    return NULL;
+}
+
+void slr_clock_gathered(struct slr_clock *clock, CUstream stream)
+{
+    clock->ended = record(&clock->gathered, stream);
+}
+
+void slr_clock_consumed(struct slr_clock *clock, CUstream stream)
+{
+    clock->eaten = record(&clock->consumed, stream);
+}
+
+void slr_clock_stop(struct slr_clock *clock)
+{
+    clock->state = clock->ended || clock->eaten ? SLR_CLOCK_STOPPED : SLR_CLOCK_FREE;
+}
+
+struct slr_clock *slr_clock_read(struct slr_clock *clocks, float *ms, bool *busy)
+{
+    *busy = false;
+    for (int i = 0; i < SLR_CLOCKS; i++) {
+        struct slr_clock *clock = &clocks[i];
+        if (clock->state != SLR_CLOCK_STOPPED)
+            continue;
+        CUevent last = clock->eaten ? clock->consumed : clock->gathered;
+        CUresult over = slr_real.cuEventQuery(last);
+        if (over == CUDA_ERROR_NOT_READY) {
+            *busy = true;
+            continue;
+        }
+        clock->state = SLR_CLOCK_FREE;
+        if (over == CUDA_SUCCESS && slr_real.cuEventElapsedTime(ms, clock->begin, last) == CUDA_SUCCESS)
+            return clock;
+    }
+    return NULL;
+}
+
+static void destroy(CUevent *event)
+{
+    if (*event)
+        slr_real.cuEventDestroy(*event);
+    *event = NULL;
+}
+
+void slr_clocks_close(struct slr_clock *clocks)
+{
+    for (int i = 0; i < SLR_CLOCKS; i++) {
+        destroy(&clocks[i].begin);
+        destroy(&clocks[i].gathered);
+        destroy(&clocks[i].consumed);
+    }
+}

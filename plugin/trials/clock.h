@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For trials.c alone: how long a gather takes, and with the GEMM that consumes it, on the device.
+ *
+ * Three events of a call: `begin` on its stream before anything of it; `gathered` behind its end;
+ * `consumed` behind the GEMM, on the GEMM's stream. They are looked at later, so nothing waits. A
+ * call that finds no clock free is not measured.
+ *
+ *   FREE    --slr_clock_begin-->  RUNS     its call may still be consumed by a GEMM; one at most
+ *   RUNS    --slr_clock_stop-->   STOPPED  its last event is on its way
+ *   STOPPED --slr_clock_read-->   FREE
+ *
+ * Under the communicator's lock, its context current. Whatever goes wrong costs the sample. */
+#ifndef SLR_PLUGIN_TRIALS_CLOCK_H
+#define SLR_PLUGIN_TRIALS_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/real.h"
+
+#define SLR_CLOCKS 64 /* the calls of three rounds: the host may be that far ahead */
+
+struct slr_clock {
+    enum { SLR_CLOCK_FREE, SLR_CLOCK_RUNS, SLR_CLOCK_STOPPED } state;
+    CUevent begin, gathered, consumed; /* NULL: not made yet */
+    bool ended;                        /* `gathered` has been recorded */
+    bool eaten;                        /* and `consumed` */
+    /* The caller's: what is measured. */
+    uint32_t site;
+    int way;
+    uint64_t gemm;
+};
+
+/* NULL: none is free, or an event could not be made. */
+struct slr_clock *slr_clock_begin(struct slr_clock *clocks, CUstream stream);
+void slr_clock_gathered(struct slr_clock *clock, CUstream stream);
+void slr_clock_consumed(struct slr_clock *clock, CUstream stream);
+
+/* No GEMM will come any more. */
+void slr_clock_stop(struct slr_clock *clock);
+
+/* A stopped one that is over, with its time. NULL: there is none. *busy: others are on their way. */
+struct slr_clock *slr_clock_read(struct slr_clock *clocks, float *ms, bool *busy);
+
+void slr_clocks_close(struct slr_clock *clocks);
+
+#endif

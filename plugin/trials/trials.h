@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder trials/: how the gathers of a call site are served best, found by trying
+ * (SLIPRING_TRIALS). ways.h says what is tried and how one is chosen; this is the folder's door. It
+ * uses the folder comm.
+ *
+ *   first calls      over the ring, by the settings
+ *   trials           the number of the call says which way it goes (ways.h); its time is taken with
+ *                    events on the program's streams (clock.h): from the gather's place on its
+ *                    stream to its end, or to that of the GEMM that consumes it
+ *   post             when its last time is known, a rank writes its medians into the control block
+ *   choice           when all have, rank 0 chooses, writes the choice, and proposes it
+ *                    (comm/agreed_change.h); all go by it from one call on
+ *
+ * Calls are those that the ring could have: uniform on all ranks (R1), as they are what the ring
+ * numbers. So no rank waits for another, and a rank that never posts leaves all as they are.
+ *
+ * What is measured never changes a result beyond what a GEMM in parts does (docs/numerics.md), but
+ * which parts a GEMM has then depends on times. A program that asks cuBLAS for reproducible results
+ * gets no trials, and neither does one with SLIPRING_TRIALS=0 on any rank.
+ *
+ * A gather in a group is not measured: nothing of it runs before the group ends. Its calls count.
+ *
+ * Locks: the communicator's (docs/locks.md). */
+#ifndef SLR_PLUGIN_TRIALS_TRIALS_H
+#define SLR_PLUGIN_TRIALS_TRIALS_H
+
+#include "kernels/gemm.h"
+#include "plugin/comm/call.h"
+
+/* The rounds that this rank would try, for its post; 0: none. */
+uint32_t slr_trials_prepare(struct slr_comm *c);
+
+/* All have posted: there are trials if all want some. */
+void slr_trials_open(struct slr_comm *c);
+
+/* The communicator's context is current, or has gone (then `gone`, and its events with it). */
+void slr_trials_close(struct slr_comm *c, bool gone);
+
+/* The next call that the ring could have; once for each, in order. SLR_R_RING, or why NCCL has it.
+ * Sets call->measured. Without locks. */
+enum slr_reason slr_trials_call(struct slr_call *call);
+
+/* Around the gather, if call->measured. `end`: a stream that is behind its end. Begin and the ring's
+ * end under the communicator's lock. */
+void slr_trials_begin(const struct slr_call *call);
+void slr_trials_gathered(const struct slr_call *call, CUstream end);
+
+/* How many equal parts the GEMM, described, is to have that consumes the latest gather; 0: by the
+ * pace. Under the communicator's lock. */
+uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm);
+
+/* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it; perhaps it consumes a gather
+ * whose time is being taken. To be called while slr_trials_running (base/real.h) is not 0. Without
+ * locks. */
+void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream);
+
+#endif

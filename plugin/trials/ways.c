@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/trials/ways.h"
+
+#include <stdlib.h>
+
+#define BETTER_PARTS 0.98f
+#define BETTER_NCCL 0.97f
+
+uint32_t slr_way_parts(int way, int nranks)
+{
+    static const unsigned halves[SLR_WAYS - SLR_WAY_PARTS] = {2, 3, 4, 6, 8}; /* of a part a rank */
+    return way < SLR_WAY_PARTS ? 0 : (halves[way - SLR_WAY_PARTS] * (unsigned)nranks + 1) / 2;
+}
+
+uint64_t slr_trials_end(uint64_t after, uint32_t rounds)
+{
+    return after + (uint64_t)rounds * SLR_WAYS * SLR_TRIAL_RUN;
+}
+
+bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, int *way, bool *measured)
+{
+    *way = SLR_WAY_RING;
+    *measured = false;
+    if (number < after || number >= slr_trials_end(after, rounds))
+        return false;
+    const uint64_t at = number - after;
+    *way = (int)(at / SLR_TRIAL_RUN % SLR_WAYS);
+    *measured = at % SLR_TRIAL_RUN != 0;
+    return true;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+float slr_trials_median(float *values, unsigned n)
+{
+    qsort(values, n, sizeof *values, ascending);
+    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static const struct slr_trial_row *row_of(const struct slr_trial_row *rows, uint32_t count, uint64_t gemm,
+                                          uint32_t site)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (rows[i].gemm == gemm && rows[i].site == site)
+            return &rows[i];
+    return NULL;
+}
+
+static bool whole(const struct slr_trial_row *row)
+{
+    for (int w = 0; w < SLR_WAYS; w++)
+        if (row->ms[w] <= 0)
+            return false;
+    return true;
+}
+
+bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint64_t gemm,
+                        uint32_t site, struct slr_trial_row *out)
+{
+    *out = (struct slr_trial_row){.gemm = gemm, .site = site};
+    for (int r = 0; r < nranks; r++) {
+        const struct slr_trial_row *row = row_of(rows[r], count[r], gemm, site);
+        if (!row)
+            continue;
+        if (!whole(row))
+            return false;
+        out->calls = row->calls > out->calls ? row->calls : out->calls;
+        for (int w = 0; w < SLR_WAYS; w++)
+            out->ms[w] = row->ms[w] > out->ms[w] ? row->ms[w] : out->ms[w];
+    }
+    return out->calls > 0;
+}
+
+/* Where no GEMM takes part the ways over the ring are one. */
+static int best_over_ring(const struct slr_trial_row *row)
+{
+    int best = SLR_WAY_RING;
+    for (int w = SLR_WAY_PARTS; w < SLR_WAYS && row->gemm; w++)
+        if (row->ms[w] < row->ms[best])
+            best = w;
+    return row->ms[best] < row->ms[SLR_WAY_RING] * BETTER_PARTS ? best : SLR_WAY_RING;
+}
+
+/* Whether an earlier rank has the row, so that it has been counted. */
+static bool seen_before(const struct slr_trial_row *const *rows, const uint32_t *count, int rank,
+                        const struct slr_trial_row *row)
+{
+    for (int r = 0; r < rank; r++)
+        if (row_of(rows[r], count[r], row->gemm, row->site))
+            return true;
+    return false;
+}
+
+static void add(struct slr_trial_choice *choice, const struct slr_trial_row *row, int way)
+{
+    if (way != SLR_WAY_RING && choice->rows < SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
+        choice->row[choice->rows++] = (struct slr_trial_chosen){.gemm = row->gemm, .site = row->site, .way = way};
+}
+
+/* What was chosen of the site before. */
+static void forget(struct slr_trial_choice *choice, uint32_t site)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < choice->rows; i++)
+        if (choice->row[i].site != site)
+            choice->row[kept++] = choice->row[i];
+    choice->rows = kept;
+}
+
+void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
+                       struct slr_trial_choice *choice)
+{
+    float ring = 0, nccl = 0;
+    struct slr_trial_row slowest;
+    forget(choice, site);
+    for (int r = 0; r < nranks; r++)
+        for (uint32_t i = 0; i < count[r]; i++) {
+            const struct slr_trial_row *row = &rows[r][i];
+            if (row->site != site || seen_before(rows, count, r, row) ||
+                !slr_trials_slowest(rows, count, nranks, row->gemm, site, &slowest))
+                continue;
+            const int way = best_over_ring(&slowest);
+            add(choice, &slowest, way);
+            ring += slowest.ms[way] * (float)slowest.calls;
+            nccl += slowest.ms[SLR_WAY_NCCL] * (float)slowest.calls;
+        }
+    choice->site_way[site] = nccl < ring * BETTER_NCCL ? SLR_WAY_NCCL : SLR_WAY_RING;
+}

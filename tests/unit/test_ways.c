@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin/trials/ways.h: which way a call goes, and how one is chosen. */
+#include <criterion/criterion.h>
+#include "plugin/trials/ways.h"
+
+Test(ways, parts)
+{
+    const uint32_t two[SLR_WAYS] = {0, 0, 2, 3, 4, 6, 8}, eight[SLR_WAYS] = {0, 0, 8, 12, 16, 24, 32};
+    for (int w = 0; w < SLR_WAYS; w++) {
+        cr_expect_eq(slr_way_parts(w, 2), two[w]);
+        cr_expect_eq(slr_way_parts(w, 8), eight[w]);
+    }
+    cr_expect_eq(slr_way_parts(SLR_WAY_PARTS + 1, 3), 5);
+}
+
+Test(ways, each_way_has_its_turns)
+{
+    unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0};
+    int way, before = -1;
+    bool measured;
+    for (uint64_t n = 0; n < 200; n++) {
+        bool tried = slr_way_of_call(n, 10, 3, &way, &measured);
+        cr_assert_eq(tried, n >= 10 && n < 10 + 3 * SLR_WAYS * SLR_TRIAL_RUN);
+        cr_assert(tried || (way == SLR_WAY_RING && !measured));
+        cr_assert(!measured || way == before, "the first call of a way is not measured");
+        calls[way] += tried;
+        counted[way] += measured;
+        before = way;
+    }
+    for (int w = 0; w < SLR_WAYS; w++)
+        cr_expect(calls[w] == 12 && counted[w] == 9, "way %d: %u, %u", w, calls[w], counted[w]);
+    cr_assert_not(slr_way_of_call(10, 10, 0, &way, &measured), "no rounds: nothing is tried");
+}
+
+Test(ways, median)
+{
+    float odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2};
+    cr_expect_eq(slr_trials_median(odd, 3), 2);
+    cr_expect_eq(slr_trials_median(even, 4), 2.5f);
+}
+
+#define ROW(g, s, ...)                                                                                                 \
+    {                                                                                                                  \
+        .gemm = (g), .site = (s), .calls = 9, .ms = { __VA_ARGS__ }                                                    \
+    }
+#define COUNT(rows) ((uint32_t)(sizeof(rows) / sizeof *(rows)))
+
+static struct slr_trial_choice choose(const struct slr_trial_row *first, uint32_t n, const struct slr_trial_row *second,
+                                      uint32_t m, uint32_t site)
+{
+    struct slr_trial_choice choice = {.rows = 0};
+    const struct slr_trial_row *const rows[] = {first, second};
+    slr_trials_choose(rows, (const uint32_t[]){n, m}, 2, site, &choice);
+    return choice;
+}
+
+Test(ways, the_slowest_rank_counts)
+{
+    const struct slr_trial_row a[] = {ROW(7, 1, 10, 20, 8, 9, 9, 9, 9)}, b[] = {ROW(7, 1, 10, 20, 12, 9.5f, 9, 9, 9)};
+    struct slr_trial_choice c = choose(a, 1, b, 1, 1);
+    cr_assert(c.rows == 1 && c.row[0].gemm == 7 && c.row[0].site == 1);
+    cr_expect_eq(c.row[0].way, SLR_WAY_PARTS + 2, "the fastest on one rank is slow on the other");
+    cr_expect_eq(c.site_way[1], SLR_WAY_RING);
+}
+
+Test(ways, what_is_in_use_stays_unless_another_is_clearly_better)
+{
+    const struct slr_trial_row close[] = {ROW(7, 0, 10, 9.8f, 9.9f, 9.85f, 10, 10, 10)};
+    struct slr_trial_choice c = choose(close, 1, close, 1, 0);
+    cr_expect(c.rows == 0 && c.site_way[0] == SLR_WAY_RING);
+}
+
+Test(ways, nccl_has_to_beat_the_best_way_over_the_ring_in_all_rows_together)
+{
+    const struct slr_trial_row rows[] = {ROW(7, 0, 10, 8, 9, 7, 9, 9, 9), ROW(0, 0, 4, 3, 4, 4, 4, 4, 4)};
+    struct slr_trial_choice c = choose(rows, 2, rows, 2, 0);
+    cr_expect_eq(c.site_way[0], SLR_WAY_RING, "8 + 3 is not better than 7 + 4");
+    const struct slr_trial_row slow[] = {ROW(7, 0, 10, 8, 9, 9, 9, 9, 9), ROW(0, 0, 4, 3, 4, 4, 4, 4, 4)};
+    c = choose(slow, 2, slow, 2, 0);
+    cr_expect_eq(c.site_way[0], SLR_WAY_NCCL);
+}
+
+Test(ways, without_a_gemm_parts_mean_nothing)
+{
+    const struct slr_trial_row rows[] = {ROW(0, 0, 10, 11, 5, 5, 5, 5, 5)};
+    struct slr_trial_choice c = choose(rows, 1, rows, 1, 0);
+    cr_expect(c.rows == 0 && c.site_way[0] == SLR_WAY_RING);
+}
+
+Test(ways, a_row_of_one_rank_counts_and_one_that_is_not_whole_does_not)
+{
+    const struct slr_trial_row a[] = {ROW(7, 0, 10, 20, 5, 9, 9, 9, 9)}, b[] = {ROW(8, 0, 10, 1, 5, 0, 9, 9, 9)};
+    struct slr_trial_choice c = choose(a, 1, b, 1, 0);
+    cr_expect(c.rows == 1 && c.row[0].gemm == 7 && c.row[0].way == SLR_WAY_PARTS);
+    cr_expect_eq(c.site_way[0], SLR_WAY_RING, "NCCL was not measured with the others");
+}
+
+Test(ways, other_sites_are_left_alone)
+{
+    const struct slr_trial_row rows[] = {ROW(7, 0, 10, 1, 5, 9, 9, 9, 9), ROW(7, 1, 10, 20, 9, 9, 9, 9, 5)};
+    struct slr_trial_choice c = choose(rows, 2, rows, 2, 1);
+    cr_expect(c.rows == 1 && c.row[0].site == 1 && c.row[0].way == SLR_WAYS - 1);
+    cr_expect_eq(c.site_way[0], SLR_WAY_RING);
+}
+
+Test(ways, a_new_choice_takes_the_place_of_the_old)
+{
+    struct slr_trial_choice choice = {.rows = 3, .row = {{7, 0, 2}, {7, 1, 3}, {9, 0, 4}}};
+    const struct slr_trial_row row = ROW(9, 0, 10, 20, 9, 9, 9, 9, 5), *const rows[] = {&row};
+    slr_trials_choose(rows, (const uint32_t[]){1}, 1, 0, &choice);
+    cr_expect(choice.rows == 2 && choice.row[0].site == 1 && choice.row[0].way == 3);
+    cr_expect(choice.row[1].gemm == 9 && choice.row[1].way == SLR_WAYS - 1);
+}
+
+Test(ways, more_rows_than_there_is_room)
+{
+    struct slr_trial_row rows[SLR_TRIAL_SITES * SLR_TRIAL_ROWS + 3];
+    for (uint32_t i = 0; i < COUNT(rows); i++)
+        rows[i] = (struct slr_trial_row)ROW(i + 1, 0, 10, 20, 5, 9, 9, 9, 9);
+    struct slr_trial_choice c = choose(rows, COUNT(rows), rows, COUNT(rows), 0);
+    cr_expect_eq(c.rows, SLR_TRIAL_SITES * SLR_TRIAL_ROWS);
+}
