@@ -16,7 +16,7 @@ enum {
     LOOK = 8,          /* rank 0 looks for what can be chosen at each of so many calls */
     LEAST_SAMPLES = 2, /* fewer of a way say nothing */
     WATCH = 32,        /* behind the trials, one of so many calls of a site is looked at */
-    STRANGERS = 4,     /* of those, with a row that has not been tried: then ways are tried again, */
+    STRANGERS = 4,     /* of those, consumed by what has not been tried: then ways are tried again, */
     AGAIN = 6,         /* so often; each time it takes twice as many */
     ROWS = SLR_TRIAL_SITES * SLR_TRIAL_ROWS,
     MOST_SAMPLES = SLR_TRIAL_ROUNDS * (SLR_TRIAL_RUN - 1)
@@ -111,12 +111,22 @@ static struct samples *known(struct slr_trials *t, uint64_t gemm, uint32_t site)
     return NULL;
 }
 
+/* Its row has been measured in every way. */
+static bool has_been_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
+{
+    const struct samples *row = known(t, gemm, site);
+    for (int w = 0; w < SLR_WAYS && row; w++)
+        if (row->count[w] < LEAST_SAMPLES)
+            return false;
+    return row != NULL;
+}
+
 static void stop(struct slr_trials *t)
 {
     if (!t->running)
         return;
     if (t->running->way == WATCHED)
-        t->site[t->running->site].strangers += !known(t, t->running->gemm, t->running->site);
+        t->site[t->running->site].strangers += !has_been_tried(t, t->running->gemm, t->running->site);
     slr_clock_stop(t->running);
     t->running = NULL;
     atomic_store(&t->end, 0);
