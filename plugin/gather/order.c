@@ -5,7 +5,7 @@
 #include "plugin/gather/pending_impl.h"
 
 /* Operations of NCCL after which a communicator that never gathers is taken to stay so. */
-#define OPEN_QUESTION 256
+#define OPEN_QUESTION 32
 
 /* Records the event behind what is on the stream now. */
 static enum slr_status note(struct slr_ordered *o, CUstream stream)

@@ -19,7 +19,7 @@
  * What a stream has to wait for is an event behind the operation. When it is recorded:
  *
  *   with the operation   the communicator is known to use several streams, or that is open: NCCL's
- *                        first 256 operations, until a gather comes on the same stream
+ *                        first 32 operations, until a gather comes on the same stream
  *   late                 else: when the first call on another stream comes, or just before the
  *                        stream is destroyed; that call waits for more than it must, once
  *

@@ -12,11 +12,11 @@
 #include "plugin/trials/ways.h"
 
 enum {
-    AHEAD = 32,        /* calls that a choice is settled before it holds */
+    AHEAD = 16,        /* calls that a choice is settled before it holds */
     LOOK = 8,          /* rank 0 looks for what can be chosen at each of so many calls */
     LEAST_SAMPLES = 2, /* fewer of a way say nothing */
-    WATCH = 32,        /* behind the trials, one of so many calls of a site is looked at */
-    STRANGERS = 4,     /* of those, consumed by what has not been tried: then ways are tried again, */
+    WATCH = 16,        /* behind the trials, one of so many calls of a site is looked at */
+    STRANGERS = 3,     /* of those, consumed by what has not been tried: then ways are tried again, */
     AGAIN = 6,         /* so often; each time it takes twice as many */
     ROWS = SLR_TRIAL_SITES * SLR_TRIAL_ROWS,
     MOST_SAMPLES = SLR_TRIAL_ROUNDS * (SLR_TRIAL_RUN - 1)

@@ -375,7 +375,7 @@ cost_steps() {
     while read -r m n k; do
         name=cost-gemm-$m-$n-$k
         alone "$name" 120 old_new "$name" "(m, n, k) = ($m, $n, $k)" "$least_cost" \
-            worst.whole.gpu_ms worst.whole.host_ms worst.gemm.gpu_ms -- \
+            worst.whole.gpu_ms worst.whole.host_ms -- \
             "$ag_gemm" --ranks 2 --m "$m" --n "$n" --k "$k" --iters "$iters" --warmup "$warm_gemms" --check-rounds 1 --timeout 50
     done <<<"$cost_shapes"
 }

@@ -131,7 +131,8 @@ def print_way(library, trace):
 # The folders of the library in their order: each uses itself and those before it. cache and kernels know nothing of
 # each other.
 ORDER = ['base', 'cache', 'kernels', 'plugin/abi', 'plugin', 'plugin/util', 'plugin/comm', 'plugin/bootstrap', 'plugin/memory',
-         'plugin/connect', 'plugin/sites', 'plugin/timeline', 'plugin/tuner', 'plugin/profiler', 'plugin/gather',
+         'plugin/connect', 'plugin/sites', 'plugin/timeline', 'plugin/tuner', 'plugin/profiler', 'plugin/trials',
+         'plugin/gather',
          'plugin/lifecycle', 'plugin/calls', 'interpose']
 APART = {('cache', 'kernels'), ('kernels', 'cache')}
 OUTSIDE = ['LD_PRELOAD', 'tools', 'bench', 'tests']  # no part of the library
