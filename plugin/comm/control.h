@@ -7,6 +7,7 @@
  *   flag words             kernels/flags.h; registered with CUDA by each rank
  *   slr_transfer[n][n][..] plugin/gather/transfer.h; written by the two ranks of each pair
  *   slr_published[n][..]   plugin/sites/published.h; written by that rank only
+ *   slr_trials_shared      plugin/trials/trials.h; what rank 0 has chosen, and each rank has measured
  *
  * It is an anonymous memfd handed from process to process (plugin/bootstrap/bootstrap.h), so it has
  * no name and ends with its last user, also after kill -9.
@@ -105,7 +106,6 @@ struct slr_post {
     uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
     uint32_t shows_sites;           /* its log shows the call sites (symmetry.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
-    struct slr_trial_post trials[SLR_TRIAL_SITES];
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */
     _Atomic uint64_t vote; /* for giving back */
@@ -124,8 +124,6 @@ struct slr_control {
     _Alignas(64) _Atomic uint64_t link; /* connect.h */
     _Atomic uint32_t tune; /* tuner_match.h's decision word, by compare-and-swap from 0, once, by anybody */
     struct slr_agreed_shared channel_limit; /* tuner/channel_limit.h */
-    struct slr_agreed_shared trials;        /* trials.h: rank 0 proposes `choice` */
-    struct slr_trial_choice choice;
     struct slr_post post[];
 };
 
@@ -170,9 +168,15 @@ static inline size_t slr_control_published_at(int nranks)
     return (slr_control_transfers_at(nranks) + transfers + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
 }
 
+static inline size_t slr_control_trials_at(int nranks)
+{
+    return slr_control_published_at(nranks) + (size_t)nranks * SLR_PUBLISHED * sizeof(struct slr_published);
+}
+
 static inline size_t slr_control_bytes(int nranks)
 {
-    size_t all = slr_control_published_at(nranks) + (size_t)nranks * SLR_PUBLISHED * sizeof(struct slr_published);
+    size_t all = slr_control_trials_at(nranks) + sizeof(struct slr_trials_shared) +
+                 (size_t)nranks * sizeof(struct slr_trial_post);
     return (all + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
 }
 

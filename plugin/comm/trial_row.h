@@ -6,13 +6,14 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include "plugin/comm/agreed_change.h"
 
 #define SLR_WAYS 7
 enum { SLR_WAY_RING, SLR_WAY_NCCL, SLR_WAY_PARTS }; /* and those behind it */
 
-#define SLR_TRIAL_ROUNDS 16u /* most */
-#define SLR_TRIAL_ROWS 6     /* of a site */
-#define SLR_TRIAL_SITES 8
+#define SLR_TRIAL_ROUNDS 5u /* most */
+#define SLR_TRIAL_ROWS 6    /* of a site */
+#define SLR_TRIAL_SITES 64
 
 /* What a rank has measured of a row: medians, in milliseconds. */
 struct slr_trial_row {
@@ -35,12 +36,20 @@ struct slr_trial_choice {
     struct slr_trial_chosen row[SLR_TRIAL_SITES * SLR_TRIAL_ROWS];
 };
 
-/* A rank's rows of a site. It writes the rows, their number, and then how often it has done so: they
- * stay until the site's ways are tried again. */
+/* A rank's rows of its sites. It writes the rows, their number, and then how often it has done so:
+ * they stay until the site's ways are tried again. */
 struct slr_trial_post {
-    _Atomic uint32_t times;
-    uint32_t rows;
-    struct slr_trial_row row[SLR_TRIAL_ROWS];
+    struct {
+        _Alignas(64) _Atomic uint32_t times;
+        uint32_t rows;
+        struct slr_trial_row row[SLR_TRIAL_ROWS];
+    } site[SLR_TRIAL_SITES];
+};
+
+struct slr_trials_shared {
+    struct slr_agreed_shared agreed; /* rank 0 proposes `choice` */
+    struct slr_trial_choice choice;
+    _Alignas(64) struct slr_trial_post post[];
 };
 
 #endif

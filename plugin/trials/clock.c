@@ -36,9 +36,10 @@ void slr_clock_consumed(struct slr_clock *clock, CUstream stream)
     clock->eaten = record(&clock->consumed, stream);
 }
 
-void slr_clock_stop(struct slr_clock *clock)
+bool slr_clock_stop(struct slr_clock *clock)
 {
     clock->state = clock->ended || clock->eaten ? SLR_CLOCK_STOPPED : SLR_CLOCK_FREE;
+    return clock->state == SLR_CLOCK_STOPPED;
 }
 
 struct slr_clock *slr_clock_read(struct slr_clock *clocks, float *ms, bool *busy)

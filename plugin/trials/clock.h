@@ -35,8 +35,8 @@ struct slr_clock *slr_clock_begin(struct slr_clock *clocks, CUstream stream);
 void slr_clock_gathered(struct slr_clock *clock, CUstream stream);
 void slr_clock_consumed(struct slr_clock *clock, CUstream stream);
 
-/* No GEMM will come any more. */
-void slr_clock_stop(struct slr_clock *clock);
+/* No GEMM will come any more. False: it has no time, and is free again. */
+bool slr_clock_stop(struct slr_clock *clock);
 
 /* A stopped one that is over, with its time. NULL: there is none. *busy: others are on their way. */
 struct slr_clock *slr_clock_read(struct slr_clock *clocks, float *ms, bool *busy);

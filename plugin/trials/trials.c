@@ -40,14 +40,15 @@ struct samples {
 
 struct slr_trials {
     struct slr_agreed agreed;
-    struct slr_trial_choice *shared; /* in the control block */
-    struct slr_post *post;           /* all ranks' */
+    struct slr_trials_shared *shared; /* in the control block */
     uint32_t rounds, after;
     struct site site[SLR_TRIAL_SITES];
     unsigned sites;
     struct samples row[ROWS];
     unsigned rows;
     struct slr_clock clocks[SLR_CLOCKS];
+    unsigned clocks_out;          /* are not free */
+    unsigned unposted;            /* sites whose ways are tried, or going to be */
     struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */
     _Atomic uintptr_t begin, end; /* its receive buffer, for a look without the lock; or empty */
     struct slr_trial_choice coming, in_force;
@@ -72,7 +73,7 @@ uint32_t slr_trials_prepare(struct slr_comm *c)
 static void learn(void *context)
 {
     struct slr_trials *t = context;
-    t->coming = *t->shared;
+    t->coming = t->shared->choice;
 }
 
 void slr_trials_open(struct slr_comm *c)
@@ -89,9 +90,8 @@ void slr_trials_open(struct slr_comm *c)
     }
     t->rounds = rounds;
     t->after = (uint32_t)slr_get(SLR_S_TRIALS_AFTER);
-    t->post = post;
-    t->shared = &c->shared.control->choice;
-    t->agreed = (struct slr_agreed){.shared = &c->shared.control->trials,
+    t->shared = (void *)((char *)c->shared.control + slr_control_trials_at(c->nranks));
+    t->agreed = (struct slr_agreed){.shared = &t->shared->agreed,
                                     .rank = c->rank,
                                     .nranks = c->nranks,
                                     .ahead = AHEAD,
@@ -127,7 +127,7 @@ static void stop(struct slr_trials *t)
         return;
     if (t->running->way == WATCHED)
         t->site[t->running->site].strangers += !has_been_tried(t, t->running->gemm, t->running->site);
-    slr_clock_stop(t->running);
+    t->clocks_out -= !slr_clock_stop(t->running);
     t->running = NULL;
     atomic_store(&t->end, 0);
     atomic_fetch_sub(&slr_trials_running, 1);
@@ -150,10 +150,13 @@ static bool read_clocks(struct slr_trials *t)
     float ms;
     bool busy;
     while ((clock = slr_clock_read(t->clocks, &ms, &busy)) != NULL) {
+        t->clocks_out--;
         struct samples *row = clock->way == WATCHED ? NULL : row_of(t, clock->gemm, clock->site);
         if (row && row->count[clock->way] < MOST_SAMPLES)
             row->ms[clock->way][row->count[clock->way]++] = ms;
     }
+    if (!busy)
+        t->clocks_out = 0; /* one with an event that failed has been given up */
     return !busy;
 }
 
@@ -166,6 +169,7 @@ void slr_trials_begin(const struct slr_call *call)
     slr_shared_leave();
     if (!t->running)
         return;
+    t->clocks_out++;
     t->running->site = (uint32_t)t->at;
     t->running->way = t->trying ? t->way : WATCHED;
     atomic_store(&t->begin, (uintptr_t)call->recv);
@@ -239,28 +243,29 @@ static float median_of(struct samples *row, int way)
 
 static void post(struct slr_trials *t, uint32_t site)
 {
-    struct slr_trial_post *own = &t->post[t->agreed.rank].trials[site];
+    struct slr_trial_post *own = &t->shared->post[t->agreed.rank];
     uint32_t n = 0;
     for (unsigned i = 0; i < t->rows && n < SLR_TRIAL_ROWS; i++) {
         struct samples *from = &t->row[i];
         if (from->site != site || !from->count[SLR_WAY_RING])
             continue;
-        struct slr_trial_row *to = &own->row[n++];
+        struct slr_trial_row *to = &own->site[site].row[n++];
         *to = (struct slr_trial_row){.gemm = from->gemm, .site = site};
         for (int w = 0; w < SLR_WAYS; w++) {
             to->ms[w] = median_of(from, w);
             to->calls += from->count[w];
         }
     }
-    own->rows = n;
+    own->site[site].rows = n;
     t->site[site].posted = t->site[site].again + 1;
-    atomic_store(&own->times, t->site[site].posted);
+    t->unposted--;
+    atomic_store(&own->site[site].times, t->site[site].posted);
 }
 
 /* What this rank has measured, site by site, when nothing of it is on its way. */
 static void post_all(struct slr_trials *t)
 {
-    bool complete = !t->running && read_clocks(t);
+    bool complete = !t->clocks_out || read_clocks(t);
     for (unsigned i = 0; i < t->sites && complete; i++)
         if (t->site[i].posted <= t->site[i].again && t->site[i].calls >= slr_trials_end(t->after, t->rounds))
             post(t, i);
@@ -269,7 +274,7 @@ static void post_all(struct slr_trials *t)
 static bool posted_by_all(const struct slr_trials *t, uint32_t site)
 {
     for (int r = 0; r < t->agreed.nranks; r++)
-        if (atomic_load(&t->post[r].trials[site].times) <= t->site[site].again)
+        if (atomic_load(&t->shared->post[r].site[site].times) <= t->site[site].again)
             return false;
     return true;
 }
@@ -307,11 +312,11 @@ static void choose(struct slr_comm *c, uint32_t site)
     struct slr_trial_choice choice = t->coming;
     struct slr_trial_row slowest;
     for (int r = 0; r < c->nranks; r++) {
-        rows[r] = t->post[r].trials[site].row;
-        count[r] = t->post[r].trials[site].rows;
+        rows[r] = t->shared->post[r].site[site].row;
+        count[r] = t->shared->post[r].site[site].rows;
     }
     slr_trials_choose(rows, count, c->nranks, site, &choice);
-    *t->shared = choice;
+    t->shared->choice = choice;
     if (!slr_agreed_propose(&t->agreed))
         return; /* at a later call */
     t->site[site].chosen = t->site[site].again + 1;
@@ -331,7 +336,7 @@ static void try_again(struct slr_trials *t, uint32_t site)
 {
     struct slr_trial_choice choice = t->coming;
     choice.again[site]++;
-    *t->shared = choice;
+    t->shared->choice = choice;
     slr_agreed_propose(&t->agreed);
 }
 
@@ -363,6 +368,7 @@ static void go_by(struct slr_trials *t)
             continue;
         s->again = t->in_force.again[i];
         s->calls = t->after;
+        t->unposted++;
         s->strangers = 0;
         for (unsigned row = 0; row < t->rows; row++)
             if (t->row[row].site == i)
@@ -380,6 +386,7 @@ static int site_of(struct slr_trials *t, size_t shard)
     if (t->sites == SLR_TRIAL_SITES)
         return -1;
     t->site[t->sites] = (struct site){.shard = shard};
+    t->unposted++;
     return (int)t->sites++;
 }
 
@@ -388,7 +395,7 @@ static void go_on(struct slr_comm *c)
 {
     struct slr_trials *t = c->trials;
     stop(t);
-    if (slr_shared_enter(&c->shared) == SLR_OK) {
+    if ((t->clocks_out || t->unposted) && slr_shared_enter(&c->shared) == SLR_OK) {
         post_all(t);
         slr_shared_leave();
     }
