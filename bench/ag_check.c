@@ -15,8 +15,8 @@ struct check {
     const struct ag_lane *lane;
     int lane_index, slot;
     uint64_t step, random;
-    unsigned char *got, *expected; /* PIECE elements */
-    int8_t *gathered, *weight;     /* one column each */
+    unsigned char *got, *expected; /* PIECE elements, of C as well */
+    int8_t *gathered, *weight;     /* one line each */
 };
 
 static uint64_t next_random(struct check *c)
@@ -35,10 +35,10 @@ static uint64_t step_of(const struct ag_rank *r, int slot, int lane)
     return ((r->rounds * AG_MAX_BURST + (uint64_t)slot) * AG_MAX_LANES + (uint64_t)lane) + 1;
 }
 
-static void note_wrong(struct check *c, const char *what, size_t index, const void *expected, const void *got)
+static void note_wrong(struct check *c, const char *what, int dtype, size_t index, const void *expected,
+                       const void *got)
 {
     struct ag_record *record = c->r->record;
-    const int dtype = c->r->options->dtype;
     if (record->wrong++)
         return;
     snprintf(record->first_wrong, sizeof(record->first_wrong),
@@ -56,7 +56,7 @@ static void compare_bytes(struct check *c, size_t base, size_t count)
         return;
     for (size_t i = 0; i < count; i++)
         if (memcmp(c->got + i * bytes, c->expected + i * bytes, bytes) != 0)
-            note_wrong(c, "gathered", base + i, c->expected + i * bytes, c->got + i * bytes);
+            note_wrong(c, "gathered", c->r->options->dtype, base + i, c->expected + i * bytes, c->got + i * bytes);
 }
 
 /* --interpose-op write: the last column that the GEMM uses has been overwritten. */
@@ -114,21 +114,23 @@ static long dot(const int8_t *a, const int8_t *b, long k)
     return sum;
 }
 
-/* Column `outer` of the gathered matrix as the GEMM saw it. */
-static void load_gathered(struct check *c, long outer)
+/* Line `line` of the gathered matrix as the GEMM saw it. */
+static void load_gathered(struct check *c, long line)
 {
     const struct ag_shape *s = &c->r->data.shape;
-    if (c->r->options->interpose_op == AG_WRITE && outer == s->outer - 1)
+    const int last_is_0 = c->r->options->interpose_op == AG_WRITE;
+    ag_data_gathered_line(&c->r->data, c->step, line, c->gathered);
+    if (last_is_0 && s->sums)
+        c->gathered[s->k - 1] = 0;
+    else if (last_is_0 && line == s->outer - 1)
         memset(c->gathered, 0, (size_t)s->k);
-    else
-        ag_data_gathered_column(&c->r->data, c->step, outer, c->gathered);
 }
 
-/* C's element for column `outer` of the gathered matrix and column `f` of the weight. */
-static size_t index_of(const struct check *c, long outer, long f)
+/* C's element for line `line` of the gathered matrix and column `f` of the weight. */
+static size_t index_of(const struct check *c, long line, long f)
 {
     const size_t m = (size_t)c->r->data.shape.m;
-    return c->r->options->form == AG_BN ? (size_t)outer * m + (size_t)f : (size_t)f * m + (size_t)outer;
+    return c->r->options->form == AG_BN ? (size_t)line * m + (size_t)f : (size_t)f * m + (size_t)line;
 }
 
 static void compare_value(struct check *c, size_t index, long sum, const void *got)
@@ -139,20 +141,20 @@ static void compare_value(struct check *c, size_t index, long sum, const void *g
     const double start = o->beta != 0 ? o->beta * ag_data_c(data, c->step, index) : 0;
     if (o->api == AG_LT_BIAS)
         sum += ag_data_bias(data, c->r->rank, (long)(index % (size_t)data->shape.m));
-    ag_encode(o->dtype, (double)sum + start, expected);
+    ag_encode(data->shape.c_dtype, (double)sum + start, expected);
     c->r->record->checked++;
     /* By value: -0 is as good as 0. NaN differs from everything. */
-    if (!(ag_decode(o->dtype, expected) == ag_decode(o->dtype, got)))
-        note_wrong(c, "C", index, expected, got);
+    if (!(ag_decode(data->shape.c_dtype, expected) == ag_decode(data->shape.c_dtype, got)))
+        note_wrong(c, "C", data->shape.c_dtype, index, expected, got);
 }
 
-static int check_point(struct check *c, long outer, long f)
+static int check_point(struct check *c, long line, long f)
 {
     const struct ag_shape *s = &c->r->data.shape;
-    const size_t index = index_of(c, outer, f);
-    AG_CUDA(c->r, cudaMemcpy(c->got, (const char *)c->lane->c[c->slot] + index * s->element_bytes, s->element_bytes,
+    const size_t index = index_of(c, line, f);
+    AG_CUDA(c->r, cudaMemcpy(c->got, (const char *)c->lane->c[c->slot] + index * s->c_bytes, s->c_bytes,
                              cudaMemcpyDeviceToHost));
-    load_gathered(c, outer);
+    load_gathered(c, line);
     ag_data_weight_column(&c->r->data, c->r->rank, f, c->weight);
     compare_value(c, index, dot(c->gathered, c->weight, s->k), c->got);
     return 0;
@@ -162,14 +164,14 @@ static int check_c_sample(struct check *c)
 {
     const struct ag_shape *s = &c->r->data.shape;
     for (long border = 0; border < 2 * s->ranks; border++) { /* first and last column of each shard */
-        const long outer = border / 2 * s->per_rank + (border % 2 ? s->per_rank - 1 : 0);
+        const long line = border / 2 * s->per_rank + (border % 2 ? s->per_rank - 1 : 0);
         for (int i = 0; i < POINTS_PER_BORDER; i++) {
             const long f = i == 0 ? 0 : i == 1 ? s->free_size - 1 : (long)below(c, (size_t)s->free_size);
-            AG_TRY(check_point(c, outer < s->outer ? outer : s->outer - 1, f));
+            AG_TRY(check_point(c, line < s->lines ? line : s->lines - 1, f));
         }
     }
     for (int i = 0; i < RANDOM_POINTS; i++)
-        AG_TRY(check_point(c, (long)below(c, (size_t)s->outer), (long)below(c, (size_t)s->free_size)));
+        AG_TRY(check_point(c, (long)below(c, (size_t)s->lines), (long)below(c, (size_t)s->free_size)));
     return 0;
 }
 
@@ -178,20 +180,20 @@ static int check_c_full(struct check *c)
 {
     const struct ag_shape *s = &c->r->data.shape;
     const size_t elements = ag_c_elements(s);
-    unsigned char *got = malloc(elements * s->element_bytes);
+    unsigned char *got = malloc(elements * s->c_bytes);
     int8_t *weights = malloc((size_t)s->k * (size_t)s->free_size);
     cudaError_t copied = cudaErrorMemoryAllocation;
     if (got && weights)
-        copied = cudaMemcpy(got, c->lane->c[c->slot], elements * s->element_bytes, cudaMemcpyDeviceToHost);
+        copied = cudaMemcpy(got, c->lane->c[c->slot], elements * s->c_bytes, cudaMemcpyDeviceToHost);
     if (copied == cudaSuccess) {
         for (long f = 0; f < s->free_size; f++)
             ag_data_weight_column(&c->r->data, c->r->rank, f, weights + (size_t)f * (size_t)s->k);
-        for (long outer = 0; outer < s->outer; outer++) {
-            load_gathered(c, outer);
+        for (long line = 0; line < s->lines; line++) {
+            load_gathered(c, line);
             for (long f = 0; f < s->free_size; f++) {
-                const size_t index = index_of(c, outer, f);
+                const size_t index = index_of(c, line, f);
                 compare_value(c, index, dot(c->gathered, weights + (size_t)f * (size_t)s->k, s->k),
-                              got + index * s->element_bytes);
+                              got + index * s->c_bytes);
             }
         }
     }
@@ -219,7 +221,7 @@ static int prepare(struct ag_rank *r, struct ag_lane *lane, int slot, uint64_t s
     for (size_t first = 0, count; first < elements; first += count) {
         count = elements - first < PIECE ? elements - first : PIECE;
         ag_data_cs(&r->data, step, first, count, block);
-        AG_CUDA(r, cudaMemcpy((char *)lane->c[slot] + first * s->element_bytes, block, count * s->element_bytes,
+        AG_CUDA(r, cudaMemcpy((char *)lane->c[slot] + first * s->c_bytes, block, count * s->c_bytes,
                               cudaMemcpyHostToDevice));
     }
     return 0;
@@ -232,7 +234,7 @@ static int enqueue(struct ag_rank *r, struct ag_lane *lane, int slot)
     if (r->options->poison) {
         AG_CUDA(r, cudaMemsetAsync(lane->gathered, 0xff, gathered, lane->stream));
         if (s->gemm && r->options->beta == 0)
-            AG_CUDA(r, cudaMemsetAsync(lane->c[slot], 0xff, ag_c_elements(s) * s->element_bytes, lane->stream));
+            AG_CUDA(r, cudaMemsetAsync(lane->c[slot], 0xff, ag_c_elements(s) * s->c_bytes, lane->stream));
     }
     AG_CUDA(r, cudaMemcpyAsync(lane->shard, lane->staged[slot], shard, cudaMemcpyHostToDevice, lane->stream));
     AG_TRY(ag_gather(r, lane));
@@ -278,7 +280,7 @@ int ag_check_rounds(struct ag_rank *r)
     const struct ag_shape *s = &r->data.shape;
     struct check c = {.r = r, .random = (uint64_t)r->options->seed * 31 + (uint64_t)r->rank};
     int result = 0;
-    c.got = malloc(PIECE * s->element_bytes);
+    c.got = malloc(PIECE * (s->c_bytes > s->element_bytes ? s->c_bytes : s->element_bytes));
     c.expected = malloc(PIECE * s->element_bytes);
     c.gathered = malloc((size_t)s->k);
     c.weight = malloc((size_t)s->k);

@@ -132,12 +132,17 @@ struct codes {
     unsigned char code[9][8];
 };
 
+static struct codes codes_in(int dtype, size_t bytes)
+{
+    struct codes codes = {.bytes = bytes};
+    for (int value = -4; value <= 4; value++)
+        ag_encode(dtype, value, codes.code[value + 4]);
+    return codes;
+}
+
 static struct codes codes_of(const struct ag_data *data)
 {
-    struct codes codes = {.bytes = data->shape.element_bytes};
-    for (int value = -4; value <= 4; value++)
-        ag_encode(data->dtype, value, codes.code[value + 4]);
-    return codes;
+    return codes_in(data->dtype, data->shape.element_bytes);
 }
 
 static void put(const struct codes *codes, void *out, size_t index, int value)
@@ -168,13 +173,18 @@ void ag_data_shard(const struct ag_data *data, uint64_t step, int rank, size_t f
         put(&codes, out, i, small_integer(draw(stream_key, first + i)));
 }
 
-void ag_data_gathered_column(const struct ag_data *data, uint64_t step, long column, int8_t *out)
+static int8_t gathered_element(const struct ag_data *data, uint64_t step, long row, long column)
 {
     const struct ag_shape *s = &data->shape;
-    const uint64_t stream_key = key(data->seed, SHARD, step, (int)(column / s->per_rank));
-    const size_t first = (size_t)(column % s->per_rank) * (size_t)s->ld;
+    const size_t in_shard = (size_t)(column % s->per_rank) * (size_t)s->ld + (size_t)row;
+    return (int8_t)small_integer(draw(key(data->seed, SHARD, step, (int)(column / s->per_rank)), in_shard));
+}
+
+void ag_data_gathered_line(const struct ag_data *data, uint64_t step, long line, int8_t *out)
+{
+    const struct ag_shape *s = &data->shape;
     for (long l = 0; l < s->k; l++)
-        out[l] = (int8_t)small_integer(draw(stream_key, first + (size_t)l));
+        out[l] = s->sums ? gathered_element(data, step, line, l) : gathered_element(data, step, l, line);
 }
 
 void ag_data_weight_column(const struct ag_data *data, int rank, long f, int8_t *out)
@@ -200,7 +210,7 @@ int ag_data_c(const struct ag_data *data, uint64_t step, size_t index)
 
 void ag_data_cs(const struct ag_data *data, uint64_t step, size_t first, size_t count, void *out)
 {
-    const struct codes codes = codes_of(data);
+    const struct codes codes = codes_in(data->shape.c_dtype, data->shape.c_bytes);
     for (size_t i = 0; i < count; i++)
         put(&codes, out, i, ag_data_c(data, step, first + i));
 }

@@ -21,8 +21,9 @@ struct ag_data {
  * elements from element `first`, encoded. */
 void ag_data_shard(const struct ag_data *data, uint64_t step, int rank, size_t first, size_t count, void *out);
 
-/* The k values of column `column` of the gathered matrix, without the padding. */
-void ag_data_gathered_column(const struct ag_data *data, uint64_t step, long column, int8_t *out);
+/* The k values of the gathered matrix of which line `line` of C is made: a column without its padding, or a row where
+ * the GEMM sums over the columns. */
+void ag_data_gathered_line(const struct ag_data *data, uint64_t step, long line, int8_t *out);
 /* The k values of column `f` of the weight of `rank`, which is stored k x free_size. */
 void ag_data_weight_column(const struct ag_data *data, int rank, long f, int8_t *out);
 /* The weight, `count` elements from `first`, encoded. */

@@ -80,6 +80,8 @@ static struct operands operands_of(const struct ag_rank *r, const struct ag_lane
     const struct ag_shape *s = &r->data.shape;
     struct operands o = {.op_a = CUBLAS_OP_T, .op_b = CUBLAS_OP_N, .c = lane->c[slot]};
     const int bn = r->options->form == AG_BN;
+    if (s->sums)
+        o.op_a = CUBLAS_OP_N;
     o.a = bn ? lane->weight : lane->gathered;
     o.b = bn ? lane->gathered : lane->weight;
     o.lda = bn ? s->k : s->ld;
@@ -94,7 +96,7 @@ static int gemm_ex(struct ag_rank *r, cublasHandle_t blas, const struct operands
 {
     static const cudaDataType_t types[] = {
         [AG_BF16] = CUDA_R_16BF, [AG_FP16] = CUDA_R_16F, [AG_FP32] = CUDA_R_32F, [AG_FP64] = CUDA_R_64F};
-    const cudaDataType_t type = types[r->options->dtype];
+    const cudaDataType_t type = types[r->options->dtype], c_type = types[r->data.shape.c_dtype];
     const int wide = r->options->dtype == AG_FP64;
     const cublasComputeType_t compute = wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
     const double one = 1, beta = r->options->beta;
@@ -105,17 +107,17 @@ static int gemm_ex(struct ag_rank *r, cublasHandle_t blas, const struct operands
 
     if (r->options->api == AG_GEMMEX && r->options->ilp64)
         AG_BLAS(r, cublasGemmEx_64(blas, o->op_a, o->op_b, o->m, o->n, o->k, alpha_at, o->a, type, o->lda, o->b, type,
-                                   o->ldb, beta_at, o->c, type, o->ldc, compute, CUBLAS_GEMM_DEFAULT));
+                                   o->ldb, beta_at, o->c, c_type, o->ldc, compute, CUBLAS_GEMM_DEFAULT));
     else if (r->options->api == AG_GEMMEX)
         AG_BLAS(r, cublasGemmEx(blas, o->op_a, o->op_b, m, n, k, alpha_at, o->a, type, lda, o->b, type, ldb, beta_at,
-                                o->c, type, ldc, compute, CUBLAS_GEMM_DEFAULT));
+                                o->c, c_type, ldc, compute, CUBLAS_GEMM_DEFAULT));
     else if (r->options->ilp64)
         AG_BLAS(r, cublasGemmStridedBatchedEx_64(blas, o->op_a, o->op_b, o->m, o->n, o->k, alpha_at, o->a, type, o->lda,
-                                                 0, o->b, type, o->ldb, 0, beta_at, o->c, type, o->ldc, 0, 1, compute,
+                                                 0, o->b, type, o->ldb, 0, beta_at, o->c, c_type, o->ldc, 0, 1, compute,
                                                  CUBLAS_GEMM_DEFAULT));
     else
         AG_BLAS(r, cublasGemmStridedBatchedEx(blas, o->op_a, o->op_b, m, n, k, alpha_at, o->a, type, lda, 0, o->b, type,
-                                              ldb, 0, beta_at, o->c, type, ldc, 0, 1, compute, CUBLAS_GEMM_DEFAULT));
+                                              ldb, 0, beta_at, o->c, c_type, ldc, 0, 1, compute, CUBLAS_GEMM_DEFAULT));
     return 0;
 }
 
@@ -212,9 +214,9 @@ static int make_slots(struct ag_rank *r, struct ag_lane *lane)
     const int checks = r->options->check != AG_OFF;
     for (int slot = 0; slot < (checks ? r->options->burst : 1); slot++) {
         if (s->gemm) {
-            AG_CUDA(r, cudaMalloc(&lane->c[slot], ag_c_elements(s) * s->element_bytes));
+            AG_CUDA(r, cudaMalloc(&lane->c[slot], ag_c_elements(s) * s->c_bytes));
             if (!checks && !r->options->no_fill)
-                AG_CUDA(r, cudaMemset(lane->c[slot], 0, ag_c_elements(s) * s->element_bytes));
+                AG_CUDA(r, cudaMemset(lane->c[slot], 0, ag_c_elements(s) * s->c_bytes));
         }
         if (checks) {
             AG_CUDA(r, cudaMalloc(&lane->kept[slot], s->gathered * s->element_bytes));

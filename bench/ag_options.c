@@ -12,6 +12,8 @@ static const char *shape_problem(const struct ag_options *o)
     static const int api_dtype[] = {[AG_SGEMM] = AG_FP32, [AG_DGEMM] = AG_FP64, [AG_HGEMM] = AG_FP16};
     if (o->api >= AG_SGEMM && o->api <= AG_HGEMM && api_dtype[o->api] != o->dtype && !ag_gather_only(o))
         return "--api sgemm needs --dtype fp32, dgemm fp64, hgemm fp16";
+    if (o->form == AG_AN && (o->api == AG_HGEMM || o->api >= AG_LT))
+        return "--form an needs --api gemmex, sgemm, dgemm or batched";
     if (o->api >= AG_LT && o->ilp64)
         return "--ilp64: cublasLtMatmul has no such form";
     return NULL;

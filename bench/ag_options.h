@@ -14,7 +14,7 @@
 enum ag_status { AG_OK = 0, AG_WRONG = 1, AG_USAGE = 2, AG_ERROR = 3, AG_TIMEOUT = 4 };
 
 /* The choices of CHOICE options, in the order of the table's text. */
-enum ag_form { AG_BN, AG_AT };
+enum ag_form { AG_BN, AG_AT, AG_AN };
 enum ag_dtype { AG_BF16, AG_FP16, AG_FP32, AG_FP64, AG_INT8 };
 enum ag_api { AG_GEMMEX, AG_SGEMM, AG_DGEMM, AG_HGEMM, AG_BATCHED, AG_LT, AG_LT_BIAS };
 enum ag_interpose { AG_NOTHING, AG_MEMSET, AG_COPY, AG_WRITE, AG_ALLOC };

@@ -54,7 +54,7 @@ Test(ag_data, columns_agree_with_what_is_gathered)
     int8_t column[50];
     for (long outer = 0; outer < s->outer; outer++) {
         ag_data_shard(&data, 5, (int)(outer / s->per_rank), 0, s->shard, shard);
-        ag_data_gathered_column(&data, 5, outer, column);
+        ag_data_gathered_line(&data, 5, outer, column);
         for (long l = 0; l < s->k; l++)
             cr_assert_eq(column[l], shard[outer % s->per_rank * s->ld + l]);
     }
@@ -109,7 +109,7 @@ Test(ag_data, sums_stay_where_every_type_is_exact)
     for (long column = 0; column < 10; column++)
         for (long f = 0; f < 6; f++) {
             long sum = 0;
-            ag_data_gathered_column(&data, 1, column, g);
+            ag_data_gathered_line(&data, 1, column, g);
             ag_data_weight_column(&data, 0, f, w);
             for (long l = 0; l < 16384; l++) {
                 sum += g[l] * w[l];

@@ -22,6 +22,7 @@ expect 0 'in-place' "$ag_gemm" --help
 expect 2 'there is no option: --no-such-thing' "$ag_gemm" --no-such-thing
 expect 2 'needs a value' "$ag_gemm" --ranks
 expect 2 'bn|at' "$ag_gemm" --form nt
+expect 2 'form an needs' "$ag_gemm" --form an --api lt
 expect 2 'a whole number from 1 on, not 12x' "$ag_gemm" --m 12x
 expect 2 'm takes a whole number from 1 on' "$ag_gemm" --m 0
 expect 2 'multiple of the element size' "$ag_gemm" --bytes 3 --dtype fp32
