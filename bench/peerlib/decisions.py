@@ -44,6 +44,9 @@ def words(event):
         return f"fused {event['form']} in {event['parts']} parts" + " by event" * (event.get("via") == "event")
     if what == "joined":
         return f"joined: {event['reason']} ({event['by']})"
+    if what == "tried":
+        times = f"ring {event['ring_ms']:.3g} ms, NCCL {event['nccl_ms']:.3g} ms, parts {event['parts_ms']}"
+        return f"tried: {times}: {event['by']}, parts {event['parts'] or 'by the pace'}"
     return None
 
 

@@ -12,6 +12,8 @@ from sides import Refused
 from table import cell, head, line, number, ratio
 from turns import NCCL, OURS, Turns
 
+SITES = 60  # rows of one group of processes: slipring tries the ways of 64 call sites
+SETTLE_ITERATIONS = 30  # without a synchronisation
 FIRST_ITERATIONS = 12  # slipring maps buffers in its first calls
 SETTLE_MS = 150  # and clocks need their time
 SHARES = (0, 5, 10, 25, 50, 75, 90, 100)
@@ -96,12 +98,17 @@ class Run(Turns):
         return self.options.iters or int(min(2000, max(least, budget / max(ms, 1e-3))))
 
     def settle(self, side):
-        """Until the ways of a call site have been tried (SLIPRING_TRIALS) and a program is steady; returns
-        milliseconds of an iteration."""
+        """Until the ways of a call site have been tried (SLIPRING_TRIALS) and a program is steady; few iterations
+        at a time, as slipring only knows what the device has done. Returns milliseconds of one."""
         first = {"do": "time", "warmup": 0, "iters": self.options.iters or FIRST_ITERATIONS}
         ms = self.ask(side, first, FIRST_JOB_SECONDS)["ms"]
-        more = self.iterations(ms, SETTLE_MS, self.options.settle)
-        return self.ask(side, {"do": "time", "warmup": 0, "iters": more})["ms"]
+        if self.options.iters:
+            return ms
+        more = min(2000, max(self.options.settle, int(SETTLE_MS / max(ms, 1e-3))))
+        at_once = max(SETTLE_ITERATIONS, more // 16)
+        for _ in range(0, more, at_once):
+            ms = self.ask(side, {"do": "time", "warmup": 0, "iters": at_once})["ms"]
+        return ms
 
     def rounds(self, measured):
         """Of both sides, when they have settled, in turn: {side: samples}."""
@@ -144,8 +151,10 @@ class Run(Turns):
         self.say(f"{measured.row.title()}: {times} ratio {measured.ratio():.3f}{wrong} [{measured.did}]")
 
     def first(self, rows):
-        self.start()
-        for row in rows:
+        for number_, row in enumerate(rows):
+            if number_ % SITES == 0:
+                self.stop()
+                self.start()
             measured = Measured(row)
             self.measure(measured)
             self.rows += [measured] * bool(measured.groups)

@@ -13,7 +13,7 @@ from table import cell, head, line, number, ratio
 from turns import NCCL, OURS, Turns
 
 FIRST_STEPS = 10  # in which slipring may stage shards
-SETTLE_JOB_MS = 10000
+SETTLE_STEPS = 4  # without a synchronisation
 
 
 class Measured:
@@ -100,16 +100,10 @@ class Run(Turns):
         return self.options.iters or int(min(100, max(3, self.options.ms / max(ms, 1e-3))))
 
     def settle(self, side):
-        """Steps in which slipring tries the ways of each call site (SLIPRING_TRIALS), as many at once as a job
-        may take."""
-        done = 0
-        while done < self.options.settle:
-            ms = self.ask(side, {"do": "time", "warmup": 0, "iters": min(5, self.options.settle - done)})["ms"]
-            done += 5
-            more = min(self.options.settle - done, int(SETTLE_JOB_MS / max(ms, 1e-3)))
-            if more > 0:
-                self.ask(side, {"do": "time", "warmup": 0, "iters": more})
-                done += more
+        """Steps in which slipring tries the ways of each call site (SLIPRING_TRIALS); few at a time, as it only
+        knows what the device has done."""
+        for _ in range(0, self.options.settle, SETTLE_STEPS):
+            self.ask(side, {"do": "time", "warmup": 0, "iters": SETTLE_STEPS})
 
     def rounds(self, to, job):
         """Samples of each side, in turn, into `to`."""
@@ -143,17 +137,15 @@ class Run(Turns):
             self.measure(Measured(name, sizes))
         except Refused as why:
             self.leave_out(name, why)
-            self.log.new()
-        for side in self.sides:
-            self.ask(side, {"do": "drop"})
 
     def all(self, wanted):
         """`wanted`: (name, sizes)."""
 
         def work():
-            self.start()
             for name, sizes in wanted:
+                self.start()
                 self.one(name, sizes)
+                self.stop()
 
         self.until_stopped(work)
 

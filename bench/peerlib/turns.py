@@ -1,12 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two sides that live through a run and take turns; the run ends in time, with what it has."""
 
+import itertools
+import os
 import time
 
+import decisions
 from measure import JOB_SECONDS, START_SECONDS, OutOfTime
 from sides import Failed, stop_all
 
 NCCL, OURS = "nccl", "slipring"
+
+
+def maker(setup, settings, make_side):
+    """A function that makes both sides with make_side(name, prefix), and the Log of slipring's rank 0; each
+    time another one. `settings`: more of slipring's, NAME=VALUE."""
+    groups = itertools.count()
+
+    def make():
+        path = os.path.join(os.path.abspath(setup.logs), f"decisions.{next(groups)}.rank%r.jsonl")
+        ours = setup.slipring(["log=info", "log_format=json", f"log_file={path}"] + settings)
+        return [make_side(NCCL, []), make_side(OURS, ours)], decisions.Log(path.replace("%r", "0"))
+
+    return make
 
 
 class Turns:
