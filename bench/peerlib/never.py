@@ -44,6 +44,8 @@ class AgGemmRows(sides.AgGemmSide):
         if row["form"] == "none":
             return words + ["--form", "bn", "--m", 1, "--n", m, "--k", k]
         words += ["--interpose-op", "alloc"] * row["fresh"]
+        if row["form"] == "gradient":
+            return words + ["--form", "an", "--m", k, "--n", n, "--k", m, "--beta", 1]
         return words + ["--form", "at" if row["form"] == "weight" else "bn", "--m", n, "--n", m, "--k", k]
 
 

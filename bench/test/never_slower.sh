@@ -61,6 +61,7 @@ cp "$work/json" "$work/first"
 status 0 'left to NCCL: below_min_bytes' --rows 6 --only 1 4
 says '[row["number"] for row in sorted(rows, key=lambda row: row["number"])] == [1, 4]' \
     'all(any(row["title"] == other["title"] for other in json.load(open(sys.argv[1].replace("json", "first")))["rows"]) for row in rows)'
+status 0 '^| 0: gradient .*joined: gemm_sum_short' --rows 1 --forms gradient --set min_bytes=0
 status 3 'failed: ag_gemm: .*there is no setting NO_SUCH' --rows 1 --set no_such=1
 
 # ---- ranks that stay, as PyTorch's ----
@@ -98,7 +99,6 @@ status 2 'argument --rows: a number from 1 on, not 0' --rows 0
 status 2 'rows are numbered from 0 to 3' --rows 4 --only 4
 status 2 '64 is below --least, 128' --least 128 --most 64
 status 2 '/nonexistent/x can not be written: No such file' --markdown /nonexistent/x
-status 2 'gradient needs PyTorch' --forms gradient
 status 3 'libslipring.so is not there' --build /nonexistent
 LD_LIBRARY_PATH='' status 3 'no usable GPU.*software GPU' --rows 1
 exit 0
