@@ -9,18 +9,19 @@
 #include "plugin/comm/agreed_change.h"
 
 #define SLR_WAYS 7
-enum { SLR_WAY_RING, SLR_WAY_NCCL, SLR_WAY_PARTS }; /* and those behind it */
+enum { SLR_WAY_RING, SLR_WAY_NCCL, SLR_WAY_WHOLE, SLR_WAY_PARTS }; /* and those behind it */
 
 #define SLR_TRIAL_ROUNDS 5u /* most */
 #define SLR_TRIAL_ROWS 6    /* of a site */
-#define SLR_TRIAL_SITES 64
+#define SLR_TRIAL_SITES 32
 
-/* What a rank has measured of a row: medians, in milliseconds. */
+/* What a rank has measured of a row. */
 struct slr_trial_row {
     uint64_t gemm; /* what names the GEMM, equal on ranks that make the same call; 0: none consumed it */
     uint32_t site;
-    uint32_t calls;     /* measured */
-    float ms[SLR_WAYS]; /* 0: too few were measured */
+    uint32_t calls;        /* measured */
+    float ms[SLR_WAYS];    /* medians; 0: too few were measured */
+    float worst[SLR_WAYS]; /* of all rounds the largest ratio to SLR_WAY_RING in the same round */
 };
 
 /* What has been chosen of rows; of a site: what its gathers go by. */

@@ -60,6 +60,8 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm,
     if (r != SLR_R_FUSED)
         return r;
     split->parts = slr_get(SLR_S_PARTS) ? (uint32_t)slr_get(SLR_S_PARTS) : slr_trials_parts(c, gemm);
+    if (split->parts == 1)
+        return SLR_R_JOIN_WHOLE;
     /* How fast the GEMM consumes the gathered operand decides how finely it is cut. */
     split->pace = slr_parts_pace(slr_gemm_split_elem(split), split->other, (double)slr_get(SLR_S_FLOP_PER_BYTE));
     return split->sums ? may_sum(c, gemm, split) : SLR_R_FUSED;

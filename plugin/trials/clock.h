@@ -27,6 +27,7 @@ struct slr_clock {
     /* The caller's: what is measured. */
     uint32_t site;
     int way;
+    uint32_t round;
     uint64_t gemm;
 };
 

@@ -12,14 +12,13 @@
 #include "plugin/trials/ways.h"
 
 enum {
-    AHEAD = 16,        /* calls that a choice is settled before it holds */
-    LOOK = 8,          /* rank 0 looks for what can be chosen at each of so many calls */
-    LEAST_SAMPLES = 2, /* fewer of a way say nothing */
-    WATCH = 16,        /* behind the trials, one of so many calls of a site is looked at */
-    STRANGERS = 3,     /* of those, consumed by what has not been tried: then ways are tried again, */
-    AGAIN = 6,         /* so often; each time it takes twice as many */
+    AHEAD = 16,              /* calls that a choice is settled before it holds */
+    LOOK = 8,                /* rank 0 looks for what can be chosen at each of so many calls */
+    RUN = SLR_TRIAL_RUN - 1, /* calls of a way that are measured in a round */
+    WATCH = 16,              /* behind the trials, one of so many calls of a site is looked at */
+    STRANGERS = 3,           /* of those, consumed by what has not been tried: then ways are tried again, */
+    AGAIN = 6,               /* so often; each time it takes twice as many */
     ROWS = SLR_TRIAL_SITES * SLR_TRIAL_ROWS,
-    MOST_SAMPLES = SLR_TRIAL_ROUNDS * (SLR_TRIAL_RUN - 1)
 };
 
 struct site {
@@ -34,8 +33,8 @@ struct samples {
     uint64_t gemm;
     uint32_t site;
     int64_t m, n, k;
-    unsigned count[SLR_WAYS];
-    float ms[SLR_WAYS][MOST_SAMPLES];
+    uint8_t count[SLR_WAYS][SLR_TRIAL_ROUNDS];
+    float ms[SLR_WAYS][SLR_TRIAL_ROUNDS][RUN];
 };
 
 struct slr_trials {
@@ -55,6 +54,7 @@ struct slr_trials {
     /* Of the latest call. */
     int at; /* site; -1: none, there are too many */
     int way;
+    uint32_t round;
     bool trying;
 };
 
@@ -111,12 +111,38 @@ static struct samples *known(struct slr_trials *t, uint64_t gemm, uint32_t site)
     return NULL;
 }
 
+/* The median of a round; 0: none. */
+static float of_round(const struct samples *row, int way, uint32_t round)
+{
+    float ms[RUN];
+    memcpy(ms, row->ms[way][round], sizeof ms);
+    return row->count[way][round] ? slr_trials_median(ms, row->count[way][round]) : 0;
+}
+
+/* The median of all rounds, and the worst ratio to the ring's of the same round. False: a round is
+ * missing. */
+static bool measured_in(const struct samples *row, int way, uint32_t rounds, float *ms, float *worst)
+{
+    float all[SLR_TRIAL_ROUNDS];
+    *worst = 0;
+    for (uint32_t i = 0; i < rounds; i++) {
+        float ring = of_round(row, SLR_WAY_RING, i);
+        all[i] = of_round(row, way, i);
+        if (ring <= 0 || all[i] <= 0)
+            return false;
+        *worst = all[i] / ring > *worst ? all[i] / ring : *worst;
+    }
+    *ms = slr_trials_median(all, rounds);
+    return true;
+}
+
 /* Its row has been measured in every way. */
 static bool has_been_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
 {
     const struct samples *row = known(t, gemm, site);
+    float ms, worst;
     for (int w = 0; w < SLR_WAYS && row; w++)
-        if (row->count[w] < LEAST_SAMPLES)
+        if (!measured_in(row, w, t->rounds, &ms, &worst))
             return false;
     return row != NULL;
 }
@@ -152,8 +178,9 @@ static bool read_clocks(struct slr_trials *t)
     while ((clock = slr_clock_read(t->clocks, &ms, &busy)) != NULL) {
         t->clocks_out--;
         struct samples *row = clock->way == WATCHED ? NULL : row_of(t, clock->gemm, clock->site);
-        if (row && row->count[clock->way] < MOST_SAMPLES)
-            row->ms[clock->way][row->count[clock->way]++] = ms;
+        uint8_t *n = row ? &row->count[clock->way][clock->round] : NULL;
+        if (n && *n < RUN)
+            row->ms[clock->way][clock->round][(*n)++] = ms;
     }
     if (!busy)
         t->clocks_out = 0; /* one with an event that failed has been given up */
@@ -172,6 +199,7 @@ void slr_trials_begin(const struct slr_call *call)
     t->clocks_out++;
     t->running->site = (uint32_t)t->at;
     t->running->way = t->trying ? t->way : WATCHED;
+    t->running->round = t->round;
     atomic_store(&t->begin, (uintptr_t)call->recv);
     atomic_store(&t->end, (uintptr_t)call->recv + call->shard * (size_t)call->comm->nranks);
     atomic_fetch_add(&slr_trials_running, 1);
@@ -236,9 +264,16 @@ void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream)
 
 /* ---- the choice ---- */
 
-static float median_of(struct samples *row, int way)
+static struct slr_trial_row posted(const struct samples *from, uint32_t rounds)
 {
-    return row->count[way] < LEAST_SAMPLES ? 0 : slr_trials_median(row->ms[way], row->count[way]);
+    struct slr_trial_row row = {.gemm = from->gemm, .site = from->site};
+    for (int w = 0; w < SLR_WAYS; w++) {
+        if (!measured_in(from, w, rounds, &row.ms[w], &row.worst[w]))
+            row.ms[w] = row.worst[w] = 0;
+        for (uint32_t i = 0; i < rounds; i++)
+            row.calls += from->count[w][i];
+    }
+    return row;
 }
 
 static void post(struct slr_trials *t, uint32_t site)
@@ -247,14 +282,8 @@ static void post(struct slr_trials *t, uint32_t site)
     uint32_t n = 0;
     for (unsigned i = 0; i < t->rows && n < SLR_TRIAL_ROWS; i++) {
         struct samples *from = &t->row[i];
-        if (from->site != site || !from->count[SLR_WAY_RING])
-            continue;
-        struct slr_trial_row *to = &own->site[site].row[n++];
-        *to = (struct slr_trial_row){.gemm = from->gemm, .site = site};
-        for (int w = 0; w < SLR_WAYS; w++) {
-            to->ms[w] = median_of(from, w);
-            to->calls += from->count[w];
-        }
+        if (from->site == site)
+            own->site[site].row[n++] = posted(from, t->rounds);
     }
     own->site[site].rows = n;
     t->site[site].posted = t->site[site].again + 1;
@@ -292,7 +321,7 @@ static void log_row(const struct slr_comm *c, const struct samples *row, const s
 {
     char parts[160] = "";
     size_t at = 0;
-    for (int w = SLR_WAY_PARTS; w < SLR_WAYS && at < sizeof parts - 24; w++)
+    for (int w = SLR_WAY_WHOLE; w < SLR_WAYS && at < sizeof parts - 24; w++)
         at += (size_t)snprintf(parts + at, sizeof parts - at, "%s%u:%.4f", at ? "," : "", slr_way_parts(w, c->nranks),
                                (double)slowest->ms[w]);
     slr_log(SLR_LOG_INFO, "tried",
@@ -412,7 +441,8 @@ static enum slr_reason next(struct slr_call *call)
         go_by(t);
     t->at = site_of(t, call->shard);
     t->way = SLR_WAY_RING;
-    t->trying = t->at >= 0 && slr_way_of_call(t->site[t->at].calls++, t->after, t->rounds, &t->way, &measured);
+    t->trying =
+        t->at >= 0 && slr_way_of_call(t->site[t->at].calls++, t->after, t->rounds, &t->way, &t->round, &measured);
     if (t->at >= 0 && t->site[t->at].posted > t->site[t->at].again)
         measured = t->site[t->at].calls % WATCH == 0;
     call->measured = measured && !slr_in_group();

@@ -45,8 +45,8 @@ enum slr_reason slr_trials_call(struct slr_call *call);
 void slr_trials_begin(const struct slr_call *call);
 void slr_trials_gathered(const struct slr_call *call, CUstream end);
 
-/* How many equal parts the GEMM, described, is to have that consumes the latest gather; 0: by the
- * pace. Under the communicator's lock. */
+/* How many equal parts the GEMM, described, is to have that consumes the latest gather; 1: it stays
+ * whole; 0: by the pace. Under the communicator's lock. */
 uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm);
 
 /* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it; perhaps it consumes a gather

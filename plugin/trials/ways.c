@@ -3,13 +3,15 @@
 
 #include <stdlib.h>
 
-#define BETTER_PARTS 0.98f
+#define BETTER_PARTS 0.99f
 #define BETTER_NCCL 0.97f
 
 uint32_t slr_way_parts(int way, int nranks)
 {
-    static const unsigned halves[SLR_WAYS - SLR_WAY_PARTS] = {2, 3, 4, 6, 8}; /* of a part a rank */
-    return way < SLR_WAY_PARTS ? 0 : (halves[way - SLR_WAY_PARTS] * (unsigned)nranks + 1) / 2;
+    static const unsigned halves[SLR_WAYS - SLR_WAY_PARTS] = {2, 3, 4, 6}; /* of a part a rank */
+    if (way < SLR_WAY_PARTS)
+        return way == SLR_WAY_WHOLE;
+    return (halves[way - SLR_WAY_PARTS] * (unsigned)nranks + 1) / 2;
 }
 
 uint64_t slr_trials_end(uint64_t after, uint32_t rounds)
@@ -17,14 +19,16 @@ uint64_t slr_trials_end(uint64_t after, uint32_t rounds)
     return after + (uint64_t)rounds * SLR_WAYS * SLR_TRIAL_RUN;
 }
 
-bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, int *way, bool *measured)
+bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, int *way, uint32_t *round, bool *measured)
 {
     *way = SLR_WAY_RING;
+    *round = 0;
     *measured = false;
     if (number < after || number >= slr_trials_end(after, rounds))
         return false;
     const uint64_t at = number - after;
     *way = (int)(at / SLR_TRIAL_RUN % SLR_WAYS);
+    *round = (uint32_t)(at / SLR_TRIAL_RUN / SLR_WAYS);
     *measured = at % SLR_TRIAL_RUN != 0;
     return true;
 }
@@ -53,7 +57,7 @@ static const struct slr_trial_row *row_of(const struct slr_trial_row *rows, uint
 static bool whole(const struct slr_trial_row *row)
 {
     for (int w = 0; w < SLR_WAYS; w++)
-        if (row->ms[w] <= 0)
+        if (row->ms[w] <= 0 || row->worst[w] <= 0)
             return false;
     return true;
 }
@@ -69,8 +73,10 @@ bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t 
         if (!whole(row))
             return false;
         out->calls = row->calls > out->calls ? row->calls : out->calls;
-        for (int w = 0; w < SLR_WAYS; w++)
+        for (int w = 0; w < SLR_WAYS; w++) {
             out->ms[w] = row->ms[w] > out->ms[w] ? row->ms[w] : out->ms[w];
+            out->worst[w] = row->worst[w] > out->worst[w] ? row->worst[w] : out->worst[w];
+        }
     }
     return out->calls > 0;
 }
@@ -79,10 +85,10 @@ bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t 
 static int best_over_ring(const struct slr_trial_row *row)
 {
     int best = SLR_WAY_RING;
-    for (int w = SLR_WAY_PARTS; w < SLR_WAYS && row->gemm; w++)
-        if (row->ms[w] < row->ms[best])
+    for (int w = SLR_WAY_WHOLE; w < SLR_WAYS && row->gemm; w++)
+        if (row->worst[w] < BETTER_PARTS && row->ms[w] < row->ms[best])
             best = w;
-    return row->ms[best] < row->ms[SLR_WAY_RING] * BETTER_PARTS ? best : SLR_WAY_RING;
+    return best;
 }
 
 /* Whether an earlier rank has the row, so that it has been counted. */
@@ -114,7 +120,7 @@ static void forget(struct slr_trial_choice *choice, uint32_t site)
 void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                        struct slr_trial_choice *choice)
 {
-    float ring = 0, nccl = 0;
+    float ring = 0, nccl = 0, nccl_at_worst = 0;
     struct slr_trial_row slowest;
     forget(choice, site);
     for (int r = 0; r < nranks; r++)
@@ -127,6 +133,8 @@ void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *
             add(choice, &slowest, way);
             ring += slowest.ms[way] * (float)slowest.calls;
             nccl += slowest.ms[SLR_WAY_NCCL] * (float)slowest.calls;
+            nccl_at_worst += slowest.ms[SLR_WAY_RING] * slowest.worst[SLR_WAY_NCCL] * (float)slowest.calls;
         }
-    choice->site_way[site] = nccl < ring * BETTER_NCCL ? SLR_WAY_NCCL : SLR_WAY_RING;
+    const bool better = nccl < ring * BETTER_NCCL && nccl_at_worst < ring;
+    choice->site_way[site] = better ? SLR_WAY_NCCL : SLR_WAY_RING;
 }

@@ -10,7 +10,8 @@
  *   way            the gather                      a GEMM that consumes it
  *   ring           goes over the ring              in parts by the pace (kernels/gemm_parts.h)
  *   nccl           stays with NCCL                 whole
- *   parts, 5 ways  goes over the ring              in 1, 1.5, 2, 3, 4 equal parts a rank
+ *   whole          goes over the ring              whole, behind it
+ *   parts, 4 ways  goes over the ring              in 1, 1.5, 2, 3 equal parts a rank
  *
  * The number of a call among those of its site decides the way: none is tried in the first `after`
  * calls, in which memory is mapped; then each way has SLR_TRIAL_RUN calls in turn, `rounds` times.
@@ -26,20 +27,21 @@
 
 #define SLR_TRIAL_RUN 4u
 
-/* Of a way: the number of equal parts; 0: by the pace, or whole. */
+/* Of a way: the number of equal parts; 1: whole; 0: by the pace, or NCCL's. */
 uint32_t slr_way_parts(int way, int nranks);
 
-/* The way of call `number` of a site, from 0. *measured: its time counts. True: ways are being tried,
+/* The way of call `number` of a site, from 0, and the round. *measured: its time counts. True: ways are being tried,
  * else it is SLR_WAY_RING. */
-bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, int *way, bool *measured);
+bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, int *way, uint32_t *round, bool *measured);
 
 /* The first call behind the trials. */
 uint64_t slr_trials_end(uint64_t after, uint32_t rounds);
 
 /* Chooses for one site, and puts that into *choice. rows[r]: of rank r, count[r] of them.
  * A row counts that has been measured in every way, on the ranks that have it; its time is that of the
- * slowest. The way that is in use without trials is left only for one that is better by more than
- * chance: 2% for a number of parts, 3% of all rows together for NCCL. */
+ * slowest. What is in use without trials is left only for what was better in every round: clocks and
+ * neighbours change from one to the next. Of these ways over the ring the one with the best median is
+ * taken, and NCCL when its medians, of all rows together, are 3% better than those. */
 void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                        struct slr_trial_choice *choice);
 

@@ -5,7 +5,7 @@
 
 Test(ways, parts)
 {
-    const uint32_t two[SLR_WAYS] = {0, 0, 2, 3, 4, 6, 8}, eight[SLR_WAYS] = {0, 0, 8, 12, 16, 24, 32};
+    const uint32_t two[SLR_WAYS] = {0, 0, 1, 2, 3, 4, 6}, eight[SLR_WAYS] = {0, 0, 1, 8, 12, 16, 24};
     for (int w = 0; w < SLR_WAYS; w++) {
         cr_expect_eq(slr_way_parts(w, 2), two[w]);
         cr_expect_eq(slr_way_parts(w, 8), eight[w]);
@@ -17,10 +17,12 @@ Test(ways, each_way_has_its_turns)
 {
     unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0};
     int way, before = -1;
+    uint32_t round;
     bool measured;
     for (uint64_t n = 0; n < 200; n++) {
-        bool tried = slr_way_of_call(n, 10, 3, &way, &measured);
+        bool tried = slr_way_of_call(n, 10, 3, &way, &round, &measured);
         cr_assert_eq(tried, n >= 10 && n < 10 + 3 * SLR_WAYS * SLR_TRIAL_RUN);
+        cr_assert(!tried || round == (n - 10) / (SLR_WAYS * SLR_TRIAL_RUN));
         cr_assert(tried || (way == SLR_WAY_RING && !measured));
         cr_assert(!measured || way == before, "the first call of a way is not measured");
         calls[way] += tried;
@@ -29,7 +31,7 @@ Test(ways, each_way_has_its_turns)
     }
     for (int w = 0; w < SLR_WAYS; w++)
         cr_expect(calls[w] == 12 && counted[w] == 9, "way %d: %u, %u", w, calls[w], counted[w]);
-    cr_assert_not(slr_way_of_call(10, 10, 0, &way, &measured), "no rounds: nothing is tried");
+    cr_assert_not(slr_way_of_call(10, 10, 0, &way, &round, &measured), "no rounds: nothing is tried");
 }
 
 Test(ways, median)
@@ -39,10 +41,14 @@ Test(ways, median)
     cr_expect_eq(slr_trials_median(even, 4), 2.5f);
 }
 
-#define ROW(g, s, ...)                                                                                                 \
-    {                                                                                                                  \
-        .gemm = (g), .site = (s), .calls = 9, .ms = { __VA_ARGS__ }                                                    \
-    }
+/* As if every round had been like this one. */
+static struct slr_trial_row steady(struct slr_trial_row row)
+{
+    for (int w = 0; w < SLR_WAYS; w++)
+        row.worst[w] = row.ms[w] / row.ms[SLR_WAY_RING];
+    return row;
+}
+#define ROW(g, s, ...) steady((struct slr_trial_row){.gemm = (g), .site = (s), .calls = 9, .ms = {__VA_ARGS__}})
 #define COUNT(rows) ((uint32_t)(sizeof(rows) / sizeof *(rows)))
 
 static struct slr_trial_choice choose(const struct slr_trial_row *first, uint32_t n, const struct slr_trial_row *second,
@@ -59,15 +65,29 @@ Test(ways, the_slowest_rank_counts)
     const struct slr_trial_row a[] = {ROW(7, 1, 10, 20, 8, 9, 9, 9, 9)}, b[] = {ROW(7, 1, 10, 20, 12, 9.5f, 9, 9, 9)};
     struct slr_trial_choice c = choose(a, 1, b, 1, 1);
     cr_assert(c.rows == 1 && c.row[0].gemm == 7 && c.row[0].site == 1);
-    cr_expect_eq(c.row[0].way, SLR_WAY_PARTS + 2, "the fastest on one rank is slow on the other");
+    cr_expect_eq(c.row[0].way, SLR_WAY_PARTS + 1, "the fastest on one rank is slow on the other");
     cr_expect_eq(c.site_way[1], SLR_WAY_RING);
 }
 
 Test(ways, what_is_in_use_stays_unless_another_is_clearly_better)
 {
-    const struct slr_trial_row close[] = {ROW(7, 0, 10, 9.8f, 9.9f, 9.85f, 10, 10, 10)};
+    const struct slr_trial_row close[] = {ROW(7, 0, 10, 9.8f, 9.95f, 9.92f, 10, 10, 10)};
     struct slr_trial_choice c = choose(close, 1, close, 1, 0);
     cr_expect(c.rows == 0 && c.site_way[0] == SLR_WAY_RING);
+}
+
+/* One round in which it was not better: chance. */
+Test(ways, a_way_has_to_be_better_in_every_round)
+{
+    struct slr_trial_row row = ROW(7, 0, 10, 20, 5, 9, 8, 9, 9);
+    row.worst[2] = 1.2f;
+    struct slr_trial_choice c = choose(&row, 1, &row, 1, 0);
+    cr_expect(c.rows == 1 && c.row[0].way == 4, "the next best");
+    row = ROW(7, 0, 10, 6, 11, 11, 11, 11, 11);
+    row.worst[SLR_WAY_NCCL] = 1.01f;
+    cr_expect_eq(choose(&row, 1, &row, 1, 0).site_way[0], SLR_WAY_RING);
+    row.worst[SLR_WAY_NCCL] = 0.9f;
+    cr_expect_eq(choose(&row, 1, &row, 1, 0).site_way[0], SLR_WAY_NCCL);
 }
 
 Test(ways, nccl_has_to_beat_the_best_way_over_the_ring_in_all_rows_together)
@@ -91,7 +111,7 @@ Test(ways, a_row_of_one_rank_counts_and_one_that_is_not_whole_does_not)
 {
     const struct slr_trial_row a[] = {ROW(7, 0, 10, 20, 5, 9, 9, 9, 9)}, b[] = {ROW(8, 0, 10, 1, 5, 0, 9, 9, 9)};
     struct slr_trial_choice c = choose(a, 1, b, 1, 0);
-    cr_expect(c.rows == 1 && c.row[0].gemm == 7 && c.row[0].way == SLR_WAY_PARTS);
+    cr_expect(c.rows == 1 && c.row[0].gemm == 7 && c.row[0].way == SLR_WAY_WHOLE);
     cr_expect_eq(c.site_way[0], SLR_WAY_RING, "NCCL was not measured with the others");
 }
 
@@ -116,7 +136,7 @@ Test(ways, more_rows_than_there_is_room)
 {
     struct slr_trial_row rows[SLR_TRIAL_SITES * SLR_TRIAL_ROWS + 3];
     for (uint32_t i = 0; i < COUNT(rows); i++)
-        rows[i] = (struct slr_trial_row)ROW(i + 1, 0, 10, 20, 5, 9, 9, 9, 9);
+        rows[i] = ROW(i + 1, 0, 10, 20, 5, 9, 9, 9, 9);
     struct slr_trial_choice c = choose(rows, COUNT(rows), rows, COUNT(rows), 0);
     cr_expect_eq(c.rows, SLR_TRIAL_SITES * SLR_TRIAL_ROWS);
 }
