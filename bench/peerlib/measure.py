@@ -31,6 +31,7 @@ QUICK_SHAPES = ((8192, 8192, 1280), (4096, 4096, 4096), (2048, 8192, 1024))
 MODELLED_SHAPES = ((192, 64, 48), (64, 96, 128))  # the software GPU only has to do it
 GATHER_BYTES = tuple(64 << 10 << step for step in range(0, 16, 2)) + (2 << 30,)
 MODELLED_GATHER_BYTES = (65536, 262144)
+TRY_ITERATIONS = 30  # without a synchronisation
 START_SECONDS = 180  # PyTorch on a machine that has not read it yet
 JOB_SECONDS, FIRST_JOB_SECONDS = 30, 90  # the first job of a row makes its buffers, and may compile
 
@@ -152,6 +153,17 @@ class Run:
             job = self.job("gemm", row, side)
             self.sample(self.results.cool, row, side, job | {"iters": self.iterations(row, 10), "warmup": 2})
 
+    def let_try(self, job, side):
+        """Iterations in which slipring tries the ways of a call site (SLIPRING_TRIALS); few at a time, as it only
+        knows what the device has done."""
+        for _ in range(0, self.options.tries if side.tries else 0, TRY_ITERATIONS):
+            if side in self.sides:
+                self.ask(side, job | {"warmup": 0, "iters": TRY_ITERATIONS})
+
+    def first_sample(self, to, key, side, job):
+        self.let_try(job, side)
+        return self.sample(to, key, side, job) if side in self.sides else None
+
     def check(self, row, form, side):
         answer = self.ask(side, {"do": "check", "row": row, "form": form})
         if answer:
@@ -166,7 +178,10 @@ class Run:
             if own and form != self.options.forms[0]:
                 continue
             key = (row, "own" if own else form, side.name)
-            if self.sample(self.results.whole, key, side, self.job("form", row, side, key[1])) and number == 0:
+            job = self.job("form", row, side, key[1])
+            if number:
+                self.sample(self.results.whole, key, side, job)
+            elif self.first_sample(self.results.whole, key, side, job):
                 self.check(row, key[1], side)
 
     def shape(self, row):
@@ -175,7 +190,8 @@ class Run:
             for form in self.options.forms:
                 self.turn(row, form, number)
             for side in [side for side in self.sides if side.gathers]:
-                self.sample(self.results.gather, (row, side.name), side, self.job("gather", row, side))
+                take = self.sample if number else self.first_sample
+                take(self.results.gather, (row, side.name), side, self.job("gather", row, side))
             self.options.say(f"{name_of(row)}: round {number + 1} of {self.options.rounds}, {self.left():.0f} s left")
 
     def shapes(self):

@@ -94,7 +94,8 @@ def draw_one(source, number, ranks, limits, forms, barriers):
 
 
 def draw(count, seed, ranks, limits, forms=USUAL, barriers=True):
-    """`count` rows of the forms in turn, within the limits; those beyond are drawn anew. The same for the same arguments."""
+    """`count` rows of the forms in turn, within the limits; those beyond are drawn anew. The same for the
+    same arguments."""
     source, rows = random.Random(seed), []
     while len(rows) < count:
         row = draw_one(source, len(rows), ranks, limits, forms, barriers)

@@ -68,6 +68,7 @@ class TorchSide:
         self.forms = ("stream", "event", "fresh") if role in ("plain", "zero-cta") else ("own",)
         self.gathers = role in ("plain", "zero-cta")
         self.tells_blocks = setup.device == "cuda"
+        self.tries = bool(self.prefix)  # slipring lives in it, and learns from call to call
         self.processes, self.logs, self.replies, self.unread, self.facts = [], [], [], [], {}
 
     def begin(self):
@@ -196,7 +197,7 @@ class TorchSide:
 class AgGemmSide:
     """bench/ag_gemm, started for every job: where there is no PyTorch, and on the software GPU."""
 
-    forms, gathers, tells_blocks, facts = ("stream", "event", "fresh"), True, False, {}
+    forms, gathers, tells_blocks, tries, facts = ("stream", "event", "fresh"), True, False, False, {}
     OPTIONS = {"stream": [], "event": ["--side-stream"], "fresh": ["--interpose-op", "alloc"]}
     TIMES = {"form": "whole", "gather": "gather", "gemm": "gemm"}
 

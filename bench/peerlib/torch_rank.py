@@ -140,6 +140,7 @@ class Plain:
 
     def __init__(self, world, _):
         self.world, self.row = world, None
+        self.alone = dist.new_group()  # for gathers that no GEMM follows: they are another call site
         self.refused = {}  # row: why it can not be; making it again would only take time
 
     def take(self, row):
@@ -188,6 +189,9 @@ class Plain:
         if async_op:
             work.wait()
 
+    def gather_alone(self):
+        dist.all_gather_into_tensor(self.full, self.x, group=self.alone)
+
     def gemm(self):
         torch.mm(self.full, self.weight.t(), out=self.out)
 
@@ -235,6 +239,8 @@ class ZeroCta(Plain):
         )
         if async_op:
             current.wait_stream(stream)
+
+    gather_alone = gather
 
 
 class Fused(Plain):
@@ -320,7 +326,7 @@ class Rank:
         return {"ms": self.world.timed(self.role.operation(job["form"]), job["warmup"], job["iters"])}
 
     def gather(self, job):
-        return {"ms": self.world.timed(self.role.gather, job["warmup"], job["iters"])}
+        return {"ms": self.world.timed(self.role.gather_alone, job["warmup"], job["iters"])}
 
     def gemm(self, job):
         return {"ms": self.world.timed(self.role.gemm, job["warmup"], job["iters"])}
@@ -349,10 +355,10 @@ class Rank:
 
     def blocks(self, _):
         """The kernels of a gather alone, and the blocks of the largest one."""
-        self.role.gather()
+        self.role.gather_alone()
         self.world.meet()
         with torch.profiler.profile(activities=list(torch.profiler.supported_activities())) as seen:
-            self.role.gather()
+            self.role.gather_alone()
             self.world.synchronize()
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trace.json")
