@@ -17,7 +17,7 @@
 #define OPTIONS_STRUCT options
 #include "tools/common/options_table.h"
 
-enum { MOST_RANKS = 16, MOST_SIZES = 24, MOST_CALLS = 10000, LEAST_CALLS = 10, QUEUED = 16, WARMUP = 32, BLOCKS = 5 };
+enum { MOST_RANKS = 16, MOST_SIZES = 24, MOST_CALLS = 10000, LEAST_CALLS = 10, QUEUED = 16, BLOCKS = 5 };
 enum { PIECE = 1 << 20, PIECES = 64 }; /* what is compared of a large shard */
 
 /* Of one size; each rank writes its own column. */
@@ -249,7 +249,7 @@ static void measure(struct rank *r, int size)
     struct costs *costs = &w->shared->costs[size];
     struct buffers b = {.bytes = w->bytes[size], .calls = calls_of(&w->options, w->bytes[size])};
     allocate(r, &b);
-    latency(r, &b, us, b.calls < WARMUP ? b.calls : WARMUP);
+    latency(r, &b, us, (int)w->options.warmup);
     costs->device_us[r->rank] = device_time(r, &b, us);
     costs->host_us[r->rank] = host_time(r, &b, us);
     costs->latency_us[r->rank] = latency(r, &b, us, b.calls);
