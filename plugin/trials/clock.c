@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/trials/clock.h"
 
+#include "base/clock.h"
 #include "base/cu.h"
 
 static bool record(CUevent *event, CUstream stream)
@@ -18,6 +19,8 @@ struct slr_clock *slr_clock_begin(struct slr_clock *clocks, CUstream stream)
             continue;
         clock->ended = clock->eaten = false;
         clock->gemm = 0;
+        clock->open = true;
+        clock->from = slr_now_ns();
         if (!record(&clock->begin, stream))
             return NULL;
         clock->state = SLR_CLOCK_RUNS;
@@ -42,22 +45,34 @@ bool slr_clock_stop(struct slr_clock *clock)
     return clock->state == SLR_CLOCK_STOPPED;
 }
 
+static CUevent last_event(const struct slr_clock *clock)
+{
+    return clock->eaten ? clock->consumed : clock->gathered;
+}
+
+void slr_clock_next(struct slr_clock *clock)
+{
+    clock->period = (float)(slr_now_ns() - clock->from) / 1e6f;
+    clock->idle = slr_real.cuEventQuery(last_event(clock)) == CUDA_SUCCESS;
+    clock->open = false;
+}
+
 struct slr_clock *slr_clock_read(struct slr_clock *clocks, float *ms, bool *busy)
 {
     *busy = false;
     for (int i = 0; i < SLR_CLOCKS; i++) {
         struct slr_clock *clock = &clocks[i];
-        if (clock->state != SLR_CLOCK_STOPPED)
+        if (clock->state != SLR_CLOCK_STOPPED || clock->open)
             continue;
-        CUevent last = clock->eaten ? clock->consumed : clock->gathered;
-        CUresult over = slr_real.cuEventQuery(last);
+        CUresult over = slr_real.cuEventQuery(last_event(clock));
         if (over == CUDA_ERROR_NOT_READY) {
             *busy = true;
             continue;
         }
         clock->state = SLR_CLOCK_FREE;
-        if (over == CUDA_SUCCESS && slr_real.cuEventElapsedTime(ms, clock->begin, last) == CUDA_SUCCESS)
-            return clock;
+        if (over != CUDA_SUCCESS || slr_real.cuEventElapsedTime(ms, clock->begin, last_event(clock)) != CUDA_SUCCESS)
+            *ms = 0;
+        return clock;
     }
     return NULL;
 }

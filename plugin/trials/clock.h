@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For trials.c alone: how long a gather takes, and with the GEMM that consumes it, on the device.
+/* For trials.c alone: how long a gather takes, and with the GEMM that consumes it.
  *
- * Three events of a call: `begin` on its stream before anything of it; `gathered` behind its end;
+ * On the device, by three events of a call: `begin` on its stream before anything of it; `gathered` behind its end;
  * `consumed` behind the GEMM, on the GEMM's stream. They are looked at later, so nothing waits. A
  * call that finds no clock free is not measured.
  *
+ * On the host, from one call of a site to its next (slr_clock_next). That is an iteration's time where
+ * the device had nothing left to do when the next call came: then the host is what the program waits
+ * for.
+ *
  *   FREE    --slr_clock_begin-->  RUNS     its call may still be consumed by a GEMM; one at most
  *   RUNS    --slr_clock_stop-->   STOPPED  its last event is on its way
- *   STOPPED --slr_clock_read-->   FREE
+ *   STOPPED --slr_clock_read-->   FREE; not while it is open: its site's next call has yet to come
  *
  * Under the communicator's lock, its context current. Whatever goes wrong costs the sample. */
 #ifndef SLR_PLUGIN_TRIALS_CLOCK_H
@@ -24,6 +28,10 @@ struct slr_clock {
     CUevent begin, gathered, consumed; /* NULL: not made yet */
     bool ended;                        /* `gathered` has been recorded */
     bool eaten;                        /* and `consumed` */
+    bool open;
+    uint64_t from; /* host, ns */
+    float period;  /* to the next call, ms */
+    bool idle;     /* the device was done when that came */
     /* The caller's: what is measured. */
     uint32_t site;
     int way;
@@ -39,7 +47,11 @@ void slr_clock_consumed(struct slr_clock *clock, CUstream stream);
 /* No GEMM will come any more. False: it has no time, and is free again. */
 bool slr_clock_stop(struct slr_clock *clock);
 
-/* A stopped one that is over, with its time. NULL: there is none. *busy: others are on their way. */
+/* The next call of the site of a stopped one comes. */
+void slr_clock_next(struct slr_clock *clock);
+
+/* A stopped one that is over, with its time; 0: that is not known. NULL: there is none. *busy: others
+ * are on their way. */
 struct slr_clock *slr_clock_read(struct slr_clock *clocks, float *ms, bool *busy);
 
 void slr_clocks_close(struct slr_clock *clocks);

@@ -27,6 +27,7 @@ struct site {
     uint32_t again;          /* as slr_trial_choice's */
     uint32_t posted, chosen; /* times; `chosen`: rank 0's */
     uint32_t strangers;
+    struct slr_clock *latest; /* of its latest measured call, until the next one comes; or NULL */
 };
 
 struct samples {
@@ -34,7 +35,9 @@ struct samples {
     uint32_t site;
     int64_t m, n, k;
     uint8_t count[SLR_WAYS][SLR_TRIAL_ROUNDS];
-    float ms[SLR_WAYS][SLR_TRIAL_ROUNDS][RUN];
+    float ms[SLR_WAYS][SLR_TRIAL_ROUNDS][RUN];     /* on the device */
+    float period[SLR_WAYS][SLR_TRIAL_ROUNDS][RUN]; /* from call to call, on the host */
+    uint8_t idle[SLR_WAYS];                        /* how often the device was done at the next call */
 };
 
 struct slr_trials {
@@ -111,11 +114,25 @@ static struct samples *known(struct slr_trials *t, uint64_t gemm, uint32_t site)
     return NULL;
 }
 
+/* In every way the device was nearly always done when the next call came: the program waits for the
+ * host, whose time counts. */
+static bool waits_for_host(const struct samples *row, uint32_t rounds)
+{
+    for (int w = 0; w < SLR_WAYS; w++) {
+        unsigned n = 0;
+        for (uint32_t i = 0; i < rounds; i++)
+            n += row->count[w][i];
+        if (row->idle[w] * 5u < n * 4u)
+            return false;
+    }
+    return true;
+}
+
 /* The median of a round; 0: none. */
-static float of_round(const struct samples *row, int way, uint32_t round)
+static float of_round(const struct samples *row, int way, uint32_t round, bool host)
 {
     float ms[RUN];
-    memcpy(ms, row->ms[way][round], sizeof ms);
+    memcpy(ms, host ? row->period[way][round] : row->ms[way][round], sizeof ms);
     return row->count[way][round] ? slr_trials_median(ms, row->count[way][round]) : 0;
 }
 
@@ -124,10 +141,11 @@ static float of_round(const struct samples *row, int way, uint32_t round)
 static bool measured_in(const struct samples *row, int way, uint32_t rounds, float *ms, float *worst)
 {
     float all[SLR_TRIAL_ROUNDS];
+    const bool host = waits_for_host(row, rounds);
     *worst = 0;
     for (uint32_t i = 0; i < rounds; i++) {
-        float ring = of_round(row, SLR_WAY_RING, i);
-        all[i] = of_round(row, way, i);
+        float ring = of_round(row, SLR_WAY_RING, i, host);
+        all[i] = of_round(row, way, i, host);
         if (ring <= 0 || all[i] <= 0)
             return false;
         *worst = all[i] / ring > *worst ? all[i] / ring : *worst;
@@ -153,7 +171,10 @@ static void stop(struct slr_trials *t)
         return;
     if (t->running->way == WATCHED)
         t->site[t->running->site].strangers += !has_been_tried(t, t->running->gemm, t->running->site);
-    t->clocks_out -= !slr_clock_stop(t->running);
+    if (!slr_clock_stop(t->running)) {
+        t->site[t->running->site].latest = NULL;
+        t->clocks_out--;
+    }
     t->running = NULL;
     atomic_store(&t->end, 0);
     atomic_fetch_sub(&slr_trials_running, 1);
@@ -169,6 +190,17 @@ static struct samples *row_of(struct slr_trials *t, uint64_t gemm, uint32_t site
     return row;
 }
 
+static void add_sample(struct samples *row, const struct slr_clock *clock, float ms)
+{
+    uint8_t *n = row ? &row->count[clock->way][clock->round] : NULL;
+    if (!n || *n == RUN)
+        return;
+    row->ms[clock->way][clock->round][*n] = ms;
+    row->period[clock->way][clock->round][*n] = clock->period;
+    row->idle[clock->way] += clock->idle;
+    (*n)++;
+}
+
 /* Takes what is over. False: some are still on their way. */
 static bool read_clocks(struct slr_trials *t)
 {
@@ -177,13 +209,9 @@ static bool read_clocks(struct slr_trials *t)
     bool busy;
     while ((clock = slr_clock_read(t->clocks, &ms, &busy)) != NULL) {
         t->clocks_out--;
-        struct samples *row = clock->way == WATCHED ? NULL : row_of(t, clock->gemm, clock->site);
-        uint8_t *n = row ? &row->count[clock->way][clock->round] : NULL;
-        if (n && *n < RUN)
-            row->ms[clock->way][clock->round][(*n)++] = ms;
+        if (clock->way != WATCHED && ms > 0)
+            add_sample(row_of(t, clock->gemm, clock->site), clock, ms);
     }
-    if (!busy)
-        t->clocks_out = 0; /* one with an event that failed has been given up */
     return !busy;
 }
 
@@ -200,6 +228,9 @@ void slr_trials_begin(const struct slr_call *call)
     t->running->site = (uint32_t)t->at;
     t->running->way = t->trying ? t->way : WATCHED;
     t->running->round = t->round;
+    t->running->open = t->trying;
+    if (t->trying)
+        t->site[t->at].latest = t->running;
     atomic_store(&t->begin, (uintptr_t)call->recv);
     atomic_store(&t->end, (uintptr_t)call->recv + call->shard * (size_t)call->comm->nranks);
     atomic_fetch_add(&slr_trials_running, 1);
@@ -324,13 +355,15 @@ static void log_row(const struct slr_comm *c, const struct samples *row, const s
     for (int w = SLR_WAY_WHOLE; w < SLR_WAYS && at < sizeof parts - 24; w++)
         at += (size_t)snprintf(parts + at, sizeof parts - at, "%s%u:%.4f", at ? "," : "", slr_way_parts(w, c->nranks),
                                (double)slowest->ms[w]);
-    slr_log(SLR_LOG_INFO, "tried",
-            "comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld calls=%u ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s "
-            "parts=%u",
-            c->name, c->rank, c->trials->site[row->site].shard, (long long)row->m, (long long)row->n, (long long)row->k,
-            slowest->calls, (double)slowest->ms[SLR_WAY_RING], (double)slowest->ms[SLR_WAY_NCCL],
-            row->gemm ? parts : "none", choice->site_way[row->site] == SLR_WAY_NCCL ? "nccl" : "ring",
-            slr_way_parts(way_of(choice, row->gemm, row->site), c->nranks));
+    slr_log(
+        SLR_LOG_INFO, "tried",
+        "comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld calls=%u clock=%s ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s "
+        "parts=%u",
+        c->name, c->rank, c->trials->site[row->site].shard, (long long)row->m, (long long)row->n, (long long)row->k,
+        slowest->calls, waits_for_host(row, c->trials->rounds) ? "host" : "device", (double)slowest->ms[SLR_WAY_RING],
+        (double)slowest->ms[SLR_WAY_NCCL], row->gemm ? parts : "none",
+        choice->site_way[row->site] == SLR_WAY_NCCL ? "nccl" : "ring",
+        slr_way_parts(way_of(choice, row->gemm, row->site), c->nranks));
 }
 
 static void choose(struct slr_comm *c, uint32_t site)
@@ -400,8 +433,10 @@ static void go_by(struct slr_trials *t)
         t->unposted++;
         s->strangers = 0;
         for (unsigned row = 0; row < t->rows; row++)
-            if (t->row[row].site == i)
+            if (t->row[row].site == i) {
                 memset(t->row[row].count, 0, sizeof t->row[row].count);
+                memset(t->row[row].idle, 0, sizeof t->row[row].idle);
+            }
     }
 }
 
@@ -419,12 +454,16 @@ static int site_of(struct slr_trials *t, size_t shard)
     return (int)t->sites++;
 }
 
-/* Under the communicator's lock. */
-static void go_on(struct slr_comm *c)
+/* Under the communicator's lock. `site`: of the next call, or -1. */
+static void go_on(struct slr_comm *c, int site)
 {
     struct slr_trials *t = c->trials;
     stop(t);
     if ((t->clocks_out || t->unposted) && slr_shared_enter(&c->shared) == SLR_OK) {
+        if (site >= 0 && t->site[site].latest)
+            slr_clock_next(t->site[site].latest);
+        if (site >= 0)
+            t->site[site].latest = NULL;
         post_all(t);
         slr_shared_leave();
     }
@@ -436,10 +475,10 @@ static enum slr_reason next(struct slr_call *call)
 {
     struct slr_trials *t = call->comm->trials;
     bool measured = false;
-    go_on(call->comm);
+    t->at = site_of(t, call->shard);
+    go_on(call->comm, t->at);
     if (slr_agreed_call(&t->agreed) == t->agreed.place)
         go_by(t);
-    t->at = site_of(t, call->shard);
     t->way = SLR_WAY_RING;
     t->trying =
         t->at >= 0 && slr_way_of_call(t->site[t->at].calls++, t->after, t->rounds, &t->way, &t->round, &measured);
