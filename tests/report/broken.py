@@ -27,6 +27,7 @@ MUST = {
     "communicator": "comm crank nranks decision",
     "symmetry_phase": "comm crank phase first period",
     "symmetry_site": "comm crank phase site state",
+    "tried": "comm crank shard calls ring_ms nccl_ms by",
     "summary": "calls bytes substituted passed",
     "count": "reason n",
 }
@@ -71,7 +72,7 @@ def fields_cases(lines):
         for field in must.split():
             yield Case("%s without %s" % (event, field), *changed(lines, event, **{field: KeyError}), '"%s"' % field)
     for event, field in [("gather", "shard"), ("gather", "begin"), ("span", "peer"), ("span", "bytes"), ("communicator", "nranks"),
-                         ("nccl", "channels"), ("symmetry_site", "site"), ("summary", "bytes"), ("gather", "pid")]:
+                         ("nccl", "channels"), ("symmetry_site", "site"), ("summary", "bytes"), ("tried", "calls"), ("gather", "pid")]:
         for name, value in WRONG.items():
             if not (field == "bytes" and value == 12):
                 yield Case("%s.%s is %s" % (event, field, name), *changed(lines, event, **{field: value}), '"%s"' % field)
@@ -86,6 +87,16 @@ def value_cases(lines):
     yield Case("period 0", *changed(lines, "symmetry_phase", period=0), "period")
     yield Case("unknown lane", *changed(lines, "span", lane="left"), "lane")
     yield Case("unknown kind", *changed(lines, "span", kind="sideways"), "kind")
+    yield Case("neither ring nor NCCL", *changed(lines, "tried", by="mpi"), '"by"')
+    for parts in ("", "1", "1:", ":1", "1:0.5,", "1:0.5 2:0.4", "1:-0.5", "1:nan", ",".join("%d:0.1" % p for p in range(1, 99)), "none,1:0.5", NASTY):
+        yield Case("parts_ms is %r" % parts[:20], *changed(lines, "tried", parts_ms=parts), '"parts_ms"')
+    for parts in ("9" * 40 + ":" + "9" * 400, "1:1e999,2:1e300", "0:0", "1:0.5,1:0.5"):
+        yield Case("parts_ms may be %r" % parts[:20], changed(lines, "tried", parts_ms=parts)[0], None, "", 0)
+    yield Case("tried without clock, parts, GEMM", changed(lines, "tried", **dict.fromkeys(["m", "n", "k", "clock", "parts_ms", "parts"], KeyError))[0], None, "", 0)
+    yield Case("tried in no time", changed(lines, "tried", ring_ms=0, nccl_ms=0, calls=0)[0], None, "", 0)
+    yield Case("tried for ever", changed(lines, "tried", ring_ms=3.9e9, nccl_ms=1e-9, calls=2**62, parts=2**62)[0], None, "", 0)
+    yield Case("markup in what was tried", changed(lines, "tried", clock=NASTY)[0], None, "", 0)
+    yield Case("tried often", encode(lines + [dict(lines[index_of(lines, "tried")], ts=10**12 + i) for i in range(3000)]), None, "", 0)
     yield Case("event is a number", *changed(lines, "gather", event=3), "event")
     yield Case("unknown event", changed(lines, "gather", event="gather_v9")[0], None, "gather_v9", 0)
     yield Case("unknown fields", changed(lines, "gather", colour="red", deep={"a": [1]})[0], None, "", 0)

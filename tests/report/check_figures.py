@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recomputes a report's figures from the raw log lines, and reads the page and the trace with readers of their own.
 
-    check_figures.py --report SLIPRING_REPORT --trace SLIPRING_TRACE [--want-fused] [--want-arrows] [--twice] FOLDER
+    check_figures.py --report SLIPRING_REPORT --trace SLIPRING_TRACE [--want-fused] [--want-arrows] [--want-tried] [--twice] FOLDER
 
 Fails with a line for each figure that is not what the lines say.
 """
@@ -10,6 +10,7 @@ import argparse
 import collections
 import glob
 import html.parser
+import itertools
 import json
 import os
 import re
@@ -51,7 +52,7 @@ def read(folder):
 
 def site_of(gather, phases):
     if gather["decision"] == "pass":
-        return ("passed", gather["shard"])
+        return ("passed", gather["reason"], gather["shard"])
     before = [p for p in phases[gather["comm"]].values() if p["first"] <= gather["call"]]
     if not before:
         return ("by shape", gather["shard"])
@@ -74,7 +75,16 @@ def section(text, title):
     return re.search(r"^%s\n-+\n(.*?)(?:\n\n|\Z)" % re.escape(title), text, re.S | re.M).group(1)
 
 
-def key_of_row(label, shape):
+def reasons_of(text):
+    """Why the passed sites were passed, by label."""
+    lines = itertools.takewhile(lambda l: not l.startswith("  reason "), section(text, "What was decided, and why").split("\n"))
+    rows = text_rows([l for l in lines if l.startswith("  ")])
+    return {row[0]: row[1].split(" ")[1] for row in rows if row[1].startswith("NCCL: ")}
+
+
+def key_of_row(label, shape, reasons):
+    if label in reasons:
+        return ("passed", reasons[label], number(" ".join(shape.split(" ")[:2]), BYTES))
     label = label.split(": ")[1]
     m = re.match(r"site (\d+)(?:, phase (\d+))?$", label)
     if m:
@@ -82,9 +92,9 @@ def key_of_row(label, shape):
     return (label, number(" ".join(shape.split(" ")[:2]), BYTES))
 
 
-def check_row(row, raw, nranks):
+def check_row(row, raw, nranks, reasons):
     label, shape, calls, gathered, median, p90, exposed, overlap = row
-    g = raw.pop(key_of_row(label, shape), None)
+    g = raw.pop(key_of_row(label, shape, reasons), None)
     if g is None:
         return check(False, "row %s has no lines" % label)
     time = [x["end"] - x["begin"] for x in g]
@@ -106,7 +116,7 @@ def check_endings(text, lines):
                 raw[key, g["ended"]].append(g)
     for row in [re.split(r"  +", l.strip()) for l in section(text, "How gathers ended").split("\n") if re.match(r"  #\d+: site", l)]:
         label, ended, count, median, exposed, overlap, middle = row
-        g, seen = raw[key_of_row(label, ""), ended], seen + 1
+        g, seen = raw[key_of_row(label, "", {}), ended], seen + 1
         time = [x["end"] - x["begin"] for x in g]
         hidden = 100 * sum(max(0, t - x["exposed"]) for t, x in zip(time, g)) / sum(time)
         shares = [max(0, t - x["exposed"]) / t for t, x in zip(time, g)]
@@ -125,7 +135,7 @@ def check_text(text, lines):
     rows = [re.split(r"  +", l.strip()) for l in section(text, "Call sites").split("\n") if re.match(r"  #\d+: ", l)]
     check(rows, "no rows in the table of call sites")
     for row in rows:
-        check_row(row, raw, nranks)
+        check_row(row, raw, nranks, reasons_of(text))
     if any(x["event"] == "gather" and x["decision"] == "ring" for x in lines):
         check_endings(text, lines)
     check(not raw, "sites without a row: %s" % list(raw))
@@ -141,6 +151,70 @@ def check_text(text, lines):
         check(re.search(r"\b%d %s" % (total, name), text.replace("\n" + " " * 21, " ")), "total of %s is not %d" % (field, total))
 
 
+def text_rows(table):
+    """Cells of a table whose first column has no spaces; a column is parted from the next by two that are empty in all lines."""
+    width = max(map(len, table))
+    empty = [all(l[i : i + 1].strip() == "" for l in table) for i in range(width)]
+    bounds = [i for i in range(2, width) if empty[i - 2] and empty[i - 1] and not empty[i]]
+    rows = []
+    for line in table:
+        cells = [line[a:b].strip() for a, b in zip(bounds, bounds[1:] + [width])]
+        if cells[0]:
+            rows.append(cells)
+        else:
+            rows[-1] = [" ".join(filter(None, x)) for x in zip(rows[-1], cells)]
+    return rows
+
+
+def chosen_of(line, before, behind):
+    alike = lambda x: all(x[f] == line[f] for f in ("comm", "shard", "m", "n", "k"))
+    words = "NCCL" if line["by"] == "nccl" else "ring"
+    if line["by"] == "ring" and line["m"]:
+        words += {0: ", by the pace", 1: ", whole"}.get(line["parts"], ", %d parts" % line["parts"])
+    if any(map(alike, behind)):
+        return words + " (tried again below)"
+    return words + (" (again: this counts)" if any(map(alike, before)) else "")
+
+
+def check_tried_row(row, line, chosen):
+    comm, shard, gemm, calls, ring, nccl, whole, parts, shown, gain = row
+    ways = {} if line["parts_ms"] == "none" else {int(k): float(v) for k, v in (x.split(":") for x in line["parts_ms"].split(","))}
+    times = {int(k): float(v) for k, v in (x.split(":") for x in parts.split(", "))} if parts != "-" else {}
+    same = lambda text, exact: text == "-" if exact is None else abs(float(text) - exact) <= exact * 5.1e-4 + 5.1e-5
+    what = "tried %s %s: " % (shard, gemm)
+    check(comm == line["comm"] and near(number(shard, BYTES), line["shard"]), what + "communicator or shard")
+    check(gemm == ("%d x %d x %d" % (line["m"], line["n"], line["k"]) if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
+    check(calls == "%d, %s" % (line["calls"], line["clock"]), what + "calls %s" % calls)
+    check(same(ring, line["ring_ms"]) and same(nccl, line["nccl_ms"]) and same(whole, ways.pop(1, None)), what + "times %s" % row)
+    check(times.keys() == ways.keys() and all(same(str(times[p]), ways[p]) for p in times), what + "parts %s" % parts)
+    check(shown == chosen, what + "chosen \"%s\", not \"%s\"" % (shown, chosen))
+    check_gain(what, gain, line)
+
+
+def check_gain(what, gain, line):
+    ways = dict(x.split(":") for x in line["parts_ms"].split(",") if ":" in x)
+    ms = float(ways[str(line["parts"])]) if line["parts"] and line["m"] else line["ring_ms"]
+    if line["by"] == "nccl":
+        return check(gain == "-", what + "gain %s" % gain)
+    check(abs(float(gain.rstrip("%")) - 100 * (line["nccl_ms"] - ms) / line["nccl_ms"]) < 0.051, what + "gain %s" % gain)
+
+
+def check_tried(text, page, lines):
+    tried = sorted((x for x in lines if x["event"] == "tried"), key=lambda x: x["ts"])
+    if not tried:
+        return check("What was tried" not in text and "What was tried" not in " ".join(page.text), "a section of what was tried, without a line")
+    head, *rows = text_rows([l for l in section(text, "What was tried").split("\n") if l.startswith("  ")])
+    check(head[:2] == ["communicator", "shard of a rank"], "columns of what was tried: %s" % head)
+    check([head] + rows == page.rows["tried"], "text and page differ in what was tried:\n%s\n%s" % ([head] + rows, page.rows["tried"]))
+    check(len(rows) == len(tried), "%d rows of what was tried, not %d" % (len(rows), len(tried)))
+    order = {comm: i for i, comm in enumerate(dict.fromkeys(row[0] for row in rows))}
+    tried.sort(key=lambda x: order.get(x["comm"], -1))
+    for i, (row, line) in enumerate(zip(rows, tried)):
+        check_tried_row(row, line, chosen_of(line, tried[:i], tried[i + 1 :]))
+    for reason in ("trial", "measured", "gemm_whole"):
+        check(not re.search(r"\b%s\b" % reason, section(text, "What to do")), "advice on %s" % reason)
+
+
 class Page(html.parser.HTMLParser):
     """Tags that are closed as they were opened, and nothing from elsewhere."""
     VOID = {"meta", "link", "br", "rect", "line"}
@@ -148,12 +222,19 @@ class Page(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
         self.open, self.tags, self.text = [], collections.Counter(), []
+        self.section, self.rows = None, collections.defaultdict(list)
 
     def handle_starttag(self, tag, attrs):
         self.tags[tag] += 1
         for name, value in attrs:
             check(name not in ("src", "onload", "onclick") and not (value or "").startswith(("http", "//")), "%s %s=%s" % (tag, name, value))
             check(name != "href" or value.startswith(("#", "data:,")), "link to %s" % value)
+        if tag == "h2":
+            self.section = dict(attrs).get("id")
+        if tag == "tr":
+            self.rows[self.section].append([])
+        if tag in ("th", "td"):
+            self.rows[self.section][-1].append("")
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -167,9 +248,11 @@ class Page(html.parser.HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
+        if self.open and self.open[-1] in ("th", "td"):
+            self.rows[self.section][-1][-1] += data
 
 
-def check_page(name, text):
+def check_page(name, text, lines):
     page = Page()
     with open(name, encoding="utf-8") as f:
         page.feed(f.read())
@@ -179,6 +262,7 @@ def check_page(name, text):
     words = " ".join(page.text)
     for row in re.findall(r"^  (#\d+: \S+(?: \S+)*)  ", section(text, "Call sites"), re.M):
         check(row in words, "%s is not in the page" % row)
+    check_tried(text, page, lines)
 
 
 def check_disjoint(events):
@@ -237,12 +321,14 @@ def main():
     p.add_argument("--trace", required=True)
     p.add_argument("--want-fused", action="store_true")
     p.add_argument("--want-arrows", action="store_true")
+    p.add_argument("--want-tried", action="store_true")
     p.add_argument("--twice", action="store_true", help="give each file a second time, as a copy")
     p.add_argument("folder")
     options = p.parse_args()
     lines = read(options.folder)
     check(any(x["event"] == "gather" for x in lines), "no gather in the logs")
     check(not options.want_fused or any(x.get("ended") == "fused" for x in lines), "no fused gather in the logs")
+    check(not options.want_tried or any(x["event"] == "tried" for x in lines), "no line tried in the logs")
     with tempfile.TemporaryDirectory() as dir:
         page, trace, inputs = os.path.join(dir, "r.html"), os.path.join(dir, "t.json"), [options.folder]
         if options.twice:
@@ -252,7 +338,7 @@ def main():
         run(options.trace, "-o", trace, *inputs)
         if not failures:
             check_text(text, lines)
-            check_page(page, text)
+            check_page(page, text, lines)
             check_trace(trace, lines, options)
     print("\n".join(failures) or "%d lines: all figures are what they say" % len(lines))
     return 1 if failures else 0

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes logs as libslipring.so does (SLIPRING_LOG_FORMAT=json, TRACE=1), of a run that never was: for tests of what reads them.
 
-    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS]
+    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried]
 
 One communicator whose calls repeat every three: a fused gather (32 MiB shards), one that a copy makes wait (8 MiB), one that the
 host waits for (1 MiB, in place); in each iteration a passed gather of 64 KiB and an AllReduce. The second site's receive buffer
-differs on the last rank. All figures follow from the arguments.
+differs on the last rank. --tried: rank 0 has tried the ways of its call sites, some twice. All figures follow from the arguments.
 """
 import argparse
 import json
@@ -132,6 +132,23 @@ def begin(r):
     r.log("symmetry_phase", **r.common(), phase=1, first=1, period=3, by="places")
 
 
+# Shard, GEMM, what was chosen: NCCL (-1), or the number of parts (1: whole, 0: by the pace).
+TRIED = [(32 << 20, (8192, 16384, 4096), 4), (32 << 20, (8192, 5000, 4096), 0), (8 << 20, (0, 0, 0), 0), (8 << 20, (512, 7000, 96), 1), (5000, (0, 0, 0), -1),
+         (32 << 20, (8192, 16384, 4096), -1), (8 << 20, (0, 0, 0), 0), (32 << 20, (8192, 16384, 4096), 6)]
+
+
+def tried(r):
+    n = r.args.ranks
+    for shard, gemm, chosen in TRIED:
+        parts = ",".join("%d:%.4f" % (p, r.rng.lognormvariate(0, 0.7)) for p in (1, n, 3 * n // 2, 2 * n, 3 * n))
+        chosen = {4: n, 6: 3 * n}.get(chosen, chosen)
+        r.log("tried", **r.common(), shard=shard, m=gemm[0], n=gemm[1], k=gemm[2], calls=r.rng.randrange(7, 64), clock=r.rng.choice(["device", "host"]),
+              ring_ms=round(r.rng.lognormvariate(0, 0.7), 4), nccl_ms=round(r.rng.lognormvariate(0, 0.7), 4), parts_ms=parts if gemm[0] else "none",
+              by="nccl" if chosen < 0 else "ring", parts=max(chosen, 0))
+    for reason in ("trial", "measured", "gemm_whole"):
+        r.counts[reason] = r.rng.randrange(1, 300)
+
+
 def end(r, calls, passes):
     n, moved = r.args.ranks, sum(SITES[i % 3][0] for i in range(calls)) * r.args.ranks
     symmetry(r, calls)
@@ -154,6 +171,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--start", type=int, default=50_000_000_000)
     p.add_argument("--untraced", action="store_true")
+    p.add_argument("--tried", action="store_true")
     p.add_argument("--slow-rank", type=int, default=-1)
     args = p.parse_args()
     os.makedirs(args.folder, exist_ok=True)
@@ -166,6 +184,8 @@ def main():
             if call % 3 == 0:
                 passes += 1
                 t = passed(r, passes, t)
+        if args.tried and rank == 0:
+            tried(r)
         end(r, args.calls, passes)
         with open(os.path.join(args.folder, "slipring-node7-%d.jsonl" % r.pid), "w") as f:
             f.write("\n".join(r.lines) + "\n")

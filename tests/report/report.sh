@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|broken|runs|record|events|fields
+#   report.sh figures|tried|broken|runs|record|record_tried|events|fields
 #
-# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM.
+# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for record and record_tried also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
@@ -39,8 +39,33 @@ figures() {
     has "$dir/told" "gathered 2 GiB"
 }
 
+# What was tried, as well; a wrong time of it and what was not chosen are found out.
+tried() {
+    local seed change
+    for seed in 1 2 3 4 5 6; do
+        python3 "$here/make_logs.py" "$dir/$seed" --tried --seed "$seed" --ranks $((seed + 1))
+        python3 "$here/check_figures.py" "${tools[@]}" --want-tried --twice "$dir/$seed"
+    done
+    while read -r change told; do
+        printf '#!/bin/sh\n"%s" "$@" >"%s/text"\nsed -i "%s" "$2" "%s/text"\ncat "%s/text"\n' "$SLIPRING_REPORT" "$dir" \
+            "/What was tried/,/^\$\|<.table>/{$change}" "$dir" "$dir" >"$dir/wrong"
+        chmod +x "$dir/wrong"
+        ! python3 "$here/check_figures.py" --report "$dir/wrong" --trace "$SLIPRING_TRACE_TOOL" --want-tried "$dir/1" >"$dir/told" || fail "$change passes"
+        has "$dir/told" "^tried .*$told"
+    done <<'END'
+s/8192/8193/ not the GEMM
+s/4\.88/5.88/ communicator or shard
+s/device/decive/ calls
+s/\([^:0-9]\)0\.\([0-9]\)/\11.\2/ times
+s/:0\./:1./ parts
+s/this/that/ chosen
+s/pace/time/ chosen
+s/[0-4]\.\([0-9]%\)/9.\1/ gain
+END
+}
+
 broken() {
-    python3 "$here/make_logs.py" "$dir/logs" --ranks 2 --calls 12
+    python3 "$here/make_logs.py" "$dir/logs" --ranks 2 --calls 12 --tried
     python3 "$here/broken.py" "${tools[@]}" --logs "$dir/logs" --least 200
 }
 
@@ -76,6 +101,19 @@ record() {
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/50% of it/logs"
     "$LAUNCHER" report "$dir/50% of it/logs" >"$dir/text"
     has "$dir/text" "software GPU" "4 in 4 processes" "fused"
+}
+
+# What a program really tried, with a GEMM and without.
+record_tried() {
+    local way run=("$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set trials=1 --set trials_after=4)
+    for way in "--ranks 2 --m 64 --n 96 --k 64 --iters 2 --check full --check-rounds 60 --burst 3" "--ranks 3 --bytes 5120 --iters 100"; do
+        rm -rf "$dir/logs"
+        # shellcheck disable=SC2086
+        LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "${run[@]}" --record "$dir/logs" -- "$AG_GEMM" $way >"$dir/out"
+        python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/logs"
+        "$SLIPRING_REPORT" "$dir/logs" >>"$dir/text"
+    done
+    has "$dir/text" "64 x 96 x" "no GEMM"
 }
 
 # Every event that the library writes is known: read, or in the list of the others.

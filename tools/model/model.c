@@ -21,6 +21,7 @@ static void free_member(struct member *b)
     vec_free(&b->sums);
     vec_free(&b->symmetry);
     vec_free(&b->shapes);
+    vec_free(&b->trials);
 }
 
 void model_free(struct model *m)
@@ -331,6 +332,9 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
     case E_FUSED:
     case E_JOINED:
         add_shape(m, b, r);
+        break;
+    case E_TRIED:
+        model_add_trial(m, b, r);
         break;
     default:
         break;

@@ -76,6 +76,23 @@ struct shape {
     const char *dtype, *reason, *by, *form, *api, *via;
 };
 
+enum { TRIAL_WAYS = 16 };
+
+/* The ways of a site, tried with one GEMM or with none: line tried. Times are ms. */
+struct trial {
+    int64_t ts;
+    uint64_t shard, m, n, k, calls; /* m, n, k: 0 without a GEMM */
+    uint64_t parts;                 /* chosen; 1: whole, 0: by the pace */
+    const char *clock;              /* device or host; NULL: not told */
+    bool nccl;                      /* chosen */
+    double ring_ms, nccl_ms;
+    unsigned ways; /* of those below, by number of equal parts */
+    struct {
+        uint64_t parts;
+        double ms;
+    } way[TRIAL_WAYS];
+};
+
 /* One rank of one communicator. */
 struct member {
     uint32_t comm, process, rank; /* indices */
@@ -94,6 +111,7 @@ struct member {
     VEC(struct collective_sum) sums;
     VEC(struct symmetry) symmetry;
     VEC(struct shape) shapes;
+    VEC(struct trial) trials; /* in order of time */
 };
 
 struct comm {

@@ -50,6 +50,17 @@ static int by_phase(const void *x, const void *y)
     return 0;
 }
 
+static int by_ts(const void *x, const void *y)
+{
+    const struct trial *a = x, *b = y;
+    COMPARE(a->ts, b->ts);
+    COMPARE(a->shard, b->shard);
+    COMPARE(a->m, b->m);
+    COMPARE(a->n, b->n);
+    COMPARE(a->k, b->k);
+    return 0;
+}
+
 /* Sorts, and leaves out what is equal to the one before; returns how many are left. */
 static size_t sort_once(void *at, size_t n, size_t size, int (*compare)(const void *, const void *))
 {
@@ -91,6 +102,7 @@ void model_order(struct model *m)
         ORDER(m, &b->gathers, by_call);
         ORDER(m, &b->spans, by_begin);
         ORDER(m, &b->collectives, by_time);
+        ORDER(m, &b->trials, by_ts);
     }
     ordering = m;
     for (size_t i = 0; i < m->comms.n; i++) {

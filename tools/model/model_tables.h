@@ -17,6 +17,9 @@ uint32_t model_process(struct model *m, const char *host, int64_t pid);
 uint32_t model_comm(struct model *m, const char *name, uint32_t process);
 uint32_t model_member(struct model *m, uint32_t process, uint32_t comm, int32_t crank);
 
+/* model_trials.c: a line `tried`; told with log_problem() and left out when it can not be used. */
+void model_add_trial(struct model *m, struct member *b, const struct log_record *r);
+
 /* model_runs.c: which processes belong together, and their ranks. */
 void model_find_runs(struct model *m);
 /* model_order.c: gathers and spans in order, each once; members in order of their rank. */

@@ -25,6 +25,7 @@ void report_write(struct report *r, bool html, bool bold, FILE *to);
 
 void report_glance(struct report *r);        /* report_glance.c */
 void report_sites(struct report *r);         /* report_sites.c */
+void report_trials(struct report *r);        /* report_trials.c */
 void report_communicators(struct report *r); /* report_comms.c */
 void report_nccl(struct report *r);          /* report_nccl.c */
 void report_ranks(struct report *r);         /* report_ranks.c */

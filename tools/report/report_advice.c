@@ -17,7 +17,8 @@ static const struct {
     {"no_control_block", "`slipring doctor` says whether the ranks share a pid and network namespace"},
     {"no_staging", "raise SLIPRING_CACHE_BYTES, or lower SLIPRING_SLOT_BYTES"},
     {"agreement_timeout", "raise SLIPRING_AGREE_TIMEOUT if ranks make their communicators that far apart"},
-    {"below_min_bytes", "lower SLIPRING_MIN_BYTES if they matter: NCCL is faster for small gathers, so compare"},
+    {"below_min_bytes", "lower SLIPRING_MIN_BYTES if they matter: with SLIPRING_TRIALS the ring is then tried, and "
+                        "NCCL kept where it is faster"},
     {"nonblocking", "make the communicator blocking (ncclConfig_t.blocking = 1)"},
     {"communicator_not_tracked",
      "load the library from the start of the process, so that it sees the communicator made"},
