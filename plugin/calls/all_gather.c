@@ -26,16 +26,6 @@ static ncclResult_t to_ring(struct slr_call *call)
     return slr_verify_finish(call, 1, r);
 }
 
-/* The context is entered once for all steps; where that fails each step says so. */
-static ncclResult_t to_ring_entered(struct slr_call *call)
-{
-    bool entered = slr_shared_enter(&call->comm->shared) == SLR_OK;
-    ncclResult_t r = to_ring(call);
-    if (entered)
-        slr_shared_leave();
-    return r;
-}
-
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                             cudaStream_t stream)
 {
@@ -50,6 +40,8 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
         slr_gather_passes_alone(&call, why);
     /* The first gather connects the ranks (connect.h), which may refuse: then NCCL has the call. */
     bool grouped = slr_in_group(), connects = why == SLR_R_RING && !grouped;
+    if (!connects)
+        slr_gather_decided(&call);
     if (connects) {
         slr_connect(&call.comm, &why, 1);
         call.why = why;
@@ -61,16 +53,18 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     if (why == SLR_R_COMM_ERROR) {
         r = slr_comm_answer(call.comm);
     } else if (why != SLR_R_RING) {
+        slr_gather_decided(&call); /* connecting may have refused it */
         call.passed = call.comm ? ++call.comm->passed : 0;
         r = slr_gather_passed(&call);
     } else if (grouped) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
     } else {
-        r = to_ring_entered(&call);
+        r = to_ring(&call);
     }
     slr_nvtx_end(nvtx);
     if (connects)
         slr_connect_end(&call.comm, 1);
+    slr_gather_decided(&call);
     slr_comm_put(call.comm);
     slr_guard--;
     return r;

@@ -22,13 +22,17 @@ static size_t shard_bytes(const struct slr_call *call, int nranks)
 
 /* In doubt it captures: a captured gather that the ring took would move data once and never again.
  */
-static bool captures(const struct slr_call *call)
+static bool captures(struct slr_call *call)
 {
-    if (slr_shared_enter(&call->comm->shared) != SLR_OK)
-        return true;
-    bool yes = slr_stream_captures(call->stream);
-    slr_shared_leave();
-    return yes;
+    call->entered = slr_shared_enter(&call->comm->shared) == SLR_OK;
+    return !call->entered || slr_stream_captures(call->stream);
+}
+
+void slr_gather_decided(struct slr_call *call)
+{
+    if (call->entered)
+        slr_shared_leave();
+    call->entered = false;
 }
 
 enum slr_reason slr_gather_decide(struct slr_call *call)

@@ -17,6 +17,11 @@
  * this rank alone, the capture state (R6) and the caller's region. */
 enum slr_reason slr_gather_decide(struct slr_call *call);
 
+/* To be called after that, before NCCL or the program goes on: leaves the communicator's context,
+ * which the decision may have entered. What the ring does in between need not enter it again, as
+ * that takes four calls of the driver. */
+void slr_gather_decided(struct slr_call *call);
+
 /* Counts and logs the decision (one line for each distinct shape). */
 void slr_gather_note(const struct slr_call *call, enum slr_reason why);
 
