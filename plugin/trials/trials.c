@@ -3,21 +3,20 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include "base/cu.h"
 #include "base/log.h"
 #include "base/mix.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/trials/clock.h"
+#include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
 
 enum {
-    AHEAD = 16,              /* calls that a choice is settled before it holds */
-    LOOK = 8,                /* rank 0 looks for what can be chosen at each of so many calls */
-    RUN = SLR_TRIAL_RUN - 1, /* calls of a way that are measured in a round */
-    WATCH = 16,              /* behind the trials, one of so many calls of a site is looked at */
-    STRANGERS = 3,           /* of those, consumed by what has not been tried: then ways are tried again, */
-    AGAIN = 6,               /* so often; each time it takes twice as many */
+    AHEAD = 16,    /* calls that a choice is settled before it holds */
+    LOOK = 8,      /* rank 0 looks for what can be chosen at each of so many calls */
+    WATCH = 16,    /* behind the trials, one of so many calls of a site is looked at */
+    STRANGERS = 3, /* of those, consumed by what has not been tried: then ways are tried again, */
+    AGAIN = 6,     /* so often; each time it takes twice as many */
     ROWS = SLR_TRIAL_SITES * SLR_TRIAL_ROWS,
 };
 
@@ -30,23 +29,13 @@ struct site {
     struct slr_clock *latest; /* of its latest measured call, until the next one comes; or NULL */
 };
 
-struct samples {
-    uint64_t gemm;
-    uint32_t site;
-    int64_t m, n, k;
-    uint8_t count[SLR_WAYS][SLR_TRIAL_ROUNDS];
-    float ms[SLR_WAYS][SLR_TRIAL_ROUNDS][RUN];     /* on the device */
-    float period[SLR_WAYS][SLR_TRIAL_ROUNDS][RUN]; /* from call to call, on the host */
-    uint8_t idle[SLR_WAYS];                        /* how often the device was done at the next call */
-};
-
 struct slr_trials {
     struct slr_agreed agreed;
     struct slr_trials_shared *shared; /* in the control block */
     uint32_t rounds, after;
     struct site site[SLR_TRIAL_SITES];
     unsigned sites;
-    struct samples row[ROWS];
+    struct slr_samples row[ROWS];
     unsigned rows;
     struct slr_clock clocks[SLR_CLOCKS];
     unsigned clocks_out;          /* are not free */
@@ -106,7 +95,7 @@ void slr_trials_open(struct slr_comm *c)
 
 /* ---- measuring ---- */
 
-static struct samples *known(struct slr_trials *t, uint64_t gemm, uint32_t site)
+static struct slr_samples *known(struct slr_trials *t, uint64_t gemm, uint32_t site)
 {
     for (unsigned i = 0; i < t->rows; i++)
         if (t->row[i].gemm == gemm && t->row[i].site == site)
@@ -114,55 +103,11 @@ static struct samples *known(struct slr_trials *t, uint64_t gemm, uint32_t site)
     return NULL;
 }
 
-/* In every way the device was nearly always done when the next call came: the program waits for the
- * host, whose time counts. */
-static bool waits_for_host(const struct samples *row, uint32_t rounds)
-{
-    for (int w = 0; w < SLR_WAYS; w++) {
-        unsigned n = 0;
-        for (uint32_t i = 0; i < rounds; i++)
-            n += row->count[w][i];
-        if (row->idle[w] * 5u < n * 4u)
-            return false;
-    }
-    return true;
-}
-
-/* The median of a round; 0: none. */
-static float of_round(const struct samples *row, int way, uint32_t round, bool host)
-{
-    float ms[RUN];
-    memcpy(ms, host ? row->period[way][round] : row->ms[way][round], sizeof ms);
-    return row->count[way][round] ? slr_trials_median(ms, row->count[way][round]) : 0;
-}
-
-/* The median of all rounds, and the worst ratio to the ring's of the same round. False: a round is
- * missing. */
-static bool measured_in(const struct samples *row, int way, uint32_t rounds, float *ms, float *worst)
-{
-    float all[SLR_TRIAL_ROUNDS];
-    const bool host = waits_for_host(row, rounds);
-    *worst = 0;
-    for (uint32_t i = 0; i < rounds; i++) {
-        float ring = of_round(row, SLR_WAY_RING, i, host);
-        all[i] = of_round(row, way, i, host);
-        if (ring <= 0 || all[i] <= 0)
-            return false;
-        *worst = all[i] / ring > *worst ? all[i] / ring : *worst;
-    }
-    *ms = slr_trials_median(all, rounds);
-    return true;
-}
-
 /* Its row has been measured in every way. */
 static bool has_been_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
 {
-    const struct samples *row = known(t, gemm, site);
-    float ms, worst;
-    for (int w = 0; w < SLR_WAYS && row; w++)
-        if (!measured_in(row, w, t->rounds, &ms, &worst))
-            return false;
-    return row != NULL;
+    const struct slr_samples *row = known(t, gemm, site);
+    return row && slr_samples_whole(row, t->rounds);
 }
 
 static void stop(struct slr_trials *t)
@@ -180,25 +125,14 @@ static void stop(struct slr_trials *t)
     atomic_fetch_sub(&slr_trials_running, 1);
 }
 
-static struct samples *row_of(struct slr_trials *t, uint64_t gemm, uint32_t site)
+static struct slr_samples *row_of(struct slr_trials *t, uint64_t gemm, uint32_t site)
 {
-    struct samples *row = known(t, gemm, site);
+    struct slr_samples *row = known(t, gemm, site);
     if (row || t->rows == ROWS)
         return row;
     row = &t->row[t->rows++];
-    *row = (struct samples){.gemm = gemm, .site = site};
+    *row = (struct slr_samples){.gemm = gemm, .site = site};
     return row;
-}
-
-static void add_sample(struct samples *row, const struct slr_clock *clock, float ms)
-{
-    uint8_t *n = row ? &row->count[clock->way][clock->round] : NULL;
-    if (!n || *n == RUN)
-        return;
-    row->ms[clock->way][clock->round][*n] = ms;
-    row->period[clock->way][clock->round][*n] = clock->period;
-    row->idle[clock->way] += clock->idle;
-    (*n)++;
 }
 
 /* Takes what is over. False: some are still on their way. */
@@ -210,7 +144,7 @@ static bool read_clocks(struct slr_trials *t)
     while ((clock = slr_clock_read(t->clocks, &ms, &busy)) != NULL) {
         t->clocks_out--;
         if (clock->way != WATCHED && ms > 0)
-            add_sample(row_of(t, clock->gemm, clock->site), clock, ms);
+            slr_samples_add(row_of(t, clock->gemm, clock->site), clock, ms);
     }
     return !busy;
 }
@@ -270,7 +204,7 @@ static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream s
         const uint32_t site = t->running->site;
         t->running->gemm = name_of(gemm);
         slr_clock_consumed(t->running, stream);
-        struct samples *row = t->running->way == WATCHED ? NULL : row_of(t, t->running->gemm, site);
+        struct slr_samples *row = t->running->way == WATCHED ? NULL : row_of(t, t->running->gemm, site);
         if (row)
             row->m = gemm->m, row->n = gemm->n, row->k = gemm->k;
         stop(t);
@@ -295,26 +229,14 @@ void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream)
 
 /* ---- the choice ---- */
 
-static struct slr_trial_row posted(const struct samples *from, uint32_t rounds)
-{
-    struct slr_trial_row row = {.gemm = from->gemm, .site = from->site};
-    for (int w = 0; w < SLR_WAYS; w++) {
-        if (!measured_in(from, w, rounds, &row.ms[w], &row.worst[w]))
-            row.ms[w] = row.worst[w] = 0;
-        for (uint32_t i = 0; i < rounds; i++)
-            row.calls += from->count[w][i];
-    }
-    return row;
-}
-
 static void post(struct slr_trials *t, uint32_t site)
 {
     struct slr_trial_post *own = &t->shared->post[t->agreed.rank];
     uint32_t n = 0;
     for (unsigned i = 0; i < t->rows && n < SLR_TRIAL_ROWS; i++) {
-        struct samples *from = &t->row[i];
+        struct slr_samples *from = &t->row[i];
         if (from->site == site)
-            own->site[site].row[n++] = posted(from, t->rounds);
+            own->site[site].row[n++] = slr_samples_row(from, t->rounds);
     }
     own->site[site].rows = n;
     t->site[site].posted = t->site[site].again + 1;
@@ -347,7 +269,7 @@ static int way_of(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t
     return SLR_WAY_RING;
 }
 
-static void log_row(const struct slr_comm *c, const struct samples *row, const struct slr_trial_row *slowest,
+static void log_row(const struct slr_comm *c, const struct slr_samples *row, const struct slr_trial_row *slowest,
                     const struct slr_trial_choice *choice)
 {
     char parts[160] = "";
@@ -360,8 +282,8 @@ static void log_row(const struct slr_comm *c, const struct samples *row, const s
         "comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld calls=%u clock=%s ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s "
         "parts=%u",
         c->name, c->rank, c->trials->site[row->site].shard, (long long)row->m, (long long)row->n, (long long)row->k,
-        slowest->calls, waits_for_host(row, c->trials->rounds) ? "host" : "device", (double)slowest->ms[SLR_WAY_RING],
-        (double)slowest->ms[SLR_WAY_NCCL], row->gemm ? parts : "none",
+        slowest->calls, slr_samples_of_host(row, c->trials->rounds) ? "host" : "device",
+        (double)slowest->ms[SLR_WAY_RING], (double)slowest->ms[SLR_WAY_NCCL], row->gemm ? parts : "none",
         choice->site_way[row->site] == SLR_WAY_NCCL ? "nccl" : "ring",
         slr_way_parts(way_of(choice, row->gemm, row->site), c->nranks));
 }
@@ -433,10 +355,8 @@ static void go_by(struct slr_trials *t)
         t->unposted++;
         s->strangers = 0;
         for (unsigned row = 0; row < t->rows; row++)
-            if (t->row[row].site == i) {
-                memset(t->row[row].count, 0, sizeof t->row[row].count);
-                memset(t->row[row].idle, 0, sizeof t->row[row].idle);
-            }
+            if (t->row[row].site == i)
+                slr_samples_forget(&t->row[row]);
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/trials/ways.h: which way a call goes, and how one is chosen. */
+/* plugin/trials/ways.h and samples.h: which way a call goes, what its times are, and how a way is chosen. */
 #include <criterion/criterion.h>
+#include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
 
 Test(ways, parts)
@@ -139,4 +140,47 @@ Test(ways, more_rows_than_there_is_room)
         rows[i] = ROW(i + 1, 0, 10, 20, 5, 9, 9, 9, 9);
     struct slr_trial_choice c = choose(rows, COUNT(rows), rows, COUNT(rows), 0);
     cr_expect_eq(c.rows, SLR_TRIAL_SITES * SLR_TRIAL_ROWS);
+}
+
+/* Every way took 2 ms on the device in round 0 and 3 in round 1, parts half as long; 10 ms from call to call. */
+static struct slr_samples measured(unsigned idle_in_ten)
+{
+    struct slr_samples row = {.gemm = 7};
+    unsigned n = 0;
+    for (int w = 0; w < SLR_WAYS; w++)
+        for (uint32_t round = 0; round < 2; round++)
+            for (int i = 0; i < 5; i++) { /* more than there is room for */
+                const struct slr_clock clock = {
+                    .way = w, .round = round, .period = (float)(10 + w), .idle = n++ % 10 < idle_in_ten};
+                slr_samples_add(&row, &clock, (float)(2 + round) / (w >= SLR_WAY_PARTS ? 2 : 1));
+            }
+    return row;
+}
+
+Test(ways, times_are_the_devices)
+{
+    struct slr_samples row = measured(5);
+    cr_assert(slr_samples_whole(&row, 2) && !slr_samples_of_host(&row, 2));
+    struct slr_trial_row posted = slr_samples_row(&row, 2);
+    cr_expect(posted.gemm == 7 && posted.calls == SLR_WAYS * 2 * SLR_SAMPLES);
+    cr_expect(posted.ms[SLR_WAY_RING] == 2.5f && posted.ms[SLR_WAY_PARTS] == 1.25f);
+    cr_expect(posted.worst[SLR_WAY_NCCL] == 1 && posted.worst[SLR_WAY_PARTS] == 0.5f);
+}
+
+Test(ways, a_program_that_waits_for_the_host_is_measured_there)
+{
+    struct slr_samples row = measured(10);
+    cr_assert(slr_samples_of_host(&row, 2));
+    struct slr_trial_row posted = slr_samples_row(&row, 2);
+    cr_expect(posted.ms[SLR_WAY_RING] == 10 && posted.ms[SLR_WAY_NCCL] == 11);
+    cr_expect_float_eq(posted.worst[SLR_WAY_NCCL], 1.1f, 1e-6);
+}
+
+Test(ways, a_round_that_is_missing)
+{
+    struct slr_samples row = measured(0);
+    cr_expect_not(slr_samples_whole(&row, 3));
+    cr_expect_eq(slr_samples_row(&row, 3).ms[SLR_WAY_RING], 0);
+    slr_samples_forget(&row);
+    cr_expect_not(slr_samples_whole(&row, 1));
 }

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/trials/samples.h"
+
+#include <string.h>
+
+void slr_samples_add(struct slr_samples *row, const struct slr_clock *clock, float ms)
+{
+    uint8_t *n = row ? &row->count[clock->way][clock->round] : NULL;
+    if (!n || *n == SLR_SAMPLES)
+        return;
+    row->ms[clock->way][clock->round][*n] = ms;
+    row->period[clock->way][clock->round][*n] = clock->period;
+    row->idle[clock->way] += clock->idle;
+    (*n)++;
+}
+
+void slr_samples_forget(struct slr_samples *row)
+{
+    memset(row->count, 0, sizeof row->count);
+    memset(row->idle, 0, sizeof row->idle);
+}
+
+bool slr_samples_of_host(const struct slr_samples *row, uint32_t rounds)
+{
+    for (int w = 0; w < SLR_WAYS; w++) {
+        unsigned n = 0;
+        for (uint32_t i = 0; i < rounds; i++)
+            n += row->count[w][i];
+        if (row->idle[w] * 5u < n * 4u)
+            return false;
+    }
+    return true;
+}
+
+/* The median of a round; 0: none. */
+static float of_round(const struct slr_samples *row, int way, uint32_t round, bool host)
+{
+    float ms[SLR_SAMPLES];
+    memcpy(ms, host ? row->period[way][round] : row->ms[way][round], sizeof ms);
+    return row->count[way][round] ? slr_trials_median(ms, row->count[way][round]) : 0;
+}
+
+/* The median of all rounds, and the worst ratio to the ring's of the same round. False: a round is
+ * missing. */
+static bool measured_in(const struct slr_samples *row, int way, uint32_t rounds, float *ms, float *worst)
+{
+    float all[SLR_TRIAL_ROUNDS];
+    const bool host = slr_samples_of_host(row, rounds);
+    *worst = 0;
+    for (uint32_t i = 0; i < rounds; i++) {
+        float ring = of_round(row, SLR_WAY_RING, i, host);
+        all[i] = of_round(row, way, i, host);
+        if (ring <= 0 || all[i] <= 0)
+            return false;
+        *worst = all[i] / ring > *worst ? all[i] / ring : *worst;
+    }
+    *ms = slr_trials_median(all, rounds);
+    return true;
+}
+
+bool slr_samples_whole(const struct slr_samples *row, uint32_t rounds)
+{
+    float ms, worst;
+    for (int w = 0; w < SLR_WAYS; w++)
+        if (!measured_in(row, w, rounds, &ms, &worst))
+            return false;
+    return true;
+}
+
+struct slr_trial_row slr_samples_row(const struct slr_samples *from, uint32_t rounds)
+{
+    struct slr_trial_row row = {.gemm = from->gemm, .site = from->site};
+    for (int w = 0; w < SLR_WAYS; w++) {
+        if (!measured_in(from, w, rounds, &row.ms[w], &row.worst[w]))
+            row.ms[w] = row.worst[w] = 0;
+        for (uint32_t i = 0; i < rounds; i++)
+            row.calls += from->count[w][i];
+    }
+    return row;
+}

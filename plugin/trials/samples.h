@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For trials.c alone: what has been measured of one row (ways.h) on this rank.
+ *
+ * A way's time is the device's, unless the device was nearly always done when the site's next call
+ * came, whatever the way: then the program waits for the host, and it is the time from call to call.
+ */
+#ifndef SLR_PLUGIN_TRIALS_SAMPLES_H
+#define SLR_PLUGIN_TRIALS_SAMPLES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "plugin/trials/clock.h"
+#include "plugin/trials/ways.h"
+
+#define SLR_SAMPLES (SLR_TRIAL_RUN - 1) /* of a way in a round */
+
+struct slr_samples {
+    uint64_t gemm;
+    uint32_t site;
+    int64_t m, n, k;
+    uint8_t count[SLR_WAYS][SLR_TRIAL_ROUNDS];
+    float ms[SLR_WAYS][SLR_TRIAL_ROUNDS][SLR_SAMPLES];     /* on the device */
+    float period[SLR_WAYS][SLR_TRIAL_ROUNDS][SLR_SAMPLES]; /* from call to call, on the host */
+    uint8_t idle[SLR_WAYS];                                /* how often the device was done at the next call */
+};
+
+/* A call's times. NULL: nothing. */
+void slr_samples_add(struct slr_samples *row, const struct slr_clock *clock, float ms);
+
+void slr_samples_forget(struct slr_samples *row);
+
+/* Every way has been measured in every round. */
+bool slr_samples_whole(const struct slr_samples *row, uint32_t rounds);
+
+/* Times are the host's. */
+bool slr_samples_of_host(const struct slr_samples *row, uint32_t rounds);
+
+/* For the other ranks. */
+struct slr_trial_row slr_samples_row(const struct slr_samples *row, uint32_t rounds);
+
+#endif
