@@ -6,7 +6,8 @@
  *   first calls      over the ring, by the settings
  *   trials           the number of the call says which way it goes (ways.h); its time is taken with
  *                    events on the program's streams (clock.h): from the gather's place on its
- *                    stream to its end, or to that of the GEMM that consumes it
+ *                    stream to its end, or to that of the GEMM that consumes it; in a program that
+ *                    waits for the host the time from call to call counts (samples.h)
  *   post             when its last time is known, a rank writes its medians into the control block
  *   choice           when all have, rank 0 chooses, writes the choice, and proposes it
  *                    (comm/agreed_change.h); all go by it from one call on
@@ -18,7 +19,8 @@
  * which parts a GEMM has then depends on times. A program that asks cuBLAS for reproducible results
  * gets no trials, and neither does one with SLIPRING_TRIALS=0 on any rank.
  *
- * A gather in a group is not measured: nothing of it runs before the group ends. Its calls count.
+ * A gather in a group is not measured: nothing of it runs before the group ends. Its calls count, so
+ * a communicator that gathers in groups only makes the calls of the trials once, and chooses nothing.
  *
  * Locks: the communicator's (docs/locks.md). */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H
