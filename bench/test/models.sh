@@ -5,26 +5,8 @@
 # usage: models.sh BUILD
 set -u
 build=$1
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-    echo "models.sh: $*"
-    tail -n 60 "$work/out" "$work/err" 2>/dev/null
-    exit 1
-}
-
-# status WANTED PATTERN OPTIONS...: the exit status, and a line on stderr or in the table that
-# matches.
-status() {
-    local want=$1 pattern=$2 got=0
-    shift 2
-    timeout 100 "$here/../models" --build "$build" --json "$work/json" --python "$here/fake_rank.py" --device cpu "$@" \
-        >"$work/out" 2>"$work/err" || got=$?
-    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
-    grep -qe "$pattern" "$work/out" "$work/err" || fail "no \"$pattern\": $*"
-}
+. "$(dirname "$0")/common.sh"
+program=("$here/../models" --build "$build" --json "$work/json" --python "$here/fake_rank.py" --device cpu)
 
 # says PYTHON-EXPRESSION...: each is true of the JSON, `r`; `models` are its models.
 says() {

@@ -5,26 +5,9 @@
 # usage: never_slower.sh BUILD
 set -u
 build=$1
-here=$(cd "$(dirname "$0")" && pwd)
+. "$(dirname "$0")/common.sh"
 root=$here/../..
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-    echo "never_slower.sh: $*"
-    tail -n 60 "$work/out" "$work/err" 2>/dev/null
-    exit 1
-}
-
-# status WANTED PATTERN OPTIONS...: the exit status, and a line on stderr or in the table that
-# matches.
-status() {
-    local want=$1 pattern=$2 got=0
-    shift 2
-    timeout 100 "$here/../never_slower" --build "$build" --json "$work/json" "$@" >"$work/out" 2>"$work/err" || got=$?
-    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
-    grep -qe "$pattern" "$work/out" "$work/err" || fail "no \"$pattern\": $*"
-}
+program=("$here/../never_slower" --build "$build" --json "$work/json")
 
 # fake WANTED PATTERN OPTIONS...: with ranks that speak as PyTorch's do.
 fake() {

@@ -5,26 +5,9 @@
 # usage: peers.sh BUILD MUTANT
 set -u
 build=$1
-here=$(cd "$(dirname "$0")" && pwd)
+. "$(dirname "$0")/common.sh"
 peers=$here/../peers
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-    echo "peers.sh: $*"
-    tail -n 60 "$work/out" "$work/err" 2>/dev/null
-    exit 1
-}
-
-# status WANTED PATTERN OPTIONS...: the exit status, and a line on stderr or in the table that
-# matches.
-status() {
-    local want=$1 pattern=$2 got=0
-    shift 2
-    timeout 100 "$peers" --build "$build" "$@" >"$work/out" 2>"$work/err" || got=$?
-    [ $got -eq "$want" ] || fail "status $got, not $want: $*"
-    grep -qe "$pattern" "$work/out" "$work/err" || fail "no \"$pattern\": $*"
-}
+program=("$peers" --build "$build")
 
 # fake WANTED PATTERN OPTIONS...: with ranks that speak as PyTorch's do.
 fake() {
