@@ -50,7 +50,7 @@ class GatherSizes(TorchDispatchMode):
 
 class ModelRank:
     def __init__(self, options):
-        self.world = torch_rank.World(options.device)
+        self.world = torch_rank.World(options)
         self.mesh = init_device_mesh(self.world.device.type, (self.world.ranks,))
         self.program = None
         warnings.filterwarnings("ignore", message=".*deterministic.*")

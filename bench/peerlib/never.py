@@ -10,12 +10,13 @@ import sides
 from measure import FIRST_JOB_SECONDS
 from sides import Refused
 from table import cell, head, line, number, ratio
-from turns import NCCL, OURS, Turns
+from turns import CONTROL, NCCL, OURS, Turns
 
 SITES = 60  # rows of one group of processes: slipring tries the ways of 64 call sites
 SETTLE_ITERATIONS = 30  # without a synchronisation
 FIRST_ITERATIONS = 12  # slipring maps buffers in its first calls
 SETTLE_MS = 150  # and clocks need their time
+PARTS_MS, PARTS_TIMES = 20, 3  # of iterations that are issued ahead, each time
 SHARES = (0, 5, 10, 25, 50, 75, 90, 100)
 
 
@@ -27,7 +28,7 @@ class AgGemmRows(sides.AgGemmSide):
     def ask(self, job, seconds):
         if job["do"] == "make":
             self.row = job["row"]
-        if job["do"] in ("make", "drop"):
+        if job["do"] in ("make", "drop", "parts"):
             return {}
         checked = job["do"] == "check"
         words = ["--ranks", self.setup.ranks, "--warmup", job.get("warmup", 1), "--iters", job.get("iters", 1)]
@@ -53,8 +54,9 @@ class Measured:
     """Of one row: the samples of each side, one list for each group of processes that has measured it, and
     what slipring did."""
 
-    def __init__(self, row):
-        self.row, self.groups = row, []
+    def __init__(self, row, ours):
+        self.row, self.ours, self.groups = row, ours, []
+        self.parts = {NCCL: [], ours: []}  # {"host_ms": ..., "device_ms": ...} of each group
         self.wrong, self.checked, self.did, self.counters = {}, 0, "", {}
 
     def samples(self, side):
@@ -65,22 +67,36 @@ class Measured:
         return {"median": statistics.median(values), "min": min(values), "max": max(values), "samples": values}
 
     def ratio(self):
-        return self.spread(NCCL)["median"] / self.spread(OURS)["median"]
+        return self.spread(NCCL)["median"] / self.spread(self.ours)["median"]
+
+    def part(self, side, name):
+        """host_ms or device_ms; None when it is not known."""
+        values = [parts[name] for parts in self.parts[side]]
+        return statistics.median(values) if values else None
+
+    def bound(self):
+        """What is the longer part of an iteration, the host's or the device's; None when it is not known."""
+        if not all(self.parts.values()):
+            return None
+        by_host = any(self.part(side, "host_ms") >= self.part(side, "device_ms") for side in self.parts)
+        return "host" if by_host else "device"
 
     def of_groups(self):
         """The ratio in each group of processes."""
-        return [statistics.median(group[NCCL]) / statistics.median(group[OURS]) for group in self.groups]
+        return [statistics.median(group[NCCL]) / statistics.median(group[self.ours]) for group in self.groups]
 
     def rounds(self):
         """The ratio of each round."""
-        return [a / b for a, b in zip(self.samples(NCCL), self.samples(OURS))]
+        return [a / b for a, b in zip(self.samples(NCCL), self.samples(self.ours))]
 
     def json(self):
         return {
             **self.row._asdict(),
             "title": self.row.title(),
             "shard_bytes": self.row.shard_bytes(),
-            "ms": {side: self.spread(side) for side in (NCCL, OURS)},
+            "ms": {side: self.spread(side) for side in (NCCL, self.ours)},
+            "bound": self.bound(),
+            "parts": {side: {name: self.part(side, name) for name in ("host_ms", "device_ms")} for side in self.parts},
             "ratio": self.ratio(),
             "groups": self.of_groups(),
             "rounds": self.rounds(),
@@ -94,7 +110,7 @@ class Measured:
 class Run(Turns):
     def __init__(self, options, make):
         super().__init__(options, make)
-        self.rows = []
+        self.rows, self.ours = [], CONTROL if options.control else OURS
 
     def iterations(self, ms, budget, least):
         return self.options.iters or int(min(2000, max(least, budget / max(ms, 1e-3))))
@@ -115,7 +131,7 @@ class Run(Turns):
     def rounds(self, measured):
         """Of both sides, when they have settled, in turn: {side: samples}."""
         settled = [self.settle(side) for side in self.sides]
-        iters, group = self.iterations(max(settled), self.options.ms, 5), {NCCL: [], OURS: []}
+        iters, group = self.iterations(max(settled), self.options.ms, 5), {NCCL: [], self.ours: []}
         job = {"do": "time", "warmup": min(iters, max(3, iters // 10)), "iters": iters}
         for turn in range(self.options.rounds):
             for side in self.sides[:: -1 if turn % 2 else 1]:
@@ -123,7 +139,14 @@ class Run(Turns):
                 answer = self.ask(side, job)
                 group[side.name].append(answer["ms"])
                 measured.counters = answer.get("counters") or measured.counters
+        self.take_parts(measured, max(settled))
         return group
+
+    def take_parts(self, measured, ms):
+        iters = self.options.iters or int(min(16, max(2, PARTS_MS / max(ms, 1e-3))))
+        for side in self.sides:
+            parts = self.ask(side, {"do": "parts", "iters": iters, "times": PARTS_TIMES})
+            measured.parts[side.name] += [parts] if parts else []
 
     def check(self, measured):
         for side in self.sides:
@@ -148,7 +171,7 @@ class Run(Turns):
             self.ask(side, {"do": "drop"})
 
     def tell(self, measured):
-        times = " ".join(f"{side} {number(measured.spread(side)['median'])}" for side in (NCCL, OURS))
+        times = " ".join(f"{side} {number(measured.spread(side)['median'])}" for side in measured.parts)
         wrong = f" WRONG {measured.wrong}" if measured.wrong else ""
         self.say(f"{measured.row.title()}: {times} ratio {measured.ratio():.3f}{wrong} [{measured.did}]")
 
@@ -157,7 +180,7 @@ class Run(Turns):
             if number_ % SITES == 0:
                 self.stop()
                 self.start()
-            measured = Measured(row)
+            measured = Measured(row, self.ours)
             self.measure(measured)
             self.rows += [measured] * bool(measured.groups)
 
@@ -181,21 +204,23 @@ class Run(Turns):
 # The table.
 
 GROUPS = (
-    ("all", lambda row: True),
-    ("with a GEMM", lambda row: row.form != "none"),
-    ("activations gathered", lambda row: row.form == "activations"),
-    ("weight gathered", lambda row: row.form == "weight"),
-    ("gradient of a weight", lambda row: row.form == "gradient"),
-    ("gathers alone", lambda row: row.form == "none"),
-    ("barrier in each iteration", lambda row: row.barrier),
-    ("no barrier", lambda row: not row.barrier),
-    ("fresh buffers", lambda row: row.fresh),
-    ("the same buffers", lambda row: not row.fresh),
-    ("on the GEMM's stream", lambda row: not row.event),
-    ("by event", lambda row: row.event),
-    ("bf16", lambda row: row.dtype == "bf16"),
-    ("fp16", lambda row: row.dtype == "fp16"),
-    ("fp32", lambda row: row.dtype == "fp32"),
+    ("all", lambda one: True),
+    ("with a GEMM", lambda one: one.row.form != "none"),
+    ("activations gathered", lambda one: one.row.form == "activations"),
+    ("weight gathered", lambda one: one.row.form == "weight"),
+    ("gradient of a weight", lambda one: one.row.form == "gradient"),
+    ("gathers alone", lambda one: one.row.form == "none"),
+    ("barrier in each iteration", lambda one: one.row.barrier),
+    ("no barrier", lambda one: not one.row.barrier),
+    ("fresh buffers", lambda one: one.row.fresh),
+    ("the same buffers", lambda one: not one.row.fresh),
+    ("on the GEMM's stream", lambda one: not one.row.event),
+    ("by event", lambda one: one.row.event),
+    ("bf16", lambda one: one.row.dtype == "bf16"),
+    ("fp16", lambda one: one.row.dtype == "fp16"),
+    ("fp32", lambda one: one.row.dtype == "fp32"),
+    ("bound by the host", lambda one: one.bound() == "host"),
+    ("bound by the device", lambda one: one.bound() == "device"),
 )
 
 
@@ -221,6 +246,11 @@ def in_the_end(counters):
     return words + (f", {fused} fused in {counters['gemm_chunks'] / fused:.3g} parts" if fused else "")
 
 
+def parts_cell(one, side):
+    host, device = one.part(side, "host_ms"), one.part(side, "device_ms")
+    return "-" if host is None else f"{number(host)} + {number(device)}"
+
+
 class Report:
     def __init__(self, facts, run, options):
         self.facts, self.run, self.options = facts, run, options
@@ -236,10 +266,10 @@ class Report:
     def groups(self):
         if not self.rows:
             return ""
-        titles = ["NCCL / slipring", "rows", "least"] + [f"{share}%" for share in SHARES[1:-1]]
+        titles = [f"NCCL / {self.run.ours}", "rows", "least"] + [f"{share}%" for share in SHARES[1:-1]]
         lines = [head(titles + ["most", "below 0.98", "below 1"])]
         for name, belongs in GROUPS:
-            rows = [measured for measured in self.rows if belongs(measured.row)]
+            rows = [measured for measured in self.rows if belongs(measured)]
             if not rows:
                 continue
             below = [str(sum(measured.ratio() < bound for measured in rows)) for bound in (0.98, 1)]
@@ -252,8 +282,11 @@ class Report:
         titles = [
             "worst rows",
             "NCCL ms",
-            "slipring ms",
+            f"{self.run.ours} ms",
             "ratio",
+            "bound by",
+            "host + device ms: NCCL",
+            self.run.ours,
             "of each round",
             "of each group",
             "what slipring did",
@@ -267,8 +300,10 @@ class Report:
         return [
             one.row.title(),
             cell(one.spread(NCCL)),
-            cell(one.spread(OURS)),
+            cell(one.spread(one.ours)),
             ratio(one.ratio()),
+            one.bound() or "-",
+            *(parts_cell(one, side) for side in one.parts),
             rounds,
             ", ".join(f"{value:.3f}" for value in one.of_groups()),
             did,
@@ -290,12 +325,12 @@ class Report:
             "program": "never_slower",
             "facts": dict(self.facts),
             "seed": self.options.seed,
-            "ratio": "nccl / slipring, medians over rounds of the slowest rank",
+            "ratio": f"nccl / {self.run.ours}, medians over rounds of the slowest rank",
             "rows": [one.json() for one in self.rows],
             "distribution": {
                 name: distribution(rows)
                 for name, belongs in GROUPS
-                for rows in [[one for one in self.rows if belongs(one.row)]]
+                for rows in [[one for one in self.rows if belongs(one)]]
                 if rows
             },
             "left_out": self.run.left_out,

@@ -5,12 +5,14 @@ Started as torch_rank.py is, and answers in the same way:
 
     {"do": "make", "row": {...}}                -> {}      makes the row's buffers
     {"do": "time", "warmup": W, "iters": I}     -> {"ms": time of one iteration, "counters": {...}}
+    {"do": "parts", "iters": I, "times": T}     -> {"host_ms": to issue one, "device_ms": of one}
     {"do": "check"}                             -> {"wrong": elements, "of": elements}
     {"do": "drop"}                              -> {}      gives them back
 
 A row is rows.py's. Nothing here depends on slipring; where it is loaded its counters are read.
 """
 
+import statistics
 import sys
 
 sys.dont_write_bytecode = True
@@ -28,7 +30,7 @@ CHECKED = 2  # iterations without a synchronisation between them, each with its 
 
 class RowRank:
     def __init__(self, options):
-        self.world = torch_rank.World(options.device)
+        self.world = torch_rank.World(options)
         self.row = None
 
     def about(self):
@@ -90,6 +92,9 @@ class RowRank:
     def iteration(self):
         if self.row["barrier"]:
             self.meet()
+        return self.without_barrier()
+
+    def without_barrier(self):
         shard, full = self.shard, self.full
         if self.row["fresh"]:
             shard, full = shard.clone(), self.empty(self.gathered)
@@ -107,6 +112,11 @@ class RowRank:
         before = counters.read()
         ms = self.world.timed(self.iteration, 0, job["iters"])
         return {"ms": ms, "counters": counters.since(before)}
+
+    def parts(self, job):
+        """Medians. A barrier would have the host wait for the device."""
+        found = [self.world.parts(self.without_barrier, job["iters"]) for _ in range(job["times"])]
+        return {name: statistics.median(one[name] for one in found) for name in found[0]}
 
     # Exact results.
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import cores
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WHEELS = """
 import glob, sys
@@ -17,8 +19,11 @@ print(*(folder for path in sys.path for folder in sorted(glob.glob(path + "/nvid
 DEVICES = """
 import ctypes
 cuda, count, name = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.create_string_buffer(100)
+bus = ctypes.create_string_buffer(100)
 if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and cuda.cuDeviceGetName(name, 100, 0) == 0:
     print(count.value, name.value.decode())
+    for device in range(count.value):
+        print(bus.value.decode() if cuda.cuDeviceGetPCIBusId(bus, 100, device) == 0 else "")
 """
 
 
@@ -55,9 +60,11 @@ class Setup:
         self.library_path = {
             "LD_LIBRARY_PATH": ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH")] + self.wheels()))
         }
-        self.count, self.gpu = self.find_devices()
+        self.count, self.gpu, self.buses = self.find_devices()
         self.modelled = self.gpu.startswith("softgpu")
         self.ranks = options.ranks or max(2, self.count)
+        gpus = [self.buses[rank % len(self.buses)] if self.buses else "" for rank in range(self.ranks)]
+        self.places = cores.places(gpus) if getattr(options, "pin", False) else None
         self.program = options.program or ("torch" if self.has_torch() and not self.modelled else "ag_gemm")
 
     def has_torch(self):
@@ -70,7 +77,7 @@ class Setup:
 
     def find_devices(self):
         if self.device == "cpu":
-            return 0, "CPU"
+            return 0, "CPU", []
         done = subprocess.run(
             [sys.executable, "-c", DEVICES],
             stdout=subprocess.PIPE,
@@ -79,12 +86,17 @@ class Setup:
             check=False,
             timeout=60,
         )
-        count, _, name = done.stdout.strip().partition(" ")
-        return int(count or 0), name
+        first, *buses = done.stdout.splitlines() or [""]
+        count, _, name = first.partition(" ")
+        return int(count or 0), name, buses
 
     def slipring(self, settings):
         words = [self.launcher, "run", "--lib", self.library]
         return words + [word for one in settings for word in ("--set", one)] + ["--"]
+
+
+def pin_option(p):
+    p.add_argument("--no-pin", dest="pin", action="store_false", help="leave it to the system which cores ranks run on")
 
 
 def writable(p, *paths):
@@ -94,6 +106,12 @@ def writable(p, *paths):
                 pass
         except OSError as error:
             p.error(f"{path} can not be written: {error.strerror}")
+
+
+def idle(used):
+    """What a rank of each side takes of a core while another side has its turn."""
+    shares = [(side.name, side.idle_share()) for side in used]
+    return ", ".join(f"{name} {share:.2%} of a core" for name, share in shares if share is not None)
 
 
 def header(setup, used, command):
@@ -134,6 +152,8 @@ def header(setup, used, command):
                 setup.program
             ],
         ),
+        ("cores", cores.describe(setup.places) if used else ""),
+        ("between turns", idle(used)),
         ("NCCL", facts.get("nccl", "")),
         ("NCCL of zero-cta", called or ""),
         ("environment", " ".join(f"{name}={os.environ[name]}" for name in settings)),

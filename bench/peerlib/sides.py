@@ -70,6 +70,7 @@ class TorchSide:
         self.tells_blocks = setup.device == "cuda"
         self.tries = bool(self.prefix)  # slipring lives in it, and learns from call to call
         self.processes, self.logs, self.replies, self.unread, self.facts = [], [], [], [], {}
+        self.idle_cpu = self.idle_wall = 0.0  # seconds, between its turns, of the rank that took most
 
     def begin(self):
         """Starts the ranks; ready() waits until they can work."""
@@ -91,6 +92,8 @@ class TorchSide:
             str(theirs),
         ]
         command += ["--nccl", self.setup.nccl] if self.setup.nccl else []
+        place = self.setup.places[rank] if self.setup.places else None
+        command += ["--issue", str(place.issue)] if place else []
         env = (
             os.environ
             | {
@@ -114,6 +117,7 @@ class TorchSide:
                 env=env,
                 pass_fds=[theirs],
                 start_new_session=True,
+                preexec_fn=place and (lambda: os.sched_setaffinity(0, place.rest)),
             )
         os.close(theirs)
         self.processes.append(process)
@@ -139,7 +143,13 @@ class TorchSide:
         for answer in answers:
             if "error" in answer:
                 raise Refused(answer["error"])
-        return worst(answers)
+        answer = worst(answers)
+        cpu, wall = answer.pop("idle", (0, 0))
+        self.idle_cpu, self.idle_wall = self.idle_cpu + cpu, self.idle_wall + wall
+        return answer
+
+    def idle_share(self):
+        return self.idle_cpu / self.idle_wall if self.idle_wall > 0.5 else None
 
     def collect(self, what, seconds):
         """One answer of each rank. When one has failed, the others may wait for it for ever."""
@@ -212,6 +222,9 @@ class AgGemmSide:
 
     def hang_up(self):
         pass
+
+    def idle_share(self):
+        return None
 
     def stop(self, end):
         pass

@@ -28,6 +28,7 @@ import tempfile
 import time
 
 BF16_BYTES = 2
+CYCLES_A_MS = 2_000_000  # of a GPU's clock, about
 PROBE_SPREAD = 32  # standard deviation of a product's elements in a check: below 256, whole numbers are exact in bf16
 
 
@@ -37,12 +38,15 @@ def die_with_parent():
 
 die_with_parent()
 
+AT_START = os.sched_getaffinity(0)
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
 sys.dont_write_bytecode = True  # beside the sources; where PyTorch lies it may
 
+from cores import Issuer
 from nccl_windows import Windows
 
 sys.dont_write_bytecode = False
@@ -51,9 +55,9 @@ sys.dont_write_bytecode = False
 class World:
     """The process group, the device, and how time is taken on it."""
 
-    def __init__(self, device):
+    def __init__(self, options):
         self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        self.cuda = device == "cuda"
+        self.cuda = options.device == "cuda"
         self.device = torch.device("cuda", self.rank) if self.cuda else torch.device("cpu")
         patience = datetime.timedelta(seconds=300)  # the driver is the one who gives up
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -67,6 +71,7 @@ class World:
             dist.init_process_group("gloo", **common)
         self.token = torch.zeros(1, device=self.device)
         self.meet()
+        self.issuer = None if options.issue is None else Issuer(options.issue, AT_START)
 
     def synchronize(self):
         if self.cuda:
@@ -84,6 +89,12 @@ class World:
         dist.all_reduce(self.token)
         self.synchronize()
 
+    def on_any(self, true):
+        """Whether it is true on any rank."""
+        count = torch.tensor(float(true), device=self.device)
+        dist.all_reduce(count)
+        return bool(count.item())
+
     def about(self):
         facts = {"torch": torch.__version__, "device": "CPU"}
         if self.cuda:
@@ -96,6 +107,8 @@ class World:
         """Milliseconds of one iteration, back to back, on the device."""
         for _ in range(warmup):
             operation()
+        if self.issuer:
+            self.issuer.keep()
         self.meet()
         if not self.cuda:
             begin = time.perf_counter()
@@ -109,6 +122,26 @@ class World:
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) / iters
+
+    def parts(self, operation, iters):
+        """Of one iteration: milliseconds that the host takes to issue it, and that the device takes when all has
+        been issued before it begins. For that the device is kept busy meanwhile."""
+        if not self.cuda:
+            return {"host_ms": self.timed(operation, 0, iters), "device_ms": 0.0}
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for cycles in (CYCLES_A_MS << step for step in range(3, 6)):
+            self.meet()
+            torch.cuda._sleep(cycles)
+            begin.record()
+            start = time.perf_counter()
+            for _ in range(iters):
+                operation()
+            host, late = time.perf_counter() - start, begin.query()
+            end.record()
+            end.synchronize()
+            if not self.on_any(late):
+                break
+        return {"host_ms": host / iters * 1e3, "device_ms": begin.elapsed_time(end) / iters}
 
 
 def small(world, seed, rows, columns, dtype=torch.bfloat16):
@@ -311,7 +344,7 @@ ROLES = {"plain": Plain, "zero-cta": ZeroCta, "fused": Fused, "async-tp": AsyncT
 
 class Rank:
     def __init__(self, options):
-        self.world = World(options.device)
+        self.world = World(options)
         self.role = ROLES[options.role](self.world, options)
 
     def about(self):
@@ -380,12 +413,18 @@ def one_line(error):
     return f"{type(error).__name__}: {text}"[:160]
 
 
+def times():
+    """Seconds of this process on all cores, and of the clock."""
+    return time.process_time(), time.monotonic()
+
+
 def serve(make, roles):
     """Answers jobs until stdin ends, with a rank that make(options) has made; it has `world`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--role", choices=roles, required=True)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--nccl", default="libnccl.so.2")
+    parser.add_argument("--issue", type=int, help="the core of the thread that issues work; others have the rest")
     parser.add_argument("--reply-fd", type=int, required=True)
     options = parser.parse_args()
     with os.fdopen(options.reply_fd, "w", encoding="utf-8") as replies:
@@ -400,12 +439,15 @@ def serve(make, roles):
             reply({"error": one_line(error)})
             raise
         reply(rank.world.about() | rank.about())
+        since = times()
         for line in sys.stdin:
+            idle = [now - before for now, before in zip(times(), since)]
             try:
-                reply(rank.do(json.loads(line)))
+                reply(rank.do(json.loads(line)) | {"idle": idle})
             except Exception as error:  # the driver decides what it means
                 print(f"{line.strip()}: {error!r}", flush=True)
                 reply({"error": one_line(error)})
+            since = times()
     dist.destroy_process_group()
 
 

@@ -9,15 +9,17 @@ import decisions
 from measure import JOB_SECONDS, START_SECONDS, OutOfTime
 from sides import Failed, stop_all
 
-NCCL, OURS = "nccl", "slipring"
+NCCL, OURS, CONTROL = "nccl", "slipring", "control"
 
 
-def maker(setup, settings, make_side):
+def maker(setup, settings, make_side, control=False):
     """A function that makes both sides with make_side(name, prefix), and the Log of slipring's rank 0; each
-    time another one. `settings`: more of slipring's, NAME=VALUE."""
+    time another one. `settings`: more of slipring's, NAME=VALUE. `control`: the second side is NCCL again."""
     groups = itertools.count()
 
     def make():
+        if control:
+            return [make_side(NCCL, []), make_side(CONTROL, [])], decisions.Log(os.devnull)
         path = os.path.join(os.path.abspath(setup.logs), f"decisions.{next(groups)}.rank%r.jsonl")
         ours = setup.slipring(["log=info", "log_format=json", f"log_file={path}"] + settings)
         return [make_side(NCCL, []), make_side(OURS, ours)], decisions.Log(path.replace("%r", "0"))
