@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "pin.h"
 #include "tests/e2e/ranks.h"
 #include "tools/common/json.h"
 
@@ -35,6 +36,7 @@ struct shared {
 struct work {
     struct options options;
     size_t bytes[MOST_SIZES];
+    struct pin pins[MOST_RANKS]; /* with --cores */
     int sizes, barriers;
     struct shared *shared;
 };
@@ -242,6 +244,21 @@ static int calls_of(const struct options *o, size_t bytes)
     return calls > LEAST_CALLS || calls == (int)o->calls ? calls : LEAST_CALLS;
 }
 
+static const struct pin *pins; /* of all ranks; NULL: wherever the system puts them */
+
+static void begin(int rank)
+{
+    const int status = pin_process(&pins[rank]);
+    CHECK(status == 0, "--cores, rank %d: %s", rank, strerror(-status));
+}
+
+/* The threads that the first calls have begun are known now. */
+static void pin(const struct rank *r)
+{
+    const int status = pins ? pin_issuer(&pins[r->rank]) : 0;
+    CHECK(status == 0, "--cores, rank %d: %s", r->rank, strerror(-status));
+}
+
 static void measure(struct rank *r, int size)
 {
     static double us[MOST_CALLS];
@@ -250,6 +267,7 @@ static void measure(struct rank *r, int size)
     struct buffers b = {.bytes = w->bytes[size], .calls = calls_of(&w->options, w->bytes[size])};
     allocate(r, &b);
     latency(r, &b, us, (int)w->options.warmup);
+    pin(r);
     costs->device_us[r->rank] = device_time(r, &b, us);
     costs->host_us[r->rank] = host_time(r, &b, us);
     costs->latency_us[r->rank] = latency(r, &b, us, b.calls);
@@ -338,6 +356,11 @@ int main(int argc, char **argv)
     if (!parse_bytes(&work))
         return options_wrong(option_rows, "--bytes: up to %d sizes from 1 on, parted by commas, not %s", MOST_SIZES,
                              o->bytes);
+    if (*o->cores && !pin_parse(o->cores, work.pins, (int)o->ranks))
+        return options_wrong(option_rows, "--cores: cores/core for each of %ld ranks, parted by colons, not %s",
+                             o->ranks, o->cores);
+    pins = *o->cores ? work.pins : NULL;
+    ranks_begin = pins ? begin : NULL;
     work.shared = mmap(NULL, sizeof *work.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(work.shared != MAP_FAILED, "no shared page");
     int status = ranks_run((int)o->ranks, (int)o->seconds, body, &work);

@@ -97,6 +97,11 @@ def places(gpus, allowed=None):
     return [found[rank] for rank in range(len(gpus))]
 
 
+def option(found):
+    """As bench/pin.h reads it."""
+    return ":".join(f"{name(one.rest)}/{one.issue}" for one in found)
+
+
 def describe(found):
     if not found:
         return "not pinned"

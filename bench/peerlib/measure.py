@@ -11,6 +11,7 @@ import os
 import statistics
 import time
 
+import cores
 from sides import Failed, Refused, run_json
 
 FORMS = ("stream", "event", "fresh")
@@ -211,6 +212,7 @@ class Run:
         words += ["--calls", str(self.options.calls), "--seconds", "3600"] + extra  # the time is kept here
         words += ["--in-place"] if self.options.in_place else []
         words += ["--check"] if number == 0 else []
+        words += ["--cores", cores.option(self.setup.places)] if self.setup.places else []
         seconds = min(self.left(), FIRST_JOB_SECONDS)
         result = run_json(launch, self.setup, self.setup.gather_cost, words, seconds)
         for size in self.options.gathers:

@@ -64,8 +64,9 @@ class Setup:
         self.modelled = self.gpu.startswith("softgpu")
         self.ranks = options.ranks or max(2, self.count)
         gpus = [self.buses[rank % len(self.buses)] if self.buses else "" for rank in range(self.ranks)]
-        self.places = cores.places(gpus) if getattr(options, "pin", False) else None
         self.program = options.program or ("torch" if self.has_torch() and not self.modelled else "ag_gemm")
+        pin = getattr(options, "pin", False) and self.program == "torch"
+        self.places = cores.places(gpus) if pin else None
 
     def has_torch(self):
         return self.python != sys.executable or importlib.util.find_spec("torch") is not None

@@ -82,6 +82,7 @@ class Machine(unittest.TestCase):
     def test_one_core_each(self):
         found = cores.places(["", ""], {2, 3})
         self.assertEqual([(set(one.rest), one.issue) for one in found], [({2}, 2), ({3}, 3)])
+        self.assertEqual(cores.option(found), "2/2:3/3")
 
     def test_one_physical_core_each(self):
         found = cores.places(["", ""], {2, 3, 10, 11})

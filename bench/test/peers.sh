@@ -68,6 +68,27 @@ says 'r["wrong"] == 3 and rows[0]["wrong"] == {"liar": 3}'
 status 1 "gathers alone: WRONG: short: gather_cost: status 1: .*byte [0-9]* of rank" --shapes --sides nccl --gathers 65536 --rounds 1 \
     --also short "$here/../../LD_PRELOAD/slipring run --lib $2 --set min_bytes=0 --"
 
+# ---- gather_cost's ranks keep to their cores ----
+cost=("$build/bench/gather_cost" --ranks 2 --bytes 65536 --calls 5)
+program=("${cost[@]}")
+core=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
+status 0 '^ *65536 ' --cores "$core/$core:$core/$core"
+status 2 'for each of 2 ranks.*not 0-3/4 ' --cores 0-3/4
+status 2 'not 0,/4:0/1 ' --cores 0,/4:0/1
+status 1 'cores, rank [01]: Invalid argument' --cores 1023/1023:1023/1023
+"${cost[@]}" --calls 10000 --cores "$core/$core:$core/$core" >"$work/out" 2>"$work/err" &
+pid=$! tries=0 kept=
+until [ -n "$kept" ] || [ $((tries += 1)) -gt 200 ]; do
+    sleep 0.02
+    for rank in $(pgrep -P $pid); do
+        [ "$(sort -u <(sed -n 's/^Cpus_allowed_list:\t//p' /proc/"$rank"/task/*/status 2>/dev/null))" = "$core" ] && kept=1
+    done
+done
+kill $pid 2>/dev/null
+wait $pid
+[ -n "$kept" ] || fail "gather_cost's ranks do not keep to their cores"
+program=("$peers" --build "$build")
+
 # ---- ranks that stay, as PyTorch's ----
 fake 0 '^| 192, 64, 48 | fresh |' --sides nccl slipring fused async-tp --also "slow one" "env FAKE_MS=3" "${files[@]}"
 well_formed
