@@ -60,11 +60,12 @@ class Samples(collections.defaultdict):
 
 
 class Results:
-    """Keys: (row, form, side) of whole, wrong and checked; (row, side) of gather; row of cool;
+    """Keys: (row, form, side) of whole, wrong and checked; (row, side) of gather; row of cool and warm;
     (bytes, side, what) of alone."""
 
     def __init__(self):
-        self.whole, self.gather, self.cool, self.alone = Samples(), Samples(), Samples(), Samples()
+        self.whole, self.gather, self.alone = Samples(), Samples(), Samples()
+        self.cool, self.warm = Samples(), Samples()  # the GEMM alone
         self.checked, self.wrong = {}, {}  # numbers of elements
         self.alone_checked, self.alone_wrong = {}, {}
         self.blocks = {}  # side: {"blocks": ..., "kernels": [...]}
@@ -147,9 +148,13 @@ class Run:
             to[key].append(answer["ms"])
         return answer
 
+    def with_gemm(self):
+        """The first side that knows the GEMM alone, which is the same on all; none when there is none."""
+        return [side for side in self.sides if side.gathers][:1]
+
     def cool(self, row):
-        """The GEMM alone after a pause, by the first side that knows it: it is the same on all."""
-        for side in [side for side in self.sides if side.gathers][:1]:
+        """The GEMM alone after a pause."""
+        for side in self.with_gemm():
             time.sleep(self.options.cool)
             job = self.job("gemm", row, side)
             self.sample(self.results.cool, row, side, job | {"iters": self.iterations(row, 10), "warmup": 2})
@@ -172,18 +177,31 @@ class Run:
             if answer["wrong"]:
                 self.results.wrong[row, form, side.name] = answer["wrong"]
 
+    def warm(self, row):
+        """The GEMM alone in a turn of its own, of as many iterations as the others': what a device that is
+        limited by its power can sustain."""
+        for side in self.with_gemm():
+            self.sample(self.results.warm, row, side, self.job("gemm", row, side))
+
     def turn(self, row, form, number):
-        turn = number % max(1, len(self.sides))
-        for side in self.sides[turn:] + self.sides[:turn]:
-            own = side.forms == ("own",)
-            if own and form != self.options.forms[0]:
-                continue
-            key = (row, "own" if own else form, side.name)
-            job = self.job("form", row, side, key[1])
-            if number:
-                self.sample(self.results.whole, key, side, job)
-            elif self.first_sample(self.results.whole, key, side, job):
-                self.check(row, key[1], side)
+        """All sides, and with the first form the GEMM alone: None stands for it."""
+        first = form == self.options.forms[0]
+        takers = self.sides + [None] * first
+        turn = number % len(takers) if takers else 0
+        for side in takers[turn:] + takers[:turn]:
+            if side is None:
+                self.warm(row)
+            elif side.forms != ("own",):
+                self.side_turn(row, form, side, number)
+            elif first:
+                self.side_turn(row, "own", side, number)
+
+    def side_turn(self, row, form, side, number):
+        key, job = (row, form, side.name), self.job("form", row, side, form)
+        if number:
+            self.sample(self.results.whole, key, side, job)
+        elif self.first_sample(self.results.whole, key, side, job):
+            self.check(row, form, side)
 
     def shape(self, row):
         for number in range(self.options.rounds):

@@ -56,6 +56,8 @@ says 'r["sides"] == ["nccl", "slipring"]' 'len(rows) == 6' 'r["stopped"] is None
     'all(row["ms"]["nccl"]["median"] == statistics.median(row["ms"]["nccl"]["samples"]) for row in rows)' \
     'all(abs(row["ratio"]["nccl"] - row["ms"]["nccl"]["median"] / row["ms"]["slipring"]["median"]) < 1e-9 for row in rows)' \
     'all(row["bound_ms"] == max(row["gemm_ms"]["median"], min(g["median"] for g in row["gather_ms"].values())) for row in rows)' \
+    'all(len(row["gemm_warm_ms"]["samples"]) == 2 and row["gemm_warm_ms"] != row["gemm_ms"] for row in rows)' \
+    'all(row["warm_bound_ms"] == max(row["gemm_warm_ms"]["median"], min(g["median"] for g in row["gather_ms"].values())) for row in rows)' \
     '{g["side"] for g in r["gathers"]} == {"nccl", "slipring", "slipring, all sizes", "zero-cta"}' \
     '{g["bytes"] for g in r["gathers"]} == {65536, 262144} and len(r["gathers"]) == 24'
 status 3 'left out: slipring: .*there is no setting NO_SUCH' --set no_such=1 --shapes 64,64,64 --forms stream --sides slipring
@@ -96,7 +98,9 @@ grep -q '^- left out: fused (own, 192,64,48): RuntimeError: not here$' "$work/ou
 [ "$(grep -c '^- left out: fused' "$work/out")" = 1 ] || fail "the same reason twice"
 grep -q '^- left out: async-tp: rank 1 has ended, status 1: ValueError: no compiler$' "$work/out" || fail "a rank that has ended"
 says 'r["sides"] == ["nccl", "slipring", "slow one"]' 'rows[0]["ms"]["nccl"]["median"] == 2 and rows[0]["gemm_ms"]["median"] == 1' \
-    'rows[0]["ratio"] == {"nccl": 1, "slow one": 1.5}' 'rows[0]["gather_ms"]["nccl"]["median"] == 0.5' 'rows[0]["above_bound"] == 2'
+    'rows[0]["ratio"] == {"nccl": 1, "slow one": 1.5}' 'rows[0]["gather_ms"]["nccl"]["median"] == 0.5' 'rows[0]["above_bound"] == 2' \
+    'rows[0]["above_warm_bound"] == 2'
+grep -q '^- rows more than 1.08 above the warm bound, of 6 whose .*: (192,64,48) stream: 2.000; ' "$work/out" || fail "rows above the warm bound"
 FAKE_WRONG=1 fake 1 'nccl fresh (64,64,64): 5 wrong' --sides nccl --shapes 64,64,64
 fake 0 'stopped at the limit of 8 s' --sides nccl --shapes 64,64,64 --forms stream --limit 8 --also mute "env FAKE_SILENT=1" "${files[@]}"
 says '"limit" in r["stopped"] and rows[0]["ms"]["nccl"]["median"] == 2 and "mute" not in rows[0]["ms"]'
