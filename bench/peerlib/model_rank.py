@@ -5,7 +5,7 @@ Started as torch_rank.py is, and answers in the same way:
 
     {"do": "make", "model": NAME, "sizes": {...}} -> {"parameters": of this rank}
     {"do": "losses", "steps": N}    -> {"losses": [mean over the ranks, hexadecimal], "steps": [counters of each step]}
-    {"do": "sizes"}                 -> {"bytes": [shard of each all-gather of a step]}
+                                       with "sizes": true also {"bytes": [shard of each all-gather of a step]}
     {"do": "time", "warmup": W, "iters": I}  -> {"ms": time of one step}
     {"do": "gathers", "bytes": [...], "warmup": W, "iters": I} -> {"ms": of these gathers alone}
     {"do": "drop"}                  -> {}
@@ -14,6 +14,7 @@ Nothing here depends on slipring; where it is loaded its
 counters are read.
 """
 
+import contextlib
 import gc
 import sys
 import warnings
@@ -79,21 +80,18 @@ class ModelRank:
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False
         losses, steps = [], []
-        for _ in range(job["steps"]):
+        seen = GatherSizes() if job["sizes"] else contextlib.nullcontext()
+        for left in reversed(range(job["steps"])):
             before = counters.read()
-            losses.append(self.program.step().double())
+            with contextlib.nullcontext() if left else seen:
+                losses.append(self.program.step().double())
             self.world.meet()
             steps.append(counters.since(before))
         torch.use_deterministic_algorithms(False)
         total = torch.stack(losses)
         dist.all_reduce(total)
-        return {"losses": [value.hex() for value in (total / self.world.ranks).tolist()], "steps": steps}
-
-    def sizes(self, _):
-        with GatherSizes() as seen:
-            self.program.step()
-        self.world.meet()
-        return {"bytes": seen.bytes}
+        answer = {"losses": [value.hex() for value in (total / self.world.ranks).tolist()], "steps": steps}
+        return answer | ({"bytes": seen.bytes} if job["sizes"] else {})
 
     def time(self, job):
         return {"ms": self.world.timed(self.program.step, job["warmup"], job["iters"])}

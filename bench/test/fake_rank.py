@@ -13,7 +13,8 @@ process that makes the file.
 
 As a rank of bench/models: the same times, and 0.5 ms for gathers alone. Under slipring the first
 three steps stage a shard, on rank 1, with FAKE_STAGED=1 the last one as well, and with FAKE_APART=1
-the last loss is another one. The model FAKE_REFUSED can not be made.
+the last loss is another one. The model FAKE_REFUSED can not be made. A step with
+losses takes FAKE_STEP_S seconds, 0.
 """
 
 import argparse
@@ -22,6 +23,8 @@ import os
 import sys
 import time
 
+USUAL_STEPS = 20  # with losses
+learned = 0
 slow = False  # as a rank of bench/never_slower, in the present row
 
 
@@ -34,7 +37,8 @@ def slow_once(name, rank, ours):
 
 
 def make(job, rank, ours):
-    global slow
+    global slow, learned
+    learned = 0
     name = str(job["row"]["number"] if "row" in job else job["model"])
     if name == os.environ.get("FAKE_REFUSED"):
         return {"error": "OutOfMemoryError: too large"}
@@ -44,13 +48,21 @@ def make(job, rank, ours):
     return {"parameters": 5}
 
 
-def losses(steps, rank, ours):
-    values = [float(steps - step) for step in range(steps)]
-    if ours and "FAKE_APART" in os.environ:
+def losses(job, rank, ours):
+    """Of USUAL_STEPS steps, the next few."""
+    global learned
+    steps = range(learned, learned + job["steps"])
+    learned = steps.stop
+    values = [float(USUAL_STEPS - step) for step in steps]
+    if ours and "FAKE_APART" in os.environ and learned == USUAL_STEPS:
         values[-1] += 0.25
-    staged = [rank == 1 and (step < 3 or (step == steps - 1 and "FAKE_STAGED" in os.environ)) for step in range(steps)]
-    counters = [{"calls": 4, "substituted": 3, "fused": 2, "joined": 1, "staged": int(one)} for one in staged]
-    return {"losses": [value.hex() for value in values], "steps": counters if ours else [{} for _ in counters]}
+    late = USUAL_STEPS - 1 if "FAKE_STAGED" in os.environ else None
+    counters = [
+        {"calls": 4, "substituted": 3, "fused": 2, "joined": 1, "staged": int(rank == 1 and (step < 3 or step == late))}
+        for step in steps
+    ]
+    answer_ = {"losses": [value.hex() for value in values], "steps": counters if ours else [{} for _ in counters]}
+    return answer_ | ({"bytes": [1 << 20, 2 << 20]} if job["sizes"] else {})
 
 
 def answer_row_or_model(job, rank):
@@ -59,10 +71,10 @@ def answer_row_or_model(job, rank):
     if job["do"] == "make":
         return make(job, rank, ours)
     if job["do"] == "losses":
-        return losses(job["steps"], rank, ours)
+        time.sleep(job["steps"] * float(os.environ.get("FAKE_STEP_S", "0")))
+        return losses(job, rank, ours)
     return {
         "drop": {},
-        "sizes": {"bytes": [1 << 20, 2 << 20]},
         "time": {"ms": 3.0 if slow else 1.0 if ours else 2.0, "counters": {}},
         "gathers": {"ms": 0.5},
         "parts": {"host_ms": float(os.environ.get("FAKE_HOST_MS", "0.25")), "device_ms": 1.0 if ours else 1.5},
