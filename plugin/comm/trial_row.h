@@ -33,6 +33,7 @@ struct slr_trial_chosen {
 struct slr_trial_choice {
     int32_t site_way[SLR_TRIAL_SITES]; /* SLR_WAY_RING or SLR_WAY_NCCL */
     uint32_t again[SLR_TRIAL_SITES];   /* how often its ways have been ordered to be tried again */
+    uint32_t ended[SLR_TRIAL_SITES];   /* 1 + `again` of the latest time that was ended: nothing is measured */
     uint32_t rows;
     struct slr_trial_chosen row[SLR_TRIAL_SITES * SLR_TRIAL_ROWS];
 };

@@ -59,7 +59,7 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm,
         r = slr_gemm_split_find(gemm, &c->pending->gather, c->nranks, split);
     if (r != SLR_R_FUSED)
         return r;
-    split->parts = slr_get(SLR_S_PARTS) ? (uint32_t)slr_get(SLR_S_PARTS) : slr_trials_parts(c, gemm);
+    split->parts = slr_get(SLR_S_PARTS) ? (uint32_t)slr_get(SLR_S_PARTS) : slr_trials_parts(c, gemm, split->on_a);
     if (split->parts == 1)
         return SLR_R_JOIN_WHOLE;
     /* How fast the GEMM consumes the gathered operand decides how finely it is cut. */

@@ -57,23 +57,31 @@ void slr_clock_next(struct slr_clock *clock)
     clock->open = false;
 }
 
-struct slr_clock *slr_clock_read(struct slr_clock *clocks, float *ms, bool *busy)
+/* Whether it is free now. Open, its site has not been called again: so it is for good if it was the
+ * last time, and each call of the communicator would look at it. */
+static bool is_over(struct slr_clock *clock, uint64_t now, float *ms, bool *busy)
+{
+    *ms = 0;
+    if (clock->open && now - clock->call < SLR_CLOCK_PATIENCE)
+        return false;
+    CUresult over = clock->open ? CUDA_SUCCESS : slr_real.cuEventQuery(last_event(clock));
+    if (over == CUDA_ERROR_NOT_READY) {
+        *busy = true;
+        return false;
+    }
+    clock->state = SLR_CLOCK_FREE;
+    if (clock->open || over != CUDA_SUCCESS ||
+        slr_real.cuEventElapsedTime(ms, clock->begin, last_event(clock)) != CUDA_SUCCESS)
+        *ms = 0;
+    return true;
+}
+
+struct slr_clock *slr_clock_read(struct slr_clock *clocks, uint64_t now, float *ms, bool *busy)
 {
     *busy = false;
-    for (int i = 0; i < SLR_CLOCKS; i++) {
-        struct slr_clock *clock = &clocks[i];
-        if (clock->state != SLR_CLOCK_STOPPED || clock->open)
-            continue;
-        CUresult over = slr_real.cuEventQuery(last_event(clock));
-        if (over == CUDA_ERROR_NOT_READY) {
-            *busy = true;
-            continue;
-        }
-        clock->state = SLR_CLOCK_FREE;
-        if (over != CUDA_SUCCESS || slr_real.cuEventElapsedTime(ms, clock->begin, last_event(clock)) != CUDA_SUCCESS)
-            *ms = 0;
-        return clock;
-    }
+    for (int i = 0; i < SLR_CLOCKS; i++)
+        if (clocks[i].state == SLR_CLOCK_STOPPED && is_over(&clocks[i], now, ms, busy))
+            return &clocks[i];
     return NULL;
 }
 

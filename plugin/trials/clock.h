@@ -11,7 +11,8 @@
  *
  *   FREE    --slr_clock_begin-->  RUNS     its call may still be consumed by a GEMM; one at most
  *   RUNS    --slr_clock_stop-->   STOPPED  its last event is on its way
- *   STOPPED --slr_clock_read-->   FREE; not while it is open: its site's next call has yet to come
+ *   STOPPED --slr_clock_read-->   FREE; not while it is open, because its site's next call has yet to come, but for
+ *                                 SLR_CLOCK_PATIENCE calls only
  *
  * Under the communicator's lock, its context current. Whatever goes wrong costs the sample. */
 #ifndef SLR_PLUGIN_TRIALS_CLOCK_H
@@ -21,7 +22,8 @@
 #include <stdint.h>
 #include "base/real.h"
 
-#define SLR_CLOCKS 64 /* the calls of three rounds: the host may be that far ahead */
+#define SLR_CLOCK_PATIENCE 256u /* calls of the communicator */
+#define SLR_CLOCKS 64           /* the calls of three rounds: the host may be that far ahead */
 
 struct slr_clock {
     enum { SLR_CLOCK_FREE, SLR_CLOCK_RUNS, SLR_CLOCK_STOPPED } state;
@@ -29,6 +31,7 @@ struct slr_clock {
     bool ended;                        /* `gathered` has been recorded */
     bool eaten;                        /* and `consumed` */
     bool open;
+    uint64_t call; /* the caller's: its number among the communicator's */
     uint64_t from; /* host, ns */
     float period;  /* to the next call, ms */
     bool idle;     /* the device was done when that came */
@@ -50,9 +53,10 @@ bool slr_clock_stop(struct slr_clock *clock);
 /* The next call of the site of a stopped one comes. */
 void slr_clock_next(struct slr_clock *clock);
 
-/* A stopped one that is over, with its time; 0: that is not known. NULL: there is none. *busy: others
- * are on their way. */
-struct slr_clock *slr_clock_read(struct slr_clock *clocks, float *ms, bool *busy);
+/* A stopped one that is over, with its time; 0: that is not known. Or one that is still open at call
+ * number `now`, and is not waited for any longer: then it has none. NULL: there is none. *busy:
+ * others are on their way. */
+struct slr_clock *slr_clock_read(struct slr_clock *clocks, uint64_t now, float *ms, bool *busy);
 
 void slr_clocks_close(struct slr_clock *clocks);
 

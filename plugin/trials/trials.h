@@ -19,8 +19,8 @@
  * which parts a GEMM has then depends on times. A program that asks cuBLAS for reproducible results
  * gets no trials, and neither does one with SLIPRING_TRIALS=0 on any rank.
  *
- * A gather in a group is not measured: nothing of it runs before the group ends. Its calls count, so
- * a communicator that gathers in groups only makes the calls of the trials once, and chooses nothing.
+ * A gather in a group is not measured: nothing of it runs before the group ends. When rank 0 sees a
+ * site's first calls all in groups, the ranks end its trials, and it stays on the ring.
  *
  * Locks: the communicator's (docs/locks.md). */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H
@@ -47,9 +47,9 @@ enum slr_reason slr_trials_call(struct slr_call *call);
 void slr_trials_begin(const struct slr_call *call);
 void slr_trials_gathered(const struct slr_call *call, CUstream end);
 
-/* How many equal parts the GEMM, described, is to have that consumes the latest gather; 1: it stays
- * whole; 0: by the pace. Under the communicator's lock. */
-uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm);
+/* How many equal parts the GEMM, described, is to have that consumes the latest gather, as its A or
+ * its B; 1: it stays whole; 0: by the pace. Under the communicator's lock. */
+uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a);
 
 /* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it; perhaps it consumes a gather
  * whose time is being taken. To be called while slr_trials_running (base/real.h) is not 0. Without

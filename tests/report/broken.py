@@ -92,10 +92,10 @@ def value_cases(lines):
         yield Case("parts_ms is %r" % parts[:20], *changed(lines, "tried", parts_ms=parts), '"parts_ms"')
     for parts in ("9" * 40 + ":" + "9" * 400, "1:1e999,2:1e300", "0:0", "1:0.5,1:0.5"):
         yield Case("parts_ms may be %r" % parts[:20], changed(lines, "tried", parts_ms=parts)[0], None, "", 0)
-    yield Case("tried without clock, parts, GEMM", changed(lines, "tried", **dict.fromkeys(["m", "n", "k", "clock", "parts_ms", "parts"], KeyError))[0], None, "", 0)
+    yield Case("tried without clock, parts, GEMM", changed(lines, "tried", **dict.fromkeys(["m", "n", "k", "batch", "trans", "type", "gathered", "clock", "parts_ms", "parts"], KeyError))[0], None, "", 0)
     yield Case("tried in no time", changed(lines, "tried", ring_ms=0, nccl_ms=0, calls=0)[0], None, "", 0)
     yield Case("tried for ever", changed(lines, "tried", ring_ms=3.9e9, nccl_ms=1e-9, calls=2**62, parts=2**62)[0], None, "", 0)
-    yield Case("markup in what was tried", changed(lines, "tried", clock=NASTY)[0], None, "", 0)
+    yield Case("markup in what was tried", changed(lines, "tried", clock=NASTY, trans=NASTY, type=NASTY, gathered=NASTY)[0], None, "", 0)
     yield Case("tried often", encode(lines + [dict(lines[index_of(lines, "tried")], ts=10**12 + i) for i in range(3000)]), None, "", 0)
     yield Case("event is a number", *changed(lines, "gather", event=3), "event")
     yield Case("unknown event", changed(lines, "gather", event="gather_v9")[0], None, "gather_v9", 0)

@@ -167,7 +167,7 @@ def text_rows(table):
 
 
 def chosen_of(line, before, behind):
-    alike = lambda x: all(x[f] == line[f] for f in ("comm", "shard", "m", "n", "k"))
+    alike = lambda x: all(x[f] == line[f] for f in ("comm", "shard", "m", "n", "k", "batch", "trans", "type", "gathered"))
     words = "NCCL" if line["by"] == "nccl" else "ring"
     if line["by"] == "ring" and line["m"]:
         words += {0: ", by the pace", 1: ", whole"}.get(line["parts"], ", %d parts" % line["parts"])
@@ -183,7 +183,8 @@ def check_tried_row(row, line, chosen):
     same = lambda text, exact: text == "-" if exact is None else abs(float(text) - exact) <= exact * 5.1e-4 + 5.1e-5
     what = "tried %s %s: " % (shard, gemm)
     check(comm == line["comm"] and near(number(shard, BYTES), line["shard"]), what + "communicator or shard")
-    check(gemm == ("%d x %d x %d" % (line["m"], line["n"], line["k"]) if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
+    sizes = "%(m)d x %(n)d x %(k)d, " % line + ("batch %(batch)d, " % line if line["batch"] > 1 else "")
+    check(gemm == (sizes + "%(trans)s, %(type)s, gathered %(gathered)s" % line if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
     check(calls == "%d, %s" % (line["calls"], line["clock"]), what + "calls %s" % calls)
     check(same(ring, line["ring_ms"]) and same(nccl, line["nccl_ms"]) and same(whole, ways.pop(1, None)), what + "times %s" % row)
     check(times.keys() == ways.keys() and all(same(str(times[p]), ways[p]) for p in times), what + "parts %s" % parts)

@@ -83,8 +83,10 @@ struct trial {
     int64_t ts;
     uint64_t shard, m, n, k, calls; /* m, n, k: 0 without a GEMM */
     uint64_t parts;                 /* chosen; 1: whole, 0: by the pace */
-    const char *clock;              /* device or host; NULL: not told */
-    bool nccl;                      /* chosen */
+    uint64_t batch;
+    const char *trans, *type, *gathered; /* NULL: not told */
+    const char *clock;                   /* device or host; NULL: not told */
+    bool nccl;                           /* chosen */
     double ring_ms, nccl_ms;
     unsigned ways; /* of those below, by number of equal parts */
     struct {

@@ -51,6 +51,10 @@ void model_add_trial(struct model *m, struct member *b, const struct log_record 
                       .k = (uint64_t)r->num[F_K],
                       .calls = (uint64_t)r->num[F_CALLS],
                       .parts = (uint64_t)r->num[F_PARTS],
+                      .batch = (uint64_t)r->num[F_BATCH],
+                      .trans = model_intern(m, r->text[F_TRANS]),
+                      .type = model_intern(m, r->text[F_TYPE]),
+                      .gathered = model_intern(m, r->text[F_GATHERED]),
                       .clock = model_intern(m, r->text[F_MEASURED_BY]),
                       .ring_ms = (double)r->num[F_RING_MS] / 1e9,
                       .nccl_ms = (double)r->num[F_NCCL_MS] / 1e9};

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include "tools/report/report.h"
 
-enum { TRIALS_SHOWN = 100, ONE = 32, LIST = TRIAL_WAYS * (2 * ONE) };
+enum { TRIALS_SHOWN = 100, ONE = 32, GEMM = 256, LIST = TRIAL_WAYS * (2 * ONE) };
 
 /* Four digits that count: 0.1844, 1.844, 18.44. */
 static const char *put_ms(char *buf, double ms)
@@ -39,9 +39,23 @@ static bool has_gemm(const struct trial *t)
     return t->m && t->n && t->k;
 }
 
+/* Texts are interned. */
 static bool alike(const struct trial *a, const struct trial *b)
 {
-    return a->shard == b->shard && a->m == b->m && a->n == b->n && a->k == b->k;
+    return a->shard == b->shard && a->m == b->m && a->n == b->n && a->k == b->k && a->batch == b->batch &&
+           a->trans == b->trans && a->type == b->type && a->gathered == b->gathered;
+}
+
+/* "4096 x 8192 x 1024, tn, bf16, gathered b". */
+static void put_gemm(struct table *t, const struct trial *a)
+{
+    char text[GEMM];
+    size_t at = (size_t)snprintf(text, sizeof text, "%" PRIu64 " x %" PRIu64 " x %" PRIu64, a->m, a->n, a->k);
+    if (a->batch > 1)
+        at += (size_t)snprintf(text + at, sizeof text - at, ", batch %" PRIu64, a->batch);
+    if (a->trans && a->type && a->gathered)
+        snprintf(text + at, sizeof text - at, ", %.16s, %.64s, gathered %.16s", a->trans, a->type, a->gathered);
+    table_cell(t, "%s", has_gemm(a) ? text : "no GEMM");
 }
 
 /* What was tried several times counts as it was chosen the last time. */
@@ -85,10 +99,7 @@ static void put_trial(struct table *t, const struct comm *c, const struct member
     double whole = ms_of(a, 1);
     table_cell(t, "%s", c->name);
     table_cell(t, "%s", form_bytes(bytes, (double)a->shard));
-    if (has_gemm(a))
-        table_cell(t, "%" PRIu64 " x %" PRIu64 " x %" PRIu64, a->m, a->n, a->k);
-    else
-        table_cell(t, "no GEMM");
+    put_gemm(t, a);
     table_cell(t, "%" PRIu64 ", %s", a->calls, a->clock ? a->clock : "not told");
     table_cell(t, "%s", put_ms(ms, a->ring_ms));
     table_cell(t, "%s", put_ms(ms, a->nccl_ms));
@@ -101,11 +112,16 @@ static void put_trial(struct table *t, const struct comm *c, const struct member
 
 void report_trials(struct report *r)
 {
-    static const struct column columns[] = {{"communicator", false, false}, {"shard of a rank", false, true},
-                                            {"GEMM: m, n, k", false, true}, {"calls, clock", false, true},
-                                            {"ring", true, false},          {"NCCL", true, false},
-                                            {"whole", true, false},         {"parts: time", false, true},
-                                            {"chosen", false, true},        {"less than NCCL", true, true}};
+    static const struct column columns[] = {{"communicator", false, false},
+                                            {"shard of a rank", false, true},
+                                            {"GEMM: m, n, k, ops, types", false, true},
+                                            {"calls, clock", false, true},
+                                            {"ring", true, false},
+                                            {"NCCL", true, false},
+                                            {"whole", true, false},
+                                            {"parts: time", false, true},
+                                            {"chosen", false, true},
+                                            {"less than NCCL", true, true}};
     struct table t = {.columns = columns, .n = sizeof columns / sizeof *columns};
     size_t n = 0;
     for (size_t i = 0; i < r->run->comms.n; i++) {

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From what the ranks have measured to what all go by. */
+#include <stdio.h>
+#include "base/log.h"
+#include "plugin/trials/trials_impl.h"
+
+enum {
+    STRANGERS = 3, /* watched calls that are consumed by what has not been tried: then ways are tried again, */
+    AGAIN = 6,     /* so often; each time it takes twice as many */
+    GROUPED = 8,   /* calls that were all in groups: nothing will be measured */
+};
+
+/* ---- each rank's post ---- */
+
+static void post(struct slr_trials *t, uint32_t site)
+{
+    struct slr_trial_post *own = &t->shared->post[t->agreed.rank];
+    uint32_t n = 0;
+    for (unsigned i = 0; i < t->rows && n < SLR_TRIAL_ROWS; i++) {
+        struct slr_samples *from = &t->row[i];
+        if (from->site == site)
+            own->site[site].row[n++] = slr_samples_row(from, t->rounds);
+    }
+    own->site[site].rows = n;
+    t->site[site].posted = t->site[site].again + 1;
+    t->unposted--;
+    atomic_store(&own->site[site].times, t->site[site].posted);
+}
+
+void slr_trials_post(struct slr_trials *t, bool complete)
+{
+    for (unsigned i = 0; i < t->sites && complete; i++)
+        if (t->site[i].posted <= t->site[i].again && t->site[i].calls >= slr_trials_end(t->after, t->rounds))
+            post(t, i);
+}
+
+/* ---- rank 0 ---- */
+
+static bool posted_by_all(const struct slr_trials *t, uint32_t site)
+{
+    for (int r = 0; r < t->agreed.nranks; r++)
+        if (atomic_load(&t->shared->post[r].site[site].times) <= t->site[site].again)
+            return false;
+    return true;
+}
+
+int slr_trials_way_of(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site)
+{
+    for (uint32_t i = 0; i < choice->rows; i++)
+        if (choice->row[i].gemm == gemm && choice->row[i].site == site)
+            return choice->row[i].way;
+    return SLR_WAY_RING;
+}
+
+/* "1:0.2411,2:0.1744": ms by number of parts. */
+static const char *list_parts(const struct slr_trial_row *slowest, int nranks, char *buf, size_t size)
+{
+    size_t at = 0;
+    for (int w = SLR_WAY_WHOLE; w < SLR_WAYS && at < size - 24; w++)
+        at += (size_t)snprintf(buf + at, size - at, "%s%u:%.4f", at ? "," : "", slr_way_parts(w, nranks),
+                               (double)slowest->ms[w]);
+    return slowest->gemm ? buf : "none";
+}
+
+static void log_row(const struct slr_comm *c, const struct slr_samples *row, const struct slr_trial_row *slowest,
+                    const struct slr_trial_choice *choice)
+{
+    const struct slr_tune_gemm *g = &row->what;
+    char parts[160] = "", trans[SLR_TUNE_GEMM_TEXT], type[SLR_TUNE_GEMM_TEXT];
+    slr_log(SLR_LOG_INFO, "tried",
+            "comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld batch=%lld trans=%s type=%s gathered=%s calls=%u clock=%s "
+            "ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s parts=%u",
+            c->name, c->rank, c->trials->site[row->site].shard, (long long)g->m, (long long)g->n, (long long)g->k,
+            (long long)g->batch, slr_tune_trans_text(g, trans), slr_tune_type_text(g, type), slr_tune_gathered_text(g),
+            slowest->calls, slr_samples_of_host(row, c->trials->rounds) ? "host" : "device",
+            (double)slowest->ms[SLR_WAY_RING], (double)slowest->ms[SLR_WAY_NCCL],
+            list_parts(slowest, c->nranks, parts, sizeof parts),
+            choice->site_way[row->site] == SLR_WAY_NCCL ? "nccl" : "ring",
+            slr_way_parts(slr_trials_way_of(choice, row->gemm, row->site), c->nranks));
+}
+
+static void choose(struct slr_comm *c, uint32_t site)
+{
+    struct slr_trials *t = c->trials;
+    const struct slr_trial_row *rows[SLR_MAX_RANKS];
+    uint32_t count[SLR_MAX_RANKS];
+    struct slr_trial_choice choice = t->coming;
+    struct slr_trial_row slowest;
+    for (int r = 0; r < c->nranks; r++) {
+        rows[r] = t->shared->post[r].site[site].row;
+        count[r] = t->shared->post[r].site[site].rows;
+    }
+    slr_trials_choose(rows, count, c->nranks, site, &choice);
+    t->shared->choice = choice;
+    if (!slr_agreed_propose(&t->agreed))
+        return; /* at a later call */
+    t->site[site].chosen = t->site[site].again + 1;
+    for (unsigned i = 0; i < t->rows; i++)
+        if (t->row[i].site == site && slr_trials_slowest(rows, count, c->nranks, t->row[i].gemm, site, &slowest))
+            log_row(c, &t->row[i], &slowest, &choice);
+}
+
+/* What consumes the site's gathers is not what was tried. */
+static bool has_changed(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    return s->chosen > s->again && s->again < AGAIN && s->strangers >= (uint32_t)STRANGERS << s->again &&
+           t->coming.again[s - t->site] == s->again;
+}
+
+static void try_again(struct slr_trials *t, uint32_t site)
+{
+    t->shared->choice = t->coming;
+    t->shared->choice.again[site]++;
+    slr_agreed_propose(&t->agreed);
+}
+
+/* No way would be measured. */
+static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    return s->posted <= s->again && s->calls >= GROUPED && s->grouped == s->calls &&
+           t->coming.ended[s - t->site] <= s->again;
+}
+
+static void end(struct slr_trials *t, uint32_t site)
+{
+    t->shared->choice = t->coming;
+    t->shared->choice.ended[site] = t->site[site].again + 1;
+    slr_agreed_propose(&t->agreed);
+}
+
+/* One site at a time, as the choice before has to be known to all, and to hold. */
+void slr_trials_lead(struct slr_comm *c)
+{
+    struct slr_trials *t = c->trials;
+    bool settled = slr_agreed_ready(&t->agreed) && (!t->agreed.changes || t->agreed.calls > t->agreed.place);
+    for (uint32_t i = 0; i < t->sites && settled; i++) {
+        struct slr_trial_site *s = &t->site[i];
+        if (is_grouped(t, s)) {
+            end(t, i);
+            return;
+        }
+        if (s->chosen <= s->again && posted_by_all(t, i)) {
+            choose(c, i);
+            return;
+        }
+        if (has_changed(t, s)) {
+            try_again(t, i);
+            return;
+        }
+    }
+}
+
+/* ---- all ---- */
+
+static void begin_again(struct slr_trials *t, uint32_t site)
+{
+    struct slr_trial_site *s = &t->site[site];
+    t->unposted += s->posted > s->again;
+    s->again = t->in_force.again[site];
+    s->calls = t->after;
+    s->grouped = 0;
+    s->strangers = 0;
+    for (unsigned row = 0; row < t->rows; row++)
+        if (t->row[row].site == site)
+            slr_samples_forget(&t->row[row]);
+}
+
+/* As if all had been measured, and nothing chosen. */
+static void end_trials(struct slr_trials *t, uint32_t site)
+{
+    struct slr_trial_site *s = &t->site[site];
+    t->unposted -= s->posted <= s->again;
+    s->posted = s->chosen = s->again + 1;
+    if (s->calls < slr_trials_end(t->after, t->rounds))
+        s->calls = slr_trials_end(t->after, t->rounds);
+}
+
+void slr_trials_go_by(struct slr_trials *t)
+{
+    t->in_force = t->coming;
+    for (unsigned i = 0; i < t->sites; i++) {
+        if (t->site[i].again != t->in_force.again[i])
+            begin_again(t, i);
+        if (t->in_force.ended[i] > t->site[i].again && t->site[i].calls < slr_trials_end(t->after, t->rounds))
+            end_trials(t, i);
+    }
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The times of a communicator's calls. */
+#include "base/cu.h"
+#include "plugin/trials/trials.h"
+#include "plugin/trials/trials_impl.h"
+
+static struct slr_samples *known(struct slr_trials *t, uint64_t gemm, uint32_t site)
+{
+    for (unsigned i = 0; i < t->rows; i++)
+        if (t->row[i].gemm == gemm && t->row[i].site == site)
+            return &t->row[i];
+    return NULL;
+}
+
+/* Its row has been measured in every way. */
+static bool has_been_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
+{
+    const struct slr_samples *row = known(t, gemm, site);
+    return row && slr_samples_whole(row, t->rounds);
+}
+
+void slr_trials_stop(struct slr_trials *t)
+{
+    if (!t->running)
+        return;
+    if (t->running->way == SLR_TRIALS_WATCHED)
+        t->site[t->running->site].strangers += !has_been_tried(t, t->running->gemm, t->running->site);
+    if (!slr_clock_stop(t->running)) {
+        t->site[t->running->site].latest = NULL;
+        t->clocks_out--;
+    }
+    t->running = NULL;
+    atomic_store(&t->end, 0);
+    atomic_fetch_sub(&slr_trials_running, 1);
+}
+
+static struct slr_samples *row_of(struct slr_trials *t, uint64_t gemm, uint32_t site)
+{
+    struct slr_samples *row = known(t, gemm, site);
+    if (row || t->rows == SLR_TRIALS_ROWS)
+        return row;
+    row = &t->row[t->rows++];
+    *row = (struct slr_samples){.gemm = gemm, .site = site};
+    return row;
+}
+
+/* Its site has not been called for so long that it may never be. */
+static void forget(struct slr_trials *t, struct slr_clock *clock)
+{
+    clock->open = false;
+    if (t->site[clock->site].latest == clock)
+        t->site[clock->site].latest = NULL;
+}
+
+bool slr_trials_read(struct slr_trials *t, int site)
+{
+    struct slr_clock *clock;
+    float ms;
+    bool busy;
+    if (site >= 0 && t->site[site].latest) {
+        slr_clock_next(t->site[site].latest);
+        t->site[site].latest = NULL;
+    }
+    while ((clock = slr_clock_read(t->clocks, t->agreed.calls, &ms, &busy)) != NULL) {
+        t->clocks_out--;
+        if (clock->open)
+            forget(t, clock);
+        else if (clock->way != SLR_TRIALS_WATCHED && ms > 0)
+            slr_samples_add(row_of(t, clock->gemm, clock->site), clock, ms);
+    }
+    return !busy;
+}
+
+void slr_trials_begin(const struct slr_call *call)
+{
+    struct slr_trials *t = call->comm->trials;
+    if (slr_shared_enter(&call->comm->shared) != SLR_OK)
+        return;
+    t->running = slr_clock_begin(t->clocks, call->stream);
+    slr_shared_leave();
+    if (!t->running)
+        return;
+    t->clocks_out++;
+    t->running->site = (uint32_t)t->at;
+    t->running->way = t->trying ? t->way : SLR_TRIALS_WATCHED;
+    t->running->round = t->round;
+    t->running->call = t->agreed.calls;
+    t->running->open = t->trying;
+    if (t->trying)
+        t->site[t->at].latest = t->running;
+    atomic_store(&t->begin, (uintptr_t)call->recv);
+    atomic_store(&t->end, (uintptr_t)call->recv + call->shard * (size_t)call->comm->nranks);
+    atomic_fetch_add(&slr_trials_running, 1);
+}
+
+void slr_trials_gathered(const struct slr_call *call, CUstream end)
+{
+    struct slr_trials *t = call->comm->trials;
+    if (!t->running || slr_shared_enter(&call->comm->shared) != SLR_OK)
+        return;
+    slr_clock_gathered(t->running, end);
+    slr_shared_leave();
+}
+
+/* Which operand lies in the buffer that is being gathered; -1: none. */
+static int gathered(const struct slr_trials *t, const struct slr_gemm *gemm)
+{
+    const uintptr_t begin = atomic_load(&t->begin), end = atomic_load(&t->end);
+    const uintptr_t a = (uintptr_t)gemm->a, b = (uintptr_t)gemm->b;
+    if (b >= begin && b < end)
+        return SLR_TUNE_OF_B;
+    return a >= begin && a < end ? SLR_TUNE_OF_A : -1;
+}
+
+/* Under the communicator's lock. */
+static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream)
+{
+    struct slr_trials *t = c->trials;
+    const int operand = gathered(t, gemm);
+    if (!t->running || operand < 0 || slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    if (!slr_stream_captures(stream)) {
+        const struct slr_tune_gemm what = slr_trials_name(gemm, operand);
+        t->running->gemm = slr_tune_gemm_hash(&what);
+        slr_clock_consumed(t->running, stream);
+        const bool watched = t->running->way == SLR_TRIALS_WATCHED;
+        struct slr_samples *row = watched ? NULL : row_of(t, t->running->gemm, t->running->site);
+        if (row)
+            row->what = what;
+        slr_trials_stop(t);
+    }
+    slr_shared_leave();
+}
+
+void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream)
+{
+    struct slr_comm *comms[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
+    for (int i = 0; i < n; i++) {
+        struct slr_comm *c = comms[i];
+        if (c->trials && gathered(c->trials, gemm) >= 0 && slr_gemm_describe(gemm) == SLR_R_FUSED) {
+            slr_comm_lock(c);
+            consumed(c, gemm, stream);
+            slr_comm_unlock(c);
+        }
+        slr_comm_put(c);
+    }
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For the folder trials/ alone: a communicator's state, and what its files do for each other.
+ * measure.c takes times, choice.c tells them to the other ranks and chooses, trials.c says which way
+ * a call goes. All under the communicator's lock. */
+#ifndef SLR_PLUGIN_TRIALS_TRIALS_IMPL_H
+#define SLR_PLUGIN_TRIALS_TRIALS_IMPL_H
+
+#include "kernels/gemm.h"
+#include "plugin/comm/comm.h"
+#include "plugin/trials/clock.h"
+#include "plugin/trials/samples.h"
+#include "plugin/trials/ways.h"
+
+#define SLR_TRIALS_ROWS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
+#define SLR_TRIALS_WATCHED SLR_WAYS /* as a clock's way: the time is not of interest */
+
+/* Whatever belongs to the gathers of one size. */
+struct slr_trial_site {
+    size_t shard;
+    uint64_t calls;          /* since its ways began to be tried, or are going to be */
+    uint64_t grouped;        /* of these, in groups */
+    uint32_t again;          /* as slr_trial_choice's */
+    uint32_t posted, chosen; /* times; `chosen`: rank 0's */
+    uint32_t strangers;
+    struct slr_clock *latest; /* of its latest measured call, until the next one comes; or NULL */
+};
+
+struct slr_trials {
+    struct slr_agreed agreed;
+    struct slr_trials_shared *shared; /* in the control block */
+    uint32_t rounds, after;
+    struct slr_trial_site site[SLR_TRIAL_SITES];
+    unsigned sites;
+    struct slr_samples row[SLR_TRIALS_ROWS];
+    unsigned rows;
+    struct slr_clock clocks[SLR_CLOCKS];
+    unsigned clocks_out;          /* are not free */
+    unsigned unposted;            /* sites whose ways are tried, or going to be */
+    struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */
+    _Atomic uintptr_t begin, end; /* its receive buffer, for a look without the lock; or empty */
+    struct slr_trial_choice coming, in_force;
+    /* Of the latest call. */
+    int at; /* site; -1: none, there are too many */
+    int way;
+    uint32_t round;
+    bool trying;
+};
+
+/* `gathered`: SLR_TUNE_OF_A or SLR_TUNE_OF_B. */
+static inline struct slr_tune_gemm slr_trials_name(const struct slr_gemm *gemm, int gathered)
+{
+    return (struct slr_tune_gemm){.m = gemm->m,
+                                  .n = gemm->n,
+                                  .k = gemm->k,
+                                  .batch = gemm->batch,
+                                  .op = {(int32_t)gemm->transa, (int32_t)gemm->transb},
+                                  .type = {(int32_t)gemm->atype, (int32_t)gemm->btype, (int32_t)gemm->ctype},
+                                  .gathered = gathered};
+}
+
+/* ---- measure.c ---- */
+
+/* No GEMM will come any more that consumes the latest gather. */
+void slr_trials_stop(struct slr_trials *t);
+
+/* The next call of `site` (-1: of none) comes: takes the times that are known by now. False: some
+ * are still on their way. The context is current. */
+bool slr_trials_read(struct slr_trials *t, int site);
+
+/* ---- choice.c ---- */
+
+/* What this rank has measured, site by site, when nothing of it is on its way. */
+void slr_trials_post(struct slr_trials *t, bool complete);
+
+/* Rank 0's: proposes what is due. */
+void slr_trials_lead(struct slr_comm *c);
+
+/* What has been agreed holds from this call on. */
+void slr_trials_go_by(struct slr_trials *t);
+
+int slr_trials_way_of(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gathers of a program whose call sites change.
+ *
+ *   call_sites RANKS PHASE...      PHASE: KIND[/COLS]:CALLS, e.g. gemm:200 grouped/48:100
+ *
+ * A phase makes CALLS gathers of COLS (24) columns of K floats a rank, on one communicator. KIND says what is done
+ * with them: alone; grouped: alone, in a group of its own; gemm: C = W X; turned: C = W' X, of the same sizes. All
+ * elements are checked after each call. */
+#include <string.h>
+#include "ranks.h"
+
+enum { COLS = 24, K = 64, M = 32 };
+
+struct phase {
+    char kind[16];
+    int cols, calls;
+};
+
+struct memory {
+    float *send, *recv, *w, *c; /* on the device */
+    float *shards, *product;    /* what is expected */
+    float *host;
+};
+
+static float value(uint64_t seed, uint64_t i)
+{
+    return (float)(hash64(seed, i) % 5) - 2;
+}
+
+static bool multiplies(const struct phase *p)
+{
+    return strcmp(p->kind, "gemm") == 0 || strcmp(p->kind, "turned") == 0;
+}
+
+/* Element (row, inner) of W as it is multiplied. */
+static size_t of_w(const struct phase *p, int row, int inner)
+{
+    return strcmp(p->kind, "turned") == 0 ? (size_t)(row * K + inner) : (size_t)(inner * M + row);
+}
+
+static void expect(const struct rank *r, const struct phase *p, struct memory *m)
+{
+    const int cols = p->cols * r->nranks;
+    m->shards = malloc((size_t)(cols * K) * sizeof(float));
+    m->product = calloc((size_t)(cols * M), sizeof(float));
+    m->host = malloc((size_t)(cols * (K > M ? K : M)) * sizeof(float));
+    CHECK(m->shards && m->product && m->host, "no memory");
+    for (int i = 0; i < cols * K; i++)
+        m->shards[i] = value((uint64_t)(i / (p->cols * K)), (uint64_t)(i % (p->cols * K)));
+    for (int col = 0; col < cols; col++)
+        for (int row = 0; row < M; row++)
+            for (int k = 0; k < K; k++)
+                m->product[col * M + row] += value(99, of_w(p, row, k)) * m->shards[col * K + k];
+}
+
+static void make(const struct rank *r, const struct phase *p, struct memory *m)
+{
+    const size_t shard = (size_t)(p->cols * K) * sizeof(float), w = (size_t)(M * K) * sizeof(float);
+    float *host = malloc(w);
+    CHECK(host, "no memory");
+    CUDA(cudaMalloc((void **)&m->send, shard));
+    CUDA(cudaMalloc((void **)&m->recv, shard * (size_t)r->nranks));
+    CUDA(cudaMalloc((void **)&m->w, w));
+    CUDA(cudaMalloc((void **)&m->c, (size_t)(p->cols * r->nranks * M) * sizeof(float)));
+    CUDA(cudaMemcpy(m->send, m->shards + p->cols * K * r->rank, shard, cudaMemcpyHostToDevice));
+    for (size_t i = 0; i < (size_t)(M * K); i++)
+        host[i] = value(99, i);
+    CUDA(cudaMemcpy(m->w, host, w, cudaMemcpyHostToDevice));
+    free(host);
+}
+
+static void destroy(struct memory *m)
+{
+    CUDA(cudaFree(m->send));
+    CUDA(cudaFree(m->recv));
+    CUDA(cudaFree(m->w));
+    CUDA(cudaFree(m->c));
+    free(m->shards);
+    free(m->product);
+    free(m->host);
+}
+
+static void compare(const struct phase *p, int call, const float *device, const float *want, size_t n, float *host)
+{
+    CUDA(cudaMemcpy(host, device, n * sizeof *host, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < n; i++)
+        CHECK(host[i] == want[i], "%s, call %d, element %zu: %g, not %g", p->kind, call, i, (double)host[i],
+              (double)want[i]);
+}
+
+static void one(const struct rank *r, const struct phase *p, struct memory *m, cublasHandle_t h, int call)
+{
+    const size_t n = (size_t)(p->cols * r->nranks);
+    const bool grouped = strcmp(p->kind, "grouped") == 0;
+    const cublasOperation_t op = strcmp(p->kind, "turned") == 0 ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const float alpha = 1, beta = 0;
+    CUDA(cudaMemsetAsync(m->recv, 0xff, n * K * sizeof(float), r->stream));
+    CUDA(cudaMemsetAsync(m->c, 0xff, n * M * sizeof(float), r->stream));
+    if (grouped)
+        NCCL(ncclGroupStart());
+    NCCL(ncclAllGather(m->send, m->recv, (size_t)(p->cols * K), ncclFloat, r->comm, r->stream));
+    if (grouped)
+        NCCL(ncclGroupEnd());
+    if (multiplies(p))
+        CHECK(cublasSgemm(h, op, CUBLAS_OP_N, M, (int)n, K, &alpha, m->w, op == CUBLAS_OP_N ? M : K, m->recv, K, &beta,
+                          m->c, M) == CUBLAS_STATUS_SUCCESS,
+              "cublasSgemm");
+    CUDA(cudaStreamSynchronize(r->stream));
+    compare(p, call, m->recv, m->shards, n * K, m->host);
+    if (multiplies(p))
+        compare(p, call, m->c, m->product, n * M, m->host);
+}
+
+static void body(struct rank *r)
+{
+    char **words = r->arg;
+    cublasHandle_t h;
+    rank_open(r);
+    CHECK(cublasCreate(&h) == CUBLAS_STATUS_SUCCESS && cublasSetStream(h, r->stream) == CUBLAS_STATUS_SUCCESS,
+          "cublasCreate");
+    for (; *words; words++) {
+        struct phase p = {.cols = COLS};
+        struct memory m = {0};
+        CHECK(sscanf(*words, "%15[a-z]/%d:%d", p.kind, &p.cols, &p.calls) == 3 ||
+                  sscanf(*words, "%15[a-z]:%d", p.kind, &p.calls) == 2,
+              "%s: not a phase", *words);
+        expect(r, &p, &m);
+        make(r, &p, &m);
+        for (int call = 0; call < p.calls; call++)
+            one(r, &p, &m, h, call);
+        destroy(&m);
+    }
+    cublasDestroy(h);
+    rank_close(r);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) {
+        fprintf(stderr, "usage: call_sites RANKS PHASE...\n");
+        return 2;
+    }
+    return ranks_run(atoi(argv[1]), 100, body, argv + 2);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin/trials/clock.h, on a driver whose events have happened at once. */
+#include <criterion/criterion.h>
+#include "plugin/trials/clock.h"
+
+static CUresult answer; /* of cuEventQuery */
+static unsigned queries;
+
+static CUresult CUDAAPI create(CUevent *event, unsigned flags)
+{
+    static char events[3 * SLR_CLOCKS];
+    static size_t n;
+    (void)flags;
+    *event = (CUevent)&events[n++ % sizeof events];
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI record(CUevent event, CUstream stream)
+{
+    (void)event, (void)stream;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI query(CUevent event)
+{
+    (void)event;
+    queries++;
+    return answer;
+}
+
+static CUresult CUDAAPI elapsed(float *ms, CUevent from, CUevent to)
+{
+    (void)from, (void)to;
+    *ms = 2.5f;
+    return CUDA_SUCCESS;
+}
+
+static void fakes(void)
+{
+    slr_real.cuEventCreate = create;
+    slr_real.cuEventRecord = record;
+    slr_real.cuEventQuery = query;
+    slr_real.cuEventElapsedTime = elapsed;
+    answer = CUDA_SUCCESS;
+}
+
+TestSuite(clock, .init = fakes);
+
+/* Of a call with this number, over on the device; its site's next call has not come. */
+static struct slr_clock *stopped(struct slr_clock *clocks, uint64_t call)
+{
+    struct slr_clock *clock = slr_clock_begin(clocks, NULL);
+    cr_assert(clock);
+    clock->call = call;
+    slr_clock_gathered(clock, NULL);
+    cr_assert(slr_clock_stop(clock));
+    return clock;
+}
+
+Test(clock, a_time_is_read_when_the_next_call_has_come)
+{
+    struct slr_clock clocks[SLR_CLOCKS] = {0}, *clock = stopped(clocks, 1);
+    float ms = -1;
+    bool busy = true;
+    cr_assert_null(slr_clock_read(clocks, 2, &ms, &busy));
+    cr_assert_not(busy, "an open one holds nobody up");
+    slr_clock_next(clock);
+    cr_assert_eq(slr_clock_read(clocks, 2, &ms, &busy), clock);
+    cr_assert(ms == 2.5f && clock->idle && !clock->open && clock->state == SLR_CLOCK_FREE);
+}
+
+Test(clock, one_that_is_not_over_is_busy)
+{
+    struct slr_clock clocks[SLR_CLOCKS] = {0};
+    float ms;
+    bool busy = false;
+    slr_clock_next(stopped(clocks, 1));
+    answer = CUDA_ERROR_NOT_READY;
+    cr_assert_null(slr_clock_read(clocks, 2, &ms, &busy));
+    cr_assert(busy);
+}
+
+/* Else every call of the communicator would look at it, for ever. */
+Test(clock, the_next_call_is_waited_for_with_a_bound)
+{
+    struct slr_clock clocks[SLR_CLOCKS] = {0}, *clock = stopped(clocks, 10);
+    float ms = -1;
+    bool busy;
+    answer = CUDA_ERROR_NOT_READY;
+    queries = 0;
+    cr_assert_null(slr_clock_read(clocks, 10 + SLR_CLOCK_PATIENCE - 1, &ms, &busy));
+    cr_assert_eq(slr_clock_read(clocks, 10 + SLR_CLOCK_PATIENCE, &ms, &busy), clock);
+    cr_assert(clock->state == SLR_CLOCK_FREE && clock->open && ms == 0, "it has no time, and the caller can tell");
+    cr_assert_eq(queries, 0);
+    cr_assert_null(slr_clock_read(clocks, 10 + SLR_CLOCK_PATIENCE, &ms, &busy));
+}
+
+Test(clock, without_a_free_one_nothing_is_measured)
+{
+    struct slr_clock clocks[SLR_CLOCKS] = {0};
+    for (int i = 0; i < SLR_CLOCKS; i++)
+        stopped(clocks, 1);
+    cr_assert_null(slr_clock_begin(clocks, NULL));
+}
