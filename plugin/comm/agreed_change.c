@@ -98,20 +98,26 @@ static bool all_have_learnt(struct slr_agreed *a)
     return true;
 }
 
+/* Another rank's proposal goes first, and a change that this rank has yet to learn stays: until then
+ * the others may be copying what belongs to it. */
+static bool is_settled(const struct slr_agreed *a, uint64_t word)
+{
+    return word == 0 || confirms(word, a->changes);
+}
+
 bool slr_agreed_ready(struct slr_agreed *a)
 {
-    return a->shared && all_have_learnt(a);
+    return a->shared && all_have_learnt(a) && is_settled(a, load(&a->shared->word));
 }
 
 bool slr_agreed_propose(struct slr_agreed *a)
 {
     struct slr_agreed_shared *s = a->shared;
     uint64_t place = 0;
-    if (!slr_agreed_ready(a))
+    if (!s || !all_have_learnt(a))
         return false;
     uint64_t word = load(&s->word);
-    /* Another rank's proposal goes first, and a change that this rank has yet to learn stays. */
-    if (word != 0 && !confirms(word, a->changes))
+    if (!is_settled(a, word))
         return false;
     for (int r = 0; r < a->nranks; r++) {
         uint64_t h = load(&s->horizon[r]);

@@ -22,7 +22,7 @@
  *      changes to come.)
  *
  * A rank that proposes change n
- *   1. has written what belongs to it; nobody reads that before 4. (One rank proposes, or nothing
+ *   1. has written what belongs to it, when 2 held; nobody reads that before 4. (One rank proposes, or nothing
  *      belongs to the change.)
  *   2. goes on only if learnt[r] is n - 1 for all r, itself too, and the word is 0 or the CONFIRMED of
  *      change n - 1
@@ -83,7 +83,8 @@ struct slr_agreed {
  * begins with this one. */
 uint64_t slr_agreed_call(struct slr_agreed *agreed);
 
-/* Whether a change can be proposed, and what belongs to it be written: all know the one before. */
+/* Whether a change can be proposed, and what belongs to it be written: all know the one before, and
+ * none is to come. */
 bool slr_agreed_ready(struct slr_agreed *agreed);
 
 /* True: the next change is confirmed. False: not now. */

@@ -65,18 +65,25 @@ static const char *list_parts(const struct slr_trial_row *slowest, int nranks, c
 static void log_row(const struct slr_comm *c, const struct slr_samples *row, const struct slr_trial_row *slowest,
                     const struct slr_trial_choice *choice)
 {
-    const struct slr_tune_gemm *g = &row->what;
-    char parts[160] = "", trans[SLR_TUNE_GEMM_TEXT], type[SLR_TUNE_GEMM_TEXT];
+    const struct slr_consumer *g = &row->what;
+    char parts[160] = "", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
     slr_log(SLR_LOG_INFO, "tried",
             "comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld batch=%lld trans=%s type=%s gathered=%s calls=%u clock=%s "
             "ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s parts=%u",
             c->name, c->rank, c->trials->site[row->site].shard, (long long)g->m, (long long)g->n, (long long)g->k,
-            (long long)g->batch, slr_tune_trans_text(g, trans), slr_tune_type_text(g, type), slr_tune_gathered_text(g),
-            slowest->calls, slr_samples_of_host(row, c->trials->rounds) ? "host" : "device",
-            (double)slowest->ms[SLR_WAY_RING], (double)slowest->ms[SLR_WAY_NCCL],
-            list_parts(slowest, c->nranks, parts, sizeof parts),
+            (long long)g->batch, slr_consumer_trans_text(g, trans), slr_consumer_type_text(g, type),
+            slr_consumer_gathered_text(g), slowest->calls,
+            slr_samples_of_host(row, c->trials->rounds) ? "host" : "device", (double)slowest->ms[SLR_WAY_RING],
+            (double)slowest->ms[SLR_WAY_NCCL], list_parts(slowest, c->nranks, parts, sizeof parts),
             choice->site_way[row->site] == SLR_WAY_NCCL ? "nccl" : "ring",
             slr_way_parts(slr_trials_way_of(choice, row->gemm, row->site), c->nranks));
+}
+
+/* While slr_agreed_ready(): nobody reads the shared choice. */
+static bool propose(struct slr_trials *t, const struct slr_trial_choice *choice)
+{
+    t->shared->choice = *choice;
+    return slr_agreed_propose(&t->agreed);
 }
 
 static void choose(struct slr_comm *c, uint32_t site)
@@ -91,8 +98,7 @@ static void choose(struct slr_comm *c, uint32_t site)
         count[r] = t->shared->post[r].site[site].rows;
     }
     slr_trials_choose(rows, count, c->nranks, site, &choice);
-    t->shared->choice = choice;
-    if (!slr_agreed_propose(&t->agreed))
+    if (!propose(t, &choice))
         return; /* at a later call */
     t->site[site].chosen = t->site[site].again + 1;
     for (unsigned i = 0; i < t->rows; i++)
@@ -109,9 +115,9 @@ static bool has_changed(const struct slr_trials *t, const struct slr_trial_site 
 
 static void try_again(struct slr_trials *t, uint32_t site)
 {
-    t->shared->choice = t->coming;
-    t->shared->choice.again[site]++;
-    slr_agreed_propose(&t->agreed);
+    struct slr_trial_choice choice = t->coming;
+    choice.again[site]++;
+    propose(t, &choice);
 }
 
 /* No way would be measured. */
@@ -123,9 +129,9 @@ static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *
 
 static void end(struct slr_trials *t, uint32_t site)
 {
-    t->shared->choice = t->coming;
-    t->shared->choice.ended[site] = t->site[site].again + 1;
-    slr_agreed_propose(&t->agreed);
+    struct slr_trial_choice choice = t->coming;
+    choice.ended[site] = t->site[site].again + 1;
+    propose(t, &choice);
 }
 
 /* One site at a time, as the choice before has to be known to all, and to hold. */

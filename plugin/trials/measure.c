@@ -108,8 +108,8 @@ static int gathered(const struct slr_trials *t, const struct slr_gemm *gemm)
     const uintptr_t begin = atomic_load(&t->begin), end = atomic_load(&t->end);
     const uintptr_t a = (uintptr_t)gemm->a, b = (uintptr_t)gemm->b;
     if (b >= begin && b < end)
-        return SLR_TUNE_OF_B;
-    return a >= begin && a < end ? SLR_TUNE_OF_A : -1;
+        return SLR_CONSUMER_B;
+    return a >= begin && a < end ? SLR_CONSUMER_A : -1;
 }
 
 /* Under the communicator's lock. */
@@ -120,8 +120,8 @@ static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream s
     if (!t->running || operand < 0 || slr_shared_enter(&c->shared) != SLR_OK)
         return;
     if (!slr_stream_captures(stream)) {
-        const struct slr_tune_gemm what = slr_trials_name(gemm, operand);
-        t->running->gemm = slr_tune_gemm_hash(&what);
+        const struct slr_consumer what = slr_trials_name(gemm, operand);
+        t->running->gemm = slr_consumer_hash(&what);
         slr_clock_consumed(t->running, stream);
         const bool watched = t->running->way == SLR_TRIALS_WATCHED;
         struct slr_samples *row = watched ? NULL : row_of(t, t->running->gemm, t->running->site);

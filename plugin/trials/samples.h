@@ -11,14 +11,14 @@
 #include <stdint.h>
 #include "plugin/trials/clock.h"
 #include "plugin/trials/ways.h"
-#include "plugin/tuner/tune_gemm.h"
+#include "plugin/util/consumer.h"
 
 #define SLR_SAMPLES (SLR_TRIAL_RUN - 1) /* of a way in a round */
 
 struct slr_samples {
-    uint64_t gemm; /* slr_tune_gemm_hash(&what) */
+    uint64_t gemm; /* slr_consumer_hash(&what) */
     uint32_t site;
-    struct slr_tune_gemm what;
+    struct slr_consumer what;
     uint8_t count[SLR_WAYS][SLR_TRIAL_ROUNDS];
     float ms[SLR_WAYS][SLR_TRIAL_ROUNDS][SLR_SAMPLES];     /* on the device */
     float period[SLR_WAYS][SLR_TRIAL_ROUNDS][SLR_SAMPLES]; /* from call to call, on the host */

@@ -123,8 +123,8 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
         return 0;
     if (t->trying)
         return slr_way_parts(t->way, c->nranks);
-    const struct slr_tune_gemm what = slr_trials_name(gemm, on_a ? SLR_TUNE_OF_A : SLR_TUNE_OF_B);
-    return slr_way_parts(slr_trials_way_of(&t->in_force, slr_tune_gemm_hash(&what), (uint32_t)t->at), c->nranks);
+    const struct slr_consumer what = slr_trials_name(gemm, on_a ? SLR_CONSUMER_A : SLR_CONSUMER_B);
+    return slr_way_parts(slr_trials_way_of(&t->in_force, slr_consumer_hash(&what), (uint32_t)t->at), c->nranks);
 }
 
 void slr_trials_close(struct slr_comm *c, bool gone)

@@ -46,16 +46,16 @@ struct slr_trials {
     bool trying;
 };
 
-/* `gathered`: SLR_TUNE_OF_A or SLR_TUNE_OF_B. */
-static inline struct slr_tune_gemm slr_trials_name(const struct slr_gemm *gemm, int gathered)
+/* `gathered`: SLR_CONSUMER_A or SLR_CONSUMER_B. */
+static inline struct slr_consumer slr_trials_name(const struct slr_gemm *gemm, int gathered)
 {
-    return (struct slr_tune_gemm){.m = gemm->m,
-                                  .n = gemm->n,
-                                  .k = gemm->k,
-                                  .batch = gemm->batch,
-                                  .op = {(int32_t)gemm->transa, (int32_t)gemm->transb},
-                                  .type = {(int32_t)gemm->atype, (int32_t)gemm->btype, (int32_t)gemm->ctype},
-                                  .gathered = gathered};
+    return (struct slr_consumer){.m = gemm->m,
+                                 .n = gemm->n,
+                                 .k = gemm->k,
+                                 .batch = gemm->batch,
+                                 .op = {(int32_t)gemm->transa, (int32_t)gemm->transb},
+                                 .type = {(int32_t)gemm->atype, (int32_t)gemm->btype, (int32_t)gemm->ctype},
+                                 .gathered = gathered};
 }
 
 /* ---- measure.c ---- */

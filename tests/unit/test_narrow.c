@@ -70,16 +70,11 @@ static void body_of_changes(int r)
         if (now == a->place)
             w.in_force[r] = w.known[r];
         w.answered[r][i] = w.in_force[r];
-        if (r == 0 && a->changes == (uint32_t)w.value) { /* the one before has been learnt here */
+        if (r == 0 && slr_agreed_ready(a)) {
+            w.value++; /* in one that nobody has learnt yet, this would be read as belonging to that */
             point();
-            bool all = true;
-            for (int q = 0; q < w.nranks; q++)
-                all &= atomic_load(&w.shared.learnt[q]) == a->changes;
-            if (all) {
-                w.value++;
-                if (!slr_agreed_propose(a))
-                    w.value--; /* nobody has read it */
-            }
+            if (!slr_agreed_propose(a))
+                w.value--;
         }
     }
     w.done[r] = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/tuner/tune_gemm.h"
+#include "plugin/util/consumer.h"
 
 #include <cublas_v2.h>
 #include <stdio.h>
@@ -19,12 +19,12 @@ static const struct {
 };
 #define TYPES (sizeof types / sizeof *types)
 
-static bool is_one(const struct slr_tune_gemm *gemm)
+static bool is_one(const struct slr_consumer *gemm)
 {
     return gemm->m != 0;
 }
 
-const char *slr_tune_trans_text(const struct slr_tune_gemm *gemm, char *buf)
+const char *slr_consumer_trans_text(const struct slr_consumer *gemm, char *buf)
 {
     for (int i = 0; i < 2; i++)
         buf[i] = (size_t)gemm->op[i] < sizeof ops ? ops[gemm->op[i]] : '?';
@@ -40,24 +40,24 @@ static size_t put_type(int32_t type, char *buf, size_t size)
     return (size_t)snprintf(buf, size, "t%d", type);
 }
 
-const char *slr_tune_type_text(const struct slr_tune_gemm *gemm, char *buf)
+const char *slr_consumer_type_text(const struct slr_consumer *gemm, char *buf)
 {
     const int32_t *type = gemm->type;
-    const bool equal = type[SLR_TUNE_OF_A] == type[SLR_TUNE_OF_B] && type[SLR_TUNE_OF_A] == type[SLR_TUNE_OF_C];
-    size_t at = put_type(type[0], buf, SLR_TUNE_GEMM_TEXT);
+    const bool equal = type[SLR_CONSUMER_A] == type[SLR_CONSUMER_B] && type[SLR_CONSUMER_A] == type[SLR_CONSUMER_C];
+    size_t at = put_type(type[0], buf, SLR_CONSUMER_TEXT);
     for (int i = 1; i < 3 && !equal; i++) {
         buf[at++] = ',';
-        at += put_type(type[i], buf + at, SLR_TUNE_GEMM_TEXT - at);
+        at += put_type(type[i], buf + at, SLR_CONSUMER_TEXT - at);
     }
     return is_one(gemm) ? buf : "-";
 }
 
-const char *slr_tune_gathered_text(const struct slr_tune_gemm *gemm)
+const char *slr_consumer_gathered_text(const struct slr_consumer *gemm)
 {
-    return !is_one(gemm) ? "-" : gemm->gathered == SLR_TUNE_OF_A ? "a" : "b";
+    return !is_one(gemm) ? "-" : gemm->gathered == SLR_CONSUMER_A ? "a" : "b";
 }
 
-bool slr_tune_trans_read(struct slr_tune_gemm *gemm, const char *at, size_t len)
+bool slr_consumer_trans_read(struct slr_consumer *gemm, const char *at, size_t len)
 {
     for (int i = 0; i < 2 && len == 2; i++) {
         const char *op = memchr(ops, at[i] | 0x20, sizeof ops); /* a capital is a small letter but for this bit */
@@ -84,7 +84,7 @@ static bool read_type(int32_t *type, const char *at, size_t len)
     return len > 1 && (*at | 0x20) == 't';
 }
 
-bool slr_tune_type_read(struct slr_tune_gemm *gemm, const char *at, size_t len)
+bool slr_consumer_type_read(struct slr_consumer *gemm, const char *at, size_t len)
 {
     int n = 0;
     for (const char *end = at + len, *next; n < 3; at = next + 1, n++) {
@@ -100,14 +100,14 @@ bool slr_tune_type_read(struct slr_tune_gemm *gemm, const char *at, size_t len)
     return false;
 }
 
-bool slr_tune_gathered_read(struct slr_tune_gemm *gemm, const char *at, size_t len)
+bool slr_consumer_gathered_read(struct slr_consumer *gemm, const char *at, size_t len)
 {
     const char letter = len == 1 ? (char)(*at | 0x20) : '\0';
-    gemm->gathered = letter == 'b' ? SLR_TUNE_OF_B : SLR_TUNE_OF_A;
+    gemm->gathered = letter == 'b' ? SLR_CONSUMER_B : SLR_CONSUMER_A;
     return letter == 'a' || letter == 'b';
 }
 
-uint64_t slr_tune_gemm_hash(const struct slr_tune_gemm *gemm)
+uint64_t slr_consumer_hash(const struct slr_consumer *gemm)
 {
     const uint64_t word[] = {(uint64_t)gemm->m,
                              (uint64_t)gemm->n,
@@ -127,7 +127,7 @@ static bool fits(int64_t rule, int64_t value)
     return rule == -1 || rule == value;
 }
 
-bool slr_tune_gemm_fits(const struct slr_tune_gemm *rule, const struct slr_tune_gemm *gemm)
+bool slr_consumer_fits(const struct slr_consumer *rule, const struct slr_consumer *gemm)
 {
     bool all = fits(rule->m, gemm->m) && fits(rule->n, gemm->n) && fits(rule->k, gemm->k) &&
                fits(rule->batch, gemm->batch) && fits(rule->gathered, gemm->gathered);
