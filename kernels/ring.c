@@ -65,6 +65,12 @@ static CUevent chunk_event(const struct slr_ring *ring, uint32_t q, int step)
     return ring->chunk_event[q * (uint32_t)(ring->nranks - 1) + (uint32_t)step - 1];
 }
 
+/* Behind all copies of the pull stream. */
+static CUevent last_event(const struct slr_ring *ring)
+{
+    return chunk_event(ring, ring->chunks - 1, ring->nranks - 1);
+}
+
 static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
 {
     return (piece + 1) % p->group == 0 || piece + 1 == p->pieces;
@@ -126,19 +132,27 @@ static enum slr_status end_chunk(struct slr_ring *ring, const struct slr_gather 
                : SLR_OK;
 }
 
+/* Some bytes of an owner's shard, which end piece `seq`. */
+static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, int owner, size_t at,
+                            size_t bytes)
+{
+    enum slr_source way = slr_source_of(g, owner);
+    CUdeviceptr to = g->recv + (size_t)owner * g->plan.shard + at;
+    CUdeviceptr from = way == SLR_FROM_SLOT ? ring->slots[owner] + slr_slot_at(ring, seq) : g->route[owner].from + at;
+    SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
+    pull_did(ring, SLR_SPAN_PULL, owner, (uint32_t)(at / g->plan.piece), bytes);
+    return SLR_OK;
+}
+
 static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece,
                                  int step)
 {
     int owner = owner_at(ring, step);
     enum slr_source way = slr_source_of(g, owner);
-    size_t at = slr_plan_piece_begin(&g->plan, piece), bytes = slr_plan_piece_bytes(&g->plan, piece);
-    CUdeviceptr to = g->recv + (size_t)owner * g->plan.shard + at;
-    CUdeviceptr from = way == SLR_FROM_SLOT ? ring->slots[owner] + slr_slot_at(ring, seq) : g->route[owner].from + at;
     SLR_TRY(await_owner(ring, g, seq, piece, owner));
-    if (way != SLR_ARRIVES) {
-        SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
-        pull_did(ring, SLR_SPAN_PULL, owner, piece, bytes);
-    }
+    if (way != SLR_ARRIVES)
+        SLR_TRY(
+            pull(ring, g, seq, owner, slr_plan_piece_begin(&g->plan, piece), slr_plan_piece_bytes(&g->plan, piece)));
     /* The owner fills the slot again; the other owners wait for the end only. */
     if (way == SLR_FROM_SLOT)
         SLR_TRY(SLR_CU(cuStreamWriteValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, owner, ring->rank), seq,
@@ -161,16 +175,14 @@ static bool can_be_whole(const struct slr_ring *ring, const struct slr_gather *g
 }
 
 /* Every copy takes some microseconds before its first byte moves, so pieces are for who waits for
- * them. */
-static enum slr_status pull_whole(struct slr_ring *ring, const struct slr_gather *g)
+ * them, and so are events. */
+static enum slr_status pull_whole(struct slr_ring *ring, const struct slr_gather *g, uint32_t last)
 {
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++) {
-        int owner = owner_at(ring, step);
-        SLR_TRY(SLR_CU(cuMemcpyAsync, g->recv + (size_t)owner * g->plan.shard, g->route[owner].from, g->plan.shard,
-                       ring->pull));
-        pull_did(ring, SLR_SPAN_PULL, owner, 0, g->plan.shard);
-        SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, g->plan.chunks - 1, step), ring->pull));
+        SLR_TRY(pull(ring, g, last, owner_at(ring, step), 0, g->plan.shard));
+        if (!ring->once || step + 1 == ring->nranks)
+            SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, ring->chunks - 1, step), ring->pull));
     }
     return SLR_OK;
 }
@@ -194,21 +206,31 @@ bool slr_ring_in_place(const struct slr_ring *ring, const struct slr_gather *g)
     return g->recv + (size_t)ring->rank * g->plan.shard == g->send;
 }
 
-/* A copy within the device is a kernel: on a stream of its own, so that neither the application's
- * GEMM nor the peers' shards stand behind it. */
+/* A copy within the device is a kernel: on a stream where neither the application's GEMM nor the
+ * peers' shards stand behind it. Where nobody is expected to wait for it alone that is the tail,
+ * which has to wait for it anyway. */
+static CUstream own_stream(const struct slr_ring *ring, const struct slr_gather *g)
+{
+    return g->wanted == SLR_WANTS_NOTHING ? ring->tail : ring->own;
+}
+
 static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_gather *g)
 {
     CUdeviceptr own = g->recv + (size_t)ring->rank * g->plan.shard;
+    CUstream on = own_stream(ring, g);
     if (slr_ring_in_place(ring, g))
         return SLR_OK;
-    slr_timing_mark(ring->timing, SLR_LANE_APP, ring->own);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, own, g->send, g->plan.shard, ring->own));
-    slr_timing_did(ring->timing, SLR_LANE_APP, ring->own, SLR_SPAN_OWN, -1, -1, g->plan.shard);
-    return SLR_CU(cuEventRecord, ring->owned, ring->own);
+    slr_timing_mark(ring->timing, SLR_LANE_APP, on);
+    SLR_TRY(SLR_CU(cuMemcpyAsync, own, g->send, g->plan.shard, on));
+    slr_timing_did(ring->timing, SLR_LANE_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
+    ring->own_copied = on == ring->own ? ring->owned : ring->finished;
+    return on == ring->own ? SLR_CU(cuEventRecord, ring->owned, on) : SLR_OK;
 }
 
-enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream)
+enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream, bool behind)
 {
+    ring->behind |= behind;
+    ring->entries++;
     /* An event that is recorded again means only its latest record, and waits that are enqueued
      * already keep the earlier one: so one event serves all streams of a group. */
     SLR_TRY(SLR_CU(cuEventRecord, ring->entry, stream));
@@ -223,6 +245,7 @@ enum slr_status slr_ring_wait_entries(struct slr_ring *ring, CUstream stream)
 
 enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstream to)
 {
+    ring->entries++;
     SLR_TRY(SLR_CU(cuEventRecord, ring->entry, from));
     return SLR_CU(cuStreamWaitEvent, to, ring->entry, 0);
 }
@@ -242,6 +265,26 @@ static enum slr_status behind_pull(struct slr_ring *ring, CUstream stream)
     return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
 }
 
+/* Puts the streams behind the entries and behind the gather before: in a group that may have received
+ * what this one sends, and the words of the two must not come in another order. */
+static enum slr_status begin_streams(struct slr_ring *ring, bool publish, bool own)
+{
+    /* One entry behind that gather says it all: the usual case. */
+    bool one = ring->behind && ring->entries == 1;
+    CUevent begin = one ? ring->entry : ring->published;
+    if (!ring->behind)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
+    ring->behind = false;
+    ring->entries = 0;
+    if (!one && (publish || own))
+        SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
+    if (publish)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, begin, 0));
+    if (own)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->own, begin, 0));
+    return SLR_OK;
+}
+
 enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g)
 {
     uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */
@@ -251,14 +294,7 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
             atomic_store(&ring->corrected[peer], slr_ready_value(first + g->plan.pieces - 1, 1));
     atomic_store(&ring->issued, first + g->plan.pieces - 1);
     bool sends = slr_ring_sends(ring, g);
-    /* Every stream starts behind the gather's entry and behind the gather before it: in a group that
-     * may have received what this one sends, and the words of the two must not come in another
-     * order. */
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
-    if (sends)
-        SLR_TRY(behind_pull(ring, ring->publish));
-    if (!slr_ring_in_place(ring, g) && !g->whole)
-        SLR_TRY(behind_pull(ring, ring->own));
+    SLR_TRY(begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
     /* Before everything else: a pusher that waits for it may hold up what this rank waits for. */
     SLR_TRY(open_buffer(ring, g, first));
     for (uint32_t piece = 0; sends && piece < pieces_ahead(&g->plan); piece++)
@@ -300,7 +336,7 @@ static void await_readers(const struct slr_ring *ring, const struct slr_gather *
 /* `finished` is recorded on one stream and has to stand for all. */
 static enum slr_status finish_tail(struct slr_ring *ring, const struct slr_gather *g, bool sends)
 {
-    if (!slr_ring_in_place(ring, g))
+    if (!slr_ring_in_place(ring, g) && own_stream(ring, g) != ring->tail)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->owned, 0));
     if (sends) {
         SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
@@ -314,8 +350,6 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
 {
     struct slr_memops m;
     m.count = 0;
-    /* Before the words, which no stream of this rank waits for. */
-    SLR_TRY(SLR_CU(cuEventRecord, ring->pulled, ring->pull));
     say_done(ring, g, &m, last);
     SLR_TRY(slr_memops_put(&m, ring->pull));
     SLR_TRY(slr_ring_correct(ring, g, last));
@@ -324,12 +358,13 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
     await_settled(ring, g, &m, last);
     ring->settling = m.count > 0 ? ring->finished : NULL;
     /* Alone where parts of a GEMM wait for that, else with what only the end needs. */
-    if (ring->settling && !g->whole) {
+    if (ring->settling && g->wanted != SLR_WANTS_NOTHING) {
         SLR_TRY(slr_memops_put(&m, ring->tail));
         SLR_TRY(SLR_CU(cuEventRecord, ring->settled, ring->tail));
         ring->settling = ring->settled;
     }
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->pulled, 0));
+    /* That event stands before the words, which no stream of this rank waits for. */
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, last_event(ring), 0));
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->tail);
     await_readers(ring, g, &m, last);
     SLR_TRY(slr_memops_put(&m, ring->tail));
@@ -343,14 +378,17 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     for (int step = 1; step < ring->nranks; step++)
         if (slr_source_of(g, owner_at(ring, step)) == SLR_FROM_EXPECTED)
             atomic_store(&ring->expected[owner_at(ring, step)], slr_ready_value(last, 1));
-    ring->whole = g->whole && g->plan.pieces > 1 && can_be_whole(ring, g) ? g->plan.chunks : 0;
+    ring->chunks = g->plan.chunks;
+    ring->whole = g->wanted != SLR_WANTS_CHUNKS && can_be_whole(ring, g);
+    ring->once = ring->whole && g->wanted == SLR_WANTS_NOTHING;
+    ring->early = false;
     SLR_TRY(meet(ring, g, first, last));
     /* A word that is written beside a large copy takes longer, so where nobody waits for the copy it
      * waits for the meeting. */
-    if (g->whole && !slr_ring_in_place(ring, g))
-        SLR_TRY(behind_pull(ring, ring->own));
+    if (g->wanted == SLR_WANTS_NOTHING && !slr_ring_in_place(ring, g))
+        SLR_TRY(behind_pull(ring, own_stream(ring, g)));
     if (ring->whole)
-        SLR_TRY(pull_whole(ring, g));
+        SLR_TRY(pull_whole(ring, g, last));
     for (uint32_t piece = 0; piece < g->plan.pieces; piece++) {
         if (!ring->whole)
             SLR_TRY(pull_piece(ring, g, first, piece));
@@ -397,12 +435,16 @@ enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream)
 
 enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream)
 {
-    return SLR_CU(cuStreamWaitEvent, stream, ring->owned, 0);
+    return SLR_CU(cuStreamWaitEvent, stream, ring->own_copied, 0);
 }
 
 enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step)
 {
     if (ring->settling)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, stream, ring->settling, 0));
-    return SLR_CU(cuStreamWaitEvent, stream, chunk_event(ring, ring->whole ? ring->whole - 1 : q, step), 0);
+    ring->early |= q + 1 < ring->chunks;
+    CUevent copied = ring->once    ? last_event(ring)
+                     : ring->whole ? chunk_event(ring, ring->chunks - 1, step)
+                                   : chunk_event(ring, q, step);
+    return SLR_CU(cuStreamWaitEvent, stream, copied, 0);
 }

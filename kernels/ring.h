@@ -16,7 +16,7 @@
  * So a gather is three calls with words and a copy for each piece. The waits of the end have a
  * stream of their own because one that finds its word behind another operation of the same stream
  * takes longer (docs/measurements.md). Where all shards are read where they lie and nobody is
- * expected to wait for chunks (slr_gather.whole), there is one copy for each shard.
+ * expected to wait for chunks (slr_gather.wanted), there is one copy for each shard.
  *
  * A reader that comes first does not know where the owner's shard is. It copies from where it
  * expects it (SLR_FROM_EXPECTED; plugin/gather/expect.h): reading is harmless. The owner, when it
@@ -73,9 +73,9 @@
  *
  * Stream ordering: the pulls, the staging copy and the copy of the own shard start after what was
  * on the application's stream at `entry`, and after the gather before. The own shard has a stream
- * of its own, of least priority. It waits for nobody, or for meet where shards are copied whole, and
- * no stream of the ring but the end of the gather waits for it, so it adds nothing to the argument
- * above. After slr_ring_join(stream), work put on the stream sees the whole gather, and may
+ * of its own, of least priority, and waits for nobody; or it is copied on the tail stream behind
+ * meet, where nobody is expected to wait for it (SLR_WANTS_NOTHING). No stream of the ring but the
+ * end of the gather waits for it, so it adds nothing to the argument above. After slr_ring_join(stream), work put on the stream sees the whole gather, and may
  * overwrite `send`.
  *
  * Failure: what a rank has published stays as it is until its readers have said `done`. A rank that
@@ -128,11 +128,16 @@ struct slr_ring {
     CUstream carrier; /* here the application's events are recorded that complete with the gather */
     CUstream own;     /* copies the own shard */
     CUstream tail;    /* waits for what only the end of the gather needs */
-    CUevent entry, published, owned, pulled, settled, finished;
+    CUevent entry, published, owned, settled, finished;
     /* What stands on the application's stream without the gather: slr_ring_carry. */
     CUevent before;
     bool carrying;        /* that has been called for the latest gather */
-    uint32_t whole;       /* its chunks, if it copies shards whole: the last one's event stands for all */
+    bool behind;          /* the entry of the next gather is behind it */
+    unsigned entries;     /* times that `entry` has been recorded since it began */
+    CUevent own_copied;   /* its own shard is copied; not where it is in place */
+    uint32_t chunks;      /* of one of its shards */
+    bool whole, once;     /* shards are copied whole, the last chunk's event stands for all; of all shards */
+    bool early;           /* somebody waits for a chunk that is not the last of its shard */
     CUevent settling;     /* what it has copied from expected places is right; NULL: it has not */
     CUevent *chunk_event; /* of the latest gather, [chunk * (nranks - 1) + step - 1] */
     uint32_t chunk_events;
@@ -155,6 +160,10 @@ enum slr_delivery {
     SLR_BY_PUSH,     /* this rank copies it to `to`, its place in the reader's receive buffer */
     SLR_DELIVERIES
 };
+/* What somebody is expected to wait for before the end of a gather. What is waited for all the same is
+ * waited for too long, and that is all. */
+enum slr_wanted { SLR_WANTS_CHUNKS, SLR_WANTS_SHARDS, SLR_WANTS_NOTHING };
+
 struct slr_route {
     enum slr_source source;
     enum slr_delivery delivery;
@@ -167,8 +176,8 @@ struct slr_gather {
     CUstream stream; /* the application's */
     struct slr_plan plan;
     const struct slr_route *route; /* [nranks], read until slr_ring_finish; NULL: all by slots */
-    /* Nobody is expected to wait for chunks: shards are copied whole where that can be. */
-    bool whole;
+    /* Without chunks shards are copied whole where that can be. */
+    enum slr_wanted wanted;
     /* For a GEMM on `stream`: it may read `send` behind the gather's end. Only the ring's owner knows
      * (plugin/gather/fuse.c). */
     bool send_stays;
@@ -187,8 +196,9 @@ enum slr_status slr_ring_try(struct slr_ring *ring);
 void slr_ring_close(struct slr_ring *ring);
 
 /* Marks the point of the application's stream after which the next gather may start. Called once or
- * (for a group of calls on several streams) several times, before slr_ring_begin. */
-enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream);
+ * (for a group of calls on several streams) several times, before slr_ring_begin. `behind`: all that
+ * is on the stream now comes after the latest gather, so that need not be waited for again. */
+enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream, bool behind);
 
 /* After all slr_ring_entry of a group: makes `stream` wait for the marked points of all its
  * streams. */
@@ -236,7 +246,7 @@ bool slr_ring_in_place(const struct slr_ring *ring, const struct slr_gather *g);
 enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream);
 
 /* Makes `stream` wait until chunk `q` of the shard that arrives at step `step` (1 .. nranks - 1)
- * has been copied. */
+ * has been copied, at least. Notes in ring->early whether that was worth a chunk. */
 enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step);
 
 /* True when nothing of this rank is in flight; also before slr_ring_open. */

@@ -19,7 +19,6 @@ static enum slr_status create_objects(struct slr_ring *ring)
     SLR_TRY(SLR_CU(cuEventCreate, &ring->entry, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->published, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->owned, CU_EVENT_DISABLE_TIMING));
-    SLR_TRY(SLR_CU(cuEventCreate, &ring->pulled, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->settled, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->before, CU_EVENT_DISABLE_TIMING));
     return SLR_CU(cuEventCreate, &ring->finished, CU_EVENT_DISABLE_TIMING);
@@ -49,7 +48,6 @@ static void destroy_objects(struct slr_ring *ring)
     destroy_event(&ring->entry);
     destroy_event(&ring->published);
     destroy_event(&ring->owned);
-    destroy_event(&ring->pulled);
     destroy_event(&ring->settled);
     destroy_event(&ring->finished);
     destroy_event(&ring->before);

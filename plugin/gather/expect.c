@@ -6,6 +6,7 @@
 
 #define PLACES 256 /* a peer; about as many as a large model has gathers in a step */
 #define TRUSTED 1  /* times that a place was named again */
+#define SHARDS 32  /* gathers in a row after which nobody is expected to want less than a shard */
 
 struct expected {
     uint64_t key;
@@ -17,6 +18,7 @@ struct expected {
 struct site {
     uint64_t key;
     bool consumed;
+    uint32_t shards; /* how many in a row were taken over by whole shards */
 };
 
 struct slr_expect {
@@ -49,22 +51,28 @@ bool slr_expect_begin(const struct slr_call *call)
     return c->expect != NULL;
 }
 
-bool slr_expect_whole(const struct slr_call *call)
+enum slr_wanted slr_expect_wanted(const struct slr_call *call)
 {
     uint64_t key = key_of(call);
     struct site *s = &call->comm->expect->site[key % PLACES];
-    bool whole = s->key == key && !s->consumed;
-    *s = (struct site){.key = key};
-    return whole;
+    enum slr_wanted wanted = s->key != key         ? SLR_WANTS_CHUNKS
+                             : !s->consumed        ? SLR_WANTS_NOTHING
+                             : s->shards >= SHARDS ? SLR_WANTS_SHARDS
+                                                   : SLR_WANTS_CHUNKS;
+    *s = (struct site){.key = key, .shards = s->key == key && s->consumed ? s->shards : 0};
+    return wanted;
 }
 
-void slr_expect_consumed(struct slr_comm *c)
+void slr_expect_consumed(struct slr_comm *c, bool early)
 {
     if (!c->expect)
         return;
     uint64_t key = c->expect->key[c->substituted % SLR_TRANSFERS];
     struct site *s = &c->expect->site[key % PLACES];
-    s->consumed = s->key == key;
+    if (s->key != key)
+        return;
+    s->consumed = true;
+    s->shards = early ? 0 : s->shards + 1;
 }
 
 struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer)

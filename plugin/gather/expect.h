@@ -26,12 +26,18 @@ bool slr_expect_begin(const struct slr_call *call);
 /* The place that is trusted for the call's buffers; none: generation 0. */
 struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer);
 
-/* The latest gather with the call's buffers was taken over by no GEMM: so it may well be with this
- * one. Asked once for a call. */
-bool slr_expect_whole(const struct slr_call *call);
+/* What is expected to be waited for of the call's gather. Asked once for a call.
+ *
+ *   nothing   no GEMM took over the latest gather with these buffers: so it may well be this time
+ *   shards    of the latest ones a GEMM took over so many in a row without waiting for less, that the
+ *             trials (plugin/trials/trials.h) can have no other way in turn
+ *   chunks    else
+ */
+enum slr_wanted slr_expect_wanted(const struct slr_call *call);
 
-/* A GEMM has taken the communicator's latest gather over. */
-void slr_expect_consumed(struct slr_comm *c);
+/* A GEMM has taken the communicator's latest gather over. `early`: it waits for chunks that do not
+ * end a shard. */
+void slr_expect_consumed(struct slr_comm *c, bool early);
 
 /* The first call of which it is not known yet what `peer` named; to be moved on by the caller. */
 uint64_t *slr_expect_unlearned(struct slr_comm *c, int peer);

@@ -143,7 +143,7 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
         return true;
     }
     slr_count(SLR_R_FUSED);
-    slr_expect_consumed(c);
+    slr_expect_consumed(c, c->ring.early);
     slr_timeline_joined(c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
     log_fused(c, gemm, split, parts, slr_pending_holder(c, stream)->origin);

@@ -40,9 +40,10 @@ static ncclResult_t outcome(struct slr_comm *c, enum slr_status s, const char *f
 static enum slr_status enter_in_order(struct slr_comm *c, CUstream stream)
 {
     SLR_TRY(ring_enter(c));
-    enum slr_status s = slr_order_before_gather(c, slr_stream_name(stream, false));
+    CUstream name = slr_stream_name(stream, false);
+    enum slr_status s = slr_order_before_gather(c, name);
     if (s == SLR_OK)
-        s = slr_ring_entry(&c->ring, stream);
+        s = slr_ring_entry(&c->ring, stream, slr_order_behind_gather(c, name));
     ring_leave(c);
     return s;
 }
@@ -105,7 +106,7 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
     struct slr_ring *ring = &call->comm->ring;
     bool put = may_put(call, recv);
     bool expects = !put && slr_expect_begin(call);
-    g->whole = expects && slr_expect_whole(call);
+    g->wanted = expects ? slr_expect_wanted(call) : SLR_WANTS_CHUNKS;
     if (put)
         slr_transfer_reader(call, recv, true, route);
     SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */

@@ -61,6 +61,15 @@ enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream)
     return elsewhere(&o->gather, stream) ? wait_for_gather(c, stream) : SLR_OK;
 }
 
+/* A gather that is not pending any more has been joined to its origin. A default stream has a name
+ * for several, and of a stream that has ended another one may have the name. */
+bool slr_order_behind_gather(const struct slr_comm *c, CUstream stream)
+{
+    const struct slr_ordered *o = &c->order->gather;
+    return atomic_load(&o->open) && atomic_load(&o->stream) == stream && !o->noted && !slr_stream_is_default(stream) &&
+           !c->pending->active;
+}
+
 enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream)
 {
     struct slr_order *o = c->order;

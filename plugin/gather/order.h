@@ -63,6 +63,10 @@ struct slr_order {
 enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream);
 enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream);
 
+/* Whether what is put on `stream` now comes behind the communicator's latest gather anyway. Under
+ * its lock. */
+bool slr_order_behind_gather(const struct slr_comm *c, CUstream stream);
+
 /* Around an operation that NCCL enqueues on the stream, without locks. NULL: nothing. */
 void slr_order_before_nccl(struct slr_comm *c, CUstream stream);
 void slr_order_after_nccl(struct slr_comm *c, CUstream stream);

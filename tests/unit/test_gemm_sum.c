@@ -175,6 +175,7 @@ static cublasStatus_t run(const struct slr_gemm *gemm, unsigned *parts)
                             .nranks = NRANKS,
                             .finished = FINISHED,
                             .owned = OWNED,
+                            .own_copied = OWNED,
                             .chunk_event = events,
                             .chunk_events = CHUNK_EVENTS};
     const struct slr_gather gather = gather_of();

@@ -414,7 +414,7 @@ static void mixed_gather(struct world *w, struct slr_ring *ring, CUstream app)
     atomic_store(&ring->issued, 0);
     queues[0].count = 0;
     orders = 0;
-    cr_assert_eq(slr_ring_entry(ring, app), SLR_OK);
+    cr_assert_eq(slr_ring_entry(ring, app, false), SLR_OK);
     cr_assert_eq(gather(ring, &g), SLR_OK);
     cr_assert_eq(slr_ring_wait_chunk(ring, app, 0, 1), SLR_OK);
     cr_assert_eq(slr_ring_join_measured(ring, app), SLR_OK);

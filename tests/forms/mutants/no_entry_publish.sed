@@ -1,2 +1,2 @@
 # The staging copy does not wait for what stands before the gather.
-s/SLR_TRY\(behind_pull\(ring, ring->publish\)\);/{}/
+s/SLR_TRY\(SLR_CU\(cuStreamWaitEvent, ring->publish, begin, 0\)\);/{}/
