@@ -277,6 +277,8 @@ def unfinished(measured):
 
 
 def words_of(apart):
+    if apart is None:
+        return "-"
     return "equal" if apart == 0 else f"within {apart:.1e}"
 
 

@@ -31,6 +31,9 @@ FAKE_STAGED=1 status 0 '| 3 | 1 |$' tp-train
 FAKE_APART=1 status 0 ' within 2.5e-01 ' tp-train --hidden 32
 says '[one["model"] for one in models] == ["tp-train"]' 'models[0]["sizes"]["hidden"] == 32'
 status 0 '| tp-train | - | - | - | - | - | - | - | - | equal | 60 of 80 | 40 | 20 | 3 | 0 |$' tp-train --losses-only
+status 0 '^| tp-train | - | - | - | - | - | - | - | - | - | 60 of 80 | 40 | 20 | 3 | 0 |$' tp-train --alone --logs "$work/logs"
+[ "$(ls "$work/logs")" = "slipring.rank0.log
+slipring.rank1.log" ] || fail "the other side has run as well"
 
 # ---- ranks that fail ----
 FAKE_REFUSED=tp-train status 3 '^- left out: tp-train: .*too large$' tp-train fsdp2
@@ -38,16 +41,16 @@ says '[one["model"] for one in models if one["ratio"]] == ["fsdp2"]' 'len(models
 FAKE_ENDED=fsdp2 status 3 '^- failed: rank 1 has ended, status 1: ValueError: no more$'
 says 'sum(one["ratio"] == 2 for one in models) == 3'
 FAKE_SILENT=1 status 3 '^- stopped at the limit of 2 s' tp-train fsdp2 --limit 2
-grep -q '^- left out: tp-train: did not come to its end: 2 s (starting 0, making 2)$' "$work/out" || fail "how far it came"
+grep -q '^- left out: tp-train: did not come to its end: [0-9]* s (starting [0-9]' "$work/out" || fail "how far it came"
 grep -q '^- left out: fsdp2: not begun$' "$work/out" || fail "a model that was not begun"
 
 # ---- slow models: fewer steps where a model's share of the time is short; what one would have needed ----
 FAKE_STEP_S=0.1 status 0 '^- tp-forward: .*losses [0-9].*, 12 steps with losses, 2 rounds$' tp-forward fsdp2 --limit 24
-says '[len(one["steps"]) for one in models] == [12, 20]' 'all(one["ratio"] == 2 for one in models)' \
+says '[len(one["steps"]) for one in models] in ([12, 20], [12, 12])' 'all(one["ratio"] == 2 for one in models)' \
     'models[0]["seconds"]["losses"] >= 2.4'
-FAKE_STEP_S=0.2 status 3 '^- left out: tp-train: needs about [0-9]* s more with steps of 2[0-9]* ms, and [0-9] s were left; ' \
-    tp-train --limit 12
-FAKE_STEP_S=0.1 status 0 ', 8 steps with losses$' tp-train --losses-only --loss-steps 8 --limit 8
+FAKE_STEP_S=0.2 status 3 '^- left out: tp-train: needs about [0-9]* s more with steps of [0-9]* ms, and [0-9]* s were left; ' \
+    tp-train --settle 40 --limit 18
+FAKE_STEP_S=0.1 status 0 ', 8 steps with losses$' tp-train --losses-only --loss-steps 8 --limit 30
 
 # ---- wrong use ----
 status 2 "invalid choice: 'gpt'.*fsdp2" gpt

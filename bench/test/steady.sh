@@ -61,6 +61,19 @@ status 3 'broken: failed: status 1' "broken=false"
 status 3 'none: failed: status 127' "none=/nonexistent/x"
 status 3 'slow: failed: not ended after 1 s' --seconds 1 "slow=sleep 30"
 
+# ---- time is up, for one program or for all; a signal: the table comes all the same ----
+status 3 '^| slow | 0 | .* | 2 |$' --limit 2 "slow=sleep 30" "off=$small"
+grep -q '^- off: failed: not started, after 2 s$' "$work/out" && grep -q '^- not known of all programs$' "$work/out" || fail "after the limit"
+"${program[@]}" --logs "$work/stopped" "slow=sleep 30" "off=$small" >"$work/out" 2>"$work/err" &
+pid=$! tries=0
+until [ -e "$work/stopped/0.slow/said.0" ] || [ $((tries += 1)) -gt 400 ]; do sleep 0.05; done
+sleep 0.2
+kill -TERM $pid
+wait $pid
+[ $? = 3 ] || fail "status after a signal"
+grep -q '^- slow: failed: stopped by signal 15' "$work/out" && grep -q '^- off: failed: not started, stopped by signal 15' "$work/out" ||
+    fail "no table after a signal"
+
 # ---- wrong use ----
 status 2 'NAME=COMMAND, not ag_gemm' ag_gemm
 status 2 'argument --read: /nonexistent is no folder' --read /nonexistent
