@@ -2,7 +2,6 @@
 /* Stream capture: what may be done while a stream records, and how streams join a recording. */
 #include "sg.h"
 #include <stdlib.h>
-#include <string.h>
 
 static struct sg_capture *captures;
 static uint64_t next_id;
@@ -29,16 +28,12 @@ struct sg_capture *sg_capture_begin_locked(struct sg_stream *s, struct sg_graph 
 
     if (!c)
         abort();
-    *c = (struct sg_capture){.next = captures,
-                             .id = ++next_id,
-                             .graph = g,
-                             .origin = s,
-                             .mode = mode,
-                             .thread = pthread_self(),
-                             .streams = 1};
+    *c = (struct sg_capture){
+        .next = captures, .id = ++next_id, .graph = g, .origin = s, .mode = mode, .thread = pthread_self()};
     captures = c;
+    g->captures++;
     s->capture = c;
-    s->tips.n = 0;
+    sg_tips_clear(&s->tips);
     return c;
 }
 
@@ -50,11 +45,12 @@ void sg_capture_detach_locked(struct sg_capture *c)
         for (struct sg_stream *s = ctx->streams; s; s = s->next)
             if (s->capture == c) {
                 s->capture = NULL;
-                s->tips.n = 0;
+                sg_tips_clear(&s->tips);
             }
     while (*p != c)
         p = &(*p)->next;
     *p = c->next;
+    c->graph->captures--;
     free(c);
 }
 
@@ -66,17 +62,22 @@ void sg_capture_leave_locked(struct sg_stream *s)
     c->invalid = true;
     s->capture = NULL;
     if (s == c->origin) {
-        sg_graph_destroy_locked(c->graph);
+        struct sg_graph *g = c->given ? NULL : c->graph;
         sg_capture_detach_locked(c);
-    } else {
-        c->streams--;
+        if (g)
+            sg_graph_destroy_locked(g);
     }
+}
+
+CUresult sg_capture_break_locked(struct sg_capture *c, CUresult rc)
+{
+    c->invalid = true;
+    return rc;
 }
 
 CUresult sg_capture_refuse_locked(struct sg_stream *s)
 {
-    s->capture->invalid = true;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return sg_capture_break_locked(s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 /* Calls such as cuMemAlloc and cuEventQuery: a global capture of any thread forbids them, a thread-local one only to
@@ -108,11 +109,12 @@ bool sg_capture_active_in_locked(struct sg_ctx *ctx)
     return false;
 }
 
-void sg_capture_invalidate_locked(struct sg_ctx *ctx)
+CUresult sg_capture_implicit_locked(struct sg_ctx *ctx)
 {
     for (struct sg_stream *s = ctx->streams; s; s = s->next)
         if (s->capture && !(s->flags & CU_STREAM_NON_BLOCKING))
             s->capture->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 /* The programming guide: it is invalid to synchronise a context while any stream of it captures, whatever the mode. */
@@ -128,77 +130,52 @@ CUresult sg_capture_sync_locked(struct sg_ctx *ctx)
     return rc;
 }
 
+/* ---- recording ---- */
+
+void sg_tips_clear(struct sg_tips *t)
+{
+    free(t->node);
+    *t = (struct sg_tips){NULL, 0, 0};
+}
+
+void sg_tips_add(struct sg_tips *t, CUgraphNode node)
+{
+    for (unsigned i = 0; i < t->n; i++)
+        if (t->node[i] == node)
+            return;
+    if (t->n == t->cap) {
+        t->cap = t->cap ? t->cap * 2 : 4;
+        t->node = realloc(t->node, t->cap * sizeof(*t->node));
+        if (!t->node)
+            abort();
+    }
+    t->node[t->n++] = node;
+}
+
+void sg_tips_join(struct sg_tips *t, const struct sg_tips *more)
+{
+    for (unsigned i = 0; i < more->n; i++)
+        sg_tips_add(t, more->node[i]);
+}
+
+struct sg_node *sg_capture_node_locked(struct sg_stream *s, CUgraphNodeType type)
+{
+    struct sg_node *n = sg_node_add_locked(s->capture->graph, type, s->ctx), *on;
+
+    for (unsigned i = 0; i < s->tips.n; i++)
+        if ((on = sg_handle_peek_locked(SG_NODE, s->tips.node[i])) && on->graph == n->graph)
+            sg_node_dep(n, on);
+    s->tips.n = 0;
+    sg_tips_add(&s->tips, n->handle);
+    return n;
+}
+
 CUresult sg_capture_op_locked(struct sg_stream *s, struct sg_op *op)
 {
-    struct sg_capture *c = s->capture;
-
-    if (c->invalid) {
+    if (s->capture->invalid) {
         sg_op_free_locked(op);
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }
-    s->tips.node[0] = sg_graph_add_locked(c->graph, op, s->tips.node, s->tips.n);
-    s->tips.n = 1;
-    return CUDA_SUCCESS;
-}
-
-/* Joins two lines; more than fits is gathered behind one empty node. */
-void sg_capture_merge_locked(struct sg_capture *c, struct sg_tips *to, const struct sg_tips *more)
-{
-    for (unsigned i = 0; i < more->n; i++) {
-        bool known = false;
-        for (unsigned j = 0; j < to->n; j++)
-            known |= to->node[j] == more->node[i];
-        if (known)
-            continue;
-        if (to->n == SG_TIPS) {
-            to->node[0] = sg_graph_add_locked(c->graph, sg_op_new(SG_OP_ORDER, "join"), to->node, to->n);
-            to->n = 1;
-        }
-        to->node[to->n++] = more->node[i];
-    }
-}
-
-CUresult sg_capture_record_locked(struct sg_stream *s, struct sg_event *e)
-{
-    if (s->capture->invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    e->capture = s->capture->id;
-    e->tips = s->tips;
-    return CUDA_SUCCESS;
-}
-
-bool sg_capture_has_event_locked(const struct sg_event *e)
-{
-    return e->capture && sg_capture_find_locked(e->capture);
-}
-
-CUresult sg_capture_wait_locked(struct sg_stream *s, struct sg_event *e)
-{
-    struct sg_capture *c = e->capture ? sg_capture_find_locked(e->capture) : NULL;
-
-    if (!c && !s->capture)
-        return CUDA_SUCCESS; /* recorded by a capture that has ended: nothing of it ever ran */
-    if (!c && !e->fence)
-        return CUDA_SUCCESS; /* never recorded */
-    if (!c) {
-        s->capture->invalid = true; /* would depend on work outside of the capture */
-        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-    }
-    if (c->invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (s->legacy) {
-        c->invalid = true;
-        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
-    if (s->capture && s->capture != c) {
-        s->capture->invalid = c->invalid = true;
-        return CUDA_ERROR_STREAM_CAPTURE_MERGE;
-    }
-    if (!s->capture) {
-        s->capture = c;
-        s->tips.n = 0;
-        c->streams++;
-    }
-    sg_capture_merge_locked(c, &s->tips, &e->tips);
+    sg_node_op(sg_capture_node_locked(s, sg_node_type_of(op)), op);
     return CUDA_SUCCESS;
 }

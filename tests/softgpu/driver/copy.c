@@ -48,33 +48,54 @@ static void stage(struct sg_copy *c)
     c->sslice = c->width * c->rows;
 }
 
-CUresult sg_copy(const char *what, CUstream stream, const struct sg_copy *shape, unsigned how)
+struct ends {
+    enum end dst, src;
+};
+
+static CUresult make_locked(const char *what, const struct sg_copy *c, unsigned how, struct sg_op **out,
+                            struct ends *ends)
 {
     struct sg_op *op = sg_op_new(SG_OP_COPY, what);
-    struct sg_copy *c = &op->u.copy;
+
+    op->u.copy = *c;
+    ends->dst = classify_locked(op, c->dst, span(c->width, c->rows, c->slices, c->dpitch, c->dslice),
+                                how & SG_COPY_DST_DEVICE, SG_RANGE_WRITE);
+    ends->src = classify_locked(op, c->src, span(c->width, c->rows, c->slices, c->spitch, c->sslice),
+                                how & SG_COPY_SRC_DEVICE, 0);
+    if (ends->dst == END_BAD || ends->src == END_BAD) {
+        sg_op_free_locked(op);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *out = op;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_copy_made_locked(const char *what, const struct sg_copy *shape, unsigned how, struct sg_op **out)
+{
+    struct ends ends;
+    return make_locked(what, shape, how, out, &ends);
+}
+
+CUresult sg_copy(const char *what, CUstream stream, const struct sg_copy *shape, unsigned how)
+{
+    struct ends e = {END_BAD, END_BAD};
+    struct sg_op *op = NULL;
     bool capturing, wait;
     CUresult rc;
 
-    *c = *shape;
     sg_acquire();
     struct sg_stream *s = sg_stream_get_locked(stream, &rc);
-    enum end dst = rc ? END_BAD
-                      : classify_locked(op, c->dst, span(c->width, c->rows, c->slices, c->dpitch, c->dslice),
-                                        how & SG_COPY_DST_DEVICE, SG_RANGE_WRITE);
-    enum end src = rc ? END_BAD
-                      : classify_locked(op, c->src, span(c->width, c->rows, c->slices, c->spitch, c->sslice),
-                                        how & SG_COPY_SRC_DEVICE, 0);
-    if (!rc && (dst == END_BAD || src == END_BAD))
-        rc = CUDA_ERROR_INVALID_VALUE;
-    if (rc)
-        sg_op_free_locked(op);
+    if (s)
+        rc = make_locked(what, shape, how, &op, &e);
     capturing = !rc && s->capture;
     sg_release();
     if (rc)
         return rc;
-    wait = (how & SG_COPY_SYNC && (dst != END_DEVICE || src != END_DEVICE)) || (!capturing && dst == END_PAGEABLE);
-    if (!wait && !capturing && src == END_PAGEABLE && !(sg_cfg.compute_off && dst == END_DEVICE && c->width > 4096))
-        stage(c);
+    wait =
+        (how & SG_COPY_SYNC && (e.dst != END_DEVICE || e.src != END_DEVICE)) || (!capturing && e.dst == END_PAGEABLE);
+    if (!wait && !capturing && e.src == END_PAGEABLE &&
+        !(sg_cfg.compute_off && e.dst == END_DEVICE && shape->width > 4096))
+        stage(&op->u.copy);
     return wait ? sg_submit_wait(stream, op) : sg_submit(stream, op);
 }
 

@@ -28,59 +28,92 @@ static CUresult resolve(const struct side *s, size_t width, uintptr_t *at, size_
     return CUDA_SUCCESS;
 }
 
-static CUresult copy_box(const char *what, CUstream stream, const struct side *dst, const struct side *src,
-                         size_t width, size_t rows, size_t slices, bool sync)
-{
-    struct sg_copy c = {.width = width, .rows = rows, .slices = slices, .dctx = dst->ctx, .sctx = src->ctx};
-    bool ddev = false, sdev = false;
-    CUresult rc;
+struct box {
+    struct side dst, src;
+    size_t width, rows, slices;
+};
 
-    if (!width || !rows || !slices)
-        return CUDA_SUCCESS;
-    rc = resolve(dst, width, &c.dst, &c.dpitch, &c.dslice, &ddev);
+/* The same as a copy, and SG_COPY_* that say which sides are on a device. */
+static CUresult shape_of(const struct box *b, struct sg_copy *c, unsigned *how)
+{
+    bool ddev = false, sdev = false;
+
+    *c = (struct sg_copy){
+        .width = b->width, .rows = b->rows, .slices = b->slices, .dctx = b->dst.ctx, .sctx = b->src.ctx};
+    CUresult rc = resolve(&b->dst, b->width, &c->dst, &c->dpitch, &c->dslice, &ddev);
     if (!rc)
-        rc = resolve(src, width, &c.src, &c.spitch, &c.sslice, &sdev);
-    if (rc)
-        return rc;
-    return sg_copy(what, stream, &c,
-                   (ddev ? SG_COPY_DST_DEVICE : 0) | (sdev ? SG_COPY_SRC_DEVICE : 0) | (sync ? SG_COPY_SYNC : 0));
+        rc = resolve(&b->src, b->width, &c->src, &c->spitch, &c->sslice, &sdev);
+    *how = (ddev ? SG_COPY_DST_DEVICE : 0) | (sdev ? SG_COPY_SRC_DEVICE : 0);
+    return rc;
+}
+
+static CUresult copy_box(const char *what, CUstream stream, const struct box *b, bool sync)
+{
+    struct sg_copy c;
+    unsigned how;
+
+    if (!b->width || !b->rows || !b->slices)
+        return CUDA_SUCCESS;
+    CUresult rc = shape_of(b, &c, &how);
+    return rc ? rc : sg_copy(what, stream, &c, how | (sync ? SG_COPY_SYNC : 0));
 }
 
 static CUresult copy2d(const char *what, const CUDA_MEMCPY2D *p, CUstream stream, bool sync)
 {
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
-    struct side dst = {
-        NULL, p->dstMemoryType, (uintptr_t)p->dstHost, p->dstDevice, p->dstPitch, 0, p->dstXInBytes, p->dstY, 0};
-    struct side src = {
-        NULL, p->srcMemoryType, (uintptr_t)p->srcHost, p->srcDevice, p->srcPitch, 0, p->srcXInBytes, p->srcY, 0};
-    return copy_box(what, stream, &dst, &src, p->WidthInBytes, p->Height, 1, sync);
+    struct box b = {
+        {NULL, p->dstMemoryType, (uintptr_t)p->dstHost, p->dstDevice, p->dstPitch, 0, p->dstXInBytes, p->dstY, 0},
+        {NULL, p->srcMemoryType, (uintptr_t)p->srcHost, p->srcDevice, p->srcPitch, 0, p->srcXInBytes, p->srcY, 0},
+        p->WidthInBytes,
+        p->Height,
+        1};
+    return copy_box(what, stream, &b, sync);
 }
 
 /* CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER have the same fields but for contexts. */
-#define COPY3D(what, p, stream, sync, dctx, sctx)                                                                      \
-    do {                                                                                                               \
-        if (!(p))                                                                                                      \
-            return CUDA_ERROR_INVALID_VALUE;                                                                           \
-        struct side dst = {(dctx),           (p)->dstMemoryType, (uintptr_t)(p)->dstHost,                              \
-                           (p)->dstDevice,   (p)->dstPitch,      (p)->dstHeight,                                       \
-                           (p)->dstXInBytes, (p)->dstY,          (p)->dstZ};                                           \
-        struct side src = {(sctx),           (p)->srcMemoryType, (uintptr_t)(p)->srcHost,                              \
-                           (p)->srcDevice,   (p)->srcPitch,      (p)->srcHeight,                                       \
-                           (p)->srcXInBytes, (p)->srcY,          (p)->srcZ};                                           \
-        dst.height = dst.height ? dst.height : (p)->Height;                                                            \
-        src.height = src.height ? src.height : (p)->Height;                                                            \
-        return copy_box(what, stream, &dst, &src, (p)->WidthInBytes, (p)->Height, (p)->Depth, sync);                   \
-    } while (0)
+#define BOX3D(p, dctx, sctx)                                                                                           \
+    {                                                                                                                  \
+        {(dctx),           (p)->dstMemoryType, (uintptr_t)(p)->dstHost,                                                \
+         (p)->dstDevice,   (p)->dstPitch,      (p)->dstHeight ? (p)->dstHeight : (p)->Height,                          \
+         (p)->dstXInBytes, (p)->dstY,          (p)->dstZ},                                                             \
+            {(sctx),           (p)->srcMemoryType, (uintptr_t)(p)->srcHost,                                            \
+             (p)->srcDevice,   (p)->srcPitch,      (p)->srcHeight ? (p)->srcHeight : (p)->Height,                      \
+             (p)->srcXInBytes, (p)->srcY,          (p)->srcZ},                                                         \
+            (p)->WidthInBytes, (p)->Height, (p)->Depth                                                                 \
+    }
 
 static CUresult copy3d(const char *what, const CUDA_MEMCPY3D *p, CUstream stream, bool sync)
 {
-    COPY3D(what, p, stream, sync, NULL, NULL);
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct box b = BOX3D(p, NULL, NULL);
+    return copy_box(what, stream, &b, sync);
 }
 
 static CUresult copy3d_peer(const char *what, const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool sync)
 {
-    COPY3D(what, p, stream, sync, (p)->dstContext, (p)->srcContext);
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct box b = BOX3D(p, p->dstContext, p->srcContext);
+    return copy_box(what, stream, &b, sync);
+}
+
+CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out)
+{
+    struct box b = BOX3D(p, NULL, NULL);
+    struct sg_copy c;
+    unsigned how;
+
+    if (!b.width || !b.rows || !b.slices)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = shape_of(&b, &c, &how);
+    if (rc)
+        return rc;
+    sg_acquire();
+    rc = sg_copy_made_locked("memcpy node", &c, how, out);
+    sg_release();
+    return rc;
 }
 
 #define SG_BOX_SYNC(symbol, type, body)                                                                                \

@@ -20,6 +20,7 @@ struct sg_event *sg_event_new_locked(struct sg_ctx *ctx, unsigned flags)
 static void event_free_locked(struct sg_event *e)
 {
     sg_handle_drop_locked(e->handle);
+    sg_tips_clear(&e->tips);
     sg_fence_put_locked(e->fence); /* queued waits hold their own reference */
     if (e->shared_fd >= 0)
         close(e->shared_fd);
@@ -64,51 +65,74 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
     return rc;
 }
 
-static void forget_capture(struct sg_event *e)
+CUresult sg_event_recorded_locked(struct sg_stream *s, struct sg_event *e)
 {
     e->capture = 0;
-    e->tips.n = 0;
+    sg_tips_clear(&e->tips);
+    sg_fence_put_locked(e->fence);
+    e->fence = sg_fence_ref_locked(s->last);
+    return e->shared ? sg_event_shared_record_locked(s, e) : CUDA_SUCCESS;
 }
 
-CUresult sg_event_record(CUevent hEvent, CUstream hStream)
+static CUresult record_locked(struct sg_stream *s, struct sg_event *e, bool external)
+{
+    if (!e)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (e->ctx->dev != s->ctx->dev) {
+        sg_misuse("event of device %d recorded on a stream of device %d", e->ctx->dev, s->ctx->dev);
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (s->capture)
+        return sg_capture_record_locked(s, e, external);
+    if (external)
+        return CUDA_ERROR_INVALID_VALUE; /* cuda.h: invalid outside of capture */
+    CUresult rc = sg_submit_locked(s, sg_op_new(SG_OP_ORDER, "event record"));
+    return rc ? rc : sg_event_recorded_locked(s, e);
+}
+
+CUresult sg_event_record(CUevent hEvent, CUstream hStream, bool external)
 {
     CUresult rc;
 
     sg_acquire();
     struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
-    struct sg_event *e = s ? sg_handle_get_locked(SG_EVENT, hEvent) : NULL;
-    if (s && (!e || e->ctx->dev != s->ctx->dev)) {
-        if (e)
-            sg_misuse("event of device %d recorded on a stream of device %d", e->ctx->dev, s->ctx->dev);
-        rc = CUDA_ERROR_INVALID_HANDLE;
-    } else if (s && s->capture) {
-        rc = sg_capture_record_locked(s, e);
-    } else if (s) {
-        rc = sg_submit_locked(s, sg_op_new(SG_OP_ORDER, "event record"));
-        if (!rc) {
-            forget_capture(e);
-            sg_fence_put_locked(e->fence);
-            e->fence = sg_fence_ref_locked(s->last);
-            if (e->shared)
-                rc = sg_event_shared_record_locked(s, e);
-        }
-    }
+    if (s)
+        rc = record_locked(s, sg_handle_get_locked(SG_EVENT, hEvent), external);
     sg_release();
     return rc;
 }
 
 static CUresult cuEventRecord_on(CUevent hEvent, CUstream hStream)
 {
-    return sg_event_record(hEvent, hStream);
+    return sg_event_record(hEvent, hStream, false);
 }
 SG_PAIR(cuEventRecord, _ptsz, (CUevent hEvent, CUstream hStream), (hEvent, hStream), (hEvent, SG_PT(hStream)))
 
 static CUresult cuEventRecordWithFlags_on(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
-    return flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE : sg_event_record(hEvent, hStream);
+    return flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL
+               ? CUDA_ERROR_INVALID_VALUE
+               : sg_event_record(hEvent, hStream, flags & CU_EVENT_RECORD_EXTERNAL);
 }
 SG_PAIR(cuEventRecordWithFlags, _ptsz, (CUevent hEvent, CUstream hStream, unsigned int flags), (hEvent, hStream, flags),
         (hEvent, SG_PT(hStream), flags))
+
+static CUresult wait_locked(struct sg_stream *s, struct sg_event *e, bool external)
+{
+    if (!e)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (external && !s->capture)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (e->capture || s->capture)
+        return sg_capture_wait_locked(s, e, external);
+    if (e->shared)
+        return sg_event_shared_wait_locked(s, e);
+    if (!e->fence || (e->fence->done && !s->legacy && !sg_race_on))
+        return CUDA_SUCCESS;
+    struct sg_op *op = sg_op_new(SG_OP_ORDER, "event wait");
+    sg_op_dep_locked(op, e->fence);
+    return sg_submit_locked(s, op);
+}
 
 static CUresult wait_event(CUstream hStream, CUevent hEvent, unsigned flags)
 {
@@ -118,18 +142,8 @@ static CUresult wait_event(CUstream hStream, CUevent hEvent, unsigned flags)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
-    struct sg_event *e = s ? sg_handle_get_locked(SG_EVENT, hEvent) : NULL;
-    if (s && !e)
-        rc = CUDA_ERROR_INVALID_HANDLE;
-    else if (s && (e->capture || s->capture))
-        rc = sg_capture_wait_locked(s, e);
-    else if (s && e->shared)
-        rc = sg_event_shared_wait_locked(s, e);
-    else if (s && e->fence && (!e->fence->done || s->legacy || sg_race_on)) {
-        struct sg_op *op = sg_op_new(SG_OP_ORDER, "event wait");
-        sg_op_dep_locked(op, e->fence);
-        rc = sg_submit_locked(s, op);
-    }
+    if (s)
+        rc = wait_locked(s, sg_handle_get_locked(SG_EVENT, hEvent), flags & CU_EVENT_WAIT_EXTERNAL);
     sg_release();
     return rc;
 }
@@ -162,9 +176,7 @@ static struct sg_event *host_event_locked(CUevent hEvent, CUresult *rc)
 
     if (!e)
         *rc = CUDA_ERROR_INVALID_HANDLE;
-    else if (sg_capture_has_event_locked(e))
-        *rc = CUDA_ERROR_CAPTURED_EVENT;
-    else
+    else if (!(*rc = sg_capture_refuse_event_locked(e)))
         *rc = sg_capture_unsafe_locked();
     return *rc ? NULL : e;
 }
@@ -218,8 +230,10 @@ static CUresult elapsed(float *ms, CUevent hStart, CUevent hEnd)
     sg_acquire();
     struct sg_event *a = sg_handle_get_locked(SG_EVENT, hStart);
     struct sg_event *b = a ? sg_handle_get_locked(SG_EVENT, hEnd) : NULL;
-    if (!a || !b || a->ctx->dev != b->ctx->dev || (a->flags | b->flags) & CU_EVENT_DISABLE_TIMING || !a->fence ||
-        !b->fence)
+    if (a && b && ((rc = sg_capture_refuse_event_locked(a)) || (rc = sg_capture_refuse_event_locked(b))))
+        ;
+    else if (!a || !b || a->ctx->dev != b->ctx->dev || (a->flags | b->flags) & CU_EVENT_DISABLE_TIMING || !a->fence ||
+             !b->fence)
         rc = CUDA_ERROR_INVALID_HANDLE;
     else if (!a->fence->done || !b->fence->done)
         rc = CUDA_ERROR_NOT_READY;

@@ -112,10 +112,12 @@ bool sg_op_skips_data(const struct sg_op *op)
 static void call_host(const struct sg_op *op)
 {
     sg_kernel_begin();
+    sg_forbid_calls("a host function");
     if (op->u.host.fn)
         op->u.host.fn(op->u.host.user);
     else
         op->u.host.callback(op->u.host.stream, op->ctx->sticky, op->u.host.user);
+    sg_forbid_calls(NULL);
     sg_kernel_end();
 }
 

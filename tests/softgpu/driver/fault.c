@@ -33,7 +33,7 @@ static const struct {
 
 const char *sg_entry_name(enum sg_entry e)
 {
-    return names[e].symbol;
+    return e < SG_ENTRY_COUNT ? names[e].symbol : "a function that is not supported";
 }
 
 const char *sg_entry_base(enum sg_entry e)

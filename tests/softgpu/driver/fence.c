@@ -35,6 +35,7 @@ void sg_fence_done_locked(struct sg_fence *f, int64_t t)
     f->stream = NULL;
     for (struct sg_waiter *w = f->waiters; w; w = w->next)
         pthread_cond_signal(w->cv);
+    sg_objects_fence_done_locked();
 }
 
 bool sg_fence_wait_locked(struct sg_fence *f, pthread_cond_t *cv, int64_t deadline)

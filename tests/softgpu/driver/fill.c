@@ -2,19 +2,27 @@
 /* Fills. They return at once even in their synchronous form unless the target is host memory. */
 #include "sg.h"
 
+CUresult sg_fill_op(const char *what, const struct sg_fill *f, struct sg_op **out)
+{
+    if (!f->dst || f->dst % f->elem || (f->rows > 1 && (f->pitch < f->width * f->elem || f->pitch % f->elem)))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = sg_op_new(SG_OP_FILL, what);
+    (*out)->u.fill = *f;
+    sg_op_range(*out, f->dst, (f->rows - 1) * f->pitch + f->width * f->elem, SG_RANGE_WRITE);
+    return CUDA_SUCCESS;
+}
+
 static CUresult fill(const char *what, CUstream stream, CUdeviceptr dst, uint32_t value, unsigned elem, size_t width,
                      size_t rows, size_t pitch, bool sync)
 {
+    struct sg_fill f = {dst, width, rows, pitch, value, elem};
     struct sg_op *op;
     bool host;
 
     if (!width || !rows)
         return CUDA_SUCCESS;
-    if (!dst || dst % elem || (rows > 1 && (pitch < width * elem || pitch % elem)))
+    if (sg_fill_op(what, &f, &op))
         return CUDA_ERROR_INVALID_VALUE;
-    op = sg_op_new(SG_OP_FILL, what);
-    op->u.fill = (struct sg_fill){dst, width, rows, pitch, value, elem};
-    sg_op_range(op, dst, (rows - 1) * pitch + width * elem, SG_RANGE_WRITE);
     sg_acquire();
     struct sg_mem *m = sg_mem_find_locked(dst);
     host = m && !sg_mem_is_device(m);

@@ -1,157 +1,145 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs, as far as captures need them. A launch replays the operations in the order in which they were recorded, which
- * respects every dependency but runs branches one after another. */
+/* Graphs and their nodes. */
 #include "sg.h"
 #include <stdlib.h>
 #include <string.h>
 
-struct exec {
-    CUgraphExec handle;
-    struct sg_op **ops;
-    size_t count;
-    unsigned long long flags;
-};
+static void *must(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
 
 struct sg_graph *sg_graph_new_locked(void)
 {
-    struct sg_graph *g = calloc(1, sizeof(*g));
-    if (!g)
-        abort();
+    struct sg_graph *g = must(calloc(1, sizeof(*g)));
     g->handle = sg_handle_new_locked(SG_GRAPH, g);
     return g;
 }
 
+void sg_node_drop_ops_locked(struct sg_node *n)
+{
+    for (unsigned i = 0; i < n->nops; i++)
+        sg_op_free_locked(n->ops[i]);
+    free(n->ops);
+    n->ops = NULL;
+    n->nops = 0;
+}
+
+static void node_free_locked(struct sg_node *n)
+{
+    sg_handle_drop_locked(n->handle);
+    sg_node_drop_ops_locked(n);
+    if (n->child)
+        sg_graph_destroy_locked(n->child);
+    free(n->deps);
+    free(n->shown);
+    free(n);
+}
+
 void sg_graph_destroy_locked(struct sg_graph *g)
 {
-    for (size_t i = 0; i < g->count; i++) {
-        sg_handle_drop_locked(g->nodes[i]->handle);
-        sg_op_free_locked(g->nodes[i]->op);
-        free(g->nodes[i]->deps);
-        free(g->nodes[i]);
-    }
+    for (size_t i = 0; i < g->count; i++)
+        node_free_locked(g->nodes[i]);
+    sg_objects_drop_locked(g, NULL);
     sg_handle_drop_locked(g->handle);
     free(g->nodes);
     free(g);
 }
 
-struct sg_node *sg_graph_add_locked(struct sg_graph *g, struct sg_op *op, struct sg_node *const *deps, unsigned n)
+struct sg_node *sg_node_add_locked(struct sg_graph *g, CUgraphNodeType type, struct sg_ctx *ctx)
 {
-    struct sg_node *node = calloc(1, sizeof(*node));
+    struct sg_node *n = must(calloc(1, sizeof(*n)));
 
     if (g->count == g->cap) {
         g->cap = g->cap ? g->cap * 2 : 16;
-        g->nodes = realloc(g->nodes, g->cap * sizeof(struct sg_node *));
+        g->nodes = must(realloc(g->nodes, g->cap * sizeof(struct sg_node *)));
     }
-    if (!node || !g->nodes)
-        abort();
-    node->deps = n ? malloc(n * sizeof(struct sg_node *)) : NULL;
-    if (n && !node->deps)
-        abort();
-    for (unsigned i = 0; i < n; i++)
-        node->deps[i] = deps[i];
-    node->ndeps = n;
-    node->graph = g;
-    node->op = op;
-    node->handle = sg_handle_new_locked(SG_NODE, node);
-    g->nodes[g->count++] = node;
-    return node;
+    n->graph = g;
+    n->type = type;
+    n->ctx = ctx;
+    n->handle = sg_handle_new_locked(SG_NODE, n);
+    g->nodes[g->count++] = n;
+    return n;
 }
 
-CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+void sg_node_free_locked(struct sg_node *n)
 {
-    SG_ENTER(cuGraphCreate);
-    if (!phGraph || flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    sg_acquire();
-    *phGraph = sg_graph_new_locked()->handle;
-    sg_release();
-    return CUDA_SUCCESS;
+    struct sg_graph *g = n->graph;
+    size_t at = 0;
+
+    while (g->nodes[at] != n)
+        at++;
+    memmove(g->nodes + at, g->nodes + at + 1, (--g->count - at) * sizeof(struct sg_node *));
+    for (size_t i = 0; i < g->count; i++)
+        sg_node_dep_drop(g->nodes[i], n);
+    node_free_locked(n);
 }
 
-CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
+void sg_node_op(struct sg_node *n, struct sg_op *op)
 {
-    SG_ENTER(cuGraphDestroy);
-    sg_acquire();
-    struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, hGraph);
-    if (g)
-        sg_graph_destroy_locked(g);
-    sg_release();
-    return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    n->ops = must(realloc(n->ops, (n->nops + 1) * sizeof(struct sg_op *)));
+    n->ops[n->nops++] = op;
 }
 
-/* Copies of what `from` has behind what is there; their dependencies among each other are kept. */
-static void append_locked(struct sg_graph *to, const struct sg_graph *from)
+bool sg_node_depends(const struct sg_node *n, const struct sg_node *on)
 {
-    size_t first = to->count;
+    for (unsigned i = 0; i < n->ndeps; i++)
+        if (n->deps[i] == on)
+            return true;
+    return false;
+}
 
+void sg_node_dep(struct sg_node *n, struct sg_node *on)
+{
+    n->deps = must(realloc(n->deps, (n->ndeps + 1) * sizeof(struct sg_node *)));
+    n->deps[n->ndeps++] = on;
+}
+
+void sg_node_dep_drop(struct sg_node *n, const struct sg_node *on)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < n->ndeps; i++)
+        if (n->deps[i] != on)
+            n->deps[kept++] = n->deps[i];
+    n->ndeps = kept;
+}
+
+static struct sg_node *copy_node_locked(struct sg_graph *to, const struct sg_node *from)
+{
+    struct sg_node *n = sg_node_add_locked(to, from->type, from->ctx);
+
+    n->source = from->handle;
+    n->event = from->event;
+    n->disabled = from->disabled;
+    for (unsigned i = 0; i < from->nops; i++)
+        sg_node_op(n, sg_op_clone(from->ops[i]));
+    if (from->child) {
+        n->child = sg_graph_copy_locked(from->child);
+        n->child->owner = n;
+    }
+    return n;
+}
+
+struct sg_graph *sg_graph_copy_locked(const struct sg_graph *from)
+{
+    struct sg_graph *to = sg_graph_new_locked();
+
+    to->source = from->handle;
     for (size_t i = 0; i < from->count; i++) {
-        const struct sg_node *n = from->nodes[i];
-        struct sg_node *copy = sg_graph_add_locked(to, sg_op_clone(n->op), n->deps, n->ndeps);
-        for (unsigned d = 0; d < copy->ndeps; d++)
-            for (size_t k = 0; k < i; k++)
-                if (from->nodes[k] == n->deps[d])
-                    copy->deps[d] = to->nodes[first + k];
+        from->nodes[i]->index = i;
+        copy_node_locked(to, from->nodes[i]);
     }
+    for (size_t i = 0; i < from->count; i++)
+        for (unsigned d = 0; d < from->nodes[i]->ndeps; d++)
+            sg_node_dep(to->nodes[i], to->nodes[from->nodes[i]->deps[d]->index]);
+    sg_objects_copy_locked(to, from);
+    return to;
 }
 
-CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
-{
-    SG_ENTER(cuGraphClone);
-    if (!phGraphClone)
-        return CUDA_ERROR_INVALID_VALUE;
-    sg_acquire();
-    struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, originalGraph);
-    if (g) {
-        struct sg_graph *clone = sg_graph_new_locked();
-        append_locked(clone, g);
-        *phGraphClone = clone->handle;
-    }
-    sg_release();
-    return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* The child's operations become the parent's, with an empty node behind them that stands for the child. They run in the
- * order in which they were added, so what the child is to follow has to be there. */
-CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                          size_t numDependencies, CUgraph childGraph)
-{
-    SG_ENTER(cuGraphAddChildGraphNode);
-    if (!phGraphNode || (numDependencies && !dependencies))
-        return CUDA_ERROR_INVALID_VALUE;
-    sg_acquire();
-    struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, hGraph), *child = sg_handle_get_locked(SG_GRAPH, childGraph);
-    bool ok = g && child && g != child;
-    for (size_t i = 0; i < numDependencies && ok; i++)
-        ok = sg_handle_get_locked(SG_NODE, dependencies[i]) != NULL;
-    if (ok) {
-        size_t first = g->count;
-        append_locked(g, child);
-        unsigned n = (unsigned)(g->count - first);
-        *phGraphNode =
-            sg_graph_add_locked(g, sg_op_new(SG_OP_ORDER, "child graph"), n ? g->nodes + first : NULL, n)->handle;
-    }
-    sg_release();
-    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
-{
-    SG_ENTER(cuGraphGetNodes);
-    if (!numNodes)
-        return CUDA_ERROR_INVALID_VALUE;
-    sg_acquire();
-    struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, hGraph);
-    if (g) {
-        for (size_t i = 0; nodes && i < *numNodes; i++)
-            nodes[i] = i < g->count ? g->nodes[i]->handle : NULL;
-        if (!nodes || *numNodes > g->count)
-            *numNodes = g->count;
-    }
-    sg_release();
-    return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUgraphNodeType node_type(const struct sg_op *op)
+CUgraphNodeType sg_node_type_of(const struct sg_op *op)
 {
     switch (op->kind) {
     case SG_OP_COPY:
@@ -170,182 +158,25 @@ static CUgraphNodeType node_type(const struct sg_op *op)
     }
 }
 
-CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+bool sg_edges_plain(const CUgraphEdgeData *edges, size_t n)
 {
-    SG_ENTER(cuGraphNodeGetType);
-    if (!type)
-        return CUDA_ERROR_INVALID_VALUE;
-    sg_acquire();
-    struct sg_node *n = sg_handle_get_locked(SG_NODE, hNode);
-    if (n)
-        *type = node_type(n->op);
-    sg_release();
-    return n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
+    static const CUgraphEdgeData plain;
 
-static CUresult instantiate(CUgraphExec *out, CUgraph hGraph, unsigned long long flags)
-{
-    struct exec *e = NULL;
-
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    sg_acquire();
-    struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, hGraph);
-    if (g) {
-        e = calloc(1, sizeof(*e));
-        if (!e)
-            abort();
-        e->flags = flags;
-        e->count = g->count;
-        e->ops = calloc(g->count ? g->count : 1, sizeof(struct sg_op *));
-        if (!e->ops)
-            abort();
-        for (size_t i = 0; i < g->count; i++)
-            e->ops[i] = sg_op_clone(g->nodes[i]->op);
-        *out = e->handle = sg_handle_new_locked(SG_EXEC, e);
-    }
-    sg_release();
-    return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
-{
-    SG_ENTER(cuGraphInstantiateWithFlags);
-    return instantiate(phGraphExec, hGraph, flags);
-}
-
-CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
-                                    size_t bufferSize)
-{
-    SG_ENTER(cuGraphInstantiate);
-    (void)phErrorNode;
-    (void)logBuffer;
-    (void)bufferSize;
-    return instantiate(phGraphExec, hGraph, 0);
-}
-
-CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
-                                       char *logBuffer, size_t bufferSize)
-{
-    SG_ENTER(cuGraphInstantiate_v2);
-    (void)phErrorNode;
-    (void)logBuffer;
-    (void)bufferSize;
-    return instantiate(phGraphExec, hGraph, 0);
-}
-
-static CUresult cuGraphInstantiateWithParams_on(CUgraphExec *out, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
-{
-    CUresult rc = p ? instantiate(out, hGraph, p->flags) : CUDA_ERROR_INVALID_VALUE;
-    if (p)
-        p->result_out = rc ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
-    return rc;
-}
-SG_PAIR(cuGraphInstantiateWithParams, _ptsz,
-        (CUgraphExec * phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
-        (phGraphExec, hGraph, instantiateParams), (phGraphExec, hGraph, instantiateParams))
-
-CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
-{
-    SG_ENTER(cuGraphExecDestroy);
-    sg_acquire();
-    struct exec *e = sg_handle_get_locked(SG_EXEC, hGraphExec);
-    if (e) {
-        for (size_t i = 0; i < e->count; i++)
-            sg_op_free_locked(e->ops[i]);
-        sg_handle_drop_locked(hGraphExec);
-        free(e->ops);
-        free(e);
-    }
-    sg_release();
-    return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static bool same_topology(const struct exec *e, const struct sg_graph *g)
-{
-    if (e->count != g->count)
-        return false;
-    for (size_t i = 0; i < e->count; i++)
-        if (e->ops[i]->kind != g->nodes[i]->op->kind)
+    for (size_t i = 0; edges && i < n; i++)
+        if (memcmp(&edges[i], &plain, sizeof(plain)) != 0)
             return false;
     return true;
 }
 
-static CUresult update(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResult *result)
+bool sg_nodes_of_locked(const struct sg_graph *g, const CUgraphNode *nodes, size_t n)
 {
-    sg_acquire();
-    struct exec *e = sg_handle_get_locked(SG_EXEC, hGraphExec);
-    struct sg_graph *g = e ? sg_handle_get_locked(SG_GRAPH, hGraph) : NULL;
-    bool same = g && same_topology(e, g);
-    for (size_t i = 0; same && i < e->count; i++) {
-        sg_op_free_locked(e->ops[i]);
-        e->ops[i] = sg_op_clone(g->nodes[i]->op);
+    for (size_t i = 0; i < n; i++) {
+        const struct sg_node *at = sg_handle_get_locked(SG_NODE, nodes[i]);
+        if (!at || at->graph != g)
+            return false;
+        for (size_t k = 0; k < i; k++)
+            if (nodes[k] == nodes[i])
+                return false;
     }
-    sg_release();
-    *result = same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    return same ? CUDA_SUCCESS : g ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_ERROR_INVALID_VALUE;
+    return true;
 }
-
-CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
-                                   CUgraphExecUpdateResult *updateResult_out)
-{
-    SG_ENTER(cuGraphExecUpdate);
-    if (!updateResult_out)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (hErrorNode_out)
-        *hErrorNode_out = NULL;
-    return update(hGraphExec, hGraph, updateResult_out);
-}
-
-CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
-{
-    SG_ENTER(cuGraphExecUpdate_v2);
-    if (!resultInfo)
-        return CUDA_ERROR_INVALID_VALUE;
-    *resultInfo = (CUgraphExecUpdateResultInfo){0};
-    return update(hGraphExec, hGraph, &resultInfo->result);
-}
-
-CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
-{
-    SG_ENTER(cuGraphExecGetFlags);
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    sg_acquire();
-    struct exec *e = sg_handle_get_locked(SG_EXEC, hGraphExec);
-    if (e)
-        *flags = e->flags;
-    sg_release();
-    return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult cuGraphLaunch_on(CUgraphExec hGraph, CUstream hStream)
-{
-    CUresult rc;
-
-    sg_acquire();
-    struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
-    struct exec *e = s ? sg_handle_get_locked(SG_EXEC, hGraph) : NULL;
-    if (s && !e)
-        rc = CUDA_ERROR_INVALID_HANDLE;
-    for (size_t i = 0; e && i < e->count && !rc; i++) {
-        struct sg_op *op = sg_op_clone(e->ops[i]);
-        op->part = i > 0;
-        rc = sg_submit_locked(s, op);
-    }
-    sg_release();
-    return rc;
-}
-SG_PAIR(cuGraphLaunch, _ptsz, (CUgraphExec hGraph, CUstream hStream), (hGraph, hStream), (hGraph, SG_PT(hStream)))
-
-static CUresult cuGraphUpload_on(CUgraphExec hGraph, CUstream hStream)
-{
-    CUresult rc;
-
-    sg_acquire();
-    if (sg_stream_get_locked(hStream, &rc) && !sg_handle_get_locked(SG_EXEC, hGraph))
-        rc = CUDA_ERROR_INVALID_HANDLE;
-    sg_release();
-    return rc;
-}
-SG_PAIR(cuGraphUpload, _ptsz, (CUgraphExec hGraph, CUstream hStream), (hGraph, hStream), (hGraph, SG_PT(hStream)))

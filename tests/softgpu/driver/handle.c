@@ -13,7 +13,7 @@ static uint64_t serial;
 
 static const char *const kind_names[] = {"?",           "context",          "stream",     "event",
                                          "graph",       "executable graph", "graph node", "function",
-                                         "memory pool", "allocation"};
+                                         "memory pool", "allocation",       "user object"};
 
 static size_t hash(uint64_t k)
 {

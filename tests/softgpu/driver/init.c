@@ -10,6 +10,7 @@ uint64_t sg_progress;
 
 static atomic_int initialised, forked, exiting, running;
 static __thread int in_kernel;
+static __thread const char *forbidden; /* what runs, that must not call CUDA */
 
 bool sg_exiting(void)
 {
@@ -29,6 +30,10 @@ CUresult sg_enter(enum sg_entry entry)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (atomic_load(&exiting))
         return CUDA_ERROR_DEINITIALIZED; /* destructors must not wait for workers that have stopped */
+    if (forbidden) {
+        sg_misuse("%s calls %s: it must not call CUDA", forbidden, sg_entry_name(entry));
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
     return sg_fault(entry);
 }
 
@@ -60,6 +65,11 @@ void sg_kernel_end(void)
 {
     atomic_fetch_sub(&running, 1);
     in_kernel = 0;
+}
+
+void sg_forbid_calls(const char *where)
+{
+    forbidden = where;
 }
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;

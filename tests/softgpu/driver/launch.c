@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define MAX_KERNELS 256
+#define MAX_SHARED 232448 /* bytes of shared memory that a block can have */
 static struct {
     const struct softgpu_kernel_desc *desc;
     CUfunction handle;
@@ -78,61 +79,82 @@ static bool first_launch_locked(const struct sg_ctx *ctx, const struct softgpu_k
     return true;
 }
 
-static CUresult launch(CUfunction f, CUstream stream, void **params, void **extra)
+static bool empty_grid(const CUDA_KERNEL_NODE_PARAMS *p)
 {
-    const struct softgpu_kernel_desc *desc;
-    CUresult rc;
+    return !p->gridDimX || !p->gridDimY || !p->gridDimZ || !p->blockDimX || !p->blockDimY || !p->blockDimZ;
+}
 
+CUresult sg_kernel_op(const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out)
+{
+    const struct softgpu_kernel_desc *desc = NULL;
+
+    if (empty_grid(p) || p->sharedMemBytes > MAX_SHARED || p->extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_acquire();
+    desc = sg_handle_get_locked(SG_FUNC, p->func);
+    sg_release();
+    if (!desc)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (desc->arg_bytes && (!p->kernelParams || !p->kernelParams[0]))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sg_op *op = sg_op_new(SG_OP_KERNEL, desc->name);
+    op->u.kernel = (struct sg_kernel){.desc = desc,
+                                      .func = p->func,
+                                      .grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
+                                      .block = {p->blockDimX, p->blockDimY, p->blockDimZ},
+                                      .shared_bytes = p->sharedMemBytes,
+                                      .args = malloc(desc->arg_bytes ? desc->arg_bytes : 1)};
+    if (!op->u.kernel.args)
+        abort();
+    if (desc->arg_bytes)
+        memcpy(op->u.kernel.args, p->kernelParams[0], desc->arg_bytes);
+    add_ranges(op);
+    *out = op;
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUstream stream, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    struct sg_op *op = NULL;
+    CUresult rc = sg_kernel_op(p, &op);
+
+    if (rc)
+        return rc;
     sg_acquire();
     struct sg_ctx *ctx = sg_current_locked(&rc);
     struct sg_stream *s = ctx ? sg_stream_get_locked(stream, &rc) : NULL;
     if (s && s->ctx != ctx)
         rc = CUDA_ERROR_INVALID_HANDLE;
-    desc = rc ? NULL : sg_handle_get_locked(SG_FUNC, f);
-    if (desc && desc->lazy && sg_cfg.lazy && !s->capture && first_launch_locked(ctx, desc))
+    if (rc)
+        sg_op_free_locked(op);
+    else if (op->u.kernel.desc->lazy && sg_cfg.lazy && !s->capture && first_launch_locked(ctx, op->u.kernel.desc))
         sg_ctx_sync_locked(ctx);
     sg_release();
-    if (rc)
-        return rc;
-    if (!desc)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (extra || (desc->arg_bytes && (!params || !params[0])))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sg_op *op = sg_op_new(SG_OP_KERNEL, desc->name);
-    op->u.kernel.desc = desc;
-    op->u.kernel.args = malloc(desc->arg_bytes ? desc->arg_bytes : 1);
-    if (!op->u.kernel.args)
-        abort();
-    if (desc->arg_bytes)
-        memcpy(op->u.kernel.args, params[0], desc->arg_bytes);
-    add_ranges(op);
-    return sg_submit(stream, op);
+    return rc ? rc : sg_submit(stream, op);
 }
 
-static bool empty_grid(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz)
+static CUresult cuLaunchKernel_on(CUstream stream, CUDA_KERNEL_NODE_PARAMS p)
 {
-    return !gx || !gy || !gz || !bx || !by || !bz;
-}
-
-static CUresult cuLaunchKernel_on(CUfunction f, bool bad, CUstream stream, void **params, void **extra)
-{
-    return bad ? CUDA_ERROR_INVALID_VALUE : launch(f, stream, params, extra);
+    return launch(stream, &p);
 }
 SG_PAIR(cuLaunchKernel, _ptsz,
         (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
          unsigned int bz, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra),
-        (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, hStream, kernelParams, extra),
-        (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, SG_PT(hStream), kernelParams, extra))
+        (hStream,
+         (CUDA_KERNEL_NODE_PARAMS){f, gx, gy, gz, bx, by, bz, sharedMemBytes, kernelParams, extra, NULL, NULL}),
+        (SG_PT(hStream),
+         (CUDA_KERNEL_NODE_PARAMS){f, gx, gy, gz, bx, by, bz, sharedMemBytes, kernelParams, extra, NULL, NULL}))
 
-static CUresult cuLaunchCooperativeKernel_on(CUfunction f, bool bad, CUstream stream, void **params)
+static CUresult cuLaunchCooperativeKernel_on(CUstream stream, CUDA_KERNEL_NODE_PARAMS p)
 {
-    return bad ? CUDA_ERROR_INVALID_VALUE : launch(f, stream, params, NULL);
+    return launch(stream, &p);
 }
 SG_PAIR(cuLaunchCooperativeKernel, _ptsz,
         (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
          unsigned int bz, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams),
-        (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, hStream, kernelParams),
-        (f, empty_grid(gx, gy, gz, bx, by, bz) || sharedMemBytes > 232448, SG_PT(hStream), kernelParams))
+        (hStream, (CUDA_KERNEL_NODE_PARAMS){f, gx, gy, gz, bx, by, bz, sharedMemBytes, kernelParams, NULL, NULL, NULL}),
+        (SG_PT(hStream),
+         (CUDA_KERNEL_NODE_PARAMS){f, gx, gy, gz, bx, by, bz, sharedMemBytes, kernelParams, NULL, NULL, NULL}))
 
 static const struct softgpu_kernel_desc *function(CUfunction f)
 {
@@ -161,17 +183,22 @@ static CUresult record_events(const CUlaunchConfig *c, CUstream stream)
             rc = sg_event_for_launch(event_of(&c->attrs[i]));
     for (unsigned i = 0; i < c->numAttrs && !rc; i++)
         if (event_of(&c->attrs[i]))
-            rc = sg_event_record(event_of(&c->attrs[i]), stream);
+            rc = sg_event_record(event_of(&c->attrs[i]), stream, false);
     return rc;
 }
 
 static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, void **extra, bool per_thread)
 {
-    if (!c || empty_grid(c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ))
+    if (!c)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_KERNEL_NODE_PARAMS p = {
+        f,      c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes,
+        params, extra,       NULL,        NULL};
+    if (empty_grid(&p))
         return CUDA_ERROR_INVALID_VALUE;
     CUstream stream = per_thread ? SG_PT(c->hStream) : c->hStream;
     CUresult rc = function(f) ? record_events(c, stream) : CUDA_ERROR_INVALID_HANDLE;
-    return rc ? rc : launch(f, stream, params, extra);
+    return rc ? rc : launch(stream, &p);
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)

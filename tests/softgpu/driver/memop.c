@@ -169,30 +169,72 @@ static CUresult from_params(struct sg_op **out, const CUstreamBatchMemOpParams *
     }
 }
 
-/* All or nothing: every operation is checked before the first one is queued. */
-static CUresult batch(CUstream stream, unsigned count, const CUstreamBatchMemOpParams *params, unsigned flags)
+#define BATCH 256
+
+CUresult sg_memop_batch(struct sg_op **ops, unsigned count, const CUstreamBatchMemOpParams *params)
 {
-    struct sg_op *ops[256];
     CUresult rc = CUDA_SUCCESS;
     unsigned n = 0;
 
-    if (flags || count > 256 || (count && !params))
-        return CUDA_ERROR_INVALID_VALUE;
     while (n < count && !(rc = from_params(&ops[n], &params[n])))
         n++;
-    sg_acquire();
-    struct sg_stream *s = rc ? NULL : sg_stream_enter_locked(stream, &rc);
+    if (rc) {
+        sg_acquire();
+        while (n)
+            sg_op_free_locked(ops[--n]);
+        sg_release();
+    }
+    return rc;
+}
+
+/* One node of all of them. */
+static CUresult capture_locked(struct sg_stream *s, struct sg_op **ops, unsigned n)
+{
+    if (s->capture->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    struct sg_node *node = n ? sg_capture_node_locked(s, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) : NULL;
+    for (unsigned i = 0; i < n; i++) {
+        sg_node_op(node, ops[i]);
+        ops[i] = NULL;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* All or nothing: every operation is checked before the first one is queued. */
+static CUresult batch_locked(struct sg_stream *s, struct sg_op **ops, unsigned n)
+{
+    CUresult rc = CUDA_SUCCESS;
+
     for (unsigned i = 0; i < n && !rc; i++) {
         ops[i]->ctx = s->ctx;
         ops[i]->part = i > 0;
         rc = sg_ranges_check_locked(ops[i], false);
     }
-    for (unsigned i = 0; i < n; i++) {
-        if (rc)
-            sg_op_free_locked(ops[i]);
-        else
-            rc = sg_submit_locked(s, ops[i]);
+    if (!rc && s->capture)
+        return capture_locked(s, ops, n);
+    for (unsigned i = 0; i < n && !rc; i++) {
+        rc = sg_submit_locked(s, ops[i]);
+        ops[i] = NULL;
     }
+    return rc;
+}
+
+static CUresult batch(CUstream stream, unsigned count, const CUstreamBatchMemOpParams *params, unsigned flags)
+{
+    struct sg_op *ops[BATCH];
+    CUresult rc;
+
+    if (flags || count > BATCH || (count && !params))
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((rc = sg_memop_batch(ops, count, params)))
+        return rc;
+    sg_acquire();
+    struct sg_stream *s = sg_stream_enter_locked(stream, &rc);
+    if (s)
+        rc = batch_locked(s, ops, count);
+    for (unsigned i = 0; i < count; i++)
+        if (ops[i])
+            sg_op_free_locked(ops[i]);
     sg_release();
     return rc;
 }

@@ -183,14 +183,47 @@ CUresult sg_ranges_check_locked(struct sg_op *op, bool pin)
         r->mem = NULL;
         if (!r->bytes)
             continue;
-        if (m && !pin)
+        if (m && !pin) {
             r->id = m->id;
+            r->dev = sg_mem_is_device(m) ? m->dev : -1;
+            r->ctx = m->ctx;
+        }
         if (check_range_locked(op, r, m, pin)) {
             rc = pin ? CUDA_ERROR_ILLEGAL_ADDRESS : bad_access(op);
         } else if (pin) {
             r->mem = m;
             sg_mem_pin_locked(m);
         }
+    }
+    return rc;
+}
+
+/* Mappings may change under their addresses, which is what they are for. */
+static bool same_memory_locked(const struct sg_op *op, struct sg_range *r, const struct sg_mem *m)
+{
+    char what[192];
+
+    if (!m || m->id == r->id)
+        return true;
+    if (m->kind == SG_MEM_MAPPING) {
+        r->id = m->id;
+        return true;
+    }
+    sg_misuse("%s on device %d: generation %lu, which the graph was made with, was freed and its address used again: "
+              "%s",
+              op->what, op->ctx->dev, r->id, sg_mem_describe_locked(r->ptr, what, sizeof(what)));
+    return false;
+}
+
+CUresult sg_ranges_again_locked(struct sg_op *op)
+{
+    CUresult rc = CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < op->nranges; i++) {
+        struct sg_range *r = &op->ranges[i];
+        struct sg_mem *m = r->bytes ? sg_mem_find_locked(r->ptr) : NULL;
+        if (r->bytes && (!same_memory_locked(op, r, m) || check_range_locked(op, r, m, false)))
+            rc = bad_access(op);
     }
     return rc;
 }

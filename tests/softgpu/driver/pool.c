@@ -174,7 +174,7 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, 
         pool = current_pool_locked(s->ctx->dev);
     struct pool *p = s ? sg_handle_get_locked(SG_POOL, pool) : NULL;
     if (s && s->capture)
-        rc = CUDA_ERROR_NOT_SUPPORTED; /* allocation nodes */
+        rc = sg_capture_break_locked(s->capture, CUDA_ERROR_NOT_SUPPORTED); /* allocation nodes */
     else if (s && (!p || p->dev != s->ctx->dev))
         rc = CUDA_ERROR_INVALID_VALUE;
     if (!rc)
@@ -216,7 +216,7 @@ static CUresult cuMemFreeAsync_on(CUdeviceptr dptr, CUstream hStream)
     sg_acquire();
     struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
     if (s && s->capture)
-        rc = CUDA_ERROR_NOT_SUPPORTED;
+        rc = sg_capture_break_locked(s->capture, CUDA_ERROR_NOT_SUPPORTED);
     if (!rc)
         rc = sg_mem_check_free_locked(dptr);
     if (!rc) {

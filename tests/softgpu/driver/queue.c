@@ -70,7 +70,7 @@ static void tie_contexts_locked(struct sg_op *op)
     }
 }
 
-static void append_locked(struct sg_stream *s, struct sg_op *op)
+void sg_queue_locked(struct sg_stream *s, struct sg_op *op)
 {
     implicit_order_locked(s, op);
     tie_contexts_locked(op);
@@ -96,17 +96,15 @@ CUresult sg_submit_locked(struct sg_stream *s, struct sg_op *op)
 
     op->ctx = s->ctx;
     rc = s->ctx->sticky ? s->ctx->sticky : sg_ranges_check_locked(op, false);
-    if (!rc && s->legacy && sg_capture_active_in_locked(s->ctx)) {
-        sg_capture_invalidate_locked(s->ctx);
-        rc = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
+    if (!rc && s->legacy && sg_capture_active_in_locked(s->ctx))
+        rc = sg_capture_implicit_locked(s->ctx);
     if (rc) {
         sg_op_free_locked(op);
         return rc;
     }
     if (s->capture)
         return sg_capture_op_locked(s, op);
-    append_locked(s, op);
+    sg_queue_locked(s, op);
     return CUDA_SUCCESS;
 }
 

@@ -66,6 +66,8 @@ CUresult sg_enter(enum sg_entry entry);
 bool sg_exiting(void);
 void sg_kernel_begin(void); /* brackets code that must not run while libraries shut down at exit */
 void sg_kernel_end(void);
+/* From now on the thread runs code of the program that must not call CUDA; NULL: no longer. */
+void sg_forbid_calls(const char *where);
 int64_t sg_now(void); /* CLOCK_MONOTONIC, ns */
 static inline void sg_acquire(void)
 {
@@ -85,7 +87,7 @@ const char *sg_entry_name(enum sg_entry entry);
 const char *sg_entry_base(enum sg_entry entry);
 
 /* ---- handles (handle.c) ---- */
-enum sg_kind { SG_CTX = 1, SG_STREAM, SG_EVENT, SG_GRAPH, SG_EXEC, SG_NODE, SG_FUNC, SG_POOL, SG_ALLOC };
+enum sg_kind { SG_CTX = 1, SG_STREAM, SG_EVENT, SG_GRAPH, SG_EXEC, SG_NODE, SG_FUNC, SG_POOL, SG_ALLOC, SG_OBJECT };
 void *sg_handle_new_locked(enum sg_kind kind, void *obj);
 void *sg_handle_get_locked(enum sg_kind kind, const void *handle); /* NULL after a misuse report */
 void *sg_handle_peek_locked(enum sg_kind kind, const void *handle);
@@ -262,10 +264,9 @@ bool sg_vmm_range_locked(uintptr_t p, uintptr_t *base, size_t *size); /* the res
 bool sg_vmm_allows(const struct sg_mem *m, CUdevice dev, bool write);
 void sg_vmm_destroy_locked(struct sg_mem *m); /* the end of a mapping */
 
-#define SG_TIPS 8
-struct sg_tips { /* last nodes of one line of a capture */
-    struct sg_node *node[SG_TIPS];
-    unsigned n;
+struct sg_tips { /* what the next node of a capturing stream depends on; nodes may be gone meanwhile */
+    CUgraphNode *node;
+    unsigned n, cap;
 };
 
 /* ---- operations and streams (stream.c, worker.c, exec.c) ---- */
@@ -274,7 +275,9 @@ struct sg_range { /* something that an operation reads or writes; checked when e
     size_t bytes;
     unsigned how;       /* SG_RANGE_* */
     struct sg_mem *mem; /* pinned while the operation runs */
-    uint64_t id;        /* of the memory when the operation was queued */
+    uint64_t id;        /* of the memory when the operation was queued, or its graph's node made */
+    int dev;            /* then; -1: on the host */
+    struct sg_ctx *ctx; /* then, of the memory */
 };
 enum { SG_RANGE_PEER = 1 /* a copy: may cross devices without peer access */, SG_RANGE_WRITE = 2 };
 #define SG_RANGES 32
@@ -294,6 +297,8 @@ struct sg_fill {
 struct sg_kernel {
     const struct softgpu_kernel_desc *desc;
     void *args;
+    CUfunction func;
+    unsigned grid[3], block[3], shared_bytes; /* as the launch said; they mean nothing here */
 };
 struct sg_memop {
     uintptr_t addr;
@@ -344,8 +349,7 @@ struct sg_stream {
     pthread_cond_t cv;
     int64_t vtime; /* modelled completion of the last operation */
     struct sg_capture *capture;
-    struct sg_tips tips; /* what the next captured operation depends on */
-    CUgraphNode tip_handles[SG_TIPS];
+    struct sg_tips tips;
     CUstreamAttrValue attrs[CU_LAUNCH_ATTRIBUTE_MAX];
     struct sg_clock clock;
     uint32_t race_queue; /* 0: none yet */
@@ -366,6 +370,7 @@ void sg_stream_retire_locked(struct sg_stream *s);
  * the caller looked up before may be gone then. */
 struct sg_stream *sg_stream_enter_locked(CUstream handle, CUresult *rc);
 void sg_entry_done_locked(struct sg_stream *s, const struct sg_op *op);
+void sg_queue_locked(struct sg_stream *s, struct sg_op *op); /* unchecked; op->ctx is the stream's */
 /* Takes the operation over in all cases. Checks its ranges, records it when the stream captures, else queues it. */
 CUresult sg_submit_locked(struct sg_stream *s, struct sg_op *op);
 CUresult sg_submit(CUstream stream, struct sg_op *op);
@@ -377,59 +382,27 @@ CUresult sg_ctx_sync_locked(struct sg_ctx *ctx); /* drops the lock while it wait
 void sg_worker_start_locked(struct sg_stream *s);
 int64_t sg_op_execute(struct sg_stream *s, struct sg_op *op, int64_t start); /* unlocked; returns completion time */
 CUresult sg_ranges_check_locked(struct sg_op *op, bool pin);
+CUresult sg_ranges_again_locked(struct sg_op *op); /* of a graph: as when its node was made? */
 void sg_ranges_unpin_locked(struct sg_op *op);
 enum { SG_COPY_DST_DEVICE = 1, SG_COPY_SRC_DEVICE = 2, SG_COPY_SYNC = 4 };
+/* Operations as nodes of graphs have them; nothing is staged. Their memory is not checked yet. */
+CUresult sg_kernel_op(const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out);
+CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out);
+CUresult sg_copy_made_locked(const char *what, const struct sg_copy *shape, unsigned how, struct sg_op **out);
+CUresult sg_fill_op(const char *what, const struct sg_fill *fill, struct sg_op **out);
+struct sg_op *sg_host_op(CUhostFn fn, void *user);
 CUresult sg_copy(const char *what, CUstream stream, const struct sg_copy *shape, unsigned how);
 bool sg_wait_value(struct sg_op *op); /* whether it had to wait */
 bool sg_memop_satisfied(const struct sg_memop *m, uint64_t v);
 bool sg_op_skips_data(const struct sg_op *op);
 void sg_write_value(struct sg_op *op);
+CUresult sg_memop_batch(struct sg_op **ops, unsigned count, const CUstreamBatchMemOpParams *params); /* all or none */
 /* The memory that lies on a device, at either end of a copy that runs; NULL: host memory. */
 const struct sg_mem *sg_op_device_side(const struct sg_op *op, uintptr_t p);
 
 /* ---- timing model (timing.c) ---- */
 int64_t sg_model(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start);
 void sg_sleep_until(int64_t t);
-
-/* ---- capture and graphs (capture.c, graph.c) ---- */
-struct sg_node {
-    CUgraphNode handle;
-    struct sg_graph *graph;
-    struct sg_op *op;
-    struct sg_node **deps;
-    unsigned ndeps;
-    bool mark;
-};
-struct sg_graph {
-    CUgraph handle;
-    struct sg_node **nodes;
-    size_t count, cap;
-};
-struct sg_capture {
-    struct sg_capture *next;
-    uint64_t id;
-    struct sg_graph *graph;
-    struct sg_stream *origin;
-    CUstreamCaptureMode mode;
-    pthread_t thread;
-    bool invalid;
-    int streams; /* that record into it */
-};
-CUresult sg_capture_op_locked(struct sg_stream *s, struct sg_op *op);
-CUresult sg_capture_refuse_locked(struct sg_stream *s); /* a call that a capturing stream does not allow */
-CUresult sg_capture_unsafe_locked(void);                /* a call that a global capture does not allow */
-struct sg_capture *sg_capture_list_locked(void);
-void sg_capture_detach_locked(struct sg_capture *c); /* its streams record no more; frees it */
-void sg_capture_merge_locked(struct sg_capture *c, struct sg_tips *to, const struct sg_tips *more);
-struct sg_capture *sg_capture_begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCaptureMode mode);
-CUstreamCaptureMode sg_capture_exchange_mode(CUstreamCaptureMode mode);
-bool sg_capture_active_in_locked(struct sg_ctx *ctx); /* a blocking stream captures */
-void sg_capture_leave_locked(struct sg_stream *s);    /* its stream is destroyed */
-void sg_capture_invalidate_locked(struct sg_ctx *ctx);
-CUresult sg_capture_sync_locked(struct sg_ctx *ctx); /* SOFTGPU_CTXSYNC: no waiting for a context that captures */
-struct sg_graph *sg_graph_new_locked(void);
-void sg_graph_destroy_locked(struct sg_graph *g);
-struct sg_node *sg_graph_add_locked(struct sg_graph *g, struct sg_op *op, struct sg_node *const *deps, unsigned n);
 
 /* ---- events (event.c) ---- */
 struct sg_shared_event {
@@ -449,14 +422,14 @@ struct sg_event {
 };
 struct sg_event *sg_event_new_locked(struct sg_ctx *ctx, unsigned flags);
 CUresult sg_event_share_locked(struct sg_event *e);
-CUresult sg_event_record(CUevent hEvent, CUstream hStream);
+CUresult sg_event_record(CUevent hEvent, CUstream hStream, bool external);
 CUresult sg_event_for_launch(CUevent hEvent); /* whether a launch may record it: no timing, one process */
 bool sg_event_shared_done(const struct sg_event *e);
 CUresult sg_event_shared_record_locked(struct sg_stream *s, struct sg_event *e);
 CUresult sg_event_shared_wait_locked(struct sg_stream *s, struct sg_event *e);
-CUresult sg_capture_record_locked(struct sg_stream *s, struct sg_event *e);
-CUresult sg_capture_wait_locked(struct sg_stream *s, struct sg_event *e); /* the stream or the event captures */
-bool sg_capture_has_event_locked(const struct sg_event *e);               /* its capture still records */
-struct sg_capture *sg_capture_find_locked(uint64_t id);
+/* What the stream's last operation completes is the event's latest record. */
+CUresult sg_event_recorded_locked(struct sg_stream *s, struct sg_event *e);
+
+#include "graph.h"
 
 #endif

@@ -36,6 +36,7 @@ void sg_stream_free_locked(struct sg_stream *s)
         p = &(*p)->next;
     *p = s->next;
     sg_race_stream_ends_locked(s);
+    sg_tips_clear(&s->tips);
     sg_fence_put_locked(s->last);
     pthread_cond_destroy(&s->cv);
     free(s);
@@ -174,7 +175,7 @@ static CUresult cuStreamQuery_on(CUstream hStream)
     if (s && s->capture)
         rc = sg_capture_refuse_locked(s);
     else if (s && s->legacy && sg_capture_active_in_locked(s->ctx))
-        rc = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        rc = sg_capture_implicit_locked(s->ctx);
     else if (s && !sg_stream_idle_locked(s))
         rc = CUDA_ERROR_NOT_READY;
     else if (s)
@@ -245,6 +246,23 @@ static CUresult cuStreamGetCtx_v2_on(CUstream hStream, CUcontext *pCtx, CUgreenC
 SG_PAIR(cuStreamGetCtx_v2, _ptsz, (CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx),
         (hStream, pCtx, pGreenCtx), (SG_PT(hStream), pCtx, pGreenCtx))
 
+/* Work that graphs have no node for: a capturing stream refuses it. */
+static CUresult submit_uncaptured(CUstream stream, struct sg_op *op)
+{
+    CUresult rc;
+
+    sg_acquire();
+    struct sg_stream *s = sg_stream_enter_locked(stream, &rc);
+    if (s && s->capture)
+        rc = sg_capture_refuse_locked(s);
+    if (rc)
+        sg_op_free_locked(op);
+    else
+        rc = sg_submit_locked(s, op);
+    sg_release();
+    return rc;
+}
+
 static CUresult cuStreamAttachMemAsync_on(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
     (void)length;
@@ -253,7 +271,7 @@ static CUresult cuStreamAttachMemAsync_on(CUstream hStream, CUdeviceptr dptr, si
     struct sg_mem *m = sg_mem_find_locked(dptr);
     bool ok = m && m->kind == SG_MEM_MANAGED;
     sg_release();
-    return ok ? sg_submit(hStream, sg_op_new(SG_OP_ORDER, "cuStreamAttachMemAsync")) : CUDA_ERROR_INVALID_VALUE;
+    return ok ? submit_uncaptured(hStream, sg_op_new(SG_OP_ORDER, "cuStreamAttachMemAsync")) : CUDA_ERROR_INVALID_VALUE;
 }
 SG_PAIR(cuStreamAttachMemAsync, _ptsz, (CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags),
         (hStream, dptr, length, flags), (SG_PT(hStream), dptr, length, flags))
@@ -268,6 +286,11 @@ static struct sg_op *host_op(CUhostFn fn, CUstreamCallback callback, CUstream st
     return op;
 }
 
+struct sg_op *sg_host_op(CUhostFn fn, void *user)
+{
+    return host_op(fn, NULL, NULL, user);
+}
+
 static CUresult cuLaunchHostFunc_on(CUstream hStream, CUhostFn fn, void *userData)
 {
     return fn ? sg_submit(hStream, host_op(fn, NULL, hStream, userData)) : CUDA_ERROR_INVALID_VALUE;
@@ -279,7 +302,7 @@ static CUresult cuStreamAddCallback_on(CUstream hStream, CUstreamCallback callba
 {
     if (!callback || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    return sg_submit(hStream, host_op(NULL, callback, hStream, userData));
+    return submit_uncaptured(hStream, host_op(NULL, callback, hStream, userData));
 }
 SG_PAIR(cuStreamAddCallback, _ptsz, (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
         (hStream, callback, userData, flags), (SG_PT(hStream), callback, userData, flags))

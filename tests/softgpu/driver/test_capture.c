@@ -150,9 +150,9 @@ Test(capture, events_of_a_capture_and_of_other_work_do_not_mix, .init = setup)
     OK(cuStreamSynchronize(t));
     OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     OK(cuEventRecord(captured, s));
+    RC(cuStreamWaitEvent(s, outside, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     RC(cuEventQuery(captured), CUDA_ERROR_CAPTURED_EVENT);
     RC(cuEventSynchronize(captured), CUDA_ERROR_CAPTURED_EVENT);
-    RC(cuStreamWaitEvent(s, outside, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     RC(cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
