@@ -12,7 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct edge_case *const tables[] = {edges_stream, edges_word, edges_memory, edges_process, edges_unused};
+static const struct edge_case *const tables[] = {edges_stream,  edges_word,   edges_memory,
+                                                 edges_process, edges_unused, edges_graph};
 static char folder[] = "/tmp/race-edges-XXXXXX";
 
 void settle(struct edge_env *e, CUstream s)

@@ -37,7 +37,8 @@ struct edge_case {
     void (*peer)(struct edge_env *e); /* NULL: one process */
     const char *first, *second;       /* what the report names; NULL: fill() and look() */
 };
-extern const struct edge_case edges_stream[], edges_word[], edges_memory[], edges_process[], edges_unused[];
+extern const struct edge_case edges_stream[], edges_word[], edges_memory[], edges_process[], edges_unused[],
+    edges_graph[];
 
 #define CU(call)                                                                                                       \
     do {                                                                                                               \

@@ -162,6 +162,7 @@ struct sg_node *sg_capture_node_locked(struct sg_stream *s, CUgraphNodeType type
 {
     struct sg_node *n = sg_node_add_locked(s->capture->graph, type, s->ctx), *on;
 
+    n->captured = true;
     for (unsigned i = 0; i < s->tips.n; i++)
         if ((on = sg_handle_peek_locked(SG_NODE, s->tips.node[i])) && on->graph == n->graph)
             sg_node_dep(n, on);

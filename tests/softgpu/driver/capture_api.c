@@ -91,7 +91,7 @@ static void mark_locked(struct sg_graph *g, const struct sg_tips *tips)
     free(stack);
 }
 
-/* What the streams of a capture recorded last must have been joined into the origin. */
+/* What the streams of a capture recorded last must have been joined into the origin; nodes made by hand need not. */
 static bool unjoined_locked(struct sg_capture *c)
 {
     const struct sg_node *n;
@@ -100,7 +100,7 @@ static bool unjoined_locked(struct sg_capture *c)
     for (struct sg_ctx *ctx = sg_ctx_list_locked(); ctx; ctx = ctx->next)
         for (struct sg_stream *s = ctx->streams; s; s = s->next)
             for (unsigned i = 0; s->capture == c && i < s->tips.n; i++)
-                if ((n = sg_handle_peek_locked(SG_NODE, s->tips.node[i])) && !n->mark)
+                if ((n = sg_handle_peek_locked(SG_NODE, s->tips.node[i])) && !n->mark && n->captured)
                     return true;
     return false;
 }

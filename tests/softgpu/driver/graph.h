@@ -24,6 +24,7 @@ struct sg_node {
     struct sg_graph *child; /* of child graph nodes */
     struct sg_node **deps;
     unsigned ndeps;
+    bool captured; /* a stream recorded it; else it was made by hand */
     bool disabled, mark;
     size_t index; /* in its graph; set and used within one call */
     void *shown;  /* what the last question for its parameters got a pointer to */

@@ -382,6 +382,35 @@ Test(capture_rules, dependencies_that_are_dropped_need_no_join, .init = setup)
     cr_assert_eq(nodes_of(g, NULL, 0), 2);
 }
 
+/* As libraries do that keep order among their own captured work: their stream ends in a node made by hand. */
+Test(capture_rules, a_stream_that_ends_in_a_node_made_by_hand_needs_no_join, .init = setup)
+{
+    const CUgraphNode *deps;
+    CUstreamCaptureStatus st;
+    CUgraphNode record, list[4];
+    CUevent e = new_event();
+    CUgraph g;
+    cuuint64_t id;
+    size_t n;
+    begin(s);
+    follow(s, t);
+    OK(cuStreamUpdateCaptureDependencies(t, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    add_on(t, 0, 1);
+    follow(t, s);
+    OK(cuStreamGetCaptureInfo(t, &st, &id, &g, &deps, NULL, &n));
+    OK(cuGraphAddEventRecordNode(&record, g, deps, n, e));
+    OK(cuStreamUpdateCaptureDependencies(t, &record, NULL, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    g = end(s);
+    cr_assert(nodes_of(g, list, 4) == 2 && depends(record, list[0]));
+    launch_and_wait(executable(g));
+    OK(cuEventQuery(e));
+    begin(s);
+    follow(s, t);
+    OK(cuStreamUpdateCaptureDependencies(t, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    add_on(t, 0, 1);
+    RC(cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+}
+
 Test(capture_rules, many_streams_join_without_nodes_of_their_own, .init = setup)
 {
     CUgraphNode nodes[32];
