@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include "plugin/comm/agreed_change.h"
+#include "plugin/util/consumer.h"
 
 #define SLR_WAYS 7
 enum { SLR_WAY_RING, SLR_WAY_NCCL, SLR_WAY_WHOLE, SLR_WAY_PARTS }; /* and those behind it */
@@ -33,6 +34,7 @@ struct slr_trial_chosen {
 struct slr_trial_choice {
     int32_t site_way[SLR_TRIAL_SITES]; /* SLR_WAY_RING or SLR_WAY_NCCL */
     uint32_t again[SLR_TRIAL_SITES];   /* how often its ways have been ordered to be tried again */
+    uint32_t chosen[SLR_TRIAL_SITES];  /* 1 + `again` of the latest time that was chosen; 0: never */
     uint32_t ended[SLR_TRIAL_SITES];   /* 1 + `again` of the latest time that was ended: nothing is measured */
     uint32_t rows;
     struct slr_trial_chosen row[SLR_TRIAL_SITES * SLR_TRIAL_ROWS];
@@ -48,9 +50,20 @@ struct slr_trial_post {
     } site[SLR_TRIAL_SITES];
 };
 
+/* A rule of rank 0's tune file that fits the communicator (trials/known.h). */
+struct slr_trial_known {
+    uint64_t low, high; /* gathered bytes of all ranks together, both inclusive */
+    struct slr_consumer consumer;
+    int32_t line; /* of the file */
+    int32_t way;
+};
+#define SLR_TRIAL_KNOWNS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
+
 struct slr_trials_shared {
     struct slr_agreed_shared agreed; /* rank 0 proposes `choice` */
     struct slr_trial_choice choice;
+    uint32_t knowns; /* written before rank 0 is READY, then constant */
+    struct slr_trial_known known[SLR_TRIAL_KNOWNS];
     _Alignas(64) struct slr_trial_post post[];
 };
 

@@ -8,6 +8,7 @@
 #include "plugin/memory/deferred_free.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/lifecycle/threads.h"
+#include "plugin/tuner/tune_keep.h"
 
 /* Peers may still be copying out of this process's staging memory when it is done itself. They need
  * milliseconds; a peer that does not move for this long is not waited for. */
@@ -32,6 +33,7 @@ void slr_plugin_at_exit(void)
         return;
     slr_deferred_before_exit(EXIT_WAIT_MS); /* with the threads still at work: peers ask them for descriptors */
     slr_threads_stop();
+    slr_tune_keep_end();
     slr_comm_each(end_symmetry, NULL);
     slr_counters_log();
     slr_block_log_stats();

@@ -16,6 +16,7 @@
 #include "plugin/memory/deferred_free.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/timeline/timeline.h"
+#include "plugin/tuner/tune_keep.h"
 #include "plugin/lifecycle/watchdog.h"
 
 #define TICK_MS 50
@@ -86,6 +87,7 @@ static void keep_house(void)
     slr_comm_reap_orphans();
     slr_deferred_free_tick();
     slr_block_return_idle();
+    slr_tune_keep_tick();
 }
 
 static void *run(void *arg)

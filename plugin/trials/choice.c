@@ -2,7 +2,7 @@
 /* From what the ranks have measured to what all go by. */
 #include <stdio.h>
 #include "base/log.h"
-#include "plugin/trials/trials_impl.h"
+#include "plugin/trials/known.h"
 
 enum {
     STRANGERS = 3, /* watched calls that are consumed by what has not been tried: then ways are tried again, */
@@ -44,14 +44,6 @@ static bool posted_by_all(const struct slr_trials *t, uint32_t site)
     return true;
 }
 
-int slr_trials_way_of(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site)
-{
-    for (uint32_t i = 0; i < choice->rows; i++)
-        if (choice->row[i].gemm == gemm && choice->row[i].site == site)
-            return choice->row[i].way;
-    return SLR_WAY_RING;
-}
-
 /* "1:0.2411,2:0.1744": ms by number of parts. */
 static const char *list_parts(const struct slr_trial_row *slowest, int nranks, char *buf, size_t size)
 {
@@ -76,7 +68,7 @@ static void log_row(const struct slr_comm *c, const struct slr_samples *row, con
             slr_samples_of_host(row, c->trials->rounds) ? "host" : "device", (double)slowest->ms[SLR_WAY_RING],
             (double)slowest->ms[SLR_WAY_NCCL], list_parts(slowest, c->nranks, parts, sizeof parts),
             choice->site_way[row->site] == SLR_WAY_NCCL ? "nccl" : "ring",
-            slr_way_parts(slr_trials_way_of(choice, row->gemm, row->site), c->nranks));
+            slr_way_parts(slr_way_chosen(choice, row->gemm, row->site), c->nranks));
 }
 
 /* While slr_agreed_ready(): nobody reads the shared choice. */
@@ -98,12 +90,15 @@ static void choose(struct slr_comm *c, uint32_t site)
         count[r] = t->shared->post[r].site[site].rows;
     }
     slr_trials_choose(rows, count, c->nranks, site, &choice);
+    choice.chosen[site] = t->site[site].again + 1;
     if (!propose(t, &choice))
         return; /* at a later call */
     t->site[site].chosen = t->site[site].again + 1;
     for (unsigned i = 0; i < t->rows; i++)
-        if (t->row[i].site == site && slr_trials_slowest(rows, count, c->nranks, t->row[i].gemm, site, &slowest))
+        if (t->row[i].site == site && slr_trials_slowest(rows, count, c->nranks, t->row[i].gemm, site, &slowest)) {
             log_row(c, &t->row[i], &slowest, &choice);
+            slr_known_keep(c, &t->row[i], &choice);
+        }
 }
 
 /* What consumes the site's gathers is not what was tried. */

@@ -40,6 +40,7 @@ struct slr_clock {
     int way;
     uint32_t round;
     uint64_t gemm;
+    bool known;
 };
 
 /* NULL: none is free, or an event could not be made. */

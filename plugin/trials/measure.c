@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The times of a communicator's calls. */
 #include "base/cu.h"
+#include "plugin/trials/known.h"
 #include "plugin/trials/trials.h"
 #include "plugin/trials/trials_impl.h"
 
@@ -24,7 +25,8 @@ void slr_trials_stop(struct slr_trials *t)
     if (!t->running)
         return;
     if (t->running->way == SLR_TRIALS_WATCHED)
-        t->site[t->running->site].strangers += !has_been_tried(t, t->running->gemm, t->running->site);
+        t->site[t->running->site].strangers +=
+            !t->running->known && !has_been_tried(t, t->running->gemm, t->running->site);
     if (!slr_clock_stop(t->running)) {
         t->site[t->running->site].latest = NULL;
         t->clocks_out--;
@@ -86,6 +88,7 @@ void slr_trials_begin(const struct slr_call *call)
     t->running->round = t->round;
     t->running->call = t->agreed.calls;
     t->running->open = t->trying;
+    t->running->known = slr_known_consumer(t, (uint32_t)t->at, &(struct slr_consumer){0}) != NULL;
     if (t->trying)
         t->site[t->at].latest = t->running;
     atomic_store(&t->begin, (uintptr_t)call->recv);
@@ -122,6 +125,7 @@ static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream s
     if (!slr_stream_captures(stream)) {
         const struct slr_consumer what = slr_trials_name(gemm, operand);
         t->running->gemm = slr_consumer_hash(&what);
+        t->running->known = slr_known_consumer(t, t->running->site, &what) != NULL;
         slr_clock_consumed(t->running, stream);
         const bool watched = t->running->way == SLR_TRIALS_WATCHED;
         struct slr_samples *row = watched ? NULL : row_of(t, t->running->gemm, t->running->site);

@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 #include "plugin/comm/group_record.h"
-#include "plugin/trials/trials_impl.h"
+#include "base/log.h"
+#include "plugin/trials/known.h"
+#include "plugin/tuner/tune_state.h"
 
 enum {
     AHEAD = 16, /* calls that a choice is settled before it holds */
@@ -18,6 +20,8 @@ uint32_t slr_trials_prepare(struct slr_comm *c)
     if ((reproducible && *reproducible) || !slr_real.cuEventQuery || !slr_real.cuEventElapsedTime)
         return 0;
     c->trials = slr_get(SLR_S_TRIALS) ? calloc(1, sizeof *c->trials) : NULL;
+    if (c->trials)
+        c->shared.control->post[c->rank].gpu = slr_known_gpu(c);
     return c->trials ? (uint32_t)slr_get(SLR_S_TRIALS) : 0;
 }
 
@@ -51,19 +55,37 @@ void slr_trials_open(struct slr_comm *c)
                                     .context = t,
                                     .place = UINT64_MAX};
     t->at = -1;
+    if (c->rank == 0)
+        slr_known_publish(c);
 }
 
 /* ---- calls ---- */
 
-static int site_of(struct slr_trials *t, size_t shard)
+/* Its ways are not tried: as if they had been. */
+static void begin_known(const struct slr_comm *c, struct slr_trial_site *s)
 {
+    struct slr_trials *t = c->trials;
+    s->posted = s->chosen = 1;
+    s->calls = slr_trials_end(t->after, t->rounds);
+    if (c->rank == 0)
+        slr_log(SLR_LOG_INFO, "site_known", "comm=%s crank=%d shard=%zu by=%s file=%s line=%d", c->name, c->rank,
+                s->shard, s->known->way == SLR_WAY_NCCL ? "nccl" : "ring", slr_tune_path(), s->known->line);
+}
+
+static int site_of(const struct slr_comm *c, size_t shard)
+{
+    struct slr_trials *t = c->trials;
     for (unsigned i = 0; i < t->sites; i++)
         if (t->site[i].shard == shard)
             return (int)i;
     if (t->sites == SLR_TRIAL_SITES)
         return -1;
-    t->site[t->sites] = (struct slr_trial_site){.shard = shard};
-    t->unposted++;
+    struct slr_trial_site *s = &t->site[t->sites];
+    *s = (struct slr_trial_site){.shard = shard, .known = slr_known_site(t, shard * (size_t)c->nranks)};
+    if (s->known)
+        begin_known(c, s);
+    else
+        t->unposted++;
     return (int)t->sites++;
 }
 
@@ -91,10 +113,18 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped)
     return measured && !grouped;
 }
 
+/* Behind the trials, or before them. */
+static bool goes_to_nccl(const struct slr_trials *t)
+{
+    const struct slr_trial_site *s = &t->site[t->at];
+    const bool known = s->known && s->known->way == SLR_WAY_NCCL;
+    return t->in_force.chosen[t->at] ? t->in_force.site_way[t->at] == SLR_WAY_NCCL : known;
+}
+
 static enum slr_reason next(struct slr_call *call)
 {
     struct slr_trials *t = call->comm->trials;
-    t->at = site_of(t, call->shard);
+    t->at = site_of(call->comm, call->shard);
     go_on(call->comm, t->at);
     if (slr_agreed_call(&t->agreed) == t->agreed.place)
         slr_trials_go_by(t);
@@ -103,7 +133,7 @@ static enum slr_reason next(struct slr_call *call)
     call->measured = t->at >= 0 && count(t, &t->site[t->at], slr_in_group());
     if (t->trying)
         return t->way == SLR_WAY_NCCL ? SLR_R_TRIAL : SLR_R_RING;
-    return t->at >= 0 && t->in_force.site_way[t->at] == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
+    return t->at >= 0 && goes_to_nccl(t) ? SLR_R_MEASURED : SLR_R_RING;
 }
 
 enum slr_reason slr_trials_call(struct slr_call *call)
@@ -124,7 +154,9 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
     if (t->trying)
         return slr_way_parts(t->way, c->nranks);
     const struct slr_consumer what = slr_trials_name(gemm, on_a ? SLR_CONSUMER_A : SLR_CONSUMER_B);
-    return slr_way_parts(slr_trials_way_of(&t->in_force, slr_consumer_hash(&what), (uint32_t)t->at), c->nranks);
+    const struct slr_trial_known *known = slr_known_consumer(t, (uint32_t)t->at, &what);
+    int way = known ? known->way : slr_way_chosen(&t->in_force, slr_consumer_hash(&what), (uint32_t)t->at);
+    return slr_way_parts(way, c->nranks);
 }
 
 void slr_trials_close(struct slr_comm *c, bool gone)

@@ -22,13 +22,15 @@ struct slr_trial_site {
     uint32_t again;          /* as slr_trial_choice's */
     uint32_t posted, chosen; /* times; `chosen`: rank 0's */
     uint32_t strangers;
-    struct slr_clock *latest; /* of its latest measured call, until the next one comes; or NULL */
+    const struct slr_trial_known *known; /* known.h */
+    struct slr_clock *latest;            /* of its latest measured call, until the next one comes; or NULL */
 };
 
 struct slr_trials {
     struct slr_agreed agreed;
     struct slr_trials_shared *shared; /* in the control block */
     uint32_t rounds, after;
+    bool keeps; /* rank 0's: results are worth keeping */
     struct slr_trial_site site[SLR_TRIAL_SITES];
     unsigned sites;
     struct slr_samples row[SLR_TRIALS_ROWS];
@@ -77,7 +79,5 @@ void slr_trials_lead(struct slr_comm *c);
 
 /* What has been agreed holds from this call on. */
 void slr_trials_go_by(struct slr_trials *t);
-
-int slr_trials_way_of(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/trials/ways.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #define BETTER_PARTS 0.99f
 #define BETTER_NCCL 0.97f
@@ -12,6 +14,33 @@ uint32_t slr_way_parts(int way, int nranks)
     if (way < SLR_WAY_PARTS)
         return way == SLR_WAY_WHOLE;
     return (halves[way - SLR_WAY_PARTS] * (unsigned)nranks + 1) / 2;
+}
+
+void slr_way_word(int way, int nranks, char word[SLR_WAY_WORD])
+{
+    if (way < SLR_WAY_PARTS)
+        snprintf(word, SLR_WAY_WORD, "%s", way == SLR_WAY_WHOLE ? "whole" : "pace");
+    else
+        snprintf(word, SLR_WAY_WORD, "%u", slr_way_parts(way, nranks));
+}
+
+int slr_way_of_word(const char *word, int nranks)
+{
+    char own[SLR_WAY_WORD];
+    for (int way = 0; way < SLR_WAYS; way++) {
+        slr_way_word(way, nranks, own);
+        if (way != SLR_WAY_NCCL && strcasecmp(word, own) == 0)
+            return way;
+    }
+    return -1;
+}
+
+int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site)
+{
+    for (uint32_t i = 0; i < choice->rows; i++)
+        if (choice->row[i].gemm == gemm && choice->row[i].site == site)
+            return choice->row[i].way;
+    return SLR_WAY_RING;
 }
 
 uint64_t slr_trials_end(uint64_t after, uint32_t rounds)

@@ -27,6 +27,16 @@
 
 #define SLR_TRIAL_RUN 4u
 
+/* Raised when a way's word comes to mean something else, or its times change: rules of a tune file
+ * from before are not used then. */
+#define SLR_WAYS_VERSION 1u
+
+/* The way's word in a tune file: "pace", "whole", or the number of equal parts. Of SLR_WAY_NCCL there is
+ * none. And back; -1: no way over the ring has that word with so many ranks. */
+#define SLR_WAY_WORD 16
+void slr_way_word(int way, int nranks, char word[SLR_WAY_WORD]);
+int slr_way_of_word(const char *word, int nranks);
+
 /* Of a way: the number of equal parts; 1: whole; 0: by the pace, or NCCL's. */
 uint32_t slr_way_parts(int way, int nranks);
 
@@ -36,6 +46,9 @@ bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, int *way,
 
 /* The first call behind the trials. */
 uint64_t slr_trials_end(uint64_t after, uint32_t rounds);
+
+/* Of a GEMM, or 0, on a site that the ring has. */
+int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site);
 
 /* Chooses for one site, and puts that into *choice. rows[r]: of rank r, count[r] of them.
  * A row counts that has been measured in every way, on the ranks that have it; its time is that of the

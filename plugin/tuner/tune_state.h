@@ -18,4 +18,9 @@ struct slr_tune_state {
 
 const struct slr_tune_state *slr_tune_state(void);
 
+/* The file as it is now, to be freed by the caller, and its name. False: there is none, or it is
+ * broken, which the log says once. */
+bool slr_tune_read(struct slr_tune_table *table);
+const char *slr_tune_path(void);
+
 #endif

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of SLIPRING_TUNE_FILE (docs/tuning.md has the format): which algorithm, protocol and
- * channels NCCL is to use. A rule is one line:
+/* The table of SLIPRING_TUNE_FILE. A rule is one line, for NCCL (docs/tuning.md): which algorithm,
+ * protocol and channels it is to use,
  *
  *   COLLECTIVE [bytes=R] [ranks=R] [nodes=R] [registered=yes|no|any] :
  *       [algorithm=A] [protocol=P] [channels=N]
+ *
+ * or for the gathers of a call site (docs/trials.md): which way they go,
+ *
+ *   site [bytes=R] [ranks=R] [gpu=NAME] [ways=N] [setup=HEX]
+ *       [gemm=none|any|MxNxK] [trans=OO] [type=T|T,T,T] [gathered=a|b] [batch=N] :
+ *       way=ring|nccl [parts=WORD]
  *
  * where R is N, LOW..HIGH, LOW.., ..HIGH or any. The first rule that fits decides. A table is read
  * whole or not at all.
@@ -15,9 +21,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "plugin/util/consumer.h"
 
 #define SLR_TUNE_MAX_BYTES (1u << 20) /* of a file */
-#define SLR_TUNE_MAX_RULES 4096u
+#define SLR_TUNE_MAX_RULES 4096u      /* of both kinds */
 #define SLR_TUNE_MAX_LINE 1024u
 
 struct slr_tune_range {
@@ -33,10 +40,27 @@ struct slr_tune_rule {
     int channels;    /* 0: NCCL's choice */
 };
 
+#define SLR_TUNE_GPU 64
+#define SLR_TUNE_PARTS 16
+
+struct slr_tune_site {
+    int line;
+    struct slr_tune_range bytes, ranks;
+    char gpu[SLR_TUNE_GPU]; /* slr_tune_gpu_word(); "": any */
+    uint32_t ways;          /* SLR_WAYS_VERSION (trials/ways.h); 0: any */
+    uint64_t setup;         /* what else the times depend on (trials/known.h); 0: any */
+    struct slr_consumer consumer;
+    bool nccl;
+    char parts[SLR_TUNE_PARTS]; /* slr_way_word(); "": by the pace */
+    bool kept;                  /* the library has written it (tune_keep.h) */
+};
+
 struct slr_tune_table {
     struct slr_tune_rule *rule;
     size_t count, room;
-    uint64_t digest; /* of the rules, not of comments and spaces; never 0 */
+    struct slr_tune_site *site;
+    size_t sites, site_room;
+    uint64_t digest; /* of the rules for NCCL, not of comments and spaces; never 0 */
 };
 
 struct slr_tune_error {
@@ -57,5 +81,16 @@ struct slr_tune_call {
     bool registered;
 };
 const struct slr_tune_rule *slr_tune_find(const struct slr_tune_table *table, const struct slr_tune_call *call);
+
+/* The word of a rule that stands for a GPU's name: what separates words is a dash. */
+void slr_tune_gpu_word(const char *name, char word[SLR_TUNE_GPU]);
+
+/* Whether two rules have the same conditions, so that the later one never decides. `consumers`: also
+ * the same consumer. */
+bool slr_tune_site_same(const struct slr_tune_site *a, const struct slr_tune_site *b, bool consumers);
+
+/* A rule for one size and one number of ranks, with all conditions, as a line without a newline; with
+ * the mark of what the library has written. Returns its length, or 0 if it does not fit. */
+size_t slr_tune_site_write(const struct slr_tune_site *rule, char *buf, size_t size);
 
 #endif

@@ -30,9 +30,18 @@ static void check_rule(const struct slr_tune_rule *r)
     CHECK(r->bytes.low <= r->bytes.high && r->ranks.low <= r->ranks.high && r->nodes.low <= r->nodes.high);
 }
 
+static void check_site(const struct slr_tune_site *r)
+{
+    CHECK(r->bytes.low <= r->bytes.high && r->ranks.low <= r->ranks.high && r->consumer.m >= -1);
+    CHECK(memchr(r->gpu, 0, sizeof r->gpu) && memchr(r->parts, 0, sizeof r->parts) && !(r->nccl && r->parts[0]));
+    CHECK(slr_tune_site_same(r, r, true) && slr_consumer_fits(&r->consumer, &r->consumer));
+}
+
 static void check_table(struct slr_tune_table *t)
 {
-    CHECK(t->digest != 0 && t->count <= SLR_TUNE_MAX_RULES);
+    CHECK(t->digest != 0 && t->count + t->sites <= SLR_TUNE_MAX_RULES);
+    for (size_t i = 0; i < t->sites; i++)
+        check_site(&t->site[i]);
     for (size_t i = 0; i < t->count; i++) {
         const struct slr_tune_rule *r = &t->rule[i];
         check_rule(r);
@@ -50,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (slr_tune_parse(&t, (const char *)data, size, &e) == 0) {
         check_table(&t);
     } else {
-        CHECK(t.count == 0 && t.rule == NULL);
+        CHECK(t.count == 0 && t.rule == NULL && t.sites == 0 && t.site == NULL);
         CHECK(e.line >= 1 && e.line <= line_count(data, size) && e.text[0] && memchr(e.text, 0, sizeof e.text));
     }
     slr_tune_free(&t);
@@ -73,8 +82,8 @@ enum { ROOM = 1 << 16 };
 /* One change: a byte, a piece taken out, a piece doubled, or a word that means something put in. */
 static size_t mutate(uint8_t *data, size_t size)
 {
-    static const char *const words[] = {"..",  "=", ":",         "#",  "\n", "99999999999999999999",
-                                        "any", "K", "channels=", "\r", "\t"};
+    static const char *const words[] = {
+        "..", "=", ":", "#", "\n", "99999999999999999999", "any", "K", "channels=", "\r", "\t", "x", ",", "way="};
     size_t at = size ? random64() % size : 0, n = size ? random64() % (size - at) : 0;
     n = n > 64 ? 64 : n;
     switch (random64() % 4) {

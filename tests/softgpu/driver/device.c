@@ -184,7 +184,8 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sg_device(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(name, (size_t)len, "softgpu");
+    const char *own = getenv("SOFTGPU_NAME");
+    snprintf(name, (size_t)len, "%s", own && *own ? own : "softgpu");
     return CUDA_SUCCESS;
 }
 
