@@ -96,14 +96,14 @@ static int way_of(const struct slr_comm *c, const struct slr_tune_site *rule)
 {
     if (rule->nccl)
         return SLR_WAY_NCCL;
-    return rule->parts[0] ? slr_way_of_word(rule->parts, c->nranks) : SLR_WAY_RING;
+    return rule->cut[0] ? slr_way_of_word(rule->cut, c->nranks) : SLR_WAY_RING;
 }
 
 static void unusable(const struct slr_comm *c, const struct slr_tune_site *rule)
 {
     if (slr_log_first(slr_mix(slr_mix(0x73697465, (uint64_t)rule->line), (uint64_t)c->nranks)))
-        slr_log(SLR_LOG_WARN, "tune_rule_unusable", "file=%s line=%d nranks=%d parts=%s msg=%s", slr_tune_path(),
-                rule->line, c->nranks, rule->parts,
+        slr_log(SLR_LOG_WARN, "tune_rule_unusable", "file=%s line=%d nranks=%d cut=%s msg=%s", slr_tune_path(),
+                rule->line, c->nranks, rule->cut,
                 "no way of that name is tried with so many ranks: the rule is not used");
 }
 
@@ -186,6 +186,6 @@ void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, con
     rule.consumer = row->what;
     rule.nccl = choice->site_way[row->site] == SLR_WAY_NCCL;
     if (!rule.nccl && row->gemm)
-        slr_way_word(way, c->nranks, rule.parts);
+        slr_way_word(way, c->nranks, rule.cut);
     slr_tune_keep(&rule);
 }

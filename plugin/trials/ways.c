@@ -21,7 +21,7 @@ void slr_way_word(int way, int nranks, char word[SLR_WAY_WORD])
     if (way < SLR_WAY_PARTS)
         snprintf(word, SLR_WAY_WORD, "%s", way == SLR_WAY_WHOLE ? "whole" : "pace");
     else
-        snprintf(word, SLR_WAY_WORD, "%u", slr_way_parts(way, nranks));
+        snprintf(word, SLR_WAY_WORD, "p%u", slr_way_parts(way, nranks));
 }
 
 int slr_way_of_word(const char *word, int nranks)

@@ -18,12 +18,12 @@ enum {
     KEY_GATHERED,
     KEY_BATCH,
     KEY_WAY,
-    KEY_PARTS,
+    KEY_CUT,
     KEYS
 };
-static const struct slr_tune_key keys[KEYS] = {
-    {"bytes", false}, {"ranks", false}, {"gpu", false},      {"ways", false},  {"setup", false}, {"gemm", false},
-    {"trans", false}, {"type", false},  {"gathered", false}, {"batch", false}, {"way", true},    {"parts", true}};
+static const struct slr_tune_key keys[KEYS] = {{"bytes", false},    {"ranks", false}, {"gpu", false},   {"ways", false},
+                                               {"setup", false},    {"gemm", false},  {"trans", false}, {"type", false},
+                                               {"gathered", false}, {"batch", false}, {"way", true},    {"cut", true}};
 
 #define OF_GEMMS (1u << KEY_TRANS | 1u << KEY_TYPE | 1u << KEY_GATHERED | 1u << KEY_BATCH)
 #define MARK "# kept by slipring"
@@ -133,8 +133,8 @@ static int set(struct slr_tune_line *l, void *rule, int key, struct slr_tune_wor
         return rc;
     case KEY_WAY:
         return set_way(l, r, value);
-    case KEY_PARTS:
-        return set_word(l, keys[key].name, r->parts, sizeof r->parts, value);
+    case KEY_CUT:
+        return set_word(l, keys[key].name, r->cut, sizeof r->cut, value);
     }
     return set_of_gemm(l, &r->consumer, key, value);
 }
@@ -150,9 +150,8 @@ int slr_tune_site_parse(struct slr_tune_line *l, struct slr_tune_site *r)
         return rc;
     if (!(l->seen & 1u << KEY_WAY))
         return slr_tune_broken(l, "no way: expected way=ring or way=nccl after the colon");
-    if (r->nccl && r->parts[0])
-        return slr_tune_broken(l, "parts=%s with way=nccl: expected way=ring, as with NCCL every GEMM is whole",
-                               r->parts);
+    if (r->nccl && r->cut[0])
+        return slr_tune_broken(l, "cut=%s with way=nccl: expected way=ring, as with NCCL every GEMM is whole", r->cut);
     if (r->consumer.m == 0 && l->seen & OF_GEMMS)
         return slr_tune_broken(l, "gemm=none, and what a GEMM is like: expected one of them");
     if (r->consumer.m == 0)
@@ -191,9 +190,9 @@ size_t slr_tune_site_write(const struct slr_tune_site *r, char *buf, size_t size
         snprintf(gemm, sizeof gemm, "gemm=%lldx%lldx%lld trans=%s type=%s gathered=%s batch=%lld", (long long)c->m,
                  (long long)c->n, (long long)c->k, slr_consumer_trans_text(c, trans), slr_consumer_type_text(c, type),
                  slr_consumer_gathered_text(c), (long long)c->batch);
-    int n = snprintf(buf, size, "site bytes=%llu ranks=%llu gpu=%s ways=%u setup=%llx %s : way=%s%s%s %s",
-                     (unsigned long long)r->bytes.low, (unsigned long long)r->ranks.low, r->gpu, r->ways,
-                     (unsigned long long)r->setup, gemm, r->nccl ? "nccl" : "ring", r->parts[0] ? " parts=" : "",
-                     r->parts, MARK);
+    int n =
+        snprintf(buf, size, "site bytes=%llu ranks=%llu gpu=%s ways=%u setup=%llx %s : way=%s%s%s %s",
+                 (unsigned long long)r->bytes.low, (unsigned long long)r->ranks.low, r->gpu, r->ways,
+                 (unsigned long long)r->setup, gemm, r->nccl ? "nccl" : "ring", r->cut[0] ? " cut=" : "", r->cut, MARK);
     return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }

@@ -9,7 +9,7 @@
  *
  *   site [bytes=R] [ranks=R] [gpu=NAME] [ways=N] [setup=HEX]
  *       [gemm=none|any|MxNxK] [trans=OO] [type=T|T,T,T] [gathered=a|b] [batch=N] :
- *       way=ring|nccl [parts=WORD]
+ *       way=ring|nccl [cut=WORD]
  *
  * where R is N, LOW..HIGH, LOW.., ..HIGH or any. The first rule that fits decides. A table is read
  * whole or not at all.
@@ -41,7 +41,7 @@ struct slr_tune_rule {
 };
 
 #define SLR_TUNE_GPU 64
-#define SLR_TUNE_PARTS 16
+#define SLR_TUNE_CUT 16
 
 struct slr_tune_site {
     int line;
@@ -51,8 +51,8 @@ struct slr_tune_site {
     uint64_t setup;         /* what else the times depend on (trials/known.h); 0: any */
     struct slr_consumer consumer;
     bool nccl;
-    char parts[SLR_TUNE_PARTS]; /* slr_way_word(); "": by the pace */
-    bool kept;                  /* the library has written it (tune_keep.h) */
+    char cut[SLR_TUNE_CUT]; /* slr_way_word(); "": by the pace */
+    bool kept;              /* the library has written it (tune_keep.h) */
 };
 
 struct slr_tune_table {

@@ -20,7 +20,7 @@ rules() { grep -c '^site ' "$1" || true; }
 # What the first run has found the second one goes by; it tries nothing, and writes nothing.
 case_next() {
     run --set SLIPRING_TUNE_KEEP=on "${tried[@]}" --has "$(event tune_kept '"rules":2')" -- "$sites" 2 gemm:100 alone/30:100
-    grep -qE '^site bytes=12288 ranks=2 gpu=softgpu ways=[0-9]+ setup=[0-9a-f]+ gemm=32x48x64 trans=nn type=fp32 gathered=b batch=1 : way=(ring parts=(pace|whole|[0-9]+)|nccl) # kept by slipring$' "$work/a.tune" ||
+    grep -qE '^site bytes=12288 ranks=2 gpu=softgpu ways=[0-9]+ setup=[0-9a-f]+ gemm=32x48x64 trans=nn type=fp32 gathered=b batch=1 : way=(ring cut=[a-z]+[0-9]*|nccl) # kept by slipring$' "$work/a.tune" ||
         fail "no rule for the GEMM"
     grep -qE '^site bytes=15360 .* gemm=none : way=(ring|nccl) # kept by slipring$' "$work/a.tune" || fail "no rule for the gathers alone"
     cp "$work/a.tune" "$work/before"
@@ -47,19 +47,19 @@ case_off() {
 case_by_hand() {
     echo 'site bytes=..12288 : way=nccl' >"$work/a.tune"
     run "${untried[@]}" --has '"event":"count".*"reason":"measured","n":100[,}]' --hasnt "$(event substitute)" -- "$sites" 2 gemm:100
-    echo 'site : way=ring parts=6' >"$work/a.tune"
-    run "${untried[@]}" --has "$(event fused '"parts":6,')" --hasnt "$(event fused '"parts":[^6],')" -- "$sites" 2 gemm:100
-    echo 'site : way=ring parts=whole' >"$work/a.tune"
+    echo 'site : way=ring cut=p4' >"$work/a.tune"
+    run "${untried[@]}" --has "$(event fused '"parts":4,')" --hasnt "$(event fused '"parts":[^4],')" -- "$sites" 2 gemm:100
+    echo 'site : way=ring cut=whole' >"$work/a.tune"
     run "${untried[@]}" --has '"reason":"gemm_whole"' --hasnt "$(event fused)" -- "$sites" 2 gemm:100
-    printf '%s\n' 'site gemm=32x48x64 trans=tn : way=ring parts=3' 'site gemm=any : way=ring parts=4' >"$work/a.tune"
-    run "${untried[@]}" --has "$(event fused '"parts":4,')" --hasnt "$(event fused '"parts":3,')" -- "$sites" 2 gemm:60
-    run "${untried[@]}" --has "$(event fused '"parts":3,')" --hasnt "$(event fused '"parts":4,')" -- "$sites" 2 turned:60
+    printf '%s\n' 'site gemm=32x48x64 trans=tn : way=ring cut=p2' 'site gemm=any : way=ring cut=p4' >"$work/a.tune"
+    run "${untried[@]}" --has "$(event fused '"parts":4,')" --hasnt "$(event fused '"parts":2,')" -- "$sites" 2 gemm:60
+    run "${untried[@]}" --has "$(event fused '"parts":2,')" --hasnt "$(event fused '"parts":4,')" -- "$sites" 2 turned:60
 }
 
 # The GEMM that consumes the gathers is not the known one: tried again. Or it is: not.
 case_changed() {
     for known in gemm=none 'gemm=32x48x64 trans=tn'; do
-        echo "site $known : way=ring parts=whole" >"$work/a.tune"
+        echo "site $known : way=ring cut=whole" >"$work/a.tune"
         run "${tried[@]}" --has "$(event site_known)" -- "$sites" 2 gemm:200
         SLIPRING_TUNE_KEEP=on run "${tried[@]}" -- "$sites" 2 gemm:200
         grep -q 'trans=nn .*# kept' "$work/a.tune" || fail "not kept"
@@ -100,8 +100,8 @@ case_broken() {
     cp "$work/a.tune" "$work/before"
     SLIPRING_TUNE_KEEP=on run "${tried[@]}" --has "$(event tune_table_broken '"line":2,.*way=sideways')" --has "$(event tune_not_kept '"line":2,')" -- "$sites" 2 alone:100
     cmp "$work/a.tune" "$work/before" || fail "changed"
-    printf '%s\n' '#' 'site : way=ring parts=99' >"$work/a.tune"
-    run "${tried[@]}" --has "$(event tune_rule_unusable '"line":2,.*"parts":"?99')" --has "$(event tune_sites '"unusable":1')" -- "$sites" 2 alone:100
+    printf '%s\n' '#' 'site : way=ring cut=p99' >"$work/a.tune"
+    run "${tried[@]}" --has "$(event tune_rule_unusable '"line":2,.*"cut":"p99"')" --has "$(event tune_sites '"unusable":1')" -- "$sites" 2 alone:100
 }
 
 # Several jobs at once keep what each has found; what was there by hand stays.

@@ -33,7 +33,7 @@ static void check_rule(const struct slr_tune_rule *r)
 static void check_site(const struct slr_tune_site *r)
 {
     CHECK(r->bytes.low <= r->bytes.high && r->ranks.low <= r->ranks.high && r->consumer.m >= -1);
-    CHECK(memchr(r->gpu, 0, sizeof r->gpu) && memchr(r->parts, 0, sizeof r->parts) && !(r->nccl && r->parts[0]));
+    CHECK(memchr(r->gpu, 0, sizeof r->gpu) && memchr(r->cut, 0, sizeof r->cut) && !(r->nccl && r->cut[0]));
     CHECK(slr_tune_site_same(r, r, true) && slr_consumer_fits(&r->consumer, &r->consumer));
 }
 

@@ -68,7 +68,7 @@ Test(tune_merge, the_same_conditions_are_replaced_and_others_stay)
     const struct slr_tune_site old = rule(64, 5, false), other = rule(64, 6, false), size = rule(65, 5, false);
     struct slr_tune_site now = rule(64, 5, false);
     char text[2048], want[2048];
-    strcpy(now.parts, "whole");
+    strcpy(now.cut, "whole");
     snprintf(text, sizeof text, "# a\n%s%s%s# b\n", line_of(old), line_of(other), line_of(size));
     snprintf(want, sizeof want, "# a\n%s%s# b\n%s", line_of(other), line_of(size), line_of(now));
     expect_merge(text, &now, 1, want);

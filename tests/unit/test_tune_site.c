@@ -31,13 +31,13 @@ Test(tune_site, a_rule_with_everything)
 {
     struct slr_tune_table t = parse(
         "allgather : channels=1\nSite bytes=1M..64M ranks=8 gpu=NVIDIA-H200 ways=7 setup=1F2e gemm=4096x8192x1024 "
-        "trans=TN type=bf16,BF16,fp32 gathered=B batch=1 : way=ring parts=12 # by hand\n");
+        "trans=TN type=bf16,BF16,fp32 gathered=B batch=1 : way=ring cut=12 # by hand\n");
     const struct slr_tune_site *r = t.site;
     cr_assert(t.count == 1 && t.sites == 1 && r->line == 2);
     cr_assert(r->bytes.low == 1 << 20 && r->bytes.high == 64 << 20 && r->ranks.low == 8 && r->ranks.high == 8);
     cr_assert(r->ways == 7 && r->setup == 0x1f2e && !r->nccl && !r->kept);
     cr_assert_str_eq(r->gpu, "NVIDIA-H200");
-    cr_assert_str_eq(r->parts, "12");
+    cr_assert_str_eq(r->cut, "12");
     cr_assert(slr_consumer_fits(&r->consumer, &linear));
     slr_tune_free(&t);
 }
@@ -80,12 +80,12 @@ Test(tune_site, what_is_written_is_read)
                                   .nccl = i > 2};
         char line[SLR_TUNE_MAX_LINE + 1];
         slr_tune_gpu_word("NVIDIA H200: #1 = \xe9", r.gpu);
-        snprintf(r.parts, sizeof r.parts, "%s", i == 0 ? "whole" : "");
+        snprintf(r.cut, sizeof r.cut, "%s", i == 0 ? "whole" : "");
         cr_assert_gt(slr_tune_site_write(&r, line, sizeof line), 0);
         struct slr_tune_table t = parse(line);
         cr_assert_eq(t.sites, 1);
         cr_assert(slr_tune_site_same(&t.site[0], &r, true), "%s", line);
-        cr_assert(t.site[0].kept && t.site[0].nccl == r.nccl && !strcmp(t.site[0].parts, r.parts), "%s", line);
+        cr_assert(t.site[0].kept && t.site[0].nccl == r.nccl && !strcmp(t.site[0].cut, r.cut), "%s", line);
         slr_tune_free(&t);
     }
 }
@@ -116,11 +116,11 @@ Test(tune_site, the_same_conditions)
 Test(tune_site, errors_name_line_and_expectation)
 {
     expect_error("site : way=ring\nsite : way=rong\n", 2, "way=rong");
-    expect_error("site : parts=2", 1, "no way");
+    expect_error("site : cut=2", 1, "no way");
     expect_error("site bytes=1M", 1, "colon");
     expect_error("site :", 1, "nothing is chosen");
-    expect_error("site : way=nccl parts=2", 1, "parts=2 with way=nccl");
-    expect_error("site : way=ring parts=0123456789abcdef", 1, "at most 15 letters");
+    expect_error("site : way=nccl cut=2", 1, "cut=2 with way=nccl");
+    expect_error("site : way=ring cut=0123456789abcdef", 1, "at most 15 letters");
     expect_error("site nodes=1 : way=ring", 1, "\"nodes=1\"");
     expect_error("allgather gemm=none : channels=1", 1, "\"gemm=none\"");
     expect_error("site gemm=1x2 : way=ring", 1, "gemm=1x2");
