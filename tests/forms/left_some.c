@@ -120,10 +120,12 @@ static void leave(const struct plan *p, struct gather *g, ncclComm_t comm, ncclC
         g = &apart;
     }
     cudaGraphExec_t exec = record(p->how, g, comm, other, stream);
-    if (exec)
+    if (exec) {
         CUDA(cudaGraphLaunch(exec, on));
-    else
+        CUDA(cudaGraphExecDestroy(exec)); /* what is in flight goes on; NCCL's abort waits for the last graph */
+    } else {
         in_region(g, comm, stream, strcmp(p->how, "group") == 0);
+    }
 }
 
 static ncclResult_t error_of(ncclComm_t comm)

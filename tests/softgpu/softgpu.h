@@ -37,6 +37,9 @@ struct softgpu_kernel_desc {
     /* For the race oracle: names what the kernel meets other kernels in, of any process: it ends after those have
      * begun. Kernels with the same `turn` follow one another. NULL or 0: it meets nobody. */
     unsigned long long (*meets)(const void *args, const void **turn);
+    /* Called when a launch is put into a queue, at each replay of a graph as well, in the order of the calls that do so;
+     * may change the launch's own copy of the arguments. Must not call the driver. NULL: nothing to do. */
+    void (*queued)(void *args);
     /* 1: loaded lazily, so its first launch synchronises its context (SOFTGPU_LAZY). NCCL loads its own eagerly. */
     int lazy;
 };

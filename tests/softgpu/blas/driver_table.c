@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* Every function of the table exists with its present prototype since CUDA 12.0. */
-#define SOFTDRV_CUDA_VERSION 12000
+/* Every function of the table exists with its present prototype since CUDA 12.3. */
+#define SOFTDRV_CUDA_VERSION 12030
 
 static struct softdrv table;
 static int table_ok;

@@ -23,6 +23,9 @@
     X(cuEventCreate)                                                                                                   \
     X(cuEventDestroy)                                                                                                  \
     X(cuEventRecord)                                                                                                   \
+    X(cuGraphAddDependencies)                                                                                          \
+    X(cuGraphAddEventRecordNode)                                                                                       \
+    X(cuGraphRetainUserObject)                                                                                         \
     X(cuLaunchKernel)                                                                                                  \
     X(cuMemAddressFree)                                                                                                \
     X(cuMemAddressReserve)                                                                                             \
@@ -40,8 +43,12 @@
     X(cuMemcpyDtoHAsync)                                                                                               \
     X(cuMemcpyHtoD)                                                                                                    \
     X(cuMemcpyHtoDAsync)                                                                                               \
-    X(cuStreamIsCapturing)                                                                                             \
-    X(cuStreamWaitEvent)
+    X(cuStreamCreate)                                                                                                  \
+    X(cuStreamDestroy)                                                                                                 \
+    X(cuStreamGetCaptureInfo)                                                                                          \
+    X(cuStreamUpdateCaptureDependencies)                                                                               \
+    X(cuStreamWaitEvent)                                                                                               \
+    X(cuUserObjectCreate)
 
 struct softdrv {
 #define SOFTDRV_FIELD(name) __typeof__(name) *name;

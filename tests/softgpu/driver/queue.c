@@ -77,6 +77,8 @@ void sg_queue_locked(struct sg_stream *s, struct sg_op *op)
     op->fence = sg_fence_new_locked();
     op->fence->stream = s;
     op->enqueued = sg_now();
+    if (op->kind == SG_OP_KERNEL && op->u.kernel.desc->queued)
+        op->u.kernel.desc->queued(op->u.kernel.args);
     sg_race_queued_locked(s, op);
     sg_fence_put_locked(s->last);
     s->last = sg_fence_ref_locked(op->fence);

@@ -122,6 +122,7 @@ void comm_remove(struct ncclComm *comm, enum rank_state how)
     if (!unlink_live(comm))
         return;
     profiler_close(comm);
+    capture_order_end(comm);
     block_leave(&comm->block, how);
     comm_put(comm);
 }
@@ -161,6 +162,7 @@ void comm_abort(struct ncclComm *comm)
     while (comm->running)
         pthread_cond_wait(&comm->changed, &comm->lock);
     pthread_mutex_unlock(&comm->lock);
+    comm_wait_for_graphs(comm, "CommAbort"); /* replays from now on see the flag */
     comm_remove(comm, RANK_ABORTED);
 }
 

@@ -9,6 +9,13 @@
 
 #include <pthread.h>
 
+struct capture; /* one that goes on, or has ended */
+struct capture_order {
+    struct capture *captures;
+    CUevent serial; /* the communicator's latest work, in a graph or not; NULL: nothing was ever captured */
+    CUstream live;  /* where work outside of graphs meets it */
+};
+
 struct ncclComm {
     struct ncclComm *next; /* in the list of live communicators */
     int refs;              /* of that list, of calls under way and of launched kernels; under the list's lock */
@@ -27,8 +34,11 @@ struct ncclComm {
     pthread_mutex_t launch_lock; /* from drawing a place in the order to the launch; taken before `lock` */
     pthread_mutex_t lock;        /* the fields below */
     pthread_cond_t changed;
-    uint64_t issued, done; /* kernels launched and finished, outside of graphs; they run in this order */
+    uint64_t issued, done; /* kernels queued and finished; they run in the order in which they were queued */
     int running;
+    int in_graphs; /* captured kernels whose graphs are still there */
+
+    struct capture_order order; /* captured.c; under launch_lock */
 
     struct profiler *profiler; /* profiler.h; NULL: none */
 };
@@ -131,6 +141,25 @@ double op_link_bytes(const struct op *op);
 void op_extents(const struct op *op, size_t *send_bytes, size_t *recv_bytes);
 void ops_free(struct op *ops);
 size_t type_bytes(ncclDataType_t type);
+
+/* ---- launches and graphs (captured.c) ---- */
+
+struct captured { /* the capture that a launch is part of; graph NULL: none */
+    CUgraph graph;
+    cuuint64_t id;
+    CUstream stream; /* of the communicator's own; set by capture_order_before */
+};
+CUresult captured_on(CUstream stream, struct captured *c);
+/* Around a launch on `stream`, with launch_lock: it follows the communicator's earlier work, and later work follows it. */
+CUresult capture_order_before(struct ncclComm *comm, struct captured *c, CUstream stream);
+CUresult capture_order_after(struct ncclComm *comm, const struct captured *c, CUstream stream);
+void capture_order_end(struct ncclComm *comm);
+/* `to` waits for what is on `from` now. */
+CUresult stream_after(CUstream to, CUstream from);
+/* `gone` is called when nothing of the graph can run any more, on a thread that must not call CUDA. */
+CUresult captured_keep(const struct captured *c, void (*gone)(void *arg), void *arg);
+/* Waits until no graph holds a kernel of the communicator. */
+void comm_wait_for_graphs(struct ncclComm *comm, const char *call);
 
 /* Runs the operations on the calling thread; `data` 0: only meet the peers, do not touch the buffers. */
 ncclResult_t exchange_run(struct ncclComm *comm, const struct op *ops, int data);

@@ -138,6 +138,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     if (rc != ncclSuccess)
         return rc;
     comm_drain(c);
+    comm_wait_for_graphs(c, "CommFinalize");
     atomic_store(&c->finalized, 1);
     rc = (ncclResult_t)atomic_load(&c->async);
     comm_put(c);
@@ -157,6 +158,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return nccl_warn(ncclInvalidArgument, "CommDestroy : the communicator is still being made");
     }
     comm_drain(c);
+    comm_wait_for_graphs(c, "CommDestroy");
     int windows = registrations_drop(c);
     if (windows)
         nccl_warn(ncclSuccess, "CommDestroy : %d windows of the communicator were not deregistered", windows);

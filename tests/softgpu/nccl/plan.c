@@ -9,13 +9,14 @@
 struct plan {
     struct ncclComm *comm; /* a reference */
     struct op *ops;
-    _Atomic int refs; /* the launch's and the kernel's; the latter stays for ever where a graph may run it again */
-    uint64_t ticket;  /* the place in the communicator's order; 0: part of a graph, may run many times */
+    _Atomic int refs; /* the launch's, and the kernel's: until it has run, or until the graph is gone that may run it */
+    int captured;     /* part of a graph: runs at each launch of it */
     struct profiled *profiled; /* of a launch outside of graphs; NULL: nobody wants to know */
 };
 
 struct plan_args {
     struct plan *plan;
+    uint64_t ticket; /* the place in the communicator's order */
 };
 
 static softgpuComputeOff_t compute_off;
@@ -122,24 +123,31 @@ static unsigned long long meets(const void *args, const void **turn)
     return id;
 }
 
-/* Kernels of one communicator run in the order of their launch, whatever streams they are on. */
-static void begin(struct plan *plan)
+/* The calls that queue kernels decide the order in which they run, whatever streams and graphs they are in. */
+static void queued(void *args)
 {
-    struct ncclComm *c = plan->comm;
+    struct plan_args *a = args;
+    struct ncclComm *c = a->plan->comm;
     pthread_mutex_lock(&c->lock);
-    while ((c->running || (plan->ticket && c->done + 1 < plan->ticket)) && !atomic_load(&c->abort))
+    a->ticket = ++c->issued;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void begin(struct ncclComm *c, uint64_t ticket)
+{
+    pthread_mutex_lock(&c->lock);
+    while ((c->running || c->done + 1 < ticket) && !atomic_load(&c->abort))
         pthread_cond_wait(&c->changed, &c->lock);
     c->running++;
     pthread_mutex_unlock(&c->lock);
 }
 
-static void end(struct plan *plan)
+static void end(struct ncclComm *c, uint64_t ticket)
 {
-    struct ncclComm *c = plan->comm;
     pthread_mutex_lock(&c->lock);
     c->running--;
-    if (plan->ticket > c->done)
-        c->done = plan->ticket;
+    if (ticket > c->done)
+        c->done = ticket;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
@@ -154,14 +162,27 @@ static void plan_put(struct plan *plan)
     comm_put(comm);
 }
 
+/* The last graph that holds the kernel is gone. */
+static void forgotten(void *arg)
+{
+    struct plan *plan = arg;
+    struct ncclComm *c = plan->comm;
+    pthread_mutex_lock(&c->lock);
+    c->in_graphs--;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    plan_put(plan);
+}
+
 static void run(void *args)
 {
-    struct plan *plan = ((struct plan_args *)args)->plan;
+    struct plan_args *a = args;
+    struct plan *plan = a->plan;
     struct ncclComm *c = plan->comm;
-    struct profiled *profiled = plan->ticket ? plan->profiled : profiled_new(c, plan->ops);
-    if (!plan->ticket)
+    struct profiled *profiled = plan->captured ? profiled_new(c, plan->ops) : plan->profiled;
+    if (plan->captured)
         profiled_launched(profiled, plan->ops);
-    begin(plan);
+    begin(c, a->ticket);
     profiled_begun(profiled);
     ncclResult_t rc = exchange_run(c, plan->ops, !compute_off());
     profiled_ended(profiled);
@@ -171,8 +192,8 @@ static void run(void *args)
         if (!atomic_load(&c->abort) && !atomic_load(&c->revoked))
             block_poison(&c->block, ncclRemoteError);
     }
-    end(plan);
-    if (plan->ticket)
+    end(c, a->ticket);
+    if (!plan->captured)
         plan_put(plan);
 }
 
@@ -181,6 +202,7 @@ static const struct softgpu_kernel_desc kernel = {.name = "softgpu_nccl",
                                                   .run = run,
                                                   .access = access_ranges,
                                                   .link_bytes = link_bytes,
+                                                  .queued = queued,
                                                   .meets = meets};
 
 static void register_kernel(void)
@@ -198,80 +220,72 @@ static int first_on_stream(const struct op *ops, const struct op *op)
     return ops == op;
 }
 
-/* `to` waits for what is on `from` now. */
-static CUresult stream_after(const struct softdrv *drv, CUstream to, CUstream from)
-{
-    CUevent event;
-    CUresult rc = drv->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    if (rc != CUDA_SUCCESS)
-        return rc;
-    if ((rc = drv->cuEventRecord(event, from)) == CUDA_SUCCESS)
-        rc = drv->cuStreamWaitEvent(to, event, 0);
-    drv->cuEventDestroy(event);
-    return rc;
-}
-
 /* The operations of a group may be on several streams: all of them wait for all others, before and after. */
-static CUresult join_streams(const struct softdrv *drv, const struct op *ops, int before)
+static CUresult join_streams(const struct op *ops, int before)
 {
     CUstream main_stream = ops->stream;
     CUresult rc = CUDA_SUCCESS;
     for (const struct op *op = ops->next; op && rc == CUDA_SUCCESS; op = op->next)
         if (first_on_stream(ops, op))
-            rc = before ? stream_after(drv, main_stream, op->stream) : stream_after(drv, op->stream, main_stream);
+            rc = before ? stream_after(main_stream, op->stream) : stream_after(op->stream, main_stream);
     return rc;
 }
 
-static int is_captured(const struct softdrv *drv, CUstream stream)
+static CUresult launch_kernel(const struct softdrv *drv, struct plan *plan)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return drv->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-}
-
-static uint64_t draw_ticket(struct ncclComm *c)
-{
-    pthread_mutex_lock(&c->lock);
-    uint64_t ticket = ++c->issued;
-    pthread_mutex_unlock(&c->lock);
-    return ticket;
-}
-
-static void return_ticket(struct ncclComm *c)
-{
-    pthread_mutex_lock(&c->lock);
-    c->issued--;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-}
-
-/* The ticket is drawn and the kernel enqueued under one lock, so the order of tickets is that of the launches. */
-static CUresult launch(const struct softdrv *drv, struct plan *plan)
-{
-    struct ncclComm *c = plan->comm;
-    CUstream stream = plan->ops->stream;
-    struct plan_args args = {plan};
+    struct plan_args args = {.plan = plan};
     void *params[] = {&args};
-    int captured = is_captured(drv, stream);
-    CUresult rc = join_streams(drv, plan->ops, 1);
+    return drv->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, plan->ops->stream, params, NULL);
+}
+
+/* From now on the kernel is the graph's. */
+static CUresult give_to_graph(struct plan *plan, const struct captured *c)
+{
+    pthread_mutex_lock(&plan->comm->lock);
+    plan->comm->in_graphs++;
+    pthread_mutex_unlock(&plan->comm->lock);
+    CUresult rc = captured_keep(c, forgotten, plan);
+    if (rc != CUDA_SUCCESS)
+        forgotten(plan);
+    return rc;
+}
+
+/* One launch at a time, so that all work of the communicator is in one order. */
+static CUresult launch_in_order(const struct softdrv *drv, struct plan *plan, struct captured *c)
+{
+    CUstream stream = plan->ops->stream;
+    CUresult rc = join_streams(plan->ops, 1);
+    if (rc == CUDA_SUCCESS)
+        rc = capture_order_before(plan->comm, c, stream);
+    plan->captured = c->graph != NULL;
+    plan->profiled = plan->captured ? NULL : profiled_new(plan->comm, plan->ops);
+    struct profiled *profiled = plan->profiled;
+    if (rc == CUDA_SUCCESS)
+        rc = launch_kernel(drv, plan);
     if (rc != CUDA_SUCCESS) {
+        profiled_drop(profiled);
         plan_put(plan); /* for the kernel that will not run */
         return rc;
     }
-    pthread_mutex_lock(&c->launch_lock);
-    plan->ticket = captured ? 0 : draw_ticket(c);
-    plan->profiled = captured ? NULL : profiled_new(c, plan->ops);
-    struct profiled *profiled = plan->profiled;
-    rc = drv->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
-    if (rc != CUDA_SUCCESS && !captured)
-        return_ticket(c);
-    pthread_mutex_unlock(&c->launch_lock);
-    if (rc == CUDA_SUCCESS) {
+    if (plan->captured)
+        rc = give_to_graph(plan, c);
+    else
         profiled_launched(profiled, plan->ops);
-        return join_streams(drv, plan->ops, 0);
+    return rc == CUDA_SUCCESS ? capture_order_after(plan->comm, c, stream) : rc;
+}
+
+static CUresult launch(const struct softdrv *drv, struct plan *plan)
+{
+    struct captured captured;
+    CUresult rc = captured_on(plan->ops->stream, &captured);
+    if (rc != CUDA_SUCCESS) {
+        plan_put(plan);
+        return rc;
     }
-    profiled_drop(profiled);
-    plan_put(plan); /* for the kernel that will not run */
-    return rc;
+    pthread_mutex_lock(&plan->comm->launch_lock);
+    rc = launch_in_order(drv, plan, &captured);
+    pthread_mutex_unlock(&plan->comm->launch_lock);
+    return rc == CUDA_SUCCESS ? join_streams(plan->ops, 0) : rc;
 }
 
 ncclResult_t plan_launch(struct ncclComm *comm, struct op *ops)

@@ -101,16 +101,66 @@
     D(ProfilerStop, 4000)                                                                                              \
     D(GetErrorString, 6000)                                                                                            \
     D(GraphCreate, 10000)                                                                                              \
+    D(GraphKernelNodeGetParams, 12000)                                                                                 \
+    D(GraphAddMemcpyNode, 10000)                                                                                       \
+    D(GraphMemcpyNodeGetParams, 10000)                                                                                 \
+    D(GraphMemcpyNodeSetParams, 10000)                                                                                 \
+    D(GraphAddMemsetNode, 10000)                                                                                       \
+    D(GraphMemsetNodeGetParams, 10000)                                                                                 \
+    D(GraphMemsetNodeSetParams, 10000)                                                                                 \
+    D(GraphAddHostNode, 10000)                                                                                         \
+    D(GraphHostNodeGetParams, 10000)                                                                                   \
+    D(GraphHostNodeSetParams, 10000)                                                                                   \
+    D(GraphAddChildGraphNode, 10000)                                                                                   \
+    D(GraphChildGraphNodeGetGraph, 10000)                                                                              \
+    D(GraphAddEmptyNode, 10000)                                                                                        \
+    D(GraphAddEventRecordNode, 11010)                                                                                  \
+    D(GraphEventRecordNodeGetEvent, 11010)                                                                             \
+    D(GraphEventRecordNodeSetEvent, 11010)                                                                             \
+    D(GraphAddEventWaitNode, 11010)                                                                                    \
+    D(GraphEventWaitNodeGetEvent, 11010)                                                                               \
+    D(GraphEventWaitNodeSetEvent, 11010)                                                                               \
+    D(GraphClone, 10000)                                                                                               \
+    D(GraphNodeFindInClone, 10000)                                                                                     \
+    D(GraphNodeGetType, 10000)                                                                                         \
     D(GraphGetNodes, 10000)                                                                                            \
+    D(GraphGetRootNodes, 10000)                                                                                        \
+    D(GraphGetEdges, 12030)                                                                                            \
+    D(GraphNodeGetDependencies, 12030)                                                                                 \
+    D(GraphNodeGetDependentNodes, 12030)                                                                               \
+    D(GraphAddDependencies, 12030)                                                                                     \
+    D(GraphRemoveDependencies, 12030)                                                                                  \
+    D(GraphDestroyNode, 10000)                                                                                         \
     D(GraphInstantiateWithFlags, 11040)                                                                                \
     S(GraphUpload, 11010, 11010)                                                                                       \
     S(GraphLaunch, 10000, 10000)                                                                                       \
     D(GraphExecDestroy, 10000)                                                                                         \
     D(GraphDestroy, 10000)                                                                                             \
     S(StreamBeginCapture, 10010, 10010)                                                                                \
+    S(StreamBeginCaptureToGraph, 12030, 12030)                                                                         \
     S(StreamEndCapture, 10000, 10000)                                                                                  \
     S(StreamIsCapturing, 10000, 10000)                                                                                 \
     S(StreamGetCaptureInfo, 12030, 12030)                                                                              \
-    D(ThreadExchangeStreamCaptureMode, 10010)
+    S(StreamUpdateCaptureDependencies, 12030, 12030)                                                                   \
+    D(GraphExecMemcpyNodeSetParams, 10020)                                                                             \
+    D(GraphExecMemsetNodeSetParams, 10020)                                                                             \
+    D(GraphExecHostNodeSetParams, 10020)                                                                               \
+    D(GraphExecChildGraphNodeSetParams, 11010)                                                                         \
+    D(GraphExecEventRecordNodeSetEvent, 11010)                                                                         \
+    D(GraphExecEventWaitNodeSetEvent, 11010)                                                                           \
+    D(ThreadExchangeStreamCaptureMode, 10010)                                                                          \
+    D(GraphExecUpdate, 12000)                                                                                          \
+    D(UserObjectCreate, 11030)                                                                                         \
+    D(UserObjectRetain, 11030)                                                                                         \
+    D(UserObjectRelease, 11030)                                                                                        \
+    D(GraphRetainUserObject, 11030)                                                                                    \
+    D(GraphReleaseUserObject, 11030)                                                                                   \
+    D(GraphNodeSetEnabled, 11060)                                                                                      \
+    D(GraphNodeGetEnabled, 11060)                                                                                      \
+    S(GraphInstantiateWithParams, 12000, 12000)                                                                        \
+    D(GraphExecGetFlags, 12000)                                                                                        \
+    D(GraphAddNode, 12030)                                                                                             \
+    D(GraphNodeSetParams, 12020)                                                                                       \
+    D(GraphExecNodeSetParams, 12020)
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, events, host functions, capture and graphs. */
+/* Streams, events and host functions. */
 #include "rt.h"
 
 #include <stdlib.h>
@@ -63,28 +63,3 @@ RT_PLAIN(cudaEventElapsedTime, (float *milliseconds, cudaEvent_t start, cudaEven
 RT_STREAM(cudaEventRecord, ptsz, (cudaEvent_t event, cudaStream_t stream), EventRecord, event, stream)
 RT_STREAM(cudaEventRecordWithFlags, ptsz, (cudaEvent_t event, cudaStream_t stream, unsigned int flags),
           EventRecordWithFlags, event, stream, flags)
-
-RT_STREAM(cudaStreamBeginCapture, ptsz, (cudaStream_t stream, enum cudaStreamCaptureMode mode), StreamBeginCapture,
-          stream, (CUstreamCaptureMode)mode)
-RT_STREAM(cudaStreamEndCapture, ptsz, (cudaStream_t stream, cudaGraph_t *graph), StreamEndCapture, stream, graph)
-RT_STREAM(cudaStreamIsCapturing, ptsz, (cudaStream_t stream, enum cudaStreamCaptureStatus *status), StreamIsCapturing,
-          stream, (CUstreamCaptureStatus *)status)
-RT_STREAM(cudaStreamGetCaptureInfo, ptsz,
-          (cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id, cudaGraph_t *graph,
-           const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges, size_t *count),
-          StreamGetCaptureInfo, stream, (CUstreamCaptureStatus *)status, (cuuint64_t *)id, graph, dependencies,
-          (const CUgraphEdgeData **)edges, count)
-RT_PLAIN(cudaThreadExchangeStreamCaptureMode, (enum cudaStreamCaptureMode * mode), ThreadExchangeStreamCaptureMode,
-         (CUstreamCaptureMode *)mode)
-
-RT_PLAIN(cudaGraphCreate, (cudaGraph_t * graph, unsigned int flags), GraphCreate, graph, flags)
-RT_PLAIN(cudaGraphGetNodes, (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count), GraphGetNodes, graph, nodes,
-         count)
-RT_PLAIN(cudaGraphInstantiate, (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
-         GraphInstantiateWithFlags, exec, graph, flags)
-RT_PLAIN(cudaGraphInstantiateWithFlags, (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
-         GraphInstantiateWithFlags, exec, graph, flags)
-RT_PLAIN(cudaGraphExecDestroy, (cudaGraphExec_t exec), GraphExecDestroy, exec)
-RT_PLAIN(cudaGraphDestroy, (cudaGraph_t graph), GraphDestroy, graph)
-RT_STREAM(cudaGraphUpload, ptsz, (cudaGraphExec_t exec, cudaStream_t stream), GraphUpload, exec, stream)
-RT_STREAM(cudaGraphLaunch, ptsz, (cudaGraphExec_t exec, cudaStream_t stream), GraphLaunch, exec, stream)

@@ -15,14 +15,30 @@
     X(cuCtxSynchronize)                                                                                                \
     X(cuDeviceGetCount)                                                                                                \
     X(cuDevicePrimaryCtxRetain)                                                                                        \
+    X(cuEventCreate)                                                                                                   \
+    X(cuEventRecord)                                                                                                   \
+    X(cuGraphDestroy)                                                                                                  \
+    X(cuGraphExecDestroy)                                                                                              \
+    X(cuGraphExecUpdate)                                                                                               \
+    X(cuGraphGetNodes)                                                                                                 \
+    X(cuGraphInstantiateWithFlags)                                                                                     \
+    X(cuGraphLaunch)                                                                                                   \
+    X(cuGraphNodeGetType)                                                                                              \
     X(cuMemAlloc)                                                                                                      \
     X(cuMemFree)                                                                                                       \
     X(cuMemGetInfo)                                                                                                    \
     X(cuMemcpyDtoH)                                                                                                    \
     X(cuMemcpyHtoD)                                                                                                    \
     X(cuMemcpyHtoDAsync)                                                                                               \
+    X(cuMemcpyDtoDAsync)                                                                                               \
+    X(cuMemHostRegister)                                                                                               \
+    X(cuMemHostGetDevicePointer)                                                                                       \
+    X(cuMemsetD32Async)                                                                                                \
     X(cuPointerGetAttribute)                                                                                           \
+    X(cuStreamBeginCapture)                                                                                            \
     X(cuStreamCreate)                                                                                                  \
+    X(cuStreamEndCapture)                                                                                              \
+    X(cuStreamWaitEvent)                                                                                               \
     X(cuStreamDestroy)                                                                                                 \
     X(cuStreamQuery)                                                                                                   \
     X(cuStreamSynchronize)                                                                                             \
