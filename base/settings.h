@@ -34,6 +34,7 @@ extern const struct slr_setting_row slr_setting_rows[SLR_S_COUNT];
 struct slr_settings {
     uint64_t num[SLR_S_COUNT];     /* value of every kind but TEXT; times in milliseconds */
     const char *text[SLR_S_COUNT]; /* TEXT: the value, "" when unset; never NULL */
+    bool given[SLR_S_COUNT];       /* in the environment, and accepted: not the default */
 };
 
 /* Where a problem with a value is told. `name` is the full variable name, `value` what it held,

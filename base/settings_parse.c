@@ -94,6 +94,7 @@ static void set_defaults(struct slr_settings *s)
 {
     for (int i = 0; i < SLR_S_COUNT; i++) {
         s->num[i] = 0;
+        s->given[i] = false;
         s->text[i] = slr_setting_rows[i].kind == SLR_KIND_TEXT ? slr_setting_rows[i].def : "";
         /* A unit test sees to it that they all parse. */
         slr_setting_value(&slr_setting_rows[i], slr_setting_rows[i].def, &s->num[i]);
@@ -142,7 +143,8 @@ static void take(const struct parse *p, const struct slr_setting_row *row, const
     char form[160];
     if (*value == '\0')
         return; /* empty counts as unset */
-    if (slr_setting_value(row, value, &p->s->num[i]))
+    p->s->given[i] = slr_setting_value(row, value, &p->s->num[i]) == 0;
+    if (!p->s->given[i])
         tell(p, full, full_len, slr_setting_form(row, form, sizeof form), NULL);
     else if (row->kind == SLR_KIND_TEXT)
         p->s->text[i] = value;

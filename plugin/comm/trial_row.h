@@ -22,7 +22,7 @@ struct slr_trial_row {
     uint32_t site;
     uint32_t calls;        /* measured */
     float ms[SLR_WAYS];    /* medians; 0: too few were measured */
-    float worst[SLR_WAYS]; /* of all rounds the largest ratio to SLR_WAY_RING in the same round */
+    float worst[SLR_WAYS]; /* of all rounds the largest ratio to the way in use without trials, in the same round */
 };
 
 /* What has been chosen of rows; of a site: what its gathers go by. */

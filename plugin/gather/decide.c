@@ -47,7 +47,7 @@ enum slr_reason slr_gather_decide(struct slr_call *call)
         return SLR_R_COUNT_ZERO;
     if (!call->shard || !call->send || !call->recv)
         return SLR_R_BAD_ARGUMENT;
-    if (call->shard * (size_t)c->nranks < slr_get(SLR_S_MIN_BYTES))
+    if (call->shard * (size_t)c->nranks < c->least_bytes)
         return SLR_R_TOO_SMALL;
     /* Facts of this rank alone; passed_alone.h finds ranks that differ in them. */
     if (slr_region_gathers())

@@ -255,6 +255,7 @@ static struct slr_comm *new_comm(struct slr_init *init)
     c->key = init->key;
     c->id = slr_key_public(&init->key);
     c->pass = init->pass;
+    c->least_bytes = slr_get(SLR_S_MIN_BYTES);
     slr_key_name(&init->key, c->name);
     c->rank = -1; /* a non-blocking communicator does not know it yet */
     slr_real.ncclCommUserRank(c->nccl, &c->rank);
@@ -287,6 +288,7 @@ static void finish_one(struct slr_init *init)
     slr_init_cancel(init);
     if (init->word == SLR_COMMIT) {
         c->pass = SLR_R_RING;
+        slr_trials_ready(c);
         c->seen_ms = slr_now_ms();
         slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=ring protocol=%s", c->name, c->rank,
                 c->nranks, c->put ? "put" : "pull");

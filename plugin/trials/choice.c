@@ -19,7 +19,7 @@ static void post(struct slr_trials *t, uint32_t site)
     for (unsigned i = 0; i < t->rows && n < SLR_TRIAL_ROWS; i++) {
         struct slr_samples *from = &t->row[i];
         if (from->site == site)
-            own->site[site].row[n++] = slr_samples_row(from, t->rounds);
+            own->site[site].row[n++] = slr_samples_row(from, t->rounds, slr_trials_base(&t->site[site]));
     }
     own->site[site].rows = n;
     t->site[site].posted = t->site[site].again + 1;
@@ -89,7 +89,7 @@ static void choose(struct slr_comm *c, uint32_t site)
         rows[r] = t->shared->post[r].site[site].row;
         count[r] = t->shared->post[r].site[site].rows;
     }
-    slr_trials_choose(rows, count, c->nranks, site, &choice);
+    slr_trials_choose(rows, count, c->nranks, site, slr_trials_base(&t->site[site]), &choice);
     choice.chosen[site] = t->site[site].again + 1;
     if (!propose(t, &choice))
         return; /* at a later call */
@@ -118,8 +118,7 @@ static void try_again(struct slr_trials *t, uint32_t site)
 /* No way would be measured. */
 static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *s)
 {
-    return s->posted <= s->again && s->calls >= GROUPED && s->grouped == s->calls &&
-           t->coming.ended[s - t->site] <= s->again;
+    return s->posted <= s->again && s->seen >= GROUPED && s->alone == 0 && t->coming.ended[s - t->site] <= s->again;
 }
 
 static void end(struct slr_trials *t, uint32_t site)
@@ -159,7 +158,6 @@ static void begin_again(struct slr_trials *t, uint32_t site)
     t->unposted += s->posted > s->again;
     s->again = t->in_force.again[site];
     s->calls = t->after;
-    s->grouped = 0;
     s->strangers = 0;
     for (unsigned row = 0; row < t->rows; row++)
         if (t->row[row].site == site)

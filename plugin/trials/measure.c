@@ -78,19 +78,20 @@ void slr_trials_begin(const struct slr_call *call)
     struct slr_trials *t = call->comm->trials;
     if (slr_shared_enter(&call->comm->shared) != SLR_OK)
         return;
+    slr_trials_stop(t); /* of a small gather, whose call has not */
     t->running = slr_clock_begin(t->clocks, call->stream);
     slr_shared_leave();
     if (!t->running)
         return;
     t->clocks_out++;
-    t->running->site = (uint32_t)t->at;
-    t->running->way = t->trying ? t->way : SLR_TRIALS_WATCHED;
+    t->running->site = (uint32_t)t->now.site;
+    t->running->way = t->now.trying ? t->now.way : SLR_TRIALS_WATCHED;
     t->running->round = t->round;
     t->running->call = t->agreed.calls;
-    t->running->open = t->trying;
-    t->running->known = slr_known_consumer(t, (uint32_t)t->at, &(struct slr_consumer){0}) != NULL;
-    if (t->trying)
-        t->site[t->at].latest = t->running;
+    t->running->open = t->now.trying;
+    t->running->known = slr_known_consumer(t, (uint32_t)t->now.site, &(struct slr_consumer){0}) != NULL;
+    if (t->now.trying)
+        t->site[t->now.site].latest = t->running;
     atomic_store(&t->begin, (uintptr_t)call->recv);
     atomic_store(&t->end, (uintptr_t)call->recv + call->shard * (size_t)call->comm->nranks);
     atomic_fetch_add(&slr_trials_running, 1);

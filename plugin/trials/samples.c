@@ -40,19 +40,19 @@ static float of_round(const struct slr_samples *row, int way, uint32_t round, bo
     return row->count[way][round] ? slr_trials_median(ms, row->count[way][round]) : 0;
 }
 
-/* The median of all rounds, and the worst ratio to the ring's of the same round. False: a round is
+/* The median of all rounds, and the worst ratio to that of `base` in the same round. False: a round is
  * missing. */
-static bool measured_in(const struct slr_samples *row, int way, uint32_t rounds, float *ms, float *worst)
+static bool measured_in(const struct slr_samples *row, int way, uint32_t rounds, int base, float *ms, float *worst)
 {
     float all[SLR_TRIAL_ROUNDS];
     const bool host = slr_samples_of_host(row, rounds);
     *worst = 0;
     for (uint32_t i = 0; i < rounds; i++) {
-        float ring = of_round(row, SLR_WAY_RING, i, host);
+        float other = of_round(row, base, i, host);
         all[i] = of_round(row, way, i, host);
-        if (ring <= 0 || all[i] <= 0)
+        if (other <= 0 || all[i] <= 0)
             return false;
-        *worst = all[i] / ring > *worst ? all[i] / ring : *worst;
+        *worst = all[i] / other > *worst ? all[i] / other : *worst;
     }
     *ms = slr_trials_median(all, rounds);
     return true;
@@ -62,16 +62,16 @@ bool slr_samples_whole(const struct slr_samples *row, uint32_t rounds)
 {
     float ms, worst;
     for (int w = 0; w < SLR_WAYS; w++)
-        if (!measured_in(row, w, rounds, &ms, &worst))
+        if (!measured_in(row, w, rounds, SLR_WAY_RING, &ms, &worst))
             return false;
     return true;
 }
 
-struct slr_trial_row slr_samples_row(const struct slr_samples *from, uint32_t rounds)
+struct slr_trial_row slr_samples_row(const struct slr_samples *from, uint32_t rounds, int base)
 {
     struct slr_trial_row row = {.gemm = from->gemm, .site = from->site};
     for (int w = 0; w < SLR_WAYS; w++) {
-        if (!measured_in(from, w, rounds, &row.ms[w], &row.worst[w]))
+        if (!measured_in(from, w, rounds, base, &row.ms[w], &row.worst[w]))
             row.ms[w] = row.worst[w] = 0;
         for (uint32_t i = 0; i < rounds; i++)
             row.calls += from->count[w][i];

@@ -36,7 +36,7 @@ bool slr_samples_whole(const struct slr_samples *row, uint32_t rounds);
 /* Times are the host's. */
 bool slr_samples_of_host(const struct slr_samples *row, uint32_t rounds);
 
-/* For the other ranks. */
-struct slr_trial_row slr_samples_row(const struct slr_samples *row, uint32_t rounds);
+/* For the other ranks. `base`: the way that others are compared with. */
+struct slr_trial_row slr_samples_row(const struct slr_samples *row, uint32_t rounds, int base);
 
 #endif

@@ -6,6 +6,7 @@
 #include "plugin/comm/group_record.h"
 #include "base/log.h"
 #include "plugin/trials/known.h"
+#include "plugin/trials/small.h"
 #include "plugin/tuner/tune_state.h"
 
 enum {
@@ -20,8 +21,10 @@ uint32_t slr_trials_prepare(struct slr_comm *c)
     if ((reproducible && *reproducible) || !slr_real.cuEventQuery || !slr_real.cuEventElapsedTime)
         return 0;
     c->trials = slr_get(SLR_S_TRIALS) ? calloc(1, sizeof *c->trials) : NULL;
-    if (c->trials)
+    if (c->trials) {
         c->shared.control->post[c->rank].gpu = slr_known_gpu(c);
+        c->shared.control->post[c->rank].floor = slr_small_floor();
+    }
     return c->trials ? (uint32_t)slr_get(SLR_S_TRIALS) : 0;
 }
 
@@ -54,9 +57,14 @@ void slr_trials_open(struct slr_comm *c)
                                     .learn = learn,
                                     .context = t,
                                     .place = UINT64_MAX};
-    t->at = -1;
+    t->now.site = t->gather.site = -1;
     if (c->rank == 0)
         slr_known_publish(c);
+}
+
+void slr_trials_ready(struct slr_comm *c)
+{
+    slr_small_open(c);
 }
 
 /* ---- calls ---- */
@@ -72,16 +80,24 @@ static void begin_known(const struct slr_comm *c, struct slr_trial_site *s)
                 s->shard, s->known->way == SLR_WAY_NCCL ? "nccl" : "ring", slr_tune_path(), s->known->line);
 }
 
-static int site_of(const struct slr_comm *c, size_t shard)
+static unsigned smalls(const struct slr_trials *t)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < t->sites; i++)
+        n += t->site[i].small && !t->site[i].known;
+    return n;
+}
+
+static int new_site(struct slr_comm *c, size_t shard, bool small)
 {
     struct slr_trials *t = c->trials;
-    for (unsigned i = 0; i < t->sites; i++)
-        if (t->site[i].shard == shard)
-            return (int)i;
-    if (t->sites == SLR_TRIAL_SITES)
-        return -1;
     struct slr_trial_site *s = &t->site[t->sites];
-    *s = (struct slr_trial_site){.shard = shard, .known = slr_known_site(t, shard * (size_t)c->nranks)};
+    *s = (struct slr_trial_site){.shard = shard, .small = small, .known = slr_known_site(t, shard * (size_t)c->nranks)};
+    if (small && !s->known && smalls(t) == SLR_SMALL_SITES) {
+        slr_small_full(c);
+        return -1;
+    }
+    s->calls = small ? t->after : 0;
     if (s->known)
         begin_known(c, s);
     else
@@ -89,11 +105,22 @@ static int site_of(const struct slr_comm *c, size_t shard)
     return (int)t->sites++;
 }
 
-/* `site`: of the next call, or -1. */
-static void go_on(struct slr_comm *c, int site)
+static int site_of(struct slr_comm *c, size_t shard, bool small)
 {
     struct slr_trials *t = c->trials;
-    slr_trials_stop(t);
+    for (unsigned i = 0; i < t->sites; i++)
+        if (t->site[i].shard == shard)
+            return (int)i;
+    return t->sites == SLR_TRIAL_SITES || (small && t->small_full) ? -1 : new_site(c, shard, small);
+}
+
+/* `site`: of the next call, or -1. A small one that stays with NCCL may stand between a gather and its
+ * GEMM, whose time goes on. */
+static void go_on(struct slr_comm *c, int site, bool small)
+{
+    struct slr_trials *t = c->trials;
+    if (!small || !slr_small_is_quiet(t, site))
+        slr_trials_stop(t);
     if ((t->clocks_out || t->unposted) && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_trials_post(t, !t->clocks_out || slr_trials_read(t, site));
         slr_shared_leave();
@@ -106,34 +133,47 @@ static void go_on(struct slr_comm *c, int site)
 static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped)
 {
     bool measured;
-    t->trying = slr_way_of_call(s->calls++, t->after, t->rounds, &t->way, &t->round, &measured);
-    s->grouped += grouped;
+    s->seen++;
+    s->alone += !grouped;
+    if (slr_small_early(t, s))
+        return false;
+    t->now.trying = slr_way_of_call(s->calls++, t->after, t->rounds, &t->now.way, &t->round, &measured) && !s->given_up;
     if (s->posted > s->again)
         measured = s->calls % WATCH == 0;
-    return measured && !grouped;
+    return measured && !grouped && !s->given_up;
 }
 
-/* Behind the trials, or before them. */
-static bool goes_to_nccl(const struct slr_trials *t)
+static enum slr_reason way_now(const struct slr_trials *t, bool small)
 {
-    const struct slr_trial_site *s = &t->site[t->at];
-    const bool known = s->known && s->known->way == SLR_WAY_NCCL;
-    return t->in_force.chosen[t->at] ? t->in_force.site_way[t->at] == SLR_WAY_NCCL : known;
+    const struct slr_trial_site *s = &t->site[t->now.site < 0 ? 0 : t->now.site];
+    if (t->now.trying)
+        return t->now.way == SLR_WAY_NCCL ? SLR_R_TRIAL : SLR_R_RING;
+    if (t->now.site >= 0 && t->in_force.chosen[t->now.site])
+        return t->in_force.site_way[t->now.site] == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
+    if (t->now.site >= 0 && s->known)
+        return s->known->way == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
+    return small && !t->warming ? SLR_R_TOO_SMALL : SLR_R_RING;
 }
 
 static enum slr_reason next(struct slr_call *call)
 {
     struct slr_trials *t = call->comm->trials;
-    t->at = site_of(call->comm, call->shard);
-    go_on(call->comm, t->at);
-    if (slr_agreed_call(&t->agreed) == t->agreed.place)
+    const size_t bytes = call->shard * (size_t)call->comm->nranks;
+    const bool small = bytes < t->min;
+    if (!slr_small_admits(call->comm, bytes))
+        return SLR_R_TOO_SMALL;
+    t->now = (struct slr_trial_turn){.site = site_of(call->comm, call->shard, small), .way = SLR_WAY_RING};
+    t->warming = false;
+    go_on(call->comm, t->now.site, small);
+    if (slr_agreed_call(&t->agreed) == t->agreed.place) {
         slr_trials_go_by(t);
-    t->way = SLR_WAY_RING;
-    t->trying = false;
-    call->measured = t->at >= 0 && count(t, &t->site[t->at], slr_in_group());
-    if (t->trying)
-        return t->way == SLR_WAY_NCCL ? SLR_R_TRIAL : SLR_R_RING;
-    return t->at >= 0 && goes_to_nccl(t) ? SLR_R_MEASURED : SLR_R_RING;
+        slr_small_bound(call->comm);
+    }
+    call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group());
+    const enum slr_reason why = way_now(t, small);
+    if (why == SLR_R_RING)
+        t->gather = t->now;
+    return why;
 }
 
 enum slr_reason slr_trials_call(struct slr_call *call)
@@ -149,13 +189,13 @@ enum slr_reason slr_trials_call(struct slr_call *call)
 uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a)
 {
     const struct slr_trials *t = c->trials;
-    if (!t || t->at < 0)
+    if (!t || t->gather.site < 0)
         return 0;
-    if (t->trying)
-        return slr_way_parts(t->way, c->nranks);
+    if (t->gather.trying)
+        return slr_way_parts(t->gather.way, c->nranks);
     const struct slr_consumer what = slr_trials_name(gemm, on_a ? SLR_CONSUMER_A : SLR_CONSUMER_B);
-    const struct slr_trial_known *known = slr_known_consumer(t, (uint32_t)t->at, &what);
-    int way = known ? known->way : slr_way_chosen(&t->in_force, slr_consumer_hash(&what), (uint32_t)t->at);
+    const struct slr_trial_known *known = slr_known_consumer(t, (uint32_t)t->gather.site, &what);
+    int way = known ? known->way : slr_way_chosen(&t->in_force, slr_consumer_hash(&what), (uint32_t)t->gather.site);
     return slr_way_parts(way, c->nranks);
 }
 

@@ -35,6 +35,9 @@ uint32_t slr_trials_prepare(struct slr_comm *c);
 /* All have posted: there are trials if all want some. */
 void slr_trials_open(struct slr_comm *c);
 
+/* All are ready: what rank 0 has told them is there. */
+void slr_trials_ready(struct slr_comm *c);
+
 /* The communicator's context is current, or has gone (then `gone`, and its events with it). */
 void slr_trials_close(struct slr_comm *c, bool gone);
 

@@ -14,11 +14,20 @@
 #define SLR_TRIALS_ROWS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
 #define SLR_TRIALS_WATCHED SLR_WAYS /* as a clock's way: the time is not of interest */
 
+/* Which way a call goes. */
+struct slr_trial_turn {
+    int site; /* -1: none, there are too many */
+    int way;
+    bool trying;
+};
+
 /* Whatever belongs to the gathers of one size. */
 struct slr_trial_site {
     size_t shard;
     uint64_t calls;          /* since its ways began to be tried, or are going to be */
-    uint64_t grouped;        /* of these, in groups */
+    uint64_t seen, alone;    /* since it is known; of these, outside of groups */
+    bool small, given_up;    /* small.h */
+    uint64_t early;          /* of a small one, before its ways are tried */
     uint32_t again;          /* as slr_trial_choice's */
     uint32_t posted, chosen; /* times; `chosen`: rank 0's */
     uint32_t strangers;
@@ -30,7 +39,9 @@ struct slr_trials {
     struct slr_agreed agreed;
     struct slr_trials_shared *shared; /* in the control block */
     uint32_t rounds, after;
-    bool keeps; /* rank 0's: results are worth keeping */
+    bool keeps;             /* rank 0's: results are worth keeping */
+    size_t min, floor;      /* small.h: gathered bytes */
+    bool large, small_full; /* there has been a gather that is not small; more sizes than are tried */
     struct slr_trial_site site[SLR_TRIAL_SITES];
     unsigned sites;
     struct slr_samples row[SLR_TRIALS_ROWS];
@@ -41,12 +52,16 @@ struct slr_trials {
     struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */
     _Atomic uintptr_t begin, end; /* its receive buffer, for a look without the lock; or empty */
     struct slr_trial_choice coming, in_force;
-    /* Of the latest call. */
-    int at; /* site; -1: none, there are too many */
-    int way;
+    struct slr_trial_turn now;    /* of the latest call that counts */
+    struct slr_trial_turn gather; /* of the latest one that the ring has, which a GEMM may consume */
     uint32_t round;
-    bool trying;
+    bool warming; /* small.h */
 };
+
+static inline int slr_trials_base(const struct slr_trial_site *s)
+{
+    return s->small ? SLR_WAY_NCCL : SLR_WAY_RING;
+}
 
 /* `gathered`: SLR_CONSUMER_A or SLR_CONSUMER_B. */
 static inline struct slr_consumer slr_trials_name(const struct slr_gemm *gemm, int gathered)

@@ -111,11 +111,11 @@ bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t 
 }
 
 /* Where no GEMM takes part the ways over the ring are one. */
-static int best_over_ring(const struct slr_trial_row *row)
+static int best_over_ring(const struct slr_trial_row *row, int base)
 {
     int best = SLR_WAY_RING;
     for (int w = SLR_WAY_WHOLE; w < SLR_WAYS && row->gemm; w++)
-        if (row->worst[w] < BETTER_PARTS && row->ms[w] < row->ms[best])
+        if ((base != SLR_WAY_RING || row->worst[w] < BETTER_PARTS) && row->ms[w] < row->ms[best])
             best = w;
     return best;
 }
@@ -146,10 +146,31 @@ static void forget(struct slr_trial_choice *choice, uint32_t site)
     choice->rows = kept;
 }
 
-void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
-                       struct slr_trial_choice *choice)
+/* Of one site, all its rows together: each by the best way over the ring, by NCCL, and the one that is
+ * not in use at the ratio of its worst round to the other. */
+struct sums {
+    float ring, nccl, at_worst;
+};
+
+static void add_row(struct sums *sums, const struct slr_trial_row *row, int way, int base)
 {
-    float ring = 0, nccl = 0, nccl_at_worst = 0;
+    const int other = base == SLR_WAY_RING ? SLR_WAY_NCCL : way;
+    sums->ring += row->ms[way] * (float)row->calls;
+    sums->nccl += row->ms[SLR_WAY_NCCL] * (float)row->calls;
+    sums->at_worst += row->ms[base] * row->worst[other] * (float)row->calls;
+}
+
+static int way_of_site(const struct sums *sums, int base)
+{
+    if (base == SLR_WAY_RING)
+        return sums->nccl < sums->ring * BETTER_NCCL && sums->at_worst < sums->ring ? SLR_WAY_NCCL : SLR_WAY_RING;
+    return sums->ring < sums->nccl * BETTER_NCCL && sums->at_worst < sums->nccl ? SLR_WAY_RING : SLR_WAY_NCCL;
+}
+
+void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
+                       int base, struct slr_trial_choice *choice)
+{
+    struct sums sums = {0};
     struct slr_trial_row slowest;
     forget(choice, site);
     for (int r = 0; r < nranks; r++)
@@ -158,12 +179,9 @@ void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *
             if (row->site != site || seen_before(rows, count, r, row) ||
                 !slr_trials_slowest(rows, count, nranks, row->gemm, site, &slowest))
                 continue;
-            const int way = best_over_ring(&slowest);
+            const int way = best_over_ring(&slowest, base);
             add(choice, &slowest, way);
-            ring += slowest.ms[way] * (float)slowest.calls;
-            nccl += slowest.ms[SLR_WAY_NCCL] * (float)slowest.calls;
-            nccl_at_worst += slowest.ms[SLR_WAY_RING] * slowest.worst[SLR_WAY_NCCL] * (float)slowest.calls;
+            add_row(&sums, &slowest, way, base);
         }
-    const bool better = nccl < ring * BETTER_NCCL && nccl_at_worst < ring;
-    choice->site_way[site] = better ? SLR_WAY_NCCL : SLR_WAY_RING;
+    choice->site_way[site] = way_of_site(&sums, base);
 }

@@ -50,13 +50,15 @@ uint64_t slr_trials_end(uint64_t after, uint32_t rounds);
 /* Of a GEMM, or 0, on a site that the ring has. */
 int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site);
 
-/* Chooses for one site, and puts that into *choice. rows[r]: of rank r, count[r] of them.
+/* Chooses for one site, and puts that into *choice. rows[r]: of rank r, count[r] of them. `base`:
+ * what is in use without trials, SLR_WAY_RING or, of small gathers, SLR_WAY_NCCL.
  * A row counts that has been measured in every way, on the ranks that have it; its time is that of the
  * slowest. What is in use without trials is left only for what was better in every round: clocks and
  * neighbours change from one to the next. Of these ways over the ring the one with the best median is
- * taken, and NCCL when its medians, of all rows together, are 3% better than those. */
+ * taken, and NCCL when its medians, of all rows together, are 3% better than those; of small gathers
+ * the ring when it is 3% better than NCCL. */
 void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
-                       struct slr_trial_choice *choice);
+                       int base, struct slr_trial_choice *choice);
 
 /* Of the slowest rank. False: the row is not on this rank, or not measured in every way. */
 bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint64_t gemm,

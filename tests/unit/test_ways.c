@@ -57,7 +57,7 @@ static struct slr_trial_choice choose(const struct slr_trial_row *first, uint32_
 {
     struct slr_trial_choice choice = {.rows = 0};
     const struct slr_trial_row *const rows[] = {first, second};
-    slr_trials_choose(rows, (const uint32_t[]){n, m}, 2, site, &choice);
+    slr_trials_choose(rows, (const uint32_t[]){n, m}, 2, site, SLR_WAY_RING, &choice);
     return choice;
 }
 
@@ -128,7 +128,7 @@ Test(ways, a_new_choice_takes_the_place_of_the_old)
 {
     struct slr_trial_choice choice = {.rows = 3, .row = {{7, 0, 2}, {7, 1, 3}, {9, 0, 4}}};
     const struct slr_trial_row row = ROW(9, 0, 10, 20, 9, 9, 9, 9, 5), *const rows[] = {&row};
-    slr_trials_choose(rows, (const uint32_t[]){1}, 1, 0, &choice);
+    slr_trials_choose(rows, (const uint32_t[]){1}, 1, 0, SLR_WAY_RING, &choice);
     cr_expect(choice.rows == 2 && choice.row[0].site == 1 && choice.row[0].way == 3);
     cr_expect(choice.row[1].gemm == 9 && choice.row[1].way == SLR_WAYS - 1);
 }
@@ -161,7 +161,7 @@ Test(ways, times_are_the_devices)
 {
     struct slr_samples row = measured(5);
     cr_assert(slr_samples_whole(&row, 2) && !slr_samples_of_host(&row, 2));
-    struct slr_trial_row posted = slr_samples_row(&row, 2);
+    struct slr_trial_row posted = slr_samples_row(&row, 2, SLR_WAY_RING);
     cr_expect(posted.gemm == 7 && posted.calls == SLR_WAYS * 2 * SLR_SAMPLES);
     cr_expect(posted.ms[SLR_WAY_RING] == 2.5f && posted.ms[SLR_WAY_PARTS] == 1.25f);
     cr_expect(posted.worst[SLR_WAY_NCCL] == 1 && posted.worst[SLR_WAY_PARTS] == 0.5f);
@@ -171,7 +171,7 @@ Test(ways, a_program_that_waits_for_the_host_is_measured_there)
 {
     struct slr_samples row = measured(10);
     cr_assert(slr_samples_of_host(&row, 2));
-    struct slr_trial_row posted = slr_samples_row(&row, 2);
+    struct slr_trial_row posted = slr_samples_row(&row, 2, SLR_WAY_RING);
     cr_expect(posted.ms[SLR_WAY_RING] == 10 && posted.ms[SLR_WAY_NCCL] == 11);
     cr_expect(posted.worst[SLR_WAY_NCCL] > 1.0999f && posted.worst[SLR_WAY_NCCL] < 1.1001f);
 }
@@ -180,7 +180,45 @@ Test(ways, a_round_that_is_missing)
 {
     struct slr_samples row = measured(0);
     cr_expect_not(slr_samples_whole(&row, 3));
-    cr_expect_eq(slr_samples_row(&row, 3).ms[SLR_WAY_RING], 0);
+    cr_expect_eq(slr_samples_row(&row, 3, SLR_WAY_RING).ms[SLR_WAY_RING], 0);
     slr_samples_forget(&row);
     cr_expect_not(slr_samples_whole(&row, 1));
+}
+
+/* Of small gathers NCCL is what is in use: ring has to beat it clearly, in all rows together and in every
+ * round. */
+Test(ways, small_gathers_stay_with_nccl_unless_the_ring_is_clearly_better)
+{
+    struct slr_trial_row rows[] = {ROW(7, 0, 10, 10, 9, 6, 9, 9, 9), ROW(0, 0, 9, 9, 9, 9, 9, 9, 9)};
+    const struct slr_trial_row *const all[] = {rows};
+    struct slr_trial_choice choice = {.rows = 0};
+    for (int i = 0; i < 2; i++)
+        for (int w = 0; w < SLR_WAYS; w++)
+            rows[i].worst[w] = rows[i].ms[w] / rows[i].ms[SLR_WAY_NCCL];
+    slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice);
+    cr_expect(choice.site_way[0] == SLR_WAY_RING && choice.rows == 1 && choice.row[0].way == 3, "6 + 9 against 10 + 9");
+    rows[0].worst[3] = 1.1f;
+    slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice);
+    cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL, "not in every round");
+    rows[0].worst[3] = 0.97f;
+    rows[0].ms[3] = 9.8f;
+    slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice);
+    cr_expect_eq(choice.site_way[0], SLR_WAY_RING, "whole: 9 + 9 against 10 + 9");
+    rows[0].ms[SLR_WAY_NCCL] = 9.2f;
+    slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice);
+    cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL, "not by 3%%");
+    slr_trials_choose(all, (const uint32_t[]){0}, 1, 0, SLR_WAY_NCCL, &choice);
+    cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL, "nothing was measured");
+}
+
+Test(ways, the_worst_round_is_that_beside_what_is_in_use)
+{
+    struct slr_samples row = {.gemm = 7};
+    for (int w = 0; w < SLR_WAYS; w++)
+        for (int r = 0; r < 2; r++) {
+            row.count[w][r] = 1;
+            row.ms[w][r][0] = w == SLR_WAY_NCCL ? 2 + (float)r : 4;
+        }
+    cr_expect_eq(slr_samples_row(&row, 2, SLR_WAY_NCCL).worst[SLR_WAY_WHOLE], 2);
+    cr_expect_eq(slr_samples_row(&row, 2, SLR_WAY_RING).worst[SLR_WAY_NCCL], 0.75f);
 }
