@@ -30,6 +30,23 @@ grep -q '^# runs .*2;' "$work/table" && [ "$(grep -c ' channels  *yes ' "$work/o
 grep -q 'first run (exploring): begins' "$work/err" && grep -q 'second run (confirming): begins' "$work/err" || fail "no progress"
 launcher_of --check "$work/table" >"$work/out" || fail "the table is not read back"
 
+# What call sites find in a last run is in the table as well, and is used then; or that run is left out.
+mixed=("$collectives" --bytes 32768 --func allgather,allreduce --rounds 100)
+sites=(--set min_bytes=0 --set trials=1 --set trials_after=4)
+tune 0 -o "$work/sites" "${sites[@]}" --no-confirm --rounds 3 -- "${mixed[@]}"
+grep -qE '^site bytes=32768 ranks=2 gpu=softgpu .* gemm=none : way=(ring|nccl) # kept by slipring$' "$work/sites" && grep -q '^allreduce ' "$work/sites" ||
+    fail "no rule for the call site: $(cat "$work/sites")"
+grep -q 'last run (call sites): begins' "$work/err" && grep -q ': 1 rule for call sites$' "$work/out" || fail "the last run was not told"
+launcher_of --check "$work/sites" | grep -q '1 for call sites$' || fail "the table is not read back"
+"$launcher" run --softgpu "${sites[@]}" --set tune_file="$work/sites" --set log=info -- "${mixed[@]}" 2>&1 >"$work/out" | grep -q 'site_known .*shard=16384' ||
+    fail "not known in the next run"
+tune 0 -o "$work/sites" "${sites[@]}" --no-confirm --no-sites --rounds 3 -- "${mixed[@]}"
+! grep -q '^site' "$work/sites" && ! grep -q 'last run' "$work/err" || fail "a last run that was not wanted"
+printf '#!/bin/sh\n[ "$SLIPRING_TUNE_KEEP" = on ] && exit 9\nexec "$@"\n' >"$work/last"
+chmod +x "$work/last"
+tune 9 -o "$work/none" --no-confirm --rounds 3 -- "$work/last" "${run[@]}" 60
+grep -q 'status 9 in the last run; nothing written' "$work/err" && [ ! -e "$work/none" ] || fail "the last run fails"
+
 # Each candidate in its turn, what no rule fits or NCCL has excluded not at all: on each rank so often as was asked for.
 printf '%s\n' 'allgather : algorithm=ring protocol=ll128 channels=4' 'reduce : channels=default' 'broadcast : algorithm=nvls' >"$work/some"
 "$launcher" run --softgpu --set tune_file="$work/some" --set tune_explore=4 --set log=info --set log_file="$work/log-%p" -- "$collectives" --bytes 32768 \

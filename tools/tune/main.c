@@ -32,7 +32,8 @@ static int check(const char *path)
         fprintf(stderr, "%s:%d: %s\n", path, error.line, error.text);
         return 1;
     }
-    printf("%s: %zu rules\n", path, table.count);
+    printf("%s: %zu rules", path, table.count);
+    printf(table.sites ? ", %zu for call sites\n" : "\n", table.sites);
     slr_tune_free(&table);
     return 0;
 }
@@ -41,7 +42,9 @@ static int check(const char *path)
 struct stage {
     const char *name;
     unsigned long rounds;
-    const char *table;     /* to confirm; "": explores */
+    const char *table;     /* to confirm, or to go by; "": explores */
+    const char *which;     /* for messages */
+    bool keeps;            /* nothing is explored: call sites add to the table what they find */
     struct log_tails logs; /* the folder is "" when there is none */
     struct samples samples;
     struct progress *progress;
@@ -66,6 +69,7 @@ static int run(const struct plan *p, struct stage *stage)
     words_add_all(&w, p->options->set.word);
     words_addf(&w, "--set=TUNE_EXPLORE=%lu", stage->rounds);
     words_addf(&w, "--set=TUNE_FILE=%s", stage->table); /* the user's would not let the first run explore */
+    words_addf(&w, "--set=TUNE_KEEP=%s", stage->keeps ? "on" : "off");
     words_add(&w, "--set=LOG=info");
     words_add(&w, "--set=LOG_FORMAT=json");
     words_addf(&w, "--set=LOG_FILE=%s/%%h-%%p.json", stage->logs.folder);
@@ -110,8 +114,7 @@ static int stage_run(struct stage *stage, const struct plan *p)
         return 128 + job_interrupted();
     }
     if (status) {
-        fprintf(stderr, "slipring tune: COMMAND ended with status %d%s; nothing written\n", status,
-                stage->table[0] ? " in the second run" : "");
+        fprintf(stderr, "slipring tune: COMMAND ended with status %d%s; nothing written\n", status, stage->which);
         return status;
     }
     size_t bad = stage->samples.bad_lines + (size_t)stage->logs.unreadable;
@@ -167,7 +170,7 @@ static int confirm(const struct plan *p, const struct stage *first, struct resul
 {
     char table[PATH_MAX + 16];
     size_t rules;
-    struct stage second = {.name = "tune, second run (confirming)", .table = table};
+    struct stage second = {.name = "tune, second run (confirming)", .table = table, .which = " in the second run"};
     struct finding *tried = calloc(r->count, sizeof *tried);
     if (!tried) {
         fprintf(stderr, "slipring tune: no memory; nothing written\n");
@@ -194,6 +197,28 @@ static int confirm(const struct plan *p, const struct stage *first, struct resul
     return status;
 }
 
+/* The last run, by the table that has been found: what call sites find with it goes into the table as
+ * well. 0, or the tool's exit status. */
+static int find_sites(const struct plan *p, const struct stage *first, struct result *r)
+{
+    char table[PATH_MAX + 16];
+    size_t rules;
+    struct slr_tune_error error = {0};
+    struct stage last = {
+        .name = "tune, last run (call sites)", .table = table, .which = " in the last run", .keeps = true};
+    snprintf(table, sizeof table, "%s/sites.tune", first->logs.folder);
+    int rc = table_write(table, &r->head, r->f, r->count, &rules);
+    int status = rc ? 0 : stage_run(&last, p);
+    if (!rc && !status)
+        rc = slr_tune_load(&r->head.sites, table, &error);
+    if (rc) {
+        fprintf(stderr, "slipring tune: %s: %s; nothing written\n", table, error.text[0] ? error.text : strerror(-rc));
+        status = 1;
+    }
+    stage_end(&last);
+    return status;
+}
+
 static int publish(const struct options *o, const struct result *r)
 {
     size_t rules = 0, few = 0, elsewhere = 0;
@@ -207,6 +232,8 @@ static int publish(const struct options *o, const struct result *r)
         fprintf(stderr, "slipring tune: %s can not be written: %s\n", o->_o, strerror(-rc));
     else
         printf("%s: %zu rule%s%s\n", o->_o, rules, rules == 1 ? "" : "s", rules ? "" : ": NCCL's defaults are best");
+    if (!rc && !o->no_sites)
+        printf("%s: %zu rule%s for call sites\n", o->_o, r->head.sites.sites, r->head.sites.sites == 1 ? "" : "s");
     if (few)
         fprintf(
             stderr,
@@ -235,8 +262,11 @@ static int conclude(const struct plan *p, struct stage *first)
         status = nothing(first);
     else if (!o->no_confirm)
         status = confirm(p, first, &r);
+    if (!status && !o->no_sites)
+        status = find_sites(p, first, &r);
     if (!status)
         status = publish(o, &r);
+    slr_tune_free(&r.head.sites);
     words_free(&words);
     free(command);
     free(r.f);
@@ -247,7 +277,8 @@ static int measure(const struct plan *p)
 {
     struct stage first = {.name = p->options->no_confirm ? "tune" : "tune, first run (exploring)",
                           .rounds = (unsigned long)p->options->rounds,
-                          .table = ""};
+                          .table = "",
+                          .which = ""};
     int status = stage_run(&first, p);
     if (!status)
         status = conclude(p, &first);

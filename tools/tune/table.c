@@ -144,6 +144,7 @@ static void write_why_not(FILE *out, const struct finding *f)
 
 static size_t write_all(FILE *out, const struct table_head *head, const struct finding *f, size_t count)
 {
+    char line[SLR_TUNE_MAX_LINE + 1];
     size_t rules = 0;
     write_head(out, head);
     for (size_t i = 0; i < count; i++) {
@@ -160,6 +161,9 @@ static size_t write_all(FILE *out, const struct table_head *head, const struct f
         rules++;
         i = last;
     }
+    for (size_t i = 0; i < head->sites.sites; i++)
+        if (slr_tune_site_write(&head->sites.site[i], line, sizeof line))
+            fprintf(out, "%s\n", line);
     return rules;
 }
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "plugin/tuner/tune_table.h"
 
 /* One measured call of one rank: an "explored" line of the log (plugin/tuner/explore.h). */
 struct sample {
@@ -69,10 +70,11 @@ void findings_confirm(struct finding *f, size_t count, struct samples *second, d
 
 void findings_print(const struct finding *f, size_t count, FILE *out);
 
-/* What the head of a table says. */
+/* What the head of a table says, and its end. */
 struct table_head {
     const char *nccl, *device, *command, *runs;
     double gain;
+    struct slr_tune_table sites; /* its rules for call sites go into the table, too */
 };
 /* Writes a table, whole or not at all. 0 or -errno; *rules: how many. */
 int table_write(const char *path, const struct table_head *head, const struct finding *f, size_t count, size_t *rules);
