@@ -44,8 +44,10 @@ settings=(
   "SLIPRING_MIN_BYTES=0 SLIPRING_ALLOC_MIN=4K SLIPRING_FLOP_PER_BYTE=1000000 SLIPRING_CHUNKS=3 SLIPRING_SPLIT_K=all"
   "SLIPRING_MIN_BYTES=0 SLIPRING_ALLOC=all SLIPRING_ALLOC_MIN=4K SLIPRING_PROTOCOL=put SLIPRING_SLOT_BYTES=16K"
   "SLIPRING_MIN_BYTES=20K SLIPRING_ALLOC=all SLIPRING_ALLOC_MIN=4K SLIPRING_PROTOCOL=pull SLIPRING_FLOP_PER_BYTE=0"
-  "SLIPRING_MIN_BYTES=0 SLIPRING_ALLOC_MIN=4K SLIPRING_TRIALS=1 SLIPRING_TRIALS_AFTER=1"
+  "SLIPRING_MIN_BYTES=0 SLIPRING_ALLOC_MIN=4K SLIPRING_TRIALS=1 SLIPRING_TRIALS_AFTER=1 SLIPRING_TUNE_KEEP=on SLIPRING_TUNE_FILE=$dir/sites.tune"
 )
+# Some call sites are known, others are tried and kept from one program to the next.
+printf '%s\n' 'site bytes=..2K : way=nccl' 'site bytes=2K..8K gemm=any : way=ring cut=whole' 'site bytes=64K..1M ranks=2 : way=ring cut=p4' >"$dir/sites.tune"
 others=("" "SLIPRING_ZERO_COPY=off" "" "SLIPRING_FUSE=off SLIPRING_SLOT_BYTES=32K" "SLIPRING_ALLOC=off")
 
 sum() { cat "$dir"/log.* 2>/dev/null | sed -nE "s/.*\"event\":\"summary\".*\"$1\":([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'; }
