@@ -140,6 +140,14 @@ Test(nccl_graph, graphs_and_eager_gathers_take_turns)
     cr_assert_eq(run_ranks(3, 1, in_turn), 0);
 }
 
+static void all_have_looked(struct rank *r)
+{
+    int *looked = (int *)(r->shared + 128);
+    __atomic_fetch_add(looked, 1, __ATOMIC_ACQ_REL);
+    while (__atomic_load_n(looked, __ATOMIC_ACQUIRE) < r->nranks)
+        usleep(1000);
+}
+
 /* One rank's eager gather is held up on its stream; the graph that its host launched later must not overtake it, as on
  * the other ranks it does not. */
 static void host_order(struct rank *r)
@@ -160,6 +168,7 @@ static void host_order(struct rank *r)
     OK(r->cu.cuGraphLaunch(x, r->stream));
     usleep(100000);
     CHECK(r->cu.cuStreamQuery(r->stream) == CUDA_ERROR_NOT_READY);
+    all_have_looked(r);
     if (!r->rank)
         __atomic_store_n(word, 1, __ATOMIC_RELEASE);
     OK(r->cu.cuCtxSynchronize());
