@@ -101,7 +101,9 @@ static bool displaceable(struct slr_comm *c, int i, const struct candidate *x)
         return false;
     if (x->registered)
         return true;
-    return x->use.gap > 0 && c->exports->naming - own->use.last > 2 * larger(x->use.gap, own->use.gap);
+    /* One that has gone must not drive out the next that is idle, and so on, for ever. */
+    return x->use.gap > 0 && x->use.last > own->use.last &&
+           c->exports->naming - own->use.last > 2 * larger(x->use.gap, own->use.gap);
 }
 
 /* The index of an empty export; -1: none. Then the one that was not used for longest is revoked if

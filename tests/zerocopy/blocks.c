@@ -4,6 +4,7 @@
  *   blocks RANKS turnover ROUNDS [MIN-REUSED]   more sizes in turn than peers may have mapped: blocks go back to the
  *                               driver, and others get their addresses; at least MIN-REUSED times on all ranks
  *   blocks RANKS deep ROUNDS                    more buffers in one go, without waiting, than peers may have mapped
+ *   blocks RANKS settle ROUNDS  ... of which few are used on; then nothing is mapped any more
  *   blocks RANKS free-in-flight ROUNDS          send is freed, and its memory given out again, right behind the call
  *   blocks RANKS vanish ROUNDS                  ... freed by cudaFreeAsync
  *   blocks RANKS die MILLISECONDS               the last rank dies; the others notice
@@ -107,6 +108,29 @@ static void deep(struct rank *r)
         for (int k = 0; k < DEEP; k++)
             gather_check(&g[k], (uint64_t)(i * DEEP + k), r->stream, "deep");
     }
+    rank_close(r);
+    for (int k = 0; k < DEEP; k++)
+        gather_free(&g[k]);
+}
+
+/* As many as may be mapped take the places of others. Those were used longest ago, and must not come back for one
+ * another. */
+static void settle(struct rank *r)
+{
+    const struct plan *p = r->arg;
+    struct gather g[DEEP];
+    rank_open(r);
+    for (int k = 0; k < DEEP; k++)
+        gather_alloc(&g[k], r->rank, r->nranks, nth_size(k / 8));
+    for (int i = 0; i < p->rounds; i++)
+        for (int k = i < 3 ? 0 : DEEP - 4; k < DEEP; k++) {
+            gather_load(&g[k], (uint64_t)(i * DEEP + k), r->stream);
+            gather_call(&g[k], r->comm, r->stream);
+            gather_check(&g[k], (uint64_t)(i * DEEP + k), r->stream, "settle");
+            if (i < 3)
+                sleep_ms(5);
+        }
+    sleep_ms(2500);
     rank_close(r);
     for (int k = 0; k < DEEP; k++)
         gather_free(&g[k]);
@@ -394,15 +418,11 @@ static const struct {
     rank_body body;
     bool one_process;
 } cases[] = {
-    {"turnover", turnover, false},
-    {"deep", deep, false},
-    {"free-in-flight", free_in_flight, false},
-    {"vanish", vanish, false},
-    {"many-comms", many_comms, false},
-    {"leak", leak, false},
-    {"die", die, false},
-    {"group", group, true},
-    {"ahead", ahead, true},
+    {"turnover", turnover, false}, {"deep", deep, false},
+    {"settle", settle, false},     {"free-in-flight", free_in_flight, false},
+    {"vanish", vanish, false},     {"many-comms", many_comms, false},
+    {"leak", leak, false},         {"die", die, false},
+    {"group", group, true},        {"ahead", ahead, true},
 };
 
 int main(int argc, char **argv)
