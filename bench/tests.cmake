@@ -52,7 +52,7 @@ set_tests_properties(bench_replicas PROPERTIES TIMEOUT 120 LABELS softgpu
   ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/softgpu")
 
 add_test(NAME bench_floor COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/floor.sh $<TARGET_FILE:floor>)
-set_tests_properties(bench_floor PROPERTIES TIMEOUT 120 LABELS softgpu
+set_tests_properties(bench_floor PROPERTIES TIMEOUT 240 LABELS softgpu
   ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/softgpu;SOFTGPU_DEVICES=2")
 
 # What goes wrong must end, with the right status and words.

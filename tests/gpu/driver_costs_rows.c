@@ -4,6 +4,15 @@
     X(cuMemcpyAsync)                                                                                                   \
     X(cuMemcpyPeerAsync)                                                                                               \
     X(cuMemcpy2DAsync)                                                                                                 \
+    X(cuMemcpy3DAsync)                                                                                                 \
+    X(cuMemcpy3DPeerAsync)                                                                                             \
+    X(cuMemAllocManaged)                                                                                               \
+    X(cuMemFree)                                                                                                       \
+    X(cuMemsetD8Async)                                                                                                 \
+    X(cuGraphCreate)                                                                                                   \
+    X(cuGraphAddMemcpyNode)                                                                                            \
+    X(cuGraphInstantiateWithFlags)                                                                                     \
+    X(cuGraphLaunch)                                                                                                   \
     X(cuStreamSynchronize)                                                                                             \
     X(cuStreamWaitEvent)                                                                                               \
     X(cuStreamWaitValue32)                                                                                             \
@@ -15,17 +24,21 @@
 #include "driver.h"
 #include "driver_costs.h"
 
-enum { MOST_OPERATIONS = 12, MOST_COPIES = 8, WIDTH = 64 << 10, PITCH = WIDTH + 512 };
+enum { MOST_OPERATIONS = 12, MOST_COPIES = 8, WIDTH = 64 << 10, PITCH = WIDTH + 512, DEPTH = 4 };
 
 struct load load;
 static CUevent hop_event[2];
 static uint32_t word_value; /* the last one that a hop wrote */
 
-/* The driver's own symbols, not the headers' names: the first one is CUDA 12.8's, the second one CUDA 13's. */
+/* The driver's own symbols, not the headers' names: v1 is CUDA 12.8's, v2 is CUDA 13's. */
 static CUresult (*batch_v1)(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
                             size_t *first, size_t nattributes, size_t *failed, CUstream stream);
 static CUresult (*batch_v2)(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
                             size_t *first, size_t nattributes, CUstream stream);
+
+static CUresult (*batch_3d_v1)(size_t n, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags,
+                               CUstream stream);
+static CUresult (*batch_3d_v2)(size_t n, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream);
 
 static void copy(CUdeviceptr to, CUdeviceptr from, size_t size, int stream)
 {
@@ -137,6 +150,93 @@ static void local_2d(void)
                            .WidthInBytes = WIDTH,
                            .Height = load.bytes / WIDTH};
     CHECK(cu.cuMemcpy2DAsync(&shape, gpu[0].high[0]));
+}
+
+static CUDA_MEMCPY3D shape_3d(size_t width, size_t pitch, size_t height, size_t depth)
+{
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = gpu[0].from,
+                           .srcPitch = pitch,
+                           .srcHeight = height,
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = gpu[0].to,
+                           .dstPitch = pitch,
+                           .dstHeight = height,
+                           .WidthInBytes = width,
+                           .Height = height,
+                           .Depth = depth};
+}
+
+static void local_3d(void)
+{
+    const CUDA_MEMCPY3D shape = shape_3d(WIDTH, PITCH, load.bytes / WIDTH / DEPTH, DEPTH);
+    CHECK(cu.cuMemcpy3DAsync(&shape, gpu[0].high[0]));
+}
+
+static void local_3d_peer_call(void)
+{
+    const CUDA_MEMCPY3D_PEER shape = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                      .srcDevice = gpu[0].from,
+                                      .srcContext = gpu[0].ctx,
+                                      .srcPitch = PITCH,
+                                      .srcHeight = load.bytes / WIDTH,
+                                      .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                      .dstDevice = gpu[0].to,
+                                      .dstContext = gpu[0].ctx,
+                                      .dstPitch = PITCH,
+                                      .dstHeight = load.bytes / WIDTH,
+                                      .WidthInBytes = WIDTH,
+                                      .Height = load.bytes / WIDTH,
+                                      .Depth = 1};
+    CHECK(cu.cuMemcpy3DPeerAsync(&shape, gpu[0].high[0]));
+}
+
+/* A graph of one node is made when the size is another one than before. */
+static void local_graph(void)
+{
+    static CUgraphExec ready;
+    static size_t made;
+    if (made != load.bytes) {
+        const CUDA_MEMCPY3D shape = shape_3d(load.bytes, load.bytes, 1, 1);
+        CUgraph graph;
+        CUgraphNode node;
+        CHECK(cu.cuGraphCreate(&graph, 0));
+        CHECK(cu.cuGraphAddMemcpyNode(&node, graph, NULL, 0, &shape, gpu[0].ctx));
+        CHECK(cu.cuGraphInstantiateWithFlags(&ready, graph, 0));
+        made = load.bytes;
+    }
+    CHECK(cu.cuGraphLaunch(ready, gpu[0].high[0]));
+}
+
+/* From managed memory that the device has written last. */
+static void local_managed(void)
+{
+    static CUdeviceptr managed;
+    static size_t made;
+    if (made != load.bytes) {
+        if (made)
+            CHECK(cu.cuMemFree(managed));
+        CHECK(cu.cuMemAllocManaged(&managed, load.bytes, CU_MEM_ATTACH_GLOBAL));
+        CHECK(cu.cuMemsetD8Async(managed, 1, load.bytes, gpu[0].high[0]));
+        made = load.bytes;
+    }
+    copy(gpu[0].to, managed, load.bytes, 0);
+}
+
+static void local_batch_3d(void)
+{
+    CUDA_MEMCPY3D_BATCH_OP copy_op = {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER},
+                                      .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER},
+                                      .extent = {.width = load.bytes, .height = 1, .depth = 1},
+                                      .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+                                      .flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE};
+    size_t failed = 0;
+    copy_op.src.op.ptr.ptr = gpu[0].from;
+    copy_op.dst.op.ptr.ptr = gpu[0].to;
+    if (batch_3d_v2)
+        CHECK(batch_3d_v2(1, &copy_op, 0, gpu[0].high[0]));
+    else
+        CHECK(batch_3d_v1(1, &copy_op, &failed, 0, gpu[0].high[0]));
 }
 
 static void empty_kernel(void)
@@ -302,6 +402,11 @@ static const struct row behind[] = {
     {"cuMemcpyBatchAsync in 8 copies, overlap hint", local_batch_hint, BATCH, 8},
     {"cuMemcpyPeerAsync within the context", local_peer_call, 0, 1},
     {"cuMemcpy2DAsync", local_2d, 0, 1},
+    {"cuMemcpy3DAsync", local_3d, 0, 1},
+    {"cuMemcpy3DPeerAsync within the context", local_3d_peer_call, 0, 1},
+    {"cuMemcpy3DBatchAsync, overlap hint", local_batch_3d, BATCH, 1},
+    {"a graph of a memcpy node", local_graph, 0, 1},
+    {"cuMemcpyAsync from managed memory", local_managed, 0, 1},
     {"cuMemcpyAsync from the peer", pull, PEER, 1},
     {"a kernel of one thread", empty_kernel, 0, 1},
 };
@@ -317,10 +422,12 @@ unsigned rows_open(void)
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     *(void **)&batch_v1 = driver ? dlsym(driver, "cuMemcpyBatchAsync") : NULL;
     *(void **)&batch_v2 = driver ? dlsym(driver, "cuMemcpyBatchAsync_v2") : NULL;
+    *(void **)&batch_3d_v1 = driver ? dlsym(driver, "cuMemcpy3DBatchAsync") : NULL;
+    *(void **)&batch_3d_v2 = driver ? dlsym(driver, "cuMemcpy3DBatchAsync_v2") : NULL;
     for (int i = 0; i < 2; i++)
         CHECK(cu.cuEventCreate(&hop_event[i], CU_EVENT_DISABLE_TIMING));
-    if (batch_v1 || batch_v2)
+    if ((batch_v1 || batch_v2) && (batch_3d_v1 || batch_3d_v2))
         return BATCH;
-    printf("no cuMemcpyBatchAsync: its rows are left out\n");
+    printf("no cuMemcpyBatchAsync or no cuMemcpy3DBatchAsync: their rows are left out\n");
     return 0;
 }
