@@ -11,6 +11,7 @@
 #define BEGIN_WAIT_MS 500
 
 static _Atomic int captures; /* of the application, also those that are about to begin */
+static _Atomic bool unseen;  /* others may be */
 static _Atomic int syncs;    /* threads that synchronise a context, or are about to */
 
 void slr_block_captures(int change)
@@ -23,6 +24,17 @@ void slr_block_captures(int change)
 bool slr_block_capturing(void)
 {
     return atomic_load(&captures) > 0;
+}
+
+/* The hooks follow captures where the driver can tell about them (interpose/graph.c). */
+bool slr_nothing_captures(void)
+{
+    return slr_real.cuStreamGetCaptureInfo && !slr_block_capturing() && !atomic_load(&unseen);
+}
+
+void slr_captures_unseen(void)
+{
+    atomic_store(&unseen, true);
 }
 
 bool slr_block_synchronise(CUresult *r)

@@ -6,10 +6,22 @@
 #define SLR_CACHE_CAPTURES_H
 
 #include <stdbool.h>
-#include "base/real.h"
+#include "base/cu.h"
 
 /* A stream of the application captures, or is about to. */
 bool slr_block_capturing(void);
+
+/* No stream of the process captures, nor can one that slipring does not know of. */
+bool slr_nothing_captures(void);
+
+/* From now on streams may capture without slipring's knowing. */
+void slr_captures_unseen(void);
+
+/* slr_stream_captures() without a call of the driver where nothing captures. */
+static inline bool slr_stream_may_capture(CUstream stream)
+{
+    return !slr_nothing_captures() && slr_stream_captures(stream);
+}
 
 /* Waits for all work of the current context, with the driver's answer in *r. False: not done,
  * because something captures. */

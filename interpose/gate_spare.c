@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/real.h"
 #include "interpose/gate_table.h"
-#include "plugin/gather/pending.h"
+#include "cache/captures.h"
 
 /* In use. The row is written before the address that finds it. */
 static _Atomic(void *) spare_real[SLR_GATE_SPARES];
@@ -85,7 +85,7 @@ void *slr_gate_spare(const char *symbol, int version, int per_thread, void *real
     }
     /* graph.c does not announce what begins there. */
     if (strncmp(symbol, "cuStreamBeginCapture", sizeof "cuStreamBeginCapture" - 1) == 0)
-        slr_pending_captures_unseen();
+        slr_captures_unseen();
     /* The address last: who finds it finds the row and the target. */
     slr_gate_spare_rows[i] = row;
     slr_gate_real[SLR_GATE_COUNT + i] = real;

@@ -147,6 +147,11 @@ enum slr_status slr_shared_enter(const struct slr_shared *s);
 enum slr_status slr_context_enter(CUcontext ctx);
 void slr_shared_leave(void);
 
+/* The same for work that is only enqueued, which no capture of others forbids. Cheaper. The two
+ * forms nest. */
+enum slr_status slr_shared_work_begin(const struct slr_shared *s);
+void slr_shared_work_end(void);
+
 /* For slr_log_first: distinguishes communicators, also of one address; 0 for none. */
 static inline uint64_t slr_comm_id(const struct slr_comm *c)
 {

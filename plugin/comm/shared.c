@@ -31,46 +31,83 @@ void slr_shared_watch_peers(struct slr_shared *s)
             s->peer_dead[r] = slr_peer_process_gone(s->peer_watch[r]);
 }
 
-/* While a thread captures a stream in the global mode, the driver refuses calls that it calls
- * unsafe, such as cuMemAlloc, on all threads, and ends the capture in error. The relaxed mode lifts
- * that for this thread. Entering nests, so only the outermost swaps. */
-static _Thread_local CUstreamCaptureMode outer_mode __attribute__((tls_model("initial-exec")));
-static _Thread_local int entered __attribute__((tls_model("initial-exec")));
-/* The context of the first one, and how often it was entered again right behind that: then it is
- * current already, and a call of the driver saved. */
+/* The context of the outermost entry, and how often it was entered again right behind that: then it
+ * is current already, and calls of the driver are saved. */
 static _Thread_local CUcontext first __attribute__((tls_model("initial-exec")));
+static _Thread_local int entered __attribute__((tls_model("initial-exec")));
 static _Thread_local int again __attribute__((tls_model("initial-exec")));
+static _Thread_local bool pushed __attribute__((tls_model("initial-exec"))); /* by the outermost entry */
 
-enum slr_status slr_context_enter(CUcontext ctx)
+static enum slr_status enter(CUcontext ctx)
 {
+    CUcontext current = NULL;
     if (entered == 1 && ctx == first) {
         again++;
         return SLR_OK;
     }
-    SLR_TRY(SLR_CU(cuCtxPushCurrent, ctx));
-    if (entered++ == 0) {
+    if (entered == 0) {
         first = ctx;
-        outer_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-        slr_swap_capture_mode(&outer_mode);
+        pushed = slr_real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != ctx;
     }
+    if (entered > 0 || pushed)
+        SLR_TRY(SLR_CU(cuCtxPushCurrent, ctx));
+    entered++;
+    return SLR_OK;
+}
+
+static void leave(void)
+{
+    CUcontext old;
+    if (entered == 1 && again > 0)
+        again--;
+    else if (--entered > 0 || pushed)
+        slr_real.cuCtxPopCurrent(&old);
+}
+
+/* While a thread captures a stream in the global mode, the driver refuses calls that it calls
+ * unsafe, such as cuMemAlloc, on all threads, and ends the capture in error. The relaxed mode lifts
+ * that for this thread. Entering nests, so only the outermost swaps. */
+static _Thread_local CUstreamCaptureMode outer_mode __attribute__((tls_model("initial-exec")));
+static _Thread_local int relaxed __attribute__((tls_model("initial-exec")));
+
+static void relax(void)
+{
+    if (relaxed++ > 0)
+        return;
+    outer_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    slr_swap_capture_mode(&outer_mode);
+}
+
+static void end_relax(void)
+{
+    if (--relaxed == 0)
+        slr_swap_capture_mode(&outer_mode);
+}
+
+enum slr_status slr_context_enter(CUcontext ctx)
+{
+    SLR_TRY(enter(ctx));
+    relax();
     return SLR_OK;
 }
 
 enum slr_status slr_shared_enter(const struct slr_shared *s)
 {
-    if (slr_shared_gone(s))
-        return SLR_ABSENT;
-    return slr_context_enter(s->ctx);
+    return slr_shared_gone(s) ? SLR_ABSENT : slr_context_enter(s->ctx);
 }
 
 void slr_shared_leave(void)
 {
-    CUcontext old;
-    if (entered == 1 && again > 0) {
-        again--;
-        return;
-    }
-    if (--entered == 0)
-        slr_swap_capture_mode(&outer_mode);
-    slr_real.cuCtxPopCurrent(&old);
+    end_relax();
+    leave();
+}
+
+enum slr_status slr_shared_work_begin(const struct slr_shared *s)
+{
+    return slr_shared_gone(s) ? SLR_ABSENT : enter(s->ctx);
+}
+
+void slr_shared_work_end(void)
+{
+    leave();
 }

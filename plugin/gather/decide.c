@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include "base/counters.h"
 #include "base/cu.h"
+#include "cache/captures.h"
 #include "base/log.h"
 #include "base/nvtx.h"
 #include "plugin/gather/gather.h"
@@ -24,14 +25,14 @@ static size_t shard_bytes(const struct slr_call *call, int nranks)
  */
 static bool captures(struct slr_call *call)
 {
-    call->entered = slr_shared_enter(&call->comm->shared) == SLR_OK;
-    return !call->entered || slr_stream_captures(call->stream);
+    call->entered = slr_shared_work_begin(&call->comm->shared) == SLR_OK;
+    return !call->entered || slr_stream_may_capture(call->stream);
 }
 
 void slr_gather_decided(struct slr_call *call)
 {
     if (call->entered)
-        slr_shared_leave();
+        slr_shared_work_end();
     call->entered = false;
 }
 

@@ -18,7 +18,7 @@
  * it can fail, and then there is no lock to give back. */
 static enum slr_status ring_enter(struct slr_comm *c)
 {
-    SLR_TRY(slr_shared_enter(&c->shared));
+    SLR_TRY(slr_shared_work_begin(&c->shared));
     slr_comm_lock(c);
     return SLR_OK;
 }
@@ -26,7 +26,7 @@ static enum slr_status ring_enter(struct slr_comm *c)
 static void ring_leave(struct slr_comm *c)
 {
     slr_comm_unlock(c);
-    slr_shared_leave();
+    slr_shared_work_end();
 }
 
 /* What the application's call answers when the ring's part ended with `s`. */
@@ -126,7 +126,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
                            .stream = call->stream,
                            .route = route};
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
-    SLR_TRY(slr_shared_enter(&c->shared));
+    SLR_TRY(slr_shared_work_begin(&c->shared));
     slr_timeline_begin(call);
     /* Who revokes an export between the two reckons with this call's naming it. */
     slr_exports_begin(c, call->number);
@@ -134,7 +134,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
     enum slr_status s = run_ring(call, recv, &g, route);
     if (s == SLR_OK)
         s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
-    slr_shared_leave();
+    slr_shared_work_end();
     slr_exports_end(c, call->number);
     count_routes(c, route);
     slr_timeline_enqueued(c, &g, s);

@@ -2,6 +2,7 @@
 #include "plugin/gather/order.h"
 
 #include "base/cu.h"
+#include "cache/captures.h"
 #include "plugin/gather/pending_impl.h"
 
 /* Operations of NCCL after which a communicator that never gathers is taken to stay so. */
@@ -30,7 +31,7 @@ static enum slr_status wait_for(struct slr_ordered *o, CUstream stream)
 {
     /* What is captured is no operation; its launches are ordered by the program. An event recorded
      * there would become a part of the graph. */
-    if (!o->noted && slr_stream_captures(atomic_load(&o->stream)))
+    if (!o->noted && slr_stream_may_capture(atomic_load(&o->stream)))
         return SLR_OK;
     if (!o->noted)
         SLR_TRY(note(o, atomic_load(&o->stream)));
@@ -91,15 +92,15 @@ static void failed(struct slr_comm *c, enum slr_status s)
 static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
 {
     struct slr_order *o = c->order;
-    if (!o->gathered || o->settled || slr_stream_captures(stream))
+    if (!o->gathered || o->settled || slr_stream_may_capture(stream))
         return SLR_OK;
     /* NCCL orders its next operations behind this one, so only this one waits. */
     o->settled = true;
     if (!elsewhere(&o->gather, stream))
         return SLR_OK;
-    SLR_TRY(slr_shared_enter(&c->shared));
+    SLR_TRY(slr_shared_work_begin(&c->shared));
     enum slr_status s = wait_for_gather(c, stream);
-    slr_shared_leave();
+    slr_shared_work_end();
     return s;
 }
 
@@ -117,16 +118,16 @@ static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
     bool doubtful = o->gathered ? elsewhere(&o->gather, stream) : o->seen++ < OPEN_QUESTION;
     /* The usual case, one stream: the event is recorded when it is asked for, if ever. */
     bool late = !o->several && !doubtful;
-    if ((late && is_latest(&o->nccl, stream)) || slr_stream_captures(stream))
+    if ((late && is_latest(&o->nccl, stream)) || slr_stream_may_capture(stream))
         return SLR_OK;
     if (late) {
         enter(&o->nccl, stream);
         return SLR_OK;
     }
-    SLR_TRY(slr_shared_enter(&c->shared));
+    SLR_TRY(slr_shared_work_begin(&c->shared));
     enter(&o->nccl, stream);
     enum slr_status s = note(&o->nccl, stream);
-    slr_shared_leave();
+    slr_shared_work_end();
     return s;
 }
 
@@ -160,11 +161,11 @@ static enum slr_status stream_ends(struct slr_comm *c, CUstream stream)
 {
     struct slr_ordered *both[] = {&c->order->gather, &c->order->nccl};
     enum slr_status s = SLR_OK;
-    SLR_TRY(slr_shared_enter(&c->shared));
+    SLR_TRY(slr_shared_work_begin(&c->shared));
     for (int i = 0; i < 2 && s == SLR_OK; i++)
         if (atomic_load(&both[i]->open) && atomic_load(&both[i]->stream) == stream && !both[i]->noted)
             s = note(both[i], stream);
-    slr_shared_leave();
+    slr_shared_work_end();
     return s;
 }
 

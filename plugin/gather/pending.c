@@ -116,10 +116,10 @@ static void note_join(const struct slr_comm *c, enum slr_reason why, const char 
 /* `exposed`: the time that the stream stands still counts as not hidden (timeline.h). */
 static void make_wait(struct slr_comm *c, CUstream stream, bool exposed)
 {
-    enum slr_status s = slr_shared_enter(&c->shared);
+    enum slr_status s = slr_shared_work_begin(&c->shared);
     if (s == SLR_OK) {
         s = (exposed ? slr_ring_join_measured : slr_ring_join)(&c->ring, stream);
-        slr_shared_leave();
+        slr_shared_work_end();
     }
     if (s != SLR_OK)
         slr_comm_fail(c, s, -1, "the application's stream could not be joined with the ring");

@@ -123,9 +123,6 @@ void slr_pending_event_end(CUevent event);
  * calls. */
 void slr_pending_events_unseen(void);
 
-/* From now on streams may capture without slipring's knowing. */
-void slr_pending_captures_unseen(void);
-
 /* Another process has, or had, a handle of the event, and can record it. To be called whether
  * something is pending or not. */
 void slr_pending_event_shared(CUevent event);

@@ -12,9 +12,6 @@
  * all carriers: it is raised from inside of slipring's own calls, where no lock may be taken. */
 static _Atomic uint64_t unseen;
 
-/* Streams may capture that slipring does not know of. */
-static _Atomic bool captures_unseen;
-
 /* Events that other processes may record; under the table lock, like the carriers. */
 static CUevent shared[SHARED_EVENTS];
 static unsigned shared_count;
@@ -169,12 +166,12 @@ void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const cha
 /* False: not done; the ring's part of it failed. */
 static bool record(struct slr_comm *c, CUevent event, CUstream stream, CUresult *result)
 {
-    if (slr_shared_enter(&c->shared) != SLR_OK)
+    if (slr_shared_work_begin(&c->shared) != SLR_OK)
         return false;
     bool ready = slr_ring_carry(&c->ring, stream) == SLR_OK;
     if (ready)
         *result = slr_real.cuEventRecord(event, c->ring.carrier);
-    slr_shared_leave();
+    slr_shared_work_end();
     if (ready)
         add_carrier(c, *result == CUDA_SUCCESS ? event : NULL);
     return ready;
@@ -215,16 +212,16 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
 static bool may_follow(struct slr_comm *c, CUstream stream)
 {
     const struct slr_holder *h = slr_pending_holder(c, stream);
-    return h ? !h->origin : c->pending->holders < SLR_HOLDERS && !slr_stream_captures(stream);
+    return h ? !h->origin : c->pending->holders < SLR_HOLDERS && !slr_stream_may_capture(stream);
 }
 
 /* False: not done; `stream` could not be made to wait. */
 static bool follow(struct slr_comm *c, CUstream stream)
 {
-    if (slr_shared_enter(&c->shared) != SLR_OK)
+    if (slr_shared_work_begin(&c->shared) != SLR_OK)
         return false;
     enum slr_status s = slr_ring_wait_before(&c->ring, stream);
-    slr_shared_leave();
+    slr_shared_work_end();
     if (s == SLR_OK && !slr_pending_holder(c, stream))
         slr_pending_follow(c, stream);
     return s == SLR_OK;
@@ -257,18 +254,6 @@ static bool any(const struct slr_comm *c, const void *what)
     return true;
 }
 
-/* An event that was recorded in a capture would draw a stream into it that is not joined yet, and
- * could not be joined there. */
-static bool nothing_captures(void)
-{
-    return slr_real.cuStreamGetCaptureInfo && !slr_block_capturing() && !atomic_load(&captures_unseen);
-}
-
-void slr_pending_captures_unseen(void)
-{
-    atomic_store(&captures_unseen, true);
-}
-
 bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
                       CUresult *result)
 {
@@ -284,8 +269,10 @@ bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
         done = wait_for(c, op.stream, event);
         *result = CUDA_SUCCESS;
     }
-    /* A stream that can not follow the gather of an event that carries it waits for all of it. */
-    if ((c && !follows) || !nothing_captures())
+    /* A stream that can not follow the gather of an event that carries it waits for all of it. And an
+     * event that was recorded in a capture would draw a stream into it that is not joined yet, and
+     * could not be joined there. */
+    if ((c && !follows) || !slr_nothing_captures())
         op.overtakes = NULL;
     slr_comm_put(c);
     if (!done)

@@ -133,11 +133,6 @@ void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const cha
     joins.memory = (uint64_t)p;
 }
 
-void slr_pending_captures_unseen(void)
-{
-    joins.captures_unseen++;
-}
-
 void slr_pending_event_end(CUevent event)
 {
     joins.event = (uint64_t)(uintptr_t)event;

@@ -17,7 +17,6 @@ struct recorded_join {
     int ended;           /* slr_pending_event_end */
     int unseen;          /* slr_pending_events_unseen */
     uint64_t memory;     /* slr_pending_free */
-    int captures_unseen; /* slr_pending_captures_unseen */
     char who[64];
     int frames; /* a backtrace from inside the join */
     void *frame[32];
