@@ -12,8 +12,13 @@
  */
 enum slr_status slr_cu_status(CUresult r, const char *call);
 
+static inline enum slr_status slr_cu_check(CUresult r, const char *call)
+{
+    return r == CUDA_SUCCESS ? SLR_OK : slr_cu_status(r, call);
+}
+
 /* SLR_CU(cuEventRecord, ev, stream): calls slr_real.cuEventRecord and returns its status. */
-#define SLR_CU(fn, ...) slr_cu_status(slr_real.fn(__VA_ARGS__), #fn)
+#define SLR_CU(fn, ...) slr_cu_check(slr_real.fn(__VA_ARGS__), #fn)
 
 /* SLR_TRY(expr): returns from the function with the status of `expr` unless it is SLR_OK. */
 #define SLR_TRY(expr)                                                                                                  \

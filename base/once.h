@@ -24,6 +24,8 @@ static inline bool slr_once_done(struct slr_once *once)
 /* True: the caller does the work and then calls slr_once_end. False: it is done. */
 static inline bool slr_once_begin(struct slr_once *once)
 {
+    if (slr_once_done(once)) /* without a call of the system */
+        return false;
     int self = getpid();
     for (;;) {
         int seen = atomic_load_explicit(&once->word, memory_order_acquire);

@@ -120,11 +120,10 @@ static void publish(enum slr_lib lib, void *const *found)
     slr_once_end(&published[lib]);
 }
 
-bool slr_find(enum slr_lib lib)
+/* Apart, as it needs room on the stack that the usual call would pay for. */
+__attribute__((noinline)) static bool find_first(enum slr_lib lib)
 {
     void *found[SLOTS];
-    if (slr_once_done(&published[lib]))
-        return true;
     void *handle = open_loaded(lib);
     if (!handle)
         return false;
@@ -135,6 +134,11 @@ bool slr_find(enum slr_lib lib)
         atomic_store_explicit(&driver, handle, memory_order_relaxed);
     publish(lib, found);
     return true;
+}
+
+bool slr_find(enum slr_lib lib)
+{
+    return slr_once_done(&published[lib]) || find_first(lib);
 }
 
 bool slr_is_drivers(const char *name, const void *real)

@@ -13,15 +13,17 @@ static bool reads_in_place(enum slr_delivery way)
 
 static int owner_at(const struct slr_ring *ring, int step)
 {
-    return (ring->rank + step) % ring->nranks;
+    int owner = ring->rank + step; /* step < nranks: no division */
+    return owner < ring->nranks ? owner : owner - ring->nranks;
 }
 
-static bool takes(const struct slr_ring *ring, const struct slr_gather *g, enum slr_source way)
+/* In which ways the peers' shards come to this rank: a bit for each. */
+static unsigned sources(const struct slr_ring *ring, const struct slr_gather *g)
 {
+    unsigned ways = 0;
     for (int step = 1; step < ring->nranks; step++)
-        if (slr_source_of(g, owner_at(ring, step)) == way)
-            return true;
-    return false;
+        ways |= 1u << slr_source_of(g, owner_at(ring, step));
+    return ways;
 }
 
 /* ---- before the copies ---- */
@@ -171,7 +173,7 @@ static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather
 /* All sources are read where they lie, and so can be read at once. */
 static bool can_be_whole(const struct slr_ring *ring, const struct slr_gather *g)
 {
-    return !takes(ring, g, SLR_FROM_SLOT) && !takes(ring, g, SLR_ARRIVES);
+    return (sources(ring, g) & (1u << SLR_FROM_SLOT | 1u << SLR_ARRIVES)) == 0;
 }
 
 /* Every copy takes some microseconds before its first byte moves, so pieces are for who waits for
@@ -293,12 +295,13 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
         if (peer != ring->rank && slr_delivery_to(g, peer) == SLR_CORRECTED)
             atomic_store(&ring->corrected[peer], slr_ready_value(first + g->plan.pieces - 1, 1));
     atomic_store(&ring->issued, first + g->plan.pieces - 1);
-    bool sends = slr_ring_sends(ring, g);
+    unsigned deliveries = slr_ring_deliveries(ring, g);
+    bool sends = slr_ring_sends(deliveries);
     SLR_TRY(begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
     /* Before everything else: a pusher that waits for it may hold up what this rank waits for. */
     SLR_TRY(open_buffer(ring, g, first));
     for (uint32_t piece = 0; sends && piece < pieces_ahead(&g->plan); piece++)
-        SLR_TRY(slr_ring_send_piece(ring, g, first, piece));
+        SLR_TRY(slr_ring_send_piece(ring, g, deliveries, first, piece));
     return SLR_OK;
 }
 
@@ -352,7 +355,8 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
     m.count = 0;
     say_done(ring, g, &m, last);
     SLR_TRY(slr_memops_put(&m, ring->pull));
-    SLR_TRY(slr_ring_correct(ring, g, last));
+    if (sends)
+        SLR_TRY(slr_ring_correct(ring, g, last));
     /* Late: no peer waits for it. */
     SLR_TRY(copy_own_shard(ring, g));
     await_settled(ring, g, &m, last);
@@ -374,7 +378,8 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
 enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *g)
 {
     uint32_t ahead = pieces_ahead(&g->plan), last = atomic_load(&ring->issued), first = last - g->plan.pieces + 1;
-    bool sends = slr_ring_sends(ring, g);
+    unsigned deliveries = slr_ring_deliveries(ring, g);
+    bool sends = slr_ring_sends(deliveries);
     for (int step = 1; step < ring->nranks; step++)
         if (slr_source_of(g, owner_at(ring, step)) == SLR_FROM_EXPECTED)
             atomic_store(&ring->expected[owner_at(ring, step)], slr_ready_value(last, 1));
@@ -393,17 +398,18 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
         if (!ring->whole)
             SLR_TRY(pull_piece(ring, g, first, piece));
         if (sends && piece + ahead < g->plan.pieces)
-            SLR_TRY(slr_ring_send_piece(ring, g, first, piece + ahead));
+            SLR_TRY(slr_ring_send_piece(ring, g, deliveries, first, piece + ahead));
     }
-    ring->carrying = false;
+    ring->carrying = ring->restated = false;
     return conclude(ring, g, last, sends);
 }
 
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
 {
     /* The carrier has waited for the gather, so it now stands for the carrier's events as well. */
-    if (ring->carrying)
+    if (ring->carrying && !ring->restated)
         SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
+    ring->restated = ring->carrying;
     return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
 }
 
@@ -417,6 +423,7 @@ enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)
 
 enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream)
 {
+    ring->restated = false; /* an event is about to be recorded there */
     if (ring->carrying)
         return SLR_OK;
     /* The carrier waits for both, so its events complete when a plain gather would have been

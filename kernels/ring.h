@@ -132,6 +132,7 @@ struct slr_ring {
     /* What stands on the application's stream without the gather: slr_ring_carry. */
     CUevent before;
     bool carrying;        /* that has been called for the latest gather */
+    bool restated;        /* `finished` has been recorded behind all of the carrier's events */
     bool behind;          /* the entry of the next gather is behind it */
     unsigned entries;     /* times that `entry` has been recorded since it began */
     CUevent own_copied;   /* its own shard is copied; not where it is in place */
@@ -224,10 +225,10 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
 /* The same; the time that the stream stands still for it is the gather's, in its record. */
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
 
-/* For events that are recorded on `stream` behind the latest gather, which has not been joined to
- * it. What stands on `stream` now becomes `before` (what stood there at the gather's entry, and
+/* For an event that is recorded on `stream` behind the latest gather, which has not been joined to
+ * it; once for each. What stands on `stream` now becomes `before` (what stood there at the gather's entry, and
  * what sees nothing of it, such as allocations), and what is put on the carrier from now on comes
- * after that and after the gather. Does nothing when it has been called for this gather.
+ * after that and after the gather.
  *
  * It can not deadlock: the carrier holds, gather after gather, a wait for the application's stream
  * up to that gather and a wait for the gather. Both stand earlier in the order of enqueueing, and

@@ -48,17 +48,21 @@ static inline enum slr_source slr_source_of(const struct slr_gather *g, int peer
     return g->route ? g->route[peer].source : SLR_FROM_SLOT;
 }
 
-/* Some peer gets this rank's shard in this way. */
-bool slr_ring_delivers(const struct slr_ring *ring, const struct slr_gather *g, enum slr_delivery way);
+/* In which ways peers get this rank's shard: a bit for each enum slr_delivery. */
+unsigned slr_ring_deliveries(const struct slr_ring *ring, const struct slr_gather *g);
 
 /* ---- the owner's part: ring_send.c ---- */
 
 /* Whether this rank moves bytes to a peer, which is the publish stream's work. All else that an
  * owner says stands on the pull stream. */
-bool slr_ring_sends(const struct slr_ring *ring, const struct slr_gather *g);
+static inline bool slr_ring_sends(unsigned deliveries)
+{
+    return (deliveries & (1u << SLR_BY_SLOT | 1u << SLR_BY_PUSH | 1u << SLR_CORRECTED)) != 0;
+}
 
 /* Copies piece `piece` to the slot and to those it is pushed to, and says so. */
-enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece);
+enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gather *g, unsigned deliveries,
+                                    uint32_t first, uint32_t piece);
 
 /* Writes the shard to the peers that have copied something else from an expected place. */
 enum slr_status slr_ring_correct(struct slr_ring *ring, const struct slr_gather *g, uint32_t last);

@@ -63,10 +63,11 @@ enum slr_status slr_memops_put(struct slr_memops *m, CUstream stream)
     return count ? SLR_CU(cuStreamBatchMemOp, stream, count, m->op, 0) : SLR_OK;
 }
 
-bool slr_ring_delivers(const struct slr_ring *ring, const struct slr_gather *g, enum slr_delivery way)
+unsigned slr_ring_deliveries(const struct slr_ring *ring, const struct slr_gather *g)
 {
+    unsigned ways = 0;
     for (int peer = 0; peer < ring->nranks; peer++)
-        if (peer != ring->rank && slr_delivery_to(g, peer) == way)
-            return true;
-    return false;
+        if (peer != ring->rank)
+            ways |= 1u << slr_delivery_to(g, peer);
+    return ways;
 }

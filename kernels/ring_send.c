@@ -2,12 +2,6 @@
 /* The ring: what an owner copies, on the publish stream. */
 #include "kernels/ring_impl.h"
 
-bool slr_ring_sends(const struct slr_ring *ring, const struct slr_gather *g)
-{
-    return slr_ring_delivers(ring, g, SLR_BY_SLOT) || slr_ring_delivers(ring, g, SLR_BY_PUSH) ||
-           slr_ring_delivers(ring, g, SLR_CORRECTED);
-}
-
 static void did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
     slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, kind, peer, (int)piece, bytes);
@@ -81,13 +75,14 @@ static int reader_at(const struct slr_ring *ring, int step)
     return (ring->rank - step + ring->nranks) % ring->nranks;
 }
 
-enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece)
+enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gather *g, unsigned deliveries,
+                                    uint32_t first, uint32_t piece)
 {
     /* Who reads is served before those who are written to: a push waits for its receiver, and the
      * words of the others must not stand behind that. */
-    if (slr_ring_delivers(ring, g, SLR_BY_SLOT))
+    if (deliveries & 1u << SLR_BY_SLOT)
         SLR_TRY(stage(ring, g, first + piece, piece));
-    for (int step = 1; step < ring->nranks; step++)
+    for (int step = 1; (deliveries & 1u << SLR_BY_PUSH) && step < ring->nranks; step++)
         if (slr_delivery_to(g, reader_at(ring, step)) == SLR_BY_PUSH)
             SLR_TRY(push_to(ring, g, first, piece, reader_at(ring, step)));
     return SLR_OK;

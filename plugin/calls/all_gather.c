@@ -20,6 +20,8 @@ static ncclResult_t to_ring(struct slr_call *call)
     if (r != ncclSuccess)
         return r;
     slr_gather_number(call);
+    if (!call->verify)
+        return slr_gather_ring(call, true, SLR_R_RING);
     r = slr_verify_start(call, 1);
     if (r == ncclSuccess)
         r = slr_gather_ring(call, true, SLR_R_RING);

@@ -104,7 +104,9 @@ void slr_shared_leave(void)
 
 enum slr_status slr_shared_work_begin(const struct slr_shared *s)
 {
-    return slr_shared_gone(s) ? SLR_ABSENT : enter(s->ctx);
+    /* Right behind an entry it is as it was then. */
+    bool inside = entered == 1 && first == s->ctx;
+    return !inside && slr_shared_gone(s) ? SLR_ABSENT : enter(s->ctx);
 }
 
 void slr_shared_work_end(void)

@@ -21,16 +21,19 @@ static inline bool slr_stream_is_default(CUstream stream)
     return !stream || stream == CU_STREAM_PER_THREAD;
 }
 
-/* The context that a stream belongs to, NULL when it can not be told. The default streams exist in
- * each context: such a handle means that of the current one. Calls the driver: without the table
- * lock. */
-static inline CUcontext slr_stream_context(CUstream stream)
-{
-    CUcontext ctx = NULL;
-    CUresult r = slr_stream_is_default(stream) ? slr_real.cuCtxGetCurrent(&ctx)
-                 : slr_real.cuStreamGetCtx     ? slr_real.cuStreamGetCtx(stream, &ctx)
-                                               : CUDA_ERROR_NOT_FOUND;
-    return r == CUDA_SUCCESS ? ctx : NULL;
-}
+/* What the driver tells of a stream that is no default stream: asked once, as it does not change. */
+struct slr_stream_facts {
+    CUcontext ctx; /* that it belongs to; NULL: it can not be told */
+    bool blocking; /* it synchronises with the legacy default stream; also when that can not be told */
+};
+
+/* Both call the driver: without the table lock. */
+struct slr_stream_facts slr_stream_facts(CUstream stream);
+
+/* The default streams exist in each context: such a handle means that of the current one. */
+CUcontext slr_stream_context(CUstream stream);
+
+/* A stream is about to be destroyed: another one may get its handle. */
+void slr_stream_ends(void);
 
 #endif

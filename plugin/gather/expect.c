@@ -53,7 +53,7 @@ bool slr_expect_begin(const struct slr_call *call)
 
 enum slr_wanted slr_expect_wanted(const struct slr_call *call)
 {
-    uint64_t key = key_of(call);
+    uint64_t key = call->comm->expect->key[call->number % SLR_TRANSFERS];
     struct site *s = &call->comm->expect->site[key % PLACES];
     enum slr_wanted wanted = s->key != key         ? SLR_WANTS_CHUNKS
                              : !s->consumed        ? SLR_WANTS_NOTHING

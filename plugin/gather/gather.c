@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/gather/gather.h"
 
+#include <string.h>
 #include "base/counters.h"
 #include "base/cu.h"
 #include "cache/blocks.h"
@@ -115,21 +116,30 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
     return slr_ring_finish(ring, g); /* what it takes */
 }
 
+/* Made anew only when it may be another than the latest. */
+static struct slr_plan plan_of(struct slr_comm *c, size_t shard)
+{
+    struct slr_pending *p = c->pending;
+    if (p->gather.plan.shard == shard && p->slot == c->ring.slot)
+        return p->gather.plan;
+    p->slot = c->ring.slot;
+    return slr_plan_make(shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+}
+
 /* Under the communicator's lock. The decision has been made: whatever fails here fails the
  * communicator on all ranks, because the others move this call. */
 static enum slr_status enqueue(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
 {
     struct slr_comm *c = call->comm;
-    struct slr_route route[SLR_MAX_RANKS] = {0};
+    struct slr_route route[SLR_MAX_RANKS];
+    memset(route, 0, (size_t)c->nranks * sizeof route[0]);
     struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send,
                            .recv = (CUdeviceptr)(uintptr_t)call->recv,
                            .stream = call->stream,
                            .route = route};
-    g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+    g.plan = plan_of(c, call->shard);
     SLR_TRY(slr_shared_work_begin(&c->shared));
     slr_timeline_begin(call);
-    /* Who revokes an export between the two reckons with this call's naming it. */
-    slr_exports_begin(c, call->number);
     slr_transfer_owner(call, send, route);
     enum slr_status s = run_ring(call, recv, &g, route);
     if (s == SLR_OK)

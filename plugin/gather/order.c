@@ -181,6 +181,7 @@ static bool concerns(const struct slr_comm *c, CUstream stream)
 void slr_order_stream_end(CUstream stream)
 {
     struct slr_comm *comms[SLR_MANY_COMMS];
+    slr_stream_ends();
     if (slr_stream_is_default(stream) || slr_guard != 0)
         return;
     int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);

@@ -26,6 +26,8 @@ void slr_table_unlock(void)
 
 struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx)
 {
+    if ((atomic_load(&slr_gate_word) & ~SLR_GATE_UNRESOLVED) == 0)
+        return NULL; /* what other threads add meanwhile has no order with this call */
     slr_table_lock();
     struct slr_comm *c = list;
     while (c && !match(c, ctx))
@@ -38,12 +40,10 @@ struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), 
 
 /* ---- streams ---- */
 
-/* Whether the stream synchronises with the legacy default stream. Yes, when it can not be told. */
+/* Whether the stream synchronises with the legacy default stream. */
 static bool blocking(CUstream stream)
 {
-    unsigned flags = 0;
-    return slr_stream_is_default(stream) || !slr_real.cuStreamGetFlags ||
-           slr_real.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS || !(flags & CU_STREAM_NON_BLOCKING);
+    return slr_stream_is_default(stream) || slr_stream_facts(stream).blocking;
 }
 
 /* ---- holders ---- */
@@ -88,11 +88,10 @@ void slr_pending_add(struct slr_comm *c)
     atomic_fetch_add(&slr_gate_word, 1);
 }
 
-/* The gather has no holders that are not joined: it is not pending any more. */
-static void end(struct slr_comm *c)
+/* Under the table lock, which ends. The gather has no holders that are not joined: it is not pending
+ * any more. */
+static void end_locked(struct slr_comm *c)
 {
-    slr_timeline_close(c);
-    slr_table_lock();
     struct slr_comm **at = &list;
     while (*at != c)
         at = &(*at)->pending->next;
@@ -101,6 +100,13 @@ static void end(struct slr_comm *c)
     c->pending->holders = c->pending->carriers = 0;
     slr_table_unlock();
     atomic_fetch_sub(&slr_gate_word, 1);
+    slr_timeline_close(c);
+}
+
+static void end(struct slr_comm *c)
+{
+    slr_table_lock();
+    end_locked(c);
 }
 
 static void note_join(const struct slr_comm *c, enum slr_reason why, const char *who)
@@ -146,6 +152,10 @@ static void drop_holder(struct slr_comm *c, struct slr_holder *h)
 {
     slr_table_lock();
     *h = c->pending->holder[--c->pending->holders];
+    if (c->pending->holders == 0) {
+        end_locked(c);
+        return;
+    }
     slr_table_unlock();
     if (!rest_is_idle(c))
         return;

@@ -24,6 +24,7 @@ struct slr_holder {
 struct slr_pending {
     bool active;
     struct slr_gather gather;
+    size_t slot; /* for which gather.plan was made */
     struct slr_holder holder[SLR_HOLDERS];
     unsigned holders;
     bool followed; /* there are or were followers */

@@ -156,6 +156,8 @@ static void owner_second(struct slr_comm *c, int peer, struct slr_remote_place m
 void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route)
 {
     struct slr_comm *c = call->comm;
+    /* Until slr_exports_end: who revokes an export meanwhile reckons with this call's naming it. */
+    slr_exports_begin(c, call->number);
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
         /* Generation 0 when the peer has not mapped the block that `send` is in. */
@@ -165,6 +167,7 @@ void slr_transfer_owner(const struct slr_call *call, const struct slr_place *sen
         else
             owner_second(c, peer, mine.place, &theirs, &route[peer]);
     }
+    slr_exports_release(c);
 }
 
 /* What a reader says. That shard of the receive buffer is for this owner alone to write. */
@@ -206,6 +209,7 @@ void slr_transfer_reader(const struct slr_call *call, const struct slr_place *re
 {
     struct slr_comm *c = call->comm;
     bool expects = !put && c->expect;
+    slr_exports_hold(c);
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
         struct saying mine = {0}, theirs;
@@ -219,4 +223,5 @@ void slr_transfer_reader(const struct slr_call *call, const struct slr_place *re
         else
             reader_second(c, peer, &theirs, &route[peer]);
     }
+    slr_exports_release(c);
 }

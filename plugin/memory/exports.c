@@ -13,7 +13,6 @@ void slr_exports_begin(struct slr_comm *c, uint64_t call)
 {
     slr_exports_lock(c);
     c->exports->naming = call;
-    slr_exports_unlock(c);
 }
 
 void slr_exports_end(struct slr_comm *c, uint64_t call)
@@ -26,6 +25,16 @@ void slr_exports_end(struct slr_comm *c, uint64_t call)
     /* The sooner a block is mapped, the fewer gathers of it are staged. */
     if (wake)
         slr_oob_wake_self();
+}
+
+void slr_exports_hold(struct slr_comm *c)
+{
+    slr_exports_lock(c);
+}
+
+void slr_exports_release(struct slr_comm *c)
+{
+    slr_exports_unlock(c);
 }
 
 bool slr_exports_room(const struct slr_comm *c)
@@ -122,39 +131,32 @@ struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_
     size_t offset = at->offset + skip;
     if (!at->generation || offset + bytes > at->size || !slr_get(SLR_S_ZERO_COPY))
         return (struct slr_remote_place){0};
-    slr_exports_lock(c);
-    bool named = may_name(c, at->generation, peer, call);
-    slr_exports_unlock(c);
-    return named ? (struct slr_remote_place){at->generation, offset} : (struct slr_remote_place){0};
+    return may_name(c, at->generation, peer, call) ? (struct slr_remote_place){at->generation, offset}
+                                                   : (struct slr_remote_place){0};
 }
 
 CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place)
 {
     /* The peer names only what this rank has acknowledged, and it closes a mapping only after the
      * last call that named it: so there is one. */
-    CUdeviceptr at = 0;
-    slr_exports_lock(c);
     for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++)
         if (c->exports->mapped[peer][i].generation == place.generation)
-            at = c->exports->mapped[peer][i].base + place.offset;
-    slr_exports_unlock(c);
-    return at;
+            return c->exports->mapped[peer][i].base + place.offset;
+    return 0;
 }
 
 CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes)
 {
-    CUdeviceptr at = 0;
-    slr_exports_lock(c);
     for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
         const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
+        if (m->generation != place.generation)
+            continue;
         uint64_t size = slr_exports_get(c, peer, i)->export.size;
         /* One that is being closed waits for earlier pieces only. */
-        if (m->generation == place.generation && m->holds && !m->closing && place.offset <= size &&
-            bytes <= size - place.offset)
-            at = m->base + place.offset;
+        if (m->holds && !m->closing && place.offset <= size && bytes <= size - place.offset)
+            return m->base + place.offset;
     }
-    slr_exports_unlock(c);
-    return at;
+    return 0;
 }
 
 /* No call that begins later names the block, and `use.last` is the last that may have. */

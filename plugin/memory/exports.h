@@ -108,18 +108,18 @@ struct slr_exports {
     } registered[SLR_EXPORTS];
 };
 
-/* Around the transfer descriptors of a call and its gather. */
+/* Around the three functions that follow, as many as come in one go: their lock. `begin` in the stead
+ * of `hold` for the first ones of a call, whose descriptors name blocks from then on; `end` without
+ * the lock, when what they named has been enqueued. */
 void slr_exports_begin(struct slr_comm *c, uint64_t call);
+void slr_exports_hold(struct slr_comm *c);
+void slr_exports_release(struct slr_comm *c);
 void slr_exports_end(struct slr_comm *c, uint64_t call);
 
 /* The place `skip` bytes behind `at` in the form that `peer` is given, or none: then the block is
  * noted, to be exported. */
 struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes,
                                            int peer, uint64_t call);
-
-/* A gather's buffer that is in no block: house-keeping looks whether it can be entered
- * (cache/external.h). */
-void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
 /* The address on this rank's device of a place that `peer` has named; 0: this communicator has
  * failed. */
@@ -131,6 +131,10 @@ CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_
  * meanwhile. Memory of this process that the application unmaps itself can not be held like that,
  * and is not readable. */
 CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes);
+
+/* A gather's buffer that is in no block: house-keeping looks whether it can be entered
+ * (cache/external.h). */
+void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
 /* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be
  * registered several times. False: there are too many. Unregister: after the last time the export

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/comm/stream.h"
+
+#include <stdatomic.h>
+
+/* How many streams have been destroyed. What was learnt before the last one is not trusted. */
+static _Atomic unsigned ended;
+
+/* The streams that this thread has asked for most lately; a call looks at one or two of them. */
+enum { KNOWN = 4 };
+static _Thread_local struct known {
+    CUstream stream;
+    unsigned ended;
+    struct slr_stream_facts facts;
+} known[KNOWN];
+static _Thread_local unsigned latest;
+
+void slr_stream_ends(void)
+{
+    atomic_fetch_add(&ended, 1);
+}
+
+static struct slr_stream_facts ask(CUstream stream)
+{
+    struct slr_stream_facts facts = {.blocking = true};
+    unsigned flags = 0;
+    if (!slr_real.cuStreamGetCtx || slr_real.cuStreamGetCtx(stream, &facts.ctx) != CUDA_SUCCESS)
+        facts.ctx = NULL;
+    if (slr_real.cuStreamGetFlags && slr_real.cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS)
+        facts.blocking = !(flags & CU_STREAM_NON_BLOCKING);
+    return facts;
+}
+
+struct slr_stream_facts slr_stream_facts(CUstream stream)
+{
+    unsigned now = atomic_load(&ended); /* before the driver is asked */
+    for (unsigned i = 0; i < KNOWN; i++)
+        if (known[i].stream == stream && known[i].ended == now && known[i].facts.ctx)
+            return known[i].facts;
+    struct known *k = &known[latest++ % KNOWN];
+    *k = (struct known){.stream = stream, .ended = now, .facts = ask(stream)};
+    return k->facts;
+}
+
+CUcontext slr_stream_context(CUstream stream)
+{
+    CUcontext ctx = NULL;
+    if (!slr_stream_is_default(stream))
+        return slr_stream_facts(stream).ctx;
+    return slr_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS ? ctx : NULL;
+}
