@@ -9,6 +9,7 @@
 #include "cache/external.h"
 #include "cache/retain.h"
 #include "interpose/gate_table.h"
+#include "plugin/comm/stream.h"
 
 /* cuda.h turns them into the second forms. */
 #undef cuDevicePrimaryCtxRelease
@@ -85,6 +86,7 @@ static CUresult hook_cuMemRelease(CUmemGenericAllocationHandle memory)
 #define RESET(sym)                                                                                                     \
     static CUresult hook_##sym(CUdevice device)                                                                        \
     {                                                                                                                  \
+        slr_stream_ends();                                                                                             \
         slr_device_reset(device);                                                                                      \
         CUresult r = REAL(sym)(device);                                                                                \
         if (r == CUDA_SUCCESS)                                                                                         \
@@ -99,6 +101,7 @@ RESET(cuDevicePrimaryCtxReset_v2)
 #define RELEASE(sym)                                                                                                   \
     static CUresult hook_##sym(CUdevice device)                                                                        \
     {                                                                                                                  \
+        slr_stream_ends();                                                                                             \
         CUresult r = REAL(sym)(device);                                                                                \
         if (r == CUDA_SUCCESS && !slr_block_device_active(device))                                                     \
             slr_device_reset(device);                                                                                  \

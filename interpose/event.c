@@ -4,10 +4,12 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "interpose/gate_table.h"
+#include "plugin/comm/stream.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending.h"
 
-/* cuda.h turns it into the second form. */
+/* cuda.h turns them into the second forms. */
+#undef cuCtxDestroy
 #undef cuStreamDestroy
 
 #define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
@@ -40,6 +42,17 @@ static CUresult hook_cuStreamDestroy_v2(CUstream stream)
     return REAL(cuStreamDestroy_v2)(stream);
 }
 
+/* With their streams, whose handles others may get. */
+#define CONTEXT_ENDS(sym, type)                                                                                        \
+    static CUresult hook_##sym(type ctx)                                                                               \
+    {                                                                                                                  \
+        slr_stream_ends();                                                                                             \
+        return REAL(sym)(ctx);                                                                                         \
+    }
+CONTEXT_ENDS(cuCtxDestroy, CUcontext)
+CONTEXT_ENDS(cuCtxDestroy_v2, CUcontext)
+CONTEXT_ENDS(cuGreenCtxDestroy, void *)
+
 #define INSTALL(sym)                                                                                                   \
     if (slr_gate_found[SLR_GATE_IX_##sym])                                                                             \
     slr_gate_real[SLR_GATE_IX_##sym] = (void *)hook_##sym
@@ -50,6 +63,9 @@ void slr_event_install(void)
         return;
     INSTALL(cuStreamDestroy);
     INSTALL(cuStreamDestroy_v2);
+    INSTALL(cuCtxDestroy);
+    INSTALL(cuCtxDestroy_v2);
+    INSTALL(cuGreenCtxDestroy);
     /* Without it no event carries a gather, so none has to be watched. */
     if (!slr_real.cuStreamGetCtx)
         return;

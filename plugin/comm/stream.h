@@ -33,7 +33,7 @@ struct slr_stream_facts slr_stream_facts(CUstream stream);
 /* The default streams exist in each context: such a handle means that of the current one. */
 CUcontext slr_stream_context(CUstream stream);
 
-/* A stream is about to be destroyed: another one may get its handle. */
+/* A stream, or a context with its streams, is about to be destroyed: others may get the handles. */
 void slr_stream_ends(void);
 
 #endif

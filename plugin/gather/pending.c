@@ -12,6 +12,11 @@
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_comm *list; /* of pending communicators, under the table lock */
 
+/* A bit for each stream that is a holder; all, when a default stream is one. Changed under the table
+ * lock; read without it by operations, which most often are on other streams. What other threads
+ * change meanwhile has no order with them. */
+static _Atomic uint64_t held;
+
 /* ---- locks ---- */
 
 void slr_table_lock(void)
@@ -40,6 +45,28 @@ struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), 
 
 /* ---- streams ---- */
 
+static uint64_t bit_of(CUstream stream)
+{
+    uintptr_t number = (uintptr_t)stream; /* an address; its low bits are 0 */
+    return slr_stream_is_default(stream) ? UINT64_MAX : 1ull << ((number >> 4 ^ number >> 10 ^ number >> 16) & 63);
+}
+
+/* Under the table lock, after each change of holders. */
+static void note_held(void)
+{
+    uint64_t bits = 0;
+    for (const struct slr_comm *c = list; c; c = c->pending->next)
+        for (unsigned i = 0; i < c->pending->holders; i++)
+            bits |= bit_of(c->pending->holder[i].stream);
+    atomic_store(&held, bits);
+}
+
+/* Whether an operation on the stream may observe anything. */
+static bool may_observe(CUstream stream)
+{
+    return (atomic_load(&held) & bit_of(stream)) != 0;
+}
+
 /* Whether the stream synchronises with the legacy default stream. */
 static bool blocking(CUstream stream)
 {
@@ -63,6 +90,7 @@ static void hold(struct slr_comm *c, CUstream stream, bool partner)
     slr_table_lock();
     c->pending->followed |= !partner;
     c->pending->holder[c->pending->holders++] = h;
+    note_held();
     slr_table_unlock();
 }
 
@@ -83,6 +111,7 @@ void slr_pending_add(struct slr_comm *c)
     c->pending->carriers = 0;
     c->pending->next = list;
     list = c;
+    note_held();
     slr_table_unlock();
     /* From here on every hooked driver call takes the slow way, which looks at the list. */
     atomic_fetch_add(&slr_gate_word, 1);
@@ -98,6 +127,7 @@ static void end_locked(struct slr_comm *c)
     *at = c->pending->next;
     c->pending->active = false;
     c->pending->holders = c->pending->carriers = 0;
+    note_held();
     slr_table_unlock();
     atomic_fetch_sub(&slr_gate_word, 1);
     slr_timeline_close(c);
@@ -156,6 +186,7 @@ static void drop_holder(struct slr_comm *c, struct slr_holder *h)
         end_locked(c);
         return;
     }
+    note_held();
     slr_table_unlock();
     if (!rest_is_idle(c))
         return;
@@ -281,7 +312,7 @@ static bool is_observed(struct slr_comm *c, void *s)
  * lock: programs with no holder on a default stream never pay for it. */
 static struct slr_comm *next_observed(struct sight *s)
 {
-    struct slr_comm *c = slr_pending_find(is_observed, s);
+    struct slr_comm *c = may_observe(s->op->stream) ? slr_pending_find(is_observed, s) : NULL;
     if (c || !s->ask)
         return c;
     s->ask = false;
@@ -342,6 +373,8 @@ bool slr_pending_observed(const struct slr_operation *op)
 void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who)
 {
     const struct slr_operation op = {.stream = slr_stream_name(stream, per_thread), .why = why, .who = who};
+    if (!may_observe(op.stream))
+        return;
     /* The joins call the driver; its hooks must not come back here. */
     slr_guard++;
     slr_pending_join_observed(&op);

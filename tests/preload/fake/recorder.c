@@ -5,6 +5,7 @@
 #include <execinfo.h>
 #include <string.h>
 #include "plugin/calls/calls.h"
+#include "plugin/comm/stream.h"
 #include "plugin/gather/fuse.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
@@ -131,6 +132,10 @@ void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const cha
 {
     record(0, stream, per_thread, SLR_R_JOIN_OTHER_OP, who);
     joins.memory = (uint64_t)p;
+}
+
+void slr_stream_ends(void)
+{
 }
 
 void slr_pending_event_end(CUevent event)
