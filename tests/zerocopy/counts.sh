@@ -25,7 +25,7 @@ run=$(dirname "$0")/../e2e/run.sh
 if [ "${MUTANT:-0}" = 1 ]; then
   for _ in {1..8}; do
     "$run" "${args[@]+"${args[@]}"}" -- "$@" >"$dir/out" 2>&1 && continue
-    grep -qE '^wrong: |misuse' "$dir/out" && exit 0
+    grep -qE '^wrong: |: first wrong: |misuse' "$dir/out" && exit 0
     echo "ended in another way:"; cat "$dir/out"
   done
   echo "FAILED: the mutant passes"
