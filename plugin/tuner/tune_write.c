@@ -162,7 +162,7 @@ static int lock_and_replace(const struct job *job, int fd)
 static int add(const struct job *job)
 {
     /* For writing as well: a file that may not be written stays, though its folder may be. Opening a
-     * pipe must not wait. */
+     * device must not wait. */
     int fd = open(job->path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return errno == ENOENT ? create(job) : cannot(job, why(), "can not be opened for writing");

@@ -4,7 +4,8 @@
  *   call_sites RANKS [--rank-env RANK:NAME=VALUE] PHASE...      PHASE: KIND[/COLS]:CALLS, e.g. gemm:200 grouped/48:100
  *
  * A phase makes CALLS gathers of COLS (24) columns of K floats a rank, on one communicator. KIND says what is done
- * with them: alone; grouped: alone, in a group of its own; gemm: C = W X; turned: C = W' X, of the same sizes. All
+ * with them: alone; grouped: alone, in a group of its own; gemm: C = W X; between: likewise, with a gather of one column
+ * less, on another stream, between the two; turned: C = W' X, of the same sizes. All
  * elements are checked after each call; of unchecked, which is as alone, none, for where nothing is computed. */
 #include <string.h>
 #include "ranks.h"
@@ -17,8 +18,9 @@ struct phase {
 };
 
 struct memory {
-    float *send, *recv, *w, *c; /* on the device */
-    float *shards, *product;    /* what is expected */
+    float *send, *recv, *w, *c, *other; /* on the device */
+    cudaStream_t side;
+    float *shards, *product; /* what is expected */
     float *host;
 };
 
@@ -29,7 +31,7 @@ static float value(uint64_t seed, uint64_t i)
 
 static bool multiplies(const struct phase *p)
 {
-    return strcmp(p->kind, "gemm") == 0 || strcmp(p->kind, "turned") == 0;
+    return strcmp(p->kind, "gemm") == 0 || strcmp(p->kind, "turned") == 0 || strcmp(p->kind, "between") == 0;
 }
 
 /* Element (row, inner) of W as it is multiplied. */
@@ -60,6 +62,8 @@ static void make(const struct rank *r, const struct phase *p, struct memory *m)
     CHECK(host, "no memory");
     CUDA(cudaMalloc((void **)&m->send, shard));
     CUDA(cudaMalloc((void **)&m->recv, shard * (size_t)r->nranks));
+    CUDA(cudaMalloc((void **)&m->other, shard * (size_t)r->nranks));
+    CUDA(cudaStreamCreateWithFlags(&m->side, cudaStreamNonBlocking));
     CUDA(cudaMalloc((void **)&m->w, w));
     CUDA(cudaMalloc((void **)&m->c, (size_t)(p->cols * r->nranks * M) * sizeof(float)));
     CUDA(cudaMemcpy(m->send, m->shards + p->cols * K * r->rank, shard, cudaMemcpyHostToDevice));
@@ -73,6 +77,8 @@ static void destroy(struct memory *m)
 {
     CUDA(cudaFree(m->send));
     CUDA(cudaFree(m->recv));
+    CUDA(cudaFree(m->other));
+    CUDA(cudaStreamDestroy(m->side));
     CUDA(cudaFree(m->w));
     CUDA(cudaFree(m->c));
     free(m->shards);
@@ -101,14 +107,20 @@ static void one(const struct rank *r, const struct phase *p, struct memory *m, c
     NCCL(ncclAllGather(m->send, m->recv, (size_t)(p->cols * K), ncclFloat, r->comm, r->stream));
     if (grouped)
         NCCL(ncclGroupEnd());
+    if (strcmp(p->kind, "between") == 0)
+        NCCL(ncclAllGather(m->send, m->other, (size_t)((p->cols - 1) * K), ncclFloat, r->comm, m->side));
     if (multiplies(p))
         CHECK(cublasSgemm(h, op, CUBLAS_OP_N, M, (int)n, K, &alpha, m->w, op == CUBLAS_OP_N ? M : K, m->recv, K, &beta,
                           m->c, M) == CUBLAS_STATUS_SUCCESS,
               "cublasSgemm");
     CUDA(cudaStreamSynchronize(r->stream));
+    CUDA(cudaStreamSynchronize(m->side));
     if (strcmp(p->kind, "unchecked") == 0)
         return;
     compare(p, call, m->recv, m->shards, n * K, m->host);
+    for (int rank = 0; rank < r->nranks && strcmp(p->kind, "between") == 0; rank++)
+        compare(p, call, m->other + (p->cols - 1) * K * rank, m->shards + p->cols * K * rank,
+                (size_t)((p->cols - 1) * K), m->host);
     if (multiplies(p))
         compare(p, call, m->c, m->product, n * M, m->host);
 }

@@ -19,7 +19,7 @@ rules() { grep -c '^site ' "$1" || true; }
 
 # What the first run has found the second one goes by; it tries nothing, and writes nothing.
 case_next() {
-    run --set SLIPRING_TUNE_KEEP=on "${tried[@]}" --has "$(event tune_kept '"rules":2')" -- "$sites" 2 gemm:100 alone/30:100
+    run --set SLIPRING_TUNE_KEEP=on "${tried[@]}" --has "$(event tune_kept '"rules":2')" --hasnt "$(event tune_table_broken)" -- "$sites" 2 gemm:100 alone/30:100
     grep -qE '^site bytes=12288 ranks=2 gpu=softgpu ways=[0-9]+ setup=[0-9a-f]+ gemm=32x48x64 trans=nn type=fp32 gathered=b batch=1 : way=(ring cut=[a-z]+[0-9]*|nccl) # kept by slipring$' "$work/a.tune" ||
         fail "no rule for the GEMM"
     grep -qE '^site bytes=15360 .* gemm=none : way=(ring|nccl) # kept by slipring$' "$work/a.tune" || fail "no rule for the gathers alone"
@@ -56,6 +56,12 @@ case_by_hand() {
     run "${untried[@]}" --has "$(event fused '"parts":2,')" --hasnt "$(event fused '"parts":4,')" -- "$sites" 2 turned:60
 }
 
+# A gather that is left to NCCL comes between a gather and its GEMM.
+case_between() {
+    printf '%s\n' 'site bytes=12288 : way=ring cut=p4' 'site bytes=11776 : way=nccl' >"$work/a.tune"
+    run "${untried[@]}" --has "$(event fused '"parts":4,')" --hasnt "$(event fused '"parts":[^4],')" --has "$(event pass '"shard":5888.*measured')" -- "$sites" 2 between:30
+}
+
 # The GEMM that consumes the gathers is not the known one: tried again. Or it is: not.
 case_changed() {
     for known in gemm=none 'gemm=32x48x64 trans=tn'; do
@@ -68,6 +74,9 @@ case_changed() {
     done
     echo 'site gemm=32x48x64 trans=nn : way=ring' >"$work/a.tune"
     run "${untried[@]}" -- "$sites" 2 gemm:300
+    # The first rule has given the site to the ring, so one for NCCL says nothing about its GEMMs.
+    printf '%s\n' 'site gemm=32x48x64 trans=tn : way=ring' 'site : way=nccl' >"$work/a.tune"
+    run "${tried[@]}" -- "$sites" 2 gemm:200
 }
 
 # Only rank 0's file counts: ranks that have another one, or none, or a broken one, go the same way.
