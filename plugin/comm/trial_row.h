@@ -14,7 +14,7 @@ enum { SLR_WAY_RING, SLR_WAY_NCCL, SLR_WAY_WHOLE, SLR_WAY_PARTS }; /* and those 
 
 #define SLR_TRIAL_ROUNDS 5u /* most */
 #define SLR_TRIAL_ROWS 6    /* of a site */
-#define SLR_TRIAL_SITES 32
+#define SLR_TRIAL_SITES 96
 
 /* What a rank has measured of a row. */
 struct slr_trial_row {

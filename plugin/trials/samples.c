@@ -9,7 +9,8 @@ void slr_samples_add(struct slr_samples *row, const struct slr_clock *clock, flo
     if (!n || *n == SLR_SAMPLES)
         return;
     row->ms[clock->way][clock->round][*n] = ms;
-    row->period[clock->way][clock->round][*n] = clock->period;
+    /* An iteration takes as long as the slower of the two. */
+    row->period[clock->way][clock->round][*n] = clock->period > ms ? clock->period : ms;
     row->idle[clock->way] += clock->idle;
     (*n)++;
 }
@@ -26,10 +27,10 @@ bool slr_samples_of_host(const struct slr_samples *row, uint32_t rounds)
         unsigned n = 0;
         for (uint32_t i = 0; i < rounds; i++)
             n += row->count[w][i];
-        if (row->idle[w] * 5u < n * 4u)
-            return false;
+        if (n > 0 && row->idle[w] * 5u >= n * 4u)
+            return true;
     }
-    return true;
+    return false;
 }
 
 /* The median of a round; 0: none. */

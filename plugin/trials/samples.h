@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For trials.c alone: what has been measured of one row (ways.h) on this rank.
  *
- * A way's time is the device's, unless the device was nearly always done when the site's next call
- * came, whatever the way: then the program waits for the host, and it is the time from call to call.
+ * A way's time is the device's, unless in any way the device was nearly always done when the site's
+ * next call came: then the program waits for the host in that way at least, and all are compared by
+ * what an iteration takes, the time from call to call or the device's, whichever is longer. (The host
+ * may run ahead of a device that is busy.)
  */
 #ifndef SLR_PLUGIN_TRIALS_SAMPLES_H
 #define SLR_PLUGIN_TRIALS_SAMPLES_H
@@ -21,7 +23,7 @@ struct slr_samples {
     struct slr_consumer what;
     uint8_t count[SLR_WAYS][SLR_TRIAL_ROUNDS];
     float ms[SLR_WAYS][SLR_TRIAL_ROUNDS][SLR_SAMPLES];     /* on the device */
-    float period[SLR_WAYS][SLR_TRIAL_ROUNDS][SLR_SAMPLES]; /* from call to call, on the host */
+    float period[SLR_WAYS][SLR_TRIAL_ROUNDS][SLR_SAMPLES]; /* from call to call on the host, or ms if that is longer */
     uint8_t idle[SLR_WAYS];                                /* how often the device was done at the next call */
 };
 

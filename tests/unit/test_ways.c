@@ -176,6 +176,22 @@ Test(ways, a_program_that_waits_for_the_host_is_measured_there)
     cr_expect(posted.worst[SLR_WAY_NCCL] > 1.0999f && posted.worst[SLR_WAY_NCCL] < 1.1001f);
 }
 
+/* By the device all ways are alike; but in one the program waits for the host. */
+Test(ways, one_way_that_waits_for_the_host_is_enough)
+{
+    struct slr_samples row = measured(0);
+    const float period[SLR_WAYS] = {[SLR_WAY_RING] = 9, [SLR_WAY_NCCL] = 1};
+    slr_samples_forget(&row);
+    for (int w = 0; w < SLR_WAYS; w++)
+        for (int i = 0; i < 3; i++) {
+            const struct slr_clock clock = {.way = w, .period = period[w], .idle = w == SLR_WAY_RING};
+            slr_samples_add(&row, &clock, 2);
+        }
+    struct slr_trial_row posted = slr_samples_row(&row, 1, SLR_WAY_RING);
+    cr_expect(slr_samples_of_host(&row, 1) && posted.ms[SLR_WAY_RING] == 9);
+    cr_expect(posted.ms[SLR_WAY_NCCL] == 2, "where the host runs ahead it is the device's");
+}
+
 Test(ways, a_round_that_is_missing)
 {
     struct slr_samples row = measured(0);
