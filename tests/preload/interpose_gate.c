@@ -76,10 +76,11 @@ static uint64_t value(const struct row *row, int i)
 }
 
 /* Stands behind the gate in the driver's stead whatever the settings are (interpose/alloc.c, event.c), and passes on
- * what it knows of: a device, or a stream. */
+ * what it knows of: a device, a context, or a stream. */
 static bool behind_the_gate(const char *name)
 {
-    return strncmp(name, "cuStreamDestroy", 15) == 0 || strncmp(name, "cuDevicePrimaryCtxRelease", 25) == 0 ||
+    return strncmp(name, "cuStreamDestroy", 15) == 0 || strncmp(name, "cuCtxDestroy", 12) == 0 ||
+           strcmp(name, "cuGreenCtxDestroy") == 0 || strncmp(name, "cuDevicePrimaryCtxRelease", 25) == 0 ||
            strncmp(name, "cuDevicePrimaryCtxReset", 23) == 0;
 }
 
