@@ -200,6 +200,29 @@ static void freed_behind_a_launch(struct edge_env *e)
     CU(cuMemFreeAsync(e->x, e->b));
 }
 
+/* An allocation node is where its memory begins. */
+static void allocation_node(struct edge_env *e)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS memory = {.bytesize = BYTES};
+    CUDA_MEMSET_NODE_PARAMS writes = {.value = 1, .elementSize = 1, .width = BYTES, .height = 1};
+    CUgraphNode alloc, fills, frees;
+    CUgraphExec x;
+    CUgraph g;
+    CUcontext ctx;
+
+    CU(cuCtxGetCurrent(&ctx));
+    memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    memory.poolProps.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    CU(cuGraphCreate(&g, 0));
+    CU(cuGraphAddMemAllocNode(&alloc, g, NULL, 0, &memory));
+    writes.dst = memory.dptr;
+    CU(cuGraphAddMemsetNode(&fills, g, &alloc, e->edge, &writes, ctx));
+    CU(cuGraphAddMemFreeNode(&frees, g, &fills, 1, memory.dptr));
+    CU(cuGraphInstantiate(&x, g, 0));
+    launch(e, x, e->a);
+    CU(cuGraphLaunch(x, e->b));
+}
+
 const struct edge_case edges_graph[] = {
     {.name = "graph-branches", .body = two_branches, .first = "cuMemsetD8Async", .second = "cuMemcpyDtoDAsync"},
     {.name = "graph-two-graphs", .body = branches_of_two_graphs},
@@ -213,5 +236,6 @@ const struct edge_case edges_graph[] = {
     {.name = "graph-words", .body = words_between_branches},
     {.name = "graph-child", .body = child_graphs, .first = "memset node", .second = "memcpy node"},
     {.name = "graph-free", .body = freed_behind_a_launch, .first = "cuMemsetD8Async", .second = "cuMemFreeAsync"},
+    {.name = "graph-alloc", .body = allocation_node, .first = "memory allocation node", .second = "memset node"},
     {.name = NULL},
 };

@@ -33,6 +33,7 @@ static void node_free_locked(struct sg_node *n)
     sg_node_drop_ops_locked(n);
     if (n->child)
         sg_graph_destroy_locked(n->child);
+    sg_graph_mem_unref_locked(n->memory);
     free(n->deps);
     free(n->shown);
     free(n);
@@ -42,7 +43,7 @@ void sg_graph_destroy_locked(struct sg_graph *g)
 {
     for (size_t i = 0; i < g->count; i++)
         node_free_locked(g->nodes[i]);
-    sg_objects_drop_locked(g, NULL);
+    sg_objects_drop_locked(g);
     sg_handle_drop_locked(g->handle);
     free(g->nodes);
     free(g);
@@ -114,6 +115,8 @@ static struct sg_node *copy_node_locked(struct sg_graph *to, const struct sg_nod
     n->source = from->handle;
     n->event = from->event;
     n->disabled = from->disabled;
+    n->memory = from->memory;
+    sg_graph_mem_ref_locked(n->memory);
     for (unsigned i = 0; i < from->nops; i++)
         sg_node_op(n, sg_op_clone(from->ops[i]));
     if (from->child) {

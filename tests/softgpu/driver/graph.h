@@ -20,8 +20,9 @@ struct sg_node {
     struct sg_ctx *ctx; /* where it runs; NULL: where the graph is launched */
     struct sg_op **ops; /* what a launch queues, in this order */
     unsigned nops;
-    CUevent event;          /* of event nodes */
-    struct sg_graph *child; /* of child graph nodes */
+    CUevent event;               /* of event nodes */
+    struct sg_graph *child;      /* of child graph nodes */
+    struct sg_graph_mem *memory; /* of allocation and free nodes: a reference */
     struct sg_node **deps;
     unsigned ndeps;
     bool captured; /* a stream recorded it; else it was made by hand */
@@ -41,13 +42,14 @@ struct sg_graph {
     struct sg_node *owner; /* the child graph node that it is embedded in */
     CUgraph source;        /* of a clone: the graph that it was made from */
     unsigned captures;     /* that record into it */
+    bool instantiated;     /* with memory of its own: only once at a time */
     struct sg_object_refs *objects;
 };
 
 /* ---- graph.c ---- */
 struct sg_graph *sg_graph_new_locked(void);
 void sg_graph_destroy_locked(struct sg_graph *g);
-struct sg_graph *sg_graph_copy_locked(const struct sg_graph *from);
+struct sg_graph *sg_graph_copy_locked(const struct sg_graph *from); /* the program may not copy all of them */
 struct sg_node *sg_node_add_locked(struct sg_graph *g, CUgraphNodeType type, struct sg_ctx *ctx);
 void sg_node_free_locked(struct sg_node *n); /* out of its graph, with all of its edges */
 void sg_node_op(struct sg_node *n, struct sg_op *op);
@@ -99,6 +101,7 @@ struct sg_lane {
 struct sg_exec {
     CUgraphExec handle;
     struct sg_graph *graph; /* its own copy; the nodes' sources are the nodes that setters name */
+    CUgraph source;         /* that it was made from */
     unsigned long long flags;
     struct sg_step *steps;
     struct sg_lane *lanes;
@@ -110,9 +113,25 @@ bool sg_plan_locked(struct sg_exec *e, struct sg_node **bad);
 void sg_plan_drop(struct sg_exec *e);
 CUresult sg_exec_launch_locked(struct sg_exec *e, struct sg_stream *s);
 
+/* ---- graph_memory.c ---- */
+CUresult sg_graph_add_alloc(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n,
+                            CUDA_MEM_ALLOC_NODE_PARAMS *p); /* these two take the lock */
+CUresult sg_graph_add_free(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n, CUdeviceptr p);
+void sg_graph_mem_ref_locked(struct sg_graph_mem *gm);
+void sg_graph_mem_unref_locked(struct sg_graph_mem *gm);
+bool sg_graph_mem_usable(const struct sg_mem *m); /* no graph's, or allocated now */
+struct sg_op *sg_graph_mem_op(const struct sg_mem *m, const char *what);
+void sg_graph_mem_freed_locked(struct sg_mem *m); /* by other means than nodes */
+bool sg_graph_has_memory(const struct sg_graph *g);
+CUresult sg_capture_alloc_locked(struct sg_stream *s, size_t bytes, CUdeviceptr *out);
+CUresult sg_capture_free_locked(struct sg_stream *s, CUdeviceptr p);
+CUresult sg_graph_mem_may_launch_locked(const struct sg_exec *e);
+void sg_graph_mem_launched_locked(const struct sg_exec *e);
+
 /* ---- user_object.c ---- */
-/* The references end when the launch has run; NULL: at once. */
-void sg_objects_drop_locked(struct sg_graph *g, struct sg_fence *after);
+/* Destroys it when the launch has run; NULL: at once. */
+void sg_graph_leave_locked(struct sg_graph *g, struct sg_fence *after);
+void sg_objects_drop_locked(struct sg_graph *g);
 void sg_objects_copy_locked(struct sg_graph *to, const struct sg_graph *from);
 void sg_objects_fence_done_locked(void); /* some operation has run */
 

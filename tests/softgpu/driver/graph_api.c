@@ -15,6 +15,12 @@ CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
+/* Nodes and edges of graphs with memory of their own stay, and such graphs are not copied. */
+static CUresult fixed_locked(const struct sg_graph *g)
+{
+    return sg_graph_has_memory(g) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
 /* Whether the graph may lose nodes, or end. */
 static bool may_shrink_locked(const struct sg_graph *g, const char *call)
 {
@@ -42,14 +48,17 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
 
 CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
 {
+    CUresult rc = CUDA_ERROR_INVALID_VALUE;
+
     SG_ENTER(cuGraphDestroyNode);
     sg_acquire();
     struct sg_node *n = sg_handle_get_locked(SG_NODE, hNode);
-    bool ok = n && may_shrink_locked(n->graph, "cuGraphDestroyNode");
-    if (ok)
+    if (n && may_shrink_locked(n->graph, "cuGraphDestroyNode"))
+        rc = fixed_locked(n->graph);
+    if (!rc)
         sg_node_free_locked(n);
     sg_release();
-    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return rc;
 }
 
 CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
@@ -59,10 +68,11 @@ CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, originalGraph);
-    if (g)
+    CUresult rc = g ? fixed_locked(g) : CUDA_ERROR_INVALID_VALUE;
+    if (!rc)
         *phGraphClone = sg_graph_copy_locked(g)->handle;
     sg_release();
-    return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return rc;
 }
 
 struct sg_node *sg_graph_copied_locked(const struct sg_graph *copy, CUgraphNode from)
@@ -281,7 +291,7 @@ static CUresult change_edges(CUgraph hGraph, const CUgraphNode *from, const CUgr
         return CUDA_ERROR_NOT_SUPPORTED;
     sg_acquire();
     struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, hGraph);
-    if (g)
+    if (g && !(rc = add ? CUDA_SUCCESS : fixed_locked(g)))
         rc = change_edges_locked(g, from, to, n, add);
     sg_release();
     return rc;

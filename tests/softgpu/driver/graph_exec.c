@@ -6,15 +6,6 @@
 
 /* ---- instantiation ---- */
 
-/* What launches that still run refer to stays until they have. */
-static void drop_objects_locked(struct sg_graph *g, struct sg_fence *last)
-{
-    sg_objects_drop_locked(g, last);
-    for (size_t i = 0; i < g->count; i++)
-        if (g->nodes[i]->child)
-            drop_objects_locked(g->nodes[i]->child, last);
-}
-
 static void exec_free_locked(struct sg_exec *e)
 {
     for (unsigned i = 0; i < e->nlanes; i++) {
@@ -24,8 +15,10 @@ static void exec_free_locked(struct sg_exec *e)
     }
     sg_handle_drop_locked(e->handle);
     sg_plan_drop(e);
-    drop_objects_locked(e->graph, e->last);
-    sg_graph_destroy_locked(e->graph);
+    struct sg_graph *source = sg_handle_peek_locked(SG_GRAPH, e->source);
+    if (source)
+        source->instantiated = false;
+    sg_graph_leave_locked(e->graph, e->last); /* what launches that still run refer to stays until they have */
     sg_fence_put_locked(e->last);
     free(e->lanes);
     free(e);
@@ -41,15 +34,17 @@ static CUresult instantiate_locked(struct sg_graph *g, CUDA_GRAPH_INSTANTIATE_PA
 {
     struct sg_node *bad = NULL;
 
-    if (g->captures)
-        return CUDA_ERROR_INVALID_VALUE; /* not before the capture has ended */
+    if (g->captures || g->instantiated)
+        return CUDA_ERROR_INVALID_VALUE; /* not before the capture has ended; with memory of its own once at a time */
     struct sg_exec *e = calloc(1, sizeof(*e));
     if (!e)
         abort();
     e->graph = sg_graph_copy_locked(g);
+    e->source = g->handle;
     e->flags = p->flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
     e->handle = sg_handle_new_locked(SG_EXEC, e);
     if (sg_plan_locked(e, &bad)) {
+        g->instantiated = sg_graph_has_memory(g);
         *out = e->handle;
         return CUDA_SUCCESS;
     }
@@ -331,13 +326,15 @@ CUresult sg_exec_launch_locked(struct sg_exec *e, struct sg_stream *s)
 {
     struct launch l = {.exec = e, .on = s};
     CUresult rc = prepare_locked(&l);
-    bool queued;
 
     choose_own_lane(&l);
     if (!rc)
+        rc = sg_graph_mem_may_launch_locked(e);
+    if (!rc)
         rc = queue_launch_locked(&l);
-    queued = !rc;
-    launch_free_locked(&l, queued);
+    launch_free_locked(&l, !rc);
+    if (!rc)
+        sg_graph_mem_launched_locked(e);
     return rc;
 }
 
@@ -346,6 +343,8 @@ static CUresult capture_locked(const struct sg_exec *e, struct sg_stream *s)
 {
     if (s->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (sg_graph_has_memory(e->graph)) /* no child may have that */
+        return sg_capture_break_locked(s->capture, CUDA_ERROR_NOT_SUPPORTED);
     struct sg_node *n = sg_capture_node_locked(s, CU_GRAPH_NODE_TYPE_GRAPH);
     n->child = sg_graph_copy_locked(e->graph);
     n->child->owner = n;

@@ -30,11 +30,31 @@ static CUresult add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, s
     return rc;
 }
 
+static CUresult add_alloc(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+
+    _Static_assert(sizeof(alloc) == sizeof(p->alloc), "one layout, two names");
+    memcpy(&alloc, &p->alloc, sizeof(alloc));
+    CUresult rc = sg_graph_add_alloc(out, hGraph, deps, n, &alloc);
+    p->alloc.dptr = rc ? 0 : alloc.dptr;
+    return rc;
+}
+
+static CUresult add_any(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *p)
+{
+    if (p && p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        return add_alloc(out, hGraph, deps, n, p);
+    if (p && p->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return sg_graph_add_free(out, hGraph, deps, n, p->free.dptr);
+    return add(out, hGraph, deps, n, p);
+}
+
 CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                                 size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
     SG_ENTER(cuGraphAddNode);
-    return add(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    return add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
@@ -44,7 +64,7 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, con
     SG_ENTER(cuGraphAddNode_v2);
     if (!sg_edges_plain(dependencyData, numDependencies))
         return CUDA_ERROR_NOT_SUPPORTED;
-    return add(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    return add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 /* The parameters of the old forms as the general ones. */

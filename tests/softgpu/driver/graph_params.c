@@ -73,10 +73,11 @@ static CUresult child_work(const CUDA_CHILD_GRAPH_NODE_PARAMS *p, struct sg_work
         return CUDA_ERROR_NOT_SUPPORTED;
     sg_acquire();
     struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, p->graph);
-    if (g)
+    bool memory = g && sg_graph_has_memory(g);
+    if (g && !memory)
         w->child = sg_graph_copy_locked(g);
     sg_release();
-    return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return memory ? CUDA_ERROR_NOT_SUPPORTED : g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult work_by_type(const CUgraphNodeParams *p, struct sg_work *w)
@@ -135,6 +136,7 @@ static CUresult place_locked(const CUgraphNodeParams *p, struct sg_work *w)
         return rc ? rc : CUDA_ERROR_INVALID_CONTEXT;
     for (unsigned i = 0; i < w->nops && !rc; i++) {
         w->ops[i]->ctx = w->ctx;
+        w->ops[i]->recorded = true;
         rc = sg_ranges_check_locked(w->ops[i], false);
     }
     return rc;

@@ -117,6 +117,10 @@ static bool node_fits_locked(const struct sg_node *have, const struct sg_node *w
     }
     if (have->child)
         return fits_locked(have->child, want->child, info);
+    if (have->memory) {
+        wrong(info, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, want, NULL);
+        return false;
+    }
     CUgraphExecUpdateResult r = sg_change_of(have, want->ops, want->nops, want->ctx);
     if (r != CU_GRAPH_EXEC_UPDATE_SUCCESS)
         wrong(info, r, want, NULL);
@@ -140,8 +144,12 @@ static bool fits_locked(struct sg_graph *have, struct sg_graph *want, CUgraphExe
 /* References to user objects change as well; the old ones stay until `last` has run. */
 static void take_locked(struct sg_graph *have, const struct sg_graph *want, struct sg_fence *last)
 {
-    sg_objects_drop_locked(have, last);
+    struct sg_graph *old = sg_graph_new_locked();
+
+    old->objects = have->objects;
+    have->objects = NULL;
     sg_objects_copy_locked(have, want);
+    sg_graph_leave_locked(old, last);
     for (size_t i = 0; i < have->count; i++) {
         struct sg_node *n = have->nodes[i];
         const struct sg_node *from = want->nodes[i];

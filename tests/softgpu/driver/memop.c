@@ -208,6 +208,7 @@ static CUresult batch_locked(struct sg_stream *s, struct sg_op **ops, unsigned n
     for (unsigned i = 0; i < n && !rc; i++) {
         ops[i]->ctx = s->ctx;
         ops[i]->part = i > 0;
+        ops[i]->recorded = s->capture != NULL;
         rc = sg_ranges_check_locked(ops[i], false);
     }
     if (!rc && s->capture)

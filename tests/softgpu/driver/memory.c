@@ -273,6 +273,10 @@ static CUresult check_free_locked(uintptr_t p, struct sg_mem *m)
                   p);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (!sg_graph_mem_usable(m)) {
+        sg_misuse("double free: no launch of its graph has allocated %#lx, or it was freed", p);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (m->freeing) {
         sg_misuse("double free: %#lx was already given to cuMemFreeAsync", p);
         return CUDA_ERROR_INVALID_VALUE;
@@ -296,6 +300,12 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     if (!sg_current_locked(&rc) || (rc = sg_capture_unsafe_locked()) || (rc = sg_mem_check_free_locked(dptr)))
         goto out;
     struct sg_mem *m = sg_mem_find_locked(dptr);
+    if (m->graph) {
+        sg_ctx_sync_locked(m->ctx);
+        if ((m = sg_mem_find_base_locked(dptr)) && m->graph)
+            sg_graph_mem_freed_locked(m);
+        goto out;
+    }
     m->freeing = true;
     report_openers_locked(m);
     if (m->kind != SG_MEM_POOL)

@@ -124,6 +124,11 @@ static CUresult check_range_locked(struct sg_op *op, const struct sg_range *r, s
                   sg_mem_describe_locked(r->ptr, what, sizeof(what)));
         return bad_access(op);
     }
+    if (!running && !op->recorded && !sg_graph_mem_usable(m)) {
+        sg_misuse("%s on device %d: used while no launch of its graph has allocated it: %s", op->what, op->ctx->dev,
+                  sg_mem_describe_locked(r->ptr, what, sizeof(what)));
+        return bad_access(op);
+    }
     if (m->freeing && !running) {
         sg_misuse("%s on device %d: used after it was given to a free: %s", op->what, op->ctx->dev,
                   sg_mem_describe_locked(r->ptr, what, sizeof(what)));

@@ -173,10 +173,13 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, 
     if (s && !pool)
         pool = current_pool_locked(s->ctx->dev);
     struct pool *p = s ? sg_handle_get_locked(SG_POOL, pool) : NULL;
-    if (s && s->capture)
-        rc = sg_capture_break_locked(s->capture, CUDA_ERROR_NOT_SUPPORTED); /* allocation nodes */
-    else if (s && (!p || p->dev != s->ctx->dev))
+    if (s && (!p || p->dev != s->ctx->dev))
         rc = CUDA_ERROR_INVALID_VALUE;
+    if (!rc && s->capture) {
+        rc = sg_capture_alloc_locked(s, bytes, dptr);
+        sg_release();
+        return rc;
+    }
     if (!rc)
         rc = sg_mem_new_locked(&m, SG_MEM_POOL, s->ctx, bytes);
     if (!rc) {
@@ -207,6 +210,36 @@ static CUresult cuMemAllocFromPoolAsync_on(CUdeviceptr *dptr, size_t bytesize, C
 SG_PAIR(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
         (dptr, bytesize, pool, hStream), (dptr, bytesize, pool, SG_PT(hStream)))
 
+static CUresult free_locked(struct sg_stream *s, CUdeviceptr dptr)
+{
+    CUresult rc = sg_mem_check_free_locked(dptr);
+
+    if (rc)
+        return rc;
+    struct sg_op *op = sg_op_new(SG_OP_FREE, "cuMemFreeAsync");
+    struct sg_mem *m = op->u.mem = sg_mem_find_locked(dptr);
+    m->freeing = true;
+    sg_mem_pin_locked(m); /* the object outlives its context until this runs */
+    rc = sg_submit_locked(s, op);
+    if (rc) {
+        m->freeing = false;
+        sg_mem_unpin_locked(m);
+    }
+    return rc;
+}
+
+/* Memory of an allocation node: it stays, for the next launch. */
+static CUresult free_of_graph_locked(struct sg_stream *s, struct sg_mem *m)
+{
+    CUresult rc = sg_mem_check_free_locked(m->base);
+
+    if (!rc)
+        rc = sg_submit_locked(s, sg_graph_mem_op(m, "cuMemFreeAsync"));
+    if (!rc)
+        sg_graph_mem_freed_locked(m);
+    return rc;
+}
+
 static CUresult cuMemFreeAsync_on(CUdeviceptr dptr, CUstream hStream)
 {
     CUresult rc;
@@ -215,21 +248,11 @@ static CUresult cuMemFreeAsync_on(CUdeviceptr dptr, CUstream hStream)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
-    if (s && s->capture)
-        rc = sg_capture_break_locked(s->capture, CUDA_ERROR_NOT_SUPPORTED);
-    if (!rc)
-        rc = sg_mem_check_free_locked(dptr);
-    if (!rc) {
-        struct sg_op *op = sg_op_new(SG_OP_FREE, "cuMemFreeAsync");
-        struct sg_mem *m = op->u.mem = sg_mem_find_locked(dptr);
-        m->freeing = true;
-        sg_mem_pin_locked(m); /* the object outlives its context until this runs */
-        rc = sg_submit_locked(s, op);
-        if (rc) {
-            m->freeing = false;
-            sg_mem_unpin_locked(m);
-        }
-    }
+    struct sg_mem *m = s ? sg_mem_find_base_locked(dptr) : NULL;
+    if (s)
+        rc = s->capture      ? sg_capture_free_locked(s, dptr)
+             : m && m->graph ? free_of_graph_locked(s, m)
+                             : free_locked(s, dptr);
     sg_release();
     return rc;
 }

@@ -97,6 +97,7 @@ CUresult sg_submit_locked(struct sg_stream *s, struct sg_op *op)
     CUresult rc;
 
     op->ctx = s->ctx;
+    op->recorded = s->capture != NULL;
     rc = s->ctx->sticky ? s->ctx->sticky : sg_ranges_check_locked(op, false);
     if (!rc && s->legacy && sg_capture_active_in_locked(s->ctx))
         rc = sg_capture_implicit_locked(s->ctx);

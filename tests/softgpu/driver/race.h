@@ -94,5 +94,6 @@ void sg_race_saw_event_locked(const struct sg_event *e);   /* it is complete */
 /* ---- ends ---- */
 void sg_race_stream_ends_locked(struct sg_stream *s);
 void sg_race_memory_ends_locked(struct sg_mem *m);
+void sg_race_forget_locked(struct sg_mem *m); /* its end is known to be behind all that used it */
 
 #endif

@@ -169,6 +169,17 @@ void sg_race_memory_ends_locked(struct sg_mem *m)
     race_report(&j);
 }
 
+void sg_race_forget_locked(struct sg_mem *m)
+{
+    struct race_key key;
+    uint64_t offset;
+
+    if (!sg_race_on || !race_memory(m, m->base, &key, &offset) || !race_lock())
+        return;
+    race_forget(key);
+    race_unlock();
+}
+
 /* ---- reports ---- */
 
 static const char *describe(const struct race_access *a, char *buf, size_t n)

@@ -198,6 +198,7 @@ struct sg_mem {
     struct sg_opener *opener;
     pid_t owner;
     void *pool;
+    struct sg_graph_mem *graph; /* of an allocation node */
     struct sg_alloc *alloc; /* SG_MEM_MAPPING: what is mapped, and the devices that may read and write it, a bit each */
     uint64_t readers, writers;
     uint64_t race_key[2], race_offset;
@@ -315,6 +316,7 @@ struct sg_op {
     struct sg_fence *fence;
     struct sg_fence **deps;
     unsigned ndeps, nranges;
+    bool recorded;                /* part of a graph */
     bool waiting, part;           /* part: of the call that queued the one before it, and of its entry */
     struct sg_ctx *ties[SG_TIES]; /* contexts of other devices that count it as their work; NULL-padded */
     int64_t enqueued, started;

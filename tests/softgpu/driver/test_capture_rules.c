@@ -160,9 +160,11 @@ Test(capture_rules, work_that_graphs_have_no_node_for_is_refused, .init = setup)
     begin(s);
     RC(cuStreamAttachMemAsync(s, p, 0, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     expect_broken(s);
+    OK(cuMemAllocAsync(&p, 64, t));
     begin(s);
-    RC(cuMemAllocAsync(&p, 64, s), CUDA_ERROR_NOT_SUPPORTED);
+    RC(cuMemFreeAsync(p, s), CUDA_ERROR_INVALID_VALUE); /* memory that no graph allocates */
     expect_broken(s);
+    OK(cuMemFreeAsync(p, t));
     begin(s);
     add_on(s, 0, 1);
     CUgraphExec x = end_executable(s);

@@ -14,9 +14,9 @@ struct sg_object {
     uint64_t graphs; /* by graphs, executable ones, and launches that run */
     struct sg_object *next;
 };
-struct leaving { /* references that end when a launch has run */
+struct leaving { /* a graph, and with it its references, that ends when a launch has run */
     struct leaving *next;
-    struct sg_object_refs *refs;
+    struct sg_graph *graph;
     struct sg_fence *after;
 };
 
@@ -27,17 +27,15 @@ static bool has_thread;
 
 /* ---- the thread of destructors ---- */
 
-static void end_refs_locked(struct sg_object_refs *refs);
-
 static void end_launches_locked(void)
 {
     for (struct leaving **at = &leaving, *l; (l = *at);) {
-        if (l->after && !l->after->done) {
+        if (!l->after->done) {
             at = &l->next;
             continue;
         }
         *at = l->next;
-        end_refs_locked(l->refs);
+        sg_graph_destroy_locked(l->graph);
         sg_fence_put_locked(l->after);
         free(l);
     }
@@ -107,27 +105,28 @@ static void check_end_locked(struct sg_object *o)
     wake_thread_locked();
 }
 
-static void end_refs_locked(struct sg_object_refs *refs)
+void sg_objects_drop_locked(struct sg_graph *g)
 {
-    for (struct sg_object_refs *next; refs; refs = next) {
-        next = refs->next;
-        refs->object->graphs -= refs->count;
-        check_end_locked(refs->object);
-        free(refs);
+    for (struct sg_object_refs *r = g->objects, *next; r; r = next) {
+        next = r->next;
+        r->object->graphs -= r->count;
+        check_end_locked(r->object);
+        free(r);
     }
+    g->objects = NULL;
 }
 
-void sg_objects_drop_locked(struct sg_graph *g, struct sg_fence *after)
+void sg_graph_leave_locked(struct sg_graph *g, struct sg_fence *after)
 {
-    struct leaving *l = g->objects ? calloc(1, sizeof(*l)) : NULL;
-
-    if (!g->objects)
+    if (!after || after->done) {
+        sg_graph_destroy_locked(g);
         return;
+    }
+    struct leaving *l = calloc(1, sizeof(*l));
     if (!l)
         abort();
-    *l = (struct leaving){leaving, g->objects, sg_fence_ref_locked(after)};
+    *l = (struct leaving){leaving, g, sg_fence_ref_locked(after)};
     leaving = l;
-    g->objects = NULL;
     wake_thread_locked();
 }
 

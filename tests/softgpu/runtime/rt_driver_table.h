@@ -120,6 +120,13 @@
     D(GraphAddEventWaitNode, 11010)                                                                                    \
     D(GraphEventWaitNodeGetEvent, 11010)                                                                               \
     D(GraphEventWaitNodeSetEvent, 11010)                                                                               \
+    D(GraphAddMemAllocNode, 11040)                                                                                     \
+    D(GraphMemAllocNodeGetParams, 11040)                                                                               \
+    D(GraphAddMemFreeNode, 11040)                                                                                      \
+    D(GraphMemFreeNodeGetParams, 11040)                                                                                \
+    D(DeviceGraphMemTrim, 11040)                                                                                       \
+    D(DeviceGetGraphMemAttribute, 11040)                                                                               \
+    D(DeviceSetGraphMemAttribute, 11040)                                                                               \
     D(GraphClone, 10000)                                                                                               \
     D(GraphNodeFindInClone, 10000)                                                                                     \
     D(GraphNodeGetType, 10000)                                                                                         \

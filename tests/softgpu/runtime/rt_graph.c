@@ -8,6 +8,7 @@ _Static_assert(sizeof(cudaGraphEdgeData) == sizeof(CUgraphEdgeData), "one layout
 _Static_assert(sizeof(cudaGraphInstantiateParams) == sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS), "one layout, two names");
 _Static_assert(sizeof(cudaGraphExecUpdateResultInfo) == sizeof(CUgraphExecUpdateResultInfo), "one layout, two names");
 _Static_assert(sizeof(struct cudaHostNodeParams) == sizeof(CUDA_HOST_NODE_PARAMS), "one layout, two names");
+_Static_assert(sizeof(struct cudaMemAllocNodeParams) == sizeof(CUDA_MEM_ALLOC_NODE_PARAMS), "one layout, two names");
 _Static_assert((int)cudaGraphNodeTypeEventRecord == (int)CU_GRAPH_NODE_TYPE_EVENT_RECORD, "one list, two names");
 
 #define EDGES(p) (const CUgraphEdgeData *)(p)
@@ -95,6 +96,20 @@ RT_PLAIN(cudaGraphHostNodeGetParams, (cudaGraphNode_t node, struct cudaHostNodeP
          node, (CUDA_HOST_NODE_PARAMS *)params)
 RT_PLAIN(cudaGraphHostNodeSetParams, (cudaGraphNode_t node, const struct cudaHostNodeParams *params),
          GraphHostNodeSetParams, node, (const CUDA_HOST_NODE_PARAMS *)params)
+
+RT_PLAIN(cudaGraphAddMemAllocNode, (ADDS, struct cudaMemAllocNodeParams *params), GraphAddMemAllocNode, node, graph,
+         dependencies, count, (CUDA_MEM_ALLOC_NODE_PARAMS *)params)
+RT_PLAIN(cudaGraphMemAllocNodeGetParams, (cudaGraphNode_t node, struct cudaMemAllocNodeParams *params),
+         GraphMemAllocNodeGetParams, node, (CUDA_MEM_ALLOC_NODE_PARAMS *)params)
+RT_PLAIN(cudaGraphAddMemFreeNode, (ADDS, void *pointer), GraphAddMemFreeNode, node, graph, dependencies, count,
+         rt_ptr(pointer))
+RT_PLAIN(cudaGraphMemFreeNodeGetParams, (cudaGraphNode_t node, void *pointer), GraphMemFreeNodeGetParams, node,
+         (CUdeviceptr *)pointer)
+RT_PLAIN(cudaDeviceGraphMemTrim, (int device), DeviceGraphMemTrim, device)
+RT_PLAIN(cudaDeviceGetGraphMemAttribute, (int device, enum cudaGraphMemAttributeType attribute, void *value),
+         DeviceGetGraphMemAttribute, device, (CUgraphMem_attribute)attribute, value)
+RT_PLAIN(cudaDeviceSetGraphMemAttribute, (int device, enum cudaGraphMemAttributeType attribute, void *value),
+         DeviceSetGraphMemAttribute, device, (CUgraphMem_attribute)attribute, value)
 
 /* ---- executable graphs ---- */
 

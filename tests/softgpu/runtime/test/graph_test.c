@@ -183,6 +183,34 @@ Test(softgpu_runtime_graph, captures_into_a_graph_with_external_events, .init = 
     FAILS(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal), cudaErrorInvalidValue);
 }
 
+Test(softgpu_runtime_graph, captures_allocate, .init = setup)
+{
+    struct cudaMemAllocNodeParams params;
+    cudaGraphNode_t nodes[4];
+    unsigned *pointer;
+    void *freed = NULL;
+    size_t n = 4, used = 99;
+    cudaGraph_t graph;
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    OK(cudaMallocAsync((void **)&pointer, 256, stream));
+    OK(cudaMemsetAsync(pointer, 1, 256, stream));
+    OK(cudaMemcpyAsync(data, pointer, 4, cudaMemcpyDeviceToDevice, stream));
+    OK(cudaFreeAsync(pointer, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphGetNodes(graph, nodes, &n));
+    cr_assert_eq(n, 4);
+    OK(cudaGraphMemAllocNodeGetParams(nodes[0], &params));
+    cr_assert(params.dptr == pointer && params.bytesize == 256);
+    OK(cudaGraphMemFreeNodeGetParams(nodes[3], &freed));
+    cr_assert_eq(freed, pointer);
+    OK(cudaGraphExecDestroy(run(graph)));
+    cr_assert_eq(word(0), 0x01010101);
+    OK(cudaGraphDestroy(graph));
+    OK(cudaDeviceGraphMemTrim(0));
+    OK(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &used));
+    cr_assert_eq(used, 0);
+}
+
 static volatile int ended;
 
 static void end_it(void *user)
