@@ -106,7 +106,7 @@ record() {
 # What a program really tried, with a GEMM and without.
 record_tried() {
     local way run=("$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set trials=1 --set trials_after=4)
-    for way in "--ranks 2 --m 64 --n 96 --k 64 --iters 2 --check full --check-rounds 60 --burst 3" "--ranks 3 --bytes 5120 --iters 100"; do
+    for way in "--ranks 2 --m 64 --n 96 --k 64 --iters 2 --check full --check-rounds 60 --burst 3" "--ranks 3 --bytes 5120 --iters 100 --check full --check-rounds 40"; do
         rm -rf "$dir/logs"
         # shellcheck disable=SC2086
         LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "${run[@]}" --record "$dir/logs" -- "$AG_GEMM" $way >"$dir/out"
