@@ -6,7 +6,7 @@
 #
 # EXPRESSION is arithmetic over NAME_RANK (staged_0, zero_copy_1, ...) and NAME (the sum over all ranks). --always: it does
 # not depend on the machine's load (CMakeLists.txt leaves out --want). MUTANT=1: the program has to
-# fail instead, with wrong results or misuse of the software GPU; it is given twenty tries.
+# fail instead, with wrong results or misuse of the software GPU; it is given MUTANT_TRIES (20).
 set -u
 want=() has=() hasnt=() args=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
@@ -23,7 +23,7 @@ dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 run=$(dirname "$0")/../e2e/run.sh
 if [ "${MUTANT:-0}" = 1 ]; then
-  for _ in {1..20}; do
+  for _ in $(seq "${MUTANT_TRIES:-20}"); do
     "$run" "${args[@]+"${args[@]}"}" -- "$@" >"$dir/out" 2>&1 && continue
     grep -qE '^wrong: |: first wrong: |misuse' "$dir/out" && exit 0
     echo "ended in another way:"; cat "$dir/out"
