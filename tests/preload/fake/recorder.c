@@ -134,9 +134,7 @@ void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const cha
     joins.memory = (uint64_t)p;
 }
 
-void slr_stream_ends(void)
-{
-}
+void slr_stream_ends(void) {}
 
 void slr_pending_event_end(CUevent event)
 {

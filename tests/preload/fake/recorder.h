@@ -14,9 +14,9 @@ struct recorded_join {
     uint64_t stream;
     uint64_t event; /* of records and waits, and the event that ended */
     unsigned flags;
-    int ended;           /* slr_pending_event_end */
-    int unseen;          /* slr_pending_events_unseen */
-    uint64_t memory;     /* slr_pending_free */
+    int ended;       /* slr_pending_event_end */
+    int unseen;      /* slr_pending_events_unseen */
+    uint64_t memory; /* slr_pending_free */
     char who[64];
     int frames; /* a backtrace from inside the join */
     void *frame[32];
