@@ -15,7 +15,11 @@ enum { LEAST = 4 << 20 };    /* bytes of an allocation: large enough for sliprin
 enum { ALONE, GEMM, EVENT }; /* the choices of --form */
 
 /* What a tool is told to look at: not merged, not inlined. */
+#ifdef __clang__
+#define COUNTED __attribute__((noinline)) static void
+#else
 #define COUNTED __attribute__((noinline, noclone)) static void
+#endif
 
 struct step {
     struct rank *r;
