@@ -7,6 +7,7 @@
 
 #define BETTER_PARTS 0.99f
 #define BETTER_NCCL 0.97f
+#define MUCH_BETTER_NCCL 0.9f
 
 uint32_t slr_way_parts(int way, int nranks)
 {
@@ -162,8 +163,12 @@ static void add_row(struct sums *sums, const struct slr_trial_row *row, int way,
 
 static int way_of_site(const struct sums *sums, int base)
 {
+    /* One bad round of NCCL's must not keep a program slower than it is without slipring. */
     if (base == SLR_WAY_RING)
-        return sums->nccl < sums->ring * BETTER_NCCL && sums->at_worst < sums->ring ? SLR_WAY_NCCL : SLR_WAY_RING;
+        return (sums->nccl < sums->ring * BETTER_NCCL && sums->at_worst < sums->ring) ||
+                       sums->nccl < sums->ring * MUCH_BETTER_NCCL
+                   ? SLR_WAY_NCCL
+                   : SLR_WAY_RING;
     return sums->ring < sums->nccl * BETTER_NCCL && sums->at_worst < sums->nccl ? SLR_WAY_RING : SLR_WAY_NCCL;
 }
 

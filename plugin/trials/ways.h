@@ -55,8 +55,8 @@ int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_
  * A row counts that has been measured in every way, on the ranks that have it; its time is that of the
  * slowest. What is in use without trials is left only for what was better in every round: clocks and
  * neighbours change from one to the next. Of these ways over the ring the one with the best median is
- * taken, and NCCL when its medians, of all rows together, are 3% better than those; of small gathers
- * the ring when it is 3% better than NCCL. */
+ * taken, and NCCL when its medians, of all rows together, are 3% better than those, and in every round
+ * better, or 10% whatever the rounds were; of small gathers the ring when it is 3% better than NCCL. */
 void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                        int base, struct slr_trial_choice *choice);
 

@@ -84,11 +84,14 @@ Test(ways, a_way_has_to_be_better_in_every_round)
     row.worst[2] = 1.2f;
     struct slr_trial_choice c = choose(&row, 1, &row, 1, 0);
     cr_expect(c.rows == 1 && c.row[0].way == 4, "the next best");
-    row = ROW(7, 0, 10, 6, 11, 11, 11, 11, 11);
+    row = ROW(7, 0, 10, 9.2f, 11, 11, 11, 11, 11);
     row.worst[SLR_WAY_NCCL] = 1.01f;
     cr_expect_eq(choose(&row, 1, &row, 1, 0).site_way[0], SLR_WAY_RING);
-    row.worst[SLR_WAY_NCCL] = 0.9f;
+    row.worst[SLR_WAY_NCCL] = 0.95f;
     cr_expect_eq(choose(&row, 1, &row, 1, 0).site_way[0], SLR_WAY_NCCL);
+    row = ROW(7, 0, 10, 8.9f, 11, 11, 11, 11, 11);
+    row.worst[SLR_WAY_NCCL] = 1.5f;
+    cr_expect_eq(choose(&row, 1, &row, 1, 0).site_way[0], SLR_WAY_NCCL, "much better, but for one round");
 }
 
 Test(ways, nccl_has_to_beat_the_best_way_over_the_ring_in_all_rows_together)
