@@ -21,6 +21,7 @@
  *   junk      the same, while a process of the same user sends nonsense to every socket that it finds
  *   many      more buffers in turn than a rank can offer; then, with WHICH recv, a few others instead
  */
+#include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -199,11 +200,12 @@ static void abort_early(struct rank *r)
     bench_free(&b);
 }
 
-/* The datagram sockets of this network namespace that have an abstract name are whoever's they are. */
-static void send_junk(int s, const char *name)
+/* The datagram sockets of this network namespace that have an abstract name are whoever's they are. Who is stopped
+ * keeps what was sent: not this program's output, for whose end somebody waits. */
+static void send_junk(int s, const char *name, int file)
 {
     char text[64] = {1, 2, 3};
-    int fds[2] = {STDERR_FILENO, STDERR_FILENO};
+    int fds[2] = {file, file};
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     union {
         char bytes[CMSG_SPACE(sizeof fds)];
@@ -230,16 +232,17 @@ static void junk_everywhere(void)
 {
     char line[512];
     FILE *f = fopen("/proc/net/unix", "r");
-    int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), null = open("/dev/null", O_RDWR | O_CLOEXEC);
     while (f && fgets(line, sizeof line, f)) {
         char *name = strchr(line, '@');
         if (!name)
             continue;
         name[strcspn(name, "\n")] = '\0';
-        send_junk(s, name + 1);
+        send_junk(s, name + 1, null);
     }
     if (f)
         fclose(f);
+    close(null);
     close(s);
 }
 
