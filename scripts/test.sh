@@ -138,6 +138,8 @@ if [ $all = 1 ]; then
     # modes or refused calls.
     leave_out="^(softgpu_|bench_|memory_idle|fault_refused_|register_fault_|zero_fault_|memory_churn_(all|different)|memory_sites)|plain|^e2e_fuse_.*_[348]$"
     leave_out="$leave_out|^(report_|tools_|tuner_broken|fuzz_short|launcher|layers|structure|docs_|commands|package_)"
+    # Each takes a minute there, and has the threads of those that stay.
+    leave_out="$leave_out|^e2e_(trials_(3|4|lt|in_place|off|reproducible|strict|two_streams)|small_(many|obeyed))$"
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
     leave_out="^(form_order_2|form_large)$"
     step "tests" run_tests gcc ""
