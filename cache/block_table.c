@@ -8,27 +8,9 @@ static struct slr_intervals by_address;
 static struct slr_block **by_generation; /* sorted */
 static size_t count, room;
 
-/* What this thread has found most lately. It stays true as long as nothing is written to the table. */
-enum { NEAR = 4 };
-static _Thread_local struct near {
-    CUdeviceptr p;
-    uint64_t sequence;
-    struct slr_interval v;
-} near[NEAR];
-static _Thread_local unsigned latest;
-
 bool slr_table_find(CUdeviceptr p, struct slr_interval *out)
 {
-    uint64_t now = atomic_load(&by_address.sequence); /* before the search */
-    for (unsigned i = 0; i < NEAR; i++)
-        if (near[i].p == p && near[i].sequence == now) {
-            *out = near[i].v;
-            return true;
-        }
-    if (!slr_intervals_find(&by_address, p, out))
-        return false;
-    near[latest++ % NEAR] = (struct near){.p = p, .sequence = now, .v = *out};
-    return true;
+    return slr_intervals_find(&by_address, p, out);
 }
 
 /* Index of the first block whose generation is not below. */
