@@ -75,8 +75,8 @@
  * on the application's stream at `entry`, and after the gather before. The own shard has a stream
  * of its own, of least priority, and waits for nobody; or it is copied on the tail stream behind
  * meet, where nobody is expected to wait for it (SLR_WANTS_NOTHING). No stream of the ring but the
- * end of the gather waits for it, so it adds nothing to the argument above. After slr_ring_join(stream), work put on the stream sees the whole gather, and may
- * overwrite `send`.
+ * end of the gather waits for it, so it adds nothing to the argument above. After
+ * slr_ring_join(stream), work put on the stream sees the whole gather, and may overwrite `send`.
  *
  * Failure: what a rank has published stays as it is until its readers have said `done`. A rank that
  * has failed breaks that when its waits are released, so it says so first, in `broken`. Its readers
@@ -161,8 +161,8 @@ enum slr_delivery {
     SLR_BY_PUSH,     /* this rank copies it to `to`, its place in the reader's receive buffer */
     SLR_DELIVERIES
 };
-/* What somebody is expected to wait for before the end of a gather. What is waited for all the same is
- * waited for too long, and that is all. */
+/* What somebody is expected to wait for before the end of a gather. What is waited for all the same
+ * is waited for too long, and that is all. */
 enum slr_wanted { SLR_WANTS_CHUNKS, SLR_WANTS_SHARDS, SLR_WANTS_NOTHING };
 
 struct slr_route {
@@ -226,9 +226,9 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
 
 /* For an event that is recorded on `stream` behind the latest gather, which has not been joined to
- * it; once for each. What stands on `stream` now becomes `before` (what stood there at the gather's entry, and
- * what sees nothing of it, such as allocations), and what is put on the carrier from now on comes
- * after that and after the gather.
+ * it; once for each. What stands on `stream` now becomes `before` (what stood there at the gather's
+ * entry, and what sees nothing of it, such as allocations), and what is put on the carrier from now
+ * on comes after that and after the gather.
  *
  * It can not deadlock: the carrier holds, gather after gather, a wait for the application's stream
  * up to that gather and a wait for the gather. Both stand earlier in the order of enqueueing, and

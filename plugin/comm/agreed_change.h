@@ -22,8 +22,8 @@
  *      changes to come.)
  *
  * A rank that proposes change n
- *   1. has written what belongs to it, when 2 held; nobody reads that before 4. (One rank proposes, or nothing
- *      belongs to the change.)
+ *   1. has written what belongs to it, when 2 held; nobody reads that before 4. (One rank proposes,
+ *      or nothing belongs to the change.)
  *   2. goes on only if learnt[r] is n - 1 for all r, itself too, and the word is 0 or the CONFIRMED of
  *      change n - 1
  *   3. place = largest horizon + ahead; word -> PROPOSED(place, own rank, a number of its own, n)

@@ -33,9 +33,9 @@
  * Which blocks. A rank exports SLR_EXPORTS blocks at most. While there is room, any block that a
  * gather uses is exported. When there is none, a block that was used in at least two calls may take
  * the place of the one that was not used for longest, if that was not used since, and is idle for
- * more than twice as many calls as usually lie between two uses of either. So more blocks in turn than there is room for do
- * not drive each other out: the surplus is staged. Registered blocks are not displaced. An export
- * that its peers do not close stays REVOKED and blocks nobody.
+ * more than twice as many calls as usually lie between two uses of either. So more blocks in turn
+ * than there is room for do not drive each other out: the surplus is staged. Registered blocks are
+ * not displaced. An export that its peers do not close stays REVOKED and blocks nobody.
  *
  * An export is also revoked when its block has ended (unmapped memory) or is idle (cache/blocks.h),
  * when memory is short, or when the registration of memory ends that the application frees itself.

@@ -31,8 +31,8 @@
  * from before are not used then. */
 #define SLR_WAYS_VERSION 1u
 
-/* The way's word in a tune file: "pace", "whole", or p and the number of equal parts. Of SLR_WAY_NCCL there is
- * none. And back; -1: no way over the ring has that word with so many ranks. */
+/* The way's word in a tune file: "pace", "whole", or p and the number of equal parts. Of SLR_WAY_NCCL
+ * there is none. And back; -1: no way over the ring has that word with so many ranks. */
 #define SLR_WAY_WORD 16
 void slr_way_word(int way, int nranks, char word[SLR_WAY_WORD]);
 int slr_way_of_word(const char *word, int nranks);

@@ -1,28 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rules of a tune file for call sites, and the names of what consumes a gather. */
-#include <criterion/criterion.h>
 #include <cublas_v2.h>
 #include <stdio.h>
 #include <string.h>
-#include "plugin/tuner/tune_table.h"
-
-static struct slr_tune_table parse(const char *text)
-{
-    struct slr_tune_table t;
-    struct slr_tune_error e;
-    cr_assert_eq(slr_tune_parse(&t, text, strlen(text), &e), 0, "line %d: %s", e.line, e.text);
-    return t;
-}
-
-static void expect_error(const char *text, int line, const char *part)
-{
-    struct slr_tune_table t;
-    struct slr_tune_error e;
-    cr_assert_lt(slr_tune_parse(&t, text, strlen(text), &e), 0, "%s: accepted", text);
-    cr_assert_eq(e.line, line, "%s: line %d, not %d", text, e.line, line);
-    cr_assert(strstr(e.text, part) && strstr(e.text, "expected"), "%s: no \"%s\" in: %s", text, part, e.text);
-    cr_assert(t.sites == 0 && !t.site && t.count == 0 && !t.rule);
-}
+#include "tests/unit/tune_parse.h"
 
 static const struct slr_consumer linear = {
     4096, 8192, 1024, 1, {CUBLAS_OP_T, CUBLAS_OP_N}, {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F}, SLR_CONSUMER_B};

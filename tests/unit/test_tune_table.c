@@ -1,29 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tune file's parser: what a rule means, where an error is, which rule decides. */
-#include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 #include "plugin/abi/nccl_common.h"
 #include "plugin/util/nccl_names.h"
-#include "plugin/tuner/tune_table.h"
-
-static struct slr_tune_table parse(const char *text)
-{
-    struct slr_tune_table t;
-    struct slr_tune_error e;
-    cr_assert_eq(slr_tune_parse(&t, text, strlen(text), &e), 0, "line %d: %s", e.line, e.text);
-    return t;
-}
-
-static void expect_error(const char *text, int line, const char *part)
-{
-    struct slr_tune_table t;
-    struct slr_tune_error e;
-    cr_assert_lt(slr_tune_parse(&t, text, strlen(text), &e), 0, "%s: accepted", text);
-    cr_assert_eq(e.line, line, "%s: line %d, not %d", text, e.line, line);
-    cr_assert(strstr(e.text, part) && strstr(e.text, "expected"), "%s: no \"%s\" in: %s", text, part, e.text);
-    cr_assert(t.count == 0 && !t.rule);
-}
+#include "tests/unit/tune_parse.h"
 
 Test(tune_table, a_rule_with_everything)
 {

@@ -9,6 +9,17 @@ static void store_user(void *user)
     post(user, 7);
 }
 
+/* Each adds 1 to a word of its own, the first two; they are joined on `s`. */
+static CUgraphExec two_branches(void)
+{
+    begin(s);
+    follow(s, t);
+    add_on(s, 0, 1);
+    add_on(t, 1, 1);
+    follow(t, s);
+    return end_executable(s);
+}
+
 Test(graph_launch, every_kind_of_work_is_replayed, .init = setup)
 {
     CUstreamBatchMemOpParams p[2] = {0};
@@ -89,12 +100,7 @@ Test(graph_launch, a_join_follows_all_branches, .init = setup)
 /* cuGraphLaunch: behind previous work of the stream; and later work of the stream is behind it. */
 Test(graph_launch, a_launch_is_one_piece_of_work_of_its_stream, .init = setup)
 {
-    begin(s);
-    follow(s, t);
-    add_on(s, 0, 1);
-    add_on(t, 1, 1);
-    follow(t, s);
-    CUgraphExec x = end_executable(s);
+    CUgraphExec x = two_branches();
     hold(t);
     launch(x, t);
     OK(cuMemcpyDtoDAsync(at(2), at(0), 8, t));
@@ -152,12 +158,7 @@ Test(graph_launch, two_executable_graphs_run_at_the_same_time, .init = setup)
 /* cuGraphExecDestroy: in flight, it is not terminated. */
 Test(graph_launch, destroying_what_runs_does_not_stop_it, .init = setup)
 {
-    begin(s);
-    follow(s, t);
-    add_on(s, 0, 1);
-    add_on(t, 1, 1);
-    follow(t, s);
-    CUgraphExec x = end_executable(s);
+    CUgraphExec x = two_branches();
     hold(s);
     launch(x, s);
     launch(x, s);
@@ -191,12 +192,7 @@ Test(graph_launch, the_legacy_stream_orders_launches_as_other_work, .init = setu
 {
     CUstream blocking;
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
-    begin(s);
-    follow(s, t);
-    add_on(s, 0, 1);
-    add_on(t, 1, 1);
-    follow(t, s);
-    CUgraphExec x = end_executable(s);
+    CUgraphExec x = two_branches();
     hold(blocking);
     launch(x, 0);
     RC(cuStreamQuery(0), CUDA_ERROR_NOT_READY);
@@ -327,12 +323,7 @@ Test(graph_launch, several_threads_launch_one_executable_graph, .init = setup)
 {
     pthread_t threads[THREADS];
     CUstream on[THREADS];
-    begin(s);
-    follow(s, t);
-    add_on(s, 0, 1);
-    add_on(t, 1, 1);
-    follow(t, s);
-    shared_exec = end_executable(s);
+    shared_exec = two_branches();
     for (int i = 0; i < THREADS; i++) {
         OK(cuStreamCreate(&on[i], CU_STREAM_NON_BLOCKING));
         cr_assert_eq(pthread_create(&threads[i], NULL, launch_often, on[i]), 0);
