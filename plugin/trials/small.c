@@ -45,7 +45,7 @@ void slr_small_open(struct slr_comm *c)
     struct slr_trials *t = c->trials;
     if (!t)
         return;
-    t->min = t->floor = slr_get(SLR_S_MIN_BYTES);
+    t->min = slr_get(SLR_S_MIN_BYTES);
     size_t floor = 0;
     for (int r = 0; r < c->nranks; r++)
         floor = c->shared.control->post[r].floor > floor ? c->shared.control->post[r].floor : floor;
