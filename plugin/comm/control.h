@@ -34,7 +34,7 @@
 #include "plugin/comm/agreed_change.h"
 #include "plugin/comm/trial_row.h"
 
-#define SLR_CONTROL_MAGIC 0x39524c53u /* "SLR9": the layout of everything in this file and of bootstrap.c's messages */
+#define SLR_CONTROL_MAGIC 0x41524c53u /* "SLRA": the layout of everything in this file and of bootstrap.c's messages */
 
 /* ---- exports.h ---- */
 

@@ -33,15 +33,15 @@ struct slr_trial_chosen {
 };
 struct slr_trial_choice {
     int32_t site_way[SLR_TRIAL_SITES]; /* SLR_WAY_RING or SLR_WAY_NCCL */
-    uint32_t again[SLR_TRIAL_SITES];   /* how often its ways have been ordered to be tried again */
-    uint32_t chosen[SLR_TRIAL_SITES];  /* 1 + `again` of the latest time that was chosen; 0: never */
-    uint32_t ended[SLR_TRIAL_SITES];   /* 1 + `again` of the latest time that was ended: nothing is measured */
+    uint32_t again[SLR_TRIAL_SITES];   /* the stage that its trials are ordered to be in: trials/ways.h */
+    uint32_t chosen[SLR_TRIAL_SITES];  /* 1 + `again` of the latest stage by which one was chosen; 0: never */
+    uint32_t ended[SLR_TRIAL_SITES];   /* 1 + `again` of the latest stage that was ended: nothing is measured */
     uint32_t rows;
     struct slr_trial_chosen row[SLR_TRIAL_SITES * SLR_TRIAL_ROWS];
 };
 
-/* A rank's rows of its sites. It writes the rows, their number, and then how often it has done so:
- * they stay until the site's ways are tried again. */
+/* A rank's rows of its sites. It writes the rows, their number, and then, as `times`, 1 + the number of the
+ * stage that they are of: they stay until the end of the next one. */
 struct slr_trial_post {
     struct {
         _Alignas(64) _Atomic uint32_t times;

@@ -6,7 +6,7 @@
 
 enum {
     STRANGERS = 3, /* watched calls that are consumed by what has not been tried: then ways are tried again, */
-    AGAIN = 6,     /* so often; each time it takes twice as many */
+    AGAIN = 6,     /* so often; each time it takes twice as many. A time has up to two stages */
     GROUPED = 8,   /* calls that were all in groups: nothing will be measured */
 };
 
@@ -30,7 +30,7 @@ static void post(struct slr_trials *t, uint32_t site)
 void slr_trials_post(struct slr_trials *t, bool complete)
 {
     for (unsigned i = 0; i < t->sites && complete; i++)
-        if (t->site[i].posted <= t->site[i].again && t->site[i].calls >= slr_trials_end(t->after, t->rounds))
+        if (t->site[i].posted <= t->site[i].again && t->site[i].calls >= slr_trials_stage_end(t, &t->site[i]))
             post(t, i);
 }
 
@@ -44,31 +44,56 @@ static bool posted_by_all(const struct slr_trials *t, uint32_t site)
     return true;
 }
 
-/* "1:0.2411,2:0.1744": ms by number of parts. */
-static const char *list_parts(const struct slr_trial_row *slowest, int nranks, char *buf, size_t size)
+/* What the ranks have measured of a site in the stage that it is in. */
+struct measured {
+    uint32_t site;
+    enum slr_stage stage;
+    const struct slr_trial_row *rows[SLR_MAX_RANKS];
+    uint32_t count[SLR_MAX_RANKS];
+};
+
+static void take(const struct slr_comm *c, uint32_t site, struct measured *m)
 {
-    size_t at = 0;
-    for (int w = SLR_WAY_WHOLE; w < SLR_WAYS && at < size - 24; w++)
-        at += (size_t)snprintf(buf + at, size - at, "%s%u:%.4f", at ? "," : "", slr_way_parts(w, nranks),
-                               (double)slowest->ms[w]);
-    return slowest->gemm ? buf : "none";
+    const struct slr_trials *t = c->trials;
+    m->site = site;
+    m->stage = slr_stage_of(t->site[site].again);
+    for (int r = 0; r < c->nranks; r++) {
+        m->rows[r] = t->shared->post[r].site[site].row;
+        m->count[r] = t->shared->post[r].site[site].rows;
+    }
 }
 
-static void log_row(const struct slr_comm *c, const struct slr_samples *row, const struct slr_trial_row *slowest,
-                    const struct slr_trial_choice *choice)
+/* "1:0.2411,2:0.1744": ms by number of parts; of a duel only the one that was chosen. */
+static const char *list_parts(const struct slr_trial_row *slowest, enum slr_stage stage, uint32_t chosen, int nranks,
+                              char *buf, size_t size)
+{
+    size_t at = 0;
+    if (!slowest->gemm || (stage == SLR_STAGE_DUEL && !chosen))
+        return "none";
+    if (stage == SLR_STAGE_DUEL)
+        snprintf(buf, size, "%u:%.4f", chosen, (double)slowest->ms[SLR_WAY_RING]);
+    else
+        for (int w = SLR_WAY_WHOLE; w < SLR_WAYS && at < size - 24; w++)
+            at += (size_t)snprintf(buf + at, size - at, "%s%u:%.4f", at ? "," : "", slr_way_parts(w, nranks),
+                                   (double)slowest->ms[w]);
+    return buf;
+}
+
+static void log_row(const struct slr_comm *c, const struct slr_samples *row, enum slr_stage stage,
+                    const struct slr_trial_row *slowest, const char *by, const struct slr_trial_choice *choice)
 {
     const struct slr_consumer *g = &row->what;
+    const uint32_t chosen = slr_way_parts(slr_way_chosen(choice, row->gemm, row->site), c->nranks);
     char parts[160] = "", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
     slr_log(SLR_LOG_INFO, "tried",
-            "comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld batch=%lld trans=%s type=%s gathered=%s calls=%u clock=%s "
-            "ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s parts=%u",
+            "comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld batch=%lld trans=%s type=%s gathered=%s stage=%s calls=%u "
+            "clock=%s ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s parts=%u",
             c->name, c->rank, c->trials->site[row->site].shard, (long long)g->m, (long long)g->n, (long long)g->k,
             (long long)g->batch, slr_consumer_trans_text(g, trans), slr_consumer_type_text(g, type),
-            slr_consumer_gathered_text(g), slowest->calls,
+            slr_consumer_gathered_text(g), stage == SLR_STAGE_DUEL ? "duel" : "ways", slowest->calls,
             slr_samples_of_host(row, c->trials->rounds) ? "host" : "device", (double)slowest->ms[SLR_WAY_RING],
-            (double)slowest->ms[SLR_WAY_NCCL], list_parts(slowest, c->nranks, parts, sizeof parts),
-            choice->site_way[row->site] == SLR_WAY_NCCL ? "nccl" : "ring",
-            slr_way_parts(slr_way_chosen(choice, row->gemm, row->site), c->nranks));
+            (double)slowest->ms[SLR_WAY_NCCL], list_parts(slowest, stage, chosen, c->nranks, parts, sizeof parts), by,
+            chosen);
 }
 
 /* While slr_agreed_ready(): nobody reads the shared choice. */
@@ -78,40 +103,70 @@ static bool propose(struct slr_trials *t, const struct slr_trial_choice *choice)
     return slr_agreed_propose(&t->agreed);
 }
 
+/* True: `choice` says whose the site is. False: a duel has to. */
+static bool decide(struct slr_comm *c, const struct measured *m, struct slr_trial_choice *choice)
+{
+    struct slr_trial_site *s = &c->trials->site[m->site];
+    const int before = choice->site_way[m->site];
+    if (m->stage == SLR_STAGE_DUEL) {
+        choice->site_way[m->site] = s->before_duel;
+        slr_trials_judge(m->rows, m->count, c->nranks, m->site, choice);
+        return true;
+    }
+    if (slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice))
+        return true;
+    s->before_duel = choice->site_way[m->site];
+    choice->site_way[m->site] = before; /* of the trials before, by which calls go until the duel is over */
+    return false;
+}
+
+static void tell(const struct slr_comm *c, const struct measured *m, bool decided,
+                 const struct slr_trial_choice *choice)
+{
+    const struct slr_trials *t = c->trials;
+    const char *by = !decided ? "duel" : choice->site_way[m->site] == SLR_WAY_NCCL ? "nccl" : "ring";
+    struct slr_trial_row slowest;
+    for (unsigned i = 0; i < t->rows; i++) {
+        const struct slr_samples *row = &t->row[i];
+        if (row->site != m->site ||
+            !slr_trials_slowest(m->rows, m->count, c->nranks, row->gemm, m->site, m->stage, &slowest))
+            continue;
+        log_row(c, row, m->stage, &slowest, by, choice);
+        if (decided && slr_samples_tried(row, t->rounds))
+            slr_known_keep(c, row, choice);
+    }
+}
+
 static void choose(struct slr_comm *c, uint32_t site)
 {
     struct slr_trials *t = c->trials;
-    const struct slr_trial_row *rows[SLR_MAX_RANKS];
-    uint32_t count[SLR_MAX_RANKS];
     struct slr_trial_choice choice = t->coming;
-    struct slr_trial_row slowest;
-    for (int r = 0; r < c->nranks; r++) {
-        rows[r] = t->shared->post[r].site[site].row;
-        count[r] = t->shared->post[r].site[site].rows;
-    }
-    slr_trials_choose(rows, count, c->nranks, site, slr_trials_base(&t->site[site]), &choice);
-    choice.chosen[site] = t->site[site].again + 1;
+    struct measured m;
+    take(c, site, &m);
+    const bool decided = decide(c, &m, &choice);
+    if (decided)
+        choice.chosen[site] = t->site[site].again + 1;
+    else
+        choice.again[site] = t->site[site].again + 1;
     if (!propose(t, &choice))
         return; /* at a later call */
-    t->site[site].chosen = t->site[site].again + 1;
-    for (unsigned i = 0; i < t->rows; i++)
-        if (t->row[i].site == site && slr_trials_slowest(rows, count, c->nranks, t->row[i].gemm, site, &slowest)) {
-            log_row(c, &t->row[i], &slowest, &choice);
-            slr_known_keep(c, &t->row[i], &choice);
-        }
+    if (decided)
+        t->site[site].chosen = t->site[site].again + 1;
+    tell(c, &m, decided, &choice);
 }
 
 /* What consumes the site's gathers is not what was tried. */
 static bool has_changed(const struct slr_trials *t, const struct slr_trial_site *s)
 {
-    return s->chosen > s->again && s->again < AGAIN && s->strangers >= (uint32_t)STRANGERS << s->again &&
+    const uint32_t times = s->again / 2;
+    return s->chosen > s->again && times < AGAIN && s->strangers >= (uint32_t)STRANGERS << times &&
            t->coming.again[s - t->site] == s->again;
 }
 
 static void try_again(struct slr_trials *t, uint32_t site)
 {
     struct slr_trial_choice choice = t->coming;
-    choice.again[site]++;
+    choice.again[site] = slr_stage_next_trials(choice.again[site]);
     propose(t, &choice);
 }
 
@@ -152,16 +207,19 @@ void slr_trials_lead(struct slr_comm *c)
 
 /* ---- all ---- */
 
-static void begin_again(struct slr_trials *t, uint32_t site)
+/* The next stage of the site. */
+static void begin(struct slr_trials *t, uint32_t site)
 {
     struct slr_trial_site *s = &t->site[site];
-    t->unposted += s->posted > s->again;
+    t->unposted += s->posted > s->again && !s->given_up;
     s->again = t->in_force.again[site];
+    if (s->given_up)
+        s->posted = s->chosen = s->again + 1;
     s->calls = t->after;
     s->strangers = 0;
     for (unsigned row = 0; row < t->rows; row++)
         if (t->row[row].site == site)
-            slr_samples_forget(&t->row[row]);
+            slr_samples_forget(&t->row[row], t->rounds, slr_stage_of(s->again));
 }
 
 /* As if all had been measured, and nothing chosen. */
@@ -170,8 +228,8 @@ static void end_trials(struct slr_trials *t, uint32_t site)
     struct slr_trial_site *s = &t->site[site];
     t->unposted -= s->posted <= s->again;
     s->posted = s->chosen = s->again + 1;
-    if (s->calls < slr_trials_end(t->after, t->rounds))
-        s->calls = slr_trials_end(t->after, t->rounds);
+    if (s->calls < slr_trials_stage_end(t, s))
+        s->calls = slr_trials_stage_end(t, s);
 }
 
 void slr_trials_go_by(struct slr_trials *t)
@@ -179,8 +237,8 @@ void slr_trials_go_by(struct slr_trials *t)
     t->in_force = t->coming;
     for (unsigned i = 0; i < t->sites; i++) {
         if (t->site[i].again != t->in_force.again[i])
-            begin_again(t, i);
-        if (t->in_force.ended[i] > t->site[i].again && t->site[i].calls < slr_trials_end(t->after, t->rounds))
+            begin(t, i);
+        if (t->in_force.ended[i] > t->site[i].again && t->site[i].calls < slr_trials_stage_end(t, &t->site[i]))
             end_trials(t, i);
     }
 }

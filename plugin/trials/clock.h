@@ -39,6 +39,7 @@ struct slr_clock {
     uint32_t site;
     int way;
     uint32_t round;
+    uint32_t stage; /* its number */
     uint64_t gemm;
     bool known;
 };

@@ -17,7 +17,7 @@ static struct slr_samples *known(struct slr_trials *t, uint64_t gemm, uint32_t s
 static bool has_been_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
 {
     const struct slr_samples *row = known(t, gemm, site);
-    return row && slr_samples_whole(row, t->rounds);
+    return row && slr_samples_tried(row, t->rounds);
 }
 
 void slr_trials_stop(struct slr_trials *t)
@@ -67,7 +67,7 @@ bool slr_trials_read(struct slr_trials *t, int site)
         t->clocks_out--;
         if (clock->open)
             forget(t, clock);
-        else if (clock->way != SLR_TRIALS_WATCHED && ms > 0)
+        else if (clock->way != SLR_TRIALS_WATCHED && ms > 0 && clock->stage == t->site[clock->site].again)
             slr_samples_add(row_of(t, clock->gemm, clock->site), clock, ms);
     }
     return !busy;
@@ -87,6 +87,7 @@ void slr_trials_begin(const struct slr_call *call)
     t->running->site = (uint32_t)t->now.site;
     t->running->way = t->now.trying ? t->now.way : SLR_TRIALS_WATCHED;
     t->running->round = t->round;
+    t->running->stage = t->site[t->now.site].again;
     t->running->call = t->agreed.calls;
     t->running->open = t->now.trying;
     t->running->known = slr_known_consumer(t, (uint32_t)t->now.site, &(struct slr_consumer){0}) != NULL;

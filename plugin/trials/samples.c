@@ -15,12 +15,6 @@ void slr_samples_add(struct slr_samples *row, const struct slr_clock *clock, flo
     (*n)++;
 }
 
-void slr_samples_forget(struct slr_samples *row)
-{
-    memset(row->count, 0, sizeof row->count);
-    memset(row->idle, 0, sizeof row->idle);
-}
-
 bool slr_samples_of_host(const struct slr_samples *row, uint32_t rounds)
 {
     for (int w = 0; w < SLR_WAYS; w++) {
@@ -59,13 +53,25 @@ static bool measured_in(const struct slr_samples *row, int way, uint32_t rounds,
     return true;
 }
 
-bool slr_samples_whole(const struct slr_samples *row, uint32_t rounds)
+static bool whole(const struct slr_samples *row, uint32_t rounds)
 {
     float ms, worst;
     for (int w = 0; w < SLR_WAYS; w++)
         if (!measured_in(row, w, rounds, SLR_WAY_RING, &ms, &worst))
             return false;
     return true;
+}
+
+bool slr_samples_tried(const struct slr_samples *row, uint32_t rounds)
+{
+    return row->tried || whole(row, rounds);
+}
+
+void slr_samples_forget(struct slr_samples *row, uint32_t rounds, enum slr_stage stage)
+{
+    row->tried = stage == SLR_STAGE_DUEL && whole(row, rounds);
+    memset(row->count, 0, sizeof row->count);
+    memset(row->idle, 0, sizeof row->idle);
 }
 
 struct slr_trial_row slr_samples_row(const struct slr_samples *from, uint32_t rounds, int base)

@@ -15,12 +15,13 @@
 #include "plugin/trials/ways.h"
 #include "plugin/util/consumer.h"
 
-#define SLR_SAMPLES (SLR_TRIAL_RUN - 1) /* of a way in a round */
+#define SLR_SAMPLES (SLR_DUEL_RUN - SLR_DUEL_FIRST) /* of a way in a round, at most */
 
 struct slr_samples {
     uint64_t gemm; /* slr_consumer_hash(&what) */
     uint32_t site;
     struct slr_consumer what;
+    bool tried; /* in all ways, and then a duel began, for which the times were forgotten */
     uint8_t count[SLR_WAYS][SLR_TRIAL_ROUNDS];
     float ms[SLR_WAYS][SLR_TRIAL_ROUNDS][SLR_SAMPLES];     /* on the device */
     float period[SLR_WAYS][SLR_TRIAL_ROUNDS][SLR_SAMPLES]; /* from call to call on the host, or ms if that is longer */
@@ -30,10 +31,11 @@ struct slr_samples {
 /* A call's times. NULL: nothing. */
 void slr_samples_add(struct slr_samples *row, const struct slr_clock *clock, float ms);
 
-void slr_samples_forget(struct slr_samples *row);
+/* A stage begins. */
+void slr_samples_forget(struct slr_samples *row, uint32_t rounds, enum slr_stage stage);
 
-/* Every way has been measured in every round. */
-bool slr_samples_whole(const struct slr_samples *row, uint32_t rounds);
+/* Every way has been measured in every round, if not now, then before the duel. */
+bool slr_samples_tried(const struct slr_samples *row, uint32_t rounds);
 
 /* Times are the host's. */
 bool slr_samples_of_host(const struct slr_samples *row, uint32_t rounds);

@@ -74,7 +74,7 @@ static void begin_known(const struct slr_comm *c, struct slr_trial_site *s)
 {
     struct slr_trials *t = c->trials;
     s->posted = s->chosen = 1;
-    s->calls = slr_trials_end(t->after, t->rounds);
+    s->calls = slr_trials_stage_end(t, s);
     if (c->rank == 0)
         slr_log(SLR_LOG_INFO, "site_known", "comm=%s crank=%d shard=%zu by=%s file=%s line=%d", c->name, c->rank,
                 s->shard, s->known->way == SLR_WAY_NCCL ? "nccl" : "ring", slr_tune_path(), s->known->line);
@@ -137,7 +137,10 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped)
     s->alone += !grouped;
     if (slr_small_early(t, s))
         return false;
-    t->now.trying = slr_way_of_call(s->calls++, t->after, t->rounds, &t->now.way, &t->round, &measured) && !s->given_up;
+    const enum slr_stage stage = slr_stage_of(s->again);
+    t->now.trying =
+        slr_way_of_call(s->calls++, t->after, t->rounds, stage, &t->now.way, &t->round, &measured) && !s->given_up;
+    t->now.duel = t->now.trying && stage == SLR_STAGE_DUEL;
     if (s->posted > s->again)
         measured = s->calls % WATCH == 0;
     return measured && !grouped && !s->given_up;
@@ -191,10 +194,11 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
     const struct slr_trials *t = c->trials;
     if (!t || t->gather.site < 0)
         return 0;
-    if (t->gather.trying)
+    if (t->gather.trying && !t->gather.duel)
         return slr_way_parts(t->gather.way, c->nranks);
     const struct slr_consumer what = slr_trials_name(gemm, on_a ? SLR_CONSUMER_A : SLR_CONSUMER_B);
-    const struct slr_trial_known *known = slr_known_consumer(t, (uint32_t)t->gather.site, &what);
+    const struct slr_trial_known *known =
+        t->gather.duel ? NULL : slr_known_consumer(t, (uint32_t)t->gather.site, &what);
     int way = known ? known->way : slr_way_chosen(&t->in_force, slr_consumer_hash(&what), (uint32_t)t->gather.site);
     return slr_way_parts(way, c->nranks);
 }

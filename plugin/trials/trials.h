@@ -11,6 +11,8 @@
  *   post             when its last time is known, a rank writes its medians into the control block
  *   choice           when all have, rank 0 chooses, writes the choice, and proposes it
  *                    (comm/agreed_change.h); all go by it from one call on
+ *   duel             when ring and NCCL are close, what all go by from that call on is a duel of the two,
+ *                    with each GEMM's best way over the ring; then post and choice once more
  *
  * Calls are those that the ring could have: uniform on all ranks (R1), as they are what the ring
  * numbers. So no rank waits for another, and a rank that never posts leaves all as they are.

@@ -19,6 +19,7 @@ struct slr_trial_turn {
     int site; /* -1: none, there are too many */
     int way;
     bool trying;
+    bool duel; /* over the ring each GEMM has the way that was chosen for it, not `way` */
 };
 
 /* Whatever belongs to the gathers of one size. */
@@ -29,7 +30,8 @@ struct slr_trial_site {
     bool small, given_up;    /* small.h */
     uint64_t early;          /* of a small one, before its ways are tried */
     uint32_t again;          /* as slr_trial_choice's */
-    uint32_t posted, chosen; /* times; `chosen`: rank 0's */
+    uint32_t posted, chosen; /* 1 + the latest stage that was; `chosen`: rank 0's */
+    int before_duel;         /* rank 0's: the better one in the first stage */
     uint32_t strangers;
     const struct slr_trial_known *known; /* known.h */
     struct slr_clock *latest;            /* of its latest measured call, until the next one comes; or NULL */
@@ -61,6 +63,12 @@ struct slr_trials {
 static inline int slr_trials_base(const struct slr_trial_site *s)
 {
     return s->small ? SLR_WAY_NCCL : SLR_WAY_RING;
+}
+
+/* The first call of the site behind the stage that it is in. */
+static inline uint64_t slr_trials_stage_end(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    return slr_trials_end(t->after, t->rounds, slr_stage_of(s->again));
 }
 
 /* `gathered`: SLR_CONSUMER_A or SLR_CONSUMER_B. */

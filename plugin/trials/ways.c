@@ -6,8 +6,8 @@
 #include <strings.h>
 
 #define BETTER_PARTS 0.99f
-#define BETTER_NCCL 0.97f
-#define MUCH_BETTER_NCCL 0.9f
+#define BETTER_RING 0.98f /* than NCCL, of which a tie is */
+#define FAR_APART 0.85f   /* more than short runs are off */
 
 uint32_t slr_way_parts(int way, int nranks)
 {
@@ -44,22 +44,29 @@ int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_
     return SLR_WAY_RING;
 }
 
-uint64_t slr_trials_end(uint64_t after, uint32_t rounds)
+/* Its ways, which are the first ones; calls of a way in turn; of these, how many are not measured. */
+static const struct {
+    uint32_t ways, run, first;
+} stages[] = {[SLR_STAGE_WAYS] = {SLR_WAYS, SLR_TRIAL_RUN, 1},
+              [SLR_STAGE_DUEL] = {SLR_WAY_NCCL + 1, SLR_DUEL_RUN, SLR_DUEL_FIRST}};
+
+uint64_t slr_trials_end(uint64_t after, uint32_t rounds, enum slr_stage stage)
 {
-    return after + (uint64_t)rounds * SLR_WAYS * SLR_TRIAL_RUN;
+    return after + (uint64_t)rounds * stages[stage].ways * stages[stage].run;
 }
 
-bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, int *way, uint32_t *round, bool *measured)
+bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, enum slr_stage stage, int *way, uint32_t *round,
+                     bool *measured)
 {
     *way = SLR_WAY_RING;
     *round = 0;
     *measured = false;
-    if (number < after || number >= slr_trials_end(after, rounds))
+    if (number < after || number >= slr_trials_end(after, rounds, stage))
         return false;
-    const uint64_t at = number - after;
-    *way = (int)(at / SLR_TRIAL_RUN % SLR_WAYS);
-    *round = (uint32_t)(at / SLR_TRIAL_RUN / SLR_WAYS);
-    *measured = at % SLR_TRIAL_RUN != 0;
+    const uint64_t at = number - after, run = at / stages[stage].run;
+    *way = (int)(run % stages[stage].ways);
+    *round = (uint32_t)(run / stages[stage].ways);
+    *measured = at % stages[stage].run >= stages[stage].first;
     return true;
 }
 
@@ -84,23 +91,23 @@ static const struct slr_trial_row *row_of(const struct slr_trial_row *rows, uint
     return NULL;
 }
 
-static bool whole(const struct slr_trial_row *row)
+static bool whole(const struct slr_trial_row *row, enum slr_stage stage)
 {
     for (int w = 0; w < SLR_WAYS; w++)
-        if (row->ms[w] <= 0 || row->worst[w] <= 0)
+        if (slr_stage_has(stage, w) && (row->ms[w] <= 0 || row->worst[w] <= 0))
             return false;
     return true;
 }
 
 bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint64_t gemm,
-                        uint32_t site, struct slr_trial_row *out)
+                        uint32_t site, enum slr_stage stage, struct slr_trial_row *out)
 {
     *out = (struct slr_trial_row){.gemm = gemm, .site = site};
     for (int r = 0; r < nranks; r++) {
         const struct slr_trial_row *row = row_of(rows[r], count[r], gemm, site);
         if (!row)
             continue;
-        if (!whole(row))
+        if (!whole(row, stage))
             return false;
         out->calls = row->calls > out->calls ? row->calls : out->calls;
         for (int w = 0; w < SLR_WAYS; w++) {
@@ -147,46 +154,63 @@ static void forget(struct slr_trial_choice *choice, uint32_t site)
     choice->rows = kept;
 }
 
-/* Of one site, all its rows together: each by the best way over the ring, by NCCL, and the one that is
- * not in use at the ratio of its worst round to the other. */
+/* Of one site, all rows that count together: over the ring, and by NCCL. */
 struct sums {
-    float ring, nccl, at_worst;
+    float ring, nccl;
 };
 
-static void add_row(struct sums *sums, const struct slr_trial_row *row, int way, int base)
+static void add_row(struct sums *sums, const struct slr_trial_row *row, int way)
 {
-    const int other = base == SLR_WAY_RING ? SLR_WAY_NCCL : way;
     sums->ring += row->ms[way] * (float)row->calls;
     sums->nccl += row->ms[SLR_WAY_NCCL] * (float)row->calls;
-    sums->at_worst += row->ms[base] * row->worst[other] * (float)row->calls;
 }
 
-static int way_of_site(const struct sums *sums, int base)
+static int better(const struct sums *sums)
 {
-    /* One bad round of NCCL's must not keep a program slower than it is without slipring. */
-    if (base == SLR_WAY_RING)
-        return (sums->nccl < sums->ring * BETTER_NCCL && sums->at_worst < sums->ring) ||
-                       sums->nccl < sums->ring * MUCH_BETTER_NCCL
-                   ? SLR_WAY_NCCL
-                   : SLR_WAY_RING;
-    return sums->ring < sums->nccl * BETTER_NCCL && sums->at_worst < sums->nccl ? SLR_WAY_RING : SLR_WAY_NCCL;
+    return sums->ring < sums->nccl * BETTER_RING ? SLR_WAY_RING : SLR_WAY_NCCL;
 }
 
-void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
+static bool far_apart(const struct sums *sums)
+{
+    return sums->ring < sums->nccl * FAR_APART || sums->nccl < sums->ring * FAR_APART;
+}
+
+/* The n-th row of rank r, of the slowest rank. False: it does not count, or has been counted. */
+static bool counts(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, int r, uint32_t n,
+                   uint32_t site, enum slr_stage stage, struct slr_trial_row *slowest)
+{
+    const struct slr_trial_row *row = &rows[r][n];
+    return row->site == site && !seen_before(rows, count, r, row) &&
+           slr_trials_slowest(rows, count, nranks, row->gemm, site, stage, slowest);
+}
+
+bool slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                        int base, struct slr_trial_choice *choice)
 {
     struct sums sums = {0};
     struct slr_trial_row slowest;
     forget(choice, site);
     for (int r = 0; r < nranks; r++)
-        for (uint32_t i = 0; i < count[r]; i++) {
-            const struct slr_trial_row *row = &rows[r][i];
-            if (row->site != site || seen_before(rows, count, r, row) ||
-                !slr_trials_slowest(rows, count, nranks, row->gemm, site, &slowest))
-                continue;
-            const int way = best_over_ring(&slowest, base);
-            add(choice, &slowest, way);
-            add_row(&sums, &slowest, way, base);
-        }
-    choice->site_way[site] = way_of_site(&sums, base);
+        for (uint32_t i = 0; i < count[r]; i++)
+            if (counts(rows, count, nranks, r, i, site, SLR_STAGE_WAYS, &slowest)) {
+                const int way = best_over_ring(&slowest, base);
+                add(choice, &slowest, way);
+                add_row(&sums, &slowest, way);
+            }
+    const bool any = sums.nccl > 0;
+    choice->site_way[site] = any ? better(&sums) : base;
+    return !any || far_apart(&sums);
+}
+
+void slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
+                      struct slr_trial_choice *choice)
+{
+    struct sums sums = {0};
+    struct slr_trial_row slowest;
+    for (int r = 0; r < nranks; r++)
+        for (uint32_t i = 0; i < count[r]; i++)
+            if (counts(rows, count, nranks, r, i, site, SLR_STAGE_DUEL, &slowest))
+                add_row(&sums, &slowest, SLR_WAY_RING);
+    if (sums.nccl > 0)
+        choice->site_way[site] = better(&sums);
 }

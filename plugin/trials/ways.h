@@ -13,10 +13,41 @@
  *   whole          goes over the ring              whole, behind it
  *   parts, 4 ways  goes over the ring              in 1, 1.5, 2, 3 equal parts a rank
  *
+ * The trials of a site have one or two stages. In the first one all ways are tried. From it comes the
+ * best way over the ring for each row, and the site's when ring or NCCL is far better. If not, the
+ * *duel*: the ring, each row with its way, against NCCL, in runs three times as long; runs of four
+ * calls are 10 to 30% slower than a steady program, and not equally much in both. A tie is NCCL's.
+ *
+ *   WAYS  --choose: far apart-->  chosen  --strangers: other GEMMs than were tried-->  WAYS
+ *   WAYS  --choose: close------>  DUEL    --judge-->  chosen
+ *   WAYS  --its calls are all in groups: nothing will be measured-->  ended, which is as chosen
+ *
  * The number of a call among those of its site decides the way: none is tried in the first `after`
  * calls, in which memory is mapped; then each way has SLR_TRIAL_RUN calls in turn, `rounds` times.
- * The first call of a run is not measured, as it comes behind another way. So no rank has to be
- * told which way a call goes while ways are tried.
+ * The first call of a run is not measured, as it comes behind another way. In a duel ring and NCCL have
+ * SLR_DUEL_RUN calls in turn, as often. So no rank has to be told which way a call goes in a stage.
+ *
+ * Who writes what, in the control block (comm/trial_row.h):
+ *
+ *   post[r].site[s].row, rows   rank r, when it has made all calls of a stage and knows their times
+ *   post[r].site[s].times       rank r, behind these: 1 + the number of the stage, which grows. What it
+ *                               has posted stays until it posts the next one
+ *   choice                      rank 0, while no change is under way, when all `times` are beyond the
+ *                               stage (or the site has to be tried again, or ended): `row` and either
+ *                               again = that of the duel, or chosen = 1 + that of the stage, with
+ *                               site_way; then it proposes the change (comm/agreed_change.h)
+ *   again                       even: all ways are tried, odd: the duel. New trials go on to the next
+ *                               even one
+ *
+ * Why all ranks go alike. A stage begins at the call from which on a change holds, the same on all, and
+ * its number comes with it; within it the number of the call decides, and the GEMM's way in a duel comes
+ * from choice.row, which came with it as well. Between a stage's last call and the change, and until a
+ * site's first trials are over, all go by what was chosen before, or by what is in use without.
+ *
+ * A rank that measured nothing posts rows without times, or none: the former do not count, the latter are
+ * not asked for. When no row counts in a duel, its site has what the first stage found. A rank that is
+ * slow, or has died, has not posted: nothing is chosen, nobody waits, and all go on as they are. A site
+ * that is given up (small.h) before its duel or in it is not measured any more, and nothing is chosen.
  */
 #ifndef SLR_PLUGIN_TRIALS_WAYS_H
 #define SLR_PLUGIN_TRIALS_WAYS_H
@@ -25,11 +56,34 @@
 #include <stdint.h>
 #include "plugin/comm/trial_row.h"
 
-#define SLR_TRIAL_RUN 4u
+/* The stages of the trials of a site, one after the other; a stage's number, `again` of a
+ * slr_trial_choice, says which it is. */
+enum slr_stage { SLR_STAGE_WAYS, SLR_STAGE_DUEL };
 
-/* Raised when a way's word comes to mean something else, or its times change: rules of a tune file
- * from before are not used then. */
-#define SLR_WAYS_VERSION 1u
+#define SLR_TRIAL_RUN 4u  /* calls of a way in turn */
+#define SLR_DUEL_RUN 12u  /* likewise in a duel, */
+#define SLR_DUEL_FIRST 4u /* of which so many are not measured */
+
+/* Raised when a way's word comes to mean something else, or its times change, or what was chosen by an
+ * older rule is not good enough: rules of a tune file from before are not used then. 2: a tie is
+ * NCCL's, and a close race is decided by a duel; version 1 kept the ring in both. */
+#define SLR_WAYS_VERSION 2u
+
+static inline enum slr_stage slr_stage_of(uint32_t again)
+{
+    return again % 2 ? SLR_STAGE_DUEL : SLR_STAGE_WAYS;
+}
+
+/* The number of the first stage of the next trials. */
+static inline uint32_t slr_stage_next_trials(uint32_t again)
+{
+    return again - again % 2 + 2;
+}
+
+static inline bool slr_stage_has(enum slr_stage stage, int way)
+{
+    return stage == SLR_STAGE_WAYS || way == SLR_WAY_RING || way == SLR_WAY_NCCL;
+}
 
 /* The way's word in a tune file: "pace", "whole", or p and the number of equal parts. Of SLR_WAY_NCCL
  * there is none. And back; -1: no way over the ring has that word with so many ranks. */
@@ -40,12 +94,13 @@ int slr_way_of_word(const char *word, int nranks);
 /* Of a way: the number of equal parts; 1: whole; 0: by the pace, or NCCL's. */
 uint32_t slr_way_parts(int way, int nranks);
 
-/* The way of call `number` of a site, from 0, and the round. *measured: its time counts. True: ways are being tried,
- * else it is SLR_WAY_RING. */
-bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, int *way, uint32_t *round, bool *measured);
+/* The way of call `number` of a site, from 0, and the round. *measured: its time counts. True: ways are
+ * being tried, else it is SLR_WAY_RING. In a duel SLR_WAY_RING is the ring with each row's way. */
+bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, enum slr_stage stage, int *way, uint32_t *round,
+                     bool *measured);
 
-/* The first call behind the trials. */
-uint64_t slr_trials_end(uint64_t after, uint32_t rounds);
+/* The first call behind the stage. */
+uint64_t slr_trials_end(uint64_t after, uint32_t rounds, enum slr_stage stage);
 
 /* Of a GEMM, or 0, on a site that the ring has. */
 int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site);
@@ -53,16 +108,22 @@ int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_
 /* Chooses for one site, and puts that into *choice. rows[r]: of rank r, count[r] of them. `base`:
  * what is in use without trials, SLR_WAY_RING or, of small gathers, SLR_WAY_NCCL.
  * A row counts that has been measured in every way, on the ranks that have it; its time is that of the
- * slowest. What is in use without trials is left only for what was better in every round: clocks and
- * neighbours change from one to the next. Of these ways over the ring the one with the best median is
- * taken, and NCCL when its medians, of all rows together, are 3% better than those, and in every round
- * better, or 10% whatever the rounds were; of small gathers the ring when it is 3% better than NCCL. */
-void slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
+ * slowest. The ring without trials is left only for a way over the ring that was better in every round:
+ * clocks and neighbours change from one to the next. Of these the one with the best median is each
+ * row's. Then that and NCCL are compared by their medians of all rows together: the ring has to be 2%
+ * better. Nothing was measured: the site has what is in use.
+ * False: neither is so much better that it would be so in a steady run, too; it takes a duel. */
+bool slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                        int base, struct slr_trial_choice *choice);
 
-/* Of the slowest rank. False: the row is not on this rank, or not measured in every way. */
+/* Chooses between ring and NCCL, by the same rule, from what a duel has measured. Nothing was: leaves
+ * *choice as it is. */
+void slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
+                      struct slr_trial_choice *choice);
+
+/* Of the slowest rank. False: no rank has the row, or one has not measured it in every way of the stage. */
 bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint64_t gemm,
-                        uint32_t site, struct slr_trial_row *out);
+                        uint32_t site, enum slr_stage stage, struct slr_trial_row *out);
 
 /* The median of n > 0 values, which it puts in order. */
 float slr_trials_median(float *values, unsigned n);

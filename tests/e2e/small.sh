@@ -15,9 +15,9 @@ run() { "$here/run.sh" --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=4 "$@
 trial=(--has '"reason":"trial"') none=(--hasnt '"reason":"trial"' --hasnt "$(event tried)")
 small='"shard":262144'
 
-# 4 calls stay with NCCL, 16 map memory, then each way has its turn. Below an eighth nothing is tried.
+# 4 calls stay with NCCL, 16 map memory, then each way has its turn, and in a duel NCCL again. Below an eighth nothing is tried.
 case_tried() {
-    run "${trial[@]}" --has "$(event tried "$small")" --has "$(event substitute "$small")" --has "$(count trial 4)" -- "$sites" 2 alone/8192:1 alone/1024:100
+    run "${trial[@]}" --has "$(event tried "$small")" --has "$(event substitute "$small")" --has "$(count trial '([4-9]|1[0-6])')" -- "$sites" 2 alone/8192:1 alone/1024:100
     run --has "$(event pass "$small.*below_min_bytes")" --has "$(count below_min_bytes 4)" --hasnt '"reason":"trial"' -- "$sites" 2 alone/8192:1 alone/1024:20
     run "${none[@]}" --has "$(count below_min_bytes 100)" -- "$sites" 2 alone/8192:1 alone/1023:100
     run "${trial[@]}" --has "$(event tried "$small")" -- "$sites" 3 alone/8192:1 gemm/1024:120

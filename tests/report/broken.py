@@ -88,6 +88,8 @@ def value_cases(lines):
     yield Case("unknown lane", *changed(lines, "span", lane="left"), "lane")
     yield Case("unknown kind", *changed(lines, "span", kind="sideways"), "kind")
     yield Case("neither ring nor NCCL", *changed(lines, "tried", by="mpi"), '"by"')
+    yield Case("a third stage", *changed(lines, "tried", stage="ride"), '"stage"')
+    yield Case("tried without a stage", changed(lines, "tried", stage=KeyError)[0], None, "", 0)
     for parts in ("", "1", "1:", ":1", "1:0.5,", "1:0.5 2:0.4", "1:-0.5", "1:nan", ",".join("%d:0.1" % p for p in range(1, 99)), "none,1:0.5", NASTY):
         yield Case("parts_ms is %r" % parts[:20], *changed(lines, "tried", parts_ms=parts), '"parts_ms"')
     for parts in ("9" * 40 + ":" + "9" * 400, "1:1e999,2:1e300", "0:0", "1:0.5,1:0.5"):

@@ -132,21 +132,24 @@ def begin(r):
     r.log("symmetry_phase", **r.common(), phase=1, first=1, period=3, by="places")
 
 
-# Two of equal size differ in their ops. Shard, GEMM, what was chosen: NCCL (-1), or the number of parts (1: whole, 0: by the pace).
+# Two of equal size differ in their ops. Shard, GEMM, what was chosen: NCCL (-1), or the number of parts (1: whole, 0: by the pace), by a duel or not.
 TRIED = [(32 << 20, (8192, 16384, 4096, "tn"), 4), (32 << 20, (8192, 5000, 4096, "tn"), 0), (8 << 20, (0, 0, 0), 0), (8 << 20, (512, 7000, 96, "nn"), 1),
          (5000, (0, 0, 0), -1), (32 << 20, (8192, 16384, 4096, "tn"), -1), (8 << 20, (0, 0, 0), 0), (32 << 20, (8192, 16384, 4096, "nn"), 4),
-         (32 << 20, (8192, 16384, 4096, "tn"), 6)]
+         (32 << 20, (8192, 16384, 4096, "tn"), 6), (7000, (96, 96, 96, "tt"), 4, "duel"), (7000, (96, 96, 96, "tt"), -1, "duel"), (7001, (0, 0, 0), 0, "duel")]
 
 
 def tried(r):
     n = r.args.ranks
-    for shard, gemm, chosen in TRIED:
+    for shard, gemm, chosen, *duel in TRIED:
         parts = ",".join("%d:%.4f" % (p, r.rng.lognormvariate(0, 0.7)) for p in (1, n, 3 * n // 2, 2 * n, 3 * n))
         chosen = {4: n, 6: 3 * n}.get(chosen, chosen)
-        r.log("tried", **r.common(), shard=shard, m=gemm[0], n=gemm[1], k=gemm[2],
-              batch=min(gemm[0], 1), trans=gemm[3] if gemm[0] else "-", type="bf16" if gemm[0] else "-", gathered="b" if gemm[0] else "-", calls=r.rng.randrange(7, 64), clock=r.rng.choice(["device", "host"]),
-              ring_ms=round(r.rng.lognormvariate(0, 0.7), 4), nccl_ms=round(r.rng.lognormvariate(0, 0.7), 4), parts_ms=parts if gemm[0] else "none",
-              by="nccl" if chosen < 0 else "ring", parts=max(chosen, 0))
+        what = dict(shard=shard, m=gemm[0], n=gemm[1], k=gemm[2], batch=min(gemm[0], 1), trans=gemm[3] if gemm[0] else "-", type="bf16" if gemm[0] else "-", gathered="b" if gemm[0] else "-")
+        by = "nccl" if chosen < 0 else "ring"
+        time = lambda: round(r.rng.lognormvariate(0, 0.7), 4)
+        measured = lambda: dict(calls=r.rng.randrange(7, 64), clock=r.rng.choice(["device", "host"]), ring_ms=time(), nccl_ms=time())
+        r.log("tried", **r.common(), **what, stage="ways", **measured(), parts_ms=parts if gemm[0] else "none", by="duel" if duel else by, parts=max(chosen, 0))
+        if duel:
+            r.log("tried", **r.common(), **what, stage="duel", **measured(), parts_ms="%d:%.4f" % (chosen, time()) if chosen > 0 else "none", by=by, parts=max(chosen, 0))
     for reason in ("trial", "measured", "gemm_whole"):
         r.counts[reason] = r.rng.randrange(1, 300)
 

@@ -21,7 +21,7 @@ Test(ways, each_way_has_its_turns)
     uint32_t round;
     bool measured;
     for (uint64_t n = 0; n < 200; n++) {
-        bool tried = slr_way_of_call(n, 10, 3, &way, &round, &measured);
+        bool tried = slr_way_of_call(n, 10, 3, SLR_STAGE_WAYS, &way, &round, &measured);
         cr_assert_eq(tried, n >= 10 && n < 10 + 3 * SLR_WAYS * SLR_TRIAL_RUN);
         cr_assert(!tried || round == (n - 10) / (SLR_WAYS * SLR_TRIAL_RUN));
         cr_assert(tried || (way == SLR_WAY_RING && !measured));
@@ -32,7 +32,40 @@ Test(ways, each_way_has_its_turns)
     }
     for (int w = 0; w < SLR_WAYS; w++)
         cr_expect(calls[w] == 12 && counted[w] == 9, "way %d: %u, %u", w, calls[w], counted[w]);
-    cr_assert_not(slr_way_of_call(10, 10, 0, &way, &round, &measured), "no rounds: nothing is tried");
+    cr_assert_not(slr_way_of_call(10, 10, 0, SLR_STAGE_WAYS, &way, &round, &measured), "no rounds: nothing is tried");
+}
+
+/* Longer runs of two ways, of which more is left out. */
+Test(ways, a_duel)
+{
+    unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0}, run = 0;
+    int way, before = -1;
+    uint32_t round;
+    bool measured;
+    for (uint64_t n = 0; n < 200; n++) {
+        bool tried = slr_way_of_call(n, 10, 3, SLR_STAGE_DUEL, &way, &round, &measured);
+        cr_assert_eq(tried, n >= 10 && n < 10 + 72);
+        cr_assert(!tried || (round == (n - 10) / 24 && round < 3));
+        cr_assert(tried || (way == SLR_WAY_RING && !measured));
+        run = tried && way == before ? run + 1 : 0;
+        cr_assert_eq(measured, tried && run >= 4);
+        calls[way] += tried;
+        counted[way] += measured;
+        before = tried ? way : -1;
+    }
+    for (int w = 0; w < SLR_WAYS; w++)
+        cr_expect(calls[w] == (slr_stage_has(SLR_STAGE_DUEL, w) ? 36 : 0) && counted[w] == calls[w] / 3 * 2,
+                  "way %d: %u, %u", w, calls[w], counted[w]);
+    cr_expect_eq(slr_trials_end(10, 3, SLR_STAGE_DUEL), 82);
+}
+
+Test(ways, stages_come_one_after_the_other)
+{
+    for (uint32_t again = 0; again < 10; again++) {
+        const uint32_t next = slr_stage_next_trials(again);
+        cr_expect(next > again && next <= again + 2 && slr_stage_of(next) == SLR_STAGE_WAYS);
+        cr_expect_eq(slr_stage_of(again), again % 2 ? SLR_STAGE_DUEL : SLR_STAGE_WAYS);
+    }
 }
 
 Test(ways, median)
@@ -70,35 +103,98 @@ Test(ways, the_slowest_rank_counts)
     cr_expect_eq(c.site_way[1], SLR_WAY_RING);
 }
 
-Test(ways, what_is_in_use_stays_unless_another_is_clearly_better)
+/* The ring without trials stays, and NCCL has what ties with it. */
+Test(ways, another_has_to_be_clearly_better)
 {
-    const struct slr_trial_row close[] = {ROW(7, 0, 10, 9.8f, 9.95f, 9.92f, 10, 10, 10)};
+    const struct slr_trial_row close[] = {ROW(7, 0, 10, 10.1f, 9.95f, 9.92f, 10, 10, 10)};
     struct slr_trial_choice c = choose(close, 1, close, 1, 0);
+    cr_expect(c.rows == 0 && c.site_way[0] == SLR_WAY_NCCL);
+    const struct slr_trial_row better[] = {ROW(7, 0, 10, 10.3f, 9.95f, 9.92f, 10, 10, 10)};
+    c = choose(better, 1, better, 1, 0);
     cr_expect(c.rows == 0 && c.site_way[0] == SLR_WAY_RING);
 }
 
 /* One round in which it was not better: chance. */
-Test(ways, a_way_has_to_be_better_in_every_round)
+Test(ways, a_way_over_the_ring_has_to_be_better_in_every_round)
 {
     struct slr_trial_row row = ROW(7, 0, 10, 20, 5, 9, 8, 9, 9);
     row.worst[2] = 1.2f;
     struct slr_trial_choice c = choose(&row, 1, &row, 1, 0);
     cr_expect(c.rows == 1 && c.row[0].way == 4, "the next best");
     row = ROW(7, 0, 10, 9.2f, 11, 11, 11, 11, 11);
-    row.worst[SLR_WAY_NCCL] = 1.01f;
-    cr_expect_eq(choose(&row, 1, &row, 1, 0).site_way[0], SLR_WAY_RING);
-    row.worst[SLR_WAY_NCCL] = 0.95f;
-    cr_expect_eq(choose(&row, 1, &row, 1, 0).site_way[0], SLR_WAY_NCCL);
-    row = ROW(7, 0, 10, 8.9f, 11, 11, 11, 11, 11);
     row.worst[SLR_WAY_NCCL] = 1.5f;
-    cr_expect_eq(choose(&row, 1, &row, 1, 0).site_way[0], SLR_WAY_NCCL, "much better, but for one round");
+    cr_expect_eq(choose(&row, 1, &row, 1, 0).site_way[0], SLR_WAY_NCCL, "of NCCL medians count alone");
+}
+
+static bool is_decided(float ring, float nccl, float parts, int way)
+{
+    const struct slr_trial_row row = ROW(7, 0, ring, nccl, ring, ring, parts, ring, ring), *const rows[] = {&row};
+    struct slr_trial_choice choice = {.rows = 0};
+    bool decided = slr_trials_choose(rows, (const uint32_t[]){1}, 1, 0, SLR_WAY_RING, &choice);
+    cr_expect_eq(choice.site_way[0], way, "ring %g, NCCL %g, parts %g", (double)ring, (double)nccl, (double)parts);
+    return decided;
+}
+
+Test(ways, what_is_close_takes_a_duel)
+{
+    cr_expect_not(is_decided(10, 10, 10, SLR_WAY_NCCL));
+    cr_expect_not(is_decided(10, 8.6f, 10, SLR_WAY_NCCL));
+    cr_expect_not(is_decided(8.6f, 10, 8.6f, SLR_WAY_RING));
+    cr_expect_not(is_decided(12, 10, 8.6f, SLR_WAY_RING));
+    cr_expect(is_decided(10, 8.4f, 10, SLR_WAY_NCCL));
+    cr_expect(is_decided(8.4f, 10, 8.4f, SLR_WAY_RING));
+    cr_expect(is_decided(12, 10, 8.4f, SLR_WAY_RING), "the best way over the ring counts");
+    cr_expect_not(is_decided(12, 9, 9.5f, SLR_WAY_NCCL));
+}
+
+/* A row of a duel. */
+#define DUEL(g, ring, nccl) ROW(g, 0, ring, nccl)
+
+static int judge(const struct slr_trial_row *first, uint32_t n, const struct slr_trial_row *second, uint32_t m,
+                 int before)
+{
+    struct slr_trial_choice choice = {.rows = 1, .row = {{7, 0, 3}}, .site_way = {before}};
+    const struct slr_trial_row *const rows[] = {first, second};
+    slr_trials_judge(rows, (const uint32_t[]){n, m}, 2, 0, &choice);
+    cr_expect(choice.rows == 1 && choice.row[0].way == 3, "what was chosen of rows stays");
+    return choice.site_way[0];
+}
+
+Test(ways, a_duel_is_nccls_unless_the_ring_is_better_by_two_percent)
+{
+    const struct slr_trial_row tie = DUEL(7, 10, 10), close = DUEL(7, 9.85f, 10), ring = DUEL(7, 9.75f, 10);
+    cr_expect_eq(judge(&tie, 1, &tie, 1, SLR_WAY_RING), SLR_WAY_NCCL);
+    cr_expect_eq(judge(&close, 1, &close, 1, SLR_WAY_RING), SLR_WAY_NCCL);
+    cr_expect_eq(judge(&ring, 1, &ring, 1, SLR_WAY_NCCL), SLR_WAY_RING);
+    cr_expect_eq(judge(&ring, 1, &close, 1, SLR_WAY_NCCL), SLR_WAY_NCCL, "the slowest rank counts");
+}
+
+Test(ways, a_duel_is_about_all_rows_together)
+{
+    const struct slr_trial_row rows[] = {DUEL(7, 9, 10), DUEL(8, 5.2f, 5)},
+                               worse[] = {DUEL(7, 9, 10), DUEL(8, 6.2f, 5)};
+    cr_expect_eq(judge(rows, 2, rows, 2, SLR_WAY_NCCL), SLR_WAY_RING);
+    cr_expect_eq(judge(worse, 2, worse, 2, SLR_WAY_RING), SLR_WAY_NCCL);
+}
+
+Test(ways, a_row_that_a_rank_has_not_measured_does_not_count_in_a_duel)
+{
+    const struct slr_trial_row both[] = {DUEL(7, 9, 10), DUEL(8, 9, 5)}, one[] = {DUEL(7, 9, 10), DUEL(8, 0, 5)};
+    cr_expect_eq(judge(both, 2, both, 2, SLR_WAY_RING), SLR_WAY_NCCL);
+    cr_expect_eq(judge(both, 2, one, 2, SLR_WAY_NCCL), SLR_WAY_RING);
+    cr_expect_eq(judge(both, 2, both, 1, SLR_WAY_RING), SLR_WAY_NCCL, "one that a rank does not have does");
+    for (int way = SLR_WAY_RING; way <= SLR_WAY_NCCL; way++) {
+        const struct slr_trial_row none = DUEL(7, 0, 0);
+        cr_expect_eq(judge(&none, 1, both, 1, way), way, "none counts");
+        cr_expect_eq(judge(NULL, 0, NULL, 0, way), way);
+    }
 }
 
 Test(ways, nccl_has_to_beat_the_best_way_over_the_ring_in_all_rows_together)
 {
-    const struct slr_trial_row rows[] = {ROW(7, 0, 10, 8, 9, 7, 9, 9, 9), ROW(0, 0, 4, 3, 4, 4, 4, 4, 4)};
+    const struct slr_trial_row rows[] = {ROW(7, 0, 10, 8.5f, 9, 7, 9, 9, 9), ROW(0, 0, 4, 3, 4, 4, 4, 4, 4)};
     struct slr_trial_choice c = choose(rows, 2, rows, 2, 0);
-    cr_expect_eq(c.site_way[0], SLR_WAY_RING, "8 + 3 is not better than 7 + 4");
+    cr_expect_eq(c.site_way[0], SLR_WAY_RING, "8.5 + 3 is not better than 7 + 4");
     const struct slr_trial_row slow[] = {ROW(7, 0, 10, 8, 9, 9, 9, 9, 9), ROW(0, 0, 4, 3, 4, 4, 4, 4, 4)};
     c = choose(slow, 2, slow, 2, 0);
     cr_expect_eq(c.site_way[0], SLR_WAY_NCCL);
@@ -152,7 +248,7 @@ static struct slr_samples measured(unsigned idle_in_ten)
     unsigned n = 0;
     for (int w = 0; w < SLR_WAYS; w++)
         for (uint32_t round = 0; round < 2; round++)
-            for (int i = 0; i < 5; i++) { /* more than there is room for */
+            for (int i = 0; i < 5; i++) {
                 const struct slr_clock clock = {
                     .way = w, .round = round, .period = (float)(10 + w), .idle = n++ % 10 < idle_in_ten};
                 slr_samples_add(&row, &clock, (float)(2 + round) / (w >= SLR_WAY_PARTS ? 2 : 1));
@@ -163,9 +259,9 @@ static struct slr_samples measured(unsigned idle_in_ten)
 Test(ways, times_are_the_devices)
 {
     struct slr_samples row = measured(5);
-    cr_assert(slr_samples_whole(&row, 2) && !slr_samples_of_host(&row, 2));
+    cr_assert(slr_samples_tried(&row, 2) && !slr_samples_of_host(&row, 2));
     struct slr_trial_row posted = slr_samples_row(&row, 2, SLR_WAY_RING);
-    cr_expect(posted.gemm == 7 && posted.calls == SLR_WAYS * 2 * SLR_SAMPLES);
+    cr_expect(posted.gemm == 7 && posted.calls == SLR_WAYS * 2 * 5);
     cr_expect(posted.ms[SLR_WAY_RING] == 2.5f && posted.ms[SLR_WAY_PARTS] == 1.25f);
     cr_expect(posted.worst[SLR_WAY_NCCL] == 1 && posted.worst[SLR_WAY_PARTS] == 0.5f);
 }
@@ -184,7 +280,7 @@ Test(ways, one_way_that_waits_for_the_host_is_enough)
 {
     struct slr_samples row = measured(0);
     const float period[SLR_WAYS] = {[SLR_WAY_RING] = 9, [SLR_WAY_NCCL] = 1};
-    slr_samples_forget(&row);
+    slr_samples_forget(&row, 1, SLR_STAGE_WAYS);
     for (int w = 0; w < SLR_WAYS; w++)
         for (int i = 0; i < 3; i++) {
             const struct slr_clock clock = {.way = w, .period = period[w], .idle = w == SLR_WAY_RING};
@@ -198,36 +294,51 @@ Test(ways, one_way_that_waits_for_the_host_is_enough)
 Test(ways, a_round_that_is_missing)
 {
     struct slr_samples row = measured(0);
-    cr_expect_not(slr_samples_whole(&row, 3));
+    cr_expect_not(slr_samples_tried(&row, 3));
     cr_expect_eq(slr_samples_row(&row, 3, SLR_WAY_RING).ms[SLR_WAY_RING], 0);
-    slr_samples_forget(&row);
-    cr_expect_not(slr_samples_whole(&row, 1));
+    slr_samples_forget(&row, 2, SLR_STAGE_WAYS);
+    cr_expect_not(slr_samples_tried(&row, 1));
 }
 
-/* Of small gathers NCCL is what is in use: ring has to beat it clearly, in all rows together and in every
- * round. */
+/* And more samples than there is room for. */
+Test(ways, what_was_tried_before_a_duel_is_known_behind_it)
+{
+    struct slr_samples row = measured(0), other = {.gemm = 8};
+    slr_samples_forget(&row, 2, SLR_STAGE_DUEL);
+    slr_samples_forget(&other, 2, SLR_STAGE_DUEL);
+    cr_expect(slr_samples_tried(&row, 2) && !slr_samples_tried(&other, 2));
+    for (int w = SLR_WAY_RING; w <= SLR_WAY_NCCL; w++)
+        for (int i = 0; i < 10; i++) {
+            const struct slr_clock clock = {.way = w};
+            slr_samples_add(&row, &clock, 2);
+            slr_samples_add(&other, &clock, 2);
+        }
+    struct slr_trial_row posted = slr_samples_row(&other, 1, SLR_WAY_RING);
+    cr_expect(posted.calls == 16 && posted.ms[SLR_WAY_NCCL] == 2 && posted.ms[SLR_WAY_WHOLE] == 0);
+    cr_expect(slr_samples_tried(&row, 2) && !slr_samples_tried(&other, 1), "only of a duel");
+    slr_samples_forget(&row, 2, SLR_STAGE_WAYS);
+    cr_expect_not(slr_samples_tried(&row, 1), "all ways again");
+}
+
+/* Of small gathers NCCL is what is in use. */
 Test(ways, small_gathers_stay_with_nccl_unless_the_ring_is_clearly_better)
 {
     struct slr_trial_row rows[] = {ROW(7, 0, 10, 10, 9, 6, 9, 9, 9), ROW(0, 0, 9, 9, 9, 9, 9, 9, 9)};
     const struct slr_trial_row *const all[] = {rows};
     struct slr_trial_choice choice = {.rows = 0};
-    for (int i = 0; i < 2; i++)
-        for (int w = 0; w < SLR_WAYS; w++)
-            rows[i].worst[w] = rows[i].ms[w] / rows[i].ms[SLR_WAY_NCCL];
-    slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice);
-    cr_expect(choice.site_way[0] == SLR_WAY_RING && choice.rows == 1 && choice.row[0].way == 3, "6 + 9 against 10 + 9");
     rows[0].worst[3] = 1.1f;
-    slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice);
-    cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL, "not in every round");
-    rows[0].worst[3] = 0.97f;
+    cr_expect(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice));
+    cr_expect(choice.site_way[0] == SLR_WAY_RING && choice.rows == 1 && choice.row[0].way == 3, "6 + 9 against 10 + 9");
     rows[0].ms[3] = 9.8f;
-    slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice);
+    cr_expect_not(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice));
     cr_expect_eq(choice.site_way[0], SLR_WAY_RING, "whole: 9 + 9 against 10 + 9");
     rows[0].ms[SLR_WAY_NCCL] = 9.2f;
-    slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice);
-    cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL, "not by 3%%");
-    slr_trials_choose(all, (const uint32_t[]){0}, 1, 0, SLR_WAY_NCCL, &choice);
-    cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL, "nothing was measured");
+    cr_expect_not(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice));
+    cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL, "not by 2%%");
+    for (int base = SLR_WAY_RING; base <= SLR_WAY_NCCL; base++) {
+        cr_expect(slr_trials_choose(all, (const uint32_t[]){0}, 1, 0, base, &choice));
+        cr_expect_eq(choice.site_way[0], base, "nothing was measured");
+    }
 }
 
 Test(ways, the_worst_round_is_that_beside_what_is_in_use)

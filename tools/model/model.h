@@ -87,8 +87,10 @@ struct trial {
     const char *trans, *type, *gathered; /* NULL: not told */
     const char *clock;                   /* device or host; NULL: not told */
     bool nccl;                           /* chosen */
-    double ring_ms, nccl_ms;
-    unsigned ways; /* of those below, by number of equal parts */
+    bool duel;                           /* of ring and NCCL, else all ways */
+    bool open;                           /* nothing chosen: a duel comes */
+    double ring_ms, nccl_ms;             /* of a duel the former is as chosen */
+    unsigned ways;                       /* of those below, by number of equal parts */
     struct {
         uint64_t parts;
         double ms;

@@ -29,9 +29,15 @@ static bool read_ways(struct trial *t, const char *at)
 
 static bool usable(struct model *m, struct trial *t, const struct log_record *r)
 {
+    t->duel = r->has[F_STAGE] && strcmp(r->text[F_STAGE], "duel") == 0;
     t->nccl = strcmp(r->text[F_BY], "nccl") == 0;
-    if (!t->nccl && strcmp(r->text[F_BY], "ring") != 0) {
-        log_problem(m->reader, r->line, "field \"by\" is none that is known, expected ring or nccl");
+    t->open = strcmp(r->text[F_BY], "duel") == 0;
+    if (!t->nccl && !t->open && strcmp(r->text[F_BY], "ring") != 0) {
+        log_problem(m->reader, r->line, "field \"by\" is none that is known, expected ring, nccl or duel");
+        return false;
+    }
+    if (r->has[F_STAGE] && !t->duel && strcmp(r->text[F_STAGE], "ways") != 0) {
+        log_problem(m->reader, r->line, "field \"stage\" is none that is known, expected ways or duel");
         return false;
     }
     if (r->has[F_PARTS_MS] && !read_ways(t, r->text[F_PARTS_MS])) {

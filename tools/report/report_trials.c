@@ -58,22 +58,25 @@ static void put_gemm(struct table *t, const struct trial *a)
     table_cell(t, "%s", has_gemm(a) ? text : "no GEMM");
 }
 
-/* What was tried several times counts as it was chosen the last time. */
+/* What was tried several times counts as it was chosen the last time. A duel is the end of what was tried before it. */
 static const char *which_counts(const struct member *b, size_t i)
 {
-    const char *again = "";
+    const struct trial *one = &b->trials.at[i];
+    unsigned before = 0;
     for (size_t k = 0; k < b->trials.n; k++)
-        if (k != i && alike(&b->trials.at[k], &b->trials.at[i])) {
+        if (k != i && alike(&b->trials.at[k], one) && !b->trials.at[k].duel) {
             if (k > i)
                 return " (tried again below)";
-            again = " (again: this counts)";
+            before++;
         }
-    return again;
+    return before > one->duel && !one->open ? " (again: this counts)" : "";
 }
 
 static void put_chosen(struct table *t, const struct trial *a, const char *which)
 {
-    if (a->nccl)
+    if (a->open)
+        table_cell(t, "a duel, below%s", which);
+    else if (a->nccl)
         table_cell(t, "NCCL%s", which);
     else if (!has_gemm(a))
         table_cell(t, "ring%s", which);
@@ -86,7 +89,7 @@ static void put_chosen(struct table *t, const struct trial *a, const char *which
 static void put_gain(struct table *t, const struct trial *a)
 {
     double ms = has_gemm(a) && a->parts ? ms_of(a, a->parts) : a->ring_ms;
-    if (a->nccl || ms < 0 || a->nccl_ms <= 0)
+    if (a->nccl || a->open || ms < 0 || a->nccl_ms <= 0)
         table_cell(t, "-");
     else
         table_cell(t, "%.1f%%", 100 * (1 - ms / a->nccl_ms));
@@ -100,7 +103,7 @@ static void put_trial(struct table *t, const struct comm *c, const struct member
     table_cell(t, "%s", c->name);
     table_cell(t, "%s", form_bytes(bytes, (double)a->shard));
     put_gemm(t, a);
-    table_cell(t, "%" PRIu64 ", %s", a->calls, a->clock ? a->clock : "not told");
+    table_cell(t, "%" PRIu64 ", %s%s", a->calls, a->clock ? a->clock : "not told", a->duel ? ", duel" : "");
     table_cell(t, "%s", put_ms(ms, a->ring_ms));
     table_cell(t, "%s", put_ms(ms, a->nccl_ms));
     table_cell(t, "%s", whole >= 0 ? put_ms(ms, whole) : "-");
@@ -139,7 +142,8 @@ void report_trials(struct report *r)
     out_say(r->o,
             "For gathers of one size slipring has tried these ways and goes by the best: over the ring as it goes "
             "without trials, NCCL, and over the ring with the GEMM whole or in so many equal parts; times are ms from "
-            "the gather to the end of its GEMM, median of the slowest rank.");
+            "the gather to the end of its GEMM, median of the slowest rank. Where NCCL and the best way over the ring "
+            "were close, a duel of these two has decided.");
     out_table(r->o, &t);
     if (n > TRIALS_SHOWN)
         out_say(r->o, "%zu more are not listed.", n - TRIALS_SHOWN);

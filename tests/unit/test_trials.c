@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder plugin/trials/, two ranks in one thread, each some calls ahead of the other in turn, on a driver whose
+ * time goes on by what a call is said to take. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plugin/comm/group_record.h"
+#include "plugin/trials/small.h"
+#include "plugin/trials/trials.h"
+#include "plugin/trials/trials_impl.h"
+#include "plugin/tuner/tune_keep.h"
+#include "plugin/tuner/tune_state.h"
+
+enum { RANKS = 2, CALLS = 1200, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };
+
+/* ---- what the folder uses ---- */
+
+static int64_t ticks; /* calls of both ranks */
+static double now;    /* ms, of the device */
+static bool broken;   /* events can not be recorded */
+
+struct event {
+    double at;
+    int64_t tick;
+};
+
+static CUresult CUDAAPI create(CUevent *event, unsigned flags)
+{
+    (void)flags;
+    *event = calloc(1, sizeof(struct event));
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI destroy(CUevent event)
+{
+    free((void *)event);
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI record(CUevent event, CUstream stream)
+{
+    (void)stream;
+    if (broken)
+        return CUDA_ERROR_UNKNOWN;
+    *(struct event *)event = (struct event){now, ticks};
+    return CUDA_SUCCESS;
+}
+
+/* The device is never done when the site's next call comes. */
+static CUresult CUDAAPI query(CUevent event)
+{
+    return ticks > ((struct event *)event)->tick + 1 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult CUDAAPI elapsed(float *ms, CUevent from, CUevent to)
+{
+    *ms = (float)(((struct event *)to)->at - ((struct event *)from)->at);
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI captures(CUstream stream, CUstreamCaptureStatus *status)
+{
+    (void)stream;
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI device_name(char *name, int size, CUdevice device)
+{
+    (void)device;
+    snprintf(name, (size_t)size, "fake");
+    return CUDA_SUCCESS;
+}
+
+static ncclResult_t nccl_version(int *version)
+{
+    *version = 22700;
+    return ncclSuccess;
+}
+
+enum slr_status slr_shared_enter(const struct slr_shared *s)
+{
+    (void)s;
+    return SLR_OK;
+}
+
+void slr_shared_leave(void) {}
+
+static bool grouped;
+
+struct slr_group *slr_group_now(void)
+{
+    static struct slr_group group;
+    return grouped ? &group : NULL;
+}
+
+static unsigned kept; /* rules */
+static struct slr_tune_site latest_kept;
+
+void slr_tune_keep(const struct slr_tune_site *rule)
+{
+    kept++;
+    latest_kept = *rule;
+}
+
+bool slr_tune_read(struct slr_tune_table *table)
+{
+    (void)table;
+    return false;
+}
+
+const char *slr_tune_path(void)
+{
+    return "";
+}
+
+void slr_tune_free(struct slr_tune_table *table)
+{
+    (void)table;
+}
+
+void slr_tune_gpu_word(const char *name, char word[SLR_TUNE_GPU])
+{
+    snprintf(word, SLR_TUNE_GPU, "%s", name);
+}
+
+enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)
+{
+    (void)gemm;
+    return SLR_R_FUSED;
+}
+
+/* ---- the program ---- */
+
+struct rank {
+    struct slr_comm comm;
+    int calls;
+    struct went { /* of each call */
+        enum slr_reason why;
+        uint32_t parts, stage;
+        bool trying;
+    } went[CALLS];
+};
+static struct rank ranks[RANKS];
+static struct slr_comm *here; /* whose GEMM it is */
+
+int slr_comm_hold_all(struct slr_comm **list, int max)
+{
+    (void)max;
+    list[0] = here;
+    return 1;
+}
+
+void slr_comm_put(struct slr_comm *c)
+{
+    (void)c;
+}
+
+/* What a call takes. */
+static struct {
+    double nccl, pace, parts[13]; /* ms; 0: as by the pace */
+    double later;                 /* behind the first stage the ring takes so much more; 0: as before */
+} model;
+static int64_t gemm_m;
+static size_t shard;
+static struct slr_control *control;
+
+static double takes(const struct rank *r, const struct went *w)
+{
+    if (w->why != SLR_R_RING)
+        return model.nccl;
+    const double ms = model.parts[w->parts] > 0 ? model.parts[w->parts] : model.pace;
+    return r->comm.trials->site[r->comm.trials->now.site].again > 0 && model.later > 0 ? ms * model.later : ms;
+}
+
+static void one(struct rank *r)
+{
+    static char memory[4096];
+    struct slr_gemm gemm = {.m = gemm_m, .n = 8, .k = 8, .batch = 1, .b = memory + r->comm.rank};
+    struct slr_call call = {.comm = &r->comm, .shard = shard, .recv = memory + r->comm.rank};
+    struct went *w = &r->went[r->calls++];
+    ticks += RANKS;
+    here = &r->comm;
+    w->why = slr_trials_call(&call);
+    w->trying = r->comm.trials->now.trying;
+    w->stage = r->comm.trials->now.site < 0 ? 0 : r->comm.trials->site[r->comm.trials->now.site].again;
+    if (call.measured)
+        slr_trials_begin(&call);
+    w->parts = w->why == SLR_R_RING ? slr_trials_parts(&r->comm, &gemm, false) : 0;
+    now += takes(r, w);
+    if (call.measured)
+        slr_trials_gathered(&call, NULL);
+    if (gemm_m)
+        slr_trials_gemm(&gemm, NULL);
+}
+
+/* So many calls of each rank; both go the same way. */
+static void go(int calls)
+{
+    const int from = ranks[0].calls;
+    cr_assert(from + calls <= CALLS);
+    for (int done = 0, some; done < calls; done += some) {
+        some = calls - done < AHEAD ? calls - done : AHEAD;
+        for (int r = 0; r < RANKS; r++)
+            for (int i = 0; i < some; i++)
+                one(&ranks[done / AHEAD % 2 ? RANKS - 1 - r : r]);
+    }
+    for (int i = from; i < from + calls; i++)
+        for (int r = 1; r < RANKS; r++)
+            cr_assert(ranks[0].went[i].why == ranks[r].went[i].why && ranks[0].went[i].parts == ranks[r].went[i].parts,
+                      "call %d: %s, %u parts on rank 0, %s, %u on rank %d", i, slr_reason_name(ranks[0].went[i].why),
+                      ranks[0].went[i].parts, slr_reason_name(ranks[r].went[i].why), ranks[r].went[i].parts, r);
+}
+
+static void make(void)
+{
+    slr_real.cuEventCreate = create;
+    slr_real.cuEventDestroy = destroy;
+    slr_real.cuEventRecord = record;
+    slr_real.cuEventQuery = query;
+    slr_real.cuEventElapsedTime = elapsed;
+    slr_real.cuStreamIsCapturing = captures;
+    slr_real.cuDeviceGetName = device_name;
+    slr_real.ncclGetVersion = nccl_version;
+    const size_t bytes = slr_control_bytes(RANKS);
+    control = aligned_alloc(SLR_CONTROL_PAGE, bytes);
+    cr_assert(control);
+    memset(control, 0, bytes);
+    for (int r = 0; r < RANKS; r++) {
+        struct slr_comm *c = &ranks[r].comm;
+        c->rank = r;
+        c->nranks = RANKS;
+        c->shared.control = control;
+        pthread_mutex_init(&c->lock, NULL);
+        control->post[r].tries = slr_trials_prepare(c);
+        cr_assert_eq(control->post[r].tries, 3);
+    }
+    for (int r = 0; r < RANKS; r++)
+        slr_trials_open(&ranks[r].comm);
+    for (int r = 0; r < RANKS; r++)
+        slr_trials_ready(&ranks[r].comm);
+    gemm_m = 8;
+    shard = LARGE;
+}
+
+static void drop(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        slr_trials_close(&ranks[r].comm, false);
+    free(control);
+}
+
+TestSuite(trials, .init = make, .fini = drop);
+
+/* The calls of a stage, and how many of them went over the ring in so many parts. */
+static int in_stage(uint32_t stage, int parts)
+{
+    int n = 0;
+    for (int i = 0; i < ranks[0].calls; i++) {
+        const struct went *w = &ranks[0].went[i];
+        n += w->trying && w->stage == stage && (parts < 0 || (w->why == SLR_R_RING && w->parts == (uint32_t)parts));
+    }
+    return n;
+}
+
+static const struct went *latest(void)
+{
+    return &ranks[0].went[ranks[0].calls - 1];
+}
+
+enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * SLR_DUEL_RUN, SETTLED = 320 };
+
+/* As measured on two H200: in short runs both take as long, in longer ones NCCL is faster. */
+Test(trials, a_tie_is_decided_by_a_duel)
+{
+    model.nccl = 0.158, model.pace = 0.25, model.parts[1] = 0.1586, model.later = 1.4;
+    go(SETTLED);
+    cr_expect_eq(in_stage(0, -1), OF_WAYS);
+    cr_expect_eq(in_stage(1, -1), OF_DUEL);
+    cr_expect_eq(in_stage(1, 1), OF_DUEL / 2, "the ring with the way that was chosen, not by the pace");
+    cr_expect_eq(latest()->why, SLR_R_MEASURED);
+    cr_expect(kept == 1 && latest_kept.nccl);
+}
+
+Test(trials, a_duel_may_be_the_rings)
+{
+    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.96;
+    go(SETTLED);
+    cr_expect_eq(in_stage(1, 3), OF_DUEL / 2);
+    cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3);
+    cr_expect(kept == 1 && !latest_kept.nccl && strcmp(latest_kept.cut, "p3") == 0);
+}
+
+Test(trials, a_duel_needs_two_percent)
+{
+    model.nccl = 1, model.pace = 0.99;
+    go(SETTLED);
+    cr_expect_eq(in_stage(1, 0), OF_DUEL / 2);
+    cr_expect_eq(latest()->why, SLR_R_MEASURED);
+}
+
+Test(trials, what_is_far_apart_needs_no_duel)
+{
+    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.8;
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3 && in_stage(1, -1) == 0 && kept == 1);
+}
+
+Test(trials, nccl_that_is_far_better_needs_no_duel)
+{
+    model.nccl = 0.8, model.pace = 1;
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_MEASURED && in_stage(1, -1) == 0);
+}
+
+Test(trials, a_gather_alone_has_a_duel_too)
+{
+    gemm_m = 0;
+    model.nccl = 1, model.pace = 0.95;
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_RING && in_stage(1, -1) == OF_DUEL);
+}
+
+/* Calls until a stage begins on rank 0. */
+static void until(uint32_t stage)
+{
+    while (ranks[0].comm.trials->site[0].again < stage)
+        go(AHEAD);
+}
+
+/* Nothing is measured in the duel: what the first stage found. */
+Test(trials, a_duel_in_which_nothing_is_measured)
+{
+    model.nccl = 1, model.pace = 0.96;
+    until(1);
+    broken = true;
+    go(OF_DUEL + 48);
+    cr_expect_eq(latest()->why, SLR_R_RING);
+    cr_expect_eq(kept, 0);
+    cr_expect_eq(ranks[0].comm.trials->in_force.chosen[0], 2);
+}
+
+Test(trials, a_tie_before_a_duel_in_which_nothing_is_measured)
+{
+    model.nccl = 1, model.pace = 1;
+    until(1);
+    broken = true;
+    go(OF_DUEL + 48);
+    cr_expect_eq(latest()->why, SLR_R_MEASURED);
+}
+
+/* In graphs, say. */
+Test(trials, nothing_is_ever_measured)
+{
+    model.nccl = 1, model.pace = 1;
+    broken = true;
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_RING && in_stage(1, -1) == 0);
+    cr_expect_eq(ranks[0].comm.trials->in_force.chosen[0], 1);
+}
+
+Test(trials, gathers_in_groups_have_no_duel)
+{
+    grouped = true;
+    model.nccl = model.pace = 1;
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_RING && in_stage(0, -1) == 0);
+}
+
+Test(trials, what_a_duel_was_about_is_known)
+{
+    model.nccl = 1, model.pace = 1;
+    go(CALLS);
+    cr_expect_eq(latest()->stage, 1, "its calls are no strangers'");
+}
+
+/* Another GEMM: all ways again, and a duel again. */
+Test(trials, strangers_behind_a_duel)
+{
+    model.nccl = 1, model.pace = 0.95;
+    go(SETTLED);
+    gemm_m = 16;
+    model.parts[4] = 0.9;
+    go(480);
+    cr_expect_eq(in_stage(2, -1), OF_WAYS);
+    cr_expect_eq(in_stage(3, 4), OF_DUEL / 2);
+    cr_expect(latest()->why == SLR_R_RING && latest()->parts == 4);
+    gemm_m = 8;
+    go(300);
+    cr_expect_gt(in_stage(4, -1), 0, "the first one has not been tried this time");
+}
+
+/* The duel is NCCL's now; until it is over calls go by what was chosen before. */
+Test(trials, between_the_stages_of_later_trials)
+{
+    model.nccl = 1, model.pace = 0.95;
+    go(SETTLED);
+    gemm_m = 16;
+    model.pace = 1;
+    go(480);
+    cr_expect_eq(latest()->why, SLR_R_MEASURED);
+    int first = 0, last = 0;
+    for (int i = 0; i < ranks[0].calls; i++) {
+        first = !first && ranks[0].went[i].why == SLR_R_MEASURED ? i : first;
+        last = ranks[0].went[i].trying && ranks[0].went[i].stage == 3 ? i : last;
+    }
+    cr_expect_gt(first, last + AHEAD, "the choice takes some calls");
+}
+
+Test(trials, strangers_where_there_was_no_duel)
+{
+    model.nccl = 1, model.pace = 0.5;
+    go(SETTLED);
+    gemm_m = 16;
+    go(240);
+    cr_expect(in_stage(1, -1) == 0 && in_stage(2, -1) == OF_WAYS);
+}
+
+/* So too when what was tried is consumed by another GEMM in the duel. That has not been tried in all ways: not kept. */
+Test(trials, strangers_in_a_duel)
+{
+    model.nccl = 1, model.pace = 0.95;
+    until(1);
+    gemm_m = 16;
+    go(OF_DUEL + 40);
+    cr_expect(ranks[0].comm.trials->in_force.chosen[0] == 2 && kept == 0);
+    go(200);
+    cr_expect_gt(in_stage(2, -1), 0);
+}
+
+/* The tune file knows one GEMM; another one came, and all ways were tried: the rule does not count in the duel. */
+Test(trials, a_known_gemm_in_a_duel)
+{
+    const struct slr_consumer any = {.m = 8, .n = 8, .k = 8, .batch = 1, .gathered = SLR_CONSUMER_B};
+    for (int r = 0; r < RANKS; r++)
+        ranks[r].comm.trials->shared->known[0] =
+            (struct slr_trial_known){.high = UINT64_MAX, .consumer = any, .way = SLR_WAY_WHOLE};
+    ranks[0].comm.trials->shared->knowns = 1;
+    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.95;
+    go(4);
+    cr_expect(latest()->why == SLR_R_RING && latest()->parts == 1);
+    gemm_m = 16;
+    until(2);
+    gemm_m = 8;
+    go(260);
+    cr_expect_eq(in_stage(3, 3), OF_DUEL / 2);
+    cr_expect_eq(latest()->parts, 3);
+}
+
+/* Of a small site NCCL is what is in use; the ring has a large one first. */
+Test(trials, small_gathers_have_a_duel)
+{
+    model.nccl = 1, model.pace = 0.95;
+    go(1);
+    shard = SMALL;
+    go(SETTLED + SLR_SMALL_WARM);
+    cr_expect_eq(ranks[0].comm.trials->site[1].again, 1);
+    cr_expect_eq(latest()->why, SLR_R_RING);
+}
+
+/* One small size too many while a duel is agreed on, and not begun: the site is given up. */
+Test(trials, a_small_site_that_is_given_up_before_its_duel)
+{
+    model.nccl = 1, model.pace = 0.95;
+    go(1);
+    shard = SMALL;
+    while (ranks[0].comm.trials->shared->choice.again[1] == 0)
+        go(1);
+    cr_assert_eq(ranks[0].comm.trials->site[1].again, 0);
+    for (shard = SMALL + 64; shard <= SMALL + 64 * SLR_SMALL_SITES; shard += 64)
+        go(1);
+    shard = SMALL;
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_TOO_SMALL && in_stage(1, -1) == 0);
+    shard = LARGE;
+    go(SETTLED);
+    for (int r = 0; r < RANKS; r++) {
+        const struct slr_trials *t = ranks[r].comm.trials;
+        cr_expect(t->site[1].again == 1 && t->site[1].given_up && t->unposted == 0);
+    }
+}
+
+Test(trials, small_gathers_that_tie_are_nccls)
+{
+    model.nccl = 1, model.pace = 0.99;
+    go(1);
+    shard = SMALL;
+    go(SETTLED + SLR_SMALL_WARM);
+    cr_expect(latest()->why == SLR_R_TOO_SMALL || latest()->why == SLR_R_MEASURED);
+    cr_expect_eq(ranks[0].comm.trials->in_force.site_way[1], SLR_WAY_NCCL);
+}
