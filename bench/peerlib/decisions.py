@@ -46,7 +46,8 @@ def words(event):
         return f"joined: {event['reason']} ({event['by']})"
     if what == "tried":
         times = f"ring {event['ring_ms']:.3g} ms, NCCL {event['nccl_ms']:.3g} ms, parts {event['parts_ms']}"
-        return f"tried: {times}: {event['by']}, parts {event['parts'] or 'by the pace'}"
+        stage = "duel" if event.get("stage") == "duel" else "tried"
+        return f"{stage}: {times}: {event['by']}, parts {event['parts'] or 'by the pace'}"
     return None
 
 

@@ -17,7 +17,7 @@ from turns import NCCL, OURS, Turns
 FIRST_STEPS = 10  # in which slipring may stage shards
 LEAST_LOSS_STEPS, USUAL_LOSS_STEPS = 12, 20
 SETTLE_STEPS = 4  # without a synchronisation
-SETTLE_CALLS = 240  # of each size of a gather, in which slipring has tried its ways
+SETTLE_CALLS = 320  # of each size of a gather, in which slipring has tried its ways
 QUIET_STEPS = 8  # in which it has tried nothing more
 LEAST_ROUNDS = 2
 WARMUP, FIRST_ITERATIONS = 2, 3  # of a measurement, and in the first one
@@ -203,11 +203,16 @@ class Run(Turns):
         """Few steps at a time, as slipring only knows what the device has done."""
         least, most = self.settle_steps(measured)
         done = tried = 0
-        while done < least or (done < most and done - tried < QUIET_STEPS and self.time_left() > measured.needed):
+        duels = set()  # that are under way
+        while done < least or (
+            done < most and (duels or done - tried < QUIET_STEPS) and self.time_left() > measured.needed
+        ):
             self.ask(side, {"do": "time", "warmup": 0, "iters": SETTLE_STEPS})
             done += SETTLE_STEPS
-            if any(event["event"] == "tried" for event in self.new_events(measured)):
-                tried = done
+            for event in self.new_events(measured):
+                if event["event"] == "tried":
+                    tried = done
+                    (duels.add if event["by"] == "duel" else duels.discard)((event["comm"], event["shard"]))
 
     def rounds(self, to, job, count):
         """Samples of each side, in turn, into `to`."""
