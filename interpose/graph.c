@@ -6,6 +6,9 @@
 #include "cache/blocks.h"
 #include "interpose/gate_table.h"
 #include "plugin/gather/graphs.h"
+#include "plugin/gather/record.h"
+#include "plugin/gather/recorded.h"
+#include "plugin/gather/replay.h"
 
 /* cuda.h turns them into other forms. */
 #undef cuGraphAddNode
@@ -24,6 +27,8 @@ static void born(CUresult r, const CUgraph *graph)
 {
     if (r == CUDA_SUCCESS && slr_graphs_any())
         slr_graph_forget(slr_graph_of(*graph));
+    if (r == CUDA_SUCCESS)
+        slr_recorded_forget(slr_graph_of(*graph));
 }
 
 /* The capture is announced before it begins: see slr_block_captures. */
@@ -44,11 +49,13 @@ static void began(CUstream stream)
 {
     if (slr_graphs_any())
         slr_graph_forget(slr_graph_of(slr_graph_recorded(stream)));
+    if (slr_recorded_any())
+        slr_recorded_forget(slr_graph_of(slr_graph_recorded(stream)));
 }
 
 #define BEGIN_PLAIN(sym, own) BEGIN(sym, began(own), (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-#define BEGIN_GRAPH(sym)                                                                                               \
-    BEGIN(sym, (void)0,                                                                                                \
+#define BEGIN_GRAPH(sym, own)                                                                                          \
+    BEGIN(sym, slr_record_not_here(own),                                                                               \
           (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n,            \
            CUstreamCaptureMode mode),                                                                                  \
           (stream, graph, nodes, data, n, mode))
@@ -56,8 +63,8 @@ BEGIN_PLAIN(cuStreamBeginCapture, stream) /* the first form takes no mode, and d
 BEGIN_PLAIN(cuStreamBeginCapture_ptsz, OWN(stream))
 BEGIN_PLAIN(cuStreamBeginCapture_v2, stream)
 BEGIN_PLAIN(cuStreamBeginCapture_v2_ptsz, OWN(stream))
-BEGIN_GRAPH(cuStreamBeginCaptureToGraph)
-BEGIN_GRAPH(cuStreamBeginCaptureToGraph_ptsz)
+BEGIN_GRAPH(cuStreamBeginCaptureToGraph, stream)
+BEGIN_GRAPH(cuStreamBeginCaptureToGraph_ptsz, OWN(stream))
 
 static bool capturing(CUstream stream)
 {
@@ -71,9 +78,13 @@ static bool capturing(CUstream stream)
     static CUresult hook_##sym(CUstream stream, CUgraph *graph)                                                        \
     {                                                                                                                  \
         bool before = capturing(own);                                                                                  \
+        const unsigned long long capture = slr_record_capture(own);                                                    \
+        slr_record_end(own);                                                                                           \
         CUresult r = REAL(sym)(stream, graph);                                                                         \
-        if (before && !capturing(own))                                                                                 \
+        if (before && !capturing(own)) {                                                                               \
             slr_block_captures(-1);                                                                                    \
+            slr_record_ended(capture);                                                                                 \
+        }                                                                                                              \
         return r;                                                                                                      \
     }
 END(cuStreamEndCapture, stream)
@@ -89,8 +100,11 @@ static CUresult hook_cuGraphCreate(CUgraph *out, unsigned flags)
 static CUresult hook_cuGraphClone(CUgraph *out, CUgraph from)
 {
     CUresult r = REAL(cuGraphClone)(out, from);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
         slr_graph_copy(slr_graph_of(*out), slr_graph_of(from));
+        slr_recorded_forget(slr_graph_of(*out));
+        slr_recorded_cloned(*out, from);
+    }
     return r;
 }
 
@@ -98,21 +112,27 @@ static CUresult hook_cuGraphClone(CUgraph *out, CUgraph from)
 static CUresult hook_cuGraphDestroy(CUgraph graph)
 {
     slr_graph_forget(slr_graph_of(graph));
-    return REAL(cuGraphDestroy)(graph);
+    return slr_recorded_destroys(graph) ? REAL(cuGraphDestroy)(graph) : CUDA_SUCCESS;
 }
 
 static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 {
     slr_graph_forget(slr_graph_exec(exec));
-    return REAL(cuGraphExecDestroy)(exec);
+    CUgraph late = slr_recorded_exec_destroyed(exec);
+    CUresult r = REAL(cuGraphExecDestroy)(exec);
+    if (late)
+        REAL(cuGraphDestroy)(late);
+    return r;
 }
 
 #define INSTANTIATE(sym, params, args)                                                                                 \
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
         CUresult r = REAL(sym) args;                                                                                   \
-        if (r == CUDA_SUCCESS)                                                                                         \
+        if (r == CUDA_SUCCESS) {                                                                                       \
             slr_graph_copy(slr_graph_exec(*out), slr_graph_of(graph));                                                 \
+            slr_recorded_instantiated(*out, graph);                                                                    \
+        }                                                                                                              \
         return r;                                                                                                      \
     }
 INSTANTIATE(cuGraphInstantiate, (CUgraphExec * out, CUgraph graph, CUgraphNode *node, char *text, size_t room),
@@ -130,8 +150,10 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * out, CUgraph graph
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
         CUresult r = REAL(sym) args;                                                                                   \
-        if (r == CUDA_SUCCESS)                                                                                         \
+        if (r == CUDA_SUCCESS) {                                                                                       \
             slr_graph_copy(slr_graph_exec(exec), slr_graph_of(graph));                                                 \
+            slr_recorded_updated(exec, graph);                                                                         \
+        }                                                                                                              \
         return r;                                                                                                      \
     }
 UPDATE(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *result),
@@ -143,14 +165,18 @@ static CUresult hook_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, c
                                               CUgraph child)
 {
     CUresult r = REAL(cuGraphAddChildGraphNode)(out, graph, from, n, child);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
         slr_graph_add(slr_graph_of(graph), slr_graph_of(child));
+        slr_recorded_child(graph, child, *out);
+    }
     return r;
 }
 
 /* The bodies of a conditional node are graphs that are made with it. */
-static void node_added(CUgraph graph, const CUgraphNodeParams *node)
+static void node_added(CUgraph graph, CUgraphNode added, const CUgraphNodeParams *node)
 {
+    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        slr_recorded_child(graph, node->graph.graph, added);
     if (!slr_graphs_any())
         return;
     if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
@@ -164,7 +190,7 @@ static CUresult hook_cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgra
 {
     CUresult r = REAL(cuGraphAddNode)(out, graph, from, n, node);
     if (r == CUDA_SUCCESS)
-        node_added(graph, node);
+        node_added(graph, *out, node);
     return r;
 }
 
@@ -173,7 +199,7 @@ static CUresult hook_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CU
 {
     CUresult r = REAL(cuGraphAddNode_v2)(out, graph, from, edges, n, node);
     if (r == CUDA_SUCCESS)
-        node_added(graph, node);
+        node_added(graph, *out, node);
     return r;
 }
 
@@ -181,7 +207,12 @@ static CUresult hook_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CU
 static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, CUstream own)
 {
     CUgraph into = slr_graph_recorded(own);
-    CUresult r = real(exec, stream);
+    struct slr_replay *replay = NULL;
+    CUresult r;
+    if (!into && !slr_replay_begin(exec, own, &replay, &r))
+        return r;
+    r = real(exec, stream);
+    slr_replay_end(replay, r);
     if (r == CUDA_SUCCESS && into)
         slr_graph_add(slr_graph_of(into), slr_graph_exec(exec));
     else if (r == CUDA_SUCCESS)
@@ -192,7 +223,7 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
 #define LAUNCH(sym, own)                                                                                               \
     static CUresult hook_##sym(CUgraphExec exec, CUstream stream)                                                      \
     {                                                                                                                  \
-        if (__builtin_expect(slr_graphs_any(), 0))                                                                     \
+        if (__builtin_expect(slr_graphs_any() || slr_recorded_any(), 0))                                               \
             return launch(REAL(sym), exec, stream, own);                                                               \
         return REAL(sym)(exec, stream);                                                                                \
     }

@@ -36,7 +36,7 @@ static enum slr_status open_buffer(struct slr_ring *ring, const struct slr_gathe
     for (int peer = 0; peer < ring->nranks; peer++)
         if (peer != ring->rank && slr_source_of(g, peer) == SLR_ARRIVES)
             slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_OPEN, peer, ring->rank), first);
-    return slr_memops_put(&m, ring->pull);
+    return slr_memops_put(ring, &m, ring->pull);
 }
 
 /* The words of a rank to itself are used by no gather. */
@@ -45,13 +45,13 @@ enum slr_status slr_ring_try(struct slr_ring *ring)
     struct slr_memops m;
     m.count = 0;
     slr_memops_say_ready(&m, ring, ring->rank, slr_ready_value(1, 0));
-    SLR_TRY(slr_memops_put(&m, ring->publish));
+    SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     SLR_TRY(SLR_CU(cuStreamSynchronize, ring->publish));
     /* Accepted is not done: the host looks. */
     if (slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_READY, ring->rank, ring->rank) != 1)
         return SLR_CUDA;
     slr_memops_await_ready(&m, ring, ring->rank, slr_ready_value(1, 0));
-    SLR_TRY(slr_memops_put(&m, ring->pull));
+    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, ring->rank), 0,
                    CU_STREAM_WAIT_VALUE_GEQ));
     return SLR_CU(cuStreamSynchronize, ring->pull);
@@ -104,7 +104,7 @@ static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, u
         if (way != SLR_ARRIVES)
             slr_memops_await_ready(&m, ring, owner, slr_ready_value(way == SLR_FROM_SLOT ? first : last, 0));
     }
-    SLR_TRY(slr_memops_put(&m, ring->pull));
+    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     pull_did(ring, SLR_SPAN_WAIT, owner_at(ring, 1), 0, 0);
     return SLR_OK;
 }
@@ -121,7 +121,7 @@ static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gathe
         m.count = 0;
         slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
         slr_memops_await_ready(&m, ring, owner, slr_ready_value(seq, 0));
-        SLR_TRY(slr_memops_put(&m, ring->pull));
+        SLR_TRY(slr_memops_put(ring, &m, ring->pull));
         pull_did(ring, SLR_SPAN_WAIT, owner, piece, 0);
     }
     return SLR_OK;
@@ -141,6 +141,9 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
     enum slr_source way = slr_source_of(g, owner);
     CUdeviceptr to = g->recv + (size_t)owner * g->plan.shard + at;
     CUdeviceptr from = way == SLR_FROM_SLOT ? ring->slots[owner] + slr_slot_at(ring, seq) : g->route[owner].from + at;
+    if (ring->recorded)
+        return slr_record_copy(ring, ring->pull, owner, false, g->recv + (size_t)owner * g->plan.shard, at, bytes,
+                               g->route[owner].from);
     SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
     pull_did(ring, SLR_SPAN_PULL, owner, (uint32_t)(at / g->plan.piece), bytes);
     return SLR_OK;
@@ -278,23 +281,40 @@ static enum slr_status begin_streams(struct slr_ring *ring, bool publish, bool o
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
     ring->behind = false;
     ring->entries = 0;
-    if (!one && (publish || own))
+    if (!one && (publish || own || ring->recorded))
         SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
     if (publish)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, begin, 0));
     if (own)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->own, begin, 0));
+    /* Elsewhere it waits for nothing before the end; a capture has to take it in. */
+    if (ring->recorded)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, begin, 0));
     return SLR_OK;
+}
+
+void slr_ring_number(struct slr_ring *ring, const struct slr_gather *g)
+{
+    const uint32_t last = atomic_load(&ring->issued) + g->plan.pieces;
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank && slr_delivery_to(g, peer) == SLR_CORRECTED)
+            atomic_store(&ring->corrected[peer], slr_ready_value(last, 1));
+    atomic_store(&ring->issued, last);
+}
+
+void slr_ring_expects(struct slr_ring *ring, const struct slr_gather *g)
+{
+    const uint32_t last = atomic_load(&ring->issued);
+    for (int step = 1; step < ring->nranks; step++)
+        if (slr_source_of(g, owner_at(ring, step)) == SLR_FROM_EXPECTED)
+            atomic_store(&ring->expected[owner_at(ring, step)], slr_ready_value(last, 1));
 }
 
 enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g)
 {
     uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */
     SLR_TRY(grow_events(ring, g->plan.chunks * (uint32_t)(ring->nranks - 1)));
-    for (int peer = 0; peer < ring->nranks; peer++)
-        if (peer != ring->rank && slr_delivery_to(g, peer) == SLR_CORRECTED)
-            atomic_store(&ring->corrected[peer], slr_ready_value(first + g->plan.pieces - 1, 1));
-    atomic_store(&ring->issued, first + g->plan.pieces - 1);
+    slr_ring_number(ring, g);
     unsigned deliveries = slr_ring_deliveries(ring, g);
     bool sends = slr_ring_sends(deliveries);
     SLR_TRY(begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
@@ -354,7 +374,7 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
     struct slr_memops m;
     m.count = 0;
     say_done(ring, g, &m, last);
-    SLR_TRY(slr_memops_put(&m, ring->pull));
+    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     if (sends)
         SLR_TRY(slr_ring_correct(ring, g, last));
     /* Late: no peer waits for it. */
@@ -363,7 +383,7 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
     ring->settling = m.count > 0 ? ring->finished : NULL;
     /* Alone where parts of a GEMM wait for that, else with what only the end needs. */
     if (ring->settling && g->wanted != SLR_WANTS_NOTHING) {
-        SLR_TRY(slr_memops_put(&m, ring->tail));
+        SLR_TRY(slr_memops_put(ring, &m, ring->tail));
         SLR_TRY(SLR_CU(cuEventRecord, ring->settled, ring->tail));
         ring->settling = ring->settled;
     }
@@ -371,7 +391,7 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, last_event(ring), 0));
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->tail);
     await_readers(ring, g, &m, last);
-    SLR_TRY(slr_memops_put(&m, ring->tail));
+    SLR_TRY(slr_memops_put(ring, &m, ring->tail));
     return finish_tail(ring, g, sends);
 }
 
@@ -380,9 +400,7 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     uint32_t ahead = pieces_ahead(&g->plan), last = atomic_load(&ring->issued), first = last - g->plan.pieces + 1;
     unsigned deliveries = slr_ring_deliveries(ring, g);
     bool sends = slr_ring_sends(deliveries);
-    for (int step = 1; step < ring->nranks; step++)
-        if (slr_source_of(g, owner_at(ring, step)) == SLR_FROM_EXPECTED)
-            atomic_store(&ring->expected[owner_at(ring, step)], slr_ready_value(last, 1));
+    slr_ring_expects(ring, g);
     ring->chunks = g->plan.chunks;
     ring->whole = g->wanted != SLR_WANTS_CHUNKS && can_be_whole(ring, g);
     ring->once = ring->whole && g->wanted == SLR_WANTS_NOTHING;
@@ -402,6 +420,14 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     }
     ring->carrying = ring->restated = false;
     return conclude(ring, g, last, sends);
+}
+
+enum slr_status slr_ring_launched(struct slr_ring *ring, CUstream stream)
+{
+    ring->carrying = ring->restated = false;
+    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, stream));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->entry, 0));
+    return SLR_CU(cuEventRecord, ring->finished, ring->tail);
 }
 
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)

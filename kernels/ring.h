@@ -110,6 +110,8 @@
 
 #define SLR_MAX_RANKS 64
 
+struct slr_recorded;
+
 struct slr_ring {
     int rank, nranks;
     CUcontext ctx;                    /* of this rank's device; streams and events belong to it */
@@ -143,6 +145,8 @@ struct slr_ring {
     CUevent *chunk_event; /* of the latest gather, [chunk * (nranks - 1) + step - 1] */
     uint32_t chunk_events;
     struct slr_timing *timing; /* of the latest gather, the caller's; NULL: it is not measured */
+    /* Its streams capture: what of the gather depends on the call, the caller's (ring_record.h). NULL: no. */
+    struct slr_recorded *recorded;
 };
 
 /* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/gather/transfer.h
@@ -217,6 +221,14 @@ enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstr
  * the owner that it may write. */
 enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g);
 enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *g);
+
+/* Of a gather that is in a graph (ring_record.h), what slr_ring_begin and slr_ring_finish do besides
+ * enqueueing: number its pieces; before that g->route[].delivery, before slr_ring_expects
+ * g->route[].source as well. And when a graph with the latest gathers has been launched on `stream`:
+ * they are over when that is. */
+void slr_ring_number(struct slr_ring *ring, const struct slr_gather *g);
+void slr_ring_expects(struct slr_ring *ring, const struct slr_gather *g);
+enum slr_status slr_ring_launched(struct slr_ring *ring, CUstream stream);
 
 /* Makes `stream` wait for everything that the latest gather does, and for the events that carry it:
  * what is put on the stream behind them must not be seen to end before them. */

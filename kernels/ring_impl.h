@@ -7,6 +7,7 @@
 #include "base/cu.h"
 #include "kernels/flags.h"
 #include "kernels/ring.h"
+#include "kernels/ring_record.h"
 
 /* Operations on words that one call of the driver enqueues; a call costs more than ten of them. */
 struct slr_memops {
@@ -18,13 +19,15 @@ struct slr_memops {
 void slr_memops_write(struct slr_memops *m, CUdeviceptr word, uint32_t value);
 /* Until the word has reached the value. */
 void slr_memops_wait(struct slr_memops *m, CUdeviceptr word, uint32_t value);
-/* The same for ready(me, peer) and ready(peer, me). */
+/* The same for words of 64 bits, and for ready(me, peer) and ready(peer, me). */
+void slr_memops_write64(struct slr_memops *m, CUdeviceptr word, uint64_t value);
+void slr_memops_wait64(struct slr_memops *m, CUdeviceptr word, uint64_t value);
 void slr_memops_say_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value);
 void slr_memops_await_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value);
 /* Until the word is 0. */
 void slr_memops_wait_zero(struct slr_memops *m, CUdeviceptr word);
-/* Enqueues and empties it. */
-enum slr_status slr_memops_put(struct slr_memops *m, CUstream stream);
+/* Enqueues and empties it. `stream` is one of the ring's. */
+enum slr_status slr_memops_put(struct slr_ring *ring, struct slr_memops *m, CUstream stream);
 
 /* A word as this device sees it. */
 static inline CUdeviceptr slr_dflag(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader)

@@ -38,29 +38,44 @@ void slr_memops_wait_zero(struct slr_memops *m, CUdeviceptr word)
     add_wait(m, word, 0, CU_STREAM_WAIT_VALUE_EQ);
 }
 
-void slr_memops_say_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value)
+void slr_memops_write64(struct slr_memops *m, CUdeviceptr word, uint64_t value)
 {
     CUstreamBatchMemOpParams *op = add(m);
     op->writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
-    op->writeValue.address = slr_dflag(ring, SLR_FLAG_READY, ring->rank, peer);
+    op->writeValue.address = word;
     op->writeValue.value64 = value;
     op->writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
 }
 
-void slr_memops_await_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value)
+void slr_memops_wait64(struct slr_memops *m, CUdeviceptr word, uint64_t value)
 {
     CUstreamBatchMemOpParams *op = add(m);
     op->waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
-    op->waitValue.address = slr_dflag(ring, SLR_FLAG_READY, peer, ring->rank);
+    op->waitValue.address = word;
     op->waitValue.value64 = value;
     op->waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
 }
 
-enum slr_status slr_memops_put(struct slr_memops *m, CUstream stream)
+void slr_memops_say_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value)
+{
+    slr_memops_write64(m, slr_dflag(ring, SLR_FLAG_READY, ring->rank, peer), value);
+}
+
+void slr_memops_await_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value)
+{
+    slr_memops_wait64(m, slr_dflag(ring, SLR_FLAG_READY, peer, ring->rank), value);
+}
+
+enum slr_status slr_memops_put(struct slr_ring *ring, struct slr_memops *m, CUstream stream)
 {
     unsigned count = m->count;
     m->count = 0;
-    return count ? SLR_CU(cuStreamBatchMemOp, stream, count, m->op, 0) : SLR_OK;
+    if (!count)
+        return SLR_OK;
+    SLR_TRY(SLR_CU(cuStreamBatchMemOp, stream, count, m->op, 0));
+    if (ring->recorded)
+        slr_record_words(ring, stream, m->op, count);
+    return SLR_OK;
 }
 
 unsigned slr_ring_deliveries(const struct slr_ring *ring, const struct slr_gather *g)

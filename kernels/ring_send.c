@@ -12,7 +12,7 @@ static enum slr_status say_ready(struct slr_ring *ring, int peer, uint64_t value
     struct slr_memops m;
     m.count = 0;
     slr_memops_say_ready(&m, ring, peer, value);
-    return slr_memops_put(&m, ring->publish);
+    return slr_memops_put(ring, &m, ring->publish);
 }
 
 /* The slot is free when its readers have copied the piece that was there. In the first pieces of a
@@ -27,7 +27,7 @@ static enum slr_status await_slot(struct slr_ring *ring, const struct slr_gather
         if (piece < SLR_SLOTS || slr_delivery_to(g, peer) == SLR_BY_SLOT)
             slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), seq - SLR_SLOTS);
     }
-    return slr_memops_put(&m, ring->publish);
+    return slr_memops_put(ring, &m, ring->publish);
 }
 
 static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece)
@@ -49,7 +49,7 @@ static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, 
         if (slr_delivery_to(g, peer) == SLR_BY_SLOT)
             slr_memops_say_ready(&m, ring, peer, slr_ready_value(seq, 0));
     }
-    return slr_memops_put(&m, ring->publish);
+    return slr_memops_put(ring, &m, ring->publish);
 }
 
 static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece,
@@ -92,10 +92,15 @@ static enum slr_status correct(struct slr_ring *ring, const struct slr_gather *g
 {
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
     /* Behind the wrong bytes, which must not come last. */
-    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->publish, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), last,
-                   CU_STREAM_WAIT_VALUE_GEQ));
+    struct slr_memops m;
+    m.count = 0;
+    slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), last);
+    SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     did(ring, SLR_SPAN_WAIT, peer, 0, 0);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, g->route[peer].to, g->send, g->plan.shard, ring->publish));
+    if (ring->recorded)
+        SLR_TRY(slr_record_copy(ring, ring->publish, peer, true, g->send, 0, g->plan.shard, g->route[peer].to));
+    else
+        SLR_TRY(SLR_CU(cuMemcpyAsync, g->route[peer].to, g->send, g->plan.shard, ring->publish));
     did(ring, SLR_SPAN_PUSH, peer, 0, g->plan.shard);
     return say_ready(ring, peer, slr_ready_value(last, 1));
 }

@@ -8,6 +8,7 @@
 #include "plugin/comm/group_record.h"
 #include "plugin/gather/passed_alone.h"
 #include "plugin/gather/nccl_call.h"
+#include "plugin/gather/record.h"
 #include "plugin/calls/passed.h"
 #include "plugin/util/process.h"
 #include "plugin/gather/verify.h"
@@ -38,6 +39,9 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
     /* What is called from here is slipring's, not the program's: hooks pass it on unseen. */
     slr_guard++;
     enum slr_reason why = call.why = slr_gather_decide(&call);
+    ncclResult_t recorded = ncclSuccess;
+    if (why == SLR_R_CAPTURE)
+        why = call.why = slr_record_gather(&call, &recorded);
     if (slr_passes_alone(why))
         slr_gather_passes_alone(&call, why);
     /* The first gather connects the ranks (connect.h), which may refuse: then NCCL has the call. */
@@ -52,7 +56,9 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
         slr_gather_note(&call, why);
     bool nvtx = slr_nvtx_on() && slr_gather_nvtx(&call);
     ncclResult_t r;
-    if (why == SLR_R_COMM_ERROR) {
+    if (why == SLR_R_GRAPH) {
+        r = recorded;
+    } else if (why == SLR_R_COMM_ERROR) {
         r = slr_comm_answer(call.comm);
     } else if (why != SLR_R_RING) {
         slr_gather_decided(&call); /* connecting may have refused it */

@@ -89,6 +89,7 @@ struct slr_comm {
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
     unsigned splits, shrinks;
+    struct slr_comm *records; /* of a recorder (gather/record.h): whom it stands for in a capture. NULL: it is none */
     struct slr_shared shared;
     struct slr_link *link; /* connecting */
     struct slr_ring ring;

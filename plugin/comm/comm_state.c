@@ -19,6 +19,11 @@ void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const c
     /* The first error is the cause; those that follow from it must not hide it. */
     if (!atomic_compare_exchange_strong(&c->error, &none, (int)nccl_result(status)))
         return;
+    if (c->records) { /* the capture has failed, nothing else has */
+        slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d status=%s msg=%s", c->name, c->rank,
+                slr_status_name(status), what);
+        return;
+    }
     /* `failed` as well as the state: a rank that leaves overwrites the state, and a peer that looks
      * late must still learn that calls were broken. */
     atomic_store(&c->shared.control->post[c->rank].failed, 1);

@@ -65,6 +65,8 @@ enum slr_reason slr_gather_decide(struct slr_call *call)
 static void count(const struct slr_call *call, enum slr_reason why)
 {
     uint64_t bytes = call->shard * (size_t)(call->comm ? call->comm->nranks : 1);
+    if (why == SLR_R_GRAPH) /* its replays are counted */
+        return;
     atomic_fetch_add(&slr_counters.gathers, 1);
     atomic_fetch_add(&slr_counters.bytes, bytes);
     slr_count(why);
@@ -83,7 +85,7 @@ void slr_gather_note(const struct slr_call *call, enum slr_reason why)
                            slr_comm_id(c) ^ (uint64_t)slr_call_in_place(call));
     if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))
         return;
-    slr_log(SLR_LOG_INFO, why == SLR_R_RING ? "substitute" : "pass",
+    slr_log(SLR_LOG_INFO, why == SLR_R_RING || why == SLR_R_GRAPH ? "substitute" : "pass",
             "op=allgather comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d reason=%s",
             c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count, slr_type_name(call->type), call->shard,
             (int)slr_call_in_place(call), slr_reason_name(why));

@@ -78,7 +78,7 @@ ncclResult_t slr_gather_wait_stream(struct slr_comm *c, CUstream from, CUstream 
     return outcome(c, s, "the streams of a group could not be ordered");
 }
 
-static void count_routes(const struct slr_comm *c, const struct slr_route *route)
+void slr_gather_count_routes(const struct slr_comm *c, const struct slr_route *route)
 {
     static _Atomic uint64_t *const counter[SLR_DELIVERIES] = {[SLR_BY_SLOT] = &slr_counters.staged,
                                                               [SLR_ZERO_COPY] = &slr_counters.zero_copy,
@@ -146,7 +146,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
         s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
     slr_shared_work_end();
     slr_exports_end(c, call->number);
-    count_routes(c, route);
+    slr_gather_count_routes(c, route);
     slr_timeline_enqueued(c, &g, s);
     g.route = NULL; /* it is on this function's stack */
     c->pending->gather = g;

@@ -22,6 +22,9 @@ enum slr_reason slr_gather_decide(struct slr_call *call);
  * that takes four calls of the driver. */
 void slr_gather_decided(struct slr_call *call);
 
+/* Counts how a moved call's shards go. */
+void slr_gather_count_routes(const struct slr_comm *c, const struct slr_route *route);
+
 /* Counts and logs the decision (one line for each distinct shape). */
 void slr_gather_note(const struct slr_call *call, enum slr_reason why);
 

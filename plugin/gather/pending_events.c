@@ -5,6 +5,7 @@
 #include "cache/captures.h"
 #include "kernels/gemm.h"
 #include "plugin/gather/pending_impl.h"
+#include "plugin/gather/record.h"
 
 #define SHARED_EVENTS 64
 
@@ -212,7 +213,10 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
 static bool may_follow(struct slr_comm *c, CUstream stream)
 {
     const struct slr_holder *h = slr_pending_holder(c, stream);
-    return h ? !h->origin : c->pending->holders < SLR_HOLDERS && !slr_stream_may_capture(stream);
+    if (h)
+        return !h->origin;
+    return c->pending->holders < SLR_HOLDERS &&
+           (c->records ? slr_record_takes(c, stream) : !slr_stream_may_capture(stream));
 }
 
 /* False: not done; `stream` could not be made to wait. */

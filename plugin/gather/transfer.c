@@ -170,6 +170,9 @@ void slr_transfer_owner(const struct slr_call *call, const struct slr_place *sen
     slr_exports_release(c);
 }
 
+/* An owner corrects what it is not; it never is the generation of a block. */
+static const struct slr_remote_place nowhere = {.generation = UINT64_MAX};
+
 /* What a reader says. That shard of the receive buffer is for this owner alone to write. */
 static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv, bool put,
                                    CUdeviceptr *from)
@@ -185,6 +188,24 @@ static struct saying reader_saying(const struct slr_call *call, int peer, const 
     if (mine.place.generation && mine.expected.generation)
         *from = slr_exported_readable(c, peer, mine.expected, call->shard);
     return *from ? mine : (struct saying){0};
+}
+
+/* What a replay says, which can not take a shard from a slot: it expects something in any case. */
+static struct saying replay_saying(const struct slr_call *call, int peer, const struct slr_place *recv,
+                                   CUdeviceptr *from)
+{
+    struct slr_comm *c = call->comm;
+    struct saying mine = {.place =
+                              slr_exported_place(c, recv, (size_t)peer * call->shard, call->shard, peer, call->number)};
+    *from = 0;
+    if (!mine.place.generation)
+        return mine;
+    mine.expected = slr_expected_place(call, peer);
+    if (mine.expected.generation)
+        *from = slr_exported_readable(c, peer, mine.expected, call->shard);
+    if (!*from)
+        mine.expected = nowhere;
+    return mine;
 }
 
 static void reader_first(struct slr_comm *c, const struct saying *mine, CUdeviceptr from, struct slr_route *route)
@@ -203,6 +224,29 @@ static void reader_second(struct slr_comm *c, int peer, const struct saying *the
         route->from = slr_exported_mapped(c, peer, theirs->place);
     if (theirs->place.generation && route->from) /* else this rank has failed, and so will the peer */
         route->source = SLR_FROM_PLACE;
+}
+
+void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route)
+{
+    struct slr_comm *c = call->comm;
+    slr_exports_hold(c);
+    for (int step = 1; step < c->nranks; step++) {
+        int peer = (c->rank + step) % c->nranks;
+        struct saying theirs;
+        CUdeviceptr from = 0;
+        learn(call, peer);
+        struct saying mine = replay_saying(call, peer, recv, &from);
+        if (!publish(call, peer, false, mine, &theirs)) {
+            reader_second(c, peer, &theirs, &route[peer]);
+        } else if (mine.place.generation) {
+            route[peer] = (struct slr_route){
+                .source = SLR_FROM_EXPECTED, .from = from, .delivery = route[peer].delivery, .to = route[peer].to};
+            atomic_store(&c->written, true);
+        } else {
+            route[peer].source = SLR_FROM_SLOT;
+        }
+    }
+    slr_exports_release(c);
 }
 
 void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route)

@@ -8,6 +8,7 @@
 #include "plugin/connect/connect.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/order.h"
+#include "plugin/gather/record.h"
 #include "plugin/gather/pending_state.h"
 #include "plugin/memory/deferred_free.h"
 #include "plugin/sites/symmetry.h"
@@ -90,6 +91,7 @@ void slr_comm_dispose(struct slr_comm *c)
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_ring_close(&c->ring);
         slr_order_close(c);
+        slr_record_close(c);
         slr_trials_close(c, false);
         slr_connect_close(c);
         if (c->shared.control)

@@ -159,6 +159,25 @@ CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remot
     return 0;
 }
 
+CUdeviceptr slr_exported_alike(struct slr_comm *c, int peer, uint64_t own, size_t *bytes)
+{
+    CUdeviceptr found = 0;
+    *bytes = 0;
+    slr_exports_lock(c);
+    const int at = slr_exports_own(c, own);
+    for (int i = 0; i < SLR_EXPORTS && at >= 0 && !c->exports->closed; i++) {
+        const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
+        const struct slr_export *e = &slr_exports_get(c, peer, i)->export;
+        if (m->generation && !m->closing && e->kind == slr_exports_get(c, c->rank, at)->export.kind &&
+            e->size > *bytes) {
+            found = m->base;
+            *bytes = e->size;
+        }
+    }
+    slr_exports_unlock(c);
+    return found;
+}
+
 /* No call that begins later names the block, and `use.last` is the last that may have. */
 void slr_exports_revoke(struct slr_comm *c, int i)
 {

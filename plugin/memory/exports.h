@@ -132,6 +132,11 @@ CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_
  * and is not readable. */
 CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes);
 
+/* Memory of the peer that this rank has mapped, the largest piece of the kind that the own exported
+ * block is of: for nodes of a graph whose kind of memory can not change (kernels/ring_record.h). 0:
+ * there is none. */
+CUdeviceptr slr_exported_alike(struct slr_comm *c, int peer, uint64_t own, size_t *bytes);
+
 /* A gather's buffer that is in no block: house-keeping looks whether it can be entered
  * (cache/external.h). */
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);

@@ -11,6 +11,9 @@
 #include "plugin/memory/registration.h"
 #include "plugin/tuner/gemm_seen.h"
 #include "plugin/gather/graphs.h"
+#include "plugin/gather/record.h"
+#include "plugin/gather/recorded.h"
+#include "plugin/gather/replay.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending.h"
 
@@ -282,4 +285,79 @@ void slr_graph_forget(slr_graph g)
 void slr_graph_runs(slr_graph g)
 {
     (void)g;
+}
+
+bool slr_recorded_any(void)
+{
+    return false;
+}
+
+void slr_recorded_forget(slr_graph g)
+{
+    (void)g;
+}
+
+void slr_recorded_instantiated(CUgraphExec exec, CUgraph graph)
+{
+    (void)exec, (void)graph;
+}
+
+void slr_recorded_cloned(CUgraph clone, CUgraph graph)
+{
+    (void)clone, (void)graph;
+}
+
+void slr_recorded_child(CUgraph graph, CUgraph child, CUgraphNode node)
+{
+    (void)graph, (void)child, (void)node;
+}
+
+void slr_recorded_updated(CUgraphExec exec, CUgraph graph)
+{
+    (void)exec, (void)graph;
+}
+
+bool slr_recorded_destroys(CUgraph graph)
+{
+    (void)graph;
+    return true;
+}
+
+CUgraph slr_recorded_exec_destroyed(CUgraphExec exec)
+{
+    (void)exec;
+    return NULL;
+}
+
+unsigned long long slr_record_capture(CUstream stream)
+{
+    (void)stream;
+    return 0;
+}
+
+void slr_record_not_here(CUstream stream)
+{
+    (void)stream;
+}
+
+void slr_record_end(CUstream stream)
+{
+    (void)stream;
+}
+
+void slr_record_ended(unsigned long long capture)
+{
+    (void)capture;
+}
+
+bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **replay, CUresult *r)
+{
+    (void)exec, (void)stream, (void)r;
+    *replay = NULL;
+    return true;
+}
+
+void slr_replay_end(struct slr_replay *replay, CUresult r)
+{
+    (void)replay, (void)r;
 }

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gathers that are captured into a CUDA graph, and their replays.
+ *
+ * Capture. ncclAllGather on a capturing stream becomes the ring's work in the graph that is
+ * recorded. A *recorder* does that: what stands for the communicator while one capture lasts, with
+ * streams and events of its own, which capture; so a gather is pending in the graph, is joined by
+ * whatever looks, carried by events and consumed by GEMMs by the same code as outside of graphs
+ * (pending.h, fuse.h). The end of the capture joins all of it. What the gather's nodes are to be
+ * given in each replay is remembered with the graph (kernels/ring_record.h, recorded.h).
+ *
+ * Replay. A launch of an executable graph makes the calls that it holds, in the order in which they
+ * were captured: each is numbered, agreed with the peers (transfer.h) and watched as if the program
+ * had made it now. Then the graph is launched behind the communicator's operations before it, and
+ * what comes later stands behind all of the graph (order.h). So
+ *
+ *   - replays of one graph, of several, and calls outside of graphs may come in any turn, as long as
+ *     all ranks make the calls of a communicator in one order, as NCCL asks for;
+ *   - it does not matter whether the peers make a call from a graph, too;
+ *   - dead, failed and aborting peers end a replay as they end any call, and a launch on a
+ *     communicator in error or at its end fails and moves nothing.
+ *
+ * Who writes what: the hosts of the ranks what transfer.h says, at the launch; the devices the words
+ * of kernels/ring.h, with the numbers that the launch has given to the nodes. Nothing is reset
+ * between replays, as numbers only grow.
+ *
+ * Why it can not deadlock: in the graph of each rank a gather's nodes have the edges that the
+ * streams of kernels/ring.h would have, each gather stands behind the one before it, and a launch
+ * behind the communicator's calls before it. So the order of all operations of kernels/ring.h holds,
+ * with a launch as a run of calls.
+ *
+ * When a gather is not recorded but left to NCCL (SLR_R_CAPTURE), as of old:
+ *
+ *   SLIPRING_GRAPHS=off; a driver that can not change nodes of executable graphs
+ *   no gather of the communicator has been on the ring yet: nothing is connected
+ *   a buffer that the peers can not map, or have not mapped after SLR_RECORD_PATIENCE
+ *   ranks that share a GPU (slr_transfer_put)
+ *   cudaStreamBeginCaptureToGraph: the graph may be the body of a conditional node, whose nodes can
+ *     not be changed
+ *   more than SLR_RECORD_MOST gathers of a communicator in one graph: a rank that launches it may
+ *     not get further ahead than there are descriptors
+ *   the legacy and the per-thread default stream
+ *
+ * All but the memory are equal on ranks that do the same. If ranks differ, the communicator fails as
+ * passed_alone.h says.
+ *
+ * What a replay can not do: staging, as its nodes are fixed. So buffers of recorded gathers are
+ * registered with the communicator as long as a graph holds them, which keeps them mapped. Where a
+ * peer outside of a graph has agreed on staging for the same call, the communicator fails with a
+ * message. */
+#ifndef SLR_PLUGIN_GATHER_RECORD_H
+#define SLR_PLUGIN_GATHER_RECORD_H
+
+#include <stdbool.h>
+#include "plugin/comm/call.h"
+
+#define SLR_RECORD_PATIENCE 2000u /* ms */
+#define SLR_RECORD_MOST (SLR_TRANSFERS / 2)
+
+/* The call has been decided to be captured. SLR_R_GRAPH: it is recorded, *r is the answer. Else it
+ * is left to NCCL. */
+enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r);
+
+/* Of a recorder: whether `stream` is in its capture, or in none and may be taken in. */
+bool slr_record_takes(const struct slr_comm *recorder, CUstream stream);
+
+/* A capture into a graph of the program's has begun on the stream. */
+void slr_record_not_here(CUstream stream);
+
+/* The capture of `stream` is about to end, and has ended. */
+void slr_record_end(CUstream stream);
+void slr_record_ended(unsigned long long capture);
+unsigned long long slr_record_capture(CUstream stream); /* 0: it captures nothing */
+
+/* The communicator ends. */
+void slr_record_close(struct slr_comm *c);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/gather/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/counters.h"
+#include "base/cu.h"
+#include "base/log.h"
+#include "cache/blocks.h"
+#include "plugin/gather/expect.h"
+#include "plugin/gather/gather.h"
+#include "plugin/gather/order.h"
+#include "plugin/gather/pending_impl.h"
+#include "plugin/gather/recorded.h"
+#include "plugin/gather/transfer.h"
+#include "plugin/memory/exports.h"
+
+struct slr_replay {
+    struct slr_recorded_graph *graph;
+    CUgraphExec exec;
+    CUstream stream; /* as slr_stream_name() calls it */
+    unsigned comms, locked;
+    struct slr_comm *comm[]; /* in the order of their addresses */
+};
+
+static CUresult refused(const struct slr_recorded_graph *graph, const struct slr_comm *c, const char *why)
+{
+    slr_log(SLR_LOG_ERROR, "replay_refused", "comm=%s crank=%d gathers=%u msg=%s", c ? c->name : "?", c ? c->rank : -1,
+            graph->gathers, why);
+    return CUDA_ERROR_ILLEGAL_STATE;
+}
+
+/* ---- its communicators ---- */
+
+static bool has(const struct slr_replay *replay, const struct slr_recorded_gather *g)
+{
+    for (unsigned i = 0; i < replay->comms; i++)
+        if (replay->comm[i]->rank == g->rank && memcmp(&replay->comm[i]->id, &g->comm, sizeof g->comm) == 0)
+            return true;
+    return false;
+}
+
+static void insert(struct slr_replay *replay, struct slr_comm *c)
+{
+    unsigned at = replay->comms++;
+    for (; at > 0 && replay->comm[at - 1] > c; at--)
+        replay->comm[at] = replay->comm[at - 1];
+    replay->comm[at] = c;
+}
+
+/* NULL: one has ended, or there is no memory. */
+static struct slr_replay *prepare(struct slr_recorded_graph *graph, CUgraphExec exec, CUstream stream)
+{
+    struct slr_replay *replay = calloc(1, sizeof *replay + graph->gathers * sizeof replay->comm[0]);
+    if (!replay)
+        return NULL;
+    replay->graph = graph;
+    replay->exec = exec;
+    replay->stream = slr_stream_name(stream, false);
+    for (unsigned i = 0; i < graph->gathers; i++) {
+        struct slr_comm *c =
+            has(replay, &graph->gather[i]) ? NULL : slr_comm_find_id(&graph->gather[i].comm, graph->gather[i].rank);
+        if (c)
+            insert(replay, c);
+    }
+    return replay;
+}
+
+static void finish(struct slr_replay *replay)
+{
+    for (unsigned i = 0; i < replay->comms; i++) {
+        if (i < replay->locked)
+            slr_comm_unlock(replay->comm[i]);
+        slr_comm_put(replay->comm[i]);
+    }
+    slr_recorded_put(replay->graph);
+    free(replay);
+}
+
+static struct slr_comm *comm_of(const struct slr_replay *replay, const struct slr_recorded_gather *g)
+{
+    for (unsigned i = 0; i < replay->comms; i++)
+        if (replay->comm[i]->rank == g->rank && memcmp(&replay->comm[i]->id, &g->comm, sizeof g->comm) == 0)
+            return replay->comm[i];
+    return NULL;
+}
+
+/* In one order in all threads; whoever holds one communicator's lock takes no other's. */
+static void lock_all(struct slr_replay *replay)
+{
+    for (; replay->locked < replay->comms; replay->locked++)
+        slr_comm_lock(replay->comm[replay->locked]);
+}
+
+/* ---- before the launch ---- */
+
+/* The launch stands behind the communicator's operations until now. */
+static enum slr_status order(struct slr_comm *c, CUstream stream)
+{
+    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "cuGraphLaunch");
+    SLR_TRY(slr_shared_work_begin(&c->shared));
+    enum slr_status s = slr_order_before_gather(c, stream);
+    slr_shared_work_end();
+    return s;
+}
+
+static void count(const struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_route *route)
+{
+    const uint64_t bytes = g->shard * (uint64_t)c->nranks;
+    atomic_fetch_add(&slr_counters.gathers, 1);
+    atomic_fetch_add(&slr_counters.bytes, bytes);
+    atomic_fetch_add(&slr_counters.substituted, 1);
+    atomic_fetch_add(&slr_counters.substituted_bytes, bytes);
+    slr_count(SLR_R_GRAPH);
+    slr_gather_count_routes(c, route);
+}
+
+/* As any call: slr_gather_ring. */
+static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_gather *gather,
+                             struct slr_route *route)
+{
+    struct slr_call call = {.send = g->send,
+                            .recv = g->recv,
+                            .comm = c,
+                            .shard = g->shard,
+                            .passed_alone = atomic_load(&c->passed_alone),
+                            .why = SLR_R_GRAPH};
+    const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)g->send);
+    const struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)g->recv);
+    call.number = ++c->substituted;
+    slr_transfer_owner(&call, &send, route);
+    slr_ring_number(&c->ring, gather);
+    if (slr_expect_begin(&call))
+        slr_transfer_replayed(&call, &recv, route);
+    slr_ring_expects(&c->ring, gather);
+    return slr_recorded_fits(route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
+}
+
+static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struct slr_recorded_gather *g)
+{
+    struct slr_route route[SLR_MAX_RANKS];
+    memset(route, 0, (size_t)c->nranks * sizeof route[0]);
+    struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
+                                .recv = (CUdeviceptr)(uintptr_t)g->recv,
+                                .route = route,
+                                .plan = g->plan};
+    SLR_TRY(slr_shared_work_begin(&c->shared));
+    enum slr_status s = agree(c, g, &gather, route);
+    if (s == SLR_OK)
+        s = slr_recorded_give(replay->exec, &g->nodes, &c->ring, &gather, atomic_load(&c->ring.issued));
+    slr_shared_work_end();
+    slr_exports_end(c, c->substituted);
+    if (s == SLR_OK)
+        count(c, g, route);
+    return s;
+}
+
+static CUresult begin(struct slr_replay *replay)
+{
+    struct slr_recorded_graph *graph = replay->graph;
+    for (unsigned i = 0; i < replay->comms; i++)
+        if (slr_comm_answer(replay->comm[i]) != ncclSuccess)
+            return refused(graph, replay->comm[i], "the communicator of a captured gather has failed");
+    for (unsigned i = 0; i < graph->gathers; i++)
+        if (!comm_of(replay, &graph->gather[i]))
+            return refused(graph, NULL, "the communicator of a captured gather has ended");
+    lock_all(replay);
+    for (unsigned i = 0; i < replay->comms; i++)
+        if (order(replay->comm[i], replay->stream) != SLR_OK)
+            return refused(graph, replay->comm[i], "the launch could not be ordered behind the communicator's calls");
+    for (unsigned i = 0; i < graph->gathers; i++) {
+        struct slr_comm *c = comm_of(replay, &graph->gather[i]);
+        enum slr_status s = call(replay, c, &graph->gather[i]);
+        if (s == SLR_OK)
+            continue;
+        slr_comm_fail(c, s, -1,
+                      s == SLR_PEER
+                          ? "a captured gather can not be staged, and a peer has agreed on that for this call, "
+                            "or a buffer is not mapped any more"
+                          : "a graph could not be given what a captured gather needs");
+        return refused(graph, c, "a captured gather can not run");
+    }
+    return CUDA_SUCCESS;
+}
+
+bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **replay, CUresult *r)
+{
+    *replay = NULL;
+    if (!slr_recorded_any())
+        return true;
+    struct slr_recorded_graph *graph = slr_recorded_find(exec);
+    if (!graph)
+        return true;
+    slr_guard++;
+    *r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (graph->lost) {
+        *r = refused(graph, NULL, "the nodes of captured gathers could not be found in a copy of their graph");
+        slr_recorded_put(graph);
+    } else if ((*replay = prepare(graph, exec, stream)) == NULL) {
+        slr_recorded_put(graph);
+    } else if ((*r = begin(*replay)) != CUDA_SUCCESS) {
+        finish(*replay);
+        *replay = NULL;
+    }
+    slr_guard--;
+    return *r == CUDA_SUCCESS;
+}
+
+/* ---- behind the launch ---- */
+
+static enum slr_status behind(struct slr_comm *c, CUstream stream)
+{
+    SLR_TRY(slr_shared_work_begin(&c->shared));
+    enum slr_status s = slr_ring_launched(&c->ring, stream);
+    if (s == SLR_OK)
+        s = slr_order_after_gather(c, stream);
+    slr_shared_work_end();
+    return s;
+}
+
+void slr_replay_end(struct slr_replay *replay, CUresult r)
+{
+    if (!replay)
+        return;
+    slr_guard++;
+    for (unsigned i = 0; i < replay->comms; i++)
+        if (r != CUDA_SUCCESS)
+            slr_comm_fail(replay->comm[i], SLR_CUDA, -1, "the launch of a graph with captured gathers has failed");
+        else if (behind(replay->comm[i], replay->stream) != SLR_OK)
+            slr_comm_fail(replay->comm[i], SLR_CUDA, -1, "what comes later could not be ordered behind a graph");
+    finish(replay);
+    slr_guard--;
+}
