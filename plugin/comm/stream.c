@@ -2,6 +2,7 @@
 #include "plugin/comm/stream.h"
 
 #include <stdatomic.h>
+#include "cache/captures.h"
 
 /* How many streams have been destroyed. What was learnt before the last one is not trusted. */
 static _Atomic unsigned ended;
@@ -31,12 +32,24 @@ static struct slr_stream_facts ask(CUstream stream)
     return facts;
 }
 
+/* A capture does not survive these questions (seen with driver 580). Nothing on the legacy default
+ * stream goes with a capture, and whoever captures has the stream's context current. */
+static struct slr_stream_facts of_capture(void)
+{
+    struct slr_stream_facts facts = {.blocking = true};
+    if (slr_real.cuCtxGetCurrent(&facts.ctx) != CUDA_SUCCESS)
+        facts.ctx = NULL;
+    return facts;
+}
+
 struct slr_stream_facts slr_stream_facts(CUstream stream)
 {
     unsigned now = atomic_load(&ended); /* before the driver is asked */
     for (unsigned i = 0; i < KNOWN; i++)
         if (known[i].stream == stream && known[i].ended == now && known[i].facts.ctx)
             return known[i].facts;
+    if (slr_stream_may_capture(stream))
+        return of_capture();
     struct known *k = &known[latest++ % KNOWN];
     *k = (struct known){.stream = stream, .ended = now, .facts = ask(stream)};
     return k->facts;

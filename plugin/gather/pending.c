@@ -73,6 +73,12 @@ static bool blocking(CUstream stream)
     return slr_stream_is_default(stream) || slr_stream_facts(stream).blocking;
 }
 
+/* What is captured is not ordered with the legacy default stream. */
+static bool holds_default(const struct slr_comm *c, CUstream stream)
+{
+    return !c->records && blocking(stream);
+}
+
 /* ---- holders ---- */
 
 struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream)
@@ -86,7 +92,7 @@ struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream)
 static void hold(struct slr_comm *c, CUstream stream, bool partner)
 {
     /* The driver is asked before the table lock is taken. */
-    struct slr_holder h = {.stream = stream, .blocking = blocking(stream), .partner = partner};
+    struct slr_holder h = {.stream = stream, .blocking = holds_default(c, stream), .partner = partner};
     slr_table_lock();
     c->pending->followed |= !partner;
     c->pending->holder[c->pending->holders++] = h;
@@ -102,7 +108,7 @@ void slr_pending_follow(struct slr_comm *c, CUstream stream)
 void slr_pending_add(struct slr_comm *c)
 {
     CUstream stream = slr_stream_name(c->pending->gather.stream, false);
-    struct slr_holder h = {.stream = stream, .blocking = blocking(stream), .origin = true};
+    struct slr_holder h = {.stream = stream, .blocking = holds_default(c, stream), .origin = true};
     slr_table_lock();
     c->pending->active = true;
     c->pending->carried = c->pending->followed = false;
