@@ -33,7 +33,8 @@ static bool of_thread(enum slr_gate_class class)
 {
     return class == SLR_GATE_STREAM_PTSZ || class == SLR_GATE_LAUNCH_CONFIG_PTSZ || class == SLR_GATE_RECORD_PTSZ ||
            class == SLR_GATE_RECORD_FLAGS_PTSZ || class == SLR_GATE_WAIT_PTSZ || class == SLR_GATE_GRAPH_PTSZ ||
-           class == SLR_GATE_ALLOC_PTSZ || class == SLR_GATE_FREE_PTSZ || class == SLR_GATE_LEGACY_PTDS;
+           class == SLR_GATE_ALLOC_PTSZ || class == SLR_GATE_FREE_PTSZ || class == SLR_GATE_CAPTURE_INFO_PTSZ ||
+           class == SLR_GATE_LEGACY_PTDS;
 }
 
 /* The newest attribute of a launch that is known not to record an event. */
@@ -95,6 +96,11 @@ static bool join(const struct slr_gate_row *row, const struct slr_gate_frame *fr
     case SLR_GATE_FREE_PTSZ:
         slr_pending_free((CUdeviceptr)argument(frame, 0), stream, per_thread, row->name);
         return false;
+    case SLR_GATE_CAPTURE_INFO:
+    case SLR_GATE_CAPTURE_INFO_PTSZ:
+        if (!argument(frame, 4))
+            return false;
+        break;
     case SLR_GATE_LEGACY:
     case SLR_GATE_LEGACY_PTDS:
         stream = NULL;

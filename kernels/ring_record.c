@@ -144,7 +144,7 @@ bool slr_recorded_copy(struct slr_recorded *to, const struct slr_recorded *from,
     bool whole = to->op && to->node;
     for (uint32_t i = 0; whole && i < to->nodes; i++) {
         to->node[i].other = 0;
-        to->node[i].off = false;
+        to->node[i].state = SLR_NODE_UNKNOWN;
         if (graph)
             whole = slr_real.cuGraphNodeFindInClone(&to->node[i].node, from->node[i].node, graph) == CUDA_SUCCESS;
     }
@@ -247,9 +247,10 @@ static enum slr_status give_copy(CUgraphExec exec, struct slr_recorded_node *nod
         SLR_TRY(give_ends(exec, node, ring, other));
         node->other = other;
     }
-    if (off != node->off)
-        SLR_TRY(SLR_CU(cuGraphNodeSetEnabled, exec, node->node, !off));
-    node->off = off;
+    if (node->state == (off ? SLR_NODE_OFF : SLR_NODE_ON))
+        return SLR_OK;
+    SLR_TRY(SLR_CU(cuGraphNodeSetEnabled, exec, node->node, !off));
+    node->state = off ? SLR_NODE_OFF : SLR_NODE_ON;
     return SLR_OK;
 }
 

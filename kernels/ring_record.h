@@ -54,8 +54,9 @@ struct slr_recorded_node {
     bool corrects;
     CUdeviceptr own; /* this rank's end */
     size_t at, bytes;
-    CUdeviceptr other; /* the peer's end as it was last given to the executable graph; 0: its place holder */
-    bool off;
+    /* As last given to the executable graph. */
+    CUdeviceptr other; /* the peer's end; 0: not given yet */
+    enum { SLR_NODE_UNKNOWN, SLR_NODE_ON, SLR_NODE_OFF } state;
 };
 
 struct slr_recorded {

@@ -23,8 +23,9 @@
 /* Notes the buffers of a call that has its number; false: nothing can be remembered. */
 bool slr_expect_begin(const struct slr_call *call);
 
-/* The place that is trusted for the call's buffers; none: generation 0. */
-struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer);
+/* The place that is trusted for the call's buffers; none: generation 0. `once`: also one that has been
+ * named once only: a graph names the same buffers each time. */
+struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer, bool once);
 
 /* What is expected to be waited for of the call's gather. Asked once for a call.
  *

@@ -13,8 +13,13 @@
 #include "plugin/gather/order.h"
 #include "plugin/gather/recorded.h"
 #include "plugin/memory/exports.h"
+#include "plugin/trials/trials.h"
 
 #define NOT_HERE 16
+/* Gathers alone are not faster than NCCL's in a graph below that many times SLIPRING_MIN_BYTES, and a
+ * copy that is cut, for the parts of a GEMM, is slower below that size (docs/measurements.md). */
+#define LEAST 8
+#define LARGE_SHARD ((size_t)32 << 20)
 
 /* Stands for a communicator in one capture. */
 struct recorder {
@@ -204,8 +209,7 @@ static bool reserve(struct slr_comm *c, const struct slr_call *call, struct slr_
     return await_mapped(c, &at[0], bytes[0]) && await_mapped(c, &at[1], bytes[1]);
 }
 
-/* What the ring's copies name until they are given the peers' places; mapped by the house-keeping
- * thread, too. */
+/* What the ring's copies name until they are given the peers' places. */
 static bool find_stand_ins(struct slr_comm *c, struct slr_recorded_gather *g, CUdeviceptr *stand_in)
 {
     g->nodes.stand_in = SIZE_MAX;
@@ -218,6 +222,17 @@ static bool find_stand_ins(struct slr_comm *c, struct slr_recorded_gather *g, CU
             g->nodes.stand_in = bytes;
     }
     return g->nodes.stand_in > 0;
+}
+
+/* Peers that do alike have blocks of that kind mapped here soon, as this rank's are by them. */
+static bool await_stand_ins(struct slr_comm *c, struct slr_recorded_gather *g, CUdeviceptr *stand_in)
+{
+    const uint64_t end = slr_now_ms() + SLR_RECORD_PATIENCE;
+    const struct timespec moment = {.tv_nsec = 200000};
+    bool found;
+    while (!(found = find_stand_ins(c, g, stand_in)) && slr_now_ms() < end && atomic_load(&c->error) == ncclSuccess)
+        nanosleep(&moment, NULL);
+    return found;
 }
 
 static void release(struct slr_comm *c, const struct slr_recorded_gather *g)
@@ -238,7 +253,7 @@ static enum slr_status enqueue(struct recorder *r, const struct slr_call *call, 
                                 .recv = (CUdeviceptr)(uintptr_t)call->recv,
                                 .stream = call->stream,
                                 .route = route,
-                                .wanted = SLR_WANTS_SHARDS,
+                                .wanted = g->shard < LARGE_SHARD ? SLR_WANTS_SHARDS : SLR_WANTS_CHUNKS,
                                 .plan = g->plan};
     SLR_TRY(slr_shared_work_begin(&c->shared));
     slr_record_routes(&c->ring, stand_in, route);
@@ -275,9 +290,10 @@ static enum slr_status record(struct recorder *r, const struct slr_call *call, s
 /* By facts that are equal on ranks that do the same. */
 static bool is_for_the_ring(const struct slr_call *call, CUgraph *graph, unsigned long long *capture)
 {
-    const struct slr_comm *c = call->comm;
+    struct slr_comm *c = call->comm;
     return slr_get(SLR_S_GRAPHS) && can_change_graphs() && !c->put && is_connected(c) &&
            atomic_load(&c->error) == ncclSuccess && !slr_stream_is_default(slr_stream_name(call->stream, false)) &&
+           call->shard * (uint64_t)c->nranks >= LEAST * slr_get(SLR_S_MIN_BYTES) && slr_trials_allow(c, call->shard) &&
            info(call->stream, capture, graph) && *graph && may_be_here(*capture) &&
            slr_recorded_count(*graph, c) < SLR_RECORD_MOST;
 }
@@ -298,7 +314,7 @@ enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
         .plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS))};
     CUdeviceptr stand_in[SLR_MAX_RANKS];
     struct recorder *recorder =
-        reserve(c, call, &g) && find_stand_ins(c, &g, stand_in) ? recorder_of(c, capture) : NULL;
+        reserve(c, call, &g) && await_stand_ins(c, &g, stand_in) ? recorder_of(c, capture) : NULL;
     if (!recorder) {
         release(c, &g);
         return SLR_R_CAPTURE;

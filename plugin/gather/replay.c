@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/counters.h"
+#include "base/clock.h"
 #include "base/cu.h"
 #include "base/log.h"
 #include "cache/blocks.h"
@@ -15,11 +16,14 @@
 #include "plugin/gather/transfer.h"
 #include "plugin/memory/exports.h"
 
+#define PATIENCE_NS 2000000u
+
 struct slr_replay {
     struct slr_recorded_graph *graph;
     CUgraphExec exec;
     CUstream stream; /* as slr_stream_name() calls it */
     unsigned comms, locked;
+    uint64_t until;          /* ns: peers are given so long, in all, to say where their shards are */
     struct slr_comm *comm[]; /* in the order of their addresses */
 };
 
@@ -57,6 +61,7 @@ static struct slr_replay *prepare(struct slr_recorded_graph *graph, CUgraphExec 
     replay->graph = graph;
     replay->exec = exec;
     replay->stream = slr_stream_name(stream, false);
+    replay->until = slr_now_ns() + PATIENCE_NS;
     for (unsigned i = 0; i < graph->gathers; i++) {
         struct slr_comm *c =
             has(replay, &graph->gather[i]) ? NULL : slr_comm_find_id(&graph->gather[i].comm, graph->gather[i].rank);
@@ -116,8 +121,8 @@ static void count(const struct slr_comm *c, const struct slr_recorded_gather *g,
 }
 
 /* As any call: slr_gather_ring. */
-static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_gather *gather,
-                             struct slr_route *route)
+static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gather *g, uint64_t until,
+                             struct slr_gather *gather, struct slr_route *route)
 {
     struct slr_call call = {.send = g->send,
                             .recv = g->recv,
@@ -131,7 +136,7 @@ static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gathe
     slr_transfer_owner(&call, &send, route);
     slr_ring_number(&c->ring, gather);
     if (slr_expect_begin(&call))
-        slr_transfer_replayed(&call, &recv, route);
+        slr_transfer_replayed(&call, &recv, until, route);
     slr_ring_expects(&c->ring, gather);
     return slr_recorded_fits(route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
 }
@@ -145,7 +150,7 @@ static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struc
                                 .route = route,
                                 .plan = g->plan};
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = agree(c, g, &gather, route);
+    enum slr_status s = agree(c, g, replay->until, &gather, route);
     if (s == SLR_OK)
         s = slr_recorded_give(replay->exec, &g->nodes, &c->ring, &gather, atomic_load(&c->ring.issued));
     slr_shared_work_end();

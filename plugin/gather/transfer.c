@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/gather/transfer.h"
 
+#include <sched.h>
 #include <string.h>
+#include "base/clock.h"
 #include "plugin/comm/comm.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/passed_alone.h"
@@ -184,7 +186,7 @@ static struct saying reader_saying(const struct slr_call *call, int peer, const 
     if (put)
         return mine;
     /* An expected place is of use only where it can be corrected. */
-    mine.expected = slr_expected_place(call, peer);
+    mine.expected = slr_expected_place(call, peer, false);
     if (mine.place.generation && mine.expected.generation)
         *from = slr_exported_readable(c, peer, mine.expected, call->shard);
     return *from ? mine : (struct saying){0};
@@ -200,7 +202,7 @@ static struct saying replay_saying(const struct slr_call *call, int peer, const 
     *from = 0;
     if (!mine.place.generation)
         return mine;
-    mine.expected = slr_expected_place(call, peer);
+    mine.expected = slr_expected_place(call, peer, true);
     if (mine.expected.generation)
         *from = slr_exported_readable(c, peer, mine.expected, call->shard);
     if (!*from)
@@ -226,15 +228,31 @@ static void reader_second(struct slr_comm *c, int peer, const struct saying *the
         route->source = SLR_FROM_PLACE;
 }
 
-void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route)
+/* Until the owner has named its place, or `until`. It has, as a rule, as soon as it has launched the
+ * graph itself. */
+static void await_named(const struct slr_call *call, int peer, uint64_t until)
+{
+    const struct slr_transfer *transfer = descriptor(call->comm, peer, call->comm->rank, call->number);
+    uint64_t next;
+    while (role_of(atomic_load(&transfer->head), call->number, &next) == FIRST && slr_now_ns() < until)
+        sched_yield();
+}
+
+void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *recv, uint64_t until,
+                           struct slr_route *route)
 {
     struct slr_comm *c = call->comm;
+    for (int step = 1; step < c->nranks; step++) {
+        int peer = (c->rank + step) % c->nranks;
+        learn(call, peer);
+        if (!slr_expected_place(call, peer, true).generation)
+            await_named(call, peer, until);
+    }
     slr_exports_hold(c);
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
         struct saying theirs;
         CUdeviceptr from = 0;
-        learn(call, peer);
         struct saying mine = replay_saying(call, peer, recv, &from);
         if (!publish(call, peer, false, mine, &theirs)) {
             reader_second(c, peer, &theirs, &route[peer]);

@@ -80,8 +80,9 @@ void slr_transfer_owner(const struct slr_call *call, const struct slr_place *sen
 void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route);
 
 /* The reader's part of a call that is made from a graph (record.h), which can not be staged. One that
- * does not know where the shard is says that it expects a place which is none: then the owner writes
- * the shard, and `from` is 0. */
-void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route);
+ * does not know where the shard is waits until `until` (slr_now_ns) for the owner to say it, and then
+ * says that it expects a place which is none: then the owner writes the shard, and `from` is 0. */
+void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *recv, uint64_t until,
+                           struct slr_route *route);
 
 #endif

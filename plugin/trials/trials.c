@@ -189,6 +189,24 @@ enum slr_reason slr_trials_call(struct slr_call *call)
     return why;
 }
 
+bool slr_trials_allow(struct slr_comm *c, size_t shard)
+{
+    const struct slr_trials *t = c->trials;
+    bool allow = true;
+    if (!t)
+        return true;
+    slr_comm_lock(c);
+    for (unsigned i = 0; i < t->sites; i++) {
+        const struct slr_trial_site *s = &t->site[i];
+        if (s->shard != shard)
+            continue;
+        allow = t->in_force.chosen[i] ? t->in_force.site_way[i] != SLR_WAY_NCCL
+                                      : !s->known || s->known->way != SLR_WAY_NCCL;
+    }
+    slr_comm_unlock(c);
+    return allow;
+}
+
 uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a)
 {
     const struct slr_trials *t = c->trials;

@@ -47,6 +47,10 @@ void slr_trials_close(struct slr_comm *c, bool gone);
  * Sets call->measured. Without locks. */
 enum slr_reason slr_trials_call(struct slr_call *call);
 
+/* Whether gathers of that size may go to the ring although they are not tried (from a graph): not when
+ * they have been found to be faster with NCCL. Without locks. */
+bool slr_trials_allow(struct slr_comm *c, size_t shard);
+
 /* Around the gather, if call->measured. `end`: a stream that is behind its end. Begin and the ring's
  * end under the communicator's lock. */
 void slr_trials_begin(const struct slr_call *call);

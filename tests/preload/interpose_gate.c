@@ -31,6 +31,8 @@ enum class {
     ALLOC_PTSZ,
     FREE,
     FREE_PTSZ,
+    CAPTURE_INFO,
+    CAPTURE_INFO_PTSZ,
     LEGACY,
     LEGACY_PTDS,
     ALL,
@@ -131,7 +133,7 @@ static bool of_thread(enum class class)
 {
     return class == STREAM_PTSZ || class == LAUNCH_CONFIG_PTSZ || class == RECORD_PTSZ || class == RECORD_FLAGS_PTSZ ||
            class == WAIT_PTSZ || class == GRAPH_PTSZ || class == ALLOC_PTSZ || class == FREE_PTSZ ||
-           class == LEGACY_PTDS;
+           class == CAPTURE_INFO_PTSZ || class == LEGACY_PTDS;
 }
 
 static void check_event(const struct row *row, const struct recorded_join *j)
