@@ -181,15 +181,14 @@ static bool mapped_by_all(struct slr_comm *c, const struct slr_place *at, size_t
     return all;
 }
 
-/* The peers' house-keeping threads map it, whatever their programs do meanwhile. */
-static bool await_mapped(struct slr_comm *c, const struct slr_place *at, size_t bytes)
+/* The peers' house-keeping threads map it or say that they can not, whatever their programs do
+ * meanwhile. */
+static void await_settled(struct slr_comm *c, const struct slr_recorded_gather *g)
 {
     const uint64_t end = slr_now_ms() + SLR_RECORD_PATIENCE;
     const struct timespec moment = {.tv_nsec = 200000};
-    bool mapped;
-    while (!(mapped = mapped_by_all(c, at, bytes)) && slr_now_ms() < end && atomic_load(&c->error) == ncclSuccess)
+    while (!(slr_exports_settled(c, g->block[0]) && slr_exports_settled(c, g->block[1])) && slr_now_ms() < end)
         nanosleep(&moment, NULL);
-    return mapped;
 }
 
 /* Its buffers stay mapped by the peers; released by recorded.c, or by release(). */
@@ -206,7 +205,8 @@ static bool reserve(struct slr_comm *c, const struct slr_call *call, struct slr_
         slr_exports_suggest(c, g->block[i]);
     }
     atomic_fetch_add(&c->link->calls, 1);
-    return await_mapped(c, &at[0], bytes[0]) && await_mapped(c, &at[1], bytes[1]);
+    await_settled(c, g);
+    return mapped_by_all(c, &at[0], bytes[0]) && mapped_by_all(c, &at[1], bytes[1]);
 }
 
 /* What the ring's copies name until they are given the peers' places. */
@@ -387,20 +387,26 @@ void slr_record_ended(unsigned long long capture)
     pthread_mutex_unlock(&lock);
 }
 
-void slr_record_close(struct slr_comm *c)
+/* Off the list. */
+static struct recorder *take_recorder(const struct slr_comm *c)
 {
     pthread_mutex_lock(&lock);
-    for (struct recorder **at = &list, *r; (r = *at);) {
-        if (r->comm.records != c) {
-            at = &r->next;
-            continue;
-        }
+    struct recorder **at = &list;
+    while (*at && (*at)->comm.records != c)
+        at = &(*at)->next;
+    struct recorder *r = *at;
+    if (r)
         *at = r->next;
-        if (r->capture)
-            atomic_fetch_sub(&serving, 1);
+    if (r && r->capture)
+        atomic_fetch_sub(&serving, 1);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+void slr_record_close(struct slr_comm *c)
+{
+    for (struct recorder *r; (r = take_recorder(c)) != NULL; free(r)) {
         slr_ring_close(&r->comm.ring);
         pthread_mutex_destroy(&r->comm.lock);
-        free(r);
     }
-    pthread_mutex_unlock(&lock);
 }

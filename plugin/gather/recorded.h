@@ -17,7 +17,7 @@
  * While any holds it, a gather's communicator stays connected and its buffers registered. A graph
  * whose nodes can not be followed is *lost*: its executable graphs are refused.
  *
- * Thread-safe, one lock; no driver is called under it. */
+ * Thread-safe, one lock; under it the driver is only asked for nodes. */
 #ifndef SLR_PLUGIN_GATHER_RECORDED_H
 #define SLR_PLUGIN_GATHER_RECORDED_H
 

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recorded gathers: kept with their graphs, and given what a replay needs. */
+#include "kernels/ring_record.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "kernels/ring_impl.h"
+
+/* ---- what is recorded ---- */
+
+static void *copy_of(const void *list, uint32_t n, size_t size)
+{
+    void *copy = malloc(n ? n * size : 1);
+    if (copy && n)
+        memcpy(copy, list, n * size);
+    return copy;
+}
+
+bool slr_recorded_copy(struct slr_recorded *to, const struct slr_recorded *from, CUgraph graph)
+{
+    *to = (struct slr_recorded){.ops = from->ops,
+                                .nodes = from->nodes,
+                                .op_room = from->ops,
+                                .node_room = from->nodes,
+                                .failed = from->failed,
+                                .op = copy_of(from->op, from->ops, sizeof *from->op),
+                                .node = copy_of(from->node, from->nodes, sizeof *from->node)};
+    bool whole = to->op && to->node;
+    for (uint32_t i = 0; whole && i < to->nodes; i++) {
+        to->node[i].other = 0;
+        to->node[i].state = SLR_NODE_UNKNOWN;
+        if (graph)
+            whole = slr_real.cuGraphNodeFindInClone(&to->node[i].node, from->node[i].node, graph) == CUDA_SUCCESS;
+    }
+    if (!whole)
+        slr_recorded_free(to);
+    return whole;
+}
+
+void slr_recorded_free(struct slr_recorded *recorded)
+{
+    free(recorded->op);
+    free(recorded->node);
+    *recorded = (struct slr_recorded){0};
+}
+
+/* ---- before a launch ---- */
+
+bool slr_recorded_fits(const struct slr_route *route, int rank, int nranks)
+{
+    for (int r = 0; r < nranks; r++) {
+        if (r == rank)
+            continue;
+        if (route[r].source != SLR_FROM_PLACE && route[r].source != SLR_FROM_EXPECTED)
+            return false;
+        if (route[r].delivery != SLR_ZERO_COPY && route[r].delivery != SLR_AS_EXPECTED &&
+            route[r].delivery != SLR_CORRECTED)
+            return false;
+    }
+    return true;
+}
+
+/* Of a gather whose last piece is `last`; `before`: the last one of the gather before it, which all
+ * words have reached. */
+static void set_op(const struct slr_recorded_op *op, const struct slr_route *route, uint32_t last, uint32_t before,
+                   CUstreamBatchMemOpParams *to)
+{
+    const struct slr_route *way = &route[op->peer];
+    struct slr_memops m;
+    m.count = 0;
+    switch ((enum slr_recorded_role)op->role) {
+    case SLR_RECORDED_OFFER:
+        slr_memops_write64(&m, op->word, slr_ready_value(last, way->delivery == SLR_AS_EXPECTED));
+        break;
+    case SLR_RECORDED_CORRECT: /* where there was nothing to correct it says nothing else */
+        slr_memops_write64(&m, op->word, slr_ready_value(last, way->delivery != SLR_ZERO_COPY));
+        break;
+    case SLR_RECORDED_MEET:
+        slr_memops_wait64(&m, op->word, slr_ready_value(last, 0));
+        break;
+    case SLR_RECORDED_SETTLED:
+        slr_memops_wait64(&m, op->word, slr_ready_value(last, way->source == SLR_FROM_EXPECTED));
+        break;
+    case SLR_RECORDED_DONE:
+        slr_memops_write(&m, op->word, last);
+        break;
+    case SLR_RECORDED_COPIED:
+        slr_memops_wait(&m, op->word, way->delivery == SLR_CORRECTED ? last : before);
+        break;
+    case SLR_RECORDED_READ:
+        slr_memops_wait(&m, op->word, last);
+        break;
+    case SLR_RECORDED_UNBROKEN:
+        slr_memops_wait_zero(&m, op->word);
+        break;
+    }
+    *to = m.op[0];
+}
+
+static enum slr_status give_words(CUgraphExec exec, const struct slr_recorded *r, const struct slr_recorded_node *node,
+                                  const struct slr_ring *ring, const struct slr_gather *g, uint32_t last)
+{
+    CUstreamBatchMemOpParams op[4 * SLR_MAX_RANKS];
+    for (uint32_t i = 0; i < node->ops; i++)
+        set_op(&r->op[node->first + i], g->route, last, last - g->plan.pieces, &op[i]);
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS params = {.ctx = ring->ctx, .count = node->ops, .paramArray = op};
+    return SLR_CU(cuGraphExecBatchMemOpNodeSetParams, exec, node->node, &params);
+}
+
+/* As the driver itself describes a captured copy: another type of memory it refuses. */
+static enum slr_status give_ends(CUgraphExec exec, const struct slr_recorded_node *node, const struct slr_ring *ring,
+                                 CUdeviceptr other)
+{
+    const CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                .srcDevice = (node->corrects ? node->own : other) + node->at,
+                                .dstDevice = (node->corrects ? other : node->own) + node->at,
+                                .WidthInBytes = node->bytes,
+                                .Height = 1,
+                                .Depth = 1};
+    return SLR_CU(cuGraphExecMemcpyNodeSetParams, exec, node->node, &copy, ring->ctx);
+}
+
+static enum slr_status give_copy(CUgraphExec exec, struct slr_recorded_node *node, const struct slr_ring *ring,
+                                 const struct slr_gather *g)
+{
+    const struct slr_route *way = &g->route[node->peer];
+    const CUdeviceptr other = !node->corrects ? way->from : way->delivery == SLR_CORRECTED ? way->to : 0;
+    const bool off = other == 0;
+    if (!off && node->other != other) {
+        SLR_TRY(give_ends(exec, node, ring, other));
+        node->other = other;
+    }
+    if (node->state == (off ? SLR_NODE_OFF : SLR_NODE_ON))
+        return SLR_OK;
+    SLR_TRY(SLR_CU(cuGraphNodeSetEnabled, exec, node->node, !off));
+    node->state = off ? SLR_NODE_OFF : SLR_NODE_ON;
+    return SLR_OK;
+}
+
+enum slr_status slr_recorded_give(CUgraphExec exec, struct slr_recorded *recorded, struct slr_ring *ring,
+                                  const struct slr_gather *g, uint32_t last)
+{
+    for (uint32_t i = 0; i < recorded->nodes; i++) {
+        struct slr_recorded_node *node = &recorded->node[i];
+        SLR_TRY(node->ops ? give_words(exec, recorded, node, ring, g, last) : give_copy(exec, node, ring, g));
+    }
+    return SLR_OK;
+}
