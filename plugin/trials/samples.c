@@ -76,7 +76,7 @@ void slr_samples_forget(struct slr_samples *row, uint32_t rounds, enum slr_stage
 
 struct slr_trial_row slr_samples_row(const struct slr_samples *from, uint32_t rounds, int base)
 {
-    struct slr_trial_row row = {.gemm = from->gemm, .site = from->site};
+    struct slr_trial_row row = {.gemm = from->gemm, .site = from->site, .of_host = slr_samples_of_host(from, rounds)};
     for (int w = 0; w < SLR_WAYS; w++) {
         if (!measured_in(from, w, rounds, base, &row.ms[w], &row.worst[w]))
             row.ms[w] = row.worst[w] = 0;

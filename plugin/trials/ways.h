@@ -111,7 +111,7 @@ int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_
  * slowest. The ring without trials is left only for a way over the ring that was better in every round:
  * clocks and neighbours change from one to the next. Of these the one with the best median is each
  * row's. Then that and NCCL are compared by their medians of all rows together: the ring has to be 2%
- * better. Nothing was measured: the site has what is in use.
+ * better, 5% where times are the host's. Nothing was measured: the site has what is in use.
  * False: neither is so much better that it would be so in a steady run, too; it takes a duel. */
 bool slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                        int base, struct slr_trial_choice *choice);

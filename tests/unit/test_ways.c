@@ -160,6 +160,24 @@ static int judge(const struct slr_trial_row *first, uint32_t n, const struct slr
     return choice.site_way[0];
 }
 
+/* One rank's is enough. */
+Test(ways, times_of_the_host_have_to_be_further_apart)
+{
+    struct slr_trial_row a = ROW(7, 0, 10, 16, 10, 10, 10, 10, 10), b = a;
+    b.of_host = 1;
+    const struct slr_trial_row *const rows[] = {&a, &b}, *const device[] = {&a, &a};
+    struct slr_trial_choice choice = {.rows = 0};
+    cr_expect(slr_trials_choose(device, (const uint32_t[]){1, 1}, 2, 0, SLR_WAY_RING, &choice));
+    cr_expect_not(slr_trials_choose(rows, (const uint32_t[]){1, 1}, 2, 0, SLR_WAY_RING, &choice));
+    a.ms[SLR_WAY_NCCL] = b.ms[SLR_WAY_NCCL] = 21;
+    cr_expect(slr_trials_choose(rows, (const uint32_t[]){1, 1}, 2, 0, SLR_WAY_RING, &choice));
+    a.ms[SLR_WAY_NCCL] = b.ms[SLR_WAY_NCCL] = 10.4f;
+    slr_trials_judge(device, (const uint32_t[]){1, 1}, 2, 0, &choice);
+    cr_expect_eq(choice.site_way[0], SLR_WAY_RING);
+    slr_trials_judge(rows, (const uint32_t[]){1, 1}, 2, 0, &choice);
+    cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL);
+}
+
 Test(ways, a_duel_is_nccls_unless_the_ring_is_better_by_two_percent)
 {
     const struct slr_trial_row tie = DUEL(7, 10, 10), close = DUEL(7, 9.85f, 10), ring = DUEL(7, 9.75f, 10);
