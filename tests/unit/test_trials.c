@@ -284,7 +284,7 @@ Test(trials, a_tie_is_decided_by_a_duel)
 
 Test(trials, a_duel_may_be_the_rings)
 {
-    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.96;
+    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.94;
     go(SETTLED);
     cr_expect_eq(in_stage(1, 3), OF_DUEL / 2);
     cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3);
@@ -301,14 +301,14 @@ Test(trials, a_duel_needs_two_percent)
 
 Test(trials, what_is_far_apart_needs_no_duel)
 {
-    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.8;
+    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.4;
     go(SETTLED);
     cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3 && in_stage(1, -1) == 0 && kept == 1);
 }
 
 Test(trials, nccl_that_is_far_better_needs_no_duel)
 {
-    model.nccl = 0.8, model.pace = 1;
+    model.nccl = 0.4, model.pace = 1;
     go(SETTLED);
     cr_expect(latest()->why == SLR_R_MEASURED && in_stage(1, -1) == 0);
 }
@@ -316,7 +316,7 @@ Test(trials, nccl_that_is_far_better_needs_no_duel)
 Test(trials, a_gather_alone_has_a_duel_too)
 {
     gemm_m = 0;
-    model.nccl = 1, model.pace = 0.95;
+    model.nccl = 1, model.pace = 0.9;
     go(SETTLED);
     cr_expect(latest()->why == SLR_R_RING && in_stage(1, -1) == OF_DUEL);
 }
@@ -331,7 +331,7 @@ static void until(uint32_t stage)
 /* Nothing is measured in the duel: what the first stage found. */
 Test(trials, a_duel_in_which_nothing_is_measured)
 {
-    model.nccl = 1, model.pace = 0.96;
+    model.nccl = 1, model.pace = 0.9;
     until(1);
     broken = true;
     go(OF_DUEL + 48);
@@ -377,10 +377,10 @@ Test(trials, what_a_duel_was_about_is_known)
 /* Another GEMM: all ways again, and a duel again. */
 Test(trials, strangers_behind_a_duel)
 {
-    model.nccl = 1, model.pace = 0.95;
+    model.nccl = 1, model.pace = 0.9;
     go(SETTLED);
     gemm_m = 16;
-    model.parts[4] = 0.9;
+    model.parts[4] = 0.8;
     go(480);
     cr_expect_eq(in_stage(2, -1), OF_WAYS);
     cr_expect_eq(in_stage(3, 4), OF_DUEL / 2);
@@ -393,7 +393,7 @@ Test(trials, strangers_behind_a_duel)
 /* The duel is NCCL's now; until it is over calls go by what was chosen before. */
 Test(trials, between_the_stages_of_later_trials)
 {
-    model.nccl = 1, model.pace = 0.95;
+    model.nccl = 1, model.pace = 0.9;
     go(SETTLED);
     gemm_m = 16;
     model.pace = 1;
@@ -409,7 +409,7 @@ Test(trials, between_the_stages_of_later_trials)
 
 Test(trials, strangers_where_there_was_no_duel)
 {
-    model.nccl = 1, model.pace = 0.5;
+    model.nccl = 1, model.pace = 0.4;
     go(SETTLED);
     gemm_m = 16;
     go(240);
@@ -419,7 +419,7 @@ Test(trials, strangers_where_there_was_no_duel)
 /* So too when what was tried is consumed by another GEMM in the duel. That has not been tried in all ways: not kept. */
 Test(trials, strangers_in_a_duel)
 {
-    model.nccl = 1, model.pace = 0.95;
+    model.nccl = 1, model.pace = 0.9;
     until(1);
     gemm_m = 16;
     go(OF_DUEL + 40);
@@ -436,7 +436,7 @@ Test(trials, a_known_gemm_in_a_duel)
         ranks[r].comm.trials->shared->known[0] =
             (struct slr_trial_known){.high = UINT64_MAX, .consumer = any, .way = SLR_WAY_WHOLE};
     ranks[0].comm.trials->shared->knowns = 1;
-    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.95;
+    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.9;
     go(4);
     cr_expect(latest()->why == SLR_R_RING && latest()->parts == 1);
     gemm_m = 16;
@@ -450,7 +450,7 @@ Test(trials, a_known_gemm_in_a_duel)
 /* Of a small site NCCL is what is in use; the ring has a large one first. */
 Test(trials, small_gathers_have_a_duel)
 {
-    model.nccl = 1, model.pace = 0.95;
+    model.nccl = 1, model.pace = 0.9;
     go(1);
     shard = SMALL;
     go(SETTLED + SLR_SMALL_WARM);
