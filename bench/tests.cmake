@@ -69,9 +69,10 @@ if(NOT SLIPRING_SANITIZE)
   add_test(NAME bench_cores COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/cores.py)
   add_test(NAME bench_never_slower COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/never_slower.sh ${CMAKE_BINARY_DIR})
   add_test(NAME bench_models COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/models.sh ${CMAKE_BINARY_DIR})
+  add_test(NAME bench_graphs COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/graphs.sh)
   add_test(NAME bench_steady COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/steady.sh ${CMAKE_BINARY_DIR})
   add_test(NAME bench_modelled_node COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/test/modelled.sh ${CMAKE_BINARY_DIR})
-  set_tests_properties(bench_peers bench_cores bench_never_slower bench_models bench_steady bench_modelled_node PROPERTIES COST 20 TIMEOUT 240
+  set_tests_properties(bench_peers bench_cores bench_never_slower bench_models bench_steady bench_graphs bench_modelled_node PROPERTIES COST 20 TIMEOUT 240
     LABELS softgpu ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/softgpu;SOFTGPU_DEVICES=2")
 endif()
 

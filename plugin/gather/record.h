@@ -44,6 +44,9 @@
  * All but the memory are equal on ranks that do the same. If ranks differ, the communicator fails as
  * passed_alone.h says.
  *
+ * A launch waits when a peer is SLR_TRANSFERS calls behind, until it comes, dies or fails, or the
+ * program aborts; for a peer of the same process, which may be waiting for this thread, 10 s.
+ *
  * What a replay can not do: staging, as its nodes are fixed. So buffers of recorded gathers are
  * registered with the communicator as long as a graph holds them, which keeps them mapped. Where a
  * peer outside of a graph has agreed on staging for the same call, the communicator fails with a

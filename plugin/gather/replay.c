@@ -133,6 +133,8 @@ static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gathe
     const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)g->send);
     const struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)g->recv);
     call.number = ++c->substituted;
+    if (!slr_transfer_await(&call))
+        return SLR_TIMEOUT;
     slr_transfer_owner(&call, &send, route);
     slr_ring_number(&c->ring, gather);
     if (slr_expect_begin(&call))
@@ -160,6 +162,14 @@ static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struc
     return s;
 }
 
+static const char *cause(enum slr_status s)
+{
+    return s == SLR_TIMEOUT ? "a peer of this process is too many calls behind for the launch of a graph"
+           : s == SLR_PEER  ? "a captured gather can not be staged, and a peer has agreed on that for this call, or a "
+                              "buffer is not mapped any more"
+                            : "a graph could not be given what a captured gather needs";
+}
+
 static CUresult begin(struct slr_replay *replay)
 {
     struct slr_recorded_graph *graph = replay->graph;
@@ -178,11 +188,7 @@ static CUresult begin(struct slr_replay *replay)
         enum slr_status s = call(replay, c, &graph->gather[i]);
         if (s == SLR_OK)
             continue;
-        slr_comm_fail(c, s, -1,
-                      s == SLR_PEER
-                          ? "a captured gather can not be staged, and a peer has agreed on that for this call, "
-                            "or a buffer is not mapped any more"
-                          : "a graph could not be given what a captured gather needs");
+        slr_comm_fail(c, s, -1, cause(s));
         return refused(graph, c, "a captured gather can not run");
     }
     return CUDA_SUCCESS;

@@ -9,6 +9,8 @@
 #include "plugin/gather/passed_alone.h"
 #include "plugin/memory/exports.h"
 
+#define SAME_THREAD_MS 10000u
+
 static struct slr_transfer *descriptor(const struct slr_comm *c, int owner, int reader, uint64_t number)
 {
     struct slr_transfer *all = (struct slr_transfer *)((char *)c->shared.control + slr_control_transfers_at(c->nranks));
@@ -226,6 +228,35 @@ static void reader_second(struct slr_comm *c, int peer, const struct saying *the
         route->from = slr_exported_mapped(c, peer, theirs->place);
     if (theirs->place.generation && route->from) /* else this rank has failed, and so will the peer */
         route->source = SLR_FROM_PLACE;
+}
+
+/* Whether this side would skip the call. */
+static bool is_behind(const struct slr_call *call, int owner, int reader)
+{
+    uint64_t next;
+    return role_of(atomic_load(&descriptor(call->comm, owner, reader, call->number)->head), call->number, &next) ==
+           SKIPS;
+}
+
+static bool await_peer(const struct slr_call *call, int peer)
+{
+    struct slr_comm *c = call->comm;
+    const bool bounded = slr_shared_same_process(&c->shared, peer);
+    const uint64_t end = slr_now_ms() + SAME_THREAD_MS;
+    while (is_behind(call, c->rank, peer) || is_behind(call, peer, c->rank)) {
+        if (atomic_load(&c->error) != ncclSuccess || (bounded && slr_now_ms() > end))
+            return false;
+        slr_sleep_ms(1);
+    }
+    return true;
+}
+
+bool slr_transfer_await(const struct slr_call *call)
+{
+    bool all = true;
+    for (int step = 1; step < call->comm->nranks && all; step++)
+        all = await_peer(call, (call->comm->rank + step) % call->comm->nranks);
+    return all;
 }
 
 /* Until the owner has named its place, or `until`. It has, as a rule, as soon as it has launched the

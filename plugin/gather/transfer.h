@@ -79,6 +79,12 @@ bool slr_transfer_put(const struct slr_comm *c);
 void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route);
 void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route);
 
+/* For a call that is made from a graph (record.h), which can not skip a descriptor: waits as long as
+ * it still has to serve the peer for an earlier call, as a launch waits for room in a stream's queue.
+ * False: the communicator has failed, or 10 s are over and the peer is a rank of this process, perhaps
+ * of this thread. */
+bool slr_transfer_await(const struct slr_call *call);
+
 /* The reader's part of a call that is made from a graph (record.h), which can not be staged. One that
  * does not know where the shard is waits until `until` (slr_now_ns) for the owner to say it, and then
  * says that it expects a place which is none: then the owner writes the shard, and `from` is 0. */
