@@ -77,13 +77,14 @@ static uint64_t value(const struct row *row, int i)
     return 0x1111111100000000u * (unsigned)(i + 1) + 0xabcd0000u + (unsigned)i;
 }
 
-/* Stands behind the gate in the driver's stead whatever the settings are (interpose/alloc.c, event.c), and passes on
- * what it knows of: a device, a context, or a stream. */
+/* Stands behind the gate in the driver's stead whatever the settings are (interpose/alloc.c, event.c, graph.c), and
+ * passes on what it knows of: a device, a context, a stream, a graph. */
 static bool behind_the_gate(const char *name)
 {
     return strncmp(name, "cuStreamDestroy", 15) == 0 || strncmp(name, "cuCtxDestroy", 12) == 0 ||
            strcmp(name, "cuGreenCtxDestroy") == 0 || strncmp(name, "cuDevicePrimaryCtxRelease", 25) == 0 ||
-           strncmp(name, "cuDevicePrimaryCtxReset", 23) == 0;
+           strncmp(name, "cuDevicePrimaryCtxReset", 23) == 0 || strncmp(name, "cuStreamBeginCapture", 20) == 0 ||
+           strncmp(name, "cuStreamEndCapture", 18) == 0 || strncmp(name, "cuGraph", 7) == 0;
 }
 
 /* Calls the function with values that differ by argument and checks that they arrived. */
