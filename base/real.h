@@ -48,6 +48,9 @@ extern _Atomic unsigned slr_gate_word;
  * (plugin/trials/trials.h). */
 extern _Atomic int slr_trials_running;
 
+/* What graphs hold of captured gathers (plugin/gather/graphs.h, recorded.h): looked at by each launch. */
+extern _Atomic unsigned slr_graphs_held;
+
 /* > 0 while this thread runs slipring's own code or a vendor function that slipring called: hooks
  * then pass straight through. */
 extern _Thread_local int slr_guard __attribute__((tls_model("initial-exec")));

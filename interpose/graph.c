@@ -223,7 +223,7 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
 #define LAUNCH(sym, own)                                                                                               \
     static CUresult hook_##sym(CUgraphExec exec, CUstream stream)                                                      \
     {                                                                                                                  \
-        if (__builtin_expect(slr_graphs_any() || slr_recorded_any(), 0))                                               \
+        if (__builtin_expect(atomic_load_explicit(&slr_graphs_held, memory_order_relaxed) != 0, 0))                    \
             return launch(REAL(sym), exec, stream, own);                                                               \
         return REAL(sym)(exec, stream);                                                                                \
     }

@@ -60,6 +60,7 @@ static void forget(slr_graph graph)
         *at = h->next;
         free(h);
         atomic_fetch_sub(&count, 1);
+        atomic_fetch_sub(&slr_graphs_held, 1);
     }
 }
 
@@ -77,6 +78,7 @@ static void hold(slr_graph graph, const struct slr_label *comm, int rank, uint32
         *h = (struct held){.graph = graph, .comm = *comm, .rank = rank, .next = *bucket(graph)};
         *bucket(graph) = h;
         atomic_fetch_add(&count, 1);
+        atomic_fetch_add(&slr_graphs_held, 1);
     }
     h->gathers += gathers;
 }

@@ -60,6 +60,7 @@ static struct slr_recorded_graph *find_or_add(slr_graph graph)
     *at = (struct slr_recorded_graph){.graph = graph, .next = list};
     list = at;
     atomic_fetch_add(&entries, 1);
+    atomic_fetch_add(&slr_graphs_held, 1);
     return at;
 }
 
@@ -84,6 +85,7 @@ static void unlist(struct slr_recorded_graph *at)
         return;
     *link = at->next;
     atomic_fetch_sub(&entries, 1);
+    atomic_fetch_sub(&slr_graphs_held, 1);
     if (at->users == 0) {
         empty(at);
         free(at);
