@@ -25,7 +25,6 @@ fake() {
 
 fake 0 '^| block | equal | 2.0000 | 1.0000 | 2.00 | - | - |$' block
 FAKE_DIGEST=1 fake 1 '^| stream | DIFFER |' stream event
-FAKE_DIGEST=1 fake 0 '^| train | equal |' train
 FAKE_RIGHT=false fake 1 '^| event | WRONG |' event
 FAKE_FAILS=1 fake 3 '^- failed: compile with slipring$' compile
 status 2 'nonsense is none of stream' nonsense

@@ -94,7 +94,12 @@ static struct recorder *new_recorder(struct slr_comm *c)
     own->rank = c->rank;
     own->nranks = c->nranks;
     own->pass = SLR_R_RING;
-    own->shared = c->shared;
+    own->shared = (struct slr_shared){.control = c->shared.control,
+                                      .rank = c->rank,
+                                      .nranks = c->nranks,
+                                      .device = c->shared.device,
+                                      .ctx = c->shared.ctx,
+                                      .resets = c->shared.resets};
     own->link = c->link;
     own->order = &r->order;
     own->pending = &r->pending;
