@@ -80,7 +80,7 @@ CUresult sg_capture_refuse_locked(struct sg_stream *s)
     return sg_capture_break_locked(s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-/* Calls such as cuMemAlloc and cuEventQuery: a global capture of any thread forbids them, a thread-local one only to
+/* Calls such as cuMemAlloc, cuEventQuery and cuStreamQuery of a stream that does not capture: a global capture of any thread forbids them, a thread-local one only to
  * its own thread; cuThreadExchangeStreamCaptureMode relaxes that. */
 CUresult sg_capture_unsafe_locked(void)
 {

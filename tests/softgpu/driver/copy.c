@@ -99,14 +99,16 @@ CUresult sg_copy(const char *what, CUstream stream, const struct sg_copy *shape,
     return wait ? sg_submit_wait(stream, op) : sg_submit(stream, op);
 }
 
-static CUresult linear(const char *what, CUstream stream, uintptr_t dst, uintptr_t src, size_t n, unsigned how)
-{
-    struct sg_copy c = {.dst = dst, .src = src, .width = n, .rows = 1, .slices = 1};
-    return n && (!dst || !src) ? CUDA_ERROR_INVALID_VALUE : sg_copy(what, stream, &c, how);
-}
-
 #define DST SG_COPY_DST_DEVICE
 #define SRC SG_COPY_SRC_DEVICE
+
+static CUresult linear(const char *what, CUstream stream, uintptr_t dst, uintptr_t src, size_t n, unsigned how)
+{
+    const bool either = !(how & (DST | SRC)) || (how & DST && how & SRC); /* the calls that take two CUdeviceptr */
+    const CUmemorytype type = either ? CU_MEMORYTYPE_UNIFIED : 0;
+    struct sg_copy c = {.dst = dst, .src = src, .width = n, .rows = 1, .slices = 1, .dtype = type, .stype = type};
+    return n && (!dst || !src) ? CUDA_ERROR_INVALID_VALUE : sg_copy(what, stream, &c, how);
+}
 
 /* The synchronous forms: a pair of the legacy and the per-thread default stream. */
 #define SG_SYNC_COPY(symbol, label, dtype, stype, how)                                                                 \

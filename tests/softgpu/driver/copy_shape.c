@@ -38,8 +38,13 @@ static CUresult shape_of(const struct box *b, struct sg_copy *c, unsigned *how)
 {
     bool ddev = false, sdev = false;
 
-    *c = (struct sg_copy){
-        .width = b->width, .rows = b->rows, .slices = b->slices, .dctx = b->dst.ctx, .sctx = b->src.ctx};
+    *c = (struct sg_copy){.width = b->width,
+                          .rows = b->rows,
+                          .slices = b->slices,
+                          .dctx = b->dst.ctx,
+                          .sctx = b->src.ctx,
+                          .dtype = b->dst.type,
+                          .stype = b->src.type};
     CUresult rc = resolve(&b->dst, b->width, &c->dst, &c->dpitch, &c->dslice, &ddev);
     if (!rc)
         rc = resolve(&b->src, b->width, &c->src, &c->spitch, &c->sslice, &sdev);

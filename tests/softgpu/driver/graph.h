@@ -78,11 +78,14 @@ CUresult sg_work_of(const CUgraphNodeParams *p, struct sg_work *w); /* takes the
 void sg_work_drop_locked(struct sg_work *w);
 void sg_work_into_locked(struct sg_work *w, struct sg_node *n); /* replaces what the node did */
 CUresult sg_params_of_locked(struct sg_node *n, CUgraphNodeParams *p);
+CUmemorytype sg_copy_type(const struct sg_op *op, uintptr_t end); /* of an end of a copy, as parameters name it */
 
 /* ---- graph_update.c ---- */
 /* What is wrong with an executable graph's node doing this from now on. */
 CUgraphExecUpdateResult sg_change_of(const struct sg_node *have, struct sg_op *const *ops, unsigned nops,
                                      const struct sg_ctx *ctx);
+/* Whether the ends of two copies are named by one type, and are of one kind of memory: cuMemCreate's or another. */
+bool sg_ends_alike(const struct sg_op *a, const struct sg_op *b);
 CUresult sg_exec_set_child(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph child); /* takes the lock */
 
 /* ---- graph_exec.c, graph_plan.c ---- */

@@ -338,19 +338,6 @@ CUresult sg_exec_launch_locked(struct sg_exec *e, struct sg_stream *s)
     return rc;
 }
 
-/* In a capture a launch becomes a child graph. */
-static CUresult capture_locked(const struct sg_exec *e, struct sg_stream *s)
-{
-    if (s->capture->invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (sg_graph_has_memory(e->graph)) /* no child may have that */
-        return sg_capture_break_locked(s->capture, CUDA_ERROR_NOT_SUPPORTED);
-    struct sg_node *n = sg_capture_node_locked(s, CU_GRAPH_NODE_TYPE_GRAPH);
-    n->child = sg_graph_copy_locked(e->graph);
-    n->child->owner = n;
-    return CUDA_SUCCESS;
-}
-
 static CUresult cuGraphLaunch_on(CUgraphExec hGraph, CUstream hStream)
 {
     CUresult rc;
@@ -360,8 +347,8 @@ static CUresult cuGraphLaunch_on(CUgraphExec hGraph, CUstream hStream)
     struct sg_exec *e = s ? sg_handle_get_locked(SG_EXEC, hGraph) : NULL;
     if (s && !e)
         rc = CUDA_ERROR_INVALID_VALUE;
-    else if (e)
-        rc = s->capture ? capture_locked(e, s) : sg_exec_launch_locked(e, s);
+    else if (e) /* a capture does not take a launch (seen with driver 580) */
+        rc = s->capture ? sg_capture_refuse_locked(s) : sg_exec_launch_locked(e, s);
     sg_release();
     return rc;
 }

@@ -255,7 +255,7 @@ static struct sg_node *executable_locked(CUgraphExec hGraphExec, CUgraphNode hNo
     return e && sg_handle_get_locked(SG_NODE, hNode) ? sg_graph_copied_locked(e->graph, hNode) : NULL;
 }
 
-/* Setters of one node are stricter than cuGraphExecUpdate: only copies of one row. */
+/* Setters of one node are stricter than cuGraphExecUpdate: only copies of one row, whose ends stay what they are. */
 static bool is_one_row(const struct sg_op *op)
 {
     return op->kind != SG_OP_COPY || (op->u.copy.rows == 1 && op->u.copy.slices == 1);
@@ -266,7 +266,8 @@ static bool may_become(const struct sg_node *n, const struct sg_work *w)
     if (n->type != w->type || sg_change_of(n, w->ops, w->nops, w->ctx) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
         return false;
     for (unsigned i = 0; i < w->nops; i++)
-        if (!is_one_row(w->ops[i]) || !is_one_row(n->ops[i]))
+        if (!is_one_row(w->ops[i]) || !is_one_row(n->ops[i]) ||
+            (w->ops[i]->kind == SG_OP_COPY && !sg_ends_alike(n->ops[i], w->ops[i])))
             return false;
     return true;
 }

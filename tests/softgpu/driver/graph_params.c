@@ -220,6 +220,13 @@ static bool on_device(const struct sg_op *op, uintptr_t p)
     return false;
 }
 
+CUmemorytype sg_copy_type(const struct sg_op *op, uintptr_t end)
+{
+    const struct sg_copy *c = &op->u.copy;
+    const CUmemorytype named = end == c->dst ? c->dtype : c->stype;
+    return named ? named : on_device(op, end) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+}
+
 static size_t lines(size_t slice, size_t pitch)
 {
     return pitch ? slice / pitch : 0;
@@ -228,22 +235,26 @@ static size_t lines(size_t slice, size_t pitch)
 static void show_copy(const struct sg_node *n, CUDA_MEMCPY_NODE_PARAMS *p)
 {
     const struct sg_copy *c = &n->ops[0]->u.copy;
-    bool to = on_device(n->ops[0], c->dst), from = on_device(n->ops[0], c->src);
+    const CUmemorytype to = sg_copy_type(n->ops[0], c->dst), from = sg_copy_type(n->ops[0], c->src);
+    const bool to_host = to == CU_MEMORYTYPE_HOST, from_host = from == CU_MEMORYTYPE_HOST;
+    CUDA_MEMCPY3D *shown = &p->copyParams;
 
     p->copyCtx = n->ctx ? n->ctx->handle : NULL;
-    p->copyParams = (CUDA_MEMCPY3D){.srcMemoryType = from ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
-                                    .srcHost = from ? NULL : (const void *)c->src,
-                                    .srcDevice = from ? c->src : 0,
-                                    .srcPitch = c->spitch ? c->spitch : c->width,
-                                    .srcHeight = c->slices > 1 ? lines(c->sslice, c->spitch) : c->rows,
-                                    .dstMemoryType = to ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
-                                    .dstHost = to ? NULL : (void *)c->dst,
-                                    .dstDevice = to ? c->dst : 0,
-                                    .dstPitch = c->dpitch ? c->dpitch : c->width,
-                                    .dstHeight = c->slices > 1 ? lines(c->dslice, c->dpitch) : c->rows,
-                                    .WidthInBytes = c->width,
-                                    .Height = c->rows,
-                                    .Depth = c->slices};
+    *shown = (CUDA_MEMCPY3D){.srcMemoryType = from,
+                             .srcHost = from_host ? (const void *)c->src : NULL,
+                             .srcDevice = from_host ? 0 : c->src,
+                             .dstMemoryType = to,
+                             .dstHost = to_host ? (void *)c->dst : NULL,
+                             .dstDevice = to_host ? 0 : c->dst,
+                             .WidthInBytes = c->width,
+                             .Height = c->rows,
+                             .Depth = c->slices};
+    if (from == CU_MEMORYTYPE_UNIFIED && to == from && c->rows == 1 && c->slices == 1)
+        return; /* so does the driver show what cuMemcpyAsync has become */
+    shown->srcPitch = c->spitch ? c->spitch : c->width;
+    shown->srcHeight = c->slices > 1 ? lines(c->sslice, c->spitch) : c->rows;
+    shown->dstPitch = c->dpitch ? c->dpitch : c->width;
+    shown->dstHeight = c->slices > 1 ? lines(c->dslice, c->dpitch) : c->rows;
 }
 
 static void show_fill(const struct sg_node *n, CUDA_MEMSET_NODE_PARAMS_v2 *p)

@@ -32,6 +32,21 @@ static bool copy_may_change(const struct sg_op *a, const struct sg_op *b)
     return same_place(a, a->u.copy.dst, b, b->u.copy.dst) && same_place(a, a->u.copy.src, b, b->u.copy.src);
 }
 
+static bool is_virtual(const struct sg_op *op, uintptr_t p)
+{
+    for (unsigned i = 0; i < op->nranges; i++)
+        if (op->ranges[i].ptr == p)
+            return op->ranges[i].virtual;
+    return false;
+}
+
+bool sg_ends_alike(const struct sg_op *a, const struct sg_op *b)
+{
+    const struct sg_copy *x = &a->u.copy, *y = &b->u.copy;
+    return sg_copy_type(a, x->dst) == sg_copy_type(b, y->dst) && sg_copy_type(a, x->src) == sg_copy_type(b, y->src) &&
+           is_virtual(a, x->dst) == is_virtual(b, y->dst) && is_virtual(a, x->src) == is_virtual(b, y->src);
+}
+
 static bool fill_may_change(const struct sg_op *a, const struct sg_op *b)
 {
     const struct sg_fill *x = &a->u.fill, *y = &b->u.fill;

@@ -278,6 +278,7 @@ struct sg_range { /* something that an operation reads or writes; checked when e
     struct sg_mem *mem; /* pinned while the operation runs */
     uint64_t id;        /* of the memory when the operation was queued, or its graph's node made */
     int dev;            /* then; -1: on the host */
+    bool virtual;       /* then: mapped memory (cuMemCreate) */
     struct sg_ctx *ctx; /* then, of the memory */
 };
 enum { SG_RANGE_PEER = 1 /* a copy: may cross devices without peer access */, SG_RANGE_WRITE = 2 };
@@ -286,8 +287,9 @@ enum sg_op_kind { SG_OP_ORDER, SG_OP_COPY, SG_OP_FILL, SG_OP_KERNEL, SG_OP_HOST,
 struct sg_copy {
     uintptr_t dst, src;
     size_t width, rows, slices, dpitch, spitch, dslice, sslice;
-    void *staged;         /* copy of a pageable source; freed with the operation */
-    CUcontext dctx, sctx; /* that a Peer call names; else NULL */
+    void *staged;              /* copy of a pageable source; freed with the operation */
+    CUcontext dctx, sctx;      /* that a Peer call names; else NULL */
+    CUmemorytype dtype, stype; /* that the call or the node names; 0: as the memory is */
 };
 struct sg_fill {
     uintptr_t dst;

@@ -176,9 +176,9 @@ static CUresult cuStreamQuery_on(CUstream hStream)
         rc = sg_capture_refuse_locked(s);
     else if (s && s->legacy && sg_capture_active_in_locked(s->ctx))
         rc = sg_capture_implicit_locked(s->ctx);
-    else if (s && !sg_stream_idle_locked(s))
+    else if (s && !(rc = sg_capture_unsafe_locked()) && !sg_stream_idle_locked(s))
         rc = CUDA_ERROR_NOT_READY;
-    else if (s)
+    else if (s && !rc)
         sg_race_saw_stream_locked(s);
     sg_release();
     return rc;
@@ -206,7 +206,8 @@ struct facts {
     CUdevice dev;
 };
 
-static CUresult ask(CUstream hStream, const void *out, struct facts *f)
+/* Flags and ids are not asked for while a stream captures, in any mode: that breaks the capture (seen with driver 580). */
+static CUresult ask(CUstream hStream, const void *out, bool may_capture, struct facts *f)
 {
     CUresult rc;
 
@@ -214,28 +215,30 @@ static CUresult ask(CUstream hStream, const void *out, struct facts *f)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     struct sg_stream *s = sg_stream_get_locked(hStream, &rc);
-    if (s)
+    if (s && s->capture && !may_capture)
+        rc = sg_capture_refuse_locked(s);
+    else if (s)
         *f = (struct facts){s->flags, s->priority, s->legacy ? 1 : s->id, s->ctx->handle, s->ctx->dev};
     sg_release();
     return rc;
 }
 
-#define SG_STREAM_QUESTION(name, type, field)                                                                          \
+#define SG_STREAM_QUESTION(name, type, field, may_capture)                                                             \
     static CUresult name##_on(CUstream hStream, type *out)                                                             \
     {                                                                                                                  \
         struct facts f;                                                                                                \
-        CUresult rc = ask(hStream, out, &f);                                                                           \
+        CUresult rc = ask(hStream, out, may_capture, &f);                                                              \
         if (!rc)                                                                                                       \
             *out = f.field;                                                                                            \
         return rc;                                                                                                     \
     }                                                                                                                  \
     SG_PAIR(name, _ptsz, (CUstream hStream, type * out), (hStream, out), (SG_PT(hStream), out))
 
-SG_STREAM_QUESTION(cuStreamGetFlags, unsigned int, flags)
-SG_STREAM_QUESTION(cuStreamGetPriority, int, priority)
-SG_STREAM_QUESTION(cuStreamGetId, unsigned long long, id)
-SG_STREAM_QUESTION(cuStreamGetCtx, CUcontext, ctx)
-SG_STREAM_QUESTION(cuStreamGetDevice, CUdevice, dev)
+SG_STREAM_QUESTION(cuStreamGetFlags, unsigned int, flags, false)
+SG_STREAM_QUESTION(cuStreamGetPriority, int, priority, true)
+SG_STREAM_QUESTION(cuStreamGetId, unsigned long long, id, false)
+SG_STREAM_QUESTION(cuStreamGetCtx, CUcontext, ctx, true)
+SG_STREAM_QUESTION(cuStreamGetDevice, CUdevice, dev, true)
 
 static CUresult cuStreamGetCtx_v2_on(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {

@@ -150,6 +150,70 @@ Test(capture_rules, a_stream_that_joined_is_waited_for_and_asked_in_vain, .init 
     OK(cuStreamSynchronize(t));
 }
 
+/* As seen with driver 580. */
+Test(capture_rules, flags_and_id_of_a_capturing_stream_are_not_asked_for_in_any_mode, .init = setup)
+{
+    for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+        unsigned flags;
+        unsigned long long id;
+        int priority;
+        CUcontext of;
+        OK(cuStreamBeginCapture(s, (CUstreamCaptureMode)mode));
+        OK(cuStreamGetCtx(s, &of));
+        cr_assert_eq(of, ctx);
+        OK(cuStreamGetPriority(s, &priority));
+        OK(cuCtxGetCurrent(&of));
+        cr_assert_eq(status_of(s), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        RC(cuStreamGetFlags(s, &flags), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_broken(s);
+        OK(cuStreamBeginCapture(s, (CUstreamCaptureMode)mode));
+        follow(s, t);
+        RC(cuStreamGetId(t, &id), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_broken(s);
+        OK(cuStreamBeginCapture(s, (CUstreamCaptureMode)mode));
+        RC(cuStreamQuery(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_broken(s);
+        OK(cuStreamGetFlags(s, &flags));
+        OK(cuStreamGetId(t, &id));
+    }
+    expect_no_report();
+}
+
+Test(capture_rules, other_streams_and_events_are_asked_only_in_a_relaxed_capture, .init = setup)
+{
+    CUevent e = new_event();
+    OK(cuEventRecord(e, t));
+    for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode < CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+        OK(cuStreamBeginCapture(s, (CUstreamCaptureMode)mode));
+        RC(cuStreamQuery(t), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_broken(s);
+        OK(cuStreamBeginCapture(s, (CUstreamCaptureMode)mode));
+        RC(cuEventQuery(e), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_broken(s);
+    }
+    OK(cuStreamSynchronize(t));
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuStreamQuery(t));
+    OK(cuEventQuery(e));
+    OK(cuGraphDestroy(end(s)));
+    expect_no_report();
+}
+
+Test(capture_rules, a_launch_is_not_captured, .init = setup)
+{
+    begin(s);
+    set_on(s, 0, 1);
+    CUgraphExec x = end_executable(s);
+    for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+        OK(cuStreamBeginCapture(s, (CUstreamCaptureMode)mode));
+        RC(cuGraphLaunch(x, s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        expect_broken(s);
+    }
+    launch_and_wait(x);
+    cr_assert_eq(word(0), 1);
+    expect_no_report();
+}
+
 Test(capture_rules, work_that_graphs_have_no_node_for_is_refused, .init = setup)
 {
     CUdeviceptr p;
@@ -239,7 +303,7 @@ Test(capture_rules, the_legacy_stream_is_out_of_use_while_a_blocking_stream_capt
     OK(cuEventRecord(e, blocking));
     RC(cuStreamWaitEvent(0, e, 0), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     expect_broken(blocking);
-    begin(s); /* non-blocking */
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED)); /* non-blocking */
     OK(cuStreamQuery(0));
     OK(cuGraphDestroy(end(s)));
 }

@@ -141,7 +141,7 @@ Test(graph_memory, such_graphs_are_not_copied_nor_taken_apart, .init = setup)
     RC(cuGraphExecUpdate(x, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     cr_assert_eq(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED);
     begin(s);
-    RC(cuGraphLaunch(x, s), CUDA_ERROR_NOT_SUPPORTED);
+    RC(cuGraphLaunch(x, s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     RC(cuStreamEndCapture(s, &parent), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     OK(cuGraphExecDestroy(x));
     OK(cuGraphInstantiate(&second, g, 0));

@@ -279,21 +279,23 @@ Test(graph_nodes, a_child_is_a_copy_that_the_node_owns, .init = setup_graph)
     expect_no_report();
 }
 
-Test(graph_nodes, a_captured_launch_is_a_child, .init = setup_graph)
+Test(graph_nodes, nodes_are_found_in_clones_and_in_children, .init = setup_graph)
 {
-    CUgraphNode nodes[4];
-    add_node(NULL, 0, 1);
-    CUgraphExec x = executable(g);
+    CUgraphNode node = add_node(NULL, 0, 1), child, found, kernel;
+    CUgraph clone, parent, inner;
     begin(s);
-    set_on(s, 0, 10);
-    launch(x, s);
-    add_on(s, 0, 100);
-    CUgraph outer = end(s);
-    OK(cuGraphExecDestroy(x));
-    cr_assert_eq(nodes_of(outer, nodes, 4), 3);
-    cr_assert_eq(type_of(nodes[1]), CU_GRAPH_NODE_TYPE_GRAPH);
-    launch_and_wait(executable(outer));
-    cr_assert_eq(word(0), 111);
+    add_on(s, 0, 1);
+    CUgraph captured = end(s);
+    nodes_of(captured, &kernel, 1);
+    OK(cuGraphClone(&clone, captured));
+    OK(cuGraphNodeFindInClone(&found, kernel, clone));
+    cr_assert(found != kernel && type_of(found) == CU_GRAPH_NODE_TYPE_KERNEL);
+    OK(cuGraphCreate(&parent, 0));
+    OK(cuGraphAddChildGraphNode(&child, parent, NULL, 0, captured));
+    OK(cuGraphChildGraphNodeGetGraph(child, &inner));
+    OK(cuGraphNodeFindInClone(&found, kernel, inner));
+    cr_assert(found != kernel && type_of(found) == CU_GRAPH_NODE_TYPE_KERNEL);
+    RC(cuGraphNodeFindInClone(&found, node, inner), CUDA_ERROR_INVALID_VALUE);
     expect_no_report();
 }
 

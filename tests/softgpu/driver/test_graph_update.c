@@ -42,6 +42,7 @@ Test(graph_update, takes_over_what_a_graph_of_the_same_shape_does, .init = setup
     OK(cuGraphDestroy(five));
     OK(cuGraphDestroy(six));
     OK(cuMemsetD32(data, 0, 2));
+    OK(cuCtxSynchronize()); /* the fill goes on when the call has returned */
     launch_and_wait(x);
     cr_assert_eq(word(0), 5);
     expect_no_report();
@@ -188,9 +189,9 @@ Test(graph_update, single_nodes_are_set_by_the_node_of_the_graph, .init = setup)
     g = end(s);
     CUgraphExec x = executable(g);
     CUDA_MEMSET_NODE_PARAMS fill = {.dst = at(4), .value = 9, .elementSize = 4, .width = 1, .height = 1};
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
                           .srcDevice = at(4),
-                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
                           .dstDevice = at(5),
                           .WidthInBytes = 4,
                           .Height = 1,
@@ -219,6 +220,85 @@ Test(graph_update, single_nodes_are_set_by_the_node_of_the_graph, .init = setup)
     OK(cuGraphDestroyNode(gone));
     expect_no_report();
     RC(cuGraphExecHostNodeSetParams(x, gone, &call), CUDA_ERROR_INVALID_VALUE);
+    expect_report("graph node");
+}
+
+static CUDA_MEMCPY3D linear(CUmemorytype type, CUdeviceptr to, CUdeviceptr from)
+{
+    return (CUDA_MEMCPY3D){.srcMemoryType = type,
+                           .srcDevice = from,
+                           .dstMemoryType = type,
+                           .dstDevice = to,
+                           .WidthInBytes = 4,
+                           .Height = 1,
+                           .Depth = 1};
+}
+
+/* As seen with driver 580. */
+Test(graph_update, a_captured_copy_names_its_ends_as_unified, .init = setup)
+{
+    CUgraphNode by_hand;
+    CUDA_MEMCPY3D copy, device = linear(CU_MEMORYTYPE_DEVICE, at(3), at(2));
+    begin(s);
+    OK(cuMemcpyAsync(at(1), at(0), 4, s));
+    OK(cuMemcpyDtoDAsync(at(2), at(0), 4, s));
+    CUgraph g = end(s);
+    CUgraphExec x = executable(g);
+    for (int i = 0; i < 2; i++) {
+        OK(cuGraphMemcpyNodeGetParams(node_of(g, i), &copy));
+        cr_assert(copy.srcMemoryType == CU_MEMORYTYPE_UNIFIED && copy.dstMemoryType == CU_MEMORYTYPE_UNIFIED);
+        cr_assert(copy.srcDevice == at(0) && copy.dstDevice == at(1 + i) && copy.WidthInBytes == 4);
+        cr_assert(copy.srcPitch == 0 && copy.srcHeight == 0 && copy.dstPitch == 0 && copy.dstHeight == 0);
+        OK(cuGraphExecMemcpyNodeSetParams(x, node_of(g, i), &copy, ctx));
+        RC(cuGraphExecMemcpyNodeSetParams(x, node_of(g, i), &device, ctx), CUDA_ERROR_INVALID_VALUE);
+    }
+    OK(cuGraphAddMemcpyNode(&by_hand, g, NULL, 0, &device, ctx));
+    x = executable(g);
+    OK(cuGraphExecMemcpyNodeSetParams(x, by_hand, &device, ctx));
+    copy = linear(CU_MEMORYTYPE_UNIFIED, at(3), at(2));
+    RC(cuGraphExecMemcpyNodeSetParams(x, by_hand, &copy, ctx), CUDA_ERROR_INVALID_VALUE);
+    expect_no_report();
+}
+
+/* Likewise. */
+Test(graph_update, allocated_and_mapped_memory_do_not_replace_each_other, .init = setup)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const CUmemAccessDesc access = {{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const size_t size = (size_t)2 << 20;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr mapped, other;
+    OK(cuMemCreate(&handle, size, &prop, 0));
+    OK(cuMemAddressReserve(&mapped, size, 0, 0, 0));
+    OK(cuMemMap(mapped, size, 0, handle, 0));
+    OK(cuMemSetAccess(mapped, size, &access, 1));
+    OK(cuMemAlloc(&other, 64));
+    begin(s);
+    OK(cuMemcpyAsync(at(1), at(0), 4, s));
+    OK(cuMemcpyAsync(at(1), mapped, 4, s));
+    CUgraph g = end(s);
+    CUgraphExec x = executable(g);
+    const CUDA_MEMCPY3D from_other = linear(CU_MEMORYTYPE_UNIFIED, at(1), other),
+                        from_mapped = linear(CU_MEMORYTYPE_UNIFIED, at(1), mapped + 64);
+    OK(cuGraphExecMemcpyNodeSetParams(x, node_of(g, 0), &from_other, ctx));
+    RC(cuGraphExecMemcpyNodeSetParams(x, node_of(g, 0), &from_mapped, ctx), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphExecMemcpyNodeSetParams(x, node_of(g, 1), &from_mapped, ctx));
+    RC(cuGraphExecMemcpyNodeSetParams(x, node_of(g, 1), &from_other, ctx), CUDA_ERROR_INVALID_VALUE);
+    expect_no_report();
+}
+
+Test(graph_update, nodes_are_not_set_any_more_when_their_graph_is_gone, .init = setup)
+{
+    begin(s);
+    OK(cuMemcpyAsync(at(1), at(0), 4, s));
+    CUgraph g = end(s);
+    const CUgraphNode node = node_of(g, 0);
+    const CUDA_MEMCPY3D copy = linear(CU_MEMORYTYPE_UNIFIED, at(1), at(2));
+    CUgraphExec x = executable(g);
+    OK(cuGraphExecMemcpyNodeSetParams(x, node, &copy, ctx));
+    OK(cuGraphDestroy(g));
+    RC(cuGraphExecMemcpyNodeSetParams(x, node, &copy, ctx), CUDA_ERROR_INVALID_VALUE);
     expect_report("graph node");
 }
 
