@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers on capturing streams stay with NCCL, which records them; those before, beside and after are moved as ever.
+/* Gathers on capturing streams are recorded, by the ring or, where it can not, by NCCL; those before, beside and after are
+ * moved as ever.
  *
  *   capture
  */

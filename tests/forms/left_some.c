@@ -2,9 +2,9 @@
 /* One rank leaves a gather to NCCL, the other makes it: the first runs it from a graph, or makes it in a region of
  * slipring's API, alone or in a group. Both are told so by ncclCommGetAsyncError, in time, instead of waiting for each
  * other, and no gather ends as if it were whole with what another one sent; the calls before it are right. Only under
- * slipring: NCCL itself can do this.
+ * slipring: NCCL itself can do this. Without SLIPRING_GRAPHS: with it, a call from a graph is a call (graphs.c).
  *
- *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, child, added, clone, update, beside, region, group; so many more
+ *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, added, clone, update, beside, region, group; so many more
  * gathers by the leaving RANK
  */
 #define SLIPRING_WEAK
@@ -45,17 +45,6 @@ static void drv(CUresult r)
     CHECK(r == CUDA_SUCCESS, "the driver answers %d", (int)r);
 }
 
-/* As a launch that another graph has recorded. */
-static cudaGraphExec_t launched_inside(cudaGraphExec_t inner, cudaStream_t stream)
-{
-    cudaGraph_t graph;
-    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    CUDA(cudaGraphLaunch(inner, stream));
-    CUDA(cudaStreamEndCapture(stream, &graph));
-    CUDA(cudaGraphExecDestroy(inner));
-    return instantiate(graph);
-}
-
 static cudaGraphExec_t added(cudaGraph_t child)
 {
     CUgraph parent;
@@ -90,8 +79,6 @@ static cudaGraphExec_t record(const char *how, struct gather *g, ncclComm_t comm
 {
     if (strcmp(how, "graph") == 0 || strcmp(how, "beside") == 0)
         return instantiate(capture(g, comm, stream));
-    if (strcmp(how, "child") == 0)
-        return launched_inside(instantiate(capture(g, comm, stream)), stream);
     if (strcmp(how, "added") == 0)
         return added(capture(g, comm, stream));
     if (strcmp(how, "clone") == 0)

@@ -50,6 +50,8 @@ settings=(
 printf '%s\n' 'site bytes=..2K : way=nccl' 'site bytes=2K..8K gemm=any : way=ring cut=whole' 'site bytes=64K..1M ranks=2 : way=ring cut=p4' >"$dir/sites.tune"
 others=("" "SLIPRING_ZERO_COPY=off" "" "SLIPRING_FUSE=off SLIPRING_SLOT_BYTES=32K" "SLIPRING_ALLOC=off")
 
+# Kinds of captured gathers that are the ring's, and what has become of their graphs.
+recorded() { cat "$dir"/log.* 2>/dev/null | grep -cE '"event":"substitute".*"reason":"graph"'; }
 sum() { cat "$dir"/log.* 2>/dev/null | sed -nE "s/.*\"event\":\"summary\".*\"$1\":([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'; }
 
 # Programs in which a rank dies or freezes tell so: they compare with bytes of their own and run only with slipring, as without it nothing ends them.
@@ -76,7 +78,7 @@ one() {
   sort "$dir/plain" >"$dir/plain.sorted"
   sort "$dir/ring" >"$dir/ring.sorted"
   cmp -s "$dir/plain.sorted" "$dir/ring.sorted" || { why="the results differ"; return 1; }
-  grep -hE '"event":"(stalled|communicator_failed)"' "$dir"/log.* >"$dir/ring.err" && { why="the log says so"; return 1; }
+  grep -hE '"event":"(stalled|communicator_failed|graph_lost|capture_failed|replay_refused)"' "$dir"/log.* >"$dir/ring.err" && { why="the log says so"; return 1; }
   return 0
 }
 
@@ -105,14 +107,15 @@ minimise() {
   env LD_LIBRARY_PATH="$SOFTGPU_DIR" "$program" "$seed" "${options[@]}" --steps $end --without "$without" --list | grep '^op' | grep -v ' step 1000:' | sort -s -k3,3
 }
 
-programs=0 failed=0 substituted=0 fused=0 passed=0 pushed=0 staged=0 zero_copy=0 joined=0
+programs=0 failed=0 graphs=0 substituted=0 fused=0 passed=0 pushed=0 staged=0 zero_copy=0 joined=0
 for ((seed = first; seconds > 0 ? SECONDS < seconds : seed <= last; seed++)); do
   programs=$((programs + 1))
   one $seed || { failed=$((failed + 1)); tell $seed; [ $minimise = 0 ] || minimise $seed; }
+  graphs=$((graphs + $(recorded)))
   for name in substituted passed fused joined staged zero_copy pushed; do eval "$name=\$(($name + $(sum $name)))"; done
   [ "${MUTANT:-0}" = 1 ] && [ $failed -gt 0 ] && [ "$why" != "without slipring" ] && { echo "caught by program number $programs"; exit 0; }
 done
-echo "$programs programs, $failed with a difference; with slipring: $substituted gathers substituted, $passed passed to NCCL, $fused GEMMs fused," \
+echo "$programs programs, $failed with a difference; with slipring: $substituted gathers substituted ($graphs kinds of captured ones), $passed passed to NCCL, $fused GEMMs fused," \
   "$joined joins; shards: $staged staged, $zero_copy zero-copy, $pushed pushed; $SECONDS s"
 [ "${MUTANT:-0}" = 1 ] && { echo "FAILED: the mutant passes"; exit 1; }
 [ $failed = 0 ] || exit 1
