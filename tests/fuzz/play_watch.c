@@ -126,13 +126,13 @@ void player_play_watched(struct player *p)
     CHECK(pthread_create(&thread, NULL, watch, p) == 0, "no thread");
     player_play(p);
     p->done = player_trusts(p);
-    pthread_join(thread, NULL);
-    if (p->capturing >= 0) {
+    if (p->capturing >= 0) { /* ncclCommAbort waits for the end of what holds a call of NCCL's */
         cudaGraph_t graph = NULL;
         (void)cudaStreamEndCapture(p->stream[p->capturing], &graph);
         if (graph)
             CUDA(cudaGraphDestroy(graph));
     }
+    pthread_join(thread, NULL);
 }
 
 void player_leave(struct player *p)

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gathers in CUDA graphs: recorded as frameworks do, replayed in any turn with others, while graphs, buffers and
+ * communicators come and go. All of it is right without slipring, too.
+ *
+ *   graphs CASE [RANKS [threads]]      threads: the ranks are threads of one process
+ *   graphs list
+ */
+#include "graphs.h"
+
+#include <string.h>
+
+void driver(CUresult r, const char *call)
+{
+    if (r != CUDA_SUCCESS)
+        DIE(3, "%s: error %d", call, (int)r);
+}
+
+void buffers_open(struct world *w, struct gather *g, size_t shard, bool in_place)
+{
+    gather_alloc(g, w->rank, w->nranks, shard);
+    if (!in_place)
+        return;
+    CUDA(cudaFree(g->send));
+    g->send = g->recv + (size_t)w->rank * shard;
+}
+
+void buffers_close(struct gather *g)
+{
+    if (g->send == g->recv + (size_t)g->rank * g->shard)
+        g->send = NULL;
+    gather_free(g);
+}
+
+void begin(struct world *w)
+{
+    CUDA(cudaStreamBeginCapture(w->s, cudaStreamCaptureModeThreadLocal));
+}
+
+cudaGraph_t end(struct world *w)
+{
+    cudaGraph_t graph;
+    CUDA(cudaStreamEndCapture(w->s, &graph));
+    return graph;
+}
+
+cudaGraph_t record(struct world *w, struct gather *g)
+{
+    begin(w);
+    gather_call(g, w->comm, w->s);
+    return end(w);
+}
+
+cudaGraphExec_t executable(cudaGraph_t graph)
+{
+    cudaGraphExec_t exec;
+    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    return exec;
+}
+
+void replay(struct world *w, cudaGraphExec_t exec, struct gather *g, const char *what)
+{
+    w->seed++;
+    gather_load(g, w->seed, w->s);
+    CUDA(cudaGraphLaunch(exec, w->s));
+    gather_check(g, w->seed, w->s, what);
+}
+
+void eager(struct world *w, struct gather *g, const char *what)
+{
+    w->seed++;
+    gather_load(g, w->seed, w->s);
+    gather_call(g, w->comm, w->s);
+    gather_check(g, w->seed, w->s, what);
+}
+
+/* ---- the program ---- */
+
+static const struct graph_case *chosen;
+static struct rank me;
+
+/* Nothing is recorded for the ring before the ranks are connected. */
+static void first_gather(struct world *w)
+{
+    struct gather g;
+    buffers_open(w, &g, SHARD, false);
+    eager(w, &g, "the first gather");
+    buffers_close(&g);
+}
+
+static void run(struct world *w)
+{
+    w->name = chosen->name;
+    CUDA(cudaSetDevice(w->rank));
+    NCCL(ncclCommInitRank(&w->comm, w->nranks, me.id, w->rank));
+    CUDA(cudaStreamCreateWithFlags(&w->s, cudaStreamNonBlocking));
+    CUDA(cudaStreamCreateWithFlags(&w->side, cudaStreamNonBlocking));
+    CUDA(cudaEventCreateWithFlags(&w->event, cudaEventDisableTiming));
+    CUDA(cudaEventCreateWithFlags(&w->back, cudaEventDisableTiming));
+    first_gather(w);
+    chosen->body(w);
+    if (w->comm)
+        NCCL(ncclCommDestroy(w->comm));
+    CUDA(cudaEventDestroy(w->event));
+    CUDA(cudaEventDestroy(w->back));
+    CUDA(cudaStreamDestroy(w->s));
+    CUDA(cudaStreamDestroy(w->side));
+}
+
+static void run_one(void *one)
+{
+    run(one);
+}
+
+static void body(struct rank *r)
+{
+    const int threads = r->arg ? *(const int *)r->arg : 0;
+    me = *r;
+    if (!threads) {
+        struct world w = {.rank = r->rank, .nranks = r->nranks};
+        run(&w);
+        return;
+    }
+    struct world each[8];
+    for (int i = 0; i < threads; i++)
+        each[i] = (struct world){.rank = i, .nranks = threads, .threads = true};
+    on_threads(threads, each, sizeof *each, run_one);
+}
+
+static void choose(const struct graph_case *from, const char *name)
+{
+    for (; from->name; from++)
+        if (strcmp(name, "list") == 0)
+            puts(from->name);
+        else if (strcmp(name, from->name) == 0)
+            chosen = from;
+}
+
+int main(int argc, char **argv)
+{
+    int n = argc > 2 ? atoi(argv[2]) : 2;
+    if (argc < 2 || n < 2 || n > 8)
+        return 2;
+    choose(graph_shape_cases, argv[1]);
+    choose(graph_life_cases, argv[1]);
+    if (strcmp(argv[1], "list") == 0 || !chosen)
+        return chosen || strcmp(argv[1], "list") == 0 ? 0 : 2;
+    if (argc > 3)
+        return forms_run(1, 90, body, &n);
+    const int status = forms_run(n, 90, body, NULL);
+    return chosen->kills ? status != 137 || wrong_count() : status;
+}

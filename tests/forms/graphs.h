@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Captured gathers that are replayed: graphs.c runs the cases of graphs_shape.c and graphs_life.c. */
+#ifndef TESTS_FORMS_GRAPHS_H
+#define TESTS_FORMS_GRAPHS_H
+
+#include <cuda.h>
+#include "forms.h"
+
+#define SHARD ((size_t)64 << 10)
+
+struct world {
+    const char *name; /* of the case */
+    int rank, nranks;
+    bool threads; /* the ranks are threads of one process */
+    ncclComm_t comm;
+    cudaStream_t s, side;
+    cudaEvent_t event, back;
+    uint64_t seed;
+};
+
+struct graph_case {
+    const char *name;
+    void (*body)(struct world *w);
+    bool kills; /* the last rank */
+};
+/* Each ends with a row without a name. */
+extern const struct graph_case graph_shape_cases[], graph_life_cases[];
+
+void driver(CUresult r, const char *call);
+#define DRIVER(call) driver(call, #call)
+
+/* A gather whose send buffer is the own shard of its receive buffer, or not. */
+void buffers_open(struct world *w, struct gather *g, size_t shard, bool in_place);
+void buffers_close(struct gather *g);
+
+/* A capture of the gather alone; what it becomes. */
+void begin(struct world *w);
+cudaGraph_t end(struct world *w);
+cudaGraph_t record(struct world *w, struct gather *g);
+cudaGraphExec_t executable(cudaGraph_t graph); /* the graph goes */
+
+/* New data; the launch, or the call; all bytes compared. */
+void replay(struct world *w, cudaGraphExec_t exec, struct gather *g, const char *what);
+void eager(struct world *w, struct gather *g, const char *what);
+
+#endif
