@@ -3,6 +3,7 @@
 #include "plugin/gather/record.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include "base/clock.h"
 #include "base/cu.h"
@@ -124,7 +125,7 @@ static void begin(struct recorder *r, const struct slr_comm *c, unsigned long lo
     ring->carrying = ring->restated = ring->behind = false;
     ring->entries = 0;
     atomic_store(&r->comm.error, ncclSuccess);
-    r->order = (struct slr_order){0};
+    memset(&r->order, 0, sizeof r->order);
     r->gathers = 0;
     r->capture = capture;
 }

@@ -10,6 +10,7 @@
 #define TURNS 500
 #define REPLAYS 4
 #define LIMIT_MS 8000
+#define LATER_MS 200
 
 /* The same on all ranks. */
 static uint64_t draw(struct world *w, uint64_t n)
@@ -203,7 +204,8 @@ static void mixed(struct world *w)
     }
 }
 
-/* A graph can not stage. When a rank has buffers that are not mapped yet, in a call that its peers replay, all are told. */
+/* A graph can not stage. When a rank has buffers that are not mapped yet, in a call that its peers replay later, all are
+ * told. (A peer that comes first offers its receive buffer, and the call is right.) */
 static void mixed_anew(struct world *w)
 {
     struct gather g, fresh;
@@ -216,6 +218,8 @@ static void mixed_anew(struct world *w)
     if (w->rank == 0)
         error = ncclAllGather(fresh.send, fresh.recv, SHARD, ncclUint8, w->comm, w->s);
     else
+        sleep_ms(LATER_MS);
+    if (w->rank != 0)
         (void)cudaGraphLaunch(exec, w->s);
     for (int ms = 0; ms < LIMIT_MS && error == ncclSuccess; ms += 10) {
         sleep_ms(10);
