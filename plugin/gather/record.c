@@ -174,7 +174,8 @@ static bool can_change_graphs(void)
 
 static bool is_connected(const struct slr_comm *c)
 {
-    return atomic_load(&c->link->checked) > 0 && atomic_load(&c->ring.opened);
+    const uint64_t word = atomic_load(&c->shared.control->link);
+    return slr_link_state(word) == SLR_LINK_CONNECTED && atomic_load(&c->link->checked) == slr_link_epoch(word);
 }
 
 static bool mapped_by_all(struct slr_comm *c, const struct slr_place *at, size_t bytes)
@@ -203,14 +204,12 @@ static bool reserve(struct slr_comm *c, const struct slr_call *call, struct slr_
     const struct slr_place at[2] = {slr_block_find((CUdeviceptr)(uintptr_t)call->send),
                                     slr_block_find((CUdeviceptr)(uintptr_t)call->recv)};
     const size_t bytes[2] = {call->shard, call->shard * (size_t)c->nranks};
-    if (!at[0].generation || !at[1].generation)
-        return false;
     for (int i = 0; i < 2; i++) {
+        if (!at[i].generation || !slr_exports_register(c, at[i].generation))
+            return false;
         g->block[i] = at[i].generation;
-        slr_exports_register(c, g->block[i]);
         slr_exports_suggest(c, g->block[i]);
     }
-    atomic_fetch_add(&c->link->calls, 1);
     await_settled(c, g);
     return mapped_by_all(c, &at[0], bytes[0]) && mapped_by_all(c, &at[1], bytes[1]);
 }
@@ -245,8 +244,7 @@ static void release(struct slr_comm *c, const struct slr_recorded_gather *g)
 {
     for (int i = 0; i < 2 && g->block[i]; i++)
         slr_exports_unregister(c, g->block[i], false);
-    if (g->block[0])
-        atomic_fetch_sub(&c->link->calls, 1);
+    atomic_fetch_sub(&c->link->calls, 1);
 }
 
 /* Under the recorder's lock. */
@@ -297,9 +295,9 @@ static enum slr_status record(struct recorder *r, const struct slr_call *call, s
 static bool is_for_the_ring(const struct slr_call *call, CUgraph *graph, unsigned long long *capture)
 {
     struct slr_comm *c = call->comm;
-    return slr_get(SLR_S_GRAPHS) && can_change_graphs() && !c->put && is_connected(c) &&
-           atomic_load(&c->error) == ncclSuccess && !slr_stream_is_default(slr_stream_name(call->stream, false)) &&
-           call->shard * (uint64_t)c->nranks >= LEAST * slr_get(SLR_S_MIN_BYTES) && slr_trials_allow(c, call->shard) &&
+    return slr_get(SLR_S_GRAPHS) && can_change_graphs() && !c->put && atomic_load(&c->error) == ncclSuccess &&
+           !slr_stream_is_default(slr_stream_name(call->stream, false)) &&
+           call->shard * (uint64_t)c->nranks / LEAST >= slr_get(SLR_S_MIN_BYTES) && slr_trials_allow(c, call->shard) &&
            info(call->stream, capture, graph) && *graph && may_be_here(*capture) &&
            slr_recorded_count(*graph, c) < SLR_RECORD_MOST;
 }
@@ -312,19 +310,16 @@ enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
     if (!is_for_the_ring(call, &graph, &capture))
         return SLR_R_CAPTURE;
     struct slr_recorded_gather g = {
-        .comm = c->id,
-        .rank = c->rank,
-        .send = call->send,
-        .recv = call->recv,
-        .shard = call->shard,
-        .plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS))};
+        .comm = c->id, .rank = c->rank, .send = call->send, .recv = call->recv, .shard = call->shard};
     CUdeviceptr stand_in[SLR_MAX_RANKS];
+    atomic_fetch_add(&c->link->calls, 1); /* first: then what is connected stays so (connect.h) */
     struct recorder *recorder =
-        reserve(c, call, &g) && await_stand_ins(c, &g, stand_in) ? recorder_of(c, capture) : NULL;
+        is_connected(c) && reserve(c, call, &g) && await_stand_ins(c, &g, stand_in) ? recorder_of(c, capture) : NULL;
     if (!recorder) {
         release(c, &g);
         return SLR_R_CAPTURE;
     }
+    g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     enum slr_status s = record(recorder, call, &g, stand_in);
     *r = ncclSuccess;
     if (s != SLR_OK || !slr_recorded_add(graph, &g)) {
@@ -412,6 +407,9 @@ static struct recorder *take_recorder(const struct slr_comm *c)
 void slr_record_close(struct slr_comm *c)
 {
     for (struct recorder *r; (r = take_recorder(c)) != NULL; free(r)) {
+        slr_comm_lock(&r->comm);
+        slr_pending_join(&r->comm, SLR_R_JOIN_DESTROY, "the communicator's end"); /* in a capture that goes on */
+        slr_comm_unlock(&r->comm);
         slr_ring_close(&r->comm.ring);
         pthread_mutex_destroy(&r->comm.lock);
     }
