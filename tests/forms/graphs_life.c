@@ -64,6 +64,27 @@ static void turns(struct world *w)
     }
 }
 
+/* A rank is late, and the others take its shard from where they think that it is. */
+static void late(struct world *w)
+{
+    struct gather g[3];
+    cudaGraphExec_t exec[3];
+    for (int i = 0; i < 3; i++) {
+        buffers_open(w, &g[i], SHARD, i == 2);
+        exec[i] = executable(record(w, &g[i]));
+    }
+    for (int n = 0; n < 60; n++) {
+        const uint64_t who = draw(w, (uint64_t)w->nranks), which = draw(w, 3);
+        if ((int)who == w->rank)
+            sleep_ms(5);
+        replay(w, exec[which], &g[which], "of a rank that is late");
+    }
+    for (int i = 0; i < 3; i++) {
+        CUDA(cudaGraphExecDestroy(exec[i]));
+        buffers_close(&g[i]);
+    }
+}
+
 /* ---- what is made of a graph ---- */
 
 static void cloned(struct world *w)
@@ -301,8 +322,16 @@ static void killed(struct world *w)
     buffers_close(&g);
 }
 
-const struct graph_case graph_life_cases[] = {
-    {"turns", turns, false},         {"clone", cloned, false},          {"child", child, false},
-    {"update", updated, false},      {"siblings", siblings, false},     {"again", again, false},
-    {"mixed", mixed, false},         {"mixed-anew", mixed_anew, false}, {"thrown", thrown_by_one, false},
-    {"destroyed", destroyed, false}, {"killed", killed, true},          {NULL, NULL, false}};
+const struct graph_case graph_life_cases[] = {{"turns", turns, false},
+                                              {"late", late, false},
+                                              {"clone", cloned, false},
+                                              {"child", child, false},
+                                              {"update", updated, false},
+                                              {"siblings", siblings, false},
+                                              {"again", again, false},
+                                              {"mixed", mixed, false},
+                                              {"mixed-anew", mixed_anew, false},
+                                              {"thrown", thrown_by_one, false},
+                                              {"destroyed", destroyed, false},
+                                              {"killed", killed, true},
+                                              {NULL, NULL, false}};
