@@ -15,20 +15,41 @@ void driver(CUresult r, const char *call)
         DIE(3, "%s: error %d", call, (int)r);
 }
 
+static bool threads; /* what cudaMalloc gives is not used across devices of one process; NCCL's memory is */
+
+static void *more(size_t bytes)
+{
+    void *p;
+    if (threads)
+        NCCL(ncclMemAlloc(&p, bytes));
+    else
+        CUDA(cudaMalloc(&p, bytes));
+    return p;
+}
+
+static void less(void *p)
+{
+    if (threads)
+        NCCL(ncclMemFree(p));
+    else
+        CUDA(cudaFree(p));
+}
+
 void buffers_open(struct world *w, struct gather *g, size_t shard, bool in_place)
 {
-    gather_alloc(g, w->rank, w->nranks, shard);
-    if (!in_place)
-        return;
-    CUDA(cudaFree(g->send));
-    g->send = g->recv + (size_t)w->rank * shard;
+    const size_t all = shard * (size_t)w->nranks;
+    *g = (struct gather){.rank = w->rank, .nranks = w->nranks, .shard = shard};
+    g->recv = more(all);
+    g->send = in_place ? g->recv + (size_t)w->rank * shard : more(shard);
+    CUDA(cudaMallocHost((void **)&g->host, all));
 }
 
 void buffers_close(struct gather *g)
 {
-    if (g->send == g->recv + (size_t)g->rank * g->shard)
-        g->send = NULL;
-    gather_free(g);
+    if (g->send != g->recv + (size_t)g->rank * g->shard)
+        less(g->send);
+    less(g->recv);
+    CUDA(cudaFreeHost(g->host));
 }
 
 void begin(struct world *w)
@@ -114,17 +135,18 @@ static void run_one(void *one)
 
 static void body(struct rank *r)
 {
-    const int threads = r->arg ? *(const int *)r->arg : 0;
+    const int n = r->arg ? *(const int *)r->arg : 0;
     me = *r;
+    threads = n > 0;
     if (!threads) {
         struct world w = {.rank = r->rank, .nranks = r->nranks};
         run(&w);
         return;
     }
     struct world each[8];
-    for (int i = 0; i < threads; i++)
-        each[i] = (struct world){.rank = i, .nranks = threads, .threads = true};
-    on_threads(threads, each, sizeof *each, run_one);
+    for (int i = 0; i < n; i++)
+        each[i] = (struct world){.rank = i, .nranks = n, .threads = true};
+    on_threads(n, each, sizeof *each, run_one);
 }
 
 static void choose(const struct graph_case *from, const char *name)
