@@ -30,7 +30,7 @@
  *
  * When a gather is not recorded but left to NCCL (SLR_R_CAPTURE), as of old:
  *
- *   SLIPRING_GRAPHS=off; a driver that can not change nodes of executable graphs
+ *   SLIPRING_GRAPHS is not on; a driver that can not change nodes of executable graphs
  *   fewer bytes than 8 times SLIPRING_MIN_BYTES, or a size that was measured to be NCCL's (trials.h)
  *   no gather of the communicator has been on the ring yet: nothing is connected
  *   a buffer that the peers can not map, or have not mapped after SLR_RECORD_PATIENCE

@@ -188,7 +188,8 @@ static CUresult begin(struct slr_replay *replay)
         enum slr_status s = call(replay, c, &graph->gather[i]);
         if (s == SLR_OK)
             continue;
-        slr_comm_fail(c, s, -1, cause(s));
+        for (unsigned j = 0; j <= i; j++) /* their peers have been told of calls that do not come */
+            slr_comm_fail(comm_of(replay, &graph->gather[j]), s, -1, cause(s));
         return refused(graph, c, "a captured gather can not run");
     }
     return CUDA_SUCCESS;

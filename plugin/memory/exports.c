@@ -218,11 +218,11 @@ void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke
     slr_exports_unlock(c);
 }
 
-/* A peer that need not be waited for. */
-static bool will_not_map(const struct slr_comm *c, int i, int peer)
+/* A peer that need not be waited for. What it has said of an earlier block at that place does not count. */
+static bool will_not_map(const struct slr_comm *c, int i, int peer, uint64_t generation)
 {
     return c->shared.peer_dead[peer] || atomic_load(&c->shared.control->post[peer].state) >= SLR_RANK_FAILED ||
-           (atomic_load(slr_exports_ack(c, c->rank, peer, i)) & SLR_ACK_REFUSED);
+           atomic_load(slr_exports_ack(c, c->rank, peer, i)) == (generation | SLR_ACK_REFUSED);
 }
 
 bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
@@ -236,8 +236,8 @@ bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
     if (h && !h->refused) {
         settled = i >= 0 && atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_OPEN;
         for (int r = 0; r < c->nranks && settled; r++)
-            settled =
-                r == c->rank || atomic_load(slr_exports_ack(c, c->rank, r, i)) == generation || will_not_map(c, i, r);
+            settled = r == c->rank || atomic_load(slr_exports_ack(c, c->rank, r, i)) == generation ||
+                      will_not_map(c, i, r, generation);
     }
     slr_exports_unlock(c);
     return settled;
