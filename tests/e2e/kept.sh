@@ -20,7 +20,7 @@ rules() { grep -c '^site ' "$1" || true; }
 
 # What the first run has found the second one goes by; it tries nothing, and writes nothing.
 case_next() {
-    run --set SLIPRING_TUNE_KEEP=on "${tried[@]}" --has "$(event tune_kept '"rules":2')" --hasnt "$(event tune_table_broken)" -- "$sites" 2 gemm:160 alone/30:160
+    run --set SLIPRING_TUNE_KEEP=on "${tried[@]}" --has "$(event tune_kept '"rules":2')" --hasnt "$(event tune_table_broken)" -- "$sites" 2 gemm:260 alone/30:260
     grep -qE '^site bytes=12288 ranks=2 gpu=softgpu ways=[0-9]+ setup=[0-9a-f]+ gemm=32x48x64 trans=nn type=fp32 gathered=b batch=1 : way=(ring cut=[a-z]+[0-9]*|nccl) # kept by slipring$' "$work/a.tune" ||
         fail "no rule for the GEMM"
     grep -qE '^site bytes=15360 .* gemm=none : way=(ring|nccl) # kept by slipring$' "$work/a.tune" || fail "no rule for the gathers alone"
@@ -39,7 +39,7 @@ case_next() {
 case_off() {
     run "${tried[@]}" --hasnt "$(event tune_kept)" -- "$sites" 2 gemm:100
     [ ! -e "$work/a.tune" ] || fail "a file was written"
-    SLIPRING_TUNE_KEEP=on run --set SLIPRING_TUNE_FILE= "${tried[@]}" --has "$(event tune_not_kept 'names no file')" -- "$sites" 2 gemm:160
+    SLIPRING_TUNE_KEEP=on run --set SLIPRING_TUNE_FILE= "${tried[@]}" --has "$(event tune_not_kept 'names no file')" -- "$sites" 2 gemm:260
     run --set SLIPRING_TUNE_KEEP=on --set SLIPRING_TRIALS=0 "${untried[@]}" -- "$sites" 2 gemm:100
     [ ! -e "$work/a.tune" ] || fail "a file was written without trials"
 }
@@ -108,7 +108,7 @@ case_gpu() {
 case_broken() {
     printf '%s\n' 'site : way=nccl' 'site : way=sideways' >"$work/a.tune"
     cp "$work/a.tune" "$work/before"
-    SLIPRING_TUNE_KEEP=on run "${tried[@]}" --has "$(event tune_table_broken '"line":2,.*way=sideways')" --has "$(event tune_not_kept '"line":2,')" -- "$sites" 2 alone:160
+    SLIPRING_TUNE_KEEP=on run "${tried[@]}" --has "$(event tune_table_broken '"line":2,.*way=sideways')" --has "$(event tune_not_kept '"line":2,')" -- "$sites" 2 alone:260
     cmp "$work/a.tune" "$work/before" || fail "changed"
     printf '%s\n' '#' 'site : way=ring cut=p99' >"$work/a.tune"
     run "${tried[@]}" --has "$(event tune_rule_unusable '"line":2,.*"cut":"p99"')" --has "$(event tune_sites '"unusable":1')" -- "$sites" 2 alone:100
@@ -119,7 +119,7 @@ case_jobs() {
     printf '# mine\nallgather bytes=1T.. : channels=2 # best\n' >"$work/a.tune"
     local pids=() i
     for i in 1 2 3; do
-        SLIPRING_TUNE_KEEP=on run "${tried[@]}" -- "$sites" 2 alone/$((10 * i)):160 alone/$((10 * i + 1)):160 &
+        SLIPRING_TUNE_KEEP=on run "${tried[@]}" -- "$sites" 2 alone/$((10 * i)):260 alone/$((10 * i + 1)):260 &
         pids+=($!)
     done
     for i in "${pids[@]}"; do wait "$i" || fail "a job"; done
@@ -130,9 +130,9 @@ case_jobs() {
 
 # It can not be written: one warning, and the program goes on.
 case_unwritable() {
-    SLIPRING_TUNE_KEEP=on run --set SLIPRING_TUNE_FILE="$work/none/a.tune" "${tried[@]}" --has "$(event tune_not_kept "none/a.tune.*No such file")" -- "$sites" 2 alone:160 alone/30:160
+    SLIPRING_TUNE_KEEP=on run --set SLIPRING_TUNE_FILE="$work/none/a.tune" "${tried[@]}" --has "$(event tune_not_kept "none/a.tune.*No such file")" -- "$sites" 2 alone:260 alone/30:260
     mkdir "$work/a.tune"
-    SLIPRING_TUNE_KEEP=on run "${tried[@]}" --has "$(event tune_not_kept 'Is a directory')" -- "$sites" 2 alone:160
+    SLIPRING_TUNE_KEEP=on run "${tried[@]}" --has "$(event tune_not_kept 'Is a directory')" -- "$sites" 2 alone:260
     rmdir "$work/a.tune"
 }
 
