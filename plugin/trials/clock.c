@@ -4,6 +4,9 @@
 #include "base/clock.h"
 #include "base/cu.h"
 
+/* Of an event's time, ms. */
+#define RESOLUTION 0.0005f
+
 static bool record(CUevent *event, CUstream stream)
 {
     if (!*event && slr_real.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
@@ -73,6 +76,8 @@ static bool is_over(struct slr_clock *clock, uint64_t now, float *ms, bool *busy
     if (clock->open || over != CUDA_SUCCESS ||
         slr_real.cuEventElapsedTime(ms, clock->begin, last_event(clock)) != CUDA_SUCCESS)
         *ms = 0;
+    else if (*ms < RESOLUTION) /* the gather began at its entry, and the host was held up before `begin` */
+        *ms = RESOLUTION;
     return true;
 }
 
