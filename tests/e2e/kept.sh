@@ -20,7 +20,7 @@ rules() { grep -c '^site ' "$1" || true; }
 
 # What the first run has found the second one goes by; it tries nothing, and writes nothing.
 case_next() {
-    run --set SLIPRING_TUNE_KEEP=on "${tried[@]}" --has "$(event tune_kept '"rules":2')" --hasnt "$(event tune_table_broken)" -- "$sites" 2 gemm:260 alone/30:260
+    run --set SLIPRING_TUNE_KEEP=on "${tried[@]}" --has "$(event tune_kept)" --hasnt "$(event tune_table_broken)" -- "$sites" 2 gemm:260 alone/30:260
     grep -qE '^site bytes=12288 ranks=2 gpu=softgpu ways=[0-9]+ setup=[0-9a-f]+ gemm=32x48x64 trans=nn type=fp32 gathered=b batch=1 : way=(ring cut=[a-z]+[0-9]*|nccl) # kept by slipring$' "$work/a.tune" ||
         fail "no rule for the GEMM"
     grep -qE '^site bytes=15360 .* gemm=none : way=(ring|nccl) # kept by slipring$' "$work/a.tune" || fail "no rule for the gathers alone"
