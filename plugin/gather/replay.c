@@ -36,12 +36,13 @@ static CUresult refused(const struct slr_recorded_graph *graph, const struct slr
 
 /* ---- its communicators ---- */
 
-static bool has(const struct slr_replay *replay, const struct slr_recorded_gather *g)
+/* NULL: it is not among them. */
+static struct slr_comm *comm_of(const struct slr_replay *replay, const struct slr_recorded_gather *g)
 {
     for (unsigned i = 0; i < replay->comms; i++)
         if (replay->comm[i]->rank == g->rank && memcmp(&replay->comm[i]->id, &g->comm, sizeof g->comm) == 0)
-            return true;
-    return false;
+            return replay->comm[i];
+    return NULL;
 }
 
 static void insert(struct slr_replay *replay, struct slr_comm *c)
@@ -52,7 +53,7 @@ static void insert(struct slr_replay *replay, struct slr_comm *c)
     replay->comm[at] = c;
 }
 
-/* NULL: one has ended, or there is no memory. */
+/* NULL: there is no memory. Communicators that have ended are left out. */
 static struct slr_replay *prepare(struct slr_recorded_graph *graph, CUgraphExec exec, CUstream stream)
 {
     struct slr_replay *replay = calloc(1, sizeof *replay + graph->gathers * sizeof replay->comm[0]);
@@ -64,7 +65,7 @@ static struct slr_replay *prepare(struct slr_recorded_graph *graph, CUgraphExec 
     replay->until = slr_now_ns() + PATIENCE_NS;
     for (unsigned i = 0; i < graph->gathers; i++) {
         struct slr_comm *c =
-            has(replay, &graph->gather[i]) ? NULL : slr_comm_find_id(&graph->gather[i].comm, graph->gather[i].rank);
+            comm_of(replay, &graph->gather[i]) ? NULL : slr_comm_find_id(&graph->gather[i].comm, graph->gather[i].rank);
         if (c)
             insert(replay, c);
     }
@@ -80,14 +81,6 @@ static void finish(struct slr_replay *replay)
     }
     slr_recorded_put(replay->graph);
     free(replay);
-}
-
-static struct slr_comm *comm_of(const struct slr_replay *replay, const struct slr_recorded_gather *g)
-{
-    for (unsigned i = 0; i < replay->comms; i++)
-        if (replay->comm[i]->rank == g->rank && memcmp(&replay->comm[i]->id, &g->comm, sizeof g->comm) == 0)
-            return replay->comm[i];
-    return NULL;
 }
 
 /* In one order in all threads; whoever holds one communicator's lock takes no other's. */

@@ -288,8 +288,8 @@ void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *
         if (!publish(call, peer, false, mine, &theirs)) {
             reader_second(c, peer, &theirs, &route[peer]);
         } else if (mine.place.generation) {
-            route[peer] = (struct slr_route){
-                .source = SLR_FROM_EXPECTED, .from = from, .delivery = route[peer].delivery, .to = route[peer].to};
+            route[peer].source = SLR_FROM_EXPECTED;
+            route[peer].from = from;
             atomic_store(&c->written, true);
         } else {
             route[peer].source = SLR_FROM_SLOT;
