@@ -5,12 +5,29 @@
 #include "base/mix.h"
 
 #define PLACES 256 /* a peer; about as many as a large model has gathers in a step */
-#define TRUSTED 1  /* times that a place was named again */
+#define BLOCKS 64  /* a peer; of this rank's that it sends from */
+#define TRUSTED 1  /* times that a place was named again, or a distance seen again */
 #define SHARDS 32  /* gathers in a row after which nobody is expected to want less than a shard */
 
 struct expected {
     uint64_t key;
     struct slr_remote_place place;
+    uint32_t again;
+};
+
+/* Where a call's `send` is in its block; generation 0: in none. */
+struct own_place {
+    uint64_t generation, offset;
+    uint64_t step; /* from a rank's shard to the next one's: the shard's size in place, else 0 */
+};
+
+/* What `send` in a block of this rank's tells of the peer's. */
+struct distance {
+    uint64_t own; /* the block */
+    bool in_place;
+    uint64_t generation; /* the peer's block; 0: nothing is known */
+    uint64_t offset;     /* added to the own one's; cyclic */
+    uint64_t seen_at;    /* the own offset where it was seen last */
     uint32_t again;
 };
 
@@ -24,8 +41,12 @@ struct site {
 struct slr_expect {
     struct site site[PLACES];
     uint64_t key[SLR_TRANSFERS]; /* of the latest calls, by number */
+    struct own_place own[SLR_TRANSFERS];
     uint64_t unlearned[SLR_MAX_RANKS];
-    struct expected of[][PLACES]; /* peers */
+    struct peer {
+        struct expected at[PLACES];
+        struct distance from[BLOCKS];
+    } of[];
 };
 
 static uint64_t key_of(const struct slr_call *call)
@@ -41,14 +62,23 @@ static struct slr_expect *new_expect(const struct slr_call *call)
     return e;
 }
 
-bool slr_expect_begin(const struct slr_call *call)
+static struct own_place own_place_of(const struct slr_call *call, const struct slr_place *send)
+{
+    const bool in_place = call->send == (const char *)call->recv + (size_t)call->comm->rank * call->shard;
+    return (struct own_place){
+        .generation = send->generation, .offset = send->offset, .step = in_place ? call->shard : 0};
+}
+
+bool slr_expect_begin(const struct slr_call *call, const struct slr_place *send)
 {
     struct slr_comm *c = call->comm;
     if (!c->expect)
         c->expect = new_expect(call);
-    if (c->expect)
-        c->expect->key[call->number % SLR_TRANSFERS] = key_of(call);
-    return c->expect != NULL;
+    if (!c->expect)
+        return false;
+    c->expect->key[call->number % SLR_TRANSFERS] = key_of(call);
+    c->expect->own[call->number % SLR_TRANSFERS] = own_place_of(call, send);
+    return true;
 }
 
 enum slr_wanted slr_expect_wanted(const struct slr_call *call)
@@ -75,12 +105,49 @@ void slr_expect_consumed(struct slr_comm *c, bool early)
     s->shards = early ? 0 : s->shards + 1;
 }
 
+static struct distance *distance_of(struct slr_expect *e, int peer, const struct own_place *own)
+{
+    return &e->of[peer].from[slr_mix(own->generation, own->step != 0) % BLOCKS];
+}
+
+static bool is_of(const struct distance *d, const struct own_place *own)
+{
+    return d->own == own->generation && d->in_place == (own->step != 0);
+}
+
+/* How far the shards of two ranks are apart in buffers that lie alike. */
+static uint64_t between(const struct slr_comm *c, int peer, const struct own_place *own)
+{
+    return ((uint64_t)peer - (uint64_t)c->rank) * own->step;
+}
+
+/* By the distance of the blocks; it may be outside of the peer's. */
+static struct slr_remote_place place_by_distance(const struct slr_call *call, int peer)
+{
+    struct slr_expect *e = call->comm->expect;
+    const struct own_place *own = &e->own[call->number % SLR_TRANSFERS];
+    const struct distance *d = distance_of(e, peer, own);
+    if (!own->generation || !is_of(d, own) || d->again < TRUSTED)
+        return (struct slr_remote_place){0};
+    return (struct slr_remote_place){.generation = d->generation,
+                                     .offset = own->offset + d->offset + between(call->comm, peer, own)};
+}
+
+static bool same_place(struct slr_remote_place a, struct slr_remote_place b)
+{
+    return a.generation == b.generation && a.offset == b.offset;
+}
+
 struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer, bool once)
 {
     const struct slr_expect *e = call->comm->expect;
     uint64_t key = e->key[call->number % SLR_TRANSFERS];
-    const struct expected *x = &e->of[peer][key % PLACES];
-    return x->key == key && (once || x->again >= TRUSTED) ? x->place : (struct slr_remote_place){0};
+    const struct expected *x = &e->of[peer].at[key % PLACES];
+    const bool named = x->key == key && x->place.generation;
+    if (named && (once || x->again >= TRUSTED))
+        return x->place;
+    struct slr_remote_place place = place_by_distance(call, peer);
+    return named && !same_place(place, x->place) ? (struct slr_remote_place){0} : place;
 }
 
 uint64_t *slr_expect_unlearned(struct slr_comm *c, int peer)
@@ -88,14 +155,33 @@ uint64_t *slr_expect_unlearned(struct slr_comm *c, int peer)
     return &c->expect->unlearned[peer];
 }
 
+static void learn_distance(struct slr_comm *c, int peer, const struct own_place *own, struct slr_remote_place place)
+{
+    struct distance *d = distance_of(c->expect, peer, own);
+    const uint64_t offset = place.offset - own->offset - between(c, peer, own);
+    if (!is_of(d, own) || d->generation != place.generation || d->offset != offset)
+        *d = (struct distance){.own = own->generation,
+                               .in_place = own->step != 0,
+                               .generation = place.generation,
+                               .offset = offset,
+                               .seen_at = own->offset};
+    else if (d->seen_at != own->offset) {
+        d->seen_at = own->offset;
+        d->again++;
+    }
+}
+
 void slr_expect_learn(struct slr_comm *c, int peer, uint64_t number, struct slr_remote_place place)
 {
     uint64_t key = c->expect->key[number % SLR_TRANSFERS];
-    struct expected *x = &c->expect->of[peer][key % PLACES];
-    if (x->key == key && x->place.generation == place.generation && x->place.offset == place.offset)
+    struct expected *x = &c->expect->of[peer].at[key % PLACES];
+    if (x->key == key && same_place(x->place, place))
         x->again++;
     else
         *x = (struct expected){.key = key, .place = place};
+    const struct own_place *own = &c->expect->own[number % SLR_TRANSFERS];
+    if (own->generation)
+        learn_distance(c, peer, own, place);
 }
 
 void slr_expect_free(struct slr_comm *c)

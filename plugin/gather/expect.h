@@ -8,20 +8,28 @@
  * and nothing else: the shard goes over the wire twice (kernels/ring.h, SLR_CORRECTED), and the
  * place has to earn its trust again.
  *
+ * Buffers that were never used together before (all_gather_perf moves through its allocation, a
+ * caching allocator cuts its segments anew) are looked for by the block that `send` is in: where
+ * such blocks lie alike on all ranks, the peer's shard is as far from this rank's, in the peer's
+ * block, as it was before; in place, but for the shards between the two. That is trusted when two
+ * calls in a row that sent from different offsets of the block have had the same distance.
+ *
  * What the owner of a shard names stays in the transfer descriptor of the call (transfer.h), so the
  * reader learns it at one of its next calls, whichever of the two came first.
  *
- * A direct-mapped table for each peer: combinations that fall together drive each other out, which
+ * Direct-mapped tables for each peer: combinations that fall together drive each other out, which
  * costs a staging copy. Made at the first call that could use it. All functions under the
  * communicator's lock.
  */
 #ifndef SLR_PLUGIN_GATHER_EXPECT_H
 #define SLR_PLUGIN_GATHER_EXPECT_H
 
+#include "cache/blocks.h"
 #include "plugin/comm/call.h"
 
-/* Notes the buffers of a call that has its number; false: nothing can be remembered. */
-bool slr_expect_begin(const struct slr_call *call);
+/* Notes the buffers of a call that has its number; `send`: the block of its send buffer. False: nothing
+ * can be remembered. */
+bool slr_expect_begin(const struct slr_call *call, const struct slr_place *send);
 
 /* The place that is trusted for the call's buffers; none: generation 0. `once`: also one that has been
  * named once only: a graph names the same buffers each time. */

@@ -101,12 +101,12 @@ static bool may_put(const struct slr_call *call, const struct slr_place *recv)
 /* What this rank takes from its peers is agreed as late as it can be, so that more of them have
  * said where their shards are. But peers that are to write into its buffer must know before
  * anything waits. */
-static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *recv, struct slr_gather *g,
-                                struct slr_route *route)
+static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv,
+                                struct slr_gather *g, struct slr_route *route)
 {
     struct slr_ring *ring = &call->comm->ring;
     bool put = may_put(call, recv);
-    bool expects = !put && slr_expect_begin(call);
+    bool expects = !put && slr_expect_begin(call, send);
     g->wanted = expects ? slr_expect_wanted(call) : SLR_WANTS_CHUNKS;
     if (put)
         slr_transfer_reader(call, recv, true, route);
@@ -141,7 +141,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
     SLR_TRY(slr_shared_work_begin(&c->shared));
     slr_timeline_begin(call);
     slr_transfer_owner(call, send, route);
-    enum slr_status s = run_ring(call, recv, &g, route);
+    enum slr_status s = run_ring(call, send, recv, &g, route);
     if (s == SLR_OK)
         s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
     slr_shared_work_end();

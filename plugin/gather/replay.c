@@ -130,7 +130,7 @@ static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gathe
         return SLR_TIMEOUT;
     slr_transfer_owner(&call, &send, route);
     slr_ring_number(&c->ring, gather);
-    if (slr_expect_begin(&call))
+    if (slr_expect_begin(&call, &send))
         slr_transfer_replayed(&call, &recv, until, route);
     slr_ring_expects(&c->ring, gather);
     return slr_recorded_fits(route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;

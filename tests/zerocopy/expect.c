@@ -7,6 +7,8 @@
  * its peers can not know; the others are written to meanwhile, behind the call and before it. behind: moving, and
  * `send` is overwritten behind the call. freed: moving, and the other buffers are freed and made anew. gemm: moving, and
  * a GEMM reads what was gathered. group: moving, and a second gather follows in the same group, of what moves as well.
+ * walking: each call takes places of two large buffers that none has taken before, as far from the last one's on all
+ * ranks. in_place: walking, in place. astray: walking, but each rank sends from elsewhere now and then.
  */
 #include <cublas_v2.h>
 #include <stdlib.h>
@@ -15,6 +17,8 @@
 
 #define SHARD ((size_t)96 << 10)
 #define BUFFERS 3
+#define STEP ((size_t)4352) /* of those that walk */
+#define APART ((size_t)512) /* their ranks */
 
 /* The GEMM: C (M x columns) = A (M x K) times what was gathered (K x columns), fp32 of small integers, so exact. */
 enum { M = 8, K = 32, COLUMNS = SHARD / (K * sizeof(float)) }; /* of one shard */
@@ -31,6 +35,8 @@ struct bench {
     uint8_t *buffer[BUFFERS];
     uint64_t draw;
     bool moving, behind, freed;
+    bool walking, in_place, astray;
+    uint8_t *from, *to;      /* where those that walk begin */
     struct gather *second;   /* behind the first in a group, sent from the same buffer; NULL: no group */
     struct product *product; /* NULL: bytes are gathered */
 };
@@ -108,6 +114,16 @@ static void take_turn(const struct bench *b, int round)
     sleep_ms((unsigned)(4 * ((b->r->rank + round) % b->r->nranks)));
 }
 
+static void walk(struct bench *b, int round)
+{
+    const size_t at = STEP * (size_t)round;
+    b->draw = b->draw * 6364136223846793005u + 1442695040888963407u;
+    const size_t aside = b->astray && (b->draw >> 33) % 8 == 0 ? at : 0;
+    b->g.recv = b->to + at;
+    b->g.send =
+        b->in_place ? b->g.recv + SHARD * (size_t)b->r->rank : b->from + at + aside + APART * (size_t)b->r->rank;
+}
+
 /* Of each rank's own; a buffer stays for some rounds, so that peers come to trust it. */
 static void choose(struct bench *b)
 {
@@ -132,6 +148,8 @@ static void disturb(struct bench *b, int round)
 static void one_round(struct bench *b, int round)
 {
     choose(b);
+    if (b->walking)
+        walk(b, round);
     if (b->product)
         product_load(b, round);
     else
@@ -168,6 +186,23 @@ static void one_round(struct bench *b, int round)
     }
 }
 
+/* All gathers from places of these two buffers, which the peers map in the first ones. */
+static void walk_all(struct bench *b, int rounds)
+{
+    const struct gather still = b->g;
+    const size_t way = STEP * (size_t)rounds;
+    CUDA(cudaMalloc((void **)&b->from, SHARD + 2 * way + APART * (size_t)b->r->nranks));
+    CUDA(cudaMalloc((void **)&b->to, SHARD * (size_t)b->r->nranks + way));
+    for (int i = 0; i < rounds; i++) {
+        one_round(b, i);
+        if (i < 10)
+            sleep_ms(60);
+    }
+    CUDA(cudaFree(b->from));
+    CUDA(cudaFree(b->to));
+    b->g = still;
+}
+
 struct plan {
     const char *name;
     int rounds;
@@ -181,6 +216,9 @@ static void body(struct rank *r)
     b.freed = !strcmp(p->name, "freed");
     struct product product;
     struct gather second;
+    b.in_place = !strcmp(p->name, "in_place");
+    b.astray = !strcmp(p->name, "astray");
+    b.walking = b.in_place || b.astray || !strcmp(p->name, "walking");
     bool gemm = !strcmp(p->name, "gemm"), group = !strcmp(p->name, "group");
     b.moving = b.behind || b.freed || gemm || group || !strcmp(p->name, "moving");
     rank_open(r);
@@ -201,7 +239,9 @@ static void body(struct rank *r)
         b.g.send = b.buffer[i];
         zero_warm_up(r, &b.g);
     }
-    for (int i = 0; i < p->rounds; i++)
+    if (b.walking)
+        walk_all(&b, p->rounds);
+    for (int i = 0; i < p->rounds && !b.walking; i++)
         one_round(&b, i);
     rank_close(r);
     if (gemm)

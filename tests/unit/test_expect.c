@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Expected places: what is trusted after which calls, for buffers that were used together before and for others. */
+#include <criterion/criterion.h>
+#include "plugin/comm/comm.h"
+#include "plugin/gather/expect.h"
+
+enum { RANKS = 3, ME = 1, PEER = 2 };
+#define SHARD ((size_t)4096)
+#define OWN_BLOCK UINT64_C(7)
+#define PEERS_BLOCK UINT64_C(99)
+
+static struct slr_comm comm;
+static char memory[1 << 20];
+
+static void fresh(void)
+{
+    slr_expect_free(&comm);
+    comm = (struct slr_comm){.rank = ME, .nranks = RANKS};
+}
+
+/* The place that is expected for a call from this offset of the block, as the transfer of the call would ask. */
+static struct slr_remote_place expected_at(size_t offset, bool in_place, bool once)
+{
+    struct slr_call call = {.comm = &comm,
+                            .send = memory + offset,
+                            .recv = in_place ? memory + offset - ME * SHARD : memory + sizeof memory / 2,
+                            .shard = SHARD,
+                            .number = ++comm.substituted};
+    const struct slr_place send = {.generation = OWN_BLOCK, .size = sizeof memory, .offset = offset};
+    cr_assert(slr_expect_begin(&call, &send));
+    return slr_expected_place(&call, PEER, once);
+}
+
+/* The same, and then the peer names where it was. */
+static struct slr_remote_place call_at(size_t offset, bool in_place, size_t peers)
+{
+    const struct slr_remote_place expected = expected_at(offset, in_place, false);
+    slr_expect_learn(&comm, PEER, comm.substituted,
+                     (struct slr_remote_place){.generation = peers ? PEERS_BLOCK : 0, .offset = peers});
+    return expected;
+}
+
+#define NOTHING(place) cr_expect_eq((place).generation, 0)
+#define PLACE(place, at)                                                                                               \
+    do {                                                                                                               \
+        const struct slr_remote_place is = place;                                                                      \
+        cr_expect_eq(is.generation, PEERS_BLOCK);                                                                      \
+        cr_expect_eq(is.offset, (uint64_t)(at));                                                                       \
+    } while (0)
+
+Test(expect, the_same_buffers_are_trusted_when_a_place_was_named_twice)
+{
+    fresh();
+    NOTHING(call_at(8192, false, 5000));
+    PLACE(expected_at(8192, false, true), 5000);
+    NOTHING(call_at(8192, false, 5000));
+    PLACE(call_at(8192, false, 5000), 5000);
+    PLACE(call_at(8192, false, 6000), 5000);
+    NOTHING(call_at(8192, false, 6000));
+    PLACE(call_at(8192, false, 6000), 6000);
+    fresh();
+}
+
+Test(expect, other_buffers_are_trusted_when_two_offsets_had_the_same_distance)
+{
+    fresh();
+    NOTHING(call_at(8192, false, 18192));
+    NOTHING(call_at(12288, false, 22288));
+    PLACE(call_at(16384, false, 26384), 26384);
+    PLACE(expected_at(20480, false, true), 30480);
+    /* Smaller offsets, too. */
+    PLACE(call_at(4096, false, 14096), 14096);
+    fresh();
+}
+
+Test(expect, one_offset_shows_no_distance)
+{
+    fresh();
+    for (int i = 0; i < 5; i++)
+        call_at(8192, false, 18192);
+    NOTHING(call_at(12288, false, 22288));
+    PLACE(call_at(16384, false, 26384), 26384);
+    fresh();
+}
+
+Test(expect, a_wrong_distance_has_to_be_shown_again)
+{
+    fresh();
+    call_at(8192, false, 18192);
+    call_at(12288, false, 22288);
+    PLACE(call_at(16384, false, 1), 26384);
+    NOTHING(call_at(20480, false, 30480));
+    NOTHING(call_at(24576, false, 34576));
+    PLACE(call_at(28672, false, 38672), 38672);
+    /* As it has to when the peer's place has no name. */
+    call_at(32768, false, 0);
+    NOTHING(call_at(36864, false, 46864));
+    fresh();
+}
+
+Test(expect, in_place_the_shards_between_the_ranks_count)
+{
+    fresh();
+    call_at(ME * SHARD, true, PEER * SHARD);
+    call_at(ME * SHARD + 512, true, PEER * SHARD + 512);
+    PLACE(call_at(ME * SHARD + 1024, true, 1), PEER * SHARD + 1024);
+    fresh();
+}
+
+Test(expect, in_place_and_not_are_apart)
+{
+    fresh();
+    call_at(8192, false, 18192);
+    call_at(12288, false, 22288);
+    NOTHING(expected_at(16384, true, false));
+    PLACE(expected_at(16384, false, false), 26384);
+    fresh();
+}
+
+Test(expect, what_was_named_once_beats_a_distance)
+{
+    fresh();
+    call_at(4096, false, 77777);
+    call_at(8192, false, 18192);
+    call_at(12288, false, 22288);
+    PLACE(expected_at(16384, false, false), 26384);
+    NOTHING(expected_at(4096, false, false)); /* 14096 by the distance */
+    PLACE(expected_at(4096, false, true), 77777);
+    fresh();
+}
+
+Test(expect, memory_in_no_block_has_no_distance)
+{
+    fresh();
+    call_at(8192, false, 18192);
+    call_at(12288, false, 22288);
+    struct slr_call call = {
+        .comm = &comm, .send = memory, .recv = memory, .shard = SHARD, .number = ++comm.substituted};
+    cr_assert(slr_expect_begin(&call, &(struct slr_place){0}));
+    NOTHING(slr_expected_place(&call, PEER, true));
+    fresh();
+}
