@@ -10,22 +10,21 @@ bool player_trusts(const struct player *p)
     return !p->told && !p->aborting;
 }
 
-/* A result of NCCL. When a rank has died it may tell; then nothing more is played. */
-static void nccl_said(struct player *p, ncclResult_t result, const char *call)
+/* A call has returned an error, which it may when a rank has died or aborted; then nothing more is played. */
+static void told(struct player *p, const char *call, const char *error)
 {
-    if (result == ncclSuccess)
-        return;
-    if (p->plan->fate != DIES || !p->board->gone)
-        if (!p->aborting)
-            DIE(3, "rank %d: operation %d: %s: %s", p->rank, p->board->at[p->rank], call, ncclGetErrorString(result));
+    const bool dead = p->plan->fate == DIES && p->board->gone;
+    if (!dead && !p->board->aborted)
+        DIE(3, "rank %d: operation %d: %s: %s", p->rank, p->board->at[p->rank], call, error);
     p->told = true;
 }
 
 #define NCCL_CALL(p, call)                                                                                             \
     do {                                                                                                               \
         (p)->in_nccl++;                                                                                                \
-        if (player_trusts(p))                                                                                          \
-            nccl_said(p, call, #call);                                                                                 \
+        const ncclResult_t got = player_trusts(p) ? call : ncclSuccess;                                                \
+        if (got != ncclSuccess)                                                                                        \
+            told(p, #call, ncclGetErrorString(got));                                                                   \
         (p)->in_nccl++;                                                                                                \
     } while (0)
 
@@ -148,6 +147,37 @@ static void capture(struct player *p, const struct op *op)
     p->capturing = op->stream;
 }
 
+/* A call like those that the graph holds: slipring does not launch it when their communicator has failed. */
+static void launch(struct player *p, cudaGraphExec_t exec, cudaStream_t stream)
+{
+    p->in_nccl++;
+    const cudaError_t got = player_trusts(p) ? cudaGraphLaunch(exec, stream) : cudaSuccess;
+    if (got == cudaErrorIllegalState)
+        told(p, "cudaGraphLaunch", cudaGetErrorString(got));
+    else
+        CUDA(got);
+    p->in_nccl++;
+}
+
+/* False: who aborts has dropped the others. */
+static bool keep_launched(struct player *p, cudaGraphExec_t exec)
+{
+    pthread_mutex_lock(&p->launched_lock);
+    const bool keep = !p->aborting;
+    if (keep)
+        p->launched[p->nlaunched++] = exec;
+    pthread_mutex_unlock(&p->launched_lock);
+    return keep;
+}
+
+void player_drop_graphs(struct player *p)
+{
+    pthread_mutex_lock(&p->launched_lock);
+    while (p->nlaunched > 0)
+        CUDA(cudaGraphExecDestroy(p->launched[--p->nlaunched]));
+    pthread_mutex_unlock(&p->launched_lock);
+}
+
 static void capture_end(struct player *p, const struct op *op)
 {
     cudaGraph_t graph;
@@ -157,10 +187,8 @@ static void capture_end(struct player *p, const struct op *op)
     if (op->value || op->call) {
         CUDA(cudaGraphInstantiate(&exec, graph, 0));
         for (int i = 0; i < op->call; i++)
-            CUDA(cudaGraphLaunch(exec, p->stream[op->stream]));
-        if (op->call)
-            p->launched[p->nlaunched++] = exec;
-        else
+            launch(p, exec, p->stream[op->stream]);
+        if (!op->call || !keep_launched(p, exec))
             CUDA(cudaGraphExecDestroy(exec));
     }
     CUDA(cudaGraphDestroy(graph));
@@ -309,6 +337,7 @@ static void open_looks(struct player *p)
 void player_open(struct player *p)
 {
     p->capturing = -1;
+    pthread_mutex_init(&p->launched_lock, NULL);
     the_board = p->board;
     open_comms(p);
     for (int s = 0; s < p->plan->nstreams; s++)
@@ -333,8 +362,7 @@ void player_close(struct player *p)
             player_compare(p, &p->looked[i]);
         CUDA(cudaEventDestroy(p->looked[i].event));
     }
-    for (int i = 0; i < p->nlaunched; i++)
-        CUDA(cudaGraphExecDestroy(p->launched[i]));
+    player_drop_graphs(p);
     player_leave(p);
     for (int b = 0; b < BUFFERS; b++)
         CUDA(cudaFree(p->buffer[b]));
@@ -348,4 +376,5 @@ void player_close(struct player *p)
     BLAS(cublasDestroy(p->blas));
     free(p->looked);
     free(p->launched);
+    pthread_mutex_destroy(&p->launched_lock);
 }

@@ -5,9 +5,15 @@
  * it asks ncclCommGetAsyncError, and when that tells, or nothing moves any more, it calls ncclCommAbort. What a stream
  * has completed before that call (and before a call of NCCL has returned an error) has to be right, byte for byte; what
  * comes after is not looked at.
+ *
+ * NCCL's abort returns when no graph holds a call of the communicator. So the executable graphs are destroyed before;
+ * one that still runs ends when it has, and as other communicators' calls may stand before it on its stream, a rank
+ * that captures aborts all of its communicators at once.
  */
 #ifndef TESTS_FUZZ_PLAY_H
 #define TESTS_FUZZ_PLAY_H
+
+#include <pthread.h>
 
 #include "../forms/forms.h"
 #include "plan.h"
@@ -16,6 +22,7 @@
 struct board {
     ncclUniqueId id;
     _Atomic int id_made, gone;    /* the victim is dead or frozen */
+    _Atomic int aborted;          /* a rank has aborted, which may fail the communicators of the others */
     _Atomic int frozen, rests_ms; /* what a rank that stops itself says before */
     _Atomic int at[RANKS];        /* the operation that the rank is in, for a report */
 };
@@ -37,7 +44,8 @@ struct player {
     cudaEvent_t event[EVENTS];
     uint8_t *buffer[BUFFERS], *source[2];
     cublasHandle_t blas;
-    cudaGraphExec_t *launched; /* they live until the end, as they may be running */
+    pthread_mutex_t launched_lock;
+    cudaGraphExec_t *launched; /* until the end, or the abort */
     int nlaunched, capturing;  /* a stream; -1 */
     uint8_t *pinned;
     struct looked *looked;
@@ -58,6 +66,8 @@ void player_close(struct player *p);
 bool player_trusts(const struct player *p);
 /* The copy's bytes are what the plan says. */
 void player_compare(struct player *p, struct looked *l);
+/* Destroys the executable graphs. */
+void player_drop_graphs(struct player *p);
 
 /* ---- play_watch.c ---- */
 

@@ -77,8 +77,10 @@ static void note_good(struct player *p)
 static void abort_all(struct player *p)
 {
     p->aborting = true;
+    p->board->aborted = 1;
     for (int ms = 0; ms < 500 && p->in_nccl % 2; ms += POLL_MS) /* a call that hangs is ended by the abort */
         sleep_ms(POLL_MS);
+    player_drop_graphs(p);
     player_leave(p);
 }
 
@@ -135,19 +137,47 @@ void player_play_watched(struct player *p)
     pthread_join(thread, NULL);
 }
 
+struct leaving {
+    struct player *p;
+    int comm, ms;
+};
+
+static void leave(void *one)
+{
+    struct leaving *l = one;
+    ncclComm_t comm = l->p->comm[l->comm];
+    const int64_t begin = now_ms();
+    CUDA(cudaSetDevice(l->p->rank));
+    if (l->p->plan->fate == LIVES)
+        NCCL(ncclCommDestroy(comm));
+    else
+        NCCL(ncclCommAbort(comm));
+    l->p->comm[l->comm] = NULL;
+    l->ms = (int)(now_ms() - begin);
+}
+
+static bool captures(const struct player *p)
+{
+    for (int i = 0; i < p->plan->nops; i++)
+        if (p->plan->ops[i].rank == p->rank && p->plan->ops[i].kind == OP_CAPTURE)
+            return true;
+    return false;
+}
+
 void player_leave(struct player *p)
 {
-    for (int c = p->plan->ncomms - 1; c >= 0; c--) {
-        if (!p->comm[c])
-            continue;
-        const int64_t begin = now_ms();
-        if (p->plan->fate == LIVES)
-            NCCL(ncclCommDestroy(p->comm[c]));
-        else
-            NCCL(ncclCommAbort(p->comm[c]));
-        p->comm[c] = NULL;
-        const int ms = (int)(now_ms() - begin);
-        EXPECT(p->plan->fate == LIVES || ms <= ABORT_MS, "rank %d: ncclCommAbort took %d ms", p->rank, ms);
-        p->slowest_abort_ms = ms > p->slowest_abort_ms ? ms : p->slowest_abort_ms;
+    const bool lives = p->plan->fate == LIVES, at_once = !lives && captures(p);
+    struct leaving all[COMMS];
+    int n = 0;
+    for (int c = p->plan->ncomms - 1; c >= 0; c--)
+        if (p->comm[c])
+            all[n++] = (struct leaving){p, c, 0};
+    for (int i = 0; i < (at_once ? 0 : n); i++)
+        leave(&all[i]);
+    if (at_once && n > 0)
+        on_threads(n, all, sizeof *all, leave);
+    for (int i = 0; i < n; i++) {
+        EXPECT(lives || all[i].ms <= ABORT_MS, "rank %d: ncclCommAbort took %d ms", p->rank, all[i].ms);
+        p->slowest_abort_ms = all[i].ms > p->slowest_abort_ms ? all[i].ms : p->slowest_abort_ms;
     }
 }
