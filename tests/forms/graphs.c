@@ -2,8 +2,8 @@
 /* Gathers in CUDA graphs: recorded as frameworks do, replayed in any turn with others, while graphs, buffers and
  * communicators come and go. All of it is right without slipring, too.
  *
- *   graphs CASE [RANKS [threads]]      threads: the ranks are threads of one process
- *   graphs list
+ *   graphs CASE [RANKS [processes|threads [REPLAYS]]]      threads: the ranks are threads of one process
+ *   graphs list                                            REPLAYS: of the case "soak"
  */
 #include "graphs.h"
 
@@ -17,7 +17,7 @@ void driver(CUresult r, const char *call)
 
 static bool threads; /* what cudaMalloc gives is not used across devices of one process; NCCL's memory is */
 
-static void *more(size_t bytes)
+void *memory_get(size_t bytes)
 {
     void *p;
     if (threads)
@@ -27,7 +27,7 @@ static void *more(size_t bytes)
     return p;
 }
 
-static void less(void *p)
+void memory_put(void *p)
 {
     if (threads)
         NCCL(ncclMemFree(p));
@@ -39,16 +39,16 @@ void buffers_open(struct world *w, struct gather *g, size_t shard, bool in_place
 {
     const size_t all = shard * (size_t)w->nranks;
     *g = (struct gather){.rank = w->rank, .nranks = w->nranks, .shard = shard};
-    g->recv = more(all);
-    g->send = in_place ? g->recv + (size_t)w->rank * shard : more(shard);
+    g->recv = memory_get(all);
+    g->send = in_place ? g->recv + (size_t)w->rank * shard : memory_get(shard);
     CUDA(cudaMallocHost((void **)&g->host, all));
 }
 
 void buffers_close(struct gather *g)
 {
     if (g->send != g->recv + (size_t)g->rank * g->shard)
-        less(g->send);
-    less(g->recv);
+        memory_put(g->send);
+    memory_put(g->recv);
     CUDA(cudaFreeHost(g->host));
 }
 
@@ -99,6 +99,7 @@ void eager(struct world *w, struct gather *g, const char *what)
 
 static const struct graph_case *chosen;
 static struct rank me;
+static unsigned replays; /* 0: as many as usual */
 
 /* Nothing is recorded for the ring before the ranks are connected. */
 static void first_gather(struct world *w)
@@ -139,13 +140,13 @@ static void body(struct rank *r)
     me = *r;
     threads = n > 0;
     if (!threads) {
-        struct world w = {.rank = r->rank, .nranks = r->nranks};
+        struct world w = {.rank = r->rank, .nranks = r->nranks, .replays = replays};
         run(&w);
         return;
     }
     struct world each[8];
     for (int i = 0; i < n; i++)
-        each[i] = (struct world){.rank = i, .nranks = n, .threads = true};
+        each[i] = (struct world){.rank = i, .nranks = n, .threads = true, .replays = replays};
     on_threads(n, each, sizeof *each, run_one);
 }
 
@@ -165,10 +166,14 @@ int main(int argc, char **argv)
         return 2;
     choose(graph_shape_cases, argv[1]);
     choose(graph_life_cases, argv[1]);
+    choose(graph_unlike_cases, argv[1]);
+    choose(graph_soak_cases, argv[1]);
     if (strcmp(argv[1], "list") == 0 || !chosen)
         return chosen || strcmp(argv[1], "list") == 0 ? 0 : 2;
-    if (argc > 3)
-        return forms_run(1, 90, body, &n);
-    const int status = forms_run(n, 90, body, NULL);
+    replays = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : 0;
+    const int seconds = 90 + (int)replays / 20;
+    if (argc > 3 && strcmp(argv[3], "threads") == 0)
+        return forms_run(1, seconds, body, &n);
+    const int status = forms_run(n, seconds, body, NULL);
     return chosen->kills ? status != 137 || wrong_count() : status;
 }

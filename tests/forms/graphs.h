@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captured gathers that are replayed: graphs.c runs the cases of graphs_shape.c and graphs_life.c. */
+/* Captured gathers that are replayed: graphs.c runs the cases of the other graphs_*.c. */
 #ifndef TESTS_FORMS_GRAPHS_H
 #define TESTS_FORMS_GRAPHS_H
 
@@ -16,6 +16,7 @@ struct world {
     cudaStream_t s, side;
     cudaEvent_t event, back;
     uint64_t seed;
+    unsigned replays; /* of the soak; 0: as many as usual */
 };
 
 struct graph_case {
@@ -24,10 +25,14 @@ struct graph_case {
     bool kills; /* the last rank */
 };
 /* Each ends with a row without a name. */
-extern const struct graph_case graph_shape_cases[], graph_life_cases[];
+extern const struct graph_case graph_shape_cases[], graph_life_cases[], graph_unlike_cases[], graph_soak_cases[];
 
 void driver(CUresult r, const char *call);
 #define DRIVER(call) driver(call, #call)
+
+/* Device memory for buffers of gathers. What cudaMalloc gives is not used across devices of one process. */
+void *memory_get(size_t bytes);
+void memory_put(void *p);
 
 /* A gather whose send buffer is the own shard of its receive buffer, or not. */
 void buffers_open(struct world *w, struct gather *g, size_t shard, bool in_place);
