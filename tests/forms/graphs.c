@@ -162,6 +162,7 @@ static void choose(const struct graph_case *from, const char *name)
 int main(int argc, char **argv)
 {
     int n = argc > 2 ? atoi(argv[2]) : 2;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 2 || n < 2 || n > 8)
         return 2;
     choose(graph_shape_cases, argv[1]);

@@ -29,7 +29,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MORE_MAPPINGS 100000 /* shadow memory */
 #else
-#define MORE_MAPPINGS 48
+#define MORE_MAPPINGS 128
 #endif
 #define MORE_OPEN 4
 
@@ -384,7 +384,6 @@ static struct figures measure(struct soak *s, const char *when)
     }
     printf("rank %d: %s %u replays: %ld KiB of device memory, %ld descriptors, %ld mappings, %ld blocks of peers\n",
            s->w->rank, when, s->replays, f.memory >> 10, f.handles, f.mappings, f.open);
-    fflush(stdout);
     meet(s, &s->eager[0]);
     return f;
 }

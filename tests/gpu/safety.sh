@@ -214,7 +214,7 @@ jax_steps() {
 dead_ranks() {
     local name=$1 options=(--only "$2" --seed "$seed" --repeat "$repeat")
     [ $softgpu = 0 ] || options+=(--quick)
-    find_program dead || return
+    rank_program dead gpu "$programs"/dead*.c || return
     bounded "${plain[@]}" "${slow_link[@]}" "$slipring" run --lib "$build/libslipring.so" --set log=info --set min_bytes=0 \
         --set "log_file=$logs/$name.%p.decisions" -- "$program" "${options[@]}" | tee "$logs/$name.table"
     [ "${PIPESTATUS[0]}" = 0 ] || { grep -vE '\| pass \|$' "$logs/$name.table" | tail -n 3 && return 1; }
@@ -224,7 +224,7 @@ dead_ranks() {
 
 # What NCCL alone does when the peer is killed; no verdict.
 dead_nccl() {
-    find_program dead || return
+    rank_program dead gpu "$programs"/dead*.c || return
     { echo "NCCL alone" && bounded "${plain[@]}" "$program" --only "kill while"; } | tee "$logs/$1.table"
     grep -q '^| kill' "$logs/$1.table"
 }
@@ -378,18 +378,6 @@ cost_steps() {
             worst.whole.gpu_ms worst.whole.host_ms -- \
             "$ag_gemm" --ranks 2 --m "$m" --n "$n" --k "$k" --iters "$iters" --warmup "$warm_gemms" --check-rounds 1 --timeout 50
     done <<<"$cost_shapes"
-}
-
-# find_program NAME: sets `program`, one with several ranks of this folder; compiles it where the tests were not built.
-find_program() {
-    local include
-    program=$build/tests/gpu/$1
-    [ ! -x "$program" ] || return 0
-    program=$logs/$1
-    include=$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")
-    gcc -std=gnu11 -D_GNU_SOURCE -O2 -I "$SLR_ROOT" -isystem "$include" -isystem "$(nccl_include)" -o "$program" \
-        "$SLR_ROOT/tests/gpu/$1"*.c "$SLR_ROOT/tests/e2e/ranks.c" "$(library_file libcudart.so.13)" \
-        "$(library_file libcublas.so.13)" "$(library_file libnccl.so.2)" -Wl,--allow-shlib-undefined -lpthread
 }
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -113,6 +113,21 @@ find_build() {
     ninja -C "$build" --quiet >"$logs/build.log" 2>&1 || { tail -n 40 "$logs/build.log" >&2 && die "the build failed"; }
 }
 
+# rank_program NAME FOLDER SOURCE...: sets `program`, one with several ranks of tests/FOLDER; compiles it where the tests were not built.
+# shellcheck disable=SC2034 # read by the scripts
+rank_program() {
+    local name=$1 include driver
+    program=$build/tests/$2/$name
+    [ ! -x "$program" ] || return 0
+    shift 2
+    program=$logs/$name
+    driver=$(library_file libcuda.so.1)
+    include=$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")
+    gcc -std=gnu11 -D_GNU_SOURCE -O2 -fPIE -pie -I "$SLR_ROOT" -isystem "$include" -isystem "$(nccl_include)" -o "$program" "$@" \
+        "$SLR_ROOT/tests/e2e/ranks.c" "$(library_file libcudart.so.13)" "$(library_file libcublas.so.13)" \
+        "$(library_file libnccl.so.2)" ${driver:+"$driver"} -Wl,--allow-shlib-undefined -lpthread -ldl
+}
+
 find_device() {
     if [ $softgpu = 1 ]; then
         plain=("$slipring" softgpu -n 4 --)

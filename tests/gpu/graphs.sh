@@ -1,0 +1,197 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Gathers in CUDA graphs (SLIPRING_GRAPHS=on) on two real GPUs: the programs of tests/forms, whose results are exact to the bit, with
+# a process for each GPU and with a thread for each; ranks that do not do the same; and a soak.
+#
+#   processes-*, threads-*  each case of tests/forms/graphs*.c; captures, and captures that are thrown away
+#   left-*                  SLIPRING_GRAPHS=off: one rank runs a gather from a graph, the other calls it: both are told
+#   nccl-*                  ranks that do not do the same, without slipring: for the table, no verdict
+#   table                   ranks that do not do the same: what happens, and whether all bytes were right
+#   soak-kept-*             20 graphs in random turn with gathers, buffers freed and allocated, graphs recorded again: exact,
+#                           memory, descriptors and mappings constant
+#   soak-*                  the same, where graphs get new buffers as well
+#
+# usage: tests/gpu/graphs.sh [options]
+#   --softgpu      on the software GPU, with a short soak: tests this script
+#   --build DIR    use this build as it is instead of building in build-gpu
+#   --replays N    of each soak [10000; 300 with --softgpu]
+#   --only REGEX   only the steps whose name matches
+#   --jobs N       cases at a time [3; 1 with --softgpu]; a soak runs alone
+#   --limit S      start no further step after so many seconds [540]
+#   --out DIR      where logs go [$OUT, else out/gpu]
+#
+# Exit status: 0 when every step passed, else 1.
+set -euo pipefail
+. "$(dirname "$0")/steps.sh"
+
+jobs="" replays=""
+while [ $# -gt 0 ]; do
+    case $1 in
+    --softgpu) softgpu=1 ;;
+    --build | --replays | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
+    -h | --help) usage && exit 0 ;;
+    *) die "unknown option $1; see --help" ;;
+    esac
+    shift
+done
+jobs=${jobs:-$([ "$softgpu" = 1 ] && echo 1 || echo 3)} replays=${replays:-$([ "$softgpu" = 1 ] && echo 300 || echo 10000)}
+open_logs
+
+# --- one run of a program ---------------------------------------------------------------------------------------------
+
+# Small buffers are blocks, small slots make pieces, and every gather and GEMM is for the ring, at any time.
+settings=(--set min_bytes=0 --set alloc_min=1 --set slot_bytes=16K --set flop_per_byte=0 --set trials=0)
+
+# with_slipring NAME GRAPHS PROGRAM...: a decision log for each process.
+with_slipring() {
+    local name=$1 graphs=$2
+    shift 2
+    bounded "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set "graphs=$graphs" --set log=info \
+        --set "log_file=$logs/$name.%p.decisions" -- "$@"
+}
+
+decided() { cat /dev/null "$logs/$1".*.decisions | grep -E "$2"; }
+
+# recorded NAME: gathers were replayed by the ring, and no capture was left to NCCL.
+recorded() {
+    decided "$1" 'count reason=graph n=[1-9]' >/dev/null || { echo "no replay was counted" && return 1; }
+    ! decided "$1" 'reason=stream_capture|graph_lost|capture_failed' | tail -n 3 | cut -c1-150 | grep . ||
+        { echo "a capture was not the ring's" && return 1; }
+}
+
+# case_of NAME CASE MODE [REPLAYS]: of forms_graphs, with two ranks.
+case_of() {
+    local name=$1
+    shift
+    with_slipring "$name" on "${programs[graphs]}" "$1" 2 "${@:2}" || return
+    recorded "$name"
+}
+
+# What is to happen: nothing special, an error that the program waits for, or a refused launch.
+errors=" killed mixed-anew more " refusals=" destroyed "
+ends=" killed destroyed " # what NCCL does then is no question of graphs
+
+checked_case() { # NAME CASE MODE
+    case_of "$@" || return
+    [[ $errors != *" $2 "* ]] || return 0
+    ! decided "$1" ' communicator_failed ' || { echo "the communicator has failed" && return 1; }
+    [[ $refusals == *" $2 "* ]] || ! decided "$1" ' replay_refused ' || { echo "a launch was refused" && return 1; }
+}
+
+other_form() { # NAME GRAPHS REASON PROGRAM...: some gather was decided so, and no communicator failed
+    local name=$1 reason=$3
+    with_slipring "$name" "$2" "${@:4}" || return
+    decided "$name" "reason=$reason" >/dev/null || { echo "no gather has the reason $reason" && return 1; }
+    ! decided "$name" ' communicator_failed ' || { echo "the communicator has failed" && return 1; }
+}
+
+told() { # NAME HOW
+    with_slipring "$1" off "${programs[left_some]}" "$2" || return
+    decided "$1" ' communicator_failed .*only some ranks' >/dev/null || { echo "nobody was told why" && return 1; }
+}
+
+nccl_alone() { # NAME CASE; no verdict
+    local rc=0
+    bounded "${plain[@]}" "${programs[graphs]}" "$2" 2 processes || rc=$?
+    case $rc in
+    0) echo right ;;
+    124 | 137 | 4) echo "does not end" ;;
+    *) echo "ends with status $rc" ;;
+    esac >"$logs/$1.outcome"
+}
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+# What one rank does otherwise, and the case.
+unlike="mixed|captures the call, the other makes it
+mixed-anew|calls with new buffers what the other replays
+crossed|launches graphs of one size in another order
+uneven|has two gathers in one graph, the other in two, or calls them
+otherwise|updates, or clones; the other has the graph itself
+thrown|records more, and throws the graph away
+idle|records more, and never launches it
+ahead|replays four times before the other comes to its calls
+more|replays once more than the other calls; then an abort
+destroyed|(both) launch when the communicator has ended
+killed|is killed, the other replays"
+
+outcome() { # NAME
+    local verdict
+    verdict=$(awk '{ print $1 }' "$logs/$1.result" 2>/dev/null || true)
+    case $verdict in
+    PASS) ;;
+    FAIL) echo "FAILS | no" && return ;;
+    *) echo "- | -" && return ;;
+    esac
+    if decided "$1" ' communicator_failed ' >/dev/null; then
+        echo "an error, no hang | before it"
+    elif decided "$1" ' replay_refused ' >/dev/null; then
+        echo "the launch is refused | before it"
+    else
+        echo "the same call | yes"
+    fi
+}
+
+table() {
+    local name text
+    {
+        echo "| case | one rank ... | two processes | exact | two threads | exact | NCCL alone |"
+        echo "| --- | --- | --- | --- | --- | --- | --- |"
+        while IFS="|" read -r name text; do
+            echo "| $name | $text | $(outcome "processes-$name") | $(outcome "threads-$name") | $(cat "$logs/nccl-$name.outcome" 2>/dev/null || echo -) |"
+        done <<<"$unlike"
+        for name in graph-0-1 graph-1-0; do
+            echo "| left-$name | graphs=off: rank ${name:6:1} replays, the other calls | $(outcome "left-$name") | - | - | - |"
+        done
+    } >"$logs/table.table"
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+cases_steps() {
+    local name mode
+    for name in $cases; do
+        for mode in processes threads; do
+            [ "$name-$mode" != killed-threads ] || continue # all of them would be
+            side_by_side "$mode-$name" 60 checked_case "$mode-$name" "$name" "$mode"
+        done
+    done
+    for name in on:graph off:stream_capture; do
+        side_by_side "processes-capture-${name%:*}" 60 other_form "processes-capture-${name%:*}" "${name%:*}" "${name#*:}" "${programs[capture]}"
+        side_by_side "processes-thrown-${name%:*}" 60 other_form "processes-thrown-${name%:*}" "${name%:*}" "${name#*:}" "${programs[thrown]}"
+    done
+    for name in graph-0-1 graph-1-0 clone-0-1 update-0-1; do side_by_side "left-$name" 60 told "left-$name" "$name"; done
+}
+
+soak_steps() {
+    local name mode
+    [ $softgpu = 0 ] || settings+=(--set alloc_idle=200ms) # there each block that is kept is a descriptor
+    for name in soak-kept soak; do
+        for mode in processes threads; do
+            alone "$name-$mode" 240 case_of "$name-$mode" $name $mode "$replays"
+            [ ! -s "$logs/$name-$mode.log" ] || grep '^rank' "$logs/$name-$mode.log" >"$logs/$name-$mode.table" || true
+        done
+    done
+}
+
+find_device
+[ $softgpu = 1 ] || [ "$(cuda_device_count)" -ge 2 ] || die "two GPUs are needed"
+find_build
+declare -A programs
+for form in graphs capture thrown left_some; do
+    sources=("$SLR_ROOT/tests/forms/$form.c" "$SLR_ROOT/tests/forms/forms.c")
+    [ $form != graphs ] || sources+=("$SLR_ROOT"/tests/forms/graphs_*.c)
+    rank_program "forms_$form" forms "${sources[@]}" >"$logs/make.log" 2>&1 ||
+        { tail -n 20 "$logs/make.log" >&2 && die "forms_$form did not compile"; }
+    programs[$form]=$program
+done
+cases=$("${plain[@]}" "${programs[graphs]}" list | grep -v '^soak')
+say "$device; logs in $out"
+
+cases_steps
+while IFS="|" read -r name _; do
+    [[ $ends == *" $name "* ]] || side_by_side "nccl-$name" 40 nccl_alone "nccl-$name" "$name"
+done <<<"$unlike"
+alone table 10 table
+soak_steps
+finish
