@@ -45,6 +45,7 @@ if [ "$race" != 0 ]; then # silence proves something only when the oracle saw wh
   { stats=$(<"$dir/race.stats"); } 2>/dev/null
   [[ ! $stats =~ (dropped [1-9]|blind)[^$'\n']* ]] || fail "the race oracle lost something: ${BASH_REMATCH[0]}"
   [ "$race" != strict ] || [[ $stats =~ accesses\ [1-9] ]] || fail "the race oracle saw nothing"
+  [ "$race" != strict ] || [[ ! $stats =~ frozen ]] || fail "a process was stopped within the race oracle"
   [ "$race" != strict ] || [[ ! $stats =~ excused\ [1-9][^$'\n']* ]] || fail "the race oracle did not judge everything: ${BASH_REMATCH[0]}"
 fi
 logs=("$dir"/log.*)

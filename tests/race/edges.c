@@ -126,6 +126,40 @@ static bool passes(const struct edge_case *c, bool edge)
     return ok;
 }
 
+/* Beside a process that is stopped with the lock the others go on after a while, and it is said that nothing is judged.
+ */
+static void go_on(struct edge_env *e)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (!pid)
+        stop_with_lock();
+    if (waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
+        exit(4);
+    fill(e, e->a);
+    look(e, e->b);
+    CU(cuCtxSynchronize());
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+}
+
+static bool says_frozen(const char *stats)
+{
+    static const struct edge_case frozen = {.name = "frozen", .body = go_on};
+    char line[512] = "";
+
+    unlink(stats);
+    bool ok = passes(&frozen, true);
+    FILE *f = fopen(stats, "r");
+    ok = f && fgets(line, sizeof(line), f) && strstr(line, ", frozen") && ok;
+    if (f)
+        fclose(f);
+    if (!ok)
+        printf("FAILED: frozen: statistics: %s\n", line);
+    return ok;
+}
+
 int main(int argc, char **argv)
 {
     char stats[64];
@@ -142,6 +176,10 @@ int main(int argc, char **argv)
                 ran++;
             }
     snprintf(stats, sizeof(stats), "%s/race.stats", folder);
+    if (argc < 2 || !strcmp(argv[1], "frozen")) {
+        failed += !says_frozen(stats);
+        ran++;
+    }
     unlink(stats);
     rmdir(folder);
     printf("%d cases, %d failed\n", ran, failed);

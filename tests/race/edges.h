@@ -58,5 +58,6 @@ void follow(struct edge_env *e, CUstream from, CUstream to); /* by an event */
 void post(struct edge_env *e, int step);
 void await(struct edge_env *e, int step);
 void die_with_lock(void);
+void stop_with_lock(void);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dies with the oracle's lock. A file of its own: the driver's headers want cuda.h in another way than programs do. */
+/* Dies or is stopped with the oracle's lock. A file of its own: the driver's headers want cuda.h in another way than programs do. */
 #include "../softgpu/driver/race_state.h"
 #include "edges.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-void die_with_lock(void)
+static void take_lock(void)
 {
     const char *path = getenv("SOFTGPU_RACE");
     int fd = path ? open(path, O_RDWR) : -1;
@@ -14,5 +15,17 @@ void die_with_lock(void)
 
     if (!f || f == MAP_FAILED || pthread_mutex_lock(&f->lock))
         _exit(1);
+}
+
+void die_with_lock(void)
+{
+    take_lock();
+    _exit(0);
+}
+
+void stop_with_lock(void)
+{
+    take_lock();
+    raise(SIGSTOP);
     _exit(0);
 }

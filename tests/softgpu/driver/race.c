@@ -4,6 +4,7 @@
 #include "race_state.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@
 
 #define MAGIC 0x656c6361726f6773ull
 #define FILE_BYTES ((size_t)1 << 30) /* sparse */
-#define LOCK_SECONDS 10              /* a stopped process may have it */
+#define LOCK_SECONDS 10              /* a machine with other work */
+#define STOPPED_SECONDS 2            /* for a stopped process to go on */
 
 bool sg_race_on;
 struct race_file *race_file;
@@ -81,6 +83,7 @@ static void report_suspended(void)
 /* What a run did not judge is as important as what it found: a line for each process. */
 static void write_stats(void)
 {
+    static const char *const sights[] = {[RACE_SEES] = "", [RACE_BLIND] = ", blind", [RACE_FROZEN] = ", frozen"};
     const char *path = getenv("SOFTGPU_RACE");
     char name[4096], line[256];
 
@@ -91,7 +94,7 @@ static void write_stats(void)
         snprintf(line, sizeof(line),
                  "pid %d: operations %lu, accesses %lu, races %lu, unused %lu, excused %lu, dropped %lu, wiped %lu%s\n",
                  (int)getpid(), race_file->ops, race_file->checked, race_file->races, race_file->unused,
-                 race_file->excused, race_file->dropped, race_file->wipes, race_file->blind ? ", blind" : "");
+                 race_file->excused, race_file->dropped, race_file->wipes, sights[race_file->sight]);
     if (fd >= 0 && write(fd, line, (size_t)n) < 0)
         perror("softgpu: race statistics");
     if (fd >= 0)
@@ -126,20 +129,48 @@ void sg_race_load(void)
     }
 }
 
-bool race_lock(void)
+/* The thread that has the lock is in a process that is stopped. The kernel's protocol of robust locks has its number in
+ * the lock's word, so there is no moment at which it is not known. */
+static bool owner_is_stopped(void)
+{
+    unsigned word = (unsigned)__atomic_load_n(&race_file->lock.__data.__lock, __ATOMIC_RELAXED);
+    char name[64], text[512] = "";
+
+    snprintf(name, sizeof(name), "/proc/%u/stat", word & FUTEX_TID_MASK);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    const char *end = n > 0 ? strrchr(text, ')') : NULL; /* of its name; its state follows */
+    return end && !strncmp(end, ") T", 3);
+}
+
+static int lock_within(time_t seconds)
 {
     struct timespec until;
 
-    if (__atomic_load_n(&race_file->blind, __ATOMIC_RELAXED))
-        return false;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LOCK_SECONDS;
-    int rc = pthread_mutex_timedlock(&race_file->lock, &until);
+    until.tv_sec += seconds;
+    return pthread_mutex_timedlock(&race_file->lock, &until);
+}
+
+bool race_lock(void)
+{
+    enum race_sight lost = RACE_BLIND;
+
+    if (__atomic_load_n(&race_file->sight, __ATOMIC_RELAXED) != RACE_SEES)
+        return false;
+    int rc = lock_within(STOPPED_SECONDS);
+    if (rc == ETIMEDOUT && owner_is_stopped())
+        lost = RACE_FROZEN;
+    else if (rc == ETIMEDOUT)
+        rc = lock_within(LOCK_SECONDS - STOPPED_SECONDS);
     if (rc == EOWNERDEAD) { /* it may have died in the middle of a change */
         pthread_mutex_consistent(&race_file->lock);
         race_wipe();
     } else if (rc) {
-        __atomic_store_n(&race_file->blind, true, __ATOMIC_RELAXED);
+        __atomic_store_n(&race_file->sight, lost, __ATOMIC_RELAXED);
         return false;
     }
     return true;
@@ -292,7 +323,7 @@ void sg_race_queued_locked(struct sg_stream *s, struct sg_op *op)
     if (!s->race_queue)
         s->race_queue = new_queue();
     if (!s->race_queue)
-        race_file->blind = true; /* more streams than there is room for */
+        race_file->sight = RACE_BLIND; /* more streams than there is room for */
     if (op->kind == SG_OP_WAIT && race_place_of(op, sg_mem_find_locked(op->u.memop.addr), &place))
         race_word_watch(&place);
     race_unlock();

@@ -21,10 +21,16 @@ struct race_queue {
     bool ended;    /* its number may be used again once the host has seen all of them */
 };
 
+enum race_sight {
+    RACE_SEES,
+    RACE_BLIND, /* nothing is judged any more: the lock could not be had, or there is no room for a stream */
+    RACE_FROZEN /* nor here: a process was stopped while it had the lock */
+};
+
 struct race_file {
     uint64_t magic, bytes;
     pthread_mutex_t lock;
-    bool blind; /* the lock could not be had: nothing is judged any more */
+    enum race_sight sight;
     uint64_t ops, checked, excused, dropped, wipes, races, unused;
     int32_t exited[RACE_EXITS]; /* processes that ended by themselves, the latest ones */
     uint32_t nexited;
@@ -38,7 +44,7 @@ struct race_file {
 extern struct race_file *race_file;
 
 /* ---- race.c ---- */
-bool race_lock(void); /* false: blind */
+bool race_lock(void); /* false: nothing is judged any more */
 void race_unlock(void);
 void race_all(struct sg_clock *k); /* joins everything that has run */
 void race_join(struct sg_clock *k, const uint32_t *c, uint32_t n);
