@@ -153,7 +153,7 @@ CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remot
             continue;
         uint64_t size = slr_exports_get(c, peer, i)->export.size;
         /* One that is being closed waits for earlier pieces only. */
-        if (m->holds && !m->closing && place.offset <= size && bytes <= size - place.offset)
+        if (!m->closing && place.offset <= size && bytes <= size - place.offset)
             return m->base + place.offset;
     }
     return 0;

@@ -89,7 +89,6 @@ struct slr_exports {
         bool closing;
         uint8_t tries;     /* to close it, in vain */
         bool shared;       /* base is a mapping of the handle cache, not the pointer itself */
-        bool holds;        /* what it maps stays there until it is closed */
         uint64_t asked_ms; /* when its descriptor was asked for */
     } mapped[SLR_MAX_RANKS][SLR_EXPORTS];
     struct slr_exported_seen { /* blocks that gathers have used and that are not exported; 0: none */
@@ -128,8 +127,7 @@ CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_
 /* The same of a place that the peer has not named for this call, but once was its; 0: it can not be
  * read. The mapping then stays until this rank has completed every piece of its ring
  * (slr_ring_begin has counted those of this call), whatever the owner does with the memory
- * meanwhile. Memory of this process that the application unmaps itself can not be held like that,
- * and is not readable. */
+ * meanwhile. */
 CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes);
 
 /* Memory of the peer that this rank has mapped, the largest piece of the kind that the own exported

@@ -26,18 +26,37 @@ static struct slr_import_key key_of(const struct slr_comm *c, int peer, uint64_t
         .process = c->shared.control->post[peer].process, .generation = generation, .device = c->shared.device};
 }
 
-/* Memory of this process is used by its address, and only virtual memory to which the application
- * has given this device access: a copy of another device's cuMemAlloc memory would tie that
- * device's context (cache/staging.h). */
-static enum slr_import_result open_own(const struct slr_comm *c, const struct slr_export *e, CUdeviceptr *base)
+/* Memory of this process that the cache holds is used by its address, if it is virtual memory to which
+ * this device has access. A copy of another device's cuMemAlloc memory would tie that device's context
+ * (cache/staging.h). */
+static enum slr_import_result open_by_address(const struct slr_comm *c, CUdeviceptr base)
 {
     CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = c->shared.device};
     unsigned long long access = 0;
-    *base = e->base;
-    if (e->kind == SLR_EXPORT_DESCRIPTOR && slr_real.cuMemGetAccess(&access, &here, e->base) == CUDA_SUCCESS &&
-        access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+    if (slr_real.cuMemGetAccess(&access, &here, base) == CUDA_SUCCESS && access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return SLR_IMPORT_OK;
     return SLR_IMPORT_FAILED;
+}
+
+/* Virtual memory that the program maps itself may be unmapped while it is read, so this process's is
+ * mapped anew like another's. *shared: *base is a mapping. */
+static enum slr_import_result open_export(const struct slr_comm *c, int peer, const struct slr_export *e,
+                                          uint64_t generation, int fd, CUdeviceptr *base, bool *shared)
+{
+    const struct slr_import_key key = key_of(c, peer, generation);
+    *base = e->base;
+    *shared = true;
+    if (!slr_shared_same_process(&c->shared, peer))
+        return slr_import_open(&key, e, fd, base);
+    if (e->kind != SLR_EXPORT_DESCRIPTOR)
+        return SLR_IMPORT_FAILED;
+    const struct slr_place at = slr_block_find(e->base);
+    if (at.generation != generation) /* it has ended */
+        return SLR_IMPORT_LATER;
+    if (at.ordinal & SLR_ORDINAL_EXTERNAL)
+        return slr_import_open(&key, e, fd, base);
+    *shared = false;
+    return open_by_address(c, e->base);
 }
 
 /* Asks the owner for the descriptor; slr_exports_given() goes on when it comes. */
@@ -49,15 +68,11 @@ static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
         m->asked_ms = now;
 }
 
-static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
+static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base, bool shared)
 {
-    bool shared = !slr_shared_same_process(&c->shared, peer);
-    /* Another process's memory is held by the mapping, this one's by the cache, if it is the
-     * cache's. */
-    bool holds = shared || !(slr_block_find(base).ordinal & SLR_ORDINAL_EXTERNAL);
     slr_exports_lock(c);
     c->exports->mapped[peer][i] =
-        (struct slr_exported_mapped){.generation = generation, .base = base, .shared = shared, .holds = holds};
+        (struct slr_exported_mapped){.generation = generation, .base = base, .shared = shared};
     slr_exports_unlock(c);
     atomic_fetch_add(&slr_counters.mapped, 1);
 }
@@ -67,8 +82,8 @@ static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation,
 {
     struct slr_exported *e = slr_exports_get(c, peer, i);
     _Atomic uint64_t *ack = slr_exports_ack(c, peer, c->rank, i);
-    struct slr_import_key key = key_of(c, peer, generation);
     CUdeviceptr base;
+    bool shared;
     /* Said before it is looked at again: either this rank sees a revocation, or the owner sees
      * this. */
     atomic_store(ack, generation | SLR_ACK_OPENING);
@@ -76,10 +91,9 @@ static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation,
         atomic_store(ack, 0);
         return;
     }
-    enum slr_import_result r = slr_shared_same_process(&c->shared, peer) ? open_own(c, &e->export, &base)
-                                                                         : slr_import_open(&key, &e->export, fd, &base);
+    const enum slr_import_result r = open_export(c, peer, &e->export, generation, fd, &base, &shared);
     if (r == SLR_IMPORT_OK)
-        mapped(c, peer, i, generation, base);
+        mapped(c, peer, i, generation, base, shared);
     atomic_store(ack, r == SLR_IMPORT_OK ? generation : r == SLR_IMPORT_FAILED ? generation | SLR_ACK_REFUSED : 0);
     if (r == SLR_IMPORT_NEEDS_DESCRIPTOR)
         ask(c, peer, i, generation);

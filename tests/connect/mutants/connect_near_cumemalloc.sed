@@ -1,1 +1,1 @@
-s/if \(e->kind == SLR_EXPORT_DESCRIPTOR \&\&[^;]*PROT_READWRITE\)/if (true)/
+s/if \(e->kind != SLR_EXPORT_DESCRIPTOR\)\s+return SLR_IMPORT_FAILED;/if (e->kind != SLR_EXPORT_DESCRIPTOR)\n        return *shared = false, SLR_IMPORT_OK;/
