@@ -154,8 +154,7 @@ static bool enter_seen(CUdeviceptr p, size_t bytes, bool registered, struct slr_
     return !why && enter_unless_unmapped(&seen, before, registered, p, out);
 }
 
-/* One more registration of a block that is known. */
-static bool hold(uint64_t generation)
+bool slr_external_hold_again(uint64_t generation)
 {
     slr_block_lock();
     struct slr_block *b = slr_table_by_generation(generation);
@@ -176,7 +175,7 @@ bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out)
         slr_not_shared("the buffer spans several allocations");
         return false;
     }
-    return hold(out->generation);
+    return slr_external_hold_again(out->generation);
 }
 
 bool slr_external_enter(CUdeviceptr p, size_t bytes, struct slr_place *out)

@@ -44,6 +44,7 @@
  * device's primary context current. False: it stays unknown, and the log says why, once for each
  * reason. slr_external_release ends the hold; there may be several on one block. */
 bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out);
+bool slr_external_hold_again(uint64_t generation);
 void slr_external_release(uint64_t generation);
 
 /* The same for a buffer that a gather has met, without a hold: virtual memory only. */

@@ -3,8 +3,8 @@
 
 #include "base/cu.h"
 #include "base/log.h"
-#include "cache/external.h"
 #include "cache/blocks.h"
+#include "cache/virtual.h"
 
 static _Atomic uint64_t held;
 
@@ -18,80 +18,18 @@ static bool reserve(uint64_t bytes, uint64_t budget)
     return true;
 }
 
-/* ---- near: virtual memory ---- */
-
-/* Memory that is mapped is kept by its mapping; the handle goes at once. */
-static CUresult map_near(struct slr_staging *s, const struct slr_staging_want *want,
-                         CUmemGenericAllocationHandle memory)
+static struct slr_virtual_devices near_devices(const struct slr_staging_want *want)
 {
-    CUresult r = slr_real.cuMemAddressReserve(&s->near, s->near_bytes, 0, 0, 0);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = slr_real.cuMemMap(s->near, s->near_bytes, 0, memory, 0);
-    if (r == CUDA_SUCCESS) {
-        for (unsigned i = 0; i < want->near && r == CUDA_SUCCESS; i++) {
-            CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = want->device[i]},
-                                      .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-            r = slr_real.cuMemSetAccess(s->near, s->near_bytes, &access, 1);
-        }
-        if (r != CUDA_SUCCESS)
-            slr_cu_status(slr_real.cuMemUnmap(s->near, s->near_bytes), "cuMemUnmap");
-    }
-    if (r != CUDA_SUCCESS)
-        slr_cu_status(slr_real.cuMemAddressFree(s->near, s->near_bytes), "cuMemAddressFree");
-    return r;
+    return (struct slr_virtual_devices){.count = want->near, .device = want->device};
 }
-
-static CUresult make_near(struct slr_staging *s, const struct slr_staging_want *want)
-{
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = want->device[0]}};
-    CUmemGenericAllocationHandle memory;
-    CUresult r = slr_real.cuMemCreate(&memory, s->near_bytes, &prop, 0);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = map_near(s, want, memory);
-    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
-    if (r != CUDA_SUCCESS)
-        s->near = 0;
-    return r;
-}
-
-static void free_near(struct slr_staging *s)
-{
-    if (s->near && slr_cu_status(slr_real.cuMemUnmap(s->near, s->near_bytes), "cuMemUnmap") == SLR_OK)
-        slr_cu_status(slr_real.cuMemAddressFree(s->near, s->near_bytes), "cuMemAddressFree");
-    s->near = 0;
-}
-
-/* Bytes in which the devices can share memory; 0: they can not. */
-static size_t granularity(const struct slr_staging_want *want)
-{
-    size_t most = 0;
-    if (!slr_virtual_supported() || !slr_real.cuMemCreate || !slr_real.cuMemGetAllocationGranularity)
-        return 0;
-    for (unsigned i = 0; i < want->near; i++) {
-        CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = want->device[i]}};
-        size_t one = 0;
-        int has = 0;
-        if (slr_real.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                                          want->device[i]) != CUDA_SUCCESS ||
-            !has ||
-            slr_real.cuMemGetAllocationGranularity(&one, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
-            return 0;
-        most = one > most ? one : most;
-    }
-    return most;
-}
-
-/* ---- both ---- */
 
 static CUresult make_once(struct slr_staging *s, const struct slr_staging_want *want)
 {
     /* The driver's, not the block cache's: staging has a budget of its own. */
     CUresult r = want->far ? slr_real.cuMemAlloc(&s->far, s->far_bytes) : CUDA_SUCCESS;
-    if (r == CUDA_SUCCESS && want->near && (r = make_near(s, want)) != CUDA_SUCCESS && s->far)
+    const struct slr_virtual_devices near = near_devices(want);
+    if (r == CUDA_SUCCESS && want->near &&
+        (r = slr_virtual_make(&near, s->near_bytes, false, &s->near)) != CUDA_SUCCESS && s->far)
         slr_cu_status(slr_real.cuMemFree(s->far), "cuMemFree");
     if (r != CUDA_SUCCESS)
         s->far = 0;
@@ -117,7 +55,8 @@ static enum slr_status try_make(struct slr_staging *s, const struct slr_staging_
 
 enum slr_status slr_staging_make(struct slr_staging *s, const struct slr_staging_want *want)
 {
-    size_t page = want->near ? granularity(want) : 1;
+    const struct slr_virtual_devices near = near_devices(want);
+    size_t page = want->near ? slr_virtual_granularity(&near) : 1;
     if (!page)
         return SLR_ABSENT;
     for (size_t slot = want->slot & ~(SLR_SLOT_MIN - 1); slot >= SLR_SLOT_MIN;
@@ -151,8 +90,7 @@ void slr_staging_free(struct slr_staging *s)
 {
     if (s->far)
         slr_cu_status(slr_real.cuMemFree(s->far), "cuMemFree");
-    if (s->near)
-        free_near(s);
+    slr_virtual_free(s->near, s->near_bytes);
     slr_staging_forget(s);
 }
 

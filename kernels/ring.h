@@ -169,10 +169,18 @@ enum slr_delivery {
  * is waited for too long, and that is all. */
 enum slr_wanted { SLR_WANTS_CHUNKS, SLR_WANTS_SHARDS, SLR_WANTS_NOTHING };
 
+/* Of a copy in a graph this can not change. */
+enum slr_memory {
+    SLR_MEMORY_PLAIN,   /* of cuMemAlloc, and imports of such memory */
+    SLR_MEMORY_VIRTUAL, /* of cuMemCreate */
+    SLR_MEMORIES
+};
+
 struct slr_route {
     enum slr_source source;
     enum slr_delivery delivery;
-    CUdeviceptr from, to; /* first byte of a shard, as this device sees it */
+    CUdeviceptr from, to;               /* first byte of a shard, as this device sees it */
+    enum slr_memory from_kind, to_kind; /* for recorded gathers alone (ring_record.h) */
 };
 
 /* One gather. Addresses are the application's; sizes in bytes. */

@@ -96,26 +96,36 @@ void slr_record_words(struct slr_ring *ring, CUstream stream, const CUstreamBatc
     }
 }
 
-enum slr_status slr_record_copy(struct slr_ring *ring, CUstream stream, int peer, bool corrects, CUdeviceptr own,
-                                size_t at, size_t bytes, CUdeviceptr stand_in)
+static enum slr_status add_copy(struct slr_ring *ring, CUstream stream, const struct slr_recorded_node *copy)
 {
-    const size_t some = bytes < ring->recorded->stand_in ? bytes : ring->recorded->stand_in;
-    SLR_TRY(SLR_CU(cuMemcpyAsync, corrects ? stand_in : own + at, corrects ? own + at : stand_in, some, stream));
-    struct slr_recorded_node *node = add_node(ring->recorded, stream);
+    struct slr_recorded *r = ring->recorded;
+    const CUdeviceptr stand_in = r->stand_ins->at[copy->kind][copy->peer], own = copy->own + copy->at;
+    const size_t some = copy->bytes < r->stand_ins->bytes ? copy->bytes : r->stand_ins->bytes;
+    if (!stand_in)
+        return SLR_OK;
+    SLR_TRY(SLR_CU(cuMemcpyAsync, copy->corrects ? stand_in : own, copy->corrects ? own : stand_in, some, stream));
+    struct slr_recorded_node *node = add_node(r, stream);
     if (!node)
         return SLR_NOMEM;
-    node->peer = peer;
-    node->corrects = corrects;
-    node->own = own;
-    node->at = at;
-    node->bytes = bytes;
+    const CUgraphNode handle = node->node;
+    *node = *copy;
+    node->node = handle;
+    r->kinds[copy->peer] |= (uint8_t)(1u << copy->kind);
+    return SLR_OK;
+}
+
+enum slr_status slr_record_copy(struct slr_ring *ring, CUstream stream, int peer, bool corrects, CUdeviceptr own,
+                                size_t at, size_t bytes)
+{
+    struct slr_recorded_node copy = {.peer = peer, .corrects = corrects, .own = own, .at = at, .bytes = bytes};
+    for (copy.kind = SLR_MEMORY_PLAIN; copy.kind < SLR_MEMORIES; copy.kind++)
+        SLR_TRY(add_copy(ring, stream, &copy));
     return SLR_OK;
 }
 
 /* A peer may be wrong about any shard, and this rank about any peer's. */
-void slr_record_routes(const struct slr_ring *ring, const CUdeviceptr *stand_in, struct slr_route *route)
+void slr_record_routes(const struct slr_ring *ring, struct slr_route *route)
 {
     for (int peer = 0; peer < ring->nranks; peer++)
-        route[peer] = (struct slr_route){
-            .source = SLR_FROM_EXPECTED, .delivery = SLR_CORRECTED, .from = stand_in[peer], .to = stand_in[peer]};
+        route[peer] = (struct slr_route){.source = SLR_FROM_EXPECTED, .delivery = SLR_CORRECTED};
 }

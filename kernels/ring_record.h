@@ -9,7 +9,7 @@
  *   node                          what it is given
  *   words: meet, done, end        the number of the call's last piece
  *   a copy from a peer            the place of the peer's shard; off where nothing is known, and the
- *                                 owner will write it
+ *                                 owner will write it, or the place is of the other kind of memory
  *   words and copy: correct       where the peer has taken something else for this rank's shard
  *                                 (SLR_CORRECTED): its place in the peer's receive buffer. Else the
  *                                 copy is off and the words wait for nothing
@@ -20,9 +20,11 @@
  *
  * A change holds for launches behind it; those that run, or wait, keep what they had (CUDA). It
  * costs 0.1 to 0.3 us for a node, and nothing at the launch (docs/measurements.md). Of a copy's two
- * ends the context may not change (CUDA), nor the kind of memory (seen with driver 580: cuMemAlloc
- * and its imports are one, cuMemCreate another). So while it is recorded some other memory of the
- * same peer stands in for what is not known yet.
+ * ends the context may not change (CUDA), nor the kind of memory. As seen with driver 580, any memory
+ * of cuMemAlloc may become any other, also an import; memory of cuMemCreate may only become other
+ * such memory of the same device. So while it is recorded other memory stands in for what is not
+ * known yet: the peer's slot, and, where there is any, virtual memory of the peer's. There is a copy
+ * for each kind, of which a replay turns one on.
  *
  * Not thread-safe: under the lock of the ring's owner. */
 #ifndef SLR_KERNELS_RING_RECORD_H
@@ -52,19 +54,27 @@ struct slr_recorded_node {
     uint32_t first, ops; /* of a node with words; 0: it is a copy */
     int peer;            /* of a copy: from this peer, or, where it corrects, to it */
     bool corrects;
-    CUdeviceptr own; /* this rank's end */
+    enum slr_memory kind; /* of the peer's end */
+    CUdeviceptr own;      /* this rank's end */
     size_t at, bytes;
     /* As last given to the executable graph. */
     CUdeviceptr other; /* the peer's end; 0: not given yet */
     enum { SLR_NODE_UNKNOWN, SLR_NODE_ON, SLR_NODE_OFF } state;
 };
 
+/* What the copies name until they are given the peers' places. */
+struct slr_stand_ins {
+    CUdeviceptr at[SLR_MEMORIES][SLR_MAX_RANKS]; /* by peer; 0: none of that kind */
+    size_t bytes;                                /* of each, at least */
+};
+
 struct slr_recorded {
     struct slr_recorded_op *op;
     struct slr_recorded_node *node;
     uint32_t ops, nodes, op_room, node_room;
-    size_t stand_in; /* bytes that may be copied from and to what stands in, while it is recorded */
-    bool failed;     /* something could not be remembered: not to be replayed */
+    const struct slr_stand_ins *stand_ins; /* while it is recorded */
+    uint8_t kinds[SLR_MAX_RANKS];          /* of memory that each peer's place may be in: a bit for each */
+    bool failed;                           /* something could not be remembered: not to be replayed */
 };
 
 /* ---- for ring.c and its like ---- */
@@ -72,15 +82,14 @@ struct slr_recorded {
 /* `stream` has just been given the operations. */
 void slr_record_words(struct slr_ring *ring, CUstream stream, const CUstreamBatchMemOpParams *op, unsigned count);
 
-/* Puts a copy on the stream, from or, where it corrects, to what stands in for the peer's memory. */
+/* Puts copies on the stream, from or, where they correct, to what stands in for the peer's memory. */
 enum slr_status slr_record_copy(struct slr_ring *ring, CUstream stream, int peer, bool corrects, CUdeviceptr own,
-                                size_t at, size_t bytes, CUdeviceptr stand_in);
+                                size_t at, size_t bytes);
 
 /* ---- for the ring's owner ---- */
 
-/* The routes to record a gather with: all nodes are there. stand_in[r]: for the shards from and to
- * rank r, of recorded->stand_in bytes. */
-void slr_record_routes(const struct slr_ring *ring, const CUdeviceptr *stand_in, struct slr_route *route);
+/* The routes to record a gather with: all nodes are there. */
+void slr_record_routes(const struct slr_ring *ring, struct slr_route *route);
 
 /* A copy, whose nodes are those of `graph`, which is a clone or a child that was made from what
  * `from` is of. NULL as `graph`: the same nodes. False: out of memory, or nodes are missing; *to is
@@ -89,7 +98,7 @@ bool slr_recorded_copy(struct slr_recorded *to, const struct slr_recorded *from,
 void slr_recorded_free(struct slr_recorded *recorded);
 
 /* Whether the graph has what these routes need. */
-bool slr_recorded_fits(const struct slr_route *route, int rank, int nranks);
+bool slr_recorded_fits(const struct slr_recorded *recorded, const struct slr_route *route, int rank, int nranks);
 
 /* Gives `exec` what the gather whose last piece has the number `last` needs. `ring`: the
  * communicator's; its context is current. */

@@ -25,6 +25,7 @@ bool slr_recorded_copy(struct slr_recorded *to, const struct slr_recorded *from,
                                 .failed = from->failed,
                                 .op = copy_of(from->op, from->ops, sizeof *from->op),
                                 .node = copy_of(from->node, from->nodes, sizeof *from->node)};
+    memcpy(to->kinds, from->kinds, sizeof to->kinds);
     bool whole = to->op && to->node;
     for (uint32_t i = 0; whole && i < to->nodes; i++) {
         to->node[i].other = 0;
@@ -46,11 +47,19 @@ void slr_recorded_free(struct slr_recorded *recorded)
 
 /* ---- before a launch ---- */
 
-bool slr_recorded_fits(const struct slr_route *route, int rank, int nranks)
+static bool has_kind(const struct slr_recorded *recorded, int peer, CUdeviceptr place, enum slr_memory kind)
+{
+    return !place || recorded->kinds[peer] >> kind & 1;
+}
+
+bool slr_recorded_fits(const struct slr_recorded *recorded, const struct slr_route *route, int rank, int nranks)
 {
     for (int r = 0; r < nranks; r++) {
         if (r == rank)
             continue;
+        if (!has_kind(recorded, r, route[r].from, route[r].from_kind) ||
+            !has_kind(recorded, r, route[r].to, route[r].to_kind))
+            return false;
         if (route[r].source != SLR_FROM_PLACE && route[r].source != SLR_FROM_EXPECTED)
             return false;
         if (route[r].delivery != SLR_ZERO_COPY && route[r].delivery != SLR_AS_EXPECTED &&
@@ -126,7 +135,7 @@ static enum slr_status give_copy(CUgraphExec exec, struct slr_recorded_node *nod
 {
     const struct slr_route *way = &g->route[node->peer];
     const CUdeviceptr other = !node->corrects ? way->from : way->delivery == SLR_CORRECTED ? way->to : 0;
-    const bool off = other == 0;
+    const bool off = other == 0 || node->kind != (node->corrects ? way->to_kind : way->from_kind);
     if (!off && node->other != other) {
         SLR_TRY(give_ends(exec, node, ring, other));
         node->other = other;

@@ -98,7 +98,7 @@ static enum slr_status correct(struct slr_ring *ring, const struct slr_gather *g
     SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     did(ring, SLR_SPAN_WAIT, peer, 0, 0);
     if (ring->recorded)
-        SLR_TRY(slr_record_copy(ring, ring->publish, peer, true, g->send, 0, g->plan.shard, g->route[peer].to));
+        SLR_TRY(slr_record_copy(ring, ring->publish, peer, true, g->send, 0, g->plan.shard));
     else
         SLR_TRY(SLR_CU(cuMemcpyAsync, g->route[peer].to, g->send, g->plan.shard, ring->publish));
     did(ring, SLR_SPAN_PUSH, peer, 0, g->plan.shard);

@@ -57,6 +57,7 @@ struct slr_timeline_counts {
 };
 
 /* The parts that folders of their own keep, each known there only. */
+struct slr_bounce;
 struct slr_link;
 struct slr_expect;
 struct slr_exports;
@@ -81,6 +82,7 @@ struct slr_comm {
     bool sites_shown; /* calls are published for their sites' report: slr_symmetry_shown(), set by the agreement */
     struct slr_exports *exports;           /* its blocks that peers map, and theirs */
     struct slr_expect *expect;             /* where peers' shards have been; NULL: nothing remembered yet */
+    struct slr_bounce *bounce;             /* bounce.h; NULL: none yet */
     struct slr_trials *trials;             /* trials.h; NULL: no ways are tried */
     struct slr_tuner *tuner;               /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry;         /* symmetry.h; NULL: nothing analysed yet */

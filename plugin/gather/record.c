@@ -9,7 +9,9 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "cache/blocks.h"
+#include "cache/external.h"
 #include "plugin/connect/connect.h"
+#include "plugin/gather/bounce.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/recorded.h"
@@ -21,6 +23,7 @@
  * copy that is cut, for the parts of a GEMM, is slower below that size (docs/measurements.md). */
 #define LEAST 8
 #define LARGE_SHARD ((size_t)32 << 20)
+#define BOUNCE_ALIGN ((size_t)512)
 
 /* Stands for a communicator in one capture. */
 struct recorder {
@@ -29,6 +32,8 @@ struct recorder {
     struct slr_pending pending;
     unsigned long long capture; /* 0: none now */
     unsigned gathers;
+    CUevent bounced; /* the latest use of the bounce buffer is over */
+    bool bounces;    /* it has been recorded in this capture */
     struct recorder *next;
 };
 
@@ -78,7 +83,9 @@ static bool may_be_here(unsigned long long capture)
 static enum slr_status open_ring(struct recorder *r)
 {
     SLR_TRY(slr_shared_enter(&r->comm.shared));
-    enum slr_status s = slr_ring_open(&r->comm.ring);
+    enum slr_status s = SLR_CU(cuEventCreate, &r->bounced, CU_EVENT_DISABLE_TIMING);
+    if (s == SLR_OK && (s = slr_ring_open(&r->comm.ring)) != SLR_OK)
+        slr_real.cuEventDestroy(r->bounced);
     slr_shared_leave();
     return s;
 }
@@ -127,6 +134,7 @@ static void begin(struct recorder *r, const struct slr_comm *c, unsigned long lo
     atomic_store(&r->comm.error, ncclSuccess);
     memset(&r->order, 0, sizeof r->order);
     r->gathers = 0;
+    r->bounces = false;
     r->capture = capture;
 }
 
@@ -172,95 +180,158 @@ static bool can_change_graphs(void)
            slr_real.cuGraphChildGraphNodeGetGraph && slr_real.cuStreamGetCaptureInfo;
 }
 
-static bool is_connected(const struct slr_comm *c)
+bool slr_record_can(void)
 {
-    const uint64_t word = atomic_load(&c->shared.control->link);
-    return slr_link_state(word) == SLR_LINK_CONNECTED && atomic_load(&c->link->checked) == slr_link_epoch(word);
+    return slr_get(SLR_S_GRAPHS) && slr_get(SLR_S_ZERO_COPY) && slr_get(SLR_S_ALLOC) && can_change_graphs();
 }
 
-static bool mapped_by_all(struct slr_comm *c, const struct slr_place *at, size_t bytes)
+/* As they have posted it. */
+static bool all_can(const struct slr_comm *c)
 {
+    for (int r = 0; r < c->nranks; r++)
+        if (!c->shared.control->post[r].records)
+            return false;
+    return true;
+}
+
+/* ---- its buffers ---- */
+
+bool slr_record_mapped(struct slr_comm *c, const struct slr_recorded_gather *g)
+{
+    const struct slr_place at[2] = {slr_block_find((CUdeviceptr)(uintptr_t)g->send),
+                                    slr_block_find((CUdeviceptr)(uintptr_t)g->recv)};
+    const size_t bytes[2] = {g->shard, g->shard * (size_t)c->nranks};
     bool all = true;
     slr_exports_hold(c);
-    for (int r = 0; r < c->nranks && all; r++)
-        all = r == c->rank || slr_exported_place(c, at, 0, bytes, r, c->substituted).generation;
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; r < c->nranks && all; r++)
+            all = r == c->rank || slr_exported_place(c, &at[i], 0, bytes[i], r, c->substituted).generation;
     slr_exports_release(c);
     return all;
 }
 
+static void pause_a_moment(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
 /* The peers' house-keeping threads map it or say that they can not, whatever their programs do
  * meanwhile. */
-static void await_settled(struct slr_comm *c, const struct slr_recorded_gather *g)
+static bool await_settled(struct slr_comm *c, const struct slr_recorded_gather *g)
 {
     const uint64_t end = slr_now_ms() + SLR_RECORD_PATIENCE;
-    const struct timespec moment = {.tv_nsec = 200000};
-    while (!(slr_exports_settled(c, g->block[0]) && slr_exports_settled(c, g->block[1])) && slr_now_ms() < end)
-        nanosleep(&moment, NULL);
+    bool settled;
+    while (!(settled = slr_exports_settled(c, g->block[0]) && slr_exports_settled(c, g->block[1])) &&
+           slr_now_ms() < end)
+        pause_a_moment();
+    return settled;
 }
 
-/* Its buffers stay mapped by the peers; released by recorded.c, or by release(). */
-static bool reserve(struct slr_comm *c, const struct slr_call *call, struct slr_recorded_gather *g)
+static void release_blocks(struct slr_comm *c, struct slr_recorded_gather *g)
 {
-    const struct slr_place at[2] = {slr_block_find((CUdeviceptr)(uintptr_t)call->send),
-                                    slr_block_find((CUdeviceptr)(uintptr_t)call->recv)};
-    const size_t bytes[2] = {call->shard, call->shard * (size_t)c->nranks};
-    for (int i = 0; i < 2; i++) {
-        if (!at[i].generation || !slr_exports_register(c, at[i].generation))
-            return false;
-        g->block[i] = at[i].generation;
-        slr_exports_suggest(c, g->block[i]);
+    for (int i = 0; i < 2 && g->block[i]; i++) {
+        slr_exports_unregister(c, g->block[i], false);
+        slr_external_release(g->block[i]);
+        g->block[i] = 0;
     }
-    await_settled(c, g);
-    return mapped_by_all(c, &at[0], bytes[0]) && mapped_by_all(c, &at[1], bytes[1]);
 }
 
-/* What the ring's copies name until they are given the peers' places. */
-static bool find_stand_ins(struct slr_comm *c, struct slr_recorded_gather *g, CUdeviceptr *stand_in)
+static bool reserve_block(struct slr_comm *c, const void *p, size_t bytes, bool last, uint64_t *generation)
 {
-    g->nodes.stand_in = SIZE_MAX;
-    for (int r = 0; r < c->nranks; r++) {
-        size_t bytes = 0;
-        if (r == c->rank)
-            continue;
-        stand_in[r] = slr_exported_alike(c, r, g->block[0], &bytes);
-        if (bytes < g->nodes.stand_in)
-            g->nodes.stand_in = bytes;
+    struct slr_place place;
+    if (!slr_external_hold((CUdeviceptr)(uintptr_t)p, bytes, &place))
+        return false;
+    if (!slr_exports_register(c, place.generation, last)) {
+        slr_external_release(place.generation);
+        return false;
     }
-    return g->nodes.stand_in > 0;
+    *generation = place.generation;
+    slr_exports_suggest(c, place.generation);
+    return true;
 }
 
-/* Peers that do alike have blocks of that kind mapped here soon, as this rank's are by them. */
-static bool await_stand_ins(struct slr_comm *c, struct slr_recorded_gather *g, CUdeviceptr *stand_in)
+/* Its buffers stay mapped by the peers; let go by recorded.c, or by release_blocks(). False: they can not
+ * be. `last`: they are a bounce buffer. */
+static bool reserve(struct slr_comm *c, struct slr_recorded_gather *g, bool last)
 {
-    const uint64_t end = slr_now_ms() + SLR_RECORD_PATIENCE;
-    const struct timespec moment = {.tv_nsec = 200000};
-    bool found;
-    while (!(found = find_stand_ins(c, g, stand_in)) && slr_now_ms() < end && atomic_load(&c->error) == ncclSuccess)
-        nanosleep(&moment, NULL);
+    if (!reserve_block(c, g->send, g->shard, last, &g->block[0]))
+        return false;
+    if (reserve_block(c, g->recv, g->shard * (size_t)c->nranks, last, &g->block[1])) {
+        const bool settled = await_settled(c, g);
+        g->mapped = slr_record_mapped(c, g);
+        /* What is slow may come before it is replayed. */
+        if (g->mapped || !settled || atomic_load(&c->error) != ncclSuccess)
+            return true;
+    }
+    release_blocks(c, g);
+    return false;
+}
+
+static bool reserve_bounce(struct slr_comm *c, struct slr_recorded_gather *g)
+{
+    const size_t shard = (g->shard + BOUNCE_ALIGN - 1) / BOUNCE_ALIGN * BOUNCE_ALIGN;
+    slr_comm_lock(c);
+    const CUdeviceptr base = slr_bounce_take(c, shard + g->shard * (size_t)c->nranks);
+    slr_comm_unlock(c);
+    g->send = (const void *)(uintptr_t)base;
+    g->recv = (void *)(uintptr_t)(base + shard);
+    return base && reserve(c, g, true);
+}
+
+/* The program's buffers, or, where the peers can not map them, a bounce buffer. */
+static bool find_buffers(struct slr_comm *c, struct slr_recorded_gather *g)
+{
+    if (slr_shared_enter(&c->shared) != SLR_OK)
+        return false;
+    const bool found = reserve(c, g, false) || reserve_bounce(c, g);
+    slr_shared_leave();
     return found;
 }
 
-static void release(struct slr_comm *c, const struct slr_recorded_gather *g)
+/* ---- what stands in for the peers' ---- */
+
+/* False: virtual memory is what this rank gathers in, and a peer has none here yet. */
+static bool find_stand_ins(struct slr_comm *c, bool virtual, struct slr_stand_ins *stand_ins)
 {
-    for (int i = 0; i < 2 && g->block[i]; i++)
-        slr_exports_unregister(c, g->block[i], false);
-    atomic_fetch_sub(&c->link->calls, 1);
+    bool all = true;
+    *stand_ins = (struct slr_stand_ins){.bytes = c->ring.slot};
+    for (int r = 0; r < c->nranks; r++) {
+        const bool near = slr_shared_same_process(&c->shared, r);
+        size_t bytes = c->ring.slot;
+        if (r == c->rank)
+            continue;
+        stand_ins->at[near ? SLR_MEMORY_VIRTUAL : SLR_MEMORY_PLAIN][r] = c->ring.slots[r];
+        if (!near)
+            stand_ins->at[SLR_MEMORY_VIRTUAL][r] = slr_exported_virtual(c, r, &bytes);
+        all = all && stand_ins->at[SLR_MEMORY_VIRTUAL][r];
+        if (bytes && bytes < stand_ins->bytes)
+            stand_ins->bytes = bytes;
+    }
+    return all || !virtual;
+}
+
+/* Peers that do alike have such memory mapped here soon, as this rank's is by them. */
+static void await_stand_ins(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
+{
+    const uint64_t end = slr_now_ms() + SLR_RECORD_PATIENCE;
+    const bool virtual = slr_exports_virtual(c, g->block[1]);
+    while (!find_stand_ins(c, virtual, stand_ins) && slr_now_ms() < end && atomic_load(&c->error) == ncclSuccess)
+        pause_a_moment();
 }
 
 /* Under the recorder's lock. */
-static enum slr_status enqueue(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g,
-                               const CUdeviceptr *stand_in)
+static enum slr_status enqueue(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g)
 {
     struct slr_comm *c = &r->comm;
     struct slr_route route[SLR_MAX_RANKS];
-    struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)call->send,
-                                .recv = (CUdeviceptr)(uintptr_t)call->recv,
+    struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
+                                .recv = (CUdeviceptr)(uintptr_t)g->recv,
                                 .stream = call->stream,
                                 .route = route,
                                 .wanted = g->shard < LARGE_SHARD ? SLR_WANTS_SHARDS : SLR_WANTS_CHUNKS,
                                 .plan = g->plan};
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    slr_record_routes(&c->ring, stand_in, route);
+    slr_record_routes(&c->ring, route);
     c->ring.recorded = &g->nodes;
     /* Nothing of the capture before is waited for. */
     enum slr_status s = slr_ring_entry(&c->ring, call->stream, r->gathers == 0);
@@ -276,17 +347,42 @@ static enum slr_status enqueue(struct recorder *r, const struct slr_call *call, 
     return s == SLR_OK && g->nodes.failed ? SLR_CUDA : s;
 }
 
-static enum slr_status record(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g,
-                              const CUdeviceptr *stand_in)
+/* Of a gather by way of the bounce buffer; each use behind the one before. */
+static enum slr_status bounce_in(struct recorder *r, const struct slr_call *call, const struct slr_recorded_gather *g)
+{
+    if (r->bounces)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, call->stream, r->bounced, 0));
+    return SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)g->send, (CUdeviceptr)(uintptr_t)call->send, call->shard,
+                  call->stream);
+}
+
+static enum slr_status bounce_out(struct recorder *r, const struct slr_call *call, const struct slr_recorded_gather *g)
+{
+    slr_pending_join(&r->comm, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
+    SLR_TRY(SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)call->recv, (CUdeviceptr)(uintptr_t)g->recv,
+                   call->shard * (size_t)r->comm.nranks, call->stream));
+    r->bounces = true;
+    return SLR_CU(cuEventRecord, r->bounced, call->stream);
+}
+
+static enum slr_status record_now(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g)
+{
+    const bool bounces = g->recv != call->recv;
+    if (bounces)
+        SLR_TRY(bounce_in(r, call, g));
+    SLR_TRY(enqueue(r, call, g));
+    slr_pending_add(&r->comm);
+    return bounces ? bounce_out(r, call, g) : SLR_OK;
+}
+
+static enum slr_status record(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g)
 {
     struct slr_comm *c = &r->comm;
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     slr_comm_lock(c);
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    enum slr_status s = enqueue(r, call, g, stand_in);
-    if (s == SLR_OK)
-        slr_pending_add(c);
+    enum slr_status s = record_now(r, call, g);
     slr_comm_unlock(c);
     return s;
 }
@@ -295,11 +391,33 @@ static enum slr_status record(struct recorder *r, const struct slr_call *call, s
 static bool is_for_the_ring(const struct slr_call *call, CUgraph *graph, unsigned long long *capture)
 {
     struct slr_comm *c = call->comm;
-    return slr_get(SLR_S_GRAPHS) && can_change_graphs() && !c->put && atomic_load(&c->error) == ncclSuccess &&
+    return slr_get(SLR_S_GRAPHS) && !c->put && all_can(c) && atomic_load(&c->error) == ncclSuccess &&
            !slr_stream_is_default(slr_stream_name(call->stream, false)) &&
            call->shard * (uint64_t)c->nranks / LEAST >= slr_get(SLR_S_MIN_BYTES) && slr_trials_allow(c, call->shard) &&
            info(call->stream, capture, graph) && *graph && may_be_here(*capture) &&
            slr_recorded_count(*graph, c) < SLR_RECORD_MOST;
+}
+
+/* What a rank can not do here alone fails its capture: the others have recorded the gather. */
+static const char *record_in(CUgraph graph, unsigned long long capture, const struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    struct slr_stand_ins stand_ins;
+    struct slr_recorded_gather g = {
+        .comm = c->id, .rank = c->rank, .send = call->send, .recv = call->recv, .shard = call->shard};
+    g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+    if (!find_buffers(c, &g))
+        return "there is no memory for it that the peers can map";
+    await_stand_ins(c, &g, &stand_ins);
+    g.nodes.stand_ins = &stand_ins;
+    struct recorder *recorder = recorder_of(c, capture);
+    const enum slr_status s = recorder ? record(recorder, call, &g) : SLR_NOMEM;
+    g.nodes.stand_ins = NULL;
+    if (s == SLR_OK && slr_recorded_add(graph, &g))
+        return NULL;
+    slr_recorded_free(&g.nodes);
+    release_blocks(c, &g);
+    return slr_status_name(s == SLR_OK ? SLR_NOMEM : s);
 }
 
 enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
@@ -309,27 +427,17 @@ enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
     unsigned long long capture = 0;
     if (!is_for_the_ring(call, &graph, &capture))
         return SLR_R_CAPTURE;
-    struct slr_recorded_gather g = {
-        .comm = c->id, .rank = c->rank, .send = call->send, .recv = call->recv, .shard = call->shard};
-    CUdeviceptr stand_in[SLR_MAX_RANKS];
-    atomic_fetch_add(&c->link->calls, 1); /* first: then what is connected stays so (connect.h) */
-    struct recorder *recorder =
-        is_connected(c) && reserve(c, call, &g) && await_stand_ins(c, &g, stand_in) ? recorder_of(c, capture) : NULL;
-    if (!recorder) {
-        release(c, &g);
-        return SLR_R_CAPTURE;
-    }
-    g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
-    enum slr_status s = record(recorder, call, &g, stand_in);
-    *r = ncclSuccess;
-    if (s != SLR_OK || !slr_recorded_add(graph, &g)) {
-        slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d status=%s msg=%s", c->name, c->rank,
-                slr_status_name(s == SLR_OK ? SLR_NOMEM : s),
+    enum slr_reason connected = SLR_R_RING;
+    slr_connect(&c, &connected, 1); /* until recorded.c lets it go, or: */
+    const char *why = connected == SLR_R_RING ? record_in(graph, capture, call) : NULL;
+    if (connected != SLR_R_RING || why)
+        slr_connect_end(&c, 1);
+    if (connected != SLR_R_RING)
+        return connected;
+    *r = why ? ncclSystemError : ncclSuccess;
+    if (why)
+        slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d why=%s msg=%s", c->name, c->rank, why,
                 "a gather could not be captured: the graph is of no use; SLIPRING_GRAPHS=off leaves it to NCCL");
-        slr_recorded_free(&g.nodes);
-        release(c, &g);
-        *r = s == SLR_CUDA ? ncclUnhandledCudaError : ncclSystemError;
-    }
     return SLR_R_GRAPH;
 }
 
@@ -411,6 +519,7 @@ void slr_record_close(struct slr_comm *c)
         slr_pending_join(&r->comm, SLR_R_JOIN_DESTROY, "the communicator's end"); /* in a capture that goes on */
         slr_comm_unlock(&r->comm);
         slr_ring_close(&r->comm.ring);
+        slr_real.cuEventDestroy(r->bounced);
         pthread_mutex_destroy(&r->comm.lock);
     }
 }

@@ -30,26 +30,29 @@
  *
  * When a gather is not recorded but left to NCCL (SLR_R_CAPTURE), as of old:
  *
- *   SLIPRING_GRAPHS is not on; a driver that can not change nodes of executable graphs
+ *   SLIPRING_GRAPHS, SLIPRING_ZERO_COPY or SLIPRING_ALLOC is off on a rank, or a rank's driver can not
+ *     change nodes of executable graphs: all ranks have posted that
  *   fewer bytes than 8 times SLIPRING_MIN_BYTES, or a size that was measured to be NCCL's (trials.h)
- *   no gather of the communicator has been on the ring yet: nothing is connected
- *   a buffer that the peers can not map, or have not mapped after SLR_RECORD_PATIENCE
  *   ranks that share a GPU (slr_transfer_put)
  *   cudaStreamBeginCaptureToGraph: the graph may be the body of a conditional node, whose nodes can
  *     not be changed
  *   more than SLR_RECORD_MOST gathers of a communicator in one graph: a rank that launches it may
  *     not get further ahead than there are descriptors
  *   the legacy and the per-thread default stream
+ *   the ranks could not connect (connect.h), which is one word for all
  *
- * All but the memory are equal on ranks that do the same. If ranks differ, the communicator fails as
- * passed_alone.h says.
+ * These are equal on ranks that do the same. Nothing else may decide: ranks capture at different
+ * times and do not wait for each other, so what one rank has not got, such as memory that can be
+ * mapped, it makes up for by itself (bounce.h), or its capture fails. If ranks differ all the same, the
+ * communicator fails as passed_alone.h says.
  *
  * A launch waits when a peer is SLR_TRANSFERS calls behind, until it comes, dies or fails, or the
  * program aborts; for a peer of the same process, which may be waiting for this thread, 10 s.
  *
  * What a replay can not do: staging, as its nodes are fixed. So buffers of recorded gathers are
- * registered with the communicator as long as a graph holds them, which keeps them mapped. Where a
- * peer outside of a graph has agreed on staging for the same call, the communicator fails with a
+ * registered with the communicator as long as a graph holds them, which keeps them mapped; a launch
+ * waits until they are, at most SLIPRING_AGREE_TIMEOUT. Buffers that the peers can not map are copied
+ * to one that they can and back, as nodes of the graph (bounce.h). Where a peer outside of a graph has agreed on staging for the same call, the communicator fails with a
  * message. */
 #ifndef SLR_PLUGIN_GATHER_RECORD_H
 #define SLR_PLUGIN_GATHER_RECORD_H
@@ -59,6 +62,13 @@
 
 #define SLR_RECORD_PATIENCE 2000u /* ms */
 #define SLR_RECORD_MOST (SLR_TRANSFERS / 2)
+
+/* What this rank posts of itself: its settings and its driver let gathers be taken into graphs. */
+bool slr_record_can(void);
+
+/* Whether all peers have mapped the buffers of a gather. */
+struct slr_recorded_gather;
+bool slr_record_mapped(struct slr_comm *c, const struct slr_recorded_gather *g);
 
 /* The call has been decided to be captured. SLR_R_GRAPH: it is recorded, *r is the answer. Else it
  * is left to NCCL. */

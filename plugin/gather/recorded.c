@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
+#include "cache/external.h"
 #include "plugin/comm/comm.h"
 #include "plugin/connect/connect.h"
 #include "plugin/memory/exports.h"
@@ -22,22 +23,27 @@ bool slr_recorded_any(void)
 
 static void keep(const struct slr_recorded_gather *g)
 {
+    for (int i = 0; i < 2; i++)
+        slr_external_hold_again(g->block[i]);
     struct slr_comm *c = slr_comm_find_id(&g->comm, g->rank);
     if (!c)
         return;
     atomic_fetch_add(&c->link->calls, 1);
     for (int i = 0; i < 2; i++)
-        slr_exports_register(c, g->block[i]);
+        slr_exports_register(c, g->block[i], true);
     slr_comm_put(c);
 }
 
 static void let_go(const struct slr_recorded_gather *g)
 {
     struct slr_comm *c = slr_comm_find_id(&g->comm, g->rank);
+    for (int i = 0; i < 2; i++) {
+        if (c)
+            slr_exports_unregister(c, g->block[i], false);
+        slr_external_release(g->block[i]);
+    }
     if (!c)
         return;
-    for (int i = 0; i < 2; i++)
-        slr_exports_unregister(c, g->block[i], false);
     atomic_fetch_sub(&c->link->calls, 1);
     slr_comm_put(c);
 }

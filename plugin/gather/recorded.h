@@ -31,7 +31,8 @@ struct slr_recorded_gather {
     const void *send;
     void *recv;
     size_t shard;
-    uint64_t block[2]; /* that are registered: of `send` and `recv` */
+    uint64_t block[2]; /* that are held and registered: of `send` and `recv` */
+    bool mapped;       /* all peers were seen to have them mapped, which lasts as long as they are registered */
     struct slr_plan plan;
     struct slr_recorded nodes;
 };

@@ -12,6 +12,7 @@
 #include "plugin/gather/gather.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
+#include "plugin/gather/record.h"
 #include "plugin/gather/recorded.h"
 #include "plugin/gather/transfer.h"
 #include "plugin/memory/exports.h"
@@ -113,8 +114,22 @@ static void count(const struct slr_comm *c, const struct slr_recorded_gather *g,
     slr_gather_count_routes(c, route);
 }
 
+/* The peers' house-keeping threads map it, whatever their programs do meanwhile. Once is enough: it
+ * stays registered. */
+static bool await_mapped(struct slr_comm *c, struct slr_recorded_gather *g)
+{
+    const uint64_t end = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
+    while (!g->mapped) {
+        g->mapped = slr_record_mapped(c, g);
+        if (g->mapped || atomic_load(&c->error) != ncclSuccess || slr_now_ms() > end)
+            break;
+        slr_sleep_ms(1);
+    }
+    return g->mapped;
+}
+
 /* As any call: slr_gather_ring. */
-static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gather *g, uint64_t until,
+static enum slr_status agree(struct slr_comm *c, struct slr_recorded_gather *g, uint64_t until,
                              struct slr_gather *gather, struct slr_route *route)
 {
     struct slr_call call = {.send = g->send,
@@ -128,12 +143,18 @@ static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gathe
     call.number = ++c->substituted;
     if (!slr_transfer_await(&call))
         return SLR_TIMEOUT;
+    if (!await_mapped(c, g))
+        return SLR_TIMEOUT;
     slr_transfer_owner(&call, &send, route);
     slr_ring_number(&c->ring, gather);
     if (slr_expect_begin(&call, &send))
         slr_transfer_replayed(&call, &recv, until, route);
     slr_ring_expects(&c->ring, gather);
-    return slr_recorded_fits(route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
+    for (int r = 0; r < c->nranks; r++) {
+        route[r].from_kind = route[r].from ? slr_exported_kind(c, r, route[r].from) : SLR_MEMORY_PLAIN;
+        route[r].to_kind = route[r].to ? slr_exported_kind(c, r, route[r].to) : SLR_MEMORY_PLAIN;
+    }
+    return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
 }
 
 static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struct slr_recorded_gather *g)
@@ -157,10 +178,12 @@ static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struc
 
 static const char *cause(enum slr_status s)
 {
-    return s == SLR_TIMEOUT ? "a peer of this process is too many calls behind for the launch of a graph"
-           : s == SLR_PEER  ? "a captured gather can not be staged, and a peer has agreed on that for this call, or a "
-                              "buffer is not mapped any more"
-                            : "a graph could not be given what a captured gather needs";
+    return s == SLR_TIMEOUT
+               ? "a peer of this process is too many calls behind for the launch of a graph, or a peer has "
+                 "not mapped the buffers of a captured gather within SLIPRING_AGREE_TIMEOUT"
+           : s == SLR_PEER ? "a captured gather can not be staged, and a peer has agreed on that for this call, or a "
+                             "buffer is not mapped any more"
+                           : "a graph could not be given what a captured gather needs";
 }
 
 static CUresult begin(struct slr_replay *replay)

@@ -159,23 +159,44 @@ CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remot
     return 0;
 }
 
-CUdeviceptr slr_exported_alike(struct slr_comm *c, int peer, uint64_t own, size_t *bytes)
+enum slr_memory slr_exported_kind(struct slr_comm *c, int peer, CUdeviceptr p)
+{
+    enum slr_memory kind = SLR_MEMORY_PLAIN;
+    slr_exports_lock(c);
+    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
+        const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
+        const struct slr_export *e = &slr_exports_get(c, peer, i)->export;
+        if (m->generation && p >= m->base && p - m->base < e->size && e->kind == SLR_EXPORT_DESCRIPTOR)
+            kind = SLR_MEMORY_VIRTUAL;
+    }
+    slr_exports_unlock(c);
+    return kind;
+}
+
+CUdeviceptr slr_exported_virtual(struct slr_comm *c, int peer, size_t *bytes)
 {
     CUdeviceptr found = 0;
     *bytes = 0;
     slr_exports_lock(c);
-    const int at = slr_exports_own(c, own);
-    for (int i = 0; i < SLR_EXPORTS && at >= 0 && !c->exports->closed; i++) {
+    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
         const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
         const struct slr_export *e = &slr_exports_get(c, peer, i)->export;
-        if (m->generation && !m->closing && e->kind == slr_exports_get(c, c->rank, at)->export.kind &&
-            e->size > *bytes) {
+        if (m->generation && !m->closing && e->kind == SLR_EXPORT_DESCRIPTOR && e->size > *bytes) {
             found = m->base;
             *bytes = e->size;
         }
     }
     slr_exports_unlock(c);
     return found;
+}
+
+bool slr_exports_virtual(struct slr_comm *c, uint64_t generation)
+{
+    slr_exports_lock(c);
+    const int i = slr_exports_own(c, generation);
+    const bool virtual = i >= 0 && slr_exports_get(c, c->rank, i)->export.kind == SLR_EXPORT_DESCRIPTOR;
+    slr_exports_unlock(c);
+    return virtual;
 }
 
 /* No call that begins later names the block, and `use.last` is the last that may have. */
@@ -193,11 +214,11 @@ void slr_exports_revoke(struct slr_comm *c, int i)
 
 /* ---- blocks that are registered ---- */
 
-bool slr_exports_register(struct slr_comm *c, uint64_t generation)
+bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool last)
 {
     slr_exports_lock(c);
     struct slr_exported_registered *h = slr_exports_registered(c, generation);
-    for (int i = 0; i < SLR_EXPORTS && !h; i++)
+    for (int i = 0; i < (last ? SLR_EXPORTS : SLR_EXPORTS - SLR_EXPORTS_SPARE) && !h; i++)
         if (!c->exports->registered[i].count)
             h = &c->exports->registered[i];
     if (h && h->count++ == 0) {

@@ -130,19 +130,22 @@ CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_
  * meanwhile. */
 CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes);
 
-/* Memory of the peer that this rank has mapped, the largest piece of the kind that the own exported
- * block is of: for nodes of a graph whose kind of memory can not change (kernels/ring_record.h). 0:
- * there is none. */
-CUdeviceptr slr_exported_alike(struct slr_comm *c, int peer, uint64_t own, size_t *bytes);
+/* For nodes of graphs, whose kind of memory can not change (kernels/ring_record.h): the kind of an
+ * address that one of the two above has answered, the largest piece of virtual memory of the peer that
+ * this rank has mapped (0: none), and whether an exported block of this rank's is virtual. */
+enum slr_memory slr_exported_kind(struct slr_comm *c, int peer, CUdeviceptr p);
+CUdeviceptr slr_exported_virtual(struct slr_comm *c, int peer, size_t *bytes);
+bool slr_exports_virtual(struct slr_comm *c, uint64_t generation);
 
 /* A gather's buffer that is in no block: house-keeping looks whether it can be entered
  * (cache/external.h). */
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
 /* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be
- * registered several times. False: there are too many. Unregister: after the last time the export
- * is revoked (`revoke`), or stays as any other. */
-bool slr_exports_register(struct slr_comm *c, uint64_t generation);
+ * registered several times. False: there are too many; `last`: it may be one of the last that there is
+ * room for. Unregister: after the last time the export is revoked (`revoke`), or stays as any other. */
+#define SLR_EXPORTS_SPARE 3
+bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool last);
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);
 
 /* All peers that will ever map the registered block have done so. */

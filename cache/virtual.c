@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/virtual.h"
+
+#include "base/cu.h"
+#include "cache/external.h"
+
+static CUmemAllocationProp prop_of(CUdevice device, bool shared)
+{
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .requestedHandleTypes =
+                                     shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+}
+
+static bool has_virtual_memory(CUdevice device)
+{
+    int has = 0;
+    return slr_real.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) ==
+               CUDA_SUCCESS &&
+           has;
+}
+
+size_t slr_virtual_granularity(const struct slr_virtual_devices *devices)
+{
+    size_t most = 0;
+    if (!slr_virtual_supported() || !slr_real.cuMemCreate || !slr_real.cuMemGetAllocationGranularity)
+        return 0;
+    for (unsigned i = 0; i < devices->count; i++) {
+        const CUmemAllocationProp prop = prop_of(devices->device[i], false);
+        size_t one = 0;
+        if (!has_virtual_memory(devices->device[i]) ||
+            slr_real.cuMemGetAllocationGranularity(&one, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
+            return 0;
+        most = one > most ? one : most;
+    }
+    return most;
+}
+
+static CUresult give_access(const struct slr_virtual_devices *devices, CUdeviceptr base, size_t bytes)
+{
+    CUresult r = CUDA_SUCCESS;
+    for (unsigned i = 0; i < devices->count && r == CUDA_SUCCESS; i++) {
+        const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = devices->device[i]},
+                                        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        r = slr_real.cuMemSetAccess(base, bytes, &access, 1);
+    }
+    return r;
+}
+
+static CUresult map(const struct slr_virtual_devices *devices, CUmemGenericAllocationHandle memory, size_t bytes,
+                    CUdeviceptr *base)
+{
+    CUresult r = slr_real.cuMemAddressReserve(base, bytes, 0, 0, 0);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = slr_real.cuMemMap(*base, bytes, 0, memory, 0);
+    if (r == CUDA_SUCCESS) {
+        r = give_access(devices, *base, bytes);
+        if (r != CUDA_SUCCESS)
+            slr_cu_status(slr_real.cuMemUnmap(*base, bytes), "cuMemUnmap");
+    }
+    if (r != CUDA_SUCCESS)
+        slr_cu_status(slr_real.cuMemAddressFree(*base, bytes), "cuMemAddressFree");
+    return r;
+}
+
+/* Memory that is mapped is kept by its mapping; the handle goes at once. */
+CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t bytes, bool shared, CUdeviceptr *out)
+{
+    const CUmemAllocationProp prop = prop_of(devices->device[0], shared);
+    CUmemGenericAllocationHandle memory;
+    *out = 0;
+    CUresult r = slr_real.cuMemCreate(&memory, bytes, &prop, 0);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUdeviceptr base = 0;
+    r = map(devices, memory, bytes, &base);
+    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
+    if (r == CUDA_SUCCESS)
+        *out = base;
+    return r;
+}
+
+void slr_virtual_free(CUdeviceptr base, size_t bytes)
+{
+    if (base && slr_cu_status(slr_real.cuMemUnmap(base, bytes), "cuMemUnmap") == SLR_OK)
+        slr_cu_status(slr_real.cuMemAddressFree(base, bytes), "cuMemAddressFree");
+}

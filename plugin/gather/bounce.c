@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/gather/bounce.h"
+
+#include <stdlib.h>
+#include "base/log.h"
+#include "cache/blocks.h"
+#include "cache/external.h"
+#include "cache/virtual.h"
+
+#define PAGE ((size_t)2 << 20)
+
+struct slr_bounce {
+    CUdeviceptr base;
+    size_t bytes;
+    uint64_t generation;
+    bool virtual;
+    struct slr_bounce *next;
+};
+
+bool slr_bounce_virtual(const struct slr_comm *c)
+{
+    const struct slr_post *post = c->shared.control->post;
+    for (int r = 0; r < c->nranks; r++)
+        for (int q = 0; q < r; q++)
+            if (post[q].pid == post[r].pid)
+                return true;
+    return false;
+}
+
+static CUresult allocate(struct slr_bounce *b, const struct slr_comm *c)
+{
+    const struct slr_virtual_devices here = {.count = 1, .device = &c->shared.device};
+    if (!b->virtual)
+        return slr_block_alloc(&b->base, b->bytes);
+    const size_t page = slr_virtual_granularity(&here);
+    if (!page)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    b->bytes = (b->bytes + page - 1) / page * page;
+    return slr_virtual_make(&here, b->bytes, true, &b->base);
+}
+
+static void give_back(const struct slr_bounce *b)
+{
+    if (b->virtual) {
+        slr_external_unmap(b->base, b->bytes);
+        slr_virtual_free(b->base, b->bytes);
+        slr_external_unmap(b->base, b->bytes);
+    } else {
+        slr_block_free(b->base);
+    }
+}
+
+static struct slr_bounce *make(const struct slr_comm *c, size_t bytes)
+{
+    struct slr_bounce *b = calloc(1, sizeof *b);
+    struct slr_place place;
+    if (!b)
+        return NULL;
+    b->virtual = slr_bounce_virtual(c);
+    b->bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+    if (allocate(b, c) != CUDA_SUCCESS) {
+        free(b);
+        return NULL;
+    }
+    if (!slr_external_hold(b->base, b->bytes, &place)) {
+        give_back(b);
+        free(b);
+        return NULL;
+    }
+    b->generation = place.generation;
+    slr_log(SLR_LOG_INFO, "bounce", "comm=%s crank=%d bytes=%zu msg=%s", c->name, c->rank, b->bytes,
+            "captured gathers in memory that peers can not map go through a buffer that they can");
+    return b;
+}
+
+CUdeviceptr slr_bounce_take(struct slr_comm *c, size_t bytes)
+{
+    struct slr_bounce *b = c->bounce; /* the latest is the largest */
+    if (b && b->bytes >= bytes)
+        return b->base;
+    b = make(c, bytes);
+    if (!b)
+        return 0;
+    b->next = c->bounce;
+    c->bounce = b;
+    return b->base;
+}
+
+void slr_bounce_close(struct slr_comm *c, bool with_context)
+{
+    for (struct slr_bounce *b; (b = c->bounce) != NULL; free(b)) {
+        c->bounce = b->next;
+        slr_external_release(b->generation);
+        if (with_context)
+            give_back(b);
+    }
+}
