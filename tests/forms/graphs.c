@@ -119,7 +119,8 @@ static void run(struct world *w)
     CUDA(cudaStreamCreateWithFlags(&w->side, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&w->event, cudaEventDisableTiming));
     CUDA(cudaEventCreateWithFlags(&w->back, cudaEventDisableTiming));
-    first_gather(w);
+    if (!chosen->first)
+        first_gather(w);
     chosen->body(w);
     if (w->comm)
         NCCL(ncclCommDestroy(w->comm));
@@ -169,6 +170,7 @@ int main(int argc, char **argv)
     choose(graph_life_cases, argv[1]);
     choose(graph_unlike_cases, argv[1]);
     choose(graph_soak_cases, argv[1]);
+    choose(graph_memory_cases, argv[1]);
     if (strcmp(argv[1], "list") == 0 || !chosen)
         return chosen || strcmp(argv[1], "list") == 0 ? 0 : 2;
     replays = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : 0;

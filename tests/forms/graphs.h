@@ -23,9 +23,11 @@ struct graph_case {
     const char *name;
     void (*body)(struct world *w);
     bool kills; /* the last rank */
+    bool first; /* nothing is gathered before it */
 };
 /* Each ends with a row without a name. */
-extern const struct graph_case graph_shape_cases[], graph_life_cases[], graph_unlike_cases[], graph_soak_cases[];
+extern const struct graph_case graph_shape_cases[], graph_life_cases[], graph_unlike_cases[], graph_soak_cases[],
+    graph_memory_cases[];
 
 void driver(CUresult r, const char *call);
 #define DRIVER(call) driver(call, #call)

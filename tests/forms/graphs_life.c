@@ -324,16 +324,16 @@ static void killed(struct world *w)
     buffers_close(&g);
 }
 
-const struct graph_case graph_life_cases[] = {{"turns", turns, false},
-                                              {"late", late, false},
-                                              {"clone", cloned, false},
-                                              {"child", child, false},
-                                              {"update", updated, false},
-                                              {"siblings", siblings, false},
-                                              {"again", again, false},
-                                              {"mixed", mixed, false},
-                                              {"mixed-anew", mixed_anew, false},
-                                              {"thrown", thrown_by_one, false},
-                                              {"destroyed", destroyed, false},
-                                              {"killed", killed, true},
-                                              {NULL, NULL, false}};
+const struct graph_case graph_life_cases[] = {{.name = "turns", .body = turns},
+                                              {.name = "late", .body = late},
+                                              {.name = "clone", .body = cloned},
+                                              {.name = "child", .body = child},
+                                              {.name = "update", .body = updated},
+                                              {.name = "siblings", .body = siblings},
+                                              {.name = "again", .body = again},
+                                              {.name = "mixed", .body = mixed},
+                                              {.name = "mixed-anew", .body = mixed_anew},
+                                              {.name = "thrown", .body = thrown_by_one},
+                                              {.name = "destroyed", .body = destroyed},
+                                              {.name = "killed", .body = killed, .kills = true},
+                                              {.name = NULL}};

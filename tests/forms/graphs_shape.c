@@ -242,11 +242,11 @@ static void streams(struct world *w)
     buffers_close(&b);
 }
 
-const struct graph_case graph_shape_cases[] = {{"gemm-stream", gemm_stream, false},
-                                               {"gemm-event", gemm_event, false},
-                                               {"several", several, false},
-                                               {"chain", chain, false},
-                                               {"modes", modes, false},
-                                               {"fork", fork_join, false},
-                                               {"streams", streams, false},
-                                               {NULL, NULL, false}};
+const struct graph_case graph_shape_cases[] = {{.name = "gemm-stream", .body = gemm_stream},
+                                               {.name = "gemm-event", .body = gemm_event},
+                                               {.name = "several", .body = several},
+                                               {.name = "chain", .body = chain},
+                                               {.name = "modes", .body = modes},
+                                               {.name = "fork", .body = fork_join},
+                                               {.name = "streams", .body = streams},
+                                               {.name = NULL}};

@@ -496,4 +496,4 @@ static void soak_kept(struct world *w)
 }
 
 const struct graph_case graph_soak_cases[] = {
-    {"soak", soak, false}, {"soak-kept", soak_kept, false}, {NULL, NULL, false}};
+    {.name = "soak", .body = soak}, {.name = "soak-kept", .body = soak_kept}, {.name = NULL}};

@@ -220,7 +220,10 @@ static void more(struct world *w)
     buffers_close(&g);
 }
 
-const struct graph_case graph_unlike_cases[] = {
-    {"crossed", crossed, false}, {"uneven", uneven, false}, {"otherwise", made_otherwise, false},
-    {"idle", idle, false},       {"ahead", ahead, false},   {"more", more, false},
-    {NULL, NULL, false}};
+const struct graph_case graph_unlike_cases[] = {{.name = "crossed", .body = crossed},
+                                                {.name = "uneven", .body = uneven},
+                                                {.name = "otherwise", .body = made_otherwise},
+                                                {.name = "idle", .body = idle},
+                                                {.name = "ahead", .body = ahead},
+                                                {.name = "more", .body = more},
+                                                {.name = NULL}};
