@@ -217,14 +217,11 @@ static void pause_a_moment(void)
 
 /* The peers' house-keeping threads map it or say that they can not, whatever their programs do
  * meanwhile. */
-static bool await_settled(struct slr_comm *c, const struct slr_recorded_gather *g)
+static void await_settled(struct slr_comm *c, const struct slr_recorded_gather *g)
 {
     const uint64_t end = slr_now_ms() + SLR_RECORD_PATIENCE;
-    bool settled;
-    while (!(settled = slr_exports_settled(c, g->block[0]) && slr_exports_settled(c, g->block[1])) &&
-           slr_now_ms() < end)
+    while (!(slr_exports_settled(c, g->block[0]) && slr_exports_settled(c, g->block[1])) && slr_now_ms() < end)
         pause_a_moment();
-    return settled;
 }
 
 static void release_blocks(struct slr_comm *c, struct slr_recorded_gather *g)
@@ -257,10 +254,10 @@ static bool reserve(struct slr_comm *c, struct slr_recorded_gather *g, bool last
     if (!reserve_block(c, g->send, g->shard, last, &g->block[0]))
         return false;
     if (reserve_block(c, g->recv, g->shard * (size_t)c->nranks, last, &g->block[1])) {
-        const bool settled = await_settled(c, g);
+        await_settled(c, g);
         g->mapped = slr_record_mapped(c, g);
-        /* What is slow may come before it is replayed. */
-        if (g->mapped || !settled || atomic_load(&c->error) != ncclSuccess)
+        /* What is slow may come before it is replayed. Peers that have left never map it, nor will it be. */
+        if (!slr_exports_refused(c, g->block[0]) && !slr_exports_refused(c, g->block[1]))
             return true;
     }
     release_blocks(c, g);

@@ -264,6 +264,18 @@ bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
     return settled;
 }
 
+bool slr_exports_refused(struct slr_comm *c, uint64_t generation)
+{
+    slr_exports_lock(c);
+    const struct slr_exported_registered *h = slr_exports_registered(c, generation);
+    const int i = slr_exports_own(c, generation);
+    bool refused = h && h->refused;
+    for (int r = 0; r < c->nranks && i >= 0 && !refused; r++)
+        refused = r != c->rank && atomic_load(slr_exports_ack(c, c->rank, r, i)) == (generation | SLR_ACK_REFUSED);
+    slr_exports_unlock(c);
+    return refused;
+}
+
 bool slr_exports_gone(struct slr_comm *c, uint64_t generation)
 {
     slr_exports_lock(c);

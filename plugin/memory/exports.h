@@ -151,6 +151,9 @@ void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke
 /* All peers that will ever map the registered block have done so. */
 bool slr_exports_settled(struct slr_comm *c, uint64_t generation);
 
+/* The registered block can not be exported, or a peer can not map it. */
+bool slr_exports_refused(struct slr_comm *c, uint64_t generation);
+
 /* No peer has the block mapped any more, or it has been registered again. */
 bool slr_exports_gone(struct slr_comm *c, uint64_t generation);
 
