@@ -44,15 +44,16 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
         why = call.why = slr_record_gather(&call, &recorded);
     if (slr_passes_alone(why))
         slr_gather_passes_alone(&call, why);
-    /* The first gather connects the ranks (connect.h), which may refuse: then NCCL has the call. */
-    bool grouped = slr_in_group(), connects = why == SLR_R_RING && !grouped;
-    if (!connects)
+    /* The first gather connects the ranks (connect.h), which may refuse: then NCCL has the call. In a
+     * group, too: group.c. */
+    bool grouped = slr_in_group(), connects = why == SLR_R_RING;
+    if (!connects || grouped)
         slr_gather_decided(&call);
     if (connects) {
         slr_connect(&call.comm, &why, 1);
         call.why = why;
     }
-    if (why != SLR_R_RING || !grouped) /* a group connects, and counts, at its end */
+    if (why != SLR_R_RING || !grouped) /* a group counts at its end */
         slr_gather_note(&call, why);
     bool nvtx = slr_nvtx_on() && slr_gather_nvtx(&call);
     ncclResult_t r;
@@ -66,6 +67,7 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
         r = slr_gather_passed(&call);
     } else if (grouped) {
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
+        connects = r != ncclSuccess; /* else until the group ends */
     } else {
         r = to_ring(&call);
     }

@@ -5,7 +5,10 @@
  *
  *   - an all-gather that the ring takes is recorded. It is enqueued after the real ncclGroupEnd has
  *     enqueued NCCL's own operations;
- *   - every other call goes to NCCL at once, inside its own group;
+ *   - every other call goes to NCCL at once, inside its own group, so NCCL has its calls in their
+ *     order. A gather that the ranks can not connect for is one of these: the call itself connects,
+ *     as outside of a group, because a rank that hears of the refusal at the end only would make it
+ *     behind calls that are behind it on other ranks;
  *   - a communicator that is being made is recorded, and agrees after the real end.
  *
  * What else the group holds never decides whether a gather is substituted. Ranks may group
@@ -49,57 +52,17 @@ ncclResult_t slr_group_start(void)
     return r;
 }
 
-/* Each communicator of the recorded gathers, once. */
-static bool list_comms(struct slr_group *group)
+static void note_all(const struct slr_group *group)
 {
-    group->comms = calloc(group->count ? group->count : 1, sizeof *group->comms);
-    for (size_t i = 0; i < group->count && group->comms; i++) {
-        size_t at = 0;
-        while (at < group->comm_count && group->comms[at] != group->calls[i].comm)
-            at++;
-        group->comms[at] = group->calls[i].comm;
-        group->comm_count += at == group->comm_count;
-    }
-    return group->comms != NULL;
+    for (size_t i = 0; i < group->count; i++)
+        slr_gather_note(&group->calls[i], SLR_R_RING);
 }
 
-/* What can not go to the ring is NCCL's, whose group is still open. The rest stays recorded. */
-static ncclResult_t pass_refused(struct slr_group *group)
+/* The calls have kept their communicators connected since they were recorded. */
+static void end_all(const struct slr_group *group)
 {
-    ncclResult_t r = ncclSuccess;
-    size_t kept = 0; /* in place: what stays moves to the front */
-    for (size_t i = 0; i < group->count; i++) {
-        struct slr_call *call = &group->calls[i];
-        if (call->comm->pass != SLR_R_RING)
-            call->why = call->comm->pass;
-        slr_gather_note(call, call->why);
-        if (call->why == SLR_R_RING) {
-            group->calls[kept++] = *call;
-            continue;
-        }
-        call->passed = ++call->comm->passed;
-        /* The first error is answered, but all calls are made: other ranks make them, too. */
-        ncclResult_t one = slr_gather_nccl(call);
-        r = r == ncclSuccess ? one : r;
-    }
-    group->count = kept;
-    return r;
-}
-
-/* The communicators of all gathers connect together: each goes forward by itself, so their order
- * does not matter. One that fails meanwhile answers when its gathers are enqueued. */
-static ncclResult_t connect_all(struct slr_group *group)
-{
-    if (!group->count)
-        return ncclSuccess;
-    enum slr_reason *why = calloc(group->count, sizeof *why);
-    if (!why || !list_comms(group)) {
-        free(why);
-        return ncclSystemError;
-    }
-    slr_connect(group->comms, why, group->comm_count);
-    free(why);
-    return pass_refused(group);
+    for (size_t i = 0; i < group->count; i++)
+        slr_connect_end(&group->calls[i].comm, 1);
 }
 
 static bool has_gather(const struct slr_group *group, const struct slr_comm *c)
@@ -235,11 +198,11 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
         if (group->uses[i].nccl)
             slr_pending_join_stream(group->uses[i].stream, false, SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
     /* A gather that fails on the way in must not keep NCCL's group open. */
-    ncclResult_t entered = simulate ? ncclSuccess : connect_all(group);
-    if (!simulate && entered == ncclSuccess)
-        entered = enter_all(group);
-    if (!simulate)
+    ncclResult_t entered = simulate ? ncclSuccess : enter_all(group);
+    if (!simulate) {
+        note_all(group);
         order_before(group);
+    }
     ncclResult_t r = end_for_program(info, simulate);
     finish_inits(group->inits, simulate ? ncclInvalidUsage : r);
     /* NCCL fills the windows' handles at the end only. */
@@ -253,7 +216,7 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
         r = ring == ncclSuccess ? r : ring;
         order_after(group);
     }
-    slr_connect_end(group->comms, group->comm_count);
+    end_all(group);
     slr_group_free(group);
     return r;
 }

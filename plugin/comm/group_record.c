@@ -35,7 +35,6 @@ void slr_group_free(struct slr_group *g)
 {
     for (size_t i = 0; i < g->use_count; i++)
         slr_comm_put(g->uses[i].comm);
-    free(g->comms);
     free(g->calls);
     free(g->uses);
     free(g);

@@ -21,8 +21,6 @@ struct slr_group {
     int depth;
     struct slr_call *calls; /* the gathers that go to the ring */
     size_t count, room;
-    struct slr_comm **comms; /* of these gathers, each once; while they are enqueued */
-    size_t comm_count;
     struct slr_group_use *uses; /* of all operations, each pair once */
     size_t use_count, use_room;
     struct slr_init *inits;     /* communicators that NCCL makes at the end (lifecycle/agreement.h) */

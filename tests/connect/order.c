@@ -5,6 +5,8 @@
  *   crossed   rank 0 gathers on A and then on B, rank 1 on B and then on A
  *   threads   rank 0 uses A and B from two threads at once, rank 1 one after the other
  *   grouped   rank 0 makes both calls in one group, rank 1 calls B and then A
+ *   refused   two calls on A, of which the second is too small for the ring; rank 0 makes them in one group. The ranks
+ *             can not connect: NCCL gets both in this order on both ranks
  *   abort     rank 1 is stopped; rank 0's first call waits for it, and another thread aborts the communicator
  */
 #include "../faults/player.h"
@@ -106,6 +108,21 @@ static void grouped(void)
     check(1);
 }
 
+static void refused(void)
+{
+    NCCL(ncclCommDestroy(comm[1]));
+    buffers_free(&b[1]);
+    buffers_make(&b[1], &r, 1000);
+    comm[1] = comm[0];
+    stream[1] = stream[0];
+    fill();
+    if (r.rank == 1) {
+        in_order(0);
+        return;
+    }
+    grouped();
+}
+
 static _Atomic int answer = -1;
 
 static void *waiting_call(void *arg)
@@ -139,8 +156,8 @@ static void abort_waiting(void)
 static const struct {
     const char *name;
     void (*play)(void);
-} scenarios[] = {
-    {"alone", alone}, {"crossed", crossed}, {"threads", threads}, {"grouped", grouped}, {"abort", abort_waiting}};
+} scenarios[] = {{"alone", alone},     {"crossed", crossed}, {"threads", threads},
+                 {"grouped", grouped}, {"refused", refused}, {"abort", abort_waiting}};
 
 int main(int argc, char **argv)
 {
@@ -157,7 +174,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         if (!strcmp(argv[1], scenarios[i].name))
             scenarios[i].play();
-    NCCL(ncclCommDestroy(comm[1]));
+    if (comm[1] != comm[0])
+        NCCL(ncclCommDestroy(comm[1]));
     if (strcmp(argv[1], "abort"))
         NCCL(ncclCommDestroy(comm[0]));
     return 0;
