@@ -20,7 +20,8 @@ static bool reserve(uint64_t bytes, uint64_t budget)
 
 static struct slr_virtual_devices near_devices(const struct slr_staging_want *want)
 {
-    return (struct slr_virtual_devices){.count = want->near, .device = want->device};
+    return (struct slr_virtual_devices){
+        .on = want->near ? want->device[0] : 0, .count = want->near, .device = want->device};
 }
 
 static CUresult make_once(struct slr_staging *s, const struct slr_staging_want *want)

@@ -67,7 +67,7 @@ static CUresult map(const struct slr_virtual_devices *devices, CUmemGenericAlloc
 /* Memory that is mapped is kept by its mapping; the handle goes at once. */
 CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t bytes, bool shared, CUdeviceptr *out)
 {
-    const CUmemAllocationProp prop = prop_of(devices->device[0], shared);
+    const CUmemAllocationProp prop = prop_of(devices->on, shared);
     CUmemGenericAllocationHandle memory;
     *out = 0;
     CUresult r = slr_real.cuMemCreate(&memory, bytes, &prop, 0);

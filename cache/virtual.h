@@ -8,8 +8,9 @@
 #include <stddef.h>
 #include "base/real.h"
 
-/* The devices that get access; the memory is on the first. */
+/* Where the memory is, and the devices that get access. */
 struct slr_virtual_devices {
+    CUdevice on;
     unsigned count;
     const CUdevice *device;
 };

@@ -22,9 +22,9 @@
  * costs 0.1 to 0.3 us for a node, and nothing at the launch (docs/measurements.md). Of a copy's two
  * ends the context may not change (CUDA), nor the kind of memory. As seen with driver 580, any memory
  * of cuMemAlloc may become any other, also an import; memory of cuMemCreate may only become other
- * such memory of the same device. So while it is recorded other memory stands in for what is not
- * known yet: the peer's slot, and, where there is any, virtual memory of the peer's. There is a copy
- * for each kind, of which a replay turns one on.
+ * such memory of the same device, to which the same devices have access. So while it is recorded other
+ * memory stands in for what is not known yet: the peer's slot, and virtual memory. There is a copy for
+ * each kind, of which a replay turns one on.
  *
  * Not thread-safe: under the lock of the ring's owner. */
 #ifndef SLR_KERNELS_RING_RECORD_H

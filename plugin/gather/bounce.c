@@ -2,6 +2,7 @@
 #include "plugin/gather/bounce.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include "base/log.h"
 #include "cache/blocks.h"
 #include "cache/external.h"
@@ -12,7 +13,8 @@
 struct slr_bounce {
     CUdeviceptr base;
     size_t bytes;
-    uint64_t generation;
+    uint64_t generation; /* 0: it stands in for memory of `peer`, and is no block */
+    int peer;
     bool virtual;
     struct slr_bounce *next;
 };
@@ -29,7 +31,7 @@ bool slr_bounce_virtual(const struct slr_comm *c)
 
 static CUresult allocate(struct slr_bounce *b, const struct slr_comm *c)
 {
-    const struct slr_virtual_devices here = {.count = 1, .device = &c->shared.device};
+    const struct slr_virtual_devices here = {.on = c->shared.device, .count = 1, .device = &c->shared.device};
     if (!b->virtual)
         return slr_block_alloc(&b->base, b->bytes);
     const size_t page = slr_virtual_granularity(&here);
@@ -41,7 +43,9 @@ static CUresult allocate(struct slr_bounce *b, const struct slr_comm *c)
 
 static void give_back(const struct slr_bounce *b)
 {
-    if (b->virtual) {
+    if (!b->generation) {
+        slr_virtual_free(b->base, b->bytes);
+    } else if (b->virtual) {
         slr_external_unmap(b->base, b->bytes);
         slr_virtual_free(b->base, b->bytes);
         slr_external_unmap(b->base, b->bytes);
@@ -63,7 +67,10 @@ static struct slr_bounce *make(const struct slr_comm *c, size_t bytes)
         return NULL;
     }
     if (!slr_external_hold(b->base, b->bytes, &place)) {
-        give_back(b);
+        if (b->virtual)
+            slr_virtual_free(b->base, b->bytes);
+        else
+            slr_block_free(b->base);
         free(b);
         return NULL;
     }
@@ -75,8 +82,10 @@ static struct slr_bounce *make(const struct slr_comm *c, size_t bytes)
 
 CUdeviceptr slr_bounce_take(struct slr_comm *c, size_t bytes)
 {
-    struct slr_bounce *b = c->bounce; /* the latest is the largest */
-    if (b && b->bytes >= bytes)
+    struct slr_bounce *b = c->bounce;
+    while (b && !(b->generation && b->bytes >= bytes))
+        b = b->next;
+    if (b)
         return b->base;
     b = make(c, bytes);
     if (!b)
@@ -86,11 +95,45 @@ CUdeviceptr slr_bounce_take(struct slr_comm *c, size_t bytes)
     return b->base;
 }
 
+/* The peer's device as this process counts it; -1: it is not visible here. */
+static CUdevice device_of(const struct slr_comm *c, int peer)
+{
+    const CUuuid *wanted = &c->shared.control->post[peer].device_uuid;
+    int n = 0;
+    slr_real.cuDeviceGetCount(&n);
+    for (CUdevice device = 0; device < n; device++) {
+        CUuuid uuid;
+        if (slr_real.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS && memcmp(&uuid, wanted, sizeof uuid) == 0)
+            return device;
+    }
+    return -1;
+}
+
+CUdeviceptr slr_bounce_stand_in(struct slr_comm *c, int peer, size_t *bytes)
+{
+    struct slr_virtual_devices there = {.on = device_of(c, peer), .count = 1, .device = &c->shared.device};
+    struct slr_bounce *b = c->bounce;
+    while (b && !(b->generation == 0 && b->peer == peer))
+        b = b->next;
+    if (!b && there.on >= 0 && (b = calloc(1, sizeof *b)) != NULL) {
+        *b = (struct slr_bounce){.peer = peer, .virtual = true, .bytes = slr_virtual_granularity(&there)};
+        if (!b->bytes || slr_virtual_make(&there, b->bytes, false, &b->base) != CUDA_SUCCESS) {
+            free(b);
+            return 0;
+        }
+        b->next = c->bounce;
+        c->bounce = b;
+    }
+    *bytes = b ? b->bytes : 0;
+    return b ? b->base : 0;
+}
+
 void slr_bounce_close(struct slr_comm *c, bool with_context)
 {
     for (struct slr_bounce *b; (b = c->bounce) != NULL; free(b)) {
         c->bounce = b->next;
-        slr_external_release(b->generation);
+        if (b->generation)
+            slr_external_release(b->generation);
         if (with_context)
             give_back(b);
     }

@@ -287,33 +287,33 @@ static bool find_buffers(struct slr_comm *c, struct slr_recorded_gather *g)
 
 /* ---- what stands in for the peers' ---- */
 
-/* False: virtual memory is what this rank gathers in, and a peer has none here yet. */
-static bool find_stand_ins(struct slr_comm *c, bool virtual, struct slr_stand_ins *stand_ins)
+/* Virtual memory of a peer is there where this rank has such memory itself, or has mapped the peer's. */
+static CUdeviceptr virtual_of(struct slr_comm *c, int peer, bool own, size_t *bytes)
 {
-    bool all = true;
+    CUdeviceptr mapped = slr_exported_virtual(c, peer, bytes);
+    return own && !mapped ? slr_bounce_stand_in(c, peer, bytes) : mapped;
+}
+
+static void find_stand_ins(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
+{
+    const bool own =
+        slr_bounce_virtual(c) || slr_exports_virtual(c, g->block[0]) || slr_exports_virtual(c, g->block[1]);
     *stand_ins = (struct slr_stand_ins){.bytes = c->ring.slot};
+    if (slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    slr_comm_lock(c);
     for (int r = 0; r < c->nranks; r++) {
-        const bool near = slr_shared_same_process(&c->shared, r);
         size_t bytes = c->ring.slot;
         if (r == c->rank)
             continue;
-        stand_ins->at[near ? SLR_MEMORY_VIRTUAL : SLR_MEMORY_PLAIN][r] = c->ring.slots[r];
-        if (!near)
-            stand_ins->at[SLR_MEMORY_VIRTUAL][r] = slr_exported_virtual(c, r, &bytes);
-        all = all && stand_ins->at[SLR_MEMORY_VIRTUAL][r];
+        if (!slr_shared_same_process(&c->shared, r))
+            stand_ins->at[SLR_MEMORY_PLAIN][r] = c->ring.slots[r];
+        stand_ins->at[SLR_MEMORY_VIRTUAL][r] = virtual_of(c, r, own, &bytes);
         if (bytes && bytes < stand_ins->bytes)
             stand_ins->bytes = bytes;
     }
-    return all || !virtual;
-}
-
-/* Peers that do alike have such memory mapped here soon, as this rank's is by them. */
-static void await_stand_ins(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
-{
-    const uint64_t end = slr_now_ms() + SLR_RECORD_PATIENCE;
-    const bool virtual = slr_exports_virtual(c, g->block[1]);
-    while (!find_stand_ins(c, virtual, stand_ins) && slr_now_ms() < end && atomic_load(&c->error) == ncclSuccess)
-        pause_a_moment();
+    slr_comm_unlock(c);
+    slr_shared_leave();
 }
 
 /* Under the recorder's lock. */
@@ -405,7 +405,7 @@ static const char *record_in(CUgraph graph, unsigned long long capture, const st
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     if (!find_buffers(c, &g))
         return "there is no memory for it that the peers can map";
-    await_stand_ins(c, &g, &stand_ins);
+    find_stand_ins(c, &g, &stand_ins);
     g.nodes.stand_ins = &stand_ins;
     struct recorder *recorder = recorder_of(c, capture);
     const enum slr_status s = recorder ? record(recorder, call, &g) : SLR_NOMEM;

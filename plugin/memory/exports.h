@@ -88,7 +88,6 @@ struct slr_exports {
         uint32_t until; /* piece that has to be complete before it may be closed; set when its last call is enqueued */
         bool closing;
         uint8_t tries;     /* to close it, in vain */
-        bool shared;       /* base is a mapping of the handle cache, not the pointer itself */
         uint64_t asked_ms; /* when its descriptor was asked for */
     } mapped[SLR_MAX_RANKS][SLR_EXPORTS];
     struct slr_exported_seen { /* blocks that gathers have used and that are not exported; 0: none */

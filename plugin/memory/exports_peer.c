@@ -26,37 +26,16 @@ static struct slr_import_key key_of(const struct slr_comm *c, int peer, uint64_t
         .process = c->shared.control->post[peer].process, .generation = generation, .device = c->shared.device};
 }
 
-/* Memory of this process that the cache holds is used by its address, if it is virtual memory to which
- * this device has access. A copy of another device's cuMemAlloc memory would tie that device's context
- * (cache/staging.h). */
-static enum slr_import_result open_by_address(const struct slr_comm *c, CUdeviceptr base)
-{
-    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = c->shared.device};
-    unsigned long long access = 0;
-    if (slr_real.cuMemGetAccess(&access, &here, base) == CUDA_SUCCESS && access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-        return SLR_IMPORT_OK;
-    return SLR_IMPORT_FAILED;
-}
-
-/* Virtual memory that the program maps itself may be unmapped while it is read, so this process's is
- * mapped anew like another's. *shared: *base is a mapping. */
+/* Virtual memory of this process is mapped anew like another's, as the program may unmap its own while it
+ * is read. Other memory of this process is not touched: a copy of another device's cuMemAlloc memory would
+ * tie that device's context (cache/staging.h). */
 static enum slr_import_result open_export(const struct slr_comm *c, int peer, const struct slr_export *e,
-                                          uint64_t generation, int fd, CUdeviceptr *base, bool *shared)
+                                          uint64_t generation, int fd, CUdeviceptr *base)
 {
     const struct slr_import_key key = key_of(c, peer, generation);
-    *base = e->base;
-    *shared = true;
-    if (!slr_shared_same_process(&c->shared, peer))
-        return slr_import_open(&key, e, fd, base);
-    if (e->kind != SLR_EXPORT_DESCRIPTOR)
+    if (slr_shared_same_process(&c->shared, peer) && e->kind != SLR_EXPORT_DESCRIPTOR)
         return SLR_IMPORT_FAILED;
-    const struct slr_place at = slr_block_find(e->base);
-    if (at.generation != generation) /* it has ended */
-        return SLR_IMPORT_LATER;
-    if (at.ordinal & SLR_ORDINAL_EXTERNAL)
-        return slr_import_open(&key, e, fd, base);
-    *shared = false;
-    return open_by_address(c, e->base);
+    return slr_import_open(&key, e, fd, base);
 }
 
 /* Asks the owner for the descriptor; slr_exports_given() goes on when it comes. */
@@ -68,11 +47,10 @@ static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
         m->asked_ms = now;
 }
 
-static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base, bool shared)
+static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
     slr_exports_lock(c);
-    c->exports->mapped[peer][i] =
-        (struct slr_exported_mapped){.generation = generation, .base = base, .shared = shared};
+    c->exports->mapped[peer][i] = (struct slr_exported_mapped){.generation = generation, .base = base};
     slr_exports_unlock(c);
     atomic_fetch_add(&slr_counters.mapped, 1);
 }
@@ -83,7 +61,6 @@ static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation,
     struct slr_exported *e = slr_exports_get(c, peer, i);
     _Atomic uint64_t *ack = slr_exports_ack(c, peer, c->rank, i);
     CUdeviceptr base;
-    bool shared;
     /* Said before it is looked at again: either this rank sees a revocation, or the owner sees
      * this. */
     atomic_store(ack, generation | SLR_ACK_OPENING);
@@ -91,9 +68,9 @@ static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation,
         atomic_store(ack, 0);
         return;
     }
-    const enum slr_import_result r = open_export(c, peer, &e->export, generation, fd, &base, &shared);
+    const enum slr_import_result r = open_export(c, peer, &e->export, generation, fd, &base);
     if (r == SLR_IMPORT_OK)
-        mapped(c, peer, i, generation, base, shared);
+        mapped(c, peer, i, generation, base);
     atomic_store(ack, r == SLR_IMPORT_OK ? generation : r == SLR_IMPORT_FAILED ? generation | SLR_ACK_REFUSED : 0);
     if (r == SLR_IMPORT_NEEDS_DESCRIPTOR)
         ask(c, peer, i, generation);
@@ -122,7 +99,7 @@ static bool unmap_export(struct slr_comm *c, int peer, int i)
 {
     struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
     struct slr_import_key key = key_of(c, peer, m->generation);
-    if (m->shared && !slr_import_close(&key)) { /* counted: other communicators may use the mapping, too */
+    if (!slr_import_close(&key)) { /* counted: other communicators may use the mapping, too */
         m->tries++;
         return false;
     }

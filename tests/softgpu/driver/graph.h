@@ -84,7 +84,8 @@ CUmemorytype sg_copy_type(const struct sg_op *op, uintptr_t end); /* of an end o
 /* What is wrong with an executable graph's node doing this from now on. */
 CUgraphExecUpdateResult sg_change_of(const struct sg_node *have, struct sg_op *const *ops, unsigned nops,
                                      const struct sg_ctx *ctx);
-/* Whether the ends of two copies are named by one type, and are of one kind of memory: cuMemCreate's or another. */
+/* Whether the ends of two copies are named by one type, and are of one kind of memory: cuMemCreate's, of one device and with
+ * access for the same ones, or another. */
 bool sg_ends_alike(const struct sg_op *a, const struct sg_op *b);
 CUresult sg_exec_set_child(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph child); /* takes the lock */
 

@@ -13,12 +13,18 @@ struct place {
     const struct sg_ctx *ctx;
 };
 
-static struct place place_of(const struct sg_op *op, uintptr_t p)
+static const struct sg_range *range_at(const struct sg_op *op, uintptr_t p)
 {
     for (unsigned i = 0; i < op->nranges; i++)
         if (op->ranges[i].ptr == p)
-            return (struct place){op->ranges[i].dev, op->ranges[i].ctx};
-    return (struct place){-1, NULL}; /* pageable */
+            return &op->ranges[i];
+    return NULL; /* pageable */
+}
+
+static struct place place_of(const struct sg_op *op, uintptr_t p)
+{
+    const struct sg_range *range = range_at(op, p);
+    return range ? (struct place){range->dev, range->ctx} : (struct place){-1, NULL};
 }
 
 static bool same_place(const struct sg_op *a, uintptr_t pa, const struct sg_op *b, uintptr_t pb)
@@ -32,19 +38,20 @@ static bool copy_may_change(const struct sg_op *a, const struct sg_op *b)
     return same_place(a, a->u.copy.dst, b, b->u.copy.dst) && same_place(a, a->u.copy.src, b, b->u.copy.src);
 }
 
-static bool is_virtual(const struct sg_op *op, uintptr_t p)
+/* Mapped memory may only be replaced by such memory of the same device, to which the same devices have access, and other
+ * memory by other memory (seen with driver 580). */
+static bool same_memory(const struct sg_op *a, uintptr_t pa, const struct sg_op *b, uintptr_t pb)
 {
-    for (unsigned i = 0; i < op->nranges; i++)
-        if (op->ranges[i].ptr == p)
-            return op->ranges[i].virtual;
-    return false;
+    const struct sg_range *x = range_at(a, pa), *y = range_at(b, pb);
+    const uint64_t mine = x ? x->access : 0, theirs = y ? y->access : 0;
+    return mine == theirs && (!mine || x->dev == y->dev);
 }
 
 bool sg_ends_alike(const struct sg_op *a, const struct sg_op *b)
 {
     const struct sg_copy *x = &a->u.copy, *y = &b->u.copy;
     return sg_copy_type(a, x->dst) == sg_copy_type(b, y->dst) && sg_copy_type(a, x->src) == sg_copy_type(b, y->src) &&
-           is_virtual(a, x->dst) == is_virtual(b, y->dst) && is_virtual(a, x->src) == is_virtual(b, y->src);
+           same_memory(a, x->dst, b, y->dst) && same_memory(a, x->src, b, y->src);
 }
 
 static bool fill_may_change(const struct sg_op *a, const struct sg_op *b)

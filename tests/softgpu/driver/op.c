@@ -191,7 +191,7 @@ CUresult sg_ranges_check_locked(struct sg_op *op, bool pin)
         if (m && !pin) {
             r->id = m->id;
             r->dev = sg_mem_is_device(m) ? m->dev : -1;
-            r->virtual = m->kind == SG_MEM_MAPPING;
+            r->access = m->kind == SG_MEM_MAPPING ? m->readers : 0;
             r->ctx = m->ctx;
         }
         if (check_range_locked(op, r, m, pin)) {

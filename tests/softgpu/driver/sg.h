@@ -278,7 +278,7 @@ struct sg_range { /* something that an operation reads or writes; checked when e
     struct sg_mem *mem; /* pinned while the operation runs */
     uint64_t id;        /* of the memory when the operation was queued, or its graph's node made */
     int dev;            /* then; -1: on the host */
-    bool virtual;       /* then: mapped memory (cuMemCreate) */
+    uint64_t access;    /* then, of mapped memory (cuMemCreate): a bit for each device that may read it; else 0 */
     struct sg_ctx *ctx; /* then, of the memory */
 };
 enum { SG_RANGE_PEER = 1 /* a copy: may cross devices without peer access */, SG_RANGE_WRITE = 2 };
