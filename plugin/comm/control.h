@@ -43,7 +43,10 @@ struct slr_remote_place {
     uint64_t generation, offset;
 };
 
-#define SLR_EXPORTS 32
+/* The last ones are for what has to be mapped at once whatever else is (gather/bounce.h). */
+#define SLR_EXPORTS_USUAL 32
+#define SLR_EXPORTS_SPARE 3
+#define SLR_EXPORTS (SLR_EXPORTS_USUAL + SLR_EXPORTS_SPARE)
 
 enum slr_exported_state { SLR_EXPORTED_EMPTY, SLR_EXPORTED_OPEN, SLR_EXPORTED_REVOKED };
 

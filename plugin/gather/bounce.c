@@ -6,16 +6,19 @@
 #include "base/log.h"
 #include "cache/blocks.h"
 #include "cache/external.h"
+#include "cache/handles.h"
 #include "cache/virtual.h"
+#include "plugin/memory/exports.h"
 
 #define PAGE ((size_t)2 << 20)
 
 struct slr_bounce {
+    enum { BUFFER, VIRTUAL_BUFFER, STAND_IN, IMPORTED_STAND_IN } is;
     CUdeviceptr base;
     size_t bytes;
-    uint64_t generation; /* 0: it stands in for memory of `peer`, and is no block */
-    int peer;
-    bool virtual;
+    uint64_t generation;       /* of a buffer */
+    int peer;                  /* of what stands in for its memory */
+    struct slr_import_key key; /* of an import */
     struct slr_bounce *next;
 };
 
@@ -32,7 +35,7 @@ bool slr_bounce_virtual(const struct slr_comm *c)
 static CUresult allocate(struct slr_bounce *b, const struct slr_comm *c)
 {
     const struct slr_virtual_devices here = {.on = c->shared.device, .count = 1, .device = &c->shared.device};
-    if (!b->virtual)
+    if (b->is == BUFFER)
         return slr_block_alloc(&b->base, b->bytes);
     const size_t page = slr_virtual_granularity(&here);
     if (!page)
@@ -43,16 +46,32 @@ static CUresult allocate(struct slr_bounce *b, const struct slr_comm *c)
 
 static void give_back(const struct slr_bounce *b)
 {
-    if (!b->generation) {
-        slr_virtual_free(b->base, b->bytes);
-    } else if (b->virtual) {
-        slr_external_unmap(b->base, b->bytes);
-        slr_virtual_free(b->base, b->bytes);
-        slr_external_unmap(b->base, b->bytes);
-    } else {
+    switch (b->is) {
+    case BUFFER:
         slr_block_free(b->base);
+        break;
+    case VIRTUAL_BUFFER:
+        slr_external_unmap(b->base, b->bytes);
+        slr_virtual_free(b->base, b->bytes);
+        slr_external_unmap(b->base, b->bytes);
+        break;
+    case STAND_IN:
+        slr_virtual_free(b->base, b->bytes);
+        break;
+    case IMPORTED_STAND_IN:
+        slr_import_close(&b->key);
+        break;
     }
 }
+
+static CUdeviceptr add(struct slr_comm *c, struct slr_bounce *b)
+{
+    b->next = c->bounce;
+    c->bounce = b;
+    return b->base;
+}
+
+/* ---- buffers ---- */
 
 static struct slr_bounce *make(const struct slr_comm *c, size_t bytes)
 {
@@ -60,17 +79,14 @@ static struct slr_bounce *make(const struct slr_comm *c, size_t bytes)
     struct slr_place place;
     if (!b)
         return NULL;
-    b->virtual = slr_bounce_virtual(c);
+    b->is = slr_bounce_virtual(c) ? VIRTUAL_BUFFER : BUFFER;
     b->bytes = (bytes + PAGE - 1) / PAGE * PAGE;
     if (allocate(b, c) != CUDA_SUCCESS) {
         free(b);
         return NULL;
     }
     if (!slr_external_hold(b->base, b->bytes, &place)) {
-        if (b->virtual)
-            slr_virtual_free(b->base, b->bytes);
-        else
-            slr_block_free(b->base);
+        give_back(b);
         free(b);
         return NULL;
     }
@@ -88,12 +104,10 @@ CUdeviceptr slr_bounce_take(struct slr_comm *c, size_t bytes)
     if (b)
         return b->base;
     b = make(c, bytes);
-    if (!b)
-        return 0;
-    b->next = c->bounce;
-    c->bounce = b;
-    return b->base;
+    return b ? add(c, b) : 0;
 }
+
+/* ---- what stands in for memory of a peer ---- */
 
 /* The peer's device as this process counts it; -1: it is not visible here. */
 static CUdevice device_of(const struct slr_comm *c, int peer)
@@ -109,24 +123,47 @@ static CUdevice device_of(const struct slr_comm *c, int peer)
     return -1;
 }
 
-CUdeviceptr slr_bounce_stand_in(struct slr_comm *c, int peer, size_t *bytes)
+static bool make_stand_in(struct slr_bounce *b, const struct slr_comm *c)
 {
-    struct slr_virtual_devices there = {.on = device_of(c, peer), .count = 1, .device = &c->shared.device};
+    const struct slr_virtual_devices there = {.on = device_of(c, b->peer), .count = 1, .device = &c->shared.device};
+    b->is = STAND_IN;
+    b->bytes = there.on >= 0 ? slr_virtual_granularity(&there) : 0;
+    return b->bytes && slr_virtual_make(&there, b->bytes, false, &b->base) == CUDA_SUCCESS;
+}
+
+/* One use more of what this rank has mapped already. */
+static bool import_stand_in(struct slr_bounce *b, const struct slr_comm *c, uint64_t generation,
+                            const struct slr_export *export)
+{
+    b->is = IMPORTED_STAND_IN;
+    b->bytes = export->size;
+    b->key = (struct slr_import_key){
+        .process = c->shared.control->post[b->peer].process, .generation = generation, .device = c->shared.device};
+    return slr_import_open(&b->key, export, -1, &b->base) == SLR_IMPORT_OK;
+}
+
+CUdeviceptr slr_bounce_stand_in(struct slr_comm *c, int peer, bool wanted, size_t *bytes)
+{
+    struct slr_export export;
+    uint64_t generation;
     struct slr_bounce *b = c->bounce;
-    while (b && !(b->generation == 0 && b->peer == peer))
+    while (b && (b->generation || b->peer != peer))
         b = b->next;
-    if (!b && there.on >= 0 && (b = calloc(1, sizeof *b)) != NULL) {
-        *b = (struct slr_bounce){.peer = peer, .virtual = true, .bytes = slr_virtual_granularity(&there)};
-        if (!b->bytes || slr_virtual_make(&there, b->bytes, false, &b->base) != CUDA_SUCCESS) {
+    const bool mapped = !b && slr_exported_virtual(c, peer, &generation, &export);
+    if (!b && (wanted || mapped) && (b = calloc(1, sizeof *b)) != NULL) {
+        b->peer = peer;
+        if (make_stand_in(b, c) || (mapped && import_stand_in(b, c, generation, &export))) {
+            add(c, b);
+        } else {
             free(b);
-            return 0;
+            b = NULL;
         }
-        b->next = c->bounce;
-        c->bounce = b;
     }
     *bytes = b ? b->bytes : 0;
     return b ? b->base : 0;
 }
+
+/* ---- the end ---- */
 
 void slr_bounce_close(struct slr_comm *c, bool with_context)
 {

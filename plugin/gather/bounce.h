@@ -17,8 +17,9 @@
 CUdeviceptr slr_bounce_take(struct slr_comm *c, size_t bytes);
 
 /* Some virtual memory of the peer's device to which this rank's device alone has access, as it has to what
- * it maps of the peer's; 0: there is none. Needs the context. */
-CUdeviceptr slr_bounce_stand_in(struct slr_comm *c, int peer, size_t *bytes);
+ * it maps of the peer's. It stays until the communicator's end. 0: there is none, or, unless `wanted`, the
+ * peer has no such memory that this rank has mapped. Needs the context. */
+CUdeviceptr slr_bounce_stand_in(struct slr_comm *c, int peer, bool wanted, size_t *bytes);
 
 /* The communicator ends. With the context current; else only the host's memory is freed. */
 void slr_bounce_close(struct slr_comm *c, bool with_context);

@@ -217,11 +217,14 @@ static void pause_a_moment(void)
 
 /* The peers' house-keeping threads map it or say that they can not, whatever their programs do
  * meanwhile. */
-static void await_settled(struct slr_comm *c, const struct slr_recorded_gather *g)
+static bool await_settled(struct slr_comm *c, const struct slr_recorded_gather *g)
 {
     const uint64_t end = slr_now_ms() + SLR_RECORD_PATIENCE;
-    while (!(slr_exports_settled(c, g->block[0]) && slr_exports_settled(c, g->block[1])) && slr_now_ms() < end)
+    bool settled;
+    while (!(settled = slr_exports_settled(c, g->block[0]) && slr_exports_settled(c, g->block[1])) &&
+           slr_now_ms() < end)
         pause_a_moment();
+    return settled;
 }
 
 static void release_blocks(struct slr_comm *c, struct slr_recorded_gather *g)
@@ -254,10 +257,10 @@ static bool reserve(struct slr_comm *c, struct slr_recorded_gather *g, bool last
     if (!reserve_block(c, g->send, g->shard, last, &g->block[0]))
         return false;
     if (reserve_block(c, g->recv, g->shard * (size_t)c->nranks, last, &g->block[1])) {
-        await_settled(c, g);
+        const bool settled = await_settled(c, g);
         g->mapped = slr_record_mapped(c, g);
-        /* What is slow may come before it is replayed. Peers that have left never map it, nor will it be. */
-        if (!slr_exports_refused(c, g->block[0]) && !slr_exports_refused(c, g->block[1]))
+        /* Peers that have left never map it, nor will it be replayed. A bounce buffer may still come. */
+        if ((settled || last) && !slr_exports_refused(c, g->block[0]) && !slr_exports_refused(c, g->block[1]))
             return true;
     }
     release_blocks(c, g);
@@ -287,13 +290,6 @@ static bool find_buffers(struct slr_comm *c, struct slr_recorded_gather *g)
 
 /* ---- what stands in for the peers' ---- */
 
-/* Virtual memory of a peer is there where this rank has such memory itself, or has mapped the peer's. */
-static CUdeviceptr virtual_of(struct slr_comm *c, int peer, bool own, size_t *bytes)
-{
-    CUdeviceptr mapped = slr_exported_virtual(c, peer, bytes);
-    return own && !mapped ? slr_bounce_stand_in(c, peer, bytes) : mapped;
-}
-
 static void find_stand_ins(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
 {
     const bool own =
@@ -308,7 +304,7 @@ static void find_stand_ins(struct slr_comm *c, const struct slr_recorded_gather 
             continue;
         if (!slr_shared_same_process(&c->shared, r))
             stand_ins->at[SLR_MEMORY_PLAIN][r] = c->ring.slots[r];
-        stand_ins->at[SLR_MEMORY_VIRTUAL][r] = virtual_of(c, r, own, &bytes);
+        stand_ins->at[SLR_MEMORY_VIRTUAL][r] = slr_bounce_stand_in(c, r, own, &bytes);
         if (bytes && bytes < stand_ins->bytes)
             stand_ins->bytes = bytes;
     }

@@ -60,7 +60,7 @@
 #include <stdbool.h>
 #include "plugin/comm/call.h"
 
-#define SLR_RECORD_PATIENCE 2000u /* ms */
+#define SLR_RECORD_PATIENCE 1000u /* ms */
 #define SLR_RECORD_MOST (SLR_TRANSFERS / 2)
 
 /* What this rank posts of itself: its settings and its driver let gathers be taken into graphs. */

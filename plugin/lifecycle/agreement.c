@@ -268,6 +268,7 @@ static struct slr_comm *new_comm(struct slr_init *init)
         slr_tuner_hold(c->tuner = init->tuner);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->exports->lock, NULL);
+    pthread_mutex_init(&c->exports->mapping, NULL);
     pthread_mutex_init(&c->link->lock, NULL);
     if (c->rank >= 0)
         slr_log_set_rank(c->rank);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watchdog's and the house-keeping thread's loops. */
+/* The loops of the watchdog, the house-keeping and the returning thread. */
 #include "plugin/lifecycle/threads.h"
 
 #include <pthread.h>
@@ -23,7 +23,7 @@
 #define STOP_WAIT_S 1
 
 /* What each thread does at a tick, and how it waits for the next one. */
-static void watch(void), keep_house(void), rest(unsigned ms);
+static void watch(void), keep_house(void), give_back(void), rest(unsigned ms);
 static struct loop {
     void (*work)(void), (*pause)(unsigned ms);
     const char *name;
@@ -32,6 +32,10 @@ static struct loop {
 } loops[] = {
     {.work = watch, .pause = rest, .name = "slipring", .working = PTHREAD_MUTEX_INITIALIZER},
     {.work = keep_house, .pause = slr_oob_wait, .name = "slipring-memory", .working = PTHREAD_MUTEX_INITIALIZER},
+    {.work = give_back,
+     .pause = slr_exports_return_wait,
+     .name = "slipring-return",
+     .working = PTHREAD_MUTEX_INITIALIZER},
 };
 #define LOOPS (sizeof loops / sizeof *loops)
 
@@ -41,8 +45,8 @@ static void look(struct slr_comm *c, void *ctx)
     slr_watchdog_look(c);
 }
 
-/* Each communicator with a use of its own and without the registry's lock: the work may wait for
- * the device, and a call of the application must find its communicator meanwhile. */
+/* Each communicator with a use of its own and without the registry's lock: a call of the application must
+ * find its communicator meanwhile. */
 static void serve_communicators(void)
 {
     struct slr_comm *list[SLR_MANY_COMMS];
@@ -84,10 +88,22 @@ static void keep_house(void)
 {
     answer_messages();
     serve_communicators();
+    slr_tune_keep_tick();
+}
+
+/* What the driver may make wait for all work of a device, and that for a peer. The peer may wait for what
+ * the thread above does. */
+static void give_back(void)
+{
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
+    for (int i = 0; i < n; i++) {
+        slr_exports_return(list[i]);
+        slr_comm_put(list[i]);
+    }
     slr_comm_reap_orphans();
     slr_deferred_free_tick();
     slr_block_return_idle();
-    slr_tune_keep_tick();
 }
 
 static void *run(void *arg)

@@ -173,21 +173,20 @@ enum slr_memory slr_exported_kind(struct slr_comm *c, int peer, CUdeviceptr p)
     return kind;
 }
 
-CUdeviceptr slr_exported_virtual(struct slr_comm *c, int peer, size_t *bytes)
+bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, struct slr_export *export)
 {
-    CUdeviceptr found = 0;
-    *bytes = 0;
+    *generation = 0;
     slr_exports_lock(c);
-    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
+    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed && !*generation; i++) {
         const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
         const struct slr_export *e = &slr_exports_get(c, peer, i)->export;
-        if (m->generation && !m->closing && e->kind == SLR_EXPORT_DESCRIPTOR && e->size > *bytes) {
-            found = m->base;
-            *bytes = e->size;
-        }
+        if (!m->generation || m->closing || e->kind != SLR_EXPORT_DESCRIPTOR)
+            continue;
+        *generation = m->generation;
+        *export = *e;
     }
     slr_exports_unlock(c);
-    return found;
+    return *generation != 0;
 }
 
 bool slr_exports_virtual(struct slr_comm *c, uint64_t generation)
@@ -218,12 +217,13 @@ bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool last)
 {
     slr_exports_lock(c);
     struct slr_exported_registered *h = slr_exports_registered(c, generation);
-    for (int i = 0; i < (last ? SLR_EXPORTS : SLR_EXPORTS - SLR_EXPORTS_SPARE) && !h; i++)
+    for (int i = 0; i < (last ? SLR_EXPORTS : SLR_EXPORTS_USUAL) && !h; i++)
         if (!c->exports->registered[i].count)
             h = &c->exports->registered[i];
     if (h && h->count++ == 0) {
         h->generation = generation;
         h->refused = false;
+        h->last = last;
     }
     slr_exports_unlock(c);
     return h != NULL;

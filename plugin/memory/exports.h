@@ -25,12 +25,17 @@
  *                     REFUSED      it can not be mapped here
  *                     0            revoked
  *
+ * Who works. The house-keeping thread exports, and maps what peers export; that waits for no work of
+ * the device, as launches of graphs wait for it (gather/replay.h). What may wait, closing mappings and
+ * unpinning blocks, is the returning thread's. An entry of `mapped` is the first one's while it is
+ * empty, and the second one's when it is not.
+ *
  * Who writes: the export its owner; the ack its peer. The block is unpinned before the export is
  * EMPTY again, and only then may it go back to the driver. A peer that dies counts as closed. What
  * peers map is shared between the communicators of their process (cache/handles.h): the mapping is
  * closed before the last of them takes its acknowledgement back.
  *
- * Which blocks. A rank exports SLR_EXPORTS blocks at most. While there is room, any block that a
+ * Which blocks. A rank exports SLR_EXPORTS_USUAL blocks at most, and bounce buffers. While there is room, any block that a
  * gather uses is exported. When there is none, a block that was used in at least two calls may take
  * the place of the one that was not used for longest, if that was not used since, and is idle for
  * more than twice as many calls as usually lie between two uses of either. So more blocks in turn
@@ -72,11 +77,12 @@ struct slr_exported_use {
  * thread, which must never wait for a thread that waits for a peer. */
 struct slr_exports {
     pthread_mutex_t lock;
-    uint64_t naming;   /* number of the call that names blocks now, or named them last */
+    pthread_mutex_t mapping; /* held while anything is mapped, and, in a failed communicator, all closed */
+    uint64_t naming;         /* number of the call that names blocks now, or named them last */
     uint64_t enqueued; /* number of the last call that is enqueued: what its descriptors named has been looked up */
     bool wake;         /* the call has met a block that is worth exporting now */
     bool closed;       /* the communicator has failed: nothing is named or looked up */
-    bool unmapped;     /* and nothing of the peers is mapped; the house-keeping thread's alone */
+    bool unmapped;     /* and nothing of the peers is mapped; under `mapping` */
     struct slr_exported_own {
         uint64_t generation;
         struct slr_exported_use use;
@@ -102,7 +108,7 @@ struct slr_exports {
     struct slr_exported_registered { /* blocks that are registered with this communicator */
         uint64_t generation;
         uint32_t count;
-        bool refused;
+        bool refused, last;
     } registered[SLR_EXPORTS];
 };
 
@@ -130,10 +136,10 @@ CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_
 CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes);
 
 /* For nodes of graphs, whose kind of memory can not change (kernels/ring_record.h): the kind of an
- * address that one of the two above has answered, the largest piece of virtual memory of the peer that
- * this rank has mapped (0: none), and whether an exported block of this rank's is virtual. */
+ * address that one of the two above has answered, some virtual memory of the peer that this rank has
+ * mapped (false: none), and whether an exported block of this rank's is virtual. */
 enum slr_memory slr_exported_kind(struct slr_comm *c, int peer, CUdeviceptr p);
-CUdeviceptr slr_exported_virtual(struct slr_comm *c, int peer, size_t *bytes);
+bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, struct slr_export *export);
 bool slr_exports_virtual(struct slr_comm *c, uint64_t generation);
 
 /* A gather's buffer that is in no block: house-keeping looks whether it can be entered
@@ -141,9 +147,7 @@ bool slr_exports_virtual(struct slr_comm *c, uint64_t generation);
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
 /* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be
- * registered several times. False: there are too many; `last`: it may be one of the last that there is
- * room for. Unregister: after the last time the export is revoked (`revoke`), or stays as any other. */
-#define SLR_EXPORTS_SPARE 3
+ * registered several times. False: there are too many; `last`: it may take one of the spare places. Unregister: after the last time the export is revoked (`revoke`), or stays as any other. */
 bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool last);
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);
 
@@ -160,8 +164,11 @@ bool slr_exports_gone(struct slr_comm *c, uint64_t generation);
 void slr_exports_suggest(struct slr_comm *c, uint64_t generation);
 
 /* Background work for one communicator, and what follows from an ASK and from a GIVE (oob.h). For
- * the house-keeping thread alone. */
+ * the house-keeping thread alone; `return`: for the returning thread, which is woken when there is any
+ * of it and waits for that, or `ms`. */
 void slr_exports_tick(struct slr_comm *c);
+void slr_exports_return(struct slr_comm *c);
+void slr_exports_return_wait(unsigned ms);
 void slr_exports_asked(struct slr_comm *c, int reader, int index, uint64_t generation);
 void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation, int fd);
 

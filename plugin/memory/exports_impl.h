@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the exported blocks share: exports.c is called by gathers and registrations,
- * exports_own.c is the owner's side, exports_peer.c the reader's, exports_tick.c the house-keeping
- * thread's round. */
+ * exports_own.c is the owner's side, exports_peer.c the reader's, exports_tick.c the two background
+ * threads' rounds. */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 #define SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 
@@ -48,9 +48,12 @@ bool slr_exports_note(struct slr_exports *exports, uint64_t generation, struct s
 /* Under the lock. Revokes this rank's export `i` if it is open. */
 void slr_exports_revoke(struct slr_comm *c, int i);
 
-/* The owner's and the peers' part of a tick. The context is current. */
+/* The owner's and the peers' part of a tick, of the house-keeping thread and of the returning thread. The
+ * context is current. `tick_peers` answers whether anything of the peers is to be closed. */
 void slr_exports_tick_own(struct slr_comm *c);
-void slr_exports_tick_peers(struct slr_comm *c);
+bool slr_exports_tick_peers(struct slr_comm *c);
+void slr_exports_return_own(struct slr_comm *c);
+void slr_exports_return_peers(struct slr_comm *c);
 
 /* Closes everything that is mapped. */
 bool slr_exports_unmap_all(struct slr_comm *c); /* false: the driver does not close one of them */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exported blocks: the owner's side, on the house-keeping thread. */
+/* Exported blocks: the owner's side. */
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
@@ -27,13 +27,16 @@ static bool let_go(const struct slr_comm *c, int i)
 }
 
 /* A revoked export that all peers have closed becomes empty. The state comes last: whoever waits
- * for memory looks at it, and then expects the block to be unpinned. */
+ * for memory looks at it, and then expects the block to be unpinned. Unpinning may free it. */
 static void collect(struct slr_comm *c, int i)
 {
     struct slr_exported *e = slr_exports_get(c, c->rank, i);
     if (atomic_load(&e->state) != SLR_EXPORTED_REVOKED || !let_go(c, i))
         return;
-    slr_block_unpin(c->exports->own[i].generation);
+    slr_exports_lock(c);
+    const uint64_t generation = c->exports->own[i].generation;
+    slr_exports_unlock(c);
+    slr_block_unpin(generation);
     atomic_store(&e->generation, 0);
     slr_exports_lock(c);
     c->exports->own[i].generation = 0;
@@ -41,15 +44,23 @@ static void collect(struct slr_comm *c, int i)
     atomic_store(&e->state, SLR_EXPORTED_EMPTY);
 }
 
+void slr_exports_return_own(struct slr_comm *c)
+{
+    for (int i = 0; i < SLR_EXPORTS; i++)
+        collect(c, i);
+}
+
 /* Memory that the application has unmapped, or has freed long ago. */
 static void revoke_ended(struct slr_comm *c, int i)
 {
-    uint64_t generation = c->exports->own[i].generation;
+    slr_exports_lock(c);
+    const uint64_t generation = c->exports->own[i].generation;
+    slr_exports_unlock(c);
     bool ended = generation && !slr_block_lives(generation);
     if (!ended && !(generation && slr_block_idle(generation)))
         return;
     slr_exports_lock(c);
-    if (ended || !slr_exports_registered(c, generation))
+    if (c->exports->own[i].generation == generation && (ended || !slr_exports_registered(c, generation)))
         slr_exports_revoke(c, i);
     slr_exports_unlock(c);
 }
@@ -60,7 +71,7 @@ static void revoke_ended(struct slr_comm *c, int i)
 struct candidate {
     uint64_t generation;
     struct slr_exported_use use;
-    bool registered;
+    bool registered, last;
 };
 
 static struct slr_exported_registered *next_registered(struct slr_comm *c)
@@ -112,17 +123,22 @@ static int free_index(struct slr_comm *c, const struct candidate *x)
 {
     uint64_t now = slr_now_ms();
     bool coming = false;
-    int oldest = -1;
+    int oldest = -1, empty = -1, empties = 0;
     for (int i = 0; i < SLR_EXPORTS; i++) {
         uint32_t state = atomic_load(&slr_exports_get(c, c->rank, i)->state);
-        if (state == SLR_EXPORTED_EMPTY)
-            return i;
+        if (state == SLR_EXPORTED_EMPTY) {
+            empty = i;
+            empties++;
+            continue;
+        }
         if (state == SLR_EXPORTED_REVOKED)
             coming = coming || now - c->exports->own[i].revoked_ms < STUCK_MS;
         else if (displaceable(c, i, x) &&
                  (oldest < 0 || c->exports->own[i].use.last < c->exports->own[oldest].use.last))
             oldest = i;
     }
+    if (empties > (x->last ? 0 : SLR_EXPORTS_SPARE))
+        return empty;
     if (coming || oldest < 0)
         return -1;
     slr_exports_note(c->exports, c->exports->own[oldest].generation, c->exports->own[oldest].use, false);
@@ -138,7 +154,10 @@ static bool choose(struct slr_comm *c, struct candidate *x, int *at)
     struct slr_exported_seen *m = h ? NULL : next_seen(c);
     if (!h && !m)
         return false;
-    *x = h ? (struct candidate){.generation = h->generation, .use = {.last = c->exports->naming}, .registered = true}
+    *x = h ? (struct candidate){.generation = h->generation,
+                                .use = {.last = c->exports->naming},
+                                .registered = true,
+                                .last = h->last}
            : (struct candidate){.generation = m->generation, .use = m->use};
     *at = free_index(c, x);
     if (*at >= 0 && m)
@@ -216,10 +235,8 @@ static void enter_external(struct slr_comm *c)
 
 void slr_exports_tick_own(struct slr_comm *c)
 {
-    for (int i = 0; i < SLR_EXPORTS; i++) {
+    for (int i = 0; i < SLR_EXPORTS; i++)
         revoke_ended(c, i);
-        collect(c, i);
-    }
     /* The part above goes on for a communicator that has failed, so that its memory comes back. */
     if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
         return;

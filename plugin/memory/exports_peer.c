@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exported blocks: the reader's side. The house-keeping thread's, but for slr_exports_unmap_all at
- * a communicator's end, when that thread is done with it.
- *
- * Opening and closing may wait for the device, so they are done without the lock; only this thread
- * changes `mapped`. */
+/* Exported blocks: the reader's side. Opening is the house-keeping thread's, closing the returning
+ * thread's, or that of a communicator's end, when both are done with it. They call the driver, so they
+ * hold no lock. */
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/cu.h"
@@ -113,38 +111,59 @@ static bool unmap_export(struct slr_comm *c, int peer, int i)
 
 /* A revoked block is closed when the last call that may name it has been enqueued here, and
  * completed. The piece to wait for is noted once: later gathers must not put the end off. */
-static void close_revoked(struct slr_comm *c, int peer, int i)
+static bool may_close(struct slr_comm *c, int peer, int i)
 {
     struct slr_exported *e = slr_exports_get(c, peer, i);
     struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
-    if (atomic_load(&e->state) != SLR_EXPORTED_REVOKED)
-        return;
     slr_exports_lock(c);
-    if (!m->closing && c->exports->enqueued >= atomic_load(&e->last_call)) {
+    const bool revoked = m->generation && atomic_load(&e->state) == SLR_EXPORTED_REVOKED;
+    if (revoked && !m->closing && c->exports->enqueued >= atomic_load(&e->last_call)) {
         m->closing = true;
         m->until = atomic_load(&c->ring.issued);
     }
+    const bool closing = revoked && m->closing && m->tries < CLOSE_TRIES;
+    const uint32_t until = m->until;
     slr_exports_unlock(c);
-    if (m->closing && slr_ring_reached(&c->ring, m->until) && m->tries < CLOSE_TRIES && unmap_export(c, peer, i))
-        slr_oob_send(c, peer, SLR_OOB_WAKE, 0, 0, -1); /* its owner may wait for it */
+    return closing && slr_ring_reached(&c->ring, until);
 }
 
-static void serve_peer(struct slr_comm *c, int peer)
-{
-    if (c->shared.peer_dead[peer]) /* what it exported stays mapped until this rank fails or ends */
-        return;
-    for (int i = 0; i < SLR_EXPORTS; i++)
-        if (c->exports->mapped[peer][i].generation)
-            close_revoked(c, peer, i);
-        else
-            look_at_export(c, peer, i);
-}
-
-void slr_exports_tick_peers(struct slr_comm *c)
+void slr_exports_return_peers(struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks; r++)
+        for (int i = 0; i < SLR_EXPORTS && r != c->rank && !c->shared.peer_dead[r]; i++)
+            if (may_close(c, r, i) && unmap_export(c, r, i))
+                slr_oob_send(c, r, SLR_OOB_WAKE, 0, 0, -1); /* its owner may wait for it */
+}
+
+static bool is_mapped(struct slr_comm *c, int peer, int i)
+{
+    slr_exports_lock(c);
+    const bool mapped = c->exports->mapped[peer][i].generation != 0;
+    slr_exports_unlock(c);
+    return mapped;
+}
+
+/* Whether there is anything to close. */
+static bool serve_peer(struct slr_comm *c, int peer)
+{
+    bool left = false;
+    if (c->shared.peer_dead[peer]) /* what it exported stays mapped until this rank fails or ends */
+        return false;
+    for (int i = 0; i < SLR_EXPORTS; i++)
+        if (!is_mapped(c, peer, i))
+            look_at_export(c, peer, i);
+        else
+            left |= atomic_load(&slr_exports_get(c, peer, i)->state) == SLR_EXPORTED_REVOKED;
+    return left;
+}
+
+bool slr_exports_tick_peers(struct slr_comm *c)
+{
+    bool left = false;
+    for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
-            serve_peer(c, r);
+            left |= serve_peer(c, r);
+    return left;
 }
 
 void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation, int fd)
@@ -152,14 +171,16 @@ void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t genera
     struct slr_exported_mapped *m = &c->exports->mapped[owner][index];
     /* A descriptor that was not asked for, or comes for something that has changed meanwhile, is
      * not used; slr_oob_done() closes it. */
-    bool open = generation && !m->generation && m->asked_ms && atomic_load(&c->error) == ncclSuccess;
+    bool open = generation && !is_mapped(c, owner, index) && m->asked_ms && atomic_load(&c->error) == ncclSuccess;
     if (!open || !slr_exports_stands(slr_exports_get(c, owner, index), generation) ||
         slr_shared_enter(&c->shared) != SLR_OK)
         return;
+    pthread_mutex_lock(&c->exports->mapping);
     if (fd >= 0)
         map_export(c, owner, index, generation, fd);
     else
         atomic_store(slr_exports_ack(c, owner, c->rank, index), generation | SLR_ACK_REFUSED);
+    pthread_mutex_unlock(&c->exports->mapping);
     slr_shared_leave();
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exported blocks: the house-keeping thread's round for a communicator, and giving up when memory
- * is short. */
+/* Exported blocks: the rounds of the house-keeping and of the returning thread for a communicator, and
+ * giving up when memory is short. */
 #include <time.h>
 #include "base/clock.h"
 #include "cache/blocks.h"
@@ -65,12 +65,36 @@ bool slr_exports_give_up(void)
 
 /* ---- each tick ---- */
 
+static pthread_mutex_t return_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t return_wanted = PTHREAD_COND_INITIALIZER;
+static bool wanted; /* under the lock */
+
+static void wake_return(void)
+{
+    pthread_mutex_lock(&return_lock);
+    wanted = true;
+    pthread_cond_signal(&return_wanted);
+    pthread_mutex_unlock(&return_lock);
+}
+
+void slr_exports_return_wait(unsigned ms)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_nsec += (long)ms * 1000000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&return_lock);
+    while (!wanted && pthread_cond_timedwait(&return_wanted, &return_lock, &end) == 0)
+        ;
+    wanted = false;
+    pthread_mutex_unlock(&return_lock);
+}
+
 /* A failed communicator: its last calls are enqueued or never will be, so when its sending part is
  * idle it writes into nobody's memory any more, and when all of it is, it reads from nobody's. */
 static void wind_up(struct slr_comm *c)
 {
-    if (c->exports->unmapped)
-        return;
     slr_exports_lock(c);
     if (c->exports->naming == c->exports->enqueued)
         c->exports->closed = true;
@@ -81,8 +105,11 @@ static void wind_up(struct slr_comm *c)
     atomic_store(&c->shared.control->post[c->rank].drained, 1);
     if (!slr_ring_idle(&c->ring))
         return;
-    slr_exports_unmap_all(c);
+    pthread_mutex_lock(&c->exports->mapping);
+    if (!c->exports->unmapped)
+        slr_exports_unmap_all(c);
     c->exports->unmapped = true;
+    pthread_mutex_unlock(&c->exports->mapping);
 }
 
 /* Refused when it connected: what was exported before, for a registration, goes back. */
@@ -94,6 +121,26 @@ static void take_back(struct slr_comm *c)
     slr_exports_unlock(c);
 }
 
+static bool any_revoked(const struct slr_comm *c)
+{
+    for (int i = 0; i < SLR_EXPORTS; i++)
+        if (atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_REVOKED)
+            return true;
+    return false;
+}
+
+/* Not while all is being closed: then nothing is mapped any more. */
+static bool map_peers(struct slr_comm *c)
+{
+    if (atomic_load(&c->error) != ncclSuccess)
+        return true;
+    if (pthread_mutex_trylock(&c->exports->mapping) != 0)
+        return false;
+    const bool left = c->exports->unmapped ? false : slr_exports_tick_peers(c);
+    pthread_mutex_unlock(&c->exports->mapping);
+    return left;
+}
+
 void slr_exports_tick(struct slr_comm *c)
 {
     bool ring = c->pass == SLR_R_RING;
@@ -102,8 +149,19 @@ void slr_exports_tick(struct slr_comm *c)
     if (!ring)
         take_back(c);
     slr_exports_tick_own(c);
-    if (ring && atomic_load(&c->error) == ncclSuccess)
-        slr_exports_tick_peers(c);
+    const bool left = !ring || map_peers(c);
+    if (left || any_revoked(c))
+        wake_return();
+    slr_shared_leave();
+}
+
+void slr_exports_return(struct slr_comm *c)
+{
+    if (!c->shared.control || slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    slr_exports_return_own(c);
+    if (c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess)
+        slr_exports_return_peers(c);
     else
         wind_up(c);
     slr_shared_leave();

@@ -146,6 +146,7 @@ static void body(struct rank *r)
     NCCL(ncclCommSplit(comm, 0, r->rank, &other, NULL));
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     nccl_connects(comm, r->nranks, stream);
+    nccl_connects(other, r->nranks, stream);
     gather_alloc(&g, r->rank, r->nranks, SHARD);
     for (uint64_t i = 0; i < 3; i++) {
         gather_load(&g, i, stream);
