@@ -212,7 +212,7 @@ void slr_comm_release(struct slr_comm *c);
 bool slr_comm_idle(struct slr_comm *c);
 
 /* Made in lifecycle/dispose.c. For a communicator that is aborted, after slr_comm_remove: forgets
- * the NCCL handle and leaves the rest to slr_comm_reap_orphans, which the house-keeping thread
+ * the NCCL handle and leaves the rest to slr_comm_reap_orphans, which the returning thread
  * calls. It may not be drained, another thread may still be in it, and its imports can not be
  * closed while the context has work. */
 void slr_comm_orphan(struct slr_comm *c, bool drained);

@@ -22,7 +22,7 @@
 #define ABORT_USERS_MS 50
 #define ABORT_ORPHANS_MS 300 /* for its memory to be given back before the call returns, where that can be */
 #define WRITERS_MS 2000
-#define DESTROY_USERS_MS 10000 /* calls do not block, but the house-keeping thread may be closing a mapping */
+#define DESTROY_USERS_MS 10000 /* calls do not block, but the returning thread may be closing a mapping */
 
 /* The communicator, with a use; NULL: not tracked. */
 static struct slr_comm *known(ncclComm_t comm)
@@ -119,7 +119,7 @@ static void end_destroyed(struct slr_comm *c)
             "a call or an open group still uses it; its memory is not given back");
 }
 
-/* `drained`: its streams are idle. It is taken apart by the house-keeping thread: closing an import
+/* `drained`: its streams are idle. It is taken apart by the returning thread: closing an import
  * waits for all work of the context, and NCCL's kernel of this communicator, or of one that is
  * aborted next, may be a part of that. Ends the caller's use as well. */
 static void end_aborted(struct slr_comm *c, bool drained, uint64_t end)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The watchdog: a thread of each process that has a communicator on the ring (threads.h). It never
  * puts work on a stream, and calls nothing that may wait for the device. What does is the
- * house-keeping thread's.
+ * returning thread's.
  *
  * Each tick, for every communicator:
  *

@@ -127,7 +127,7 @@ unsigned slr_deferred_free_tick(void)
     return n;
 }
 
-/* Frees by itself as well: the house-keeping thread may be the one that waits here. */
+/* Frees by itself as well: the returning thread may be the one that waits here. */
 void slr_deferred_for_room(uint64_t bytes, uint64_t budget, unsigned ms)
 {
     uint64_t end = slr_now_ms() + ms;

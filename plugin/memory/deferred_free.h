@@ -2,7 +2,7 @@
 /* The end of a communicator's shared part: staging memory and control block.
  *
  * The owner's block may be freed only when every peer has closed its import (state LEFT) or is
- * dead, so it is kept here until then; the house-keeping thread (lifecycle/threads.h) looks again
+ * dead, so it is kept here until then; the returning thread (lifecycle/threads.h) looks again
  * at each tick. Neither ncclCommDestroy nor the application ever waits for it.
  */
 #ifndef SLR_PLUGIN_MEMORY_DEFERRED_FREE_H
@@ -14,7 +14,7 @@
  * unless one of them could not be closed (`stuck`). */
 void slr_defer_free(const struct slr_shared *s);
 
-/* Frees what no peer uses any more. Called by the house-keeping thread, and by a rank that needs
+/* Frees what no peer uses any more. Called by the returning thread, and by a rank that needs
  * room. Returns how many are left, those that another thread is freeing among them. */
 unsigned slr_deferred_free_tick(void);
 

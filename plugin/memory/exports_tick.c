@@ -51,7 +51,7 @@ bool slr_exports_give_up(void)
     bool any = false, empty = false;
     for (int i = 0; i < n; i++)
         any |= revoke_all(list[i]);
-    /* Meanwhile the peers close their mappings, and house-keeping empties the exports. */
+    /* Meanwhile the peers close their mappings, and the returning thread empties the exports. */
     while (any && !empty && slr_now_ms() < end) {
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         empty = true;
