@@ -180,7 +180,7 @@ struct slr_route {
     enum slr_source source;
     enum slr_delivery delivery;
     CUdeviceptr from, to;               /* first byte of a shard, as this device sees it */
-    enum slr_memory from_kind, to_kind; /* for recorded gathers alone (ring_record.h) */
+    enum slr_memory from_kind, to_kind; /* of these, for recorded gathers (ring_record.h) */
 };
 
 /* One gather. Addresses are the application's; sizes in bytes. */

@@ -4,18 +4,13 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include "base/clock.h"
 #include "base/cu.h"
 #include "base/log.h"
-#include "cache/blocks.h"
-#include "cache/external.h"
 #include "plugin/connect/connect.h"
-#include "plugin/gather/bounce.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/gather/order.h"
+#include "plugin/gather/record_memory.h"
 #include "plugin/gather/recorded.h"
-#include "plugin/memory/exports.h"
 #include "plugin/trials/trials.h"
 
 #define NOT_HERE 16
@@ -23,7 +18,6 @@
  * copy that is cut, for the parts of a GEMM, is slower below that size (docs/measurements.md). */
 #define LEAST 8
 #define LARGE_SHARD ((size_t)32 << 20)
-#define BOUNCE_ALIGN ((size_t)512)
 
 /* Stands for a communicator in one capture. */
 struct recorder {
@@ -171,7 +165,7 @@ bool slr_record_takes(const struct slr_comm *recorder, CUstream stream)
     return capture ? capture == r->capture : !slr_stream_captures(stream);
 }
 
-/* ---- a gather ---- */
+/* ---- whether it is for the ring ---- */
 
 static bool can_change_graphs(void)
 {
@@ -194,123 +188,7 @@ static bool all_can(const struct slr_comm *c)
     return true;
 }
 
-/* ---- its buffers ---- */
-
-bool slr_record_mapped(struct slr_comm *c, const struct slr_recorded_gather *g)
-{
-    const struct slr_place at[2] = {slr_block_find((CUdeviceptr)(uintptr_t)g->send),
-                                    slr_block_find((CUdeviceptr)(uintptr_t)g->recv)};
-    const size_t bytes[2] = {g->shard, g->shard * (size_t)c->nranks};
-    bool all = true;
-    slr_exports_hold(c);
-    for (int i = 0; i < 2; i++)
-        for (int r = 0; r < c->nranks && all; r++)
-            all = r == c->rank || slr_exported_place(c, &at[i], 0, bytes[i], r, c->substituted).generation;
-    slr_exports_release(c);
-    return all;
-}
-
-static void pause_a_moment(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-}
-
-/* The peers' house-keeping threads map it or say that they can not, whatever their programs do
- * meanwhile. */
-static bool await_settled(struct slr_comm *c, const struct slr_recorded_gather *g)
-{
-    const uint64_t end = slr_now_ms() + SLR_RECORD_PATIENCE;
-    bool settled;
-    while (!(settled = slr_exports_settled(c, g->block[0]) && slr_exports_settled(c, g->block[1])) &&
-           slr_now_ms() < end)
-        pause_a_moment();
-    return settled;
-}
-
-static void release_blocks(struct slr_comm *c, struct slr_recorded_gather *g)
-{
-    for (int i = 0; i < 2 && g->block[i]; i++) {
-        slr_exports_unregister(c, g->block[i], false);
-        slr_external_release(g->block[i]);
-        g->block[i] = 0;
-    }
-}
-
-static bool reserve_block(struct slr_comm *c, const void *p, size_t bytes, bool last, uint64_t *generation)
-{
-    struct slr_place place;
-    if (!slr_external_hold((CUdeviceptr)(uintptr_t)p, bytes, &place))
-        return false;
-    if (!slr_exports_register(c, place.generation, last)) {
-        slr_external_release(place.generation);
-        return false;
-    }
-    *generation = place.generation;
-    slr_exports_suggest(c, place.generation);
-    return true;
-}
-
-/* Its buffers stay mapped by the peers; let go by recorded.c, or by release_blocks(). False: they can not
- * be. `last`: they are a bounce buffer. */
-static bool reserve(struct slr_comm *c, struct slr_recorded_gather *g, bool last)
-{
-    if (!reserve_block(c, g->send, g->shard, last, &g->block[0]))
-        return false;
-    if (reserve_block(c, g->recv, g->shard * (size_t)c->nranks, last, &g->block[1])) {
-        const bool settled = await_settled(c, g);
-        g->mapped = slr_record_mapped(c, g);
-        /* Peers that have left never map it, nor will it be replayed. A bounce buffer may still come. */
-        if ((settled || last) && !slr_exports_refused(c, g->block[0]) && !slr_exports_refused(c, g->block[1]))
-            return true;
-    }
-    release_blocks(c, g);
-    return false;
-}
-
-static bool reserve_bounce(struct slr_comm *c, struct slr_recorded_gather *g)
-{
-    const size_t shard = (g->shard + BOUNCE_ALIGN - 1) / BOUNCE_ALIGN * BOUNCE_ALIGN;
-    slr_comm_lock(c);
-    const CUdeviceptr base = slr_bounce_take(c, shard + g->shard * (size_t)c->nranks);
-    slr_comm_unlock(c);
-    g->send = (const void *)(uintptr_t)base;
-    g->recv = (void *)(uintptr_t)(base + shard);
-    return base && reserve(c, g, true);
-}
-
-/* The program's buffers, or, where the peers can not map them, a bounce buffer. */
-static bool find_buffers(struct slr_comm *c, struct slr_recorded_gather *g)
-{
-    if (slr_shared_enter(&c->shared) != SLR_OK)
-        return false;
-    const bool found = reserve(c, g, false) || reserve_bounce(c, g);
-    slr_shared_leave();
-    return found;
-}
-
-/* ---- what stands in for the peers' ---- */
-
-static void find_stand_ins(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
-{
-    const bool own =
-        slr_bounce_virtual(c) || slr_exports_virtual(c, g->block[0]) || slr_exports_virtual(c, g->block[1]);
-    *stand_ins = (struct slr_stand_ins){.bytes = c->ring.slot};
-    if (slr_shared_enter(&c->shared) != SLR_OK)
-        return;
-    slr_comm_lock(c);
-    for (int r = 0; r < c->nranks; r++) {
-        size_t bytes = c->ring.slot;
-        if (r == c->rank)
-            continue;
-        if (!slr_shared_same_process(&c->shared, r))
-            stand_ins->at[SLR_MEMORY_PLAIN][r] = c->ring.slots[r];
-        stand_ins->at[SLR_MEMORY_VIRTUAL][r] = slr_bounce_stand_in(c, r, own, &bytes);
-        if (bytes && bytes < stand_ins->bytes)
-            stand_ins->bytes = bytes;
-    }
-    slr_comm_unlock(c);
-    slr_shared_leave();
-}
+/* ---- a gather ---- */
 
 /* Under the recorder's lock. */
 static enum slr_status enqueue(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g)
@@ -392,25 +270,25 @@ static bool is_for_the_ring(const struct slr_call *call, CUgraph *graph, unsigne
 }
 
 /* What a rank can not do here alone fails its capture: the others have recorded the gather. */
-static const char *record_in(CUgraph graph, unsigned long long capture, const struct slr_call *call)
+static enum slr_status record_in(CUgraph graph, unsigned long long capture, const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
     struct slr_stand_ins stand_ins;
     struct slr_recorded_gather g = {
         .comm = c->id, .rank = c->rank, .send = call->send, .recv = call->recv, .shard = call->shard};
     g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
-    if (!find_buffers(c, &g))
-        return "there is no memory for it that the peers can map";
-    find_stand_ins(c, &g, &stand_ins);
+    SLR_TRY(slr_record_memory_find(c, &g, &stand_ins));
     g.nodes.stand_ins = &stand_ins;
     struct recorder *recorder = recorder_of(c, capture);
-    const enum slr_status s = recorder ? record(recorder, call, &g) : SLR_NOMEM;
+    enum slr_status s = recorder ? record(recorder, call, &g) : SLR_NOMEM;
     g.nodes.stand_ins = NULL;
-    if (s == SLR_OK && slr_recorded_add(graph, &g))
-        return NULL;
-    slr_recorded_free(&g.nodes);
-    release_blocks(c, &g);
-    return slr_status_name(s == SLR_OK ? SLR_NOMEM : s);
+    if (s == SLR_OK && !slr_recorded_add(graph, &g))
+        s = SLR_NOMEM;
+    if (s != SLR_OK) {
+        slr_recorded_free(&g.nodes);
+        slr_record_memory_release(c, &g);
+    }
+    return s;
 }
 
 enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
@@ -422,14 +300,15 @@ enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
         return SLR_R_CAPTURE;
     enum slr_reason connected = SLR_R_RING;
     slr_connect(&c, &connected, 1); /* until recorded.c lets it go, or: */
-    const char *why = connected == SLR_R_RING ? record_in(graph, capture, call) : NULL;
-    if (connected != SLR_R_RING || why)
+    const enum slr_status s = connected == SLR_R_RING ? record_in(graph, capture, call) : SLR_ABSENT;
+    if (s != SLR_OK)
         slr_connect_end(&c, 1);
     if (connected != SLR_R_RING)
         return connected;
-    *r = why ? ncclSystemError : ncclSuccess;
-    if (why)
-        slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d why=%s msg=%s", c->name, c->rank, why,
+    *r = s == SLR_OK ? ncclSuccess : s == SLR_CUDA ? ncclUnhandledCudaError : ncclSystemError;
+    if (s != SLR_OK)
+        slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d status=%s msg=%s", c->name, c->rank,
+                slr_status_name(s),
                 "a gather could not be captured: the graph is of no use; SLIPRING_GRAPHS=off leaves it to NCCL");
     return SLR_R_GRAPH;
 }

@@ -60,15 +60,10 @@
 #include <stdbool.h>
 #include "plugin/comm/call.h"
 
-#define SLR_RECORD_PATIENCE 1000u /* ms */
 #define SLR_RECORD_MOST (SLR_TRANSFERS / 2)
 
 /* What this rank posts of itself: its settings and its driver let gathers be taken into graphs. */
 bool slr_record_can(void);
-
-/* Whether all peers have mapped the buffers of a gather. */
-struct slr_recorded_gather;
-bool slr_record_mapped(struct slr_comm *c, const struct slr_recorded_gather *g);
 
 /* The call has been decided to be captured. SLR_R_GRAPH: it is recorded, *r is the answer. Else it
  * is left to NCCL. */

@@ -12,7 +12,7 @@
 #include "plugin/gather/gather.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
-#include "plugin/gather/record.h"
+#include "plugin/gather/record_memory.h"
 #include "plugin/gather/recorded.h"
 #include "plugin/gather/transfer.h"
 #include "plugin/memory/exports.h"
@@ -120,7 +120,7 @@ static bool await_mapped(struct slr_comm *c, struct slr_recorded_gather *g)
 {
     const uint64_t end = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
     while (!g->mapped) {
-        g->mapped = slr_record_mapped(c, g);
+        g->mapped = slr_record_memory_mapped(c, g);
         if (g->mapped || atomic_load(&c->error) != ncclSuccess || slr_now_ms() > end)
             break;
         slr_sleep_ms(1);
@@ -150,10 +150,6 @@ static enum slr_status agree(struct slr_comm *c, struct slr_recorded_gather *g, 
     if (slr_expect_begin(&call, &send))
         slr_transfer_replayed(&call, &recv, until, route);
     slr_ring_expects(&c->ring, gather);
-    for (int r = 0; r < c->nranks; r++) {
-        route[r].from_kind = route[r].from ? slr_exported_kind(c, r, route[r].from) : SLR_MEMORY_PLAIN;
-        route[r].to_kind = route[r].to ? slr_exported_kind(c, r, route[r].to) : SLR_MEMORY_PLAIN;
-    }
     return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
 }
 

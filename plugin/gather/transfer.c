@@ -152,7 +152,7 @@ static void owner_second(struct slr_comm *c, int peer, struct slr_remote_place m
         route->delivery = SLR_AS_EXPECTED;
         return;
     }
-    route->to = slr_exported_mapped(c, peer, theirs->place);
+    route->to = slr_exported_mapped(c, peer, theirs->place, &route->to_kind);
     if (route->to) /* else this rank has failed, and so will the peer */
         route->delivery = theirs->expected.generation ? SLR_CORRECTED : SLR_BY_PUSH;
 }
@@ -179,7 +179,7 @@ static const struct slr_remote_place nowhere = {.generation = UINT64_MAX};
 
 /* What a reader says. That shard of the receive buffer is for this owner alone to write. */
 static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv, bool put,
-                                   CUdeviceptr *from)
+                                   CUdeviceptr *from, enum slr_memory *kind)
 {
     struct slr_comm *c = call->comm;
     struct saying mine = {.place =
@@ -190,13 +190,13 @@ static struct saying reader_saying(const struct slr_call *call, int peer, const 
     /* An expected place is of use only where it can be corrected. */
     mine.expected = slr_expected_place(call, peer, false);
     if (mine.place.generation && mine.expected.generation)
-        *from = slr_exported_readable(c, peer, mine.expected, call->shard);
+        *from = slr_exported_readable(c, peer, mine.expected, call->shard, kind);
     return *from ? mine : (struct saying){0};
 }
 
 /* What a replay says, which can not take a shard from a slot: it expects something in any case. */
 static struct saying replay_saying(const struct slr_call *call, int peer, const struct slr_place *recv,
-                                   CUdeviceptr *from)
+                                   CUdeviceptr *from, enum slr_memory *kind)
 {
     struct slr_comm *c = call->comm;
     struct saying mine = {.place =
@@ -206,7 +206,7 @@ static struct saying replay_saying(const struct slr_call *call, int peer, const 
         return mine;
     mine.expected = slr_expected_place(call, peer, true);
     if (mine.expected.generation)
-        *from = slr_exported_readable(c, peer, mine.expected, call->shard);
+        *from = slr_exported_readable(c, peer, mine.expected, call->shard, kind);
     if (!*from)
         mine.expected = nowhere;
     return mine;
@@ -225,7 +225,7 @@ static void reader_second(struct slr_comm *c, int peer, const struct saying *the
 {
     route->source = SLR_FROM_SLOT;
     if (theirs->place.generation)
-        route->from = slr_exported_mapped(c, peer, theirs->place);
+        route->from = slr_exported_mapped(c, peer, theirs->place, &route->from_kind);
     if (theirs->place.generation && route->from) /* else this rank has failed, and so will the peer */
         route->source = SLR_FROM_PLACE;
 }
@@ -284,7 +284,7 @@ void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *
         int peer = (c->rank + step) % c->nranks;
         struct saying theirs;
         CUdeviceptr from = 0;
-        struct saying mine = replay_saying(call, peer, recv, &from);
+        struct saying mine = replay_saying(call, peer, recv, &from, &route[peer].from_kind);
         if (!publish(call, peer, false, mine, &theirs)) {
             reader_second(c, peer, &theirs, &route[peer]);
         } else if (mine.place.generation) {
@@ -310,7 +310,7 @@ void slr_transfer_reader(const struct slr_call *call, const struct slr_place *re
         if (expects)
             learn(call, peer);
         if (put || expects)
-            mine = reader_saying(call, peer, recv, put, &from);
+            mine = reader_saying(call, peer, recv, put, &from, &route[peer].from_kind);
         if (publish(call, peer, false, mine, &theirs))
             reader_first(c, &mine, from, &route[peer]);
         else

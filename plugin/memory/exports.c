@@ -39,10 +39,10 @@ void slr_exports_release(struct slr_comm *c)
 
 bool slr_exports_room(const struct slr_comm *c)
 {
+    int empty = 0;
     for (int i = 0; i < SLR_EXPORTS; i++)
-        if (atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_EMPTY)
-            return true;
-    return false;
+        empty += atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_EMPTY;
+    return empty > SLR_EXPORTS_SPARE;
 }
 
 int slr_exports_own(const struct slr_comm *c, uint64_t generation)
@@ -135,42 +135,34 @@ struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_
                                                    : (struct slr_remote_place){0};
 }
 
-CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place)
+CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place, enum slr_memory *kind)
 {
     /* The peer names only what this rank has acknowledged, and it closes a mapping only after the
      * last call that named it: so there is one. */
-    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++)
-        if (c->exports->mapped[peer][i].generation == place.generation)
-            return c->exports->mapped[peer][i].base + place.offset;
+    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
+        const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
+        if (m->generation != place.generation)
+            continue;
+        *kind = m->kind;
+        return m->base + place.offset;
+    }
     return 0;
 }
 
-CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes)
+CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes,
+                                  enum slr_memory *kind)
 {
     for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
         const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
         if (m->generation != place.generation)
             continue;
         uint64_t size = slr_exports_get(c, peer, i)->export.size;
+        *kind = m->kind;
         /* One that is being closed waits for earlier pieces only. */
         if (!m->closing && place.offset <= size && bytes <= size - place.offset)
             return m->base + place.offset;
     }
     return 0;
-}
-
-enum slr_memory slr_exported_kind(struct slr_comm *c, int peer, CUdeviceptr p)
-{
-    enum slr_memory kind = SLR_MEMORY_PLAIN;
-    slr_exports_lock(c);
-    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
-        const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
-        const struct slr_export *e = &slr_exports_get(c, peer, i)->export;
-        if (m->generation && p >= m->base && p - m->base < e->size && e->kind == SLR_EXPORT_DESCRIPTOR)
-            kind = SLR_MEMORY_VIRTUAL;
-    }
-    slr_exports_unlock(c);
-    return kind;
 }
 
 bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, struct slr_export *export)
@@ -179,11 +171,10 @@ bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, st
     slr_exports_lock(c);
     for (int i = 0; i < SLR_EXPORTS && !c->exports->closed && !*generation; i++) {
         const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
-        const struct slr_export *e = &slr_exports_get(c, peer, i)->export;
-        if (!m->generation || m->closing || e->kind != SLR_EXPORT_DESCRIPTOR)
+        if (!m->generation || m->closing || m->kind != SLR_MEMORY_VIRTUAL)
             continue;
         *generation = m->generation;
-        *export = *e;
+        *export = slr_exports_get(c, peer, i)->export;
     }
     slr_exports_unlock(c);
     return *generation != 0;

@@ -91,6 +91,7 @@ struct slr_exports {
     struct slr_exported_mapped {
         uint64_t generation;
         CUdeviceptr base;
+        enum slr_memory kind;
         uint32_t until; /* piece that has to be complete before it may be closed; set when its last call is enqueued */
         bool closing;
         uint8_t tries;     /* to close it, in vain */
@@ -125,20 +126,20 @@ void slr_exports_end(struct slr_comm *c, uint64_t call);
 struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes,
                                            int peer, uint64_t call);
 
-/* The address on this rank's device of a place that `peer` has named; 0: this communicator has
- * failed. */
-CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place);
+/* The address on this rank's device of a place that `peer` has named, and its kind; 0: this communicator
+ * has failed. */
+CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place, enum slr_memory *kind);
 
 /* The same of a place that the peer has not named for this call, but once was its; 0: it can not be
  * read. The mapping then stays until this rank has completed every piece of its ring
  * (slr_ring_begin has counted those of this call), whatever the owner does with the memory
  * meanwhile. */
-CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes);
+CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes,
+                                  enum slr_memory *kind);
 
-/* For nodes of graphs, whose kind of memory can not change (kernels/ring_record.h): the kind of an
- * address that one of the two above has answered, some virtual memory of the peer that this rank has
- * mapped (false: none), and whether an exported block of this rank's is virtual. */
-enum slr_memory slr_exported_kind(struct slr_comm *c, int peer, CUdeviceptr p);
+/* For nodes of graphs, whose kind of memory can not change (kernels/ring_record.h): some virtual memory of
+ * the peer that this rank has mapped (false: none), and whether an exported block of this rank's is
+ * virtual. */
 bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, struct slr_export *export);
 bool slr_exports_virtual(struct slr_comm *c, uint64_t generation);
 

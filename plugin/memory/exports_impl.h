@@ -38,7 +38,7 @@ static inline bool slr_exports_stands(const struct slr_exported *e, uint64_t gen
 int slr_exports_own(const struct slr_comm *c, uint64_t generation);
 struct slr_exported_registered *slr_exports_registered(struct slr_comm *c, uint64_t generation);
 
-/* One more block can be exported at once. */
+/* One more block can be exported at once, besides those that may take the spare places. */
 bool slr_exports_room(const struct slr_comm *c);
 
 /* Under the lock: a block that is not exported is used, last in call `use.last`. `refused`: it can
@@ -47,6 +47,11 @@ bool slr_exports_note(struct slr_exports *exports, uint64_t generation, struct s
 
 /* Under the lock. Revokes this rank's export `i` if it is open. */
 void slr_exports_revoke(struct slr_comm *c, int i);
+
+/* Around mapping anything. False: a failed communicator's mappings are being closed, or all are; nobody
+ * waits for that. */
+bool slr_exports_mapping_begin(struct slr_comm *c);
+void slr_exports_mapping_end(struct slr_comm *c);
 
 /* The owner's and the peers' part of a tick, of the house-keeping thread and of the returning thread. The
  * context is current. `tick_peers` answers whether anything of the peers is to be closed. */

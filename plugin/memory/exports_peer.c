@@ -47,8 +47,10 @@ static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
 
 static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
+    const bool virtual = slr_exports_get(c, peer, i)->export.kind == SLR_EXPORT_DESCRIPTOR;
     slr_exports_lock(c);
-    c->exports->mapped[peer][i] = (struct slr_exported_mapped){.generation = generation, .base = base};
+    c->exports->mapped[peer][i] = (struct slr_exported_mapped){
+        .generation = generation, .base = base, .kind = virtual ? SLR_MEMORY_VIRTUAL : SLR_MEMORY_PLAIN};
     slr_exports_unlock(c);
     atomic_fetch_add(&slr_counters.mapped, 1);
 }
@@ -135,6 +137,21 @@ void slr_exports_return_peers(struct slr_comm *c)
                 slr_oob_send(c, r, SLR_OOB_WAKE, 0, 0, -1); /* its owner may wait for it */
 }
 
+bool slr_exports_mapping_begin(struct slr_comm *c)
+{
+    if (pthread_mutex_trylock(&c->exports->mapping) != 0)
+        return false;
+    if (!c->exports->unmapped)
+        return true;
+    pthread_mutex_unlock(&c->exports->mapping);
+    return false;
+}
+
+void slr_exports_mapping_end(struct slr_comm *c)
+{
+    pthread_mutex_unlock(&c->exports->mapping);
+}
+
 static bool is_mapped(struct slr_comm *c, int peer, int i)
 {
     slr_exports_lock(c);
@@ -172,16 +189,16 @@ void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t genera
     /* A descriptor that was not asked for, or comes for something that has changed meanwhile, is
      * not used; slr_oob_done() closes it. */
     bool open = generation && !is_mapped(c, owner, index) && m->asked_ms && atomic_load(&c->error) == ncclSuccess;
-    if (!open || !slr_exports_stands(slr_exports_get(c, owner, index), generation) ||
-        slr_shared_enter(&c->shared) != SLR_OK)
+    if (!open || !slr_exports_stands(slr_exports_get(c, owner, index), generation) || !slr_exports_mapping_begin(c))
         return;
-    pthread_mutex_lock(&c->exports->mapping);
-    if (fd >= 0)
-        map_export(c, owner, index, generation, fd);
-    else
-        atomic_store(slr_exports_ack(c, owner, c->rank, index), generation | SLR_ACK_REFUSED);
-    pthread_mutex_unlock(&c->exports->mapping);
-    slr_shared_leave();
+    if (slr_shared_enter(&c->shared) == SLR_OK) {
+        if (fd >= 0)
+            map_export(c, owner, index, generation, fd);
+        else
+            atomic_store(slr_exports_ack(c, owner, c->rank, index), generation | SLR_ACK_REFUSED);
+        slr_shared_leave();
+    }
+    slr_exports_mapping_end(c);
 }
 
 bool slr_exports_unmap_all(struct slr_comm *c)

@@ -129,15 +129,14 @@ static bool any_revoked(const struct slr_comm *c)
     return false;
 }
 
-/* Not while all is being closed: then nothing is mapped any more. */
 static bool map_peers(struct slr_comm *c)
 {
     if (atomic_load(&c->error) != ncclSuccess)
         return true;
-    if (pthread_mutex_trylock(&c->exports->mapping) != 0)
+    if (!slr_exports_mapping_begin(c))
         return false;
-    const bool left = c->exports->unmapped ? false : slr_exports_tick_peers(c);
-    pthread_mutex_unlock(&c->exports->mapping);
+    const bool left = slr_exports_tick_peers(c);
+    slr_exports_mapping_end(c);
     return left;
 }
 
