@@ -47,17 +47,22 @@ static void look(struct slr_comm *c, void *ctx)
 
 /* Each communicator with a use of its own and without the registry's lock: a call of the application must
  * find its communicator meanwhile. */
-static void serve_communicators(void)
+static void each_communicator(void (*visit)(struct slr_comm *c))
 {
     struct slr_comm *list[SLR_MANY_COMMS];
     int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
     for (int i = 0; i < n; i++) {
-        slr_connect_tick(list[i]);
-        slr_exports_tick(list[i]);
-        slr_symmetry_tick(list[i]);
-        slr_timeline_tick(list[i]);
+        visit(list[i]);
         slr_comm_put(list[i]);
     }
+}
+
+static void serve(struct slr_comm *c)
+{
+    slr_connect_tick(c);
+    slr_exports_tick(c);
+    slr_symmetry_tick(c);
+    slr_timeline_tick(c);
 }
 
 /* Under the registry's lock, so that no communicator ends meanwhile: nothing here waits. */
@@ -87,7 +92,7 @@ static void answer_messages(void)
 static void keep_house(void)
 {
     answer_messages();
-    serve_communicators();
+    each_communicator(serve);
     slr_tune_keep_tick();
 }
 
@@ -95,12 +100,7 @@ static void keep_house(void)
  * the thread above does. */
 static void give_back(void)
 {
-    struct slr_comm *list[SLR_MANY_COMMS];
-    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
-    for (int i = 0; i < n; i++) {
-        slr_exports_return(list[i]);
-        slr_comm_put(list[i]);
-    }
+    each_communicator(slr_exports_return);
     slr_comm_reap_orphans();
     slr_deferred_free_tick();
     slr_block_return_idle();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two threads of a process that has a communicator on the ring, or one that is measured.
+/* The three threads of a process that has a communicator on the ring, or one that is measured.
  *
  *   slipring          the watchdog (watchdog.h), every tick of 50 ms
  *   slipring-memory   the house-keeping thread, every tick and when a message comes (oob.h): exports
- *                     memory and maps that of peers (exports.h), takes the steps of connecting
+ *                     memory and maps that of peers (exports.h), takes the steps of connecting and parting
  *                     (connect.h), analyses call sites (symmetry.h), writes what was measured
  *                     (timeline.h)
  *   slipring-return   the returning thread, every tick and when there is something to be returned:
