@@ -154,7 +154,7 @@ struct slr_ring {
 enum slr_source {
     SLR_FROM_SLOT,     /* copied out of the owner's staging slot */
     SLR_FROM_PLACE,    /* copied from where the owner's application has it: `from` */
-    SLR_FROM_EXPECTED, /* copied from where it is expected: `from`; the owner may correct it */
+    SLR_FROM_EXPECTED, /* copied from where it is expected: `from`, 0: nowhere; the owner may correct it */
     SLR_ARRIVES        /* the owner copies it into this rank's receive buffer */
 };
 enum slr_delivery {

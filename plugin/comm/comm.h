@@ -65,6 +65,8 @@ struct slr_order;
 struct slr_pending;
 struct slr_trials;
 
+#define SLR_UNMAPPABLE 16
+
 struct slr_comm {
     ncclComm_t nccl;
     pthread_mutex_t lock;
@@ -80,10 +82,12 @@ struct slr_comm {
     _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put;         /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
     bool sites_shown; /* calls are published for their sites' report: slr_symmetry_shown(), set by the agreement */
-    struct slr_exports *exports;           /* its blocks that peers map, and theirs */
-    struct slr_expect *expect;             /* where peers' shards have been; NULL: nothing remembered yet */
-    struct slr_bounce *bounce;             /* bounce.h; NULL: none yet */
-    struct slr_trials *trials;             /* trials.h; NULL: no ways are tried */
+    struct slr_exports *exports;                 /* its blocks that peers map, and theirs */
+    struct slr_expect *expect;                   /* where peers' shards have been; NULL: nothing remembered yet */
+    struct slr_bounce *bounce;                   /* bounce.h; NULL: none yet */
+    _Atomic uint64_t unmappable[SLR_UNMAPPABLE]; /* pairs of buffers that peers can not map: for_replays.h */
+    bool skips;                                  /* it does not wait for descriptors any more: for_replays.h */
+    struct slr_trials *trials;                   /* trials.h; NULL: no ways are tried */
     struct slr_tuner *tuner;               /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry;         /* symmetry.h; NULL: nothing analysed yet */
     struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */

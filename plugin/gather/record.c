@@ -7,6 +7,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/connect/connect.h"
+#include "plugin/gather/for_replays.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/record_memory.h"
@@ -300,6 +301,7 @@ enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
         return SLR_R_CAPTURE;
     enum slr_reason connected = SLR_R_RING;
     slr_connect(&c, &connected, 1); /* until recorded.c lets it go, or: */
+    slr_for_replays_announce(c);
     const enum slr_status s = connected == SLR_R_RING ? record_in(graph, capture, call) : SLR_ABSENT;
     if (s != SLR_OK)
         slr_connect_end(&c, 1);

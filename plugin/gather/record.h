@@ -52,8 +52,9 @@
  * What a replay can not do: staging, as its nodes are fixed. So buffers of recorded gathers are
  * registered with the communicator as long as a graph holds them, which keeps them mapped; a launch
  * waits until they are, at most SLIPRING_AGREE_TIMEOUT. Buffers that the peers can not map are copied
- * to one that they can and back, as nodes of the graph (bounce.h). Where a peer outside of a graph has agreed on staging for the same call, the communicator fails with a
- * message. */
+ * to one that they can and back, as nodes of the graph (bounce.h). Peers outside of a graph keep away
+ * from staging as well (for_replays.h); where one has agreed on it all the same, the communicator fails
+ * with a message. */
 #ifndef SLR_PLUGIN_GATHER_RECORD_H
 #define SLR_PLUGIN_GATHER_RECORD_H
 

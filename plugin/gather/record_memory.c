@@ -83,6 +83,21 @@ static bool reserve(struct slr_comm *c, struct slr_recorded_gather *g, bool last
     return false;
 }
 
+bool slr_record_memory_await(struct slr_comm *c, const struct slr_recorded_gather *g)
+{
+    struct slr_recorded_gather held = *g;
+    bool can = slr_record_memory_mapped(c, g);
+    if (can || slr_shared_enter(&c->shared) != SLR_OK)
+        return can;
+    if (reserve_block(c, g->send, g->shard, false, &held.block[0]) &&
+        reserve_block(c, g->recv, g->shard * (size_t)c->nranks, false, &held.block[1]))
+        /* On their way after all that time they come for a later call. */
+        can = !await_settled(c, &held) || slr_record_memory_mapped(c, g);
+    slr_record_memory_release(c, &held);
+    slr_shared_leave();
+    return can;
+}
+
 static bool reserve_bounce(struct slr_comm *c, struct slr_recorded_gather *g)
 {
     const size_t shard = (g->shard + BOUNCE_ALIGN - 1) / BOUNCE_ALIGN * BOUNCE_ALIGN;

@@ -141,7 +141,7 @@ static enum slr_status agree(struct slr_comm *c, struct slr_recorded_gather *g, 
     const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)g->send);
     const struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)g->recv);
     call.number = ++c->substituted;
-    if (!slr_transfer_await(&call))
+    if (!slr_transfer_await(&call, false))
         return SLR_TIMEOUT;
     if (!await_mapped(c, g))
         return SLR_TIMEOUT;
@@ -177,7 +177,9 @@ static const char *cause(enum slr_status s)
     return s == SLR_TIMEOUT
                ? "a peer of this process is too many calls behind for the launch of a graph, or a peer has "
                  "not mapped the buffers of a captured gather within SLIPRING_AGREE_TIMEOUT"
-           : s == SLR_PEER ? "a captured gather can not be staged, and a peer has agreed on that for this call, or a "
+           : s == SLR_PEER ? "a captured gather can not be staged, and a peer outside of a graph has agreed on that "
+                             "for this call, in memory "
+                             "that can not be mapped, or before it could know of the capture; or a "
                              "buffer is not mapped any more"
                            : "a graph could not be given what a captured gather needs";
 }

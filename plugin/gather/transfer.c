@@ -6,10 +6,11 @@
 #include "base/clock.h"
 #include "plugin/comm/comm.h"
 #include "plugin/gather/expect.h"
+#include "plugin/gather/for_replays.h"
 #include "plugin/gather/passed_alone.h"
 #include "plugin/memory/exports.h"
 
-#define SAME_THREAD_MS 10000u
+#define PATIENCE_MS 10000u
 
 static struct slr_transfer *descriptor(const struct slr_comm *c, int owner, int reader, uint64_t number)
 {
@@ -177,44 +178,36 @@ void slr_transfer_owner(const struct slr_call *call, const struct slr_place *sen
 /* An owner corrects what it is not; it never is the generation of a block. */
 static const struct slr_remote_place nowhere = {.generation = UINT64_MAX};
 
-/* What a reader says. That shard of the receive buffer is for this owner alone to write. */
-static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv, bool put,
-                                   CUdeviceptr *from, enum slr_memory *kind)
-{
-    struct slr_comm *c = call->comm;
-    struct saying mine = {.place =
-                              slr_exported_place(c, recv, (size_t)peer * call->shard, call->shard, peer, call->number)};
-    *from = 0;
-    if (put)
-        return mine;
-    /* An expected place is of use only where it can be corrected. */
-    mine.expected = slr_expected_place(call, peer, false);
-    if (mine.place.generation && mine.expected.generation)
-        *from = slr_exported_readable(c, peer, mine.expected, call->shard, kind);
-    return *from ? mine : (struct saying){0};
-}
+enum reading { PUTS, EXPECTS, REPLAYS };
 
-/* What a replay says, which can not take a shard from a slot: it expects something in any case. */
-static struct saying replay_saying(const struct slr_call *call, int peer, const struct slr_place *recv,
-                                   CUdeviceptr *from, enum slr_memory *kind)
+/* What a reader says. That shard of the receive buffer is for this owner alone to write. */
+static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv,
+                                   enum reading how, CUdeviceptr *from, enum slr_memory *kind)
 {
     struct slr_comm *c = call->comm;
     struct saying mine = {.place =
                               slr_exported_place(c, recv, (size_t)peer * call->shard, call->shard, peer, call->number)};
     *from = 0;
-    if (!mine.place.generation)
+    /* An expected place is of use only where it can be corrected. */
+    if (how == PUTS || !mine.place.generation)
         return mine;
-    mine.expected = slr_expected_place(call, peer, true);
+    mine.expected = slr_expected_place(call, peer, how == REPLAYS);
     if (mine.expected.generation)
         *from = slr_exported_readable(c, peer, mine.expected, call->shard, kind);
-    if (!*from)
-        mine.expected = nowhere;
+    if (*from)
+        return mine;
+    /* Else through a slot, which is no way for a replay, the peer's or this one. */
+    if (how == EXPECTS && !slr_for_replays_due(c))
+        return (struct saying){0};
+    mine.expected = nowhere;
     return mine;
 }
 
 static void reader_first(struct slr_comm *c, const struct saying *mine, CUdeviceptr from, struct slr_route *route)
 {
-    route->source = from ? SLR_FROM_EXPECTED : mine->place.generation ? SLR_ARRIVES : SLR_FROM_SLOT;
+    route->source = mine->expected.generation ? SLR_FROM_EXPECTED
+                    : mine->place.generation  ? SLR_ARRIVES
+                                              : SLR_FROM_SLOT;
     route->from = from;
     /* The peer may write here from now on, so an abort has to wait for it. */
     if (mine->place.generation)
@@ -238,11 +231,10 @@ static bool is_behind(const struct slr_call *call, int owner, int reader)
            SKIPS;
 }
 
-static bool await_peer(const struct slr_call *call, int peer)
+static bool await_peer(const struct slr_call *call, int peer, bool bounded)
 {
     struct slr_comm *c = call->comm;
-    const bool bounded = slr_shared_same_process(&c->shared, peer);
-    const uint64_t end = slr_now_ms() + SAME_THREAD_MS;
+    const uint64_t end = slr_now_ms() + PATIENCE_MS;
     while (is_behind(call, c->rank, peer) || is_behind(call, peer, c->rank)) {
         if (atomic_load(&c->error) != ncclSuccess || (bounded && slr_now_ms() > end))
             return false;
@@ -251,11 +243,14 @@ static bool await_peer(const struct slr_call *call, int peer)
     return true;
 }
 
-bool slr_transfer_await(const struct slr_call *call)
+bool slr_transfer_await(const struct slr_call *call, bool bounded)
 {
+    const struct slr_comm *c = call->comm;
     bool all = true;
-    for (int step = 1; step < call->comm->nranks && all; step++)
-        all = await_peer(call, (call->comm->rank + step) % call->comm->nranks);
+    for (int step = 1; step < c->nranks && all; step++) {
+        int peer = (c->rank + step) % c->nranks;
+        all = await_peer(call, peer, bounded || slr_shared_same_process(&c->shared, peer));
+    }
     return all;
 }
 
@@ -284,16 +279,11 @@ void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *
         int peer = (c->rank + step) % c->nranks;
         struct saying theirs;
         CUdeviceptr from = 0;
-        struct saying mine = replay_saying(call, peer, recv, &from, &route[peer].from_kind);
-        if (!publish(call, peer, false, mine, &theirs)) {
+        struct saying mine = reader_saying(call, peer, recv, REPLAYS, &from, &route[peer].from_kind);
+        if (publish(call, peer, false, mine, &theirs))
+            reader_first(c, &mine, from, &route[peer]);
+        else
             reader_second(c, peer, &theirs, &route[peer]);
-        } else if (mine.place.generation) {
-            route[peer].source = SLR_FROM_EXPECTED;
-            route[peer].from = from;
-            atomic_store(&c->written, true);
-        } else {
-            route[peer].source = SLR_FROM_SLOT;
-        }
     }
     slr_exports_release(c);
 }
@@ -310,7 +300,7 @@ void slr_transfer_reader(const struct slr_call *call, const struct slr_place *re
         if (expects)
             learn(call, peer);
         if (put || expects)
-            mine = reader_saying(call, peer, recv, put, &from, &route[peer].from_kind);
+            mine = reader_saying(call, peer, recv, put ? PUTS : EXPECTS, &from, &route[peer].from_kind);
         if (publish(call, peer, false, mine, &theirs))
             reader_first(c, &mine, from, &route[peer]);
         else

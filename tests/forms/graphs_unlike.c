@@ -9,16 +9,8 @@
 #define ROUNDS 20
 #define GRAPHS 3
 #define LATER_MS 300
+#define MANY 300      /* calls; there are descriptors for 256 */
 #define ABORT_MS 2500 /* two seconds, and what the machine does meanwhile */
-
-/* What a rank sends outside of a graph has to be mapped by its peers when they replay. */
-static void let_map(struct world *w, struct gather *g)
-{
-    for (int i = 0; i < 4; i++) {
-        eager(w, g, "before anything is recorded");
-        sleep_ms(50);
-    }
-}
 
 /* Shard r has to be what rank r sent in round `seed[r]`. */
 static void check_pairs(struct world *w, const struct gather *g, const uint64_t *seed, const char *what)
@@ -76,10 +68,8 @@ static void uneven(struct world *w)
 {
     struct gather g[2];
     cudaGraphExec_t both, one[2];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         buffers_open(w, &g[i], SHARD / 2 + (size_t)i, i == 0);
-        let_map(w, &g[i]);
-    }
     both = record_both(w, g);
     for (int i = 0; i < 2; i++)
         one[i] = executable(record(w, &g[i]));
@@ -175,7 +165,6 @@ static void ahead(struct world *w)
 {
     struct gather g;
     buffers_open(w, &g, SHARD, false);
-    let_map(w, &g);
     cudaGraphExec_t exec = executable(record(w, &g));
     for (int n = 0; n < 3; n++) {
         replay(w, exec, &g, "before a rank is ahead");
@@ -192,6 +181,27 @@ static void ahead(struct world *w)
         cudaGetLastError();
         gather_check(&g, w->seed, w->s, "of a rank that is ahead");
     }
+    CUDA(cudaGraphExecDestroy(exec));
+    buffers_close(&g);
+}
+
+/* One rank calls so often that it comes round to what its peers have not replayed yet. */
+static void behind(struct world *w)
+{
+    struct gather g;
+    buffers_open(w, &g, SHARD, false);
+    cudaGraphExec_t exec = executable(record(w, &g));
+    replay(w, exec, &g, "before a rank is far ahead");
+    w->seed++;
+    gather_load(&g, w->seed, w->s);
+    if (w->rank != 0)
+        sleep_ms(LATER_MS);
+    for (int i = 0; i < MANY; i++)
+        if (w->rank == 0)
+            gather_call(&g, w->comm, w->s);
+        else
+            CUDA(cudaGraphLaunch(exec, w->s));
+    gather_check(&g, w->seed, w->s, "of a rank that is far ahead");
     CUDA(cudaGraphExecDestroy(exec));
     buffers_close(&g);
 }
@@ -225,5 +235,6 @@ const struct graph_case graph_unlike_cases[] = {{.name = "crossed", .body = cros
                                                 {.name = "otherwise", .body = made_otherwise},
                                                 {.name = "idle", .body = idle},
                                                 {.name = "ahead", .body = ahead},
+                                                {.name = "behind", .body = behind},
                                                 {.name = "more", .body = more},
                                                 {.name = NULL}};

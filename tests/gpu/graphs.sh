@@ -68,7 +68,7 @@ case_of() {
 }
 
 # What is to happen: nothing special, an error that the program waits for, or a refused launch.
-errors=" killed mixed-anew more " refusals=" destroyed "
+errors=" killed more " refusals=" destroyed "
 ends=" killed destroyed " # what NCCL does then is no question of graphs
 
 checked_case() { # NAME CASE MODE
@@ -111,6 +111,7 @@ otherwise|updates, or clones; the other has the graph itself
 thrown|records more, and throws the graph away
 idle|records more, and never launches it
 ahead|replays four times before the other comes to its calls
+behind|calls 300 times before the other comes to its replays
 more|replays once more than the other calls; then an abort
 destroyed|(both) launch when the communicator has ended
 killed|is killed, the other replays"
