@@ -46,6 +46,7 @@ struct buffers {
     void *windows[2];
     size_t bytes; /* of a shard */
     int calls;
+    cudaGraphExec_t exec; /* with the gather; NULL: it is called */
 };
 
 static double now_us(void)
@@ -79,7 +80,20 @@ static void barrier(struct rank *r)
 
 static void gather(struct rank *r, const struct buffers *b)
 {
-    NCCL(ncclAllGather(b->send, b->recv, b->bytes, ncclInt8, r->comm, r->stream));
+    if (b->exec)
+        CUDA(cudaGraphLaunch(b->exec, r->stream));
+    else
+        NCCL(ncclAllGather(b->send, b->recv, b->bytes, ncclInt8, r->comm, r->stream));
+}
+
+static void capture(struct rank *r, struct buffers *b)
+{
+    cudaGraph_t graph;
+    CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+    gather(r, b);
+    CUDA(cudaStreamEndCapture(r->stream, &graph));
+    CUDA(cudaGraphInstantiate(&b->exec, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
 }
 
 static double host_time(struct rank *r, const struct buffers *b, double *us)
@@ -268,11 +282,15 @@ static void measure(struct rank *r, int size)
     allocate(r, &b);
     latency(r, &b, us, (int)w->options.warmup);
     pin(r);
+    if (w->options.graph)
+        capture(r, &b);
     costs->device_us[r->rank] = device_time(r, &b, us);
     costs->host_us[r->rank] = host_time(r, &b, us);
     costs->latency_us[r->rank] = latency(r, &b, us, b.calls);
     if (w->options.check)
         costs->checked[r->rank] = check(r, &b);
+    if (b.exec)
+        CUDA(cudaGraphExecDestroy(b.exec));
     release(r, &b);
 }
 
