@@ -3,10 +3,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "cache/block_state.h"
 #include "cache/retain.h"
+
+#define PATIENCE_MS 1000
 
 static uint32_t ordinals;
 static uint64_t unmapped; /* counts cuMemUnmap's beginnings and ends; under the lock */
@@ -138,7 +141,10 @@ static uint64_t count_now(void)
     return now;
 }
 
-static bool enter_seen(CUdeviceptr p, size_t bytes, bool registered, struct slr_place *out)
+/* LATER: the program is unmapping something, perhaps this. */
+enum entering { ENTERED, REFUSED, LATER };
+
+static enum entering enter_seen(CUdeviceptr p, size_t bytes, bool registered, struct slr_place *out)
 {
     struct slr_block seen = {.handle_state = SLR_HANDLE_UNKNOWN};
     /* Before the driver is asked: an unmapping that begins meanwhile is noticed when the block is
@@ -149,9 +155,13 @@ static bool enter_seen(CUdeviceptr p, size_t bytes, bool registered, struct slr_
         why = look_virtual(seen.base);
     if (!why && seen.kind == SLR_BLOCK_REGISTERED && !registered)
         why = "it is neither kept by SLIPRING_ALLOC nor registered with NCCL";
-    if (why && why != later)
+    if (why == later)
+        return LATER;
+    if (why)
         slr_not_shared(why);
-    return !why && enter_unless_unmapped(&seen, before, registered, p, out);
+    if (!why && enter_unless_unmapped(&seen, before, registered, p, out))
+        return ENTERED;
+    return !why && before != count_now() ? LATER : REFUSED;
 }
 
 bool slr_external_hold_again(uint64_t generation)
@@ -164,13 +174,23 @@ bool slr_external_hold_again(uint64_t generation)
     return b != NULL;
 }
 
+/* Not for ever: the program's cuMemUnmap may wait for a device that waits for this thread's program. */
+static bool enter_patiently(CUdeviceptr p, size_t bytes, struct slr_place *out)
+{
+    const uint64_t end = slr_now_ms() + PATIENCE_MS;
+    enum entering entered;
+    while ((entered = enter_seen(p, bytes, true, out)) == LATER && slr_now_ms() < end)
+        slr_sleep_ms(1);
+    return entered == ENTERED;
+}
+
 bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out)
 {
     if (!slr_block_usable())
         return false;
     *out = slr_block_find(p);
     if (!out->generation)
-        return enter_seen(p, bytes, true, out);
+        return enter_patiently(p, bytes, out);
     if (bytes > out->size - out->offset) {
         slr_not_shared("the buffer spans several allocations");
         return false;
@@ -178,9 +198,26 @@ bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out)
     return slr_external_hold_again(out->generation);
 }
 
+bool slr_external_hold_own(CUdeviceptr base, size_t bytes, struct slr_place *out)
+{
+    struct slr_block own = {.handle_state = SLR_HANDLE_UNKNOWN, .base = base, .size = bytes, .kind = SLR_BLOCK_VIRTUAL};
+    own.device = slr_block_usable() ? slr_block_device_current(&own.ctx) : -1;
+    if (own.device < 0)
+        return false;
+    slr_block_own();
+    slr_block_lock();
+    struct slr_block *b = enter(&own);
+    if (b) {
+        b->registrations++;
+        *out = place_of(b, base);
+    }
+    slr_block_unlock();
+    return b != NULL;
+}
+
 bool slr_external_enter(CUdeviceptr p, size_t bytes, struct slr_place *out)
 {
-    return slr_block_usable() && enter_seen(p, bytes, false, out);
+    return slr_block_usable() && enter_seen(p, bytes, false, out) == ENTERED;
 }
 
 void slr_external_release(uint64_t generation)

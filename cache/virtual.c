@@ -71,7 +71,7 @@ CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t byte
     CUmemGenericAllocationHandle memory;
     *out = 0;
     CUresult r = slr_real.cuMemCreate(&memory, bytes, &prop, 0);
-    if (r != CUDA_SUCCESS)
+    if (slr_cu_status(r, "cuMemCreate") != SLR_OK)
         return r;
     CUdeviceptr base = 0;
     r = map(devices, memory, bytes, &base);

@@ -85,7 +85,7 @@ static struct slr_bounce *make(const struct slr_comm *c, size_t bytes)
         free(b);
         return NULL;
     }
-    if (!slr_external_hold(b->base, b->bytes, &place)) {
+    if (!(b->is == BUFFER ? slr_external_hold : slr_external_hold_own)(b->base, b->bytes, &place)) {
         give_back(b);
         free(b);
         return NULL;

@@ -2,6 +2,9 @@
 /* Captured gathers whose buffers peers can not map, on some ranks or all, and ones that come before any other gather. */
 #include "graphs.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #define REPLAYS 12
 
 enum kind { USUAL, MANAGED, POOL };
@@ -100,6 +103,38 @@ static void unmapped_grows(struct world *w)
     }
 }
 
+static void *allocate_and_free(void *over)
+{
+    while (!atomic_load((atomic_bool *)over)) {
+        void *p;
+        NCCL(ncclMemAlloc(&p, SHARD));
+        NCCL(ncclMemFree(p));
+    }
+    return NULL;
+}
+
+/* Virtual memory comes and goes on another thread, while slipring looks at what is new to it. */
+static void busy(struct world *w)
+{
+    struct gather g[4];
+    cudaGraphExec_t exec[4];
+    atomic_bool over = false;
+    pthread_t other;
+    EXPECT(pthread_create(&other, NULL, allocate_and_free, &over) == 0, "no thread");
+    for (int i = 0; i < 4; i++) {
+        buffers_open(w, &g[i], SHARD + (size_t)i, i % 2);
+        exec[i] = executable(record(w, &g[i]));
+    }
+    for (int i = 0; i < REPLAYS; i++)
+        replay(w, exec[i % 4], &g[i % 4], "beside allocations");
+    atomic_store(&over, true);
+    pthread_join(other, NULL);
+    for (int i = 0; i < 4; i++) {
+        CUDA(cudaGraphExecDestroy(exec[i]));
+        buffers_close(&g[i]);
+    }
+}
+
 /* Nothing is connected, nothing is mapped. */
 static void first(struct world *w)
 {
@@ -116,5 +151,6 @@ static void first(struct world *w)
 const struct graph_case graph_memory_cases[] = {{.name = "unmapped", .body = unmapped},
                                                 {.name = "unmapped-streams", .body = unmapped_streams},
                                                 {.name = "unmapped-grows", .body = unmapped_grows},
+                                                {.name = "busy", .body = busy},
                                                 {.name = "first", .body = first, .first = true},
                                                 {.name = NULL}};

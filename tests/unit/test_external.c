@@ -132,3 +132,39 @@ Test(external, freed_while_registered_it_stays_until_it_is_unpinned)
     cr_expect_eq(fake_size_at(p), 0);
     slr_external_release(at.generation);
 }
+
+static int left;
+
+static void another_is_unmapped(void)
+{
+    if (left-- > 0)
+        slr_external_unmap(drv.base + 8 * M, M);
+}
+
+/* Whoever wants to keep it asks again. */
+Test(external, memory_is_held_although_other_memory_is_unmapped_meanwhile)
+{
+    struct slr_place at;
+    fake_ipc_start();
+    drv.legacy = 0;
+    drv.while_retain = another_is_unmapped;
+    left = 1;
+    cr_expect_not(slr_external_enter(drv.base, M, &at));
+    left = 3;
+    cr_assert(slr_external_hold(drv.base, M, &at));
+    cr_expect_eq(drv.retains, 5);
+    cr_expect_eq(drv.retains, drv.releases);
+}
+
+Test(external, memory_of_its_own_is_held_unseen)
+{
+    struct slr_place at;
+    fake_ipc_start();
+    drv.legacy = 0;
+    drv.fail = "retain";
+    cr_expect_not(slr_external_hold(drv.base, M, &at));
+    cr_assert(slr_external_hold_own(drv.base, 4 * M, &at));
+    cr_expect_eq(slr_block_find(drv.base + M).generation, at.generation);
+    slr_external_unmap(drv.base, 4 * M);
+    cr_expect_not(slr_block_lives(at.generation));
+}
