@@ -87,6 +87,7 @@ struct item {
 /* What one step loads and fetches. */
 struct step {
     struct item *item;
+    bool replays; /* from the graph; on all ranks, but where they differ */
     bool replayed;
     uint64_t seed;
     uint8_t *in, *out; /* pinned */
@@ -98,7 +99,8 @@ struct figures {
 
 struct soak {
     struct world *w;
-    bool kept; /* the buffers of graphs stay, and always belong to one */
+    bool kept;  /* the buffers of graphs stay, and always belong to one */
+    bool mixed; /* each rank decides for itself whether it replays or calls */
     cublasHandle_t blas;
     float *one;
     struct item graph[GRAPHS], eager[EAGER];
@@ -199,7 +201,7 @@ static void load(const struct step *step, cudaStream_t stream)
 static void perform(struct soak *s, const struct step *step, cudaStream_t stream)
 {
     s->calls += (uint64_t)step->item->gathers;
-    s->replays += step->replayed;
+    s->replays += step->replays;
     s->gathers += step->replayed ? 0u : (unsigned)step->item->gathers;
     if (step->replayed)
         CUDA(cudaGraphLaunch(step->item->exec, stream));
@@ -228,7 +230,8 @@ static void choose(struct soak *s, struct step *step)
 {
     const uint64_t what = draw(s, 10);
     step->item = what < 8 ? &s->graph[draw(s, GRAPHS)] : &s->eager[draw(s, EAGER)];
-    step->replayed = what < 7; /* a graph's buffers are also gathered outside of it */
+    step->replays = what < 7; /* a graph's buffers are also gathered outside of it */
+    step->replayed = step->replays && (!s->mixed || hash64((uint64_t)s->w->rank, s->drawn) % 3);
     step->seed = ++s->seed;
 }
 
@@ -464,7 +467,7 @@ static void see_counters(const struct soak *s)
            s->w->rank);
 }
 
-static void run(struct world *w, bool kept)
+static void run(struct world *w, bool kept, bool mixed)
 {
     static const unsigned usual = 300;
     const unsigned replays = w->replays ? w->replays : usual;
@@ -472,6 +475,7 @@ static void run(struct world *w, bool kept)
     struct figures early = {0};
     soak_open(&s, w);
     s.kept = kept;
+    s.mixed = mixed;
     while (s.replays < replays / 10)
         batch(&s);
     early = measure(&s, "after");
@@ -487,13 +491,20 @@ static void run(struct world *w, bool kept)
 
 static void soak(struct world *w)
 {
-    run(w, false);
+    run(w, false, false);
 }
 
 static void soak_kept(struct world *w)
 {
-    run(w, true);
+    run(w, true, false);
 }
 
-const struct graph_case graph_soak_cases[] = {
-    {.name = "soak", .body = soak}, {.name = "soak-kept", .body = soak_kept}, {.name = NULL}};
+static void soak_mixed(struct world *w)
+{
+    run(w, false, true);
+}
+
+const struct graph_case graph_soak_cases[] = {{.name = "soak", .body = soak},
+                                              {.name = "soak-kept", .body = soak_kept},
+                                              {.name = "soak-mixed", .body = soak_mixed},
+                                              {.name = NULL}};

@@ -9,7 +9,7 @@
 #   table                   ranks that do not do the same: what happens, and whether all bytes were right
 #   soak-kept-*             20 graphs in random turn with gathers, buffers freed and allocated, graphs recorded again: exact,
 #                           memory, descriptors and mappings constant
-#   soak-*                  the same, where graphs get new buffers as well
+#   soak-*, soak-mixed-*    the same, where graphs get new buffers as well; and each rank decides what it replays and what it calls
 #
 # usage: tests/gpu/graphs.sh [options]
 #   --softgpu      on the software GPU, with a short soak: tests this script
@@ -167,7 +167,7 @@ cases_steps() {
 soak_steps() {
     local name mode
     [ $softgpu = 0 ] || settings+=(--set alloc_idle=200ms) # there each block that is kept is a descriptor
-    for name in soak-kept soak; do
+    for name in soak-kept soak soak-mixed; do
         for mode in processes threads; do
             alone "$name-$mode" 240 case_of "$name-$mode" $name $mode "$replays"
             [ ! -s "$logs/$name-$mode.log" ] || grep '^rank' "$logs/$name-$mode.log" >"$logs/$name-$mode.table" || true
