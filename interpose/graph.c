@@ -132,6 +132,8 @@ static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
         if (r == CUDA_SUCCESS) {                                                                                       \
             slr_graph_copy(slr_graph_exec(*out), slr_graph_of(graph));                                                 \
             slr_recorded_instantiated(*out, graph);                                                                    \
+        } else {                                                                                                       \
+            slr_recorded_not_instantiated(graph, r);                                                                   \
         }                                                                                                              \
         return r;                                                                                                      \
     }
@@ -160,6 +162,22 @@ UPDATE(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, C
        (exec, graph, node, result))
 UPDATE(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result),
        (exec, graph, result))
+
+static CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+    CUresult r = REAL(cuGraphExecChildGraphNodeSetParams)(exec, node, child);
+    if (r == CUDA_SUCCESS)
+        slr_recorded_child_set(exec, child);
+    return r;
+}
+
+static CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params)
+{
+    CUresult r = REAL(cuGraphExecNodeSetParams)(exec, node, params);
+    if (r == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        slr_recorded_child_set(exec, params->graph.graph);
+    return r;
+}
 
 static CUresult hook_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *from, size_t n,
                                               CUgraph child)
@@ -254,7 +272,9 @@ static void install_graphs(void)
     INSTALL(cuGraphClone);
     INSTALL(cuGraphCreate);
     INSTALL(cuGraphDestroy);
+    INSTALL(cuGraphExecChildGraphNodeSetParams);
     INSTALL(cuGraphExecDestroy);
+    INSTALL(cuGraphExecNodeSetParams);
     INSTALL(cuGraphExecUpdate);
     INSTALL(cuGraphExecUpdate_v2);
     INSTALL(cuGraphInstantiate);

@@ -234,6 +234,31 @@ void slr_recorded_updated(CUgraphExec exec, CUgraph graph)
     pthread_mutex_unlock(&lock);
 }
 
+void slr_recorded_child_set(CUgraphExec exec, CUgraph child)
+{
+    if (!slr_recorded_any())
+        return;
+    pthread_mutex_lock(&lock);
+    struct slr_recorded_graph *to = find(slr_graph_exec(exec));
+    if (to && find(slr_graph_of(child)))
+        to->lost = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void slr_recorded_not_instantiated(CUgraph graph, CUresult r)
+{
+    if (!slr_recorded_any())
+        return;
+    pthread_mutex_lock(&lock);
+    const struct slr_recorded_graph *at = find(slr_graph_of(graph));
+    const unsigned gathers = at ? at->gathers : 0;
+    pthread_mutex_unlock(&lock);
+    if (gathers)
+        slr_log(SLR_LOG_WARN, "graph_not_made", "gathers=%u code=%d msg=%s", gathers, (int)r,
+                "a graph with captured gathers was not instantiated; it can not be launched by device code; "
+                "SLIPRING_GRAPHS=off leaves its gathers to NCCL");
+}
+
 bool slr_recorded_destroys(CUgraph graph)
 {
     bool now = true;

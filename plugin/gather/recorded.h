@@ -12,6 +12,8 @@
  *   cuGraphAddNode                      nodes of the copy that the driver has made
  *   cuGraphExecUpdate                   the executable graph holds what the new graph holds, by the
  *                                       nodes that it had before
+ *   cuGraphExecChildGraphNodeSetParams  with a graph that holds some the executable graph is lost: which
+ *                                       of its gathers those are can not be told
  *   cuGraphDestroy, cuGraphExecDestroy  it holds nothing
  *
  * While any holds it, a gather's communicator stays connected and its buffers registered. A graph
@@ -62,6 +64,8 @@ void slr_recorded_instantiated(CUgraphExec exec, CUgraph graph);
 void slr_recorded_cloned(CUgraph clone, CUgraph graph);
 void slr_recorded_child(CUgraph graph, CUgraph child, CUgraphNode node);
 void slr_recorded_updated(CUgraphExec exec, CUgraph graph);
+void slr_recorded_child_set(CUgraphExec exec, CUgraph child);
+void slr_recorded_not_instantiated(CUgraph graph, CUresult r);
 
 /* Before the driver's. False: the graph's end is put off. */
 bool slr_recorded_destroys(CUgraph graph);

@@ -127,6 +127,37 @@ static void child(struct world *w)
     buffers_close(&other);
 }
 
+/* Which gathers of a graph a child's values are for can not be told: then its launch is refused, as is what can not be
+ * instantiated. */
+static void child_set(struct world *w)
+{
+    struct gather g, other;
+    CUgraph parent;
+    CUgraphNode node;
+    CUDA_GRAPH_INSTANTIATE_PARAMS how = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH};
+    CUgraphExec never;
+    buffers_open(w, &g, SHARD, false);
+    buffers_open(w, &other, SHARD, false);
+    cudaGraph_t a = record(w, &g), b = record(w, &other);
+    DRIVER(cuGraphCreate(&parent, 0));
+    DRIVER(cuGraphAddChildGraphNode(&node, parent, NULL, 0, a));
+    cudaGraphExec_t exec;
+    CUDA(cudaGraphInstantiate(&exec, parent, 0));
+    replay(w, exec, &g, "a child");
+    EXPECT(cuGraphInstantiateWithParams(&never, a, &how) != CUDA_SUCCESS, "a graph of words is for device code");
+    DRIVER(cuGraphExecChildGraphNodeSetParams(exec, node, b));
+    EXPECT(cudaGraphLaunch(exec, w->s) != cudaSuccess, "rank %d: a graph of which the gathers are not known runs",
+           w->rank);
+    cudaGetLastError();
+    eager(w, &other, "behind a launch that was refused");
+    CUDA(cudaGraphExecDestroy(exec));
+    CUDA(cudaGraphDestroy(parent));
+    CUDA(cudaGraphDestroy(a));
+    CUDA(cudaGraphDestroy(b));
+    buffers_close(&g);
+    buffers_close(&other);
+}
+
 /* The executable graph goes from one graph's buffers to another's, and back. */
 static void updated(struct world *w)
 {
@@ -308,6 +339,7 @@ const struct graph_case graph_life_cases[] = {{.name = "turns", .body = turns},
                                               {.name = "late", .body = late},
                                               {.name = "clone", .body = cloned},
                                               {.name = "child", .body = child},
+                                              {.name = "child-set", .body = child_set},
                                               {.name = "update", .body = updated},
                                               {.name = "siblings", .body = siblings},
                                               {.name = "again", .body = again},

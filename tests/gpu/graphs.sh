@@ -68,7 +68,7 @@ case_of() {
 }
 
 # What is to happen: nothing special, an error that the program waits for, or a refused launch.
-errors=" killed more " refusals=" destroyed "
+errors=" killed more " refusals=" destroyed child-set "
 ends=" killed destroyed " # what NCCL does then is no question of graphs
 
 checked_case() { # NAME CASE MODE

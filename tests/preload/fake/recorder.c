@@ -317,6 +317,16 @@ void slr_recorded_updated(CUgraphExec exec, CUgraph graph)
     (void)exec, (void)graph;
 }
 
+void slr_recorded_child_set(CUgraphExec exec, CUgraph child)
+{
+    (void)exec, (void)child;
+}
+
+void slr_recorded_not_instantiated(CUgraph graph, CUresult r)
+{
+    (void)graph, (void)r;
+}
+
 bool slr_recorded_destroys(CUgraph graph)
 {
     (void)graph;
