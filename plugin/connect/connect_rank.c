@@ -7,6 +7,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/connect/connect_impl.h"
+#include "plugin/connect/graphs_try.h"
 #include "plugin/memory/deferred_free.h"
 
 /* ---- made ---- */
@@ -80,6 +81,7 @@ enum slr_reason slr_connect_make(struct slr_comm *c, int *peer)
         r = make_staging(c);
     if (r != SLR_R_RING)
         return r;
+    slr_graphs_try(c);
     post->slot = c->shared.staging.slot;
     return slr_staging_export(&c->shared.staging, &post->staging) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
 }

@@ -7,6 +7,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/connect/connect.h"
+#include "plugin/connect/graphs_try.h"
 #include "plugin/gather/for_replays.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/gather/order.h"
@@ -168,25 +169,13 @@ bool slr_record_takes(const struct slr_comm *recorder, CUstream stream)
 
 /* ---- whether it is for the ring ---- */
 
-static bool can_change_graphs(void)
-{
-    return slr_real.cuGraphExecBatchMemOpNodeSetParams && slr_real.cuGraphExecMemcpyNodeSetParams &&
-           slr_real.cuGraphNodeSetEnabled && slr_real.cuGraphNodeFindInClone &&
-           slr_real.cuGraphChildGraphNodeGetGraph && slr_real.cuStreamGetCaptureInfo;
-}
-
-bool slr_record_can(void)
-{
-    return slr_get(SLR_S_GRAPHS) && slr_get(SLR_S_ZERO_COPY) && slr_get(SLR_S_ALLOC) && can_change_graphs();
-}
-
-/* As they have posted it. */
+/* What the ranks have posted; before they are connected, as far as they know (graphs_try.h). */
 static bool all_can(const struct slr_comm *c)
 {
-    for (int r = 0; r < c->nranks; r++)
-        if (!c->shared.control->post[r].records)
-            return false;
-    return true;
+    const bool can = slr_graphs_all_can(c);
+    if (!can)
+        slr_graphs_missed();
+    return can;
 }
 
 /* ---- a gather ---- */
@@ -301,7 +290,10 @@ enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
         return SLR_R_CAPTURE;
     enum slr_reason connected = SLR_R_RING;
     slr_connect(&c, &connected, 1); /* until recorded.c lets it go, or: */
-    slr_for_replays_announce(c);
+    if (connected == SLR_R_RING && !all_can(c))
+        connected = SLR_R_CAPTURE; /* a trial has failed meanwhile */
+    if (connected == SLR_R_RING)
+        slr_for_replays_announce(c);
     const enum slr_status s = connected == SLR_R_RING ? record_in(graph, capture, call) : SLR_ABSENT;
     if (s != SLR_OK)
         slr_connect_end(&c, 1);

@@ -31,7 +31,7 @@
  * When a gather is not recorded but left to NCCL (SLR_R_CAPTURE), as of old:
  *
  *   SLIPRING_GRAPHS, SLIPRING_ZERO_COPY or SLIPRING_ALLOC is off on a rank, or a rank's driver can not
- *     change nodes of executable graphs: all ranks have posted that
+ *     change nodes of executable graphs: all ranks have posted that (plugin/connect/graphs_try.h)
  *   fewer bytes than 8 times SLIPRING_MIN_BYTES, or a size that was measured to be NCCL's (trials.h)
  *   ranks that share a GPU (slr_transfer_put)
  *   cudaStreamBeginCaptureToGraph: the graph may be the body of a conditional node, whose nodes can
@@ -62,9 +62,6 @@
 #include "plugin/comm/call.h"
 
 #define SLR_RECORD_MOST (SLR_TRANSFERS / 2)
-
-/* What this rank posts of itself: its settings and its driver let gathers be taken into graphs. */
-bool slr_record_can(void);
 
 /* The call has been decided to be captured. SLR_R_GRAPH: it is recorded, *r is the answer. Else it
  * is left to NCCL. */

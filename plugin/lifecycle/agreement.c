@@ -14,11 +14,11 @@
 #include "base/nvtx.h"
 #include "cache/device_reset.h"
 #include "plugin/connect/connect.h"
+#include "plugin/connect/graphs_try.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_state.h"
-#include "plugin/gather/record.h"
 #include "plugin/memory/deferred_free.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/gather/transfer.h"
@@ -103,7 +103,7 @@ static void fill_post(struct slr_comm *c, struct slr_post *post)
     slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
     post->device = c->shared.device;
     post->p2p_off = p2p_off();
-    post->records = slr_record_can();
+    post->records = slr_graphs_may();
     post->tries = slr_trials_prepare(c);
     post->shows_sites = slr_log_enabled(SLR_LOG_INFO); /* the level never changes */
     for (int i = 0; i < SLR_S_COUNT; i++)

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/connect/graphs_try.h"
+
+#include <stdatomic.h>
+#include "base/log.h"
+#include "kernels/flags.h"
+#include "kernels/graph_try.h"
+#include "plugin/comm/comm.h"
+
+#define DEVICES 64 /* that are remembered */
+
+static bool wanted(void)
+{
+    return slr_get(SLR_S_GRAPHS) && slr_get(SLR_S_ZERO_COPY) && slr_get(SLR_S_ALLOC);
+}
+
+bool slr_graphs_may(void)
+{
+    return wanted() && !slr_graph_try_missing();
+}
+
+bool slr_graphs_all_can(const struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (!__atomic_load_n(&c->shared.control->post[r].records, __ATOMIC_SEQ_CST))
+            return false;
+    return true;
+}
+
+static void told(const char *step, const char *why)
+{
+    static atomic_flag once = ATOMIC_FLAG_INIT;
+    int version = 0;
+    if (atomic_flag_test_and_set(&once))
+        return;
+    if (slr_real.cuDriverGetVersion)
+        slr_real.cuDriverGetVersion(&version);
+    slr_log(SLR_LOG_WARN, "graphs_off", "step=%s status=%s cuda=%d.%d msg=%s", step, why, version / 1000,
+            version % 1000 / 10, "captured gathers stay with NCCL on all ranks: the driver can not change graphs");
+}
+
+void slr_graphs_missed(void)
+{
+    const char *missing = wanted() ? slr_graph_try_missing() : NULL;
+    if (missing)
+        told(missing, "missing");
+}
+
+/* The words: the second half of the line of ready(me, me), which is this rank's alone and of which
+ * slr_ring_try uses 8 bytes. The memory: the first slot, which gets its pattern on the same stream. */
+static bool try_now(struct slr_comm *c)
+{
+    const size_t at = slr_flag_offset(c->nranks, SLR_FLAG_READY, c->rank, c->rank) + SLR_FLAG_LINE / 2;
+    const struct slr_staging *staging = &c->shared.staging;
+    struct slr_graph_try t = {.ctx = c->ring.ctx,
+                              .stream = c->ring.pull,
+                              .word = (_Atomic uint64_t *)(void *)((char *)c->ring.flags + at),
+                              .dword = c->ring.dflags + at,
+                              .memory = staging->far ? staging->far : staging->near};
+    _Static_assert(SLR_GRAPH_TRY_WORDS * 8 <= SLR_FLAG_LINE / 2, "half a line");
+    _Static_assert(SLR_GRAPH_TRY_BYTES <= SLR_SLOT_MIN, "a slot");
+    const bool good = slr_graph_try_make(&t) && slr_graph_try_use(&t);
+    slr_graph_try_end(&t);
+    if (!good)
+        told(t.step, t.why);
+    return good;
+}
+
+/* Two communicators of a device that try at the same time both do. */
+static bool can(struct slr_comm *c)
+{
+    enum { UNKNOWN, YES, NO };
+    static _Atomic int known[DEVICES];
+    const CUdevice device = c->shared.device;
+    const bool kept = device >= 0 && device < DEVICES;
+    const int before = kept ? atomic_load(&known[device]) : UNKNOWN;
+    if (before != UNKNOWN)
+        return before == YES;
+    const bool good = try_now(c);
+    if (kept)
+        atomic_store(&known[device], good ? YES : NO);
+    return good;
+}
+
+void slr_graphs_try(struct slr_comm *c)
+{
+    slr_graphs_missed();
+    if (slr_graphs_may() && !can(c))
+        __atomic_store_n(&c->shared.control->post[c->rank].records, 0, __ATOMIC_SEQ_CST);
+}

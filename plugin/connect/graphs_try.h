@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether this rank's driver can do what captured gathers need: first whether the functions exist,
+ * which the rank posts when the communicator is made; then a trial (kernels/graph_try.h), when the ranks
+ * connect, as nothing is put on a device before. Once in a process for each device.
+ *
+ * A rank whose trial fails takes back what it has posted (`records`) before it is MADE (connect.h). It
+ * posts it never again. So whoever is connected reads of each rank what is so for good; before that, 0
+ * is for good and 1 is not. All ranks come to the same: a gather is recorded only by who is connected.
+ *
+ * What fails is logged, once in a process, as graphs_off; nothing is tried or logged when the settings
+ * leave captured gathers to NCCL anyway. */
+#ifndef SLR_PLUGIN_CONNECT_GRAPHS_TRY_H
+#define SLR_PLUGIN_CONNECT_GRAPHS_TRY_H
+
+#include <stdbool.h>
+
+struct slr_comm;
+
+/* What this rank posts first: its settings and its driver's functions let gathers be taken into graphs. */
+bool slr_graphs_may(void);
+
+/* All ranks have posted that they can, as far as they know. */
+bool slr_graphs_all_can(const struct slr_comm *c);
+
+/* A captured gather stays with NCCL. If this process's driver has not got the functions, the log says
+ * so. */
+void slr_graphs_missed(void);
+
+/* A step of connecting: the communicator's context is entered, its streams and staging are there. */
+void slr_graphs_try(struct slr_comm *c);
+
+#endif
