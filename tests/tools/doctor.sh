@@ -97,6 +97,17 @@ P
     check stream_memops fail 'device 0: cuStreamBatchMemOp: CUDA_ERROR_NOT_SUPPORTED' 2 env SOFTGPU_FAIL=cuStreamBatchMemOp:1+=801
     finds ipc ok ''
     check stream_memops fail 'cuStreamWaitValue32' 2 env SOFTGPU_FAIL=cuStreamWaitValue32:1+=801
+    finds graphs unknown 'not tried on device 0'
+    check graphs warn 'device 0: cuGraphExecBatchMemOpNodeSetParams: CUDA_ERROR_NOT_SUPPORTED' 1 env SOFTGPU_FAIL=cuGraphExecBatchMemOpNodeSetParams:1+=801
+    advises graphs 'CUDA 12.3'
+    finds ipc ok ''
+    for call in cuGraphInstantiateWithFlags cuGraphLaunch cuGraphExecMemcpyNodeSetParams cuGraphNodeSetEnabled cuStreamGetCaptureInfo cuStreamBeginCapture cuStreamEndCapture; do
+        check graphs warn "device 0: ${call%WithFlags}: CUDA_ERROR_NOT_SUPPORTED" 1 env SOFTGPU_FAIL=$call:1+=801
+        finds ipc ok ''
+    done
+    # A word that can not be captured; the capture ends, and the rest goes on.
+    check graphs warn 'device 0: cuStreamBatchMemOp: CUDA_ERROR_NOT_SUPPORTED' 1 env SOFTGPU_FAIL=cuStreamBatchMemOp:2=801
+    finds ipc ok ''
     check ipc fail 'cuIpcGetMemHandle: CUDA_ERROR_NOT_SUPPORTED' 2 env SOFTGPU_FAIL=cuIpcGetMemHandle:1+=801
     check ipc fail 'device 0: cuIpcOpenMemHandle: CUDA_ERROR_MAP_FAILED' 2 env SOFTGPU_FAIL=cuIpcOpenMemHandle:1+=205
     advises ipc 'ipc=host'

@@ -15,6 +15,8 @@
     X(cuDeviceGetCount)                                                                                                \
     X(cuDeviceGetPCIBusId)                                                                                             \
     X(cuDeviceGetP2PAttribute)                                                                                         \
+    X(cuStreamBeginCapture)                                                                                            \
+    X(cuStreamEndCapture)                                                                                              \
     X(cuMemcpyHtoD)                                                                                                    \
     X(cuMemCreate)                                                                                                     \
     X(cuMemGetAllocationGranularity)

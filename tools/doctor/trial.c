@@ -32,11 +32,12 @@ static int place(struct trial *t)
     return t->ranks;
 }
 
-static const enum doctor_id ids[TRIAL_PARTS] = {DOCTOR_DEVICES, DOCTOR_CONTROL_MEMORY, DOCTOR_STREAM_MEMOPS, DOCTOR_IPC,
-                                                DOCTOR_IPC_VMM};
+static const enum doctor_id ids[TRIAL_PARTS] = {
+    DOCTOR_DEVICES, DOCTOR_CONTROL_MEMORY, DOCTOR_STREAM_MEMOPS, DOCTOR_GRAPHS, DOCTOR_IPC, DOCTOR_IPC_VMM};
 static const char *const titles[TRIAL_PARTS] = {"a context on each device",
                                                 "the flags' memory was registered on each device",
                                                 "a stream wrote a word and waited for one on each device",
+                                                "a graph was captured, changed and launched on each device",
                                                 "every process read every other's memory that its device reaches",
                                                 "every process read every other's memory that its device reaches"};
 
@@ -53,6 +54,12 @@ static int culprit(const struct trial *t, const struct child_end *end)
     return other;
 }
 
+/* Without these the rest goes on. */
+static enum doctor_result severity(enum trial_part part)
+{
+    return part == TRIAL_VMM || part == TRIAL_GRAPHS ? DOCTOR_WARN : DOCTOR_FAIL;
+}
+
 /* The part that a rank was at: the first that has no result. */
 static enum trial_part part_of(const struct trial_rank *r)
 {
@@ -66,7 +73,7 @@ static void told_hang(struct doctor *d, const struct trial *t, int who, const st
 {
     const struct trial_rank *r = &t->rank[who];
     enum trial_part part = part_of(r);
-    enum doctor_result result = part == TRIAL_VMM ? DOCTOR_WARN : DOCTOR_FAIL;
+    enum doctor_result result = severity(part);
     if (end[who].how == CHILD_TIMED_OUT)
         doctor_add(d, ids[part], result, "device %d did not answer within %u s, in %s", r->device, d->limit_ms / 1000,
                    *r->step ? r->step : "a wait");
@@ -88,8 +95,7 @@ static void told_part(struct doctor *d, const struct trial *t, enum trial_part p
 {
     const struct trial_rank *bad = with_state(t, part, TRIAL_BAD), *open = with_state(t, part, TRIAL_NOT_TRIED);
     if (bad)
-        doctor_add(d, ids[part], part == TRIAL_VMM ? DOCTOR_WARN : DOCTOR_FAIL, "device %d: %s", bad->device,
-                   bad->why[part]);
+        doctor_add(d, ids[part], severity(part), "device %d: %s", bad->device, bad->why[part]);
     else if (part == TRIAL_CONTEXT)
         return; /* nothing to say when it is good */
     else if (open && part == TRIAL_VMM && !t->devices->device[open->device].vmm)

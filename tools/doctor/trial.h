@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks do with each other, tried: one process for each device (two when there is one device),
  * in step. Each says in shared memory how far it came; the parts that need only the own device are
- * in trial_own.c, the others in trial_peers.c. */
+ * in trial_own.c and trial_graphs.c, the others in trial_peers.c. */
 #ifndef SLR_TOOLS_DOCTOR_TRIAL_H
 #define SLR_TOOLS_DOCTOR_TRIAL_H
 
@@ -15,7 +15,7 @@
 #define TRIAL_BYTES 65536 /* that are compared */
 
 /* The parts, in the order in which they are tried. */
-enum trial_part { TRIAL_CONTEXT, TRIAL_CONTROL, TRIAL_MEMOPS, TRIAL_IPC, TRIAL_VMM, TRIAL_PARTS };
+enum trial_part { TRIAL_CONTEXT, TRIAL_CONTROL, TRIAL_MEMOPS, TRIAL_GRAPHS, TRIAL_IPC, TRIAL_VMM, TRIAL_PARTS };
 enum trial_state { TRIAL_NOT_TRIED, TRIAL_GOOD, TRIAL_BAD };
 
 _Static_assert(DOCTOR_MAX_DEVICES <= CHILDREN, "one process for each device");
@@ -49,6 +49,9 @@ struct trial_self {
 
 void trial_own(struct trial_self *s);
 void trial_peers(struct trial_self *s);
+
+/* TRIAL_GRAPHS, with a page of registered memory. True: it did. */
+bool trial_graphs(struct trial_self *s, void *words, CUdeviceptr device_words);
 
 /* Notes that `part` failed in `what`; the first reason of a part stays. Returns false. */
 bool trial_bad(struct trial_self *s, enum trial_part part, const char *what, const char *why);

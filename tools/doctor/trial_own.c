@@ -108,8 +108,11 @@ void trial_own(struct trial_self *s)
     good(s, TRIAL_CONTEXT);
     if (control_memory(s, &words, &device_words)) {
         good(s, TRIAL_CONTROL);
-        if (memops(s, words, device_words))
+        if (memops(s, words, device_words)) {
             good(s, TRIAL_MEMOPS);
+            if (trial_graphs(s, words, device_words))
+                good(s, TRIAL_GRAPHS);
+        }
     }
     s->r->offers = make_block(s);
 }
