@@ -141,11 +141,13 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
     enum slr_source way = slr_source_of(g, owner);
     CUdeviceptr to = g->recv + (size_t)owner * g->plan.shard + at;
     CUdeviceptr from = way == SLR_FROM_SLOT ? ring->slots[owner] + slr_slot_at(ring, seq) : g->route[owner].from + at;
-    if (ring->recorded)
-        return slr_record_copy(ring, ring->pull, owner, false, g->recv + (size_t)owner * g->plan.shard, at, bytes);
-    if (way == SLR_FROM_EXPECTED && !g->route[owner].from)
+    if (ring->recorded) {
+        SLR_TRY(slr_record_copy(ring, ring->pull, owner, false, g->recv + (size_t)owner * g->plan.shard, at, bytes));
+    } else if (way == SLR_FROM_EXPECTED && !g->route[owner].from) {
         return SLR_OK;
-    SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
+    } else {
+        SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
+    }
     pull_did(ring, SLR_SPAN_PULL, owner, (uint32_t)(at / g->plan.piece), bytes);
     return SLR_OK;
 }

@@ -3,19 +3,8 @@
 #include "kernels/ring_record.h"
 
 #include <stdlib.h>
+#include "kernels/capture_node.h"
 #include "kernels/ring_impl.h"
-
-/* The node that the stream's latest operation has become. */
-static CUgraphNode latest(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    const CUgraphNode *node = NULL;
-    size_t n = 0;
-    if (slr_real.cuStreamGetCaptureInfo(stream, &status, NULL, NULL, &node, NULL, &n) != CUDA_SUCCESS ||
-        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || n != 1)
-        return NULL;
-    return node[0];
-}
 
 /* Room for one more; false: none. */
 static bool grow(void **list, uint32_t used, uint32_t *room, size_t size)
@@ -33,7 +22,7 @@ static bool grow(void **list, uint32_t used, uint32_t *room, size_t size)
 
 static struct slr_recorded_node *add_node(struct slr_recorded *r, CUstream stream)
 {
-    CUgraphNode node = latest(stream);
+    CUgraphNode node = slr_capture_node(stream);
     if (!node || !grow((void **)&r->node, r->nodes, &r->node_room, sizeof *r->node)) {
         r->failed = true;
         return NULL;

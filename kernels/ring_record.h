@@ -13,6 +13,7 @@
  *   words and copy: correct       where the peer has taken something else for this rank's shard
  *                                 (SLR_CORRECTED): its place in the peer's receive buffer. Else the
  *                                 copy is off and the words wait for nothing
+ *   stamps                        events, where it is measured: timing_graph.h
  *
  * So a replay is a call like any other, and a peer may have made its own from a graph or not. What
  * is not in the graph, a replay can not do: staging through slots, and pushes to a buffer that was
@@ -99,6 +100,9 @@ void slr_recorded_free(struct slr_recorded *recorded);
 
 /* Whether the graph has what these routes need. */
 bool slr_recorded_fits(const struct slr_recorded *recorded, const struct slr_route *route, int rank, int nranks);
+
+/* Whether a replay with these routes does what this span of the captured gather was around. */
+bool slr_recorded_runs(const struct slr_timed_span *span, const struct slr_route *route);
 
 /* Gives `exec` what the gather whose last piece has the number `last` needs. `ring`: the
  * communicator's; its context is current. */

@@ -69,6 +69,14 @@ bool slr_recorded_fits(const struct slr_recorded *recorded, const struct slr_rou
     return true;
 }
 
+/* As give_copy() turns the copies on. Nobody is corrected by a wait alone. */
+bool slr_recorded_runs(const struct slr_timed_span *span, const struct slr_route *route)
+{
+    if (span->lane == SLR_LANE_PUBLISH)
+        return route[span->peer].delivery == SLR_CORRECTED;
+    return span->kind != SLR_SPAN_PULL || route[span->peer].from != 0;
+}
+
 /* Of a gather whose last piece is `last`; `before`: the last one of the gather before it, which all
  * words have reached. */
 static void set_op(const struct slr_recorded_op *op, const struct slr_route *route, uint32_t last, uint32_t before,

@@ -2,6 +2,7 @@
 #include "kernels/timing.h"
 
 #include <stdlib.h>
+#include "kernels/capture_node.h"
 
 #define MORE 32 /* spans and pointers to events, at a time */
 
@@ -26,10 +27,8 @@ void slr_timing_begin(struct slr_timing *timing)
         timing->at[lane] = -1;
 }
 
-static bool one_more_event(struct slr_timing *timing)
+static bool create_event(struct slr_timing *timing)
 {
-    if (timing->stamps < timing->created)
-        return true;
     /* With time stamps, unlike the events that only order. */
     if (!grow((void **)&timing->event, timing->created, &timing->event_room, sizeof(CUevent)) ||
         slr_real.cuEventCreate(&timing->event[timing->created], CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
@@ -40,16 +39,51 @@ static bool one_more_event(struct slr_timing *timing)
     return true;
 }
 
+bool slr_timing_reserve(struct slr_timing *timing, unsigned stamps)
+{
+    while (timing->created < stamps)
+        if (stamps > SLR_TIMING_STAMPS || !create_event(timing))
+            return false;
+    return true;
+}
+
+/* A plain record of a captured event is no node: it only marks a place in the capture. */
+static bool stamp_graph(struct slr_timing *timing, CUstream stream)
+{
+    const unsigned at = timing->stamps;
+    if (!grow((void **)&timing->node, at, &timing->node_room, sizeof(CUgraphNode)) ||
+        slr_real.cuEventRecordWithFlags(timing->stand_in, stream, CU_EVENT_RECORD_EXTERNAL) != CUDA_SUCCESS)
+        return false;
+    timing->node[at] = slr_capture_node(stream);
+    return timing->node[at] != NULL;
+}
+
+static bool stamp_stream(struct slr_timing *timing, CUstream stream)
+{
+    return slr_timing_reserve(timing, timing->stamps + 1) &&
+           slr_real.cuEventRecord(timing->event[timing->stamps], stream) == CUDA_SUCCESS;
+}
+
 /* The number of the new stamp; -1: none. */
 static int stamp(struct slr_timing *timing, CUstream stream)
 {
-    if (timing->broken || timing->stamps >= SLR_TIMING_STAMPS || !one_more_event(timing))
+    /* A replay has one more than what was captured. */
+    if (timing->broken || timing->stamps + (timing->stand_in != NULL) >= SLR_TIMING_STAMPS)
         return -1;
-    if (slr_real.cuEventRecord(timing->event[timing->stamps], stream) != CUDA_SUCCESS) {
+    if (!(timing->stand_in ? stamp_graph : stamp_stream)(timing, stream)) {
         timing->broken = true;
         return -1;
     }
     return (int)timing->stamps++;
+}
+
+void slr_timing_add(struct slr_timing *timing, const struct slr_timed_span *span)
+{
+    if (span->begin < 0 || span->end < 0 ||
+        !grow((void **)&timing->span, timing->spans, &timing->span_room, sizeof *span))
+        timing->cut++;
+    else
+        timing->span[timing->spans++] = *span;
 }
 
 void slr_timing_mark_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream)
@@ -63,10 +97,7 @@ void slr_timing_did_on(struct slr_timing *timing, enum slr_lane lane, CUstream s
     /* The stamp behind one operation is the one before the next. */
     what.begin = timing->at[lane];
     what.end = timing->at[lane] = stamp(timing, stream);
-    if (what.begin < 0 || what.end < 0 || !grow((void **)&timing->span, timing->spans, &timing->span_room, sizeof what))
-        timing->cut++;
-    else
-        timing->span[timing->spans++] = what;
+    slr_timing_add(timing, &what);
 }
 
 /* The last stamp first: most often that is the one to wait for. */
@@ -86,6 +117,7 @@ void slr_timing_free(struct slr_timing *timing)
         slr_real.cuEventDestroy(timing->event[i]);
     free(timing->event);
     free(timing->span);
+    free(timing->node);
     /* An event that is destroyed in flight is freed when it is complete. */
     *timing = (struct slr_timing){0};
 }

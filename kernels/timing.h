@@ -15,6 +15,8 @@
  * again by its next use; an event that is recorded again while an earlier record of it is in flight
  * means only the later one, as CUDA says.
  *
+ * A captured gather has a record as well, whose stamps are nodes of the graph: see timing_graph.h.
+ *
  * Of one context, which is current in all calls. Not thread-safe; NULL stands for a gather that is
  * not measured.
  */
@@ -57,6 +59,11 @@ struct slr_timing {
     unsigned cut; /* operations without a span, for want of room */
     int at[SLR_LANES];
     bool broken; /* an event could not be made or recorded */
+    /* Of a captured gather: the event that all its stamps record, the owner's; NULL: it is none. And
+     * the stamps' nodes, [node_room]. */
+    CUevent stand_in;
+    CUgraphNode *node;
+    unsigned node_room;
 };
 
 /* Empties the record for its next use. */
@@ -78,6 +85,12 @@ static inline void slr_timing_did(struct slr_timing *timing, enum slr_lane lane,
         slr_timing_did_on(timing, lane, stream,
                           (struct slr_timed_span){.kind = kind, .peer = peer, .piece = piece, .bytes = bytes});
 }
+
+/* Makes events for so many stamps. False: there are not that many. */
+bool slr_timing_reserve(struct slr_timing *timing, unsigned stamps);
+
+/* Another span, between stamps that it has. */
+void slr_timing_add(struct slr_timing *timing, const struct slr_timed_span *span);
 
 /* CUDA_SUCCESS when all stamps are complete, CUDA_ERROR_NOT_READY, or what is wrong with one. */
 CUresult slr_timing_query(const struct slr_timing *timing);

@@ -13,6 +13,7 @@
 #include "plugin/gather/order.h"
 #include "plugin/gather/record_memory.h"
 #include "plugin/gather/recorded.h"
+#include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 
 #define NOT_HERE 16
@@ -243,7 +244,13 @@ static enum slr_status record(struct recorder *r, const struct slr_call *call, s
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     slr_comm_lock(c);
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    enum slr_status s = record_now(r, call, g);
+    enum slr_status s = slr_shared_work_begin(&c->shared);
+    if (s == SLR_OK) {
+        slr_timeline_capture(c, call, &g->plan, &g->stamps);
+        if ((s = record_now(r, call, g)) != SLR_OK)
+            slr_timeline_close(c);
+        slr_shared_work_end();
+    }
     slr_comm_unlock(c);
     return s;
 }
@@ -275,7 +282,7 @@ static enum slr_status record_in(CUgraph graph, unsigned long long capture, cons
     if (s == SLR_OK && !slr_recorded_add(graph, &g))
         s = SLR_NOMEM;
     if (s != SLR_OK) {
-        slr_recorded_free(&g.nodes);
+        slr_recorded_drop(&g);
         slr_record_memory_release(c, &g);
     }
     return s;

@@ -48,6 +48,12 @@ static void let_go(const struct slr_recorded_gather *g)
     slr_comm_put(c);
 }
 
+void slr_recorded_drop(struct slr_recorded_gather *gather)
+{
+    slr_recorded_free(&gather->nodes);
+    slr_timed_nodes_free(&gather->stamps);
+}
+
 /* ---- entries; under the lock ---- */
 
 static struct slr_recorded_graph *find(slr_graph graph)
@@ -74,7 +80,7 @@ static void empty(struct slr_recorded_graph *at)
 {
     for (unsigned i = 0; i < at->gathers; i++) {
         let_go(&at->gather[i]);
-        slr_recorded_free(&at->gather[i].nodes);
+        slr_recorded_drop(&at->gather[i]);
     }
     free(at->gather);
     at->gather = NULL;
@@ -100,7 +106,7 @@ static void unlist(struct slr_recorded_graph *at)
     }
 }
 
-/* Takes over g->nodes. */
+/* Takes over g->nodes and ->stamps. */
 static bool append(struct slr_recorded_graph *to, const struct slr_recorded_gather *g)
 {
     if (to->gathers == to->room) {
@@ -123,10 +129,13 @@ static void add(struct slr_recorded_graph *to, const struct slr_recorded_graph *
         struct slr_recorded_gather g = from->gather[i];
         if (!slr_recorded_copy(&g.nodes, &from->gather[i].nodes, graph)) {
             to->lost = true;
-        } else if (append(to, &g)) {
+            continue;
+        }
+        slr_timed_nodes_copy(&g.stamps, &from->gather[i].stamps, graph);
+        if (append(to, &g)) {
             keep(&g);
         } else {
-            slr_recorded_free(&g.nodes);
+            slr_recorded_drop(&g);
             to->lost = true;
         }
     }
@@ -226,9 +235,10 @@ void slr_recorded_updated(CUgraphExec exec, CUgraph graph)
             to->lost = true;
             break;
         }
+        slr_timed_nodes_update(&g.stamps, &from->gather[i].stamps, &to->gather[i].stamps);
         keep(&g);
         let_go(&to->gather[i]);
-        slr_recorded_free(&to->gather[i].nodes);
+        slr_recorded_drop(&to->gather[i]);
         to->gather[i] = g;
     }
     pthread_mutex_unlock(&lock);

@@ -26,6 +26,7 @@
 #include "kernels/ring_record.h"
 #include "plugin/comm/key.h"
 #include "plugin/gather/graphs.h"
+#include "plugin/timeline/timeline.h"
 
 struct slr_recorded_gather {
     struct slr_label comm;
@@ -37,6 +38,7 @@ struct slr_recorded_gather {
     bool mapped;       /* all peers were seen to have them mapped, which lasts as long as they are registered */
     struct slr_plan plan;
     struct slr_recorded nodes;
+    struct slr_timed_nodes stamps;
 };
 
 /* What one graph holds, in the order of capture. */
@@ -53,8 +55,11 @@ struct slr_recorded_graph {
 /* Whether any graph holds a recorded gather. */
 bool slr_recorded_any(void);
 
-/* Takes over gather->nodes, and one registration and use of the communicator. False: no memory. */
+/* Takes over gather->nodes and ->stamps, and one registration and use of the communicator. False: no memory. */
 bool slr_recorded_add(CUgraph graph, struct slr_recorded_gather *gather);
+
+/* Frees gather->nodes and ->stamps. */
+void slr_recorded_drop(struct slr_recorded_gather *gather);
 
 /* How many gathers of the communicator it holds. */
 unsigned slr_recorded_count(CUgraph graph, const struct slr_comm *c);

@@ -73,8 +73,22 @@ static struct slr_replay *prepare(struct slr_recorded_graph *graph, CUgraphExec 
     return replay;
 }
 
-static void finish(struct slr_replay *replay)
+/* What was to be measured has been launched, or not. */
+static void measured(struct slr_replay *replay, bool launched)
 {
+    for (unsigned i = 0; i < replay->graph->gathers; i++) {
+        struct slr_recorded_gather *g = &replay->graph->gather[i];
+        struct slr_comm *c = g->stamps.now ? comm_of(replay, g) : NULL;
+        if (c && slr_context_enter(c->shared.ctx) == SLR_OK) {
+            slr_timeline_replayed(c, replay->exec, &g->stamps, launched);
+            slr_shared_leave();
+        }
+    }
+}
+
+static void finish(struct slr_replay *replay, bool launched)
+{
+    measured(replay, launched);
     for (unsigned i = 0; i < replay->comms; i++) {
         if (i < replay->locked)
             slr_comm_unlock(replay->comm[i]);
@@ -165,6 +179,8 @@ static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struc
     enum slr_status s = agree(c, g, replay->until, &gather, route);
     if (s == SLR_OK)
         s = slr_recorded_give(replay->exec, &g->nodes, &c->ring, &gather, atomic_load(&c->ring.issued));
+    if (s == SLR_OK)
+        slr_timeline_replay(c, replay->exec, &g->stamps, c->substituted, replay->stream, route);
     slr_shared_work_end();
     slr_exports_end(c, c->substituted);
     if (s == SLR_OK)
@@ -225,7 +241,7 @@ bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **rep
     } else if ((*replay = prepare(graph, exec, stream)) == NULL) {
         slr_recorded_put(graph);
     } else if ((*r = begin(*replay)) != CUDA_SUCCESS) {
-        finish(*replay);
+        finish(*replay, false);
         *replay = NULL;
     }
     slr_guard--;
@@ -254,6 +270,6 @@ void slr_replay_end(struct slr_replay *replay, CUresult r)
             slr_comm_fail(replay->comm[i], SLR_CUDA, -1, "the launch of a graph with captured gathers has failed");
         else if (behind(replay->comm[i], replay->stream) != SLR_OK)
             slr_comm_fail(replay->comm[i], SLR_CUDA, -1, "what comes later could not be ordered behind a graph");
-    finish(replay);
+    finish(replay, r == CUDA_SUCCESS);
     slr_guard--;
 }

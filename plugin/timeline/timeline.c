@@ -184,8 +184,7 @@ void slr_timeline_give_back(struct slr_timeline *timeline, struct slr_timed *m)
     pthread_mutex_unlock(&timeline->lock);
 }
 
-/* What the lines say of an all-gather. */
-static void describe(struct slr_timed *m, const struct slr_call *call)
+void slr_timeline_describe(struct slr_timed *m, const struct slr_call *call)
 {
     m->reason = call->why;
     m->shard = call->shard;
@@ -208,53 +207,75 @@ void slr_timeline_begin(const struct slr_call *call)
     struct slr_timed *m = timeline ? slr_timeline_take(timeline, SLR_TIMED_RING, call->number) : NULL;
     if (!m)
         return;
-    describe(m, call);
+    slr_timeline_describe(m, call);
     m->reason = SLR_R_RING;
-    timeline->open = m;
     c->ring.timing = &m->timing;
     slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
 }
 
-/* The record of the gather under way, which is closed with that. NULL: it is not measured. */
+/* The record of the gather under way. NULL: it is not measured. */
+static struct slr_timed *open_of(const struct slr_comm *c)
+{
+    return (struct slr_timed *)c->ring.timing;
+}
+
 static struct slr_timed *take_open(struct slr_comm *c)
 {
-    struct slr_timeline *timeline = atomic_load_explicit(&c->timeline, memory_order_relaxed);
-    struct slr_timed *m = timeline && c->ring.timing ? timeline->open : NULL;
+    struct slr_timed *m = open_of(c);
     c->ring.timing = NULL;
     return m;
 }
 
-void slr_timeline_enqueued(struct slr_comm *c, const struct slr_gather *gather, enum slr_status s)
+void slr_timeline_deliveries(struct slr_timed *m, const struct slr_comm *c, const struct slr_route *route)
 {
-    if (!c->ring.timing)
-        return;
-    struct slr_timeline *timeline = atomic_load(&c->timeline);
-    if (s != SLR_OK) {
-        /* Unread: of what is enqueued in part no time means anything. */
-        slr_timeline_give_back(timeline, take_open(c));
-        return;
-    }
-    timeline->open->pieces = gather->plan.pieces;
-    timeline->open->chunks = gather->plan.chunks;
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
-            timeline->open->deliveries[gather->route[r].delivery]++;
+            m->deliveries[route[r].delivery]++;
+}
+
+void slr_timeline_enqueued(struct slr_comm *c, const struct slr_gather *gather, enum slr_status s)
+{
+    struct slr_timed *m = open_of(c);
+    if (!m)
+        return;
+    if (s != SLR_OK) {
+        /* Unread: of what is enqueued in part no time means anything. */
+        slr_timeline_give_back(atomic_load(&c->timeline), take_open(c));
+        return;
+    }
+    m->pieces = gather->plan.pieces;
+    m->chunks = gather->plan.chunks;
+    slr_timeline_deliveries(m, c, gather->route);
 }
 
 /* A gather that one stream has consumed was fused, whatever others do. */
 void slr_timeline_joined(const struct slr_comm *c, enum slr_reason why)
 {
-    if (!c->ring.timing)
-        return;
-    struct slr_timed *m = atomic_load(&c->timeline)->open;
-    if (m->ended != SLR_R_FUSED)
+    struct slr_timed *m = open_of(c);
+    if (m && m->ended != SLR_R_FUSED)
         m->ended = why;
+}
+
+void slr_timeline_leave(struct slr_timed_capture *capture)
+{
+    if (atomic_fetch_sub(&capture->users, 1) > 1)
+        return;
+    slr_timing_free(&capture->timed.timing);
+    free(capture);
+}
+
+static void close_capture(struct slr_timed_capture *capture)
+{
+    atomic_store(&capture->closed, true);
+    slr_timeline_leave(capture);
 }
 
 void slr_timeline_close(struct slr_comm *c)
 {
-    struct slr_timed *m = c->ring.timing ? take_open(c) : NULL;
-    if (m)
+    struct slr_timed *m = take_open(c);
+    if (m && c->records)
+        close_capture((struct slr_timed_capture *)m);
+    else if (m)
         slr_timeline_hand_in(atomic_load(&c->timeline), m);
 }
 
@@ -279,7 +300,7 @@ struct slr_timed *slr_timeline_pass_begin(const struct slr_call *call)
 {
     struct slr_timed *m = nccl_begin(call->comm, SLR_TIMED_PASS, call->passed, call->stream);
     if (m)
-        describe(m, call);
+        slr_timeline_describe(m, call);
     return m;
 }
 
@@ -332,6 +353,9 @@ static void free_list(struct slr_timed *list)
 {
     for (struct slr_timed *m = list, *next; m; m = next) {
         next = m->next;
+        /* CUDA lets events go that a stream will record, but says nothing of a graph in flight. */
+        if (m->reason == SLR_R_GRAPH && slr_timing_query(&m->timing) != CUDA_SUCCESS)
+            m->timing.created = 0;
         slr_timing_free(&m->timing);
         free(m);
     }

@@ -23,6 +23,13 @@
  * it. One wait does not count: that of the origin of a gather that has followers (pending.h),
  * because the program computes on those.
  *
+ * A gather that is captured into a graph has a record, too, which is shared by the graphs that hold
+ * the gather, and has no times: what a replay's record is made from (kernels/timing_graph.h).
+ *
+ *   capture  free    --captured-->                                      open
+ *            open    --pending in the capture no more-->                closed
+ *   record   free    --launch of a sampled call--> --launched-->        closed, as above
+ *
  * Locks: the open record of the ring belongs to the communicator's lock, which is taken before the
  * timeline's own; a call that NCCL makes has its record to itself. No CUDA call but those of the
  * reader is made under the timeline's lock.
@@ -30,12 +37,21 @@
 #ifndef SLR_PLUGIN_TIMELINE_TIMELINE_H
 #define SLR_PLUGIN_TIMELINE_TIMELINE_H
 
+#include "kernels/timing_graph.h"
 #include "plugin/comm/call.h"
 
 #define SLR_TIMELINE_RECORDS 256
 #define SLR_TIMELINE_EVENTS 65536 /* of all records together; then no further record is made */
 
 struct slr_timed;
+struct slr_timed_capture;
+
+/* What measures a captured gather in one graph. All 0: nothing. */
+struct slr_timed_nodes {
+    struct slr_timed_capture *of; /* a reference */
+    CUgraphNode *node;            /* of its stamps; NULL: the captured ones */
+    struct slr_timed *now;        /* of the launch under way; NULL: it is not measured */
+};
 
 /* Whether the call with this number, counted from 1, is to be measured. */
 bool slr_timeline_turn(uint64_t number);
@@ -61,6 +77,30 @@ struct slr_timed *slr_timeline_pass_begin(const struct slr_call *call);
 struct slr_timed *slr_timeline_other_begin(struct slr_comm *c, const char *func, uint64_t number, size_t count,
                                            ncclDataType_t type, CUstream stream);
 void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResult_t r, size_t bytes);
+
+/* ---- captured gathers (gather/record.h) ---- */
+
+/* Under the recorder's lock, its context current: the call is about to be recorded. Sets
+ * ring.timing, which slr_timeline_close ends, and *nodes. */
+void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
+                          struct slr_timed_nodes *nodes);
+
+/* As slr_recorded_copy(). What can not be copied is not measured. */
+void slr_timed_nodes_copy(struct slr_timed_nodes *to, const struct slr_timed_nodes *from, CUgraph graph);
+
+/* `to` becomes what `values` is, by the nodes of `own`: see slr_recorded_updated(). */
+void slr_timed_nodes_update(struct slr_timed_nodes *to, const struct slr_timed_nodes *values,
+                            const struct slr_timed_nodes *own);
+void slr_timed_nodes_free(struct slr_timed_nodes *nodes);
+
+/* Under the communicator's lock, its context current: the call is about to be replayed, by a launch
+ * of `exec`. Sets nodes->now when it is to be measured. `stream`: of the launch. */
+void slr_timeline_replay(struct slr_comm *c, CUgraphExec exec, struct slr_timed_nodes *nodes, uint64_t number,
+                         CUstream stream, const struct slr_route *route);
+
+/* Likewise, for each replay that is measured: it has been launched, and ring.tail stands behind it;
+ * or it has not. */
+void slr_timeline_replayed(struct slr_comm *c, CUgraphExec exec, struct slr_timed_nodes *nodes, bool launched);
 
 /* For the house-keeping thread: writes what is complete. */
 void slr_timeline_tick(struct slr_comm *c);

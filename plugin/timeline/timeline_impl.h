@@ -11,7 +11,7 @@ enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER };
 
 /* A measured call: its stamps, and what its lines say besides. */
 struct slr_timed {
-    struct slr_timing timing;
+    struct slr_timing timing; /* first: the ring's `timing` is that of the open record */
     struct slr_timed *next;
     enum slr_timed_kind kind;
     uint64_t number;
@@ -33,7 +33,6 @@ struct slr_timeline {
     pthread_mutex_t lock;
     struct slr_timed *free, *closed, **closed_end; /* under `lock` */
     unsigned made, taken, events;
-    struct slr_timed *open; /* of the ring; under the communicator's lock */
 
     pthread_mutex_t reading; /* held by who reads and writes lines; before `lock` */
     struct slr_device_clock clock;
@@ -44,6 +43,20 @@ struct slr_timeline {
     uint64_t written, failed;       /* of those; failed: an event did, or the communicator */
     _Atomic uint64_t dropped;       /* no record was free */
 };
+
+/* Of a captured gather. What it says does not change any more when it is closed. */
+struct slr_timed_capture {
+    struct slr_timed timed; /* first */
+    _Atomic unsigned users; /* graphs, and the recorder until it is closed */
+    _Atomic bool closed;
+};
+
+/* What the lines say of an all-gather. */
+void slr_timeline_describe(struct slr_timed *m, const struct slr_call *call);
+void slr_timeline_deliveries(struct slr_timed *m, const struct slr_comm *c, const struct slr_route *route);
+
+/* One user fewer. */
+void slr_timeline_leave(struct slr_timed_capture *capture);
 
 /* The communicator's, made at its first measured call. NULL: it can not be measured; that has been
  * said. */

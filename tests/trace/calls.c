@@ -7,6 +7,9 @@
  *   others    every other collective, once plain, once in a group, once captured; and all-gathers likewise
  *   split     all-gathers on two communicators
  *   flood     all ROUNDS all-gathers are enqueued while their stream stands still
+ *   replays   a graph that holds a gather is launched ROUNDS times, and every fourth time the gather is called as well, while
+ *             the stream stands still; then ROUNDS times one by one
+ *   in-flight a graph is launched, and launched again behind something that lasts, when the communicator is destroyed
  *   leave     ends without destroying the communicator
  *   unfinished   destroys it while the stream that reads the gathers stands still
  *   abort     aborts it while gathers are in flight
@@ -113,6 +116,52 @@ static void leave(struct rank *r, struct gather *g, int rounds)
     exit(wrong_count() ? 1 : 0);
 }
 
+static cudaGraphExec_t record(struct rank *r, struct gather *g)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    zero_round(r, g, 0, "before the capture");
+    CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+    gather_call(g, r->comm, r->stream);
+    CUDA(cudaStreamEndCapture(r->stream, &graph));
+    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    return exec;
+}
+
+static void replays(struct rank *r, struct gather *g, int rounds)
+{
+    cudaGraphExec_t exec = record(r, g);
+    gather_load(g, 7, r->stream);
+    hold(r->stream, 300);
+    for (int i = 0; i < rounds; i++) {
+        CUDA(cudaGraphLaunch(exec, r->stream));
+        if (i % 4 == 3)
+            gather_call(g, r->comm, r->stream);
+    }
+    gather_check(g, 7, r->stream, "replays at once");
+    for (int i = 0; i < rounds; i++) {
+        gather_load(g, 8 + (uint64_t)i, r->stream);
+        CUDA(cudaGraphLaunch(exec, r->stream));
+        gather_check(g, 8 + (uint64_t)i, r->stream, "one by one");
+    }
+    CUDA(cudaGraphExecDestroy(exec));
+}
+
+static void in_flight(struct rank *r, struct gather *g, int rounds)
+{
+    cudaGraphExec_t exec = record(r, g);
+    for (int i = 0; i < rounds; i++)
+        CUDA(cudaGraphLaunch(exec, r->stream));
+    hold(r->stream, 500);
+    CUDA(cudaGraphLaunch(exec, r->stream));
+    hold(r->stream, 500);
+    NCCL(ncclCommDestroy(r->comm));
+    r->comm = NULL;
+    CUDA(cudaStreamSynchronize(r->stream));
+    CUDA(cudaGraphExecDestroy(exec));
+}
+
 /* The ring has done its part, but nobody has seen its last gather. */
 static void unfinished(struct rank *r, struct gather *g, int rounds)
 {
@@ -156,8 +205,8 @@ static const struct {
     const char *name;
     void (*run)(struct rank *r, struct gather *g, int rounds);
 } cases[] = {
-    {"mixed", mixed}, {"others", others},         {"split", split},    {"flood", flood},
-    {"leave", leave}, {"unfinished", unfinished}, {"abort", abort_it},
+    {"mixed", mixed},           {"others", others},  {"split", split},     {"flood", flood},         {"leave", leave},
+    {"unfinished", unfinished}, {"abort", abort_it}, {"replays", replays}, {"in-flight", in_flight},
 };
 
 int main(int argc, char **argv)

@@ -6,7 +6,7 @@
 #include <time.h>
 #include "base/clock.h"
 #include "kernels/device_clock.h"
-#include "kernels/timing.h"
+#include "kernels/timing_graph.h"
 
 /* An event: the device's time at its record, in nanoseconds. The device runs an event `latency` ns after its record;
  * -1: never. */
@@ -264,5 +264,155 @@ Test(timing, a_record_is_complete_when_all_of_it_is)
     cr_expect_eq(slr_timing_query(&r), CUDA_ERROR_NOT_READY);
     ((struct event *)r.event[1])->done_ns = 0;
     cr_expect_eq(slr_timing_query(&r), CUDA_SUCCESS);
+    slr_timing_free(&r);
+}
+
+/* ---- in graphs: a fake stream whose latest operation is always the next node, and nodes that have events ---- */
+
+#define NODES 16
+
+static CUgraphNode tip;
+static unsigned nodes;
+static int sets_left = -1;
+static CUevent event_of[NODES];
+
+static unsigned number_of(CUgraphNode node)
+{
+    return (unsigned)((uintptr_t)node - 1);
+}
+
+static CUresult record_node(CUevent e, CUstream s, unsigned flags)
+{
+    (void)s;
+    cr_assert_eq(flags, CU_EVENT_RECORD_EXTERNAL, "without it there is no node");
+    tip = (CUgraphNode)(uintptr_t)(nodes + 1);
+    event_of[nodes++] = e;
+    return CUDA_SUCCESS;
+}
+
+static CUresult capture_info(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                             const CUgraphNode **node, const CUgraphEdgeData **edge, size_t *n)
+{
+    (void)s, (void)id, (void)graph, (void)edge;
+    *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *node = &tip;
+    *n = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_event(CUgraphExec exec, CUgraphNode node, CUevent e)
+{
+    (void)exec;
+    if (sets_left == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    sets_left -= sets_left > 0;
+    event_of[number_of(node)] = e;
+    return CUDA_SUCCESS;
+}
+
+/* A gather with spans, captured. */
+static void capture(struct slr_timing *r, unsigned n)
+{
+    use_fakes();
+    slr_real.cuEventRecordWithFlags = record_node;
+    slr_real.cuStreamGetCaptureInfo = capture_info;
+    slr_real.cuGraphExecEventRecordNodeSetEvent = set_event;
+    nodes = 0;
+    cr_assert(slr_timing_graphs());
+    cr_assert_eq(event_create(&r->stand_in, 0), CUDA_SUCCESS);
+    record_spans(r, n);
+    cr_assert_eq(r->stamps, n + 1);
+    cr_assert_eq(r->spans, n);
+    cr_assert_eq(recorded, 0);
+}
+
+static void release(struct slr_timing *captured, struct slr_timing *replayed)
+{
+    event_destroy(captured->stand_in);
+    slr_timing_free(captured);
+    slr_timing_free(replayed);
+}
+
+static unsigned with(CUevent e)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < nodes; i++)
+        n += event_of[i] == e;
+    return n;
+}
+
+/* Whatever the driver says of an event before its node's turn. */
+Test(timing, a_replay_is_complete_when_its_graph_is)
+{
+    struct slr_timing captured = {0}, r = {0};
+    capture(&captured, 4);
+    cr_expect_eq(with(captured.stand_in), 5);
+    slr_timing_begin(&r);
+    cr_expect(slr_timing_give(NULL, captured.node, &captured, &r));
+    for (unsigned i = 0; i < 5; i++)
+        cr_expect_eq(event_of[number_of(captured.node[i])], r.event[i]);
+    latency = 2000000;
+    cr_expect(slr_timing_launched(NULL, captured.node, &captured, &r, (CUstream)1));
+    cr_expect_eq(with(captured.stand_in), 5, "nothing of the record is left in the graph");
+    cr_expect_eq(recorded, 1);
+    cr_expect_eq(slr_timing_query(&r), CUDA_ERROR_NOT_READY);
+    sleep_ms(4);
+    cr_expect_eq(slr_timing_query(&r), CUDA_SUCCESS);
+    release(&captured, &r);
+    cr_expect_eq(alive, 0);
+}
+
+Test(timing, a_launch_that_fails_leaves_nothing_in_the_graph)
+{
+    struct slr_timing captured = {0}, r = {0};
+    capture(&captured, 4);
+    slr_timing_begin(&r);
+    cr_expect(slr_timing_give(NULL, captured.node, &captured, &r));
+    cr_expect(slr_timing_launched(NULL, captured.node, &captured, &r, NULL));
+    cr_expect_eq(with(captured.stand_in), 5);
+    cr_expect_eq(recorded, 0);
+    release(&captured, &r);
+}
+
+Test(timing, a_node_that_can_not_be_given_an_event_breaks_the_replay)
+{
+    struct slr_timing captured = {0}, r = {0};
+    capture(&captured, 4);
+    slr_timing_begin(&r);
+    sets_left = 2;
+    cr_expect(!slr_timing_give(NULL, captured.node, &captured, &r));
+    cr_expect(r.broken);
+    sets_left = -1;
+    cr_expect(slr_timing_launched(NULL, captured.node, &captured, &r, (CUstream)1));
+    cr_expect_eq(with(captured.stand_in), 5);
+    release(&captured, &r);
+}
+
+Test(timing, an_event_that_a_graph_keeps_is_not_used_again)
+{
+    struct slr_timing captured = {0}, r = {0};
+    capture(&captured, 4);
+    slr_timing_begin(&r);
+    cr_expect(slr_timing_give(NULL, captured.node, &captured, &r));
+    CUevent first = r.event[0];
+    sets_left = 0;
+    cr_expect(!slr_timing_launched(NULL, captured.node, &captured, &r, (CUstream)1));
+    cr_expect(r.broken);
+    record_spans(&r, 2);
+    for (unsigned i = 0; i < r.stamps; i++)
+        cr_expect_neq(r.event[i], first);
+    cr_expect_eq(with(first), 1);
+    release(&captured, &r);
+}
+
+Test(timing, what_is_captured_leaves_room_for_the_end)
+{
+    struct slr_timing captured = {.stand_in = (CUevent)1, .stamps = SLR_TIMING_STAMPS - 1}, r = {0};
+    use_fakes();
+    slr_timing_mark(&captured, SLR_LANE_APP, NULL);
+    cr_expect_eq(captured.stamps, SLR_TIMING_STAMPS - 1);
+    cr_expect(!captured.broken);
+    cr_expect(slr_timing_reserve(&r, SLR_TIMING_STAMPS));
+    cr_expect(!slr_timing_reserve(&r, SLR_TIMING_STAMPS + 1));
     slr_timing_free(&r);
 }
