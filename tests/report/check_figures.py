@@ -108,6 +108,15 @@ def check_row(row, raw, nranks, reasons):
     check(abs(float(overlap[:-1]) - 100 * hidden / sum(time)) <= 0.51, "%s: overlap %s, not %.2f%%" % (label, overlap, 100 * hidden / sum(time)))
 
 
+def check_decisions(text, lines):
+    """Whether the program or graphs have made a site's calls."""
+    table = [l for l in section(text, "What was decided, and why").split("\n") if l.startswith("  ")]
+    rows = text_rows(list(itertools.takewhile(lambda l: not l.startswith("  reason "), table)))
+    shown = {key_of_row(row[0], "", {}): row[1].split(":")[0] for row in rows if re.match(r"#\d+: site", row[0]) and not row[1].startswith("NCCL")}
+    want = {key: " and ".join(sorted({g["reason"] for g in gathers}, reverse=True)) for key, gathers in sites(lines).items() if key[0] == "site"}
+    check(shown == want, "decisions %s, not %s" % (shown, want))
+
+
 def check_endings(text, lines):
     raw, seen = collections.defaultdict(list), 0
     for key, gathers in sites(lines).items():
@@ -138,6 +147,7 @@ def check_text(text, lines):
         check_row(row, raw, nranks, reasons_of(text))
     if any(x["event"] == "gather" and x["decision"] == "ring" for x in lines):
         check_endings(text, lines)
+        check_decisions(text, lines)
     check(not raw, "sites without a row: %s" % list(raw))
     ring = [x for x in lines if x["event"] == "gather" and x["decision"] == "ring"]
     time = sum(x["end"] - x["begin"] for x in ring)

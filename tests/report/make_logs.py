@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes logs as libslipring.so does (SLIPRING_LOG_FORMAT=json, TRACE=1), of a run that never was: for tests of what reads them.
 
-    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried]
+    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried] [--graphs]
 
 One communicator whose calls repeat every three: a fused gather (32 MiB shards), one that a copy makes wait (8 MiB), one that the
 host waits for (1 MiB, in place); in each iteration a passed gather of 64 KiB and an AllReduce. The second site's receive buffer
-differs on the last rank. --tried: rank 0 has tried the ways of its call sites, some twice. All figures follow from the arguments.
+differs on the last rank. --tried: rank 0 has tried the ways of its call sites, some twice. --graphs:
+the second site's gathers are in graphs, and every other one of the third's. All figures follow from the arguments.
 """
 import argparse
 import json
@@ -41,6 +42,11 @@ class Rank:
 
 SITES = [(32 << 20, 0, "fused", 3), (8 << 20, 0, "other_operation", 0), (1 << 20, 1, "host_observes", 0)]
 LINK, HBM = 350, 3000  # bytes/ns
+
+
+def reason_of(r, call):
+    site, turn = (call - 1) % 3, (call - 1) // 3
+    return "graph" if r.args.graphs and (site == 1 or site == 2 and turn % 2) else "ring"
 
 
 def gather(r, call, t):
@@ -80,10 +86,10 @@ def gather(r, call, t):
         if end > app:
             r.span(call, "app", "wait", app, end)
             exposed, app = end - app, end
-    r.count("ring")
+    r.count(reason_of(r, call))
     r.count(ended)
     if not r.args.untraced:
-        r.log("gather", at=end, **r.common(), call=call, decision="ring", reason="ring", shard=shard, count=shard // 2, dtype="bf16",
+        r.log("gather", at=end, **r.common(), call=call, decision="ring", reason=reason_of(r, call), shard=shard, count=shard // 2, dtype="bf16",
               in_place=in_place, stream="0x5a0200", recv="0x7f0000", send="0x7e0000", pieces=1, chunks=n, slot=0 if place else n - 1, place=place, push=0,
               begin=begin, end=end, ended=ended, exposed=exposed)
     return app + 20 * US
@@ -177,6 +183,7 @@ def main():
     p.add_argument("--start", type=int, default=50_000_000_000)
     p.add_argument("--untraced", action="store_true")
     p.add_argument("--tried", action="store_true")
+    p.add_argument("--graphs", action="store_true")
     p.add_argument("--slow-rank", type=int, default=-1)
     args = p.parse_args()
     os.makedirs(args.folder, exist_ok=True)

@@ -29,7 +29,11 @@ has() {
 figures() {
     python3 "$here/make_logs.py" "$dir/even"
     python3 "$here/make_logs.py" "$dir/slow" --ranks 5 --calls 61 --seed 3 --slow-rank 2
+    python3 "$here/make_logs.py" "$dir/graphs" --graphs
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows --twice "$dir/even"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/graphs"
+    "$SLIPRING_REPORT" "$dir/graphs" >"$dir/text"
+    has "$dir/text" "^  graph  .*CUDA graph"
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/slow"
     "$SLIPRING_REPORT" "$dir/slow" >"$dir/text"
     has "$dir/text" "rank 2 .*gather time, median .*(+[0-9]*%)" "rank 4 .*ordinal" "recv symmetric" "SLIPRING_MIN_BYTES"

@@ -116,6 +116,11 @@ static struct site site_of(const struct comm *c, uint32_t comm, const struct gat
     return t;
 }
 
+static bool in_graph(const char *reason)
+{
+    return reason && strcmp(reason, slr_reason_name(SLR_R_GRAPH)) == 0;
+}
+
 /* How much of a gather was hidden, in 1/10000 of its time. One that took no time was all hidden. */
 static int64_t share_of(const struct gather *g)
 {
@@ -147,6 +152,7 @@ static void add_gather(struct sites *s, struct site *t, uint32_t member, const s
     int64_t time = g->end - g->begin;
     t->mixed |= t->shard != g->shard || t->dtype != g->dtype;
     r->calls++;
+    r->graphs += in_graph(g->reason);
     vec_push(&r->time, time);
     vec_push(&r->exposed, g->exposed);
     r->time_sum += (double)time;
@@ -289,6 +295,7 @@ static int most_first(const void *x, const void *y)
 static void sum_up(struct sites *s, struct site *t)
 {
     struct times time = {0}, exposed = {0};
+    uint64_t graphs = 0, calls = 0;
     for (size_t i = 0; i < t->ranks.n; i++) {
         struct site_rank *r = &t->ranks.at[i];
         for (size_t k = 0; k < r->time.n; k++) {
@@ -301,10 +308,14 @@ static void sum_up(struct sites *s, struct site *t)
         t->exposed_sum += r->exposed_sum;
         t->hidden_sum += r->hidden_sum;
         t->slot += r->slot, t->place += r->place, t->push += r->push;
+        graphs += r->graphs, calls += r->calls;
         t->traced = r->calls > t->traced ? r->calls : t->traced;
         for (size_t k = 0; k < r->ended.n; k++)
             tally(&t->ended, r->ended.at[k].reason, r->ended.at[k].n);
     }
+    t->made = graphs < calls                  ? graphs ? SITE_BOTH : SITE_CALLED
+              : graphs || in_graph(t->reason) ? SITE_IN_GRAPHS
+                                              : SITE_CALLED;
     for (size_t i = 0; i < t->endings.n; i++) {
         struct ending *e = &t->endings.at[i];
         e->median = percentile(&e->time, 50);

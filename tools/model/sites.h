@@ -28,7 +28,8 @@ struct ending { /* the gathers of a site, on all ranks, that ended in one way */
 
 struct site_rank {
     uint32_t member;
-    uint64_t calls; /* traced */
+    uint64_t calls;  /* traced */
+    uint64_t graphs; /* of those, made by a graph's launch */
     struct times time, exposed;
     double time_sum, exposed_sum, hidden_sum;
     uint64_t slot, place, push;
@@ -49,6 +50,7 @@ struct site {
     int64_t median, p90, exposed_median;
     double time_sum, exposed_sum, hidden_sum; /* hidden: of each gather what is left of its time, at least 0 */
     uint64_t slot, place, push;
+    enum { SITE_CALLED, SITE_IN_GRAPHS, SITE_BOTH } made; /* its calls, by the program or by graphs' launches */
     uint64_t parts; /* median number of parts of its fused GEMM; 0: not fused or unknown */
     struct tallies ended;
     VEC(struct ending) endings;

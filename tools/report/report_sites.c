@@ -137,6 +137,8 @@ static void put_passed(struct table *t, const struct site *s)
 
 static void put_decision(struct table *t, const struct report *r, size_t i)
 {
+    static const char *const made[] = {
+        [SITE_CALLED] = "ring", [SITE_IN_GRAPHS] = "graph", [SITE_BOTH] = "ring and graph"};
     const struct site *s = &r->sites.list.at[i];
     char label[80], why[200], symmetric[300], way[80], gemm[120];
     site_label(&r->sites, i, label, sizeof label);
@@ -148,7 +150,7 @@ static void put_decision(struct table *t, const struct report *r, size_t i)
     if (s->pass)
         put_passed(t, s);
     else
-        table_cell(t, "ring%s%s", *why ? ": " : "", why);
+        table_cell(t, "%s%s%s", made[s->made], *why ? ": " : "", why);
     table_cell(t, "%s", gemm);
     table_cell(t, "%s", way);
     table_cell(t, "%s", symmetric);
@@ -206,6 +208,8 @@ static void meanings(struct report *r, const size_t *chosen, size_t n)
     for (size_t i = 0; i < n; i++) {
         const struct site *s = &r->sites.list.at[chosen[i]];
         tally(&seen, s->reason, 1);
+        if (s->made != SITE_CALLED)
+            tally(&seen, "graph", 1);
         for (size_t k = 0; k < s->ended.n; k++)
             tally(&seen, s->ended.at[k].reason, 1);
     }
