@@ -6,6 +6,7 @@
 #   processes-*, threads-*  each case of tests/forms/graphs*.c; captures, and captures that are thrown away
 #   left-*                  SLIPRING_GRAPHS=off: one rank runs a gather from a graph, the other calls it: both are told
 #   nccl-*                  ranks that do not do the same, without slipring: for the table, no verdict
+#   traced-*                what SLIPRING_TRACE says of some cases is whole, in order and of one clock for both ranks
 #   table                   ranks that do not do the same: what happens, and whether all bytes were right
 #   soak-kept-*             20 graphs in random turn with gathers, buffers freed and allocated, graphs recorded again: exact,
 #                           memory, descriptors and mappings constant
@@ -90,6 +91,13 @@ told() { # NAME HOW
     decided "$1" ' communicator_failed .*only some ranks' >/dev/null || { echo "nobody was told why" && return 1; }
 }
 
+traced() { # NAME CASE MODE
+    bounded "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set graphs=on --set trace=1 --set log_format=json \
+        --set "log_file=$logs/$1.%p.json" -- "${programs[graphs]}" "$2" 2 "$3" || return
+    grep -q '"reason":"graph"' "$logs/$1".*.json || { echo "no replay was measured" && return 1; }
+    python3 "$SLR_ROOT/tests/trace/check.py" --table "$1" "$logs/$1".*.json >"$logs/$1.table"
+}
+
 nccl_alone() { # NAME CASE; no verdict
     local rc=0
     bounded "${plain[@]}" "${programs[graphs]}" "$2" 2 processes || rc=$?
@@ -160,6 +168,9 @@ cases_steps() {
     for name in on:graph off:stream_capture; do
         side_by_side "processes-capture-${name%:*}" 60 other_form "processes-capture-${name%:*}" "${name%:*}" "${name#*:}" "${programs[capture]}"
         side_by_side "processes-thrown-${name%:*}" 60 other_form "processes-thrown-${name%:*}" "${name%:*}" "${name#*:}" "${programs[thrown]}"
+    done
+    for name in gemm-stream gemm-event several clone child update mixed streams late; do
+        for mode in processes threads; do side_by_side "traced-$name-$mode" 60 traced "traced-$name-$mode" "$name" "$mode"; done
     done
     for name in graph-0-1 graph-1-0 clone-0-1 update-0-1; do side_by_side "left-$name" 60 told "left-$name" "$name"; done
 }
