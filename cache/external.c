@@ -10,9 +10,16 @@
 #include "cache/retain.h"
 
 #define PATIENCE_MS 1000
+#define RANGES 32
 
 static uint32_t ordinals;
-static uint64_t unmapped; /* counts cuMemUnmap's beginnings and ends; under the lock */
+/* Under the lock. */
+static uint64_t unmapped; /* counts cuMemUnmap's beginnings and ends */
+static struct range {
+    CUdeviceptr p;
+    size_t bytes;         /* 0: none */
+} leaving[RANGES];        /* that are being unmapped */
+static unsigned unlisted; /* more of them, for which there was no room */
 
 void slr_not_shared(const char *why)
 {
@@ -97,6 +104,15 @@ static struct slr_place place_of(const struct slr_block *b, CUdeviceptr p)
 }
 
 /* Under the lock. */
+static bool is_leaving(const struct slr_block *b)
+{
+    bool leaves = unlisted > 0;
+    for (int i = 0; i < RANGES && !leaves; i++)
+        leaves = leaving[i].bytes && leaving[i].p < b->base + b->size && b->base < leaving[i].p + leaving[i].bytes;
+    return leaves;
+}
+
+/* Under the lock. */
 static struct slr_block *enter(const struct slr_block *seen)
 {
     struct slr_block *b = slr_table_overlap(seen->base, seen->size);
@@ -118,19 +134,23 @@ static struct slr_block *enter(const struct slr_block *seen)
     return b;
 }
 
-static bool enter_unless_unmapped(const struct slr_block *seen, uint64_t before, bool registered, CUdeviceptr p,
-                                  struct slr_place *out)
+/* LATER: the program is unmapping something, perhaps this. */
+enum entering { ENTERED, REFUSED, LATER };
+
+static enum entering enter_unless_unmapped(const struct slr_block *seen, uint64_t before, bool registered,
+                                           CUdeviceptr p, struct slr_place *out)
 {
     /* The first block of a process may be one that it did not make. */
     slr_block_own();
     slr_block_lock();
-    struct slr_block *b = before == unmapped ? enter(seen) : NULL;
+    const bool may = before == unmapped && !is_leaving(seen);
+    struct slr_block *b = may ? enter(seen) : NULL;
     if (b) {
         b->registrations += registered;
         *out = place_of(b, p);
     }
     slr_block_unlock();
-    return b != NULL;
+    return b ? ENTERED : may ? REFUSED : LATER;
 }
 
 static uint64_t count_now(void)
@@ -140,9 +160,6 @@ static uint64_t count_now(void)
     slr_block_unlock();
     return now;
 }
-
-/* LATER: the program is unmapping something, perhaps this. */
-enum entering { ENTERED, REFUSED, LATER };
 
 static enum entering enter_seen(CUdeviceptr p, size_t bytes, bool registered, struct slr_place *out)
 {
@@ -159,9 +176,7 @@ static enum entering enter_seen(CUdeviceptr p, size_t bytes, bool registered, st
         return LATER;
     if (why)
         slr_not_shared(why);
-    if (!why && enter_unless_unmapped(&seen, before, registered, p, out))
-        return ENTERED;
-    return !why && before != count_now() ? LATER : REFUSED;
+    return why ? REFUSED : enter_unless_unmapped(&seen, before, registered, p, out);
 }
 
 bool slr_external_hold_again(uint64_t generation)
@@ -233,19 +248,60 @@ void slr_external_release(uint64_t generation)
     slr_block_unlock();
 }
 
+/* ---- unmapping ---- */
+
+static bool same_range(const struct range *r, CUdeviceptr p, size_t bytes)
+{
+    return r->p == p && r->bytes == bytes;
+}
+
+/* The entry of such a range, or -1. `bytes` 0: an empty entry. */
+static int range_at(CUdeviceptr p, size_t bytes)
+{
+    for (int i = 0; i < RANGES; i++)
+        if (same_range(&leaving[i], p, bytes))
+            return i;
+    return -1;
+}
+
+static void begin_range(CUdeviceptr p, size_t bytes)
+{
+    const int i = range_at(0, 0);
+    unmapped++;
+    if (i >= 0)
+        leaving[i] = (struct range){p, bytes};
+    else
+        unlisted++;
+}
+
 static void end_range(CUdeviceptr p, size_t bytes)
 {
-    struct slr_block *b;
-    slr_block_lock();
+    const int i = range_at(p, bytes);
     unmapped++;
+    if (i >= 0)
+        leaving[i] = (struct range){0, 0};
+    else
+        unlisted--;
+}
+
+void slr_external_unmap_begin(CUdeviceptr p, size_t bytes)
+{
+    struct slr_block *b;
+    if (!slr_block_usable() || !bytes)
+        return;
+    slr_block_lock();
+    begin_range(p, bytes);
     /* cuMemUnmap may cover several mappings. */
-    while (bytes && (b = slr_table_overlap(p, bytes)) != NULL && b->kind == SLR_BLOCK_VIRTUAL)
+    while ((b = slr_table_overlap(p, bytes)) != NULL && b->kind == SLR_BLOCK_VIRTUAL)
         slr_block_vanish(b);
     slr_block_unlock();
 }
 
-void slr_external_unmap(CUdeviceptr p, size_t bytes)
+void slr_external_unmap_end(CUdeviceptr p, size_t bytes)
 {
-    if (slr_block_usable())
-        end_range(p, bytes);
+    if (!slr_block_usable() || !bytes)
+        return;
+    slr_block_lock();
+    end_range(p, bytes);
+    slr_block_unlock();
 }

@@ -23,11 +23,14 @@
  * end before the address can mean other memory, and no block may be entered that ended meanwhile:
  *
  *   unmapping                                       entering
- *   1  count, end the generations in the range      1  read the count
+ *   1  count, list the range, end the generations   1  read the count
+ *      in it
  *   2  the driver's cuMemUnmap                      2  ask the driver what is there
- *   3  count, end the generations in the range      3  enter, unless the count has changed
+ *   3  count, take the range off the list           3  enter, unless the count has changed, or the
+ *                                                      memory is in a range of the list
  *
- * Whoever asks before 2 ends is counted out or ended by 3. cuMemRelease and cuMemAddressFree need
+ * Whoever asks before 2 ends is counted out, or kept out by the list. Nothing is ended in 3: by then the
+ * address may be another buffer's, which has been mapped and entered by another thread. cuMemRelease and cuMemAddressFree need
  * nothing: the mapping keeps the memory, and an address range can only be freed when nothing is
  * mapped there. ncclMemFree goes through cuMemUnmap.
  */
@@ -53,8 +56,9 @@ void slr_external_release(uint64_t generation);
 /* The same for a buffer that a gather has met, without a hold: virtual memory only. */
 bool slr_external_enter(CUdeviceptr p, size_t bytes, struct slr_place *out);
 
-/* Around the driver's cuMemUnmap. */
-void slr_external_unmap(CUdeviceptr p, size_t bytes);
+/* Around the driver's cuMemUnmap, or what calls it; they nest. */
+void slr_external_unmap_begin(CUdeviceptr p, size_t bytes);
+void slr_external_unmap_end(CUdeviceptr p, size_t bytes);
 
 /* The application may free the memory as soon as its registration has ended, and no hook holds it
  * up. */

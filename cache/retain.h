@@ -31,7 +31,8 @@ enum slr_retain_result {
 enum slr_retain_result slr_retain(CUdeviceptr p, CUmemGenericAllocationHandle *memory);
 void slr_retain_end(CUmemGenericAllocationHandle memory);
 
-/* Around the driver's cuMemUnmap and cuMemRelease as the program calls them. */
+/* Around the driver's cuMemUnmap and cuMemRelease as the program calls them, or what retains and releases in
+ * its name; they nest. */
 void slr_retain_program_begin(void);
 void slr_retain_program_end(void);
 

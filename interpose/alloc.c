@@ -65,12 +65,11 @@ static CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr p, CUstream stream)
 
 static CUresult hook_cuMemUnmap(CUdeviceptr p, size_t bytes)
 {
-    /* Before and after: what is entered while the driver unmaps must not survive (external.h). */
-    slr_external_unmap(p, bytes);
+    slr_external_unmap_begin(p, bytes);
     slr_retain_program_begin();
     CUresult r = REAL(cuMemUnmap)(p, bytes);
     slr_retain_program_end();
-    slr_external_unmap(p, bytes);
+    slr_external_unmap_end(p, bytes);
     return r;
 }
 

@@ -7,6 +7,7 @@
 #include "cache/blocks.h"
 #include "cache/external.h"
 #include "cache/handles.h"
+#include "cache/retain.h"
 #include "cache/virtual.h"
 #include "plugin/memory/exports.h"
 
@@ -51,9 +52,11 @@ static void give_back(const struct slr_bounce *b)
         slr_block_free(b->base);
         break;
     case VIRTUAL_BUFFER:
-        slr_external_unmap(b->base, b->bytes);
+        slr_external_unmap_begin(b->base, b->bytes);
+        slr_retain_program_begin();
         slr_virtual_free(b->base, b->bytes);
-        slr_external_unmap(b->base, b->bytes);
+        slr_retain_program_end();
+        slr_external_unmap_end(b->base, b->bytes);
         break;
     case STAND_IN:
         slr_virtual_free(b->base, b->bytes);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cache/external.h"
+#include "cache/retain.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/util/process.h"
@@ -281,14 +282,17 @@ ncclResult_t slr_mem_alloc(void **p, size_t bytes)
     return r;
 }
 
-/* Where NCCL unmaps it in a way that is not hooked, its block ends here. */
+/* Where NCCL unmaps it in a way that is not hooked, its block ends here. NCCL retains the memory by its
+ * address and releases it again, which no look may come between (cache/retain.h). */
 ncclResult_t slr_mem_free(void *p)
 {
     slr_guard++;
     struct slr_place place = slr_process_off() ? (struct slr_place){0} : slr_block_find((CUdeviceptr)(uintptr_t)p);
-    slr_external_unmap(place.base, place.size);
+    slr_external_unmap_begin(place.base, place.size);
+    slr_retain_program_begin();
     ncclResult_t r = slr_real.ncclMemFree(p);
-    slr_external_unmap(place.base, place.size);
+    slr_retain_program_end();
+    slr_external_unmap_end(place.base, place.size);
     slr_guard--;
     return r;
 }

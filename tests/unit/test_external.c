@@ -68,6 +68,12 @@ Test(external, virtual_memory_needs_a_handle_type_that_can_be_shared)
     cr_expect_eq(drv.retains, drv.releases);
 }
 
+static void unmap(CUdeviceptr p, size_t bytes)
+{
+    slr_external_unmap_begin(p, bytes);
+    slr_external_unmap_end(p, bytes);
+}
+
 Test(external, unmapping_ends_the_generation)
 {
     struct slr_place at, next;
@@ -75,17 +81,52 @@ Test(external, unmapping_ends_the_generation)
     drv.legacy = 0;
     cr_assert(slr_external_enter(drv.base, M, &at));
     cr_expect_not(slr_external_ends_with_registration(at.generation));
-    slr_external_unmap(drv.base, drv.size);
+    unmap(drv.base, drv.size);
     cr_expect_not(slr_block_lives(at.generation));
     cr_assert(slr_external_enter(drv.base, M, &next));
     cr_expect_neq(next.generation, at.generation);
-    slr_external_unmap(drv.base + 8 * M, M);
+    unmap(drv.base + 8 * M, M);
     cr_expect(slr_block_lives(next.generation));
+}
+
+/* It is freed by another call than cuMemUnmap, perhaps; then others are given the address before that has ended. */
+Test(external, what_comes_after_an_unmapping_lives)
+{
+    struct slr_place at, next;
+    fake_ipc_start();
+    drv.legacy = 0;
+    cr_assert(slr_external_enter(drv.base, M, &at));
+    slr_external_unmap_begin(drv.base, drv.size);
+    cr_expect_not(slr_block_lives(at.generation));
+    cr_expect_not(slr_external_enter(drv.base, M, &next), "what is being unmapped has been entered");
+    slr_external_unmap_begin(drv.base, drv.size); /* a call within */
+    slr_external_unmap_end(drv.base, drv.size);
+    cr_expect_not(slr_external_enter(drv.base, M, &next));
+    drv.base += 64 * M;
+    cr_expect(slr_external_enter(drv.base, M, &next), "other memory is not concerned");
+    drv.base -= 64 * M;
+    slr_external_unmap_end(drv.base, drv.size);
+    cr_assert(slr_external_enter(drv.base, M, &next));
+    cr_expect(slr_block_lives(next.generation));
+}
+
+Test(external, more_unmappings_at_a_time_than_are_listed)
+{
+    enum { MANY = 40 };
+    struct slr_place at;
+    fake_ipc_start();
+    drv.legacy = 0;
+    for (CUdeviceptr i = 0; i < MANY; i++)
+        slr_external_unmap_begin(drv.base + (100 + i) * drv.size, drv.size);
+    cr_expect_not(slr_external_enter(drv.base, M, &at));
+    for (CUdeviceptr i = 0; i < MANY; i++)
+        slr_external_unmap_end(drv.base + (100 + i) * drv.size, drv.size);
+    cr_expect(slr_external_enter(drv.base, M, &at));
 }
 
 static void unmapped_now(void)
 {
-    slr_external_unmap(drv.base, drv.size);
+    unmap(drv.base, drv.size);
 }
 
 /* The driver's answer may be of the time before. */
@@ -138,7 +179,7 @@ static int left;
 static void another_is_unmapped(void)
 {
     if (left-- > 0)
-        slr_external_unmap(drv.base + 8 * M, M);
+        unmap(drv.base + 8 * M, M);
 }
 
 /* Whoever wants to keep it asks again. */
@@ -165,6 +206,6 @@ Test(external, memory_of_its_own_is_held_unseen)
     cr_expect_not(slr_external_hold(drv.base, M, &at));
     cr_assert(slr_external_hold_own(drv.base, 4 * M, &at));
     cr_expect_eq(slr_block_find(drv.base + M).generation, at.generation);
-    slr_external_unmap(drv.base, 4 * M);
+    unmap(drv.base, 4 * M);
     cr_expect_not(slr_block_lives(at.generation));
 }
