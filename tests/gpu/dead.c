@@ -135,6 +135,9 @@ static pid_t start_rank(const struct running *c, int rank)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     set_number(FD_ENV, c->fd);
     set_number(RANK_ENV, rank);
+    /* The load of a kernel that is launched for the first time waits for the device. A rank whose only thread is in there
+     * when its peer dies can not be told, nor abort, with NCCL alone either; and trials cut GEMMs anew at any time. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     execl("/proc/self/exe", "dead", (char *)NULL);
     _exit(127);
 }
