@@ -110,7 +110,7 @@ struct slr_post {
     uint32_t shows_sites;           /* its log shows the call sites (symmetry.h) */
     uint64_t gpu;                   /* a hash of its model's name */
     uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/small.h) */
-    uint32_t records;               /* it could take gathers into CUDA graphs (record.h) */
+    uint32_t records;               /* it could take gathers into CUDA graphs (connect/graphs_try.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */
