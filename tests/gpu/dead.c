@@ -2,15 +2,17 @@
 /* A rank is killed or stopped, from outside, in each phase of gathers and GEMMs between two GPUs; the other one is
  * watched.
  *
- *   dead [--only TEXT] [--repeat N] [--seed N] [--quick]
+ *   dead [--only TEXT] [--repeat N] [--seed N] [--quick] [--untold]
  *
  * --only    cases whose name begins with it: kill, stop, abort, or more of it
  * --repeat  times for the cases whose moment is random (3)
  * --quick   small matrices, for the software GPU
+ * --untold  an error need not be told, as some calls are NCCL's
  *
  * SIGKILL: an error must be told within 2 s (or all rounds be complete and right); no round whose event is complete may
  * have a wrong byte; before the abort, or a call that has returned the error, the stream must not be complete unless
  * all is; the abort takes less than 2 s and frees the stream. "blind": the survivor only looks at the stream, for 3 s.
+ * "in a call, freed": it did not come back from one until a second thread of its had aborted (dead_other.h).
  * SIGSTOP: no error, and all is exact after SIGCONT; or the survivor aborts meanwhile, in less than 2 s, and neither
  * rank gets a wrong byte. One line a case. Each rank is a process of its own, on a device of its own.
  *
@@ -99,7 +101,7 @@ static struct {
     const char *only;
     int repeat;
     unsigned seed;
-    bool quick;
+    bool quick, untold;
 } options = {.only = "", .repeat = 3, .seed = 1};
 
 static void fail(const char *what)
@@ -135,9 +137,6 @@ static pid_t start_rank(const struct running *c, int rank)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     set_number(FD_ENV, c->fd);
     set_number(RANK_ENV, rank);
-    /* The load of a kernel that is launched for the first time waits for the device. A rank whose only thread is in there
-     * when its peer dies can not be told, nor abort, with NCCL alone either; and trials cut GEMMs anew at any time. */
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     execl("/proc/self/exe", "dead", (char *)NULL);
     _exit(127);
 }
@@ -226,7 +225,7 @@ static const char *verdict_abort(const struct dead_outcome *o)
 static const char *verdict_killed(const struct dead_plan *plan, const struct dead_outcome *o)
 {
     const char *bad = verdict_abort(o);
-    if (bad || plan->blind || o->all_complete)
+    if (bad || plan->blind || plan->untold || o->all_complete || o->freed)
         return bad;
     return o->told_us == DEAD_NOT_TOLD ? "NOT TOLD" : o->told_us > PROMISED_US ? "TOLD LATE" : NULL;
 }
@@ -273,6 +272,8 @@ static void print_case(const char *name, const struct running *c, int64_t delay_
     char told[40] = "-";
     if (plan->blind)
         snprintf(told, sizeof told, "not asked");
+    else if (o->freed)
+        snprintf(told, sizeof told, "in a call, freed");
     else if (o->told_us != DEAD_NOT_TOLD)
         snprintf(told, sizeof told, "%.0f%s", (double)o->told_us / 1e3, o->told_by_call ? " (call)" : "");
     printf("| %s | %d | %.1f | %s | %d of %d | %d | %s | ", name, plan->victim, (double)delay_us / 1e3, told, o->right,
@@ -293,6 +294,7 @@ static bool run_case(const struct scenario *s, int number)
                                       .victim = number % 2,
                                       .blind = s->blind,
                                       .abort_stopped = s->abort_stopped,
+                                      .untold = options.untold,
                                       .seed = options.seed + (unsigned)number};
     int window = c.page->plan.load.window_us;
     int64_t delay = s->random && window ? (int64_t)(luck % (uint64_t)window) : 0;
@@ -314,6 +316,8 @@ static void parse(char **argv)
     for (argv++; argv[0]; argv++) {
         if (!strcmp(argv[0], "--quick"))
             options.quick = true;
+        else if (!strcmp(argv[0], "--untold"))
+            options.untold = true;
         else if (!strcmp(argv[0], "--only") && argv[1])
             options.only = *++argv;
         else if (!strcmp(argv[0], "--repeat") && argv[1])

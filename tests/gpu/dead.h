@@ -38,6 +38,7 @@ struct dead_plan {
     int signal, victim;
     bool blind;         /* the survivor never asks for the communicator's error */
     bool abort_stopped; /* the survivor aborts while the victim is stopped */
+    bool untold;        /* NCCL may have moved what was in flight, and tells nothing */
     unsigned seed;
 };
 
@@ -51,6 +52,7 @@ struct dead_outcome {
     bool all_complete; /* so were all rounds */
     int64_t end_us;    /* how long ncclCommAbort took; 0: it was destroyed */
     bool drained;      /* the stream was idle in time after that */
+    bool freed;        /* its thread did not come back from a call until another one had aborted */
     bool ended;        /* the rank got to its end */
     char trouble[160]; /* a call that failed, or a wait that did not end */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of dead.c: a plain NCCL and cuBLAS program whose data every rank can compute by itself. */
-#include "dead.h"
+#include "dead_other.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -10,9 +10,8 @@
 #include "tests/e2e/ranks.h"
 
 enum { CHUNK = 32 << 20, LOOK_COLUMNS = 4, LOOK_ROWS = 16 };
-#define START_US 90000000   /* CUDA's and NCCL's start, on a machine that is busy */
-#define PATIENCE_US 3000000 /* after the signal, for an error; what is promised is 2 s */
-#define SETTLE_US 300000    /* after the error, for a stream that would complete by it */
+#define START_US 90000000 /* CUDA's and NCCL's start, on a machine that is busy */
+#define SETTLE_US 300000  /* after the error, for a stream that would complete by it */
 #define DRAIN_US 5000000
 
 struct slot {
@@ -34,6 +33,7 @@ struct player {
     uint8_t *a, *seen; /* A; pinned, what is looked at */
     cudaStream_t look; /* not the stream that may be held */
     struct slot slots[DEAD_SLOTS];
+    struct dead_other other;
 };
 
 /* --- data: four bf16 in each word, -1, 0 or 1, so that sums are exact ------------------------------------------------
@@ -135,8 +135,8 @@ static void told(struct player *p, bool by_call)
     p->out->told_by_call = by_call;
 }
 
-/* False: the call returned an error. */
-static bool call(struct player *p, struct slot *s)
+/* False: it returned an error. */
+static bool call_now(struct player *p, struct slot *s)
 {
     ncclResult_t e = ncclAllGather(s->send, s->recv, p->shard / 2, ncclBfloat16, p->r.comm, p->r.stream);
     if (e != ncclSuccess) {
@@ -149,6 +149,14 @@ static bool call(struct player *p, struct slot *s)
     s->queued = true;
     reach(p, DEAD_CALLED);
     return true;
+}
+
+/* False: so did it, or another thread has aborted. */
+static bool call(struct player *p, struct slot *s)
+{
+    dead_calls_begin(&p->other);
+    const bool good = call_now(p, s);
+    return dead_calls_end(&p->other) && good;
 }
 
 /* Device memory to `seen`, on the other stream. False: it does not come. */
@@ -247,7 +255,7 @@ static bool patient(const struct player *p, int64_t begin)
     if (p->plan->abort_stopped && !p->victim)
         return passed < SETTLE_US;
     if (passed && (p->plan->signal == SIGKILL || p->plan->abort_stopped))
-        return passed < PATIENCE_US || dead_now() - begin < PATIENCE_US;
+        return passed < DEAD_PATIENCE_US || dead_now() - begin < DEAD_PATIENCE_US;
     return dead_now() - begin < START_US;
 }
 
@@ -374,6 +382,9 @@ static void drain(struct player *p)
  * program then knows that nothing more is worth reading, and its stream may be let go. */
 static void end_by_abort(struct player *p)
 {
+    dead_other_end(&p->other);
+    p->out->freed = p->other.freed;
+    p->out->told_by_call |= p->other.freed; /* what is complete now says nothing: it has been let go */
     p->out->all_complete = true;
     for (int i = 0; i < p->load->slots; i++) {
         struct slot *s = &p->slots[i];
@@ -383,13 +394,15 @@ static void end_by_abort(struct player *p)
     }
     p->out->complete = cudaStreamQuery(p->r.stream) == cudaSuccess;
     int64_t begin = dead_now();
-    ncclCommAbort(p->r.comm);
-    p->out->end_us = dead_now() - begin;
+    if (!p->other.freed)
+        ncclCommAbort(p->r.comm);
+    p->out->end_us = p->other.freed ? p->other.end_us : dead_now() - begin;
     drain(p);
 }
 
 static void end_well(struct player *p)
 {
+    dead_other_end(&p->other);
     p->out->all_complete = p->out->complete = true;
     NCCL(ncclCommDestroy(p->r.comm));
     drain(p);
@@ -442,7 +455,7 @@ static bool play_survivor(struct player *p)
     while (good && !since_signal(p)) /* it was faster than the signal */
         dead_sleep(200);
     if (p->plan->signal == SIGKILL) {
-        for (int64_t end = dead_now() + PATIENCE_US / 3; good && dead_now() < end && !in_error(p);)
+        for (int64_t end = dead_now() + DEAD_PATIENCE_US / 3; good && dead_now() < end && !in_error(p);)
             dead_sleep(1000);
         dead_sleep(SETTLE_US);
         return false;
@@ -462,6 +475,7 @@ int dead_rank(struct dead_page *page, int rank)
     p.all = p.shard * DEAD_RANKS;
     open_player(&p);
     warm_up(&p);
+    dead_other_begin(&p.other, page, p.r.comm);
     bool good = p.victim ? play_victim(&p) : play_survivor(&p);
     if (good && !p.plan->abort_stopped) {
         CHECK(wait_word(&page->resumed, 1, START_US), "the other one is not resumed");
