@@ -71,9 +71,10 @@ struct slr_transfer {
     _Alignas(64) _Atomic uint64_t head;    /* slr_transfer_head() */
     struct slr_remote_place owner, reader; /* written by that side before it posts */
     struct slr_remote_place expected;      /* by the reader: where it takes the owner's for */
-    uint32_t owner_alone, reader_alone;    /* likewise: passed_alone.h */
+    uint32_t owner_alone, reader_alone;    /* likewise: passed_alone.h, and SLR_TRANSFER_REPLAYED */
 };
 #define SLR_TRANSFERS 256
+#define SLR_TRANSFER_REPLAYED (UINT32_C(1) << 31) /* that side makes the call from a graph */
 
 /* ---- published.h ---- */
 
@@ -123,12 +124,16 @@ struct slr_post {
     _Atomic uint64_t ack[SLR_MAX_RANKS][SLR_EXPORTS]; /* generations of theirs that it has mapped */
 };
 
+/* A rank has captured a gather; one has replayed a call that another one made. */
+#define SLR_RECORDED 1u
+#define SLR_MIXED 2u
+
 struct slr_control {
     uint32_t magic;
     int32_t nranks;
     _Atomic uint32_t decision;
     _Alignas(64) _Atomic uint64_t link; /* connect.h */
-    _Atomic uint32_t recorded;          /* 1: a rank has captured a gather; stays (for_replays.h) */
+    _Atomic uint32_t recorded;          /* SLR_RECORDED, SLR_MIXED; stay (for_replays.h) */
     _Atomic uint32_t tune; /* tuner_match.h's decision word, by compare-and-swap from 0, once, by anybody */
     struct slr_agreed_shared channel_limit; /* tuner/channel_limit.h */
     struct slr_post post[];

@@ -22,6 +22,7 @@ void slr_for_replays(const struct slr_call *call)
         c->skips = true;
     _Atomic uint64_t *known = unmappable(call, &key);
     const struct slr_recorded_gather g = {.send = call->send, .recv = call->recv, .shard = call->shard};
-    if (atomic_load(known) != key && !slr_record_memory_await(c, &g))
+    const bool mixed = atomic_load(&c->shared.control->recorded) & SLR_MIXED;
+    if (atomic_load(known) != key && !slr_record_memory_await(c, &g, mixed))
         atomic_store(known, key);
 }

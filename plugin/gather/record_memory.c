@@ -6,6 +6,7 @@
 #include "base/cu.h"
 #include "cache/blocks.h"
 #include "cache/external.h"
+#include "plugin/bootstrap/oob.h"
 #include "plugin/gather/bounce.h"
 #include "plugin/memory/exports.h"
 
@@ -73,6 +74,7 @@ static bool reserve(struct slr_comm *c, struct slr_recorded_gather *g, bool last
     if (!reserve_block(c, g->send, g->shard, last, &g->block[0]))
         return false;
     if (reserve_block(c, g->recv, g->shard * (size_t)c->nranks, last, &g->block[1])) {
+        slr_oob_wake_self();
         const bool settled = await_settled(c, g);
         g->mapped = slr_record_memory_mapped(c, g);
         /* Peers that have left never map it, nor will it be replayed. A bounce buffer may still come. */
@@ -83,16 +85,23 @@ static bool reserve(struct slr_comm *c, struct slr_recorded_gather *g, bool last
     return false;
 }
 
-bool slr_record_memory_await(struct slr_comm *c, const struct slr_recorded_gather *g)
+static bool comes_soon(struct slr_comm *c, const void *p)
+{
+    return slr_exports_soon(c, slr_block_find((CUdeviceptr)(uintptr_t)p).generation);
+}
+
+bool slr_record_memory_await(struct slr_comm *c, const struct slr_recorded_gather *g, bool wanted)
 {
     struct slr_recorded_gather held = *g;
-    bool can = slr_record_memory_mapped(c, g);
+    bool can = slr_record_memory_mapped(c, g) || (!wanted && !(comes_soon(c, g->send) && comes_soon(c, g->recv)));
     if (can || slr_shared_enter(&c->shared) != SLR_OK)
         return can;
     if (reserve_block(c, g->send, g->shard, false, &held.block[0]) &&
-        reserve_block(c, g->recv, g->shard * (size_t)c->nranks, false, &held.block[1]))
+        reserve_block(c, g->recv, g->shard * (size_t)c->nranks, false, &held.block[1])) {
+        slr_oob_wake_self();
         /* On their way after all that time they come for a later call. */
         can = !await_settled(c, &held) || slr_record_memory_mapped(c, g);
+    }
     slr_record_memory_release(c, &held);
     slr_shared_leave();
     return can;

@@ -17,8 +17,9 @@ void slr_record_memory_release(struct slr_comm *c, struct slr_recorded_gather *g
 /* Whether all peers have mapped the buffers now. */
 bool slr_record_memory_mapped(struct slr_comm *c, const struct slr_recorded_gather *g);
 
-/* Waits, at most a second, until they have; the buffers stay what they are, those of any gather. False:
- * they can not. Without the communicator's lock. */
-bool slr_record_memory_await(struct slr_comm *c, const struct slr_recorded_gather *g);
+/* Waits, at most a second, until they have; the buffers stay what they are, those of any gather. Not
+ * where other exports would have to go for them, unless that is `wanted`. False: they can not. Without
+ * the communicator's lock. */
+bool slr_record_memory_await(struct slr_comm *c, const struct slr_recorded_gather *g, bool wanted);
 
 #endif

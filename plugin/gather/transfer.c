@@ -76,8 +76,9 @@ static struct saying said(const struct slr_transfer *transfer, bool by_owner)
  * other side said is in *theirs: nothing when either side has skipped the call. */
 static bool publish(const struct slr_call *call, int peer, bool as_owner, struct saying mine, struct saying *theirs)
 {
-    const struct slr_comm *c = call->comm;
+    struct slr_comm *c = call->comm;
     uint64_t number = call->number;
+    const uint32_t replayed = call->why == SLR_R_GRAPH ? SLR_TRANSFER_REPLAYED : 0;
     struct slr_transfer *transfer =
         as_owner ? descriptor(c, c->rank, peer, number) : descriptor(c, peer, c->rank, number);
     uint64_t head = atomic_load(&transfer->head), next = 0;
@@ -89,12 +90,15 @@ static bool publish(const struct slr_call *call, int peer, bool as_owner, struct
         /* Plain stores are enough: both sides are done with the descriptor's last call, and the
          * peer reads these fields only after it has seen the new head. */
         if (role == FIRST) {
-            say(transfer, as_owner, mine, call->passed_alone);
+            say(transfer, as_owner, mine, call->passed_alone | replayed);
             next = slr_transfer_head(number, 0, as_owner ? SLR_TRANSFER_OWNER_FIRST : SLR_TRANSFER_READER_FIRST);
         }
         if (role == SECOND) {
             *theirs = said(transfer, !as_owner);
-            slr_alone_compare(call, peer, as_owner ? transfer->reader_alone : transfer->owner_alone);
+            const uint32_t other = as_owner ? transfer->reader_alone : transfer->owner_alone;
+            slr_alone_compare(call, peer, other & ~SLR_TRANSFER_REPLAYED);
+            if ((other & SLR_TRANSFER_REPLAYED) != replayed)
+                slr_for_replays_mixed(c);
             if (as_owner) /* for the reader to learn */
                 store(&transfer->owner, mine.place);
         }

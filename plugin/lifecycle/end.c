@@ -15,10 +15,10 @@
  * Peers that do not even notice the failure (stopped, swapped out) are given some of that. The
  * caller may hold the key to what else it waits for: a stream that hangs in another communicator,
  * which is aborted next. */
-#define ABORT_PEERS_MS 900
+#define ABORT_PEERS_MS 600
 /* Together with peers that may still write: they notice within a few ticks, so one that does not is
- * stopped. NCCL's own abort comes behind it, and has taken half a second. */
-#define ABORT_MS 1300
+ * stopped. NCCL's own abort comes behind it, and has taken half a second, and once nearly one. */
+#define ABORT_MS 1000
 #define ABORT_USERS_MS 50
 #define ABORT_ORPHANS_MS 300 /* for its memory to be given back before the call returns, where that can be */
 #define WRITERS_MS 2000

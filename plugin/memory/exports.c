@@ -230,6 +230,16 @@ void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke
     slr_exports_unlock(c);
 }
 
+bool slr_exports_soon(struct slr_comm *c, uint64_t generation)
+{
+    slr_exports_lock(c);
+    const int i = generation ? slr_exports_own(c, generation) : -1;
+    const bool soon =
+        i >= 0 ? atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_OPEN : slr_exports_room(c);
+    slr_exports_unlock(c);
+    return soon;
+}
+
 /* A peer that need not be waited for. What it has said of an earlier block at that place does not count. */
 static bool will_not_map(const struct slr_comm *c, int i, int peer, uint64_t generation)
 {

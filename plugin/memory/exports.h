@@ -152,6 +152,9 @@ void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool last);
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);
 
+/* The block is exported, or could be without another one's going for it. */
+bool slr_exports_soon(struct slr_comm *c, uint64_t generation);
+
 /* All peers that will ever map the registered block have done so. */
 bool slr_exports_settled(struct slr_comm *c, uint64_t generation);
 
