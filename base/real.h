@@ -48,8 +48,9 @@ extern _Atomic unsigned slr_gate_word;
  * (plugin/trials/trials.h). */
 extern _Atomic int slr_trials_running;
 
-/* What graphs hold of captured gathers (plugin/gather/graphs.h, recorded.h): looked at by each launch. */
-extern _Atomic unsigned slr_graphs_held;
+/* What graphs hold of captured gathers (plugin/gather/graphs.h, recorded.h): looked at by each launch.
+ * Hidden, so that this is one instruction. */
+extern _Atomic unsigned slr_graphs_held __attribute__((visibility("hidden")));
 
 /* > 0 while this thread runs slipring's own code or a vendor function that slipring called: hooks
  * then pass straight through. */

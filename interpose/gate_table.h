@@ -52,7 +52,7 @@ extern struct slr_gate_row slr_gate_spare_rows[SLR_GATE_SPARES];
 
 /* The driver's functions, by index; NULL: it lacks that one. Only to be read when
  * SLR_GATE_UNRESOLVED is not set in slr_gate_word. */
-extern void *slr_gate_found[SLR_GATE_COUNT];
+extern void *slr_gate_found[SLR_GATE_COUNT] __attribute__((visibility("hidden")));
 
 /* Where the stubs jump, likewise: to the driver's function, to what stands in front of it
  * (install.h), or, where the driver has none, to slr_gate_missing. Never NULL. */

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Instructions that the hooks add to a driver call when nothing is pending: a program that calls N and 2N times, with and without the preload,
-# counted by callgrind. `alloc` is a cuMemAlloc below SLIPRING_ALLOC_MIN. Usage: interpose_cost.sh LIBRARY PROGRAM DRIVER_DIRECTORY WHAT[=LIMIT]...
-# Fails above a limit.
+# counted by callgrind. `alloc` is a cuMemAlloc below SLIPRING_ALLOC_MIN, `graph` a cuGraphLaunch while no graph holds a gather.
+# Usage: interpose_cost.sh LIBRARY PROGRAM DRIVER_DIRECTORY WHAT[=LIMIT]... Fails above a limit.
 set -eu
 library=$1 program=$2 driver=$3
 shift 3

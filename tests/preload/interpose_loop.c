@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* N launches and N allocations through the program's own binding (PLT), for counting instructions. */
+/* N launches of a kernel or a graph, or N allocations, through the program's own binding (PLT), for counting instructions. */
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
 #include "fake/fake.h"
 
 int cuLaunchKernel(FAKE_PARAMS);
+int cuGraphLaunch(FAKE_PARAMS);
 int cuMemAlloc_v2(FAKE_PARAMS);
 
 int main(int argc, char **argv)
@@ -17,6 +18,10 @@ int main(int argc, char **argv)
         for (long i = 0; i < n; i++)
             sum |= cuLaunchKernel(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 1, 2, 3, 4, 5, 6, 7) ^
                    FAKE_IX_cuLaunchKernel;
+    else if (strcmp(argv[1], "graph") == 0)
+        for (long i = 0; i < n; i++)
+            sum |= cuGraphLaunch(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 1, 2, 3, 4, 5, 6, 7) ^
+                   FAKE_IX_cuGraphLaunch;
     else
         for (long i = 0; i < n; i++)
             sum |= cuMemAlloc_v2(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 1, 2, 3, 4, 5, 6, 7) ^
