@@ -134,6 +134,17 @@ static struct slr_block *enter(const struct slr_block *seen)
     return b;
 }
 
+/* Under the lock. */
+static bool enter_at(const struct slr_block *seen, bool registered, CUdeviceptr p, struct slr_place *out)
+{
+    struct slr_block *b = enter(seen);
+    if (b) {
+        b->registrations += registered;
+        *out = place_of(b, p);
+    }
+    return b != NULL;
+}
+
 /* LATER: the program is unmapping something, perhaps this. */
 enum entering { ENTERED, REFUSED, LATER };
 
@@ -144,13 +155,9 @@ static enum entering enter_unless_unmapped(const struct slr_block *seen, uint64_
     slr_block_own();
     slr_block_lock();
     const bool may = before == unmapped && !is_leaving(seen);
-    struct slr_block *b = may ? enter(seen) : NULL;
-    if (b) {
-        b->registrations += registered;
-        *out = place_of(b, p);
-    }
+    const bool entered = may && enter_at(seen, registered, p, out);
     slr_block_unlock();
-    return b ? ENTERED : may ? REFUSED : LATER;
+    return entered ? ENTERED : may ? REFUSED : LATER;
 }
 
 static uint64_t count_now(void)
@@ -221,13 +228,9 @@ bool slr_external_hold_own(CUdeviceptr base, size_t bytes, struct slr_place *out
         return false;
     slr_block_own();
     slr_block_lock();
-    struct slr_block *b = enter(&own);
-    if (b) {
-        b->registrations++;
-        *out = place_of(b, base);
-    }
+    const bool entered = enter_at(&own, true, base, out);
     slr_block_unlock();
-    return b != NULL;
+    return entered;
 }
 
 bool slr_external_enter(CUdeviceptr p, size_t bytes, struct slr_place *out)
@@ -250,16 +253,11 @@ void slr_external_release(uint64_t generation)
 
 /* ---- unmapping ---- */
 
-static bool same_range(const struct range *r, CUdeviceptr p, size_t bytes)
-{
-    return r->p == p && r->bytes == bytes;
-}
-
 /* The entry of such a range, or -1. `bytes` 0: an empty entry. */
 static int range_at(CUdeviceptr p, size_t bytes)
 {
     for (int i = 0; i < RANGES; i++)
-        if (same_range(&leaving[i], p, bytes))
+        if (leaving[i].p == p && leaving[i].bytes == bytes)
             return i;
     return -1;
 }

@@ -29,10 +29,10 @@
  *   3  count, take the range off the list           3  enter, unless the count has changed, or the
  *                                                      memory is in a range of the list
  *
- * Whoever asks before 2 ends is counted out, or kept out by the list. Nothing is ended in 3: by then the
- * address may be another buffer's, which has been mapped and entered by another thread. cuMemRelease and cuMemAddressFree need
- * nothing: the mapping keeps the memory, and an address range can only be freed when nothing is
- * mapped there. ncclMemFree goes through cuMemUnmap.
+ * Whoever asks before 2 ends is counted out, or kept out by the list. Nothing is ended in 3: by
+ * then the address may be another buffer's, which has been mapped and entered by another thread.
+ * cuMemRelease and cuMemAddressFree need nothing: the mapping keeps the memory, and an address
+ * range can only be freed when nothing is mapped there. ncclMemFree goes through cuMemUnmap.
  */
 #ifndef SLR_CACHE_EXTERNAL_H
 #define SLR_CACHE_EXTERNAL_H
