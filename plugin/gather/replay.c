@@ -194,9 +194,8 @@ static const char *cause(enum slr_status s)
                ? "a peer of this process is too many calls behind for the launch of a graph, or a peer has "
                  "not mapped the buffers of a captured gather within SLIPRING_AGREE_TIMEOUT"
            : s == SLR_PEER ? "a captured gather can not be staged, and a peer outside of a graph has agreed on that "
-                             "for this call, in memory "
-                             "that can not be mapped, or before it could know of the capture; or a "
-                             "buffer is not mapped any more"
+                             "for this call, in memory that can not be mapped, or before it could know of "
+                             "the capture; or a buffer is not mapped any more"
                            : "a graph could not be given what a captured gather needs";
 }
 

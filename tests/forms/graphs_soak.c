@@ -11,10 +11,10 @@
 #include <dirent.h>
 #include <string.h>
 #include "graphs.h"
+#include "graphs_shapes.h"
 
-#define GRAPHS 20
+#define GRAPHS LENGTH(graph_shapes)
 #define EAGER 6
-#define MOST 3   /* gathers of a graph */
 #define BATCH 8  /* steps */
 #define K 64     /* of the GEMM, which needs shards of whole columns */
 #define SEED 905 /* of the turn */
@@ -33,47 +33,6 @@
 #define MORE_MAPPINGS 128
 #endif
 #define MORE_OPEN 4
-
-/* In bytes. A peer maps 32 buffers of a rank, so most graphs have all of theirs in one. */
-struct shape {
-    size_t shard[MOST]; /* 0: no more */
-    bool in_place, product, apart;
-};
-
-static const struct shape graph_shapes[GRAPHS] = {
-    {.shard = {1}, .apart = true},
-    {.shard = {3}, .in_place = true},
-    {.shard = {100, 7}},
-    {.shard = {255, 4097, 2}},
-    {.shard = {5000}, .in_place = true},
-    {.shard = {4096, 1, 12288}, .in_place = true},
-    {.shard = {16384}, .product = true},
-    {.shard = {16385}},
-    {.shard = {40000}, .apart = true},
-    {.shard = {65536}, .in_place = true},
-    {.shard = {65537, 3}},
-    {.shard = {16384, 20001}, .product = true, .in_place = true},
-    {.shard = {32768, 32767, 32769}},
-    {.shard = {70001}, .in_place = true},
-    {.shard = {100003}, .apart = true},
-    {.shard = {131072}, .in_place = true},
-    {.shard = {512, 512, 512}, .in_place = true},
-    {.shard = {49152}, .product = true, .apart = true},
-    {.shard = {9999, 99, 999}, .apart = true},
-    {.shard = {262147}},
-};
-
-static const struct shape eager_shapes[] = {
-    {.shard = {2}},
-    {.shard = {4097}, .in_place = true},
-    {.shard = {16384}, .product = true},
-    {.shard = {65536}, .in_place = true},
-    {.shard = {30001}},
-    {.shard = {8192}, .product = true},
-    {.shard = {131073}, .apart = true},
-    {.shard = {999}, .in_place = true},
-    {.shard = {524287}, .apart = true},
-};
 
 /* The gathers of a graph, or of a call outside. What they bring lies in one piece, shard by shard: */
 struct item {
