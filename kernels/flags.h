@@ -25,11 +25,15 @@
  *
  * A host may raise a word that its own device waits for (clear it, in the case of broken), to
  * release the wait after a failure (ring.h).
+ *
+ * Behind them each rank has SLR_TURNS pairs of words for calls that NCCL has (plugin/gather/nccl_turn.h).
+ * No rank waits for these, and only the rank itself reads them.
  */
 #ifndef SLR_KERNELS_FLAGS_H
 #define SLR_KERNELS_FLAGS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,9 +46,41 @@ static inline size_t slr_flag_offset(int nranks, enum slr_flag_kind kind, int ow
     return (((size_t)kind * (size_t)nranks + (size_t)owner) * (size_t)nranks + (size_t)reader) * SLR_FLAG_LINE;
 }
 
+#define SLR_TURNS 64
+
+/* A call that NCCL has. It is over when the words are equal. */
+struct slr_turn {
+    _Atomic uint32_t made; /* by the rank's host, before the call */
+    _Atomic uint32_t done; /* by its device, behind the call */
+};
+
+static inline size_t slr_turn_offset(int nranks, int rank, unsigned i)
+{
+    return slr_flag_offset(nranks, SLR_FLAG_KINDS, 0, 0) + ((size_t)rank * SLR_TURNS + i) * sizeof(struct slr_turn);
+}
+
+static inline struct slr_turn *slr_turn(void *base, int nranks, int rank, unsigned i)
+{
+    return (struct slr_turn *)(void *)((char *)base + slr_turn_offset(nranks, rank, i));
+}
+
 static inline size_t slr_flags_bytes(int nranks)
 {
-    return SLR_FLAG_KINDS * (size_t)nranks * (size_t)nranks * SLR_FLAG_LINE;
+    return slr_turn_offset(nranks, nranks, 0);
+}
+
+/* Whether NCCL has a call of this rank. *done: changes when one ends. */
+static inline bool slr_turns_open(void *base, int nranks, int rank, uint32_t *done)
+{
+    bool open = false;
+    *done = 0;
+    for (unsigned i = 0; i < SLR_TURNS; i++) {
+        struct slr_turn *t = slr_turn(base, nranks, rank, i);
+        uint32_t over = atomic_load(&t->done);
+        *done += over;
+        open |= over != atomic_load(&t->made);
+    }
+    return open;
 }
 
 /* Words of 32 bits; not ready. */

@@ -33,6 +33,7 @@
 #include "plugin/gather/gather.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/gather/nccl_call.h"
+#include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending.h"
 #include "plugin/gather/pending_state.h"
@@ -136,6 +137,21 @@ static void order_after(const struct slr_group *group)
             slr_order_after_nccl(group->uses[i].comm, group->uses[i].stream);
 }
 
+/* Around the real end, which enqueues them. */
+static void begin_turns(const struct slr_group *group)
+{
+    for (size_t i = 0; i < group->use_count; i++)
+        if (group->uses[i].turn)
+            group->uses[i].turn_word = slr_turn_begin(group->uses[i].comm);
+}
+
+static void end_turns(const struct slr_group *group, bool enqueued)
+{
+    for (size_t i = 0; i < group->use_count; i++)
+        if (group->uses[i].turn)
+            slr_turn_end(group->uses[i].comm, group->uses[i].turn_word, group->uses[i].stream, enqueued);
+}
+
 static ncclResult_t ring_all(struct slr_group *group)
 {
     /* All numbers first: they decide which calls are verified, and those go to NCCL as one group.
@@ -202,8 +218,11 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
     if (!simulate) {
         note_all(group);
         order_before(group);
+        begin_turns(group);
     }
     ncclResult_t r = end_for_program(info, simulate);
+    if (!simulate)
+        end_turns(group, launched(r));
     finish_inits(group->inits, simulate ? ncclInvalidUsage : r);
     /* NCCL fills the windows' handles at the end only. */
     if (r == ncclSuccess && !simulate)

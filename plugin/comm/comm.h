@@ -102,10 +102,15 @@ struct slr_comm {
     bool imported[SLR_MAX_RANKS]; /* ring.slots[r] is an import of another process */
     struct slr_pending *pending;  /* the gather that is not joined yet */
     struct slr_order *order;      /* over several streams */
-    /* The watchdog's own memory of progress. */
+    _Atomic uint32_t turns;       /* calls that NCCL has had in its turn: nccl_turn.h */
+    _Atomic bool turns_off;       /* they can not be followed */
+    /* The watchdog's own memory: of progress; of NCCL's calls while a peer is gone; whom it has told. */
     uint32_t seen_progress;
     uint64_t seen_ms;
     bool warned;
+    uint32_t turns_done;
+    uint64_t turns_ms, turns_waited;
+    bool told_in_gemm; /* by the result of a GEMM: gather/in_gemm.h */
     bool orphan;       /* aborted while something else held up its streams; disposed of when that is over */
     _Atomic int users; /* threads inside a call on it, and groups that recorded it */
     struct slr_comm *next;

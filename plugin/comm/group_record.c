@@ -66,8 +66,15 @@ bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl)
         return false;
     if (c)
         slr_comm_hold(c); /* the group may outlive the call, and an abort on another thread */
-    group->uses[group->use_count++] = (struct slr_group_use){c, stream, nccl};
+    group->uses[group->use_count++] = (struct slr_group_use){.comm = c, .stream = stream, .nccl = nccl};
     return true;
+}
+
+void slr_group_add_turn(const struct slr_comm *c, CUstream stream)
+{
+    for (size_t i = 0; i < group->use_count; i++)
+        if (group->uses[i].comm == c && group->uses[i].stream == stream)
+            group->uses[i].turn = true;
 }
 
 bool slr_group_record(const struct slr_call *call)

@@ -14,7 +14,9 @@ struct slr_window;
 struct slr_group_use {
     struct slr_comm *comm; /* with a use; NULL: one that is not tracked */
     CUstream stream;
-    bool nccl; /* NCCL has an operation on it */
+    bool nccl;     /* NCCL has an operation on it */
+    bool turn;     /* and a gather in its turn: gather/nccl_turn.h */
+    int turn_word; /* which says that it is over; at the end */
 };
 
 struct slr_group {
@@ -48,6 +50,9 @@ bool slr_group_record(const struct slr_call *call);
 
 /* An operation uses the stream. */
 bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl);
+
+/* And it is a gather that NCCL has in its turn: behind slr_group_add_use(). */
+void slr_group_add_turn(const struct slr_comm *c, CUstream stream);
 
 /* How many calls of the communicator this thread's group has recorded; 0 outside of groups. */
 uint64_t slr_group_recorded(const struct slr_comm *c);

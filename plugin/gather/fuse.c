@@ -10,6 +10,7 @@
 #include "plugin/gather/beside.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/fuse.h"
+#include "plugin/gather/in_gemm.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/util/region.h"
@@ -193,6 +194,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     slr_guard++; /* cuBLAS calls the hooked driver */
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
+    const unsigned entry = slr_in_gemm_enter(x.ctx); /* before the lock: whoever has it may hang in cuBLAS */
     struct slr_comm *c = slr_pending_find(could_consume, &x);
     struct slr_operation op = {.stream = x.stream, .of = c, .why = c ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM"};
     join_others(&op, gemm);
@@ -212,5 +214,5 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     if (atomic_load_explicit(&slr_trials_running, memory_order_relaxed) > 0)
         slr_trials_gemm(gemm, x.stream);
     slr_guard--;
-    return result;
+    return slr_in_gemm_leave(entry) ? result : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -3,6 +3,7 @@
 
 #include "plugin/tuner/explore.h"
 #include "plugin/comm/group_record.h"
+#include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending.h"
 #include "plugin/profiler/profile.h"
@@ -66,7 +67,12 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     struct slr_profiled profiled = {
         .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};
     slr_profiled = call->comm ? &profiled : NULL;
+    /* In a group nothing is enqueued before its end, which follows the turn. */
+    const bool turn = call->comm && call->why == SLR_R_TRIAL, now = turn && !slr_in_group();
+    if (turn && !now)
+        slr_group_add_turn(call->comm, named((cudaStream_t)call->stream));
     slr_guard++;
+    const int word = now ? slr_turn_begin(call->comm) : SLR_NO_TURN;
     int outer = slr_program_begin();
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
@@ -75,5 +81,7 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     slr_profiled = NULL;
     if (call->measured)
         measured(call, false);
+    if (now) /* behind what is measured */
+        slr_turn_end(call->comm, word, call->stream, r == ncclSuccess);
     return slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/tuner/explore.h"
+#include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/pending_state.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/registration.h"
@@ -183,7 +184,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
         /* First: only then does a look of the watchdog release the receiving part, whose end is
          * waited for. */
         atomic_store(&c->app_informed, true);
-        if (slr_connect_waits(c) || (c->pass == SLR_R_RING && !slr_ring_complete(&c->ring)))
+        if (slr_connect_waits(c) || (c->pass == SLR_R_RING && (!slr_ring_complete(&c->ring) || slr_turns_of(c))))
             slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
         end = slr_now_ms() + ABORT_MS;
         end_aborted(c, drain_for_abort(c), end);

@@ -5,7 +5,12 @@
 #include <pthread.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "plugin/gather/in_gemm.h"
+#include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/passed_alone.h"
+
+#define TURN_MS 1000 /* for a call of NCCL to end whose peer is gone */
+#define LOOK_MS 100  /* between two looks no more than that counts: this process may have been stopped */
 
 static uint32_t state_of(const struct slr_comm *c, int peer)
 {
@@ -32,6 +37,33 @@ static void check_peer(struct slr_comm *c, int peer)
         slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");
     else if (!served && has_left)
         slr_comm_fail(c, SLR_PEER, peer, "the peer destroyed the communicator while a gather waits for it");
+}
+
+/* A peer that has died or left; -1: none. */
+static int gone(const struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank && (c->shared.peer_dead[r] || state_of(c, r) == SLR_RANK_LEFT))
+            return r;
+    return -1;
+}
+
+/* NCCL has a gather in its turn, and a peer is gone. That one may have ended its part: then this rank's is
+ * about to end (nccl_turn.h). Each call that ends starts the time again. */
+static void check_turns(struct slr_comm *c)
+{
+    uint32_t done;
+    const int peer = gone(c);
+    const uint64_t now = slr_now_ms(), passed = now - c->turns_ms;
+    c->turns_ms = now;
+    if (peer < 0 || !slr_turns_open(c->ring.flags, c->nranks, c->rank, &done)) {
+        c->turns_waited = 0;
+        return;
+    }
+    c->turns_waited = done == c->turns_done ? c->turns_waited + (passed < LOOK_MS ? passed : LOOK_MS) : 0;
+    c->turns_done = done;
+    if (c->turns_waited >= TURN_MS)
+        slr_comm_fail(c, SLR_PEER, peer, "the peer is gone, and a gather that was NCCL's in the trials does not end");
 }
 
 /* By how many pieces a word is behind what this rank has enqueued. */
@@ -98,15 +130,36 @@ static void check_stall(struct slr_comm *c)
     }
 }
 
+/* The communicator has failed, and its error is set. A thread that hangs in a GEMM is told by its result
+ * (in_gemm.h). When that does not free it, the peer is stopped: what waits is released as by ncclCommAbort,
+ * whatever the peers do. */
+static void look_in_gemm(struct slr_comm *c)
+{
+    if (atomic_load(&c->app_informed) && !c->told_in_gemm)
+        return;
+    const enum slr_in_gemm in = slr_in_gemm_tell(c->shared.ctx, slr_now_ms());
+    if (in != SLR_IN_GEMM_NONE && !c->told_in_gemm) {
+        c->told_in_gemm = true;
+        atomic_store(&c->app_informed, true);
+        slr_log(SLR_LOG_ERROR, "gemm_told", "comm=%s crank=%d msg=%s", c->name, c->rank,
+                "the communicator has failed, and a GEMM hangs: it returns CUBLAS_STATUS_EXECUTION_FAILED, and what "
+                "waits for the gather goes on without the data");
+    }
+    if (in == SLR_IN_GEMM_HELD)
+        slr_comm_release(c);
+}
+
 static void look_locked(struct slr_comm *c)
 {
     slr_shared_watch_peers(&c->shared);
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
             check_peer(c, r);
+    check_turns(c);
     check_stall(c);
     if (atomic_load(&c->error) == ncclSuccess)
         return;
+    look_in_gemm(c);
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank && unreliable(c, r))
             (atomic_load(&c->app_informed) ? slr_ring_release : slr_ring_release_sends)(&c->ring, r);

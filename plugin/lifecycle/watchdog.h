@@ -11,6 +11,9 @@
  * - a peer is dead or LEFT and this rank waits for it, or it leaves to NCCL what this rank has made
  *   (passed_alone.h): this rank fails;
  *
+ * - a peer is dead or LEFT, and a gather that the trials have given to NCCL does not end within a second
+ *   (gather/nccl_turn.h): this rank fails, and ncclCommAbort ends NCCL's kernel;
+ *
  * - no progress for SLIPRING_STALL_WARN: one warning; for SLIPRING_STALL_TIMEOUT: this rank fails;
  *
  * - this rank has failed: the waits of its sending part for every peer that is dead, LEFT or FAILED
@@ -23,7 +26,13 @@
  *   gone: a stream that completes says that the data is there. Informed means ncclCommAbort,
  *   ncclCommDestroy, ncclCommFinalize, ncclCommRevoke, or a call on the communicator that returned
  *   the error. ncclCommGetAsyncError does not count: frameworks call it on a thread of their own,
- *   while another one waits for the stream. It reports the error all the same (design rule R8).
+ *   while another one waits for the stream. It reports the error all the same (design rule R8);
+ *
+ * - this rank has failed, the application is not informed, and one of its threads hangs in a GEMM in
+ *   the communicator's context: that call is made to return CUBLAS_STATUS_EXECUTION_FAILED, which informs
+ *   (gather/in_gemm.h). In this order: the error is set, the call is told, the waits are released. When
+ *   the call has not come back by then, a peer is stopped: as in ncclCommAbort all waits are released,
+ *   for healthy peers too, behind `broken`.
  */
 #ifndef SLR_PLUGIN_LIFECYCLE_WATCHDOG_H
 #define SLR_PLUGIN_LIFECYCLE_WATCHDOG_H

@@ -89,6 +89,15 @@ void slr_defer_free(const struct slr_shared *s)
     pthread_mutex_unlock(&lock);
 }
 
+/* A word that this rank's device is still to write, behind a call that NCCL has: ncclCommAbort ends that only
+ * after this library's part. After a reset of the device nothing is written any more. */
+static bool device_let_go(const struct slr_shared *s)
+{
+    uint32_t done;
+    void *flags = (char *)s->control + slr_control_flags_at(s->nranks);
+    return !s->registered || !slr_turns_open(flags, s->nranks, s->rank, &done) || slr_shared_gone(s);
+}
+
 /* Takes those off the list that can be freed. */
 static struct deferred *take_free(void)
 {
@@ -96,7 +105,7 @@ static struct deferred *take_free(void)
     pthread_mutex_lock(&lock);
     for (struct deferred **at = &list; *at;) {
         struct deferred *d = *at;
-        if (!peers_let_go(&d->shared)) {
+        if (!peers_let_go(&d->shared) || !device_let_go(&d->shared)) {
             at = &d->next;
             continue;
         }

@@ -4,6 +4,8 @@
  *   one_process exact RANKS   gathers in groups are exact, on the ring or not
  *   one_process abort RANKS   the last communicator is aborted while the others have a gather in flight that it never
  *                             began: they get an error within 2 s, their streams drain, they can be aborted
+ *   one_process turn RANKS    all are aborted while NCCL has a gather in its turn of the trials (SLIPRING_TRIALS_AFTER
+ *                             is 2), behind something that ends much later: what is written then is still there
  */
 #include "player.h"
 
@@ -69,9 +71,36 @@ static void aborted(void)
     }
 }
 
+static void hang(void *word)
+{
+    board_wait(word, 1, 20000);
+}
+
+static void turn(void)
+{
+    static _Atomic uint32_t let_go;
+    for (unsigned round = 3; round < 7; round++)
+        exact(round);
+    fill_all(9);
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < n; i++) {
+        CUDA(cudaSetDevice(i));
+        CUDA(cudaLaunchHostFunc(ranks[i].stream, hang, &let_go));
+        NCCL(call(i));
+    }
+    NCCL(ncclGroupEnd());
+    for (int i = 0; i < n; i++)
+        NCCL(ncclCommAbort(ranks[i].comm));
+    board_sleep_ms(500); /* the rest of the communicators is cleaned up behind our back */
+    atomic_store(&let_go, 1);
+    for (int i = 0; i < n; i++)
+        player_drain(&ranks[i], 2000);
+    board_sleep_ms(300);
+}
+
 int main(int argc, char **argv)
 {
-    CHECK(argc == 3, "usage: one_process exact|abort RANKS");
+    CHECK(argc == 3, "usage: one_process exact|abort|turn RANKS");
     n = atoi(argv[2]);
     CHECK(n >= 2 && n <= BOARD_RANKS, "RANKS is %d", n);
     open_all();
@@ -79,6 +108,10 @@ int main(int argc, char **argv)
         exact(round);
     if (!strcmp(argv[1], "abort")) {
         aborted();
+        return 0;
+    }
+    if (!strcmp(argv[1], "turn")) {
+        turn();
         return 0;
     }
     for (int i = 0; i < n; i++)

@@ -308,3 +308,77 @@ slr_fault(settings RANKS 2 PLAY gathers RUN --set SLIPRING_CHUNKS=banana --set S
 add_test(NAME fault_kill_all COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/kill_all.sh 20 $<TARGET_FILE:fault_launch> $<TARGET_FILE:fault_gathers>)
 set_tests_properties(fault_kill_all PROPERTIES TIMEOUT 120 LABELS fault ENVIRONMENT
   "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:slipring>;TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
+# 8. Gone while the others hang in a GEMM (hung.c), or while NCCL has the gather in the trials.
+function(slr_hung scenario victim)
+  cmake_parse_arguments(F "" "NAME;RANKS" "RUN;LAUNCH;PLAY" ${ARGN})
+  if(NOT F_RANKS)
+    set(F_RANKS 3)
+  endif()
+  slr_fault(hung_${scenario}_${victim}${F_NAME} RANKS ${F_RANKS} PLAY hung ${scenario} ${victim} ${F_PLAY} RUN ${F_RUN} LAUNCH ${F_LAUNCH})
+endfunction()
+set(told --has "\"event\":\"gemm_told\"" --has "\"event\":\"communicator_failed\"")
+set(well --hasnt "\"event\":\"(gemm_told|communicator_failed)\"")
+set(trials --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=2 --has "\"reason\":\"trial\"")
+foreach(victim 0 1)
+  set(killed --end ${victim} kill)
+  slr_hung(gemm-killed ${victim} LAUNCH ${killed} RUN ${told})
+  slr_hung(gemm-killed ${victim} NAME _trials RANKS 2 LAUNCH ${killed} RUN --set SLIPRING_TRIALS=1 ${told})
+  slr_hung(gemm-killed ${victim} NAME _whole RANKS 2 LAUNCH ${killed} RUN --set SLIPRING_FUSE=off ${told})
+  slr_hung(gemm-aborted ${victim} RUN ${told})
+  slr_hung(gemm-aborted ${victim} NAME _threads RANKS 1 PLAY threads RUN ${told})
+  slr_hung(turn-aborted ${victim} NAME _threads RANKS 1 PLAY threads RUN ${trials} --has "communicator_failed.*ncclCommAbort")
+  slr_hung(gemm-stopped ${victim} LAUNCH --cont-after 4000 RUN --set SLIPRING_STALL_TIMEOUT=500ms ${told})
+  slr_hung(gemm-two ${victim} LAUNCH ${killed} RUN ${told})
+  slr_hung(gemm-ends ${victim} RUN ${well})
+  foreach(ms 20 100 130 160 190 220)
+    slr_hung(gemm-edge ${victim} NAME _${ms} RANKS 2 LAUNCH ${killed}
+      RUN --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep${ms} --has "\"event\":\"communicator_failed\"")
+  endforeach()
+  slr_hung(turn-killed ${victim} LAUNCH ${killed} RUN ${trials} --has "communicator_failed.*NCCL's in the trials")
+  slr_hung(turn-killed ${victim} NAME _grouped PLAY grouped LAUNCH ${killed} RUN ${trials} --has "communicator_failed.*NCCL's in the trials")
+  slr_hung(turn-aborted ${victim} RUN ${trials} --has "communicator_failed.*ncclCommAbort")
+  others(rest 3 ${victim})
+  set(late LAUNCH)
+  foreach(r ${rest}) # their words come late, those of NCCL's calls as well
+    list(APPEND late --rank ${r} SOFTGPU_FAIL=cuStreamWriteValue32:1+=sleep200)
+  endforeach()
+  slr_hung(turn-ends ${victim} RUN ${trials} ${well} ${late})
+  slr_hung(turn-ends ${victim} NAME _grouped PLAY grouped RUN ${trials} ${well} ${late})
+endforeach()
+
+slr_fault(process_turn RANKS 1 PLAY one_process turn 3 RUN ${trials} --has "communicator_failed.*ncclCommAbort")
+
+# Mutants: what each of them leaves out, the tests above have to find.
+#    slr_hung_caught(MUTANT FILE EXPECTED as of slr_fault...)
+include(../forms/mutants.cmake)
+function(slr_hung_caught name file expected)
+  if(SLIPRING_SANITIZE)
+    return()
+  endif()
+  cmake_parse_arguments(F "" "" "PLAY;RUN;LAUNCH" ${ARGN})
+  set(sources) # mutant() adds to it
+  mutant(${name} ${file})
+  list(POP_FRONT F_PLAY ranks)
+  add_test(NAME fault_mutant_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/caught.sh ${expected}
+    ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 ${F_RUN} --
+    $<TARGET_FILE:fault_launch> --seconds 6 ${F_LAUNCH} ${ranks} -- ${F_PLAY})
+  set_tests_properties(fault_mutant_${name} PROPERTIES TIMEOUT 60 LABELS fault ENVIRONMENT
+    "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:mutant_${name}>;TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
+endfunction()
+set(killed LAUNCH --end 1 kill)
+set(hung $<TARGET_FILE:fault_hung>)
+slr_hung_caught(hung_not_told plugin/gather/in_gemm.c "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
+slr_hung_caught(hung_success plugin/gather/fuse.c "the GEMM returns 0" PLAY 2 ${hung} gemm-killed 1 ${killed})
+slr_hung_caught(hung_not_released plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
+slr_hung_caught(hung_stopped plugin/lifecycle/watchdog.c "the GEMM returns after|rank 0 hangs" PLAY 2 ${hung} gemm-stopped 1 LAUNCH --cont-after 4000
+  RUN --set SLIPRING_STALL_TIMEOUT=500ms)
+slr_hung_caught(hung_once plugin/gather/in_gemm.c "rank 0 hangs" PLAY 2 ${hung} gemm-two 1 ${killed})
+slr_hung_caught(hung_all_told plugin/lifecycle/watchdog.c "shard is wrong" PLAY 2 ${hung} gemm-edge 1 ${killed}
+  RUN --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep100)
+slr_hung_caught(turn_not_seen plugin/lifecycle/watchdog.c "neither done nor in error" PLAY 2 ${hung} turn-killed 1 ${killed} RUN ${trials})
+slr_hung_caught(turn_at_once plugin/lifecycle/watchdog.c "an error|remote process exited" PLAY 2 ${hung} turn-ends 1 RUN ${trials}
+  LAUNCH --rank 0 SOFTGPU_FAIL=cuStreamWriteValue32:1+=sleep200)
+slr_hung_caught(turn_no_groups plugin/calls/group.c "neither done nor in error" PLAY 2 ${hung} turn-killed 1 grouped ${killed} RUN ${trials})
+slr_hung_caught(turn_abort plugin/lifecycle/end.c "no log line matches: communicator_failed.*ncclCommAbort" PLAY 3 ${hung} turn-aborted 1
+  RUN ${trials} --has "communicator_failed.*ncclCommAbort")
+slr_hung_caught(turn_freed plugin/memory/deferred_free.c "misuse" PLAY 1 $<TARGET_FILE:fault_one_process> turn 3 RUN ${trials})

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/gather/in_gemm.h"
+
+#include <stdatomic.h>
+
+/* An entry's word: FREE, CLAIMED (its context is not there yet), or the serial with IN, and TOLD. */
+#define FREE UINT64_C(0)
+#define CLAIMED UINT64_C(1)
+#define IN UINT64_C(2)
+#define TOLD UINT64_C(4)
+#define SERIAL UINT64_C(8) /* from one to the next */
+
+static struct entry {
+    _Alignas(64) _Atomic uint64_t word;
+    _Atomic(CUcontext) ctx;
+    uint64_t serial; /* of the latest one; whoever is in */
+    /* Under the look lock: the word, not told, that was last seen, and since when, and when it was told. */
+    uint64_t seen, since, told;
+} entries[SLR_IN_GEMM];
+
+/* Where the thread looks first, so that threads do not share a line. */
+static unsigned own(void)
+{
+    static _Atomic unsigned threads;
+    static _Thread_local unsigned place __attribute__((tls_model("initial-exec")));
+    if (!place)
+        place = 1 + atomic_fetch_add(&threads, 1) % SLR_IN_GEMM;
+    return place - 1;
+}
+
+static bool claim(struct entry *e)
+{
+    uint64_t none = FREE;
+    return atomic_load_explicit(&e->word, memory_order_relaxed) == FREE &&
+           atomic_compare_exchange_strong(&e->word, &none, CLAIMED);
+}
+
+unsigned slr_in_gemm_enter(CUcontext ctx)
+{
+    const unsigned first = own();
+    for (unsigned i = 0; i < SLR_IN_GEMM; i++) {
+        const unsigned at = (first + i) % SLR_IN_GEMM;
+        struct entry *e = &entries[at];
+        if (!claim(e))
+            continue;
+        e->serial += SERIAL;
+        atomic_store_explicit(&e->ctx, ctx, memory_order_relaxed);
+        atomic_store_explicit(&e->word, e->serial | IN, memory_order_release);
+        return at;
+    }
+    return SLR_IN_GEMM;
+}
+
+bool slr_in_gemm_leave(unsigned entry)
+{
+    return entry == SLR_IN_GEMM || !(atomic_exchange(&entries[entry].word, FREE) & TOLD);
+}
+
+/* Whether this call returns the error; tells it when it has been in for long enough. */
+static bool tell(struct entry *e, uint64_t word, uint64_t now)
+{
+    if (e->seen != (word & ~TOLD)) {
+        e->seen = word & ~TOLD;
+        e->since = now;
+    }
+    if (word & TOLD)
+        return true;
+    if (now - e->since < SLR_IN_GEMM_STUCK_MS || !atomic_compare_exchange_strong(&e->word, &word, word | TOLD))
+        return false;
+    e->told = now;
+    return true;
+}
+
+enum slr_in_gemm slr_in_gemm_tell(CUcontext ctx, uint64_t now)
+{
+    enum slr_in_gemm most = SLR_IN_GEMM_NONE;
+    for (unsigned i = 0; i < SLR_IN_GEMM; i++) {
+        struct entry *e = &entries[i];
+        const uint64_t word = atomic_load(&e->word);
+        if (!(word & IN) || atomic_load_explicit(&e->ctx, memory_order_relaxed) != ctx || !tell(e, word, now))
+            continue;
+        if (most == SLR_IN_GEMM_NONE)
+            most = SLR_IN_GEMM_TOLD;
+        if (now - e->told >= SLR_IN_GEMM_HELD_MS)
+            most = SLR_IN_GEMM_HELD;
+    }
+    return most;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is in a GEMM hook: so that a thread which hangs in cuBLAS can be told that a communicator has failed.
+ *
+ * cuBLAS's first call for a kernel may wait for all work of the context. When that waits for a peer that has
+ * died, a program with one thread can neither be told nor abort. So the hook itself tells: what holds the
+ * context's streams is released, and that very call returns CUBLAS_STATUS_EXECUTION_FAILED.
+ *
+ * Streams may be released only if the program is told, so the two must not part: a thread that leaves just
+ * before the watchdog looks has told nothing. An entry is one word:
+ *
+ *   FREE  --the thread enters-->  IN(serial)  --it leaves-->  FREE: the call's own result
+ *                                 IN(serial)  --the watchdog, compare-and-swap-->  TOLD(serial)
+ *                                 TOLD(serial)  --it leaves, by an exchange-->  FREE: the call returns the error
+ *
+ * Either the watchdog's swap comes first, and the call returns the error, or the thread's exchange does, and
+ * the swap fails: nothing is released. A serial is never used again in its entry, so a swap does not hit the
+ * entry's next call. An entry is seen late at worst: the watchdog looks again at its next tick.
+ *
+ * Told is who has been in for SLR_IN_GEMM_STUCK_MS since the watchdog first saw it there, the communicator
+ * having failed: a call that only passes keeps its result, and the streams stay held. An entry that one
+ * communicator has told counts for every other that fails in that context, too: its call returns the error.
+ *
+ * Which threads count: those whose current context is the communicator's, whatever their GEMM reads. A whole
+ * GEMM on another stream waits for the context as well. Threads beyond SLR_IN_GEMM at a time are not seen, nor
+ * are GEMMs that do not come here because nothing is pending or measured (interpose/hook.h). */
+#ifndef SLR_PLUGIN_GATHER_IN_GEMM_H
+#define SLR_PLUGIN_GATHER_IN_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/real.h"
+
+#define SLR_IN_GEMM 64u          /* threads at a time */
+#define SLR_IN_GEMM_STUCK_MS 100 /* two ticks */
+#define SLR_IN_GEMM_HELD_MS 600  /* told, and still in: as long as ncclCommAbort waits for peers to notice */
+
+/* The calling thread enters a hook. What to leave by. */
+unsigned slr_in_gemm_enter(CUcontext ctx);
+
+/* It leaves. False: it has been told, so its call has to return the error. */
+bool slr_in_gemm_leave(unsigned entry);
+
+enum slr_in_gemm {
+    SLR_IN_GEMM_NONE, /* nobody has been told */
+    SLR_IN_GEMM_TOLD, /* a call in that context returns the error */
+    SLR_IN_GEMM_HELD  /* and has been in for SLR_IN_GEMM_HELD_MS since */
+};
+
+/* The watchdog's, of a communicator that has failed, its error set. `now`: slr_now_ms(). Under the look lock.
+ * No call of the driver. */
+enum slr_in_gemm slr_in_gemm_tell(CUcontext ctx, uint64_t now);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NCCL's turn: gathers that the trials give to NCCL (SLR_R_TRIAL), followed, so that a dead peer is told of.
+ *
+ * NCCL alone says nothing when a peer dies, and its kernel waits. While ways are tried the program did not choose
+ * that, so the watchdog looks at these calls. It asks no driver, which may wait for the device: behind each call
+ * the device writes a word (kernels/flags.h, struct slr_turn), on the stream of the call.
+ *
+ *   made  the host, before the call      done  the device, behind it: made = done, it is over
+ *
+ * Each call has a pair of its own, as calls on several streams may end in another order than they were made. When
+ * SLR_TURNS are under way the next one is not followed. Calls in groups are followed from the group's end on, one
+ * for each stream. Sites that stay with NCCL for good are NCCL's alone, and cost nothing.
+ *
+ * A peer that is gone (its process has ended, or it has left the communicator) may have ended its part properly.
+ * No rank's all-gather is over before every rank's has begun, as each waits for data of each. So then this rank's is
+ * about to end, whatever stood before it on its stream; if it does not within a second, the peer has broken it, and
+ * the communicator fails as for the ring's gathers: the error is told, and ncclCommAbort ends NCCL's kernel.
+ *
+ * The words are in memory that is registered with CUDA while a word may be written (memory/deferred_free.h). */
+#ifndef SLR_PLUGIN_GATHER_NCCL_TURN_H
+#define SLR_PLUGIN_GATHER_NCCL_TURN_H
+
+#include "plugin/comm/comm.h"
+
+#define SLR_NO_TURN (-1)
+
+/* Before the call: its pair, or SLR_NO_TURN when it can not be followed. */
+int slr_turn_begin(struct slr_comm *c);
+
+/* Behind it, on its stream. `enqueued`: NCCL has taken it. */
+void slr_turn_end(struct slr_comm *c, int turn, CUstream stream, bool enqueued);
+
+/* NCCL has such a call of this rank. From host memory. */
+bool slr_turns_of(struct slr_comm *c);
+
+#endif

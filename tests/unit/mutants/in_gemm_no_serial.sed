@@ -1,0 +1,2 @@
+# All calls of a thread are one.
+s/e->serial \+= SERIAL/e->serial = SERIAL/

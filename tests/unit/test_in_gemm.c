@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads in GEMM hooks (plugin/gather/in_gemm.h): who is told returns the error, and nobody else does. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include "plugin/gather/in_gemm.h"
+
+TestSuite(in_gemm, .timeout = 60);
+
+static const CUcontext here = (CUcontext)0x10, there = (CUcontext)0x20;
+
+Test(in_gemm, a_call_that_passes_keeps_its_result)
+{
+    unsigned entry = slr_in_gemm_enter(here);
+    cr_assert_eq(slr_in_gemm_tell(here, 1000), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, 1000 + SLR_IN_GEMM_STUCK_MS - 1), SLR_IN_GEMM_NONE);
+    cr_assert(slr_in_gemm_leave(entry));
+    cr_assert_eq(slr_in_gemm_tell(here, 5000), SLR_IN_GEMM_NONE);
+}
+
+Test(in_gemm, a_call_that_hangs_is_told_and_returns_the_error)
+{
+    unsigned entry = slr_in_gemm_enter(here);
+    uint64_t told = 1000 + SLR_IN_GEMM_STUCK_MS;
+    cr_assert_eq(slr_in_gemm_tell(here, 1000), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, told), SLR_IN_GEMM_TOLD);
+    cr_assert_eq(slr_in_gemm_tell(here, told + SLR_IN_GEMM_HELD_MS - 1), SLR_IN_GEMM_TOLD,
+                 "for another communicator, too");
+    cr_assert_eq(slr_in_gemm_tell(here, told + SLR_IN_GEMM_HELD_MS), SLR_IN_GEMM_HELD);
+    cr_assert_not(slr_in_gemm_leave(entry));
+    cr_assert_eq(slr_in_gemm_tell(here, told + 5000), SLR_IN_GEMM_NONE);
+}
+
+Test(in_gemm, the_next_call_of_a_thread_is_another_one)
+{
+    cr_assert(slr_in_gemm_leave(slr_in_gemm_enter(here)));
+    unsigned entry = slr_in_gemm_enter(here);
+    cr_assert_eq(slr_in_gemm_tell(here, 1000), SLR_IN_GEMM_NONE);
+    cr_assert(slr_in_gemm_leave(entry));
+    cr_assert_eq(slr_in_gemm_enter(here), entry);
+    cr_assert_eq(slr_in_gemm_tell(here, 1000 + SLR_IN_GEMM_STUCK_MS), SLR_IN_GEMM_NONE);
+    cr_assert(slr_in_gemm_leave(entry));
+}
+
+Test(in_gemm, another_context_is_not_concerned)
+{
+    unsigned entry = slr_in_gemm_enter(there);
+    for (uint64_t now = 0; now < 5000; now += 100)
+        cr_assert_eq(slr_in_gemm_tell(here, now), SLR_IN_GEMM_NONE);
+    cr_assert(slr_in_gemm_leave(entry));
+}
+
+Test(in_gemm, more_threads_than_there_are_entries_keep_their_results)
+{
+    unsigned entry[SLR_IN_GEMM];
+    for (unsigned i = 0; i < SLR_IN_GEMM; i++) {
+        entry[i] = slr_in_gemm_enter(here);
+        cr_assert_lt(entry[i], SLR_IN_GEMM);
+    }
+    cr_assert_eq(slr_in_gemm_enter(here), SLR_IN_GEMM);
+    slr_in_gemm_tell(here, 0);
+    cr_assert_eq(slr_in_gemm_tell(here, 1000), SLR_IN_GEMM_TOLD);
+    cr_assert(slr_in_gemm_leave(SLR_IN_GEMM));
+    for (unsigned i = 0; i < SLR_IN_GEMM; i++)
+        cr_assert_not(slr_in_gemm_leave(entry[i]));
+}
+
+static _Atomic unsigned errors;
+static _Atomic bool over;
+
+static void *calls(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; !atomic_load(&over); i++) {
+        unsigned entry = slr_in_gemm_enter(here);
+        for (volatile unsigned j = 0; j < i % 64; j++)
+            ;
+        if (!slr_in_gemm_leave(entry))
+            atomic_fetch_add(&errors, 1);
+    }
+    return NULL;
+}
+
+static bool errors_become(unsigned n)
+{
+    struct timespec pause = {.tv_nsec = 10000};
+    for (int i = 0; i < 50000 && atomic_load(&errors) < n; i++)
+        nanosleep(&pause, NULL);
+    return atomic_load(&errors) == n;
+}
+
+/* Every two looks a call that is in is told: each of them returns the error, and no other does, whenever it
+ * leaves. */
+Test(in_gemm, a_call_leaves_while_it_is_told)
+{
+    pthread_t thread;
+    unsigned told = 0;
+    uint64_t now = 0;
+    cr_assert_eq(pthread_create(&thread, NULL, calls, NULL), 0);
+    for (unsigned i = 0; i < 300000 && told < 3000; i++) {
+        now += SLR_IN_GEMM_STUCK_MS;
+        if (slr_in_gemm_tell(here, now) != SLR_IN_GEMM_NONE)
+            cr_assert(errors_become(++told), "%u told, %u returned the error", told, atomic_load(&errors));
+    }
+    atomic_store(&over, true);
+    pthread_join(thread, NULL);
+    cr_assert_eq(atomic_load(&errors), told);
+    cr_assert_gt(told, 0, "nobody was in for two looks: this test shows nothing");
+}
