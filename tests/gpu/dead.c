@@ -2,12 +2,13 @@
 /* A rank is killed or stopped, from outside, in each phase of gathers and GEMMs between two GPUs; the other one is
  * watched.
  *
- *   dead [--only TEXT] [--repeat N] [--seed N] [--quick] [--untold]
+ *   dead [--only TEXT] [--repeat N] [--seed N] [--quick] [--untold] [--alone]
  *
  * --only    cases whose name begins with it: kill, stop, abort, or more of it
  * --repeat  times for the cases whose moment is random (3)
  * --quick   small matrices, for the software GPU
  * --untold  an error need not be told, as some calls are NCCL's
+ * --alone   the survivor has no second thread: it comes back by itself, from a GEMM by its error
  *
  * SIGKILL: an error must be told within 2 s (or all rounds be complete and right); no round whose event is complete may
  * have a wrong byte; before the abort, or a call that has returned the error, the stream must not be complete unless
@@ -55,19 +56,22 @@ void dead_sleep(int64_t us)
 /* --- cases -----------------------------------------------------------------------------------------------------------
  */
 
-enum load { TINY, GEMMS, BEHIND, GIB, LOADS };
+enum load { TINY, GEMMS, BEHIND, GIB, TRIED, LOADS };
 
 /* TINY: many small rounds, also reused buffers. GEMMS: fused ones of a millisecond. BEHIND: the survivor has more to
- * do. GIB: 1 GiB gathered, three times. */
+ * do. GIB: 1 GiB gathered, three times. TRIED: with the warm-up fewer rounds than SLIPRING_TRIALS=5 tries ways in, when
+ * they begin with call 16. */
 static const struct dead_load loads[2][LOADS] = {
     {{1024, 1024, 512, 400, 4, true, 0, 300000},
      {8192, 8192, 4096, 4, 4, true, 0, 9000},
      {8192, 8192, 4096, 1, 1, true, 15, 0},
-     {8, 8192, 32768, 3, 3, false, 0, 5000}},
+     {8, 8192, 32768, 3, 3, false, 0, 5000},
+     {1024, 1024, 512, 140, 4, true, 0, 100000}},
     {{48, 64, 32, 60, 4, true, 0, 100000},
      {128, 128, 64, 4, 4, true, 0, 10000},
      {128, 128, 64, 1, 1, true, 15, 0},
-     {8, 512, 512, 3, 3, false, 0, 80000}},
+     {8, 512, 512, 3, 3, false, 0, 80000},
+     {48, 64, 32, 140, 4, true, 0, 200000}},
 };
 
 static const struct scenario {
@@ -86,6 +90,7 @@ static const struct scenario {
     {"kill in 1 GiB", SIGKILL, DEAD_BUSY, GIB, false, false, true},
     {"kill in 1 GiB, blind", SIGKILL, DEAD_BUSY, GIB, true, false, true},
     {"kill at any time", SIGKILL, DEAD_BUSY, TINY, false, false, true},
+    {"kill while ways are tried", SIGKILL, DEAD_BUSY, TRIED, false, false, true},
     {"stop before its call", SIGSTOP, DEAD_BEFORE, GEMMS, false, false, false},
     {"stop while the peer waits", SIGSTOP, DEAD_WAITING, GEMMS, false, false, false},
     {"stop in fused GEMMs", SIGSTOP, DEAD_BUSY, GEMMS, false, false, true},
@@ -101,7 +106,7 @@ static struct {
     const char *only;
     int repeat;
     unsigned seed;
-    bool quick, untold;
+    bool quick, untold, alone;
 } options = {.only = "", .repeat = 3, .seed = 1};
 
 static void fail(const char *what)
@@ -295,6 +300,7 @@ static bool run_case(const struct scenario *s, int number)
                                       .blind = s->blind,
                                       .abort_stopped = s->abort_stopped,
                                       .untold = options.untold,
+                                      .alone = options.alone,
                                       .seed = options.seed + (unsigned)number};
     int window = c.page->plan.load.window_us;
     int64_t delay = s->random && window ? (int64_t)(luck % (uint64_t)window) : 0;
@@ -318,6 +324,8 @@ static void parse(char **argv)
             options.quick = true;
         else if (!strcmp(argv[0], "--untold"))
             options.untold = true;
+        else if (!strcmp(argv[0], "--alone"))
+            options.alone = true;
         else if (!strcmp(argv[0], "--only") && argv[1])
             options.only = *++argv;
         else if (!strcmp(argv[0], "--repeat") && argv[1])

@@ -39,6 +39,7 @@ struct dead_plan {
     bool blind;         /* the survivor never asks for the communicator's error */
     bool abort_stopped; /* the survivor aborts while the victim is stopped */
     bool untold;        /* NCCL may have moved what was in flight, and tells nothing */
+    bool alone;         /* the survivor has no second thread */
     unsigned seed;
 };
 
@@ -47,7 +48,7 @@ enum { DEAD_NOT_TOLD = -1 };
 struct dead_outcome {
     int right, wrong;  /* rounds whose event was complete before any abort: all bytes right, or not */
     int64_t told_us;   /* from the signal to the first error that NCCL's interface told, or DEAD_NOT_TOLD */
-    bool told_by_call; /* as the result of ncclAllGather */
+    bool told_by_call; /* as the result of ncclAllGather, or of a GEMM that hung */
     bool complete;     /* the stream was complete when the communicator was aborted or destroyed */
     bool all_complete; /* so were all rounds */
     int64_t end_us;    /* how long ncclCommAbort took; 0: it was destroyed */

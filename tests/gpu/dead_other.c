@@ -38,6 +38,8 @@ void dead_other_begin(struct dead_other *o, const struct dead_page *page, ncclCo
 
 void dead_other_end(struct dead_other *o)
 {
+    if (!o->begun)
+        return;
     pthread_mutex_lock(&o->lock);
     o->over = true;
     pthread_mutex_unlock(&o->lock);

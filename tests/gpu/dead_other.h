@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A second thread of a rank, which aborts when the first is in a call and does not come back. cuBLAS's first call for a
- * new kernel waits for the device, for one. A thread that is in there when the peer dies can neither be told nor abort;
- * PyTorch has such a second thread, too. */
+ * new kernel waits for the device, for one. slipring lets go of what it moves itself, and the GEMM returns an error; but
+ * not of a kernel of NCCL, nor a thread that hangs in something else. PyTorch has such a second thread, too. */
 #ifndef TESTS_GPU_DEAD_OTHER_H
 #define TESTS_GPU_DEAD_OTHER_H
 
@@ -28,7 +28,8 @@ struct dead_other {
 void dead_other_begin(struct dead_other *o, const struct dead_page *page, ncclComm_t comm);
 void dead_other_end(struct dead_other *o);
 
-/* Around calls that may wait for the device. False: it has aborted. Before dead_other_begin they do nothing. */
+/* Around calls that may wait for the device. False: it has aborted. Without dead_other_begin they do nothing, as
+ * dead_other_end. */
 void dead_calls_begin(struct dead_other *o);
 bool dead_calls_end(struct dead_other *o);
 

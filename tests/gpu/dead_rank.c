@@ -118,13 +118,13 @@ static void fill(struct player *p, struct slot *s, int round)
     s->round = round;
 }
 
-static void gemm(struct player *p, struct slot *s)
+static cublasStatus_t gemm(struct player *p, struct slot *s)
 {
     const struct dead_load *l = p->load;
     float one = 1, zero = 0;
     int m = (int)l->m, n = (int)l->columns * DEAD_RANKS, k = (int)l->k;
-    BLAS(cublasGemmEx(p->blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, p->a, CUDA_R_16BF, m, s->recv, CUDA_R_16BF, k,
-                      &zero, s->c, CUDA_R_16BF, m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    return cublasGemmEx(p->blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, p->a, CUDA_R_16BF, m, s->recv, CUDA_R_16BF, k,
+                        &zero, s->c, CUDA_R_16BF, m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
 static void told(struct player *p, bool by_call)
@@ -143,8 +143,14 @@ static bool call_now(struct player *p, struct slot *s)
         told(p, true);
         return false;
     }
-    for (int i = 0; p->load->gemm && i < 1 + (p->victim ? 0 : p->load->more); i++)
-        gemm(p, s);
+    for (int i = 0; p->load->gemm && i < 1 + (p->victim ? 0 : p->load->more); i++) {
+        const cublasStatus_t done = gemm(p, s);
+        if (done == CUBLAS_STATUS_EXECUTION_FAILED && since_signal(p)) {
+            told(p, true);
+            return false;
+        }
+        BLAS(done);
+    }
     CUDA(cudaEventRecord(s->done, p->r.stream));
     s->queued = true;
     reach(p, DEAD_CALLED);
@@ -352,6 +358,9 @@ static void open_player(struct player *p)
 static void warm_up(struct player *p)
 {
     const int rounds = 6;
+    /* The GEMM as the program makes it: when NCCL has the gather, nothing could let go of one that loads a kernel. */
+    if (p->load->gemm)
+        BLAS(gemm(p, &p->slots[0]));
     for (int round = 0; round < rounds; round++) {
         struct slot *s = &p->slots[round % p->load->slots];
         if (round >= rounds - 2)
@@ -475,7 +484,8 @@ int dead_rank(struct dead_page *page, int rank)
     p.all = p.shard * DEAD_RANKS;
     open_player(&p);
     warm_up(&p);
-    dead_other_begin(&p.other, page, p.r.comm);
+    if (!p.plan->alone)
+        dead_other_begin(&p.other, page, p.r.comm);
     bool good = p.victim ? play_victim(&p) : play_survivor(&p);
     if (good && !p.plan->abort_stopped) {
         CHECK(wait_word(&page->resumed, 1, START_US), "the other one is not resumed");

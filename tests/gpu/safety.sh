@@ -210,15 +210,16 @@ jax_steps() {
 
 # --- dead and stopped ranks -------------------------------------------------------------------------------------------
 
-# dead_ranks NAME CASES [TRIALS]: the cases whose name begins with that. While ways are tried, NCCL moves some calls, and NCCL does not
-# tell of a peer that is killed.
+# dead_ranks NAME CASES [TRIALS [OPTIONS]]: the cases whose name begins with that. While ways are tried, a gather may be NCCL's; one
+# that is NCCL's in the trials is followed.
 dead_ranks() {
     local name=$1 trials=${3:-0} options=(--only "$2" --seed "$seed" --repeat "$repeat")
-    [ "$trials" = 0 ] || options+=(--untold)
+    shift $(($# < 3 ? $# : 3))
+    options+=("$@")
     [ $softgpu = 0 ] || options+=(--quick)
     rank_program dead gpu "$programs"/dead*.c || return
     bounded "${plain[@]}" "${slow_link[@]}" "$slipring" run --lib "$build/libslipring.so" --set log=info --set min_bytes=0 --set "trials=$trials" \
-        --set "log_file=$logs/$name.%p.decisions" -- "$program" "${options[@]}" | tee "$logs/$name.table"
+        --set trials_after=16 --set "log_file=$logs/$name.%p.decisions" -- "$program" "${options[@]}" | tee "$logs/$name.table"
     [ "${PIPESTATUS[0]}" = 0 ] || { grep -vE '\| pass \|$' "$logs/$name.table" | tail -n 3 && return 1; }
     grep -qE ' substitute .*reason=ring' "$logs/$name".*.decisions || { echo "no gather was substituted" && return 1; }
     grep -qE ' fused ' "$logs/$name".*.decisions || { echo "no GEMM was fused" && return 1; }
@@ -235,7 +236,11 @@ dead_steps() {
     local cases
     [ $softgpu = 1 ] || alone dead-nccl 100 dead_nccl dead-nccl
     for cases in kill stop abort; do alone dead-$cases 280 dead_ranks dead-$cases $cases; done
-    alone dead-trials 280 dead_ranks dead-trials "kill at any" 3
+    # One thread, and every call in the trials: an error is told whoever has the gather.
+    alone dead-tried 280 dead_ranks dead-tried "kill while ways" 5 --alone --repeat $((4 * repeat))
+    # The rest: calls that stay with NCCL, of which nothing is told, and a GEMM that loads a kernel behind one of NCCL's. A second
+    # thread aborts then.
+    alone dead-trials 280 dead_ranks dead-trials "kill at any" 3 --untold
 }
 
 # --- random PyTorch programs ------------------------------------------------------------------------------------------
