@@ -10,7 +10,7 @@
 #include "plugin/gather/passed_alone.h"
 
 #define TURN_MS 1000 /* for a call of NCCL to end whose peer is gone */
-#define LOOK_MS 100  /* between two looks no more than that counts: this process may have been stopped */
+#define LOOK_MS 250  /* between two looks no more than that counts: this process may have been stopped */
 
 static uint32_t state_of(const struct slr_comm *c, int peer)
 {
