@@ -11,9 +11,9 @@ static struct slot *slots; /* open addressing, linear probing, backward-shift de
 static size_t cap, used;
 static uint64_t serial;
 
-static const char *const kind_names[] = {"?",           "context",          "stream",     "event",
-                                         "graph",       "executable graph", "graph node", "function",
-                                         "memory pool", "allocation",       "user object"};
+static const char *const kind_names[] = {"?",           "context",          "stream",      "event",
+                                         "graph",       "executable graph", "graph node",  "function",
+                                         "memory pool", "allocation",       "user object", "module"};
 
 static size_t hash(uint64_t k)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Built-in kernels: functions that the stand-in libraries register and launch like device code. */
+#include "device_code.h"
 #include "sg.h"
 #include <stdlib.h>
 #include <string.h>
@@ -68,9 +69,13 @@ static __thread struct {
 static __thread unsigned nloaded;
 
 /* By thread: cuBLAS has many kernels, and which of them a call takes no program knows. So the first in a thread stands
- * for one that was not loaded before. */
-static bool first_launch_locked(const struct sg_ctx *ctx, const struct softgpu_kernel_desc *desc)
+ * for one that was not loaded before. A module's function is what the program has got, and is loaded once. */
+static bool loads_locked(const struct sg_ctx *ctx, const struct softgpu_kernel_desc *desc)
 {
+    if (sg_module_has_locked(desc))
+        return sg_module_first_use_locked(desc);
+    if (!desc->lazy)
+        return false;
     for (unsigned i = 0; i < nloaded && i < LOADED; i++)
         if (loaded[i].ctx == ctx->id && loaded[i].desc == desc)
             return false;
@@ -79,22 +84,36 @@ static bool first_launch_locked(const struct sg_ctx *ctx, const struct softgpu_k
     return true;
 }
 
+#define MAX_GRID_X 0x7fffffffu
+#define MAX_GRID_YZ 65535u
+#define MAX_THREADS 1024u /* of a block, and along x and y */
+#define MAX_THREADS_Z 64u
+
 static bool empty_grid(const CUDA_KERNEL_NODE_PARAMS *p)
 {
     return !p->gridDimX || !p->gridDimY || !p->gridDimZ || !p->blockDimX || !p->blockDimY || !p->blockDimZ;
+}
+
+/* CUDA Programming Guide, Technical Specifications per Compute Capability. */
+static bool too_large(const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    return p->gridDimX > MAX_GRID_X || p->gridDimY > MAX_GRID_YZ || p->gridDimZ > MAX_GRID_YZ ||
+           p->blockDimX > MAX_THREADS || p->blockDimY > MAX_THREADS || p->blockDimZ > MAX_THREADS_Z ||
+           p->blockDimX * p->blockDimY * p->blockDimZ > MAX_THREADS;
 }
 
 CUresult sg_kernel_op(const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out)
 {
     const struct softgpu_kernel_desc *desc = NULL;
 
-    if (empty_grid(p) || p->sharedMemBytes > MAX_SHARED || p->extra)
+    if (empty_grid(p) || too_large(p) || p->sharedMemBytes > MAX_SHARED || p->extra)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     desc = sg_handle_get_locked(SG_FUNC, p->func);
+    CUresult rc = desc ? sg_module_launch_locked(desc, p) : CUDA_ERROR_INVALID_HANDLE;
     sg_release();
-    if (!desc)
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (rc)
+        return rc;
     if (desc->arg_bytes && (!p->kernelParams || !p->kernelParams[0]))
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_op *op = sg_op_new(SG_OP_KERNEL, desc->name);
@@ -123,11 +142,11 @@ static CUresult launch(CUstream stream, const CUDA_KERNEL_NODE_PARAMS *p)
     sg_acquire();
     struct sg_ctx *ctx = sg_current_locked(&rc);
     struct sg_stream *s = ctx ? sg_stream_get_locked(stream, &rc) : NULL;
-    if (s && s->ctx != ctx)
+    if (s && (s->ctx != ctx || !sg_module_fits_locked(op->u.kernel.desc, ctx)))
         rc = CUDA_ERROR_INVALID_HANDLE;
     if (rc)
         sg_op_free_locked(op);
-    else if (op->u.kernel.desc->lazy && sg_cfg.lazy && !s->capture && first_launch_locked(ctx, op->u.kernel.desc))
+    else if (sg_cfg.lazy && !s->capture && loads_locked(ctx, op->u.kernel.desc))
         sg_ctx_sync_locked(ctx);
     sg_release();
     return rc ? rc : sg_submit(stream, op);
@@ -218,8 +237,9 @@ CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunc
     SG_ENTER(cuFuncGetAttribute);
     if (!pi || (unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!function(hfunc))
-        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult rc = sg_function_load(hfunc);
+    if (rc)
+        return rc;
     *pi = attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
           : attrib == CU_FUNC_ATTRIBUTE_BINARY_VERSION      ? 90
           : attrib == CU_FUNC_ATTRIBUTE_PTX_VERSION         ? 90

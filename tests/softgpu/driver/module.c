@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* There is no device code here: loading a module or library says that no image fits this device. Also the remaining
- * calls that have a trivial but true answer. */
+/* There is no device code here but what module_ptx.c knows: loading other modules, or a library, says that no image fits
+ * this device. Also the remaining calls that have a trivial but true answer. */
 #include "sg.h"
 #include <cudaProfiler.h>
 #include <string.h>
@@ -13,11 +13,7 @@
     }
 
 SG_NO_IMAGE(cuModuleLoad, (CUmodule * module, const char *fname), module &&fname)
-SG_NO_IMAGE(cuModuleLoadData, (CUmodule * module, const void *image), module &&image)
 SG_NO_IMAGE(cuModuleLoadFatBinary, (CUmodule * module, const void *fatCubin), module &&fatCubin)
-SG_NO_IMAGE(cuModuleLoadDataEx,
-            (CUmodule * module, const void *image, unsigned int numOptions, CUjit_option *options, void **optionValues),
-            module &&image && (!numOptions || (options && optionValues)))
 SG_NO_IMAGE(cuLibraryLoadData,
             (CUlibrary * library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
              unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,

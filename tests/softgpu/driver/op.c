@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations: what a queue holds, and the check of the memory that they touch. */
+#include "device_code.h"
 #include "sg.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -225,6 +226,10 @@ CUresult sg_ranges_again_locked(struct sg_op *op)
 {
     CUresult rc = CUDA_SUCCESS;
 
+    if (op->kind == SG_OP_KERNEL && sg_module_gone_locked(op->u.kernel.desc)) {
+        sg_misuse("%s on device %d: its module was unloaded, and a graph still has it", op->what, op->ctx->dev);
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
     for (unsigned i = 0; i < op->nranges; i++) {
         struct sg_range *r = &op->ranges[i];
         struct sg_mem *m = r->bytes ? sg_mem_find_locked(r->ptr) : NULL;

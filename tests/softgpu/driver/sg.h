@@ -87,7 +87,19 @@ const char *sg_entry_name(enum sg_entry entry);
 const char *sg_entry_base(enum sg_entry entry);
 
 /* ---- handles (handle.c) ---- */
-enum sg_kind { SG_CTX = 1, SG_STREAM, SG_EVENT, SG_GRAPH, SG_EXEC, SG_NODE, SG_FUNC, SG_POOL, SG_ALLOC, SG_OBJECT };
+enum sg_kind {
+    SG_CTX = 1,
+    SG_STREAM,
+    SG_EVENT,
+    SG_GRAPH,
+    SG_EXEC,
+    SG_NODE,
+    SG_FUNC,
+    SG_POOL,
+    SG_ALLOC,
+    SG_OBJECT,
+    SG_MODULE
+};
 void *sg_handle_new_locked(enum sg_kind kind, void *obj);
 void *sg_handle_get_locked(enum sg_kind kind, const void *handle); /* NULL after a misuse report */
 void *sg_handle_peek_locked(enum sg_kind kind, const void *handle);

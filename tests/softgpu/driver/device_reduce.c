@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model of the library's sums over ranks (kernels/reduce.h says what they are): for each element in turn, in fp32
+ * and in the order of the ranks, then one multiplication and one rounding. Arithmetic is IEEE's, and a NaN that comes of
+ * it is the one that NVIDIA's devices give (PTX ISA, add). */
+#include "../blas/float16.h"
+#include "device_code.h"
+#include <math.h>
+
+#define MAX_RANKS 64
+
+struct arguments { /* as the kernels' one parameter is laid out */
+    uint64_t out, in[MAX_RANKS], count;
+    float scale;
+    int32_t ranks;
+};
+_Static_assert(sizeof(struct arguments) == 536, "as in the PTX");
+
+enum format { BF16, FP16, FP32 };
+
+static size_t width(enum format f)
+{
+    return f == FP32 ? 4 : 2;
+}
+
+static double value_at(enum format f, uint64_t base, size_t i)
+{
+    if (f == FP32)
+        return (double)((const float *)base)[i];
+    uint16_t bits = ((const uint16_t *)base)[i];
+    return (double)(f == BF16 ? bf16_to_f32(bits) : f16_to_f32(bits));
+}
+
+static void put_at(enum format f, uint64_t base, size_t i, float value)
+{
+    if (f == FP32)
+        ((uint32_t *)base)[i] = isnan(value) ? 0x7fffffffu : f32_bits(value);
+    else
+        ((uint16_t *)base)[i] = f == BF16 ? f32_to_bf16(value) : f32_to_f16(value);
+}
+
+static void sum(enum format f, const struct arguments *a)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        float total = (float)value_at(f, a->in[0], i);
+        for (int r = 1; r < a->ranks; r++)
+            total = (float)((double)total +
+                            value_at(f, a->in[r], i)); /* one rounding: fp64 has more than twice the digits */
+        put_at(f, a->out, i, total * a->scale);
+    }
+}
+
+static unsigned ranges(enum format f, const struct arguments *a, struct softgpu_access *list, unsigned max)
+{
+    size_t bytes = a->count * width(f);
+    unsigned n = 0;
+
+    for (int r = 0; bytes && r < a->ranks && r < MAX_RANKS; r++, n++)
+        if (n < max)
+            list[n] = (struct softgpu_access){a->in[r], bytes, 1, bytes, 0};
+    if (bytes && n++ < max)
+        list[n - 1] = (struct softgpu_access){a->out, bytes, 1, bytes, 1};
+    return n;
+}
+
+static const char *wrong(enum format f, const struct arguments *a)
+{
+    size_t bytes = a->count * width(f);
+
+    if (a->ranks < 1 || a->ranks > MAX_RANKS)
+        return "not 1 to 64 contributions";
+    if (a->out % width(f))
+        return "the output is not aligned to its type";
+    for (int r = 0; r < a->ranks; r++) {
+        uint64_t apart = a->in[r] > a->out ? a->in[r] - a->out : a->out - a->in[r];
+        if (a->in[r] % width(f))
+            return "a contribution is not aligned to its type";
+        if (apart && apart < bytes)
+            return "the output overlaps a part of a contribution";
+    }
+    return NULL;
+}
+
+#define FORMAT(name, format)                                                                                           \
+    static void run_##name(void *args)                                                                                 \
+    {                                                                                                                  \
+        if (!sg_cfg.compute_off)                                                                                       \
+            sum(format, args);                                                                                         \
+    }                                                                                                                  \
+    static unsigned ranges_##name(const void *args, struct softgpu_access *list, unsigned max)                         \
+    {                                                                                                                  \
+        return ranges(format, args, list, max);                                                                        \
+    }                                                                                                                  \
+    static const char *wrong_##name(const void *args)                                                                  \
+    {                                                                                                                  \
+        return wrong(format, args);                                                                                    \
+    }
+FORMAT(bf16, BF16)
+FORMAT(f16, FP16)
+FORMAT(f32, FP32)
+
+#define MODEL(kernel)                                                                                                  \
+    {                                                                                                                  \
+        .desc = {.name = "slr_reduce_" #kernel,                                                                        \
+                 .arg_bytes = sizeof(struct arguments),                                                                \
+                 .run = run_##kernel,                                                                                  \
+                 .access = ranges_##kernel},                                                                           \
+        .wrong = wrong_##kernel                                                                                        \
+    }
+const struct sg_model sg_models_reduce[] = {MODEL(bf16), MODEL(f16), MODEL(f32)};
+const unsigned sg_models_reduce_count = sizeof(sg_models_reduce) / sizeof(*sg_models_reduce);
