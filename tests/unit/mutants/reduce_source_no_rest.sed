@@ -1,0 +1,2 @@
+# What does not fill a tile is left out.
+s/i < units; i \+=/i < full; i +=/
