@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arithmetic of the GEMM kernel: OpenBLAS in fp32 or fp64, the conversions before it and the epilogue after it. */
+/* The arithmetic of the GEMM kernel: OpenBLAS in fp32 or fp64, the conversions before it. */
 #include "gemm.h"
 #include "float16.h"
+#include "gemm_epilogue.h"
+#include "gemm_scale.h"
 
 #include <cblas.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,78 +74,6 @@ static void multiply(const struct gemm_args *g, int64_t cols, const struct opera
                     (int)b->ld, (float)beta, out, (int)ldo);
 }
 
-static void write_scalar(cudaDataType type, void *p, double v)
-{
-    switch (type) {
-    case CUDA_R_16F:
-        *(uint16_t *)p = f32_to_f16((float)v);
-        break;
-    case CUDA_R_16BF:
-        *(uint16_t *)p = f32_to_bf16((float)v);
-        break;
-    case CUDA_R_32F:
-        *(float *)p = (float)v;
-        break;
-    case CUDA_R_32I:
-        *(int32_t *)p = v >= INT32_MAX ? INT32_MAX : v <= INT32_MIN ? INT32_MIN : (int32_t)v;
-        break;
-    default:
-        *(double *)p = v;
-    }
-}
-
-/* GELU by its tanh form, which is the one that the cuBLASLt manual gives for CUBLASLT_EPILOGUE_GELU. */
-static double gelu(double x)
-{
-    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-}
-
-static double activate(uint32_t epilogue, double v)
-{
-    if (epilogue & CUBLASLT_EPILOGUE_RELU)
-        return v > 0 || isnan(v) ? v : 0;
-    return epilogue & CUBLASLT_EPILOGUE_GELU ? gelu(v) : v;
-}
-
-/* alpha * acc + beta * c: in fp32 where the scale type is not fp64 or integer, as the hardware's epilogue is. */
-static double scale(int wide, double alpha, double acc, double beta, double c)
-{
-    if (wide)
-        return alpha * acc + beta * c;
-    return beta == 0 ? (float)alpha * (float)acc : (float)alpha * (float)acc + (float)beta * (float)c;
-}
-
-struct panel {
-    const void *acc; /* m x cols, packed */
-    const char *c, *bias;
-    char *d, *aux;
-    int64_t col, cols;
-    double alpha, beta;
-};
-
-/* beta == 0 must not read C: it may hold NaN or not be there at all. */
-static void finish_panel(const struct gemm_args *g, const struct panel *p)
-{
-    int wide = is_wide(g);
-    int64_t csz = (int64_t)gemm_type_bytes(g->c.type), dsz = (int64_t)gemm_type_bytes(g->d.type);
-    int64_t bsz = p->bias ? (int64_t)gemm_type_bytes(g->bias_type) : 0, xsz = (int64_t)gemm_type_bytes(g->aux.type);
-    for (int64_t j = 0; j < p->cols; j++) {
-        const char *c = p->c + (p->col + j) * g->c.ld * csz;
-        char *d = p->d + (p->col + j) * g->d.ld * dsz;
-        for (int64_t i = 0; i < g->m; i++) {
-            int64_t at = i + j * g->m;
-            double acc = wide ? ((const double *)p->acc)[at] : (double)((const float *)p->acc)[at];
-            double old = p->beta != 0 ? gemm_read_scalar(g->c.type, c + i * csz) : 0;
-            double v = scale(wide, p->alpha, acc, p->beta, old);
-            if (p->bias)
-                v += gemm_read_scalar(g->bias_type, p->bias + i * bsz);
-            if (g->aux.ptr)
-                write_scalar(g->aux.type, p->aux + ((p->col + j) * g->aux.ld + i) * xsz, v);
-            write_scalar(g->d.type, d + i * dsz, activate(g->epilogue, v));
-        }
-    }
-}
-
 /* True when OpenBLAS can work on the caller's matrices as they are. */
 static int is_plain(const struct gemm_args *g, double beta)
 {
@@ -159,11 +88,45 @@ static char *entry(const struct gemm_mat *mat, int batch)
     return (char *)mat->ptr + batch * mat->stride * (int64_t)gemm_type_bytes(mat->type);
 }
 
+/* Multiplies a converted block by its factors. `row` and `col` are its place in the stored matrix; `inner_rows`: the
+ * inner dimension lies along its columns. */
+static void scale_block(const struct gemm_args *g, int which, const struct operand *op, int64_t row, int64_t rows,
+                        int64_t col, int64_t cols, int inner_rows)
+{
+    const int mode = g->scale[which].mode;
+    if (!g->scale[which].at || mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F ||
+        mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)
+        return;
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t i = 0; i < rows; i++)
+            ((float *)op->owned)[i + j * op->ld] *= inner_rows ? gemm_block_scale(g, which, col + j, row + i)
+                                                               : gemm_block_scale(g, which, row + i, col + j);
+}
+
 static struct operand load_b(const struct gemm_args *g, int batch, int64_t col, int64_t cols)
 {
     const char *base = entry(&g->b, batch);
-    return g->transb ? load_block(&g->b, base, col, cols, 0, g->k, is_wide(g))
-                     : load_block(&g->b, base, 0, g->k, col, cols, is_wide(g));
+    struct operand b = g->transb ? load_block(&g->b, base, col, cols, 0, g->k, is_wide(g))
+                                 : load_block(&g->b, base, 0, g->k, col, cols, is_wide(g));
+    if (g->transb)
+        scale_block(g, GEMM_SCALE_B, &b, col, cols, 0, g->k, 0);
+    else
+        scale_block(g, GEMM_SCALE_B, &b, 0, g->k, col, cols, 1);
+    return b;
+}
+
+/* What is known when all of D is. */
+static void finish(const struct gemm_args *g, const struct panel *p)
+{
+    const size_t esz = gemm_type_bytes(g->bias_type);
+    for (int64_t i = 0; p->gradient && i < g->m; i++)
+        gemm_write_scalar(g->bias_type, (char *)g->vector + (size_t)i * esz, p->gradient[i]);
+    if (g->gradient == GEMM_GRADIENT_A || g->gradient == GEMM_GRADIENT_B)
+        gemm_operand_gradient(g);
+    if (g->amax_d)
+        *g->amax_d = p->amax_d;
+    if (g->amax_aux)
+        *g->amax_aux = p->amax_aux;
 }
 
 static void compute_panels(const struct gemm_args *g, int batch, double alpha, double beta)
@@ -171,11 +134,14 @@ static void compute_panels(const struct gemm_args *g, int batch, double alpha, d
     int wide = is_wide(g);
     int64_t width = g->n < PANEL_COLS ? g->n : PANEL_COLS;
     struct operand a = load_block(&g->a, entry(&g->a, batch), 0, g->a.rows, 0, g->a.cols, wide);
+    scale_block(g, GEMM_SCALE_A, &a, 0, g->a.rows, 0, g->a.cols, g->transa);
     void *acc = malloc((size_t)(g->m * width) * (wide ? sizeof(double) : sizeof(float)));
     if (!acc)
         abort();
-    struct panel p = {.acc = acc, .c = entry(&g->c, batch), .d = entry(&g->d, batch), .alpha = alpha, .beta = beta};
+    struct panel p = {
+        .acc = acc, .wide = wide, .c = entry(&g->c, batch), .d = entry(&g->d, batch), .alpha = alpha, .beta = beta};
     p.aux = g->aux.ptr ? entry(&g->aux, batch) : NULL;
+    p.gradient = g->gradient == GEMM_GRADIENT_D ? calloc((size_t)g->m, sizeof *p.gradient) : NULL;
     if (g->bias)
         p.bias = (const char *)g->bias + batch * g->bias_stride * (int64_t)gemm_type_bytes(g->bias_type);
     for (p.col = 0; p.col < g->n; p.col += width) {
@@ -183,8 +149,10 @@ static void compute_panels(const struct gemm_args *g, int batch, double alpha, d
         struct operand b = load_b(g, batch, p.col, p.cols);
         multiply(g, p.cols, &a, &b, 1, 0, acc, g->m);
         free(b.owned);
-        finish_panel(g, &p);
+        gemm_finish_panel(g, &p);
     }
+    finish(g, &p);
+    free(p.gradient);
     free(acc);
     free(a.owned);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GEMM as a built-in kernel of the stand-in driver: registration, launch, access ranges and cost. */
 #include "gemm.h"
+#include "gemm_scale.h"
 
 #include <cblas.h>
 #include <pthread.h>
@@ -50,8 +51,20 @@ static unsigned access_ranges(const void *args, struct softgpu_access *out, unsi
     struct ranges r = {.out = out, .max = max};
     size_t scalar = gemm_type_bytes(g->scale_type), bias = gemm_type_bytes(g->bias_type);
     add_matrix(&r, &g->d, g->batch, 1);
-    if (g->aux.ptr)
-        add_matrix(&r, &g->aux, g->batch, 1);
+    if (g->aux.ptr && g->aux_bits)
+        add_range(&r, g->aux.ptr, (size_t)(g->m + 127) / 128 * 16, (size_t)(g->n * g->batch), (size_t)g->aux.ld / 8,
+                  !g->aux_in);
+    else if (g->aux.ptr)
+        add_matrix(&r, &g->aux, g->batch, !g->aux_in);
+    add_range(&r, g->amax_d, g->amax_d ? sizeof(float) : 0, 1, sizeof(float), 1);
+    add_range(&r, g->amax_aux, g->amax_aux ? sizeof(float) : 0, 1, sizeof(float), 1);
+    if (g->vector)
+        add_range(&r, g->vector, (size_t)(g->gradient == GEMM_GRADIENT_B ? g->n : g->m) * bias, 1, bias, 1);
+    for (int i = 0; i < GEMM_SCALES; i++)
+        if (g->scale[i].at) {
+            const size_t bytes = i <= GEMM_SCALE_B ? gemm_scale_bytes(g, i) : sizeof(float);
+            add_range(&r, g->scale[i].at, bytes, 1, bytes, 0);
+        }
     add_range(&r, g->workspace, g->workspace_bytes, 1, g->workspace_bytes, 1);
     add_matrix(&r, &g->a, g->batch, 0);
     add_matrix(&r, &g->b, g->batch, 0);

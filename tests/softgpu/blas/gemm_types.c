@@ -2,11 +2,15 @@
 /* Which types a GEMM takes, and reading one scalar of each. */
 #include "gemm.h"
 #include "float16.h"
+#include "float8.h"
+#include "gemm_scale.h"
 
 size_t gemm_type_bytes(cudaDataType type)
 {
     switch (type) {
     case CUDA_R_8I:
+    case CUDA_R_8F_E4M3:
+    case CUDA_R_8F_E5M2:
         return 1;
     case CUDA_R_16F:
     case CUDA_R_16BF:
@@ -26,6 +30,10 @@ double gemm_read_scalar(cudaDataType type, const void *p)
     switch (type) {
     case CUDA_R_8I:
         return *(const int8_t *)p;
+    case CUDA_R_8F_E4M3:
+        return e4m3_to_f32(*(const uint8_t *)p);
+    case CUDA_R_8F_E5M2:
+        return e5m2_to_f32(*(const uint8_t *)p);
     case CUDA_R_16F:
         return f16_to_f32(*(const uint16_t *)p);
     case CUDA_R_16BF:
@@ -80,4 +88,24 @@ int gemm_types_supported(cublasComputeType_t compute, cudaDataType scale, cudaDa
         SEARCH(compute_64f);
     }
     return 0;
+}
+
+/* The table for FP8 kernels under cublasLtMatmul(). */
+int gemm_narrow_types_supported(cublasComputeType_t compute, cudaDataType scale, cudaDataType a, cudaDataType b,
+                                cudaDataType c, cudaDataType d)
+{
+    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F || !gemm_is_narrow(a) || !gemm_is_narrow(b) ||
+        (a == CUDA_R_8F_E5M2 && b == CUDA_R_8F_E5M2))
+        return 0;
+    if (c == CUDA_R_32F)
+        return d == CUDA_R_32F;
+    if (c != CUDA_R_16BF && c != CUDA_R_16F)
+        return 0;
+    return d == c || d == CUDA_R_8F_E4M3 || (d == CUDA_R_8F_E5M2 && a != b);
+}
+
+/* Of a narrow GEMM: bf16 where D is fp32, else C's. */
+cudaDataType gemm_narrow_bias_type(cudaDataType c)
+{
+    return c == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF;
 }

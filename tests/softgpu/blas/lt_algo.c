@@ -64,7 +64,8 @@ cublasStatus_t cublasLtMatmulAlgoGetIds(cublasLtHandle_t handle, cublasComputeTy
     if (requested <= 0 || !ids || !returned)
         return CUBLAS_STATUS_INVALID_VALUE;
     *returned = 0;
-    if (c != d || !gemm_types_supported(compute, scale, a, b, c))
+    if ((c != d || !gemm_types_supported(compute, scale, a, b, c)) &&
+        !gemm_narrow_types_supported(compute, scale, a, b, c, d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (int id = 0; id < LT_ALGOS && id < requested; id++)
         ids[(*returned)++] = id;
@@ -79,7 +80,8 @@ cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t handle, cublasComputeType
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (!algo || id < 0 || id >= LT_ALGOS)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (c != d || !gemm_types_supported(compute, scale, a, b, c))
+    if ((c != d || !gemm_types_supported(compute, scale, a, b, c)) &&
+        !gemm_narrow_types_supported(compute, scale, a, b, c, d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *algo = lt_algo_of(id);
     return CUBLAS_STATUS_SUCCESS;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cublasLtMatmul and the algorithm queries: checks, and one launch of the GEMM kernel. */
 #include "gemm.h"
+#include "gemm_scale.h"
 #include "lt_algo.h"
 
 #include <limits.h>
@@ -42,45 +43,72 @@ static int op_ok(int op)
     return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C;
 }
 
-static void load_bias(struct gemm_args *g, const struct lt_desc *d)
+/* D's, or beside narrow operands one of 16 bits (the table under cublasLtMatmul). */
+static cudaDataType bias_type(const struct gemm_args *g, const struct lt_desc *d)
 {
-    g->bias = d->bias;
-    g->bias_stride = d->bias_stride;
-    g->bias_type = d->bias_type < 0 ? g->d.type : (cudaDataType)d->bias_type;
+    if (d->bias_type >= 0)
+        return (cudaDataType)d->bias_type;
+    return gemm_is_narrow(g->a.type) ? gemm_narrow_bias_type(g->c.type) : g->d.type;
 }
 
-/* The input of GELU as a matrix of its own; its leading dimension is in elements and a multiple of 8. */
+static cublasStatus_t load_vector(struct gemm_args *g, const struct lt_desc *d)
+{
+    g->bias_type = bias_type(g, d);
+    g->bias_stride = d->bias_stride;
+    if (d->epilogue & CUBLASLT_EPILOGUE_BIAS) {
+        g->bias = d->bias;
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    g->gradient = d->epilogue & CUBLASLT_EPILOGUE_BGRADA   ? GEMM_GRADIENT_A
+                  : d->epilogue & CUBLASLT_EPILOGUE_BGRADB ? GEMM_GRADIENT_B
+                                                           : GEMM_GRADIENT_D;
+    g->vector = (void *)d->bias;
+    if (!d->bias)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return g->batch > 1 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+}
+
+/* A matrix of its own, read by the gradients' epilogues. Its leading dimension is a multiple of 8 elements, or of 128
+ * bits. */
 static cublasStatus_t load_aux(struct gemm_args *g, const struct lt_desc *d)
 {
-    cudaDataType type = d->aux_type < 0 ? g->d.type : (cudaDataType)d->aux_type;
-    if (!d->aux || d->aux_ld % 8 || d->aux_ld < g->d.rows)
+    const cudaDataType type = d->aux_type < 0 ? g->d.type : (cudaDataType)d->aux_type;
+    g->aux_in = d->epilogue == CUBLASLT_EPILOGUE_DRELU || d->epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD ||
+                d->epilogue == CUBLASLT_EPILOGUE_DGELU || d->epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    g->aux_bits = (d->epilogue & (CUBLASLT_EPILOGUE_RELU | 8)) != 0;
+    if (!d->aux || d->aux_ld % (g->aux_bits ? 128 : 8) || d->aux_ld < g->d.rows || (uintptr_t)d->aux % 16)
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (g->aux_bits && g->batch > 1)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     g->aux = (struct gemm_mat){(void *)d->aux, type, g->d.rows, g->d.cols, d->aux_ld, d->aux_stride};
     return gemm_type_bytes(type) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+static int epilogue_known(uint32_t epilogue)
+{
+    static const uint32_t known[] = {
+        CUBLASLT_EPILOGUE_DEFAULT,  CUBLASLT_EPILOGUE_RELU,        CUBLASLT_EPILOGUE_RELU_AUX,
+        CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_RELU_BIAS,   CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
+        CUBLASLT_EPILOGUE_DRELU,    CUBLASLT_EPILOGUE_DRELU_BGRAD, CUBLASLT_EPILOGUE_GELU,
+        CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_BIAS,   CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+        CUBLASLT_EPILOGUE_DGELU,    CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADA,
+        CUBLASLT_EPILOGUE_BGRADB};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (epilogue == known[i])
+            return 1;
+    return 0;
+}
+
 static cublasStatus_t load_epilogue(struct gemm_args *g, const struct lt_desc *d)
 {
+    const uint32_t vectors = CUBLASLT_EPILOGUE_BIAS | 16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB;
+    cublasStatus_t st = CUBLAS_STATUS_SUCCESS;
     g->epilogue = d->epilogue;
-    switch (d->epilogue) {
-    case CUBLASLT_EPILOGUE_DEFAULT:
-    case CUBLASLT_EPILOGUE_RELU:
-    case CUBLASLT_EPILOGUE_GELU:
-        break;
-    case CUBLASLT_EPILOGUE_BIAS:
-    case CUBLASLT_EPILOGUE_RELU_BIAS:
-    case CUBLASLT_EPILOGUE_GELU_BIAS:
-        load_bias(g, d);
-        break;
-    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
-        load_bias(g, d);
-        return load_aux(g, d);
-    case CUBLASLT_EPILOGUE_GELU_AUX:
-        return load_aux(g, d);
-    default:
+    if (!epilogue_known(d->epilogue))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
-    return CUBLAS_STATUS_SUCCESS;
+    if (d->epilogue & vectors)
+        st = load_vector(g, d);
+    return !st && (d->epilogue & 128) ? load_aux(g, d) : st;
 }
 
 /* What the stand-in does not do is refused, never ignored. */
@@ -92,12 +120,14 @@ static cublasStatus_t load_desc(struct gemm_args *g, cublasLtMatmulDesc_t desc)
     memcpy(&d, desc, sizeof d);
     if (!op_ok(d.transa) || !op_ok(d.transb))
         return CUBLAS_STATUS_INVALID_VALUE;
-    int unsupported = d.transc != CUBLAS_OP_N || d.fill != CUBLAS_FILL_MODE_FULL || d.amax_d || d.amax_aux ||
+    int unsupported = d.transc != CUBLAS_OP_N || d.fill != CUBLAS_FILL_MODE_FULL || d.scale_ptr[5] || d.scale_mode[5] ||
                       (d.pointer_mode != CUBLASLT_POINTER_MODE_HOST && d.pointer_mode != CUBLASLT_POINTER_MODE_DEVICE);
-    for (int i = 0; i < 6; i++)
-        unsupported |= d.scale_ptr[i] != NULL || d.scale_mode[i] != 0;
     if (unsupported)
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    for (int i = 0; i < GEMM_SCALES; i++)
+        g->scale[i] = (struct gemm_scale){d.scale_ptr[i], d.scale_mode[i]};
+    g->amax_d = (float *)d.amax_d;
+    g->amax_aux = (float *)d.amax_aux;
     g->transa = d.transa != CUBLAS_OP_N;
     g->transb = d.transb != CUBLAS_OP_N;
     g->compute = (cublasComputeType_t)d.compute;
@@ -113,10 +143,16 @@ static cublasStatus_t check_shapes(struct gemm_args *g)
     if ((g->transa ? g->a.cols : g->a.rows) != g->m || (g->transb ? g->b.cols : g->b.rows) != g->k ||
         (g->transb ? g->b.rows : g->b.cols) != g->n || g->c.rows != g->m || g->c.cols != g->n)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (g->c.type != g->d.type || !gemm_types_supported(g->compute, g->scale_type, g->a.type, g->b.type, g->d.type) ||
-        (g->bias && !gemm_type_bytes(g->bias_type)))
+    const int narrow = gemm_is_narrow(g->a.type) || gemm_is_narrow(g->b.type);
+    if (!narrow &&
+        (g->c.type != g->d.type || !gemm_types_supported(g->compute, g->scale_type, g->a.type, g->b.type, g->d.type)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    return CUBLAS_STATUS_SUCCESS;
+    if (narrow && !gemm_narrow_types_supported(g->compute, g->scale_type, g->a.type, g->b.type, g->c.type, g->d.type))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if ((g->bias || g->vector) &&
+        (!gemm_type_bytes(g->bias_type) || (narrow && g->bias_type != gemm_narrow_bias_type(g->c.type))))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return gemm_scales_check(g);
 }
 
 static cublasStatus_t load_problem(struct gemm_args *g, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
