@@ -450,10 +450,10 @@ enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)
     return SLR_OK;
 }
 
-enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream)
+enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream, bool again)
 {
     ring->restated = false; /* an event is about to be recorded there */
-    if (ring->carrying)
+    if (ring->carrying && !again)
         return SLR_OK;
     /* The carrier waits for both, so its events complete when a plain gather would have been
      * over. */

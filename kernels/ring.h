@@ -253,8 +253,10 @@ enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
  * It can not deadlock: the carrier holds, gather after gather, a wait for the application's stream
  * up to that gather and a wait for the gather. Both stand earlier in the order of enqueueing, and
  * the pull stream waits for both before it starts the next gather, so nothing that the carrier's
- * order adds is new. */
-enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream);
+ * order adds is new. `again`: an operation of the same communicator has been put on `stream` since the
+ * last time, and the event has to come after that, too. The next gather waits for it as well, as NCCL
+ * orders them, so what is said above holds. */
+enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream, bool again);
 
 /* After slr_ring_carry: makes another stream wait for `before`, but not for the gather. */
 enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream);

@@ -16,7 +16,7 @@
 static ncclResult_t passed(const struct slr_call *call)
 {
     /* What the stream still has to wait for is not NCCL's time. */
-    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
+    slr_gather_overtakes(call);
     struct slr_timed *timed = slr_timeline_pass_begin(call);
     ncclResult_t r = slr_gather_nccl(call);
     slr_timeline_nccl_end(call->comm, timed, r, call->shard * (size_t)call->comm->nranks);

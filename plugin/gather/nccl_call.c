@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/gather/nccl_call.h"
 
+#include "cache/captures.h"
+#include "kernels/gemm.h"
 #include "plugin/tuner/explore.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/order.h"
-#include "plugin/gather/pending.h"
+#include "plugin/gather/pending_impl.h"
 #include "plugin/profiler/profile.h"
 #include "plugin/comm/stream.h"
 #include "plugin/trials/trials.h"
@@ -54,9 +56,37 @@ static void measured(const struct slr_call *call, bool begins)
     slr_guard--;
 }
 
+/* Neither of the call's buffers has anything in common with the pending gather's. */
+static bool apart(const struct slr_comm *c, const void *what)
+{
+    const struct slr_call *call = what;
+    const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
+    const struct slr_extent read = {send, send + call->shard},
+                            written = {recv, recv + call->shard * (size_t)call->comm->nranks};
+    const struct slr_gather *g = &c->pending->gather;
+    return !c->records && slr_extent_apart(read, g, c->nranks) && slr_extent_apart(written, g, c->nranks);
+}
+
+bool slr_gather_overtakes(const struct slr_call *call)
+{
+    struct slr_operation op = {.stream = named(call->stream), .why = SLR_R_JOIN_OTHER_OP, .who = "ncclAllGather"};
+    const bool may = call->comm && call->shard && !call->measured && call->why != SLR_R_TRIAL && !slr_in_group() &&
+                     slr_nothing_captures();
+    if (may) {
+        op.overtakes = apart;
+        op.what = call;
+        op.among = call->comm;
+    }
+    slr_guard++;
+    slr_pending_join_observed(&op);
+    bool overtakes = may && slr_pending_held(op.stream);
+    slr_guard--;
+    return overtakes;
+}
+
 ncclResult_t slr_gather_nccl(const struct slr_call *call)
 {
-    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
+    const bool overtakes = slr_gather_overtakes(call);
     slr_nccl_begin(call->nccl, (cudaStream_t)call->stream);
     if (call->measured)
         measured(call, true);
@@ -73,7 +103,7 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
         slr_group_add_turn(call->comm, named((cudaStream_t)call->stream));
     slr_guard++;
     const int word = now ? slr_turn_begin(call->comm) : SLR_NO_TURN;
-    int outer = slr_program_begin();
+    int outer = overtakes ? slr_guard_program : slr_program_begin();
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
     slr_program_end(outer);

@@ -94,8 +94,9 @@ static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
     struct slr_order *o = c->order;
     if (!o->gathered || o->settled || slr_stream_may_capture(stream))
         return SLR_OK;
-    /* NCCL orders its next operations behind this one, so only this one waits. */
-    o->settled = true;
+    /* NCCL orders its next operations behind this one, so only this one waits. But one that overtakes
+     * the gather on its stream does not wait for it. */
+    o->settled = elsewhere(&o->gather, stream) || !c->pending->active;
     if (!elsewhere(&o->gather, stream))
         return SLR_OK;
     SLR_TRY(slr_shared_work_begin(&c->shared));

@@ -11,7 +11,7 @@
  *                              the latest operation of NCCL, if on another stream
  *   operation of NCCL on S     the previous gather and its own-shard copy, if on another stream
  *                              and if it is NCCL's first operation since (NCCL orders the next ones
- *                              behind that)
+ *                              behind that); one that overtakes the gather on S is as none
  *
  * On one and the same stream the stream's order and the joins (pending.h) do that, so a program
  * with one stream pays a few comparisons.

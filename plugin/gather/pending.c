@@ -145,12 +145,19 @@ static void end(struct slr_comm *c)
     end_locked(c);
 }
 
-static void note_join(const struct slr_comm *c, enum slr_reason why, const char *who)
+/* `attribute`: of the GEMM that is not split, a constant; or NULL. */
+static void note_join(const struct slr_comm *c, enum slr_reason why, const char *who, const char *attribute)
 {
-    uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending->gather.plan.shard), slr_comm_id(c) ^ 1);
+    uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending->gather.plan.shard),
+                           slr_comm_id(c) ^ 1 ^ (uint64_t)(uintptr_t)attribute);
     slr_count(why);
     slr_timeline_joined(c, why);
-    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
+    if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))
+        return;
+    if (attribute)
+        slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s attribute=%s", c->name, c->rank,
+                c->pending->gather.plan.shard, slr_reason_name(why), who, attribute);
+    else
         slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s", c->name, c->rank,
                 c->pending->gather.plan.shard, slr_reason_name(why), who);
 }
@@ -222,7 +229,7 @@ void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
     for (unsigned i = 0; i < c->pending->holders; i++)
         make_wait(c, c->pending->holder[i].stream, !is_followed_origin(c, &c->pending->holder[i]));
     slr_nvtx_end(nvtx);
-    note_join(c, why, who);
+    note_join(c, why, who, NULL);
     end(c);
 }
 
@@ -294,7 +301,12 @@ static bool overtakes(const struct slr_operation *op, const struct slr_comm *c, 
  * it. */
 static bool unmarked(const struct slr_operation *op, const struct slr_comm *c, const struct slr_holder *h)
 {
-    return h->origin && !h->overtaken && (!op->waits_for_nothing || c->pending->carried);
+    if (!h->origin || h->overtaken)
+        return false;
+    /* Before the first event they are a part of what stood on the stream. */
+    if (op->waits_for_nothing || op->among == c)
+        return c->pending->carried && !(h->moved_on && op->among == c);
+    return true;
 }
 
 /* The next holder that is to be joined or marked. */
@@ -327,11 +339,16 @@ static struct slr_comm *next_observed(struct sight *s)
     return slr_pending_find(is_observed, s);
 }
 
-void slr_pending_overtaken(struct slr_holder *h)
+static void mark(struct slr_holder *h, bool moved_on)
 {
     slr_table_lock();
-    h->overtaken = true;
+    *(moved_on ? &h->moved_on : &h->overtaken) = true;
     slr_table_unlock();
+}
+
+void slr_pending_overtaken(struct slr_holder *h)
+{
+    mark(h, false);
 }
 
 /* Under the communicator's lock. */
@@ -342,12 +359,12 @@ static void join_observed(struct slr_comm *c, struct sight *s)
     /* Looked up anew each time: dropping a holder moves another one into its place. */
     for (struct slr_holder *h; (h = observed(s, c)) != NULL;) {
         if (overtakes(s->op, c, h)) {
-            slr_pending_overtaken(h);
+            mark(h, s->op->among == c);
             continue;
         }
         if (!joined) {
             nvtx = nvtx_join(c, why);
-            note_join(c, why, s->op->who);
+            note_join(c, why, s->op->who, s->op->attribute);
             joined = true;
         }
         make_wait(c, h->stream, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(c, h));
@@ -366,6 +383,18 @@ void slr_pending_join_observed(const struct slr_operation *op)
         slr_comm_unlock(c);
         slr_comm_put(c);
     }
+}
+
+static bool is_holder(struct slr_comm *c, void *stream)
+{
+    return slr_pending_holder(c, stream) != NULL;
+}
+
+bool slr_pending_held(CUstream stream)
+{
+    struct slr_comm *c = may_observe(stream) ? slr_pending_find(is_holder, stream) : NULL;
+    slr_comm_put(c);
+    return c != NULL;
 }
 
 bool slr_pending_observed(const struct slr_operation *op)

@@ -37,7 +37,7 @@
  *
  * Joins and GEMMs make a stream wait for the carriers as well: nothing on S or C that is behind E
  * may be seen to end before E. One record of that state of S serves all events of a gather: while S
- * is a holder, nothing is put on it but what overtakes the gather.
+ * is a holder, nothing is put on it but what overtakes the gather (see there).
  *
  *   event       no carrier --record on the origin of a pending gather--> carrier
  *               carrier --recorded again, destroyed, gather not pending any more--> no carrier
@@ -65,13 +65,18 @@
  *   a GEMM of a hooked call    that reads nothing the gather writes, and writes nothing that it
  *                              reads or writes. Whoever looks at the result asks for its stream, or
  *                              for an event behind it, and so for the gather
+ *   an all-gather of NCCL's    of other memory than the gather's (nccl_call.h); not while anything
+ *                              captures
  *
  * The stream of the holder alone is looked at: an operation that a holder could observe through the
  * legacy default stream joins, as others may see that through it. An event that is recorded behind
  * such an operation has to come after it, too. Allocations and frees wait for nothing, so until the
- * first event they are a part of what stood on S. Else S is *overtaken*: no event carries the
- * gather from there any more, a record joins S. (The stream of carriers must not wait for what the
- * operation waits for: that may be behind a later gather's events.)
+ * first event they are a part of what stood on S. So is an all-gather of NCCL's on the gather's own
+ * communicator; and when one has come behind an event, the next event has the stream of carriers
+ * wait for S once more: frameworks record an event behind every collective. Else S is *overtaken*:
+ * no event carries the gather from there any more, a record joins S. (The stream of carriers must
+ * not wait for what the operation waits for: that may be behind a later gather's events. An
+ * operation of the communicator is not; the next gather waits for it, too.)
  *
  * Groups. The last gather of each communicator in a group stays pending, as outside of groups;
  * those before it are joined by their next. NCCL synchronises the streams on which a group has

@@ -169,7 +169,13 @@ static bool record(struct slr_comm *c, CUevent event, CUstream stream, CUresult 
 {
     if (slr_shared_work_begin(&c->shared) != SLR_OK)
         return false;
-    bool ready = slr_ring_carry(&c->ring, stream) == SLR_OK;
+    struct slr_holder *h = slr_pending_holder(c, slr_stream_name(stream, false));
+    bool ready = slr_ring_carry(&c->ring, stream, h && h->moved_on) == SLR_OK;
+    if (h && ready) {
+        slr_table_lock();
+        h->moved_on = false;
+        slr_table_unlock();
+    }
     if (ready)
         *result = slr_real.cuEventRecord(event, c->ring.carrier);
     slr_shared_work_end();

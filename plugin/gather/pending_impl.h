@@ -34,8 +34,12 @@ struct slr_operation {
     bool (*overtakes)(const struct slr_comm *c, const void *what);
     const void *what;
     bool waits_for_nothing; /* of what overtakes: so events may be recorded behind it, by the carrier */
-    enum slr_reason why;    /* of joins, for the log */
+    /* Of what overtakes: the communicator whose operation it is. Events behind it may come after it on
+     * the carrier of that one's gather (pending.h). Or NULL. */
+    const struct slr_comm *among;
+    enum slr_reason why; /* of joins, for the log */
     const char *who;
+    const char *attribute; /* of a GEMM, what keeps it whole; or NULL */
 };
 
 /* Without any of the locks. Joins the holders that the operation could observe, but for those that
@@ -44,6 +48,9 @@ void slr_pending_join_observed(const struct slr_operation *op);
 
 /* Whether that would join any, or mark any as overtaken. */
 bool slr_pending_observed(const struct slr_operation *op);
+
+/* Whether any gather is held by the stream, a name that slr_stream_name() returned. */
+bool slr_pending_held(CUstream stream);
 
 /* With either lock. `stream` as a holder of the gather, NULL: it is none. */
 struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream);

@@ -19,6 +19,7 @@ struct slr_holder {
     bool origin;     /* the gather was called on it */
     bool partner;    /* a group has made it a holder; neither: a follower */
     bool overtaken;  /* of an origin: no event can carry the gather from there any more */
+    bool moved_on;   /* of an origin: the next event has to come after more than the carrier does */
 };
 
 struct slr_pending {

@@ -16,9 +16,9 @@
 #define LATE_MS 40
 #define ROUNDS 3
 
-static const struct order_case *const tables[] = {order_host_cases,    order_stream_cases, order_send_cases,
-                                                  order_event_cases,   order_comm_cases,   order_group_cases,
-                                                  order_overtake_cases};
+static const struct order_case *const tables[] = {order_host_cases,     order_stream_cases, order_send_cases,
+                                                  order_event_cases,    order_comm_cases,   order_group_cases,
+                                                  order_overtake_cases, order_small_cases};
 
 static const struct order_case *find(const char *name)
 {

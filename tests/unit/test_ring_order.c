@@ -375,12 +375,12 @@ Test(ring_order, an_event_that_carries_a_gather_comes_after_all_of_it)
         orders = 0;
         cr_assert_eq(slr_ring_join(ring, origin), SLR_OK);
         expect_order((struct order_call[]){{false, ring->finished, origin}}, 1);
-        cr_assert_eq(slr_ring_carry(ring, origin), SLR_OK);
+        cr_assert_eq(slr_ring_carry(ring, origin, false), SLR_OK);
         expect_order((struct order_call[]){{true, ring->before, origin},
                                            {false, ring->before, ring->carrier},
                                            {false, ring->finished, ring->carrier}},
                      3);
-        cr_assert_eq(slr_ring_carry(ring, origin), SLR_OK);
+        cr_assert_eq(slr_ring_carry(ring, origin, false), SLR_OK);
         expect_order(NULL, 0);
         cr_assert_eq(slr_ring_wait_before(ring, consumer), SLR_OK);
         expect_order((struct order_call[]){{false, ring->before, consumer}}, 1);
