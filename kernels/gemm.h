@@ -51,6 +51,9 @@ struct slr_extent {
     uintptr_t begin, end;
 };
 
+/* How many ranges a call reads besides a and b, and writes besides c, at most. */
+enum { SLR_GEMM_READS = 8, SLR_GEMM_WRITES = 5 };
+
 /* One call as its entry point got it; leading dimensions and strides in elements. Of cublasLtMatmul
  * the entry point gives lt, alpha, beta, a, b and c, which is its D; slr_gemm_describe() fills in
  * the rest from the descriptors. */
@@ -68,9 +71,11 @@ struct slr_gemm {
     int64_t batch;                        /* and 1 */
     cublasComputeType_t compute;          /* of the Ex entry points; otherwise unused */
     cublasGemmAlgo_t algo;
-    struct slr_lt *lt;         /* of cublasLtMatmul, else NULL */
-    struct slr_extent read[2]; /* what the call reads besides a, b and c; or empty */
-    struct slr_extent written; /* and what it writes besides c */
+    struct slr_lt *lt; /* of cublasLtMatmul, else NULL */
+    /* What the call reads besides a and b, and writes besides c; or empty. First the C of a
+     * cublasLtMatmul, and its workspace. */
+    struct slr_extent read[SLR_GEMM_READS], written[SLR_GEMM_WRITES];
+    const char *attribute; /* by slr_gemm_describe: which one is not understood, or NULL */
 };
 
 /* How a GEMM splits along a gathered operand. Columns are stored columns of that operand. */
@@ -81,6 +86,9 @@ struct slr_gemm_split {
     size_t col_bytes;
     int64_t other; /* C's size along the other operand; of a batch, of all its matrices */
     int64_t rows;  /* the gathered operand's, as stored: k, or of summands C's size along it */
+    /* Parts begin at multiples of it, a power of two (lt_split.h). */
+    int64_t quantum;
+    const char *attribute; /* for which there is no split, or NULL */
     /* gemm_parts.h; the caller's: slr_gemm_split_find leaves them alone. */
     double pace;
     double head;    /* of summands */
@@ -104,7 +112,8 @@ struct slr_extent slr_gemm_extent(const void *p, int64_t rows, int64_t cols, int
 enum slr_reason slr_gemm_describe(struct slr_gemm *gemm);
 
 /* Whether the GEMM can be split along the buffer that `g` gathers; of one that sums over it,
- * slr_gemm_may_sum() has to be asked as well. SLR_R_FUSED and *out, or the reason why not. Pure. */
+ * slr_gemm_may_sum() has to be asked as well. SLR_R_FUSED and *out, or the reason why not and, if
+ * that is an attribute's, out->attribute. */
 enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,
                                     struct slr_gemm_split *out);
 

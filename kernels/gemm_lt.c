@@ -3,46 +3,34 @@
 
 #include <string.h>
 #include "kernels/lt_algo.h"
-
-static bool element_wise(uint32_t epilogue)
-{
-    switch (epilogue & ~(uint32_t)CUBLASLT_EPILOGUE_BIAS) {
-    case 0: /* only a bias */
-    case CUBLASLT_EPILOGUE_DEFAULT:
-    case CUBLASLT_EPILOGUE_RELU:
-    case CUBLASLT_EPILOGUE_GELU:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool has_bias(const struct slr_lt_op *op)
-{
-    return (op->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 && op->bias;
-}
-
-static size_t bias_bytes(const struct slr_gemm *gemm)
-{
-    int32_t type = gemm->lt->op.bias_type;
-    return slr_gemm_type_bytes(type < 0 ? gemm->ctype : (cudaDataType)type);
-}
+#include "kernels/lt_split.h"
 
 static bool plain_type(uint32_t type)
 {
-    return type == CUDA_R_16F || type == CUDA_R_16BF || type == CUDA_R_32F || type == CUDA_R_64F;
+    return type == CUDA_R_16F || type == CUDA_R_16BF || type == CUDA_R_32F || type == CUDA_R_64F ||
+           type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
 }
 
-static enum slr_reason read_op(const struct slr_lt *lt, struct slr_lt_op *op)
+/* -1: not set. */
+static bool plain_or_unset(int32_t type)
 {
-    enum slr_reason r = slr_lt_read_op(lt->desc, op);
+    return type < 0 || plain_type((uint32_t)type);
+}
+
+static enum slr_reason read_op(const struct slr_lt *lt, struct slr_lt_op *op, const char **attribute)
+{
+    enum slr_reason r = slr_lt_read_op(lt->desc, op, attribute);
     /* First: it says more than that the attributes of such an epilogue are set. */
-    if (!element_wise(op->epilogue))
+    if (!slr_lt_epilogue_known(op->epilogue)) {
+        *attribute = "EPILOGUE";
         return SLR_R_JOIN_EPILOGUE;
+    }
     if (r == SLR_R_FUSED && op->pointer_mode != CUBLASLT_POINTER_MODE_HOST &&
-        op->pointer_mode != CUBLASLT_POINTER_MODE_DEVICE)
+        op->pointer_mode != CUBLASLT_POINTER_MODE_DEVICE) {
+        *attribute = "POINTER_MODE";
         return SLR_R_JOIN_ATTRIBUTE;
-    if (r == SLR_R_FUSED && has_bias(op) && op->bias_type >= 0 && !plain_type((uint32_t)op->bias_type))
+    }
+    if (r == SLR_R_FUSED && (!plain_or_unset(op->bias_type) || !plain_or_unset(op->aux_type)))
         return SLR_R_JOIN_TYPE;
     return r;
 }
@@ -78,7 +66,7 @@ enum slr_reason slr_lt_describe(struct slr_gemm *gemm)
 {
     struct slr_lt *lt = gemm->lt;
     struct slr_lt_matrix matrix[SLR_LT_MATRICES];
-    enum slr_reason r = read_op(lt, &lt->op);
+    enum slr_reason r = read_op(lt, &lt->op, &gemm->attribute);
     if (r == SLR_R_FUSED)
         r = read_matrices(lt, matrix);
     if (r != SLR_R_FUSED)
@@ -98,10 +86,9 @@ enum slr_reason slr_lt_describe(struct slr_gemm *gemm)
         return SLR_R_JOIN_SHAPE;
     if (lt->c)
         gemm->read[0] = slr_gemm_extent(lt->c, gemm->m, gemm->n, lt->ldc, slr_gemm_type_bytes(lt->ctype));
-    if (has_bias(&lt->op))
-        gemm->read[1] = slr_gemm_extent(lt->op.bias, gemm->m, 1, gemm->m, bias_bytes(gemm));
-    gemm->written = slr_gemm_extent(lt->workspace, (int64_t)lt->workspace_bytes, 1, (int64_t)lt->workspace_bytes, 1);
-    return SLR_R_FUSED;
+    gemm->written[0] = slr_gemm_extent(lt->workspace, (int64_t)lt->workspace_bytes, 1, (int64_t)lt->workspace_bytes, 1);
+    gemm->attribute = slr_lt_extents(&lt->op, gemm);
+    return gemm->attribute ? SLR_R_JOIN_ATTRIBUTE : SLR_R_FUSED;
 }
 
 cublasStatus_t slr_lt_whole(const struct slr_gemm *gemm)
@@ -141,9 +128,8 @@ static cublasStatus_t state(const struct slr_gemm *part, bool on_a, int64_t col,
     /* A part has sizes of its own, and the application's descriptors are only read. */
     for (int i = 0; i < SLR_LT_MATRICES && r == CUBLAS_STATUS_SUCCESS; i++)
         r = slr_lt_make_matrix(&problem->matrix[i], &problem->layout[i]);
-    /* The bias runs along D's rows, of which this part has those from `col` on. */
-    if (on_a && has_bias(&problem->op) && r == CUBLAS_STATUS_SUCCESS) {
-        problem->op.bias = (const char *)problem->op.bias + (size_t)col * bias_bytes(part);
+    /* What runs along D: this part has the rows or columns from `col` on. */
+    if (r == CUBLAS_STATUS_SUCCESS && slr_lt_move(&problem->op, part, on_a, col)) {
         problem->desc = &problem->own;
         r = slr_lt_make_op(&problem->op, &problem->own);
     }

@@ -3,12 +3,13 @@
  * + bias).
  *
  * Split as gemm.h says. A part has layouts of its own, made anew: with n = w in form B/N (B, C, D),
- * with m = w in form A/T (A's columns, C's and D's rows), with k = w where parts are summands. The
- * bias runs along D's rows, so in form A/T a part needs an operation descriptor of its own, with the
- * bias moved. The application's descriptors are only read.
+ * with m = w in form A/T (A's columns, C's and D's rows), with k = w where parts are summands. Scale
+ * factors, bias and auxiliary matrix run along D's rows or columns, so a part may need an operation
+ * descriptor of its own, with these moved (lt_split.h). The application's descriptors are only read.
  *
  * What is split is told by the descriptors' attributes. Those in the tables of lt_desc.c are
- * understood; every other attribute that the library at hand knows must have the value that a fresh
+ * understood; what the call reads and writes by them is described, whether it is split or not, so
+ * that it may overtake gathers of other memory. Every other attribute that the library at hand knows must have the value that a fresh
  * descriptor has. So an attribute of a newer library is not ignored, but keeps the GEMM whole.
  *
  * Where the application gives an algorithm, a part has one that sums as that does, if there is one

@@ -147,6 +147,11 @@ static int64_t grain_of(int64_t cols, uint32_t groups)
     return grain;
 }
 
+static int64_t split_quantum(const struct slr_gemm_split *split)
+{
+    return split->quantum > 1 ? split->quantum : 1;
+}
+
 struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm_split *split, int rank, int nranks,
                               double pace)
 {
@@ -159,9 +164,13 @@ struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm
     walk.groups = (plan->chunks + walk.chunks - 1) / walk.chunks;
     walk.grain =
         split->parts ? grain_of(split->shard_cols * nranks, split->parts) : grain_of(split->shard_cols, walk.groups);
-    if (pace > 0 && !split->parts && split->sums)
+    /* Shards that do not begin where a part may: equal parts, whatever lies where. */
+    if (!walk.split.parts && split->shard_cols % split_quantum(split) != 0)
+        walk.split.parts = (uint32_t)(split->sums ? 2 : nranks);
+    walk.grain = walk.grain > split_quantum(split) ? walk.grain : split_quantum(split);
+    if (pace > 0 && !walk.split.parts && split->sums)
         choose_sum(&walk, pace);
-    else if (pace > 0 && !split->parts)
+    else if (pace > 0 && !walk.split.parts)
         choose(&walk, pace);
     return walk;
 }

@@ -44,6 +44,9 @@
  *
  * With a wanted number they are equal parts as well, in the order of the columns.
  *
+ * `split.quantum`: every part begins at a multiple of it. Where the shards do not, the operand is cut
+ * into equal parts; and where that leaves one part, the GEMM is not worth it.
+ *
  * `pace` is the time that a column takes to arrive, in units of the time that its part of the GEMM
  * takes; 0: every chunk is a range of its own, of summands as well. Columns are stored columns of the gathered operand
  * (kernels/gemm.h).

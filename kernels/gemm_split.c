@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/gemm.h"
 
+#include "kernels/gemm_lt.h"
+#include "kernels/gemm_redo.h"
+#include "kernels/lt_split.h"
+
 static bool overlap(struct slr_extent a, struct slr_extent b)
 {
     return a.begin < b.end && b.begin < a.end;
@@ -9,32 +13,6 @@ static bool overlap(struct slr_extent a, struct slr_extent b)
 static struct slr_extent extent_of(const void *p, size_t bytes)
 {
     return (struct slr_extent){(uintptr_t)p, (uintptr_t)p + bytes};
-}
-
-struct slr_extent slr_gemm_extent(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem)
-{
-    return extent_of(p, rows && cols ? ((size_t)ld * (size_t)(cols - 1) + (size_t)rows) * elem : 0);
-}
-
-size_t slr_gemm_type_bytes(cudaDataType type)
-{
-    switch (type) {
-    case CUDA_R_64F:
-        return 8;
-    case CUDA_R_32F:
-    case CUDA_R_32I:
-        return 4;
-    case CUDA_R_16F:
-    case CUDA_R_16BF:
-        return 2;
-    case CUDA_R_8I:
-    case CUDA_R_8U:
-    case CUDA_R_8F_E4M3:
-    case CUDA_R_8F_E5M2:
-        return 1;
-    default:
-        return 0;
-    }
 }
 
 /* All matrices of the batch, the first of which is `one`. Strides are not negative. */
@@ -107,9 +85,13 @@ static bool touches_either(struct slr_extent x, const struct slr_gather *g, int 
 static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
 {
     struct slr_extent recv = extent_recv(g, nranks), other = on_a ? extent_b(gemm) : extent_a(gemm);
-    return touches_either(extent_c(gemm), g, nranks) || touches_either(gemm->written, g, nranks) ||
-           overlap(other, recv) || overlap(extent_of(gemm->alpha, 1), recv) ||
-           overlap(extent_of(gemm->beta, 1), recv) || overlap(gemm->read[0], recv) || overlap(gemm->read[1], recv);
+    bool touches = touches_either(extent_c(gemm), g, nranks) || overlap(other, recv) ||
+                   overlap(extent_of(gemm->alpha, 1), recv) || overlap(extent_of(gemm->beta, 1), recv);
+    for (int i = 0; i < SLR_GEMM_READS; i++)
+        touches = touches || overlap(gemm->read[i], recv);
+    for (int i = 0; i < SLR_GEMM_WRITES; i++)
+        touches = touches || touches_either(gemm->written[i], g, nranks);
+    return touches;
 }
 
 bool slr_extent_apart(struct slr_extent x, const struct slr_gather *g, int nranks)
@@ -124,10 +106,47 @@ bool slr_gemm_apart(const struct slr_gemm *gemm, const struct slr_gather *g, int
     return known && !touches_gather(gemm, g, nranks, true) && !touches_gather(gemm, g, nranks, false);
 }
 
+/* Parts follow one another, so none may read what another one writes; and a GEMM that is done again
+ * behind some of its parts (gemm_redo.h) writes everything anew, from what was there. */
+static bool reads_own_writes(const struct slr_gemm *gemm)
+{
+    const struct slr_extent c = extent_c(gemm);
+    bool reads = false;
+    for (int i = 1; i < SLR_GEMM_READS; i++)
+        reads = reads || overlap(gemm->read[i], c);
+    for (int i = 1; i < SLR_GEMM_WRITES; i++) {
+        reads = reads || overlap(gemm->written[i], c) || overlap(gemm->written[i], extent_a(gemm)) ||
+                overlap(gemm->written[i], extent_b(gemm));
+        for (int j = 0; j < SLR_GEMM_READS; j++)
+            reads = reads || overlap(gemm->written[i], gemm->read[j]);
+    }
+    return reads;
+}
+
+/* What a cublasLtMatmul has besides its matrices. */
+static enum slr_reason may_split_lt(const struct slr_gemm *gemm, struct slr_gemm_split *split)
+{
+    const struct slr_lt_op *op = &gemm->lt->op;
+    enum slr_reason r = slr_lt_may_split(op, gemm, split);
+    if (r != SLR_R_FUSED)
+        return r;
+    if (reads_own_writes(gemm))
+        return SLR_R_JOIN_OVERLAP;
+    /* The whole behind some parts finds another C than the program gave, and D alone can be put right
+     * then. */
+    if (!split->sums && slr_lt_writes_more(op) && slr_gemm_reads_output(gemm)) {
+        split->attribute = "EPILOGUE";
+        return SLR_R_JOIN_EPILOGUE;
+    }
+    return SLR_R_FUSED;
+}
+
 enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,
                                     struct slr_gemm_split *out)
 {
     int64_t cols = 0, ld = 0;
+    out->quantum = 1;
+    out->attribute = NULL;
     enum slr_reason r = find_operand(gemm, (uintptr_t)g->recv, out, &cols, &ld);
     if (r != SLR_R_FUSED)
         return r;
@@ -149,5 +168,7 @@ enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct sl
     out->shard_cols = (int64_t)(g->plan.shard / out->col_bytes);
     if (cols != out->shard_cols * nranks)
         return SLR_R_JOIN_NO_OPERAND;
-    return touches_gather(gemm, g, nranks, out->on_a) ? SLR_R_JOIN_OVERLAP : SLR_R_FUSED;
+    if (touches_gather(gemm, g, nranks, out->on_a))
+        return SLR_R_JOIN_OVERLAP;
+    return gemm->lt ? may_split_lt(gemm, out) : SLR_R_FUSED;
 }

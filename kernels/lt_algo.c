@@ -8,7 +8,7 @@ enum {
     ENTRIES = 128, /* a program has a few GEMM shapes, each with up to three widths of parts */
     CANDIDATES = 8,
     MATRIX_WORDS = 5,
-    OP_WORDS = 9,
+    OP_WORDS = 17,
     ALGO_WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t),
     WORDS = 4 + OP_WORDS + SLR_LT_MATRICES * MATRIX_WORDS + ALGO_WORDS,
     ALIGN_MOST = 256 /* what cuBLASLt assumes unless it is told */
@@ -33,6 +33,12 @@ static uint32_t alignment(const void *p)
     return (uint32_t)(at & -at);
 }
 
+/* What the choice may depend on of a pointer's memory: whether there is any, and its alignment. */
+static uint64_t seen(const void *p)
+{
+    return p ? alignment(p) : 0;
+}
+
 static struct key key_of(const struct slr_lt_problem *problem)
 {
     const struct slr_lt_op *op = &problem->op;
@@ -41,8 +47,10 @@ static struct key key_of(const struct slr_lt_problem *problem)
     struct key key = {{(uintptr_t)problem->handle, (uint64_t)device, problem->workspace_bytes, alignment(op->bias),
                        (uint64_t)op->compute, (uint64_t)op->scale, (uint64_t)op->pointer_mode, (uint64_t)op->transa,
                        (uint64_t)op->transb, op->epilogue, (uint64_t)op->bias_type, (uint64_t)op->sm_count,
-                       (uint64_t)op->fast_accum}};
-    uint64_t *word = key.word + 4 + OP_WORDS;
+                       (uint64_t)op->fast_accum, seen(op->aux), (uint64_t)op->aux_ld, (uint64_t)op->aux_type}};
+    uint64_t *word = key.word + 4 + OP_WORDS - SLR_LT_SCALES;
+    for (int i = 0; i < SLR_LT_SCALES; i++)
+        *word++ = (uint64_t)op->scale_mode[i] << 32 | seen(op->scale_at[i]);
     for (int i = 0; i < SLR_LT_MATRICES; i++, word += MATRIX_WORDS) {
         const struct slr_lt_matrix *m = &problem->matrix[i];
         const uint64_t words[MATRIX_WORDS] = {m->type, m->rows, m->cols, (uint64_t)m->ld, alignment(problem->at[i])};

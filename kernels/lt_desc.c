@@ -29,7 +29,6 @@ struct kind {
     cublasStatus_t (*get)(const void *object, int id, void *value, size_t size, size_t *written);
     const struct field *fields;
     size_t count;
-    enum slr_reason refused;
     atomic_bool learnt; /* `known` is complete and does not change any more */
     struct attribute known[IDS];
 };
@@ -75,14 +74,68 @@ static const struct field op_fields[] = {
     FIELD(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, slr_lt_op, bias_type),
     FIELD(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, slr_lt_op, sm_count),
     FIELD(CUBLASLT_MATMUL_DESC_FAST_ACCUM, slr_lt_op, fast_accum),
+    FIELD(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_A]),
+    FIELD(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_B]),
+    FIELD(CUBLASLT_MATMUL_DESC_C_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_C]),
+    FIELD(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_D]),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_AUX]),
+    FIELD(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_A]),
+    FIELD(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_B]),
+    FIELD(CUBLASLT_MATMUL_DESC_C_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_C]),
+    FIELD(CUBLASLT_MATMUL_DESC_D_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_D]),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_AUX]),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, slr_lt_op, aux),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, slr_lt_op, aux_ld),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, slr_lt_op, aux_type),
+    FIELD(CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, slr_lt_op, amax_d),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_AMAX_POINTER, slr_lt_op, amax_aux),
+    FIELD(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, slr_lt_op, bias_stride),
+    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, slr_lt_op, aux_stride),
 };
 
-static struct kind layouts = {.get = get_layout,
-                              .fields = layout_fields,
-                              .count = sizeof layout_fields / sizeof *layout_fields,
-                              .refused = SLR_R_JOIN_LAYOUT};
-static struct kind ops = {
-    .get = get_op, .fields = op_fields, .count = sizeof op_fields / sizeof *op_fields, .refused = SLR_R_JOIN_ATTRIBUTE};
+/* What the log calls attributes that are not understood, or can not be read as they are here: as the
+ * library's header does. */
+#define NAME(id) [CUBLASLT_MATMUL_DESC_##id] = #id
+static const char *const op_names[IDS] = {
+    NAME(COMPUTE_TYPE),
+    NAME(SCALE_TYPE),
+    NAME(POINTER_MODE),
+    NAME(TRANSA),
+    NAME(TRANSB),
+    NAME(TRANSC),
+    NAME(FILL_MODE),
+    NAME(EPILOGUE),
+    NAME(BIAS_POINTER),
+    NAME(BIAS_BATCH_STRIDE),
+    NAME(EPILOGUE_AUX_POINTER),
+    NAME(EPILOGUE_AUX_LD),
+    NAME(EPILOGUE_AUX_BATCH_STRIDE),
+    NAME(ALPHA_VECTOR_BATCH_STRIDE),
+    NAME(SM_COUNT_TARGET),
+    NAME(A_SCALE_POINTER),
+    NAME(B_SCALE_POINTER),
+    NAME(C_SCALE_POINTER),
+    NAME(D_SCALE_POINTER),
+    NAME(AMAX_D_POINTER),
+    NAME(EPILOGUE_AUX_DATA_TYPE),
+    NAME(EPILOGUE_AUX_SCALE_POINTER),
+    NAME(EPILOGUE_AUX_AMAX_POINTER),
+    NAME(FAST_ACCUM),
+    NAME(BIAS_DATA_TYPE),
+    NAME(A_SCALE_MODE),
+    NAME(B_SCALE_MODE),
+    NAME(C_SCALE_MODE),
+    NAME(D_SCALE_MODE),
+    NAME(EPILOGUE_AUX_SCALE_MODE),
+    NAME(D_OUT_SCALE_POINTER),
+    NAME(D_OUT_SCALE_MODE),
+    NAME(EMULATION_DESCRIPTOR),
+};
+#undef NAME
+
+static struct kind layouts = {
+    .get = get_layout, .fields = layout_fields, .count = sizeof layout_fields / sizeof *layout_fields};
+static struct kind ops = {.get = get_op, .fields = op_fields, .count = sizeof op_fields / sizeof *op_fields};
 
 static const struct field *field_of(const struct kind *kind, int id)
 {
@@ -141,12 +194,13 @@ static bool read_attribute(const struct kind *kind, int id, const void *object, 
     return true;
 }
 
-static enum slr_reason read_all(const struct kind *kind, const void *object, void *out)
+/* -1, or the first attribute that is not understood. */
+static int read_all(const struct kind *kind, const void *object, void *out)
 {
     for (int id = 0; id < IDS; id++)
         if (!read_attribute(kind, id, object, out))
-            return kind->refused;
-    return SLR_R_FUSED;
+            return id;
+    return -1;
 }
 
 enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_matrix *out)
@@ -159,14 +213,17 @@ enum slr_reason slr_lt_read_matrix(cublasLtMatrixLayout_t layout, struct slr_lt_
             return SLR_R_JOIN_LAYOUT;
         learn(&layouts, &fresh);
     }
-    enum slr_reason r = layout ? read_all(&layouts, layout, &read) : SLR_R_JOIN_LAYOUT;
+    bool understood = layout && read_all(&layouts, layout, &read) < 0;
     *out = read.matrix;
-    return r == SLR_R_FUSED && read.batch != 1 ? SLR_R_JOIN_BATCH : r;
+    if (!understood)
+        return SLR_R_JOIN_LAYOUT;
+    return read.batch != 1 ? SLR_R_JOIN_BATCH : SLR_R_FUSED;
 }
 
-enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out)
+enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out, const char **attribute)
 {
-    *out = (struct slr_lt_op){.epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_type = -1};
+    *out = (struct slr_lt_op){.epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_type = -1, .aux_type = -1};
+    *attribute = NULL;
     if (!learnt(&ops)) {
         cublasLtMatmulDescOpaque_t fresh;
         if (slr_real.cublasLtMatmulDescInit_internal(&fresh, sizeof fresh, CUBLAS_COMPUTE_32F, CUDA_R_32F) !=
@@ -174,7 +231,11 @@ enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out)
             return SLR_R_JOIN_ATTRIBUTE;
         learn(&ops, &fresh);
     }
-    return desc ? read_all(&ops, desc, out) : SLR_R_JOIN_ATTRIBUTE;
+    int id = desc ? read_all(&ops, desc, out) : 0;
+    if (id < 0)
+        return SLR_R_FUSED;
+    *attribute = op_names[id] ? op_names[id] : "unknown";
+    return SLR_R_JOIN_ATTRIBUTE;
 }
 
 cublasStatus_t slr_lt_make_matrix(const struct slr_lt_matrix *matrix, cublasLtMatrixLayoutOpaque_t *out)

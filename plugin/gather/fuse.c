@@ -46,6 +46,13 @@ static enum slr_reason may_sum(const struct slr_comm *c, const struct slr_gemm *
                : SLR_R_JOIN_SUM_SHORT;
 }
 
+/* Whether there is more than one part: where they can begin is restricted. */
+static bool has_parts(const struct slr_comm *c, const struct slr_gemm_split *split)
+{
+    return split->quantum <= 1 ||
+           slr_parts_several(slr_parts_of(&c->pending->gather.plan, split, c->rank, c->nranks, split->pace));
+}
+
 /* Settings first, as they cost nothing; then the shape. SLR_R_FUSED, or why the GEMM runs whole. */
 static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm, struct slr_gemm_split *split)
 {
@@ -58,6 +65,8 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm,
     enum slr_reason r = slr_gemm_describe(gemm);
     if (r == SLR_R_FUSED)
         r = slr_gemm_split_find(gemm, &c->pending->gather, c->nranks, split);
+    if (r == SLR_R_JOIN_ATTRIBUTE || r == SLR_R_JOIN_EPILOGUE)
+        gemm->attribute = gemm->attribute ? gemm->attribute : split->attribute;
     if (r != SLR_R_FUSED)
         return r;
     split->parts = slr_get(SLR_S_PARTS) ? (uint32_t)slr_get(SLR_S_PARTS) : slr_trials_parts(c, gemm, split->on_a);
@@ -65,7 +74,9 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm,
         return SLR_R_JOIN_WHOLE;
     /* How fast the GEMM consumes the gathered operand decides how finely it is cut. */
     split->pace = slr_parts_pace(slr_gemm_split_elem(split), split->other, (double)slr_get(SLR_S_FLOP_PER_BYTE));
-    return split->sums ? may_sum(c, gemm, split) : SLR_R_FUSED;
+    if (split->sums)
+        return may_sum(c, gemm, split);
+    return has_parts(c, split) ? SLR_R_FUSED : SLR_R_JOIN_SHAPE;
 }
 
 /* The gathered operand, and its op. */
@@ -157,7 +168,7 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
 static bool consume(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream, enum slr_reason *why,
                     cublasStatus_t *result)
 {
-    struct slr_gemm_split split;
+    struct slr_gemm_split split = {.quantum = 1};
     if (!slr_pending_holder(c, stream))
         return false;
     *why = may_fuse(c, gemm, &split);
@@ -207,6 +218,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     if (!done) {
         op.of = NULL;
         op.why = why;
+        op.attribute = why == SLR_R_JOIN_ATTRIBUTE || why == SLR_R_JOIN_EPILOGUE ? gemm->attribute : NULL;
         slr_pending_join_observed(&op);
         result = slr_gemm_whole(gemm);
     }

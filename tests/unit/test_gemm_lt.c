@@ -10,6 +10,7 @@ enum { M = 8, N = 24, K = 10, LDC = 16, WORKSPACE = 4096 };
 static char a[M * K * 4], b[K * N * 4], bias[N * 4], workspace[WORKSPACE];
 static _Alignas(256) char aligned[4096], c[LDC * N * 4], d[M * N * 4];
 static const float one = 1, zero = 0;
+static const char *refused_name; /* of an attribute that is not understood */
 #define HANDLE ((cublasLtHandle_t)(uintptr_t)&one)
 #define STREAM ((cudaStream_t)(uintptr_t)&zero)
 
@@ -183,6 +184,24 @@ static void setup(void)
 }
 TestSuite(gemm_lt, .init = setup);
 
+static bool one_of(const struct slr_extent *list, int n, const void *p, size_t bytes)
+{
+    bool found = false;
+    for (int i = 0; i < n; i++)
+        found = found || (list[i].begin == (uintptr_t)p && list[i].end == (uintptr_t)p + bytes);
+    return found;
+}
+
+static bool reads(const struct slr_gemm *g, const void *p, size_t bytes)
+{
+    return one_of(g->read, SLR_GEMM_READS, p, bytes);
+}
+
+static bool writes(const struct slr_gemm *g, const void *p, size_t bytes)
+{
+    return one_of(g->written, SLR_GEMM_WRITES, p, bytes);
+}
+
 Test(gemm_lt, describes)
 {
     struct call call;
@@ -195,8 +214,8 @@ Test(gemm_lt, describes)
     cr_expect(g->m == M && g->n == N && g->k == K && g->lda == K && g->ldb == K && g->ldc == M && g->batch == 1);
     cr_expect(g->transa == CUBLAS_OP_T && g->transb == CUBLAS_OP_N && g->atype == CUDA_R_32F);
     cr_expect(g->read[0].begin == (uintptr_t)c && g->read[0].end == (uintptr_t)c + (LDC * (N - 1) + M) * 4);
-    cr_expect(g->read[1].begin == (uintptr_t)bias && g->read[1].end == (uintptr_t)bias + M * 4);
-    cr_expect(g->written.begin == (uintptr_t)workspace && g->written.end == (uintptr_t)workspace + WORKSPACE);
+    cr_expect(reads(g, bias, M * 4));
+    cr_expect(writes(g, workspace, WORKSPACE));
 }
 
 /* Each variation is refused for its own reason. */
@@ -206,6 +225,16 @@ Test(gemm_lt, describes)
         make(&call);                                                                                                   \
         change;                                                                                                        \
         cr_expect_eq(slr_gemm_describe(&call.gemm), SLR_R_##why, "%s", #change);                                       \
+    } while (0)
+
+/* For an attribute, which is named. */
+#define REFUSED_FOR(name, change)                                                                                      \
+    do {                                                                                                               \
+        struct call call;                                                                                              \
+        make(&call);                                                                                                   \
+        change;                                                                                                        \
+        cr_expect_eq(slr_gemm_describe(&call.gemm), SLR_R_JOIN_ATTRIBUTE, "%s", #change);                              \
+        cr_expect_str_eq(call.gemm.attribute, name);                                                                   \
     } while (0)
 
 Test(gemm_lt, refusals)
@@ -218,19 +247,22 @@ Test(gemm_lt, refusals)
     REFUSED(JOIN_SHAPE, SET_LAYOUT(&call.lb, ROWS, uint64_t, K + 1));
     REFUSED(JOIN_SHAPE, SET_LAYOUT(&call.lc, COLS, uint64_t, N - 1));
     REFUSED(JOIN_SHAPE, SET_LAYOUT(&call.la, COLS, uint64_t, M + 1));
-    REFUSED(JOIN_TYPE, SET_LAYOUT(&call.la, TYPE, uint32_t, CUDA_R_8F_E4M3));
+    REFUSED(JOIN_TYPE, SET_LAYOUT(&call.la, TYPE, uint32_t, CUDA_R_4F_E2M1));
     REFUSED(JOIN_TYPE, SET_LAYOUT(&call.ld, TYPE, uint32_t, CUDA_R_8I));
-    REFUSED(JOIN_EPILOGUE, SET(&call, EPILOGUE, uint32_t, CUBLASLT_EPILOGUE_RELU_AUX));
-    REFUSED(JOIN_EPILOGUE, SET(&call, EPILOGUE, uint32_t, CUBLASLT_EPILOGUE_DGELU_BGRAD));
-    REFUSED(JOIN_EPILOGUE, SET(&call, EPILOGUE, uint32_t, CUBLASLT_EPILOGUE_BGRADA));
-    REFUSED(JOIN_EPILOGUE, SET(&call, EPILOGUE, uint32_t, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
-            SET(&call, EPILOGUE_AUX_POINTER, void *, d));
+    REFUSED(JOIN_EPILOGUE, SET(&call, EPILOGUE, uint32_t, 1024));
+    REFUSED(JOIN_TYPE, SET(&call, EPILOGUE_AUX_DATA_TYPE, int32_t, CUDA_R_8I));
     REFUSED(JOIN_ATTRIBUTE, SET(&call, POINTER_MODE, int32_t, CUBLASLT_POINTER_MODE_DEVICE_VECTOR));
     REFUSED(JOIN_ATTRIBUTE, SET(&call, POINTER_MODE, int32_t, CUBLASLT_POINTER_MODE_ALPHA_DEVICE_VECTOR_BETA_HOST));
     REFUSED(JOIN_ATTRIBUTE, SET(&call, FILL_MODE, int32_t, CUBLAS_FILL_MODE_LOWER));
-    REFUSED(JOIN_ATTRIBUTE, SET(&call, A_SCALE_POINTER, const void *, bias));
-    REFUSED(JOIN_ATTRIBUTE, SET(&call, AMAX_D_POINTER, void *, d));
-    REFUSED(JOIN_ATTRIBUTE, SET(&call, B_SCALE_MODE, int32_t, 1));
+    REFUSED_FOR("TRANSC", SET(&call, TRANSC, int32_t, CUBLAS_OP_T));
+    REFUSED_FOR("FILL_MODE", SET(&call, FILL_MODE, int32_t, CUBLAS_FILL_MODE_UPPER));
+    REFUSED_FOR("POINTER_MODE", SET(&call, POINTER_MODE, int32_t, CUBLASLT_POINTER_MODE_DEVICE_VECTOR));
+    REFUSED_FOR("D_OUT_SCALE_POINTER", SET(&call, D_OUT_SCALE_POINTER, void *, d));
+    REFUSED_FOR("D_OUT_SCALE_MODE", SET(&call, D_OUT_SCALE_MODE, int32_t, 2));
+    REFUSED_FOR("EMULATION_DESCRIPTOR", SET(&call, EMULATION_DESCRIPTOR, const void *, d));
+    REFUSED_FOR("B_SCALE_MODE", SET(&call, B_SCALE_MODE, int32_t, 6));
+    REFUSED_FOR("C_SCALE_MODE", SET(&call, C_SCALE_MODE, int32_t, 3));
+    REFUSED_FOR("D_SCALE_MODE", SET(&call, D_SCALE_MODE, int32_t, 3));
     REFUSED(JOIN_ATTRIBUTE, call.lt.desc = NULL);
 }
 
@@ -291,8 +323,8 @@ Test(gemm_lt, parts)
     cr_expect(is(SLR_LT_C, 3, N, LDC, c + 2 * 4) && is(SLR_LT_D, 3, N, M, d + 2 * 4));
     cr_expect(fake.desc != &call.desc && fake.bias == bias + 2 * 4);
     struct slr_lt_op whole, part;
-    cr_expect(slr_lt_read_op(&before.desc, &whole) == SLR_R_FUSED);
-    cr_expect(slr_lt_read_op(&call.desc, &part) == SLR_R_FUSED && part.bias == bias);
+    cr_expect(slr_lt_read_op(&before.desc, &whole, &refused_name) == SLR_R_FUSED);
+    cr_expect(slr_lt_read_op(&call.desc, &part, &refused_name) == SLR_R_FUSED && part.bias == bias);
 
     cr_expect(memcmp(&call.desc, &before.desc, sizeof call.desc) == 0);
     cr_expect(memcmp(&call.la, &before.la, sizeof call.la) == 0 && memcmp(&call.ld, &before.ld, sizeof call.ld) == 0);
@@ -306,7 +338,7 @@ static cublasStatus_t keep_op(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, con
     struct slr_lt_op op;
     (void)h, (void)alpha, (void)at_a, (void)la, (void)at_b, (void)lb, (void)beta, (void)at_c, (void)lc, (void)at_d;
     (void)ld, (void)algo, (void)space, (void)bytes, (void)stream;
-    cr_expect_eq(slr_lt_read_op(desc, &op), SLR_R_FUSED);
+    cr_expect_eq(slr_lt_read_op(desc, &op, &refused_name), SLR_R_FUSED);
     cr_expect(op.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && op.scale == CUDA_R_32F && op.transa == CUBLAS_OP_T);
     cr_expect(op.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE && op.epilogue == CUBLASLT_EPILOGUE_GELU_BIAS);
     cr_expect(op.sm_count == 100 && op.fast_accum == 1 && op.bias_type == CUDA_R_16F && op.bias == bias + 2 * 2);

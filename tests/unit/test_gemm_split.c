@@ -137,8 +137,8 @@ Test(gemm_split, refusals)
     REFUSED(JOIN_OVERLAP, g.read[0] = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));
     REFUSED(JOIN_OVERLAP, g.read[1] = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));
     REFUSED(FUSED, g.read[0] = slr_gemm_extent(send_buffer + 8, 4, 1, 4, 1));
-    REFUSED(JOIN_OVERLAP, g.written = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));
-    REFUSED(JOIN_OVERLAP, g.written = slr_gemm_extent(send_buffer + 8, 4, 1, 4, 1));
+    REFUSED(JOIN_OVERLAP, g.written[0] = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));
+    REFUSED(JOIN_OVERLAP, g.written[0] = slr_gemm_extent(send_buffer + 8, 4, 1, 4, 1));
 }
 
 /* All matrices of a batch count: the last of them begins in the receive buffer. */

@@ -113,7 +113,7 @@ static cublasStatus_t fake_cap(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulA
 
 /* The thread that is held, while it learns what the library knows, when it asks for the size of this attribute and of
  * the one before. */
-enum { SCALE = CUBLASLT_MATMUL_DESC_A_SCALE_POINTER };
+enum { SCALE = CUBLASLT_MATMUL_DESC_D_OUT_SCALE_POINTER };
 static _Thread_local bool learner;
 
 static cublasStatus_t get_attribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t id, void *buf,
