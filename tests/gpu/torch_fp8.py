@@ -201,7 +201,7 @@ def run_case(options, scaling, dims, rank, ranks):
         "scaling": scaling,
         "dims": dims,
         "ms": statistics.median(ms),
-        "wrong": int(total),
+        "wrong": total.tolist()[0],
         "fused": 100 * (after.fused - before.fused) / calls,
         "replaced": 100 * (after.substituted - before.substituted) / calls,
     }

@@ -203,6 +203,43 @@ Test(gemm_parts, more_equal_parts_than_columns)
     cr_assert_not(slr_parts_next(&p, &part));
 }
 
+/* Parts begin at multiples of the quantum on all ranks, whatever the shards; none is lost. */
+static unsigned check_quantum(size_t cols, int nranks, uint32_t chunks, int64_t quantum, uint32_t wanted, bool sums)
+{
+    const int64_t all = (int64_t)cols * nranks;
+    struct slr_plan plan = slr_plan_make(cols * 8, nranks, (size_t)1 << 30, chunks);
+    struct slr_gemm_split split = {
+        .shard_cols = (int64_t)cols, .col_bytes = 8, .quantum = quantum, .parts = wanted, .sums = sums, .rows = 8};
+    unsigned parts = 0;
+    int64_t *first = NULL;
+    for (int rank = 0; rank < nranks; rank++) {
+        struct slr_parts p = slr_parts_of(&plan, &split, rank, nranks, 0);
+        int64_t *here = cut_of(p), at = 0;
+        for (parts = 0; at < all; at += here[at], parts++)
+            cr_assert(here[at] > 0 && at % quantum == 0, "a part at %ld", (long)at);
+        cr_assert(!first || memcmp(first, here, (size_t)all * sizeof *here) == 0, "ranks cut alike");
+        free(first);
+        first = here;
+    }
+    free(first);
+    return parts;
+}
+
+Test(gemm_parts, parts_begin_at_multiples_of_the_quantum)
+{
+    for (int nranks = 2; nranks <= 4; nranks++)
+        for (uint32_t chunks = 1; chunks <= 5; chunks += 2)
+            for (int sums = 0; sums < 2; sums++) {
+                cr_expect_geq(check_quantum(48, nranks, chunks, 16, 0, sums), 2);
+                cr_expect_geq(check_quantum(40, nranks, chunks, 16, 0, sums), 2);
+                cr_expect_geq(check_quantum(384, nranks, chunks, 128, 0, sums), 2);
+                cr_expect_geq(check_quantum(200, nranks, chunks, 128, 5, sums), 2);
+                check_quantum(1, nranks, chunks, 16, 3, sums);
+            }
+    cr_expect_eq(check_quantum(24, 2, 1, 16, 0, false), 2, "equal parts where the shards are uneven");
+    cr_expect_eq(check_quantum(24, 2, 1, 128, 0, false), 1);
+}
+
 Test(gemm_parts, many_chunks_are_grouped)
 {
     struct slr_parts p = walk(65536, 64, 1, 2, 64, 3);
