@@ -2,12 +2,12 @@
 /* A gathered matrix of 8-bit floating point (or another type) that a cublasLtMatmul with scale factors or an auxiliary
  * matrix consumes, as torch._scaled_mm and TransformerEngine call it.
  *
- *   fuse_narrow RANKS CASE        CASE is a name of the table below, or "list"
+ *   fuse_narrow RANKS CASE [ROUNDS]        CASE is a name of the table below, or "list"
  *
  * Forms as in fuse.c: B/N  D = W' X, A/T  D = X' W, A/N  D = X W + D. X is gathered as bytes, and its scale factors by
  * a gather of their own where the case says so. Operands are small integers, factors powers of two: D is checked
  * against arithmetic on the host (but for GELU), and D, auxiliary matrix, gradient and largest value bit by bit against
- * the same call with nothing in flight. Three rounds with new data on the same, poisoned buffers. */
+ * the same call with nothing in flight. Three rounds, or more, with new data on the same, poisoned buffers. */
 #include <string.h>
 #include <unistd.h>
 #include "fuse_narrow.h"
@@ -71,6 +71,7 @@ static const struct narrow_case cases[] = {
 };
 
 /* Every rank does all rounds, whatever it finds. */
+static uint64_t rounds = 3;
 static bool wrong;
 #define EXPECT(cond, ...) ((cond) ? (void)0 : (void)(wrong = true, fprintf(stderr, __VA_ARGS__), fputc('\n', stderr)))
 
@@ -193,7 +194,7 @@ static void body(struct rank *r)
         CUDA(cudaStreamCreateWithFlags(&other.stream, cudaStreamNonBlocking));
         CUDA(cudaEventCreateWithFlags(&other.event, cudaEventDisableTiming));
     }
-    for (uint64_t round = 0; round < 3; round++)
+    for (uint64_t round = 0; round < rounds; round++)
         round_of(r, c, &s, &mem, handle, &other, 1000 + 500 * round);
     if (other.comm) {
         CUDA(cudaEventDestroy(other.event));
@@ -210,14 +211,16 @@ static void body(struct rank *r)
 int main(int argc, char **argv)
 {
     int n = argc > 1 ? atoi(argv[1]) : 0;
+    if (argc > 3)
+        rounds = strtoull(argv[3], NULL, 10);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (argc == 2 && !strcmp(argv[1], "list"))
             puts(cases[i].name);
-        else if (argc == 3 && n >= 1 && n <= 64 && !strcmp(argv[2], cases[i].name))
+        else if (argc >= 3 && n >= 1 && n <= 64 && !strcmp(argv[2], cases[i].name))
             return ranks_run(n, 60, body, (void *)(uintptr_t)&cases[i]);
     }
     if (argc == 2 && !strcmp(argv[1], "list"))
         return 0;
-    fprintf(stderr, "usage: fuse_narrow RANKS CASE | fuse_narrow list\n");
+    fprintf(stderr, "usage: fuse_narrow RANKS CASE [ROUNDS] | fuse_narrow list\n");
     return 2;
 }
