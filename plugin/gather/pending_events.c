@@ -169,7 +169,7 @@ static bool record(struct slr_comm *c, CUevent event, CUstream stream, CUresult 
 {
     if (slr_shared_work_begin(&c->shared) != SLR_OK)
         return false;
-    struct slr_holder *h = slr_pending_holder(c, slr_stream_name(stream, false));
+    struct slr_holder *h = slr_pending_holder(c, stream); /* `stream` is a name */
     bool ready = slr_ring_carry(&c->ring, stream, h && h->moved_on) == SLR_OK;
     if (h && ready) {
         slr_table_lock();
