@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers in flight, and a rank that goes away, aborts or stops.
+/* Gathers in flight, and a rank that goes away, aborts or stops. Or reduce-scatters of what GEMMs make.
  *
- *   flight SCENARIO VICTIM [SHARD_BYTES]
+ *   flight SCENARIO VICTIM [SHARD_BYTES [scatter]]
  *
- * In all of them the first gather is complete and exact on every rank. Then
+ * In all of them the first gather is complete and exact on every rank (of reduce-scatters the first few, of which a
+ * program can be learned). Then
  *
  *   kill-before    the victim is killed; the others have a gather in flight that it never began
  *   kill-told      the same, and an event has told another stream of the gather: both end, too
@@ -18,6 +19,11 @@
  *   die-early      the victim _exits there, without any goodbye: exact or an error
  *   driver-error   SOFTGPU_FAIL makes a driver call of the victim's second gather fail: an error on every rank
  *
+ *   kill-made      reduce-scatters: the victim is killed between its GEMM and its call; the others call behind that
+ *   kill-unmade    the victim is killed before its GEMM; the others make theirs, which end, and are exact, and call
+ *   leave-made     nobody calls behind the GEMM: all end well, C is exact
+ *   abort-made     the victim aborts between its GEMM and its call, the others destroy theirs; C is exact
+ *
  *   abort-full     the victim's main thread waits inside a call, as its stream's queue is full (SOFTGPU_QUEUE), and
  * another one calls ncclCommAbort
  *
@@ -26,7 +32,7 @@
  * it is. Then ncclCommAbort (even ranks) must return within 2 s, and ncclCommDestroy (odd ranks), and the streams
  * drain.
  */
-#include "player.h"
+#include "moved.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -36,30 +42,42 @@
 #define ERROR_MS 2000 /* what R8 promises here */
 #define ABORT_MS 2500 /* ncclCommAbort takes at most 2 s; the rest is for a machine that does other things */
 #define HELD_MS 300   /* so long a stream is looked at that must not complete */
+#define LEARNED 7     /* reduce-scatters */
 
 enum { OPENED = 1, ENQUEUED, GONE }; /* board marks */
 
 struct flight {
     struct rank r;
-    struct buffers b;
+    struct moved moved;
+    unsigned round; /* of what is in flight */
     int victim, device;
     bool is_victim;
     _Atomic unsigned enqueued; /* abort-full */
 };
 
-static void first_gather(struct flight *f)
+static void check(struct flight *f)
 {
-    buffers_fill(&f->b, &f->r, 0);
-    NCCL(player_gather(&f->r, &f->b, 10000));
-    buffers_check(&f->b, &f->r, 0);
+    moved_check(&f->moved, &f->r, f->round);
+}
+
+static void first_gathers(struct flight *f)
+{
+    for (const unsigned n = f->moved.scatter ? LEARNED : 1; f->round < n; f->round++) {
+        moved_fill(&f->moved, &f->r, f->round);
+        moved_produce(&f->moved, f->r.stream);
+        NCCL(moved_call(&f->moved, &f->r));
+        NCCL(player_wait(&f->r, 10000));
+        check(f);
+    }
     atomic_store(&board()->mark[f->r.rank], OPENED);
     CHECK(board_wait_all(f->r.nranks, -1, OPENED, 10000), "rank %d: the others have not come", f->r.rank);
-    buffers_fill(&f->b, &f->r, 1);
+    moved_fill(&f->moved, &f->r, f->round);
 }
 
 static ncclResult_t enqueue(struct flight *f)
 {
-    ncclResult_t e = ncclAllGather(f->b.send, f->b.recv, f->b.shard, ncclInt8, f->r.comm, f->r.stream);
+    moved_produce(&f->moved, f->r.stream);
+    ncclResult_t e = moved_call(&f->moved, &f->r);
     atomic_store(&board()->mark[f->r.rank], ENQUEUED);
     return e;
 }
@@ -77,7 +95,7 @@ static void stays_held(struct flight *f, cudaStream_t stream)
     while ((busy = cudaStreamQuery(stream)) == cudaErrorNotReady && player_ms() < end)
         board_sleep_ms(1);
     if (busy != cudaErrorNotReady)
-        buffers_check(&f->b, &f->r, 1);
+        check(f);
 }
 
 static void end_in_error(struct flight *f, bool drains)
@@ -104,7 +122,7 @@ static void must_fail(struct flight *f, ncclResult_t called, bool drains)
         end_in_error(f, drains);
         return;
     }
-    e = ncclAllGather(f->b.send, f->b.recv, f->b.shard, ncclInt8, f->r.comm, f->r.stream);
+    e = moved_call(&f->moved, &f->r);
     CHECK(e != ncclSuccess, "rank %d: a communicator in error takes another gather", f->r.rank);
     end_in_error(f, drains);
 }
@@ -118,13 +136,18 @@ static void exact(struct flight *f, ncclResult_t called)
 {
     NCCL(called);
     NCCL(player_wait(&f->r, 10000));
-    buffers_check(&f->b, &f->r, 1);
+    check(f);
 }
 
+/* FLIGHT_KILL_AFTER: so many milliseconds behind the call, in which the ranks are on their way. */
 static void kill_before(struct flight *f)
 {
+    const int after = board_env("FLIGHT_KILL_AFTER", 0);
     if (f->is_victim) {
         others_enqueued(f);
+        if (after)
+            NCCL(enqueue(f));
+        board_sleep_ms(after);
         kill(getpid(), SIGKILL);
     }
     must_fail(f, enqueue(f), true);
@@ -140,10 +163,11 @@ static void kill_told(struct flight *f)
     }
     CUDA(cudaStreamCreateWithFlags(&told, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    ncclResult_t e = ncclAllGather(f->b.send, f->b.recv, f->b.shard, ncclInt8, f->r.comm, f->r.stream);
+    moved_produce(&f->moved, f->r.stream);
+    ncclResult_t e = moved_call(&f->moved, &f->r);
     CUDA(cudaEventRecord(event, f->r.stream));
     CUDA(cudaStreamWaitEvent(told, event, 0));
-    CUDA(cudaMemsetAsync(f->b.send, 0, 1, told));
+    CUDA(cudaMemsetAsync(moved_sent(&f->moved), 0, 1, told));
     CHECK(cudaEventQuery(event) == cudaErrorNotReady, "rank %d: the event is over without the victim", f->r.rank);
     atomic_store(&board()->mark[f->r.rank], ENQUEUED);
     NCCL(e);
@@ -198,8 +222,8 @@ static void abort_scenario(struct flight *f)
     if (f->r.rank == (f->victim + 1) % f->r.nranks) {
         CHECK(board_wait(&board()->mark[f->victim], GONE, 10000), "rank %d: the abort has not returned", f->r.rank);
         board_sleep_ms(100);
-        ncclResult_t e = ncclAllGather(f->b.send, f->b.recv, f->b.shard, ncclInt8, f->r.comm, f->r.stream);
-        must_fail(f, e, true);
+        moved_produce(&f->moved, f->r.stream);
+        must_fail(f, moved_call(&f->moved, &f->r), true);
         return;
     }
     ncclResult_t e = enqueue(f);
@@ -356,8 +380,58 @@ static void die_early(struct flight *f)
     ncclResult_t e = player_wait(&f->r, 5000);
     fprintf(stderr, "rank %d: %s\n", f->r.rank, ncclGetErrorString(e));
     if (e == ncclSuccess)
-        buffers_check(&f->b, &f->r, 1);
+        check(f);
     end_in_error(f, true);
+}
+
+/* A GEMM waits for nobody, whatever is expected to come behind it. */
+static void make_alone(struct flight *f)
+{
+    int64_t begin = player_ms();
+    moved_produce(&f->moved, f->r.stream);
+    CUDA(cudaStreamSynchronize(f->r.stream));
+    CHECK(player_ms() - begin < ERROR_MS, "rank %d: the GEMM took %d ms", f->r.rank, (int)(player_ms() - begin));
+    moved_check_produced(&f->moved, &f->r, f->round);
+}
+
+static void kill_made(struct flight *f)
+{
+    make_alone(f);
+    if (f->is_victim)
+        kill(getpid(), SIGKILL);
+    victim_gone(f);
+    must_fail(f, moved_call(&f->moved, &f->r), true);
+}
+
+static void kill_unmade(struct flight *f)
+{
+    if (f->is_victim)
+        kill(getpid(), SIGKILL);
+    victim_gone(f);
+    make_alone(f);
+    must_fail(f, moved_call(&f->moved, &f->r), true);
+}
+
+static void leave_made(struct flight *f)
+{
+    make_alone(f);
+    int64_t begin = player_ms();
+    close_well(f);
+    CHECK(player_ms() - begin < ABORT_MS, "rank %d: the end took %d ms", f->r.rank, (int)(player_ms() - begin));
+    moved_check_produced(&f->moved, &f->r, f->round);
+}
+
+static void abort_made(struct flight *f)
+{
+    moved_produce(&f->moved, f->r.stream);
+    if (!f->is_victim)
+        CHECK(board_wait(&board()->mark[f->victim], GONE, 10000), "rank %d: no abort", f->r.rank);
+    int64_t begin = player_ms();
+    NCCL(f->is_victim || f->r.rank % 2 ? ncclCommAbort(f->r.comm) : ncclCommDestroy(f->r.comm));
+    CHECK(player_ms() - begin < ABORT_MS, "rank %d: the end took %d ms", f->r.rank, (int)(player_ms() - begin));
+    atomic_store(&board()->mark[f->r.rank], GONE);
+    player_drain(&f->r, ERROR_MS);
+    moved_check_produced(&f->moved, &f->r, f->round);
 }
 
 static void driver_error(struct flight *f)
@@ -375,6 +449,10 @@ static const struct {
                  {"abort", abort_scenario},
                  {"abort-blocked", abort_blocked},
                  {"abort-full", abort_full},
+                 {"kill-made", kill_made},
+                 {"kill-unmade", kill_unmade},
+                 {"leave-made", leave_made},
+                 {"abort-made", abort_made},
                  {"destroy", destroy_scenario},
                  {"stop", stop},
                  {"stop-fails", stop_fails},
@@ -384,15 +462,16 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    CHECK(argc >= 3, "usage: flight SCENARIO VICTIM [SHARD_BYTES]");
+    CHECK(argc >= 3, "usage: flight SCENARIO VICTIM [SHARD_BYTES [scatter]]");
     static struct flight f; /* static: nothing is lost in the ways that end the process */
     f.r = player_start();
     f.victim = atoi(argv[2]);
     f.is_victim = f.r.rank == f.victim;
     CUDA(cudaStreamCreateWithFlags(&f.r.stream, cudaStreamNonBlocking));
-    buffers_make(&f.b, &f.r, argc > 3 ? strtoull(argv[3], NULL, 0) : 1000003);
+    moved_make(&f.moved, &f.r, argc > 3 ? strtoull(argv[3], NULL, 0) : 1000003,
+               argc > 4 && strcmp(argv[4], "scatter") == 0);
     NCCL(ncclCommInitRank(&f.r.comm, f.r.nranks, f.r.id, f.r.rank));
-    first_gather(&f);
+    first_gathers(&f);
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         if (!strcmp(argv[1], scenarios[i].name)) {
             scenarios[i].play(&f);

@@ -171,7 +171,7 @@ slr_silent(posted 2 0 --rank 2 SOFTGPU_FAIL=cuIpcOpenMemHandle:1=stop)
 
 # 4. In flight.
 function(slr_flight scenario victim)
-  cmake_parse_arguments(F "" "NAME;SHARD;RANKS" "RUN;LAUNCH;SAID" ${ARGN})
+  cmake_parse_arguments(F "" "NAME;RANKS" "SHARD;RUN;LAUNCH;SAID" ${ARGN})
   if(NOT F_RANKS)
     set(F_RANKS 3)
   endif()
@@ -222,6 +222,41 @@ foreach(victim 0 1 2)
   # The slow ones have to be those that read.
   slr_flight(leave ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --set SLIPRING_PROTOCOL=pull --hasnt communicator_failed)
   slr_flight(die-early ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --set SLIPRING_PROTOCOL=pull)
+endforeach()
+
+# The same of reduce-scatters behind the GEMMs that make what they send. With NCCL nobody tells of a dead rank: what does without.
+function(slr_flight_scatter scenario victim)
+  cmake_parse_arguments(F "" "NAME" "RUN;LAUNCH;SAID" ${ARGN})
+  slr_flight(${scenario} ${victim} NAME _scatter${F_NAME} SHARD 256000 scatter LAUNCH ${F_LAUNCH} SAID ${F_SAID}
+    RUN --set SLIPRING_REDUCE_SCATTER=always ${F_RUN})
+endfunction()
+foreach(victim 0 1 2)
+  others(rest 3 ${victim})
+  set(killed --end ${victim} kill)
+  slr_flight_scatter(stop ${victim} LAUNCH --cont-after 800)
+  slr_flight_scatter(leave-made ${victim})
+  slr_flight_scatter(abort-made ${victim})
+  if(NOT SLIPRING_TEST_SCATTERS)
+    continue()
+  endif()
+  set(said --has "\"event\":\"produced\"")
+  said(said communicator_failed "${rest}" "\"peer\":[012],.*\"status\":\"peer_failed\"")
+  foreach(scenario kill-before kill-between kill-made kill-unmade kill-told)
+    slr_flight_scatter(${scenario} ${victim} LAUNCH ${killed} SAID ${said})
+  endforeach()
+  # On the way into the call, and while parts travel and are added: some 250 ms, over a slow link.
+  foreach(after 1 60 120 180)
+    slr_flight_scatter(kill-before ${victim} NAME _slow_${after} SAID ${said}
+      RUN --set SOFTGPU_TIMING=1 --set SOFTGPU_LINK_GBS=0.002 LAUNCH ${killed} --rank ${victim} FLIGHT_KILL_AFTER=${after})
+  endforeach()
+  slr_flight_scatter(abort ${victim} RUN --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" SAID ${said})
+  slr_flight_scatter(abort-blocked ${victim} SAID ${said})
+  slr_flight_scatter(abort-full ${victim} RUN --set SOFTGPU_QUEUE=200 SAID --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort")
+  slr_flight_scatter(destroy ${victim} SAID ${said})
+  set(stalled)
+  said(stalled communicator_failed "${rest}" "\"peer\":[012],")
+  list(APPEND stalled --has "\"event\":\"communicator_failed\".*\"peer\":${victim},.*\"status\":\"timeout\"")
+  slr_flight_scatter(stop-fails ${victim} LAUNCH --cont-after 3500 SAID ${stalled} RUN --set SLIPRING_STALL_TIMEOUT=500ms)
 endforeach()
 
 # 5. The driver refuses: while the communicator connects (calls by slipring: the program has made two allocations and a stream by then) ...

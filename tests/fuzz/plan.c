@@ -38,6 +38,11 @@ struct op *put_down(struct planner *p, enum op_kind kind, int rank, int stream)
     return op;
 }
 
+size_t sent_bytes(const struct plan *plan, const struct call *c)
+{
+    return c->kind == OP_SCATTER ? c->bytes * (size_t)plan->team[c->comm].size : c->bytes;
+}
+
 int team_member(const struct plan *plan, int comm, int rank, int i)
 {
     const struct team *team = &plan->team[comm];
@@ -133,6 +138,11 @@ void fate_moment(struct planner *p, enum moment moment)
 
 static void one_step(struct planner *p)
 {
+    if (has(p, KIND_scatter) && uniform(p, 4) == 0) {
+        fate_moment(p, AT_START);
+        scatter_step(p);
+        return;
+    }
     const uint64_t way = uniform(p, 40);
     fate_moment(p, AT_START);
     if (way == 0)

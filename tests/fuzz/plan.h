@@ -36,7 +36,8 @@ enum { NOISE = 64 << 10 }; /* a fill begins at most so far behind the start of i
     X(replay, "collectives that all ranks record into a graph, and launch")                                            \
     X(stop, "SIGSTOP for a while, between two calls or when a stream gets there")                                      \
     X(freeze, "SIGSTOP of a rank for ever; the others abort")                                                          \
-    X(kill, "SIGKILL of a rank; the others abort when they are told")
+    X(kill, "SIGKILL of a rank; the others abort when they are told")                                                  \
+    X(scatter, "ncclReduceScatter, of any buffers and of what GEMMs have just made")
 
 enum kind {
 #define X(name, text) KIND_##name,
@@ -51,6 +52,7 @@ enum op_kind {
     OP_GATHER,
     OP_BROADCAST,
     OP_REDUCE,
+    OP_SCATTER,
     OP_SENDRECV,
     OP_GROUP_START,
     OP_GROUP_END,
@@ -107,7 +109,7 @@ struct op {
 struct call {
     enum op_kind kind;
     int comm;
-    size_t count, bytes; /* elements; bytes of a rank's part */
+    size_t count, bytes; /* elements; bytes of a rank's part (of a reduce-scatter, of what it receives) */
     ncclDataType_t type;
     ncclRedOp_t redop;
     int root, shift;
@@ -147,6 +149,9 @@ struct plan_options {
 /* ---- plan.c ---- */
 void plan_make(struct plan *plan, const struct plan_options *o);
 void plan_free(struct plan *plan);
+
+/* What a rank sends in the call. */
+size_t sent_bytes(const struct plan *plan, const struct call *c);
 
 /* The global rank of the i-th rank in the team of `rank`. */
 int team_member(const struct plan *plan, int comm, int rank, int i);

@@ -13,21 +13,12 @@ static const struct {
              {ncclFloat64, 8, false}, {ncclUint64, 8, true}};
 enum { TYPES = sizeof types / sizeof *types };
 
-/* A call on the way into the plan. */
-struct draft {
-    int number; /* in plan->calls */
-    size_t elem;
-    int64_t k, columns; /* a gather of a matrix; 0: any bytes */
-    struct place from[RANKS], to[RANKS];
-    int stream[RANKS];
-};
-
-static struct call *call_of(struct planner *p, const struct draft *d)
+struct call *call_of(struct planner *p, const struct draft *d)
 {
     return &p->plan->calls[d->number];
 }
 
-static int new_call(struct plan *plan)
+int new_call(struct plan *plan)
 {
     if (plan->ncalls == plan->calls_room) {
         plan->calls_room = plan->calls_room * 2 + 64;
@@ -40,6 +31,8 @@ static int new_call(struct plan *plan)
 
 static enum op_kind any_kind(struct planner *p)
 {
+    if (has(p, KIND_scatter) && uniform(p, 6) == 0)
+        return OP_SCATTER;
     const uint64_t way = uniform(p, 10);
     if (way == 0 && has(p, KIND_broadcast))
         return OP_BROADCAST;
@@ -69,6 +62,17 @@ static void draw_matrix(struct planner *p, struct draft *d, struct call *c)
     }
 }
 
+/* Integers of the plan's type, which is one that slipring adds. */
+static void draw_sum(struct planner *p, struct draft *d, struct call *c)
+{
+    d->integers = true;
+    d->elem = p->plan->elem;
+    c->type = p->plan->type == API_S ? ncclFloat32 : ncclBfloat16;
+    c->redop = ncclSum;
+    c->count = 1 + uniform(p, (uniform(p, 3) ? p->plan->shard : 100) / d->elem);
+    c->bytes = c->count * d->elem;
+}
+
 static void draw_call(struct planner *p, struct draft *d, int comm)
 {
     *d = (struct draft){.number = new_call(p->plan)};
@@ -79,11 +83,16 @@ static void draw_call(struct planner *p, struct draft *d, int comm)
         draw_matrix(p, d, c);
         return;
     }
+    if (c->kind == OP_SCATTER && uniform(p, 3)) {
+        draw_sum(p, d, c);
+        return;
+    }
     int t;
     do
         t = (int)uniform(p, TYPES);
-    while (c->kind == OP_REDUCE && !types[t].integer);
-    const size_t most = c->kind == OP_GATHER || !uniform(p, 2) ? p->plan->shard : 2 * p->plan->shard;
+    while ((c->kind == OP_REDUCE || c->kind == OP_SCATTER) && !types[t].integer);
+    const size_t most =
+        c->kind == OP_GATHER || c->kind == OP_SCATTER || !uniform(p, 2) ? p->plan->shard : 2 * p->plan->shard;
     d->elem = types[t].bytes;
     c->type = types[t].type;
     c->count = 1 + uniform(p, (uniform(p, 3) ? most : 100) / d->elem);
@@ -107,8 +116,12 @@ static void place_call(struct planner *p, int rank, struct draft *d, int i, cons
     if (!d->k && !ONE_IN(p, rank, 3))
         to->off = draw(p, rank, (p->plan->size[to->buffer] - all) / d->elem + 1) * d->elem;
     if (!ONE_IN(p, rank, 3))
-        from->off = draw(p, rank, (p->plan->size[from->buffer] - c->bytes) / d->elem + 1) * d->elem;
-    if (c->kind != OP_SENDRECV && ONE_IN(p, rank, 3)) {
+        from->off = draw(p, rank, (p->plan->size[from->buffer] - sent_bytes(p->plan, c)) / d->elem + 1) * d->elem;
+    if (c->kind == OP_SCATTER && ONE_IN(p, rank, 3)) { /* in place, in this call's own buffer */
+        from->buffer = to->buffer;
+        to->off = from->off + (size_t)team->rank[rank] * c->bytes;
+    }
+    if (c->kind != OP_SENDRECV && c->kind != OP_SCATTER && ONE_IN(p, rank, 3)) {
         *from = *to;
         from->off += c->kind == OP_GATHER ? (size_t)team->rank[rank] * c->bytes : 0;
     }
@@ -120,7 +133,7 @@ static void prepare(struct planner *p, int rank, const struct draft *d)
     const struct call *c = call_of(p, d);
     const struct place *from = &d->from[rank], *to = &d->to[rank];
     if (ONE_IN(p, rank, 2))
-        fill(p, rank, any_stream(p, rank), *from, c->bytes, false);
+        fill(p, rank, any_stream(p, rank), *from, sent_bytes(p->plan, c), false);
     if (from->buffer == to->buffer || !ONE_IN(p, rank, 2))
         return;
     const int stream = any_stream(p, rank);
@@ -136,8 +149,8 @@ static void prepare(struct planner *p, int rank, const struct draft *d)
  * buffer. */
 static void prepare_matrix(struct planner *p, int rank, const struct draft *d)
 {
-    if (d->k)
-        fill(p, rank, any_stream(p, rank), d->from[rank], call_of(p, d)->bytes, true);
+    if (d->k || d->integers)
+        fill(p, rank, any_stream(p, rank), d->from[rank], sent_bytes(p->plan, call_of(p, d)), true);
 }
 
 static void put_call(struct planner *p, int rank, const struct draft *d)
@@ -175,7 +188,7 @@ static struct seen before(struct planner *p, int rank, const struct draft *d, in
     return all;
 }
 
-static void make_edges(struct planner *p, int rank, const struct draft *d, int n)
+void make_edges(struct planner *p, int rank, const struct draft *d, int n)
 {
     for (int i = 0; i < n; i++) {
         const int stream = d[i].stream[rank];
@@ -188,7 +201,7 @@ static void make_edges(struct planner *p, int rank, const struct draft *d, int n
 }
 
 /* The calls are made: what is known of each stream and communicator afterwards. */
-static void note_calls(struct planner *p, int rank, const struct draft *d, int n)
+void note_calls(struct planner *p, int rank, const struct draft *d, int n)
 {
     struct known *known = &p->known[rank];
     struct seen all[MOST_GROUP];
@@ -214,7 +227,7 @@ static void note_calls(struct planner *p, int rank, const struct draft *d, int n
     }
 }
 
-static void put_calls(struct planner *p, const struct draft *d, int n, bool grouped)
+void put_calls(struct planner *p, const struct draft *d, int n, bool grouped)
 {
     const int nranks = p->plan->nranks;
     for (int r = 0; r < nranks && grouped; r++)
@@ -248,10 +261,11 @@ static void draw_parts(struct planner *p, struct draft *d, int n)
 
 static bool alike(const struct plan *plan, const struct draft *d, int n)
 {
-    for (int i = 0; i < n; i++)
-        if (plan->calls[d[i].number].kind != OP_GATHER)
+    const enum op_kind kind = plan->calls[d[0].number].kind;
+    for (int i = 1; i < n; i++)
+        if (plan->calls[d[i].number].kind != kind)
             return false;
-    return true;
+    return kind == OP_GATHER || kind == OP_SCATTER;
 }
 
 static void afterwards(struct planner *p, int rank, const struct draft *d)
@@ -329,7 +343,7 @@ static void replay(struct planner *p)
     struct draft d;
     draw_call(p, &d, (int)uniform(p, (uint64_t)p->plan->ncomms));
     struct call *c = call_of(p, &d);
-    const int launches = c->kind == OP_REDUCE ? 1 : 1 + (int)uniform(p, 2);
+    const int launches = c->kind == OP_REDUCE || c->kind == OP_SCATTER ? 1 : 1 + (int)uniform(p, 2);
     draw_parts(p, &d, 1);
     for (int r = 0; r < p->plan->nranks; r++) {
         prepare(p, r, &d);

@@ -40,10 +40,10 @@ static uint8_t *at(struct host *h, int rank, struct place place)
     return h->memory[rank][place.buffer] + place.off;
 }
 
-static float element(const struct plan *plan, const uint8_t *from, int64_t i)
+static float element(enum api type, const uint8_t *from, int64_t i)
 {
     uint32_t bits = 0;
-    if (plan->type == API_S)
+    if (type == API_S)
         memcpy(&bits, from + i * 4, 4);
     else
         memcpy((char *)&bits + 2, from + i * 2, 2);
@@ -62,8 +62,8 @@ static void run_gemm(struct host *h, const struct op *op)
             const int64_t of_x = g->x_is_b ? j : i, of_w = g->x_is_b ? i : j, rows = g->x_is_b ? g->n : g->m;
             float sum = 0;
             for (int64_t l = 0; l < g->inner; l++)
-                sum += element(h->plan, x, g->sums ? of_x + l * rows : l + of_x * g->inner) *
-                       element(h->plan, w, l + of_w * g->inner);
+                sum += element(h->plan->type, x, g->sums ? of_x + l * rows : l + of_x * g->inner) *
+                       element(h->plan->type, w, l + of_w * g->inner);
             c[i + j * g->m] = sum;
         }
 }
@@ -99,15 +99,29 @@ static uint64_t combine(const struct call *c, uint64_t a, uint64_t b)
     return (c->redop == ncclMax) == less ? b : a;
 }
 
-static void reduce(struct host *h, const struct call *c, int rank, uint8_t *to)
+/* Elements of what all send, from `first` on. */
+static void reduce(struct host *h, const struct call *c, int rank, size_t first, uint8_t *to)
 {
     const struct team *team = &h->plan->team[c->comm];
     const size_t elem = c->bytes / c->count;
     for (size_t i = 0; i < c->count; i++) {
-        uint64_t value = load(c->type, h->sent[team_member(h->plan, c->comm, rank, 0)], i);
+        uint64_t value = load(c->type, h->sent[team_member(h->plan, c->comm, rank, 0)], first + i);
         for (int m = 1; m < team->size; m++)
-            value = combine(c, value, load(c->type, h->sent[team_member(h->plan, c->comm, rank, m)], i));
+            value = combine(c, value, load(c->type, h->sent[team_member(h->plan, c->comm, rank, m)], first + i));
         memcpy(to + i * elem, &value, elem); /* the low bytes */
+    }
+}
+
+/* The same of integers in floating-point types. */
+static void add_floats(struct host *h, const struct call *c, int rank, size_t first, uint8_t *to)
+{
+    const struct team *team = &h->plan->team[c->comm];
+    const enum api type = c->type == ncclFloat32 ? API_S : API_EX_BF16;
+    for (size_t i = 0; i < c->count; i++) {
+        float sum = 0;
+        for (int m = 0; m < team->size; m++)
+            sum += element(type, h->sent[team_member(h->plan, c->comm, rank, m)], (int64_t)(first + i));
+        put(type, to, i, (int)sum, false);
     }
 }
 
@@ -125,7 +139,13 @@ static void receive(struct host *h, const struct call *c, int rank)
         memcpy(to, h->sent[team_member(h->plan, c->comm, rank, c->root)], c->bytes);
         return;
     case OP_REDUCE:
-        reduce(h, c, rank, to);
+        reduce(h, c, rank, 0, to);
+        return;
+    case OP_SCATTER:
+        if (c->type == ncclFloat32 || c->type == ncclBfloat16)
+            add_floats(h, c, rank, (size_t)me * c->count, to);
+        else
+            reduce(h, c, rank, (size_t)me * c->count, to);
         return;
     default:
         memcpy(to, h->sent[team_member(h->plan, c->comm, rank, (me - c->shift + n) % n)], c->bytes);
@@ -139,7 +159,7 @@ static void run_call(struct host *h, const struct call *c, const struct op *op)
     if (op != &h->plan->ops[c->op[n - 1]])
         return;
     for (int r = 0; r < n; r++)
-        memcpy(h->sent[r], at(h, r, h->plan->ops[c->op[r]].from), c->bytes);
+        memcpy(h->sent[r], at(h, r, h->plan->ops[c->op[r]].from), sent_bytes(h->plan, c));
     for (int r = 0; r < n; r++)
         receive(h, c, r);
 }
@@ -150,6 +170,7 @@ static void run_op(struct host *h, struct op *op, int rank)
     case OP_GATHER:
     case OP_BROADCAST:
     case OP_REDUCE:
+    case OP_SCATTER:
     case OP_SENDRECV:
         run_call(h, &h->plan->calls[op->call], op);
         return;

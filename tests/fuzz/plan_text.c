@@ -33,7 +33,7 @@ static void add_place(struct text *t, const char *before, struct place place)
 
 static void add_call(struct text *t, const struct plan *plan, const struct op *op)
 {
-    static const char *const names[] = {"gather", "broadcast", "all-reduce", "send and receive"};
+    static const char *const names[] = {"gather", "broadcast", "all-reduce", "reduce-scatter", "send and receive"};
     const struct call *c = &plan->calls[op->call];
     const struct team *team = &plan->team[c->comm];
     add(t, "%s%s on comm%d (rank %d of %d):", op->thrown ? "(thrown away) " : "", names[op->kind], c->comm,
@@ -43,7 +43,7 @@ static void add_call(struct text *t, const struct plan *plan, const struct op *o
     add(t, ", %zu bytes, type %d", op->bytes, (int)c->type);
     if (c->kind == OP_BROADCAST)
         add(t, ", root %d", c->root);
-    if (c->kind == OP_REDUCE)
+    if (c->kind == OP_REDUCE || c->kind == OP_SCATTER)
         add(t, ", operation %d", (int)c->redop);
     if (c->kind == OP_SENDRECV)
         add(t, ", %d further", c->shift);

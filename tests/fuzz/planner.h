@@ -71,10 +71,34 @@ void multiply(struct planner *p, int rank, int buffer);
 void local_step(struct planner *p, int rank);
 
 /* ---- plan_calls.c ---- */
+
+/* A call on the way into the plan. */
+struct draft {
+    int number; /* in plan->calls */
+    size_t elem;
+    int64_t k, columns; /* a gather of a matrix; 0: any bytes */
+    bool integers;      /* of the plan's type are sent */
+    struct place from[RANKS], to[RANKS];
+    int stream[RANKS];
+};
+struct call *call_of(struct planner *p, const struct draft *d);
+int new_call(struct plan *plan);
+/* The edges that n calls of a group need, with a rank's part of them; the calls of all ranks; what is known behind
+ * them. */
+void make_edges(struct planner *p, int rank, const struct draft *d, int n);
+void put_calls(struct planner *p, const struct draft *d, int n, bool grouped);
+void note_calls(struct planner *p, int rank, const struct draft *d, int n);
+
 void calls_step(struct planner *p);
 void capture_step(struct planner *p);
 /* The victim's fate may come now: at the beginning of a step, before its part in a call, or after it. */
 enum moment { AT_START, BEFORE_CALL, AFTER_CALL, MOMENTS };
 void fate_moment(struct planner *p, enum moment moment);
+
+/* ---- plan_scatter.c ---- */
+
+/* A GEMM of one of the program's few shapes on each rank, and the reduce-scatter of what it makes: as always, or with
+ * something in between, or otherwise. */
+void scatter_step(struct planner *p);
 
 #endif

@@ -50,6 +50,9 @@ static void call(struct player *p, const struct op *op)
     case OP_REDUCE:
         NCCL_CALL(p, ncclAllReduce(from, to, c->count, c->type, c->redop, comm, stream));
         return;
+    case OP_SCATTER:
+        NCCL_CALL(p, ncclReduceScatter(from, to, c->count, c->type, c->redop, comm, stream));
+        return;
     default:
         NCCL_CALL(p, ncclGroupStart());
         NCCL_CALL(p, ncclSend(from, c->count, c->type, (me + c->shift) % n, comm, stream));
@@ -258,6 +261,7 @@ static void play_op(struct player *p, struct op *op)
     case OP_GATHER:
     case OP_BROADCAST:
     case OP_REDUCE:
+    case OP_SCATTER:
     case OP_SENDRECV:
         call(p, op);
         return;

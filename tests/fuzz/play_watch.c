@@ -23,10 +23,17 @@ static bool never_made(const struct plan *plan, const struct call *c)
     return at > fate && (plan->ops[fate].stream < 0 || plan->ops[fate].stream == plan->ops[at].stream);
 }
 
+/* FUZZ_SCATTERS in the environment: slipring takes all reduce-scatters that it can. */
+static bool rings(const struct call *c)
+{
+    const bool adds = c->redop == ncclSum && (c->type == ncclFloat32 || c->type == ncclBfloat16);
+    return c->kind == OP_GATHER || (c->kind == OP_SCATTER && adds && getenv("FUZZ_SCATTERS"));
+}
+
 static bool with_victim(const struct plan *plan, const struct call *c, int rank)
 {
     const struct team *team = &plan->team[c->comm];
-    return c->kind == OP_GATHER && c->alone && team->colour[rank] == team->colour[plan->victim] && c->op[rank] >= 0 &&
+    return rings(c) && c->alone && team->colour[rank] == team->colour[plan->victim] && c->op[rank] >= 0 &&
            !plan->ops[c->op[rank]].captured;
 }
 

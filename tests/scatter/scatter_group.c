@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reduce-scatters in groups, alone and with others. */
+#include "scatter.h"
+
+#include <string.h>
+
+enum { TURNS = 12, SITES = 3 };
+
+static const struct shape shapes[SITES] = {
+    {.type = BF16, .m = 40, .cols = 12, .k = 48},
+    {.type = FP32, .m = 17, .cols = 5, .k = 16, .avg = true},
+    {.type = FP16, .m = 24, .cols = 9, .k = 24, .recv = RECV_IN_PLACE},
+};
+
+/* What else is in the group: an all-gather and an all-reduce of integers. */
+struct beside {
+    struct gather g;
+    int32_t *sum, *host;
+};
+enum { SUMS = 777, SHARD = 5000 };
+
+struct groups {
+    struct world *w;
+    struct site t[SITES];
+    struct turn u[SITES];
+    struct beside beside;
+    int sites;
+    uint64_t seed;
+    const char *name;
+};
+
+static void beside_open(struct groups *g)
+{
+    gather_alloc(&g->beside.g, g->w->rank, g->w->nranks, SHARD);
+    CUDA(cudaMalloc((void **)&g->beside.sum, SUMS * 4));
+    CUDA(cudaMallocHost((void **)&g->beside.host, SUMS * 4));
+}
+
+static void beside_close(struct groups *g)
+{
+    gather_free(&g->beside.g);
+    CUDA(cudaFree(g->beside.sum));
+    CUDA(cudaFreeHost(g->beside.host));
+}
+
+static void beside_load(struct groups *g)
+{
+    struct beside *b = &g->beside;
+    gather_load(&b->g, ++g->seed, g->w->s);
+    for (int i = 0; i < SUMS; i++)
+        b->host[i] = integer(g->seed * 16 + (uint64_t)g->w->rank, (uint64_t)i, 1000);
+    CUDA(cudaMemcpyAsync(b->sum, b->host, SUMS * 4, cudaMemcpyHostToDevice, g->w->s));
+}
+
+static void sums_check(struct groups *g)
+{
+    struct beside *b = &g->beside;
+    CUDA(cudaMemcpyAsync(b->host, b->sum, SUMS * 4, cudaMemcpyDeviceToHost, g->w->s));
+    CUDA(cudaStreamSynchronize(g->w->s));
+    for (int i = 0; i < SUMS; i++) {
+        int want = 0;
+        for (int r = 0; r < g->w->nranks; r++)
+            want += integer(g->seed * 16 + (uint64_t)r, (uint64_t)i, 1000);
+        EXPECT(b->host[i] == want, "rank %d: %s: all-reduce: element %d is %d, expected %d", g->w->rank, g->name, i,
+               b->host[i], want);
+    }
+}
+
+static void gemms(struct groups *g)
+{
+    for (int i = 0; i < g->sites; i++)
+        site_gemm(&g->t[i], g->w->s);
+}
+
+static void several(struct groups *g)
+{
+    gemms(g);
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < g->sites; i++)
+        site_call(&g->t[i], g->w->s);
+    NCCL(ncclGroupEnd());
+}
+
+static void gemms_inside(struct groups *g)
+{
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < g->sites; i++) {
+        site_gemm(&g->t[i], g->w->s);
+        site_call(&g->t[i], g->w->s);
+    }
+    NCCL(ncclGroupEnd());
+}
+
+static void streams(struct groups *g)
+{
+    struct world *w = g->w;
+    gemms(g);
+    edge(w, 0, w->s, w->side);
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < g->sites; i++)
+        site_call(&g->t[i], i & 1 ? w->side : w->s);
+    NCCL(ncclGroupEnd());
+    edge(w, 1, w->side, w->s);
+}
+
+/* The same again on another communicator, whose ranks are in the other order: into scratch, which nobody looks at. */
+static void comms(struct groups *g)
+{
+    struct site *t = &g->t[0];
+    gemms(g);
+    NCCL(ncclGroupStart());
+    site_call(t, g->w->s);
+    NCCL(ncclReduceScatter(t->spare, t->scratch, t->count, nccl_type(t->shape.type), ncclSum, g->w->reversed, g->w->s));
+    NCCL(ncclGroupEnd());
+}
+
+static void with_gather(struct groups *g)
+{
+    gemms(g);
+    NCCL(ncclGroupStart());
+    gather_call(&g->beside.g, g->w->comm, g->w->s);
+    for (int i = 0; i < g->sites; i++)
+        site_call(&g->t[i], g->w->s);
+    NCCL(ncclGroupEnd());
+}
+
+static void mixed(struct groups *g)
+{
+    gemms(g);
+    NCCL(ncclGroupStart());
+    site_call(&g->t[0], g->w->s);
+    NCCL(ncclAllReduce(g->beside.sum, g->beside.sum, SUMS, ncclInt32, ncclSum, g->w->comm, g->w->s));
+    site_call(&g->t[1], g->w->s);
+    gather_call(&g->beside.g, g->w->comm, g->w->s);
+    NCCL(ncclGroupEnd());
+}
+
+/* Not all of one group may be moved over the ring. */
+static void with_integers(struct groups *g)
+{
+    struct world *w = g->w;
+    gemms(g);
+    NCCL(ncclGroupStart());
+    site_call(&g->t[0], w->s);
+    site_call(&g->t[1], w->s);
+    NCCL(ncclReduceScatter(g->t[2].spare, g->t[2].scratch, g->t[2].count, ncclUint8, ncclMax, w->comm, w->s));
+    site_call(&g->t[2], w->s);
+    NCCL(ncclGroupEnd());
+}
+
+static void nested(struct groups *g)
+{
+    gemms(g);
+    NCCL(ncclGroupStart());
+    NCCL(ncclGroupStart());
+    site_call(&g->t[0], g->w->s);
+    NCCL(ncclGroupEnd());
+    site_call(&g->t[1], g->w->s);
+    NCCL(ncclGroupEnd());
+}
+
+/* In and out of groups in turn: what is learned of one is not true of the other. */
+static void in_turn(struct groups *g)
+{
+    if (g->seed % 2) {
+        several(g);
+        return;
+    }
+    for (int i = 0; i < g->sites; i++) {
+        site_gemm(&g->t[i], g->w->s);
+        site_call(&g->t[i], g->w->s);
+    }
+}
+
+struct group {
+    void (*play)(struct groups *g);
+    int sites;
+    bool gathers, sums;
+};
+
+static void turn(struct groups *g, const struct group *how)
+{
+    struct world *w = g->w;
+    for (int i = 0; i < g->sites; i++)
+        turn_load(&g->u[i], w->s);
+    beside_load(g);
+    how->play(g);
+    for (int i = 0; i < g->sites; i++) {
+        turn_expect(&g->u[i], g->u[i].c, 0, g->t[i].count, false);
+        turn_expect_c(&g->u[i]);
+        turn_fetch(&g->u[i], w->s);
+    }
+    CUDA(cudaStreamSynchronize(w->s));
+    for (int i = 0; i < g->sites; i++)
+        turn_check(&g->u[i], g->name);
+    if (how->gathers)
+        gather_check(&g->beside.g, g->seed, w->s, g->name);
+    if (how->sums)
+        sums_check(g);
+}
+
+static void body(struct world *w, const struct scatter_case *c)
+{
+    const struct group *how = c->arg;
+    struct groups g = {.w = w, .sites = how->sites, .name = c->name};
+    for (int i = 0; i < g.sites; i++) {
+        site_open(&g.t[i], w, &shapes[i]);
+        turn_open(&g.u[i], &g.t[i]);
+    }
+    beside_open(&g);
+    for (int i = 0; i < TURNS; i++)
+        turn(&g, how);
+    beside_close(&g);
+    for (int i = 0; i < g.sites; i++) {
+        turn_close(&g.u[i]);
+        site_close(&g.t[i]);
+    }
+}
+
+#define GROUP(name_, ...)                                                                                              \
+    {                                                                                                                  \
+        .name = "group-" name_, .list = "group", .body = body, .arg = &(const struct group)                            \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+
+const struct scatter_case group_cases[] = {GROUP("one", .play = several, .sites = 1),
+                                           GROUP("several", .play = several, .sites = 3),
+                                           GROUP("gemms-inside", .play = gemms_inside, .sites = 2),
+                                           GROUP("streams", .play = streams, .sites = 3),
+                                           GROUP("comms", .play = comms, .sites = 1),
+                                           GROUP("with-gather", .play = with_gather, .sites = 3, .gathers = true),
+                                           GROUP("mixed", .play = mixed, .sites = 2, .gathers = true, .sums = true),
+                                           GROUP("with-integers", .play = with_integers, .sites = 3),
+                                           GROUP("nested", .play = nested, .sites = 2),
+                                           GROUP("in-turn", .play = in_turn, .sites = 3),
+                                           {.name = NULL}};

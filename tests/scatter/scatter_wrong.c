@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scatter_wrong.h"
+
+static void for_ranks(struct turn *u, void (*model)(struct turn *u, int rank))
+{
+    for (int r = 0; model && r < u->t->w->nranks; r++)
+        model(u, r);
+}
+
+static void play(struct turn *u, const struct other *o)
+{
+    struct site *t = u->t;
+    turn_load(u, t->w->s);
+    for_ranks(u, o->model);
+    if (o->make)
+        o->make(u);
+    else
+        site_gemm(t, t->w->s);
+    if (o->between)
+        o->between(u);
+    if (o->call)
+        o->call(u);
+    else
+        site_call(t, t->w->s);
+    free(u->want_scratch); /* an ordinary turn does not look at it */
+    u->want_scratch = NULL;
+    if (o->expect)
+        o->expect(u);
+    else
+        turn_expect(u, u->c, 0, t->count, false);
+    if (o->after)
+        o->after(u);
+    for_ranks(u, o->model_after);
+    turn_expect_c(u);
+    turn_fetch(u, t->w->s);
+}
+
+void wrong_body(struct world *w, const struct scatter_case *c)
+{
+    /* What was learned, then the other ways, one after the other and between those that are as always. */
+    static const char turns[] = ".........x..xx.x....x.x..";
+    static const struct other as_always;
+    const struct other *o = c->arg;
+    struct shape shape = usual;
+    struct turn each[BURST];
+    struct site t;
+    shape.beta = o->beta;
+    shape.type = o->type;
+    if (strstr(c->name, "graph"))
+        nccl_connects(w->comm, w->nranks, w->s);
+    site_open(&t, w, &shape);
+    for (int i = 0; i < BURST; i++)
+        turn_open(&each[i], &t);
+    for (int at = 0; at + BURST < LENGTH(turns); at += BURST) {
+        for (int i = 0; i < BURST; i++)
+            play(&each[i], turns[at + i] == 'x' || o->each ? o : &as_always);
+        CUDA(cudaStreamSynchronize(w->s));
+        for (int i = 0; i < BURST; i++)
+            turn_check(&each[i], c->name);
+    }
+    for (int i = 0; i < BURST; i++)
+        turn_close(&each[i]);
+    site_close(&t);
+}
