@@ -76,17 +76,15 @@ void gather_load(struct gather *g, uint64_t seed, cudaStream_t stream)
     CUDA(cudaMemcpyAsync(g->send, g->host, g->shard, cudaMemcpyHostToDevice, stream));
 }
 
-void nccl_connects(ncclComm_t comm, int nranks, cudaStream_t stream)
+void nccl_connects(ncclComm_t comm, cudaStream_t stream)
 {
     const size_t count = 1024;
-    float *send, *recv;
-    CUDA(cudaMalloc((void **)&send, count * (size_t)nranks * sizeof *send));
-    CUDA(cudaMalloc((void **)&recv, count * sizeof *recv));
-    CUDA(cudaMemsetAsync(send, 0, count * (size_t)nranks * sizeof *send, stream));
-    NCCL(ncclReduceScatter(send, recv, count, ncclFloat, ncclSum, comm, stream));
+    float *sum;
+    CUDA(cudaMalloc((void **)&sum, count * sizeof *sum));
+    CUDA(cudaMemsetAsync(sum, 0, count * sizeof *sum, stream));
+    NCCL(ncclAllReduce(sum, sum, count, ncclFloat, ncclSum, comm, stream));
     CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaFree(send));
-    CUDA(cudaFree(recv));
+    CUDA(cudaFree(sum));
 }
 
 void gather_call(struct gather *g, ncclComm_t comm, cudaStream_t stream)

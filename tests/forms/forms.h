@@ -39,7 +39,7 @@ void gather_call(struct gather *g, ncclComm_t comm, cudaStream_t stream);
 
 /* An operation of NCCL's own on all ranks. NCCL connects at its first one and waits for its peers there, also in a
  * capture: a rank that records a gather which slipring leaves to NCCL would wait for ranks whose gathers it takes. */
-void nccl_connects(ncclComm_t comm, int nranks, cudaStream_t stream);
+void nccl_connects(ncclComm_t comm, cudaStream_t stream);
 
 /* Copies `recv` on `stream`, waits for it and compares all bytes with round `seed`. */
 void gather_check(struct gather *g, uint64_t seed, cudaStream_t stream, const char *what);

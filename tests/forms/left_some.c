@@ -145,8 +145,8 @@ static void body(struct rank *r)
     NCCL(ncclCommInitRank(&comm, r->nranks, r->id, r->rank));
     NCCL(ncclCommSplit(comm, 0, r->rank, &other, NULL));
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    nccl_connects(comm, r->nranks, stream);
-    nccl_connects(other, r->nranks, stream);
+    nccl_connects(comm, stream);
+    nccl_connects(other, stream);
     gather_alloc(&g, r->rank, r->nranks, SHARD);
     for (uint64_t i = 0; i < 3; i++) {
         gather_load(&g, i, stream);

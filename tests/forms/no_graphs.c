@@ -95,7 +95,7 @@ static void gathers(struct rank *r)
 {
     struct world w = {.r = r};
     gather_alloc(&w.g, r->rank, r->nranks, SHARD);
-    nccl_connects(r->comm, r->nranks, r->stream);
+    nccl_connects(r->comm, r->stream);
     if (!captured)
         eager(&w, "before a capture");
     in_graph(&w);
@@ -171,7 +171,7 @@ static void beside(struct rank *r, void *(*body)(void *))
     pthread_join(thread, NULL);
     gather_check(&w.g, w.seed, r->stream, "while a thread captures");
     CUDA(cudaGetLastError());
-    nccl_connects(r->comm, r->nranks, r->stream);
+    nccl_connects(r->comm, r->stream);
     in_graph(&w);
     gather_free(&w.g);
     check_log(r->rank);

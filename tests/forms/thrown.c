@@ -117,7 +117,7 @@ static void body(struct rank *r)
     bool right = true;
     NCCL(ncclCommInitRank(&w.comm, r->nranks, r->id, r->rank));
     CUDA(cudaStreamCreateWithFlags(&w.stream, cudaStreamNonBlocking));
-    nccl_connects(w.comm, r->nranks, w.stream);
+    nccl_connects(w.comm, w.stream);
     gather_alloc(&w.in, r->rank, r->nranks, SHARD);
     gather_alloc(&w.out, r->rank, r->nranks, SHARD);
     for (int i = 0; i < LENGTH(ways) && right; i++)

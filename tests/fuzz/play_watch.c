@@ -23,11 +23,11 @@ static bool never_made(const struct plan *plan, const struct call *c)
     return at > fate && (plan->ops[fate].stream < 0 || plan->ops[fate].stream == plan->ops[at].stream);
 }
 
-/* FUZZ_SCATTERS in the environment: slipring takes all reduce-scatters that it can. */
+/* FUZZ_SCATTERS_TOLD in the environment: slipring takes all reduce-scatters that it can. */
 static bool rings(const struct call *c)
 {
     const bool adds = c->redop == ncclSum && (c->type == ncclFloat32 || c->type == ncclBfloat16);
-    return c->kind == OP_GATHER || (c->kind == OP_SCATTER && adds && getenv("FUZZ_SCATTERS"));
+    return c->kind == OP_GATHER || (c->kind == OP_SCATTER && adds && getenv("FUZZ_SCATTERS_TOLD"));
 }
 
 static bool with_victim(const struct plan *plan, const struct call *c, int rank)

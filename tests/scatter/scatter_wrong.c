@@ -47,7 +47,7 @@ void wrong_body(struct world *w, const struct scatter_case *c)
     shape.beta = o->beta;
     shape.type = o->type;
     if (strstr(c->name, "graph"))
-        nccl_connects(w->comm, w->nranks, w->s);
+        nccl_connects(w->comm, w->s);
     site_open(&t, w, &shape);
     for (int i = 0; i < BURST; i++)
         turn_open(&each[i], &t);

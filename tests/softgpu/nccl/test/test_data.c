@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The collectives move and reduce the right data. */
+#include "../../blas/float16.h"
 #include "ranks.h"
 
 #include <criterion/criterion.h>
@@ -85,19 +86,19 @@ static void put_value(ncclDataType_t type, void *p, size_t i, double v)
     case ncclInt8:
         ((int8_t *)p)[i] = (int8_t)v;
         break;
-    default: { /* bf16: the upper half of an fp32 that fits it */
-        float f = (float)v;
-        uint32_t u;
-        memcpy(&u, &f, sizeof u);
-        ((uint16_t *)p)[i] = (uint16_t)(u >> 16);
-    }
+    case ncclFloat16:
+        ((uint16_t *)p)[i] = f32_to_f16((float)v);
+        break;
+    default: /* bf16 */
+        ((uint16_t *)p)[i] = f32_to_bf16((float)v);
     }
 }
 
 static const struct {
     ncclDataType_t type;
     size_t esz;
-} types[] = {{ncclFloat32, 4}, {ncclFloat64, 8}, {ncclInt32, 4}, {ncclUint64, 8}, {ncclInt8, 1}, {ncclBfloat16, 2}};
+} types[] = {{ncclFloat32, 4}, {ncclFloat64, 8},  {ncclInt32, 4},  {ncclUint64, 8},
+             {ncclInt8, 1},    {ncclBfloat16, 2}, {ncclFloat16, 2}};
 #define NTYPES (sizeof types / sizeof *types)
 
 struct reduction {
@@ -121,6 +122,11 @@ static struct reduction reduction_new(struct rank *r, size_t t, size_t count, nc
     return d;
 }
 
+static int is_integer(ncclDataType_t type)
+{
+    return type == ncclInt32 || type == ncclUint64 || type == ncclInt8;
+}
+
 /* Elements [at, at + count) of the reduced vector are in `mem`. */
 static void check_reduced(const struct reduction *d, CUdeviceptr mem, size_t at)
 {
@@ -128,7 +134,7 @@ static void check_reduced(const struct reduction *d, CUdeviceptr mem, size_t at)
     char *want = malloc(bytes), *got = malloc(bytes);
     for (size_t i = 0; i < d->count; i++) {
         double v = expected(d->op, d->r->nranks, at + i);
-        if (d->op == ncclAvg && types[d->t].type != ncclFloat32 && types[d->t].type != ncclFloat64)
+        if (d->op == ncclAvg && is_integer(types[d->t].type))
             v = (double)(long)v;
         put_value(types[d->t].type, want, i, v);
     }
@@ -169,8 +175,7 @@ static void reductions(struct rank *r)
     for (size_t t = 0; t < NTYPES; t++)
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
             for (ncclRedOp_t op = ncclSum; op < ncclNumOps; op++)
-                if (op != ncclAvg || types[t].type != ncclBfloat16) /* thirds do not fit exactly */
-                    reduce_all_ways(r, t, counts[c], op);
+                reduce_all_ways(r, t, counts[c], op);
 }
 
 Test(data, reductions)
