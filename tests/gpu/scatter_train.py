@@ -142,6 +142,7 @@ def rank_program(a):
         if a.json:
             with open(a.json, "w", encoding="utf-8") as file:
                 json.dump(result, file)
+    dist.barrier()
     dist.destroy_process_group()
 
 
