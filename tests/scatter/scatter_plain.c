@@ -40,17 +40,18 @@ static void put_value(const struct type *type, uint8_t *to, size_t i, double val
     }
 }
 
-/* From 0 to 3: also of unsigned types, and products of eight are small. */
-static int value_of(uint64_t seed, int rank, size_t i)
+/* From 0 to 3: also of unsigned types, and products of eight are small. `times`: a third is not exact in fp32, whether
+ * a sum is divided by three or multiplied by a third. */
+static int value_of(uint64_t seed, int times, int rank, size_t i)
 {
-    return (int)(hash64(seed * 16 + (uint64_t)rank, i) % 4);
+    return (int)(hash64(seed * 16 + (uint64_t)rank, i) % 4) * times;
 }
 
-static double expected(uint64_t seed, int nranks, ncclRedOp_t op, size_t i)
+static double expected(uint64_t seed, int times, int nranks, ncclRedOp_t op, size_t i)
 {
-    double all = value_of(seed, 0, i);
+    double all = value_of(seed, times, 0, i);
     for (int r = 1; r < nranks; r++) {
-        const double v = value_of(seed, r, i);
+        const double v = value_of(seed, times, r, i);
         all = op == ncclProd  ? all * v
               : op == ncclMax ? (v > all ? v : all)
               : op == ncclMin ? (v < all ? v : all)
@@ -66,12 +67,17 @@ struct one {
     bool in_place;
 };
 
+static int times_of(const struct world *w, const struct one *o)
+{
+    return o->op == ncclAvg && o->type->type == ncclFloat32 ? w->nranks : 1;
+}
+
 static void check(struct world *w, const struct one *o, uint64_t seed, const uint8_t *have, const char *what)
 {
     const size_t bytes = o->count * o->type->bytes;
     uint8_t *want = malloc(bytes);
     for (size_t i = 0; i < o->count; i++)
-        put_value(o->type, want, i, expected(seed, w->nranks, o->op, (size_t)w->rank * o->count + i));
+        put_value(o->type, want, i, expected(seed, times_of(w, o), w->nranks, o->op, (size_t)w->rank * o->count + i));
     size_t i = 0;
     while (i < bytes && have[i] == want[i])
         i++;
@@ -94,7 +100,7 @@ static void call(struct world *w, const struct one *o, const char *what)
     const uint64_t seed = ++w->drawn * TIMES;
     for (int n = 0; n < TIMES; n++) {
         for (size_t i = 0; i < o->count * (size_t)w->nranks; i++)
-            put_value(o->type, in + all * (size_t)n, i, value_of(seed + (uint64_t)n, w->rank, i));
+            put_value(o->type, in + all * (size_t)n, i, value_of(seed + (uint64_t)n, times_of(w, o), w->rank, i));
         CUDA(cudaMemsetAsync(recv, POISON, part, w->s));
         CUDA(cudaMemcpyAsync(send, in + all * (size_t)n, all, cudaMemcpyHostToDevice, w->s));
         NCCL(ncclReduceScatter(send, to, o->count, o->type->type, o->op, w->comm, w->s));
