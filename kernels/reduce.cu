@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adds the contributions of n ranks:
  *
- *   out[i] = round(scale * (in[0][i] + in[1][i] + ... + in[n - 1][i]))
+ *   out[i] = round((in[0][i] + in[1][i] + ... + in[n - 1][i]) / divisor)
  *
  * Each sum is taken in fp32, from the left, and rounded once, to nearest even. No element depends
  * on the grid, so the bits are the same for any number of blocks and in every run.
@@ -128,13 +128,19 @@ INLINE void add(const int type, const int wide, struct sum *s, struct unit u)
     }
 }
 
-/* Nothing changes where `scale` is 1. */
-INLINE struct unit rounded(const int type, const int wide, const struct sum *s, float scale)
+/* Of a sum and the divisor, rounded to fp32 once: a quotient by a number of ranks is far enough from the
+ * middle of two floats that the product with the reciprocal, in fp64, is on the same side of it. */
+INLINE float quotient(float sum, double factor)
+{
+    return factor == 1.0 ? sum : __double2float_rn(__dmul_rn((double)sum, factor));
+}
+
+INLINE struct unit rounded(const int type, const int wide, const struct sum *s, double factor)
 {
     struct unit u;
     UNROLLED
     for (int w = 0; w < words_of(wide); w++) {
-        float low = __fmul_rn(s->lane[2 * w], scale), high = wide ? __fmul_rn(s->lane[2 * w + 1], scale) : 0.0f;
+        float low = quotient(s->lane[2 * w], factor), high = wide ? quotient(s->lane[2 * w + 1], factor) : 0.0f;
         u.word[w] = type == F32 ? __float_as_uint(low) : type == BF16 ? two_bf16(low, high) : two_f16(low, high);
     }
     return u;
@@ -181,7 +187,7 @@ INLINE void reduce(const int type, const int wide, const int at_once, const stru
     for (int u = 0; u < at_once; u++) {
         add(type, wide, &sum[u], now[u]);
         store(type, wide, (char *)a->out + from, place_of(p, first + (size_t)u * apart),
-              rounded(type, wide, &sum[u], a->scale));
+              rounded(type, wide, &sum[u], a->factor));
     }
 }
 

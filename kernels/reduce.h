@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adds contributions of several ranks on the device, with few multiprocessors:
  *
- *   out[i] = round(scale * (in[0][i] + in[1][i] + ... + in[n - 1][i]))
+ *   out[i] = round((in[0][i] + in[1][i] + ... + in[n - 1][i]) / divisor)
  *
  * The sum is taken in fp32, from the left, and rounded once, to nearest even: the same bits in every
  * run, for any number of blocks and any alignment. Subnormal numbers, infinities and NaN come out as
@@ -54,7 +54,7 @@ void slr_reduce_unload(struct slr_reduce *r);
  *          are aligned to the type. 16-byte accesses need all of them to lie alike with respect to
  *          16 bytes: otherwise the sum is as right, and slower
  * out      `count` elements, not overlapping an input, or exactly one or several of them
- * scale    1 for a sum, 1 / n for an average: one multiplication in fp32 after the sum
+ * divisor  1 for a sum, n for an average: one division in fp32 after the sum
  * blocks   of 512 threads, at most that many run at a time; 0: SLR_REDUCE_BLOCKS
  *
  * The stream orders it like any kernel: inputs are read, and `out` is written, after all that the
@@ -63,6 +63,6 @@ void slr_reduce_unload(struct slr_reduce *r);
  * SLR_ABSENT: not loaded, or a type or n that there is no kernel for (not logged). SLR_CUDA: the launch
  * failed. */
 enum slr_status slr_reduce(const struct slr_reduce *r, CUstream stream, enum slr_reduce_type type, void *out,
-                           const void *const in[], int n, size_t count, float scale, unsigned blocks);
+                           const void *const in[], int n, size_t count, float divisor, unsigned blocks);
 
 #endif

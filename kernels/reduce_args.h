@@ -14,7 +14,7 @@ struct slr_reduce_args {
     void *out;
     const void *in[SLR_REDUCE_RANKS]; /* the first n of them, in the order of the sum */
     size_t count;                     /* elements */
-    float scale;
+    double factor;                    /* 1 / divisor */
     int n;
 };
 

@@ -273,9 +273,7 @@ static enum slr_status behind_pull(struct slr_ring *ring, CUstream stream)
     return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
 }
 
-/* Puts the streams behind the entries and behind the gather before: in a group that may have received
- * what this one sends, and the words of the two must not come in another order. */
-static enum slr_status begin_streams(struct slr_ring *ring, bool publish, bool own)
+enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own)
 {
     /* One entry behind that gather says it all: the usual case. */
     bool one = ring->behind && ring->entries == 1;
@@ -320,7 +318,7 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
     slr_ring_number(ring, g);
     unsigned deliveries = slr_ring_deliveries(ring, g);
     bool sends = slr_ring_sends(deliveries);
-    SLR_TRY(begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
+    SLR_TRY(slr_ring_begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
     /* Before everything else: a pusher that waits for it may hold up what this rank waits for. */
     SLR_TRY(open_buffer(ring, g, first));
     for (uint32_t piece = 0; sends && piece < pieces_ahead(&g->plan); piece++)

@@ -51,6 +51,11 @@ static inline enum slr_source slr_source_of(const struct slr_gather *g, int peer
     return g->route ? g->route[peer].source : SLR_FROM_SLOT;
 }
 
+/* Puts the streams behind the entries, if any, and behind the operation before: in a group that may have
+ * received what this one sends, and the words of the two must not come in another order. `publish`,
+ * `own`: these streams have work. */
+enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own);
+
 /* In which ways peers get this rank's shard: a bit for each enum slr_delivery. */
 unsigned slr_ring_deliveries(const struct slr_ring *ring, const struct slr_gather *g);
 

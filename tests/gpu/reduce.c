@@ -85,12 +85,12 @@ static void open_device(void)
     printf("%s; kernels loaded in %.0f ms\n\n", name, (now_us() - begin) / 1e3);
 }
 
-static void sum(int type, CUdeviceptr out, const CUdeviceptr *in, int n, size_t count, float scale, unsigned blocks)
+static void sum(int type, CUdeviceptr out, const CUdeviceptr *in, int n, size_t count, float divisor, unsigned blocks)
 {
     const void *from[SLR_REDUCE_RANKS];
     for (int r = 0; r < n; r++)
         from[r] = (const void *)in[r];
-    if (slr_reduce(&kernels, stream, (enum slr_reduce_type)type, (void *)out, from, n, count, scale, blocks) !=
+    if (slr_reduce(&kernels, stream, (enum slr_reduce_type)type, (void *)out, from, n, count, divisor, blocks) !=
         SLR_OK) {
         fprintf(stderr, "reduce: the launch failed\n");
         exit(1);
@@ -114,7 +114,7 @@ static void run_case(const struct reduce_case *c, unsigned char *arena, size_t b
     CHECK(cu.cuMemcpyHtoDAsync(arena_device, arena, bytes, stream));
     for (int r = 0; r < c->n; r++)
         in[r] = arena_device + case_at(c, r);
-    sum(c->type, arena_device + case_at(c, c->n), in, c->n, c->count, c->scale, c->blocks);
+    sum(c->type, arena_device + case_at(c, c->n), in, c->n, c->count, c->divisor, c->blocks);
     CHECK(cu.cuStreamSynchronize(stream));
     CHECK(cu.cuMemcpyDtoH(arena, arena_device, bytes));
 }
@@ -125,7 +125,7 @@ static void all_cases(int type)
     const char *wrong = case_try_all(type, run_case);
     snprintf(what, sizeof what, "%s, all cases", case_type_names[type]);
     say(!wrong, what, wrong ? wrong : "");
-    struct reduce_case large = {.type = type, .n = 8, .count = quick ? 70001 : 5000011, .scale = 0.125f, .in_place = 3};
+    struct reduce_case large = {.type = type, .n = 8, .count = quick ? 70001 : 5000011, .divisor = 8, .in_place = 3};
     wrong = case_try(&large, run_case);
     snprintf(what, sizeof what, "%s, %zu elements of 8 ranks", case_type_names[type], large.count);
     say(!wrong, what, wrong ? wrong : "");
@@ -161,7 +161,7 @@ static bool repeats(CUdeviceptr m, const void *values, size_t bytes, size_t all)
 static void more_than_four_gib(void)
 {
     const size_t count = (quick ? 0 : (size_t)4096 * PERIOD) + PERIOD + 77, bytes = count * 2, period = PERIOD * 2;
-    struct reduce_case c = {.type = CASE_BF16, .n = 2, .count = PERIOD, .scale = 1, .span = period, .in_place = -1};
+    struct reduce_case c = {.type = CASE_BF16, .n = 2, .count = PERIOD, .divisor = 1, .span = period, .in_place = -1};
     unsigned char *values = malloc(3 * period + CASE_GUARD);
     size_t free_bytes, total;
     CUdeviceptr in[2];

@@ -27,7 +27,7 @@ struct reduce_case {
     int type, n;
     size_t count;
     unsigned blocks;
-    float scale;
+    float divisor;
     enum values values;
     int in_place;                  /* the contribution that is the result's place; -1: none */
     size_t offset[CASE_RANKS + 1]; /* elements, from a multiple of 16 bytes; the last: of the result */
@@ -161,8 +161,8 @@ static inline uint32_t case_sum(const struct reduce_case *c, const unsigned char
     float total = (float)case_value(c->type, case_load(c->type, arena + case_at(c, 0), i));
     for (int r = 1; r < c->n; r++)
         total = (float)((double)total + case_value(c->type, case_load(c->type, arena + case_at(c, r), i)));
-    if (c->scale != 1)
-        total = (float)((double)total * (double)c->scale);
+    if (c->divisor != 1)
+        total = (float)((double)total / (double)c->divisor);
     return c->type == CASE_F32 ? case_bits(total) : case_nearest(c->type, (double)total);
 }
 
@@ -176,8 +176,8 @@ static inline bool case_same(int type, uint32_t a, uint32_t b)
 static inline const char *case_name(const struct reduce_case *c)
 {
     static char text[160];
-    snprintf(text, sizeof text, "%s n %d count %zu blocks %u scale %g values %d in place %d, %zu and %zu off",
-             case_type_names[c->type], c->n, c->count, c->blocks, (double)c->scale, (int)c->values, c->in_place,
+    snprintf(text, sizeof text, "%s n %d count %zu blocks %u divisor %g values %d in place %d, %zu and %zu off",
+             case_type_names[c->type], c->n, c->count, c->blocks, (double)c->divisor, (int)c->values, c->in_place,
              c->offset[0], c->offset[CASE_RANKS]);
     return text;
 }
@@ -243,7 +243,7 @@ static inline const char *case_try_shapes(int type, int n, size_t count, case_ru
         struct reduce_case c = {.type = type, .n = n, .count = count, .values = (enum values)(i / 3 / ALIGNMENTS)};
         c.in_place = places[i % 3];
         c.blocks = ((unsigned)count + (unsigned)i) % 5;
-        c.scale = i % 2 ? 1.0f / (float)n : 1.0f;
+        c.divisor = i % 2 ? (float)n : 1.0f;
         case_align(&c, (enum alignment)(i / 3 % ALIGNMENTS));
         wrong = case_try(&c, run);
     }

@@ -29,7 +29,8 @@ static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
 #define __uint_as_float f32_from_bits
 #define __float_as_uint f32_bits
 #define __fadd_rn(a, b) ((a) + (b))
-#define __fmul_rn(a, b) ((a) * (b))
+#define __dmul_rn(a, b) ((a) * (b))
+#define __double2float_rn(a) ((float)(a))
 
 static inline unsigned two_f16(float low, float high)
 {

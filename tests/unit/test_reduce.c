@@ -66,7 +66,7 @@ static void run_case(const struct reduce_case *c, unsigned char *arena, size_t b
     for (int r = 0; r < c->n; r++)
         in[r] = (const void *)(device + case_at(c, r));
     OK(slr_reduce(&kernels, stream, (enum slr_reduce_type)c->type, (void *)(device + case_at(c, c->n)), in, c->n,
-                  c->count, c->scale, c->blocks));
+                  c->count, c->divisor, c->blocks));
     OK(cuMemcpyDtoHAsync(arena, device, bytes, stream));
     OK(cuMemFree(device));
 }
@@ -127,7 +127,7 @@ Test(reduce, from_the_left)
 static enum slr_status sum_at(CUdeviceptr m, CUstream s, size_t count, unsigned blocks)
 {
     const void *in[] = {(void *)m, (void *)(m + (512 << 10))};
-    return slr_reduce(&kernels, s, SLR_REDUCE_F32, (void *)(m + (1024 << 10)), in, 2, count, 0.5f, blocks);
+    return slr_reduce(&kernels, s, SLR_REDUCE_F32, (void *)(m + (1024 << 10)), in, 2, count, 2, blocks);
 }
 
 Test(reduce, any_number_of_blocks_gives_the_same_bits)

@@ -27,7 +27,7 @@ static void run_block(int type, const struct slr_reduce_args *a, unsigned block,
 static void run_all(const struct reduce_case *c, unsigned char *arena, size_t bytes)
 {
     unsigned char *device = aligned_alloc(64, bytes);
-    struct slr_reduce_args a = {.out = device + case_at(c, c->n), .count = c->count, .scale = c->scale, .n = c->n};
+    struct slr_reduce_args a = {.out = device + case_at(c, c->n), .count = c->count, .factor = 1.0 / (double)c->divisor, .n = c->n};
     for (int r = 0; r < c->n; r++)
         a.in[r] = device + case_at(c, r);
     memcpy(device, arena, bytes);
@@ -72,7 +72,7 @@ Test(reduce_source, more_than_four_gib)
     const size_t at[] = {0, tile - 1, (size_t)1 << 32, tiles * tile - 1, count - 9, count - 1};
     const size_t bytes = count * 2;
     uint16_t *in[2] = {sparse(bytes), sparse(bytes)}, *out = sparse(bytes);
-    struct slr_reduce_args a = {.out = out, .in = {in[0], in[1]}, .count = count, .scale = 1, .n = 2};
+    struct slr_reduce_args a = {.out = out, .in = {in[0], in[1]}, .count = count, .factor = 1, .n = 2};
 
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         for (int r = 0; r < 2; r++)

@@ -10,10 +10,10 @@
 
 struct arguments { /* as the kernels' one parameter is laid out */
     uint64_t out, in[MAX_RANKS], count;
-    float scale;
+    double factor;
     int32_t ranks;
 };
-_Static_assert(sizeof(struct arguments) == 536, "as in the PTX");
+_Static_assert(sizeof(struct arguments) == 544, "as in the PTX");
 
 enum format { BF16, FP16, FP32 };
 
@@ -45,7 +45,7 @@ static void sum(enum format f, const struct arguments *a)
         for (int r = 1; r < a->ranks; r++)
             total = (float)((double)total +
                             value_at(f, a->in[r], i)); /* one rounding: fp64 has more than twice the digits */
-        put_at(f, a->out, i, total * a->scale);
+        put_at(f, a->out, i, a->factor == 1 ? total : (float)(total * a->factor));
     }
 }
 

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/ring_scatter.h"
+
+#include "kernels/ring_impl.h"
+
+#define PIECES 240u /* divides evenly by all small numbers */
+/* Of the sums. They are short, and limited by memory: few blocks, beside a GEMM, made the whole longer
+ * (docs/measurements.md). */
+#define BLOCKS 264u
+#define AREA_ALIGN 256u /* bytes; as cuMemAlloc's */
+
+struct slr_plan slr_scatter_plan(size_t shard)
+{
+    struct slr_plan p = {.shard = shard, .group = 1};
+    p.piece = (shard + PIECES - 1) / PIECES;
+    p.pieces = p.chunks = (uint32_t)((shard + p.piece - 1) / p.piece);
+    return p;
+}
+
+static size_t area_bytes(size_t shard)
+{
+    return (shard + AREA_ALIGN - 1) / AREA_ALIGN * AREA_ALIGN;
+}
+
+bool slr_scatter_fits(const struct slr_ring *ring, size_t shard)
+{
+    return area_bytes(shard) <= SLR_SLOTS * ring->slot / (size_t)(ring->nranks - 1);
+}
+
+/* Of one writer in the receiver's slots: these are for the others only. */
+static CUdeviceptr area(CUdeviceptr slots, int receiver, int writer, size_t shard)
+{
+    return slots + (size_t)(writer < receiver ? writer : writer - 1) * area_bytes(shard);
+}
+
+static int peer_at(const struct slr_ring *ring, int step)
+{
+    return (ring->rank + step) % ring->nranks;
+}
+
+/* ---- sender ---- */
+
+static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first,
+                            const struct slr_scatter_part *part, bool opened)
+{
+    const struct slr_plan *p = &s->plan;
+    const int to = part->shard;
+    const uint32_t there =
+        part->at + part->bytes == p->shard ? p->pieces : (uint32_t)((part->at + part->bytes) / p->piece);
+    struct slr_memops m;
+    m.count = 0;
+    if (part->done)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, part->done, 0));
+    if (!opened) {
+        slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_OPEN, ring->rank, to), first);
+        SLR_TRY(slr_memops_put(ring, &m, ring->publish));
+    }
+    SLR_TRY(SLR_CU(cuMemcpyAsync, area(ring->slots[to], to, ring->rank, p->shard) + part->at,
+                   s->send + (size_t)to * p->shard + part->at, part->bytes, ring->publish));
+    if (there > 0)
+        slr_memops_say_ready(&m, ring, to, slr_ready_value(first - 1 + there, 0));
+    return slr_memops_put(ring, &m, ring->publish);
+}
+
+/* A shard's parts come one after the other, from its first byte on. */
+static enum slr_status push_all(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first)
+{
+    for (unsigned i = 0; i < s->parts; i++)
+        if (s->part[i].shard != ring->rank)
+            SLR_TRY(push(ring, s, first, &s->part[i], s->part[i].at > 0));
+    return SLR_OK;
+}
+
+/* ---- receiver ---- */
+
+static enum slr_status open_slots(struct slr_ring *ring, uint32_t first)
+{
+    struct slr_memops m;
+    m.count = 0;
+    for (int step = 1; step < ring->nranks; step++)
+        slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer_at(ring, step)), first - 1);
+    for (int step = 1; step < ring->nranks; step++)
+        slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_OPEN, peer_at(ring, step), ring->rank), first);
+    return slr_memops_put(ring, &m, ring->pull);
+}
+
+static enum slr_status add(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first,
+                           const struct slr_scatter_part *part)
+{
+    const struct slr_plan *p = &s->plan;
+    const uint32_t need = (uint32_t)((part->at + part->bytes + p->piece - 1) / p->piece);
+    const void *in[SLR_MAX_RANKS];
+    struct slr_memops m;
+    m.count = 0;
+    if (part->done)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, part->done, 0));
+    for (int r = 0; r < ring->nranks; r++) {
+        CUdeviceptr from =
+            r == ring->rank ? s->send + (size_t)r * p->shard : area(s->arrives[r], ring->rank, r, p->shard);
+        in[r] = (const void *)(uintptr_t)(from + part->at);
+        if (r != ring->rank)
+            slr_memops_await_ready(&m, ring, r, slr_ready_value(first - 1 + need, 0));
+    }
+    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
+    return slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), in, ring->nranks,
+                      part->bytes / s->elem, s->divisor, BLOCKS);
+}
+
+static enum slr_status add_all(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first)
+{
+    if (s->before)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, s->before, 0));
+    for (unsigned i = 0; i < s->parts; i++)
+        if (s->part[i].shard == ring->rank)
+            SLR_TRY(add(ring, s, first, &s->part[i]));
+    return SLR_OK;
+}
+
+static enum slr_status conclude(struct slr_ring *ring, uint32_t last)
+{
+    struct slr_memops m;
+    m.count = 0;
+    for (int step = 1; step < ring->nranks; step++)
+        slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_DONE, peer_at(ring, step), ring->rank), last);
+    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->settled, ring->pull));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->settled, 0));
+    for (int step = 1; step < ring->nranks; step++)
+        slr_memops_wait_zero(&m, slr_dflag(ring, SLR_FLAG_BROKEN, peer_at(ring, step), ring->rank));
+    SLR_TRY(slr_memops_put(ring, &m, ring->tail));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->published, 0));
+    return SLR_CU(cuEventRecord, ring->finished, ring->tail);
+}
+
+enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter *s)
+{
+    const uint32_t first = atomic_load(&ring->issued) + 1, last = first - 1 + s->plan.pieces;
+    atomic_store(&ring->entered, first);
+    atomic_store(&ring->issued, last);
+    ring->carrying = ring->restated = false;
+    ring->settling = NULL;
+    SLR_TRY(slr_ring_begin_streams(ring, true, false));
+    SLR_TRY(open_slots(ring, first));
+    SLR_TRY(push_all(ring, s, first));
+    SLR_TRY(add_all(ring, s, first));
+    return conclude(ring, last);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One reduce-scatter among the ranks of one host, over the words, slots and streams of the ring
+ * (ring.h), between gathers of the same communicator.
+ *
+ * Every rank has nranks shards in `send`, and gets the sum of all ranks' shard number `rank`. A
+ * shard travels by copy engines into the receiver's staging slots, where each sender has an area of
+ * its own; the receiver adds the contributions in the order of the ranks, its own from `send`, in
+ * fp32, and rounds once (reduce.h).
+ *
+ *   sender, publish stream                           receiver, pull stream
+ *                                                      entered: wait done(me, o) >= all earlier pieces, for
+ *                                                        every o: nobody reads my slots any more
+ *                                                      write open(o, me) = first piece, for every o
+ *     for each part, in the order of completion:
+ *       wait for the event behind the part
+ *       its receiver's first: wait open(me, r)
+ *       copy it into my area of r's slots
+ *       write ready(me, r) = last piece that is      for each part of the own shard:
+ *         there whole                                  wait for the event behind it, and for `before`
+ *                                                      wait ready(o, me) >= its last piece, for every o
+ *                                                      add the contributions -> recv
+ *                                                    write done(o, me) = last piece, for every o
+ *   tail stream:
+ *     wait for the sums; wait broken(o, me) = 0 for every o; wait for the copies; record finished
+ *
+ * Pieces only count: a shard has as many on all ranks, whatever parts it is computed and sent in, so
+ * a sender whose GEMM was cut and one whose GEMM was not, or that had none, serve each other. Where
+ * the bounds of parts are not those of pieces, a receiver waits for a little more.
+ *
+ * Why it can not deadlock: it adds to ring.h's argument the sequence
+ *
+ *   entered open push(1) .. push(n) sum(1) .. sum(m) done conclude
+ *
+ * which every rank enqueues in one piece, in the communicator's order. entered needs the peers' done of
+ * earlier operations, push the peers' open, sum the peers' pushes, conclude this rank's own. Events
+ * behind parts stand on the program's stream, before the call.
+ *
+ * Failure: the words are ring.h's, and so is what a dead, failed or slow peer does to them. A failed
+ * rank, whose pushes have been released, may write over what a receiver is adding: it says `broken`
+ * before, and the receiver's stream stays at conclude.
+ *
+ * Not thread-safe, like the ring. */
+#ifndef SLR_KERNELS_RING_SCATTER_H
+#define SLR_KERNELS_RING_SCATTER_H
+
+#include "kernels/reduce.h"
+#include "kernels/ring.h"
+
+/* Some bytes of one shard of `send`. */
+struct slr_scatter_part {
+    int shard;
+    size_t at, bytes; /* in the shard */
+    CUevent done;     /* recorded behind what computes it; NULL: it is there at the entry */
+};
+
+struct slr_scatter {
+    CUdeviceptr send, recv; /* recv may be the own shard of send; else it has nothing in common with send */
+    CUstream stream;        /* the application's */
+    struct slr_plan plan;   /* slr_scatter_plan() */
+    enum slr_reduce_type type;
+    size_t elem;   /* bytes */
+    float divisor; /* of the sum */
+    const struct slr_reduce *reduce;
+    /* All of `send`, each byte once, in the order in which they complete. With events the ring does not
+     * wait for its stream: then `before` is recorded behind what still uses `recv`, NULL: the parts'
+     * events are. */
+    const struct slr_scatter_part *part;
+    unsigned parts;
+    CUevent before;
+    /* Where rank r writes its shards: the own slots, in the mapping that r has. */
+    CUdeviceptr arrives[SLR_MAX_RANKS];
+};
+
+/* How a shard counts: nearly equal pieces, far more than a GEMM has parts. shard > 0. */
+struct slr_plan slr_scatter_plan(size_t shard);
+
+/* Whether the other ranks' contributions to a shard fit into the slots. Uniform. */
+bool slr_scatter_fits(const struct slr_ring *ring, size_t shard);
+
+/* Enqueues all of it. Behind slr_ring_entry, or without one where parts have events. Afterwards
+ * slr_ring_join() makes a stream wait for the sums and for `send`. Anything but SLR_OK leaves the ring
+ * unusable. The ring's timing is not touched. */
+enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter *s);
+
+#endif
