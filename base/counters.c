@@ -48,7 +48,7 @@ void slr_counters_log(void)
 {
     struct slr_totals t;
     slr_counters_total(&t);
-    if (t.calls == 0 || !slr_log_enabled(SLR_LOG_INFO))
+    if ((t.calls == 0 && t.scatters == 0) || !slr_log_enabled(SLR_LOG_INFO))
         return;
     log_summary(&t);
     for (int r = 0; r < SLR_R_COUNT; r++) {

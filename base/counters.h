@@ -23,6 +23,8 @@ struct slr_counters {
     /* Call sites of communicators that have ended; those whose receive buffers were symmetric then;
      * how often one ceased to be. */
     _Atomic uint64_t sites, sites_symmetric, sites_broken;
+    /* Reduce-scatters: seen, moved to the ring, of these behind the parts of a GEMM. */
+    _Atomic uint64_t scatters, scatters_substituted, scatters_fused;
     _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
     _Atomic uint64_t by_reason[SLR_R_COUNT];
 };
@@ -42,7 +44,7 @@ struct slr_totals {
 void slr_counters_total(struct slr_totals *t);
 
 /* One "summary" line and one "count" line per reason that occurred, at level info. Nothing when no
- * gather was seen. */
+ * gather and no reduce-scatter was seen. */
 void slr_counters_log(void);
 
 #endif

@@ -44,9 +44,12 @@ extern struct slr_real slr_real;
 #define SLR_GATE_UNRESOLVED 0x80000000u
 extern _Atomic unsigned slr_gate_word;
 
-/* Gathers whose time is being taken, of all communicators: a GEMM may be what consumes one
- * (plugin/trials/trials.h). */
-extern _Atomic int slr_trials_running;
+/* Why GEMMs are looked at while nothing is pending; 0: they are not. In the low half gathers whose time
+ * is being taken, of all communicators: a GEMM may be what consumes one (plugin/trials/trials.h). Then: a
+ * reduce-scatter may follow (plugin/produce/produce.h). */
+#define SLR_GEMM_WATCH_TRIALS 0xffffu
+#define SLR_GEMM_WATCH_PRODUCTS 0x10000u
+extern _Atomic unsigned slr_gemm_watch;
 
 /* What graphs hold of captured gathers (plugin/gather/graphs.h, recorded.h): looked at by each launch.
  * Hidden, so that this is one instruction. */

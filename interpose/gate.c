@@ -7,6 +7,7 @@
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 #include "plugin/gather/pending.h"
+#include "plugin/produce/product.h"
 
 /* Arguments are counted in machine words; a location travels in one. */
 _Static_assert(sizeof(CUmemLocation) == sizeof(uint64_t), "index of the stream in cuMemPrefetchAsync_v2");
@@ -51,6 +52,60 @@ static bool launch_records(const CUlaunchConfig *config)
             return true;
     }
     return false;
+}
+
+/* What the call may do to a GEMM's output that a reduce-scatter is to send (plugin/produce/product.h). */
+static void touch(const struct slr_gate_row *row, const struct slr_gate_frame *frame)
+{
+    const uint64_t arg = argument(frame, row->arg);
+    const bool per_thread = of_thread(row->class);
+    const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)arg;
+
+    switch (row->class) {
+    case SLR_GATE_RECORD:
+    case SLR_GATE_RECORD_PTSZ:
+        slr_product_record((CUevent)(uintptr_t)argument(frame, 0), (CUstream)(uintptr_t)arg, per_thread, 0);
+        break;
+    case SLR_GATE_RECORD_FLAGS:
+    case SLR_GATE_RECORD_FLAGS_PTSZ:
+        slr_product_record((CUevent)(uintptr_t)argument(frame, 0), (CUstream)(uintptr_t)arg, per_thread,
+                           (unsigned)argument(frame, 2));
+        break;
+    case SLR_GATE_WAIT:
+    case SLR_GATE_WAIT_PTSZ:
+        slr_product_wait((CUstream)(uintptr_t)arg, (CUevent)(uintptr_t)argument(frame, 1), per_thread,
+                         (unsigned)argument(frame, 2));
+        break;
+    case SLR_GATE_EVENT_END:
+        slr_product_event_end((CUevent)(uintptr_t)arg);
+        break;
+    case SLR_GATE_ALLOC:
+    case SLR_GATE_ALLOC_PTSZ:
+    case SLR_GATE_FREE:
+    case SLR_GATE_FREE_PTSZ:
+    case SLR_GATE_CAPTURE_INFO:
+    case SLR_GATE_CAPTURE_INFO_PTSZ:
+    case SLR_GATE_NONE:
+        break;
+    case SLR_GATE_LAUNCH_CONFIG:
+    case SLR_GATE_LAUNCH_CONFIG_PTSZ:
+        if (config)
+            slr_product_on_stream(config->hStream, per_thread);
+        break;
+    case SLR_GATE_STREAM:
+    case SLR_GATE_STREAM_PTSZ:
+    case SLR_GATE_GRAPH:
+    case SLR_GATE_GRAPH_PTSZ:
+        slr_product_on_stream((CUstream)(uintptr_t)arg, per_thread);
+        break;
+    case SLR_GATE_LEGACY:
+    case SLR_GATE_LEGACY_PTDS:
+        slr_product_on_stream(NULL, per_thread);
+        break;
+    case SLR_GATE_ALL:
+        slr_product_on_all();
+        break;
+    }
 }
 
 /* Returns true when there is nothing left for the driver to do. */
@@ -147,6 +202,7 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
         /* What joining calls of the vendors may come back through the stubs. */
         if (slr_guard == slr_guard_program) {
             slr_guard++;
+            touch(row, frame);
             done = join(row, frame);
             slr_guard--;
         } else {

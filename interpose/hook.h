@@ -21,11 +21,12 @@ static inline bool slr_hook_pending(void)
     return (atomic_load_explicit(&slr_gate_word, memory_order_relaxed) & ~SLR_GATE_UNRESOLVED) != 0 && slr_guard == 0;
 }
 
-/* For cuBLAS's: or one is being measured, and the GEMM may be what consumes it. */
+/* For cuBLAS's: or the GEMM may be what consumes one that is being measured, or what a reduce-scatter
+ * sends. */
 static inline bool slr_hook_gemm(void)
 {
     return slr_hook_pending() ||
-           (atomic_load_explicit(&slr_trials_running, memory_order_relaxed) != 0 && slr_guard == 0);
+           (atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed) != 0 && slr_guard == 0);
 }
 
 /* One error line for each function: it was called, and the library that should have it does not. */

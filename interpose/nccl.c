@@ -101,6 +101,14 @@ ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataT
               slr_all_gather(send, recv, count, type, comm, stream));
 }
 
+SLR_API
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    NCCL_HOOK(ncclReduceScatter, (send, recv, count, type, op, comm, stream),
+              slr_reduce_scatter(send, recv, count, type, op, comm, stream));
+}
+
 /* Everything else that takes a stream goes to NCCL, and is noticed. */
 #define NCCL_OTHER(fn, id, params, args)                                                                               \
     static ncclResult_t noticed_##fn params                                                                            \
@@ -123,10 +131,6 @@ NCCL_OTHER(ncclReduce, SLR_NCCL_REDUCE,
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, op, root, comm, stream))
-NCCL_OTHER(ncclReduceScatter, SLR_NCCL_REDUCE_SCATTER,
-           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-            cudaStream_t stream),
-           (send, recv, count, type, op, comm, stream))
 NCCL_OTHER(ncclBroadcast, SLR_NCCL_BROADCAST,
            (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
             cudaStream_t stream),

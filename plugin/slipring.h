@@ -62,6 +62,8 @@ struct slipring_counters {
     uint64_t import_hits, import_closes;           /* found open, closed */
     uint64_t verified, verify_bad;                 /* SLIPRING_VERIFY: gathers compared with NCCL's; different ones */
     uint64_t sites, sites_symmetric, sites_broken; /* call sites of ended communicators */
+    uint64_t scatters;                             /* ncclReduceScatter calls */
+    uint64_t scatters_substituted, scatters_fused; /* moved to the ring; behind the parts of a GEMM */
 };
 
 /* Fills what both the program and the library know of; the rest of counters->size bytes becomes 0. -EINVAL: no

@@ -39,6 +39,7 @@
 #include "plugin/gather/pending_state.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/registration.h"
+#include "plugin/scatter/scatter.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/gather/verify.h"
 
@@ -161,7 +162,8 @@ static ncclResult_t ring_all(struct slr_group *group)
     ncclResult_t r = slr_verify_start(group->calls, group->count);
     for (size_t i = 0; i < group->count && r == ncclSuccess; i++) {
         bool nvtx = slr_nvtx_on() && slr_gather_nvtx(&group->calls[i]);
-        r = slr_gather_ring(&group->calls[i], true, SLR_R_RING);
+        r = group->calls[i].scatter ? slr_scatter_ring(&group->calls[i])
+                                    : slr_gather_ring(&group->calls[i], true, SLR_R_RING);
         slr_nvtx_end(nvtx);
     }
     /* In this order: a gather that is joined in between was joined on a stream that is crossed. */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An all-gather as the application called it, with what slipring has found out and decided about
- * it. */
+/* An all-gather or a reduce-scatter as the application called it, with what slipring has found out and
+ * decided about it. */
 #ifndef SLR_PLUGIN_COMM_CALL_H
 #define SLR_PLUGIN_COMM_CALL_H
 
 #include "plugin/comm/comm.h"
 
-/* One ncclAllGather call as the application made it. */
+/* One ncclAllGather or ncclReduceScatter call as the application made it. Of the latter `count` and
+ * `shard` are what each rank receives. */
 struct slr_call {
+    bool scatter; /* ncclReduceScatter */
+    ncclRedOp_t op;
     const void *send;
     void *recv;
     size_t count;
@@ -21,15 +24,17 @@ struct slr_call {
     uint64_t passed;       /* among its calls that stay with NCCL, from 1; 0: it is none of them */
     enum slr_reason why;   /* the decision */
     bool entered;          /* this thread is in the communicator's context for it (slr_shared_work_begin) */
+    bool made;             /* of a reduce-scatter: a GEMM has computed what it sends */
     bool measured;         /* its time counts in the trials (trials.h) */
     bool verify;           /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
     CUdeviceptr reference; /* NCCL's result while it is compared */
 };
 
-/* NCCL's in-place: send == recv + rank * shard. */
+/* NCCL's in-place: the smaller buffer is this rank's shard of the larger one. */
 static inline bool slr_call_in_place(const struct slr_call *call)
 {
-    return call->comm && (const char *)call->send == (const char *)call->recv + (size_t)call->comm->rank * call->shard;
+    const char *all = call->scatter ? call->send : call->recv, *own = call->scatter ? call->recv : call->send;
+    return call->comm && own == all + (size_t)call->comm->rank * call->shard;
 }
 
 #endif

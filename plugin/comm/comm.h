@@ -63,6 +63,7 @@ struct slr_expect;
 struct slr_exports;
 struct slr_order;
 struct slr_pending;
+struct slr_product;
 struct slr_trials;
 
 #define SLR_UNMAPPABLE 16
@@ -102,6 +103,7 @@ struct slr_comm {
     bool imported[SLR_MAX_RANKS]; /* ring.slots[r] is an import of another process */
     struct slr_pending *pending;  /* the gather that is not joined yet */
     struct slr_order *order;      /* over several streams */
+    struct slr_product *product;  /* what a GEMM has computed for a reduce-scatter (produce/); NULL: nothing yet */
     _Atomic uint32_t turns;       /* calls that NCCL has had in its turn: nccl_turn.h */
     _Atomic bool turns_off;       /* they can not be followed */
     /* The watchdog's own memory: of progress; of NCCL's calls while a peer is gone; whom it has told. */

@@ -34,7 +34,7 @@
 #include "plugin/comm/agreed_change.h"
 #include "plugin/comm/trial_row.h"
 
-#define SLR_CONTROL_MAGIC 0x43524c53u /* "SLRC": the layout of everything in this file and of bootstrap.c's messages */
+#define SLR_CONTROL_MAGIC 0x44524c53u /* "SLRD": the layout of everything in this file and of bootstrap.c's messages */
 
 /* ---- exports.h ---- */
 
@@ -112,6 +112,7 @@ struct slr_post {
     uint64_t gpu;                   /* a hash of its model's name */
     uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/small.h) */
     uint32_t records;               /* it could take gathers into CUDA graphs (connect/graphs_try.h) */
+    uint32_t sums;                  /* it could add, for reduce-scatters (connect/sums.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "plugin/connect/connect_impl.h"
 #include "plugin/connect/graphs_try.h"
+#include "plugin/connect/sums.h"
 #include "plugin/memory/deferred_free.h"
 
 /* ---- made ---- */
@@ -142,6 +143,12 @@ void slr_connect_unmap(struct slr_comm *c)
 
 #define SAMPLES 8
 #define SAMPLE_BYTES 4096u
+
+/* Ranks write into each other's memory: uniform. */
+static bool pushes(const struct slr_comm *c)
+{
+    return c->put || slr_sums_wanted();
+}
 
 /* How the samples lie in a slot. */
 struct layout {
@@ -294,7 +301,7 @@ enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
     for (int step = 1; step < c->nranks && why == SLR_R_RING; step++) {
         int r = *peer = (c->rank + step) % c->nranks;
         why = pull(c, r);
-        if (why == SLR_R_RING && c->put &&
+        if (why == SLR_R_RING && pushes(c) &&
             settle(c, copy(c, area(c, c->ring.slots[r], c->rank), layout.bytes, c->ring.slots[c->rank],
                            layout.stride)) != SLR_OK)
             why = SLR_R_NO_IPC;
@@ -307,7 +314,7 @@ enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
 enum slr_reason slr_connect_check(struct slr_comm *c, int *peer)
 {
     enum slr_reason why = SLR_R_RING;
-    for (int step = 1; step < c->nranks && c->put && why == SLR_R_RING; step++) {
+    for (int step = 1; step < c->nranks && pushes(c) && why == SLR_R_RING; step++) {
         int r = *peer = (c->rank + step) % c->nranks;
         why = compare(c, area(c, own_for(c, r), r), r, "push");
     }

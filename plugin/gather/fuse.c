@@ -13,6 +13,7 @@
 #include "plugin/gather/in_gemm.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
+#include "plugin/produce/produce.h"
 #include "plugin/util/region.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
@@ -206,6 +207,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
     const unsigned entry = slr_in_gemm_enter(x.ctx); /* before the lock: whoever has it may hang in cuBLAS */
+    slr_product_operation(x.ctx);
+    const unsigned watch = atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed);
     struct slr_comm *c = slr_pending_find(could_consume, &x);
     struct slr_operation op = {.stream = x.stream, .of = c, .why = c ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM"};
     join_others(&op, gemm);
@@ -220,10 +223,12 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         op.why = why;
         op.attribute = why == SLR_R_JOIN_ATTRIBUTE || why == SLR_R_JOIN_EPILOGUE ? gemm->attribute : NULL;
         slr_pending_join_observed(&op);
-        result = slr_gemm_whole(gemm);
+        /* One that was to consume a gather stays whole for the reason that was found. */
+        if (c || !(watch & SLR_GEMM_WATCH_PRODUCTS) || !slr_produce_gemm(gemm, x.stream, x.ctx, &result))
+            result = slr_gemm_whole(gemm);
     }
     slr_beside_note(gemm, x.ctx);
-    if (atomic_load_explicit(&slr_trials_running, memory_order_relaxed) > 0)
+    if (watch & SLR_GEMM_WATCH_TRIALS)
         slr_trials_gemm(gemm, x.stream);
     slr_guard--;
     return slr_in_gemm_leave(entry) ? result : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -9,6 +9,7 @@
 #include "plugin/gather/for_replays.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
+#include "plugin/produce/product.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/gather/transfer.h"
 #include "plugin/trials/trials.h"
@@ -54,6 +55,7 @@ ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream)
 {
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
+    slr_product_operation(c->shared.ctx);
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     slr_pending_join_stream(stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     return outcome(c, enter_in_order(c, stream), "the ring could not be ordered after the application's stream");
@@ -157,7 +159,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
 void slr_gather_number(struct slr_call *call)
 {
     /* Every rank numbers the same calls in the same order, so all verify the same ones. */
-    call->verify = slr_verify_due(call->comm);
+    call->verify = !call->scatter && slr_verify_due(call->comm);
     call->number = ++call->comm->substituted;
 }
 

@@ -8,6 +8,7 @@
 #include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
+#include "plugin/produce/product.h"
 #include "plugin/profiler/profile.h"
 #include "plugin/comm/stream.h"
 #include "plugin/trials/trials.h"
@@ -22,6 +23,7 @@ static CUstream named(cudaStream_t stream)
 void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
 {
     struct slr_comm *c = slr_comm_find(comm);
+    slr_product_on_all();
     /* NCCL enqueues nothing before the group's end, which orders the streams that are noted here.
      */
     if (slr_in_group()) {

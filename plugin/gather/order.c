@@ -62,6 +62,11 @@ enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream)
     return elsewhere(&o->gather, stream) ? wait_for_gather(c, stream) : SLR_OK;
 }
 
+bool slr_order_elsewhere(const struct slr_comm *c, CUstream stream)
+{
+    return elsewhere(&c->order->nccl, stream) || elsewhere(&c->order->gather, stream);
+}
+
 /* A gather that is not pending any more has been joined to its origin. A default stream has a name
  * for several, and of a stream that has ended another one may have the name. */
 bool slr_order_behind_gather(const struct slr_comm *c, CUstream stream)

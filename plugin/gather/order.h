@@ -67,6 +67,9 @@ enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream);
  * its lock. */
 bool slr_order_behind_gather(const struct slr_comm *c, CUstream stream);
 
+/* Whether a call on `stream` has to wait for operations on others. Under the communicator's lock. */
+bool slr_order_elsewhere(const struct slr_comm *c, CUstream stream);
+
 /* Around an operation that NCCL enqueues on the stream, without locks. NULL: nothing. */
 void slr_order_before_nccl(struct slr_comm *c, CUstream stream);
 void slr_order_after_nccl(struct slr_comm *c, CUstream stream);

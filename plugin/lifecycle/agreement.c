@@ -15,6 +15,7 @@
 #include "cache/device_reset.h"
 #include "plugin/connect/connect.h"
 #include "plugin/connect/graphs_try.h"
+#include "plugin/connect/sums.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports.h"
 #include "plugin/gather/order.h"
@@ -104,6 +105,7 @@ static void fill_post(struct slr_comm *c, struct slr_post *post)
     post->device = c->shared.device;
     post->p2p_off = p2p_off();
     post->records = slr_graphs_may();
+    post->sums = slr_sums_load(c);
     post->tries = slr_trials_prepare(c);
     post->shows_sites = slr_log_enabled(SLR_LOG_INFO); /* the level never changes */
     for (int i = 0; i < SLR_S_COUNT; i++)

@@ -12,6 +12,7 @@
 #include "plugin/gather/record.h"
 #include "plugin/gather/pending_state.h"
 #include "plugin/memory/deferred_free.h"
+#include "plugin/produce/produce.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
@@ -93,6 +94,7 @@ void slr_comm_dispose(struct slr_comm *c)
         slr_ring_close(&c->ring);
         slr_order_close(c);
         slr_record_close(c);
+        slr_produce_close(c, false);
         slr_trials_close(c, false);
         slr_connect_close(c);
         if (c->shared.control)
@@ -109,5 +111,6 @@ void slr_comm_dispose(struct slr_comm *c)
     slr_bounce_close(c, false);
     slr_expect_free(c);
     slr_trials_close(c, true);
+    slr_produce_close(c, true);
     free(c);
 }

@@ -74,6 +74,15 @@ static uint32_t lag(const struct slr_comm *c, enum slr_flag_kind kind, int owner
     return slr_flag_reached(have, issued) ? 0 : issued - have;
 }
 
+/* The peer has not come to the latest reduce-scatter: then whoever has to send to it is held up as well, in
+ * what comes behind that. */
+static uint64_t absence(const struct slr_comm *c, int peer, int of)
+{
+    const uint32_t entered = atomic_load(&c->ring.entered);
+    const uint32_t have = slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_OPEN, of, peer);
+    return entered && !slr_flag_reached(have, entered) ? atomic_load(&c->ring.issued) - entered + 1 : 0;
+}
+
 /* The rank that the gather hangs on: the one whose own words, to all ranks, are furthest behind.
  * Whoever waits for it is behind as well, but has at least said what it could. This rank itself,
  * when work that stands before the gather holds it up. */
@@ -86,7 +95,7 @@ static int slowest(const struct slr_comm *c)
         uint64_t sum = 0;
         for (int r = 0; r < c->nranks; r++)
             if (r != p)
-                sum += lag(c, SLR_FLAG_READY, p, r) + lag(c, SLR_FLAG_DONE, r, p);
+                sum += lag(c, SLR_FLAG_READY, p, r) + lag(c, SLR_FLAG_DONE, r, p) + absence(c, p, r);
         if (sum > most) {
             most = sum;
             who = p;

@@ -63,9 +63,19 @@ static void take(const struct slr_comm *c, uint32_t site, struct measured *m)
     }
 }
 
+/* Of a gather's GEMM parts in all, of a reduce-scatter's blocks of a shard: 0 those that are as many as the
+ * size says. */
+static uint32_t parts_of(const struct slr_comm *c, uint32_t site, int way)
+{
+    const uint32_t blocks = slr_way_blocks(way);
+    if (!c->trials->site[site].scatter)
+        return slr_way_parts(way, c->nranks);
+    return way == SLR_WAY_WHOLE ? 1 : blocks == UINT32_MAX ? 0 : blocks;
+}
+
 /* "1:0.2411,2:0.1744": ms by number of parts; of a duel only the one that was chosen. */
-static const char *list_parts(const struct slr_trial_row *slowest, enum slr_stage stage, uint32_t chosen, int nranks,
-                              char *buf, size_t size)
+static const char *list_parts(const struct slr_comm *c, const struct slr_trial_row *slowest, enum slr_stage stage,
+                              uint32_t chosen, char *buf, size_t size)
 {
     size_t at = 0;
     if (!slowest->gemm || (stage == SLR_STAGE_DUEL && !chosen))
@@ -74,7 +84,7 @@ static const char *list_parts(const struct slr_trial_row *slowest, enum slr_stag
         snprintf(buf, size, "%u:%.4f", chosen, (double)slowest->ms[SLR_WAY_RING]);
     else
         for (int w = SLR_WAY_WHOLE; w < SLR_WAYS && at < size - 24; w++)
-            at += (size_t)snprintf(buf + at, size - at, "%s%u:%.4f", at ? "," : "", slr_way_parts(w, nranks),
+            at += (size_t)snprintf(buf + at, size - at, "%s%u:%.4f", at ? "," : "", parts_of(c, slowest->site, w),
                                    (double)slowest->ms[w]);
     return buf;
 }
@@ -83,17 +93,18 @@ static void log_row(const struct slr_comm *c, const struct slr_samples *row, enu
                     const struct slr_trial_row *slowest, const char *by, const struct slr_trial_choice *choice)
 {
     const struct slr_consumer *g = &row->what;
-    const uint32_t chosen = slr_way_parts(slr_way_chosen(choice, row->gemm, row->site), c->nranks);
+    const uint32_t chosen = parts_of(c, row->site, slr_way_chosen(choice, row->gemm, row->site));
     char parts[160] = "", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
     slr_log(SLR_LOG_INFO, "tried",
-            "comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld batch=%lld trans=%s type=%s gathered=%s stage=%s calls=%u "
+            "op=%s comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld batch=%lld trans=%s type=%s gathered=%s stage=%s "
+            "calls=%u "
             "clock=%s ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s parts=%u",
-            c->name, c->rank, c->trials->site[row->site].shard, (long long)g->m, (long long)g->n, (long long)g->k,
-            (long long)g->batch, slr_consumer_trans_text(g, trans), slr_consumer_type_text(g, type),
-            slr_consumer_gathered_text(g), stage == SLR_STAGE_DUEL ? "duel" : "ways", slowest->calls,
+            c->trials->site[row->site].scatter ? "reducescatter" : "allgather", c->name, c->rank,
+            c->trials->site[row->site].shard, (long long)g->m, (long long)g->n, (long long)g->k, (long long)g->batch,
+            slr_consumer_trans_text(g, trans), slr_consumer_type_text(g, type), slr_consumer_gathered_text(g),
+            stage == SLR_STAGE_DUEL ? "duel" : "ways", slowest->calls,
             slr_samples_of_host(row, c->trials->rounds) ? "host" : "device", (double)slowest->ms[SLR_WAY_RING],
-            (double)slowest->ms[SLR_WAY_NCCL], list_parts(slowest, stage, chosen, c->nranks, parts, sizeof parts), by,
-            chosen);
+            (double)slowest->ms[SLR_WAY_NCCL], list_parts(c, slowest, stage, chosen, parts, sizeof parts), by, chosen);
 }
 
 /* While slr_agreed_ready(): nobody reads the shared choice. */
@@ -170,7 +181,7 @@ static void try_again(struct slr_trials *t, uint32_t site)
     propose(t, &choice);
 }
 
-/* No way would be measured. */
+/* No way would be measured: all calls are in groups, or no GEMM computes what is sent. */
 static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *s)
 {
     return s->posted <= s->again && s->seen >= GROUPED && s->alone == 0 && t->coming.ended[s - t->site] <= s->again;

@@ -179,7 +179,7 @@ void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, con
 {
     const struct slr_trials *t = c->trials;
     struct slr_tune_site rule = key_of(c);
-    if (!t->keeps)
+    if (!t->keeps || t->site[row->site].scatter) /* no rule can say that */
         return;
     const int way = slr_way_chosen(choice, row->gemm, row->site);
     rule.bytes.low = rule.bytes.high = t->site[row->site].shard * (size_t)c->nranks;

@@ -33,7 +33,7 @@ void slr_trials_stop(struct slr_trials *t)
     }
     t->running = NULL;
     atomic_store(&t->end, 0);
-    atomic_fetch_sub(&slr_trials_running, 1);
+    atomic_fetch_sub(&slr_gemm_watch, 1);
 }
 
 static struct slr_samples *row_of(struct slr_trials *t, uint64_t gemm, uint32_t site)
@@ -95,7 +95,7 @@ void slr_trials_begin(const struct slr_call *call)
         t->site[t->now.site].latest = t->running;
     atomic_store(&t->begin, (uintptr_t)call->recv);
     atomic_store(&t->end, (uintptr_t)call->recv + call->shard * (size_t)call->comm->nranks);
-    atomic_fetch_add(&slr_trials_running, 1);
+    atomic_fetch_add(&slr_gemm_watch, 1);
 }
 
 void slr_trials_gathered(const struct slr_call *call, CUstream end)
@@ -105,6 +105,59 @@ void slr_trials_gathered(const struct slr_call *call, CUstream end)
         return;
     slr_clock_gathered(t->running, end);
     slr_shared_leave();
+}
+
+static void throw_away(struct slr_trials *t)
+{
+    if (!t->making)
+        return;
+    t->making->state = SLR_CLOCK_FREE;
+    t->making = NULL;
+    t->clocks_out--;
+}
+
+void slr_trials_make(struct slr_comm *c, int site, const struct slr_consumer *gemm, CUstream stream)
+{
+    struct slr_trials *t = c->trials;
+    throw_away(t); /* its call has not come */
+    if (site < 0 || slr_shared_enter(&c->shared) != SLR_OK)
+        return;
+    t->making = slr_clock_begin(t->clocks, stream);
+    slr_shared_leave();
+    if (!t->making)
+        return;
+    t->clocks_out++;
+    t->making->site = (uint32_t)site;
+    t->made = *gemm;
+}
+
+void slr_trials_sent(const struct slr_call *call, CUstream end)
+{
+    struct slr_trials *t = call->comm->trials;
+    struct slr_clock *clock = t->making;
+    if (!clock || (int)clock->site != t->now.site || !t->now.trying ||
+        slr_shared_enter(&call->comm->shared) != SLR_OK) {
+        throw_away(t);
+        return;
+    }
+    t->making = NULL;
+    clock->way = t->now.way;
+    clock->round = t->round;
+    clock->stage = t->site[t->now.site].again;
+    clock->call = t->agreed.calls;
+    clock->open = true;
+    clock->known = false;
+    clock->gemm = slr_consumer_hash(&t->made);
+    t->site[t->now.site].latest = clock;
+    slr_clock_gathered(clock, end);
+    slr_shared_leave();
+    struct slr_samples *row = row_of(t, clock->gemm, clock->site);
+    if (row)
+        row->what = t->made;
+    if (!slr_clock_stop(clock)) {
+        t->site[t->now.site].latest = NULL;
+        t->clocks_out--;
+    }
 }
 
 /* Which operand lies in the buffer that is being gathered; -1: none. */

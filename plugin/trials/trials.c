@@ -88,11 +88,13 @@ static unsigned smalls(const struct slr_trials *t)
     return n;
 }
 
-static int new_site(struct slr_comm *c, size_t shard, bool small)
+static int new_site(struct slr_comm *c, size_t shard, bool scatter, bool small)
 {
     struct slr_trials *t = c->trials;
     struct slr_trial_site *s = &t->site[t->sites];
-    *s = (struct slr_trial_site){.shard = shard, .small = small, .known = slr_known_site(t, shard * (size_t)c->nranks)};
+    *s = (struct slr_trial_site){.shard = shard, .scatter = scatter, .small = small};
+    if (!scatter)
+        s->known = slr_known_site(t, shard * (size_t)c->nranks);
     if (small && !s->known && smalls(t) == SLR_SMALL_SITES) {
         slr_small_full(c);
         return -1;
@@ -105,13 +107,23 @@ static int new_site(struct slr_comm *c, size_t shard, bool small)
     return (int)t->sites++;
 }
 
-static int site_of(struct slr_comm *c, size_t shard, bool small)
+/* -1: there is none yet. */
+static int known_site(const struct slr_trials *t, size_t shard, bool scatter)
+{
+    for (unsigned i = 0; i < t->sites; i++)
+        if (t->site[i].shard == shard && t->site[i].scatter == scatter)
+            return (int)i;
+    return -1;
+}
+
+static int site_of(struct slr_comm *c, const struct slr_call *call, bool small)
 {
     struct slr_trials *t = c->trials;
-    for (unsigned i = 0; i < t->sites; i++)
-        if (t->site[i].shard == shard)
-            return (int)i;
-    return t->sites == SLR_TRIAL_SITES || (small && t->small_full) ? -1 : new_site(c, shard, small);
+    const int site = known_site(t, call->shard, call->scatter);
+    if (site >= 0)
+        return site;
+    return t->sites == SLR_TRIAL_SITES || (small && t->small_full) ? -1
+                                                                   : new_site(c, call->shard, call->scatter, small);
 }
 
 /* `site`: of the next call, or -1. A small one that stays with NCCL may stand between a gather and its
@@ -129,7 +141,7 @@ static void go_on(struct slr_comm *c, int site, bool small)
         slr_trials_lead(c);
 }
 
-/* Whether the call's time is taken. */
+/* Whether the call's time is taken. `grouped`: it can not be. */
 static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped)
 {
     bool measured;
@@ -141,12 +153,12 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped)
     t->now.trying =
         slr_way_of_call(s->calls++, t->after, t->rounds, stage, &t->now.way, &t->round, &measured) && !s->given_up;
     t->now.duel = t->now.trying && stage == SLR_STAGE_DUEL;
-    if (s->posted > s->again)
-        measured = s->calls % WATCH == 0;
+    if (s->posted > s->again) /* what comes before a reduce-scatter is not looked at any more */
+        measured = !s->scatter && s->calls % WATCH == 0;
     return measured && !grouped && !s->given_up;
 }
 
-static enum slr_reason way_now(const struct slr_trials *t, bool small)
+static enum slr_reason way_now(const struct slr_trials *t, bool scatter, bool small)
 {
     const struct slr_trial_site *s = &t->site[t->now.site < 0 ? 0 : t->now.site];
     if (t->now.trying)
@@ -155,6 +167,8 @@ static enum slr_reason way_now(const struct slr_trials *t, bool small)
         return t->in_force.site_way[t->now.site] == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
     if (t->now.site >= 0 && s->known)
         return s->known->way == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
+    if (scatter)
+        return SLR_R_SCATTER_UNTRIED;
     return small && !t->warming ? SLR_R_TOO_SMALL : SLR_R_RING;
 }
 
@@ -162,19 +176,20 @@ static enum slr_reason next(struct slr_call *call)
 {
     struct slr_trials *t = call->comm->trials;
     const size_t bytes = call->shard * (size_t)call->comm->nranks;
-    const bool small = bytes < t->min;
-    if (!slr_small_admits(call->comm, bytes))
+    const bool small = !call->scatter && bytes < t->min;
+    if (!call->scatter && !slr_small_admits(call->comm, bytes))
         return SLR_R_TOO_SMALL;
-    t->now = (struct slr_trial_turn){.site = site_of(call->comm, call->shard, small), .way = SLR_WAY_RING};
+    t->now = (struct slr_trial_turn){.site = site_of(call->comm, call, small), .way = SLR_WAY_RING};
     t->warming = false;
     go_on(call->comm, t->now.site, small);
     if (slr_agreed_call(&t->agreed) == t->agreed.place) {
         slr_trials_go_by(t);
         slr_small_bound(call->comm);
     }
-    call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group());
-    const enum slr_reason why = way_now(t, small);
-    if (why == SLR_R_RING)
+    const bool apart = slr_in_group() || (call->scatter && !call->made);
+    call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], apart);
+    const enum slr_reason why = way_now(t, call->scatter, small);
+    if (why == SLR_R_RING && !call->scatter)
         t->gather = t->now;
     return why;
 }
@@ -198,7 +213,7 @@ bool slr_trials_allow(struct slr_comm *c, size_t shard)
     slr_comm_lock(c);
     for (unsigned i = 0; i < t->sites; i++) {
         const struct slr_trial_site *s = &t->site[i];
-        if (s->shard != shard)
+        if (s->shard != shard || s->scatter)
             continue;
         allow = t->in_force.chosen[i] ? t->in_force.site_way[i] != SLR_WAY_NCCL
                                       : !s->known || s->known->way != SLR_WAY_NCCL;
@@ -219,6 +234,33 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
         t->gather.duel ? NULL : slr_known_consumer(t, (uint32_t)t->gather.site, &what);
     int way = known ? known->way : slr_way_chosen(&t->in_force, slr_consumer_hash(&what), (uint32_t)t->gather.site);
     return slr_way_parts(way, c->nranks);
+}
+
+/* The way of the site's next call, and whether its time counts. */
+static int next_way(const struct slr_trials *t, uint32_t site, uint64_t gemm, bool *measured)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    const enum slr_stage stage = slr_stage_of(s->again);
+    uint32_t round;
+    int way;
+    *measured = false;
+    if (!s->given_up && slr_way_of_call(s->calls, t->after, t->rounds, stage, &way, &round, measured))
+        return stage == SLR_STAGE_DUEL && way == SLR_WAY_RING ? slr_way_chosen(&t->in_force, gemm, site) : way;
+    const bool ring = t->in_force.chosen[site] && t->in_force.site_way[site] != SLR_WAY_NCCL;
+    return ring ? slr_way_chosen(&t->in_force, gemm, site) : SLR_WAY_NCCL;
+}
+
+uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream)
+{
+    struct slr_trials *t = c->trials;
+    const int site = t ? known_site(t, shard, true) : -1;
+    bool measured;
+    if (site < 0)
+        return 0;
+    const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
+    const int way = next_way(t, (uint32_t)site, slr_consumer_hash(&what), &measured);
+    slr_trials_make(c, measured ? site : -1, &what, stream);
+    return slr_way_blocks(way);
 }
 
 void slr_trials_close(struct slr_comm *c, bool gone)

@@ -43,7 +43,7 @@ void slr_trials_ready(struct slr_comm *c);
 /* The communicator's context is current, or has gone (then `gone`, and its events with it). */
 void slr_trials_close(struct slr_comm *c, bool gone);
 
-/* The next call that the ring could have; once for each, in order. SLR_R_RING, or why NCCL has it.
+/* The next gather or reduce-scatter (call->made) that the ring could have; once for each, in order. SLR_R_RING, or why NCCL has it.
  * Sets call->measured. Without locks. */
 enum slr_reason slr_trials_call(struct slr_call *call);
 
@@ -60,8 +60,19 @@ void slr_trials_gathered(const struct slr_call *call, CUstream end);
  * its B; 1: it stays whole; 0: by the pace. Under the communicator's lock. */
 uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a);
 
+/* Of a GEMM, described, that is about to be put on `stream`, and whose output a reduce-scatter of that shard
+ * is expected to send: into how many blocks each shard is to be cut. 0: it stays whole.
+ * SLR_TRIALS_BLOCKS: as many as the caller likes. Under the communicator's lock. The call's time, if it
+ * counts, begins here. */
+#define SLR_TRIALS_BLOCKS UINT32_MAX
+uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream);
+
+/* Behind the reduce-scatter, if call->measured; `end`: a stream that is behind its end. Under the
+ * communicator's lock. */
+void slr_trials_sent(const struct slr_call *call, CUstream end);
+
 /* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it; perhaps it consumes a gather
- * whose time is being taken. To be called while slr_trials_running (base/real.h) is not 0. Without
+ * whose time is being taken. To be called while slr_gemm_watch (base/real.h) has trials. Without
  * locks. */
 void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream);
 

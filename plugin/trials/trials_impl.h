@@ -25,11 +25,12 @@ struct slr_trial_turn {
 /* Whatever belongs to the gathers of one size. */
 struct slr_trial_site {
     size_t shard;
-    uint64_t calls;          /* since its ways began to be tried, or are going to be */
-    uint64_t seen, alone;    /* since it is known; of these, outside of groups */
-    bool small, given_up;    /* small.h */
-    uint64_t early;          /* of a small one, before its ways are tried */
-    uint32_t again;          /* as slr_trial_choice's */
+    bool scatter;         /* of reduce-scatters; else of gathers */
+    uint64_t calls;       /* since its ways began to be tried, or are going to be */
+    uint64_t seen, alone; /* since it is known; of these, outside of groups and, of a reduce-scatter, behind a GEMM */
+    bool small, given_up; /* small.h */
+    uint64_t early;       /* of a small one, before its ways are tried */
+    uint32_t again;       /* as slr_trial_choice's */
     uint32_t posted, chosen; /* 1 + the latest stage that was; `chosen`: rank 0's */
     int before_duel;         /* rank 0's: the better one in the first stage */
     uint32_t strangers;
@@ -52,6 +53,8 @@ struct slr_trials {
     unsigned clocks_out;          /* are not free */
     unsigned unposted;            /* sites whose ways are tried, or going to be */
     struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */
+    struct slr_clock *making;     /* of a GEMM before a reduce-scatter that is to be measured; or NULL */
+    struct slr_consumer made;     /* that GEMM */
     _Atomic uintptr_t begin, end; /* its receive buffer, for a look without the lock; or empty */
     struct slr_trial_choice coming, in_force;
     struct slr_trial_turn now;    /* of the latest call that counts */
@@ -62,7 +65,7 @@ struct slr_trials {
 
 static inline int slr_trials_base(const struct slr_trial_site *s)
 {
-    return s->small ? SLR_WAY_NCCL : SLR_WAY_RING;
+    return s->small || s->scatter ? SLR_WAY_NCCL : SLR_WAY_RING;
 }
 
 /* The first call of the site behind the stage that it is in. */
@@ -87,6 +90,9 @@ static inline struct slr_consumer slr_trials_name(const struct slr_gemm *gemm, i
 
 /* No GEMM will come any more that consumes the latest gather. */
 void slr_trials_stop(struct slr_trials *t);
+
+/* The clock of a reduce-scatter begins, before its GEMM; `site` -1: it is not measured. */
+void slr_trials_make(struct slr_comm *c, int site, const struct slr_consumer *gemm, CUstream stream);
 
 /* The next call of `site` (-1: of none) comes: takes the times that are known by now. False: some
  * are still on their way. The context is current. */

@@ -20,6 +20,13 @@ uint32_t slr_way_parts(int way, int nranks)
     return (halves[way - SLR_WAY_PARTS] * (unsigned)nranks + 1) / 2;
 }
 
+uint32_t slr_way_blocks(int way)
+{
+    if (way < SLR_WAY_PARTS)
+        return way == SLR_WAY_RING ? UINT32_MAX : 0;
+    return 1u << (way - SLR_WAY_PARTS);
+}
+
 void slr_way_word(int way, int nranks, char word[SLR_WAY_WORD])
 {
     if (way < SLR_WAY_PARTS)

@@ -13,6 +13,13 @@
  *   whole          goes over the ring              whole, behind it
  *   parts, 4 ways  goes over the ring              in 1, 1.5, 2, 3 equal parts a rank
  *
+ * A reduce-scatter's site is one of its own. Its row is the GEMM that computes what is sent, and its ways:
+ *
+ *   ring           goes over the ring              in blocks by their size (produce/produce.c)
+ *   nccl           stays with NCCL                 whole; what is in use until the ways have been tried
+ *   whole          goes over the ring, behind it   whole
+ *   parts, 4 ways  goes over the ring              in 1, 2, 4, 8 blocks a shard
+ *
  * The trials of a site have one or two stages. In the first one all ways are tried. From it comes the
  * best way over the ring for each row, and the site's when ring or NCCL is far better. If not, the
  * *duel*: the ring, each row with its way, against NCCL, in runs three times as long; runs of four
@@ -93,6 +100,10 @@ int slr_way_of_word(const char *word, int nranks);
 
 /* Of a way: the number of equal parts; 1: whole; 0: by the pace, or NCCL's. */
 uint32_t slr_way_parts(int way, int nranks);
+
+/* Of a reduce-scatter's way: into how many blocks the GEMM before it computes each shard. 0: whole;
+ * UINT32_MAX: by the size. */
+uint32_t slr_way_blocks(int way);
 
 /* The way of call `number` of a site, from 0, and the round. *measured: its time counts. True: ways are
  * being tried, else it is SLR_WAY_RING. In a duel SLR_WAY_RING is the ring with each row's way. */

@@ -54,7 +54,7 @@ const char *slr_consumer_type_text(const struct slr_consumer *gemm, char *buf)
 
 const char *slr_consumer_gathered_text(const struct slr_consumer *gemm)
 {
-    return !is_one(gemm) ? "-" : gemm->gathered == SLR_CONSUMER_A ? "a" : "b";
+    return !is_one(gemm) ? "-" : gemm->gathered == SLR_CONSUMER_A ? "a" : gemm->gathered == SLR_CONSUMER_B ? "b" : "c";
 }
 
 bool slr_consumer_trans_read(struct slr_consumer *gemm, const char *at, size_t len)

@@ -15,7 +15,7 @@ struct slr_consumer {
     int64_t m, n, k, batch;
     int32_t op[2];    /* cublasOperation_t of A and B */
     int32_t type[3];  /* cudaDataType of A, B and C */
-    int32_t gathered; /* SLR_CONSUMER_A or SLR_CONSUMER_B */
+    int32_t gathered; /* which is gathered, or C: what a reduce-scatter sends */
 };
 
 #define SLR_CONSUMER_TEXT 48 /* of each of these texts */

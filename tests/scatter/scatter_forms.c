@@ -86,7 +86,8 @@ static void alternating(struct world *w, const struct scatter_case *c)
         F("forms", name_ "-nt", EVEN, .type = type_, .api = api_, .tb = true),                                         \
         F("forms", name_ "-tt", EVEN, .type = type_, .api = api_, .ta = true, .tb = true)
 
-/* "forms": GEMMs that slipring may run in parts. "small": of too few columns for that, or of hardly any. "sums":
+/* "forms": GEMMs that slipring may run in parts. "small": of too few columns for that, or of hardly any,
+ * or they read C. "sums":
  * what only slipring's way of adding makes, whatever the number of ranks. */
 const struct scatter_case form_cases[] = {
     OPS("ex-bf16", BF16, EX),
@@ -106,13 +107,13 @@ const struct scatter_case form_cases[] = {
     F("forms", "avg-lt-bias", .api = LT_BIAS, EVEN, .avg = true),
     F("forms", "in-place", EVEN, .recv = RECV_IN_PLACE),
     F("forms", "in-place-avg-fp32", .type = FP32, EVEN, .avg = true, .recv = RECV_IN_PLACE),
-    F("forms", "in-place-beta", .type = FP16, .api = HGEMM, EVEN, .beta = 1, .recv = RECV_IN_PLACE),
+    F("small", "in-place-beta", .type = FP16, .api = HGEMM, EVEN, .beta = 1, .recv = RECV_IN_PLACE),
     F("forms", "in-place-side", EVEN, .recv = RECV_IN_PLACE, .side = true, .back = true),
-    F("forms", "alpha-2-beta-2", EVEN, .alpha = 2, .beta = 2),
-    F("forms", "beta-fp32", .type = FP32, .api = SGEMM, EVEN, .beta = 1, .avg = true),
-    F("forms", "beta-lt", .type = FP16, .api = LT, EVEN, .beta = 2),
-    F("forms", "device-scalars", EVEN, .alpha = 2, .beta = 1, .device_scalars = true),
-    F("forms", "device-scalars-lt", .type = FP32, .api = LT, EVEN, .beta = 2, .device_scalars = true),
+    F("small", "alpha-2-beta-2", EVEN, .alpha = 2, .beta = 2),
+    F("small", "beta-fp32", .type = FP32, .api = SGEMM, EVEN, .beta = 1, .avg = true),
+    F("small", "beta-lt", .type = FP16, .api = LT, EVEN, .beta = 2),
+    F("small", "device-scalars", EVEN, .alpha = 2, .beta = 1, .device_scalars = true),
+    F("small", "device-scalars-lt", .type = FP32, .api = LT, EVEN, .beta = 2, .device_scalars = true),
     F("forms", "side", EVEN, .side = true, .back = true),
     F("forms", "side-late", .type = FP32, .api = SGEMM, EVEN, .side = true),
     F("forms", "side-lt-bias", .type = FP16, .api = LT_BIAS, EVEN, .side = true, .back = true),

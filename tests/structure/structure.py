@@ -132,7 +132,7 @@ def print_way(library, trace):
 # each other.
 ORDER = ['base', 'cache', 'kernels', 'plugin/abi', 'plugin', 'plugin/util', 'plugin/comm', 'plugin/bootstrap', 'plugin/memory',
          'plugin/connect', 'plugin/sites', 'plugin/timeline', 'plugin/tuner', 'plugin/profiler', 'plugin/trials',
-         'plugin/gather',
+         'plugin/produce', 'plugin/gather', 'plugin/scatter',
          'plugin/lifecycle', 'plugin/calls', 'interpose']
 APART = {('cache', 'kernels'), ('kernels', 'cache')}
 OUTSIDE = ['LD_PRELOAD', 'tools', 'bench', 'tests']  # no part of the library

@@ -42,6 +42,9 @@ static void count_some(void)
     slr_counters.sites = 3;
     slr_counters.sites_symmetric = 2;
     slr_counters.sites_broken = 5;
+    slr_counters.scatters = 6;
+    slr_counters.scatters_substituted = 5;
+    slr_counters.scatters_fused = 4;
     for (int i = 0; i < 7; i++)
         slr_count(SLR_R_RING);
     for (int i = 0; i < 3; i++)
@@ -62,7 +65,8 @@ Test(counters, summary_and_reasons)
     static const char want[] =
         "info summary calls=10 bytes=1099511627776 substituted=7 substituted_bytes=549755813888 passed=3 fused=4 "
         "gemm_chunks=16 joined=3 staged=0 zero_copy=0 pushed=0 mapped=0 exports=0 imports=0 import_hits=0 "
-        "import_closes=0 verified=2 verify_bad=0 sites=3 sites_symmetric=2 sites_broken=5\n";
+        "import_closes=0 verified=2 verify_bad=0 sites=3 sites_symmetric=2 sites_broken=5 scatters=6 "
+        "scatters_substituted=5 scatters_fused=4\n";
     cr_assert_not_null(summary, "%s", text);
     cr_expect_eq(strncmp(summary, want, strlen(want)), 0, "%s", summary);
     cr_expect_not_null(strstr(text, "info count reason=ring n=7\n"));

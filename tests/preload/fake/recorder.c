@@ -16,6 +16,7 @@
 #include "plugin/gather/replay.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending.h"
+#include "plugin/produce/product.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -152,6 +153,35 @@ void slr_pending_events_unseen(void)
     clobber();
 }
 
+void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigned flags)
+{
+    (void)event, (void)stream, (void)per_thread, (void)flags;
+    clobber();
+}
+
+void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags)
+{
+    (void)event, (void)stream, (void)per_thread, (void)flags;
+    clobber();
+}
+
+void slr_product_event_end(CUevent event)
+{
+    (void)event;
+    clobber();
+}
+
+void slr_product_on_stream(CUstream stream, bool per_thread)
+{
+    (void)stream, (void)per_thread;
+    clobber();
+}
+
+void slr_product_on_all(void)
+{
+    clobber();
+}
+
 void slr_order_stream_end(CUstream stream)
 {
     (void)stream;
@@ -203,6 +233,10 @@ PASS(slr_comm_get_async_error, ncclCommGetAsyncError, (ncclComm_t comm, ncclResu
 PASS(slr_all_gather, ncclAllGather,
      (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
      (send, recv, count, type, comm, stream))
+PASS(slr_reduce_scatter, ncclReduceScatter,
+     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+      cudaStream_t stream),
+     (send, recv, count, type, op, comm, stream))
 PASS(slr_group_start, ncclGroupStart, (void), ())
 PASS(slr_comm_register, ncclCommRegister, (const ncclComm_t comm, void *buffer, size_t bytes, void **handle),
      (comm, buffer, bytes, handle))

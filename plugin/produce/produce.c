@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/produce/produce.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/cu.h"
+#include "base/log.h"
+#include "cache/captures.h"
+#include "plugin/comm/stream.h"
+#include "plugin/trials/trials.h"
+#include "plugin/util/consumer.h"
+#include "plugin/util/region.h"
+
+#define BLOCK_BYTES ((size_t)8 << 20) /* but of no fewer bytes */
+
+enum {
+    LATEST = 32, /* GEMMs that a reduce-scatter is compared with */
+    PAIRS = 256, /* that are known */
+    SURE = 4,    /* a pair may be wrong so many times more often than right */
+    BLOCKS = 4,  /* of a shard, where nothing else is known, */
+    NARROW = 64, /* columns: blocks have multiples of these */
+};
+
+struct pair {
+    uint64_t gemm; /* slr_consumer_hash(); 0: free */
+    struct slr_label comm;
+    int rank;
+    size_t shard;
+    int balance; /* right more often than wrong, within bounds */
+};
+
+struct seen {
+    uint64_t gemm;
+    CUcontext ctx;
+    uintptr_t c;
+    size_t bytes;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pair pairs[PAIRS];
+static struct seen latest[LATEST];
+static unsigned seen_count;
+
+/* ---- what is known; under the lock ---- */
+
+static struct pair *pair_of(uint64_t gemm)
+{
+    for (unsigned i = 0; i < PAIRS; i++)
+        if (pairs[i].gemm == gemm)
+            return &pairs[i];
+    return NULL;
+}
+
+static void add_pair(const struct slr_call *call, uint64_t gemm)
+{
+    struct pair *pair = pair_of(gemm);
+    if (!pair)
+        pair = pair_of(0);
+    if (!pair) /* as good as any */
+        pair = &pairs[gemm % PAIRS];
+    if (pair->gemm != gemm || pair->shard != call->shard ||
+        memcmp(&pair->comm, &call->comm->id, sizeof pair->comm) != 0)
+        *pair = (struct pair){.gemm = gemm, .comm = call->comm->id, .rank = call->comm->rank, .shard = call->shard};
+    if (pair->balance < SURE)
+        pair->balance++;
+}
+
+static void wrong(uint64_t gemm)
+{
+    struct pair *pair = pair_of(gemm);
+    if (pair && pair->balance > -SURE)
+        pair->balance--;
+}
+
+static uint64_t writer_of(CUcontext ctx, uintptr_t c, size_t bytes)
+{
+    for (unsigned i = 1; i <= LATEST && i <= seen_count; i++) {
+        const struct seen *s = &latest[(seen_count - i) % LATEST];
+        if (s->ctx == ctx && s->c == c && s->bytes == bytes)
+            return s->gemm;
+    }
+    return 0;
+}
+
+/* ---- learning ---- */
+
+bool slr_produce_learn(const struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    static atomic_flag watching = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&watching))
+        atomic_fetch_add(&slr_gemm_watch, SLR_GEMM_WATCH_PRODUCTS);
+    pthread_mutex_lock(&lock);
+    const uint64_t gemm = writer_of(c->shared.ctx, (uintptr_t)call->send, call->shard * (size_t)c->nranks);
+    if (gemm)
+        add_pair(call, gemm);
+    pthread_mutex_unlock(&lock);
+    return gemm != 0;
+}
+
+static uint64_t name_of(const struct slr_gemm *gemm)
+{
+    const struct slr_consumer what = {.m = gemm->m,
+                                      .n = gemm->n,
+                                      .k = gemm->k,
+                                      .batch = gemm->batch,
+                                      .op = {(int32_t)gemm->transa, (int32_t)gemm->transb},
+                                      .type = {(int32_t)gemm->atype, (int32_t)gemm->btype, (int32_t)gemm->ctype},
+                                      .gathered = SLR_CONSUMER_C};
+    return slr_consumer_hash(&what);
+}
+
+/* The communicator that is expected to send what the GEMM writes, held; NULL: none. */
+static struct slr_comm *expected(const struct slr_gemm *gemm, uint64_t name, CUcontext ctx, size_t *shard)
+{
+    struct slr_label id;
+    int rank = -1;
+    pthread_mutex_lock(&lock);
+    latest[seen_count++ % LATEST] =
+        (struct seen){.gemm = name,
+                      .ctx = ctx,
+                      .c = (uintptr_t)gemm->c,
+                      .bytes = (size_t)gemm->m * (size_t)gemm->n * slr_gemm_type_bytes(gemm->ctype)};
+    const struct pair *pair = pair_of(name);
+    if (pair && pair->balance > -SURE) {
+        id = pair->comm;
+        rank = pair->rank;
+        *shard = pair->shard;
+    }
+    pthread_mutex_unlock(&lock);
+    return rank < 0 ? NULL : slr_comm_find_id(&id, rank);
+}
+
+/* ---- the GEMM ---- */
+
+static int64_t width(int64_t cols, int64_t blocks, int64_t quantum)
+{
+    /* Without a pace (kernels/gemm_parts.h) nothing is too fine. */
+    const int64_t least = slr_get(SLR_S_FLOP_PER_BYTE) ? NARROW : 1, step = least > quantum ? least : quantum;
+    const int64_t w = (cols + blocks - 1) / blocks;
+    const int64_t up = (w + step - 1) / step * step;
+    return up < cols ? up : cols;
+}
+
+/* The peers' shards in the order in which they are sent, and the own one. */
+static unsigned cut(struct slr_product *p, const struct slr_gemm *gemm, int64_t blocks, int64_t quantum)
+{
+    const int nranks = p->comm->nranks, rank = p->comm->rank;
+    const int64_t cols = gemm->n / nranks, w = width(cols, blocks, quantum);
+    const size_t col = (size_t)gemm->m * slr_gemm_type_bytes(gemm->ctype);
+    unsigned n = 0;
+    if ((cols + w - 1) / w * nranks > SLR_PRODUCT_PARTS)
+        return 0;
+    for (int step = 1; step <= nranks; step++)
+        for (int64_t at = 0; at < cols; at += w)
+            p->part[n++] = (struct slr_scatter_part){.shard = (rank + step) % nranks,
+                                                     .at = (size_t)at * col,
+                                                     .bytes = (size_t)(at + w < cols ? w : cols - at) * col};
+    return n;
+}
+
+static bool event_at(struct slr_product *p, unsigned i)
+{
+    return p->event[i] || SLR_CU(cuEventCreate, &p->event[i], CU_EVENT_DISABLE_TIMING) == SLR_OK;
+}
+
+static cublasStatus_t block(const struct slr_product *p, const struct slr_gemm *gemm, unsigned i, bool only_ask)
+{
+    const size_t col = (size_t)gemm->m * slr_gemm_type_bytes(gemm->ctype);
+    const int64_t first =
+        (int64_t)(((size_t)p->part[i].shard * (p->bytes / (size_t)p->comm->nranks) + p->part[i].at) / col);
+    const int64_t cols = (int64_t)(p->part[i].bytes / col);
+    if (only_ask)
+        return slr_gemm_block_ready(gemm, first, cols) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    return slr_gemm_block(gemm, first, cols);
+}
+
+/* False: not all of it; then the whole GEMM does it again, which it can (slr_gemm_blocks). */
+static bool compute(struct slr_product *p, const struct slr_gemm *gemm)
+{
+    bool good = true;
+    for (unsigned i = 0; i < p->parts && good; i++)
+        good = event_at(p, i) && block(p, gemm, i, true) == CUBLAS_STATUS_SUCCESS;
+    for (unsigned i = 0; i < p->parts && good; i++) {
+        good = block(p, gemm, i, false) == CUBLAS_STATUS_SUCCESS &&
+               SLR_CU(cuEventRecord, p->event[i], p->stream) == SLR_OK;
+        p->part[i].done = p->event[i];
+    }
+    return good;
+}
+
+static struct slr_product *product_of(struct slr_comm *c)
+{
+    if (!c->product && (c->product = calloc(1, sizeof *c->product)) != NULL)
+        c->product->comm = c;
+    return c->product;
+}
+
+static void note(const struct slr_product *p, const struct slr_gemm *gemm)
+{
+    const struct slr_comm *c = p->comm;
+    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix(slr_mix(p->key, p->parts), slr_comm_id(c) ^ 5)))
+        slr_log(SLR_LOG_INFO, "produced", "comm=%s crank=%d m=%lld n=%lld k=%lld shard=%zu parts=%u", c->name, c->rank,
+                (long long)gemm->m, (long long)gemm->n, (long long)gemm->k, p->bytes / (size_t)c->nranks, p->parts);
+}
+
+/* Of a shard. 0: the GEMM stays whole. */
+static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, size_t shard)
+{
+    const uint32_t tried = slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_AUTO
+                               ? slr_trials_blocks(c, shard, gemm, stream)
+                               : SLR_TRIALS_BLOCKS;
+    const uint64_t set = slr_get(SLR_S_PARTS) / (uint64_t)c->nranks;
+    if (tried != SLR_TRIALS_BLOCKS)
+        return tried;
+    if (set)
+        return (int64_t)set;
+    if (!slr_get(SLR_S_FLOP_PER_BYTE) || shard >= BLOCKS * BLOCK_BYTES)
+        return BLOCKS;
+    return shard > BLOCK_BYTES ? (int64_t)(shard / BLOCK_BYTES) : 1;
+}
+
+/* Under the communicator's lock. */
+static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, uint64_t name, size_t shard,
+                    int64_t quantum)
+{
+    const int64_t blocks = blocks_of(c, gemm, stream, shard);
+    struct slr_product *p = blocks ? product_of(c) : NULL;
+    if (!p || slr_shared_work_begin(&c->shared) != SLR_OK)
+        return false;
+    p->key = name;
+    p->ctx = c->shared.ctx;
+    p->stream = stream;
+    p->c = (CUdeviceptr)(uintptr_t)gemm->c;
+    p->bytes = shard * (size_t)c->nranks;
+    slr_gemm_reads(gemm, p->read);
+    p->parts = cut(p, gemm, blocks, quantum);
+    bool good = p->parts > 0 && compute(p, gemm);
+    slr_shared_work_end();
+    if (good) {
+        slr_product_live(p);
+        note(p, gemm);
+    }
+    return good;
+}
+
+static bool stays_whole(CUstream stream)
+{
+    return !slr_get(SLR_S_FUSE) || slr_get(SLR_S_STRICT) || slr_get(SLR_S_PARTS) == 1 || slr_region_gemms() ||
+           stream == CU_STREAM_PER_THREAD || slr_stream_may_capture(stream);
+}
+
+bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result)
+{
+    size_t shard = 0;
+    if (slr_gemm_describe(gemm) != SLR_R_FUSED)
+        return false;
+    const uint64_t name = name_of(gemm);
+    struct slr_comm *c = expected(gemm, name, ctx, &shard);
+    if (!c)
+        return false;
+    bool done = false;
+    int64_t quantum;
+    if (c->shared.ctx == ctx && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess &&
+        !stays_whole(stream) && slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
+        slr_comm_lock(c);
+        done = produce(c, gemm, stream, name, shard, quantum);
+        slr_comm_unlock(c);
+        pthread_mutex_lock(&lock);
+        wrong(name); /* until the call comes */
+        pthread_mutex_unlock(&lock);
+    }
+    slr_comm_put(c);
+    if (done)
+        *result = CUBLAS_STATUS_SUCCESS;
+    return done;
+}
+
+void slr_produce_close(struct slr_comm *c, bool gone)
+{
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < PAIRS; i++)
+        if (pairs[i].gemm && pairs[i].rank == c->rank && memcmp(&pairs[i].comm, &c->id, sizeof c->id) == 0)
+            pairs[i].gemm = 0;
+    pthread_mutex_unlock(&lock);
+    slr_product_close(c, gone);
+}

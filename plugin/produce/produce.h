@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder produce/: GEMMs whose output a reduce-scatter sends. The GEMM comes first, so it has to be
+ * known from earlier iterations that the other will follow.
+ *
+ *   learn    A reduce-scatter of a size and type that the ring could have looks for the GEMM that wrote
+ *            what it sends among the latest ones, and so its *pair* is known: the GEMM's sizes, types
+ *            and operations, and the shard of a communicator.
+ *   expect   A GEMM of a known pair is computed in blocks (kernels/gemm_block.h), the peers' shards
+ *            first and the own one last, beginning with the next rank's, with an event behind each. It is
+ *            a product then (product.h).
+ *   wrong    The reduce-scatter does not come, or is not the one: the product is dropped, and the GEMM
+ *            has been computed in parts: that is all. A pair that is wrong more often than right is not
+ *            expected any more, until it has been seen as often again.
+ *
+ * Only this rank's own GEMM follows from an expectation, never what it tells others or how it answers:
+ * ranks need not expect alike (kernels/ring_scatter.h).
+ *
+ * GEMMs are looked at from the first such reduce-scatter of the process on, while SLR_GEMM_WATCH says
+ * so. One that slipring keeps whole (SLIPRING_FUSE=off, SLIPRING_STRICT, regions), reads C, or runs in a
+ * capture is never a product. */
+#ifndef SLR_PLUGIN_PRODUCE_PRODUCE_H
+#define SLR_PLUGIN_PRODUCE_PRODUCE_H
+
+#include "plugin/comm/call.h"
+#include "plugin/produce/product.h"
+
+enum { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS }; /* SLIPRING_REDUCE_SCATTER */
+
+/* For the GEMM hook, with no gather that it consumes, without locks: true: it has been computed, and
+ * *result is what the application gets. */
+bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result);
+
+/* A reduce-scatter that the ring could have has come. True: one of the latest GEMMs has computed what it
+ * sends. */
+bool slr_produce_learn(const struct slr_call *call);
+
+/* The communicator ends. */
+void slr_produce_close(struct slr_comm *c, bool gone);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products: outputs of GEMMs that a reduce-scatter is expected to send, computed in parts with an event
+ * behind each (produce.h). The reduce-scatter may take the parts as they complete, in the stead of all
+ * that stands before its call, only if nothing can have touched the output in between.
+ *
+ * A product is *live* from the GEMM to the first of these:
+ *
+ *   taken     by the reduce-scatter of its communicator that sends it, on the GEMM's stream, or on the
+ *             one that follows it
+ *   dropped   anything else is put on any stream of the device by this process, or may have been. What
+ *             could change the output, or depend on it, has to be put on a stream first; where it is
+ *             and what it does is not looked at.
+ *
+ * But these do not drop it:
+ *
+ *   an event is recorded    the first few on its stream are remembered
+ *   a stream waits for one  of those: that stream follows the product, the first one. `before` is
+ *                           recorded on it first: behind that the stream waits for the product only.
+ *                           For any other event: unless the stream is the product's or follows it
+ *   memory is allocated     or given back in a stream's order: nothing is written
+ *
+ * A wait on the product's stream drops it because the result of the call may only be written behind
+ * what the stream waits for.
+ *
+ * Events that may have been recorded unseen (graphs, launches with events among their attributes) are
+ * recorded by operations, which drop it anyway.
+ *
+ * Threads: gates are passed by any thread. The list and each product's `live`, follower and events are
+ * changed under a lock of this file's, innermost, never held over a call of the driver; what else is in
+ * a product is its communicator's, under that lock (docs/locks.md). */
+#ifndef SLR_PLUGIN_PRODUCE_PRODUCT_H
+#define SLR_PLUGIN_PRODUCE_PRODUCT_H
+
+#include "kernels/gemm_block.h"
+#include "kernels/ring_scatter.h"
+#include "plugin/comm/comm.h"
+
+#define SLR_PRODUCT_PARTS 256
+#define SLR_PRODUCT_CARRIERS 4
+
+struct slr_product {
+    struct slr_comm *comm;
+    uint64_t key; /* produce.h */
+    CUcontext ctx;
+    CUstream stream; /* as slr_stream_name() calls it */
+    CUdeviceptr c;
+    size_t bytes;
+    struct slr_extent read[SLR_GEMM_ALL_READS]; /* by the GEMM */
+    unsigned parts;
+    struct slr_scatter_part part[SLR_PRODUCT_PARTS];
+    CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
+    CUevent before;                   /* likewise */
+    /* Under the list's lock. */
+    bool live;
+    CUstream follower;
+    bool follows; /* there is one */
+    CUevent carrier[SLR_PRODUCT_CARRIERS];
+    unsigned carriers;
+    struct slr_product *next;
+};
+
+/* Under the communicator's lock; `p` has been filled in and its parts are enqueued. */
+void slr_product_live(struct slr_product *p);
+
+/* Under the communicator's lock: the product of a reduce-scatter of `bytes` from `send` on `stream`;
+ * NULL: none that is live. It is not live any more, and stays as it is until the lock is given up.
+ * *before: slr_scatter.before. */
+struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_t bytes, CUstream stream,
+                                     CUevent *before);
+
+/* An operation that is none of the exceptions, in that context. Cheap when nothing is live. Without
+ * locks, as all that follow. */
+void slr_product_operation(CUcontext ctx);
+
+/* The same, from a gate: on a stream, or (per_thread: 0 is the thread's default stream) all. */
+void slr_product_on_stream(CUstream stream, bool per_thread);
+void slr_product_on_all(void);
+
+/* An event is about to be recorded on a stream; a stream to wait for one; one to be destroyed. */
+void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigned flags);
+void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags);
+void slr_product_event_end(CUevent event);
+
+/* The communicator ends; its context is current unless that has gone. */
+void slr_product_close(struct slr_comm *c, bool gone);
+
+#endif

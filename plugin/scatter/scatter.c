@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/scatter/scatter.h"
+
+#include "base/counters.h"
+#include "base/cu.h"
+#include "base/nvtx.h"
+#include "cache/captures.h"
+#include "plugin/comm/stream.h"
+#include "plugin/connect/sums.h"
+#include "plugin/gather/gather.h"
+#include "plugin/gather/order.h"
+#include "plugin/gather/pending.h"
+#include "plugin/gather/pending_state.h"
+#include "plugin/produce/produce.h"
+#include "plugin/trials/trials.h"
+#include "plugin/util/nccl_type.h"
+#include "plugin/util/region.h"
+
+#define PARTS 4                      /* of a shard that no GEMM has cut */
+#define LEAST_PART ((size_t)1 << 20) /* bytes */
+
+/* ---- the decision ---- */
+
+static bool type_of(ncclDataType_t type, enum slr_reduce_type *out)
+{
+    switch (type) {
+    case ncclBfloat16:
+        *out = SLR_REDUCE_BF16;
+        return true;
+    case ncclFloat16:
+        *out = SLR_REDUCE_F16;
+        return true;
+    case ncclFloat32:
+        *out = SLR_REDUCE_F32;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* 0 when the type is unknown, or when all shards together do not fit an address space. */
+static size_t shard_bytes(const struct slr_call *call, int nranks)
+{
+    size_t elem = slr_type_bytes(call->type), bytes, all;
+    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) ||
+        __builtin_mul_overflow(bytes, (size_t)nranks, &all) || all > PTRDIFF_MAX)
+        return 0;
+    return bytes;
+}
+
+static bool captures(struct slr_call *call)
+{
+    call->entered = slr_shared_work_begin(&call->comm->shared) == SLR_OK;
+    return !call->entered || slr_stream_may_capture(call->stream);
+}
+
+enum slr_reason slr_scatter_decide(struct slr_call *call)
+{
+    struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
+    enum slr_reduce_type type;
+    call->shard = shard_bytes(call, c ? c->nranks : 1);
+    if (!c)
+        return SLR_R_NOT_TRACKED;
+    if (c->pass != SLR_R_RING)
+        return c->pass;
+    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_OFF)
+        return SLR_R_SCATTER_OFF;
+    if (call->count == 0)
+        return SLR_R_COUNT_ZERO;
+    if (!call->shard || !call->send || !call->recv)
+        return SLR_R_BAD_ARGUMENT;
+    if (!type_of(call->type, &type) || (call->op != ncclSum && call->op != ncclAvg))
+        return SLR_R_SCATTER_TYPE;
+    if (call->shard * (size_t)c->nranks < slr_get(SLR_S_MIN_BYTES))
+        return SLR_R_TOO_SMALL;
+    if (slr_region_gathers())
+        return SLR_R_REGION;
+    if (captures(call))
+        return SLR_R_CAPTURE;
+    if (atomic_load(&c->error) != ncclSuccess)
+        return SLR_R_COMM_ERROR;
+    call->passed_alone = atomic_load(&c->passed_alone);
+    call->made = slr_produce_learn(call);
+    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS)
+        return SLR_R_RING;
+    return c->trials ? slr_trials_call(call) : SLR_R_SCATTER_UNTRIED;
+}
+
+enum slr_reason slr_scatter_can(const struct slr_call *call)
+{
+    if (!slr_sums_all_can(call->comm))
+        return SLR_R_SCATTER_KERNEL;
+    return slr_scatter_fits(&call->comm->ring, call->shard) ? SLR_R_RING : SLR_R_SCATTER_ROOM;
+}
+
+/* ---- the call ---- */
+
+/* Without a product: all is there at the entry, and goes in parts so that copies and sums overlap. */
+static unsigned plain_parts(const struct slr_call *call, struct slr_scatter_part *part)
+{
+    const struct slr_comm *c = call->comm;
+    const size_t elem = slr_type_bytes(call->type);
+    size_t step = (call->count + PARTS - 1) / PARTS * elem;
+    unsigned n = 0;
+    step = step < LEAST_PART ? LEAST_PART : step;
+    for (size_t at = 0; at < call->shard; at += step)
+        for (int i = 1; i <= c->nranks; i++)
+            part[n++] = (struct slr_scatter_part){.shard = (c->rank + i) % c->nranks,
+                                                  .at = at,
+                                                  .bytes = at + step < call->shard ? step : call->shard - at};
+    return n;
+}
+
+/* The result may be written while the GEMM is still computing other parts. */
+static bool may_write(const struct slr_product *p, const struct slr_call *call)
+{
+    const uintptr_t begin = (uintptr_t)call->recv, end = begin + call->shard;
+    for (int i = 0; i < SLR_GEMM_ALL_READS; i++)
+        if (begin < p->read[i].end && p->read[i].begin < end)
+            return false;
+    return true;
+}
+
+static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)
+{
+    struct slr_comm *c = call->comm;
+    struct slr_scatter_part plain[PARTS * SLR_MAX_RANKS];
+    struct slr_scatter s = {.send = (CUdeviceptr)(uintptr_t)call->send,
+                            .recv = (CUdeviceptr)(uintptr_t)call->recv,
+                            .stream = call->stream,
+                            .plan = slr_scatter_plan(call->shard),
+                            .elem = slr_type_bytes(call->type),
+                            .divisor = call->op == ncclAvg ? (float)c->nranks : 1.0f,
+                            .reduce = slr_sums_of(c),
+                            .part = p ? p->part : plain,
+                            .parts = p ? p->parts : plain_parts(call, plain),
+                            .before = before};
+    type_of(call->type, &s.type);
+    for (int r = 0; r < c->nranks; r++)
+        s.arrives[r] = c->ring.twin && slr_shared_same_process(&c->shared, r) ? c->ring.twin : c->ring.slots[c->rank];
+    if (p && !may_write(p, call)) {
+        SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, call->stream));
+        s.before = c->ring.entry;
+    }
+    c->ring.timing = NULL;
+    SLR_TRY(slr_ring_scatter(&c->ring, &s));
+    SLR_TRY(slr_order_after_gather(c, slr_stream_name(call->stream, false)));
+    return slr_ring_join(&c->ring, call->stream);
+}
+
+/* Under the communicator's lock. */
+static enum slr_status enqueue(const struct slr_call *call, const struct slr_product *p, CUevent before)
+{
+    struct slr_comm *c = call->comm;
+    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
+    SLR_TRY(slr_shared_work_begin(&c->shared));
+    enum slr_status s = run(call, p, before);
+    slr_shared_work_end();
+    if (s == SLR_OK && call->measured)
+        slr_trials_sent(call, call->stream);
+    if (p)
+        atomic_fetch_add(&slr_counters.scatters_fused, 1);
+    return s;
+}
+
+static ncclResult_t outcome(const struct slr_call *call, enum slr_status s)
+{
+    if (s != SLR_OK)
+        slr_comm_fail(call->comm, s, -1, "the reduce-scatter could not be enqueued");
+    slr_comm_look_failed(call->comm);
+    return slr_comm_answer(call->comm);
+}
+
+ncclResult_t slr_scatter_ring(const struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    if (slr_comm_answer(c) != ncclSuccess)
+        return slr_comm_answer(c);
+    slr_comm_lock(c);
+    enum slr_status s = enqueue(call, NULL, NULL);
+    slr_comm_unlock(c);
+    return outcome(call, s);
+}
+
+/* Another stream of the communicator's has operations that this one has to come behind: then it has an
+ * entry behind them. */
+static bool alone(const struct slr_call *call)
+{
+    return !slr_order_elsewhere(call->comm, slr_stream_name(call->stream, false));
+}
+
+ncclResult_t slr_scatter_call(struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    CUevent before = NULL;
+    if (slr_comm_answer(c) != ncclSuccess)
+        return slr_comm_answer(c);
+    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
+    slr_comm_lock(c);
+    const struct slr_product *p =
+        slr_product_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks,
+                         slr_stream_name(call->stream, false), &before);
+    if (p && alone(call)) {
+        slr_gather_number(call);
+        enum slr_status s = enqueue(call, p, before);
+        slr_comm_unlock(c);
+        return outcome(call, s);
+    }
+    slr_comm_unlock(c);
+    ncclResult_t r = slr_gather_entry(c, call->stream);
+    if (r != ncclSuccess)
+        return r;
+    slr_gather_number(call);
+    return slr_scatter_ring(call);
+}

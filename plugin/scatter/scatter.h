@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder scatter/: one reduce-scatter, from the decision to the ring or NCCL (kernels/ring_scatter.h),
+ * fused with the GEMM before it where that has left a product (plugin/produce/).
+ *
+ * The decision uses facts that are equal on all ranks (R1), as a gather's does; whether there is a
+ * product is this rank's own, and does not enter into it. The stream waits for the result at once: what
+ * follows reads it anyway. */
+#ifndef SLR_PLUGIN_SCATTER_SCATTER_H
+#define SLR_PLUGIN_SCATTER_SCATTER_H
+
+#include "plugin/comm/call.h"
+
+/* As slr_gather_decide; call->scatter is set. */
+enum slr_reason slr_scatter_decide(struct slr_call *call);
+
+/* When connected: whether all can add, and the slots have room. SLR_R_RING, or why not. Uniform. */
+enum slr_reason slr_scatter_can(const struct slr_call *call);
+
+/* Outside of groups: numbers the call and moves it. */
+ncclResult_t slr_scatter_call(struct slr_call *call);
+
+/* In a group's end, after slr_gather_entry and slr_gather_number. */
+ncclResult_t slr_scatter_ring(const struct slr_call *call);
+
+#endif
