@@ -24,7 +24,7 @@ struct slr_call {
     uint64_t passed;       /* among its calls that stay with NCCL, from 1; 0: it is none of them */
     enum slr_reason why;   /* the decision */
     bool entered;          /* this thread is in the communicator's context for it (slr_shared_work_begin) */
-    bool made;             /* of a reduce-scatter: a GEMM has computed what it sends */
+    uint64_t made;         /* of a reduce-scatter: names the GEMM that has computed what it sends; 0: none */
     bool measured;         /* its time counts in the trials (trials.h) */
     bool verify;           /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
     CUdeviceptr reference; /* NCCL's result while it is compared */

@@ -84,7 +84,7 @@ static uint64_t writer_of(CUcontext ctx, uintptr_t c, size_t bytes)
 
 /* ---- learning ---- */
 
-bool slr_produce_learn(const struct slr_call *call)
+uint64_t slr_produce_learn(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
     static atomic_flag watching = ATOMIC_FLAG_INIT;
@@ -95,7 +95,7 @@ bool slr_produce_learn(const struct slr_call *call)
     if (gemm)
         add_pair(call, gemm);
     pthread_mutex_unlock(&lock);
-    return gemm != 0;
+    return gemm;
 }
 
 static uint64_t name_of(const struct slr_gemm *gemm)

@@ -13,8 +13,7 @@ static struct slr_samples *known(struct slr_trials *t, uint64_t gemm, uint32_t s
     return NULL;
 }
 
-/* Its row has been measured in every way. */
-static bool has_been_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
+bool slr_trials_has_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
 {
     const struct slr_samples *row = known(t, gemm, site);
     return row && slr_samples_tried(row, t->rounds);
@@ -26,7 +25,7 @@ void slr_trials_stop(struct slr_trials *t)
         return;
     if (t->running->way == SLR_TRIALS_WATCHED)
         t->site[t->running->site].strangers +=
-            !t->running->known && !has_been_tried(t, t->running->gemm, t->running->site);
+            !t->running->known && !slr_trials_has_tried(t, t->running->gemm, t->running->site);
     if (!slr_clock_stop(t->running)) {
         t->site[t->running->site].latest = NULL;
         t->clocks_out--;

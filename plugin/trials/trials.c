@@ -141,8 +141,8 @@ static void go_on(struct slr_comm *c, int site, bool small)
         slr_trials_lead(c);
 }
 
-/* Whether the call's time is taken. `grouped`: it can not be. */
-static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped)
+/* Whether the call's time is taken. `grouped`: it can not be. `made`: slr_call's. */
+static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, uint64_t made)
 {
     bool measured;
     s->seen++;
@@ -153,8 +153,10 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped)
     t->now.trying =
         slr_way_of_call(s->calls++, t->after, t->rounds, stage, &t->now.way, &t->round, &measured) && !s->given_up;
     t->now.duel = t->now.trying && stage == SLR_STAGE_DUEL;
-    if (s->posted > s->again) /* what comes before a reduce-scatter is not looked at any more */
+    if (s->posted > s->again) {
         measured = !s->scatter && s->calls % WATCH == 0;
+        s->strangers += made && !slr_trials_has_tried(t, made, (uint32_t)(s - t->site));
+    }
     return measured && !grouped && !s->given_up;
 }
 
@@ -187,7 +189,7 @@ static enum slr_reason next(struct slr_call *call)
         slr_small_bound(call->comm);
     }
     const bool apart = slr_in_group() || (call->scatter && !call->made);
-    call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], apart);
+    call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], apart, call->made);
     const enum slr_reason why = way_now(t, call->scatter, small);
     if (why == SLR_R_RING && !call->scatter)
         t->gather = t->now;

@@ -91,6 +91,9 @@ static inline struct slr_consumer slr_trials_name(const struct slr_gemm *gemm, i
 /* No GEMM will come any more that consumes the latest gather. */
 void slr_trials_stop(struct slr_trials *t);
 
+/* The row has been measured in every way. */
+bool slr_trials_has_tried(struct slr_trials *t, uint64_t gemm, uint32_t site);
+
 /* The clock of a reduce-scatter begins, before its GEMM; `site` -1: it is not measured. */
 void slr_trials_make(struct slr_comm *c, int site, const struct slr_consumer *gemm, CUstream stream);
 
