@@ -10,9 +10,10 @@
 #include "plugin/tuner/tune_state.h"
 
 enum {
-    AHEAD = 16, /* calls that a choice is settled before it holds */
-    LOOK = 8,   /* rank 0 looks for what can be chosen at each of so many calls */
-    WATCH = 16, /* behind the trials, one of so many calls of a site is looked at */
+    AHEAD = 16,         /* calls that a choice is settled before it holds */
+    LOOK = 8,           /* rank 0 looks for what can be chosen at each of so many calls */
+    SCATTER_LEARN = 16, /* calls of a reduce-scatter before its ways are tried: nothing has to be mapped for it */
+    WATCH = 16,         /* behind the trials, one of so many calls of a site is looked at */
 };
 
 uint32_t slr_trials_prepare(struct slr_comm *c)
@@ -99,7 +100,7 @@ static int new_site(struct slr_comm *c, size_t shard, bool scatter, bool small)
         slr_small_full(c);
         return -1;
     }
-    s->calls = small ? t->after : 0;
+    s->calls = small ? t->after : scatter && t->after > SCATTER_LEARN ? t->after - SCATTER_LEARN : 0;
     if (s->known)
         begin_known(c, s);
     else
