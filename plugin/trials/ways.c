@@ -60,6 +60,12 @@ static const struct {
 } stages[] = {[SLR_STAGE_WAYS] = {SLR_WAYS, SLR_TRIAL_RUN, 1},
               [SLR_STAGE_DUEL] = {SLR_WAY_NCCL + 1, SLR_DUEL_RUN, SLR_DUEL_FIRST}};
 
+/* The GEMM runs whole once before NCCL has the gather: cuBLAS may load its kernel then, which waits for the
+ * device. While that waits for the ring, a peer's death is told (gather/in_gemm.h); while it waits for
+ * NCCL, by another thread only. */
+static const int order[SLR_WAYS] = {SLR_WAY_RING,      SLR_WAY_WHOLE,     SLR_WAY_NCCL,     SLR_WAY_PARTS,
+                                    SLR_WAY_PARTS + 1, SLR_WAY_PARTS + 2, SLR_WAY_PARTS + 3};
+
 uint64_t slr_trials_end(uint64_t after, uint32_t rounds, enum slr_stage stage)
 {
     return after + (uint64_t)rounds * stages[stage].ways * stages[stage].run;
@@ -74,7 +80,7 @@ bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, enum slr_
     if (number < after || number >= slr_trials_end(after, rounds, stage))
         return false;
     const uint64_t at = number - after, run = at / stages[stage].run;
-    *way = (int)(run % stages[stage].ways);
+    *way = stage == SLR_STAGE_DUEL ? (int)(run % stages[stage].ways) : order[run % stages[stage].ways];
     *round = (uint32_t)(run / stages[stage].ways);
     *measured = at % stages[stage].run >= stages[stage].first;
     return true;
