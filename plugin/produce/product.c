@@ -32,6 +32,7 @@ void slr_product_live(struct slr_product *p)
 {
     pthread_mutex_lock(&lock);
     p->live = true;
+    p->late = false;
     p->next = list;
     list = p;
     atomic_fetch_add(&count, 1);
@@ -143,8 +144,8 @@ static bool carries(const struct slr_product *p, CUevent event)
     return false;
 }
 
-/* Under the lock. A product that another stream may follow; held. NULL: none, and those that the wait
- * concerns have been dropped. */
+/* Under the lock. The communicator, held, of a product that the stream may follow. NULL: none, and what
+ * the wait means to the others has been noted. */
 static struct slr_comm *leader(CUstream stream, CUcontext ctx, CUevent event, bool may_follow)
 {
     struct slr_comm *c = NULL;
@@ -153,7 +154,9 @@ static struct slr_comm *leader(CUstream stream, CUcontext ctx, CUevent event, bo
         next = p->next;
         if (carries(p, event) && !involved && !p->follows && may_follow && p->ctx == ctx && !c)
             slr_comm_hold(c = p->comm);
-        else if (carries(p, event) || involved)
+        else if (involved)
+            p->late = true;
+        else if (carries(p, event))
             take_off(p);
     }
     return c;

@@ -16,11 +16,13 @@
  *   an event is recorded    the first few on its stream are remembered
  *   a stream waits for one  of those: that stream follows the product, the first one. `before` is
  *                           recorded on it first: behind that the stream waits for the product only.
- *                           For any other event: unless the stream is the product's or follows it
+ *                           For any other event: if the stream is the product's or follows it, the
+ *                           product is late
  *   memory is allocated     or given back in a stream's order: nothing is written
  *
- * A wait on the product's stream drops it because the result of the call may only be written behind
- * what the stream waits for.
+ * Of a *late* product the parts may be sent as they complete, but the call's result may only be written
+ * behind all that stands before the call, as with what the stream waits for somebody may have ended to
+ * use that memory.
  *
  * Events that may have been recorded unseen (graphs, launches with events among their attributes) are
  * recorded by operations, which drop it anyway.
@@ -54,6 +56,7 @@ struct slr_product {
     bool live;
     CUstream follower;
     bool follows; /* there is one */
+    bool late;
     CUevent carrier[SLR_PRODUCT_CARRIERS];
     unsigned carriers;
     struct slr_product *next;
@@ -64,7 +67,7 @@ void slr_product_live(struct slr_product *p);
 
 /* Under the communicator's lock: the product of a reduce-scatter of `bytes` from `send` on `stream`;
  * NULL: none that is live. It is not live any more, and stays as it is until the lock is given up.
- * *before: slr_scatter.before. */
+ * *before: slr_scatter.before. Of one that is late the caller sees to that. */
 struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_t bytes, CUstream stream,
                                      CUevent *before);
 

@@ -138,7 +138,7 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
     type_of(call->type, &s.type);
     for (int r = 0; r < c->nranks; r++)
         s.arrives[r] = c->ring.twin && slr_shared_same_process(&c->shared, r) ? c->ring.twin : c->ring.slots[c->rank];
-    if (p && !may_write(p, call)) {
+    if (p && (p->late || !may_write(p, call))) {
         SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, call->stream));
         s.before = c->ring.entry;
     }
