@@ -6,7 +6,9 @@
 #include "plugin/calls/passed.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
+#include "plugin/comm/stream.h"
 #include "plugin/gather/gather.h"
+#include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/passed_alone.h"
 #include "plugin/produce/product.h"
 #include "plugin/scatter/scatter.h"
@@ -21,15 +23,24 @@ static ncclResult_t to_nccl(const struct slr_call *call)
                           .comm = call->nccl,
                           .stream = (cudaStream_t)call->stream};
     slr_other_begin(&o);
+    /* In a group nothing is enqueued before its end, which follows the turn. */
+    const bool turn = call->comm && call->why == SLR_R_TRIAL, now = turn && !slr_in_group();
+    if (turn && !now)
+        slr_group_add_turn(call->comm, slr_stream_name(call->stream, false));
+    slr_guard++;
+    const int word = now ? slr_turn_begin(call->comm) : SLR_NO_TURN;
+    slr_guard--;
     ncclResult_t r = slr_real.ncclReduceScatter(call->send, call->recv, call->count, call->type, call->op, call->nccl,
                                                 (cudaStream_t)call->stream);
+    slr_guard++;
     if (call->measured) {
-        slr_guard++;
         slr_comm_lock(call->comm);
         slr_trials_sent(call, call->stream);
         slr_comm_unlock(call->comm);
-        slr_guard--;
     }
+    if (now) /* behind what is measured */
+        slr_turn_end(call->comm, word, call->stream, r == ncclSuccess);
+    slr_guard--;
     return slr_other_end(&o, r);
 }
 

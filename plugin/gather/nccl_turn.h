@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's turn: gathers that the trials give to NCCL (SLR_R_TRIAL), followed, so that a dead peer is told of.
+/* NCCL's turn: gathers and reduce-scatters that the trials give to NCCL (SLR_R_TRIAL), followed, so that a
+ * dead peer is told of.
  *
  * NCCL alone says nothing when a peer dies, and its kernel waits. While ways are tried the program did not choose
  * that, so the watchdog looks at these calls. It asks no driver, which may wait for the device: behind each call
@@ -12,7 +13,7 @@
  * for each stream. Sites that stay with NCCL for good are NCCL's alone, and cost nothing.
  *
  * A peer that is gone (its process has ended, or it has left the communicator) may have ended its part properly.
- * No rank's all-gather is over before every rank's has begun, as each waits for data of each. So then this rank's is
+ * No rank's operation of these is over before every rank's has begun, as each waits for data of each. So then this rank's is
  * about to end, whatever stood before it on its stream; if it does not within a second, the peer has broken it, and
  * the communicator fails as for the ring's gathers: the error is told, and ncclCommAbort ends NCCL's kernel.
  *
