@@ -11,18 +11,18 @@
 #include "plugin/util/consumer.h"
 #include "plugin/util/region.h"
 
-#define BLOCK_BYTES ((size_t)8 << 20) /* but of no fewer bytes */
-
 enum {
     LATEST = 32, /* GEMMs that a reduce-scatter is compared with */
     PAIRS = 256, /* that are known */
     SURE = 4,    /* a pair may be wrong so many times more often than right */
-    BLOCKS = 4,  /* of a shard, where nothing else is known, */
     NARROW = 64, /* columns: blocks have multiples of these */
+    BLOCKS = 4,  /* of a shard, where nothing else is known, */
 };
+#define BLOCK_BYTES ((size_t)8 << 20) /* but of no fewer bytes */
 
 struct pair {
     uint64_t gemm; /* slr_consumer_hash(); 0: free */
+    CUcontext ctx; /* ranks may be threads of one process */
     struct slr_label comm;
     int rank;
     size_t shard;
@@ -43,31 +43,32 @@ static unsigned seen_count;
 
 /* ---- what is known; under the lock ---- */
 
-static struct pair *pair_of(uint64_t gemm)
+static struct pair *pair_of(uint64_t gemm, CUcontext ctx)
 {
     for (unsigned i = 0; i < PAIRS; i++)
-        if (pairs[i].gemm == gemm)
+        if (pairs[i].gemm == gemm && pairs[i].ctx == ctx)
             return &pairs[i];
     return NULL;
 }
 
 static void add_pair(const struct slr_call *call, uint64_t gemm)
 {
-    struct pair *pair = pair_of(gemm);
+    const struct slr_comm *c = call->comm;
+    struct pair *pair = pair_of(gemm, c->shared.ctx);
     if (!pair)
-        pair = pair_of(0);
+        pair = pair_of(0, NULL);
     if (!pair) /* as good as any */
         pair = &pairs[gemm % PAIRS];
-    if (pair->gemm != gemm || pair->shard != call->shard ||
-        memcmp(&pair->comm, &call->comm->id, sizeof pair->comm) != 0)
-        *pair = (struct pair){.gemm = gemm, .comm = call->comm->id, .rank = call->comm->rank, .shard = call->shard};
+    if (pair->gemm != gemm || pair->ctx != c->shared.ctx || pair->shard != call->shard ||
+        memcmp(&pair->comm, &c->id, sizeof pair->comm) != 0)
+        *pair = (struct pair){.gemm = gemm, .ctx = c->shared.ctx, .comm = c->id, .rank = c->rank, .shard = call->shard};
     if (pair->balance < SURE)
         pair->balance++;
 }
 
-static void wrong(uint64_t gemm)
+static void wrong(uint64_t gemm, CUcontext ctx)
 {
-    struct pair *pair = pair_of(gemm);
+    struct pair *pair = pair_of(gemm, ctx);
     if (pair && pair->balance > -SURE)
         pair->balance--;
 }
@@ -121,7 +122,7 @@ static struct slr_comm *expected(const struct slr_gemm *gemm, uint64_t name, CUc
                       .ctx = ctx,
                       .c = (uintptr_t)gemm->c,
                       .bytes = (size_t)gemm->m * (size_t)gemm->n * slr_gemm_type_bytes(gemm->ctype)};
-    const struct pair *pair = pair_of(name);
+    const struct pair *pair = pair_of(name, ctx);
     if (pair && pair->balance > -SURE) {
         id = pair->comm;
         rank = pair->rank;
@@ -211,10 +212,10 @@ static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstre
                                ? slr_trials_blocks(c, shard, gemm, stream)
                                : SLR_TRIALS_BLOCKS;
     const uint64_t set = slr_get(SLR_S_PARTS) / (uint64_t)c->nranks;
+    if (set && tried)
+        return (int64_t)set;
     if (tried != SLR_TRIALS_BLOCKS)
         return tried;
-    if (set)
-        return (int64_t)set;
     if (!slr_get(SLR_S_FLOP_PER_BYTE) || shard >= BLOCKS * BLOCK_BYTES)
         return BLOCKS;
     return shard > BLOCK_BYTES ? (int64_t)(shard / BLOCK_BYTES) : 1;
@@ -233,6 +234,7 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
     p->stream = stream;
     p->c = (CUdeviceptr)(uintptr_t)gemm->c;
     p->bytes = shard * (size_t)c->nranks;
+    p->elem = slr_gemm_type_bytes(gemm->ctype);
     slr_gemm_reads(gemm, p->read);
     p->parts = cut(p, gemm, blocks, quantum);
     bool good = p->parts > 0 && compute(p, gemm);
@@ -267,7 +269,7 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cub
         done = produce(c, gemm, stream, name, shard, quantum);
         slr_comm_unlock(c);
         pthread_mutex_lock(&lock);
-        wrong(name); /* until the call comes */
+        wrong(name, ctx); /* until the call comes */
         pthread_mutex_unlock(&lock);
     }
     slr_comm_put(c);
@@ -281,7 +283,7 @@ void slr_produce_close(struct slr_comm *c, bool gone)
     pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < PAIRS; i++)
         if (pairs[i].gemm && pairs[i].rank == c->rank && memcmp(&pairs[i].comm, &c->id, sizeof c->id) == 0)
-            pairs[i].gemm = 0;
+            pairs[i] = (struct pair){0};
     pthread_mutex_unlock(&lock);
     slr_product_close(c, gone);
 }

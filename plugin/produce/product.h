@@ -46,7 +46,7 @@ struct slr_product {
     CUcontext ctx;
     CUstream stream; /* as slr_stream_name() calls it */
     CUdeviceptr c;
-    size_t bytes;
+    size_t bytes, elem;
     struct slr_extent read[SLR_GEMM_ALL_READS]; /* by the GEMM */
     unsigned parts;
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];

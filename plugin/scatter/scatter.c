@@ -200,7 +200,8 @@ ncclResult_t slr_scatter_call(struct slr_call *call)
     const struct slr_product *p =
         slr_product_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks,
                          slr_stream_name(call->stream, false), &before);
-    if (p && alone(call)) {
+    /* Parts end between elements of the GEMM's. */
+    if (p && p->elem == slr_type_bytes(call->type) && alone(call)) {
         slr_gather_number(call);
         enum slr_status s = enqueue(call, p, before);
         slr_comm_unlock(c);
