@@ -287,6 +287,11 @@ bool slr_ring_reached(const struct slr_ring *ring, uint32_t piece);
 /* True when this rank waits for nothing that `peer` has still to do. Host memory only. */
 bool slr_ring_peer_served(const struct slr_ring *ring, int peer);
 
+/* True when this device waits for a peer: it has come to a piece, having said something of it to somebody, that the
+ * peer has not given. False while work that stands before the gather holds it up. A word that a failed peer's host
+ * has raised (slr_ring_release) says nothing. Host memory only. */
+bool slr_ring_waits(const struct slr_ring *ring);
+
 /* True when this device has copied everything that it was asked to out of the peer's slots. Host
  * memory only. */
 bool slr_ring_has_read(const struct slr_ring *ring, int peer);

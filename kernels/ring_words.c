@@ -50,6 +50,36 @@ bool slr_ring_complete(const struct slr_ring *ring)
     return slr_ring_reached(ring, atomic_load(&ring->issued));
 }
 
+/* This device has come to the piece and the peer has not given it. A word that was raised lies beyond what has been
+ * enqueued. */
+static bool lacks(const struct slr_ring *ring, int peer, uint32_t piece)
+{
+    return slr_flag_reached(atomic_load(&ring->issued), piece) &&
+           !reached(ring, SLR_FLAG_READY, peer, ring->rank, piece);
+}
+
+/* This device has said to `r` that it has come to a piece that the peer has not given, or has read it and not been
+ * told that it is right. */
+static bool ahead_of(const struct slr_ring *ring, int peer, int r)
+{
+    const uint32_t ready = slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_READY, ring->rank, r);
+    const uint32_t expected = (uint32_t)(atomic_load(&ring->expected[peer]) >> 32);
+    return lacks(ring, peer, ready) ||
+           lacks(ring, peer, slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_OPEN, r, ring->rank)) ||
+           lacks(ring, peer, slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_DONE, r, ring->rank)) ||
+           (!settled(ring, peer) && slr_flag_reached(atomic_load(&ring->issued), ready) &&
+            slr_flag_reached(ready, expected));
+}
+
+bool slr_ring_waits(const struct slr_ring *ring)
+{
+    for (int r = 0; r < ring->nranks; r++)
+        for (int peer = 0; peer < ring->nranks; peer++)
+            if (r != ring->rank && peer != ring->rank && ahead_of(ring, peer, r))
+                return true;
+    return false;
+}
+
 bool slr_ring_peer_served(const struct slr_ring *ring, int peer)
 {
     uint32_t issued = atomic_load(&ring->issued);

@@ -112,6 +112,7 @@ struct slr_comm {
     bool warned;
     uint32_t turns_done;
     uint64_t turns_ms, turns_waited;
+    bool failed_open;  /* in error, and a gather was in flight */
     bool told_in_gemm; /* by the result of a GEMM: gather/in_gemm.h */
     bool orphan;       /* aborted while something else held up its streams; disposed of when that is over */
     _Atomic int users; /* threads inside a call on it, and groups that recorded it */

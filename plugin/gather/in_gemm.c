@@ -14,8 +14,9 @@ static struct entry {
     _Alignas(64) _Atomic uint64_t word;
     _Atomic(CUcontext) ctx;
     uint64_t serial; /* of the latest one; whoever is in */
-    /* Under the look lock: the word, not told, that was last seen, and since when, and when it was told. */
-    uint64_t seen, since, told;
+    /* Under the look lock: the word, not told, that was last seen, and when, how long it counts as hung, and when it
+     * was told. */
+    uint64_t seen, looked, hung, told;
 } entries[SLR_IN_GEMM];
 
 /* Where the thread looks first, so that threads do not share a line. */
@@ -56,28 +57,39 @@ bool slr_in_gemm_leave(unsigned entry)
     return entry == SLR_IN_GEMM || !(atomic_exchange(&entries[entry].word, FREE) & TOLD);
 }
 
-/* Whether this call returns the error; tells it when it has been in for long enough. */
-static bool tell(struct entry *e, uint64_t word, uint64_t now)
+/* Another look at the same call: what lies between two looks counts, but no more than looks usually have. */
+static void count(struct entry *e, uint64_t word, uint64_t now)
 {
-    if (e->seen != (word & ~TOLD)) {
-        e->seen = word & ~TOLD;
-        e->since = now;
-    }
+    const uint64_t passed = now - e->looked;
+    if (e->seen == (word & ~TOLD))
+        e->hung += passed < SLR_IN_GEMM_LOOK_MS ? passed : SLR_IN_GEMM_LOOK_MS;
+    else
+        e->hung = 0;
+    e->seen = word & ~TOLD;
+    e->looked = now;
+}
+
+/* Whether this call returns the error; tells it when it has been in for long enough. */
+static bool tell(struct entry *e, uint64_t word, uint64_t now, uint64_t limit)
+{
     if (word & TOLD)
         return true;
-    if (now - e->since < SLR_IN_GEMM_STUCK_MS || !atomic_compare_exchange_strong(&e->word, &word, word | TOLD))
+    if (!limit)
+        return false;
+    count(e, word, now);
+    if (e->hung < limit || !atomic_compare_exchange_strong(&e->word, &word, word | TOLD))
         return false;
     e->told = now;
     return true;
 }
 
-enum slr_in_gemm slr_in_gemm_tell(CUcontext ctx, uint64_t now)
+enum slr_in_gemm slr_in_gemm_tell(CUcontext ctx, uint64_t now, uint64_t limit)
 {
     enum slr_in_gemm most = SLR_IN_GEMM_NONE;
     for (unsigned i = 0; i < SLR_IN_GEMM; i++) {
         struct entry *e = &entries[i];
         const uint64_t word = atomic_load(&e->word);
-        if (!(word & IN) || atomic_load_explicit(&e->ctx, memory_order_relaxed) != ctx || !tell(e, word, now))
+        if (!(word & IN) || atomic_load_explicit(&e->ctx, memory_order_relaxed) != ctx || !tell(e, word, now, limit))
             continue;
         if (most == SLR_IN_GEMM_NONE)
             most = SLR_IN_GEMM_TOLD;

@@ -16,9 +16,26 @@
  * the swap fails: nothing is released. A serial is never used again in its entry, so a swap does not hit the
  * entry's next call. An entry is seen late at worst: the watchdog looks again at its next tick.
  *
- * Told is who has been in for SLR_IN_GEMM_STUCK_MS since the watchdog first saw it there, the communicator
- * having failed: a call that only passes keeps its result, and the streams stay held. An entry that one
- * communicator has told counts for every other that fails in that context, too: its call returns the error.
+ * Who is told. A GEMM of a healthy communicator must not lose its result because another one of the same
+ * context has failed, perhaps aborted on purpose: with NCCL alone it would not. No call of the driver says what a
+ * thread waits for, and time alone does not either: on a busy machine, or where cuBLAS loads a kernel, a call takes
+ * seconds that waits for nobody. So a communicator tells only when all of these hold:
+ *
+ * - Its own gathers hold the context (watchdog.c: holds): a gather of this rank is not over, and the device has come
+ *   to a piece of it that a peer has not given. A failed communicator with nothing in flight tells nobody, nor does
+ *   one whose gather has not begun: what stands before it, say a kernel of NCCL that waits for the same dead peer,
+ *   would hold the GEMM up after a release as well, which then would have told for nothing.
+ * - The program does not know yet. A program that has aborted, or has got the error from another call, is never told
+ *   here, and neither are calls after the first that hung: they return what cuBLAS says.
+ * - The same call has been in for SLIPRING_GEMM_TIMEOUT since the first look at which that held, far longer than
+ *   kernels take to load. Looks that come late, as the machine is busy or the process was stopped, count for no more
+ *   than SLR_IN_GEMM_LOOK_MS each: where the watchdog does not get to run, neither do others. To tell late costs a
+ *   program that hangs anyway nothing else than that time.
+ *
+ * Then a call that has to wait for the context does not return by itself any more. What is left to chance: one that
+ * is that slow for another reason while a broken gather holds the context, in a program that does nothing about it.
+ * An entry that one communicator has told counts for every other whose gathers hold that context, too: its call
+ * returns the error.
  *
  * Which threads count: those whose current context is the communicator's, whatever their GEMM reads. A whole
  * GEMM on another stream waits for the context as well. Threads beyond SLR_IN_GEMM at a time are not seen, nor
@@ -30,9 +47,9 @@
 #include <stdint.h>
 #include "base/real.h"
 
-#define SLR_IN_GEMM 64u          /* threads at a time */
-#define SLR_IN_GEMM_STUCK_MS 100 /* two ticks */
-#define SLR_IN_GEMM_HELD_MS 600  /* told, and still in: as long as ncclCommAbort waits for peers to notice */
+#define SLR_IN_GEMM 64u         /* threads at a time */
+#define SLR_IN_GEMM_LOOK_MS 100 /* between two looks no more than that counts: two ticks */
+#define SLR_IN_GEMM_HELD_MS 600 /* told, and still in: as long as ncclCommAbort waits for peers to notice */
 
 /* The calling thread enters a hook. What to leave by. */
 unsigned slr_in_gemm_enter(CUcontext ctx);
@@ -46,8 +63,8 @@ enum slr_in_gemm {
     SLR_IN_GEMM_HELD  /* and has been in for SLR_IN_GEMM_HELD_MS since */
 };
 
-/* The watchdog's, of a communicator that has failed, its error set. `now`: slr_now_ms(). Under the look lock.
- * No call of the driver. */
-enum slr_in_gemm slr_in_gemm_tell(CUcontext ctx, uint64_t now);
+/* The watchdog's, of a communicator that has failed, its error set. `now`: slr_now_ms(). Tells who has been in
+ * for `limit` ms; 0: nobody, and whom others have told counts. Under the look lock. No call of the driver. */
+enum slr_in_gemm slr_in_gemm_tell(CUcontext ctx, uint64_t now, uint64_t limit);
 
 #endif

@@ -139,14 +139,35 @@ static void check_stall(struct slr_comm *c)
     }
 }
 
+static bool broken(const struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (r != c->rank && slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_BROKEN, r, c->rank))
+            return true;
+    return false;
+}
+
+/* The communicator has failed. Whether its gathers are what holds streams of this rank: the device waits for a
+ * peer's piece, or, with all pieces there, because they may have been broken. A failed peer says that of every
+ * piece, so it counts only if a gather was in flight at the failure. */
+static bool holds(struct slr_comm *c)
+{
+    if (slr_ring_complete(&c->ring))
+        return c->failed_open && broken(c);
+    c->failed_open = true;
+    return slr_ring_waits(&c->ring);
+}
+
 /* The communicator has failed, and its error is set. A thread that hangs in a GEMM is told by its result
  * (in_gemm.h). When that does not free it, the peer is stopped: what waits is released as by ncclCommAbort,
  * whatever the peers do. */
 static void look_in_gemm(struct slr_comm *c)
 {
-    if (atomic_load(&c->app_informed) && !c->told_in_gemm)
+    const bool held = holds(c), informed = atomic_load(&c->app_informed);
+    if (!c->told_in_gemm && (informed || !held))
         return;
-    const enum slr_in_gemm in = slr_in_gemm_tell(c->shared.ctx, slr_now_ms());
+    const enum slr_in_gemm in =
+        slr_in_gemm_tell(c->shared.ctx, slr_now_ms(), c->told_in_gemm ? 0 : slr_get(SLR_S_GEMM_TIMEOUT));
     if (in != SLR_IN_GEMM_NONE && !c->told_in_gemm) {
         c->told_in_gemm = true;
         atomic_store(&c->app_informed, true);

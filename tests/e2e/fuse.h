@@ -61,6 +61,9 @@ double get(enum api api, const void *host, size_t i);
 void gemm_prepare(enum api api, cublasHandle_t h, double beta);
 
 /* The cuBLAS call: C (m x n) with leading dimension ldc. */
+cublasStatus_t gemm_status(enum api api, cublasHandle_t h, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                           const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+/* The same; anything but success ends the process. */
 void gemm(enum api api, cublasHandle_t h, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
           const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 

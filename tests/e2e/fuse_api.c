@@ -92,47 +92,48 @@ void gemm_prepare(enum api api, cublasHandle_t h, double beta)
 }
 
 /* W's columns are the outer dimension: a quarter of them is a quarter of C's rows, or of its columns. */
-static void gemm_shared(bool on_a, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m, int64_t n,
-                        int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, float beta, void *c,
-                        int64_t ldc)
+static cublasStatus_t gemm_shared(bool on_a, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m,
+                                  int64_t n, int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb,
+                                  float beta, void *c, int64_t ldc)
 {
     const int batch = 4;
     const float one = 1;
     const cudaDataType t = CUDA_R_16BF;
     const int64_t rows = on_a ? m : m / batch, cols = on_a ? n / batch : n;
     CHECK((on_a ? n : m) % batch == 0, "the batch does not divide the other operand");
-    BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)rows, (int)cols, (int)k, &one, a, t, (int)lda,
-                                    on_a ? 0 : lda * rows, b, t, (int)ldb, on_a ? ldb * cols : 0, &beta, c, CUDA_R_32F,
-                                    (int)ldc, on_a ? ldc * cols : rows, batch, CUBLAS_COMPUTE_32F,
-                                    CUBLAS_GEMM_DEFAULT));
+    return cublasGemmStridedBatchedEx(h, ta, tb, (int)rows, (int)cols, (int)k, &one, a, t, (int)lda,
+                                      on_a ? 0 : lda * rows, b, t, (int)ldb, on_a ? ldb * cols : 0, &beta, c,
+                                      CUDA_R_32F, (int)ldc, on_a ? ldc * cols : rows, batch, CUBLAS_COMPUTE_32F,
+                                      CUBLAS_GEMM_DEFAULT);
 }
 
-static void gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m, int64_t n,
-                    int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, float beta, void *c, int64_t ldc)
+static cublasStatus_t gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m,
+                              int64_t n, int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, float beta,
+                              void *c, int64_t ldc)
 {
     const float one = 1, *alpha = api == API_EX_DEVICE ? device_scalars : &one;
     const float *betas = api == API_EX_DEVICE ? device_scalars + 1 : &beta;
     cudaDataType t = api_type(api);
     if (api == API_EX64_BF16)
-        BLAS(cublasGemmEx_64(h, ta, tb, m, n, k, &one, a, t, lda, b, t, ldb, &beta, c, CUDA_R_32F, ldc,
-                             CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-    else if (api == API_SB_BF16)
-        BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb, 0,
-                                        &beta, c, CUDA_R_32F, (int)ldc, 0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-    else if (api == API_SB4_A_BF16 || api == API_SB4_B_BF16)
-        gemm_shared(api == API_SB4_A_BF16, h, ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
-    else if (api == API_SB2_BF16)
-        BLAS(cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n / 2, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb,
-                                        ldb * (n / 2), &beta, c, CUDA_R_32F, (int)ldc, ldc * (n / 2), 2,
-                                        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-    else
-        BLAS(cublasGemmEx(h, ta, tb, (int)m, (int)n, (int)k, alpha, a, t, (int)lda, b, t, (int)ldb, betas, c,
-                          CUDA_R_32F, (int)ldc, api == API_EX_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                          CUBLAS_GEMM_DEFAULT));
+        return cublasGemmEx_64(h, ta, tb, m, n, k, &one, a, t, lda, b, t, ldb, &beta, c, CUDA_R_32F, ldc,
+                               CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    if (api == API_SB_BF16)
+        return cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n, (int)k, &one, a, t, (int)lda, 0, b, t, (int)ldb, 0,
+                                          &beta, c, CUDA_R_32F, (int)ldc, 0, 1, CUBLAS_COMPUTE_32F,
+                                          CUBLAS_GEMM_DEFAULT);
+    if (api == API_SB4_A_BF16 || api == API_SB4_B_BF16)
+        return gemm_shared(api == API_SB4_A_BF16, h, ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    if (api == API_SB2_BF16)
+        return cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n / 2, (int)k, &one, a, t, (int)lda, 0, b, t,
+                                          (int)ldb, ldb * (n / 2), &beta, c, CUDA_R_32F, (int)ldc, ldc * (n / 2), 2,
+                                          CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    return cublasGemmEx(h, ta, tb, (int)m, (int)n, (int)k, alpha, a, t, (int)lda, b, t, (int)ldb, betas, c, CUDA_R_32F,
+                        (int)ldc, api == API_EX_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                        CUBLAS_GEMM_DEFAULT);
 }
 
-void gemm(enum api api, cublasHandle_t h, bool transa, bool transb, int64_t m, int64_t n, int64_t k, const void *a,
-          int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+cublasStatus_t gemm_status(enum api api, cublasHandle_t h, bool transa, bool transb, int64_t m, int64_t n, int64_t k,
+                           const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
     cublasOperation_t ta = transa ? CUBLAS_OP_T : CUBLAS_OP_N, tb = transb ? CUBLAS_OP_T : CUBLAS_OP_N;
     const float one = 1, betaf = (float)beta;
@@ -140,18 +141,20 @@ void gemm(enum api api, cublasHandle_t h, bool transa, bool transb, int64_t m, i
     uint16_t oneh = half_of(1), betah = half_of((int)beta);
     switch (api) {
     case API_S:
-        BLAS(cublasSgemm(h, ta, tb, (int)m, (int)n, (int)k, &one, a, (int)lda, b, (int)ldb, &betaf, c, (int)ldc));
-        return;
+        return cublasSgemm(h, ta, tb, (int)m, (int)n, (int)k, &one, a, (int)lda, b, (int)ldb, &betaf, c, (int)ldc);
     case API_S64:
-        BLAS(cublasSgemm_64(h, ta, tb, m, n, k, &one, a, lda, b, ldb, &betaf, c, ldc));
-        return;
+        return cublasSgemm_64(h, ta, tb, m, n, k, &one, a, lda, b, ldb, &betaf, c, ldc);
     case API_D:
-        BLAS(cublasDgemm(h, ta, tb, (int)m, (int)n, (int)k, &oned, a, (int)lda, b, (int)ldb, &beta, c, (int)ldc));
-        return;
+        return cublasDgemm(h, ta, tb, (int)m, (int)n, (int)k, &oned, a, (int)lda, b, (int)ldb, &beta, c, (int)ldc);
     case API_H:
-        BLAS(cublasHgemm(h, ta, tb, (int)m, (int)n, (int)k, &oneh, a, (int)lda, b, (int)ldb, &betah, c, (int)ldc));
-        return;
+        return cublasHgemm(h, ta, tb, (int)m, (int)n, (int)k, &oneh, a, (int)lda, b, (int)ldb, &betah, c, (int)ldc);
     default:
-        gemm_ex(api, h, ta, tb, m, n, k, a, lda, b, ldb, betaf, c, ldc);
+        return gemm_ex(api, h, ta, tb, m, n, k, a, lda, b, ldb, betaf, c, ldc);
     }
+}
+
+void gemm(enum api api, cublasHandle_t h, bool transa, bool transb, int64_t m, int64_t n, int64_t k, const void *a,
+          int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+{
+    BLAS(gemm_status(api, h, transa, transb, m, n, k, a, lda, b, ldb, beta, c, ldc));
 }

@@ -12,6 +12,12 @@
  *   gemm-two       it is killed; the others have gathers of two communicators, and the GEMM consumes one of them
  *   gemm-edge      it is killed; the GEMM waits for nothing, but is slow, for about as long as a GEMM that hangs is left
  *                  alone (SOFTGPU_FAIL): it returns the error, or the stream stays held, never both or neither
+ *   gemm-spared    it aborts another communicator, of which the others have no gather; their GEMMs of this one are slow
+ *                  (SOFTGPU_FAIL), and keep their results
+ *   gemm-after     it is killed; after the GEMM that hangs comes one of the others' own communicator, which is slow, and
+ *                  keeps its result
+ *   gemm-behind    it is killed; the GEMM waits for what stands before the gather, until another thread aborts: it
+ *                  keeps its result
  *   gemm-ends      it destroys the communicator and exits when its gather is complete: no error
  *
  *   turn-killed    the victim is killed before its call; the others have called
@@ -19,8 +25,9 @@
  *   turn-ends      it destroys the communicator and exits when its call is complete, while the others' word is late
  *                  (SOFTGPU_FAIL): no error
  *
- * `grouped`: NCCL's turn is in a group. `threads`: the ranks are threads of one process. Without GEMMs an error must be told within 2 s, and the stream stays held until
- * ncclCommAbort. The GEMM must return CUBLAS_STATUS_EXECUTION_FAILED within 2 s, with the error set.
+ * `grouped`: NCCL's turn is in a group. `threads`: the ranks are threads of one process. Without GEMMs an error must be
+ * told within 2 s, and the stream stays held until ncclCommAbort. A GEMM that hangs on the gather must return
+ * CUBLAS_STATUS_EXECUTION_FAILED within 2 s, with the error set; SLIPRING_GEMM_TIMEOUT is short.
  */
 #include "player.h"
 
@@ -83,6 +90,12 @@ static bool in_error(const struct rank *r)
     return error != ncclSuccess;
 }
 
+static void until_error(const struct rank *r)
+{
+    for (int64_t end = player_ms() + 10000; !in_error(r); board_sleep_ms(1))
+        CHECK(player_ms() < end, "rank %d: no error", r->rank);
+}
+
 static void end_in_error(const struct rank *r, const struct buffers *b)
 {
     CHECK(enqueue(r, b) != ncclSuccess, "rank %d: a communicator in error takes another gather", r->rank);
@@ -143,8 +156,7 @@ static void gemm_aborted(struct hung *h)
     /* One does not call, so the victim's gather does not end. */
     if (h->r.rank == (h->victim + 1) % h->r.nranks) {
         CHECK(player_wait(&h->r, 1) == ncclSuccess || in_error(&h->r), "rank %d: not idle", h->r.rank);
-        while (!in_error(&h->r))
-            board_sleep_ms(1);
+        until_error(&h->r);
         end_in_error(&h->r, &h->b);
         mark(h, GONE);
         return;
@@ -166,14 +178,26 @@ static void gemm_stopped(struct hung *h)
     end_in_error(&h->r, &h->b);
 }
 
-static void gemm_two(struct hung *h)
+/* `other`: a communicator of the ranks with a colour, with one gather done. */
+static void open_other(struct hung *h, int colour)
 {
     h->other = h->r;
     CUDA(cudaStreamCreateWithFlags(&h->other.stream, cudaStreamNonBlocking));
-    NCCL(ncclCommSplit(h->r.comm, 0, h->r.rank, &h->other.comm, NULL));
-    buffers_make(&h->more, &h->r, SHARD);
+    NCCL(ncclCommSplit(h->r.comm, colour, h->r.rank, &h->other.comm, NULL));
+    if (colour < 0)
+        return;
+    int rank = 0;
+    NCCL(ncclCommUserRank(h->other.comm, &rank));
+    NCCL(ncclCommCount(h->other.comm, &h->other.nranks));
+    h->other.rank = rank;
+    buffers_make(&h->more, &h->other, SHARD);
     whole_gather(&h->other, &h->more, 0);
     buffers_fill(&h->more, &h->other, 1);
+}
+
+static void gemm_two(struct hung *h)
+{
+    open_other(h, 0);
     mark(h, OPENED + 10);
     CHECK(board_wait_all(h->r.nranks, -1, OPENED + 10, 10000), "rank %d: the others have not come", h->r.rank);
     if (h->is_victim) {
@@ -189,6 +213,83 @@ static void gemm_two(struct hung *h)
     player_drain(&h->other, ERROR_MS);
     end_in_error(&h->other, &h->more);
     end_in_error(&h->r, &h->b);
+}
+
+static void gemm_spared(struct hung *h)
+{
+    open_other(h, 0);
+    mark(h, OPENED + 10);
+    CHECK(board_wait_all(h->r.nranks, -1, OPENED + 10, 10000), "rank %d: the others have not come", h->r.rank);
+    if (h->is_victim) {
+        NCCL(enqueue(&h->other, &h->more));
+        NCCL(ncclCommAbort(h->other.comm));
+        player_drain(&h->other, ERROR_MS);
+    } else
+        until_error(&h->other);
+    NCCL(enqueue(&h->r, &h->b));
+    BLAS(gemm(h));
+    NCCL(player_wait(&h->r, 10000));
+    buffers_check(&h->b, &h->r, 1);
+    if (!h->is_victim)
+        NCCL(ncclCommAbort(h->other.comm));
+    rank_close(&h->r);
+}
+
+static void gemm_after(struct hung *h)
+{
+    open_other(h, h->is_victim ? NCCL_SPLIT_NOCOLOR : 0);
+    mark(h, OPENED + 10);
+    CHECK(board_wait_all(h->r.nranks, -1, OPENED + 10, 10000), "rank %d: the others have not come", h->r.rank);
+    if (h->is_victim) {
+        CHECK(board_wait_all(h->r.nranks, h->victim, OPENED + 11, 10000), "the others have not called");
+        kill(getpid(), SIGKILL);
+    }
+    NCCL(enqueue(&h->r, &h->b));
+    mark(h, OPENED + 11);
+    const cublasStatus_t s = gemm(h);
+    CHECK(s == CUBLAS_STATUS_EXECUTION_FAILED, "rank %d: the GEMM returns %d", h->r.rank, (int)s);
+    NCCL(enqueue(&h->other, &h->more));
+    BLAS(gemm(h));
+    NCCL(player_wait(&h->other, 10000));
+    buffers_check(&h->more, &h->other, 1);
+    end_in_error(&h->r, &h->b);
+    NCCL(ncclCommDestroy(h->other.comm));
+}
+
+static _Atomic bool go_on;
+
+static void rest(void *none)
+{
+    (void)none;
+    while (!atomic_load(&go_on))
+        board_sleep_ms(1);
+}
+
+static void *abort_later(void *one)
+{
+    const struct hung *h = one;
+    CUDA(cudaSetDevice(h->r.rank));
+    until_error(&h->r);
+    board_sleep_ms(2 * HELD_MS);
+    NCCL(ncclCommAbort(h->r.comm));
+    atomic_store(&go_on, true);
+    return NULL;
+}
+
+static void gemm_behind(struct hung *h)
+{
+    pthread_t thread;
+    if (h->is_victim) {
+        others_enqueued(h);
+        kill(getpid(), SIGKILL);
+    }
+    CUDA(cudaLaunchHostFunc(h->r.stream, rest, NULL));
+    NCCL(enqueue(&h->r, &h->b));
+    mark(h, ENQUEUED);
+    CHECK(pthread_create(&thread, NULL, abort_later, h) == 0, "no thread");
+    BLAS(gemm(h));
+    pthread_join(thread, NULL);
+    player_drain(&h->r, ERROR_MS);
 }
 
 /* The call that returns the error is the first one that does; else nothing has been told, and nothing released. */
@@ -274,8 +375,7 @@ static void turn_aborted(struct hung *h)
 {
     before_turn(h);
     if (h->r.rank == (h->victim + 1) % h->r.nranks) {
-        for (int64_t end = player_ms() + 10000; !in_error(&h->r); board_sleep_ms(1))
-            CHECK(player_ms() < end, "rank %d: no error", h->r.rank);
+        until_error(&h->r);
         end_in_error(&h->r, &h->b);
         return;
     }
@@ -309,6 +409,7 @@ static const struct {
     void (*play)(struct hung *h);
 } scenarios[] = {{"gemm-killed", gemm_killed}, {"gemm-aborted", gemm_aborted}, {"gemm-stopped", gemm_stopped},
                  {"gemm-two", gemm_two},       {"gemm-edge", gemm_edge},       {"gemm-ends", gemm_ends},
+                 {"gemm-spared", gemm_spared}, {"gemm-after", gemm_after},     {"gemm-behind", gemm_behind},
                  {"turn-killed", turn_killed}, {"turn-aborted", turn_aborted}, {"turn-ends", turn_ends}};
 
 static void play(struct hung *h, const char *name)

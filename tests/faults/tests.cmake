@@ -11,7 +11,7 @@ function(slr_fault name)
   if(F_STAGE)
     set(lib $<TARGET_FILE:fault_stage>:${lib})
   endif()
-  add_test(NAME fault_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 ${F_RUN} --
+  add_test(NAME fault_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 --set SLIPRING_GEMM_TIMEOUT=100ms ${F_RUN} --
     $<TARGET_FILE:fault_launch> ${F_LAUNCH} ${F_RANKS} -- $<TARGET_FILE:fault_${program}> ${F_PLAY})
   set_tests_properties(fault_${name} PROPERTIES TIMEOUT 60 LABELS fault ENVIRONMENT
     "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=${lib};TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
@@ -349,9 +349,12 @@ function(slr_hung scenario victim)
   if(NOT F_RANKS)
     set(F_RANKS 3)
   endif()
-  slr_fault(hung_${scenario}_${victim}${F_NAME} RANKS ${F_RANKS} PLAY hung ${scenario} ${victim} ${F_PLAY} RUN ${F_RUN} LAUNCH ${F_LAUNCH})
+  slr_fault(hung_${scenario}_${victim}${F_NAME} RANKS ${F_RANKS} PLAY hung ${scenario} ${victim} ${F_PLAY}
+    RUN --set SLIPRING_GEMM_TIMEOUT=100ms ${F_RUN} LAUNCH ${F_LAUNCH})
 endfunction()
 set(told --has "\"event\":\"gemm_told\"" --has "\"event\":\"communicator_failed\"")
+set(untold --hasnt "\"event\":\"gemm_told\"")
+set(slow --set SLIPRING_FUSE=off --set SOFTGPU_FAIL=cuLaunchKernel:1+=sleep400) # each GEMM, for four times as long as one may hang
 set(well --hasnt "\"event\":\"(gemm_told|communicator_failed)\"")
 set(trials --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=2 --has "\"reason\":\"trial\"")
 foreach(victim 0 1)
@@ -360,15 +363,22 @@ foreach(victim 0 1)
   slr_hung(gemm-killed ${victim} NAME _trials RANKS 2 LAUNCH ${killed} RUN --set SLIPRING_TRIALS=1 ${told})
   slr_hung(gemm-killed ${victim} NAME _whole RANKS 2 LAUNCH ${killed} RUN --set SLIPRING_FUSE=off ${told})
   slr_hung(gemm-aborted ${victim} RUN ${told})
+  slr_hung(gemm-aborted ${victim} NAME _late RUN --set SLIPRING_GEMM_TIMEOUT=900ms ${told}) # peers have raised their words by then
   slr_hung(gemm-aborted ${victim} NAME _threads RANKS 1 PLAY threads RUN ${told})
   slr_hung(turn-aborted ${victim} NAME _threads RANKS 1 PLAY threads RUN ${trials} --has "communicator_failed.*ncclCommAbort")
   slr_hung(gemm-stopped ${victim} LAUNCH --cont-after 4000 RUN --set SLIPRING_STALL_TIMEOUT=500ms ${told})
   slr_hung(gemm-two ${victim} LAUNCH ${killed} RUN ${told})
   slr_hung(gemm-ends ${victim} RUN ${well})
+  slr_hung(gemm-spared ${victim} RUN ${slow} --has "\"event\":\"communicator_failed\"" ${untold})
+  slr_hung(gemm-after ${victim} LAUNCH ${killed} RUN ${slow} ${told})
+  slr_hung(gemm-behind ${victim} LAUNCH ${killed} RUN --has "\"event\":\"communicator_failed\"" ${untold})
   foreach(ms 20 100 130 160 190 220)
     slr_hung(gemm-edge ${victim} NAME _${ms} RANKS 2 LAUNCH ${killed}
       RUN --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep${ms} --has "\"event\":\"communicator_failed\"")
   endforeach()
+  slr_hung(gemm-edge ${victim} NAME _default RANKS 2 LAUNCH ${killed}
+    RUN --set SLIPRING_GEMM_TIMEOUT=10s --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep900
+    --has "\"event\":\"communicator_failed\"" ${untold})
   slr_hung(turn-killed ${victim} LAUNCH ${killed} RUN ${trials} --has "communicator_failed.*NCCL's in the trials")
   slr_hung(turn-killed ${victim} NAME _grouped PLAY grouped LAUNCH ${killed} RUN ${trials} --has "communicator_failed.*NCCL's in the trials")
   slr_hung(turn-aborted ${victim} RUN ${trials} --has "communicator_failed.*ncclCommAbort")
@@ -395,7 +405,7 @@ function(slr_hung_caught name file expected)
   mutant(${name} ${file})
   list(POP_FRONT F_PLAY ranks)
   add_test(NAME fault_mutant_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/caught.sh ${expected}
-    ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 ${F_RUN} --
+    ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 --set SLIPRING_GEMM_TIMEOUT=100ms ${F_RUN} --
     $<TARGET_FILE:fault_launch> --seconds 6 ${F_LAUNCH} ${ranks} -- ${F_PLAY})
   set_tests_properties(fault_mutant_${name} PROPERTIES TIMEOUT 60 LABELS fault ENVIRONMENT
     "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:mutant_${name}>;TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
@@ -410,6 +420,10 @@ slr_hung_caught(hung_stopped plugin/lifecycle/watchdog.c "the GEMM returns after
 slr_hung_caught(hung_once plugin/gather/in_gemm.c "rank 0 hangs" PLAY 2 ${hung} gemm-two 1 ${killed})
 slr_hung_caught(hung_all_told plugin/lifecycle/watchdog.c "shard is wrong" PLAY 2 ${hung} gemm-edge 1 ${killed}
   RUN --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep100)
+slr_hung_caught(hung_idle_tells plugin/lifecycle/watchdog.c "status 13" PLAY 3 ${hung} gemm-spared 1 RUN ${slow})
+slr_hung_caught(hung_goes_on plugin/lifecycle/watchdog.c "status 13" PLAY 3 ${hung} gemm-after 1 ${killed} RUN ${slow})
+slr_hung_caught(hung_behind plugin/lifecycle/watchdog.c "status 13" PLAY 3 ${hung} gemm-behind 1 ${killed})
+slr_hung_caught(hung_raised kernels/ring_words.c "status 13" PLAY 3 ${hung} gemm-behind 1 ${killed})
 slr_hung_caught(turn_not_seen plugin/lifecycle/watchdog.c "neither done nor in error" PLAY 2 ${hung} turn-killed 1 ${killed} RUN ${trials})
 slr_hung_caught(turn_at_once plugin/lifecycle/watchdog.c "an error|remote process exited" PLAY 2 ${hung} turn-ends 1 RUN ${trials}
   LAUNCH --rank 0 SOFTGPU_FAIL=cuStreamWriteValue32:1+=sleep200)

@@ -60,9 +60,9 @@ sum() { cat "$dir"/log.* 2>/dev/null | sed -nE "s/.*\"event\":\"summary\".*\"$1\
 # The oracle does not judge what a dead rank did. A gather of a dead rank has to be told of, where slipring takes all gathers.
 loses_a_rank() { env LD_LIBRARY_PATH="$SOFTGPU_DIR" "$program" "$@" --about 2>/dev/null | grep -qE 'fate=(dies|freezes)'; }
 one_with_loss() {
-  local must=()
+  local must=(--set SLIPRING_GEMM_TIMEOUT=100ms)
   # Trials, and rules of sites, leave gathers to NCCL, of which nobody is told.
-  [[ " ${each[*]} " != *"MIN_BYTES=0 "* || " ${each[*]} " == *"TRIALS=1 "* ]] || must=(--set FUZZ_MUST_TELL=1)
+  [[ " ${each[*]} " != *"MIN_BYTES=0 "* || " ${each[*]} " == *"TRIALS=1 "* ]] || must+=(--set FUZZ_MUST_TELL=1)
   # All reduce-scatters that fit are slipring's, where it takes any (FUZZ_SCATTERS).
   [[ ${FUZZ_SCATTERS:-0} = 0 || " ${must[*]} " != *MUST_TELL* || " ${each[*]} " != *"REDUCE_SCATTER=always "* || " ${each[*]} " == *SLOT_BYTES=* ]] ||
     must+=(--set FUZZ_SCATTERS_TOLD=1)

@@ -61,14 +61,28 @@ static void call(struct player *p, const struct op *op)
     }
 }
 
+/* slipring lets a GEMM fail that hangs on a broken gather; only when ncclCommGetAsyncError has the error already, or
+ * had it when this rank aborted. */
+static void told_by_gemm(struct player *p, cublasStatus_t got)
+{
+    CHECK(got == CUBLAS_STATUS_EXECUTION_FAILED, "rank %d: a GEMM returns %d", p->rank, (int)got);
+    CHECK(player_sees_error(p), "rank %d: a GEMM returns an error, and no communicator has one", p->rank);
+    told(p, "GEMM", "CUBLAS_STATUS_EXECUTION_FAILED");
+}
+
 static void multiply(struct player *p, const struct op *op)
 {
     const struct gemm *g = &op->gemm;
     const void *x = at(p, op->from), *w = p->buffer[WEIGHT];
     const int64_t ldx = g->sums ? g->x_is_b ? g->n : g->m : g->inner;
     BLAS(cublasSetStream(p->blas, p->stream[op->stream]));
-    gemm(p->plan->type, p->blas, g->x_is_b || !g->sums, g->x_is_b && g->sums, g->m, g->n, g->inner, g->x_is_b ? w : x,
-         g->x_is_b ? g->inner : ldx, g->x_is_b ? x : w, g->x_is_b ? ldx : g->inner, 0, at(p, op->to), g->m);
+    p->in_gemm++;
+    const cublasStatus_t got = gemm_status(p->plan->type, p->blas, g->x_is_b || !g->sums, g->x_is_b && g->sums, g->m,
+                                           g->n, g->inner, g->x_is_b ? w : x, g->x_is_b ? g->inner : ldx,
+                                           g->x_is_b ? x : w, g->x_is_b ? ldx : g->inner, 0, at(p, op->to), g->m);
+    if (got != CUBLAS_STATUS_SUCCESS)
+        told_by_gemm(p, got);
+    p->in_gemm++;
 }
 
 void player_compare(struct player *p, struct looked *l)
@@ -342,6 +356,7 @@ void player_open(struct player *p)
 {
     p->capturing = -1;
     pthread_mutex_init(&p->launched_lock, NULL);
+    pthread_mutex_init(&p->comm_lock, NULL);
     the_board = p->board;
     open_comms(p);
     for (int s = 0; s < p->plan->nstreams; s++)
@@ -381,4 +396,5 @@ void player_close(struct player *p)
     free(p->looked);
     free(p->launched);
     pthread_mutex_destroy(&p->launched_lock);
+    pthread_mutex_destroy(&p->comm_lock);
 }

@@ -53,6 +53,9 @@ struct player {
 
     /* of the rank that stays when another one goes */
     _Atomic unsigned in_nccl;          /* odd: this rank's thread is within a call of NCCL */
+    _Atomic unsigned in_gemm;          /* odd: within a GEMM */
+    pthread_mutex_t comm_lock;         /* comm[] is being asked, or leaves */
+    bool saw_error;                    /* under comm_lock: a communicator that has left had an error before */
     _Atomic bool told, aborting, done; /* a call has returned an error; ncclCommAbort is called; all is played */
     int slowest_abort_ms;
 };
@@ -71,6 +74,8 @@ void player_drop_graphs(struct player *p);
 
 /* ---- play_watch.c ---- */
 
+/* A communicator of this rank has an error, or had one when it was aborted. */
+bool player_sees_error(struct player *p);
 /* Plays while the thread described above watches. */
 void player_play_watched(struct player *p);
 /* Ends the communicators, by ncclCommDestroy or, when a rank is gone, ncclCommAbort. */

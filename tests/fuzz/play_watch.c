@@ -56,27 +56,46 @@ static bool must_be_told(const struct player *p)
     return false;
 }
 
-static bool told_by_comm(struct player *p)
+static bool has_error(ncclComm_t comm)
 {
-    for (int c = 0; c < p->plan->ncomms; c++) {
-        ncclResult_t error = ncclSuccess;
-        NCCL(ncclCommGetAsyncError(p->comm[c], &error));
-        if (error != ncclSuccess)
-            return true;
-    }
-    return false;
+    ncclResult_t error = ncclSuccess;
+    NCCL(ncclCommGetAsyncError(comm, &error));
+    return error != ncclSuccess;
+}
+
+bool player_sees_error(struct player *p)
+{
+    pthread_mutex_lock(&p->comm_lock);
+    bool error = p->saw_error;
+    for (int c = 0; c < p->plan->ncomms; c++)
+        error = error || (p->comm[c] && has_error(p->comm[c]));
+    pthread_mutex_unlock(&p->comm_lock);
+    return error;
+}
+
+/* From here on nobody asks it any more. */
+static ncclComm_t take(struct player *p, int comm)
+{
+    pthread_mutex_lock(&p->comm_lock);
+    ncclComm_t taken = p->comm[comm];
+    p->saw_error |= has_error(taken);
+    p->comm[comm] = NULL;
+    pthread_mutex_unlock(&p->comm_lock);
+    return taken;
 }
 
 /* What is complete now was completed for somebody who had not been told. */
 static void note_good(struct player *p)
 {
-    const unsigned calls = p->in_nccl;
+    const unsigned calls = p->in_nccl, gemms = p->in_gemm;
     const int n = p->nlooked;
     bool good[n + 1];
     for (int i = 0; i < n; i++)
         good[i] = cudaEventQuery(p->looked[i].event) == cudaSuccess;
     if (calls % 2 || calls != p->in_nccl || p->told)
         return; /* a call may just have told */
+    if ((gemms % 2 || gemms != p->in_gemm) && player_sees_error(p))
+        return; /* and so may a GEMM, but only behind an error */
     for (int i = 0; i < n; i++)
         p->looked[i].good |= good[i];
 }
@@ -102,7 +121,7 @@ static void wait_for_error(struct player *p)
             moved = now_ms();
         }
         const bool dies = p->plan->fate == DIES, must = dies && getenv("FUZZ_MUST_TELL") && must_be_told(p);
-        if (dies && told_by_comm(p))
+        if (dies && player_sees_error(p))
             return;
         if (now_ms() - moved > (must ? SILENT_MS : STUCK_MS)) {
             EXPECT(!must, "rank %d: operation %d does not end, rank %d is dead, and nobody tells", p->rank, at,
@@ -152,14 +171,13 @@ struct leaving {
 static void leave(void *one)
 {
     struct leaving *l = one;
-    ncclComm_t comm = l->p->comm[l->comm];
+    ncclComm_t comm = take(l->p, l->comm);
     const int64_t begin = now_ms();
     CUDA(cudaSetDevice(l->p->rank));
     if (l->p->plan->fate == LIVES)
         NCCL(ncclCommDestroy(comm));
     else
         NCCL(ncclCommAbort(comm));
-    l->p->comm[l->comm] = NULL;
     l->ms = (int)(now_ms() - begin);
 }
 

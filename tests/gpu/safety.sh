@@ -218,7 +218,7 @@ dead_ranks() {
     options+=("$@")
     [ $softgpu = 0 ] || options+=(--quick)
     rank_program dead gpu "$programs"/dead*.c || return
-    bounded "${plain[@]}" "${slow_link[@]}" "$slipring" run --lib "$build/libslipring.so" --set log=info --set min_bytes=0 --set "trials=$trials" \
+    bounded "${plain[@]}" "${slow_link[@]}" "$slipring" run --lib "$build/libslipring.so" --set log=info --set min_bytes=0 --set "trials=$trials" --set gemm_timeout=500ms \
         --set trials_after=16 --set "log_file=$logs/$name.%p.decisions" -- "$program" "${options[@]}" | tee "$logs/$name.table"
     [ "${PIPESTATUS[0]}" = 0 ] || { grep -vE '\| pass \|$' "$logs/$name.table" | tail -n 3 && return 1; }
     grep -qE ' substitute .*reason=ring' "$logs/$name".*.decisions || { echo "no gather was substituted" && return 1; }

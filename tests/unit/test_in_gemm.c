@@ -6,6 +6,8 @@
 #include <time.h>
 #include "plugin/gather/in_gemm.h"
 
+#define STUCK_MS SLR_IN_GEMM_LOOK_MS /* the limit: one look in time */
+
 TestSuite(in_gemm, .timeout = 60);
 
 static const CUcontext here = (CUcontext)0x10, there = (CUcontext)0x20;
@@ -13,41 +15,68 @@ static const CUcontext here = (CUcontext)0x10, there = (CUcontext)0x20;
 Test(in_gemm, a_call_that_passes_keeps_its_result)
 {
     unsigned entry = slr_in_gemm_enter(here);
-    cr_assert_eq(slr_in_gemm_tell(here, 1000), SLR_IN_GEMM_NONE);
-    cr_assert_eq(slr_in_gemm_tell(here, 1000 + SLR_IN_GEMM_STUCK_MS - 1), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, 1000, STUCK_MS), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, 1000 + STUCK_MS - 1, STUCK_MS), SLR_IN_GEMM_NONE);
     cr_assert(slr_in_gemm_leave(entry));
-    cr_assert_eq(slr_in_gemm_tell(here, 5000), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, 5000, STUCK_MS), SLR_IN_GEMM_NONE);
 }
 
 Test(in_gemm, a_call_that_hangs_is_told_and_returns_the_error)
 {
     unsigned entry = slr_in_gemm_enter(here);
-    uint64_t told = 1000 + SLR_IN_GEMM_STUCK_MS;
-    cr_assert_eq(slr_in_gemm_tell(here, 1000), SLR_IN_GEMM_NONE);
-    cr_assert_eq(slr_in_gemm_tell(here, told), SLR_IN_GEMM_TOLD);
-    cr_assert_eq(slr_in_gemm_tell(here, told + SLR_IN_GEMM_HELD_MS - 1), SLR_IN_GEMM_TOLD,
+    uint64_t told = 1000 + STUCK_MS;
+    cr_assert_eq(slr_in_gemm_tell(here, 1000, STUCK_MS), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, told, STUCK_MS), SLR_IN_GEMM_TOLD);
+    cr_assert_eq(slr_in_gemm_tell(here, told + SLR_IN_GEMM_HELD_MS - 1, STUCK_MS), SLR_IN_GEMM_TOLD,
                  "for another communicator, too");
-    cr_assert_eq(slr_in_gemm_tell(here, told + SLR_IN_GEMM_HELD_MS), SLR_IN_GEMM_HELD);
+    cr_assert_eq(slr_in_gemm_tell(here, told + SLR_IN_GEMM_HELD_MS, STUCK_MS), SLR_IN_GEMM_HELD);
     cr_assert_not(slr_in_gemm_leave(entry));
-    cr_assert_eq(slr_in_gemm_tell(here, told + 5000), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, told + 5000, STUCK_MS), SLR_IN_GEMM_NONE);
 }
 
 Test(in_gemm, the_next_call_of_a_thread_is_another_one)
 {
     cr_assert(slr_in_gemm_leave(slr_in_gemm_enter(here)));
     unsigned entry = slr_in_gemm_enter(here);
-    cr_assert_eq(slr_in_gemm_tell(here, 1000), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, 1000, STUCK_MS), SLR_IN_GEMM_NONE);
     cr_assert(slr_in_gemm_leave(entry));
     cr_assert_eq(slr_in_gemm_enter(here), entry);
-    cr_assert_eq(slr_in_gemm_tell(here, 1000 + SLR_IN_GEMM_STUCK_MS), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, 1000 + STUCK_MS, STUCK_MS), SLR_IN_GEMM_NONE);
     cr_assert(slr_in_gemm_leave(entry));
+}
+
+/* The watchdog does not get to run: nor does the call. */
+Test(in_gemm, a_look_that_comes_late_counts_as_one)
+{
+    unsigned entry = slr_in_gemm_enter(here);
+    uint64_t now = 1000;
+    cr_assert_eq(slr_in_gemm_tell(here, now, 10 * STUCK_MS), SLR_IN_GEMM_NONE);
+    for (int i = 0; i < 9; i++)
+        cr_assert_eq(slr_in_gemm_tell(here, now += 5000, 10 * STUCK_MS), SLR_IN_GEMM_NONE);
+    cr_assert_eq(slr_in_gemm_tell(here, now += 5000, 10 * STUCK_MS), SLR_IN_GEMM_TOLD);
+    cr_assert_not(slr_in_gemm_leave(entry));
+}
+
+Test(in_gemm, without_a_limit_nobody_is_told)
+{
+    unsigned entry = slr_in_gemm_enter(here), other = slr_in_gemm_enter(here);
+    for (uint64_t now = 0; now < 5000; now += 50)
+        cr_assert_eq(slr_in_gemm_tell(here, now, 0), SLR_IN_GEMM_NONE);
+    cr_assert(slr_in_gemm_leave(other));
+    slr_in_gemm_tell(here, 5000, STUCK_MS);
+    cr_assert_eq(slr_in_gemm_tell(here, 5000 + STUCK_MS, STUCK_MS), SLR_IN_GEMM_TOLD);
+    other = slr_in_gemm_enter(here);
+    for (uint64_t now = 5000 + STUCK_MS; now < 10000; now += 50)
+        cr_assert_neq(slr_in_gemm_tell(here, now, 0), SLR_IN_GEMM_NONE, "who has been told counts");
+    cr_assert(slr_in_gemm_leave(other));
+    cr_assert_not(slr_in_gemm_leave(entry));
 }
 
 Test(in_gemm, another_context_is_not_concerned)
 {
     unsigned entry = slr_in_gemm_enter(there);
     for (uint64_t now = 0; now < 5000; now += 100)
-        cr_assert_eq(slr_in_gemm_tell(here, now), SLR_IN_GEMM_NONE);
+        cr_assert_eq(slr_in_gemm_tell(here, now, STUCK_MS), SLR_IN_GEMM_NONE);
     cr_assert(slr_in_gemm_leave(entry));
 }
 
@@ -59,8 +88,8 @@ Test(in_gemm, more_threads_than_there_are_entries_keep_their_results)
         cr_assert_lt(entry[i], SLR_IN_GEMM);
     }
     cr_assert_eq(slr_in_gemm_enter(here), SLR_IN_GEMM);
-    slr_in_gemm_tell(here, 0);
-    cr_assert_eq(slr_in_gemm_tell(here, 1000), SLR_IN_GEMM_TOLD);
+    slr_in_gemm_tell(here, 0, STUCK_MS);
+    cr_assert_eq(slr_in_gemm_tell(here, STUCK_MS, STUCK_MS), SLR_IN_GEMM_TOLD);
     cr_assert(slr_in_gemm_leave(SLR_IN_GEMM));
     for (unsigned i = 0; i < SLR_IN_GEMM; i++)
         cr_assert_not(slr_in_gemm_leave(entry[i]));
@@ -99,8 +128,8 @@ Test(in_gemm, a_call_leaves_while_it_is_told)
     uint64_t now = 0;
     cr_assert_eq(pthread_create(&thread, NULL, calls, NULL), 0);
     for (unsigned i = 0; i < 300000 && told < 3000; i++) {
-        now += SLR_IN_GEMM_STUCK_MS;
-        if (slr_in_gemm_tell(here, now) != SLR_IN_GEMM_NONE)
+        now += STUCK_MS;
+        if (slr_in_gemm_tell(here, now, STUCK_MS) != SLR_IN_GEMM_NONE)
             cr_assert(errors_become(++told), "%u told, %u returned the error", told, atomic_load(&errors));
     }
     atomic_store(&over, true);

@@ -1,0 +1,2 @@
+# A failed communicator tells though it has nothing in flight.
+s/return c->failed_open && broken\(c\);/return true;/
