@@ -57,7 +57,7 @@ static void exact(unsigned round)
 
 static void aborted(void)
 {
-    fill_all(9);
+    fill_all(13);
     for (int i = 0; i < n - 1; i++)
         NCCL(call(i));
     NCCL(ncclCommAbort(ranks[n - 1].comm));
@@ -79,9 +79,9 @@ static void hang(void *word)
 static void turn(void)
 {
     static _Atomic uint32_t let_go;
-    for (unsigned round = 3; round < 7; round++)
+    for (unsigned round = 3; round < 11; round++) /* two ways of the ring come first */
         exact(round);
-    fill_all(9);
+    fill_all(13);
     NCCL(ncclGroupStart());
     for (int i = 0; i < n; i++) {
         CUDA(cudaSetDevice(i));
