@@ -14,6 +14,7 @@
 enum {
     LATEST = 32, /* GEMMs that a reduce-scatter is compared with */
     PAIRS = 256, /* that are known */
+    UNMADE = 64, /* reduce-scatters, the first ones, of what no GEMM has computed: then GEMMs are left alone */
     SURE = 4,    /* a pair may be wrong so many times more often than right */
     NARROW = 64, /* columns: blocks have multiples of these */
     BLOCKS = 4,  /* of a shard, where nothing else is known, */
@@ -40,6 +41,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pair pairs[PAIRS];
 static struct seen latest[LATEST];
 static unsigned seen_count;
+static enum { NOT_YET, WATCHING, GIVEN_UP } watch;
+static unsigned unmade; /* UNMADE or more: does not matter any more */
 
 /* ---- what is known; under the lock ---- */
 
@@ -85,16 +88,29 @@ static uint64_t writer_of(CUcontext ctx, uintptr_t c, size_t bytes)
 
 /* ---- learning ---- */
 
+/* Under the lock. */
+static void look_on(bool made)
+{
+    if (watch == NOT_YET) {
+        watch = WATCHING;
+        atomic_fetch_add(&slr_gemm_watch, SLR_GEMM_WATCH_PRODUCTS);
+    }
+    if (made)
+        unmade = UNMADE;
+    if (unmade < UNMADE && ++unmade == UNMADE) {
+        watch = GIVEN_UP;
+        atomic_fetch_sub(&slr_gemm_watch, SLR_GEMM_WATCH_PRODUCTS);
+    }
+}
+
 uint64_t slr_produce_learn(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
-    static atomic_flag watching = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&watching))
-        atomic_fetch_add(&slr_gemm_watch, SLR_GEMM_WATCH_PRODUCTS);
     pthread_mutex_lock(&lock);
     const uint64_t gemm = writer_of(c->shared.ctx, (uintptr_t)call->send, call->shard * (size_t)c->nranks);
     if (gemm)
         add_pair(call, gemm);
+    look_on(gemm != 0);
     pthread_mutex_unlock(&lock);
     return gemm;
 }
