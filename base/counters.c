@@ -52,8 +52,10 @@ void slr_counters_log(void)
         return;
     log_summary(&t);
     for (int r = 0; r < SLR_R_COUNT; r++) {
-        unsigned long long n = C(by_reason[r]);
+        unsigned long long n = C(by_reason[r]), scatters = C(scatters_by_reason[r]);
         if (n > 0)
             slr_log(SLR_LOG_INFO, "count", "reason=%s n=%llu", slr_reason_name(r), n);
+        if (scatters > 0)
+            slr_log(SLR_LOG_INFO, "scatter_count", "reason=%s n=%llu", slr_reason_name(r), scatters);
     }
 }

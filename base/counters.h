@@ -23,16 +23,24 @@ struct slr_counters {
     /* Call sites of communicators that have ended; those whose receive buffers were symmetric then;
      * how often one ceased to be. */
     _Atomic uint64_t sites, sites_symmetric, sites_broken;
-    /* Reduce-scatters: seen, moved to the ring, of these behind the parts of a GEMM. */
-    _Atomic uint64_t scatters, scatters_substituted, scatters_fused;
+    /* Reduce-scatters: seen, moved to the ring, of these behind the parts of a GEMM; GEMMs in parts,
+     * because one was expected. */
+    _Atomic uint64_t scatters, scatters_substituted, scatters_fused, scatters_produced;
     _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
     _Atomic uint64_t by_reason[SLR_R_COUNT];
+    _Atomic uint64_t scatters_by_reason[SLR_R_COUNT];
 };
 extern struct slr_counters slr_counters;
 
 static inline void slr_count(enum slr_reason r)
 {
     atomic_fetch_add_explicit(&slr_counters.by_reason[r], 1, memory_order_relaxed);
+}
+
+/* The same of a reduce-scatter. */
+static inline void slr_count_scatter(enum slr_reason r)
+{
+    atomic_fetch_add_explicit(&slr_counters.scatters_by_reason[r], 1, memory_order_relaxed);
 }
 
 /* What is reported: counters.def. Not one snapshot: a thread may be between two of them. */
@@ -43,7 +51,7 @@ struct slr_totals {
 };
 void slr_counters_total(struct slr_totals *t);
 
-/* One "summary" line and one "count" line per reason that occurred, at level info. Nothing when no
+/* One "summary" line, and one "count" or "scatter_count" line per reason that occurred, at level info. Nothing when no
  * gather and no reduce-scatter was seen. */
 void slr_counters_log(void);
 

@@ -40,8 +40,9 @@ static int peer_at(const struct slr_ring *ring, int step)
 
 /* ---- sender ---- */
 
+/* `index`: of the part in its shard. */
 static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first,
-                            const struct slr_scatter_part *part, bool opened)
+                            const struct slr_scatter_part *part, int index)
 {
     const struct slr_plan *p = &s->plan;
     const int to = part->shard;
@@ -51,12 +52,15 @@ static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, 
     m.count = 0;
     if (part->done)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, part->done, 0));
-    if (!opened) {
+    if (index == 0) {
         slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_OPEN, ring->rank, to), first);
         SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     }
+    if (part->done || index == 0)
+        slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, SLR_SPAN_WAIT, to, index, 0);
     SLR_TRY(SLR_CU(cuMemcpyAsync, area(ring->slots[to], to, ring->rank, p->shard) + part->at,
                    s->send + (size_t)to * p->shard + part->at, part->bytes, ring->publish));
+    slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, SLR_SPAN_PUSH, to, index, part->bytes);
     if (there > 0)
         slr_memops_say_ready(&m, ring, to, slr_ready_value(first - 1 + there, 0));
     return slr_memops_put(ring, &m, ring->publish);
@@ -65,9 +69,11 @@ static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, 
 /* A shard's parts come one after the other, from its first byte on. */
 static enum slr_status push_all(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first)
 {
+    int parts[SLR_MAX_RANKS] = {0};
+    slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
     for (unsigned i = 0; i < s->parts; i++)
         if (s->part[i].shard != ring->rank)
-            SLR_TRY(push(ring, s, first, &s->part[i], s->part[i].at > 0));
+            SLR_TRY(push(ring, s, first, &s->part[i], parts[s->part[i].shard]++));
     return SLR_OK;
 }
 
@@ -77,15 +83,18 @@ static enum slr_status open_slots(struct slr_ring *ring, uint32_t first)
 {
     struct slr_memops m;
     m.count = 0;
+    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer_at(ring, step)), first - 1);
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_OPEN, peer_at(ring, step), ring->rank), first);
-    return slr_memops_put(ring, &m, ring->pull);
+    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
+    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, -1, 0);
+    return SLR_OK;
 }
 
 static enum slr_status add(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first,
-                           const struct slr_scatter_part *part)
+                           const struct slr_scatter_part *part, int index)
 {
     const struct slr_plan *p = &s->plan;
     const uint32_t need = (uint32_t)((part->at + part->bytes + p->piece - 1) / p->piece);
@@ -102,17 +111,21 @@ static enum slr_status add(struct slr_ring *ring, const struct slr_scatter *s, u
             slr_memops_await_ready(&m, ring, r, slr_ready_value(first - 1 + need, 0));
     }
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
-    return slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), in, ring->nranks,
-                      part->bytes / s->elem, s->divisor, BLOCKS);
+    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, index, 0);
+    SLR_TRY(slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), in, ring->nranks,
+                       part->bytes / s->elem, s->divisor, BLOCKS));
+    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_SUM, -1, index, part->bytes);
+    return SLR_OK;
 }
 
 static enum slr_status add_all(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first)
 {
     if (s->before)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, s->before, 0));
+    int index = 0;
     for (unsigned i = 0; i < s->parts; i++)
         if (s->part[i].shard == ring->rank)
-            SLR_TRY(add(ring, s, first, &s->part[i]));
+            SLR_TRY(add(ring, s, first, &s->part[i], index++));
     return SLR_OK;
 }
 

@@ -79,7 +79,9 @@ bool slr_scatter_fits(const struct slr_ring *ring, size_t shard);
 
 /* Enqueues all of it. Behind slr_ring_entry, or without one where parts have events. Afterwards
  * slr_ring_join() makes a stream wait for the sums and for `send`. Anything but SLR_OK leaves the ring
- * unusable. The ring's timing is not touched. */
+ * unusable. Where the ring has a timing, it gets its spans: `wait` and
+ * `push` of the publish stream, with the receiver and the number of the part in its shard, `wait` and `sum`
+ * of the pull stream, with the number of the part; the first of these waits is for the slots. */
 enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter *s);
 
 #endif

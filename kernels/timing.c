@@ -133,7 +133,7 @@ const char *slr_span_name(enum slr_span_kind kind)
 {
     static const char *const names[] = {
         [SLR_SPAN_OWN] = "own",   [SLR_SPAN_STAGE] = "stage", [SLR_SPAN_PUSH] = "push", [SLR_SPAN_PULL] = "pull",
-        [SLR_SPAN_WAIT] = "wait", [SLR_SPAN_GEMM] = "gemm",   [SLR_SPAN_NCCL] = "nccl",
+        [SLR_SPAN_WAIT] = "wait", [SLR_SPAN_GEMM] = "gemm",   [SLR_SPAN_NCCL] = "nccl", [SLR_SPAN_SUM] = "sum",
     };
     return names[kind];
 }

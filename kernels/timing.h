@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the operations of one gather ran on the device: a record of time stamps, which are events on
- * the streams concerned.
+/* When the operations of one gather or reduce-scatter ran on the device: a record of time stamps, which
+ * are events on the streams concerned.
  *
  * A *lane* is one of the streams that work for a gather: the application's, on which the GEMM waits
  * and computes, and the ring's two (kernels/ring.h). A record follows each lane: slr_timing_mark()
@@ -39,7 +39,8 @@ enum slr_span_kind {
     SLR_SPAN_PULL,  /* a piece is copied from a peer's slot, or from where its shard lies */
     SLR_SPAN_WAIT,  /* the lane stands still */
     SLR_SPAN_GEMM,  /* one part of a fused GEMM */
-    SLR_SPAN_NCCL   /* an operation that NCCL does */
+    SLR_SPAN_NCCL,  /* an operation that NCCL does */
+    SLR_SPAN_SUM    /* the ranks' contributions to a part of the own shard are added */
 };
 
 /* Numbers of stamps; -1 where there is none. */

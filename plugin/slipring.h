@@ -64,6 +64,7 @@ struct slipring_counters {
     uint64_t sites, sites_symmetric, sites_broken; /* call sites of ended communicators */
     uint64_t scatters;                             /* ncclReduceScatter calls */
     uint64_t scatters_substituted, scatters_fused; /* moved to the ring; behind the parts of a GEMM */
+    uint64_t scatters_produced;                    /* GEMMs in blocks because one was expected */
 };
 
 /* Fills what both the program and the library know of; the rest of counters->size bytes becomes 0. -EINVAL: no

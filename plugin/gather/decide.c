@@ -68,6 +68,7 @@ static void count(const struct slr_call *call, enum slr_reason why)
     if (call->scatter) {
         atomic_fetch_add(&slr_counters.scatters, 1);
         atomic_fetch_add(&slr_counters.scatters_substituted, why == SLR_R_RING);
+        slr_count_scatter(why);
         return;
     }
     if (why == SLR_R_GRAPH) /* its replays are counted */
@@ -81,19 +82,32 @@ static void count(const struct slr_call *call, enum slr_reason why)
     atomic_fetch_add(&slr_counters.substituted_bytes, bytes);
 }
 
-void slr_gather_note(const struct slr_call *call, enum slr_reason why)
+static void say(const struct slr_call *call, enum slr_reason why)
 {
     const struct slr_comm *c = call->comm;
+    const bool moved = why == SLR_R_RING || why == SLR_R_GRAPH;
+    if (call->scatter)
+        slr_log(
+            SLR_LOG_INFO, moved ? "substitute" : "pass",
+            "op=reducescatter comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d made=%d reason=%s",
+            c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count, slr_type_name(call->type), call->shard,
+            (int)slr_call_in_place(call), (int)(call->made != 0), slr_reason_name(why));
+    else
+        slr_log(SLR_LOG_INFO, moved ? "substitute" : "pass",
+                "op=allgather comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d reason=%s",
+                c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count, slr_type_name(call->type),
+                call->shard, (int)slr_call_in_place(call), slr_reason_name(why));
+}
+
+void slr_gather_note(const struct slr_call *call, enum slr_reason why)
+{
     count(call, why);
     /* One line for each shape and reason of a communicator; slr_log_first() keeps only the hash. */
     uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
-                           slr_comm_id(c) ^ (uint64_t)slr_call_in_place(call) ^ (uint64_t)call->scatter << 1);
-    if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))
-        return;
-    slr_log(SLR_LOG_INFO, why == SLR_R_RING || why == SLR_R_GRAPH ? "substitute" : "pass",
-            "op=%s comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d reason=%s",
-            call->scatter ? "reducescatter" : "allgather", c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count, slr_type_name(call->type), call->shard,
-            (int)slr_call_in_place(call), slr_reason_name(why));
+                           slr_comm_id(call->comm) ^ (uint64_t)slr_call_in_place(call) ^ (uint64_t)call->scatter << 1 ^
+                               (uint64_t)(call->made != 0) << 2);
+    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
+        say(call, why);
 }
 
 bool slr_gather_nvtx(const struct slr_call *call)
@@ -101,5 +115,6 @@ bool slr_gather_nvtx(const struct slr_call *call)
     char what[64] = "ring";
     if (call->why != SLR_R_RING)
         snprintf(what, sizeof what, "pass: %s", slr_reason_name(call->why));
-    return slr_nvtx_begin(call->scatter ? "reduce-scatter" : "all-gather", what, call->shard * (uint64_t)(call->comm ? call->comm->nranks : 1));
+    return slr_nvtx_begin(call->scatter ? "reduce-scatter" : "all-gather", what,
+                          call->shard * (uint64_t)(call->comm ? call->comm->nranks : 1));
 }

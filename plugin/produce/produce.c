@@ -3,10 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
+#include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/consumer.h"
 #include "plugin/util/region.h"
@@ -199,8 +201,10 @@ static bool compute(struct slr_product *p, const struct slr_gemm *gemm)
     for (unsigned i = 0; i < p->parts && good; i++)
         good = event_at(p, i) && block(p, gemm, i, true) == CUBLAS_STATUS_SUCCESS;
     for (unsigned i = 0; i < p->parts && good; i++) {
-        good = block(p, gemm, i, false) == CUBLAS_STATUS_SUCCESS &&
-               SLR_CU(cuEventRecord, p->event[i], p->stream) == SLR_OK;
+        good = block(p, gemm, i, false) == CUBLAS_STATUS_SUCCESS;
+        /* Before anything can go on behind the part. */
+        slr_timing_did(p->timing, SLR_LANE_APP, p->stream, SLR_SPAN_GEMM, -1, (int)i, 0);
+        good = good && SLR_CU(cuEventRecord, p->event[i], p->stream) == SLR_OK;
         p->part[i].done = p->event[i];
     }
     return good;
@@ -253,11 +257,13 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
     p->elem = slr_gemm_type_bytes(gemm->ctype);
     slr_gemm_reads(gemm, p->read);
     p->parts = cut(p, gemm, blocks, quantum);
+    p->timing = p->parts > 0 ? slr_timeline_expect(c, stream) : NULL;
     bool good = p->parts > 0 && compute(p, gemm);
     slr_shared_work_end();
     if (good) {
         slr_product_live(p);
         note(p, gemm);
+        atomic_fetch_add(&slr_counters.scatters_produced, 1);
     }
     return good;
 }

@@ -52,6 +52,7 @@ struct slr_product {
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];
     CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
     CUevent before;                   /* likewise */
+    struct slr_timing *timing;        /* measures the parts; NULL: nothing does. For slr_timeline_scatter() */
     /* Under the list's lock. */
     bool live;
     CUstream follower;

@@ -12,6 +12,7 @@
 #include "plugin/gather/pending.h"
 #include "plugin/gather/pending_state.h"
 #include "plugin/produce/produce.h"
+#include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
 #include "plugin/util/region.h"
@@ -121,6 +122,16 @@ static bool may_write(const struct slr_product *p, const struct slr_call *call)
     return true;
 }
 
+static enum slr_status go(const struct slr_call *call, const struct slr_scatter *s)
+{
+    struct slr_comm *c = call->comm;
+    SLR_TRY(slr_ring_scatter(&c->ring, s));
+    SLR_TRY(slr_order_after_gather(c, slr_stream_name(call->stream, false)));
+    SLR_TRY(slr_ring_join(&c->ring, call->stream));
+    slr_timing_did(c->ring.timing, SLR_LANE_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
+    return SLR_OK;
+}
+
 static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)
 {
     struct slr_comm *c = call->comm;
@@ -142,10 +153,12 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
         SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, call->stream));
         s.before = c->ring.entry;
     }
-    c->ring.timing = NULL;
-    SLR_TRY(slr_ring_scatter(&c->ring, &s));
-    SLR_TRY(slr_order_after_gather(c, slr_stream_name(call->stream, false)));
-    return slr_ring_join(&c->ring, call->stream);
+    slr_timeline_scatter(call, p ? p->timing : NULL);
+    /* Here the stream has come to the call: it stands behind all of the GEMM. */
+    slr_timing_mark(c->ring.timing, SLR_LANE_APP, call->stream);
+    enum slr_status status = go(call, &s);
+    slr_timeline_scattered(c, s.plan.pieces, s.parts, p != NULL, status);
+    return status;
 }
 
 /* Under the communicator's lock. */

@@ -136,9 +136,8 @@ struct slr_timeline *slr_timeline_of(struct slr_comm *c)
     return timeline;
 }
 
-struct slr_timed *slr_timeline_take(struct slr_timeline *timeline, enum slr_timed_kind kind, uint64_t number)
+struct slr_timed *slr_timeline_record(struct slr_timeline *timeline, enum slr_timed_kind kind, uint64_t number)
 {
-    atomic_fetch_add_explicit(&timeline->sampled, 1, memory_order_relaxed);
     pthread_mutex_lock(&timeline->lock);
     struct slr_timed *m = timeline->free;
     /* Records are made when they are needed: most programs have few calls in flight. */
@@ -151,14 +150,21 @@ struct slr_timed *slr_timeline_take(struct slr_timeline *timeline, enum slr_time
     pthread_mutex_unlock(&timeline->lock);
     if (taken >= MANY && taken % MANY_MORE == 0)
         slr_oob_wake_self(); /* more than the house-keeping thread's ticks keep up with */
-    if (!m) {
-        atomic_fetch_add_explicit(&timeline->dropped, 1, memory_order_relaxed);
+    if (!m)
         return NULL;
-    }
     /* Its CUDA events stay with the record, as making them costs more than recording. */
     *m = (struct slr_timed){
         .timing = m->timing, .counted = m->counted, .kind = kind, .number = number, .ended = SLR_R_RING};
     slr_timing_begin(&m->timing);
+    return m;
+}
+
+struct slr_timed *slr_timeline_take(struct slr_timeline *timeline, enum slr_timed_kind kind, uint64_t number)
+{
+    struct slr_timed *m = slr_timeline_record(timeline, kind, number);
+    atomic_fetch_add_explicit(&timeline->sampled, 1, memory_order_relaxed);
+    if (!m)
+        atomic_fetch_add_explicit(&timeline->dropped, 1, memory_order_relaxed);
     return m;
 }
 
@@ -372,6 +378,7 @@ void slr_timeline_dispose(struct slr_comm *c)
         /* One that is still open was never joined, and is freed unread. Where CUDA has ended the
          * records are left: their events went with it. */
         slr_timeline_close(c);
+        free_list(timeline->expected);
         free_list(timeline->closed);
         free_list(timeline->free);
         slr_device_clock_close(&timeline->clock);

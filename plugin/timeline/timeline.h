@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timelines: measuring all-gathers on the device (SLIPRING_TRACE). When each copy, wait and GEMM
+/* Timelines: measuring all-gathers and reduce-scatters on the device (SLIPRING_TRACE). When each copy, wait and GEMM
  * part of a sampled call began and ended, on one clock for all ranks of the host. docs/tracing.md
  * says what the lines mean.
  *
@@ -29,6 +29,14 @@
  *   capture  free    --captured-->                                      open
  *            open    --pending in the capture no more-->                closed
  *   record   free    --launch of a sampled call--> --launched-->        closed, as above
+ *
+ * A reduce-scatter is sent from the parts of a GEMM that comes before it. So a GEMM that is computed in
+ * parts before a call whose turn it would be begins a record, which the call goes on with. One that
+ * is not taken is used again, and counts as no call.
+ *
+ *   record   free     --GEMM in parts-->                                expected
+ *            expected --the reduce-scatter that takes the parts-->      open, closed as above
+ *            expected --another GEMM in parts, or call measured-->      free
  *
  * Locks: the open record of the ring belongs to the communicator's lock, which is taken before the
  * timeline's own; a call that NCCL makes has its record to itself. No CUDA call but those of the
@@ -77,6 +85,23 @@ struct slr_timed *slr_timeline_pass_begin(const struct slr_call *call);
 struct slr_timed *slr_timeline_other_begin(struct slr_comm *c, const char *func, uint64_t number, size_t count,
                                            ncclDataType_t type, CUstream stream);
 void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResult_t r, size_t bytes);
+
+/* ---- reduce-scatters ----
+ *
+ * Under the communicator's lock, the communicator's context current. */
+
+/* A GEMM whose output the next reduce-scatter is expected to send is about to be put on `stream`. NULL:
+ * it is not measured; else what its parts go into, valid until the next of these calls, but never
+ * read by the caller. */
+struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream);
+
+/* The call is about to be enqueued, on its stream. `gemm`: what measures the parts that it sends, or NULL.
+ * Sets ring.timing when the call is to be measured. */
+void slr_timeline_scatter(const struct slr_call *call, struct slr_timing *gemm);
+
+/* It has been, with its stream joined, in so many parts, `fused` with the GEMM or not; or that has
+ * failed. */
+void slr_timeline_scattered(struct slr_comm *c, uint32_t pieces, unsigned parts, bool fused, enum slr_status s);
 
 /* ---- captured gathers (gather/record.h) ---- */
 

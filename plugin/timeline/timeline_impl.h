@@ -7,7 +7,7 @@
 #include "kernels/device_clock.h"
 #include "plugin/timeline/timeline.h"
 
-enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER };
+enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER, SLR_TIMED_SCATTER };
 
 /* A measured call: its stamps, and what its lines say besides. */
 struct slr_timed {
@@ -22,7 +22,7 @@ struct slr_timed {
     bool in_place;
     CUstream stream;
     const void *send, *recv;
-    uint32_t pieces, chunks;
+    uint32_t pieces, chunks;             /* of a reduce-scatter: chunks are its parts */
     unsigned counted;                    /* of its events, in slr_timeline.events */
     unsigned deliveries[SLR_DELIVERIES]; /* peers that got this rank's shard in each way */
 };
@@ -32,6 +32,7 @@ struct slr_timeline {
     CUcontext ctx; /* of the device, retained */
     pthread_mutex_t lock;
     struct slr_timed *free, *closed, **closed_end; /* under `lock` */
+    struct slr_timed *expected;                    /* of a product; under the communicator's lock */
     unsigned made, taken, events;
 
     pthread_mutex_t reading; /* held by who reads and writes lines; before `lock` */
@@ -51,7 +52,7 @@ struct slr_timed_capture {
     _Atomic bool closed;
 };
 
-/* What the lines say of an all-gather. */
+/* What the lines say of an all-gather, or a reduce-scatter. */
 void slr_timeline_describe(struct slr_timed *m, const struct slr_call *call);
 void slr_timeline_deliveries(struct slr_timed *m, const struct slr_comm *c, const struct slr_route *route);
 
@@ -62,8 +63,11 @@ void slr_timeline_leave(struct slr_timed_capture *capture);
  * said. */
 struct slr_timeline *slr_timeline_of(struct slr_comm *c);
 
-/* A record for a call, empty; NULL: none is free, which has been counted. When many are taken, the
- * house-keeping thread is woken. */
+/* A record for a call, empty; NULL: none is free. When many are taken, the house-keeping thread is
+ * woken. */
+struct slr_timed *slr_timeline_record(struct slr_timeline *timeline, enum slr_timed_kind kind, uint64_t number);
+
+/* The same for a call that is being made: that is counted, and when there is none. */
 struct slr_timed *slr_timeline_take(struct slr_timeline *timeline, enum slr_timed_kind kind, uint64_t number);
 
 /* The record is complete but for the device's part. */

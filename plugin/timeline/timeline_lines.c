@@ -84,9 +84,36 @@ static bool brings(const struct slr_timed_span *s)
     return s->kind == SLR_SPAN_OWN || s->kind == SLR_SPAN_NCCL || (s->lane == SLR_LANE_PULL && s->peer >= 0);
 }
 
+/* The GEMM, and what the ring's streams wait for before the call, are not the reduce-scatter's. It begins
+ * with the first part that travels, or where the application's stream comes to it, and ends with the
+ * last sum. The stream stands still from there to its join, behind all of the GEMM. */
+static void sum_up_scatter(struct reading *r)
+{
+    const struct slr_timing *rec = &r->m->timing;
+    r->begin = UINT64_MAX;
+    r->end = 0;
+    for (unsigned i = 0; i < rec->spans; i++) {
+        const struct slr_timed_span *s = &rec->span[i];
+        const uint64_t begin = r->at[s->begin], end = r->at[s->end];
+        const bool stands = s->lane == SLR_LANE_APP && s->kind == SLR_SPAN_WAIT;
+        if ((stands || s->kind == SLR_SPAN_PUSH) && begin < r->begin)
+            r->begin = begin;
+        if (s->kind == SLR_SPAN_SUM && end > r->end)
+            r->end = end;
+        if (stands)
+            r->exposed += end - begin;
+    }
+    r->begin = r->begin != UINT64_MAX ? r->begin : r->end; /* cut: see `cut` */
+    r->end = r->end > r->begin ? r->end : r->begin;
+}
+
 static void sum_up(struct reading *r)
 {
     const struct slr_timing *rec = &r->m->timing;
+    if (r->m->kind == SLR_TIMED_SCATTER) {
+        sum_up_scatter(r);
+        return;
+    }
     /* The first stamp is the application's stream's; the ring's streams wait for what stood before
      * the call there, and may come to their first stamp earlier. */
     r->begin = r->at[0];
@@ -106,7 +133,7 @@ static void sum_up(struct reading *r)
 
 static const char *decision(const struct slr_timed *m)
 {
-    return m->kind == SLR_TIMED_RING ? "ring" : "pass";
+    return m->kind == SLR_TIMED_PASS ? "pass" : "ring";
 }
 
 static void write_gather(const struct reading *r)
@@ -123,6 +150,20 @@ static void write_gather(const struct reading *r)
                   m->deliveries[SLR_BY_PUSH] + m->deliveries[SLR_CORRECTED], llu(r->begin), llu(r->end),
                   m->kind == SLR_TIMED_RING ? slr_reason_name(m->ended) : "-", llu(r->exposed), m->timing.spans,
                   m->timing.cut, llu(r->error));
+}
+
+static void write_scatter(const struct reading *r)
+{
+    const struct slr_comm *c = r->c;
+    const struct slr_timed *m = r->m;
+    slr_log_asked("scatter",
+                  "comm=%s crank=%d call=%llu decision=%s reason=%s shard=%zu count=%zu dtype=%s in_place=%d stream=%p "
+                  "recv=%p send=%p pieces=%u parts=%u begin=%llu end=%llu ended=%s exposed=%llu spans=%u cut=%u "
+                  "error=%llu",
+                  c->name, c->rank, llu(m->number), decision(m), slr_reason_name(m->reason), m->shard, m->count,
+                  slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send, m->pieces, m->chunks,
+                  llu(r->begin), llu(r->end), m->ended == SLR_R_FUSED ? slr_reason_name(m->ended) : "whole",
+                  llu(r->exposed), m->timing.spans, m->timing.cut, llu(r->error));
 }
 
 static void write_span(const struct reading *r, const struct slr_timed_span *s)
@@ -149,7 +190,10 @@ static void write_lines(const struct reading *r)
         write_other(r);
         return;
     }
-    write_gather(r);
+    if (r->m->kind == SLR_TIMED_SCATTER)
+        write_scatter(r);
+    else
+        write_gather(r);
     for (unsigned i = 0; i < r->m->timing.spans; i++)
         write_span(r, &r->m->timing.span[i]);
 }

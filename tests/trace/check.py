@@ -5,9 +5,10 @@
   check.py [--calls KIND=N]... [--ended REASON]... [--want EXPRESSION]... [--without RANK] [--not-all] [--differ] [--not-in-time] FILE...
 
 Each communicator of each rank has to have one trace_start, one trace_end that accounts for every sampled call, and one gather line for each
-sampled all-gather; each gather its spans, whole and in order; the times of different ranks have to fit each other within the stated error.
+sampled all-gather, one scatter line for each sampled reduce-scatter of the ring; each its spans, whole and in order; the times of different ranks have to fit each other within the stated error.
 
-  --calls ring=N, graph=N, pass=N, FUNC=N   each rank's communicators have N such lines together (graph: those of ring that a graph made)
+  --calls ring=N, graph=N, pass=N, scatter=N, FUNC=N   each rank's communicators have N such lines together (graph: those of ring that
+                         a graph made; scatter-fused: of scatter)
   --ended REASON         some gather has ended so
   --want EXPRESSION      true of the totals of each rank (names: trace_end's fields, summed; exposed, lines; n(KIND))
   --without RANK         that rank measures nothing
@@ -19,6 +20,8 @@ sampled all-gather; each gather its spans, whole and in order; the times of diff
 import collections
 import json
 import sys
+
+from scatters import check_scatter, check_scatter_across
 
 ROUNDING = 2000  # ns: two times of one clock, which are floats of milliseconds
 bad = []
@@ -36,10 +39,10 @@ def read(paths):
     for path in paths:
         with open(path, encoding="utf-8") as f:
             for line in map(json.loads, f):
-                if line["event"] in ("trace_start", "trace_end", "clock", "gather", "span", "collective"):
+                if line["event"] in ("trace_start", "trace_end", "clock", "gather", "scatter", "span", "collective"):
                     comms[line["comm"], line["crank"]][line["event"]].append(line)
     for lines in comms.values():
-        of = {(g["decision"], g["call"]): g.setdefault("spans_of", []) for g in lines["gather"]}
+        of = {(g["decision"], g["call"]): g.setdefault("spans_of", []) for g in lines["gather"] + lines["scatter"]}
         for s in lines["span"]:
             of.get((s["decision"], s["call"]), []).append(s)
     return comms
@@ -146,7 +149,7 @@ def check_across(calls):
 
 
 def check_turn(where, gathers):
-    """The gathers of a communicator run one after another, each as a whole, and in the order of the calls."""
+    """The calls of a communicator run one after another, each as a whole, and in the order of the calls."""
     for a, b in zip(gathers, gathers[1:]):
         before, after = select(a["spans_of"], "pull"), select(b["spans_of"], "pull")
         expect(before and after and before[-1]["end"] <= after[0]["begin"] + a["error"] + b["error"] + ROUNDING, where,
@@ -159,7 +162,7 @@ def check_rank(where, lines, options):
     if not start or not end:
         return
     start, end = start[0], end[0]
-    written = len(lines["gather"]) + len(lines["collective"])
+    written = len(lines["gather"]) + len(lines["scatter"]) + len(lines["collective"])
     expect(end["written"] == written, where, f"{written} lines, trace_end says {end['written']}")
     expect(end["sampled"] == end["written"] + end["dropped"] + end["failed"] + end["unfinished"], where, f"not all are accounted for: {end}")
     if "not-all" not in options:
@@ -173,14 +176,19 @@ def check_rank(where, lines, options):
         check_times(here, g)
         if g["decision"] == "ring":
             check_ring(here, g, start["nranks"], g["crank"])
+    for s in lines["scatter"]:
+        here = f"{where}, reduce-scatter {s['call']}"
+        s["start"] = start
+        expect(s["spans"] == len(s["spans_of"]) and s["cut"] == 0, here, f"{len(s['spans_of'])} spans, {s['spans']} said, {s['cut']} cut")
+        check_scatter(expect, here, s, start["nranks"], s["crank"])
     for kind in ("ring", "pass"):
-        numbers = [g["call"] for g in lines["gather"] if g["decision"] == kind]
-        expect(numbers == sorted(set(numbers)) and all(n % start["every"] == 1 % start["every"] for n in numbers), where,
+        numbers = sorted(g["call"] for g in lines["gather"] + lines["scatter"] if g["decision"] == kind)
+        expect(len(numbers) == len(set(numbers)) and all(n % start["every"] == 1 % start["every"] for n in numbers), where,
                f"{kind} calls are not each {start['every']}th, once: {numbers}")
         # Calls of graphs are among them. Of passed ones some are not measured.
         expect(kind == "pass" or "not-all" in options or numbers == list(range(1, len(numbers) * start["every"] + 1, start["every"])), where,
                f"ring calls are missing: {numbers}")
-    check_turn(where, [g for g in lines["gather"] if g["decision"] == "ring"])
+    check_turn(where, sorted([g for g in lines["gather"] if g["decision"] == "ring"] + lines["scatter"], key=lambda g: g["call"]))
     for c in lines["collective"]:
         expect(c["begin"] <= c["end"] <= c["ts"] + c["error"], where, f"times: {c}")
 
@@ -189,6 +197,8 @@ def totals(comms, rank):
     mine = [lines for (_, r), lines in comms.items() if r == rank]
     gathers = [g for lines in mine for g in lines["gather"]]
     count = collections.Counter(g["decision"] for g in gathers)
+    count.update("scatter" for lines in mine for s in lines["scatter"])
+    count.update("scatter-fused" for lines in mine for s in lines["scatter"] if s["ended"] == "fused")
     count.update("graph" for g in gathers if g["reason"] == "graph")
     count.update(c["func"] for lines in mine for c in lines["collective"])
     t = collections.Counter()
@@ -240,6 +250,14 @@ def main(args):
         for g in lines["gather"]:
             if g["decision"] == "ring":
                 calls[name, g["call"]][rank] = g
+    scatters = collections.defaultdict(dict)
+    for (name, rank), lines in comms.items():
+        for s in lines["scatter"]:
+            scatters[name, s["call"]][rank] = s
+    for (name, call), ranks in scatters.items():
+        if not options & {"not-all", "differ"}:
+            expect(len(ranks) == next(iter(ranks.values()))["start"]["nranks"], f"{name} reduce-scatter {call}", f"only ranks {sorted(ranks)} have it")
+        check_scatter_across(expect, ranks)
     for (name, call), ranks in calls.items():
         if not options & {"not-all", "differ"}:
             expect(len(ranks) == next(iter(ranks.values()))["start"]["nranks"], f"{name} call {call}", f"only ranks {sorted(ranks)} have it")

@@ -45,6 +45,10 @@ static void count_some(void)
     slr_counters.scatters = 6;
     slr_counters.scatters_substituted = 5;
     slr_counters.scatters_fused = 4;
+    slr_counters.scatters_produced = 8;
+    slr_count_scatter(SLR_R_RING);
+    slr_count_scatter(SLR_R_SCATTER_ROOM);
+    slr_count_scatter(SLR_R_SCATTER_ROOM);
     for (int i = 0; i < 7; i++)
         slr_count(SLR_R_RING);
     for (int i = 0; i < 3; i++)
@@ -66,7 +70,7 @@ Test(counters, summary_and_reasons)
         "info summary calls=10 bytes=1099511627776 substituted=7 substituted_bytes=549755813888 passed=3 fused=4 "
         "gemm_chunks=16 joined=3 staged=0 zero_copy=0 pushed=0 mapped=0 exports=0 imports=0 import_hits=0 "
         "import_closes=0 verified=2 verify_bad=0 sites=3 sites_symmetric=2 sites_broken=5 scatters=6 "
-        "scatters_substituted=5 scatters_fused=4\n";
+        "scatters_substituted=5 scatters_fused=4 scatters_produced=8\n";
     cr_assert_not_null(summary, "%s", text);
     cr_expect_eq(strncmp(summary, want, strlen(want)), 0, "%s", summary);
     cr_expect_not_null(strstr(text, "info count reason=ring n=7\n"));
@@ -77,7 +81,9 @@ Test(counters, summary_and_reasons)
     int lines = 0;
     for (char *at = text; (at = strchr(at, '\n')); at++)
         lines++;
-    cr_expect_eq(lines, 6, "no line for a reason that did not occur");
+    cr_expect_not_null(strstr(text, "info scatter_count reason=ring n=1\n"));
+    cr_expect_not_null(strstr(text, "info scatter_count reason=reduce_scatter_room n=2\n"));
+    cr_expect_eq(lines, 8, "no line for a reason that did not occur");
     free(text);
     remove_folder(folder);
 }
