@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 
+from check_scatters import check_scatters
+
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
 BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 failures = []
@@ -177,7 +179,7 @@ def text_rows(table):
 
 
 def chosen_of(line, before, behind):
-    alike = lambda x: all(x[f] == line[f] for f in ("comm", "shard", "m", "n", "k", "batch", "trans", "type", "gathered"))
+    alike = lambda x: x.get("op") == line.get("op") and all(x[f] == line[f] for f in ("comm", "shard", "m", "n", "k", "batch", "trans", "type", "gathered"))
     words = {"nccl": "NCCL", "duel": "a duel, below"}.get(line["by"], "ring")
     if line["by"] == "ring" and line["m"]:
         words += {0: ", by the pace", 1: ", whole"}.get(line["parts"], ", %d parts" % line["parts"])
@@ -194,9 +196,10 @@ def check_tried_row(row, line, chosen):
     times = {int(k): float(v) for k, v in (x.split(":") for x in parts.split(", "))} if parts != "-" else {}
     same = lambda text, exact: text == "-" if exact is None else abs(float(text) - exact) <= exact * 5.1e-4 + 5.1e-5
     what = "tried %s %s: " % (shard, gemm)
+    shard = shard.replace(", reduce-scatter" if line.get("op") == "reducescatter" else "\0", "")
     check(comm == line["comm"] and near(number(shard, BYTES), line["shard"]), what + "communicator or shard")
     sizes = "%(m)d x %(n)d x %(k)d, " % line + ("batch %(batch)d, " % line if line["batch"] > 1 else "")
-    check(gemm == (sizes + "%(trans)s, %(type)s, gathered %(gathered)s" % line if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
+    check(gemm == (sizes + "%(trans)s, %(type)s, %%s %(gathered)s" % line % ("sent" if line.get("op") == "reducescatter" else "gathered") if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
     check(calls == "%d, %s" % (line["calls"], line["clock"]) + ", duel" * (line["stage"] == "duel"), what + "calls %s" % calls)
     check(same(ring, line["ring_ms"]) and same(nccl, line["nccl_ms"]) and same(whole, ways.pop(1, None)), what + "times %s" % row)
     check(times.keys() == ways.keys() and all(same(str(times[p]), ways[p]) for p in times), what + "parts %s" % parts)
@@ -293,7 +296,7 @@ def check_trace(name, lines, options):
     with open(name, encoding="utf-8") as f:
         events = json.load(f)["traceEvents"]
     slices = [e for e in events if e["ph"] == "X"]
-    timed = [x for x in lines if x["event"] in ("span", "gather", "collective", "nccl")]
+    timed = [x for x in lines if x["event"] in ("span", "gather", "scatter", "collective", "nccl")]
     zero = min(x["begin"] for x in timed)
     want = collections.Counter((x["begin"] - zero, x["end"] - x["begin"]) for x in timed)
     have = collections.Counter((round(e["ts"] * 1000), round(e["dur"] * 1000)) for e in slices)
@@ -351,6 +354,7 @@ def main():
         run(options.trace, "-o", trace, *inputs)
         if not failures:
             check_text(text, lines)
+            check_scatters(sys.modules[__name__], text, lines)
             check_page(page, text, lines)
             check_trace(trace, lines, options)
     print("\n".join(failures) or "%d lines: all figures are what they say" % len(lines))

@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes logs as libslipring.so does (SLIPRING_LOG_FORMAT=json, TRACE=1), of a run that never was: for tests of what reads them.
 
-    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried] [--graphs]
+    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried] [--graphs] [--scatters]
 
 One communicator whose calls repeat every three: a fused gather (32 MiB shards), one that a copy makes wait (8 MiB), one that the
 host waits for (1 MiB, in place); in each iteration a passed gather of 64 KiB and an AllReduce. The second site's receive buffer
 differs on the last rank. --tried: rank 0 has tried the ways of its call sites, some twice. --graphs:
-the second site's gathers are in graphs, and every other one of the third's. All figures follow from the arguments.
+the second site's gathers are in graphs, and every other one of the third's. --scatters: reduce-scatters as well (scatter_logs.py). All figures follow from the arguments.
 """
 import argparse
 import json
 import os
 import random
+
+import scatter_logs
 
 US = 1000
 
@@ -40,19 +42,24 @@ class Rank:
             self.log("span", at=end, **self.common(), call=call, decision=decision, lane=lane, kind=kind, begin=begin, end=end, peer=peer, piece=piece, bytes=size)
 
 
+def site_of(r, call):
+    """A reduce-scatter has a number of its own in each iteration."""
+    return (call - 1) % (4 if r.args.scatters else 3)
+
+
 SITES = [(32 << 20, 0, "fused", 3), (8 << 20, 0, "other_operation", 0), (1 << 20, 1, "host_observes", 0)]
 LINK, HBM = 350, 3000  # bytes/ns
 
 
 def reason_of(r, call):
-    site, turn = (call - 1) % 3, (call - 1) // 3
+    site, turn = site_of(r, call), (call - 1) // 3
     return "graph" if r.args.graphs and (site == 1 or site == 2 and turn % 2) else "ring"
 
 
 def gather(r, call, t):
     """One moved gather from time t on; returns when the application's stream goes on."""
     n, me = r.args.ranks, r.rank
-    shard, in_place, ended, parts = SITES[(call - 1) % 3]
+    shard, in_place, ended, parts = SITES[site_of(r, call)]
     slow = 1.4 if me == r.args.slow_rank else 1.0
     jitter = lambda: r.rng.randrange(0, 3 * US)
     begin = t
@@ -135,7 +142,7 @@ def begin(r):
         else:
             r.log("joined", **r.common(), shard=shard, reason=ended, by="cuMemcpyAsync" if ended == "other_operation" else "cuStreamSynchronize")
     r.log("pass", op="allgather", **r.common(), nranks=n, count=32768, dtype="bf16", shard=65536, in_place=0, reason="below_min_bytes")
-    r.log("symmetry_phase", **r.common(), phase=1, first=1, period=3, by="places")
+    r.log("symmetry_phase", **r.common(), phase=1, first=1, period=4 if r.args.scatters else 3, by="places")
 
 
 # Two of equal size differ in their ops. Shard, GEMM, what was chosen: NCCL (-1), or the number of parts (1: whole, 0: by the pace), by a duel or not.
@@ -161,6 +168,9 @@ def tried(r):
 
 
 def end(r, calls, passes):
+    scatters = calls // 4 if r.args.scatters else 0
+    more = scatter_logs.end(r, scatters) if scatters else {}
+    calls -= scatters
     n, moved = r.args.ranks, sum(SITES[i % 3][0] for i in range(calls)) * r.args.ranks
     symmetry(r, calls)
     if not r.args.untraced:
@@ -168,7 +178,7 @@ def end(r, calls, passes):
               channels=4, calls=passes, min_ns=26000, mean_ns=29000, max_ns=33000)
     r.log("summary", calls=calls + passes, bytes=moved + 65536 * n * passes, substituted=calls, substituted_bytes=moved, passed=passes, fused=(calls + 2) // 3,
           gemm_chunks=4 * ((calls + 2) // 3), joined=calls - (calls + 2) // 3, staged=6 * (n - 1), zero_copy=(calls - 6) * (n - 1), pushed=0, mapped=9, exports=3,
-          imports=9, import_hits=2, import_closes=0, verified=0, verify_bad=0, sites=3, sites_symmetric=2, sites_broken=0)
+          imports=9, import_hits=2, import_closes=0, verified=0, verify_bad=0, sites=3, sites_symmetric=2, sites_broken=0, **more)
     for reason, times in r.counts.items():
         r.log("count", reason=reason, n=times)
     r.log("blocks", hits=40, misses=5, evictions=1, trims=0, idle=0, used_bytes=0, kept_bytes=512 << 20, peak_bytes=768 << 20)
@@ -184,16 +194,22 @@ def main():
     p.add_argument("--untraced", action="store_true")
     p.add_argument("--tried", action="store_true")
     p.add_argument("--graphs", action="store_true")
+    p.add_argument("--scatters", action="store_true")
     p.add_argument("--slow-rank", type=int, default=-1)
     args = p.parse_args()
     os.makedirs(args.folder, exist_ok=True)
     for rank in range(args.ranks):
         r = Rank(args, rank, random.Random(args.seed * 1000 + rank))
         begin(r)
+        if args.scatters:
+            scatter_logs.begin(r)
         t, passes = args.start + 2_000_000 + r.rng.randrange(0, 5 * US), 0
         for call in range(1, args.calls + 1):
+            if args.scatters and call % 4 == 0:
+                t = scatter_logs.scatter(r, call, t)
+                continue
             t = gather(r, call, t)
-            if call % 3 == 0:
+            if site_of(r, call) == 2:
                 passes += 1
                 t = passed(r, passes, t)
         if args.tried and rank == 0:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|tried|broken|runs|record|record_tried|events|fields
+#   report.sh figures|scatters|tried|broken|runs|record|record_tried|events|fields
 #
 # From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for record and record_tried also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM.
 set -eu
@@ -41,6 +41,38 @@ figures() {
     chmod +x "$dir/wrong"
     ! python3 "$here/check_figures.py" --report "$dir/wrong" --trace "$SLIPRING_TRACE_TOOL" "$dir/even" >"$dir/told" || fail "a wrong figure passes"
     has "$dir/told" "gathered 2 GiB"
+}
+
+# Reduce-scatters, beside gathers: decisions, times, advice; one wrong figure of each is found out.
+scatters() {
+    local change told
+    python3 "$here/make_logs.py" "$dir/logs" --scatters --calls 40
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows --want-tried --twice "$dir/logs"
+    python3 "$here/make_logs.py" "$dir/two" --scatters --calls 24 --ranks 2 --seed 4
+    python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/two"
+    python3 "$here/make_logs.py" "$dir/untraced" --scatters --calls 8 --untraced
+    "$SLIPRING_REPORT" "$dir/untraced" >"$dir/text"
+    has "$dir/text" "^  #1 .*3 MiB, 1572864" "none known" "slipring run --record DIR"
+    ! grep -q "from the first part that travels" "$dir/text" || fail "times without a trace"
+    "$SLIPRING_REPORT" --html "$dir/page" "$dir/logs"
+    has "$dir/page" "reduce-scatter, fused" "sum of part 3" "push to 2"
+    while read -r change told; do
+        printf '#!/bin/sh\n"%s" "$@" | sed "/^Reduce-scatters/,/^Ranks that/{%s}\n/^What to do/,/^Call sites/{%s}"\n' "$SLIPRING_REPORT" "$change" "$change" >"$dir/wrong"
+        chmod +x "$dir/wrong"
+        ! python3 "$here/check_figures.py" --report "$dir/wrong" --trace "$SLIPRING_TRACE_TOOL" "$dir/logs" >"$dir/told" || fail "$change passes"
+        has "$dir/told" "$told"
+    done <<'END'
+s/=450M/=449M/ advice.on.room
+s/a.GEMM.computes/no.GEMM.computes/ to.the.end
+s/no.GEMM.was.seen/a.GEMM.was.seen/ without.a.GEMM
+s/44.of.80/43.of.80/ wrong.guesses
+s/4096.x.8192/4096.x.4096/ GEMM
+s/36.fused/35.fused/ measured
+s/none.known/whole/ GEMM
+s/8388608.bf16/8388607.bf16/ not
+s/\(bf16[[:space:]]*\)ring/\1NCCL/ went
+s/80\([[:space:]]*the.call\)/81\1/ counts
+END
 }
 
 # What was tried, as well; a wrong time of it and what was not chosen are found out.

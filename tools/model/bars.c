@@ -12,14 +12,19 @@ static bool inside(int64_t begin, int64_t end, int64_t from, int64_t to)
     return end >= from && begin <= to;
 }
 
+static void add_calls(struct bars *b, const struct member *q, const struct gather *at, size_t n, int64_t from,
+                      int64_t to)
+{
+    for (size_t i = 0; i < n; i++)
+        if (inside(at[i].begin, at[i].end, from, to))
+            vec_push(&b->list, ((struct bar){at[i].begin, at[i].end, q, &at[i], NULL, NULL, 0, BAR_GATHER}));
+}
+
 static void add_member(struct bars *b, const struct member *q, int64_t from, int64_t to, int64_t slack)
 {
     static const enum bar_lane lanes[LANES] = {BAR_APP, BAR_PUBLISH, BAR_PULL};
-    for (size_t i = 0; i < q->gathers.n; i++) {
-        const struct gather *g = &q->gathers.at[i];
-        if (inside(g->begin, g->end, from, to))
-            vec_push(&b->list, ((struct bar){g->begin, g->end, q, g, NULL, NULL, 0, BAR_GATHER}));
-    }
+    add_calls(b, q, q->gathers.at, q->gathers.n, from, to);
+    add_calls(b, q, q->scatters.at, q->scatters.n, from, to);
     for (size_t i = 0; i < q->spans.n; i++) {
         const struct span *s = &q->spans.at[i];
         uint8_t lane = s->kind == SPAN_NCCL ? BAR_NCCL : (uint8_t)lanes[s->lane];
@@ -99,6 +104,9 @@ static const char *span_text(const struct span *s, char *buf, size_t size)
         else
             snprintf(buf, size, "wait");
         break;
+    case SPAN_SUM:
+        snprintf(buf, size, "sum of part %d", s->piece);
+        break;
     case SPAN_GEMM:
         snprintf(buf, size, "GEMM part %d", s->piece);
         break;
@@ -113,7 +121,8 @@ const char *bar_name(const struct bar *b, char *buf, size_t size)
     if (b->span)
         return span_text(b->span, buf, size);
     if (b->gather)
-        snprintf(buf, size, b->gather->pass ? "passed AllGather %" PRIu64 : "AllGather %" PRIu64, b->gather->call);
+        snprintf(buf, size, "%s%s %" PRIu64, b->gather->pass ? "passed " : "",
+                 b->gather->scatter ? "ReduceScatter" : "AllGather", b->gather->call);
     else
         snprintf(buf, size, "%.60s", b->other->func);
     return buf;

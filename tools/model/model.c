@@ -4,7 +4,7 @@
 #include <string.h>
 #include "tools/model/model_tables.h"
 
-const char *const span_names[SPAN_KINDS] = {"own", "stage", "push", "pull", "wait", "gemm", "nccl"};
+const char *const span_names[SPAN_KINDS] = {"own", "stage", "push", "pull", "wait", "gemm", "nccl", "sum"};
 static const char *const lane_names[LANES] = {"app", "publish", "pull"};
 enum { NOTES_MOST = 200, NOTE_TEXT = 400 };
 
@@ -16,11 +16,13 @@ void model_init(struct model *m, struct log_reader *reader)
 static void free_member(struct member *b)
 {
     vec_free(&b->gathers);
+    vec_free(&b->scatters);
     vec_free(&b->spans);
     vec_free(&b->collectives);
     vec_free(&b->sums);
     vec_free(&b->symmetry);
     vec_free(&b->shapes);
+    vec_free(&b->scatter_shapes);
     vec_free(&b->trials);
 }
 
@@ -34,6 +36,7 @@ void model_free(struct model *m)
     }
     for (size_t i = 0; i < m->processes.n; i++) {
         vec_free(&m->processes.at[i].counts);
+        vec_free(&m->processes.at[i].scatter_counts);
         vec_free(&m->processes.at[i].notes);
         vec_free(&m->processes.at[i].tuned);
     }
@@ -64,6 +67,11 @@ static bool passed(const struct log_record *r)
     return r->text[F_DECISION] && strcmp(r->text[F_DECISION], "pass") == 0;
 }
 
+static bool is_scatter(const struct log_record *r)
+{
+    return r->text[F_OP] && strcmp(r->text[F_OP], "reducescatter") == 0;
+}
+
 static const char *text(struct model *m, const struct log_record *r, enum log_field f)
 {
     return model_intern(m, r->text[f]);
@@ -72,23 +80,29 @@ static const char *text(struct model *m, const struct log_record *r, enum log_fi
 static void add_gather(struct model *m, struct member *b, const struct log_record *r)
 {
     b->cut += (uint64_t)r->num[F_CUT];
-    vec_push(&b->gathers, ((struct gather){.begin = r->num[F_BEGIN],
-                                           .end = r->num[F_END],
-                                           .exposed = r->num[F_EXPOSED],
-                                           .clock_error = r->num[F_ERROR],
-                                           .call = (uint64_t)r->num[F_CALL],
-                                           .shard = (uint64_t)r->num[F_SHARD],
-                                           .count = (uint64_t)r->num[F_COUNT],
-                                           .reason = text(m, r, F_REASON),
-                                           .ended = text(m, r, F_ENDED),
-                                           .dtype = text(m, r, F_DTYPE),
-                                           .stream = text(m, r, F_STREAM),
-                                           .slot = (uint32_t)r->num[F_SLOT],
-                                           .place = (uint32_t)r->num[F_PLACE],
-                                           .push = (uint32_t)r->num[F_PUSH],
-                                           .pieces = (uint32_t)r->num[F_PIECES],
-                                           .in_place = r->num[F_IN_PLACE] != 0,
-                                           .pass = passed(r)}));
+    struct gather g = {.begin = r->num[F_BEGIN],
+                       .end = r->num[F_END],
+                       .exposed = r->num[F_EXPOSED],
+                       .clock_error = r->num[F_ERROR],
+                       .call = (uint64_t)r->num[F_CALL],
+                       .shard = (uint64_t)r->num[F_SHARD],
+                       .count = (uint64_t)r->num[F_COUNT],
+                       .reason = text(m, r, F_REASON),
+                       .ended = text(m, r, F_ENDED),
+                       .dtype = text(m, r, F_DTYPE),
+                       .stream = text(m, r, F_STREAM),
+                       .slot = (uint32_t)r->num[F_SLOT],
+                       .place = (uint32_t)r->num[F_PLACE],
+                       .push = (uint32_t)r->num[F_PUSH],
+                       .pieces = (uint32_t)r->num[F_PIECES],
+                       .parts = (uint32_t)r->num[F_PARTS],
+                       .in_place = r->num[F_IN_PLACE] != 0,
+                       .pass = passed(r),
+                       .scatter = r->event == E_SCATTER};
+    if (g.scatter)
+        vec_push(&b->scatters, g);
+    else
+        vec_push(&b->gathers, g);
 }
 
 static void add_span(struct model *m, struct member *b, const struct log_record *r)
@@ -100,7 +114,7 @@ static void add_span(struct model *m, struct member *b, const struct log_record 
     }
     if (kind < 0) {
         log_problem(m->reader, r->line,
-                    "field \"kind\" is none that is known, expected own, stage, push, pull, wait, gemm or nccl");
+                    "field \"kind\" is none that is known, expected own, stage, push, pull, wait, gemm, nccl or sum");
         return;
     }
     vec_push(&b->spans, ((struct span){.begin = r->num[F_BEGIN],
@@ -173,13 +187,17 @@ static void add_shape(struct model *m, struct member *b, const struct log_record
                       .n = (uint64_t)r->num[F_N],
                       .k = (uint64_t)r->num[F_K],
                       .in_place = r->num[F_IN_PLACE] != 0,
+                      .made = r->num[F_MADE] != 0,
                       .dtype = text(m, r, F_DTYPE),
                       .reason = text(m, r, F_REASON),
                       .by = text(m, r, F_BY),
                       .form = text(m, r, F_FORM),
                       .api = text(m, r, F_API),
                       .via = text(m, r, F_VIA)};
-    vec_push(&b->shapes, s);
+    if (is_scatter(r) || r->event == E_PRODUCED)
+        vec_push(&b->scatter_shapes, s);
+    else
+        vec_push(&b->shapes, s);
 }
 
 static void add_phase(struct model *m, struct comm *c, const struct log_record *r)
@@ -226,15 +244,23 @@ static void add_symmetry(struct model *m, struct member *b, const struct log_rec
     vec_push(&b->symmetry, s);
 }
 
+#define SET_COUNT(list, c)                                                                                             \
+    do {                                                                                                               \
+        for (size_t i_ = 0; i_ < (list)->n; i_++)                                                                      \
+            if ((list)->at[i_].reason == (c).reason) {                                                                 \
+                (list)->at[i_] = (c);                                                                                  \
+                return;                                                                                                \
+            }                                                                                                          \
+        vec_push(list, c);                                                                                             \
+    } while (0)
+
 static void add_count(struct model *m, struct process *p, const struct log_record *r)
 {
     struct reason_count c = {text(m, r, F_REASON), (uint64_t)r->num[F_N]};
-    for (size_t i = 0; i < p->counts.n; i++)
-        if (p->counts.at[i].reason == c.reason) {
-            p->counts.at[i] = c;
-            return;
-        }
-    vec_push(&p->counts, c);
+    if (r->event == E_SCATTER_COUNT)
+        SET_COUNT(&p->scatter_counts, c);
+    else
+        SET_COUNT(&p->counts, c);
 }
 
 static void add_sums_of_process(struct process *p, const struct log_record *r)
@@ -302,6 +328,7 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
         b->unfinished = (uint64_t)r->num[F_UNFINISHED];
         break;
     case E_GATHER:
+    case E_SCATTER:
         add_gather(m, b, r);
         break;
     case E_SPAN:
@@ -331,6 +358,7 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
     case E_PASS:
     case E_FUSED:
     case E_JOINED:
+    case E_PRODUCED:
         add_shape(m, b, r);
         break;
     case E_TRIED:
@@ -380,7 +408,7 @@ bool model_add(void *ctx, const struct log_record *r)
     note_time(&m->processes.at[i], r);
     if ((level && (strcmp(level, "warn") == 0 || strcmp(level, "error") == 0)) || r->event == E_NOT_SHARED)
         add_note(m, &m->processes.at[i], r);
-    if (r->event == E_COUNT)
+    if (r->event == E_COUNT || r->event == E_SCATTER_COUNT)
         add_count(m, &m->processes.at[i], r);
     else if (r->event == E_TUNED)
         add_tuned(m, &m->processes.at[i], r);

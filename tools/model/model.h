@@ -15,7 +15,7 @@
 #define MODEL_NONE UINT32_MAX
 
 enum lane { LANE_APP, LANE_PUBLISH, LANE_PULL, LANES };
-enum span_kind { SPAN_OWN, SPAN_STAGE, SPAN_PUSH, SPAN_PULL, SPAN_WAIT, SPAN_GEMM, SPAN_NCCL, SPAN_KINDS };
+enum span_kind { SPAN_OWN, SPAN_STAGE, SPAN_PUSH, SPAN_PULL, SPAN_WAIT, SPAN_GEMM, SPAN_NCCL, SPAN_SUM, SPAN_KINDS };
 extern const char *const span_names[SPAN_KINDS];
 
 struct span {
@@ -26,12 +26,13 @@ struct span {
     bool pass; /* of a passed all-gather: `call` counts those */
 };
 
-struct gather {
+struct gather { /* or a reduce-scatter of the ring: line scatter */
     int64_t begin, end, exposed, clock_error;
     uint64_t call, shard, count;
     const char *reason, *ended, *dtype, *stream;
     uint32_t slot, place, push, pieces;
-    bool in_place, pass;
+    uint32_t parts; /* of a reduce-scatter */
+    bool in_place, pass, scatter;
 };
 
 /* Another collective: from events on its stream (`collective`), or from NCCL's profiler (`nccl`:
@@ -68,11 +69,11 @@ struct symmetry {
     const char *buffer, *state, *what, *value, *expected;
 };
 
-/* A shape of calls and what became of it: lines substitute and pass, fused, joined. */
+/* A shape of calls and what became of it: lines substitute and pass, fused, joined; produced. */
 struct shape {
     enum log_event event;
     uint64_t shard, count, parts, m, n, k;
-    bool in_place;
+    bool in_place, made;
     const char *dtype, *reason, *by, *form, *api, *via;
 };
 
@@ -86,6 +87,7 @@ struct trial {
     uint64_t batch;
     const char *trans, *type, *gathered; /* NULL: not told */
     const char *clock;                   /* device or host; NULL: not told */
+    bool scatter;                        /* of reduce-scatters */
     bool nccl;                           /* chosen */
     bool duel;                           /* of ring and NCCL, else all ways */
     bool open;                           /* nothing chosen: a duel comes */
@@ -109,12 +111,14 @@ struct member {
     uint64_t dropped, failed, unfinished; /* traced gathers that are not in the log; spans that are not, see `cut` */
     uint64_t cut;
 
-    VEC(struct gather) gathers; /* in order of decision and call */
-    VEC(struct span) spans;     /* in order of decision, call and begin */
+    VEC(struct gather) gathers;  /* in order of decision and call */
+    VEC(struct gather) scatters; /* reduce-scatters of the ring; these are numbered with its gathers */
+    VEC(struct span) spans;      /* in order of decision, call and begin */
     VEC(struct collective) collectives;
     VEC(struct collective_sum) sums;
     VEC(struct symmetry) symmetry;
     VEC(struct shape) shapes;
+    VEC(struct shape) scatter_shapes;
     VEC(struct trial) trials; /* in order of time */
 };
 
@@ -144,6 +148,7 @@ struct process {
     bool has_summary, has_blocks;
     int64_t summary[F_FIELDS]; /* of the lines summary and blocks */
     VEC(struct reason_count) counts;
+    VEC(struct reason_count) scatter_counts;
     VEC(struct note) notes;
     VEC(struct tuned) tuned;
 };
@@ -194,6 +199,8 @@ const char *model_intern(struct model *m, const char *text);
 const struct phase *comm_phase(const struct comm *c, uint64_t call);
 /* The gather of a call; NULL: not traced. */
 const struct gather *member_gather(const struct member *b, bool pass, uint64_t call);
+/* The gather or the reduce-scatter of a call; NULL: not traced. */
+const struct gather *member_call(const struct member *b, bool pass, uint64_t call);
 /* The spans of a call: their number, the first in *at. */
 size_t member_spans(const struct member *b, bool pass, uint64_t call, const struct span **at);
 

@@ -100,6 +100,7 @@ void model_order(struct model *m)
     for (size_t i = 0; i < m->members.n; i++) {
         struct member *b = &m->members.at[i];
         ORDER(m, &b->gathers, by_call);
+        ORDER(m, &b->scatters, by_call);
         ORDER(m, &b->spans, by_begin);
         ORDER(m, &b->collectives, by_time);
         ORDER(m, &b->trials, by_ts);
@@ -121,19 +122,30 @@ const struct phase *comm_phase(const struct comm *c, uint64_t call)
     return found;
 }
 
-const struct gather *member_gather(const struct member *b, bool pass, uint64_t call)
+static const struct gather *find(const struct gather *at, size_t n, bool pass, uint64_t call)
 {
-    size_t low = 0, high = b->gathers.n;
+    size_t low = 0, high = n;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        const struct gather *g = &b->gathers.at[mid];
+        const struct gather *g = &at[mid];
         if (g->pass < pass || (g->pass == pass && g->call < call))
             low = mid + 1;
         else
             high = mid;
     }
-    const struct gather *g = low < b->gathers.n ? &b->gathers.at[low] : NULL;
+    const struct gather *g = low < n ? &at[low] : NULL;
     return g && g->pass == pass && g->call == call ? g : NULL;
+}
+
+const struct gather *member_gather(const struct member *b, bool pass, uint64_t call)
+{
+    return find(b->gathers.at, b->gathers.n, pass, call);
+}
+
+const struct gather *member_call(const struct member *b, bool pass, uint64_t call)
+{
+    const struct gather *g = member_gather(b, pass, call);
+    return g ? g : find(b->scatters.at, b->scatters.n, pass, call);
 }
 
 size_t member_spans(const struct member *b, bool pass, uint64_t call, const struct span **at)

@@ -126,6 +126,8 @@ static void shift_member(struct model *m, struct member *b)
         return;
     for (size_t i = 0; i < b->gathers.n; i++)
         b->gathers.at[i].begin += shift, b->gathers.at[i].end += shift;
+    for (size_t i = 0; i < b->scatters.n; i++)
+        b->scatters.at[i].begin += shift, b->scatters.at[i].end += shift;
     for (size_t i = 0; i < b->spans.n; i++)
         b->spans.at[i].begin += shift, b->spans.at[i].end += shift;
     for (size_t i = 0; i < b->collectives.n; i++)

@@ -51,6 +51,7 @@ static bool usable(struct model *m, struct trial *t, const struct log_record *r)
 void model_add_trial(struct model *m, struct member *b, const struct log_record *r)
 {
     struct trial t = {.ts = r->num[F_TS],
+                      .scatter = r->has[F_OP] && strcmp(r->text[F_OP], "reducescatter") == 0,
                       .shard = (uint64_t)r->num[F_SHARD],
                       .m = (uint64_t)r->num[F_M],
                       .n = (uint64_t)r->num[F_N],

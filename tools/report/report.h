@@ -23,18 +23,20 @@ enum { SITES_SHOWN = 40 }; /* rows of a table of call sites; more are summed up 
 /* report_body.c: all of it. */
 void report_write(struct report *r, bool html, bool bold, FILE *to);
 
-void report_glance(struct report *r);        /* report_glance.c */
-void report_sites(struct report *r);         /* report_sites.c */
-void report_trials(struct report *r);        /* report_trials.c */
-void report_communicators(struct report *r); /* report_comms.c */
-void report_nccl(struct report *r);          /* report_nccl.c */
-void report_ranks(struct report *r);         /* report_ranks.c */
-void report_differences(struct report *r);   /* report_differ.c */
-void report_memory(struct report *r);        /* report_memory.c */
-void report_notes(struct report *r);         /* report_notes.c: warnings, errors, what is missing */
-void report_advice(struct report *r);        /* report_advice.c */
-void report_timeline(struct report *r);      /* report_svg.c: HTML only */
-void report_bars(struct report *r);          /* report_bars.c: HTML only */
+void report_glance(struct report *r);         /* report_glance.c */
+void report_sites(struct report *r);          /* report_sites.c */
+void report_scatters(struct report *r);       /* report_scatters.c */
+void report_scatter_advice(struct report *r); /* the same; for report_advice.c */
+void report_trials(struct report *r);         /* report_trials.c */
+void report_communicators(struct report *r);  /* report_comms.c */
+void report_nccl(struct report *r);           /* report_nccl.c */
+void report_ranks(struct report *r);          /* report_ranks.c */
+void report_differences(struct report *r);    /* report_differ.c */
+void report_memory(struct report *r);         /* report_memory.c */
+void report_notes(struct report *r);          /* report_notes.c: warnings, errors, what is missing */
+void report_advice(struct report *r);         /* report_advice.c */
+void report_timeline(struct report *r);       /* report_svg.c: HTML only */
+void report_bars(struct report *r);           /* report_bars.c: HTML only */
 
 /* report_facts.c. Sums over the processes of the run: of a field of their summary, and of a reason's count. */
 double report_sum(const struct report *r, enum log_field f);

@@ -28,7 +28,8 @@ static const struct {
     {"gemm_transpose", "gather what is operand B with op N or operand A with op T"},
     {"gemm_shape", "make the gathered dimension a multiple of the number of ranks"},
     {"gemm_epilogue", "keep bias gradients out of the GEMM that reads a gathered buffer, if that is possible"},
-    {"gemm_attribute", "the log's joined line names the attribute: scale factors by tensor or by row can be split, a largest value can not"},
+    {"gemm_attribute", "the log's joined line names the attribute: scale factors by tensor or by row can be split, a "
+                       "largest value can not"},
     {"gemm_batch", "use one GEMM over the gathered buffer instead of a batch"},
     {"gemm_overlap", "give C a buffer of its own: it must not touch what is being gathered or sent"},
     {"verify", "SLIPRING_VERIFY=0 once the results are trusted: a compared call synchronises its stream"},
@@ -123,6 +124,7 @@ void report_advice(struct report *r)
     advise_communicators(r);
     advise_joins(r);
     advise_memory(r);
+    report_scatter_advice(r);
     if (r->o->items == 0)
         out_say(r->o, "Nothing here suggests a change.");
 }

@@ -14,6 +14,7 @@ void report_write(struct report *r, bool html, bool bold, FILE *to)
     }
     report_advice(r);
     report_sites(r);
+    report_scatters(r);
     report_trials(r);
     report_differences(r);
     report_ranks(r);

@@ -42,8 +42,8 @@ static bool has_gemm(const struct trial *t)
 /* Texts are interned. */
 static bool alike(const struct trial *a, const struct trial *b)
 {
-    return a->shard == b->shard && a->m == b->m && a->n == b->n && a->k == b->k && a->batch == b->batch &&
-           a->trans == b->trans && a->type == b->type && a->gathered == b->gathered;
+    return a->scatter == b->scatter && a->shard == b->shard && a->m == b->m && a->n == b->n && a->k == b->k &&
+           a->batch == b->batch && a->trans == b->trans && a->type == b->type && a->gathered == b->gathered;
 }
 
 /* "4096 x 8192 x 1024, tn, bf16, gathered b". */
@@ -54,7 +54,8 @@ static void put_gemm(struct table *t, const struct trial *a)
     if (a->batch > 1)
         at += (size_t)snprintf(text + at, sizeof text - at, ", batch %" PRIu64, a->batch);
     if (a->trans && a->type && a->gathered)
-        snprintf(text + at, sizeof text - at, ", %.16s, %.64s, gathered %.16s", a->trans, a->type, a->gathered);
+        snprintf(text + at, sizeof text - at, ", %.16s, %.64s, %s %.16s", a->trans, a->type,
+                 a->scatter ? "sent" : "gathered", a->gathered);
     table_cell(t, "%s", has_gemm(a) ? text : "no GEMM");
 }
 
@@ -101,7 +102,7 @@ static void put_trial(struct table *t, const struct comm *c, const struct member
     char bytes[FORM_ROOM], ms[ONE], list[LIST];
     double whole = ms_of(a, 1);
     table_cell(t, "%s", c->name);
-    table_cell(t, "%s", form_bytes(bytes, (double)a->shard));
+    table_cell(t, "%s%s", form_bytes(bytes, (double)a->shard), a->scatter ? ", reduce-scatter" : "");
     put_gemm(t, a);
     table_cell(t, "%" PRIu64 ", %s%s", a->calls, a->clock ? a->clock : "not told", a->duel ? ", duel" : "");
     table_cell(t, "%s", put_ms(ms, a->ring_ms));
@@ -139,11 +140,15 @@ void report_trials(struct report *r)
     if (n == 0)
         return;
     out_section(r->o, "tried", "What was tried");
-    out_say(r->o,
-            "For gathers of one size slipring has tried these ways and goes by the best: over the ring as it goes "
-            "without trials, NCCL, and over the ring with the GEMM whole or in so many equal parts; times are ms from "
-            "the gather to the end of its GEMM, median of the slowest rank. Where NCCL and the best way over the ring "
-            "were close, a duel of these two has decided.");
+    out_say(
+        r->o,
+        "For gathers, or reduce-scatters, of one size slipring has tried these ways and goes by the best: over the "
+        "ring as it goes "
+        "without trials, NCCL, and over the ring with the GEMM whole or in so many equal parts; times are ms from "
+        "the gather to the end of its GEMM, or from the GEMM to the end of the reduce-scatter that sends its output, "
+        "median of the slowest rank; a reduce-scatter's parts are those of a shard. Where NCCL and the best way over "
+        "the ring "
+        "were close, a duel of these two has decided.");
     out_table(r->o, &t);
     if (n > TRIALS_SHOWN)
         out_say(r->o, "%zu more are not listed.", n - TRIALS_SHOWN);

@@ -19,11 +19,13 @@ static double traced_time(const struct report *r, const struct comm *c, bool pas
         for (size_t i = 0; i < b->gathers.n; i++)
             if (b->gathers.at[i].pass == pass)
                 sum += (double)(b->gathers.at[i].end - b->gathers.at[i].begin) + 1;
+        for (size_t i = 0; i < b->scatters.n && !pass; i++)
+            sum += (double)(b->scatters.at[i].end - b->scatters.at[i].begin) + 1;
     }
     return sum;
 }
 
-/* The communicator whose traced gathers take the most time. */
+/* The communicator whose traced calls take the most time. */
 static bool choose_comm(struct window *w, const struct report *r, bool pass)
 {
     double most = 0;
@@ -57,7 +59,7 @@ static bool measure(struct candidate *d, const struct report *r, const struct wi
     for (uint64_t call = first; call < first + length; call++)
         for (size_t k = 0; k < c->members.n; k++) {
             const struct member *b = &r->m->members.at[c->members.at[k]];
-            const struct gather *g = member_gather(b, w->pass, call);
+            const struct gather *g = member_call(b, w->pass, call);
             if (!g)
                 return false;
             extend(d, b, g);
@@ -73,9 +75,9 @@ static void find_candidates(struct candidates *list, const struct report *r, con
 {
     const struct comm *c = &r->m->comms.at[w->comm];
     const struct member *b = &r->m->members.at[c->members.at[0]];
-    size_t stride = 1 + b->gathers.n / 20000; /* enough of them */
-    for (size_t i = 0; i < b->gathers.n; i += stride) {
-        const struct gather *g = &b->gathers.at[i];
+    const size_t all = b->gathers.n + b->scatters.n, stride = 1 + all / 20000; /* enough of them */
+    for (size_t i = 0; i < all; i += stride) {
+        const struct gather *g = i < b->gathers.n ? &b->gathers.at[i] : &b->scatters.at[i - b->gathers.n];
         const struct phase *p = w->pass ? NULL : comm_phase(c, g->call);
         struct candidate d;
         if (g->pass != w->pass || (p && length > 1 && length == p->period && (g->call - p->first) % p->period != 0))

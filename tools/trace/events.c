@@ -123,6 +123,10 @@ static void gather_args(struct trace *t, const struct gather *g)
     arg_text(t, "dtype", g->dtype);
     arg_text(t, "stream", g->stream);
     json_put_number(&t->json, "exposed_ns", "%" PRId64, g->exposed);
+    if (g->scatter) {
+        put_count(t, "parts", g->parts);
+        return;
+    }
     put_count(t, "slot", g->slot);
     put_count(t, "place", g->place);
     put_count(t, "push", g->push);
@@ -149,7 +153,7 @@ static void other_args(struct trace *t, const struct collective *o)
 
 static const char *category(const struct bar *b)
 {
-    return b->gather ? "gather" : b->other ? "nccl" : span_names[b->span->kind];
+    return b->gather ? (b->gather->scatter ? "scatter" : "gather") : b->other ? "nccl" : span_names[b->span->kind];
 }
 
 static void put_bar(struct trace *t, unsigned pid, const struct bar *b)
@@ -270,6 +274,29 @@ static void arrow_from_push(struct trace *t, const struct places *all, const str
         }
 }
 
+static bool is_scatter(const struct place *p)
+{
+    return !member_gather(p->member, false, p->span->call);
+}
+
+/* A part of a reduce-scatter, to the sum that takes its first byte. Parts of a shard are in order. */
+static void arrow_to_sum(struct trace *t, const struct places *all, const struct place *push)
+{
+    const struct place *end = all->at + all->n;
+    uint64_t at = 0, added = 0;
+    for (const struct place *p = find(all, push->member->comm, push->span->call, push->member->crank, SPAN_PUSH);
+         p && p < end && p->member == push->member && p->span->call == push->span->call && p->span->kind == SPAN_PUSH;
+         p++)
+        at += p->span->peer == push->span->peer && p->span->piece < push->span->piece ? p->span->bytes : 0;
+    const struct place *sum = find(all, push->member->comm, push->span->call, push->span->peer, SPAN_SUM);
+    for (const struct place *p = sum;
+         p && p < end && p->member == sum->member && p->span->call == sum->span->call && p->span->kind == SPAN_SUM; p++)
+        if ((added += p->span->bytes) > at) {
+            arrow(t, push, p, p->span->begin, "push");
+            return;
+        }
+}
+
 static void put_arrows(struct trace *t, struct places *all)
 {
     if (all->n > 1)
@@ -281,7 +308,7 @@ static void put_arrows(struct trace *t, struct places *all)
         if (p->span->kind == SPAN_PULL)
             arrow_to_pull(t, all, p);
         else if (p->span->kind == SPAN_PUSH)
-            arrow_from_push(t, all, p);
+            (is_scatter(p) ? arrow_to_sum : arrow_from_push)(t, all, p);
     }
 }
 
@@ -309,6 +336,8 @@ static int64_t first_begin(const struct model *m, uint32_t run)
             continue;
         for (size_t k = 0; k < b->gathers.n; k++)
             first = b->gathers.at[k].begin < first ? b->gathers.at[k].begin : first;
+        for (size_t k = 0; k < b->scatters.n; k++)
+            first = b->scatters.at[k].begin < first ? b->scatters.at[k].begin : first;
         for (size_t k = 0; k < b->spans.n; k++)
             first = b->spans.at[k].begin < first ? b->spans.at[k].begin : first;
         for (size_t k = 0; k < b->collectives.n; k++)

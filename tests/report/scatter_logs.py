@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reduce-scatters for make_logs.py: in each iteration one behind the parts of its GEMM (16 MiB shards, from the second on), one behind a
+whole GEMM that was never tried to the end, one that no GEMM computes, and one that does not fit the slots."""
+US = 1000
+SITES = [(16 << 20, "ring"), (4 << 20, "reduce_scatter_untried"), (3 << 20, "reduce_scatter_untried"), (300 << 20, "reduce_scatter_room")]
+BLOCKS = 4
+
+
+def begin(r):
+    n = r.args.ranks
+    for i, (shard, reason) in enumerate(SITES):
+        for made in (0, 1) if i < 2 else (0,):
+            r.log("substitute" if reason == "ring" else "pass", op="reducescatter", **r.common(), nranks=n, count=shard // 2, dtype="bf16", shard=shard,
+                  in_place=0, made=made, reason=reason)
+    r.log("produced", **r.common(), m=4096, n=2048 * n, k=512, shard=SITES[0][0], parts=BLOCKS * n)
+    if r.rank == 0:
+        r.log("tried", op="reducescatter", **r.common(), shard=SITES[0][0], m=4096, n=2048 * n, k=512, batch=1, trans="nt", type="bf16", gathered="c",
+              stage="ways", calls=25, clock="device", ring_ms=1.2345, nccl_ms=1.5, parts_ms="1:1.2345,4:0.9876", by="ring", parts=4)
+
+
+def scatter(r, call, t):
+    """The ring's call number `call`; returns when the stream goes on."""
+    n, me, shard = r.args.ranks, r.rank, SITES[0][0]
+    fused, part = call > 4, shard // BLOCKS
+    made = []
+    for i in range(n * BLOCKS if fused else 0):
+        r.span(call, "app", "gemm", t, t + 30 * US, piece=i)
+        t += 30 * US
+        made.append(t)
+    entry, at, first = t, made[0] if fused else t, None
+    for i in range(n * BLOCKS):
+        to, piece = (me + 1 + i // BLOCKS) % n, i % BLOCKS
+        if to == me:
+            break
+        ready = max(at, made[i] if fused else t) + r.rng.randrange(1, 3 * US)
+        r.span(call, "publish", "wait", at, ready, to, piece)
+        at = ready + part // 350
+        r.span(call, "publish", "push", ready, at, to, piece, part)
+        first = ready if first is None else first
+    for i in range(BLOCKS):
+        ready = max(at + 2 * US, entry - 1)
+        r.span(call, "pull", "wait", at, ready, piece=i)
+        at = ready + 6 * US
+        r.span(call, "pull", "sum", ready, at, piece=i, size=part)
+    join = at + 3 * US
+    r.span(call, "app", "wait", entry, join)
+    if not r.args.untraced:
+        r.log("scatter", at=join, **r.common(), call=call, decision="ring", reason="ring", shard=shard, count=shard // 2, dtype="bf16", in_place=0, stream="0x1",
+              recv="0x2", send="0x3", pieces=240, parts=n * BLOCKS, begin=min(first, entry), end=at, ended="fused" if fused else "whole", exposed=join - entry,
+              spans=0, cut=0, error=800)
+    return join + 20 * US
+
+
+def end(r, calls):
+    """For the line summary; and what is counted."""
+    for reason in {reason for _, reason in SITES}:
+        r.log("scatter_count", reason=reason, n=calls * sum(x == reason for _, x in SITES))
+    return dict(scatters=calls * len(SITES), scatters_substituted=calls, scatters_fused=max(calls - 1, 0), scatters_produced=2 * calls)

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reduce-scatters: what was decided at each call site and why, what they took, and what to do. */
+#include <inttypes.h>
+#include <string.h>
+#include "base/reason.h"
+#include "tools/report/report.h"
+
+enum { ALIGN = 256, SLOTS = 2, WRONG_LEAST = 8 };
+
+/* All calls of one shape, on all ranks. */
+struct scatter_site {
+    uint32_t comm;
+    uint64_t shard, count;
+    bool in_place, made; /* made: a GEMM has computed what is sent */
+    const char *dtype;
+    struct tallies reasons; /* that the log has for it; n is of no meaning */
+    struct times time, exposed;
+    double time_sum, hidden_sum;
+    uint64_t traced, fused; /* calls */
+};
+VEC_TYPE(found, struct scatter_site);
+
+static struct scatter_site *site_of(struct found *all, const struct scatter_site *wanted)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        struct scatter_site *s = &all->at[i];
+        if (s->comm == wanted->comm && s->shard == wanted->shard && s->count == wanted->count &&
+            s->in_place == wanted->in_place && s->dtype == wanted->dtype)
+            return s;
+    }
+    vec_push(all, *wanted);
+    return &all->at[all->n - 1];
+}
+
+static void add_shapes(struct found *all, uint32_t comm, const struct member *b)
+{
+    for (size_t i = 0; i < b->scatter_shapes.n; i++) {
+        const struct shape *h = &b->scatter_shapes.at[i];
+        if (h->event == E_PRODUCED)
+            continue;
+        struct scatter_site *s = site_of(
+            all, &(struct scatter_site){
+                     .comm = comm, .shard = h->shard, .count = h->count, .in_place = h->in_place, .dtype = h->dtype});
+        s->made |= h->made;
+        tally(&s->reasons, h->reason, 1);
+    }
+}
+
+static void add_traced(struct found *all, uint32_t comm, const struct member *b)
+{
+    for (size_t i = 0; i < b->scatters.n; i++) {
+        const struct gather *g = &b->scatters.at[i];
+        const int64_t time = g->end - g->begin;
+        struct scatter_site *s = site_of(
+            all, &(struct scatter_site){
+                     .comm = comm, .shard = g->shard, .count = g->count, .in_place = g->in_place, .dtype = g->dtype});
+        const bool fused = g->ended && strcmp(g->ended, slr_reason_name(SLR_R_FUSED)) == 0;
+        vec_push(&s->time, time);
+        vec_push(&s->exposed, g->exposed);
+        s->time_sum += (double)time;
+        s->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
+        s->traced++;
+        s->fused += fused;
+        s->made |= fused;
+        tally(&s->reasons, g->reason, 1);
+    }
+}
+
+static int in_order(const void *x, const void *y)
+{
+    const struct scatter_site *a = x, *b = y;
+    const uint64_t ka[] = {a->comm, a->shard, a->count, a->in_place}, kb[] = {b->comm, b->shard, b->count, b->in_place};
+    for (size_t i = 0; i < sizeof ka / sizeof *ka; i++)
+        if (ka[i] != kb[i])
+            return ka[i] < kb[i] ? -1 : 1;
+    return strcmp(a->dtype ? a->dtype : "", b->dtype ? b->dtype : "");
+}
+
+static void find(struct found *all, const struct report *r)
+{
+    *all = (struct found){0};
+    for (size_t i = 0; i < r->run->comms.n; i++) {
+        const uint32_t comm = r->run->comms.at[i];
+        const struct comm *c = &r->m->comms.at[comm];
+        for (size_t k = 0; k < c->members.n; k++) {
+            add_shapes(all, comm, &r->m->members.at[c->members.at[k]]);
+            add_traced(all, comm, &r->m->members.at[c->members.at[k]]);
+        }
+    }
+    if (all->n > 1)
+        qsort(all->at, all->n, sizeof *all->at, in_order);
+}
+
+static void release(struct found *all)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        vec_free(&all->at[i].reasons);
+        vec_free(&all->at[i].time);
+        vec_free(&all->at[i].exposed);
+    }
+    vec_free(all);
+}
+
+static bool has_reason(const struct scatter_site *s, enum slr_reason reason)
+{
+    for (size_t i = 0; i < s->reasons.n; i++)
+        if (strcmp(s->reasons.at[i].reason, slr_reason_name(reason)) == 0)
+            return true;
+    return false;
+}
+
+/* ---- the tables ---- */
+
+static void put_shape(struct table *t, const struct report *r, const struct scatter_site *s, size_t i)
+{
+    char bytes[FORM_ROOM];
+    table_cell(t, "#%zu", i + 1);
+    table_cell(t, "%s", r->m->comms.at[s->comm].name);
+    table_cell(t, "%s, %" PRIu64 " %s%s", form_bytes(bytes, (double)s->shard), s->count, s->dtype ? s->dtype : "?",
+               s->in_place ? ", in place" : "");
+}
+
+/* "ring; NCCL: trial, measured". */
+static void put_reasons(struct table *t, const struct scatter_site *s)
+{
+    char list[200] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < s->reasons.n; i++)
+        if (strcmp(s->reasons.at[i].reason, slr_reason_name(SLR_R_RING)) != 0 && len + 60 < sizeof list)
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s%.50s", len ? ", " : "", s->reasons.at[i].reason);
+    table_cell(t, "%s%s%s", has_reason(s, SLR_R_RING) ? "ring" : "",
+               !len                        ? ""
+               : has_reason(s, SLR_R_RING) ? "; NCCL: "
+                                           : "NCCL: ",
+               list);
+}
+
+/* The GEMMs of its size that were computed in blocks: "8192 x 16384 x 4096 in 8 blocks". */
+static void put_gemms(struct table *t, const struct report *r, const struct scatter_site *s)
+{
+    const struct comm *c = &r->m->comms.at[s->comm];
+    char list[200] = "";
+    size_t len = 0;
+    for (size_t k = 0; k < c->members.n && !len; k++) {
+        const struct member *b = &r->m->members.at[c->members.at[k]];
+        for (size_t i = 0; i < b->scatter_shapes.n; i++) {
+            const struct shape *h = &b->scatter_shapes.at[i];
+            if (h->event == E_PRODUCED && h->shard == s->shard && len + 70 < sizeof list)
+                len += (size_t)snprintf(list + len, sizeof list - len,
+                                        "%s%" PRIu64 " x %" PRIu64 " x %" PRIu64 " in %" PRIu64, len ? "; " : "", h->m,
+                                        h->n, h->k, h->parts);
+        }
+    }
+    table_cell(t, "%s", len ? list : s->made ? "whole" : "none known");
+}
+
+static void put_times(struct table *t, struct scatter_site *s)
+{
+    char buf[4][FORM_ROOM];
+    if (!s->traced) {
+        for (int i = 0; i < 5; i++)
+            table_cell(t, "-");
+        return;
+    }
+    table_cell(t, "%" PRIu64 ", %" PRIu64 " fused", s->traced, s->fused);
+    table_cell(t, "%s", form_time(buf[0], (double)percentile(&s->time, 50)));
+    table_cell(t, "%s", form_time(buf[1], (double)percentile(&s->time, 90)));
+    table_cell(t, "%s", form_time(buf[2], (double)percentile(&s->exposed, 50)));
+    table_cell(t, "%s", form_share(buf[3], overlap_of(s->hidden_sum, s->time_sum)));
+}
+
+static void figures(struct report *r, struct found *all)
+{
+    static const struct column decided[] = {{"call site", false, false},
+                                            {"communicator", false, false},
+                                            {"shard of a rank", false, true},
+                                            {"went to", false, true},
+                                            {"GEMM before it: m, n, k, blocks", false, true}};
+    static const struct column measured[] = {{"call site", false, false}, {"measured", false, true},
+                                             {"median", true, false},     {"p90", true, false},
+                                             {"exposed", true, false},    {"overlap", true, false}};
+    struct table t = {.columns = decided, .n = sizeof decided / sizeof *decided};
+    struct table times = {.columns = measured, .n = sizeof measured / sizeof *measured};
+    bool any = false;
+    for (size_t i = 0; i < all->n && i < SITES_SHOWN; i++) {
+        put_shape(&t, r, &all->at[i], i);
+        put_reasons(&t, &all->at[i]);
+        put_gemms(&t, r, &all->at[i]);
+        any |= all->at[i].traced > 0;
+        table_cell(&times, "#%zu", i + 1);
+        put_times(&times, &all->at[i]);
+    }
+    out_table(r->o, &t);
+    if (all->n > SITES_SHOWN)
+        out_say(r->o, "%zu more sites are not listed.", all->n - SITES_SHOWN);
+    if (any)
+        out_say(
+            r->o,
+            "Of those over the ring that were traced, on all ranks. median, p90: from the first part that travels, "
+            "or from the call, to the last sum. exposed: from the stream's reaching the call, behind the GEMM, until "
+            "it went on, median. overlap: 1 - exposed / time, over all.");
+    else
+        vec_free(&times.cells);
+    if (any)
+        out_table(r->o, &times);
+}
+
+/* ---- what is counted ---- */
+
+static uint64_t counted(const struct report *r, const char *reason)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < r->run->processes.n; i++) {
+        const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
+        for (size_t k = 0; k < p->scatter_counts.n; k++)
+            if (strcmp(p->scatter_counts.at[k].reason, reason) == 0)
+                n += p->scatter_counts.at[k].n;
+    }
+    return n;
+}
+
+/* What the reasons of the sites mean, and how many calls of all ranks had each. */
+static void meanings(struct report *r, const struct found *all)
+{
+    static const struct column columns[] = {{"reason", false, false}, {"calls", true, false}, {"means", false, true}};
+    struct table t = {.columns = columns, .n = 3};
+    struct tallies seen = {0};
+    for (size_t i = 0; i < r->run->processes.n; i++) {
+        const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
+        for (size_t k = 0; k < p->scatter_counts.n; k++)
+            tally(&seen, p->scatter_counts.at[k].reason, 0);
+    }
+    for (size_t i = 0; i < all->n; i++)
+        for (size_t k = 0; k < all->at[i].reasons.n; k++)
+            tally(&seen, all->at[i].reasons.at[k].reason, 0);
+    for (size_t i = 0; i < seen.n; i++) {
+        const char *name = seen.at[i].reason, *meaning = reason_meaning(name);
+        const uint64_t n = counted(r, name);
+        table_cell(&t, "%s", name);
+        if (n)
+            table_cell(&t, "%" PRIu64, n);
+        else
+            table_cell(&t, "-");
+        table_cell(&t, "%s", meaning ? meaning : "not known here");
+    }
+    out_table(r->o, &t);
+    vec_free(&seen);
+}
+
+void report_scatters(struct report *r)
+{
+    struct found all;
+    find(&all, r);
+    if (all.n > 0 || report_sum(r, F_SCATTERS) > 0) {
+        out_section(r->o, "scatters", "Reduce-scatters");
+        if (report_has_summary(r))
+            out_say(r->o,
+                    "%.0f calls of all ranks; %.0f went over the ring, %.0f of these behind the parts of their GEMM. "
+                    "%.0f GEMMs were computed in blocks because a reduce-scatter was expected.",
+                    report_sum(r, F_SCATTERS), report_sum(r, F_SCATTERS_SUBSTITUTED), report_sum(r, F_SCATTERS_FUSED),
+                    report_sum(r, F_SCATTERS_PRODUCED));
+        figures(r, &all);
+        meanings(r, &all);
+    }
+    release(&all);
+}
+
+/* ---- what to do ---- */
+
+/* X(reason, what to do) where that is a setting or a change of the program. */
+static const struct {
+    enum slr_reason reason;
+    const char *cure;
+} cures[] = {
+    {SLR_R_SCATTER_OFF, "SLIPRING_REDUCE_SCATTER=auto lets them be tried behind the GEMMs that compute what they send"},
+    {SLR_R_SCATTER_TYPE,
+     "sums and averages of bf16, fp16 and fp32 can be replaced; an average instead of a sum that NCCL multiplies"},
+    {SLR_R_SCATTER_KERNEL, "the line sums_off of the log says what the driver answered; the driver of that rank is "
+                           "too old for the code, or has no memory for it"},
+    {SLR_R_TOO_SMALL, "lower SLIPRING_MIN_BYTES if they matter"},
+    {SLR_R_NONBLOCKING, "make the communicator blocking (ncclConfig_t.blocking = 1)"},
+    {SLR_R_NOT_TRACKED, "load the library from the start of the process, so that it sees the communicator made"},
+};
+
+static void advise_room(struct report *r, const struct scatter_site *s, size_t i)
+{
+    const uint32_t nranks = r->m->comms.at[s->comm].nranks;
+    const uint64_t area = (s->shard + ALIGN - 1) / ALIGN * ALIGN, all = nranks > 1 ? area * (nranks - 1) : 0;
+    uint64_t mib = ((all + SLOTS - 1) / SLOTS + ((uint64_t)1 << 20) - 1) >> 20;
+    if (has_reason(s, SLR_R_SCATTER_ROOM))
+        out_item(r->o,
+                 "Reduce-scatter #%zu does not fit the staging slots: SLIPRING_SLOT_BYTES=%" PRIu64
+                 "M does; with SLIPRING_CACHE_BYTES of at least twice that for each communicator.",
+                 i + 1, mib);
+}
+
+static bool tried(const struct report *r, const struct scatter_site *s)
+{
+    const struct comm *c = &r->m->comms.at[s->comm];
+    for (size_t k = 0; k < c->members.n; k++) {
+        const struct member *b = &r->m->members.at[c->members.at[k]];
+        for (size_t i = 0; i < b->trials.n; i++)
+            if (b->trials.at[i].scatter && b->trials.at[i].shard == s->shard)
+                return true;
+    }
+    return false;
+}
+
+static void advise_untried(struct report *r, const struct scatter_site *s, size_t i)
+{
+    if (!has_reason(s, SLR_R_SCATTER_UNTRIED) || tried(r, s))
+        return;
+    if (s->made)
+        out_item(r->o,
+                 "Reduce-scatter #%zu: a GEMM computes what it sends, but its ways were not tried to the end: the "
+                 "program made too few such calls, or has SLIPRING_TRIALS=0 or CUBLAS_WORKSPACE_CONFIG set. "
+                 "SLIPRING_REDUCE_SCATTER=always uses the ring from the first call on.",
+                 i + 1);
+    else
+        out_item(r->o,
+                 "Reduce-scatter #%zu: no GEMM was seen that computes what it sends as a whole, right before it; the "
+                 "ring has nothing to hide it behind, and NCCL keeps it.",
+                 i + 1);
+}
+
+/* Each wrong guess has cost a GEMM in parts. */
+static void advise_guesses(struct report *r)
+{
+    const double made = report_sum(r, F_SCATTERS_PRODUCED), used = report_sum(r, F_SCATTERS_FUSED);
+    if (made - used >= WRONG_LEAST && made - used > made / 4)
+        out_item(r->o,
+                 "%.0f of %.0f GEMMs that were computed in blocks were not followed by the reduce-scatter that was "
+                 "expected: something else is put on a stream of the device in between, or GEMMs of the same shape "
+                 "also have other uses. Move what is in between, or SLIPRING_REDUCE_SCATTER=off keeps those GEMMs "
+                 "whole.",
+                 made - used, made);
+}
+
+void report_scatter_advice(struct report *r)
+{
+    struct found all;
+    find(&all, r);
+    for (size_t i = 0; i < sizeof cures / sizeof *cures; i++) {
+        const uint64_t n = counted(r, slr_reason_name(cures[i].reason));
+        if (n)
+            out_item(r->o, "%s (%" PRIu64 " reduce-scatters of all ranks): %s.", slr_reason_name(cures[i].reason), n,
+                     cures[i].cure);
+    }
+    for (size_t i = 0; i < all.n && i < SITES_SHOWN; i++) {
+        advise_room(r, &all.at[i], i);
+        advise_untried(r, &all.at[i], i);
+    }
+    advise_guesses(r);
+    release(&all);
+}
