@@ -63,14 +63,13 @@ static void take(const struct slr_comm *c, uint32_t site, struct measured *m)
     }
 }
 
-/* Of a gather's GEMM parts in all, of a reduce-scatter's blocks of a shard: 0 those that are as many as the
- * size says. */
+/* Of the GEMM, in all: 0 those that are as many as the size says. */
 static uint32_t parts_of(const struct slr_comm *c, uint32_t site, int way)
 {
     const uint32_t blocks = slr_way_blocks(way);
     if (!c->trials->site[site].scatter)
         return slr_way_parts(way, c->nranks);
-    return way == SLR_WAY_WHOLE ? 1 : blocks == UINT32_MAX ? 0 : blocks;
+    return way == SLR_WAY_WHOLE ? 1 : blocks == UINT32_MAX ? 0 : blocks * (uint32_t)c->nranks;
 }
 
 /* "1:0.2411,2:0.1744": ms by number of parts; of a duel only the one that was chosen. */

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|scatters|tried|broken|runs|record|record_tried|events|fields
+#   report.sh figures|scatters|tried|broken|runs|record|record_tried|record_scatters|events|fields
 #
-# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for record and record_tried also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM.
+# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
@@ -150,6 +150,15 @@ record_tried() {
         "$SLIPRING_REPORT" "$dir/logs" >>"$dir/text"
     done
     has "$dir/text" "64 x 96 x" "no GEMM"
+}
+
+# Reduce-scatters that a program really made, and what it tried of them.
+record_scatters() {
+    LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set trials=1 \
+        --set trials_after=2 --set slot_bytes=64K --set flop_per_byte=0 --record "$dir/logs" -- "$SCATTER" loop 2 >"$dir/out"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/logs"
+    "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
+    has "$dir/text" "^Reduce-scatters" "sent"
 }
 
 # Every event that the library writes is known: read, or in the list of the others.

@@ -146,7 +146,7 @@ void report_trials(struct report *r)
         "ring as it goes "
         "without trials, NCCL, and over the ring with the GEMM whole or in so many equal parts; times are ms from "
         "the gather to the end of its GEMM, or from the GEMM to the end of the reduce-scatter that sends its output, "
-        "median of the slowest rank; a reduce-scatter's parts are those of a shard. Where NCCL and the best way over "
+        "median of the slowest rank. Where NCCL and the best way over "
         "the ring "
         "were close, a duel of these two has decided.");
     out_table(r->o, &t);
