@@ -7,6 +7,7 @@
 #include "plugin/comm/stream.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending.h"
+#include "plugin/produce/product.h"
 
 /* cuda.h turns them into the second forms. */
 #undef cuCtxDestroy
@@ -17,8 +18,10 @@
 static CUresult hook_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
 {
     CUresult r = REAL(cuIpcGetEventHandle)(out, event);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
         slr_pending_event_shared(event);
+        slr_product_event_end(event);
+    }
     return r;
 }
 

@@ -6,6 +6,7 @@
 #include "base/real.h"
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
+#include "plugin/comm/stream.h"
 #include "plugin/gather/pending.h"
 #include "plugin/produce/product.h"
 
@@ -58,23 +59,26 @@ static bool launch_records(const CUlaunchConfig *config)
 static void touch(const struct slr_gate_row *row, const struct slr_gate_frame *frame)
 {
     const uint64_t arg = argument(frame, row->arg);
+    const CUstream stream = (CUstream)(uintptr_t)arg;
+    const CUevent event = (CUevent)(uintptr_t)argument(frame, 0);
     const bool per_thread = of_thread(row->class);
     const CUlaunchConfig *config = (const CUlaunchConfig *)(uintptr_t)arg;
 
     switch (row->class) {
     case SLR_GATE_RECORD:
     case SLR_GATE_RECORD_PTSZ:
-        slr_product_record((CUevent)(uintptr_t)argument(frame, 0), (CUstream)(uintptr_t)arg, per_thread, 0);
+        slr_product_record(event, stream, per_thread, slr_pending_event_is_shared(event));
         break;
     case SLR_GATE_RECORD_FLAGS:
     case SLR_GATE_RECORD_FLAGS_PTSZ:
-        slr_product_record((CUevent)(uintptr_t)argument(frame, 0), (CUstream)(uintptr_t)arg, per_thread,
-                           (unsigned)argument(frame, 2));
+        slr_product_record(event, stream, per_thread,
+                           (unsigned)argument(frame, 2) | slr_pending_event_is_shared(event));
         break;
     case SLR_GATE_WAIT:
     case SLR_GATE_WAIT_PTSZ:
-        slr_product_wait((CUstream)(uintptr_t)arg, (CUevent)(uintptr_t)argument(frame, 1), per_thread,
-                         (unsigned)argument(frame, 2));
+        slr_product_wait(stream, (CUevent)(uintptr_t)argument(frame, 1), per_thread, (unsigned)argument(frame, 2),
+                         slr_pending_held(slr_stream_name(stream, per_thread)),
+                         slr_pending_event_is_shared((CUevent)(uintptr_t)argument(frame, 1)));
         break;
     case SLR_GATE_EVENT_END:
         slr_product_event_end((CUevent)(uintptr_t)arg);
@@ -83,6 +87,8 @@ static void touch(const struct slr_gate_row *row, const struct slr_gate_frame *f
     case SLR_GATE_ALLOC_PTSZ:
     case SLR_GATE_FREE:
     case SLR_GATE_FREE_PTSZ:
+        slr_product_memory();
+        break;
     case SLR_GATE_CAPTURE_INFO:
     case SLR_GATE_CAPTURE_INFO_PTSZ:
     case SLR_GATE_NONE:
@@ -96,7 +102,7 @@ static void touch(const struct slr_gate_row *row, const struct slr_gate_frame *f
     case SLR_GATE_STREAM_PTSZ:
     case SLR_GATE_GRAPH:
     case SLR_GATE_GRAPH_PTSZ:
-        slr_product_on_stream((CUstream)(uintptr_t)arg, per_thread);
+        slr_product_on_stream(stream, per_thread);
         break;
     case SLR_GATE_LEGACY:
     case SLR_GATE_LEGACY_PTDS:

@@ -52,7 +52,7 @@ bool slr_gemm_block_ready(const struct slr_gemm *gemm, int64_t col, int64_t cols
     return !gemm->lt || slr_lt_ready(&part, false, col);
 }
 
-void slr_gemm_reads(const struct slr_gemm *gemm, struct slr_extent out[SLR_GEMM_ALL_READS])
+void slr_gemm_uses(const struct slr_gemm *gemm, struct slr_extent out[SLR_GEMM_USES])
 {
     const bool ta = gemm->transa != CUBLAS_OP_N, tb = gemm->transb != CUBLAS_OP_N;
     out[0] = slr_gemm_extent(gemm->a, ta ? gemm->k : gemm->m, ta ? gemm->m : gemm->k, gemm->lda,
@@ -61,4 +61,6 @@ void slr_gemm_reads(const struct slr_gemm *gemm, struct slr_extent out[SLR_GEMM_
                              slr_gemm_type_bytes(gemm->btype));
     for (int i = 0; i < SLR_GEMM_READS; i++)
         out[2 + i] = gemm->read[i];
+    for (int i = 0; i < SLR_GEMM_WRITES; i++)
+        out[2 + SLR_GEMM_READS + i] = gemm->written[i];
 }

@@ -202,12 +202,11 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
 {
     cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
     enum slr_reason why = SLR_R_JOIN_NO_OPERAND;
-    bool done = false;
+    bool done = false, produced = false;
     slr_guard++; /* cuBLAS calls the hooked driver */
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
     const unsigned entry = slr_in_gemm_enter(x.ctx); /* before the lock: whoever has it may hang in cuBLAS */
-    slr_product_operation(x.ctx);
     const unsigned watch = atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed);
     struct slr_comm *c = slr_pending_find(could_consume, &x);
     struct slr_operation op = {.stream = x.stream, .of = c, .why = c ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM"};
@@ -224,9 +223,13 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         op.attribute = why == SLR_R_JOIN_ATTRIBUTE || why == SLR_R_JOIN_EPILOGUE ? gemm->attribute : NULL;
         slr_pending_join_observed(&op);
         /* One that was to consume a gather stays whole for the reason that was found. */
-        if (c || !(watch & SLR_GEMM_WATCH_PRODUCTS) || !slr_produce_gemm(gemm, x.stream, x.ctx, &result))
+        produced = !c && (watch & SLR_GEMM_WATCH_PRODUCTS) &&
+                   slr_produce_gemm(gemm, x.stream, x.ctx, slr_pending_held(x.stream), &result);
+        if (!produced)
             result = slr_gemm_whole(gemm);
     }
+    if (!produced) /* behind it: what another thread has begun meanwhile may stand before it on the stream */
+        slr_product_operation(x.ctx);
     slr_beside_note(gemm, x.ctx);
     if (watch & SLR_GEMM_WATCH_TRIALS)
         slr_trials_gemm(gemm, x.stream);

@@ -115,6 +115,9 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
 bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
                       CUresult *result);
 
+/* Whether any gather is held by the stream, a name that slr_stream_name() returned. */
+bool slr_pending_held(CUstream stream);
+
 /* Memory is about to be allocated in the stream's order. */
 void slr_pending_alloc(CUstream stream, bool per_thread);
 
@@ -131,5 +134,6 @@ void slr_pending_events_unseen(void);
 /* Another process has, or had, a handle of the event, and can record it. To be called whether
  * something is pending or not. */
 void slr_pending_event_shared(CUevent event);
+bool slr_pending_event_is_shared(CUevent event);
 
 #endif

@@ -59,6 +59,14 @@ void slr_pending_event_shared(CUevent event)
     slr_table_unlock();
 }
 
+bool slr_pending_event_is_shared(CUevent event)
+{
+    slr_table_lock();
+    const bool yes = is_shared(event);
+    slr_table_unlock();
+    return yes;
+}
+
 void slr_pending_event_end(CUevent event)
 {
     slr_pending_find(forget, event);

@@ -49,9 +49,6 @@ void slr_pending_join_observed(const struct slr_operation *op);
 /* Whether that would join any, or mark any as overtaken. */
 bool slr_pending_observed(const struct slr_operation *op);
 
-/* Whether any gather is held by the stream, a name that slr_stream_name() returned. */
-bool slr_pending_held(CUstream stream);
-
 /* With either lock. `stream` as a holder of the gather, NULL: it is none. */
 struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream);
 

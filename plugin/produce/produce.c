@@ -210,13 +210,6 @@ static bool compute(struct slr_product *p, const struct slr_gemm *gemm)
     return good;
 }
 
-static struct slr_product *product_of(struct slr_comm *c)
-{
-    if (!c->product && (c->product = calloc(1, sizeof *c->product)) != NULL)
-        c->product->comm = c;
-    return c->product;
-}
-
 static void note(const struct slr_product *p, const struct slr_gemm *gemm)
 {
     const struct slr_comm *c = p->comm;
@@ -243,10 +236,10 @@ static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstre
 
 /* Under the communicator's lock. */
 static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, uint64_t name, size_t shard,
-                    int64_t quantum)
+                    int64_t quantum, bool held)
 {
     const int64_t blocks = blocks_of(c, gemm, stream, shard);
-    struct slr_product *p = blocks ? product_of(c) : NULL;
+    struct slr_product *p = blocks ? slr_product_of(c) : NULL;
     if (!p || slr_shared_work_begin(&c->shared) != SLR_OK)
         return false;
     p->key = name;
@@ -255,13 +248,13 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
     p->c = (CUdeviceptr)(uintptr_t)gemm->c;
     p->bytes = shard * (size_t)c->nranks;
     p->elem = slr_gemm_type_bytes(gemm->ctype);
-    slr_gemm_reads(gemm, p->read);
+    slr_gemm_uses(gemm, p->uses);
     p->parts = cut(p, gemm, blocks, quantum);
     p->timing = p->parts > 0 ? slr_timeline_expect(c, stream) : NULL;
     bool good = p->parts > 0 && compute(p, gemm);
     slr_shared_work_end();
     if (good) {
-        slr_product_live(p);
+        slr_product_live(p, held);
         note(p, gemm);
         atomic_fetch_add(&slr_counters.scatters_produced, 1);
     }
@@ -274,7 +267,7 @@ static bool stays_whole(CUstream stream)
            stream == CU_STREAM_PER_THREAD || slr_stream_may_capture(stream);
 }
 
-bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result)
+bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, bool held, cublasStatus_t *result)
 {
     size_t shard = 0;
     if (slr_gemm_describe(gemm) != SLR_R_FUSED)
@@ -288,7 +281,7 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cub
     if (c->shared.ctx == ctx && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess &&
         !stays_whole(stream) && slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
         slr_comm_lock(c);
-        done = produce(c, gemm, stream, name, shard, quantum);
+        done = produce(c, gemm, stream, name, shard, quantum, held);
         slr_comm_unlock(c);
         pthread_mutex_lock(&lock);
         wrong(name, ctx); /* until the call comes */

@@ -23,16 +23,60 @@ static void take_off(struct slr_product *p)
         at = &(*at)->next;
     *at = p->next;
     p->live = p->follows = false;
-    p->carriers = 0;
+    p->carriers = 0; /* `late` stays: it is for who takes it */
     atomic_fetch_sub(&count, 1);
     atomic_fetch_sub(&slr_gate_word, 1);
 }
 
-void slr_product_live(struct slr_product *p)
+/* Under the lock. NULL: of all contexts. */
+static void drop_locked(CUcontext ctx)
 {
+    for (struct slr_product *p = list, *next; p; p = next) {
+        next = p->next;
+        if (!ctx || p->ctx == ctx)
+            take_off(p);
+        else
+            p->foreign = true;
+    }
+}
+
+/* Likewise: the stream of the call waits for something. */
+static void comes_behind(struct slr_product *p)
+{
+    p->late = true;
+    if (p->foreign)
+        take_off(p);
+}
+
+struct slr_product *slr_product_of(struct slr_comm *c)
+{
+    struct slr_product *p = c->product;
+    if (!p) {
+        if ((p = c->product = calloc(1, sizeof *p)) != NULL)
+            p->comm = c;
+        return p;
+    }
     pthread_mutex_lock(&lock);
+    if (p->live) /* of another thread, which has come here since this one's operation dropped what there was */
+        take_off(p);
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+/* It synchronises with the legacy default stream. */
+static bool is_blocking(CUstream stream)
+{
+    return !stream || (!slr_stream_is_default(stream) && slr_stream_facts(stream).blocking);
+}
+
+void slr_product_live(struct slr_product *p, bool late)
+{
+    p->blocking = is_blocking(p->stream);
+    pthread_mutex_lock(&lock);
+    drop_locked(p->ctx); /* its GEMM is an operation */
     p->live = true;
-    p->late = false;
+    p->late = late;
+    p->foreign = false;
     p->next = list;
     list = p;
     atomic_fetch_add(&count, 1);
@@ -59,15 +103,10 @@ struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_
     return taken ? p : NULL;
 }
 
-/* NULL: of all contexts. */
 static void drop(CUcontext ctx)
 {
     pthread_mutex_lock(&lock);
-    for (struct slr_product *p = list, *next; p; p = next) {
-        next = p->next;
-        if (!ctx || p->ctx == ctx)
-            take_off(p);
-    }
+    drop_locked(ctx);
     pthread_mutex_unlock(&lock);
 }
 
@@ -102,6 +141,16 @@ void slr_product_on_all(void)
         drop(NULL);
 }
 
+void slr_product_memory(void)
+{
+    if (none())
+        return;
+    pthread_mutex_lock(&lock);
+    for (struct slr_product *p = list; p; p = p->next)
+        p->late = true;
+    pthread_mutex_unlock(&lock);
+}
+
 /* ---- events ---- */
 
 /* Under the lock. */
@@ -130,9 +179,15 @@ void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigne
     const CUcontext ctx = context_of(name);
     pthread_mutex_lock(&lock);
     forget(event); /* this record replaces any before it */
-    for (struct slr_product *p = list; p; p = p->next)
-        if (p->stream == name && p->ctx == ctx && flags == 0 && p->carriers < SLR_PRODUCT_CARRIERS)
+    for (struct slr_product *p = list, *next; p; p = next) {
+        next = p->next;
+        if (p->ctx != ctx)
+            p->foreign = true;
+        else if (!name && p->stream && p->blocking) /* which then waits for what all others wait for */
+            comes_behind(p);
+        else if (p->stream == name && flags == 0 && p->carriers < SLR_PRODUCT_CARRIERS)
             p->carrier[p->carriers++] = event;
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -144,27 +199,44 @@ static bool carries(const struct slr_product *p, CUevent event)
     return false;
 }
 
+struct wait {
+    CUstream stream;
+    CUcontext ctx;
+    CUevent event;
+    bool blocking, may_follow, held, shared;
+};
+
+/* The call's stream may be made to wait. */
+static bool involved(const struct slr_product *p, const struct wait *w)
+{
+    if (p->ctx != w->ctx)
+        return false;
+    return p->stream == w->stream || (p->follows && p->follower == w->stream) || (!w->stream && p->blocking);
+}
+
 /* Under the lock. The communicator, held, of a product that the stream may follow. NULL: none, and what
  * the wait means to the others has been noted. */
-static struct slr_comm *leader(CUstream stream, CUcontext ctx, CUevent event, bool may_follow)
+static struct slr_comm *leader(const struct wait *w)
 {
     struct slr_comm *c = NULL;
     for (struct slr_product *p = list, *next; p; p = next) {
-        const bool involved = (p->stream == stream && p->ctx == ctx) || (p->follows && p->follower == stream);
+        const bool carried = carries(p, w->event), through_legacy = w->blocking && !p->stream && p->ctx == w->ctx;
         next = p->next;
-        if (carries(p, event) && !involved && !p->follows && may_follow && p->ctx == ctx && !c)
+        p->foreign = p->foreign || w->shared;
+        if (carried && !involved(p, w) && !p->follows && w->may_follow && p->ctx == w->ctx && !c)
             slr_comm_hold(c = p->comm);
-        else if (involved)
-            p->late = true;
-        else if (carries(p, event))
+        else if (involved(p, w) || (through_legacy && !carried))
+            comes_behind(p);
+        else if (carried)
             take_off(p);
     }
     return c;
 }
 
 /* Under the communicator's lock: no product of it begins or is taken. */
-static void follow(struct slr_comm *c, CUstream stream, CUevent event)
+static void follow(struct slr_comm *c, const struct wait *w)
 {
+    const CUstream stream = w->stream;
     struct slr_product *p = c->product;
     bool recorded = slr_shared_work_begin(&c->shared) == SLR_OK;
     if (recorded) {
@@ -173,31 +245,38 @@ static void follow(struct slr_comm *c, CUstream stream, CUevent event)
         slr_shared_work_end();
     }
     pthread_mutex_lock(&lock);
-    if (p->live && recorded && carries(p, event) && !p->follows) {
+    if (p->live && recorded && carries(p, w->event) && !p->follows) {
         p->follower = stream;
         p->follows = true;
+        p->blocking = p->blocking || w->blocking;
+        p->late = p->late || w->held;
     } else if (p->live) {
         take_off(p);
     }
     pthread_mutex_unlock(&lock);
 }
 
-void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags)
+void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, bool held, bool shared)
 {
     const CUstream name = slr_stream_name(stream, per_thread);
     if (none())
         return;
     slr_guard++;
-    const CUcontext ctx = context_of(name);
-    /* A default stream may mean another one to the next thread. */
-    const bool may = !flags && !slr_stream_is_default(name) && !slr_stream_may_capture(name);
+    const struct wait w = {.stream = name,
+                           .ctx = context_of(name),
+                           .event = event,
+                           .blocking = is_blocking(name),
+                           /* A default stream may mean another one to the next thread. */
+                           .may_follow = !flags && !slr_stream_is_default(name) && !slr_stream_may_capture(name),
+                           .held = held,
+                           .shared = shared};
     pthread_mutex_lock(&lock);
-    struct slr_comm *c = leader(name, ctx, event, may);
+    struct slr_comm *c = leader(&w);
     pthread_mutex_unlock(&lock);
     if (c) {
         slr_comm_lock(c);
         if (c->product)
-            follow(c, name, event);
+            follow(c, &w);
         slr_comm_unlock(c);
         slr_comm_put(c);
     }

@@ -22,7 +22,16 @@
  *
  * Of a *late* product the parts may be sent as they complete, but the call's result may only be written
  * behind all that stands before the call, as with what the stream waits for somebody may have ended to
- * use that memory.
+ * use that memory. That is also what slipring itself or the driver has it wait for: gathers that the GEMM,
+ * or the wait, has overtaken; memory that others had, and that is handed out to the stream behind them.
+ *
+ * The legacy default stream makes streams wait, too: all that are not non-blocking come behind what it
+ * waits for, and it comes behind what they wait for. So waits and records there are waits of such streams,
+ * and waits of such streams are its own.
+ *
+ * What is done in other contexts, or by other processes, does not drop the product, and could change the
+ * output: so what would make it late does drop it once there has been any such thing (`foreign`). Events
+ * that other processes may record are not remembered.
  *
  * Events that may have been recorded unseen (graphs, launches with events among their attributes) are
  * recorded by operations, which drop it anyway.
@@ -47,24 +56,29 @@ struct slr_product {
     CUstream stream; /* as slr_stream_name() calls it */
     CUdeviceptr c;
     size_t bytes, elem;
-    struct slr_extent read[SLR_GEMM_ALL_READS]; /* by the GEMM */
+    struct slr_extent uses[SLR_GEMM_USES]; /* of the GEMM */
+    bool blocking;                         /* the stream, or what follows it: not non-blocking */
     unsigned parts;
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];
     CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
     CUevent before;                   /* likewise */
     struct slr_timing *timing;        /* measures the parts; NULL: nothing does. For slr_timeline_scatter() */
     /* Under the list's lock. */
-    bool live;
+    bool live, late, foreign;
     CUstream follower;
     bool follows; /* there is one */
-    bool late;
     CUevent carrier[SLR_PRODUCT_CARRIERS];
     unsigned carriers;
     struct slr_product *next;
 };
 
-/* Under the communicator's lock; `p` has been filled in and its parts are enqueued. */
-void slr_product_live(struct slr_product *p);
+/* Under the communicator's lock: its product, to be filled in, which is not live any more; NULL: no
+ * memory. */
+struct slr_product *slr_product_of(struct slr_comm *c);
+
+/* Likewise; `p` has been filled in and its parts are enqueued: an operation, which drops what else is
+ * live in its context. late: its stream holds a gather. */
+void slr_product_live(struct slr_product *p, bool late);
 
 /* Under the communicator's lock: the product of a reduce-scatter of `bytes` from `send` on `stream`;
  * NULL: none that is live. It is not live any more, and stays as it is until the lock is given up.
@@ -80,9 +94,14 @@ void slr_product_operation(CUcontext ctx);
 void slr_product_on_stream(CUstream stream, bool per_thread);
 void slr_product_on_all(void);
 
-/* An event is about to be recorded on a stream; a stream to wait for one; one to be destroyed. */
+/* Memory is about to be allocated or given back in a stream's order. */
+void slr_product_memory(void);
+
+/* An event is about to be recorded on a stream (flags: and it must not be remembered); a stream to wait
+ * for one (held: and it holds a gather; shared: other processes may record it); one to be destroyed, or
+ * to be recorded by others, too. */
 void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigned flags);
-void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags);
+void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, bool held, bool shared);
 void slr_product_event_end(CUevent event);
 
 /* The communicator ends; its context is current unless that has gone. */

@@ -112,14 +112,14 @@ static unsigned plain_parts(const struct slr_call *call, struct slr_scatter_part
     return n;
 }
 
-/* The result may be written while the GEMM is still computing other parts. */
+/* The result may be written while the GEMM is still computing other parts, and all that it uses with it. */
 static bool may_write(const struct slr_product *p, const struct slr_call *call)
 {
     const uintptr_t begin = (uintptr_t)call->recv, end = begin + call->shard;
-    for (int i = 0; i < SLR_GEMM_ALL_READS; i++)
-        if (begin < p->read[i].end && p->read[i].begin < end)
+    for (int i = 0; i < SLR_GEMM_USES; i++)
+        if (begin < p->uses[i].end && p->uses[i].begin < end)
             return false;
-    return true;
+    return !p->late;
 }
 
 static enum slr_status go(const struct slr_call *call, const struct slr_scatter *s)
@@ -149,7 +149,7 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
     type_of(call->type, &s.type);
     for (int r = 0; r < c->nranks; r++)
         s.arrives[r] = c->ring.twin && slr_shared_same_process(&c->shared, r) ? c->ring.twin : c->ring.slots[c->rank];
-    if (p && (p->late || !may_write(p, call))) {
+    if (p && !may_write(p, call)) {
         SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, call->stream));
         s.before = c->ring.entry;
     }

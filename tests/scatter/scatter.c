@@ -2,15 +2,15 @@
 /* GEMMs and reduce-scatters in every way that programs make them, and in which a guess at what comes next is wrong. All
  * of it is right without slipring, too.
  *
- *   scatter CASE RANKS      RANKS: "3", or "3t": threads of one process
+ *   scatter CASE RANKS      RANKS: "3", or "3t": threads of one process, or "4m": two processes of two threads each
  *   scatter list-LIST       the cases of a list
  */
 #include "scatter.h"
 
 #include <string.h>
 
-static const struct scatter_case *const lists[] = {form_cases, plain_cases, between_cases, instead_cases,
-                                                   look_cases, group_cases, unlike_cases,  loop_cases};
+static const struct scatter_case *const lists[] = {form_cases,  plain_cases,  between_cases, instead_cases, look_cases,
+                                                   group_cases, unlike_cases, loop_cases,    reuse_cases};
 static const struct scatter_case *chosen;
 static struct rank me;
 
@@ -23,6 +23,8 @@ static void run(void *one)
     cudaStream_t *const streams[] = {&w->s, &w->side, &w->third};
     for (int i = 0; i < LENGTH(streams); i++)
         CUDA(cudaStreamCreateWithFlags(streams[i], cudaStreamNonBlocking));
+    for (int i = 0; i < LENGTH(w->blocking); i++)
+        CUDA(cudaStreamCreate(&w->blocking[i]));
     for (int i = 0; i < LENGTH(w->event); i++)
         CUDA(cudaEventCreateWithFlags(&w->event[i], cudaEventDisableTiming));
     gemm_open(w);
@@ -35,6 +37,8 @@ static void run(void *one)
         CUDA(cudaEventDestroy(w->event[i]));
     for (int i = 0; i < LENGTH(streams); i++)
         CUDA(cudaStreamDestroy(*streams[i]));
+    for (int i = 0; i < LENGTH(w->blocking); i++)
+        CUDA(cudaStreamDestroy(w->blocking[i]));
 }
 
 static void body(struct rank *r)
@@ -48,7 +52,7 @@ static void body(struct rank *r)
     }
     struct world each[MOST_RANKS];
     for (int i = 0; i < threads; i++)
-        each[i] = (struct world){.rank = i, .nranks = threads, .threads = true};
+        each[i] = (struct world){.rank = r->rank * threads + i, .nranks = r->nranks * threads, .threads = true};
     on_threads(threads, each, sizeof *each, run);
 }
 
@@ -76,5 +80,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: scatter CASE RANKS | scatter list-LIST\n");
         return 2;
     }
-    return *end == 't' ? forms_run(1, 110, body, &n) : forms_run(n, 110, body, NULL);
+    const int processes = *end == 't' ? 1 : *end == 'm' ? 2 : n;
+    int threads = n / processes;
+    return forms_run(processes, 110, body, *end ? &threads : NULL);
 }

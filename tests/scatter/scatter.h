@@ -16,7 +16,7 @@
 enum { MOST_RANKS = 8, BURST = 3 };
 enum elem { BF16, FP16, FP32 };
 enum api { EX, EX64, SGEMM, HGEMM, LT, LT_BIAS, BATCH_1 };
-enum recv_at { RECV_OWN, RECV_IN_PLACE, RECV_IN_A, RECV_IN_B };
+enum recv_at { RECV_OWN, RECV_IN_PLACE, RECV_IN_A, RECV_IN_B, RECV_IN_WORKSPACE };
 
 struct shape {
     const char *name;
@@ -38,6 +38,7 @@ struct world {
     bool threads;              /* the ranks are threads of one process */
     ncclComm_t comm, reversed; /* `reversed`: the same ranks in the other order */
     cudaStream_t s, side, third;
+    cudaStream_t blocking[2]; /* these are not non-blocking */
     cudaEvent_t event[4];
     cublasHandle_t blas;
     void *lt, *workspace;
@@ -107,7 +108,7 @@ struct scatter_case {
 };
 /* Each ends with a row without a name. */
 extern const struct scatter_case form_cases[], plain_cases[], between_cases[], instead_cases[], look_cases[],
-    group_cases[], unlike_cases[], loop_cases[];
+    group_cases[], unlike_cases[], loop_cases[], reuse_cases[];
 
 /* ---- scatter_forms.c ---- */
 

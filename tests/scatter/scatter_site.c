@@ -67,6 +67,8 @@ static uint8_t *recv_of(const struct site *t)
         return t->a;
     case RECV_IN_B:
         return t->b;
+    case RECV_IN_WORKSPACE:
+        return t->w->workspace;
     default:
         return device(t->count, t->elem);
     }
