@@ -1,0 +1,2 @@
+# The result is written before what still uses the buffer.
+s/    if \(s->before\)/    if (0)/

@@ -1,0 +1,2 @@
+# Every operation is taken for a sum.
+s/ \|\| \(call->op != ncclSum \&\& call->op != ncclAvg\)//

@@ -1,0 +1,2 @@
+# A capture is not looked for.
+s/ \|\| slr_stream_may_capture\(call->stream\);/;/

@@ -1,0 +1,2 @@
+# What other contexts do is not looked at.
+s/    if \(p->foreign\)\n/    if (0)\n/

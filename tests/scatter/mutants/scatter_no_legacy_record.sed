@@ -1,0 +1,2 @@
+# A record on the legacy default stream is not looked at.
+s/if \(!name \&\& p->stream \&\& p->blocking\)/if (0)/

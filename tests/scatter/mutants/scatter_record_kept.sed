@@ -1,0 +1,2 @@
+# An event that is recorded elsewhere is remembered.
+s/    forget\(event\); \/\* this record/    \/* this record/

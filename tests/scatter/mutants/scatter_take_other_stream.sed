@@ -1,0 +1,2 @@
+# The call may be on any stream.
+s/ \&\& \(here \|\| there\)//
