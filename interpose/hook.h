@@ -25,8 +25,7 @@ static inline bool slr_hook_pending(void)
  * sends. */
 static inline bool slr_hook_gemm(void)
 {
-    return slr_hook_pending() ||
-           (atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed) != 0 && slr_guard == 0);
+    return slr_hook_pending() || (atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed) != 0 && slr_guard == 0);
 }
 
 /* One error line for each function: it was called, and the library that should have it does not. */

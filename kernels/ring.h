@@ -126,7 +126,7 @@ struct slr_ring {
      * when all is corrected that r has copied. Likewise. */
     _Atomic uint64_t expected[SLR_MAX_RANKS], corrected[SLR_MAX_RANKS];
     _Atomic uint32_t entered; /* the first piece of the latest reduce-scatter; 0: there was none */
-    _Atomic bool opened; /* it has its streams and events */
+    _Atomic bool opened;      /* it has its streams and events */
     CUstream publish, pull;
     CUstream carrier; /* here the application's events are recorded that complete with the gather */
     CUstream own;     /* copies the own shard */

@@ -39,7 +39,8 @@
 #define ERROR_MS 2000
 #define ABORT_MS 2500
 #define HELD_MS 300
-#define TURN 11 /* the number of a gather that is NCCL's: SLIPRING_TRIALS_AFTER is 2, and the first two ways are the ring's */
+#define TURN                                                                                                           \
+    11 /* the number of a gather that is NCCL's: SLIPRING_TRIALS_AFTER is 2, and the first two ways are the ring's */
 
 enum { K = 64, COLUMNS = 256, M = 48, SHARD = K * COLUMNS * 4 };
 enum { OPENED = 1, COME, ENQUEUED, GONE }; /* board marks */
