@@ -187,6 +187,8 @@ static void figures(struct report *r, struct found *all)
         put_reasons(&t, &all->at[i]);
         put_gemms(&t, r, &all->at[i]);
         any |= all->at[i].traced > 0;
+    }
+    for (size_t i = 0; i < all->n && i < SITES_SHOWN && any; i++) {
         table_cell(&times, "#%zu", i + 1);
         put_times(&times, &all->at[i]);
     }
@@ -199,10 +201,7 @@ static void figures(struct report *r, struct found *all)
             "Of those over the ring that were traced, on all ranks. median, p90: from the first part that travels, "
             "or from the call, to the last sum. exposed: from the stream's reaching the call, behind the GEMM, until "
             "it went on, median. overlap: 1 - exposed / time, over all.");
-    else
-        vec_free(&times.cells);
-    if (any)
-        out_table(r->o, &times);
+    out_table(r->o, &times);
 }
 
 /* ---- what is counted ---- */
