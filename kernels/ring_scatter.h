@@ -55,14 +55,13 @@ struct slr_scatter_part {
 
 struct slr_scatter {
     CUdeviceptr send, recv; /* recv may be the own shard of send; else it has nothing in common with send */
-    CUstream stream;        /* the application's */
     struct slr_plan plan;   /* slr_scatter_plan() */
     enum slr_reduce_type type;
     size_t elem;   /* bytes */
     float divisor; /* of the sum */
     const struct slr_reduce *reduce;
     /* All of `send`, each byte once, in the order in which they complete. With events the ring does not
-     * wait for its stream: then `before` is recorded behind what still uses `recv`, NULL: the parts'
+     * wait for the call's stream: then `before` is recorded behind what still uses `recv`, NULL: the parts'
      * events are. */
     const struct slr_scatter_part *part;
     unsigned parts;

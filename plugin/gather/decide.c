@@ -36,30 +36,43 @@ void slr_gather_decided(struct slr_call *call)
     call->entered = false;
 }
 
-enum slr_reason slr_gather_decide(struct slr_call *call)
+enum slr_reason slr_gather_identify(struct slr_call *call)
 {
     struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
     call->shard = shard_bytes(call, c ? c->nranks : 1);
-    if (!c)
-        return SLR_R_NOT_TRACKED;
-    if (c->pass != SLR_R_RING)
-        return c->pass;
+    return c ? c->pass : SLR_R_NOT_TRACKED;
+}
+
+enum slr_reason slr_gather_arguments(const struct slr_call *call)
+{
     if (call->count == 0)
         return SLR_R_COUNT_ZERO;
-    if (!call->shard || !call->send || !call->recv)
-        return SLR_R_BAD_ARGUMENT;
-    if (call->shard * (size_t)c->nranks < c->least_bytes)
-        return SLR_R_TOO_SMALL;
-    /* Facts of this rank alone; passed_alone.h finds ranks that differ in them. */
+    return call->shard && call->send && call->recv ? SLR_R_RING : SLR_R_BAD_ARGUMENT;
+}
+
+enum slr_reason slr_gather_here(struct slr_call *call)
+{
     if (slr_region_gathers())
         return SLR_R_REGION;
     if (captures(call))
         return SLR_R_CAPTURE;
-    if (atomic_load(&c->error) != ncclSuccess)
+    if (atomic_load(&call->comm->error) != ncclSuccess)
         return SLR_R_COMM_ERROR;
     /* Now, not when a group ends: what is passed in between belongs behind this call. */
-    call->passed_alone = atomic_load(&c->passed_alone);
-    return slr_trials_call(call);
+    call->passed_alone = atomic_load(&call->comm->passed_alone);
+    return SLR_R_RING;
+}
+
+enum slr_reason slr_gather_decide(struct slr_call *call)
+{
+    enum slr_reason why = slr_gather_identify(call);
+    if (why == SLR_R_RING)
+        why = slr_gather_arguments(call);
+    if (why == SLR_R_RING && call->shard * (size_t)call->comm->nranks < call->comm->least_bytes)
+        why = SLR_R_TOO_SMALL;
+    if (why == SLR_R_RING)
+        why = slr_gather_here(call);
+    return why == SLR_R_RING ? slr_trials_call(call) : why;
 }
 
 static void count(const struct slr_call *call, enum slr_reason why)

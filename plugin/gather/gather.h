@@ -17,6 +17,16 @@
  * this rank alone, the capture state (R6) and the caller's region. */
 enum slr_reason slr_gather_decide(struct slr_call *call);
 
+/* Its steps, which a reduce-scatter's decision has in common. SLR_R_RING: go on.
+ *
+ * identify    fills comm and shard; NCCL has the calls of the communicator
+ * arguments   NCCL refuses them, or there is nothing to do
+ * here        facts of this rank alone (passed_alone.h finds ranks that differ in them), and its error;
+ *             may enter the communicator's context */
+enum slr_reason slr_gather_identify(struct slr_call *call);
+enum slr_reason slr_gather_arguments(const struct slr_call *call);
+enum slr_reason slr_gather_here(struct slr_call *call);
+
 /* To be called after that, before NCCL or the program goes on: leaves the communicator's context,
  * which the decision may have entered. What the ring does in between need not enter it again, as
  * that takes four calls of the driver. */

@@ -4,7 +4,6 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/nvtx.h"
-#include "cache/captures.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/sums.h"
 #include "plugin/gather/gather.h"
@@ -15,7 +14,6 @@
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
-#include "plugin/util/region.h"
 
 #define PARTS 4                      /* of a shard that no GEMM has cut */
 #define LEAST_PART ((size_t)1 << 20) /* bytes */
@@ -39,52 +37,32 @@ static bool type_of(ncclDataType_t type, enum slr_reduce_type *out)
     }
 }
 
-/* 0 when the type is unknown, or when all shards together do not fit an address space. */
-static size_t shard_bytes(const struct slr_call *call, int nranks)
+/* What a reduce-scatter needs besides what a gather does. */
+static enum slr_reason kind(const struct slr_call *call)
 {
-    size_t elem = slr_type_bytes(call->type), bytes, all;
-    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) ||
-        __builtin_mul_overflow(bytes, (size_t)nranks, &all) || all > PTRDIFF_MAX)
-        return 0;
-    return bytes;
-}
-
-static bool captures(struct slr_call *call)
-{
-    call->entered = slr_shared_work_begin(&call->comm->shared) == SLR_OK;
-    return !call->entered || slr_stream_may_capture(call->stream);
+    enum slr_reduce_type type;
+    if (!type_of(call->type, &type) || (call->op != ncclSum && call->op != ncclAvg))
+        return SLR_R_SCATTER_TYPE;
+    return call->shard * (size_t)call->comm->nranks < slr_get(SLR_S_MIN_BYTES) ? SLR_R_TOO_SMALL : SLR_R_RING;
 }
 
 enum slr_reason slr_scatter_decide(struct slr_call *call)
 {
-    struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
-    enum slr_reduce_type type;
-    call->shard = shard_bytes(call, c ? c->nranks : 1);
-    if (!c)
-        return SLR_R_NOT_TRACKED;
-    if (c->pass != SLR_R_RING)
-        return c->pass;
-    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_OFF)
-        return SLR_R_SCATTER_OFF;
-    if (call->count == 0)
-        return SLR_R_COUNT_ZERO;
-    if (!call->shard || !call->send || !call->recv)
-        return SLR_R_BAD_ARGUMENT;
-    if (!type_of(call->type, &type) || (call->op != ncclSum && call->op != ncclAvg))
-        return SLR_R_SCATTER_TYPE;
-    if (call->shard * (size_t)c->nranks < slr_get(SLR_S_MIN_BYTES))
-        return SLR_R_TOO_SMALL;
-    if (slr_region_gathers())
-        return SLR_R_REGION;
-    if (captures(call))
-        return SLR_R_CAPTURE;
-    if (atomic_load(&c->error) != ncclSuccess)
-        return SLR_R_COMM_ERROR;
-    call->passed_alone = atomic_load(&c->passed_alone);
+    enum slr_reason why = slr_gather_identify(call);
+    if (why == SLR_R_RING && slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_OFF)
+        why = SLR_R_SCATTER_OFF;
+    if (why == SLR_R_RING)
+        why = slr_gather_arguments(call);
+    if (why == SLR_R_RING)
+        why = kind(call);
+    if (why == SLR_R_RING)
+        why = slr_gather_here(call);
+    if (why != SLR_R_RING)
+        return why;
     call->made = slr_produce_learn(call);
     if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS)
         return SLR_R_RING;
-    return c->trials ? slr_trials_call(call) : SLR_R_SCATTER_UNTRIED;
+    return call->comm->trials ? slr_trials_call(call) : SLR_R_SCATTER_UNTRIED;
 }
 
 enum slr_reason slr_scatter_can(const struct slr_call *call)
@@ -138,7 +116,6 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
     struct slr_scatter_part plain[PARTS * SLR_MAX_RANKS];
     struct slr_scatter s = {.send = (CUdeviceptr)(uintptr_t)call->send,
                             .recv = (CUdeviceptr)(uintptr_t)call->recv,
-                            .stream = call->stream,
                             .plan = slr_scatter_plan(call->shard),
                             .elem = slr_type_bytes(call->type),
                             .divisor = call->op == ncclAvg ? (float)c->nranks : 1.0f,
