@@ -208,7 +208,8 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
         /* What joining calls of the vendors may come back through the stubs. */
         if (slr_guard == slr_guard_program) {
             slr_guard++;
-            touch(row, frame);
+            if (slr_product_any())
+                touch(row, frame);
             done = join(row, frame);
             slr_guard--;
         } else {

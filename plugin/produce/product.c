@@ -10,9 +10,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_product *list; /* of live ones */
 static _Atomic unsigned count;
 
-static bool none(void)
+bool slr_product_any(void)
 {
-    return atomic_load_explicit(&count, memory_order_acquire) == 0;
+    return atomic_load_explicit(&count, memory_order_acquire) != 0;
 }
 
 /* Under the lock. */
@@ -90,7 +90,7 @@ struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_
 {
     struct slr_product *p = c->product;
     bool taken = false;
-    if (!p || none())
+    if (!p || !slr_product_any())
         return NULL;
     pthread_mutex_lock(&lock);
     if (p->live) {
@@ -112,7 +112,7 @@ static void drop(CUcontext ctx)
 
 void slr_product_operation(CUcontext ctx)
 {
-    if (!none())
+    if (slr_product_any())
         drop(ctx);
 }
 
@@ -131,19 +131,19 @@ static CUcontext context_of(CUstream stream)
 
 void slr_product_on_stream(CUstream stream, bool per_thread)
 {
-    if (!none())
+    if (slr_product_any())
         drop(context_of(slr_stream_name(stream, per_thread)));
 }
 
 void slr_product_on_all(void)
 {
-    if (!none())
+    if (slr_product_any())
         drop(NULL);
 }
 
 void slr_product_memory(void)
 {
-    if (none())
+    if (!slr_product_any())
         return;
     pthread_mutex_lock(&lock);
     for (struct slr_product *p = list; p; p = p->next)
@@ -164,7 +164,7 @@ static void forget(CUevent event)
 
 void slr_product_event_end(CUevent event)
 {
-    if (none())
+    if (!slr_product_any())
         return;
     pthread_mutex_lock(&lock);
     forget(event);
@@ -174,7 +174,7 @@ void slr_product_event_end(CUevent event)
 void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigned flags)
 {
     const CUstream name = slr_stream_name(stream, per_thread);
-    if (none())
+    if (!slr_product_any())
         return;
     const CUcontext ctx = context_of(name);
     pthread_mutex_lock(&lock);
@@ -259,7 +259,7 @@ static void follow(struct slr_comm *c, const struct wait *w)
 void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, bool held, bool shared)
 {
     const CUstream name = slr_stream_name(stream, per_thread);
-    if (none())
+    if (!slr_product_any())
         return;
     slr_guard++;
     const struct wait w = {.stream = name,

@@ -86,6 +86,9 @@ void slr_product_live(struct slr_product *p, bool late);
 struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_t bytes, CUstream stream,
                                      CUevent *before);
 
+/* Something is live. One load: for who has to find out more before it calls what follows. */
+bool slr_product_any(void);
+
 /* An operation that is none of the exceptions, in that context. Cheap when nothing is live. Without
  * locks, as all that follow. */
 void slr_product_operation(CUcontext ctx);
