@@ -117,18 +117,6 @@ uint64_t slr_produce_learn(const struct slr_call *call)
     return gemm;
 }
 
-static uint64_t name_of(const struct slr_gemm *gemm)
-{
-    const struct slr_consumer what = {.m = gemm->m,
-                                      .n = gemm->n,
-                                      .k = gemm->k,
-                                      .batch = gemm->batch,
-                                      .op = {(int32_t)gemm->transa, (int32_t)gemm->transb},
-                                      .type = {(int32_t)gemm->atype, (int32_t)gemm->btype, (int32_t)gemm->ctype},
-                                      .gathered = SLR_CONSUMER_C};
-    return slr_consumer_hash(&what);
-}
-
 /* The communicator that is expected to send what the GEMM writes, held; NULL: none. */
 static struct slr_comm *expected(const struct slr_gemm *gemm, uint64_t name, CUcontext ctx, size_t *shard)
 {
@@ -272,7 +260,8 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, boo
     size_t shard = 0;
     if (slr_gemm_describe(gemm) != SLR_R_FUSED)
         return false;
-    const uint64_t name = name_of(gemm);
+    const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
+    const uint64_t name = slr_consumer_hash(&what);
     struct slr_comm *c = expected(gemm, name, ctx, &shard);
     if (!c)
         return false;

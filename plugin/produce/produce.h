@@ -15,9 +15,10 @@
  * Only this rank's own GEMM follows from an expectation, never what it tells others or how it answers:
  * ranks need not expect alike (kernels/ring_scatter.h).
  *
- * GEMMs are looked at from the first such reduce-scatter of the process on (SLR_GEMM_WATCH_PRODUCTS), but
- * not any more when none of the first ones was of what a GEMM has computed. One that slipring keeps whole (SLIPRING_FUSE=off, SLIPRING_STRICT, regions), reads C, or runs in a
- * capture is never a product. */
+ * GEMMs are looked at from the first such reduce-scatter of the process on (SLR_GEMM_WATCH_PRODUCTS),
+ * but not any more when none of the first ones was of what a GEMM has computed. One that slipring keeps
+ * whole (SLIPRING_FUSE=off, SLIPRING_STRICT, regions), reads C, or runs in a capture is never a
+ * product. */
 #ifndef SLR_PLUGIN_PRODUCE_PRODUCE_H
 #define SLR_PLUGIN_PRODUCE_PRODUCE_H
 

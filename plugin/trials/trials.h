@@ -30,6 +30,19 @@
 
 #include "kernels/gemm.h"
 #include "plugin/comm/call.h"
+#include "plugin/util/consumer.h"
+
+/* What sites tell GEMMs apart by. `gathered`: which of A and B is, or C: what a reduce-scatter sends. */
+static inline struct slr_consumer slr_trials_name(const struct slr_gemm *gemm, int gathered)
+{
+    return (struct slr_consumer){.m = gemm->m,
+                                 .n = gemm->n,
+                                 .k = gemm->k,
+                                 .batch = gemm->batch,
+                                 .op = {(int32_t)gemm->transa, (int32_t)gemm->transb},
+                                 .type = {(int32_t)gemm->atype, (int32_t)gemm->btype, (int32_t)gemm->ctype},
+                                 .gathered = gathered};
+}
 
 /* The rounds that this rank would try, for its post; 0: none. */
 uint32_t slr_trials_prepare(struct slr_comm *c);
@@ -43,8 +56,8 @@ void slr_trials_ready(struct slr_comm *c);
 /* The communicator's context is current, or has gone (then `gone`, and its events with it). */
 void slr_trials_close(struct slr_comm *c, bool gone);
 
-/* The next gather or reduce-scatter (call->made) that the ring could have; once for each, in order. SLR_R_RING, or why NCCL has it.
- * Sets call->measured. Without locks. */
+/* The next gather or reduce-scatter (call->made) that the ring could have; once for each, in order.
+ * SLR_R_RING, or why NCCL has it. Sets call->measured. Without locks. */
 enum slr_reason slr_trials_call(struct slr_call *call);
 
 /* Whether gathers of that size may go to the ring although they are not tried (from a graph): not when

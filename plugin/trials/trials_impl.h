@@ -74,18 +74,6 @@ static inline uint64_t slr_trials_stage_end(const struct slr_trials *t, const st
     return slr_trials_end(t->after, t->rounds, slr_stage_of(s->again));
 }
 
-/* `gathered`: SLR_CONSUMER_A or SLR_CONSUMER_B. */
-static inline struct slr_consumer slr_trials_name(const struct slr_gemm *gemm, int gathered)
-{
-    return (struct slr_consumer){.m = gemm->m,
-                                 .n = gemm->n,
-                                 .k = gemm->k,
-                                 .batch = gemm->batch,
-                                 .op = {(int32_t)gemm->transa, (int32_t)gemm->transb},
-                                 .type = {(int32_t)gemm->atype, (int32_t)gemm->btype, (int32_t)gemm->ctype},
-                                 .gathered = gathered};
-}
-
 /* ---- measure.c ---- */
 
 /* No GEMM will come any more that consumes the latest gather. */
