@@ -74,25 +74,19 @@ static void host_sync_tied(struct turn *u)
 
 static void event_sync(struct turn *u)
 {
-    struct world *w = u->t->w;
-    CUDA(cudaEventRecord(w->event[0], w->s));
-    CUDA(cudaEventSynchronize(w->event[0]));
+    await_event(u);
     on_third(u);
 }
 
 static void event_query(struct turn *u)
 {
-    struct world *w = u->t->w;
-    CUDA(cudaEventRecord(w->event[0], w->s));
-    while (cudaEventQuery(w->event[0]) == cudaErrorNotReady)
-        sleep_ms(1);
+    poll_event(u);
     on_third(u);
 }
 
 static void stream_query(struct turn *u)
 {
-    while (cudaStreamQuery(u->t->w->s) == cudaErrorNotReady)
-        sleep_ms(1);
+    poll_stream(u);
     on_third(u);
 }
 

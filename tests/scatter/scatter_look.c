@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "scatter.h"
+#include "scatter_wrong.h"
 
 enum { TURNS = 9 };
 
@@ -56,25 +56,19 @@ static void on_third(struct turn *u)
 
 static void event_sync(struct turn *u)
 {
-    struct world *w = u->t->w;
-    CUDA(cudaEventRecord(w->event[0], w->s));
-    CUDA(cudaEventSynchronize(w->event[0]));
+    await_event(u);
     on_third(u);
 }
 
 static void event_poll(struct turn *u)
 {
-    struct world *w = u->t->w;
-    CUDA(cudaEventRecord(w->event[0], w->s));
-    while (cudaEventQuery(w->event[0]) == cudaErrorNotReady)
-        sleep_ms(1);
+    poll_event(u);
     on_third(u);
 }
 
 static void stream_poll(struct turn *u)
 {
-    while (cudaStreamQuery(u->t->w->s) == cudaErrorNotReady)
-        sleep_ms(1);
+    poll_stream(u);
     on_third(u);
 }
 

@@ -62,3 +62,26 @@ void wrong_body(struct world *w, const struct scatter_case *c)
         turn_close(&each[i]);
     site_close(&t);
 }
+
+/* ---- how the host sees an end ---- */
+
+void await_event(struct turn *u)
+{
+    struct world *w = u->t->w;
+    CUDA(cudaEventRecord(w->event[0], w->s));
+    CUDA(cudaEventSynchronize(w->event[0]));
+}
+
+void poll_event(struct turn *u)
+{
+    struct world *w = u->t->w;
+    CUDA(cudaEventRecord(w->event[0], w->s));
+    while (cudaEventQuery(w->event[0]) == cudaErrorNotReady)
+        sleep_ms(1);
+}
+
+void poll_stream(struct turn *u)
+{
+    while (cudaStreamQuery(u->t->w->s) == cudaErrorNotReady)
+        sleep_ms(1);
+}

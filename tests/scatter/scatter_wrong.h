@@ -49,6 +49,11 @@ void is_added(struct turn *u, int rank);
 void is_reduced(struct turn *u, int rank);
 void is_gathered(struct turn *u, int rank);
 
+/* ---- how the host sees the end of what is on the turn's stream ---- */
+void await_event(struct turn *u);
+void poll_event(struct turn *u);
+void poll_stream(struct turn *u);
+
 /* ---- what changes it ---- */
 void memset_c(struct turn *u);
 void copy_c(struct turn *u);
