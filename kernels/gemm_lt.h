@@ -8,9 +8,10 @@
  * descriptor of its own, with these moved (lt_split.h). The application's descriptors are only read.
  *
  * What is split is told by the descriptors' attributes. Those in the tables of lt_desc.c are
- * understood; what the call reads and writes by them is described, whether it is split or not, so
- * that it may overtake gathers of other memory. Every other attribute that the library at hand knows must have the value that a fresh
- * descriptor has. So an attribute of a newer library is not ignored, but keeps the GEMM whole.
+ * understood; what the call reads and writes by them is described, whether it is split or not, so that
+ * it may overtake gathers of other memory. Every other attribute that the library at hand knows must
+ * have the value that a fresh descriptor has. So an attribute of a newer library is not ignored, but
+ * keeps the GEMM whole.
  *
  * Where the application gives an algorithm, a part has one that sums as that does, if there is one
  * (lt_algo.h). NULL stays NULL: the library chooses.

@@ -12,10 +12,11 @@
  * SLR_TURNS are under way the next one is not followed. Calls in groups are followed from the group's end on, one
  * for each stream. Sites that stay with NCCL for good are NCCL's alone, and cost nothing.
  *
- * A peer that is gone (its process has ended, or it has left the communicator) may have ended its part properly.
- * No rank's operation of these is over before every rank's has begun, as each waits for data of each. So then this rank's is
- * about to end, whatever stood before it on its stream; if it does not within a second, the peer has broken it, and
- * the communicator fails as for the ring's gathers: the error is told, and ncclCommAbort ends NCCL's kernel.
+ * A peer that is gone (its process has ended, or it has left the communicator) may have ended its part
+ * properly. No rank's operation of these is over before every rank's has begun, as each waits for data
+ * of each. So then this rank's is about to end, whatever stood before it on its stream; if it does not
+ * within a second, the peer has broken it, and the communicator fails as for the ring's gathers: the
+ * error is told, and ncclCommAbort ends NCCL's kernel.
  *
  * The words are in memory that is registered with CUDA while a word may be written (memory/deferred_free.h). */
 #ifndef SLR_PLUGIN_GATHER_NCCL_TURN_H

@@ -28,11 +28,12 @@
  *   the error. ncclCommGetAsyncError does not count: frameworks call it on a thread of their own,
  *   while another one waits for the stream. It reports the error all the same (design rule R8);
  *
- * - this rank has failed, the application is not informed, its gathers hold streams, and one of its threads
- *   has been in a GEMM in the communicator's context for SLIPRING_GEMM_TIMEOUT: that call is made to return CUBLAS_STATUS_EXECUTION_FAILED, which informs
- *   (gather/in_gemm.h). In this order: the error is set, the call is told, the waits are released. When
- *   the call has not come back by then, a peer is stopped: as in ncclCommAbort all waits are released,
- *   for healthy peers too, behind `broken`.
+ * - this rank has failed, the application is not informed, its gathers hold streams, and one of its
+ *   threads has been in a GEMM in the communicator's context for SLIPRING_GEMM_TIMEOUT: that call is
+ *   made to return CUBLAS_STATUS_EXECUTION_FAILED, which informs (gather/in_gemm.h). In this order: the
+ *   error is set, the call is told, the waits are released. When the call has not come back by then, a
+ *   peer is stopped: as in ncclCommAbort all waits are released, for healthy peers too, behind
+ *   `broken`.
  */
 #ifndef SLR_PLUGIN_LIFECYCLE_WATCHDOG_H
 #define SLR_PLUGIN_LIFECYCLE_WATCHDOG_H

@@ -30,9 +30,10 @@
  *   WAYS  --its calls are all in groups: nothing will be measured-->  ended, which is as chosen
  *
  * The number of a call among those of its site decides the way: none is tried in the first `after`
- * calls, in which memory is mapped; then each way has SLR_TRIAL_RUN calls in turn, NCCL behind
- * `whole`, `rounds` times. The first call of a run is not measured, as it comes behind another way. In a duel ring and NCCL have
- * SLR_DUEL_RUN calls in turn, as often. So no rank has to be told which way a call goes in a stage.
+ * calls, in which memory is mapped; then each way has SLR_TRIAL_RUN calls in turn, NCCL behind `whole`,
+ * `rounds` times. The first call of a run is not measured, as it comes behind another way. In a duel
+ * ring and NCCL have SLR_DUEL_RUN calls in turn, as often. So no rank has to be told which way a call
+ * goes in a stage.
  *
  * Who writes what, in the control block (comm/trial_row.h):
  *
