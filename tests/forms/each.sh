@@ -5,8 +5,8 @@
 #   each.sh PROGRAM LIST RANKS -- COMMAND...     runs COMMAND -- PROGRAM CASE RANKS
 #
 # LIST is CASE,CASE,... or an argument that begins with "list" and makes the program print its cases.
-# MUTANT=1: each case must fail instead, with wrong results or misuse of the software GPU; a case is given eight tries, because a mutant
-# may be lucky.
+# MUTANT=1: each case must fail instead, with wrong results, misuse of the software GPU, or a log that says something else than the
+# command expects; a case is given eight tries, because a mutant may be lucky.
 set -u
 program=$1 list=$2 ranks=$3
 shift 4
@@ -27,7 +27,7 @@ for c in $cases; do
   caught=0
   for _ in {1..8}; do
     one "$@" -- "$program" "$c" "$ranks" && continue
-    grep -qE '^wrong: |misuse' "$out" && { caught=1; break; }
+    grep -qE '^wrong: |misuse|^FAILED: .*log line' "$out" && { caught=1; break; }
     echo "$c ended in another way:"
     cat "$out"
   done

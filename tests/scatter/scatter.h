@@ -25,6 +25,7 @@ struct shape {
     bool ta, tb;
     int m, cols, k;  /* cols: of C, on each rank */
     int alpha, beta; /* alpha 0: 1 */
+    int pad;         /* the last rows of C, which the GEMM leaves alone; not of LT */
     bool avg, device_scalars;
     enum recv_at recv;
     bool side;     /* the call is made on a second stream, told by an event */
@@ -108,7 +109,7 @@ struct scatter_case {
 };
 /* Each ends with a row without a name. */
 extern const struct scatter_case form_cases[], plain_cases[], between_cases[], instead_cases[], look_cases[],
-    group_cases[], unlike_cases[], loop_cases[], reuse_cases[];
+    group_cases[], unlike_cases[], loop_cases[], reuse_cases[], tried_cases[];
 
 /* ---- scatter_forms.c ---- */
 

@@ -34,7 +34,7 @@ static cudaDataType cuda_type(enum elem type)
 
 /* One GEMM; leading dimensions are those of whole matrices. */
 struct call {
-    int m, n, k, lda, ldb;
+    int m, n, k, lda, ldb, ldc;
     const uint8_t *a, *b;
     uint8_t *c;
     float alpha, beta;
@@ -89,23 +89,23 @@ static void multiply(const struct site *t, const struct call *g)
     switch (s->api) {
     case SGEMM:
         BLAS(cublasSgemm(h, ta, tb, g->m, g->n, g->k, g->alphas, (const float *)(const void *)g->a, g->lda,
-                         (const float *)(const void *)g->b, g->ldb, g->betas, (float *)(void *)g->c, g->m));
+                         (const float *)(const void *)g->b, g->ldb, g->betas, (float *)(void *)g->c, g->ldc));
         return;
     case HGEMM:
-        BLAS(cublasHgemm(h, ta, tb, g->m, g->n, g->k, &alpha, g->a, g->lda, g->b, g->ldb, &beta, g->c, g->m));
+        BLAS(cublasHgemm(h, ta, tb, g->m, g->n, g->k, &alpha, g->a, g->lda, g->b, g->ldb, &beta, g->c, g->ldc));
         return;
     case EX64:
         BLAS(cublasGemmEx_64(h, ta, tb, g->m, g->n, g->k, g->alphas, g->a, type, g->lda, g->b, type, g->ldb, g->betas,
-                             g->c, type, g->m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+                             g->c, type, g->ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
         return;
     case BATCH_1:
         BLAS(cublasGemmStridedBatchedEx(h, ta, tb, g->m, g->n, g->k, g->alphas, g->a, type, g->lda, 0, g->b, type,
-                                        g->ldb, 0, g->betas, g->c, type, g->m, 0, 1, CUBLAS_COMPUTE_32F,
+                                        g->ldb, 0, g->betas, g->c, type, g->ldc, 0, 1, CUBLAS_COMPUTE_32F,
                                         CUBLAS_GEMM_DEFAULT));
         return;
     default:
         BLAS(cublasGemmEx(h, ta, tb, g->m, g->n, g->k, g->alphas, g->a, type, g->lda, g->b, type, g->ldb, g->betas,
-                          g->c, type, g->m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+                          g->c, type, g->ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     }
 }
 
@@ -113,8 +113,9 @@ void site_gemm_part(struct site *t, int from, int first, int n, int beta, cudaSt
 {
     const struct shape *s = &t->shape;
     const bool own = beta < 0;
-    struct call g = {.m = s->m, .n = n, .k = s->k, .a = t->a, .alpha = (float)s->alpha};
+    struct call g = {.m = s->m - s->pad, .n = n, .k = s->k, .a = t->a, .alpha = (float)s->alpha};
     g.beta = (float)(own ? s->beta : beta);
+    g.ldc = s->m;
     g.lda = s->ta ? s->k : s->m;
     g.ldb = s->tb ? t->n : s->k;
     g.b = t->b + (size_t)(s->tb ? from : from * s->k) * t->elem;

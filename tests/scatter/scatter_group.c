@@ -159,6 +159,19 @@ static void nested(struct groups *g)
     NCCL(ncclGroupEnd());
 }
 
+/* What is sent is what stands there when the group ends. */
+static void written_inside(struct groups *g)
+{
+    struct site *t = &g->t[0];
+    gemms(g);
+    NCCL(ncclGroupStart());
+    site_call(t, g->w->s);
+    CUDA(cudaMemcpyAsync(t->c, t->spare, t->all * t->elem, cudaMemcpyDeviceToDevice, g->w->s));
+    NCCL(ncclGroupEnd());
+    for (int r = 0; r < g->w->nranks; r++)
+        memcpy(g->u[0].c[r], g->u[0].spare[r], t->all * sizeof(int));
+}
+
 /* In and out of groups in turn: what is learned of one is not true of the other. */
 static void in_turn(struct groups *g)
 {
@@ -234,5 +247,6 @@ const struct scatter_case group_cases[] = {GROUP("one", .play = several, .sites 
                                            GROUP("mixed", .play = mixed, .sites = 2, .gathers = true, .sums = true),
                                            GROUP("with-integers", .play = with_integers, .sites = 3),
                                            GROUP("nested", .play = nested, .sites = 2),
+                                           GROUP("written-inside", .play = written_inside, .sites = 1),
                                            GROUP("in-turn", .play = in_turn, .sites = 3),
                                            {.name = NULL}};

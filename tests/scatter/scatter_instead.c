@@ -166,6 +166,81 @@ static void twice(struct turn *u)
     site_call(u->t, u->t->w->s);
 }
 
+/* What the GEMM made in bf16, two and two, as half as many numbers of fp32. */
+static void as_fp32(struct turn *u)
+{
+    const struct site *t = u->t;
+    NCCL(ncclReduceScatter(t->c, t->recv, t->count / 2, ncclFloat32, ncclSum, t->w->comm, t->w->s));
+}
+
+static void expect_fp32(struct turn *u)
+{
+    const struct site *t = u->t;
+    turn_expect(u, u->c, 0, 0, false);
+    for (size_t i = 0; i < t->count / 2; i++) {
+        const size_t at = (size_t)t->w->rank * t->count + 2 * i;
+        float sum = 0;
+        for (int r = 0; r < t->w->nranks; r++) {
+            float value;
+            elem_put(BF16, (uint8_t *)&value, 0, u->c[r][at]);
+            elem_put(BF16, (uint8_t *)&value, 1, u->c[r][at + 1]);
+            sum = r == 0 ? value : sum + value; /* in the order of the ranks: not exact */
+        }
+        elem_put(FP32, u->want_recv, i, (double)sum);
+    }
+}
+
+/* What the GEMM made in fp32 as twice as many numbers of bf16: the upper half of each is it, as it is small. */
+static void as_bf16(struct turn *u)
+{
+    const struct site *t = u->t;
+    NCCL(ncclReduceScatter(t->c, t->recv, t->count * 2, ncclBfloat16, ncclSum, t->w->comm, t->w->s));
+}
+
+static void expect_bf16(struct turn *u)
+{
+    const struct site *t = u->t;
+    turn_expect(u, u->c, 0, 0, false);
+    for (size_t i = 0; i < t->count; i++) {
+        int sum = 0;
+        for (int r = 0; r < t->w->nranks; r++)
+            sum += u->c[r][(size_t)t->w->rank * t->count + i];
+        elem_put(BF16, u->want_recv, 2 * i, 0);
+        elem_put(BF16, u->want_recv, 2 * i + 1, sum);
+    }
+}
+
+/* A padded C: as many bytes as the GEMM writes, from its first one on. */
+static void padded(struct turn *u)
+{
+    struct site *t = u->t;
+    CUDA(cudaMemsetAsync(t->c, 0, t->all * t->elem, t->w->s));
+    site_gemm(t, t->w->s);
+}
+
+static void is_padded(struct turn *u, int r)
+{
+    const struct shape *s = &u->t->shape;
+    for (size_t i = 0; i < u->t->all; i++)
+        if ((int)(i % (size_t)s->m) >= s->m - s->pad)
+            u->c[r][i] = 0;
+}
+
+static size_t padded_count(const struct turn *u)
+{
+    return u->t->count / (size_t)u->t->shape.m * (size_t)(u->t->shape.m - u->t->shape.pad);
+}
+
+static void padded_call(struct turn *u)
+{
+    NCCL(scatter(u, u->t->c, padded_count(u), ncclSum, u->t->w->comm));
+}
+
+static void expect_padded(struct turn *u)
+{
+    turn_expect(u, u->c, 0, padded_count(u), false);
+}
+
 static void *call_here(void *one)
 {
     struct turn *u = one;
@@ -227,6 +302,11 @@ const struct scatter_case instead_cases[] = {
     OTHER("inside", .call = inside, .expect = expect_inside),
     OTHER("other-operation", .call = other_operation, .expect = expect_most),
     OTHER("other-type", .call = other_type, .expect = expect_bytes),
+    OTHER("as-fp32", .m = 33, .call = as_fp32, .expect = expect_fp32),
+    OTHER("as-fp32-always", .m = 33, .call = as_fp32, .expect = expect_fp32, .each = true),
+    OTHER("as-bf16", .type = FP32, .m = 33, .call = as_bf16, .expect = expect_bf16),
+    OTHER("padded", .pad = 8, .make = padded, .model = is_padded, .call = padded_call, .expect = expect_padded,
+          .each = true),
     OTHER("other-comm", .call = other_comm, .expect = expect_turned),
     OTHER("other-stream", .call = other_stream),
     OTHER("all-reduce-instead", .call = all_reduce_instead, .expect = expect_none, .model_after = is_reduced),

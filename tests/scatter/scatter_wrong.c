@@ -46,6 +46,8 @@ void wrong_body(struct world *w, const struct scatter_case *c)
     struct site t;
     shape.beta = o->beta;
     shape.type = o->type;
+    shape.m = o->m ? o->m : shape.m;
+    shape.pad = o->pad;
     if (strstr(c->name, "graph"))
         nccl_connects(w->comm, w->s);
     site_open(&t, w, &shape);

@@ -26,6 +26,7 @@ struct other {
     void (*expect)(struct turn *u);          /* what is received, where it is not the usual */
     void (*model_after)(struct turn *u, int rank);
     int beta, ranks;
+    int m, pad; /* of the shape, where it is not the usual one */
     enum elem type;
     bool each; /* every turn is so, also those from which slipring learns */
 };
