@@ -27,8 +27,9 @@
  *   BGRADB (along columns)    moved                                each part writes all of it
  *   auxiliary matrix          moved by columns                     moved by rows: to multiples of 128,
  *                                                                  ReLU's bits, or of 16 elements
- *   amax                      the library overwrites it in every call, and nothing that it offers
- *                             takes the largest of several: not cut
+ *   amax                      the library overwrites it in every call, nothing that it offers takes
+ *                             the largest of several, and what it makes of NaN is not documented:
+ *                             not cut
  *
  * Pure; no function calls the library.
  */
