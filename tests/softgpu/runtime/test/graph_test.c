@@ -3,6 +3,7 @@
  * CUDA. */
 #include <criterion/criterion.h>
 #include <cuda_runtime_api.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #define OK(call) cr_assert_eq((call), cudaSuccess, "%s: %s", #call, cudaGetErrorName(cudaPeekAtLastError()))
@@ -211,11 +212,11 @@ Test(softgpu_runtime_graph, captures_allocate, .init = setup)
     cr_assert_eq(used, 0);
 }
 
-static volatile int ended;
+static _Atomic int ended;
 
 static void end_it(void *user)
 {
-    *(volatile int *)user = 1;
+    atomic_store((_Atomic int *)user, 1);
 }
 
 Test(softgpu_runtime_graph, user_objects_end_with_the_last_graph, .init = setup)
@@ -230,11 +231,11 @@ Test(softgpu_runtime_graph, user_objects_end_with_the_last_graph, .init = setup)
     cudaGraphExec_t exec = run(graph);
     OK(cudaGraphDestroy(graph));
     usleep(20000);
-    cr_assert_eq(ended, 0);
+    cr_assert_eq(atomic_load(&ended), 0);
     OK(cudaGraphExecDestroy(exec));
-    for (int i = 0; i < 5000 && !ended; i++)
+    for (int i = 0; i < 5000 && !atomic_load(&ended); i++)
         usleep(1000);
-    cr_assert_eq(ended, 1);
+    cr_assert_eq(atomic_load(&ended), 1);
 }
 
 Test(softgpu_runtime_graph, errors_of_captures_have_their_names, .init = setup)
