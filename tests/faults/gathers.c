@@ -11,6 +11,7 @@
  */
 #include "player.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 
@@ -74,9 +75,41 @@ static void failed(const struct rank *r, ncclResult_t e, const char *where)
 
 #define GIVES_UP_MS 1000
 
+enum { CALLING, BACK, ABORTED };
+static _Atomic int call;
+
+/* The first gather that NCCL has meets all ranks inside of the call. */
+static void *give_up(void *rank)
+{
+    const struct rank *r = rank;
+    int calling = CALLING;
+    for (int i = 0; i < GIVES_UP_MS && atomic_load(&call) == CALLING; i++)
+        board_sleep_ms(1);
+    if (atomic_compare_exchange_strong(&call, &calling, ABORTED))
+        NCCL(ncclCommAbort(r->comm));
+    return NULL;
+}
+
+/* False: it did not come back before another thread had aborted. */
+static bool call_gather(const struct rank *r, const struct buffers *b, ncclResult_t *e)
+{
+    pthread_t thread;
+    int calling = CALLING;
+    CHECK(pthread_create(&thread, NULL, give_up, (void *)r) == 0, "no thread");
+    *e = ncclAllGather(b->send, b->recv, b->shard, ncclInt8, r->comm, r->stream);
+    const bool back = atomic_compare_exchange_strong(&call, &calling, BACK);
+    pthread_join(thread, NULL);
+    return back;
+}
+
 static void must_fail(const struct rank *r, const struct buffers *b)
 {
-    ncclResult_t e = ncclAllGather(b->send, b->recv, b->shard, ncclInt8, r->comm, r->stream);
+    ncclResult_t e;
+    if (!call_gather(r, b, &e)) {
+        CHECK(e != ncclSuccess, "rank %d: it worked, but an error was expected", r->rank);
+        player_drain(r, 4000);
+        leave(r);
+    }
     if (e == ncclSuccess)
         e = player_try(r, GIVES_UP_MS);
     if (e != ncclInProgress && e != ncclSuccess)

@@ -40,7 +40,8 @@ struct softgpu_kernel_desc {
     /* Called when a launch is put into a queue, at each replay of a graph as well, in the order of the calls that do so;
      * may change the launch's own copy of the arguments. Must not call the driver. NULL: nothing to do. */
     void (*queued)(void *args);
-    /* 1: loaded lazily, so its first launch synchronises its context (SOFTGPU_LAZY). NCCL loads its own eagerly. */
+    /* 1: loaded lazily, so its first launch synchronises its context (SOFTGPU_LAZY). NCCL has loaded its
+     * own when a communicator is made. */
     int lazy;
 };
 

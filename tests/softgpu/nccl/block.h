@@ -48,6 +48,7 @@ struct rank_slot {
     struct rank_info info;
     _Atomic uint64_t derive_seq;
     _Atomic uint64_t window_seq; /* registrations of windows that this rank has come to */
+    _Atomic uint32_t connects;   /* kinds of collectives whose first one this rank has come to: connect.c */
     struct derive_slot derive[2];
     _Alignas(64) _Atomic uint32_t bell; /* rung after every change that this rank may be waiting for */
     _Atomic uint32_t sleeping;

@@ -26,9 +26,10 @@ struct ncclComm {
     _Atomic int async; /* ncclResult_t: ncclInProgress while it is made, later the first error */
     _Atomic int abort; /* ends waits and running kernels */
     _Atomic int revoked, finalized;
-    uint64_t derivations;     /* calls of split and shrink so far */
-    _Atomic uint64_t derived; /* how many of them are over */
-    uint64_t windows;         /* the same for registrations of windows */
+    _Atomic uint32_t connected; /* kinds of collectives: connect.c */
+    uint64_t derivations;       /* calls of split and shrink so far */
+    _Atomic uint64_t derived;   /* how many of them are over */
+    uint64_t windows;           /* the same for registrations of windows */
     _Atomic uint64_t windows_met;
 
     pthread_mutex_t launch_lock; /* from drawing a place in the order to the launch; taken before `lock` */
@@ -132,6 +133,13 @@ struct op {
 ncclResult_t group_submit_op(const struct op *op);
 /* An error inside a group makes the whole group fail. */
 ncclResult_t group_note_error(ncclResult_t rc);
+
+/* ---- connecting (connect.c) ---- */
+
+/* Tells the peers of all communicators of these operations that this rank has come to them. */
+void connect_announce(const struct op *ops);
+/* Waits until all ranks of `comm` have announced these operations. The thread's context is the communicator's. */
+ncclResult_t connect_meet(struct ncclComm *comm, const struct op *ops);
 
 /* ---- launching and running (plan.c, exchange.c, reduce.c) ---- */
 

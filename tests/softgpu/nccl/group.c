@@ -135,6 +135,7 @@ static ncclResult_t launch_ops(struct op *ops)
 {
     ncclResult_t rc = ncclSuccess;
     profiler_launching();
+    connect_announce(ops);
     while (ops) {
         struct op *one = take_one_comm(&ops);
         if (rc == ncclSuccess)
@@ -158,6 +159,7 @@ ncclResult_t group_submit_op(const struct op *op)
     profiler_call(copy, group.depth > 0);
     if (!group.depth) {
         profiler_launching();
+        connect_announce(copy);
         ncclResult_t rc = plan_launch(copy->comm, copy);
         profiler_launched();
         return rc;

@@ -288,6 +288,16 @@ static CUresult launch(const struct softdrv *drv, struct plan *plan)
     return rc == CUDA_SUCCESS ? join_streams(plan->ops, 0) : rc;
 }
 
+static ncclResult_t prepare(struct ncclComm *comm, struct op *ops)
+{
+    for (struct op *op = ops; op; op = op->next) {
+        ncclResult_t rc = tuner_choose(op);
+        if (rc != ncclSuccess)
+            return rc;
+    }
+    return connect_meet(comm, ops);
+}
+
 ncclResult_t plan_launch(struct ncclComm *comm, struct op *ops)
 {
     const struct softdrv *drv = softdrv_get();
@@ -298,20 +308,19 @@ ncclResult_t plan_launch(struct ncclComm *comm, struct op *ops)
         ops_free(ops);
         return nccl_warn(ncclInvalidUsage, "the communicator was destroyed inside the group");
     }
-    for (struct op *op = ops; op; op = op->next) {
-        ncclResult_t rc = tuner_choose(op);
-        if (rc != ncclSuccess) {
-            comm_put(plan->comm);
-            free(plan);
-            ops_free(ops);
-            return rc;
-        }
-    }
-    atomic_store(&plan->refs, 2);
-    plan->ops = ops;
     CUcontext before = NULL;
     drv->cuCtxGetCurrent(&before);
     drv->cuCtxSetCurrent(comm->ctx);
+    ncclResult_t ready = prepare(comm, ops);
+    if (ready != ncclSuccess) {
+        drv->cuCtxSetCurrent(before);
+        comm_put(plan->comm);
+        free(plan);
+        ops_free(ops);
+        return ready;
+    }
+    atomic_store(&plan->refs, 2);
+    plan->ops = ops;
     CUresult rc = launch(drv, plan);
     drv->cuCtxSetCurrent(before);
     plan_put(plan);

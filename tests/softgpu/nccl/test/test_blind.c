@@ -74,6 +74,8 @@ Test(blind, a_collective_with_a_dead_peer_stays_until_it_is_aborted)
 static void hears_of_it(struct rank *r)
 {
     CUdeviceptr mem = device_bytes(r, 4096, 1);
+    gather(r, mem); /* connects */
+    OK(r->cu.cuStreamSynchronize(r->stream));
     if (r->rank == 1)
         raise(SIGKILL);
     gather(r, mem);

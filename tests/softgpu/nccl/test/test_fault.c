@@ -86,6 +86,8 @@ static void *abort_later(void *arg)
 static void abort_from_thread(struct rank *r)
 {
     CUdeviceptr mem = device_bytes(r, 2 << 20, 1);
+    gather(r, mem, 1 << 20); /* connects */
+    OK(r->cu.cuStreamSynchronize(r->stream));
     if (r->rank == 1) { /* never takes part */
         sleep(1);
         OK(ncclCommAbort(r->comm));
@@ -106,6 +108,72 @@ static void abort_from_thread(struct rank *r)
 Test(fault, abort_ends_running_kernels)
 {
     cr_expect_eq(run_ranks(2, 1, abort_from_thread), 0);
+}
+
+/* In the first collective rank 0 waits for rank 1 inside of the call. */
+static void meets(struct rank *r)
+{
+    CUdeviceptr mem = device_bytes(r, 8192, 1);
+    volatile char *come = &r->shared[1];
+    if (r->rank == 1) {
+        usleep(200000);
+        *come = 1;
+    }
+    gather(r, mem, 4096);
+    CHECK(*come);
+    OK(ncclAllReduce((void *)mem, (void *)mem, 1, ncclFloat, ncclSum, r->comm, r->stream));
+    OK(r->cu.cuStreamSynchronize(r->stream));
+}
+
+Test(fault, the_first_collective_meets_its_peers_on_the_host)
+{
+    setenv("SOFTGPU_NCCL_CONNECT", "1", 1);
+    cr_expect_eq(run_ranks(2, 1, meets), 0);
+}
+
+static void *revoke_later(void *arg)
+{
+    usleep(200000);
+    OK(ncclCommRevoke(((struct aborter *)arg)->comm, NCCL_REVOKE_DEFAULT));
+    return NULL;
+}
+
+/* Rank 1 does not come: the call stays until another thread ends it. */
+static void alone_in_a_call(struct rank *r, void *(*end)(void *aborter), int aborted)
+{
+    CUdeviceptr mem = device_bytes(r, 8192, 1);
+    if (r->rank == 1)
+        raise(SIGKILL);
+    struct aborter a = {.comm = r->comm};
+    OK(pthread_create(&a.thread, NULL, end, &a));
+    CHECK(ncclAllGather((void *)mem, (void *)mem, 1, ncclUint8, r->comm, r->stream) != ncclSuccess);
+    OK(pthread_join(a.thread, NULL));
+    OK(r->cu.cuStreamSynchronize(r->stream));
+    if (!aborted)
+        OK(ncclCommAbort(r->comm));
+    exit(0);
+}
+
+static void revoked_in_a_call(struct rank *r)
+{
+    alone_in_a_call(r, revoke_later, 0);
+}
+
+static void aborted_in_a_call(struct rank *r)
+{
+    alone_in_a_call(r, abort_later, 1);
+}
+
+Test(fault, a_first_collective_without_its_peer_stays_until_it_is_ended)
+{
+    const rank_fn ends[] = {revoked_in_a_call, aborted_in_a_call};
+    setenv("SOFTGPU_NCCL_CONNECT", "1", 1);
+    for (int i = 0; i < 2; i++) {
+        pid_t pids[2];
+        start_ranks(pids, 2, 1, ends[i]);
+        cr_expect_eq(wait_ranks(pids, 1), 0);
+        waitpid(pids[1], NULL, 0);
+    }
 }
 
 static void abort_while_joining(struct rank *r)
