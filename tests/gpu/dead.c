@@ -8,18 +8,20 @@
  * --repeat  times for the cases whose moment is random (3)
  * --quick   small matrices, for the software GPU
  * --untold  an error need not be told, as some calls are NCCL's
- * --alone   the survivor has no second thread: it comes back by itself, from a GEMM by its error
+ * --alone   the survivor has no second thread: it comes back by itself, from a GEMM or NCCL's call by its error
  *
  * SIGKILL: an error must be told within 2 s (or all rounds be complete and right); no round whose event is complete may
  * have a wrong byte; before the abort, or a call that has returned the error, the stream must not be complete unless
  * all is; the abort takes less than 2 s and frees the stream. "blind": the survivor only looks at the stream, for 3 s.
  * "in a call, freed": it did not come back from one until a second thread of its had aborted (dead_other.h).
  * SIGSTOP: no error, and all is exact after SIGCONT; or the survivor aborts meanwhile, in less than 2 s, and neither
- * rank gets a wrong byte. One line a case. Each rank is a process of its own, on a device of its own.
+ * rank gets a wrong byte. One line a case; when a rank hangs, the stacks of its threads on stderr. Each rank is a
+ * process of its own, on a device of its own.
  *
  * Exit status: 0 when all cases passed, else 1.
  */
 #include "dead.h"
+#include "dead_stack.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -311,6 +313,9 @@ static bool run_case(const struct scenario *s, int number)
         strike(&c, delay);
         in_time = await_end(&c, END_US);
     }
+    for (int r = 0; r < DEAD_RANKS && !in_time; r++)
+        if (c.pid[r])
+            dead_stack_show(c.pid[r]);
     const char *bad = verdict(&c, in_time);
     print_case(s->name, &c, delay, bad);
     finish_off(&c);
@@ -343,6 +348,7 @@ static int rank_main(const char *fd)
     const char *rank = getenv(RANK_ENV);
     if (page == MAP_FAILED || !rank)
         fail("no shared page");
+    dead_stack_ready();
     return dead_rank(page, atoi(rank));
 }
 
