@@ -139,18 +139,24 @@ static void order_after(const struct slr_group *group)
 }
 
 /* Around the real end, which enqueues them. */
-static void begin_turns(const struct slr_group *group)
+static void begin_turns(struct slr_group *group)
 {
     for (size_t i = 0; i < group->use_count; i++)
         if (group->uses[i].turn)
-            group->uses[i].turn_word = slr_turn_begin(group->uses[i].comm);
+            group->uses[i].in = slr_turn_begin(group->uses[i].comm);
 }
 
-static void end_turns(const struct slr_group *group, bool enqueued)
+/* ncclSuccess, or the error that the end has to return: a communicator's that has been told of meanwhile. */
+static ncclResult_t end_turns(struct slr_group *group, bool enqueued)
 {
+    ncclResult_t told = ncclSuccess;
     for (size_t i = 0; i < group->use_count; i++)
-        if (group->uses[i].turn)
-            slr_turn_end(group->uses[i].comm, group->uses[i].turn_word, group->uses[i].stream, enqueued);
+        if (group->uses[i].turn) {
+            const ncclResult_t r =
+                slr_turn_end(group->uses[i].comm, group->uses[i].in, group->uses[i].stream, enqueued);
+            told = r != ncclSuccess ? r : told;
+        }
+    return told;
 }
 
 static ncclResult_t ring_all(struct slr_group *group)
@@ -223,8 +229,7 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
         begin_turns(group);
     }
     ncclResult_t r = end_for_program(info, simulate);
-    if (!simulate)
-        end_turns(group, launched(r));
+    const ncclResult_t told = simulate ? ncclSuccess : end_turns(group, launched(r));
     finish_inits(group->inits, simulate ? ncclInvalidUsage : r);
     /* NCCL fills the windows' handles at the end only. */
     if (r == ncclSuccess && !simulate)
@@ -239,7 +244,7 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
     }
     end_all(group);
     slr_group_free(group);
-    return r;
+    return told != ncclSuccess ? told : r; /* what is healthy has been enqueued all the same */
 }
 
 static ncclResult_t end(ncclSimInfo_t *info, bool simulate)

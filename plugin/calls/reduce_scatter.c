@@ -27,7 +27,7 @@ static ncclResult_t to_nccl(const struct slr_call *call)
     if (turn && !now)
         slr_group_add_turn(call->comm, slr_stream_name(call->stream, false));
     slr_guard++;
-    const int word = now ? slr_turn_begin(call->comm) : SLR_NO_TURN;
+    const struct slr_turn_call in = now ? slr_turn_begin(call->comm) : (struct slr_turn_call){0};
     slr_guard--;
     ncclResult_t r = slr_real.ncclReduceScatter(call->send, call->recv, call->count, call->type, call->op, call->nccl,
                                                 (cudaStream_t)call->stream);
@@ -37,10 +37,12 @@ static ncclResult_t to_nccl(const struct slr_call *call)
         slr_trials_sent(call, call->stream);
         slr_comm_unlock(call->comm);
     }
+    ncclResult_t told = ncclSuccess;
     if (now) /* behind what is measured */
-        slr_turn_end(call->comm, word, call->stream, r == ncclSuccess);
+        told = slr_turn_end(call->comm, in, call->stream, r == ncclSuccess);
     slr_guard--;
-    return slr_other_end(&o, r);
+    r = slr_other_end(&o, r);
+    return told != ncclSuccess ? told : r;
 }
 
 /* Connects the ranks, if it comes to that (connect.h): then they know whether they can. */

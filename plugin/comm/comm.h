@@ -112,10 +112,12 @@ struct slr_comm {
     bool warned;
     uint32_t turns_done;
     uint64_t turns_ms, turns_waited;
-    bool failed_open;  /* in error, and a gather was in flight */
-    bool told_in_gemm; /* by the result of a GEMM: gather/in_gemm.h */
-    bool orphan;       /* aborted while something else held up its streams; disposed of when that is over */
-    _Atomic int users; /* threads inside a call on it, and groups that recorded it */
+    bool failed_open;    /* in error, and a gather was in flight */
+    bool told_in_call;   /* by the result of a GEMM: gather/in_call.h */
+    bool told_in_turn;   /* by that of NCCL's call in its turn */
+    _Atomic int revoked; /* what NCCL has in flight: lifecycle/revoke.h */
+    bool orphan;         /* aborted while something else held up its streams; disposed of when that is over */
+    _Atomic int users;   /* threads inside a call on it, and groups that recorded it */
     struct slr_comm *next;
 };
 

@@ -10,13 +10,19 @@
 struct slr_init;
 struct slr_window;
 
+/* What gather/nccl_turn.h keeps of a call between its beginning and its end. */
+struct slr_turn_call {
+    int word;       /* which says that it is over */
+    unsigned entry; /* of gather/in_call.h */
+};
+
 /* A stream that an operation of the group uses, for one communicator. */
 struct slr_group_use {
     struct slr_comm *comm; /* with a use; NULL: one that is not tracked */
     CUstream stream;
-    bool nccl;     /* NCCL has an operation on it */
-    bool turn;     /* and a gather in its turn: gather/nccl_turn.h */
-    int turn_word; /* which says that it is over; at the end */
+    bool nccl;               /* NCCL has an operation on it */
+    bool turn;               /* and a gather in its turn: gather/nccl_turn.h */
+    struct slr_turn_call in; /* at the end */
 };
 
 struct slr_group {

@@ -10,7 +10,7 @@
 #include "plugin/gather/beside.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/fuse.h"
-#include "plugin/gather/in_gemm.h"
+#include "plugin/gather/in_call.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/produce/produce.h"
@@ -206,7 +206,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     slr_guard++; /* cuBLAS calls the hooked driver */
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
-    const unsigned entry = slr_in_gemm_enter(x.ctx); /* before the lock: whoever has it may hang in cuBLAS */
+    const unsigned entry = slr_in_call_enter(x.ctx, NULL); /* before the lock: whoever has it may hang in cuBLAS */
     const unsigned watch = atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed);
     struct slr_comm *c = slr_pending_find(could_consume, &x);
     struct slr_operation op = {.stream = x.stream, .of = c, .why = c ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM"};
@@ -234,5 +234,5 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     if (watch & SLR_GEMM_WATCH_TRIALS)
         slr_trials_gemm(gemm, x.stream);
     slr_guard--;
-    return slr_in_gemm_leave(entry) ? result : CUBLAS_STATUS_EXECUTION_FAILED;
+    return slr_in_call_leave(entry) ? result : CUBLAS_STATUS_EXECUTION_FAILED;
 }

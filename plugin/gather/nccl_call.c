@@ -104,7 +104,7 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     if (turn && !now)
         slr_group_add_turn(call->comm, named((cudaStream_t)call->stream));
     slr_guard++;
-    const int word = now ? slr_turn_begin(call->comm) : SLR_NO_TURN;
+    const struct slr_turn_call in = now ? slr_turn_begin(call->comm) : (struct slr_turn_call){0};
     int outer = overtakes ? slr_guard_program : slr_program_begin();
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
@@ -113,7 +113,9 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     slr_profiled = NULL;
     if (call->measured)
         measured(call, false);
+    ncclResult_t told = ncclSuccess;
     if (now) /* behind what is measured */
-        slr_turn_end(call->comm, word, call->stream, r == ncclSuccess);
-    return slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
+        told = slr_turn_end(call->comm, in, call->stream, r == ncclSuccess);
+    r = slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
+    return told != ncclSuccess ? told : r;
 }

@@ -3,16 +3,24 @@
 
 #include "base/cu.h"
 #include "plugin/connect/connect.h"
+#include "plugin/gather/in_call.h"
+
+#define NO_WORD (-1)
 
 /* The words are registered when the ranks have been connected once, and stay so. */
-int slr_turn_begin(struct slr_comm *c)
+static int take_word(struct slr_comm *c)
 {
     if (atomic_load(&c->turns_off) || !atomic_load(&c->link->checked))
-        return SLR_NO_TURN;
+        return NO_WORD;
     const unsigned at = atomic_fetch_add(&c->turns, 1) % SLR_TURNS;
     struct slr_turn *t = slr_turn(c->ring.flags, c->nranks, c->rank, at);
     uint32_t done = atomic_load(&t->done);
-    return atomic_compare_exchange_strong(&t->made, &done, done + 1) ? (int)at : SLR_NO_TURN;
+    return atomic_compare_exchange_strong(&t->made, &done, done + 1) ? (int)at : NO_WORD;
+}
+
+struct slr_turn_call slr_turn_begin(struct slr_comm *c)
+{
+    return (struct slr_turn_call){.word = take_word(c), .entry = slr_in_call_enter(c->shared.ctx, c)};
 }
 
 static enum slr_status write_behind(struct slr_comm *c, unsigned turn, uint32_t value, CUstream stream)
@@ -25,9 +33,9 @@ static enum slr_status write_behind(struct slr_comm *c, unsigned turn, uint32_t 
     return s;
 }
 
-void slr_turn_end(struct slr_comm *c, int turn, CUstream stream, bool enqueued)
+static void end_word(struct slr_comm *c, int turn, CUstream stream, bool enqueued)
 {
-    if (turn == SLR_NO_TURN)
+    if (turn == NO_WORD)
         return;
     struct slr_turn *t = slr_turn(c->ring.flags, c->nranks, c->rank, (unsigned)turn);
     const uint32_t made = atomic_load(&t->made);
@@ -36,6 +44,15 @@ void slr_turn_end(struct slr_comm *c, int turn, CUstream stream, bool enqueued)
     if (enqueued) /* it would not work for the next one either */
         atomic_store(&c->turns_off, true);
     atomic_store(&t->done, made);
+}
+
+ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, bool enqueued)
+{
+    end_word(c, call.word, stream, enqueued);
+    if (slr_in_call_leave(call.entry))
+        return ncclSuccess;
+    const ncclResult_t own = slr_comm_answer(c);
+    return own != ncclSuccess ? own : ncclRemoteError; /* another one's gather held it up */
 }
 
 bool slr_turns_of(struct slr_comm *c)

@@ -18,19 +18,23 @@
  * within a second, the peer has broken it, and the communicator fails as for the ring's gathers: the
  * error is told, and ncclCommAbort ends NCCL's kernel.
  *
+ * The thread may hang in the call itself: NCCL connects the ranks in the first one, and waits for them on the
+ * host. Then it is told by that call (in_call.h), what waits for the ring is released, and, when it has not come
+ * back by then, NCCL's own operations are ended (lifecycle/revoke.h).
+ *
  * The words are in memory that is registered with CUDA while a word may be written (memory/deferred_free.h). */
 #ifndef SLR_PLUGIN_GATHER_NCCL_TURN_H
 #define SLR_PLUGIN_GATHER_NCCL_TURN_H
 
 #include "plugin/comm/comm.h"
+#include "plugin/comm/group_record.h"
 
-#define SLR_NO_TURN (-1)
+/* Before the call, which may hang (in_call.h). One that can not be followed has no pair. */
+struct slr_turn_call slr_turn_begin(struct slr_comm *c);
 
-/* Before the call: its pair, or SLR_NO_TURN when it can not be followed. */
-int slr_turn_begin(struct slr_comm *c);
-
-/* Behind it, on its stream. `enqueued`: NCCL has taken it. */
-void slr_turn_end(struct slr_comm *c, int turn, CUstream stream, bool enqueued);
+/* Behind it, on its stream. `enqueued`: NCCL has taken it. ncclSuccess, or the error that the call has to return: the
+ * communicator's, as it has been told while the call was in NCCL. */
+ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, bool enqueued);
 
 /* NCCL has such a call of this rank. From host memory. */
 bool slr_turns_of(struct slr_comm *c);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "plugin/lifecycle/lifecycle.h"
+#include "plugin/lifecycle/revoke.h"
 #include "plugin/tuner/explore.h"
 #include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/pending_state.h"
@@ -145,6 +146,7 @@ ncclResult_t slr_comm_finalize(ncclComm_t comm)
         /* A finalised communicator has no operation in flight: that holds for the ring's as
          * well. */
         atomic_store(&c->app_informed, true);
+        slr_revoke_end(c);
         join_own(c, "ncclCommFinalize");
         slr_comm_drain(c, 0);
         own = slr_comm_answer(c);
@@ -163,6 +165,7 @@ ncclResult_t slr_comm_destroy(ncclComm_t comm)
     struct slr_comm *c = known(comm);
     if (c) {
         atomic_store(&c->app_informed, true);
+        slr_revoke_end(c);
         join_own(c, "ncclCommDestroy");
         slr_comm_drain(c, 0);
         end_destroyed(c);
@@ -186,6 +189,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
         atomic_store(&c->app_informed, true);
         if (slr_connect_waits(c) || (c->pass == SLR_R_RING && (!slr_ring_complete(&c->ring) || slr_turns_of(c))))
             slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
+        slr_revoke_end(c);
         end = slr_now_ms() + ABORT_MS;
         end_aborted(c, drain_for_abort(c), end);
     }
@@ -201,14 +205,16 @@ ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
 {
     slr_guard++;
     struct slr_comm *c = known(comm);
+    bool done = false;
     if (c && c->pass == SLR_R_RING) {
         atomic_store(&c->app_informed, true);
+        done = slr_revoke_end(c);
         slr_comm_fail(c, SLR_PEER, -1, "ncclCommRevoke");
         if (join_for_abort(c))
             slr_watchdog_look(c);
     }
     slr_comm_put(c);
-    ncclResult_t r = slr_real.ncclCommRevoke(comm, flags);
+    ncclResult_t r = done ? ncclSuccess : slr_real.ncclCommRevoke(comm, flags);
     slr_guard--;
     return r;
 }

@@ -5,12 +5,14 @@
 #include <pthread.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "plugin/gather/in_gemm.h"
+#include "plugin/gather/in_call.h"
 #include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/passed_alone.h"
+#include "plugin/lifecycle/revoke.h"
 
-#define TURN_MS 1000 /* for a call of NCCL to end whose peer is gone */
-#define LOOK_MS 250  /* between two looks no more than that counts: this process may have been stopped */
+#define TURN_MS 1000  /* for a call of NCCL to end whose peer is gone */
+#define REVOKE_MS 200 /* for such a call to come back that has been told */
+#define LOOK_MS 250   /* between two looks no more than that counts: this process may have been stopped */
 
 static uint32_t state_of(const struct slr_comm *c, int peer)
 {
@@ -159,23 +161,45 @@ static bool holds(struct slr_comm *c)
 }
 
 /* The communicator has failed, and its error is set. A thread that hangs in a GEMM is told by its result
- * (in_gemm.h). When that does not free it, the peer is stopped: what waits is released as by ncclCommAbort,
+ * (in_call.h). When that does not free it, the peer is stopped: what waits is released as by ncclCommAbort,
  * whatever the peers do. */
-static void look_in_gemm(struct slr_comm *c)
+static void look_in_call(struct slr_comm *c)
 {
     const bool held = holds(c), informed = atomic_load(&c->app_informed);
-    if (!c->told_in_gemm && (informed || !held))
+    if (!c->told_in_call && (informed || !held))
         return;
-    const enum slr_in_gemm in =
-        slr_in_gemm_tell(c->shared.ctx, slr_now_ms(), c->told_in_gemm ? 0 : slr_get(SLR_S_GEMM_TIMEOUT));
-    if (in != SLR_IN_GEMM_NONE && !c->told_in_gemm) {
-        c->told_in_gemm = true;
+    const enum slr_in_call in =
+        slr_in_call_tell(c->shared.ctx, slr_now_ms(), c->told_in_call ? 0 : slr_get(SLR_S_GEMM_TIMEOUT));
+    if (in != SLR_IN_CALL_NONE && !c->told_in_call) {
+        c->told_in_call = true;
         atomic_store(&c->app_informed, true);
         slr_log(SLR_LOG_ERROR, "gemm_told", "comm=%s crank=%d msg=%s", c->name, c->rank,
                 "the communicator has failed, and a GEMM hangs: it returns CUBLAS_STATUS_EXECUTION_FAILED, and what "
                 "waits for the gather goes on without the data");
     }
-    if (in == SLR_IN_GEMM_HELD)
+    if (in == SLR_IN_CALL_HELD)
+        slr_comm_release(c);
+}
+
+/* The communicator has failed, and its error is set. A thread that is in NCCL's call in its turn is told by that. The
+ * call may wait for the context, which goes on then, or for the peer: then NCCL has to let go of it. */
+static void look_in_turn(struct slr_comm *c)
+{
+    uint64_t since;
+    if (atomic_load(&c->app_informed) && !c->told_in_turn)
+        return;
+    if (!slr_in_call_tell_own(c, slr_now_ms(), &since))
+        return;
+    if (!c->told_in_turn) {
+        c->told_in_turn = true;
+        atomic_store(&c->app_informed, true);
+        slr_log(SLR_LOG_ERROR, "turn_told", "comm=%s crank=%d msg=%s", c->name, c->rank,
+                "the communicator has failed while NCCL has a call in its turn of the trials: it returns the error, "
+                "and what waits for the gather goes on without the data");
+    }
+    if (since >= REVOKE_MS)
+        slr_revoke_begin(c);
+    if (since >= SLR_IN_CALL_HELD_MS)
         slr_comm_release(c);
 }
 
@@ -189,7 +213,8 @@ static void look_locked(struct slr_comm *c)
     check_stall(c);
     if (atomic_load(&c->error) == ncclSuccess)
         return;
-    look_in_gemm(c);
+    look_in_turn(c);
+    look_in_call(c);
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank && unreliable(c, r))
             (atomic_load(&c->app_informed) ? slr_ring_release : slr_ring_release_sends)(&c->ring, r);

@@ -30,10 +30,14 @@
  *
  * - this rank has failed, the application is not informed, its gathers hold streams, and one of its
  *   threads has been in a GEMM in the communicator's context for SLIPRING_GEMM_TIMEOUT: that call is
- *   made to return CUBLAS_STATUS_EXECUTION_FAILED, which informs (gather/in_gemm.h). In this order: the
+ *   made to return CUBLAS_STATUS_EXECUTION_FAILED, which informs (gather/in_call.h). In this order: the
  *   error is set, the call is told, the waits are released. When the call has not come back by then, a
  *   peer is stopped: as in ncclCommAbort all waits are released, for healthy peers too, behind
- *   `broken`.
+ *   `broken`;
+ *
+ * - this rank has failed, the application is not informed, and one of its threads is in NCCL's call in its
+ *   turn: that call is made to return the error, which informs, at once. When it has not come back 0.2 s later,
+ *   what NCCL has under way is ended (revoke.h), after 0.6 s all waits are released.
  */
 #ifndef SLR_PLUGIN_LIFECYCLE_WATCHDOG_H
 #define SLR_PLUGIN_LIFECYCLE_WATCHDOG_H

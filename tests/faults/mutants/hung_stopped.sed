@@ -1,2 +1,2 @@
 # What waits for a peer that is stopped is not released.
-s/in == SLR_IN_GEMM_HELD/false/
+s/in == SLR_IN_CALL_HELD/false/

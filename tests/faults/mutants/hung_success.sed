@@ -1,2 +1,2 @@
 # The GEMM that has been told returns its own result.
-s/slr_in_gemm_leave\(entry\) \? result : CUBLAS_STATUS_EXECUTION_FAILED/slr_in_gemm_leave(entry) ? result : result/
+s/slr_in_call_leave\(entry\) \? result : CUBLAS_STATUS_EXECUTION_FAILED/slr_in_call_leave(entry) ? result : result/

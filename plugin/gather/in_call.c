@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/gather/in_gemm.h"
+#include "plugin/gather/in_call.h"
 
 #include <stdatomic.h>
 
@@ -13,19 +13,20 @@
 static struct entry {
     _Alignas(64) _Atomic uint64_t word;
     _Atomic(CUcontext) ctx;
+    _Atomic(const struct slr_comm *) own;
     uint64_t serial; /* of the latest one; whoever is in */
     /* Under the look lock: the word, not told, that was last seen, and when, how long it counts as hung, and when it
      * was told. */
     uint64_t seen, looked, hung, told;
-} entries[SLR_IN_GEMM];
+} entries[SLR_IN_CALL];
 
 /* Where the thread looks first, so that threads do not share a line. */
-static unsigned own(void)
+static unsigned own_place(void)
 {
     static _Atomic unsigned threads;
     static _Thread_local unsigned place __attribute__((tls_model("initial-exec")));
     if (!place)
-        place = 1 + atomic_fetch_add(&threads, 1) % SLR_IN_GEMM;
+        place = 1 + atomic_fetch_add(&threads, 1) % SLR_IN_CALL;
     return place - 1;
 }
 
@@ -36,25 +37,26 @@ static bool claim(struct entry *e)
            atomic_compare_exchange_strong(&e->word, &none, CLAIMED);
 }
 
-unsigned slr_in_gemm_enter(CUcontext ctx)
+unsigned slr_in_call_enter(CUcontext ctx, const struct slr_comm *own)
 {
-    const unsigned first = own();
-    for (unsigned i = 0; i < SLR_IN_GEMM; i++) {
-        const unsigned at = (first + i) % SLR_IN_GEMM;
+    const unsigned first = own_place();
+    for (unsigned i = 0; i < SLR_IN_CALL; i++) {
+        const unsigned at = (first + i) % SLR_IN_CALL;
         struct entry *e = &entries[at];
         if (!claim(e))
             continue;
         e->serial += SERIAL;
         atomic_store_explicit(&e->ctx, ctx, memory_order_relaxed);
+        atomic_store_explicit(&e->own, own, memory_order_relaxed);
         atomic_store_explicit(&e->word, e->serial | IN, memory_order_release);
         return at;
     }
-    return SLR_IN_GEMM;
+    return SLR_IN_CALL;
 }
 
-bool slr_in_gemm_leave(unsigned entry)
+bool slr_in_call_leave(unsigned entry)
 {
-    return entry == SLR_IN_GEMM || !(atomic_exchange(&entries[entry].word, FREE) & TOLD);
+    return entry == SLR_IN_CALL || !(atomic_exchange(&entries[entry].word, FREE) & TOLD);
 }
 
 /* Another look at the same call: what lies between two looks counts, but no more than looks usually have. */
@@ -62,7 +64,7 @@ static void count(struct entry *e, uint64_t word, uint64_t now)
 {
     const uint64_t passed = now - e->looked;
     if (e->seen == (word & ~TOLD))
-        e->hung += passed < SLR_IN_GEMM_LOOK_MS ? passed : SLR_IN_GEMM_LOOK_MS;
+        e->hung += passed < SLR_IN_CALL_LOOK_MS ? passed : SLR_IN_CALL_LOOK_MS;
     else
         e->hung = 0;
     e->seen = word & ~TOLD;
@@ -83,18 +85,38 @@ static bool tell(struct entry *e, uint64_t word, uint64_t now, uint64_t limit)
     return true;
 }
 
-enum slr_in_gemm slr_in_gemm_tell(CUcontext ctx, uint64_t now, uint64_t limit)
+enum slr_in_call slr_in_call_tell(CUcontext ctx, uint64_t now, uint64_t limit)
 {
-    enum slr_in_gemm most = SLR_IN_GEMM_NONE;
-    for (unsigned i = 0; i < SLR_IN_GEMM; i++) {
+    enum slr_in_call most = SLR_IN_CALL_NONE;
+    for (unsigned i = 0; i < SLR_IN_CALL; i++) {
         struct entry *e = &entries[i];
         const uint64_t word = atomic_load(&e->word);
         if (!(word & IN) || atomic_load_explicit(&e->ctx, memory_order_relaxed) != ctx || !tell(e, word, now, limit))
             continue;
-        if (most == SLR_IN_GEMM_NONE)
-            most = SLR_IN_GEMM_TOLD;
-        if (now - e->told >= SLR_IN_GEMM_HELD_MS)
-            most = SLR_IN_GEMM_HELD;
+        if (most == SLR_IN_CALL_NONE)
+            most = SLR_IN_CALL_TOLD;
+        if (now - e->told >= SLR_IN_CALL_HELD_MS)
+            most = SLR_IN_CALL_HELD;
     }
     return most;
+}
+
+bool slr_in_call_tell_own(const struct slr_comm *c, uint64_t now, uint64_t *since)
+{
+    bool any = false;
+    *since = 0;
+    for (unsigned i = 0; i < SLR_IN_CALL; i++) {
+        struct entry *e = &entries[i];
+        uint64_t word = atomic_load(&e->word);
+        if (!(word & IN) || atomic_load_explicit(&e->own, memory_order_relaxed) != c)
+            continue;
+        if (!(word & TOLD)) {
+            if (!atomic_compare_exchange_strong(&e->word, &word, word | TOLD))
+                continue;
+            e->told = now;
+        }
+        any = true;
+        *since = now - e->told > *since ? now - e->told : *since;
+    }
+    return any;
 }

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank that goes away while the others hang inside of a call of NCCL, which connects its ranks in it
+ * (SOFTGPU_NCCL_CONNECT).
+ *
+ *   called SCENARIO VICTIM [grouped] [scatter] [threads]
+ *
+ * Each of the others has one thread.
+ *
+ *   turn-killed    the victim is killed before NCCL's first call in its turn of the trials; the others are in it
+ *   turn-aborted   it aborts
+ *   turn-held      it is killed before the ring's call that comes before; the others' call of NCCL waits for the
+ *                  context, too, which that holds (SOFTGPU_NCCL_CONNECT=2)
+ *   freed          it is killed before the ring's call; the others are in NCCL's first all-reduce, of which nothing is
+ *                  told, until a second thread aborts
+ *
+ * `grouped`: NCCL's turn is in a group. `scatter`: reduce-scatters. `threads`: the ranks are threads of one process.
+ * NCCL's call in its turn must return the communicator's error, with the error set; the next call returns it as
+ * well, and after ncclCommAbort the stream is free.
+ */
+#include "player.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATIENCE_MS 20000
+#define TURN 8 /* the first call that is NCCL's: SLIPRING_TRIALS_AFTER is 0, and the first two ways are the ring's */
+
+enum { ELEMENTS = 16 << 10, SHARD = ELEMENTS * 4 };
+enum { OPENED = 1, ENQUEUED, GONE }; /* board marks */
+
+struct called {
+    struct rank r;
+    struct buffers b;
+    int victim;
+    bool is_victim, grouped, scatter;
+};
+
+static void mark(const struct called *h, uint32_t value)
+{
+    atomic_store(&board()->mark[h->r.rank], value);
+}
+
+static ncclResult_t enqueue(const struct called *h)
+{
+    if (h->scatter)
+        return ncclReduceScatter(h->b.recv, h->b.send, ELEMENTS, ncclFloat32, ncclSum, h->r.comm, h->r.stream);
+    return ncclAllGather(h->b.send, h->b.recv, SHARD, ncclInt8, h->r.comm, h->r.stream);
+}
+
+static ncclResult_t turn(const struct called *h)
+{
+    if (!h->grouped)
+        return enqueue(h);
+    NCCL(ncclGroupStart());
+    const ncclResult_t e = enqueue(h), end = ncclGroupEnd();
+    return e != ncclSuccess ? e : end;
+}
+
+static bool in_error(const struct called *h)
+{
+    ncclResult_t error = ncclSuccess;
+    NCCL(ncclCommGetAsyncError(h->r.comm, &error));
+    return error != ncclSuccess;
+}
+
+static void calls_before(const struct called *h, unsigned last)
+{
+    for (unsigned number = 1; number <= last; number++) {
+        NCCL(enqueue(h));
+        NCCL(player_wait(&h->r, PATIENCE_MS));
+    }
+}
+
+static void go(struct called *h)
+{
+    CHECK(board_wait_all(h->r.nranks, h->victim, ENQUEUED, PATIENCE_MS), "rank %d: the others have not called",
+          h->victim);
+    board_sleep_ms(50);
+    kill(getpid(), SIGKILL);
+}
+
+/* It is in the call, and comes back by itself. */
+static void must_return(struct called *h)
+{
+    mark(h, ENQUEUED);
+    const int64_t begin = player_ms();
+    const ncclResult_t e = turn(h);
+    fprintf(stderr, "rank %d: the call returns %d after %d ms\n", h->r.rank, (int)e, (int)(player_ms() - begin));
+    CHECK(e == ncclRemoteError, "rank %d: the call returns %d", h->r.rank, (int)e);
+    CHECK(in_error(h), "rank %d: ncclCommGetAsyncError knows nothing", h->r.rank);
+    player_drain(&h->r, PATIENCE_MS); /* a call that has told has let go */
+    CHECK(enqueue(h) == ncclRemoteError, "rank %d: a communicator in error takes another call", h->r.rank);
+    NCCL(ncclCommAbort(h->r.comm));
+    CUDA(cudaStreamSynchronize(h->r.stream));
+    mark(h, GONE);
+}
+
+static void turn_killed(struct called *h)
+{
+    calls_before(h, TURN - 1);
+    if (h->is_victim)
+        go(h);
+    must_return(h);
+}
+
+static void turn_aborted(struct called *h)
+{
+    calls_before(h, TURN - 1);
+    if (!h->is_victim) {
+        must_return(h);
+        return;
+    }
+    CHECK(board_wait_all(h->r.nranks, h->victim, ENQUEUED, PATIENCE_MS), "the others have not called");
+    board_sleep_ms(50);
+    NCCL(ncclCommAbort(h->r.comm));
+    CHECK(board_wait_all(h->r.nranks, h->victim, GONE, PATIENCE_MS), "the others do not end");
+}
+
+static void turn_held(struct called *h)
+{
+    calls_before(h, TURN - 2);
+    if (h->is_victim)
+        go(h);
+    NCCL(enqueue(h));
+    must_return(h);
+}
+
+static void *abort_later(void *one)
+{
+    const struct called *h = one;
+    CUDA(cudaSetDevice(h->r.rank));
+    for (const int64_t end = player_ms() + PATIENCE_MS; !in_error(h); board_sleep_ms(1))
+        CHECK(player_ms() < end, "rank %d: no error", h->r.rank);
+    board_sleep_ms(300);
+    NCCL(ncclCommAbort(h->r.comm));
+    return NULL;
+}
+
+static void freed(struct called *h)
+{
+    pthread_t thread;
+    if (h->is_victim)
+        go(h);
+    NCCL(enqueue(h));
+    mark(h, ENQUEUED);
+    CHECK(pthread_create(&thread, NULL, abort_later, h) == 0, "no thread");
+    const ncclResult_t e = ncclAllReduce(h->b.send, h->b.send, ELEMENTS, ncclFloat32, ncclSum, h->r.comm, h->r.stream);
+    CHECK(e != ncclSuccess, "rank %d: NCCL has met a dead rank", h->r.rank);
+    pthread_join(thread, NULL);
+    player_drain(&h->r, PATIENCE_MS);
+}
+
+static const struct {
+    const char *name;
+    void (*play)(struct called *h);
+} scenarios[] = {
+    {"turn-killed", turn_killed}, {"turn-aborted", turn_aborted}, {"turn-held", turn_held}, {"freed", freed}};
+
+static const char *scenario;
+
+static void play(struct called *h)
+{
+    CUDA(cudaStreamCreateWithFlags(&h->r.stream, cudaStreamNonBlocking));
+    buffers_make(&h->b, &h->r, SHARD);
+    CUDA(cudaMemset(h->b.recv, 0, h->b.all));
+    NCCL(ncclCommInitRank(&h->r.comm, h->r.nranks, h->r.id, h->r.rank));
+    NCCL(enqueue(h));
+    NCCL(player_wait(&h->r, PATIENCE_MS));
+    mark(h, OPENED);
+    CHECK(board_wait_all(h->r.nranks, -1, OPENED, PATIENCE_MS), "rank %d: the others have not come", h->r.rank);
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        if (!strcmp(scenario, scenarios[i].name)) {
+            scenarios[i].play(h);
+            return;
+        }
+    DIE(2, "no scenario %s", scenario);
+}
+
+static void *play_thread(void *arg)
+{
+    struct called *h = arg;
+    CUDA(cudaSetDevice(h->r.rank));
+    play(h);
+    return NULL;
+}
+
+/* The ranks are threads of this process, three of them. */
+static void play_threads(const struct called *all)
+{
+    enum { THREADS = 3 };
+    static struct called ranks[THREADS];
+    pthread_t thread[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        ranks[i] = *all;
+        ranks[i].r.rank = i;
+        ranks[i].r.nranks = THREADS;
+        ranks[i].is_victim = i == all->victim;
+        CHECK(pthread_create(&thread[i], NULL, play_thread, &ranks[i]) == 0, "no thread");
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc >= 3, "usage: called SCENARIO VICTIM [grouped] [scatter] [threads]");
+    static struct called h; /* static: nothing is lost in the ways that end the process */
+    bool threads = false;
+    scenario = argv[1];
+    h.r = player_start();
+    h.victim = atoi(argv[2]);
+    h.is_victim = h.r.rank == h.victim;
+    for (int i = 3; i < argc; i++) {
+        h.grouped |= !strcmp(argv[i], "grouped");
+        h.scatter |= !strcmp(argv[i], "scatter");
+        threads |= !strcmp(argv[i], "threads");
+    }
+    if (threads)
+        play_threads(&h);
+    else
+        play(&h);
+    return 0;
+}
