@@ -1,0 +1,2 @@
+# NaN need not stay NaN.
+s/return isnan\(other\);/return true;/
