@@ -7,7 +7,7 @@
  *   all-gather pass: REASON a gather that goes to NCCL                         gathered bytes
  *   fused GEMM FORM         the parts of a fused GEMM are enqueued             gathered bytes
  *   join: REASON            a stream is made to wait for a gather in flight    gathered bytes
- *   verify                  a gather is compared with NCCL's                   compared bytes
+ *   verify                  a call's result is compared with NCCL's            compared bytes
  *
  * Gathered bytes are those of all ranks' shards together.
  *

@@ -60,7 +60,7 @@ struct slipring_counters {
     uint64_t mapped;                               /* blocks of peers that a communicator got access to */
     uint64_t exports, imports;                     /* handles and descriptors made; blocks of other processes opened, */
     uint64_t import_hits, import_closes;           /* found open, closed */
-    uint64_t verified, verify_bad;                 /* SLIPRING_VERIFY: gathers compared with NCCL's; different ones */
+    uint64_t verified, verify_bad;                 /* SLIPRING_VERIFY: calls compared with NCCL's; different ones */
     uint64_t sites, sites_symmetric, sites_broken; /* call sites of ended communicators */
     uint64_t scatters;                             /* ncclReduceScatter calls */
     uint64_t scatters_substituted, scatters_fused; /* moved to the ring; behind the parts of a GEMM */

@@ -10,11 +10,11 @@
 #include "plugin/gather/nccl_call.h"
 #include "plugin/gather/record.h"
 #include "plugin/calls/passed.h"
+#include "plugin/calls/verified.h"
 #include "plugin/util/process.h"
-#include "plugin/gather/verify.h"
 
 /* To the ring at once. The order matters: the entry is where the ring may start; the sample for
- * SLIPRING_VERIFY goes to NCCL before the ring, see slr_verify_start(). */
+ * SLIPRING_VERIFY goes to NCCL before the ring, see verified.h. */
 static ncclResult_t to_ring(struct slr_call *call)
 {
     ncclResult_t r = slr_gather_entry(call->comm, call->stream);
@@ -23,10 +23,10 @@ static ncclResult_t to_ring(struct slr_call *call)
     slr_gather_number(call);
     if (!call->verify)
         return slr_gather_ring(call, true, SLR_R_RING);
-    r = slr_verify_start(call, 1);
+    r = slr_verified_start(call, 1);
     if (r == ncclSuccess)
         r = slr_gather_ring(call, true, SLR_R_RING);
-    return slr_verify_finish(call, 1, r);
+    return slr_verified_finish(call, 1, r);
 }
 
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,

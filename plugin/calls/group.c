@@ -29,6 +29,7 @@
 #include "base/nvtx.h"
 #include "plugin/lifecycle/agreement.h"
 #include "plugin/calls/calls.h"
+#include "plugin/calls/verified.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/comm/group_record.h"
@@ -41,7 +42,6 @@
 #include "plugin/memory/registration.h"
 #include "plugin/scatter/scatter.h"
 #include "plugin/tuner/tuner.h"
-#include "plugin/gather/verify.h"
 
 ncclResult_t slr_group_start(void)
 {
@@ -161,11 +161,10 @@ static ncclResult_t end_turns(struct slr_group *group, bool enqueued)
 
 static ncclResult_t ring_all(struct slr_group *group)
 {
-    /* All numbers first: they decide which calls are verified, and those go to NCCL as one group.
-     */
+    /* All numbers first: they decide which calls are verified, and those go to NCCL before the ring. */
     for (size_t i = 0; i < group->count; i++)
         slr_gather_number(&group->calls[i]);
-    ncclResult_t r = slr_verify_start(group->calls, group->count);
+    ncclResult_t r = slr_verified_start(group->calls, group->count);
     for (size_t i = 0; i < group->count && r == ncclSuccess; i++) {
         bool nvtx = slr_nvtx_on() && slr_gather_nvtx(&group->calls[i]);
         r = group->calls[i].scatter ? slr_scatter_ring(&group->calls[i])
@@ -176,7 +175,7 @@ static ncclResult_t ring_all(struct slr_group *group)
     share_all(group);
     if (r == ncclSuccess)
         r = cross_all(group);
-    return slr_verify_finish(group->calls, group->count, r);
+    return slr_verified_finish(group->calls, group->count, r);
 }
 
 /* What the real end answers when its operations are, or will be, enqueued. */

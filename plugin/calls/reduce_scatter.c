@@ -4,6 +4,7 @@
 #include "base/nvtx.h"
 #include "plugin/calls/calls.h"
 #include "plugin/calls/passed.h"
+#include "plugin/calls/verified.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
@@ -53,6 +54,19 @@ static enum slr_reason connect(struct slr_call *call)
     return why == SLR_R_RING ? slr_scatter_can(call) : why;
 }
 
+/* What NCCL does for a comparison is not seen by who keeps the GEMM's product, as nothing does that
+ * slipring itself calls: so what the ring takes of it is what is compared. */
+static ncclResult_t to_ring(struct slr_call *call)
+{
+    slr_gather_number(call);
+    if (!call->verify)
+        return slr_scatter_call(call);
+    ncclResult_t r = slr_verified_start(call, 1);
+    if (r == ncclSuccess)
+        r = slr_scatter_call(call);
+    return slr_verified_finish(call, 1, r);
+}
+
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                 ncclComm_t comm, cudaStream_t stream)
 {
@@ -91,7 +105,7 @@ ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, nccl
         if (r == ncclSuccess)
             connects = false; /* until the group ends */
     } else {
-        r = slr_scatter_call(&call);
+        r = to_ring(&call);
     }
     slr_nvtx_end(nvtx);
     if (connects)

@@ -6,6 +6,16 @@
 
 #include "plugin/comm/comm.h"
 
+/* What a reduce-scatter that is compared is compared with (scatter/verify_sum.h), on the device. */
+struct slr_compared {
+    CUdeviceptr memory; /* all of it; 0: none */
+    void *host;         /* the same, where the device had none */
+    CUdeviceptr inputs; /* what every rank contributes, in their order, a shard each */
+    CUdeviceptr sums;   /* NCCL's result */
+    CUdeviceptr copy;   /* of `send`, where the result is written into it; else 0 */
+    CUevent copied;     /* behind that */
+};
+
 /* One ncclAllGather or ncclReduceScatter call as the application made it. Of the latter `count` and
  * `shard` are what each rank receives. */
 struct slr_call {
@@ -28,6 +38,8 @@ struct slr_call {
     bool measured;         /* its time counts in the trials (trials.h) */
     bool verify;           /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
     CUdeviceptr reference; /* NCCL's result while it is compared */
+    /* Likewise, of a reduce-scatter. */
+    struct slr_compared compared;
 };
 
 /* NCCL's in-place: the smaller buffer is this rank's shard of the larger one. */

@@ -159,7 +159,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
 void slr_gather_number(struct slr_call *call)
 {
     /* Every rank numbers the same calls in the same order, so all verify the same ones. */
-    call->verify = !call->scatter && slr_verify_due(call->comm);
+    call->verify = slr_verify_due(call->comm);
     call->number = ++call->comm->substituted;
 }
 

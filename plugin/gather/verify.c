@@ -54,13 +54,14 @@ static void verdict(const struct slr_call *call, size_t at, size_t bytes)
     const struct slr_comm *c = call->comm;
     atomic_fetch_add(&slr_counters.verified, 1);
     if (at >= bytes) {
-        slr_log(SLR_LOG_DEBUG, "verified", "comm=%s crank=%d call=%llu bytes=%zu", c->name, c->rank,
+        slr_log(SLR_LOG_DEBUG, "verified", "op=allgather comm=%s crank=%d call=%llu bytes=%zu", c->name, c->rank,
                 (unsigned long long)call->number, bytes);
         return;
     }
     atomic_fetch_add(&slr_counters.verify_bad, 1);
-    slr_log(SLR_LOG_ERROR, "verify_differs", "comm=%s crank=%d call=%llu shard=%zu offset=%zu owner=%d msg=%s", c->name,
-            c->rank, (unsigned long long)call->number, call->shard, at, (int)(at / call->shard),
+    slr_log(SLR_LOG_ERROR, "verify_differs",
+            "op=allgather comm=%s crank=%d call=%llu shard=%zu offset=%zu owner=%d msg=%s", c->name, c->rank,
+            (unsigned long long)call->number, call->shard, at, (int)(at / call->shard),
             "the ring and NCCL gathered different bytes");
 }
 
@@ -88,8 +89,7 @@ static size_t gathered(const struct slr_call *call)
     return call->shard * (size_t)call->comm->nranks;
 }
 
-/* Memory for NCCL's result. Without it the call is still made, see slr_verify_start(). */
-static void prepare(struct slr_call *call)
+void slr_verify_prepare(struct slr_call *call)
 {
     const struct slr_comm *c = call->comm;
     call->reference = 0;
@@ -103,8 +103,7 @@ static void prepare(struct slr_call *call)
     slr_shared_leave();
 }
 
-/* The same call, into memory of its own when there is some. */
-static ncclResult_t run(const struct slr_call *call)
+ncclResult_t slr_verify_run(const struct slr_call *call)
 {
     struct slr_call copy = *call;
     if (call->reference)
@@ -112,7 +111,7 @@ static ncclResult_t run(const struct slr_call *call)
     return slr_gather_nccl(&copy);
 }
 
-static ncclResult_t finish(const struct slr_call *call, ncclResult_t r)
+ncclResult_t slr_verify_finish(const struct slr_call *call, ncclResult_t r)
 {
     if (!call->reference || slr_shared_enter(&call->comm->shared) != SLR_OK)
         return r;
@@ -122,35 +121,5 @@ static ncclResult_t finish(const struct slr_call *call, ncclResult_t r)
     slr_nvtx_end(nvtx);
     slr_cu_status(slr_real.cuMemFree(call->reference), "cuMemFree");
     slr_shared_leave();
-    return r;
-}
-
-static ncclResult_t run_all(const struct slr_call *calls, size_t n)
-{
-    /* The group is closed also after an error: NCCL counts its depth for the thread. */
-    ncclResult_t r = slr_real.ncclGroupStart();
-    for (size_t i = 0; i < n && r == ncclSuccess; i++)
-        if (calls[i].verify)
-            r = run(&calls[i]);
-    ncclResult_t end = slr_real.ncclGroupEnd();
-    return r == ncclSuccess ? end : r;
-}
-
-ncclResult_t slr_verify_start(struct slr_call *calls, size_t n)
-{
-    bool any = false;
-    for (size_t i = 0; i < n; i++) {
-        any |= calls[i].verify;
-        if (calls[i].verify)
-            prepare(&calls[i]);
-    }
-    return any ? run_all(calls, n) : ncclSuccess;
-}
-
-ncclResult_t slr_verify_finish(const struct slr_call *calls, size_t n, ncclResult_t r)
-{
-    for (size_t i = 0; i < n; i++)
-        if (calls[i].verify)
-            r = finish(&calls[i], r);
     return r;
 }

@@ -20,7 +20,7 @@
 
 /* ---- the decision ---- */
 
-static bool type_of(ncclDataType_t type, enum slr_reduce_type *out)
+bool slr_scatter_type(ncclDataType_t type, enum slr_reduce_type *out)
 {
     switch (type) {
     case ncclBfloat16:
@@ -37,11 +37,16 @@ static bool type_of(ncclDataType_t type, enum slr_reduce_type *out)
     }
 }
 
+float slr_scatter_divisor(const struct slr_call *call)
+{
+    return call->op == ncclAvg ? (float)call->comm->nranks : 1.0f;
+}
+
 /* What a reduce-scatter needs besides what a gather does. */
 static enum slr_reason kind(const struct slr_call *call)
 {
     enum slr_reduce_type type;
-    if (!type_of(call->type, &type) || (call->op != ncclSum && call->op != ncclAvg))
+    if (!slr_scatter_type(call->type, &type) || (call->op != ncclSum && call->op != ncclAvg))
         return SLR_R_SCATTER_TYPE;
     return call->shard * (size_t)call->comm->nranks < slr_get(SLR_S_MIN_BYTES) ? SLR_R_TOO_SMALL : SLR_R_RING;
 }
@@ -118,17 +123,19 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
                             .recv = (CUdeviceptr)(uintptr_t)call->recv,
                             .plan = slr_scatter_plan(call->shard),
                             .elem = slr_type_bytes(call->type),
-                            .divisor = call->op == ncclAvg ? (float)c->nranks : 1.0f,
+                            .divisor = slr_scatter_divisor(call),
                             .reduce = slr_sums_of(c),
                             .part = p ? p->part : plain,
                             .parts = p ? p->parts : plain_parts(call, plain),
                             .before = before};
-    type_of(call->type, &s.type);
+    slr_scatter_type(call->type, &s.type);
     for (int r = 0; r < c->nranks; r++)
         s.arrives[r] = c->ring.twin && slr_shared_same_process(&c->shared, r) ? c->ring.twin : c->ring.slots[c->rank];
     if (p && !may_write(p, call)) {
         SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, call->stream));
         s.before = c->ring.entry;
+    } else if (call->compared.copied) {
+        s.before = call->compared.copied; /* which stands behind all that is before the call */
     }
     slr_timeline_scatter(call, p ? p->timing : NULL);
     /* Here the stream has come to the call: it stands behind all of the GEMM. */
@@ -179,7 +186,7 @@ static bool alone(const struct slr_call *call)
     return !slr_order_elsewhere(call->comm, slr_stream_name(call->stream, false));
 }
 
-ncclResult_t slr_scatter_call(struct slr_call *call)
+ncclResult_t slr_scatter_call(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
     CUevent before = NULL;
@@ -192,15 +199,11 @@ ncclResult_t slr_scatter_call(struct slr_call *call)
                          slr_stream_name(call->stream, false), &before);
     /* Parts end between elements of the GEMM's. */
     if (p && p->elem == slr_type_bytes(call->type) && alone(call)) {
-        slr_gather_number(call);
         enum slr_status s = enqueue(call, p, before);
         slr_comm_unlock(c);
         return outcome(call, s);
     }
     slr_comm_unlock(c);
     ncclResult_t r = slr_gather_entry(c, call->stream);
-    if (r != ncclSuccess)
-        return r;
-    slr_gather_number(call);
-    return slr_scatter_ring(call);
+    return r == ncclSuccess ? slr_scatter_ring(call) : r;
 }

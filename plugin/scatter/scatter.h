@@ -8,6 +8,7 @@
 #ifndef SLR_PLUGIN_SCATTER_SCATTER_H
 #define SLR_PLUGIN_SCATTER_SCATTER_H
 
+#include "kernels/reduce.h"
 #include "plugin/comm/call.h"
 
 /* As slr_gather_decide; call->scatter is set. */
@@ -16,8 +17,12 @@ enum slr_reason slr_scatter_decide(struct slr_call *call);
 /* When connected: whether all can add, and the slots have room. SLR_R_RING, or why not. Uniform. */
 enum slr_reason slr_scatter_can(const struct slr_call *call);
 
-/* Outside of groups: numbers the call and moves it. */
-ncclResult_t slr_scatter_call(struct slr_call *call);
+/* What the kernels call the type, false: there is none for it; and what they divide the sum by. */
+bool slr_scatter_type(ncclDataType_t type, enum slr_reduce_type *out);
+float slr_scatter_divisor(const struct slr_call *call);
+
+/* Outside of groups, after slr_gather_number. */
+ncclResult_t slr_scatter_call(const struct slr_call *call);
 
 /* In a group's end, after slr_gather_entry and slr_gather_number. */
 ncclResult_t slr_scatter_ring(const struct slr_call *call);

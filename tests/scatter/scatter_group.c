@@ -172,17 +172,30 @@ static void written_inside(struct groups *g)
         memcpy(g->u[0].c[r], g->u[0].spare[r], t->all * sizeof(int));
 }
 
-/* In and out of groups in turn: what is learned of one is not true of the other. */
-static void in_turn(struct groups *g)
+static void one_by_one(struct groups *g)
 {
-    if (g->seed % 2) {
-        several(g);
-        return;
-    }
     for (int i = 0; i < g->sites; i++) {
         site_gemm(&g->t[i], g->w->s);
         site_call(&g->t[i], g->w->s);
     }
+}
+
+/* In and out of groups in turn: what is learned of one is not true of the other. */
+static void in_turn(struct groups *g)
+{
+    if (g->seed % 2)
+        several(g);
+    else
+        one_by_one(g);
+}
+
+/* Some ranks group, some do not. */
+static void uneven(struct groups *g)
+{
+    if (g->w->rank % 2)
+        several(g);
+    else
+        one_by_one(g);
 }
 
 struct group {
@@ -249,4 +262,5 @@ const struct scatter_case group_cases[] = {GROUP("one", .play = several, .sites 
                                            GROUP("nested", .play = nested, .sites = 2),
                                            GROUP("written-inside", .play = written_inside, .sites = 1),
                                            GROUP("in-turn", .play = in_turn, .sites = 3),
+                                           GROUP("uneven", .play = uneven, .sites = 3),
                                            {.name = NULL}};

@@ -1,2 +1,2 @@
 # Averages are sums.
-s/call->op == ncclAvg \? \(float\)c->nranks : 1\.0f/1.0f/
+s/call->op == ncclAvg \? \(float\)call->comm->nranks : 1\.0f/1.0f/

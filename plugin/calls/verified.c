@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/calls/verified.h"
+
+#include "plugin/gather/verify.h"
+#include "plugin/scatter/verify_sum.h"
+
+/* The same call of two ranks of one communicator. */
+static bool same_call(const struct slr_call *a, const struct slr_call *b)
+{
+    return a->verify && b->verify && a->number == b->number &&
+           !memcmp(&a->comm->key, &b->comm->key, sizeof a->comm->key);
+}
+
+static ncclResult_t step(const struct slr_call *calls, size_t n, const struct slr_call *call,
+                         ncclResult_t (*run)(const struct slr_call *call))
+{
+    /* The group is closed also after an error: NCCL counts its depth for the thread. */
+    ncclResult_t r = slr_real.ncclGroupStart();
+    for (size_t i = 0; i < n && r == ncclSuccess; i++)
+        if (same_call(&calls[i], call))
+            r = run(&calls[i]);
+    ncclResult_t end = slr_real.ncclGroupEnd();
+    return r == ncclSuccess ? end : r;
+}
+
+static bool came_before(const struct slr_call *calls, size_t i)
+{
+    for (size_t j = 0; j < i; j++)
+        if (same_call(&calls[j], &calls[i]))
+            return true;
+    return false;
+}
+
+ncclResult_t slr_verified_start(struct slr_call *calls, size_t n)
+{
+    ncclResult_t r = ncclSuccess;
+    for (size_t i = 0; i < n && r == ncclSuccess; i++) {
+        if (calls[i].verify && calls[i].scatter)
+            r = slr_verify_sum_prepare(&calls[i]);
+        else if (calls[i].verify)
+            slr_verify_prepare(&calls[i]);
+    }
+    for (size_t i = 0; i < n && r == ncclSuccess; i++) {
+        if (!calls[i].verify || came_before(calls, i))
+            continue;
+        r = step(calls, n, &calls[i], calls[i].scatter ? slr_verify_sum_run : slr_verify_run);
+        if (r == ncclSuccess && calls[i].scatter)
+            r = step(calls, n, &calls[i], slr_verify_sum_inputs);
+    }
+    return r;
+}
+
+ncclResult_t slr_verified_finish(const struct slr_call *calls, size_t n, ncclResult_t r)
+{
+    for (size_t i = 0; i < n; i++)
+        if (calls[i].verify)
+            r = calls[i].scatter ? slr_verify_sum_finish(&calls[i], r) : slr_verify_finish(&calls[i], r);
+    return r;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/scatter/verify_sum.h"
+
+#include <stdlib.h>
+#include "base/counters.h"
+#include "base/cu.h"
+#include "base/log.h"
+#include "base/nvtx.h"
+#include "kernels/reduce_check.h"
+#include "plugin/comm/stream.h"
+#include "plugin/gather/order.h"
+#include "plugin/gather/pending.h"
+#include "plugin/scatter/scatter.h"
+#include "plugin/util/nccl_type.h"
+
+/* Host memory for all that is compared at a time. */
+#define WINDOW ((size_t)16 << 20)
+#define PAGE ((size_t)4096)
+
+static size_t all_bytes(const struct slr_call *call)
+{
+    return call->shard * (size_t)call->comm->nranks;
+}
+
+/* ---- what it is compared with ---- */
+
+static enum slr_status host_memory(struct slr_compared *m, size_t bytes)
+{
+    const size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
+    m->host = aligned_alloc(PAGE, whole);
+    enum slr_status s =
+        m->host ? SLR_CU(cuMemHostRegister, m->host, whole, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE)
+                : SLR_NOMEM;
+    if (s == SLR_OK) {
+        s = SLR_CU(cuMemHostGetDevicePointer, &m->memory, m->host, 0);
+        if (s == SLR_OK)
+            return SLR_OK;
+        slr_real.cuMemHostUnregister(m->host);
+    }
+    free(m->host);
+    *m = (struct slr_compared){0};
+    return s;
+}
+
+static enum slr_status allocate(struct slr_call *call, bool in_place)
+{
+    struct slr_compared *m = &call->compared;
+    const size_t all = all_bytes(call), bytes = all + call->shard + (in_place ? all : 0);
+    *m = (struct slr_compared){0};
+    if (slr_real.cuMemAlloc(&m->memory, bytes) != CUDA_SUCCESS)
+        SLR_TRY(host_memory(m, bytes));
+    m->inputs = m->memory;
+    m->sums = m->memory + all;
+    m->copy = in_place ? m->sums + call->shard : 0;
+    return SLR_OK;
+}
+
+static enum slr_status prepare(struct slr_call *call)
+{
+    struct slr_compared *m = &call->compared;
+    const CUdeviceptr send = (CUdeviceptr)(uintptr_t)call->send;
+    const size_t own = (size_t)call->comm->rank * call->shard;
+    SLR_TRY(allocate(call, slr_call_in_place(call)));
+    SLR_TRY(SLR_CU(cuMemcpyAsync, m->inputs + own, send + own, call->shard, call->stream));
+    if (!m->copy)
+        return SLR_OK;
+    SLR_TRY(SLR_CU(cuMemcpyAsync, m->copy, send, all_bytes(call), call->stream));
+    SLR_TRY(SLR_CU(cuEventCreate, &m->copied, CU_EVENT_DISABLE_TIMING));
+    return SLR_CU(cuEventRecord, m->copied, call->stream);
+}
+
+ncclResult_t slr_verify_sum_prepare(struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    const CUstream name = slr_stream_name(call->stream, false);
+    if (slr_comm_answer(c) != ncclSuccess)
+        return slr_comm_answer(c);
+    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_VERIFY, "ncclReduceScatter");
+    slr_order_before_nccl(c, name);
+    enum slr_status s = slr_shared_enter(&c->shared);
+    if (s == SLR_OK) {
+        s = prepare(call);
+        slr_shared_leave();
+    }
+    if (s != SLR_OK) /* the other ranks' NCCL would wait for this one's */
+        slr_comm_fail(c, s, -1, "there is no memory for the comparison with NCCL");
+    return slr_comm_answer(c);
+}
+
+ncclResult_t slr_verify_sum_run(const struct slr_call *call)
+{
+    const struct slr_compared *m = &call->compared;
+    const void *send = m->copy ? (const void *)(uintptr_t)m->copy : call->send;
+    return slr_real.ncclReduceScatter(send, (void *)(uintptr_t)m->sums, call->count, call->type, call->op, call->nccl,
+                                      (cudaStream_t)call->stream);
+}
+
+ncclResult_t slr_verify_sum_inputs(const struct slr_call *call)
+{
+    const struct slr_compared *m = &call->compared;
+    const char *send = m->copy ? (const char *)(uintptr_t)m->copy : call->send;
+    ncclResult_t r = ncclSuccess;
+    for (int peer = 0; peer < call->comm->nranks && r == ncclSuccess; peer++) {
+        const size_t at = (size_t)peer * call->shard;
+        if (peer == call->comm->rank)
+            continue;
+        r = slr_real.ncclSend(send + at, call->count, call->type, peer, call->nccl, (cudaStream_t)call->stream);
+        if (r == ncclSuccess)
+            r = slr_real.ncclRecv((void *)(uintptr_t)(m->inputs + at), call->count, call->type, peer, call->nccl,
+                                  (cudaStream_t)call->stream);
+    }
+    return r;
+}
+
+/* ---- the comparison ---- */
+
+/* The windows of all contributions, of the ring's sums and of NCCL's, one behind the other. */
+static enum slr_status fetch(const struct slr_call *call, uint8_t *host, size_t at, size_t bytes)
+{
+    const int n = call->comm->nranks;
+    for (int r = 0; r < n; r++)
+        SLR_TRY(SLR_CU(cuMemcpyDtoH, host + (size_t)r * bytes, call->compared.inputs + (size_t)r * call->shard + at,
+                       bytes));
+    SLR_TRY(SLR_CU(cuMemcpyDtoH, host + (size_t)n * bytes, (CUdeviceptr)(uintptr_t)call->recv + at, bytes));
+    return SLR_CU(cuMemcpyDtoH, host + (size_t)(n + 1) * bytes, call->compared.sums + at, bytes);
+}
+
+static struct slr_sum_found look(const struct slr_call *call, const uint8_t *host, size_t bytes)
+{
+    const int n = call->comm->nranks;
+    struct slr_sums s = {.n = n,
+                         .divisor = slr_scatter_divisor(call),
+                         .ours = host + (size_t)n * bytes,
+                         .other = host + (size_t)(n + 1) * bytes,
+                         .count = bytes / slr_type_bytes(call->type)};
+    slr_scatter_type(call->type, &s.type);
+    for (int r = 0; r < n; r++)
+        s.in[r] = host + (size_t)r * bytes;
+    return slr_reduce_check(&s);
+}
+
+/* found->at: of the whole shard. */
+static enum slr_status compare(const struct slr_call *call, struct slr_sum_found *found)
+{
+    const size_t most = WINDOW / (size_t)(call->comm->nranks + 2) / PAGE * PAGE,
+                 window = call->shard < most ? call->shard : most;
+    uint8_t *host = malloc(window * (size_t)(call->comm->nranks + 2));
+    enum slr_status s = host ? SLR_OK : SLR_NOMEM;
+    *found = (struct slr_sum_found){0};
+    for (size_t at = 0; at < call->shard && s == SLR_OK && found->fault == SLR_SUM_RIGHT; at += window) {
+        const size_t bytes = call->shard - at < window ? call->shard - at : window;
+        s = fetch(call, host, at, bytes);
+        if (s == SLR_OK)
+            *found = look(call, host, bytes);
+        found->at += at / slr_type_bytes(call->type);
+    }
+    free(host);
+    return s;
+}
+
+/* Says once for each verified call how it came out. */
+static void verdict(const struct slr_call *call, const struct slr_sum_found *found)
+{
+    const struct slr_comm *c = call->comm;
+    const bool bits = found->fault == SLR_SUM_BITS;
+    atomic_fetch_add(&slr_counters.verified, 1);
+    if (found->fault == SLR_SUM_RIGHT) {
+        slr_log(SLR_LOG_DEBUG, "verified", "op=reducescatter comm=%s crank=%d call=%llu bytes=%zu", c->name, c->rank,
+                (unsigned long long)call->number, call->shard);
+        return;
+    }
+    atomic_fetch_add(&slr_counters.verify_bad, 1);
+    slr_log(SLR_LOG_ERROR, "verify_differs",
+            "op=reducescatter comm=%s crank=%d call=%llu shard=%zu offset=%zu check=%s have=%x want=%x msg=%s", c->name,
+            c->rank, (unsigned long long)call->number, call->shard, found->at * slr_type_bytes(call->type),
+            bits ? "sum" : "nccl", (unsigned)found->have, (unsigned)found->want,
+            bits ? "the ring's result is not the sum of what the ranks sent"
+                 : "the ring's sum and NCCL's differ by more than rounding explains");
+}
+
+/* Blocks the host until the stream is idle, which a program that verifies has asked for. */
+static enum slr_status judge(const struct slr_call *call)
+{
+    struct slr_sum_found found;
+    SLR_TRY(SLR_CU(cuStreamSynchronize, call->stream));
+    SLR_TRY(compare(call, &found));
+    verdict(call, &found);
+    if (found.fault == SLR_SUM_RIGHT)
+        return SLR_OK;
+    /* The application goes on with NCCL's bytes: they are what it would have had. */
+    SLR_TRY(SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)call->recv, call->compared.sums, call->shard, call->stream));
+    return SLR_CU(cuStreamSynchronize, call->stream);
+}
+
+static void release(const struct slr_compared *m)
+{
+    if (m->copied)
+        slr_cu_status(slr_real.cuEventDestroy(m->copied), "cuEventDestroy");
+    if (m->host) {
+        slr_cu_status(slr_real.cuMemHostUnregister(m->host), "cuMemHostUnregister");
+        free(m->host);
+    } else {
+        slr_cu_status(slr_real.cuMemFree(m->memory), "cuMemFree");
+    }
+}
+
+ncclResult_t slr_verify_sum_finish(const struct slr_call *call, ncclResult_t r)
+{
+    if (!call->compared.memory || slr_shared_enter(&call->comm->shared) != SLR_OK)
+        return r;
+    bool nvtx = slr_nvtx_begin("verify", "", call->shard);
+    if (r == ncclSuccess && judge(call) != SLR_OK)
+        r = ncclUnhandledCudaError;
+    slr_nvtx_end(nvtx);
+    release(&call->compared);
+    slr_shared_leave();
+    return r;
+}

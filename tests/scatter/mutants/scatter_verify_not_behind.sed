@@ -1,0 +1,2 @@
+# The ring writes the result into what is still being copied.
+s/call->compared\.copied\) \{/0) {/
