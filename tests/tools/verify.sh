@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # slipring verify on the software GPU: equal, different (a library that loses bytes), nothing to compare, commands that
 # fail, and logs that can not be read.
-# usage: verify.sh LAUNCHER TOOL LIBRARY BROKEN-LIBRARY GATHERS
-tool=$2 library=$3 broken=$4 gathers=$5
+# usage: verify.sh LAUNCHER TOOL LIBRARY BROKEN-LIBRARY GATHERS BROKEN-SUMS SCATTERS
+tool=$2 library=$3 broken=$4 gathers=$5 broken_sums=$6 scatters=$7
 export SLIPRING_LAUNCHER="$1" # which would take the tool of another build folder
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -34,7 +34,7 @@ complains() {
 # Two ranks gather 4096 bytes; the number of calls is what `every` is checked against.
 verify 0 --set min_bytes=0 -- "$gathers" 2 2000000 4096
 says '^slipring verify: [0-9]+ gathers compared with NCCL.s, all bytes equal$'
-says 'logs of 2 processes; every substituted gather'
+says 'logs of 2 processes; every substituted call'
 complains '^slipring verify: begins$'
 complains '^slipring verify: COMMAND has ended (0:0[0-9])$'
 all=$(sed -n 's/^slipring verify: \([0-9]*\) gathers.*/\1/p' "$work/out")
@@ -53,6 +53,19 @@ says "^  logs: $work/kept$"
 cat "$work"/kept/*.jsonl | grep -q '"event":"verify_differs"' || fail "the logs were not kept"
 verify 3 --keep "$work/kept" -- true
 complains 'a new folder or an empty one'
+
+# Reduce-scatters, and gathers beside them.
+always="--set reduce_scatter=always --set min_bytes=0"
+verify 0 $always -- "$scatters" in-place 2
+says '^slipring verify: 24 reduce-scatters compared with NCCL.s, all bits those of the sums in rank order, and NCCL.s near$'
+says '^  24 of 24 reduce-scatters substituted$'
+verify 0 $always -- "$scatters" group-with-gather 2
+says '^slipring verify: [0-9]+ gathers compared with NCCL.s, all bytes equal; [0-9]+ reduce-scatters compared '
+verify 2 --set reduce_scatter=always --set min_bytes=1T -- "$scatters" in-place 2
+says '24 reduce-scatters stayed with NCCL: below_min_bytes'
+verify 1 --lib "$broken_sums" $always -- "$scatters" ex-bf16-nn 2
+says '^slipring verify: [0-9]+ of [0-9]+ reduce-scatters DIFFER'
+says '^  DIFFERS: rank [01] of communicator [0-9a-f]{8} \(.+\), call [0-9]+: byte 958 of the 960 of a reduce-scatter is of the bits [0-9a-f]+, the sum of what the ranks sent has [0-9a-f]+$'
 
 # Nothing to compare, and commands that fail.
 verify 2 --set min_bytes=1T -- "$gathers" 2 2000000 4096

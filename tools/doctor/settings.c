@@ -52,7 +52,7 @@ static void check_off(struct doctor *d, const struct slr_settings *s)
             warn(d, "SLIPRING_CACHE_BYTES does not hold two slots of SLIPRING_SLOT_BYTES: slots shrink");
     }
     if (s->num[SLR_S_VERIFY])
-        warn(d, "SLIPRING_VERIFY is not 0: gathers are done twice and compared, which takes time");
+        warn(d, "SLIPRING_VERIFY is not 0: calls are done twice and compared, which takes time");
 }
 
 static void check_pairs(struct doctor *d, const struct slr_settings *s)

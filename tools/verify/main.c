@@ -49,8 +49,8 @@ static void tick(void *ctx)
     char note[128];
     const struct tally *t = &w->tally;
     look(w, false);
-    snprintf(note, sizeof note, "gathers compared in %llu processes, %llu differ", t->logs, t->differing);
-    progress_at(w->progress, t->compared, note);
+    snprintf(note, sizeof note, "calls compared in %llu processes, %llu differ", t->logs, tally_sum(t->differing));
+    progress_at(w->progress, tally_sum(t->compared), note);
 }
 
 static int run(char *const *command, struct watching *w)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/verify/verify.h"
 
+#include <string.h>
+
 /* The table's reasons are of two kinds; those before the first of a pending gather's end say what
  * became of a call. */
 static bool stays_with_nccl(int reason)
@@ -16,18 +18,50 @@ static void print_reasons(FILE *out, const unsigned long long count[SLR_R_COUNT]
                     slr_reason_doc((enum slr_reason)r));
 }
 
+static void print_difference(FILE *out, const struct difference *d)
+{
+    fprintf(out, "  DIFFERS: rank %lld of communicator %s (%s), call %lld: ", d->rank, d->comm, d->host, d->call);
+    if (d->kind == GATHERS)
+        fprintf(out, "from byte %lld of the gathered buffer on, in the shard (%lld bytes) of rank %lld\n", d->offset,
+                d->shard, d->owner);
+    else
+        fprintf(out, "byte %lld of the %lld of a reduce-scatter is of the bits %s, %s %s\n", d->offset, d->shard,
+                d->have,
+                strcmp(d->check, "nccl") ? "the sum of what the ranks sent has"
+                                         : "further from NCCL's than rounding takes it:",
+                d->want);
+}
+
 static void print_differences(FILE *out, const struct tally *t)
 {
-    for (unsigned long long i = 0; i < t->differing && i < VERIFY_LISTED; i++) {
-        const struct difference *d = &t->first[i];
-        fprintf(
-            out,
-            "  DIFFERS: rank %lld of communicator %s (%s), call %lld: from byte %lld of the gathered buffer on, in the "
-            "shard (%lld bytes) of rank %lld\n",
-            d->rank, d->comm, d->host, d->call, d->offset, d->shard, d->owner);
+    const unsigned long long all = tally_sum(t->differing);
+    for (unsigned long long i = 0; i < all && i < VERIFY_LISTED; i++)
+        print_difference(out, &t->first[i]);
+    if (all > VERIFY_LISTED)
+        fprintf(out, "  and %llu more\n", all - VERIFY_LISTED);
+}
+
+static const struct {
+    const char *one, *call, *equal;
+} kinds[KINDS] = {
+    [GATHERS] = {"gathers", "all-gathers", "all bytes equal"},
+    [SCATTERS] = {"reduce-scatters", "reduce-scatters", "all bits those of the sums in rank order, and NCCL's near"}};
+
+/* "3 of 7 gathers DIFFER from NCCL's, 5 reduce-scatters ..." */
+static void print_compared(FILE *out, const struct tally *t)
+{
+    const char *between = "";
+    for (int k = 0; k < KINDS; k++) {
+        if (!t->compared[k])
+            continue;
+        if (t->differing[k])
+            fprintf(out, "%s%llu of %llu %s DIFFER from NCCL's", between, t->differing[k], t->compared[k],
+                    kinds[k].one);
+        else
+            fprintf(out, "%s%llu %s compared with NCCL's, %s", between, t->compared[k], kinds[k].one, kinds[k].equal);
+        between = "; ";
     }
-    if (t->differing > VERIFY_LISTED)
-        fprintf(out, "  and %llu more\n", t->differing - VERIFY_LISTED);
+    fputs("\n", out);
 }
 
 static void print_verdict(FILE *out, const struct tally *t, unsigned long long every)
@@ -37,16 +71,14 @@ static void print_verdict(FILE *out, const struct tally *t, unsigned long long e
         fputs("no communicator was made by a process with slipring in it: nothing was compared (`slipring doctor -- "
               "COMMAND` may know why)\n",
               out);
-    else if (!t->compared)
+    else if (!tally_sum(t->compared))
         fputs("nothing was compared\n", out);
-    else if (t->differing)
-        fprintf(out, "%llu of %llu gathers DIFFER from NCCL's\n", t->differing, t->compared);
     else
-        fprintf(out, "%llu gathers compared with NCCL's, all bytes equal\n", t->compared);
+        print_compared(out, t);
     if (t->logs && every == 1)
-        fprintf(out, "  logs of %llu processes; every substituted gather of each was compared\n", t->logs);
+        fprintf(out, "  logs of %llu processes; every substituted call of each was compared\n", t->logs);
     else if (t->logs)
-        fprintf(out, "  logs of %llu processes; one in %llu of each one's substituted gathers was compared\n", t->logs,
+        fprintf(out, "  logs of %llu processes; one in %llu of each one's substituted calls was compared\n", t->logs,
                 every);
 }
 
@@ -54,20 +86,22 @@ int verify_report(FILE *out, const struct tally *t, unsigned long long every, in
 {
     print_verdict(out, t, every);
     print_differences(out, t);
-    if (t->ended)
-        fprintf(out, "  %llu of %llu all-gathers substituted\n", t->substituted, t->calls);
+    for (int k = 0; k < KINDS; k++)
+        if (t->ended && (k == GATHERS || t->calls[k]))
+            fprintf(out, "  %llu of %llu %s substituted\n", t->substituted[k], t->calls[k], kinds[k].call);
     if (t->logs > t->ended)
         fprintf(out, "  %llu processes gathered nothing, or ended before they could say how much\n",
                 t->logs - t->ended);
     print_reasons(out, t->refused, "ranks' communicators");
-    print_reasons(out, t->reason, "all-gathers");
+    for (int k = 0; k < KINDS; k++)
+        print_reasons(out, t->reason[k], kinds[k].call);
     if (t->skipped)
         fprintf(out, "  %llu were not compared for want of device memory\n", t->skipped);
     if (t->unreadable)
         fprintf(out, "  %llu lines of the logs can not be read\n", t->unreadable);
     if (status)
         fprintf(out, "  COMMAND ended with status %d\n", status);
-    if (t->differing)
+    if (tally_sum(t->differing))
         return VERIFY_DIFFERS;
-    return status ? status : t->compared ? VERIFY_EQUAL : VERIFY_NOTHING;
+    return status ? status : tally_sum(t->compared) ? VERIFY_EQUAL : VERIFY_NOTHING;
 }

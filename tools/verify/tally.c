@@ -25,11 +25,19 @@ static enum slr_reason reason_of(const json_t *event)
     return SLR_R_COUNT;
 }
 
+static enum kind kind_of(const json_t *event)
+{
+    return strcmp(log_text(event, "op"), "reducescatter") == 0 ? SCATTERS : GATHERS;
+}
+
 static void differs(struct tally *t, const json_t *event)
 {
-    t->compared++;
-    if (t->differing < VERIFY_LISTED) {
-        struct difference *d = &t->first[t->differing];
+    const unsigned long long before = tally_sum(t->differing);
+    const enum kind kind = kind_of(event);
+    t->compared[kind]++;
+    if (before < VERIFY_LISTED) {
+        struct difference *d = &t->first[before];
+        d->kind = kind;
         snprintf(d->host, sizeof d->host, "%s", log_text(event, "host"));
         snprintf(d->comm, sizeof d->comm, "%s", log_text(event, "comm"));
         d->rank = number(event, "crank");
@@ -37,8 +45,11 @@ static void differs(struct tally *t, const json_t *event)
         d->shard = number(event, "shard");
         d->offset = number(event, "offset");
         d->owner = number(event, "owner");
+        snprintf(d->check, sizeof d->check, "%s", log_text(event, "check"));
+        snprintf(d->have, sizeof d->have, "%s", log_text(event, "have"));
+        snprintf(d->want, sizeof d->want, "%s", log_text(event, "want"));
     }
-    t->differing++;
+    t->differing[kind]++;
 }
 
 void tally_event(void *tally, const json_t *event)
@@ -47,7 +58,7 @@ void tally_event(void *tally, const json_t *event)
     const char *what = log_text(event, "event");
     enum slr_reason r = reason_of(event);
     if (!strcmp(what, "verified")) {
-        t->compared++;
+        t->compared[kind_of(event)]++;
     } else if (!strcmp(what, "verify_differs")) {
         differs(t, event);
     } else if (!strcmp(what, "not_verified")) {
@@ -56,9 +67,13 @@ void tally_event(void *tally, const json_t *event)
         t->refused[r]++;
     } else if (!strcmp(what, "summary")) {
         t->ended++;
-        t->calls += count(event, "calls");
-        t->substituted += count(event, "substituted");
+        t->calls[GATHERS] += count(event, "calls");
+        t->substituted[GATHERS] += count(event, "substituted");
+        t->calls[SCATTERS] += count(event, "scatters");
+        t->substituted[SCATTERS] += count(event, "scatters_substituted");
     } else if (!strcmp(what, "count") && r < SLR_R_COUNT) {
-        t->reason[r] += count(event, "n");
+        t->reason[GATHERS][r] += count(event, "n");
+    } else if (!strcmp(what, "scatter_count") && r < SLR_R_COUNT) {
+        t->reason[SCATTERS][r] += count(event, "n");
     }
 }
