@@ -164,6 +164,7 @@ if [ $all = 1 ]; then
     # Each takes a minute there, and has the threads of those that stay.
     leave_out+=('e2e_trials_(3|4|lt|in_place|off|reproducible|strict|two_streams)' 'e2e_small_(many|obeyed|tried)')
     leave_out+=(e2e_kept_changed scatter_strict scatter_slow 'scatter_queue_.*' zero_shards_event 'fault_hung_.*_1(_.*)?')
+    leave_out+=('scatter_verify_(wrong|look|reuse|unlike|loop)_.*')
     # Forms of GEMMs: what threads could do wrong does not depend on them.
     leave_out+=('e2e_fuse_(narrow|refused|lt)_.*')
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
