@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sets SLIPRING_TESTS_DEFAULT: whether the tests and the software GPU are built when nobody says so. In a checkout they are,
+# as who has one changes something; who only wants the library waits three minutes less without.
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(SLIPRING_TESTS_DEFAULT OFF)
+  set(because "slipring is built as a part of ${CMAKE_PROJECT_NAME}")
+elseif(NOT EXISTS ${PROJECT_SOURCE_DIR}/.git)
+  set(SLIPRING_TESTS_DEFAULT OFF)
+  set(because "these sources are no git checkout")
+else()
+  set(SLIPRING_TESTS_DEFAULT ON)
+  set(because "these sources are a git checkout")
+endif()
+if(NOT DEFINED SLIPRING_TESTS)
+  if(SLIPRING_TESTS_DEFAULT)
+    message(STATUS "With the tests and the software GPU, as ${because}; -DSLIPRING_TESTS=OFF builds in a third of the time")
+  else()
+    message(STATUS "Without the tests and the software GPU, as ${because}; -DSLIPRING_TESTS=ON builds them")
+  endif()
+endif()
