@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# cpack: slipring-<version>-linux-<machine>.tar.gz with everything, and a .deb for each component. scripts/package.sh builds them from nothing.
+# cpack: slipring-<version>-linux-<machine>.tar.gz with everything, and a .deb for each component (an .rpm with
+# `cpack -G RPM`). scripts/package.sh builds them from nothing.
 set(CPACK_GENERATOR "TGZ;DEB")
 set(CPACK_PACKAGE_NAME slipring)
 set(CPACK_PACKAGE_VENDOR "slipring maintainers")
@@ -44,4 +45,5 @@ several processes and on several devices. To try slipring, and for tests.
 They lie in a folder of their own and replace nothing; slipring softgpu runs a
 program on them.")
 endif()
+include(rpm.cmake)
 include(CPack)

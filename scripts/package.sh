@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds the packages: slipring_*.deb, slipring-softgpu_*.deb and a .tar.gz, from the source as it is. Needs no GPU; runs no tests.
 #
-# usage: scripts/package.sh [--out FOLDER] [--no-softgpu] [--lintian]
+# usage: scripts/package.sh [--out FOLDER] [--no-softgpu] [--rpm] [--lintian]
+#        scripts/package.sh --wheel [--out FOLDER]
 #   --out FOLDER   where the packages go [out/packages]
+#   --wheel        the Python wheel instead, for glibc 2.28 and later; without the software GPU (packaging/wheel.py)
 #   --no-softgpu   without the software GPU
+#   --rpm          also .rpm files, with lib64
 #   --lintian      then check the .deb files with lintian, and fail on its errors
 #
 # The same source gives the same bytes, on any machine with the same compiler: times are those of packaging/changelog, and
@@ -12,37 +15,65 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
-out=$SLR_ROOT/out/packages softgpu=ON check=0
+out=$SLR_ROOT/out/packages softgpu=ON check=0 rpm=0 wheel=0
 while [ $# -gt 0 ]; do
     case $1 in
     --out) need_value "$1" "$@" && out=$2 && shift ;;
     --no-softgpu) softgpu=OFF ;;
+    --rpm) rpm=1 ;;
+    --wheel) wheel=1 ;;
     --lintian) check=1 ;;
     -h | --help) usage && exit 0 ;;
     *) die "unknown option $1; see --help" ;;
     esac
     shift
 done
-for tool in dpkg-deb dpkg-shlibdeps gzip; do
-    have $tool || die "$tool is missing (Debian: dpkg-dev, gzip)"
-done
+# need TOOL... (PACKAGES): all that is missing is named at once.
+need() {
+    local tool missing=""
+    for tool in "${@:1:$#-1}"; do
+        have "$tool" || missing="$missing $tool"
+    done
+    [ -z "$missing" ] || die "missing:$missing (Debian: ${!#})"
+}
 
-build=$SLR_ROOT/build-package
 SOURCE_DATE_EPOCH=$(date -d "$(sed -n 's/^ -- .*>  //p' "$SLR_ROOT/packaging/changelog" | head -n 1)" +%s)
 export SOURCE_DATE_EPOCH
 umask 022
-# Everything that could differ from one build folder or machine to another is named here.
-maps="-ffile-prefix-map=$build=build -ffile-prefix-map=$SLR_ROOT=."
-configure "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_INSTALL_LIBDIR=lib -DSLIPRING_TESTS=$softgpu \
-    "-DCMAKE_C_FLAGS=$maps" "-DCMAKE_ASM_FLAGS=$maps" -DCMAKE_SKIP_RPATH=ON
-# What is installed, and not the tests.
-ninja -C "$build" --quiet shipped >"$build/ninja.log" || { cat "$build/ninja.log" >&2 && die "it does not build"; }
 
+# build FOLDER [cmake options]: what is shipped, and not the tests. Everything that could differ from one build folder or
+# machine to another is named here.
+build() {
+    local folder=$1 maps="-ffile-prefix-map=$1=build -ffile-prefix-map=$SLR_ROOT=."
+    shift
+    configure "$folder" "-DCMAKE_C_FLAGS=$maps" "-DCMAKE_ASM_FLAGS=$maps" -DCMAKE_SKIP_RPATH=ON "$@"
+    ninja -C "$folder" --quiet shipped >"$folder/ninja.log" || { cat "$folder/ninja.log" >&2 && die "it does not build"; }
+}
+
+# pack CPACK-OPTION...: from the build folder into $out.
+pack() {
+    local log=$build/cpack.log
+    (cd "$build" && cpack -B "$out" "$@") >"$log" 2>&1 || { cat "$log" >&2 && die "cpack failed"; }
+    rm -rf "$out/_CPack_Packages"
+}
+
+if [ $wheel = 1 ]; then
+    need python3 readelf "python3, binutils"
+    build "$SLR_ROOT/build-wheel" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_LIBDIR=lib -DSLIPRING_TESTS=OFF -DSLIPRING_GLIBC_2_28=ON
+    exec python3 "$SLR_ROOT/packaging/wheel.py" "$SLR_ROOT/build-wheel" "$out"
+fi
+need dpkg-deb dpkg-shlibdeps gzip "dpkg-dev, gzip"
+[ $rpm = 0 ] || need rpmbuild "rpm"
+
+build=$SLR_ROOT/build-package options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DSLIPRING_TESTS=$softgpu)
+build "$build" "${options[@]}" -DCMAKE_INSTALL_LIBDIR=lib
 rm -rf "$out"
 mkdir -p "$out"
-log=$build/cpack.log
-(cd "$build" && cpack -B "$out") >"$log" 2>&1 || { cat "$log" >&2 && die "cpack failed"; }
-rm -rf "$out/_CPack_Packages"
+pack
+if [ $rpm = 1 ]; then
+    build "$build" "${options[@]}" -DCMAKE_INSTALL_LIBDIR=lib64
+    pack -G RPM
+fi
 (cd "$out" && sha256sum ./*)
 if [ $check = 1 ]; then
     lintian --allow-root --fail-on error "$out"/*.deb

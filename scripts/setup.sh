@@ -59,6 +59,7 @@ Criterion                 |has_criterion                |libcriterion-dev"
 Valgrind                  |have valgrind                |valgrind
 pkg-config                |have pkg-config              |pkg-config
 mandoc                    |have mandoc                  |mandoc
+pip                       |has_pip                      |python3-pip
 git                       |have git                     |git"
 [ $all = 1 ] && items="$items
 clang with sanitizers     |has_clang                    |clang libclang-rt-dev

@@ -135,7 +135,7 @@ ORDER = ['base', 'cache', 'kernels', 'plugin/abi', 'plugin', 'plugin/util', 'plu
          'plugin/produce', 'plugin/gather', 'plugin/scatter',
          'plugin/lifecycle', 'plugin/calls', 'interpose']
 APART = {('cache', 'kernels'), ('kernels', 'cache')}
-OUTSIDE = ['LD_PRELOAD', 'tools', 'bench', 'tests']  # no part of the library
+OUTSIDE = ['LD_PRELOAD', 'tools', 'bench', 'tests', 'examples', 'packaging']  # no part of the library
 
 
 def may_use(user, used):

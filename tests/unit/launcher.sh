@@ -164,6 +164,8 @@ expect 'a path that NCCL would cut' 'STATIC_PLUGIN none' "$s" run --lib "$long/l
 # env, version, help, misuse.
 expect version "$("$tables" --version)" "$s" --version
 expect help "$("$tables" usage)" "$s" --help
+expect 'run --help' "$("$tables" usage)" "$s" run --help
+expect 'softgpu --help' "$("$tables" usage)" "$s" softgpu --help
 SLIPRING_CHUNKS=5 SLIPRING_STRICKT=1 "$s" env >"$work/out" 2>"$work/err"
 grep -q '^SLIPRING_CHUNKS=5$' "$work/out" || fail "env does not show the value"
 grep -q '^SLIPRING_MIN_BYTES=4M$' "$work/out" || fail "env does not show a default"

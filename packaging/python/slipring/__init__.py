@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slipring from Python: what is in this process, and the reports of runs. No program needs it.
+
+    slipring run -- python train.py          the library is preloaded; train.py need not know of it
+
+    import slipring
+
+    slipring.loaded()                        whether it is in this process
+    slipring.counters()                      {"calls": 12, "substituted": 12, ...}
+    with slipring.whole_gemms(): ...         GEMMs in one piece: an unsplit GEMM's results to the last bit
+    with slipring.off(): ...                 and all-gathers by NCCL: on every rank alike
+    slipring.report("logs")                  what `slipring run --record logs -- ...` has written, as a dict
+
+Everything works without the library as well, and then says so: loaded() is False, counters() is empty, regions change
+nothing. Errors of the library are OSError, those of the tools RuntimeError.
+"""
+
+from ._library import counters, library, loaded, off, version, whole_gemms
+from ._report import report
+from ._table import VERSION as __version__
+
+__all__ = ["__version__", "counters", "library", "loaded", "off", "report", "version", "whole_gemms"]

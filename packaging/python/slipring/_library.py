@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C API (include/slipring.h) of the library that is in this process: preloaded, or linked to the program."""
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+from ._table import COUNTERS, REGION_GATHERS, REGION_GEMMS, VERSION
+
+_process = ctypes.CDLL(None)  # whatever is loaded; nothing is loaded by this
+
+
+class _Counters(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), *((name, ctypes.c_uint64) for name in COUNTERS)]
+
+
+def _function(name: str) -> Optional[Any]:
+    return getattr(_process, name, None)
+
+
+def loaded() -> bool:
+    """Whether slipring is in this process. It is not without `slipring run`, or LD_PRELOAD, in front of the command."""
+    return _function("slipring_region_begin") is not None
+
+
+def version() -> str:
+    """The version of the library in this process; without one, of this package."""
+    words = _function("slipring_version_string")
+    if words is None:
+        return VERSION
+    words.restype = ctypes.c_char_p
+    return str(words().decode())
+
+
+def library() -> Path:
+    """This package's libslipring.so: for LD_PRELOAD, and for NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN."""
+    return Path(__file__).resolve().parent / "lib" / "libslipring.so"
+
+
+def counters() -> dict[str, int]:
+    """Totals of this process since it started; docs/install.md says what each means. Empty without the library."""
+    read = _function("slipring_counters_read")
+    if read is None:
+        return {}
+    totals = _Counters(ctypes.sizeof(_Counters))
+    _check(read(ctypes.byref(totals)), "slipring_counters_read")
+    return {name: getattr(totals, name) for name in COUNTERS}
+
+
+def _check(status: int, what: str) -> None:
+    if status != 0:
+        raise OSError(-status, f"{what}: {os.strerror(-status)}")
+
+
+@contextlib.contextmanager
+def _region(flags: int) -> Iterator[bool]:
+    begin, end = _function("slipring_region_begin"), _function("slipring_region_end")
+    if begin is None or end is None:
+        yield False
+        return
+    _check(begin(ctypes.c_uint(flags)), "slipring_region_begin")
+    try:
+        yield True
+    finally:
+        _check(end(), "slipring_region_end")
+
+
+def off() -> contextlib.AbstractContextManager[bool]:
+    """A region in which this thread's all-gathers go to NCCL, and its GEMMs stay whole.
+
+    Every rank of a communicator has to make the same all-gathers inside of such regions, else the communicator fails, with
+    a message in the log. Calls of other threads are not in it: PyTorch's backward() calls from threads of its own.
+    `as` gives whether slipring is there. Regions nest.
+    """
+    return _region(REGION_GATHERS | REGION_GEMMS)
+
+
+def whole_gemms() -> contextlib.AbstractContextManager[bool]:
+    """A region in which this thread's GEMMs run whole, behind the whole gather. Ranks may differ; else as off()."""
+    return _region(REGION_GEMMS)

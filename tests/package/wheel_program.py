@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python module in a process with two (software) GPUs: what it says before, and of all-gathers in and out of regions.
+
+  wheel_program.py preloaded|plain
+
+NCCL and the CUDA runtime are called by ctypes, as frameworks load them: by dlopen and dlsym.
+"""
+import ctypes
+import sys
+
+import slipring
+
+RANKS, COUNT = 2, 1000
+cuda, nccl = ctypes.CDLL("libcudart.so.13"), ctypes.CDLL("libnccl.so.2")
+pointer, size = ctypes.c_void_p, ctypes.c_size_t
+cuda.cudaMalloc.argtypes = [ctypes.POINTER(pointer), size]
+cuda.cudaMemcpy.argtypes = [pointer, pointer, size, ctypes.c_int]
+cuda.cudaStreamCreate.argtypes = [ctypes.POINTER(pointer)]
+cuda.cudaStreamSynchronize.argtypes = [pointer]
+nccl.ncclAllGather.argtypes = [pointer, pointer, size, ctypes.c_int, pointer, pointer]
+nccl.ncclCommDestroy.argtypes = [pointer]
+INT8, DEFAULT = 0, 4
+
+
+def done(status):
+    assert status == 0, status
+
+
+def on(rank):
+    done(cuda.cudaSetDevice(rank))
+
+
+class Rank:
+    def __init__(self, rank, comm):
+        self.rank, self.comm, self.stream, self.send, self.recv = rank, comm, pointer(), pointer(), pointer()
+        on(rank)
+        done(cuda.cudaStreamCreate(ctypes.byref(self.stream)))
+        done(cuda.cudaMalloc(ctypes.byref(self.send), COUNT))
+        done(cuda.cudaMalloc(ctypes.byref(self.recv), RANKS * COUNT))
+
+    def fill(self, value):
+        on(self.rank)
+        done(cuda.cudaMemcpy(self.send, ctypes.create_string_buffer(bytes([value + self.rank]) * COUNT, COUNT), COUNT, DEFAULT))
+
+    def received(self):
+        on(self.rank)
+        done(cuda.cudaStreamSynchronize(self.stream))
+        data = ctypes.create_string_buffer(RANKS * COUNT)
+        done(cuda.cudaMemcpy(data, self.recv, RANKS * COUNT, DEFAULT))
+        return data.raw
+
+
+def gather(ranks, value):
+    for rank in ranks:
+        rank.fill(value)
+    done(nccl.ncclGroupStart())
+    for rank in ranks:
+        on(rank.rank)
+        done(nccl.ncclAllGather(rank.send, rank.recv, COUNT, INT8, rank.comm, rank.stream))
+    done(nccl.ncclGroupEnd())
+    wanted = b"".join(bytes([value + rank.rank]) * COUNT for rank in ranks)
+    assert all(rank.received() == wanted for rank in ranks), "wrong data"
+
+
+@slipring.off()
+def gather_by_nccl(ranks, value):
+    gather(ranks, value)
+
+
+def expect(calls, substituted):
+    """The counters, where there are any."""
+    told = slipring.counters()
+    got = {name: told[name] for name in ("calls", "bytes", "substituted", "passed")}
+    wanted = {"calls": calls, "bytes": calls * RANKS * COUNT, "substituted": substituted, "passed": calls - substituted}
+    assert got == wanted, (got, wanted)
+
+
+def regions_fail_as_the_library_says():
+    with slipring.off():
+        inner = slipring.off()
+        inner.__enter__()
+        inner.__exit__(None, None, None)
+    end = ctypes.CDLL(None).slipring_region_end
+    try:
+        with slipring.whole_gemms():
+            done(end())
+    except OSError as error:
+        assert "slipring_region_end" in str(error)
+    else:
+        raise AssertionError("a region that has ended ends again")
+
+
+def main():
+    preloaded = sys.argv[1] == "preloaded"
+    assert slipring.loaded() == preloaded
+    assert slipring.version() == slipring.__version__, (slipring.version(), slipring.__version__)
+    assert bool(slipring.counters()) == preloaded and slipring.library().is_file()
+    comms = (pointer * RANKS)()
+    done(nccl.ncclCommInitAll(comms, RANKS, None))
+    ranks = [Rank(rank, comm) for rank, comm in enumerate(comms)]
+    gather(ranks, 10)
+    with slipring.off() as there:
+        assert there == preloaded
+        gather(ranks, 20)
+    gather_by_nccl(ranks, 30)
+    with slipring.whole_gemms():
+        gather(ranks, 40)
+    if preloaded:
+        expect(8, 4)
+        regions_fail_as_the_library_says()
+    for rank in ranks:
+        done(nccl.ncclCommDestroy(rank.comm))
+    print("fine")
+
+
+main()
