@@ -65,7 +65,7 @@ fi
 need dpkg-deb dpkg-shlibdeps gzip "dpkg-dev, gzip"
 [ $rpm = 0 ] || need rpmbuild "rpm"
 
-build=$SLR_ROOT/build-package options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DSLIPRING_TESTS=$softgpu)
+build=$SLR_ROOT/build-package options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo "-DSLIPRING_TESTS=$softgpu")
 build "$build" "${options[@]}" -DCMAKE_INSTALL_LIBDIR=lib
 rm -rf "$out"
 mkdir -p "$out"
