@@ -4,7 +4,6 @@
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Optional
 
@@ -55,29 +54,34 @@ def _check(status: int, what: str) -> None:
         raise OSError(-status, f"{what}: {os.strerror(-status)}")
 
 
-@contextlib.contextmanager
-def _region(flags: int) -> Iterator[bool]:
-    begin, end = _function("slipring_region_begin"), _function("slipring_region_end")
-    if begin is None or end is None:
-        yield False
-        return
-    _check(begin(ctypes.c_uint(flags)), "slipring_region_begin")
-    try:
-        yield True
-    finally:
-        _check(end(), "slipring_region_end")
+class Region(contextlib.ContextDecorator):
+    """A region of the C API, for `with` or as a decorator; `as` gives whether slipring is there. It has no state of its own."""
+
+    def __init__(self, flags: int) -> None:
+        self._flags = flags
+
+    def __enter__(self) -> bool:
+        begin = _function("slipring_region_begin")
+        if begin is not None:
+            _check(begin(ctypes.c_uint(self._flags)), "slipring_region_begin")
+        return begin is not None
+
+    def __exit__(self, *_: object) -> None:
+        end = _function("slipring_region_end")
+        if end is not None:
+            _check(end(), "slipring_region_end")
 
 
-def off() -> contextlib.AbstractContextManager[bool]:
+def off() -> Region:
     """A region in which this thread's all-gathers go to NCCL, and its GEMMs stay whole.
 
     Every rank of a communicator has to make the same all-gathers inside of such regions, else the communicator fails, with
     a message in the log. Calls of other threads are not in it: PyTorch's backward() calls from threads of its own.
-    `as` gives whether slipring is there. Regions nest.
+    Regions nest.
     """
-    return _region(REGION_GATHERS | REGION_GEMMS)
+    return Region(REGION_GATHERS | REGION_GEMMS)
 
 
-def whole_gemms() -> contextlib.AbstractContextManager[bool]:
+def whole_gemms() -> Region:
     """A region in which this thread's GEMMs run whole, behind the whole gather. Ranks may differ; else as off()."""
-    return _region(REGION_GEMMS)
+    return Region(REGION_GEMMS)
