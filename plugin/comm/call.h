@@ -5,6 +5,7 @@
 #define SLR_PLUGIN_COMM_CALL_H
 
 #include "plugin/comm/comm.h"
+#include "plugin/util/consumer.h"
 
 /* What a reduce-scatter that is compared is compared with (scatter/verify_sum.h), on the device. */
 struct slr_compared {
@@ -27,17 +28,17 @@ struct slr_call {
     ncclDataType_t type;
     ncclComm_t nccl;
     CUstream stream;
-    struct slr_comm *comm; /* NULL: not tracked */
-    size_t shard;          /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
-    uint32_t passed_alone; /* what this rank had left to NCCL before it: passed_alone.h */
-    uint64_t number;       /* among the communicator's moved calls, from 1 */
-    uint64_t passed;       /* among its calls that stay with NCCL, from 1; 0: it is none of them */
-    enum slr_reason why;   /* the decision */
-    bool entered;          /* this thread is in the communicator's context for it (slr_shared_work_begin) */
-    uint64_t made;         /* of a reduce-scatter: names the GEMM that has computed what it sends; 0: none */
-    bool measured;         /* its time counts in the trials (trials.h) */
-    bool verify;           /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
-    CUdeviceptr reference; /* NCCL's result while it is compared */
+    struct slr_comm *comm;    /* NULL: not tracked */
+    size_t shard;             /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
+    uint32_t passed_alone;    /* what this rank had left to NCCL before it: passed_alone.h */
+    uint64_t number;          /* among the communicator's moved calls, from 1 */
+    uint64_t passed;          /* among its calls that stay with NCCL, from 1; 0: it is none of them */
+    enum slr_reason why;      /* the decision */
+    bool entered;             /* this thread is in the communicator's context for it (slr_shared_work_begin) */
+    struct slr_consumer made; /* of a reduce-scatter: the GEMM that has computed what it sends; m 0: none */
+    bool measured;            /* its time counts in the trials (trials.h) */
+    bool verify;              /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
+    CUdeviceptr reference;    /* NCCL's result while it is compared */
     /* Likewise, of a reduce-scatter. */
     struct slr_compared compared;
 };

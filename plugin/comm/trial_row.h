@@ -53,9 +53,10 @@ struct slr_trial_post {
 
 /* A rule of rank 0's tune file that fits the communicator (trials/known.h). */
 struct slr_trial_known {
-    uint64_t low, high; /* gathered bytes of all ranks together, both inclusive */
+    uint64_t low, high; /* bytes of all ranks' shards together, both inclusive */
     struct slr_consumer consumer;
-    int32_t line; /* of the file */
+    int32_t scatter; /* for reduce-scatters; else for gathers */
+    int32_t line;    /* of the file */
     int32_t way;
 };
 #define SLR_TRIAL_KNOWNS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)

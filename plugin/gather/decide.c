@@ -104,7 +104,7 @@ static void say(const struct slr_call *call, enum slr_reason why)
             SLR_LOG_INFO, moved ? "substitute" : "pass",
             "op=reducescatter comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d made=%d reason=%s",
             c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0, call->count, slr_type_name(call->type), call->shard,
-            (int)slr_call_in_place(call), (int)(call->made != 0), slr_reason_name(why));
+            (int)slr_call_in_place(call), (int)(call->made.m != 0), slr_reason_name(why));
     else
         slr_log(SLR_LOG_INFO, moved ? "substitute" : "pass",
                 "op=allgather comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d reason=%s",
@@ -118,7 +118,7 @@ void slr_gather_note(const struct slr_call *call, enum slr_reason why)
     /* One line for each shape and reason of a communicator; slr_log_first() keeps only the hash. */
     uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
                            slr_comm_id(call->comm) ^ (uint64_t)slr_call_in_place(call) ^ (uint64_t)call->scatter << 1 ^
-                               (uint64_t)(call->made != 0) << 2);
+                               (uint64_t)(call->made.m != 0) << 2);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         say(call, why);
 }

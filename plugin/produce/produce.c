@@ -33,6 +33,7 @@ struct pair {
 };
 
 struct seen {
+    struct slr_consumer what;
     uint64_t gemm;
     CUcontext ctx;
     uintptr_t c;
@@ -78,14 +79,14 @@ static void wrong(uint64_t gemm, CUcontext ctx)
         pair->balance--;
 }
 
-static uint64_t writer_of(CUcontext ctx, uintptr_t c, size_t bytes)
+static const struct seen *writer_of(CUcontext ctx, uintptr_t c, size_t bytes)
 {
     for (unsigned i = 1; i <= LATEST && i <= seen_count; i++) {
         const struct seen *s = &latest[(seen_count - i) % LATEST];
         if (s->ctx == ctx && s->c == c && s->bytes == bytes)
-            return s->gemm;
+            return s;
     }
-    return 0;
+    return NULL;
 }
 
 /* ---- learning ---- */
@@ -105,26 +106,29 @@ static void look_on(bool made)
     }
 }
 
-uint64_t slr_produce_learn(const struct slr_call *call)
+void slr_produce_learn(struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
     pthread_mutex_lock(&lock);
-    const uint64_t gemm = writer_of(c->shared.ctx, (uintptr_t)call->send, call->shard * (size_t)c->nranks);
-    if (gemm)
-        add_pair(call, gemm);
-    look_on(gemm != 0);
+    const struct seen *writer = writer_of(c->shared.ctx, (uintptr_t)call->send, call->shard * (size_t)c->nranks);
+    if (writer) {
+        add_pair(call, writer->gemm);
+        call->made = writer->what;
+    }
+    look_on(writer != NULL);
     pthread_mutex_unlock(&lock);
-    return gemm;
 }
 
 /* The communicator that is expected to send what the GEMM writes, held; NULL: none. */
-static struct slr_comm *expected(const struct slr_gemm *gemm, uint64_t name, CUcontext ctx, size_t *shard)
+static struct slr_comm *expected(const struct slr_gemm *gemm, const struct slr_consumer *what, uint64_t name,
+                                 CUcontext ctx, size_t *shard)
 {
     struct slr_label id;
     int rank = -1;
     pthread_mutex_lock(&lock);
     latest[seen_count++ % LATEST] =
-        (struct seen){.gemm = name,
+        (struct seen){.what = *what,
+                      .gemm = name,
                       .ctx = ctx,
                       .c = (uintptr_t)gemm->c,
                       .bytes = (size_t)gemm->m * (size_t)gemm->n * slr_gemm_type_bytes(gemm->ctype)};
@@ -262,7 +266,7 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, boo
         return false;
     const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
     const uint64_t name = slr_consumer_hash(&what);
-    struct slr_comm *c = expected(gemm, name, ctx, &shard);
+    struct slr_comm *c = expected(gemm, &what, name, ctx, &shard);
     if (!c)
         return false;
     bool done = false;

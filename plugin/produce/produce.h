@@ -31,9 +31,9 @@ enum { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS }; /* SLIPRING_R
  * *result is what the application gets. held: the stream holds a gather that the GEMM overtakes. */
 bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, bool held, cublasStatus_t *result);
 
-/* A reduce-scatter that the ring could have has come. The hash (slr_consumer_hash) of the one of the latest
- * GEMMs that has computed what it sends, or 0. */
-uint64_t slr_produce_learn(const struct slr_call *call);
+/* A reduce-scatter that the ring could have has come. Sets call->made when one of the latest GEMMs has
+ * computed what it sends. */
+void slr_produce_learn(struct slr_call *call);
 
 /* The communicator ends. */
 void slr_produce_close(struct slr_comm *c, bool gone);

@@ -64,7 +64,7 @@ enum slr_reason slr_scatter_decide(struct slr_call *call)
         why = slr_gather_here(call);
     if (why != SLR_R_RING)
         return why;
-    call->made = slr_produce_learn(call);
+    slr_produce_learn(call);
     if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS)
         return SLR_R_RING;
     return call->comm->trials ? slr_trials_call(call) : SLR_R_SCATTER_UNTRIED;

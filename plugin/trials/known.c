@@ -96,7 +96,7 @@ static int way_of(const struct slr_comm *c, const struct slr_tune_site *rule)
 {
     if (rule->nccl)
         return SLR_WAY_NCCL;
-    return rule->cut[0] ? slr_way_of_word(rule->cut, c->nranks) : SLR_WAY_RING;
+    return rule->cut[0] ? slr_way_of_word(rule->cut, rule->scatter, c->nranks) : SLR_WAY_RING;
 }
 
 static void unusable(const struct slr_comm *c, const struct slr_tune_site *rule)
@@ -125,6 +125,7 @@ static void take(struct slr_comm *c, const struct slr_tune_table *table, struct 
             shared->known[shared->knowns++] = (struct slr_trial_known){.low = rule->bytes.low,
                                                                        .high = rule->bytes.high,
                                                                        .consumer = rule->consumer,
+                                                                       .scatter = rule->scatter,
                                                                        .line = rule->line,
                                                                        .way = way};
     }
@@ -150,10 +151,15 @@ void slr_known_publish(struct slr_comm *c)
     slr_tune_free(&table);
 }
 
-const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes)
+static bool is_for(const struct slr_trial_known *known, size_t bytes, bool scatter)
+{
+    return (known->scatter != 0) == scatter && bytes >= known->low && bytes <= known->high;
+}
+
+const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes, bool scatter)
 {
     for (uint32_t i = 0; i < t->shared->knowns; i++)
-        if (bytes >= t->shared->known[i].low && bytes <= t->shared->known[i].high)
+        if (is_for(&t->shared->known[i], bytes, scatter))
             return &t->shared->known[i];
     return NULL;
 }
@@ -165,8 +171,7 @@ const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uin
     const size_t bytes = s->shard * (size_t)t->agreed.nranks;
     for (uint32_t i = 0; s->known && !t->in_force.chosen[site] && i < t->shared->knowns; i++) {
         const struct slr_trial_known *known = &t->shared->known[i];
-        if (bytes >= known->low && bytes <= known->high &&
-            (known->way == SLR_WAY_NCCL) == (s->known->way == SLR_WAY_NCCL) &&
+        if (is_for(known, bytes, s->scatter) && (known->way == SLR_WAY_NCCL) == (s->known->way == SLR_WAY_NCCL) &&
             slr_consumer_fits(&known->consumer, consumer))
             return known;
     }
@@ -179,13 +184,14 @@ void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, con
 {
     const struct slr_trials *t = c->trials;
     struct slr_tune_site rule = key_of(c);
-    if (!t->keeps || t->site[row->site].scatter) /* no rule can say that */
+    if (!t->keeps)
         return;
     const int way = slr_way_chosen(choice, row->gemm, row->site);
     rule.bytes.low = rule.bytes.high = t->site[row->site].shard * (size_t)c->nranks;
+    rule.scatter = t->site[row->site].scatter;
     rule.consumer = row->what;
     rule.nccl = choice->site_way[row->site] == SLR_WAY_NCCL;
     if (!rule.nccl && row->gemm)
-        slr_way_word(way, c->nranks, rule.cut);
+        slr_way_word(way, rule.scatter, c->nranks, rule.cut);
     slr_tune_keep(&rule);
 }

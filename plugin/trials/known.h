@@ -15,12 +15,12 @@ uint64_t slr_known_gpu(const struct slr_comm *c);
 /* Rank 0's, when all have posted. */
 void slr_known_publish(struct slr_comm *c);
 
-/* The first rule for gathers of so many bytes in all; NULL: none is known. It decides between ring and
- * NCCL. */
-const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes);
+/* The first rule for gathers, or reduce-scatters, of so many bytes in all; NULL: none is known. It
+ * decides between ring and NCCL. */
+const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes, bool scatter);
 
-/* Of a site with `known`, the first rule of the same kind that is for this consumer; NULL: none is,
- * or the site has been tried since. */
+/* Of a site with `known`, the first rule of the same kind that is for this GEMM, which consumes its gathers
+ * or makes what is sent; NULL: none is, or the site has been tried since. */
 const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uint32_t site,
                                                  const struct slr_consumer *consumer);
 

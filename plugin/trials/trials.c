@@ -77,8 +77,9 @@ static void begin_known(const struct slr_comm *c, struct slr_trial_site *s)
     s->posted = s->chosen = 1;
     s->calls = slr_trials_stage_end(t, s);
     if (c->rank == 0)
-        slr_log(SLR_LOG_INFO, "site_known", "comm=%s crank=%d shard=%zu by=%s file=%s line=%d", c->name, c->rank,
-                s->shard, s->known->way == SLR_WAY_NCCL ? "nccl" : "ring", slr_tune_path(), s->known->line);
+        slr_log(SLR_LOG_INFO, "site_known", "op=%s comm=%s crank=%d shard=%zu by=%s file=%s line=%d",
+                s->scatter ? "reducescatter" : "allgather", c->name, c->rank, s->shard,
+                s->known->way == SLR_WAY_NCCL ? "nccl" : "ring", slr_tune_path(), s->known->line);
 }
 
 static unsigned smalls(const struct slr_trials *t)
@@ -94,8 +95,7 @@ static int new_site(struct slr_comm *c, size_t shard, bool scatter, bool small)
     struct slr_trials *t = c->trials;
     struct slr_trial_site *s = &t->site[t->sites];
     *s = (struct slr_trial_site){.shard = shard, .scatter = scatter, .small = small};
-    if (!scatter)
-        s->known = slr_known_site(t, shard * (size_t)c->nranks);
+    s->known = slr_known_site(t, shard * (size_t)c->nranks, scatter);
     if (small && !s->known && smalls(t) == SLR_SMALL_SITES) {
         slr_small_full(c);
         return -1;
@@ -142,8 +142,14 @@ static void go_on(struct slr_comm *c, int site, bool small)
         slr_trials_lead(c);
 }
 
+/* It computes what is sent, and neither was it tried, nor does a rule name it. */
+static bool is_stranger(struct slr_trials *t, uint32_t site, const struct slr_consumer *made)
+{
+    return made->m && !slr_known_consumer(t, site, made) && !slr_trials_has_tried(t, slr_consumer_hash(made), site);
+}
+
 /* Whether the call's time is taken. `grouped`: it can not be. `made`: slr_call's. */
-static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, uint64_t made)
+static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, const struct slr_consumer *made)
 {
     bool measured;
     s->seen++;
@@ -156,7 +162,7 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
     t->now.duel = t->now.trying && stage == SLR_STAGE_DUEL;
     if (s->posted > s->again) {
         measured = !s->scatter && s->calls % WATCH == 0;
-        s->strangers += made && !slr_trials_has_tried(t, made, (uint32_t)(s - t->site));
+        s->strangers += is_stranger(t, (uint32_t)(s - t->site), made);
     }
     return measured && !grouped && !s->given_up;
 }
@@ -189,8 +195,8 @@ static enum slr_reason next(struct slr_call *call)
         slr_trials_go_by(t);
         slr_small_bound(call->comm);
     }
-    const bool apart = slr_in_group() || (call->scatter && !call->made);
-    call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], apart, call->made);
+    const bool apart = slr_in_group() || (call->scatter && !call->made.m);
+    call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], apart, &call->made);
     const enum slr_reason why = way_now(t, call->scatter, small);
     if (why == SLR_R_RING && !call->scatter)
         t->gather = t->now;
@@ -240,16 +246,21 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
 }
 
 /* The way of the site's next call, and whether its time counts. */
-static int next_way(const struct slr_trials *t, uint32_t site, uint64_t gemm, bool *measured)
+static int next_way(const struct slr_trials *t, uint32_t site, const struct slr_consumer *what, bool *measured)
 {
     const struct slr_trial_site *s = &t->site[site];
+    const struct slr_trial_known *known = slr_known_consumer(t, site, what);
+    const uint64_t gemm = slr_consumer_hash(what);
     const enum slr_stage stage = slr_stage_of(s->again);
     uint32_t round;
     int way;
     *measured = false;
     if (!s->given_up && slr_way_of_call(s->calls, t->after, t->rounds, stage, &way, &round, measured))
         return stage == SLR_STAGE_DUEL && way == SLR_WAY_RING ? slr_way_chosen(&t->in_force, gemm, site) : way;
-    const bool ring = t->in_force.chosen[site] && t->in_force.site_way[site] != SLR_WAY_NCCL;
+    if (known)
+        return known->way;
+    const bool ring = t->in_force.chosen[site] ? t->in_force.site_way[site] != SLR_WAY_NCCL
+                                               : s->known && s->known->way != SLR_WAY_NCCL;
     return ring ? slr_way_chosen(&t->in_force, gemm, site) : SLR_WAY_NCCL;
 }
 
@@ -261,7 +272,7 @@ uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_ge
     if (site < 0)
         return 0;
     const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
-    const int way = next_way(t, (uint32_t)site, slr_consumer_hash(&what), &measured);
+    const int way = next_way(t, (uint32_t)site, &what, &measured);
     slr_trials_make(c, measured ? site : -1, &what, stream);
     return slr_way_blocks(way);
 }

@@ -93,11 +93,12 @@ static inline bool slr_stage_has(enum slr_stage stage, int way)
     return stage == SLR_STAGE_WAYS || way == SLR_WAY_RING || way == SLR_WAY_NCCL;
 }
 
-/* The way's word in a tune file: "pace", "whole", or p and the number of equal parts. Of SLR_WAY_NCCL
- * there is none. And back; -1: no way over the ring has that word with so many ranks. */
+/* The way's word in a tune file: "pace", "whole", or p and the number of equal parts; of a reduce-scatter
+ * b and the number of blocks of a shard. Of SLR_WAY_NCCL there is none. And back; -1: no way over the
+ * ring has that word with so many ranks. */
 #define SLR_WAY_WORD 16
-void slr_way_word(int way, int nranks, char word[SLR_WAY_WORD]);
-int slr_way_of_word(const char *word, int nranks);
+void slr_way_word(int way, bool scatter, int nranks, char word[SLR_WAY_WORD]);
+int slr_way_of_word(const char *word, bool scatter, int nranks);
 
 /* Of a way: the number of equal parts; 1: whole; 0: by the pace, or NCCL's. */
 uint32_t slr_way_parts(int way, int nranks);

@@ -7,6 +7,7 @@
 #include "plugin/tuner/tune_text.h"
 
 enum {
+    KEY_OP,
     KEY_BYTES,
     KEY_RANKS,
     KEY_GPU,
@@ -21,9 +22,10 @@ enum {
     KEY_CUT,
     KEYS
 };
-static const struct slr_tune_key keys[KEYS] = {{"bytes", false},    {"ranks", false}, {"gpu", false},   {"ways", false},
-                                               {"setup", false},    {"gemm", false},  {"trans", false}, {"type", false},
-                                               {"gathered", false}, {"batch", false}, {"way", true},    {"cut", true}};
+static const struct slr_tune_key keys[KEYS] = {{"op", false},   {"bytes", false},    {"ranks", false}, {"gpu", false},
+                                               {"ways", false}, {"setup", false},    {"gemm", false},  {"trans", false},
+                                               {"type", false}, {"gathered", false}, {"batch", false}, {"way", true},
+                                               {"cut", true}};
 
 #define OF_GEMMS (1u << KEY_TRANS | 1u << KEY_TYPE | 1u << KEY_GATHERED | 1u << KEY_BATCH)
 #define MARK "# kept by slipring"
@@ -95,6 +97,14 @@ static int set_way(struct slr_tune_line *l, struct slr_tune_site *r, struct slr_
     return slr_tune_broken(l, "way=%.*s: expected ring or nccl", SLR_TUNE_SHOWN(value));
 }
 
+static int set_op(struct slr_tune_line *l, struct slr_tune_site *r, struct slr_tune_word value)
+{
+    r->scatter = slr_tune_same(value, "reducescatter");
+    if (r->scatter || slr_tune_same(value, "allgather"))
+        return 0;
+    return slr_tune_broken(l, "op=%.*s: expected allgather or reducescatter", SLR_TUNE_SHOWN(value));
+}
+
 static int set_of_gemm(struct slr_tune_line *l, struct slr_consumer *c, int key, struct slr_tune_word value)
 {
     if (key == KEY_TRANS  ? slr_consumer_trans_read(c, value.at, value.len)
@@ -113,6 +123,8 @@ static int set(struct slr_tune_line *l, void *rule, int key, struct slr_tune_wor
     uint64_t n = 0;
     int rc = 0;
     switch (key) {
+    case KEY_OP:
+        return set_op(l, r, value);
     case KEY_BYTES:
         return slr_tune_set_range(l, keys[key].name, true, &r->bytes, value);
     case KEY_RANKS:
@@ -154,8 +166,12 @@ int slr_tune_site_parse(struct slr_tune_line *l, struct slr_tune_site *r)
         return slr_tune_broken(l, "cut=%s with way=nccl: expected way=ring, as with NCCL every GEMM is whole", r->cut);
     if (r->consumer.m == 0 && l->seen & OF_GEMMS)
         return slr_tune_broken(l, "gemm=none, and what a GEMM is like: expected one of them");
+    if (r->scatter && l->seen & 1u << KEY_GATHERED)
+        return slr_tune_broken(l, "gathered with op=reducescatter: expected op=allgather, as nothing is gathered");
     if (r->consumer.m == 0)
         r->consumer = (struct slr_consumer){0};
+    else if (r->scatter)
+        r->consumer.gathered = SLR_CONSUMER_C;
     return 0;
 }
 
@@ -176,8 +192,8 @@ static bool same_range(const struct slr_tune_range *a, const struct slr_tune_ran
 
 bool slr_tune_site_same(const struct slr_tune_site *a, const struct slr_tune_site *b, bool consumers)
 {
-    return same_range(&a->bytes, &b->bytes) && same_range(&a->ranks, &b->ranks) && strcasecmp(a->gpu, b->gpu) == 0 &&
-           a->ways == b->ways && a->setup == b->setup &&
+    return a->scatter == b->scatter && same_range(&a->bytes, &b->bytes) && same_range(&a->ranks, &b->ranks) &&
+           strcasecmp(a->gpu, b->gpu) == 0 && a->ways == b->ways && a->setup == b->setup &&
            (!consumers ||
             (slr_consumer_fits(&a->consumer, &b->consumer) && slr_consumer_fits(&b->consumer, &a->consumer)));
 }
@@ -187,12 +203,12 @@ size_t slr_tune_site_write(const struct slr_tune_site *r, char *buf, size_t size
     const struct slr_consumer *c = &r->consumer;
     char gemm[224] = "gemm=none", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
     if (c->m)
-        snprintf(gemm, sizeof gemm, "gemm=%lldx%lldx%lld trans=%s type=%s gathered=%s batch=%lld", (long long)c->m,
+        snprintf(gemm, sizeof gemm, "gemm=%lldx%lldx%lld trans=%s type=%s%s%s batch=%lld", (long long)c->m,
                  (long long)c->n, (long long)c->k, slr_consumer_trans_text(c, trans), slr_consumer_type_text(c, type),
-                 slr_consumer_gathered_text(c), (long long)c->batch);
-    int n =
-        snprintf(buf, size, "site bytes=%llu ranks=%llu gpu=%s ways=%u setup=%llx %s : way=%s%s%s %s",
-                 (unsigned long long)r->bytes.low, (unsigned long long)r->ranks.low, r->gpu, r->ways,
-                 (unsigned long long)r->setup, gemm, r->nccl ? "nccl" : "ring", r->cut[0] ? " cut=" : "", r->cut, MARK);
+                 r->scatter ? "" : " gathered=", r->scatter ? "" : slr_consumer_gathered_text(c), (long long)c->batch);
+    int n = snprintf(buf, size, "site %sbytes=%llu ranks=%llu gpu=%s ways=%u setup=%llx %s : way=%s%s%s %s",
+                     r->scatter ? "op=reducescatter " : "", (unsigned long long)r->bytes.low,
+                     (unsigned long long)r->ranks.low, r->gpu, r->ways, (unsigned long long)r->setup, gemm,
+                     r->nccl ? "nccl" : "ring", r->cut[0] ? " cut=" : "", r->cut, MARK);
     return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }

@@ -5,9 +5,9 @@
  *   COLLECTIVE [bytes=R] [ranks=R] [nodes=R] [registered=yes|no|any] :
  *       [algorithm=A] [protocol=P] [channels=N]
  *
- * or for the gathers of a call site (docs/trials.md): which way they go,
+ * or for the gathers or the reduce-scatters of a call site (docs/trials.md): which way they go,
  *
- *   site [bytes=R] [ranks=R] [gpu=NAME] [ways=N] [setup=HEX]
+ *   site [op=allgather|reducescatter] [bytes=R] [ranks=R] [gpu=NAME] [ways=N] [setup=HEX]
  *       [gemm=none|any|MxNxK] [trans=OO] [type=T|T,T,T] [gathered=a|b] [batch=N] :
  *       way=ring|nccl [cut=WORD]
  *
@@ -45,6 +45,7 @@ struct slr_tune_rule {
 
 struct slr_tune_site {
     int line;
+    bool scatter; /* for reduce-scatters; else for gathers */
     struct slr_tune_range bytes, ranks;
     char gpu[SLR_TUNE_GPU]; /* slr_tune_gpu_word(); "": any */
     uint32_t ways;          /* SLR_WAYS_VERSION (trials/ways.h); 0: any */

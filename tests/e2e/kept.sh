@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What call sites have found is kept in the tune file, and used from the first call of the next run.
 #
-#   kept.sh CASE CALL_SITES COLLECTIVES      environment: that of run.sh
+#   kept.sh CASE CALL_SITES COLLECTIVES SCATTER      environment: that of run.sh
 set -eu
-case=$1 sites=$2 collectives=$3 here=$(dirname "$0")
+case=$1 sites=$2 collectives=$3 scatter=$4 here=$(dirname "$0")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "kept.sh: $*" >&2; cat "$work"/*.tune >&2 2>/dev/null; exit 1; }
@@ -78,6 +78,33 @@ case_changed() {
     # The first rule has given the site to the ring, so one for NCCL says nothing about its GEMMs.
     printf '%s\n' 'site gemm=32x48x64 trans=tn : way=ring' 'site : way=nccl' >"$work/a.tune"
     run "${tried[@]}" -- "$sites" 2 gemm:200
+}
+
+# Reduce-scatters have rules of their own, which name the GEMM that makes what they send.
+case_scatter() {
+    local ring='"op":"reducescatter".*"reason":"ring"' small=(--set SLIPRING_SLOT_BYTES=64K --set SLIPRING_FLOP_PER_BYTE=0)
+    SLIPRING_TUNE_KEEP=on run "${small[@]}" "${tried[@]}" --has "$(event tune_kept)" -- "$scatter" tried-gemms 2
+    grep -qE '^site op=reducescatter bytes=384 ranks=2 gpu=softgpu ways=[0-9]+ setup=[0-9a-f]+ gemm=8x24x24 trans=nn type=bf16 batch=1 : way=(ring cut=(pace|whole|b[1248])|nccl) # kept by slipring$' \
+        "$work/a.tune" || fail "no rule for the second GEMM"
+    # By that alone: the other GEMM is a stranger.
+    sed -i '/8x24x16/d' "$work/a.tune"
+    run "${small[@]}" --has "$(event tried '"k":16,')" --has "$(event tune_sites '"used":1')" --has "$(event site_known '"op":"reducescatter".*"shard":192')" -- "$scatter" tried-gemms 2
+    echo 'site op=reducescatter bytes=..384 : way=ring cut=b2' >"$work/a.tune"
+    run "${small[@]}" "${untried[@]}" --has "$ring" --hasnt "$(event pass '"op":"reducescatter"')" --has "$(event produced '"parts":4[,}]')" --hasnt "$(event produced '"parts":[^4]')" \
+        -- "$scatter" tried-gemms 2
+    echo 'site op=reducescatter gemm=8x24x24 trans=nn type=bf16 batch=1 : way=ring cut=whole' >"$work/a.tune"
+    run "${small[@]}" --has "$ring" --has "$(event tried '"k":16,')" -- "$scatter" tried-gemms 2
+    echo 'site op=reducescatter : way=nccl' >"$work/a.tune"
+    run "${small[@]}" "${untried[@]}" --hasnt "$ring" --has "$(event pass '"op":"reducescatter".*"reason":"measured"')" -- "$scatter" tried-gemms 2
+    # What is for gathers is not for them, and the other way round.
+    printf '%s\n' 'site : way=ring cut=whole' 'site op=allgather : way=nccl' >"$work/a.tune"
+    run "${small[@]}" "${tried[@]}" --hasnt "$(event site_known)" -- "$scatter" tried-gemms 2
+    echo 'site op=reducescatter : way=nccl' >"$work/a.tune"
+    run "${tried[@]}" --hasnt "$(event site_known)" -- "$sites" 2 alone:100
+    printf '%s\n' '#' 'site op=alltoall : way=nccl' >"$work/a.tune"
+    run "${small[@]}" "${tried[@]}" --has "$(event tune_table_broken "a.tune.*\"line\":2,.*op=alltoall: expected allgather or reducescatter")" -- "$scatter" tried-gemms 2
+    echo 'site op=reducescatter : way=ring cut=p4' >"$work/a.tune"
+    run "${small[@]}" "${tried[@]}" --has "$(event tune_rule_unusable '"line":1,.*"cut":"p4"')" -- "$scatter" tried-gemms 2
 }
 
 # Only rank 0's file counts: ranks that have another one, or none, or a broken one, go the same way.

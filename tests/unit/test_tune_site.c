@@ -71,6 +71,32 @@ Test(tune_site, what_is_written_is_read)
     }
 }
 
+/* Rules for reduce-scatters are others than those for gathers: without an op, for gathers. */
+Test(tune_site, reduce_scatters)
+{
+    struct slr_tune_table t =
+        parse("site bytes=1M gemm=4096x8192x1024 trans=tn type=bf16,bf16,fp32 batch=1 : way=ring cut=b4\n"
+              "site op=allgather bytes=1M gemm=4096x8192x1024 : way=nccl\n"
+              "site op=ReduceScatter bytes=1M gemm=4096x8192x1024 : way=ring cut=b4\n"
+              "site bytes=1M op=reducescatter gemm=none : way=nccl\n");
+    struct slr_consumer made = linear;
+    made.gathered = SLR_CONSUMER_C;
+    cr_assert(t.sites == 4 && !t.site[0].scatter && !t.site[1].scatter && t.site[2].scatter && t.site[3].scatter);
+    cr_assert(slr_consumer_fits(&t.site[2].consumer, &made) && !slr_consumer_fits(&t.site[2].consumer, &linear));
+    cr_assert(!slr_consumer_fits(&t.site[3].consumer, &made));
+    cr_assert_not(slr_tune_site_same(&t.site[1], &t.site[2], false));
+    char line[SLR_TUNE_MAX_LINE + 1];
+    struct slr_tune_site r = {.scatter = true, .bytes = {123, 123}, .ranks = {4, 4}, .gpu = "a", .ways = 3, .setup = 1};
+    r.consumer = made;
+    snprintf(r.cut, sizeof r.cut, "b4");
+    cr_assert_gt(slr_tune_site_write(&r, line, sizeof line), 0);
+    struct slr_tune_table written = parse(line);
+    cr_assert(written.sites == 1 && written.site[0].scatter && slr_tune_site_same(&written.site[0], &r, true), "%s",
+              line);
+    slr_tune_free(&written);
+    slr_tune_free(&t);
+}
+
 Test(tune_site, a_line_that_does_not_fit_is_none)
 {
     struct slr_tune_site r = {.consumer = linear};
@@ -119,6 +145,10 @@ Test(tune_site, errors_name_line_and_expectation)
     expect_error("site setup=xyz : way=ring", 1, "setup=xyz");
     expect_error("site setup=11112222333344445 : way=ring", 1, "16 hexadecimal");
     expect_error("site gpu= : way=ring", 1, "gpu=");
+    expect_error("site : way=ring\nsite op=reduce : way=ring", 2, "op=reduce: expected allgather or reducescatter");
+    expect_error("site op= : way=ring", 1, "op=");
+    expect_error("site op=reducescatter gathered=b : way=ring", 1, "gathered with op=reducescatter");
+    expect_error("site gathered=b op=reducescatter : way=ring", 1, "gathered with op=reducescatter");
 }
 
 /* NCCL's choices do not depend on rules for sites, so ranks do not compare these. */

@@ -1,2 +1,2 @@
 # Another GEMM than was tried is not noticed.
-s/        s->strangers \+= made \&\& [^;]*;\n//
+s/        s->strangers \+= is_stranger[^;]*;\n//

@@ -1,2 +1,2 @@
 # What no GEMM makes is taken for what one makes.
-s/ \|\| \(call->scatter \&\& !call->made\);/;/
+s/ \|\| \(call->scatter \&\& !call->made\.m\);/;/
