@@ -4,6 +4,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/nvtx.h"
+#include "cache/blocks.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/sums.h"
 #include "plugin/gather/gather.h"
@@ -11,6 +12,7 @@
 #include "plugin/gather/pending.h"
 #include "plugin/gather/pending_state.h"
 #include "plugin/produce/produce.h"
+#include "plugin/sites/symmetry.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
@@ -145,11 +147,22 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
     return status;
 }
 
+/* Under the communicator's lock. They are numbered with the gathers, whose report of call sites would end
+ * at the first one that is missing. */
+static void publish(const struct slr_call *call)
+{
+    const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send),
+                           recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
+    slr_symmetry_publish(call, &send, &recv);
+}
+
 /* Under the communicator's lock. */
 static enum slr_status enqueue(const struct slr_call *call, const struct slr_product *p, CUevent before)
 {
     struct slr_comm *c = call->comm;
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
+    if (c->sites_shown)
+        publish(call);
     SLR_TRY(slr_shared_work_begin(&c->shared));
     enum slr_status s = run(call, p, before);
     slr_shared_work_end();

@@ -44,7 +44,7 @@ static unsigned site_of(const struct slr_phases *p, uint64_t call)
 /* What makes two calls of a rank the same: a hash, as only equality matters. */
 static uint64_t token_of(const struct slr_use *use)
 {
-    uint64_t token = slr_mix(use->shard, use->in_place);
+    uint64_t token = slr_mix(use->shard, (uint64_t)use->scatter << 1 | use->in_place);
     for (enum slr_side side = SLR_RECV; side < SLR_SIDES; side++) {
         const struct slr_where *w = &use->at[side];
         token = slr_mix(token, (uint64_t)w->ordinal << 1 | w->known);
@@ -57,7 +57,7 @@ static uint64_t token_of(const struct slr_use *use)
 static void compare_with_past(struct slr_phases *p, const struct slr_use *use)
 {
     /* Of the first rank, as NCCL wants the count and the type to be equal on all. */
-    p->token[0] = use->shard;
+    p->token[0] = use->shard << 1 | use->scatter;
     for (int r = 0; r < p->nranks; r++)
         p->token[1 + r] = token_of(&use[r]);
     slr_period_add(&p->period, p->token);
@@ -161,9 +161,10 @@ void slr_phases_take(struct slr_phases *p, uint64_t call, const struct slr_use *
     remember(p, call, use);
     if (p->by != SLR_BY_NOTHING) {
         const struct slr_site *site = &p->sites.site[site_of(p, call)];
-        /* A size is what the program computes; another one at this place is another iteration. The
+        /* A size is what the program computes; another one at this place, or the other operation, is
+         * another iteration. The
          * call itself is in the ring, where the phase that it begins will find it. */
-        if (site->calls > 0 && site->shard != use->shard)
+        if (site->calls > 0 && (site->shard != use->shard || site->scatter != use->scatter))
             end_phase(p);
         else
             site_call(p, call, use);

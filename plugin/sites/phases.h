@@ -5,7 +5,8 @@
  *   no period    one is confirmed (period.h) by places, or by     a phase of that period; its calls
  *                sizes when 384 calls have shown none by places   so far are taken again, as sites
  *                or the communicator ends
- *   in a phase   a call has another size than its site's          the phase is over, no period
+ *   in a phase   a call has another size than its site's, or is   the phase is over, no period
+ *                the other operation
  *   in a phase   its period is not confirmed by places any more,  a phase of that period
  *                and another one is
  *

@@ -29,15 +29,15 @@ static void put_place(_Atomic uint64_t *word, const struct slr_place *at)
     put(&word[OFFSET], at->offset);
 }
 
-void slr_published_write(struct slr_published *ring, uint64_t call, uint64_t shard, bool in_place,
+void slr_published_write(struct slr_published *ring, uint64_t call, bool scatter, uint64_t shard, bool in_place,
                          const struct slr_place *send, const struct slr_place *recv)
 {
     struct slr_published *p = &ring[call % SLR_PUBLISHED];
     /* Not valid from here on, until all words are there. Relaxed is enough: the words' release
      * stores carry it. */
     atomic_store_explicit(&p->call, 0, memory_order_relaxed);
-    /* A shard is less than 2^63 bytes, which leaves a bit. */
-    put(&p->word[SHARD], shard << 1 | in_place);
+    /* All shards together are less than 2^63 bytes, and there are two at least, which leaves two bits. */
+    put(&p->word[SHARD], shard << 2 | (uint64_t)scatter << 1 | in_place);
     put_place(&p->word[RECV], recv);
     put_place(&p->word[SEND], send);
     put(&p->call, call);
@@ -66,13 +66,15 @@ enum slr_published_result slr_published_read(const struct slr_published *ring, u
     }
     if (before < call)
         return SLR_PUBLISHED_NOT_YET;
-    use->shard = get(&p->word[SHARD]) >> 1;
-    use->in_place = get(&p->word[SHARD]) & 1;
+    const uint64_t shard = get(&p->word[SHARD]);
+    use->shard = shard >> 2;
+    use->scatter = shard >> 1 & 1;
+    use->in_place = shard & 1;
     use->at[SLR_RECV] = get_place(&p->word[RECV]);
     use->at[SLR_SEND] = get_place(&p->word[SEND]);
     /* By contract at rank * shard; without that all ranks compare alike (sites.h). */
     if (use->in_place)
-        use->at[SLR_SEND].offset -= (uint64_t)rank * use->shard;
+        use->at[use->scatter ? SLR_RECV : SLR_SEND].offset -= (uint64_t)rank * use->shard;
     /* Overwritten meanwhile: the next look tells by what. */
     return atomic_load_explicit(&p->call, memory_order_relaxed) == call ? SLR_PUBLISHED_OK : SLR_PUBLISHED_NOT_YET;
 }

@@ -7,7 +7,7 @@
  * SLR_PUBLISHED:
  *
  *   call     c - 512 (or 0: never written) -> 0 (being written) -> c
- *   word[]   shard and whether in place; for each buffer {ordinal and generation, size of the
+ *   word[]   shard, whether a reduce-scatter, whether in place; for each buffer {ordinal and generation, size of the
  *            block, offset}
  *
  * A record is one cache line, so of the generation only 32 bits are there; 0: the buffer is in no
@@ -31,7 +31,7 @@ struct slr_use;
 
 /* Publishes a call: `ring` is the rank's own. A place whose generation is 0: only its offset
  * counts. */
-void slr_published_write(struct slr_published *ring, uint64_t call, uint64_t shard, bool in_place,
+void slr_published_write(struct slr_published *ring, uint64_t call, bool scatter, uint64_t shard, bool in_place,
                          const struct slr_place *send, const struct slr_place *recv);
 
 /* Reads call `call` of rank `rank`. SLR_PUBLISHED_GONE: *newer is the call that has taken its

@@ -13,8 +13,9 @@
  *                                                        majority
  *   else                                     symmetric   the call after which no rank has moved
  *
- * Places are compared by {ordinal, size of the block, offset}. The send buffer of a gather in place
- * lies rank * shard bytes into its receive buffer by contract, so that distance is left out.
+ * Places are compared by {ordinal, size of the block, offset}. In place one buffer lies rank * shard
+ * bytes into the other by contract, a gather's send buffer and a reduce-scatter's receive buffer, so
+ * that distance is left out.
  *
  * Pure functions of their arguments; no locking.
  */
@@ -49,7 +50,9 @@ struct slr_where {
 /* One call as one rank made it. */
 struct slr_use {
     uint64_t shard;
-    bool in_place; /* send == recv + rank * shard; at[SLR_SEND] is at[SLR_RECV] then */
+    bool scatter;  /* a reduce-scatter; else a gather */
+    bool in_place; /* send == recv + rank * shard, or of a reduce-scatter recv == send + rank * shard; both of
+                    * `at` are the larger buffer then */
     struct slr_where at[SLR_SIDES];
 };
 
@@ -76,6 +79,7 @@ struct slr_site_side {
 
 struct slr_site {
     uint64_t shard, calls;
+    bool scatter;
     bool in_place; /* the latest call was, on all ranks: both sides are one */
     struct slr_site_side side[SLR_SIDES];
 };

@@ -48,7 +48,8 @@ void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *s
 {
     const struct slr_comm *c = call->comm;
     struct slr_place from = place_or_address(send, call->send), to = place_or_address(recv, call->recv);
-    slr_published_write(ring_of(c, c->rank), call->number, call->shard, slr_call_in_place(call), &from, &to);
+    slr_published_write(ring_of(c, c->rank), call->number, call->scatter, call->shard, slr_call_in_place(call), &from,
+                        &to);
 }
 
 /* Of every communicator's analysis. One is enough: besides the house-keeping thread only ends of

@@ -12,8 +12,9 @@
  *
  * The words, from small to large:
  *
- *   call     one ncclAllGather of the communicator, equal on all ranks, by its number
- *   site     the same ncclAllGather of the program in each iteration: sites.h
+ *   call     one ncclAllGather or ncclReduceScatter of the communicator that the ring has, equal on all
+ *            ranks, by its number
+ *   site     the same call of the program in each iteration: sites.h
  *   period   the number of calls after which the sequence of calls repeats, an iteration: period.h
  *   phase    calls in a row that have one period, such as training or evaluation: phases.h
  *

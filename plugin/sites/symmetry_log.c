@@ -9,9 +9,10 @@ enum { PHASE_LINES = 16, CHANGE_LINES = 256, SIDE_LINES = 3, SITE_LINES = 64 };
 typedef unsigned long long ull;
 
 /* How every line of a site's buffer begins. */
-#define HEAD "comm=%s crank=%d phase=%llu site=%u shard=%llu buffer=%s state=%s "
+#define HEAD "op=%s comm=%s crank=%d phase=%llu site=%u shard=%llu buffer=%s state=%s "
 #define HEAD_OF(p, i, side)                                                                                            \
-    (p)->comm, (p)->crank, (ull)(p)->phases, (i), (ull)(p)->sites.site[i].shard, buffer_name((p), (i), (side)),        \
+    (p)->sites.site[i].scatter ? "reducescatter" : "allgather", (p)->comm, (p)->crank, (ull)(p)->phases, (i),          \
+        (ull)(p)->sites.site[i].shard, buffer_name((p), (i), (side)),                                                  \
         slr_site_state_name((p)->sites.site[i].side[side].found.state)
 
 /* In the order of enum slr_evidence. */

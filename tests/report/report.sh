@@ -4,7 +4,7 @@
 #
 #   report.sh figures|scatters|tried|broken|runs|record|record_tried|record_scatters|events|fields
 #
-# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER.
+# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
@@ -159,6 +159,13 @@ record_scatters() {
     python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/logs"
     "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
     has "$dir/text" "^Reduce-scatters" "sent"
+    # Numbered with the gathers, they are part of what repeats, and no call site of a gather.
+    LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set alloc_min=4K \
+        --set slot_bytes=64K --set trials=0 --set reduce_scatter=always --record "$dir/mixed" -- "$SITES" 2 40 mixed >"$dir/out"
+    python3 "$here/check_figures.py" "${tools[@]}" "$dir/mixed"
+    "$SLIPRING_REPORT" "$dir/mixed" >"$dir/text"
+    has "$dir/text" "every 4 calls, from call 1 on" "site 0" "site 2"
+    ! grep -e "site [13]" "$dir/text" || fail "a reduce-scatter is taken for a gather"
 }
 
 # Every event that the library writes is known: read, or in the list of the others.

@@ -22,6 +22,8 @@
  *   phases       after iteration AT another phase begins: two sites of other sizes
  *   die          the last rank is gone after iteration AT
  *   ahead        the first rank makes all its calls before the others begin
+ *   mixed        an iteration is a gather at site 0, a reduce-scatter of as many bytes, a gather at site 1, and a
+ *                reduce-scatter in place
  *   two          a second communicator gathers once in an iteration, from the buffers of site 2
  */
 #include <string.h>
@@ -43,6 +45,7 @@ struct work {
     struct gather g[LENGTH(shards)];
     ncclComm_t second;
     uint8_t *many;
+    float *parts, *sum; /* of reduce-scatters */
 };
 
 static bool is(const struct work *w, const char *name)
@@ -108,6 +111,16 @@ static void many(const struct work *w)
     }
 }
 
+static void mixed(struct work *w)
+{
+    const size_t count = shards[0] / sizeof(float);
+    call(w, 0);
+    NCCL(ncclReduceScatter(w->parts, w->sum, count, ncclFloat32, ncclSum, w->r->comm, w->r->stream));
+    call(w, 1);
+    NCCL(ncclReduceScatter(w->parts, w->parts + (size_t)w->r->rank * count, count, ncclFloat32, ncclSum, w->r->comm,
+                           w->r->stream));
+}
+
 static void iterate(struct work *w, int iteration)
 {
     move_buffers(w, iteration);
@@ -119,6 +132,10 @@ static void iterate(struct work *w, int iteration)
         for (int i = 0; i < 7; i++)
             call(w, 0);
         call(w, 2);
+        return;
+    }
+    if (is(w, "mixed")) {
+        mixed(w);
         return;
     }
     bool second = is(w, "phases") && iteration >= w->plan->at;
@@ -157,6 +174,11 @@ static void body(struct rank *r)
     make_buffers(&w);
     if (is(&w, "many"))
         w.many = memory((size_t)MANY * MANY_STEP);
+    if (is(&w, "mixed")) {
+        w.parts = (float *)(void *)memory(shards[0] * (size_t)r->nranks);
+        w.sum = (float *)(void *)memory(shards[0]);
+        CUDA(cudaMemsetAsync(w.parts, 0, shards[0] * (size_t)r->nranks, r->stream));
+    }
     bool exact = !is(&w, "cycle") && !is(&w, "in-place") && !is(&w, "again") && !is(&w, "many");
     for (int i = 0; i < LENGTH(shards); i++)
         gather_load(&w.g[i], SEED, r->stream);

@@ -345,6 +345,31 @@ Test(symmetry, a_gap_is_no_evidence)
     slr_phases_close(&p);
 }
 
+/* Where all buffers move all the time, a reduce-scatter is still no gather of as many bytes. */
+Test(symmetry, a_reduce_scatter_is_no_gather)
+{
+    setenv("SLIPRING_LOG", "off", 1);
+    struct slr_phases p;
+    struct slr_use use[RANKS];
+    cr_assert(slr_phases_open(&p, "test", 0, RANKS));
+    for (unsigned n = 0; n < 60; n++) {
+        all_alike(use, random_place(), random_place());
+        for (int r = 0; r < RANKS; r++)
+            use[r].scatter = n % 3 == 1;
+        slr_phases_take(&p, n + 1, use);
+    }
+    slr_phases_end(&p);
+    cr_assert(p.by == SLR_BY_SIZES && p.length == 3 && p.first == 1, "%u", p.length);
+    for (unsigned i = 0; i < 3; i++)
+        cr_expect_eq(p.sites.site[i].scatter, i == 1);
+    /* Of a site that was a gather's: the iteration is another one. */
+    all_alike(use, random_place(), random_place());
+    use[0].scatter = true;
+    slr_phases_take(&p, 61, use);
+    cr_expect_eq(p.by, SLR_BY_NOTHING);
+    slr_phases_close(&p);
+}
+
 /* ---- records ---- */
 
 static struct slr_place place_of(uint64_t call, unsigned side)
@@ -356,16 +381,16 @@ static struct slr_place place_of(uint64_t call, unsigned side)
 static void publish(struct slr_published *ring, uint64_t call)
 {
     struct slr_place send = place_of(call, 1), recv = place_of(call, 0);
-    slr_published_write(ring, call, call * 7, call % 2, &send, &recv);
+    slr_published_write(ring, call, call % 3 == 0, call * 7, call % 2, &send, &recv);
 }
 
 /* Without Criterion's assertions, which take longer than many calls of the writer. */
 static bool whole(const struct slr_use *use, uint64_t call, int rank)
 {
-    bool same = use->shard == call * 7 && use->in_place == call % 2;
+    bool same = use->shard == call * 7 && use->scatter == (call % 3 == 0) && use->in_place == call % 2;
     for (unsigned side = 0; side < SLR_SIDES; side++) {
         const struct slr_where *w = &use->at[side];
-        uint64_t less = side == SLR_SEND && use->in_place ? (uint64_t)rank * use->shard : 0;
+        uint64_t less = side == (use->scatter ? SLR_RECV : SLR_SEND) && use->in_place ? (uint64_t)rank * use->shard : 0;
         same &=
             w->known && w->ordinal == call + side && w->size == call * 3 + side && w->offset == call * 5 + side - less;
     }
@@ -389,7 +414,7 @@ Test(symmetry, a_record_is_read_until_it_is_used_again)
         }
     }
     struct slr_place nowhere = {.offset = 4711, .size = 5};
-    slr_published_write(ring, 2001, 64, false, &nowhere, &nowhere);
+    slr_published_write(ring, 2001, false, 64, false, &nowhere, &nowhere);
     cr_assert_eq(slr_published_read(ring, 2001, 3, &use, &newer), SLR_PUBLISHED_OK);
     cr_expect(!use.at[SLR_RECV].known && use.at[SLR_RECV].offset == 4711);
 }

@@ -227,6 +227,7 @@ static void add_symmetry(struct model *m, struct member *b, const struct log_rec
                          .moves = (uint64_t)r->num[F_MOVES],
                          .odd_rank = r->has[F_ODD_RANK] ? (int32_t)r->num[F_ODD_RANK] : -1,
                          .odd_ranks = (int32_t)r->num[F_ODD_RANKS],
+                         .scatter = is_scatter(r),
                          .buffer = r->text[F_BUFFER] ? text(m, r, F_BUFFER) : model_intern(m, "recv"),
                          .state = text(m, r, F_STATE),
                          .what = text(m, r, F_WHAT),

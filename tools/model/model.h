@@ -66,6 +66,7 @@ struct phase {
 struct symmetry {
     uint64_t phase, site, shard, calls, since, breaks, moves;
     int32_t odd_rank, odd_ranks; /* odd_rank -1: none */
+    bool scatter;                /* of a reduce-scatter */
     const char *buffer, *state, *what, *value, *expected;
 };
 

@@ -205,6 +205,8 @@ static void add_symmetry(struct sites *s, const struct model *m, const struct me
     const struct comm *c = &m->comms.at[b->comm];
     for (size_t i = 0; i < b->symmetry.n; i++) {
         const struct symmetry *y = &b->symmetry.at[i];
+        if (y->scatter) /* its site is none of the gathers' */
+            continue;
         struct site wanted = {.comm = b->comm, .phase = y->phase, .index = y->site, .shard = y->shard};
         for (size_t k = 0; k < c->phases.n; k++)
             if (c->phases.at[k].number == y->phase)
