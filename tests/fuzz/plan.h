@@ -20,7 +20,8 @@
 #include "../e2e/fuse.h"
 
 enum { RANKS = 4, STREAMS = 3, EVENTS = 5, COMMS = 2, MOST_GROUP = 3 };
-enum { DATA = 5, OUTS = 2, WEIGHT = DATA + OUTS, BUFFERS };
+/* Nobody writes into the last three after the beginning: a matrix of the plan's type, one of 8-bit floats, and factors. */
+enum { DATA = 5, OUTS = 2, WEIGHT = DATA + OUTS, NARROW, FACTORS, BUFFERS };
 enum { NOISE = 64 << 10 }; /* a fill begins at most so far behind the start of its source */
 
 /* What a program may contain; --kinds chooses. */
@@ -37,7 +38,8 @@ enum { NOISE = 64 << 10 }; /* a fill begins at most so far behind the start of i
     X(stop, "SIGSTOP for a while, between two calls or when a stream gets there")                                      \
     X(freeze, "SIGSTOP of a rank for ever; the others abort")                                                          \
     X(kill, "SIGKILL of a rank; the others abort when they are told")                                                  \
-    X(scatter, "ncclReduceScatter, of any buffers and of what GEMMs have just made")
+    X(scatter, "ncclReduceScatter, of any buffers and of what GEMMs have just made")                                   \
+    X(fp8, "GEMMs of 8-bit floats that were gathered as bytes, with factors or without")
 
 enum kind {
 #define X(name, text) KIND_##name,
@@ -86,7 +88,14 @@ struct place {
 struct gemm {
     bool x_is_b, sums;
     int64_t m, n, inner;
+    enum { WIDE, NO_FACTORS, BY_TENSOR, BY_ROW } narrow; /* but for WIDE X and W are of 8 bits, W is NARROW's */
+    bool x_e5m2, w_e5m2;                                 /* else e4m3 */
+    struct place factors;                                /* of X; those of W are FACTORS' first */
 };
+
+/* What OP_FILL takes its bytes from: any bytes, small integers of the plan's type, small multiples of a half in either
+ * type of 8 bits, powers of two in fp32. */
+enum source { SOURCE_NOISE, SOURCE_INTEGERS, SOURCE_NARROW, SOURCE_FACTORS, SOURCES };
 
 /* One operation of one rank. */
 struct op {
@@ -97,8 +106,8 @@ struct op {
     int call; /* of collectives: in plan->calls; of captures: how often the graph is launched */
     struct place from, to;
     size_t bytes;
-    int value; /* of OP_SET; microseconds of OP_HOLD; milliseconds of OP_REST and OP_STOP; of OP_FILL: integers or not
-                */
+    int value; /* of OP_SET; microseconds of OP_HOLD; milliseconds of OP_REST and OP_STOP; of OP_FILL: enum
+                * source */
     struct gemm gemm;
     bool thrown;       /* recorded into a graph that never runs */
     bool captured;     /* recorded into a graph; those that run do so at its OP_CAPTURE_END */
@@ -161,9 +170,11 @@ void op_text(const struct plan *plan, const struct op *op, char *text, size_t ro
 
 /* ---- plan_host.c ---- */
 
-/* What OP_FILL takes its bytes from: `integers` of the plan's type, or any bytes. */
 size_t source_bytes(const struct plan *plan);
-void source_make(const struct plan *plan, int rank, bool integers, uint8_t *to);
+void source_make(const struct plan *plan, int rank, enum source source, uint8_t *to);
+
+/* The value of an 8-bit float. */
+float narrow_value(bool e5m2, uint8_t byte);
 
 /* Runs the plan on host memory: fills in `expected` of the looks of `rank`, or of all for -1. */
 void plan_expect(struct plan *plan, int rank);

@@ -133,7 +133,7 @@ static void prepare(struct planner *p, int rank, const struct draft *d)
     const struct call *c = call_of(p, d);
     const struct place *from = &d->from[rank], *to = &d->to[rank];
     if (ONE_IN(p, rank, 2))
-        fill(p, rank, any_stream(p, rank), *from, sent_bytes(p->plan, c), false);
+        fill(p, rank, any_stream(p, rank), *from, sent_bytes(p->plan, c), SOURCE_NOISE);
     if (from->buffer == to->buffer || !ONE_IN(p, rank, 2))
         return;
     const int stream = any_stream(p, rank);
@@ -150,7 +150,7 @@ static void prepare(struct planner *p, int rank, const struct draft *d)
 static void prepare_matrix(struct planner *p, int rank, const struct draft *d)
 {
     if (d->k || d->integers)
-        fill(p, rank, any_stream(p, rank), d->from[rank], sent_bytes(p->plan, call_of(p, d)), true);
+        fill(p, rank, any_stream(p, rank), d->from[rank], sent_bytes(p->plan, call_of(p, d)), SOURCE_INTEGERS);
 }
 
 static void put_call(struct planner *p, int rank, const struct draft *d)
@@ -276,7 +276,7 @@ static void afterwards(struct planner *p, int rank, const struct draft *d)
     if (!ONE_IN(p, rank, 3))
         multiply(p, rank, to);
     if (ONE_IN(p, rank, 5) && d->from[rank].buffer != to)
-        fill(p, rank, d->stream[rank], d->from[rank], call_of(p, d)->bytes, false);
+        fill(p, rank, d->stream[rank], d->from[rank], call_of(p, d)->bytes, SOURCE_NOISE);
     if (ONE_IN(p, rank, 6))
         look(p, rank, to);
 }

@@ -4,9 +4,11 @@
 
 #include <string.h>
 
+#include "../softgpu/blas/float8.h"
+
 struct host {
     const struct plan *plan;
-    uint8_t *memory[RANKS][BUFFERS], *source[RANKS][2];
+    uint8_t *memory[RANKS][BUFFERS], *source[RANKS][SOURCES];
     uint8_t *sent[RANKS]; /* what goes into a call, taken before anything comes out */
 };
 
@@ -23,16 +25,46 @@ size_t source_bytes(const struct plan *plan)
     return NOISE + largest(plan);
 }
 
-void source_make(const struct plan *plan, int rank, bool integers, uint8_t *to)
+/* Bytes that are small in both types: 1 of one is a half of the other, or 1.5. */
+static void narrow_make(uint64_t seed, size_t bytes, uint8_t *to)
 {
-    const size_t bytes = source_bytes(plan) & ~(size_t)7;
-    const uint64_t seed = hash64(hash64(plan->seed, 88), (uint64_t)(rank * 2 + integers));
-    for (size_t i = 0; integers && i < bytes / plan->elem; i++)
-        put(plan->type, to, i, small(seed, i), false);
-    for (size_t i = 0; !integers && i < bytes; i += 8) {
-        const uint64_t word = hash64(seed, i);
-        memcpy(to + i, &word, 8);
+    static const uint8_t codes[] = {0, 0x38, 0x3c, 0x40};
+    for (size_t i = 0; i < bytes; i++) {
+        const uint64_t drawn = hash64(seed, i);
+        to[i] = codes[drawn % 4];
+        if (to[i])
+            to[i] |= (uint8_t)(drawn >> 8 & 0x80);
     }
+}
+
+void source_make(const struct plan *plan, int rank, enum source source, uint8_t *to)
+{
+    static const float factors[] = {0.5f, 1, 2, 4};
+    const size_t bytes = source_bytes(plan) & ~(size_t)7;
+    const uint64_t seed = hash64(hash64(plan->seed, 88), (uint64_t)(rank * 2 + (source == SOURCE_INTEGERS)));
+    switch (source) {
+    case SOURCE_INTEGERS:
+        for (size_t i = 0; i < bytes / plan->elem; i++)
+            put(plan->type, to, i, small(seed, i), false);
+        return;
+    case SOURCE_NARROW:
+        narrow_make(seed, bytes, to);
+        return;
+    case SOURCE_FACTORS:
+        for (size_t i = 0; i < bytes; i += 4)
+            memcpy(to + i, &factors[hash64(seed, i) % 4], 4);
+        return;
+    default:
+        for (size_t i = 0; i < bytes; i += 8) {
+            const uint64_t word = hash64(seed, i);
+            memcpy(to + i, &word, 8);
+        }
+    }
+}
+
+float narrow_value(bool e5m2, uint8_t byte)
+{
+    return e5m2 ? e5m2_to_f32(byte) : e4m3_to_f32(byte);
 }
 
 static uint8_t *at(struct host *h, int rank, struct place place)
@@ -52,9 +84,39 @@ static float element(enum api type, const uint8_t *from, int64_t i)
     return value;
 }
 
+static float factor(const struct gemm *g, const uint8_t *factors, int64_t of)
+{
+    float value = 1;
+    if (g->narrow != NO_FACTORS)
+        memcpy(&value, factors + (g->narrow == BY_ROW ? of : 0) * 4, 4);
+    return value;
+}
+
+/* Everything is exact, so that the order does not matter. */
+static void run_narrow(struct host *h, const struct op *op)
+{
+    const struct gemm *g = &op->gemm;
+    const uint8_t *x = at(h, op->rank, op->from), *w = h->memory[op->rank][NARROW];
+    const uint8_t *of_x = at(h, op->rank, g->factors), *of_w = h->memory[op->rank][FACTORS];
+    float *c = (float *)at(h, op->rank, op->to);
+    for (int64_t j = 0; j < g->n; j++)
+        for (int64_t i = 0; i < g->m; i++) {
+            const int64_t col_x = g->x_is_b ? j : i, col_w = g->x_is_b ? i : j;
+            float sum = 0;
+            for (int64_t l = 0; l < g->inner; l++)
+                sum +=
+                    narrow_value(g->x_e5m2, x[l + col_x * g->inner]) * narrow_value(g->w_e5m2, w[l + col_w * g->inner]);
+            c[i + j * g->m] = sum * factor(g, of_x, col_x) * factor(g, of_w, col_w);
+        }
+}
+
 static void run_gemm(struct host *h, const struct op *op)
 {
     const struct gemm *g = &op->gemm;
+    if (g->narrow) {
+        run_narrow(h, op);
+        return;
+    }
     const uint8_t *x = at(h, op->rank, op->from), *w = h->memory[op->rank][WEIGHT];
     float *c = (float *)at(h, op->rank, op->to);
     for (int64_t j = 0; j < g->n; j++)
@@ -211,9 +273,9 @@ static void open_host(struct host *h, const struct plan *plan)
     for (int r = 0; r < plan->nranks; r++) {
         for (int b = 0; b < BUFFERS; b++)
             h->memory[r][b] = take(plan->size[b]);
-        for (int integers = 0; integers < 2; integers++) {
-            h->source[r][integers] = take(source_bytes(plan));
-            source_make(plan, r, integers, h->source[r][integers]);
+        for (int s = 0; s < SOURCES; s++) {
+            h->source[r][s] = take(source_bytes(plan));
+            source_make(plan, r, (enum source)s, h->source[r][s]);
         }
         h->sent[r] = take(largest(plan));
     }
@@ -224,8 +286,8 @@ static void close_host(struct host *h)
     for (int r = 0; r < h->plan->nranks; r++) {
         for (int b = 0; b < BUFFERS; b++)
             free(h->memory[r][b]);
-        free(h->source[r][0]);
-        free(h->source[r][1]);
+        for (int s = 0; s < SOURCES; s++)
+            free(h->source[r][s]);
         free(h->sent[r]);
     }
 }

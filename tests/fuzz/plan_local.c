@@ -5,13 +5,13 @@
 #define MOST_FLOP 2000000.0
 #define MOST_COLUMNS 12000 /* the race oracle follows so many rows of an operation */
 
-void fill(struct planner *p, int rank, int stream, struct place to, size_t bytes, bool integers)
+void fill(struct planner *p, int rank, int stream, struct place to, size_t bytes, enum source source)
 {
     need(p, rank, stream, NULL, to.buffer, true);
     struct op *op = put_down(p, OP_FILL, rank, stream);
     op->to = to;
     op->bytes = bytes;
-    op->value = integers;
+    op->value = source;
     op->from.off = draw(p, rank, NOISE / 16) * 16;
     issued(p, rank, stream, -1, to.buffer);
 }
@@ -89,7 +89,7 @@ void multiply(struct planner *p, int rank, int buffer)
 {
     const struct use *use = &p->known[rank].use[buffer];
     const int stream = ONE_IN(p, rank, 4) ? any_stream(p, rank) : use->stream, out = DATA + (int)draw(p, rank, OUTS);
-    struct gemm g;
+    struct gemm g = {.narrow = WIDE};
     if (!has(p, KIND_gemm) || !use->k || !shape(p, rank, buffer, &g))
         return;
     need(p, rank, stream, NULL, buffer, false);
@@ -110,7 +110,7 @@ static void renew(struct planner *p, int rank)
     need(p, rank, HOST, NULL, b, true);
     put_down(p, OP_RENEW, rank, -1)->to.buffer = b;
     p->known[rank].use[b] = (struct use){.k = 0};
-    fill(p, rank, any_stream(p, rank), (struct place){b, 0}, p->plan->size[b], false);
+    fill(p, rank, any_stream(p, rank), (struct place){b, 0}, p->plan->size[b], SOURCE_NOISE);
 }
 
 void local_step(struct planner *p, int rank)
@@ -120,7 +120,7 @@ void local_step(struct planner *p, int rank)
     case 0:
     case 1: {
         const size_t bytes = any_bytes(p, rank, b);
-        fill(p, rank, stream, any_place(p, rank, b, bytes), bytes, false);
+        fill(p, rank, stream, any_place(p, rank, b, bytes), bytes, SOURCE_NOISE);
         return;
     }
     case 2:

@@ -85,7 +85,7 @@ static void make(struct planner *p, int rank, int stream, const struct site *s)
 {
     const int64_t n = s->columns * s->members, half = n / 2;
     fill(p, rank, ONE_IN(p, rank, 3) ? any_stream(p, rank) : stream, (struct place){s->x, 0},
-         (size_t)(s->k * n) * p->plan->elem, true);
+         (size_t)(s->k * n) * p->plan->elem, SOURCE_INTEGERS);
     if (ONE_IN(p, rank, 2) && !s->in_place)
         set(p, rank, stream, (struct place){s->recv, 0}, (size_t)(s->m * s->columns) * 4, 0xa5);
     if (!ONE_IN(p, rank, 12)) {
@@ -120,7 +120,7 @@ static void between(struct planner *p, int rank, int stream, const struct site *
         look(p, rank, s->out);
         return;
     case 6:
-        fill(p, rank, stream, (struct place){s->x, 0}, (size_t)(s->k * n) * p->plan->elem, false);
+        fill(p, rank, stream, (struct place){s->x, 0}, (size_t)(s->k * n) * p->plan->elem, SOURCE_NOISE);
         return;
     case 7:
         look(p, rank, s->recv);

@@ -5,8 +5,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-static const char *const buffer_names[BUFFERS] = {"data0", "data1", "data2", "data3",
-                                                  "data4", "out0",  "out1",  "weight"};
+static const char *const buffer_names[BUFFERS] = {"data0", "data1", "data2",  "data3",  "data4",
+                                                  "out0",  "out1",  "weight", "narrow", "factors"};
 
 struct text {
     char *at;
@@ -51,6 +51,8 @@ static void add_call(struct text *t, const struct plan *plan, const struct op *o
 
 static void add_data(struct text *t, const struct op *op)
 {
+    static const char *const sources[SOURCES] = {"noise into ", "integers into ", "8-bit floats into ",
+                                                 "factors into "};
     switch (op->kind) {
     case OP_COPY:
         add_place(t, "copy ", op->from);
@@ -61,7 +63,7 @@ static void add_data(struct text *t, const struct op *op)
         add(t, " %#x", (unsigned)op->value);
         break;
     case OP_FILL:
-        add_place(t, op->value ? "integers into " : "noise into ", op->to);
+        add_place(t, sources[op->value], op->to);
         break;
     default:
         add_place(t, "look at ", op->from);
@@ -76,6 +78,10 @@ static void add_gemm(struct text *t, const struct op *op)
     add_place(t, form[g->x_is_b][g->sums], op->from);
     add(t, ", m %ld n %ld k %ld", (long)g->m, (long)g->n, (long)g->inner);
     add_place(t, ", C ", op->to);
+    if (g->narrow)
+        add(t, ", %s by %s", g->x_e5m2 ? "e5m2" : "e4m3", g->w_e5m2 ? "e5m2" : "e4m3");
+    if (g->narrow > NO_FACTORS)
+        add_place(t, g->narrow == BY_ROW ? ", factors by row " : ", factor ", g->factors);
 }
 
 static void add_order(struct text *t, const struct op *op)

@@ -64,8 +64,8 @@ void sync_stream(struct planner *p, int rank, int stream);
 
 /* ---- plan_local.c ---- */
 
-/* n bytes at `off` become integers or noise. */
-void fill(struct planner *p, int rank, int stream, struct place to, size_t bytes, bool integers);
+/* n bytes at `off` are taken from the source. */
+void fill(struct planner *p, int rank, int stream, struct place to, size_t bytes, enum source source);
 void look(struct planner *p, int rank, int buffer);
 void multiply(struct planner *p, int rank, int buffer);
 void local_step(struct planner *p, int rank);
@@ -100,5 +100,10 @@ void fate_moment(struct planner *p, enum moment moment);
 /* A GEMM of one of the program's few shapes on each rank, and the reduce-scatter of what it makes: as always, or with
  * something in between, or otherwise. */
 void scatter_step(struct planner *p);
+
+/* ---- plan_narrow.c ---- */
+
+/* A gather of 8-bit floats of one of the program's few shapes, and a GEMM of it on each rank. */
+void narrow_step(struct planner *p);
 
 #endif

@@ -77,9 +77,11 @@ static void multiply(struct player *p, const struct op *op)
     const int64_t ldx = g->sums ? g->x_is_b ? g->n : g->m : g->inner;
     BLAS(cublasSetStream(p->blas, p->stream[op->stream]));
     p->in_gemm++;
-    const cublasStatus_t got = gemm_status(p->plan->type, p->blas, g->x_is_b || !g->sums, g->x_is_b && g->sums, g->m,
-                                           g->n, g->inner, g->x_is_b ? w : x, g->x_is_b ? g->inner : ldx,
-                                           g->x_is_b ? x : w, g->x_is_b ? ldx : g->inner, 0, at(p, op->to), g->m);
+    const cublasStatus_t got = g->narrow
+                                   ? narrow_status(p, op)
+                                   : gemm_status(p->plan->type, p->blas, g->x_is_b || !g->sums, g->x_is_b && g->sums,
+                                                 g->m, g->n, g->inner, g->x_is_b ? w : x, g->x_is_b ? g->inner : ldx,
+                                                 g->x_is_b ? x : w, g->x_is_b ? ldx : g->inner, 0, at(p, op->to), g->m);
     if (got != CUBLAS_STATUS_SUCCESS)
         told_by_gemm(p, got);
     p->in_gemm++;
@@ -365,12 +367,13 @@ void player_open(struct player *p)
         CUDA(cudaEventCreateWithFlags(&p->event[e], e ? cudaEventDisableTiming : cudaEventDefault));
     for (int b = 0; b < BUFFERS; b++)
         CUDA(cudaMalloc((void **)&p->buffer[b], p->plan->size[b]));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < SOURCES; i++) {
         CUDA(cudaMallocHost((void **)&p->source[i], source_bytes(p->plan)));
-        source_make(p->plan, p->rank, i == 1, p->source[i]);
+        source_make(p->plan, p->rank, (enum source)i, p->source[i]);
     }
     open_looks(p);
     BLAS(cublasCreate(&p->blas));
+    BLAS(cublasLtCreate(&p->lt));
 }
 
 void player_close(struct player *p)
@@ -389,10 +392,11 @@ void player_close(struct player *p)
         CUDA(cudaEventDestroy(p->event[e]));
     for (int s = 0; s < p->plan->nstreams; s++)
         CUDA(cudaStreamDestroy(p->stream[s]));
-    CUDA(cudaFreeHost(p->source[0]));
-    CUDA(cudaFreeHost(p->source[1]));
+    for (int i = 0; i < SOURCES; i++)
+        CUDA(cudaFreeHost(p->source[i]));
     CUDA(cudaFreeHost(p->pinned));
     BLAS(cublasDestroy(p->blas));
+    BLAS(cublasLtDestroy(p->lt));
     free(p->looked);
     free(p->launched);
     pthread_mutex_destroy(&p->launched_lock);

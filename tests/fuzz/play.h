@@ -13,6 +13,7 @@
 #ifndef TESTS_FUZZ_PLAY_H
 #define TESTS_FUZZ_PLAY_H
 
+#include <cublasLt.h>
 #include <pthread.h>
 
 #include "../forms/forms.h"
@@ -42,8 +43,9 @@ struct player {
     ncclComm_t comm[COMMS];
     cudaStream_t stream[STREAMS];
     cudaEvent_t event[EVENTS];
-    uint8_t *buffer[BUFFERS], *source[2];
+    uint8_t *buffer[BUFFERS], *source[SOURCES];
     cublasHandle_t blas;
+    cublasLtHandle_t lt;
     pthread_mutex_t launched_lock;
     cudaGraphExec_t *launched; /* until the end, or the abort */
     int nlaunched, capturing;  /* a stream; -1 */
@@ -71,6 +73,11 @@ bool player_trusts(const struct player *p);
 void player_compare(struct player *p, struct looked *l);
 /* Destroys the executable graphs. */
 void player_drop_graphs(struct player *p);
+
+/* ---- play_narrow.c ---- */
+
+/* A GEMM of 8-bit floats. */
+cublasStatus_t narrow_status(struct player *p, const struct op *op);
 
 /* ---- play_watch.c ---- */
 
