@@ -15,7 +15,7 @@
 
 enum { MOST_RANKS = 8, BURST = 3 };
 enum elem { BF16, FP16, FP32 };
-enum api { EX, EX64, SGEMM, HGEMM, LT, LT_BIAS, BATCH_1 };
+enum api { EX, EX64, SGEMM, HGEMM, LT, LT_BIAS, LT_FP8, BATCH_1 }; /* LT_FP8: A' and B are e4m3 */
 enum recv_at { RECV_OWN, RECV_IN_PLACE, RECV_IN_A, RECV_IN_B, RECV_IN_WORKSPACE };
 
 struct shape {

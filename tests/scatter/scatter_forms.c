@@ -99,6 +99,9 @@ const struct scatter_case form_cases[] = {
     OPS("lt-bias", BF16, LT_BIAS),
     F("forms", "lt-bias-fp16", .type = FP16, .api = LT_BIAS, EVEN, .tb = true),
     F("forms", "lt-bias-fp32", .type = FP32, .api = LT_BIAS, EVEN, .ta = true),
+    /* Blocks of 8-bit operands begin at multiples of 16 columns; there are three a shard, or none. */
+    F("forms", "lt-fp8", .api = LT_FP8, .m = 40, .cols = 48, .k = 48, .ta = true),
+    F("small", "lt-fp8-odd", .api = LT_FP8, .m = 40, .cols = 12, .k = 48, .ta = true),
     F("forms", "ex64", .api = EX64, EVEN),
     F("forms", "batch-1", .api = BATCH_1, EVEN, .ta = true),
     F("forms", "avg-bf16", EVEN, .avg = true),

@@ -52,7 +52,7 @@ static void lt_layout(cublasLtMatrixLayout_t *l, cudaDataType type, int rows, in
 static void lt_matmul(const struct site *t, const struct call *g, cudaStream_t stream)
 {
     const struct shape *s = &t->shape;
-    const cudaDataType type = cuda_type(s->type);
+    const cudaDataType type = cuda_type(s->type), in = s->api == LT_FP8 ? CUDA_R_8F_E4M3 : type;
     const int32_t trans = CUBLAS_OP_T, mode = CUBLASLT_POINTER_MODE_DEVICE;
     const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     cublasLtMatmulDesc_t op;
@@ -68,8 +68,8 @@ static void lt_matmul(const struct site *t, const struct call *g, cudaStream_t s
         SET(op, EPILOGUE, epilogue);
         SET(op, BIAS_POINTER, t->bias);
     }
-    lt_layout(&la, type, s->ta ? g->k : g->m, s->ta ? g->m : g->k, g->lda);
-    lt_layout(&lb, type, s->tb ? g->n : g->k, s->tb ? g->k : g->n, g->ldb);
+    lt_layout(&la, in, s->ta ? g->k : g->m, s->ta ? g->m : g->k, g->lda);
+    lt_layout(&lb, in, s->tb ? g->n : g->k, s->tb ? g->k : g->n, g->ldb);
     lt_layout(&lc, type, g->m, g->n, g->m);
     BLAS(cublasLtMatmul(t->w->lt, op, g->alphas, g->a, la, g->b, lb, g->betas, g->c, lc, g->c, lc, NULL,
                         t->w->workspace, WORKSPACE, stream));
@@ -118,12 +118,12 @@ void site_gemm_part(struct site *t, int from, int first, int n, int beta, cudaSt
     g.ldc = s->m;
     g.lda = s->ta ? s->k : s->m;
     g.ldb = s->tb ? t->n : s->k;
-    g.b = t->b + (size_t)(s->tb ? from : from * s->k) * t->elem;
+    g.b = t->b + (size_t)(s->tb ? from : from * s->k) * (s->api == LT_FP8 ? 1 : t->elem);
     g.c = t->c + (size_t)first * (size_t)s->m * t->elem;
     const bool on_device = s->device_scalars && own;
     g.alphas = on_device ? t->scalars : &g.alpha;
     g.betas = on_device ? t->scalars + 1 : &g.beta;
-    if (s->api == LT || s->api == LT_BIAS) {
+    if (s->api == LT || s->api == LT_BIAS || s->api == LT_FP8) {
         lt_matmul(t, &g, stream);
         return;
     }

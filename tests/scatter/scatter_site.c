@@ -214,11 +214,26 @@ static uint8_t *fill(const struct turn *u, uint8_t *at, size_t n, int what, int 
     return at + n * u->t->elem;
 }
 
+/* From -2 to 2 in e4m3; as much room as elements of C's type. */
+static uint8_t *fill_narrow(const struct turn *u, uint8_t *at, size_t n, int what)
+{
+    static const uint8_t codes[] = {0xc0, 0xb8, 0, 0x38, 0x40};
+    for (size_t i = 0; i < n; i++)
+        at[i] = codes[integer(seed_of(u, u->t->w->rank, what), i, 2) + 2];
+    return at + n * u->t->elem;
+}
+
 static void fill_all(struct turn *u)
 {
     const struct site *t = u->t;
-    uint8_t *at = fill(u, u->in, a_count(t), OF_A, t->shape.reach, t->scale);
-    at = fill(u, at, b_count(t), OF_B, t->shape.reach, 1);
+    uint8_t *at = u->in;
+    if (t->shape.api == LT_FP8) {
+        at = fill_narrow(u, at, a_count(t), OF_A);
+        at = fill_narrow(u, at, b_count(t), OF_B);
+    } else {
+        at = fill(u, at, a_count(t), OF_A, t->shape.reach, t->scale);
+        at = fill(u, at, b_count(t), OF_B, t->shape.reach, 1);
+    }
     at = fill(u, at, t->all, OF_C, 2, t->scale);
     at = fill(u, at, t->all, OF_SPARE, SPARE_REACH, t->scale);
     fill(u, at, (size_t)t->shape.m, OF_BIAS, 2, t->scale);

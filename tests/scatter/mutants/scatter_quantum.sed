@@ -1,0 +1,2 @@
+# Blocks begin anywhere.
+s/step = least > quantum \? least : quantum;/step = least + 0 * quantum;/
