@@ -19,6 +19,7 @@ enum slr_setting_id {
 
 enum slr_setting_kind { SLR_KIND_BOOL, SLR_KIND_UINT, SLR_KIND_BYTES, SLR_KIND_MSEC, SLR_KIND_CHOICE, SLR_KIND_TEXT };
 enum slr_setting_scope { SLR_SCOPE_UNIFORM, SLR_SCOPE_LOCAL };
+enum slr_setting_group { SLR_GROUP_BASIC, SLR_GROUP_EXPERT, SLR_GROUPS };
 
 struct slr_setting_row {
     const char *name; /* without the prefix */
@@ -27,6 +28,7 @@ struct slr_setting_row {
     uint64_t min, max; /* of numbers; not used by CHOICE and TEXT */
     const char *choices;
     enum slr_setting_scope scope;
+    enum slr_setting_group group;
     const char *doc;
 };
 extern const struct slr_setting_row slr_setting_rows[SLR_S_COUNT];

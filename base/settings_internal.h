@@ -13,8 +13,8 @@
 /* The row with this name (without the prefix, exact), or NULL. */
 const struct slr_setting_row *slr_setting_find(const char *name, size_t len);
 
-/* The row whose name is so close to `name` that it is likely what was meant, or NULL. Letter case
- * does not count. */
+/* The row that is likely what was meant: what other libraries call `name` (DEBUG: LOG), or whose name
+ * is close to it. NULL: none. Letter case does not count. */
 const struct slr_setting_row *slr_setting_nearest(const char *name, size_t len);
 
 /* Steps (insert, delete, replace, swap of neighbours) between two words, letter case ignored;

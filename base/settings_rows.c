@@ -5,8 +5,8 @@
 #include "base/settings_internal.h"
 
 const struct slr_setting_row slr_setting_rows[SLR_S_COUNT] = {
-#define X(id, name, kind, def, min, max, choices, scope, doc)                                                          \
-    [SLR_S_##id] = {name, SLR_KIND_##kind, def, min, max, choices, SLR_SCOPE_##scope, doc},
+#define X(id, name, kind, def, min, max, choices, scope, group, doc)                                                   \
+    [SLR_S_##id] = {name, SLR_KIND_##kind, def, min, max, choices, SLR_SCOPE_##scope, SLR_GROUP_##group, doc},
 #include "base/settings.def"
 #undef X
 };
@@ -51,10 +51,47 @@ unsigned slr_edit_distance(const char *a, size_t alen, const char *b, size_t ble
     return least(rows[alen % 3][blen], limit + 1);
 }
 
+/* Names that people bring along from NCCL and other libraries, and what they mean here. */
+static const struct {
+    const char *name;
+    enum slr_setting_id id;
+} elsewhere[] = {
+    {"DEBUG", SLR_S_LOG},
+    {"DEBUG_LEVEL", SLR_S_LOG},
+    {"LOG_LEVEL", SLR_S_LOG},
+    {"LOGLEVEL", SLR_S_LOG},
+    {"VERBOSE", SLR_S_LOG},
+    {"VERBOSITY", SLR_S_LOG},
+    {"QUIET", SLR_S_LOG},
+    {"DEBUG_FILE", SLR_S_LOG_FILE},
+    {"LOG_PATH", SLR_S_LOG_FILE},
+    {"OUTPUT", SLR_S_LOG_FILE},
+    {"LOG_JSON", SLR_S_LOG_FORMAT},
+    {"DISABLE", SLR_S_ENABLE},
+    {"DETERMINISTIC", SLR_S_STRICT},
+    {"CHECK", SLR_S_VERIFY},
+    {"THRESHOLD", SLR_S_MIN_BYTES},
+    {"MIN_SIZE", SLR_S_MIN_BYTES},
+    {"TUNER", SLR_S_TUNE_FILE},
+    {"CUDA_GRAPHS", SLR_S_GRAPHS},
+    {"TRACE_FILE", SLR_S_LOG_FILE},
+};
+
+static const struct slr_setting_row *known_elsewhere(const char *name, size_t len)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (strlen(elsewhere[i].name) == len && slr_edit_distance(name, len, elsewhere[i].name, len, 0) == 0)
+            return &slr_setting_rows[elsewhere[i].id];
+    return NULL;
+}
+
 /* "Close" is one mistake in four letters, and at least one: a longer list of guesses would be
  * noise. */
 const struct slr_setting_row *slr_setting_nearest(const char *name, size_t len)
 {
+    const struct slr_setting_row *named = known_elsewhere(name, len);
+    if (named)
+        return named;
     const struct slr_setting_row *best = NULL;
     unsigned limit = len < 8 ? 1 : (unsigned)least((unsigned)len / 4, 4);
     for (int i = 0; i < SLR_S_COUNT; i++) {

@@ -78,6 +78,18 @@ refuses 'no such --lib' 1 'no file /nonexistent/x.so (from --lib)' "$s" run --li
 refuses 'no such SLIPRING_LIB' 1 '(from SLIPRING_LIB)' env SLIPRING_LIB=/nonexistent/x.so "$s" run -- true
 refuses 'nothing installed' 1 'install slipring again' "$work/empty/bin/slipring" run -- true
 grep -q "$work/empty/bin/../lib/libslipring.so" "$work/err" || fail "it does not say where it looked"
+for file in /etc/passwd "$(command -v true)" /dev/null; do
+    refuses "no library: $file" 1 'is no shared library\|there is no file' "$s" run --lib "$file" -- true
+done
+refuses 'no library, SLIPRING_LIB' 1 '/etc/passwd (from SLIPRING_LIB) is no shared library' env SLIPRING_LIB=/etc/passwd "$s" run -- true
+sed 's/slipring_version/slipring_nothing/g' "$probe" >"$work/stranger.so"
+refuses 'another library' 1 "stranger.so (from --lib) is not slipring's library" "$s" run --lib "$work/stranger.so" -- true
+{ head -c 18 "$probe" && printf '\003\001' && tail -c +21 "$probe"; } >"$work/machine.so"
+refuses 'another machine' 1 'for another kind of machine' "$s" run --lib "$work/machine.so" -- true
+{ head -c 4 "$probe" && printf '\001' && tail -c +6 "$probe"; } >"$work/class.so"
+refuses 'another class' 1 'for another kind of machine' "$s" run --lib "$work/class.so" -- true
+head -c 19 "$probe" >"$work/cut.so"
+refuses 'cut short' 1 'is no shared library' "$s" run --lib "$work/cut.so" -- true
 mkdir "$work/a b"
 cp "$probe" "$work/a b/libslipring.so"
 refuses 'a space in the path' 1 'colon or a space' "$s" run --lib "$work/a b/libslipring.so" -- true
@@ -94,6 +106,7 @@ expect 'set, installed' 3 "$work/inst/bin/slipring" run --set chunks=3 -- sh -c 
 expect 'the last one counts' 4 "$s" run --set chunks=3 --set chunks=4 -- sh -c 'echo $SLIPRING_CHUNKS'
 expect 'beside the given library' 2 "$s" run --lib "$work/other.so" --set chunks=2 -- sh -c 'echo $SLIPRING_CHUNKS'
 refuses 'unknown name' 2 'no setting STRICKT; did you mean STRICT?' "$s" run --set strickt=1 -- true
+refuses 'a name of another library' 2 'no setting DEBUG; did you mean LOG?' "$s" run --set debug=INFO -- true
 refuses 'far name' 2 'slipring env' "$s" run --set colour=1 -- true
 refuses 'bad value' 2 'LOG=loud: expected one of off, error, warn, info, debug' "$s" run --set log=loud -- true
 refuses 'no value' 2 'NAME=VALUE' "$s" run --set strict -- true
@@ -112,9 +125,24 @@ kill -TERM $pid
 status=0
 wait $pid || status=$?
 [ $status -eq 143 ] || fail "a signal did not reach the command: $status"
-status=0
-"$s" run -- /nonexistent/command 2>/dev/null || status=$?
-[ $status -eq 127 ] || fail "a missing command: $status"
+
+# One that can not be started: said in the launcher's words, with the status that shells have for it.
+mkdir -p "$work/path/folder" "$work/later"
+printf '#!/bin/sh\necho first\n' >"$work/path/first"
+printf '#!/bin/sh\necho later\n' >"$work/later/dull"
+: >"$work/path/dull"
+chmod +x "$work/path/first" "$work/later/dull"
+for command in run softgpu; do
+    refuses "$command: a missing file" 127 "^slipring: $command: there is no program /nonexistent/command\$" "$s" "$command" -- /nonexistent/command
+    refuses "$command: a missing program" 127 "^slipring: $command: there is no program nosuch\$" "$s" "$command" nosuch
+    refuses "$command: a name of the launcher's" 127 'there is no program find_library' "$s" "$command" find_library
+    refuses "$command: no name" 127 'there is no program $' "$s" "$command" ''
+    refuses "$command: not executable" 126 "$work/path/dull is no program that may be executed" "$s" "$command" "$work/path/dull"
+    refuses "$command: a folder" 126 'is no program that may be executed' "$s" "$command" "$work/path"
+    refuses "$command: in PATH, not executable" 126 "$work/path/dull is no program" env PATH="$PATH:$work/path" "$s" "$command" dull
+    expect "$command: the first in PATH that may be executed" later env PATH="$PATH:$work/path:$work/later" "$s" "$command" dull
+    expect "$command: an empty entry of PATH" first sh -c 'cd "$1" && PATH=$PATH::/nonexistent "$2" "$3" first' sh "$work/path" "$s" "$command"
+done
 
 # The software GPU.
 # --record: a folder for the logs, and what is needed to write them, unless it is set already.
@@ -164,12 +192,37 @@ expect 'a path that NCCL would cut' 'STATIC_PLUGIN none' "$s" run --lib "$long/l
 # env, version, help, misuse.
 expect version "$("$tables" --version)" "$s" --version
 expect help "$("$tables" usage)" "$s" --help
-expect 'run --help' "$("$tables" usage)" "$s" run --help
-expect 'softgpu --help' "$("$tables" usage)" "$s" softgpu --help
+for command in run env softgpu; do
+    for option in --help -h; do
+        expect "$command $option" "$("$tables" usage $command)" "$s" $command $option
+    done
+    "$s" $command --help | head -n 1 | grep -q "^usage: slipring $command " || fail "$command --help does not say how it is called"
+    "$tables" options | sed -n "s/^$command \(-[^ =[]*\).*/\1/p" | while read -r option; do
+        "$s" $command --help | grep -q -e "^  $option" || fail "$command --help: no $option"
+    done
+    expect "$command --help without the tables" "$("$tables" usage)" "$work/empty/bin/slipring" $command --help
+done
+! "$tables" usage fly >/dev/null 2>&1 || fail "usage of a command that does not exist"
 SLIPRING_CHUNKS=5 SLIPRING_STRICKT=1 "$s" env >"$work/out" 2>"$work/err"
 grep -q '^SLIPRING_CHUNKS=5$' "$work/out" || fail "env does not show the value"
 grep -q '^SLIPRING_MIN_BYTES=4M$' "$work/out" || fail "env does not show a default"
 grep -q 'did you mean SLIPRING_STRICT?' "$work/err" || fail "env does not complain"
+! grep -q '^SLIPRING_PARTS=' "$work/out" || fail "env shows an expert setting that is not set"
+"$s" env --all >"$work/out"
+grep -q '^SLIPRING_PARTS=0$' "$work/out" || fail "env --all does not show all"
+[ "$(grep -n '^SLIPRING_LOG=' "$work/out" | cut -d: -f1)" -lt "$(grep -n '^SLIPRING_PROTOCOL=' "$work/out" | cut -d: -f1)" ] ||
+    fail "env --all: the basic ones do not come first"
+SLIPRING_CHUNKS=many "$s" env 2>/dev/null | grep -q '^SLIPRING_CHUNKS=0$' || fail "env does not show a setting whose value was refused"
+SLIPRING_CHUNKS=many SLIPRING_MIN_BYTES=8192k SLIPRING_LOG_FILE='a "b"' "$s" env --json 2>"$work/err" >"$work/out"
+grep -q 'SLIPRING_CHUNKS=many is ignored' "$work/err" || fail "env --json does not complain"
+python3 - "$work/out" <<'P' || fail "env --json: $(cat "$work/out")"
+import json, sys
+rows = {r["name"]: (r["value"], r["from"], r["refused"], r["group"]) for r in json.load(open(sys.argv[1]))}
+assert rows["SLIPRING_CHUNKS"] == ("0", "default", "many", "expert"), rows
+assert rows["SLIPRING_MIN_BYTES"] == ("8M", "environment", None, "basic"), rows
+assert rows["SLIPRING_LOG_FILE"] == ('a "b"', "environment", None, "basic"), rows
+assert rows["SLIPRING_STALL_WARN"] == ("1min", "default", None, "expert"), rows
+P
 "$s" env --markdown | grep -q '^| `SLIPRING_CHUNKS` |' || fail "env --markdown"
 refuses 'env, bad option' 2 'no option' "$s" env --colour
 refuses 'no table tool' 1 'slipring-tables was not found' "$work/empty/bin/slipring" env
@@ -179,7 +232,7 @@ refuses 'nothing to run' 2 'needs a command' "$s" run --set strict=on
 refuses 'bad option' 2 'no option --fast' "$s" run --fast true
 
 # A library with a sanitizer needs the sanitizer's runtime in front of it.
-if cc=$(command -v gcc) && echo 'int x;' | $cc -fsanitize=address -shared -fPIC -x c -o "$work/asan.so" - 2>/dev/null &&
+if cc=$(command -v gcc) && echo 'int slipring_version;' | $cc -fsanitize=address -shared -fPIC -x c -o "$work/asan.so" - 2>/dev/null &&
     ldd "$work/asan.so" | grep -q 'libasan.* => /'; then
     got=$("$s" run --lib "$work/asan.so" -- sh -c 'echo "$LD_PRELOAD"')
     case $got in

@@ -21,19 +21,16 @@ for what in settings reasons; do
     ! "$tables" $what --check "$work/$what" 2>/dev/null || fail "a changed file passed"
 done
 
-printf 'before\n' >"$work/readme"
-! "$tables" readme --check "$work/readme" 2>"$work/err" || fail "a README without markers passed"
-grep -q 'settings:begin' "$work/err" || fail "the message does not name the markers"
-! "$tables" readme --write "$work/readme" 2>/dev/null || fail "a README without markers was written"
-printf 'before\n<!-- settings:begin -->\nold\n<!-- settings:end -->\nafter\n' >"$work/readme"
-! "$tables" readme --check "$work/readme" 2>/dev/null || fail "an old region passed"
-"$tables" readme --write "$work/readme"
-"$tables" readme --check "$work/readme" || fail "a fresh region did not pass"
-grep -q 'SLIPRING_MIN_BYTES' "$work/readme" || fail "the region has no settings"
-! grep -q '^old$' "$work/readme" || fail "the old region is still there"
-[ "$(sed -n '1p;$p' "$work/readme" | paste -sd' ' -)" = "before after" ] || fail "the text around is gone"
+for group in Basic Expert; do
+    grep -q "^## $group$" "$work/settings" || fail "no $group settings"
+done
+[ "$(sed -n '/^## Basic/,/^## Expert/s/^| `SLIPRING_\([A-Z_]*\)`.*/\1/p' "$work/settings" | grep -c '^\(ENABLE\|LOG\|MIN_BYTES\)$')" = 3 ] ||
+    fail "what is basic is not in the table of basic settings"
 
-# Regions of the launcher and of docs/install.md, as of README.md.
+# Regions of files that are otherwise written by hand: the launcher and docs/install.md.
+printf 'before\n' >"$work/plain"
+! "$tables" counters --check "$work/plain" 2>"$work/err" || fail "a page without markers passed"
+grep -q 'counters:begin' "$work/err" || fail "the message does not name the markers"
 printf 'before\nusage() {\n    cat <<'"'EOF'"'\nold\nEOF\n}\nafter\n' >"$work/launcher"
 printf 'before\n<!-- counters:begin -->\nold\n<!-- counters:end -->\nafter\n' >"$work/counters"
 for what in launcher counters; do
@@ -42,7 +39,7 @@ for what in launcher counters; do
     "$tables" $what --check "$work/$what" || fail "a fresh region of $what did not pass"
     ! grep -q '^old$' "$work/$what" || fail "the old region of $what is still there"
     [ "$(sed -n '1p;$p' "$work/$what" | paste -sd' ' -)" = "before after" ] || fail "the text around $what is gone"
-    ! "$tables" $what --write "$work/readme" 2>/dev/null || fail "$what was written where it has no place"
+    ! "$tables" $what --write "$work/plain" 2>/dev/null || fail "$what was written where it has no place"
 done
 grep -q '^| `substituted` | ' "$work/counters" || fail "the region has no counters"
 [ "$(sed -n '4,/^EOF$/p' "$work/launcher" | sed '$d')" = "$("$tables" usage)" ] || fail "the region is not the usage"

@@ -233,6 +233,11 @@ Test(settings, unknown_names_are_told_with_the_nearest_one)
         {"CACHEBYTES", "CACHE_BYTES"},
         {"STALL_TIMEOTU", "STALL_TIMEOUT"},
         {"AGREEMENT_TIMEOUT", "AGREE_TIMEOUT"},
+        {"DEBUG", "LOG"}, /* names of NCCL's and of others */
+        {"debug", "LOG"},
+        {"VERBOSE", "LOG"},
+        {"DEBUG_FILE", "LOG_FILE"},
+        {"DISABLE", "ENABLE"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct slr_settings s;
@@ -253,7 +258,7 @@ Test(settings, a_name_far_from_all_has_no_nearest_one)
         "X",
         "COLOUR",
         "TIMEOUT",
-        "DEBUG",
+        "DEBUGGER",
         "BYTES",
         "AVERYLONGNAMETHATISLONGERTHANANYSETTINGANDTHANTHEBUFFEROFTHENAMESSOITISCUTSOMEWHERE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

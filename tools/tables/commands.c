@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "tools/tables/tables.h"
+#include "tools/common/options_help.h"
 #include "tools/common/utf8.h"
 
 #define WIDTH 118
@@ -46,6 +47,19 @@ void print_usage(FILE *out)
         }
     fputs("\nThe library is --lib, else $SLIPRING_LIB, else the one that was built or installed with this launcher.\n",
           out);
+}
+
+bool print_command_usage(FILE *out, const char *command)
+{
+    struct option_row rows[sizeof command_rows / sizeof *command_rows];
+    size_t n = 0;
+    for (const struct option_row *row = command_rows; row->kind != OPTION_END; row++)
+        if (n ? row->kind != OPTION_COMMAND : row->kind == OPTION_COMMAND && !strcmp(command_name(row), command))
+            rows[n++] = *row;
+        else if (n)
+            break;
+    rows[n] = (struct option_row){.kind = OPTION_END};
+    return n && options_help(rows, out) == 0;
 }
 
 void print_options(FILE *out)

@@ -62,18 +62,11 @@ int sync_document(enum table table, const char *path, bool check)
     return rc;
 }
 
-static void print_settings_table(FILE *out)
-{
-    print_table(out, TABLE_SETTINGS, FORM_MARKDOWN);
-}
-
 /* What stands before and behind each region, and what makes it. */
 static const struct {
     const char *begin, *end, *missing;
     void (*print)(FILE *out);
 } regions[] = {
-    [REGION_README] = {"<!-- settings:begin -->\n", "<!-- settings:end -->",
-                       "the lines <!-- settings:begin --> and <!-- settings:end --> are missing", print_settings_table},
     [REGION_LAUNCHER] = {"usage() {\n    cat <<'EOF'\n", "EOF\n}\n",
                          "there is no function usage() with a text until EOF", print_usage},
     [REGION_COUNTERS] = {"<!-- counters:begin -->\n", "<!-- counters:end -->",

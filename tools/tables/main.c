@@ -3,14 +3,16 @@
 #include <string.h>
 
 static const char usage_text[] =
-    "usage: slipring-tables settings|reasons [--text|--markdown|--json|--values]\n"
-    "       slipring-tables settings|reasons|readme|launcher|counters --write FILE   bring it up to date in the file\n"
-    "       slipring-tables settings|reasons|readme|launcher|counters --check FILE   fail when it is not\n"
-    "       slipring-tables usage|options                          the launcher's --help; the commands' options\n"
+    "usage: slipring-tables settings|reasons [--text|--markdown|--json]\n"
+    "       slipring-tables settings --values|--all-values\n"
+    "       slipring-tables settings|reasons|launcher|counters --write FILE   bring it up to date in the file\n"
+    "       slipring-tables settings|reasons|launcher|counters --check FILE   fail when it is not\n"
+    "       slipring-tables usage [COMMAND]                        --help of the launcher, or of a command of its own\n"
+    "       slipring-tables options                                the commands' options\n"
     "       slipring-tables page FILE DATE                         the manual page of a template\n"
     "       slipring-tables check NAME=VALUE                       print the variable to export, or what is wrong\n"
     "       slipring-tables --version|--help\n"
-    "--values: each setting's value in the present environment.\n";
+    "--values: values in the present environment, of expert settings only those that are set; --all-values: all.\n";
 
 static int usage(void)
 {
@@ -20,9 +22,9 @@ static int usage(void)
 
 static int print(enum table table, const char *option)
 {
-    static const char *const names[] = {"--text", "--markdown", "--json", "--values"};
-    for (int form = 0; form < 4; form++)
-        if (strcmp(option, names[form]) == 0 && (form != FORM_VALUES || table == TABLE_SETTINGS)) {
+    static const char *const names[] = {"--text", "--markdown", "--json", "--values", "--all-values"};
+    for (int form = 0; form <= FORM_ALL_VALUES; form++)
+        if (strcmp(option, names[form]) == 0 && (form < FORM_VALUES || table == TABLE_SETTINGS)) {
             print_table(stdout, table, (enum form)form);
             return fflush(stdout) == 0 ? 0 : 1;
         }
@@ -34,8 +36,7 @@ static int sync_file(const char *what, const char *option, const char *path)
     bool check = strcmp(option, "--check") == 0;
     if (!check && strcmp(option, "--write") != 0)
         return usage();
-    static const char *const regions[] = {
-        [REGION_README] = "readme", [REGION_LAUNCHER] = "launcher", [REGION_COUNTERS] = "counters"};
+    static const char *const regions[] = {[REGION_LAUNCHER] = "launcher", [REGION_COUNTERS] = "counters"};
     for (int region = 0; region < REGION_COUNT; region++)
         if (strcmp(what, regions[region]) == 0)
             return sync_region((enum region)region, path, check);
@@ -56,6 +57,8 @@ int main(int argc, char **argv)
         (strcmp(argv[1], "usage") == 0 ? print_usage : print_options)(stdout);
         return fflush(stdout) == 0 ? 0 : 1;
     }
+    if (argc == 3 && strcmp(argv[1], "usage") == 0)
+        return !print_command_usage(stdout, argv[2]) ? usage() : fflush(stdout) == 0 ? 0 : 1;
     if (argc == 4 && strcmp(argv[1], "page") == 0)
         return print_page(stdout, argv[2], argv[3]);
     if (argc == 4)

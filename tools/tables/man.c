@@ -100,18 +100,25 @@ static void put_tag(FILE *out, const char *before, const char *name)
     putc('\n', out);
 }
 
+static void man_setting(FILE *out, const struct slr_setting_row *row)
+{
+    char line[256], form[160];
+    put_tag(out, SLR_SETTING_PREFIX, row->name);
+    put_sentences(out, row->doc);
+    snprintf(line, sizeof line, "Default: %s; accepted: %s%s.", row->def[0] ? row->def : "empty",
+             slr_setting_form(row, form, sizeof form),
+             row->scope == SLR_SCOPE_UNIFORM ? "; has to be equal on all ranks" : "");
+    fputs(".br\n", out);
+    put_sentences(out, line);
+}
+
 static void man_settings(FILE *out)
 {
-    for (int i = 0; i < SLR_S_COUNT; i++) {
-        const struct slr_setting_row *row = &slr_setting_rows[i];
-        char line[256], form[160];
-        put_tag(out, SLR_SETTING_PREFIX, row->name);
-        put_sentences(out, row->doc);
-        snprintf(line, sizeof line, "Default: %s; accepted: %s%s.", row->def[0] ? row->def : "empty",
-                 slr_setting_form(row, form, sizeof form),
-                 row->scope == SLR_SCOPE_UNIFORM ? "; has to be equal on all ranks" : "");
-        fputs(".br\n", out);
-        put_sentences(out, line);
+    for (int group = 0; group < SLR_GROUPS; group++) {
+        fprintf(out, ".SS %s\n", group_title((enum slr_setting_group)group));
+        for (int i = 0; i < SLR_S_COUNT; i++)
+            if (slr_setting_rows[i].group == (enum slr_setting_group)group)
+                man_setting(out, &slr_setting_rows[i]);
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/tables/tables.h"
+#include <stdlib.h>
 #include "base/reason.h"
 #include "base/settings.h"
 #include "tools/common/json.h"
@@ -24,29 +25,56 @@ static void put_cell(FILE *out, const char *text)
     }
 }
 
-static void setting_text(FILE *out, const struct slr_setting_row *row, const char *form)
+/* `v`: with its value there. */
+static void setting_text(FILE *out, int i, const struct values *v)
 {
-    fprintf(out, "SLIPRING_%s\n    default %s; %s%s\n    %s\n", row->name, default_text(row), form,
+    const struct slr_setting_row *row = &slr_setting_rows[i];
+    char form[160];
+    fprintf(out, "SLIPRING_%s", row->name);
+    if (v) {
+        putc('=', out);
+        put_value(out, &v->now, i);
+    }
+    fprintf(out, "\n    default %s; %s%s\n    %s\n", default_text(row), slr_setting_form(row, form, sizeof form),
             row->scope == SLR_SCOPE_UNIFORM ? "; equal on all ranks" : "", row->doc);
 }
 
-static void setting_markdown(FILE *out, const struct slr_setting_row *row, const char *form)
+static void setting_markdown(FILE *out, const struct slr_setting_row *row)
 {
+    char form[160];
     fprintf(out, "| `SLIPRING_%s` | `%s` | ", row->name, default_text(row));
-    put_cell(out, form);
+    put_cell(out, slr_setting_form(row, form, sizeof form));
     fprintf(out, " | %s | ", scope_text(row));
     put_cell(out, row->doc);
     fputs(" |\n", out);
 }
 
-static void setting_json(struct json_writer *w, const struct slr_setting_row *row, const char *form)
+static void value_json(struct json_writer *w, const struct values *v, int i)
 {
-    char name[64];
-    snprintf(name, sizeof name, "SLIPRING_%s", row->name);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to) {
+        put_value(to, &v->now, i);
+        fclose(to);
+    }
+    json_put_text(w, "value", text);
+    json_put_text(w, "from", v->now.given[i] ? "environment" : "default");
+    json_put_text(w, "refused", v->refused[i]);
+    free(text);
+}
+
+static void setting_json(struct json_writer *w, int i, const struct values *v)
+{
+    const struct slr_setting_row *row = &slr_setting_rows[i];
+    char text[160];
+    snprintf(text, sizeof text, "SLIPRING_%s", row->name);
     json_put_open(w, NULL, "{");
-    json_put_text(w, "name", name);
+    json_put_text(w, "name", text);
+    value_json(w, v, i);
     json_put_text(w, "default", row->def);
-    json_put_text(w, "form", form);
+    json_put_text(w, "form", slr_setting_form(row, text, sizeof text));
+    json_put_text(w, "group", row->group == SLR_GROUP_BASIC ? "basic" : "expert");
     json_put_bool(w, "uniform", row->scope == SLR_SCOPE_UNIFORM);
     json_put_text(w, "doc", row->doc);
     json_put_close(w);
@@ -60,21 +88,52 @@ static void reason_json(struct json_writer *w, const char *name, const char *doc
     json_put_close(w);
 }
 
-static void print_settings(FILE *out, struct json_writer *json, enum form form)
+const char *group_title(enum slr_setting_group group)
+{
+    return group == SLR_GROUP_BASIC ? "Basic" : "Expert";
+}
+
+static void print_group_head(FILE *out, enum slr_setting_group group)
+{
+    fprintf(out, "%s## %s\n\n", group ? "\n" : "", group_title(group));
+    fputs("| Setting | Default | Accepted | Equal on all ranks | Meaning |\n|---|---|---|---|---|\n", out);
+}
+
+static void print_setting(FILE *out, struct json_writer *json, enum form form, int i, const struct values *v)
 {
     if (form == FORM_MARKDOWN)
-        fputs("| Setting | Default | Accepted | Equal on all ranks | Meaning |\n|---|---|---|---|---|\n", out);
-    for (int i = 0; i < SLR_S_COUNT; i++) {
-        const struct slr_setting_row *row = &slr_setting_rows[i];
-        char accepted[160];
-        slr_setting_form(row, accepted, sizeof accepted);
+        setting_markdown(out, &slr_setting_rows[i]);
+    else if (form == FORM_JSON)
+        setting_json(json, i, v);
+    else
+        setting_text(out, i, form == FORM_TEXT ? NULL : v);
+}
+
+/* Of those that are left out. */
+static bool is_dull(int i, const struct values *v)
+{
+    return slr_setting_rows[i].group == SLR_GROUP_EXPERT && !v->now.given[i] && !v->refused[i];
+}
+
+static void print_settings(FILE *out, struct json_writer *json, enum form form)
+{
+    static struct values v;
+    int left = 0;
+    if (form >= FORM_JSON)
+        values_read(&v);
+    for (int group = 0; group < SLR_GROUPS; group++) {
         if (form == FORM_MARKDOWN)
-            setting_markdown(out, row, accepted);
-        else if (form == FORM_JSON)
-            setting_json(json, row, accepted);
-        else
-            setting_text(out, row, accepted);
+            print_group_head(out, (enum slr_setting_group)group);
+        for (int i = 0; i < SLR_S_COUNT; i++) {
+            bool of_group = slr_setting_rows[i].group == (enum slr_setting_group)group;
+            bool left_out = of_group && form == FORM_VALUES && is_dull(i, &v);
+            left += left_out;
+            if (of_group && !left_out)
+                print_setting(out, json, form, i, &v);
+        }
     }
+    if (left)
+        fprintf(out, "%d more for special cases have their defaults: slipring env --all\n", left);
 }
 
 static void print_reasons(FILE *out, struct json_writer *json, enum form form)
@@ -98,10 +157,6 @@ static void print_reasons(FILE *out, struct json_writer *json, enum form form)
 void print_table(FILE *out, enum table table, enum form form)
 {
     struct json_writer json = {.to = out};
-    if (form == FORM_VALUES) {
-        print_values(out);
-        return;
-    }
     if (form == FORM_JSON)
         json_put_open(&json, NULL, "[\n");
     (table == TABLE_SETTINGS ? print_settings : print_reasons)(out, &json, form);
@@ -118,7 +173,10 @@ void print_document(FILE *out, enum table table)
               "Environment variables, read once by each process. An empty value counts as unset. A value that is\n"
               "not accepted, or a name that does not exist, is told once in the log, and the default is used.\n"
               "Settings that must be equal on all ranks are compared when a communicator is made: when they differ,\n"
-              "its all-gathers stay with NCCL on all ranks, and the log says which rank differs.\n\n",
+              "its all-gathers stay with NCCL on all ranks, and the log says which rank differs.\n\n"
+              "`slipring env` prints them with their values; `slipring env --all` the expert ones, too, which are\n"
+              "for special cases, and `--json` all of them for scripts: with the value in force, where it is from,\n"
+              "and a value that was refused.\n\n",
               out);
     else
         fputs("# Reasons\n\n"

@@ -6,15 +6,18 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include "base/settings.h"
 #include "tools/common/options.h"
 
 enum table { TABLE_SETTINGS, TABLE_REASONS };
-enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON, FORM_VALUES };
+enum form { FORM_TEXT, FORM_MARKDOWN, FORM_JSON, FORM_VALUES, FORM_ALL_VALUES };
 
-/* print.c */
+/* print.c: settings group by group, the basic ones first. FORM_VALUES leaves out expert settings that have their
+ * defaults. FORM_JSON has the values of settings in the present environment as well. */
 void print_table(FILE *out, enum table table, enum form form);
 /* A whole documentation file: a line that says where it comes from, a title, the table. */
 void print_document(FILE *out, enum table table);
+const char *group_title(enum slr_setting_group group);
 /* The counters, as a table in Markdown. */
 void print_counters(FILE *out);
 
@@ -24,6 +27,8 @@ extern const struct option_row command_rows[];
 const char *command_name(const struct option_row *command);
 /* The text of the launcher's --help. */
 void print_usage(FILE *out);
+/* One command's --help. False: there is no such command. */
+bool print_command_usage(FILE *out, const char *command);
 /* "COMMAND OPTION" for each option that the manual explains. */
 void print_options(FILE *out);
 
@@ -32,9 +37,15 @@ void print_options(FILE *out);
  * or 1 with a message on stderr. */
 int print_page(FILE *out, const char *template, const char *date);
 
-/* values.c: each setting with its value in the present environment; what is wrong there goes
- * to stderr. */
-void print_values(FILE *out);
+/* values.c: the settings of the present environment. */
+struct values {
+    struct slr_settings now;
+    const char *refused[SLR_S_COUNT]; /* a value that is not accepted: the default is used; NULL: none */
+};
+/* What is wrong there goes to stderr. */
+void values_read(struct values *v);
+/* A setting's value as a user would write it. */
+void put_value(FILE *out, const struct slr_settings *s, int setting);
 /* "k=v" as --set takes it: prints the variable's assignment, or a message to stderr. 0 or 2. */
 int check_assignment(const char *assignment);
 
@@ -42,7 +53,7 @@ int check_assignment(const char *assignment);
  * written. */
 int sync_document(enum table table, const char *path, bool check);
 /* A region of a file that is otherwise written by hand. */
-enum region { REGION_README, REGION_LAUNCHER, REGION_COUNTERS, REGION_COUNT };
+enum region { REGION_LAUNCHER, REGION_COUNTERS, REGION_COUNT };
 int sync_region(enum region region, const char *path, bool check);
 
 #endif

@@ -37,7 +37,7 @@ static void put_choice(FILE *out, const char *choices, uint64_t index)
     fprintf(out, "%.*s", (int)strcspn(choices, "|"), choices);
 }
 
-static void put_value(FILE *out, const struct slr_settings *s, int i)
+void put_value(FILE *out, const struct slr_settings *s, int i)
 {
     const struct slr_setting_row *row = &slr_setting_rows[i];
     switch (row->kind) {
@@ -64,24 +64,19 @@ static void put_value(FILE *out, const struct slr_settings *s, int i)
 
 static void complain(void *ctx, const char *name, const char *value, const char *expected, const char *nearest)
 {
-    (void)ctx;
+    struct values *v = ctx;
+    const char *bare = name + sizeof SLR_SETTING_PREFIX - 1;
+    const struct slr_setting_row *row = slr_setting_find(bare, strlen(bare));
+    if (row)
+        v->refused[row - slr_setting_rows] = value;
     fprintf(stderr, "slipring: %s=%s is ignored; expected: %s", name, value, expected);
     fprintf(stderr, nearest ? "; did you mean %s?\n" : "%s\n", nearest ? nearest : "");
 }
 
-void print_values(FILE *out)
+void values_read(struct values *v)
 {
-    struct slr_settings now;
-    slr_settings_parse(&now, environ, complain, NULL);
-    for (int i = 0; i < SLR_S_COUNT; i++) {
-        const struct slr_setting_row *row = &slr_setting_rows[i];
-        char form[160];
-        fprintf(out, "SLIPRING_%s=", row->name);
-        put_value(out, &now, i);
-        fprintf(out, "\n    default %s; %s%s\n    %s\n", row->def[0] ? row->def : "(empty)",
-                slr_setting_form(row, form, sizeof form), row->scope == SLR_SCOPE_UNIFORM ? "; equal on all ranks" : "",
-                row->doc);
-    }
+    *v = (struct values){.refused = {NULL}};
+    slr_settings_parse(&v->now, environ, complain, v);
 }
 
 /* The name as the table has it: with or without the prefix, any letter case, '-' for '_'. */
