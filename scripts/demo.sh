@@ -9,6 +9,9 @@
 #   --gpu       a real GPU, or fail
 #   --quick     fewer repetitions, and no model of other hardware
 #
+# On the software GPU the only times shown are those of its model of other hardware, and they are called modelled: times of
+# the run itself are those of this CPU, which computes the GEMMs and makes the copies, and would look like a loss.
+#
 # Fails when a result is wrong, or when the decision log of a rank does not show the gather substituted by slipring's
 # ring and the GEMM fused with it. Logs: out/demo.
 set -euo pipefail
@@ -85,7 +88,7 @@ show() {
     grep -hE -m 1 "$1" "$out/rank0.log"
 }
 
-# run_pair JSON rounds ag_gemm-options...: the table. What slipring needs is in SLIPRING_* variables, which the side
+# run_pair JSON rounds ag_gemm-options...: prints the table. What slipring needs is in SLIPRING_* variables, which the side
 # without it does not look at, so that the command shown is the one that a user types.
 run_pair() {
     local json=$1 rounds=$2
@@ -112,8 +115,12 @@ mkdir -p "$out"
 export SLIPRING_LIB=$build/libslipring.so SLIPRING_LOG=info SLIPRING_LOG_FILE=$out/rank%r.log
 
 say "running bench/ag_gemm without and with slipring, on $([ $where = gpu ] && echo "$devices GPU(s)" || echo softgpu)"
-printf '\n'
-run_pair "$out/results.json" "$rounds" "${options[@]}"
+if [ $where = gpu ]; then
+    printf '\n'
+    run_pair "$out/results.json" "$rounds" "${options[@]}"
+else
+    run_pair "$out/results.json" "$rounds" "${options[@]}" >"$out/cpu_times.txt"
+fi
 printf '\nFrom the decision log of rank 0 (all ranks: out/demo):\n'
 show " substitute .*shard=$shard .*reason=ring" || exit 1
 show " fused .*shard=$shard " || exit 1
@@ -123,5 +130,5 @@ if [ $where = gpu ]; then
     say "ran on $devices real GPU(s), $ranks ranks: results exact, gather substituted, GEMM fused"
 else
     say "ran on the software GPU, $ranks ranks: results exact, gather substituted, GEMM fused" \
-        "(unmodelled times are this CPU's and say nothing about a GPU)"
+        "(its own times, those of this CPU, say nothing about a GPU: out/demo/cpu_times.txt)"
 fi

@@ -64,6 +64,7 @@ if [ $wheel = 1 ]; then
 fi
 need dpkg-deb dpkg-shlibdeps gzip "dpkg-dev, gzip"
 [ $rpm = 0 ] || need rpmbuild "rpm"
+[ $check = 0 ] || need lintian "lintian"
 
 build=$SLR_ROOT/build-package options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo "-DSLIPRING_TESTS=$softgpu")
 build "$build" "${options[@]}" -DCMAKE_INSTALL_LIBDIR=lib

@@ -3,7 +3,7 @@
 """Checks that what the pages and the comments in the code point to is there.
 
 Usage: links.py SOURCE_ROOT
-       links.py --installed FOLDER    only the links of the pages there, but those to what docs/README.md has in the source only
+       links.py --installed FOLDER    only the links of the pages there
 
 Links between the Markdown pages lead to files. Files that pages and C sources name from the source root
 (folder/file.h) exist; a * in a name stands for anything. docs/README.md links every page of docs/, and docs/locks.md
@@ -25,10 +25,9 @@ def read(path):
         return file.read()
 
 
-def targets(page, section=""):
-    """Relative targets of a page's links from a section on, without code and without the part behind #."""
+def targets(page):
+    """Relative targets of a page's links, without code and without the part behind #."""
     text = re.sub(r"^```.*?^```|^ {4}.*?$|`[^`\n]*`", "", read(page), flags=re.M | re.S)
-    text = text[text.index(section):]
     for target in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
         if not re.match(r"[a-z]+:", target):
             yield target
@@ -48,16 +47,11 @@ def leads_to(page, target):
     return os.path.normpath(os.path.join(os.path.dirname(page), target))
 
 
-def broken_links(root, elsewhere=()):
+def broken_links(root):
     for page in files(root, PAGES):
         for target in targets(page):
-            if not os.path.exists(leads_to(page, target)) and leads_to(page, target) not in elsewhere:
+            if not os.path.exists(leads_to(page, target)):
                 yield f"{os.path.relpath(page, root)}: no {target}"
-
-
-def broken_when_installed(root):
-    index = os.path.join(root, "docs", "README.md")
-    return broken_links(root, {leads_to(index, target) for target in targets(index, "## In the source only\n")})
 
 
 def missing_files(root):
@@ -93,7 +87,7 @@ def everything_wrong(root):
 def self_test():
     samples = {
         "README.md": "[a](docs/one.md#x) [b](https://x.y) `[c](c)`\n\n    [d](d)\n\n[e](docs/3)\n`base/*.h` `base/*.S`",
-        "docs/README.md": "[one](one.md) [locks](locks.md)\n## In the source only\n[four](../4)",
+        "docs/README.md": "[one](one.md) [locks](locks.md) [four](../4)",
         "docs/locks.md": "one (base/b.h)",
         "docs/one.md": "[up](../README.md) [four](../4)",
         "docs/two.md": "",
@@ -108,15 +102,14 @@ def self_test():
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
-        found, installed = everything_wrong(root), [*broken_when_installed(root)]
+        found = everything_wrong(root)
     assert found == ["README.md: no docs/3", "docs/README.md: no ../4", "docs/one.md: no ../4", "README.md:6: no base/*.S",
                      "base/a.h:1: no base/gone.h", "docs/README.md: no link to two.md",
                      "docs/locks.md: not the lock of base/c.c"], found
-    assert installed == ["README.md: no docs/3"], installed
 
 
 if __name__ == "__main__":
     self_test()
-    wrong = [*broken_when_installed(sys.argv[2])] if sys.argv[1] == "--installed" else everything_wrong(sys.argv[1])
+    wrong = [*broken_links(sys.argv[2])] if sys.argv[1] == "--installed" else everything_wrong(sys.argv[1])
     print(*wrong, sep="\n", file=sys.stderr, end="\n" if wrong else "")
     sys.exit(bool(wrong))
