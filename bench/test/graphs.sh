@@ -18,7 +18,7 @@ if [ -n "${SLIPRING_LOG:-}" ]; then digest=${FAKE_DIGEST:-0} right=${FAKE_RIGHT:
 [ "$RANK" != 0 ] || echo "[{\"name\": \"$4\", \"right\": $right, \"digest\": \"$digest\", \"ms\": $ms, \"outside\": null}]" >"$3"
 P
 chmod +x "$work/python"
-touch "$work/libslipring.so"
+echo 'int slipring_version;' | cc -shared -x c -o "$work/libslipring.so" - || exit 1 # the launcher knows it by that name
 fake() {
     status "$1" "$2" --python "$work/python" --build "$work" "${@:3}"
 }

@@ -18,7 +18,7 @@ calls() {
     local i r
     for ((r = 0; r < $3; r++)); do
         for ((i = 0; i < $1; i++)); do
-            echo '{"event":"explored","comm":"c'"$6-$7"'","crank":'$r',"nranks":'"$6"',"nnodes":'"$7"',"func":"'"$4"'","size_class":'"$5"',"registered":0,"candidates":19,"algo":"'"$8"'","proto":"'"$9"'","channels":'"${10}"',"ns":'"$2"'}'
+            echo '{"event":"explored","comm":"c'"$6-$7"'","crank":'$r',"nranks":'"$6"',"nnodes":'"$7"',"func":"'"$4"'","size_class":'"$5"',"registered":0,"call":'$((100 + i))',"candidates":19,"algo":"'"$8"'","proto":"'"$9"'","channels":'"${10}"',"ns":'"$2"'}'
         done >>"$folder/rank-$r.json"
     done
 }

@@ -81,8 +81,14 @@ tune 2 --gain x -- true
 tune 2 --nonsense
 tune 2
 [ ! -e "$work/none" ] || fail "something was written"
-tune 0 -o "$work/few" -- "${run[@]}" 8
-grep -q 'too rarely' "$work/err" && ! grep -q '^all' "$work/few" || fail "few samples: $(cat "$work/few")"
+# Too few calls: how many there were and how many it takes, and a status of its own; also where only the default came often enough.
+for rounds in 8 39; do
+    tune 3 -o "$work/few" -- "$collectives" --bytes 32768 --func allreduce --rounds $rounds
+    grep -q 'of 1 of 1 kinds of calls there were too few' "$work/err" && ! grep -q '^all' "$work/few" || fail "few samples: $(cat "$work/few")"
+    grep -q "^  AllReduce from 32K, 2 ranks: $rounds calls; 57 are needed, 3 of each of 19 choices" "$work/err" || fail "it does not say how many"
+    grep -q ': 0 rules: too few calls to tell' "$work/out" && ! grep -qE "defaults? (are|is) best|NCCL's default$" "$work/out" "$work/few" ||
+        fail "a conclusion from too few calls: $(cat "$work/few")"
+done
 # Interrupted: the command is told, and nothing is written.
 SLIPRING_LAUNCHER=$launcher "$tune_program" --softgpu -o "$work/none" -- sleep 60 2>"$work/err" >"$work/out" &
 pid=$!

@@ -5,22 +5,28 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "tools/common/tree.h"
 
-static volatile sig_atomic_t asked, child;
+#define KILL_MS 2000 /* a process that hangs inside a driver does not end even when killed, and is left */
+
+static volatile sig_atomic_t asked, to_pass_on;
 
 /* The terminal sends its signals to the command as well; what comes from a process, only to us. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     (void)context;
     asked = number;
-    if (child > 0 && info->si_code <= 0)
-        kill((pid_t)child, number);
+    if (info->si_code <= 0)
+        to_pass_on = number;
 }
 
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
@@ -54,15 +60,55 @@ static void become(char *const argv[], int out, int err)
     _exit(127);
 }
 
-static int wait_for(pid_t pid, void (*tick)(void *), void *ctx)
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+struct watch {
+    pid_t pid; /* 0: it has ended, with `status` */
+    int status;
+    uint64_t asked_at; /* 0: not yet */
+};
+
+/* Also takes what the command left behind when it ended: we are its subreaper. */
+static void reap(struct watch *w)
 {
     int status = 0;
+    pid_t got;
+    while ((got = waitpid(-1, &status, WNOHANG)) > 0)
+        if (got == w->pid) {
+            w->pid = 0;
+            w->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        }
+    if (got < 0 && w->pid && errno == ECHILD) /* whoever started us ignores SIGCHLD: the status is lost */
+        *w = (struct watch){.status = 127, .asked_at = w->asked_at};
+}
+
+/* A command whose first process ends at a signal may leave its ranks, which may be in groups and
+ * sessions of their own: the signal goes to all of them. True: none is left, or nothing more can be
+ * done. */
+static bool end_all(struct watch *w)
+{
+    uint64_t now = now_ms();
+    int number = to_pass_on;
+    to_pass_on = 0;
+    w->asked_at = w->asked_at ? w->asked_at : now;
+    if (now < w->asked_at + JOB_GRACE_MS)
+        return tree_signal(number) == 0 && !w->pid;
+    w->status = w->pid ? 128 + asked : w->status;
+    return tree_signal(SIGKILL) == 0 || now >= w->asked_at + JOB_GRACE_MS + KILL_MS;
+}
+
+static int wait_for(pid_t pid, void (*tick)(void *), void *ctx)
+{
+    struct watch w = {.pid = pid};
     for (;;) {
-        pid_t got = waitpid(pid, &status, WNOHANG);
-        if (got == pid)
-            return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-        if (got < 0 && errno != EINTR)
-            return 127;
+        reap(&w);
+        if (asked ? end_all(&w) : !w.pid)
+            return w.status;
         if (tick)
             tick(ctx);
         /* Ends early when the child ends: SIGCHLD is blocked while a command runs. */
@@ -73,30 +119,42 @@ static int wait_for(pid_t pid, void (*tick)(void *), void *ctx)
     }
 }
 
+/* In the child a signal must not reach our handler, which would forget it there. */
+static pid_t start(char *const argv[], int out, int err, const struct sigaction old[WATCHED], const sigset_t *before)
+{
+    sigset_t all, blocked;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &blocked);
+    pid_t pid = fork();
+    if (pid == 0) {
+        unwatch(old);
+        sigprocmask(SIG_SETMASK, before, NULL);
+        become(argv, out, err);
+    }
+    sigprocmask(SIG_SETMASK, &blocked, NULL);
+    return pid;
+}
+
 int job_run(char *const argv[], int out, int err, void (*tick)(void *), void *ctx)
 {
     struct sigaction old[WATCHED];
     sigset_t chld, before;
+    if (asked)
+        return 128 + asked;
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &chld, &before);
-    child = 0;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     watch(old);
     fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        unwatch(old);
-        sigprocmask(SIG_SETMASK, &before, NULL);
-        become(argv, out, err);
-    }
+    pid_t pid = start(argv, out, err, old, &before);
     int status = 127;
     if (pid < 0)
         fprintf(stderr, "%s: no process: %s\n", argv[0], strerror(errno));
-    child = pid;
     if (pid > 0)
         status = wait_for(pid, tick, ctx);
-    child = 0;
     unwatch(old);
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return status;
 }

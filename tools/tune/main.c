@@ -219,32 +219,62 @@ static int find_sites(const struct plan *p, const struct stage *first, struct re
     return status;
 }
 
-static int publish(const struct options *o, const struct result *r)
+static void say_elsewhere(const struct result *r)
 {
-    size_t rules = 0, few = 0, elsewhere = 0;
-    for (size_t i = 0; i < r->count; i++) {
-        few += !r->f[i].enough;
+    size_t elsewhere = 0;
+    for (size_t i = 0; i < r->count; i++)
         elsewhere += r->f[i].trial == ELSEWHERE;
-    }
-    findings_print(r->f, r->count, stdout);
-    int rc = table_write(o->_o, &r->head, r->f, r->count, &rules);
-    if (rc)
-        fprintf(stderr, "slipring tune: %s can not be written: %s\n", o->_o, strerror(-rc));
-    else
-        printf("%s: %zu rule%s%s\n", o->_o, rules, rules == 1 ? "" : "s", rules ? "" : ": NCCL's defaults are best");
-    if (!rc && !o->no_sites)
-        printf("%s: %zu rule%s for call sites\n", o->_o, r->head.sites.sites, r->head.sites.sites == 1 ? "" : "s");
-    if (few)
-        fprintf(
-            stderr,
-            "slipring tune: %zu kinds of calls came too rarely to say (%u of each choice on each rank are needed)\n",
-            few, LEAST_SAMPLES);
     if (elsewhere)
         fprintf(stderr,
                 "slipring tune: %zu of the choices were not tried again: they are of several hosts, and the others' "
                 "logs are not here\n",
                 elsewhere);
-    return rc ? 1 : 0;
+}
+
+/* Kinds of calls of which it can be said what is best. */
+static size_t count_known(const struct result *r)
+{
+    size_t known = 0;
+    for (size_t i = 0; i < r->count; i++)
+        known += finding_told(&r->f[i]) && r->f[i].trial != TOO_FEW;
+    return known;
+}
+
+static void say_few(const struct result *r)
+{
+    size_t few = 0;
+    for (size_t i = 0; i < r->count; i++)
+        few += !finding_told(&r->f[i]);
+    if (!few)
+        return;
+    fprintf(stderr, "slipring tune: of %zu of %zu kinds of calls there were too few to tell what is best:\n", few,
+            r->count);
+    findings_print_few(r->f, r->count, stderr);
+    fputs("  let COMMAND run longer\n", stderr);
+}
+
+static const char *without_rules(const struct result *r)
+{
+    size_t known = count_known(r);
+    return known == r->count ? ": NCCL's defaults are best"
+           : known           ? ": NCCL's defaults are best where there were enough calls to tell"
+                             : ": too few calls to tell what is best";
+}
+
+static int publish(const struct options *o, const struct result *r)
+{
+    size_t rules = 0;
+    findings_print(r->f, r->count, stdout);
+    int rc = table_write(o->_o, &r->head, r->f, r->count, &rules);
+    if (rc)
+        fprintf(stderr, "slipring tune: %s can not be written: %s\n", o->_o, strerror(-rc));
+    else
+        printf("%s: %zu rule%s%s\n", o->_o, rules, rules == 1 ? "" : "s", rules ? "" : without_rules(r));
+    if (!rc && !o->no_sites)
+        printf("%s: %zu rule%s for call sites\n", o->_o, r->head.sites.sites, r->head.sites.sites == 1 ? "" : "s");
+    say_few(r);
+    say_elsewhere(r);
+    return rc ? 1 : count_known(r) ? 0 : TUNE_TOO_FEW;
 }
 
 static int conclude(const struct plan *p, struct stage *first)

@@ -65,23 +65,30 @@ static struct candidate weigh(const struct sample *s, size_t n)
     return c;
 }
 
-/* How many ranks have left samples, those of each communicator counted; and how many communicators
- * that are. */
-static size_t ranks_of(const struct sample *s, size_t n, size_t *comms)
+/* Who has left samples: ranks, those of each communicator counted; communicators; and the calls of
+ * the communicator that made fewest. */
+struct origins {
+    size_t ranks, comms, made;
+};
+
+static struct origins origins_of(const struct sample *s, size_t n)
 {
-    struct sample *copy = malloc(n * sizeof *copy);
-    size_t ranks = 0;
-    *comms = 0;
+    struct sample *copy = n ? malloc(n * sizeof *copy) : NULL;
+    struct origins o = {.made = SIZE_MAX};
     if (!copy)
-        return 0;
+        return (struct origins){0};
     memcpy(copy, s, n * sizeof *copy);
     qsort(copy, n, sizeof *copy, by_rank);
-    for (size_t i = 0; i < n; i++) {
-        ranks += i == 0 || copy[i].rank != copy[i - 1].rank;
-        *comms += i == 0 || copy[i].comm != copy[i - 1].comm;
+    for (size_t i = 0, of_comm = 0; i < n; i++) {
+        bool new_comm = i == 0 || copy[i].comm != copy[i - 1].comm;
+        bool last = i + 1 == n || copy[i].comm != copy[i + 1].comm;
+        o.ranks += i == 0 || copy[i].rank != copy[i - 1].rank;
+        o.comms += new_comm;
+        of_comm = new_comm || copy[i].call >= of_comm ? (size_t)copy[i].call + 1 : of_comm;
+        o.made = last && of_comm < o.made ? of_comm : o.made;
     }
     free(copy);
-    return ranks;
+    return o;
 }
 
 static bool is_default(const struct sample *s)
@@ -106,17 +113,19 @@ static struct finding judge(const struct sample *s, size_t n, double gain)
                         .algo = -1,
                         .proto = -1,
                         .calls = n};
-    size_t comms, ranks = ranks_of(s, n, &comms);
-    f.complete = ranks > 0 && ranks == comms * (size_t)s->nranks;
+    struct origins o = origins_of(s, n);
+    f.complete = o.ranks > 0 && o.ranks == o.comms * (size_t)s->nranks;
+    f.made = o.made;
+    f.needed = (size_t)s->candidates * LEAST_SAMPLES;
     f.best_ns = UINT64_MAX;
     for (size_t at = 0, len; at < n; at += len) {
         len = 1;
         while (at + len < n && by_candidate(&s[at], &s[at + len]) == 0)
             len++;
         struct candidate c = weigh(s + at, len);
-        bool enough = c.ranks == ranks && c.fewest >= LEAST_SAMPLES;
+        bool enough = c.ranks == o.ranks && c.fewest >= LEAST_SAMPLES;
         if (is_default(&s[at])) {
-            f.samples = c.ranks == ranks ? c.fewest : 0;
+            f.samples = c.ranks == o.ranks ? c.fewest : 0;
             f.enough = enough;
             f.default_ns = c.slowest;
         }
@@ -129,6 +138,11 @@ static struct finding judge(const struct sample *s, size_t n, double gain)
     }
     f.better = f.enough && (f.algo >= 0 || f.channels > 0) && gains(f.default_ns, f.best_ns, gain);
     return f;
+}
+
+bool finding_told(const struct finding *f)
+{
+    return f->better || (f->enough && f->made >= f->needed);
 }
 
 struct finding *findings_make(struct samples *s, double gain, size_t *count)
@@ -193,9 +207,9 @@ static size_t find(const struct samples *s, const struct sample *like, bool cand
 static void confirm(struct finding *f, const struct samples *s, double gain)
 {
     const struct sample *of_key, *of_default, *of_choice, by_default = wanted(f, false), by_choice = wanted(f, true);
-    size_t comms, n_key = find(s, &by_default, false, &of_key);
+    size_t n_key = find(s, &by_default, false, &of_key);
     size_t n_default = find(s, &by_default, true, &of_default), n_choice = find(s, &by_choice, true, &of_choice);
-    size_t ranks = n_key ? ranks_of(of_key, n_key, &comms) : 0;
+    size_t ranks = origins_of(of_key, n_key).ranks;
     struct candidate before = weigh(of_default, n_default), after = weigh(of_choice, n_choice);
     bool all = ranks > 0 && before.ranks == ranks && after.ranks == ranks;
     f->samples = !all ? 0 : before.fewest < after.fewest ? before.fewest : after.fewest;

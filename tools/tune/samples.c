@@ -38,7 +38,7 @@ static uint64_t rank_id(uint64_t comm, int crank)
 static bool parse_sample(const json_t *line, struct sample *s)
 {
     json_int_t ns;
-    int crank;
+    int crank, call;
     *s = (struct sample){0};
     bool good = name_of(line, "func", slr_tune_func_number, 0, &s->func) &&
                 name_of(line, "algo", slr_tune_algo_number, -1, &s->algo) &&
@@ -46,12 +46,13 @@ static bool parse_sample(const json_t *line, struct sample *s)
                 int_of(line, "size_class", 0, 63, &s->size_class) && int_of(line, "registered", 0, 1, &s->registered) &&
                 int_of(line, "nranks", 1, INT32_MAX, &s->nranks) && int_of(line, "nnodes", 1, INT32_MAX, &s->nnodes) &&
                 int_of(line, "channels", 0, SLR_NCCL_MAX_CHANNELS, &s->channels) &&
-                int_of(line, "candidates", 1, INT32_MAX, &s->candidates) &&
+                int_of(line, "candidates", 1, INT32_MAX, &s->candidates) && int_of(line, "call", 0, INT32_MAX, &call) &&
                 int_of(line, "crank", 0, INT32_MAX, &crank) && log_number(line, "ns", 0, INT64_MAX, &ns);
     if (good) {
         s->comm = comm_id(log_text(line, "comm"));
         s->rank = rank_id(s->comm, crank);
         s->ns = (uint64_t)ns;
+        s->call = (unsigned)call;
     }
     return good;
 }

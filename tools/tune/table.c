@@ -62,11 +62,22 @@ void findings_print(const struct finding *f, size_t count, FILE *out)
                     trial_word[f[i].trial], f[i].samples);
             continue;
         }
+        const char *unnamed = finding_told(&f[i]) ? "default" : "too few calls";
         double best = (double)f[i].best_ns / 1e3, before = (double)f[i].default_ns / 1e3;
         fprintf(out, "%11.1f %11.1f %5.1f%%  %-24s %-9s %zu\n", before, best,
-                before > 0 ? 100 * (1 - best / before) : 0, named ? choice : "default", trial_word[f[i].trial],
+                before > 0 ? 100 * (1 - best / before) : 0, named ? choice : unnamed, trial_word[f[i].trial],
                 f[i].samples);
     }
+}
+
+void findings_print_few(const struct finding *f, size_t count, FILE *out)
+{
+    char low[SIZE_TEXT];
+    for (size_t i = 0; i < count; i++)
+        if (!finding_told(&f[i]))
+            fprintf(out, "  %s from %s, %d ranks: %zu calls; %zu are needed, %u of each of %zu choices\n",
+                    slr_tune_func_name(f[i].func), size_text(class_low(f[i].size_class), low), f[i].nranks, f[i].made,
+                    f[i].needed, LEAST_SAMPLES, f[i].needed / LEAST_SAMPLES);
 }
 
 /* Keys that only differ in the size, which follow one another, and have one choice. */
@@ -139,7 +150,7 @@ static void write_why_not(FILE *out, const struct finding *f)
     else if (f->trial == TOO_FEW)
         fprintf(out, "%s not confirmed: too few calls in the second run\n", choice);
     else
-        fprintf(out, "%s\n", f->enough ? "NCCL's default" : "too few calls to say");
+        fprintf(out, "%s\n", finding_told(f) ? "NCCL's default" : "too few calls to say");
 }
 
 static size_t write_all(FILE *out, const struct table_head *head, const struct finding *f, size_t count)

@@ -15,6 +15,7 @@ struct sample {
     int func, size_class, registered, nranks, nnodes; /* the key: what a rule can tell apart */
     int algo, proto, channels;                        /* the candidate; -1, -1, 0: NCCL's default */
     int candidates;                                   /* how many took turns */
+    unsigned call;                                    /* of those of its key, on its communicator, from 0 */
     uint64_t comm, rank;                              /* which communicator, and which of its ranks */
     uint64_t ns;
 };
@@ -46,11 +47,16 @@ struct finding {
     uint64_t default_ns, best_ns; /* median of the slowest rank; of the second run for what was tried there */
     size_t samples;               /* of the default, on the rank that has fewest; of both in the second run */
     size_t calls;                 /* measured in the first run, all ranks together */
+    size_t made, needed;          /* calls of the communicator that made fewest in the first run, up to those asked for;
+                                     calls that LEAST_SAMPLES of each candidate take */
     bool enough;                  /* false: too few samples of the default */
     bool better;                  /* than the default, by the wanted gain, and not refuted: becomes a rule */
     bool complete;                /* every rank of every communicator has left samples */
     enum trial trial;
 };
+
+/* Exit status: COMMAND has run, and no kind of call came often enough. */
+#define TUNE_TOO_FEW 3
 
 /* Least samples of a candidate on each rank for it to count. */
 #define LEAST_SAMPLES 3u
@@ -68,7 +74,13 @@ size_t findings_to_try(struct finding *f, size_t count, struct finding *tried);
  * any more. */
 void findings_confirm(struct finding *f, size_t count, struct samples *second, double gain);
 
+/* Whether there were enough calls in the first run to say that a choice is better than the default,
+ * or that none is. */
+bool finding_told(const struct finding *f);
+
 void findings_print(const struct finding *f, size_t count, FILE *out);
+/* Those that are not told: how many calls there were, and how many are needed. */
+void findings_print_few(const struct finding *f, size_t count, FILE *out);
 
 /* What the head of a table says, and its end. */
 struct table_head {

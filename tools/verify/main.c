@@ -59,7 +59,9 @@ static int run(char *const *command, struct watching *w)
     progress_plain(w->progress); /* COMMAND writes to the same terminal */
     int status = job_run(command, -1, -1, tick, w);
     look(w, true);
-    progress_end(w->progress, status ? "COMMAND failed" : "COMMAND has ended");
+    if (job_interrupted())
+        status = 128 + job_interrupted();
+    progress_end(w->progress, job_interrupted() ? "interrupted" : status ? "COMMAND failed" : "COMMAND has ended");
     return status;
 }
 
