@@ -67,7 +67,9 @@ static int status_of(int rank, int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Reaps all; after the deadline the rest is killed. */
+/* Reaps all; after the deadline the rest is killed. That comes soon when a rank has failed: its peers may wait for it
+ * for ever, and it is the one that has something to say. */
+#define FAILED_SECONDS 20
 static int reap(const pid_t *pid, int n, int seconds)
 {
     time_t end = time(NULL) + seconds;
@@ -82,15 +84,18 @@ static int reap(const pid_t *pid, int n, int seconds)
             left--;
             s = status_of(r, status);
             worst = s > worst ? s : worst;
+            if (s != 0 && WIFEXITED(status) && time(NULL) + FAILED_SECONDS < end)
+                end = time(NULL) + FAILED_SECONDS;
         }
         if (left && time(NULL) >= end) {
             for (int r = 0; r < n; r++)
                 if (!done[r]) {
-                    fprintf(stderr, "rank %d: not finished after %d s, killed\n", r, seconds);
+                    fprintf(stderr, "rank %d: not finished %s, killed\n", r,
+                            worst ? "though another has failed" : "in time");
                     kill(pid[r], SIGKILL);
                     waitpid(pid[r], NULL, 0);
                 }
-            return 4;
+            return worst ? worst : 4;
         }
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }

@@ -5,7 +5,7 @@
  * Each rank is a process (forked before anything of CUDA starts) or, for single-process programs, a thread. Checks
  * print what they found and where, and end the rank with exit status 1 (wrong result) or 3 (a vendor call failed); the
  * parent waits for all, names the ranks that failed, and ends with the worst status. A rank that does not end in time
- * is killed: status 4.
+ * is killed: status 4; or that of the rank that failed before, when one did.
  */
 #ifndef TESTS_E2E_RANKS_H
 #define TESTS_E2E_RANKS_H
