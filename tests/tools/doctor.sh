@@ -136,6 +136,8 @@ P
         check peer_access fail '3 of 3 pairs can not reach each other, e.g. device 0 device 1' 2 $fake FAKE_ACCESS=0 FAKE_DEVICES=3
         check peer_access ok 'one device' 2 $fake FAKE_DEVICES=1
         check devices fail 'no device' 2 $fake FAKE_DEVICES=0
+        check devices warn 'device 0 is a part of a GPU \(MIG\)' 2 $fake FAKE_MIG=1
+        advises devices 'mig 0'
         check devices fail 'cuInit: CUDA_ERROR_UNKNOWN' 2 $fake FAKE_INIT=999
         check devices fail 'crashed \(Aborted\) in cuInit' 2 $fake FAKE_CRASH=cuInit
         check links unknown 'libnvidia-ml.so.1' 2 $fake
@@ -245,7 +247,8 @@ settings() {
     check contradictions warn 'slots shrink' 1 env SLIPRING_CACHE_BYTES=64M
     check contradictions warn 'done twice' 1 env SLIPRING_VERIFY=3
     check contradictions warn 'only registered buffers' 1 env SLIPRING_ALLOC=off SLIPRING_ZERO_COPY=on
-    check contradictions ok 'none' 0 env SLIPRING_ALLOC=off
+    check contradictions warn 'copied once more' 1 env SLIPRING_ALLOC=off
+    check contradictions ok 'none' 0 env SLIPRING_ALLOC=off SLIPRING_ZERO_COPY=off
     check contradictions warn 'STRICT wins' 1 env SLIPRING_STRICT=on SLIPRING_FUSE=on
     check contradictions warn 'never warns' 1 env SLIPRING_STALL_WARN=5s SLIPRING_STALL_TIMEOUT=2s
     check contradictions warn 'nothing is written' 1 env SLIPRING_LOG=off SLIPRING_LOG_FILE="$work/x.%r"
@@ -265,10 +268,10 @@ variables() {
     for one in CUDA_LAUNCH_BLOCKING=1 CUDA_DEVICE_MAX_CONNECTIONS=1 NCCL_P2P_DISABLE=1 NCCL_P2P_LEVEL=LOC NCCL_SHM_DISABLE=1 \
         NCCL_HOSTID=a NCCL_TUNER_PLUGIN=libother.so NCCL_PROFILER_PLUGIN=/x/libother.so \
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTORCH_ALLOC_CONF=max_split_size_mb:32,backend:cudaMallocAsync \
-        PYTORCH_NO_CUDA_MEMORY_CACHING=1 TORCH_NCCL_BLOCKING_WAIT=1 NCCL_BLOCKING_WAIT=1; do
+        CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=4G PYTORCH_NO_CUDA_MEMORY_CACHING=1 TORCH_NCCL_BLOCKING_WAIT=1 NCCL_BLOCKING_WAIT=1; do
         check variables warn "$one: " 1 env "$one"
     done
-    for one in CUDA_LAUNCH_BLOCKING=0 CUDA_DEVICE_MAX_CONNECTIONS=8 NCCL_P2P_DISABLE=0 NCCL_TUNER_PLUGIN=STATIC_PLUGIN \
+    for one in CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100 CUDA_LAUNCH_BLOCKING=0 CUDA_DEVICE_MAX_CONNECTIONS=8 NCCL_P2P_DISABLE=0 NCCL_TUNER_PLUGIN=STATIC_PLUGIN \
         NCCL_TUNER_PLUGIN=/x/libslipring.so PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False; do
         check variables ok none 0 env "$one"
     done
@@ -309,7 +312,25 @@ programs() {
     command_is 0 command ok 'ag_gemm' "$build/bench/ag_gemm" --ranks 2
     finds nccl ok 'libnccl.so.2, the one that COMMAND is linked to'
     finds command_static ok 'no vendor library'
+    finds command_libraries ok 'all that ag_gemm is linked to are found'
+    finds command_libraries ok "libcublas.so.13 is $soft/libcublas.so.13"
+    finds command_libraries ok "libcudart.so.13 is $soft/libcudart.so.13"
     command_is 2 command fail 'nosuch: No such file' nosuch
+    # A library that is not there, not even for a library; and one that has not the version.
+    echo 'int deep(void) { return 0; }' | cc -shared -fPIC -o "$work/libdeep.so.1" -Wl,-soname,libdeep.so.1 -x c - || fail "no compiler"
+    echo 'VERSION_2 { global: *; };' >"$work/map"
+    echo 'int deep(void); int near(void) { return deep(); }' |
+        cc -shared -fPIC -o "$work/libnear.so.1" -Wl,-soname,libnear.so.1 "-Wl,--version-script=$work/map" -x c - -x none "$work/libdeep.so.1"
+    echo 'int near(void); int main(void) { return near(); }' | cc -o "$work/near" -x c - -x none "$work/libnear.so.1" "-Wl,-rpath-link,$work"
+    command_is 2 command_libraries fail 'libnear.so.1 is not found: the program can not start' "$work/near"
+    mkdir "$work/part" "$work/old"
+    cp "$work/libnear.so.1" "$work/part"
+    LD_LIBRARY_PATH=$work/part:$soft command_is 2 command_libraries fail 'libdeep.so.1 is not found' "$work/near"
+    LD_LIBRARY_PATH=$work:$soft command_is 0 command_libraries ok 'all that near is linked to are found' "$work/near"
+    echo 'VERSION_1 { global: *; };' >"$work/map"
+    echo 'int near(void) { return 0; }' | cc -shared -fPIC -o "$work/old/libnear.so.1" -Wl,-soname,libnear.so.1 "-Wl,--version-script=$work/map" -x c -
+    LD_LIBRARY_PATH=$work/old:$soft command_is 2 command_libraries fail 'version .VERSION_2. not found' "$work/near"
+    advises command_libraries 'an older library'
     command_is 2 command fail 'Permission denied' "$work"
     printf 'int main(void) { return 0; }\n' >"$work/plain.c"
     printf 'const char a[] = "NCCL version 2.19.3+cuda12.3", b[] = "CUBLAS_LOGINFO_DBG", c[] = "cudaErrorInsufficientDriver";\nint main(int n, char **v) { (void)v; return a[n] + b[n] + c[n] == 1; }\n' >"$work/static.c"

@@ -144,5 +144,8 @@ void doctor_check_command(struct doctor *d)
     if (*p->given && !p->error && !elsewhere) {
         check_preload(d, p);
         check_static(d, p);
+        const char *what;
+        if (p->elf.elf && !not_preloadable(p, &what))
+            doctor_check_libraries(d, p);
     }
 }

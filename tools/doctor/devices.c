@@ -138,6 +138,13 @@ static void list_devices(struct doctor *d, const struct doctor_devices *v)
             j++;
         doctor_add(d, DOCTOR_DEVICES, DOCTOR_OK, "%d x %s, compute capability %d.%d, %llu GiB", j - i, g->name,
                    g->major, g->minor, (unsigned long long)(g->bytes >> 30));
+        if (strstr(g->name, " MIG ")) { /* CUDA puts the slice's profile behind the name */
+            doctor_add(d, DOCTOR_DEVICES, DOCTOR_WARN,
+                       "device %d is a part of a GPU (MIG): between such parts there is no CUDA IPC, so ranks on "
+                       "different ones stay with NCCL (no_ipc)",
+                       i);
+            doctor_advise(d, "Give each rank a whole GPU: nvidia-smi -mig 0 (as root).");
+        }
     }
 }
 

@@ -69,6 +69,8 @@ void doctor_check_sockets(struct doctor *d);
 void doctor_check_host(struct doctor *d);
 void doctor_check_nccl(struct doctor *d);
 void doctor_check_command(struct doctor *d);
+/* Of COMMAND, a program that the loader of this machine can take. */
+void doctor_check_libraries(struct doctor *d, const struct doctor_program *p);
 void doctor_check_variables(struct doctor *d);
 void doctor_check_preload(struct doctor *d);
 void doctor_check_library(struct doctor *d);

@@ -57,8 +57,9 @@ static void check_off(struct doctor *d, const struct slr_settings *s)
 
 static void check_pairs(struct doctor *d, const struct slr_settings *s)
 {
-    if (!s->num[SLR_S_ALLOC] && given("ZERO_COPY") && s->num[SLR_S_ZERO_COPY])
-        warn(d, "SLIPRING_ALLOC=off with SLIPRING_ZERO_COPY=on: only registered buffers are used where they lie");
+    if (!s->num[SLR_S_ALLOC] && s->num[SLR_S_ZERO_COPY])
+        warn(d, "SLIPRING_ALLOC=off with SLIPRING_ZERO_COPY=on: only registered buffers are used where they lie; every "
+                "other shard is copied once more on its device, through a staging slot");
     if (s->num[SLR_S_STRICT] && given("FUSE") && s->num[SLR_S_FUSE])
         warn(d, "SLIPRING_STRICT=on with SLIPRING_FUSE=on: STRICT wins, no GEMM is split");
     if (s->num[SLR_S_STALL_TIMEOUT] && s->num[SLR_S_STALL_WARN] > s->num[SLR_S_STALL_TIMEOUT] && given("STALL_WARN"))

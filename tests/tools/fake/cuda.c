@@ -2,7 +2,7 @@
 /* A driver with devices and nothing else, for `slipring doctor`: what the software GPU can not be. Many functions that
  * slipring needs are missing on purpose.
  *
- * FAKE_DEVICES (2), FAKE_MODE: compute mode; FAKE_MEMOPS, FAKE_ACCESS: 0 is without; FAKE_INIT: what cuInit returns;
+ * FAKE_DEVICES (2), FAKE_MIG: 1: they are parts of GPUs; FAKE_MODE: compute mode; FAKE_MEMOPS, FAKE_ACCESS: 0 is without; FAKE_INIT: what cuInit returns;
  * FAKE_CRASH: the function that ends the process (cuInit, cuDeviceGetCount). */
 #include <cuda.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice device)
 {
     (void)device;
-    snprintf(name, (size_t)len, "fake device");
+    snprintf(name, (size_t)len, "fake device%s", from_environment("FAKE_MIG", 0) ? " MIG 1g.10gb" : "");
     return CUDA_SUCCESS;
 }
 
