@@ -56,6 +56,7 @@ void sg_config_load(void)
         .same_primary = rule("SOFTGPU_SAME_PRIMARY", true),
         .ctxsync = rule("SOFTGPU_CTXSYNC", true),
         .books = rule("SOFTGPU_BOOKS", true),
+        .one_lane = rule("SOFTGPU_GRAPH_ONE_LANE", false),
         .p2p_broken = rule("SOFTGPU_P2P_BROKEN", false),
     };
     sg_cfg.hang_seconds = number("SOFTGPU_HANG_SECONDS", 30) * (sg_cfg.timing ? sg_cfg.scale : 1);

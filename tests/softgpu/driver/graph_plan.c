@@ -30,6 +30,23 @@ static void add_dep(struct sg_exec *e, unsigned step, unsigned on)
     e->steps[on].last = false;
 }
 
+/* What nothing orders runs one after the other, the other way round than it was made. */
+static bool latest_locked(struct sg_graph *g, struct sg_node **next)
+{
+    for (size_t i = g->count; i-- > 0;) {
+        struct sg_node *at = g->nodes[i];
+        bool ready = !at->mark;
+        for (unsigned d = 0; d < at->ndeps && ready; d++)
+            ready = at->deps[d]->mark;
+        if (ready) {
+            at->mark = true;
+            *next = at;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The nodes so that each comes after what it depends on, else in the order in which they were made. False: a cycle. */
 static bool sorted_locked(struct sg_graph *g, struct sg_node **order, struct sg_node **bad)
 {
@@ -37,6 +54,8 @@ static bool sorted_locked(struct sg_graph *g, struct sg_node **order, struct sg_
 
     for (size_t i = 0; i < g->count; i++)
         g->nodes[i]->mark = false;
+    while (sg_cfg.one_lane && latest_locked(g, &order[n]))
+        n++;
     do {
         before = n;
         for (size_t i = 0; i < g->count; i++) {
@@ -108,6 +127,9 @@ static unsigned new_lane(struct sg_exec *e, struct sg_ctx *ctx)
 
 static unsigned lane_of(struct sg_exec *e, const struct sg_step *s)
 {
+    for (unsigned i = 0; i < e->nlanes && sg_cfg.one_lane; i++)
+        if (e->lanes[i].ctx == s->ctx)
+            return i;
     for (unsigned d = 0; d < s->ndeps; d++) {
         unsigned lane = e->steps[s->deps[d]].lane;
         if (e->lanes[lane].tail == s->deps[d] && e->lanes[lane].ctx == s->ctx)

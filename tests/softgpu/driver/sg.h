@@ -54,7 +54,7 @@ struct sg_config {
     double link_gbs, hbm_gbs, pcie_gbs, tflops, launch_us, memop_us, scale;
     /* strict rules, see ../README.md */
     unsigned queue; /* entries of a stream's queue; 0: no limit */
-    bool ties, lazy, nccl_blind, same_primary, ctxsync, books;
+    bool ties, lazy, nccl_blind, same_primary, ctxsync, books, one_lane;
 };
 extern struct sg_config sg_cfg;
 void sg_config_load(void);
