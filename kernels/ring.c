@@ -245,6 +245,13 @@ enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream, bool behi
     return SLR_CU(cuStreamWaitEvent, ring->pull, ring->entry, 0);
 }
 
+enum slr_status slr_ring_enter_behind(struct slr_ring *ring, CUevent begun, bool behind)
+{
+    ring->behind |= behind;
+    ring->entries += 2; /* `entry` does not stand for it */
+    return SLR_CU(cuStreamWaitEvent, ring->pull, begun, 0);
+}
+
 enum slr_status slr_ring_wait_entries(struct slr_ring *ring, CUstream stream)
 {
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull)); /* recorded anew by each gather */

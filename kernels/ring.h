@@ -214,6 +214,9 @@ void slr_ring_close(struct slr_ring *ring);
  * is on the stream now comes after the latest gather, so that need not be waited for again. */
 enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream, bool behind);
 
+/* The same with an event in the stead of the point of a stream: one that the capture holds. */
+enum slr_status slr_ring_enter_behind(struct slr_ring *ring, CUevent begun, bool behind);
+
 /* After all slr_ring_entry of a group: makes `stream` wait for the marked points of all its
  * streams. */
 enum slr_status slr_ring_wait_entries(struct slr_ring *ring, CUstream stream);

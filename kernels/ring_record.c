@@ -59,11 +59,40 @@ static bool role_of(const struct slr_ring *ring, CUstream stream, const CUstream
     return true;
 }
 
+/* Of a reduce-scatter. */
+static struct slr_recorded_op counted(const CUstreamBatchMemOpParams *op, uint32_t before)
+{
+    struct slr_recorded_op out = {.word = op->waitValue.address};
+    switch (op->operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        out.role = SLR_RECORDED_SAYS;
+        out.at = op->writeValue.value - before;
+        break;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        out.role = SLR_RECORDED_SAYS_READY;
+        out.at = (uint32_t)(op->writeValue.value64 >> 32) - before;
+        break;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        out.role = SLR_RECORDED_AWAITS_READY;
+        out.at = (uint32_t)(op->waitValue.value64 >> 32) - before;
+        break;
+    default: /* a wait for 32 bits */
+        out.role = op->waitValue.flags == CU_STREAM_WAIT_VALUE_EQ ? SLR_RECORDED_UNBROKEN : SLR_RECORDED_AWAITS;
+        out.at = op->waitValue.value - before;
+        break;
+    }
+    return out;
+}
+
 static void add_op(struct slr_ring *ring, CUstream stream, const CUstreamBatchMemOpParams *op)
 {
     struct slr_recorded *r = ring->recorded;
     enum slr_recorded_role role;
-    for (int peer = 0; peer < ring->nranks; peer++)
+    if (r->scatter && grow((void **)&r->op, r->ops, &r->op_room, sizeof *r->op)) {
+        r->op[r->ops++] = counted(op, r->before);
+        return;
+    }
+    for (int peer = 0; peer < ring->nranks && !r->scatter; peer++)
         if (peer != ring->rank && role_of(ring, stream, op, peer, &role) &&
             grow((void **)&r->op, r->ops, &r->op_room, sizeof *r->op)) {
             r->op[r->ops++] =

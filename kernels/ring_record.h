@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A gather of the ring inside of a CUDA graph.
+/* A gather of the ring inside of a CUDA graph, or a reduce-scatter.
  *
  * The ring is recorded as it is enqueued: ring.c runs on streams that capture, and what depends on
  * the call is remembered as nodes of the graph. All else (the own shard's copy, edges, the parts of
@@ -27,6 +27,10 @@
  * memory stands in for what is not known yet: the peer's slot, and virtual memory. There is a copy for
  * each kind, of which a replay turns one on.
  *
+ * A reduce-scatter (ring_scatter.h) needs only its words: what it copies lies in the program's buffers and
+ * in slots, which stay where they are, and nothing is agreed on. Each word was captured with a number of
+ * pieces behind the call before; a replay gets as many behind its own.
+ *
  * Not thread-safe: under the lock of the ring's owner. */
 #ifndef SLR_KERNELS_RING_RECORD_H
 #define SLR_KERNELS_RING_RECORD_H
@@ -42,11 +46,17 @@ enum slr_recorded_role {
     SLR_RECORDED_CORRECT,  /* ready(me, peer), settled, behind a correction */
     SLR_RECORDED_SETTLED,  /* until ready(peer, me), settled */
     SLR_RECORDED_UNBROKEN, /* until broken(peer, me) is 0 */
-    SLR_RECORDED_READ      /* until done(me, peer), at the end */
+    SLR_RECORDED_READ,     /* until done(me, peer), at the end */
+    /* Of a reduce-scatter: whatever the word is for, the piece with the number `at` of the call. */
+    SLR_RECORDED_SAYS,
+    SLR_RECORDED_AWAITS,
+    SLR_RECORDED_SAYS_READY,  /* of 64 bits */
+    SLR_RECORDED_AWAITS_READY /* likewise */
 };
 
 struct slr_recorded_op {
     uint16_t role, peer;
+    uint32_t at; /* of a reduce-scatter; 0: the last piece before it */
     CUdeviceptr word;
 };
 
@@ -75,6 +85,8 @@ struct slr_recorded {
     uint32_t ops, nodes, op_room, node_room;
     const struct slr_stand_ins *stand_ins; /* while it is recorded */
     uint8_t kinds[SLR_MAX_RANKS];          /* of memory that each peer's place may be in: a bit for each */
+    bool scatter;                          /* it is a reduce-scatter, */
+    uint32_t before;                       /* and was captured behind this piece */
     bool failed;                           /* something could not be remembered: not to be replayed */
 };
 

@@ -23,6 +23,8 @@ bool slr_recorded_copy(struct slr_recorded *to, const struct slr_recorded *from,
                                 .op_room = from->ops,
                                 .node_room = from->nodes,
                                 .failed = from->failed,
+                                .scatter = from->scatter,
+                                .before = from->before,
                                 .op = copy_of(from->op, from->ops, sizeof *from->op),
                                 .node = copy_of(from->node, from->nodes, sizeof *from->node)};
     memcpy(to->kinds, from->kinds, sizeof to->kinds);
@@ -82,7 +84,7 @@ bool slr_recorded_runs(const struct slr_timed_span *span, const struct slr_route
 static void set_op(const struct slr_recorded_op *op, const struct slr_route *route, uint32_t last, uint32_t before,
                    CUstreamBatchMemOpParams *to)
 {
-    const struct slr_route *way = &route[op->peer];
+    const struct slr_route *way = route ? &route[op->peer] : NULL;
     struct slr_memops m;
     m.count = 0;
     switch ((enum slr_recorded_role)op->role) {
@@ -109,6 +111,18 @@ static void set_op(const struct slr_recorded_op *op, const struct slr_route *rou
         break;
     case SLR_RECORDED_UNBROKEN:
         slr_memops_wait_zero(&m, op->word);
+        break;
+    case SLR_RECORDED_SAYS:
+        slr_memops_write(&m, op->word, before + op->at);
+        break;
+    case SLR_RECORDED_AWAITS:
+        slr_memops_wait(&m, op->word, before + op->at);
+        break;
+    case SLR_RECORDED_SAYS_READY:
+        slr_memops_write64(&m, op->word, slr_ready_value(before + op->at, 0));
+        break;
+    case SLR_RECORDED_AWAITS_READY:
+        slr_memops_wait64(&m, op->word, slr_ready_value(before + op->at, 0));
         break;
     }
     *to = m.op[0];

@@ -146,16 +146,37 @@ static enum slr_status conclude(struct slr_ring *ring, uint32_t last)
     return SLR_CU(cuEventRecord, ring->finished, ring->tail);
 }
 
+void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan)
+{
+    const uint32_t before = atomic_load(&ring->issued);
+    atomic_store(&ring->entered, before + 1);
+    atomic_store(&ring->issued, before + plan->pieces);
+}
+
+/* In a graph, where the order in which nodes were captured is nothing. */
+static enum slr_status in_turn(struct slr_ring *ring, CUstream before, CUstream behind)
+{
+    if (!ring->recorded)
+        return SLR_OK;
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, before));
+    return SLR_CU(cuStreamWaitEvent, behind, ring->published, 0);
+}
+
 enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter *s)
 {
-    const uint32_t first = atomic_load(&ring->issued) + 1, last = first - 1 + s->plan.pieces;
-    atomic_store(&ring->entered, first);
-    atomic_store(&ring->issued, last);
+    const uint32_t before = atomic_load(&ring->issued), first = before + 1;
+    if (ring->recorded) {
+        ring->recorded->scatter = true;
+        ring->recorded->before = before;
+    }
+    slr_ring_scatter_number(ring, &s->plan);
     ring->carrying = ring->restated = false;
     ring->settling = NULL;
     SLR_TRY(slr_ring_begin_streams(ring, true, false));
     SLR_TRY(open_slots(ring, first));
+    SLR_TRY(in_turn(ring, ring->pull, ring->publish));
     SLR_TRY(push_all(ring, s, first));
+    SLR_TRY(in_turn(ring, ring->publish, ring->pull));
     SLR_TRY(add_all(ring, s, first));
-    return conclude(ring, last);
+    return conclude(ring, before + s->plan.pieces);
 }

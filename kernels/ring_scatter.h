@@ -35,6 +35,11 @@
  * earlier operations, push the peers' open, sum the peers' pushes, conclude this rank's own. Events
  * behind parts stand on the program's stream, before the call.
  *
+ * In a graph (ring_record.h) nothing says in which order the driver puts nodes into its queues that no
+ * edge orders. So there that sequence is made of edges, on each rank: the pushes stand behind `open`, and
+ * the sums behind the pushes, all of which are before the own shard's parts. Then whatever order the driver
+ * takes is the one above. Parts of a GEMM stand in it where they like, as they wait for nobody.
+ *
  * Failure: the words are ring.h's, and so is what a dead, failed or slow peer does to them. A failed
  * rank, whose pushes have been released, may write over what a receiver is adding: it says `broken`
  * before, and the receiver's stream stays at conclude.
@@ -76,11 +81,15 @@ struct slr_plan slr_scatter_plan(size_t shard);
 /* Whether the other ranks' contributions to a shard fit into the slots. Uniform. */
 bool slr_scatter_fits(const struct slr_ring *ring, size_t shard);
 
-/* Enqueues all of it. Behind slr_ring_entry, or without one where parts have events. Afterwards
+/* Enqueues all of it. Behind slr_ring_entry, or without one where parts have events; in a capture behind
+ * slr_ring_entry or slr_ring_enter_behind. Afterwards
  * slr_ring_join() makes a stream wait for the sums and for `send`. Anything but SLR_OK leaves the ring
  * unusable. Where the ring has a timing, it gets its spans: `wait` and
  * `push` of the publish stream, with the receiver and the number of the part in its shard, `wait` and `sum`
  * of the pull stream, with the number of the part; the first of these waits is for the slots. */
 enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter *s);
+
+/* Of one that is in a graph, what slr_ring_scatter does besides enqueueing: numbers its pieces. */
+void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan);
 
 #endif

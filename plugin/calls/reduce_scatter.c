@@ -11,6 +11,7 @@
 #include "plugin/gather/gather.h"
 #include "plugin/gather/nccl_turn.h"
 #include "plugin/gather/passed_alone.h"
+#include "plugin/scatter/record_scatter.h"
 #include "plugin/scatter/scatter.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/process.h"
@@ -82,6 +83,9 @@ ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, nccl
         return to_nccl(&call);
     slr_guard++;
     call.why = slr_scatter_decide(&call);
+    ncclResult_t recorded = ncclSuccess;
+    if (call.why == SLR_R_CAPTURE)
+        call.why = slr_record_scatter(&call, &recorded);
     if (slr_passes_alone(call.why))
         slr_gather_passes_alone(&call, call.why);
     bool grouped = slr_in_group(), connects = call.why == SLR_R_RING;
@@ -93,7 +97,9 @@ ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, nccl
         slr_gather_note(&call, call.why);
     bool nvtx = slr_nvtx_on() && slr_gather_nvtx(&call);
     ncclResult_t r;
-    if (call.why == SLR_R_COMM_ERROR) {
+    if (call.why == SLR_R_GRAPH) {
+        r = recorded;
+    } else if (call.why == SLR_R_COMM_ERROR) {
         r = slr_comm_answer(call.comm);
     } else if (call.why != SLR_R_RING) {
         slr_gather_decided(&call);

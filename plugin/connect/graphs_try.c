@@ -8,6 +8,9 @@
 #include "plugin/comm/comm.h"
 
 #define DEVICES 64 /* that are remembered */
+/* Gathers alone are not faster than NCCL's in a graph below that many times SLIPRING_MIN_BYTES
+ * (docs/measurements.md). */
+#define LEAST 8
 
 static bool wanted(void)
 {
@@ -25,6 +28,12 @@ bool slr_graphs_all_can(const struct slr_comm *c)
         if (!__atomic_load_n(&c->shared.control->post[r].records, __ATOMIC_SEQ_CST))
             return false;
     return true;
+}
+
+bool slr_graphs_take(const struct slr_comm *c, size_t shard)
+{
+    return slr_get(SLR_S_GRAPHS) && !c->put && slr_graphs_all_can(c) &&
+           shard * (uint64_t)c->nranks / LEAST >= slr_get(SLR_S_MIN_BYTES);
 }
 
 static void told(const char *step, const char *why)

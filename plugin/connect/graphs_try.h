@@ -13,6 +13,7 @@
 #define SLR_PLUGIN_CONNECT_GRAPHS_TRY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct slr_comm;
 
@@ -21,6 +22,10 @@ bool slr_graphs_may(void);
 
 /* All ranks have posted that they can, as far as they know. */
 bool slr_graphs_all_can(const struct slr_comm *c);
+
+/* Whether captured calls of such a shard are taken into graphs: by the settings, by what the ranks have
+ * posted, and by size. Equal on all ranks that are connected. */
+bool slr_graphs_take(const struct slr_comm *c, size_t shard);
 
 /* A captured gather stays with NCCL. If this process's driver has not got the functions, the log says
  * so. */

@@ -78,14 +78,14 @@ enum slr_reason slr_gather_decide(struct slr_call *call)
 static void count(const struct slr_call *call, enum slr_reason why)
 {
     uint64_t bytes = call->shard * (size_t)(call->comm ? call->comm->nranks : 1);
+    if (why == SLR_R_GRAPH) /* its replays are counted */
+        return;
     if (call->scatter) {
         atomic_fetch_add(&slr_counters.scatters, 1);
         atomic_fetch_add(&slr_counters.scatters_substituted, why == SLR_R_RING);
         slr_count_scatter(why);
         return;
     }
-    if (why == SLR_R_GRAPH) /* its replays are counted */
-        return;
     atomic_fetch_add(&slr_counters.gathers, 1);
     atomic_fetch_add(&slr_counters.bytes, bytes);
     slr_count(why);

@@ -17,9 +17,7 @@
 #include "plugin/trials/trials.h"
 
 #define NOT_HERE 16
-/* Gathers alone are not faster than NCCL's in a graph below that many times SLIPRING_MIN_BYTES, and a
- * copy that is cut, for the parts of a GEMM, is slower below that size (docs/measurements.md). */
-#define LEAST 8
+/* A copy that is cut, for the parts of a GEMM, is slower below that size (docs/measurements.md). */
 #define LARGE_SHARD ((size_t)32 << 20)
 
 /* Stands for a communicator in one capture. */
@@ -28,7 +26,7 @@ struct recorder {
     struct slr_order order;
     struct slr_pending pending;
     unsigned long long capture; /* 0: none now */
-    unsigned gathers;
+    unsigned calls;
     CUevent bounced; /* the latest use of the bounce buffer is over */
     bool bounces;    /* it has been recorded in this capture */
     struct recorder *next;
@@ -130,7 +128,7 @@ static void begin(struct recorder *r, const struct slr_comm *c, unsigned long lo
     ring->entries = 0;
     atomic_store(&r->comm.error, ncclSuccess);
     memset(&r->order, 0, sizeof r->order);
-    r->gathers = 0;
+    r->calls = 0;
     r->bounces = false;
     r->capture = capture;
 }
@@ -168,23 +166,12 @@ bool slr_record_takes(const struct slr_comm *recorder, CUstream stream)
     return capture ? capture == r->capture : !slr_stream_captures(stream);
 }
 
-/* ---- whether it is for the ring ---- */
-
-/* What the ranks have posted; before they are connected, as far as they know (graphs_try.h). */
-static bool all_can(const struct slr_comm *c)
-{
-    const bool can = slr_graphs_all_can(c);
-    if (!can)
-        slr_graphs_missed();
-    return can;
-}
-
 /* ---- a gather ---- */
 
 /* Under the recorder's lock. */
-static enum slr_status enqueue(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g)
+static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, struct slr_recorded_gather *g,
+                               bool first)
 {
-    struct slr_comm *c = &r->comm;
     struct slr_route route[SLR_MAX_RANKS];
     struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
                                 .recv = (CUdeviceptr)(uintptr_t)g->recv,
@@ -196,7 +183,7 @@ static enum slr_status enqueue(struct recorder *r, const struct slr_call *call, 
     slr_record_routes(&c->ring, route);
     c->ring.recorded = &g->nodes;
     /* Nothing of the capture before is waited for. */
-    enum slr_status s = slr_ring_entry(&c->ring, call->stream, r->gathers == 0);
+    enum slr_status s = slr_ring_entry(&c->ring, call->stream, first);
     if (s == SLR_OK)
         s = slr_ring_begin(&c->ring, &gather);
     if (s == SLR_OK)
@@ -205,8 +192,7 @@ static enum slr_status enqueue(struct recorder *r, const struct slr_call *call, 
     slr_shared_work_end();
     gather.route = NULL;
     c->pending->gather = gather;
-    r->gathers++;
-    return s == SLR_OK && g->nodes.failed ? SLR_CUDA : s;
+    return s;
 }
 
 /* Of a gather by way of the bounce buffer; each use behind the one before. */
@@ -227,57 +213,79 @@ static enum slr_status bounce_out(struct recorder *r, const struct slr_call *cal
     return SLR_CU(cuEventRecord, r->bounced, call->stream);
 }
 
-static enum slr_status record_now(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g)
+static enum slr_status put_now(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g,
+                               bool first)
 {
     const bool bounces = g->recv != call->recv;
     if (bounces)
         SLR_TRY(bounce_in(r, call, g));
-    SLR_TRY(enqueue(r, call, g));
+    SLR_TRY(enqueue(&r->comm, call, g, first));
     slr_pending_add(&r->comm);
     return bounces ? bounce_out(r, call, g) : SLR_OK;
 }
 
-static enum slr_status record(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g)
+static enum slr_status put(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+                           bool first)
+{
+    slr_timeline_capture(recorder, call, &g->plan, &g->stamps);
+    enum slr_status s = put_now((struct recorder *)recorder, call, g, first);
+    if (s != SLR_OK)
+        slr_timeline_close(recorder);
+    return s;
+}
+
+static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
+{
+    g->plan = slr_plan_make(g->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+    return slr_record_memory_find(c, g, stand_ins);
+}
+
+/* ---- any call ---- */
+
+static enum slr_status record(struct recorder *r, const struct slr_call *call, const struct slr_recordable *what,
+                              struct slr_recorded_gather *g)
 {
     struct slr_comm *c = &r->comm;
     /* What this call sends may be what an earlier one on the stream is still gathering. */
-    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, what->name);
     slr_comm_lock(c);
-    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, what->name);
     enum slr_status s = slr_shared_work_begin(&c->shared);
     if (s == SLR_OK) {
-        slr_timeline_capture(c, call, &g->plan, &g->stamps);
-        if ((s = record_now(r, call, g)) != SLR_OK)
-            slr_timeline_close(c);
+        s = what->put(c, call, g, r->calls++ == 0);
         slr_shared_work_end();
     }
     slr_comm_unlock(c);
-    return s;
+    return s == SLR_OK && g->nodes.failed ? SLR_CUDA : s;
 }
 
 /* By facts that are equal on ranks that do the same. */
 static bool is_for_the_ring(const struct slr_call *call, CUgraph *graph, unsigned long long *capture)
 {
     struct slr_comm *c = call->comm;
-    return slr_get(SLR_S_GRAPHS) && !c->put && all_can(c) && atomic_load(&c->error) == ncclSuccess &&
-           !slr_stream_is_default(slr_stream_name(call->stream, false)) &&
-           call->shard * (uint64_t)c->nranks / LEAST >= slr_get(SLR_S_MIN_BYTES) && slr_trials_allow(c, call->shard) &&
-           info(call->stream, capture, graph) && *graph && may_be_here(*capture) &&
-           slr_recorded_count(*graph, c) < SLR_RECORD_MOST;
+    if (!slr_graphs_all_can(c))
+        slr_graphs_missed();
+    return slr_graphs_take(c, call->shard) && atomic_load(&c->error) == ncclSuccess &&
+           !slr_stream_is_default(slr_stream_name(call->stream, false)) && info(call->stream, capture, graph) &&
+           *graph && may_be_here(*capture) && slr_recorded_count(*graph, c) < SLR_RECORD_MOST;
 }
 
-/* What a rank can not do here alone fails its capture: the others have recorded the gather. */
-static enum slr_status record_in(CUgraph graph, unsigned long long capture, const struct slr_call *call)
+/* What a rank can not do here alone fails its capture: the others have recorded the call. */
+static enum slr_status record_in(CUgraph graph, unsigned long long capture, const struct slr_call *call,
+                                 const struct slr_recordable *what)
 {
     struct slr_comm *c = call->comm;
     struct slr_stand_ins stand_ins;
-    struct slr_recorded_gather g = {
-        .comm = c->id, .rank = c->rank, .send = call->send, .recv = call->recv, .shard = call->shard};
-    g.plan = slr_plan_make(call->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
-    SLR_TRY(slr_record_memory_find(c, &g, &stand_ins));
+    struct slr_recorded_gather g = {.comm = c->id,
+                                    .rank = c->rank,
+                                    .send = call->send,
+                                    .recv = call->recv,
+                                    .shard = call->shard,
+                                    .scatter = call->scatter};
+    SLR_TRY(what->prepare(c, &g, &stand_ins));
     g.nodes.stand_ins = &stand_ins;
     struct recorder *recorder = recorder_of(c, capture);
-    enum slr_status s = recorder ? record(recorder, call, &g) : SLR_NOMEM;
+    enum slr_status s = recorder ? record(recorder, call, what, &g) : SLR_NOMEM;
     g.nodes.stand_ins = NULL;
     if (s == SLR_OK && !slr_recorded_add(graph, &g))
         s = SLR_NOMEM;
@@ -288,7 +296,17 @@ static enum slr_status record_in(CUgraph graph, unsigned long long capture, cons
     return s;
 }
 
-enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
+/* When the ranks are connected. */
+static enum slr_reason may_be(const struct slr_call *call, const struct slr_recordable *what)
+{
+    if (!slr_graphs_all_can(call->comm)) { /* a trial has failed meanwhile */
+        slr_graphs_missed();
+        return SLR_R_CAPTURE;
+    }
+    return what->can ? what->can(call) : SLR_R_RING;
+}
+
+enum slr_reason slr_record_call(struct slr_call *call, const struct slr_recordable *what, ncclResult_t *r)
 {
     struct slr_comm *c = call->comm;
     CUgraph graph = NULL;
@@ -297,11 +315,11 @@ enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
         return SLR_R_CAPTURE;
     enum slr_reason connected = SLR_R_RING;
     slr_connect(&c, &connected, 1); /* until recorded.c lets it go, or: */
-    if (connected == SLR_R_RING && !all_can(c))
-        connected = SLR_R_CAPTURE; /* a trial has failed meanwhile */
     if (connected == SLR_R_RING)
+        connected = may_be(call, what);
+    if (connected == SLR_R_RING && !call->scatter)
         slr_for_replays_announce(c);
-    const enum slr_status s = connected == SLR_R_RING ? record_in(graph, capture, call) : SLR_ABSENT;
+    const enum slr_status s = connected == SLR_R_RING ? record_in(graph, capture, call, what) : SLR_ABSENT;
     if (s != SLR_OK)
         slr_connect_end(&c, 1);
     if (connected != SLR_R_RING)
@@ -312,6 +330,12 @@ enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
                 slr_status_name(s),
                 "a gather could not be captured: the graph is of no use; SLIPRING_GRAPHS=off leaves it to NCCL");
     return SLR_R_GRAPH;
+}
+
+enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
+{
+    static const struct slr_recordable gather = {.name = "ncclAllGather", .prepare = prepare, .put = put};
+    return slr_trials_allow(call->comm, call->shard) ? slr_record_call(call, &gather, r) : SLR_R_CAPTURE;
 }
 
 /* ---- the end of a capture ---- */

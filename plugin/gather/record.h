@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers that are captured into a CUDA graph, and their replays.
+/* Gathers that are captured into a CUDA graph, and their replays. Of reduce-scatters plugin/scatter/record_scatter.h
+ * says what is otherwise.
  *
  * Capture. ncclAllGather on a capturing stream becomes the ring's work in the graph that is
  * recorded. A *recorder* does that: what stands for the communicator while one capture lasts, with
@@ -36,7 +37,7 @@
  *   ranks that share a GPU (slr_transfer_put)
  *   cudaStreamBeginCaptureToGraph: the graph may be the body of a conditional node, whose nodes can
  *     not be changed
- *   more than SLR_RECORD_MOST gathers of a communicator in one graph: a rank that launches it may
+ *   more than SLR_RECORD_MOST calls of a communicator in one graph: a rank that launches it may
  *     not get further ahead than there are descriptors
  *   the legacy and the per-thread default stream
  *   the ranks could not connect (connect.h), which is one word for all
@@ -66,6 +67,22 @@
 /* The call has been decided to be captured. SLR_R_GRAPH: it is recorded, *r is the answer. Else it
  * is left to NCCL. */
 enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r);
+
+/* What another call than a gather is recorded with (plugin/scatter/record_scatter.h). */
+struct slr_recorded_gather;
+struct slr_stand_ins;
+struct slr_recordable {
+    const char *name; /* of NCCL's function */
+    /* When the ranks are connected: SLR_R_RING, or why NCCL has it. Uniform. NULL: nothing more is asked. */
+    enum slr_reason (*can)(const struct slr_call *call);
+    /* Fills what depends on the memory; without locks. */
+    enum slr_status (*prepare)(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins);
+    /* Puts it into the capture, on the recorder's ring; under the recorder's lock, its context current.
+     * `first`: of the capture. */
+    enum slr_status (*put)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+                           bool first);
+};
+enum slr_reason slr_record_call(struct slr_call *call, const struct slr_recordable *what, ncclResult_t *r);
 
 /* Of a recorder: whether `stream` is in its capture, or in none and may be taken in. */
 bool slr_record_takes(const struct slr_comm *recorder, CUstream stream);

@@ -23,13 +23,13 @@ bool slr_recorded_any(void)
 
 static void keep(const struct slr_recorded_gather *g)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && g->block[i]; i++)
         slr_external_hold_again(g->block[i]);
     struct slr_comm *c = slr_comm_find_id(&g->comm, g->rank);
     if (!c)
         return;
     atomic_fetch_add(&c->link->calls, 1);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && g->block[i]; i++)
         slr_exports_register(c, g->block[i], true);
     slr_comm_put(c);
 }
@@ -37,7 +37,7 @@ static void keep(const struct slr_recorded_gather *g)
 static void let_go(const struct slr_recorded_gather *g)
 {
     struct slr_comm *c = slr_comm_find_id(&g->comm, g->rank);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && g->block[i]; i++) {
         if (c)
             slr_exports_unregister(c, g->block[i], false);
         slr_external_release(g->block[i]);

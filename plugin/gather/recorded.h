@@ -34,7 +34,9 @@ struct slr_recorded_gather {
     const void *send;
     void *recv;
     size_t shard;
-    uint64_t block[2]; /* that are held and registered: of `send` and `recv` */
+    uint64_t block[2]; /* that are held and registered: of `send` and `recv`; 0: none */
+    bool scatter;      /* it is a reduce-scatter, which holds no block */
+    bool fused;        /* and its GEMM is in parts */
     bool mapped;       /* all peers were seen to have them mapped, which lasts as long as they are registered */
     struct slr_plan plan;
     struct slr_recorded nodes;

@@ -8,6 +8,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "cache/blocks.h"
+#include "kernels/ring_scatter.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/gather/order.h"
@@ -117,6 +118,15 @@ static enum slr_status order(struct slr_comm *c, CUstream stream)
     return s;
 }
 
+static void count_scatter(const struct slr_recorded_gather *g)
+{
+    atomic_fetch_add(&slr_counters.scatters, 1);
+    atomic_fetch_add(&slr_counters.scatters_substituted, 1);
+    atomic_fetch_add(&slr_counters.scatters_fused, g->fused);
+    atomic_fetch_add(&slr_counters.scatters_produced, g->fused);
+    slr_count_scatter(SLR_R_GRAPH);
+}
+
 static void count(const struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_route *route)
 {
     const uint64_t bytes = g->shard * (uint64_t)c->nranks;
@@ -167,8 +177,24 @@ static enum slr_status agree(struct slr_comm *c, struct slr_recorded_gather *g, 
     return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
 }
 
+/* A reduce-scatter: there is nothing to be agreed on. */
+static enum slr_status call_scatter(struct slr_replay *replay, struct slr_comm *c, struct slr_recorded_gather *g)
+{
+    const struct slr_gather scatter = {.plan = g->plan};
+    SLR_TRY(slr_shared_work_begin(&c->shared));
+    ++c->substituted;
+    slr_ring_scatter_number(&c->ring, &g->plan);
+    enum slr_status s = slr_recorded_give(replay->exec, &g->nodes, &c->ring, &scatter, atomic_load(&c->ring.issued));
+    slr_shared_work_end();
+    if (s == SLR_OK)
+        count_scatter(g);
+    return s;
+}
+
 static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struct slr_recorded_gather *g)
 {
+    if (g->scatter)
+        return call_scatter(replay, c, g);
     struct slr_route route[SLR_MAX_RANKS];
     memset(route, 0, (size_t)c->nranks * sizeof route[0]);
     struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,

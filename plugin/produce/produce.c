@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
+#include "plugin/connect/graphs_try.h"
+#include "plugin/produce/captured.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/consumer.h"
@@ -210,12 +212,19 @@ static void note(const struct slr_product *p, const struct slr_gemm *gemm)
                 (long long)gemm->m, (long long)gemm->n, (long long)gemm->k, p->bytes / (size_t)c->nranks, p->parts);
 }
 
-/* Of a shard. 0: the GEMM stays whole. */
-static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, size_t shard)
+/* What is captured is not tried. */
+static uint32_t tried_blocks(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, size_t shard,
+                             bool captured)
 {
-    const uint32_t tried = slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_AUTO
-                               ? slr_trials_blocks(c, shard, gemm, stream)
-                               : SLR_TRIALS_BLOCKS;
+    if (slr_get(SLR_S_REDUCE_SCATTER) != SLR_SCATTERS_AUTO)
+        return SLR_TRIALS_BLOCKS;
+    return captured ? slr_trials_blocks_chosen(c, shard, gemm) : slr_trials_blocks(c, shard, gemm, stream);
+}
+
+/* Of a shard. 0: the GEMM stays whole. */
+static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, size_t shard, bool captured)
+{
+    const uint32_t tried = tried_blocks(c, gemm, stream, shard, captured);
     const uint64_t set = slr_get(SLR_S_PARTS) / (uint64_t)c->nranks;
     if (set && tried)
         return (int64_t)set;
@@ -226,37 +235,61 @@ static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstre
     return shard > BLOCK_BYTES ? (int64_t)(shard / BLOCK_BYTES) : 1;
 }
 
+/* Its parts, on the stream, and that they are a product. */
+static bool put(struct slr_product *p, const struct slr_gemm *gemm, bool captured, bool held)
+{
+    if (p->parts == 0 || (captured && !slr_captured_begin(p)))
+        return false;
+    p->timing = captured ? NULL : slr_timeline_expect(p->comm, p->stream);
+    if (!compute(p, gemm))
+        return false;
+    if (captured)
+        slr_captured_end(p);
+    else
+        slr_product_live(p, held);
+    return true;
+}
+
+static void fill(struct slr_product *p, const struct slr_gemm *gemm, CUstream stream, uint64_t name, size_t shard)
+{
+    p->key = name;
+    p->ctx = p->comm->shared.ctx;
+    p->stream = stream;
+    p->c = (CUdeviceptr)(uintptr_t)gemm->c;
+    p->bytes = shard * (size_t)p->comm->nranks;
+    p->elem = slr_gemm_type_bytes(gemm->ctype);
+    slr_gemm_uses(gemm, p->uses);
+}
+
 /* Under the communicator's lock. */
 static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, uint64_t name, size_t shard,
                     int64_t quantum, bool held)
 {
-    const int64_t blocks = blocks_of(c, gemm, stream, shard);
-    struct slr_product *p = blocks ? slr_product_of(c) : NULL;
-    if (!p || slr_shared_work_begin(&c->shared) != SLR_OK)
+    const bool captured = slr_stream_may_capture(stream);
+    const int64_t blocks = blocks_of(c, gemm, stream, shard, captured);
+    if (!blocks || slr_shared_work_begin(&c->shared) != SLR_OK)
         return false;
-    p->key = name;
-    p->ctx = c->shared.ctx;
-    p->stream = stream;
-    p->c = (CUdeviceptr)(uintptr_t)gemm->c;
-    p->bytes = shard * (size_t)c->nranks;
-    p->elem = slr_gemm_type_bytes(gemm->ctype);
-    slr_gemm_uses(gemm, p->uses);
-    p->parts = cut(p, gemm, blocks, quantum);
-    p->timing = p->parts > 0 ? slr_timeline_expect(c, stream) : NULL;
-    bool good = p->parts > 0 && compute(p, gemm);
-    slr_shared_work_end();
-    if (good) {
-        slr_product_live(p, held);
-        note(p, gemm);
-        atomic_fetch_add(&slr_counters.scatters_produced, 1);
+    struct slr_product *p = captured ? slr_captured_of(c) : slr_product_of(c);
+    bool good = false;
+    if (p) {
+        fill(p, gemm, stream, name, shard);
+        p->parts = cut(p, gemm, blocks, quantum);
+        good = put(p, gemm, captured, held);
     }
+    if (good) {
+        note(p, gemm);
+        atomic_fetch_add(&slr_counters.scatters_produced, !captured); /* replays count */
+    }
+    if (p && captured)
+        slr_captured_give_back(c, p);
+    slr_shared_work_end();
     return good;
 }
 
-static bool stays_whole(CUstream stream)
+static bool stays_whole(const struct slr_comm *c, CUstream stream, size_t shard)
 {
     return !slr_get(SLR_S_FUSE) || slr_get(SLR_S_STRICT) || slr_get(SLR_S_PARTS) == 1 || slr_region_gemms() ||
-           stream == CU_STREAM_PER_THREAD || slr_stream_may_capture(stream);
+           stream == CU_STREAM_PER_THREAD || (slr_stream_may_capture(stream) && !slr_graphs_take(c, shard));
 }
 
 bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, bool held, cublasStatus_t *result)
@@ -272,7 +305,7 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, boo
     bool done = false;
     int64_t quantum;
     if (c->shared.ctx == ctx && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess &&
-        !stays_whole(stream) && slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
+        !stays_whole(c, stream, shard) && slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
         slr_comm_lock(c);
         done = produce(c, gemm, stream, name, shard, quantum, held);
         slr_comm_unlock(c);
@@ -293,5 +326,6 @@ void slr_produce_close(struct slr_comm *c, bool gone)
         if (pairs[i].gemm && pairs[i].rank == c->rank && memcmp(&pairs[i].comm, &c->id, sizeof c->id) == 0)
             pairs[i] = (struct pair){0};
     pthread_mutex_unlock(&lock);
+    slr_captured_close(c, gone);
     slr_product_close(c, gone);
 }

@@ -61,8 +61,10 @@ struct slr_product {
     unsigned parts;
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];
     CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
-    CUevent before;                   /* likewise */
+    CUevent before;                   /* likewise; in a capture: what stood before the GEMM */
     struct slr_timing *timing;        /* measures the parts; NULL: nothing does. For slr_timeline_scatter() */
+    unsigned long long capture;       /* captured.h: in which it is expected; 0: it is not */
+    CUgraphNode last;                 /* and the node of its last part */
     /* Under the list's lock. */
     bool live, late, foreign;
     CUstream follower;

@@ -12,12 +12,12 @@
 #include "plugin/gather/pending.h"
 #include "plugin/gather/pending_state.h"
 #include "plugin/produce/produce.h"
+#include "plugin/scatter/scatter_impl.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
 
-#define PARTS 4                      /* of a shard that no GEMM has cut */
 #define LEAST_PART ((size_t)1 << 20) /* bytes */
 
 /* ---- the decision ---- */
@@ -86,7 +86,7 @@ static unsigned plain_parts(const struct slr_call *call, struct slr_scatter_part
 {
     const struct slr_comm *c = call->comm;
     const size_t elem = slr_type_bytes(call->type);
-    size_t step = (call->count + PARTS - 1) / PARTS * elem;
+    size_t step = (call->count + SLR_PLAIN_PARTS - 1) / SLR_PLAIN_PARTS * elem;
     unsigned n = 0;
     step = step < LEAST_PART ? LEAST_PART : step;
     for (size_t at = 0; at < call->shard; at += step)
@@ -97,8 +97,8 @@ static unsigned plain_parts(const struct slr_call *call, struct slr_scatter_part
     return n;
 }
 
-/* The result may be written while the GEMM is still computing other parts, and all that it uses with it. */
-static bool may_write(const struct slr_product *p, const struct slr_call *call)
+/* All that the GEMM uses it still uses with the parts to come. */
+bool slr_scatter_may_write(const struct slr_product *p, const struct slr_call *call)
 {
     const uintptr_t begin = (uintptr_t)call->recv, end = begin + call->shard;
     for (int i = 0; i < SLR_GEMM_USES; i++)
@@ -117,23 +117,31 @@ static enum slr_status go(const struct slr_call *call, const struct slr_scatter 
     return SLR_OK;
 }
 
+void slr_scatter_describe(const struct slr_call *call, const struct slr_product *p,
+                          struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS], struct slr_scatter *s)
+{
+    struct slr_comm *c = call->comm;
+    *s = (struct slr_scatter){.send = (CUdeviceptr)(uintptr_t)call->send,
+                              .recv = (CUdeviceptr)(uintptr_t)call->recv,
+                              .plan = slr_scatter_plan(call->shard),
+                              .elem = slr_type_bytes(call->type),
+                              .divisor = slr_scatter_divisor(call),
+                              .reduce = slr_sums_of(c),
+                              .part = p ? p->part : plain,
+                              .parts = p ? p->parts : plain_parts(call, plain)};
+    slr_scatter_type(call->type, &s->type);
+    for (int r = 0; r < c->nranks; r++)
+        s->arrives[r] = c->ring.twin && slr_shared_same_process(&c->shared, r) ? c->ring.twin : c->ring.slots[c->rank];
+}
+
 static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)
 {
     struct slr_comm *c = call->comm;
-    struct slr_scatter_part plain[PARTS * SLR_MAX_RANKS];
-    struct slr_scatter s = {.send = (CUdeviceptr)(uintptr_t)call->send,
-                            .recv = (CUdeviceptr)(uintptr_t)call->recv,
-                            .plan = slr_scatter_plan(call->shard),
-                            .elem = slr_type_bytes(call->type),
-                            .divisor = slr_scatter_divisor(call),
-                            .reduce = slr_sums_of(c),
-                            .part = p ? p->part : plain,
-                            .parts = p ? p->parts : plain_parts(call, plain),
-                            .before = before};
-    slr_scatter_type(call->type, &s.type);
-    for (int r = 0; r < c->nranks; r++)
-        s.arrives[r] = c->ring.twin && slr_shared_same_process(&c->shared, r) ? c->ring.twin : c->ring.slots[c->rank];
-    if (p && !may_write(p, call)) {
+    struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
+    struct slr_scatter s;
+    slr_scatter_describe(call, p, plain, &s);
+    s.before = before;
+    if (p && !slr_scatter_may_write(p, call)) {
         SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, call->stream));
         s.before = c->ring.entry;
     } else if (call->compared.copied) {

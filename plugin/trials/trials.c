@@ -231,6 +231,44 @@ bool slr_trials_allow(struct slr_comm *c, size_t shard)
     return allow;
 }
 
+/* A reduce-scatter's site, when nothing is tried. */
+static bool is_for_ring(const struct slr_trials *t, int site)
+{
+    const struct slr_trial_site *s = &t->site[site < 0 ? 0 : site];
+    return site >= 0 && (t->in_force.chosen[site] ? t->in_force.site_way[site] != SLR_WAY_NCCL
+                                                  : s->known && s->known->way != SLR_WAY_NCCL);
+}
+
+/* And of the GEMM before it. */
+static int settled_way(const struct slr_trials *t, uint32_t site, const struct slr_consumer *what)
+{
+    const struct slr_trial_known *known = slr_known_consumer(t, site, what);
+    if (known)
+        return known->way;
+    return is_for_ring(t, (int)site) ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), site) : SLR_WAY_NCCL;
+}
+
+bool slr_trials_allow_scatter(struct slr_comm *c, size_t shard)
+{
+    const struct slr_trials *t = c->trials;
+    if (!t)
+        return false;
+    slr_comm_lock(c);
+    const bool allow = is_for_ring(t, known_site(t, shard, true));
+    slr_comm_unlock(c);
+    return allow;
+}
+
+uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm)
+{
+    const struct slr_trials *t = c->trials;
+    const int site = t ? known_site(t, shard, true) : -1;
+    if (!is_for_ring(t, site))
+        return 0;
+    const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
+    return slr_way_blocks(settled_way(t, (uint32_t)site, &what));
+}
+
 uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a)
 {
     const struct slr_trials *t = c->trials;
@@ -249,19 +287,15 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
 static int next_way(const struct slr_trials *t, uint32_t site, const struct slr_consumer *what, bool *measured)
 {
     const struct slr_trial_site *s = &t->site[site];
-    const struct slr_trial_known *known = slr_known_consumer(t, site, what);
-    const uint64_t gemm = slr_consumer_hash(what);
     const enum slr_stage stage = slr_stage_of(s->again);
     uint32_t round;
     int way;
     *measured = false;
     if (!s->given_up && slr_way_of_call(s->calls, t->after, t->rounds, stage, &way, &round, measured))
-        return stage == SLR_STAGE_DUEL && way == SLR_WAY_RING ? slr_way_chosen(&t->in_force, gemm, site) : way;
-    if (known)
-        return known->way;
-    const bool ring = t->in_force.chosen[site] ? t->in_force.site_way[site] != SLR_WAY_NCCL
-                                               : s->known && s->known->way != SLR_WAY_NCCL;
-    return ring ? slr_way_chosen(&t->in_force, gemm, site) : SLR_WAY_NCCL;
+        return stage == SLR_STAGE_DUEL && way == SLR_WAY_RING
+                   ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), site)
+                   : way;
+    return settled_way(t, site, what);
 }
 
 uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream)

@@ -64,6 +64,10 @@ enum slr_reason slr_trials_call(struct slr_call *call);
  * they have been found to be faster with NCCL. Without locks. */
 bool slr_trials_allow(struct slr_comm *c, size_t shard);
 
+/* The same of reduce-scatters, with SLIPRING_REDUCE_SCATTER=auto: only when the ring has been found to be
+ * faster. */
+bool slr_trials_allow_scatter(struct slr_comm *c, size_t shard);
+
 /* Around the gather, if call->measured. `end`: a stream that is behind its end. Begin and the ring's
  * end under the communicator's lock. */
 void slr_trials_begin(const struct slr_call *call);
@@ -79,6 +83,9 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
  * counts, begins here. */
 #define SLR_TRIALS_BLOCKS UINT32_MAX
 uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream);
+
+/* The same where nothing is tried (in a capture): by what has been chosen. */
+uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm);
 
 /* Behind the reduce-scatter, if call->measured; `end`: a stream that is behind its end. Under the
  * communicator's lock. */

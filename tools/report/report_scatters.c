@@ -120,19 +120,22 @@ static void put_shape(struct table *t, const struct report *r, const struct scat
                s->in_place ? ", in place" : "");
 }
 
-/* "ring; NCCL: trial, measured". */
+static bool is_moved(const char *reason)
+{
+    return strcmp(reason, slr_reason_name(SLR_R_RING)) == 0 || strcmp(reason, slr_reason_name(SLR_R_GRAPH)) == 0;
+}
+
+/* "ring and graph; NCCL: trial, measured". */
 static void put_reasons(struct table *t, const struct scatter_site *s)
 {
+    const bool ring = has_reason(s, SLR_R_RING), graph = has_reason(s, SLR_R_GRAPH);
     char list[200] = "";
     size_t len = 0;
     for (size_t i = 0; i < s->reasons.n; i++)
-        if (strcmp(s->reasons.at[i].reason, slr_reason_name(SLR_R_RING)) != 0 && len + 60 < sizeof list)
+        if (!is_moved(s->reasons.at[i].reason) && len + 60 < sizeof list)
             len += (size_t)snprintf(list + len, sizeof list - len, "%s%.50s", len ? ", " : "", s->reasons.at[i].reason);
-    table_cell(t, "%s%s%s", has_reason(s, SLR_R_RING) ? "ring" : "",
-               !len                        ? ""
-               : has_reason(s, SLR_R_RING) ? "; NCCL: "
-                                           : "NCCL: ",
-               list);
+    table_cell(t, "%s%s%s%s%s%s", ring ? "ring" : "", ring && graph ? " and " : "", graph ? "graph" : "",
+               len && (ring || graph) ? "; " : "", len ? "NCCL: " : "", list);
 }
 
 /* The GEMMs of its size that were computed in blocks: "8192 x 16384 x 4096 in 8 blocks". */

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/scatter/record_scatter.h"
+
+#include "base/cu.h"
+#include "base/log.h"
+#include "base/mix.h"
+#include "plugin/comm/group_record.h"
+#include "plugin/gather/record.h"
+#include "plugin/gather/recorded.h"
+#include "plugin/produce/captured.h"
+#include "plugin/produce/produce.h"
+#include "plugin/scatter/scatter.h"
+#include "plugin/scatter/scatter_impl.h"
+#include "plugin/timeline/timeline.h"
+#include "plugin/trials/trials.h"
+#include "plugin/util/nccl_type.h"
+
+/* The sums may begin, where not all that the ring starts behind says so. */
+static enum slr_status say_before(struct slr_ring *ring, const struct slr_call *call, struct slr_scatter *s)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, call->stream));
+    s->before = ring->entry;
+    return SLR_OK;
+}
+
+static enum slr_status run(struct slr_ring *ring, const struct slr_call *call, const struct slr_product *p, bool first)
+{
+    struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
+    struct slr_scatter s;
+    slr_scatter_describe(call, p, plain, &s);
+    if (p)
+        SLR_TRY(slr_ring_enter_behind(ring, p->before, first));
+    else
+        SLR_TRY(slr_ring_entry(ring, call->stream, first));
+    if (p && !slr_scatter_may_write(p, call))
+        SLR_TRY(say_before(ring, call, &s));
+    SLR_TRY(slr_ring_scatter(ring, &s));
+    return slr_ring_join(ring, call->stream);
+}
+
+/* What the replays do: one line for each shape. */
+static void note(const struct slr_call *call, const struct slr_recorded_gather *g, const struct slr_product *p)
+{
+    const struct slr_comm *c = call->comm;
+    const unsigned parts = g->fused ? p->parts : 0;
+    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix(slr_mix(g->shard, parts), slr_comm_id(c) ^ 6)))
+        slr_log(SLR_LOG_INFO, "scatter_captured", "comm=%s crank=%d shard=%zu parts=%u", c->name, c->rank, g->shard,
+                parts);
+}
+
+static enum slr_status put(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+                           bool first)
+{
+    struct slr_comm *c = call->comm;
+    struct slr_product *p =
+        slr_captured_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks, call->stream);
+    g->fused = p && p->elem == slr_type_bytes(call->type); /* parts end between elements of the GEMM's */
+    slr_timeline_close(recorder);                          /* of a capture that was given up */
+    recorder->ring.recorded = &g->nodes;
+    const enum slr_status s = run(&recorder->ring, call, g->fused ? p : NULL, first);
+    recorder->ring.recorded = NULL;
+    note(call, g, p);
+    if (p)
+        slr_captured_give_back(c, p);
+    return s;
+}
+
+/* It has none that peers have to map. */
+static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
+{
+    (void)c;
+    (void)stand_ins;
+    g->plan = slr_scatter_plan(g->shard);
+    return SLR_OK;
+}
+
+enum slr_reason slr_record_scatter(struct slr_call *call, ncclResult_t *r)
+{
+    static const struct slr_recordable scatter = {
+        .name = "ncclReduceScatter", .can = slr_scatter_can, .prepare = prepare, .put = put};
+    if (slr_in_group()) /* nothing of it may be in the graph before the group ends */
+        return SLR_R_CAPTURE;
+    slr_produce_learn(call);
+    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_AUTO && !slr_trials_allow_scatter(call->comm, call->shard))
+        return SLR_R_CAPTURE;
+    return slr_record_call(call, &scatter, r);
+}
