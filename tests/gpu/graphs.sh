@@ -4,6 +4,7 @@
 # a process for each GPU and with a thread for each; ranks that do not do the same; and a soak.
 #
 #   processes-*, threads-*  each case of tests/forms/graphs*.c; captures, and captures that are thrown away
+#   scatters-*              the lists of tests/scatter that capture GEMMs and reduce-scatters: exact, and sent part by part
 #   left-*                  SLIPRING_GRAPHS=off: one rank runs a gather from a graph, the other calls it: both are told
 #   nccl-*                  ranks that do not do the same, without slipring: for the table, no verdict
 #   traced-*                what SLIPRING_TRACE says of some cases is whole, in order and of one clock for both ranks
@@ -41,7 +42,7 @@ open_logs
 # --- one run of a program ---------------------------------------------------------------------------------------------
 
 # Small buffers are blocks, small slots make pieces, and every gather and GEMM is for the ring, at any time.
-settings=(--set min_bytes=0 --set alloc_min=1 --set slot_bytes=16K --set flop_per_byte=0 --set trials=0)
+settings=(--set min_bytes=0 --set alloc_min=1 --set slot_bytes=16K --set flop_per_byte=0 --set trials=0 --set reduce_scatter=always)
 
 # with_slipring NAME GRAPHS PROGRAM...: a decision log for each process.
 with_slipring() {
@@ -69,7 +70,7 @@ case_of() {
 }
 
 # What is to happen: nothing special, an error that the program waits for, or a refused launch.
-errors=" killed more " refusals=" destroyed child-set "
+errors=" killed more scatter-killed scatter-more " refusals=" destroyed child-set scatter-destroyed "
 ends=" killed destroyed " # what NCCL does then is no question of graphs
 
 checked_case() { # NAME CASE MODE
@@ -161,7 +162,7 @@ cases_steps() {
     local name mode
     for name in $cases; do
         for mode in processes threads; do
-            [ "$name-$mode" != killed-threads ] || continue # all of them would be
+            [[ "$name-$mode" != *killed-threads ]] || continue # all of them would be
             side_by_side "$mode-$name" 60 checked_case "$mode-$name" "$name" "$mode"
         done
     done
@@ -173,6 +174,31 @@ cases_steps() {
         for mode in processes threads; do side_by_side "traced-$name-$mode" 60 traced "traced-$name-$mode" "$name" "$mode"; done
     done
     for name in graph-0-1 graph-1-0 clone-0-1 update-0-1; do side_by_side "left-$name" 60 told "left-$name" "$name"; done
+}
+
+# scattered NAME LIST RANKS: each case, the captures' GEMMs in parts, or, of a list of wrong guesses, never.
+scattered() {
+    local name=$1 list=$2 ranks=$3 one failed=()
+    for one in $("${plain[@]}" "${programs[scatter]}" "list-$list"); do
+        with_slipring "$name.$one" on "${programs[scatter]}" "$one" "$ranks" || failed+=("$one")
+    done
+    [ ${#failed[@]} = 0 ] || { echo "failed: ${failed[*]}" && return 1; }
+    ! decided "$name" ' communicator_failed | replay_refused |graph_lost|capture_failed' | head -n 3 | cut -c1-150 | grep . ||
+        { echo "the log tells of a failure" && return 1; }
+    decided "$name" 'scatter_count reason=graph n=[1-9]' >/dev/null || { echo "no replay was counted" && return 1; }
+    local parts
+    parts=$(decided "$name" ' scatter_captured .*parts=[1-9]' | wc -l)
+    [ "$list" != graphs-wrong ] || [ "$parts" = 0 ] || { echo "a wrong guess was sent" && return 1; }
+    [ "$list" = graphs-wrong ] || [ "$parts" != 0 ] || { echo "no GEMM was sent in parts" && return 1; }
+    rm -f "$logs/$name".*.decisions
+}
+
+scatter_steps() {
+    local list mode
+    for list in graphs graphs-mixed graphs-wrong; do
+        for mode in 2 2t; do side_by_side "scatters-$list-$mode" 240 scattered "scatters-$list-$mode" "$list" "$mode"; done
+    done
+    wait
 }
 
 soak_steps() {
@@ -197,10 +223,14 @@ for form in graphs capture thrown left_some; do
         { tail -n 20 "$logs/make.log" >&2 && die "forms_$form did not compile"; }
     programs[$form]=$program
 done
+rank_program scatter scatter "$SLR_ROOT"/tests/scatter/*.c "$SLR_ROOT/tests/forms/forms.c" "$(library_file libcublasLt.so.13)" \
+    >"$logs/make.log" 2>&1 || { tail -n 20 "$logs/make.log" >&2 && die "tests/scatter does not compile"; }
+programs[scatter]=$program
 cases=$("${plain[@]}" "${programs[graphs]}" list | grep -v '^soak')
 say "$device; logs in $out"
 
 cases_steps
+scatter_steps
 while IFS="|" read -r name _; do
     [[ $ends == *" $name "* ]] || side_by_side "nccl-$name" 40 nccl_alone "nccl-$name" "$name"
 done <<<"$unlike"

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { SIZES = 4, STEPS = 300, BATCH = 6 };
+enum { SIZES = 4, STEPS = 300, BATCH = 6, LEARNED = 60 };
 
 struct size {
     int hidden, inner, tokens; /* inner, tokens: of a rank */
@@ -76,7 +76,7 @@ static void multiply(const struct world *w, bool ta, int m, int n, int k, const 
                       b, CUDA_R_16BF, k, &zero, c, CUDA_R_16BF, m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
-static void run(struct world *w, struct step *p)
+static void load(struct world *w, struct step *p)
 {
     struct layer *l = p->l;
     const struct size *s = &l->s;
@@ -85,12 +85,28 @@ static void run(struct world *w, struct step *p)
     put(p, w->rank, 2, s->inner * s->hidden, at, l->down, w->s);
     CUDA(cudaMemsetAsync(l->result, 0x7b, (size_t)(s->hidden * s->tokens) * 2, w->s));
     CUDA(cudaMemsetAsync(l->c, 0x7b, (size_t)(s->hidden * l->all) * 2, w->s));
+}
+
+static void enqueue(struct world *w, const struct layer *l)
+{
+    const struct size *s = &l->s;
     NCCL(ncclAllGather(l->x, l->whole, (size_t)(s->hidden * s->tokens), ncclBfloat16, w->comm, w->s));
     multiply(w, true, s->inner, l->all, s->hidden, l->up, l->whole, l->y);
     CUDA(cudaMemcpyAsync(l->z, l->y, (size_t)(s->inner * l->all) * 2, cudaMemcpyDeviceToDevice, w->s));
     multiply(w, true, s->hidden, l->all, s->inner, l->down, l->z, l->c);
     NCCL(ncclReduceScatter(l->c, l->result, (size_t)(s->hidden * s->tokens), ncclBfloat16, ncclSum, w->comm, w->s));
-    CUDA(cudaMemcpyAsync(p->out, l->result, (size_t)(s->hidden * s->tokens) * 2, cudaMemcpyDeviceToHost, w->s));
+}
+
+/* By the graph, or as calls (NULL). */
+static void run(struct world *w, struct step *p, cudaGraphExec_t exec)
+{
+    const struct layer *l = p->l;
+    load(w, p);
+    if (exec)
+        CUDA(cudaGraphLaunch(exec, w->s));
+    else
+        enqueue(w, l);
+    CUDA(cudaMemcpyAsync(p->out, l->result, (size_t)(l->s.hidden * l->s.tokens) * 2, cudaMemcpyDeviceToHost, w->s));
 }
 
 /* This rank's tokens of the result: sums over all ranks' inner parts. */
@@ -127,10 +143,24 @@ static void check(const struct world *w, const struct step *p, const char *what)
     free(want);
 }
 
+static cudaGraphExec_t captured(struct world *w, const struct layer *l)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CUDA(cudaStreamBeginCapture(w->s, cudaStreamCaptureModeThreadLocal));
+    enqueue(w, l);
+    CUDA(cudaStreamEndCapture(w->s, &graph));
+    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    return exec;
+}
+
+/* `arg`: after some steps by a graph of each size, and one time in four as before. */
 static void body(struct world *w, const struct scatter_case *c)
 {
     struct layer l[SIZES];
     struct step p[BATCH];
+    cudaGraphExec_t exec[SIZES] = {NULL};
     uint64_t seed = 0;
     for (int i = 0; i < SIZES; i++)
         layer_open(&l[i], w, &sizes[i]);
@@ -138,22 +168,32 @@ static void body(struct world *w, const struct scatter_case *c)
         CUDA(cudaMallocHost((void **)&p[i].in, 1 << 14));
         CUDA(cudaMallocHost((void **)&p[i].out, 1 << 14));
     }
+    if (c->arg)
+        nccl_connects(w->comm, w->s);
     for (int step = 0; step < STEPS; step += BATCH) {
+        for (int i = 0; i < SIZES && c->arg && step == LEARNED; i++)
+            exec[i] = captured(w, &l[i]);
         for (int i = 0; i < BATCH; i++) {
-            p[i].l = &l[hash64(99, (uint64_t)(step + i)) % SIZES];
+            const int at = (int)(hash64(99, (uint64_t)(step + i)) % SIZES);
+            p[i].l = &l[at];
             p[i].seed = ++seed;
-            run(w, &p[i]);
+            run(w, &p[i], (step + i) % 4 ? exec[at] : NULL);
         }
         CUDA(cudaStreamSynchronize(w->s));
         for (int i = 0; i < BATCH; i++)
             check(w, &p[i], c->name);
     }
-    for (int i = 0; i < SIZES; i++)
+    for (int i = 0; i < SIZES; i++) {
+        if (exec[i])
+            CUDA(cudaGraphExecDestroy(exec[i]));
         layer_close(&l[i]);
+    }
     for (int i = 0; i < BATCH; i++) {
         CUDA(cudaFreeHost(p[i].in));
         CUDA(cudaFreeHost(p[i].out));
     }
 }
 
-const struct scatter_case loop_cases[] = {{.name = "loop", .list = "loop", .body = body}, {.name = NULL}};
+const struct scatter_case loop_cases[] = {{.name = "loop", .list = "loop", .body = body},
+                                          {.name = "graph-loop", .list = "graphs", .body = body, .arg = &sizes},
+                                          {.name = NULL}};

@@ -7,11 +7,9 @@ static void for_ranks(struct turn *u, void (*model)(struct turn *u, int rank))
         model(u, r);
 }
 
-static void play(struct turn *u, const struct other *o)
+void other_enqueue(struct turn *u, const struct other *o)
 {
     struct site *t = u->t;
-    turn_load(u, t->w->s);
-    for_ranks(u, o->model);
     if (o->make)
         o->make(u);
     else
@@ -22,14 +20,25 @@ static void play(struct turn *u, const struct other *o)
         o->call(u);
     else
         site_call(t, t->w->s);
+    if (o->after)
+        o->after(u);
+}
+
+void other_play(struct turn *u, const struct other *o, cudaGraphExec_t exec)
+{
+    struct site *t = u->t;
+    turn_load(u, t->w->s);
+    for_ranks(u, o->model);
+    if (exec)
+        CUDA(cudaGraphLaunch(exec, t->w->s));
+    else
+        other_enqueue(u, o);
     free(u->want_scratch); /* an ordinary turn does not look at it */
     u->want_scratch = NULL;
     if (o->expect)
         o->expect(u);
     else
         turn_expect(u, u->c, 0, t->count, false);
-    if (o->after)
-        o->after(u);
     for_ranks(u, o->model_after);
     turn_expect_c(u);
     turn_fetch(u, t->w->s);
@@ -55,7 +64,7 @@ void wrong_body(struct world *w, const struct scatter_case *c)
         turn_open(&each[i], &t);
     for (int at = 0; at + BURST < LENGTH(turns); at += BURST) {
         for (int i = 0; i < BURST; i++)
-            play(&each[i], turns[at + i] == 'x' || o->each ? o : &as_always);
+            other_play(&each[i], turns[at + i] == 'x' || o->each ? o : &as_always, NULL);
         CUDA(cudaStreamSynchronize(w->s));
         for (int i = 0; i < BURST; i++)
             turn_check(&each[i], c->name);

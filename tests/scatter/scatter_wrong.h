@@ -42,6 +42,10 @@ struct other {
 /* Turns as always, and turns that are otherwise, for which `arg` is a struct other. */
 void wrong_body(struct world *w, const struct scatter_case *c);
 
+/* What is enqueued of one; all of it, by the launch of a graph that holds that, unless it is NULL. */
+void other_enqueue(struct turn *u, const struct other *o);
+void other_play(struct turn *u, const struct other *o, cudaGraphExec_t exec);
+
 /* ---- what C holds ---- */
 void is_zero(struct turn *u, int rank);
 void is_spare(struct turn *u, int rank);

@@ -1,0 +1,2 @@
+# The call need not stand behind the GEMM.
+s/return behind \&\& at\.capture/return at.capture/

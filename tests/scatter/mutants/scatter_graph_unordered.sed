@@ -1,0 +1,2 @@
+# Nothing orders the steps of a reduce-scatter in a graph.
+s/if \(!ring->recorded\)/if (true)/
