@@ -29,6 +29,11 @@ struct slr_counters {
     _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
     _Atomic uint64_t by_reason[SLR_R_COUNT];
     _Atomic uint64_t scatters_by_reason[SLR_R_COUNT];
+    /* What was measured, for the line at the end of the job. Gathers of the ring that were traced: their
+     * time, and of that what the program's streams did not stand still for. Call sites whose ways rank 0
+     * of a communicator has chosen, each once for each GEMM: time of a call as chosen, and by NCCL. */
+    _Atomic uint64_t traced_ns, traced_hidden_ns;
+    _Atomic uint64_t chosen, chosen_ns, chosen_nccl_ns;
 };
 extern struct slr_counters slr_counters;
 

@@ -2,6 +2,7 @@
 #include "base/log_internal.h"
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 enum { FIRST_KEYS = 4096 };
 
@@ -80,6 +81,26 @@ void slr_log_asked(const char *event, const char *fmt, ...)
     va_start(args.list, fmt);
     write_line(SLR_LOG_INFO, event, fmt, &args);
     va_end(args.list);
+}
+
+static size_t format_told(char *line, const char *event, const char *fmt, ...)
+{
+    struct slr_args args;
+    va_start(args.list, fmt);
+    size_t len = slr_line_format(line, SLR_LOG_INFO, event, fmt, &args);
+    va_end(args.list);
+    return len;
+}
+
+void slr_log_tell(int fd, const char *event, const char *text)
+{
+    char line[SLR_LOG_LINE];
+    const bool json = slr_get(SLR_S_LOG_FORMAT) == 1 && !*slr_settings()->text[SLR_S_LOG_FILE];
+    if (!slr_log_enabled(SLR_LOG_WARN))
+        return;
+    size_t len = json ? format_told(line, event, "msg=%s", text)
+                      : (size_t)snprintf(line, sizeof line, "slipring: %.*s\n", SLR_LOG_LINE - 16, text);
+    slr_write_quietly(fd, line, len);
 }
 
 /* Open addressing; keys never leave, so a free slot ends the search. */

@@ -35,9 +35,18 @@ void slr_log(enum slr_log_level level, const char *event, const char *fmt, ...) 
  * level info. */
 void slr_log_asked(const char *event, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* One line for people, "slipring: TEXT", on `fd`, which is the program's stderr, wherever the log goes:
+ * what they are to see who have asked for no log. From level warn on. Where stderr is the log and that
+ * is JSON, it is an event with the field msg, so that what reads the lines need not know of it. */
+void slr_log_tell(int fd, const char *event, const char *text);
+
 /* The rank that %r in SLIPRING_LOG_FILE and the field "rank" of each line stand for: that of the
  * first communicator (-1: none yet). Later calls change nothing. */
 void slr_log_set_rank(int rank);
+int slr_log_rank(void); /* -1: no communicator yet */
+
+/* The rank that the job's starter gave this process, in digits; NULL: none did. */
+const char *slr_log_starter_rank(void);
 
 /* True the first time that `key`, which slr_mix() makes, is seen in this process (bounded table:
  * when it is full, false). For one line per call shape. */

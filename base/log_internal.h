@@ -27,10 +27,10 @@ void slr_value_render(struct slr_value *v, const char **fmt, bool prose, struct 
 /* One whole line with its newline into `buf` of SLR_LOG_LINE bytes; returns its length. */
 size_t slr_line_format(char *buf, enum slr_log_level level, const char *event, const char *fmt, struct slr_args *args);
 
-/* -1: no communicator yet. */
-int slr_log_rank(void);
-
 const char *slr_log_host(char *buf, size_t size);
+
+/* One write(2) that no closed pipe ends the program for. */
+void slr_write_quietly(int fd, const char *line, size_t len);
 
 void slr_sink_write(const char *line, size_t len);
 void slr_sink_after_fork(void);

@@ -50,24 +50,15 @@ static void put_number(struct path *p, unsigned n)
     put(p, buf + at, sizeof buf - at);
 }
 
-/* Job starters tell each process its rank long before there is a communicator. */
 static void put_rank(struct path *p)
 {
-    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
-    int rank = slr_log_rank();
-    if (rank >= 0) {
-        put_number(p, (unsigned)rank);
-        return;
-    }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
-        size_t len = value ? strspn(value, "0123456789") : 0;
-        if (len > 0 && value[len] == '\0') {
-            put(p, value, len);
-            return;
-        }
-    }
-    put(p, "none", 4);
+    const char *starters = slr_log_starter_rank();
+    if (slr_log_rank() >= 0)
+        put_number(p, (unsigned)slr_log_rank());
+    else if (starters)
+        put(p, starters, strlen(starters));
+    else
+        put(p, "none", 4);
 }
 
 static void put_host(struct path *p)
@@ -123,7 +114,7 @@ static const char *error_text(int error)
 
 /* A pipe that nobody reads raises SIGPIPE, which would end a program that never wrote to it itself:
  * the signal is held back. */
-static void write_quietly(int fd, const char *line, size_t len)
+void slr_write_quietly(int fd, const char *line, size_t len)
 {
     sigset_t pipe_only, before, pending;
     sigemptyset(&pipe_only);
@@ -147,7 +138,7 @@ __attribute__((format(printf, 1, 2))) static void tell_stderr(const char *fmt, .
     va_start(args.list, fmt);
     size_t len = slr_line_format(line, SLR_LOG_ERROR, "log_file", fmt, &args);
     va_end(args.list);
-    write_quietly(STDERR_FILENO, line, len);
+    slr_write_quietly(STDERR_FILENO, line, len);
 }
 
 static void open_sink(void)
@@ -205,7 +196,7 @@ void slr_sink_write(const char *line, size_t len)
         fd = ready_sink();
     }
     if (fd >= 0)
-        write_quietly(fd, line, len);
+        slr_write_quietly(fd, line, len);
 }
 
 void slr_sink_after_fork(void)

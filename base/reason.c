@@ -11,6 +11,12 @@ static const struct {
 };
 _Static_assert(sizeof rows / sizeof *rows == SLR_R_COUNT, "one row per reason");
 
+static const char *const cures[SLR_R_COUNT] = {
+#define X(id, cure) [SLR_R_##id] = (cure),
+#include "base/cures.def"
+#undef X
+};
+
 const char *slr_reason_name(enum slr_reason r)
 {
     return (unsigned)r < SLR_R_COUNT ? rows[r].name : "unknown";
@@ -19,4 +25,9 @@ const char *slr_reason_name(enum slr_reason r)
 const char *slr_reason_doc(enum slr_reason r)
 {
     return (unsigned)r < SLR_R_COUNT ? rows[r].doc : "not a reason";
+}
+
+const char *slr_reason_cure(enum slr_reason r)
+{
+    return (unsigned)r < SLR_R_COUNT ? cures[r] : NULL;
 }

@@ -14,4 +14,7 @@ enum slr_reason {
 const char *slr_reason_name(enum slr_reason r);
 const char *slr_reason_doc(enum slr_reason r);
 
+/* What to do about it (cures.def); NULL: nothing that would help. */
+const char *slr_reason_cure(enum slr_reason r);
+
 #endif

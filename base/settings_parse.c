@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Variables with the prefix that are not settings of the library: the launcher reads them. */
-static const char *const launcher_names[] = {"LIB", "TABLES", "SOFTGPU", "LAUNCHER"};
+/* Variables with the prefix that are not settings of the library: the launcher reads or sets them. */
+static const char *const launcher_names[] = {"LIB", "TABLES", "SOFTGPU", "LAUNCHER", "RUN"};
 
 struct unit {
     const char *name;

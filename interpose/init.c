@@ -15,9 +15,9 @@ static void in_child(void)
     slr_plugin_after_fork_child();
 }
 
-/* There is no constructor: nothing happens in a process that does not use NCCL. atexit and not a
- * destructor: what is registered last runs first, so slipring ends before CUDA's libraries, which
- * registered theirs when they were loaded. */
+/* Not from a constructor: nothing happens in a process that does not use NCCL, but in the one that
+ * `slipring run` starts (plugin/lifecycle/launched.h). atexit and not a destructor: what is registered last
+ * runs first, so slipring ends before CUDA's libraries, which registered theirs when they were loaded. */
 bool slr_hook_nccl_ready(void)
 {
     static struct slr_once once;

@@ -117,6 +117,11 @@ enum slr_reason slr_gemm_describe(struct slr_gemm *gemm);
 enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks,
                                     struct slr_gemm_split *out);
 
+/* What a GEMM, described, reads of the buffer that `g` gathers, in a word: "elsewhere", nothing; "inside",
+ * an operand begins within it; "part", an operand begins where it does and is smaller; "more", likewise
+ * and is larger; "all"; "unknown". *bytes: of that operand, 0 elsewhere. For the log. Pure. */
+const char *slr_gemm_reads(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, size_t *bytes);
+
 /* Whether the memory has nothing in common with the gather's buffers. Pure. */
 bool slr_extent_apart(struct slr_extent x, const struct slr_gather *g, int nranks);
 

@@ -94,6 +94,22 @@ static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather 
     return touches;
 }
 
+const char *slr_gemm_reads(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, size_t *bytes)
+{
+    const struct slr_extent recv = extent_recv(g, nranks), a = extent_a(gemm), b = extent_b(gemm);
+    const bool on_a = a.begin == recv.begin || (overlap(a, recv) && b.begin != recv.begin);
+    const struct slr_extent x = on_a ? a : b;
+    *bytes = 0;
+    if (gemm->m <= 0 || !slr_gemm_type_bytes(gemm->atype) || !slr_gemm_type_bytes(gemm->btype))
+        return "unknown";
+    if (!overlap(x, recv))
+        return "elsewhere";
+    *bytes = x.end - x.begin;
+    if (x.begin != recv.begin)
+        return "inside";
+    return x.end < recv.end ? "part" : x.end > recv.end ? "more" : "all";
+}
+
 bool slr_extent_apart(struct slr_extent x, const struct slr_gather *g, int nranks)
 {
     return !touches_either(x, g, nranks);

@@ -129,7 +129,7 @@ static const char *const op_names[IDS] = {
     NAME(EPILOGUE_AUX_SCALE_MODE),
     NAME(D_OUT_SCALE_POINTER),
     NAME(D_OUT_SCALE_MODE),
-    [38] = "EMULATION_DESCRIPTOR", /* not in CUDA 12's header */
+    NAME(EMULATION_DESCRIPTOR),
 };
 #undef NAME
 

@@ -44,9 +44,10 @@ def file_name(side):
 
 
 def last_line(path):
-    """The last line that may tell something: no frame of a traceback, not that a rank has ended."""
+    """The last line that may tell something: no frame of a traceback, not that a rank has ended, nor what
+    slipring says at the end of a job."""
     with open(path, encoding="utf-8", errors="replace") as file:
-        lines = [line.rstrip() for line in file if line.strip() and not re.match(r" |rank \d+: (exit|signal)", line)]
+        lines = [line.rstrip() for line in file if line.strip() and not re.match(r" |rank \d+: (exit|signal)|slipring: rank 0: ", line)]
     return lines[-1][:200] if lines else "it said nothing"
 
 

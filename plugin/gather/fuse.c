@@ -209,7 +209,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     const unsigned entry = slr_in_call_enter(x.ctx, NULL); /* before the lock: whoever has it may hang in cuBLAS */
     const unsigned watch = atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed);
     struct slr_comm *c = slr_pending_find(could_consume, &x);
-    struct slr_operation op = {.stream = x.stream, .of = c, .why = c ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM"};
+    struct slr_operation op = {
+        .stream = x.stream, .of = c, .why = c ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM", .gemm = gemm};
     join_others(&op, gemm);
     if (c) {
         slr_comm_lock(c);

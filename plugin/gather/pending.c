@@ -2,9 +2,7 @@
 #include "plugin/gather/pending_impl.h"
 
 #include <time.h>
-#include "base/counters.h"
 #include "base/cu.h"
-#include "base/log.h"
 #include "base/nvtx.h"
 #include "plugin/gather/order.h"
 #include "plugin/timeline/timeline.h"
@@ -145,23 +143,6 @@ static void end(struct slr_comm *c)
     end_locked(c);
 }
 
-/* `attribute`: of the GEMM that is not split, a constant; or NULL. */
-static void note_join(const struct slr_comm *c, enum slr_reason why, const char *who, const char *attribute)
-{
-    uint64_t key = slr_mix(slr_mix((uint64_t)why, c->pending->gather.plan.shard),
-                           slr_comm_id(c) ^ 1 ^ (uint64_t)(uintptr_t)attribute);
-    slr_count(why);
-    slr_timeline_joined(c, why);
-    if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key))
-        return;
-    if (attribute)
-        slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s attribute=%s", c->name, c->rank,
-                c->pending->gather.plan.shard, slr_reason_name(why), who, attribute);
-    else
-        slr_log(SLR_LOG_INFO, "joined", "comm=%s crank=%d shard=%zu reason=%s by=%s", c->name, c->rank,
-                c->pending->gather.plan.shard, slr_reason_name(why), who);
-}
-
 /* `exposed`: the time that the stream stands still counts as not hidden (timeline.h). */
 static void make_wait(struct slr_comm *c, CUstream stream, bool exposed)
 {
@@ -229,7 +210,7 @@ void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
     for (unsigned i = 0; i < c->pending->holders; i++)
         make_wait(c, c->pending->holder[i].stream, !is_followed_origin(c, &c->pending->holder[i]));
     slr_nvtx_end(nvtx);
-    note_join(c, why, who, NULL);
+    slr_note_join(c, why, &(struct slr_operation){.who = who});
     end(c);
 }
 
@@ -359,12 +340,13 @@ static void join_observed(struct slr_comm *c, struct sight *s)
     /* Looked up anew each time: dropping a holder moves another one into its place. */
     for (struct slr_holder *h; (h = observed(s, c)) != NULL;) {
         if (overtakes(s->op, c, h)) {
+            slr_note_overtaken(c, s->op);
             mark(h, s->op->among == c);
             continue;
         }
         if (!joined) {
             nvtx = nvtx_join(c, why);
-            note_join(c, why, s->op->who, s->op->attribute);
+            slr_note_join(c, why, s->op);
             joined = true;
         }
         make_wait(c, h->stream, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(c, h));

@@ -39,8 +39,17 @@ struct slr_operation {
     const struct slr_comm *among;
     enum slr_reason why; /* of joins, for the log */
     const char *who;
-    const char *attribute; /* of a GEMM, what keeps it whole; or NULL */
+    const struct slr_gemm *gemm; /* that it is, described if it can be; or NULL */
+    const char *attribute;       /* of a GEMM, what keeps it whole; or NULL */
 };
+
+/* Under the communicator's lock. A holder of its gather is about to be made to wait. Counts that, and
+ * writes a line for each reason, shape and GEMM (note.c). */
+void slr_note_join(const struct slr_comm *c, enum slr_reason why, const struct slr_operation *op);
+
+/* Likewise: the operation overtakes the gather. Writes a line if it is a GEMM, which was to consume it
+ * perhaps, and reads something else. */
+void slr_note_overtaken(const struct slr_comm *c, const struct slr_operation *op);
 
 /* Without any of the locks. Joins the holders that the operation could observe, but for those that
  * it overtakes. */

@@ -24,6 +24,8 @@
 #include "plugin/sites/symmetry.h"
 #include "plugin/gather/transfer.h"
 #include "plugin/trials/trials.h"
+#include "plugin/lifecycle/about.h"
+#include "plugin/lifecycle/launched.h"
 #include "plugin/lifecycle/tuner_match.h"
 #include "plugin/lifecycle/threads.h"
 
@@ -274,6 +276,8 @@ static struct slr_comm *new_comm(struct slr_init *init)
     pthread_mutex_init(&c->link->lock, NULL);
     if (c->rank >= 0)
         slr_log_set_rank(c->rank);
+    slr_about_log();
+    slr_launched_made(slr_comm_id(c), c->rank);
     return c;
 }
 

@@ -2,6 +2,7 @@
 /* The end of the process's part. */
 #include "base/counters.h"
 #include "cache/blocks.h"
+#include "plugin/lifecycle/closing.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/util/process.h"
@@ -37,4 +38,5 @@ void slr_plugin_at_exit(void)
     slr_comm_each(end_symmetry, NULL);
     slr_counters_log();
     slr_block_log_stats();
+    slr_closing_say();
 }

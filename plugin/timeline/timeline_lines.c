@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was measured, as lines of the log (docs/tracing.md). Only the reader is here, one at a time.
  */
+#include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/timeline/timeline_impl.h"
@@ -136,10 +137,19 @@ static const char *decision(const struct slr_timed *m)
     return m->kind == SLR_TIMED_PASS ? "pass" : "ring";
 }
 
+static void count(const struct reading *r)
+{
+    const uint64_t time = r->end - r->begin;
+    atomic_fetch_add(&slr_counters.traced_ns, time);
+    atomic_fetch_add(&slr_counters.traced_hidden_ns, time > r->exposed ? time - r->exposed : 0);
+}
+
 static void write_gather(const struct reading *r)
 {
     const struct slr_comm *c = r->c;
     const struct slr_timed *m = r->m;
+    if (m->kind == SLR_TIMED_RING)
+        count(r);
     slr_log_asked("gather",
                   "comm=%s crank=%d call=%llu decision=%s reason=%s shard=%zu count=%zu dtype=%s in_place=%d stream=%p "
                   "recv=%p send=%p pieces=%u chunks=%u slot=%u place=%u push=%u begin=%llu end=%llu ended=%s "

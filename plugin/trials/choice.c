@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From what the ranks have measured to what all go by. */
 #include <stdio.h>
+#include "base/counters.h"
 #include "base/log.h"
 #include "plugin/trials/known.h"
 
@@ -130,6 +131,17 @@ static bool decide(struct slr_comm *c, const struct measured *m, struct slr_tria
     return false;
 }
 
+/* In a duel the ring's time is that of the way that was chosen. */
+static void count(const struct slr_samples *row, const struct slr_trial_row *slowest,
+                  const struct slr_trial_choice *choice, enum slr_stage stage)
+{
+    const int over_ring = stage == SLR_STAGE_DUEL ? SLR_WAY_RING : slr_way_chosen(choice, row->gemm, row->site);
+    const int way = choice->site_way[row->site] == SLR_WAY_NCCL ? SLR_WAY_NCCL : over_ring;
+    atomic_fetch_add(&slr_counters.chosen, 1);
+    atomic_fetch_add(&slr_counters.chosen_ns, (uint64_t)((double)slowest->ms[way] * 1e6));
+    atomic_fetch_add(&slr_counters.chosen_nccl_ns, (uint64_t)((double)slowest->ms[SLR_WAY_NCCL] * 1e6));
+}
+
 static void tell(const struct slr_comm *c, const struct measured *m, bool decided,
                  const struct slr_trial_choice *choice)
 {
@@ -142,6 +154,8 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
             !slr_trials_slowest(m->rows, m->count, c->nranks, row->gemm, m->site, m->stage, &slowest))
             continue;
         log_row(c, row, m->stage, &slowest, by, choice);
+        if (decided)
+            count(row, &slowest, choice, m->stage);
         if (decided && slr_samples_tried(row, t->rounds))
             slr_known_keep(c, row, choice);
     }

@@ -94,8 +94,16 @@ def key_of_row(label, shape, reasons):
     return (label, number(" ".join(shape.split(" ")[:2]), BYTES))
 
 
+def late_of(gathers):
+    """Of each, what it was exposed before the last rank had reached the call."""
+    last = collections.defaultdict(int)
+    for g in gathers:
+        last[g["comm"], g["decision"], g["call"]] = max(last[g["comm"], g["decision"], g["call"]], g["begin"])
+    return [min(g["exposed"], last[g["comm"], g["decision"], g["call"]] - g["begin"]) for g in gathers]
+
+
 def check_row(row, raw, nranks, reasons):
-    label, shape, calls, gathered, median, p90, exposed, overlap = row
+    label, shape, calls, gathered, median, p90, exposed, late, overlap = row
     g = raw.pop(key_of_row(label, shape, reasons), None)
     if g is None:
         return check(False, "row %s has no lines" % label)
@@ -105,7 +113,7 @@ def check_row(row, raw, nranks, reasons):
     check(int(calls) == most, "%s: %s calls, not %d" % (label, calls, most))
     check(near(number(gathered, BYTES), most * nranks * g[0]["shard"]), "%s: gathered %s" % (label, gathered))
     for name, shown, exact in [("median", median, percentile(time, 50)), ("p90", p90, percentile(time, 90)),
-                               ("exposed", exposed, percentile([x["exposed"] for x in g], 50))]:
+                               ("exposed", exposed, percentile([x["exposed"] for x in g], 50)), ("late", late, percentile(late_of(g), 50))]:
         check(near(number(shown, UNITS), exact), "%s: %s is %s, not %d ns" % (label, name, shown, exact))
     check(abs(float(overlap[:-1]) - 100 * hidden / sum(time)) <= 0.51, "%s: overlap %s, not %.2f%%" % (label, overlap, 100 * hidden / sum(time)))
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|scatters|tried|broken|runs|record|record_tried|record_scatters|events|fields
+#   report.sh figures|scatters|tried|advice|json|page|broken|runs|record|record_tried|record_scatters|events|fields
 #
 # From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES.
 set -eu
@@ -100,6 +100,64 @@ s/[0-4]\.\([0-9]%\)/9.\1/ gain
 END
 }
 
+# advises CASE ITEMS PATTERN...: What to do has so many items, and each pattern in one line of words.
+advises() {
+    local case=$1 items=$2 pattern
+    shift 2
+    python3 "$here/advice_logs.py" "$dir/$case" "$case"
+    "$SLIPRING_REPORT" "$dir/$case" >"$dir/text"
+    sed -n '/^What to do/,/^Call sites/p' "$dir/text" >"$dir/advice"
+    [ "$(grep -c '^- ' "$dir/advice" || true)" = "$items" ] || fail "$case: not $items items: $(cat "$dir/advice")"
+    tr -s '\n ' '  ' <"$dir/advice" >"$dir/words"
+    for pattern in "$@"; do
+        grep -qe "$pattern" "$dir/words" || fail "$case: no \"$pattern\": $(cat "$dir/words")"
+    done
+}
+
+# What to do, by cause: in terms of the program, once for each.
+advice() {
+    advises part 1 "m 512, n 4096, k 256 (ops tn) begins where the gathered buffer does and reads only 1 MiB, of 2 MiB" "gather only what this one reads"
+    advises inside 1 "reads, from within the gathered buffer on, 512 KiB, of 2 MiB" "gather this part by itself"
+    advises more 1 "reads 4 MiB, of 2 MiB"
+    advises elsewhere 1 "No GEMM consumes the gathers of 2 MiB" "A at 0x7a0000, B at 0x7b0000, gathered was 0x7f0000" "it reads a copy" "contiguous()"
+    advises elsewhere_fused 0 "Nothing here suggests a change"
+    advises three_parts 1 "and 2 more GEMMs likewise"
+    advises copy 1 "cuMemcpyDtoDAsync_v2, at 1 call site (#1: " "let the GEMM read the gathered buffer itself"
+    ! grep -q "Move it" "$dir/words" || fail "a copy of the gathered buffer can not be moved behind the GEMM"
+    advises kernel 1 "apply it to the shard before the gather"
+    advises host 1 "the host waits between the gather and the GEMM"
+    advises event 1 "cuStreamWaitEvent, at 17 call sites (#1: .*, #3: .*, \.\.\.), up to 100 µs" "nothing to do in the program"
+    advises transpose 1 "gemm_transpose (7 calls" "F.linear(gathered_x, W)" "gathered_x.T @ g" "B with op N or A with op T" "SLIPRING_SPLIT_K=all"
+    advises process 0 "Nothing"
+    has "$dir/text" "^  Command  *python3 train.py --steps \`5\`" "^  Versions  *slipring 9.8.7, NCCL 2.28.9, CUDA driver 13.1" "^  Settings  *MIN_BYTES=0 TRIALS=0"
+}
+
+# The JSON form: its layout, and the same as the text and the lines. One wrong figure is found out.
+json() {
+    python3 "$here/make_logs.py" "$dir/logs" --scatters --tried --ranks 3 --calls 40
+    "$SLIPRING_REPORT" --json "$dir/json" --text "$dir/text" "$dir/logs"
+    python3 "$here/check_json.py" "$dir/json" "$dir/text" "$dir/logs"
+    local change
+    for change in 's/"late_ns": [0-9]*/"late_ns": -1/' 's/"fused": \([0-9]\)/"fused": 1\1/' 's/"item": "/&x/' 's/"decision": "ring"/"decided": "ring"/' 's/"id": "ranks"/"id": "sites"/'; do
+        sed "$change" "$dir/json" >"$dir/wrong"
+        ! cmp -s "$dir/json" "$dir/wrong" || fail "$change changes nothing"
+        ! python3 "$here/check_json.py" "$dir/wrong" "$dir/text" "$dir/logs" >"$dir/told" || fail "$change passes"
+    done
+    "$SLIPRING_REPORT" --json - "$dir/logs" | cmp - "$dir/json" || fail "--json -"
+}
+
+# The page: what to do comes first, names are code, and waiting for late ranks is no exposure.
+page() {
+    python3 "$here/make_logs.py" "$dir/logs" --ranks 3
+    "$SLIPRING_REPORT" --html "$dir/page" "$dir/logs"
+    [ "$(grep -o '<h2 id="[a-z]*"' "$dir/page" | head -4 | cut -d'"' -f2 | tr '\n' ' ')" = "advice timeline overlap sites " ] || fail "order: $(grep -o '<h2 id="[a-z]*"' "$dir/page")"
+    has "$dir/page" 'class="late" style="width:0*[.]*[0-9]*[1-9]' 's hidden ([0-9]*%), .* exposed, .* for late ranks' '<code>slipring trace</code>'
+    ! sed 's/<style>.*<.style>//' "$dir/page" | grep -q '`' || fail "a backquote on the page"
+    python3 "$here/advice_logs.py" "$dir/process" process
+    "$SLIPRING_REPORT" --html "$dir/page" "$dir/process"
+    has "$dir/page" 'train.py --steps <code>5</code>'
+}
+
 broken() {
     python3 "$here/make_logs.py" "$dir/logs" --ranks 2 --calls 12 --tried
     python3 "$here/broken.py" "${tools[@]}" --logs "$dir/logs" --least 200
@@ -131,7 +189,9 @@ record() {
     export LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     "${run[@]}" --record "$dir/50% of it/logs" -- "$AG_GEMM" --ranks 4 --m 64 --n 64 --k 64 --iters 4 --warmup 1 >"$dir/out" 2>"$dir/told"
     has "$dir/out" "^ag_gemm: 4 ranks"
-    ! grep -q slipring "$dir/out" "$dir/told" || fail "said: $(cat "$dir/out" "$dir/told")"
+    ! grep -q slipring "$dir/out" || fail "said: $(cat "$dir/out")"
+    [ "$(grep -c slipring "$dir/told")" = 1 ] || fail "said: $(cat "$dir/told")"
+    has "$dir/told" "^slipring: rank 0: .*traced gathers .* hidden"
     [ "$(find "$dir/50% of it/logs" -name 'slipring-*.jsonl' | wc -l)" = 4 ] || fail "logs: $(ls -R "$dir")"
     unset LD_LIBRARY_PATH
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/50% of it/logs"

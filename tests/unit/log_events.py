@@ -4,7 +4,7 @@
 
 Usage: log_events.py SOURCE_ROOT
 
-An event of the code is a string in the event argument of slr_log() or slr_log_asked(); its fields are the keys of the
+An event of the code is a string in the event argument of slr_log(), slr_log_asked() or slr_log_tell(); its fields are the keys of the
 format. An event of the page is a name in the first column of a table that begins with "event"; its fields are the words
 in backquotes in the last column. comm, crank and msg are common to all and are not compared.
 """
@@ -49,10 +49,10 @@ def literal(expression, text):
 def events_of_source(text):
     """Pairs of event and set of fields; None for fields that are not in the call."""
     text = re.sub(r"^[ \t]*#[ \t]*include.*", "", without_comments(text), flags=re.M)
-    for call in re.finditer(r"(?<!void )\bslr_log(_asked)?\s*\(", text):
+    for call in re.finditer(r"(?<!void )\bslr_log(_asked|_tell)?\s*\(", text):
         args = arguments(text, call.end())
-        args = args if call.group(1) else args[1:]
-        form = literal(args[1], text) if len(args) > 1 else []
+        args = args if call.group(1) == "_asked" else args[1:]
+        form = literal(args[1], text) if len(args) > 1 and call.group(1) != "_tell" else []
         fields = set(re.findall(r"([a-z_0-9]+)=", " ".join(form))) - COMMON if form else None
         for event in literal(args[0], text):
             yield event, fields

@@ -245,3 +245,32 @@ Test(gemm_split, summands)
         cr_expect_eq(part.a, weight + (trans ? 6 : 6 * OTHER) * 4);
     }
 }
+
+static const char *reads(const void *a, const void *b, int64_t n, size_t *bytes)
+{
+    struct slr_gather g = gather(4);
+    struct slr_gemm gemm = form_bn();
+    gemm.a = a;
+    gemm.b = b;
+    gemm.n = n;
+    return slr_gemm_reads(&gemm, &g, RANKS, bytes);
+}
+
+Test(gemm_split, what_it_reads_of_the_gathered_buffer)
+{
+    const size_t all = (size_t)COLS * RANKS * K * 4;
+    size_t bytes = 1;
+    cr_expect_str_eq(reads(weight, send_buffer, COLS, &bytes), "elsewhere");
+    cr_expect_eq(bytes, 0);
+    cr_expect_str_eq(reads(weight, recv_buffer, COLS * RANKS, &bytes), "all");
+    cr_expect_eq(bytes, all);
+    cr_expect_str_eq(reads(weight, recv_buffer, COLS * RANKS / 2, &bytes), "part");
+    cr_expect_eq(bytes, all / 2);
+    cr_expect_str_eq(reads(weight, recv_buffer, COLS * RANKS + 1, &bytes), "more");
+    cr_expect_str_eq(reads(weight, recv_buffer + 4, COLS, &bytes), "inside");
+    cr_expect_eq(bytes, all / RANKS);
+    cr_expect_str_eq(reads(recv_buffer, weight, COLS, &bytes), "part");
+    cr_expect_eq(bytes, OTHER * K * 4);
+    cr_expect_str_eq(reads(recv_buffer + 4, recv_buffer, COLS * RANKS, &bytes), "all", "the operand that begins there");
+    cr_expect_str_eq(reads(weight, recv_buffer, 0, &bytes), "elsewhere", "an empty one");
+}

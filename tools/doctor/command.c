@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/program.h"
 
@@ -20,13 +21,16 @@ static void check_found(struct doctor *d, const struct doctor_program *p)
         doctor_add(d, DOCTOR_COMMAND, DOCTOR_OK, "%s%s", p->given, p->elf.elf ? "" : ", a script of the shell");
 }
 
+/* Who is the owner anyway gets no privilege from it. */
 static bool privileged(const char *file, const char **how)
 {
     struct stat st;
     char caps[64];
     *how = "";
-    if (stat(file, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
-        *how = st.st_mode & S_ISUID ? "set-user-id" : "set-group-id";
+    if (stat(file, &st) == 0 && (st.st_mode & S_ISUID) && st.st_uid != getuid())
+        *how = "set-user-id";
+    else if (stat(file, &st) == 0 && (st.st_mode & S_ISGID) && st.st_gid != getgid())
+        *how = "set-group-id";
     else if (getxattr(file, "security.capability", caps, sizeof caps) > 0)
         *how = "has file capabilities";
     return **how != '\0';
@@ -46,6 +50,19 @@ static const char *not_preloadable(const struct doctor_program *p, const char **
     if (strstr(p->elf.interp, "ld-musl"))
         return "is for musl: the library needs glibc";
     return NULL;
+}
+
+void doctor_say_unloadable(FILE *to, char *const *command)
+{
+    struct doctor_program p;
+    const char *what = "", *why = NULL;
+    doctor_program_find(&p, command);
+    if (*p.given && !p.error && p.elf.elf)
+        why = not_preloadable(&p, &what);
+    if (why)
+        fprintf(to, "slipring: %s %s%s%s%s, so nothing is substituted in it\n", p.file, why, *what ? " (" : "", what,
+                *what ? ")" : "");
+    doctor_program_close(&p);
 }
 
 static void check_preload(struct doctor *d, const struct doctor_program *p)

@@ -79,6 +79,8 @@ void doctor_check_settings(struct doctor *d);
 void doctor_print_text(FILE *out, const struct doctor *d);
 void doctor_print_json(FILE *out, const struct doctor *d);
 void doctor_print_markdown(FILE *out);
+/* One line when the library can not be preloaded into the file that COMMAND starts; for `slipring run`. */
+void doctor_say_unloadable(FILE *to, char *const *command);
 /* The variables' table; shared by the check and the documentation. */
 void doctor_print_variables(FILE *out);
 

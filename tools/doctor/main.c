@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/program.h"
 
@@ -57,6 +58,10 @@ static int examine(const struct options *o, char *const *command)
 int main(int argc, char **argv)
 {
     struct options o = {0};
+    if (argc > 2 && strcmp(argv[1], "--preloads") == 0) { /* of the launcher, not of people */
+        doctor_say_unloadable(stderr, argv + 2);
+        return 0;
+    }
     int rest = options_parse(option_rows, OPTIONS_FIRST, &o, argc, argv);
     if (rest <= 0)
         return -rest;

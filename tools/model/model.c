@@ -193,7 +193,13 @@ static void add_shape(struct model *m, struct member *b, const struct log_record
                       .by = text(m, r, F_BY),
                       .form = text(m, r, F_FORM),
                       .api = text(m, r, F_API),
-                      .via = text(m, r, F_VIA)};
+                      .via = text(m, r, F_VIA),
+                      .reads = text(m, r, F_READS),
+                      .trans = text(m, r, F_TRANS),
+                      .recv = text(m, r, F_RECV),
+                      .a = text(m, r, F_A),
+                      .b = text(m, r, F_B),
+                      .read_bytes = (uint64_t)r->num[F_READ_BYTES]};
     if (is_scatter(r) || r->event == E_PRODUCED)
         vec_push(&b->scatter_shapes, s);
     else
@@ -359,6 +365,7 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
     case E_PASS:
     case E_FUSED:
     case E_JOINED:
+    case E_OVERTAKEN:
     case E_PRODUCED:
         add_shape(m, b, r);
         break;
@@ -399,6 +406,15 @@ static bool new_file(struct model *m, uint32_t process, const struct log_record 
     return true;
 }
 
+static void add_about(struct model *m, struct process *p, const struct log_record *r)
+{
+    p->version = text(m, r, F_VERSION);
+    p->settings = text(m, r, F_SETTINGS);
+    p->command = text(m, r, F_COMMAND);
+    p->nccl = (uint64_t)r->num[F_NCCL_VERSION];
+    p->cuda = (uint64_t)r->num[F_CUDA_VERSION];
+}
+
 bool model_add(void *ctx, const struct log_record *r)
 {
     struct model *m = ctx;
@@ -411,6 +427,8 @@ bool model_add(void *ctx, const struct log_record *r)
         add_note(m, &m->processes.at[i], r);
     if (r->event == E_COUNT || r->event == E_SCATTER_COUNT)
         add_count(m, &m->processes.at[i], r);
+    else if (r->event == E_PROCESS)
+        add_about(m, &m->processes.at[i], r);
     else if (r->event == E_TUNED)
         add_tuned(m, &m->processes.at[i], r);
     else if (r->event == E_SUMMARY || r->event == E_BLOCKS)

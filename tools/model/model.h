@@ -70,12 +70,14 @@ struct symmetry {
     const char *buffer, *state, *what, *value, *expected;
 };
 
-/* A shape of calls and what became of it: lines substitute and pass, fused, joined; produced. */
+/* A shape of calls and what became of it: lines substitute and pass, fused, joined, overtaken; produced. */
 struct shape {
     enum log_event event;
     uint64_t shard, count, parts, m, n, k;
     bool in_place, made;
     const char *dtype, *reason, *by, *form, *api, *via;
+    const char *reads, *trans, *recv, *a, *b; /* of a GEMM that has joined or overtaken a gather; NULL: not told */
+    uint64_t read_bytes;
 };
 
 enum { TRIAL_WAYS = 16 };
@@ -142,6 +144,8 @@ struct note { /* a warning, an error, or why memory is not shared */
 
 struct process {
     const char *host;
+    const char *version, *settings, *command; /* NULL: not told */
+    uint64_t nccl, cuda;                      /* versions; 0: not told */
     int64_t pid;
     int32_t rank; /* of its first communicator; -1 unknown */
     uint32_t run;

@@ -46,6 +46,14 @@ const char *reason_meaning(const char *name)
     return NULL;
 }
 
+const char *reason_cure(const char *name)
+{
+    for (int r = 0; r < SLR_R_COUNT; r++)
+        if (strcmp(slr_reason_name((enum slr_reason)r), name) == 0)
+            return slr_reason_cure((enum slr_reason)r);
+    return NULL;
+}
+
 /* What makes a site; no padding that is not zero. */
 struct site_key {
     const char *dtype, *reason;
@@ -128,7 +136,27 @@ static int64_t share_of(const struct gather *g)
     return hidden <= 0 && g->exposed > 0 ? 0 : time > 0 ? (int64_t)(1e4 * hidden / time) : 10000;
 }
 
-static void add_ending(struct site *t, const struct gather *g)
+static bool one_host(const struct model *m, const struct comm *c)
+{
+    for (size_t i = 1; i < c->members.n; i++)
+        if (m->processes.at[m->members.at[c->members.at[i]].process].host !=
+            m->processes.at[m->members.at[c->members.at[0]].process].host)
+            return false;
+    return true;
+}
+
+/* See sites.h. */
+static int64_t late_of(const struct model *m, const struct comm *c, const struct gather *g)
+{
+    int64_t last = g->begin;
+    for (size_t i = 0; i < c->members.n; i++) {
+        const struct gather *h = member_gather(&m->members.at[c->members.at[i]], g->pass, g->call);
+        last = h && h->begin > last ? h->begin : last;
+    }
+    return last - g->begin < g->exposed ? last - g->begin : g->exposed;
+}
+
+static void add_ending(struct site *t, const struct gather *g, int64_t late)
 {
     struct ending *e = NULL;
     int64_t time = g->end - g->begin;
@@ -141,12 +169,13 @@ static void add_ending(struct site *t, const struct gather *g)
     }
     vec_push(&e->time, time);
     vec_push(&e->exposed, g->exposed);
+    vec_push(&e->late, late);
     vec_push(&e->share, share_of(g));
     e->time_sum += (double)time;
     e->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
 }
 
-static void add_gather(struct sites *s, struct site *t, uint32_t member, const struct gather *g)
+static void add_gather(struct sites *s, struct site *t, uint32_t member, const struct gather *g, int64_t late)
 {
     struct site_rank *r = find_rank(t, member);
     int64_t time = g->end - g->begin;
@@ -155,6 +184,8 @@ static void add_gather(struct sites *s, struct site *t, uint32_t member, const s
     r->graphs += in_graph(g->reason);
     vec_push(&r->time, time);
     vec_push(&r->exposed, g->exposed);
+    vec_push(&r->late, late);
+    r->late_sum += (double)late;
     r->time_sum += (double)time;
     r->exposed_sum += (double)g->exposed;
     r->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
@@ -163,7 +194,7 @@ static void add_gather(struct sites *s, struct site *t, uint32_t member, const s
     r->push += g->push;
     if (!g->pass) {
         tally(&r->ended, g->ended, 1);
-        add_ending(t, g);
+        add_ending(t, g, late);
         vec_push(&s->share, share_of(g));
         if (g->ended && strcmp(g->ended, "fused") == 0)
             vec_push(&s->fused_share, share_of(g));
@@ -191,9 +222,12 @@ static void add_choice(struct sites *s, const struct model *m, const struct memb
 static void add_member(struct sites *s, const struct model *m, uint32_t index)
 {
     const struct member *b = &m->members.at[index];
+    const struct comm *c = &m->comms.at[b->comm];
+    const bool compare = one_host(m, c);
     for (size_t i = 0; i < b->gathers.n; i++) {
-        struct site wanted = site_of(&m->comms.at[b->comm], b->comm, &b->gathers.at[i]);
-        add_gather(s, find_site(s, &wanted), index, &b->gathers.at[i]);
+        const struct gather *g = &b->gathers.at[i];
+        struct site wanted = site_of(c, b->comm, g);
+        add_gather(s, find_site(s, &wanted), index, g, compare ? late_of(m, c, g) : 0);
     }
     for (size_t i = 0; i < b->collectives.n; i++)
         add_choice(s, m, b, &b->collectives.at[i]);
@@ -296,18 +330,21 @@ static int most_first(const void *x, const void *y)
 
 static void sum_up(struct sites *s, struct site *t)
 {
-    struct times time = {0}, exposed = {0};
+    struct times time = {0}, exposed = {0}, late = {0};
+    double late_sum = 0;
     uint64_t graphs = 0, calls = 0;
     for (size_t i = 0; i < t->ranks.n; i++) {
         struct site_rank *r = &t->ranks.at[i];
         for (size_t k = 0; k < r->time.n; k++) {
             vec_push(&time, r->time.at[k]);
             vec_push(&exposed, r->exposed.at[k]);
+            vec_push(&late, r->late.at[k]);
         }
         r->median = percentile(&r->time, 50);
         r->exposed_median = percentile(&r->exposed, 50);
         t->time_sum += r->time_sum;
         t->exposed_sum += r->exposed_sum;
+        late_sum += r->late_sum;
         t->hidden_sum += r->hidden_sum;
         t->slot += r->slot, t->place += r->place, t->push += r->push;
         graphs += r->graphs, calls += r->calls;
@@ -322,6 +359,7 @@ static void sum_up(struct sites *s, struct site *t)
         struct ending *e = &t->endings.at[i];
         e->median = percentile(&e->time, 50);
         e->exposed_median = percentile(&e->exposed, 50);
+        e->late_median = percentile(&e->late, 50);
         e->share_median = percentile(&e->share, 50);
     }
     if (t->endings.n > 1)
@@ -329,12 +367,15 @@ static void sum_up(struct sites *s, struct site *t)
     t->median = percentile(&time, 50);
     t->p90 = percentile(&time, 90);
     t->exposed_median = percentile(&exposed, 50);
+    t->late_median = percentile(&late, 50);
     t->calls = t->traced > t->calls ? t->traced : t->calls;
     *(t->pass ? &s->pass_time : &s->ring_time) += t->time_sum;
     s->ring_exposed += t->pass ? 0 : t->exposed_sum;
+    s->ring_late += t->pass ? 0 : late_sum;
     s->ring_hidden += t->pass ? 0 : t->hidden_sum;
     vec_free(&time);
     vec_free(&exposed);
+    vec_free(&late);
 }
 
 static int in_order(const void *x, const void *y)
@@ -391,11 +432,13 @@ void sites_free(struct sites *s)
         for (size_t k = 0; k < t->ranks.n; k++) {
             vec_free(&t->ranks.at[k].time);
             vec_free(&t->ranks.at[k].exposed);
+            vec_free(&t->ranks.at[k].late);
             vec_free(&t->ranks.at[k].ended);
         }
         for (size_t k = 0; k < t->endings.n; k++) {
             vec_free(&t->endings.at[k].time);
             vec_free(&t->endings.at[k].exposed);
+            vec_free(&t->endings.at[k].late);
             vec_free(&t->endings.at[k].share);
         }
         vec_free(&t->endings);

@@ -12,7 +12,10 @@
 VEC_TYPE(times, int64_t);
 VEC_TYPE(tallies, struct reason_count);
 
-/* Sums are doubles: they hold every whole number of ns of 100 days. */
+/* late: of the time that a gather was exposed, what passed before the last rank of its communicator had
+ * reached the call: waiting for a slow rank, not for the data. Known where all ranks are of one host, else 0.
+ *
+ * Sums are doubles: they hold every whole number of ns of 100 days. */
 struct choice { /* what NCCL ran for the passed calls of a site */
     const char *algo, *proto;
     uint32_t channels;
@@ -21,17 +24,17 @@ struct choice { /* what NCCL ran for the passed calls of a site */
 
 struct ending { /* the gathers of a site, on all ranks, that ended in one way */
     const char *reason;
-    struct times time, exposed, share; /* share: hidden part of the time, in 1/10000 */
+    struct times time, exposed, late, share; /* share: hidden part of the time, in 1/10000 */
     double time_sum, hidden_sum;
-    int64_t median, exposed_median, share_median;
+    int64_t median, exposed_median, late_median, share_median;
 };
 
 struct site_rank {
     uint32_t member;
     uint64_t calls;  /* traced */
     uint64_t graphs; /* of those, made by a graph's launch */
-    struct times time, exposed;
-    double time_sum, exposed_sum, hidden_sum;
+    struct times time, exposed, late;
+    double time_sum, exposed_sum, late_sum, hidden_sum;
     uint64_t slot, place, push;
     struct tallies ended;
     int64_t median, exposed_median;
@@ -47,7 +50,7 @@ struct site {
     uint64_t traced; /* of one rank, the most */
     VEC(struct site_rank) ranks;
     /* Of all ranks together; traced 0: none of these. */
-    int64_t median, p90, exposed_median;
+    int64_t median, p90, exposed_median, late_median;
     double time_sum, exposed_sum, hidden_sum; /* hidden: of each gather what is left of its time, at least 0 */
     uint64_t slot, place, push;
     enum { SITE_CALLED, SITE_IN_GRAPHS, SITE_BOTH } made; /* its calls, by the program or by graphs' launches */
@@ -61,7 +64,7 @@ struct site {
 
 struct sites {
     VEC(struct site) list; /* by communicator, ring first, then site or size */
-    double ring_time, ring_hidden, ring_exposed, pass_time;
+    double ring_time, ring_hidden, ring_exposed, ring_late, pass_time;
     struct times share, fused_share; /* of each moved gather, as in struct ending; of the fused ones */
     uint64_t traced;                 /* gathers of all ranks */
     struct site_row *rows;           /* while they are being found */
@@ -81,6 +84,9 @@ void tally(struct tallies *t, const char *reason, uint64_t n);
 
 /* What the table of reasons says; NULL when it has no such reason. */
 const char *reason_meaning(const char *name);
+
+/* What to do about it; NULL: nothing, or there is no such reason. */
+const char *reason_cure(const char *name);
 
 /* "#3: site 2"; the number is the place in the list. */
 const char *site_label(const struct sites *s, size_t i, char *buf, size_t size);

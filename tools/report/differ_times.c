@@ -6,6 +6,7 @@
 #include <string.h>
 #include "tools/report/report.h"
 
+enum { FEW = 8 };                               /* of fewer calls a median says nothing */
 static const double share = 0.25, least = 10e3; /* away by more than a quarter, and by more than 10 us */
 
 /* The median of all values but one. */
@@ -20,17 +21,49 @@ static double median_of_others(const int64_t *value, size_t n, size_t without)
     return m;
 }
 
-static void compare(struct report *r, struct table *t, size_t site, const int64_t *value, const char *what)
+/* Of two the slower is named. */
+static bool is_away(const int64_t *value, size_t n, size_t i)
+{
+    double others = median_of_others(value, n, i), off = (double)value[i] - others, far = off < 0 ? -off : off;
+    return (off >= 0 || n > 2) && far >= least && far >= share * others;
+}
+
+/* When most ranks are away from the others none of them is odd: one row says so. */
+static bool all_differ(struct report *r, struct table *t, size_t site, const int64_t *value, const char *what)
+{
+    size_t n = r->sites.list.at[site].ranks.n, away = 0;
+    int64_t low = value[0], high = value[0];
+    for (size_t i = 0; i < n; i++) {
+        away += is_away(value, n, i);
+        low = value[i] < low ? value[i] : low;
+        high = value[i] > high ? value[i] : high;
+    }
+    if (n < 3 || away * 2 <= n)
+        return false;
+    char where[100], range[80], a[FORM_ROOM], b[FORM_ROOM];
+    site_label(&r->sites, site, where, sizeof where);
+    snprintf(range, sizeof range, "%s to %s", form_time(a, (double)low), form_time(b, (double)high));
+    differ_row(t, "all ranks", where, what, range, "-");
+    return true;
+}
+
+/* `named`: ranks that need not be named again for what follows from the first. */
+static void compare(struct report *r, struct table *t, size_t site, const int64_t *value, const char *what, bool *named)
 {
     const struct site *s = &r->sites.list.at[site];
     size_t n = s->ranks.n;
+    if (!memchr(named, false, n))
+        return;
+    if (all_differ(r, t, site, value, what)) {
+        memset(named, true, n);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         double others = median_of_others(value, n, i), off = (double)value[i] - others;
         char where[100], its[80], theirs[FORM_ROOM], buf[FORM_ROOM];
-        if (off < 0 && n < 3) /* of two the slower is named */
+        if (named[i] || !is_away(value, n, i))
             continue;
-        if ((off < 0 ? -off : off) < least || (off < 0 ? -off : off) < share * others)
-            continue;
+        named[i] = true;
         site_label(&r->sites, site, where, sizeof where);
         form_time(buf, (double)value[i]);
         if (others > 0)
@@ -46,12 +79,14 @@ static void times_at(struct report *r, struct table *t, size_t site)
 {
     const struct site *s = &r->sites.list.at[site];
     int64_t *value = tool_alloc(s->ranks.n, sizeof *value);
+    bool *named = tool_alloc(s->ranks.n, sizeof *named);
     for (size_t i = 0; i < s->ranks.n; i++)
         value[i] = s->ranks.at[i].median;
-    compare(r, t, site, value, "gather time, median");
+    compare(r, t, site, value, "gather time, median", named);
     for (size_t i = 0; i < s->ranks.n; i++)
         value[i] = s->ranks.at[i].exposed_median;
-    compare(r, t, site, value, "exposed, median");
+    compare(r, t, site, value, "exposed, median", named);
+    free(named);
     free(value);
 }
 
@@ -142,7 +177,8 @@ void differ_times(struct report *r, struct table *t)
         if (r->sites.list.at[i].ranks.n < 2)
             continue;
         calls_at(r, t, i);
-        times_at(r, t, i);
+        if (r->sites.list.at[i].traced >= FEW)
+            times_at(r, t, i);
         endings_at(r, t, i);
     }
     for (size_t i = 0; i < r->run->comms.n; i++)

@@ -9,14 +9,14 @@
 #define OPTIONS_STRUCT options
 #include "tools/common/options_table.h"
 
-static bool write_one(struct input *in, const char *path, bool html)
+static bool write_one(struct input *in, const char *path, enum out_form form)
 {
     struct report r = {.m = &in->model, .index = in->run, .run = &in->model.runs.at[in->run]};
     FILE *to = output_open(path);
     const char *plain = getenv("NO_COLOR");
     if (!to)
         return false;
-    report_write(&r, html, !html && to == stdout && isatty(1) && !(plain && *plain), to);
+    report_write(&r, form, form == OUT_TEXT && to == stdout && isatty(1) && !(plain && *plain), to);
     return output_close(to, path);
 }
 
@@ -25,8 +25,10 @@ static int report(const struct options *o, char *const *paths, size_t n)
     struct input in;
     int status = input_read(&in, paths, n, (unsigned)o->run);
     if (status == TOOL_GOOD) {
-        bool good = (!*o->text && *o->html) || write_one(&in, *o->text ? o->text : "-", false);
-        good &= !*o->html || write_one(&in, o->html, true);
+        bool text = *o->text || (!*o->html && !*o->json);
+        bool good = !text || write_one(&in, *o->text ? o->text : "-", OUT_TEXT);
+        good &= !*o->html || write_one(&in, o->html, OUT_HTML);
+        good &= !*o->json || write_one(&in, o->json, OUT_JSON);
         status = good ? input_status(&in) : TOOL_NOTHING;
     }
     model_free(&in.model);

@@ -5,7 +5,7 @@
 
 void out_begin(struct out *o, const char *title)
 {
-    (o->html ? html_begin : text_begin)(o, title);
+    (o->json ? json_begin : o->html ? html_begin : text_begin)(o, title);
 }
 
 static void close_list(struct out *o)
@@ -20,12 +20,16 @@ void out_end(struct out *o)
     close_list(o);
     if (o->html)
         html_end(o);
+    if (o->json)
+        json_end(o);
 }
 
 void out_section(struct out *o, const char *id, const char *title)
 {
     close_list(o);
-    if (o->html)
+    if (o->json)
+        json_section(o, id, title);
+    else if (o->html)
         html_section(o, id, title);
     else
         text_section(o, title);
@@ -33,13 +37,17 @@ void out_section(struct out *o, const char *id, const char *title)
 
 static void put_paragraph(struct out *o, const char *tag, const char *lead, const char *text)
 {
-    if (!o->html) {
+    if (o->json) {
+        json_put_open(o->json, NULL, "{");
+        json_put_text(o->json, *lead ? "item" : "text", text);
+        json_put_close(o->json);
+    } else if (o->html) {
+        fprintf(o->to, "<%s>", tag);
+        html_prose(o->to, text);
+        fprintf(o->to, "</%s>\n", tag);
+    } else {
         text_wrapped(o, lead, text);
-        return;
     }
-    fprintf(o->to, "<%s>", tag);
-    html_text(o->to, text);
-    fprintf(o->to, "</%s>\n", tag);
 }
 
 void out_say(struct out *o, const char *fmt, ...)
@@ -69,7 +77,7 @@ void out_table(struct out *o, struct table *t)
 {
     close_list(o);
     if (t->cells.n)
-        (o->html ? html_table : text_table)(o, t);
+        (o->json ? json_table : o->html ? html_table : text_table)(o, t);
     for (size_t i = 0; i < t->cells.n; i++)
         free(t->cells.at[i]);
     vec_free(&t->cells);

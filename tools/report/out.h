@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a report is written: sections, paragraphs, tables and lists, as text or as HTML. What is said
- * is the same in both; report_*.c say it. All texts are escaped here, so they may come from
+/* How a report is written: sections, paragraphs, tables and lists, as text, as HTML or as JSON. What is
+ * said is the same in all; report_*.c say it. Words in `backquotes` are code. All texts are escaped here, so they may come from
  * logs. */
 #ifndef SLR_TOOLS_OUT_H
 #define SLR_TOOLS_OUT_H
 
 #include <stdbool.h>
 #include <stdio.h>
+#include "tools/common/json.h"
 #include "tools/common/vec.h"
 
 struct column {
@@ -22,11 +23,14 @@ struct table {
     VEC(char *) cells;
 };
 
+enum out_form { OUT_TEXT, OUT_HTML, OUT_JSON };
+
 struct out {
     FILE *to;
     bool html;
-    bool bold;      /* text: on a terminal */
-    unsigned items; /* HTML: a list is open */
+    struct json_writer *json; /* or NULL */
+    bool bold;                /* text: on a terminal */
+    unsigned items;           /* HTML: a list is open */
 };
 
 enum { OUT_WIDTH = 100 }; /* columns of the text form */
@@ -51,6 +55,15 @@ void text_section(struct out *o, const char *title);
 /* Breaks lines; the first begins with `lead`, the others are indented as far. */
 void text_wrapped(struct out *o, const char *lead, const char *text);
 void text_table(struct out *o, const struct table *t);
+/* out_json.c. out_end() leaves the object open, for the figures behind the sections. */
+void json_begin(struct out *o, const char *title);
+void json_end(struct out *o);
+void json_section(struct out *o, const char *id, const char *title);
+void json_table(struct out *o, const struct table *t);
+
+/* As html_text(), `backquotes` as code. */
+void html_prose(FILE *to, const char *text);
+
 void html_begin(struct out *o, const char *title);
 void html_end(struct out *o);
 void html_section(struct out *o, const char *id, const char *title);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The HTML form: one page without anything from elsewhere, that needs no script. */
+#include <stdlib.h>
+#include <string.h>
 #include "tools/common/utf8.h"
 #include "tools/report/out.h"
 
@@ -28,6 +30,8 @@ static const char style[] =
     "0;max-width:90ch;overflow-wrap:anywhere}ul{padding-left:1.3rem}\n"
     ".box{overflow-x:auto;border:1px solid var(--line);border-radius:8px;margin:.6rem 0 1rem;background:var(--card)}\n"
     ".box:focus-visible{outline:3px solid var(--accent);outline-offset:1px}\n"
+    "code{font:.92em ui-monospace,'DejaVu Sans Mono',monospace;background:var(--head);padding:1px "
+    "4px;border-radius:3px}\n"
     "table{border-collapse:collapse;width:100%;font-size:.87rem;font-variant-numeric:tabular-nums}\n"
     "th,td{text-align:left;padding:6px 12px;vertical-align:top;border-bottom:1px solid var(--line)}\n"
     "tr:last-child>td,tr:last-child>th[scope=row]{border-bottom:0}thead "
@@ -61,11 +65,12 @@ static const char style[] =
     ".bars .name{overflow-wrap:anywhere}.bar{display:flex;height:18px;border-radius:3px;background:var(--head)}"
     ".bar>span{display:block;height:100%;min-width:0}.bar .hid{background:var(--gemm)}.bar .exp{border:1px solid "
     "var(--wait);"
-    "background:repeating-linear-gradient(45deg,var(--wait) 0 2px,var(--wait-bg) 2px 6px)}\n"
+    "background:repeating-linear-gradient(45deg,var(--wait) 0 2px,var(--wait-bg) 2px 6px)}.bar .late{border:1px dashed "
+    "var(--dim)}svg .late{fill:none;stroke:var(--dim);stroke-dasharray:3 2}\n"
     ".bar,.bar>span,svg *{print-color-adjust:exact;-webkit-print-color-adjust:exact}.bars "
     ".num{font-variant-numeric:tabular-nums;white-space:nowrap}\n"
     "@media(max-width:600px){main{padding:14px 12px "
-    "40px}h1{font-size:1.35rem}.bars{grid-template-columns:1fr;gap:2px}.bars .num{margin-bottom:8px}"
+    "40px}h1{font-size:1.35rem}.bars{grid-template-columns:1fr;gap:2px}.bars .num{margin-bottom:8px;white-space:normal}"
     "th,td{padding:5px 8px}.glance th,.glance td{display:block;border:0;padding:3px 10px}.glance "
     "tr{display:block;border-bottom:1px solid var(--line);padding:3px 0}}\n"
     "@media print{.box{overflow:visible}}\n";
@@ -99,6 +104,34 @@ void html_text(FILE *to, const char *text)
             fputs(escape, to);
         else
             fwrite(text, 1, n, to);
+    }
+}
+
+/* Up to the next backquote, or all that is left; the place behind it. */
+static const char *put_until_quote(FILE *to, const char *text, const char *tag)
+{
+    size_t len = strcspn(text, "`");
+    char *part = tool_text("%.*s", (int)len, text);
+    if (*tag)
+        fprintf(to, "<%s>", tag);
+    html_text(to, part);
+    if (*tag)
+        fprintf(to, "</%s>", tag);
+    free(part);
+    return text + len;
+}
+
+void html_prose(FILE *to, const char *text)
+{
+    for (;;) {
+        text = put_until_quote(to, text, "");
+        if (!*text)
+            return;
+        if (!strchr(text + 1, '`')) { /* one by itself */
+            html_text(to, text);
+            return;
+        }
+        text = put_until_quote(to, text + 1, "code") + 1;
     }
 }
 
@@ -143,7 +176,7 @@ static void put_cell(struct out *o, const struct column *c, const char *text, bo
 {
     const char *class = c->right ? "n" : c->wraps ? "w" : "nw";
     fprintf(o->to, first ? "<th scope=\"row\" class=\"%s\">" : "<td class=\"%s\">", class);
-    html_text(o->to, text);
+    html_prose(o->to, text);
     fputs(first ? "</th>" : "</td>", o->to);
 }
 

@@ -20,8 +20,8 @@ struct report {
 
 enum { SITES_SHOWN = 40 }; /* rows of a table of call sites; more are summed up */
 
-/* report_body.c: all of it. */
-void report_write(struct report *r, bool html, bool bold, FILE *to);
+/* report_body.c: all of it. `bold`: text on a terminal. */
+void report_write(struct report *r, enum out_form form, bool bold, FILE *to);
 
 void report_glance(struct report *r);         /* report_glance.c */
 void report_sites(struct report *r);          /* report_sites.c */
@@ -37,6 +37,7 @@ void report_notes(struct report *r);          /* report_notes.c: warnings, error
 void report_advice(struct report *r);         /* report_advice.c */
 void report_timeline(struct report *r);       /* report_svg.c: HTML only */
 void report_bars(struct report *r);           /* report_bars.c: HTML only */
+void report_figures(struct report *r);        /* report_figures.c: JSON only, behind the sections */
 
 /* report_facts.c. Sums over the processes of the run: of a field of their summary, and of a reason's count. */
 double report_sum(const struct report *r, enum log_field f);
@@ -48,6 +49,10 @@ bool report_has_summary(const struct report *r);
 size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, size_t room);
 
 const char *report_rank_label(const struct report *r, const struct member *b);
+
+/* advice_joins.c, for report_advice.c. */
+void advise_joins(struct report *r);    /* what comes between gathers and GEMMs */
+void advise_readings(struct report *r); /* GEMMs that read something else */
 
 /* For report_differ.c. */
 void differ_counts(struct report *r, struct table *t); /* differ_counts.c */

@@ -2,17 +2,18 @@
 /* A report from its beginning to its end. */
 #include "tools/report/report.h"
 
-void report_write(struct report *r, bool html, bool bold, FILE *to)
+void report_write(struct report *r, enum out_form form, bool bold, FILE *to)
 {
-    struct out o = {.to = to, .html = html, .bold = bold};
+    struct json_writer json = {.to = to};
+    struct out o = {.to = to, .html = form == OUT_HTML, .bold = bold, .json = form == OUT_JSON ? &json : NULL};
     r->o = &o;
     sites_find(&r->sites, r->m, r->index);
     report_glance(r);
-    if (html) {
+    report_advice(r);
+    if (o.html) {
         report_timeline(r);
         report_bars(r);
     }
-    report_advice(r);
     report_sites(r);
     report_scatters(r);
     report_trials(r);
@@ -23,5 +24,9 @@ void report_write(struct report *r, bool html, bool bold, FILE *to)
     report_memory(r);
     report_notes(r);
     out_end(&o);
+    if (o.json) {
+        report_figures(r);
+        json_put_close(&json);
+    }
     sites_free(&r->sites);
 }

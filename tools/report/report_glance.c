@@ -23,13 +23,13 @@ static void put_when(struct report *r, struct table *t)
                form_time(took, (double)(r->run->last_ts - r->run->first_ts)));
 }
 
-/* Each text once, separated by commas; a few of them. */
-static void add_once(char *list, size_t size, const char *text)
+/* Each text once, with `between` between them; a few of them. */
+static void add_once(char *list, size_t size, const char *between, const char *text)
 {
     const char *at = text ? strstr(list, text) : list;
     if (at || strlen(list) + strlen(text) + 8 > size)
         return;
-    snprintf(list + strlen(list), size - strlen(list), "%s%s", *list ? ", " : "", text);
+    snprintf(list + strlen(list), size - strlen(list), "%s%s", *list ? between : "", text);
 }
 
 static void put_where(struct report *r, struct table *t)
@@ -37,9 +37,9 @@ static void put_where(struct report *r, struct table *t)
     char hosts[200] = "", devices[200] = "";
     unsigned ranks = 0;
     for (size_t i = 0; i < r->run->processes.n; i++)
-        add_once(hosts, sizeof hosts, r->m->processes.at[r->run->processes.at[i]].host);
+        add_once(hosts, sizeof hosts, ", ", r->m->processes.at[r->run->processes.at[i]].host);
     for (size_t i = 0; i < r->run->ranks.n; i++) {
-        add_once(devices, sizeof devices, r->m->ranks.at[r->run->ranks.at[i]].device_name);
+        add_once(devices, sizeof devices, ", ", r->m->ranks.at[r->run->ranks.at[i]].device_name);
         ranks++;
     }
     row(t, "Ranks");
@@ -48,6 +48,41 @@ static void put_where(struct report *r, struct table *t)
     table_cell(t, "%s%s", *devices ? devices : "not told (the name is in the trace lines)",
                run_is_software(r->m, r->run) ? ": the software GPU, so all times are modelled or a CPU's, not a GPU's"
                                              : "");
+}
+
+/* "13.0", "2.28.9": as the vendors number them. */
+static void put_number(char *buf, size_t size, const char *name, uint64_t n, uint64_t major, uint64_t minor)
+{
+    unsigned long long a = n / major, b = n % major / minor, c = n % minor;
+    if (n > 0 && major == 10000)
+        snprintf(buf, size, ", %s %llu.%llu.%llu", name, a, b, c);
+    else if (n > 0)
+        snprintf(buf, size, ", %s %llu.%llu", name, a, b);
+}
+
+static void put_program(struct report *r, struct table *t)
+{
+    char commands[900] = "", versions[200] = "", given[700] = "";
+    for (size_t i = 0; i < r->run->processes.n; i++) {
+        const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
+        char nccl[40] = "", cuda[40] = "", all[120];
+        if (!p->version)
+            continue;
+        put_number(nccl, sizeof nccl, "NCCL", p->nccl, 10000, 100);
+        put_number(cuda, sizeof cuda, "CUDA driver", p->cuda, 1000, 10);
+        snprintf(all, sizeof all, "slipring %.20s%s%s", p->version, nccl, cuda);
+        add_once(versions, sizeof versions, "; ", all);
+        add_once(commands, sizeof commands, "; ", p->command ? p->command : "");
+        add_once(given, sizeof given, "; ", p->settings && *p->settings ? p->settings : "all by default");
+    }
+    if (!*versions)
+        return;
+    row(t, "Command");
+    table_cell(t, "%s", *commands ? commands : "not told");
+    row(t, "Versions");
+    table_cell(t, "%s", versions);
+    row(t, "Settings");
+    table_cell(t, "%s", given);
 }
 
 static void put_gathers(struct report *r, struct table *t)
@@ -69,16 +104,18 @@ static void put_gathers(struct report *r, struct table *t)
 
 static void put_overlap(struct report *r, struct table *t)
 {
-    char time[FORM_ROOM], hidden[FORM_ROOM], exposed[FORM_ROOM], share[FORM_ROOM], median[FORM_ROOM];
+    char time[FORM_ROOM], hidden[FORM_ROOM], exposed[FORM_ROOM], late[FORM_ROOM], share[FORM_ROOM], median[FORM_ROOM];
     row(t, "Overlap reached");
     if (r->sites.ring_time <= 0) {
         table_cell(t, "not known: no moved gather was traced (`slipring run --record DIR` traces all)");
         return;
     }
-    table_cell(t, "%s: of %s in moved gathers, %s were hidden (all ranks together); streams stood still for %s",
+    table_cell(t,
+               "%s: of %s in moved gathers, %s were hidden (all ranks together); streams stood still for %s, %s of it "
+               "before the last rank had reached the call",
                form_share(share, overlap_of(r->sites.ring_hidden, r->sites.ring_time)),
                form_time(time, r->sites.ring_time), form_time(hidden, r->sites.ring_hidden),
-               form_time(exposed, r->sites.ring_exposed));
+               form_time(exposed, r->sites.ring_exposed), form_time(late, r->sites.ring_late));
     row(t, "A median gather");
     table_cell(t, "%s hidden; a fused one %s", form_share(share, (double)percentile(&r->sites.share, 50) / 1e4),
                r->sites.fused_share.n ? form_share(median, (double)percentile(&r->sites.fused_share, 50) / 1e4)
@@ -134,6 +171,7 @@ void report_glance(struct report *r)
     struct table t = {.columns = columns, .n = 2};
     out_begin(r->o, "slipring report");
     put_when(r, &t);
+    put_program(r, &t);
     put_where(r, &t);
     put_gathers(r, &t);
     put_overlap(r, &t);

@@ -37,20 +37,21 @@ static void put_shape(struct table *t, const struct site *s)
 static void put_figures(struct table *t, const struct report *r, size_t i)
 {
     const struct site *s = &r->sites.list.at[i];
-    char buf[6][FORM_ROOM], label[80];
+    char buf[7][FORM_ROOM], label[80];
     double bytes = (double)s->shard * r->m->comms.at[s->comm].nranks * (double)s->calls;
     table_cell(t, "%s", site_label(&r->sites, i, label, sizeof label));
     put_shape(t, s);
     table_cell(t, "%s", s->calls ? form_count(buf[0], s->calls) : "-");
     table_cell(t, "%s", s->calls && s->shard ? form_bytes(buf[1], bytes) : "-");
     if (s->traced == 0) {
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 5; k++)
             table_cell(t, "-");
         return;
     }
     table_cell(t, "%s", form_time(buf[2], (double)s->median));
     table_cell(t, "%s", form_time(buf[3], (double)s->p90));
     table_cell(t, "%s", form_time(buf[4], (double)s->exposed_median));
+    table_cell(t, "%s", form_time(buf[6], (double)s->late_median));
     table_cell(t, "%s", form_share(buf[5], overlap_of(s->hidden_sum, s->time_sum)));
 }
 
@@ -59,8 +60,9 @@ static void figures(struct report *r, const size_t *chosen, size_t n)
     static const struct column columns[] = {{"call site", false, false}, {"shard of a rank", false, true},
                                             {"calls", true, false},      {"gathered", true, false},
                                             {"median", true, false},     {"p90", true, false},
-                                            {"exposed", true, false},    {"overlap", true, false}};
-    struct table t = {.columns = columns, .n = 8};
+                                            {"exposed", true, false},    {"late", true, false},
+                                            {"overlap", true, false}};
+    struct table t = {.columns = columns, .n = 9};
     for (size_t i = 0; i < n; i++)
         put_figures(&t, r, chosen[i]);
     out_table(r->o, &t);
@@ -237,7 +239,9 @@ void report_sites(struct report *r)
         out_say(
             r->o,
             "median, p90: time of a gather, from when the application's stream reached the call until the last byte "
-            "had arrived. exposed: how long the stream stood still for it, median. overlap: 1 - exposed / time, "
+            "had arrived. exposed: how long the stream stood still for it, median. late: of that, until the last rank "
+            "had "
+            "reached the call, median: waiting for a slow rank and not for data. overlap: 1 - exposed / time, "
             "over all gathers. A stream can stand still longer than the gather takes, for peers that still read "
             "this rank's shard; then nothing of it is hidden. Calls and bytes are one rank's.");
     else

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/lifecycle/launched.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "base/log.h"
+
+/* Programs count on the lowest free descriptors. */
+enum { LOWEST_FD = 100, LOOKED_AT = 8, NAME_MOST = 64 };
+
+/* Descriptors of the top, and what they were when they were made: a program may close what it did not open. */
+struct held {
+    int fd;
+    dev_t dev;
+    ino_t ino;
+};
+static struct held made = {.fd = -1}, said = {.fd = -1}, err = {.fd = -1};
+static _Atomic uint64_t first_id; /* of the process's first communicator; 0: none yet */
+static _Atomic bool rank0;
+
+static const char *run_variable(void)
+{
+    const char *run = getenv("SLIPRING_RUN");
+    return run ? run : "";
+}
+
+enum slr_launched slr_launched(void)
+{
+    const char *run = run_variable();
+    return !*run ? SLR_LAUNCHED_NOT : strchr(run, ':') ? SLR_LAUNCHED_RUN : SLR_LAUNCHED_QUIET;
+}
+
+/* False: not started by a launcher, or the name is not one of its making. */
+static bool address(const char *what, struct sockaddr_un *to, socklen_t *len)
+{
+    const char *name = strchr(run_variable(), ':');
+    if (!name || !name[1] || strlen(name + 1) > NAME_MOST)
+        return false;
+    *to = (struct sockaddr_un){.sun_family = AF_UNIX};
+    /* The first byte is 0: a name that is no file. */
+    int n = snprintf(to->sun_path + 1, sizeof to->sun_path - 1, "slipring-run-%s-%s", name + 1, what);
+    *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    return true;
+}
+
+/* 0, or the errno of what failed. */
+static int tell(const char *what)
+{
+    struct sockaddr_un to;
+    socklen_t len;
+    if (!address(what, &to, &len))
+        return ENOENT;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int error = fd < 0 || connect(fd, (struct sockaddr *)&to, len) != 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+void slr_launched_made(uint64_t id, int rank)
+{
+    uint64_t before = 0;
+    if (atomic_compare_exchange_strong(&first_id, &before, id ? id : 1))
+        tell("made");
+    if (rank == 0 && (before == 0 || before == id))
+        atomic_store(&rank0, true);
+}
+
+bool slr_launched_rank0(void)
+{
+    return atomic_load(&rank0);
+}
+
+bool slr_launched_first(void)
+{
+    return tell("said") != EAGAIN;
+}
+
+/* ---- the top ---- */
+
+static struct held hold(int fd)
+{
+    struct held h = {.fd = fd};
+    struct stat st;
+    if (h.fd >= 0 && fstat(h.fd, &st) == 0) {
+        h.dev = st.st_dev;
+        h.ino = st.st_ino;
+    }
+    return h;
+}
+
+static bool still_ours(const struct held *h)
+{
+    struct stat st;
+    return h->fd >= 0 && fstat(h->fd, &st) == 0 && st.st_dev == h->dev && st.st_ino == h->ino;
+}
+
+/* The socket that the program before this one listened on, or that its parent does; -1: there is none. */
+static int inherited(const struct sockaddr_un *at, socklen_t len)
+{
+    for (int fd = LOWEST_FD; fd < LOWEST_FD + LOOKED_AT; fd++) {
+        struct sockaddr_un own;
+        socklen_t size = sizeof own;
+        if (getsockname(fd, (struct sockaddr *)&own, &size) == 0 && size == len && memcmp(&own, at, len) == 0)
+            return fd;
+    }
+    return -1;
+}
+
+static int listen_anew(const struct sockaddr_un *at, socklen_t len)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool listens = fd >= 0 && bind(fd, (const struct sockaddr *)at, len) == 0 && listen(fd, 0) == 0;
+    int high = listens ? fcntl(fd, F_DUPFD, LOWEST_FD) : -1; /* stays open over exec */
+    if (fd >= 0)
+        close(fd);
+    return high;
+}
+
+/* What the top listens on for `what`; another process closes it. */
+static struct held socket_for(const char *what, bool top)
+{
+    struct sockaddr_un at;
+    socklen_t len;
+    if (!address(what, &at, &len))
+        return hold(-1);
+    int fd = inherited(&at, len);
+    if (!top && fd >= 0)
+        close(fd);
+    return hold(!top ? -1 : fd >= 0 ? fd : listen_anew(&at, len));
+}
+
+static void at_exit(void)
+{
+    struct pollfd p = {.fd = made.fd, .events = POLLIN};
+    if (!still_ours(&made) || !still_ours(&err) || poll(&p, 1, 0) != 0 || !slr_get(SLR_S_ENABLE))
+        return;
+    slr_log_tell(err.fd, "job",
+                 "no process with libslipring.so made an NCCL communicator, so nothing was substituted; `slipring "
+                 "doctor -- COMMAND` says what can keep the library out");
+}
+
+/* A child that lives on keeps nobody waiting for the end of stderr. */
+static void in_child(void)
+{
+    struct held *all[] = {&made, &said, &err};
+    for (int i = 0; i < 3; i++) {
+        if (still_ours(all[i]))
+            close(all[i]->fd);
+        all[i]->fd = -1;
+    }
+}
+
+/* Before main(), as a program that uses no NCCL calls nothing here. Nothing happens but in the top.
+ * stderr is kept: programs close it before their last exit handler, which this one is. */
+__attribute__((constructor)) static void begin(void)
+{
+    if (slr_launched() != SLR_LAUNCHED_RUN)
+        return;
+    const bool top = strtoul(run_variable(), NULL, 10) == (unsigned long)getpid();
+    made = socket_for("made", top);
+    said = socket_for("said", top);
+    if (!top)
+        return;
+    err = hold(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, LOWEST_FD));
+    if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(at_exit) != 0)
+        in_child();
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The line at the end of a job: what the counters make of it, and who says it. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/counters.h"
+#include "base/log.h"
+#include "plugin/lifecycle/closing.h"
+#include "plugin/lifecycle/launched.h"
+
+static enum slr_launched by;
+
+enum slr_launched slr_launched(void)
+{
+    return by;
+}
+
+bool slr_launched_first(void)
+{
+    return true;
+}
+
+bool slr_launched_rank0(void)
+{
+    return true;
+}
+
+static const char *text(void)
+{
+    static char line[SLR_LOG_LINE];
+    return slr_closing_text(line, sizeof line);
+}
+
+static void count(enum slr_reason r, int n)
+{
+    for (int i = 0; i < n; i++)
+        slr_count(r);
+}
+
+Test(closing, nothing_without_a_gather)
+{
+    cr_expect_str_empty(text());
+    by = SLR_LAUNCHED_QUIET;
+    cr_expect_str_empty(text());
+}
+
+Test(closing, a_launched_job_without_a_gather)
+{
+    by = SLR_LAUNCHED_RUN;
+    cr_expect_str_eq(text(), "rank 0: communicators were made, but ncclAllGather was not called");
+}
+
+Test(closing, all_over_the_ring)
+{
+    slr_counters.gathers = slr_counters.substituted = 8;
+    count(SLR_R_RING, 8);
+    count(SLR_R_FUSED, 5);
+    count(SLR_R_JOIN_OTHER_OP, 3);
+    cr_expect_str_eq(text(), "rank 0: 8 of 8 all-gathers went over the ring, 5 GEMMs ran in parts behind them");
+}
+
+Test(closing, the_main_reason_and_its_cure)
+{
+    slr_counters.gathers = 10;
+    slr_counters.substituted = 3;
+    count(SLR_R_RING, 2);
+    count(SLR_R_GRAPH, 20); /* goes to the ring, too */
+    count(SLR_R_TOO_SMALL, 4);
+    count(SLR_R_MEASURED, 3);
+    count(SLR_R_FUSED, 30);
+    cr_expect(strstr(text(), "3 of 10 all-gathers"), "%s", text());
+    cr_expect(strstr(text(), "; 7 stayed with NCCL, 4 of them for below_min_bytes ("), "%s", text());
+    cr_expect(strstr(text(), "): lower SLIPRING_MIN_BYTES"), "%s", text());
+    count(SLR_R_MEASURED, 3);
+    cr_expect(strstr(text(), "6 of them for measured (NCCL was measured"), "%s", text());
+    cr_expect_eq(text()[strlen(text()) - 1], ')', "there is no cure: %s", text());
+}
+
+Test(closing, why_no_gemm_ran_in_parts)
+{
+    slr_counters.gathers = slr_counters.substituted = 4;
+    count(SLR_R_RING, 4);
+    count(SLR_R_JOIN_NO_FUSE, 3);
+    count(SLR_R_JOIN_OTHER_OP, 1);
+    cr_expect(strstr(text(), "; no GEMM ran in parts, mostly for fuse_off ("), "%s", text());
+    cr_expect(strstr(text(), "SLIPRING_FUSE=on"), "%s", text());
+}
+
+Test(closing, what_was_measured)
+{
+    slr_counters.gathers = slr_counters.substituted = 1;
+    slr_counters.chosen = 2;
+    slr_counters.chosen_ns = 1500000;
+    slr_counters.chosen_nccl_ns = 2750000;
+    slr_counters.traced_ns = 4000000;
+    slr_counters.traced_hidden_ns = 3000000;
+    cr_expect(strstr(text(), "; measured at 2 call sites: 1.500 ms as chosen, 2.750 ms by NCCL"), "%s", text());
+    cr_expect(strstr(text(), "; of 4.000 ms of traced gathers 3.000 ms were hidden"), "%s", text());
+}
+
+Test(closing, reduce_scatters)
+{
+    slr_counters.scatters = 6;
+    slr_counters.scatters_substituted = 5;
+    slr_counters.scatters_fused = 4;
+    cr_expect_str_eq(text(), "rank 0: 5 of 6 reduce-scatters went over the ring, 4 as their GEMMs completed the parts");
+    slr_counters.gathers = 1;
+    cr_expect_str_eq(text(),
+                     "rank 0: 0 of 1 all-gathers went over the ring; 5 of 6 reduce-scatters went over the ring, 4 as "
+                     "their GEMMs completed the parts");
+}
+
+Test(closing, a_small_buffer_is_not_overrun)
+{
+    char line[24];
+    memset(line, 'x', sizeof line);
+    slr_counters.gathers = slr_counters.substituted = 123456789;
+    slr_closing_text(line, 20);
+    cr_expect_eq(strlen(line), 19);
+    cr_expect_eq(line[20], 'x');
+}
+
+Test(closing, every_cure_is_of_a_reason_and_short)
+{
+    int n = 0;
+    for (int r = 0; r < SLR_R_COUNT; r++) {
+        const char *cure = slr_reason_cure((enum slr_reason)r);
+        n += cure != NULL;
+        cr_expect(!cure || (strlen(cure) < 300 && cure[strlen(cure) - 1] != '.'), "%s", slr_reason_name(r));
+    }
+    cr_expect_gt(n, 15);
+    cr_expect_null(slr_reason_cure(SLR_R_COUNT));
+    cr_expect_null(slr_reason_cure(SLR_R_MEASURED));
+}
