@@ -323,7 +323,7 @@ static void read_between(struct turn *u)
     read_before(u);
 }
 
-static void expect_read(struct turn *u)
+void expect_recv_read(struct turn *u)
 {
     struct site *t = u->t;
     turn_expect(u, u->c, 0, t->count, false);
@@ -375,8 +375,8 @@ const struct scatter_case between_cases[] = {
     OTHER("operands", .between = zero_operands),
     OTHER("held", .between = wait_long),
     OTHER("rest", .between = rest),
-    OTHER("recv-read", .make = read_between, .expect = expect_read),
+    OTHER("recv-read", .make = read_between, .expect = expect_recv_read),
     OTHER("operands-always", .between = zero_operands, .each = true),
-    OTHER("recv-read-always", .make = read_between, .expect = expect_read, .each = true),
+    OTHER("recv-read-always", .make = read_between, .expect = expect_recv_read, .each = true),
     OTHER("gemm-elsewhere-always", .between = gemm_elsewhere, .each = true),
     {.name = NULL}};

@@ -1,28 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMMs and reduce-scatters in CUDA graphs: captured as frameworks do, replayed in any turn with calls, gathers and other
- * graphs, while graphs come and go; and what is captured between the GEMM and the call, after earlier turns have told
- * otherwise. */
-#include "scatter_wrong.h"
+ * graphs, while graphs come and go. */
+#include "scatter_graphs.h"
 
-enum { LEARNED = 6, REPLAYS = 9, SITES = 4, STEPS = 90 };
-
-static const struct other usually;
+enum { SITES = 4, STEPS = 90 };
 
 /* ---- graphs ---- */
 
-static void begin(struct world *w)
+void graph_begin(struct world *w)
 {
     CUDA(cudaStreamBeginCapture(w->s, cudaStreamCaptureModeThreadLocal));
 }
 
-static cudaGraph_t end(struct world *w)
+cudaGraph_t graph_end(struct world *w)
 {
     cudaGraph_t graph;
     CUDA(cudaStreamEndCapture(w->s, &graph));
     return graph;
 }
 
-static cudaGraphExec_t executable(cudaGraph_t graph)
+cudaGraphExec_t graph_executable(cudaGraph_t graph)
 {
     cudaGraphExec_t exec;
     CUDA(cudaGraphInstantiate(&exec, graph, 0));
@@ -32,9 +29,9 @@ static cudaGraphExec_t executable(cudaGraph_t graph)
 
 static cudaGraph_t graph_of_turn(struct turn *u)
 {
-    begin(u->t->w);
+    graph_begin(u->t->w);
     turn_play(u);
-    return end(u->t->w);
+    return graph_end(u->t->w);
 }
 
 /* A turn of the site by the graph, or as ever; on the host's side nothing waits. */
@@ -83,7 +80,7 @@ static void form(struct world *w, const struct scatter_case *c)
     site_play(&t, LEARNED, "before the graph");
     for (int i = 0; i < BURST; i++)
         turn_open(&each[i], &t);
-    cudaGraphExec_t exec = executable(graph_of_turn(&each[0]));
+    cudaGraphExec_t exec = graph_executable(graph_of_turn(&each[0]));
     for (int at = 0; at < REPLAYS; at += BURST) {
         for (int i = 0; i < BURST; i++)
             turn_run(&each[i], at == BURST && i == 1 ? NULL : exec);
@@ -112,9 +109,9 @@ static void plain(struct world *w, const struct scatter_case *c)
     nccl_connects(w->comm, w->s);
     site_open(&t, w, c->arg);
     turn_open(&u, &t);
-    begin(w);
+    graph_begin(w);
     other_enqueue(&u, &copied);
-    cudaGraphExec_t exec = executable(end(w));
+    cudaGraphExec_t exec = graph_executable(graph_end(w));
     for (int i = 0; i < REPLAYS; i++) {
         other_play(&u, &copied, i % 3 == 2 ? NULL : exec);
         CUDA(cudaStreamSynchronize(w->s));
@@ -162,14 +159,14 @@ static void together(struct world *w, const struct scatter_case *c)
 {
     struct several v;
     several_open(w, &v);
-    begin(w);
+    graph_begin(w);
     gather_call(&v.g[0], w->comm, w->s);
     for (int i = 0; i < SITES; i++) {
         turn_play(&v.u[i]);
         if (i == 1)
             gather_call(&v.g[1], w->comm, w->s);
     }
-    cudaGraphExec_t exec = executable(end(w));
+    cudaGraphExec_t exec = graph_executable(graph_end(w));
     for (uint64_t n = 1; n <= REPLAYS; n++) {
         for (int i = 0; i < SITES; i++)
             turn_load(&v.u[i], w->s);
@@ -208,13 +205,13 @@ static void turns(struct world *w, const struct scatter_case *c)
     struct several v;
     several_open(w, &v);
     for (int i = 0; i < SITES; i++)
-        exec[i] = executable(graph_of_turn(&v.u[i]));
+        exec[i] = graph_executable(graph_of_turn(&v.u[i]));
     for (uint64_t step = 1; step <= STEPS; step++) {
         const int i = (int)(hash64(1, step) % SITES);
         const uint64_t own = c->arg ? (uint64_t)w->rank : 99;
         if (!c->arg && hash64(2, step) % 20 == 0) {
             CUDA(cudaGraphExecDestroy(exec[i]));
-            exec[i] = executable(graph_of_turn(&v.u[i]));
+            exec[i] = graph_executable(graph_of_turn(&v.u[i]));
         }
         if (hash64(3, step) % 4 == 0)
             add_gather(&v, (int)(step % 2), step, w->s, c->name);
@@ -233,7 +230,7 @@ static void streams(struct world *w, const struct scatter_case *c)
     nccl_connects(w->comm, w->s);
     for (int i = 0; i < 2; i++)
         pair_open(w, &t[i], &u[i], &shapes[i * 2]);
-    cudaGraphExec_t exec = executable(graph_of_turn(&u[0]));
+    cudaGraphExec_t exec = graph_executable(graph_of_turn(&u[0]));
     for (int n = 0; n < 4 * BURST; n++) {
         const cudaStream_t on = n % 2 ? w->third : w->s, off = n % 2 ? w->s : w->third;
         for (int i = 0; i < 2; i++)
@@ -275,7 +272,7 @@ static void gathers(struct world *w, const struct scatter_case *c)
         turn_open(&each[i], &t);
         gather_alloc(&g[i], w->rank, w->nranks, 20000);
     }
-    cudaGraphExec_t exec = executable(graph_of_turn(&each[0]));
+    cudaGraphExec_t exec = graph_executable(graph_of_turn(&each[0]));
     for (uint64_t n = 1; n <= REPLAYS; n++) {
         for (int i = 0; i < BURST; i++) {
             gather_load(&g[i], n * BURST + (uint64_t)i, w->s);
@@ -347,7 +344,7 @@ static void copied(struct world *w, const struct scatter_case *c)
     CUDA(cudaGraphAddChildGraphNode(&second, parent, &first, 1, graph[1]));
     for (int i = 0; i < 2; i++)
         CUDA(cudaGraphDestroy(graph[i]));
-    cudaGraphExec_t one = executable(clone), both = executable(parent);
+    cudaGraphExec_t one = graph_executable(clone), both = graph_executable(parent);
     for (int n = 0; n < REPLAYS; n++) {
         turn_now(&u[0], one, "a clone");
         turn_load(&u[1], w->s);
@@ -373,7 +370,7 @@ static void again(struct world *w, const struct scatter_case *c)
     pair_open(w, &t, &u, &usual);
     for (int i = 0; i < REPLAYS; i++) {
         CUDA(cudaGraphDestroy(graph_of_turn(&u)));
-        cudaGraphExec_t exec = executable(graph_of_turn(&u));
+        cudaGraphExec_t exec = graph_executable(graph_of_turn(&u));
         turn_now(&u, exec, c->name);
         turn_now(&u, exec, c->name);
         CUDA(cudaGraphExecDestroy(exec));
@@ -391,12 +388,12 @@ static void left(struct world *w, const struct scatter_case *c)
     nccl_connects(w->comm, w->s);
     pair_open(w, &t, &u, &usual);
     for (int i = 0; i < REPLAYS; i++) {
-        begin(w);
+        graph_begin(w);
         site_gemm(&t, w->s);
-        CUDA(cudaGraphDestroy(end(w)));
-        begin(w);
+        CUDA(cudaGraphDestroy(graph_end(w)));
+        graph_begin(w);
         other_enqueue(&u, &copied_there);
-        cudaGraphExec_t exec = executable(end(w));
+        cudaGraphExec_t exec = graph_executable(graph_end(w));
         other_play(&u, &copied_there, exec);
         CUDA(cudaStreamSynchronize(w->s));
         turn_check(&u, c->name);
@@ -405,134 +402,9 @@ static void left(struct world *w, const struct scatter_case *c)
     pair_close(&t, &u);
 }
 
-/* ---- between the GEMM and the call ---- */
-
-/* The program puts a node there itself, and the stream behind it. */
-static void by_node(struct turn *u)
-{
-    struct site *t = u->t;
-    cudaStream_t s = t->w->s;
-    enum cudaStreamCaptureStatus status;
-    const cudaGraphNode_t *behind;
-    cudaGraphNode_t node;
-    cudaGraph_t graph;
-    size_t n;
-    CUDA(cudaStreamGetCaptureInfo(s, &status, NULL, &graph, &behind, NULL, &n));
-    CUDA(cudaGraphAddMemcpyNode1D(&node, graph, behind, n, CHANGED(t), FROM_SPARE(t), CHANGED_BYTES(t),
-                                  cudaMemcpyDeviceToDevice));
-    CUDA(cudaStreamUpdateCaptureDependencies(s, &node, NULL, 1, cudaStreamSetCaptureDependencies));
-}
-
-/* On another stream, which the call's waits for besides the GEMM's. */
-static void beside(struct turn *u)
-{
-    struct world *w = u->t->w;
-    edge(w, 0, w->s, w->third);
-    CUDA(cudaMemcpyAsync(CHANGED(u->t), FROM_SPARE(u->t), CHANGED_BYTES(u->t), cudaMemcpyDeviceToDevice, w->third));
-    edge(w, 1, w->third, w->side);
-    edge(w, 2, w->s, w->side);
-}
-
-static void call_on_side(struct turn *u)
-{
-    struct world *w = u->t->w;
-    site_call(u->t, w->side);
-    edge(w, 3, w->side, w->s);
-}
-
-/* Something that the GEMM does not wait for reads the receive buffer until the call. */
-static void reader(struct turn *u)
-{
-    struct site *t = u->t;
-    struct world *w = t->w;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, w->s));
-    edge(w, 0, w->s, w->side);
-    hold(w->side, 8);
-    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->count * t->elem, cudaMemcpyDeviceToDevice, w->side));
-    site_gemm(t, w->s);
-    edge(w, 1, w->s, w->side);
-}
-
-static void expect_read(struct turn *u)
-{
-    struct site *t = u->t;
-    turn_expect(u, u->c, 0, t->count, false);
-    u->want_scratch = malloc(t->all * t->elem);
-    memset(u->want_scratch, 0x7b, t->all * t->elem);
-    for (size_t i = 0; i < t->count; i++)
-        elem_put(t->shape.type, u->want_scratch, i, u->spare[t->w->rank][i]);
-}
-
-/* What is sent is what stands there when the group ends. */
-static void group_written(struct turn *u)
-{
-    NCCL(ncclGroupStart());
-    site_call(u->t, u->t->w->s);
-    copy_c(u);
-    NCCL(ncclGroupEnd());
-}
-
-static const struct other *other_of(const char *name)
-{
-    const struct scatter_case *const from[] = {between_cases, instead_cases};
-    for (int i = 0; i < LENGTH(from); i++)
-        for (const struct scatter_case *c = from[i]; c->name; c++)
-            if (!strcmp(name, c->name))
-                return c->arg;
-    return NULL;
-}
-
-static void wrong_in_graph(struct world *w, const struct other *o, const char *what)
-{
-    struct shape shape = usual;
-    struct site t;
-    struct turn u;
-    shape.beta = o->beta;
-    shape.type = o->type;
-    nccl_connects(w->comm, w->s);
-    site_open(&t, w, &shape);
-    turn_open(&u, &t);
-    for (int i = 0; i < LEARNED; i++)
-        other_play(&u, &usually, NULL);
-    CUDA(cudaStreamSynchronize(w->s));
-    begin(w);
-    other_enqueue(&u, o);
-    cudaGraphExec_t exec = executable(end(w));
-    for (int i = 0; i < REPLAYS; i++) {
-        other_play(&u, i % 4 == 3 ? &usually : o, i % 4 == 3 ? NULL : exec);
-        CUDA(cudaStreamSynchronize(w->s));
-        turn_check(&u, what);
-    }
-    CUDA(cudaGraphExecDestroy(exec));
-    pair_close(&t, &u);
-}
-
-static void other(struct world *w, const struct scatter_case *c)
-{
-    const struct other *o = other_of(c->arg);
-    CHECK(o, "no such case");
-    wrong_in_graph(w, o, c->name);
-}
-
-static void special(struct world *w, const struct scatter_case *c)
-{
-    wrong_in_graph(w, c->arg, c->name);
-}
-
 #define G(name_, ...)                                                                                                  \
     {                                                                                                                  \
         .name = "graph-" name_, .list = "graphs", .body = form, .arg = &(const struct shape)                           \
-        {                                                                                                              \
-            __VA_ARGS__                                                                                                \
-        }                                                                                                              \
-    }
-#define O(list_, name_)                                                                                                \
-    {                                                                                                                  \
-        .name = "graph-" name_, .list = list_, .body = other, .arg = name_                                             \
-    }
-#define S(name_, list_, ...)                                                                                           \
-    {                                                                                                                  \
-        .name = "graph-" name_, .list = list_, .body = special, .arg = &(const struct other)                           \
         {                                                                                                              \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
@@ -560,37 +432,4 @@ const struct scatter_case graph_cases[] = {
     {.name = "graph-copied", .list = "graphs", .body = copied},
     {.name = "graph-again", .list = "graphs", .body = again},
     {.name = "graph-left", .list = "graphs-wrong", .body = left},
-    S("reader", "graphs", .make = reader, .call = call_on_side, .expect = expect_read),
-    O("graphs-wrong", "memset"),
-    O("graphs-wrong", "copy"),
-    O("graphs-wrong", "copy-fp32"),
-    O("graphs-wrong", "tied"),
-    O("graphs-wrong", "gemm-add"),
-    O("graphs-wrong", "gemm-moved"),
-    O("graphs-wrong", "gemm-twice-beta"),
-    O("graphs-wrong", "all-reduce"),
-    O("graphs-wrong", "all-gather"),
-    O("graphs-wrong", "broadcast"),
-    O("graphs-wrong", "scatter-into"),
-    O("graphs-wrong", "two-halves"),
-    O("graphs-wrong", "shorter"),
-    O("graphs-wrong", "copied"),
-    O("graphs-wrong", "other-buffer"),
-    O("graphs-wrong", "half-count"),
-    O("graphs-wrong", "inside"),
-    O("graphs-wrong", "other-operation"),
-    O("graphs-wrong", "other-type"),
-    S("node", "graphs-wrong", .between = by_node, .model = is_spare),
-    S("beside", "graphs-wrong", .between = beside, .call = call_on_side, .model = is_spare),
-    O("graphs-wrong", "gemm-elsewhere"),
-    O("graphs-wrong", "gather-elsewhere"),
-    O("graphs-wrong", "operands"),
-    O("graphs", "recv-read"),
-    O("graphs", "other-stream"),
-    O("graphs", "twice"),
-    O("graphs-nccl", "in-group"),
-    S("written-inside", "graphs-nccl", .call = group_written, .model = is_spare),
-    O("graphs", "overwritten"),
-    O("graphs", "overwritten-tied"),
-    O("graphs", "overwritten-by-gather"),
     {.name = NULL}};

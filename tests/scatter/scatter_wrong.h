@@ -59,6 +59,9 @@ void await_event(struct turn *u);
 void poll_event(struct turn *u);
 void poll_stream(struct turn *u);
 
+/* The receive buffer, as it was before the call, in the scratch one: what was put there from `spare`. */
+void expect_recv_read(struct turn *u);
+
 /* ---- what changes it ---- */
 void memset_c(struct turn *u);
 void copy_c(struct turn *u);
