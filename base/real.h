@@ -14,6 +14,20 @@
 #include <nccl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include "base/nccl_later.h"
+
+/* CUDA 12's header turns these names into older forms than CUDA 13's does. Called are the same ones
+ * whatever it is built with: of these only cuDeviceGetUuid_v2 has to exist (CUDA 11.4). */
+#if CUDA_VERSION < 13000
+#undef cuDeviceGetUuid
+#define cuDeviceGetUuid cuDeviceGetUuid_v2
+#undef cuEventElapsedTime
+#define cuEventElapsedTime cuEventElapsedTime_v2
+#undef cuGraphNodeGetDependentNodes
+#define cuGraphNodeGetDependentNodes cuGraphNodeGetDependentNodes_v2
+#undef cuStreamGetCaptureInfo
+#define cuStreamGetCaptureInfo cuStreamGetCaptureInfo_v3
+#endif
 
 /* cublas_api.h declares these for C++ only; half values are 16-bit words to C. */
 #ifndef __cplusplus

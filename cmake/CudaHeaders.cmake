@@ -29,6 +29,11 @@ if(SLIPRING_NVTX_INCLUDE)
 else()
   message(STATUS "NVTX headers: none (nvtx3/nvToolsExt.h); slipring will have no ranges for profiling tools")
 endif()
-message(STATUS "CUDA headers: ${SLIPRING_CUDA_INCLUDE}; NCCL headers: ${SLIPRING_NCCL_INCLUDE}")
+# The library and the tools are the same for every CUDA. Programs that are linked to its libraries (bench/ag_gemm, the
+# tests), and the software GPU, have the SONAMEs of the headers' one: libcudart.so.12 or .13.
+slipring_define("${SLIPRING_CUDA_INCLUDE}/cuda.h" CUDA_VERSION slipring_cuda)
+math(EXPR SLIPRING_CUDA_MAJOR "${slipring_cuda} / 1000")
+message(STATUS "CUDA ${SLIPRING_CUDA_MAJOR} headers: ${SLIPRING_CUDA_INCLUDE}; NCCL headers: ${SLIPRING_NCCL_INCLUDE}")
 add_library(slipring_cuda_headers INTERFACE)
 target_include_directories(slipring_cuda_headers SYSTEM INTERFACE ${SLIPRING_CUDA_INCLUDE} ${SLIPRING_NCCL_INCLUDE})
+target_compile_definitions(slipring_cuda_headers INTERFACE SLIPRING_CUDA_MAJOR=${SLIPRING_CUDA_MAJOR})

@@ -7,7 +7,7 @@
 # prefixes, and the wheels in Python's site-packages. A folder counts only when it is complete and new enough, so that an
 # old toolkit or a wheel without crt/ does not hide a usable one behind it.
 
-set(SLIPRING_CUDA_MIN 13000) # CUDA_VERSION in cuda.h; the library still runs on older drivers and runtimes
+set(SLIPRING_CUDA_MIN 12090) # CUDA_VERSION in cuda.h; what is built runs on older drivers, and with CUDA 12 and 13 alike (docs/install.md)
 set(SLIPRING_NCCL_MIN 22809) # NCCL_VERSION_CODE in nccl.h: the first with ncclCommRevoke
 
 # The value of `#define NAME NUMBER` in a file, 0 when it is not there.

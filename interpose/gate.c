@@ -39,8 +39,9 @@ static bool of_thread(enum slr_gate_class class)
            class == SLR_GATE_LEGACY_PTDS;
 }
 
-/* The newest attribute of a launch that is known not to record an event. */
-#define LAST_ATTRIBUTE CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING
+/* The newest attribute of a launch that is known not to record an event:
+ * CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING, which CUDA 12's header does not have. */
+#define LAST_ATTRIBUTE 16
 
 /* Whether the launch records an event of the application beside its stream, or may, by an attribute
  * that is newer than this file. */
@@ -49,7 +50,7 @@ static bool launch_records(const CUlaunchConfig *config)
     for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++) {
         CUlaunchAttributeID id = config->attrs[i].id;
         if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
-            id > LAST_ATTRIBUTE)
+            (int)id > LAST_ATTRIBUTE)
             return true;
     }
     return false;

@@ -58,7 +58,7 @@ static bool row_of_base(const char *symbol, int version, bool per_thread, struct
     if (!first || first->class == SLR_GATE_NONE)
         return false;
     *out = *first;
-    if (!agree || version > CUDA_VERSION)
+    if (!agree || version > SLR_GATE_CUDA)
         out->class = SLR_GATE_ALL;
     return true;
 }

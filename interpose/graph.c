@@ -66,6 +66,18 @@ BEGIN_PLAIN(cuStreamBeginCapture_v2_ptsz, OWN(stream))
 BEGIN_GRAPH(cuStreamBeginCaptureToGraph, stream)
 BEGIN_GRAPH(cuStreamBeginCaptureToGraph_ptsz, OWN(stream))
 
+/* Since CUDA 13.1 and later: declared here, as an older cuda.h has to do. A graph that is captured anew
+ * has nodes of its own already; what goes to a CIG context is no graph. */
+#define BEGIN_RECAPTURE(sym, own)                                                                                      \
+    BEGIN(sym, slr_record_not_here(own),                                                                               \
+          (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void (*ask)(void), void *data),                   \
+          (stream, mode, graph, ask, data))
+#define BEGIN_CIG(sym, own) BEGIN(sym, slr_record_not_here(own), (CUstream stream, void *params), (stream, params))
+BEGIN_RECAPTURE(cuStreamBeginRecaptureToGraph, stream)
+BEGIN_RECAPTURE(cuStreamBeginRecaptureToGraph_ptsz, OWN(stream))
+BEGIN_CIG(cuStreamBeginCaptureToCig, stream)
+BEGIN_CIG(cuStreamBeginCaptureToCig_ptsz, OWN(stream))
+
 static bool capturing(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -74,21 +86,23 @@ static bool capturing(CUstream stream)
 
 /* Whether the call ended the capture can not be told from its result: one that was broken ends with
  * an error. */
-#define END(sym, own)                                                                                                  \
-    static CUresult hook_##sym(CUstream stream, CUgraph *graph)                                                        \
+#define END(sym, own, params, args)                                                                                    \
+    static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
         bool before = capturing(own);                                                                                  \
         const unsigned long long capture = slr_record_capture(own);                                                    \
         slr_record_end(own);                                                                                           \
-        CUresult r = REAL(sym)(stream, graph);                                                                         \
+        CUresult r = REAL(sym) args;                                                                                   \
         if (before && !capturing(own)) {                                                                               \
             slr_block_captures(-1);                                                                                    \
             slr_record_ended(capture);                                                                                 \
         }                                                                                                              \
         return r;                                                                                                      \
     }
-END(cuStreamEndCapture, stream)
-END(cuStreamEndCapture_ptsz, OWN(stream))
+END(cuStreamEndCapture, stream, (CUstream stream, CUgraph *graph), (stream, graph))
+END(cuStreamEndCapture_ptsz, OWN(stream), (CUstream stream, CUgraph *graph), (stream, graph))
+END(cuStreamEndCaptureToCig, stream, (CUstream stream), (stream))
+END(cuStreamEndCaptureToCig_ptsz, OWN(stream), (CUstream stream), (stream))
 
 static CUresult hook_cuGraphCreate(CUgraph *out, unsigned flags)
 {
@@ -260,6 +274,12 @@ static void install_captures(void)
     INSTALL(cuStreamBeginCapture_v2_ptsz);
     INSTALL(cuStreamBeginCaptureToGraph);
     INSTALL(cuStreamBeginCaptureToGraph_ptsz);
+    INSTALL(cuStreamBeginRecaptureToGraph);
+    INSTALL(cuStreamBeginRecaptureToGraph_ptsz);
+    INSTALL(cuStreamBeginCaptureToCig);
+    INSTALL(cuStreamBeginCaptureToCig_ptsz);
+    INSTALL(cuStreamEndCaptureToCig);
+    INSTALL(cuStreamEndCaptureToCig_ptsz);
     INSTALL(cuStreamEndCapture);
     INSTALL(cuStreamEndCapture_ptsz);
 }

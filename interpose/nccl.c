@@ -110,10 +110,10 @@ ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclD
 }
 
 /* Everything else that takes a stream goes to NCCL, and is noticed. */
-#define NCCL_OTHER(fn, id, params, args)                                                                               \
+#define NCCL_OTHER_OF(fn, id, n, t, params, args)                                                                      \
     static ncclResult_t noticed_##fn params                                                                            \
     {                                                                                                                  \
-        struct slr_other o = {.func = id, .count = count, .type = type, .comm = comm, .stream = stream};               \
+        struct slr_other o = {.func = id, .count = n, .type = t, .comm = comm, .stream = stream};                      \
         slr_other_begin(&o);                                                                                           \
         return slr_other_end(&o, slr_real.fn args);                                                                    \
     }                                                                                                                  \
@@ -122,6 +122,7 @@ ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclD
     {                                                                                                                  \
         NCCL_HOOK(fn, args, noticed_##fn args);                                                                        \
     }
+#define NCCL_OTHER(fn, id, params, args) NCCL_OTHER_OF(fn, id, count, type, params, args)
 
 NCCL_OTHER(ncclAllReduce, SLR_NCCL_ALL_REDUCE,
            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
@@ -155,6 +156,68 @@ NCCL_OTHER(ncclScatter, SLR_NCCL_SCATTER,
            (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
             cudaStream_t stream),
            (send, recv, count, type, root, comm, stream))
+
+/* One-sided: the peer's window is written behind what the own stream waits for, as with NCCL alone. */
+NCCL_OTHER(ncclPutSignal, SLR_NCCL_PUT_SIGNAL,
+           (const void *from, size_t count, ncclDataType_t type, int peer, ncclWindow_t window, size_t offset,
+            int signal, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream),
+           (from, count, type, peer, window, offset, signal, context, flags, comm, stream))
+NCCL_OTHER_OF(ncclSignal, SLR_NCCL_SIGNAL, 0, ncclUint8,
+              (int peer, int signal, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream),
+              (peer, signal, context, flags, comm, stream))
+NCCL_OTHER_OF(ncclWaitSignal, SLR_NCCL_WAIT_SIGNAL, 0, ncclUint8,
+              (int n, ncclWaitSignalDesc_t *signals, ncclComm_t comm, cudaStream_t stream), (n, signals, comm, stream))
+
+/* With a configuration of the call. NCCL wants it to be the same on all ranks, so this may decide. */
+NCCL_OTHER(ncclAllReduceConfig, SLR_NCCL_ALL_REDUCE,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+            cudaStream_t stream, const ncclCollConfig_t *config),
+           (send, recv, count, type, op, comm, stream, config))
+NCCL_OTHER(ncclAlltoAllConfig, SLR_NCCL_ALL_TO_ALL,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+            const ncclCollConfig_t *config),
+           (send, recv, count, type, comm, stream, config))
+NCCL_OTHER(ncclBroadcastConfig, SLR_NCCL_BROADCAST,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+            cudaStream_t stream, const ncclCollConfig_t *config),
+           (send, recv, count, type, root, comm, stream, config))
+NCCL_OTHER(ncclGatherConfig, SLR_NCCL_GATHER,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+            cudaStream_t stream, const ncclCollConfig_t *config),
+           (send, recv, count, type, root, comm, stream, config))
+NCCL_OTHER(ncclReduceConfig, SLR_NCCL_REDUCE,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+            cudaStream_t stream, const ncclCollConfig_t *config),
+           (send, recv, count, type, op, root, comm, stream, config))
+NCCL_OTHER(ncclScatterConfig, SLR_NCCL_SCATTER,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+            cudaStream_t stream, const ncclCollConfig_t *config),
+           (send, recv, count, type, root, comm, stream, config))
+
+/* The two that slipring substitutes: without a configuration they are the plain calls. */
+#define NCCL_CONFIGURED(fn, id, plain, params, args)                                                                   \
+    static ncclResult_t noticed_##fn params                                                                            \
+    {                                                                                                                  \
+        struct slr_other o = {.func = id, .count = count, .type = type, .comm = comm, .stream = stream};               \
+        if (!config)                                                                                                   \
+            return plain;                                                                                              \
+        slr_other_begin(&o);                                                                                           \
+        return slr_other_end(&o, slr_real.fn args);                                                                    \
+    }                                                                                                                  \
+    SLR_API                                                                                                            \
+    ncclResult_t fn params                                                                                             \
+    {                                                                                                                  \
+        NCCL_HOOK(fn, args, noticed_##fn args);                                                                        \
+    }
+NCCL_CONFIGURED(ncclAllGatherConfig, SLR_NCCL_ALL_GATHER, slr_all_gather(send, recv, count, type, comm, stream),
+                (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+                 const ncclCollConfig_t *config),
+                (send, recv, count, type, comm, stream, config))
+NCCL_CONFIGURED(ncclReduceScatterConfig, SLR_NCCL_REDUCE_SCATTER,
+                slr_reduce_scatter(send, recv, count, type, op, comm, stream),
+                (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                 cudaStream_t stream, const ncclCollConfig_t *config),
+                (send, recv, count, type, op, comm, stream, config))
 
 SLR_API
 ncclResult_t ncclGroupStart(void)

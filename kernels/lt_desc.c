@@ -129,7 +129,7 @@ static const char *const op_names[IDS] = {
     NAME(EPILOGUE_AUX_SCALE_MODE),
     NAME(D_OUT_SCALE_POINTER),
     NAME(D_OUT_SCALE_MODE),
-    NAME(EMULATION_DESCRIPTOR),
+    [38] = "EMULATION_DESCRIPTOR", /* not in CUDA 12's header */
 };
 #undef NAME
 

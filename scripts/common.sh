@@ -35,12 +35,20 @@ PY
     fi
 }
 
-# Prints LD_LIBRARY_PATH entries (colons between) for the CUDA runtime, cuBLAS and NCCL of CUDA 13; empty when the loader
-# finds all of them by itself. Fails, naming what is missing on stderr, when one is nowhere.
+# Prints 12 or 13: the CUDA whose headers the build uses, and so whose libraries its programs are linked to.
+cuda_major() {
+    local include
+    include=$(cmake -P "$SLR_ROOT/cmake/CudaSearch.cmake" | sed -n 's/^cuda=//p')
+    sed -nE 's/^#define CUDA_VERSION +([0-9]+)[0-9]{3}$/\1/p' "${include:-/nonexistent}/cuda.h" 2>/dev/null | grep . || echo 13
+}
+
+# Prints LD_LIBRARY_PATH entries (colons between) for the CUDA runtime and cuBLAS of that CUDA, and NCCL; empty when the
+# loader finds all of them by itself. Fails, naming what is missing on stderr, when one is nowhere.
 cuda_lib_path() {
-    local lib dir folders found path="" missing=""
+    local lib dir folders found major path="" missing=""
+    major=$(cuda_major)
     mapfile -t folders < <(cuda_lib_folders)
-    for lib in libcudart.so.13 libcublas.so.13 libcublasLt.so.13 libnccl.so.2; do
+    for lib in "libcudart.so.$major" "libcublas.so.$major" "libcublasLt.so.$major" libnccl.so.2; do
         found=""
         for dir in "${folders[@]}"; do
             if [ -e "$dir/$lib" ]; then

@@ -52,7 +52,7 @@ build_demo() {
     say "building in $build"
     configure "$build" -DSLIPRING_TESTS=ON
     ninja -C "$build" --quiet libslipring.so slipring-tables slipring-bench bench/ag_gemm \
-        softgpu/libcuda.so.1 softgpu/libcudart.so.13 softgpu/libcublas.so.13 softgpu/libcublasLt.so.13 softgpu/libnccl.so.2
+        softgpu_cuda softgpu_cudart softgpu_cublas softgpu_cublasLt softgpu_nccl
 }
 
 # Sets `prefix`, the command that gives the program its device; `options`, ag_gemm's; and `shard`, bytes of a rank's part.

@@ -4,7 +4,7 @@
 #
 # usage: scripts/setup.sh [--check] [--tests] [--all] [--gpu-libs]
 #   (none)      what building and the demo need
-#   --tests     also what the test suite needs
+#   --tests     also what the test suite needs, with the headers of CUDA 12 (.deps/cuda12; 600 MB are downloaded for them)
 #   --all       also clang, its sanitizers and clang-format
 #   --gpu-libs  also the CUDA runtime, cuBLAS and NCCL libraries, to run on a real GPU (the driver must be there)
 #   --check     install nothing: report, and exit 1 when something is missing
@@ -130,16 +130,16 @@ find_headers() {
     nvtx=$(sed -n 's/^nvtx=//p' <<<"$found")
 }
 
-# unpack_wheels include|lib NAME...: that folder of each wheel named in cuda-wheels.txt, into .deps/cuda. A pin decides
-# the version; pip's own configuration decides where wheels come from.
+# unpack_wheels include|lib FOLDER NAME...: that part of each wheel named in cuda-wheels.txt, into FOLDER of .deps. A pin
+# decides the version; pip's own configuration decides where wheels come from.
 unpack_wheels() {
-    local part=$1 name pins=() tmp
-    shift
+    local part=$1 folder=$2 name pins=() tmp
+    shift 2
     install_system "$for_wheels"
     for name in "$@"; do
         pins+=("$(grep "^$name==" "$SLR_ROOT/scripts/cuda-wheels.txt")")
     done
-    mkdir -p "$SLR_ROOT/.deps/cuda"
+    mkdir -p "$SLR_ROOT/.deps/$folder"
     tmp=$(mktemp -d "$SLR_ROOT/.deps/wheels.XXXXXX")
     # shellcheck disable=SC2064 # this folder, now
     trap "rm -rf '$tmp'" EXIT
@@ -147,9 +147,9 @@ unpack_wheels() {
     if ! python3 -m pip download --no-deps --only-binary=:all: --no-cache-dir -q -d "$tmp" "${pins[@]}" \
         >"$tmp/pip.log" 2>&1; then
         tail -n 20 "$tmp/pip.log" >&2
-        die "pip could not download ${pins[*]}. Install a CUDA 13 toolkit and NCCL instead, or set CUDA_HOME and NCCL_HOME."
+        die "pip could not download ${pins[*]}. Install a CUDA 13 toolkit (or 12.9) and NCCL instead, or set CUDA_HOME and NCCL_HOME."
     fi
-    python3 - "$part" "$SLR_ROOT/.deps/cuda" "$tmp"/*.whl <<'PY'
+    python3 - "$part" "$SLR_ROOT/.deps/$folder" "$tmp"/*.whl <<'PY'
 import os, shutil, sys, zipfile
 part, target, wheels = sys.argv[1], sys.argv[2], sys.argv[3:]
 for wheel in wheels:
@@ -158,7 +158,7 @@ for wheel in wheels:
             names = item.filename.split("/")  # nvidia/<group>/<part>/...
             if len(names) < 4 or names[2] != part or item.is_dir():
                 continue
-            if names[3] == "cccl" or names[-1].endswith((".a", ".py")):  # C++ templates; static libraries
+            if names[3] in ("cccl", "cub", "cuda", "thrust") or names[-1].endswith((".a", ".py")):  # C++ templates; static libraries
                 continue
             path = os.path.join(target, *names[2:])
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -186,9 +186,25 @@ setup_headers() {
         say "${nvtx:+found    NVTX headers: }${nvtx:-missing  NVTX headers (not needed: without them no ranges for profiling tools)}"
         [ ${#wheels[@]} = 0 ] || incomplete="${incomplete}headers, "
     elif [ ${#wheels[@]} != 0 ]; then
-        unpack_wheels include "${wheels[@]}"
+        unpack_wheels include cuda "${wheels[@]}"
         find_headers
         [[ -n $cuda && -n $nccl ]] || die "the unpacked headers in .deps/cuda/include are not complete"
+    fi
+}
+
+# CUDA 12's, beside those that the build uses.
+setup_headers12() {
+    local dir=$SLR_ROOT/.deps/cuda12/include
+    has_headers12() { [ -e "$dir/cuda.h" ] && [ -e "$dir/cublasLt.h" ] && [ -e "$dir/crt/host_defines.h" ] && [ -e "$dir/cudaProfiler.h" ]; }
+    if has_headers12; then
+        [ $check = 0 ] || say "found    CUDA 12 headers: $dir"
+    elif [ $check = 1 ]; then
+        say "missing  CUDA 12 headers"
+        incomplete="${incomplete}CUDA 12 headers, "
+    else
+        unpack_wheels include cuda12 nvidia-cuda-runtime-cu12 nvidia-cuda-nvcc-cu12 nvidia-cuda-cccl-cu12 \
+            nvidia-cuda-profiler-api-cu12 nvidia-cublas-cu12
+        has_headers12 || die "the unpacked headers in $dir are not complete"
     fi
 }
 
@@ -200,7 +216,7 @@ setup_gpu_libs() {
         say "missing  CUDA libraries, $missing"
         incomplete="${incomplete}CUDA libraries, "
     else
-        unpack_wheels lib nvidia-cuda-runtime nvidia-cublas nvidia-nccl-cu13
+        unpack_wheels lib cuda nvidia-cuda-runtime nvidia-cublas nvidia-nccl-cu13
         cuda_lib_path >/dev/null || die "the unpacked libraries in .deps/cuda/lib are not complete"
     fi
 }
@@ -210,6 +226,7 @@ setup_gpu_libs() {
 changed=0 incomplete=""
 install_system "$items"
 setup_headers
+[ $tests = 0 ] || setup_headers12
 [ $gpu_libs = 0 ] || setup_gpu_libs
 if [ $check = 1 ]; then
     [ -z "$incomplete" ] || die "incomplete: ${incomplete%, }"

@@ -44,10 +44,13 @@ enum slr_nccl_func {
     SLR_NCCL_RECV = 7,
     SLR_NCCL_ALL_TO_ALL = 8, /* from here on: 2.28 */
     SLR_NCCL_SCATTER = 9,
-    SLR_NCCL_GATHER = 10
+    SLR_NCCL_GATHER = 10,
+    SLR_NCCL_PUT_SIGNAL = 11, /* 2.29; NCCL names these to profilers, the numbers are our own */
+    SLR_NCCL_SIGNAL = 12,
+    SLR_NCCL_WAIT_SIGNAL = 13
 };
 #define SLR_NCCL_TUNED_FUNCS 5
-#define SLR_NCCL_FUNCS 11
+#define SLR_NCCL_FUNCS 14
 _Static_assert(sizeof(enum slr_nccl_func) == sizeof(int), "passed in an int's place");
 
 /* Algorithms and protocols, as numbers in cost tables. NCCL writes them "Tree" and "LL128"; NCCL_ALGO and NCCL_PROTO

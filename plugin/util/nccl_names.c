@@ -17,6 +17,9 @@ static const char *const funcs[] = {
     [SLR_NCCL_ALL_TO_ALL] = "AlltoAll",
     [SLR_NCCL_SCATTER] = "Scatter",
     [SLR_NCCL_GATHER] = "Gather",
+    [SLR_NCCL_PUT_SIGNAL] = "PutSignal",
+    [SLR_NCCL_SIGNAL] = "Signal",
+    [SLR_NCCL_WAIT_SIGNAL] = "WaitSignal",
 };
 static const char *const algos[] = {
     [SLR_NCCL_TREE] = "Tree",

@@ -21,10 +21,11 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("internal", ctypes.c_byte * 128)]
 
 
-def library(*names):
-    for name in names:
+def library(name):
+    """Of CUDA 13, or else 12; GATHER_CUDA names the one to be used."""
+    for major in os.environ.get("GATHER_CUDA", "13 12").split():
         try:
-            return ctypes.CDLL(name)
+            return ctypes.CDLL(f"{name}.so.{major}")
         except OSError as error:
             last = error
     raise last
@@ -38,9 +39,9 @@ def check(what, status):
 class Rank:
     def __init__(self, rank, ranks, pipes, one_gpu):
         self.rank, self.ranks = rank, ranks
-        self.rt = library("libcudart.so.13", "libcudart.so.12")
-        self.nccl = library("libnccl.so.2")
-        self.blas = library("libcublas.so.13", "libcublas.so.12")
+        self.rt = library("libcudart")
+        self.nccl = ctypes.CDLL("libnccl.so.2")
+        self.blas = library("libcublas")
         count = ctypes.c_int()
         check("cudaGetDeviceCount", self.rt.cudaGetDeviceCount(ctypes.byref(count)))
         check("cudaSetDevice", self.rt.cudaSetDevice(0 if one_gpu else rank % count.value))

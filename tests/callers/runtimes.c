@@ -41,7 +41,8 @@ static void *symbol(void *library, const char *name)
 
 static void load(void)
 {
-    void *runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_LOCAL), *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    void *runtime = dlopen("libcudart.so." TEXT(SLIPRING_CUDA_MAJOR), RTLD_NOW | RTLD_LOCAL),
+         *driver = dlopen("libcuda.so.1", RTLD_NOW);
     LOAD(rt, runtime, cudaMalloc);
     LOAD(rt, runtime, cudaFree);
     LOAD(rt, runtime, cudaMemcpyAsync);

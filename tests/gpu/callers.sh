@@ -37,7 +37,7 @@ compile() {
 make_programs() (
     cd "$SLR_ROOT/tests/e2e"
     static=$(library_file libcudart_static.a)
-    shared=$(library_file libcudart.so.13) blas=$(library_file libcublas.so.13) nccl=$(library_file libnccl.so.2)
+    shared=$(library_file "libcudart.so.$(cuda_major)") blas=$(library_file "libcublas.so.$(cuda_major)") nccl=$(library_file libnccl.so.2)
     compile static fuse.c fuse_api.c ranks.c "$static" "$blas" "$nccl"
     compile module.so -shared -fPIC -Dmain=module_main fuse.c fuse_api.c ranks.c "$shared" "$blas" "$nccl"
     compile local ../callers/local.c

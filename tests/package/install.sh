@@ -21,9 +21,10 @@ fail() {
 
 # wanted [GREP-OPTIONS...]: the list, without the lines that grep -v finds
 wanted() {
-    local config
+    local config cuda
+    cuda=$(sed -nE 's/^#define CUDA_VERSION +([0-9]+)[0-9]{3}$/\1/p' "$(sed -n 's/^SLIPRING_CUDA_INCLUDE:[^=]*=//p' "$build/CMakeCache.txt")/cuda.h")
     config=$(sed -n 's/^CMAKE_BUILD_TYPE:[^=]*=//p' "$build/CMakeCache.txt" | tr 'A-Z' 'a-z')
-    sed "s|@lib@|$libdir|; s|@config@|$config|" "$here/files" | grep -vE "${1:-^$}" | while read -r mode path; do
+    sed "s|@lib@|$libdir|; s|@config@|$config|; s|@cuda@|$cuda|" "$here/files" | grep -vE "${1:-^$}" | while read -r mode path; do
         case $path in
         *'/docs/*.md') for file in "$source"/docs/*.md; do echo "$mode ${path%/*}/${file##*/}"; done ;;
         */'slipring-*') for file in "$build"/slipring-*; do [ ! -x "$file" ] || echo "$mode ${path%/*}/${file##*/}"; done ;;

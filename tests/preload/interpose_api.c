@@ -84,6 +84,16 @@ static void check_nccl(bool on)
     SEES(ncclCommAbort, "slr_comm_abort", comm);
     SEES(ncclCommGetAsyncError, "slr_comm_get_async_error", comm, NULL);
     SEES(ncclAllGather, "slr_all_gather", NULL, NULL, 1, ncclInt8, comm, NULL);
+    /* With a configuration, and what has none of the ring's forms: noticed. */
+    SEES(ncclAllGatherConfig, "slr_other_begin", NULL, NULL, 1, ncclInt8, comm, NULL, (void *)&id);
+    SEES(ncclReduceConfig, "slr_other_begin", NULL, NULL, 1, ncclInt8, ncclSum, 0, comm, NULL, NULL);
+    SEES(ncclReduceScatterConfig, "slr_other_begin", NULL, NULL, 1, ncclInt8, ncclSum, comm, NULL, (void *)&id);
+    SEES(ncclPutSignal, "slr_other_begin", NULL, 1, ncclInt8, 1, NULL, 0, 0, 0, 0, comm, NULL);
+    SEES(ncclSignal, "slr_other_begin", 1, 0, 0, 0, comm, NULL);
+    SEES(ncclWaitSignal, "slr_other_begin", 0, NULL, comm, NULL);
+    /* Without: the plain call. */
+    CHECK(FUNCTION(ncclAllGatherConfig)(NULL, NULL, 1, ncclInt8, comm, NULL, NULL) == ncclInProgress);
+    nccl_seen(on ? "slr_all_gather" : "", on ? "ncclAllGather" : "ncclAllGatherConfig");
     SEES(ncclGroupStart, "slr_group_start", );
     SEES(ncclGroupEnd, "slr_group_end", );
 

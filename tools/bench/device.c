@@ -11,7 +11,12 @@
 
 #define DRIVER_MS 60000 /* a driver that has to load its module first takes its time */
 
-static const char *const libraries[] = {"libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libnccl.so.2"};
+/* What ag_gemm is linked to: the libraries of the CUDA whose headers it is built with. */
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+#define OF_CUDA(name) name ".so." TEXT(SLIPRING_CUDA_MAJOR)
+static const char *const libraries[] = {OF_CUDA("libcudart"), OF_CUDA("libcublas"), OF_CUDA("libcublasLt"),
+                                        "libnccl.so.2"};
 #define LIBRARIES (sizeof libraries / sizeof *libraries)
 
 struct found {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL that does nothing but note which function was called last. As in NCCL, the pnccl name is the same function. */
-#include <nccl.h>
+#include "base/nccl_later.h"
 #include <string.h>
 
 const char *fake_nccl_last(void);
@@ -40,7 +40,18 @@ FAKE(ncclAllGather,
      (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream))
 FAKE(ncclGroupStart, (void))
 FAKE(ncclGroupEnd, (void))
-/* ncclCommShrink, ncclCommRevoke and others of newer versions are missing: this is an older NCCL. */
+/* Of the newest versions. */
+FAKE(ncclAllGatherConfig, (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream, const ncclCollConfig_t *config))
+FAKE(ncclReduceConfig, (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config))
+FAKE(ncclReduceScatterConfig, (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config))
+FAKE(ncclPutSignal, (const void *from, size_t count, ncclDataType_t type, int peer, ncclWindow_t window, size_t offset,
+                     int signal, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream))
+FAKE(ncclSignal, (int peer, int signal, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream))
+FAKE(ncclWaitSignal, (int n, ncclWaitSignalDesc_t *signals, ncclComm_t comm, cudaStream_t stream))
+/* ncclCommShrink, ncclCommRevoke and others are missing, as in an older NCCL. */
 
 ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
     __attribute__((alias("ncclCommInitRank")));

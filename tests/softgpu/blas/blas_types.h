@@ -9,6 +9,13 @@
 #include <cublasLt.h>
 #pragma GCC visibility pop
 
+/* What cuBLAS 12's headers do not have. */
+#if CUBLAS_VER_MAJOR < 13
+#define CUBLAS_COMPUTE_64F_EMULATED_FIXEDPOINT ((cublasComputeType_t)79)
+#define CUBLAS_FP64_EMULATED_FIXEDPOINT_MATH 8
+#define CUBLASLT_MATMUL_DESC_EMULATION_DESCRIPTOR 38
+#endif
+
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>

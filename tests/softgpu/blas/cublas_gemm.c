@@ -37,7 +37,7 @@ static cublasStatus_t check(const struct gemm_call *g)
 
 static cudaDataType scale_type(cublasComputeType_t compute)
 {
-    switch (compute) {
+    switch ((int)compute) { /* CUDA 12 does not name all of them */
     case CUBLAS_COMPUTE_16F:
     case CUBLAS_COMPUTE_16F_PEDANTIC:
         return CUDA_R_16F;

@@ -8,6 +8,18 @@
 #include <cuda.h>
 #include "../softgpu.h"
 
+/* CUDA 12's header has these forms under names of their own. */
+#if CUDA_VERSION < 13000
+#undef cuDeviceGetUuid
+#define cuDeviceGetUuid cuDeviceGetUuid_v2
+#undef cuGraphAddDependencies
+#define cuGraphAddDependencies cuGraphAddDependencies_v2
+#undef cuStreamGetCaptureInfo
+#define cuStreamGetCaptureInfo cuStreamGetCaptureInfo_v3
+#undef cuStreamUpdateCaptureDependencies
+#define cuStreamUpdateCaptureDependencies cuStreamUpdateCaptureDependencies_v2
+#endif
+
 #define SOFTDRV_FUNCTIONS(X)                                                                                           \
     X(cuInit)                                                                                                          \
     X(cuCtxGetCurrent)                                                                                                 \

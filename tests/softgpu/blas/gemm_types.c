@@ -67,7 +67,7 @@ int gemm_types_supported(cublasComputeType_t compute, cudaDataType scale, cudaDa
 {
     if (a != b)
         return 0;
-    switch (compute) {
+    switch ((int)compute) { /* CUDA 12 does not name all of them */
     case CUBLAS_COMPUTE_16F:
     case CUBLAS_COMPUTE_16F_PEDANTIC:
         SEARCH(compute_16f);

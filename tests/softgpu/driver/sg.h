@@ -6,6 +6,7 @@
 #define SOFTGPU_SG_H
 
 #include "../softgpu.h"
+#include "cuda13.h"
 #include "race.h"
 #include <pthread.h>
 #include <stdatomic.h>

@@ -6,6 +6,7 @@
 /* The build hides everything by default; what nccl.h declares is what this library exports. */
 #pragma GCC visibility push(default)
 #include <nccl.h>
+#undef ncclResetDebugInit          /* from NCCL 2.29 on the header has nothing in its place */
 ncclResult_t ncclGroupStart(void); /* nccl.h declares these without a prototype */
 ncclResult_t ncclGroupEnd(void);
 void ncclResetDebugInit(void);

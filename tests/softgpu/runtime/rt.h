@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Internals of the stand-in CUDA runtime (libcudart.so.13 of the software GPU).
+/* Internals of the stand-in CUDA runtime (libcudart of the software GPU).
  *
  * Like the real runtime it is not linked to the driver: the first call opens libcuda.so.1 and takes every driver
  * function from cuGetProcAddress_v2, so a library that interposes the driver sees here what it sees in production.
@@ -13,6 +13,20 @@
 #include <cuda_runtime_api.h>
 #include <cuda_profiler_api.h>
 #include "rt_driver_table.h"
+
+/* CUDA 12's runtime has the forms with edge data under names of their own. Those without are not here. */
+#if CUDART_VERSION < 13000
+#undef cudaStreamGetCaptureInfo
+#define cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_v3
+#undef cudaStreamUpdateCaptureDependencies
+#define cudaStreamUpdateCaptureDependencies cudaStreamUpdateCaptureDependencies_v2
+#define cudaGraphGetEdges cudaGraphGetEdges_v2
+#define cudaGraphNodeGetDependencies cudaGraphNodeGetDependencies_v2
+#define cudaGraphNodeGetDependentNodes cudaGraphNodeGetDependentNodes_v2
+#define cudaGraphAddDependencies cudaGraphAddDependencies_v2
+#define cudaGraphRemoveDependencies cudaGraphRemoveDependencies_v2
+#define cudaGraphAddNode cudaGraphAddNode_v2
+#endif
 
 /* The real libcudart_static.a keeps its symbols out of the program's dynamic symbol table; so does this one. */
 #ifdef RT_STATIC

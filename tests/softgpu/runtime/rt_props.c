@@ -72,7 +72,9 @@ static const struct property properties[] = {
     P(ipcEventSupported, IPC_EVENT_SUPPORTED),
     P(clusterLaunch, CLUSTER_LAUNCH),
     P(unifiedFunctionPointers, UNIFIED_FUNCTION_POINTERS),
+#if CUDART_VERSION >= 13000
     P(hostNumaId, HOST_NUMA_ID),
+#endif
 };
 
 static void fill(struct cudaDeviceProp *prop, CUdevice device)
