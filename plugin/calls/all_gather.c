@@ -13,6 +13,11 @@
 #include "plugin/calls/verified.h"
 #include "plugin/util/process.h"
 
+static ncclResult_t ring(struct slr_call *call)
+{
+    return slr_gather_ring(call, true, SLR_R_RING);
+}
+
 /* To the ring at once. The order matters: the entry is where the ring may start; the sample for
  * SLIPRING_VERIFY goes to NCCL before the ring, see verified.h. */
 static ncclResult_t to_ring(struct slr_call *call)
@@ -21,12 +26,7 @@ static ncclResult_t to_ring(struct slr_call *call)
     if (r != ncclSuccess)
         return r;
     slr_gather_number(call);
-    if (!call->verify)
-        return slr_gather_ring(call, true, SLR_R_RING);
-    r = slr_verified_start(call, 1);
-    if (r == ncclSuccess)
-        r = slr_gather_ring(call, true, SLR_R_RING);
-    return slr_verified_finish(call, 1, r);
+    return call->verify ? slr_verified_finish(call, 1, slr_verified_run(call, 1, ring)) : ring(call);
 }
 
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,

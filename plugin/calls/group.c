@@ -159,18 +159,20 @@ static ncclResult_t end_turns(struct slr_group *group, bool enqueued)
     return told;
 }
 
+static ncclResult_t ring_one(struct slr_call *call)
+{
+    bool nvtx = slr_nvtx_on() && slr_gather_nvtx(call);
+    ncclResult_t r = call->scatter ? slr_scatter_ring(call) : slr_gather_ring(call, true, SLR_R_RING);
+    slr_nvtx_end(nvtx);
+    return r;
+}
+
 static ncclResult_t ring_all(struct slr_group *group)
 {
-    /* All numbers first: they decide which calls are verified, and those go to NCCL before the ring. */
+    /* All numbers first: they decide which calls are verified. */
     for (size_t i = 0; i < group->count; i++)
         slr_gather_number(&group->calls[i]);
-    ncclResult_t r = slr_verified_start(group->calls, group->count);
-    for (size_t i = 0; i < group->count && r == ncclSuccess; i++) {
-        bool nvtx = slr_nvtx_on() && slr_gather_nvtx(&group->calls[i]);
-        r = group->calls[i].scatter ? slr_scatter_ring(&group->calls[i])
-                                    : slr_gather_ring(&group->calls[i], true, SLR_R_RING);
-        slr_nvtx_end(nvtx);
-    }
+    ncclResult_t r = slr_verified_run(group->calls, group->count, ring_one);
     /* In this order: a gather that is joined in between was joined on a stream that is crossed. */
     share_all(group);
     if (r == ncclSuccess)

@@ -55,17 +55,17 @@ static enum slr_reason connect(struct slr_call *call)
     return why == SLR_R_RING ? slr_scatter_can(call) : why;
 }
 
+static ncclResult_t ring(struct slr_call *call)
+{
+    return slr_scatter_call(call);
+}
+
 /* What NCCL does for a comparison is not seen by who keeps the GEMM's product, as nothing does that
  * slipring itself calls: so what the ring takes of it is what is compared. */
 static ncclResult_t to_ring(struct slr_call *call)
 {
     slr_gather_number(call);
-    if (!call->verify)
-        return slr_scatter_call(call);
-    ncclResult_t r = slr_verified_start(call, 1);
-    if (r == ncclSuccess)
-        r = slr_scatter_call(call);
-    return slr_verified_finish(call, 1, r);
+    return call->verify ? slr_verified_finish(call, 1, slr_verified_run(call, 1, ring)) : ring(call);
 }
 
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,

@@ -7,8 +7,7 @@
 /* The same call of two ranks of one communicator. */
 static bool same_call(const struct slr_call *a, const struct slr_call *b)
 {
-    return a->verify && b->verify && a->number == b->number &&
-           !memcmp(&a->comm->key, &b->comm->key, sizeof a->comm->key);
+    return a->number == b->number && !memcmp(&a->comm->key, &b->comm->key, sizeof a->comm->key);
 }
 
 static ncclResult_t step(const struct slr_call *calls, size_t n, const struct slr_call *call,
@@ -31,21 +30,45 @@ static bool came_before(const struct slr_call *calls, size_t i)
     return false;
 }
 
-ncclResult_t slr_verified_start(struct slr_call *calls, size_t n)
+/* NCCL's part of the call, of all its ranks that this thread has. */
+static ncclResult_t by_nccl(const struct slr_call *calls, size_t n, const struct slr_call *call)
 {
-    ncclResult_t r = ncclSuccess;
-    for (size_t i = 0; i < n && r == ncclSuccess; i++) {
+    if (!call->verify)
+        return ncclSuccess;
+    const ncclResult_t r = step(calls, n, call, call->scatter ? slr_verify_sum_run : slr_verify_run);
+    return r == ncclSuccess && call->scatter ? step(calls, n, call, slr_verify_sum_inputs) : r;
+}
+
+/* False: none is verified. */
+static bool prepare(struct slr_call *calls, size_t n, ncclResult_t *r)
+{
+    bool any = false;
+    *r = ncclSuccess;
+    for (size_t i = 0; i < n && *r == ncclSuccess; i++) {
+        any |= calls[i].verify;
         if (calls[i].verify && calls[i].scatter)
-            r = slr_verify_sum_prepare(&calls[i]);
+            *r = slr_verify_sum_prepare(&calls[i]);
         else if (calls[i].verify)
             slr_verify_prepare(&calls[i]);
     }
+    return any;
+}
+
+ncclResult_t slr_verified_run(struct slr_call *calls, size_t n, ncclResult_t (*ring)(struct slr_call *call))
+{
+    ncclResult_t r;
+    const bool any = prepare(calls, n, &r);
     for (size_t i = 0; i < n && r == ncclSuccess; i++) {
-        if (!calls[i].verify || came_before(calls, i))
+        if (!any) {
+            r = ring(&calls[i]);
             continue;
-        r = step(calls, n, &calls[i], calls[i].scatter ? slr_verify_sum_run : slr_verify_run);
-        if (r == ncclSuccess && calls[i].scatter)
-            r = step(calls, n, &calls[i], slr_verify_sum_inputs);
+        }
+        if (came_before(calls, i))
+            continue;
+        r = by_nccl(calls, n, &calls[i]);
+        for (size_t j = i; j < n && r == ncclSuccess; j++)
+            if (same_call(&calls[j], &calls[i]))
+                r = ring(&calls[j]);
     }
     return r;
 }
