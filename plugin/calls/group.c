@@ -142,8 +142,8 @@ static void order_after(const struct slr_group *group)
 static void begin_turns(struct slr_group *group)
 {
     for (size_t i = 0; i < group->use_count; i++)
-        if (group->uses[i].turn)
-            group->uses[i].in = slr_turn_begin(group->uses[i].comm);
+        if (group->uses[i].left)
+            group->uses[i].in = slr_turn_begin(group->uses[i].comm, group->uses[i].turn);
 }
 
 /* ncclSuccess, or the error that the end has to return: a communicator's that has been told of meanwhile. */
@@ -151,7 +151,7 @@ static ncclResult_t end_turns(struct slr_group *group, bool enqueued)
 {
     ncclResult_t told = ncclSuccess;
     for (size_t i = 0; i < group->use_count; i++)
-        if (group->uses[i].turn) {
+        if (group->uses[i].left) {
             const ncclResult_t r =
                 slr_turn_end(group->uses[i].comm, group->uses[i].in, group->uses[i].stream, enqueued);
             told = r != ncclSuccess ? r : told;

@@ -25,11 +25,11 @@ static ncclResult_t to_nccl(const struct slr_call *call)
                           .stream = (cudaStream_t)call->stream};
     slr_other_begin(&o);
     /* In a group nothing is enqueued before its end, which follows the turn. */
-    const bool turn = call->comm && call->why == SLR_R_TRIAL, now = turn && !slr_in_group();
-    if (turn && !now)
-        slr_group_add_turn(call->comm, slr_stream_name(call->stream, false));
+    const bool turn = call->why == SLR_R_TRIAL, now = call->comm && !slr_in_group();
+    if (call->comm && !now)
+        slr_group_add_turn(call->comm, slr_stream_name(call->stream, false), turn);
     slr_guard++;
-    const struct slr_turn_call in = now ? slr_turn_begin(call->comm) : (struct slr_turn_call){0};
+    const struct slr_turn_call in = now ? slr_turn_begin(call->comm, turn) : (struct slr_turn_call){0};
     slr_guard--;
     ncclResult_t r = slr_real.ncclReduceScatter(call->send, call->recv, call->count, call->type, call->op, call->nccl,
                                                 (cudaStream_t)call->stream);

@@ -70,11 +70,13 @@ bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl)
     return true;
 }
 
-void slr_group_add_turn(const struct slr_comm *c, CUstream stream)
+void slr_group_add_turn(const struct slr_comm *c, CUstream stream, bool turn)
 {
     for (size_t i = 0; i < group->use_count; i++)
-        if (group->uses[i].comm == c && group->uses[i].stream == stream)
-            group->uses[i].turn = true;
+        if (group->uses[i].comm == c && group->uses[i].stream == stream) {
+            group->uses[i].left = true;
+            group->uses[i].turn |= turn;
+        }
 }
 
 bool slr_group_record(const struct slr_call *call)

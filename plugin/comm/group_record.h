@@ -21,7 +21,7 @@ struct slr_group_use {
     struct slr_comm *comm; /* with a use; NULL: one that is not tracked */
     CUstream stream;
     bool nccl;               /* NCCL has an operation on it */
-    bool turn;               /* and a gather in its turn: gather/nccl_turn.h */
+    bool left, turn;         /* and a gather that may hang, in its turn: gather/nccl_turn.h */
     struct slr_turn_call in; /* at the end */
 };
 
@@ -57,8 +57,8 @@ bool slr_group_record(const struct slr_call *call);
 /* An operation uses the stream. */
 bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl);
 
-/* And it is a gather that NCCL has in its turn: behind slr_group_add_use(). */
-void slr_group_add_turn(const struct slr_comm *c, CUstream stream);
+/* And it is a gather that NCCL has, `turn`: in its turn. Behind slr_group_add_use(). */
+void slr_group_add_turn(const struct slr_comm *c, CUstream stream, bool turn);
 
 /* How many calls of the communicator this thread's group has recorded; 0 outside of groups. */
 uint64_t slr_group_recorded(const struct slr_comm *c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is in a GEMM hook, or in NCCL's call in its turn: so that a thread which hangs in cuBLAS or NCCL can be
- * told that a communicator has failed.
+/* Who is in a GEMM hook, or in an all-gather or reduce-scatter that NCCL has: so that a thread which hangs in cuBLAS or
+ * NCCL can be told that a communicator has failed.
  *
  * cuBLAS's first call for a kernel may wait for all work of the context. When that waits for a peer that has
  * died, a program with one thread can neither be told nor abort. So the hook itself tells: what holds the
@@ -44,6 +44,10 @@
  * communicator in error returns the error anyway, and no healthy one loses a result. It returns what slr_comm_answer
  * says. To calls of others it is as to GEMMs: they return ncclRemoteError.
  *
+ * So are all-gathers and reduce-scatters that NCCL has for other reasons, but for their own communicator only, with no
+ * context: NCCL alone would keep them from nothing that another one's gathers hold. A rank that passes a call alone
+ * (passed_alone.h) waits in NCCL's first one for peers that have put theirs on the ring, and hears of it here.
+ *
  * Not entered are NCCL's other calls, of an all-reduce, say. They may hang as well, but so they would with NCCL alone,
  * whose kernel of the gather before would hold the context, and whose first call of an algorithm waits for a peer that
  * has died. There another thread has to abort, as PyTorch's does; that works in this state: ncclCommAbort releases
@@ -65,7 +69,8 @@
 
 struct slr_comm;
 
-/* The calling thread enters a hook. `own`: whose call NCCL has in its turn; NULL: a GEMM. What to leave by. */
+/* The calling thread enters a hook. `own`: whose call NCCL has; NULL: a GEMM. `ctx` NULL: others do not tell it. What to
+ * leave by. */
 unsigned slr_in_call_enter(CUcontext ctx, const struct slr_comm *own);
 
 /* It leaves. False: it has been told, so its call has to return the error. */

@@ -100,11 +100,11 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
         .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};
     slr_profiled = call->comm ? &profiled : NULL;
     /* In a group nothing is enqueued before its end, which follows the turn. */
-    const bool turn = call->comm && call->why == SLR_R_TRIAL, now = turn && !slr_in_group();
-    if (turn && !now)
-        slr_group_add_turn(call->comm, named((cudaStream_t)call->stream));
+    const bool turn = call->why == SLR_R_TRIAL, now = call->comm && !slr_in_group();
+    if (call->comm && !now)
+        slr_group_add_turn(call->comm, named((cudaStream_t)call->stream), turn);
     slr_guard++;
-    const struct slr_turn_call in = now ? slr_turn_begin(call->comm) : (struct slr_turn_call){0};
+    const struct slr_turn_call in = now ? slr_turn_begin(call->comm, turn) : (struct slr_turn_call){0};
     int outer = overtakes ? slr_guard_program : slr_program_begin();
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);

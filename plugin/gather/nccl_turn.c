@@ -18,9 +18,10 @@ static int take_word(struct slr_comm *c)
     return atomic_compare_exchange_strong(&t->made, &done, done + 1) ? (int)at : NO_WORD;
 }
 
-struct slr_turn_call slr_turn_begin(struct slr_comm *c)
+struct slr_turn_call slr_turn_begin(struct slr_comm *c, bool follow)
 {
-    return (struct slr_turn_call){.word = take_word(c), .entry = slr_in_call_enter(c->shared.ctx, c)};
+    return (struct slr_turn_call){.word = follow ? take_word(c) : NO_WORD,
+                                  .entry = slr_in_call_enter(follow ? c->shared.ctx : NULL, c)};
 }
 
 static enum slr_status write_behind(struct slr_comm *c, unsigned turn, uint32_t value, CUstream stream)

@@ -20,7 +20,9 @@
  *
  * The thread may hang in the call itself: NCCL connects the ranks in the first one, and waits for them on the
  * host. Then it is told by that call (in_call.h), what waits for the ring is released, and, when it has not come
- * back by then, NCCL's own operations are ended (lifecycle/revoke.h).
+ * back by then, NCCL's own operations are ended (lifecycle/revoke.h). That holds for every all-gather and
+ * reduce-scatter that NCCL is left: a rank that passes one alone (passed_alone.h) waits in it for others, which
+ * have put theirs on the ring.
  *
  * The words are in memory that is registered with CUDA while a word may be written (memory/deferred_free.h). */
 #ifndef SLR_PLUGIN_GATHER_NCCL_TURN_H
@@ -29,8 +31,9 @@
 #include "plugin/comm/comm.h"
 #include "plugin/comm/group_record.h"
 
-/* Before the call, which may hang (in_call.h). One that can not be followed has no pair. */
-struct slr_turn_call slr_turn_begin(struct slr_comm *c);
+/* Before the call, which may hang (in_call.h). `follow`: it is in its turn. Any other one that NCCL is left, and one that
+ * can not be followed, has no pair. */
+struct slr_turn_call slr_turn_begin(struct slr_comm *c, bool follow);
 
 /* Behind it, on its stream. `enqueued`: NCCL has taken it. ncclSuccess, or the error that the call has to return: the
  * communicator's, as it has been told while the call was in NCCL. */

@@ -17,6 +17,10 @@
  *   compare   Each call carries the count of its time, and each transfer descriptor that of its
  *             first side. The second side fails when its own call has another count.
  *
+ * NCCL connects the ranks in its first call, and the passing rank then waits in that for the others; it hears there of
+ * the failure (in_call.h). One that captures a call has published nothing yet: it waits until SLIPRING_STALL_TIMEOUT,
+ * where that is set, fails the others.
+ *
  * The count is published before the call that it precedes is made, so ranks that pass alike never
  * differ in either. In a group, calls are made when it ends: those that it has recorded come before
  * what is passed now.

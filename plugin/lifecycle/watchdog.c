@@ -181,7 +181,7 @@ static void look_in_call(struct slr_comm *c)
         slr_comm_release(c);
 }
 
-/* The communicator has failed, and its error is set. A thread that is in NCCL's call in its turn is told by that. The
+/* The communicator has failed, and its error is set. A thread that is in a call of it that NCCL has is told by that. The
  * call may wait for the context, which goes on then, or for the peer: then NCCL has to let go of it. */
 static void look_in_turn(struct slr_comm *c)
 {
@@ -193,9 +193,9 @@ static void look_in_turn(struct slr_comm *c)
     if (!c->told_in_turn) {
         c->told_in_turn = true;
         atomic_store(&c->app_informed, true);
-        slr_log(SLR_LOG_ERROR, "turn_told", "comm=%s crank=%d msg=%s", c->name, c->rank,
-                "the communicator has failed while NCCL has a call in its turn of the trials: it returns the error, "
-                "and what waits for the gather goes on without the data");
+        slr_log(SLR_LOG_ERROR, "nccl_told", "comm=%s crank=%d msg=%s", c->name, c->rank,
+                "the communicator has failed while NCCL has one of its calls: that returns the error, and what waits "
+                "for the gather goes on without the data");
     }
     if (since >= REVOKE_MS)
         slr_revoke_begin(c);

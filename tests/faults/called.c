@@ -10,11 +10,15 @@
  *   turn-aborted   it aborts
  *   turn-held      it is killed before the ring's call that comes before; the others' call of NCCL waits for the
  *                  context, too, which that holds (SOFTGPU_NCCL_CONNECT=2)
+ *   left-killed    it is killed before the ring's call that comes before a small one, which stays with NCCL; the others
+ *                  are in that
+ *   left-spared    the same, but the small one is on a communicator of the others, and one of these comes to it late:
+ *                  it works
  *   freed          it is killed before the ring's call; the others are in NCCL's first all-reduce, of which nothing is
  *                  told, until a second thread aborts
  *
- * `grouped`: NCCL's turn is in a group. `scatter`: reduce-scatters. `threads`: the ranks are threads of one process.
- * NCCL's call in its turn must return the communicator's error, with the error set; the next call returns it as
+ * `grouped`: NCCL's call is in a group. `scatter`: reduce-scatters. `threads`: the ranks are threads of one process.
+ * NCCL's call must return the communicator's error, with the error set; the next call returns it as
  * well, and after ncclCommAbort the stream is free.
  */
 #include "player.h"
@@ -27,8 +31,8 @@
 #define PATIENCE_MS 20000
 #define TURN 8 /* the first call that is NCCL's: SLIPRING_TRIALS_AFTER is 0, and the first two ways are the ring's */
 
-enum { ELEMENTS = 16 << 10, SHARD = ELEMENTS * 4 };
-enum { OPENED = 1, ENQUEUED, GONE }; /* board marks */
+enum { ELEMENTS = 16 << 10, SHARD = ELEMENTS * 4, SMALL = 64 }; /* SMALL: with SLIPRING_MIN_BYTES of more */
+enum { OPENED = 1, ENQUEUED, GONE };                            /* board marks */
 
 struct called {
     struct rank r;
@@ -49,12 +53,19 @@ static ncclResult_t enqueue(const struct called *h)
     return ncclAllGather(h->b.send, h->b.recv, SHARD, ncclInt8, h->r.comm, h->r.stream);
 }
 
-static ncclResult_t turn(const struct called *h)
+static ncclResult_t enqueue_small(const struct called *h)
+{
+    if (h->scatter)
+        return ncclReduceScatter(h->b.recv, h->b.send, SMALL / 4, ncclFloat32, ncclSum, h->r.comm, h->r.stream);
+    return ncclAllGather(h->b.send, h->b.recv, SMALL, ncclInt8, h->r.comm, h->r.stream);
+}
+
+static ncclResult_t grouped(const struct called *h, ncclResult_t (*call)(const struct called *h))
 {
     if (!h->grouped)
-        return enqueue(h);
+        return call(h);
     NCCL(ncclGroupStart());
-    const ncclResult_t e = enqueue(h), end = ncclGroupEnd();
+    const ncclResult_t e = call(h), end = ncclGroupEnd();
     return e != ncclSuccess ? e : end;
 }
 
@@ -82,11 +93,11 @@ static void go(struct called *h)
 }
 
 /* It is in the call, and comes back by itself. */
-static void must_return(struct called *h)
+static void must_return(struct called *h, ncclResult_t (*call)(const struct called *h))
 {
     mark(h, ENQUEUED);
     const int64_t begin = player_ms();
-    const ncclResult_t e = turn(h);
+    const ncclResult_t e = grouped(h, call);
     fprintf(stderr, "rank %d: the call returns %d after %d ms\n", h->r.rank, (int)e, (int)(player_ms() - begin));
     CHECK(e == ncclRemoteError, "rank %d: the call returns %d", h->r.rank, (int)e);
     CHECK(in_error(h), "rank %d: ncclCommGetAsyncError knows nothing", h->r.rank);
@@ -102,14 +113,14 @@ static void turn_killed(struct called *h)
     calls_before(h, TURN - 1);
     if (h->is_victim)
         go(h);
-    must_return(h);
+    must_return(h, enqueue);
 }
 
 static void turn_aborted(struct called *h)
 {
     calls_before(h, TURN - 1);
     if (!h->is_victim) {
-        must_return(h);
+        must_return(h, enqueue);
         return;
     }
     CHECK(board_wait_all(h->r.nranks, h->victim, ENQUEUED, PATIENCE_MS), "the others have not called");
@@ -124,15 +135,46 @@ static void turn_held(struct called *h)
     if (h->is_victim)
         go(h);
     NCCL(enqueue(h));
-    must_return(h);
+    must_return(h, enqueue);
+}
+
+static void left_killed(struct called *h)
+{
+    if (h->is_victim)
+        go(h);
+    NCCL(enqueue(h));
+    must_return(h, enqueue_small);
+}
+
+static void await_error(const struct called *h)
+{
+    for (const int64_t end = player_ms() + PATIENCE_MS; !in_error(h); board_sleep_ms(1))
+        CHECK(player_ms() < end, "rank %d: no error", h->r.rank);
+}
+
+static void left_spared(struct called *h)
+{
+    struct called apart = *h;
+    NCCL(ncclCommSplit(h->r.comm, h->is_victim, h->r.rank, &apart.r.comm, NULL));
+    CUDA(cudaStreamCreateWithFlags(&apart.r.stream, cudaStreamNonBlocking));
+    if (h->is_victim)
+        go(h);
+    NCCL(enqueue(h));
+    mark(h, ENQUEUED);
+    await_error(h);
+    if (h->r.rank == h->r.nranks - 1 - (h->victim == h->r.nranks - 1))
+        board_sleep_ms(1000);
+    NCCL(grouped(&apart, enqueue_small));
+    NCCL(ncclCommAbort(h->r.comm));
+    CUDA(cudaStreamSynchronize(apart.r.stream));
+    NCCL(ncclCommDestroy(apart.r.comm));
 }
 
 static void *abort_later(void *one)
 {
     const struct called *h = one;
     CUDA(cudaSetDevice(h->r.rank));
-    for (const int64_t end = player_ms() + PATIENCE_MS; !in_error(h); board_sleep_ms(1))
-        CHECK(player_ms() < end, "rank %d: no error", h->r.rank);
+    await_error(h);
     board_sleep_ms(300);
     NCCL(ncclCommAbort(h->r.comm));
     return NULL;
@@ -155,8 +197,8 @@ static void freed(struct called *h)
 static const struct {
     const char *name;
     void (*play)(struct called *h);
-} scenarios[] = {
-    {"turn-killed", turn_killed}, {"turn-aborted", turn_aborted}, {"turn-held", turn_held}, {"freed", freed}};
+} scenarios[] = {{"turn-killed", turn_killed}, {"turn-aborted", turn_aborted}, {"turn-held", turn_held},
+                 {"left-killed", left_killed}, {"left-spared", left_spared},   {"freed", freed}};
 
 static const char *scenario;
 

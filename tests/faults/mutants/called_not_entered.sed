@@ -1,3 +1,3 @@
 # A reduce-scatter in its turn is not entered.
-s/now \? slr_turn_begin\(call->comm\)/false \? slr_turn_begin(call->comm)/
+s/now \? slr_turn_begin\(call->comm, turn\)/false \? slr_turn_begin(call->comm, turn)/
 s/if \(now\) (\/\* behind)/if (false) \1/
