@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank leaves a gather to NCCL, the other makes it: the first runs it from a graph, or makes it in a region of
- * slipring's API, alone or in a group. Both are told so by ncclCommGetAsyncError, in time, instead of waiting for each
+ * slipring's API, alone or in a group. In a region it may wait in NCCL's call, which connects the ranks, and hears of it
+ * there. A rank that records the call waits there as well; `captured`: nobody but SLIPRING_STALL_TIMEOUT knows then that
+ * the other one does not come. The graphs of the rest are recorded when NCCL has gathered before. Both are told so by ncclCommGetAsyncError, in time, instead of waiting for each
  * other, and no gather ends as if it were whole with what another one sent; the calls before it are right. Only under
  * slipring: NCCL itself can do this. Without SLIPRING_GRAPHS: with it, a call from a graph is a call (graphs.c).
  *
- *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, added, clone, update, beside, region, group; so many more
- * gathers by the leaving RANK
+ *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, added, clone, update, beside, captured, region, group; so many
+ * more gathers by the leaving RANK
  */
 #define SLIPRING_WEAK
 #include "plugin/slipring.h"
@@ -86,33 +88,51 @@ static cudaGraphExec_t record(const char *how, struct gather *g, ncclComm_t comm
     return strcmp(how, "update") == 0 ? updated(g, comm, other, stream) : NULL;
 }
 
-static void in_region(struct gather *g, ncclComm_t comm, cudaStream_t stream, bool group)
+static ncclResult_t call(struct gather *g, ncclComm_t comm, cudaStream_t stream)
+{
+    return ncclAllGather(g->send, g->recv, SHARD, ncclUint8, comm, stream);
+}
+
+static ncclResult_t in_region(struct gather *g, ncclComm_t comm, cudaStream_t stream, bool group)
 {
     if (group)
         NCCL(ncclGroupStart());
     CHECK(slipring_loaded() && slipring_region_begin(SLIPRING_REGION_GATHERS) == 0, "no slipring here");
-    gather_call(g, comm, stream);
+    const ncclResult_t e = call(g, comm, stream);
     CHECK(slipring_region_end() == 0, "the region does not end");
-    if (group)
-        NCCL(ncclGroupEnd());
+    return group ? ncclGroupEnd() : e;
 }
 
-static void leave(const struct plan *p, struct gather *g, ncclComm_t comm, ncclComm_t other, cudaStream_t stream)
+static ncclResult_t captured(struct gather *g, ncclComm_t comm, cudaStream_t stream)
+{
+    cudaGraph_t graph = NULL;
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    const ncclResult_t e = call(g, comm, stream);
+    EXPECT(e != ncclSuccess, "rank %d: it has been recorded", g->rank);
+    cudaStreamEndCapture(stream, &graph);
+    if (graph)
+        CUDA(cudaGraphDestroy(graph));
+    return e;
+}
+
+static ncclResult_t leave(const struct plan *p, struct gather *g, ncclComm_t comm, ncclComm_t other,
+                          cudaStream_t stream)
 {
     struct gather apart;
     cudaStream_t on = stream;
+    if (strcmp(p->how, "captured") == 0)
+        return captured(g, comm, stream);
     if (strcmp(p->how, "beside") == 0) { /* nothing of the graph holds up what comes on the stream, or meets it */
         CUDA(cudaStreamCreateWithFlags(&on, cudaStreamNonBlocking));
         gather_alloc(&apart, g->rank, g->nranks, SHARD);
         g = &apart;
     }
     cudaGraphExec_t exec = record(p->how, g, comm, other, stream);
-    if (exec) {
-        CUDA(cudaGraphLaunch(exec, on));
-        CUDA(cudaGraphExecDestroy(exec)); /* what is in flight goes on; NCCL's abort waits for the last graph */
-    } else {
-        in_region(g, comm, stream, strcmp(p->how, "group") == 0);
-    }
+    if (!exec)
+        return in_region(g, comm, stream, strcmp(p->how, "group") == 0);
+    CUDA(cudaGraphLaunch(exec, on));
+    CUDA(cudaGraphExecDestroy(exec)); /* what is in flight goes on; NCCL's abort waits for the last graph */
+    return ncclSuccess;
 }
 
 static ncclResult_t error_of(ncclComm_t comm)
@@ -136,6 +156,12 @@ static bool await_error(ncclComm_t comm, cudaStream_t stream)
     return false;
 }
 
+/* Those whose graphs are launched: NCCL has connected the ranks before. */
+static bool records(const char *how)
+{
+    return strcmp(how, "region") && strcmp(how, "group") && strcmp(how, "captured");
+}
+
 static void body(struct rank *r)
 {
     const struct plan *p = r->arg;
@@ -145,19 +171,17 @@ static void body(struct rank *r)
     NCCL(ncclCommInitRank(&comm, r->nranks, r->id, r->rank));
     NCCL(ncclCommSplit(comm, 0, r->rank, &other, NULL));
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    nccl_connects(comm, stream);
-    nccl_connects(other, stream);
     gather_alloc(&g, r->rank, r->nranks, SHARD);
+    for (int i = 0; i < 2 && records(p->how); i++)
+        NCCL(in_region(&g, i ? other : comm, stream, false));
     for (uint64_t i = 0; i < 3; i++) {
         gather_load(&g, i, stream);
         gather_call(&g, comm, stream);
         gather_check(&g, i, stream, "before");
     }
-    if (r->rank == p->leaving)
-        leave(p, &g, comm, other, stream);
-    bool refused = false;
+    bool refused = r->rank == p->leaving && leave(p, &g, comm, other, stream) != ncclSuccess;
     for (int i = 0; i < (r->rank == p->leaving ? p->later : 1) && !refused; i++)
-        refused = ncclAllGather(g.send, g.recv, SHARD, ncclUint8, comm, stream) != ncclSuccess;
+        refused = call(&g, comm, stream) != ncclSuccess;
     EXPECT(refused || await_error(comm, stream), "rank %d: no error in time", r->rank);
     NCCL(ncclCommAbort(comm));
     NCCL(ncclCommAbort(other));

@@ -15,7 +15,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void read_mode(void)
 {
     const char *value = getenv("SOFTGPU_NCCL_CONNECT");
-    mode = value ? atoi(value) : CONNECTED;
+    mode = value ? atoi(value) : MEETS;
 }
 
 static int connects(const struct op *op)
