@@ -67,6 +67,18 @@ static int run_child(enum kind kind, char *text, size_t room)
     return status;
 }
 
+/* A child that gathers is a job of its own, whose end slipring tells of. */
+static void drop_closing_line(char *text)
+{
+    char *said = strstr(text, "all-gathers went over the ring");
+    if (!said)
+        return;
+    char *end = strchr(said, '\n');
+    while (said > text && said[-1] != '\n')
+        said--;
+    memmove(said, end ? end + 1 : "", end ? strlen(end + 1) + 1 : 1);
+}
+
 static void body(struct rank *r)
 {
     char text[4096];
@@ -81,6 +93,8 @@ static void body(struct rank *r)
         gather_call(&g, r->comm, r->stream);
         int status = run_child((enum kind)kind, text, sizeof text);
         EXPECT(status == 0, "rank %d: child %d ended with %#x", r->rank, kind, (unsigned)status);
+        if (kind == CHILD_SOLO)
+            drop_closing_line(text);
         EXPECT(!strcmp(text, expected[kind]), "rank %d: child %d wrote \"%s\"", r->rank, kind, text);
         gather_check(&g, seed, r->stream, "with a child");
     }

@@ -2,9 +2,10 @@
 /* One rank leaves a gather to NCCL, the other makes it: the first runs it from a graph, or makes it in a region of
  * slipring's API, alone or in a group. In a region it may wait in NCCL's call, which connects the ranks, and hears of it
  * there. A rank that records the call waits there as well; `captured`: nobody but SLIPRING_STALL_TIMEOUT knows then that
- * the other one does not come. The graphs of the rest are recorded when NCCL has gathered before. Both are told so by ncclCommGetAsyncError, in time, instead of waiting for each
- * other, and no gather ends as if it were whole with what another one sent; the calls before it are right. Only under
- * slipring: NCCL itself can do this. Without SLIPRING_GRAPHS: with it, a call from a graph is a call (graphs.c).
+ * the other one does not come. The graphs of the rest are recorded when NCCL has gathered before. Both are told so by
+ * ncclCommGetAsyncError, in time, instead of waiting for each other, and no gather ends as if it were whole with what
+ * another one sent; the calls before it are right. Only under slipring: NCCL itself can do this. Without
+ * SLIPRING_GRAPHS: with it, a call from a graph is a call (graphs.c).
  *
  *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, added, clone, update, beside, captured, region, group; so many
  * more gathers by the leaving RANK
