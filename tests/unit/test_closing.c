@@ -39,9 +39,9 @@ static void count(enum slr_reason r, int n)
 
 Test(closing, nothing_without_a_gather)
 {
-    cr_expect_str_empty(text());
+    cr_expect_str_eq(text(), "");
     by = SLR_LAUNCHED_QUIET;
-    cr_expect_str_empty(text());
+    cr_expect_str_eq(text(), "");
 }
 
 Test(closing, a_launched_job_without_a_gather)
