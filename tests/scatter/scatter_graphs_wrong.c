@@ -80,9 +80,10 @@ static void wrong_in_graph(struct world *w, const struct other *o, const char *w
     nccl_connects(w->comm, w->s);
     site_open(&t, w, &shape);
     turn_open(&u, &t);
-    for (int i = 0; i < LEARNED; i++)
+    for (int i = 0; i < LEARNED; i++) {
         other_play(&u, &usually, NULL);
-    CUDA(cudaStreamSynchronize(w->s));
+        CUDA(cudaStreamSynchronize(w->s)); /* the turn's memory is filled anew */
+    }
     graph_begin(w);
     other_enqueue(&u, o);
     cudaGraphExec_t exec = graph_executable(graph_end(w));
