@@ -56,7 +56,7 @@ def is_criterion(program):
     return "libcriterion" in subprocess.run(["readelf", "-d", program], capture_output=True, text=True).stdout
 
 sanitizer, patterns = sys.argv[1], sys.argv[2:]
-tests = [test for test in json.load(sys.stdin)["tests"] if test.get("command")]
+tests = json.load(sys.stdin)["tests"]
 matched = {pattern: {test["name"] for test in tests if re.fullmatch(pattern, test["name"])} for pattern in patterns}
 stale = [pattern for pattern in patterns if not matched[pattern]]
 if stale:
@@ -64,8 +64,9 @@ if stale:
 asked = set().union(*matched.values())
 criterion = set()
 if sanitizer == "thread":
-    programs = {program for program in {test["command"][0] for test in tests} if is_criterion(program)}
-    criterion = {test["name"] for test in tests if test["command"][0] in programs} - asked
+    built = [test for test in tests if test.get("command")]
+    programs = {program for program in {test["command"][0] for test in built} if is_criterion(program)}
+    criterion = {test["name"] for test in built if test["command"][0] in programs} - asked
 for names, why in (asked, "asked"), (criterion, "Criterion can not run under ThreadSanitizer"):
     if names:
         print(f"test.sh: {len(names)} of {len(tests)} tests left out here, as {why}")
@@ -154,10 +155,10 @@ if [ $all = 1 ]; then
     step "wheel" build_wheel
     # For the sanitizers less is enough: one victim while data is in flight, fused GEMMs with two ranks, no benchmark that
     # takes long.
-    few=('fault_flight_.*_[12](_.*)?' 'e2e_fuse_.*_[348]' 'e2e_trials_(two_comms|event)')
+    few=('fault_flight_.*_[12](_.*)?' 'e2e_fuse_.*_[348]' 'e2e_trials_(two_comms|event|duel_ranks)' 'zero_fault_.*_put')
     # Large and long ones run once: all cases of order with two ranks and gathers beyond 4 GiB here, order with three ranks
     # and without slipring, the GPU machine's script and the sources' structure in the plain tests.
-    leave_out=(form_order_3 form_plain_order 'gpu\.run_on_softgpu' structure bench_floor)
+    leave_out=(form_order_3 form_plain_order 'gpu\.run_on_softgpu' structure bench_floor bench_replicas softgpu_nccl_data)
     leave_out+=("${few[@]}")
     step "tests, ASan and UBSan" run_tests gcc address
     # Ten times slower. Tests labelled slow, and those named below, run under TSan only with --sanitize thread; race judges
@@ -173,6 +174,13 @@ if [ $all = 1 ]; then
     leave_out+=('e2e_trials_(3|4|lt|in_place|off|reproducible|strict|two_streams)' 'e2e_small_(many|obeyed|tried)')
     leave_out+=(e2e_kept_changed scatter_strict scatter_slow 'scatter_queue_.*' zero_shards_event 'fault_hung_.*_1(_.*)?')
     leave_out+=('scatter_verify_(wrong|look|reuse|unlike|loop)_.*')
+    # What has one thread.
+    leave_out+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|tune_write)' ptx_assembles)
+    # The same with other settings.
+    leave_out+=('scatter_graphs_(fused|one_lane|off|strict|untried)' 'scatter_tried_unlike_.*' 'scatter_(verify_)?mixed')
+    leave_out+=('e2e_kept_(scatter|ranks|unwritable)')
+    # What a failed communicator lets go of goes on beside another one's call, on the same memory.
+    leave_out+=('fault_called_left-spared_.*')
     # Forms of GEMMs: what threads could do wrong does not depend on them.
     leave_out+=('e2e_fuse_(narrow|refused|lt)_.*')
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
