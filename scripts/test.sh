@@ -178,7 +178,7 @@ if [ $all = 1 ]; then
     leave_out+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|tune_write)' ptx_assembles)
     # The same with other settings.
     leave_out+=('scatter_graphs_(fused|one_lane|off|strict|untried)' 'scatter_tried_unlike_.*' 'scatter_(verify_)?mixed')
-    leave_out+=('e2e_kept_(scatter|ranks|unwritable)')
+    leave_out+=('e2e_kept_(scatter|ranks|unwritable)' 'scatter_(look|unlike)_.*' 'e2e_gather_(4|8)' e2e_trials_2)
     # What a failed communicator lets go of goes on beside another one's call, on the same memory.
     leave_out+=('fault_called_left-spared_.*')
     # Forms of GEMMs: what threads could do wrong does not depend on them.

@@ -40,13 +40,14 @@ bool sg_event_shared_done(const struct sg_event *e)
     return atomic_load(&e->shared->completed) >= atomic_load(&e->shared->recorded);
 }
 
-/* Completes the record in stream order; call after the record's own operation was queued. */
+/* Completes the record in stream order; call after the record's own operation was queued. An earlier record on another
+ * stream may come later: it must not take back that the latest one is done. */
 CUresult sg_event_shared_record_locked(struct sg_stream *s, struct sg_event *e)
 {
     struct sg_op *op = sg_op_new(SG_OP_WRITE, "record of an interprocess event");
     uint64_t n = atomic_fetch_add(&e->shared->recorded, 1) + 1;
 
-    op->u.memop = (struct sg_memop){.addr = (uintptr_t)&e->shared->completed, .value = n, .wide = true};
+    op->u.memop = (struct sg_memop){.addr = (uintptr_t)&e->shared->completed, .value = n, .wide = true, .raise = true};
     op->part = true;
     return sg_submit_locked(s, op);
 }

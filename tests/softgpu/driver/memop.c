@@ -89,11 +89,20 @@ bool sg_wait_value(struct sg_op *op)
     }
 }
 
+static void raise_to(_Atomic uint64_t *word, uint64_t value)
+{
+    uint64_t now = atomic_load(word);
+    while (now < value && !atomic_compare_exchange_weak(word, &now, value))
+        ;
+}
+
 void sg_write_value(struct sg_op *op)
 {
     struct sg_memop *m = &op->u.memop;
 
-    if (m->wide)
+    if (m->raise)
+        raise_to((_Atomic uint64_t *)m->addr, m->value);
+    else if (m->wide)
         __atomic_store_n((uint64_t *)m->addr, m->value, __ATOMIC_RELEASE);
     else
         __atomic_store_n((uint32_t *)m->addr, (uint32_t)m->value, __ATOMIC_RELEASE);

@@ -320,7 +320,7 @@ struct sg_memop {
     uintptr_t addr;
     uint64_t value, seen; /* seen: last value read by a wait, for reports */
     unsigned flags;
-    bool wide;
+    bool wide, raise; /* raise: a write that never lowers the word, of 64 bits */
 };
 #define SG_TIES 4
 struct sg_op {

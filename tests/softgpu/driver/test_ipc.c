@@ -243,3 +243,30 @@ Test(ipc, events_of_another_process)
     join_child(pid);
     expect_no_report();
 }
+
+/* The latest record counts, and one before it that completes behind it changes nothing. */
+Test(ipc, records_that_overtake)
+{
+    CUevent e;
+    CUstream late, early;
+    CUdeviceptr flag;
+    watch_reports();
+    start(0);
+    uint32_t *w = flag_word(&flag);
+    OK(cuStreamCreate(&late, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&early, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    OK(cuStreamWaitValue32(late, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuEventRecord(e, late));
+    OK(cuEventRecord(e, early));
+    OK(cuStreamSynchronize(early));
+    set_flag(w, 1);
+    OK(cuStreamSynchronize(late));
+    OK(cuStreamWaitEvent(early, e, 0));
+    for (int i = 0; i < 1000 && cuStreamQuery(early) == CUDA_ERROR_NOT_READY; i++)
+        usleep(1000);
+    OK(cuStreamQuery(early));
+    OK(cuEventQuery(e));
+    OK(cuEventDestroy(e));
+    expect_no_report();
+}
