@@ -13,7 +13,7 @@
 #include "plugin/calls/verified.h"
 #include "plugin/util/process.h"
 
-static ncclResult_t ring(struct slr_call *call)
+static ncclResult_t ring(const struct slr_call *call)
 {
     return slr_gather_ring(call, true, SLR_R_RING);
 }

@@ -159,7 +159,7 @@ static ncclResult_t end_turns(struct slr_group *group, bool enqueued)
     return told;
 }
 
-static ncclResult_t ring_one(struct slr_call *call)
+static ncclResult_t ring_one(const struct slr_call *call)
 {
     bool nvtx = slr_nvtx_on() && slr_gather_nvtx(call);
     ncclResult_t r = call->scatter ? slr_scatter_ring(call) : slr_gather_ring(call, true, SLR_R_RING);

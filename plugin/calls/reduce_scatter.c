@@ -24,12 +24,8 @@ static ncclResult_t to_nccl(const struct slr_call *call)
                           .comm = call->nccl,
                           .stream = (cudaStream_t)call->stream};
     slr_other_begin(&o);
-    /* In a group nothing is enqueued before its end, which follows the turn. */
-    const bool turn = call->why == SLR_R_TRIAL, now = call->comm && !slr_in_group();
-    if (call->comm && !now)
-        slr_group_add_turn(call->comm, slr_stream_name(call->stream, false), turn);
     slr_guard++;
-    const struct slr_turn_call in = now ? slr_turn_begin(call->comm, turn) : (struct slr_turn_call){0};
+    const struct slr_turn_call in = slr_turn_enter(call);
     slr_guard--;
     ncclResult_t r = slr_real.ncclReduceScatter(call->send, call->recv, call->count, call->type, call->op, call->nccl,
                                                 (cudaStream_t)call->stream);
@@ -39,9 +35,7 @@ static ncclResult_t to_nccl(const struct slr_call *call)
         slr_trials_sent(call, call->stream);
         slr_comm_unlock(call->comm);
     }
-    ncclResult_t told = ncclSuccess;
-    if (now) /* behind what is measured */
-        told = slr_turn_end(call->comm, in, call->stream, r == ncclSuccess);
+    const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
     slr_guard--;
     r = slr_other_end(&o, r);
     return told != ncclSuccess ? told : r;
@@ -55,17 +49,13 @@ static enum slr_reason connect(struct slr_call *call)
     return why == SLR_R_RING ? slr_scatter_can(call) : why;
 }
 
-static ncclResult_t ring(struct slr_call *call)
-{
-    return slr_scatter_call(call);
-}
-
 /* What NCCL does for a comparison is not seen by who keeps the GEMM's product, as nothing does that
  * slipring itself calls: so what the ring takes of it is what is compared. */
 static ncclResult_t to_ring(struct slr_call *call)
 {
     slr_gather_number(call);
-    return call->verify ? slr_verified_finish(call, 1, slr_verified_run(call, 1, ring)) : ring(call);
+    return call->verify ? slr_verified_finish(call, 1, slr_verified_run(call, 1, slr_scatter_call))
+                        : slr_scatter_call(call);
 }
 
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,

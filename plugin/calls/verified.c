@@ -54,7 +54,7 @@ static bool prepare(struct slr_call *calls, size_t n, ncclResult_t *r)
     return any;
 }
 
-ncclResult_t slr_verified_run(struct slr_call *calls, size_t n, ncclResult_t (*ring)(struct slr_call *call))
+ncclResult_t slr_verified_run(struct slr_call *calls, size_t n, ncclResult_t (*ring)(const struct slr_call *call))
 {
     ncclResult_t r;
     const bool any = prepare(calls, n, &r);

@@ -21,7 +21,7 @@
 
 /* n numbered calls: those with `verify` set are prepared, and NCCL does them; `ring` enqueues each of all. In the order
  * in which they were made, but for ranks of one communicator, whose same calls come together. */
-ncclResult_t slr_verified_run(struct slr_call *calls, size_t n, ncclResult_t (*ring)(struct slr_call *call));
+ncclResult_t slr_verified_run(struct slr_call *calls, size_t n, ncclResult_t (*ring)(const struct slr_call *call));
 
 /* The ring has been joined. Compares, and frees what start allocated; `r` != ncclSuccess: does only that,
  * and returns r. */

@@ -12,6 +12,7 @@ struct slr_window;
 
 /* What gather/nccl_turn.h keeps of a call between its beginning and its end. */
 struct slr_turn_call {
+    bool entered;   /* false: there is none, or its group's end has it */
     int word;       /* which says that it is over */
     unsigned entry; /* of gather/in_call.h */
 };

@@ -99,12 +99,8 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     struct slr_profiled profiled = {
         .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};
     slr_profiled = call->comm ? &profiled : NULL;
-    /* In a group nothing is enqueued before its end, which follows the turn. */
-    const bool turn = call->why == SLR_R_TRIAL, now = call->comm && !slr_in_group();
-    if (call->comm && !now)
-        slr_group_add_turn(call->comm, named((cudaStream_t)call->stream), turn);
     slr_guard++;
-    const struct slr_turn_call in = now ? slr_turn_begin(call->comm, turn) : (struct slr_turn_call){0};
+    const struct slr_turn_call in = slr_turn_enter(call);
     int outer = overtakes ? slr_guard_program : slr_program_begin();
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
@@ -113,9 +109,7 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     slr_profiled = NULL;
     if (call->measured)
         measured(call, false);
-    ncclResult_t told = ncclSuccess;
-    if (now) /* behind what is measured */
-        told = slr_turn_end(call->comm, in, call->stream, r == ncclSuccess);
+    const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
     r = slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
     return told != ncclSuccess ? told : r;
 }

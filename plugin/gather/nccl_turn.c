@@ -2,6 +2,7 @@
 #include "plugin/gather/nccl_turn.h"
 
 #include "base/cu.h"
+#include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/in_call.h"
 
@@ -20,8 +21,19 @@ static int take_word(struct slr_comm *c)
 
 struct slr_turn_call slr_turn_begin(struct slr_comm *c, bool follow)
 {
-    return (struct slr_turn_call){.word = follow ? take_word(c) : NO_WORD,
+    return (struct slr_turn_call){.entered = true,
+                                  .word = follow ? take_word(c) : NO_WORD,
                                   .entry = slr_in_call_enter(follow ? c->shared.ctx : NULL, c)};
+}
+
+struct slr_turn_call slr_turn_enter(const struct slr_call *call)
+{
+    const bool turn = call->why == SLR_R_TRIAL;
+    if (call->comm && !slr_in_group())
+        return slr_turn_begin(call->comm, turn);
+    if (call->comm)
+        slr_group_add_turn(call->comm, slr_stream_name(call->stream, false), turn);
+    return (struct slr_turn_call){.entered = false};
 }
 
 static enum slr_status write_behind(struct slr_comm *c, unsigned turn, uint32_t value, CUstream stream)
@@ -54,6 +66,11 @@ ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstrea
         return ncclSuccess;
     const ncclResult_t own = slr_comm_answer(c);
     return own != ncclSuccess ? own : ncclRemoteError; /* another one's gather held it up */
+}
+
+ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in, bool enqueued)
+{
+    return in.entered ? slr_turn_end(call->comm, in, call->stream, enqueued) : ncclSuccess;
 }
 
 bool slr_turns_of(struct slr_comm *c)

@@ -10,7 +10,7 @@
  *
  * Each call has a pair of its own, as calls on several streams may end in another order than they were made. When
  * SLR_TURNS are under way the next one is not followed. Calls in groups are followed from the group's end on, one
- * for each stream. Sites that stay with NCCL for good are NCCL's alone, and cost nothing.
+ * for each stream. Sites that stay with NCCL for good are not followed.
  *
  * A peer that is gone (its process has ended, or it has left the communicator) may have ended its part
  * properly. No rank's operation of these is over before every rank's has begun, as each waits for data
@@ -38,6 +38,11 @@ struct slr_turn_call slr_turn_begin(struct slr_comm *c, bool follow);
 /* Behind it, on its stream. `enqueued`: NCCL has taken it. ncclSuccess, or the error that the call has to return: the
  * communicator's, as it has been told while the call was in NCCL. */
 ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, bool enqueued);
+
+/* The same around the real call of an all-gather or reduce-scatter that NCCL is left. In a group nothing is enqueued before
+ * its end, which then does both; of no communicator of slipring's there is nothing to do. */
+struct slr_turn_call slr_turn_enter(const struct slr_call *call);
+ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in, bool enqueued);
 
 /* NCCL has such a call of this rank. From host memory. */
 bool slr_turns_of(struct slr_comm *c);

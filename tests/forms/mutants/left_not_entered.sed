@@ -1,3 +1,2 @@
 # NCCL's call is entered in its turn of the trials only.
-s/now \? slr_turn_begin\(call->comm, turn\)/now \&\& turn ? slr_turn_begin(call->comm, turn)/
-s/if \(now\) (\/\* behind)/if (now \&\& turn) \1/
+s/= slr_turn_enter\(call\)/= call->why == SLR_R_TRIAL ? slr_turn_enter(call) : (struct slr_turn_call){0}/
