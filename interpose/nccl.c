@@ -109,12 +109,12 @@ ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclD
               slr_reduce_scatter(send, recv, count, type, op, comm, stream));
 }
 
-/* Everything else that takes a stream goes to NCCL, and is noticed. */
-#define NCCL_OTHER_OF(fn, id, n, t, params, args)                                                                      \
+/* Everything else that takes a stream goes to NCCL, and is noticed; behind the statement `first`, if there is one. */
+#define NCCL_NOTICED(fn, id, n, t, first, params, args)                                                                \
     static ncclResult_t noticed_##fn params                                                                            \
     {                                                                                                                  \
         struct slr_other o = {.func = id, .count = n, .type = t, .comm = comm, .stream = stream};                      \
-        slr_other_begin(&o);                                                                                           \
+        first slr_other_begin(&o);                                                                                     \
         return slr_other_end(&o, slr_real.fn args);                                                                    \
     }                                                                                                                  \
     SLR_API                                                                                                            \
@@ -122,6 +122,7 @@ ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclD
     {                                                                                                                  \
         NCCL_HOOK(fn, args, noticed_##fn args);                                                                        \
     }
+#define NCCL_OTHER_OF(fn, id, n, t, params, args) NCCL_NOTICED(fn, id, n, t, , params, args)
 #define NCCL_OTHER(fn, id, params, args) NCCL_OTHER_OF(fn, id, count, type, params, args)
 
 NCCL_OTHER(ncclAllReduce, SLR_NCCL_ALL_REDUCE,
@@ -196,19 +197,7 @@ NCCL_OTHER(ncclScatterConfig, SLR_NCCL_SCATTER,
 
 /* The two that slipring substitutes: without a configuration they are the plain calls. */
 #define NCCL_CONFIGURED(fn, id, plain, params, args)                                                                   \
-    static ncclResult_t noticed_##fn params                                                                            \
-    {                                                                                                                  \
-        struct slr_other o = {.func = id, .count = count, .type = type, .comm = comm, .stream = stream};               \
-        if (!config)                                                                                                   \
-            return plain;                                                                                              \
-        slr_other_begin(&o);                                                                                           \
-        return slr_other_end(&o, slr_real.fn args);                                                                    \
-    }                                                                                                                  \
-    SLR_API                                                                                                            \
-    ncclResult_t fn params                                                                                             \
-    {                                                                                                                  \
-        NCCL_HOOK(fn, args, noticed_##fn args);                                                                        \
-    }
+    NCCL_NOTICED(fn, id, count, type, if (!config) return plain;, params, args)
 NCCL_CONFIGURED(ncclAllGatherConfig, SLR_NCCL_ALL_GATHER, slr_all_gather(send, recv, count, type, comm, stream),
                 (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
                  const ncclCollConfig_t *config),
