@@ -50,4 +50,7 @@ cudaGraphExec_t executable(cudaGraph_t graph); /* the graph goes */
 void replay(struct world *w, cudaGraphExec_t exec, struct gather *g, const char *what);
 void eager(struct world *w, struct gather *g, const char *what);
 
+/* The communicator ends before the graph, which can not be launched any more and goes, too. */
+void outlives(struct world *w, cudaGraphExec_t exec);
+
 #endif

@@ -283,18 +283,23 @@ static void thrown_by_one(struct world *w)
 /* ---- ends ---- */
 
 /* Without slipring a capture does not outlive its communicator either. */
-static void destroyed(struct world *w)
+void outlives(struct world *w, cudaGraphExec_t exec)
 {
-    struct gather g;
-    buffers_open(w, &g, SHARD, false);
-    cudaGraphExec_t exec = executable(record(w, &g));
-    replay(w, exec, &g, "before the communicator ends");
     NCCL(ncclCommDestroy(w->comm));
     w->comm = NULL;
     EXPECT(cudaGraphLaunch(exec, w->s) != cudaSuccess, "rank %d: a graph without its communicator runs", w->rank);
     cudaGetLastError();
     CUDA(cudaStreamSynchronize(w->s));
     CUDA(cudaGraphExecDestroy(exec));
+}
+
+static void destroyed(struct world *w)
+{
+    struct gather g;
+    buffers_open(w, &g, SHARD, false);
+    cudaGraphExec_t exec = executable(record(w, &g));
+    replay(w, exec, &g, "before the communicator ends");
+    outlives(w, exec);
     buffers_close(&g);
 }
 
