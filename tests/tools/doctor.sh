@@ -68,7 +68,7 @@ names = [line.split("`")[1] for line in table.split("Variables that")[0].splitli
 found = {c["check"] for c in r["checks"]}
 missing = set(names) - found
 assert len(names) > 30 and missing <= {"command_wrapper", "visible_devices"} and found <= set(names), (missing, found)
-machine = {"network", "shm", "limits", "pidfd"}
+machine = {"network", "shm", "limits", "pidfd", "memory_limit", "frozen"}
 assert all(c["result"] == "ok" or c["check"] in machine for c in r["checks"]), r
 P
     unset SLIPRING_LIB SLIPRING_LAUNCHER
@@ -118,6 +118,25 @@ P
     finds ipc fail 'device 0 did not answer within 1 s, in cuIpcOpenMemHandle'
     run 2 env SOFTGPU_DEVICES=2 SOFTGPU_FAIL=cuMemHostRegister:1=kill "$doctor" --json
     finds control_memory fail 'ended \(Killed\) in cuMemHostRegister'
+    # What goes wrong in the threads of one process only: the processes before make two streams each, and wait once.
+    finds one_process unknown 'not tried'
+    check one_process ok 'one device' 0 env
+    for n in 2 5; do
+        check one_process ok "every device's thread waited" 0 env SOFTGPU_DEVICES=$n
+    done
+    one="env SOFTGPU_DEVICES=2 SOFTGPU_FAIL"
+    # shellcheck disable=SC2086 # a command and its arguments
+    {
+        check one_process warn 'device [01]: cuStreamCreateWithPriority: CUDA_ERROR_UNKNOWN' 1 $one=cuStreamCreateWithPriority:3=999
+        advises one_process 'a process of its own'
+        check one_process warn 'device [01]: cuStreamWaitValue32: CUDA_ERROR_NOT_SUPPORTED' 1 $one=cuStreamWaitValue32:2=801
+        check one_process warn 'device 0: cuMemSetAccess: CUDA_ERROR_NOT_SUPPORTED' 1 $one=cuMemSetAccess:1+=801
+        run 1 $one=cuStreamCreateWithPriority:3=stop "$doctor" --json --limit 1
+        finds one_process warn 'device [01] did not answer within 1 s, in (cu|waiting|a wait)' # it stops with both of its threads
+        finds ipc ok ''
+        check one_process warn 'the process ended \(Killed\), device [01] in (cu|waiting|no call)' 1 $one=cuStreamCreateWithPriority:3=kill
+        check one_process warn 'other bytes than the owner wrote' 2 env SOFTGPU_DEVICES=2 SOFTGPU_COMPUTE=0
+    }
     # Bytes that do not come: without the data the stand-in's copies of large blocks do nothing.
     check ipc fail 'other bytes than the owner wrote' 2 env SOFTGPU_COMPUTE=0
 
@@ -175,6 +194,31 @@ permits() {
     return 1
 }
 
+# A process of this user is frozen, where the machine permits it.
+freeze_one() {
+    group=/sys/fs/cgroup/freezer state=freezer.state frozen=FROZEN thawed=THAWED
+    [ -d $group ] || { group=/sys/fs/cgroup state=cgroup.freeze frozen=1 thawed=0; }
+    group=$group/slipring-doctor-$$
+    if ! mkdir "$group" 2>/dev/null; then
+        echo "not permitted here, not tested: mkdir $group"
+        return
+    fi
+    sleep 60 &
+    sleeper=$!
+    trap 'echo $thawed >"$group/$state"; kill $sleeper; wait $sleeper; rmdir "$group"; rm -rf "$work"' EXIT
+    echo $sleeper >"$group/cgroup.procs" && echo $frozen >"$group/$state" || fail "not frozen"
+    for _ in 1 2 3 4 5 6 7 8 9; do # that takes the kernel a moment
+        grep -qsx FROZEN "$group/$state" || grep -qsx 'frozen 1' "$group/cgroup.events" || sleep 0.2
+    done
+    check frozen warn "1 process of this user, e.g. $sleeper \\(sleep\\) in $group: " 1
+    advises frozen 'docker unpause'
+    echo $thawed >"$group/$state"
+    kill $sleeper
+    wait $sleeper
+    rmdir "$group"
+    trap 'rm -rf "$work"' EXIT
+}
+
 host_part() {
     if permits "$fakes/refuse" getpid; then
         check sockets fail 'memfd_create: Operation not permitted' 2 "$fakes/refuse" memfd_create
@@ -213,6 +257,9 @@ host_part() {
         chmod 755 "$work"
         check user fail 'the real user is 12345, the effective one 0' 2 setpriv --ruid 12345
     fi
+
+    # A frozen process; the rest is in test_job_limits.c.
+    freeze_one
 
     # MPS: a pipe without a reader, with one, and none where one was promised.
     check mps ok 'not in use' 0 env CUDA_MPS_PIPE_DIRECTORY=

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
+#include "tools/doctor/cgroup.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/program.h"
 
@@ -10,7 +11,7 @@
 /* A check that was not come to has a finding as well, so that programs find all of them. */
 static void fill_open(struct doctor *d)
 {
-    for (int id = DOCTOR_DRIVER; id <= DOCTOR_IPC_VMM; id++)
+    for (int id = DOCTOR_DRIVER; id <= DOCTOR_ONE_PROCESS; id++)
         if (!doctor_has(d, (enum doctor_id)id))
             doctor_add(d, (enum doctor_id)id, DOCTOR_UNKNOWN, "not tried: see what failed before");
     if (!doctor_has(d, DOCTOR_NCCL_VERSION))
@@ -27,6 +28,7 @@ static void check_all(struct doctor *d)
     doctor_check_mps(d);
     doctor_check_sockets(d);
     doctor_check_host(d);
+    doctor_check_cgroups(d, "");
     doctor_check_nccl(d);
     doctor_check_command(d);
     doctor_check_variables(d);

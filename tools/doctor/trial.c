@@ -14,14 +14,21 @@ static void job(void *data, int index)
     trial_peers(&s);
 }
 
-/* One process for each device that may be used. With one device two, unless it takes only one. */
+/* One rank for each device that may be used. */
+static struct trial *make(const struct doctor_devices *v)
+{
+    struct trial *t = child_shared(sizeof *t);
+    t->devices = v;
+    for (int i = 0; i < doctor_known_devices(v); i++)
+        if (v->device[i].compute_mode != CU_COMPUTEMODE_PROHIBITED)
+            t->rank[t->ranks++].device = i;
+    return t;
+}
+
+/* Ranks are processes. With one device there are two, unless it takes only one. */
 static int place(struct trial *t)
 {
     const struct doctor_devices *v = t->devices;
-    int n = doctor_known_devices(v);
-    for (int i = 0; i < n; i++)
-        if (v->device[i].compute_mode != CU_COMPUTEMODE_PROHIBITED)
-            t->rank[t->ranks++].device = i;
     if (t->ranks == 1 && v->device[t->rank[0].device].compute_mode == CU_COMPUTEMODE_DEFAULT) {
         t->rank[1].device = t->rank[0].device;
         t->ranks = 2;
@@ -33,13 +40,16 @@ static int place(struct trial *t)
 }
 
 static const enum doctor_id ids[TRIAL_PARTS] = {
-    DOCTOR_DEVICES, DOCTOR_CONTROL_MEMORY, DOCTOR_STREAM_MEMOPS, DOCTOR_GRAPHS, DOCTOR_IPC, DOCTOR_IPC_VMM};
+    DOCTOR_DEVICES, DOCTOR_CONTROL_MEMORY, DOCTOR_STREAM_MEMOPS, DOCTOR_GRAPHS,
+    DOCTOR_IPC,     DOCTOR_IPC_VMM,        DOCTOR_ONE_PROCESS};
 static const char *const titles[TRIAL_PARTS] = {"a context on each device",
                                                 "the flags' memory was registered on each device",
                                                 "a stream wrote a word and waited for one on each device",
                                                 "a graph was captured, changed and launched on each device",
                                                 "every process read every other's memory that its device reaches",
-                                                "every process read every other's memory that its device reaches"};
+                                                "every process read every other's memory that its device reaches",
+                                                "every device's thread waited for the others' words and read their "
+                                                "virtual memory; cudaMalloc memory is staged there"};
 
 /* The rank that did not come to its own end, or -1. One that waits for another is not the cause. */
 static int culprit(const struct trial *t, const struct child_end *end)
@@ -57,7 +67,7 @@ static int culprit(const struct trial *t, const struct child_end *end)
 /* Without these the rest goes on. */
 static enum doctor_result severity(enum trial_part part)
 {
-    return part == TRIAL_VMM || part == TRIAL_GRAPHS ? DOCTOR_WARN : DOCTOR_FAIL;
+    return part == TRIAL_VMM || part == TRIAL_GRAPHS || part == TRIAL_THREADS ? DOCTOR_WARN : DOCTOR_FAIL;
 }
 
 /* The part that a rank was at: the first that has no result. */
@@ -91,7 +101,7 @@ static const struct trial_rank *with_state(const struct trial *t, enum trial_par
     return NULL;
 }
 
-static void told_part(struct doctor *d, const struct trial *t, enum trial_part part)
+void trial_told(struct doctor *d, const struct trial *t, enum trial_part part)
 {
     const struct trial_rank *bad = with_state(t, part, TRIAL_BAD), *open = with_state(t, part, TRIAL_NOT_TRIED);
     if (bad)
@@ -124,22 +134,28 @@ static void attribute_of_memops(struct doctor *d, const struct trial *t)
         }
 }
 
-void doctor_check_trial(struct doctor *d)
+/* False: one of them did not come to its end. */
+static bool check_processes(struct doctor *d, struct trial *t)
 {
-    struct trial *t;
     struct child_end end[DOCTOR_MAX_DEVICES];
-    if (d->devices->count < 1)
-        return;
-    t = child_shared(sizeof *t);
-    t->devices = d->devices;
     if (place(t) < 1)
-        return;
+        return true;
     child_run(job, t, t->ranks, d->limit_ms, end);
     int who = culprit(t, end);
     if (who >= 0)
         told_hang(d, t, who, end);
     attribute_of_memops(d, t);
-    for (enum trial_part part = TRIAL_CONTEXT; part < TRIAL_PARTS; part++)
+    for (enum trial_part part = TRIAL_CONTEXT; part < TRIAL_THREADS; part++)
         if (part == TRIAL_CONTEXT || !doctor_has(d, ids[part]))
-            told_part(d, t, part);
+            trial_told(d, t, part);
+    return who < 0;
+}
+
+/* What does not work for one form may work for the other; what hangs would do so again. */
+void doctor_check_trial(struct doctor *d)
+{
+    if (d->devices->count < 1)
+        return;
+    if (check_processes(d, make(d->devices)))
+        doctor_check_threads(d, make(d->devices));
 }

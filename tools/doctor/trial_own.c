@@ -35,35 +35,37 @@ void trial_pattern(int rank, unsigned char bytes[TRIAL_BYTES])
         bytes[i] = (unsigned char)(i * 7 + i / 256 + 31 * (unsigned)rank + 5);
 }
 
-static bool enter(struct trial_self *s)
+bool trial_enter(struct trial_self *s, enum trial_part part)
 {
     CUdevice dev = 0;
     char missing[256];
     trial_step(s, "dlopen");
-    if (!doctor_driver_load(&s->drv, missing, sizeof missing))
-        return trial_bad(s, TRIAL_CONTEXT, "libcuda.so.1", "could not be loaded again");
-    return TRIAL_TRY(s, TRIAL_CONTEXT, s->drv, cuInit, 0) &&
-           TRIAL_TRY(s, TRIAL_CONTEXT, slr_real, cuDeviceGet, &dev, s->r->device) &&
-           TRIAL_TRY(s, TRIAL_CONTEXT, slr_real, cuDevicePrimaryCtxRetain, &s->ctx, dev) &&
-           TRIAL_TRY(s, TRIAL_CONTEXT, slr_real, cuCtxPushCurrent, s->ctx);
+    if (!s->drv.handle && !doctor_driver_load(&s->drv, missing, sizeof missing))
+        return trial_bad(s, part, "libcuda.so.1", "could not be loaded again");
+    return TRIAL_TRY(s, part, s->drv, cuInit, 0) && TRIAL_TRY(s, part, slr_real, cuDeviceGet, &dev, s->r->device) &&
+           TRIAL_TRY(s, part, slr_real, cuDevicePrimaryCtxRetain, &s->ctx, dev) &&
+           TRIAL_TRY(s, part, slr_real, cuCtxPushCurrent, s->ctx);
 }
 
-/* A memfd, mapped shared and registered, as plugin/lifecycle/agreement.c does it with the control
- * block. */
-static bool control_memory(struct trial_self *s, void **words, CUdeviceptr *device_words)
+int trial_memory(void)
 {
-    long page = sysconf(_SC_PAGESIZE);
     int fd = memfd_create("slipring-doctor", MFD_CLOEXEC);
-    *words = MAP_FAILED;
-    if (fd >= 0 && ftruncate(fd, page) == 0)
-        *words = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (fd >= 0)
+    if (fd >= 0 && ftruncate(fd, sysconf(_SC_PAGESIZE)) != 0) {
         close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+bool trial_control(struct trial_self *s, enum trial_part part, int fd, void **words, CUdeviceptr *device_words)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    *words = fd < 0 ? MAP_FAILED : mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (*words == MAP_FAILED)
-        return trial_bad(s, TRIAL_CONTROL, "memfd_create, mmap", "no shared memory");
-    return TRIAL_TRY(s, TRIAL_CONTROL, slr_real, cuMemHostRegister, *words, (size_t)page,
+        return trial_bad(s, part, "memfd_create, mmap", "no shared memory");
+    return TRIAL_TRY(s, part, slr_real, cuMemHostRegister, *words, page,
                      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) &&
-           TRIAL_TRY(s, TRIAL_CONTROL, slr_real, cuMemHostGetDevicePointer, device_words, *words, 0);
+           TRIAL_TRY(s, part, slr_real, cuMemHostGetDevicePointer, device_words, *words, 0);
 }
 
 static bool memops(struct trial_self *s, _Atomic uint32_t *word, CUdeviceptr device_word)
@@ -103,10 +105,11 @@ void trial_own(struct trial_self *s)
 {
     void *words = NULL;
     CUdeviceptr device_words = 0;
-    if (!enter(s))
+    if (!trial_enter(s, TRIAL_CONTEXT))
         return;
     good(s, TRIAL_CONTEXT);
-    if (control_memory(s, &words, &device_words)) {
+    int fd = trial_memory();
+    if (trial_control(s, TRIAL_CONTROL, fd, &words, &device_words)) {
         good(s, TRIAL_CONTROL);
         if (memops(s, words, device_words)) {
             good(s, TRIAL_MEMOPS);
@@ -114,5 +117,7 @@ void trial_own(struct trial_self *s)
                 good(s, TRIAL_GRAPHS);
         }
     }
+    if (fd >= 0)
+        close(fd);
     s->r->offers = make_block(s);
 }

@@ -9,9 +9,7 @@
 #include <unistd.h>
 #include "tools/doctor/trial.h"
 
-/* All ranks come here, whatever happened to them; one that hangs or died is found by the parent's
- * time limit. */
-static void meet(struct trial_self *s)
+void trial_meet(struct trial_self *s)
 {
     _Atomic int *here = &s->t->arrived[s->meetings++];
     atomic_fetch_add(here, 1);
@@ -21,8 +19,7 @@ static void meet(struct trial_self *s)
     *s->r->step = '\0';
 }
 
-/* Whether one rank's device is to reach the memory of another's. */
-static bool reaches(const struct trial *t, int reader, int owner)
+bool trial_reaches(const struct trial *t, int reader, int owner)
 {
     int mine = t->rank[reader].device, theirs = t->rank[owner].device;
     return reader != owner && (mine == theirs || t->devices->link[mine][theirs].access);
@@ -54,7 +51,7 @@ static void read_block(struct trial_self *s, int peer)
 static void read_blocks(struct trial_self *s)
 {
     for (int peer = 0; peer < s->t->ranks && s->r->offers; peer++)
-        if (reaches(s->t, s->number, peer) && s->t->rank[peer].offers)
+        if (trial_reaches(s->t, s->number, peer) && s->t->rank[peer].offers)
             read_block(s, peer);
 }
 
@@ -140,7 +137,7 @@ static int take_descriptor(int from, struct parcel *what)
 static void send_all(struct trial_self *s, const struct virtual_block *b, int fd)
 {
     for (int peer = 0; peer < s->t->ranks; peer++)
-        if (reaches(s->t, peer, s->number) &&
+        if (trial_reaches(s->t, peer, s->number) &&
             !send_descriptor(s->t->inbox[peer][1], (struct parcel){s->number, b->bytes}, fd))
             trial_bad(s, TRIAL_VMM, "sendmsg", "a descriptor could not be passed on");
 }
@@ -171,15 +168,15 @@ void trial_peers(struct trial_self *s)
     struct virtual_block b = {.bytes = 0};
     int fd = -1;
     bool vmm = s->r->offers && s->t->devices->device[s->r->device].vmm;
-    meet(s); /* all have made their blocks */
+    trial_meet(s); /* all have made their blocks */
     read_blocks(s);
-    meet(s); /* nobody needs them any more */
+    trial_meet(s); /* nobody needs them any more */
     if (vmm && make_virtual(s, &b, &fd))
         send_all(s, &b, fd);
-    meet(s);
+    trial_meet(s);
     if (vmm)
         read_all_virtual(s);
-    meet(s);
+    trial_meet(s);
     if (fd >= 0)
         close(fd);
     /* What is left goes with the process. */
