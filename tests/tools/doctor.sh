@@ -131,8 +131,8 @@ P
         advises one_process 'a process of its own'
         check one_process warn 'device [01]: cuStreamWaitValue32: CUDA_ERROR_NOT_SUPPORTED' 1 $one=cuStreamWaitValue32:2=801
         check one_process warn 'device 0: cuMemSetAccess: CUDA_ERROR_NOT_SUPPORTED' 1 $one=cuMemSetAccess:1+=801
-        run 1 $one=cuStreamCreateWithPriority:3=stop "$doctor" --json --limit 1
-        finds one_process warn 'device [01] did not answer within 1 s, in (cu|waiting|a wait)' # it stops with both of its threads
+        run 1 $one=cuStreamCreateWithPriority:3=stop "$doctor" --json --limit 10 # long enough for what comes before
+        finds one_process warn 'device [01] did not answer within 10 s, in (cu|waiting|a wait)' # it stops with both of its threads
         finds ipc ok ''
         check one_process warn 'the process ended \(Killed\), device [01] in (cu|waiting|no call)' 1 $one=cuStreamCreateWithPriority:3=kill
         check one_process warn 'other bytes than the owner wrote' 2 env SOFTGPU_DEVICES=2 SOFTGPU_COMPUTE=0
