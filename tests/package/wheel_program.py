@@ -6,12 +6,28 @@
 NCCL and the CUDA runtime are called by ctypes, as frameworks load them: by dlopen and dlsym.
 """
 import ctypes
+import os
 import sys
 
 import slipring
 
 RANKS, COUNT = 2, 1000
-cuda, nccl = ctypes.CDLL("libcudart.so.13"), ctypes.CDLL("libnccl.so.2")
+
+
+def cuda_runtime():
+    """That of CUDA 13 or 12: the software GPU's first, which stands for one of them only."""
+    names = ["libcudart.so.13", "libcudart.so.12"]
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    there = [name for folder in folders for name in names if folder and os.path.exists(os.path.join(folder, name))]
+    for name in there + names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            problem = error
+    raise problem
+
+
+cuda, nccl = cuda_runtime(), ctypes.CDLL("libnccl.so.2")
 pointer, size = ctypes.c_void_p, ctypes.c_size_t
 cuda.cudaMalloc.argtypes = [ctypes.POINTER(pointer), size]
 cuda.cudaMemcpy.argtypes = [pointer, pointer, size, ctypes.c_int]
