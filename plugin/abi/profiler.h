@@ -11,6 +11,7 @@
  *   v4        2.27       init is told communicator, ranks and logger; GPU time stamps (pTimer) of kernel channels
  *   v5        2.28       events of the application's own calls (group, collective, point-to-point API), kernel launches
  *   v6        2.29       collectives of the copy engines
+ *   v7        2.31       tags of calls, kernel variants, phases of kernels: nothing that is read, so not declared here
  *
  * An older version is served by adapters inside NCCL: what a newer version brought is missing or zero in it. All
  * callbacks return 0 (ncclSuccess) or an ncclResult_t. A handle is whatever startEvent wrote; NCCL does not look into
