@@ -63,8 +63,10 @@ static void choose(const char *name)
         for (const struct scatter_case *c = lists[i]; c->name; c++)
             if (!strncmp(name, "list-", 5) && !strcmp(name + 5, c->list))
                 puts(c->name);
-            else if (!strcmp(name, c->name))
+            else if (!strcmp(name, c->name)) {
+                CHECK(!chosen, "two cases have one name: %s", name);
                 chosen = c;
+            }
 }
 
 int main(int argc, char **argv)

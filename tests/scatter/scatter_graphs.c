@@ -327,7 +327,7 @@ static void updated(struct world *w, const struct scatter_case *c)
 }
 
 /* A clone; two children of one graph. */
-static void copied(struct world *w, const struct scatter_case *c)
+static void cloned(struct world *w, const struct scatter_case *c)
 {
     struct site t[2];
     struct turn u[2];
@@ -429,7 +429,7 @@ const struct scatter_case graph_cases[] = {
     {.name = "graph-gathers", .list = "graphs", .body = gathers},
     {.name = "graph-streams", .list = "graphs", .body = streams},
     {.name = "graph-updated", .list = "graphs", .body = updated},
-    {.name = "graph-copied", .list = "graphs", .body = copied},
+    {.name = "graph-cloned", .list = "graphs", .body = cloned},
     {.name = "graph-again", .list = "graphs", .body = again},
     {.name = "graph-left", .list = "graphs-wrong", .body = left},
     {.name = NULL}};
