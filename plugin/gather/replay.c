@@ -185,6 +185,8 @@ static enum slr_status call_scatter(struct slr_replay *replay, struct slr_comm *
     ++c->substituted;
     slr_ring_scatter_number(&c->ring, &g->plan);
     enum slr_status s = slr_recorded_give(replay->exec, &g->nodes, &c->ring, &scatter, atomic_load(&c->ring.issued));
+    if (s == SLR_OK)
+        slr_timeline_replay(c, replay->exec, &g->stamps, c->substituted, replay->stream, NULL);
     slr_shared_work_end();
     if (s == SLR_OK)
         count_scatter(g);

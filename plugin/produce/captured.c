@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include "base/cu.h"
+#include "plugin/timeline/timeline.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of each communicator's `captured` */
 
@@ -36,13 +37,21 @@ static struct slr_product *exchange(struct slr_comm *c, struct slr_product *p)
     return before;
 }
 
+/* Nothing expects it any more. */
+static void reset(struct slr_product *p)
+{
+    p->capture = 0;
+    slr_timeline_capture_drop(p->timing);
+    p->timing = NULL;
+}
+
 struct slr_product *slr_captured_of(struct slr_comm *c)
 {
     struct slr_product *p = exchange(c, NULL);
     if (!p && (p = calloc(1, sizeof *p)) != NULL)
         p->comm = c;
     if (p)
-        p->capture = 0;
+        reset(p);
     return p;
 }
 
@@ -89,6 +98,7 @@ static void destroy(CUevent *event)
 
 static void free_product(struct slr_product *p, bool gone)
 {
+    reset(p);
     for (unsigned i = 0; i < SLR_PRODUCT_PARTS && !gone; i++)
         destroy(&p->event[i]);
     if (!gone)

@@ -240,7 +240,7 @@ static bool put(struct slr_product *p, const struct slr_gemm *gemm, bool capture
 {
     if (p->parts == 0 || (captured && !slr_captured_begin(p)))
         return false;
-    p->timing = captured ? NULL : slr_timeline_expect(p->comm, p->stream);
+    p->timing = (captured ? slr_timeline_capture_expect : slr_timeline_expect)(p->comm, p->stream);
     if (!compute(p, gemm))
         return false;
     if (captured)

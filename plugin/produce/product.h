@@ -62,9 +62,10 @@ struct slr_product {
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];
     CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
     CUevent before;                   /* likewise; in a capture: what stood before the GEMM */
-    struct slr_timing *timing;        /* measures the parts; NULL: nothing does. For slr_timeline_scatter() */
-    unsigned long long capture;       /* captured.h: in which it is expected; 0: it is not */
-    CUgraphNode last;                 /* and the node of its last part */
+    /* Measures the parts, for slr_timeline_scatter(); NULL: nothing does. In a capture it is the product's. */
+    struct slr_timing *timing;
+    unsigned long long capture; /* captured.h: in which it is expected; 0: it is not */
+    CUgraphNode last;           /* and the node of its last part */
     /* Under the list's lock. */
     bool live, late, foreign;
     CUstream follower;

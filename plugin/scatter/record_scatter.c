@@ -23,19 +23,33 @@ static enum slr_status say_before(struct slr_ring *ring, const struct slr_call *
     return SLR_OK;
 }
 
-static enum slr_status run(struct slr_ring *ring, const struct slr_call *call, const struct slr_product *p, bool first)
+static enum slr_status go(struct slr_ring *ring, const struct slr_call *call, const struct slr_product *p, bool first,
+                          struct slr_scatter *s)
 {
-    struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
-    struct slr_scatter s;
-    slr_scatter_describe(call, p, plain, &s);
     if (p)
         SLR_TRY(slr_ring_enter_behind(ring, p->before, first));
     else
         SLR_TRY(slr_ring_entry(ring, call->stream, first));
     if (p && !slr_scatter_may_write(p, call))
-        SLR_TRY(say_before(ring, call, &s));
-    SLR_TRY(slr_ring_scatter(ring, &s));
-    return slr_ring_join(ring, call->stream);
+        SLR_TRY(say_before(ring, call, s));
+    SLR_TRY(slr_ring_scatter(ring, s));
+    SLR_TRY(slr_ring_join(ring, call->stream));
+    slr_timing_did(ring->timing, SLR_LANE_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
+    return SLR_OK;
+}
+
+static enum slr_status run(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+                           struct slr_product *p, bool first)
+{
+    struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
+    struct slr_scatter s;
+    slr_scatter_describe(call, p, plain, &s);
+    slr_timeline_capture_scatter(recorder, call, &g->plan, p ? p->timing : NULL, &g->stamps);
+    if (p)
+        p->timing = NULL;
+    const enum slr_status status = go(&recorder->ring, call, p, first, &s);
+    slr_timeline_captured_scatter(recorder, s.parts, p != NULL);
+    return status;
 }
 
 /* What the replays do: one line for each shape. */
@@ -55,9 +69,8 @@ static enum slr_status put(struct slr_comm *recorder, const struct slr_call *cal
     struct slr_product *p =
         slr_captured_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks, call->stream);
     g->fused = p && p->elem == slr_type_bytes(call->type); /* parts end between elements of the GEMM's */
-    slr_timeline_close(recorder);                          /* of a capture that was given up */
     recorder->ring.recorded = &g->nodes;
-    const enum slr_status s = run(&recorder->ring, call, g->fused ? p : NULL, first);
+    const enum slr_status s = run(recorder, call, g, g->fused ? p : NULL, first);
     recorder->ring.recorded = NULL;
     note(call, g, p);
     if (p)

@@ -30,6 +30,8 @@
  *            open    --pending in the capture no more-->                closed
  *   record   free    --launch of a sampled call--> --launched-->        closed, as above
  *
+ * and a captured reduce-scatter likewise.
+ *
  * A reduce-scatter is sent from the parts of a GEMM that comes before it. So a GEMM that is computed in
  * parts before a call whose turn it would be begins a record, which the call goes on with. One that
  * is not taken is used again, and counts as no call.
@@ -103,12 +105,24 @@ void slr_timeline_scatter(const struct slr_call *call, struct slr_timing *gemm);
  * failed. */
 void slr_timeline_scattered(struct slr_comm *c, uint32_t pieces, unsigned parts, bool fused, enum slr_status s);
 
-/* ---- captured gathers (gather/record.h) ---- */
+/* ---- captured calls (gather/record.h) ---- */
 
 /* Under the recorder's lock, its context current: the call is about to be recorded. Sets
  * ring.timing, which slr_timeline_close ends, and *nodes. */
 void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
                           struct slr_timed_nodes *nodes);
+
+/* Of a reduce-scatter (scatter/record_scatter.h), whose GEMM comes first: in a capture on `stream`, as
+ * slr_timeline_expect. What is returned is the caller's, until the call takes it over or it is dropped. */
+struct slr_timing *slr_timeline_capture_expect(struct slr_comm *c, CUstream stream);
+void slr_timeline_capture_drop(struct slr_timing *gemm); /* NULL: nothing */
+
+/* As slr_timeline_capture: the stream has what the call comes behind, and nothing of it. `gemm`: what measures
+ * the parts that it sends, taken over, or NULL. And: it has been recorded, with its stream joined, as for
+ * slr_timeline_scattered(), or that has failed. */
+void slr_timeline_capture_scatter(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
+                                  struct slr_timing *gemm, struct slr_timed_nodes *nodes);
+void slr_timeline_captured_scatter(struct slr_comm *recorder, unsigned parts, bool fused);
 
 /* As slr_recorded_copy(). What can not be copied is not measured. */
 void slr_timed_nodes_copy(struct slr_timed_nodes *to, const struct slr_timed_nodes *from, CUgraph graph);
@@ -119,7 +133,8 @@ void slr_timed_nodes_update(struct slr_timed_nodes *to, const struct slr_timed_n
 void slr_timed_nodes_free(struct slr_timed_nodes *nodes);
 
 /* Under the communicator's lock, its context current: the call is about to be replayed, by a launch
- * of `exec`. Sets nodes->now when it is to be measured. `stream`: of the launch. */
+ * of `exec`. Sets nodes->now when it is to be measured. `stream`: of the launch. `route`: NULL of a
+ * reduce-scatter. */
 void slr_timeline_replay(struct slr_comm *c, CUgraphExec exec, struct slr_timed_nodes *nodes, uint64_t number,
                          CUstream stream, const struct slr_route *route);
 

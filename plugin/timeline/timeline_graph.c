@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers that are captured into CUDA graphs, and their replays (timeline.h). */
+/* Calls that are captured into CUDA graphs, and their replays (timeline.h). */
 #include <stdlib.h>
 #include <string.h>
 #include "cache/block_device.h"
@@ -45,29 +45,78 @@ static CUevent stand_in_of(int device)
     return event;
 }
 
+/* With one user; NULL: nothing is measured. */
+static struct slr_timed_capture *new_capture(int device, enum slr_timed_kind kind)
+{
+    CUevent event = slr_get(SLR_S_TRACE) && slr_timing_graphs() ? stand_in_of(device) : NULL;
+    struct slr_timed_capture *capture = event ? calloc(1, sizeof *capture) : NULL;
+    if (!capture)
+        return NULL;
+    capture->users = 1;
+    capture->timed.kind = kind;
+    capture->timed.timing.stand_in = event;
+    slr_timing_begin(&capture->timed.timing);
+    return capture;
+}
+
+/* The recorder's user is its first one. */
+static void open_capture(struct slr_timed_capture *capture, struct slr_comm *recorder, const struct slr_call *call,
+                         const struct slr_plan *plan, struct slr_timed_nodes *nodes)
+{
+    struct slr_timed *m = &capture->timed;
+    m->ended = SLR_R_RING;
+    m->pieces = plan->pieces;
+    m->chunks = plan->chunks;
+    slr_timeline_describe(m, call);
+    m->reason = SLR_R_GRAPH;
+    atomic_fetch_add(&capture->users, 1);
+    nodes->of = capture;
+    recorder->ring.timing = &m->timing;
+    slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
+}
+
 void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
                           struct slr_timed_nodes *nodes)
 {
     slr_timeline_close(recorder); /* of a capture that was given up */
-    if (!slr_get(SLR_S_TRACE) || !slr_timing_graphs())
-        return;
-    CUevent event = stand_in_of(recorder->shared.device);
-    struct slr_timed_capture *capture = event ? calloc(1, sizeof *capture) : NULL;
+    struct slr_timed_capture *capture = new_capture(recorder->shared.device, SLR_TIMED_RING);
+    if (capture)
+        open_capture(capture, recorder, call, plan, nodes);
+}
+
+struct slr_timing *slr_timeline_capture_expect(struct slr_comm *c, CUstream stream)
+{
+    struct slr_timed_capture *capture = new_capture(c->shared.device, SLR_TIMED_SCATTER);
     if (!capture)
+        return NULL;
+    slr_timing_mark(&capture->timed.timing, SLR_LANE_APP, stream);
+    return &capture->timed.timing;
+}
+
+void slr_timeline_capture_drop(struct slr_timing *gemm)
+{
+    if (gemm) /* the first member of the first one */
+        slr_timeline_leave((struct slr_timed_capture *)gemm);
+}
+
+void slr_timeline_capture_scatter(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
+                                  struct slr_timing *gemm, struct slr_timed_nodes *nodes)
+{
+    slr_timeline_close(recorder); /* of a capture that was given up */
+    struct slr_timed_capture *capture =
+        gemm ? (struct slr_timed_capture *)gemm : new_capture(recorder->shared.device, SLR_TIMED_SCATTER);
+    if (capture)
+        open_capture(capture, recorder, call, plan, nodes);
+}
+
+void slr_timeline_captured_scatter(struct slr_comm *recorder, unsigned parts, bool fused)
+{
+    struct slr_timed *m = (struct slr_timed *)recorder->ring.timing;
+    if (!m)
         return;
-    struct slr_timed *m = &capture->timed;
-    m->kind = SLR_TIMED_RING;
-    m->ended = SLR_R_RING;
-    m->timing.stand_in = event;
-    m->pieces = plan->pieces;
-    m->chunks = plan->chunks;
-    slr_timing_begin(&m->timing);
-    slr_timeline_describe(m, call);
-    m->reason = SLR_R_GRAPH;
-    capture->users = 2;
-    nodes->of = capture;
-    recorder->ring.timing = &m->timing;
-    slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
+    m->chunks = parts;
+    m->ended = fused ? SLR_R_FUSED : SLR_R_RING;
+    slr_timeline_close(recorder);
 }
 
 /* ---- graphs ---- */
@@ -139,9 +188,10 @@ static void fill(struct slr_timed *m, const struct slr_timed *captured, const st
     m->timing = was.timing;
     m->counted = was.counted;
     m->number = was.number;
-    slr_timeline_deliveries(m, c, route);
+    if (route)
+        slr_timeline_deliveries(m, c, route);
     for (unsigned i = 0; i < captured->timing.spans; i++)
-        if (slr_recorded_runs(&captured->timing.span[i], route))
+        if (!route || slr_recorded_runs(&captured->timing.span[i], route))
             slr_timing_add(&m->timing, &captured->timing.span[i]);
 }
 

@@ -36,7 +36,7 @@ def check_decisions(c, text, lines):
         bytes_, kind = shape.split(", ", 1)
         c.check(comm == key[0] and c.near(c.number(bytes_, c.BYTES), key[1]) and kind == "%d %s%s" % (key[2], key[3], ", in place" * key[4]), "%s: %s, not %s" % (number, shape, key))
         reasons = {x["reason"] for x in of}
-        shown = set(went.replace("NCCL: ", "").replace("; ", ", ").split(", "))
+        shown = set(went.replace("NCCL: ", "").replace("; ", ", ").replace(" and ", ", ").split(", "))
         c.check(shown == reasons, "%s went to %s, not %s" % (number, went, reasons))
         made = any(x.get("made") or x.get("ended") == "fused" for x in of)
         blocks = {"%(m)d x %(n)d x %(k)d in %(parts)d" % x for x in lines if x["event"] == "produced" and x["comm"] == key[0] and x["shard"] == key[1]}

@@ -219,6 +219,11 @@ record_scatters() {
     python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/logs"
     "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
     has "$dir/text" "^Reduce-scatters" "sent"
+    # Replays have times, too.
+    LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 \
+        --set slot_bytes=64K --set flop_per_byte=0 --set reduce_scatter=always --record "$dir/graphs" -- "$SCATTER" graph-bf16 2 >"$dir/out"
+    "$SLIPRING_REPORT" "$dir/graphs" >"$dir/text"
+    has "$dir/text" "ring and graph" "30, 2[0-9] fused" # 15 on each rank, 8 of them replays
     # Numbered with the gathers, they are part of what repeats, and no call site of a gather.
     LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set alloc_min=4K \
         --set slot_bytes=64K --set trials=0 --set reduce_scatter=always --record "$dir/mixed" -- "$SITES" 2 40 mixed >"$dir/out"

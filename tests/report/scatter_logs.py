@@ -45,7 +45,7 @@ def scatter(r, call, t):
     join = at + 3 * US
     r.span(call, "app", "wait", entry, join)
     if not r.args.untraced:
-        r.log("scatter", at=join, **r.common(), call=call, decision="ring", reason="ring", shard=shard, count=shard // 2, dtype="bf16", in_place=0, stream="0x1",
+        r.log("scatter", at=join, **r.common(), call=call, decision="ring", reason="ring" if call % 8 else "graph", shard=shard, count=shard // 2, dtype="bf16", in_place=0, stream="0x1",
               recv="0x2", send="0x3", pieces=240, parts=n * BLOCKS, begin=min(first, entry), end=at, ended="fused" if fused else "whole", exposed=join - entry,
               spans=0, cut=0, error=800)
     return join + 20 * US

@@ -8,7 +8,7 @@ Each communicator of each rank has to have one trace_start, one trace_end that a
 sampled all-gather, one scatter line for each sampled reduce-scatter of the ring; each its spans, whole and in order; the times of different ranks have to fit each other within the stated error.
 
   --calls ring=N, graph=N, pass=N, scatter=N, FUNC=N   each rank's communicators have N such lines together (graph: those of ring that
-                         a graph made; scatter-fused: of scatter)
+                         a graph made; scatter-graph, scatter-fused: of scatter)
   --ended REASON         some gather has ended so
   --want EXPRESSION      true of the totals of each rank (names: trace_end's fields, summed; exposed, lines; n(KIND))
   --without RANK         that rank measures nothing
@@ -199,6 +199,7 @@ def totals(comms, rank):
     count = collections.Counter(g["decision"] for g in gathers)
     count.update("scatter" for lines in mine for s in lines["scatter"])
     count.update("scatter-fused" for lines in mine for s in lines["scatter"] if s["ended"] == "fused")
+    count.update("scatter-graph" for lines in mine for s in lines["scatter"] if s["reason"] == "graph")
     count.update("graph" for g in gathers if g["reason"] == "graph")
     count.update(c["func"] for lines in mine for c in lines["collective"])
     t = collections.Counter()
