@@ -24,6 +24,9 @@
  *   leave-made     nobody calls behind the GEMM: all end well, C is exact
  *   abort-made     the victim aborts between its GEMM and its call, the others destroy theirs; C is exact
  *
+ *   abort-ahead    reduce-scatters: the victim makes two calls and aborts, while the others, held up before their GEMM,
+ * have added nothing of the first one yet: what it sends for the second then lies where they look for the first
+ *
  *   abort-full     the victim's main thread waits inside a call, as its stream's queue is full (SOFTGPU_QUEUE), and
  * another one calls ncclCommAbort
  *
@@ -434,6 +437,26 @@ static void abort_made(struct flight *f)
     moved_check_produced(&f->moved, &f->r, f->round);
 }
 
+static void hang_until_gone(void *mark)
+{
+    board_wait(mark, GONE, 20000);
+}
+
+static void abort_ahead(struct flight *f)
+{
+    if (f->is_victim) {
+        others_enqueued(f);
+        NCCL(enqueue(f));
+        NCCL(moved_again(&f->moved, &f->r));
+        NCCL(ncclCommAbort(f->r.comm));
+        CUDA(cudaStreamSynchronize(f->r.stream));
+        atomic_store(&board()->mark[f->r.rank], GONE);
+        return;
+    }
+    CUDA(cudaLaunchHostFunc(f->r.stream, hang_until_gone, &board()->mark[f->victim]));
+    must_fail(f, enqueue(f), true);
+}
+
 static void driver_error(struct flight *f)
 {
     must_fail(f, enqueue(f), true);
@@ -442,23 +465,15 @@ static void driver_error(struct flight *f)
 static const struct {
     const char *name;
     void (*play)(struct flight *f);
-} scenarios[] = {{"kill-before", kill_before},
-                 {"kill-told", kill_told},
-                 {"kill-between", kill_between},
-                 {"kill-driver", kill_driver},
-                 {"abort", abort_scenario},
-                 {"abort-blocked", abort_blocked},
-                 {"abort-full", abort_full},
-                 {"kill-made", kill_made},
-                 {"kill-unmade", kill_unmade},
-                 {"leave-made", leave_made},
-                 {"abort-made", abort_made},
-                 {"destroy", destroy_scenario},
-                 {"stop", stop},
-                 {"stop-fails", stop_fails},
-                 {"leave", leave},
-                 {"die-early", die_early},
-                 {"driver-error", driver_error}};
+} scenarios[] = {{"kill-before", kill_before},   {"kill-told", kill_told},
+                 {"kill-between", kill_between}, {"kill-driver", kill_driver},
+                 {"abort", abort_scenario},      {"abort-blocked", abort_blocked},
+                 {"abort-full", abort_full},     {"abort-ahead", abort_ahead},
+                 {"kill-made", kill_made},       {"kill-unmade", kill_unmade},
+                 {"leave-made", leave_made},     {"abort-made", abort_made},
+                 {"destroy", destroy_scenario},  {"stop", stop},
+                 {"stop-fails", stop_fails},     {"leave", leave},
+                 {"die-early", die_early},       {"driver-error", driver_error}};
 
 int main(int argc, char **argv)
 {

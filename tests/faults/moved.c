@@ -22,6 +22,8 @@ void moved_make(struct moved *v, const struct rank *r, size_t shard, bool scatte
     v->a = device(v->m, v->k);
     v->weight = device(v->k, v->n);
     v->c = device(v->m, v->n);
+    v->spare = device(v->m, v->n);
+    CUDA(cudaMemset(v->spare, 0x7b, (size_t)v->m * (size_t)v->n * sizeof *v->spare));
     v->recv = device(v->m, v->cols);
     v->host = malloc((size_t)v->m * (size_t)v->n * sizeof *v->host);
     CHECK(v->host, "no memory");
@@ -68,6 +70,13 @@ ncclResult_t moved_call(struct moved *v, const struct rank *r)
     if (!v->scatter)
         return ncclAllGather(v->b.send, v->b.recv, v->b.shard, ncclInt8, r->comm, r->stream);
     return ncclReduceScatter(v->c, v->recv, (size_t)v->m * (size_t)v->cols, ncclFloat32, ncclSum, r->comm, r->stream);
+}
+
+ncclResult_t moved_again(const struct moved *v, const struct rank *r)
+{
+    const size_t count = (size_t)v->m * (size_t)v->cols;
+    return ncclReduceScatter(v->spare, v->spare + (size_t)r->rank * count, count, ncclFloat32, ncclSum, r->comm,
+                             r->stream);
 }
 
 /* Element (row, col) of what the rank's GEMM makes. */

@@ -12,7 +12,7 @@ struct moved {
     struct buffers b;
     bool scatter;
     int m, n, k, cols; /* C is m x n, of which each rank gets `cols` columns of the sum */
-    float *a, *weight, *c, *recv, *host;
+    float *a, *weight, *c, *spare, *recv, *host;
     cublasHandle_t blas;
 };
 
@@ -24,6 +24,9 @@ void moved_fill(struct moved *v, const struct rank *r, unsigned round);
 /* The GEMM; nothing for a gather. */
 void moved_produce(struct moved *v, cudaStream_t stream);
 ncclResult_t moved_call(struct moved *v, const struct rank *r);
+
+/* A reduce-scatter of other data, whose result nobody looks at. */
+ncclResult_t moved_again(const struct moved *v, const struct rank *r);
 
 /* The result of round `round`; C as the GEMM leaves it. Wait for nothing that is queued. */
 void moved_check(struct moved *v, const struct rank *r, unsigned round);

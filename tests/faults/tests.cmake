@@ -251,6 +251,7 @@ foreach(victim 0 1 2)
   endforeach()
   slr_flight_scatter(abort ${victim} RUN --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" SAID ${said})
   slr_flight_scatter(abort-blocked ${victim} SAID ${said})
+  slr_flight_scatter(abort-ahead ${victim} RUN --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" SAID ${said})
   slr_flight_scatter(abort-full ${victim} RUN --set SOFTGPU_QUEUE=200 SAID --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort")
   slr_flight_scatter(destroy ${victim} SAID ${said})
   set(stalled)
@@ -473,3 +474,7 @@ slr_hung_caught(called_not_released plugin/lifecycle/watchdog.c "rank 0 hangs" P
 slr_hung_caught(called_by_others plugin/gather/nccl_turn.c "NCCL error|remote process exited|ncclRemoteError" PLAY 3 ${called} left-spared 1 ${killed}
   RUN --set SOFTGPU_NCCL_CONNECT=1 --set SLIPRING_MIN_BYTES=4K)
 slr_hung_caught(called_not_ended plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
+if(SLIPRING_TEST_SCATTERS)
+  slr_hung_caught(scatter_unbroken kernels/ring_scatter.c "of the sum is" PLAY 3 $<TARGET_FILE:fault_flight> abort-ahead 1 256000 scatter
+    RUN --set SLIPRING_REDUCE_SCATTER=always)
+endif()
