@@ -141,6 +141,26 @@ static void CUDART_CB sleep_here(void *ms)
     sleep_ms((unsigned)(uintptr_t)ms);
 }
 
+void capture_begin(cudaStream_t stream)
+{
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+}
+
+cudaGraph_t capture_end(cudaStream_t stream)
+{
+    cudaGraph_t graph;
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+cudaGraphExec_t graph_executable(cudaGraph_t graph)
+{
+    cudaGraphExec_t exec;
+    CUDA(cudaGraphInstantiate(&exec, graph, 0));
+    CUDA(cudaGraphDestroy(graph));
+    return exec;
+}
+
 void hold(cudaStream_t stream, unsigned ms)
 {
     CUDA(cudaLaunchHostFunc(stream, sleep_here, (void *)(uintptr_t)ms));

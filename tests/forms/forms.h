@@ -48,6 +48,11 @@ void bytes_check(const struct gather *g, const uint8_t *host, uint64_t seed, con
 /* `rounds` times load, call, check on one communicator: the shortest proof that it works. */
 void comm_check(ncclComm_t comm, cudaStream_t stream, size_t shard, int rounds, const char *what);
 
+/* What is put on the stream meanwhile; what it becomes, and the graph goes. */
+void capture_begin(cudaStream_t stream);
+cudaGraph_t capture_end(cudaStream_t stream);
+cudaGraphExec_t graph_executable(cudaGraph_t graph);
+
 /* The stream stands still for `ms`: what is called after it on other streams overtakes it. */
 void hold(cudaStream_t stream, unsigned ms);
 

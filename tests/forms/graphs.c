@@ -52,31 +52,11 @@ void buffers_close(struct gather *g)
     CUDA(cudaFreeHost(g->host));
 }
 
-void begin(struct world *w)
-{
-    CUDA(cudaStreamBeginCapture(w->s, cudaStreamCaptureModeThreadLocal));
-}
-
-cudaGraph_t end(struct world *w)
-{
-    cudaGraph_t graph;
-    CUDA(cudaStreamEndCapture(w->s, &graph));
-    return graph;
-}
-
 cudaGraph_t record(struct world *w, struct gather *g)
 {
-    begin(w);
+    capture_begin(w->s);
     gather_call(g, w->comm, w->s);
-    return end(w);
-}
-
-cudaGraphExec_t executable(cudaGraph_t graph)
-{
-    cudaGraphExec_t exec;
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
-    CUDA(cudaGraphDestroy(graph));
-    return exec;
+    return capture_end(w->s);
 }
 
 void replay(struct world *w, cudaGraphExec_t exec, struct gather *g, const char *what)

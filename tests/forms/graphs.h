@@ -40,11 +40,8 @@ void memory_put(void *p);
 void buffers_open(struct world *w, struct gather *g, size_t shard, bool in_place);
 void buffers_close(struct gather *g);
 
-/* A capture of the gather alone; what it becomes. */
-void begin(struct world *w);
-cudaGraph_t end(struct world *w);
+/* A capture of the gather alone. */
 cudaGraph_t record(struct world *w, struct gather *g);
-cudaGraphExec_t executable(cudaGraph_t graph); /* the graph goes */
 
 /* New data; the launch, or the call; all bytes compared. */
 void replay(struct world *w, cudaGraphExec_t exec, struct gather *g, const char *what);

@@ -35,7 +35,7 @@ static void turns(struct world *w)
     cudaGraphExec_t exec[GRAPHS];
     for (int i = 0; i < GRAPHS; i++) {
         buffers_open(w, &g[i], shards[i], i % 2);
-        exec[i] = executable(record(w, &g[i]));
+        exec[i] = graph_executable(record(w, &g[i]));
     }
     for (int n = 0; n < TURNS; n++) {
         const uint64_t what = draw(w, 3 * GRAPHS);
@@ -59,7 +59,7 @@ static void late(struct world *w)
     cudaGraphExec_t exec[3];
     for (int i = 0; i < 3; i++) {
         buffers_open(w, &g[i], SHARD, i == 2);
-        exec[i] = executable(record(w, &g[i]));
+        exec[i] = graph_executable(record(w, &g[i]));
     }
     for (int n = 0; n < 60; n++) {
         const uint64_t who = draw(w, (uint64_t)w->nranks), which = draw(w, 3);
@@ -83,7 +83,7 @@ static void cloned(struct world *w)
     cudaGraph_t graph = record(w, &g);
     DRIVER(cuGraphClone(&clone, graph));
     CUDA(cudaGraphDestroy(graph));
-    cudaGraphExec_t exec = executable(clone);
+    cudaGraphExec_t exec = graph_executable(clone);
     for (int i = 0; i < REPLAYS; i++)
         replay(w, exec, &g, "a clone");
     CUDA(cudaGraphExecDestroy(exec));
@@ -103,7 +103,7 @@ static void child(struct world *w)
     DRIVER(cuGraphAddChildGraphNode(&second, parent, &first, 1, b));
     CUDA(cudaGraphDestroy(a));
     CUDA(cudaGraphDestroy(b));
-    cudaGraphExec_t exec = executable(parent);
+    cudaGraphExec_t exec = graph_executable(parent);
     for (int i = 0; i < REPLAYS; i++) {
         gather_load(&other, w->seed + 100, w->s);
         const uint64_t seed = w->seed + 100;
@@ -200,7 +200,7 @@ static void again(struct world *w)
     for (int i = 0; i < 20; i++) {
         struct gather g;
         buffers_open(w, &g, SHARD + (size_t)(i % 3) * 512, i % 2);
-        cudaGraphExec_t exec = executable(record(w, &g));
+        cudaGraphExec_t exec = graph_executable(record(w, &g));
         replay(w, exec, &g, "recorded again");
         replay(w, exec, &g, "recorded again, twice");
         CUDA(cudaGraphExecDestroy(exec));
@@ -219,7 +219,7 @@ static void mixed(struct world *w)
     for (int i = 0; i < 3; i++)
         buffers_open(w, &g[i], SHARD / 2 * (size_t)(i + 1) + 3, i == 1);
     for (int i = 0; i < 3; i++)
-        exec[i] = (i + w->rank) % 2 ? executable(record(w, &g[i])) : NULL; /* not on all ranks */
+        exec[i] = (i + w->rank) % 2 ? graph_executable(record(w, &g[i])) : NULL; /* not on all ranks */
     for (int n = 0; n < 60; n++) {
         const int i = (int)draw(w, 3), who = (int)draw(w, (uint64_t)w->nranks + 2);
         if (exec[i] && who != w->rank)
@@ -240,7 +240,7 @@ static void mixed_anew(struct world *w)
 {
     struct gather g, fresh;
     buffers_open(w, &g, SHARD, false);
-    cudaGraphExec_t exec = executable(record(w, &g));
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
     for (int n = 0; n < 8 * w->nranks; n++) {
         const bool calls = n % w->nranks == w->rank;
         if (calls == (n / w->nranks % 2 != 0))
@@ -263,12 +263,12 @@ static void thrown_by_one(struct world *w)
     struct gather g, other;
     buffers_open(w, &g, SHARD, false);
     buffers_open(w, &other, 2 * SHARD, true);
-    cudaGraphExec_t exec = executable(record(w, &g));
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
     for (int n = 0; n < 6 * w->nranks; n++) {
         if (n % w->nranks == w->rank) {
             cudaGraph_t graph = record(w, n % 2 ? &g : &other);
             if (n % 3)
-                CUDA(cudaGraphExecDestroy(executable(graph)));
+                CUDA(cudaGraphExecDestroy(graph_executable(graph)));
             else
                 CUDA(cudaGraphDestroy(graph));
         }
@@ -297,7 +297,7 @@ static void destroyed(struct world *w)
 {
     struct gather g;
     buffers_open(w, &g, SHARD, false);
-    cudaGraphExec_t exec = executable(record(w, &g));
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
     replay(w, exec, &g, "before the communicator ends");
     outlives(w, exec);
     buffers_close(&g);
@@ -308,7 +308,7 @@ static void killed(struct world *w)
     struct gather g;
     ncclResult_t error = ncclSuccess;
     buffers_open(w, &g, SHARD, false);
-    cudaGraphExec_t exec = executable(record(w, &g));
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
     replay(w, exec, &g, "before a rank dies");
     if (w->rank == w->nranks - 1) {
         sleep_ms(200);

@@ -42,7 +42,7 @@ static void unmapped(struct world *w)
     else
         buffers_open(w, &g, SHARD + 5, false);
     buffers_open(w, &usual, SHARD, false);
-    cudaGraphExec_t exec = executable(record(w, &g)), other = executable(record(w, &usual));
+    cudaGraphExec_t exec = graph_executable(record(w, &g)), other = graph_executable(record(w, &usual));
     for (int i = 0; i < REPLAYS; i++) {
         replay(w, exec, &g, "one rank's buffers are managed memory");
         if (i % 3 == 0)
@@ -64,14 +64,14 @@ static void unmapped_streams(struct world *w)
     struct gather g[2];
     odd_open(w, &g[0], SHARD, POOL);
     odd_open(w, &g[1], SHARD / 2 + 1, MANAGED);
-    begin(w);
+    capture_begin(w->s);
     CUDA(cudaEventRecord(w->event, w->s));
     CUDA(cudaStreamWaitEvent(w->side, w->event, 0));
     gather_call(&g[0], w->comm, w->s);
     gather_call(&g[1], w->comm, w->side);
     CUDA(cudaEventRecord(w->back, w->side));
     CUDA(cudaStreamWaitEvent(w->s, w->back, 0));
-    cudaGraphExec_t exec = executable(end(w));
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
     for (int i = 0; i < REPLAYS; i++) {
         w->seed++;
         gather_load(&g[0], w->seed, w->s);
@@ -93,7 +93,7 @@ static void unmapped_grows(struct world *w)
     cudaGraphExec_t exec[SIZES];
     for (int i = 0; i < SIZES; i++) {
         odd_open(w, &g[i], SHARD << (4 * i), MANAGED);
-        exec[i] = executable(record(w, &g[i]));
+        exec[i] = graph_executable(record(w, &g[i]));
     }
     for (int i = 0; i < REPLAYS; i++)
         replay(w, exec[i % SIZES], &g[i % SIZES], "one of three sizes");
@@ -123,7 +123,7 @@ static void busy(struct world *w)
     EXPECT(pthread_create(&other, NULL, allocate_and_free, &over) == 0, "no thread");
     for (int i = 0; i < 4; i++) {
         buffers_open(w, &g[i], SHARD + (size_t)i, i % 2);
-        exec[i] = executable(record(w, &g[i]));
+        exec[i] = graph_executable(record(w, &g[i]));
     }
     for (int i = 0; i < REPLAYS; i++)
         replay(w, exec[i % 4], &g[i % 4], "beside allocations");
@@ -140,7 +140,7 @@ static void first(struct world *w)
 {
     struct gather g;
     buffers_open(w, &g, SHARD, true);
-    cudaGraphExec_t exec = executable(record(w, &g));
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
     for (int i = 0; i < REPLAYS; i++)
         replay(w, exec, &g, "no gather came before the capture");
     eager(w, &g, "behind the replays");

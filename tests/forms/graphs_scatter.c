@@ -28,9 +28,9 @@ static void close_buffers(const struct scatter *s)
 
 static cudaGraphExec_t captured(struct world *w, const struct scatter *s)
 {
-    begin(w);
+    capture_begin(w->s);
     NCCL(ncclReduceScatter(s->send, s->recv, COUNT, ncclFloat32, ncclSum, w->comm, w->s));
-    return executable(end(w));
+    return graph_executable(capture_end(w->s));
 }
 
 static void run(struct world *w, const struct scatter *s, cudaGraphExec_t exec)

@@ -79,9 +79,9 @@ static void gemm(struct world *w, void (*both)(struct world *, struct product *)
     product_open(w, &p);
     multiply(w, &p); /* what cuBLAS does at its first call is not recorded */
     CUDA(cudaStreamSynchronize(w->s));
-    begin(w);
+    capture_begin(w->s);
     both(w, &p);
-    cudaGraphExec_t exec = executable(end(w));
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
     for (int i = 0; i < 2 * REPLAYS; i++) {
         w->seed++;
         gather_load(&p.g, w->seed, w->s);
@@ -114,11 +114,11 @@ static void several(struct world *w)
     struct gather g[MANY];
     for (int i = 0; i < MANY; i++)
         buffers_open(w, &g[i], shards[i], i % 2);
-    begin(w);
+    capture_begin(w->s);
     for (int i = 0; i < MANY; i++)
         gather_call(&g[i], w->comm, w->s);
     gather_call(&g[2], w->comm, w->s); /* once more */
-    cudaGraphExec_t exec = executable(end(w));
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
     for (int n = 0; n < REPLAYS; n++) {
         w->seed++;
         for (int i = 0; i < MANY; i++)
@@ -139,10 +139,10 @@ static void chain(struct world *w)
     struct gather a, b;
     buffers_open(w, &a, SHARD, false);
     buffers_open(w, &b, SHARD * (size_t)w->nranks, false);
-    begin(w);
+    capture_begin(w->s);
     gather_call(&a, w->comm, w->s);
     NCCL(ncclAllGather(a.recv, b.recv, b.shard, ncclUint8, w->comm, w->s));
-    cudaGraphExec_t exec = executable(end(w));
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
     for (int n = 0; n < REPLAYS; n++) {
         w->seed++;
         gather_load(&a, w->seed, w->s);
@@ -172,7 +172,7 @@ static void modes(struct world *w)
         CUDA(cudaStreamBeginCapture(w->s, mode[m]));
         gather_call(&g, w->comm, w->s);
         CUDA(cudaStreamEndCapture(w->s, &graph));
-        cudaGraphExec_t exec = executable(graph);
+        cudaGraphExec_t exec = graph_executable(graph);
         for (int n = 0; n < REPLAYS; n++)
             replay(w, exec, &g, "captured in any mode");
         CUDA(cudaGraphExecDestroy(exec));
@@ -188,7 +188,7 @@ static void fork_join(struct world *w)
     uint8_t *copy;
     buffers_open(w, &g, SHARD, false);
     CUDA(cudaMalloc((void **)&copy, all));
-    begin(w);
+    capture_begin(w->s);
     CUDA(cudaEventRecord(w->event, w->s));
     CUDA(cudaStreamWaitEvent(w->side, w->event, 0));
     gather_call(&g, w->comm, w->side);
@@ -196,7 +196,7 @@ static void fork_join(struct world *w)
     CUDA(cudaEventRecord(w->back, w->side));
     CUDA(cudaStreamWaitEvent(w->s, w->back, 0));
     CUDA(cudaMemcpyAsync(copy, g.recv, all, cudaMemcpyDeviceToDevice, w->s));
-    cudaGraphExec_t exec = executable(end(w));
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
     for (int n = 0; n < REPLAYS; n++) {
         w->seed++;
         gather_load(&g, w->seed, w->s);
@@ -218,7 +218,7 @@ static void streams(struct world *w)
     struct gather a, b;
     buffers_open(w, &a, SHARD, false);
     buffers_open(w, &b, 3 * SHARD, true);
-    cudaGraphExec_t exec = executable(record(w, &a));
+    cudaGraphExec_t exec = graph_executable(record(w, &a));
     for (int n = 0; n < 3 * REPLAYS; n++) {
         cudaStream_t on = n % 2 ? w->side : w->s, off = n % 2 ? w->s : w->side;
         w->seed++;

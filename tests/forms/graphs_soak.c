@@ -139,9 +139,9 @@ static void calls(struct soak *s, struct item *it, cudaStream_t stream)
 
 static void record_item(struct soak *s, struct item *it)
 {
-    begin(s->w);
+    capture_begin(s->w->s);
     calls(s, it, s->w->s);
-    it->exec = executable(end(s->w));
+    it->exec = graph_executable(capture_end(s->w->s));
     s->records++;
 }
 

@@ -34,7 +34,7 @@ static void crossed(struct world *w)
     cudaGraphExec_t exec[GRAPHS];
     for (int i = 0; i < GRAPHS; i++) {
         buffers_open(w, &g[i], SHARD + 5, i == 1);
-        exec[i] = executable(record(w, &g[i]));
+        exec[i] = graph_executable(record(w, &g[i]));
     }
     for (int n = 0; n < ROUNDS; n++) {
         w->seed += GRAPHS;
@@ -57,10 +57,10 @@ static void crossed(struct world *w)
 
 static cudaGraphExec_t record_both(struct world *w, struct gather *g)
 {
-    begin(w);
+    capture_begin(w->s);
     gather_call(&g[0], w->comm, w->s);
     gather_call(&g[1], w->comm, w->s);
-    return executable(end(w));
+    return graph_executable(capture_end(w->s));
 }
 
 /* One rank has a graph with two gathers, another two graphs, of which it launches one more often, a third calls. */
@@ -72,7 +72,7 @@ static void uneven(struct world *w)
         buffers_open(w, &g[i], SHARD / 2 + (size_t)i, i == 0);
     both = record_both(w, g);
     for (int i = 0; i < 2; i++)
-        one[i] = executable(record(w, &g[i]));
+        one[i] = graph_executable(record(w, &g[i]));
     for (int n = 0; n < ROUNDS; n++) {
         w->seed += 2;
         for (int i = 0; i < 2; i++)
@@ -112,11 +112,11 @@ static void made_otherwise(struct world *w)
         DRIVER(cuGraphExecUpdate(exec, graph[0], &info));
     } else if (w->rank % 3 == 1) {
         DRIVER(cuGraphClone(&other, graph[0]));
-        exec = executable(other);
+        exec = graph_executable(other);
     } else {
         DRIVER(cuGraphCreate(&other, 0));
         DRIVER(cuGraphAddChildGraphNode(&node, other, NULL, 0, graph[0]));
-        exec = executable(other);
+        exec = graph_executable(other);
     }
     for (int n = 0; n < 4; n++)
         replay(w, exec, &g[0], "made in another way");
@@ -138,9 +138,9 @@ static void idle(struct world *w)
     cudaGraphExec_t never = NULL;
     buffers_open(w, &g, SHARD, false);
     buffers_open(w, &other, SHARD * 2 + 1, true);
-    cudaGraphExec_t exec = executable(record(w, &g));
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
     if (w->rank == 0)
-        never = executable(record(w, &other));
+        never = graph_executable(record(w, &other));
     for (int n = 0; n < ROUNDS; n++) {
         replay(w, exec, &g, "beside a graph that is never launched");
         if (n % 3 == 0)
@@ -165,7 +165,7 @@ static void ahead(struct world *w)
 {
     struct gather g;
     buffers_open(w, &g, SHARD, false);
-    cudaGraphExec_t exec = executable(record(w, &g));
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
     for (int n = 0; n < 3; n++) {
         replay(w, exec, &g, "before a rank is ahead");
         w->seed++;
@@ -190,7 +190,7 @@ static void behind(struct world *w)
 {
     struct gather g;
     buffers_open(w, &g, SHARD, false);
-    cudaGraphExec_t exec = executable(record(w, &g));
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
     replay(w, exec, &g, "before a rank is far ahead");
     w->seed++;
     gather_load(&g, w->seed, w->s);
@@ -211,7 +211,7 @@ static void more(struct world *w)
 {
     struct gather g;
     buffers_open(w, &g, SHARD, false);
-    cudaGraphExec_t exec = executable(record(w, &g));
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
     replay(w, exec, &g, "before a rank replays once more");
     if (w->rank == 0) {
         CUDA(cudaGraphLaunch(exec, w->s));

@@ -197,7 +197,7 @@ void player_drop_graphs(struct player *p)
     pthread_mutex_unlock(&p->launched_lock);
 }
 
-static void capture_end(struct player *p, const struct op *op)
+static void play_ends_capture(struct player *p, const struct op *op)
 {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
@@ -299,7 +299,7 @@ static void play_op(struct player *p, struct op *op)
         capture(p, op);
         return;
     case OP_CAPTURE_END:
-        capture_end(p, op);
+        play_ends_capture(p, op);
         return;
     case OP_STOP:
     case OP_FREEZE:

@@ -7,31 +7,11 @@ enum { SITES = 4, STEPS = 90 };
 
 /* ---- graphs ---- */
 
-void graph_begin(struct world *w)
-{
-    CUDA(cudaStreamBeginCapture(w->s, cudaStreamCaptureModeThreadLocal));
-}
-
-cudaGraph_t graph_end(struct world *w)
-{
-    cudaGraph_t graph;
-    CUDA(cudaStreamEndCapture(w->s, &graph));
-    return graph;
-}
-
-cudaGraphExec_t graph_executable(cudaGraph_t graph)
-{
-    cudaGraphExec_t exec;
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
-    CUDA(cudaGraphDestroy(graph));
-    return exec;
-}
-
 static cudaGraph_t graph_of_turn(struct turn *u)
 {
-    graph_begin(u->t->w);
+    capture_begin(u->t->w->s);
     turn_play(u);
-    return graph_end(u->t->w);
+    return capture_end(u->t->w->s);
 }
 
 /* A turn of the site by the graph, or as ever; on the host's side nothing waits. */
@@ -109,9 +89,9 @@ static void plain(struct world *w, const struct scatter_case *c)
     nccl_connects(w->comm, w->s);
     site_open(&t, w, c->arg);
     turn_open(&u, &t);
-    graph_begin(w);
+    capture_begin(w->s);
     other_enqueue(&u, &copied);
-    cudaGraphExec_t exec = graph_executable(graph_end(w));
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
     for (int i = 0; i < REPLAYS; i++) {
         other_play(&u, &copied, i % 3 == 2 ? NULL : exec);
         CUDA(cudaStreamSynchronize(w->s));
@@ -159,14 +139,14 @@ static void together(struct world *w, const struct scatter_case *c)
 {
     struct several v;
     several_open(w, &v);
-    graph_begin(w);
+    capture_begin(w->s);
     gather_call(&v.g[0], w->comm, w->s);
     for (int i = 0; i < SITES; i++) {
         turn_play(&v.u[i]);
         if (i == 1)
             gather_call(&v.g[1], w->comm, w->s);
     }
-    cudaGraphExec_t exec = graph_executable(graph_end(w));
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
     for (uint64_t n = 1; n <= REPLAYS; n++) {
         for (int i = 0; i < SITES; i++)
             turn_load(&v.u[i], w->s);
@@ -388,12 +368,12 @@ static void left(struct world *w, const struct scatter_case *c)
     nccl_connects(w->comm, w->s);
     pair_open(w, &t, &u, &usual);
     for (int i = 0; i < REPLAYS; i++) {
-        graph_begin(w);
+        capture_begin(w->s);
         site_gemm(&t, w->s);
-        CUDA(cudaGraphDestroy(graph_end(w)));
-        graph_begin(w);
+        CUDA(cudaGraphDestroy(capture_end(w->s)));
+        capture_begin(w->s);
         other_enqueue(&u, &copied_there);
-        cudaGraphExec_t exec = graph_executable(graph_end(w));
+        cudaGraphExec_t exec = graph_executable(capture_end(w->s));
         other_play(&u, &copied_there, exec);
         CUDA(cudaStreamSynchronize(w->s));
         turn_check(&u, c->name);

@@ -84,9 +84,9 @@ static void wrong_in_graph(struct world *w, const struct other *o, const char *w
         other_play(&u, &usually, NULL);
         CUDA(cudaStreamSynchronize(w->s)); /* the turn's memory is filled anew */
     }
-    graph_begin(w);
+    capture_begin(w->s);
     other_enqueue(&u, o);
-    cudaGraphExec_t exec = graph_executable(graph_end(w));
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
     for (int i = 0; i < REPLAYS; i++) {
         other_play(&u, i % 4 == 3 ? &usually : o, i % 4 == 3 ? NULL : exec);
         CUDA(cudaStreamSynchronize(w->s));
