@@ -4,7 +4,7 @@
 #
 # usage: scripts/setup.sh [--check] [--tests] [--all] [--gpu-libs]
 #   (none)      what building and the demo need
-#   --tests     also what the test suite needs, with the headers of CUDA 12 (.deps/cuda12; 600 MB are downloaded for them)
+#   --tests     also what the test suite needs, with the headers of CUDA 12 (.deps/cuda12)
 #   --all       also clang, its sanitizers and clang-format
 #   --gpu-libs  also the CUDA runtime, cuBLAS and NCCL libraries, to run on a real GPU (the driver must be there)
 #   --check     install nothing: report, and exit 1 when something is missing
@@ -133,40 +133,15 @@ find_headers() {
 # unpack_wheels include|lib FOLDER NAME...: that part of each wheel named in cuda-wheels.txt, into FOLDER of .deps. A pin
 # decides the version; pip's own configuration decides where wheels come from.
 unpack_wheels() {
-    local part=$1 folder=$2 name pins=() tmp
+    local part=$1 folder=$2 name pins=()
     shift 2
     install_system "$for_wheels"
     for name in "$@"; do
         pins+=("$(grep "^$name==" "$SLR_ROOT/scripts/cuda-wheels.txt")")
     done
-    mkdir -p "$SLR_ROOT/.deps/$folder"
-    tmp=$(mktemp -d "$SLR_ROOT/.deps/wheels.XXXXXX")
-    # shellcheck disable=SC2064 # this folder, now
-    trap "rm -rf '$tmp'" EXIT
-    say "downloading, for their $part folder: ${pins[*]}"
-    if ! python3 -m pip download --no-deps --only-binary=:all: --no-cache-dir -q -d "$tmp" "${pins[@]}" \
-        >"$tmp/pip.log" 2>&1; then
-        tail -n 20 "$tmp/pip.log" >&2
-        die "pip could not download ${pins[*]}. Install a CUDA 13 toolkit (or 12.9) and NCCL instead, or set CUDA_HOME and NCCL_HOME."
-    fi
-    python3 - "$part" "$SLR_ROOT/.deps/$folder" "$tmp"/*.whl <<'PY'
-import os, shutil, sys, zipfile
-part, target, wheels = sys.argv[1], sys.argv[2], sys.argv[3:]
-for wheel in wheels:
-    with zipfile.ZipFile(wheel) as archive:
-        for item in archive.infolist():
-            names = item.filename.split("/")  # nvidia/<group>/<part>/...
-            if len(names) < 4 or names[2] != part or item.is_dir():
-                continue
-            if names[3] in ("cccl", "cub", "cuda", "thrust") or names[-1].endswith((".a", ".py")):  # C++ templates; static libraries
-                continue
-            path = os.path.join(target, *names[2:])
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with archive.open(item) as source, open(path, "wb") as out:
-                shutil.copyfileobj(source, out)
-PY
-    rm -rf "$tmp"
-    trap - EXIT
+    say "downloading, the $part folder of: ${pins[*]}"
+    python3 "$SLR_ROOT/scripts/wheels.py" "$part" "$SLR_ROOT/.deps/$folder" "${pins[@]}" ||
+        die "no $part folder of these wheels. Install a CUDA 13 toolkit (or 12.9) and NCCL instead, or set CUDA_HOME and NCCL_HOME."
     changed=1
 }
 
