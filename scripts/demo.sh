@@ -47,12 +47,12 @@ choose_device() {
     fi
 }
 
-# The libraries, the benchmark and the software GPU, not the tests.
+# The library, the launcher's commands, two programs and the software GPU, not the tests.
 build_demo() {
     say "building in $build"
     configure "$build" -DSLIPRING_TESTS=ON
-    ninja -C "$build" --quiet libslipring.so slipring-tables slipring-bench bench/ag_gemm \
-        softgpu_cuda softgpu_cudart softgpu_cublas softgpu_cublasLt softgpu_nccl
+    ninja -C "$build" --quiet libslipring.so slipring-{tables,doctor,bench,verify,tune,report,trace} bench/ag_gemm bench/collectives \
+        examples/gather_gemm softgpu_cuda softgpu_cudart softgpu_cublas softgpu_cublasLt softgpu_nccl
 }
 
 # Sets `prefix`, the command that gives the program its device; `options`, ag_gemm's; and `shard`, bytes of a rank's part.
