@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ncclAllGather: decides, and moves the call to the ring, records it for the end of its group, or
  * passes it to NCCL. */
+#include "base/log.h"
 #include "base/nvtx.h"
+#include "plugin/callers/callers.h"
 #include "plugin/calls/calls.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
@@ -66,6 +68,8 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
         call.passed = call.comm ? ++call.comm->passed : 0;
         r = slr_gather_passed(&call);
     } else if (grouped) {
+        if (slr_callers_on() && slr_log_enabled(SLR_LOG_INFO))
+            slr_gather_name(&call);
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
         connects = r != ncclSuccess; /* else until the group ends */
     } else {

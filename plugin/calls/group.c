@@ -54,7 +54,7 @@ ncclResult_t slr_group_start(void)
     return r;
 }
 
-static void note_all(const struct slr_group *group)
+static void note_all(struct slr_group *group)
 {
     for (size_t i = 0; i < group->count; i++)
         slr_gather_note(&group->calls[i], SLR_R_RING);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ncclReduceScatter: decides, and moves the call to the ring, records it for the end of its group, or
  * passes it to NCCL. As all_gather.c. */
+#include "base/log.h"
 #include "base/nvtx.h"
+#include "plugin/callers/callers.h"
 #include "plugin/calls/calls.h"
 #include "plugin/calls/passed.h"
 #include "plugin/calls/verified.h"
@@ -97,6 +99,8 @@ ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, nccl
         r = to_nccl(&call);
         slr_guard++;
     } else if (grouped) {
+        if (slr_callers_on() && slr_log_enabled(SLR_LOG_INFO))
+            slr_gather_name(&call);
         r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
         if (r == ncclSuccess)
             connects = false; /* until the group ends */

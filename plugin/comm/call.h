@@ -36,6 +36,7 @@ struct slr_call {
     enum slr_reason why;      /* the decision */
     bool entered;             /* this thread is in the communicator's context for it (slr_shared_work_begin) */
     struct slr_consumer made; /* of a reduce-scatter: the GEMM that has computed what it sends; m 0: none */
+    uint64_t caller;          /* who makes it: callers/callers.h; 0: not asked for, not known */
     bool measured;            /* its time counts in the trials (trials.h) */
     bool verify;              /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
     CUdeviceptr reference;    /* NCCL's result while it is compared */

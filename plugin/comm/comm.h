@@ -64,6 +64,7 @@ struct slr_exports;
 struct slr_order;
 struct slr_pending;
 struct slr_product;
+struct slr_site_callers;
 struct slr_trials;
 
 #define SLR_UNMAPPABLE 16
@@ -89,9 +90,10 @@ struct slr_comm {
     _Atomic uint64_t unmappable[SLR_UNMAPPABLE]; /* pairs of buffers that peers can not map: for_replays.h */
     bool skips;                                  /* it does not wait for descriptors any more: for_replays.h */
     struct slr_trials *trials;                   /* trials.h; NULL: no ways are tried */
-    struct slr_tuner *tuner;               /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
-    struct slr_symmetry *symmetry;         /* symmetry.h; NULL: nothing analysed yet */
-    struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */
+    struct slr_tuner *tuner;       /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
+    struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
+    struct slr_site_callers *_Atomic callers; /* of the latest calls: sites/symmetry.c; NULL: none has a name */
+    struct slr_timeline *_Atomic timeline;    /* timeline.h; NULL: nothing measured yet */
     struct slr_timeline_counts timeline_counts;
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */

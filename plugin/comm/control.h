@@ -34,7 +34,7 @@
 #include "plugin/comm/agreed_change.h"
 #include "plugin/comm/trial_row.h"
 
-#define SLR_CONTROL_MAGIC 0x46524c53u /* "SLRF": the layout of everything in this file and of bootstrap.c's messages */
+#define SLR_CONTROL_MAGIC 0x47524c53u /* "SLRG": the layout of everything in this file and of bootstrap.c's messages */
 
 /* ---- exports.h ---- */
 

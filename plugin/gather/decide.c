@@ -6,6 +6,7 @@
 #include "cache/captures.h"
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "plugin/callers/callers.h"
 #include "plugin/gather/gather.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
@@ -112,15 +113,43 @@ static void say(const struct slr_call *call, enum slr_reason why)
                 call->shard, (int)slr_call_in_place(call), slr_reason_name(why));
 }
 
-void slr_gather_note(const struct slr_call *call, enum slr_reason why)
+static uint64_t key_of(const struct slr_call *call, enum slr_reason why)
+{
+    return slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
+                   slr_comm_id(call->comm) ^ (uint64_t)slr_call_in_place(call) ^ (uint64_t)call->scatter << 1 ^
+                       (uint64_t)(call->made.m != 0) << 2);
+}
+
+void slr_gather_name(struct slr_call *call)
+{
+    call->caller = slr_caller_now(key_of(call, SLR_R_RING));
+}
+
+static void say_caller(struct slr_call *call, enum slr_reason why, uint64_t key)
+{
+    const struct slr_comm *c = call->comm;
+    char caller[SLR_CALLER_TEXT];
+    if (!call->caller) /* else it was in a group, and is named since then */
+        slr_gather_name(call);
+    if (slr_caller_of_shape(key, call->caller, caller))
+        slr_log(SLR_LOG_INFO, "caller",
+                "op=%s comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d reason=%s caller=%s",
+                call->scatter ? "reducescatter" : "allgather", c ? c->name : "?", c ? c->rank : -1, c ? c->nranks : 0,
+                call->count, slr_type_name(call->type), call->shard, (int)slr_call_in_place(call), slr_reason_name(why),
+                caller);
+}
+
+void slr_gather_note(struct slr_call *call, enum slr_reason why)
 {
     count(call, why);
     /* One line for each shape and reason of a communicator; slr_log_first() keeps only the hash. */
-    uint64_t key = slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
-                           slr_comm_id(call->comm) ^ (uint64_t)slr_call_in_place(call) ^ (uint64_t)call->scatter << 1 ^
-                               (uint64_t)(call->made.m != 0) << 2);
-    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
+    uint64_t key = key_of(call, why);
+    if (!slr_log_enabled(SLR_LOG_INFO))
+        return;
+    if (slr_log_first(key))
         say(call, why);
+    if (slr_callers_on())
+        say_caller(call, why, key);
 }
 
 bool slr_gather_nvtx(const struct slr_call *call)

@@ -35,8 +35,12 @@ void slr_gather_decided(struct slr_call *call);
 /* Counts how a moved call's shards go. */
 void slr_gather_count_routes(const struct slr_comm *c, const struct slr_route *route);
 
-/* Counts and logs the decision (one line for each distinct shape). */
-void slr_gather_note(const struct slr_call *call, enum slr_reason why);
+/* Counts and logs the decision (one line for each distinct shape), and who makes the call (callers/callers.h). Under no
+ * lock. */
+void slr_gather_note(struct slr_call *call, enum slr_reason why);
+
+/* Only the latter, of a call that is noted when its group ends: the program may have left by then what it is in now. */
+void slr_gather_name(struct slr_call *call);
 
 /* Begins an NVTX range (base/nvtx.h); what it returns goes to slr_nvtx_end. */
 bool slr_gather_nvtx(const struct slr_call *call);

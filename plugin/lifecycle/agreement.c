@@ -21,6 +21,7 @@
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_state.h"
 #include "plugin/memory/deferred_free.h"
+#include "plugin/callers/callers.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/gather/transfer.h"
 #include "plugin/trials/trials.h"
@@ -277,6 +278,7 @@ static struct slr_comm *new_comm(struct slr_init *init)
     if (c->rank >= 0)
         slr_log_set_rank(c->rank);
     slr_about_log();
+    slr_callers_tell();
     slr_launched_made(slr_comm_id(c), c->rank);
     return c;
 }
@@ -361,7 +363,7 @@ static void bootstrap_all(struct slr_init *list, uint64_t deadline)
 void slr_inits_finish(struct slr_init *list)
 {
     uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
-    if (list)
+    if (list && !slr_callers_tool())
         slr_nvtx_open();
     for (struct slr_init *init = list; init; init = init->next) {
         init->comm = new_comm(init);

@@ -70,6 +70,8 @@ static void site_call(struct slr_phases *p, uint64_t call, const struct slr_use 
     for (enum slr_side side = SLR_RECV; side < SLR_SIDES; side++)
         if (changed & 1u << side)
             slr_symmetry_log_change(p, i, side, call);
+    if (use[p->crank].caller)
+        slr_symmetry_log_caller(p, i, call, use[p->crank].caller);
 }
 
 /* Of a gather in place both sides are one. */

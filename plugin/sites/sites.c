@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "plugin/callers/callers.h"
+#include "plugin/callers/names.h"
 
 static const char *const state_names[] = {
 #define STATE(id, name, doc) name,
@@ -120,8 +122,25 @@ bool slr_sites_open(struct slr_sites *s, unsigned count, int nranks)
     return false;
 }
 
+const char *slr_site_called_from(struct slr_sites *s, unsigned i, const char *caller)
+{
+    struct slr_site *site = &s->site[i];
+    if (!site->callers)
+        site->callers = calloc(1, sizeof *site->callers);
+    if (!site->callers || site->caller_lines == SLR_CALLER_LINES)
+        return NULL;
+    const char *fresh = slr_names_add(site->callers, caller);
+    site->caller_lines += fresh != NULL;
+    return fresh;
+}
+
 void slr_sites_close(struct slr_sites *s)
 {
+    for (unsigned i = 0; s->site && i < s->count; i++)
+        if (s->site[i].callers) {
+            slr_names_close(s->site[i].callers);
+            free(s->site[i].callers);
+        }
     free(s->site);
     free(s->last);
     *s = (struct slr_sites){0};

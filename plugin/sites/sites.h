@@ -25,6 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct slr_names;
+
 enum slr_site_state {
 #define STATE(id, name, doc) SLR_SITE_##id,
 #include "plugin/sites/symmetry.def"
@@ -54,6 +56,7 @@ struct slr_use {
     bool in_place; /* send == recv + rank * shard, or of a reduce-scatter recv == send + rank * shard; both of
                     * `at` are the larger buffer then */
     struct slr_where at[SLR_SIDES];
+    uint64_t caller; /* who has made it, on this rank: callers/callers.h; 0: not known, another rank's */
 };
 
 struct slr_finding {
@@ -82,6 +85,8 @@ struct slr_site {
     bool scatter;
     bool in_place; /* the latest call was, on all ranks: both sides are one */
     struct slr_site_side side[SLR_SIDES];
+    struct slr_names *callers; /* from the heap; NULL: none yet */
+    unsigned caller_lines;     /* of them, in the log */
 };
 
 struct slr_sites {
@@ -94,6 +99,9 @@ struct slr_sites {
 /* False: out of memory, and there are none. */
 bool slr_sites_open(struct slr_sites *s, unsigned count, int nranks);
 void slr_sites_close(struct slr_sites *s);
+
+/* A name of who calls site `i`: what is new, to be logged (callers/names.h); NULL: nothing. */
+const char *slr_site_called_from(struct slr_sites *s, unsigned i, const char *caller);
 
 /* Call number `call` was of site `i`. Returns the sides whose state it changed, as bits. */
 unsigned slr_site_take(struct slr_sites *s, unsigned i, uint64_t call, const struct slr_use *use);

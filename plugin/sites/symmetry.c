@@ -20,6 +20,13 @@ struct slr_symmetry {
     struct slr_use *use; /* [nranks], of one call */
 };
 
+/* Who has made the latest calls, on this rank. Made, under the communicator's lock, at the first call that has a name. */
+struct slr_site_callers {
+    struct {
+        _Atomic uint64_t number, caller;
+    } of[SLR_PUBLISHED];
+};
+
 /* The ring of records of a rank, in the control block. */
 static struct slr_published *ring_of(const struct slr_comm *c, int rank)
 {
@@ -44,10 +51,35 @@ bool slr_symmetry_shown(const struct slr_comm *c)
     return false;
 }
 
+/* Before the record is published, so that who reads that finds it. Without memory there are no names. */
+static void keep_caller(struct slr_comm *c, uint64_t number, uint64_t caller)
+{
+    struct slr_site_callers *kept = atomic_load_explicit(&c->callers, memory_order_relaxed);
+    if (!kept) {
+        kept = calloc(1, sizeof *kept);
+        atomic_store_explicit(&c->callers, kept, memory_order_release);
+    }
+    if (!kept)
+        return;
+    atomic_store_explicit(&kept->of[number % SLR_PUBLISHED].number, number, memory_order_relaxed);
+    atomic_store_explicit(&kept->of[number % SLR_PUBLISHED].caller, caller, memory_order_relaxed);
+}
+
+/* That a later call takes the place meanwhile gives one wrong name at worst, of the site that is 512 calls on. */
+static uint64_t caller_of(struct slr_comm *c, uint64_t number)
+{
+    struct slr_site_callers *kept = atomic_load_explicit(&c->callers, memory_order_acquire);
+    if (!kept || atomic_load_explicit(&kept->of[number % SLR_PUBLISHED].number, memory_order_relaxed) != number)
+        return 0;
+    return atomic_load_explicit(&kept->of[number % SLR_PUBLISHED].caller, memory_order_relaxed);
+}
+
 void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
 {
     const struct slr_comm *c = call->comm;
     struct slr_place from = place_or_address(send, call->send), to = place_or_address(recv, call->recv);
+    if (call->caller)
+        keep_caller(call->comm, call->number, call->caller);
     slr_published_write(ring_of(c, c->rank), call->number, call->scatter, call->shard, slr_call_in_place(call), &from,
                         &to);
 }
@@ -99,6 +131,7 @@ static bool advance(struct slr_comm *c, struct slr_symmetry *s)
         s->phases.skipped += to - s->next;
         s->next = to;
     } else {
+        s->use[c->rank].caller = caller_of(c, s->next);
         slr_phases_take(&s->phases, s->next, s->use);
         s->next++;
     }
@@ -165,5 +198,7 @@ void slr_symmetry_dispose(struct slr_comm *c)
         free(c->symmetry);
         c->symmetry = NULL;
     }
+    free(c->callers);
+    c->callers = NULL;
     pthread_mutex_unlock(&lock);
 }

@@ -2,6 +2,7 @@
 #include "plugin/sites/symmetry_log.h"
 
 #include "base/log.h"
+#include "plugin/callers/callers.h"
 
 /* The bounds that symmetry_log.h tells. */
 enum { PHASE_LINES = 16, CHANGE_LINES = 256, SIDE_LINES = 3, SITE_LINES = 64 };
@@ -60,6 +61,19 @@ void slr_symmetry_log_change(struct slr_phases *p, unsigned i, enum slr_side sid
                 HEAD "call=%llu since=%llu odd_rank=%d odd_ranks=%d what=%s value=%llu expected=%llu like_rank=%d",
                 HEAD_OF(p, i, side), (ull)call, (ull)s->since, f->odd_rank, f->odd_ranks, slr_difference_name(f->what),
                 (ull)f->value, (ull)f->expected, f->like_rank);
+}
+
+void slr_symmetry_log_caller(struct slr_phases *p, unsigned i, uint64_t call, uint64_t caller)
+{
+    const struct slr_site *site = &p->sites.site[i];
+    char text[SLR_CALLER_TEXT];
+    if (p->phases > PHASE_LINES || !slr_caller_text(caller, text))
+        return;
+    const char *fresh = slr_site_called_from(&p->sites, i, text);
+    if (fresh)
+        slr_log(SLR_LOG_INFO, "caller_site", "op=%s comm=%s crank=%d phase=%llu site=%u shard=%llu call=%llu caller=%s",
+                site->scatter ? "reducescatter" : "allgather", p->comm, p->crank, (ull)p->phases, i, (ull)site->shard,
+                (ull)call, fresh);
 }
 
 /* The state at the end with whole counts, as lines of changes may have stopped at their bounds. */

@@ -14,6 +14,10 @@ void slr_symmetry_log_phase(const struct slr_phases *p);
 /* "symmetry": call `call` changed the state of a site's buffer. */
 void slr_symmetry_log_change(struct slr_phases *p, unsigned site, enum slr_side side, uint64_t call);
 
+/* "caller_site", when it is new who has made a call of the site: callers/names.h bounds these, and SLR_CALLER_LINES; in the
+ * phases that are told. */
+void slr_symmetry_log_caller(struct slr_phases *p, unsigned site, uint64_t call, uint64_t caller);
+
 /* "symmetry_site" for each buffer of the present phase's sites, and "symmetry_end" with what
  * phases.h counts. */
 void slr_symmetry_log_end(const struct slr_phases *p, unsigned symmetric, uint64_t breaks);

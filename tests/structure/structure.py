@@ -130,7 +130,7 @@ def print_way(library, trace):
 
 # The folders of the library in their order: each uses itself and those before it. cache and kernels know nothing of
 # each other.
-ORDER = ['base', 'cache', 'kernels', 'plugin/abi', 'plugin', 'plugin/util', 'plugin/comm', 'plugin/bootstrap', 'plugin/memory',
+ORDER = ['base', 'cache', 'kernels', 'plugin/abi', 'plugin', 'plugin/util', 'plugin/callers', 'plugin/comm', 'plugin/bootstrap', 'plugin/memory',
          'plugin/connect', 'plugin/sites', 'plugin/timeline', 'plugin/tuner', 'plugin/profiler', 'plugin/trials',
          'plugin/produce', 'plugin/gather', 'plugin/scatter',
          'plugin/lifecycle', 'plugin/calls', 'interpose']

@@ -184,6 +184,21 @@ expect 'tuner for channels' "$lib none" "$s" run --set tune_overlap_channels=4 -
 expect 'no tuner for nothing' 'none none' "$s" run --set tune_overlap_channels=0 --set tune_explore=0 -- sh -c "$plugins"
 expect 'profiler' "none $lib" env SLIPRING_PROFILE=on "$s" run -- sh -c "$plugins"
 expect 'profiler off' 'none none' env SLIPRING_PROFILE=off "$s" run -- sh -c "$plugins"
+
+# The tool of the program's NVTX: only when it is asked for, and never in the place of another one.
+unset NVTX_INJECTION64_PATH SLIPRING_CALLERS
+injection='printf %s "${NVTX_INJECTION64_PATH-none}"'
+expect 'no injection' none "$s" run -- sh -c "$injection"
+expect 'no injection for frames' none "$s" run --set callers=stack -- sh -c "$injection"
+expect 'injection' "$lib" "$s" run --set callers=nvtx -- sh -c "$injection"
+expect 'injection, by the environment' "$lib" env SLIPRING_CALLERS=NVTX NVTX_INJECTION64_PATH= "$s" run -- sh -c "$injection"
+expect 'injection, nested' "$lib" "$s" run --set callers=nvtx -- "$s" run -- sh -c "$injection" 2>"$work/err"
+[ ! -s "$work/err" ] || fail "injection, nested: $(cat "$work/err")"
+expect 'another tool' /tool.so env NVTX_INJECTION64_PATH=/tool.so "$s" run --set callers=nvtx -- sh -c "$injection" 2>"$work/err"
+grep -q 'NVTX_INJECTION64_PATH names /tool.so; SLIPRING_CALLERS=nvtx gets no ranges' "$work/err" || fail "another tool: $(cat "$work/err")"
+expect 'another tool, not asked' /tool.so env NVTX_INJECTION64_PATH=/tool.so "$s" run -- sh -c "$injection" 2>"$work/err"
+[ ! -s "$work/err" ] || fail "another tool, not asked: $(cat "$work/err")"
+refuses 'callers of another kind' 2 'off, nvtx, stack' "$s" run --set callers=nvtx3 -- true
 expect "the user's plugin" 'mine none' env NCCL_TUNER_PLUGIN=mine "$s" run --set tune_file=a.tune -- sh -c "$plugins"
 long=$work/$(printf '%0200d' 0)/$(printf '%060d' 0)
 mkdir -p "$long" && cp "$probe" "$long/libslipring.so"

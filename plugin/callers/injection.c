@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/callers/injection.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "plugin/callers/callers.h"
+#include "plugin/callers/ranges.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum { STRINGS = 4096 };
+
+struct string {
+    char text[SLR_RANGE_NAME];
+};
+
+/* Made at the first registration: untouched pages of it cost nothing. Each string is written before its handle is out. */
+static struct string *_Atomic strings;
+static _Atomic unsigned string_count;
+static struct string no_room = {"(registered string)"};
+
+/* What a domain's handle points to: its place is its number. */
+static char domain_handles[SLR_RANGE_DOMAINS];
+
+/* ---- texts ---- */
+
+/* One character of a wide text as UTF-8; what is none becomes U+FFFD. Returns its length. */
+static size_t put_utf8(char *to, uint32_t c)
+{
+    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        c = 0xfffd;
+    const size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = n; i-- > 1; c >>= 6)
+        to[i] = (char)(0x80 | (c & 0x3f));
+    to[0] = (char)(lead[n] | c);
+    return n;
+}
+
+static const char *narrow(char buf[SLR_RANGE_NAME], const wchar_t *text)
+{
+    size_t len = 0;
+    for (; text && *text && len + 5 <= SLR_RANGE_NAME; text++)
+        len += put_utf8(buf + len, (uint32_t)*text);
+    buf[len] = '\0';
+    return buf;
+}
+
+static const char *or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
+static struct string *all_strings(void)
+{
+    struct string *all = atomic_load(&strings), *fresh = all ? NULL : calloc(STRINGS, sizeof *fresh);
+    if (fresh && !atomic_compare_exchange_strong(&strings, &all, fresh)) {
+        free(fresh);
+        return all;
+    }
+    return all ? all : fresh;
+}
+
+static const void *keep_string(const char *text)
+{
+    struct string *all = all_strings();
+    const unsigned i = all ? atomic_fetch_add(&string_count, 1) : STRINGS;
+    if (i >= STRINGS) {
+        atomic_store(&string_count, STRINGS);
+        return &no_room;
+    }
+    memcpy(all[i].text, text, strnlen(text, sizeof all[i].text - 1));
+    return &all[i];
+}
+
+static const char *string_of(const void *handle)
+{
+    const struct string *all = atomic_load(&strings), *s = handle;
+    return s == &no_room || (all && s >= all && s < all + STRINGS) ? s->text : "";
+}
+
+static const char *message(const struct slr_nvtx_event *e, char buf[SLR_RANGE_NAME])
+{
+    if (!e || e->size < sizeof *e)
+        return "";
+    switch (e->message_type) {
+    case SLR_NVTX_ASCII:
+        return or_empty(e->message.ascii);
+    case SLR_NVTX_UNICODE:
+        return narrow(buf, e->message.unicode);
+    case SLR_NVTX_REGISTERED:
+        return string_of(e->message.registered);
+    default:
+        return "";
+    }
+}
+
+/* ---- what NVTX calls ---- */
+
+static unsigned domain_of(const void *handle)
+{
+    const char *at = handle;
+    if (!handle)
+        return 0;
+    return at > domain_handles && at < domain_handles + SLR_RANGE_DOMAINS ? (unsigned)(at - domain_handles)
+                                                                          : SLR_RANGE_DOMAINS - 1;
+}
+
+static int level_of(int level)
+{
+    return level < 0 ? SLR_NVTX_NO_LEVEL : level;
+}
+
+static int domain_push(const void *domain, const struct slr_nvtx_event *e)
+{
+    char buf[SLR_RANGE_NAME];
+    return level_of(slr_ranges_push(domain_of(domain), message(e, buf)));
+}
+
+static int domain_pop(const void *domain)
+{
+    return level_of(slr_ranges_pop(domain_of(domain)));
+}
+
+static int push(const struct slr_nvtx_event *e)
+{
+    return domain_push(NULL, e);
+}
+
+static int push_a(const char *text)
+{
+    return level_of(slr_ranges_push(0, or_empty(text)));
+}
+
+static int push_w(const wchar_t *text)
+{
+    char buf[SLR_RANGE_NAME];
+    return push_a(narrow(buf, text));
+}
+
+static int pop(void)
+{
+    return domain_pop(NULL);
+}
+
+static const void *register_a(const void *domain, const char *text)
+{
+    (void)domain;
+    return keep_string(or_empty(text));
+}
+
+static const void *register_w(const void *domain, const wchar_t *text)
+{
+    char buf[SLR_RANGE_NAME];
+    return register_a(domain, narrow(buf, text));
+}
+
+static const void *create_a(const char *name)
+{
+    return &domain_handles[slr_ranges_domain(or_empty(name))];
+}
+
+static const void *create_w(const wchar_t *name)
+{
+    char buf[SLR_RANGE_NAME];
+    return create_a(narrow(buf, name));
+}
+
+/* ---- the injection ---- */
+
+struct place {
+    unsigned at;
+    slr_nvtx_function with;
+};
+
+static const struct place core[] = {{SLR_NVTX_RANGE_PUSH_EX, (slr_nvtx_function)push},
+                                    {SLR_NVTX_RANGE_PUSH_A, (slr_nvtx_function)push_a},
+                                    {SLR_NVTX_RANGE_PUSH_W, (slr_nvtx_function)push_w},
+                                    {SLR_NVTX_RANGE_POP, (slr_nvtx_function)pop}};
+static const struct place core2[] = {{SLR_NVTX_DOMAIN_RANGE_PUSH_EX, (slr_nvtx_function)domain_push},
+                                     {SLR_NVTX_DOMAIN_RANGE_POP, (slr_nvtx_function)domain_pop},
+                                     {SLR_NVTX_REGISTER_STRING_A, (slr_nvtx_function)register_a},
+                                     {SLR_NVTX_REGISTER_STRING_W, (slr_nvtx_function)register_w},
+                                     {SLR_NVTX_DOMAIN_CREATE_A, (slr_nvtx_function)create_a},
+                                     {SLR_NVTX_DOMAIN_CREATE_W, (slr_nvtx_function)create_w}};
+
+/* All of a module's, or none: a push without its pop would be worse than neither. */
+static bool attach(const struct slr_nvtx_callbacks *c, enum slr_nvtx_module module, const struct place *places,
+                   size_t n)
+{
+    slr_nvtx_table table = NULL;
+    unsigned size = 0;
+    if (!c->get_module(module, &table, &size) || !table)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (places[i].at >= size || !table[places[i].at])
+            return false;
+    for (size_t i = 0; i < n; i++)
+        *table[places[i].at] = places[i].with;
+    return true;
+}
+
+EXPORTED int InitializeInjectionNvtx2(slr_nvtx_get_table get)
+{
+    if (!slr_get(SLR_S_ENABLE) || slr_get(SLR_S_CALLERS) != SLR_CALLERS_NVTX)
+        return 0;
+    const struct slr_nvtx_callbacks *c = get ? get(SLR_NVTX_TABLE_CALLBACKS) : NULL;
+    if (!c || c->size < sizeof *c || !c->get_module)
+        return 0;
+    const bool any = attach(c, SLR_NVTX_CORE, core, sizeof core / sizeof *core);
+    return attach(c, SLR_NVTX_CORE2, core2, sizeof core2 / sizeof *core2) || any;
+}
+
+int slr_injection_named(const char *path)
+{
+    struct stat named, own;
+    Dl_info at;
+    return dladdr(domain_handles, &at) && at.dli_fname && stat(path, &named) == 0 && stat(at.dli_fname, &own) == 0 &&
+           named.st_dev == own.st_dev && named.st_ino == own.st_ino;
+}
