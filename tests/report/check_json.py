@@ -15,7 +15,7 @@ COUNT, NUMBER, TEXT, MAYBE, YES = "count", "number", "text", "text or null", "bo
 GEMM = {"m": COUNT, "n": COUNT, "k": COUNT, "form": MAYBE, "parts": COUNT}
 SITE = {"label": TEXT, "communicator": TEXT, "nranks": COUNT, "decision": TEXT, "reason": MAYBE, "phase": COUNT, "site": COUNT, "shard": COUNT, "dtype": MAYBE,
         "in_place": YES, "calls": COUNT, "traced": COUNT, "median_ns": COUNT, "p90_ns": COUNT, "exposed_median_ns": COUNT, "late_median_ns": COUNT, "time_ns": COUNT,
-        "hidden_ns": COUNT, "exposed_ns": COUNT, "ended": {None: COUNT}, "gemm": (None, GEMM)}
+        "hidden_ns": COUNT, "exposed_ns": COUNT, "ended": {None: COUNT}, "gemm": (None, GEMM), "callers": [TEXT]}
 TOTALS = ["calls", "bytes", "substituted", "substituted_bytes", "passed", "fused", "gemm_chunks", "joined", "staged", "zero_copy", "pushed",
           "scatters", "scatters_substituted", "scatters_fused", "scatters_produced"]
 CONTENT = ({"text": TEXT}, {"item": TEXT}, {"columns": [TEXT], "rows": [[TEXT]]})

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|scatters|tried|advice|json|page|broken|runs|record|record_tried|record_scatters|events|fields
+#   report.sh figures|scatters|tried|advice|json|page|broken|runs|record|record_tried|record_scatters|record_callers|events|fields
 #
-# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES.
+# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES, NAMED.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
@@ -231,6 +231,32 @@ record_scatters() {
     "$SLIPRING_REPORT" "$dir/mixed" >"$dir/text"
     has "$dir/text" "every 4 calls, from call 1 on" "site 0" "site 2"
     ! grep -e "site [13]" "$dir/text" || fail "a reduce-scatter is taken for a gather"
+}
+
+# Who calls, as a program has named it: in text, page and JSON; by the place in the period, by shape, and of reduce-scatters.
+record_callers() {
+    local run=("$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=16K --set alloc_min=4K --set trials=0)
+    unset NVTX_INJECTION64_PATH
+    export LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    "${run[@]}" --set callers=nvtx --record "$dir/logs" -- "$NAMED" 2 layers 30 2>"$dir/told"
+    "${run[@]}" --set callers=nvtx --record "$dir/odd" -- "$NAMED" 2 odd 2>"$dir/told"
+    "${run[@]}" --record "$dir/off" -- "$NAMED" 2 layers 20 2>"$dir/told"
+    unset LD_LIBRARY_PATH
+    "$SLIPRING_REPORT" --text "$dir/text" --html "$dir/page" --json "$dir/json" "$dir/logs"
+    has "$dir/text" "^  #1: site 0  step \* > layer 0 > lib:attn\$" "^  #2: site 1  step \* > layer 1 > lib:attn\$" "^  #3: site 2  step \* > layer 2 > lib:attn\$" \
+        "^  #4: passed  step \* > layer 0 > norm\$" "^  #1  *step \* > grad\$" "SLIPRING_CALLERS"
+    [ "$(grep -c " > " "$dir/text")" = 7 ] || fail "not 7 names: $(grep " > " "$dir/text")"
+    has "$dir/page" ">step \* &gt; layer 1 &gt; lib:attn</td>"
+    python3 "$here/check_json.py" "$dir/json" "$dir/text" "$dir/logs"
+    has "$dir/json" '"site": 1,.*"callers": \["step \* > layer 1 > lib:attn"\]' '"decision": "pass".*"callers": \["step \* > layer 0 > norm", "step \* > layer 1 > norm", "step \* > layer 2 > norm"\]'
+    # Names that try to steer a terminal, or a page.
+    "$SLIPRING_REPORT" --text "$dir/text" --html "$dir/page" --json "$dir/json" "$dir/odd"
+    ! LC_ALL=C grep -q "[$(printf '\001-\010\013-\037\177')]" "$dir/text" "$dir/page" || fail "control characters"
+    has "$dir/text" "passed  *??\[31m???\"" "passed  *xxxxxxx" "größer €"
+    python3 "$here/check_json.py" "$dir/json" "$dir/text" "$dir/odd"
+    "$SLIPRING_REPORT" --text "$dir/text" --json "$dir/json" "$dir/off"
+    ! grep -q "called from" "$dir/text" || fail "names that nobody asked for"
+    has "$dir/json" '"callers": \[\]'
 }
 
 # Every event that the library writes is known: read, or in the list of the others.

@@ -23,6 +23,7 @@ static void free_member(struct member *b)
     vec_free(&b->symmetry);
     vec_free(&b->shapes);
     vec_free(&b->scatter_shapes);
+    vec_free(&b->callers);
     vec_free(&b->trials);
 }
 
@@ -368,6 +369,10 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
     case E_OVERTAKEN:
     case E_PRODUCED:
         add_shape(m, b, r);
+        break;
+    case E_CALLER:
+    case E_CALLER_SITE:
+        model_add_caller(m, b, r);
         break;
     case E_TRIED:
         model_add_trial(m, b, r);

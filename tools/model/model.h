@@ -9,6 +9,7 @@
 #ifndef SLR_TOOLS_MODEL_H
 #define SLR_TOOLS_MODEL_H
 
+#include "plugin/callers/names.h"
 #include "tools/log/log_read.h"
 #include "tools/common/vec.h"
 
@@ -80,6 +81,14 @@ struct shape {
     uint64_t read_bytes;
 };
 
+/* Who makes calls: lines caller, of a shape, and caller_site. */
+struct caller {
+    uint64_t phase, site; /* phase 0: of a shape, by what follows */
+    uint64_t shard, count;
+    bool scatter, in_place;
+    const char *dtype, *reason, *name;
+};
+
 enum { TRIAL_WAYS = 16 };
 
 /* The ways of a site, tried with one GEMM or with none: line tried. Times are ms. */
@@ -122,6 +131,7 @@ struct member {
     VEC(struct symmetry) symmetry;
     VEC(struct shape) shapes;
     VEC(struct shape) scatter_shapes;
+    VEC(struct caller) callers;
     VEC(struct trial) trials; /* in order of time */
 };
 
@@ -208,6 +218,10 @@ const struct gather *member_gather(const struct member *b, bool pass, uint64_t c
 const struct gather *member_call(const struct member *b, bool pass, uint64_t call);
 /* The spans of a call: their number, the first in *at. */
 size_t member_spans(const struct member *b, bool pass, uint64_t call, const struct span **at);
+
+/* The names of who makes the calls of a communicator that fit, of all its ranks (model_callers.c). */
+void comm_callers(const struct model *m, uint32_t comm, bool (*fits)(const void *what, const struct caller *c),
+                  const void *what, struct slr_names *names);
 
 /* True when the run's devices are the software GPU: its times are a model's or a CPU's. */
 bool run_is_software(const struct model *m, const struct run *r);

@@ -20,6 +20,9 @@ uint32_t model_member(struct model *m, uint32_t process, uint32_t comm, int32_t 
 /* model_trials.c: a line `tried`; told with log_problem() and left out when it can not be used. */
 void model_add_trial(struct model *m, struct member *b, const struct log_record *r);
 
+/* model_callers.c: a line `caller` or `caller_site`. */
+void model_add_caller(struct model *m, struct member *b, const struct log_record *r);
+
 /* model_runs.c: which processes belong together, and their ranks. */
 void model_find_runs(struct model *m);
 /* model_order.c: gathers and spans in order, each once; members in order of their rank. */

@@ -378,6 +378,29 @@ static void sum_up(struct sites *s, struct site *t)
     vec_free(&late);
 }
 
+static bool is_here(const void *what, const struct caller *c)
+{
+    const struct site *t = what;
+    return c->phase == t->phase && c->site == t->index && !c->scatter;
+}
+
+static bool is_alike(const void *what, const struct caller *c)
+{
+    const struct site *t = what;
+    const bool moved = in_graph(c->reason) || (c->reason && strcmp(c->reason, slr_reason_name(SLR_R_RING)) == 0);
+    return c->phase == 0 && !c->scatter && c->shard == t->shard && (!t->dtype || c->dtype == t->dtype) &&
+           (t->pass ? c->reason == t->reason : moved) && (t->phase || c->in_place == t->in_place);
+}
+
+/* Of a place in the period, or else of all calls of its shape. */
+static void name_callers(struct site *t, const struct model *m)
+{
+    if (t->phase)
+        comm_callers(m, t->comm, is_here, t, &t->callers);
+    if (t->callers.count == 0)
+        comm_callers(m, t->comm, is_alike, t, &t->callers);
+}
+
 static int in_order(const void *x, const void *y)
 {
     const struct site *a = x, *b = y;
@@ -418,6 +441,7 @@ void sites_find(struct sites *s, const struct model *m, uint32_t run)
     find_parts(s, m, run);
     for (size_t i = 0; i < s->list.n; i++) {
         describe(&s->list.at[i], m);
+        name_callers(&s->list.at[i], m);
         sum_up(s, &s->list.at[i]);
     }
     free_rows(s);
@@ -442,6 +466,7 @@ void sites_free(struct sites *s)
             vec_free(&t->endings.at[k].share);
         }
         vec_free(&t->endings);
+        slr_names_close(&t->callers);
         vec_free(&t->choices);
         vec_free(&t->ranks);
         vec_free(&t->ended);

@@ -59,6 +59,7 @@ struct site {
     VEC(struct ending) endings;
     VEC(struct choice) choices;
     const struct symmetry *recv, *send; /* NULL: not told. In place: both in recv */
+    struct slr_names callers;           /* who makes its calls; none: not told */
     const struct shape *fused;          /* the GEMM, when one only has this communicator and shard */
 };
 

@@ -50,6 +50,11 @@ size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, si
 
 const char *report_rank_label(const struct report *r, const struct member *b);
 
+/* report_callers.c. Who makes a site's calls: rows of a table with the columns `caller_columns`; nothing when it is not told. */
+extern const struct column caller_columns[2];
+void report_caller_rows(struct table *t, const char *site, const struct slr_names *names);
+void report_callers(struct report *r, struct table *t); /* with what the names are; nothing without rows */
+
 /* advice_joins.c, for report_advice.c. */
 void advise_joins(struct report *r);    /* what comes between gathers and GEMMs */
 void advise_readings(struct report *r); /* GEMMs that read something else */

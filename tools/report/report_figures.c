@@ -121,6 +121,16 @@ static void put_ended(struct json_writer *w, const struct site *s)
     json_put_close(w);
 }
 
+static void put_callers(struct json_writer *w, const struct site *s)
+{
+    json_put_open(w, "callers", "[");
+    for (unsigned i = 0; i < s->callers.count; i++)
+        json_put_text(w, NULL, s->callers.name[i]);
+    if (s->callers.more)
+        json_put_text(w, NULL, SLR_NAMES_MORE);
+    json_put_close(w);
+}
+
 static void put_site(struct report *r, struct json_writer *w, size_t i)
 {
     const struct site *s = &r->sites.list.at[i];
@@ -147,6 +157,7 @@ static void put_site(struct report *r, struct json_writer *w, size_t i)
     put_ns(w, "exposed_ns", s->exposed_sum);
     put_ended(w, s);
     put_gemm(w, s);
+    put_callers(w, s);
     json_put_close(w);
 }
 

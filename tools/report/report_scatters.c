@@ -172,6 +172,27 @@ static void put_times(struct table *t, struct scatter_site *s)
     table_cell(t, "%s", form_share(buf[3], overlap_of(s->hidden_sum, s->time_sum)));
 }
 
+static bool is_alike(const void *what, const struct caller *c)
+{
+    const struct scatter_site *s = what;
+    return c->phase == 0 && c->scatter && c->shard == s->shard && c->count == s->count && c->dtype == s->dtype &&
+           c->in_place == s->in_place;
+}
+
+static void callers(struct report *r, const struct found *all)
+{
+    struct table t = {.columns = caller_columns, .n = 2};
+    for (size_t i = 0; i < all->n && i < SITES_SHOWN; i++) {
+        struct slr_names names = {0};
+        char label[24];
+        snprintf(label, sizeof label, "#%zu", i + 1);
+        comm_callers(r->m, all->at[i].comm, is_alike, &all->at[i], &names);
+        report_caller_rows(&t, label, &names);
+        slr_names_close(&names);
+    }
+    report_callers(r, &t);
+}
+
 static void figures(struct report *r, struct found *all)
 {
     static const struct column decided[] = {{"call site", false, false},
@@ -205,6 +226,7 @@ static void figures(struct report *r, struct found *all)
             "or from the call, to the last sum. exposed: from the stream's reaching the call, behind the GEMM, until "
             "it went on, median. overlap: 1 - exposed / time, over all.");
     out_table(r->o, &times);
+    callers(r, all);
 }
 
 /* ---- what is counted ---- */

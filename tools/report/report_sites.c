@@ -225,6 +225,16 @@ static void meanings(struct report *r, const size_t *chosen, size_t n)
     vec_free(&seen);
 }
 
+static void callers(struct report *r, const size_t *chosen, size_t n)
+{
+    struct table t = {.columns = caller_columns, .n = 2};
+    char label[80];
+    for (size_t i = 0; i < n; i++)
+        report_caller_rows(&t, site_label(&r->sites, chosen[i], label, sizeof label),
+                           &r->sites.list.at[chosen[i]].callers);
+    report_callers(r, &t);
+}
+
 void report_sites(struct report *r)
 {
     size_t chosen[2 * SITES_SHOWN];
@@ -250,6 +260,7 @@ void report_sites(struct report *r)
     figures(r, chosen, n);
     if (n < r->sites.list.n)
         out_say(r->o, "%zu more sites take less time and are not listed.", r->sites.list.n - n);
+    callers(r, chosen, n);
     endings(r, chosen, n);
     out_section(r->o, "decisions", "What was decided, and why");
     decisions(r, chosen, n);
