@@ -6,7 +6,8 @@
  * freed when the thread ends. After fork the child has that of the thread that forked; nothing is shared.
  *
  * Domains have stacks of their own in NVTX: a pop takes the innermost range of its domain. Here all are in one stack in
- * the order of their pushes, so that the text shows how they nest. A pop without a push changes nothing.
+ * the order of their pushes, so that the text shows how they nest. A pop without a push changes nothing. Ranges that are
+ * pushed by NVTX's extension for payloads are not seen; where the domain has another one open, their pop ends that.
  *
  * Bounds: 64 ranges with 127 bytes of name each, cut between characters. Ranges above are counted by domain, no more, so
  * that pushes and pops stay in balance; once one of a domain is only counted, those that the domain pushes on top are,

@@ -23,6 +23,8 @@ void slr_stack_take(struct slr_stack *s)
     void *all[OWN_FRAMES + SLR_STACK_FRAMES];
     const int n = backtrace(all, OWN_FRAMES + SLR_STACK_FRAMES);
     int first = 0;
+    while (first < n && !is_own(all[first])) /* of a sanitizer, which stands before libc */
+        first++;
     while (first < n && is_own(all[first]))
         first++;
     s->count = n - first < SLR_STACK_FRAMES ? n - first : SLR_STACK_FRAMES;

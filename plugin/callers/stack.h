@@ -9,8 +9,9 @@
  * FILE+OFFSET, which addr2line takes; offsets are those of the return address. Four frames, innermost first.
  *
  * Of an interpreter these are the interpreter's frames, not the program's lines. To ask Python for those takes its lock
- * (the GIL), which another thread may hold that waits for this call; to read its frames without is possible in the
- * thread itself, but their layout differs from version to version. So slipring does not.
+ * (the GIL), which another thread may hold that waits for this call. To read the thread's own frames without it would be
+ * safe, as they can not change meanwhile, but their layout differs from version to version, and CPython's function that
+ * does so (for faulthandler) is for others up to 3.12 and from 3.15 on only. So slipring does not.
  */
 #ifndef SLR_PLUGIN_CALLERS_STACK_H
 #define SLR_PLUGIN_CALLERS_STACK_H

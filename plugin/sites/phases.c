@@ -11,7 +11,7 @@
 bool slr_phases_open(struct slr_phases *p, const char *comm, int crank, int nranks)
 {
     *p = (struct slr_phases){.comm = comm, .crank = crank, .nranks = nranks};
-    /* The bulk of what a communicator costs on the heap: 384 calls, 64 bytes for each rank. */
+    /* The bulk of what a communicator costs on the heap: 384 calls, 72 bytes for each rank. */
     p->use = calloc((size_t)SLR_PHASE_KNOWN * (size_t)nranks, sizeof(*p->use));
     p->token = calloc(1 + (size_t)nranks, sizeof(*p->token));
     if (p->use && p->token && slr_period_open(&p->period, nranks))

@@ -43,8 +43,9 @@
  *   slr_comm.symmetry        whoever holds the analysis lock (symmetry.c), under which only the log
  *                            is called
  *
- * Memory: 32 KiB in the control block and, once it has gathered, about 27 KiB of the heap for each
- * rank of the communicator, in every process.
+ * Memory: 32 KiB in the control block and, once it has gathered, about 30 KiB of the heap for each
+ * rank of the communicator, in every process. With SLIPRING_CALLERS also 8 KiB of who has made this
+ * rank's latest calls, and the names of each site (callers/names.h).
  */
 #ifndef SLR_PLUGIN_SITES_SYMMETRY_H
 #define SLR_PLUGIN_SITES_SYMMETRY_H

@@ -262,6 +262,7 @@ Test(ranges, deep_stacks)
     cr_expect_eq(POP(), SLR_RANGES);
     cr_expect_eq(POP(), SLR_RANGES - 1);
     cr_expect_eq(D_PUSH(d, &e), 1); /* there is room, but the one below is only counted */
+    cr_expect_null(strstr(text(), "d:in d"));
     cr_expect_eq(D_POP(d), 1);
     cr_expect_eq(D_POP(d), 0);
     cr_expect_eq(D_POP(d), SLR_NVTX_NO_LEVEL);
@@ -355,7 +356,7 @@ Test(ranges, each_thread_has_its_own)
 {
     enum { THREADS = 6 };
     pthread_t thread[THREADS];
-    static char names[THREADS][16];
+    static char names[THREADS][32];
     cr_assert_eq(attach("nvtx"), 1);
     PUSH("main");
     for (int round = 0; round < 3; round++) {
