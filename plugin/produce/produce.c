@@ -241,13 +241,14 @@ static bool put(struct slr_product *p, const struct slr_gemm *gemm, bool capture
     if (p->parts == 0 || (captured && !slr_captured_begin(p)))
         return false;
     p->timing = (captured ? slr_timeline_capture_expect : slr_timeline_expect)(p->comm, p->stream);
-    if (!compute(p, gemm))
-        return false;
-    if (captured)
+    if (!captured)
+        slr_product_begin(p, held);
+    const bool good = compute(p, gemm);
+    if (!captured)
+        slr_product_made(p, good);
+    else if (good)
         slr_captured_end(p);
-    else
-        slr_product_live(p, held);
-    return true;
+    return good;
 }
 
 static void fill(struct slr_product *p, const struct slr_gemm *gemm, CUstream stream, uint64_t name, size_t shard)

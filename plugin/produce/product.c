@@ -28,11 +28,13 @@ static void take_off(struct slr_product *p)
     atomic_fetch_sub(&slr_gate_word, 1);
 }
 
-/* Under the lock. NULL: of all contexts. */
-static void drop_locked(CUcontext ctx)
+/* Under the lock. NULL: of all contexts. `maker`: whose operation it is; NULL: of none. */
+static void drop_locked(CUcontext ctx, const struct slr_product *maker)
 {
     for (struct slr_product *p = list, *next; p; p = next) {
         next = p->next;
+        if (p == maker)
+            continue;
         if (!ctx || p->ctx == ctx)
             take_off(p);
         else
@@ -69,12 +71,11 @@ static bool is_blocking(CUstream stream)
     return !stream || (!slr_stream_is_default(stream) && slr_stream_facts(stream).blocking);
 }
 
-void slr_product_live(struct slr_product *p, bool late)
+void slr_product_begin(struct slr_product *p, bool late)
 {
     p->blocking = is_blocking(p->stream);
     pthread_mutex_lock(&lock);
-    drop_locked(p->ctx); /* its GEMM is an operation */
-    p->live = true;
+    p->live = p->making = true;
     p->late = late;
     p->foreign = false;
     p->next = list;
@@ -83,6 +84,16 @@ void slr_product_live(struct slr_product *p, bool late)
     pthread_mutex_unlock(&lock);
     /* From here on every hooked driver call takes the slow way, which looks at the list. */
     atomic_fetch_add(&slr_gate_word, 1);
+}
+
+void slr_product_made(struct slr_product *p, bool good)
+{
+    pthread_mutex_lock(&lock);
+    p->making = false;
+    if (p->live && !good)
+        take_off(p);
+    drop_locked(p->ctx, p); /* its GEMM is an operation */
+    pthread_mutex_unlock(&lock);
 }
 
 struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_t bytes, CUstream stream,
@@ -106,7 +117,7 @@ struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_
 static void drop(CUcontext ctx)
 {
     pthread_mutex_lock(&lock);
-    drop_locked(ctx);
+    drop_locked(ctx, NULL);
     pthread_mutex_unlock(&lock);
 }
 
@@ -185,7 +196,7 @@ void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigne
             p->foreign = true;
         else if (!name && p->stream && p->blocking) /* which then waits for what all others wait for */
             comes_behind(p);
-        else if (p->stream == name && flags == 0 && p->carriers < SLR_PRODUCT_CARRIERS)
+        else if (p->stream == name && flags == 0 && !p->making && p->carriers < SLR_PRODUCT_CARRIERS)
             p->carrier[p->carriers++] = event;
     }
     pthread_mutex_unlock(&lock);

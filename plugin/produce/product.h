@@ -3,7 +3,8 @@
  * behind each (produce.h). The reduce-scatter may take the parts as they complete, in the stead of all
  * that stands before its call, only if nothing can have touched the output in between.
  *
- * A product is *live* from the GEMM to the first of these:
+ * A product is *live* from before the GEMM's first part is enqueued, as other threads may put something
+ * between the parts, to the first of these:
  *
  *   taken     by the reduce-scatter of its communicator that sends it, on the GEMM's stream, or on the
  *             one that follows it
@@ -13,7 +14,7 @@
  *
  * But these do not drop it:
  *
- *   an event is recorded    the first few on its stream are remembered
+ *   an event is recorded    the first few on its stream, behind all parts, are remembered
  *   a stream waits for one  of those: that stream follows the product, the first one. `before` is
  *                           recorded on it first: behind that the stream waits for the product only.
  *                           For any other event: if the stream is the product's or follows it, the
@@ -67,7 +68,7 @@ struct slr_product {
     unsigned long long capture; /* captured.h: in which it is expected; 0: it is not */
     CUgraphNode last;           /* and the node of its last part */
     /* Under the list's lock. */
-    bool live, late, foreign;
+    bool live, making, late, foreign; /* making: its parts are being enqueued */
     CUstream follower;
     bool follows; /* there is one */
     CUevent carrier[SLR_PRODUCT_CARRIERS];
@@ -79,9 +80,11 @@ struct slr_product {
  * memory. */
 struct slr_product *slr_product_of(struct slr_comm *c);
 
-/* Likewise; `p` has been filled in and its parts are enqueued: an operation, which drops what else is
- * live in its context. late: its stream holds a gather. */
-void slr_product_live(struct slr_product *p, bool late);
+/* Likewise; `p` has been filled in, and its parts are about to be enqueued. late: its stream holds a gather. And:
+ * they have been, or (not good) not all of them: an operation, which drops what else is live in its
+ * context. */
+void slr_product_begin(struct slr_product *p, bool late);
+void slr_product_made(struct slr_product *p, bool good);
 
 /* Under the communicator's lock: the product of a reduce-scatter of `bytes` from `send` on `stream`;
  * NULL: none that is live. It is not live any more, and stays as it is until the lock is given up.

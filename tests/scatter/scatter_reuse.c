@@ -361,6 +361,27 @@ static void two_calls(struct turn *u)
     site_call(t, w->s);
 }
 
+/* Another thread reads the receive buffer on the GEMM's stream while its parts are enqueued. */
+static void *reads_meanwhile(void *one)
+{
+    struct turn *u = one;
+    struct site *t = u->t;
+    CUDA(cudaSetDevice(t->w->rank));
+    sleep_ms((unsigned)(hash64(u->seed, 1) % 24));
+    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->count * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
+    return NULL;
+}
+
+static void meanwhile(struct turn *u)
+{
+    struct site *t = u->t;
+    pthread_t thread;
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
+    CHECK(pthread_create(&thread, NULL, reads_meanwhile, u) == 0, "no thread");
+    site_gemm(t, t->w->s);
+    pthread_join(thread, NULL);
+}
+
 /* Two threads have GEMMs that look alike. */
 static void gemms_in_threads(struct turn *u)
 {
@@ -406,5 +427,6 @@ const struct scatter_case reuse_cases[] = {
     REUSE("small-into", .make = small_into, .model = is_small_gathered, .expect = expect_gathered),
     REUSE("two-comms", .make = two_comms, .call = two_calls, .each = true),
     REUSE("gemm-in-group", .make = gemm_in_group, .model = is_reduced),
+    READ("meanwhile", meanwhile, NULL),
     REUSE("gemms-in-threads", .make = gemms_in_threads),
     {.name = NULL}};
