@@ -5,6 +5,7 @@
  *
  *   - an all-gather that the ring takes is recorded. It is enqueued after the real ncclGroupEnd has
  *     enqueued NCCL's own operations;
+ *   - one that is captured for the ring likewise (plugin/gather/record_group.c);
  *   - every other call goes to NCCL at once, inside its own group, so NCCL has its calls in their
  *     order. A gather that the ranks can not connect for is one of these: the call itself connects,
  *     as outside of a group, because a rank that hears of the refusal at the end only would make it
@@ -38,6 +39,7 @@
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending.h"
 #include "plugin/gather/pending_state.h"
+#include "plugin/gather/record.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/registration.h"
 #include "plugin/scatter/scatter.h"
@@ -224,6 +226,7 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
             slr_pending_join_stream(group->uses[i].stream, false, SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
     /* A gather that fails on the way in must not keep NCCL's group open. */
     ncclResult_t entered = simulate ? ncclSuccess : enter_all(group);
+    struct slr_recordings *captured = simulate ? NULL : slr_record_group_enter(group);
     if (!simulate) {
         note_all(group);
         order_before(group);
@@ -243,6 +246,8 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
         r = ring == ncclSuccess ? r : ring;
         order_after(group);
     }
+    const ncclResult_t recorded = slr_record_group_end(captured, group, launched(r) && !simulate);
+    r = launched(r) && recorded != ncclSuccess ? recorded : r;
     end_all(group);
     slr_group_free(group);
     return told != ncclSuccess ? told : r; /* what is healthy has been enqueued all the same */

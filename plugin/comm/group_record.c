@@ -36,6 +36,7 @@ void slr_group_free(struct slr_group *g)
     for (size_t i = 0; i < g->use_count; i++)
         slr_comm_put(g->uses[i].comm);
     free(g->calls);
+    free(g->kept);
     free(g->uses);
     free(g);
 }
@@ -86,6 +87,23 @@ bool slr_group_record(const struct slr_call *call)
         return false;
     group->calls[group->count++] = *call;
     return true;
+}
+
+bool slr_group_keep(const struct slr_call *call)
+{
+    if (!slr_group_add_use(call->comm, call->stream, false) ||
+        !grow((void **)&group->kept, group->kept_count, &group->kept_room, sizeof *group->kept))
+        return false;
+    group->kept[group->kept_count++] = *call;
+    return true;
+}
+
+unsigned slr_group_kept(const struct slr_comm *c)
+{
+    unsigned calls = 0;
+    for (size_t i = 0; group && i < group->kept_count; i++)
+        calls += group->kept[i].comm == c;
+    return calls;
 }
 
 uint64_t slr_group_recorded(const struct slr_comm *c)

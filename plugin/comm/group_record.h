@@ -30,6 +30,8 @@ struct slr_group {
     int depth;
     struct slr_call *calls; /* the gathers that go to the ring */
     size_t count, room;
+    struct slr_call *kept; /* those that are captured for the ring (gather/record.h) */
+    size_t kept_count, kept_room;
     struct slr_group_use *uses; /* of all operations, each pair once */
     size_t use_count, use_room;
     struct slr_init *inits;     /* communicators that NCCL makes at the end (lifecycle/agreement.h) */
@@ -54,6 +56,10 @@ void slr_group_free(struct slr_group *g);
 
 /* Keeps a call for the end of the group. False: no memory; the caller reports it. */
 bool slr_group_record(const struct slr_call *call);
+
+/* The same of a call that is captured. And how many of the communicator there are. */
+bool slr_group_keep(const struct slr_call *call);
+unsigned slr_group_kept(const struct slr_comm *c);
 
 /* An operation uses the stream. */
 bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl);

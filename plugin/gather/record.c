@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Captures: recorders, and what they record. */
-#include "plugin/gather/record.h"
+#include "plugin/gather/record_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include "base/cu.h"
 #include "base/log.h"
+#include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
 #include "plugin/connect/graphs_try.h"
 #include "plugin/gather/for_replays.h"
@@ -21,7 +22,7 @@
 #define LARGE_SHARD ((size_t)32 << 20)
 
 /* Stands for a communicator in one capture. */
-struct recorder {
+struct slr_recorder {
     struct slr_comm comm; /* first; in no list of communicators */
     struct slr_order order;
     struct slr_pending pending;
@@ -29,12 +30,12 @@ struct recorder {
     unsigned calls;
     CUevent bounced; /* the latest use of the bounce buffer is over */
     bool bounces;    /* it has been recorded in this capture */
-    struct recorder *next;
+    struct slr_recorder *next;
 };
 
 /* Under the lock: the list, and which capture a recorder serves. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct recorder *list;
+static struct slr_recorder *list;
 static _Atomic unsigned serving;
 
 /* Captures into graphs of the program's: the latest ones. */
@@ -75,7 +76,7 @@ static bool may_be_here(unsigned long long capture)
 
 /* ---- recorders ---- */
 
-static enum slr_status open_ring(struct recorder *r)
+static enum slr_status open_ring(struct slr_recorder *r)
 {
     SLR_TRY(slr_shared_enter(&r->comm.shared));
     enum slr_status s = SLR_CU(cuEventCreate, &r->bounced, CU_EVENT_DISABLE_TIMING);
@@ -85,9 +86,9 @@ static enum slr_status open_ring(struct recorder *r)
     return s;
 }
 
-static struct recorder *new_recorder(struct slr_comm *c)
+static struct slr_recorder *new_recorder(struct slr_comm *c)
 {
-    struct recorder *r = calloc(1, sizeof *r);
+    struct slr_recorder *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
     struct slr_comm *own = &r->comm;
@@ -117,7 +118,7 @@ static struct recorder *new_recorder(struct slr_comm *c)
 }
 
 /* The words and the staging may be others than in the capture before. */
-static void begin(struct recorder *r, const struct slr_comm *c, unsigned long long capture)
+static void begin(struct slr_recorder *r, const struct slr_comm *c, unsigned long long capture)
 {
     struct slr_ring *ring = &r->comm.ring;
     ring->flags = c->ring.flags;
@@ -134,17 +135,17 @@ static void begin(struct recorder *r, const struct slr_comm *c, unsigned long lo
 }
 
 /* The one that serves the capture, or a free one, or a new one. */
-static struct recorder *recorder_of(struct slr_comm *c, unsigned long long capture)
+static struct slr_recorder *recorder_of(struct slr_comm *c, unsigned long long capture)
 {
     pthread_mutex_lock(&lock);
-    struct recorder *unused = NULL, *r = list;
+    struct slr_recorder *unused = NULL, *r = list;
     for (; r && !(r->comm.records == c && r->capture == capture); r = r->next)
         if (r->comm.records == c && !r->capture)
             unused = r;
     pthread_mutex_unlock(&lock);
     if (r)
         return r;
-    struct recorder *fresh = unused ? NULL : new_recorder(c);
+    struct slr_recorder *fresh = unused ? NULL : new_recorder(c);
     r = unused ? unused : fresh;
     if (!r)
         return NULL;
@@ -161,16 +162,20 @@ static struct recorder *recorder_of(struct slr_comm *c, unsigned long long captu
 
 bool slr_record_takes(const struct slr_comm *recorder, CUstream stream)
 {
-    const struct recorder *r = (const struct recorder *)recorder;
+    const struct slr_recorder *r = (const struct slr_recorder *)recorder;
     unsigned long long capture = slr_record_capture(stream);
     return capture ? capture == r->capture : !slr_stream_captures(stream);
 }
 
 /* ---- a gather ---- */
 
-/* Under the recorder's lock. */
-static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, struct slr_recorded_gather *g,
-                               bool first)
+static bool bounces(const struct slr_call *call, const struct slr_recorded_gather *g)
+{
+    return g->recv != call->recv;
+}
+
+/* Under the recorder's lock, as what follows. */
+static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, struct slr_recorded_gather *g)
 {
     struct slr_route route[SLR_MAX_RANKS];
     struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
@@ -179,24 +184,20 @@ static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, 
                                 .route = route,
                                 .wanted = g->shard < LARGE_SHARD ? SLR_WANTS_SHARDS : SLR_WANTS_CHUNKS,
                                 .plan = g->plan};
-    SLR_TRY(slr_shared_work_begin(&c->shared));
     slr_record_routes(&c->ring, route);
     c->ring.recorded = &g->nodes;
-    /* Nothing of the capture before is waited for. */
-    enum slr_status s = slr_ring_entry(&c->ring, call->stream, first);
-    if (s == SLR_OK)
-        s = slr_ring_begin(&c->ring, &gather);
+    enum slr_status s = slr_ring_begin(&c->ring, &gather);
     if (s == SLR_OK)
         s = slr_ring_finish(&c->ring, &gather);
     c->ring.recorded = NULL;
-    slr_shared_work_end();
     gather.route = NULL;
     c->pending->gather = gather;
     return s;
 }
 
 /* Of a gather by way of the bounce buffer; each use behind the one before. */
-static enum slr_status bounce_in(struct recorder *r, const struct slr_call *call, const struct slr_recorded_gather *g)
+static enum slr_status bounce_in(struct slr_recorder *r, const struct slr_call *call,
+                                 const struct slr_recorded_gather *g)
 {
     if (r->bounces)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, call->stream, r->bounced, 0));
@@ -204,7 +205,8 @@ static enum slr_status bounce_in(struct recorder *r, const struct slr_call *call
                   call->stream);
 }
 
-static enum slr_status bounce_out(struct recorder *r, const struct slr_call *call, const struct slr_recorded_gather *g)
+static enum slr_status bounce_out(struct slr_recorder *r, const struct slr_call *call,
+                                  const struct slr_recorded_gather *g)
 {
     slr_pending_join(&r->comm, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
     SLR_TRY(SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)call->recv, (CUdeviceptr)(uintptr_t)g->recv,
@@ -213,25 +215,28 @@ static enum slr_status bounce_out(struct recorder *r, const struct slr_call *cal
     return SLR_CU(cuEventRecord, r->bounced, call->stream);
 }
 
-static enum slr_status put_now(struct recorder *r, const struct slr_call *call, struct slr_recorded_gather *g,
-                               bool first)
+static enum slr_status enter(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+                             bool first)
 {
-    const bool bounces = g->recv != call->recv;
-    if (bounces)
-        SLR_TRY(bounce_in(r, call, g));
-    SLR_TRY(enqueue(&r->comm, call, g, first));
-    slr_pending_add(&r->comm);
-    return bounces ? bounce_out(r, call, g) : SLR_OK;
+    slr_timeline_capture(recorder, call, &g->plan, &g->stamps);
+    if (bounces(call, g))
+        SLR_TRY(bounce_in((struct slr_recorder *)recorder, call, g));
+    /* Nothing of the capture before is waited for. */
+    return slr_ring_entry(&recorder->ring, call->stream, first);
 }
 
 static enum slr_status put(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
                            bool first)
 {
-    slr_timeline_capture(recorder, call, &g->plan, &g->stamps);
-    enum slr_status s = put_now((struct recorder *)recorder, call, g, first);
-    if (s != SLR_OK)
-        slr_timeline_close(recorder);
-    return s;
+    (void)first;
+    SLR_TRY(enqueue(recorder, call, g));
+    slr_pending_add(recorder);
+    return SLR_OK;
+}
+
+static enum slr_status leave(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g)
+{
+    return bounces(call, g) ? bounce_out((struct slr_recorder *)recorder, call, g) : SLR_OK;
 }
 
 static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
@@ -242,58 +247,114 @@ static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g
 
 /* ---- any call ---- */
 
-static enum slr_status record(struct recorder *r, const struct slr_call *call, const struct slr_recordable *what,
-                              struct slr_recorded_gather *g)
+static enum slr_status take_steps(struct slr_recording *x, unsigned steps)
 {
-    struct slr_comm *c = &r->comm;
+    struct slr_comm *c = &x->recorder->comm;
+    enum slr_status s = SLR_OK;
+    if (steps & SLR_RECORD_ENTER) {
+        x->first = x->recorder->calls++ == 0;
+        if (x->what->enter)
+            s = x->what->enter(c, &x->call, &x->g, x->first);
+    }
+    if (s == SLR_OK && steps & SLR_RECORD_PUT)
+        s = x->what->put(c, &x->call, &x->g, x->first);
+    if (s == SLR_OK && steps & SLR_RECORD_LEAVE && x->what->leave)
+        s = x->what->leave(c, &x->call, &x->g);
+    return s;
+}
+
+enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps)
+{
+    struct slr_comm *c = &x->recorder->comm;
     /* What this call sends may be what an earlier one on the stream is still gathering. */
-    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, what->name);
+    if (steps & SLR_RECORD_ENTER)
+        slr_pending_join_stream(x->call.stream, false, SLR_R_JOIN_NEXT_GATHER, x->what->name);
     slr_comm_lock(c);
-    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, what->name);
+    if (steps & SLR_RECORD_ENTER)
+        slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, x->what->name);
     enum slr_status s = slr_shared_work_begin(&c->shared);
     if (s == SLR_OK) {
-        s = what->put(c, call, g, r->calls++ == 0);
+        s = take_steps(x, steps);
+        if (s != SLR_OK)
+            slr_timeline_close(c);
         slr_shared_work_end();
     }
     slr_comm_unlock(c);
-    return s == SLR_OK && g->nodes.failed ? SLR_CUDA : s;
+    return s;
+}
+
+enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_call *call,
+                                   const struct slr_recordable *what)
+{
+    struct slr_comm *c = call->comm;
+    *x = (struct slr_recording){.call = *call,
+                                .what = what,
+                                .g = {.comm = c->id,
+                                      .rank = c->rank,
+                                      .send = call->send,
+                                      .recv = call->recv,
+                                      .shard = call->shard,
+                                      .scatter = call->scatter}};
+    if (!info(call->stream, &x->capture, &x->graph))
+        return SLR_ABSENT;
+    SLR_TRY(what->prepare(c, &x->g, &x->stand_ins));
+    x->prepared = true;
+    x->g.nodes.stand_ins = &x->stand_ins;
+    x->recorder = recorder_of(c, x->capture);
+    return x->recorder ? SLR_OK : SLR_NOMEM;
+}
+
+ncclResult_t slr_recording_close(struct slr_recording *x, enum slr_status s)
+{
+    struct slr_comm *c = x->call.comm;
+    if (s == SLR_OK && x->g.nodes.failed)
+        s = SLR_CUDA;
+    x->g.nodes.stand_ins = NULL;
+    if (s == SLR_OK && !slr_recorded_add(x->graph, &x->g))
+        s = SLR_NOMEM;
+    if (s == SLR_OK)
+        return ncclSuccess;
+    if (x->prepared) {
+        slr_recorded_drop(&x->g);
+        slr_record_memory_release(c, &x->g);
+    }
+    slr_connect_end(&c, 1);
+    slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d status=%s msg=%s", c->name, c->rank, slr_status_name(s),
+            "a gather could not be captured: the graph is of no use; SLIPRING_GRAPHS=off leaves it to NCCL");
+    return s == SLR_CUDA ? ncclUnhandledCudaError : ncclSystemError;
 }
 
 /* By facts that are equal on ranks that do the same. */
-static bool is_for_the_ring(const struct slr_call *call, CUgraph *graph, unsigned long long *capture)
+static bool is_for_the_ring(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
+    CUgraph graph = NULL;
+    unsigned long long capture = 0;
     if (!slr_graphs_all_can(c))
         slr_graphs_missed();
     return slr_graphs_take(c, call->shard) && atomic_load(&c->error) == ncclSuccess &&
-           !slr_stream_is_default(slr_stream_name(call->stream, false)) && info(call->stream, capture, graph) &&
-           *graph && may_be_here(*capture) && slr_recorded_count(*graph, c) < SLR_RECORD_MOST;
+           !slr_stream_is_default(slr_stream_name(call->stream, false)) && info(call->stream, &capture, &graph) &&
+           graph && may_be_here(capture) && slr_recorded_count(graph, c) + slr_group_kept(c) < SLR_RECORD_MOST;
 }
 
 /* What a rank can not do here alone fails its capture: the others have recorded the call. */
-static enum slr_status record_in(CUgraph graph, unsigned long long capture, const struct slr_call *call,
-                                 const struct slr_recordable *what)
+static ncclResult_t record_now(const struct slr_call *call, const struct slr_recordable *what)
+{
+    struct slr_recording x;
+    enum slr_status s = slr_recording_open(&x, call, what);
+    if (s == SLR_OK)
+        s = slr_recording_steps(&x, SLR_RECORD_ENTER | SLR_RECORD_PUT | SLR_RECORD_LEAVE);
+    return slr_recording_close(&x, s);
+}
+
+/* At the group's end: record_group.c. */
+static ncclResult_t keep(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
-    struct slr_stand_ins stand_ins;
-    struct slr_recorded_gather g = {.comm = c->id,
-                                    .rank = c->rank,
-                                    .send = call->send,
-                                    .recv = call->recv,
-                                    .shard = call->shard,
-                                    .scatter = call->scatter};
-    SLR_TRY(what->prepare(c, &g, &stand_ins));
-    g.nodes.stand_ins = &stand_ins;
-    struct recorder *recorder = recorder_of(c, capture);
-    enum slr_status s = recorder ? record(recorder, call, what, &g) : SLR_NOMEM;
-    g.nodes.stand_ins = NULL;
-    if (s == SLR_OK && !slr_recorded_add(graph, &g))
-        s = SLR_NOMEM;
-    if (s != SLR_OK) {
-        slr_recorded_drop(&g);
-        slr_record_memory_release(c, &g);
-    }
-    return s;
+    if (slr_group_keep(call))
+        return ncclSuccess;
+    slr_connect_end(&c, 1);
+    return ncclSystemError;
 }
 
 /* When the ranks are connected. */
@@ -309,39 +370,34 @@ static enum slr_reason may_be(const struct slr_call *call, const struct slr_reco
 enum slr_reason slr_record_call(struct slr_call *call, const struct slr_recordable *what, ncclResult_t *r)
 {
     struct slr_comm *c = call->comm;
-    CUgraph graph = NULL;
-    unsigned long long capture = 0;
-    if (!is_for_the_ring(call, &graph, &capture))
+    if (!is_for_the_ring(call))
         return SLR_R_CAPTURE;
     enum slr_reason connected = SLR_R_RING;
     slr_connect(&c, &connected, 1); /* until recorded.c lets it go, or: */
     if (connected == SLR_R_RING)
         connected = may_be(call, what);
-    if (connected == SLR_R_RING && !call->scatter)
-        slr_for_replays_announce(c);
-    const enum slr_status s = connected == SLR_R_RING ? record_in(graph, capture, call, what) : SLR_ABSENT;
-    if (s != SLR_OK)
+    if (connected != SLR_R_RING) {
         slr_connect_end(&c, 1);
-    if (connected != SLR_R_RING)
         return connected;
-    *r = s == SLR_OK ? ncclSuccess : s == SLR_CUDA ? ncclUnhandledCudaError : ncclSystemError;
-    if (s != SLR_OK)
-        slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d status=%s msg=%s", c->name, c->rank,
-                slr_status_name(s),
-                "a gather could not be captured: the graph is of no use; SLIPRING_GRAPHS=off leaves it to NCCL");
+    }
+    if (!call->scatter)
+        slr_for_replays_announce(c);
+    *r = slr_in_group() ? keep(call) : record_now(call, what);
     return SLR_R_GRAPH;
 }
 
+const struct slr_recordable slr_recordable_gather = {
+    .name = "ncclAllGather", .prepare = prepare, .enter = enter, .put = put, .leave = leave};
+
 enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
 {
-    static const struct slr_recordable gather = {.name = "ncclAllGather", .prepare = prepare, .put = put};
-    return slr_trials_allow(call->comm, call->shard) ? slr_record_call(call, &gather, r) : SLR_R_CAPTURE;
+    return slr_trials_allow(call->comm, call->shard) ? slr_record_call(call, &slr_recordable_gather, r) : SLR_R_CAPTURE;
 }
 
 /* ---- the end of a capture ---- */
 
 /* Streams of the recorder that the program has not made anybody wait for. */
-static void take_back(struct recorder *r, CUstream stream)
+static void take_back(struct slr_recorder *r, CUstream stream)
 {
     struct slr_ring *ring = &r->comm.ring;
     const CUstream own[] = {ring->pull, ring->tail, ring->publish, ring->own, ring->carrier};
@@ -352,10 +408,10 @@ static void take_back(struct recorder *r, CUstream stream)
         }
 }
 
-static struct recorder *next_of(unsigned long long capture, const struct recorder *after)
+static struct slr_recorder *next_of(unsigned long long capture, const struct slr_recorder *after)
 {
     pthread_mutex_lock(&lock);
-    struct recorder *r = after ? after->next : list;
+    struct slr_recorder *r = after ? after->next : list;
     while (r && r->capture != capture)
         r = r->next;
     pthread_mutex_unlock(&lock);
@@ -368,7 +424,7 @@ void slr_record_end(CUstream stream)
     if (!capture)
         return;
     slr_guard++;
-    for (struct recorder *r = next_of(capture, NULL); r; r = next_of(capture, r)) {
+    for (struct slr_recorder *r = next_of(capture, NULL); r; r = next_of(capture, r)) {
         slr_comm_lock(&r->comm);
         slr_pending_join(&r->comm, SLR_R_JOIN_OTHER_OP, "cuStreamEndCapture");
         if (slr_shared_work_begin(&r->comm.shared) == SLR_OK) {
@@ -385,7 +441,7 @@ void slr_record_ended(unsigned long long capture)
     if (!capture || !atomic_load(&serving))
         return;
     pthread_mutex_lock(&lock);
-    for (struct recorder *r = list; r; r = r->next)
+    for (struct slr_recorder *r = list; r; r = r->next)
         if (r->capture == capture) {
             r->capture = 0;
             atomic_fetch_sub(&serving, 1);
@@ -394,13 +450,13 @@ void slr_record_ended(unsigned long long capture)
 }
 
 /* Off the list. */
-static struct recorder *take_recorder(const struct slr_comm *c)
+static struct slr_recorder *take_recorder(const struct slr_comm *c)
 {
     pthread_mutex_lock(&lock);
-    struct recorder **at = &list;
+    struct slr_recorder **at = &list;
     while (*at && (*at)->comm.records != c)
         at = &(*at)->next;
-    struct recorder *r = *at;
+    struct slr_recorder *r = *at;
     if (r)
         *at = r->next;
     if (r && r->capture)
@@ -411,7 +467,7 @@ static struct recorder *take_recorder(const struct slr_comm *c)
 
 void slr_record_close(struct slr_comm *c)
 {
-    for (struct recorder *r; (r = take_recorder(c)) != NULL; free(r)) {
+    for (struct slr_recorder *r; (r = take_recorder(c)) != NULL; free(r)) {
         slr_comm_lock(&r->comm);
         slr_pending_join(&r->comm, SLR_R_JOIN_DESTROY, "the communicator's end"); /* in a capture that goes on */
         slr_comm_unlock(&r->comm);

@@ -29,6 +29,9 @@
  * behind the communicator's calls before it. So the order of all operations of kernels/ring.h holds,
  * with a launch as a run of calls.
  *
+ * In a group a call is connected, and recorded at the group's end: what the program puts on the stream until then
+ * comes before it, and the gathers of a group have no order among themselves.
+ *
  * When a gather is not recorded but left to NCCL (SLR_R_CAPTURE), as of old:
  *
  *   SLIPRING_GRAPHS, SLIPRING_ZERO_COPY or SLIPRING_ALLOC is off on a rank, or a rank's driver can not
@@ -77,12 +80,24 @@ struct slr_recordable {
     enum slr_reason (*can)(const struct slr_call *call);
     /* Fills what depends on the memory; without locks. */
     enum slr_status (*prepare)(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins);
-    /* Puts it into the capture, on the recorder's ring; under the recorder's lock, its context current.
-     * `first`: of the capture. */
+    /* Marks where it may start, if that is not `put`'s; puts it into the capture, on the recorder's ring; and what
+     * comes behind it on its stream, or NULL. Under the recorder's lock, its context current. `first`: of the
+     * capture. */
+    enum slr_status (*enter)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+                             bool first);
     enum slr_status (*put)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
                            bool first);
+    enum slr_status (*leave)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g);
 };
 enum slr_reason slr_record_call(struct slr_call *call, const struct slr_recordable *what, ncclResult_t *r);
+
+/* The captured gathers that a group has kept, around the real end of it, as calls/group.c does with those that run now
+ * (record_group.c). `all`: NULL when there is none. The second ends *all, in any case; `enqueued`: the real end has
+ * enqueued NCCL's operations. */
+struct slr_group;
+struct slr_recordings;
+struct slr_recordings *slr_record_group_enter(const struct slr_group *group);
+ncclResult_t slr_record_group_end(struct slr_recordings *all, const struct slr_group *group, bool enqueued);
 
 /* Of a recorder: whether `stream` is in its capture, or in none and may be taken in. */
 bool slr_record_takes(const struct slr_comm *recorder, CUstream stream);

@@ -152,6 +152,7 @@ int main(int argc, char **argv)
     choose(graph_soak_cases, argv[1]);
     choose(graph_memory_cases, argv[1]);
     choose(graph_scatter_cases, argv[1]);
+    choose(graph_group_cases, argv[1]);
     if (strcmp(argv[1], "list") == 0 || !chosen)
         return chosen || strcmp(argv[1], "list") == 0 ? 0 : 2;
     replays = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : 0;
