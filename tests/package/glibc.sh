@@ -7,10 +7,10 @@
 set -euo pipefail
 # Moved into libc.so.6 (2.32, 2.34), functions that were macros (2.33), or another name for the same (2.38). strerrordesc_np:
 # 2.32; strerror is in its place there.
-moved=' dladdr dlclose dlerror dlinfo dlopen dlsym pthread_create pthread_detach pthread_join pthread_mutex_timedlock
-    pthread_mutex_trylock pthread_once pthread_rwlock_rdlock pthread_rwlock_trywrlock pthread_rwlock_unlock
-    pthread_rwlock_wrlock pthread_setname_np pthread_sigmask stat fstat lstat __isoc23_strtol __isoc23_strtoll
-    __isoc23_strtoul __isoc23_strtoull __isoc23_sscanf strerrordesc_np '
+moved=' dladdr dlclose dlerror dlinfo dlopen dlsym pthread_create pthread_detach pthread_join pthread_key_create
+    pthread_mutex_timedlock pthread_mutex_trylock pthread_once pthread_rwlock_rdlock pthread_rwlock_trywrlock
+    pthread_rwlock_unlock pthread_rwlock_wrlock pthread_setname_np pthread_setspecific pthread_sigmask stat fstat
+    lstat __isoc23_strtol __isoc23_strtoll __isoc23_strtoul __isoc23_strtoull __isoc23_sscanf strerrordesc_np '
 moved=$(tr -s '\n ' ' ' <<<"$moved")
 
 needs=$(readelf -W --dyn-syms "$1" | sed -nE 's/.* UND ([^ @]+)@GLIBC_([0-9.]+).*/\2 \1/p' | sort -V)
