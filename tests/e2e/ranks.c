@@ -29,27 +29,42 @@ static void share_id(struct rank *r, int (*pipes)[2])
           strerror(errno));
 }
 
+static int device_count(void)
+{
+    int devices = 0;
+    CUDA(cudaGetDeviceCount(&devices));
+    return devices;
+}
+
+int rank_device(int rank)
+{
+    return rank % device_count();
+}
+
 /* NCCL refuses two ranks on one device of one host: they claim hosts of their own, and talk over sockets. */
-static void share_device(const struct rank *r)
+static void share_device(int rank)
 {
     char host[32];
-    snprintf(host, sizeof host, "rank%d", r->rank);
+    snprintf(host, sizeof host, "rank%d", rank);
     setenv("NCCL_HOSTID", host, 1);
     setenv("NCCL_NET", "Socket", 0);
     setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+}
+
+void rank_place(int rank, int nranks)
+{
+    CUDA(cudaSetDevice(rank_device(rank)));
+    if (device_count() < nranks)
+        share_device(rank);
 }
 
 void (*ranks_begin)(int rank);
 
 static void child(struct rank *r, int (*pipes)[2], rank_body body)
 {
-    int devices = 0;
     if (ranks_begin)
         ranks_begin(r->rank);
-    CUDA(cudaGetDeviceCount(&devices));
-    CUDA(cudaSetDevice(r->rank % devices));
-    if (devices < r->nranks)
-        share_device(r);
+    rank_place(r->rank, r->nranks);
     share_id(r, pipes);
     body(r);
     fflush(NULL);

@@ -35,6 +35,13 @@ extern void (*ranks_begin)(int rank);
  * Returns the exit status for main(). */
 int ranks_run(int nranks, int seconds, rank_body body, void *arg);
 
+/* The device of a rank: its number modulo the number of devices. */
+int rank_device(int rank);
+
+/* Makes that device current. When ranks share devices, as they do where there are fewer: their processes are told to
+ * NCCL as hosts of their own, so before its first call. */
+void rank_place(int rank, int nranks);
+
 /* ncclCommInitRank and a stream of its own; the other way round. */
 void rank_open(struct rank *r);
 void rank_close(struct rank *r);

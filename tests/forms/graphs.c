@@ -93,7 +93,7 @@ static void first_gather(struct world *w)
 static void run(struct world *w)
 {
     w->name = chosen->name;
-    CUDA(cudaSetDevice(w->rank));
+    CUDA(cudaSetDevice(rank_device(w->rank)));
     NCCL(ncclCommInitRank(&w->comm, w->nranks, me.id, w->rank));
     CUDA(cudaStreamCreateWithFlags(&w->s, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&w->side, cudaStreamNonBlocking));

@@ -340,10 +340,7 @@ static void share_id(struct player *p)
 
 static void open_player(struct player *p)
 {
-    int devices = 0;
-    CUDA(cudaGetDeviceCount(&devices));
-    CHECK(devices >= DEAD_RANKS, "two devices are needed");
-    CUDA(cudaSetDevice(p->r.rank));
+    rank_place(p->r.rank, DEAD_RANKS);
     share_id(p);
     rank_open(&p->r);
     CUDA(cudaStreamCreateWithFlags(&p->look, cudaStreamNonBlocking));

@@ -15,6 +15,7 @@
 #
 # usage: tests/gpu/graphs.sh [options]
 #   --softgpu      on the software GPU, with a short soak: tests this script
+#   --one-gpu      all ranks are processes on the first GPU (NCCL over loopback sockets): no threads
 #   --build DIR    use this build as it is instead of building in build-gpu
 #   --replays N    of each soak [10000; 300 with --softgpu]
 #   --only REGEX   only the steps whose name matches
@@ -30,6 +31,7 @@ jobs="" replays=""
 while [ $# -gt 0 ]; do
     case $1 in
     --softgpu) softgpu=1 ;;
+    --one-gpu) one_gpu=1 ;;
     --build | --replays | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
     *) die "unknown option $1; see --help" ;;
@@ -161,7 +163,7 @@ table() {
 cases_steps() {
     local name mode
     for name in $cases; do
-        for mode in processes threads; do
+        for mode in $modes; do
             [[ "$name-$mode" != *killed-threads ]] || continue # all of them would be
             side_by_side "$mode-$name" 60 checked_case "$mode-$name" "$name" "$mode"
         done
@@ -171,7 +173,7 @@ cases_steps() {
         side_by_side "processes-thrown-${name%:*}" 60 other_form "processes-thrown-${name%:*}" "${name%:*}" "${name#*:}" "${programs[thrown]}"
     done
     for name in gemm-stream gemm-event several clone child update mixed streams late; do
-        for mode in processes threads; do side_by_side "traced-$name-$mode" 60 traced "traced-$name-$mode" "$name" "$mode"; done
+        for mode in $modes; do side_by_side "traced-$name-$mode" 60 traced "traced-$name-$mode" "$name" "$mode"; done
     done
     for name in graph-0-1 graph-1-0 clone-0-1 update-0-1; do side_by_side "left-$name" 60 told "left-$name" "$name"; done
 }
@@ -196,7 +198,7 @@ scattered() {
 scatter_steps() {
     local list mode
     for list in graphs graphs-mixed graphs-wrong; do
-        for mode in 2 2t; do side_by_side "scatters-$list-$mode" 240 scattered "scatters-$list-$mode" "$list" "$mode"; done
+        for mode in $scatter_modes; do side_by_side "scatters-$list-$mode" 240 scattered "scatters-$list-$mode" "$list" "$mode"; done
     done
     wait
 }
@@ -205,15 +207,17 @@ soak_steps() {
     local name mode
     [ $softgpu = 0 ] || settings+=(--set alloc_idle=200ms) # there each block that is kept is a descriptor
     for name in soak-kept soak soak-mixed; do
-        for mode in processes threads; do
+        for mode in $modes; do
             alone "$name-$mode" 240 case_of "$name-$mode" $name $mode "$replays"
             [ ! -s "$logs/$name-$mode.log" ] || grep '^rank' "$logs/$name-$mode.log" >"$logs/$name-$mode.table" || true
         done
     done
 }
 
+modes="processes threads" scatter_modes="2 2t"
+[ $one_gpu = 0 ] || modes=processes scatter_modes=2
 find_device
-[ $softgpu = 1 ] || [ "$(cuda_device_count)" -ge 2 ] || die "two GPUs are needed"
+two_gpus_or_one
 find_build
 declare -A programs
 for form in graphs capture thrown left_some; do
@@ -223,7 +227,7 @@ for form in graphs capture thrown left_some; do
         { tail -n 20 "$logs/make.log" >&2 && die "forms_$form did not compile"; }
     programs[$form]=$program
 done
-rank_program scatter scatter "$SLR_ROOT"/tests/scatter/*.c "$SLR_ROOT/tests/forms/forms.c" "$(library_file libcublasLt.so.13)" \
+rank_program scatter scatter "$SLR_ROOT"/tests/scatter/*.c "$SLR_ROOT/tests/forms/forms.c" "$(library_file "libcublasLt.so.$(cuda_major)")" \
     >"$logs/make.log" 2>&1 || { tail -n 20 "$logs/make.log" >&2 && die "tests/scatter does not compile"; }
 programs[scatter]=$program
 cases=$("${plain[@]}" "${programs[graphs]}" list | grep -v '^soak')

@@ -272,6 +272,7 @@ static void table(void)
 
 int main(int argc, char **argv)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0);
     quick = argc > 1 && !strcmp(argv[1], "--quick");
     open_device();
     for (int type = 0; type < CASE_TYPES; type++)

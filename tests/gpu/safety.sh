@@ -13,6 +13,7 @@
 # usage: tests/gpu/safety.sh [options]
 #   --softgpu         on the software GPU, with small sizes: tests this script; without the JAX and PyTorch steps
 #   --quick           fewer rounds and sizes
+#   --one-gpu         all ranks are processes on the first GPU (NCCL over loopback sockets): dead-* only
 #   --build DIR       use this build as it is instead of building in build-gpu
 #   --nccl-tests DIR  the programs that `nccl_tests.sh --make DIR` has left there; without it there are no nccl-* steps
 #   --old LIB         another libslipring.so; without it there are no cost-* steps
@@ -32,6 +33,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --softgpu) softgpu=1 ;;
     --quick) quick=1 ;;
+    --one-gpu) one_gpu=1 ;;
     --nccl-tests) need_value "$1" "$@" && nccl_tests=$2 && shift ;;
     --build | --old | --seconds | --seed | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
@@ -406,7 +408,7 @@ if [ $softgpu = 1 ]; then
 fi
 
 find_device
-[ $softgpu = 1 ] || [ "$(cuda_device_count)" -ge 2 ] || die "two GPUs are needed"
+two_gpus_or_one
 find_build
 ag_gemm=$build/bench/ag_gemm gather_cost=$build/bench/gather_cost
 [ -x "$ag_gemm" ] || die "$ag_gemm is not there: bench/ was not built (see $build/configure.log)"
@@ -414,11 +416,15 @@ ag_gemm=$build/bench/ag_gemm gather_cost=$build/bench/gather_cost
 [ -z "$old" ] || old=$(readlink -f "$old")
 say "$device; logs in $out"
 
-threads_steps
-nccl_steps
-ratio_steps
-jax_steps
+if [ $one_gpu = 0 ]; then
+    threads_steps
+    nccl_steps
+    ratio_steps
+    jax_steps
+fi
 dead_steps
-torch_steps
-cost_steps
+if [ $one_gpu = 0 ]; then
+    torch_steps
+    cost_steps
+fi
 finish

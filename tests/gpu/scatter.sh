@@ -12,6 +12,7 @@
 # usage: tests/gpu/scatter.sh [options]
 #   --softgpu      on the software GPU: tests this script; without the PyTorch steps
 #   --quick        fewer shapes and rounds
+#   --one-gpu      all ranks are processes on the first GPU (NCCL over loopback sockets): no threads, and no times
 #   --build DIR    use this build as it is instead of building in build-gpu
 #   --only REGEX   only the steps whose name matches
 #   --jobs N       lists at a time [3; 1 with --softgpu]; timed steps run alone
@@ -27,6 +28,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --softgpu) softgpu=1 ;;
     --quick) quick=1 ;;
+    --one-gpu) one_gpu=1 ;;
     --build | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
     *) die "unknown option $1; see --help" ;;
@@ -79,7 +81,7 @@ exact_steps() {
     for list in $lists; do
         side_by_side "plain-$list" 300 listed "plain-$list" "$list" 2 "${plain[@]}"
         side_by_side "processes-$list" 300 with_slipring "processes-$list" "$list" 2 "${settings[@]}"
-        side_by_side "threads-$list" 300 with_slipring "threads-$list" "$list" 2t "${settings[@]}"
+        [ $one_gpu = 1 ] || side_by_side "threads-$list" 300 with_slipring "threads-$list" "$list" 2t "${settings[@]}"
         side_by_side "tried-$list" 300 with_slipring "tried-$list" "$list" 2 "${by_default[@]}"
     done
     wait
@@ -101,7 +103,7 @@ trained() {
     shift 3
     [ "$side" = nccl ] || under=("$slipring" run --lib "$build/libslipring.so" --set log=info --set "log_file=$logs/$run.rank%r.decisions" --)
     bounded "${under[@]}" "${python[@]}" -m torch.distributed.run --nproc-per-node 2 --master-addr 127.0.0.1 \
-        --master-port $((20000 + RANDOM % 20000)) "$programs/$program" --json "$logs/$run.json" "$@"
+        --master-port $((20000 + RANDOM % 20000)) "$programs/$program" "${one_gpu_option[@]}" --json "$logs/$run.json" "$@"
 }
 
 train() { # name options...
@@ -125,10 +127,10 @@ time_tp() { # name options...
 
 torch_steps() {
     [ "$softgpu" = 0 ] || return 0
-    alone time 420 timed time --rounds "$rounds" --iters "$iters" --shapes "${shapes[@]}"
+    [ $one_gpu = 1 ] || alone time 420 timed time --rounds "$rounds" --iters "$iters" --shapes "${shapes[@]}"
     alone train 200 train train --steps "$steps"
     alone train-fp16 200 train train-fp16 --steps "$steps" --dtype fp16
-    alone time-tp 200 time_tp time-tp --hidden 4096 --head 128 --layers 1 --steps 15
+    [ $one_gpu = 1 ] || alone time-tp 200 time_tp time-tp --hidden 4096 --head 128 --layers 1 --steps 15
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -138,8 +140,10 @@ shapes=(8192,8192,8192 8192,4096,8192 16384,1024,8192 16384,4096,4096 4096,4096,
 [ "$quick" = 0 ] || rounds=1 iters=15 steps=50 shapes=(8192,8192,8192 16384,1024,8192)
 if [ "$softgpu" = 1 ]; then lists="small look group"; fi
 
+one_gpu_option=()
+[ $one_gpu = 0 ] || one_gpu_option=(--one-gpu)
 find_device
-[ "$softgpu" = 1 ] || [ "$(cuda_device_count)" -ge 2 ] || die "two GPUs are needed"
+two_gpus_or_one
 find_build
 find_program || die "tests/scatter does not compile"
 say "$device; logs in $out"

@@ -5,7 +5,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 
 # shellcheck disable=SC2034 # read by the scripts
-softgpu=0 quick=0 build="" only="" jobs=1 limit=540 out=${OUT:-$SLR_ROOT/out/gpu}
+softgpu=0 quick=0 one_gpu=0 build="" only="" jobs=1 limit=540 out=${OUT:-$SLR_ROOT/out/gpu}
 slipring=$SLR_ROOT/LD_PRELOAD/slipring
 
 # open_logs: $logs is an empty folder in $out; at the end it becomes $out/logs.tar.gz.
@@ -130,7 +130,7 @@ rank_program() {
 
 find_device() {
     if [ $softgpu = 1 ]; then
-        plain=("$slipring" softgpu -n 4 --)
+        plain=("$slipring" softgpu -n $([ $one_gpu = 1 ] && echo 1 || echo 4) --)
         device="software GPU"
         return
     fi
@@ -140,6 +140,12 @@ find_device() {
     plain=(env)
     device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
     device=${device:-GPU}
+}
+
+# two_gpus_or_one: ends the script where there are too few. With --one-gpu all ranks are processes on the first GPU.
+two_gpus_or_one() {
+    [ $softgpu = 1 ] || [ $one_gpu = 1 ] || [ "$(cuda_device_count)" -ge 2 ] || die "two GPUs are needed; --one-gpu runs what one is enough for"
+    [ $one_gpu = 0 ] || [ $softgpu = 1 ] || export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
 }
 
 # preloaded NAME COMMAND...: under slipring, with a decision log for each rank.

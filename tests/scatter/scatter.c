@@ -18,7 +18,7 @@ static struct rank me;
 static void run(void *one)
 {
     struct world *w = one;
-    CUDA(cudaSetDevice(w->rank));
+    CUDA(cudaSetDevice(rank_device(w->rank)));
     NCCL(ncclCommInitRank(&w->comm, w->nranks, me.id, w->rank));
     NCCL(ncclCommSplit(w->comm, 0, w->nranks - 1 - w->rank, &w->reversed, NULL));
     cudaStream_t *const streams[] = {&w->s, &w->side, &w->third};

@@ -109,7 +109,7 @@ static void host_copy(struct turn *u)
 static void *in_thread(void *one)
 {
     struct turn *u = one;
-    CUDA(cudaSetDevice(u->t->w->rank));
+    CUDA(cudaSetDevice(rank_device(u->t->w->rank)));
     host_sync(u);
     return NULL;
 }

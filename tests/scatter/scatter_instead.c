@@ -244,7 +244,7 @@ static void expect_padded(struct turn *u)
 static void *call_here(void *one)
 {
     struct turn *u = one;
-    CUDA(cudaSetDevice(u->t->w->rank));
+    CUDA(cudaSetDevice(rank_device(u->t->w->rank)));
     site_call(u->t, u->t->w->s);
     return NULL;
 }

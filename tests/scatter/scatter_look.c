@@ -81,7 +81,7 @@ static void device_sync(struct turn *u)
 static void *poll_there(void *one)
 {
     struct turn *u = one;
-    CUDA(cudaSetDevice(u->t->w->rank));
+    CUDA(cudaSetDevice(rank_device(u->t->w->rank)));
     event_poll(u);
     return NULL;
 }

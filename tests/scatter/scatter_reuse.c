@@ -146,13 +146,14 @@ static void changed_by_other(struct turn *u)
     site_gemm(t, w->s);
     CUDA(cudaEventRecord(w->event[1], w->s));
     CUDA(cudaEventSynchronize(w->event[1]));
-    CUDA(cudaSetDevice(other));
+    CUDA(cudaSetDevice(rank_device(other)));
     CUDA(cudaStreamCreateWithFlags(&there, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
     hold(there, 8);
-    CUDA(cudaMemcpyPeerAsync(CHANGED(t), w->rank, FROM_SPARE(t), w->rank, CHANGED_BYTES(t), there));
+    CUDA(cudaMemcpyPeerAsync(CHANGED(t), rank_device(w->rank), FROM_SPARE(t), rank_device(w->rank), CHANGED_BYTES(t),
+                             there));
     CUDA(cudaEventRecord(done, there));
-    CUDA(cudaSetDevice(w->rank));
+    CUDA(cudaSetDevice(rank_device(w->rank)));
     CUDA(cudaStreamWaitEvent(w->s, done, 0));
     site_call(t, w->s);
     CUDA(cudaEventDestroy(done));
@@ -329,7 +330,7 @@ static void *gemms_elsewhere(void *one)
     const struct turn *u = one;
     struct world w = *u->t->w;
     struct site elsewhere = *u->t;
-    CUDA(cudaSetDevice(w.rank));
+    CUDA(cudaSetDevice(rank_device(w.rank)));
     BLAS(cublasCreate(&w.blas));
     elsewhere.w = &w;
     elsewhere.c = elsewhere.spare;
