@@ -145,7 +145,9 @@ find_device() {
 # two_gpus_or_one: ends the script where there are too few. With --one-gpu all ranks are processes on the first GPU.
 two_gpus_or_one() {
     [ $softgpu = 1 ] || [ $one_gpu = 1 ] || [ "$(cuda_device_count)" -ge 2 ] || die "two GPUs are needed; --one-gpu runs what one is enough for"
-    [ $one_gpu = 0 ] || [ $softgpu = 1 ] || export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+    [ $one_gpu = 1 ] || return 0
+    export SLIPRING_PROTOCOL=pull # as between GPUs; graphs need it
+    [ $softgpu = 1 ] || export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
 }
 
 # preloaded NAME COMMAND...: under slipring, with a decision log for each rank.
