@@ -11,7 +11,9 @@
  *     -I /usr/local/cuda/include -I FOLDER_OF_NCCL_H tests/gpu/reduce.c kernels/reduce.c kernels/reduce_ptx.S base/[^n]*.c \
  *     -o reduce -ldl -lm -lpthread
  *
- * usage: reduce [--quick]      --quick: small sizes, as on the software GPU
+ * usage: reduce [--quick | --table]
+ *   --quick   small sizes, as on the software GPU
+ *   --table   only the table
  */
 #include "kernels/reduce.h"
 #include "kernels/reduce_args.h"
@@ -273,8 +275,18 @@ static void table(void)
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    quick = argc > 1 && !strcmp(argv[1], "--quick");
+    const char *option = argc > 1 ? argv[1] : "";
+    if (argc > 2 || (option[0] && strcmp(option, "--quick") && strcmp(option, "--table"))) {
+        fprintf(stderr, "reduce: expected --quick or --table, not %s\n", argv[argc - 1]);
+        return 2;
+    }
+    quick = !strcmp(option, "--quick");
     open_device();
+    if (!strcmp(option, "--table")) {
+        table();
+        slr_reduce_unload(&kernels);
+        return 0;
+    }
     for (int type = 0; type < CASE_TYPES; type++)
         all_cases(type);
     more_than_four_gib();
