@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/real.h"
 #include "interpose/gate_table.h"
+#include "interpose/resolve.h"
 #include "cache/captures.h"
 
 /* In use. The row is written before the address that finds it. */
@@ -63,6 +64,23 @@ static bool row_of_base(const char *symbol, int version, bool per_thread, struct
     return true;
 }
 
+/* Whether that is an older form that needs no gate, where newer ones of the same name are gated. */
+static bool harmless(const char *symbol, const void *real)
+{
+    static const char *const names[] = {
+#define H(name, why) #name,
+#include "interpose/harmless.def"
+#undef H
+    };
+    bool per_thread;
+    const size_t n = base_length(symbol, &per_thread);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (base_length(names[i], &per_thread) == n && memcmp(names[i], symbol, n) == 0 &&
+            slr_is_drivers(names[i], real))
+            return true;
+    return false;
+}
+
 static void *spare_stub(unsigned i)
 {
     return (void *)(slr_gate_spares + ((size_t)i << SLR_GATE_SPARE_SHIFT));
@@ -71,7 +89,7 @@ static void *spare_stub(unsigned i)
 void *slr_gate_spare(const char *symbol, int version, int per_thread, void *real)
 {
     struct slr_gate_row row;
-    if (!row_of_base(symbol, version, per_thread != 0, &row))
+    if (!row_of_base(symbol, version, per_thread != 0, &row) || harmless(symbol, real))
         return NULL;
     for (unsigned i = 0; i < SLR_GATE_SPARES; i++)
         if (atomic_load_explicit(&spare_real[i], memory_order_acquire) == real)

@@ -10,7 +10,7 @@
  * functions: a form newer than the table, or the same function at another address. `version` is the
  * CUDA version that was asked for, INT_MAX when it is not known: a form that the table's cuda.h can
  * not have joins everything, as the place of its stream is not known. NULL when no function of that
- * name is gated, whatever its form. */
+ * name is gated, whatever its form, and when `real` is a form of harmless.def. */
 void *slr_gate_spare(const char *symbol, int version, int per_thread, void *real);
 
 #endif

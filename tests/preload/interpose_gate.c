@@ -241,6 +241,12 @@ static void check_get_proc_address(void)
     int status = -1;
     CHECK(v2("cuNoSuchFunction", &p, 13000, 0, &status) == CUDA_ERROR_NOT_FOUND && !p && status == 1);
     CHECK(v2("cuDeviceGet", &p, 13000, 0, &status) == 0 && p == dlsym(driver, "cuDeviceGet"));
+
+    /* cudart asks for all forms. The first one needs no gate, and is the driver's own. */
+    check_proc_is("cuStreamGetCaptureInfo", 13000, 0, "cuStreamGetCaptureInfo_v2");
+    Dl_info where;
+    CHECK(v2("cuStreamGetCaptureInfo", &p, 3000, 0, &status) == 0 && dlsym(driver, "cuStreamGetCaptureInfo") == p);
+    CHECK(dladdr(p, &where) && strstr(where.dli_fname, "libcuda.so"));
 }
 
 /* Forms that the table lacks are gated all the same: by everything when they may be new, else as the known forms are.

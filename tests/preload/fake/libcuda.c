@@ -94,6 +94,7 @@ PLAIN(cuCtxGetStreamPriorityRange)
 PLAIN(cuStreamIsCapturing)
 PLAIN(cuThreadExchangeStreamCaptureMode)
 PLAIN(cuEventCreate)
+PLAIN(cuStreamGetCaptureInfo) /* a form that is not gated, of a function whose newer ones are */
 
 int cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t flags);
 int cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status);
@@ -109,6 +110,7 @@ static const struct {
     {"cuGetProcAddress", (void *)cuGetProcAddress},
     {"cuGetProcAddress_v2", (void *)cuGetProcAddress_v2},
     {"cuDeviceGet", (void *)cuDeviceGet},
+    {"cuStreamGetCaptureInfo", (void *)cuStreamGetCaptureInfo},
 };
 
 static void *lookup(const char *symbol, const char *form)
