@@ -55,6 +55,7 @@ static void upload(uint16_t *to, uint32_t seed, size_t first, size_t n)
     for (size_t i = 0; i < n; i++)
         host[i] = bf16(element(seed, (uint32_t)(first + i)));
     OK(cudaMemcpy(to, host, n * sizeof *host, cudaMemcpyHostToDevice));
+    OK(cudaDeviceSynchronize()); /* the stream of the gather does not wait for the default one */
     free(host);
 }
 

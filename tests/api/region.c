@@ -146,7 +146,7 @@ static void gemms(struct setup *s)
     for (int p = 0; p < K; p++)
         for (int i = 0; i < M; i++)
             weight[p * M + i] = (float)(i - p % 3);
-    CUDA(cudaMemcpy(s->weight, weight, sizeof weight, cudaMemcpyHostToDevice));
+    to_device(s->weight, weight, sizeof weight);
     s->g.floats = true;
     product(s, 0, true, "before");
     if (s->r->rank == 0) /* the others go on with theirs in parts */

@@ -66,10 +66,10 @@ static void make(const struct rank *r, const struct phase *p, struct memory *m)
     CUDA(cudaStreamCreateWithFlags(&m->side, cudaStreamNonBlocking));
     CUDA(cudaMalloc((void **)&m->w, w));
     CUDA(cudaMalloc((void **)&m->c, (size_t)(p->cols * r->nranks * M) * sizeof(float)));
-    CUDA(cudaMemcpy(m->send, m->shards + p->cols * K * r->rank, shard, cudaMemcpyHostToDevice));
+    to_device(m->send, m->shards + p->cols * K * r->rank, shard);
     for (size_t i = 0; i < (size_t)(M * K); i++)
         host[i] = value(99, i);
-    CUDA(cudaMemcpy(m->w, host, w, cudaMemcpyHostToDevice));
+    to_device(m->w, host, w);
     free(host);
 }
 

@@ -87,7 +87,7 @@ void gemm_prepare(enum api api, cublasHandle_t h, double beta)
     if (api != API_EX_DEVICE)
         return;
     CUDA(cudaMalloc((void **)&device_scalars, sizeof scalars));
-    CUDA(cudaMemcpy(device_scalars, scalars, sizeof scalars, cudaMemcpyHostToDevice));
+    to_device(device_scalars, scalars, sizeof scalars);
     BLAS(cublasSetPointerMode(h, CUBLAS_POINTER_MODE_DEVICE));
 }
 

@@ -152,7 +152,7 @@ static struct memory allocate(const struct lt_case *c, const struct shape *s)
     mem.aux = device(s->d * s->elem);
     mem.side = device(s->x * s->elem);
     mem.scalars = device(sizeof scalars);
-    CUDA(cudaMemcpy(mem.scalars, scalars, sizeof scalars, cudaMemcpyHostToDevice));
+    to_device(mem.scalars, scalars, sizeof scalars);
     return mem;
 }
 

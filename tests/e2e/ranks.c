@@ -134,6 +134,12 @@ int ranks_run(int nranks, int seconds, rank_body body, void *arg)
     return reap(pid, nranks, seconds);
 }
 
+void to_device(void *device, const void *host, size_t bytes)
+{
+    CUDA(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+    CUDA(cudaStreamSynchronize(cudaStreamLegacy));
+}
+
 void rank_open(struct rank *r)
 {
     NCCL(ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank));

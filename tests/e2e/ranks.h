@@ -46,6 +46,9 @@ void rank_place(int rank, int nranks);
 void rank_open(struct rank *r);
 void rank_close(struct rank *r);
 
+/* A copy from pageable memory, complete. cudaMemcpy may return before that, and a non-blocking stream does not wait. */
+void to_device(void *device, const void *host, size_t bytes);
+
 /* A counter-based generator: byte i of stream `seed`. */
 uint64_t hash64(uint64_t seed, uint64_t i);
 

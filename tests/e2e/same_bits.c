@@ -73,7 +73,7 @@ static void fill(float *to, size_t elements, uint64_t seed)
     CHECK(host, "no memory");
     for (size_t i = 0; i < elements; i++)
         host[i] = ((uint32_t)hash64(seed, i) & 0x807fffff) | 0x3f000000;
-    CUDA(cudaMemcpy(to, host, elements * sizeof *host, cudaMemcpyHostToDevice));
+    to_device(to, host, elements * sizeof *host);
     free(host);
 }
 

@@ -62,7 +62,7 @@ static void upload(float *to, size_t n, uint64_t seed)
     CHECK(host, "no memory");
     for (size_t i = 0; i < n; i++)
         host[i] = (float)small(seed, i);
-    CUDA(cudaMemcpy(to, host, n * sizeof *host, cudaMemcpyHostToDevice));
+    to_device(to, host, n * sizeof *host);
     free(host);
 }
 

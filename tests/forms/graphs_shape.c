@@ -26,8 +26,7 @@ static void product_open(struct world *w, struct product *p)
     BLAS(cublasCreate(&p->blas));
     CUDA(cudaMalloc((void **)&p->one, sizeof unit));
     CUDA(cudaMalloc((void **)&p->out, SHARD * (size_t)w->nranks));
-    CUDA(cudaMemcpy(p->one, unit, sizeof unit, cudaMemcpyHostToDevice));
-    CUDA(cudaDeviceSynchronize());
+    to_device(p->one, unit, sizeof unit);
 }
 
 static void product_close(struct product *p)

@@ -133,7 +133,7 @@ static void open_others(struct others *o, const struct world *w)
     CUDA(cudaMalloc((void **)&o->sum, 4));
     CUDA(cudaMalloc((void **)&o->all, SHARD));
     CUDA(cudaMalloc((void **)&o->from, SHARD));
-    CUDA(cudaMemcpy(o->sum, &(int32_t){w->r->rank + 1}, 4, cudaMemcpyHostToDevice));
+    to_device(o->sum, &(int32_t){w->r->rank + 1}, 4);
 }
 
 static void close_others(struct others *o)
@@ -335,7 +335,7 @@ static void in_progress(struct world *w)
     CUDA(cudaMalloc((void **)&id, sizeof *id));
     ncclUniqueId mine;
     NCCL(ncclGetUniqueId(&mine));
-    CUDA(cudaMemcpy(id, &mine, sizeof mine, cudaMemcpyHostToDevice));
+    to_device(id, &mine, sizeof mine);
     NCCL(ncclBroadcast(id, id, sizeof mine, ncclUint8, 0, w->comm[0], w->stream[0]));
     CUDA(cudaStreamSynchronize(w->stream[0]));
     CUDA(cudaMemcpy(&mine, id, sizeof mine, cudaMemcpyDeviceToHost));

@@ -28,7 +28,7 @@ static void fill_shard(uint8_t *shard, size_t bytes, int rank, uint8_t *host)
     for (size_t at = 0; at < bytes; at += WINDOW) {
         size_t n = bytes - at < WINDOW ? bytes - at : WINDOW;
         pattern(host, at, n, rank);
-        CUDA(cudaMemcpy(shard + at, host, n, cudaMemcpyHostToDevice));
+        to_device(shard + at, host, n);
     }
 }
 

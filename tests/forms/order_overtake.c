@@ -236,7 +236,7 @@ static void free_send(struct look *l)
 static void blocking_between(struct look *l)
 {
     CUDA(cudaMemset(l->side, 0x5a, l->all));
-    CUDA(cudaMemcpy(l->side, l->seen, l->all, cudaMemcpyHostToDevice));
+    to_device(l->side, l->seen, l->all);
     gemm_then_see(l, l->s);
 }
 

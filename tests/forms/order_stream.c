@@ -182,7 +182,7 @@ void gemm_identity_open(struct look *l)
         one[i * GEMM_K + i] = 1;
     BLAS(cublasCreate(&l->blas));
     CUDA(cudaMalloc((void **)&l->one, sizeof one));
-    CUDA(cudaMemcpy(l->one, one, sizeof one, cudaMemcpyHostToDevice));
+    to_device(l->one, one, sizeof one);
 }
 
 void gemm_identity_close(struct look *l)

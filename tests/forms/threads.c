@@ -52,8 +52,7 @@ static void open_worker(struct worker *w)
     BLAS(cublasSetStream(w->blas, w->stream));
     CUDA(cudaMalloc((void **)&w->one, sizeof unit));
     CUDA(cudaMalloc((void **)&w->product, SHARD * (size_t)nranks));
-    CUDA(cudaMemcpy(w->one, unit, sizeof unit, cudaMemcpyHostToDevice));
-    CUDA(cudaDeviceSynchronize());
+    to_device(w->one, unit, sizeof unit);
 }
 
 static void close_worker(struct worker *w)

@@ -320,7 +320,7 @@ static void open_gemm(struct player *p)
     for (size_t i = 0; i < words; i++)
         host[i] = word_of(seed, i);
     CUDA(cudaMalloc((void **)&p->a, words * 8));
-    CUDA(cudaMemcpy(p->a, host, words * 8, cudaMemcpyHostToDevice));
+    to_device(p->a, host, words * 8);
     free(host);
     BLAS(cublasCreate(&p->blas));
     BLAS(cublasSetStream(p->blas, p->r.stream));

@@ -102,7 +102,7 @@ static void host_copy(struct turn *u)
     uint8_t *host = malloc(CHANGED_BYTES(t));
     CUDA(cudaStreamSynchronize(t->w->s));
     CUDA(cudaMemcpy(host, FROM_SPARE(t), CHANGED_BYTES(t), cudaMemcpyDeviceToHost));
-    CUDA(cudaMemcpy(CHANGED(t), host, CHANGED_BYTES(t), cudaMemcpyHostToDevice));
+    to_device(CHANGED(t), host, CHANGED_BYTES(t));
     free(host);
 }
 

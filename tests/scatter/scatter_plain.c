@@ -185,7 +185,7 @@ static void overflow(struct world *w, const struct scatter_case *c)
         host[i] = f32_to_f16(large);
     CUDA(cudaMalloc((void **)&send, sizeof host));
     CUDA(cudaMalloc((void **)&recv, COUNT * 2));
-    CUDA(cudaMemcpy(send, host, COUNT * 2 * (size_t)w->nranks, cudaMemcpyHostToDevice));
+    to_device(send, host, COUNT * 2 * (size_t)w->nranks);
     NCCL(ncclReduceScatter(send, recv, COUNT, ncclFloat16, ncclSum, w->comm, w->s));
     CUDA(cudaStreamSynchronize(w->s));
     CUDA(cudaMemcpy(host, recv, COUNT * 2, cudaMemcpyDeviceToHost));

@@ -93,7 +93,7 @@ void site_open(struct site *t, struct world *w, const struct shape *shape)
     t->recv = recv_of(t);
     const float scalars[2] = {(float)t->shape.alpha, (float)t->shape.beta};
     t->scalars = (float *)(void *)device(2, 4);
-    CUDA(cudaMemcpy(t->scalars, scalars, sizeof scalars, cudaMemcpyHostToDevice));
+    to_device(t->scalars, scalars, sizeof scalars);
     if (shape->type == FP16 && shape->api == HGEMM && shape->device_scalars)
         DIE(2, "%s: scalars of a half are not made here", shape->name);
 }

@@ -79,6 +79,7 @@ static void gather(void)
         NEED(cudaMalloc((void **)&send[i], COUNT * sizeof(float)));
         NEED(cudaMalloc((void **)&recv[i], sizeof host));
         NEED(cudaMemcpy(send[i], host, COUNT * sizeof(float), cudaMemcpyHostToDevice));
+        NEED(cudaDeviceSynchronize()); /* the stream does not wait for the default one */
     }
     NEED(ncclGroupStart());
     for (int i = 0; i < N; i++)

@@ -59,7 +59,7 @@ static void product_open(struct product *x, int nranks)
     x->got = malloc(sizeof(float) * M * COLUMNS * (size_t)nranks);
     for (int i = 0; i < M * K; i++)
         x->host[i] = factor(i % M, i / M);
-    CUDA(cudaMemcpy(x->a, x->host, sizeof(float) * M * K, cudaMemcpyHostToDevice));
+    to_device(x->a, x->host, sizeof(float) * M * K);
     EXPECT(cublasCreate(&x->blas) == CUBLAS_STATUS_SUCCESS, "no cuBLAS");
 }
 

@@ -84,7 +84,7 @@ static void overwrite_host_waits(struct bench *b)
     load(b);
     start(b);
     CUDA(cudaStreamSynchronize(b->r->stream));
-    CUDA(cudaMemcpy(b->g.send, b->junk, SHARD, cudaMemcpyHostToDevice));
+    to_device(b->g.send, b->junk, SHARD);
     finish(b, "blocking copy behind the call");
 }
 
@@ -119,7 +119,7 @@ static void read_old(struct bench *b)
 static void produce(struct bench *b)
 {
     shard_fill(b->g.host, SHARD, b->seed, b->g.rank, false);
-    CUDA(cudaMemcpy(b->side, b->g.host, SHARD, cudaMemcpyHostToDevice));
+    to_device(b->side, b->g.host, SHARD);
     CUDA(cudaMemset(b->g.send, 0x77, SHARD));
     CUDA(cudaDeviceSynchronize());
     take_turn(b);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear copies. Pageable host memory is staged before an asynchronous call returns and complete after one that writes
- * it; copies between devices return at once even in their synchronous form, as documented. */
+/* Linear copies. Pageable host memory is staged before a call that reads it returns, and complete after one that writes
+ * it. As documented, the synchronous forms return at once when they copy between devices, and when they read pageable
+ * memory as soon as the stream was idle and the data are staged: a stream that does not wait for the default one can run
+ * before they are there (seen on H100). */
 #include "../bulk.h"
 #include "sg.h"
 #include <stdlib.h>
@@ -80,7 +82,7 @@ CUresult sg_copy(const char *what, CUstream stream, const struct sg_copy *shape,
 {
     struct ends e = {END_BAD, END_BAD};
     struct sg_op *op = NULL;
-    bool capturing, wait;
+    bool capturing, wait, from_pageable;
     CUresult rc;
 
     sg_acquire();
@@ -88,11 +90,17 @@ CUresult sg_copy(const char *what, CUstream stream, const struct sg_copy *shape,
     if (s)
         rc = make_locked(what, shape, how, &op, &e);
     capturing = !rc && s->capture;
+    from_pageable = !capturing && e.dst == END_DEVICE && e.src == END_PAGEABLE;
+    if (!rc && from_pageable && how & SG_COPY_SYNC) {
+        rc = sg_stream_sync_locked(s);
+        if (rc)
+            sg_op_free_locked(op);
+    }
     sg_release();
     if (rc)
         return rc;
-    wait =
-        (how & SG_COPY_SYNC && (e.dst != END_DEVICE || e.src != END_DEVICE)) || (!capturing && e.dst == END_PAGEABLE);
+    wait = (how & SG_COPY_SYNC && (e.dst != END_DEVICE || e.src != END_DEVICE) && !from_pageable) ||
+           (!capturing && e.dst == END_PAGEABLE);
     if (!wait && !capturing && e.src == END_PAGEABLE &&
         !(sg_cfg.compute_off && e.dst == END_DEVICE && shape->width > 4096))
         stage(&op->u.copy);

@@ -294,3 +294,25 @@ Test(timing, without_compute_only_small_blocks_are_copied, .init = setup)
     OK(cuMemcpyDtoH(back, p, 16));
     cr_assert_eq(back[0], 7, "control words arrive");
 }
+
+Test(timing, a_blocking_copy_waits_for_pinned_memory_only, .init = setup)
+{
+    enum { N = 1 << 16 };
+    static unsigned char pageable[N], back[N];
+    unsigned char *pinned;
+    CUdeviceptr p;
+    setenv("SOFTGPU_COMPUTE", "1", 1);
+    setenv("SOFTGPU_PCIE_GBS", "0.0002", 1); /* 0.3 s */
+    start(0);
+    OK(cuMemAlloc(&p, N));
+    OK(cuMemAllocHost((void **)&pinned, N));
+    memset(pageable, 7, N);
+    memset(pinned, 9, N);
+    OK(cuMemcpyHtoD(p, pageable, N));
+    RC(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY);
+    memset(pageable, 8, N); /* it was staged */
+    OK(cuMemcpyDtoH(back, p, N));
+    cr_assert(back[0] == 7 && back[N - 1] == 7);
+    OK(cuMemcpyHtoD(p, pinned, N));
+    OK(cuStreamQuery(CU_STREAM_LEGACY));
+}

@@ -74,6 +74,7 @@ CUdeviceptr device_bytes(struct rank *r, size_t bytes, unsigned seed)
     OK(r->cu.cuMemAlloc(&mem, bytes + 1));
     if (bytes)
         OK(r->cu.cuMemcpyHtoD(mem, host, bytes));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     free(host);
     return mem;
 }

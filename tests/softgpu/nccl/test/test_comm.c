@@ -13,6 +13,7 @@ static void gather_ints(struct rank *r, ncclComm_t comm, int n, const int *want)
     int got[MAX_RANKS];
     OK(r->cu.cuMemAlloc(&mem, sizeof got + sizeof(int)));
     OK(r->cu.cuMemcpyHtoD(mem + sizeof got, &r->rank, sizeof(int)));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     OK(ncclAllGather((void *)(mem + sizeof got), (void *)mem, 1, ncclInt32, comm, r->stream));
     OK(r->cu.cuStreamSynchronize(r->stream));
     OK(r->cu.cuMemcpyDtoH(got, mem, (size_t)n * sizeof(int)));
@@ -167,6 +168,7 @@ static void init_all(struct rank *r)
         OK(r->cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
         OK(r->cu.cuMemAlloc(&mem[i], 4 * sizeof(int)));
         OK(r->cu.cuMemcpyHtoD(mem[i] + (size_t)i * sizeof(int), &i, sizeof i));
+        OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     }
     cu_use(&r->cu, 0);
     OK(ncclGroupStart());
@@ -244,6 +246,7 @@ static void two_streams(struct rank *r)
     OK(r->cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     OK(r->cu.cuMemAlloc(&gate, sizeof zero));
     OK(r->cu.cuMemcpyHtoD(gate, &zero, sizeof zero));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     OK(r->cu.cuStreamWaitValue32(other, gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
     OK(ncclGroupStart());
     OK(ncclGroupStart());
@@ -255,6 +258,7 @@ static void two_streams(struct rank *r)
     usleep(30000);
     CHECK(r->cu.cuStreamQuery(r->stream) == CUDA_ERROR_NOT_READY); /* held back by the other stream */
     OK(r->cu.cuMemcpyHtoD(gate, &one, sizeof one));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     OK(r->cu.cuStreamSynchronize(r->stream));
     OK(r->cu.cuStreamSynchronize(other));
     CHECK(ncclGroupEnd() == ncclInvalidUsage);

@@ -24,6 +24,7 @@ static void all_gather(struct rank *r, size_t count, size_t esz, ncclDataType_t 
     fill_bytes(mine, bytes, (unsigned)r->rank);
     if (bytes)
         OK(r->cu.cuMemcpyHtoD(send, mine, bytes));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     OK(ncclAllGather((void *)send, (void *)recv, count, type, r->comm, r->stream));
     sync_stream(r);
     for (int p = 0; p < r->nranks; p++)
@@ -118,6 +119,7 @@ static struct reduction reduction_new(struct rank *r, size_t t, size_t count, nc
     OK(r->cu.cuMemAlloc(&d.send, send_count * types[t].esz));
     OK(r->cu.cuMemAlloc(&d.recv, count * types[t].esz));
     OK(r->cu.cuMemcpyHtoD(d.send, host, send_count * types[t].esz));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     free(host);
     return d;
 }
@@ -194,6 +196,7 @@ static CUdeviceptr blocks(struct rank *r, size_t bytes)
         fill_bytes(host + b * bytes, bytes, 16 * (unsigned)r->rank + (unsigned)b);
     OK(r->cu.cuMemAlloc(&mem, bytes * n));
     OK(r->cu.cuMemcpyHtoD(mem, host, bytes * n));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     free(host);
     return mem;
 }
@@ -344,7 +347,9 @@ static void large_offsets(struct rank *r)
     unsigned char edge[64];
     fill_bytes(edge, sizeof edge, (unsigned)r->rank);
     OK(r->cu.cuMemcpyHtoD(mine, edge, sizeof edge));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     OK(r->cu.cuMemcpyHtoD(mine + bytes - sizeof edge, edge, sizeof edge));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     OK(ncclAllGather((void *)mine, (void *)recv, bytes, ncclUint8, r->comm, r->stream));
     sync_stream(r);
     for (int p = 0; p < 2; p++) {

@@ -30,6 +30,7 @@ static void *filled(struct rank *r, size_t bytes, unsigned seed)
     fill_bytes(host, bytes, seed);
     OK(ncclMemAlloc(&mem, bytes));
     OK(r->cu.cuMemcpyHtoD((CUdeviceptr)mem, host, bytes));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     free(host);
     return mem;
 }
@@ -43,6 +44,7 @@ static void check_kind(struct rank *r, const void *p)
     CHECK(types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     cu_use(&r->cu, 3 - r->rank);
     OK(r->cu.cuMemcpyHtoD((CUdeviceptr)p, "", 1));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     cu_use(&r->cu, r->rank);
 }
 
@@ -67,6 +69,7 @@ static void move(struct rank *r)
     OK(r->cu.cuStreamSynchronize(r->stream));
     CHECK(same_bytes(r, (CUdeviceptr)all, BYTES, (unsigned)last));
     OK(r->cu.cuMemcpyHtoD((CUdeviceptr)shard, &mine, sizeof mine));
+    OK(r->cu.cuStreamSynchronize(CU_STREAM_LEGACY));
     OK(ncclAllReduce(shard, all, 1, ncclFloat32, ncclSum, r->comm, r->stream));
     OK(r->cu.cuStreamSynchronize(r->stream));
     OK(r->cu.cuMemcpyDtoH(&got, (CUdeviceptr)all, sizeof got));
