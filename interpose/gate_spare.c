@@ -37,25 +37,34 @@ static size_t base_length(const char *name, bool *per_thread)
     return n;
 }
 
+/* The first row of that name, or NULL. *agree: all of them have one class, and the stream in one place. */
+static const struct slr_gate_row *rows_of(const char *symbol, size_t n, bool per_thread, bool *agree)
+{
+    const struct slr_gate_row *first = NULL;
+    bool row_per_thread;
+    *agree = true;
+    for (unsigned i = 0; i < SLR_GATE_COUNT; i++) {
+        const struct slr_gate_row *row = &slr_gate_rows[i];
+        if (strncmp(row->name, symbol, n) != 0 || base_length(row->name, &row_per_thread) != n ||
+            row_per_thread != per_thread)
+            continue;
+        if (!first)
+            first = row;
+        *agree = *agree && row->class == first->class && row->arg == first->arg;
+    }
+    return first;
+}
+
 /* What all forms of the function agree on. Where they differ in the place of the stream, and for
  * forms that the table can not know, everything is joined. False: not gated. */
 static bool row_of_base(const char *symbol, int version, bool per_thread, struct slr_gate_row *out)
 {
-    const struct slr_gate_row *first = NULL;
-    bool named_per_thread, row_per_thread, agree = true;
-    size_t n = base_length(symbol, &named_per_thread);
-    for (int pass = 0; pass < 2 && !first; pass++) { /* not every function has per-thread forms */
-        bool wanted = pass == 0 && (per_thread || named_per_thread);
-        for (unsigned i = 0; i < SLR_GATE_COUNT; i++) {
-            const struct slr_gate_row *row = &slr_gate_rows[i];
-            if (base_length(row->name, &row_per_thread) != n || row_per_thread != wanted ||
-                memcmp(row->name, symbol, n) != 0)
-                continue;
-            if (!first)
-                first = row;
-            agree = agree && row->class == first->class && row->arg == first->arg;
-        }
-    }
+    bool named_per_thread, agree;
+    const size_t n = base_length(symbol, &named_per_thread);
+    const bool wanted = per_thread || named_per_thread;
+    const struct slr_gate_row *first = rows_of(symbol, n, wanted, &agree);
+    if (!first && wanted) /* not every function has per-thread forms */
+        first = rows_of(symbol, n, false, &agree);
     if (!first || first->class == SLR_GATE_NONE)
         return false;
     *out = *first;
