@@ -81,6 +81,8 @@ struct slr_block *slr_free_list_victim(const struct slr_free_list *list)
 
 struct slr_block *slr_free_list_since(const struct slr_free_list *list, uint64_t ms)
 {
+    if (list->bytes == 0) /* asked of every possible device, many times a second */
+        return NULL;
     for (unsigned c = 0; c < SLR_CLASSES; c++)
         for (struct slr_block *b = list->head[c]; b; b = b->next)
             if (b->pins == 0 && b->freed_ms <= ms)
