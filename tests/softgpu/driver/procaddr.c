@@ -2,6 +2,7 @@
 /* cuGetProcAddress: base name, requested version and stream flags select one symbol of the entry table. */
 #include "sg.h"
 #include <cudaProfiler.h>
+#include <pthread.h>
 #include <string.h>
 
 enum mode { LEGACY, PTSZ };
@@ -18,12 +19,36 @@ static const struct row {
 #undef SG_ENTRY
 };
 
+/* A program asks for some hundred of them at its start: rows by name. A chain is in the order of the table. */
+enum { ROWS = sizeof(rows) / sizeof(rows[0]), BUCKETS = 1024, END = UINT16_MAX };
+static uint16_t first_of[BUCKETS], next_of[ROWS];
+static pthread_once_t chains_once = PTHREAD_ONCE_INIT;
+
+static unsigned bucket(const char *base)
+{
+    unsigned h = 0;
+    for (; *base; base++)
+        h = h * 131 + (unsigned char)*base;
+    return h % BUCKETS;
+}
+
+static void make_chains(void)
+{
+    memset(first_of, 0xff, sizeof(first_of));
+    for (unsigned i = ROWS; i-- > 0;) {
+        unsigned b = bucket(rows[i].base);
+        next_of[i] = first_of[b];
+        first_of[b] = (uint16_t)i;
+    }
+}
+
 /* The newest version that the caller may use, among the legacy or the per-thread symbols. */
 static const struct row *newest(const char *base, int version, enum mode mode, bool *exists)
 {
     const struct row *best = NULL;
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    pthread_once(&chains_once, make_chains);
+    for (unsigned i = first_of[bucket(base)]; i != END; i = next_of[i]) {
         if (rows[i].mode != mode || strcmp(rows[i].base, base))
             continue;
         *exists = true;
