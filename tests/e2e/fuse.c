@@ -128,8 +128,8 @@ static struct operands make_operands(const struct gemm_case *c, const struct sha
     return o;
 }
 
-static double expected(const struct gemm_case *c, const struct shape *s, const struct operands *o, int64_t row,
-                       int64_t col, double old)
+UNWATCHED static double expected(const struct gemm_case *c, const struct shape *s, const struct operands *o,
+                                 int64_t row, int64_t col, double old)
 {
     bool x_is_b = c->form == FORM_BN || c->form == FORM_BT, plain = c->form == FORM_BT || c->form == FORM_AN;
     int64_t along = x_is_b ? col : row, step = plain ? s->ld : 1;

@@ -298,8 +298,8 @@ static struct operands make_operands(const struct shape *s, uint64_t seed)
     return o;
 }
 
-static int expected(const struct lt_case *c, const struct shape *s, const struct operands *o, uint64_t seed,
-                    int64_t row, int64_t col)
+UNWATCHED static int expected(const struct lt_case *c, const struct shape *s, const struct operands *o, uint64_t seed,
+                              int64_t row, int64_t col)
 {
     const int64_t along = on_a(c) ? row : col, step = sums(c) ? c->k : 1;
     const int8_t *x = o->x + (sums(c) ? along : along * c->k), *w = o->w + (on_a(c) ? col : row) * s->inner;

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-uint64_t hash64(uint64_t seed, uint64_t i)
+UNWATCHED uint64_t hash64(uint64_t seed, uint64_t i)
 {
     uint64_t x = seed * 0x9e3779b97f4a7c15u + i + 1;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -87,7 +87,8 @@ static int status_of(int rank, int status)
 #define FAILED_SECONDS 20
 static int reap(const pid_t *pid, int n, int seconds)
 {
-    time_t end = time(NULL) + seconds;
+    const char *less = getenv("RANKS_SECONDS");
+    time_t end = time(NULL) + (less ? atoi(less) : seconds);
     int worst = 0, left = n;
     bool done[64] = {false};
     while (left > 0) {

@@ -5,7 +5,8 @@
  * Each rank is a process (forked before anything of CUDA starts) or, for single-process programs, a thread. Checks
  * print what they found and where, and end the rank with exit status 1 (wrong result) or 3 (a vendor call failed); the
  * parent waits for all, names the ranks that failed, and ends with the worst status. A rank that does not end in time
- * is killed: status 4; or that of the rank that failed before, when one did.
+ * is killed: status 4; or that of the rank that failed before, when one did. RANKS_SECONDS: another time than the
+ * program's own, for a test in which ranks have to hang.
  */
 #ifndef TESTS_E2E_RANKS_H
 #define TESTS_E2E_RANKS_H
@@ -25,6 +26,9 @@ struct rank {
     cudaStream_t stream;
     void *arg;
 };
+
+/* For the arithmetic of what is expected: under a sanitizer it would take most of a test's time. */
+#define UNWATCHED __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
 
 typedef void (*rank_body)(struct rank *r);
 

@@ -30,7 +30,7 @@ void moved_make(struct moved *v, const struct rank *r, size_t shard, bool scatte
     BLAS(cublasCreate(&v->blas));
 }
 
-static int value(int rank, unsigned round, int what, int i)
+UNWATCHED static int value(int rank, unsigned round, int what, int i)
 {
     return (int)(hash64(((uint64_t)round * BOARD_RANKS + (uint64_t)rank) * 2 + (uint64_t)what, (uint64_t)i) % 7) - 3;
 }
@@ -80,7 +80,7 @@ ncclResult_t moved_again(const struct moved *v, const struct rank *r)
 }
 
 /* Element (row, col) of what the rank's GEMM makes. */
-static int produced(const struct moved *v, int rank, unsigned round, int row, int col)
+UNWATCHED static int produced(const struct moved *v, int rank, unsigned round, int row, int col)
 {
     int sum = 0;
     for (int l = 0; l < v->k; l++)

@@ -28,7 +28,7 @@ void elem_put(enum elem type, uint8_t *to, size_t i, double value)
         memcpy(to + i * 2, &half, 2);
 }
 
-int integer(uint64_t seed, uint64_t i, int reach)
+UNWATCHED int integer(uint64_t seed, uint64_t i, int reach)
 {
     return (int)(hash64(seed, i) % (2 * (uint64_t)reach + 1)) - reach;
 }
@@ -152,25 +152,25 @@ void turn_close(struct turn *u)
     free(u->want_scratch);
 }
 
-static uint64_t seed_of(const struct turn *u, int rank, int what)
+UNWATCHED static uint64_t seed_of(const struct turn *u, int rank, int what)
 {
     return (u->seed * MOST_RANKS + (uint64_t)rank) * 8 + (uint64_t)what;
 }
 
 /* Element (row, l) of op(A); (l, col) of op(B). */
-static int a_at(const struct turn *u, int rank, int row, int l)
+UNWATCHED static int a_at(const struct turn *u, int rank, int row, int l)
 {
     const struct shape *s = &u->t->shape;
     return integer(seed_of(u, rank, OF_A), (uint64_t)(s->ta ? row * s->k + l : l * s->m + row), s->reach);
 }
 
-static int b_at(const struct turn *u, int rank, int l, int col)
+UNWATCHED static int b_at(const struct turn *u, int rank, int l, int col)
 {
     const struct shape *s = &u->t->shape;
     return integer(seed_of(u, rank, OF_B), (uint64_t)(s->tb ? l * u->t->n + col : col * s->k + l), s->reach);
 }
 
-static void model_product(struct turn *u, int rank)
+UNWATCHED static void model_product(struct turn *u, int rank)
 {
     const struct site *t = u->t;
     const int m = t->shape.m, k = t->shape.k;
@@ -192,7 +192,7 @@ static void model_product(struct turn *u, int rank)
     free(b);
 }
 
-static void model(struct turn *u, int rank)
+UNWATCHED static void model(struct turn *u, int rank)
 {
     const struct site *t = u->t;
     model_product(u, rank);
