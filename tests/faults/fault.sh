@@ -1,24 +1,33 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh of ../e2e for a fault test, and then: no process of the test is left, and no abstract socket that is nobody else's.
+# run.sh of ../e2e for a fault test, and then: no process of the test is left, and no abstract socket. Other suites may run on the machine.
 #
 #   fault.sh [options of run.sh] -- PROGRAM [ARGUMENT...]
 set -u
 mark=$$.$RANDOM$RANDOM
+# Numbers and names of slipring's sockets. Without a number: a connection that is not accepted yet. It has the name of the listening socket,
+# which is in the list itself.
+open_sockets() {
+  local name number
+  while read -r _ _ _ _ _ _ number name; do
+    [[ $name != @slipring-* || $number = 0 ]] || echo "$number $name"
+  done </proc/net/unix
+}
+mapfile -t before < <(open_sockets)
 FAULT_RUN=$mark "$(dirname "$0")"/../e2e/run.sh "$@" || exit
 
 strays() { grep -lzsx "FAULT_RUN=$mark" /proc/[0-9]*/environ; }
-# Sockets that no living process holds. Other tests may run at the same time, and their processes come and go between two looks: what is
-# left is what every look finds.
+# Sockets that are new and that no living process holds. Other tests' processes come and go between two looks: what is left is what every
+# look finds.
 sockets() {
-  local name number held=() open=()
-  while read -r _ _ _ _ _ _ number name; do
-    [[ $name != @slipring-* ]] || open+=("$number $name")
-  done </proc/net/unix
-  [ ${#open[@]} -gt 0 ] || return
+  local socket held=() new=()
+  while read -r socket; do
+    [[ " ${before[*]-} " == *" $socket "* ]] || new+=("$socket")
+  done < <(open_sockets)
+  [ ${#new[@]} -gt 0 ] || return
   mapfile -t held < <(find /proc/[0-9]*/fd -maxdepth 1 -lname 'socket:*' -printf '%l\n' 2>/dev/null)
-  for name in "${open[@]}"; do
-    [[ " ${held[*]} " == *" socket:[${name%% *}] "* ]] || echo "${name#* }"
+  for socket in "${new[@]}"; do
+    [[ " ${held[*]} " == *" socket:[${socket%% *}] "* ]] || echo "${socket#* }"
   done
 }
 seen=$(sockets)

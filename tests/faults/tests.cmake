@@ -478,3 +478,11 @@ if(SLIPRING_TEST_SCATTERS)
   slr_hung_caught(scatter_unbroken kernels/ring_scatter.c "of the sum is" PLAY 3 $<TARGET_FILE:fault_flight> abort-ahead 1 256000 scatter
     RUN --set SLIPRING_REDUCE_SCATTER=always)
 endif()
+
+# What fault.sh finds, and what of others it does not.
+if(NOT SLIPRING_SANITIZE)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_test(NAME fault_left COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/left.py ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh)
+  set_tests_properties(fault_left PROPERTIES TIMEOUT 60 LABELS fault ENVIRONMENT
+    "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+endif()
