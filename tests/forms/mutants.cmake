@@ -26,7 +26,8 @@ function(mutant name)
   target_include_directories(mutant_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(mutant_${name} PRIVATE -Wno-unused)
   target_link_options(mutant_${name} PRIVATE -Wl,--version-script=${PROJECT_BINARY_DIR}/interpose/exports.map
-    -Wl,--as-needed -Wl,-z,nodelete)
+    -Wl,--as-needed -Wl,-z,nodelete
+    -Wl,--strip-debug) # there are some hundred: most of each would be debug information
   set_target_properties(mutant_${name} PROPERTIES LINKER_LANGUAGE C SKIP_BUILD_RPATH ON)
   add_dependencies(mutant_${name} slipring_exports)
   if(SLIPRING_SANITIZE)
