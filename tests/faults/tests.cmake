@@ -244,10 +244,10 @@ foreach(victim 0 1 2)
   foreach(scenario kill-before kill-between kill-made kill-unmade kill-told)
     slr_flight_scatter(${scenario} ${victim} LAUNCH ${killed} SAID ${said})
   endforeach()
-  # On the way into the call, and while parts travel and are added: some 250 ms, over a slow link.
-  foreach(after 1 60 120 180)
+  # On the way into the call, and while parts travel and are added: some 500 ms, over a slow link.
+  foreach(after 1 120 240 360)
     slr_flight_scatter(kill-before ${victim} NAME _slow_${after} SAID ${said}
-      RUN --set SOFTGPU_TIMING=1 --set SOFTGPU_LINK_GBS=0.002 LAUNCH ${killed} --rank ${victim} FLIGHT_KILL_AFTER=${after})
+      RUN --set SOFTGPU_TIMING=1 --set SOFTGPU_LINK_GBS=0.001 LAUNCH ${killed} --rank ${victim} FLIGHT_KILL_AFTER=${after})
   endforeach()
   slr_flight_scatter(abort ${victim} RUN --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" SAID ${said})
   slr_flight_scatter(abort-blocked ${victim} SAID ${said})
