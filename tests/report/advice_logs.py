@@ -33,6 +33,7 @@ CASES = {
     "elsewhere_fused": [("overtaken", dict(shard=SHARD, by="GEMM", **{**GEMM, "b": "0x7b0000"}, reads="elsewhere", read_bytes=0)),
                         ("fused", dict(shard=SHARD, form="B/N", m=512, n=4096, k=256, parts=4, api="GemmEx", via="stream"))],
     "three_parts": [joined(**JOINED, **{**GEMM, "n": n}, reads="part", read_bytes=SHARD) for n in (100, 200, 300)],
+    "from_host": [joined(reason="other_operation", by="cuMemcpyHtoDAsync_v2")] + gathers("other_operation"),
     "copy": [joined(reason="other_operation", by="cuMemcpyDtoDAsync_v2")] + gathers("other_operation"),
     "kernel": [joined(reason="other_operation", by="cuLaunchKernel")] + gathers("other_operation"),
     "host": [joined(reason="host_observes", by="cuStreamSynchronize")] + gathers("host_observes"),

@@ -122,6 +122,7 @@ advice() {
     advises elsewhere 1 "No GEMM consumes the gathers of 2 MiB" "A at 0x7a0000, B at 0x7b0000, gathered was 0x7f0000" "it reads a copy" "contiguous()"
     advises elsewhere_fused 0 "Nothing here suggests a change"
     advises three_parts 1 "and 2 more GEMMs likewise"
+    advises from_host 1 "cuMemcpyHtoDAsync_v2, at 1 call site (#1: " "data from the host come between the gather and the GEMM"
     advises copy 1 "cuMemcpyDtoDAsync_v2, at 1 call site (#1: " "let the GEMM read the gathered buffer itself"
     ! grep -q "Move it" "$dir/words" || fail "a copy of the gathered buffer can not be moved behind the GEMM"
     advises kernel 1 "apply it to the shard before the gather"

@@ -75,6 +75,11 @@ static const char *text_of(const struct cause *w)
                "so, and copies the parameters out of the gathered buffer: nothing to do in the program. What is "
                "exposed gets less when it gathers earlier (FSDP2: set_modules_to_forward_prefetch, "
                "set_modules_to_backward_prefetch)";
+    if (begins(w->by, "cuMemcpyHtoD"))
+        return "data from the host come between the gather and the GEMM. Copy them before the gather, behind the GEMM, "
+               "or "
+               "on another stream. FSDP brings the list of what it copies out of the gathered buffer: nothing to do in "
+               "the program";
     if (begins(w->by, "cuMemcpy"))
         return "a copy comes between the gather and the GEMM. If it copies the gathered buffer, let the GEMM read the "
                "gathered buffer itself (PyTorch: no contiguous(), cat, clone or to() behind the gather). If it has "
