@@ -77,6 +77,8 @@ static void wrong_in_graph(struct world *w, const struct other *o, const char *w
     struct turn u;
     shape.beta = o->beta;
     shape.type = o->type;
+    if (o->m)
+        shape.m = o->m;
     nccl_connects(w->comm, w->s);
     site_open(&t, w, &shape);
     turn_open(&u, &t);
@@ -141,6 +143,7 @@ const struct scatter_case graph_wrong_cases[] = {
     O("graphs-wrong", "inside"),
     O("graphs-wrong", "other-operation"),
     O("graphs-wrong", "other-type"),
+    O("graphs-wrong", "as-fp32"),
     S("node", "graphs-wrong", .between = by_node, .model = is_spare),
     S("beside", "graphs-wrong", .between = beside, .call = call_on_side, .model = is_spare),
     O("graphs-wrong", "gemm-elsewhere"),
