@@ -111,7 +111,7 @@ struct slr_comm {
     _Atomic bool turns_off;       /* they can not be followed */
     /* The watchdog's own memory: of progress; of NCCL's calls while a peer is gone; whom it has told. */
     uint32_t seen_progress;
-    uint64_t seen_ms;
+    uint64_t looked_ms, still_ms; /* the latest look; how long there has been none */
     bool warned;
     uint32_t turns_done;
     uint64_t turns_ms, turns_waited;

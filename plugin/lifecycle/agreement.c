@@ -300,7 +300,7 @@ static void finish_one(struct slr_init *init)
     if (init->word == SLR_COMMIT) {
         c->pass = SLR_R_RING;
         slr_trials_ready(c);
-        c->seen_ms = slr_now_ms();
+        c->looked_ms = slr_now_ms();
         slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=ring protocol=%s", c->name, c->rank,
                 c->nranks, c->put ? "put" : "pull");
         slr_comm_add(c); /* from here on gathers find it */

@@ -13,6 +13,7 @@
 #define TURN_MS 1000  /* for a call of NCCL to end whose peer is gone */
 #define REVOKE_MS 200 /* for such a call to come back that has been told */
 #define LOOK_MS 250   /* between two looks no more than that counts: this process may have been stopped */
+#define STOP_MS 1000  /* the same of a gather that makes no progress */
 
 static uint32_t state_of(const struct slr_comm *c, int peer)
 {
@@ -119,18 +120,21 @@ static uint32_t progress(const struct slr_comm *c)
     return sum;
 }
 
-/* Only while something is in flight: an idle communicator makes no progress either. */
+/* Only while something is in flight: an idle communicator makes no progress either. A job that was frozen as a whole
+ * has not stalled. */
 static void check_stall(struct slr_comm *c)
 {
-    uint32_t now = progress(c);
-    uint64_t t = slr_now_ms();
+    const uint32_t now = progress(c);
+    const uint64_t t = slr_now_ms(), passed = t - c->looked_ms;
+    c->looked_ms = t;
     if (now != c->seen_progress || slr_ring_complete(&c->ring)) {
         c->seen_progress = now;
-        c->seen_ms = t;
+        c->still_ms = 0;
         c->warned = false;
         return;
     }
-    uint64_t still = t - c->seen_ms, warn = slr_get(SLR_S_STALL_WARN), limit = slr_get(SLR_S_STALL_TIMEOUT);
+    c->still_ms += passed < STOP_MS ? passed : STOP_MS;
+    const uint64_t still = c->still_ms, warn = slr_get(SLR_S_STALL_WARN), limit = slr_get(SLR_S_STALL_TIMEOUT);
     if (limit && still >= limit)
         slr_comm_fail(c, SLR_TIMEOUT, slowest(c), "no progress within SLIPRING_STALL_TIMEOUT");
     if (warn && still >= warn && !c->warned) {

@@ -224,6 +224,8 @@ foreach(victim 0 1 2)
   slr_flight(die-early ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --set SLIPRING_PROTOCOL=pull)
 endforeach()
 
+slr_fault(thawed RANKS 3 PLAY thawed LAUNCH --cont-after 6000 RUN --set SLIPRING_STALL_TIMEOUT=5s --hasnt communicator_failed)
+
 # The same of reduce-scatters behind the GEMMs that make what they send. With NCCL nobody tells of a dead rank: what does without.
 function(slr_flight_scatter scenario victim)
   cmake_parse_arguments(F "" "NAME" "RUN;LAUNCH;SAID" ${ARGN})
