@@ -92,4 +92,8 @@ void trial_step(struct trial_self *s, const char *function);
 /* The bytes that `rank` puts into its block. */
 void trial_pattern(int rank, unsigned char bytes[TRIAL_BYTES]);
 
+/* Puts them there, on the default stream. They are there when it returns: a blocking copy from pageable memory alone may
+ * return before, and another rank would read what was there. */
+bool trial_write(struct trial_self *s, enum trial_part part, CUdeviceptr to);
+
 #endif

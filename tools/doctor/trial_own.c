@@ -86,13 +86,18 @@ static bool memops(struct trial_self *s, _Atomic uint32_t *word, CUdeviceptr dev
            TRIAL_TRY(s, TRIAL_MEMOPS, slr_real, cuStreamSynchronize, stream);
 }
 
-static bool make_block(struct trial_self *s)
+bool trial_write(struct trial_self *s, enum trial_part part, CUdeviceptr to)
 {
     unsigned char bytes[TRIAL_BYTES];
     trial_pattern(s->number, bytes);
+    return TRIAL_TRY(s, part, s->drv, cuMemcpyHtoD, to, bytes, sizeof bytes) &&
+           TRIAL_TRY(s, part, slr_real, cuStreamSynchronize, NULL);
+}
+
+static bool make_block(struct trial_self *s)
+{
     return TRIAL_TRY(s, TRIAL_IPC, slr_real, cuMemAlloc, &s->block, BLOCK) &&
-           TRIAL_TRY(s, TRIAL_IPC, slr_real, cuMemAlloc, &s->copy, BLOCK) &&
-           TRIAL_TRY(s, TRIAL_IPC, s->drv, cuMemcpyHtoD, s->block, bytes, sizeof bytes) &&
+           TRIAL_TRY(s, TRIAL_IPC, slr_real, cuMemAlloc, &s->copy, BLOCK) && trial_write(s, TRIAL_IPC, s->block) &&
            TRIAL_TRY(s, TRIAL_IPC, slr_real, cuIpcGetMemHandle, &s->r->handle, s->block);
 }
 

@@ -89,12 +89,10 @@ static void unmap_virtual(struct trial_self *s, struct virtual_block *b)
 static bool make_virtual(struct trial_self *s, struct virtual_block *b, int *fd)
 {
     CUmemAllocationProp p = properties(s->r->device);
-    unsigned char bytes[TRIAL_BYTES];
-    trial_pattern(s->number, bytes);
     return TRIAL_TRY(s, TRIAL_VMM, s->drv, cuMemGetAllocationGranularity, &b->bytes, &p,
                      CU_MEM_ALLOC_GRANULARITY_MINIMUM) &&
            TRIAL_TRY(s, TRIAL_VMM, s->drv, cuMemCreate, &b->handle, b->bytes, &p, 0) && map_virtual(s, b) &&
-           TRIAL_TRY(s, TRIAL_VMM, s->drv, cuMemcpyHtoD, b->at, bytes, sizeof bytes) &&
+           trial_write(s, TRIAL_VMM, b->at) &&
            TRIAL_TRY(s, TRIAL_VMM, slr_real, cuMemExportToShareableHandle, fd, b->handle,
                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }

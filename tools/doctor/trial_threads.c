@@ -53,14 +53,12 @@ static bool make_shared(struct trial_self *s, struct rank *r, CUdeviceptr *block
 static bool prepare(struct rank *r)
 {
     struct trial_self *s = &r->self;
-    unsigned char bytes[TRIAL_BYTES];
     void *words = NULL;
-    trial_pattern(s->number, bytes);
     if (!trial_enter(s, TRIAL_THREADS) || !trial_control(s, TRIAL_THREADS, r->p->words_fd, &words, &r->device_words))
         return false;
     r->words = words;
     return make_streams(s, r) && make_shared(s, r, &r->p->block[s->number]) &&
-           TRIAL_TRY(s, TRIAL_THREADS, s->drv, cuMemcpyHtoD, r->p->block[s->number], bytes, sizeof bytes) &&
+           trial_write(s, TRIAL_THREADS, r->p->block[s->number]) &&
            TRIAL_TRY(s, TRIAL_THREADS, slr_real, cuMemAlloc, &s->copy, (size_t)s->t->ranks * TRIAL_BYTES);
 }
 
