@@ -24,7 +24,7 @@ function(mutant name)
   add_library(mutant_${name} SHARED ${sources} ${objects})
   target_link_libraries(mutant_${name} PRIVATE slr_base ${CMAKE_DL_LIBS})
   target_include_directories(mutant_${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_options(mutant_${name} PRIVATE -Wno-unused)
+  target_compile_options(mutant_${name} PRIVATE -Wno-unused -Wno-unused-parameter)
   target_link_options(mutant_${name} PRIVATE -Wl,--version-script=${PROJECT_BINARY_DIR}/interpose/exports.map
     -Wl,--as-needed -Wl,-z,nodelete
     -Wl,--strip-debug) # there are some hundred: most of each would be debug information

@@ -131,8 +131,13 @@ static void many(const struct work *w)
 }
 
 /* Not inlined, nor ended by a jump: their own frames are what is looked for. */
-__attribute__((noinline, noipa, visibility("default"))) void first_place(const struct work *w);
-__attribute__((noinline, noipa, visibility("default"))) void second_place(const struct work *w);
+#if __has_attribute(noipa)
+#define PLACE __attribute__((noinline, noipa, visibility("default")))
+#else
+#define PLACE __attribute__((noinline, visibility("default")))
+#endif
+PLACE void first_place(const struct work *w);
+PLACE void second_place(const struct work *w);
 static volatile int called;
 
 void first_place(const struct work *w)

@@ -48,8 +48,8 @@ static const char *const titles[TRIAL_PARTS] = {"a context on each device",
                                                 "a graph was captured, changed and launched on each device",
                                                 "every process read every other's memory that its device reaches",
                                                 "every process read every other's memory that its device reaches",
-                                                "every device's thread waited for the others' words and read their "
-                                                "virtual memory; cudaMalloc memory is staged there"};
+                                                ("every device's thread waited for the others' words and read their "
+                                                 "virtual memory; cudaMalloc memory is staged there")};
 
 /* The rank that did not come to its own end, or -1. One that waits for another is not the cause. */
 static int culprit(const struct trial *t, const struct child_end *end)
