@@ -31,10 +31,9 @@ sockets() {
   done
 }
 seen=$(sockets)
-for try in 1 2 3 4 5; do
+for try in 0 1 2 3 4 5; do
+  [ $try = 0 ] || { sleep 0.2 && seen=$(grep -xF "$seen" <<<"$(sockets)"); }
   [ -z "$(strays)$seen" ] && exit 0
-  sleep 0.2
-  seen=$(grep -xF "$seen" <<<"$(sockets)")
 done
 echo "FAILED: left behind: $(strays) $seen" >&2
 exit 1
