@@ -82,7 +82,8 @@ void matrix_upload(const struct cu *cu, struct matrix *m)
     void *raw = malloc(m->count * type_size(m->type));
     for (size_t i = 0; i < m->count; i++)
         put(m->type, raw, i, m->host[i]);
-    if (cu->cuMemcpyHtoD(m->dev, raw, m->count * type_size(m->type)))
+    /* Other streams do not wait for the copy. */
+    if (cu->cuMemcpyHtoD(m->dev, raw, m->count * type_size(m->type)) || cu->cuStreamSynchronize(NULL))
         exit(1);
     free(raw);
 }

@@ -36,6 +36,7 @@ static void set(float *m, float value)
     for (int i = 0; i < N * N; i++)
         host[i] = value;
     cr_assert_eq(cu.cuMemcpyHtoD((CUdeviceptr)m, host, BYTES), 0);
+    cr_assert_eq(cu.cuStreamSynchronize(NULL), 0); /* the other stream does not wait for it */
 }
 
 static void expect(const float *m, float value)

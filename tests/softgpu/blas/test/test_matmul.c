@@ -320,6 +320,7 @@ Test(matmul, gelu_keeps_its_input)
         host[64 + 4 * i] = 1;
     }
     cr_assert_eq(cu.cuMemcpyHtoD(s.mem, host, sizeof host), CUDA_SUCCESS);
+    cr_assert_eq(cu.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
     cublasLtMatmulDescSetAttribute(s.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &odd_ld, sizeof odd_ld);

@@ -205,6 +205,7 @@ Test(narrow, results)
     memcpy(host + S_AT, &half, sizeof half);
     memcpy(host + S_AT + 4096, &half, sizeof half);
     cr_assert_eq(cu.cuMemcpyHtoD(mem, host, BYTES), CUDA_SUCCESS);
+    cr_assert_eq(cu.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     c.a_scale = true;
     cr_assert_eq(run(&c), CUBLAS_STATUS_SUCCESS);
     cr_assert_eq(cu.cuMemcpyDtoH(host, mem, BYTES), CUDA_SUCCESS);
@@ -217,6 +218,7 @@ Test(narrow, results)
     cr_expect_eq(*(float *)(void *)(host + S_AT + 64), 768);
     memcpy(host + S_AT, &two, sizeof two);
     cr_assert_eq(cu.cuMemcpyHtoD(mem, host, BYTES), CUDA_SUCCESS);
+    cr_assert_eq(cu.cuStreamSynchronize(NULL), CUDA_SUCCESS);
     cr_assert_eq(run(&c), CUBLAS_STATUS_SUCCESS);
     cr_assert_eq(cu.cuMemcpyDtoH(host, mem, BYTES), CUDA_SUCCESS);
     cr_expect_eq(e4m3_to_f32(host[D_AT + 5]), 448);
