@@ -80,36 +80,38 @@ void slr_group_add_turn(const struct slr_comm *c, CUstream stream, bool turn)
         }
 }
 
+static bool append(struct slr_call **calls, size_t *count, size_t *room, const struct slr_call *call)
+{
+    if (!slr_group_add_use(call->comm, call->stream, false) || !grow((void **)calls, *count, room, sizeof **calls))
+        return false;
+    (*calls)[(*count)++] = *call;
+    return true;
+}
+
+static size_t calls_of(const struct slr_comm *c, const struct slr_call *calls, size_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        n += calls[i].comm == c;
+    return n;
+}
+
 bool slr_group_record(const struct slr_call *call)
 {
-    if (!slr_group_add_use(call->comm, call->stream, false) ||
-        !grow((void **)&group->calls, group->count, &group->room, sizeof *group->calls))
-        return false;
-    group->calls[group->count++] = *call;
-    return true;
+    return append(&group->calls, &group->count, &group->room, call);
 }
 
 bool slr_group_keep(const struct slr_call *call)
 {
-    if (!slr_group_add_use(call->comm, call->stream, false) ||
-        !grow((void **)&group->kept, group->kept_count, &group->kept_room, sizeof *group->kept))
-        return false;
-    group->kept[group->kept_count++] = *call;
-    return true;
+    return append(&group->kept, &group->kept_count, &group->kept_room, call);
 }
 
 unsigned slr_group_kept(const struct slr_comm *c)
 {
-    unsigned calls = 0;
-    for (size_t i = 0; group && i < group->kept_count; i++)
-        calls += group->kept[i].comm == c;
-    return calls;
+    return group ? (unsigned)calls_of(c, group->kept, group->kept_count) : 0;
 }
 
 uint64_t slr_group_recorded(const struct slr_comm *c)
 {
-    uint64_t calls = 0;
-    for (size_t i = 0; group && i < group->count; i++)
-        calls += group->calls[i].comm == c;
-    return calls;
+    return group ? calls_of(c, group->calls, group->count) : 0;
 }
