@@ -39,6 +39,10 @@ cublasStatus_t cublasHgemm_64(cublasHandle_t handle, cublasOperation_t transa, c
                               int64_t ldb, const void *beta, void *c, int64_t ldc);
 #endif
 
+#if CUBLAS_VER_MAJOR < 13
+cublasStatus_t cublasGetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle, int **bits);
+#endif
+
 struct slr_real {
 #define D(need, fn) __typeof__(&fn) fn;
 #define N(need, fn) __typeof__(&fn) fn;

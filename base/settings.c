@@ -63,6 +63,12 @@ const struct slr_settings *slr_settings(void)
     return &settings;
 }
 
+void slr_settings_off(void)
+{
+    slr_settings();
+    settings.num[SLR_S_ENABLE] = false;
+}
+
 const struct slr_setting_problem *slr_settings_problem(int i)
 {
     slr_settings();

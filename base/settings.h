@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings: read once from the environment (SLIPRING_*), then constant. The table is settings.def.
- */
+/* Settings: read once from the environment (SLIPRING_*), then constant but for a fork. The table is
+ * settings.def. */
 #ifndef SLR_BASE_SETTINGS_H
 #define SLR_BASE_SETTINGS_H
 
@@ -57,6 +57,9 @@ const char *slr_setting_form(const struct slr_setting_row *row, char *buf, size_
 
 /* This process's settings; parsed at the first call. Thread-safe. */
 const struct slr_settings *slr_settings(void);
+
+/* From now on as with SLIPRING_ENABLE=off: in a child after fork, before it has a second thread. */
+void slr_settings_off(void);
 
 /* What was wrong with them, in the order of the environment; NULL behind the last. The first so
  * many are remembered, and values are cut. The log tells them (log.h). */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/captures.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include "base/clock.h"
 #include "base/cu.h"
 #include "cache/blocks.h"
@@ -35,6 +37,60 @@ bool slr_nothing_captures(void)
 void slr_captures_unseen(void)
 {
     atomic_store(&unseen, true);
+}
+
+/* Under the lock. */
+struct given {
+    unsigned long long capture;
+    struct given *next;
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct given *given;
+static _Atomic bool any_given, forgotten; /* there was one; one could not be kept */
+
+void slr_capture_given(unsigned long long capture)
+{
+    struct given *g = malloc(sizeof *g);
+    atomic_store(&any_given, true);
+    if (!g) {
+        atomic_store(&forgotten, true);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    *g = (struct given){capture, given};
+    given = g;
+    pthread_mutex_unlock(&lock);
+}
+
+/* What points to it, or to NULL. Under the lock. */
+static struct given **find(unsigned long long capture)
+{
+    struct given **at = &given;
+    while (*at && (*at)->capture != capture)
+        at = &(*at)->next;
+    return at;
+}
+
+void slr_capture_given_ends(unsigned long long capture)
+{
+    if (!atomic_load(&any_given))
+        return;
+    pthread_mutex_lock(&lock);
+    struct given **at = find(capture), *g = *at;
+    if (g)
+        *at = g->next;
+    pthread_mutex_unlock(&lock);
+    free(g);
+}
+
+bool slr_capture_is_given(unsigned long long capture)
+{
+    if (!atomic_load(&any_given))
+        return false;
+    pthread_mutex_lock(&lock);
+    const bool is = *find(capture) || atomic_load(&forgotten);
+    pthread_mutex_unlock(&lock);
+    return is;
 }
 
 bool slr_block_synchronise(CUresult *r)

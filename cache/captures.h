@@ -23,6 +23,12 @@ static inline bool slr_stream_may_capture(CUstream stream)
     return !slr_nothing_captures() && slr_stream_captures(stream);
 }
 
+/* A capture (by the driver's id, never 0) into a graph of the program's has begun, or ended: the graph may have nodes
+ * already, or be the body of a conditional node. */
+void slr_capture_given(unsigned long long capture);
+void slr_capture_given_ends(unsigned long long capture);
+bool slr_capture_is_given(unsigned long long capture);
+
 /* Waits for all work of the current context, with the driver's answer in *r. False: not done,
  * because something captures. */
 bool slr_block_synchronise(CUresult *r);

@@ -220,19 +220,6 @@ bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out)
     return slr_external_hold_again(out->generation);
 }
 
-bool slr_external_hold_own(CUdeviceptr base, size_t bytes, struct slr_place *out)
-{
-    struct slr_block own = {.handle_state = SLR_HANDLE_UNKNOWN, .base = base, .size = bytes, .kind = SLR_BLOCK_VIRTUAL};
-    own.device = slr_block_usable() ? slr_block_device_current(&own.ctx) : -1;
-    if (own.device < 0)
-        return false;
-    slr_block_own();
-    slr_block_lock();
-    const bool entered = enter_at(&own, true, base, out);
-    slr_block_unlock();
-    return entered;
-}
-
 bool slr_external_enter(CUdeviceptr p, size_t bytes, struct slr_place *out)
 {
     return slr_block_usable() && enter_seen(p, bytes, false, out) == ENTERED;

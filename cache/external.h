@@ -46,10 +46,8 @@
 /* The block of a buffer that is being registered: found, or entered when it can be. With the
  * device's primary context current. Waits, at most a second, while the program is unmapping memory. False:
  * it stays unknown, and the log says why, once for each reason. slr_external_release ends the hold; there
- * may be several on one block. `own`: of memory of slr_virtual_make that is shared, which nobody else
- * unmaps: that waits for nothing. */
+ * may be several on one block. */
 bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out);
-bool slr_external_hold_own(CUdeviceptr base, size_t bytes, struct slr_place *out);
 bool slr_external_hold_again(uint64_t generation);
 void slr_external_release(uint64_t generation);
 

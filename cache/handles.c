@@ -64,6 +64,12 @@ bool slr_export_block(uint64_t generation, struct slr_export *out)
     return b.handle_state == SLR_HANDLE_MADE;
 }
 
+bool slr_export_virtual(uint64_t generation)
+{
+    struct slr_block b;
+    return copy_of(generation, &b) && b.kind == SLR_BLOCK_VIRTUAL;
+}
+
 /* The block's generation ends before its memory is unmapped (external.h). So when it still lives
  * after the driver has said what is mapped at its address, that is the block's memory. */
 int slr_export_descriptor(uint64_t generation)

@@ -44,6 +44,9 @@ struct slr_export {
  * caller has pinned the block. */
 bool slr_export_block(uint64_t generation, struct slr_export *out);
 
+/* It will be by a descriptor. */
+bool slr_export_virtual(uint64_t generation);
+
 /* A new descriptor, close-on-exec, that the caller closes. Refused: the block is gone, or the
  * driver refuses. Later: the program is unmapping memory just now (retain.h). */
 enum { SLR_EXPORT_REFUSED = -1, SLR_EXPORT_LATER = -2 };

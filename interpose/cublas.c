@@ -4,15 +4,21 @@
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
+#include "kernels/gemm_workspace.h"
 #include "plugin/gather/fuse.h"
 #include "plugin/tuner/gemm_seen.h"
 
-#define CUBLAS_HOOK(fn, real_args, ...)                                                                                \
+#define CUBLAS_REAL(fn)                                                                                                \
     do {                                                                                                               \
         if (!slr_find(SLR_LIB_CUBLAS) || !slr_real.fn) {                                                               \
             slr_hook_missing("libcublas.so", #fn);                                                                     \
             return CUBLAS_STATUS_NOT_INITIALIZED;                                                                      \
         }                                                                                                              \
+    } while (0)
+
+#define CUBLAS_HOOK(fn, real_args, ...)                                                                                \
+    do {                                                                                                               \
+        CUBLAS_REAL(fn);                                                                                               \
         if (!slr_hook_gemm() || !slr_resolve_cublas())                                                                 \
             return slr_gemm_seen(handle, slr_real.fn real_args);                                                       \
         return slr_gemm_seen(handle, slr_gemm_call(&(struct slr_gemm){.handle = handle,                                \
@@ -85,6 +91,37 @@ EX(cublasGemmEx_64, SLR_GEMM_EX_64, int64_t)
 
 STRIDED(cublasGemmStridedBatchedEx, SLR_GEMM_STRIDED_EX, int)
 STRIDED(cublasGemmStridedBatchedEx_64, SLR_GEMM_STRIDED_EX_64, int64_t)
+
+/* ---- what a handle's calls write besides their results ---- */
+
+SLR_API
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes)
+{
+    CUBLAS_REAL(cublasSetWorkspace_v2);
+    const cublasStatus_t r = slr_real.cublasSetWorkspace_v2(handle, workspace, bytes);
+    if (r == CUBLAS_STATUS_SUCCESS && slr_get(SLR_S_ENABLE))
+        slr_workspace_set(handle, workspace, bytes);
+    return r;
+}
+
+SLR_API
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream)
+{
+    CUBLAS_REAL(cublasSetStream_v2);
+    const cublasStatus_t r = slr_real.cublasSetStream_v2(handle, stream);
+    if (r == CUBLAS_STATUS_SUCCESS && slr_get(SLR_S_ENABLE))
+        slr_workspace_reset(handle);
+    return r;
+}
+
+SLR_API
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
+{
+    CUBLAS_REAL(cublasDestroy_v2);
+    if (slr_get(SLR_S_ENABLE))
+        slr_workspace_forget(handle);
+    return slr_real.cublasDestroy_v2(handle);
+}
 
 #define L(fn)
 #define P(fn)

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stddef.h>
 #include "base/real.h"
+#include "cache/captures.h"
+#include "interpose/gate_copy.h"
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 #include "plugin/comm/stream.h"
@@ -36,7 +38,7 @@ static bool of_thread(enum slr_gate_class class)
     return class == SLR_GATE_STREAM_PTSZ || class == SLR_GATE_LAUNCH_CONFIG_PTSZ || class == SLR_GATE_RECORD_PTSZ ||
            class == SLR_GATE_RECORD_FLAGS_PTSZ || class == SLR_GATE_WAIT_PTSZ || class == SLR_GATE_GRAPH_PTSZ ||
            class == SLR_GATE_ALLOC_PTSZ || class == SLR_GATE_FREE_PTSZ || class == SLR_GATE_CAPTURE_INFO_PTSZ ||
-           class == SLR_GATE_LEGACY_PTDS;
+           class == SLR_GATE_QUERY_PTSZ || class == SLR_GATE_LEGACY_PTDS;
 }
 
 /* The newest attribute of a launch that is known not to record an event:
@@ -101,6 +103,8 @@ static void touch(const struct slr_gate_row *row, const struct slr_gate_frame *f
         break;
     case SLR_GATE_STREAM:
     case SLR_GATE_STREAM_PTSZ:
+    case SLR_GATE_QUERY:
+    case SLR_GATE_QUERY_PTSZ:
     case SLR_GATE_GRAPH:
     case SLR_GATE_GRAPH_PTSZ:
         slr_product_on_stream(stream, per_thread);
@@ -110,9 +114,24 @@ static void touch(const struct slr_gate_row *row, const struct slr_gate_frame *f
         slr_product_on_stream(NULL, per_thread);
         break;
     case SLR_GATE_ALL:
+    case SLR_GATE_COPY:
+    case SLR_GATE_COPY_2D:
+    case SLR_GATE_COPY_3D:
+    case SLR_GATE_COPY_3D_PEER:
         slr_product_on_all();
         break;
     }
+}
+
+/* A blocking copy: of the current context, and of the devices that it goes between. */
+static void join_copy(const struct slr_gate_row *row, const struct slr_gate_frame *frame)
+{
+    CUdevice device[2];
+    slr_pending_join_all(row->why, row->name);
+    if (!slr_pending_any() || !slr_gate_copy_devices(row, frame, device))
+        return;
+    for (int i = 0; i < 2; i++)
+        slr_pending_join_device(device[i], row->why, row->name);
 }
 
 /* Returns true when there is nothing left for the driver to do. */
@@ -158,9 +177,12 @@ static bool join(const struct slr_gate_row *row, const struct slr_gate_frame *fr
     case SLR_GATE_FREE_PTSZ:
         slr_pending_free((CUdeviceptr)argument(frame, 0), stream, per_thread, row->name);
         return false;
+    case SLR_GATE_QUERY:
+    case SLR_GATE_QUERY_PTSZ:
+        return slr_pending_query(stream, per_thread, row->name, &answer);
     case SLR_GATE_CAPTURE_INFO:
     case SLR_GATE_CAPTURE_INFO_PTSZ:
-        if (!argument(frame, 4))
+        if (!argument(frame, 4) || slr_nothing_captures())
             return false;
         break;
     case SLR_GATE_LEGACY:
@@ -169,6 +191,12 @@ static bool join(const struct slr_gate_row *row, const struct slr_gate_frame *fr
         break;
     case SLR_GATE_ALL:
         slr_pending_join_all(row->why, row->name);
+        return false;
+    case SLR_GATE_COPY:
+    case SLR_GATE_COPY_2D:
+    case SLR_GATE_COPY_3D:
+    case SLR_GATE_COPY_3D_PEER:
+        join_copy(row, frame);
         return false;
     case SLR_GATE_NONE:
         return false;

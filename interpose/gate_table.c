@@ -16,6 +16,15 @@ struct slr_gate_row slr_gate_spare_rows[SLR_GATE_SPARES];
 void *slr_gate_found[SLR_GATE_COUNT];
 void *slr_gate_real[SLR_GATE_COUNT + SLR_GATE_SPARES];
 
+void slr_gate_after_fork(void)
+{
+    /* The parent's gathers and products. Unresolved stays: the child resolves, and installs nothing. */
+    const bool resolved = !(atomic_fetch_and(&slr_gate_word, SLR_GATE_UNRESOLVED) & SLR_GATE_UNRESOLVED);
+    atomic_store(&slr_gemm_watch, 0);
+    for (unsigned i = 0; resolved && i < SLR_GATE_COUNT; i++)
+        slr_gate_real[i] = slr_gate_found[i] ? slr_gate_found[i] : (void *)slr_gate_missing;
+}
+
 int slr_gate_missing(void)
 {
     return CUDA_ERROR_NOT_FOUND;

@@ -31,11 +31,17 @@ enum slr_gate_class {
     SLR_GATE_ALLOC_PTSZ,
     SLR_GATE_FREE,
     SLR_GATE_FREE_PTSZ,
+    SLR_GATE_QUERY,
+    SLR_GATE_QUERY_PTSZ,
     SLR_GATE_CAPTURE_INFO,
     SLR_GATE_CAPTURE_INFO_PTSZ,
     SLR_GATE_LEGACY,
     SLR_GATE_LEGACY_PTDS,
     SLR_GATE_ALL,
+    SLR_GATE_COPY,
+    SLR_GATE_COPY_2D,
+    SLR_GATE_COPY_3D,
+    SLR_GATE_COPY_3D_PEER,
     SLR_GATE_NONE
 };
 
@@ -57,6 +63,9 @@ extern void *slr_gate_found[SLR_GATE_COUNT] __attribute__((visibility("hidden"))
 /* Where the stubs jump, likewise: to the driver's function, to what stands in front of it
  * (install.h), or, where the driver has none, to slr_gate_missing. Never NULL. */
 extern void *slr_gate_real[SLR_GATE_COUNT + SLR_GATE_SPARES];
+
+/* In the child after fork: nothing is pending, and all stubs jump to the driver's functions. */
+void slr_gate_after_fork(void);
 
 /* Stands in for a function that the driver lacks: CUDA_ERROR_NOT_FOUND. */
 int slr_gate_missing(void);

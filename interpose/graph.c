@@ -4,7 +4,9 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "cache/blocks.h"
+#include "cache/captures.h"
 #include "interpose/gate_table.h"
+#include "plugin/gather/graph_launch.h"
 #include "plugin/gather/graphs.h"
 #include "plugin/gather/record.h"
 #include "plugin/gather/recorded.h"
@@ -44,6 +46,14 @@ static void born(CUresult r, const CUgraph *graph)
         return r;                                                                                                      \
     }
 
+/* Into a graph of the program's. */
+static void began_given(CUstream stream)
+{
+    const unsigned long long capture = slr_record_capture(stream);
+    if (capture)
+        slr_capture_given(capture);
+}
+
 /* Into a graph that the driver makes for it. */
 static void began(CUstream stream)
 {
@@ -55,7 +65,7 @@ static void began(CUstream stream)
 
 #define BEGIN_PLAIN(sym, own) BEGIN(sym, began(own), (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 #define BEGIN_GRAPH(sym, own)                                                                                          \
-    BEGIN(sym, slr_record_not_here(own),                                                                               \
+    BEGIN(sym, began_given(own),                                                                                       \
           (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n,            \
            CUstreamCaptureMode mode),                                                                                  \
           (stream, graph, nodes, data, n, mode))
@@ -69,10 +79,10 @@ BEGIN_GRAPH(cuStreamBeginCaptureToGraph_ptsz, OWN(stream))
 /* Since CUDA 13.1 and later: declared here, as an older cuda.h has to do. A graph that is captured anew
  * has nodes of its own already; what goes to a CIG context is no graph. */
 #define BEGIN_RECAPTURE(sym, own)                                                                                      \
-    BEGIN(sym, slr_record_not_here(own),                                                                               \
+    BEGIN(sym, began_given(own),                                                                                       \
           (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void (*ask)(void), void *data),                   \
           (stream, mode, graph, ask, data))
-#define BEGIN_CIG(sym, own) BEGIN(sym, slr_record_not_here(own), (CUstream stream, void *params), (stream, params))
+#define BEGIN_CIG(sym, own) BEGIN(sym, began_given(own), (CUstream stream, void *params), (stream, params))
 BEGIN_RECAPTURE(cuStreamBeginRecaptureToGraph, stream)
 BEGIN_RECAPTURE(cuStreamBeginRecaptureToGraph_ptsz, OWN(stream))
 BEGIN_CIG(cuStreamBeginCaptureToCig, stream)
@@ -95,6 +105,7 @@ static bool capturing(CUstream stream)
         CUresult r = REAL(sym) args;                                                                                   \
         if (before && !capturing(own)) {                                                                               \
             slr_block_captures(-1);                                                                                    \
+            slr_capture_given_ends(capture);                                                                           \
             slr_record_ended(capture);                                                                                 \
         }                                                                                                              \
         return r;                                                                                                      \
@@ -177,11 +188,17 @@ UPDATE(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, C
 UPDATE(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result),
        (exec, graph, result))
 
+static void child_set(CUgraphExec exec, CUgraph child)
+{
+    slr_graph_may_run(slr_graph_exec(exec), slr_graph_of(child));
+    slr_recorded_child_set(exec, child);
+}
+
 static CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
 {
     CUresult r = REAL(cuGraphExecChildGraphNodeSetParams)(exec, node, child);
     if (r == CUDA_SUCCESS)
-        slr_recorded_child_set(exec, child);
+        child_set(exec, child);
     return r;
 }
 
@@ -189,18 +206,30 @@ static CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node
 {
     CUresult r = REAL(cuGraphExecNodeSetParams)(exec, node, params);
     if (r == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        slr_recorded_child_set(exec, params->graph.graph);
+        child_set(exec, params->graph.graph);
     return r;
+}
+
+/* What is embedded in the node is a copy of the child, or the child itself, which has been moved. Both may get more nodes. */
+static void child_added(CUgraph graph, CUgraph child, CUgraphNode node)
+{
+    CUgraph inner = NULL;
+    slr_graph_add(slr_graph_of(graph), slr_graph_of(child));
+    if (slr_real.cuGraphChildGraphNodeGetGraph &&
+        slr_real.cuGraphChildGraphNodeGetGraph(node, &inner) == CUDA_SUCCESS) {
+        if (inner != child)
+            born(CUDA_SUCCESS, &inner);
+        slr_graph_part(inner, graph, false);
+    }
+    slr_recorded_child(graph, child, node);
 }
 
 static CUresult hook_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *from, size_t n,
                                               CUgraph child)
 {
     CUresult r = REAL(cuGraphAddChildGraphNode)(out, graph, from, n, child);
-    if (r == CUDA_SUCCESS) {
-        slr_graph_add(slr_graph_of(graph), slr_graph_of(child));
-        slr_recorded_child(graph, child, *out);
-    }
+    if (r == CUDA_SUCCESS)
+        child_added(graph, child, *out);
     return r;
 }
 
@@ -208,13 +237,11 @@ static CUresult hook_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, c
 static void node_added(CUgraph graph, CUgraphNode added, const CUgraphNodeParams *node)
 {
     if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        slr_recorded_child(graph, node->graph.graph, added);
-    if (!slr_graphs_any())
-        return;
-    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        slr_graph_add(slr_graph_of(graph), slr_graph_of(node->graph.graph));
-    for (unsigned i = 0; node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && i < node->conditional.size; i++)
-        slr_graph_forget(slr_graph_of(node->conditional.phGraph_out[i]));
+        child_added(graph, node->graph.graph, added);
+    for (unsigned i = 0; node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && i < node->conditional.size; i++) {
+        born(CUDA_SUCCESS, &node->conditional.phGraph_out[i]);
+        slr_graph_part(node->conditional.phGraph_out[i], graph, true);
+    }
 }
 
 static CUresult hook_cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *from, size_t n,
@@ -241,6 +268,8 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
     CUgraph into = slr_graph_recorded(own);
     struct slr_replay *replay = NULL;
     CUresult r;
+    if (!into)
+        slr_graph_enters(exec, own);
     if (!into && !slr_replay_begin(exec, own, &replay, &r))
         return r;
     r = real(exec, stream);
@@ -248,7 +277,7 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
     if (r == CUDA_SUCCESS && into)
         slr_graph_add(slr_graph_of(into), slr_graph_exec(exec));
     else if (r == CUDA_SUCCESS)
-        slr_graph_runs(slr_graph_exec(exec));
+        slr_graph_runs(exec, own);
     return r;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "base/log.h"
 #include "base/once.h"
+#include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 #include "plugin/lifecycle/lifecycle.h"
 
@@ -13,6 +14,7 @@ static void in_child(void)
     /* The log first: the plugin may write a line. */
     slr_log_after_fork();
     slr_plugin_after_fork_child();
+    slr_gate_after_fork();
 }
 
 /* Not from a constructor: nothing happens in a process that does not use NCCL, but in the one that

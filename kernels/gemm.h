@@ -72,8 +72,8 @@ struct slr_gemm {
     cublasComputeType_t compute;          /* of the Ex entry points; otherwise unused */
     cublasGemmAlgo_t algo;
     struct slr_lt *lt; /* of cublasLtMatmul, else NULL */
-    /* What the call reads besides a and b, and writes besides c; or empty. First the C of a
-     * cublasLtMatmul, and its workspace. */
+    /* What the call reads besides a and b, and writes besides c; or empty: by slr_gemm_describe().
+     * First the C of a cublasLtMatmul; and the workspace, of the call or of the handle. */
     struct slr_extent read[SLR_GEMM_READS], written[SLR_GEMM_WRITES];
     const char *attribute; /* by slr_gemm_describe: which one is not understood, or NULL */
 };
@@ -107,7 +107,7 @@ size_t slr_gemm_type_bytes(cudaDataType type);
  * element. */
 struct slr_extent slr_gemm_extent(const void *p, int64_t rows, int64_t cols, int64_t ld, size_t elem);
 
-/* Completes a call of cublasLtMatmul from its descriptors; does nothing to others. SLR_R_FUSED, or
+/* Completes a call: of cublasLtMatmul from its descriptors, of others from the handle. SLR_R_FUSED, or
  * why it is not split. Thread-safe; holds no lock over a call of cuBLAS. */
 enum slr_reason slr_gemm_describe(struct slr_gemm *gemm);
 

@@ -2,6 +2,7 @@
 /* A GEMM, or a part of one, through the real function that the application called. */
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
+#include "kernels/gemm_workspace.h"
 
 /* Sizes fit in int wherever the application's own call had them in int: parts are smaller than the
  * whole. */
@@ -113,7 +114,22 @@ bool slr_gemm_part_ready(const struct slr_gemm *gemm, const struct slr_gemm_spli
     return !gemm->lt || slr_lt_ready(&part, split->on_a, moved(split, col));
 }
 
+/* An emulated product of fp64 writes how many bits it took: those of a part are not the whole's. */
+static bool tells_bits(const struct slr_gemm *gemm)
+{
+    int *bits = NULL;
+    return gemm->ctype == CUDA_R_64F && slr_real.cublasGetFixedPointEmulationMantissaBitCountPointer &&
+           slr_real.cublasGetFixedPointEmulationMantissaBitCountPointer(gemm->handle, &bits) == CUBLAS_STATUS_SUCCESS &&
+           bits;
+}
+
 enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)
 {
-    return gemm->lt ? slr_lt_describe(gemm) : SLR_R_FUSED;
+    if (gemm->lt)
+        return slr_lt_describe(gemm);
+    gemm->written[0] = slr_workspace_of(gemm->handle);
+    if (!tells_bits(gemm))
+        return SLR_R_FUSED;
+    gemm->attribute = "FIXED_POINT_EMULATION_MANTISSA_BIT_COUNT_POINTER";
+    return SLR_R_JOIN_ATTRIBUTE;
 }

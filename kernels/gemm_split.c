@@ -3,6 +3,7 @@
 
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_redo.h"
+#include "kernels/gemm_scalars.h"
 #include "kernels/lt_split.h"
 
 static bool overlap(struct slr_extent a, struct slr_extent b)
@@ -80,13 +81,22 @@ static bool touches_either(struct slr_extent x, const struct slr_gather *g, int 
     return overlap(x, extent_recv(g, nranks)) || overlap(x, extent_of((const void *)(uintptr_t)g->send, g->plan.shard));
 }
 
+/* alpha or beta; wherever it is. */
+static struct slr_extent extent_scalar(const struct slr_gemm *gemm, const void *p)
+{
+    enum { LONGEST = 16 }; /* a complex of fp64 */
+    cudaDataType type;
+    const size_t bytes = slr_gemm_scalar_type(gemm, &type) ? slr_gemm_type_bytes(type) : 0;
+    return extent_of(p, bytes ? bytes : LONGEST);
+}
+
 /* What is written must touch neither buffer of the gather; the other operand, the scalars and
  * whatever else is read are read before the gather is complete. */
 static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
 {
     struct slr_extent recv = extent_recv(g, nranks), other = on_a ? extent_b(gemm) : extent_a(gemm);
     bool touches = touches_either(extent_c(gemm), g, nranks) || overlap(other, recv) ||
-                   overlap(extent_of(gemm->alpha, 1), recv) || overlap(extent_of(gemm->beta, 1), recv);
+                   overlap(extent_scalar(gemm, gemm->alpha), recv) || overlap(extent_scalar(gemm, gemm->beta), recv);
     for (int i = 0; i < SLR_GEMM_READS; i++)
         touches = touches || overlap(gemm->read[i], recv);
     for (int i = 0; i < SLR_GEMM_WRITES; i++)

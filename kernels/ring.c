@@ -142,9 +142,8 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
     CUdeviceptr to = g->recv + (size_t)owner * g->plan.shard + at;
     CUdeviceptr from = way == SLR_FROM_SLOT ? ring->slots[owner] + slr_slot_at(ring, seq) : g->route[owner].from + at;
     if (ring->recorded) {
-        SLR_TRY(slr_record_copy(ring, ring->pull, owner, false, g->recv + (size_t)owner * g->plan.shard, at, bytes));
-    } else if (way == SLR_FROM_EXPECTED && !g->route[owner].from) {
-        return SLR_OK;
+        SLR_TRY(slr_record_copy(ring, ring->pull, owner, SLR_NODE_PULLS, g->recv + (size_t)owner * g->plan.shard, at,
+                                bytes));
     } else {
         SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
     }
@@ -289,15 +288,12 @@ enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
     ring->behind = false;
     ring->entries = 0;
-    if (!one && (publish || own || ring->recorded))
+    if (!one && (publish || own))
         SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
     if (publish)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, begin, 0));
     if (own)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->own, begin, 0));
-    /* Elsewhere it waits for nothing before the end; a capture has to take it in. */
-    if (ring->recorded)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, begin, 0));
     return SLR_OK;
 }
 
@@ -328,6 +324,8 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
     SLR_TRY(slr_ring_begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
     /* Before everything else: a pusher that waits for it may hold up what this rank waits for. */
     SLR_TRY(open_buffer(ring, g, first));
+    if (ring->recorded)
+        return slr_record_staging(ring, g);
     for (uint32_t piece = 0; sends && piece < pieces_ahead(&g->plan); piece++)
         SLR_TRY(slr_ring_send_piece(ring, g, deliveries, first, piece));
     return SLR_OK;
@@ -381,6 +379,11 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
 {
     struct slr_memops m;
     m.count = 0;
+    if (ring->recorded) {
+        SLR_TRY(copy_own_shard(ring, g));
+        SLR_TRY(slr_record_rest(ring, g));
+        return finish_tail(ring, g, false);
+    }
     say_done(ring, g, &m, last);
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     if (sends)
@@ -414,6 +417,8 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     ring->once = ring->whole && g->wanted == SLR_WANTS_NOTHING;
     ring->early = false;
     SLR_TRY(meet(ring, g, first, last));
+    if (ring->recorded)
+        SLR_TRY(slr_record_staged(ring, g));
     /* A word that is written beside a large copy takes longer, so where nobody waits for the copy it
      * waits for the meeting. */
     if (g->wanted == SLR_WANTS_NOTHING && !slr_ring_in_place(ring, g))
@@ -428,6 +433,21 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     }
     ring->carrying = ring->restated = false;
     return conclude(ring, g, last, sends);
+}
+
+/* Behind a graph's gathers they are: its end waits for all readers. */
+enum slr_status slr_ring_await_slots(struct slr_ring *ring, CUstream stream)
+{
+    struct slr_memops m;
+    m.count = 0;
+    if (!ring->staged)
+        return SLR_OK;
+    for (int step = 1; step < ring->nranks; step++)
+        slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, owner_at(ring, step)), ring->staged);
+    ring->staged = 0;
+    SLR_TRY(slr_memops_put(ring, &m, ring->tail));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->tail));
+    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
 }
 
 enum slr_status slr_ring_launched(struct slr_ring *ring, CUstream stream)
@@ -445,6 +465,13 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
         SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
     ring->restated = ring->carrying;
     return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
+}
+
+/* By streams, as the event may be recorded again meanwhile for another meaning. */
+CUresult slr_ring_query(const struct slr_ring *ring, bool carried)
+{
+    const CUresult r = slr_real.cuStreamQuery(ring->tail);
+    return r == CUDA_SUCCESS && carried ? slr_real.cuStreamQuery(ring->carrier) : r;
 }
 
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)

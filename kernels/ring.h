@@ -126,7 +126,9 @@ struct slr_ring {
      * when all is corrected that r has copied. Likewise. */
     _Atomic uint64_t expected[SLR_MAX_RANKS], corrected[SLR_MAX_RANKS];
     _Atomic uint32_t entered; /* the first piece of the latest reduce-scatter; 0: there was none */
-    _Atomic bool opened;      /* it has its streams and events */
+    uint32_t
+        staged; /* the latest piece that was copied to a slot outside of graphs, until a launch waits for it; 0: none */
+    _Atomic bool opened; /* it has its streams and events */
     CUstream publish, pull;
     CUstream carrier; /* here the application's events are recorded that complete with the gather */
     CUstream own;     /* copies the own shard */
@@ -155,7 +157,7 @@ struct slr_ring {
 enum slr_source {
     SLR_FROM_SLOT,     /* copied out of the owner's staging slot */
     SLR_FROM_PLACE,    /* copied from where the owner's application has it: `from` */
-    SLR_FROM_EXPECTED, /* copied from where it is expected: `from`, 0: nowhere; the owner may correct it */
+    SLR_FROM_EXPECTED, /* copied from where it is expected: `from`; the owner may correct it */
     SLR_ARRIVES        /* the owner copies it into this rank's receive buffer */
 };
 enum slr_delivery {
@@ -236,10 +238,12 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
 
 /* Of a gather that is in a graph (ring_record.h), what slr_ring_begin and slr_ring_finish do besides
  * enqueueing: number its pieces; before that g->route[].delivery, before slr_ring_expects
- * g->route[].source as well. And when a graph with the latest gathers has been launched on `stream`:
- * they are over when that is. */
+ * g->route[].source as well. Before the launch `stream` waits until the slots are free: in the graph
+ * nothing says so (ring_record.h). And when a graph with the latest gathers has been launched on
+ * `stream`: they are over when that is. */
 void slr_ring_number(struct slr_ring *ring, const struct slr_gather *g);
 void slr_ring_expects(struct slr_ring *ring, const struct slr_gather *g);
+enum slr_status slr_ring_await_slots(struct slr_ring *ring, CUstream stream);
 enum slr_status slr_ring_launched(struct slr_ring *ring, CUstream stream);
 
 /* Makes `stream` wait for everything that the latest gather does, and for the events that carry it:
@@ -248,6 +252,11 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
 
 /* The same; the time that the stream stands still for it is the gather's, in its record. */
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
+
+/* Whether what slr_ring_join() waits for is over: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or what is wrong.
+ * `carried`: slr_ring_carry() has been called. From any thread, beside the ring's user: then it may be
+ * the answer for the next gather already. */
+CUresult slr_ring_query(const struct slr_ring *ring, bool carried);
 
 /* For an event that is recorded on `stream` behind the latest gather, which has not been joined to
  * it; once for each. What stands on `stream` now becomes `before` (what stood there at the gather's

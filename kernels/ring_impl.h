@@ -40,6 +40,16 @@ static inline size_t slr_slot_at(const struct slr_ring *ring, uint32_t seq)
     return (size_t)((seq - 1) % SLR_SLOTS) * ring->slot;
 }
 
+/* The slot of a piece with this number that a copy in a graph fills or reads. */
+static inline CUdeviceptr slr_recorded_slot(const struct slr_ring *ring, const struct slr_recorded_node *copy,
+                                            uint32_t seq)
+{
+    const CUdeviceptr slots = copy->way == SLR_NODE_STAGES  ? ring->slots[ring->rank]
+                              : copy->way == SLR_NODE_TWINS ? ring->twin
+                                                            : ring->slots[copy->peer];
+    return slots + slr_slot_at(ring, seq);
+}
+
 /* Ways of this rank's shard to a peer, and of the peer's to this rank. */
 static inline enum slr_delivery slr_delivery_to(const struct slr_gather *g, int peer)
 {

@@ -37,21 +37,21 @@ static bool is_word(const struct slr_ring *ring, CUdeviceptr word, enum slr_flag
 }
 
 /* False: the ring has no such operation in a graph. */
-static bool role_of(const struct slr_ring *ring, CUstream stream, const CUstreamBatchMemOpParams *op, int peer,
+static bool role_of(const struct slr_ring *ring, const CUstreamBatchMemOpParams *op, int peer,
                     enum slr_recorded_role *role)
 {
     const CUdeviceptr word = op->waitValue.address; /* at the same place for all operations */
     const bool writes =
         op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-    const bool publishes = stream == ring->publish;
+    const bool all = ring->recorded->reach == 0, ends = ring->recorded->ends;
     if (is_word(ring, word, SLR_FLAG_READY, ring->rank, peer) && writes)
-        *role = publishes ? SLR_RECORDED_CORRECT : SLR_RECORDED_OFFER;
+        *role = all ? SLR_RECORDED_CORRECT : SLR_RECORDED_OFFER;
     else if (is_word(ring, word, SLR_FLAG_READY, peer, ring->rank) && !writes)
-        *role = stream == ring->pull ? SLR_RECORDED_MEET : SLR_RECORDED_SETTLED;
+        *role = !all ? SLR_RECORDED_MEET : ends ? SLR_RECORDED_SETTLED : SLR_RECORDED_EARLY;
     else if (is_word(ring, word, SLR_FLAG_DONE, peer, ring->rank) && writes)
         *role = SLR_RECORDED_DONE;
     else if (is_word(ring, word, SLR_FLAG_DONE, ring->rank, peer) && !writes)
-        *role = publishes ? SLR_RECORDED_COPIED : SLR_RECORDED_READ;
+        *role = !all ? SLR_RECORDED_FREED : ends ? SLR_RECORDED_READ : SLR_RECORDED_COPIED;
     else if (is_word(ring, word, SLR_FLAG_BROKEN, peer, ring->rank) && !writes)
         *role = SLR_RECORDED_UNBROKEN;
     else
@@ -84,7 +84,7 @@ static struct slr_recorded_op counted(const CUstreamBatchMemOpParams *op, uint32
     return out;
 }
 
-static void add_op(struct slr_ring *ring, CUstream stream, const CUstreamBatchMemOpParams *op)
+static void add_op(struct slr_ring *ring, const CUstreamBatchMemOpParams *op)
 {
     struct slr_recorded *r = ring->recorded;
     enum slr_recorded_role role;
@@ -93,10 +93,10 @@ static void add_op(struct slr_ring *ring, CUstream stream, const CUstreamBatchMe
         return;
     }
     for (int peer = 0; peer < ring->nranks && !r->scatter; peer++)
-        if (peer != ring->rank && role_of(ring, stream, op, peer, &role) &&
+        if (peer != ring->rank && role_of(ring, op, peer, &role) &&
             grow((void **)&r->op, r->ops, &r->op_room, sizeof *r->op)) {
-            r->op[r->ops++] =
-                (struct slr_recorded_op){.role = (uint16_t)role, .peer = (uint16_t)peer, .word = op->waitValue.address};
+            r->op[r->ops++] = (struct slr_recorded_op){
+                .role = (uint16_t)role, .peer = (uint16_t)peer, .at = r->reach, .word = op->waitValue.address};
             return;
         }
     r->failed = true;
@@ -107,38 +107,52 @@ void slr_record_words(struct slr_ring *ring, CUstream stream, const CUstreamBatc
     const uint32_t first = ring->recorded->ops;
     struct slr_recorded_node *node = add_node(ring->recorded, stream);
     for (unsigned i = 0; i < count; i++)
-        add_op(ring, stream, &op[i]);
+        add_op(ring, &op[i]);
     if (node) {
         node->first = first;
         node->ops = ring->recorded->ops - first;
     }
 }
 
-static enum slr_status add_copy(struct slr_ring *ring, CUstream stream, const struct slr_recorded_node *copy)
+/* Of `some` bytes for now. */
+static enum slr_status add_copy(struct slr_ring *ring, CUstream stream, const struct slr_recorded_node *copy,
+                                CUdeviceptr other, size_t some)
 {
-    struct slr_recorded *r = ring->recorded;
-    const CUdeviceptr stand_in = r->stand_ins->at[copy->kind][copy->peer], own = copy->own + copy->at;
-    const size_t some = copy->bytes < r->stand_ins->bytes ? copy->bytes : r->stand_ins->bytes;
-    if (!stand_in)
-        return SLR_OK;
-    SLR_TRY(SLR_CU(cuMemcpyAsync, copy->corrects ? stand_in : own, copy->corrects ? own : stand_in, some, stream));
-    struct slr_recorded_node *node = add_node(r, stream);
+    const CUdeviceptr own = copy->own + copy->at;
+    const bool takes = slr_recorded_takes(copy->way);
+    SLR_TRY(SLR_CU(cuMemcpyAsync, takes ? own : other, takes ? other : own, some, stream));
+    struct slr_recorded_node *node = add_node(ring->recorded, stream);
     if (!node)
         return SLR_NOMEM;
     const CUgraphNode handle = node->node;
     *node = *copy;
     node->node = handle;
-    r->kinds[copy->peer] |= (uint8_t)(1u << copy->kind);
     return SLR_OK;
 }
 
-enum slr_status slr_record_copy(struct slr_ring *ring, CUstream stream, int peer, bool corrects, CUdeviceptr own,
-                                size_t at, size_t bytes)
+static enum slr_status add_stand_in(struct slr_ring *ring, CUstream stream, const struct slr_recorded_node *copy)
 {
-    struct slr_recorded_node copy = {.peer = peer, .corrects = corrects, .own = own, .at = at, .bytes = bytes};
+    struct slr_recorded *r = ring->recorded;
+    const CUdeviceptr stand_in = r->stand_ins->at[copy->kind][copy->peer];
+    if (!stand_in)
+        return SLR_OK;
+    r->kinds[copy->peer] |= (uint8_t)(1u << copy->kind);
+    return add_copy(ring, stream, copy, stand_in,
+                    copy->bytes < r->stand_ins->bytes ? copy->bytes : r->stand_ins->bytes);
+}
+
+enum slr_status slr_record_copy(struct slr_ring *ring, CUstream stream, int peer, enum slr_recorded_way way,
+                                CUdeviceptr own, size_t at, size_t bytes)
+{
+    struct slr_recorded_node copy = {.peer = peer, .way = way, .own = own, .at = at, .bytes = bytes};
     for (copy.kind = SLR_MEMORY_PLAIN; copy.kind < SLR_MEMORIES; copy.kind++)
-        SLR_TRY(add_copy(ring, stream, &copy));
+        SLR_TRY(add_stand_in(ring, stream, &copy));
     return SLR_OK;
+}
+
+enum slr_status slr_record_slot_copy(struct slr_ring *ring, CUstream stream, const struct slr_recorded_node *copy)
+{
+    return add_copy(ring, stream, copy, slr_recorded_slot(ring, copy, copy->piece + 1), copy->bytes);
 }
 
 /* A peer may be wrong about any shard, and this rank about any peer's. */

@@ -25,6 +25,7 @@ bool slr_recorded_copy(struct slr_recorded *to, const struct slr_recorded *from,
                                 .failed = from->failed,
                                 .scatter = from->scatter,
                                 .before = from->before,
+                                .parts = from->parts,
                                 .op = copy_of(from->op, from->ops, sizeof *from->op),
                                 .node = copy_of(from->node, from->nodes, sizeof *from->node)};
     memcpy(to->kinds, from->kinds, sizeof to->kinds);
@@ -62,46 +63,61 @@ bool slr_recorded_fits(const struct slr_recorded *recorded, const struct slr_rou
         if (!has_kind(recorded, r, route[r].from, route[r].from_kind) ||
             !has_kind(recorded, r, route[r].to, route[r].to_kind))
             return false;
-        if (route[r].source != SLR_FROM_PLACE && route[r].source != SLR_FROM_EXPECTED)
-            return false;
-        if (route[r].delivery != SLR_ZERO_COPY && route[r].delivery != SLR_AS_EXPECTED &&
-            route[r].delivery != SLR_CORRECTED)
-            return false;
     }
     return true;
 }
 
-/* As give_copy() turns the copies on. Nobody is corrected by a wait alone. */
-bool slr_recorded_runs(const struct slr_timed_span *span, const struct slr_route *route)
+static bool stages(const struct slr_route *route, int rank, int nranks)
 {
+    for (int r = 0; r < nranks; r++)
+        if (r != rank && route[r].delivery == SLR_BY_SLOT)
+            return true;
+    return false;
+}
+
+/* As give_copy() turns the copies on. Nobody is corrected by a wait alone. */
+bool slr_recorded_runs(const struct slr_timed_span *span, const struct slr_route *route, int rank, int nranks)
+{
+    if (span->kind == SLR_SPAN_STAGE)
+        return stages(route, rank, nranks);
     if (span->lane == SLR_LANE_PUBLISH)
         return route[span->peer].delivery == SLR_CORRECTED;
-    return span->kind != SLR_SPAN_PULL || route[span->peer].from != 0;
+    return span->kind != SLR_SPAN_PULL || (route[span->peer].source == SLR_FROM_SLOT) == span->staged;
 }
 
 /* Of a gather whose last piece is `last`; `before`: the last one of the gather before it, which all
  * words have reached. */
-static void set_op(const struct slr_recorded_op *op, const struct slr_route *route, uint32_t last, uint32_t before,
-                   CUstreamBatchMemOpParams *to)
+static void set_op(const struct slr_recorded_op *op, bool parts, const struct slr_route *route, uint32_t last,
+                   uint32_t before, CUstreamBatchMemOpParams *to)
 {
     const struct slr_route *way = route ? &route[op->peer] : NULL;
+    const uint32_t upto = before + op->at;
     struct slr_memops m;
     m.count = 0;
     switch ((enum slr_recorded_role)op->role) {
     case SLR_RECORDED_OFFER:
-        slr_memops_write64(&m, op->word, slr_ready_value(last, way->delivery == SLR_AS_EXPECTED));
+        slr_memops_write64(
+            &m, op->word,
+            slr_ready_value(way->delivery == SLR_BY_SLOT ? upto : last, way->delivery == SLR_AS_EXPECTED));
         break;
     case SLR_RECORDED_CORRECT: /* where there was nothing to correct it says nothing else */
         slr_memops_write64(&m, op->word, slr_ready_value(last, way->delivery != SLR_ZERO_COPY));
         break;
     case SLR_RECORDED_MEET:
-        slr_memops_wait64(&m, op->word, slr_ready_value(last, 0));
+        slr_memops_wait64(&m, op->word, slr_ready_value(way->source == SLR_FROM_SLOT ? upto : last, 0));
         break;
     case SLR_RECORDED_SETTLED:
         slr_memops_wait64(&m, op->word, slr_ready_value(last, way->source == SLR_FROM_EXPECTED));
         break;
-    case SLR_RECORDED_DONE:
-        slr_memops_write(&m, op->word, last);
+    case SLR_RECORDED_EARLY:
+        slr_memops_wait64(&m, op->word,
+                          parts ? slr_ready_value(last, way->source == SLR_FROM_EXPECTED) : slr_ready_value(before, 0));
+        break;
+    case SLR_RECORDED_DONE: /* nobody else looks at less than all */
+        slr_memops_write(&m, op->word, op->at ? upto : last);
+        break;
+    case SLR_RECORDED_FREED:
+        slr_memops_wait(&m, op->word, way->delivery == SLR_BY_SLOT ? upto : before);
         break;
     case SLR_RECORDED_COPIED:
         slr_memops_wait(&m, op->word, way->delivery == SLR_CORRECTED ? last : before);
@@ -113,16 +129,16 @@ static void set_op(const struct slr_recorded_op *op, const struct slr_route *rou
         slr_memops_wait_zero(&m, op->word);
         break;
     case SLR_RECORDED_SAYS:
-        slr_memops_write(&m, op->word, before + op->at);
+        slr_memops_write(&m, op->word, upto);
         break;
     case SLR_RECORDED_AWAITS:
-        slr_memops_wait(&m, op->word, before + op->at);
+        slr_memops_wait(&m, op->word, upto);
         break;
     case SLR_RECORDED_SAYS_READY:
-        slr_memops_write64(&m, op->word, slr_ready_value(before + op->at, 0));
+        slr_memops_write64(&m, op->word, slr_ready_value(upto, 0));
         break;
     case SLR_RECORDED_AWAITS_READY:
-        slr_memops_wait64(&m, op->word, slr_ready_value(before + op->at, 0));
+        slr_memops_wait64(&m, op->word, slr_ready_value(upto, 0));
         break;
     }
     *to = m.op[0];
@@ -133,7 +149,7 @@ static enum slr_status give_words(CUgraphExec exec, const struct slr_recorded *r
 {
     CUstreamBatchMemOpParams op[4 * SLR_MAX_RANKS];
     for (uint32_t i = 0; i < node->ops; i++)
-        set_op(&r->op[node->first + i], g->route, last, last - g->plan.pieces, &op[i]);
+        set_op(&r->op[node->first + i], r->parts, g->route, last, last - g->plan.pieces, &op[i]);
     const CUDA_BATCH_MEM_OP_NODE_PARAMS params = {.ctx = ring->ctx, .count = node->ops, .paramArray = op};
     return SLR_CU(cuGraphExecBatchMemOpNodeSetParams, exec, node->node, &params);
 }
@@ -142,22 +158,43 @@ static enum slr_status give_words(CUgraphExec exec, const struct slr_recorded *r
 static enum slr_status give_ends(CUgraphExec exec, const struct slr_recorded_node *node, const struct slr_ring *ring,
                                  CUdeviceptr other)
 {
+    const CUdeviceptr own = node->own + node->at;
+    const bool takes = slr_recorded_takes(node->way);
     const CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
                                 .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                                .srcDevice = (node->corrects ? node->own : other) + node->at,
-                                .dstDevice = (node->corrects ? other : node->own) + node->at,
+                                .srcDevice = takes ? other : own,
+                                .dstDevice = takes ? own : other,
                                 .WidthInBytes = node->bytes,
                                 .Height = 1,
                                 .Depth = 1};
     return SLR_CU(cuGraphExecMemcpyNodeSetParams, exec, node->node, &copy, ring->ctx);
 }
 
-static enum slr_status give_copy(CUgraphExec exec, struct slr_recorded_node *node, const struct slr_ring *ring,
-                                 const struct slr_gather *g)
+/* The other end of the copy; 0: it is off. `last`: the number of the call's last piece. */
+static CUdeviceptr other_end(const struct slr_recorded_node *node, const struct slr_ring *ring,
+                             const struct slr_gather *g, uint32_t last)
 {
+    const uint32_t seq = last - g->plan.pieces + 1 + node->piece;
     const struct slr_route *way = &g->route[node->peer];
-    const CUdeviceptr other = !node->corrects ? way->from : way->delivery == SLR_CORRECTED ? way->to : 0;
-    const bool off = other == 0 || node->kind != (node->corrects ? way->to_kind : way->from_kind);
+    switch (node->way) {
+    case SLR_NODE_PULLS:
+        return way->source != SLR_FROM_SLOT && way->from_kind == node->kind ? way->from + node->at : 0;
+    case SLR_NODE_CORRECTS:
+        return way->delivery == SLR_CORRECTED && way->to_kind == node->kind ? way->to + node->at : 0;
+    case SLR_NODE_UNSTAGES:
+        return way->source == SLR_FROM_SLOT ? slr_recorded_slot(ring, node, seq) : 0;
+    case SLR_NODE_STAGES:
+    case SLR_NODE_TWINS:
+        return stages(g->route, ring->rank, ring->nranks) ? slr_recorded_slot(ring, node, seq) : 0;
+    }
+    return 0;
+}
+
+static enum slr_status give_copy(CUgraphExec exec, struct slr_recorded_node *node, const struct slr_ring *ring,
+                                 const struct slr_gather *g, uint32_t last)
+{
+    const CUdeviceptr other = other_end(node, ring, g, last);
+    const bool off = other == 0;
     if (!off && node->other != other) {
         SLR_TRY(give_ends(exec, node, ring, other));
         node->other = other;
@@ -174,7 +211,7 @@ enum slr_status slr_recorded_give(CUgraphExec exec, struct slr_recorded *recorde
 {
     for (uint32_t i = 0; i < recorded->nodes; i++) {
         struct slr_recorded_node *node = &recorded->node[i];
-        SLR_TRY(node->ops ? give_words(exec, recorded, node, ring, g, last) : give_copy(exec, node, ring, g));
+        SLR_TRY(node->ops ? give_words(exec, recorded, node, ring, g, last) : give_copy(exec, node, ring, g, last));
     }
     return SLR_OK;
 }

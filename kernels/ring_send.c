@@ -42,6 +42,7 @@ static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, 
     if (ring->twin)
         SLR_TRY(SLR_CU(cuMemcpyAsync, ring->twin + slr_slot_at(ring, seq), from, bytes, ring->publish));
     did(ring, SLR_SPAN_STAGE, -1, piece, bytes);
+    ring->staged = seq;
     struct slr_memops m;
     m.count = 0;
     for (int step = 1; step < ring->nranks; step++) {
@@ -97,10 +98,7 @@ static enum slr_status correct(struct slr_ring *ring, const struct slr_gather *g
     slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), last);
     SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     did(ring, SLR_SPAN_WAIT, peer, 0, 0);
-    if (ring->recorded)
-        SLR_TRY(slr_record_copy(ring, ring->publish, peer, true, g->send, 0, g->plan.shard));
-    else
-        SLR_TRY(SLR_CU(cuMemcpyAsync, g->route[peer].to, g->send, g->plan.shard, ring->publish));
+    SLR_TRY(SLR_CU(cuMemcpyAsync, g->route[peer].to, g->send, g->plan.shard, ring->publish));
     did(ring, SLR_SPAN_PUSH, peer, 0, g->plan.shard);
     return say_ready(ring, peer, slr_ready_value(last, 1));
 }

@@ -50,6 +50,7 @@ struct slr_timed_span {
     int begin, end;
     int peer, piece; /* -1: no particular one */
     size_t bytes;
+    bool staged; /* of a captured gather: a piece is copied from a slot, in replays that use it */
 };
 
 struct slr_timing {

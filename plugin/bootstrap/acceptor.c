@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define ACCEPTOR_UNKNOWN 64
+#define TURN 64 /* connections that are accepted before those that are there are heard */
 #define SHORT_OF_DESCRIPTORS_MS 2
 #define LOOK_MS 500 /* should the program have closed the listener, which wakes nobody */
 
@@ -126,7 +127,7 @@ static void *serve(void *arg)
     do {
         open = await(a);
         errno = 0; /* rest_if_short() looks at the last accept4() only */
-        while (accept_one(a))
+        for (int i = 0; (i < TURN || !open) && accept_one(a); i++)
             ;
         rest_if_short(errno);
         hear_all(a);

@@ -12,7 +12,8 @@
  * once any rank has returned from that, what has not shown the token is no rank's, and nobody has
  * to be waited for.
  *
- * Bounds. The kernel's queue of a listening socket holds 4096 connections at most: a stranger could
+ * Bounds. Who is there is heard after every few connections, as strangers may connect as fast as they are
+ * turned away. The kernel's queue of a listening socket holds 4096 connections at most: a stranger could
  * fill it, so a thread takes them out at once. Of those that have not sent anything yet
  * ACCEPTOR_UNKNOWN are kept, the newest; a rank that is pushed out before its token was seen gets
  * no welcome, and connects again. Ranks that are welcome are never pushed out.

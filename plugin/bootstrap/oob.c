@@ -2,6 +2,8 @@
 /* The process's out-of-band socket: sending, receiving, and who may be believed. */
 #include "plugin/bootstrap/oob.h"
 
+#include <arpa/inet.h>
+#include <linux/filter.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,10 +17,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/once.h"
+#include "base/sha256.h"
 #include "plugin/comm/comm.h"
 
 struct message {
-    uint32_t magic; /* of the control block: version and layout */
+    uint64_t receiver; /* its number, which the socket's filter looks for: first */
+    uint32_t magic;    /* of the control block: version and layout */
     uint32_t kind;
     struct slr_label comm;
     int32_t from, to; /* ranks */
@@ -46,16 +50,48 @@ static int own_socket(void)
 }
 
 /* What has come and is not taken yet; the house-keeping thread's alone. */
+enum { TURN = 256 };              /* messages that are looked at before the time is */
 static struct received queue[64]; /* what does not fit stays in the socket */
 static unsigned queued, taken;
 
+/* Everybody can read it (/proc/net/unix), and the number can not be told from it. */
 static socklen_t name_of(uint64_t who, struct sockaddr_un *address)
 {
+    struct slr_sha256 h;
+    union {
+        uint8_t digest[SLR_SHA256_BYTES];
+        uint64_t name;
+    } made;
+    slr_sha256_begin(&h);
+    slr_sha256_add(&h, "oob", 3);
+    slr_sha256_add(&h, &who, sizeof who);
+    slr_sha256_end(&h, made.digest);
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
-    int n =
-        snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "slipring-oob-%016llx", (unsigned long long)who);
+    int n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "slipring-oob-%016llx",
+                     (unsigned long long)made.name);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+/* The kernel throws away what does not begin with this process's number, before it takes a place among
+ * the few messages that a socket holds: the sender pays for it. Where it takes no filter, collect()
+ * looks. A filter's numbers are in the network's order. */
+static void keep_out(int sock)
+{
+    uint32_t word[2];
+    memcpy(word, &process, sizeof word);
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, sizeof(struct message), 0, 5),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(word[0]), 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, sizeof word[0]),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(word[1]), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, sizeof(struct message)),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    const struct sock_fprog filter = {.len = sizeof code / sizeof *code, .filter = code};
+    setsockopt(sock, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
 }
 
 /* Without a socket every change is seen at the next tick only, and memory that needs a descriptor
@@ -66,6 +102,8 @@ static void open_socket(void)
     socklen_t len = name_of(process, &address);
     struct stat st;
     int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+    if (sock >= 0)
+        keep_out(sock);
     if (sock >= 0 && fstat(sock, &st) == 0 && setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) == 0 &&
         bind(sock, (const struct sockaddr *)&address, len) == 0) {
         socket_inode = st.st_ino;
@@ -95,10 +133,10 @@ uint64_t slr_oob_process(void)
 
 /* Sends to the process with the number `who`. MSG_DONTWAIT: a process that is stopped must not stop
  * this one; what is lost is asked for again. */
-static bool post(uint64_t who, const struct message *text, int fd)
+static bool post(uint64_t who, struct message *text, int fd)
 {
     struct sockaddr_un address;
-    struct iovec body = {(void *)(uintptr_t)text, sizeof *text};
+    struct iovec body = {text, sizeof *text};
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
@@ -108,6 +146,7 @@ static bool post(uint64_t who, const struct message *text, int fd)
     int sock = own_socket();
     if (sock < 0 || !who)
         return false;
+    text->receiver = who;
     if (fd >= 0) {
         msg.msg_control = control.bytes;
         msg.msg_controllen = sizeof control.bytes;
@@ -206,14 +245,15 @@ static ssize_t take(int sock, struct received *r, bool *good)
     if (n < 0)
         return n;
     *good = read_ancillary(&msg, r) && n == (ssize_t)sizeof r->text && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-            r->text.magic == SLR_CONTROL_MAGIC;
+            r->text.magic == SLR_CONTROL_MAGIC && r->text.receiver == process;
     return n;
 }
 
-/* Takes what has come, as far as there is room. */
+/* Takes what has come, as far as there is room. Bounded, as others may send as fast as it is thrown
+ * away. */
 static void collect(int sock)
 {
-    while (queued < sizeof queue / sizeof *queue) {
+    for (unsigned i = 0; i < TURN && queued < sizeof queue / sizeof *queue; i++) {
         bool good = false;
         if (take(sock, &queue[queued], &good) < 0)
             return;

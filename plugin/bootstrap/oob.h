@@ -4,7 +4,8 @@
  *
  * The socket's name is abstract and made from the process's random number, which its ranks post, so
  * nothing is left behind by a process that is killed, and no process that gets the same id is taken
- * for it. Everything is sent without waiting, by any thread; what does not fit is dropped, and
+ * for it. Only ranks know the number: a message begins with its receiver's, and the kernel throws away
+ * all others, so that nobody else can fill the socket or keep the house-keeping thread busy. Everything is sent without waiting, by any thread; what does not fit is dropped, and
  * whoever needs an answer asks again. Only the house-keeping thread receives. The kernel says which
  * process and user sent a message; what comes from others than the rank that it names is dropped,
  * and its descriptor closed.
@@ -27,7 +28,7 @@ struct slr_comm;
 
 enum slr_oob_kind { SLR_OOB_WAKE, SLR_OOB_ASK, SLR_OOB_GIVE };
 
-/* The number of this process, never 0; opens the socket. */
+/* The number of this process, never 0, to be told to ranks only; opens the socket. */
 uint64_t slr_oob_process(void);
 
 /* To the process of a rank of the communicator; with SLR_OOB_WAKE `index` and `generation` mean

@@ -57,7 +57,7 @@ struct slr_timeline_counts {
 };
 
 /* The parts that folders of their own keep, each known there only. */
-struct slr_bounce;
+struct slr_stood_in;
 struct slr_link;
 struct slr_expect;
 struct slr_exports;
@@ -66,8 +66,6 @@ struct slr_pending;
 struct slr_product;
 struct slr_site_callers;
 struct slr_trials;
-
-#define SLR_UNMAPPABLE 16
 
 struct slr_comm {
     ncclComm_t nccl;
@@ -84,12 +82,10 @@ struct slr_comm {
     _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put;         /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
     bool sites_shown; /* calls are published for their sites' report: slr_symmetry_shown(), set by the agreement */
-    struct slr_exports *exports;                 /* its blocks that peers map, and theirs */
-    struct slr_expect *expect;                   /* where peers' shards have been; NULL: nothing remembered yet */
-    struct slr_bounce *bounce;                   /* bounce.h; NULL: none yet */
-    _Atomic uint64_t unmappable[SLR_UNMAPPABLE]; /* pairs of buffers that peers can not map: for_replays.h */
-    bool skips;                                  /* it does not wait for descriptors any more: for_replays.h */
-    struct slr_trials *trials;                   /* trials.h; NULL: no ways are tried */
+    struct slr_exports *exports;   /* its blocks that peers map, and theirs */
+    struct slr_expect *expect;     /* where peers' shards have been; NULL: nothing remembered yet */
+    struct slr_stood_in *stood_in; /* stand_in.h; NULL: none yet */
+    struct slr_trials *trials;     /* trials.h; NULL: no ways are tried */
     struct slr_tuner *tuner;       /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
     struct slr_site_callers *_Atomic callers; /* of the latest calls: sites/symmetry.c; NULL: none has a name */
@@ -205,6 +201,10 @@ static inline void slr_comm_lock(struct slr_comm *c)
 {
     pthread_mutex_lock(&c->lock);
 }
+
+/* The same for who can do without: whoever holds it longer than a moment may wait in the driver for what
+ * this thread is to do next. False: it was not to be had. */
+bool slr_comm_lock_soon(struct slr_comm *c);
 
 static inline void slr_comm_unlock(struct slr_comm *c)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A communicator's decision and error. */
+#include <time.h>
 #include "base/log.h"
 #include "plugin/comm/comm.h"
 
@@ -11,6 +12,19 @@ static ncclResult_t nccl_result(enum slr_status s)
 #undef X
     };
     return table[s];
+}
+
+/* Those that hold it for a moment only are waited for, so that it is not chance what becomes of a call. */
+bool slr_comm_lock_soon(struct slr_comm *c)
+{
+    enum { MOMENT_NS = 20000000, SECOND_NS = 1000000000 };
+    struct timespec end;
+    if (slr_comm_trylock(c))
+        return true;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += (end.tv_nsec + MOMENT_NS) / SECOND_NS;
+    end.tv_nsec = (end.tv_nsec + MOMENT_NS) % SECOND_NS;
+    return pthread_mutex_timedlock(&c->lock, &end) == 0;
 }
 
 void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const char *what)

@@ -34,7 +34,8 @@
 #include "plugin/comm/agreed_change.h"
 #include "plugin/comm/trial_row.h"
 
-#define SLR_CONTROL_MAGIC 0x47524c53u /* "SLRG": the layout of everything in this file and of bootstrap.c's messages */
+/* "SLRI": the layout of everything in this file, and of the messages of plugin/bootstrap. */
+#define SLR_CONTROL_MAGIC 0x49524c53u
 
 /* ---- exports.h ---- */
 
@@ -43,10 +44,7 @@ struct slr_remote_place {
     uint64_t generation, offset;
 };
 
-/* The last ones are for what has to be mapped at once whatever else is (gather/bounce.h). */
-#define SLR_EXPORTS_USUAL 32
-#define SLR_EXPORTS_SPARE 3
-#define SLR_EXPORTS (SLR_EXPORTS_USUAL + SLR_EXPORTS_SPARE)
+#define SLR_EXPORTS 32
 
 enum slr_exported_state { SLR_EXPORTED_EMPTY, SLR_EXPORTED_OPEN, SLR_EXPORTED_REVOKED };
 
@@ -71,10 +69,9 @@ struct slr_transfer {
     _Alignas(64) _Atomic uint64_t head;    /* slr_transfer_head() */
     struct slr_remote_place owner, reader; /* written by that side before it posts */
     struct slr_remote_place expected;      /* by the reader: where it takes the owner's for */
-    uint32_t owner_alone, reader_alone;    /* likewise: passed_alone.h, and SLR_TRANSFER_REPLAYED */
+    uint32_t owner_alone, reader_alone;    /* likewise: passed_alone.h */
 };
 #define SLR_TRANSFERS 256
-#define SLR_TRANSFER_REPLAYED (UINT32_C(1) << 31) /* that side makes the call from a graph */
 
 /* ---- published.h ---- */
 
@@ -125,16 +122,11 @@ struct slr_post {
     _Atomic uint64_t ack[SLR_MAX_RANKS][SLR_EXPORTS]; /* generations of theirs that it has mapped */
 };
 
-/* A rank has captured a gather; one has replayed a call that another one made. */
-#define SLR_RECORDED 1u
-#define SLR_MIXED 2u
-
 struct slr_control {
     uint32_t magic;
     int32_t nranks;
     _Atomic uint32_t decision;
     _Alignas(64) _Atomic uint64_t link; /* connect.h */
-    _Atomic uint32_t recorded;          /* SLR_RECORDED, SLR_MIXED; stay (for_replays.h) */
     _Atomic uint32_t tune; /* tuner_match.h's decision word, by compare-and-swap from 0, once, by anybody */
     struct slr_agreed_shared channel_limit; /* tuner/channel_limit.h */
     struct slr_post post[];

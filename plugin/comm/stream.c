@@ -16,6 +16,16 @@ static _Thread_local struct known {
 } known[KNOWN];
 static _Thread_local unsigned latest;
 
+/* Odd, as no handle is. A counter of its own: an address of the thread's would come again. */
+slr_stream_id slr_stream_own_id(void)
+{
+    static _Atomic slr_stream_id last = SLR_NO_STREAM;
+    static _Thread_local slr_stream_id own;
+    if (own == 0)
+        own = atomic_fetch_add(&last, 2) + 2;
+    return own;
+}
+
 void slr_stream_ends(void)
 {
     atomic_fetch_add(&ended, 1);

@@ -21,6 +21,23 @@ static inline bool slr_stream_is_default(CUstream stream)
     return !stream || stream == CU_STREAM_PER_THREAD;
 }
 
+/* Which stream a name means, of the streams of one context: equal exactly when two calls, also of two
+ * threads, mean the same one. A name alone does not say that: each thread's default stream has the
+ * one name, and means another stream to the driver when another thread calls. So a name is kept only
+ * for calls of the same thread, or of a stream that is no thread's default; what is compared across
+ * threads, or longer, is this. A thread's number is never used again; a handle is, so whoever keeps
+ * its id forgets it when the stream is destroyed. */
+typedef uint64_t slr_stream_id;
+
+#define SLR_NO_STREAM ((slr_stream_id)1) /* that of none */
+
+slr_stream_id slr_stream_own_id(void); /* of the calling thread's default stream */
+
+static inline slr_stream_id slr_stream_id_of(CUstream name)
+{
+    return name == CU_STREAM_PER_THREAD ? slr_stream_own_id() : (uintptr_t)name;
+}
+
 /* What the driver tells of a stream that is no default stream: asked once, as it does not change. */
 struct slr_stream_facts {
     CUcontext ctx; /* that it belongs to; NULL: it can not be told */

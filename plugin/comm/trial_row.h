@@ -64,7 +64,8 @@ struct slr_trial_known {
 struct slr_trials_shared {
     struct slr_agreed_shared agreed; /* rank 0 proposes `choice` */
     struct slr_trial_choice choice;
-    uint32_t knowns; /* written before rank 0 is READY, then constant */
+    _Atomic uint64_t captured[SLR_TRIAL_SITES]; /* trials/capture_way.h */
+    uint32_t knowns;                            /* written before rank 0 is READY, then constant */
     struct slr_trial_known known[SLR_TRIAL_KNOWNS];
     _Alignas(64) struct slr_trial_post post[];
 };

@@ -35,7 +35,7 @@ static enum slr_reason open_ring(struct slr_comm *c)
     if (r != SLR_R_RING)
         return r;
     if (slr_ring_open(&c->ring) != SLR_OK)
-        return SLR_R_NO_DRIVER;
+        return SLR_R_DRIVER_CALL;
     return slr_ring_try(&c->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_MEMOPS;
 }
 

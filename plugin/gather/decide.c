@@ -73,6 +73,10 @@ enum slr_reason slr_gather_decide(struct slr_call *call)
         why = SLR_R_TOO_SMALL;
     if (why == SLR_R_RING)
         why = slr_gather_here(call);
+    /* Below it calls come here or not by what has been chosen until now, which ranks that capture at different times do
+     * not agree about; no such capture is the ring's, nor counted. */
+    if (why == SLR_R_CAPTURE && call->shard * (size_t)call->comm->nranks < slr_get(SLR_S_MIN_BYTES))
+        why = SLR_R_TOO_SMALL;
     return why == SLR_R_RING ? slr_trials_call(call) : why;
 }
 

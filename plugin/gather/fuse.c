@@ -13,6 +13,7 @@
 #include "plugin/gather/in_call.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
+#include "plugin/gather/recorded.h"
 #include "plugin/produce/produce.h"
 #include "plugin/util/region.h"
 #include "plugin/timeline/timeline.h"
@@ -160,6 +161,8 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
     slr_timeline_joined(c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
     log_fused(c, gemm, split, parts, slr_pending_holder(c, stream)->origin);
+    if (c->records)
+        slr_recorded_in_parts(slr_graph_recorded(stream), c);
     slr_pending_consumed(c, stream);
     return true;
 }

@@ -6,7 +6,6 @@
 #include "base/cu.h"
 #include "cache/blocks.h"
 #include "plugin/gather/expect.h"
-#include "plugin/gather/for_replays.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/produce/product.h"
@@ -178,7 +177,6 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     struct slr_comm *c = call->comm;
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
-    slr_for_replays(call);
     /* Outside of the lock, as the lookup needs nothing of the communicator. */
     struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
     struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);

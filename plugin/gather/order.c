@@ -3,6 +3,7 @@
 
 #include "base/cu.h"
 #include "cache/captures.h"
+#include "plugin/gather/graphs.h"
 #include "plugin/gather/pending_impl.h"
 
 /* Operations of NCCL after which a communicator that never gathers is taken to stay so. */
@@ -21,7 +22,8 @@ static enum slr_status note(struct slr_ordered *o, CUstream stream)
 /* The operation on `stream` is the latest one from now on; no event stands behind it yet. */
 static void enter(struct slr_ordered *o, CUstream stream)
 {
-    atomic_store(&o->stream, stream);
+    atomic_store(&o->id, slr_stream_id_of(stream));
+    o->stream = stream;
     atomic_store(&o->open, true);
     o->noted = false;
 }
@@ -31,17 +33,29 @@ static enum slr_status wait_for(struct slr_ordered *o, CUstream stream)
 {
     /* What is captured is no operation; its launches are ordered by the program. An event recorded
      * there would become a part of the graph. */
-    if (!o->noted && slr_stream_may_capture(atomic_load(&o->stream)))
+    if (!o->noted && slr_stream_may_capture(o->stream))
         return SLR_OK;
     if (!o->noted)
-        SLR_TRY(note(o, atomic_load(&o->stream)));
+        SLR_TRY(note(o, o->stream));
     return SLR_CU(cuStreamWaitEvent, stream, o->behind, 0);
 }
 
-/* There is such an operation, and it is on another stream than this. */
+/* There is such an operation, and it is on this stream. */
+static bool here(const struct slr_ordered *o, CUstream stream)
+{
+    return atomic_load(&o->open) && atomic_load(&o->id) == slr_stream_id_of(stream);
+}
+
+/* Or on another one. */
 static bool elsewhere(const struct slr_ordered *o, CUstream stream)
 {
-    return atomic_load(&o->open) && atomic_load(&o->stream) != stream;
+    return atomic_load(&o->open) && !here(o, stream);
+}
+
+/* Nobody else can record there later. */
+static bool at_once(CUstream stream)
+{
+    return stream == CU_STREAM_PER_THREAD;
 }
 
 /* The event stands for what is on the gather's stream itself, the ring's join for the gather. */
@@ -67,13 +81,10 @@ bool slr_order_elsewhere(const struct slr_comm *c, CUstream stream)
     return elsewhere(&c->order->nccl, stream) || elsewhere(&c->order->gather, stream);
 }
 
-/* A gather that is not pending any more has been joined to its origin. A default stream has a name
- * for several, and of a stream that has ended another one may have the name. */
+/* A gather that is not pending any more has been joined to its origin. */
 bool slr_order_behind_gather(const struct slr_comm *c, CUstream stream)
 {
-    const struct slr_ordered *o = &c->order->gather;
-    return atomic_load(&o->open) && atomic_load(&o->stream) == stream && !o->noted && !slr_stream_is_default(stream) &&
-           !c->pending->active;
+    return here(&c->order->gather, stream) && !c->pending->active;
 }
 
 enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream)
@@ -84,7 +95,7 @@ enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream)
     atomic_store(&o->nccl.open, false);
     o->gathered = true;
     o->settled = false;
-    return o->several ? note(&o->gather, stream) : SLR_OK;
+    return o->several || at_once(stream) ? note(&o->gather, stream) : SLR_OK;
 }
 
 static void failed(struct slr_comm *c, enum slr_status s)
@@ -113,7 +124,7 @@ static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
 /* Nothing would change by entering the stream. */
 static bool is_latest(const struct slr_ordered *o, CUstream stream)
 {
-    return atomic_load(&o->open) && atomic_load(&o->stream) == stream && !o->noted;
+    return here(o, stream) && !o->noted;
 }
 
 static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
@@ -123,8 +134,12 @@ static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
      * known which stream they will be on. */
     bool doubtful = o->gathered ? elsewhere(&o->gather, stream) : o->seen++ < OPEN_QUESTION;
     /* The usual case, one stream: the event is recorded when it is asked for, if ever. */
-    bool late = !o->several && !doubtful;
-    if ((late && is_latest(&o->nccl, stream)) || slr_stream_may_capture(stream))
+    bool late = !o->several && !doubtful && !at_once(stream);
+    if (slr_stream_may_capture(stream)) {
+        slr_graph_hold(slr_graph_of(slr_graph_recorded(stream)), c, 0); /* its launches are operations */
+        return SLR_OK;
+    }
+    if (late && is_latest(&o->nccl, stream))
         return SLR_OK;
     if (late) {
         enter(&o->nccl, stream);
@@ -161,25 +176,41 @@ void slr_order_after_nccl(struct slr_comm *c, CUstream stream)
     under_lock(c, stream, after_nccl);
 }
 
-/* Under the communicator's lock. The event outlives the stream; without it nothing could be waited
- * for any more. */
+/* The event outlives the stream; without it nothing could be waited for any more. And the next stream
+ * with this handle is another one. */
+static enum slr_status leave(struct slr_ordered *o, CUstream stream)
+{
+    if (!here(o, stream))
+        return SLR_OK;
+    const enum slr_status s = note(o, stream);
+    atomic_store(&o->id, SLR_NO_STREAM);
+    return s;
+}
+
+/* Under the communicator's lock. */
 static enum slr_status stream_ends(struct slr_comm *c, CUstream stream)
 {
-    struct slr_ordered *both[] = {&c->order->gather, &c->order->nccl};
-    enum slr_status s = SLR_OK;
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    for (int i = 0; i < 2 && s == SLR_OK; i++)
-        if (atomic_load(&both[i]->open) && atomic_load(&both[i]->stream) == stream && !both[i]->noted)
-            s = note(both[i], stream);
+    enum slr_status s = leave(&c->order->gather, stream);
+    if (s == SLR_OK)
+        s = leave(&c->order->nccl, stream);
     slr_shared_work_end();
     return s;
+}
+
+/* Of a stream that is about to be destroyed. Without the lock, where there is nothing to be noted: whoever
+ * has the lock may wait in the driver for what this thread is to do next. */
+static void leave_noted(struct slr_ordered *o, CUstream stream)
+{
+    slr_stream_id id = slr_stream_id_of(stream);
+    if (here(o, stream) && atomic_load(&o->noted))
+        atomic_compare_exchange_strong(&o->id, &id, SLR_NO_STREAM);
 }
 
 /* Without the lock: no other thread begins to use a stream that is about to be destroyed. */
 static bool concerns(const struct slr_comm *c, CUstream stream)
 {
-    return c->pass == SLR_R_RING &&
-           (atomic_load(&c->order->gather.stream) == stream || atomic_load(&c->order->nccl.stream) == stream);
+    return c->pass == SLR_R_RING && (here(&c->order->gather, stream) || here(&c->order->nccl, stream));
 }
 
 /* The default streams are never destroyed. A stream of another rank is in no communicator of this
@@ -192,6 +223,8 @@ void slr_order_stream_end(CUstream stream)
         return;
     int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
     for (int i = 0; i < n; i++) {
+        leave_noted(&comms[i]->order->gather, stream);
+        leave_noted(&comms[i]->order->nccl, stream);
         if (concerns(comms[i], stream))
             under_lock(comms[i], stream, stream_ends);
         slr_comm_put(comms[i]);

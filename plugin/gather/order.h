@@ -19,7 +19,8 @@
  * What a stream has to wait for is an event behind the operation. When it is recorded:
  *
  *   with the operation   the communicator is known to use several streams, or that is open: NCCL's
- *                        first 32 operations, until a gather comes on the same stream
+ *                        first 32 operations, until a gather comes on the same stream; or it is on
+ *                        a thread's default stream, which only that thread can name
  *   late                 else: when the first call on another stream comes, or just before the
  *                        stream is destroyed; that call waits for more than it must, once
  *
@@ -27,7 +28,8 @@
  * waits for those before it, as NCCL's do. An event behind an operation waits for what stood on its
  * stream before, as the operation does.
  *
- * Captured operations take no part, in either direction: they do not run now.
+ * A captured operation takes no part, in either direction: it does not run now. A launch of a graph that holds
+ * operations of the communicator is one: of NCCL's (graph_launch.h), or a gather (replay.h).
  *
  * Operations of one group have no order among themselves; group.c makes their streams wait for each
  * other.
@@ -38,14 +40,16 @@
 #include <stdbool.h>
 #include "base/real.h"
 #include "base/status.h"
+#include "plugin/comm/stream.h"
 
 struct slr_comm;
 
 /* An operation and the event behind it. */
 struct slr_ordered {
-    _Atomic(CUstream) stream; /* changed under the communicator's lock */
+    _Atomic slr_stream_id id; /* of its stream; changed under the communicator's lock */
+    CUstream stream;          /* its name, while nothing is noted */
     _Atomic bool open;        /* there is one, and calls on other streams have to wait for it */
-    bool noted;               /* `behind` has been recorded behind it */
+    _Atomic bool noted;       /* `behind` has been recorded behind it */
     CUevent behind;           /* NULL: not made yet */
 };
 

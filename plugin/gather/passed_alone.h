@@ -24,6 +24,10 @@
  * The count is published before the call that it precedes is made, so ranks that pass alike never
  * differ in either. In a group, calls are made when it ends: those that it has recorded come before
  * what is passed now.
+ *
+ * How often the body of a conditional node runs is decided on the device. A rank that has launched a graph with such
+ * calls in a body has no count any more (*uncounted*), and is not compared from its next call on: ranks that do the
+ * same differ in nothing, and those that make the calls in plain graphs, with NCCL, are right.
  */
 #ifndef SLR_PLUGIN_GATHER_PASSED_ALONE_H
 #define SLR_PLUGIN_GATHER_PASSED_ALONE_H
@@ -38,6 +42,9 @@ static inline bool slr_passes_alone(enum slr_reason why)
 
 /* This rank passes so many calls of `c` now. Thread-safe. */
 void slr_alone_note(struct slr_comm *c, enum slr_reason why, uint32_t calls);
+
+/* It may have passed any number of calls. For good. Thread-safe. */
+void slr_alone_uncounted(struct slr_comm *c);
 
 /* `theirs`: how many the peer had passed when it made the call that this rank is about to make.
  * Fails the communicator when this rank has passed another number. */

@@ -8,7 +8,8 @@
 #include "plugin/timeline/timeline.h"
 
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
-static struct slr_comm *list; /* of pending communicators, under the table lock */
+static struct slr_comm *list; /* of pending communicators, the latest first; under the table lock */
+static uint64_t serial;       /* of the latest; likewise */
 
 /* A bit for each stream that is a holder; all, when a default stream is one. Changed under the table
  * lock; read without it by operations, which most often are on other streams. What other threads
@@ -25,6 +26,14 @@ void slr_table_lock(void)
 void slr_table_unlock(void)
 {
     pthread_mutex_unlock(&table);
+}
+
+bool slr_pending_any(void)
+{
+    slr_table_lock();
+    const bool any = list != NULL;
+    slr_table_unlock();
+    return any;
 }
 
 struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx)
@@ -59,8 +68,7 @@ static void note_held(void)
     atomic_store(&held, bits);
 }
 
-/* Whether an operation on the stream may observe anything. */
-static bool may_observe(CUstream stream)
+bool slr_pending_may_observe(CUstream stream)
 {
     return (atomic_load(&held) & bit_of(stream)) != 0;
 }
@@ -109,6 +117,7 @@ void slr_pending_add(struct slr_comm *c)
     struct slr_holder h = {.stream = stream, .blocking = holds_default(c, stream), .origin = true};
     slr_table_lock();
     c->pending->active = true;
+    c->pending->serial = ++serial;
     c->pending->carried = c->pending->followed = false;
     c->pending->holder[0] = h;
     c->pending->holders = 1;
@@ -311,7 +320,7 @@ static bool is_observed(struct slr_comm *c, void *s)
  * lock: programs with no holder on a default stream never pay for it. */
 static struct slr_comm *next_observed(struct sight *s)
 {
-    struct slr_comm *c = may_observe(s->op->stream) ? slr_pending_find(is_observed, s) : NULL;
+    struct slr_comm *c = slr_pending_may_observe(s->op->stream) ? slr_pending_find(is_observed, s) : NULL;
     if (c || !s->ask)
         return c;
     s->ask = false;
@@ -320,16 +329,20 @@ static struct slr_comm *next_observed(struct sight *s)
     return slr_pending_find(is_observed, s);
 }
 
-static void mark(struct slr_holder *h, bool moved_on)
+/* Under the table lock. */
+static void mark(const struct slr_operation *op, const struct slr_comm *c, struct slr_holder *h)
 {
-    slr_table_lock();
-    *(moved_on ? &h->moved_on : &h->overtaken) = true;
-    slr_table_unlock();
+    atomic_store(op->among == c ? &h->moved_on : &h->overtaken, true);
 }
 
-void slr_pending_overtaken(struct slr_holder *h)
+/* What nobody writes a line of is marked without the communicator's lock. Visits all, as it never matches. */
+static bool mark_overtaken(struct slr_comm *c, void *sight)
 {
-    mark(h, false);
+    struct sight *s = sight;
+    struct slr_holder *h = slr_pending_holder(c, s->op->stream);
+    if (h && observes(s, c, h) && overtakes(s->op, c, h) && unmarked(s->op, c, h))
+        mark(s->op, c, h);
+    return false;
 }
 
 /* Under the communicator's lock. */
@@ -341,7 +354,9 @@ static void join_observed(struct slr_comm *c, struct sight *s)
     for (struct slr_holder *h; (h = observed(s, c)) != NULL;) {
         if (overtakes(s->op, c, h)) {
             slr_note_overtaken(c, s->op);
-            mark(h, s->op->among == c);
+            slr_table_lock();
+            mark(s->op, c, h);
+            slr_table_unlock();
             continue;
         }
         if (!joined) {
@@ -358,6 +373,8 @@ static void join_observed(struct slr_comm *c, struct sight *s)
 void slr_pending_join_observed(const struct slr_operation *op)
 {
     struct sight s = sight_of(op);
+    if (op->overtakes && !op->gemm && slr_pending_may_observe(op->stream))
+        slr_pending_find(mark_overtaken, &s);
     /* One communicator at a time, because two communicators' locks are never held together. */
     for (struct slr_comm *c; (c = next_observed(&s)) != NULL;) {
         slr_comm_lock(c);
@@ -374,7 +391,7 @@ static bool is_holder(struct slr_comm *c, void *stream)
 
 bool slr_pending_held(CUstream stream)
 {
-    struct slr_comm *c = may_observe(stream) ? slr_pending_find(is_holder, stream) : NULL;
+    struct slr_comm *c = slr_pending_may_observe(stream) ? slr_pending_find(is_holder, stream) : NULL;
     slr_comm_put(c);
     return c != NULL;
 }
@@ -390,7 +407,7 @@ bool slr_pending_observed(const struct slr_operation *op)
 void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who)
 {
     const struct slr_operation op = {.stream = slr_stream_name(stream, per_thread), .why = why, .who = who};
-    if (!may_observe(op.stream))
+    if (!slr_pending_may_observe(op.stream))
         return;
     /* The joins call the driver; its hooks must not come back here. */
     slr_guard++;
@@ -404,16 +421,33 @@ static bool in_context(struct slr_comm *c, void *ctx)
     return !ctx || c->shared.ctx == ctx;
 }
 
-void slr_pending_join_all(enum slr_reason why, const char *who)
+static bool on_device(struct slr_comm *c, void *device)
 {
-    CUcontext ctx = NULL;
-    slr_guard++;
-    slr_real.cuCtxGetCurrent(&ctx);
-    for (struct slr_comm *c; (c = slr_pending_find(in_context, ctx)) != NULL;) {
+    return c->shared.device == *(const CUdevice *)device;
+}
+
+static void join_each(bool (*match)(struct slr_comm *c, void *what), void *what, enum slr_reason why, const char *who)
+{
+    for (struct slr_comm *c; (c = slr_pending_find(match, what)) != NULL;) {
         slr_comm_lock(c);
         slr_pending_join(c, why, who);
         slr_comm_unlock(c);
         slr_comm_put(c);
     }
+}
+
+void slr_pending_join_all(enum slr_reason why, const char *who)
+{
+    CUcontext ctx = NULL;
+    slr_guard++;
+    slr_real.cuCtxGetCurrent(&ctx);
+    join_each(in_context, ctx, why, who);
+    slr_guard--;
+}
+
+void slr_pending_join_device(CUdevice device, enum slr_reason why, const char *who)
+{
+    slr_guard++;
+    join_each(on_device, &device, why, who);
     slr_guard--;
 }

@@ -21,7 +21,9 @@
  *   on a stream                                that are this stream
  *   on a stream that is not non-blocking       ... and the legacy default stream
  *   on a default stream                        ... and all that are not non-blocking
- *   of the host, or on the whole device        all
+ *   of the host, or on the whole device        all of the current context
+ *   a query of a stream                        none: it tells of the stream and of what that holds
+ *   a blocking copy between devices            ... and all of these devices
  *   next gather of the communicator            all: its events are used again
  *
  * Events. Frameworks gather on a stream S of their own and tell another one, C, by an event:
@@ -107,6 +109,12 @@ void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason w
  * copy, a free, a context's end). */
 void slr_pending_join_all(enum slr_reason why, const char *who);
 
+/* All of a device is about to be observed, whatever context is current. */
+void slr_pending_join_device(CUdevice device, enum slr_reason why, const char *who);
+
+/* Whether anything is pending. What other threads add meanwhile has no order with this call. */
+bool slr_pending_any(void);
+
 /* cuEventRecord and cuStreamWaitEvent in all forms; `flags` 0 where there are none. True: done in
  * the driver's stead, *result is the answer. False: what the call could observe is joined, and the
  * driver has to be called. */
@@ -114,6 +122,12 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
                         CUresult *result);
 bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
                       CUresult *result);
+
+/* cuStreamQuery in all forms. Takes no lock that is held over calls of the driver: whoever holds such a
+ * one may wait in the driver for what this thread is to do next. So it joins nothing: a stream that
+ * holds a gather is not ready before that is over, as the ring's own streams tell, and then as ready as
+ * the driver finds it. True: *result is the answer. False: the driver's is. */
+bool slr_pending_query(CUstream stream, bool per_thread, const char *who, CUresult *result);
 
 /* Whether any gather is held by the stream, a name that slr_stream_name() returned. */
 bool slr_pending_held(CUstream stream);

@@ -128,9 +128,13 @@ static bool is_origin(struct slr_comm *c, void *place)
     return h && h->origin && !h->overtaken && at->ctx == c->shared.ctx;
 }
 
-static bool is_carried_origin(struct slr_comm *c, void *place)
+/* Visits all, as it never matches. */
+static bool overtaken_by_alloc(struct slr_comm *c, void *place)
 {
-    return c->pending->carried && is_origin(c, place);
+    const struct stream_place *at = place;
+    if (c->pending->carried && is_origin(c, place))
+        atomic_store(&slr_pending_holder(c, at->stream)->overtaken, true);
+    return false;
 }
 
 void slr_pending_alloc(CUstream stream, bool per_thread)
@@ -138,13 +142,7 @@ void slr_pending_alloc(CUstream stream, bool per_thread)
     struct stream_place at = {.stream = slr_stream_name(stream, per_thread)};
     slr_guard++;
     slr_real.cuCtxGetCurrent(&at.ctx);
-    for (struct slr_comm *c; (c = slr_pending_find(is_carried_origin, &at)) != NULL;) {
-        slr_comm_lock(c);
-        if (is_origin(c, &at))
-            slr_pending_overtaken(slr_pending_holder(c, at.stream));
-        slr_comm_unlock(c);
-        slr_comm_put(c);
-    }
+    slr_pending_find(overtaken_by_alloc, &at);
     slr_guard--;
 }
 
@@ -247,7 +245,8 @@ static bool follow(struct slr_comm *c, CUstream stream)
 
 static bool wait_for(struct slr_comm *c, CUstream stream, CUevent event)
 {
-    slr_comm_lock(c);
+    if (!slr_comm_lock_soon(c))
+        return false;
     bool done = carried_by(c, event) && may_follow(c, stream) && follow(c, stream);
     slr_comm_unlock(c);
     return done;
@@ -255,14 +254,15 @@ static bool wait_for(struct slr_comm *c, CUstream stream, CUevent event)
 
 /* The context is compared first: the lock of a communicator of another context is another rank's,
  * and is not waited for. */
-static bool could_follow(struct slr_comm *c, CUstream stream)
+static enum { NO, YES, BUSY } could_follow(struct slr_comm *c, CUstream stream)
 {
     if (stream == CU_STREAM_PER_THREAD || slr_stream_context(stream) != c->shared.ctx)
-        return false;
-    slr_comm_lock(c);
+        return NO;
+    if (!slr_comm_lock_soon(c))
+        return BUSY;
     bool could = c->pending->active && may_follow(c, stream);
     slr_comm_unlock(c);
-    return could;
+    return could ? YES : NO;
 }
 
 static bool any(const struct slr_comm *c, const void *what)
@@ -281,16 +281,16 @@ bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
     slr_guard++;
     /* Looked at again under the lock (wait_for): the gather may end in between. */
     struct slr_comm *c = flags == 0 ? slr_pending_find(carries, event) : NULL;
-    bool follows = c && could_follow(c, op.stream);
-    if (follows) { /* nothing captures the event: the ring has recorded it */
+    const int follows = c ? could_follow(c, op.stream) : NO;
+    if (follows == YES) { /* nothing captures the event: the ring has recorded it */
         slr_pending_join_observed(&op);
         done = wait_for(c, op.stream, event);
         *result = CUDA_SUCCESS;
     }
-    /* A stream that can not follow the gather of an event that carries it waits for all of it. And an
-     * event that was recorded in a capture would draw a stream into it that is not joined yet, and
-     * could not be joined there. */
-    if ((c && !follows) || !slr_nothing_captures())
+    /* A stream that can not follow the gather of an event that carries it waits for all of it: so it does
+     * by the driver's wait, if the communicator is busy. And an event that was recorded in a capture would
+     * draw a stream into it that is not joined yet, and could not be joined there. */
+    if ((c && follows == NO) || !slr_nothing_captures())
         op.overtakes = NULL;
     slr_comm_put(c);
     if (!done)

@@ -55,7 +55,10 @@ void slr_note_overtaken(const struct slr_comm *c, const struct slr_operation *op
  * it overtakes. */
 void slr_pending_join_observed(const struct slr_operation *op);
 
-/* Whether that would join any, or mark any as overtaken. */
+/* Whether an operation on the stream may observe any gather. One load. */
+bool slr_pending_may_observe(CUstream stream);
+
+/* Whether slr_pending_join_observed() would join any, or mark any as overtaken. */
 bool slr_pending_observed(const struct slr_operation *op);
 
 /* With either lock. `stream` as a holder of the gather, NULL: it is none. */
@@ -69,9 +72,6 @@ void slr_pending_add(struct slr_comm *c);
 
 /* Makes `stream` a follower. There must be room. */
 void slr_pending_follow(struct slr_comm *c, CUstream stream);
-
-/* Something has been put on the holder that does not wait for the gather. */
-void slr_pending_overtaken(struct slr_holder *h);
 
 /* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
 void slr_pending_consumed(struct slr_comm *c, CUstream stream);

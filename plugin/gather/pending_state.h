@@ -18,12 +18,14 @@ struct slr_holder {
     bool blocking;   /* synchronises with the legacy default stream */
     bool origin;     /* the gather was called on it */
     bool partner;    /* a group has made it a holder; neither: a follower */
-    bool overtaken;  /* of an origin: no event can carry the gather from there any more */
-    bool moved_on;   /* of an origin: the next event has to come after more than the carrier does */
+    /* These two change under the table lock alone, as what overtakes waits for nobody. */
+    _Atomic bool overtaken; /* of an origin: no event can carry the gather from there any more */
+    _Atomic bool moved_on;  /* of an origin: the next event has to come after more than the carrier does */
 };
 
 struct slr_pending {
     bool active;
+    uint64_t serial; /* of all that were pending in this process: names this one */
     struct slr_gather gather;
     size_t slot; /* for which gather.plan was made */
     struct slr_holder holder[SLR_HOLDERS];

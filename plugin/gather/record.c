@@ -6,10 +6,10 @@
 #include <string.h>
 #include "base/cu.h"
 #include "base/log.h"
+#include "cache/captures.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
 #include "plugin/connect/graphs_try.h"
-#include "plugin/gather/for_replays.h"
 #include "plugin/gather/pending_impl.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/record_memory.h"
@@ -17,7 +17,6 @@
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 
-#define NOT_HERE 16
 /* A copy that is cut, for the parts of a GEMM, is slower below that size (docs/measurements.md). */
 #define LARGE_SHARD ((size_t)32 << 20)
 
@@ -28,8 +27,6 @@ struct slr_recorder {
     struct slr_pending pending;
     unsigned long long capture; /* 0: none now */
     unsigned calls;
-    CUevent bounced; /* the latest use of the bounce buffer is over */
-    bool bounces;    /* it has been recorded in this capture */
     struct slr_recorder *next;
 };
 
@@ -37,10 +34,6 @@ struct slr_recorder {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_recorder *list;
 static _Atomic unsigned serving;
-
-/* Captures into graphs of the program's: the latest ones. */
-static _Atomic unsigned long long not_here[NOT_HERE];
-static _Atomic unsigned not_here_count;
 
 static bool info(CUstream stream, unsigned long long *capture, CUgraph *graph)
 {
@@ -59,29 +52,12 @@ unsigned long long slr_record_capture(CUstream stream)
     return info(stream, &capture, NULL) ? capture : 0;
 }
 
-void slr_record_not_here(CUstream stream)
-{
-    unsigned long long capture = slr_record_capture(stream);
-    if (capture)
-        atomic_store(&not_here[atomic_fetch_add(&not_here_count, 1) % NOT_HERE], capture);
-}
-
-static bool may_be_here(unsigned long long capture)
-{
-    for (int i = 0; i < NOT_HERE; i++)
-        if (atomic_load(&not_here[i]) == capture)
-            return false;
-    return true;
-}
-
 /* ---- recorders ---- */
 
 static enum slr_status open_ring(struct slr_recorder *r)
 {
     SLR_TRY(slr_shared_enter(&r->comm.shared));
-    enum slr_status s = SLR_CU(cuEventCreate, &r->bounced, CU_EVENT_DISABLE_TIMING);
-    if (s == SLR_OK && (s = slr_ring_open(&r->comm.ring)) != SLR_OK)
-        slr_real.cuEventDestroy(r->bounced);
+    enum slr_status s = slr_ring_open(&r->comm.ring);
     slr_shared_leave();
     return s;
 }
@@ -125,12 +101,12 @@ static void begin(struct slr_recorder *r, const struct slr_comm *c, unsigned lon
     ring->dflags = c->ring.dflags;
     ring->slot = c->ring.slot;
     memcpy(ring->slots, c->ring.slots, sizeof ring->slots);
+    ring->twin = c->ring.twin;
     ring->carrying = ring->restated = ring->behind = false;
     ring->entries = 0;
     atomic_store(&r->comm.error, ncclSuccess);
     memset(&r->order, 0, sizeof r->order);
     r->calls = 0;
-    r->bounces = false;
     r->capture = capture;
 }
 
@@ -169,11 +145,6 @@ bool slr_record_takes(const struct slr_comm *recorder, CUstream stream)
 
 /* ---- a gather ---- */
 
-static bool bounces(const struct slr_call *call, const struct slr_recorded_gather *g)
-{
-    return g->recv != call->recv;
-}
-
 /* Under the recorder's lock, as what follows. */
 static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, struct slr_recorded_gather *g)
 {
@@ -195,32 +166,10 @@ static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, 
     return s;
 }
 
-/* Of a gather by way of the bounce buffer; each use behind the one before. */
-static enum slr_status bounce_in(struct slr_recorder *r, const struct slr_call *call,
-                                 const struct slr_recorded_gather *g)
-{
-    if (r->bounces)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, call->stream, r->bounced, 0));
-    return SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)g->send, (CUdeviceptr)(uintptr_t)call->send, call->shard,
-                  call->stream);
-}
-
-static enum slr_status bounce_out(struct slr_recorder *r, const struct slr_call *call,
-                                  const struct slr_recorded_gather *g)
-{
-    slr_pending_join(&r->comm, SLR_R_JOIN_OTHER_OP, "ncclAllGather");
-    SLR_TRY(SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)call->recv, (CUdeviceptr)(uintptr_t)g->recv,
-                   call->shard * (size_t)r->comm.nranks, call->stream));
-    r->bounces = true;
-    return SLR_CU(cuEventRecord, r->bounced, call->stream);
-}
-
 static enum slr_status enter(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
                              bool first)
 {
     slr_timeline_capture(recorder, call, &g->plan, &g->stamps);
-    if (bounces(call, g))
-        SLR_TRY(bounce_in((struct slr_recorder *)recorder, call, g));
     /* Nothing of the capture before is waited for. */
     return slr_ring_entry(&recorder->ring, call->stream, first);
 }
@@ -232,11 +181,6 @@ static enum slr_status put(struct slr_comm *recorder, const struct slr_call *cal
     SLR_TRY(enqueue(recorder, call, g));
     slr_pending_add(recorder);
     return SLR_OK;
-}
-
-static enum slr_status leave(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g)
-{
-    return bounces(call, g) ? bounce_out((struct slr_recorder *)recorder, call, g) : SLR_OK;
 }
 
 static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
@@ -260,6 +204,9 @@ static enum slr_status take_steps(struct slr_recording *x, unsigned steps)
         s = x->what->put(c, &x->call, &x->g, x->first);
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && x->what->leave)
         s = x->what->leave(c, &x->call, &x->g);
+    /* What another thread puts on its own default stream, which has the same name, is not in this capture. */
+    if (s == SLR_OK && steps & SLR_RECORD_LEAVE && x->call.stream == CU_STREAM_PER_THREAD)
+        slr_pending_join(c, SLR_R_JOIN_PER_THREAD, x->what->name);
     return s;
 }
 
@@ -333,8 +280,8 @@ static bool is_for_the_ring(const struct slr_call *call)
     if (!slr_graphs_all_can(c))
         slr_graphs_missed();
     return slr_graphs_take(c, call->shard) && atomic_load(&c->error) == ncclSuccess &&
-           !slr_stream_is_default(slr_stream_name(call->stream, false)) && info(call->stream, &capture, &graph) &&
-           graph && may_be_here(capture) && slr_recorded_count(graph, c) + slr_group_kept(c) < SLR_RECORD_MOST;
+           info(call->stream, &capture, &graph) && graph && !slr_capture_is_given(capture) &&
+           slr_recorded_count(graph, c) + slr_group_kept(c) < SLR_RECORD_MOST;
 }
 
 /* What a rank can not do here alone fails its capture: the others have recorded the call. */
@@ -380,18 +327,17 @@ enum slr_reason slr_record_call(struct slr_call *call, const struct slr_recordab
         slr_connect_end(&c, 1);
         return connected;
     }
-    if (!call->scatter)
-        slr_for_replays_announce(c);
     *r = slr_in_group() ? keep(call) : record_now(call, what);
     return SLR_R_GRAPH;
 }
 
 const struct slr_recordable slr_recordable_gather = {
-    .name = "ncclAllGather", .prepare = prepare, .enter = enter, .put = put, .leave = leave};
+    .name = "ncclAllGather", .prepare = prepare, .enter = enter, .put = put};
 
 enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
 {
-    return slr_trials_allow(call->comm, call->shard) ? slr_record_call(call, &slr_recordable_gather, r) : SLR_R_CAPTURE;
+    return slr_trials_captured(call->comm, call->shard, false) ? slr_record_call(call, &slr_recordable_gather, r)
+                                                               : SLR_R_CAPTURE;
 }
 
 /* ---- the end of a capture ---- */
@@ -472,7 +418,6 @@ void slr_record_close(struct slr_comm *c)
         slr_pending_join(&r->comm, SLR_R_JOIN_DESTROY, "the communicator's end"); /* in a capture that goes on */
         slr_comm_unlock(&r->comm);
         slr_ring_close(&r->comm.ring);
-        slr_real.cuEventDestroy(r->bounced);
         pthread_mutex_destroy(&r->comm.lock);
     }
 }

@@ -36,29 +36,25 @@
  *
  *   SLIPRING_GRAPHS, SLIPRING_ZERO_COPY or SLIPRING_ALLOC is off on a rank, or a rank's driver can not
  *     change nodes of executable graphs: all ranks have posted that (plugin/connect/graphs_try.h)
- *   fewer bytes than 8 times SLIPRING_MIN_BYTES, or a size that was measured to be NCCL's (trials.h)
+ *   fewer bytes than 8 times SLIPRING_MIN_BYTES, or a size that was measured to be NCCL's on the rank that was
+ *     the first to capture a gather of it, which decides for all captures (trials/capture_way.h)
  *   ranks that share a GPU (slr_transfer_put)
- *   cudaStreamBeginCaptureToGraph: the graph may be the body of a conditional node, whose nodes can
- *     not be changed
- *   more than SLR_RECORD_MOST calls of a communicator in one graph: a rank that launches it may
- *     not get further ahead than there are descriptors
+ *   cudaStreamBeginCaptureToGraph: the graph may be the body of a conditional node: the device decides how
+ *     often it runs, so that its calls have no numbers
+ *   more than SLR_RECORD_MOST calls of a communicator in one graph: a rank that is one launch ahead
+ *     would be staged, as there are no descriptors for so many
  *   the legacy and the per-thread default stream
  *   the ranks could not connect (connect.h), which is one word for all
  *
  * These are equal on ranks that do the same. Nothing else may decide: ranks capture at different
  * times and do not wait for each other, so what one rank has not got, such as memory that can be
- * mapped, it makes up for by itself (bounce.h), or its capture fails. If ranks differ all the same, the
- * communicator fails as passed_alone.h says.
+ * mapped, it makes up for by itself (it is staged), or its capture fails. If ranks differ all the same,
+ * the communicator fails as passed_alone.h says.
  *
- * A launch waits when a peer is SLR_TRANSFERS calls behind, until it comes, dies or fails, or the
- * program aborts; for a peer of the same process, which may be waiting for this thread, 10 s.
- *
- * What a replay can not do: staging, as its nodes are fixed. So buffers of recorded gathers are
- * registered with the communicator as long as a graph holds them, which keeps them mapped; a launch
- * waits until they are, at most SLIPRING_AGREE_TIMEOUT. Buffers that the peers can not map are copied
- * to one that they can and back, as nodes of the graph (bounce.h). Peers outside of a graph keep away
- * from staging as well (for_replays.h); where one has agreed on it all the same, the communicator fails
- * with a message. */
+ * Buffers of recorded gathers are registered with the communicator as long as a graph holds them, which
+ * keeps them mapped. Neither a capture nor a launch waits for a peer: a replay is staged, like any call,
+ * where a buffer is not mapped, where it is not known whose turn it is (transfer.h), and when a rank is
+ * SLR_TRANSFERS calls ahead. How far it gets is for the stream's queue to say. */
 #ifndef SLR_PLUGIN_GATHER_RECORD_H
 #define SLR_PLUGIN_GATHER_RECORD_H
 
@@ -101,9 +97,6 @@ ncclResult_t slr_record_group_end(struct slr_recordings *all, const struct slr_g
 
 /* Of a recorder: whether `stream` is in its capture, or in none and may be taken in. */
 bool slr_record_takes(const struct slr_comm *recorder, CUstream stream);
-
-/* A capture into a graph of the program's has begun on the stream. */
-void slr_record_not_here(CUstream stream);
 
 /* The capture of `stream` is about to end, and has ended. */
 void slr_record_end(CUstream stream);

@@ -23,21 +23,25 @@ bool slr_recorded_any(void)
 
 static void keep(const struct slr_recorded_gather *g)
 {
-    for (int i = 0; i < 2 && g->block[i]; i++)
-        slr_external_hold_again(g->block[i]);
+    for (int i = 0; i < 2; i++)
+        if (g->block[i])
+            slr_external_hold_again(g->block[i]);
     struct slr_comm *c = slr_comm_find_id(&g->comm, g->rank);
     if (!c)
         return;
     atomic_fetch_add(&c->link->calls, 1);
-    for (int i = 0; i < 2 && g->block[i]; i++)
-        slr_exports_register(c, g->block[i], true);
+    for (int i = 0; i < 2; i++)
+        if (g->block[i])
+            slr_exports_register(c, g->block[i]); /* again: it has its place */
     slr_comm_put(c);
 }
 
 static void let_go(const struct slr_recorded_gather *g)
 {
     struct slr_comm *c = slr_comm_find_id(&g->comm, g->rank);
-    for (int i = 0; i < 2 && g->block[i]; i++) {
+    for (int i = 0; i < 2; i++) {
+        if (!g->block[i])
+            continue;
         if (c)
             slr_exports_unregister(c, g->block[i], false);
         slr_external_release(g->block[i]);
@@ -167,6 +171,18 @@ unsigned slr_recorded_count(CUgraph graph, const struct slr_comm *c)
     return n;
 }
 
+void slr_recorded_in_parts(CUgraph graph, const struct slr_comm *c)
+{
+    pthread_mutex_lock(&lock);
+    const struct slr_recorded_graph *at = find(slr_graph_of(graph));
+    for (unsigned i = at ? at->gathers : 0; i-- > 0;)
+        if (at->gather[i].rank == c->rank && memcmp(&at->gather[i].comm, &c->id, sizeof c->id) == 0) {
+            at->gather[i].nodes.parts = true;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
 void slr_recorded_instantiated(CUgraphExec exec, CUgraph graph)
 {
     if (!slr_recorded_any())
@@ -197,6 +213,14 @@ void slr_recorded_cloned(CUgraph clone, CUgraph graph)
     pthread_mutex_unlock(&lock);
 }
 
+static void not_made(unsigned gathers, CUresult r)
+{
+    slr_log(
+        SLR_LOG_WARN, "graph_not_made", "gathers=%u code=%d msg=%s", gathers, (int)r,
+        "a graph with captured gathers can not be instantiated for the launch by device code, nor when it is in the "
+        "body of a conditional node; SLIPRING_GRAPHS=off leaves its gathers to NCCL");
+}
+
 void slr_recorded_child(CUgraph graph, CUgraph child, CUgraphNode node)
 {
     CUgraph copy = NULL;
@@ -205,8 +229,12 @@ void slr_recorded_child(CUgraph graph, CUgraph child, CUgraphNode node)
     pthread_mutex_lock(&lock);
     struct slr_recorded_graph *from = find(slr_graph_of(child)), *to = from ? find_or_add(slr_graph_of(graph)) : NULL;
     if (to && to != from)
-        add(to, from, copy);
+        add(to, from, copy == child ? NULL : copy); /* it may have been moved into the node */
+    if (to && to != from && copy == child && from->made == 0)
+        unlist(from);
     pthread_mutex_unlock(&lock);
+    if (to && slr_graph_in_body(graph))
+        not_made(to->gathers, CUDA_SUCCESS);
 }
 
 /* The nodes of a copy that was given another graph's values: its own, with what those say. */
@@ -264,9 +292,7 @@ void slr_recorded_not_instantiated(CUgraph graph, CUresult r)
     const unsigned gathers = at ? at->gathers : 0;
     pthread_mutex_unlock(&lock);
     if (gathers)
-        slr_log(SLR_LOG_WARN, "graph_not_made", "gathers=%u code=%d msg=%s", gathers, (int)r,
-                "a graph with captured gathers was not instantiated; it can not be launched by device code; "
-                "SLIPRING_GRAPHS=off leaves its gathers to NCCL");
+        not_made(gathers, r);
 }
 
 bool slr_recorded_destroys(CUgraph graph)

@@ -37,7 +37,6 @@ struct slr_recorded_gather {
     uint64_t block[2]; /* that are held and registered: of `send` and `recv`; 0: none */
     bool scatter;      /* it is a reduce-scatter, which holds no block */
     bool fused;        /* and its GEMM is in parts */
-    bool mapped;       /* all peers were seen to have them mapped, which lasts as long as they are registered */
     struct slr_plan plan;
     struct slr_recorded nodes;
     struct slr_timed_nodes stamps;
@@ -65,6 +64,9 @@ void slr_recorded_drop(struct slr_recorded_gather *gather);
 
 /* How many gathers of the communicator it holds. */
 unsigned slr_recorded_count(CUgraph graph, const struct slr_comm *c);
+
+/* A GEMM has taken the communicator's latest gather in the graph over, in parts. */
+void slr_recorded_in_parts(CUgraph graph, const struct slr_comm *c);
 
 /* After the driver's call. */
 void slr_recorded_instantiated(CUgraphExec exec, CUgraph graph);

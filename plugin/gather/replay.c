@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/counters.h"
-#include "base/clock.h"
 #include "base/cu.h"
 #include "base/log.h"
 #include "cache/blocks.h"
@@ -13,19 +12,15 @@
 #include "plugin/gather/gather.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
-#include "plugin/gather/record_memory.h"
 #include "plugin/gather/recorded.h"
 #include "plugin/gather/transfer.h"
 #include "plugin/memory/exports.h"
-
-#define PATIENCE_NS 2000000u
 
 struct slr_replay {
     struct slr_recorded_graph *graph;
     CUgraphExec exec;
     CUstream stream; /* as slr_stream_name() calls it */
     unsigned comms, locked;
-    uint64_t until;          /* ns: peers are given so long, in all, to say where their shards are */
     struct slr_comm *comm[]; /* in the order of their addresses */
 };
 
@@ -64,7 +59,6 @@ static struct slr_replay *prepare(struct slr_recorded_graph *graph, CUgraphExec 
     replay->graph = graph;
     replay->exec = exec;
     replay->stream = slr_stream_name(stream, false);
-    replay->until = slr_now_ns() + PATIENCE_NS;
     for (unsigned i = 0; i < graph->gathers; i++) {
         struct slr_comm *c =
             comm_of(replay, &graph->gather[i]) ? NULL : slr_comm_find_id(&graph->gather[i].comm, graph->gather[i].rank);
@@ -91,8 +85,10 @@ static void finish(struct slr_replay *replay, bool launched)
 {
     measured(replay, launched);
     for (unsigned i = 0; i < replay->comms; i++) {
-        if (i < replay->locked)
+        if (i < replay->locked) {
+            slr_exports_launching(replay->comm[i], false);
             slr_comm_unlock(replay->comm[i]);
+        }
         slr_comm_put(replay->comm[i]);
     }
     slr_recorded_put(replay->graph);
@@ -102,8 +98,10 @@ static void finish(struct slr_replay *replay, bool launched)
 /* In one order in all threads; whoever holds one communicator's lock takes no other's. */
 static void lock_all(struct slr_replay *replay)
 {
-    for (; replay->locked < replay->comms; replay->locked++)
+    for (; replay->locked < replay->comms; replay->locked++) {
         slr_comm_lock(replay->comm[replay->locked]);
+        slr_exports_launching(replay->comm[replay->locked], true);
+    }
 }
 
 /* ---- before the launch ---- */
@@ -114,6 +112,8 @@ static enum slr_status order(struct slr_comm *c, CUstream stream)
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "cuGraphLaunch");
     SLR_TRY(slr_shared_work_begin(&c->shared));
     enum slr_status s = slr_order_before_gather(c, stream);
+    if (s == SLR_OK)
+        s = slr_ring_await_slots(&c->ring, stream);
     slr_shared_work_end();
     return s;
 }
@@ -138,23 +138,9 @@ static void count(const struct slr_comm *c, const struct slr_recorded_gather *g,
     slr_gather_count_routes(c, route);
 }
 
-/* The peers' house-keeping threads map it, whatever their programs do meanwhile. Once is enough: it
- * stays registered. */
-static bool await_mapped(struct slr_comm *c, struct slr_recorded_gather *g)
-{
-    const uint64_t end = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
-    while (!g->mapped) {
-        g->mapped = slr_record_memory_mapped(c, g);
-        if (g->mapped || atomic_load(&c->error) != ncclSuccess || slr_now_ms() > end)
-            break;
-        slr_sleep_ms(1);
-    }
-    return g->mapped;
-}
-
 /* As any call: slr_gather_ring. */
-static enum slr_status agree(struct slr_comm *c, struct slr_recorded_gather *g, uint64_t until,
-                             struct slr_gather *gather, struct slr_route *route)
+static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_gather *gather,
+                             struct slr_route *route)
 {
     struct slr_call call = {.send = g->send,
                             .recv = g->recv,
@@ -165,14 +151,10 @@ static enum slr_status agree(struct slr_comm *c, struct slr_recorded_gather *g, 
     const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)g->send);
     const struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)g->recv);
     call.number = ++c->substituted;
-    if (!slr_transfer_await(&call, false))
-        return SLR_TIMEOUT;
-    if (!await_mapped(c, g))
-        return SLR_TIMEOUT;
     slr_transfer_owner(&call, &send, route);
     slr_ring_number(&c->ring, gather);
-    if (slr_expect_begin(&call, &send))
-        slr_transfer_replayed(&call, &recv, until, route);
+    slr_expect_begin(&call, &send);
+    slr_transfer_reader(&call, &recv, false, route);
     slr_ring_expects(&c->ring, gather);
     return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
 }
@@ -204,7 +186,7 @@ static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struc
                                 .route = route,
                                 .plan = g->plan};
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = agree(c, g, replay->until, &gather, route);
+    enum slr_status s = agree(c, g, &gather, route);
     if (s == SLR_OK)
         s = slr_recorded_give(replay->exec, &g->nodes, &c->ring, &gather, atomic_load(&c->ring.issued));
     if (s == SLR_OK)
@@ -214,17 +196,6 @@ static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struc
     if (s == SLR_OK)
         count(c, g, route);
     return s;
-}
-
-static const char *cause(enum slr_status s)
-{
-    return s == SLR_TIMEOUT
-               ? "a peer of this process is too many calls behind for the launch of a graph, or a peer has "
-                 "not mapped the buffers of a captured gather within SLIPRING_AGREE_TIMEOUT"
-           : s == SLR_PEER ? "a captured gather can not be staged, and a peer outside of a graph has agreed on that "
-                             "for this call, in memory that can not be mapped, or before it could know of "
-                             "the capture; or a buffer is not mapped any more"
-                           : "a graph could not be given what a captured gather needs";
 }
 
 static CUresult begin(struct slr_replay *replay)
@@ -246,7 +217,8 @@ static CUresult begin(struct slr_replay *replay)
         if (s == SLR_OK)
             continue;
         for (unsigned j = 0; j <= i; j++) /* their peers have been told of calls that do not come */
-            slr_comm_fail(comm_of(replay, &graph->gather[j]), s, -1, cause(s));
+            slr_comm_fail(comm_of(replay, &graph->gather[j]), s, -1,
+                          "a graph could not be given what a captured gather needs");
         return refused(graph, c, "a captured gather can not run");
     }
     return CUDA_SUCCESS;

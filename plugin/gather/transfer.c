@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/gather/transfer.h"
 
-#include <sched.h>
 #include <string.h>
-#include "base/clock.h"
 #include "plugin/comm/comm.h"
 #include "plugin/gather/expect.h"
-#include "plugin/gather/for_replays.h"
 #include "plugin/gather/passed_alone.h"
 #include "plugin/memory/exports.h"
-
-#define PATIENCE_MS 10000u
 
 static struct slr_transfer *descriptor(const struct slr_comm *c, int owner, int reader, uint64_t number)
 {
@@ -78,7 +73,6 @@ static bool publish(const struct slr_call *call, int peer, bool as_owner, struct
 {
     struct slr_comm *c = call->comm;
     uint64_t number = call->number;
-    const uint32_t replayed = call->why == SLR_R_GRAPH ? SLR_TRANSFER_REPLAYED : 0;
     struct slr_transfer *transfer =
         as_owner ? descriptor(c, c->rank, peer, number) : descriptor(c, peer, c->rank, number);
     uint64_t head = atomic_load(&transfer->head), next = 0;
@@ -90,15 +84,12 @@ static bool publish(const struct slr_call *call, int peer, bool as_owner, struct
         /* Plain stores are enough: both sides are done with the descriptor's last call, and the
          * peer reads these fields only after it has seen the new head. */
         if (role == FIRST) {
-            say(transfer, as_owner, mine, call->passed_alone | replayed);
+            say(transfer, as_owner, mine, call->passed_alone);
             next = slr_transfer_head(number, 0, as_owner ? SLR_TRANSFER_OWNER_FIRST : SLR_TRANSFER_READER_FIRST);
         }
         if (role == SECOND) {
             *theirs = said(transfer, !as_owner);
-            const uint32_t other = as_owner ? transfer->reader_alone : transfer->owner_alone;
-            slr_alone_compare(call, peer, other & ~SLR_TRANSFER_REPLAYED);
-            if ((other & SLR_TRANSFER_REPLAYED) != replayed)
-                slr_for_replays_mixed(c);
+            slr_alone_compare(call, peer, as_owner ? transfer->reader_alone : transfer->owner_alone);
             if (as_owner) /* for the reader to learn */
                 store(&transfer->owner, mine.place);
         }
@@ -179,32 +170,22 @@ void slr_transfer_owner(const struct slr_call *call, const struct slr_place *sen
     slr_exports_release(c);
 }
 
-/* An owner corrects what it is not; it never is the generation of a block. */
-static const struct slr_remote_place nowhere = {.generation = UINT64_MAX};
-
-enum reading { PUTS, EXPECTS, REPLAYS };
-
 /* What a reader says. That shard of the receive buffer is for this owner alone to write. */
-static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv,
-                                   enum reading how, CUdeviceptr *from, enum slr_memory *kind)
+static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv, bool put,
+                                   CUdeviceptr *from, enum slr_memory *kind)
 {
     struct slr_comm *c = call->comm;
     struct saying mine = {.place =
                               slr_exported_place(c, recv, (size_t)peer * call->shard, call->shard, peer, call->number)};
     *from = 0;
     /* An expected place is of use only where it can be corrected. */
-    if (how == PUTS || !mine.place.generation)
+    if (put || !mine.place.generation)
         return mine;
-    mine.expected = slr_expected_place(call, peer, how == REPLAYS);
+    /* A graph names the same buffers each time. */
+    mine.expected = slr_expected_place(call, peer, call->why == SLR_R_GRAPH);
     if (mine.expected.generation)
         *from = slr_exported_readable(c, peer, mine.expected, call->shard, kind);
-    if (*from)
-        return mine;
-    /* Else through a slot, which is no way for a replay, the peer's or this one. */
-    if (how == EXPECTS && !slr_for_replays_due(c))
-        return (struct saying){0};
-    mine.expected = nowhere;
-    return mine;
+    return *from ? mine : (struct saying){0};
 }
 
 static void reader_first(struct slr_comm *c, const struct saying *mine, CUdeviceptr from, struct slr_route *route)
@@ -227,71 +208,6 @@ static void reader_second(struct slr_comm *c, int peer, const struct saying *the
         route->source = SLR_FROM_PLACE;
 }
 
-/* Whether this side would skip the call. */
-static bool is_behind(const struct slr_call *call, int owner, int reader)
-{
-    uint64_t next;
-    return role_of(atomic_load(&descriptor(call->comm, owner, reader, call->number)->head), call->number, &next) ==
-           SKIPS;
-}
-
-static bool await_peer(const struct slr_call *call, int peer, bool bounded)
-{
-    struct slr_comm *c = call->comm;
-    const uint64_t end = slr_now_ms() + PATIENCE_MS;
-    while (is_behind(call, c->rank, peer) || is_behind(call, peer, c->rank)) {
-        if (atomic_load(&c->error) != ncclSuccess || (bounded && slr_now_ms() > end))
-            return false;
-        slr_sleep_ms(1);
-    }
-    return true;
-}
-
-bool slr_transfer_await(const struct slr_call *call, bool bounded)
-{
-    const struct slr_comm *c = call->comm;
-    bool all = true;
-    for (int step = 1; step < c->nranks && all; step++) {
-        int peer = (c->rank + step) % c->nranks;
-        all = await_peer(call, peer, bounded || slr_shared_same_process(&c->shared, peer));
-    }
-    return all;
-}
-
-/* Until the owner has named its place, or `until`. It has, as a rule, as soon as it has launched the
- * graph itself. */
-static void await_named(const struct slr_call *call, int peer, uint64_t until)
-{
-    const struct slr_transfer *transfer = descriptor(call->comm, peer, call->comm->rank, call->number);
-    uint64_t next;
-    while (role_of(atomic_load(&transfer->head), call->number, &next) == FIRST && slr_now_ns() < until)
-        sched_yield();
-}
-
-void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *recv, uint64_t until,
-                           struct slr_route *route)
-{
-    struct slr_comm *c = call->comm;
-    for (int step = 1; step < c->nranks; step++) {
-        int peer = (c->rank + step) % c->nranks;
-        learn(call, peer);
-        if (!slr_expected_place(call, peer, true).generation)
-            await_named(call, peer, until);
-    }
-    slr_exports_hold(c);
-    for (int step = 1; step < c->nranks; step++) {
-        int peer = (c->rank + step) % c->nranks;
-        struct saying theirs;
-        CUdeviceptr from = 0;
-        struct saying mine = reader_saying(call, peer, recv, REPLAYS, &from, &route[peer].from_kind);
-        if (publish(call, peer, false, mine, &theirs))
-            reader_first(c, &mine, from, &route[peer]);
-        else
-            reader_second(c, peer, &theirs, &route[peer]);
-    }
-    slr_exports_release(c);
-}
-
 void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route)
 {
     struct slr_comm *c = call->comm;
@@ -304,7 +220,7 @@ void slr_transfer_reader(const struct slr_call *call, const struct slr_place *re
         if (expects)
             learn(call, peer);
         if (put || expects)
-            mine = reader_saying(call, peer, recv, put ? PUTS : EXPECTS, &from, &route[peer].from_kind);
+            mine = reader_saying(call, peer, recv, put, &from, &route[peer].from_kind);
         if (publish(call, peer, false, mine, &theirs))
             reader_first(c, &mine, from, &route[peer]);
         else

@@ -12,15 +12,12 @@
  *   reader   where it expects `send`, and place
  *            of `recv` in a block that the
  *            owner has mapped                   SLR_FROM_EXPECTED  SLR_AS_EXPECTED, SLR_CORRECTED
- *   reader   that it expects `send` nowhere,
- *            and the place of `recv`            SLR_FROM_EXPECTED  SLR_CORRECTED
  *   reader   only the place of `recv`           SLR_ARRIVES        SLR_BY_PUSH
  *   reader   nothing                            SLR_FROM_SLOT      SLR_BY_SLOT
  *
  * Readers expect places (expect.h) where shards are pulled, and publish the place of `recv` alone
- * where slr_transfer_put() says so. One that knows no place expects none, or, where a replay takes part
- * or may (for_replays.h), expects it nowhere. An owner that is second names its place all the same, for the
- * reader to learn.
+ * where slr_transfer_put() says so. An owner that is second names its place all the same, for the reader
+ * to learn. A call that is made from a graph (record.h) is a call like any other.
  *
  * So a call never depends on an address being the same as last time; it is only faster. A rank
  * whose buffers are unknown costs itself a staging copy and nobody else anything. The two halves
@@ -81,17 +78,5 @@ bool slr_transfer_put(const struct slr_comm *c);
  * slr_exported_readable). Fills `route`. */
 void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route);
 void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route);
-
-/* For a call that is made from a graph (record.h), or that a peer may make from one, so that it can not
- * skip a descriptor: waits as long as that still has to serve the peer for an earlier call, as a launch
- * waits for room in a stream's queue. Where the peer is a rank of this process, perhaps of this thread, or
- * `bounded`, 10 s at most. False: they are over, or the communicator has failed. */
-bool slr_transfer_await(const struct slr_call *call, bool bounded);
-
-/* The reader's part of a call that is made from a graph (record.h), which can not be staged. One that
- * does not know where the shard is waits until `until` (slr_now_ns) for the owner to say it, and then
- * says that it expects a place which is none: then the owner writes the shard, and `from` is 0. */
-void slr_transfer_replayed(const struct slr_call *call, const struct slr_place *recv, uint64_t until,
-                           struct slr_route *route);
 
 #endif

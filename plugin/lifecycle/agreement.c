@@ -78,7 +78,7 @@ static enum slr_reason know_device(struct slr_comm *c)
     int dev = 0;
     if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess || SLR_CU(cuDeviceGet, &s->device, dev) != SLR_OK ||
         SLR_CU(cuDevicePrimaryCtxRetain, &s->ctx, s->device) != SLR_OK)
-        return SLR_R_NO_DRIVER;
+        return SLR_R_DRIVER_CALL;
     s->resets = slr_device_resets(s->device);
     c->ring.ctx = s->ctx;
     c->ring.rank = c->rank;

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "plugin/comm/comm.h"
 #include "plugin/connect/connect.h"
-#include "plugin/gather/bounce.h"
+#include "plugin/gather/stand_in.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/record.h"
@@ -99,7 +99,7 @@ void slr_comm_dispose(struct slr_comm *c)
         slr_connect_close(c);
         if (c->shared.control)
             slr_exports_close(c);
-        slr_bounce_close(c, true);
+        slr_stand_ins_close(c, true);
         slr_shared_leave();
     } else if (c->shared.control && slr_shared_gone(&c->shared)) {
         slr_exports_close(c); /* its imports are forgotten, none is closed by address */
@@ -108,7 +108,7 @@ void slr_comm_dispose(struct slr_comm *c)
     c->shared.issued = atomic_load(&c->ring.issued);
     slr_defer_free(&c->shared);
     slr_tuner_put(c->tuner);
-    slr_bounce_close(c, false);
+    slr_stand_ins_close(c, false);
     slr_expect_free(c);
     slr_trials_close(c, true);
     slr_produce_close(c, true);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of the process's part. */
 #include "base/counters.h"
+#include "base/settings.h"
 #include "cache/blocks.h"
 #include "plugin/lifecycle/closing.h"
 #include "plugin/lifecycle/lifecycle.h"
@@ -17,9 +18,8 @@
 
 void slr_plugin_after_fork_child(void)
 {
-    slr_process_forked();
+    slr_settings_off(); /* also those of its functions that NCCL calls */
     slr_oob_after_fork();
-    atomic_fetch_and(&slr_gate_word, SLR_GATE_UNRESOLVED); /* the parent's pending gathers are not the child's */
 }
 
 static void end_symmetry(struct slr_comm *c, void *ctx)

@@ -31,7 +31,9 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error);
 /* The end of the process's part: called once, at unload or exit. */
 void slr_plugin_at_exit(void);
 
-/* In the child after fork: slipring stays off there (CUDA does not survive a fork either). */
+/* In the child after fork: slipring is off there from now on. CUDA does not survive a fork either; but what
+ * the parent shares with its peers the child still has, and its destructors may end what is the parent's.
+ * The gate is left as well (interpose/gate_table.h), so that no call of the child's gets here. */
 void slr_plugin_after_fork_child(void);
 
 #endif

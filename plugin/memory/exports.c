@@ -27,6 +27,13 @@ void slr_exports_end(struct slr_comm *c, uint64_t call)
         slr_oob_wake_self();
 }
 
+void slr_exports_launching(struct slr_comm *c, bool launching)
+{
+    slr_exports_lock(c);
+    c->exports->launching += launching ? 1 : -1u;
+    slr_exports_unlock(c);
+}
+
 void slr_exports_hold(struct slr_comm *c)
 {
     slr_exports_lock(c);
@@ -39,10 +46,10 @@ void slr_exports_release(struct slr_comm *c)
 
 bool slr_exports_room(const struct slr_comm *c)
 {
-    int empty = 0;
     for (int i = 0; i < SLR_EXPORTS; i++)
-        empty += atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_EMPTY;
-    return empty > SLR_EXPORTS_SPARE;
+        if (atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_EMPTY)
+            return true;
+    return false;
 }
 
 int slr_exports_own(const struct slr_comm *c, uint64_t generation)
@@ -176,17 +183,9 @@ bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, st
         *generation = m->generation;
         *export = slr_exports_get(c, peer, i)->export;
     }
+    c->exports->plain_only[peer] |= *generation == 0;
     slr_exports_unlock(c);
     return *generation != 0;
-}
-
-bool slr_exports_virtual(struct slr_comm *c, uint64_t generation)
-{
-    slr_exports_lock(c);
-    const int i = slr_exports_own(c, generation);
-    const bool virtual = i >= 0 && slr_exports_get(c, c->rank, i)->export.kind == SLR_EXPORT_DESCRIPTOR;
-    slr_exports_unlock(c);
-    return virtual;
 }
 
 /* No call that begins later names the block, and `use.last` is the last that may have. */
@@ -204,17 +203,16 @@ void slr_exports_revoke(struct slr_comm *c, int i)
 
 /* ---- blocks that are registered ---- */
 
-bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool last)
+bool slr_exports_register(struct slr_comm *c, uint64_t generation)
 {
     slr_exports_lock(c);
     struct slr_exported_registered *h = slr_exports_registered(c, generation);
-    for (int i = 0; i < (last ? SLR_EXPORTS : SLR_EXPORTS_USUAL) && !h; i++)
+    for (int i = 0; i < SLR_EXPORTS && !h; i++)
         if (!c->exports->registered[i].count)
             h = &c->exports->registered[i];
     if (h && h->count++ == 0) {
         h->generation = generation;
         h->refused = false;
-        h->last = last;
     }
     slr_exports_unlock(c);
     return h != NULL;
@@ -228,16 +226,6 @@ void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke
     if (h && --h->count == 0 && revoke && i >= 0)
         slr_exports_revoke(c, i);
     slr_exports_unlock(c);
-}
-
-bool slr_exports_soon(struct slr_comm *c, uint64_t generation)
-{
-    slr_exports_lock(c);
-    const int i = generation ? slr_exports_own(c, generation) : -1;
-    const bool soon =
-        i >= 0 ? atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_OPEN : slr_exports_room(c);
-    slr_exports_unlock(c);
-    return soon;
 }
 
 /* A peer that need not be waited for. What it has said of an earlier block at that place does not count. */
@@ -263,18 +251,6 @@ bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
     }
     slr_exports_unlock(c);
     return settled;
-}
-
-bool slr_exports_refused(struct slr_comm *c, uint64_t generation)
-{
-    slr_exports_lock(c);
-    const struct slr_exported_registered *h = slr_exports_registered(c, generation);
-    const int i = slr_exports_own(c, generation);
-    bool refused = h && h->refused;
-    for (int r = 0; r < c->nranks && i >= 0 && !refused; r++)
-        refused = r != c->rank && atomic_load(slr_exports_ack(c, c->rank, r, i)) == (generation | SLR_ACK_REFUSED);
-    slr_exports_unlock(c);
-    return refused;
 }
 
 bool slr_exports_gone(struct slr_comm *c, uint64_t generation)

@@ -35,7 +35,7 @@
  * peers map is shared between the communicators of their process (cache/handles.h): the mapping is
  * closed before the last of them takes its acknowledgement back.
  *
- * Which blocks. A rank exports SLR_EXPORTS_USUAL blocks at most, and bounce buffers. While there is room, any block that a
+ * Which blocks. A rank exports SLR_EXPORTS blocks at most. While there is room, any block that a
  * gather uses is exported. When there is none, a block that was used in at least two calls may take
  * the place of the one that was not used for longest, if that was not used since, and is idle for
  * more than twice as many calls as usually lie between two uses of either. So more blocks in turn
@@ -79,10 +79,11 @@ struct slr_exports {
     pthread_mutex_t lock;
     pthread_mutex_t mapping; /* held while anything is mapped, and, in a failed communicator, all closed */
     uint64_t naming;         /* number of the call that names blocks now, or named them last */
-    uint64_t enqueued; /* number of the last call that is enqueued: what its descriptors named has been looked up */
-    bool wake;         /* the call has met a block that is worth exporting now */
-    bool closed;       /* the communicator has failed: nothing is named or looked up */
-    bool unmapped;     /* and nothing of the peers is mapped; under `mapping` */
+    uint64_t enqueued;  /* number of the last call that is enqueued: what its descriptors named has been looked up */
+    bool wake;          /* the call has met a block that is worth exporting now */
+    unsigned launching; /* launches of graphs that slr_exports_launching has been told of */
+    bool closed;        /* the communicator has failed: nothing is named or looked up */
+    bool unmapped;      /* and nothing of the peers is mapped; under `mapping` */
     struct slr_exported_own {
         uint64_t generation;
         struct slr_exported_use use;
@@ -109,8 +110,9 @@ struct slr_exports {
     struct slr_exported_registered { /* blocks that are registered with this communicator */
         uint64_t generation;
         uint32_t count;
-        bool refused, last;
+        bool refused;
     } registered[SLR_EXPORTS];
+    bool plain_only[SLR_MAX_RANKS]; /* graphs have no copies for virtual memory of that peer: slr_exported_virtual */
 };
 
 /* Around the three functions that follow, as many as come in one go: their lock. `begin` in the stead
@@ -120,6 +122,10 @@ void slr_exports_begin(struct slr_comm *c, uint64_t call);
 void slr_exports_hold(struct slr_comm *c);
 void slr_exports_release(struct slr_comm *c);
 void slr_exports_end(struct slr_comm *c, uint64_t call);
+
+/* Around the launch of a graph whose nodes name what is mapped: so long it stays mapped, also when the
+ * communicator fails. Under its lock. */
+void slr_exports_launching(struct slr_comm *c, bool launching);
 
 /* The place `skip` bytes behind `at` in the form that `peer` is given, or none: then the block is
  * noted, to be exported. */
@@ -138,28 +144,21 @@ CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remot
                                   enum slr_memory *kind);
 
 /* For nodes of graphs, whose kind of memory can not change (kernels/ring_record.h): some virtual memory of
- * the peer that this rank has mapped (false: none), and whether an exported block of this rank's is
- * virtual. */
+ * the peer that this rank has mapped. False: none, and none will be. */
 bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, struct slr_export *export);
-bool slr_exports_virtual(struct slr_comm *c, uint64_t generation);
 
 /* A gather's buffer that is in no block: house-keeping looks whether it can be entered
  * (cache/external.h). */
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
 /* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be
- * registered several times. False: there are too many; `last`: it may take one of the spare places. Unregister: after the last time the export is revoked (`revoke`), or stays as any other. */
-bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool last);
+ * registered several times. False: there are too many. Unregister: after the last time the export is revoked (`revoke`), or
+ * stays as any other. */
+bool slr_exports_register(struct slr_comm *c, uint64_t generation);
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);
-
-/* The block is exported, or could be without another one's going for it. */
-bool slr_exports_soon(struct slr_comm *c, uint64_t generation);
 
 /* All peers that will ever map the registered block have done so. */
 bool slr_exports_settled(struct slr_comm *c, uint64_t generation);
-
-/* The registered block can not be exported, or a peer can not map it. */
-bool slr_exports_refused(struct slr_comm *c, uint64_t generation);
 
 /* No peer has the block mapped any more, or it has been registered again. */
 bool slr_exports_gone(struct slr_comm *c, uint64_t generation);

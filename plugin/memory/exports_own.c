@@ -71,7 +71,7 @@ static void revoke_ended(struct slr_comm *c, int i)
 struct candidate {
     uint64_t generation;
     struct slr_exported_use use;
-    bool registered, last;
+    bool registered;
 };
 
 static struct slr_exported_registered *next_registered(struct slr_comm *c)
@@ -123,22 +123,17 @@ static int free_index(struct slr_comm *c, const struct candidate *x)
 {
     uint64_t now = slr_now_ms();
     bool coming = false;
-    int oldest = -1, empty = -1, empties = 0;
+    int oldest = -1;
     for (int i = 0; i < SLR_EXPORTS; i++) {
         uint32_t state = atomic_load(&slr_exports_get(c, c->rank, i)->state);
-        if (state == SLR_EXPORTED_EMPTY) {
-            empty = i;
-            empties++;
-            continue;
-        }
+        if (state == SLR_EXPORTED_EMPTY)
+            return i;
         if (state == SLR_EXPORTED_REVOKED)
             coming = coming || now - c->exports->own[i].revoked_ms < STUCK_MS;
         else if (displaceable(c, i, x) &&
                  (oldest < 0 || c->exports->own[i].use.last < c->exports->own[oldest].use.last))
             oldest = i;
     }
-    if (empties > (x->last ? 0 : SLR_EXPORTS_SPARE))
-        return empty;
     if (coming || oldest < 0)
         return -1;
     slr_exports_note(c->exports, c->exports->own[oldest].generation, c->exports->own[oldest].use, false);
@@ -154,10 +149,7 @@ static bool choose(struct slr_comm *c, struct candidate *x, int *at)
     struct slr_exported_seen *m = h ? NULL : next_seen(c);
     if (!h && !m)
         return false;
-    *x = h ? (struct candidate){.generation = h->generation,
-                                .use = {.last = c->exports->naming},
-                                .registered = true,
-                                .last = h->last}
+    *x = h ? (struct candidate){.generation = h->generation, .use = {.last = c->exports->naming}, .registered = true}
            : (struct candidate){.generation = m->generation, .use = m->use};
     *at = free_index(c, x);
     if (*at >= 0 && m)

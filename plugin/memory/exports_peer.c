@@ -45,14 +45,19 @@ static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
         m->asked_ms = now;
 }
 
-static void mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
+/* False: graphs of this rank's could not read it. */
+static bool mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
     const bool virtual = slr_exports_get(c, peer, i)->export.kind == SLR_EXPORT_DESCRIPTOR;
     slr_exports_lock(c);
-    c->exports->mapped[peer][i] = (struct slr_exported_mapped){
-        .generation = generation, .base = base, .kind = virtual ? SLR_MEMORY_VIRTUAL : SLR_MEMORY_PLAIN};
+    const bool use = !(virtual && c->exports->plain_only[peer]);
+    if (use)
+        c->exports->mapped[peer][i] = (struct slr_exported_mapped){
+            .generation = generation, .base = base, .kind = virtual ? SLR_MEMORY_VIRTUAL : SLR_MEMORY_PLAIN};
     slr_exports_unlock(c);
-    atomic_fetch_add(&slr_counters.mapped, 1);
+    if (use)
+        atomic_fetch_add(&slr_counters.mapped, 1);
+    return use;
 }
 
 /* Maps the block if its export still stands. `fd` -1: no descriptor at hand. */
@@ -68,9 +73,12 @@ static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation,
         atomic_store(ack, 0);
         return;
     }
-    const enum slr_import_result r = open_export(c, peer, &e->export, generation, fd, &base);
-    if (r == SLR_IMPORT_OK)
-        mapped(c, peer, i, generation, base);
+    enum slr_import_result r = open_export(c, peer, &e->export, generation, fd, &base);
+    if (r == SLR_IMPORT_OK && !mapped(c, peer, i, generation, base)) {
+        const struct slr_import_key key = key_of(c, peer, generation);
+        slr_import_close(&key);
+        r = SLR_IMPORT_FAILED;
+    }
     atomic_store(ack, r == SLR_IMPORT_OK ? generation : r == SLR_IMPORT_FAILED ? generation | SLR_ACK_REFUSED : 0);
     if (r == SLR_IMPORT_NEEDS_DESCRIPTOR)
         ask(c, peer, i, generation);

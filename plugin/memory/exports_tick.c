@@ -96,7 +96,7 @@ void slr_exports_return_wait(unsigned ms)
 static void wind_up(struct slr_comm *c)
 {
     slr_exports_lock(c);
-    if (c->exports->naming == c->exports->enqueued)
+    if (c->exports->naming == c->exports->enqueued && !c->exports->launching)
         c->exports->closed = true;
     bool closed = c->exports->closed;
     slr_exports_unlock(c);

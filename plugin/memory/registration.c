@@ -65,7 +65,7 @@ static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, struct s
         return false;
     bool known = slr_external_hold((CUdeviceptr)(uintptr_t)buffer, bytes, place);
     slr_shared_leave();
-    if (!known || slr_exports_register(c, place->generation, false))
+    if (!known || slr_exports_register(c, place->generation))
         return known;
     slr_external_release(place->generation);
     slr_not_shared("more blocks are registered with one communicator than a rank can offer");

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include "base/cu.h"
+#include "cache/captures.h"
 #include "plugin/timeline/timeline.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of each communicator's `captured` */
@@ -25,6 +26,11 @@ static struct place place_of(CUstream stream)
         status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         return (struct place){0};
     return at;
+}
+
+bool slr_captured_elsewhere(CUstream stream)
+{
+    return slr_capture_is_given(place_of(stream).capture);
 }
 
 /* What is there, which is not any more; NULL: nothing. */

@@ -25,6 +25,10 @@
 
 #include "plugin/produce/product.h"
 
+/* The stream captures into a graph of the program's: no reduce-scatter is recorded there (plugin/gather/record.h), and the
+ * body of a conditional node does not take all that a product needs. */
+bool slr_captured_elsewhere(CUstream stream);
+
 /* To be filled in, and given back; NULL: no memory. */
 struct slr_product *slr_captured_of(struct slr_comm *c);
 

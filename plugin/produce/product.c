@@ -284,13 +284,14 @@ void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
     pthread_mutex_lock(&lock);
     struct slr_comm *c = leader(&w);
     pthread_mutex_unlock(&lock);
-    if (c) {
-        slr_comm_lock(c);
+    if (c && slr_comm_lock_soon(c)) {
         if (c->product)
             follow(c, &w);
         slr_comm_unlock(c);
-        slr_comm_put(c);
+    } else if (c) {
+        drop(w.ctx);
     }
+    slr_comm_put(c);
     slr_guard--;
 }
 

@@ -169,7 +169,7 @@ struct slr_profile *slr_profile_open(const struct slr_profile_comm *comm)
 
 void slr_profile_close(struct slr_profile *p)
 {
-    if (!p)
+    if (!p || getpid() != owner) /* the parent's */
         return;
     pthread_mutex_lock(&lock);
     struct slr_profile **at = &open_list;

@@ -94,7 +94,7 @@ enum slr_reason slr_record_scatter(struct slr_call *call, ncclResult_t *r)
     if (slr_in_group()) /* nothing of it may be in the graph before the group ends */
         return SLR_R_CAPTURE;
     slr_produce_learn(call);
-    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_AUTO && !slr_trials_allow_scatter(call->comm, call->shard))
+    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_AUTO && !slr_trials_captured(call->comm, call->shard, true))
         return SLR_R_CAPTURE;
     return slr_record_call(call, &scatter, r);
 }

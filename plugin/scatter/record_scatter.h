@@ -20,7 +20,7 @@
  * When it is left to NCCL (SLR_R_CAPTURE): for the reasons that a gather is, but for those of the memory; in
  * a group, at whose end what is put on the stream meanwhile comes before the call; and with
  * SLIPRING_REDUCE_SCATTER=auto unless trials outside of graphs have found the ring to be faster for its size
- * before the capture: nothing is tried in a graph. Each of these is equal on ranks that do the same. Ranks
+ * before the first capture of it (trials/capture_way.h): nothing is tried in a graph. Each of these is equal on ranks that do the same. Ranks
  * that differ all the same are found as passed_alone.h says, or as a stall. */
 #ifndef SLR_PLUGIN_SCATTER_RECORD_SCATTER_H
 #define SLR_PLUGIN_SCATTER_RECORD_SCATTER_H

@@ -191,7 +191,7 @@ static void fill(struct slr_timed *m, const struct slr_timed *captured, const st
     if (route)
         slr_timeline_deliveries(m, c, route);
     for (unsigned i = 0; i < captured->timing.spans; i++)
-        if (!route || slr_recorded_runs(&captured->timing.span[i], route))
+        if (!route || slr_recorded_runs(&captured->timing.span[i], route, c->rank, c->nranks))
             slr_timing_add(&m->timing, &captured->timing.span[i]);
 }
 

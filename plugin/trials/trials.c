@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "plugin/comm/group_record.h"
 #include "base/log.h"
+#include "plugin/trials/capture_way.h"
 #include "plugin/trials/known.h"
 #include "plugin/trials/small.h"
 #include "plugin/tuner/tune_state.h"
@@ -213,24 +214,6 @@ enum slr_reason slr_trials_call(struct slr_call *call)
     return why;
 }
 
-bool slr_trials_allow(struct slr_comm *c, size_t shard)
-{
-    const struct slr_trials *t = c->trials;
-    bool allow = true;
-    if (!t)
-        return true;
-    slr_comm_lock(c);
-    for (unsigned i = 0; i < t->sites; i++) {
-        const struct slr_trial_site *s = &t->site[i];
-        if (s->shard != shard || s->scatter)
-            continue;
-        allow = t->in_force.chosen[i] ? t->in_force.site_way[i] != SLR_WAY_NCCL
-                                      : !s->known || s->known->way != SLR_WAY_NCCL;
-    }
-    slr_comm_unlock(c);
-    return allow;
-}
-
 /* A reduce-scatter's site, when nothing is tried. */
 static bool is_for_ring(const struct slr_trials *t, int site)
 {
@@ -248,15 +231,25 @@ static int settled_way(const struct slr_trials *t, uint32_t site, const struct s
     return is_for_ring(t, (int)site) ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), site) : SLR_WAY_NCCL;
 }
 
-bool slr_trials_allow_scatter(struct slr_comm *c, size_t shard)
+/* What the next call of that size would go by, were its ways not tried. */
+static bool wishes_ring(const struct slr_trials *t, size_t shard, size_t bytes, bool scatter)
+{
+    const int site = known_site(t, shard, scatter);
+    const struct slr_trial_known *known = site >= 0 ? t->site[site].known : slr_known_site(t, bytes, scatter);
+    if (site >= 0 && t->in_force.chosen[site])
+        return t->in_force.site_way[site] != SLR_WAY_NCCL;
+    return known ? known->way != SLR_WAY_NCCL : !scatter;
+}
+
+bool slr_trials_captured(struct slr_comm *c, size_t shard, bool scatter)
 {
     const struct slr_trials *t = c->trials;
     if (!t)
-        return false;
+        return !scatter;
     slr_comm_lock(c);
-    const bool allow = is_for_ring(t, known_site(t, shard, true));
+    const bool wish = wishes_ring(t, shard, shard * (size_t)c->nranks, scatter);
     slr_comm_unlock(c);
-    return allow;
+    return slr_capture_way(t->shared->captured, SLR_TRIAL_SITES, shard, scatter, wish);
 }
 
 uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm)

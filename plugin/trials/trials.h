@@ -60,13 +60,10 @@ void slr_trials_close(struct slr_comm *c, bool gone);
  * SLR_R_RING, or why NCCL has it. Sets call->measured. Without locks. */
 enum slr_reason slr_trials_call(struct slr_call *call);
 
-/* Whether gathers of that size may go to the ring although they are not tried (from a graph): not when
- * they have been found to be faster with NCCL. Without locks. */
-bool slr_trials_allow(struct slr_comm *c, size_t shard);
-
-/* The same of reduce-scatters, with SLIPRING_REDUCE_SCATTER=auto: only when the ring has been found to be
- * faster. */
-bool slr_trials_allow_scatter(struct slr_comm *c, size_t shard);
+/* Whether captured calls of that size go to the ring, which are not tried: gathers unless they have been found to be
+ * faster with NCCL; reduce-scatters, with SLIPRING_REDUCE_SCATTER=auto, only when they have been found to be slower. Found
+ * by the rank that captured the first one (capture_way.h). Without locks. */
+bool slr_trials_captured(struct slr_comm *c, size_t shard, bool scatter);
 
 /* Around the gather, if call->measured. `end`: a stream that is behind its end. Begin and the ring's
  * end under the communicator's lock. */

@@ -16,7 +16,8 @@ void slr_gemm_note_on(CUstream stream);
 
 static inline bool slr_gemm_wanted(cublasStatus_t result)
 {
-    return __builtin_expect(slr_get(SLR_S_TUNE_OVERLAP_CHANNELS) != 0, 0) && result == CUBLAS_STATUS_SUCCESS;
+    return __builtin_expect(slr_get(SLR_S_TUNE_OVERLAP_CHANNELS) != 0, 0) && slr_get(SLR_S_ENABLE) &&
+           result == CUBLAS_STATUS_SUCCESS;
 }
 
 static inline cublasStatus_t slr_gemm_seen(cublasHandle_t handle, cublasStatus_t result)

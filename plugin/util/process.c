@@ -4,23 +4,14 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
 #include "base/settings.h"
 
-static _Atomic bool forked;
-
 bool slr_process_off(void)
 {
-    /* Relaxed: it is asked at every call, and set before the child has a second thread. */
-    return atomic_load_explicit(&forked, memory_order_relaxed) || !slr_get(SLR_S_ENABLE);
-}
-
-void slr_process_forked(void)
-{
-    atomic_store(&forked, true);
+    return !slr_get(SLR_S_ENABLE);
 }
 
 /* Names of the loaded objects in the order of their loading. dlopen is not for use inside

@@ -5,12 +5,9 @@
 
 #include <stdbool.h>
 
-/* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork
- * (CUDA does not survive that either). */
+/* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork, which
+ * is as that (CUDA does not survive it either). */
 bool slr_process_off(void);
-
-/* In the child after fork. */
-void slr_process_forked(void);
 
 /* Several instances of this library may be in one process: one is preloaded, say, and
  * NCCL_TUNER_PLUGIN names another file. They would have a state and a log each. The instance that

@@ -10,7 +10,7 @@ mark=$$.$RANDOM$RANDOM
 open_sockets() {
   local name number
   while read -r _ _ _ _ _ _ number name; do
-    [[ $name != @slipring-* || $number = 0 ]] || echo "$number $name"
+    [[ $name != @slipring-* || $number = 0 || ${name%-"${TEST_LEFT-none}"} == @slipring-?(others-)@(left|others)-+([0-9]) ]] || echo "$number $name"
   done </proc/net/unix
 }
 mapfile -t before < <(open_sockets)

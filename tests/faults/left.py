@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """fault.sh and run.sh find what a test leaves behind, and nothing of what others have on the same machine.
 
-    left.py FAULT_SH                   the test: this process is the others
+    left.py FAULT_SH                   the test: this process is the others. By TEST_LEFT the scripts tell what it leaves
+                                       from what is left by the same test in another run
     left.py --program CASE TAG FD      the program under fault.sh, which leaves something or lets the others make something
 """
 import os
@@ -54,7 +55,7 @@ def check(fault_sh, case, says):
     waiting.connect(f"\0slipring-others-{tag}")
     in_flight(f"others-left-{tag}", channel[0])  # before the test: not its own
     command = [fault_sh, "--plain", "--", sys.executable, __file__, "--program", case, tag, str(channel[0].fileno())]
-    run = subprocess.run(command, pass_fds=[channel[0].fileno()], capture_output=True, text=True)
+    run = subprocess.run(command, pass_fds=[channel[0].fileno()], env=dict(os.environ, TEST_LEFT=tag), capture_output=True, text=True)
     for s in (others, waiting, *channel):
         s.close()
     if os.path.exists(shm(case, tag)):

@@ -153,8 +153,13 @@ int main(int argc, char **argv)
     choose(graph_memory_cases, argv[1]);
     choose(graph_scatter_cases, argv[1]);
     choose(graph_group_cases, argv[1]);
+    choose(graph_body_cases, argv[1]);
+    choose(graph_tried_cases, argv[1]);
+    choose(graph_ahead_cases, argv[1]);
     if (strcmp(argv[1], "list") == 0 || !chosen)
         return chosen || strcmp(argv[1], "list") == 0 ? 0 : 2;
+    if (chosen->loose)
+        setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 1);
     replays = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : 0;
     const int seconds = 90 + (int)replays / 20;
     if (argc > 3 && strcmp(argv[3], "threads") == 0)

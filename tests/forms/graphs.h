@@ -24,10 +24,12 @@ struct graph_case {
     void (*body)(struct world *w);
     bool kills; /* the last rank */
     bool first; /* nothing is gathered before it */
+    bool loose; /* NCCL puts no events into graphs: bodies of conditional nodes take none */
 };
 /* Each ends with a row without a name. */
 extern const struct graph_case graph_shape_cases[], graph_life_cases[], graph_unlike_cases[], graph_soak_cases[],
-    graph_memory_cases[], graph_scatter_cases[], graph_group_cases[];
+    graph_memory_cases[], graph_scatter_cases[], graph_group_cases[], graph_body_cases[], graph_tried_cases[],
+    graph_ahead_cases[];
 
 void driver(CUresult r, const char *call);
 #define DRIVER(call) driver(call, #call)
@@ -49,5 +51,6 @@ void eager(struct world *w, struct gather *g, const char *what);
 
 /* The communicator ends before the graph, which can not be launched any more and goes, too. */
 void outlives(struct world *w, cudaGraphExec_t exec);
+void launch_or_told(struct world *w, cudaGraphExec_t exec);
 
 #endif

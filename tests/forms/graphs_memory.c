@@ -135,6 +135,35 @@ static void busy(struct world *w)
     }
 }
 
+/* A rank calls from NCCL's memory, which is virtual, what the others replay, whose graphs were captured before there was
+ * any. */
+static void other_kind(struct world *w)
+{
+    const bool odd = w->rank == w->nranks - 1;
+    struct gather g;
+    buffers_open(w, &g, SHARD, false);
+    cudaGraphExec_t exec = graph_executable(record(w, &g));
+    replay(w, exec, &g, "plain memory");
+    struct gather other = g;
+    if (odd) {
+        NCCL(ncclMemAlloc((void **)&other.send, SHARD));
+        NCCL(ncclMemAlloc((void **)&other.recv, SHARD * (size_t)w->nranks));
+    }
+    for (int i = 0; i < REPLAYS; i++) {
+        sleep_ms(10); /* what peers can map, they have mapped */
+        if (odd)
+            eager(w, &other, "from NCCL's memory");
+        else
+            replay(w, exec, &g, "another one calls from NCCL's memory");
+    }
+    CUDA(cudaGraphExecDestroy(exec));
+    if (odd) {
+        NCCL(ncclMemFree(other.send));
+        NCCL(ncclMemFree(other.recv));
+    }
+    buffers_close(&g);
+}
+
 /* Nothing is connected, nothing is mapped. */
 static void first(struct world *w)
 {
@@ -151,6 +180,7 @@ static void first(struct world *w)
 const struct graph_case graph_memory_cases[] = {{.name = "unmapped", .body = unmapped},
                                                 {.name = "unmapped-streams", .body = unmapped_streams},
                                                 {.name = "unmapped-grows", .body = unmapped_grows},
+                                                {.name = "other-kind", .body = other_kind},
                                                 {.name = "busy", .body = busy},
                                                 {.name = "first", .body = first, .first = true},
                                                 {.name = NULL}};

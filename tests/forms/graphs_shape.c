@@ -105,6 +105,38 @@ static void gemm_event(struct world *w)
     gemm(w, on_two_streams);
 }
 
+/* Two such graphs, launched in another order by each rank: a shard is not where it was the last time. */
+static void gemm_crossed(struct world *w)
+{
+    struct product p[2];
+    cudaGraphExec_t exec[2];
+    for (int i = 0; i < 2; i++) {
+        product_open(w, &p[i]);
+        multiply(w, &p[i]);
+        CUDA(cudaStreamSynchronize(w->s));
+        capture_begin(w->s);
+        on_one_stream(w, &p[i]);
+        exec[i] = graph_executable(capture_end(w->s));
+    }
+    for (int n = 0; n < 5 * REPLAYS; n++) {
+        const uint64_t seed = w->seed;
+        for (int i = 0; i < 2; i++) {
+            const int mine = (i + n / 2 * w->rank) % 2;
+            gather_load(&p[mine].g, seed + 1 + (uint64_t)i, w->s);
+            CUDA(cudaMemsetAsync(p[mine].out, 0x7f, SHARD * (size_t)w->nranks, w->s));
+            CUDA(cudaGraphLaunch(exec[mine], w->s));
+        }
+        for (int i = 0; i < 2; i++) {
+            w->seed = seed + 1 + (uint64_t)i;
+            see_product(w, &p[(i + n / 2 * w->rank) % 2], "in another order");
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        CUDA(cudaGraphExecDestroy(exec[i]));
+        product_close(&p[i]);
+    }
+}
+
 /* ---- more than one gather ---- */
 
 static void several(struct world *w)
@@ -243,6 +275,7 @@ static void streams(struct world *w)
 
 const struct graph_case graph_shape_cases[] = {{.name = "gemm-stream", .body = gemm_stream},
                                                {.name = "gemm-event", .body = gemm_event},
+                                               {.name = "gemm-crossed", .body = gemm_crossed},
                                                {.name = "several", .body = several},
                                                {.name = "chain", .body = chain},
                                                {.name = "modes", .body = modes},

@@ -230,10 +230,63 @@ static void more(struct world *w)
     buffers_close(&g);
 }
 
+/* Some ranks capture their thread's default stream, and all launch on either. */
+static void own_stream(struct world *w)
+{
+    cudaStream_t made = w->s;
+    struct gather g[2];
+    cudaGraphExec_t exec[2];
+    for (int i = 0; i < 2; i++) {
+        buffers_open(w, &g[i], SHARD, i == 1);
+        w->s = (w->rank + i) % 2 ? cudaStreamPerThread : made;
+        exec[i] = graph_executable(record(w, &g[i]));
+    }
+    for (int n = 0; n < ROUNDS; n++) {
+        w->s = (n + w->rank) % 3 ? cudaStreamPerThread : made;
+        if (n % 5 == w->rank)
+            eager(w, &g[n % 2], "beside what others' default streams have recorded");
+        else
+            replay(w, exec[n % 2], &g[n % 2], "recorded by default streams of some threads");
+    }
+    w->s = made;
+    for (int i = 0; i < 2; i++) {
+        CUDA(cudaGraphExecDestroy(exec[i]));
+        buffers_close(&g[i]);
+    }
+}
+
+static void use_own_stream(void *arg)
+{
+    struct gather *g = arg;
+    CUDA(cudaSetDevice(rank_device(g->rank)));
+    CUDA(cudaMemsetAsync(g->recv, 0x55, 16, cudaStreamPerThread));
+    CUDA(cudaStreamSynchronize(cudaStreamPerThread));
+}
+
+/* Another thread uses its default stream while this one's captures. */
+static void own_streams(struct world *w)
+{
+    cudaStream_t made = w->s;
+    struct gather g;
+    buffers_open(w, &g, SHARD, false);
+    w->s = cudaStreamPerThread;
+    capture_begin(w->s);
+    gather_call(&g, w->comm, w->s);
+    on_threads(1, &g, sizeof g, use_own_stream);
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
+    for (int n = 0; n < ROUNDS; n++)
+        replay(w, exec, &g, "captured beside another thread's default stream");
+    w->s = made;
+    CUDA(cudaGraphExecDestroy(exec));
+    buffers_close(&g);
+}
+
 const struct graph_case graph_unlike_cases[] = {{.name = "crossed", .body = crossed},
                                                 {.name = "uneven", .body = uneven},
                                                 {.name = "otherwise", .body = made_otherwise},
                                                 {.name = "idle", .body = idle},
+                                                {.name = "own-stream", .body = own_stream},
+                                                {.name = "own-streams", .body = own_streams},
                                                 {.name = "ahead", .body = ahead},
                                                 {.name = "behind", .body = behind},
                                                 {.name = "more", .body = more},

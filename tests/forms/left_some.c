@@ -7,8 +7,8 @@
  * another one sent; the calls before it are right. Only under slipring: NCCL itself can do this. Without
  * SLIPRING_GRAPHS: with it, a call from a graph is a call (graphs.c).
  *
- *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, added, clone, update, beside, captured, region, group; so many
- * more gathers by the leaving RANK
+ *   left_some HOW-RANK-LATER [RANKS]      HOW: graph, added, clone, update, beside, turned, captured, region, group; so
+ * many more gathers by the leaving RANK; turned: the others launch such a graph behind their gather
  */
 #define SLIPRING_WEAK
 #include "plugin/slipring.h"
@@ -80,7 +80,7 @@ static cudaGraphExec_t updated(struct gather *g, ncclComm_t comm, ncclComm_t oth
 /* An executable graph that gathers, made in one of several ways. NULL: `how` is none of them. */
 static cudaGraphExec_t record(const char *how, struct gather *g, ncclComm_t comm, ncclComm_t other, cudaStream_t stream)
 {
-    if (strcmp(how, "graph") == 0 || strcmp(how, "beside") == 0)
+    if (strcmp(how, "graph") == 0 || strcmp(how, "beside") == 0 || strcmp(how, "turned") == 0)
         return instantiate(capture(g, comm, stream));
     if (strcmp(how, "added") == 0)
         return added(capture(g, comm, stream));
@@ -183,6 +183,8 @@ static void body(struct rank *r)
     bool refused = r->rank == p->leaving && leave(p, &g, comm, other, stream) != ncclSuccess;
     for (int i = 0; i < (r->rank == p->leaving ? p->later : 1) && !refused; i++)
         refused = call(&g, comm, stream) != ncclSuccess;
+    if (r->rank != p->leaving && strcmp(p->how, "turned") == 0)
+        refused = refused || leave(p, &g, comm, other, stream) != ncclSuccess;
     EXPECT(refused || await_error(comm, stream), "rank %d: no error in time", r->rank);
     NCCL(ncclCommAbort(comm));
     NCCL(ncclCommAbort(other));

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Mutants: the library with one file of it changed by sed, built beside the real one. A test that no mutant can fail proves nothing.
-# mutant(NAME FILE...): FILE is plugin/x.c, kernels/x.c or cache/x.c, changed by mutants/NAME.sed; the build fails if that changes nothing in one,
+# mutant(NAME FILE...): FILE is plugin/x.c, kernels/x.c, cache/x.c or interpose/x.c, changed by mutants/NAME.sed; the build fails if that changes nothing in one,
 # or if a line of it changes nothing at all.
 # That a test can fail is shown once, without sanitizers: in such builds a mutant is built only for a test that asks for it (mutant_needed).
 function(mutant name)
@@ -17,8 +17,7 @@ function(mutant name)
     list(APPEND replaced ${base})
   endforeach()
   string(REPLACE ";" "|" replaced "${replaced}")
-  set(objects $<TARGET_OBJECTS:slr_interpose>)
-  foreach(part plugin kernels cache)
+  foreach(part interpose plugin kernels cache)
     list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:slr_${part}>,EXCLUDE,/(${replaced})\\.c\\.o$>")
   endforeach()
   add_library(mutant_${name} SHARED ${sources} ${objects})

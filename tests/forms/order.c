@@ -3,7 +3,7 @@
  * them may see it before it is complete, and what follows it may overwrite `send`.
  *
  *   order CASE [RANKS]       CASE is a name of the tables below; "list" prints those in which a missing join
- * shows, "list-all" all, "list-base" all but those of events
+ * shows, "list-all" all of those and more, "list-base" all but those of events, "list-thread" those of threads
  *
  * In each round the stream of one rank (another in each round) stands still before its gather, so that for the others
  * everything that comes from that rank, or waits for that rank to have read, is late: whoever looks too early sees
@@ -18,7 +18,7 @@
 
 static const struct order_case *const tables[] = {order_host_cases,     order_stream_cases, order_send_cases,
                                                   order_event_cases,    order_comm_cases,   order_group_cases,
-                                                  order_overtake_cases, order_small_cases};
+                                                  order_overtake_cases, order_small_cases,  order_thread_cases};
 
 static const struct order_case *find(const char *name)
 {
@@ -29,11 +29,14 @@ static const struct order_case *find(const char *name)
     return NULL;
 }
 
-static int list(bool quiet, bool events)
+static int list(const char *which)
 {
+    const bool quiet = strcmp(which, "list"), events = strcmp(which, "list-base"),
+               threads = !strcmp(which, "list-thread");
     for (int t = 0; t < LENGTH(tables); t++)
         for (const struct order_case *c = tables[t]; c->name; c++)
-            if ((quiet || !c->quiet) && (events || tables[t] != order_event_cases))
+            if ((quiet || !c->quiet) && (events || tables[t] != order_event_cases) &&
+                threads == (tables[t] == order_thread_cases))
                 puts(c->name);
     return 0;
 }
@@ -144,7 +147,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (!strncmp(name, "list", 4))
-        return list(strcmp(name, "list"), strcmp(name, "list-base"));
+        return list(name);
     const struct order_case *c = find(name);
     if (!c) {
         fprintf(stderr, "usage: order CASE [RANKS]\n");

@@ -48,7 +48,7 @@ struct order_case {
 
 /* Each ends with a row without a name. */
 extern const struct order_case order_host_cases[], order_stream_cases[], order_send_cases[], order_event_cases[],
-    order_comm_cases[], order_group_cases[], order_overtake_cases[], order_small_cases[];
+    order_comm_cases[], order_group_cases[], order_overtake_cases[], order_small_cases[], order_thread_cases[];
 
 /* seen <- device memory, on a stream, and waits for it. */
 void see(struct look *l, const void *device, cudaStream_t stream);

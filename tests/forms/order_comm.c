@@ -102,6 +102,14 @@ static void produce_and_destroy(struct look *l)
     CUDA(cudaStreamDestroy(stream));
 }
 
+/* The gather's stream is made when the other one has gone, and may have its handle. */
+static void produce_and_come_again(struct look *l)
+{
+    CUDA(cudaStreamDestroy(l->s));
+    produce_and_destroy(l);
+    CUDA(cudaStreamCreateWithFlags(&l->s, cudaStreamNonBlocking));
+}
+
 /* The first operations on one stream, which then ends: nothing has been noted behind them until it does. */
 static void produce_behind_gather(struct look *l)
 {
@@ -133,6 +141,11 @@ const struct order_case order_comm_cases[] = {
      .look = then_see,
      .before = hide_send,
      .on_the_way = produce_and_destroy},
+    {.name = "comm-produce-again",
+     .quiet = true,
+     .look = then_see,
+     .before = hide_send,
+     .on_the_way = produce_and_come_again},
     {.name = "comm-produce-behind",
      .quiet = true,
      .look = then_see,

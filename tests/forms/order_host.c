@@ -18,12 +18,41 @@ static void stream_sync(struct look *l)
     read_recv(l);
 }
 
-static void stream_query(struct look *l)
+static void query(struct look *l, cudaStream_t stream)
 {
     cudaError_t e;
-    while ((e = cudaStreamQuery(l->s)) == cudaErrorNotReady)
+    while ((e = cudaStreamQuery(stream)) == cudaErrorNotReady)
         sleep_ms(1);
     CUDA(e);
+    read_recv(l);
+}
+
+static void stream_query(struct look *l)
+{
+    query(l, l->s);
+}
+
+static void legacy_query(struct look *l)
+{
+    query(l, cudaStreamLegacy);
+}
+
+/* Nothing on the stream is seen to be over before the stream is: it tells of all before it. */
+static void stream_query_events(struct look *l)
+{
+    enum { MANY = 60 };
+    cudaEvent_t many[MANY];
+    cudaError_t e;
+    for (int i = 0; i < MANY; i++) {
+        CUDA(cudaEventCreateWithFlags(&many[i], cudaEventDisableTiming));
+        CUDA(cudaEventRecord(many[i], l->s));
+    }
+    while ((e = cudaStreamQuery(l->s)) == cudaErrorNotReady)
+        continue;
+    EXPECT(cudaEventQuery(many[MANY - 1]) == cudaSuccess, "rank %d: the stream is ready before its events", l->g.rank);
+    CUDA(e);
+    for (int i = 0; i < MANY; i++)
+        CUDA(cudaEventDestroy(many[i]));
     read_recv(l);
 }
 
@@ -180,7 +209,13 @@ const struct order_case order_host_cases[] = {
     {.name = "stream-sync", .look = stream_sync, .recv = RECV_MAPPED},
     {.name = "stream-sync-legacy", .look = stream_sync, .recv = RECV_MAPPED, .stream = STREAM_LEGACY},
     {.name = "stream-sync-per-thread", .look = stream_sync, .recv = RECV_MAPPED, .stream = STREAM_PER_THREAD},
-    {.name = "stream-query", .look = stream_query, .recv = RECV_MAPPED},
+    {.name = "stream-query", .look = stream_query, .recv = RECV_MAPPED, .quiet = true},
+    {.name = "stream-query-legacy",
+     .look = legacy_query,
+     .recv = RECV_MAPPED,
+     .stream = STREAM_BLOCKING,
+     .quiet = true},
+    {.name = "stream-query-events", .look = stream_query_events, .recv = RECV_MAPPED, .quiet = true},
     {.name = "device-sync", .look = device_sync, .recv = RECV_MAPPED, .quiet = true},
     {.name = "ctx-sync", .look = ctx_sync, .recv = RECV_MAPPED, .quiet = true},
     {.name = "event-sync", .look = event_sync, .recv = RECV_MAPPED, .quiet = true},

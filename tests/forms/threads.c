@@ -10,9 +10,12 @@
  *   sync    the same, and the last rank first synchronises its device, frees memory and records events there
  *   gemms   each thread makes gathers and GEMMs for itself, all results compared
  *   one     the same, but one thread makes the gathers of all ranks, in a group, and then their GEMMs
+ *   between one thread, and behind the gathers it copies from the last rank's device to one that has no rank, in each
+ *           way that takes no stream: such a copy comes behind all work of both devices
  */
 #include "forms.h"
 
+#include <cuda.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -45,7 +48,8 @@ static void open_worker(struct worker *w)
     CUDA(cudaSetDevice(w->rank));
     if (!w->comm)
         NCCL(ncclCommInitRank(&w->comm, nranks, id, w->rank));
-    CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
+    CUDA(cudaStreamCreateWithFlags(&w->stream,
+                                   strcmp(name, "between") == 0 ? cudaStreamDefault : cudaStreamNonBlocking));
     gather_alloc(&w->g, w->rank, nranks, SHARD);
     w->g.floats = true;
     BLAS(cublasCreate(&w->blas));
@@ -153,6 +157,80 @@ static void group_round(struct worker *workers, uint64_t round)
     }
 }
 
+/* ---- copies between devices ---- */
+
+static void by_peer(void *to, const void *from, size_t bytes)
+{
+    CUDA(cudaMemcpyPeer(to, nranks, from, nranks - 1, bytes));
+}
+
+static void by_address(void *to, const void *from, size_t bytes)
+{
+    CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+}
+
+static void by_rows(void *to, const void *from, size_t bytes)
+{
+    CUDA(cudaMemcpy2D(to, bytes / 4, from, bytes / 4, bytes / 4, 4, cudaMemcpyDeviceToDevice));
+}
+
+static CUcontext context_of(int device)
+{
+    CUcontext ctx;
+    CUDA(cudaSetDevice(device));
+    if (cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)
+        DIE(3, "device %d has no context", device);
+    return ctx;
+}
+
+static void by_box(void *to, const void *from, size_t bytes)
+{
+    CUDA_MEMCPY3D_PEER box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = (CUdeviceptr)(uintptr_t)from,
+                              .srcContext = context_of(nranks - 1),
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstDevice = (CUdeviceptr)(uintptr_t)to,
+                              .dstContext = context_of(nranks),
+                              .WidthInBytes = bytes,
+                              .Height = 1,
+                              .Depth = 1};
+    EXPECT(cuMemcpy3DPeer(&box) == CUDA_SUCCESS, "cuMemcpy3DPeer failed");
+}
+
+static void (*const copies[])(void *to, const void *from, size_t bytes) = {by_peer, by_address, by_rows, by_box};
+
+/* The first rank's stream stands still for a while, so that the others' gathers do. */
+static void between_round(struct worker *workers, uint64_t round, void *to)
+{
+    struct worker *from = &workers[nranks - 1];
+    for (int i = 0; i < nranks; i++) {
+        CUDA(cudaSetDevice(i));
+        gather_load(&workers[i].g, round, workers[i].stream);
+        CUDA(cudaStreamSynchronize(workers[i].stream));
+    }
+    CUDA(cudaSetDevice(0));
+    hold(workers[0].stream, 30);
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < nranks; i++)
+        gather_call(&workers[i].g, workers[i].comm, workers[i].stream);
+    NCCL(ncclGroupEnd());
+    CUDA(cudaSetDevice(nranks));
+    copies[round % LENGTH(copies)](to, from->g.recv, SHARD * (size_t)nranks);
+    CUDA(cudaDeviceSynchronize());
+    CUDA(cudaMemcpy(from->g.host, to, SHARD * (size_t)nranks, cudaMemcpyDeviceToHost));
+    bytes_check(&from->g, from->g.host, round, name);
+}
+
+static void between(struct worker *workers)
+{
+    void *to;
+    CUDA(cudaSetDevice(nranks));
+    CUDA(cudaMalloc(&to, SHARD * (size_t)nranks));
+    for (uint64_t round = 1; round <= 2 * LENGTH(copies); round++)
+        between_round(workers, round, to);
+    CUDA(cudaFree(to));
+}
+
 static void one_thread(struct worker *workers)
 {
     ncclComm_t comm[MOST];
@@ -161,7 +239,9 @@ static void one_thread(struct worker *workers)
         workers[i].comm = comm[i];
         open_worker(&workers[i]);
     }
-    for (uint64_t round = 1; round <= ROUNDS; round++)
+    if (!strcmp(name, "between"))
+        between(workers);
+    for (uint64_t round = 1; round <= ROUNDS && strcmp(name, "one") == 0; round++)
         group_round(workers, round);
     for (int i = 0; i < nranks; i++) {
         CUDA(cudaSetDevice(i));
@@ -189,7 +269,7 @@ static void body(struct rank *r)
     NCCL(ncclGetUniqueId(&id));
     for (int i = 0; i < nranks; i++)
         workers[i].rank = i;
-    if (!strcmp(name, "one"))
+    if (!strcmp(name, "one") || !strcmp(name, "between"))
         one_thread(workers);
     else
         on_threads(nranks, workers, sizeof workers[0], work);
@@ -197,7 +277,7 @@ static void body(struct rank *r)
 
 int main(int argc, char **argv)
 {
-    static const char *const cases[] = {"lazy", "ahead", "sync", "gemms", "one"};
+    static const char *const cases[] = {"lazy", "ahead", "sync", "gemms", "one", "between"};
     name = argc > 1 ? argv[1] : "";
     nranks = argc > 2 ? atoi(argv[2]) : 2;
     for (int i = 0; i < LENGTH(cases); i++)

@@ -48,7 +48,7 @@ static bool kinds_of(const char *list, unsigned *kinds)
 
 static void list(void)
 {
-    char text[256];
+    char text[384];
     for (int i = 0; i < plan.nops; i++) {
         op_text(&plan, &plan.ops[i], text, sizeof text);
         printf("op rank %d step %d: %s\n", plan.ops[i].rank, plan.ops[i].step, text);
@@ -66,7 +66,7 @@ static void about(void)
 static void play_rank(void *one)
 {
     struct player *p = one;
-    CUDA(cudaSetDevice(p->rank));
+    rank_place(p->rank, p->plan->nranks);
     player_open(p);
     if (p->plan->fate == LIVES)
         player_play(p);
@@ -81,7 +81,7 @@ static int be(int first, int n)
     memset(players, 0, sizeof players);
     plan_expect(&plan, plan.threads ? -1 : first);
     if (first == 0) {
-        CUDA(cudaSetDevice(0));
+        rank_place(0, plan.nranks);
         NCCL(ncclGetUniqueId(&board->id));
         board->id_made = 1;
     }
@@ -151,7 +151,7 @@ static bool child_is(int rank, pid_t pid, int status)
 
 static void not_in_time(int rank)
 {
-    char text[256] = "the beginning";
+    char text[384] = "the beginning";
     for (int r = plan.threads ? 0 : rank; r < (plan.threads ? plan.nranks : rank + 1); r++) {
         if (board->at[r])
             op_text(&plan, &plan.ops[board->at[r]], text, sizeof text);
@@ -243,6 +243,8 @@ int main(int argc, char **argv)
         return usage();
     o.kinds &= ~none;
     plan_make(&plan, &o);
+    if (plan.conditional)
+        setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 1);
     if (tells)
         about();
     if (lists)

@@ -13,6 +13,11 @@ uint64_t draw(struct planner *p, int rank, uint64_t n)
     return hash64(hash64(p->key, 1000 + (uint64_t)rank), p->own_n[rank]++) % n;
 }
 
+uint64_t extra(struct planner *p, int rank, uint64_t n)
+{
+    return hash64(hash64(p->key, 2000 + (uint64_t)rank), p->extra_n[rank]++) % n;
+}
+
 int any_stream(struct planner *p, int rank)
 {
     return (int)draw(p, rank, (uint64_t)p->plan->nstreams);
@@ -35,6 +40,7 @@ struct op *put_down(struct planner *p, enum op_kind kind, int rank, int stream)
     *op = (struct op){.kind = kind, .step = p->step, .rank = rank, .stream = stream, .call = -1};
     op->captured = p->captured != 0;
     op->thrown = p->captured == 2;
+    choose_way(p, op);
     return op;
 }
 
@@ -58,6 +64,7 @@ static void begin_step(struct planner *p, int step)
     p->key = hash64(hash64(p->plan->seed, 77), (uint64_t)step);
     p->uniform_n = 0;
     memset(p->own_n, 0, sizeof p->own_n);
+    memset(p->extra_n, 0, sizeof p->extra_n);
 }
 
 /* The second communicator: the halves of four ranks, or all, in their order or the other way round. */
@@ -84,7 +91,7 @@ static void draw_fate(struct planner *p)
     plan->victim = (int)uniform(p, (uint64_t)plan->nranks);
     plan->fate_step = 1 + (int)uniform(p, (uint64_t)plan->steps);
     plan->fate_op = -1;
-    if (plan->threads)
+    if (plan->threads || plan->two_threads || plan->conditional)
         return;
     if (way < 3 && has(p, KIND_kill))
         plan->fate = DIES;
@@ -107,6 +114,7 @@ static void draw_program(struct planner *p)
     plan->steps = 15 + (int)uniform(p, 40);
     for (int b = 0; b < BUFFERS; b++)
         plan->size[b] = b == WEIGHT ? 16384 : b > WEIGHT ? 4096 : plan->shard * (size_t)plan->nranks + 4096;
+    draw_ways(p);
     draw_teams(p);
     draw_fate(p);
     for (int r = 0; r < plan->nranks; r++)
@@ -210,8 +218,10 @@ void plan_make(struct plan *plan, const struct plan_options *o)
 
 void plan_free(struct plan *plan)
 {
-    for (int i = 0; i < plan->nops; i++)
+    for (int i = 0; i < plan->nops; i++) {
         free(plan->ops[i].expected);
+        free(plan->ops[i].any);
+    }
     free(plan->ops);
     free(plan->calls);
 }

@@ -39,7 +39,11 @@ enum { NOISE = 64 << 10 }; /* a fill begins at most so far behind the start of i
     X(freeze, "SIGSTOP of a rank for ever; the others abort")                                                          \
     X(kill, "SIGKILL of a rank; the others abort when they are told")                                                  \
     X(scatter, "ncclReduceScatter, of any buffers and of what GEMMs have just made")                                   \
-    X(fp8, "GEMMs of 8-bit floats that were gathered as bytes, with factors or without")
+    X(fp8, "GEMMs of 8-bit floats that were gathered as bytes, with factors or without")                               \
+    X(ptds, "two threads of a rank in turn, each with its per-thread default stream")                                  \
+    X(workspace, "cuBLAS handles with a workspace in the program's buffers")                                           \
+    X(deepbind, "operations by a second library, opened with RTLD_DEEPBIND, that calls the driver itself")             \
+    X(conditional, "graphs whose collectives are in bodies of conditional nodes: IF, WHILE, SWITCH")
 
 enum kind {
 #define X(name, text) KIND_##name,
@@ -79,10 +83,18 @@ enum op_kind {
     OP_KILL
 };
 
+/* How a call reaches CUDA: by the runtime, with the stream's handle; by its functions for per-thread default streams,
+ * with none; by the second library. */
+enum by { BY_RUNTIME, BY_PTSZ, BY_BOUND, WAYS };
+
 struct place {
     int buffer;
     size_t off;
 };
+
+/* What is done with the second cuBLAS handle before a GEMM of it: given a workspace; nothing; given a stream, which
+ * takes the workspace away; destroyed and made. */
+enum handle { HANDLE_PLAIN, HANDLE_SETS, HANDLE_KEEPS, HANDLE_RESETS, HANDLE_NEW };
 
 /* C (m x n, fp32) = W' X for an X of `inner` rows, or X' W. Sums: W' X' for an X of `inner` columns, or X W. */
 struct gemm {
@@ -91,16 +103,28 @@ struct gemm {
     enum { WIDE, NO_FACTORS, BY_TENSOR, BY_ROW } narrow; /* but for WIDE X and W are of 8 bits, W is NARROW's */
     bool x_e5m2, w_e5m2;                                 /* else e4m3 */
     struct place factors;                                /* of X; those of W are FACTORS' first */
+    enum handle handle;                                  /* p->blas but for HANDLE_PLAIN; of WIDE alone */
+    struct place scratch;                                /* the workspace, which the GEMM may write */
+    size_t scratch_bytes;                                /* 0: none */
 };
 
 /* What OP_FILL takes its bytes from: any bytes, small integers of the plan's type, small multiples of a half in either
  * type of 8 bits, powers of two in fp32. */
 enum source { SOURCE_NOISE, SOURCE_INTEGERS, SOURCE_NARROW, SOURCE_FACTORS, SOURCES };
 
+/* The conditional node of which a body is recorded, instead of a graph. IF with two bodies runs the second one for 0. */
+struct branch {
+    enum { NO_BRANCH, BRANCH_IF, BRANCH_WHILE, BRANCH_SWITCH, BRANCHES } kind;
+    int bodies, body; /* how many; which one is recorded */
+    int value;        /* of the handle; of WHILE how often the body runs */
+};
+
 /* One operation of one rank. */
 struct op {
     enum op_kind kind;
     int step, rank;
+    int thread; /* of the rank, which makes the call: 0 or 1 */
+    enum by by;
     int stream; /* -1: the host's own doing */
     int event;
     int call; /* of collectives: in plan->calls; of captures: how often the graph is launched */
@@ -109,9 +133,11 @@ struct op {
     int value; /* of OP_SET; microseconds of OP_HOLD; milliseconds of OP_REST and OP_STOP; of OP_FILL: enum
                 * source */
     struct gemm gemm;
-    bool thrown;       /* recorded into a graph that never runs */
-    bool captured;     /* recorded into a graph; those that run do so at its OP_CAPTURE_END */
-    uint8_t *expected; /* of OP_LOOK */
+    struct branch branch; /* of OP_CAPTURE and OP_CAPTURE_END */
+    bool thrown;          /* recorded into a graph that never runs */
+    bool captured;        /* recorded into a graph; those that run do so at its OP_CAPTURE_END */
+    uint8_t *expected;    /* of OP_LOOK */
+    uint8_t *any;         /* the same: bytes that are not 0 here may be anything; NULL: there are none */
 };
 
 /* What is equal in all ranks' operations of a call. */
@@ -135,6 +161,9 @@ struct plan {
     uint64_t seed;
     unsigned kinds;
     bool threads;
+    bool two_threads;      /* of a rank: their per-thread default streams are its first two streams */
+    bool conditional;      /* NCCL puts no events into graphs, which bodies of conditional nodes do not take */
+    int bound_from[RANKS]; /* the step from which on a rank has the second library; 0: never */
     int nranks, nstreams, ncomms, steps;
     bool blocking[RANKS][STREAMS];
     enum api type; /* elements of matrices: API_EX_BF16 or API_S */

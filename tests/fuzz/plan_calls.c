@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks do together: collectives, groups of them, captures of them. */
+/* What ranks do together: collectives, and groups of them. */
 #include "planner.h"
 
 #include <string.h>
@@ -73,7 +73,7 @@ static void draw_sum(struct planner *p, struct draft *d, struct call *c)
     c->bytes = c->count * d->elem;
 }
 
-static void draw_call(struct planner *p, struct draft *d, int comm)
+void draw_call(struct planner *p, struct draft *d, int comm)
 {
     *d = (struct draft){.number = new_call(p->plan)};
     struct call *c = call_of(p, d);
@@ -128,7 +128,7 @@ static void place_call(struct planner *p, int rank, struct draft *d, int i, cons
 }
 
 /* Poison where the call writes, and other bytes to send. */
-static void prepare(struct planner *p, int rank, const struct draft *d)
+void prepare(struct planner *p, int rank, const struct draft *d)
 {
     const struct call *c = call_of(p, d);
     const struct place *from = &d->from[rank], *to = &d->to[rank];
@@ -147,13 +147,13 @@ static void prepare(struct planner *p, int rank, const struct draft *d)
 
 /* Small integers, of which GEMMs make exact sums. After prepare() of all calls of a group: they may send from one
  * buffer. */
-static void prepare_matrix(struct planner *p, int rank, const struct draft *d)
+void prepare_matrix(struct planner *p, int rank, const struct draft *d)
 {
     if (d->k || d->integers)
         fill(p, rank, any_stream(p, rank), d->from[rank], sent_bytes(p->plan, call_of(p, d)), SOURCE_INTEGERS);
 }
 
-static void put_call(struct planner *p, int rank, const struct draft *d)
+void put_call(struct planner *p, int rank, const struct draft *d)
 {
     struct call *c = call_of(p, d);
     struct op *op = put_down(p, c->kind, rank, d->stream[rank]);
@@ -215,6 +215,8 @@ void note_calls(struct planner *p, int rank, const struct draft *d, int n)
         known->use[to].k = d[i].k;
         known->use[to].columns = d[i].columns;
         known->use[to].stream = stream;
+        known->sent = d[i].from[rank].buffer;
+        known->received = to;
     }
     for (int i = 0; i < n; i++) {
         struct seen *of_stream = &known->seen[d[i].stream[rank]],
@@ -227,11 +229,31 @@ void note_calls(struct planner *p, int rank, const struct draft *d, int n)
     }
 }
 
+static int own_stream(const struct planner *p, int rank, const struct draft *d, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (d[i].stream[rank] < 2 && p->plan->two_threads)
+            return d[i].stream[rank];
+    return d[0].stream[rank];
+}
+
+void by_one_thread(struct planner *p, struct draft *d, int n)
+{
+    for (int r = 0; r < p->plan->nranks && p->plan->two_threads; r++) {
+        const int own = own_stream(p, r, d, n);
+        for (int i = 0; i < n; i++)
+            if (d[i].stream[r] < 2)
+                d[i].stream[r] = own;
+    }
+}
+
 void put_calls(struct planner *p, const struct draft *d, int n, bool grouped)
 {
     const int nranks = p->plan->nranks;
-    for (int r = 0; r < nranks && grouped; r++)
+    for (int r = 0; r < nranks && grouped; r++) {
+        one_thread_begin(p, r, own_stream(p, r, d, n));
         put_down(p, OP_GROUP_START, r, -1);
+    }
     for (int i = 0; i < n; i++)
         for (int r = 0; r < nranks; r++) {
             const bool moment = i == 0 && r == p->plan->victim;
@@ -241,11 +263,13 @@ void put_calls(struct planner *p, const struct draft *d, int n, bool grouped)
             if (moment)
                 fate_moment(p, AFTER_CALL);
         }
-    for (int r = 0; r < nranks && grouped; r++)
+    for (int r = 0; r < nranks && grouped; r++) {
         put_down(p, OP_GROUP_END, r, -1);
+        one_thread_end(p, r);
+    }
 }
 
-static void draw_parts(struct planner *p, struct draft *d, int n)
+void draw_parts(struct planner *p, struct draft *d, int n)
 {
     for (int r = 0; r < p->plan->nranks; r++) {
         int order[DATA];
@@ -268,7 +292,7 @@ static bool alike(const struct plan *plan, const struct draft *d, int n)
     return kind == OP_GATHER || kind == OP_SCATTER;
 }
 
-static void afterwards(struct planner *p, int rank, const struct draft *d)
+void behind_call(struct planner *p, int rank, const struct draft *d)
 {
     const int to = d->to[rank].buffer;
     if (ONE_IN(p, rank, 4))
@@ -290,6 +314,7 @@ void calls_step(struct planner *p)
     for (int i = 0; i < n; i++)
         draw_call(p, &d[i], several ? (int)uniform(p, (uint64_t)p->plan->ncomms) : comm);
     draw_parts(p, d, n);
+    by_one_thread(p, d, n);
     for (int i = 0; i < n; i++)
         call_of(p, &d[i])->alone = alike(p->plan, d, n);
     for (int r = 0; r < p->plan->nranks; r++)
@@ -304,66 +329,6 @@ void calls_step(struct planner *p)
     for (int r = 0; r < p->plan->nranks; r++) {
         note_calls(p, r, d, n);
         for (int i = 0; i < n; i++)
-            afterwards(p, r, &d[i]);
+            behind_call(p, r, &d[i]);
     }
-}
-
-static void record_calls(struct planner *p, int rank, const struct draft *d, int n, int launches)
-{
-    const int stream = d[0].stream[rank];
-    put_down(p, OP_CAPTURE, rank, stream)->value = (int)draw(p, rank, 2);
-    p->captured = launches ? 1 : 2;
-    for (int i = 0; i < n; i++)
-        put_call(p, rank, &d[i]);
-    p->captured = 0;
-    struct op *end = put_down(p, OP_CAPTURE_END, rank, stream);
-    end->call = launches;
-    end->value = (int)draw(p, rank, 2);
-}
-
-/* Some ranks record one or two calls and throw the graph away: nothing has happened. */
-static void throw_away(struct planner *p)
-{
-    struct draft d[2];
-    const int n = 1 + (int)uniform(p, 2), who = (int)uniform(p, 3), one = (int)uniform(p, (uint64_t)p->plan->nranks);
-    for (int i = 0; i < n; i++)
-        draw_call(p, &d[i], (int)uniform(p, (uint64_t)p->plan->ncomms));
-    draw_parts(p, d, n);
-    for (int r = 0; r < p->plan->nranks; r++) {
-        d[n - 1].stream[r] = d[0].stream[r];
-        if (who == 0 || (who == 1 && r == one) || (who == 2 && ONE_IN(p, r, 2)))
-            record_calls(p, r, d, n, 0);
-    }
-}
-
-/* All ranks record a call, and launch it once or twice. NCCL does not promise an order between what a graph runs and
- * the communicator's other calls, so the program makes one. */
-static void replay(struct planner *p)
-{
-    struct draft d;
-    draw_call(p, &d, (int)uniform(p, (uint64_t)p->plan->ncomms));
-    struct call *c = call_of(p, &d);
-    const int launches = c->kind == OP_REDUCE || c->kind == OP_SCATTER ? 1 : 1 + (int)uniform(p, 2);
-    draw_parts(p, &d, 1);
-    for (int r = 0; r < p->plan->nranks; r++) {
-        prepare(p, r, &d);
-        prepare_matrix(p, r, &d);
-    }
-    for (int r = 0; r < p->plan->nranks; r++) {
-        make_edges(p, r, &d, 1);
-        need_all(p, r, d.stream[r], &p->known[r].seen[COMM + c->comm]);
-        record_calls(p, r, &d, 1, launches);
-        note_calls(p, r, &d, 1);
-        p->known[r].graphs[c->comm] = p->known[r].seen[d.stream[r]];
-    }
-    for (int r = 0; r < p->plan->nranks; r++)
-        afterwards(p, r, &d);
-}
-
-void capture_step(struct planner *p)
-{
-    if (uniform(p, 3) && has(p, KIND_capture))
-        throw_away(p);
-    else if (has(p, KIND_replay))
-        replay(p);
 }

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan on host memory. */
+/* The plan on host memory. Beside each byte stands whether it is known: a GEMM leaves anything in its workspace, and
+ * what is made of that is not known either. */
 #include "plan.h"
 
 #include <string.h>
 
 #include "../softgpu/blas/float8.h"
 
+/* Bytes, or for each of them 1 if it may be anything. */
+struct plane {
+    uint8_t *memory[RANKS][BUFFERS];
+    uint8_t *sent[RANKS]; /* what goes into a call, taken before anything comes out */
+};
+
 struct host {
     const struct plan *plan;
-    uint8_t *memory[RANKS][BUFFERS], *source[RANKS][SOURCES];
-    uint8_t *sent[RANKS]; /* what goes into a call, taken before anything comes out */
+    struct plane bytes, any;
+    uint8_t *source[RANKS][SOURCES];
 };
 
 static size_t largest(const struct plan *plan)
@@ -67,9 +74,19 @@ float narrow_value(bool e5m2, uint8_t byte)
     return e5m2 ? e5m2_to_f32(byte) : e4m3_to_f32(byte);
 }
 
+static uint8_t *in(const struct plane *plane, int rank, struct place place)
+{
+    return plane->memory[rank][place.buffer] + place.off;
+}
+
 static uint8_t *at(struct host *h, int rank, struct place place)
 {
-    return h->memory[rank][place.buffer] + place.off;
+    return in(&h->bytes, rank, place);
+}
+
+static uint8_t *any_at(struct host *h, int rank, struct place place)
+{
+    return in(&h->any, rank, place);
 }
 
 static float element(enum api type, const uint8_t *from, int64_t i)
@@ -96,8 +113,8 @@ static float factor(const struct gemm *g, const uint8_t *factors, int64_t of)
 static void run_narrow(struct host *h, const struct op *op)
 {
     const struct gemm *g = &op->gemm;
-    const uint8_t *x = at(h, op->rank, op->from), *w = h->memory[op->rank][NARROW];
-    const uint8_t *of_x = at(h, op->rank, g->factors), *of_w = h->memory[op->rank][FACTORS];
+    const uint8_t *x = at(h, op->rank, op->from), *w = at(h, op->rank, (struct place){NARROW, 0});
+    const uint8_t *of_x = at(h, op->rank, g->factors), *of_w = at(h, op->rank, (struct place){FACTORS, 0});
     float *c = (float *)at(h, op->rank, op->to);
     for (int64_t j = 0; j < g->n; j++)
         for (int64_t i = 0; i < g->m; i++) {
@@ -110,14 +127,33 @@ static void run_narrow(struct host *h, const struct op *op)
         }
 }
 
+static bool has_any(const uint8_t *any, size_t bytes)
+{
+    return bytes && (*any || memcmp(any, any + 1, bytes - 1) != 0);
+}
+
+/* What a GEMM makes of anything is that as a whole. */
+static void run_scratch(struct host *h, const struct op *op)
+{
+    const struct gemm *g = &op->gemm;
+    const size_t along = (size_t)(g->x_is_b ? g->n : g->m), inner = (size_t)g->inner;
+    const bool any =
+        has_any(any_at(h, op->rank, op->from), along * inner * (g->narrow ? 1 : h->plan->elem)) ||
+        (g->narrow > NO_FACTORS && has_any(any_at(h, op->rank, g->factors), g->narrow == BY_ROW ? along * 4 : 4));
+    memset(any_at(h, op->rank, op->to), any, (size_t)(g->m * g->n) * 4);
+    if (g->scratch_bytes)
+        memset(any_at(h, op->rank, g->scratch), 1, g->scratch_bytes);
+}
+
 static void run_gemm(struct host *h, const struct op *op)
 {
     const struct gemm *g = &op->gemm;
+    run_scratch(h, op);
     if (g->narrow) {
         run_narrow(h, op);
         return;
     }
-    const uint8_t *x = at(h, op->rank, op->from), *w = h->memory[op->rank][WEIGHT];
+    const uint8_t *x = at(h, op->rank, op->from), *w = at(h, op->rank, (struct place){WEIGHT, 0});
     float *c = (float *)at(h, op->rank, op->to);
     for (int64_t j = 0; j < g->n; j++)
         for (int64_t i = 0; i < g->m; i++) {
@@ -167,9 +203,9 @@ static void reduce(struct host *h, const struct call *c, int rank, size_t first,
     const struct team *team = &h->plan->team[c->comm];
     const size_t elem = c->bytes / c->count;
     for (size_t i = 0; i < c->count; i++) {
-        uint64_t value = load(c->type, h->sent[team_member(h->plan, c->comm, rank, 0)], first + i);
+        uint64_t value = load(c->type, h->bytes.sent[team_member(h->plan, c->comm, rank, 0)], first + i);
         for (int m = 1; m < team->size; m++)
-            value = combine(c, value, load(c->type, h->sent[team_member(h->plan, c->comm, rank, m)], first + i));
+            value = combine(c, value, load(c->type, h->bytes.sent[team_member(h->plan, c->comm, rank, m)], first + i));
         memcpy(to + i * elem, &value, elem); /* the low bytes */
     }
 }
@@ -182,36 +218,53 @@ static void add_floats(struct host *h, const struct call *c, int rank, size_t fi
     for (size_t i = 0; i < c->count; i++) {
         float sum = 0;
         for (int m = 0; m < team->size; m++)
-            sum += element(type, h->sent[team_member(h->plan, c->comm, rank, m)], (int64_t)(first + i));
+            sum += element(type, h->bytes.sent[team_member(h->plan, c->comm, rank, m)], (int64_t)(first + i));
         put(type, to, i, (int)sum, false);
     }
 }
 
-static void receive(struct host *h, const struct call *c, int rank)
+/* A sum is known when all that it is made of is. */
+static void reduce_any(struct host *h, const struct call *c, int rank, size_t first, uint8_t *to)
 {
     const struct team *team = &h->plan->team[c->comm];
-    uint8_t *to = at(h, rank, h->plan->ops[c->op[rank]].to);
-    const int me = team->rank[rank], n = team->size;
-    switch (c->kind) {
-    case OP_GATHER:
-        for (int m = 0; m < n; m++)
-            memcpy(to + (size_t)m * c->bytes, h->sent[team_member(h->plan, c->comm, rank, m)], c->bytes);
-        return;
-    case OP_BROADCAST:
-        memcpy(to, h->sent[team_member(h->plan, c->comm, rank, c->root)], c->bytes);
-        return;
-    case OP_REDUCE:
-        reduce(h, c, rank, 0, to);
-        return;
-    case OP_SCATTER:
-        if (c->type == ncclFloat32 || c->type == ncclBfloat16)
-            add_floats(h, c, rank, (size_t)me * c->count, to);
-        else
-            reduce(h, c, rank, (size_t)me * c->count, to);
-        return;
-    default:
-        memcpy(to, h->sent[team_member(h->plan, c->comm, rank, (me - c->shift + n) % n)], c->bytes);
+    const size_t elem = c->bytes / c->count;
+    memset(to, 0, c->bytes);
+    for (int m = 0; m < team->size; m++) {
+        const uint8_t *from = h->any.sent[team_member(h->plan, c->comm, rank, m)] + first * elem;
+        if (!has_any(from, c->bytes))
+            continue;
+        for (size_t i = 0; i < c->bytes; i++)
+            if (from[i])
+                memset(to + i / elem * elem, 1, elem);
     }
+}
+
+static void receive_sums(struct host *h, const struct call *c, int rank)
+{
+    const struct place to = h->plan->ops[c->op[rank]].to;
+    const size_t first = c->kind == OP_SCATTER ? (size_t)h->plan->team[c->comm].rank[rank] * c->count : 0;
+    if (c->kind == OP_SCATTER && (c->type == ncclFloat32 || c->type == ncclBfloat16))
+        add_floats(h, c, rank, first, at(h, rank, to));
+    else
+        reduce(h, c, rank, first, at(h, rank, to));
+    reduce_any(h, c, rank, first, any_at(h, rank, to));
+}
+
+static void receive(const struct plan *plan, const struct plane *plane, const struct call *c, int rank)
+{
+    const struct team *team = &plan->team[c->comm];
+    uint8_t *to = in(plane, rank, plan->ops[c->op[rank]].to);
+    const int n = team->size;
+    const int from = c->kind == OP_BROADCAST ? c->root : (team->rank[rank] + n - c->shift) % n;
+    if (c->kind != OP_GATHER)
+        memcpy(to, plane->sent[team_member(plan, c->comm, rank, from)], c->bytes);
+    for (int m = 0; m < n && c->kind == OP_GATHER; m++)
+        memcpy(to + (size_t)m * c->bytes, plane->sent[team_member(plan, c->comm, rank, m)], c->bytes);
+}
+
+static void send(const struct plan *plan, const struct plane *plane, const struct call *c, int rank)
+{
+    memcpy(plane->sent[rank], in(plane, rank, plan->ops[c->op[rank]].from), sent_bytes(plan, c));
 }
 
 /* A call runs when the last rank of the plan comes to it. */
@@ -220,10 +273,24 @@ static void run_call(struct host *h, const struct call *c, const struct op *op)
     const int n = h->plan->nranks;
     if (op != &h->plan->ops[c->op[n - 1]])
         return;
+    for (int r = 0; r < n; r++) {
+        send(h->plan, &h->bytes, c, r);
+        send(h->plan, &h->any, c, r);
+    }
     for (int r = 0; r < n; r++)
-        memcpy(h->sent[r], at(h, r, h->plan->ops[c->op[r]].from), sent_bytes(h->plan, c));
-    for (int r = 0; r < n; r++)
-        receive(h, c, r);
+        if (c->kind == OP_REDUCE || c->kind == OP_SCATTER) {
+            receive_sums(h, c, r);
+        } else {
+            receive(h->plan, &h->bytes, c, r);
+            receive(h->plan, &h->any, c, r);
+        }
+}
+
+static uint8_t *copied(const uint8_t *from, size_t bytes)
+{
+    uint8_t *to = malloc(bytes);
+    CHECK(to, "no memory");
+    return memcpy(to, from, bytes);
 }
 
 static void run_op(struct host *h, struct op *op, int rank)
@@ -238,12 +305,15 @@ static void run_op(struct host *h, struct op *op, int rank)
         return;
     case OP_COPY:
         memcpy(at(h, op->rank, op->to), at(h, op->rank, op->from), op->bytes);
+        memcpy(any_at(h, op->rank, op->to), any_at(h, op->rank, op->from), op->bytes);
         return;
     case OP_SET:
         memset(at(h, op->rank, op->to), op->value, op->bytes);
+        memset(any_at(h, op->rank, op->to), 0, op->bytes);
         return;
     case OP_FILL:
         memcpy(at(h, op->rank, op->to), h->source[op->rank][op->value] + op->from.off, op->bytes);
+        memset(any_at(h, op->rank, op->to), 0, op->bytes);
         return;
     case OP_GEMM:
         run_gemm(h, op);
@@ -251,9 +321,9 @@ static void run_op(struct host *h, struct op *op, int rank)
     case OP_LOOK:
         if (rank >= 0 && op->rank != rank)
             return;
-        op->expected = malloc(op->bytes);
-        CHECK(op->expected, "no memory");
-        memcpy(op->expected, at(h, op->rank, op->from), op->bytes);
+        op->expected = copied(at(h, op->rank, op->from), op->bytes);
+        if (has_any(any_at(h, op->rank, op->from), op->bytes))
+            op->any = copied(any_at(h, op->rank, op->from), op->bytes);
         return;
     default:
         return; /* order only */
@@ -267,29 +337,43 @@ static void *take(size_t bytes)
     return got;
 }
 
+static void open_plane(const struct plan *plan, struct plane *plane)
+{
+    for (int r = 0; r < plan->nranks; r++) {
+        for (int b = 0; b < BUFFERS; b++)
+            plane->memory[r][b] = take(plan->size[b]);
+        plane->sent[r] = take(largest(plan));
+    }
+}
+
+static void close_plane(const struct plan *plan, struct plane *plane)
+{
+    for (int r = 0; r < plan->nranks; r++) {
+        for (int b = 0; b < BUFFERS; b++)
+            free(plane->memory[r][b]);
+        free(plane->sent[r]);
+    }
+}
+
 static void open_host(struct host *h, const struct plan *plan)
 {
     h->plan = plan;
-    for (int r = 0; r < plan->nranks; r++) {
-        for (int b = 0; b < BUFFERS; b++)
-            h->memory[r][b] = take(plan->size[b]);
+    open_plane(plan, &h->bytes);
+    open_plane(plan, &h->any);
+    for (int r = 0; r < plan->nranks; r++)
         for (int s = 0; s < SOURCES; s++) {
             h->source[r][s] = take(source_bytes(plan));
             source_make(plan, r, (enum source)s, h->source[r][s]);
         }
-        h->sent[r] = take(largest(plan));
-    }
 }
 
 static void close_host(struct host *h)
 {
-    for (int r = 0; r < h->plan->nranks; r++) {
-        for (int b = 0; b < BUFFERS; b++)
-            free(h->memory[r][b]);
+    close_plane(h->plan, &h->bytes);
+    close_plane(h->plan, &h->any);
+    for (int r = 0; r < h->plan->nranks; r++)
         for (int s = 0; s < SOURCES; s++)
             free(h->source[r][s]);
-        free(h->sent[r]);
-    }
 }
 
 void plan_expect(struct plan *plan, int rank)

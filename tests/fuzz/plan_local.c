@@ -95,12 +95,14 @@ void multiply(struct planner *p, int rank, int buffer)
     need(p, rank, stream, NULL, buffer, false);
     need(p, rank, stream, NULL, WEIGHT, false);
     need(p, rank, stream, NULL, out, true);
+    scratch_before(p, rank, stream, buffer, out, &g);
     struct op *op = put_down(p, OP_GEMM, rank, stream);
     op->gemm = g;
     op->from.buffer = buffer;
     op->to.buffer = out;
     issued(p, rank, stream, buffer, out);
     p->known[rank].use[WEIGHT].read.of[stream] = p->known[rank].issued[stream];
+    scratch_behind(p, rank, stream, &g);
 }
 
 /* cudaFree waits for the device, so nothing has to be ordered before it; the new block is filled. */
@@ -110,6 +112,8 @@ static void renew(struct planner *p, int rank)
     need(p, rank, HOST, NULL, b, true);
     put_down(p, OP_RENEW, rank, -1)->to.buffer = b;
     p->known[rank].use[b] = (struct use){.k = 0};
+    if (p->known[rank].worker.at.buffer == b)
+        p->known[rank].worker.bytes = 0; /* nobody may use it */
     fill(p, rank, any_stream(p, rank), (struct place){b, 0}, p->plan->size[b], SOURCE_NOISE);
 }
 

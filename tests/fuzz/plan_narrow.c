@@ -126,6 +126,7 @@ static void gather_all(struct planner *p, const struct site *s, const int *strea
     if (s->how != GIVEN)
         d[1] = of_factors(p, s, streams);
     if (s->how == TOGETHER && has(p, KIND_groups)) {
+        by_one_thread(p, d, 2);
         gather(p, d, 2);
         return;
     }
@@ -148,14 +149,17 @@ static void multiply_narrow(struct planner *p, int rank, int stream, const struc
     for (unsigned i = 0; i < sizeof from / sizeof *from; i++)
         need(p, rank, stream, NULL, from[i], false);
     need(p, rank, stream, NULL, s->out, true);
+    struct gemm g = s->gemm;
+    g.factors = factors;
+    scratch_before(p, rank, stream, s->recv, s->out, &g);
     struct op *op = put_down(p, OP_GEMM, rank, stream);
-    op->gemm = s->gemm;
-    op->gemm.factors = factors;
+    op->gemm = g;
     op->from.buffer = s->recv;
     op->to.buffer = s->out;
     issued(p, rank, stream, s->recv, s->out);
     for (unsigned i = 1; i < sizeof from / sizeof *from; i++)
         reads(p, rank, stream, from[i]);
+    scratch_behind(p, rank, stream, &g);
 }
 
 static void poison(struct planner *p, int rank, int stream, int buffer)

@@ -110,6 +110,13 @@ void uses(struct planner *p, int rank, int stream, int from, int to)
     known->use[to].k = 0;
 }
 
+void also_writes(struct planner *p, int rank, int stream, int buffer)
+{
+    struct known *known = &p->known[rank];
+    known->use[buffer].wrote.of[stream] = known->issued[stream];
+    known->use[buffer].k = 0;
+}
+
 void issued(struct planner *p, int rank, int stream, int from, int to)
 {
     begin(p, rank, stream);

@@ -56,12 +56,15 @@ static void gemm_columns(struct planner *p, int rank, int stream, const struct s
     need(p, rank, stream, NULL, s->x, false);
     need(p, rank, stream, NULL, WEIGHT, false);
     need(p, rank, stream, NULL, s->out, true);
+    struct gemm g = {.x_is_b = true, .m = s->m, .n = n, .inner = s->k};
+    scratch_before(p, rank, stream, s->x, s->out, &g);
     struct op *op = put_down(p, OP_GEMM, rank, stream);
-    op->gemm = (struct gemm){.x_is_b = true, .m = s->m, .n = n, .inner = s->k};
+    op->gemm = g;
     op->from = (struct place){s->x, (size_t)(first * s->k) * p->plan->elem};
     op->to = (struct place){s->out, (size_t)(first * s->m) * 4};
     issued(p, rank, stream, s->x, s->out);
     p->known[rank].use[WEIGHT].read.of[stream] = p->known[rank].issued[stream];
+    scratch_behind(p, rank, stream, &g);
 }
 
 static void set(struct planner *p, int rank, int stream, struct place to, size_t bytes, int value)

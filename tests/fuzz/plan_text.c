@@ -82,6 +82,12 @@ static void add_gemm(struct text *t, const struct op *op)
         add(t, ", %s by %s", g->x_e5m2 ? "e5m2" : "e4m3", g->w_e5m2 ? "e5m2" : "e4m3");
     if (g->narrow > NO_FACTORS)
         add_place(t, g->narrow == BY_ROW ? ", factors by row " : ", factor ", g->factors);
+    static const char *const handles[] = {"", ", workspace set", ", workspace kept", ", stream set", ", new handle"};
+    add(t, "%s", handles[g->handle]);
+    if (g->scratch_bytes) {
+        add_place(t, ", workspace ", g->scratch);
+        add(t, " of %zu", g->scratch_bytes);
+    }
 }
 
 static void add_order(struct text *t, const struct op *op)
@@ -121,12 +127,16 @@ static void add_order(struct text *t, const struct op *op)
 
 static void add_other(struct text *t, const struct op *op)
 {
+    static const char *const nodes[] = {"", "IF", "WHILE", "SWITCH"};
     switch (op->kind) {
     case OP_RENEW:
         add_place(t, "free and allocate ", op->to);
         return;
     case OP_CAPTURE:
         add(t, "capture begins, %s", op->value ? "thread-local" : "relaxed");
+        if (op->branch.kind)
+            add(t, ", of body %d of %d of %s with %d", op->branch.body, op->branch.bodies, nodes[op->branch.kind],
+                op->branch.value);
         return;
     case OP_CAPTURE_END:
         add(t, "capture ends, %s, %d launches", op->value || op->call ? "instantiated" : "not instantiated", op->call);
@@ -158,4 +168,7 @@ void op_text(const struct plan *plan, const struct op *op, char *text, size_t ro
         add_other(&t, op);
     if (op->stream >= 0)
         add(&t, ", on s%d", op->stream);
+    if (plan->two_threads)
+        add(&t, ", thread %d", op->thread);
+    add(&t, "%s", op->by == BY_PTSZ ? ", _ptsz" : op->by == BY_BOUND ? ", by the second library" : "");
 }

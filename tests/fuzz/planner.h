@@ -19,7 +19,16 @@ struct use {
     int stream;         /* which brought it */
 };
 
+/* The second cuBLAS handle. */
+struct worker {
+    int stream;
+    struct place at;
+    size_t bytes; /* 0: it has no workspace */
+};
+
 struct known {
+    struct worker worker;
+    int sent, received; /* buffers of the last call */
     struct seen seen[ACTORS], event[EVENTS];
     struct seen
         graphs[COMMS]; /* what the last launch of a graph with calls of the communicator came after, and itself */
@@ -30,8 +39,9 @@ struct known {
 struct planner {
     struct plan *plan;
     int step;
-    uint64_t key, uniform_n, own_n[RANKS];
-    int captured; /* how what is put down now is recorded: 0 not, 1 to be launched, 2 to be thrown away */
+    uint64_t key, uniform_n, own_n[RANKS], extra_n[RANKS];
+    int as[RANKS]; /* all operations are of this thread, 1 or 2; 0: each of its own */
+    int captured;  /* how what is put down now is recorded: 0 not, 1 to be launched, 2 to be thrown away */
     struct known known[RANKS];
 };
 
@@ -39,6 +49,8 @@ struct planner {
 uint64_t uniform(struct planner *p, uint64_t n);
 uint64_t draw(struct planner *p, int rank, uint64_t n);
 #define ONE_IN(p, rank, n) (draw(p, rank, n) == 0)
+/* A rank's own, beside its other draws: what is drawn so leaves programs without it as they are. */
+uint64_t extra(struct planner *p, int rank, uint64_t n);
 int any_stream(struct planner *p, int rank);
 bool has(const struct planner *p, enum kind kind);
 
@@ -58,6 +70,8 @@ void issued(struct planner *p, int rank, int stream, int from, int to);
 /* The same in two parts, for calls of a group. */
 void begin(struct planner *p, int rank, int stream);
 void uses(struct planner *p, int rank, int stream, int from, int to);
+/* The last operation of the stream also writes the buffer. */
+void also_writes(struct planner *p, int rank, int stream, int buffer);
 /* Some operation on streams and events alone. */
 void order_step(struct planner *p, int rank);
 void sync_stream(struct planner *p, int rank, int stream);
@@ -69,6 +83,21 @@ void fill(struct planner *p, int rank, int stream, struct place to, size_t bytes
 void look(struct planner *p, int rank, int buffer);
 void multiply(struct planner *p, int rank, int buffer);
 void local_step(struct planner *p, int rank);
+
+/* ---- plan_ways.c ---- */
+
+void draw_ways(struct planner *p);
+/* The thread that makes the call, and how it does. */
+void choose_way(struct planner *p, struct op *op);
+/* What is put down until the end is of the thread of that stream. */
+void one_thread_begin(struct planner *p, int rank, int stream);
+void one_thread_end(struct planner *p, int rank);
+
+/* ---- plan_scratch.c ---- */
+
+/* With a workspace, perhaps, for a GEMM that is about to be put down; then for one that has been. */
+void scratch_before(struct planner *p, int rank, int stream, int from, int to, struct gemm *g);
+void scratch_behind(struct planner *p, int rank, int stream, const struct gemm *g);
 
 /* ---- plan_calls.c ---- */
 
@@ -83,17 +112,32 @@ struct draft {
 };
 struct call *call_of(struct planner *p, const struct draft *d);
 int new_call(struct plan *plan);
+/* Each rank makes n calls of a group by one thread. */
+void by_one_thread(struct planner *p, struct draft *d, int n);
 /* The edges that n calls of a group need, with a rank's part of them; the calls of all ranks; what is known behind
  * them. */
 void make_edges(struct planner *p, int rank, const struct draft *d, int n);
 void put_calls(struct planner *p, const struct draft *d, int n, bool grouped);
 void note_calls(struct planner *p, int rank, const struct draft *d, int n);
 
+/* A call of the communicator; each rank's part of the calls of a step. */
+void draw_call(struct planner *p, struct draft *d, int comm);
+void draw_parts(struct planner *p, struct draft *d, int n);
+/* Poison, and what is sent: the latter behind the former of all calls of a group. */
+void prepare(struct planner *p, int rank, const struct draft *d);
+void prepare_matrix(struct planner *p, int rank, const struct draft *d);
+void put_call(struct planner *p, int rank, const struct draft *d);
+/* What may come behind it. */
+void behind_call(struct planner *p, int rank, const struct draft *d);
+
 void calls_step(struct planner *p);
-void capture_step(struct planner *p);
 /* The victim's fate may come now: at the beginning of a step, before its part in a call, or after it. */
 enum moment { AT_START, BEFORE_CALL, AFTER_CALL, MOMENTS };
 void fate_moment(struct planner *p, enum moment moment);
+
+/* ---- plan_capture.c ---- */
+
+void capture_step(struct planner *p);
 
 /* ---- plan_scatter.c ---- */
 

@@ -14,10 +14,12 @@
 #define TESTS_FUZZ_PLAY_H
 
 #include <cublasLt.h>
+#include <cuda.h>
 #include <pthread.h>
 
 #include "../forms/forms.h"
 #include "plan.h"
+#include "ways.h"
 
 /* What all processes of one program share. */
 struct board {
@@ -44,11 +46,18 @@ struct player {
     cudaStream_t stream[STREAMS];
     cudaEvent_t event[EVENTS];
     uint8_t *buffer[BUFFERS], *source[SOURCES];
-    cublasHandle_t blas;
+    cublasHandle_t blas, worker;
     cublasLtHandle_t lt;
+    pthread_mutex_t turn_lock;
+    pthread_cond_t turn_comes;
+    int turn; /* so many of the rank's operations have been played, by either thread; under the lock */
     pthread_mutex_t launched_lock;
     cudaGraphExec_t *launched; /* until the end, or the abort */
     int nlaunched, capturing;  /* a stream; -1 */
+    CUgraph graph;             /* of the conditional node whose body is being captured, with its handle */
+    CUgraphConditionalHandle handle;
+    uint8_t *words; /* device memory, of which each graph has four bytes */
+    int ngraphs;
     uint8_t *pinned;
     struct looked *looked;
     _Atomic int nlooked;
@@ -71,8 +80,23 @@ void player_close(struct player *p);
 bool player_trusts(const struct player *p);
 /* The copy's bytes are what the plan says. */
 void player_compare(struct player *p, struct looked *l);
+/* A call has returned an error, which it may when a rank has died or aborted; then nothing more is played. */
+void player_told(struct player *p, const char *call, const char *error);
+
+/* ---- play_graph.c ---- */
+
+void player_capture(struct player *p, const struct op *op);
+void player_capture_end(struct player *p, const struct op *op);
 /* Destroys the executable graphs. */
 void player_drop_graphs(struct player *p);
+
+/* ---- play_ways.c ---- */
+
+/* How the operation reaches CUDA, and the stream that it names then. */
+const struct way *player_way(const struct op *op);
+cudaStream_t player_stream(const struct player *p, const struct op *op);
+/* The cuBLAS handle of a GEMM, with its stream and workspace. */
+cublasHandle_t player_handle(struct player *p, const struct op *op);
 
 /* ---- play_narrow.c ---- */
 

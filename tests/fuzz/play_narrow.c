@@ -51,8 +51,9 @@ cublasStatus_t narrow_status(struct player *p, const struct op *op)
     cublasLtMatmulDesc_t desc = operation(g, a, b);
     cublasLtMatrixLayout_t la = layout(type_of(a), g->inner, g->m), lb = layout(type_of(b), g->inner, g->n),
                            lc = layout(CUDA_R_32F, g->m, g->n);
-    const cublasStatus_t got = cublasLtMatmul(p->lt, desc, &one, a->at, la, b->at, lb, &zero, c, lc, c, lc, NULL, NULL,
-                                              0, p->stream[op->stream]);
+    void *workspace = g->scratch_bytes ? p->buffer[g->scratch.buffer] + g->scratch.off : NULL;
+    const cublasStatus_t got = cublasLtMatmul(p->lt, desc, &one, a->at, la, b->at, lb, &zero, c, lc, c, lc, NULL,
+                                              workspace, g->scratch_bytes, p->stream[op->stream]);
     BLAS(cublasLtMatrixLayoutDestroy(la));
     BLAS(cublasLtMatrixLayoutDestroy(lb));
     BLAS(cublasLtMatrixLayoutDestroy(lc));

@@ -135,7 +135,7 @@ static void wait_for_error(struct player *p)
 static void *watch(void *one)
 {
     struct player *p = one;
-    CUDA(cudaSetDevice(p->rank));
+    CUDA(cudaSetDevice(rank_device(p->rank)));
     while (!p->board->gone && !p->done)
         sleep_ms(POLL_MS);
     if (!p->done)
@@ -173,7 +173,7 @@ static void leave(void *one)
     struct leaving *l = one;
     ncclComm_t comm = take(l->p, l->comm);
     const int64_t begin = now_ms();
-    CUDA(cudaSetDevice(l->p->rank));
+    CUDA(cudaSetDevice(rank_device(l->p->rank)));
     if (l->p->plan->fate == LIVES)
         NCCL(ncclCommDestroy(comm));
     else

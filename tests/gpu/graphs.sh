@@ -123,6 +123,9 @@ thrown|records more, and throws the graph away
 idle|records more, and never launches it
 ahead|replays four times before the other comes to its calls
 behind|calls 300 times before the other comes to its replays
+far-ahead|launches 300 graphs of two gathers, and returns, before the other launches its first
+far-ahead-mixed|the same, and the other calls
+other-kind|calls from NCCL's virtual memory, the other replays with cudaMalloc's
 more|replays once more than the other calls; then an abort
 destroyed|(both) launch when the communicator has ended
 killed|is killed, the other replays"
@@ -161,7 +164,7 @@ table() {
 # ----------------------------------------------------------------------------------------------------------------------
 
 cases_steps() {
-    local name mode
+    local name mode form reason
     for name in $cases; do
         for mode in $modes; do
             [[ "$name-$mode" != *killed-threads ]] || continue # all of them would be
@@ -171,6 +174,14 @@ cases_steps() {
     for name in on:graph off:stream_capture; do
         side_by_side "processes-capture-${name%:*}" 60 other_form "processes-capture-${name%:*}" "${name%:*}" "${name#*:}" "${programs[capture]}"
         side_by_side "processes-thrown-${name%:*}" 60 other_form "processes-thrown-${name%:*}" "${name%:*}" "${name#*:}" "${programs[thrown]}"
+    done
+    # Graphs of the program's, which are NCCL's, and bodies of conditional nodes: graphs, a reason that is in the log, case.
+    for name in on:stream_capture:body-{loop,scan,within,crowd} off:stream_capture:body-unlike on:ring:{body,nccl}-streams \
+        on:ring:nccl-streams-{embedded,set}; do
+        IFS=: read -r mode reason name <<<"$name"
+        for form in $modes; do
+            side_by_side "$form-$name" 60 other_form "$form-$name" "$mode" "$reason" "${programs[graphs]}" "$name" 2 "$form"
+        done
     done
     for name in gemm-stream gemm-event several clone child update mixed streams late; do
         for mode in $modes; do side_by_side "traced-$name-$mode" 60 traced "traced-$name-$mode" "$name" "$mode"; done
@@ -230,7 +241,7 @@ done
 rank_program scatter scatter "$SLR_ROOT"/tests/scatter/*.c "$SLR_ROOT/tests/forms/forms.c" "$(library_file "libcublasLt.so.$(cuda_major)")" \
     >"$logs/make.log" 2>&1 || { tail -n 20 "$logs/make.log" >&2 && die "tests/scatter does not compile"; }
 programs[scatter]=$program
-cases=$("${plain[@]}" "${programs[graphs]}" list | grep -v '^soak')
+cases=$("${plain[@]}" "${programs[graphs]}" list | grep -vE '^(soak|body-|nccl-|far-behind$)') # a real queue has no room for all that the latter calls
 say "$device; logs in $out"
 
 cases_steps

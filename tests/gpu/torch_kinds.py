@@ -10,8 +10,11 @@ made on the spot from the seeds of all ranks, without communication.
 TWO_STREAMS use one process group, that is one communicator, on two streams that no event joins. NCCL
 runs the calls of a communicator in the order of the calls all the same.
 """
+import threading
+
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 import torch.nn.functional as F
 
 POISON = 7  # what receive buffers hold before a gather
@@ -292,6 +295,143 @@ def transposed(case):
     turned = recv.t().contiguous()
     yield case.multiplied(recv)
     yield "transposed", turned, case.full.t()
+
+
+# --- reduce-scatters of what a GEMM has made -------------------------------------------------------------------------
+
+
+def contribution(case, rank):
+    """What `rank` sends: rows of all ranks."""
+    return case.product(case.matrix(50 + rank, case.rows, case.k), case.weight)
+
+
+def scattered(case):
+    """What this rank gets: the sum over ranks of its rows, rounded once."""
+    own = slice(case.world.rank * case.m, (case.world.rank + 1) * case.m)
+    return sum(contribution(case, rank)[own].float() for rank in range(case.world.ranks)).to(case.dtype)
+
+
+def send(case, use):
+    """Two in a row, as the second one's GEMM is expected to be followed by the call."""
+    x = case.matrix(50 + case.world.rank, case.rows, case.k)
+    for turn in range(2):
+        yield f"scattered {turn}", use(F.linear(x, case.weight)), scattered(case)
+
+
+def reduce_scatter(case, product):
+    out = torch.full((case.m, case.n), POISON, device=case.world.device, dtype=case.dtype)
+    dist.reduce_scatter_tensor(out, product)
+    return out
+
+
+@ordinary
+def scatter_behind(case):
+    yield from send(case, lambda product: reduce_scatter(case, product))
+
+
+@ordinary
+def scatter_functional(case):
+    group = dist.group.WORLD
+    yield from send(case, lambda product: functional.wait_tensor(functional.reduce_scatter_tensor(product, "sum", 0, group)))
+
+
+@ordinary
+def scatter_changed(case):
+    """Something changes what the GEMM has made before it is sent."""
+
+    def use(product):
+        product.neg_()
+        return reduce_scatter(case, product).neg_()
+
+    yield from send(case, use)
+
+
+@ordinary
+def scatter_read(case):
+    """What was sent is read and written behind the call."""
+    for turn, (what, got, wanted) in enumerate(send(case, lambda product: (reduce_scatter(case, product), product.clone(), product.zero_()))):
+        yield what, got[0], wanted
+        yield f"made {turn}", got[1], contribution(case, case.world.rank)
+
+
+@ordinary
+def gather_functional(case):
+    recv = functional.wait_tensor(functional.all_gather_tensor(case.x, 0, dist.group.WORLD))
+    yield case.multiplied(recv)
+    yield "gathered", recv, case.full
+
+
+class Column(torch.autograd.Function):
+    """A layer of sequence parallelism: gathered forward, reduce-scattered backward, by the thread of autograd."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        full = torch.empty(x.shape[0] * dist.get_world_size(), x.shape[1], device=x.device, dtype=x.dtype)
+        dist.all_gather_into_tensor(full, x)
+        ctx.save_for_backward(full, weight)
+        return F.linear(full, weight)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        full, weight = ctx.saved_tensors
+        own = torch.full((full.shape[0] // dist.get_world_size(), full.shape[1]), POISON, device=full.device, dtype=full.dtype)
+        work = dist.reduce_scatter_tensor(own, gradient @ weight, async_op=True)
+        of_weight = gradient.t() @ full
+        work.wait()
+        return own, of_weight
+
+
+@ordinary
+def trained(case):
+    x, ranks = case.x.clone().requires_grad_(), range(case.world.ranks)
+    gradients = [case.matrix(80 + rank, case.rows, case.n) for rank in ranks]
+    product = Column.apply(x, case.weight)
+    product.backward(gradients[case.world.rank])
+    own = slice(case.world.rank * case.m, (case.world.rank + 1) * case.m)
+    parts = [(gradient.float() @ case.weight.float()).to(case.dtype)[own].float() for gradient in gradients]
+    yield "product", product.detach(), case.product(case.full, case.weight)
+    yield "gradient", x.grad, sum(parts).to(case.dtype)
+
+
+# --- graphs and threads ----------------------------------------------------------------------------------------------
+
+
+@ordinary
+def graph(case):
+    """A layer in a graph that is launched with other data each time."""
+    x, recv = case.x.clone(), case.buffer()
+    work = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(work, capture_error_mode="thread_local"):
+        dist.all_gather_into_tensor(recv, x)
+        product = F.linear(recv, case.weight)
+    for which in range(3):
+        x.copy_(case.shard(case.world.rank, which))
+        recv.fill_(POISON)
+        work.replay()
+        full = case.gathered(which)
+        yield f"replayed product {which}", product.clone(), case.product(full, case.weight)
+        yield f"replayed {which}", recv.clone(), full
+    case.world.graphs = [*case.world.graphs[-3:], work]  # some go while others are in flight
+
+
+@ordinary
+def by_another_thread(case):
+    """Another thread multiplies what this one has gathered, on the same stream; nothing but the host orders the two."""
+    recv, results = case.buffer(), []
+    stream = torch.cuda.current_stream()
+
+    def multiply():
+        torch.cuda.set_device(case.world.device)
+        with torch.cuda.stream(stream):
+            results.append(case.multiplied(recv))
+
+    dist.all_gather_into_tensor(recv, case.x)
+    thread = threading.Thread(target=multiply)
+    thread.start()
+    thread.join()
+    yield from results
+    yield "gathered", recv, case.full
 
 
 # --- one group on two streams that no event joins -------------------------------------------------------------------

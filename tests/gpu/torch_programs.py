@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random PyTorch programs around all-gathers and GEMMs; every value that they compute is compared, and must be equal.
 
-    RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=... MASTER_PORT=... torch_programs.py [--seconds 120] [--seed 1]
+    RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=... MASTER_PORT=... torch_programs.py [--seconds 120] [--seed 1] [--one-gpu]
 
 All ranks draw the same programs from the seed. Each is one of the kinds of torch_kinds.py, with a
 shape and a dtype of its own; up to four are queued before the first is looked at.
@@ -30,15 +30,18 @@ import torch_kinds
 class World:
     """What the programs of a run share."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, one_gpu):
         self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        if one_gpu:  # NCCL refuses two ranks on one GPU of one host
+            os.environ.update(NCCL_HOSTID=f"rank{self.rank}", NCCL_NET="Socket", NCCL_SOCKET_IFNAME="lo")
+        self.device = torch.device("cuda", 0 if one_gpu else int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(self.device)
         dist.init_process_group("nccl", device_id=self.device)
         self.second_group = dist.new_group(list(range(self.ranks)))
         self.random = random.Random(seed)  # draws the same on all ranks
         self.streams = [torch.cuda.Stream() for _ in range(3)]
         self.kept = {}  # receive buffers that live as long as the run
+        self.graphs = []
 
 
 class Run:
@@ -119,15 +122,17 @@ def main():
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--two-streams", type=float, default=0.1, metavar="P", help="share of the kinds with two streams [0.1]")
+    parser.add_argument("--one-gpu", action="store_true", help="all ranks on the first GPU, over NCCL's sockets")
     parser.add_argument("--json", metavar="PREFIX", help="write the counts to PREFIX.rankR.json")
     options = parser.parse_args()
     faulthandler.enable()
     faulthandler.register(signal.SIGTERM, chain=True)  # of a run that hangs: where
-    world = World(options.seed)
+    world = World(options.seed, options.one_gpu)
     run = Run(options, world)
     run.go()
     dist.barrier()
     torch.cuda.synchronize()
+    world.graphs.clear()  # NCCL ends no communicator as long as a graph holds a call of it
     dist.destroy_process_group()
     sys.exit(1 if run.wrong else 0)
 

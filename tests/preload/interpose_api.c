@@ -190,6 +190,28 @@ static void check_cublas(void)
     CHECK(FUNCTION(cublasGemmStridedBatchedEx_64)(STRIDED) == CUBLAS_STATUS_NOT_INITIALIZED);
 }
 
+/* What has been set is told whether something is pending or not, as GEMMs that come later want to know. */
+#define SET(fn, status, ours, ...)                                                                                     \
+    do {                                                                                                               \
+        CHECK(FUNCTION(fn)(__VA_ARGS__) == CUBLAS_STATUS_##status);                                                    \
+        IS(cublas_called(), #fn);                                                                                      \
+        IS(hook(), on ? ours : "");                                                                                    \
+    } while (0)
+
+static void check_workspace(bool on)
+{
+    SET(cublasSetWorkspace_v2, SUCCESS, "slr_workspace_set", HANDLE, P(a), 3);
+    CHECK(!on || (gemm()->handle == HANDLE && gemm()->written[0].begin == (uintptr_t)P(a)));
+    CHECK(!on || gemm()->written[0].end == (uintptr_t)P(a) + 3);
+    SET(cublasSetWorkspace_v2, NOT_INITIALIZED, "", NULL, P(a), 3);
+    SET(cublasSetStream_v2, SUCCESS, "slr_workspace_reset", HANDLE, NULL);
+    SET(cublasSetStream_v2, NOT_INITIALIZED, "", NULL, NULL);
+    set_guard(1);
+    SET(cublasSetStream_v2, SUCCESS, "slr_workspace_reset", HANDLE, NULL);
+    set_guard(0);
+    SET(cublasDestroy_v2, NOT_SUPPORTED, "slr_workspace_forget", HANDLE);
+}
+
 static struct {
     int desc, la, lb, lc, ld, d, workspace;
     cublasLtMatmulAlgo_t algo;
@@ -246,6 +268,7 @@ int main(int argc, char **argv)
     check_lookup(nccl, cublas, cublaslt);
     check_nccl(strcmp(argv[1], "on") == 0);
     check_cublas();
+    check_workspace(strcmp(argv[1], "on") == 0);
     check_cublaslt();
     return 0;
 }

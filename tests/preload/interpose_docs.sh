@@ -11,7 +11,7 @@ table() {
     echo '|---|---|---|---|'
     sed -nE 's/^X\((\w+), (\w+), ([0-9]+), (\w+)\)$/\1 \2 \3 \4/p' "$root/interpose/gate.def" |
         awk '{
-            arg = $2 ~ /^(STREAM|LAUNCH|RECORD|WAIT|GRAPH|ALLOC|FREE)/ ? $3 : "-"
+            arg = $2 ~ /^(STREAM|LAUNCH|RECORD|WAIT|GRAPH|ALLOC|FREE|QUERY)/ ? $3 : "-"
             why = $2 == "NONE" ? "-" : $4 == "HOST" ? "host observes" : "operation"
             print "| `" $1 "` | " $2 " | " arg " | " why " |"
         }'

@@ -31,11 +31,17 @@ enum class {
     ALLOC_PTSZ,
     FREE,
     FREE_PTSZ,
+    QUERY,
+    QUERY_PTSZ,
     CAPTURE_INFO,
     CAPTURE_INFO_PTSZ,
     LEGACY,
     LEGACY_PTDS,
     ALL,
+    COPY,
+    COPY_2D,
+    COPY_3D,
+    COPY_3D_PEER,
     NONE
 };
 enum why { OP = SLR_R_JOIN_OTHER_OP, HOST = SLR_R_JOIN_HOST_SYNC };
@@ -56,6 +62,7 @@ static slr_test_pending_t set_pending;
 static slr_test_joins_t joins;
 static slr_test_guard_t set_guard;
 static slr_test_take_t set_take;
+static slr_test_captures_t captures;
 static fake_last_t last_call;
 static void *driver;
 static CUlaunchConfig config;
@@ -134,7 +141,7 @@ static bool of_thread(enum class class)
 {
     return class == STREAM_PTSZ || class == LAUNCH_CONFIG_PTSZ || class == RECORD_PTSZ || class == RECORD_FLAGS_PTSZ ||
            class == WAIT_PTSZ || class == GRAPH_PTSZ || class == ALLOC_PTSZ || class == FREE_PTSZ ||
-           class == CAPTURE_INFO_PTSZ || class == LEGACY_PTDS;
+           class == QUERY_PTSZ || class == CAPTURE_INFO_PTSZ || class == LEGACY_PTDS;
 }
 
 static void check_event(const struct row *row, const struct recorded_join *j)
@@ -159,7 +166,7 @@ static void check_join(const struct row *row, int calls_before)
     CHECK_FOR(row->name, j->why == (int)row->why);
     CHECK_FOR(row->name, j->guard == 1);
     check_backtrace(row, j);
-    CHECK_FOR(row->name, j->all == (row->class == ALL));
+    CHECK_FOR(row->name, j->all == (row->class >= ALL));
     if (j->all)
         return;
     CHECK_FOR(row->name, j->per_thread == of_thread(row->class));
@@ -198,11 +205,18 @@ static void check_row(int i)
     CHECK_FOR(row->name, joins()->calls == before && joins()->ended == ended && joins()->unseen == unseen);
 
     set_pending(2);
+    const bool asks = row->class == CAPTURE_INFO || row->class == CAPTURE_INFO_PTSZ;
+    if (asks) { /* of a stream that does not capture there is nothing to be told */
+        call(row, fn, i);
+        CHECK_FOR(row->name, joins()->calls == before);
+    }
+    captures(asks);
     call(row, fn, i);
+    captures(-asks);
     check_join(row, before);
     CHECK_FOR(row->name, joins()->ended == ended + ends && joins()->unseen == unseen + graph);
     CHECK_FOR(row->name, !ends || joins()->event == value(row, row->arg));
-    if (records(row->class) || waits(row->class))
+    if (records(row->class) || waits(row->class) || row->class == QUERY || row->class == QUERY_PTSZ)
         check_taken(row, fn);
 
     /* What slipring's own callees do with events is not looked at, but not forgotten. */
@@ -338,6 +352,7 @@ int main(int argc, char **argv)
     set_pending = (slr_test_pending_t)exported("slr_test_pending");
     set_guard = (slr_test_guard_t)exported("slr_test_guard");
     set_take = (slr_test_take_t)exported("slr_test_take");
+    captures = (slr_test_captures_t)exported("slr_test_captures");
     joins = (slr_test_joins_t)exported("slr_test_joins");
     config.hStream = (CUstream)(uintptr_t)0x5eed5eed5eed;
 

@@ -39,7 +39,7 @@ FILENAME ~ /harmless$/ { if ($1 in class) bad("in both tables: " $1); harmless[$
     if (!($1 in class)) { bad("neither in gate.def nor in harmless.def: " $1 "(" $2 ")"); next }
     gated++
     c = class[$1]
-    takes = c ~ /^(STREAM|LAUNCH_CONFIG|RECORD|WAIT|GRAPH|ALLOC|FREE|CAPTURE_INFO)/
+    takes = c ~ /^(STREAM|LAUNCH_CONFIG|RECORD|WAIT|GRAPH|ALLOC|FREE|QUERY|CAPTURE_INFO)/
     if (takes != (stream >= 0)) bad($1 ": class " c ", stream argument " stream)
     if (takes && arg[$1] != stream) bad($1 ": stream is argument " stream ", not " arg[$1])
     if (takes && (c ~ /^LAUNCH/) != (p[stream + 1] ~ /CUlaunchConfig/)) bad($1 ": class " c)

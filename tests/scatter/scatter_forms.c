@@ -137,6 +137,7 @@ const struct scatter_case form_cases[] = {
     F("forms", "recv-in-a", EVEN, .recv = RECV_IN_A),
     F("forms", "recv-in-b", .type = FP32, .api = SGEMM, EVEN, .recv = RECV_IN_B),
     F("forms", "recv-in-workspace", .api = LT, EVEN, .recv = RECV_IN_WORKSPACE),
+    F("forms", "recv-in-handle-workspace", EVEN, .recv = RECV_IN_WORKSPACE),
     F("forms", "recv-in-a-side", EVEN, .recv = RECV_IN_A, .side = true, .back = true),
     /* Not exact: every way to add gives other bits. slipring adds in fp32, in the order of the ranks. */
     F("sums", "in-order", .type = FP32, .api = SGEMM, .m = 40, .cols = 12, .k = 1, .reach = 4000, .in_order = true),

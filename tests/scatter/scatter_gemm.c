@@ -127,7 +127,9 @@ void site_gemm_part(struct site *t, int from, int first, int n, int beta, cudaSt
         lt_matmul(t, &g, stream);
         return;
     }
-    BLAS(cublasSetStream(t->w->blas, stream));
+    BLAS(cublasSetStream(t->w->blas, stream)); /* which takes the workspace away */
+    if (s->recv == RECV_IN_WORKSPACE)
+        BLAS(cublasSetWorkspace(t->w->blas, t->w->workspace, WORKSPACE));
     BLAS(cublasSetPointerMode(t->w->blas, on_device ? CUBLAS_POINTER_MODE_DEVICE : CUBLAS_POINTER_MODE_HOST));
     multiply(t, &g);
 }

@@ -3,6 +3,10 @@
  * graphs, while graphs come and go. */
 #include "scatter_graphs.h"
 
+#include <cuda.h>
+
+#define DRV(call) CHECK((call) == CUDA_SUCCESS, "%s", #call)
+
 enum { SITES = 4, STEPS = 90 };
 
 /* ---- graphs ---- */
@@ -382,6 +386,35 @@ static void left(struct world *w, const struct scatter_case *c)
     pair_close(&t, &u);
 }
 
+/* The body of a conditional node, which runs once. NCCL_GRAPH_MIXING_SUPPORT=0, which NCCL wants for bodies, is the
+ * caller's. */
+static void in_body(struct world *w, const struct scatter_case *c)
+{
+    struct site t;
+    struct turn u;
+    CUgraph graph, ended;
+    CUgraphNode node;
+    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    p.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    p.conditional.size = 1;
+    nccl_connects(w->comm, w->s);
+    pair_open(w, &t, &u, &usual);
+    DRV(cuCtxGetCurrent(&p.conditional.ctx));
+    DRV(cuGraphCreate(&graph, 0));
+    DRV(cuGraphConditionalHandleCreate(&p.conditional.handle, graph, p.conditional.ctx, 1,
+                                       CU_GRAPH_COND_ASSIGN_DEFAULT));
+    DRV(cuGraphAddNode(&node, graph, NULL, NULL, 0, &p));
+    DRV(cuStreamBeginCaptureToGraph(w->s, p.conditional.phGraph_out[0], NULL, NULL, 0,
+                                    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    turn_play(&u);
+    DRV(cuStreamEndCapture(w->s, &ended));
+    cudaGraphExec_t exec = graph_executable(graph);
+    for (int i = 0; i < REPLAYS; i++)
+        turn_now(&u, i % 3 == 2 ? NULL : exec, c->name);
+    CUDA(cudaGraphExecDestroy(exec));
+    pair_close(&t, &u);
+}
+
 #define G(name_, ...)                                                                                                  \
     {                                                                                                                  \
         .name = "graph-" name_, .list = "graphs", .body = form, .arg = &(const struct shape)                           \
@@ -402,6 +435,7 @@ const struct scatter_case graph_cases[] = {
     G("reads-c", .type = FP16, .api = HGEMM, EVEN, .beta = 1),
     G("recv-in-a", EVEN, .recv = RECV_IN_A),
     G("recv-in-workspace", .api = LT, EVEN, .recv = RECV_IN_WORKSPACE),
+    G("recv-in-handle-workspace", .type = FP32, .api = SGEMM, EVEN, .recv = RECV_IN_WORKSPACE),
     {.name = "graph-plain", .list = "graphs", .body = plain, .arg = &usual},
     {.name = "graph-together", .list = "graphs", .body = together},
     {.name = "graph-turns", .list = "graphs", .body = turns},
@@ -411,5 +445,6 @@ const struct scatter_case graph_cases[] = {
     {.name = "graph-updated", .list = "graphs", .body = updated},
     {.name = "graph-cloned", .list = "graphs", .body = cloned},
     {.name = "graph-again", .list = "graphs", .body = again},
+    {.name = "graph-body", .list = "graphs-body", .body = in_body},
     {.name = "graph-left", .list = "graphs-wrong", .body = left},
     {.name = NULL}};

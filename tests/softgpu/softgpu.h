@@ -49,6 +49,16 @@ struct softgpu_kernel_desc {
  * kernelParams = { pointer to an argument block of arg_bytes }. */
 typedef CUresult (*softgpuKernelRegister_t)(const struct softgpu_kernel_desc *desc, CUfunction *out);
 
+/* The kernel that stands for device code which calls cudaGraphSetConditional: a built-in one, with these arguments. Exported
+ * by libcuda.so.1; a program that runs on a real driver, too, does without it there. */
+struct softgpu_set_conditional {
+    CUgraphConditionalHandle handle;
+    CUdeviceptr
+        word; /* 0: the handle gets `value`; else the word of device memory loses `value`, and it gets the rest */
+    unsigned value;
+};
+typedef CUresult (*softgpuSetConditional_t)(CUfunction *out);
+
 /* 1 when the timing model runs without data (SOFTGPU_COMPUTE=0): kernels must then not touch their operands. */
 typedef int (*softgpuComputeOff_t)(void);
 

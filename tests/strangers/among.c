@@ -3,6 +3,8 @@
  * which it has found in /proc/net/unix as anybody can. Rank 1 begins when the stranger is there.
  *
  *   among CONNECTIONS [other]   so many connections that say nothing; of another user, if this one is root
+ *   among N other flood         messages without end to rank 0's process, from N processes, while the ranks map each other's
+ *                               memory
  */
 #include "../faults/player.h"
 
@@ -39,8 +41,8 @@ static bool holds_socket(int pid, unsigned long inode)
     return found;
 }
 
-/* The name of the bootstrap's socket of that process, without the leading zero. */
-static bool find_socket(int pid, char name[100])
+/* The name of that process's socket, without the leading zero: of the bootstrap, or (oob) for messages. */
+static bool find_socket(int pid, bool oob, char name[100])
 {
     char line[300];
     unsigned long inode;
@@ -48,7 +50,8 @@ static bool find_socket(int pid, char name[100])
     bool found = false;
     while (f && !found && fgets(line, sizeof line, f))
         found = sscanf(line, "%*s %*s %*s %*s %*s %*s %lu @%99s", &inode, name) == 2 &&
-                !strncmp(name, "slipring-", 9) && strncmp(name, "slipring-oob-", 13) != 0 && holds_socket(pid, inode);
+                !strncmp(name, "slipring-", 9) && !strncmp(name, "slipring-oob-", 13) == oob &&
+                holds_socket(pid, inode);
     if (f)
         fclose(f);
     return found;
@@ -66,13 +69,25 @@ static void connect_to(const char *name)
             _exit(1);
 }
 
-static void stranger(int connections, bool other, int told)
+/* As fast as it can; of the length that messages had, or have. */
+static void flood(const char *name)
+{
+    static const char rubbish[56];
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const size_t n = strlen(name);
+    memcpy(a.sun_path + 1, name, n);
+    for (int s = socket(AF_UNIX, SOCK_DGRAM, 0);;)
+        sendto(s, rubbish, sizeof rubbish, MSG_DONTWAIT, (const struct sockaddr *)&a,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n));
+}
+
+static void stranger(int connections, bool other, bool floods, int told)
 {
     char name[100];
     struct rlimit most;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(60);
-    while (!find_socket(board()->pid[0], name))
+    while (!find_socket(board()->pid[0], floods, name))
         board_sleep_ms(2);
     if (getrlimit(RLIMIT_NOFILE, &most) == 0) {
         most.rlim_cur = most.rlim_max;
@@ -81,44 +96,83 @@ static void stranger(int connections, bool other, int told)
     if (other && geteuid() == 0 && setresuid(OTHER_USER, OTHER_USER, OTHER_USER))
         _exit(2);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of user has taken it back */
-    for (int i = 0; i < connections; i++)
+    for (int i = 0; i < connections && !floods; i++)
         connect_to(name);
+    for (int i = 1; i < connections && floods; i++)
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            alarm(60);
+            flood(name);
+        }
     if (write(told, "", 1) != 1)
         _exit(3);
+    if (floods)
+        flood(name);
     for (;;)
         pause();
 }
 
 /* Forked before anything of CUDA begins. */
-static pid_t let_in_stranger(int connections, bool other, int *told)
+static pid_t let_in_stranger(int connections, bool other, bool floods, int *told)
 {
     int ends[2];
     CHECK(pipe(ends) == 0, "pipe");
     pid_t pid = fork();
     if (pid == 0)
-        stranger(connections, other, ends[1]);
+        stranger(connections, other, floods, ends[1]);
     close(ends[1]);
     *told = ends[0];
     return pid;
 }
 
+/* Memory that a peer maps by a descriptor, which it asks for. The log tells when that has taken too long. */
+static void use_registered(const struct rank *r, const struct buffers *b)
+{
+    struct buffers m = *b;
+    void *handle[2];
+    NCCL(ncclMemAlloc((void **)&m.send, m.shard));
+    NCCL(ncclMemAlloc((void **)&m.recv, m.all));
+    NCCL(ncclCommRegister(r->comm, m.send, m.shard, &handle[0]));
+    NCCL(ncclCommRegister(r->comm, m.recv, m.all, &handle[1]));
+    for (unsigned round = 1; round < 5; round++) {
+        buffers_fill(&m, r, round);
+        NCCL(player_gather(r, &m, 10000));
+        buffers_check(&m, r, round);
+    }
+    NCCL(ncclCommDeregister(r->comm, handle[0]));
+    NCCL(ncclCommDeregister(r->comm, handle[1]));
+    NCCL(ncclMemFree(m.send));
+    NCCL(ncclMemFree(m.recv));
+}
+
+static void await_stranger(int told)
+{
+    char c;
+    CHECK(read(told, &c, 1) == 1, "the stranger does not find the socket");
+}
+
 int main(int argc, char **argv)
 {
     struct buffers b;
-    char c;
-    int told = -1, first = board_env(BOARD_RANK_ENV, -1) == 1;
-    pid_t pid = first ? let_in_stranger(atoi(argv[1]), argc > 2, &told) : -1;
+    const bool first = board_env(BOARD_RANK_ENV, -1) == 1, floods = argc > 3;
+    int told = -1;
+    pid_t pid = first ? let_in_stranger(atoi(argv[1]), argc > 2, floods, &told) : -1;
     struct rank r = player_start();
     CUDA(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
     buffers_make(&b, &r, 100000);
-    CHECK(!first || read(told, &c, 1) == 1, "the stranger does not find the socket");
+    if (first && !floods)
+        await_stranger(told);
     int64_t begin = player_ms();
     NCCL(ncclCommInitRank(&r.comm, r.nranks, r.id, r.rank));
     CHECK(!first || player_ms() - begin < IN_TIME_MS, "the stranger was waited for: %lld ms",
           (long long)(player_ms() - begin));
+    if (first && floods)
+        await_stranger(told);
     buffers_fill(&b, &r, 0);
     NCCL(player_gather(&r, &b, 10000));
     buffers_check(&b, &r, 0);
+    if (floods)
+        use_registered(&r, &b);
     NCCL(ncclCommDestroy(r.comm));
     if (first) {
         kill(pid, SIGKILL);

@@ -35,6 +35,13 @@ void become_foreign(void);
 void seems_foreign(pid_t pid);
 bool really_foreign(void); /* whether become_foreign is real */
 
+/* In the test's process: its sockets take no filters; and recvmsg() has the last message again and again. */
+void refuse_filters(void);
+void never_empty(void);
+
+/* Likewise: when nobody connects any more, another user does, until the listener is shut down. */
+void never_alone(void);
+
 /* In a child: before it sends anything it tells, and waits for go(); and it tells when the message is sent. Once. */
 void send_late(void);
 

@@ -199,6 +199,17 @@ Test(bootstrap, a_process_that_connects_without_end)
     ranks_meet_in_spite_of(restless, 0);
 }
 
+/* However fast: there is always one more of another user's. */
+Test(bootstrap, another_user_connects_without_end)
+{
+    struct person rank1 = person(member, 1);
+    never_alone();
+    struct root h = root_begins();
+    go(&rank1);
+    hear(&rank1);
+    expect_ring(&h, &rank1);
+}
+
 Test(bootstrap, rubbish)
 {
     ranks_meet_in_spite_of(talks_rubbish, 0);

@@ -2,6 +2,7 @@
 /* Messages between processes (plugin/bootstrap/oob.h): only those of the rank that they name are delivered, and no other costs
  * anything. This process is rank 0 of two; another one is rank 1, or seems to be. */
 #include <criterion/criterion.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,6 +35,12 @@ void slr_comm_put(struct slr_comm *c)
 
 /* ---- the two processes ---- */
 
+/* Of this process's socket, as anybody finds it in /proc/net/unix; for all. */
+static struct known {
+    struct sockaddr_un name;
+    socklen_t len;
+} * at;
+
 static void make_comm(void)
 {
     struct slr_key key = slr_key_of_all();
@@ -41,12 +48,14 @@ static void make_comm(void)
     comm.pass = SLR_R_RING;
     comm.nranks = 2;
     comm.shared.control = mmap(NULL, slr_control_bytes(2), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(comm.shared.control != MAP_FAILED);
+    at = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(comm.shared.control != MAP_FAILED && at != MAP_FAILED);
 }
 
 TestSuite(oob, .init = make_comm, .timeout = 60);
 
 struct message { /* of oob.c */
+    uint64_t receiver;
     uint32_t magic, kind;
     struct slr_label comm;
     int32_t from, to, index;
@@ -55,24 +64,29 @@ struct message { /* of oob.c */
 
 static struct message ask(void)
 {
-    return (struct message){SLR_CONTROL_MAGIC, SLR_OOB_ASK, comm.id, 1, 0, 3, 77};
+    return (struct message){comm.shared.control->post[0].process, SLR_CONTROL_MAGIC, SLR_OOB_ASK, comm.id, 1, 0, 3, 77};
+}
+
+static void find_name(void)
+{
+    for (int fd = 0; fd < 1000 && !at->len; fd++) {
+        socklen_t len = sizeof at->name;
+        if (getsockname(fd, (struct sockaddr *)&at->name, &len) == 0 && at->name.sun_family == AF_UNIX &&
+            !memcmp(at->name.sun_path, "\0slipring-oob-", 14))
+            at->len = len;
+    }
+    cr_assert(at->len, "no socket");
 }
 
 /* Sends the first `bytes` bytes, and so many descriptors. */
 static void post(const struct message *text, size_t bytes, int descriptors)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "slipring-oob-%016llx",
-                     (unsigned long long)comm.shared.control->post[0].process);
     struct iovec io = {(void *)(uintptr_t)text, bytes};
     union {
         char bytes[CMSG_SPACE(8 * sizeof(int))];
         struct cmsghdr align;
     } control = {0};
-    struct msghdr m = {.msg_name = &a,
-                       .msg_namelen = (socklen_t)((size_t)(a.sun_path - (char *)&a) + 1 + (size_t)n),
-                       .msg_iov = &io,
-                       .msg_iovlen = 1};
+    struct msghdr m = {.msg_name = &at->name, .msg_namelen = at->len, .msg_iov = &io, .msg_iovlen = 1};
     if (descriptors) {
         size_t all = (size_t)descriptors * sizeof(int);
         m.msg_control = &control;
@@ -107,13 +121,19 @@ static void take_all(void)
     }
 }
 
+static void know(pid_t rank1)
+{
+    struct slr_post *post = comm.shared.control->post;
+    post[0].pid = getpid();
+    post[0].process = slr_oob_process();
+    post[1].pid = rank1;
+    find_name();
+}
+
 /* Lets it say what it has to say; rank 1's process is `rank1`. */
 static void listen_to(const struct person *p, pid_t rank1)
 {
-    struct slr_post *at = comm.shared.control->post;
-    at[0].pid = getpid();
-    at[0].process = slr_oob_process();
-    at[1].pid = rank1;
+    know(rank1);
     int before = count_descriptors();
     go(p);
     hear(p);
@@ -226,6 +246,7 @@ Test(oob, more_descriptors_than_one)
 
 enum wrong {
     MAGIC,
+    RECEIVER,
     COMM,
     TO,
     FROM_NEGATIVE,
@@ -244,6 +265,7 @@ static int wrong(int how)
     struct message m = ask();
     m.kind = SLR_OOB_GIVE;
     m.magic += how == MAGIC;
+    m.receiver += how == RECEIVER;
     m.comm.byte[15] ^= how == COMM;
     m.to = how == TO;
     m.from = how == FROM_NEGATIVE ? -1 : how == FROM_LARGE ? 2 : how == FROM_SELF ? 0 : 1;
@@ -254,6 +276,94 @@ static int wrong(int how)
 
 Test(oob, what_makes_no_sense)
 {
+    refuse_filters();
     for (int how = 0; how < WRONGS; how++)
         is_dropped(wrong, how);
+}
+
+/* ---- floods ---- */
+
+enum { FLOODERS = 3, QUESTIONS = 50, BURST = 1000 };
+
+/* As fast as it can, what any user may send: it has read the name, not the number. */
+static int floods(int unused)
+{
+    struct message m = ask();
+    m.receiver++;
+    const int s = socket(AF_UNIX, SOCK_DGRAM, 0);
+    become_foreign();
+    alarm(20);
+    for (int sent = 0;; sent++) {
+        sendto(s, &m, sent % 2 ? sizeof m : 3, MSG_DONTWAIT, (const struct sockaddr *)&at->name, at->len);
+        if (sent == BURST)
+            tell();
+    }
+    return unused;
+}
+
+/* None is lost, and none is sent twice. */
+static int sends_many(int unused)
+{
+    comm.rank = 1;
+    slr_oob_process();
+    for (int i = 0; i < QUESTIONS; i++) {
+        if (!slr_oob_send(&comm, 0, SLR_OOB_ASK, 3, 77, -1))
+            return 1;
+        tell();
+        proceed();
+    }
+    return unused;
+}
+
+static void flood(struct person crowd[FLOODERS])
+{
+    for (int i = 0; i < FLOODERS; i++) {
+        go(&crowd[i]);
+        hear(&crowd[i]);
+    }
+}
+
+/* The kernel throws it away: the socket is neither full nor readable for it, and ours come as ever. */
+Test(oob, a_flood, .timeout = 30)
+{
+    struct person rank1 = person(sends_many, 0), crowd[FLOODERS];
+    for (int i = 0; i < FLOODERS; i++)
+        crowd[i] = person(floods, 0);
+    know(rank1.pid);
+    flood(crowd);
+    go(&rank1);
+    for (int i = 0; i < QUESTIONS; i++) {
+        hear(&rank1);
+        slr_oob_wait(QUIET_MS);
+        take_all();
+        cr_assert_eq(came.asked, i + 1);
+        go(&rank1);
+    }
+    cr_expect_eq(ended(&rank1), 0);
+    for (int i = 0; i < FLOODERS; i++)
+        remove_person(&crowd[i]);
+}
+
+/* Where the kernel takes no filter the wait ends in time all the same. */
+Test(oob, a_flood_without_end, .timeout = 3)
+{
+    struct person p = person(wrong, RECEIVER);
+    refuse_filters();
+    know(p.pid);
+    go(&p);
+    hear(&p);
+    never_empty();
+    slr_oob_wait(QUIET_MS);
+    take_all();
+    cr_expect_eq(came.asked, 0);
+    remove_person(&p);
+}
+
+/* Nor is what the filter would have kept out taken for ours. */
+Test(oob, another_number)
+{
+    struct person p = person(wrong, RECEIVER);
+    refuse_filters();
+    listen_to(&p, p.pid);
+    cr_expect_eq(came.asked + came.given, 0);
 }

@@ -196,16 +196,3 @@ Test(external, memory_is_held_although_other_memory_is_unmapped_meanwhile)
     cr_expect_eq(drv.retains, 5);
     cr_expect_eq(drv.retains, drv.releases);
 }
-
-Test(external, memory_of_its_own_is_held_unseen)
-{
-    struct slr_place at;
-    fake_ipc_start();
-    drv.legacy = 0;
-    drv.fail = "retain";
-    cr_expect_not(slr_external_hold(drv.base, M, &at));
-    cr_assert(slr_external_hold_own(drv.base, 4 * M, &at));
-    cr_expect_eq(slr_block_find(drv.base + M).generation, at.generation);
-    unmap(drv.base, 4 * M);
-    cr_expect_not(slr_block_lives(at.generation));
-}

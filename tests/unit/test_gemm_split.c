@@ -133,6 +133,7 @@ Test(gemm_split, refusals)
     REFUSED(JOIN_OVERLAP, g.c = recv_buffer + sizeof recv_buffer / 2 - 4);
     REFUSED(JOIN_OVERLAP, g.c = send_buffer + 8);
     REFUSED(JOIN_OVERLAP, g.alpha = recv_buffer + 16);
+    REFUSED(JOIN_OVERLAP, g.beta = recv_buffer - 2); /* half of it */
     REFUSED(JOIN_OVERLAP, g.beta = recv_buffer + 16);
     REFUSED(JOIN_OVERLAP, g.read[0] = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));
     REFUSED(JOIN_OVERLAP, g.read[1] = slr_gemm_extent(recv_buffer + 8, 4, 1, 4, 1));

@@ -1,2 +1,2 @@
 # Calls on another stream do not wait for the operation before them.
-s/return atomic_load\(&o->open\) && atomic_load\(&o->stream\) != stream;/return false;/
+s/return atomic_load\(&o->open\) && !here\(o, stream\);/return false;/

@@ -1,2 +1,2 @@
 # The second side of a call does not look at what the first had passed.
-s/    if \(theirs == call->passed_alone\)\n/    if (theirs == call->passed_alone || call)\n/
+s/    if \(theirs == call->passed_alone \|\| /    if (theirs == call->passed_alone || call || /

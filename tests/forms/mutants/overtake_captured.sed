@@ -1,2 +1,2 @@
 # A wait overtakes a gather also while something captures.
-s/\(c && !follows\) \|\| !slr_nothing_captures\(\)/c \&\& !follows/
+s/\(c && follows == NO\) \|\| !slr_nothing_captures\(\)/c \&\& follows == NO/

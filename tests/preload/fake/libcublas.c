@@ -20,6 +20,7 @@ const char *fake_cublas_last(void)
         return CUBLAS_STATUS_NOT_SUPPORTED; /* a result that no wrapper makes up */                                    \
     }
 FAKE(cublasGetStream_v2)
+FAKE(cublasDestroy_v2)
 FAKE(cublasGemmEx)
 FAKE(cublasGemmEx_64)
 FAKE(cublasSgemm_v2)
@@ -29,3 +30,14 @@ FAKE(cublasDgemm_v2_64)
 FAKE(cublasHgemm)
 FAKE(cublasHgemm_64)
 FAKE(cublasGemmStridedBatchedEx)
+
+/* These take every handle but NULL. */
+#define FAKE_SET(name)                                                                                                 \
+    cublasStatus_t name##_called(void *handle) __asm__(#name);                                                         \
+    cublasStatus_t name##_called(void *handle)                                                                         \
+    {                                                                                                                  \
+        last = #name;                                                                                                  \
+        return handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;                                         \
+    }
+FAKE_SET(cublasSetWorkspace_v2)
+FAKE_SET(cublasSetStream_v2)

@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <string.h>
+#include "cache/blocks.h"
+#include "kernels/gemm_workspace.h"
 #include "plugin/calls/calls.h"
 #include "plugin/comm/stream.h"
 #include "plugin/gather/fuse.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
 #include "plugin/tuner/gemm_seen.h"
+#include "plugin/gather/graph_launch.h"
 #include "plugin/gather/graphs.h"
 #include "plugin/gather/record.h"
 #include "plugin/gather/recorded.h"
@@ -24,6 +27,7 @@ void slr_test_pending(int gathers);
 struct recorded_join *slr_test_joins(void);
 void slr_test_guard(int guard);
 void slr_test_take(int result);
+void slr_test_captures(int by);
 const char *slr_test_hook(void);
 const struct slr_gemm *slr_test_gemm(void);
 
@@ -52,6 +56,11 @@ EXPORT void slr_test_guard(int guard)
 EXPORT void slr_test_take(int result)
 {
     take = result;
+}
+
+EXPORT void slr_test_captures(int by)
+{
+    slr_block_captures(by);
 }
 
 EXPORT const char *slr_test_hook(void)
@@ -104,6 +113,18 @@ void slr_pending_join_all(enum slr_reason why, const char *who)
     record(1, NULL, false, why, who);
 }
 
+/* Nothing of other contexts is. */
+bool slr_pending_any(void)
+{
+    return false;
+}
+
+void slr_pending_join_device(CUdevice device, enum slr_reason why, const char *who)
+{
+    (void)device;
+    record(1, NULL, false, why, who);
+}
+
 static bool record_event(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
                          CUresult *result)
 {
@@ -125,6 +146,14 @@ bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
                       CUresult *result)
 {
     return record_event(event, stream, per_thread, flags, who, result);
+}
+
+bool slr_pending_query(CUstream stream, bool per_thread, const char *who, CUresult *result)
+{
+    record(0, stream, per_thread, SLR_R_JOIN_HOST_SYNC, who);
+    if (take >= 0)
+        *result = (CUresult)take;
+    return take >= 0;
 }
 
 void slr_pending_alloc(CUstream stream, bool per_thread)
@@ -285,6 +314,24 @@ ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
 }
 
 /* Only with SLIPRING_TUNE_OVERLAP_CHANNELS. */
+void slr_workspace_set(cublasHandle_t handle, const void *p, size_t bytes)
+{
+    gemm = (struct slr_gemm){.handle = handle, .written[0] = {(uintptr_t)p, (uintptr_t)p + bytes}};
+    hook = __func__;
+}
+
+void slr_workspace_reset(cublasHandle_t handle)
+{
+    gemm.handle = handle;
+    hook = __func__;
+}
+
+void slr_workspace_forget(cublasHandle_t handle)
+{
+    gemm.handle = handle;
+    hook = __func__;
+}
+
 void slr_gemm_note(cublasHandle_t handle)
 {
     (void)handle;
@@ -340,9 +387,24 @@ void slr_graph_forget(slr_graph g)
     (void)g;
 }
 
-void slr_graph_runs(slr_graph g)
+void slr_graph_may_run(slr_graph to, slr_graph child)
 {
-    (void)g;
+    (void)to, (void)child;
+}
+
+void slr_graph_part(CUgraph g, CUgraph of, bool body)
+{
+    (void)g, (void)of, (void)body;
+}
+
+void slr_graph_enters(CUgraphExec exec, CUstream stream)
+{
+    (void)exec, (void)stream;
+}
+
+void slr_graph_runs(CUgraphExec exec, CUstream stream)
+{
+    (void)exec, (void)stream;
 }
 
 bool slr_recorded_any(void)
@@ -401,11 +463,6 @@ unsigned long long slr_record_capture(CUstream stream)
 {
     (void)stream;
     return 0;
-}
-
-void slr_record_not_here(CUstream stream)
-{
-    (void)stream;
 }
 
 void slr_record_end(CUstream stream)

@@ -29,6 +29,7 @@ typedef struct recorded_join *(*slr_test_joins_t)(void);
 typedef void (*slr_test_guard_t)(int guard);
 /* From now on records of events and waits for them are answered with `result`, and not passed on; -1: passed on. */
 typedef void (*slr_test_take_t)(int result);
+typedef void (*slr_test_captures_t)(int by); /* so many more streams capture */
 /* The name of the last function of hooks.h that was called, "" for none, and the GEMM as it arrived. */
 typedef const char *(*slr_test_hook_t)(void);
 

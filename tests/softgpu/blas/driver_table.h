@@ -55,6 +55,7 @@
     X(cuMemcpyDtoHAsync)                                                                                               \
     X(cuMemcpyHtoD)                                                                                                    \
     X(cuMemcpyHtoDAsync)                                                                                               \
+    X(cuMemsetD32Async)                                                                                                \
     X(cuStreamCreate)                                                                                                  \
     X(cuStreamDestroy)                                                                                                 \
     X(cuStreamGetCaptureInfo)                                                                                          \

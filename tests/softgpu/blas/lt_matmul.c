@@ -196,8 +196,9 @@ static cublasStatus_t load_algo(struct gemm_args *g, const cublasLtMatmulAlgo_t 
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!lt_algo_takes(id, g))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    g->workspace_bytes = lt_algo_workspace(id, g);
-    return g->workspace_bytes <= workspace_bytes ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    /* What it does with the rest of the workspace is its own affair: all of it is overwritten. */
+    g->workspace_bytes = workspace_bytes;
+    return lt_algo_workspace(id, g) <= workspace_bytes ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *A,

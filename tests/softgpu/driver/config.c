@@ -50,13 +50,15 @@ void sg_config_load(void)
         .memop_us = number("SOFTGPU_MEMOP_US", 1),
         .scale = scale > 0 ? scale : 1,
         .queue = (unsigned)number("SOFTGPU_QUEUE", 1000),
+        .launches = (unsigned)number("SOFTGPU_QUEUE_LAUNCHES", 511),
         .ties = rule("SOFTGPU_TIES", true),
         .lazy = rule("SOFTGPU_LAZY", true) && !is("CUDA_MODULE_LOADING", "EAGER"),
         .nccl_blind = rule("SOFTGPU_NCCL_BLIND", true),
         .same_primary = rule("SOFTGPU_SAME_PRIMARY", true),
+        .same_stream = rule("SOFTGPU_SAME_STREAM", false),
         .ctxsync = rule("SOFTGPU_CTXSYNC", true),
         .books = rule("SOFTGPU_BOOKS", true),
-        .one_lane = rule("SOFTGPU_GRAPH_ONE_LANE", false),
+        .one_lane = (unsigned)number("SOFTGPU_GRAPH_ONE_LANE", 0),
         .p2p_broken = rule("SOFTGPU_P2P_BROKEN", false),
     };
     sg_cfg.hang_seconds = number("SOFTGPU_HANG_SECONDS", 30) * (sg_cfg.timing ? sg_cfg.scale : 1);

@@ -96,6 +96,8 @@ void sg_ctx_destroy_locked(struct sg_ctx *ctx)
         sg_stream_retire_locked(s);
     }
     ctx->legacy = NULL;
+    sg_fence_put_locked(ctx->between);
+    ctx->between = NULL;
     sg_mem_drop_context_locked(ctx);
     if (sg_handle_peek_locked(SG_CTX, ctx->handle) == ctx) /* and not its successor */
         sg_handle_drop_locked(ctx->handle);

@@ -60,6 +60,7 @@ static CUresult make_locked(const char *what, const struct sg_copy *c, unsigned 
     struct sg_op *op = sg_op_new(SG_OP_COPY, what);
 
     op->u.copy = *c;
+    op->u.copy.implicit = (how & SG_COPY_SYNC) != 0;
     ends->dst = classify_locked(op, c->dst, span(c->width, c->rows, c->slices, c->dpitch, c->dslice),
                                 how & SG_COPY_DST_DEVICE, SG_RANGE_WRITE);
     ends->src = classify_locked(op, c->src, span(c->width, c->rows, c->slices, c->spitch, c->sslice),

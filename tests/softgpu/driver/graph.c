@@ -33,6 +33,8 @@ static void node_free_locked(struct sg_node *n)
     sg_node_drop_ops_locked(n);
     if (n->child)
         sg_graph_destroy_locked(n->child);
+    if (n->cond)
+        sg_cond_free_locked(n->cond);
     sg_graph_mem_unref_locked(n->memory);
     free(n->deps);
     free(n->shown);
@@ -123,6 +125,8 @@ static struct sg_node *copy_node_locked(struct sg_graph *to, const struct sg_nod
         n->child = sg_graph_copy_locked(from->child);
         n->child->owner = n;
     }
+    if (from->cond)
+        sg_cond_copy_locked(n, from->cond);
     return n;
 }
 

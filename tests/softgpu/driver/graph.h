@@ -22,6 +22,7 @@ struct sg_node {
     unsigned nops;
     CUevent event;               /* of event nodes */
     struct sg_graph *child;      /* of child graph nodes */
+    struct sg_cond *cond;        /* of conditional nodes */
     struct sg_graph_mem *memory; /* of allocation and free nodes: a reference */
     struct sg_node **deps;
     unsigned ndeps;
@@ -39,10 +40,10 @@ struct sg_graph {
     CUgraph handle;
     struct sg_node **nodes; /* in the order in which they were made */
     size_t count, cap;
-    struct sg_node *owner; /* the child graph node that it is embedded in */
+    struct sg_node *owner; /* the node that it is embedded in */
     CUgraph source;        /* of a clone: the graph that it was made from */
     unsigned captures;     /* that record into it */
-    bool instantiated;     /* with memory of its own: only once at a time */
+    bool instantiated;     /* with memory of its own or conditional nodes: only once at a time */
     struct sg_object_refs *objects;
 };
 
@@ -72,7 +73,8 @@ struct sg_work {
     struct sg_op *ops[SG_WORK_OPS];
     unsigned nops;
     CUevent event;
-    struct sg_graph *child; /* a copy */
+    struct sg_graph *child; /* a copy, or moved here */
+    bool moved;
 };
 CUresult sg_work_of(const CUgraphNodeParams *p, struct sg_work *w); /* takes the lock */
 void sg_work_drop_locked(struct sg_work *w);
@@ -116,6 +118,27 @@ struct sg_exec {
 bool sg_plan_locked(struct sg_exec *e, struct sg_node **bad);
 void sg_plan_drop(struct sg_exec *e);
 CUresult sg_exec_launch_locked(struct sg_exec *e, struct sg_stream *s);
+
+/* ---- conditional.c ---- */
+struct sg_cond { /* of one node */
+    CUgraphConditionalHandle handle;
+    CUgraphConditionalNodeType type;
+    unsigned size;        /* bodies */
+    struct sg_exec *runs; /* of each body: its graph; in an executable graph its plan and lanes, too */
+    CUgraph *shown;       /* the bodies, as the program sees them */
+    CUstream stream;      /* hidden: where they are launched; NULL: none yet */
+};
+CUresult sg_cond_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n,
+                     CUDA_CONDITIONAL_NODE_PARAMS *p); /* takes the lock */
+void sg_cond_copy_locked(struct sg_node *to, const struct sg_cond *from);
+void sg_cond_free_locked(struct sg_cond *c);
+bool sg_graph_has_conditionals(const struct sg_graph *g);
+bool sg_cond_unfinished_locked(const struct sg_graph *g);
+/* Plans all bodies. False: *bad is a node that may not be there. */
+bool sg_cond_plan_locked(struct sg_graph *g, struct sg_node **bad);
+/* Gives the handles their values, at the begin of a launch. */
+struct sg_op *sg_cond_begin_locked(const struct sg_graph *g);
+void sg_cond_update_locked(struct sg_node *n, const struct sg_cond *from, struct sg_graph *keep);
 
 /* ---- graph_memory.c ---- */
 CUresult sg_graph_add_alloc(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n,

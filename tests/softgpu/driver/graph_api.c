@@ -15,7 +15,7 @@ CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-/* Nodes and edges of graphs with memory of their own stay, and such graphs are not copied. */
+/* Nodes and edges of graphs with memory of their own stay. */
 static CUresult fixed_locked(const struct sg_graph *g)
 {
     return sg_graph_has_memory(g) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
@@ -37,7 +37,7 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
     struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, hGraph);
     bool ok = g && may_shrink_locked(g, "cuGraphDestroy");
     if (ok && g->owner) {
-        sg_misuse("cuGraphDestroy of the graph of a child graph node, which owns it");
+        sg_misuse("cuGraphDestroy of the graph of a child graph or conditional node, which owns it");
         ok = false;
     }
     if (ok)
@@ -68,22 +68,29 @@ CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, originalGraph);
-    CUresult rc = g ? fixed_locked(g) : CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = !g                             ? CUDA_ERROR_INVALID_VALUE
+                  : sg_graph_has_conditionals(g) ? CUDA_ERROR_NOT_SUPPORTED
+                                                 : fixed_locked(g);
     if (!rc)
         *phGraphClone = sg_graph_copy_locked(g)->handle;
     sg_release();
     return rc;
 }
 
+static struct sg_node *copied_in_locked(struct sg_node *n, CUgraphNode from)
+{
+    struct sg_node *found = n->source == from ? n : n->child ? sg_graph_copied_locked(n->child, from) : NULL;
+    for (unsigned i = 0; n->cond && i < n->cond->size && !found; i++)
+        found = sg_graph_copied_locked(n->cond->runs[i].graph, from);
+    return found;
+}
+
 struct sg_node *sg_graph_copied_locked(const struct sg_graph *copy, CUgraphNode from)
 {
-    for (size_t i = 0; i < copy->count; i++) {
-        struct sg_node *n = copy->nodes[i];
-        struct sg_node *inner = n->source == from ? n : n->child ? sg_graph_copied_locked(n->child, from) : NULL;
-        if (inner)
-            return inner;
-    }
-    return NULL;
+    struct sg_node *found = NULL;
+    for (size_t i = 0; i < copy->count && !found; i++)
+        found = copied_in_locked(copy->nodes[i], from);
+    return found;
 }
 
 CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)

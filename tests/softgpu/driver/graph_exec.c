@@ -34,8 +34,14 @@ static CUresult instantiate_locked(struct sg_graph *g, CUDA_GRAPH_INSTANTIATE_PA
 {
     struct sg_node *bad = NULL;
 
+    if (g->owner)
+        return CUDA_ERROR_NOT_SUPPORTED; /* embedded in a node (seen with driver 580) */
     if (g->captures || g->instantiated)
-        return CUDA_ERROR_INVALID_VALUE; /* not before the capture has ended; with memory of its own once at a time */
+        return CUDA_ERROR_INVALID_VALUE; /* not before the capture has ended; such as only once at a time */
+    if (sg_cond_unfinished_locked(g)) {
+        p->result_out = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sg_exec *e = calloc(1, sizeof(*e));
     if (!e)
         abort();
@@ -43,8 +49,8 @@ static CUresult instantiate_locked(struct sg_graph *g, CUDA_GRAPH_INSTANTIATE_PA
     e->source = g->handle;
     e->flags = p->flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
     e->handle = sg_handle_new_locked(SG_EXEC, e);
-    if (sg_plan_locked(e, &bad)) {
-        g->instantiated = sg_graph_has_memory(g);
+    if (sg_plan_locked(e, &bad) && sg_cond_plan_locked(e->graph, &bad)) {
+        g->instantiated = sg_graph_has_memory(g) || sg_graph_has_conditionals(g);
         *out = e->handle;
         return CUDA_SUCCESS;
     }
@@ -308,6 +314,8 @@ static CUresult queue_launch_locked(struct launch *l)
     CUresult rc = sg_submit_locked(l->on, begin);
     if (rc)
         return rc;
+    if (e->handle && sg_graph_has_conditionals(e->graph))
+        queue_locked(l->on, sg_cond_begin_locked(e->graph));
     l->began = l->on->last;
     for (unsigned i = 0; i < e->count; i++)
         queue_step_locked(l, i);
@@ -316,6 +324,7 @@ static CUresult queue_launch_locked(struct launch *l)
         if (e->steps[i].last)
             sg_op_dep_locked(end, l->done[i]);
     end->ctx = l->on->ctx;
+    end->launch = true;
     sg_queue_locked(l->on, end);
     sg_fence_put_locked(e->last);
     e->last = sg_fence_ref_locked(l->on->last);
@@ -343,7 +352,7 @@ static CUresult cuGraphLaunch_on(CUgraphExec hGraph, CUstream hStream)
     CUresult rc;
 
     sg_acquire();
-    struct sg_stream *s = sg_stream_enter_locked(hStream, &rc);
+    struct sg_stream *s = sg_stream_launch_locked(hStream, &rc);
     struct sg_exec *e = s ? sg_handle_get_locked(SG_EXEC, hGraph) : NULL;
     if (s && !e)
         rc = CUDA_ERROR_INVALID_VALUE;

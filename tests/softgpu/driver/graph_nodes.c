@@ -5,6 +5,14 @@
 
 /* ---- adding ---- */
 
+/* A graph that is moved does not end up in one that is embedded in it. */
+static bool moves_into_itself_locked(const struct sg_work *w, const struct sg_graph *g)
+{
+    while (w->moved && g != w->child && g->owner)
+        g = g->owner->graph;
+    return w->moved && g == w->child;
+}
+
 static CUresult add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, size_t n, const CUgraphNodeParams *p)
 {
     struct sg_work w;
@@ -16,7 +24,7 @@ static CUresult add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *deps, s
         return rc;
     sg_acquire();
     struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, hGraph);
-    if (g && sg_nodes_of_locked(g, deps, n)) {
+    if (g && sg_nodes_of_locked(g, deps, n) && !moves_into_itself_locked(&w, g)) {
         struct sg_node *node = sg_node_add_locked(g, p->type, NULL);
         sg_work_into_locked(&w, node);
         for (size_t i = 0; i < n; i++)
@@ -47,6 +55,8 @@ static CUresult add_any(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dep
         return add_alloc(out, hGraph, deps, n, p);
     if (p && p->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return sg_graph_add_free(out, hGraph, deps, n, p->free.dptr);
+    if (p && p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        return sg_cond_add(out, hGraph, deps, n, &p->conditional);
     return add(out, hGraph, deps, n, p);
 }
 

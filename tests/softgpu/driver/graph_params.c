@@ -69,15 +69,19 @@ static CUresult event_work(CUevent event, struct sg_work *w)
 
 static CUresult child_work(const CUDA_CHILD_GRAPH_NODE_PARAMS *p, struct sg_work *w)
 {
-    if (p->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult rc = CUDA_SUCCESS;
+
     sg_acquire();
     struct sg_graph *g = sg_handle_get_locked(SG_GRAPH, p->graph);
-    bool memory = g && sg_graph_has_memory(g);
-    if (g && !memory)
-        w->child = sg_graph_copy_locked(g);
+    w->moved = p->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    if (!g || (w->moved && (g->owner || g->captures)))
+        rc = CUDA_ERROR_INVALID_VALUE;
+    else if (sg_graph_has_memory(g) || sg_graph_has_conditionals(g))
+        rc = CUDA_ERROR_NOT_SUPPORTED;
+    else
+        w->child = w->moved ? g : sg_graph_copy_locked(g);
     sg_release();
-    return memory ? CUDA_ERROR_NOT_SUPPORTED : g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return rc;
 }
 
 static CUresult work_by_type(const CUgraphNodeParams *p, struct sg_work *w)
@@ -162,7 +166,7 @@ void sg_work_drop_locked(struct sg_work *w)
     for (unsigned i = 0; i < w->nops; i++)
         sg_op_free_locked(w->ops[i]);
     w->nops = 0;
-    if (w->child)
+    if (w->child && !w->moved)
         sg_graph_destroy_locked(w->child);
     w->child = NULL;
 }

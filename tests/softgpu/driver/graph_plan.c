@@ -54,7 +54,7 @@ static bool sorted_locked(struct sg_graph *g, struct sg_node **order, struct sg_
 
     for (size_t i = 0; i < g->count; i++)
         g->nodes[i]->mark = false;
-    while (sg_cfg.one_lane && latest_locked(g, &order[n]))
+    while (sg_cfg.one_lane == 1 && latest_locked(g, &order[n]))
         n++;
     do {
         before = n;

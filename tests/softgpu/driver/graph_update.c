@@ -129,6 +129,17 @@ static bool same_edges(const struct sg_node *have, const struct sg_node *want, C
 
 static bool fits_locked(struct sg_graph *have, struct sg_graph *want, CUgraphExecUpdateResultInfo *info);
 
+static bool bodies_fit_locked(const struct sg_cond *have, const struct sg_node *node, CUgraphExecUpdateResultInfo *info)
+{
+    const struct sg_cond *want = node->cond;
+    bool fit = have->type == want->type && have->size == want->size;
+    if (!fit)
+        wrong(info, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, node, NULL);
+    for (unsigned i = 0; i < have->size && fit; i++)
+        fit = fits_locked(have->runs[i].graph, want->runs[i].graph, info);
+    return fit;
+}
+
 static bool node_fits_locked(const struct sg_node *have, const struct sg_node *want, CUgraphExecUpdateResultInfo *info)
 {
     if (!same_edges(have, want, info))
@@ -139,6 +150,8 @@ static bool node_fits_locked(const struct sg_node *have, const struct sg_node *w
     }
     if (have->child)
         return fits_locked(have->child, want->child, info);
+    if (have->cond)
+        return bodies_fit_locked(have->cond, want, info);
     if (have->memory) {
         wrong(info, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, want, NULL);
         return false;
@@ -163,7 +176,7 @@ static bool fits_locked(struct sg_graph *have, struct sg_graph *want, CUgraphExe
     return true;
 }
 
-/* References to user objects change as well; the old ones stay until `last` has run. */
+/* References to user objects and bodies of conditional nodes change as well; the old ones stay until `last` has run. */
 static void take_locked(struct sg_graph *have, const struct sg_graph *want, struct sg_fence *last)
 {
     struct sg_graph *old = sg_graph_new_locked();
@@ -171,7 +184,6 @@ static void take_locked(struct sg_graph *have, const struct sg_graph *want, stru
     old->objects = have->objects;
     have->objects = NULL;
     sg_objects_copy_locked(have, want);
-    sg_graph_leave_locked(old, last);
     for (size_t i = 0; i < have->count; i++) {
         struct sg_node *n = have->nodes[i];
         const struct sg_node *from = want->nodes[i];
@@ -179,11 +191,16 @@ static void take_locked(struct sg_graph *have, const struct sg_graph *want, stru
             take_locked(n->child, from->child, last);
             continue;
         }
+        if (n->cond) {
+            sg_cond_update_locked(n, from->cond, old);
+            continue;
+        }
         sg_node_drop_ops_locked(n);
         for (unsigned k = 0; k < from->nops; k++)
             sg_node_op(n, sg_op_clone(from->ops[k]));
         n->event = from->event;
     }
+    sg_graph_leave_locked(old, last);
 }
 
 static CUresult update(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *info)
@@ -194,7 +211,7 @@ static CUresult update(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdate
     sg_acquire();
     struct sg_exec *e = sg_handle_get_locked(SG_EXEC, hGraphExec);
     struct sg_graph *g = e ? sg_handle_get_locked(SG_GRAPH, hGraph) : NULL;
-    if (g && fits_locked(e->graph, g, info)) {
+    if (g && !g->owner && fits_locked(e->graph, g, info)) {
         take_locked(e->graph, g, e->last);
         info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
         rc = CUDA_SUCCESS;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles are serial numbers, so that using one after its object is gone can not reach another object by accident. */
+/* Handles are serial numbers, so that using one after its object is gone can not reach another object by accident; but
+ * for streams' where SOFTGPU_SAME_STREAM says so. */
 #include "sg.h"
 #include <stdlib.h>
 
@@ -10,6 +11,7 @@ struct slot {
 static struct slot *slots; /* open addressing, linear probing, backward-shift deletion */
 static size_t cap, used;
 static uint64_t serial;
+static uint64_t last_stream; /* that has been destroyed, its handle; 0: given out again, or there is none */
 
 static const char *const kind_names[] = {"?",           "context",          "stream",      "event",
                                          "graph",       "executable graph", "graph node",  "function",
@@ -57,6 +59,10 @@ void *sg_handle_new_locked(enum sg_kind kind, void *obj)
         grow();
     /* The top byte keeps handles apart from addresses of this process; the kind is part of the number. */
     uint64_t key = 0x5A00000000000000ull | (uint64_t)kind << 48 | ++serial << 4;
+    if (kind == SG_STREAM && last_stream && sg_cfg.same_stream) {
+        key = last_stream;
+        last_stream = 0;
+    }
     put(key, obj);
     used++;
     return (void *)(uintptr_t)key;
@@ -116,4 +122,6 @@ void sg_handle_drop_locked(const void *handle)
     }
     slots[hole] = (struct slot){0, NULL};
     used--;
+    if (kind_of(handle) == SG_STREAM)
+        last_stream = (uint64_t)(uintptr_t)handle;
 }

@@ -130,12 +130,13 @@ static CUresult import_locked(const struct handle *h, struct sg_ctx *ctx, struct
     return CUDA_SUCCESS;
 }
 
-/* An open import of the same block, by identity rather than by address or descriptor. */
-static struct sg_mem *imported_locked(const struct handle *h)
+/* The context's open import of the same block, by identity rather than by address or descriptor. Each context has its
+ * own (CUDA, cuIpcOpenMemHandle). */
+static struct sg_mem *imported_locked(const struct handle *h, const struct sg_ctx *ctx)
 {
     for (size_t i = 0; sg_mem_at_locked(i); i++) {
         struct sg_mem *m = sg_mem_at_locked(i);
-        if (m->kind == SG_MEM_IMPORT && m->owner == (pid_t)h->pid && m->id == h->generation &&
+        if (m->kind == SG_MEM_IMPORT && m->owner == (pid_t)h->pid && m->id == h->generation && m->ctx == ctx &&
             m->hdr->owner_start == h->start)
             return m;
     }
@@ -156,7 +157,7 @@ static CUresult open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *handle, un
         sg_misuse("cuIpcOpenMemHandle of this process's own block (generation %lu)", h.generation);
         rc = CUDA_ERROR_INVALID_CONTEXT;
     } else if (ctx) {
-        struct sg_mem *m = imported_locked(&h);
+        struct sg_mem *m = imported_locked(&h, ctx);
         if (m && !atomic_load(&m->hdr->freed))
             m->refs++;
         else

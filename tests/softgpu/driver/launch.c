@@ -117,6 +117,7 @@ CUresult sg_kernel_op(const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out)
     if (desc->arg_bytes && (!p->kernelParams || !p->kernelParams[0]))
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_op *op = sg_op_new(SG_OP_KERNEL, desc->name);
+    op->launch = true;
     op->u.kernel = (struct sg_kernel){.desc = desc,
                                       .func = p->func,
                                       .grid = {p->gridDimX, p->gridDimY, p->gridDimZ},

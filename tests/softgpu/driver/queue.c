@@ -16,27 +16,112 @@ static void implicit_order_locked(struct sg_stream *s, struct sg_op *op)
     }
 }
 
+/* ---- copies between devices ---- */
+
+/* The context of a side's device memory; NULL: it is no memory of a context of this process. */
+static struct sg_ctx *owner_locked(CUcontext named, uintptr_t at)
+{
+    struct sg_mem *m = sg_mem_find_locked(at);
+
+    if (named)
+        return sg_handle_peek_locked(SG_CTX, named);
+    return m && (m->kind == SG_MEM_DEVICE || m->kind == SG_MEM_POOL) ? m->ctx : NULL;
+}
+
+/* In the implicit default stream such a copy begins when all that either device was given is complete, and what either
+ * is given later begins behind it (Programming Guide, peer-to-peer memory copy). Streams that are not ordered with a
+ * default stream are taken to be left out, as by any other operation of one. */
+static void between_devices_locked(struct sg_stream *s, struct sg_op *op, struct sg_ctx *side[2])
+{
+    side[0] = side[1] = NULL;
+    if (!s->legacy || op->kind != SG_OP_COPY || !op->u.copy.implicit)
+        return;
+    side[0] = owner_locked(op->u.copy.dctx, op->u.copy.dst);
+    side[1] = owner_locked(op->u.copy.sctx, op->u.copy.src);
+    if (!side[0] || !side[1] || side[0]->dev == side[1]->dev)
+        side[0] = side[1] = NULL;
+    for (int i = 0; i < 2 && side[i]; i++)
+        for (struct sg_stream *t = side[i]->streams; t; t = t->next)
+            if (t != s && !(t->flags & CU_STREAM_NON_BLOCKING))
+                sg_op_dep_locked(op, t->last);
+}
+
+static void later_is_behind_locked(struct sg_op *op, struct sg_ctx *side[2])
+{
+    for (int i = 0; i < 2 && side[i]; i++) {
+        sg_fence_put_locked(side[i]->between);
+        side[i]->between = sg_fence_ref_locked(op->fence);
+    }
+}
+
 /* ---- a full queue ---- */
 
 static pthread_cond_t room = PTHREAD_COND_INITIALIZER; /* an entry of some queue is done */
 static unsigned waiting;
 
-struct sg_stream *sg_stream_enter_locked(CUstream handle, CUresult *rc)
+static unsigned launching[SG_MAX_DEVICES]; /* launches that wait, by the device of their streams */
+
+static void await_room_locked(void)
+{
+    waiting++;
+    pthread_cond_wait(&room, &sg_lock);
+    waiting--;
+}
+
+static bool many_launches(const struct sg_stream *s)
+{
+    return sg_cfg.launches && s->launches >= sg_cfg.launches;
+}
+
+static bool full(const struct sg_stream *s, bool launch)
+{
+    return !s->capture && ((sg_cfg.queue && s->entries >= sg_cfg.queue) || (launch && many_launches(s)));
+}
+
+static struct sg_stream *enter_locked(CUstream handle, bool launch, CUresult *rc)
 {
     struct sg_stream *s = sg_stream_get_locked(handle, rc);
 
-    while (s && sg_cfg.queue && s->entries >= sg_cfg.queue && !s->capture) {
-        waiting++;
-        pthread_cond_wait(&room, &sg_lock);
-        waiting--;
+    while (s && full(s, launch)) {
+        unsigned none, *held = launch && many_launches(s) ? &launching[s->ctx->dev] : &none;
+        ++*held;
+        await_room_locked();
+        --*held;
         s = sg_stream_get_locked(handle, rc);
     }
     return s;
 }
 
+struct sg_stream *sg_stream_enter_locked(CUstream handle, CUresult *rc)
+{
+    return enter_locked(handle, false, rc);
+}
+
+struct sg_stream *sg_stream_launch_locked(CUstream handle, CUresult *rc)
+{
+    return enter_locked(handle, true, rc);
+}
+
+struct sg_stream *sg_stream_query_locked(CUstream handle, CUresult *rc)
+{
+    struct sg_stream *s = sg_stream_get_locked(handle, rc);
+
+    while (s && launching[s->ctx->dev]) {
+        await_room_locked();
+        s = sg_stream_get_locked(handle, rc);
+    }
+    return s;
+}
+
+static bool is_launch(const struct sg_op *op)
+{
+    return op->launch && !op->part;
+}
+
 void sg_entry_done_locked(struct sg_stream *s, const struct sg_op *op)
 {
     s->entries -= !op->part;
+    s->launches -= is_launch(op);
     if (waiting)
         pthread_cond_broadcast(&room);
 }
@@ -72,9 +157,15 @@ static void tie_contexts_locked(struct sg_op *op)
 
 void sg_queue_locked(struct sg_stream *s, struct sg_op *op)
 {
+    struct sg_ctx *side[2];
+
     implicit_order_locked(s, op);
+    if (!(s->flags & CU_STREAM_NON_BLOCKING))
+        sg_op_dep_locked(op, s->ctx->between);
+    between_devices_locked(s, op, side);
     tie_contexts_locked(op);
     op->fence = sg_fence_new_locked();
+    later_is_behind_locked(op, side);
     op->fence->stream = s;
     op->enqueued = sg_now();
     if (op->kind == SG_OP_KERNEL && op->u.kernel.desc->queued)
@@ -88,6 +179,7 @@ void sg_queue_locked(struct sg_stream *s, struct sg_op *op)
         s->head = op;
     s->tail = op;
     s->entries += !op->part;
+    s->launches += is_launch(op);
     sg_worker_start_locked(s);
     pthread_cond_signal(&s->cv);
 }
@@ -116,7 +208,7 @@ static CUresult submit(CUstream stream, struct sg_op *op, bool wait)
     CUresult rc;
 
     sg_acquire();
-    struct sg_stream *s = sg_stream_enter_locked(stream, &rc);
+    struct sg_stream *s = enter_locked(stream, op->launch, &rc);
     if (s && wait && s->capture)
         rc = sg_capture_refuse_locked(s);
     else if (s && wait)

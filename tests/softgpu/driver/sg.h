@@ -54,8 +54,9 @@ struct sg_config {
     const char *report;
     double link_gbs, hbm_gbs, pcie_gbs, tflops, launch_us, memop_us, scale;
     /* strict rules, see ../README.md */
-    unsigned queue; /* entries of a stream's queue; 0: no limit */
-    bool ties, lazy, nccl_blind, same_primary, ctxsync, books, one_lane;
+    unsigned queue, launches; /* entries of a stream's queue, and launches among them; 0: no limit */
+    bool ties, lazy, nccl_blind, same_primary, same_stream, ctxsync, books;
+    unsigned one_lane; /* 1, 2: SOFTGPU_GRAPH_ONE_LANE */
 };
 extern struct sg_config sg_cfg;
 void sg_config_load(void);
@@ -141,6 +142,7 @@ struct sg_ctx {
     CUresult sticky; /* an execution error poisons the context, as on a real device */
     struct sg_stream *streams;
     struct sg_stream *legacy;
+    struct sg_fence *between; /* the latest copy between devices that all later work comes behind */
     struct sg_ctx *next;
     struct sg_clock ended, ended_blocking; /* of streams that are gone */
 };
@@ -303,6 +305,7 @@ struct sg_copy {
     void *staged;              /* copy of a pageable source; freed with the operation */
     CUcontext dctx, sctx;      /* that a Peer call names; else NULL */
     CUmemorytype dtype, stype; /* that the call or the node names; 0: as the memory is */
+    bool implicit;             /* the call takes no stream */
 };
 struct sg_fill {
     uintptr_t dst;
@@ -333,6 +336,7 @@ struct sg_op {
     unsigned ndeps, nranges;
     bool recorded;                /* part of a graph */
     bool waiting, part;           /* part: of the call that queued the one before it, and of its entry */
+    bool launch;                  /* of a kernel or a graph: its entry, if it has one of its own, is a launch */
     struct sg_ctx *ties[SG_TIES]; /* contexts of other devices that count it as their work; NULL-padded */
     int64_t enqueued, started;
     struct sg_range *ranges;
@@ -348,6 +352,7 @@ struct sg_op {
             CUstreamCallback callback;
             CUstream stream;
             void *user;
+            bool inner; /* the driver's own: no function of the program's */
         } host;
         struct sg_mem *mem;
     } u;
@@ -361,7 +366,8 @@ struct sg_stream {
     uint64_t id;
     bool legacy, per_thread, destroyed, has_worker;
     struct sg_op *head, *tail;
-    unsigned entries; /* calls whose operations are queued */
+    unsigned entries;  /* calls whose operations are queued */
+    unsigned launches; /* of these, launches of kernels and graphs */
     struct sg_fence *last;
     pthread_cond_t cv;
     int64_t vtime; /* modelled completion of the last operation */
@@ -386,6 +392,8 @@ void sg_stream_retire_locked(struct sg_stream *s);
 /* The same for a call that puts something into the queue: first waits, without the lock, until that has room. Whatever
  * the caller looked up before may be gone then. */
 struct sg_stream *sg_stream_enter_locked(CUstream handle, CUresult *rc);
+struct sg_stream *sg_stream_launch_locked(CUstream handle, CUresult *rc); /* that puts in a launch */
+struct sg_stream *sg_stream_query_locked(CUstream handle, CUresult *rc);  /* waits for whoever waits in such a one */
 void sg_entry_done_locked(struct sg_stream *s, const struct sg_op *op);
 void sg_queue_locked(struct sg_stream *s, struct sg_op *op); /* unchecked; op->ctx is the stream's */
 /* Takes the operation over in all cases. Checks its ranges, records it when the stream captures, else queues it. */

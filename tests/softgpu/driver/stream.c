@@ -171,7 +171,7 @@ static CUresult cuStreamQuery_on(CUstream hStream)
     CUresult rc;
 
     sg_acquire();
-    struct sg_stream *s = sg_stream_get_locked(hStream, &rc);
+    struct sg_stream *s = sg_stream_query_locked(hStream, &rc);
     if (s && s->capture)
         rc = sg_capture_refuse_locked(s);
     else if (s && s->legacy && sg_capture_active_in_locked(s->ctx))

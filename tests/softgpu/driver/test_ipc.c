@@ -47,6 +47,7 @@ Test(ipc, import_refcount_and_stale_handles)
 {
     struct mail *m = shared_page();
     CUdeviceptr a, b, c;
+    CUcontext own, other;
     uint32_t v = 0;
     watch_reports();
     pid_t pid = spawn(owner, m);
@@ -58,6 +59,13 @@ Test(ipc, import_refcount_and_stale_handles)
     OK(cuIpcOpenMemHandle(&c, m->handle[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     cr_assert_eq(a, b);
     cr_assert_neq(a, c);
+    OK(cuCtxGetCurrent(&own));
+    OK(cuDevicePrimaryCtxRetain(&other, 2));
+    OK(cuCtxSetCurrent(other));
+    OK(cuIpcOpenMemHandle(&b, m->handle[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    cr_assert_neq(a, b); /* of another context */
+    OK(cuIpcCloseMemHandle(b));
+    OK(cuCtxSetCurrent(own));
     OK(cuMemcpyDtoH(&v, a + ((size_t)4 << 30) + 4, 4));
     cr_assert_eq(v, 42);
     OK(cuMemsetD32(a, 1234, 1));

@@ -94,6 +94,28 @@ Test(queue, whoever_fills_it_waits_in_the_call)
     end();
 }
 
+static void a_query(void)
+{
+    RC(cuStreamQuery(other), CUDA_SUCCESS);
+}
+
+Test(queue, a_query_waits_for_a_launch_that_waits)
+{
+    struct call launch;
+    setenv("SOFTGPU_QUEUE_LAUNCHES", "3", 1);
+    start_held("20", 12);
+    for (int i = 0; i < 3; i++)
+        expect_goes_on(ctx[0], a_launch_of_a_graph);
+    expect_goes_on(ctx[0], a_query);
+    expect_goes_on(ctx[0], a_fill); /* which is no launch */
+    begin_call(&launch, ctx[0], a_launch_of_a_graph);
+    usleep(HOLDS_MS * 1000);
+    cr_assert_eq(launch.done, 0, "the launch did not wait");
+    expect_waits(ctx[0], a_query);
+    end_call(&launch);
+    end();
+}
+
 Test(queue, a_call_is_one_entry)
 {
     start_held("20", 3);

@@ -27,6 +27,25 @@ Test(streams, calls_before_init_fail)
     cr_assert_eq(n, 8);
 }
 
+Test(streams, a_stream_may_have_the_handle_of_one_that_is_gone)
+{
+    CUdeviceptr flag;
+    CUstream gone, next, another;
+    setenv("SOFTGPU_SAME_STREAM", "1", 1);
+    start(0);
+    uint32_t *word = flag_word(&flag);
+    OK(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamWaitValue32(gone, flag, 5, CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cuStreamDestroy(gone));
+    OK(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&another, CU_STREAM_NON_BLOCKING));
+    cr_assert_eq(next, gone);
+    cr_assert_neq(another, next);
+    OK(cuStreamSynchronize(next)); /* it is another stream */
+    set_flag(word, 5);
+    OK(cuCtxSynchronize());
+}
+
 Test(streams, child_of_an_initialised_process_has_no_driver)
 {
     start(0);
@@ -63,6 +82,33 @@ Test(streams, a_waiting_stream_waits_and_holds_back_what_follows)
     OK(cuEventSynchronize(e));
     OK(cuStreamQuery(s));
     cr_assert_eq(read32(data), 2);
+}
+
+/* A default stream's copy between two devices comes behind the blocking streams of both, and they behind it. */
+Test(streams, a_copy_between_devices_comes_behind_the_work_of_both)
+{
+    CUdeviceptr flag, from, to;
+    CUcontext c0 = start(0), c1;
+    CUstream s;
+    uint32_t *word = flag_word(&flag);
+    OK(cuMemAlloc(&to, 64));
+    OK(cuMemsetD32(to, 1, 16));
+    OK(cuDevicePrimaryCtxRetain(&c1, 1));
+    OK(cuCtxPushCurrent(c1));
+    OK(cuMemAlloc(&from, 64));
+    OK(cuMemsetD32(from, 2, 16));
+    OK(cuStreamCreate(&s, CU_STREAM_DEFAULT));
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cuMemsetD32Async(from, 3, 16, s));
+    OK(cuCtxPopCurrent(NULL));
+    OK(cuMemcpyPeer(to, c0, from, c1, 64));
+    OK(cuCtxPushCurrent(c1));
+    OK(cuMemsetD32Async(from, 4, 16, s));
+    OK(cuCtxPopCurrent(NULL));
+    usleep(20000);
+    set_flag(word, 1);
+    cr_assert_eq(read32(to), 3);
+    expect_no_report();
 }
 
 Test(streams, event_waits_refer_to_the_record_at_the_call)

@@ -2,7 +2,10 @@
 /* Launches that are captured. As in NCCL (strongstream.cc there), all work of a communicator is in one order, in graphs
  * and outside of them: a graph waits for an event of the communicator's before its first kernel of it and records it
  * behind each, as external event nodes; what is launched outside does the same once anything was captured. Within one
- * capture the kernels follow one another by way of a stream of the communicator's own. */
+ * capture the kernels follow one another by way of a stream of the communicator's own.
+ *
+ * Bodies of conditional nodes take no event nodes. With NCCL_GRAPH_MIXING_SUPPORT=0 there are none: captured kernels have
+ * the order that the program gives them. */
 #include "comm.h"
 
 #include <stdlib.h>
@@ -22,6 +25,12 @@ CUresult captured_on(CUstream stream, struct captured *c)
     if (rc == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         c->graph = NULL; /* the launch says what is wrong with one that was broken */
     return rc;
+}
+
+int captures_are_ordered(void)
+{
+    const char *mixing = getenv("NCCL_GRAPH_MIXING_SUPPORT");
+    return !(mixing && mixing[0] == '0' && !mixing[1]);
 }
 
 CUresult stream_after(CUstream to, CUstream from)
@@ -101,6 +110,8 @@ CUresult capture_order_before(struct ncclComm *comm, struct captured *c, CUstrea
             rc = stream_after(stream, o->live);
         return rc;
     }
+    if (!captures_are_ordered())
+        return CUDA_SUCCESS;
     if ((rc = make_order(o)) != CUDA_SUCCESS)
         return rc;
     struct capture *entry = entry_of(o, c->id, &known);
@@ -135,6 +146,8 @@ CUresult capture_order_after(struct ncclComm *comm, const struct captured *c, CU
 {
     struct capture_order *o = &comm->order;
     CUresult rc = CUDA_SUCCESS;
+    if (c->graph && !captures_are_ordered())
+        return CUDA_SUCCESS;
     if (c->graph) {
         rc = stream_after(c->stream, stream);
         return rc == CUDA_SUCCESS ? record_in_graph(c, o->serial) : rc;

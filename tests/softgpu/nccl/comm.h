@@ -159,6 +159,7 @@ struct captured { /* the capture that a launch is part of; graph NULL: none */
 };
 CUresult captured_on(CUstream stream, struct captured *c);
 /* Around a launch on `stream`, with launch_lock: it follows the communicator's earlier work, and later work follows it. */
+int captures_are_ordered(void); /* NCCL_GRAPH_MIXING_SUPPORT; read at each call */
 CUresult capture_order_before(struct ncclComm *comm, struct captured *c, CUstream stream);
 CUresult capture_order_after(struct ncclComm *comm, const struct captured *c, CUstream stream);
 void capture_order_end(struct ncclComm *comm);

@@ -11,6 +11,7 @@ struct plan {
     struct op *ops;
     _Atomic int refs; /* the launch's, and the kernel's: until it has run, or until the graph is gone that may run it */
     int captured;     /* part of a graph: runs at each launch of it */
+    int loose;        /* and in no order but the graph's */
     struct profiled *profiled; /* of a launch outside of graphs; NULL: nobody wants to know */
 };
 
@@ -117,17 +118,22 @@ static unsigned long long meets(const void *args, const void **turn)
     const struct block_header *b = c->block.hdr;
     unsigned long long id = 0;
 
-    *turn = c;
+    *turn = ((const struct plan_args *)args)->plan->loose ? (const void *)((const struct plan_args *)args)->plan : c;
     if (b)
         memcpy(&id, b->secret, sizeof id);
     return id;
 }
 
-/* The calls that queue kernels decide the order in which they run, whatever streams and graphs they are in. */
+/* The calls that queue kernels decide the order in which they run, whatever streams and graphs they are in. What is in the
+ * body of a conditional node is queued when it runs, maybe behind what has to wait for it. */
 static void queued(void *args)
 {
     struct plan_args *a = args;
     struct ncclComm *c = a->plan->comm;
+    if (a->plan->loose) {
+        a->ticket = 0;
+        return;
+    }
     pthread_mutex_lock(&c->lock);
     a->ticket = ++c->issued;
     pthread_mutex_unlock(&c->lock);
@@ -258,6 +264,7 @@ static CUresult launch_in_order(const struct softdrv *drv, struct plan *plan, st
     if (rc == CUDA_SUCCESS)
         rc = capture_order_before(plan->comm, c, stream);
     plan->captured = c->graph != NULL;
+    plan->loose = plan->captured && !captures_are_ordered();
     plan->profiled = plan->captured ? NULL : profiled_new(plan->comm, plan->ops);
     struct profiled *profiled = plan->profiled;
     if (rc == CUDA_SUCCESS)

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/gemm_workspace.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct given {
+    cublasHandle_t handle;
+    struct slr_extent at;
+    struct given *next;
+};
+
+enum { BUCKETS = 64 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct given *given[BUCKETS];
+static _Atomic bool any, lost; /* lost: a handle's could not be noted */
+
+/* Under the lock. Where the handle's entry is linked, or where a new one is to be. */
+static struct given **find(cublasHandle_t handle)
+{
+    struct given **at = &given[(uintptr_t)handle * 0x9e3779b97f4a7c15u >> 58];
+    while (*at && (*at)->handle != handle)
+        at = &(*at)->next;
+    return at;
+}
+_Static_assert(BUCKETS == 1 << (64 - 58), "find() yields an index");
+
+void slr_workspace_set(cublasHandle_t handle, const void *p, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    struct given **at = find(handle);
+    if (!*at && (*at = calloc(1, sizeof **at)) != NULL)
+        (*at)->handle = handle;
+    if (*at)
+        (*at)->at = (struct slr_extent){(uintptr_t)p, (uintptr_t)p + bytes};
+    else
+        atomic_store(&lost, true);
+    atomic_store(&any, true);
+    pthread_mutex_unlock(&lock);
+}
+
+/* A program that sets the stream for each call sets the workspace next: the entry stays. */
+void slr_workspace_reset(cublasHandle_t handle)
+{
+    if (!atomic_load(&any))
+        return;
+    pthread_mutex_lock(&lock);
+    struct given *g = *find(handle);
+    if (g)
+        g->at = (struct slr_extent){0};
+    pthread_mutex_unlock(&lock);
+}
+
+void slr_workspace_forget(cublasHandle_t handle)
+{
+    if (!atomic_load(&any))
+        return;
+    pthread_mutex_lock(&lock);
+    struct given **at = find(handle), *g = *at;
+    if (g)
+        *at = g->next;
+    pthread_mutex_unlock(&lock);
+    free(g);
+}
+
+struct slr_extent slr_workspace_of(cublasHandle_t handle)
+{
+    struct slr_extent at = {0};
+    if (!atomic_load(&any))
+        return at;
+    if (atomic_load(&lost))
+        return (struct slr_extent){0, UINTPTR_MAX};
+    pthread_mutex_lock(&lock);
+    const struct given *g = *find(handle);
+    if (g)
+        at = g->at;
+    pthread_mutex_unlock(&lock);
+    return at;
+}

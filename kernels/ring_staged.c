@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a gather in a graph does otherwise (ring_record.h): staging, as many pieces at a time as there are slots,
+ * and its end. */
+#include "kernels/ring_impl.h"
+
+static uint32_t end_of(const struct slr_gather *g, uint32_t from)
+{
+    return g->plan.pieces - from < SLR_SLOTS ? g->plan.pieces : from + SLR_SLOTS;
+}
+
+static enum slr_status fill(struct slr_ring *ring, const struct slr_gather *g, CUstream stream, uint32_t from)
+{
+    slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, stream);
+    for (uint32_t piece = from; piece < end_of(g, from); piece++) {
+        struct slr_recorded_node copy = {.way = SLR_NODE_STAGES,
+                                         .piece = piece,
+                                         .own = g->send,
+                                         .at = slr_plan_piece_begin(&g->plan, piece),
+                                         .bytes = slr_plan_piece_bytes(&g->plan, piece)};
+        SLR_TRY(slr_record_slot_copy(ring, stream, &copy));
+        copy.way = SLR_NODE_TWINS;
+        if (ring->twin)
+            SLR_TRY(slr_record_slot_copy(ring, stream, &copy));
+        slr_timing_did(ring->timing, SLR_LANE_PUBLISH, stream, SLR_SPAN_STAGE, -1, (int)piece, copy.bytes);
+    }
+    return SLR_OK;
+}
+
+static void took(struct slr_ring *ring, const struct slr_recorded_node *copy)
+{
+    if (ring->timing)
+        slr_timing_did_on(ring->timing, SLR_LANE_PULL, ring->tail,
+                          (struct slr_timed_span){.kind = SLR_SPAN_PULL,
+                                                  .peer = copy->peer,
+                                                  .piece = (int)copy->piece,
+                                                  .bytes = copy->bytes,
+                                                  .staged = true});
+}
+
+static enum slr_status take(struct slr_ring *ring, const struct slr_gather *g, uint32_t from)
+{
+    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->tail);
+    for (uint32_t piece = from; piece < end_of(g, from); piece++)
+        for (int step = 1; step < ring->nranks; step++) {
+            const int owner = (ring->rank + step) % ring->nranks;
+            const struct slr_recorded_node copy = {.way = SLR_NODE_UNSTAGES,
+                                                   .peer = owner,
+                                                   .piece = piece,
+                                                   .own = g->recv + (size_t)owner * g->plan.shard,
+                                                   .at = slr_plan_piece_begin(&g->plan, piece),
+                                                   .bytes = slr_plan_piece_bytes(&g->plan, piece)};
+            SLR_TRY(slr_record_slot_copy(ring, ring->tail, &copy));
+            took(ring, &copy);
+        }
+    return SLR_OK;
+}
+
+/* Says what has been taken and waits until it has been taken here; fills the slots; the same of `ready`. */
+static enum slr_status next_pieces(struct slr_ring *ring, const struct slr_gather *g, uint32_t from)
+{
+    struct slr_memops m;
+    m.count = 0;
+    ring->recorded->reach = from;
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_DONE, peer, ring->rank), from);
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), from);
+    SLR_TRY(slr_memops_put(ring, &m, ring->tail));
+    SLR_TRY(fill(ring, g, ring->tail, from));
+    ring->recorded->reach = end_of(g, from);
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            slr_memops_say_ready(&m, ring, peer, 0);
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            slr_memops_await_ready(&m, ring, peer, 0);
+    SLR_TRY(slr_memops_put(ring, &m, ring->tail));
+    return take(ring, g, from);
+}
+
+enum slr_status slr_record_staging(struct slr_ring *ring, const struct slr_gather *g)
+{
+    ring->recorded->reach = end_of(g, 0);
+    return fill(ring, g, ring->pull, 0);
+}
+
+/* Beside the rest, for parts of a GEMM. */
+static enum slr_status settle_early(struct slr_ring *ring)
+{
+    struct slr_memops m;
+    m.count = 0;
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            slr_memops_await_ready(&m, ring, peer, 0);
+    SLR_TRY(slr_memops_put(ring, &m, ring->publish));
+    ring->settling = ring->settled;
+    return SLR_CU(cuEventRecord, ring->settled, ring->publish);
+}
+
+enum slr_status slr_record_staged(struct slr_ring *ring, const struct slr_gather *g)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->published, 0));
+    SLR_TRY(take(ring, g, 0));
+    for (uint32_t from = SLR_SLOTS; from < g->plan.pieces; from += SLR_SLOTS)
+        SLR_TRY(next_pieces(ring, g, from));
+    ring->recorded->reach = 0;
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->tail));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, ring->published, 0));
+    return settle_early(ring);
+}
+
+static enum slr_status put_done(struct slr_ring *ring)
+{
+    struct slr_memops m;
+    m.count = 0;
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_DONE, peer, ring->rank), 0);
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), 0);
+    return slr_memops_put(ring, &m, ring->pull);
+}
+
+static enum slr_status put_end(struct slr_ring *ring)
+{
+    struct slr_memops m;
+    m.count = 0;
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            slr_memops_say_ready(&m, ring, peer, 0);
+    for (int peer = 0; peer < ring->nranks; peer++) {
+        if (peer == ring->rank)
+            continue;
+        slr_memops_await_ready(&m, ring, peer, 0);
+        slr_memops_wait_zero(&m, slr_dflag(ring, SLR_FLAG_BROKEN, peer, ring->rank));
+        slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), 0);
+    }
+    ring->recorded->ends = true;
+    return slr_memops_put(ring, &m, ring->pull);
+}
+
+static enum slr_status correct(struct slr_ring *ring, const struct slr_gather *g)
+{
+    for (int step = 1; step < ring->nranks; step++) {
+        const int peer = (ring->rank - step + ring->nranks) % ring->nranks;
+        slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->pull);
+        SLR_TRY(slr_record_copy(ring, ring->pull, peer, SLR_NODE_CORRECTS, g->send, 0, g->plan.shard));
+        slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->pull, SLR_SPAN_PUSH, peer, 0, g->plan.shard);
+    }
+    return SLR_OK;
+}
+
+enum slr_status slr_record_rest(struct slr_ring *ring, const struct slr_gather *g)
+{
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
+    SLR_TRY(put_done(ring));
+    SLR_TRY(correct(ring, g));
+    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
+    SLR_TRY(put_end(ring));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->published, 0));
+    return SLR_CU(cuStreamWaitEvent, ring->tail, ring->settled, 0);
+}

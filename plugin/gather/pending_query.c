@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queries of streams that hold pending gathers (pending.h). */
+#include "cache/captures.h"
+#include "plugin/gather/pending_impl.h"
+
+/* A look at one pending gather after another, the latest first, for a query of `stream`. */
+struct looks {
+    CUstream stream;
+    CUcontext ctx;   /* NULL: any; the legacy default stream exists in each */
+    uint64_t serial; /* of the one that is looked at */
+    bool carried;    /* likewise */
+};
+
+/* A query tells of the stream's own work alone; of the legacy default stream, of all that it waits for. */
+static bool is_shown(const struct looks *l, const struct slr_comm *c)
+{
+    for (unsigned i = 0; i < c->pending->holders; i++) {
+        const struct slr_holder *h = &c->pending->holder[i];
+        if ((!l->ctx || l->ctx == c->shared.ctx) && (h->stream == l->stream || (!l->stream && h->blocking)))
+            return true;
+    }
+    return false;
+}
+
+static bool is_next(struct slr_comm *c, void *looks)
+{
+    struct looks *l = looks;
+    if (c->pending->serial >= l->serial || !is_shown(l, c))
+        return false;
+    l->serial = c->pending->serial;
+    l->carried = c->pending->carried;
+    return true;
+}
+
+/* What is joined meanwhile the driver knows of, and the ring's streams may have the next gather. */
+static bool is_still(struct slr_comm *c, void *looks)
+{
+    const struct looks *l = looks;
+    return c->pending->serial == l->serial && is_shown(l, c);
+}
+
+/* An error is the driver's to tell. */
+static bool under_way(struct slr_comm *c, bool carried)
+{
+    if (slr_shared_enter(&c->shared) != SLR_OK)
+        return false;
+    const CUresult r = slr_ring_query(&c->ring, carried);
+    slr_shared_leave();
+    return r == CUDA_ERROR_NOT_READY;
+}
+
+static bool shows_gather(CUstream stream)
+{
+    struct looks l = {.stream = stream, .ctx = stream ? NULL : slr_stream_context(stream), .serial = UINT64_MAX};
+    bool busy = false;
+    for (struct slr_comm *c; !busy && (c = slr_pending_find(is_next, &l)) != NULL;) {
+        struct slr_comm *still = under_way(c, l.carried) ? slr_pending_find(is_still, &l) : NULL;
+        busy = still != NULL;
+        slr_comm_put(still);
+        slr_comm_put(c);
+    }
+    return busy;
+}
+
+bool slr_pending_query(CUstream stream, bool per_thread, const char *who, CUresult *result)
+{
+    const struct slr_operation op = {
+        .stream = slr_stream_name(stream, per_thread), .why = SLR_R_JOIN_HOST_SYNC, .who = who};
+    bool busy = false;
+    if (!slr_pending_may_observe(op.stream))
+        return false;
+    slr_guard++;
+    if (slr_stream_may_capture(op.stream)) /* what it holds is recorded */
+        slr_pending_join_observed(&op);
+    else
+        busy = shows_gather(op.stream);
+    /* The driver all the same: it says what is wrong, and what the query breaks it breaks. */
+    if (busy && (*result = slr_real.cuStreamQuery(op.stream)) == CUDA_SUCCESS)
+        *result = CUDA_ERROR_NOT_READY;
+    slr_guard--;
+    return busy;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank that makes all of its calls before its peers make their first one. With NCCL that is right, as its calls
+ * return when they are enqueued, as long as the stream's queue has room. */
+#include "graphs.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define GATHERS 2
+#define STEPS 300
+
+/* One for all ranks: made before they are forked. */
+static atomic_int *told;
+
+__attribute__((constructor)) static void make_told(void)
+{
+    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+/* What is sent next is what the next rank has sent now, moved on by a byte: so what arrives says how many steps it has
+ * come, and from where. */
+static void step(struct world *w, struct gather *g)
+{
+    for (int i = 0; i < GATHERS; i++) {
+        const uint8_t *next = g[i].recv + (size_t)((w->rank + 1) % w->nranks) * g[i].shard;
+        gather_call(&g[i], w->comm, w->s);
+        CUDA(cudaMemcpyAsync(g[i].send, next + 1, g[i].shard - 1, cudaMemcpyDeviceToDevice, w->s));
+        CUDA(cudaMemcpyAsync(g[i].send + g[i].shard - 1, next, 1, cudaMemcpyDeviceToDevice, w->s));
+    }
+}
+
+static void check(struct world *w, struct gather *g, unsigned steps)
+{
+    uint8_t *sent = malloc(g->shard), *want = malloc(g->shard);
+    const size_t moved = (steps - 1) % g->shard;
+    CUDA(cudaMemcpyAsync(g->host, g->recv, g->shard * (size_t)w->nranks, cudaMemcpyDeviceToHost, w->s));
+    CUDA(cudaStreamSynchronize(w->s));
+    for (int r = 0; r < w->nranks; r++) {
+        shard_fill(sent, g->shard, w->seed, (r + (int)steps - 1) % w->nranks, false);
+        memcpy(want, sent + moved, g->shard - moved);
+        memcpy(want + g->shard - moved, sent, moved);
+        EXPECT(memcmp(want, g->host + (size_t)r * g->shard, g->shard) == 0, "rank %d: shard %d of %zu bytes differs",
+               w->rank, r, g->shard);
+    }
+    free(sent);
+    free(want);
+}
+
+static void steps(struct world *w, struct gather *g, cudaGraphExec_t exec, bool replays, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (replays)
+            CUDA(cudaGraphLaunch(exec, w->s));
+        else
+            step(w, g);
+}
+
+/* `replays`: rank 0; `others`: likewise. The odd ones of these do the other. */
+static void go_ahead(struct world *w, bool replays, bool others, bool mixed)
+{
+    const bool own = w->rank == 0 ? replays : others != (mixed && w->rank % 2 == 1);
+    struct gather g[GATHERS];
+    for (int i = 0; i < GATHERS; i++)
+        buffers_open(w, &g[i], i ? SHARD / 8 + 3 : SHARD + 1, false);
+    capture_begin(w->s);
+    step(w, g);
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
+    w->seed++;
+    for (int i = 0; i < GATHERS; i++)
+        gather_load(&g[i], w->seed, w->s);
+    /* Together, so that something is known of each other's buffers; then alone. */
+    steps(w, g, exec, own, 3);
+    CUDA(cudaStreamSynchronize(w->s));
+    while (w->rank != 0 && !atomic_load(told))
+        sleep_ms(1);
+    steps(w, g, exec, own, STEPS);
+    EXPECT(w->rank != 0 || cudaStreamQuery(w->s) == cudaErrorNotReady, "rank 0: its peers have come already");
+    cudaGetLastError();
+    if (w->rank == 0)
+        atomic_store(told, 1);
+    for (int i = 0; i < GATHERS; i++)
+        check(w, &g[i], STEPS + 3);
+    steps(w, g, exec, own, 4);
+    for (int i = 0; i < GATHERS; i++)
+        check(w, &g[i], STEPS + 7);
+    CUDA(cudaGraphExecDestroy(exec));
+    for (int i = 0; i < GATHERS; i++)
+        buffers_close(&g[i]);
+}
+
+static void far_ahead(struct world *w)
+{
+    go_ahead(w, true, true, false);
+}
+
+static void far_ahead_mixed(struct world *w)
+{
+    go_ahead(w, true, true, true);
+}
+
+/* The others replay what rank 0 has called. */
+static void far_behind(struct world *w)
+{
+    go_ahead(w, false, true, false);
+}
+
+const struct graph_case graph_ahead_cases[] = {{.name = "far-ahead", .body = far_ahead},
+                                               {.name = "far-ahead-mixed", .body = far_ahead_mixed},
+                                               {.name = "far-behind", .body = far_behind},
+                                               {.name = NULL}};

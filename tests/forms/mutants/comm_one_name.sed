@@ -1,0 +1,2 @@
+# All threads' default streams are one.
+s/atomic_load\(&o->id\) == slr_stream_id_of\(stream\)/(atomic_load(\&o->id) == slr_stream_id_of(stream) || stream == CU_STREAM_PER_THREAD)/

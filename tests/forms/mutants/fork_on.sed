@@ -1,0 +1,2 @@
+# slipring stays on in the child.
+s/slr_settings_off\(\);/(void)slr_settings_off;/

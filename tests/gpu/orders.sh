@@ -1,0 +1,153 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Random programs on two ranks: whatever the order in which they do things, every value is compared.
+#
+#   torch-*  random PyTorch programs (torch_programs.py), in each mode
+#   jax-*    random JAX programs (jax_programs.py), with and without command buffers, cublasLt and cublas
+#   c-*      random C programs (tests/fuzz/fuzz_plan), one seed after the other
+#
+# usage: tests/gpu/orders.sh [options]
+#   --one-gpu      all ranks are processes on the first GPU (NCCL over loopback sockets)
+#   --build DIR    use this build as it is instead of building in build-gpu
+#   --seconds N    of random programs in each mode [100]
+#   --seed N       of the random programs [1]
+#   --only REGEX   only the steps whose name matches
+#   --jobs N       modes at a time [5]
+#   --limit S      start no further step after so many seconds [540]
+#   --out DIR      where logs go [$OUT, else out/gpu]
+#
+# Exit status: 0 when every step passed, else 1.
+set -euo pipefail
+. "$(dirname "$0")/steps.sh"
+
+jobs=5 seconds=100 seed=1
+while [ $# -gt 0 ]; do
+    case $1 in
+    --one-gpu) one_gpu=1 ;;
+    --build | --seconds | --seed | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
+    -h | --help) usage && exit 0 ;;
+    *) die "unknown option $1; see --help" ;;
+    esac
+    shift
+done
+one_gpu_option=()
+[ $one_gpu = 0 ] || one_gpu_option=(--one-gpu)
+python=(env "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}" "${PYTHON:-python3}" -u) # with the wheels' own libraries
+open_logs
+
+# two NAME COMMAND...: both ranks, with the environment that frameworks read; the status of the first one that fails.
+two() {
+    local name=$1 rank rc=0 pids=() port=$((20000 + RANDOM % 20000))
+    shift
+    for rank in 0 1; do
+        bounded env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$logs/$name.rank$rank.out" 2>&1 &
+        pids+=($!)
+    done
+    for rank in "${pids[@]}"; do wait "$rank" || rc=$?; done
+    tail -n 12 "$logs/$name".rank[01].out
+    return $rc
+}
+
+sum_of() { # NAME FIELD
+    cat "$logs/$1".rank[01].json 2>/dev/null | grep -oE "\"$2\": [0-9]+" | awk '{ n += $2 } END { print n + 0 }'
+}
+
+counted_as() { # NAME EVENT REASON: of both ranks
+    cat /dev/null "$logs/$1".rank[01].decisions | sed -nE "s/.* $2 reason=$3 n=([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'
+}
+
+# programs NAME PROGRAM VARIABLE=VALUE... -- OPTION...: of one mode, and its line of the table.
+programs() {
+    local name=$1 program=$2 rc=0 set=()
+    shift 2
+    while [ "$1" != -- ]; do set+=("$1") && shift; done
+    shift
+    two "$name" env "${set[@]}" "$slipring" run --lib "$build/libslipring.so" --set log=info --set "log_file=$logs/$name.rank%r.decisions" -- \
+        "${python[@]}" "$SLR_ROOT/tests/gpu/$program" --seconds "$seconds" --seed "$seed" "${one_gpu_option[@]}" --json "$logs/$name" "$@" || rc=$?
+    printf '| %s | %s | %s | %s | %s | %s |\n' "$name" "$(sum_of "$name" programs)" "$(sum_of "$name" wrong)" "$(counted_as "$name" count ring)" \
+        "$(counted_as "$name" count fused)" "$(counted_as "$name" scatter_count ring)" >"$logs/$name.row"
+    [ $rc = 0 ] || { echo "status $rc: $(cat "$logs/$name.row")" && return $rc; }
+    [ "$(counted_as "$name" count ring)" -gt 0 ] || { echo "no gather was substituted" && return 1; }
+}
+
+mode() { # NAME PROGRAM ...
+    side_by_side "$1" $((seconds + 150)) programs "$@"
+}
+
+all=(SLIPRING_MIN_BYTES=0 SLIPRING_REDUCE_SCATTER=always SLIPRING_TRIALS=0)
+
+torch_steps() {
+    mode torch-default torch_programs.py -- --two-streams 0.1
+    mode torch-small torch_programs.py SLIPRING_MIN_BYTES=64K -- --two-streams 0.3
+    mode torch-always torch_programs.py "${all[@]}" -- --two-streams 0.3
+    mode torch-expandable torch_programs.py "${all[@]}" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True -- --two-streams 0.1
+    mode torch-async torch_programs.py "${all[@]}" PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync -- --two-streams 0.1
+}
+
+# Not in bodies of conditional nodes: NCCL over sockets has host functions there, which such a body can not hold.
+buffers=--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,COLLECTIVES
+jax_steps() {
+    mode jax-default jax_programs.py "${all[@]}" --
+    mode jax-buffers jax_programs.py "${all[@]}" "XLA_FLAGS=$buffers --xla_gpu_graph_min_graph_size=1" --
+    mode jax-cublas jax_programs.py "${all[@]}" "XLA_FLAGS=--xla_gpu_enable_cublaslt=false --xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=0" --
+}
+
+# one_program LOG LAUNCHER... -- SEED OPTION...
+one_program() {
+    local log=$1 under=()
+    shift
+    while [ "$1" != -- ]; do under+=("$1") && shift; done
+    shift
+    timeout -k 5 60 "${under[@]}" "$fuzz_plan" "$@" >"$log" 2>&1
+}
+
+# c_programs NAME FIRST-SEED OPTION...: as many as fit into the time. One that fails without slipring as well is not counted.
+c_programs() {
+    local name=$1 at=$2 n=0 wrong=0 end=$((SECONDS + seconds)) log=$logs/$1.one
+    local under=("$slipring" run --lib "$build/libslipring.so" --set min_bytes=0 --set alloc_min=1 --set reduce_scatter=always --set trials=0 --set "log_file=$logs/$1.decisions" --set log=info --)
+    shift 2
+    for (( ; SECONDS < end; at++)); do
+        if one_program "$log" "${under[@]}" -- "$at" "$@"; then
+            n=$((n + 1))
+        elif one_program "$log.plain" env -- "$at" "$@"; then
+            n=$((n + 1)) wrong=$((wrong + 1))
+            echo "seed $at, wrong:" && tail -n 20 "$log"
+        else
+            echo "seed $at fails without slipring, too"
+        fi
+    done
+    printf '| %s | %s | %s | - | - | - |\n' "$name" $n $wrong >"$logs/$name.row"
+    cat "$logs/$name.row"
+    [ $n -gt 0 ] && [ $wrong = 0 ]
+}
+
+c_steps() {
+    local of=("$SLR_ROOT"/tests/fuzz/{fuzz_plan,ways_runtime,plan*,play*}.c "$SLR_ROOT/tests/forms/forms.c" "$logs/ptsz.o") part
+    gcc -std=gnu11 -D_GNU_SOURCE -O2 -fPIE -I "$SLR_ROOT" -isystem "$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")" \
+        -DWAY=way_ptsz -DCUDA_API_PER_THREAD_DEFAULT_STREAM -c -o "$logs/ptsz.o" "$SLR_ROOT/tests/fuzz/ways_runtime.c" || die "ways_runtime.c does not compile"
+    rank_program fuzz_plan fuzz "${of[@]}" "$SLR_ROOT/tests/e2e/fuse_api.c" "$(library_file "libcublasLt.so.$(cuda_major)")" >"$logs/make.log" 2>&1 ||
+        { tail -n 20 "$logs/make.log" >&2 && die "fuzz_plan does not compile"; }
+    fuzz_plan=$program
+    for part in 0 1; do # no threads, which need a device each, no ranks that die, and nothing that only the software GPU has
+        side_by_side "c-$part" $((seconds + 130)) c_programs "c-$part" $((seed * 10000 + part * 5000)) --no threads,kill,freeze,stop,deepbind,conditional
+    done
+}
+
+modes_table() {
+    {
+        echo "| mode | programs of both ranks | wrong | gathers over the ring | fused | reduce-scatters over the ring |"
+        echo "| --- | --- | --- | --- | --- | --- |"
+        cat "$logs"/*.row
+    } >"$logs/table.table"
+}
+
+find_device
+two_gpus_or_one
+find_build
+say "$device; logs in $out"
+torch_steps
+jax_steps
+c_steps
+wait
+alone table 10 modes_table
+finish
