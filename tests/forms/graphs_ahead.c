@@ -9,6 +9,7 @@
 
 #define GATHERS 2
 #define STEPS 300
+#define STEPS_BOTH 30 /* calls take more of the queue's room than a launch does */
 
 /* One for all ranks: made before they are forked. */
 static atomic_int *told;
@@ -47,19 +48,23 @@ static void check(struct world *w, struct gather *g, unsigned steps)
     free(want);
 }
 
-static void steps(struct world *w, struct gather *g, cudaGraphExec_t exec, bool replays, unsigned n)
+/* BOTH: in turns. */
+enum way { CALLS, REPLAYS, BOTH };
+
+static void steps(struct world *w, struct gather *g, cudaGraphExec_t exec, enum way way, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
-        if (replays)
+        if (way == REPLAYS || (way == BOTH && i % 2 == 1))
             CUDA(cudaGraphLaunch(exec, w->s));
         else
             step(w, g);
 }
 
-/* `replays`: rank 0; `others`: likewise. The odd ones of these do the other. */
-static void go_ahead(struct world *w, bool replays, bool others, bool mixed)
+/* `first`: rank 0; `odd`, `even`: the others. */
+static void go_ahead(struct world *w, enum way first, enum way odd, enum way even)
 {
-    const bool own = w->rank == 0 ? replays : others != (mixed && w->rank % 2 == 1);
+    const enum way own = w->rank == 0 ? first : w->rank % 2 == 1 ? odd : even;
+    const unsigned far = own == BOTH ? STEPS_BOTH : STEPS;
     struct gather g[GATHERS];
     for (int i = 0; i < GATHERS; i++)
         buffers_open(w, &g[i], i ? SHARD / 8 + 3 : SHARD + 1, false);
@@ -74,16 +79,16 @@ static void go_ahead(struct world *w, bool replays, bool others, bool mixed)
     CUDA(cudaStreamSynchronize(w->s));
     while (w->rank != 0 && !atomic_load(told))
         sleep_ms(1);
-    steps(w, g, exec, own, STEPS);
+    steps(w, g, exec, own, far);
     EXPECT(w->rank != 0 || cudaStreamQuery(w->s) == cudaErrorNotReady, "rank 0: its peers have come already");
     cudaGetLastError();
     if (w->rank == 0)
         atomic_store(told, 1);
     for (int i = 0; i < GATHERS; i++)
-        check(w, &g[i], STEPS + 3);
+        check(w, &g[i], far + 3);
     steps(w, g, exec, own, 4);
     for (int i = 0; i < GATHERS; i++)
-        check(w, &g[i], STEPS + 7);
+        check(w, &g[i], far + 7);
     CUDA(cudaGraphExecDestroy(exec));
     for (int i = 0; i < GATHERS; i++)
         buffers_close(&g[i]);
@@ -91,21 +96,28 @@ static void go_ahead(struct world *w, bool replays, bool others, bool mixed)
 
 static void far_ahead(struct world *w)
 {
-    go_ahead(w, true, true, false);
+    go_ahead(w, REPLAYS, REPLAYS, REPLAYS);
 }
 
 static void far_ahead_mixed(struct world *w)
 {
-    go_ahead(w, true, true, true);
+    go_ahead(w, REPLAYS, CALLS, REPLAYS);
 }
 
 /* The others replay what rank 0 has called. */
 static void far_behind(struct world *w)
 {
-    go_ahead(w, false, true, false);
+    go_ahead(w, CALLS, REPLAYS, REPLAYS);
+}
+
+/* What a call has put into the slots is read after the launch that comes next. */
+static void far_ahead_both(struct world *w)
+{
+    go_ahead(w, BOTH, BOTH, BOTH);
 }
 
 const struct graph_case graph_ahead_cases[] = {{.name = "far-ahead", .body = far_ahead},
                                                {.name = "far-ahead-mixed", .body = far_ahead_mixed},
+                                               {.name = "far-ahead-both", .body = far_ahead_both},
                                                {.name = "far-behind", .body = far_behind},
                                                {.name = NULL}};

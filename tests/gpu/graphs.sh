@@ -125,6 +125,7 @@ ahead|replays four times before the other comes to its calls
 behind|calls 300 times before the other comes to its replays
 far-ahead|launches 300 graphs of two gathers, and returns, before the other launches its first
 far-ahead-mixed|the same, and the other calls
+far-ahead-both|the same, calls and launches in turns
 other-kind|calls from NCCL's virtual memory, the other replays with cudaMalloc's
 more|replays once more than the other calls; then an abort
 destroyed|(both) launch when the communicator has ended
