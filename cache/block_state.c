@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/log.h"
+#include "base/reach.h"
 #include "base/settings.h"
 
 struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
@@ -149,7 +150,7 @@ void slr_block_note_use(struct slr_block *b, size_t bytes)
 bool slr_block_worth_keeping(const struct slr_block *b)
 {
     uint64_t mode = slr_get(SLR_S_ALLOC);
-    bool wanted = mode == SLR_ALLOC_ALL || (mode == SLR_ALLOC_COLLECTIVE && b->collective);
+    bool wanted = !slr_reach_past() && (mode == SLR_ALLOC_ALL || (mode == SLR_ALLOC_COLLECTIVE && b->collective));
     return b->pins > 0 || (b->kind == SLR_BLOCK_CACHED && wanted && b->size <= slr_block_devices[b->device].budget);
 }
 

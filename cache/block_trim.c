@@ -3,6 +3,7 @@
 
 #include <time.h>
 #include "base/cu.h"
+#include "base/reach.h"
 #include "base/settings.h"
 #include "cache/block_leave.h"
 #include "cache/block_state.h"
@@ -127,9 +128,10 @@ static size_t wait_returning(int device)
 
 static bool idle_since(uint64_t *ms)
 {
-    uint64_t limit = slr_get(SLR_S_ALLOC_IDLE), now = slr_block_now_ms();
+    const bool past = slr_reach_past(); /* whoever allocates there finds nothing of what is kept */
+    uint64_t limit = past ? 0 : slr_get(SLR_S_ALLOC_IDLE), now = slr_block_now_ms();
     *ms = limit < now ? now - limit : 0;
-    return limit != 0 && slr_real.cuMemFreeAsync;
+    return (limit != 0 || past) && slr_real.cuMemFreeAsync;
 }
 
 bool slr_block_idle(uint64_t generation)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dlsym and dlvsym as this library exports them.
+/* dlsym, dlvsym, dlopen and dlmopen as this library exports them.
  *
- * The real functions find RTLD_NEXT and RTLD_DEFAULT from the address that they return to, so they
- * are jumped to, never called, with the caller's return address on top of the stack (in the link
- * register). Before that slr_dlsym_find may name a replacement. */
+ * The real functions find RTLD_NEXT and RTLD_DEFAULT, the caller's RUNPATH, $ORIGIN and namespace from
+ * the address that they return to, so they are jumped to, never called, with the caller's return address on top of the stack (in the link
+ * register). Before that slr_dlsym_find and its like may name a replacement. */
 #if defined(__x86_64__)
 
 .macro LOOKUP name, find, real
@@ -79,6 +79,8 @@
     .text
     LOOKUP dlsym, slr_dlsym_find, slr_real_dlsym
     LOOKUP dlvsym, slr_dlvsym_find, slr_real_dlvsym
+    LOOKUP dlopen, slr_dlopen_find, slr_real_dlopen
+    LOOKUP dlmopen, slr_dlmopen_find, slr_real_dlmopen
 
     .section .note.GNU-stack, "", %progbits
 #if defined(__x86_64__)

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "interpose/early.h"
+#include "interpose/reach.h"
 #include "interpose/wrappers.h"
 
 /* Almost every look-up ends here. The pseudo-handles are the caller's business: global look-ups
@@ -15,6 +16,7 @@ SLR_EARLY static bool interesting(const void *handle, const char *name)
 {
     if (!atomic_load_explicit(&slr_real_dlsym, memory_order_acquire))
         slr_find_real_dlsym();
+    slr_reach_seen();
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || !name)
         return false;
     if (name[0] == 'c')

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "interpose/gate_table.h"
+#include "interpose/reach.h"
 #include "interpose/resolve.h"
 #include "plugin/lifecycle/lifecycle.h"
 
@@ -28,7 +29,10 @@ bool slr_hook_nccl_ready(void)
             slr_log(SLR_LOG_WARN, "init", "msg=%s", "handlers for fork and exit could not be registered");
         slr_once_end(&once);
     }
-    return slr_resolve_nccl() && slr_resolve_cuda_load();
+    if (!slr_resolve_nccl() || !slr_resolve_cuda_load())
+        return false;
+    slr_reach_install();
+    return true;
 }
 
 void slr_hook_missing(const char *library, const char *function)

@@ -136,9 +136,14 @@ __attribute__((noinline)) static bool find_first(enum slr_lib lib)
     return true;
 }
 
+bool slr_found(enum slr_lib lib)
+{
+    return slr_once_done(&published[lib]);
+}
+
 bool slr_find(enum slr_lib lib)
 {
-    return slr_once_done(&published[lib]) || find_first(lib);
+    return slr_found(lib) || find_first(lib);
 }
 
 bool slr_is_drivers(const char *name, const void *real)

@@ -20,6 +20,9 @@ enum slr_lib { SLR_LIB_CUDA, SLR_LIB_NCCL, SLR_LIB_CUBLAS, SLR_LIB_CUBLASLT, SLR
  * that it lacks as NULL. Tried anew at each call until it is found. Says nothing. */
 bool slr_find(enum slr_lib lib);
 
+/* The same without trying. */
+bool slr_found(enum slr_lib lib);
+
 static inline bool slr_find_cuda(void)
 {
     return slr_find(SLR_LIB_CUDA);

@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include "base/log.h"
+#include "base/reach.h"
 #include "kernels/flags.h"
 #include "kernels/graph_try.h"
 #include "plugin/comm/comm.h"
@@ -19,7 +20,7 @@ static bool wanted(void)
 
 bool slr_graphs_may(void)
 {
-    return wanted() && !slr_graph_try_missing();
+    return wanted() && !slr_reach_past() && !slr_graph_try_missing();
 }
 
 bool slr_graphs_all_can(const struct slr_comm *c)
@@ -94,6 +95,6 @@ static bool can(struct slr_comm *c)
 void slr_graphs_try(struct slr_comm *c)
 {
     slr_graphs_missed();
-    if (slr_graphs_may() && !can(c))
+    if (!slr_graphs_may() || !can(c))
         __atomic_store_n(&c->shared.control->post[c->rank].records, 0, __ATOMIC_SEQ_CST);
 }

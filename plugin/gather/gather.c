@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/counters.h"
 #include "base/cu.h"
+#include "base/reach.h"
 #include "cache/blocks.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/order.h"
@@ -177,6 +178,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     struct slr_comm *c = call->comm;
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
+    slr_reach_look();
     /* Outside of the lock, as the lookup needs nothing of the communicator. */
     struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
     struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
@@ -196,11 +198,13 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
         if (c->put || recv.generation)
             met(c, &recv, call->recv, call->shard * (size_t)c->nranks);
         slr_pending_add(c);
+        const bool bypassed = slr_reach_doubtful();
         /* Another thread could not join a per-thread default stream, so that is not left open. */
-        if (call->verify || !defer || call->stream == CU_STREAM_PER_THREAD)
+        if (call->verify || !defer || bypassed || call->stream == CU_STREAM_PER_THREAD)
             slr_pending_join(c,
                              call->verify ? SLR_R_JOIN_VERIFY
                              : !defer     ? why
+                             : bypassed   ? SLR_R_JOIN_BYPASSED
                                           : SLR_R_JOIN_PER_THREAD,
                              "ncclAllGather");
     }

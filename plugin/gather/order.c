@@ -2,6 +2,7 @@
 #include "plugin/gather/order.h"
 
 #include "base/cu.h"
+#include "base/reach.h"
 #include "cache/captures.h"
 #include "plugin/gather/graphs.h"
 #include "plugin/gather/pending_impl.h"
@@ -40,10 +41,11 @@ static enum slr_status wait_for(struct slr_ordered *o, CUstream stream)
     return SLR_CU(cuStreamWaitEvent, stream, o->behind, 0);
 }
 
-/* There is such an operation, and it is on this stream. */
+/* There is such an operation, and it is on this stream. A handle may be another stream's by now when streams
+ * end unseen. */
 static bool here(const struct slr_ordered *o, CUstream stream)
 {
-    return atomic_load(&o->open) && atomic_load(&o->id) == slr_stream_id_of(stream);
+    return !slr_reach_past() && atomic_load(&o->open) && atomic_load(&o->id) == slr_stream_id_of(stream);
 }
 
 /* Or on another one. */
@@ -52,10 +54,10 @@ static bool elsewhere(const struct slr_ordered *o, CUstream stream)
     return atomic_load(&o->open) && !here(o, stream);
 }
 
-/* Nobody else can record there later. */
+/* Nobody else can record there later, or nobody at all may. */
 static bool at_once(CUstream stream)
 {
-    return stream == CU_STREAM_PER_THREAD;
+    return stream == CU_STREAM_PER_THREAD || slr_reach_doubtful();
 }
 
 /* The event stands for what is on the gather's stream itself, the ring's join for the gather. */
@@ -229,6 +231,23 @@ void slr_order_stream_end(CUstream stream)
             under_lock(comms[i], stream, stream_ends);
         slr_comm_put(comms[i]);
     }
+}
+
+static enum slr_status note_late(struct slr_ordered *o)
+{
+    const bool wanted = atomic_load(&o->open) && !o->noted && !slr_stream_may_capture(o->stream);
+    return wanted ? note(o, o->stream) : SLR_OK;
+}
+
+void slr_order_note(struct slr_comm *c)
+{
+    if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess || slr_shared_work_begin(&c->shared) != SLR_OK)
+        return;
+    enum slr_status s = note_late(&c->order->gather);
+    if (s == SLR_OK)
+        s = note_late(&c->order->nccl);
+    slr_shared_work_end();
+    failed(c, s);
 }
 
 static void destroy(struct slr_ordered *o)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/cu.h"
 #include "base/log.h"
+#include "base/reach.h"
 #include "cache/captures.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
@@ -207,12 +208,16 @@ static enum slr_status take_steps(struct slr_recording *x, unsigned steps)
     /* What another thread puts on its own default stream, which has the same name, is not in this capture. */
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && x->call.stream == CU_STREAM_PER_THREAD)
         slr_pending_join(c, SLR_R_JOIN_PER_THREAD, x->what->name);
+    if (s == SLR_OK && steps & SLR_RECORD_LEAVE && slr_reach_doubtful())
+        slr_pending_join(c, SLR_R_JOIN_BYPASSED, x->what->name);
     return s;
 }
 
 enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps)
 {
     struct slr_comm *c = &x->recorder->comm;
+    if (steps & SLR_RECORD_ENTER)
+        slr_reach_look();
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     if (steps & SLR_RECORD_ENTER)
         slr_pending_join_stream(x->call.stream, false, SLR_R_JOIN_NEXT_GATHER, x->what->name);

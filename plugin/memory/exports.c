@@ -4,6 +4,7 @@
 
 #include <time.h>
 #include "base/clock.h"
+#include "base/reach.h"
 #include "cache/external.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"
@@ -101,7 +102,7 @@ void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
 {
     struct slr_exports *exports = c->exports;
     int at = -1; /* a free one; -2: it is known already */
-    if (!slr_get(SLR_S_ZERO_COPY) || !slr_get(SLR_S_ALLOC))
+    if (!slr_get(SLR_S_ZERO_COPY) || !slr_get(SLR_S_ALLOC) || slr_reach_past())
         return;
     slr_exports_lock(c);
     for (int i = 0; i < SLR_EXPORTS_UNKNOWN && at != -2; i++) {
@@ -136,7 +137,7 @@ struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_
                                            int peer, uint64_t call)
 {
     size_t offset = at->offset + skip;
-    if (!at->generation || offset + bytes > at->size || !slr_get(SLR_S_ZERO_COPY))
+    if (!at->generation || offset + bytes > at->size || !slr_get(SLR_S_ZERO_COPY) || slr_reach_doubtful())
         return (struct slr_remote_place){0};
     return may_name(c, at->generation, peer, call) ? (struct slr_remote_place){at->generation, offset}
                                                    : (struct slr_remote_place){0};
@@ -238,7 +239,7 @@ static bool will_not_map(const struct slr_comm *c, int i, int peer, uint64_t gen
 bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
 {
     bool settled = true;
-    if (atomic_load(&c->error) != ncclSuccess) /* nothing will be mapped any more */
+    if (atomic_load(&c->error) != ncclSuccess || slr_reach_past()) /* nothing will be mapped any more */
         return true;
     slr_exports_lock(c);
     const struct slr_exported_registered *h = slr_exports_registered(c, generation);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/reach.h"
 #include "cache/external.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"
@@ -145,6 +146,8 @@ static int free_index(struct slr_comm *c, const struct candidate *x)
  * seen. */
 static bool choose(struct slr_comm *c, struct candidate *x, int *at)
 {
+    if (slr_reach_doubtful())
+        return false;
     const struct slr_exported_registered *h = next_registered(c);
     struct slr_exported_seen *m = h ? NULL : next_seen(c);
     if (!h && !m)
@@ -175,12 +178,16 @@ static void publish(struct slr_comm *c, const struct candidate *x, int i)
     struct slr_export export = {0};
     bool pinned = slr_block_pin(x->generation), exported = pinned && slr_export_block(x->generation, &export);
     slr_exports_lock(c);
-    if (exported) {
+    const bool may = !slr_reach_doubtful(); /* else the next tick takes it back */
+    if (exported && may) {
         e->export = export;
         c->exports->own[i].generation = x->generation;
         c->exports->own[i].use = x->use;
         atomic_store(&e->generation, x->generation);
         atomic_store(&e->state, SLR_EXPORTED_OPEN); /* last: peers read the rest when they see it */
+    } else if (exported) {
+        exported = false;
+        slr_exports_note(c->exports, x->generation, x->use, false);
     } else {
         refuse(c, x);
     }

@@ -3,6 +3,7 @@
  * giving up when memory is short. */
 #include <time.h>
 #include "base/clock.h"
+#include "base/reach.h"
 #include "cache/blocks.h"
 #include "cache/external.h"
 #include "plugin/bootstrap/oob.h"
@@ -112,7 +113,8 @@ static void wind_up(struct slr_comm *c)
     pthread_mutex_unlock(&c->exports->mapping);
 }
 
-/* Refused when it connected: what was exported before, for a registration, goes back. */
+/* Refused when it connected: what was exported before, for a registration, goes back. Or somebody may free it
+ * unseen. */
 static void take_back(struct slr_comm *c)
 {
     slr_exports_lock(c);
@@ -145,7 +147,7 @@ void slr_exports_tick(struct slr_comm *c)
     bool ring = c->pass == SLR_R_RING;
     if (!c->shared.control || slr_shared_enter(&c->shared) != SLR_OK)
         return;
-    if (!ring)
+    if (!ring || slr_reach_doubtful())
         take_back(c);
     slr_exports_tick_own(c);
     const bool left = !ring || map_peers(c);

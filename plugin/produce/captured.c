@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include "base/cu.h"
+#include "base/reach.h"
 #include "cache/captures.h"
 #include "plugin/timeline/timeline.h"
 
@@ -122,7 +123,7 @@ void slr_captured_give_back(struct slr_comm *c, struct slr_product *p)
 struct slr_product *slr_captured_take(struct slr_comm *c, CUdeviceptr send, size_t bytes, CUstream stream)
 {
     struct slr_product *p = exchange(c, NULL);
-    if (p && p->capture && p->c == send && p->bytes == bytes && comes_next(p, stream)) {
+    if (p && !slr_reach_doubtful() && p->capture && p->c == send && p->bytes == bytes && comes_next(p, stream)) {
         p->capture = 0; /* once */
         return p;
     }

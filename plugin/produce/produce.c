@@ -6,6 +6,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
+#include "base/reach.h"
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/graphs_try.h"
@@ -289,8 +290,8 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
 
 static bool stays_whole(const struct slr_comm *c, CUstream stream, size_t shard)
 {
-    return !slr_get(SLR_S_FUSE) || slr_get(SLR_S_STRICT) || slr_get(SLR_S_PARTS) == 1 || slr_region_gemms() ||
-           stream == CU_STREAM_PER_THREAD ||
+    return slr_reach_doubtful() || !slr_get(SLR_S_FUSE) || slr_get(SLR_S_STRICT) || slr_get(SLR_S_PARTS) == 1 ||
+           slr_region_gemms() || stream == CU_STREAM_PER_THREAD ||
            (slr_stream_may_capture(stream) && (!slr_graphs_take(c, shard) || slr_captured_elsewhere(stream)));
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include "base/cu.h"
+#include "base/reach.h"
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
 
@@ -106,7 +107,8 @@ struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_
     pthread_mutex_lock(&lock);
     if (p->live) {
         const bool here = p->stream == stream, there = p->follows && p->follower == stream;
-        taken = p->c == send && p->bytes == bytes && (here || there);
+        /* What was loaded since the GEMM, or is being, could have touched it unseen. */
+        taken = p->c == send && p->bytes == bytes && (here || there) && !slr_reach_doubtful();
         *before = taken && !here ? p->before : NULL;
         take_off(p);
     }

@@ -4,6 +4,7 @@
 #include "base/counters.h"
 #include "base/cu.h"
 #include "base/nvtx.h"
+#include "base/reach.h"
 #include "cache/blocks.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/sums.h"
@@ -213,6 +214,7 @@ ncclResult_t slr_scatter_call(const struct slr_call *call)
     CUevent before = NULL;
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
+    slr_reach_look();
     slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
     slr_comm_lock(c);
     const struct slr_product *p =

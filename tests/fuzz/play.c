@@ -152,9 +152,12 @@ static void go(struct player *p, struct op *op)
         CUDA(cudaLaunchHostFunc(p->stream[op->stream], go_now, op));
 }
 
+/* What the program has allocated, and peers may have mapped, the second library does not free (base/reach.h). */
 static void renew(struct player *p, const struct way *way, int buffer)
 {
-    CUDA(way->release(p->buffer[buffer]));
+    const struct way *by = way == player_second() ? p->of[buffer] : way;
+    CUDA(by->release(p->buffer[buffer]));
+    p->of[buffer] = way;
     CUDA(way->allocate((void **)&p->buffer[buffer], p->plan->size[buffer]));
 }
 
@@ -361,8 +364,10 @@ void player_open(struct player *p)
             CUDA(cudaStreamCreateWithFlags(&p->stream[s], cudaStreamNonBlocking));
     for (int e = 0; e < EVENTS; e++)
         CUDA(cudaEventCreateWithFlags(&p->event[e], e ? cudaEventDisableTiming : cudaEventDefault));
-    for (int b = 0; b < BUFFERS; b++)
+    for (int b = 0; b < BUFFERS; b++) {
         CUDA(cudaMalloc((void **)&p->buffer[b], p->plan->size[b]));
+        p->of[b] = &way_runtime;
+    }
     for (int i = 0; i < SOURCES; i++) {
         CUDA(cudaMallocHost((void **)&p->source[i], source_bytes(p->plan)));
         source_make(p->plan, p->rank, (enum source)i, p->source[i]);

@@ -46,6 +46,7 @@ struct player {
     cudaStream_t stream[STREAMS];
     cudaEvent_t event[EVENTS];
     uint8_t *buffer[BUFFERS], *source[SOURCES];
+    const struct way *of[BUFFERS]; /* who has allocated the buffer */
     cublasHandle_t blas, worker;
     cublasLtHandle_t lt;
     pthread_mutex_t turn_lock;
@@ -94,6 +95,7 @@ void player_drop_graphs(struct player *p);
 
 /* How the operation reaches CUDA, and the stream that it names then. */
 const struct way *player_way(const struct op *op);
+const struct way *player_second(void); /* the library's; NULL before its first use */
 cudaStream_t player_stream(const struct player *p, const struct op *op);
 /* The cuBLAS handle of a GEMM, with its stream and workspace. */
 cublasHandle_t player_handle(struct player *p, const struct op *op);

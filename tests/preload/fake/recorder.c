@@ -17,6 +17,7 @@
 #include "plugin/gather/record.h"
 #include "plugin/gather/recorded.h"
 #include "plugin/gather/replay.h"
+#include "plugin/gather/opening.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending.h"
 #include "plugin/produce/product.h"
@@ -228,6 +229,10 @@ bool slr_pending_event_is_shared(CUevent event)
     (void)event;
     clobber();
     return false;
+}
+
+void slr_pending_opening(void)
+{
 }
 
 void slr_product_on_all(void)

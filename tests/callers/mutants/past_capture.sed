@@ -1,0 +1,2 @@
+# Captures are taken to be seen.
+s/slr_captures_unseen\(\);//

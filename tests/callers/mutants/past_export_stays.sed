@@ -1,0 +1,2 @@
+# What is exported stays so.
+s/!ring \|\| slr_reach_doubtful\(\)/!ring/

@@ -1,0 +1,2 @@
+# Gathers are captured for the ring, whoever launches the graph.
+s/ && !slr_reach_past\(\) && / \&\& /
