@@ -79,9 +79,7 @@ static void touch(const struct slr_gate_row *row, const struct slr_gate_frame *f
         break;
     case SLR_GATE_WAIT:
     case SLR_GATE_WAIT_PTSZ:
-        slr_product_wait(stream, (CUevent)(uintptr_t)argument(frame, 1), per_thread, (unsigned)argument(frame, 2),
-                         slr_pending_held(slr_stream_name(stream, per_thread)),
-                         slr_pending_event_is_shared((CUevent)(uintptr_t)argument(frame, 1)));
+        slr_product_wait(stream, (CUevent)(uintptr_t)argument(frame, 1), per_thread, (unsigned)argument(frame, 2));
         break;
     case SLR_GATE_EVENT_END:
         slr_product_event_end((CUevent)(uintptr_t)arg);
@@ -90,8 +88,6 @@ static void touch(const struct slr_gate_row *row, const struct slr_gate_frame *f
     case SLR_GATE_ALLOC_PTSZ:
     case SLR_GATE_FREE:
     case SLR_GATE_FREE_PTSZ:
-        slr_product_memory();
-        break;
     case SLR_GATE_CAPTURE_INFO:
     case SLR_GATE_CAPTURE_INFO_PTSZ:
     case SLR_GATE_NONE:

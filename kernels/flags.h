@@ -13,7 +13,9 @@
  *                                              has copied from an expected place is right (ring.h)
  *   done(o, r)    r            o               r has copied piece number `done` of o
  *   open(o, r)    r            o               the gather whose first piece has this number may
- *                                              write into r's receive buffer
+ *                                              write into r's receive buffer, the reduce-scatter into
+ *                                              r's slots; of this one the last piece's number: and r's
+ *                                              stream has come to the call
  *   broken(o, r)  o's host     r               0 as long as what r copies from o is what o has
  *                                              published
  *

@@ -51,16 +51,3 @@ bool slr_gemm_block_ready(const struct slr_gemm *gemm, int64_t col, int64_t cols
     struct slr_gemm part = block(gemm, col, cols);
     return !gemm->lt || slr_lt_ready(&part, false, col);
 }
-
-void slr_gemm_uses(const struct slr_gemm *gemm, struct slr_extent out[SLR_GEMM_USES])
-{
-    const bool ta = gemm->transa != CUBLAS_OP_N, tb = gemm->transb != CUBLAS_OP_N;
-    out[0] = slr_gemm_extent(gemm->a, ta ? gemm->k : gemm->m, ta ? gemm->m : gemm->k, gemm->lda,
-                             slr_gemm_type_bytes(gemm->atype));
-    out[1] = slr_gemm_extent(gemm->b, tb ? gemm->n : gemm->k, tb ? gemm->k : gemm->n, gemm->ldb,
-                             slr_gemm_type_bytes(gemm->btype));
-    for (int i = 0; i < SLR_GEMM_READS; i++)
-        out[2 + i] = gemm->read[i];
-    for (int i = 0; i < SLR_GEMM_WRITES; i++)
-        out[2 + SLR_GEMM_READS + i] = gemm->written[i];
-}

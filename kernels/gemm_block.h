@@ -19,8 +19,4 @@ cublasStatus_t slr_gemm_block(const struct slr_gemm *gemm, int64_t col, int64_t 
 /* False: cuBLASLt says that it has no algorithm for that block. Others can not be asked. */
 bool slr_gemm_block_ready(const struct slr_gemm *gemm, int64_t col, int64_t cols);
 
-/* What the GEMM, described, reads, and what it writes besides C: its workspace, too. */
-enum { SLR_GEMM_USES = 2 + SLR_GEMM_READS + SLR_GEMM_WRITES };
-void slr_gemm_uses(const struct slr_gemm *gemm, struct slr_extent out[SLR_GEMM_USES]);
-
 #endif

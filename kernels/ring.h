@@ -125,7 +125,7 @@ struct slr_ring {
     /* ready(r, me) when all is settled that was copied from expected places of r, and ready(me, r)
      * when all is corrected that r has copied. Likewise. */
     _Atomic uint64_t expected[SLR_MAX_RANKS], corrected[SLR_MAX_RANKS];
-    _Atomic uint32_t entered; /* the first piece of the latest reduce-scatter; 0: there was none */
+    _Atomic uint32_t entered; /* the last piece of the latest reduce-scatter; 0: there was none */
     uint32_t
         staged; /* the latest piece that was copied to a slot outside of graphs, until a launch waits for it; 0: none */
     _Atomic bool opened; /* it has its streams and events */

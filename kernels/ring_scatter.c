@@ -79,38 +79,41 @@ static enum slr_status push_all(struct slr_ring *ring, const struct slr_scatter 
 
 /* ---- receiver ---- */
 
-static enum slr_status open_slots(struct slr_ring *ring, uint32_t first)
+/* With the first piece's number: peers may send. With the last one's: and this rank's stream has come to the call. */
+static void say_open(const struct slr_ring *ring, struct slr_memops *m, uint32_t piece)
+{
+    for (int step = 1; step < ring->nranks; step++)
+        slr_memops_write(m, slr_dflag(ring, SLR_FLAG_OPEN, peer_at(ring, step), ring->rank), piece);
+}
+
+static enum slr_status open_slots(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first, uint32_t last)
 {
     struct slr_memops m;
     m.count = 0;
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer_at(ring, step)), first - 1);
-    for (int step = 1; step < ring->nranks; step++)
-        slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_OPEN, peer_at(ring, step), ring->rank), first);
+    say_open(ring, &m, s->entry ? first : last);
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 
-static enum slr_status add(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first,
+/* `m`: what it waits for besides. */
+static enum slr_status add(struct slr_ring *ring, const struct slr_scatter *s, struct slr_memops *m, uint32_t first,
                            const struct slr_scatter_part *part, int index)
 {
     const struct slr_plan *p = &s->plan;
     const uint32_t need = (uint32_t)((part->at + part->bytes + p->piece - 1) / p->piece);
     const void *in[SLR_MAX_RANKS];
-    struct slr_memops m;
-    m.count = 0;
-    if (part->done)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, part->done, 0));
     for (int r = 0; r < ring->nranks; r++) {
         CUdeviceptr from =
             r == ring->rank ? s->send + (size_t)r * p->shard : area(s->arrives[r], ring->rank, r, p->shard);
         in[r] = (const void *)(uintptr_t)(from + part->at);
         if (r != ring->rank)
-            slr_memops_await_ready(&m, ring, r, slr_ready_value(first - 1 + need, 0));
+            slr_memops_await_ready(m, ring, r, slr_ready_value(first - 1 + need, 0));
     }
-    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
+    SLR_TRY(slr_memops_put(ring, m, ring->pull));
     slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, index, 0);
     SLR_TRY(slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), in, ring->nranks,
                        part->bytes / s->elem, s->divisor, BLOCKS));
@@ -118,14 +121,27 @@ static enum slr_status add(struct slr_ring *ring, const struct slr_scatter *s, u
     return SLR_OK;
 }
 
-static enum slr_status add_all(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first)
+/* Until all ranks' streams have come to the call. */
+static enum slr_status meet(struct slr_ring *ring, const struct slr_scatter *s, struct slr_memops *m, uint32_t last)
 {
-    if (s->before)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, s->before, 0));
+    if (s->entry) {
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, s->entry, 0));
+        say_open(ring, m, last);
+    }
+    for (int step = 1; step < ring->nranks; step++)
+        slr_memops_wait(m, slr_dflag(ring, SLR_FLAG_OPEN, ring->rank, peer_at(ring, step)), last);
+    return SLR_OK;
+}
+
+static enum slr_status add_all(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first, uint32_t last)
+{
+    struct slr_memops m;
+    m.count = 0;
+    SLR_TRY(meet(ring, s, &m, last));
     int index = 0;
     for (unsigned i = 0; i < s->parts; i++)
         if (s->part[i].shard == ring->rank)
-            SLR_TRY(add(ring, s, first, &s->part[i], index++));
+            SLR_TRY(add(ring, s, &m, first, &s->part[i], index++));
     return SLR_OK;
 }
 
@@ -149,7 +165,7 @@ static enum slr_status conclude(struct slr_ring *ring, uint32_t last)
 void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan)
 {
     const uint32_t before = atomic_load(&ring->issued);
-    atomic_store(&ring->entered, before + 1);
+    atomic_store(&ring->entered, before + plan->pieces);
     atomic_store(&ring->issued, before + plan->pieces);
 }
 
@@ -164,7 +180,7 @@ static enum slr_status in_turn(struct slr_ring *ring, CUstream before, CUstream 
 
 enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter *s)
 {
-    const uint32_t before = atomic_load(&ring->issued), first = before + 1;
+    const uint32_t before = atomic_load(&ring->issued), first = before + 1, last = before + s->plan.pieces;
     if (ring->recorded) {
         ring->recorded->scatter = true;
         ring->recorded->before = before;
@@ -173,10 +189,10 @@ enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter
     ring->carrying = ring->restated = false;
     ring->settling = NULL;
     SLR_TRY(slr_ring_begin_streams(ring, true, false));
-    SLR_TRY(open_slots(ring, first));
+    SLR_TRY(open_slots(ring, s, first, last));
     SLR_TRY(in_turn(ring, ring->pull, ring->publish));
     SLR_TRY(push_all(ring, s, first));
     SLR_TRY(in_turn(ring, ring->publish, ring->pull));
-    SLR_TRY(add_all(ring, s, first));
-    return conclude(ring, before + s->plan.pieces);
+    SLR_TRY(add_all(ring, s, first, last));
+    return conclude(ring, last);
 }

@@ -10,18 +10,25 @@
  *   sender, publish stream                           receiver, pull stream
  *                                                      entered: wait done(me, o) >= all earlier pieces, for
  *                                                        every o: nobody reads my slots any more
- *                                                      write open(o, me) = first piece, for every o
+ *                                                      write open(o, me) = first piece, for every o: send
  *     for each part, in the order of completion:
  *       wait for the event behind the part
  *       its receiver's first: wait open(me, r)
  *       copy it into my area of r's slots
- *       write ready(me, r) = last piece that is      for each part of the own shard:
- *         there whole                                  wait for the event behind it, and for `before`
+ *       write ready(me, r) = last piece that is      wait for the entry: the call's stream has come to it
+ *         there whole                                write open(o, me) = last piece, for every o
+ *                                                    wait open(me, o) >= last piece, for every o
+ *                                                    for each part of the own shard:
  *                                                      wait ready(o, me) >= its last piece, for every o
  *                                                      add the contributions -> recv
  *                                                    write done(o, me) = last piece, for every o
  *   tail stream:
  *     wait for the sums; wait broken(o, me) = 0 for every o; wait for the copies; record finished
+ *
+ * A call is a meeting, as NCCL's: `recv` is written, and the call over, when the streams of all ranks have come
+ * to it. So what stands before it on one rank may still use a peer's `recv`, and what comes behind it may look at
+ * what stood before it on a peer. Only slots are written before, where a GEMM's parts are there early. A call
+ * without such parts begins at its entry, and says `open` once. Each shard has two pieces or more.
  *
  * Pieces only count: a shard has as many on all ranks, whatever parts it is computed and sent in, so
  * a sender whose GEMM was cut and one whose GEMM was not, or that had none, serve each other. Where
@@ -29,15 +36,15 @@
  *
  * Why it can not deadlock: it adds to ring.h's argument the sequence
  *
- *   entered open push(1) .. push(n) sum(1) .. sum(m) done conclude
+ *   entered open push(1) .. push(n) meet sum(1) .. sum(m) done conclude
  *
  * which every rank enqueues in one piece, in the communicator's order. entered needs the peers' done of
- * earlier operations, push the peers' open, sum the peers' pushes, conclude this rank's own. Events
- * behind parts stand on the program's stream, before the call.
+ * earlier operations, push the peers' open, meet theirs (it writes before it waits), sum the peers' pushes,
+ * conclude this rank's own. Events behind parts, and the entry, stand on the program's streams, before the call.
  *
  * In a graph (ring_record.h) nothing says in which order the driver puts nodes into its queues that no
  * edge orders. So there that sequence is made of edges, on each rank: the pushes stand behind `open`, and
- * the sums behind the pushes, all of which are before the own shard's parts. Then whatever order the driver
+ * meet and the sums behind the pushes. Then whatever order the driver
  * takes is the one above. Parts of a GEMM stand in it where they like, as they wait for nobody.
  *
  * Failure: the words are ring.h's, and so is what a dead, failed or slow peer does to them. A failed
@@ -65,12 +72,10 @@ struct slr_scatter {
     size_t elem;   /* bytes */
     float divisor; /* of the sum */
     const struct slr_reduce *reduce;
-    /* All of `send`, each byte once, in the order in which they complete. With events the ring does not
-     * wait for the call's stream: then `before` is recorded behind what still uses `recv`, NULL: the parts'
-     * events are. */
+    /* All of `send`, each byte once, in the order in which they complete. */
     const struct slr_scatter_part *part;
     unsigned parts;
-    CUevent before;
+    CUevent entry; /* of the call's stream, where parts may be sent before; NULL: the ring begins behind it */
     /* Where rank r writes its shards: the own slots, in the mapping that r has. */
     CUdeviceptr arrives[SLR_MAX_RANKS];
 };
@@ -81,8 +86,8 @@ struct slr_plan slr_scatter_plan(size_t shard);
 /* Whether the other ranks' contributions to a shard fit into the slots. Uniform. */
 bool slr_scatter_fits(const struct slr_ring *ring, size_t shard);
 
-/* Enqueues all of it. Behind slr_ring_entry, or without one where parts have events; in a capture behind
- * slr_ring_entry or slr_ring_enter_behind. Afterwards
+/* Enqueues all of it. Behind slr_ring_entry; with s->entry behind slr_ring_enter_behind, or, outside of
+ * captures, nothing. Afterwards
  * slr_ring_join() makes a stream wait for the sums and for `send`. Anything but SLR_OK leaves the ring
  * unusable. Where the ring has a timing, it gets its spans: `wait` and
  * `push` of the publish stream, with the receiver and the number of the part in its shard, `wait` and `sum`

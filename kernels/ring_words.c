@@ -58,14 +58,22 @@ static bool lacks(const struct slr_ring *ring, int peer, uint32_t piece)
            !reached(ring, SLR_FLAG_READY, peer, ring->rank, piece);
 }
 
+/* This device has come to the latest reduce-scatter, having said `open`, and the peer's has not. */
+static bool meets_alone(const struct slr_ring *ring, int peer, uint32_t open)
+{
+    const uint32_t entered = atomic_load(&ring->entered);
+    return entered && slr_flag_reached(open, entered) && slr_flag_reached(atomic_load(&ring->issued), open) &&
+           !reached(ring, SLR_FLAG_OPEN, ring->rank, peer, entered);
+}
+
 /* This device has said to `r` that it has come to a piece that the peer has not given, or has read it and not been
  * told that it is right. */
 static bool ahead_of(const struct slr_ring *ring, int peer, int r)
 {
     const uint32_t ready = slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_READY, ring->rank, r);
+    const uint32_t open = slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_OPEN, r, ring->rank);
     const uint32_t expected = (uint32_t)(atomic_load(&ring->expected[peer]) >> 32);
-    return lacks(ring, peer, ready) ||
-           lacks(ring, peer, slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_OPEN, r, ring->rank)) ||
+    return lacks(ring, peer, ready) || lacks(ring, peer, open) || meets_alone(ring, peer, open) ||
            lacks(ring, peer, slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_DONE, r, ring->rank)) ||
            (!settled(ring, peer) && slr_flag_reached(atomic_load(&ring->issued), ready) &&
             slr_flag_reached(ready, expected));

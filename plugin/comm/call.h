@@ -13,8 +13,6 @@ struct slr_compared {
     void *host;         /* the same, where the device had none */
     CUdeviceptr inputs; /* what every rank contributes, in their order, a shard each */
     CUdeviceptr sums;   /* NCCL's result */
-    CUdeviceptr copy;   /* of `send`, where the result is written into it; else 0 */
-    CUevent copied;     /* behind that */
 };
 
 /* One ncclAllGather or ncclReduceScatter call as the application made it. Of the latter `count` and

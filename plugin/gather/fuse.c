@@ -201,6 +201,22 @@ static void join_others(struct slr_operation *op, struct slr_gemm *gemm)
     slr_pending_join_observed(op);
 }
 
+static bool meddles(struct slr_comm *c, void *gemm)
+{
+    return !apart(c, gemm);
+}
+
+/* Its output may be sent in parts: no pending gather writes there. The GEMM's stream need not hold that one; the
+ * reduce-scatter's, then, may. */
+static bool may_produce(struct slr_gemm *gemm)
+{
+    if (slr_gemm_describe(gemm) != SLR_R_FUSED)
+        return false;
+    struct slr_comm *c = slr_pending_find(meddles, gemm);
+    slr_comm_put(c);
+    return !c;
+}
+
 cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
 {
     cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
@@ -227,8 +243,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         op.attribute = why == SLR_R_JOIN_ATTRIBUTE || why == SLR_R_JOIN_EPILOGUE ? gemm->attribute : NULL;
         slr_pending_join_observed(&op);
         /* One that was to consume a gather stays whole for the reason that was found. */
-        produced = !c && (watch & SLR_GEMM_WATCH_PRODUCTS) &&
-                   slr_produce_gemm(gemm, x.stream, x.ctx, slr_pending_held(x.stream), &result);
+        produced = !c && (watch & SLR_GEMM_WATCH_PRODUCTS) && may_produce(gemm) &&
+                   slr_produce_gemm(gemm, x.stream, x.ctx, &result);
         if (!produced)
             result = slr_gemm_whole(gemm);
     }

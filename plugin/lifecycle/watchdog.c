@@ -77,13 +77,13 @@ static uint32_t lag(const struct slr_comm *c, enum slr_flag_kind kind, int owner
     return slr_flag_reached(have, issued) ? 0 : issued - have;
 }
 
-/* The peer has not come to the latest reduce-scatter: then whoever has to send to it is held up as well, in
- * what comes behind that. */
+/* The peer's stream has not come to the latest reduce-scatter: then everybody is held up, and further behind the peer
+ * than it is itself, perhaps. */
 static uint64_t absence(const struct slr_comm *c, int peer, int of)
 {
     const uint32_t entered = atomic_load(&c->ring.entered);
     const uint32_t have = slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_OPEN, of, peer);
-    return entered && !slr_flag_reached(have, entered) ? atomic_load(&c->ring.issued) - entered + 1 : 0;
+    return entered && !slr_flag_reached(have, entered) ? UINT32_MAX : 0;
 }
 
 /* The rank that the gather hangs on: the one whose own words, to all ranks, are furthest behind.

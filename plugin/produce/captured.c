@@ -92,8 +92,7 @@ static bool comes_next(struct slr_product *p, CUstream stream)
     bool behind = false;
     for (size_t i = 0; i < at.nodes; i++)
         behind = behind || at.behind[i] == p->last;
-    p->late = at.nodes > 1;
-    return behind && at.capture == p->capture && (!p->late || is_last(p->last));
+    return behind && at.capture == p->capture && (at.nodes == 1 || is_last(p->last));
 }
 
 static void destroy(CUevent *event)

@@ -10,10 +10,6 @@
  *   one. So what else comes before the call comes before the GEMM, or has no order with it, and then could
  *   not touch C either.
  *
- * It may then be that the call's stream stands behind other nodes, which may still use the call's receive
- * buffer: the product is *late*, and the result is written behind all that stands before the call. Else it
- * is written behind what stood before the GEMM, and the own parts.
- *
  * A node can only be put between the two by what the capture shows, so nothing is followed, and no other
  * thread or stream matters. What can not be asked (edges with data, several nodes behind the GEMM) makes no
  * product.

@@ -237,13 +237,11 @@ static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstre
 }
 
 /* Its parts, on the stream, and that they are a product. */
-static bool put(struct slr_product *p, const struct slr_gemm *gemm, bool captured, bool held)
+static bool put(struct slr_product *p, const struct slr_gemm *gemm, bool captured)
 {
     if (p->parts == 0 || (captured && !slr_captured_begin(p)))
         return false;
     p->timing = (captured ? slr_timeline_capture_expect : slr_timeline_expect)(p->comm, p->stream);
-    if (!captured)
-        slr_product_begin(p, held);
     const bool good = compute(p, gemm);
     if (!captured)
         slr_product_made(p, good);
@@ -260,12 +258,11 @@ static void fill(struct slr_product *p, const struct slr_gemm *gemm, CUstream st
     p->c = (CUdeviceptr)(uintptr_t)gemm->c;
     p->bytes = shard * (size_t)p->comm->nranks;
     p->elem = slr_gemm_type_bytes(gemm->ctype);
-    slr_gemm_uses(gemm, p->uses);
 }
 
 /* Under the communicator's lock. */
 static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, uint64_t name, size_t shard,
-                    int64_t quantum, bool held)
+                    int64_t quantum)
 {
     const bool captured = slr_stream_may_capture(stream);
     const int64_t blocks = blocks_of(c, gemm, stream, shard, captured);
@@ -276,7 +273,7 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
     if (p) {
         fill(p, gemm, stream, name, shard);
         p->parts = cut(p, gemm, blocks, quantum);
-        good = put(p, gemm, captured, held);
+        good = put(p, gemm, captured);
     }
     if (good) {
         note(p, gemm);
@@ -295,7 +292,7 @@ static bool stays_whole(const struct slr_comm *c, CUstream stream, size_t shard)
            (slr_stream_may_capture(stream) && (!slr_graphs_take(c, shard) || slr_captured_elsewhere(stream)));
 }
 
-bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, bool held, cublasStatus_t *result)
+bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result)
 {
     size_t shard = 0;
     if (slr_gemm_describe(gemm) != SLR_R_FUSED)
@@ -310,7 +307,7 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, boo
     if (c->shared.ctx == ctx && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess &&
         !stays_whole(c, stream, shard) && slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
         slr_comm_lock(c);
-        done = produce(c, gemm, stream, name, shard, quantum, held);
+        done = produce(c, gemm, stream, name, shard, quantum);
         slr_comm_unlock(c);
         pthread_mutex_lock(&lock);
         wrong(name, ctx); /* until the call comes */

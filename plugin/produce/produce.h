@@ -28,8 +28,8 @@
 enum { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS }; /* SLIPRING_REDUCE_SCATTER */
 
 /* For the GEMM hook, with no gather that it consumes, without locks: true: it has been computed, and
- * *result is what the application gets. held: the stream holds a gather that the GEMM overtakes. */
-bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, bool held, cublasStatus_t *result);
+ * *result is what the application gets. */
+bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result);
 
 /* A reduce-scatter that the ring could have has come. Sets call->made when one of the latest GEMMs has
  * computed what it sends. */

@@ -24,31 +24,19 @@ static void take_off(struct slr_product *p)
         at = &(*at)->next;
     *at = p->next;
     p->live = p->follows = false;
-    p->carriers = 0; /* `late` stays: it is for who takes it */
+    p->carriers = 0;
     atomic_fetch_sub(&count, 1);
     atomic_fetch_sub(&slr_gate_word, 1);
 }
 
-/* Under the lock. NULL: of all contexts. `maker`: whose operation it is; NULL: of none. */
-static void drop_locked(CUcontext ctx, const struct slr_product *maker)
+/* Under the lock. NULL: of all contexts. */
+static void drop_locked(CUcontext ctx)
 {
     for (struct slr_product *p = list, *next; p; p = next) {
         next = p->next;
-        if (p == maker)
-            continue;
         if (!ctx || p->ctx == ctx)
             take_off(p);
-        else
-            p->foreign = true;
     }
-}
-
-/* Likewise: the stream of the call waits for something. */
-static void comes_behind(struct slr_product *p)
-{
-    p->late = true;
-    if (p->foreign)
-        take_off(p);
 }
 
 struct slr_product *slr_product_of(struct slr_comm *c)
@@ -72,28 +60,24 @@ static bool is_blocking(CUstream stream)
     return !stream || (!slr_stream_is_default(stream) && slr_stream_facts(stream).blocking);
 }
 
-void slr_product_begin(struct slr_product *p, bool late)
+/* Under the lock. */
+static void put_on(struct slr_product *p)
 {
-    p->blocking = is_blocking(p->stream);
-    pthread_mutex_lock(&lock);
-    p->live = p->making = true;
-    p->late = late;
-    p->foreign = false;
+    p->live = true;
     p->next = list;
     list = p;
     atomic_fetch_add(&count, 1);
-    pthread_mutex_unlock(&lock);
     /* From here on every hooked driver call takes the slow way, which looks at the list. */
     atomic_fetch_add(&slr_gate_word, 1);
 }
 
 void slr_product_made(struct slr_product *p, bool good)
 {
+    p->blocking = is_blocking(p->stream);
     pthread_mutex_lock(&lock);
-    p->making = false;
-    if (p->live && !good)
-        take_off(p);
-    drop_locked(p->ctx, p); /* its GEMM is an operation */
+    drop_locked(p->ctx); /* its GEMM is an operation */
+    if (good)
+        put_on(p);
     pthread_mutex_unlock(&lock);
 }
 
@@ -119,7 +103,7 @@ struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_
 static void drop(CUcontext ctx)
 {
     pthread_mutex_lock(&lock);
-    drop_locked(ctx, NULL);
+    drop_locked(ctx);
     pthread_mutex_unlock(&lock);
 }
 
@@ -154,16 +138,6 @@ void slr_product_on_all(void)
         drop(NULL);
 }
 
-void slr_product_memory(void)
-{
-    if (!slr_product_any())
-        return;
-    pthread_mutex_lock(&lock);
-    for (struct slr_product *p = list; p; p = p->next)
-        p->late = true;
-    pthread_mutex_unlock(&lock);
-}
-
 /* ---- events ---- */
 
 /* Under the lock. */
@@ -194,11 +168,9 @@ void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigne
     forget(event); /* this record replaces any before it */
     for (struct slr_product *p = list, *next; p; p = next) {
         next = p->next;
-        if (p->ctx != ctx)
-            p->foreign = true;
-        else if (!name && p->stream && p->blocking) /* which then waits for what all others wait for */
-            comes_behind(p);
-        else if (p->stream == name && flags == 0 && !p->making && p->carriers < SLR_PRODUCT_CARRIERS)
+        if (p->ctx == ctx && !name && p->stream && p->blocking) /* which then waits for what all others wait for */
+            take_off(p);
+        else if (p->ctx == ctx && p->stream == name && flags == 0 && p->carriers < SLR_PRODUCT_CARRIERS)
             p->carrier[p->carriers++] = event;
     }
     pthread_mutex_unlock(&lock);
@@ -216,7 +188,7 @@ struct wait {
     CUstream stream;
     CUcontext ctx;
     CUevent event;
-    bool blocking, may_follow, held, shared;
+    bool blocking, may_follow;
 };
 
 /* The call's stream may be made to wait. */
@@ -224,24 +196,23 @@ static bool involved(const struct slr_product *p, const struct wait *w)
 {
     if (p->ctx != w->ctx)
         return false;
-    return p->stream == w->stream || (p->follows && p->follower == w->stream) || (!w->stream && p->blocking);
+    return p->stream == w->stream || (p->follows && p->follower == w->stream) || (!w->stream && p->blocking) ||
+           (!p->stream && w->blocking);
 }
 
-/* Under the lock. The communicator, held, of a product that the stream may follow. NULL: none, and what
- * the wait means to the others has been noted. */
+/* Under the lock. The communicator, held, of a product that the stream may follow; NULL: none. Others that it
+ * concerns are dropped. */
 static struct slr_comm *leader(const struct wait *w)
 {
     struct slr_comm *c = NULL;
     for (struct slr_product *p = list, *next; p; p = next) {
-        const bool carried = carries(p, w->event), through_legacy = w->blocking && !p->stream && p->ctx == w->ctx;
         next = p->next;
-        p->foreign = p->foreign || w->shared;
-        if (carried && !involved(p, w) && !p->follows && w->may_follow && p->ctx == w->ctx && !c)
+        if (!carries(p, w->event)) {
+            if (involved(p, w))
+                take_off(p);
+        } else if (p->stream != w->stream && !p->follows && w->may_follow && p->ctx == w->ctx && !c) {
             slr_comm_hold(c = p->comm);
-        else if (involved(p, w) || (through_legacy && !carried))
-            comes_behind(p);
-        else if (carried)
-            take_off(p);
+        }
     }
     return c;
 }
@@ -262,14 +233,13 @@ static void follow(struct slr_comm *c, const struct wait *w)
         p->follower = stream;
         p->follows = true;
         p->blocking = p->blocking || w->blocking;
-        p->late = p->late || w->held;
     } else if (p->live) {
         take_off(p);
     }
     pthread_mutex_unlock(&lock);
 }
 
-void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, bool held, bool shared)
+void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags)
 {
     const CUstream name = slr_stream_name(stream, per_thread);
     if (!slr_product_any())
@@ -280,9 +250,7 @@ void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
                            .event = event,
                            .blocking = is_blocking(name),
                            /* A default stream may mean another one to the next thread. */
-                           .may_follow = !flags && !slr_stream_is_default(name) && !slr_stream_may_capture(name),
-                           .held = held,
-                           .shared = shared};
+                           .may_follow = !flags && !slr_stream_is_default(name) && !slr_stream_may_capture(name)};
     pthread_mutex_lock(&lock);
     struct slr_comm *c = leader(&w);
     pthread_mutex_unlock(&lock);

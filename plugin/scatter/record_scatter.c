@@ -15,14 +15,6 @@
 #include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
 
-/* The sums may begin, where not all that the ring starts behind says so. */
-static enum slr_status say_before(struct slr_ring *ring, const struct slr_call *call, struct slr_scatter *s)
-{
-    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, call->stream));
-    s->before = ring->entry;
-    return SLR_OK;
-}
-
 static enum slr_status go(struct slr_ring *ring, const struct slr_call *call, const struct slr_product *p, bool first,
                           struct slr_scatter *s)
 {
@@ -30,8 +22,8 @@ static enum slr_status go(struct slr_ring *ring, const struct slr_call *call, co
         SLR_TRY(slr_ring_enter_behind(ring, p->before, first));
     else
         SLR_TRY(slr_ring_entry(ring, call->stream, first));
-    if (p && !slr_scatter_may_write(p, call))
-        SLR_TRY(say_before(ring, call, s));
+    if (p)
+        SLR_TRY(slr_scatter_mark_entry(ring, call, s));
     SLR_TRY(slr_ring_scatter(ring, s));
     SLR_TRY(slr_ring_join(ring, call->stream));
     slr_timing_did(ring->timing, SLR_LANE_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);

@@ -98,14 +98,10 @@ static unsigned plain_parts(const struct slr_call *call, struct slr_scatter_part
     return n;
 }
 
-/* All that the GEMM uses it still uses with the parts to come. */
-bool slr_scatter_may_write(const struct slr_product *p, const struct slr_call *call)
+enum slr_status slr_scatter_mark_entry(struct slr_ring *ring, const struct slr_call *call, struct slr_scatter *s)
 {
-    const uintptr_t begin = (uintptr_t)call->recv, end = begin + call->shard;
-    for (int i = 0; i < SLR_GEMM_USES; i++)
-        if (begin < p->uses[i].end && p->uses[i].begin < end)
-            return false;
-    return !p->late;
+    s->entry = ring->entry;
+    return SLR_CU(cuEventRecord, ring->entry, call->stream);
 }
 
 static enum slr_status go(const struct slr_call *call, const struct slr_scatter *s)
@@ -141,13 +137,10 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
     struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
     struct slr_scatter s;
     slr_scatter_describe(call, p, plain, &s);
-    s.before = before;
-    if (p && !slr_scatter_may_write(p, call)) {
-        SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, call->stream));
-        s.before = c->ring.entry;
-    } else if (call->compared.copied) {
-        s.before = call->compared.copied; /* which stands behind all that is before the call */
-    }
+    if (before)
+        SLR_TRY(slr_ring_enter_behind(&c->ring, before, false));
+    if (p || call->verify) /* NCCL still reads what the result may be written into */
+        SLR_TRY(slr_scatter_mark_entry(&c->ring, call, &s));
     slr_timeline_scatter(call, p ? p->timing : NULL);
     /* Here the stream has come to the call: it stands behind all of the GEMM. */
     slr_timing_mark(c->ring.timing, SLR_LANE_APP, call->stream);

@@ -42,16 +42,15 @@ static enum slr_status host_memory(struct slr_compared *m, size_t bytes)
     return s;
 }
 
-static enum slr_status allocate(struct slr_call *call, bool in_place)
+static enum slr_status allocate(struct slr_call *call)
 {
     struct slr_compared *m = &call->compared;
-    const size_t all = all_bytes(call), bytes = all + call->shard + (in_place ? all : 0);
+    const size_t all = all_bytes(call), bytes = all + call->shard;
     *m = (struct slr_compared){0};
     if (slr_real.cuMemAlloc(&m->memory, bytes) != CUDA_SUCCESS)
         SLR_TRY(host_memory(m, bytes));
     m->inputs = m->memory;
     m->sums = m->memory + all;
-    m->copy = in_place ? m->sums + call->shard : 0;
     return SLR_OK;
 }
 
@@ -60,13 +59,8 @@ static enum slr_status prepare(struct slr_call *call)
     struct slr_compared *m = &call->compared;
     const CUdeviceptr send = (CUdeviceptr)(uintptr_t)call->send;
     const size_t own = (size_t)call->comm->rank * call->shard;
-    SLR_TRY(allocate(call, slr_call_in_place(call)));
-    SLR_TRY(SLR_CU(cuMemcpyAsync, m->inputs + own, send + own, call->shard, call->stream));
-    if (!m->copy)
-        return SLR_OK;
-    SLR_TRY(SLR_CU(cuMemcpyAsync, m->copy, send, all_bytes(call), call->stream));
-    SLR_TRY(SLR_CU(cuEventCreate, &m->copied, CU_EVENT_DISABLE_TIMING));
-    return SLR_CU(cuEventRecord, m->copied, call->stream);
+    SLR_TRY(allocate(call));
+    return SLR_CU(cuMemcpyAsync, m->inputs + own, send + own, call->shard, call->stream);
 }
 
 ncclResult_t slr_verify_sum_prepare(struct slr_call *call)
@@ -90,15 +84,14 @@ ncclResult_t slr_verify_sum_prepare(struct slr_call *call)
 ncclResult_t slr_verify_sum_run(const struct slr_call *call)
 {
     const struct slr_compared *m = &call->compared;
-    const void *send = m->copy ? (const void *)(uintptr_t)m->copy : call->send;
-    return slr_real.ncclReduceScatter(send, (void *)(uintptr_t)m->sums, call->count, call->type, call->op, call->nccl,
-                                      (cudaStream_t)call->stream);
+    return slr_real.ncclReduceScatter(call->send, (void *)(uintptr_t)m->sums, call->count, call->type, call->op,
+                                      call->nccl, (cudaStream_t)call->stream);
 }
 
 ncclResult_t slr_verify_sum_inputs(const struct slr_call *call)
 {
     const struct slr_compared *m = &call->compared;
-    const char *send = m->copy ? (const char *)(uintptr_t)m->copy : call->send;
+    const char *send = call->send;
     ncclResult_t r = ncclSuccess;
     for (int peer = 0; peer < call->comm->nranks && r == ncclSuccess; peer++) {
         const size_t at = (size_t)peer * call->shard;
@@ -194,8 +187,6 @@ static enum slr_status judge(const struct slr_call *call)
 
 static void release(const struct slr_compared *m)
 {
-    if (m->copied)
-        slr_cu_status(slr_real.cuEventDestroy(m->copied), "cuEventDestroy");
     if (m->host) {
         slr_cu_status(slr_real.cuMemHostUnregister(m->host), "cuMemHostUnregister");
         free(m->host);

@@ -7,9 +7,9 @@
  *                took too early, as of a GEMM whose output something has changed since
  *   check=nccl   and as near to NCCL's own result as rounding allows
  *
- * Of an in-place call all of `send` is copied before, and the ring writes the result behind that copy.
+ * NCCL's operations stand before the entry of the ring's, behind which the result is written, also into `send`.
  *
- * Memory: the contributions and NCCL's result, ranks + 1 shards, in place twice that nearly. On a device
+ * Memory: the contributions and NCCL's result, ranks + 1 shards. On a device
  * that has not so much, of the host: every rank must make NCCL's calls, and these must not write into
  * the application's buffers, from which the ring still takes its data. */
 #ifndef SLR_PLUGIN_SCATTER_VERIFY_SUM_H

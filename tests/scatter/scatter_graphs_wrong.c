@@ -51,6 +51,31 @@ static void reader(struct turn *u)
     edge(w, 1, w->s, w->side);
 }
 
+/* What is sent is not what the GEMM makes, but what stands beside it. */
+static void other_beside(struct turn *u)
+{
+    struct site *t = u->t;
+    struct world *w = t->w;
+    edge(w, 0, w->s, w->side);
+    hold(w->side, 8);
+    CUDA(cudaMemcpyAsync(t->scratch, t->spare, t->all * t->elem, cudaMemcpyDeviceToDevice, w->side));
+    site_gemm(t, w->s);
+    edge(w, 1, w->s, w->side);
+}
+
+static void send_other(struct turn *u)
+{
+    struct site *t = u->t;
+    struct world *w = t->w;
+    NCCL(ncclReduceScatter(t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->comm, w->side));
+    edge(w, 3, w->side, w->s);
+}
+
+static void expect_other(struct turn *u)
+{
+    turn_expect(u, u->spare, 0, u->t->count, false);
+}
+
 /* What is sent is what stands there when the group ends. */
 static void group_written(struct turn *u)
 {
@@ -81,6 +106,8 @@ static void wrong_in_graph(struct world *w, const struct other *o, const char *w
         shape.m = o->m;
     nccl_connects(w->comm, w->s);
     site_open(&t, w, &shape);
+    if (o->open)
+        o->open(&t);
     turn_open(&u, &t);
     for (int i = 0; i < LEARNED; i++) {
         other_play(&u, &usually, NULL);
@@ -96,6 +123,8 @@ static void wrong_in_graph(struct world *w, const struct other *o, const char *w
     }
     CUDA(cudaGraphExecDestroy(exec));
     turn_close(&u);
+    if (o->close)
+        o->close(&t);
     site_close(&t);
 }
 
@@ -106,7 +135,7 @@ static void other(struct world *w, const struct scatter_case *c)
     wrong_in_graph(w, o, c->name);
 }
 
-static void special(struct world *w, const struct scatter_case *c)
+void wrong_graph_body(struct world *w, const struct scatter_case *c)
 {
     wrong_in_graph(w, c->arg, c->name);
 }
@@ -117,7 +146,7 @@ static void special(struct world *w, const struct scatter_case *c)
     }
 #define S(name_, list_, ...)                                                                                           \
     {                                                                                                                  \
-        .name = "graph-" name_, .list = list_, .body = special, .arg = &(const struct other)                           \
+        .name = "graph-" name_, .list = list_, .body = wrong_graph_body, .arg = &(const struct other)                  \
         {                                                                                                              \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
@@ -145,6 +174,7 @@ const struct scatter_case graph_wrong_cases[] = {
     O("graphs-wrong", "other-type"),
     O("graphs-wrong", "as-fp32"),
     S("node", "graphs-wrong", .between = by_node, .model = is_spare),
+    S("other-beside", "graphs-wrong", .make = other_beside, .call = send_other, .expect = expect_other),
     S("beside", "graphs-wrong", .between = beside, .call = call_on_side, .model = is_spare),
     O("graphs-wrong", "gemm-elsewhere"),
     O("graphs-wrong", "gather-elsewhere"),

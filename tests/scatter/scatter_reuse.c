@@ -266,7 +266,7 @@ static void gathered_into(struct turn *u)
                        t->w->reversed, t->w->s));
 }
 
-static void is_gathered_turned(struct turn *u, int r)
+void is_gathered_turned(struct turn *u, int r)
 {
     const struct site *t = u->t;
     const int n = t->w->nranks;
@@ -312,6 +312,26 @@ static void expect_gathered(struct turn *u)
             elem_put(t->shape.type, u->want_scratch, (size_t)(n - 1 - r) * t->count + i, u->spare[r][i]);
 }
 
+/* What is sent is what the gather brings. */
+static void send_gathered(struct turn *u)
+{
+    struct site *t = u->t;
+    NCCL(ncclReduceScatter(t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, t->w->comm, t->w->s));
+}
+
+static void expect_gathered_sum(struct turn *u)
+{
+    struct site *t = u->t;
+    const int n = t->w->nranks;
+    int *all = malloc(t->all * sizeof *all), *from[MOST_RANKS];
+    for (int r = 0; r < n; r++) {
+        memcpy(all + (size_t)(n - 1 - r) * t->count, u->spare[r], t->count * sizeof *all);
+        from[r] = all;
+    }
+    turn_expect(u, from, 0, t->count, false);
+    free(all);
+}
+
 /* ---- GEMMs that come while others are made ---- */
 
 /* What the group's end puts on the stream changes C. */
@@ -340,26 +360,32 @@ static void *gemms_elsewhere(void *one)
     return NULL;
 }
 
-/* Another GEMM is expected to be scattered by the other communicator. It reads what the call of the first one receives. */
+/* Another GEMM is expected to be scattered by the other communicator, and writes C before this one does. */
 static void two_comms(struct turn *u)
 {
     struct site *t = u->t;
     struct world *w = t->w;
     struct site other = *t;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, w->s));
-    site_gemm(t, w->s);
-    other.shape.k = t->shape.cols; /* so that it is A as a whole */
-    other.a = t->recv;
+    other.shape.k = t->shape.cols;
     other.c = t->scratch;
     site_gemm(&other, w->s);
+    NCCL(ncclReduceScatter(t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->reversed, w->s));
+    other.c = t->c;
+    site_gemm(&other, w->s);
+    site_gemm(t, w->s);
 }
 
 static void two_calls(struct turn *u)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    NCCL(ncclReduceScatter(t->scratch, t->spare, t->count, nccl_type(t->shape.type), ncclSum, w->reversed, w->s));
-    site_call(t, w->s);
+    NCCL(ncclReduceScatter(t->c, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->reversed, w->s));
+    NCCL(ncclReduceScatter(t->c, t->scratch, t->count, nccl_type(t->shape.type), ncclSum, w->comm, w->s));
+}
+
+static void expect_turned(struct turn *u)
+{
+    turn_expect(u, u->c, 0, u->t->count, true);
 }
 
 /* Another thread reads the receive buffer on the GEMM's stream while its parts are enqueued. */
@@ -379,6 +405,29 @@ static void meanwhile(struct turn *u)
     pthread_t thread;
     CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
     CHECK(pthread_create(&thread, NULL, reads_meanwhile, u) == 0, "no thread");
+    site_gemm(t, t->w->s);
+    pthread_join(thread, NULL);
+}
+
+/* Another thread has called that before the GEMM, and does not get to the driver for a while (SOFTGPU_FAIL). */
+static void *reads_late(void *one)
+{
+    struct turn *u = one;
+    struct site *t = u->t;
+    const int device = rank_device(t->w->rank);
+    CUDA(cudaSetDevice(device));
+    CUDA(cudaMemcpyPeerAsync(t->scratch, device, t->recv, device, t->count * t->elem, t->w->s));
+    return NULL;
+}
+
+static void held_up(struct turn *u)
+{
+    struct site *t = u->t;
+    pthread_t thread;
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
+    CHECK(pthread_create(&thread, NULL, reads_late, u) == 0, "no thread");
+    sleep_ms(5);
+    hold(t->w->s, 30);
     site_gemm(t, t->w->s);
     pthread_join(thread, NULL);
 }
@@ -424,10 +473,12 @@ const struct scatter_case reuse_cases[] = {
     GATHERED("gathered-told", gathered_told, call_on_side),
     GATHERED("gathered-on-side", gathered_on_side, call_on_side),
     GATHERED("gathered-on-side-joined", gathered_on_side_joined, call_on_side),
+    REUSE("gathered-sent", .make = gathered, .call = send_gathered, .expect = expect_gathered_sum),
     REUSE("gathered-into", .between = gathered_into, .model = is_gathered_turned),
     REUSE("small-into", .make = small_into, .model = is_small_gathered, .expect = expect_gathered),
-    REUSE("two-comms", .make = two_comms, .call = two_calls, .each = true),
+    REUSE("two-comms", .make = two_comms, .call = two_calls, .expect = expect_turned),
     REUSE("gemm-in-group", .make = gemm_in_group, .model = is_reduced),
     READ("meanwhile", meanwhile, NULL),
+    READ("held-up", held_up, NULL),
     REUSE("gemms-in-threads", .make = gemms_in_threads),
     {.name = NULL}};

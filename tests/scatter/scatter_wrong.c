@@ -60,6 +60,8 @@ void wrong_body(struct world *w, const struct scatter_case *c)
     if (strstr(c->name, "graph"))
         nccl_connects(w->comm, w->s);
     site_open(&t, w, &shape);
+    if (o->open)
+        o->open(&t);
     for (int i = 0; i < BURST; i++)
         turn_open(&each[i], &t);
     for (int at = 0; at + BURST < LENGTH(turns); at += BURST) {
@@ -71,6 +73,8 @@ void wrong_body(struct world *w, const struct scatter_case *c)
     }
     for (int i = 0; i < BURST; i++)
         turn_close(&each[i]);
+    if (o->close)
+        o->close(&t);
     site_close(&t);
 }
 

@@ -18,7 +18,8 @@
 
 struct other {
     const char *name;
-    void (*make)(struct turn *u); /* instead of the GEMM */
+    void (*open)(struct site *t), (*close)(struct site *t); /* around all turns; NULL: nothing */
+    void (*make)(struct turn *u);                           /* instead of the GEMM */
     void (*between)(struct turn *u);
     void (*call)(struct turn *u); /* instead of the call */
     void (*after)(struct turn *u);
@@ -41,6 +42,8 @@ struct other {
 
 /* Turns as always, and turns that are otherwise, for which `arg` is a struct other. */
 void wrong_body(struct world *w, const struct scatter_case *c);
+/* The same, of which the others are captured once. */
+void wrong_graph_body(struct world *w, const struct scatter_case *c);
 
 /* What is enqueued of one; all of it, by the launch of a graph that holds that, unless it is NULL. */
 void other_enqueue(struct turn *u, const struct other *o);
@@ -53,6 +56,7 @@ void is_all_spare(struct turn *u, int rank);
 void is_added(struct turn *u, int rank);
 void is_reduced(struct turn *u, int rank);
 void is_gathered(struct turn *u, int rank);
+void is_gathered_turned(struct turn *u, int rank); /* on the other communicator */
 
 /* ---- how the host sees the end of what is on the turn's stream ---- */
 void await_event(struct turn *u);

@@ -189,9 +189,9 @@ void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigne
     clobber();
 }
 
-void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, bool held, bool shared)
+void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags)
 {
-    (void)event, (void)stream, (void)per_thread, (void)flags, (void)held, (void)shared;
+    (void)event, (void)stream, (void)per_thread, (void)flags;
     clobber();
 }
 
@@ -210,18 +210,6 @@ void slr_product_on_stream(CUstream stream, bool per_thread)
 {
     (void)stream, (void)per_thread;
     clobber();
-}
-
-void slr_product_memory(void)
-{
-    clobber();
-}
-
-bool slr_pending_held(CUstream stream)
-{
-    (void)stream;
-    clobber();
-    return false;
 }
 
 bool slr_pending_event_is_shared(CUevent event)

@@ -1,2 +1,2 @@
 # A record on the legacy default stream is not looked at.
-s/if \(!name \&\& p->stream \&\& p->blocking\)/if (0)/
+s/if \(p->ctx == ctx \&\& !name \&\& p->stream \&\& p->blocking\)/if (0)/

@@ -1,2 +1,2 @@
 # What a blocking stream waits for is not looked at.
-s/ \|\| \(through_legacy \&\& !carried\)\)/)/
+s/ \|\|\n           \(!p->stream \&\& w->blocking\);/;/

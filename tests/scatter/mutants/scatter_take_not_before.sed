@@ -1,2 +1,2 @@
-# What stands on the stream that follows is not waited for.
+# Parts are sent before what stands on the stream that follows.
 s/\*before = taken \&\& !here \? p->before : NULL;/*before = NULL;/

@@ -1,2 +1,0 @@
-# A gather that the GEMM overtakes is not waited for.
-s/    p->late = late;/    p->late = false; (void)late;/
