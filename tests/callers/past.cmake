@@ -52,6 +52,19 @@ function(past_caught mutant library cases)
     "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:mutant_${mutant}>;MUTANT=1")
 endfunction()
 
+# Nothing is preloaded.
+add_executable(callers_late late.c)
+target_link_libraries(callers_late PRIVATE ${CMAKE_DL_LIBS})
+add_library(callers_past_module MODULE past.c $<TARGET_OBJECTS:tests_ranks>)
+target_compile_definitions(callers_past_module PRIVATE main=module_main)
+target_compile_options(callers_past_module PRIVATE -Wno-missing-prototypes)
+target_link_libraries(callers_past_module PRIVATE slipring_cuda_headers softgpu_cudart softgpu_nccl pthread ${CMAKE_DL_LIBS})
+target_link_options(callers_past_module PRIVATE ${unresolved})
+set_target_properties(callers_past_module PROPERTIES C_VISIBILITY_PRESET default SKIP_BUILD_RPATH ON)
+add_test(NAME callers_past_late COMMAND ${run} --plain ${slow} ${ring} ${found} -- $<TARGET_FILE:callers_late> $<TARGET_FILE:slipring>
+  $<TARGET_FILE:callers_past_bound> $<TARGET_FILE:callers_past_module> usual 2 $<TARGET_FILE:callers_past_bound>)
+set_tests_properties(callers_past_late PROPERTIES TIMEOUT 120 LABELS callers ENVIRONMENT "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+
 mutant(past_not_joined plugin/gather/gather.c)
 past_caught(past_not_joined past_bound before,first,unseen)
 mutant(past_not_before interpose/reach.c)

@@ -439,7 +439,7 @@ scripts() {
     finds command_wrapper ok 'torchrun hands the environment'
     unset PYTHONPATH FAKE_NCCL
 
-    for name in docker sudo ssh mpirun srun deepspeed bash; do
+    for name in docker sudo ssh mpirun srun deepspeed julia bash; do
         cp "$work/plain" "$work/$name"
     done
     command_is 2 command_wrapper fail 'does not carry the environment into the container' "$work/docker" run
@@ -449,6 +449,7 @@ scripts() {
     command_is 1 command_wrapper warn 'ranks on this host' "$work/mpirun" x
     command_is 0 command_wrapper ok 'unless --export' "$work/srun" x
     command_is 1 command_wrapper warn 'only to processes on this host' "$work/deepspeed" x
+    command_is 1 command_wrapper warn 'RTLD_DEEPBIND' "$work/julia" x
     command_is 0 command_wrapper ok 'was not looked at' "$work/bash" -c x
 }
 

@@ -129,6 +129,10 @@ static const struct wrapper wrappers[] = {
      "Run the launcher inside: sudo slipring run -- PROGRAM."},
     {" apptainer singularity enroot ", DOCTOR_WARN, "hands the environment on, but the library must be visible inside",
      "Bind the folder of the library into the container, or run the launcher inside (LD_PRELOAD/containers.md)."},
+    {" julia ", DOCTOR_WARN,
+     "opens libraries with RTLD_DEEPBIND: their calls of CUDA do not come through slipring, so gathers are waited for "
+     "at once (bypassed in the log)",
+     "Open what calls CUDA with flags of its own: Libdl.dlopen(NAME, RTLD_LAZY | RTLD_LOCAL)."},
     {" compute-sanitizer valgrind rr ", DOCTOR_WARN, "slows the program down so much that times mean nothing",
      "Use it for finding errors only."},
     {" bash sh dash zsh time nice ionice nohup timeout stdbuf numactl taskset setsid nsys ncu gdb ", DOCTOR_OK,
