@@ -29,9 +29,6 @@ options=("$@")
 export TEST_RACE=${TEST_RACE:-strict}
 # The software GPU as strict as CUDA (../softgpu/README.md).
 export SOFTGPU_TIES=${SOFTGPU_TIES:-1} SOFTGPU_LAZY=${SOFTGPU_LAZY:-1} SOFTGPU_NCCL_BLIND=${SOFTGPU_NCCL_BLIND:-1}
-# Plans: ranks throw captures away at different places of their order, and the first of a kind may be one: without slipring, too, they would
-# wait for each other in it.
-[[ $program != *fuzz_plan ]] || export SOFTGPU_NCCL_CONNECT=${SOFTGPU_NCCL_CONNECT:-0}
 queues=(1000 1000 300) # entries of a stream's queue, by the seed
 run=$(cd "$(dirname "$0")/../e2e" && pwd)/run.sh
 dir=$(mktemp -d) || exit 2

@@ -243,6 +243,8 @@ int main(int argc, char **argv)
         return usage();
     o.kinds &= ~none;
     plan_make(&plan, &o);
+    /* The first of a kind may be in a capture that one rank throws away: NCCL would connect the ranks in it. */
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     if (plan.conditional)
         setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 1);
     if (tells)

@@ -296,7 +296,7 @@ static void play_thread(struct player *p, int thread)
 static void *play_second(void *one)
 {
     struct player *p = one;
-    CUDA(cudaSetDevice(p->rank));
+    CUDA(cudaSetDevice(rank_device(p->rank)));
     play_thread(p, 1);
     return NULL;
 }
@@ -319,6 +319,30 @@ static void open_comms(struct player *p)
         NCCL(ncclCommSplit(p->comm[0], team->colour[p->rank], team->rank[p->rank], &p->comm[1], NULL));
 }
 
+/* Ranks throw captures away that others do not make. NCCL makes the connections of a pair in the first send between
+ * the two, whatever is set, so that one of them would wait for ever: they are made here. */
+static void connect_pairs(struct player *p, int comm)
+{
+    const struct team *team = &p->plan->team[comm];
+    const int n = team->size, me = team->rank[p->rank];
+    cudaStream_t stream = p->stream[p->plan->nstreams - 1];
+    for (int shift = 1; shift < n; shift++) {
+        NCCL(ncclGroupStart());
+        NCCL(ncclSend(p->words, 1, ncclInt32, (me + shift) % n, p->comm[comm], stream));
+        NCCL(ncclRecv(p->words + 4, 1, ncclInt32, (me + n - shift) % n, p->comm[comm], stream));
+        NCCL(ncclGroupEnd());
+    }
+    CUDA(cudaStreamSynchronize(stream));
+}
+
+static bool throws_pairs(const struct plan *plan)
+{
+    for (int i = 0; i < plan->nops; i++)
+        if (plan->ops[i].thrown && plan->ops[i].kind == OP_SENDRECV)
+            return true;
+    return false;
+}
+
 static void open_looks(struct player *p)
 {
     size_t bytes = 0;
@@ -333,8 +357,8 @@ static void open_looks(struct player *p)
     p->launched = calloc((size_t)graphs + 1, sizeof(cudaGraphExec_t));
     CHECK(p->looked && p->launched, "no memory");
     CUDA(cudaMallocHost((void **)&p->pinned, bytes));
-    CUDA(cudaMalloc((void **)&p->words, (size_t)(graphs + 1) * 4));
-    CUDA(cudaMemset(p->words, 0, (size_t)(graphs + 1) * 4));
+    CUDA(cudaMalloc((void **)&p->words, (size_t)(graphs + 2) * 4));
+    CUDA(cudaMemset(p->words, 0, (size_t)(graphs + 2) * 4));
     CUDA(cudaDeviceSynchronize());
     uint8_t *next = p->pinned;
     for (int i = 0, n = 0; i < p->plan->nops; i++) {
@@ -373,6 +397,8 @@ void player_open(struct player *p)
         source_make(p->plan, p->rank, (enum source)i, p->source[i]);
     }
     open_looks(p);
+    for (int c = 0; c < p->plan->ncomms && throws_pairs(p->plan); c++)
+        connect_pairs(p, c);
     BLAS(cublasCreate(&p->blas));
     BLAS(cublasCreate(&p->worker));
     BLAS(cublasLtCreate(&p->lt));

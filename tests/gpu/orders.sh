@@ -4,9 +4,10 @@
 #
 #   torch-*  random PyTorch programs (torch_programs.py), in each mode
 #   jax-*    random JAX programs (jax_programs.py), with and without command buffers, cublasLt and cublas
-#   c-*      random C programs (tests/fuzz/fuzz_plan), one seed after the other
+#   c-*      random C programs (tests/fuzz/fuzz_plan), one seed after the other, of two to four ranks
 #
 # usage: tests/gpu/orders.sh [options]
+#   --softgpu      on the software GPU, the C programs alone: tests this script
 #   --one-gpu      all ranks are processes on the first GPU (NCCL over loopback sockets)
 #   --build DIR    use this build as it is instead of building in build-gpu
 #   --seconds N    of random programs in each mode [100]
@@ -23,6 +24,7 @@ set -euo pipefail
 jobs=5 seconds=100 seed=1
 while [ $# -gt 0 ]; do
     case $1 in
+    --softgpu) softgpu=1 ;;
     --one-gpu) one_gpu=1 ;;
     --build | --seconds | --seed | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
@@ -53,7 +55,7 @@ sum_of() { # NAME FIELD
 }
 
 counted_as() { # NAME EVENT REASON: of both ranks
-    cat /dev/null "$logs/$1".rank[01].decisions | sed -nE "s/.* $2 reason=$3 n=([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'
+    cat /dev/null "$logs/$1".*.decisions | sed -nE "s/.* $2 reason=$3 n=([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'
 }
 
 # programs NAME PROGRAM VARIABLE=VALUE... -- OPTION...: of one mode, and its line of the table.
@@ -92,42 +94,54 @@ jax_steps() {
     mode jax-cublas jax_programs.py "${all[@]}" "XLA_FLAGS=--xla_gpu_enable_cublaslt=false --xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=0" --
 }
 
-# one_program LOG LAUNCHER... -- SEED OPTION...
+# one_program LOG SEED OPTION...: under the launcher. Longer than the program's own limit, which says what it was in.
+under=()
 one_program() {
-    local log=$1 under=()
+    local log=$1
     shift
-    while [ "$1" != -- ]; do under+=("$1") && shift; done
-    shift
-    timeout -k 5 60 "${under[@]}" "$fuzz_plan" "$@" >"$log" 2>&1
+    timeout -k 5 100 "${under[@]}" "$fuzz_plan" "$@" >"$log" 2>&1
 }
 
-# c_programs NAME FIRST-SEED OPTION...: as many as fit into the time. One that fails without slipring as well is not counted.
+with_slipring() { # NAME COMMAND...
+    local name=$1 under=("${plain[@]}" "$slipring" run --lib "$build/libslipring.so" --set min_bytes=0 --set alloc_min=1 --set reduce_scatter=always
+        --set trials=0 --set log=info --set "log_file=$logs/$1.%p.decisions" --)
+    shift
+    "$@"
+}
+
+# c_programs NAME FIRST-SEED OPTION...: as many as fit into the time. One that fails without slipring as well is counted apart.
 c_programs() {
-    local name=$1 at=$2 n=0 wrong=0 end=$((SECONDS + seconds)) log=$logs/$1.one
-    local under=("$slipring" run --lib "$build/libslipring.so" --set min_bytes=0 --set alloc_min=1 --set reduce_scatter=always --set trials=0 --set "log_file=$logs/$1.decisions" --set log=info --)
+    local name=$1 at=$2 n=0 wrong=0 without=0 end=$((SECONDS + seconds)) log=$logs/$1.one under=("${plain[@]}")
     shift 2
     for (( ; SECONDS < end; at++)); do
-        if one_program "$log" "${under[@]}" -- "$at" "$@"; then
+        if with_slipring "$name" one_program "$log" "$at" "$@"; then
             n=$((n + 1))
-        elif one_program "$log.plain" env -- "$at" "$@"; then
+        elif one_program "$log.plain" "$at" "$@"; then
             n=$((n + 1)) wrong=$((wrong + 1))
             echo "seed $at, wrong:" && tail -n 20 "$log"
         else
-            echo "seed $at fails without slipring, too"
+            without=$((without + 1))
+            echo "seed $at fails without slipring, too:" && tail -n 3 "$log.plain"
         fi
     done
-    printf '| %s | %s | %s | - | - | - |\n' "$name" $n $wrong >"$logs/$name.row"
-    cat "$logs/$name.row"
-    [ $n -gt 0 ] && [ $wrong = 0 ]
+    printf '| %s | %s | %s | %s | %s | %s |\n' "$name" $n $wrong "$(counted_as "$name" count ring)" "$(counted_as "$name" count fused)" \
+        "$(counted_as "$name" scatter_count ring)" >"$logs/$name.row"
+    rm -f "$logs/$name".*.decisions
+    echo "$n programs, $wrong wrong; $without more fail without slipring, too"
+    [ $n -gt 0 ] && [ $wrong = 0 ] && [ $without -lt $n ]
 }
 
-c_steps() {
-    local of=("$SLR_ROOT"/tests/fuzz/{fuzz_plan,ways_runtime,plan*,play*}.c "$SLR_ROOT/tests/forms/forms.c" "$logs/ptsz.o") part
+find_fuzz_plan() {
+    local of=("$SLR_ROOT"/tests/fuzz/{fuzz_plan,ways_runtime,plan*,play*}.c "$SLR_ROOT/tests/forms/forms.c" "$logs/ptsz.o")
     gcc -std=gnu11 -D_GNU_SOURCE -O2 -fPIE -I "$SLR_ROOT" -isystem "$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")" \
         -DWAY=way_ptsz -DCUDA_API_PER_THREAD_DEFAULT_STREAM -c -o "$logs/ptsz.o" "$SLR_ROOT/tests/fuzz/ways_runtime.c" || die "ways_runtime.c does not compile"
     rank_program fuzz_plan fuzz "${of[@]}" "$SLR_ROOT/tests/e2e/fuse_api.c" "$(library_file "libcublasLt.so.$(cuda_major)")" >"$logs/make.log" 2>&1 ||
         { tail -n 20 "$logs/make.log" >&2 && die "fuzz_plan does not compile"; }
     fuzz_plan=$program
+}
+
+c_steps() {
+    local part
     for part in 0 1; do # no threads, which need a device each, no ranks that die, and nothing that only the software GPU has
         side_by_side "c-$part" $((seconds + 130)) c_programs "c-$part" $((seed * 10000 + part * 5000)) --no threads,kill,freeze,stop,deepbind,conditional
     done
@@ -145,9 +159,10 @@ find_device
 two_gpus_or_one
 find_build
 say "$device; logs in $out"
-torch_steps
-jax_steps
+find_fuzz_plan
+[ $softgpu = 1 ] || torch_steps
+[ $softgpu = 1 ] || jax_steps
 c_steps
 wait
-alone table 10 modes_table
+only="" alone table 10 modes_table # whatever was wanted
 finish

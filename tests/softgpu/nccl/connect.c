@@ -4,6 +4,7 @@
 #include "comm.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define WAIT_MS 10
 
@@ -14,8 +15,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void read_mode(void)
 {
-    const char *value = getenv("SOFTGPU_NCCL_CONNECT");
-    mode = value ? atoi(value) : MEETS;
+    const char *value = getenv("SOFTGPU_NCCL_CONNECT"), *at_runtime = getenv("NCCL_RUNTIME_CONNECT");
+    const int early = at_runtime && strcmp(at_runtime, "0") == 0;
+    mode = early ? CONNECTED : value ? atoi(value) : MEETS;
 }
 
 static int connects(const struct op *op)

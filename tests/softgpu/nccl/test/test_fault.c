@@ -131,6 +131,25 @@ Test(fault, the_first_collective_meets_its_peers_on_the_host)
     cr_expect_eq(run_ranks(2, 1, meets), 0);
 }
 
+/* Rank 1 does not come before the call of rank 0 has returned. */
+static void meets_nobody(struct rank *r)
+{
+    CUdeviceptr mem = device_bytes(r, 8192, 1);
+    volatile char *called = &r->shared[1];
+    while (r->rank == 1 && !*called)
+        usleep(1000);
+    gather(r, mem, 4096);
+    *called = 1;
+    OK(r->cu.cuStreamSynchronize(r->stream));
+}
+
+Test(fault, a_communicator_connects_when_it_is_made_if_told_to)
+{
+    setenv("SOFTGPU_NCCL_CONNECT", "1", 1);
+    setenv("NCCL_RUNTIME_CONNECT", "0", 1);
+    cr_expect_eq(run_ranks(2, 1, meets_nobody), 0);
+}
+
 static void *revoke_later(void *arg)
 {
     usleep(200000);
