@@ -209,7 +209,7 @@ static bool wait_all(void)
         while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0)
             left -= take_change(pid, status, &first_kill);
         act(start, first_kill);
-        if (now_ms() >= start + plan.seconds * 1000) {
+        if (left > 0 && now_ms() >= start + plan.seconds * 1000) {
             for (int r = 0; r < plan.n; r++)
                 if (!ranks[r].ended)
                     fprintf(stderr, "launch: rank %d hangs: not ended after %d s (mark %u)\n", r, plan.seconds,
