@@ -101,11 +101,8 @@ static bool capturing(CUstream stream)
     {                                                                                                                  \
         bool before = capturing(own);                                                                                  \
         const unsigned long long capture = slr_record_capture(own);                                                    \
-        const CUgraph made = capture && !slr_capture_is_given(capture) ? slr_graph_recorded(own) : NULL;               \
         slr_record_end(own);                                                                                           \
         CUresult r = REAL(sym) args;                                                                                   \
-        if (r == CUDA_SUCCESS && made)                                                                                 \
-            slr_recorded_captured(made);                                                                               \
         if (before && !capturing(own)) {                                                                               \
             slr_block_captures(-1);                                                                                    \
             slr_capture_given_ends(capture);                                                                           \

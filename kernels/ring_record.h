@@ -56,11 +56,7 @@
  * One node stands beside the chain: where a GEMM runs in parts these wait early for a shard that was
  * read from an expected place to be right (SLR_RECORDED_EARLY). It is satisfied by the peers' meet, but
  * where the place was wrong; a driver that then had the rest of the graph wait behind it would hold up
- * the peers. Where no GEMM is in parts it goes when the capture ends (slr_recorded_trim), or waits for nothing.
- *
- * Each node with words takes an entry of the queue that a launch is put into, which has room for about a
- * thousand (H100, driver 580): so how far a rank may run ahead of its peers before the driver holds it
- * up is a matter of how few of them there are. A gather has three, with shards that slots have room for.
+ * the peers. Where no GEMM is in parts it waits for nothing.
  *
  * Not thread-safe: under the lock of the ring's owner. */
 #ifndef SLR_KERNELS_RING_RECORD_H
@@ -170,10 +166,6 @@ void slr_record_routes(const struct slr_ring *ring, struct slr_route *route);
  * empty. */
 bool slr_recorded_copy(struct slr_recorded *to, const struct slr_recorded *from, CUgraph graph);
 void slr_recorded_free(struct slr_recorded *recorded);
-
-/* The capture has ended, and the driver has made the graph for it: nodes that only parts of a GEMM would have needed
- * go. */
-void slr_recorded_trim(struct slr_recorded *recorded);
 
 /* Whether the graph has copies for the kinds of memory of these routes. */
 bool slr_recorded_fits(const struct slr_recorded *recorded, const struct slr_route *route, int rank, int nranks);

@@ -48,22 +48,6 @@ void slr_recorded_free(struct slr_recorded *recorded)
     *recorded = (struct slr_recorded){0};
 }
 
-static bool is_early(const struct slr_recorded *recorded, const struct slr_recorded_node *node)
-{
-    return node->ops && recorded->op[node->first].role == SLR_RECORDED_EARLY;
-}
-
-/* No order goes with it: what it stands behind, the end does as well, and all that waits for it waits for that end. */
-void slr_recorded_trim(struct slr_recorded *recorded)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < recorded->nodes; i++)
-        if (recorded->parts || !is_early(recorded, &recorded->node[i]) || !slr_real.cuGraphDestroyNode ||
-            slr_real.cuGraphDestroyNode(recorded->node[i].node) != CUDA_SUCCESS)
-            recorded->node[kept++] = recorded->node[i];
-    recorded->nodes = kept;
-}
-
 /* ---- before a launch ---- */
 
 static bool has_kind(const struct slr_recorded *recorded, int peer, CUdeviceptr place, enum slr_memory kind)

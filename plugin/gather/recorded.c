@@ -183,17 +183,6 @@ void slr_recorded_in_parts(CUgraph graph, const struct slr_comm *c)
     pthread_mutex_unlock(&lock);
 }
 
-void slr_recorded_captured(CUgraph graph)
-{
-    if (!slr_recorded_any())
-        return;
-    pthread_mutex_lock(&lock);
-    struct slr_recorded_graph *at = find(slr_graph_of(graph));
-    for (unsigned i = 0; at && i < at->gathers; i++)
-        slr_recorded_trim(&at->gather[i].nodes);
-    pthread_mutex_unlock(&lock);
-}
-
 void slr_recorded_instantiated(CUgraphExec exec, CUgraph graph)
 {
     if (!slr_recorded_any())

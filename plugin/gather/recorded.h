@@ -3,8 +3,6 @@
  *
  *   call                                effect
  *   a gather is recorded                the graph that is recorded holds it
- *   the capture has ended               nodes that turned out not to be needed go, unless the graph is one of the
- *                                       program's, which may be captured into elsewhere
  *   cuGraphInstantiate (all forms)      the executable graph holds what the graph holds, by the
  *                                       graph's nodes, which CUDA wants to exist when they are named:
  *                                       so the graph's end is put off until that of the last
@@ -21,7 +19,7 @@
  * While any holds it, a gather's communicator stays connected and its buffers registered. A graph
  * whose nodes can not be followed is *lost*: its executable graphs are refused.
  *
- * Thread-safe, one lock; under it the driver is only asked for nodes, or to take one out. */
+ * Thread-safe, one lock; under it the driver is only asked for nodes. */
 #ifndef SLR_PLUGIN_GATHER_RECORDED_H
 #define SLR_PLUGIN_GATHER_RECORDED_H
 
@@ -71,7 +69,6 @@ unsigned slr_recorded_count(CUgraph graph, const struct slr_comm *c);
 void slr_recorded_in_parts(CUgraph graph, const struct slr_comm *c);
 
 /* After the driver's call. */
-void slr_recorded_captured(CUgraph graph); /* the driver has made it for a capture */
 void slr_recorded_instantiated(CUgraphExec exec, CUgraph graph);
 void slr_recorded_cloned(CUgraph clone, CUgraph graph);
 void slr_recorded_child(CUgraph graph, CUgraph child, CUgraphNode node);

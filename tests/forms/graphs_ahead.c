@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define GATHERS 20
-#define STEPS 15     /* 300 gathers: more than words tell apart, and as far as a queue has room */
-#define STEPS_BOTH 4 /* calls take more of that room than launches do */
+#define GATHERS 2
+#define STEPS 300
+#define STEPS_BOTH 30 /* calls take more of the queue's room than a launch does */
 
 /* One for all ranks: made before they are forked. */
 static atomic_int *told;
@@ -67,7 +67,7 @@ static void go_ahead(struct world *w, enum way first, enum way odd, enum way eve
     const unsigned far = own == BOTH ? STEPS_BOTH : STEPS;
     struct gather g[GATHERS];
     for (int i = 0; i < GATHERS; i++)
-        buffers_open(w, &g[i], i ? SHARD / 8 + 3 * (size_t)i : SHARD + 1, false);
+        buffers_open(w, &g[i], i ? SHARD / 8 + 3 : SHARD + 1, false);
     capture_begin(w->s);
     step(w, g);
     cudaGraphExec_t exec = graph_executable(capture_end(w->s));

@@ -123,7 +123,7 @@ thrown|records more, and throws the graph away
 idle|records more, and never launches it
 ahead|replays four times before the other comes to its calls
 behind|calls 300 times before the other comes to its replays
-far-ahead|launches 15 graphs of 20 gathers, and returns, before the other launches its first
+far-ahead|launches 300 graphs of two gathers, and returns, before the other launches its first
 far-ahead-mixed|the same, and the other calls
 far-ahead-both|the same, calls and launches in turns
 other-kind|calls from NCCL's virtual memory, the other replays with cudaMalloc's

@@ -1,3 +1,2 @@
-# A gather without a GEMM waits early for corrections, in a graph that keeps such nodes: with one queue the peers' never come.
+# A gather without a GEMM waits early for corrections: with one queue the peers' never come.
 s/parts \? slr_ready_value\(last, way->source == SLR_FROM_EXPECTED\) : slr_ready_value\(before, 0\)/slr_ready_value(last, way->source == SLR_FROM_EXPECTED)/
-s/recorded->parts \|\| !is_early/true || !is_early/

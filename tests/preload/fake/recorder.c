@@ -463,11 +463,6 @@ void slr_record_end(CUstream stream)
     (void)stream;
 }
 
-void slr_recorded_captured(CUgraph graph)
-{
-    (void)graph;
-}
-
 void slr_record_ended(unsigned long long capture)
 {
     (void)capture;

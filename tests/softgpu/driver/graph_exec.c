@@ -303,16 +303,7 @@ static void queue_step_locked(struct launch *l, unsigned i)
     l->done[i] = lane->last;
 }
 
-static unsigned memop_nodes(const struct sg_exec *e)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; i < e->count; i++)
-        n += e->steps[i].node && e->steps[i].node->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
-    return n;
-}
-
-/* The launch is one entry of the stream's queue, and one for each node with stream memory operations; the last
- * operation is the one that counts. */
+/* The launch is one entry of the stream's queue; the last operation is the one that counts. */
 static CUresult queue_launch_locked(struct launch *l)
 {
     struct sg_exec *e = l->exec;
@@ -334,7 +325,6 @@ static CUresult queue_launch_locked(struct launch *l)
             sg_op_dep_locked(end, l->done[i]);
     end->ctx = l->on->ctx;
     end->launch = true;
-    end->more_entries = memop_nodes(e);
     sg_queue_locked(l->on, end);
     sg_fence_put_locked(e->last);
     e->last = sg_fence_ref_locked(l->on->last);

@@ -118,14 +118,9 @@ static bool is_launch(const struct sg_op *op)
     return op->launch && !op->part;
 }
 
-static unsigned entries_of(const struct sg_op *op)
-{
-    return op->part ? 0 : 1 + op->more_entries;
-}
-
 void sg_entry_done_locked(struct sg_stream *s, const struct sg_op *op)
 {
-    s->entries -= entries_of(op);
+    s->entries -= !op->part;
     s->launches -= is_launch(op);
     if (waiting)
         pthread_cond_broadcast(&room);
@@ -183,7 +178,7 @@ void sg_queue_locked(struct sg_stream *s, struct sg_op *op)
     else
         s->head = op;
     s->tail = op;
-    s->entries += entries_of(op);
+    s->entries += !op->part;
     s->launches += is_launch(op);
     sg_worker_start_locked(s);
     pthread_cond_signal(&s->cv);

@@ -337,7 +337,6 @@ struct sg_op {
     bool recorded;                /* part of a graph */
     bool waiting, part;           /* part: of the call that queued the one before it, and of its entry */
     bool launch;                  /* of a kernel or a graph: its entry, if it has one of its own, is a launch */
-    unsigned more_entries;        /* of a graph's launch: for its nodes */
     struct sg_ctx *ties[SG_TIES]; /* contexts of other devices that count it as their work; NULL-padded */
     int64_t enqueued, started;
     struct sg_range *ranges;

@@ -94,24 +94,6 @@ Test(queue, whoever_fills_it_waits_in_the_call)
     end();
 }
 
-/* Seen on an H100: how many launches there is room for depends on the nodes with stream memory operations. */
-Test(queue, a_launch_takes_an_entry_for_each_node_with_words)
-{
-    CUstreamBatchMemOpParams p = {0};
-    CUgraph g;
-    start_held("20", 19);
-    p.writeValue = (struct CUstreamMemOpWriteValueParams_st){CU_STREAM_MEM_OP_WRITE_VALUE_32, mem, {7}, 0, 0};
-    OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    for (int i = 0; i < 5; i++)
-        OK(cuStreamBatchMemOp(other, 1, &p, 0));
-    OK(cuStreamEndCapture(other, &g));
-    OK(cuGraphInstantiate(&graph, g, 0));
-    for (int i = 0; i < 4; i++) /* 1 + 4 * (1 + 5) */
-        OK(cuGraphLaunch(graph, full));
-    expect_waits(ctx[0], a_fill);
-    end();
-}
-
 static void a_query(void)
 {
     RC(cuStreamQuery(other), CUDA_SUCCESS);

@@ -1,2 +1,0 @@
-# A launch has more nodes with words than gathers without a GEMM need.
-s/recorded->parts \|\| !is_early/true || !is_early/
