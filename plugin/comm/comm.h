@@ -103,6 +103,7 @@ struct slr_comm {
     struct slr_order *order;      /* over several streams */
     struct slr_product *product;  /* what a GEMM has computed for a reduce-scatter (produce/); NULL: nothing yet */
     struct slr_product *captured; /* the same in a capture (produce/captured.h) */
+    bool unproductive;            /* it has no product any more: produce/product.c's lock */
     _Atomic uint32_t turns;       /* calls that NCCL has had in its turn: nccl_turn.h */
     _Atomic bool turns_off;       /* they can not be followed */
     /* The watchdog's own memory: of progress; of NCCL's calls while a peer is gone; whom it has told. */

@@ -10,6 +10,7 @@
 #include "plugin/gather/pending_state.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/registration.h"
+#include "plugin/produce/product.h"
 #include "plugin/lifecycle/watchdog.h"
 #include "plugin/connect/connect.h"
 
@@ -107,12 +108,19 @@ static void dispose(struct slr_comm *c, const char *who)
     slr_comm_dispose(c);
 }
 
+/* Nobody finds it from here on: neither by its handle, nor through what a GEMM has left for it. */
+static void leave(struct slr_comm *c)
+{
+    slr_comm_remove(c);
+    slr_product_end(c);
+}
+
 /* Its streams are idle. Ends the caller's use as well. */
 static void end_destroyed(struct slr_comm *c)
 {
     slr_registered_end(c, UINT64_MAX); /* while the communicator is on the list: house-keeping closes the exports */
     await_writers(c, slr_now_ms() + WRITERS_MS);
-    slr_comm_remove(c);
+    leave(c);
     if (slr_comm_last_user(c, DESTROY_USERS_MS)) {
         dispose(c, "ncclCommDestroy");
         return;
@@ -128,7 +136,7 @@ static void end_aborted(struct slr_comm *c, bool drained, uint64_t end)
 {
     slr_registered_end(c, end);
     await_writers(c, end);
-    slr_comm_remove(c); /* nobody finds it by its handle from here on */
+    leave(c);
     if (c->pass != SLR_R_RING && slr_comm_last_user(c, ABORT_USERS_MS)) {
         dispose(c, "ncclCommAbort");
         return;

@@ -76,7 +76,7 @@ void slr_product_made(struct slr_product *p, bool good)
     p->blocking = is_blocking(p->stream);
     pthread_mutex_lock(&lock);
     drop_locked(p->ctx); /* its GEMM is an operation */
-    if (good)
+    if (good && !p->comm->unproductive)
         put_on(p);
     pthread_mutex_unlock(&lock);
 }
@@ -267,6 +267,18 @@ void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
 
 /* ---- the end ---- */
 
+void slr_product_end(struct slr_comm *c)
+{
+    pthread_mutex_lock(&lock);
+    c->unproductive = true;
+    for (struct slr_product *p = list, *next; p; p = next) {
+        next = p->next;
+        if (p->comm == c)
+            take_off(p);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 static void destroy(CUevent *event)
 {
     if (*event)
@@ -279,10 +291,6 @@ void slr_product_close(struct slr_comm *c, bool gone)
     struct slr_product *p = c->product;
     if (!p)
         return;
-    pthread_mutex_lock(&lock);
-    if (p->live)
-        take_off(p);
-    pthread_mutex_unlock(&lock);
     for (unsigned i = 0; i < SLR_PRODUCT_PARTS && !gone; i++)
         destroy(&p->event[i]);
     if (!gone)

@@ -103,7 +103,11 @@ void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigne
 void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags);
 void slr_product_event_end(CUevent event);
 
-/* The communicator ends; its context is current unless that has gone. */
+/* The communicator is not found any more, or only as an orphan: from here on it has no live product, so nobody holds
+ * it for one. Who does already is waited for, as all its users are. */
+void slr_product_end(struct slr_comm *c);
+
+/* The communicator ends, without users; its context is current unless that has gone. */
 void slr_product_close(struct slr_comm *c, bool gone);
 
 #endif

@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const struct scatter_case *const lists[] = {
-    form_cases, plain_cases, between_cases, instead_cases, look_cases,        group_cases, unlike_cases,
-    loop_cases, reuse_cases, tried_cases,   graph_cases,   graph_wrong_cases, meet_cases,  changed_cases};
+    form_cases,  plain_cases, between_cases, instead_cases,     look_cases, group_cases,   unlike_cases, loop_cases,
+    reuse_cases, tried_cases, graph_cases,   graph_wrong_cases, meet_cases, changed_cases, end_cases};
 static const struct scatter_case *chosen;
 static struct rank me;
 
