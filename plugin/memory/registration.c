@@ -49,8 +49,7 @@ static struct registration *take(const struct slr_comm *c, const void *handle)
 /* A communicator whose registrations are of use. */
 static struct slr_comm *find(ncclComm_t comm)
 {
-    struct slr_comm *c =
-        slr_process_off() || !slr_get(SLR_S_ZERO_COPY) ? NULL : slr_comm_find(comm);
+    struct slr_comm *c = slr_process_off() || !slr_get(SLR_S_ZERO_COPY) ? NULL : slr_comm_find(comm);
     if (c && c->pass == SLR_R_RING)
         return c;
     slr_comm_put(c);

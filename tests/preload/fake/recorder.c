@@ -219,9 +219,7 @@ bool slr_pending_event_is_shared(CUevent event)
     return false;
 }
 
-void slr_pending_opening(void)
-{
-}
+void slr_pending_opening(void) {}
 
 void slr_product_on_all(void)
 {
