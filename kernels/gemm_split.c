@@ -81,13 +81,19 @@ static bool touches_either(struct slr_extent x, const struct slr_gather *g, int 
     return overlap(x, extent_recv(g, nranks)) || overlap(x, extent_of((const void *)(uintptr_t)g->send, g->plan.shard));
 }
 
+enum { LONGEST_SCALAR = 16 }; /* a complex of fp64 */
+
 /* alpha or beta; wherever it is. */
-static struct slr_extent extent_scalar(const struct slr_gemm *gemm, const void *p)
+static bool near(const void *p, struct slr_extent x)
 {
-    enum { LONGEST = 16 }; /* a complex of fp64 */
+    return overlap(extent_of(p, LONGEST_SCALAR), x);
+}
+
+static bool __attribute__((noinline)) scalar_in(const struct slr_gemm *gemm, const void *p, struct slr_extent x)
+{
     cudaDataType type;
     const size_t bytes = slr_gemm_scalar_type(gemm, &type) ? slr_gemm_type_bytes(type) : 0;
-    return extent_of(p, bytes ? bytes : LONGEST);
+    return overlap(extent_of(p, bytes ? bytes : LONGEST_SCALAR), x);
 }
 
 /* What is written must touch neither buffer of the gather; the other operand, the scalars and
@@ -95,13 +101,17 @@ static struct slr_extent extent_scalar(const struct slr_gemm *gemm, const void *
 static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
 {
     struct slr_extent recv = extent_recv(g, nranks), other = on_a ? extent_b(gemm) : extent_a(gemm);
-    bool touches = touches_either(extent_c(gemm), g, nranks) || overlap(other, recv) ||
-                   overlap(extent_scalar(gemm, gemm->alpha), recv) || overlap(extent_scalar(gemm, gemm->beta), recv);
+    if (touches_either(extent_c(gemm), g, nranks) || overlap(other, recv) ||
+        (near(gemm->alpha, recv) && scalar_in(gemm, gemm->alpha, recv)) ||
+        (near(gemm->beta, recv) && scalar_in(gemm, gemm->beta, recv)))
+        return true;
     for (int i = 0; i < SLR_GEMM_READS; i++)
-        touches = touches || overlap(gemm->read[i], recv);
+        if (overlap(gemm->read[i], recv))
+            return true;
     for (int i = 0; i < SLR_GEMM_WRITES; i++)
-        touches = touches || touches_either(gemm->written[i], g, nranks);
-    return touches;
+        if (gemm->written[i].end && touches_either(gemm->written[i], g, nranks))
+            return true;
+    return false;
 }
 
 const char *slr_gemm_reads(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, size_t *bytes)
