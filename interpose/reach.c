@@ -138,7 +138,7 @@ static _Atomic unsigned long long seen_adds;
 static unsigned long long seen_subs;
 static unsigned seen_objects; /* from the front of the list; new ones come behind */
 static unsigned seen_reals;
-static bool late; /* slipring does not come first in the global scope */
+static _Atomic bool late; /* slipring does not come first in the global scope */
 
 struct look {
     unsigned at;    /* the object's place in the list */
@@ -240,6 +240,7 @@ void slr_reach_install(void)
     const char *name = "cuGetProcAddress_v2";
     void *first = slr_dlsym(RTLD_DEFAULT, name);
     /* Somebody else's, that stands in front of slipring's, is no reason. */
-    late = first && slr_is_drivers(name, first);
+    atomic_store_explicit(&late, first && slr_is_drivers(name, first),
+                          memory_order_relaxed); /* also by a thread beside */
     atomic_store_explicit(&slr_reach_looks, look, memory_order_release);
 }

@@ -243,10 +243,8 @@ static bool put(struct slr_product *p, const struct slr_gemm *gemm, bool capture
         return false;
     p->timing = (captured ? slr_timeline_capture_expect : slr_timeline_expect)(p->comm, p->stream);
     const bool good = compute(p, gemm);
-    if (!captured)
-        slr_product_made(p, good);
-    else if (good)
-        slr_captured_end(p);
+    if (good)
+        (captured ? slr_captured_end : slr_product_made)(p);
     return good;
 }
 

@@ -16,10 +16,12 @@ bool slr_product_any(void)
     return atomic_load_explicit(&count, memory_order_acquire) != 0;
 }
 
-/* Under the lock. */
+/* Under the lock. Nothing, if it is not live. */
 static void take_off(struct slr_product *p)
 {
     struct slr_product **at = &list;
+    if (!p->live)
+        return;
     while (*at != p)
         at = &(*at)->next;
     *at = p->next;
@@ -48,8 +50,7 @@ struct slr_product *slr_product_of(struct slr_comm *c)
         return p;
     }
     pthread_mutex_lock(&lock);
-    if (p->live) /* of another thread, which has come here since this one's operation dropped what there was */
-        take_off(p);
+    take_off(p); /* of another thread, which has come here since this one's operation dropped what there was */
     pthread_mutex_unlock(&lock);
     return p;
 }
@@ -71,12 +72,12 @@ static void put_on(struct slr_product *p)
     atomic_fetch_add(&slr_gate_word, 1);
 }
 
-void slr_product_made(struct slr_product *p, bool good)
+void slr_product_made(struct slr_product *p)
 {
     p->blocking = is_blocking(p->stream);
     pthread_mutex_lock(&lock);
     drop_locked(p->ctx); /* its GEMM is an operation */
-    if (good && !p->comm->unproductive)
+    if (!p->comm->unproductive)
         put_on(p);
     pthread_mutex_unlock(&lock);
 }
@@ -85,17 +86,14 @@ struct slr_product *slr_product_take(struct slr_comm *c, CUdeviceptr send, size_
                                      CUevent *before)
 {
     struct slr_product *p = c->product;
-    bool taken = false;
-    if (!p || !slr_product_any())
+    if (!p)
         return NULL;
     pthread_mutex_lock(&lock);
-    if (p->live) {
-        const bool here = p->stream == stream, there = p->follows && p->follower == stream;
-        /* What was loaded since the GEMM, or is being, could have touched it unseen. */
-        taken = p->c == send && p->bytes == bytes && (here || there) && !slr_reach_doubtful();
-        *before = taken && !here ? p->before : NULL;
-        take_off(p);
-    }
+    const bool here = p->stream == stream, there = p->follows && p->follower == stream;
+    /* What was loaded since the GEMM, or is being, could have touched it unseen. */
+    const bool taken = p->live && p->c == send && p->bytes == bytes && (here || there) && !slr_reach_doubtful();
+    *before = here ? NULL : p->before;
+    take_off(p);
     pthread_mutex_unlock(&lock);
     return taken ? p : NULL;
 }
@@ -229,11 +227,11 @@ static void follow(struct slr_comm *c, const struct wait *w)
         slr_shared_work_end();
     }
     pthread_mutex_lock(&lock);
-    if (p->live && recorded && carries(p, w->event) && !p->follows) {
+    if (recorded && carries(p, w->event)) {
         p->follower = stream;
         p->follows = true;
         p->blocking = p->blocking || w->blocking;
-    } else if (p->live) {
+    } else {
         take_off(p);
     }
     pthread_mutex_unlock(&lock);

@@ -76,9 +76,9 @@ struct slr_product {
  * memory. */
 struct slr_product *slr_product_of(struct slr_comm *c);
 
-/* Likewise; `p` has been filled in, and its parts have been enqueued, or (not good) not all of them: an operation,
- * which drops what else is live in its context. */
-void slr_product_made(struct slr_product *p, bool good);
+/* Likewise; `p` has been filled in, and its parts have been enqueued: an operation, which drops what else is live in
+ * its context. */
+void slr_product_made(struct slr_product *p);
 
 /* Under the communicator's lock: the product of a reduce-scatter of `bytes` from `send` on `stream`;
  * NULL: none that is live. It is not live any more, and stays as it is until the lock is given up.

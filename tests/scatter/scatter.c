@@ -11,7 +11,7 @@
 
 static const struct scatter_case *const lists[] = {
     form_cases,  plain_cases, between_cases, instead_cases,     look_cases, group_cases,   unlike_cases, loop_cases,
-    reuse_cases, tried_cases, graph_cases,   graph_wrong_cases, meet_cases, changed_cases, end_cases};
+    reuse_cases, tried_cases, graph_cases,   graph_wrong_cases, meet_cases, changed_cases, end_cases,    kept_cases};
 static const struct scatter_case *chosen;
 static struct rank me;
 

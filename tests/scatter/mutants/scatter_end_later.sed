@@ -1,2 +1,2 @@
 # A GEMM may leave a product for a communicator that is being destroyed.
-s/ \&\& !p->comm->unproductive//
+s/    if \(!p->comm->unproductive\)\n        put_on/    put_on/

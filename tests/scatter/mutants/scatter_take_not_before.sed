@@ -1,2 +1,2 @@
 # Parts are sent before what stands on the stream that follows.
-s/\*before = taken \&\& !here \? p->before : NULL;/*before = NULL;/
+s/\*before = here \? NULL : p->before;/*before = NULL;/

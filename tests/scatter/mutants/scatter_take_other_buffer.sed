@@ -1,2 +1,2 @@
 # The call may send another buffer than the GEMM wrote.
-s/taken = p->c == send \&\& /taken = /
+s/taken = p->live \&\& p->c == send \&\& /taken = p->live \&\& /
