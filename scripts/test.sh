@@ -7,8 +7,8 @@
 #   --compiler gcc|clang       default gcc (build); clang builds in build-clang
 #   --label REGEX              only the tests with such a label
 #   --jobs N                   compile jobs; default: the number of processors. Three times as many tests run at a time, as most wait most of the time
-#   --all                      everything that a change must pass: the format check, builds with gcc and clang in Debug
-#                              and Release, the Python wheel, the tests under both sanitizer runs, and the plain tests
+#   --all                      everything that a change must pass: the format check, builds with gcc and clang, with and
+#                              without optimisation, the Python wheel, the tests under both sanitizer runs, and the plain tests
 #   --no-setup                 do not look for missing packages
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -115,15 +115,12 @@ check_format() {
     return 1
 }
 
-# What is shipped, without the tests: each compiler with and without optimisation, as their warnings differ.
+# What is shipped, without the tests: each compiler's warnings differ, and gcc's without optimisation from those with it,
+# which the wheel's build shows.
 build_variants() {
-    local cc type
-    for cc in gcc clang; do
-        have "$cc" || { warn "$cc is not installed: not built with it" && continue; }
-        for type in Debug Release; do
-            build "build-$cc-$type" -DSLIPRING_TESTS=OFF -DCMAKE_C_COMPILER=$cc -DCMAKE_BUILD_TYPE=$type || return 1
-        done
-    done
+    build build-gcc-Debug -DSLIPRING_TESTS=OFF -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug || return 1
+    have clang || { warn "clang is not installed: not built with it" && return; }
+    build build-clang-Release -DSLIPRING_TESTS=OFF -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Release
 }
 
 # As scripts/package.sh --wheel makes it; a function that glibc 2.28 has by another name, and packaging/old_glibc.h does not
@@ -153,7 +150,7 @@ fi
 results=() failed="" summary="" leave_out=() # regular expressions of whole names of tests
 if [ $all = 1 ]; then
     step "format" check_format
-    step "gcc and clang, Debug and Release" build_variants
+    step "gcc Debug, clang Release" build_variants
     step "wheel" build_wheel
     # For the sanitizers less is enough: one victim while data is in flight, fused GEMMs with two ranks, no benchmark that
     # takes long.
@@ -163,6 +160,8 @@ if [ $all = 1 ]; then
     # plain tests.
     leave_out=(form_order_3 form_large scatter_forms_8 form_plain_order 'gpu\.run_on_softgpu' structure bench_floor bench_replicas softgpu_nccl_data)
     leave_out+=("${few[@]}")
+    # What no sanitizer looks at, and comparisons that have the code of those that stay.
+    leave_out+=(package_headers 'form_graphs_off_.*_(1|captured)' 'scatter_verify_(unlike|wrong|loop)_.*')
     step "tests, ASan and UBSan" run_tests gcc address
     # Ten times slower. Tests labelled slow, and those named below, run under TSan only with --sanitize thread; race judges
     # the device's order.
@@ -184,6 +183,8 @@ if [ $all = 1 ]; then
     leave_out+=('e2e_kept_(scatter|ranks|unwritable)' 'scatter_(look|unlike)_.*' 'e2e_gather_(4|8)' e2e_trials_2)
     # What a failed communicator lets go of goes on beside another one's call, on the same memory.
     leave_out+=('fault_called_left-spared_.*')
+    # The same trial of a driver, that refuses another call; the driver's other order of nodes.
+    leave_out+=('form_graphs_off_cu.*' '.*_one_lane_2' form_graphs_turns_4 'scatter_graphs-wrong_.*')
     # Forms of GEMMs: what threads could do wrong does not depend on them.
     leave_out+=('e2e_fuse_(narrow|refused|lt)_.*')
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
