@@ -140,6 +140,12 @@ static CUresult hook_cuGraphDestroy(CUgraph graph)
     return slr_recorded_destroys(graph) ? REAL(cuGraphDestroy)(graph) : CUDA_SUCCESS;
 }
 
+static CUresult hook_cuGraphDestroyNode(CUgraphNode node)
+{
+    slr_recorded_node_destroyed(node);
+    return REAL(cuGraphDestroyNode)(node);
+}
+
 static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 {
     slr_graph_forget(slr_graph_exec(exec));
@@ -321,6 +327,7 @@ static void install_graphs(void)
     INSTALL(cuGraphClone);
     INSTALL(cuGraphCreate);
     INSTALL(cuGraphDestroy);
+    INSTALL(cuGraphDestroyNode);
     INSTALL(cuGraphExecChildGraphNodeSetParams);
     INSTALL(cuGraphExecDestroy);
     INSTALL(cuGraphExecNodeSetParams);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Driver functions for which a join is not enough. They are gated as all others (gate.def says what
- * they join); behind the gate the stub jumps to a function of alloc.c, event.c or graph.c instead
+ * they join); behind the gate the stub jumps to a function of alloc.c, event.c, given.c or graph.c instead
  * of the driver's.
  *
  * Each function below puts those of one file in front of the driver's in slr_gate_real; with
@@ -19,6 +19,9 @@ void slr_alloc_install(void);
  * (plugin/gather/pending.h). A stream may end on which a communicator has work that others have to
  * come behind (plugin/gather/order.h). */
 void slr_event_install(void);
+
+/* given.c: memory that the program gives to other processes (cache/given.h). */
+void slr_given_install(void);
 
 /* graph.c: captures and graphs. When a stream captures, no context is synchronised
  * (cache/blocks.h), and which graphs hold gathers is followed from the capture to the launch

@@ -102,6 +102,7 @@ static void install_gate(void)
         slr_gate_real[i] = slr_gate_found[i] ? slr_gate_found[i] : (void *)slr_gate_missing;
     slr_alloc_install();
     slr_event_install();
+    slr_given_install();
     slr_graph_install();
     slr_log_enabled(SLR_LOG_WARN); /* tells the problems of the settings just used */
     atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);

@@ -300,6 +300,7 @@ enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool
 void slr_ring_number(struct slr_ring *ring, const struct slr_gather *g)
 {
     const uint32_t last = atomic_load(&ring->issued) + g->plan.pieces;
+    slr_ring_keep_up(ring);
     for (int peer = 0; peer < ring->nranks; peer++)
         if (peer != ring->rank && slr_delivery_to(g, peer) == SLR_CORRECTED)
             atomic_store(&ring->corrected[peer], slr_ready_value(last, 1));
@@ -450,11 +451,10 @@ enum slr_status slr_ring_await_slots(struct slr_ring *ring, CUstream stream)
     return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
 }
 
-enum slr_status slr_ring_launched(struct slr_ring *ring, CUstream stream)
+enum slr_status slr_ring_launched(struct slr_ring *ring, CUevent behind)
 {
     ring->carrying = ring->restated = false;
-    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, stream));
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->entry, 0));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, behind, 0));
     return SLR_CU(cuEventRecord, ring->finished, ring->tail);
 }
 

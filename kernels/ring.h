@@ -239,12 +239,12 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
 /* Of a gather that is in a graph (ring_record.h), what slr_ring_begin and slr_ring_finish do besides
  * enqueueing: number its pieces; before that g->route[].delivery, before slr_ring_expects
  * g->route[].source as well. Before the launch `stream` waits until the slots are free: in the graph
- * nothing says so (ring_record.h). And when a graph with the latest gathers has been launched on
- * `stream`: they are over when that is. */
+ * nothing says so (ring_record.h). And when a graph with the latest gathers has been launched, and
+ * `behind` been recorded behind that: they are over when it is. */
 void slr_ring_number(struct slr_ring *ring, const struct slr_gather *g);
 void slr_ring_expects(struct slr_ring *ring, const struct slr_gather *g);
 enum slr_status slr_ring_await_slots(struct slr_ring *ring, CUstream stream);
-enum slr_status slr_ring_launched(struct slr_ring *ring, CUstream stream);
+enum slr_status slr_ring_launched(struct slr_ring *ring, CUevent behind);
 
 /* Makes `stream` wait for everything that the latest gather does, and for the events that carry it:
  * what is put on the stream behind them must not be seen to end before them. */

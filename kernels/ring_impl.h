@@ -66,6 +66,10 @@ static inline enum slr_source slr_source_of(const struct slr_gather *g, int peer
  * `own`: these streams have work. */
 enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own);
 
+/* Before pieces are numbered: what has not been told anew for very many pieces is brought up, as numbers that are compared
+ * cyclically must not be half of the range apart. Under the lock of the ring's owner. */
+void slr_ring_keep_up(struct slr_ring *ring);
+
 /* In which ways peers get this rank's shard: a bit for each enum slr_delivery. */
 unsigned slr_ring_deliveries(const struct slr_ring *ring, const struct slr_gather *g);
 

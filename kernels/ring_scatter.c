@@ -165,6 +165,7 @@ static enum slr_status conclude(struct slr_ring *ring, uint32_t last)
 void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan)
 {
     const uint32_t before = atomic_load(&ring->issued);
+    slr_ring_keep_up(ring);
     atomic_store(&ring->entered, before + plan->pieces);
     atomic_store(&ring->issued, before + plan->pieces);
 }

@@ -1,10 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring as the host sees it: by its words, without a call of the driver. */
-#include "kernels/flags.h"
-#include "kernels/ring.h"
+#include "kernels/ring_impl.h"
 
 /* Far above any number in flight, far below half of the cyclic range. */
 #define RELEASE_AHEAD (1u << 29)
+
+/* Words and numbers are compared cyclically: what is 2^31 pieces behind counts as ahead. Far above any number in flight,
+ * too; a reduce-scatter alone counts 240. */
+#define LEFT_BEHIND (1u << 29)
+
+static bool left_behind(uint32_t piece, uint32_t now)
+{
+    return (int32_t)(now - piece) >= (int32_t)LEFT_BEHIND;
+}
+
+/* All that was expected, corrected, opened or staged up to there is long over, and says the same with a later number. */
+static void bring_up(_Atomic uint64_t *value, uint32_t now)
+{
+    if (left_behind((uint32_t)(atomic_load(value) >> 32), now))
+        atomic_store(value, slr_ready_value(now - LEFT_BEHIND / 2, 0));
+}
+
+void slr_ring_keep_up(struct slr_ring *ring)
+{
+    const uint32_t now = atomic_load(&ring->issued);
+    if (ring->recorded) /* it counts for itself */
+        return;
+    for (int peer = 0; peer < ring->nranks; peer++) {
+        if (peer == ring->rank)
+            continue;
+        bring_up(&ring->expected[peer], now);
+        bring_up(&ring->corrected[peer], now);
+        /* A word that only this rank's device writes, when it is told to; that comes later, or now: then it stays. */
+        _Atomic uint32_t *open = slr_flag(ring->flags, ring->nranks, SLR_FLAG_OPEN, peer, ring->rank);
+        uint32_t said = atomic_load(open);
+        if (left_behind(said, now))
+            atomic_compare_exchange_strong(open, &said, now - LEFT_BEHIND / 2);
+    }
+    if (left_behind(atomic_load(&ring->entered), now))
+        atomic_store(&ring->entered, 0);
+    if (ring->staged && left_behind(ring->staged, now))
+        ring->staged = 0;
+}
 
 static bool reached(const struct slr_ring *ring, enum slr_flag_kind kind, int owner, int reader, uint32_t piece)
 {

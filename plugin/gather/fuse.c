@@ -131,10 +131,13 @@ static CUstream stream_of(const struct slr_gemm *gemm)
 /* Whether parts of the GEMM may read `send` in the stead of the receive buffer. The program may write
  * to it as soon as it sees the gather's end. All that it puts on the gather's own stream comes
  * behind the GEMM, and so does what waits for that. But another stream may have been told before, by
- * an event, or by the order of the communicator's operations, if they are on several streams. */
+ * an event, or by the order of the communicator's operations, if they are on several streams; or the
+ * host has seen the end, by a query, or by waiting for the context while another one was current. Who
+ * asks meanwhile sets `shown`, and then looks at `read` (pending_query.c). */
 static bool send_stays(struct slr_comm *c, CUstream stream)
 {
-    return slr_pending_holder(c, stream)->origin && !c->ring.carrying && !c->order->several;
+    return slr_pending_holder(c, stream)->origin && !c->ring.carrying && !c->order->several &&
+           !atomic_load(&c->pending->shown);
 }
 
 /* Returns true when the GEMM has been done and *result is what the application gets. */
@@ -144,9 +147,11 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
     unsigned parts = 0;
     struct slr_gather here = c->pending->gather;
     here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
+    atomic_store(&c->pending->read, true);
     here.send_stays = send_stays(c, stream);
     bool nvtx = slr_nvtx_begin("fused GEMM", form_name(split), here.plan.shard * (uint64_t)c->nranks);
     *result = slr_gemm_fused(&c->ring, &here, gemm, split, &parts);
+    atomic_store(&c->pending->read, false);
     slr_nvtx_end(nvtx);
     if (parts == 0)
         return false; /* cuBLAS did not take the first part; it may take the whole */

@@ -2,6 +2,7 @@
 #include "plugin/gather/nccl_call.h"
 
 #include "cache/captures.h"
+#include "cache/given.h"
 #include "kernels/gemm.h"
 #include "plugin/tuner/explore.h"
 #include "plugin/comm/group_record.h"
@@ -58,6 +59,16 @@ static void measured(const struct slr_call *call, bool begins)
     slr_guard--;
 }
 
+/* A peer that gets the small gather may take that for the end of the large one on this rank, and use the memory. */
+static bool may_reach(const struct slr_comm *c)
+{
+    const struct slr_gather *g = &c->pending->gather;
+    for (int peer = 0; peer < c->nranks; peer++)
+        if (peer != c->rank && slr_shared_same_process(&c->shared, peer))
+            return true;
+    return slr_memory_given(g->send, g->plan.shard) || slr_memory_given(g->recv, g->plan.shard * (size_t)c->nranks);
+}
+
 /* Neither of the call's buffers has anything in common with the pending gather's. */
 static bool apart(const struct slr_comm *c, const void *what)
 {
@@ -66,7 +77,8 @@ static bool apart(const struct slr_comm *c, const void *what)
     const struct slr_extent read = {send, send + call->shard},
                             written = {recv, recv + call->shard * (size_t)call->comm->nranks};
     const struct slr_gather *g = &c->pending->gather;
-    return !c->records && slr_extent_apart(read, g, c->nranks) && slr_extent_apart(written, g, c->nranks);
+    return !c->records && !may_reach(c) && slr_extent_apart(read, g, c->nranks) &&
+           slr_extent_apart(written, g, c->nranks);
 }
 
 bool slr_gather_overtakes(const struct slr_call *call)

@@ -10,9 +10,19 @@
 /* Operations of NCCL after which a communicator that never gathers is taken to stay so. */
 #define OPEN_QUESTION 32
 
+static void destroy(struct slr_ordered *o)
+{
+    if (o->behind)
+        slr_real.cuEventDestroy(o->behind);
+    o->behind = NULL;
+}
+
 /* Records the event behind what is on the stream now. */
 static enum slr_status note(struct slr_ordered *o, CUstream stream)
 {
+    if (o->away)
+        destroy(o);
+    o->away = false;
     if (!o->behind)
         SLR_TRY(SLR_CU(cuEventCreate, &o->behind, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventRecord, o->behind, stream));
@@ -98,6 +108,52 @@ enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream)
     o->gathered = true;
     o->settled = false;
     return o->several || at_once(stream) ? note(&o->gather, stream) : SLR_OK;
+}
+
+/* ---- launches on a stream of another context ---- */
+
+/* By one of the ring's streams, which comes behind all that the launch has to. There is none as long as there were no
+ * gathers. */
+enum slr_status slr_order_before_away(struct slr_comm *c, CUstream stream, CUcontext ctx, bool gather)
+{
+    if (!c->order->gathered || !atomic_load(&c->ring.opened))
+        return SLR_OK;
+    SLR_TRY(slr_order_before_gather(c, c->ring.tail));
+    if (gather)
+        SLR_TRY(slr_ring_await_slots(&c->ring, c->ring.tail));
+    SLR_TRY(SLR_CU(cuEventRecord, c->ring.published, c->ring.tail)); /* recorded anew by each gather */
+    SLR_TRY(slr_context_enter(ctx));
+    const enum slr_status s = SLR_CU(cuStreamWaitEvent, stream, c->ring.published, 0);
+    slr_shared_leave();
+    return s;
+}
+
+static enum slr_status note_away(struct slr_ordered *o, CUstream stream, CUcontext ctx)
+{
+    destroy(o);
+    SLR_TRY(slr_context_enter(ctx));
+    enum slr_status s = SLR_CU(cuEventCreate, &o->behind, CU_EVENT_DISABLE_TIMING);
+    if (s == SLR_OK)
+        s = SLR_CU(cuEventRecord, o->behind, stream);
+    slr_shared_leave();
+    atomic_store(&o->id, SLR_NO_STREAM);
+    atomic_store(&o->open, true);
+    atomic_store(&o->noted, true);
+    o->away = true;
+    return s;
+}
+
+enum slr_status slr_order_after_away(struct slr_comm *c, CUstream stream, CUcontext ctx, bool gather)
+{
+    struct slr_order *o = c->order;
+    SLR_TRY(note_away(gather ? &o->gather : &o->nccl, stream, ctx));
+    o->several = true;
+    o->settled = !gather;
+    if (!gather)
+        return SLR_OK;
+    atomic_store(&o->nccl.open, false);
+    o->gathered = true;
+    return slr_ring_launched(&c->ring, o->gather.behind);
 }
 
 static void failed(struct slr_comm *c, enum slr_status s)
@@ -248,13 +304,6 @@ void slr_order_note(struct slr_comm *c)
         s = note_late(&c->order->nccl);
     slr_shared_work_end();
     failed(c, s);
-}
-
-static void destroy(struct slr_ordered *o)
-{
-    if (o->behind)
-        slr_real.cuEventDestroy(o->behind);
-    o->behind = NULL;
 }
 
 void slr_order_close(struct slr_comm *c)

@@ -52,6 +52,7 @@ struct slr_ordered {
     _Atomic bool open;        /* there is one, and calls on other streams have to wait for it */
     _Atomic bool noted;       /* `behind` has been recorded behind it */
     CUevent behind;           /* NULL: not made yet */
+    bool away;                /* `behind` is of another context than the communicator's */
 };
 
 struct slr_order {
@@ -67,6 +68,12 @@ struct slr_order {
  * but SLR_OK: `stream` could not be made to wait. */
 enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream);
 enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream);
+
+/* The same around the launch of a graph with such gathers, or with operations of NCCL's (`gather`: false), on a stream of
+ * another context, `ctx`, as a graph for several devices has: no event of the communicator's can be recorded there.
+ * Anything but SLR_OK: it could not be ordered. */
+enum slr_status slr_order_before_away(struct slr_comm *c, CUstream stream, CUcontext ctx, bool gather);
+enum slr_status slr_order_after_away(struct slr_comm *c, CUstream stream, CUcontext ctx, bool gather);
 
 /* Whether what is put on `stream` now comes behind the communicator's latest gather anyway. Under
  * its lock. */

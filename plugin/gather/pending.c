@@ -119,6 +119,7 @@ void slr_pending_add(struct slr_comm *c)
     c->pending->active = true;
     c->pending->serial = ++serial;
     c->pending->carried = c->pending->followed = false;
+    atomic_store(&c->pending->shown, false);
     c->pending->holder[0] = h;
     c->pending->holders = 1;
     c->pending->carriers = 0;
@@ -421,6 +422,15 @@ static bool in_context(struct slr_comm *c, void *ctx)
     return !ctx || c->shared.ctx == ctx;
 }
 
+/* Of other contexts nothing is joined: most of what comes here waits for one alone, but that may be another than the
+ * current one. Visits all, as it never matches. */
+static bool show(struct slr_comm *c, void *nothing)
+{
+    (void)nothing;
+    atomic_store(&c->pending->shown, true);
+    return false;
+}
+
 static bool on_device(struct slr_comm *c, void *device)
 {
     return c->shared.device == *(const CUdevice *)device;
@@ -441,6 +451,7 @@ void slr_pending_join_all(enum slr_reason why, const char *who)
     CUcontext ctx = NULL;
     slr_guard++;
     slr_real.cuCtxGetCurrent(&ctx);
+    slr_pending_find(show, NULL);
     join_each(in_context, ctx, why, who);
     slr_guard--;
 }

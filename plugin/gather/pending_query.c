@@ -32,6 +32,16 @@ static bool is_next(struct slr_comm *c, void *looks)
     return true;
 }
 
+/* The driver is about to say that the stream is ready: what the host does from then on comes behind the gather, on
+ * whatever stream. But a GEMM that reads `send` may be on its way there, in another thread: then it has come first. */
+static bool show(struct slr_comm *c, void *looks)
+{
+    if (!is_shown(looks, c))
+        return false;
+    atomic_store(&c->pending->shown, true);
+    return atomic_load(&c->pending->read);
+}
+
 /* What is joined meanwhile the driver knows of, and the ring's streams may have the next gather. */
 static bool is_still(struct slr_comm *c, void *looks)
 {
@@ -59,7 +69,9 @@ static bool shows_gather(CUstream stream)
         slr_comm_put(still);
         slr_comm_put(c);
     }
-    return busy;
+    struct slr_comm *read = busy ? NULL : slr_pending_find(show, &l);
+    slr_comm_put(read);
+    return busy || read;
 }
 
 bool slr_pending_query(CUstream stream, bool per_thread, const char *who, CUresult *result)

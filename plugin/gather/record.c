@@ -28,6 +28,7 @@ struct slr_recorder {
     struct slr_pending pending;
     unsigned long long capture; /* 0: none now */
     unsigned calls;
+    _Atomic bool drawn; /* its ring's streams are in the capture */
     struct slr_recorder *next;
 };
 
@@ -108,6 +109,7 @@ static void begin(struct slr_recorder *r, const struct slr_comm *c, unsigned lon
     atomic_store(&r->comm.error, ncclSuccess);
     memset(&r->order, 0, sizeof r->order);
     r->calls = 0;
+    atomic_store(&r->drawn, false);
     r->capture = capture;
 }
 
@@ -227,7 +229,9 @@ enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps)
     enum slr_status s = slr_shared_work_begin(&c->shared);
     if (s == SLR_OK) {
         s = take_steps(x, steps);
-        if (s != SLR_OK)
+        if (s == SLR_OK)
+            atomic_store(&x->recorder->drawn, true);
+        else
             slr_timeline_close(c);
         slr_shared_work_end();
     }
@@ -387,13 +391,20 @@ void slr_record_end(CUstream stream)
     slr_guard--;
 }
 
+/* Of a capture that was broken the driver does not tell which it was: one whose streams capture nothing any more. */
+static bool has_ended(const struct slr_recorder *r, unsigned long long capture)
+{
+    return capture ? r->capture == capture
+                   : r->capture && atomic_load(&r->drawn) && !slr_stream_captures(r->comm.ring.pull);
+}
+
 void slr_record_ended(unsigned long long capture)
 {
-    if (!capture || !atomic_load(&serving))
+    if (!atomic_load(&serving))
         return;
     pthread_mutex_lock(&lock);
     for (struct slr_recorder *r = list; r; r = r->next)
-        if (r->capture == capture) {
+        if (has_ended(r, capture)) {
             r->capture = 0;
             atomic_fetch_sub(&serving, 1);
         }

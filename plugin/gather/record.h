@@ -98,7 +98,7 @@ ncclResult_t slr_record_group_end(struct slr_recordings *all, const struct slr_g
 /* Of a recorder: whether `stream` is in its capture, or in none and may be taken in. */
 bool slr_record_takes(const struct slr_comm *recorder, CUstream stream);
 
-/* The capture of `stream` is about to end, and has ended. */
+/* The capture of `stream` is about to end, and has ended (0: one that was broken). */
 void slr_record_end(CUstream stream);
 void slr_record_ended(unsigned long long capture);
 unsigned long long slr_record_capture(CUstream stream); /* 0: it captures nothing */

@@ -125,13 +125,23 @@ static bool append(struct slr_recorded_graph *to, const struct slr_recorded_gath
     return true;
 }
 
-/* Adds what `from` holds. `graph`: whose nodes are meant then; NULL: the same ones. */
-static void add(struct slr_recorded_graph *to, const struct slr_recorded_graph *from, CUgraph graph)
+/* Which node of the graph, or of its clone, it is in: `child`, if it comes with that. */
+static bool take_under(struct slr_recorded_gather *g, CUgraph clone, CUgraphNode child)
+{
+    const CUgraphNode under = g->under;
+    if (child)
+        g->under = child;
+    return child || !clone || !under || slr_real.cuGraphNodeFindInClone(&g->under, under, clone) == CUDA_SUCCESS;
+}
+
+/* Adds what `from` holds. `graph`: whose nodes are meant then; NULL: the same ones. `child`: the node in which they
+ * are; NULL: it is no child. */
+static void add(struct slr_recorded_graph *to, const struct slr_recorded_graph *from, CUgraph graph, CUgraphNode child)
 {
     to->lost |= from->lost;
     for (unsigned i = 0; i < from->gathers; i++) {
         struct slr_recorded_gather g = from->gather[i];
-        if (!slr_recorded_copy(&g.nodes, &from->gather[i].nodes, graph)) {
+        if (!take_under(&g, graph, child) || !slr_recorded_copy(&g.nodes, &from->gather[i].nodes, graph)) {
             to->lost = true;
             continue;
         }
@@ -195,7 +205,7 @@ void slr_recorded_instantiated(CUgraphExec exec, CUgraph graph)
     if (to) {
         to->of = from;
         from->made++;
-        add(to, from, NULL);
+        add(to, from, NULL, NULL);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -208,7 +218,7 @@ void slr_recorded_cloned(CUgraph clone, CUgraph graph)
     struct slr_recorded_graph *from = find(slr_graph_of(graph)), *to = from ? find_or_add(slr_graph_of(clone)) : NULL;
     if (to) {
         empty(to);
-        add(to, from, clone);
+        add(to, from, clone, NULL);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -229,7 +239,7 @@ void slr_recorded_child(CUgraph graph, CUgraph child, CUgraphNode node)
     pthread_mutex_lock(&lock);
     struct slr_recorded_graph *from = find(slr_graph_of(child)), *to = from ? find_or_add(slr_graph_of(graph)) : NULL;
     if (to && to != from)
-        add(to, from, copy == child ? NULL : copy); /* it may have been moved into the node */
+        add(to, from, copy == child ? NULL : copy, node); /* it may have been moved into the node */
     if (to && to != from && copy == child && from->made == 0)
         unlist(from);
     pthread_mutex_unlock(&lock);
@@ -293,6 +303,47 @@ void slr_recorded_not_instantiated(CUgraph graph, CUresult r)
     pthread_mutex_unlock(&lock);
     if (gathers)
         not_made(gathers, r);
+}
+
+static bool has_node(const struct slr_recorded *r, CUgraphNode node)
+{
+    for (uint32_t i = 0; i < r->nodes; i++)
+        if (r->node[i].node == node)
+            return true;
+    return false;
+}
+
+/* Under the lock. Whether anything that the graph holds was in the node, or is it. */
+static bool without(struct slr_recorded_graph *at, CUgraphNode node)
+{
+    unsigned left = 0;
+    bool hit = false;
+    for (unsigned i = 0; i < at->gathers; i++) {
+        struct slr_recorded_gather g = at->gather[i];
+        if (g.under == node) {
+            let_go(&g);
+            slr_recorded_drop(&g);
+            hit = true;
+            continue;
+        }
+        if (!g.under && has_node(&g.nodes, node))
+            hit = at->lost = true;
+        at->gather[left++] = g;
+    }
+    at->gathers = left;
+    return hit;
+}
+
+void slr_recorded_node_destroyed(CUgraphNode node)
+{
+    if (!node || !slr_recorded_any())
+        return;
+    pthread_mutex_lock(&lock);
+    for (struct slr_recorded_graph *at = list; at; at = at->next)
+        if (!at->graph.executable && without(at, node))
+            for (struct slr_recorded_graph *made = list; made; made = made->next)
+                made->lost |= made->of == at;
+    pthread_mutex_unlock(&lock);
 }
 
 bool slr_recorded_destroys(CUgraph graph)

@@ -14,6 +14,9 @@
  *                                       nodes that it had before
  *   cuGraphExecChildGraphNodeSetParams  with a graph that holds some the executable graph is lost: which
  *                                       of its gathers those are can not be told
+ *   cuGraphDestroyNode                  of a child: the graph does not hold any more what came with it. Of
+ *                                       a node of a gather itself: the graph is lost. So are executable
+ *                                       graphs made before: their nodes can not be named any more
  *   cuGraphDestroy, cuGraphExecDestroy  it holds nothing
  *
  * While any holds it, a gather's communicator stays connected and its buffers registered. A graph
@@ -35,6 +38,7 @@ struct slr_recorded_gather {
     void *recv;
     size_t shard;
     uint64_t block[2]; /* that are held and registered: of `send` and `recv`; 0: none */
+    CUgraphNode under; /* the graph's node that it came with, as a part of a child; NULL: the graph's own */
     bool scatter;      /* it is a reduce-scatter, which holds no block */
     bool fused;        /* and its GEMM is in parts */
     struct slr_plan plan;
@@ -75,6 +79,9 @@ void slr_recorded_child(CUgraph graph, CUgraph child, CUgraphNode node);
 void slr_recorded_updated(CUgraphExec exec, CUgraph graph);
 void slr_recorded_child_set(CUgraphExec exec, CUgraph child);
 void slr_recorded_not_instantiated(CUgraph graph, CUresult r);
+
+/* Before the driver's: the handles of a node, and of what is in it, may be used again. */
+void slr_recorded_node_destroyed(CUgraphNode node);
 
 /* Before the driver's. False: the graph's end is put off. */
 bool slr_recorded_destroys(CUgraph graph);

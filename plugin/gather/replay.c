@@ -20,6 +20,7 @@ struct slr_replay {
     struct slr_recorded_graph *graph;
     CUgraphExec exec;
     CUstream stream; /* as slr_stream_name() calls it */
+    CUcontext ctx;   /* of that; NULL: it can not be told */
     unsigned comms, locked;
     struct slr_comm *comm[]; /* in the order of their addresses */
 };
@@ -59,6 +60,7 @@ static struct slr_replay *prepare(struct slr_recorded_graph *graph, CUgraphExec 
     replay->graph = graph;
     replay->exec = exec;
     replay->stream = slr_stream_name(stream, false);
+    replay->ctx = slr_stream_context(replay->stream);
     for (unsigned i = 0; i < graph->gathers; i++) {
         struct slr_comm *c =
             comm_of(replay, &graph->gather[i]) ? NULL : slr_comm_find_id(&graph->gather[i].comm, graph->gather[i].rank);
@@ -106,14 +108,25 @@ static void lock_all(struct slr_replay *replay)
 
 /* ---- before the launch ---- */
 
-/* The launch stands behind the communicator's operations until now. */
-static enum slr_status order(struct slr_comm *c, CUstream stream)
+/* The graph is for other devices, too, and is launched on a stream of one of these. */
+static bool is_away(const struct slr_replay *replay, const struct slr_comm *c)
 {
+    return replay->ctx && replay->ctx != c->shared.ctx;
+}
+
+/* The launch stands behind the communicator's operations until now. */
+static enum slr_status order(const struct slr_replay *replay, struct slr_comm *c)
+{
+    enum slr_status s;
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "cuGraphLaunch");
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = slr_order_before_gather(c, stream);
-    if (s == SLR_OK)
-        s = slr_ring_await_slots(&c->ring, stream);
+    if (is_away(replay, c)) {
+        s = slr_order_before_away(c, replay->stream, replay->ctx, true);
+    } else {
+        s = slr_order_before_gather(c, replay->stream);
+        if (s == SLR_OK)
+            s = slr_ring_await_slots(&c->ring, replay->stream);
+    }
     slr_shared_work_end();
     return s;
 }
@@ -209,7 +222,7 @@ static CUresult begin(struct slr_replay *replay)
             return refused(graph, NULL, "the communicator of a captured gather has ended");
     lock_all(replay);
     for (unsigned i = 0; i < replay->comms; i++)
-        if (order(replay->comm[i], replay->stream) != SLR_OK)
+        if (order(replay, replay->comm[i]) != SLR_OK)
             return refused(graph, replay->comm[i], "the launch could not be ordered behind the communicator's calls");
     for (unsigned i = 0; i < graph->gathers; i++) {
         struct slr_comm *c = comm_of(replay, &graph->gather[i]);
@@ -249,12 +262,18 @@ bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **rep
 
 /* ---- behind the launch ---- */
 
-static enum slr_status behind(struct slr_comm *c, CUstream stream)
+static enum slr_status behind_here(struct slr_comm *c, CUstream stream)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, stream));
+    SLR_TRY(slr_ring_launched(&c->ring, c->ring.entry));
+    return slr_order_after_gather(c, stream);
+}
+
+static enum slr_status behind(const struct slr_replay *replay, struct slr_comm *c)
 {
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = slr_ring_launched(&c->ring, stream);
-    if (s == SLR_OK)
-        s = slr_order_after_gather(c, stream);
+    enum slr_status s = is_away(replay, c) ? slr_order_after_away(c, replay->stream, replay->ctx, true)
+                                           : behind_here(c, replay->stream);
     slr_shared_work_end();
     return s;
 }
@@ -267,7 +286,7 @@ void slr_replay_end(struct slr_replay *replay, CUresult r)
     for (unsigned i = 0; i < replay->comms; i++)
         if (r != CUDA_SUCCESS)
             slr_comm_fail(replay->comm[i], SLR_CUDA, -1, "the launch of a graph with captured gathers has failed");
-        else if (behind(replay->comm[i], replay->stream) != SLR_OK)
+        else if (behind(replay, replay->comm[i]) != SLR_OK)
             slr_comm_fail(replay->comm[i], SLR_CUDA, -1, "what comes later could not be ordered behind a graph");
     finish(replay, r == CUDA_SUCCESS);
     slr_guard--;

@@ -29,7 +29,7 @@
  * be wrong, because the peer may be another rank of the same thread.
  *
  *   state     NONE or BOTH --first side--> OWNER_FIRST or READER_FIRST --second side--> BOTH
- *   skipped   0 with every new n; + 1 each time that the first side comes to a later call instead
+ *   skipped   0 with every new n; (m - n) / SLR_TRANSFERS when the first side comes to a later call m instead
  */
 #ifndef SLR_PLUGIN_GATHER_TRANSFER_H
 #define SLR_PLUGIN_GATHER_TRANSFER_H

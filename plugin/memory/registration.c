@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cache/external.h"
+#include "cache/given.h"
 #include "cache/retain.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/bootstrap/oob.h"
@@ -125,6 +126,7 @@ static void registered(ncclComm_t comm, const void *buffer, size_t bytes, const 
 void slr_registered_windows(struct slr_window *windows)
 {
     for (struct slr_window *w = windows; w; w = w->next) {
+        slr_memory_gives_range((CUdeviceptr)(uintptr_t)w->buffer, w->bytes);
         w->found = find(w->comm);
         w->generation = begin(w->found, w->buffer, w->bytes, w->out ? *w->out : NULL);
     }

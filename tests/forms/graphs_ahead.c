@@ -19,6 +19,10 @@ __attribute__((constructor)) static void make_told(void)
     told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
+/* Of reduce-scatters, which are between the gathers and are counted with them; NULL: there are none. */
+#define SUMS 1024
+static _Thread_local float *sums;
+
 /* What is sent next is what the next rank has sent now, moved on by a byte: so what arrives says how many steps it has
  * come, and from where. */
 static void step(struct world *w, struct gather *g)
@@ -29,6 +33,8 @@ static void step(struct world *w, struct gather *g)
         CUDA(cudaMemcpyAsync(g[i].send, next + 1, g[i].shard - 1, cudaMemcpyDeviceToDevice, w->s));
         CUDA(cudaMemcpyAsync(g[i].send + g[i].shard - 1, next, 1, cudaMemcpyDeviceToDevice, w->s));
     }
+    if (sums)
+        NCCL(ncclReduceScatter(sums, sums + SUMS * w->nranks, SUMS, ncclFloat, ncclSum, w->comm, w->s));
 }
 
 static void check(struct world *w, struct gather *g, unsigned steps)
@@ -110,14 +116,24 @@ static void far_behind(struct world *w)
     go_ahead(w, CALLS, REPLAYS, REPLAYS);
 }
 
+/* Three calls a step: which of them uses what of 256 calls before is another each time. */
+static void far_ahead_scatters(struct world *w)
+{
+    const size_t bytes = SUMS * sizeof *sums * (size_t)(w->nranks + 1);
+    sums = memory_get(bytes);
+    CUDA(cudaMemsetAsync(sums, 0, bytes, w->s));
+    go_ahead(w, REPLAYS, REPLAYS, REPLAYS);
+    memory_put(sums);
+    sums = NULL;
+}
+
 /* What a call has put into the slots is read after the launch that comes next. */
 static void far_ahead_both(struct world *w)
 {
     go_ahead(w, BOTH, BOTH, BOTH);
 }
 
-const struct graph_case graph_ahead_cases[] = {{.name = "far-ahead", .body = far_ahead},
-                                               {.name = "far-ahead-mixed", .body = far_ahead_mixed},
-                                               {.name = "far-ahead-both", .body = far_ahead_both},
-                                               {.name = "far-behind", .body = far_behind},
-                                               {.name = NULL}};
+const struct graph_case graph_ahead_cases[] = {
+    {.name = "far-ahead", .body = far_ahead},           {.name = "far-ahead-mixed", .body = far_ahead_mixed},
+    {.name = "far-ahead-both", .body = far_ahead_both}, {.name = "far-ahead-scatters", .body = far_ahead_scatters},
+    {.name = "far-behind", .body = far_behind},         {.name = NULL}};

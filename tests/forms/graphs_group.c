@@ -78,7 +78,7 @@ static void pair_replay(struct world *w, struct pair *p, const char *what)
 }
 
 /* What is sent is what stands there when the group ends. */
-static void written_inside(struct world *w)
+static void inside(struct world *w, bool more)
 {
     struct gather g, other;
     buffers_open(w, &g, SHARD, false);
@@ -86,6 +86,8 @@ static void written_inside(struct world *w)
     capture_begin(w->s);
     NCCL(ncclGroupStart());
     gather_call(&g, w->comm, w->s);
+    if (more) /* nothing, but the group is more than its call */
+        NCCL(ncclBroadcast(g.send, g.send, 0, ncclInt8, 0, w->comm, w->s));
     copy(g.send, other.send, SHARD, w->s);
     NCCL(ncclGroupEnd());
     cudaGraphExec_t exec = graph_executable(capture_end(w->s));
@@ -99,6 +101,16 @@ static void written_inside(struct world *w)
     CUDA(cudaGraphExecDestroy(exec));
     buffers_close(&g);
     buffers_close(&other);
+}
+
+static void one_written_inside(struct world *w)
+{
+    inside(w, false);
+}
+
+static void written_inside(struct world *w)
+{
+    inside(w, true);
 }
 
 /* The ranks call the gathers of two communicators in different orders, on one stream; NCCL's own order is not said. */
@@ -213,6 +225,7 @@ static void uneven(struct world *w)
 }
 
 const struct graph_case graph_group_cases[] = {{.name = "group-written-inside", .body = written_inside},
+                                               {.name = "group-one-written-inside", .body = one_written_inside},
                                                {.name = "group-either-order", .body = either_order},
                                                {.name = "group-either-order-managed", .body = either_order_managed},
                                                {.name = "group-two-streams", .body = two_streams},

@@ -115,6 +115,30 @@ static void child(struct world *w)
     buffers_close(&other);
 }
 
+/* A node that holds a gather is taken out again, before the graph is instantiated or behind that. */
+static void child_removed(struct world *w)
+{
+    struct gather g, other;
+    CUgraph parent;
+    CUgraphNode first, second;
+    buffers_open(w, &g, SHARD, false);
+    buffers_open(w, &other, 2 * SHARD, true);
+    cudaGraph_t a = record(w, &g), b = record(w, &other);
+    DRIVER(cuGraphCreate(&parent, 0));
+    DRIVER(cuGraphAddChildGraphNode(&first, parent, NULL, 0, a));
+    DRIVER(cuGraphAddChildGraphNode(&second, parent, &first, 1, b));
+    CUDA(cudaGraphDestroy(a));
+    CUDA(cudaGraphDestroy(b));
+    DRIVER(cuGraphDestroyNode(second));
+    cudaGraphExec_t exec = graph_executable(parent);
+    for (int i = 0; i < REPLAYS; i++)
+        replay(w, exec, &g, "the child that is left");
+    eager(w, &other, "behind graphs without it");
+    CUDA(cudaGraphExecDestroy(exec));
+    buffers_close(&g);
+    buffers_close(&other);
+}
+
 /* Which gathers of a graph a child's values are for can not be told: then its launch is refused, as is what can not be
  * instantiated. */
 static void child_set(struct world *w)
@@ -341,6 +365,7 @@ const struct graph_case graph_life_cases[] = {{.name = "turns", .body = turns},
                                               {.name = "late", .body = late},
                                               {.name = "clone", .body = cloned},
                                               {.name = "child", .body = child},
+                                              {.name = "child-removed", .body = child_removed},
                                               {.name = "child-set", .body = child_set},
                                               {.name = "update", .body = updated},
                                               {.name = "siblings", .body = siblings},

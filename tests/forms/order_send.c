@@ -3,6 +3,10 @@
  * starts. */
 #include "order.h"
 
+#include <cuda.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static void then_see(struct look *l)
@@ -68,6 +72,104 @@ static void consume_into_send(struct look *l)
     then_see(l);
 }
 
+/* What the host does once it has seen the gather's end: new data for the next one, in no order with the stream. */
+static void load_next(struct look *l)
+{
+    memset(l->g.host, 0xdd, SHARD);
+    CUDA(cudaMemcpy(l->g.send, l->g.host, SHARD, cudaMemcpyHostToDevice));
+}
+
+static void gemm_then_see(struct look *l)
+{
+    gemm_identity(l, l->g.recv, l->s);
+    see(l, l->side, l->s);
+}
+
+static void overwrite_after_query(struct look *l)
+{
+    cudaError_t e;
+    while ((e = cudaStreamQuery(l->s)) == cudaErrorNotReady)
+        sleep_ms(1);
+    CUDA(e);
+    load_next(l);
+    gemm_then_see(l);
+}
+
+/* The gathered data is changed by a stream that the gather's own one then waits for. */
+static void change_after_query(struct look *l)
+{
+    const size_t own = (size_t)l->g.rank * SHARD;
+    cudaError_t e;
+    while ((e = cudaStreamQuery(l->s)) == cudaErrorNotReady)
+        sleep_ms(1);
+    CUDA(e);
+    CUDA(cudaMemsetAsync(l->g.recv + own, 0, SHARD, l->other));
+    CUDA(cudaEventRecord(l->event, l->other));
+    CUDA(cudaStreamWaitEvent(l->s, l->event, 0));
+    gemm_identity(l, l->g.recv, l->s);
+    see(l, l->side, l->s);
+    for (size_t i = 0; i < SHARD; i++)
+        if (l->seen[own + i] != 0) {
+            wrong("rank %d: the GEMM read byte %zu of the own shard as it was before it was changed", l->g.rank, i);
+            break;
+        }
+    shard_fill(l->seen + own, SHARD, l->seed, l->g.rank, true);
+}
+
+/* The same by another thread, while this one's GEMM is on its way to the driver (SOFTGPU_FAIL holds it up). */
+static _Thread_local struct beside {
+    struct look *l;
+    int device;
+    _Atomic bool called;
+} beside;
+
+static void *load_beside(void *arg)
+{
+    struct beside *b = arg;
+    cudaError_t e;
+    CUDA(cudaSetDevice(b->device));
+    while (!atomic_load(&b->called))
+        sleep_ms(1);
+    sleep_ms(5);
+    while ((e = cudaStreamQuery(b->l->s)) == cudaErrorNotReady)
+        sleep_ms(1);
+    CUDA(e);
+    load_next(b->l);
+    return NULL;
+}
+
+static void overwrite_beside(struct look *l)
+{
+    pthread_t thread;
+    beside.l = l;
+    atomic_store(&beside.called, false);
+    NCCL(ncclCommCuDevice(l->comm, &beside.device));
+    CHECK(pthread_create(&thread, NULL, load_beside, &beside) == 0, "no thread");
+    sleep_ms(150); /* the gather ends, and nobody sees it */
+    atomic_store(&beside.called, true);
+    gemm_identity(l, l->g.recv, l->s);
+    pthread_join(thread, NULL);
+    see(l, l->side, l->s);
+}
+
+/* The context is waited for where another one is current. */
+static void overwrite_after_elsewhere(struct look *l)
+{
+    int here, devices;
+    CUcontext ctx;
+    CUresult (*sync)(CUcontext) = (CUresult(*)(CUcontext))dlsym(RTLD_DEFAULT, "cuCtxSynchronize_v2");
+    CHECK(sync, "no cuCtxSynchronize_v2");
+    DRIVER(cuCtxGetCurrent(&ctx));
+    CUDA(cudaGetDevice(&here));
+    CUDA(cudaGetDeviceCount(&devices));
+    CUDA(cudaSetDevice((here + l->g.nranks) % devices));
+    CUDA(cudaFree(NULL));
+    DRIVER(sync(ctx));
+    CUDA(cudaSetDevice(here));
+    load_next(l);
+    gemm_then_see(l);
+}
+
 static void overwrite_reduce(struct look *l)
 {
     NCCL(ncclAllReduce(l->g.send, l->g.send, SHARD, ncclUint8, ncclSum, l->comm, l->s));
@@ -125,6 +227,10 @@ const struct order_case order_send_cases[] = {
     {.name = "overwrite-blocking", .look = overwrite_blocking, .stream = STREAM_BLOCKING},
     {.name = "overwrite-other-stream", .look = overwrite_other_stream},
     {.name = "overwrite-gemm", .look = overwrite_gemm, .floats = true},
+    {.name = "overwrite-after-query", .look = overwrite_after_query, .floats = true, .quiet = true},
+    {.name = "change-after-query", .look = change_after_query, .floats = true, .quiet = true},
+    {.name = "overwrite-beside", .look = overwrite_beside, .floats = true, .quiet = true},
+    {.name = "overwrite-after-elsewhere", .look = overwrite_after_elsewhere, .floats = true, .quiet = true},
     {.name = "consume-into-send", .look = consume_into_send, .floats = true},
     {.name = "overwrite-reduce", .look = overwrite_reduce},
     {.name = "produce", .look = then_see, .before = hide_send, .on_the_way = produce},

@@ -167,6 +167,47 @@ static void writes_send(struct look *l)
     CUDA(cudaFree(s.recv));
 }
 
+/* The small one says that all ranks have come that far: a rank that has it may write into its neighbour's memory, whose
+ * large gather stands before it. What it writes over is the shard that the neighbour takes last. */
+static uint8_t *neighbours;
+
+static void open_neighbours(struct look *l)
+{
+    const int n = l->g.nranks;
+    cudaIpcMemHandle_t own, *all, *device;
+    CUDA(cudaIpcGetMemHandle(&own, l->g.recv));
+    CUDA(cudaMallocHost((void **)&all, (size_t)n * sizeof own));
+    CUDA(cudaMalloc((void **)&device, (size_t)(n + 1) * sizeof own));
+    to_device(device + n, &own, sizeof own);
+    NCCL(ncclAllGather(device + n, device, sizeof own, ncclUint8, l->comm, l->s));
+    CUDA(cudaMemcpyAsync(all, device, (size_t)n * sizeof own, cudaMemcpyDeviceToHost, l->s));
+    CUDA(cudaStreamSynchronize(l->s));
+    CUDA(cudaIpcOpenMemHandle((void **)&neighbours, all[(l->g.rank + 1) % n], cudaIpcMemLazyEnablePeerAccess));
+    CUDA(cudaFree(device));
+    CUDA(cudaFreeHost(all));
+}
+
+static void then_write_there(struct look *l)
+{
+    const int n = l->g.nranks;
+    const size_t mine = (size_t)l->g.rank * SHARD, theirs = (size_t)((l->g.rank + n - 1) % n) * SHARD;
+    struct small s = small_open(l);
+    small_gather(l, &s, l->comm);
+    CUDA(cudaMemsetAsync(neighbours + mine, 0x3c, SHARD, l->s));
+    NCCL(ncclAllReduce(s.send, s.send, SMALL, ncclUint8, ncclMax, l->comm, l->s));
+    see(l, l->g.recv, l->s);
+    for (size_t i = 0; i < SHARD; i++)
+        if (l->seen[theirs + i] != 0x3c) {
+            wrong("rank %d: the large gather has written byte %zu behind the small one", l->g.rank, i);
+            break;
+        }
+    shard_fill(l->seen + theirs, SHARD, l->seed, (l->g.rank + n - 1) % n, false);
+    CUDA(cudaIpcCloseMemHandle(neighbours));
+    NCCL(ncclAllReduce(s.send, s.send, SMALL, ncclUint8, ncclMax, l->comm, l->s));
+    CUDA(cudaStreamSynchronize(l->s));
+    small_close(l, &s, l->s);
+}
+
 const struct order_case order_small_cases[] = {
     {.name = "small-gemm", .look = then_gemm, .floats = true, .quiet = true},
     {.name = "small-comm-gemm", .look = other_comm_then_gemm, .floats = true, .two_comms = true, .quiet = true},
@@ -177,6 +218,7 @@ const struct order_case order_small_cases[] = {
     {.name = "small-event-each", .look = event_behind_each, .floats = true, .quiet = true},
     {.name = "small-second-event", .look = second_event_has_small, .quiet = true},
     {.name = "small-reads", .look = reads_recv, .quiet = true},
+    {.name = "small-tells-peer", .look = then_write_there, .before = open_neighbours, .quiet = true},
     {.name = "small-writes", .look = writes_send, .quiet = true},
     {.name = NULL},
 };

@@ -2,7 +2,7 @@
 /* A capture is no communication: what one rank records and does not run changes nothing for its peers. One rank at a
  * time records a gather, in every way in which the recording can end without having run, and all ranks go on gathering.
  *
- *   thrown [CASE]      graph: destroyed; exec: instantiated, and destroyed; broken: the capture fails; region: recorded
+ *   thrown [CASE]      graph: destroyed; exec: instantiated, and destroyed; broken: the capture fails; often: many; region: recorded
  *                      in a region of slipring's API, where there is one; without CASE all of them
  */
 #define SLIPRING_WEAK
@@ -60,6 +60,13 @@ static void throw_broken(struct world *w)
     cudaGetLastError();
 }
 
+/* Nothing is kept of them. */
+static void throw_often(struct world *w)
+{
+    for (int i = 0; i < 12; i++)
+        throw_broken(w);
+}
+
 static void throw_region(struct world *w)
 {
     if (slipring_loaded())
@@ -72,7 +79,11 @@ static void throw_region(struct world *w)
 static const struct way {
     const char *name;
     void (*throw)(struct world *w);
-} ways[] = {{"graph", throw_graph}, {"exec", throw_exec}, {"broken", throw_broken}, {"region", throw_region}};
+} ways[] = {{"graph", throw_graph},
+            {"exec", throw_exec},
+            {"broken", throw_broken},
+            {"often", throw_often},
+            {"region", throw_region}};
 
 /* False: the communicator has failed. */
 static bool wait_for(struct world *w)

@@ -91,7 +91,8 @@ static bool behind_the_gate(const char *name)
     return strncmp(name, "cuStreamDestroy", 15) == 0 || strncmp(name, "cuCtxDestroy", 12) == 0 ||
            strcmp(name, "cuGreenCtxDestroy") == 0 || strncmp(name, "cuDevicePrimaryCtxRelease", 25) == 0 ||
            strncmp(name, "cuDevicePrimaryCtxReset", 23) == 0 || strncmp(name, "cuStreamBegin", 13) == 0 ||
-           strncmp(name, "cuStreamEndCapture", 18) == 0 || strncmp(name, "cuGraph", 7) == 0;
+           strncmp(name, "cuStreamEndCapture", 18) == 0 || strcmp(name, "cuMemExportToShareableHandle") == 0 ||
+           strncmp(name, "cuGraph", 7) == 0;
 }
 
 /* Calls the function with values that differ by argument and checks that they arrived. */

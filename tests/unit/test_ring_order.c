@@ -292,6 +292,70 @@ Test(ring_order, ends_and_is_exact_whatever_the_ways)
         }
 }
 
+/* So many pieces of calls that were complete, in which nobody wrote a word but `ready` and `done`: gathers where all shards
+ * are read where they lie, or that a rank comes to behind its peers. */
+static void skip(struct world *w, uint32_t pieces)
+{
+    for (int o = 0; o < w->n; o++) {
+        const uint32_t last = atomic_load(&w->ring[o].issued) + pieces;
+        for (int r = 0; r < w->n && r != o; r++) {
+            atomic_store(slr_flag_ready(w->flags, w->n, o, r), slr_ready_value(last, 0));
+            atomic_store(slr_flag_ready(w->flags, w->n, r, o), slr_ready_value(last, 0));
+            atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_DONE, o, r), last);
+            atomic_store(slr_flag(w->flags, w->n, SLR_FLAG_DONE, r, o), last);
+        }
+        atomic_store(&w->ring[o].issued, last);
+    }
+}
+
+/* A gather that needs no word but these. */
+static void gather_from_places(struct world *w)
+{
+    for (int r = 0; r < w->n; r++) {
+        struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)w->send[r],
+                               .recv = (CUdeviceptr)(uintptr_t)w->recv[r],
+                               .route = w->route[r]};
+        for (int o = 0; o < w->n; o++) {
+            w->route[r][o].source = SLR_FROM_PLACE;
+            w->route[r][o].delivery = SLR_ZERO_COPY;
+            w->route[r][o].from = (CUdeviceptr)(uintptr_t)w->send[o];
+        }
+        g.plan = slr_plan_make(w->shard, w->n, w->slot, 1);
+        current = r;
+        cr_assert_eq(gather(&w->ring[r], &g), SLR_OK);
+    }
+    execute(w, 1);
+}
+
+/* Numbers are compared cyclically: a word or a number that nothing has changed for half of the range is not taken for
+ * one that is ahead, nor waited for. */
+Test(ring_order, what_nothing_has_changed_for_long_stays_behind)
+{
+    enum { LONG = 400000000, TIMES = 24 };
+    struct world w = {.n = 3, .slot = 4096, .shard = 30011};
+    build(&w);
+    gathers(&w, 2, 0, 1, false); /* staged */
+    gathers(&w, 3, 0, 7, true);  /* opened, expected, corrected */
+    for (int i = 0; i < TIMES; i++) {
+        skip(&w, LONG);
+        gather_from_places(&w);
+        for (int o = 0; o < w.n; o++) {
+            cr_assert(slr_ring_complete(&w.ring[o]), "rank %d is not idle after %d times %d pieces", o, i + 1, LONG);
+            for (int r = 0; r < w.n; r++) {
+                const uint32_t open = slr_flag_piece(w.flags, w.n, SLR_FLAG_OPEN, o, r);
+                cr_assert(o == r || slr_ring_peer_served(&w.ring[o], r));
+                cr_assert(o == r || !slr_flag_reached(open, atomic_load(&w.ring[o].issued) + 1),
+                          "rank %d may write to %d before that says so, after %d times %d pieces", o, r, i + 1, LONG);
+            }
+        }
+        if (i % 8 == 7) { /* of a launch */
+            for (current = 0; current < w.n; current++)
+                cr_assert_eq(slr_ring_await_slots(&w.ring[current], NULL), SLR_OK);
+            execute(&w, 2);
+        }
+    }
+}
+
 /* The model is able to find a deadlock and an overwritten slot. */
 Test(ring_order, the_model_finds_a_deadlock, .signal = 0)
 {

@@ -1,3 +1,3 @@
 # What comes after a launch does not wait for it.
-s/slr_ring_launched\(&c->ring, stream\);/SLR_OK;/
-s/        s = slr_order_after_gather\(c, stream\);/        s = SLR_OK;/
+s/SLR_TRY\(slr_ring_launched\(&c->ring, c->ring.entry\)\);/;/
+s/return slr_order_after_gather\(c, stream\);/return SLR_OK;/

@@ -1,2 +1,2 @@
 # A launch does not wait for the communicator's calls before it.
-s/    enum slr_status s = slr_order_before_gather\(c, stream\);/    enum slr_status s = SLR_OK;/
+s/        s = slr_order_before_gather\(c, replay->stream\);/        s = SLR_OK;/
