@@ -22,69 +22,74 @@ ncclResult_t ncclGroupEnd(void);
         return slr_hooks_on() && slr_hook_nccl_ready() ? (ours) : slr_real.fn real_args;                               \
     } while (0)
 
+/* Likewise, of what a group orders with its calls. */
+#define NCCL_HOOK_IN_GROUP(fn, real_args, ours) NCCL_HOOK(fn, real_args, (slr_group_goes_on(), ours))
+
 SLR_API
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
-    NCCL_HOOK(ncclCommInitRank, (comm, nranks, id, rank), slr_comm_init_rank(comm, nranks, id, rank, NULL, false));
+    NCCL_HOOK_IN_GROUP(ncclCommInitRank, (comm, nranks, id, rank),
+                       slr_comm_init_rank(comm, nranks, id, rank, NULL, false));
 }
 
 SLR_API
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
-    NCCL_HOOK(ncclCommInitRankConfig, (comm, nranks, id, rank, config),
-              slr_comm_init_rank(comm, nranks, id, rank, config, true));
+    NCCL_HOOK_IN_GROUP(ncclCommInitRankConfig, (comm, nranks, id, rank, config),
+                       slr_comm_init_rank(comm, nranks, id, rank, config, true));
 }
 
 SLR_API
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids,
                                       ncclConfig_t *config)
 {
-    NCCL_HOOK(ncclCommInitRankScalable, (comm, nranks, rank, nid, ids, config),
-              slr_comm_init_rank_scalable(comm, nranks, rank, nid, ids, config));
+    NCCL_HOOK_IN_GROUP(ncclCommInitRankScalable, (comm, nranks, rank, nid, ids, config),
+                       slr_comm_init_rank_scalable(comm, nranks, rank, nid, ids, config));
 }
 
 SLR_API
 ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
 {
-    NCCL_HOOK(ncclCommInitAll, (comms, ndev, devlist), slr_comm_init_all(comms, ndev, devlist));
+    NCCL_HOOK_IN_GROUP(ncclCommInitAll, (comms, ndev, devlist), slr_comm_init_all(comms, ndev, devlist));
 }
 
 SLR_API
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
 {
-    NCCL_HOOK(ncclCommSplit, (comm, color, key, newcomm, config), slr_comm_split(comm, color, key, newcomm, config));
+    NCCL_HOOK_IN_GROUP(ncclCommSplit, (comm, color, key, newcomm, config),
+                       slr_comm_split(comm, color, key, newcomm, config));
 }
 
 SLR_API
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config,
                             int flags)
 {
-    NCCL_HOOK(ncclCommShrink, (comm, exclude, count, newcomm, config, flags),
-              slr_comm_shrink(comm, exclude, count, newcomm, config, flags));
+    NCCL_HOOK_IN_GROUP(ncclCommShrink, (comm, exclude, count, newcomm, config, flags),
+                       slr_comm_shrink(comm, exclude, count, newcomm, config, flags));
 }
 
 SLR_API
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    NCCL_HOOK(ncclCommFinalize, (comm), slr_comm_finalize(comm));
+    NCCL_HOOK_IN_GROUP(ncclCommFinalize, (comm), slr_comm_finalize(comm));
 }
 
 SLR_API
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    NCCL_HOOK(ncclCommDestroy, (comm), slr_comm_destroy(comm));
+    NCCL_HOOK_IN_GROUP(ncclCommDestroy, (comm), slr_comm_destroy(comm));
 }
 
 SLR_API
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    NCCL_HOOK(ncclCommAbort, (comm), slr_comm_abort(comm));
+    NCCL_HOOK_IN_GROUP(ncclCommAbort, (comm), slr_comm_abort(comm));
 }
 
 SLR_API
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
-    NCCL_HOOK(ncclCommRevoke, (comm, flags), slr_comm_revoke(comm, flags));
+    NCCL_HOOK_IN_GROUP(ncclCommRevoke, (comm, flags), slr_comm_revoke(comm, flags));
 }
 
 SLR_API
@@ -114,7 +119,8 @@ ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclD
     static ncclResult_t noticed_##fn params                                                                            \
     {                                                                                                                  \
         struct slr_other o = {.func = id, .count = n, .type = t, .comm = comm, .stream = stream};                      \
-        first slr_other_begin(&o);                                                                                     \
+        first slr_group_goes_on();                                                                                     \
+        slr_other_begin(&o);                                                                                           \
         return slr_other_end(&o, slr_real.fn args);                                                                    \
     }                                                                                                                  \
     SLR_API                                                                                                            \
@@ -229,26 +235,26 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
 SLR_API
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, size_t bytes, void **handle)
 {
-    NCCL_HOOK(ncclCommRegister, (comm, buffer, bytes, handle), slr_comm_register(comm, buffer, bytes, handle));
+    NCCL_HOOK_IN_GROUP(ncclCommRegister, (comm, buffer, bytes, handle), slr_comm_register(comm, buffer, bytes, handle));
 }
 
 SLR_API
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
-    NCCL_HOOK(ncclCommDeregister, (comm, handle), slr_comm_deregister(comm, handle));
+    NCCL_HOOK_IN_GROUP(ncclCommDeregister, (comm, handle), slr_comm_deregister(comm, handle));
 }
 
 SLR_API
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window, int flags)
 {
-    NCCL_HOOK(ncclCommWindowRegister, (comm, buffer, bytes, window, flags),
-              slr_comm_window_register(comm, buffer, bytes, window, flags));
+    NCCL_HOOK_IN_GROUP(ncclCommWindowRegister, (comm, buffer, bytes, window, flags),
+                       slr_comm_window_register(comm, buffer, bytes, window, flags));
 }
 
 SLR_API
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
 {
-    NCCL_HOOK(ncclCommWindowDeregister, (comm, window), slr_comm_window_deregister(comm, window));
+    NCCL_HOOK_IN_GROUP(ncclCommWindowDeregister, (comm, window), slr_comm_window_deregister(comm, window));
 }
 
 SLR_API

@@ -2,7 +2,7 @@
 /* NCCL's calls, as the hooks of interpose/ hand them over: all-gathers, groups, and all others.
  *
  * The folder puts the others together and is used by interpose/ only. This header is its door;
- * passed.h is for the folder alone. It may use every other folder of plugin/.
+ * collective.h, passed.h and verified.h are for the folder alone. It may use every other folder of plugin/.
  *
  * Each function does what the vendor's function of the like name promises, including the call to
  * the real one, and returns its result. Vendor argument checking stays the vendor's: bad arguments
@@ -41,5 +41,9 @@ ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r);
 ncclResult_t slr_group_start(void);
 ncclResult_t slr_group_end(void);
 ncclResult_t slr_group_simulate_end(ncclSimInfo_t *info);
+
+/* Another function of NCCL's is about to be called, which a group orders with its calls: collective.h. Outside of
+ * groups it does nothing. */
+void slr_group_goes_on(void);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ncclGroupStart/End: what slipring does with the calls between them.
  *
- * NCCL enqueues nothing before the outermost end; so does slipring. In a group
+ * NCCL enqueues nothing before the outermost end; so does slipring. A group that holds one call is that call
+ * (collective.h). In one that holds more
  *
  *   - an all-gather that the ring takes is recorded. It is enqueued after the real ncclGroupEnd has
  *     enqueued NCCL's own operations;
@@ -30,6 +31,7 @@
 #include "base/nvtx.h"
 #include "plugin/lifecycle/agreement.h"
 #include "plugin/calls/calls.h"
+#include "plugin/calls/collective.h"
 #include "plugin/calls/verified.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
@@ -233,7 +235,8 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
         begin_turns(group);
     }
     ncclResult_t r = end_for_program(info, simulate);
-    const ncclResult_t told = simulate ? ncclSuccess : end_turns(group, launched(r));
+    ncclResult_t told = simulate ? ncclSuccess : end_turns(group, launched(r));
+    told = told != ncclSuccess ? told : group->told;
     finish_inits(group->inits, simulate ? ncclInvalidUsage : r);
     /* NCCL fills the windows' handles at the end only. */
     if (r == ncclSuccess && !simulate)
@@ -253,12 +256,30 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
     return told != ncclSuccess ? told : r; /* what is healthy has been enqueued all the same */
 }
 
+/* The group was one call, which NCCL has not been told of. */
+static ncclResult_t end_of_one(struct slr_group *group)
+{
+    struct slr_call call = group->held;
+    slr_group_free(group);
+    ncclResult_t r = end_for_program(NULL, false);
+    if (!launched(r))
+        return r;
+    slr_guard--;
+    r = slr_call_make(&call);
+    slr_guard++;
+    return r;
+}
+
 static ncclResult_t end(ncclSimInfo_t *info, bool simulate)
 {
+    if (simulate)
+        slr_group_goes_on();
     slr_guard++;
     struct slr_group *group = slr_group_close(); /* NULL: an inner end, which only NCCL counts */
     ncclResult_t r;
-    if (group)
+    if (group && group->holds)
+        r = end_of_one(group);
+    else if (group)
         r = close_group(group, info, simulate);
     else
         r = simulate ? slr_real.ncclGroupSimulateEnd(info) : slr_real.ncclGroupEnd();

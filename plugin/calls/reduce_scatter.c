@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ncclReduceScatter: decides, and moves the call to the ring, records it for the end of its group, or
- * passes it to NCCL. As all_gather.c. */
-#include "base/log.h"
-#include "base/nvtx.h"
-#include "plugin/callers/callers.h"
+/* ncclReduceScatter. As all_gather.c. */
 #include "plugin/calls/calls.h"
-#include "plugin/calls/passed.h"
+#include "plugin/calls/collective.h"
 #include "plugin/calls/verified.h"
-#include "plugin/comm/group_record.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/gather/nccl_turn.h"
-#include "plugin/gather/passed_alone.h"
 #include "plugin/scatter/record_scatter.h"
 #include "plugin/scatter/scatter.h"
 #include "plugin/trials/trials.h"
@@ -60,10 +54,23 @@ static ncclResult_t to_ring(struct slr_call *call)
                         : slr_scatter_call(call);
 }
 
+/* As the hook that only notices it. */
+static ncclResult_t passed(struct slr_call *call)
+{
+    slr_guard--;
+    const ncclResult_t r = to_nccl(call);
+    slr_guard++;
+    return r;
+}
+
+static const struct slr_collective scatter = {
+    .decide = slr_scatter_decide, .record = slr_record_scatter, .connect = connect, .nccl = passed, .ring = to_ring};
+
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                 ncclComm_t comm, cudaStream_t stream)
 {
-    struct slr_call call = {.scatter = true,
+    struct slr_call call = {.kind = &scatter,
+                            .scatter = true,
                             .op = op,
                             .send = send,
                             .recv = recv,
@@ -71,47 +78,5 @@ ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, nccl
                             .type = type,
                             .nccl = comm,
                             .stream = (CUstream)stream};
-    if (slr_process_off())
-        return to_nccl(&call);
-    slr_guard++;
-    call.why = slr_scatter_decide(&call);
-    ncclResult_t recorded = ncclSuccess;
-    if (call.why == SLR_R_CAPTURE)
-        call.why = slr_record_scatter(&call, &recorded);
-    if (slr_passes_alone(call.why))
-        slr_gather_passes_alone(&call, call.why);
-    bool grouped = slr_in_group(), connects = call.why == SLR_R_RING;
-    if (!connects || grouped)
-        slr_gather_decided(&call);
-    if (connects)
-        call.why = connect(&call);
-    if (call.why != SLR_R_RING || !grouped) /* a group counts at its end */
-        slr_gather_note(&call, call.why);
-    bool nvtx = slr_nvtx_on() && slr_gather_nvtx(&call);
-    ncclResult_t r;
-    if (call.why == SLR_R_GRAPH) {
-        r = recorded;
-    } else if (call.why == SLR_R_COMM_ERROR) {
-        r = slr_comm_answer(call.comm);
-    } else if (call.why != SLR_R_RING) {
-        slr_gather_decided(&call);
-        slr_guard--; /* as the hook that only notices it */
-        r = to_nccl(&call);
-        slr_guard++;
-    } else if (grouped) {
-        if (slr_callers_on() && slr_log_enabled(SLR_LOG_INFO))
-            slr_gather_name(&call);
-        r = slr_group_record(&call) ? ncclSuccess : ncclSystemError;
-        if (r == ncclSuccess)
-            connects = false; /* until the group ends */
-    } else {
-        r = to_ring(&call);
-    }
-    slr_nvtx_end(nvtx);
-    if (connects)
-        slr_connect_end(&call.comm, 1);
-    slr_gather_decided(&call);
-    slr_comm_put(call.comm);
-    slr_guard--;
-    return r;
+    return slr_process_off() ? to_nccl(&call) : slr_call_begin(&call);
 }

@@ -15,10 +15,13 @@ struct slr_compared {
     CUdeviceptr sums;   /* NCCL's result */
 };
 
+struct slr_collective;
+
 /* One ncclAllGather or ncclReduceScatter call as the application made it. Of the latter `count` and
  * `shard` are what each rank receives. */
 struct slr_call {
-    bool scatter; /* ncclReduceScatter */
+    const struct slr_collective *kind; /* for calls/ alone: its collective.h */
+    bool scatter;                      /* ncclReduceScatter */
     ncclRedOp_t op;
     const void *send;
     void *recv;
@@ -32,6 +35,7 @@ struct slr_call {
     uint64_t number;          /* among the communicator's moved calls, from 1 */
     uint64_t passed;          /* among its calls that stay with NCCL, from 1; 0: it is none of them */
     enum slr_reason why;      /* the decision */
+    bool held;                /* until its group's end, and outside of a region when it was called */
     bool entered;             /* this thread is in the communicator's context for it (slr_shared_work_begin) */
     struct slr_consumer made; /* of a reduce-scatter: the GEMM that has computed what it sends; m 0: none */
     uint64_t caller;          /* who makes it: callers/callers.h; 0: not asked for, not known */

@@ -28,6 +28,10 @@ struct slr_group_use {
 
 struct slr_group {
     int depth;
+    bool begun; /* something has been called */
+    bool holds; /* that is `held`, the only one yet, which has not been made: calls/collective.h */
+    struct slr_call held;
+    ncclResult_t told;      /* what it came to when it was made; for the end */
     struct slr_call *calls; /* the gathers that go to the ring */
     size_t count, room;
     struct slr_call *kept; /* those that are captured for the ring (gather/record.h) */

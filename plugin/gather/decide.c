@@ -53,7 +53,7 @@ enum slr_reason slr_gather_arguments(const struct slr_call *call)
 
 enum slr_reason slr_gather_here(struct slr_call *call)
 {
-    if (slr_region_gathers())
+    if (!call->held && slr_region_gathers())
         return SLR_R_REGION;
     if (captures(call))
         return SLR_R_CAPTURE;

@@ -21,8 +21,8 @@
  * which parts a GEMM has then depends on times. A program that asks cuBLAS for reproducible results
  * gets no trials, and neither does one with SLIPRING_TRIALS=0 on any rank.
  *
- * A gather in a group is not measured: nothing of it runs before the group ends. When rank 0 sees a
- * site's first calls all in groups, the ranks end its trials, and it stays on the ring.
+ * A gather in a group with others is not measured: nothing of it runs before the group ends. When rank 0 sees a
+ * site's first calls all in such groups, the ranks end its trials, and it stays on the ring.
  *
  * Locks: the communicator's (docs/locks.md). */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H

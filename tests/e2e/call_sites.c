@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gathers of a program whose call sites change.
  *
- *   call_sites RANKS [--rank-env RANK:NAME=VALUE] PHASE...      PHASE: KIND[/COLS]:CALLS, e.g. gemm:200 grouped/48:100
+ *   call_sites RANKS [--rank-env RANK:NAME=VALUE] PHASE...      PHASE: [GROUP+]KIND[/COLS]:CALLS, e.g. gemm:200 one+alone/48:100
  *
  * A phase makes CALLS gathers of COLS (24) columns of K floats a rank, on one communicator. KIND says what is done
- * with them: alone; grouped: alone, in a group of its own; gemm: C = W X; between: likewise, with a gather of one column
+ * with them: alone; gemm: C = W X; between: likewise, with a gather of one column
  * less, on another stream, between the two; turned: C = W' X, of the same sizes. All
- * elements are checked after each call; of unchecked, which is as alone, none, for where nothing is computed. */
+ * elements are checked after each call; of unchecked, which is as alone, none, for where nothing is computed.
+ * GROUP: each gather is in a group, one: of its own, two: with a broadcast. */
 #include <string.h>
 #include "ranks.h"
 
 enum { COLS = 24, K = 64, M = 32 };
 
 struct phase {
-    char kind[16];
+    char group[4], kind[16];
     int cols, calls;
 };
 
@@ -94,19 +95,25 @@ static void compare(const struct phase *p, int call, const float *device, const 
               (double)want[i]);
 }
 
+static void gather(const struct rank *r, const struct phase *p, const struct memory *m)
+{
+    if (*p->group)
+        NCCL(ncclGroupStart());
+    NCCL(ncclAllGather(m->send, m->recv, (size_t)(p->cols * K), ncclFloat, r->comm, r->stream));
+    if (strcmp(p->group, "two") == 0)
+        NCCL(ncclBroadcast(m->send, m->other, 1, ncclFloat, 0, r->comm, r->stream));
+    if (*p->group)
+        NCCL(ncclGroupEnd());
+}
+
 static void one(const struct rank *r, const struct phase *p, struct memory *m, cublasHandle_t h, int call)
 {
     const size_t n = (size_t)(p->cols * r->nranks);
-    const bool grouped = strcmp(p->kind, "grouped") == 0;
     const cublasOperation_t op = strcmp(p->kind, "turned") == 0 ? CUBLAS_OP_T : CUBLAS_OP_N;
     const float alpha = 1, beta = 0;
     CUDA(cudaMemsetAsync(m->recv, 0xff, n * K * sizeof(float), r->stream));
     CUDA(cudaMemsetAsync(m->c, 0xff, n * M * sizeof(float), r->stream));
-    if (grouped)
-        NCCL(ncclGroupStart());
-    NCCL(ncclAllGather(m->send, m->recv, (size_t)(p->cols * K), ncclFloat, r->comm, r->stream));
-    if (grouped)
-        NCCL(ncclGroupEnd());
+    gather(r, p, m);
     if (strcmp(p->kind, "between") == 0)
         NCCL(ncclAllGather(m->send, m->other, (size_t)((p->cols - 1) * K), ncclFloat, r->comm, m->side));
     if (multiplies(p))
@@ -125,6 +132,18 @@ static void one(const struct rank *r, const struct phase *p, struct memory *m, c
         compare(p, call, m->c, m->product, n * M, m->host);
 }
 
+static bool parse(const char *word, struct phase *p)
+{
+    const char *kind = strchr(word, '+');
+    if (kind && (kind - word != 3 || (strncmp(word, "one", 3) != 0 && strncmp(word, "two", 3) != 0)))
+        return false;
+    if (kind)
+        memcpy(p->group, word, 3);
+    kind = kind ? kind + 1 : word;
+    return sscanf(kind, "%15[a-z]/%d:%d", p->kind, &p->cols, &p->calls) == 3 ||
+           sscanf(kind, "%15[a-z]:%d", p->kind, &p->calls) == 2;
+}
+
 static void body(struct rank *r)
 {
     char **words = r->arg;
@@ -135,9 +154,7 @@ static void body(struct rank *r)
     for (; *words; words++) {
         struct phase p = {.cols = COLS};
         struct memory m = {0};
-        CHECK(sscanf(*words, "%15[a-z]/%d:%d", p.kind, &p.cols, &p.calls) == 3 ||
-                  sscanf(*words, "%15[a-z]:%d", p.kind, &p.calls) == 2,
-              "%s: not a phase", *words);
+        CHECK(parse(*words, &p), "%s: not a phase", *words);
         expect(r, &p, &m);
         make(r, &p, &m);
         for (int call = 0; call < p.calls; call++)

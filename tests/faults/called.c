@@ -65,7 +65,10 @@ static ncclResult_t grouped(const struct called *h, ncclResult_t (*call)(const s
     if (!h->grouped)
         return call(h);
     NCCL(ncclGroupStart());
-    const ncclResult_t e = call(h), end = ncclGroupEnd();
+    const ncclResult_t e = call(h);
+    /* Nothing, but the group is more than its call. */
+    NCCL(ncclBroadcast(h->b.send, h->b.recv, 0, ncclInt8, 0, h->r.comm, h->r.stream));
+    const ncclResult_t end = ncclGroupEnd();
     return e != ncclSuccess ? e : end;
 }
 

@@ -337,8 +337,10 @@ static ncclResult_t turn(const struct hung *h)
     if (h->grouped)
         NCCL(ncclGroupStart());
     const ncclResult_t e = enqueue(&h->r, &h->b);
-    if (h->grouped)
+    if (h->grouped) { /* nothing, but the group is more than its call */
+        NCCL(ncclBroadcast(h->b.send, h->b.recv, 0, ncclInt8, 0, h->r.comm, h->r.stream));
         NCCL(ncclGroupEnd());
+    }
     return e;
 }
 

@@ -77,10 +77,20 @@ static void expect_other(struct turn *u)
 }
 
 /* What is sent is what stands there when the group ends. */
+static void one_written(struct turn *u)
+{
+    NCCL(ncclGroupStart());
+    site_call(u->t, u->t->w->s);
+    copy_c(u);
+    NCCL(ncclGroupEnd());
+}
+
+/* Nothing is broadcast, but the group is more than its call. */
 static void group_written(struct turn *u)
 {
     NCCL(ncclGroupStart());
     site_call(u->t, u->t->w->s);
+    NCCL(ncclBroadcast(u->t->c, u->t->c, 0, ncclInt8, 0, u->t->w->comm, u->t->w->s));
     copy_c(u);
     NCCL(ncclGroupEnd());
 }
@@ -182,7 +192,8 @@ const struct scatter_case graph_wrong_cases[] = {
     O("graphs", "recv-read"),
     O("graphs", "other-stream"),
     O("graphs", "twice"),
-    O("graphs-nccl", "in-group"),
+    O("graphs", "in-group"),
+    S("written-in-one", "graphs-wrong", .call = one_written, .model = is_spare),
     S("written-inside", "graphs-nccl", .call = group_written, .model = is_spare),
     O("graphs", "overwritten"),
     O("graphs", "overwritten-tied"),

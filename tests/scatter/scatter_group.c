@@ -172,6 +172,20 @@ static void written_inside(struct groups *g)
         memcpy(g->u[0].c[r], g->u[0].spare[r], t->all * sizeof(int));
 }
 
+/* Nothing is broadcast, but the group is more than its call. */
+static void written_inside_two(struct groups *g)
+{
+    struct site *t = &g->t[0];
+    gemms(g);
+    NCCL(ncclGroupStart());
+    site_call(t, g->w->s);
+    NCCL(ncclBroadcast(t->c, t->c, 0, ncclInt8, 0, g->w->comm, g->w->s));
+    CUDA(cudaMemcpyAsync(t->c, t->spare, t->all * t->elem, cudaMemcpyDeviceToDevice, g->w->s));
+    NCCL(ncclGroupEnd());
+    for (int r = 0; r < g->w->nranks; r++)
+        memcpy(g->u[0].c[r], g->u[0].spare[r], t->all * sizeof(int));
+}
+
 static void one_by_one(struct groups *g)
 {
     for (int i = 0; i < g->sites; i++) {
@@ -261,6 +275,7 @@ const struct scatter_case group_cases[] = {GROUP("one", .play = several, .sites 
                                            GROUP("with-integers", .play = with_integers, .sites = 3),
                                            GROUP("nested", .play = nested, .sites = 2),
                                            GROUP("written-inside", .play = written_inside, .sites = 1),
+                                           GROUP("written-inside-two", .play = written_inside_two, .sites = 1),
                                            GROUP("in-turn", .play = in_turn, .sites = 3),
                                            GROUP("uneven", .play = uneven, .sites = 3),
                                            {.name = NULL}};

@@ -207,6 +207,18 @@ static void other_legacy_records(struct turn *u)
     back(u);
 }
 
+static void alone(struct turn *u)
+{
+    gemm_on(u, u->t->w->s);
+}
+
+static void call_in_group(struct turn *u)
+{
+    NCCL(ncclGroupStart());
+    site_call(u->t, u->t->w->s);
+    NCCL(ncclGroupEnd());
+}
+
 #define KEPT(name_, ...)                                                                                               \
     {                                                                                                                  \
         .name = "kept-" name_, .list = "kept", .body = wrong_body, .arg = &(const struct other)                        \
@@ -228,6 +240,7 @@ const struct scatter_case kept_cases[] = {
     KEPT("one-event", .make = one_event, .call = call_on_side),
     KEPT("legacy", .make = legacy_records_behind, .call = call_on_legacy),
     KEPT("legacy-side-waits", .make = side_waits_beside, .call = call_on_legacy),
+    KEPT("in-group", .make = alone, .call = call_in_group),
     KEPT("other-works", .make = other_works, OTHER_DEVICE),
     KEPT("other-waits", .make = other_waits, OTHER_DEVICE),
     KEPT("other-legacy-waits", .make = other_legacy_waits, .call = call_on_legacy, OTHER_DEVICE),

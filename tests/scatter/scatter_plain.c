@@ -144,6 +144,19 @@ static void empty(struct world *w, const struct scatter_case *c)
     call(w, &o, c->name);
 }
 
+/* Many calls, of which the test makes very many (scatter_far), and then none for longer than calls may hang. */
+static void far(struct world *w, const struct scatter_case *c)
+{
+    const struct one o = {&float_types[2], ncclSum, 4099, false};
+    for (int i = 0; i < 8; i++) {
+        call(w, &o, c->name);
+        sleep_ms(500);
+    }
+    ncclResult_t e = ncclInternalError;
+    NCCL(ncclCommGetAsyncError(w->comm, &e));
+    EXPECT(e == ncclSuccess, "rank %d: the communicator has failed: %d", w->rank, (int)e);
+}
+
 /* What slipring leaves to NCCL. */
 static void others(struct world *w, const struct scatter_case *c)
 {
@@ -204,4 +217,5 @@ const struct scatter_case plain_cases[] = {{.name = "sizes", .list = "plain", .b
                                            {.name = "others", .list = "nccl", .body = others},
                                            {.name = "beyond", .list = "beyond", .body = beyond},
                                            {.name = "beyond-beside", .list = "beyond-beside", .body = beyond_beside},
+                                           {.name = "plain-far", .list = "far", .body = far},
                                            {.name = NULL}};

@@ -335,6 +335,7 @@ void slr_gemm_note_on(CUstream stream)
 
 PASS(slr_group_end, ncclGroupEnd, (void), ())
 PASS(slr_group_simulate_end, ncclGroupSimulateEnd, (ncclSimInfo_t * info), (info))
+void slr_group_goes_on(void) {}
 
 cublasStatus_t slr_gemm_call(struct slr_gemm *g)
 {
@@ -436,6 +437,11 @@ void slr_recorded_child_set(CUgraphExec exec, CUgraph child)
 void slr_recorded_not_instantiated(CUgraph graph, CUresult r)
 {
     (void)graph, (void)r;
+}
+
+void slr_recorded_node_destroyed(CUgraphNode node)
+{
+    (void)node;
 }
 
 bool slr_recorded_destroys(CUgraph graph)

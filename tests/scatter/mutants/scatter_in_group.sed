@@ -1,2 +1,2 @@
 # In a group the call is made at once.
-s/grouped = slr_in_group\(\), connects/grouped = false, connects/
+s/if \(!slr_in_group\(\)\)/if (true)/
