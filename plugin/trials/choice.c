@@ -6,8 +6,8 @@
 #include "plugin/trials/known.h"
 
 enum {
-    STRANGERS = 3, /* watched calls that are consumed by what has not been tried: then ways are tried again, */
-    AGAIN = 6,     /* so often; each time it takes twice as many. A time has up to two stages */
+    STRANGERS = 3, /* watched calls that are consumed by what has not been tried: then ways are tried again; */
+    RARER = 16,    /* each time it takes twice as many, until then. A time has up to two stages */
     GROUPED = 8,   /* calls that were all in groups: nothing will be measured */
 };
 
@@ -20,7 +20,8 @@ static void post(struct slr_trials *t, uint32_t site)
     for (unsigned i = 0; i < t->rows && n < SLR_TRIAL_ROWS; i++) {
         struct slr_samples *from = &t->row[i];
         if (from->site == site)
-            own->site[site].row[n++] = slr_samples_row(from, t->rounds, slr_trials_base(&t->site[site]));
+            own->site[site].row[n++] =
+                slr_samples_post(from, t->rounds, slr_trials_base(&t->site[site]), slr_stage_of(t->site[site].again));
     }
     own->site[site].rows = n;
     t->site[site].posted = t->site[site].again + 1;
@@ -114,21 +115,22 @@ static bool propose(struct slr_trials *t, const struct slr_trial_choice *choice)
     return slr_agreed_propose(&t->agreed);
 }
 
-/* True: `choice` says whose the site is. False: a duel has to. */
-static bool decide(struct slr_comm *c, const struct measured *m, struct slr_trial_choice *choice)
+/* Whether `choice` says whose the site is now, or a duel has to, or it is left as it was. */
+static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, struct slr_trial_choice *choice)
 {
     struct slr_trial_site *s = &c->trials->site[m->site];
     const int before = choice->site_way[m->site];
     if (m->stage == SLR_STAGE_DUEL) {
         choice->site_way[m->site] = s->before_duel;
         slr_trials_judge(m->rows, m->count, c->nranks, m->site, choice);
-        return true;
+        return SLR_VERDICT_CHOSEN;
     }
-    if (slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice))
-        return true;
+    const enum slr_verdict v = slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice);
+    if (v != SLR_VERDICT_DUEL)
+        return v;
     s->before_duel = choice->site_way[m->site];
     choice->site_way[m->site] = before; /* of the trials before, by which calls go until the duel is over */
-    return false;
+    return v;
 }
 
 /* In a duel the ring's time is that of the way that was chosen. */
@@ -150,7 +152,7 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
     struct slr_trial_row slowest;
     for (unsigned i = 0; i < t->rows; i++) {
         const struct slr_samples *row = &t->row[i];
-        if (row->site != m->site ||
+        if (row->site != m->site || (m->stage == SLR_STAGE_WAYS && !slr_samples_whole(row, t->rounds)) ||
             !slr_trials_slowest(m->rows, m->count, c->nranks, row->gemm, m->site, m->stage, &slowest))
             continue;
         log_row(c, row, m->stage, &slowest, by, choice);
@@ -167,23 +169,22 @@ static void choose(struct slr_comm *c, uint32_t site)
     struct slr_trial_choice choice = t->coming;
     struct measured m;
     take(c, site, &m);
-    const bool decided = decide(c, &m, &choice);
-    if (decided)
-        choice.chosen[site] = t->site[site].again + 1;
-    else
-        choice.again[site] = t->site[site].again + 1;
+    const enum slr_verdict v = decide(c, &m, &choice);
+    uint32_t *next = v == SLR_VERDICT_DUEL ? choice.again : v == SLR_VERDICT_CHOSEN ? choice.chosen : choice.ended;
+    next[site] = t->site[site].again + 1;
     if (!propose(t, &choice))
         return; /* at a later call */
-    if (decided)
+    if (v != SLR_VERDICT_DUEL)
         t->site[site].chosen = t->site[site].again + 1;
-    tell(c, &m, decided, &choice);
+    if (v != SLR_VERDICT_NOTHING)
+        tell(c, &m, v == SLR_VERDICT_CHOSEN, &choice);
 }
 
 /* What consumes the site's gathers is not what was tried. */
 static bool has_changed(const struct slr_trials *t, const struct slr_trial_site *s)
 {
-    const uint32_t times = s->again / 2;
-    return s->chosen > s->again && times < AGAIN && s->strangers >= (uint32_t)STRANGERS << times &&
+    const uint32_t times = s->again / 2 < RARER ? s->again / 2 : RARER;
+    return s->chosen > s->again && s->strangers >= (uint32_t)STRANGERS << times &&
            t->coming.again[s - t->site] == s->again;
 }
 
@@ -243,7 +244,7 @@ static void begin(struct slr_trials *t, uint32_t site)
     s->strangers = 0;
     for (unsigned row = 0; row < t->rows; row++)
         if (t->row[row].site == site)
-            slr_samples_forget(&t->row[row], t->rounds, slr_stage_of(s->again));
+            slr_samples_forget(&t->row[row]);
 }
 
 /* As if all had been measured, and nothing chosen. */

@@ -53,7 +53,7 @@ static bool measured_in(const struct slr_samples *row, int way, uint32_t rounds,
     return true;
 }
 
-static bool whole(const struct slr_samples *row, uint32_t rounds)
+bool slr_samples_whole(const struct slr_samples *row, uint32_t rounds)
 {
     float ms, worst;
     for (int w = 0; w < SLR_WAYS; w++)
@@ -64,12 +64,11 @@ static bool whole(const struct slr_samples *row, uint32_t rounds)
 
 bool slr_samples_tried(const struct slr_samples *row, uint32_t rounds)
 {
-    return row->tried || whole(row, rounds);
+    return row->before.calls > 0 || slr_samples_whole(row, rounds);
 }
 
-void slr_samples_forget(struct slr_samples *row, uint32_t rounds, enum slr_stage stage)
+void slr_samples_forget(struct slr_samples *row)
 {
-    row->tried = stage == SLR_STAGE_DUEL && whole(row, rounds);
     memset(row->count, 0, sizeof row->count);
     memset(row->idle, 0, sizeof row->idle);
 }
@@ -84,4 +83,14 @@ struct slr_trial_row slr_samples_row(const struct slr_samples *from, uint32_t ro
             row.calls += from->count[w][i];
     }
     return row;
+}
+
+struct slr_trial_row slr_samples_post(struct slr_samples *row, uint32_t rounds, int base, enum slr_stage stage)
+{
+    const struct slr_trial_row now = slr_samples_row(row, rounds, base);
+    if (stage != SLR_STAGE_WAYS)
+        return now;
+    if (slr_samples_whole(row, rounds) || now.calls == 0)
+        row->before = now;
+    return row->before.calls ? row->before : now;
 }

@@ -31,7 +31,7 @@ struct slr_trial_site {
     bool small, given_up; /* small.h */
     uint64_t early;       /* of a small one, before its ways are tried */
     uint32_t again;       /* as slr_trial_choice's */
-    uint32_t posted, chosen; /* 1 + the latest stage that was; `chosen`: rank 0's */
+    uint32_t posted, chosen; /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
     int before_duel;         /* rank 0's: the better one in the first stage */
     uint32_t strangers;
     const struct slr_trial_known *known; /* known.h */

@@ -157,20 +157,16 @@ static bool seen_before(const struct slr_trial_row *const *rows, const uint32_t 
     return false;
 }
 
+/* In the place of what was chosen of the row before. */
 static void add(struct slr_trial_choice *choice, const struct slr_trial_row *row, int way)
-{
-    if (way != SLR_WAY_RING && choice->rows < SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
-        choice->row[choice->rows++] = (struct slr_trial_chosen){.gemm = row->gemm, .site = row->site, .way = way};
-}
-
-/* What was chosen of the site before. */
-static void forget(struct slr_trial_choice *choice, uint32_t site)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < choice->rows; i++)
-        if (choice->row[i].site != site)
+        if (choice->row[i].site != row->site || choice->row[i].gemm != row->gemm)
             choice->row[kept++] = choice->row[i];
     choice->rows = kept;
+    if (way != SLR_WAY_RING && choice->rows < SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
+        choice->row[choice->rows++] = (struct slr_trial_chosen){.gemm = row->gemm, .site = row->site, .way = way};
 }
 
 /* Of one site, all rows that count together: over the ring, and by NCCL. */
@@ -207,12 +203,11 @@ static bool counts(const struct slr_trial_row *const *rows, const uint32_t *coun
            slr_trials_slowest(rows, count, nranks, row->gemm, site, stage, slowest);
 }
 
-bool slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
-                       int base, struct slr_trial_choice *choice)
+enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
+                                   uint32_t site, int base, struct slr_trial_choice *choice)
 {
     struct sums sums = {0};
     struct slr_trial_row slowest;
-    forget(choice, site);
     for (int r = 0; r < nranks; r++)
         for (uint32_t i = 0; i < count[r]; i++)
             if (counts(rows, count, nranks, r, i, site, SLR_STAGE_WAYS, &slowest)) {
@@ -220,9 +215,10 @@ bool slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *
                 add(choice, &slowest, way);
                 add_row(&sums, &slowest, way);
             }
-    const bool any = sums.nccl > 0;
-    choice->site_way[site] = any ? better(&sums) : base;
-    return !any || far_apart(&sums);
+    if (sums.nccl <= 0)
+        return SLR_VERDICT_NOTHING;
+    choice->site_way[site] = better(&sums);
+    return far_apart(&sums) ? SLR_VERDICT_CHOSEN : SLR_VERDICT_DUEL;
 }
 
 void slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,

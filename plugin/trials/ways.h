@@ -27,7 +27,12 @@
  *
  *   WAYS  --choose: far apart-->  chosen  --strangers: other GEMMs than were tried-->  WAYS
  *   WAYS  --choose: close------>  DUEL    --judge-->  chosen
- *   WAYS  --its calls are all in groups: nothing will be measured-->  ended, which is as chosen
+ *   WAYS  --choose: nothing was measured-->  ended: all go on as they did
+ *   WAYS  --its calls are all in groups: nothing will be measured-->  ended
+ *
+ * What has been chosen stays until something else has been measured to be better: a row of which a stage has
+ * missed some ways counts with what an earlier one has found, so that trials that miss some of the program's calls take
+ * nothing back. One that has not come at all does not count any more.
  *
  * The number of a call among those of its site decides the way: none is tried in the first `after`
  * calls, in which memory is mapped; then each way has SLR_TRIAL_RUN calls in turn, NCCL behind `whole`,
@@ -53,7 +58,7 @@
  * site's first trials are over, all go by what was chosen before, or by what is in use without.
  *
  * A rank that measured nothing posts rows without times, or none: the former do not count, the latter are
- * not asked for. When no row counts in a duel, its site has what the first stage found. A rank that is
+ * not asked for. When no row counts, the site goes on as it did; in a duel it has what the first stage found. A rank that is
  * slow, or has died, has not posted: nothing is chosen, nobody waits, and all go on as they are. A site
  * that is given up (small.h) before its duel or in it is not measured any more, and nothing is chosen.
  */
@@ -118,16 +123,22 @@ uint64_t slr_trials_end(uint64_t after, uint32_t rounds, enum slr_stage stage);
 /* Of a GEMM, or 0, on a site that the ring has. */
 int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site);
 
+enum slr_verdict {
+    SLR_VERDICT_DUEL, /* neither is so much better that it would be so in a steady run, too */
+    SLR_VERDICT_CHOSEN,
+    SLR_VERDICT_NOTHING /* no row counts */
+};
+
 /* Chooses for one site, and puts that into *choice. rows[r]: of rank r, count[r] of them. `base`:
  * what is in use without trials, SLR_WAY_RING or, of small gathers, SLR_WAY_NCCL.
  * A row counts that has been measured in every way, on the ranks that have it; its time is that of the
  * slowest. The ring without trials is left only for a way over the ring that was better in every round:
  * clocks and neighbours change from one to the next. Of these the one with the best median is each
  * row's. Then that and NCCL are compared by their medians of all rows together: the ring has to be 2%
- * better, 5% where times are the host's. Nothing was measured: the site has what is in use.
- * False: neither is so much better that it would be so in a steady run, too; it takes a duel. */
-bool slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
-                       int base, struct slr_trial_choice *choice);
+ * better, 5% where times are the host's. A row that does not count keeps what was chosen for it, and when none does,
+ * *choice is left as it is. */
+enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
+                                   uint32_t site, int base, struct slr_trial_choice *choice);
 
 /* Chooses between ring and NCCL, by the same rule, from what a duel has measured. Nothing was: leaves
  * *choice as it is. */

@@ -356,7 +356,47 @@ Test(trials, nothing_is_ever_measured)
     broken = true;
     go(SETTLED);
     cr_expect(latest()->why == SLR_R_RING && in_stage(1, -1) == 0);
-    cr_expect_eq(ranks[0].comm.trials->in_force.chosen[0], 1);
+    cr_expect_eq(ranks[0].comm.trials->in_force.chosen[0], 0);
+    cr_expect_eq(ranks[0].comm.trials->in_force.ended[0], 1);
+}
+
+/* Strangers come, and the trials that they bring miss all calls: what has been chosen stays, and is tried again later. */
+Test(trials, what_was_chosen_stays_when_nothing_is_measured)
+{
+    model.nccl = 0.4, model.pace = 1;
+    go(SETTLED);
+    cr_assert_eq(latest()->why, SLR_R_MEASURED);
+    gemm_m = 16;
+    until(2);
+    broken = true;
+    go(OF_WAYS + 48);
+    cr_expect_eq(latest()->why, SLR_R_MEASURED, "not what is in use without trials");
+    broken = false;
+    model.nccl = 2;
+    go(400);
+    cr_expect_eq(in_stage(4, -1), OF_WAYS, "tried again");
+    cr_expect_eq(latest()->why, SLR_R_RING);
+}
+
+/* What was measured of a GEMM counts beside others that come later, for its number of parts and for the site. */
+Test(trials, what_was_measured_counts_on)
+{
+    model.nccl = 8, model.pace = 2, model.parts[3] = 1;
+    go(SETTLED);
+    cr_assert(latest()->why == SLR_R_RING && latest()->parts == 3);
+    gemm_m = 16;
+    until(2);
+    model.nccl = 1, model.pace = 1.5, model.parts[3] = 1.5; /* of the new one alone NCCL were better, by less */
+    for (int i = 0; i < OF_WAYS + 48; i++) {                /* the first one has some of the ways */
+        gemm_m = i % 7 ? 16 : 8;
+        go(1);
+    }
+    cr_expect_eq(latest()->why, SLR_R_RING);
+    cr_expect_eq(in_stage(3, -1), 0);
+    gemm_m = 8;
+    go(100);
+    cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3);
+    cr_expect_eq(in_stage(4, -1), 0, "it is no stranger");
 }
 
 Test(trials, gathers_in_groups_have_no_duel)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plugin/trials/ways.h and samples.h: which way a call goes, what its times are, and how a way is chosen. */
 #include <criterion/criterion.h>
+#include <string.h>
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
 
@@ -246,8 +247,9 @@ Test(ways, a_new_choice_takes_the_place_of_the_old)
     struct slr_trial_choice choice = {.rows = 3, .row = {{7, 0, 2}, {7, 1, 3}, {9, 0, 4}}};
     const struct slr_trial_row row = ROW(9, 0, 10, 20, 9, 9, 9, 9, 5), *const rows[] = {&row};
     slr_trials_choose(rows, (const uint32_t[]){1}, 1, 0, SLR_WAY_RING, &choice);
-    cr_expect(choice.rows == 2 && choice.row[0].site == 1 && choice.row[0].way == 3);
-    cr_expect(choice.row[1].gemm == 9 && choice.row[1].way == SLR_WAYS - 1);
+    cr_expect(choice.rows == 3 && choice.row[0].gemm == 7 && choice.row[0].way == 2, "it was not measured");
+    cr_expect(choice.row[1].site == 1 && choice.row[1].way == 3);
+    cr_expect(choice.row[2].gemm == 9 && choice.row[2].way == SLR_WAYS - 1);
 }
 
 Test(ways, more_rows_than_there_is_room)
@@ -298,7 +300,7 @@ Test(ways, one_way_that_waits_for_the_host_is_enough)
 {
     struct slr_samples row = measured(0);
     const float period[SLR_WAYS] = {[SLR_WAY_RING] = 9, [SLR_WAY_NCCL] = 1};
-    slr_samples_forget(&row, 1, SLR_STAGE_WAYS);
+    slr_samples_forget(&row);
     for (int w = 0; w < SLR_WAYS; w++)
         for (int i = 0; i < 3; i++) {
             const struct slr_clock clock = {.way = w, .period = period[w], .idle = w == SLR_WAY_RING};
@@ -314,28 +316,36 @@ Test(ways, a_round_that_is_missing)
     struct slr_samples row = measured(0);
     cr_expect_not(slr_samples_tried(&row, 3));
     cr_expect_eq(slr_samples_row(&row, 3, SLR_WAY_RING).ms[SLR_WAY_RING], 0);
-    slr_samples_forget(&row, 2, SLR_STAGE_WAYS);
+    slr_samples_forget(&row);
     cr_expect_not(slr_samples_tried(&row, 1));
 }
 
 /* And more samples than there is room for. */
-Test(ways, what_was_tried_before_a_duel_is_known_behind_it)
+Test(ways, what_all_ways_have_taken_counts_until_they_are_measured_anew)
 {
     struct slr_samples row = measured(0), other = {.gemm = 8};
-    slr_samples_forget(&row, 2, SLR_STAGE_DUEL);
-    slr_samples_forget(&other, 2, SLR_STAGE_DUEL);
-    cr_expect(slr_samples_tried(&row, 2) && !slr_samples_tried(&other, 2));
+    const struct slr_trial_row whole = slr_samples_post(&row, 2, SLR_WAY_RING, SLR_STAGE_WAYS);
+    cr_expect_eq(slr_samples_post(&other, 2, SLR_WAY_RING, SLR_STAGE_WAYS).calls, 0);
+    slr_samples_forget(&row);
+    slr_samples_forget(&other);
+    cr_expect(slr_samples_tried(&row, 2) && !slr_samples_tried(&other, 2) && !slr_samples_whole(&row, 2));
     for (int w = SLR_WAY_RING; w <= SLR_WAY_NCCL; w++)
         for (int i = 0; i < 10; i++) {
             const struct slr_clock clock = {.way = w};
-            slr_samples_add(&row, &clock, 2);
+            slr_samples_add(&row, &clock, 4);
             slr_samples_add(&other, &clock, 2);
         }
-    struct slr_trial_row posted = slr_samples_row(&other, 1, SLR_WAY_RING);
+    struct slr_trial_row posted = slr_samples_post(&other, 1, SLR_WAY_RING, SLR_STAGE_DUEL);
     cr_expect(posted.calls == 16 && posted.ms[SLR_WAY_NCCL] == 2 && posted.ms[SLR_WAY_WHOLE] == 0);
-    cr_expect(slr_samples_tried(&row, 2) && !slr_samples_tried(&other, 1), "only of a duel");
-    slr_samples_forget(&row, 2, SLR_STAGE_WAYS);
-    cr_expect_not(slr_samples_tried(&row, 1), "all ways again");
+    posted = slr_samples_post(&row, 1, SLR_WAY_RING, SLR_STAGE_DUEL);
+    cr_expect(posted.ms[SLR_WAY_NCCL] == 4, "a duel says what it has measured itself");
+    posted = slr_samples_post(&row, 1, SLR_WAY_RING, SLR_STAGE_WAYS);
+    cr_expect(memcmp(&posted, &whole, sizeof whole) == 0,
+              "a stage that has missed some, what an earlier one has found");
+    slr_samples_forget(&row);
+    cr_expect_eq(slr_samples_post(&row, 2, SLR_WAY_RING, SLR_STAGE_WAYS).calls, 0, "it has not come at all");
+    cr_expect_not(slr_samples_tried(&row, 2));
+    cr_expect_not(slr_samples_tried(&other, 1), "only in a duel");
 }
 
 /* Of small gathers NCCL is what is in use. */
@@ -353,9 +363,10 @@ Test(ways, small_gathers_stay_with_nccl_unless_the_ring_is_clearly_better)
     rows[0].ms[SLR_WAY_NCCL] = 9.2f;
     cr_expect_not(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice));
     cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL, "not by 2%%");
-    for (int base = SLR_WAY_RING; base <= SLR_WAY_NCCL; base++) {
-        cr_expect(slr_trials_choose(all, (const uint32_t[]){0}, 1, 0, base, &choice));
-        cr_expect_eq(choice.site_way[0], base, "nothing was measured");
+    for (int way = SLR_WAY_RING; way <= SLR_WAY_NCCL; way++) {
+        choice.site_way[0] = way;
+        cr_expect_eq(slr_trials_choose(all, (const uint32_t[]){0}, 1, 0, SLR_WAY_NCCL, &choice), SLR_VERDICT_NOTHING);
+        cr_expect(choice.site_way[0] == way && choice.rows == 1, "nothing was measured");
     }
 }
 
