@@ -195,6 +195,21 @@ static void try_again(struct slr_trials *t, uint32_t site)
     propose(t, &choice);
 }
 
+/* The site's GEMMs have a period that the others do not know of yet, and its first stage has not begun. */
+static bool has_period(const struct slr_trials *t, uint32_t site)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    return s->again == 0 && s->calls < t->after && slr_trial_gemms_period(&s->behind) > 1 &&
+           t->coming.period[site] != slr_trial_gemms_period(&s->behind);
+}
+
+static void tell_period(struct slr_trials *t, uint32_t site)
+{
+    struct slr_trial_choice choice = t->coming;
+    choice.period[site] = slr_trial_gemms_period(&t->site[site].behind);
+    propose(t, &choice);
+}
+
 /* No way would be measured: all calls are in groups, or no GEMM computes what is sent. */
 static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *s)
 {
@@ -219,6 +234,10 @@ void slr_trials_lead(struct slr_comm *c)
             end(t, i);
             return;
         }
+        if (has_period(t, i)) {
+            tell_period(t, i);
+            return;
+        }
         if (s->chosen <= s->again && posted_by_all(t, i)) {
             choose(c, i);
             return;
@@ -241,6 +260,7 @@ static void begin(struct slr_trials *t, uint32_t site)
     if (s->given_up)
         s->posted = s->chosen = s->again + 1;
     s->calls = t->after;
+    s->period = t->in_force.period[site];
     s->strangers = 0;
     for (unsigned row = 0; row < t->rows; row++)
         if (t->row[row].site == site)

@@ -19,14 +19,24 @@ bool slr_trials_has_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
     return row && slr_samples_tried(row, t->rounds);
 }
 
+/* Before ways are tried the site's period is to be found; behind that, whether other GEMMs have come. */
+static void watched(struct slr_trials *t, struct slr_trial_site *s, const struct slr_clock *clock)
+{
+    if (s->posted > s->again)
+        s->strangers += !clock->known && !slr_trials_has_tried(t, clock->gemm, clock->site);
+    else
+        slr_trial_gemms_add(&s->behind, clock->gemm);
+}
+
 void slr_trials_stop(struct slr_trials *t)
 {
     if (!t->running)
         return;
-    if (t->running->way == SLR_TRIALS_WATCHED)
-        t->site[t->running->site].strangers +=
-            !t->running->known && !slr_trials_has_tried(t, t->running->gemm, t->running->site);
-    if (!slr_clock_stop(t->running)) {
+    if (t->running->way == SLR_TRIALS_WATCHED) {
+        watched(t, &t->site[t->running->site], t->running);
+        t->running->state = SLR_CLOCK_FREE; /* its time is not of interest */
+        t->clocks_out--;
+    } else if (!slr_clock_stop(t->running)) {
         t->site[t->running->site].latest = NULL;
         t->clocks_out--;
     }
@@ -66,7 +76,7 @@ bool slr_trials_read(struct slr_trials *t, int site)
         t->clocks_out--;
         if (clock->open)
             forget(t, clock);
-        else if (clock->way != SLR_TRIALS_WATCHED && ms > 0 && clock->stage == t->site[clock->site].again)
+        else if (ms > 0 && clock->stage == t->site[clock->site].again)
             slr_samples_add(row_of(t, clock->gemm, clock->site), clock, ms);
     }
     return !busy;
@@ -80,8 +90,10 @@ void slr_trials_begin(const struct slr_call *call)
     slr_trials_stop(t); /* of a small gather, whose call has not */
     t->running = slr_clock_begin(t->clocks, call->stream);
     slr_shared_leave();
-    if (!t->running)
+    if (!t->running) {
+        t->site[t->now.site].behind.calls = 0; /* there is a gap */
         return;
+    }
     t->clocks_out++;
     t->running->site = (uint32_t)t->now.site;
     t->running->way = t->now.trying ? t->now.way : SLR_TRIALS_WATCHED;

@@ -11,10 +11,9 @@
 #include "plugin/tuner/tune_state.h"
 
 enum {
-    AHEAD = 16,         /* calls that a choice is settled before it holds */
-    LOOK = 8,           /* rank 0 looks for what can be chosen at each of so many calls */
-    SCATTER_LEARN = 16, /* calls of a reduce-scatter before its ways are tried: nothing has to be mapped for it */
-    WATCH = 16,         /* behind the trials, one of so many calls of a site is looked at */
+    AHEAD = 16, /* calls that a choice is settled before it holds */
+    LOOK = 8,   /* rank 0 looks for what can be chosen at each of so many calls */
+    WATCH = 16, /* behind the trials, one of so many calls of a site is looked at */
 };
 
 uint32_t slr_trials_prepare(struct slr_comm *c)
@@ -101,7 +100,7 @@ static int new_site(struct slr_comm *c, size_t shard, bool scatter, bool small)
         slr_small_full(c);
         return -1;
     }
-    s->calls = small ? t->after : scatter && t->after > SCATTER_LEARN ? t->after - SCATTER_LEARN : 0;
+    s->calls = small ? t->after : 0;
     if (s->known)
         begin_known(c, s);
     else
@@ -149,6 +148,17 @@ static bool is_stranger(struct slr_trials *t, uint32_t site, const struct slr_co
     return made->m && !slr_known_consumer(t, site, made) && !slr_trials_has_tried(t, slr_consumer_hash(made), site);
 }
 
+/* Rank 0's, before ways are tried: what comes with the calls of a site. A gather's GEMM comes behind it, so its call
+ * counts as measured (measure.c). */
+static bool watch(const struct slr_trials *t, struct slr_trial_site *s, const struct slr_consumer *made)
+{
+    if (t->agreed.rank != 0 || s->calls > t->after || s->again > 0 || s->known)
+        return false;
+    if (s->scatter)
+        slr_trial_gemms_add(&s->behind, made->m ? slr_consumer_hash(made) : 0);
+    return !s->scatter;
+}
+
 /* Whether the call's time is taken. `grouped`: it can not be. `made`: slr_call's. */
 static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, const struct slr_consumer *made)
 {
@@ -157,15 +167,16 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
     s->alone += !grouped;
     if (slr_small_early(t, s))
         return false;
-    const enum slr_stage stage = slr_stage_of(s->again);
-    t->now.trying =
-        slr_way_of_call(s->calls++, t->after, t->rounds, stage, &t->now.way, &t->round, &measured) && !s->given_up;
-    t->now.duel = t->now.trying && stage == SLR_STAGE_DUEL;
+    if (s->calls == t->after && s->again == 0)
+        s->period = t->in_force.period[s - t->site];
+    const struct slr_turns turns = slr_trials_turns(t, s);
+    t->now.trying = slr_way_of_call(s->calls++, &turns, &t->now.way, &t->round, &measured) && !s->given_up;
+    t->now.duel = t->now.trying && turns.stage == SLR_STAGE_DUEL;
     if (s->posted > s->again) {
         measured = !s->scatter && s->calls % WATCH == 0;
         s->strangers += is_stranger(t, (uint32_t)(s - t->site), made);
     }
-    return measured && !grouped && !s->given_up;
+    return (watch(t, s, made) || measured) && !grouped && !s->given_up;
 }
 
 static enum slr_reason way_now(const struct slr_trials *t, bool scatter, bool small)
@@ -280,12 +291,12 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
 static int next_way(const struct slr_trials *t, uint32_t site, const struct slr_consumer *what, bool *measured)
 {
     const struct slr_trial_site *s = &t->site[site];
-    const enum slr_stage stage = slr_stage_of(s->again);
+    const struct slr_turns turns = slr_trials_turns(t, s);
     uint32_t round;
     int way;
     *measured = false;
-    if (!s->given_up && slr_way_of_call(s->calls, t->after, t->rounds, stage, &way, &round, measured))
-        return stage == SLR_STAGE_DUEL && way == SLR_WAY_RING
+    if (!s->given_up && slr_way_of_call(s->calls, &turns, &way, &round, measured))
+        return turns.stage == SLR_STAGE_DUEL && way == SLR_WAY_RING
                    ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), site)
                    : way;
     return settled_way(t, site, what);

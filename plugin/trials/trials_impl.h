@@ -8,6 +8,7 @@
 #include "kernels/gemm.h"
 #include "plugin/comm/comm.h"
 #include "plugin/trials/clock.h"
+#include "plugin/trials/period.h"
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
 
@@ -34,6 +35,8 @@ struct slr_trial_site {
     uint32_t posted, chosen; /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
     int before_duel;         /* rank 0's: the better one in the first stage */
     uint32_t strangers;
+    uint32_t period;                     /* by which the stage goes that it is in */
+    struct slr_trial_gemms behind;       /* rank 0's */
     const struct slr_trial_known *known; /* known.h */
     struct slr_clock *latest;            /* of its latest measured call, until the next one comes; or NULL */
 };
@@ -68,10 +71,17 @@ static inline int slr_trials_base(const struct slr_trial_site *s)
     return s->small || s->scatter ? SLR_WAY_NCCL : SLR_WAY_RING;
 }
 
+static inline struct slr_turns slr_trials_turns(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    return (struct slr_turns){
+        .after = t->after, .rounds = t->rounds, .period = s->period, .stage = slr_stage_of(s->again)};
+}
+
 /* The first call of the site behind the stage that it is in. */
 static inline uint64_t slr_trials_stage_end(const struct slr_trials *t, const struct slr_trial_site *s)
 {
-    return slr_trials_end(t->after, t->rounds, slr_stage_of(s->again));
+    const struct slr_turns turns = slr_trials_turns(t, s);
+    return slr_trials_end(&turns);
 }
 
 /* ---- measure.c ---- */

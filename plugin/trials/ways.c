@@ -68,23 +68,28 @@ static const struct {
 static const int order[SLR_WAYS] = {SLR_WAY_RING,      SLR_WAY_WHOLE,     SLR_WAY_NCCL,     SLR_WAY_PARTS,
                                     SLR_WAY_PARTS + 1, SLR_WAY_PARTS + 2, SLR_WAY_PARTS + 3};
 
-uint64_t slr_trials_end(uint64_t after, uint32_t rounds, enum slr_stage stage)
+static uint32_t run_length(const struct slr_turns *t)
 {
-    return after + (uint64_t)rounds * stages[stage].ways * stages[stage].run;
+    const uint32_t whole = stages[t->stage].first + t->period;
+    return whole > stages[t->stage].run ? whole : stages[t->stage].run;
 }
 
-bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, enum slr_stage stage, int *way, uint32_t *round,
-                     bool *measured)
+uint64_t slr_trials_end(const struct slr_turns *t)
+{
+    return t->after + (uint64_t)t->rounds * stages[t->stage].ways * run_length(t);
+}
+
+bool slr_way_of_call(uint64_t number, const struct slr_turns *t, int *way, uint32_t *round, bool *measured)
 {
     *way = SLR_WAY_RING;
     *round = 0;
     *measured = false;
-    if (number < after || number >= slr_trials_end(after, rounds, stage))
+    if (number < t->after || number >= slr_trials_end(t))
         return false;
-    const uint64_t at = number - after, run = at / stages[stage].run;
-    *way = stage == SLR_STAGE_DUEL ? (int)(run % stages[stage].ways) : order[run % stages[stage].ways];
-    *round = (uint32_t)(run / stages[stage].ways);
-    *measured = at % stages[stage].run >= stages[stage].first;
+    const uint64_t at = number - t->after, run = at / run_length(t);
+    *way = t->stage == SLR_STAGE_DUEL ? (int)(run % stages[t->stage].ways) : order[run % stages[t->stage].ways];
+    *round = (uint32_t)(run / stages[t->stage].ways);
+    *measured = at % run_length(t) >= stages[t->stage].first;
     return true;
 }
 

@@ -40,6 +40,11 @@
  * ring and NCCL have SLR_DUEL_RUN calls in turn, as often. So no rank has to be told which way a call
  * goes in a stage.
  *
+ * Programs make calls of one size in turn with several GEMMs: forward and backward, layer by layer. Were their
+ * period no divisor of a run's length, some GEMMs would never have some ways. So a run has at least a whole period
+ * of measured calls, where there is one of SLR_TRIAL_PERIOD calls or fewer: rank 0 watches the calls before the first
+ * stage (period.h), and proposes it with the choices (`period`); a stage goes by what holds when it begins.
+ *
  * Who writes what, in the control block (comm/trial_row.h):
  *
  *   post[r].site[s].row, rows   rank r, when it has made all calls of a stage and knows their times
@@ -76,6 +81,7 @@ enum slr_stage { SLR_STAGE_WAYS, SLR_STAGE_DUEL };
 #define SLR_TRIAL_RUN 4u  /* calls of a way in turn */
 #define SLR_DUEL_RUN 12u  /* likewise in a duel, */
 #define SLR_DUEL_FIRST 4u /* of which so many are not measured */
+#define SLR_TRIAL_PERIOD 12u
 
 /* Raised when a way's word comes to mean something else, or its times change, or what was chosen by an
  * older rule is not good enough: rules of a tune file from before are not used then. 2: a tie is
@@ -112,13 +118,19 @@ uint32_t slr_way_parts(int way, int nranks);
  * UINT32_MAX: by the size. */
 uint32_t slr_way_blocks(int way);
 
+/* A stage of a site's trials: it begins at the site's call `after`. `period`: as above, 0: not known. */
+struct slr_turns {
+    uint64_t after;
+    uint32_t rounds, period;
+    enum slr_stage stage;
+};
+
 /* The way of call `number` of a site, from 0, and the round. *measured: its time counts. True: ways are
  * being tried, else it is SLR_WAY_RING. In a duel SLR_WAY_RING is the ring with each row's way. */
-bool slr_way_of_call(uint64_t number, uint64_t after, uint32_t rounds, enum slr_stage stage, int *way, uint32_t *round,
-                     bool *measured);
+bool slr_way_of_call(uint64_t number, const struct slr_turns *turns, int *way, uint32_t *round, bool *measured);
 
 /* The first call behind the stage. */
-uint64_t slr_trials_end(uint64_t after, uint32_t rounds, enum slr_stage stage);
+uint64_t slr_trials_end(const struct slr_turns *turns);
 
 /* Of a GEMM, or 0, on a site that the ring has. */
 int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_t site);

@@ -268,6 +268,11 @@ static const struct went *latest(void)
     return &ranks[0].went[ranks[0].calls - 1];
 }
 
+static uint32_t control_rows(int rank)
+{
+    return ranks[0].comm.trials->shared->post[rank].site[0].rows;
+}
+
 enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * SLR_DUEL_RUN, SETTLED = 320 };
 
 /* As measured on two H200: in short runs both take as long, in longer ones NCCL is faster. */
@@ -397,6 +402,48 @@ Test(trials, what_was_measured_counts_on)
     go(100);
     cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3);
     cr_expect_eq(in_stage(4, -1), 0, "it is no stranger");
+}
+
+/* GEMMs of a program that come again after so many calls; a letter each. */
+static void turn(const char *program, int calls)
+{
+    for (int i = 0; i < calls; i++) {
+        gemm_m = 8 * (program[(size_t)ranks[0].calls % strlen(program)] - 'a' + 1);
+        go(1);
+    }
+}
+
+/* Each GEMM is measured in each way, whatever the period, but where there are more of them than rows. */
+static void all_are_measured(const char *program, unsigned gemms)
+{
+    const int period = (int)strlen(program), run = period + 1 > (int)SLR_TRIAL_RUN ? period + 1 : (int)SLR_TRIAL_RUN;
+    model.nccl = 8, model.pace = 2, model.parts[3] = 1;
+    turn(program, 48 + 3 * SLR_WAYS * run + 40);
+    cr_expect_eq(ranks[0].comm.trials->in_force.period[0], (uint32_t)period);
+    cr_expect_eq(in_stage(0, -1), 3 * SLR_WAYS * run);
+    for (int r = 0; r < RANKS; r++) {
+        cr_expect_eq(control_rows(r), gemms);
+        for (uint32_t i = 0; i < control_rows(r); i++)
+            for (int w = 0; w < SLR_WAYS; w++)
+                cr_expect_gt(ranks[0].comm.trials->shared->post[r].site[0].row[i].ms[w], 0,
+                             "%s: rank %d, row %u, way %d", program, r, i, w);
+    }
+    cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3);
+}
+
+Test(trials, two_gemms_in_turn)
+{
+    all_are_measured("ab", 2);
+}
+
+Test(trials, three_layers_forward_and_backward)
+{
+    all_are_measured("abcabccba", 3);
+}
+
+Test(trials, a_long_period)
+{
+    all_are_measured("aabbccddeeff", 6);
 }
 
 Test(trials, gathers_in_groups_have_no_duel)

@@ -2,6 +2,7 @@
 /* plugin/trials/ways.h and samples.h: which way a call goes, what its times are, and how a way is chosen. */
 #include <criterion/criterion.h>
 #include <string.h>
+#include "plugin/trials/period.h"
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
 
@@ -17,12 +18,13 @@ Test(ways, parts)
 
 Test(ways, each_way_has_its_turns)
 {
+    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_WAYS}, none = {10, 0, 0, SLR_STAGE_WAYS};
     unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0};
     int way, before = -1;
     uint32_t round;
     bool measured;
     for (uint64_t n = 0; n < 200; n++) {
-        bool tried = slr_way_of_call(n, 10, 3, SLR_STAGE_WAYS, &way, &round, &measured);
+        bool tried = slr_way_of_call(n, &turns, &way, &round, &measured);
         cr_assert_eq(tried, n >= 10 && n < 10 + 3 * SLR_WAYS * SLR_TRIAL_RUN);
         cr_assert(!tried || round == (n - 10) / (SLR_WAYS * SLR_TRIAL_RUN));
         cr_assert(tried || (way == SLR_WAY_RING && !measured));
@@ -33,18 +35,19 @@ Test(ways, each_way_has_its_turns)
     }
     for (int w = 0; w < SLR_WAYS; w++)
         cr_expect(calls[w] == 12 && counted[w] == 9, "way %d: %u, %u", w, calls[w], counted[w]);
-    cr_assert_not(slr_way_of_call(10, 10, 0, SLR_STAGE_WAYS, &way, &round, &measured), "no rounds: nothing is tried");
+    cr_assert_not(slr_way_of_call(10, &none, &way, &round, &measured), "no rounds: nothing is tried");
 }
 
 /* Longer runs of two ways, of which more is left out. */
 Test(ways, a_duel)
 {
+    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_DUEL};
     unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0}, run = 0;
     int way, before = -1;
     uint32_t round;
     bool measured;
     for (uint64_t n = 0; n < 200; n++) {
-        bool tried = slr_way_of_call(n, 10, 3, SLR_STAGE_DUEL, &way, &round, &measured);
+        bool tried = slr_way_of_call(n, &turns, &way, &round, &measured);
         cr_assert_eq(tried, n >= 10 && n < 10 + 72);
         cr_assert(!tried || (round == (n - 10) / 24 && round < 3));
         cr_assert(tried || (way == SLR_WAY_RING && !measured));
@@ -57,7 +60,62 @@ Test(ways, a_duel)
     for (int w = 0; w < SLR_WAYS; w++)
         cr_expect(calls[w] == (slr_stage_has(SLR_STAGE_DUEL, w) ? 36 : 0) && counted[w] == calls[w] / 3 * 2,
                   "way %d: %u, %u", w, calls[w], counted[w]);
-    cr_expect_eq(slr_trials_end(10, 3, SLR_STAGE_DUEL), 82);
+    cr_expect_eq(slr_trials_end(&turns), 82);
+}
+
+/* Each GEMM of the period has each way once in each round, but for what is left out. */
+static void turns_of_whole_periods(enum slr_stage stage, uint32_t period)
+{
+    const struct slr_turns turns = {7, 3, period, stage};
+    unsigned counted[SLR_WAYS][3][SLR_TRIAL_PERIOD] = {{{0}}};
+    uint32_t round;
+    bool measured;
+    int way;
+    for (uint64_t n = 0; n < slr_trials_end(&turns); n++)
+        if (slr_way_of_call(n, &turns, &way, &round, &measured) && measured)
+            counted[way][round][n % period]++;
+    for (int w = 0; w < SLR_WAYS; w++)
+        for (unsigned r = 0; r < 3; r++)
+            for (unsigned i = 0; i < period && slr_stage_has(stage, w); i++)
+                cr_assert(counted[w][r][i] > 0 && counted[w][r][i] <= SLR_SAMPLES, "period %u, way %d: %u", period, w,
+                          counted[w][r][i]);
+}
+
+Test(ways, turns_have_whole_periods)
+{
+    for (uint32_t period = 1; period <= SLR_TRIAL_PERIOD; period++) {
+        turns_of_whole_periods(SLR_STAGE_WAYS, period);
+        turns_of_whole_periods(SLR_STAGE_DUEL, period);
+    }
+}
+
+static uint32_t period_of(const char *gemms)
+{
+    struct slr_trial_gemms g = {.calls = 0};
+    for (; *gemms; gemms++)
+        slr_trial_gemms_add(&g, (uint64_t)*gemms);
+    return slr_trial_gemms_period(&g);
+}
+
+Test(ways, the_period_of_gemms)
+{
+    cr_expect_eq(period_of(""), 0);
+    cr_expect_eq(period_of("aaaaaaaaaaaaaaaaaaaaaaa"), 0, "too few");
+    cr_expect_eq(period_of("aaaaaaaaaaaaaaaaaaaaaaaa"), 1);
+    cr_expect_eq(period_of("zzzzzabababababababababababab"), 2);
+    cr_expect_eq(period_of("abcabccba"
+                           "abcabccba"
+                           "abcabccba"),
+                 9);
+    cr_expect_eq(period_of("abcdefghijkl"
+                           "abcdefghijkl"),
+                 12);
+    cr_expect_eq(period_of("abcdefghijklm"
+                           "abcdefghijklm"
+                           "abcdefghijklm"),
+                 0, "longer than is looked for");
+    cr_expect_eq(period_of("abababababababababababac"), 0);
+    cr_expect_eq(period_of("bbabababababababababababab"), 2, "the latest calls count");
 }
 
 Test(ways, stages_come_one_after_the_other)

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For the folder trials/ alone: in how many calls of a site its GEMMs come once each, from what came with the latest
+ * calls without a gap. */
+#ifndef SLR_PLUGIN_TRIALS_PERIOD_H
+#define SLR_PLUGIN_TRIALS_PERIOD_H
+
+#include <stdint.h>
+#include "plugin/trials/ways.h"
+
+#define SLR_TRIAL_WATCHED_CALLS (2 * SLR_TRIAL_PERIOD)
+
+struct slr_trial_gemms {
+    uint64_t gemm[SLR_TRIAL_WATCHED_CALLS]; /* 0: none */
+    uint32_t calls;                         /* in all */
+};
+
+void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm);
+
+/* The smallest period of the latest SLR_TRIAL_WATCHED_CALLS calls, SLR_TRIAL_PERIOD at most; 0: none, or too few calls. */
+uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g);
+
+#endif
