@@ -90,19 +90,26 @@ static void cloned(struct world *w)
     buffers_close(&g);
 }
 
+/* A graph of two others, one behind the other. */
+static CUgraph two_children(struct world *w, struct gather *g, struct gather *other, CUgraphNode node[2])
+{
+    CUgraph parent;
+    buffers_open(w, g, SHARD, false);
+    buffers_open(w, other, 2 * SHARD, true);
+    cudaGraph_t a = record(w, g), b = record(w, other);
+    DRIVER(cuGraphCreate(&parent, 0));
+    DRIVER(cuGraphAddChildGraphNode(&node[0], parent, NULL, 0, a));
+    DRIVER(cuGraphAddChildGraphNode(&node[1], parent, &node[0], 1, b));
+    CUDA(cudaGraphDestroy(a));
+    CUDA(cudaGraphDestroy(b));
+    return parent;
+}
+
 static void child(struct world *w)
 {
     struct gather g, other;
-    CUgraph parent;
-    CUgraphNode first, second;
-    buffers_open(w, &g, SHARD, false);
-    buffers_open(w, &other, 2 * SHARD, true);
-    cudaGraph_t a = record(w, &g), b = record(w, &other);
-    DRIVER(cuGraphCreate(&parent, 0));
-    DRIVER(cuGraphAddChildGraphNode(&first, parent, NULL, 0, a));
-    DRIVER(cuGraphAddChildGraphNode(&second, parent, &first, 1, b));
-    CUDA(cudaGraphDestroy(a));
-    CUDA(cudaGraphDestroy(b));
+    CUgraphNode node[2];
+    CUgraph parent = two_children(w, &g, &other, node);
     cudaGraphExec_t exec = graph_executable(parent);
     for (int i = 0; i < REPLAYS; i++) {
         gather_load(&other, w->seed + 100, w->s);
@@ -119,17 +126,9 @@ static void child(struct world *w)
 static void child_removed(struct world *w)
 {
     struct gather g, other;
-    CUgraph parent;
-    CUgraphNode first, second;
-    buffers_open(w, &g, SHARD, false);
-    buffers_open(w, &other, 2 * SHARD, true);
-    cudaGraph_t a = record(w, &g), b = record(w, &other);
-    DRIVER(cuGraphCreate(&parent, 0));
-    DRIVER(cuGraphAddChildGraphNode(&first, parent, NULL, 0, a));
-    DRIVER(cuGraphAddChildGraphNode(&second, parent, &first, 1, b));
-    CUDA(cudaGraphDestroy(a));
-    CUDA(cudaGraphDestroy(b));
-    DRIVER(cuGraphDestroyNode(second));
+    CUgraphNode node[2];
+    CUgraph parent = two_children(w, &g, &other, node);
+    DRIVER(cuGraphDestroyNode(node[1]));
     cudaGraphExec_t exec = graph_executable(parent);
     for (int i = 0; i < REPLAYS; i++)
         replay(w, exec, &g, "the child that is left");
