@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trials_play.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "plugin/comm/group_record.h"
+#include "plugin/trials/small.h"
+#include "plugin/tuner/tune_keep.h"
+
+/* ---- what the folder uses ---- */
+
+static int64_t ticks; /* calls of both ranks */
+static double now;    /* ms, of the device */
+bool broken;
+
+struct event {
+    double at;
+    int64_t tick;
+};
+
+static CUresult CUDAAPI create(CUevent *event, unsigned flags)
+{
+    (void)flags;
+    *event = calloc(1, sizeof(struct event));
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI destroy(CUevent event)
+{
+    free((void *)event);
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI record(CUevent event, CUstream stream)
+{
+    (void)stream;
+    if (broken)
+        return CUDA_ERROR_UNKNOWN;
+    *(struct event *)event = (struct event){now, ticks};
+    return CUDA_SUCCESS;
+}
+
+/* The device is never done when the site's next call comes. */
+static CUresult CUDAAPI query(CUevent event)
+{
+    return ticks > ((struct event *)event)->tick + 1 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult CUDAAPI elapsed(float *ms, CUevent from, CUevent to)
+{
+    *ms = (float)(((struct event *)to)->at - ((struct event *)from)->at);
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI captures(CUstream stream, CUstreamCaptureStatus *status)
+{
+    (void)stream;
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI device_name(char *name, int size, CUdevice device)
+{
+    (void)device;
+    snprintf(name, (size_t)size, "fake");
+    return CUDA_SUCCESS;
+}
+
+static ncclResult_t nccl_version(int *version)
+{
+    *version = 22700;
+    return ncclSuccess;
+}
+
+enum slr_status slr_shared_enter(const struct slr_shared *s)
+{
+    (void)s;
+    return SLR_OK;
+}
+
+void slr_shared_leave(void) {}
+
+bool grouped;
+
+struct slr_group *slr_group_now(void)
+{
+    static struct slr_group group;
+    return grouped ? &group : NULL;
+}
+
+unsigned kept;
+struct slr_tune_site latest_kept;
+
+void slr_tune_keep(const struct slr_tune_site *rule)
+{
+    kept++;
+    latest_kept = *rule;
+}
+
+bool slr_tune_read(struct slr_tune_table *table)
+{
+    (void)table;
+    return false;
+}
+
+const char *slr_tune_path(void)
+{
+    return "";
+}
+
+void slr_tune_free(struct slr_tune_table *table)
+{
+    (void)table;
+}
+
+void slr_tune_gpu_word(const char *name, char word[SLR_TUNE_GPU])
+{
+    snprintf(word, SLR_TUNE_GPU, "%s", name);
+}
+
+enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)
+{
+    (void)gemm;
+    return SLR_R_FUSED;
+}
+
+/* ---- the program ---- */
+
+struct rank ranks[RANKS];
+static struct slr_comm *here; /* whose GEMM it is */
+
+int slr_comm_hold_all(struct slr_comm **list, int max)
+{
+    (void)max;
+    list[0] = here;
+    return 1;
+}
+
+void slr_comm_put(struct slr_comm *c)
+{
+    (void)c;
+}
+
+struct model model;
+const struct model *models;
+const char *program;
+int64_t gemm_m;
+size_t shard;
+static struct slr_control *control;
+
+static double takes(const struct rank *r, const struct went *w)
+{
+    const struct model *m = models ? &models[gemm_m / 8 - 1] : &model;
+    if (w->why != SLR_R_RING)
+        return m->nccl;
+    const double ms = m->parts[w->parts] > 0 ? m->parts[w->parts] : m->pace;
+    return r->comm.trials->site[r->comm.trials->now.site].again > 0 && m->later > 0 ? ms * m->later : ms;
+}
+
+static void one(struct rank *r)
+{
+    static char memory[4096];
+    if (program)
+        gemm_m = 8 * (program[(size_t)r->calls % strlen(program)] - 'a' + 1);
+    struct slr_gemm gemm = {.m = gemm_m, .n = 8, .k = 8, .batch = 1, .b = memory + r->comm.rank};
+    struct slr_call call = {.comm = &r->comm, .shard = shard, .recv = memory + r->comm.rank};
+    struct went *w = &r->went[r->calls++];
+    ticks += RANKS;
+    here = &r->comm;
+    w->why = slr_trials_call(&call);
+    w->trying = r->comm.trials->now.trying;
+    w->stage = r->comm.trials->now.site < 0 ? 0 : r->comm.trials->site[r->comm.trials->now.site].again;
+    if (call.measured)
+        slr_trials_begin(&call);
+    w->parts = w->why == SLR_R_RING ? slr_trials_parts(&r->comm, &gemm, false) : 0;
+    now += takes(r, w);
+    if (call.measured)
+        slr_trials_gathered(&call, NULL);
+    if (gemm_m)
+        slr_trials_gemm(&gemm, NULL);
+}
+
+void go(int calls)
+{
+    const int from = ranks[0].calls;
+    cr_assert(from + calls <= CALLS);
+    for (int done = 0, some; done < calls; done += some) {
+        some = calls - done < AHEAD ? calls - done : AHEAD;
+        for (int r = 0; r < RANKS; r++)
+            for (int i = 0; i < some; i++)
+                one(&ranks[done / AHEAD % 2 ? RANKS - 1 - r : r]);
+    }
+    for (int i = from; i < from + calls; i++)
+        for (int r = 1; r < RANKS; r++)
+            cr_assert(ranks[0].went[i].why == ranks[r].went[i].why && ranks[0].went[i].parts == ranks[r].went[i].parts,
+                      "call %d: %s, %u parts on rank 0, %s, %u on rank %d", i, slr_reason_name(ranks[0].went[i].why),
+                      ranks[0].went[i].parts, slr_reason_name(ranks[r].went[i].why), ranks[r].went[i].parts, r);
+}
+
+void trials_open(void)
+{
+    slr_real.cuEventCreate = create;
+    slr_real.cuEventDestroy = destroy;
+    slr_real.cuEventRecord = record;
+    slr_real.cuEventQuery = query;
+    slr_real.cuEventElapsedTime = elapsed;
+    slr_real.cuStreamIsCapturing = captures;
+    slr_real.cuDeviceGetName = device_name;
+    slr_real.ncclGetVersion = nccl_version;
+    const size_t bytes = slr_control_bytes(RANKS);
+    control = aligned_alloc(SLR_CONTROL_PAGE, bytes);
+    cr_assert(control);
+    memset(control, 0, bytes);
+    for (int r = 0; r < RANKS; r++) {
+        struct slr_comm *c = &ranks[r].comm;
+        c->rank = r;
+        c->nranks = RANKS;
+        c->shared.control = control;
+        pthread_mutex_init(&c->lock, NULL);
+        control->post[r].tries = slr_trials_prepare(c);
+        cr_assert_eq(control->post[r].tries, 3);
+    }
+    for (int r = 0; r < RANKS; r++)
+        slr_trials_open(&ranks[r].comm);
+    for (int r = 0; r < RANKS; r++)
+        slr_trials_ready(&ranks[r].comm);
+    gemm_m = 8;
+    shard = LARGE;
+}
+
+void trials_close(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        slr_trials_close(&ranks[r].comm, false);
+    free(control);
+}
+
+int in_stage(uint32_t stage, int parts)
+{
+    int n = 0;
+    for (int i = 0; i < ranks[0].calls; i++) {
+        const struct went *w = &ranks[0].went[i];
+        n += w->trying && w->stage == stage && (parts < 0 || (w->why == SLR_R_RING && w->parts == (uint32_t)parts));
+    }
+    return n;
+}
+
+const struct went *latest(void)
+{
+    return &ranks[0].went[ranks[0].calls - 1];
+}
+
+uint32_t control_rows(int rank)
+{
+    return ranks[0].comm.trials->shared->post[rank].site[0].rows;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder plugin/trials/, two ranks in one thread, each some calls ahead of the other in turn, on a driver whose
+ * time goes on by what a call is said to take. */
+#ifndef TESTS_UNIT_TRIALS_PLAY_H
+#define TESTS_UNIT_TRIALS_PLAY_H
+
+#include <criterion/criterion.h>
+#include "plugin/trials/trials.h"
+#include "plugin/trials/trials_impl.h"
+#include "plugin/tuner/tune_state.h"
+
+enum { RANKS = 2, CALLS = 1200, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };
+enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * SLR_DUEL_RUN, SETTLED = 320 };
+
+struct rank {
+    struct slr_comm comm;
+    int calls;
+    struct went { /* of each call */
+        enum slr_reason why;
+        uint32_t parts, stage;
+        bool trying;
+    } went[CALLS];
+};
+extern struct rank ranks[RANKS];
+
+/* What a call takes. */
+struct model {
+    double nccl, pace, parts[13]; /* ms; 0: as by the pace */
+    double later;                 /* behind the first stage the ring takes so much more; 0: as before */
+};
+extern struct model model;
+extern const struct model *models; /* by GEMM; NULL: model is of all */
+extern const char *program;        /* its GEMMs, a letter each, which come again and again; NULL: gemm_m */
+extern int64_t gemm_m;
+extern size_t shard;
+extern bool broken;   /* events can not be recorded */
+extern bool grouped;  /* all calls are in groups with others */
+extern unsigned kept; /* rules */
+extern struct slr_tune_site latest_kept;
+
+void trials_open(void);
+void trials_close(void);
+
+/* So many calls of each rank; both go the same way. */
+void go(int calls);
+const struct went *latest(void);
+
+/* The calls of a stage, and how many of them went over the ring in so many parts; -1: all. */
+int in_stage(uint32_t stage, int parts);
+
+/* How many rows a rank has posted of the first site. */
+uint32_t control_rows(int rank);
+
+#endif
