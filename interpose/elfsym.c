@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "interpose/elfsym.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include "interpose/early.h"
 
 struct object {
@@ -120,4 +118,14 @@ SLR_EARLY void *slr_elf_next(const char *name)
             before = p;
     }
     return before;
+}
+
+bool slr_elf_has(const struct dl_phdr_info *info, uintptr_t p)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        if (h->p_type == PT_LOAD && p - (info->dlpi_addr + h->p_vaddr) < h->p_memsz)
+            return true;
+    }
+    return false;
 }

@@ -2,8 +2,8 @@
 /* Memory that the program gives to other processes (cache/given.h). */
 #include "cache/given.h"
 
-#include <link.h>
 #include "base/settings.h"
+#include "interpose/elfsym.h"
 #include "interpose/gate_table.h"
 #include "interpose/install.h"
 
@@ -25,15 +25,10 @@ struct object {
 static int has_both(struct dl_phdr_info *info, size_t size, void *what)
 {
     struct object *o = what;
-    unsigned found = 0;
     (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr,
-                        bytes = info->dlpi_phdr[i].p_type == PT_LOAD ? info->dlpi_phdr[i].p_memsz : 0;
-        found |= (o->one - begin < bytes) | (unsigned)(o->other - begin < bytes) << 1;
-    }
-    o->both = found == 3;
-    return found != 0;
+    const bool one = slr_elf_has(info, o->one), other = slr_elf_has(info, o->other);
+    o->both = one && other;
+    return one || other;
 }
 
 /* NCCL exports memory of its own, also by threads of its own. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/real.h"
 #include "interpose/dlsym.h"
+#include "interpose/elfsym.h"
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 
@@ -183,25 +184,15 @@ static bool open_object(struct object *o, const struct dl_phdr_info *info)
     return o->symbols && o->strings;
 }
 
-static bool inside(const struct dl_phdr_info *info, uintptr_t p)
-{
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
-        if (h->p_type == PT_LOAD && p - (info->dlpi_addr + h->p_vaddr) < h->p_memsz)
-            return true;
-    }
-    return false;
-}
-
 /* A library's calls of its own functions are none of slipring's business. */
 static enum slr_imports bound(const struct object *o, const char *name, uintptr_t to, bool call)
 {
     if (any_real(to))
-        return is_real(to, name) && !inside(o->info, to) ? SLR_IMPORTS_PAST : SLR_IMPORTS_WELL;
-    if (call && inside(o->info, to)) /* into its procedure linkage table */
+        return is_real(to, name) && !slr_elf_has(o->info, to) ? SLR_IMPORTS_PAST : SLR_IMPORTS_WELL;
+    if (call && slr_elf_has(o->info, to)) /* into its procedure linkage table */
         return hooked(name) ? SLR_IMPORTS_LATER : SLR_IMPORTS_WELL;
     /* Still what the file has there: nothing, or an offset. No object lies so low. */
-    if (to < o->info->dlpi_addr && (to == 0 || (call && inside(o->info, to + o->info->dlpi_addr))))
+    if (to < o->info->dlpi_addr && (to == 0 || (call && slr_elf_has(o->info, to + o->info->dlpi_addr))))
         return hooked(name) ? SLR_IMPORTS_LOADING : SLR_IMPORTS_WELL;
     return SLR_IMPORTS_WELL;
 }

@@ -7,8 +7,8 @@
 #include "plugin/gather/order.h"
 #include "plugin/gather/passed_alone.h"
 
-/* The graph is for other devices, too, and is launched on a stream of one of these: true, and it has been ordered. */
-static bool is_away(struct slr_comm *c, CUstream stream, bool before)
+/* Orders a launch on a stream of another device, as a graph for several has. False: the stream is of this one. */
+static bool order_away(struct slr_comm *c, CUstream stream, bool before)
 {
     enum slr_status s = SLR_OK;
     slr_guard++;
@@ -33,7 +33,7 @@ void slr_graph_enters(CUgraphExec exec, CUstream stream)
 {
     struct slr_graph_holds holds = {.at = 0};
     for (struct slr_comm *c; (c = slr_graph_next_comm(slr_graph_exec(exec), &holds)) != NULL; slr_comm_put(c))
-        if (!is_away(c, slr_stream_name(stream, false), true))
+        if (!order_away(c, slr_stream_name(stream, false), true))
             slr_order_before_nccl(c, slr_stream_name(stream, false));
 }
 
@@ -45,7 +45,7 @@ void slr_graph_runs(CUgraphExec exec, CUstream stream)
             slr_alone_note(c, SLR_R_CAPTURE, holds.gathers);
         if (holds.uncounted)
             slr_alone_uncounted(c);
-        if (!is_away(c, slr_stream_name(stream, false), false))
+        if (!order_away(c, slr_stream_name(stream, false), false))
             slr_order_after_nccl(c, slr_stream_name(stream, false));
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For the folder trials/ alone: in how many calls of a site its GEMMs come once each, from what came with the latest
- * calls without a gap. */
+ * calls without a gap. (sites/period.h finds longer ones, of all calls of a communicator; it wants to see a period
+ * three times, for which there are too few calls before ways are tried.) */
 #ifndef SLR_PLUGIN_TRIALS_PERIOD_H
 #define SLR_PLUGIN_TRIALS_PERIOD_H
 

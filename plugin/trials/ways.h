@@ -63,9 +63,9 @@
  * site's first trials are over, all go by what was chosen before, or by what is in use without.
  *
  * A rank that measured nothing posts rows without times, or none: the former do not count, the latter are
- * not asked for. When no row counts, the site goes on as it did; in a duel it has what the first stage found. A rank that is
- * slow, or has died, has not posted: nothing is chosen, nobody waits, and all go on as they are. A site
- * that is given up (small.h) before its duel or in it is not measured any more, and nothing is chosen.
+ * not asked for. When no row counts, the site goes on as it did; in a duel it has what the first stage
+ * found. A rank that is slow, or has died, has not posted: nothing is chosen, nobody waits, and all go on as
+ * they are. A site that is given up (small.h) before its duel or in it is not measured any more, and nothing is chosen.
  */
 #ifndef SLR_PLUGIN_TRIALS_WAYS_H
 #define SLR_PLUGIN_TRIALS_WAYS_H
