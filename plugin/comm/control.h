@@ -34,8 +34,8 @@
 #include "plugin/comm/agreed_change.h"
 #include "plugin/comm/trial_row.h"
 
-/* "SLRJ": the layout of everything in this file, and of the messages of plugin/bootstrap. */
-#define SLR_CONTROL_MAGIC 0x4a524c53u
+/* "SLRK": the layout of everything in this file, and of the messages of plugin/bootstrap. */
+#define SLR_CONTROL_MAGIC 0x4b524c53u
 
 /* ---- exports.h ---- */
 

@@ -55,6 +55,7 @@ struct slr_trial_post {
 /* A rule of rank 0's tune file that fits the communicator (trials/known.h). */
 struct slr_trial_known {
     uint64_t low, high; /* bytes of all ranks' shards together, both inclusive */
+    uint64_t context;   /* trials/find.h; 0: any */
     struct slr_consumer consumer;
     int32_t scatter; /* for reduce-scatters; else for gathers */
     int32_t line;    /* of the file */

@@ -7,6 +7,7 @@
 
 enum {
     STRANGERS = 3, /* watched calls that are consumed by what has not been tried: then ways are tried again; */
+    COMMON = 4,    /* if they are at least one of so many: of a rare one trials would miss some ways */
     RARER = 16,    /* each time it takes twice as many, until then. A time has up to two stages */
     GROUPED = 8,   /* calls that were all in groups: nothing will be measured */
 };
@@ -32,7 +33,8 @@ static void post(struct slr_trials *t, uint32_t site)
 void slr_trials_post(struct slr_trials *t, bool complete)
 {
     for (unsigned i = 0; i < t->sites && complete; i++)
-        if (t->site[i].posted <= t->site[i].again && t->site[i].calls >= slr_trials_stage_end(t, &t->site[i]))
+        if (t->site[i].posted <= t->site[i].again && t->site[i].calls >= slr_trials_stage_end(t, &t->site[i]) &&
+            !t->site[i].latest) /* of the stage's last call, until the next one comes: perhaps a way's only time */
             post(t, i);
 }
 
@@ -45,6 +47,9 @@ static bool posted_by_all(const struct slr_trials *t, uint32_t site)
             return false;
     return true;
 }
+
+/* What rank 0 has to say of a site. */
+enum due { DUE_NOTHING, DUE_CHANGE, DUE_DUEL, DUE_CHOICE, DUE_END };
 
 /* What the ranks have measured of a site in the stage that it is in. */
 struct measured {
@@ -97,15 +102,17 @@ static void log_row(const struct slr_comm *c, const struct slr_samples *row, enu
     const uint32_t chosen = parts_of(c, row->site, slr_way_chosen(choice, row->gemm, row->site));
     char parts[160] = "", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
     slr_log(SLR_LOG_INFO, "tried",
-            "op=%s comm=%s crank=%d shard=%zu m=%lld n=%lld k=%lld batch=%lld trans=%s type=%s gathered=%s stage=%s "
+            "op=%s comm=%s crank=%d shard=%zu context=%llx m=%lld n=%lld k=%lld batch=%lld trans=%s type=%s "
+            "gathered=%s stage=%s "
             "calls=%u "
             "clock=%s ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s parts=%u",
             c->trials->site[row->site].scatter ? "reducescatter" : "allgather", c->name, c->rank,
-            c->trials->site[row->site].shard, (long long)g->m, (long long)g->n, (long long)g->k, (long long)g->batch,
-            slr_consumer_trans_text(g, trans), slr_consumer_type_text(g, type), slr_consumer_gathered_text(g),
-            stage == SLR_STAGE_DUEL ? "duel" : "ways", slowest->calls,
-            slr_samples_of_host(row, c->trials->rounds) ? "host" : "device", (double)slowest->ms[SLR_WAY_RING],
-            (double)slowest->ms[SLR_WAY_NCCL], list_parts(c, slowest, stage, chosen, parts, sizeof parts), by, chosen);
+            c->trials->site[row->site].shard, (unsigned long long)c->trials->site[row->site].context, (long long)g->m,
+            (long long)g->n, (long long)g->k, (long long)g->batch, slr_consumer_trans_text(g, trans),
+            slr_consumer_type_text(g, type), slr_consumer_gathered_text(g), stage == SLR_STAGE_DUEL ? "duel" : "ways",
+            slowest->calls, slr_samples_of_host(row, c->trials->rounds) ? "host" : "device",
+            (double)slowest->ms[SLR_WAY_RING], (double)slowest->ms[SLR_WAY_NCCL],
+            list_parts(c, slowest, stage, chosen, parts, sizeof parts), by, chosen);
 }
 
 /* While slr_agreed_ready(): nobody reads the shared choice. */
@@ -163,21 +170,26 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
     }
 }
 
-static void choose(struct slr_comm *c, uint32_t site)
+/* What all have measured of a site: what is to be chosen. */
+static enum due choose(struct slr_comm *c, uint32_t site, struct slr_trial_choice *choice)
 {
-    struct slr_trials *t = c->trials;
-    struct slr_trial_choice choice = t->coming;
     struct measured m;
     take(c, site, &m);
-    const enum slr_verdict v = decide(c, &m, &choice);
-    uint32_t *next = v == SLR_VERDICT_DUEL ? choice.again : v == SLR_VERDICT_CHOSEN ? choice.chosen : choice.ended;
-    next[site] = t->site[site].again + 1;
-    if (!propose(t, &choice))
-        return; /* at a later call */
-    if (v != SLR_VERDICT_DUEL)
-        t->site[site].chosen = t->site[site].again + 1;
-    if (v != SLR_VERDICT_NOTHING)
-        tell(c, &m, v == SLR_VERDICT_CHOSEN, &choice);
+    const enum slr_verdict v = decide(c, &m, choice);
+    uint32_t *next = v == SLR_VERDICT_DUEL ? choice->again : v == SLR_VERDICT_CHOSEN ? choice->chosen : choice->ended;
+    next[site] = c->trials->site[site].again + 1;
+    return v == SLR_VERDICT_DUEL ? DUE_DUEL : v == SLR_VERDICT_CHOSEN ? DUE_CHOICE : DUE_END;
+}
+
+/* It has been proposed. */
+static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct slr_trial_choice *choice)
+{
+    struct measured m;
+    take(c, site, &m);
+    if (due != DUE_DUEL)
+        c->trials->site[site].chosen = c->trials->site[site].again + 1;
+    if (due != DUE_END)
+        tell(c, &m, due == DUE_CHOICE, choice);
 }
 
 /* What consumes the site's gathers is not what was tried. */
@@ -185,29 +197,14 @@ static bool has_changed(const struct slr_trials *t, const struct slr_trial_site 
 {
     const uint32_t times = s->again / 2 < RARER ? s->again / 2 : RARER;
     return s->chosen > s->again && s->strangers >= (uint32_t)STRANGERS << times &&
-           t->coming.again[s - t->site] == s->again;
-}
-
-static void try_again(struct slr_trials *t, uint32_t site)
-{
-    struct slr_trial_choice choice = t->coming;
-    choice.again[site] = slr_stage_next_trials(choice.again[site]);
-    propose(t, &choice);
+           s->strangers * COMMON >= s->watched && t->coming.again[s - t->site] == s->again;
 }
 
 /* The site's GEMMs have a period that the others do not know of yet, and its first stage has not begun. */
 static bool has_period(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    return s->again == 0 && s->calls < t->after && slr_trial_gemms_period(&s->behind) > 1 &&
-           t->coming.period[site] != slr_trial_gemms_period(&s->behind);
-}
-
-static void tell_period(struct slr_trials *t, uint32_t site)
-{
-    struct slr_trial_choice choice = t->coming;
-    choice.period[site] = slr_trial_gemms_period(&t->site[site].behind);
-    propose(t, &choice);
+    return s->again == 0 && s->calls < s->after && t->coming.period[site] < slr_trial_gemms_period(&s->behind);
 }
 
 /* No way would be measured: all calls are in groups, or no GEMM computes what is sent. */
@@ -216,37 +213,63 @@ static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *
     return s->posted <= s->again && s->seen >= GROUPED && s->alone == 0 && t->coming.ended[s - t->site] <= s->again;
 }
 
-static void end(struct slr_trials *t, uint32_t site)
+void slr_trials_tell(const struct slr_comm *c)
 {
-    struct slr_trial_choice choice = t->coming;
-    choice.ended[site] = t->site[site].again + 1;
-    propose(t, &choice);
+    const struct slr_trials *t = c->trials;
+    for (unsigned i = 0; i < t->sites; i++) {
+        const struct slr_trial_site *s = &t->site[i];
+        const bool chosen = t->in_force.chosen[i] > 0;
+        const int way = chosen ? t->in_force.site_way[i] : s->known ? s->known->way : slr_trials_base(s);
+        slr_log(
+            SLR_LOG_INFO, "site_way",
+            "op=%s comm=%s crank=%d shard=%zu context=%llx calls=%llu by=%s reason=%s over_ring=%llu over_nccl=%llu "
+            "times=%u",
+            s->scatter ? "reducescatter" : "allgather", c->name, c->rank, s->shard, (unsigned long long)s->context,
+            (unsigned long long)s->seen, way == SLR_WAY_NCCL ? "nccl" : "ring",
+            chosen     ? "measured"
+            : s->known ? "known"
+                       : "unmeasured",
+            (unsigned long long)s->settled[1], (unsigned long long)s->settled[0],
+            s->again / 2 + (t->in_force.chosen[i] > 0));
+    }
 }
 
-/* One site at a time, as the choice before has to be known to all, and to hold. */
+/* Puts what is due of a site into *choice. */
+static enum due look(struct slr_comm *c, uint32_t site, struct slr_trial_choice *choice)
+{
+    struct slr_trials *t = c->trials;
+    const struct slr_trial_site *s = &t->site[site];
+    if (is_grouped(t, s))
+        choice->ended[site] = s->again + 1;
+    else if (has_period(t, site))
+        choice->period[site] = slr_trial_gemms_period(&s->behind);
+    else if (s->chosen <= s->again && posted_by_all(t, site))
+        return choose(c, site, choice);
+    else if (has_changed(t, s))
+        choice->again[site] = slr_stage_next_trials(choice->again[site]);
+    else
+        return DUE_NOTHING;
+    return DUE_CHANGE;
+}
+
+/* All sites at a time. The choice before has to be known to all, and to hold. */
 void slr_trials_lead(struct slr_comm *c)
 {
     struct slr_trials *t = c->trials;
-    bool settled = slr_agreed_ready(&t->agreed) && (!t->agreed.changes || t->agreed.calls > t->agreed.place);
-    for (uint32_t i = 0; i < t->sites && settled; i++) {
-        struct slr_trial_site *s = &t->site[i];
-        if (is_grouped(t, s)) {
-            end(t, i);
-            return;
-        }
-        if (has_period(t, i)) {
-            tell_period(t, i);
-            return;
-        }
-        if (s->chosen <= s->again && posted_by_all(t, i)) {
-            choose(c, i);
-            return;
-        }
-        if (has_changed(t, s)) {
-            try_again(t, i);
-            return;
-        }
+    uint8_t due[SLR_TRIAL_SITES];
+    bool any = false;
+    if (!slr_agreed_ready(&t->agreed) || (t->agreed.changes && t->agreed.calls <= t->agreed.place))
+        return;
+    struct slr_trial_choice choice = t->coming;
+    for (uint32_t i = 0; i < t->sites; i++) {
+        due[i] = (uint8_t)look(c, i, &choice);
+        any |= due[i] != DUE_NOTHING;
     }
+    if (!any || !propose(t, &choice))
+        return; /* at a later call */
+    for (uint32_t i = 0; i < t->sites; i++)
+        if (due[i] > DUE_CHANGE)
+            chose(c, i, due[i], &choice);
 }
 
 /* ---- all ---- */
@@ -259,9 +282,9 @@ static void begin(struct slr_trials *t, uint32_t site)
     s->again = t->in_force.again[site];
     if (s->given_up)
         s->posted = s->chosen = s->again + 1;
-    s->calls = t->after;
+    s->calls = s->after;
     s->period = t->in_force.period[site];
-    s->strangers = 0;
+    s->strangers = s->watched = 0;
     for (unsigned row = 0; row < t->rows; row++)
         if (t->row[row].site == site)
             slr_samples_forget(&t->row[row]);
@@ -279,6 +302,10 @@ static void end_trials(struct slr_trials *t, uint32_t site)
 
 void slr_trials_go_by(struct slr_trials *t)
 {
+    struct slr_trial_site *s = t->site;
+    for (unsigned i = 0; i < t->sites; i++)
+        if (t->in_force.chosen[i] != t->coming.chosen[i])
+            s[i].settled[0] = s[i].settled[1] = 0;
     t->in_force = t->coming;
     for (unsigned i = 0; i < t->sites; i++) {
         if (t->site[i].again != t->in_force.again[i])

@@ -125,6 +125,7 @@ static void take(struct slr_comm *c, const struct slr_tune_table *table, struct 
             shared->known[shared->knowns++] = (struct slr_trial_known){.low = rule->bytes.low,
                                                                        .high = rule->bytes.high,
                                                                        .consumer = rule->consumer,
+                                                                       .context = rule->context,
                                                                        .scatter = rule->scatter,
                                                                        .line = rule->line,
                                                                        .way = way};
@@ -156,12 +157,12 @@ static bool is_for(const struct slr_trial_known *known, size_t bytes, bool scatt
     return (known->scatter != 0) == scatter && bytes >= known->low && bytes <= known->high;
 }
 
-const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes, bool scatter)
+const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes, bool scatter, uint64_t context)
 {
     for (uint32_t i = 0; i < t->shared->knowns; i++)
-        if (is_for(&t->shared->known[i], bytes, scatter))
+        if (is_for(&t->shared->known[i], bytes, scatter) && t->shared->known[i].context == context)
             return &t->shared->known[i];
-    return NULL;
+    return context ? slr_known_site(t, bytes, scatter, 0) : NULL;
 }
 
 const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uint32_t site,
@@ -171,7 +172,8 @@ const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uin
     const size_t bytes = s->shard * (size_t)t->agreed.nranks;
     for (uint32_t i = 0; s->known && !t->in_force.chosen[site] && i < t->shared->knowns; i++) {
         const struct slr_trial_known *known = &t->shared->known[i];
-        if (is_for(known, bytes, s->scatter) && (known->way == SLR_WAY_NCCL) == (s->known->way == SLR_WAY_NCCL) &&
+        if (is_for(known, bytes, s->scatter) && known->context == s->known->context &&
+            (known->way == SLR_WAY_NCCL) == (s->known->way == SLR_WAY_NCCL) &&
             slr_consumer_fits(&known->consumer, consumer))
             return known;
     }
@@ -189,6 +191,7 @@ void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, con
     const int way = slr_way_chosen(choice, row->gemm, row->site);
     rule.bytes.low = rule.bytes.high = t->site[row->site].shard * (size_t)c->nranks;
     rule.scatter = t->site[row->site].scatter;
+    rule.context = t->site[row->site].like < 0 ? 0 : t->site[row->site].context;
     rule.consumer = row->what;
     rule.nccl = choice->site_way[row->site] == SLR_WAY_NCCL;
     if (!rule.nccl && row->gemm)

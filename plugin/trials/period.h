@@ -5,6 +5,7 @@
 #ifndef SLR_PLUGIN_TRIALS_PERIOD_H
 #define SLR_PLUGIN_TRIALS_PERIOD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "plugin/trials/ways.h"
 
@@ -17,7 +18,8 @@ struct slr_trial_gemms {
 
 void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm);
 
-/* The smallest period of the latest SLR_TRIAL_WATCHED_CALLS calls, SLR_TRIAL_PERIOD at most; 0: none, or too few calls. */
+/* The smallest period of SLR_TRIAL_PERIOD at most that the latest calls have, three times over: at least SLR_TRIAL_PERIOD
+ * calls, and never more than SLR_TRIAL_WATCHED_CALLS. 0: none, or too few calls. */
 uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g);
 
 #endif

@@ -13,7 +13,8 @@
 enum {
     AHEAD = 16, /* calls that a choice is settled before it holds */
     LOOK = 8,   /* rank 0 looks for what can be chosen at each of so many calls */
-    WATCH = 16, /* behind the trials, one of so many calls of a site is looked at */
+    WATCH = 17, /* behind the trials, one of so many calls of a site is looked at; no multiple of a program's period */
+    LEAST_AFTER = 4,
 };
 
 uint32_t slr_trials_prepare(struct slr_comm *c)
@@ -58,7 +59,7 @@ void slr_trials_open(struct slr_comm *c)
                                     .learn = learn,
                                     .context = t,
                                     .place = UINT64_MAX};
-    t->now.site = t->gather.site = -1;
+    t->now.site = t->gather.site = t->site_before = -1;
     if (c->rank == 0)
         slr_known_publish(c);
 }
@@ -69,63 +70,6 @@ void slr_trials_ready(struct slr_comm *c)
 }
 
 /* ---- calls ---- */
-
-/* Its ways are not tried: as if they had been. */
-static void begin_known(const struct slr_comm *c, struct slr_trial_site *s)
-{
-    struct slr_trials *t = c->trials;
-    s->posted = s->chosen = 1;
-    s->calls = slr_trials_stage_end(t, s);
-    if (c->rank == 0)
-        slr_log(SLR_LOG_INFO, "site_known", "op=%s comm=%s crank=%d shard=%zu by=%s file=%s line=%d",
-                s->scatter ? "reducescatter" : "allgather", c->name, c->rank, s->shard,
-                s->known->way == SLR_WAY_NCCL ? "nccl" : "ring", slr_tune_path(), s->known->line);
-}
-
-static unsigned smalls(const struct slr_trials *t)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; i < t->sites; i++)
-        n += t->site[i].small && !t->site[i].known;
-    return n;
-}
-
-static int new_site(struct slr_comm *c, size_t shard, bool scatter, bool small)
-{
-    struct slr_trials *t = c->trials;
-    struct slr_trial_site *s = &t->site[t->sites];
-    *s = (struct slr_trial_site){.shard = shard, .scatter = scatter, .small = small};
-    s->known = slr_known_site(t, shard * (size_t)c->nranks, scatter);
-    if (small && !s->known && smalls(t) == SLR_SMALL_SITES) {
-        slr_small_full(c);
-        return -1;
-    }
-    s->calls = small ? t->after : 0;
-    if (s->known)
-        begin_known(c, s);
-    else
-        t->unposted++;
-    return (int)t->sites++;
-}
-
-/* -1: there is none yet. */
-static int known_site(const struct slr_trials *t, size_t shard, bool scatter)
-{
-    for (unsigned i = 0; i < t->sites; i++)
-        if (t->site[i].shard == shard && t->site[i].scatter == scatter)
-            return (int)i;
-    return -1;
-}
-
-static int site_of(struct slr_comm *c, const struct slr_call *call, bool small)
-{
-    struct slr_trials *t = c->trials;
-    const int site = known_site(t, call->shard, call->scatter);
-    if (site >= 0)
-        return site;
-    return t->sites == SLR_TRIAL_SITES || (small && t->small_full) ? -1
-                                                                   : new_site(c, call->shard, call->scatter, small);
-}
 
 /* `site`: of the next call, or -1. A small one that stays with NCCL may stand between a gather and its
  * GEMM, whose time goes on. */
@@ -152,11 +96,24 @@ static bool is_stranger(struct slr_trials *t, uint32_t site, const struct slr_co
  * counts as measured (measure.c). */
 static bool watch(const struct slr_trials *t, struct slr_trial_site *s, const struct slr_consumer *made)
 {
-    if (t->agreed.rank != 0 || s->calls > t->after || s->again > 0 || s->known)
+    if (t->agreed.rank != 0 || s->calls > s->after || s->again > 0 || s->known)
         return false;
     if (s->scatter)
         slr_trial_gemms_add(&s->behind, made->m ? slr_consumer_hash(made) : 0);
     return !s->scatter;
+}
+
+/* It takes as many iterations of the program as two of three others. */
+static uint64_t sparse_after(const struct slr_trials *t)
+{
+    return t->after * 3 / 8;
+}
+
+/* Its calls stand among those of other sites, three of four at least. */
+static bool is_sparse(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    return s->again == 0 && !s->known && s->calls == sparse_after(t) && s->calls >= LEAST_AFTER &&
+           s->apart * 4 >= s->calls * 3;
 }
 
 /* Whether the call's time is taken. `grouped`: it can not be. `made`: slr_call's. */
@@ -165,29 +122,42 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
     bool measured;
     s->seen++;
     s->alone += !grouped;
+    s->apart += t->site_before != s - t->site;
     if (slr_small_early(t, s))
         return false;
-    if (s->calls == t->after && s->again == 0)
+    if (is_sparse(t, s)) {
+        s->sparse = true;
+        s->after = sparse_after(t);
+    }
+    if (s->calls == s->after && s->again == 0)
         s->period = t->in_force.period[s - t->site];
     const struct slr_turns turns = slr_trials_turns(t, s);
     t->now.trying = slr_way_of_call(s->calls++, &turns, &t->now.way, &t->round, &measured) && !s->given_up;
     t->now.duel = t->now.trying && turns.stage == SLR_STAGE_DUEL;
     if (s->posted > s->again) {
         measured = !s->scatter && s->calls % WATCH == 0;
+        s->watched += s->scatter && made->m;
         s->strangers += is_stranger(t, (uint32_t)(s - t->site), made);
     }
     return (watch(t, s, made) || measured) && !grouped && !s->given_up;
 }
 
+/* The site by whose choice, or rule, a call of this one goes. */
+static uint32_t goes_by(const struct slr_trials *t, uint32_t site)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    return s->like < 0 || s->known || t->in_force.chosen[site] ? site : (uint32_t)s->like;
+}
+
 static enum slr_reason way_now(const struct slr_trials *t, bool scatter, bool small)
 {
-    const struct slr_trial_site *s = &t->site[t->now.site < 0 ? 0 : t->now.site];
     if (t->now.trying)
         return t->now.way == SLR_WAY_NCCL ? SLR_R_TRIAL : SLR_R_RING;
-    if (t->now.site >= 0 && t->in_force.chosen[t->now.site])
-        return t->in_force.site_way[t->now.site] == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
-    if (t->now.site >= 0 && s->known)
-        return s->known->way == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
+    const uint32_t by = t->now.site < 0 ? 0 : goes_by(t, (uint32_t)t->now.site);
+    if (t->now.site >= 0 && t->in_force.chosen[by])
+        return t->in_force.site_way[by] == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
+    if (t->now.site >= 0 && t->site[by].known)
+        return t->site[by].known->way == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
     if (scatter)
         return SLR_R_SCATTER_UNTRIED;
     return small && !t->warming ? SLR_R_TOO_SMALL : SLR_R_RING;
@@ -200,16 +170,20 @@ static enum slr_reason next(struct slr_call *call)
     const bool small = !call->scatter && bytes < t->min;
     if (!call->scatter && !slr_small_admits(call->comm, bytes))
         return SLR_R_TOO_SMALL;
-    t->now = (struct slr_trial_turn){.site = site_of(call->comm, call, small), .way = SLR_WAY_RING};
+    t->now = (struct slr_trial_turn){.site = slr_trials_find(call->comm, call, small), .way = SLR_WAY_RING};
     t->warming = false;
     go_on(call->comm, t->now.site, small);
     if (slr_agreed_call(&t->agreed) == t->agreed.place) {
         slr_trials_go_by(t);
         slr_small_bound(call->comm);
     }
-    const bool apart = slr_in_group() || (call->scatter && !call->made.m);
-    call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], apart, &call->made);
+    call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group(), &call->made);
+    t->site_before = t->now.site;
+    if (call->measured && call->scatter && !call->made.m)
+        slr_trials_make(call->comm, t->now.site, &(struct slr_consumer){0}, call->stream);
     const enum slr_reason why = way_now(t, call->scatter, small);
+    if (t->now.site >= 0 && !t->now.trying)
+        t->site[t->now.site].settled[why == SLR_R_RING]++;
     if (why == SLR_R_RING && !call->scatter)
         t->gather = t->now;
     return why;
@@ -228,9 +202,10 @@ enum slr_reason slr_trials_call(struct slr_call *call)
 /* A reduce-scatter's site, when nothing is tried. */
 static bool is_for_ring(const struct slr_trials *t, int site)
 {
-    const struct slr_trial_site *s = &t->site[site < 0 ? 0 : site];
-    return site >= 0 && (t->in_force.chosen[site] ? t->in_force.site_way[site] != SLR_WAY_NCCL
-                                                  : s->known && s->known->way != SLR_WAY_NCCL);
+    const uint32_t by = site < 0 ? 0 : goes_by(t, (uint32_t)site);
+    const struct slr_trial_known *known = t->site[by].known;
+    return site >= 0 &&
+           (t->in_force.chosen[by] ? t->in_force.site_way[by] != SLR_WAY_NCCL : known && known->way != SLR_WAY_NCCL);
 }
 
 /* And of the GEMM before it. */
@@ -239,14 +214,15 @@ static int settled_way(const struct slr_trials *t, uint32_t site, const struct s
     const struct slr_trial_known *known = slr_known_consumer(t, site, what);
     if (known)
         return known->way;
-    return is_for_ring(t, (int)site) ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), site) : SLR_WAY_NCCL;
+    return is_for_ring(t, (int)site) ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), goes_by(t, site))
+                                     : SLR_WAY_NCCL;
 }
 
 /* What the next call of that size would go by, were its ways not tried. */
 static bool wishes_ring(const struct slr_trials *t, size_t shard, size_t bytes, bool scatter)
 {
-    const int site = known_site(t, shard, scatter);
-    const struct slr_trial_known *known = site >= 0 ? t->site[site].known : slr_known_site(t, bytes, scatter);
+    const int site = slr_trials_first_of(t, shard, scatter);
+    const struct slr_trial_known *known = site >= 0 ? t->site[site].known : slr_known_site(t, bytes, scatter, 0);
     if (site >= 0 && t->in_force.chosen[site])
         return t->in_force.site_way[site] != SLR_WAY_NCCL;
     return known ? known->way != SLR_WAY_NCCL : !scatter;
@@ -266,8 +242,8 @@ bool slr_trials_captured(struct slr_comm *c, size_t shard, bool scatter)
 uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm)
 {
     const struct slr_trials *t = c->trials;
-    const int site = t ? known_site(t, shard, true) : -1;
-    if (!is_for_ring(t, site))
+    const int site = t ? slr_trials_first_of(t, shard, true) : -1;
+    if (!t || !is_for_ring(t, site))
         return 0;
     const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
     return slr_way_blocks(settled_way(t, (uint32_t)site, &what));
@@ -283,7 +259,8 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
     const struct slr_consumer what = slr_trials_name(gemm, on_a ? SLR_CONSUMER_A : SLR_CONSUMER_B);
     const struct slr_trial_known *known =
         t->gather.duel ? NULL : slr_known_consumer(t, (uint32_t)t->gather.site, &what);
-    int way = known ? known->way : slr_way_chosen(&t->in_force, slr_consumer_hash(&what), (uint32_t)t->gather.site);
+    const uint32_t by = t->gather.duel ? (uint32_t)t->gather.site : goes_by(t, (uint32_t)t->gather.site);
+    const int way = known ? known->way : slr_way_chosen(&t->in_force, slr_consumer_hash(&what), by);
     return slr_way_parts(way, c->nranks);
 }
 
@@ -305,7 +282,7 @@ static int next_way(const struct slr_trials *t, uint32_t site, const struct slr_
 uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream)
 {
     struct slr_trials *t = c->trials;
-    const int site = t ? known_site(t, shard, true) : -1;
+    const int site = t ? slr_trials_peek(t, shard, true) : -1;
     bool measured;
     if (site < 0)
         return 0;
@@ -320,6 +297,8 @@ void slr_trials_close(struct slr_comm *c, bool gone)
     if (!c->trials)
         return;
     slr_trials_stop(c->trials);
+    if (c->rank == 0)
+        slr_trials_tell(c);
     if (!gone)
         slr_clocks_close(c->trials->clocks);
     free(c->trials);

@@ -8,6 +8,7 @@
 #include "kernels/gemm.h"
 #include "plugin/comm/comm.h"
 #include "plugin/trials/clock.h"
+#include "plugin/trials/find.h"
 #include "plugin/trials/period.h"
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
@@ -23,18 +24,25 @@ struct slr_trial_turn {
     bool duel; /* over the ring each GEMM has the way that was chosen for it, not `way` */
 };
 
-/* Whatever belongs to the gathers of one size. */
+/* Whatever belongs to the calls of a site. */
 struct slr_trial_site {
     size_t shard;
     bool scatter;         /* of reduce-scatters; else of gathers */
+    uint64_t context;     /* find.h; of a size's first site 0 until one has come often */
+    int like;             /* the size's first site; -1: it is the one */
+    uint64_t in_all;      /* of a size's first site: calls of the size */
+    uint64_t after;       /* its first stage begins there */
+    uint64_t apart;       /* calls that came behind another site's */
+    bool sparse;          /* ways.h; since `after` */
+    uint64_t settled[2];  /* calls by what is in force, since that was last changed: [1]: over the ring */
     uint64_t calls;       /* since its ways began to be tried, or are going to be */
     uint64_t seen, alone; /* since it is known; of these, outside of groups and, of a reduce-scatter, behind a GEMM */
     bool small, given_up; /* small.h */
     uint64_t early;       /* of a small one, before its ways are tried */
     uint32_t again;       /* as slr_trial_choice's */
-    uint32_t posted, chosen; /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
-    int before_duel;         /* rank 0's: the better one in the first stage */
-    uint32_t strangers;
+    uint32_t posted, chosen;             /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
+    int before_duel;                     /* rank 0's: the better one in the first stage */
+    uint32_t watched, strangers;         /* calls behind the trials; those with another GEMM than was tried */
     uint32_t period;                     /* by which the stage goes that it is in */
     struct slr_trial_gemms behind;       /* rank 0's */
     const struct slr_trial_known *known; /* known.h */
@@ -50,6 +58,8 @@ struct slr_trials {
     bool large, small_full; /* there has been a gather that is not small; more sizes than are tried */
     struct slr_trial_site site[SLR_TRIAL_SITES];
     unsigned sites;
+    struct slr_trial_contexts contexts;
+    int site_before; /* of the latest call */
     struct slr_samples row[SLR_TRIALS_ROWS];
     unsigned rows;
     struct slr_clock clocks[SLR_CLOCKS];
@@ -73,8 +83,11 @@ static inline int slr_trials_base(const struct slr_trial_site *s)
 
 static inline struct slr_turns slr_trials_turns(const struct slr_trials *t, const struct slr_trial_site *s)
 {
-    return (struct slr_turns){
-        .after = t->after, .rounds = t->rounds, .period = s->period, .stage = slr_stage_of(s->again)};
+    return (struct slr_turns){.after = s->after,
+                              .rounds = t->rounds,
+                              .period = s->period,
+                              .stage = slr_stage_of(s->again),
+                              .sparse = s->sparse};
 }
 
 /* The first call of the site behind the stage that it is in. */
@@ -106,6 +119,9 @@ void slr_trials_post(struct slr_trials *t, bool complete);
 
 /* Rank 0's: proposes what is due. */
 void slr_trials_lead(struct slr_comm *c);
+
+/* Rank 0's, at the end: of each site, which way it goes and has gone since that was chosen. */
+void slr_trials_tell(const struct slr_comm *c);
 
 /* What has been agreed holds from this call on. */
 void slr_trials_go_by(struct slr_trials *t);

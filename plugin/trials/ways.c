@@ -59,8 +59,8 @@ int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_
 /* Its ways, which are the first ones; calls of a way in turn; of these, how many are not measured. */
 static const struct {
     uint32_t ways, run, first;
-} stages[] = {[SLR_STAGE_WAYS] = {SLR_WAYS, SLR_TRIAL_RUN, 1},
-              [SLR_STAGE_DUEL] = {SLR_WAY_NCCL + 1, SLR_DUEL_RUN, SLR_DUEL_FIRST}};
+} stages[][2] = {[SLR_STAGE_WAYS] = {{SLR_WAYS, SLR_TRIAL_RUN, 1}, {SLR_WAYS, 2, 0}},
+                 [SLR_STAGE_DUEL] = {{SLR_WAY_NCCL + 1, SLR_DUEL_RUN, SLR_DUEL_FIRST}, {SLR_WAY_NCCL + 1, 4, 1}}};
 
 /* The GEMM runs whole once before NCCL has the gather: cuBLAS may load its kernel then, which waits for the
  * device. While that waits for the ring, a peer's death is told (gather/in_call.h); while it waits for
@@ -70,13 +70,14 @@ static const int order[SLR_WAYS] = {SLR_WAY_RING,      SLR_WAY_WHOLE,     SLR_WA
 
 static uint32_t run_length(const struct slr_turns *t)
 {
-    const uint32_t whole = stages[t->stage].first + t->period;
-    return whole > stages[t->stage].run ? whole : stages[t->stage].run;
+    const uint32_t whole = stages[t->stage][t->sparse].first + t->period;
+    const bool alike = t->sparse && t->stage == SLR_STAGE_WAYS && t->period == 1; /* one call tells as much as two */
+    return alike || whole > stages[t->stage][t->sparse].run ? whole : stages[t->stage][t->sparse].run;
 }
 
 uint64_t slr_trials_end(const struct slr_turns *t)
 {
-    return t->after + (uint64_t)t->rounds * stages[t->stage].ways * run_length(t);
+    return t->after + (uint64_t)t->rounds * stages[t->stage][t->sparse].ways * run_length(t);
 }
 
 bool slr_way_of_call(uint64_t number, const struct slr_turns *t, int *way, uint32_t *round, bool *measured)
@@ -87,9 +88,10 @@ bool slr_way_of_call(uint64_t number, const struct slr_turns *t, int *way, uint3
     if (number < t->after || number >= slr_trials_end(t))
         return false;
     const uint64_t at = number - t->after, run = at / run_length(t);
-    *way = t->stage == SLR_STAGE_DUEL ? (int)(run % stages[t->stage].ways) : order[run % stages[t->stage].ways];
-    *round = (uint32_t)(run / stages[t->stage].ways);
-    *measured = at % run_length(t) >= stages[t->stage].first;
+    *way = t->stage == SLR_STAGE_DUEL ? (int)(run % stages[t->stage][t->sparse].ways)
+                                      : order[run % stages[t->stage][t->sparse].ways];
+    *round = (uint32_t)(run / stages[t->stage][t->sparse].ways);
+    *measured = at % run_length(t) >= stages[t->stage][t->sparse].first;
     return true;
 }
 

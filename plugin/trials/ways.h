@@ -3,9 +3,9 @@
  * ways that are tried, when, and how the best is chosen from what the ranks have measured. It knows
  * nothing of CUDA. trials.h is the folder's door.
  *
- * A *site* is what is equal on all ranks of the calls that belong together: the bytes of a shard, on
- * one communicator. A *row* is a site and the GEMM that consumes its gathers, or no GEMM: a site has
- * as many rows as GEMMs have been seen behind it.
+ * A *site* is what is equal on all ranks of the calls that belong together: operation, the bytes of a
+ * shard, and the calls before (find.h), on one communicator. A *row* is a site and the GEMM that consumes its gathers, or
+ * no GEMM: a site has as many rows as GEMMs have been seen behind it.
  *
  *   way            the gather                      a GEMM that consumes it
  *   ring           goes over the ring              in parts by the pace (kernels/gemm_parts.h)
@@ -39,6 +39,9 @@
  * `rounds` times. The first call of a run is not measured, as it comes behind another way. In a duel
  * ring and NCCL have SLR_DUEL_RUN calls in turn, as often. So no rank has to be told which way a call
  * goes in a stage.
+ *
+ * A *sparse* site is one whose calls mostly stand among other sites': an iteration has few of them, and no call comes
+ * behind one of its own, so runs are short, one or two calls, and all are measured.
  *
  * Programs make calls of one size in turn with several GEMMs: forward and backward, layer by layer. Were their
  * period no divisor of a run's length, some GEMMs would never have some ways. So a run has at least a whole period
@@ -123,6 +126,7 @@ struct slr_turns {
     uint64_t after;
     uint32_t rounds, period;
     enum slr_stage stage;
+    bool sparse;
 };
 
 /* The way of call `number` of a site, from 0, and the round. *measured: its time counts. True: ways are

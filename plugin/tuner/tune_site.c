@@ -13,6 +13,7 @@ enum {
     KEY_GPU,
     KEY_WAYS,
     KEY_SETUP,
+    KEY_CONTEXT,
     KEY_GEMM,
     KEY_TRANS,
     KEY_TYPE,
@@ -22,10 +23,10 @@ enum {
     KEY_CUT,
     KEYS
 };
-static const struct slr_tune_key keys[KEYS] = {{"op", false},   {"bytes", false},    {"ranks", false}, {"gpu", false},
-                                               {"ways", false}, {"setup", false},    {"gemm", false},  {"trans", false},
-                                               {"type", false}, {"gathered", false}, {"batch", false}, {"way", true},
-                                               {"cut", true}};
+static const struct slr_tune_key keys[KEYS] = {
+    {"op", false},       {"bytes", false},   {"ranks", false}, {"gpu", false},   {"ways", false},
+    {"setup", false},    {"context", false}, {"gemm", false},  {"trans", false}, {"type", false},
+    {"gathered", false}, {"batch", false},   {"way", true},    {"cut", true}};
 
 #define OF_GEMMS (1u << KEY_TRANS | 1u << KEY_TYPE | 1u << KEY_GATHERED | 1u << KEY_BATCH)
 #define MARK "# kept by slipring"
@@ -68,15 +69,15 @@ static int set_number(struct slr_tune_line *l, const char *key, uint64_t most, u
                            (unsigned long long)most);
 }
 
-static int set_setup(struct slr_tune_line *l, struct slr_tune_site *r, struct slr_tune_word value)
+static int set_hex(struct slr_tune_line *l, const char *key, uint64_t *out, struct slr_tune_word value)
 {
     bool good = value.len > 0 && value.len <= 16;
     for (size_t i = 0; i < value.len && good; i++) {
         const char *digits = "0123456789abcdef", *digit = memchr(digits, value.at[i] | 0x20, 16);
         good = digit != NULL;
-        r->setup = r->setup << 4 | (good ? (uint64_t)(digit - digits) : 0);
+        *out = *out << 4 | (good ? (uint64_t)(digit - digits) : 0);
     }
-    return good ? 0 : slr_tune_broken(l, "setup=%.*s: expected up to 16 hexadecimal digits", SLR_TUNE_SHOWN(value));
+    return good ? 0 : slr_tune_broken(l, "%s=%.*s: expected up to 16 hexadecimal digits", key, SLR_TUNE_SHOWN(value));
 }
 
 static int set_word(struct slr_tune_line *l, const char *key, char *out, size_t size, struct slr_tune_word value)
@@ -136,7 +137,9 @@ static int set(struct slr_tune_line *l, void *rule, int key, struct slr_tune_wor
         r->ways = (uint32_t)n;
         return rc;
     case KEY_SETUP:
-        return set_setup(l, r, value);
+        return set_hex(l, keys[key].name, &r->setup, value);
+    case KEY_CONTEXT:
+        return set_hex(l, keys[key].name, &r->context, value);
     case KEY_GEMM:
         return set_gemm(l, r, value);
     case KEY_BATCH:
@@ -193,7 +196,7 @@ static bool same_range(const struct slr_tune_range *a, const struct slr_tune_ran
 bool slr_tune_site_same(const struct slr_tune_site *a, const struct slr_tune_site *b, bool consumers)
 {
     return a->scatter == b->scatter && same_range(&a->bytes, &b->bytes) && same_range(&a->ranks, &b->ranks) &&
-           strcasecmp(a->gpu, b->gpu) == 0 && a->ways == b->ways && a->setup == b->setup &&
+           strcasecmp(a->gpu, b->gpu) == 0 && a->ways == b->ways && a->setup == b->setup && a->context == b->context &&
            (!consumers ||
             (slr_consumer_fits(&a->consumer, &b->consumer) && slr_consumer_fits(&b->consumer, &a->consumer)));
 }
@@ -201,14 +204,16 @@ bool slr_tune_site_same(const struct slr_tune_site *a, const struct slr_tune_sit
 size_t slr_tune_site_write(const struct slr_tune_site *r, char *buf, size_t size)
 {
     const struct slr_consumer *c = &r->consumer;
-    char gemm[224] = "gemm=none", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
+    char context[32] = "", gemm[224] = "gemm=none", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
     if (c->m)
         snprintf(gemm, sizeof gemm, "gemm=%lldx%lldx%lld trans=%s type=%s%s%s batch=%lld", (long long)c->m,
                  (long long)c->n, (long long)c->k, slr_consumer_trans_text(c, trans), slr_consumer_type_text(c, type),
                  r->scatter ? "" : " gathered=", r->scatter ? "" : slr_consumer_gathered_text(c), (long long)c->batch);
-    int n = snprintf(buf, size, "site %sbytes=%llu ranks=%llu gpu=%s ways=%u setup=%llx %s : way=%s%s%s %s",
+    if (r->context)
+        snprintf(context, sizeof context, "context=%llx ", (unsigned long long)r->context);
+    int n = snprintf(buf, size, "site %sbytes=%llu ranks=%llu gpu=%s ways=%u setup=%llx %s%s : way=%s%s%s %s",
                      r->scatter ? "op=reducescatter " : "", (unsigned long long)r->bytes.low,
-                     (unsigned long long)r->ranks.low, r->gpu, r->ways, (unsigned long long)r->setup, gemm,
+                     (unsigned long long)r->ranks.low, r->gpu, r->ways, (unsigned long long)r->setup, context, gemm,
                      r->nccl ? "nccl" : "ring", r->cut[0] ? " cut=" : "", r->cut, MARK);
     return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }

@@ -8,7 +8,7 @@
  * or for the gathers or the reduce-scatters of a call site (docs/trials.md): which way they go,
  *
  *   site [op=allgather|reducescatter] [bytes=R] [ranks=R] [gpu=NAME] [ways=N] [setup=HEX]
- *       [gemm=none|any|MxNxK] [trans=OO] [type=T|T,T,T] [gathered=a|b] [batch=N] :
+ *       [context=HEX] [gemm=none|any|MxNxK] [trans=OO] [type=T|T,T,T] [gathered=a|b] [batch=N] :
  *       way=ring|nccl [cut=WORD]
  *
  * where R is N, LOW..HIGH, LOW.., ..HIGH or any. The first rule that fits decides. A table is read
@@ -50,6 +50,7 @@ struct slr_tune_site {
     char gpu[SLR_TUNE_GPU]; /* slr_tune_gpu_word(); "": any */
     uint32_t ways;          /* SLR_WAYS_VERSION (trials/ways.h); 0: any */
     uint64_t setup;         /* what else the times depend on (trials/known.h); 0: any */
+    uint64_t context;       /* the calls before it (trials/find.h); 0: any */
     struct slr_consumer consumer;
     bool nccl;
     char cut[SLR_TUNE_CUT]; /* slr_way_word(); "": by the pace */

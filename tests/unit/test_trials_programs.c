@@ -116,3 +116,114 @@ Test(trials_programs, random_programs)
         trials_open();
     }
 }
+
+/* ---- several calls of one size, each with what is best for it ---- */
+
+/* Forward n times a and g, backward n times b, b and g; g is of another size. */
+static char forward_backward[2][5 * 8 + 1];
+
+static void make_layers(int n)
+{
+    char *gemm = forward_backward[0], *size = forward_backward[1];
+    memset(forward_backward, 0, sizeof forward_backward);
+    for (int i = 0; i < n; i++)
+        strcat(gemm, "ag"), strcat(size, "12");
+    for (int i = 0; i < n; i++)
+        strcat(gemm, "bbg"), strcat(size, "112");
+    program = gemm;
+    sizes = size;
+}
+
+/* As many calls, or as there is room for. */
+static int iterations(int n)
+{
+    const int length = (int)strlen(program);
+    return (n * length < CALLS - 6 * length ? n : CALLS / length - 6) * length;
+}
+
+/* What the calls of the next iteration take, and how many of GEMM `of` went over the ring. */
+static double iteration(char of, int *ring)
+{
+    double ms = 0;
+    *ring = 0;
+    for (size_t i = 0; i < strlen(program); i++) {
+        const char gemm = program[(size_t)ranks[0].calls % strlen(program)];
+        go(1);
+        const struct model *m = &models[gemm - 'a'];
+        *ring += gemm == of && latest()->why == SLR_R_RING;
+        ms += latest()->why != SLR_R_RING     ? m->nccl
+              : m->parts[latest()->parts] > 0 ? m->parts[latest()->parts]
+                                              : m->pace;
+    }
+    return ms;
+}
+
+static void begin_again(void)
+{
+    trials_close();
+    memset(ranks, 0, sizeof ranks);
+    trials_open();
+}
+
+static struct model way_model(double ring, double nccl)
+{
+    struct model m = {.nccl = nccl, .pace = ring};
+    for (int parts = 1; parts <= 6; parts++)
+        m.parts[parts] = ring * 1.2;
+    return m;
+}
+
+/* The first forward call of an iteration stands where a backward one does. */
+Test(trials_programs, forward_and_backward_have_their_own_way)
+{
+    static struct model of[8];
+    of[0] = way_model(1, 2), of[1] = way_model(2, 1), of[6] = way_model(1, 3);
+    int ring;
+    models = of;
+    for (int turned = 0; turned < 2; turned++) {
+        make_layers(4);
+        go(iterations(40));
+        iteration('a', &ring);
+        cr_expect(turned ? ring <= 1 : ring >= 3, "forward: %d of 4 over the ring", ring);
+        iteration('b', &ring);
+        cr_expect(turned ? ring >= 7 : ring <= 1, "backward: %d of 8 over the ring", ring);
+        iteration('g', &ring);
+        cr_expect_eq(ring, 8);
+        of[0] = way_model(2, 1), of[1] = way_model(1, 2);
+        begin_again();
+    }
+}
+
+static double least(const struct model *m)
+{
+    double ring;
+    best(m, &ring);
+    return ring < m->nccl ? ring : m->nccl;
+}
+
+static double most(const struct model *m)
+{
+    return m->pace > m->nccl ? m->pace : m->nccl;
+}
+
+/* In 40 iterations, or 60 where there are few calls in each, forward and backward calls go as is best for them. Where
+ * one turns into the other a call stands in the other's context, too rare for a row there: three of an iteration. */
+Test(trials_programs, random_layers)
+{
+    static struct model of[8];
+    models = of;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        int n, ring;
+        drawn = seed;
+        for (int i = 0; i < 8; i++)
+            of[i] = a_model();
+        n = (int)draw(2, 9);
+        make_layers(n);
+        go(iterations(n > 3 ? 40 : 60));
+        const double takes = iteration('a', &ring), should = (n - 1) * least(&of[0]) + most(&of[0]) + 2 * most(&of[1]) +
+                                                             (2 * n - 2) * least(&of[1]) + 2 * n * least(&of[6]);
+        cr_expect_lt(takes, should * 1.03, "seed %lu, %s: %g, should be %g", (unsigned long)seed, program, takes,
+                     should);
+        begin_again();
+    }
+}

@@ -18,7 +18,7 @@ Test(ways, parts)
 
 Test(ways, each_way_has_its_turns)
 {
-    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_WAYS}, none = {10, 0, 0, SLR_STAGE_WAYS};
+    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_WAYS, false}, none = {10, 0, 0, SLR_STAGE_WAYS, false};
     unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0};
     int way, before = -1;
     uint32_t round;
@@ -41,7 +41,7 @@ Test(ways, each_way_has_its_turns)
 /* Longer runs of two ways, of which more is left out. */
 Test(ways, a_duel)
 {
-    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_DUEL};
+    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_DUEL, false};
     unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0}, run = 0;
     int way, before = -1;
     uint32_t round;
@@ -64,9 +64,9 @@ Test(ways, a_duel)
 }
 
 /* Each GEMM of the period has each way once in each round, but for what is left out. */
-static void turns_of_whole_periods(enum slr_stage stage, uint32_t period)
+static void turns_of_whole_periods(enum slr_stage stage, uint32_t period, bool sparse)
 {
-    const struct slr_turns turns = {7, 3, period, stage};
+    const struct slr_turns turns = {7, 3, period, stage, sparse};
     unsigned counted[SLR_WAYS][3][SLR_TRIAL_PERIOD] = {{{0}}};
     uint32_t round;
     bool measured;
@@ -84,8 +84,10 @@ static void turns_of_whole_periods(enum slr_stage stage, uint32_t period)
 Test(ways, turns_have_whole_periods)
 {
     for (uint32_t period = 1; period <= SLR_TRIAL_PERIOD; period++) {
-        turns_of_whole_periods(SLR_STAGE_WAYS, period);
-        turns_of_whole_periods(SLR_STAGE_DUEL, period);
+        for (int sparse = 0; sparse <= 1; sparse++) {
+            turns_of_whole_periods(SLR_STAGE_WAYS, period, sparse);
+            turns_of_whole_periods(SLR_STAGE_DUEL, period, sparse);
+        }
     }
 }
 
@@ -100,8 +102,8 @@ static uint32_t period_of(const char *gemms)
 Test(ways, the_period_of_gemms)
 {
     cr_expect_eq(period_of(""), 0);
-    cr_expect_eq(period_of("aaaaaaaaaaaaaaaaaaaaaaa"), 0, "too few");
-    cr_expect_eq(period_of("aaaaaaaaaaaaaaaaaaaaaaaa"), 1);
+    cr_expect_eq(period_of("aaaaaaaaaaa"), 0, "too few");
+    cr_expect_eq(period_of("aaaaaaaaaaaa"), 1);
     cr_expect_eq(period_of("zzzzzabababababababababababab"), 2);
     cr_expect_eq(period_of("abcabccba"
                            "abcabccba"
@@ -114,7 +116,9 @@ Test(ways, the_period_of_gemms)
                            "abcdefghijklm"
                            "abcdefghijklm"),
                  0, "longer than is looked for");
-    cr_expect_eq(period_of("abababababababababababac"), 0);
+    cr_expect_eq(period_of("abababababac"), 0);
+    cr_expect_eq(period_of("abcdeabcdeabcd"), 0, "not three times");
+    cr_expect_eq(period_of("abcdeabcdeabcde"), 5);
     cr_expect_eq(period_of("bbabababababababababababab"), 2, "the latest calls count");
 }
 

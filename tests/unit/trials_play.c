@@ -153,7 +153,7 @@ void slr_comm_put(struct slr_comm *c)
 
 struct model model;
 const struct model *models;
-const char *program;
+const char *program, *sizes;
 int64_t gemm_m;
 size_t shard;
 static struct slr_control *control;
@@ -173,7 +173,8 @@ static void one(struct rank *r)
     if (program)
         gemm_m = 8 * (program[(size_t)r->calls % strlen(program)] - 'a' + 1);
     struct slr_gemm gemm = {.m = gemm_m, .n = 8, .k = 8, .batch = 1, .b = memory + r->comm.rank};
-    struct slr_call call = {.comm = &r->comm, .shard = shard, .recv = memory + r->comm.rank};
+    const size_t times = sizes ? (size_t)(sizes[(size_t)r->calls % strlen(sizes)] - '0') : 1;
+    struct slr_call call = {.comm = &r->comm, .shard = shard * times, .recv = memory + r->comm.rank};
     struct went *w = &r->went[r->calls++];
     ticks += RANKS;
     here = &r->comm;

@@ -9,7 +9,7 @@
 #include "plugin/trials/trials_impl.h"
 #include "plugin/tuner/tune_state.h"
 
-enum { RANKS = 2, CALLS = 1200, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };
+enum { RANKS = 2, CALLS = 1600, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };
 enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * SLR_DUEL_RUN, SETTLED = 320 };
 
 struct rank {
@@ -31,6 +31,7 @@ struct model {
 extern struct model model;
 extern const struct model *models; /* by GEMM; NULL: model is of all */
 extern const char *program;        /* its GEMMs, a letter each, which come again and again; NULL: gemm_m */
+extern const char *sizes;          /* likewise the calls' sizes, 1 for `shard`, 2 for twice that; NULL: all 1 */
 extern int64_t gemm_m;
 extern size_t shard;
 extern bool broken;   /* events can not be recorded */
