@@ -30,11 +30,11 @@ static void post(struct slr_trials *t, uint32_t site)
     atomic_store(&own->site[site].times, t->site[site].posted);
 }
 
-void slr_trials_post(struct slr_trials *t, bool complete)
+void slr_trials_post(struct slr_trials *t)
 {
-    for (unsigned i = 0; i < t->sites && complete; i++)
+    for (unsigned i = 0; i < t->sites; i++)
         if (t->site[i].posted <= t->site[i].again && t->site[i].calls >= slr_trials_stage_end(t, &t->site[i]) &&
-            !t->site[i].latest) /* of the stage's last call, until the next one comes: perhaps a way's only time */
+            !slr_trials_awaits(t, i))
             post(t, i);
 }
 
@@ -200,11 +200,19 @@ static bool has_changed(const struct slr_trials *t, const struct slr_trial_site 
            s->strangers * COMMON >= s->watched && t->coming.again[s - t->site] == s->again;
 }
 
-/* The site's GEMMs have a period that the others do not know of yet, and its first stage has not begun. */
+/* In its first calls, and its GEMMs have a longer period than the others know of. */
 static bool has_period(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    return s->again == 0 && s->calls < s->after && t->coming.period[site] < slr_trial_gemms_period(&s->behind);
+    return s->again == 0 && s->calls < t->after && t->coming.period[site] < slr_trial_gemms_period(&s->behind);
+}
+
+/* As many calls as will be watched of a sparse site have been, or are enough. Its first stage need not wait. */
+static bool is_watched(const struct slr_trials *t, uint32_t site)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    return s->again == 0 && t->coming.again[site] == 0 && s->calls < t->after && slr_trials_is_sparse(s) &&
+           (slr_trial_gemms_period(&s->behind) || s->behind.calls >= SLR_TRIAL_WATCHED_CALLS);
 }
 
 /* No way would be measured: all calls are in groups, or no GEMM computes what is sent. */
@@ -241,7 +249,10 @@ static enum due look(struct slr_comm *c, uint32_t site, struct slr_trial_choice 
     const struct slr_trial_site *s = &t->site[site];
     if (is_grouped(t, s))
         choice->ended[site] = s->again + 1;
-    else if (has_period(t, site))
+    else if (is_watched(t, site)) {
+        choice->period[site] = slr_trial_gemms_period(&s->behind);
+        choice->again[site] = slr_stage_next_trials(0);
+    } else if (has_period(t, site))
         choice->period[site] = slr_trial_gemms_period(&s->behind);
     else if (s->chosen <= s->again && posted_by_all(t, site))
         return choose(c, site, choice);
@@ -282,7 +293,8 @@ static void begin(struct slr_trials *t, uint32_t site)
     s->again = t->in_force.again[site];
     if (s->given_up)
         s->posted = s->chosen = s->again + 1;
-    s->calls = s->after;
+    s->calls = t->after;
+    s->sparse = slr_trials_is_sparse(s);
     s->period = t->in_force.period[site];
     s->strangers = s->watched = 0;
     for (unsigned row = 0; row < t->rows; row++)

@@ -53,41 +53,45 @@ static CUevent last_event(const struct slr_clock *clock)
     return clock->eaten ? clock->consumed : clock->gathered;
 }
 
-void slr_clock_next(struct slr_clock *clock)
+void slr_clock_next(struct slr_clock *clock, CUstream stream)
 {
     clock->period = (float)(slr_now_ns() - clock->from) / 1e6f;
-    clock->idle = slr_real.cuEventQuery(last_event(clock)) == CUDA_SUCCESS;
+    clock->idle = slr_real.cuStreamQuery(stream) == CUDA_SUCCESS;
     clock->open = false;
 }
 
-/* Whether it is free now. Open, its site has not been called again: so it is for good if it was the
- * last time, and each call of the communicator would look at it. */
-static bool is_over(struct slr_clock *clock, uint64_t now, float *ms, bool *busy)
+/* Open, its site has not been called again: so it is for good if it was the last time, and each call of the communicator
+ * would look at it. */
+static bool is_waited_for(const struct slr_clock *clock, uint64_t now)
 {
+    return clock->open && now - clock->call < SLR_CLOCK_PATIENCE;
+}
+
+/* Others have hardly ended before it, and each look at one is a call of the driver. */
+static struct slr_clock *earliest(struct slr_clock *clocks, uint64_t now)
+{
+    struct slr_clock *found = NULL;
+    for (int i = 0; i < SLR_CLOCKS; i++)
+        if (clocks[i].state == SLR_CLOCK_STOPPED && !is_waited_for(&clocks[i], now) &&
+            (!found || clocks[i].call < found->call))
+            found = &clocks[i];
+    return found;
+}
+
+struct slr_clock *slr_clock_read(struct slr_clock *clocks, uint64_t now, float *ms)
+{
+    struct slr_clock *clock = earliest(clocks, now);
+    const CUresult over = !clock || clock->open ? CUDA_SUCCESS : slr_real.cuEventQuery(last_event(clock));
     *ms = 0;
-    if (clock->open && now - clock->call < SLR_CLOCK_PATIENCE)
-        return false;
-    CUresult over = clock->open ? CUDA_SUCCESS : slr_real.cuEventQuery(last_event(clock));
-    if (over == CUDA_ERROR_NOT_READY) {
-        *busy = true;
-        return false;
-    }
+    if (!clock || over == CUDA_ERROR_NOT_READY)
+        return NULL;
     clock->state = SLR_CLOCK_FREE;
     if (clock->open || over != CUDA_SUCCESS ||
         slr_real.cuEventElapsedTime(ms, clock->begin, last_event(clock)) != CUDA_SUCCESS)
         *ms = 0;
     else if (*ms < RESOLUTION) /* the gather began at its entry, and the host was held up before `begin` */
         *ms = RESOLUTION;
-    return true;
-}
-
-struct slr_clock *slr_clock_read(struct slr_clock *clocks, uint64_t now, float *ms, bool *busy)
-{
-    *busy = false;
-    for (int i = 0; i < SLR_CLOCKS; i++)
-        if (clocks[i].state == SLR_CLOCK_STOPPED && is_over(&clocks[i], now, ms, busy))
-            return &clocks[i];
-    return NULL;
+    return clock;
 }
 
 static void destroy(CUevent *event)

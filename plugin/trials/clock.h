@@ -6,8 +6,8 @@
  * nothing waits. A call that finds no clock free is not measured.
  *
  * On the host, from one call of a site to its next (slr_clock_next). That is an iteration's time where
- * the device had nothing left to do when the next call came: then the host is what the program waits
- * for.
+ * the device had nothing left to do when the next call came, which its stream tells: then the host is what the
+ * program waits for.
  *
  *   FREE    --slr_clock_begin-->  RUNS     its call may still be consumed by a GEMM; one at most
  *   RUNS    --slr_clock_stop-->   STOPPED  its last event is on its way
@@ -34,7 +34,7 @@ struct slr_clock {
     uint64_t call; /* the caller's: its number among the communicator's */
     uint64_t from; /* host, ns */
     float period;  /* to the next call, ms */
-    bool idle;     /* the device was done when that came */
+    bool idle;     /* its stream had nothing left to do when that came */
     /* The caller's: what is measured. */
     uint32_t site;
     int way;
@@ -52,13 +52,12 @@ void slr_clock_consumed(struct slr_clock *clock, CUstream stream);
 /* No GEMM will come any more. False: it has no time, and is free again. */
 bool slr_clock_stop(struct slr_clock *clock);
 
-/* The next call of the site of a stopped one comes. */
-void slr_clock_next(struct slr_clock *clock);
+/* The next call of the site of a stopped one comes, on `stream`, on which nothing of it has been put yet. */
+void slr_clock_next(struct slr_clock *clock, CUstream stream);
 
-/* A stopped one that is over, with its time; 0: that is not known. Or one that is still open at call
- * number `now`, and is not waited for any longer: then it has none. NULL: there is none. *busy:
- * others are on their way. */
-struct slr_clock *slr_clock_read(struct slr_clock *clocks, uint64_t now, float *ms, bool *busy);
+/* The stopped one of the earliest call, if it is over, with its time; 0: that is not known. Or one that is still open at
+ * call number `now`, and is not waited for any longer: then it has none. NULL: there is none. */
+struct slr_clock *slr_clock_read(struct slr_clock *clocks, uint64_t now, float *ms);
 
 void slr_clocks_close(struct slr_clock *clocks);
 

@@ -64,15 +64,14 @@ static int new_site(struct slr_comm *c, const struct slr_call *call, bool small,
 {
     struct slr_trials *t = c->trials;
     struct slr_trial_site *s = &t->site[t->sites];
-    *s = (struct slr_trial_site){
-        .shard = call->shard, .scatter = call->scatter, .small = small, .like = like, .after = t->after};
+    *s = (struct slr_trial_site){.shard = call->shard, .scatter = call->scatter, .small = small, .like = like};
     s->context = like < 0 ? 0 : t->contexts.now;
     s->known = slr_known_site(t, call->shard * (size_t)c->nranks, call->scatter, s->context);
     if (small && !s->known && smalls(t) == SLR_SMALL_SITES) {
         slr_small_full(c);
         return -1;
     }
-    s->calls = small ? s->after : 0;
+    s->calls = small ? t->after : 0;
     if (s->known)
         begin_known(c, s);
     else

@@ -65,23 +65,29 @@ static void forget(struct slr_trials *t, struct slr_clock *clock)
         t->site[clock->site].latest = NULL;
 }
 
-bool slr_trials_read(struct slr_trials *t, int site)
+void slr_trials_read(struct slr_trials *t, int site, CUstream stream)
 {
     struct slr_clock *clock;
     float ms;
-    bool busy;
     if (site >= 0 && t->site[site].latest) {
-        slr_clock_next(t->site[site].latest);
+        slr_clock_next(t->site[site].latest, stream);
         t->site[site].latest = NULL;
     }
-    while ((clock = slr_clock_read(t->clocks, t->agreed.calls, &ms, &busy)) != NULL) {
+    while ((clock = slr_clock_read(t->clocks, t->agreed.calls, &ms)) != NULL) {
         t->clocks_out--;
         if (clock->open)
             forget(t, clock);
         else if (ms > 0 && clock->stage == t->site[clock->site].again)
             slr_samples_add(row_of(t, clock->gemm, clock->site), clock, ms);
     }
-    return !busy;
+}
+
+bool slr_trials_awaits(const struct slr_trials *t, uint32_t site)
+{
+    for (int i = 0; i < SLR_CLOCKS && t->clocks_out; i++)
+        if (t->clocks[i].state != SLR_CLOCK_FREE && t->clocks[i].site == site && &t->clocks[i] != t->making)
+            return true;
+    return false;
 }
 
 void slr_trials_begin(const struct slr_call *call)

@@ -15,7 +15,7 @@
 #include "plugin/trials/ways.h"
 #include "plugin/util/consumer.h"
 
-#define SLR_SAMPLES (SLR_DUEL_RUN - SLR_DUEL_FIRST) /* of a way in a round, at most */
+#define SLR_SAMPLES SLR_TRIAL_PERIOD /* of a way in a round, at most */
 
 struct slr_samples {
     uint64_t gemm; /* slr_consumer_hash(&what) */

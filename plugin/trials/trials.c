@@ -14,7 +14,6 @@ enum {
     AHEAD = 16, /* calls that a choice is settled before it holds */
     LOOK = 8,   /* rank 0 looks for what can be chosen at each of so many calls */
     WATCH = 17, /* behind the trials, one of so many calls of a site is looked at; no multiple of a program's period */
-    LEAST_AFTER = 4,
 };
 
 uint32_t slr_trials_prepare(struct slr_comm *c)
@@ -73,13 +72,15 @@ void slr_trials_ready(struct slr_comm *c)
 
 /* `site`: of the next call, or -1. A small one that stays with NCCL may stand between a gather and its
  * GEMM, whose time goes on. */
-static void go_on(struct slr_comm *c, int site, bool small)
+static void go_on(struct slr_comm *c, int site, bool small, CUstream stream)
 {
     struct slr_trials *t = c->trials;
     if (!small || !slr_small_is_quiet(t, site))
         slr_trials_stop(t);
     if ((t->clocks_out || t->unposted) && slr_shared_enter(&c->shared) == SLR_OK) {
-        slr_trials_post(t, !t->clocks_out || slr_trials_read(t, site));
+        if (t->clocks_out)
+            slr_trials_read(t, site, stream);
+        slr_trials_post(t);
         slr_shared_leave();
     }
     if (c->rank == 0 && t->agreed.calls % LOOK == 0)
@@ -96,24 +97,11 @@ static bool is_stranger(struct slr_trials *t, uint32_t site, const struct slr_co
  * counts as measured (measure.c). */
 static bool watch(const struct slr_trials *t, struct slr_trial_site *s, const struct slr_consumer *made)
 {
-    if (t->agreed.rank != 0 || s->calls > s->after || s->again > 0 || s->known)
+    if (t->agreed.rank != 0 || s->calls > t->after || s->again > 0 || s->known)
         return false;
     if (s->scatter)
         slr_trial_gemms_add(&s->behind, made->m ? slr_consumer_hash(made) : 0);
     return !s->scatter;
-}
-
-/* It takes as many iterations of the program as two of three others. */
-static uint64_t sparse_after(const struct slr_trials *t)
-{
-    return t->after * 3 / 8;
-}
-
-/* Its calls stand among those of other sites, three of four at least. */
-static bool is_sparse(const struct slr_trials *t, const struct slr_trial_site *s)
-{
-    return s->again == 0 && !s->known && s->calls == sparse_after(t) && s->calls >= LEAST_AFTER &&
-           s->apart * 4 >= s->calls * 3;
 }
 
 /* Whether the call's time is taken. `grouped`: it can not be. `made`: slr_call's. */
@@ -125,12 +113,10 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
     s->apart += t->site_before != s - t->site;
     if (slr_small_early(t, s))
         return false;
-    if (is_sparse(t, s)) {
-        s->sparse = true;
-        s->after = sparse_after(t);
-    }
-    if (s->calls == s->after && s->again == 0)
+    if (s->calls == t->after && s->again == 0) {
         s->period = t->in_force.period[s - t->site];
+        s->sparse = slr_trials_is_sparse(s);
+    }
     const struct slr_turns turns = slr_trials_turns(t, s);
     t->now.trying = slr_way_of_call(s->calls++, &turns, &t->now.way, &t->round, &measured) && !s->given_up;
     t->now.duel = t->now.trying && turns.stage == SLR_STAGE_DUEL;
@@ -172,7 +158,7 @@ static enum slr_reason next(struct slr_call *call)
         return SLR_R_TOO_SMALL;
     t->now = (struct slr_trial_turn){.site = slr_trials_find(call->comm, call, small), .way = SLR_WAY_RING};
     t->warming = false;
-    go_on(call->comm, t->now.site, small);
+    go_on(call->comm, t->now.site, small, call->stream);
     if (slr_agreed_call(&t->agreed) == t->agreed.place) {
         slr_trials_go_by(t);
         slr_small_bound(call->comm);

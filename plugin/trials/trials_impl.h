@@ -14,6 +14,7 @@
 #include "plugin/trials/ways.h"
 
 #define SLR_TRIALS_ROWS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
+#define SLR_SPARSE_LEAST 4
 #define SLR_TRIALS_WATCHED SLR_WAYS /* as a clock's way: the time is not of interest */
 
 /* Which way a call goes. */
@@ -31,9 +32,8 @@ struct slr_trial_site {
     uint64_t context;     /* find.h; of a size's first site 0 until one has come often */
     int like;             /* the size's first site; -1: it is the one */
     uint64_t in_all;      /* of a size's first site: calls of the size */
-    uint64_t after;       /* its first stage begins there */
     uint64_t apart;       /* calls that came behind another site's */
-    bool sparse;          /* ways.h; since `after` */
+    bool sparse;          /* ways.h; of the stage that it is in */
     uint64_t settled[2];  /* calls by what is in force, since that was last changed: [1]: over the ring */
     uint64_t calls;       /* since its ways began to be tried, or are going to be */
     uint64_t seen, alone; /* since it is known; of these, outside of groups and, of a reduce-scatter, behind a GEMM */
@@ -83,11 +83,17 @@ static inline int slr_trials_base(const struct slr_trial_site *s)
 
 static inline struct slr_turns slr_trials_turns(const struct slr_trials *t, const struct slr_trial_site *s)
 {
-    return (struct slr_turns){.after = s->after,
+    return (struct slr_turns){.after = t->after,
                               .rounds = t->rounds,
                               .period = s->period,
                               .stage = slr_stage_of(s->again),
                               .sparse = s->sparse};
+}
+
+/* Its calls stand among those of other sites, three of four at least. */
+static inline bool slr_trials_is_sparse(const struct slr_trial_site *s)
+{
+    return s->seen >= SLR_SPARSE_LEAST && s->apart * 4 >= s->seen * 3;
 }
 
 /* The first call of the site behind the stage that it is in. */
@@ -108,14 +114,17 @@ bool slr_trials_has_tried(struct slr_trials *t, uint64_t gemm, uint32_t site);
 /* The clock of a reduce-scatter begins, before its GEMM; `site` -1: it is not measured. */
 void slr_trials_make(struct slr_comm *c, int site, const struct slr_consumer *gemm, CUstream stream);
 
-/* The next call of `site` (-1: of none) comes: takes the times that are known by now. False: some
- * are still on their way. The context is current. */
-bool slr_trials_read(struct slr_trials *t, int site);
+/* The next call of `site` (-1: of none) comes, on `stream`: takes the times that are known by now. The context is
+ * current. */
+void slr_trials_read(struct slr_trials *t, int site, CUstream stream);
+
+/* Times of the site's calls are still on their way. */
+bool slr_trials_awaits(const struct slr_trials *t, uint32_t site);
 
 /* ---- choice.c ---- */
 
-/* What this rank has measured, site by site, when nothing of it is on its way. */
-void slr_trials_post(struct slr_trials *t, bool complete);
+/* What this rank has measured of the sites of which nothing is on its way. */
+void slr_trials_post(struct slr_trials *t);
 
 /* Rank 0's: proposes what is due. */
 void slr_trials_lead(struct slr_comm *c);

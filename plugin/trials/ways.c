@@ -68,11 +68,13 @@ static const struct {
 static const int order[SLR_WAYS] = {SLR_WAY_RING,      SLR_WAY_WHOLE,     SLR_WAY_NCCL,     SLR_WAY_PARTS,
                                     SLR_WAY_PARTS + 1, SLR_WAY_PARTS + 2, SLR_WAY_PARTS + 3};
 
+/* What is measured of it is whole periods: so each GEMM counts as often as it comes. */
 static uint32_t run_length(const struct slr_turns *t)
 {
-    const uint32_t whole = stages[t->stage][t->sparse].first + t->period;
-    const bool alike = t->sparse && t->stage == SLR_STAGE_WAYS && t->period == 1; /* one call tells as much as two */
-    return alike || whole > stages[t->stage][t->sparse].run ? whole : stages[t->stage][t->sparse].run;
+    const uint32_t first = stages[t->stage][t->sparse].first, least = stages[t->stage][t->sparse].run - first;
+    if (t->sparse && t->stage == SLR_STAGE_WAYS && t->period == 1)
+        return 1; /* as much as two would tell */
+    return first + (t->period ? (least + t->period - 1) / t->period * t->period : least);
 }
 
 uint64_t slr_trials_end(const struct slr_turns *t)

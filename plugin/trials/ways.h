@@ -44,9 +44,10 @@
  * behind one of its own, so runs are short, one or two calls, and all are measured.
  *
  * Programs make calls of one size in turn with several GEMMs: forward and backward, layer by layer. Were their
- * period no divisor of a run's length, some GEMMs would never have some ways. So a run has at least a whole period
- * of measured calls, where there is one of SLR_TRIAL_PERIOD calls or fewer: rank 0 watches the calls before the first
- * stage (period.h), and proposes it with the choices (`period`); a stage goes by what holds when it begins.
+ * period no divisor of a run's length, some GEMMs would never have some ways. So a run has whole periods of
+ * measured calls, where there is one of SLR_TRIAL_PERIOD calls or fewer: rank 0 watches the calls before the first
+ * stage (period.h), and proposes it with the choices (`period`); a stage goes by what holds when it begins. Of a sparse
+ * site rank 0 orders the first stage as soon as it knows the period, or has seen that there is none.
  *
  * Who writes what, in the control block (comm/trial_row.h):
  *

@@ -28,6 +28,12 @@ static CUresult CUDAAPI query(CUevent event)
     return answer;
 }
 
+static CUresult CUDAAPI query_stream(CUstream stream)
+{
+    (void)stream;
+    return answer;
+}
+
 static float took;
 
 static CUresult CUDAAPI elapsed(float *ms, CUevent from, CUevent to)
@@ -42,6 +48,7 @@ static void fakes(void)
     slr_real.cuEventCreate = create;
     slr_real.cuEventRecord = record;
     slr_real.cuEventQuery = query;
+    slr_real.cuStreamQuery = query_stream;
     slr_real.cuEventElapsedTime = elapsed;
     answer = CUDA_SUCCESS;
     took = 2.5f;
@@ -64,11 +71,9 @@ Test(clock, a_time_is_read_when_the_next_call_has_come)
 {
     struct slr_clock clocks[SLR_CLOCKS] = {0}, *clock = stopped(clocks, 1);
     float ms = -1;
-    bool busy = true;
-    cr_assert_null(slr_clock_read(clocks, 2, &ms, &busy));
-    cr_assert_not(busy, "an open one holds nobody up");
-    slr_clock_next(clock);
-    cr_assert_eq(slr_clock_read(clocks, 2, &ms, &busy), clock);
+    cr_assert_null(slr_clock_read(clocks, 2, &ms));
+    slr_clock_next(clock, NULL);
+    cr_assert_eq(slr_clock_read(clocks, 2, &ms), clock);
     cr_assert(ms == 2.5f && clock->idle && !clock->open && clock->state == SLR_CLOCK_FREE);
 }
 
@@ -77,22 +82,35 @@ Test(clock, a_gather_that_was_over_before_its_clock_began)
 {
     struct slr_clock clocks[SLR_CLOCKS] = {0};
     float ms = 0;
-    bool busy;
     took = -0.003f;
-    slr_clock_next(stopped(clocks, 1));
-    cr_assert_not_null(slr_clock_read(clocks, 2, &ms, &busy));
+    slr_clock_next(stopped(clocks, 1), NULL);
+    cr_assert_not_null(slr_clock_read(clocks, 2, &ms));
     cr_assert(ms > 0 && ms < 0.001f);
 }
 
-Test(clock, one_that_is_not_over_is_busy)
+Test(clock, one_that_is_not_over)
 {
     struct slr_clock clocks[SLR_CLOCKS] = {0};
     float ms;
-    bool busy = false;
-    slr_clock_next(stopped(clocks, 1));
+    slr_clock_next(stopped(clocks, 1), NULL);
     answer = CUDA_ERROR_NOT_READY;
-    cr_assert_null(slr_clock_read(clocks, 2, &ms, &busy));
-    cr_assert(busy);
+    cr_assert_null(slr_clock_read(clocks, 2, &ms));
+}
+
+/* Each look is a call of the driver. */
+Test(clock, the_earliest_is_looked_at)
+{
+    struct slr_clock clocks[SLR_CLOCKS] = {0}, *later = stopped(clocks, 7), *first = stopped(clocks, 3);
+    float ms;
+    slr_clock_next(later, NULL);
+    slr_clock_next(first, NULL);
+    answer = CUDA_ERROR_NOT_READY;
+    queries = 0;
+    cr_assert_null(slr_clock_read(clocks, 8, &ms));
+    cr_assert_eq(queries, 1);
+    answer = CUDA_SUCCESS;
+    cr_assert_eq(slr_clock_read(clocks, 8, &ms), first);
+    cr_assert_eq(slr_clock_read(clocks, 8, &ms), later);
 }
 
 /* Else every call of the communicator would look at it, for ever. */
@@ -100,14 +118,13 @@ Test(clock, the_next_call_is_waited_for_with_a_bound)
 {
     struct slr_clock clocks[SLR_CLOCKS] = {0}, *clock = stopped(clocks, 10);
     float ms = -1;
-    bool busy;
     answer = CUDA_ERROR_NOT_READY;
     queries = 0;
-    cr_assert_null(slr_clock_read(clocks, 10 + SLR_CLOCK_PATIENCE - 1, &ms, &busy));
-    cr_assert_eq(slr_clock_read(clocks, 10 + SLR_CLOCK_PATIENCE, &ms, &busy), clock);
+    cr_assert_null(slr_clock_read(clocks, 10 + SLR_CLOCK_PATIENCE - 1, &ms));
+    cr_assert_eq(slr_clock_read(clocks, 10 + SLR_CLOCK_PATIENCE, &ms), clock);
     cr_assert(clock->state == SLR_CLOCK_FREE && clock->open && ms == 0, "it has no time, and the caller can tell");
     cr_assert_eq(queries, 0);
-    cr_assert_null(slr_clock_read(clocks, 10 + SLR_CLOCK_PATIENCE, &ms, &busy));
+    cr_assert_null(slr_clock_read(clocks, 10 + SLR_CLOCK_PATIENCE, &ms));
 }
 
 Test(clock, without_a_free_one_nothing_is_measured)

@@ -156,8 +156,8 @@ Test(trials, strangers_behind_a_duel)
     model.nccl = 1, model.pace = 0.9;
     go(SETTLED);
     gemm_m = 16;
-    model.parts[4] = 0.8;
-    go(480);
+    model.parts[4] = 0.87;
+    go(540);
     cr_expect_eq(in_stage(2, -1), OF_WAYS);
     cr_expect_eq(in_stage(3, 4), OF_DUEL / 2);
     cr_expect(latest()->why == SLR_R_RING && latest()->parts == 4);

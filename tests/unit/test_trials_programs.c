@@ -9,7 +9,7 @@ TestSuite(trials_programs, .init = trials_open, .fini = trials_close);
 static void all_are_measured(const char *gemms_of, unsigned gemms)
 {
     program = gemms_of;
-    const int period = (int)strlen(program), run = period + 1 > (int)SLR_TRIAL_RUN ? period + 1 : (int)SLR_TRIAL_RUN;
+    const int period = (int)strlen(program), run = 1 + ((int)SLR_TRIAL_RUN + period - 2) / period * period;
     model.nccl = 8, model.pace = 2, model.parts[3] = 1;
     go(48 + 3 * SLR_WAYS * run + 40);
     cr_expect_eq(ranks[0].comm.trials->in_force.period[0], (uint32_t)period);

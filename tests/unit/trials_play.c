@@ -47,6 +47,12 @@ static CUresult CUDAAPI query(CUevent event)
     return ticks > ((struct event *)event)->tick + 1 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
+static CUresult CUDAAPI query_stream(CUstream stream)
+{
+    (void)stream;
+    return CUDA_ERROR_NOT_READY;
+}
+
 static CUresult CUDAAPI elapsed(float *ms, CUevent from, CUevent to)
 {
     *ms = (float)(((struct event *)to)->at - ((struct event *)from)->at);
@@ -214,6 +220,7 @@ void trials_open(void)
     slr_real.cuEventDestroy = destroy;
     slr_real.cuEventRecord = record;
     slr_real.cuEventQuery = query;
+    slr_real.cuStreamQuery = query_stream;
     slr_real.cuEventElapsedTime = elapsed;
     slr_real.cuStreamIsCapturing = captures;
     slr_real.cuDeviceGetName = device_name;
