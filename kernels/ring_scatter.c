@@ -22,9 +22,9 @@ static size_t area_bytes(size_t shard)
     return (shard + AREA_ALIGN - 1) / AREA_ALIGN * AREA_ALIGN;
 }
 
-bool slr_scatter_fits(const struct slr_ring *ring, size_t shard)
+size_t slr_scatter_most(const struct slr_ring *ring)
 {
-    return area_bytes(shard) <= SLR_SLOTS * ring->slot / (size_t)(ring->nranks - 1);
+    return SLR_SLOTS * ring->slot / (size_t)(ring->nranks - 1) / AREA_ALIGN * AREA_ALIGN;
 }
 
 /* Of one writer in the receiver's slots: these are for the others only. */
@@ -56,11 +56,11 @@ static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, 
         slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_OPEN, ring->rank, to), first);
         SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     }
-    if (part->done || index == 0)
-        slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, SLR_SPAN_WAIT, to, index, 0);
+    if (part->done || s->earlier + index == 0)
+        slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, SLR_SPAN_WAIT, to, s->earlier + index, 0);
     SLR_TRY(SLR_CU(cuMemcpyAsync, area(ring->slots[to], to, ring->rank, p->shard) + part->at,
-                   s->send + (size_t)to * p->shard + part->at, part->bytes, ring->publish));
-    slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, SLR_SPAN_PUSH, to, index, part->bytes);
+                   s->send + (size_t)to * s->stride + part->at, part->bytes, ring->publish));
+    slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, SLR_SPAN_PUSH, to, s->earlier + index, part->bytes);
     if (there > 0)
         slr_memops_say_ready(&m, ring, to, slr_ready_value(first - 1 + there, 0));
     return slr_memops_put(ring, &m, ring->publish);
@@ -70,7 +70,8 @@ static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, 
 static enum slr_status push_all(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first)
 {
     int parts[SLR_MAX_RANKS] = {0};
-    slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
+    if (s->earlier == 0)
+        slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
     for (unsigned i = 0; i < s->parts; i++)
         if (s->part[i].shard != ring->rank)
             SLR_TRY(push(ring, s, first, &s->part[i], parts[s->part[i].shard]++));
@@ -90,12 +91,14 @@ static enum slr_status open_slots(struct slr_ring *ring, const struct slr_scatte
 {
     struct slr_memops m;
     m.count = 0;
-    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
+    if (s->earlier == 0)
+        slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer_at(ring, step)), first - 1);
     say_open(ring, &m, s->entry ? first : last);
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
-    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, -1, 0);
+    if (s->earlier == 0)
+        slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 
@@ -108,16 +111,16 @@ static enum slr_status add(struct slr_ring *ring, const struct slr_scatter *s, s
     const void *in[SLR_MAX_RANKS];
     for (int r = 0; r < ring->nranks; r++) {
         CUdeviceptr from =
-            r == ring->rank ? s->send + (size_t)r * p->shard : area(s->arrives[r], ring->rank, r, p->shard);
+            r == ring->rank ? s->send + (size_t)r * s->stride : area(s->arrives[r], ring->rank, r, p->shard);
         in[r] = (const void *)(uintptr_t)(from + part->at);
         if (r != ring->rank)
             slr_memops_await_ready(m, ring, r, slr_ready_value(first - 1 + need, 0));
     }
     SLR_TRY(slr_memops_put(ring, m, ring->pull));
-    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, index, 0);
+    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
     SLR_TRY(slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), in, ring->nranks,
                        part->bytes / s->elem, s->divisor, BLOCKS));
-    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_SUM, -1, index, part->bytes);
+    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_SUM, -1, s->earlier + index, part->bytes);
     return SLR_OK;
 }
 

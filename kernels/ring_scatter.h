@@ -67,6 +67,7 @@ struct slr_scatter_part {
 
 struct slr_scatter {
     CUdeviceptr send, recv; /* recv may be the own shard of send; else it has nothing in common with send */
+    size_t stride;          /* from shard to shard of send, bytes; plan.shard, or more: of each shard only a piece */
     struct slr_plan plan;   /* slr_scatter_plan() */
     enum slr_reduce_type type;
     size_t elem;   /* bytes */
@@ -75,6 +76,7 @@ struct slr_scatter {
     /* All of `send`, each byte once, in the order in which they complete. */
     const struct slr_scatter_part *part;
     unsigned parts;
+    int earlier; /* parts of a shard that were in pieces before this one: for the timing alone */
     CUevent entry; /* of the call's stream, where parts may be sent before; NULL: the ring begins behind it */
     /* Where rank r writes its shards: the own slots, in the mapping that r has. */
     CUdeviceptr arrives[SLR_MAX_RANKS];
@@ -83,8 +85,9 @@ struct slr_scatter {
 /* How a shard counts: nearly equal pieces, far more than a GEMM has parts. shard > 0. */
 struct slr_plan slr_scatter_plan(size_t shard);
 
-/* Whether the other ranks' contributions to a shard fit into the slots. Uniform. */
-bool slr_scatter_fits(const struct slr_ring *ring, size_t shard);
+/* Of a shard, so many bytes of the other ranks' contributions fit into the slots: a multiple of every element. Uniform.
+ * What is larger is scattered piece by piece, each an operation of its own. */
+size_t slr_scatter_most(const struct slr_ring *ring);
 
 /* Enqueues all of it. Behind slr_ring_entry; with s->entry behind slr_ring_enter_behind, or, outside of
  * captures, nothing. Afterwards

@@ -21,6 +21,7 @@ enum {
     PAIRS = 256, /* that are known */
     UNMADE = 64, /* reduce-scatters, the first ones, of what no GEMM has computed: then GEMMs are left alone */
     SURE = 4,    /* a pair may be wrong so many times more often than right */
+    VAIN = 8,    /* parts that were cut in vain before a GEMM is left alone; one of so many has to be sent */
     NARROW = 64, /* columns: blocks have multiples of these */
     BLOCKS = 4,  /* of a shard, where nothing else is known, */
 };
@@ -33,6 +34,9 @@ struct pair {
     int rank;
     size_t shard;
     int balance; /* right more often than wrong, within bounds */
+    /* GEMMs in parts, and those whose parts were sent. A buffer may be used again for what a copy makes: the GEMM has
+     * written there, but long before. */
+    unsigned cut, sent;
 };
 
 struct seen {
@@ -73,6 +77,11 @@ static void add_pair(const struct slr_call *call, uint64_t gemm)
         *pair = (struct pair){.gemm = gemm, .ctx = c->shared.ctx, .comm = c->id, .rank = c->rank, .shard = call->shard};
     if (pair->balance < SURE)
         pair->balance++;
+}
+
+static bool in_vain(const struct pair *pair)
+{
+    return pair->cut >= VAIN && pair->sent * VAIN < pair->cut;
 }
 
 static void wrong(uint64_t gemm, CUcontext ctx)
@@ -116,9 +125,20 @@ void slr_produce_learn(struct slr_call *call)
     const struct seen *writer = writer_of(c->shared.ctx, (uintptr_t)call->send, call->shard * (size_t)c->nranks);
     if (writer) {
         add_pair(call, writer->gemm);
-        call->made = writer->what;
+        const struct pair *pair = pair_of(writer->gemm, c->shared.ctx);
+        if (pair && !in_vain(pair))
+            call->made = writer->what;
     }
     look_on(writer != NULL);
+    pthread_mutex_unlock(&lock);
+}
+
+void slr_produce_right(const struct slr_product *p)
+{
+    pthread_mutex_lock(&lock);
+    struct pair *pair = pair_of(p->key, p->ctx);
+    if (pair)
+        pair->sent++;
     pthread_mutex_unlock(&lock);
 }
 
@@ -136,7 +156,7 @@ static struct slr_comm *expected(const struct slr_gemm *gemm, const struct slr_c
                       .c = (uintptr_t)gemm->c,
                       .bytes = (size_t)gemm->m * (size_t)gemm->n * slr_gemm_type_bytes(gemm->ctype)};
     const struct pair *pair = pair_of(name, ctx);
-    if (pair && pair->balance > -SURE) {
+    if (pair && pair->balance > -SURE && !in_vain(pair)) {
         id = pair->comm;
         rank = pair->rank;
         *shard = pair->shard;
@@ -303,12 +323,16 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cub
     bool done = false;
     int64_t quantum;
     if (c->shared.ctx == ctx && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess &&
-        !stays_whole(c, stream, shard) && slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
+        !stays_whole(c, stream, shard) && (!c->ring.slot || shard <= slr_scatter_most(&c->ring)) &&
+        slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
         slr_comm_lock(c);
         done = produce(c, gemm, stream, name, shard, quantum);
         slr_comm_unlock(c);
         pthread_mutex_lock(&lock);
         wrong(name, ctx); /* until the call comes */
+        struct pair *pair = done ? pair_of(name, ctx) : NULL;
+        if (pair)
+            pair->cut++;
         pthread_mutex_unlock(&lock);
     }
     slr_comm_put(c);

@@ -32,8 +32,11 @@ enum { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS }; /* SLIPRING_R
 bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result);
 
 /* A reduce-scatter that the ring could have has come. Sets call->made when one of the latest GEMMs has
- * computed what it sends. */
+ * computed what it sends, as far as is known: it has written there, and its parts have not been in vain. */
 void slr_produce_learn(struct slr_call *call);
+
+/* Its parts are what is sent. */
+void slr_produce_right(const struct slr_product *p);
 
 /* The communicator ends. */
 void slr_produce_close(struct slr_comm *c, bool gone);

@@ -79,10 +79,16 @@ static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g
     return SLR_OK;
 }
 
+static enum slr_reason can(const struct slr_call *call)
+{
+    const enum slr_reason why = slr_scatter_can(call);
+    return why == SLR_R_RING && !slr_scatter_fits(call) ? SLR_R_SCATTER_ROOM : why;
+}
+
 enum slr_reason slr_record_scatter(struct slr_call *call, ncclResult_t *r)
 {
     static const struct slr_recordable scatter = {
-        .name = "ncclReduceScatter", .can = slr_scatter_can, .prepare = prepare, .put = put};
+        .name = "ncclReduceScatter", .can = can, .prepare = prepare, .put = put};
     if (slr_in_group()) /* nothing of it may be in the graph before the group ends */
         return SLR_R_CAPTURE;
     slr_produce_learn(call);

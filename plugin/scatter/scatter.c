@@ -20,6 +20,7 @@
 #include "plugin/util/nccl_type.h"
 
 #define LEAST_PART ((size_t)1 << 20) /* bytes */
+#define MOST_PIECES 8                /* of a shard: all are put into the streams' queues before a peer need come */
 
 /* ---- the decision ---- */
 
@@ -54,6 +55,11 @@ static enum slr_reason kind(const struct slr_call *call)
     return call->shard * (size_t)call->comm->nranks < slr_get(SLR_S_MIN_BYTES) ? SLR_R_TOO_SMALL : SLR_R_RING;
 }
 
+static bool has_room(const struct slr_call *call)
+{
+    return call->shard <= MOST_PIECES * slr_scatter_most(&call->comm->ring);
+}
+
 enum slr_reason slr_scatter_decide(struct slr_call *call)
 {
     enum slr_reason why = slr_gather_identify(call);
@@ -67,6 +73,8 @@ enum slr_reason slr_scatter_decide(struct slr_call *call)
         why = slr_gather_here(call);
     if (why != SLR_R_RING)
         return why;
+    if (call->comm->ring.slot && !has_room(call)) /* it is connected, since the same call on all ranks */
+        return SLR_R_SCATTER_ROOM;
     slr_produce_learn(call);
     if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS)
         return SLR_R_RING;
@@ -77,24 +85,28 @@ enum slr_reason slr_scatter_can(const struct slr_call *call)
 {
     if (!slr_sums_all_can(call->comm))
         return SLR_R_SCATTER_KERNEL;
-    return slr_scatter_fits(&call->comm->ring, call->shard) ? SLR_R_RING : SLR_R_SCATTER_ROOM;
+    return has_room(call) ? SLR_R_RING : SLR_R_SCATTER_ROOM;
+}
+
+bool slr_scatter_fits(const struct slr_call *call)
+{
+    return call->shard <= slr_scatter_most(&call->comm->ring);
 }
 
 /* ---- the call ---- */
 
 /* Without a product: all is there at the entry, and goes in parts so that copies and sums overlap. */
-static unsigned plain_parts(const struct slr_call *call, struct slr_scatter_part *part)
+static unsigned plain_parts(const struct slr_call *call, size_t bytes, struct slr_scatter_part *part)
 {
     const struct slr_comm *c = call->comm;
     const size_t elem = slr_type_bytes(call->type);
-    size_t step = (call->count + SLR_PLAIN_PARTS - 1) / SLR_PLAIN_PARTS * elem;
+    size_t step = (bytes / elem + SLR_PLAIN_PARTS - 1) / SLR_PLAIN_PARTS * elem;
     unsigned n = 0;
     step = step < LEAST_PART ? LEAST_PART : step;
-    for (size_t at = 0; at < call->shard; at += step)
+    for (size_t at = 0; at < bytes; at += step)
         for (int i = 1; i <= c->nranks; i++)
-            part[n++] = (struct slr_scatter_part){.shard = (c->rank + i) % c->nranks,
-                                                  .at = at,
-                                                  .bytes = at + step < call->shard ? step : call->shard - at};
+            part[n++] = (struct slr_scatter_part){
+                .shard = (c->rank + i) % c->nranks, .at = at, .bytes = at + step < bytes ? step : bytes - at};
     return n;
 }
 
@@ -104,10 +116,31 @@ enum slr_status slr_scatter_mark_entry(struct slr_ring *ring, const struct slr_c
     return SLR_CU(cuEventRecord, ring->entry, call->stream);
 }
 
-static enum slr_status go(const struct slr_call *call, const struct slr_scatter *s)
+/* All that the slots hold of each shard, then the next of it. Counts the parts. */
+static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter *all)
+{
+    const size_t most = slr_scatter_most(&call->comm->ring);
+    struct slr_scatter_part part[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
+    struct slr_scatter s = *all;
+    all->parts = 0;
+    for (size_t at = 0; at < call->shard; at += most) {
+        const size_t bytes = call->shard - at < most ? call->shard - at : most;
+        s.send = all->send + at;
+        s.recv = all->recv + at;
+        s.plan = slr_scatter_plan(bytes);
+        s.part = part;
+        s.parts = plain_parts(call, bytes, part);
+        s.earlier = (int)all->parts / call->comm->nranks;
+        SLR_TRY(slr_ring_scatter(&call->comm->ring, &s));
+        all->parts += s.parts;
+    }
+    return SLR_OK;
+}
+
+static enum slr_status go(const struct slr_call *call, struct slr_scatter *s)
 {
     struct slr_comm *c = call->comm;
-    SLR_TRY(slr_ring_scatter(&c->ring, s));
+    SLR_TRY(slr_scatter_fits(call) ? slr_ring_scatter(&c->ring, s) : by_pieces(call, s));
     SLR_TRY(slr_order_after_gather(c, slr_stream_name(call->stream, false)));
     SLR_TRY(slr_ring_join(&c->ring, call->stream));
     slr_timing_did(c->ring.timing, SLR_LANE_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
@@ -120,12 +153,13 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
     struct slr_comm *c = call->comm;
     *s = (struct slr_scatter){.send = (CUdeviceptr)(uintptr_t)call->send,
                               .recv = (CUdeviceptr)(uintptr_t)call->recv,
+                              .stride = call->shard,
                               .plan = slr_scatter_plan(call->shard),
                               .elem = slr_type_bytes(call->type),
                               .divisor = slr_scatter_divisor(call),
                               .reduce = slr_sums_of(c),
                               .part = p ? p->part : plain,
-                              .parts = p ? p->parts : plain_parts(call, plain)};
+                              .parts = p ? p->parts : plain_parts(call, call->shard, plain)};
     slr_scatter_type(call->type, &s->type);
     for (int r = 0; r < c->nranks; r++)
         s->arrives[r] = c->ring.twin && slr_shared_same_process(&c->shared, r) ? c->ring.twin : c->ring.slots[c->rank];
@@ -213,8 +247,10 @@ ncclResult_t slr_scatter_call(const struct slr_call *call)
     const struct slr_product *p =
         slr_product_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks,
                          slr_stream_name(call->stream, false), &before);
+    if (p)
+        slr_produce_right(p);
     /* Parts end between elements of the GEMM's. */
-    if (p && p->elem == slr_type_bytes(call->type) && alone(call)) {
+    if (p && p->elem == slr_type_bytes(call->type) && alone(call) && slr_scatter_fits(call)) {
         enum slr_status s = enqueue(call, p, before);
         slr_comm_unlock(c);
         return outcome(call, s);

@@ -14,8 +14,11 @@
 /* As slr_gather_decide; call->scatter is set. */
 enum slr_reason slr_scatter_decide(struct slr_call *call);
 
-/* When connected: whether all can add, and the slots have room. SLR_R_RING, or why not. Uniform. */
+/* When connected: whether all can add, and the slots have room for a part of it. SLR_R_RING, or why not. Uniform. */
 enum slr_reason slr_scatter_can(const struct slr_call *call);
+
+/* In one operation of the ring, as parts of a GEMM and captured ones have to be. */
+bool slr_scatter_fits(const struct slr_call *call);
 
 /* What the kernels call the type, false: there is none for it; and what they divide the sum by. */
 bool slr_scatter_type(ncclDataType_t type, enum slr_reduce_type *out);

@@ -228,17 +228,13 @@ void slr_trials_tell(const struct slr_comm *c)
         const struct slr_trial_site *s = &t->site[i];
         const bool chosen = t->in_force.chosen[i] > 0;
         const int way = chosen ? t->in_force.site_way[i] : s->known ? s->known->way : slr_trials_base(s);
+        const char *reason = chosen ? "measured" : s->known ? "known" : "unmeasured";
         slr_log(
             SLR_LOG_INFO, "site_way",
-            "op=%s comm=%s crank=%d shard=%zu context=%llx calls=%llu by=%s reason=%s over_ring=%llu over_nccl=%llu "
-            "times=%u",
+            "op=%s comm=%s crank=%d shard=%zu context=%llx calls=%llu by=%s reason=%s over_ring=%llu over_nccl=%llu",
             s->scatter ? "reducescatter" : "allgather", c->name, c->rank, s->shard, (unsigned long long)s->context,
-            (unsigned long long)s->seen, way == SLR_WAY_NCCL ? "nccl" : "ring",
-            chosen     ? "measured"
-            : s->known ? "known"
-                       : "unmeasured",
-            (unsigned long long)s->settled[1], (unsigned long long)s->settled[0],
-            s->again / 2 + (t->in_force.chosen[i] > 0));
+            (unsigned long long)s->seen, way == SLR_WAY_NCCL ? "nccl" : "ring", reason,
+            (unsigned long long)s->settled[1], (unsigned long long)s->settled[0]);
     }
 }
 

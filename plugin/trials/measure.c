@@ -166,7 +166,7 @@ void slr_trials_sent(const struct slr_call *call, CUstream end)
     clock->call = t->agreed.calls;
     clock->open = true;
     clock->known = false;
-    clock->gemm = slr_consumer_hash(&t->made);
+    clock->gemm = t->made.m ? slr_consumer_hash(&t->made) : 0;
     t->site[t->now.site].latest = clock;
     slr_clock_gathered(clock, end);
     slr_shared_leave();

@@ -87,10 +87,10 @@ static void go_on(struct slr_comm *c, int site, bool small, CUstream stream)
         slr_trials_lead(c);
 }
 
-/* It computes what is sent, and neither was it tried, nor does a rule name it. */
+/* It computes what is sent, or none does, and neither was it tried, nor does a rule name it. */
 static bool is_stranger(struct slr_trials *t, uint32_t site, const struct slr_consumer *made)
 {
-    return made->m && !slr_known_consumer(t, site, made) && !slr_trials_has_tried(t, slr_consumer_hash(made), site);
+    return !slr_known_consumer(t, site, made) && !slr_trials_has_tried(t, made->m ? slr_consumer_hash(made) : 0, site);
 }
 
 /* Rank 0's, before ways are tried: what comes with the calls of a site. A gather's GEMM comes behind it, so its call
@@ -122,8 +122,10 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
     t->now.duel = t->now.trying && turns.stage == SLR_STAGE_DUEL;
     if (s->posted > s->again) {
         measured = !s->scatter && s->calls % WATCH == 0;
-        s->watched += s->scatter && made->m;
-        s->strangers += is_stranger(t, (uint32_t)(s - t->site), made);
+        if (s->scatter) {
+            s->watched++;
+            s->strangers += is_stranger(t, (uint32_t)(s - t->site), made);
+        }
     }
     return (watch(t, s, made) || measured) && !grouped && !s->given_up;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { TRIED = 160, PLAIN = 200 }; /* calls */
+enum { TRIED = 160, PLAIN = 200, VAIN = 40 }; /* calls */
 
 /* One GEMM, and then another one whose output is as large and goes the same way. */
 static void gemms(struct world *w, const struct scatter_case *c)
@@ -20,16 +20,18 @@ static void gemms(struct world *w, const struct scatter_case *c)
         site_close(&t[i]);
 }
 
-/* What no GEMM has made. */
-static void plain(struct world *w, const struct scatter_case *c)
+/* What no GEMM has made; `gemm`: one has written there, before something else did. */
+static void copied(struct world *w, const struct scatter_case *c, int calls, bool gemm)
 {
     static const struct shape shape = {.type = BF16, .m = 8, .cols = 12, .k = 16};
     struct site t;
     struct turn u;
     site_open(&t, w, &shape);
     turn_open(&u, &t);
-    for (int i = 0; i < PLAIN; i++) {
+    for (int i = 0; i < calls; i++) {
         turn_load(&u, w->s);
+        if (gemm)
+            site_gemm(&t, w->s);
         CUDA(cudaMemcpyAsync(t.c, t.spare, t.all * t.elem, cudaMemcpyDeviceToDevice, w->s));
         for (int r = 0; r < w->nranks; r++)
             memcpy(u.c[r], u.spare[r], t.all * sizeof(int));
@@ -44,6 +46,17 @@ static void plain(struct world *w, const struct scatter_case *c)
     site_close(&t);
 }
 
+static void plain(struct world *w, const struct scatter_case *c)
+{
+    copied(w, c, PLAIN, false);
+}
+
+static void in_vain(struct world *w, const struct scatter_case *c)
+{
+    copied(w, c, VAIN, true);
+}
+
 const struct scatter_case tried_cases[] = {{.name = "tried-gemms", .list = "tried", .body = gemms},
                                            {.name = "tried-plain", .list = "tried", .body = plain},
+                                           {.name = "in-vain", .list = "in-vain", .body = in_vain},
                                            {.name = NULL}};
