@@ -38,6 +38,7 @@ struct slr_trial_choice {
     uint32_t chosen[SLR_TRIAL_SITES];  /* 1 + `again` of the latest stage by which one was chosen; 0: never */
     uint32_t ended[SLR_TRIAL_SITES];   /* 1 + `again` of the latest stage that was ended: nothing is measured */
     uint32_t period[SLR_TRIAL_SITES];  /* calls of the site in which its GEMMs come once each; 0: not known */
+    uint32_t duel_run; /* calls of the communicator in a turn of the duel that begins with this choice */
     uint32_t rows;
     struct slr_trial_chosen row[SLR_TRIAL_SITES * SLR_TRIAL_ROWS];
 };

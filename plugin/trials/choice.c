@@ -6,10 +6,11 @@
 #include "plugin/trials/known.h"
 
 enum {
-    STRANGERS = 3, /* watched calls that are consumed by what has not been tried: then ways are tried again; */
-    COMMON = 4,    /* if they are at least one of so many: of a rare one trials would miss some ways */
-    RARER = 16,    /* each time it takes twice as many, until then. A time has up to two stages */
-    GROUPED = 8,   /* calls that were all in groups: nothing will be measured */
+    STRANGERS = 3,  /* watched calls that are consumed by what has not been tried: then ways are tried again; */
+    COMMON = 4,     /* if they are at least one of so many: of a rare one trials would miss some ways */
+    RARER = 16,     /* each time it takes twice as many, until then. A time has up to two stages */
+    PATIENCE = 512, /* calls of the communicator that a duel waits for other sites */
+    GROUPED = 8,    /* calls that were all in groups: nothing will be measured */
 };
 
 /* ---- each rank's post ---- */
@@ -33,8 +34,7 @@ static void post(struct slr_trials *t, uint32_t site)
 void slr_trials_post(struct slr_trials *t)
 {
     for (unsigned i = 0; i < t->sites; i++)
-        if (t->site[i].posted <= t->site[i].again && t->site[i].calls >= slr_trials_stage_end(t, &t->site[i]) &&
-            !slr_trials_awaits(t, i))
+        if (t->site[i].posted <= t->site[i].again && slr_trials_is_over(t, &t->site[i]) && !slr_trials_awaits(t, i))
             post(t, i);
 }
 
@@ -170,12 +170,19 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
     }
 }
 
-/* What all have measured of a site: what is to be chosen. */
-static enum due choose(struct slr_comm *c, uint32_t site, struct slr_trial_choice *choice)
+/* What all have measured of a site: what is to be chosen. `duel`: one may begin. */
+static enum due choose(struct slr_comm *c, uint32_t site, bool duel, struct slr_trial_choice *choice)
 {
+    struct slr_trial_site *s = &c->trials->site[site];
+    const struct slr_trial_choice before = *choice;
     struct measured m;
     take(c, site, &m);
     const enum slr_verdict v = decide(c, &m, choice);
+    s->held = v == SLR_VERDICT_DUEL && !duel;
+    if (s->held) {
+        *choice = before;
+        return DUE_NOTHING;
+    }
     uint32_t *next = v == SLR_VERDICT_DUEL ? choice->again : v == SLR_VERDICT_CHOSEN ? choice->chosen : choice->ended;
     next[site] = c->trials->site[site].again + 1;
     return v == SLR_VERDICT_DUEL ? DUE_DUEL : v == SLR_VERDICT_CHOSEN ? DUE_CHOICE : DUE_END;
@@ -239,7 +246,7 @@ void slr_trials_tell(const struct slr_comm *c)
 }
 
 /* Puts what is due of a site into *choice. */
-static enum due look(struct slr_comm *c, uint32_t site, struct slr_trial_choice *choice)
+static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_trial_choice *choice)
 {
     struct slr_trials *t = c->trials;
     const struct slr_trial_site *s = &t->site[site];
@@ -250,13 +257,50 @@ static enum due look(struct slr_comm *c, uint32_t site, struct slr_trial_choice 
         choice->again[site] = slr_stage_next_trials(0);
     } else if (has_period(t, site))
         choice->period[site] = slr_trial_gemms_period(&s->behind);
+    else if (s->held && !duel)
+        return DUE_NOTHING;
     else if (s->chosen <= s->again && posted_by_all(t, site))
-        return choose(c, site, choice);
+        return choose(c, site, duel, choice);
     else if (has_changed(t, s))
         choice->again[site] = slr_stage_next_trials(choice->again[site]);
     else
         return DUE_NOTHING;
     return DUE_CHANGE;
+}
+
+/* Its ways are being tried. */
+static bool is_tried(const struct slr_trials *t, uint32_t site)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    return !s->given_up && s->chosen <= s->again && (s->again > 0 || s->calls > t->after) &&
+           t->coming.ended[site] <= s->again && !posted_by_all(t, site);
+}
+
+/* Duels are one: it begins when nothing is tried any more, or has been waited for long enough. */
+static bool may_duel(struct slr_trials *t)
+{
+    bool held = false, tried = false, duelling = false;
+    for (uint32_t i = 0; i < t->sites; i++) {
+        held |= t->site[i].held;
+        tried |= is_tried(t, i);
+        duelling |= is_tried(t, i) && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL;
+    }
+    if (!held)
+        t->held_since = t->agreed.calls;
+    return !tried || (!duelling && t->agreed.calls - t->held_since > PATIENCE);
+}
+
+/* So long that each of its sites is measured. */
+static uint32_t duel_run(const struct slr_trials *t, const uint8_t *due)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < t->sites; i++) {
+        const struct slr_trial_site *s = &t->site[i];
+        const uint64_t gap = due[i] == DUE_DUEL ? (t->agreed.calls - s->born + s->seen / 2) / s->seen : 0;
+        const uint32_t run = gap ? slr_duel_run((uint32_t)gap, s->period, slr_trials_is_sparse(s)) : 0;
+        most = run > most ? run : most;
+    }
+    return most;
 }
 
 /* All sites at a time. The choice before has to be known to all, and to hold. */
@@ -268,10 +312,12 @@ void slr_trials_lead(struct slr_comm *c)
     if (!slr_agreed_ready(&t->agreed) || (t->agreed.changes && t->agreed.calls <= t->agreed.place))
         return;
     struct slr_trial_choice choice = t->coming;
+    const bool duel = may_duel(t);
     for (uint32_t i = 0; i < t->sites; i++) {
-        due[i] = (uint8_t)look(c, i, &choice);
+        due[i] = (uint8_t)look(c, i, duel, &choice);
         any |= due[i] != DUE_NOTHING;
     }
+    choice.duel_run = duel_run(t, due);
     if (!any || !propose(t, &choice))
         return; /* at a later call */
     for (uint32_t i = 0; i < t->sites; i++)
@@ -290,6 +336,8 @@ static void begin(struct slr_trials *t, uint32_t site)
     if (s->given_up)
         s->posted = s->chosen = s->again + 1;
     s->calls = t->after;
+    s->from = t->agreed.place;
+    s->run = t->in_force.duel_run;
     s->sparse = slr_trials_is_sparse(s);
     s->period = t->in_force.period[site];
     s->strangers = s->watched = 0;
@@ -304,7 +352,7 @@ static void end_trials(struct slr_trials *t, uint32_t site)
     struct slr_trial_site *s = &t->site[site];
     t->unposted -= s->posted <= s->again;
     s->posted = s->chosen = s->again + 1;
-    if (s->calls < slr_trials_stage_end(t, s))
+    if (!slr_trials_is_over(t, s))
         s->calls = slr_trials_stage_end(t, s);
 }
 
@@ -318,7 +366,7 @@ void slr_trials_go_by(struct slr_trials *t)
     for (unsigned i = 0; i < t->sites; i++) {
         if (t->site[i].again != t->in_force.again[i])
             begin(t, i);
-        if (t->in_force.ended[i] > t->site[i].again && t->site[i].calls < slr_trials_stage_end(t, &t->site[i]))
+        if (t->in_force.ended[i] > t->site[i].again && !slr_trials_is_over(t, &t->site[i]))
             end_trials(t, i);
     }
 }

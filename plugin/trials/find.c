@@ -64,7 +64,8 @@ static int new_site(struct slr_comm *c, const struct slr_call *call, bool small,
 {
     struct slr_trials *t = c->trials;
     struct slr_trial_site *s = &t->site[t->sites];
-    *s = (struct slr_trial_site){.shard = call->shard, .scatter = call->scatter, .small = small, .like = like};
+    *s = (struct slr_trial_site){
+        .shard = call->shard, .scatter = call->scatter, .small = small, .like = like, .born = t->agreed.calls};
     s->context = like < 0 ? 0 : t->contexts.now;
     s->known = slr_known_site(t, call->shard * (size_t)c->nranks, call->scatter, s->context);
     if (small && !s->known && smalls(t) == SLR_SMALL_SITES) {

@@ -118,7 +118,9 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
         s->sparse = slr_trials_is_sparse(s);
     }
     const struct slr_turns turns = slr_trials_turns(t, s);
-    t->now.trying = slr_way_of_call(s->calls++, &turns, &t->now.way, &t->round, &measured) && !s->given_up;
+    const uint64_t number = turns.stage == SLR_STAGE_DUEL ? t->agreed.calls - 1 : s->calls;
+    s->calls++;
+    t->now.trying = slr_way_of_call(number, &turns, &t->now.way, &t->round, &measured) && !s->given_up;
     t->now.duel = t->now.trying && turns.stage == SLR_STAGE_DUEL;
     if (s->posted > s->again) {
         measured = !s->scatter && s->calls % WATCH == 0;
@@ -260,7 +262,8 @@ static int next_way(const struct slr_trials *t, uint32_t site, const struct slr_
     uint32_t round;
     int way;
     *measured = false;
-    if (!s->given_up && slr_way_of_call(s->calls, &turns, &way, &round, measured))
+    const uint64_t number = turns.stage == SLR_STAGE_DUEL ? t->agreed.calls : s->calls;
+    if (!s->given_up && slr_way_of_call(number, &turns, &way, &round, measured))
         return turns.stage == SLR_STAGE_DUEL && way == SLR_WAY_RING
                    ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), site)
                    : way;

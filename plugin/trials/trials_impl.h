@@ -28,10 +28,14 @@ struct slr_trial_turn {
 /* Whatever belongs to the calls of a site. */
 struct slr_trial_site {
     size_t shard;
-    bool scatter;         /* of reduce-scatters; else of gathers */
-    uint64_t context;     /* find.h; of a size's first site 0 until one has come often */
-    int like;             /* the size's first site; -1: it is the one */
-    uint64_t in_all;      /* of a size's first site: calls of the size */
+    bool scatter;     /* of reduce-scatters; else of gathers */
+    uint64_t context; /* find.h; of a size's first site 0 until one has come often */
+    int like;         /* the size's first site; -1: it is the one */
+    uint64_t in_all;  /* of a size's first site: calls of the size */
+    uint64_t born;    /* number of its first call */
+    uint64_t from;    /* of a duel: the communicator's call at which it began */
+    uint32_t run;
+    bool held;            /* rank 0's: a duel is due */
     uint64_t apart;       /* calls that came behind another site's */
     bool sparse;          /* ways.h; of the stage that it is in */
     uint64_t settled[2];  /* calls by what is in force, since that was last changed: [1]: over the ring */
@@ -73,7 +77,8 @@ struct slr_trials {
     struct slr_trial_turn now;    /* of the latest call that counts */
     struct slr_trial_turn gather; /* of the latest one that the ring has, which a GEMM may consume */
     uint32_t round;
-    bool warming; /* small.h */
+    uint64_t held_since; /* rank 0's: the call since which a site waits for its duel; 0: none does */
+    bool warming;        /* small.h */
 };
 
 static inline int slr_trials_base(const struct slr_trial_site *s)
@@ -83,11 +88,13 @@ static inline int slr_trials_base(const struct slr_trial_site *s)
 
 static inline struct slr_turns slr_trials_turns(const struct slr_trials *t, const struct slr_trial_site *s)
 {
-    return (struct slr_turns){.after = t->after,
+    const enum slr_stage stage = slr_stage_of(s->again);
+    return (struct slr_turns){.after = stage == SLR_STAGE_DUEL ? s->from : t->after,
                               .rounds = t->rounds,
                               .period = s->period,
-                              .stage = slr_stage_of(s->again),
-                              .sparse = s->sparse};
+                              .stage = stage,
+                              .sparse = s->sparse,
+                              .run = s->run};
 }
 
 /* Its calls stand among those of other sites, three of four at least. */
@@ -96,11 +103,17 @@ static inline bool slr_trials_is_sparse(const struct slr_trial_site *s)
     return s->seen >= SLR_SPARSE_LEAST && s->apart * 4 >= s->seen * 3;
 }
 
-/* The first call of the site behind the stage that it is in. */
+/* The first call behind the stage that the site is in: the site's own, in a duel the communicator's. */
 static inline uint64_t slr_trials_stage_end(const struct slr_trials *t, const struct slr_trial_site *s)
 {
     const struct slr_turns turns = slr_trials_turns(t, s);
     return slr_trials_end(&turns);
+}
+
+/* The next call of the site is behind that. */
+static inline bool slr_trials_is_over(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    return (slr_stage_of(s->again) == SLR_STAGE_DUEL ? t->agreed.calls : s->calls) >= slr_trials_stage_end(t, s);
 }
 
 /* ---- measure.c ---- */

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#define DUEL 8u        /* calls of a site that are measured in a turn of a duel, */
+#define DUEL_SPARSE 3u /* of a sparse one; */
+#define DUEL_MOST 512u /* but of the communicator not more than so many */
 #define BETTER_PARTS 0.99f
 #define BETTER_RING 0.98f /* than NCCL, of which a tie is */
 #define FAR_APART 0.85f   /* more than short runs are off */
@@ -57,10 +60,16 @@ int slr_way_chosen(const struct slr_trial_choice *choice, uint64_t gemm, uint32_
 }
 
 /* Its ways, which are the first ones; calls of a way in turn; of these, how many are not measured. */
-static const struct {
+struct stage {
     uint32_t ways, run, first;
-} stages[][2] = {[SLR_STAGE_WAYS] = {{SLR_WAYS, SLR_TRIAL_RUN, 1}, {SLR_WAYS, 2, 0}},
-                 [SLR_STAGE_DUEL] = {{SLR_WAY_NCCL + 1, SLR_DUEL_RUN, SLR_DUEL_FIRST}, {SLR_WAY_NCCL + 1, 4, 1}}};
+};
+
+static struct stage stage_of(const struct slr_turns *t)
+{
+    if (t->stage == SLR_STAGE_DUEL)
+        return (struct stage){SLR_WAY_NCCL + 1, t->run, SLR_DUEL_FIRST};
+    return t->sparse ? (struct stage){SLR_WAYS, 2, 0} : (struct stage){SLR_WAYS, SLR_TRIAL_RUN, 1};
+}
 
 /* The GEMM runs whole once before NCCL has the gather: cuBLAS may load its kernel then, which waits for the
  * device. While that waits for the ring, a peer's death is told (gather/in_call.h); while it waits for
@@ -68,18 +77,32 @@ static const struct {
 static const int order[SLR_WAYS] = {SLR_WAY_RING,      SLR_WAY_WHOLE,     SLR_WAY_NCCL,     SLR_WAY_PARTS,
                                     SLR_WAY_PARTS + 1, SLR_WAY_PARTS + 2, SLR_WAY_PARTS + 3};
 
+static uint32_t whole_periods(uint32_t calls, uint32_t period)
+{
+    return period ? (calls + period - 1) / period * period : calls;
+}
+
 /* What is measured of it is whole periods: so each GEMM counts as often as it comes. */
 static uint32_t run_length(const struct slr_turns *t)
 {
-    const uint32_t first = stages[t->stage][t->sparse].first, least = stages[t->stage][t->sparse].run - first;
-    if (t->sparse && t->stage == SLR_STAGE_WAYS && t->period == 1)
+    const struct stage of = stage_of(t);
+    if (t->stage == SLR_STAGE_DUEL)
+        return of.run;
+    if (t->sparse && t->period == 1)
         return 1; /* as much as two would tell */
-    return first + (t->period ? (least + t->period - 1) / t->period * t->period : least);
+    return of.first + whole_periods(of.run - of.first, t->period);
+}
+
+uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse)
+{
+    const uint32_t own = whole_periods(sparse ? DUEL_SPARSE : DUEL, period), least = whole_periods(DUEL, period);
+    const uint32_t calls = own * gap < DUEL_MOST ? own * gap : DUEL_MOST;
+    return SLR_DUEL_FIRST + (gap > 1 && calls < DUEL ? DUEL : gap > 1 ? calls : least);
 }
 
 uint64_t slr_trials_end(const struct slr_turns *t)
 {
-    return t->after + (uint64_t)t->rounds * stages[t->stage][t->sparse].ways * run_length(t);
+    return t->after + (uint64_t)t->rounds * stage_of(t).ways * run_length(t);
 }
 
 bool slr_way_of_call(uint64_t number, const struct slr_turns *t, int *way, uint32_t *round, bool *measured)
@@ -89,11 +112,11 @@ bool slr_way_of_call(uint64_t number, const struct slr_turns *t, int *way, uint3
     *measured = false;
     if (number < t->after || number >= slr_trials_end(t))
         return false;
+    const struct stage of = stage_of(t);
     const uint64_t at = number - t->after, run = at / run_length(t);
-    *way = t->stage == SLR_STAGE_DUEL ? (int)(run % stages[t->stage][t->sparse].ways)
-                                      : order[run % stages[t->stage][t->sparse].ways];
-    *round = (uint32_t)(run / stages[t->stage][t->sparse].ways);
-    *measured = at % run_length(t) >= stages[t->stage][t->sparse].first;
+    *way = t->stage == SLR_STAGE_DUEL ? (int)(run % of.ways) : order[run % of.ways];
+    *round = (uint32_t)(run / of.ways);
+    *measured = at % run_length(t) >= of.first;
     return true;
 }
 

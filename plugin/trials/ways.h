@@ -37,7 +37,7 @@
  * The number of a call among those of its site decides the way: none is tried in the first `after`
  * calls, in which memory is mapped; then each way has SLR_TRIAL_RUN calls in turn, NCCL behind `whole`,
  * `rounds` times. The first call of a run is not measured, as it comes behind another way. In a duel
- * ring and NCCL have SLR_DUEL_RUN calls in turn, as often. So no rank has to be told which way a call
+ * ring and NCCL have twelve calls or more in turn, as often. So no rank has to be told which way a call
  * goes in a stage.
  *
  * A *sparse* site is one whose calls mostly stand among other sites': an iteration has few of them, and no call comes
@@ -83,8 +83,7 @@
 enum slr_stage { SLR_STAGE_WAYS, SLR_STAGE_DUEL };
 
 #define SLR_TRIAL_RUN 4u  /* calls of a way in turn */
-#define SLR_DUEL_RUN 12u  /* likewise in a duel, */
-#define SLR_DUEL_FIRST 4u /* of which so many are not measured */
+#define SLR_DUEL_FIRST 4u /* calls of a turn in a duel that are not measured */
 #define SLR_TRIAL_PERIOD 12u
 
 /* Raised when a way's word comes to mean something else, or its times change, or what was chosen by an
@@ -122,15 +121,20 @@ uint32_t slr_way_parts(int way, int nranks);
  * UINT32_MAX: by the size. */
 uint32_t slr_way_blocks(int way);
 
-/* A stage of a site's trials: it begins at the site's call `after`. `period`: as above, 0: not known. */
+/* A stage of a site's trials: it begins at the site's call `after`; a duel, at the communicator's. `period`: as above, 0:
+ * not known. */
 struct slr_turns {
     uint64_t after;
     uint32_t rounds, period;
     enum slr_stage stage;
     bool sparse;
+    uint32_t run; /* of a duel */
 };
 
-/* The way of call `number` of a site, from 0, and the round. *measured: its time counts. True: ways are
+/* How many calls of the communicator a turn has at least in a duel with a site of which one in `gap` is. */
+uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse);
+
+/* The way of call `number` of a site, from 0, or of the communicator in a duel; and the round. *measured: its time counts. True: ways are
  * being tried, else it is SLR_WAY_RING. In a duel SLR_WAY_RING is the ring with each row's way. */
 bool slr_way_of_call(uint64_t number, const struct slr_turns *turns, int *way, uint32_t *round, bool *measured);
 

@@ -18,7 +18,7 @@ Test(ways, parts)
 
 Test(ways, each_way_has_its_turns)
 {
-    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_WAYS, false}, none = {10, 0, 0, SLR_STAGE_WAYS, false};
+    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_WAYS, false, 0}, none = {10, 0, 0, SLR_STAGE_WAYS, false, 0};
     unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0};
     int way, before = -1;
     uint32_t round;
@@ -41,7 +41,7 @@ Test(ways, each_way_has_its_turns)
 /* Longer runs of two ways, of which more is left out. */
 Test(ways, a_duel)
 {
-    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_DUEL, false};
+    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_DUEL, false, slr_duel_run(1, 0, false)};
     unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0}, run = 0;
     int way, before = -1;
     uint32_t round;
@@ -66,7 +66,7 @@ Test(ways, a_duel)
 /* Each GEMM of the period has each way once in each round, but for what is left out. */
 static void turns_of_whole_periods(enum slr_stage stage, uint32_t period, bool sparse)
 {
-    const struct slr_turns turns = {7, 3, period, stage, sparse};
+    const struct slr_turns turns = {7, 3, period, stage, sparse, slr_duel_run(1, period, sparse)};
     unsigned counted[SLR_WAYS][3][SLR_TRIAL_PERIOD] = {{{0}}};
     uint32_t round;
     bool measured;

@@ -10,7 +10,7 @@
 #include "plugin/tuner/tune_state.h"
 
 enum { RANKS = 2, CALLS = 1600, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };
-enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * SLR_DUEL_RUN, SETTLED = 320 };
+enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * 12, SETTLED = 320 };
 
 struct rank {
     struct slr_comm comm;
