@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From what the ranks have measured to what all go by. */
 #include <stdio.h>
+#include <string.h>
 #include "base/counters.h"
 #include "base/log.h"
 #include "plugin/trials/known.h"
@@ -25,16 +26,26 @@ static void post(struct slr_trials *t, uint32_t site)
             own->site[site].row[n++] =
                 slr_samples_post(from, t->rounds, slr_trials_base(&t->site[site]), slr_stage_of(t->site[site].again));
     }
+    if (slr_stage_of(t->site[site].again) == SLR_STAGE_DUEL)
+        slr_blocks_read(&t->blocks, own->turn);
     own->site[site].rows = n;
     t->site[site].posted = t->site[site].again + 1;
     t->unposted--;
     atomic_store(&own->site[site].times, t->site[site].posted);
 }
 
+/* All that it will ever know of the stage that the site is in. */
+static bool is_complete(const struct slr_trials *t, uint32_t site)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    return slr_trials_is_over(t, s) && !slr_trials_awaits(t, site) &&
+           (slr_stage_of(s->again) == SLR_STAGE_WAYS || slr_blocks_over(&t->blocks, t->agreed.calls));
+}
+
 void slr_trials_post(struct slr_trials *t)
 {
     for (unsigned i = 0; i < t->sites; i++)
-        if (t->site[i].posted <= t->site[i].again && slr_trials_is_over(t, &t->site[i]) && !slr_trials_awaits(t, i))
+        if (t->site[i].posted <= t->site[i].again && is_complete(t, i))
             post(t, i);
 }
 
@@ -122,14 +133,31 @@ static bool propose(struct slr_trials *t, const struct slr_trial_choice *choice)
     return slr_agreed_propose(&t->agreed);
 }
 
+/* What the turns of the duel took, on the slowest rank. */
+static void turns_of(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS])
+{
+    memset(ms, 0, sizeof(float[2][SLR_TRIAL_ROUNDS]));
+    for (int r = 0; r < c->nranks; r++)
+        for (int way = 0; way < 2; way++)
+            for (uint32_t i = 0; i < c->trials->rounds; i++) {
+                const float other = c->trials->shared->post[r].turn[way][i];
+                const bool known = other > 0 && (r == 0 || ms[way][i] > 0);
+                ms[way][i] = !known ? 0 : other > ms[way][i] ? other : ms[way][i];
+            }
+}
+
 /* Whether `choice` says whose the site is now, or a duel has to, or it is left as it was. */
 static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, struct slr_trial_choice *choice)
 {
     struct slr_trial_site *s = &c->trials->site[m->site];
     const int before = choice->site_way[m->site];
     if (m->stage == SLR_STAGE_DUEL) {
-        choice->site_way[m->site] = s->before_duel;
-        slr_trials_judge(m->rows, m->count, c->nranks, m->site, choice);
+        float ms[2][SLR_TRIAL_ROUNDS];
+        turns_of(c, ms);
+        const int felt = slr_blocks_judge(ms, c->trials->rounds);
+        choice->site_way[m->site] = felt < 0 ? s->before_duel : felt;
+        if (felt < 0)
+            slr_trials_judge(m->rows, m->count, c->nranks, m->site, choice);
         return SLR_VERDICT_CHOSEN;
     }
     const enum slr_verdict v = slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice);
@@ -268,6 +296,24 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
     return DUE_CHANGE;
 }
 
+static void tell_duel(const struct slr_comm *c, unsigned sites)
+{
+    const struct slr_trials *t = c->trials;
+    float ms[2][SLR_TRIAL_ROUNDS], mean[2] = {0};
+    turns_of(c, ms);
+    for (uint32_t i = 0; i < t->rounds; i++) {
+        mean[SLR_WAY_RING] += ms[SLR_WAY_RING][i] / (float)t->rounds;
+        mean[SLR_WAY_NCCL] += ms[SLR_WAY_NCCL][i] / (float)t->rounds;
+    }
+    const int felt = slr_blocks_judge(ms, t->rounds);
+    slr_log(SLR_LOG_INFO, "duel", "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f by=%s", c->name,
+            c->rank, sites, t->blocks.turns.run - SLR_DUEL_FIRST, (double)mean[SLR_WAY_RING],
+            (double)mean[SLR_WAY_NCCL],
+            felt < 0               ? "sites"
+            : felt == SLR_WAY_RING ? "ring"
+                                   : "nccl");
+}
+
 /* Its ways are being tried. */
 static bool is_tried(const struct slr_trials *t, uint32_t site)
 {
@@ -319,7 +365,12 @@ void slr_trials_lead(struct slr_comm *c)
     }
     choice.duel_run = duel_run(t, due);
     if (!any || !propose(t, &choice))
-        return; /* at a later call */
+        return;        /* at a later call */
+    unsigned over = 0; /* a duel, for so many sites */
+    for (uint32_t i = 0; i < t->sites; i++)
+        over += due[i] == DUE_CHOICE && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL;
+    if (over)
+        tell_duel(c, over);
     for (uint32_t i = 0; i < t->sites; i++)
         if (due[i] > DUE_CHANGE)
             chose(c, i, due[i], &choice);
@@ -364,8 +415,13 @@ void slr_trials_go_by(struct slr_trials *t)
             s[i].settled[0] = s[i].settled[1] = 0;
     t->in_force = t->coming;
     for (unsigned i = 0; i < t->sites; i++) {
-        if (t->site[i].again != t->in_force.again[i])
+        if (t->site[i].again != t->in_force.again[i]) {
             begin(t, i);
+            if (slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL) {
+                const struct slr_turns turns = slr_trials_turns(t, &t->site[i]);
+                slr_blocks_open(&t->blocks, &turns);
+            }
+        }
         if (t->in_force.ended[i] > t->site[i].again && !slr_trials_is_over(t, &t->site[i]))
             end_trials(t, i);
     }

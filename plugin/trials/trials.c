@@ -167,6 +167,10 @@ static enum slr_reason next(struct slr_call *call)
         slr_trials_go_by(t);
         slr_small_bound(call->comm);
     }
+    if (slr_blocks_wants(&t->blocks, t->agreed.calls - 1) && slr_shared_enter(&call->comm->shared) == SLR_OK) {
+        slr_blocks_call(&t->blocks, t->agreed.calls - 1, call->stream);
+        slr_shared_leave();
+    }
     call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group(), &call->made);
     t->site_before = t->now.site;
     if (call->measured && call->scatter && !call->made.m)
@@ -290,8 +294,10 @@ void slr_trials_close(struct slr_comm *c, bool gone)
     slr_trials_stop(c->trials);
     if (c->rank == 0)
         slr_trials_tell(c);
-    if (!gone)
+    if (!gone) {
         slr_clocks_close(c->trials->clocks);
+        slr_blocks_close(&c->trials->blocks);
+    }
     free(c->trials);
     c->trials = NULL;
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/gemm.h"
 #include "plugin/comm/comm.h"
+#include "plugin/trials/blocks.h"
 #include "plugin/trials/clock.h"
 #include "plugin/trials/find.h"
 #include "plugin/trials/period.h"
@@ -67,6 +68,7 @@ struct slr_trials {
     struct slr_samples row[SLR_TRIALS_ROWS];
     unsigned rows;
     struct slr_clock clocks[SLR_CLOCKS];
+    struct slr_blocks blocks;
     unsigned clocks_out;          /* are not free */
     unsigned unposted;            /* sites whose ways are tried, or going to be */
     struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */

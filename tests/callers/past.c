@@ -12,7 +12,9 @@
 #include "../e2e/ranks.h"
 #include "past_library.h"
 
+#ifndef SHARD
 #define SHARD ((size_t)70001)
+#endif
 
 struct past_order past_order __attribute__((visibility("default")));
 

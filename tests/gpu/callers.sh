@@ -2,12 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Callers that are not linked to the shared libraries, on a real GPU: a program with the static CUDA runtime, a plug-in that
 # is opened for itself alone (RTLD_LOCAL), several runtimes in one process, and Python through ctypes. tests/callers has the
-# same programs on the software GPU. All ranks share the first GPU.
+# same programs on the software GPU. All ranks share the first GPU. And what such callers, workspaces of cuBLAS and
+# graph launches that run ahead of a peer were wrong with in earlier versions:
+#
+#   past-*       libraries whose calls reach the driver past what is preloaded (tests/callers/past.c)
+#   workspace-*  scratch memory in the buffers of a gather or a reduce-scatter (tests/e2e/workspace.c)
+#   ahead-*      launches return although the peer does not come (ahead.c); how many is in the log, and in the table
 #
 # usage: tests/gpu/callers.sh [options]
 #   --make DIR    only compile the programs into DIR; needs the CUDA toolkit and NCCL, no GPU
 #   --built DIR   use the programs in DIR, which --make has left there
 #   --build DIR   use this build of slipring as it is instead of building in build-gpu
+#   --lib FILE    of these last ones, with this libslipring.so instead of the build's; none: with NCCL alone
 #   --only REGEX  only the steps whose name matches
 #   --limit S     start no further step after so many seconds [540]
 #   --out DIR     where logs go [$OUT, else out/gpu]
@@ -16,11 +22,11 @@
 set -euo pipefail
 . "$(dirname "$0")/steps.sh"
 
-make_only=0 built=""
+make_only=0 built="" lib=""
 while [ $# -gt 0 ]; do
     case $1 in
     --make) need_value "$1" "$@" && built=$2 make_only=1 && shift ;;
-    --built | --build | --only | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
+    --built | --build | --lib | --only | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
     *) die "unknown option $1; see --help" ;;
     esac
@@ -42,7 +48,38 @@ make_programs() (
     compile module.so -shared -fPIC -Dmain=module_main fuse.c fuse_api.c ranks.c "$shared" "$blas" "$nccl"
     compile local ../callers/local.c
     compile runtimes ../callers/runtimes.c ranks.c "$static" "$nccl"
+    compile past -rdynamic '-DSHARD=((size_t)8 << 20)' ../callers/past.c ranks.c "$shared" "$nccl"
+    compile bound.so -shared -fPIC -Wl,-z,lazy ../callers/past_library.c "$(library_file libcuda.so.1)"
+    compile looks_up.so -shared -fPIC -Wl,-z,lazy -DLOOKS_UP ../callers/past_library.c
+    compile workspace workspace.c ranks.c "$shared" "$blas" "$(library_file "libcublasLt.so.$(cuda_major)")" "$nccl"
+    compile ahead ../gpu/ahead.c ranks.c "$shared" "$nccl"
 )
+
+# under NAME COMMAND...: with the library that is to be looked at.
+under() {
+    local name=$1
+    shift
+    case $lib in
+    none) bounded "$@" ;;
+    *) bounded "$slipring" run --lib "${lib:-$build/libslipring.so}" --set min_bytes=0 --set protocol=pull --set log=info \
+        --set "log_file=$logs/$name.rank%r.decisions" -- "$@" ;;
+    esac
+}
+
+mended() {
+    local library which gathers
+    for library in bound looks_up; do
+        for which in opened before lazily constructor unseen; do
+            alone "past-$library-$which" 30 under "past-$library-$which" "$built/past" $which 2 "$built/$library.so"
+        done
+    done
+    alone workspace-all 60 under workspace-all "$built/workspace" 2 all 64 32 32768 2
+    for gathers in 1 2 20; do
+        alone "ahead-$gathers" 60 under "ahead-$gathers" "$built/ahead" $gathers
+        [ ! -e "$logs/ahead-$gathers.log" ] || grep 'launches returned' "$logs/ahead-$gathers.log" |
+            sed "s/^/$gathers gathers a graph: /" >"$logs/ahead-$gathers.table" || true
+    done
+}
 
 # caller NAME FUSED COMMAND...: gathers substituted, none passed; with FUSED 1 every one consumed by a GEMM in parts.
 caller() {
@@ -84,5 +121,6 @@ if [ -z "$built" ]; then
 fi
 built=$(cd "$built" && pwd)
 say "$device; logs in $out"
-callers
+[ -n "$lib" ] || callers
+mended
 finish

@@ -35,6 +35,26 @@ Test(trials, a_duel_needs_two_percent)
     cr_expect_eq(latest()->why, SLR_R_MEASURED);
 }
 
+/* What the program takes in all is what counts, however little it is, when it is certain. */
+Test(trials, a_duel_is_decided_by_what_the_program_takes)
+{
+    model.nccl = 1, model.pace = 1.05;
+    beside[1] = 0.2; /* NCCL's kernels are in the way of what comes behind */
+    steady = true;
+    go(SETTLED);
+    cr_expect_eq(latest()->why, SLR_R_RING);
+    cr_expect_eq(in_stage(1, -1), OF_DUEL);
+}
+
+Test(trials, a_duel_may_be_nccls_by_what_the_program_takes)
+{
+    model.nccl = 1, model.pace = 0.95;
+    beside[0] = 0.2;
+    steady = true;
+    go(SETTLED);
+    cr_expect_eq(latest()->why, SLR_R_MEASURED);
+}
+
 Test(trials, what_is_far_apart_needs_no_duel)
 {
     model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.4;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "plugin/trials/period.h"
 #include "plugin/trials/samples.h"
+#include "plugin/trials/blocks.h"
 #include "plugin/trials/ways.h"
 
 Test(ways, parts)
@@ -442,4 +443,34 @@ Test(ways, the_worst_round_is_that_beside_what_is_in_use)
         }
     cr_expect_eq(slr_samples_row(&row, 2, SLR_WAY_NCCL).worst[SLR_WAY_WHOLE], 2);
     cr_expect_eq(slr_samples_row(&row, 2, SLR_WAY_RING).worst[SLR_WAY_NCCL], 0.75f);
+}
+
+/* ---- the turns of a duel ---- */
+
+static int judged(float ring[3], float nccl[3], uint32_t rounds)
+{
+    float ms[2][SLR_TRIAL_ROUNDS] = {{0}};
+    for (uint32_t i = 0; i < rounds; i++) {
+        ms[SLR_WAY_RING][i] = ring[i];
+        ms[SLR_WAY_NCCL][i] = nccl[i];
+    }
+    return slr_blocks_judge(ms, rounds);
+}
+
+/* With two degrees of freedom the mean has to be 1.69 times what the differences scatter by. */
+Test(ways, a_duel_is_decided_by_what_is_certain)
+{
+    float same[3] = {10, 20, 30}, less[3] = {9, 19, 29}, hardly[3] = {9.99f, 19.99f, 29.99f}, unsteady[3] = {9, 22, 27},
+          none[3] = {9, 0, 29}, just[3] = {9.4f, 19, 28.6f}, not_quite[3] = {9.4f, 19, 28.7f - 0.5f};
+    cr_expect_eq(judged(less, same, 3), SLR_WAY_RING, "however unlike the rounds are");
+    cr_expect_eq(judged(same, less, 3), SLR_WAY_NCCL);
+    cr_expect_eq(judged(same, same, 3), -1);
+    cr_expect_eq(judged(hardly, same, 3), -1, "less than clocks tell");
+    cr_expect_eq(judged(unsteady, same, 3), -1);
+    cr_expect_eq(judged(none, same, 3), -1);
+    cr_expect_eq(judged(less, same, 1), -1);
+    cr_expect_eq(judged(just, same, 3), SLR_WAY_RING, "0.6, 1.0, 1.4: the mean is 2.5 of 0.4");
+    cr_expect_eq(judged(not_quite, same, 3), SLR_WAY_RING, "0.6, 1.0, 1.8: 1.86 of 0.61");
+    not_quite[2] = 28;
+    cr_expect_eq(judged(not_quite, same, 3), -1, "0.6, 1.0, 2.0: 1.66 of 0.72");
 }

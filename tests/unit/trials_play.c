@@ -10,8 +10,9 @@
 
 /* ---- what the folder uses ---- */
 
-static int64_t ticks; /* calls of both ranks */
-static double now;    /* ms, of the device */
+static int64_t ticks;         /* calls of both ranks */
+static double now[RANKS];     /* ms, of each rank's device */
+static struct slr_comm *here; /* whose call it is */
 bool broken;
 
 struct event {
@@ -37,7 +38,7 @@ static CUresult CUDAAPI record(CUevent event, CUstream stream)
     (void)stream;
     if (broken)
         return CUDA_ERROR_UNKNOWN;
-    *(struct event *)event = (struct event){now, ticks};
+    *(struct event *)event = (struct event){now[here->rank], ticks};
     return CUDA_SUCCESS;
 }
 
@@ -143,7 +144,6 @@ enum slr_reason slr_gemm_describe(struct slr_gemm *gemm)
 /* ---- the program ---- */
 
 struct rank ranks[RANKS];
-static struct slr_comm *here; /* whose GEMM it is */
 
 int slr_comm_hold_all(struct slr_comm **list, int max)
 {
@@ -173,6 +173,22 @@ static double takes(const struct rank *r, const struct went *w)
     return r->comm.trials->site[r->comm.trials->now.site].again > 0 && m->later > 0 ? ms * m->later : ms;
 }
 
+double beside[2];
+bool steady;
+
+/* What else the program does before its next call. */
+static double takes_beside(const struct rank *r, const struct went *w)
+{
+    const struct slr_turns *turns = &r->comm.trials->blocks.turns;
+    const uint64_t number = r->comm.trials->agreed.calls - 1;
+    double ms = beside[w->why != SLR_R_RING];
+    if (!steady && turns->rounds && number >= turns->after) {
+        const uint64_t block = (number - turns->after) / turns->run;
+        ms += block % 2 == block / 2 % 2 ? 3 : 0;
+    }
+    return ms;
+}
+
 static void one(struct rank *r)
 {
     static char memory[4096];
@@ -190,11 +206,12 @@ static void one(struct rank *r)
     if (call.measured)
         slr_trials_begin(&call);
     w->parts = w->why == SLR_R_RING ? slr_trials_parts(&r->comm, &gemm, false) : 0;
-    now += takes(r, w);
+    now[r->comm.rank] += takes(r, w);
     if (call.measured)
         slr_trials_gathered(&call, NULL);
     if (gemm_m)
         slr_trials_gemm(&gemm, NULL);
+    now[r->comm.rank] += takes_beside(r, w);
 }
 
 void go(int calls)

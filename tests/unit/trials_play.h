@@ -34,9 +34,11 @@ extern const char *program;        /* its GEMMs, a letter each, which come again
 extern const char *sizes;          /* likewise the calls' sizes, 1 for `shard`, 2 for twice that; NULL: all 1 */
 extern int64_t gemm_m;
 extern size_t shard;
-extern bool broken;   /* events can not be recorded */
-extern bool grouped;  /* all calls are in groups with others */
-extern unsigned kept; /* rules */
+extern bool broken;      /* events can not be recorded */
+extern double beside[2]; /* ms from a call to the next besides: over the ring, by NCCL */
+extern bool steady;      /* else every turn of a duel takes some more, the ring's or NCCL's in turn */
+extern bool grouped;     /* all calls are in groups with others */
+extern unsigned kept;    /* rules */
 extern struct slr_tune_site latest_kept;
 
 void trials_open(void);

@@ -334,17 +334,11 @@ static void advise_untried(struct report *r, const struct scatter_site *s, size_
 {
     if (!has_reason(s, SLR_R_SCATTER_UNTRIED) || tried(r, s))
         return;
-    if (s->made)
-        out_item(r->o,
-                 "Reduce-scatter #%zu: a GEMM computes what it sends, but its ways were not tried to the end: the "
-                 "program made too few such calls, or has SLIPRING_TRIALS=0 or CUBLAS_WORKSPACE_CONFIG set. "
-                 "SLIPRING_REDUCE_SCATTER=always uses the ring from the first call on.",
-                 i + 1);
-    else
-        out_item(r->o,
-                 "Reduce-scatter #%zu: no GEMM was seen that computes what it sends as a whole, right before it; the "
-                 "ring has nothing to hide it behind, and NCCL keeps it.",
-                 i + 1);
+    out_item(r->o,
+             "Reduce-scatter #%zu: its ways were not tried to the end: the program made too few such calls, or has "
+             "SLIPRING_TRIALS=0 or CUBLAS_WORKSPACE_CONFIG set. SLIPRING_REDUCE_SCATTER=always uses the ring from the "
+             "first call on.",
+             i + 1);
 }
 
 /* Each wrong guess has cost a GEMM in parts. */

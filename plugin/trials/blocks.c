@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/trials/blocks.h"
+
+#define RESOLUTION 0.002
+
+void slr_blocks_open(struct slr_blocks *b, const struct slr_turns *turns)
+{
+    b->turns = *turns;
+    b->upto = slr_trials_end(turns);
+    b->begun = b->ended = 0;
+}
+
+static bool record(CUevent *event, CUstream stream)
+{
+    if (!*event && slr_real.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        *event = NULL;
+    return *event && slr_real.cuEventRecord(*event, stream) == CUDA_SUCCESS;
+}
+
+void slr_blocks_call(struct slr_blocks *b, uint64_t number, CUstream stream)
+{
+    const uint64_t at = number - b->turns.after, block = at / b->turns.run;
+    if (at % b->turns.run == 0 && block > 0 && record(&b->end[block - 1], stream))
+        b->ended |= 1u << (block - 1);
+    if (at % b->turns.run == SLR_DUEL_FIRST && record(&b->begin[block], stream))
+        b->begun |= 1u << block;
+}
+
+bool slr_blocks_over(const struct slr_blocks *b, uint64_t next)
+{
+    if (next <= b->upto)
+        return false;
+    for (unsigned i = 0; i < 2 * b->turns.rounds; i++)
+        if ((b->ended & 1u << i) && slr_real.cuEventQuery(b->end[i]) == CUDA_ERROR_NOT_READY)
+            return false;
+    return true;
+}
+
+void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS])
+{
+    for (unsigned i = 0; i < 2 * SLR_TRIAL_ROUNDS; i++) {
+        float *to = &ms[i % 2][i / 2]; /* ways.c: the ring's turn is the first one of a round */
+        const bool known = i < 2 * b->turns.rounds && (b->begun & b->ended & 1u << i);
+        if (!known || slr_real.cuEventElapsedTime(to, b->begin[i], b->end[i]) != CUDA_SUCCESS || *to < 0)
+            *to = 0;
+    }
+}
+
+void slr_blocks_close(struct slr_blocks *b)
+{
+    for (unsigned i = 0; i < SLR_BLOCKS; i++) {
+        if (b->begin[i])
+            slr_real.cuEventDestroy(b->begin[i]);
+        if (b->end[i])
+            slr_real.cuEventDestroy(b->end[i]);
+        b->begin[i] = b->end[i] = NULL;
+    }
+}
+
+int slr_blocks_judge(float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds)
+{
+    /* Student's t for 0.95, by degrees of freedom; squared, so that no root is needed. */
+    static const double least[SLR_TRIAL_ROUNDS] = {0, 6.314 * 6.314, 2.920 * 2.920, 2.353 * 2.353, 2.132 * 2.132};
+    double mean = 0, squares = 0, nccl = 0;
+    for (uint32_t i = 0; i < rounds; i++) {
+        if (ms[SLR_WAY_RING][i] <= 0 || ms[SLR_WAY_NCCL][i] <= 0)
+            return -1;
+        mean += (double)(ms[SLR_WAY_NCCL][i] - ms[SLR_WAY_RING][i]) / rounds;
+        nccl += (double)ms[SLR_WAY_NCCL][i] / rounds;
+    }
+    for (uint32_t i = 0; i < rounds; i++) {
+        const double off = (double)(ms[SLR_WAY_NCCL][i] - ms[SLR_WAY_RING][i]) - mean;
+        squares += off * off;
+    }
+    if (rounds < 2 || mean * mean * rounds * (rounds - 1) <= squares * least[rounds - 1] ||
+        mean * mean < RESOLUTION * RESOLUTION * nccl * nccl)
+        return -1;
+    return mean > 0 ? SLR_WAY_RING : SLR_WAY_NCCL;
+}
