@@ -76,7 +76,7 @@ struct slr_scatter {
     /* All of `send`, each byte once, in the order in which they complete. */
     const struct slr_scatter_part *part;
     unsigned parts;
-    int earlier; /* parts of a shard that were in pieces before this one: for the timing alone */
+    int earlier;   /* parts of a shard that were in pieces before this one: for the timing alone */
     CUevent entry; /* of the call's stream, where parts may be sent before; NULL: the ring begins behind it */
     /* Where rank r writes its shards: the own slots, in the mapping that r has. */
     CUdeviceptr arrives[SLR_MAX_RANKS];
