@@ -35,21 +35,24 @@ static float of_round(const struct slr_samples *row, int way, uint32_t round, bo
     return row->count[way][round] ? slr_trials_median(ms, row->count[way][round]) : 0;
 }
 
-/* The median of all rounds, and the worst ratio to that of `base` in the same round. False: a round is
- * missing. */
+/* The median of the rounds that have it, and the worst ratio to that of `base` in the same round. False: more than half of
+ * the rounds miss one of the two: a GEMM that comes irregularly is not in every way's turn. */
 static bool measured_in(const struct slr_samples *row, int way, uint32_t rounds, int base, float *ms, float *worst)
 {
     float all[SLR_TRIAL_ROUNDS];
     const bool host = slr_samples_of_host(row, rounds);
+    uint32_t n = 0;
     *worst = 0;
     for (uint32_t i = 0; i < rounds; i++) {
-        float other = of_round(row, base, i, host);
-        all[i] = of_round(row, way, i, host);
-        if (other <= 0 || all[i] <= 0)
-            return false;
-        *worst = all[i] / other > *worst ? all[i] / other : *worst;
+        const float other = of_round(row, base, i, host), own = of_round(row, way, i, host);
+        if (other <= 0 || own <= 0)
+            continue;
+        all[n++] = own;
+        *worst = own / other > *worst ? own / other : *worst;
     }
-    *ms = slr_trials_median(all, rounds);
+    if (n * 2 <= rounds)
+        return false;
+    *ms = slr_trials_median(all, n);
     return true;
 }
 

@@ -35,7 +35,7 @@ void slr_samples_add(struct slr_samples *row, const struct slr_clock *clock, flo
 /* A stage begins. */
 void slr_samples_forget(struct slr_samples *row);
 
-/* Every way has been measured in every round, if not now, then in a stage before. */
+/* Every way has been measured in more than half of the rounds, if not now, then in a stage before. */
 bool slr_samples_tried(const struct slr_samples *row, uint32_t rounds);
 
 /* Now, in the stage that tries all ways. */

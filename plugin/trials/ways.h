@@ -153,7 +153,7 @@ enum slr_verdict {
 /* Chooses for one site, and puts that into *choice. rows[r]: of rank r, count[r] of them. `base`:
  * what is in use without trials, SLR_WAY_RING or, of small gathers, SLR_WAY_NCCL.
  * A row counts that has been measured in every way, on the ranks that have it; its time is that of the
- * slowest. The ring without trials is left only for a way over the ring that was better in every round:
+ * slowest. The ring without trials is left only for a way over the ring that was better in every round that has both:
  * clocks and neighbours change from one to the next. Of these the one with the best median is each
  * row's. Then that and NCCL are compared by their medians of all rows together: the ring has to be 2%
  * better, 5% where times are the host's. A row that does not count keeps what was chosen for it, and when none does,

@@ -374,11 +374,14 @@ Test(ways, one_way_that_waits_for_the_host_is_enough)
     cr_expect(posted.ms[SLR_WAY_NCCL] == 2, "where the host runs ahead it is the device's");
 }
 
-Test(ways, a_round_that_is_missing)
+Test(ways, rounds_that_are_missing)
 {
-    struct slr_samples row = measured(0);
-    cr_expect_not(slr_samples_tried(&row, 3));
-    cr_expect_eq(slr_samples_row(&row, 3, SLR_WAY_RING).ms[SLR_WAY_RING], 0);
+    struct slr_samples row = measured(0); /* two rounds */
+    cr_expect(slr_samples_tried(&row, 3), "most are there");
+    cr_expect_not(slr_samples_tried(&row, 4));
+    cr_expect_eq(slr_samples_row(&row, 4, SLR_WAY_RING).ms[SLR_WAY_RING], 0);
+    row.count[SLR_WAY_NCCL][0] = 0;
+    cr_expect_not(slr_samples_tried(&row, 3), "in the same rounds");
     slr_samples_forget(&row);
     cr_expect_not(slr_samples_tried(&row, 1));
 }

@@ -36,6 +36,7 @@ extern int64_t gemm_m;
 extern size_t shard;
 extern bool broken;      /* events can not be recorded */
 extern double beside[2]; /* ms from a call to the next besides: over the ring, by NCCL */
+extern double hiccup;    /* ms that one of 37 calls of rank 1 takes longer */
 extern bool steady;      /* else every turn of a duel takes some more, the ring's or NCCL's in turn */
 extern bool grouped;     /* all calls are in groups with others */
 extern unsigned kept;    /* rules */
