@@ -36,7 +36,7 @@ struct pair {
     int balance; /* right more often than wrong, within bounds */
     /* GEMMs in parts, and those whose parts were sent. A buffer may be used again for what a copy makes: the GEMM has
      * written there, but long before. */
-    unsigned cut, sent;
+    uint64_t cut, sent;
 };
 
 struct seen {
@@ -283,6 +283,8 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
                     int64_t quantum)
 {
     const bool captured = slr_stream_may_capture(stream);
+    if (c->ring.slot && shard > slr_scatter_most(&c->ring)) /* its parts would not be sent */
+        return false;
     const int64_t blocks = blocks_of(c, gemm, stream, shard, captured);
     if (!blocks || slr_shared_work_begin(&c->shared) != SLR_OK)
         return false;
@@ -323,8 +325,7 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cub
     bool done = false;
     int64_t quantum;
     if (c->shared.ctx == ctx && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess &&
-        !stays_whole(c, stream, shard) && (!c->ring.slot || shard <= slr_scatter_most(&c->ring)) &&
-        slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
+        !stays_whole(c, stream, shard) && slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
         slr_comm_lock(c);
         done = produce(c, gemm, stream, name, shard, quantum);
         slr_comm_unlock(c);

@@ -61,6 +61,8 @@ static enum slr_status put(struct slr_comm *recorder, const struct slr_call *cal
     struct slr_product *p =
         slr_captured_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks, call->stream);
     g->fused = p && p->elem == slr_type_bytes(call->type); /* parts end between elements of the GEMM's */
+    if (g->fused)
+        slr_produce_right(p);
     recorder->ring.recorded = &g->nodes;
     const enum slr_status s = run(recorder, call, g, g->fused ? p : NULL, first);
     recorder->ring.recorded = NULL;

@@ -20,7 +20,7 @@
 #include "plugin/util/nccl_type.h"
 
 #define LEAST_PART ((size_t)1 << 20) /* bytes */
-#define MOST_PIECES 8                /* of a shard: all are put into the streams' queues before a peer need come */
+#define MOST_PIECES 8                /* of a shard */
 
 /* ---- the decision ---- */
 
@@ -55,11 +55,6 @@ static enum slr_reason kind(const struct slr_call *call)
     return call->shard * (size_t)call->comm->nranks < slr_get(SLR_S_MIN_BYTES) ? SLR_R_TOO_SMALL : SLR_R_RING;
 }
 
-static bool has_room(const struct slr_call *call)
-{
-    return call->shard <= MOST_PIECES * slr_scatter_most(&call->comm->ring);
-}
-
 enum slr_reason slr_scatter_decide(struct slr_call *call)
 {
     enum slr_reason why = slr_gather_identify(call);
@@ -73,12 +68,29 @@ enum slr_reason slr_scatter_decide(struct slr_call *call)
         why = slr_gather_here(call);
     if (why != SLR_R_RING)
         return why;
-    if (call->comm->ring.slot && !has_room(call)) /* it is connected, since the same call on all ranks */
-        return SLR_R_SCATTER_ROOM;
     slr_produce_learn(call);
     if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS)
         return SLR_R_RING;
     return call->comm->trials ? slr_trials_call(call) : SLR_R_SCATTER_UNTRIED;
+}
+
+/* Every rank is a process of its own, as far as their numbers tell; the same on all. */
+static bool are_processes(const struct slr_comm *c)
+{
+    const struct slr_post *post = c->shared.control->post;
+    for (int r = 1; r < c->nranks; r++)
+        for (int other = 0; other < r; other++)
+            if (post[r].pid == post[other].pid)
+                return false;
+    return true;
+}
+
+/* All pieces are put into the streams' queues before the next rank's call may come, when one thread makes the calls of
+ * several ranks: more than one piece may not have room there. When connected; uniform. */
+static bool has_room(const struct slr_call *call)
+{
+    const size_t most = slr_scatter_most(&call->comm->ring);
+    return call->shard <= most || (call->shard <= MOST_PIECES * most && are_processes(call->comm));
 }
 
 enum slr_reason slr_scatter_can(const struct slr_call *call)

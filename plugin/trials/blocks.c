@@ -39,7 +39,7 @@ bool slr_blocks_over(const struct slr_blocks *b, uint64_t next)
 void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS])
 {
     for (unsigned i = 0; i < 2 * SLR_TRIAL_ROUNDS; i++) {
-        float *to = &ms[i % 2][i / 2]; /* ways.c: the ring's turn is the first one of a round */
+        float *to = &ms[slr_duel_way(i)][i / 2];
         const bool known = i < 2 * b->turns.rounds && (b->begun & b->ended & 1u << i);
         if (!known || slr_real.cuEventElapsedTime(to, b->begin[i], b->end[i]) != CUDA_SUCCESS || *to < 0)
             *to = 0;

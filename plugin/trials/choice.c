@@ -26,8 +26,10 @@ static void post(struct slr_trials *t, uint32_t site)
             own->site[site].row[n++] =
                 slr_samples_post(from, t->rounds, slr_trials_base(&t->site[site]), slr_stage_of(t->site[site].again));
     }
-    if (slr_stage_of(t->site[site].again) == SLR_STAGE_DUEL)
+    if (slr_stage_of(t->site[site].again) == SLR_STAGE_DUEL && t->turns_posted != t->blocks.upto) {
+        t->turns_posted = t->blocks.upto; /* once, as rank 0 reads it when the first site is posted */
         slr_blocks_read(&t->blocks, own->turn);
+    }
     own->site[site].rows = n;
     t->site[site].posted = t->site[site].again + 1;
     t->unposted--;
@@ -261,8 +263,9 @@ void slr_trials_tell(const struct slr_comm *c)
     const struct slr_trials *t = c->trials;
     for (unsigned i = 0; i < t->sites; i++) {
         const struct slr_trial_site *s = &t->site[i];
-        const bool chosen = t->in_force.chosen[i] > 0;
-        const int way = chosen ? t->in_force.site_way[i] : s->known ? s->known->way : slr_trials_base(s);
+        const unsigned by = s->like < 0 || t->in_force.chosen[i] ? i : (unsigned)s->like;
+        const bool chosen = t->in_force.chosen[by] > 0;
+        const int way = chosen ? t->in_force.site_way[by] : s->known ? s->known->way : slr_trials_base(s);
         const char *reason = chosen ? "measured" : s->known ? "known" : "unmeasured";
         slr_log(
             SLR_LOG_INFO, "site_way",
@@ -343,7 +346,8 @@ static uint32_t duel_run(const struct slr_trials *t, const uint8_t *due)
     for (uint32_t i = 0; i < t->sites; i++) {
         const struct slr_trial_site *s = &t->site[i];
         const uint64_t gap = due[i] == DUE_DUEL ? (t->agreed.calls - s->born + s->seen / 2) / s->seen : 0;
-        const uint32_t run = gap ? slr_duel_run((uint32_t)gap, s->period, slr_trials_is_sparse(s)) : 0;
+        const uint32_t run =
+            gap ? slr_duel_run(gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX, s->period, slr_trials_is_sparse(s)) : 0;
         most = run > most ? run : most;
     }
     return most;

@@ -23,7 +23,7 @@
 #include "base/real.h"
 
 #define SLR_CLOCK_PATIENCE 256u /* calls of the communicator */
-#define SLR_CLOCKS 64           /* the calls of three rounds: the host may be that far ahead */
+#define SLR_CLOCKS 512          /* measured calls: the host may be that far ahead */
 
 struct slr_clock {
     enum { SLR_CLOCK_FREE, SLR_CLOCK_RUNS, SLR_CLOCK_STOPPED } state;

@@ -74,6 +74,7 @@ void slr_small_full(struct slr_comm *c)
         if (!s->small || s->known || t->in_force.chosen[i])
             continue;
         s->given_up = true;
+        s->held = false;
         t->unposted -= s->posted <= s->again;
         s->posted = s->chosen = s->again + 1;
     }

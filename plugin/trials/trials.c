@@ -90,7 +90,8 @@ static void go_on(struct slr_comm *c, int site, bool small, CUstream stream)
 /* It computes what is sent, or none does, and neither was it tried, nor does a rule name it. */
 static bool is_stranger(struct slr_trials *t, uint32_t site, const struct slr_consumer *made)
 {
-    return !slr_known_consumer(t, site, made) && !slr_trials_has_tried(t, made->m ? slr_consumer_hash(made) : 0, site);
+    return !slr_known_consumer(t, site, made) && !slr_trials_has_tried(t, 0, site) &&
+           !(made->m && slr_trials_has_tried(t, slr_consumer_hash(made), site));
 }
 
 /* Rank 0's, before ways are tried: what comes with the calls of a site. A gather's GEMM comes behind it, so its call
@@ -173,7 +174,8 @@ static enum slr_reason next(struct slr_call *call)
     }
     call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group(), &call->made);
     t->site_before = t->now.site;
-    if (call->measured && call->scatter && !call->made.m)
+    /* Where no GEMM was expected to make what it sends, whether one did or not: its time is not in the row's. */
+    if (call->measured && call->scatter && (!t->making || (int)t->making->site != t->now.site))
         slr_trials_make(call->comm, t->now.site, &(struct slr_consumer){0}, call->stream);
     const enum slr_reason why = way_now(t, call->scatter, small);
     if (t->now.site >= 0 && !t->now.trying)

@@ -69,6 +69,7 @@ struct slr_trials {
     unsigned rows;
     struct slr_clock clocks[SLR_CLOCKS];
     struct slr_blocks blocks;
+    uint64_t turns_posted;        /* of which duel: blocks.upto */
     unsigned clocks_out;          /* are not free */
     unsigned unposted;            /* sites whose ways are tried, or going to be */
     struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */

@@ -96,7 +96,7 @@ static uint32_t run_length(const struct slr_turns *t)
 uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse)
 {
     const uint32_t own = whole_periods(sparse ? DUEL_SPARSE : DUEL, period), least = whole_periods(DUEL, period);
-    const uint32_t calls = own * gap < DUEL_MOST ? own * gap : DUEL_MOST;
+    const uint32_t calls = gap < DUEL_MOST / own ? own * gap : DUEL_MOST;
     return SLR_DUEL_FIRST + (gap > 1 && calls < DUEL ? DUEL : gap > 1 ? calls : least);
 }
 
@@ -114,7 +114,7 @@ bool slr_way_of_call(uint64_t number, const struct slr_turns *t, int *way, uint3
         return false;
     const struct stage of = stage_of(t);
     const uint64_t at = number - t->after, run = at / run_length(t);
-    *way = t->stage == SLR_STAGE_DUEL ? (int)(run % of.ways) : order[run % of.ways];
+    *way = t->stage == SLR_STAGE_DUEL ? slr_duel_way(run) : order[run % of.ways];
     *round = (uint32_t)(run / of.ways);
     *measured = at % run_length(t) >= of.first;
     return true;

@@ -134,6 +134,12 @@ struct slr_turns {
 /* How many calls of the communicator a turn has at least in a duel with a site of which one in `gap` is. */
 uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse);
 
+/* In a duel: ring, NCCL, NCCL, ring, ring, NCCL: what falls on the same half of each pair is not always the same way's. */
+static inline int slr_duel_way(uint64_t turn)
+{
+    return (int)((turn ^ turn / 2) & 1);
+}
+
 /* The way of call `number` of a site, from 0, or of the communicator in a duel; and the round. *measured: its time counts. True: ways are
  * being tried, else it is SLR_WAY_RING. In a duel SLR_WAY_RING is the ring with each row's way. */
 bool slr_way_of_call(uint64_t number, const struct slr_turns *turns, int *way, uint32_t *round, bool *measured);

@@ -184,7 +184,7 @@ static double takes_beside(const struct rank *r, const struct went *w)
     double ms = beside[w->why != SLR_R_RING];
     if (!steady && turns->rounds && number >= turns->after) {
         const uint64_t block = (number - turns->after) / turns->run;
-        ms += block % 2 == block / 2 % 2 ? 3 : 0;
+        ms += (uint64_t)slr_duel_way(block) == block / 2 % 2 ? 3 : 0;
     }
     return ms;
 }
