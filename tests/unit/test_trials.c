@@ -55,6 +55,35 @@ Test(trials, a_duel_may_be_nccls_by_what_the_program_takes)
     cr_expect_eq(latest()->why, SLR_R_MEASURED);
 }
 
+/* Turns of twelve calls, and an iteration of two of them: one half takes longer, whichever way its calls go. */
+Test(trials, a_duel_in_step_with_the_program)
+{
+    model.nccl = 1, model.pace = 0.9;
+    half[0] = 1;
+    half[1] = 2;
+    steady = true;
+    for (phase = 0; phase < 24; phase++) {
+        go(SETTLED);
+        cr_expect_eq(latest()->why, SLR_R_RING, "phase %d", phase);
+        trials_close();
+        memset(ranks, 0, sizeof ranks);
+        trials_open();
+    }
+}
+
+/* Times are known that much later, so as many calls are being measured at once. */
+Test(trials, the_host_is_far_ahead)
+{
+    model.nccl = 1, model.pace = 2;
+    sizes = "12345";
+    ahead = 128;
+    go(900);
+    for (int i = 0; i < 5; i++) {
+        go(1);
+        cr_expect_eq(latest()->why, SLR_R_MEASURED, "size %d", i + 1);
+    }
+}
+
 Test(trials, what_is_far_apart_needs_no_duel)
 {
     model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.4;

@@ -14,6 +14,7 @@ static int64_t ticks;         /* calls of both ranks */
 static double now[RANKS];     /* ms, of each rank's device */
 static struct slr_comm *here; /* whose call it is */
 bool broken;
+int ahead, phase;
 
 struct event {
     double at;
@@ -45,7 +46,7 @@ static CUresult CUDAAPI record(CUevent event, CUstream stream)
 /* The device is never done when the site's next call comes. */
 static CUresult CUDAAPI query(CUevent event)
 {
-    return ticks > ((struct event *)event)->tick + 1 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return ticks > ((struct event *)event)->tick + 1 + ahead * RANKS * RANKS ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult CUDAAPI query_stream(CUstream stream)
@@ -173,7 +174,7 @@ static double takes(const struct rank *r, const struct went *w)
     return r->comm.trials->site[r->comm.trials->now.site].again > 0 && m->later > 0 ? ms * m->later : ms;
 }
 
-double beside[2], hiccup;
+double beside[2], hiccup, half[2];
 bool steady;
 
 /* What else the program does before its next call. */
@@ -181,7 +182,7 @@ static double takes_beside(const struct rank *r, const struct went *w)
 {
     const struct slr_turns *turns = &r->comm.trials->blocks.turns;
     const uint64_t number = r->comm.trials->agreed.calls - 1;
-    double ms = beside[w->why != SLR_R_RING];
+    double ms = beside[w->why != SLR_R_RING] + half[(r->calls + phase) / 12 % 2];
     if (!steady && turns->rounds && number >= turns->after) {
         const uint64_t block = (number - turns->after) / turns->run;
         ms += (uint64_t)slr_duel_way(block) == block / 2 % 2 ? 3 : 0;

@@ -38,6 +38,9 @@ extern bool broken;      /* events can not be recorded */
 extern double beside[2]; /* ms from a call to the next besides: over the ring, by NCCL */
 extern double hiccup;    /* ms that one of 37 calls of rank 1 takes longer */
 extern bool steady;      /* else every turn of a duel takes some more, the ring's or NCCL's in turn */
+extern double half[2];   /* ms besides in each half of 24 calls, */
+extern int phase;        /* which begin so many calls earlier */
+extern int ahead;        /* calls that the host is ahead of the device */
 extern bool grouped;     /* all calls are in groups with others */
 extern unsigned kept;    /* rules */
 extern struct slr_tune_site latest_kept;
