@@ -252,7 +252,7 @@ static bool is_watched(const struct slr_trials *t, uint32_t site)
            (slr_trial_gemms_period(&s->behind) || s->behind.calls >= SLR_TRIAL_WATCHED_CALLS);
 }
 
-/* No way would be measured: all calls are in groups, or no GEMM computes what is sent. */
+/* No way would be measured: all calls are in groups. */
 static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *s)
 {
     return s->posted <= s->again && s->seen >= GROUPED && s->alone == 0 && t->coming.ended[s - t->site] <= s->again;

@@ -5,7 +5,6 @@
 #ifndef SLR_PLUGIN_TRIALS_PERIOD_H
 #define SLR_PLUGIN_TRIALS_PERIOD_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include "plugin/trials/ways.h"
 

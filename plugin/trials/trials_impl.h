@@ -36,20 +36,20 @@ struct slr_trial_site {
     uint64_t born;    /* number of its first call */
     uint64_t from;    /* of a duel: the communicator's call at which it began */
     uint32_t run;
-    bool held;            /* rank 0's: a duel is due */
-    uint64_t apart;       /* calls that came behind another site's */
-    bool sparse;          /* ways.h; of the stage that it is in */
-    uint64_t settled[2];  /* calls by what is in force, since that was last changed: [1]: over the ring */
-    uint64_t calls;       /* since its ways began to be tried, or are going to be */
-    uint64_t seen, alone; /* since it is known; of these, outside of groups and, of a reduce-scatter, behind a GEMM */
-    bool small, given_up; /* small.h */
-    uint64_t early;       /* of a small one, before its ways are tried */
-    uint32_t again;       /* as slr_trial_choice's */
-    uint32_t posted, chosen;             /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
-    int before_duel;                     /* rank 0's: the better one in the first stage */
-    uint32_t watched, strangers;         /* calls behind the trials; those with another GEMM than was tried */
-    uint32_t period;                     /* by which the stage goes that it is in */
-    struct slr_trial_gemms behind;       /* rank 0's */
+    bool held;                     /* rank 0's: a duel is due */
+    uint64_t apart;                /* calls that came behind another site's */
+    bool sparse;                   /* ways.h; of the stage that it is in */
+    uint64_t settled[2];           /* calls by what is in force, since that was last changed: [1]: over the ring */
+    uint64_t calls;                /* since its ways began to be tried, or are going to be */
+    uint64_t seen, alone;          /* since it is known; of these, outside of groups */
+    bool small, given_up;          /* small.h */
+    uint64_t early;                /* of a small one, before its ways are tried */
+    uint32_t again;                /* as slr_trial_choice's */
+    uint32_t posted, chosen;       /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
+    int before_duel;               /* rank 0's: the better one in the first stage */
+    uint32_t watched, strangers;   /* calls behind the trials; those with another GEMM than was tried */
+    uint32_t period;               /* by which the stage goes that it is in */
+    struct slr_trial_gemms behind; /* rank 0's */
     const struct slr_trial_known *known; /* known.h */
     struct slr_clock *latest;            /* of its latest measured call, until the next one comes; or NULL */
 };
