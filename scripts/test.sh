@@ -94,11 +94,26 @@ run_tests() {
     local rc=0
     (cd "$SLR_ROOT/$name" && leave_out_tests "$2" "${leave_out[@]}") || { summary="$name: no selection" && return 1; }
     # A selection that selects nothing has tested nothing.
-    (cd "$SLR_ROOT/$name" && ctest --no-tests=error -j $((3 * jobs)) "${args[@]}" "${ctest_options[@]}") 2>&1 |
+    (cd "$SLR_ROOT/$name" &&
+        ctest --no-tests=error --no-label-summary -j $((3 * jobs)) "${args[@]}" "${ctest_options[@]}") 2>&1 |
         tee "$log" || rc=1
     rm -f "$SLR_ROOT/$name/CTestCustom.cmake"
     summary=$(grep -E '^[0-9]+% tests passed' "$log" || echo "ctest did not finish; see $log")
+    [ $rc = 0 ] || note_failures "$name"
     return $rc
+}
+
+# note_failures FOLDER: leaves in `failing` which tests failed there, and adds to `details` the end of what the first of them
+# printed: other steps come behind, and hide it.
+note_failures() {
+    local dir=$SLR_ROOT/$1 names name
+    names=$(sed 's/^[0-9]*://' "$dir/Testing/Temporary/LastTestsFailed.log" 2>/dev/null) || return 0
+    failing=$(paste -sd ' ' <<<"$names")
+    for name in $(head -n 3 <<<"$names"); do
+        details+=$(printf '\n%s, %s, the end of its output:\n' "$1" "$name"
+            awk -v test=" Test +#[0-9]+: $name " '/^ *[0-9]+\/[0-9]+ Test/ { on = $0 ~ test } on && !/^ *Start/' "$dir/ctest.log" |
+                tail -n 15)$'\n'
+    done
 }
 
 sources() {
@@ -134,10 +149,10 @@ build_wheel() {
 step() {
     local name=$1 start=$SECONDS rc=0
     shift
-    summary=""
+    summary="" failing=""
     "$@" || rc=$?
     results+=("$(printf '%-5s %4d s  %s%s' "$([ $rc = 0 ] && echo ok || echo FAIL)" $((SECONDS - start)) "$name" \
-        "${summary:+: $summary}")")
+        "${summary:+: $summary}${failing:+: $failing}")")
     [ $rc = 0 ] || failed="${failed:+$failed, }$name"
 }
 
@@ -147,7 +162,7 @@ if [ $setup = 1 ]; then
     "$SLR_ROOT/scripts/setup.sh" "${want[@]}"
 fi
 
-results=() failed="" summary="" leave_out=() # regular expressions of whole names of tests
+results=() failed="" summary="" failing="" details="" leave_out=() # regular expressions of whole names of tests
 if [ $all = 1 ]; then
     step "format" check_format
     step "gcc Debug, clang Release" build_variants
@@ -190,8 +205,7 @@ if [ $all = 1 ]; then
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
     leave_out=(form_order_2)
     step "tests" run_tests gcc "" -j $((4 * jobs)) # they wait more: for processes that are killed, and modelled times
-    printf '\n'
-    printf '%s\n' "${results[@]}"
+    printf '%s\n' "$details" "${results[@]}"
 else
     step "tests" run_tests "$compiler" "$sanitize"
 fi
