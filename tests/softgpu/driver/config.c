@@ -46,6 +46,7 @@ void sg_config_load(void)
         .hbm_gbs = number("SOFTGPU_HBM_GBS", 3350),
         .pcie_gbs = number("SOFTGPU_PCIE_GBS", 55),
         .tflops = number("SOFTGPU_TFLOPS", 700),
+        .collective_share = number("SOFTGPU_COLLECTIVE_SHARE", 0.12),
         .launch_us = number("SOFTGPU_LAUNCH_US", 3),
         .memop_us = number("SOFTGPU_MEMOP_US", 1),
         .scale = scale > 0 ? scale : 1,

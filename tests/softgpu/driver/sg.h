@@ -52,7 +52,7 @@ struct sg_config {
     bool misuse_abort, hang_abort, timing, compute_off, p2p_broken;
     double hang_seconds; /* real seconds, already dilated */
     const char *report;
-    double link_gbs, hbm_gbs, pcie_gbs, tflops, launch_us, memop_us, scale;
+    double link_gbs, hbm_gbs, pcie_gbs, tflops, collective_share, launch_us, memop_us, scale;
     /* strict rules, see ../README.md */
     unsigned queue, launches; /* entries of a stream's queue, and launches among them; 0: no limit */
     bool ties, lazy, nccl_blind, same_primary, same_stream, ctxsync, books;

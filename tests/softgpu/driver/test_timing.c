@@ -280,6 +280,58 @@ Test(timing, kernels_of_one_device_take_turns, .init = setup)
     cr_assert(t >= 0.0395 && t < 0.2, "four kernels of 10 ms took %f s", t);
 }
 
+static double ten_ms_of_link(const void *args)
+{
+    (void)args;
+    return 1e9; /* at 100 GB/s */
+}
+
+static const struct softgpu_kernel_desc collective = {
+    .name = "collective", .run = nothing, .link_bytes = ten_ms_of_link};
+
+/* Ten collectives on one stream, ten GEMMs as long on another. */
+static double gemms_beside_collectives(const char *share)
+{
+    CUstream s[2];
+    setenv("SOFTGPU_TFLOPS", "1", 1);
+    setenv("SOFTGPU_COLLECTIVE_SHARE", share, 1);
+    start(0);
+    CUfunction gemm = kernel(&busy), beside = kernel(&collective);
+    for (int i = 0; i < 2; i++)
+        OK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+    double t = seconds();
+    for (int i = 0; i < 10; i++) {
+        OK(cuLaunchKernel(beside, 1, 1, 1, 1, 1, 1, 0, s[0], NULL, NULL));
+        OK(cuLaunchKernel(gemm, 1, 1, 1, 1, 1, 1, 0, s[1], NULL, NULL));
+    }
+    OK(cuStreamSynchronize(s[1]));
+    t = seconds() - t;
+    OK(cuCtxSynchronize());
+    return t;
+}
+
+/* The last collective may come behind the last GEMM. */
+Test(timing, a_collective_takes_multiprocessors_from_gemms, .init = setup)
+{
+    double t = gemms_beside_collectives("0.5");
+    cr_assert(t >= 0.139 && t < 0.3, "%f s", t);
+}
+
+Test(timing, a_collective_alone_is_no_later, .init = setup)
+{
+    CUstream s;
+    setenv("SOFTGPU_COLLECTIVE_SHARE", "0.5", 1);
+    start(0);
+    CUfunction f = kernel(&collective);
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    double t = seconds();
+    for (int i = 0; i < 10; i++)
+        OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL));
+    OK(cuCtxSynchronize());
+    t = seconds() - t;
+    cr_assert(t >= 0.099 && t < 0.14, "%f s", t);
+}
+
 Test(timing, without_compute_only_small_blocks_are_copied, .init = setup)
 {
     static unsigned char host[8192], back[8192];

@@ -73,8 +73,9 @@ static int64_t model_kernel(const struct sg_op *op, const struct sg_ctx *ctx, in
     int64_t compute = nanoseconds(flops, sg_cfg.tflops * 1e3), link = nanoseconds(bytes, sg_cfg.link_gbs);
     int64_t end = book(&own->compute, start, compute) + compute;
 
-    if (link) {
-        int64_t received = book(&own->ingress, start, link) + link;
+    if (link) { /* while it runs it keeps others from a part of the multiprocessors: they are as much later */
+        int64_t receives = book(&own->ingress, start, link), received = receives + link;
+        book(&own->compute, receives, (int64_t)((double)link * sg_cfg.collective_share));
         end = received > end ? received : end;
     }
     return end;
