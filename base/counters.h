@@ -31,9 +31,12 @@ struct slr_counters {
     _Atomic uint64_t scatters_by_reason[SLR_R_COUNT];
     /* What was measured, for the line at the end of the job. Gathers of the ring that were traced: their
      * time, and of that what the program's streams did not stand still for. Call sites whose ways rank 0
-     * of a communicator has chosen, each once for each GEMM: time of a call as chosen, and by NCCL. */
+     * of a communicator has chosen by their own times, each once for each GEMM: time of a call as chosen, and by NCCL.
+     * Call sites for which what the program takes has decided, and of each time that it did: calls of the communicator, and
+     * what the program takes for them. */
     _Atomic uint64_t traced_ns, traced_hidden_ns;
     _Atomic uint64_t chosen, chosen_ns, chosen_nccl_ns;
+    _Atomic uint64_t felt, felt_calls, felt_ns, felt_nccl_ns;
 };
 extern struct slr_counters slr_counters;
 

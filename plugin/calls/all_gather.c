@@ -9,7 +9,6 @@
 #include "plugin/gather/nccl_call.h"
 #include "plugin/gather/record.h"
 #include "plugin/util/process.h"
-#include "plugin/util/process.h"
 
 static ncclResult_t ring(const struct slr_call *call)
 {

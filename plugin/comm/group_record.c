@@ -2,6 +2,7 @@
 /* The record of the group that a thread has open. */
 #include "plugin/comm/group_record.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* One pointer, so that the library needs little static thread-local space; freed when the outermost
@@ -16,8 +17,9 @@ struct slr_group *slr_group_now(void)
 
 void slr_group_open(void)
 {
-    if (!group)
-        group = calloc(1, sizeof *group);
+    static _Atomic uint64_t opened;
+    if (!group && (group = calloc(1, sizeof *group)))
+        group->number = atomic_fetch_add(&opened, 1) + 1;
     if (group)
         group->depth++;
 }

@@ -27,6 +27,7 @@ struct slr_group_use {
 };
 
 struct slr_group {
+    uint64_t number; /* of the process's groups, from 1 */
     int depth;
     bool begun; /* something has been called */
     bool holds; /* that is `held`, the only one yet, which has not been made: calls/collective.h */

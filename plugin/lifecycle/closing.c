@@ -67,6 +67,9 @@ static void add_measured(struct text *t)
     if (C(chosen) > 0)
         add(t, "; measured at %llu call site%s: %.3f ms as chosen, %.3f ms by NCCL", C(chosen),
             C(chosen) > 1 ? "s" : "", (double)C(chosen_ns) / 1e6, (double)C(chosen_nccl_ns) / 1e6);
+    if (C(felt) > 0)
+        add(t, "; with %llu call site%s as chosen %llu calls of the program took %.3f ms, by NCCL %.3f ms", C(felt),
+            C(felt) > 1 ? "s" : "", C(felt_calls), (double)C(felt_ns) / 1e6, (double)C(felt_nccl_ns) / 1e6);
     if (C(traced_ns) > 0)
         add(t, "; of %.3f ms of traced gathers %.3f ms were hidden", (double)C(traced_ns) / 1e6,
             (double)C(traced_hidden_ns) / 1e6);

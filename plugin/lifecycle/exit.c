@@ -10,6 +10,7 @@
 #include "plugin/memory/deferred_free.h"
 #include "plugin/sites/symmetry.h"
 #include "plugin/lifecycle/threads.h"
+#include "plugin/trials/trials.h"
 #include "plugin/tuner/tune_keep.h"
 
 /* Peers may still be copying out of this process's staging memory when it is done itself. They need
@@ -22,10 +23,15 @@ void slr_plugin_after_fork_child(void)
     slr_oob_after_fork();
 }
 
-static void end_symmetry(struct slr_comm *c, void *ctx)
+/* Of those that the program leaves to the end of the process, as JAX does. */
+static void end_of(struct slr_comm *c, void *ctx)
 {
     (void)ctx;
     slr_symmetry_end(c);
+    if (slr_comm_trylock(c)) { /* another thread may still hold it, in a call that does not come back */
+        slr_trials_tell(c);
+        slr_comm_unlock(c);
+    }
 }
 
 void slr_plugin_at_exit(void)
@@ -35,7 +41,7 @@ void slr_plugin_at_exit(void)
     slr_deferred_before_exit(EXIT_WAIT_MS); /* with the threads still at work: peers ask them for descriptors */
     slr_threads_stop();
     slr_tune_keep_end();
-    slr_comm_each(end_symmetry, NULL);
+    slr_comm_each(end_of, NULL);
     slr_counters_log();
     slr_block_log_stats();
     slr_closing_say();

@@ -5,13 +5,15 @@
 #include "base/counters.h"
 #include "base/log.h"
 #include "plugin/trials/known.h"
+#include "plugin/trials/trials.h"
 
 enum {
-    STRANGERS = 3,  /* watched calls that are consumed by what has not been tried: then ways are tried again; */
-    COMMON = 4,     /* if they are at least one of so many: of a rare one trials would miss some ways */
-    RARER = 16,     /* each time it takes twice as many, until then. A time has up to two stages */
-    PATIENCE = 512, /* calls of the communicator that a duel waits for other sites */
-    GROUPED = 8,    /* calls that were all in groups: nothing will be measured */
+    STRANGERS = 3, /* watched calls that are consumed by what has not been tried: then ways are tried again; */
+    COMMON = 4,    /* if they are at least one of so many: of a rare one trials would miss some ways */
+    RARER = 16,    /* each time it takes twice as many, until then. A time has up to two stages */
+    GROUPED = 8,   /* calls that were all in groups: nothing of theirs will be measured */
+    ENOUGH = 4,    /* times the first calls, in which an iteration has come three times, or is too long */
+    NONE = -1,     /* a way: no call of the site has been measured */
 };
 
 /* ---- each rank's post ---- */
@@ -52,14 +54,6 @@ void slr_trials_post(struct slr_trials *t)
 }
 
 /* ---- rank 0 ---- */
-
-static bool posted_by_all(const struct slr_trials *t, uint32_t site)
-{
-    for (int r = 0; r < t->agreed.nranks; r++)
-        if (atomic_load(&t->shared->post[r].site[site].times) <= t->site[site].again)
-            return false;
-    return true;
-}
 
 /* What rank 0 has to say of a site. */
 enum due { DUE_NOTHING, DUE_CHANGE, DUE_DUEL, DUE_CHOICE, DUE_END };
@@ -135,19 +129,6 @@ static bool propose(struct slr_trials *t, const struct slr_trial_choice *choice)
     return slr_agreed_propose(&t->agreed);
 }
 
-/* What the turns of the duel took, on the slowest rank. */
-static void turns_of(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS])
-{
-    memset(ms, 0, sizeof(float[2][SLR_TRIAL_ROUNDS]));
-    for (int r = 0; r < c->nranks; r++)
-        for (int way = 0; way < 2; way++)
-            for (uint32_t i = 0; i < c->trials->rounds; i++) {
-                const float other = c->trials->shared->post[r].turn[way][i];
-                const bool known = other > 0 && (r == 0 || ms[way][i] > 0);
-                ms[way][i] = !known ? 0 : other > ms[way][i] ? other : ms[way][i];
-            }
-}
-
 /* Whether `choice` says whose the site is now, or a duel has to, or it is left as it was. */
 static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, struct slr_trial_choice *choice)
 {
@@ -155,14 +136,16 @@ static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, str
     const int before = choice->site_way[m->site];
     if (m->stage == SLR_STAGE_DUEL) {
         float ms[2][SLR_TRIAL_ROUNDS];
-        turns_of(c, ms);
-        const int felt = slr_blocks_judge(ms, c->trials->rounds);
-        choice->site_way[m->site] = felt < 0 ? s->before_duel : felt;
-        if (felt < 0)
-            slr_trials_judge(m->rows, m->count, c->nranks, m->site, choice);
-        return SLR_VERDICT_CHOSEN;
+        slr_duel_turns(c, ms);
+        const int felt = slr_blocks_judge(ms, c->trials->rounds), known = felt < 0 ? s->before_duel : felt;
+        s->felt = felt >= 0;
+        if (known != NONE)
+            choice->site_way[m->site] = known;
+        const bool own = felt < 0 && slr_trials_judge(m->rows, m->count, c->nranks, m->site, choice);
+        return own || known != NONE ? SLR_VERDICT_CHOSEN : SLR_VERDICT_NOTHING;
     }
     const enum slr_verdict v = slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice);
+    s->felt = s->felt && v != SLR_VERDICT_CHOSEN;
     if (v != SLR_VERDICT_DUEL)
         return v;
     s->before_duel = choice->site_way[m->site];
@@ -170,7 +153,8 @@ static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, str
     return v;
 }
 
-/* In a duel the ring's time is that of the way that was chosen. */
+/* In a duel the ring's time is that of the way that was chosen. Where the program's times have decided, they are what
+ * counts (duel.c). */
 static void count(const struct slr_samples *row, const struct slr_trial_row *slowest,
                   const struct slr_trial_choice *choice, enum slr_stage stage)
 {
@@ -193,7 +177,7 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
             !slr_trials_slowest(m->rows, m->count, c->nranks, row->gemm, m->site, m->stage, &slowest))
             continue;
         log_row(c, row, m->stage, &slowest, by, choice);
-        if (decided)
+        if (decided && !t->site[m->site].felt)
             count(row, &slowest, choice, m->stage);
         if (decided && slr_samples_tried(row, t->rounds))
             slr_known_keep(c, row, choice);
@@ -255,25 +239,33 @@ static bool is_watched(const struct slr_trials *t, uint32_t site)
 /* No way would be measured: all calls are in groups. */
 static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *s)
 {
-    return s->posted <= s->again && s->seen >= GROUPED && s->alone == 0 && t->coming.ended[s - t->site] <= s->again;
+    return slr_stage_of(s->again) == SLR_STAGE_WAYS && s->posted <= s->again && s->seen >= GROUPED && s->alone == 0 &&
+           t->coming.ended[s - t->site] <= s->again;
 }
 
-void slr_trials_tell(const struct slr_comm *c)
+/* Its calls could not be measured, each for itself, but what the program takes can: behind the first calls, in which
+ * memory is mapped, and when it is known what an iteration is, or there have been enough to tell. Where that told nothing
+ * it is looked at again, ever more rarely. */
+static bool is_unmeasured(const struct slr_trials *t, uint32_t site)
 {
-    const struct slr_trials *t = c->trials;
-    for (unsigned i = 0; i < t->sites; i++) {
-        const struct slr_trial_site *s = &t->site[i];
-        const unsigned by = s->like < 0 || t->in_force.chosen[i] ? i : (unsigned)s->like;
-        const bool chosen = t->in_force.chosen[by] > 0;
-        const int way = chosen ? t->in_force.site_way[by] : s->known ? s->known->way : slr_trials_base(s);
-        const char *reason = chosen ? "measured" : s->known ? "known" : "unmeasured";
-        slr_log(
-            SLR_LOG_INFO, "site_way",
-            "op=%s comm=%s crank=%d shard=%zu context=%llx calls=%llu by=%s reason=%s over_ring=%llu over_nccl=%llu",
-            s->scatter ? "reducescatter" : "allgather", c->name, c->rank, s->shard, (unsigned long long)s->context,
-            (unsigned long long)s->seen, way == SLR_WAY_NCCL ? "nccl" : "ring", reason,
-            (unsigned long long)s->settled[1], (unsigned long long)s->settled[0]);
-    }
+    const struct slr_trial_site *s = &t->site[site];
+    const bool duelled = slr_stage_of(s->again) == SLR_STAGE_DUEL;
+    const uint64_t calls = t->agreed.calls - (duelled ? s->from : s->born), enough = (uint64_t)ENOUGH * t->after;
+    if (t->coming.ended[site] != s->again + 1 || s->small || t->rounds < 2)
+        return false;
+    if (duelled)
+        return calls >= enough << (s->again / 2 < RARER ? s->again / 2 : RARER);
+    return calls >= t->after && (calls >= enough || slr_trial_calls_period(&t->calls));
+}
+
+static enum due begin_duel(struct slr_trials *t, uint32_t site, bool duel, struct slr_trial_choice *choice)
+{
+    t->site[site].held = !duel;
+    if (!duel)
+        return DUE_NOTHING;
+    t->site[site].before_duel = NONE;
+    choice->again[site] = slr_stage_next_duel(t->site[site].again);
+    return DUE_DUEL;
 }
 
 /* Puts what is due of a site into *choice. */
@@ -288,69 +280,17 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
         choice->again[site] = slr_stage_next_trials(0);
     } else if (has_period(t, site))
         choice->period[site] = slr_trial_gemms_period(&s->behind);
+    else if (is_unmeasured(t, site))
+        return begin_duel(t, site, duel, choice);
     else if (s->held && !duel)
         return DUE_NOTHING;
-    else if (s->chosen <= s->again && posted_by_all(t, site))
+    else if (s->chosen <= s->again && slr_trials_posted_by_all(t, site))
         return choose(c, site, duel, choice);
     else if (has_changed(t, s))
         choice->again[site] = slr_stage_next_trials(choice->again[site]);
     else
         return DUE_NOTHING;
     return DUE_CHANGE;
-}
-
-static void tell_duel(const struct slr_comm *c, unsigned sites)
-{
-    const struct slr_trials *t = c->trials;
-    float ms[2][SLR_TRIAL_ROUNDS], mean[2] = {0};
-    turns_of(c, ms);
-    for (uint32_t i = 0; i < t->rounds; i++) {
-        mean[SLR_WAY_RING] += ms[SLR_WAY_RING][i] / (float)t->rounds;
-        mean[SLR_WAY_NCCL] += ms[SLR_WAY_NCCL][i] / (float)t->rounds;
-    }
-    const int felt = slr_blocks_judge(ms, t->rounds);
-    slr_log(SLR_LOG_INFO, "duel", "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f by=%s", c->name,
-            c->rank, sites, t->blocks.turns.run - SLR_DUEL_FIRST, (double)mean[SLR_WAY_RING],
-            (double)mean[SLR_WAY_NCCL],
-            felt < 0               ? "sites"
-            : felt == SLR_WAY_RING ? "ring"
-                                   : "nccl");
-}
-
-/* Its ways are being tried. */
-static bool is_tried(const struct slr_trials *t, uint32_t site)
-{
-    const struct slr_trial_site *s = &t->site[site];
-    return !s->given_up && s->chosen <= s->again && (s->again > 0 || s->calls > t->after) &&
-           t->coming.ended[site] <= s->again && !posted_by_all(t, site);
-}
-
-/* Duels are one: it begins when nothing is tried any more, or has been waited for long enough. */
-static bool may_duel(struct slr_trials *t)
-{
-    bool held = false, tried = false, duelling = false;
-    for (uint32_t i = 0; i < t->sites; i++) {
-        held |= t->site[i].held;
-        tried |= is_tried(t, i);
-        duelling |= is_tried(t, i) && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL;
-    }
-    if (!held)
-        t->held_since = t->agreed.calls;
-    return !tried || (!duelling && t->agreed.calls - t->held_since > PATIENCE);
-}
-
-/* So long that each of its sites is measured. */
-static uint32_t duel_run(const struct slr_trials *t, const uint8_t *due)
-{
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < t->sites; i++) {
-        const struct slr_trial_site *s = &t->site[i];
-        const uint64_t gap = due[i] == DUE_DUEL ? (t->agreed.calls - s->born + s->seen / 2) / s->seen : 0;
-        const uint32_t run =
-            gap ? slr_duel_run(gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX, s->period, slr_trials_is_sparse(s)) : 0;
-        most = run > most ? run : most;
-    }
-    return most;
 }
 
 /* All sites at a time. The choice before has to be known to all, and to hold. */
@@ -362,22 +302,43 @@ void slr_trials_lead(struct slr_comm *c)
     if (!slr_agreed_ready(&t->agreed) || (t->agreed.changes && t->agreed.calls <= t->agreed.place))
         return;
     struct slr_trial_choice choice = t->coming;
-    const bool duel = may_duel(t);
+    const bool duel = slr_duel_may_begin(t);
+    choice.duel_run = 0; /* of the longest, so that each of its sites is measured */
     for (uint32_t i = 0; i < t->sites; i++) {
         due[i] = (uint8_t)look(c, i, duel, &choice);
         any |= due[i] != DUE_NOTHING;
+        if (due[i] == DUE_DUEL)
+            choice.duel_run = slr_duel_length(t, i, choice.duel_run);
     }
-    choice.duel_run = duel_run(t, due);
     if (!any || !propose(t, &choice))
         return;        /* at a later call */
     unsigned over = 0; /* a duel, for so many sites */
     for (uint32_t i = 0; i < t->sites; i++)
-        over += due[i] == DUE_CHOICE && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL;
+        over += due[i] >= DUE_CHOICE && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL;
     if (over)
-        tell_duel(c, over);
+        slr_duel_tell(c, over);
     for (uint32_t i = 0; i < t->sites; i++)
         if (due[i] > DUE_CHANGE)
             chose(c, i, due[i], &choice);
+}
+
+void slr_trials_tell(const struct slr_comm *c)
+{
+    const struct slr_trials *t = c->trials;
+    for (unsigned i = 0; t && c->rank == 0 && i < t->sites; i++) {
+        const struct slr_trial_site *s = &t->site[i];
+        const unsigned by = s->like < 0 || t->in_force.chosen[i] ? i : (unsigned)s->like;
+        const bool chosen = t->in_force.chosen[by] > 0;
+        const int way = chosen ? t->in_force.site_way[by] : s->known ? s->known->way : slr_trials_base(s);
+        const char *measured = t->site[by].felt ? "program" : "measured";
+        const char *reason = chosen ? measured : s->known ? "known" : "unmeasured";
+        slr_log(
+            SLR_LOG_INFO, "site_way",
+            "op=%s comm=%s crank=%d shard=%zu context=%llx calls=%llu by=%s reason=%s over_ring=%llu over_nccl=%llu",
+            s->scatter ? "reducescatter" : "allgather", c->name, c->rank, s->shard, (unsigned long long)s->context,
+            (unsigned long long)s->seen, way == SLR_WAY_NCCL ? "nccl" : "ring", reason,
+            (unsigned long long)s->settled[1], (unsigned long long)s->settled[0]);
+    }
 }
 
 /* ---- all ---- */

@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/trials/period.h"
 
-void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm)
-{
-    g->gemm[g->calls++ % SLR_TRIAL_WATCHED_CALLS] = gemm;
-}
+/* What the latest `calls` calls were, the latest one at [(calls - 1) % room]. */
+struct sequence {
+    const uint64_t *what;
+    uint32_t room, calls;
+};
 
-/* The GEMM of the n-th latest call, from 1. */
-static uint64_t latest(const struct slr_trial_gemms *g, uint32_t n)
+/* Of the n-th latest call, from 1. */
+static uint64_t latest(const struct sequence *s, uint32_t n)
 {
-    return g->gemm[(g->calls - n) % SLR_TRIAL_WATCHED_CALLS];
+    return s->what[(s->calls - n) % s->room];
 }
 
 /* Of so many calls, the latest. */
-static bool has(const struct slr_trial_gemms *g, uint32_t period, uint32_t calls)
+static bool has(const struct sequence *s, uint32_t period, uint32_t calls)
 {
     for (uint32_t n = 1; n + period <= calls; n++)
-        if (latest(g, n) != latest(g, n + period))
+        if (latest(s, n) != latest(s, n + period))
             return false;
     return true;
+}
+
+void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm)
+{
+    g->gemm[g->calls++ % SLR_TRIAL_WATCHED_CALLS] = gemm;
 }
 
 static uint32_t evidence(uint32_t period)
@@ -29,8 +35,24 @@ static uint32_t evidence(uint32_t period)
 
 uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g)
 {
+    const struct sequence s = {g->gemm, SLR_TRIAL_WATCHED_CALLS, g->calls};
     for (uint32_t period = 1; period <= SLR_TRIAL_PERIOD && g->calls >= evidence(period); period++)
-        if (has(g, period, evidence(period)))
+        if (has(&s, period, evidence(period)))
+            return period;
+    return 0;
+}
+
+void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call)
+{
+    of->call[of->calls++ % SLR_TRIAL_LATEST_CALLS] = call;
+}
+
+uint32_t slr_trial_calls_period(const struct slr_trial_calls *of)
+{
+    const struct sequence s = {of->call, SLR_TRIAL_LATEST_CALLS, of->calls};
+    const uint32_t kept = of->calls < SLR_TRIAL_LATEST_CALLS ? of->calls : SLR_TRIAL_LATEST_CALLS;
+    for (uint32_t period = 1; 3 * period <= kept; period++)
+        if (has(&s, period, 3 * period > kept / 2 ? 3 * period : kept / 2))
             return period;
     return 0;
 }

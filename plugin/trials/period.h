@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the folder trials/ alone: in how many calls of a site its GEMMs come once each, from what came with the latest
- * calls without a gap. (sites/period.h finds longer ones, of all calls of a communicator; it wants to see a period
- * three times, for which there are too few calls before ways are tried.) */
+/* For the folder trials/ alone: in how many calls a program does the same again, from its latest calls without a gap: of a
+ * site, by the GEMMs that come with them, and of a communicator, by the calls. (sites/period.h finds those of buffers as
+ * well, for which it compares each call with the 128 before it.) */
 #ifndef SLR_PLUGIN_TRIALS_PERIOD_H
 #define SLR_PLUGIN_TRIALS_PERIOD_H
 
@@ -10,9 +10,16 @@
 
 #define SLR_TRIAL_WATCHED_CALLS (2 * SLR_TRIAL_PERIOD)
 
+#define SLR_TRIAL_LATEST_CALLS 1024u
+
 struct slr_trial_gemms {
     uint64_t gemm[SLR_TRIAL_WATCHED_CALLS]; /* 0: none */
     uint32_t calls;                         /* in all */
+};
+
+struct slr_trial_calls {
+    uint64_t call[SLR_TRIAL_LATEST_CALLS]; /* operation, size, and whether it is the first one of its group */
+    uint32_t calls;                        /* in all */
 };
 
 void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm);
@@ -20,5 +27,11 @@ void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm);
 /* The smallest period of SLR_TRIAL_PERIOD at most that the latest calls have, three times over: at least SLR_TRIAL_PERIOD
  * calls, and never more than SLR_TRIAL_WATCHED_CALLS. 0: none, or too few calls. */
 uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g);
+
+void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call);
+
+/* The smallest period that half of the calls that are kept have, and that has come three times. So one of layers, which is
+ * shorter, is not taken for the iteration's. 0: none. */
+uint32_t slr_trial_calls_period(const struct slr_trial_calls *of);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "plugin/comm/group_record.h"
 #include "base/log.h"
+#include "base/mix.h"
 #include "plugin/trials/capture_way.h"
 #include "plugin/trials/known.h"
 #include "plugin/trials/small.h"
@@ -125,12 +126,20 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
     t->now.duel = t->now.trying && turns.stage == SLR_STAGE_DUEL;
     if (s->posted > s->again) {
         measured = !s->scatter && s->calls % WATCH == 0;
-        if (s->scatter) {
+        if (s->scatter && !grouped) {
             s->watched++;
             s->strangers += is_stranger(t, (uint32_t)(s - t->site), made);
         }
     }
     return (watch(t, s, made) || measured) && !grouped && !s->given_up;
+}
+
+/* Rank 0's. Groups differ between ranks, but iterations do not. */
+static void remember(struct slr_trials *t, const struct slr_call *call)
+{
+    const uint64_t group = slr_in_group() ? slr_group_now()->number : 0;
+    slr_trial_calls_add(&t->calls, slr_mix(call->shard, (uint64_t)call->scatter << 1 | (group && group != t->group)));
+    t->group = group;
 }
 
 /* The site by whose choice, or rule, a call of this one goes. */
@@ -172,6 +181,8 @@ static enum slr_reason next(struct slr_call *call)
         slr_blocks_call(&t->blocks, t->agreed.calls - 1, call->stream);
         slr_shared_leave();
     }
+    if (call->comm->rank == 0)
+        remember(t, call);
     call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group(), &call->made);
     t->site_before = t->now.site;
     /* Where no GEMM was expected to make what it sends, whether one did or not: its time is not in the row's. */
@@ -294,8 +305,7 @@ void slr_trials_close(struct slr_comm *c, bool gone)
     if (!c->trials)
         return;
     slr_trials_stop(c->trials);
-    if (c->rank == 0)
-        slr_trials_tell(c);
+    slr_trials_tell(c);
     if (!gone) {
         slr_clocks_close(c->trials->clocks);
         slr_blocks_close(&c->trials->blocks);

@@ -22,7 +22,8 @@
  * gets no trials, and neither does one with SLIPRING_TRIALS=0 on any rank.
  *
  * A gather in a group with others is not measured: nothing of it runs before the group ends. When rank 0 sees a
- * site's first calls all in such groups, the ranks end its trials, and it stays on the ring.
+ * site's first calls all in such groups, or nothing of them could be measured, the site has a duel without rows: what the
+ * program takes (blocks.h) decides, or nothing does.
  *
  * Locks: the communicator's (docs/locks.md). */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H
@@ -52,6 +53,10 @@ void slr_trials_open(struct slr_comm *c);
 
 /* All are ready: what rank 0 has told them is there. */
 void slr_trials_ready(struct slr_comm *c);
+
+/* At its end, or the process's: rank 0 logs of each site which way its calls go, and have gone since that was chosen. Under
+ * the communicator's lock. */
+void slr_trials_tell(const struct slr_comm *c);
 
 /* The communicator's context is current, or has gone (then `gone`, and its events with it). */
 void slr_trials_close(struct slr_comm *c, bool gone);

@@ -37,6 +37,7 @@ struct slr_trial_site {
     uint64_t from;    /* of a duel: the communicator's call at which it began */
     uint32_t run;
     bool held;                     /* rank 0's: a duel is due */
+    bool felt;                     /* rank 0's: what the program takes has decided, the latest time */
     uint64_t apart;                /* calls that came behind another site's */
     bool sparse;                   /* ways.h; of the stage that it is in */
     uint64_t settled[2];           /* calls by what is in force, since that was last changed: [1]: over the ring */
@@ -46,7 +47,7 @@ struct slr_trial_site {
     uint64_t early;                /* of a small one, before its ways are tried */
     uint32_t again;                /* as slr_trial_choice's */
     uint32_t posted, chosen;       /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
-    int before_duel;               /* rank 0's: the better one in the first stage */
+    int before_duel;               /* rank 0's: the better one in the first stage; -1: it measured nothing */
     uint32_t watched, strangers;   /* calls behind the trials; those with another GEMM than was tried */
     uint32_t period;               /* by which the stage goes that it is in */
     struct slr_trial_gemms behind; /* rank 0's */
@@ -80,8 +81,10 @@ struct slr_trials {
     struct slr_trial_turn now;    /* of the latest call that counts */
     struct slr_trial_turn gather; /* of the latest one that the ring has, which a GEMM may consume */
     uint32_t round;
-    uint64_t held_since; /* rank 0's: the call since which a site waits for its duel; 0: none does */
-    bool warming;        /* small.h */
+    uint64_t held_since;          /* rank 0's: the call since which a site waits for its duel; 0: none does */
+    bool warming;                 /* small.h */
+    struct slr_trial_calls calls; /* rank 0's */
+    uint64_t group;               /* of the latest call; 0: it was alone */
 };
 
 static inline int slr_trials_base(const struct slr_trial_site *s)
@@ -106,6 +109,12 @@ static inline bool slr_trials_is_sparse(const struct slr_trial_site *s)
     return s->seen >= SLR_SPARSE_LEAST && s->apart * 4 >= s->seen * 3;
 }
 
+/* Its calls are in groups with others, for the most part. */
+static inline bool slr_trials_is_grouped(const struct slr_trial_site *s)
+{
+    return s->alone * 2 < s->seen;
+}
+
 /* The first call behind the stage that the site is in: the site's own, in a duel the communicator's. */
 static inline uint64_t slr_trials_stage_end(const struct slr_trials *t, const struct slr_trial_site *s)
 {
@@ -117,6 +126,15 @@ static inline uint64_t slr_trials_stage_end(const struct slr_trials *t, const st
 static inline bool slr_trials_is_over(const struct slr_trials *t, const struct slr_trial_site *s)
 {
     return (slr_stage_of(s->again) == SLR_STAGE_DUEL ? t->agreed.calls : s->calls) >= slr_trials_stage_end(t, s);
+}
+
+/* Rank 0's: what they have measured of the stage that the site is in. */
+static inline bool slr_trials_posted_by_all(const struct slr_trials *t, uint32_t site)
+{
+    for (int r = 0; r < t->agreed.nranks; r++)
+        if (atomic_load(&t->shared->post[r].site[site].times) <= t->site[site].again)
+            return false;
+    return true;
 }
 
 /* ---- measure.c ---- */
@@ -137,6 +155,20 @@ void slr_trials_read(struct slr_trials *t, int site, CUstream stream);
 /* Times of the site's calls are still on their way. */
 bool slr_trials_awaits(const struct slr_trials *t, uint32_t site);
 
+/* ---- duel.c: rank 0's ---- */
+
+/* Duels are one: it begins when nothing is tried any more, or has been waited for long enough. */
+bool slr_duel_may_begin(struct slr_trials *t);
+
+/* How many calls of the communicator a turn of it has to have, so that the site is measured; `least` at least. */
+uint32_t slr_duel_length(const struct slr_trials *t, uint32_t site, uint32_t least);
+
+/* What the turns of the latest one took, on the slowest rank. */
+void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS]);
+
+/* It is over, and was of so many sites. */
+void slr_duel_tell(const struct slr_comm *c, unsigned sites);
+
 /* ---- choice.c ---- */
 
 /* What this rank has measured of the sites of which nothing is on its way. */
@@ -144,9 +176,6 @@ void slr_trials_post(struct slr_trials *t);
 
 /* Rank 0's: proposes what is due. */
 void slr_trials_lead(struct slr_comm *c);
-
-/* Rank 0's, at the end: of each site, which way it goes and has gone since that was chosen. */
-void slr_trials_tell(const struct slr_comm *c);
 
 /* What has been agreed holds from this call on. */
 void slr_trials_go_by(struct slr_trials *t);

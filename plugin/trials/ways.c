@@ -9,8 +9,9 @@
 #define DUEL_SPARSE 3u /* of a sparse one; */
 #define DUEL_MOST 512u /* but of the communicator not more than so many */
 #define BETTER_PARTS 0.99f
-#define BETTER_RING 0.98f /* than NCCL, of which a tie is */
-#define FAR_APART 0.85f   /* more than short runs are off */
+#define BETTER_RING 0.98f    /* than NCCL, of which a tie is */
+#define FAR_APART 0.85f      /* more than short runs are off */
+#define FAR_BETTER_NCCL 0.5f /* where no GEMM is known to wait: what its kernels take from those beside may be more */
 /* Times of the host scatter more: on H200 by a half, in short runs. */
 #define BETTER_RING_OF_HOST 0.95f
 #define FAR_APART_OF_HOST 0.5f
@@ -93,11 +94,13 @@ static uint32_t run_length(const struct slr_turns *t)
     return of.first + whole_periods(of.run - of.first, t->period);
 }
 
-uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse)
+uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t iteration)
 {
     const uint32_t own = whole_periods(sparse ? DUEL_SPARSE : DUEL, period), least = whole_periods(DUEL, period);
     const uint32_t calls = gap < DUEL_MOST / own ? own * gap : DUEL_MOST;
-    return SLR_DUEL_FIRST + (gap > 1 && calls < DUEL ? DUEL : gap > 1 ? calls : least);
+    const uint32_t measured = gap > 1 && calls < DUEL ? DUEL : gap > 1 ? calls : least;
+    const uint32_t whole = whole_periods(measured, iteration);
+    return SLR_DUEL_FIRST + (whole <= DUEL_MOST ? whole : measured);
 }
 
 uint64_t slr_trials_end(const struct slr_turns *t)
@@ -205,6 +208,7 @@ static void add(struct slr_trial_choice *choice, const struct slr_trial_row *row
 struct sums {
     float ring, nccl;
     bool of_host; /* of any row: times that scatter more */
+    bool gemm;    /* one waits for the collective, or it for one */
 };
 
 static void add_row(struct sums *sums, const struct slr_trial_row *row, int way)
@@ -212,6 +216,7 @@ static void add_row(struct sums *sums, const struct slr_trial_row *row, int way)
     sums->ring += row->ms[way] * (float)row->calls;
     sums->nccl += row->ms[SLR_WAY_NCCL] * (float)row->calls;
     sums->of_host |= row->of_host;
+    sums->gemm |= row->gemm != 0;
 }
 
 static int better(const struct sums *sums)
@@ -223,7 +228,8 @@ static int better(const struct sums *sums)
 static bool far_apart(const struct sums *sums)
 {
     const float least = sums->of_host ? FAR_APART_OF_HOST : FAR_APART;
-    return sums->ring < sums->nccl * least || sums->nccl < sums->ring * least;
+    const float least_of_nccl = sums->of_host || sums->gemm ? least : FAR_BETTER_NCCL;
+    return sums->ring < sums->nccl * least || sums->nccl < sums->ring * least_of_nccl;
 }
 
 /* The n-th row of rank r, of the slowest rank. False: it does not count, or has been counted. */
@@ -253,7 +259,7 @@ enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, cons
     return far_apart(&sums) ? SLR_VERDICT_CHOSEN : SLR_VERDICT_DUEL;
 }
 
-void slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
+bool slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                       struct slr_trial_choice *choice)
 {
     struct sums sums = {0};
@@ -264,4 +270,5 @@ void slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *c
                 add_row(&sums, &slowest, SLR_WAY_RING);
     if (sums.nccl > 0)
         choice->site_way[site] = better(&sums);
+    return sums.nccl > 0;
 }

@@ -28,7 +28,10 @@
  *   WAYS  --choose: far apart-->  chosen  --strangers: other GEMMs than were tried-->  WAYS
  *   WAYS  --choose: close------>  DUEL    --judge-->  chosen
  *   WAYS  --choose: nothing was measured-->  ended: all go on as they did
- *   WAYS  --its calls are all in groups: nothing will be measured-->  ended
+ *   WAYS  --its calls are all in groups with others: nothing will be measured-->  ended
+ *   ended in WAYS  --the others' trials are over-->  DUEL
+ *   DUEL  --neither its rows nor what the program takes (blocks.h) tells, and nothing did before-->  ended
+ *   ended in DUEL  --later, ever more rarely-->  DUEL
  *
  * What has been chosen stays until something else has been measured to be better: a row of which a stage has
  * missed some ways counts with what an earlier one has found, so that trials that miss some of the program's calls take
@@ -102,6 +105,12 @@ static inline uint32_t slr_stage_next_trials(uint32_t again)
     return again - again % 2 + 2;
 }
 
+/* Of the next duel: these trials', or, if it is that, of the next ones, whose ways are not tried again. */
+static inline uint32_t slr_stage_next_duel(uint32_t again)
+{
+    return again + 1 + again % 2;
+}
+
 static inline bool slr_stage_has(enum slr_stage stage, int way)
 {
     return stage == SLR_STAGE_WAYS || way == SLR_WAY_RING || way == SLR_WAY_NCCL;
@@ -131,8 +140,9 @@ struct slr_turns {
     uint32_t run; /* of a duel */
 };
 
-/* How many calls of the communicator a turn has at least in a duel with a site of which one in `gap` is. */
-uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse);
+/* How many calls of the communicator a turn has at least in a duel with a site of which one in `gap` is. What is measured of
+ * it is whole iterations, of so many calls, unless those are too long; 0: not known. */
+uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t iteration);
 
 /* In a duel: ring, NCCL, NCCL, ring, ring, NCCL: what falls on the same half of each pair is not always the same way's. */
 static inline int slr_duel_way(uint64_t turn)
@@ -167,9 +177,9 @@ enum slr_verdict {
 enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
                                    uint32_t site, int base, struct slr_trial_choice *choice);
 
-/* Chooses between ring and NCCL, by the same rule, from what a duel has measured. Nothing was: leaves
- * *choice as it is. */
-void slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
+/* Chooses between ring and NCCL, by the same rule, from what a duel has measured. False: nothing was; *choice is left as
+ * it is. */
+bool slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                       struct slr_trial_choice *choice);
 
 /* Of the slowest rank. False: no rank has the row, or one has not measured it in every way of the stage. */

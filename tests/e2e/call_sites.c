@@ -5,13 +5,14 @@
  *
  * A phase makes CALLS gathers of COLS (24) columns of K floats a rank, on one communicator. KIND says what is done
  * with them: alone; gemm: C = W X; between: likewise, with a gather of one column
- * less, on another stream, between the two; turned: C = W' X, of the same sizes. All
+ * less, on another stream, between the two; turned: C = W' X, of the same sizes; beside: another GEMM runs beside
+ * it on another stream, and the host waits for one of BEHIND calls only; nothing is checked. All
  * elements are checked after each call; of unchecked, which is as alone, none, for where nothing is computed.
  * GROUP: each gather is in a group, one: of its own, two: with a broadcast. */
 #include <string.h>
 #include "ranks.h"
 
-enum { COLS = 24, K = 64, M = 32 };
+enum { COLS = 24, K = 64, M = 32, BEHIND = 8 };
 
 struct phase {
     char group[4], kind[16];
@@ -95,15 +96,36 @@ static void compare(const struct phase *p, int call, const float *device, const 
               (double)want[i]);
 }
 
-static void gather(const struct rank *r, const struct phase *p, const struct memory *m)
+static void gather(const struct rank *r, const struct phase *p, const struct memory *m, const float *send)
 {
     if (*p->group)
         NCCL(ncclGroupStart());
-    NCCL(ncclAllGather(m->send, m->recv, (size_t)(p->cols * K), ncclFloat, r->comm, r->stream));
+    NCCL(ncclAllGather(send, m->recv, (size_t)(p->cols * K), ncclFloat, r->comm, r->stream));
     if (strcmp(p->group, "two") == 0)
         NCCL(ncclBroadcast(m->send, m->other, 1, ncclFloat, 0, r->comm, r->stream));
     if (*p->group)
         NCCL(ncclGroupEnd());
+}
+
+/* Both begin behind both of the call before. In place: a copy of the own shard would wait for the GEMM. */
+static void beside(const struct rank *r, const struct phase *p, struct memory *m, cublasHandle_t h, int call)
+{
+    const float alpha = 1, beta = 0;
+    cudaEvent_t ev;
+    CUDA(cudaEventCreateWithFlags(&ev, cudaEventDisableTiming));
+    CUDA(cudaEventRecord(ev, r->stream));
+    CUDA(cudaStreamWaitEvent(m->side, ev, 0));
+    gather(r, p, m, m->recv + p->cols * K * r->rank);
+    CHECK(cublasSetStream(h, m->side) == CUBLAS_STATUS_SUCCESS &&
+              cublasSgemm(h, CUBLAS_OP_N, CUBLAS_OP_N, M, p->cols * r->nranks, K, &alpha, m->w, M, m->other, K, &beta,
+                          m->c, M) == CUBLAS_STATUS_SUCCESS &&
+              cublasSetStream(h, r->stream) == CUBLAS_STATUS_SUCCESS,
+          "cublasSgemm");
+    CUDA(cudaEventRecord(ev, m->side));
+    CUDA(cudaStreamWaitEvent(r->stream, ev, 0));
+    CUDA(cudaEventDestroy(ev));
+    if (call % BEHIND == 0)
+        CUDA(cudaStreamSynchronize(r->stream));
 }
 
 static void one(const struct rank *r, const struct phase *p, struct memory *m, cublasHandle_t h, int call)
@@ -113,7 +135,7 @@ static void one(const struct rank *r, const struct phase *p, struct memory *m, c
     const float alpha = 1, beta = 0;
     CUDA(cudaMemsetAsync(m->recv, 0xff, n * K * sizeof(float), r->stream));
     CUDA(cudaMemsetAsync(m->c, 0xff, n * M * sizeof(float), r->stream));
-    gather(r, p, m);
+    gather(r, p, m, m->send);
     if (strcmp(p->kind, "between") == 0)
         NCCL(ncclAllGather(m->send, m->other, (size_t)((p->cols - 1) * K), ncclFloat, r->comm, m->side));
     if (multiplies(p))
@@ -158,7 +180,11 @@ static void body(struct rank *r)
         expect(r, &p, &m);
         make(r, &p, &m);
         for (int call = 0; call < p.calls; call++)
-            one(r, &p, &m, h, call);
+            if (strcmp(p.kind, "beside") == 0)
+                beside(r, &p, &m, h, call);
+            else
+                one(r, &p, &m, h, call);
+        CUDA(cudaDeviceSynchronize());
         destroy(&m);
     }
     cublasDestroy(h);

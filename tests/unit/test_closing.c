@@ -92,9 +92,15 @@ Test(closing, what_was_measured)
     slr_counters.chosen = 2;
     slr_counters.chosen_ns = 1500000;
     slr_counters.chosen_nccl_ns = 2750000;
+    slr_counters.felt = 3;
+    slr_counters.felt_calls = 24;
+    slr_counters.felt_ns = 9000000;
+    slr_counters.felt_nccl_ns = 9500000;
     slr_counters.traced_ns = 4000000;
     slr_counters.traced_hidden_ns = 3000000;
     cr_expect(strstr(text(), "; measured at 2 call sites: 1.500 ms as chosen, 2.750 ms by NCCL"), "%s", text());
+    cr_expect(strstr(text(), "; with 3 call sites as chosen 24 calls of the program took 9.000 ms, by NCCL 9.500 ms"),
+              "%s", text());
     cr_expect(strstr(text(), "; of 4.000 ms of traced gathers 3.000 ms were hidden"), "%s", text());
 }
 

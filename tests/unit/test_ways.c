@@ -42,7 +42,7 @@ Test(ways, each_way_has_its_turns)
 /* Longer runs of two ways, of which more is left out. */
 Test(ways, a_duel)
 {
-    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_DUEL, false, slr_duel_run(1, 0, false)};
+    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_DUEL, false, slr_duel_run(1, 0, false, 0)};
     unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0};
     int way;
     uint32_t round;
@@ -66,7 +66,7 @@ Test(ways, a_duel)
 /* Each GEMM of the period has each way once in each round, but for what is left out. */
 static void turns_of_whole_periods(enum slr_stage stage, uint32_t period, bool sparse)
 {
-    const struct slr_turns turns = {7, 3, period, stage, sparse, slr_duel_run(1, period, sparse)};
+    const struct slr_turns turns = {7, 3, period, stage, sparse, slr_duel_run(1, period, sparse, 0)};
     unsigned counted[SLR_WAYS][3][SLR_TRIAL_PERIOD] = {{{0}}};
     uint32_t round;
     bool measured;
@@ -97,6 +97,38 @@ static uint32_t period_of(const char *gemms)
     for (; *gemms; gemms++)
         slr_trial_gemms_add(&g, (uint64_t)*gemms);
     return slr_trial_gemms_period(&g);
+}
+
+/* Turns of a duel are whole iterations, where these are no longer than a turn may be. */
+Test(ways, turns_of_whole_iterations)
+{
+    cr_expect_eq(slr_duel_run(1, 0, false, 0), SLR_DUEL_FIRST + 8);
+    cr_expect_eq(slr_duel_run(1, 0, false, 7), SLR_DUEL_FIRST + 14);
+    cr_expect_eq(slr_duel_run(40, 0, true, 40), SLR_DUEL_FIRST + 120);
+    cr_expect_eq(slr_duel_run(40, 0, true, 512), SLR_DUEL_FIRST + 512);
+    cr_expect_eq(slr_duel_run(40, 0, true, 513), SLR_DUEL_FIRST + 120);
+}
+
+static uint32_t iteration_of(const char *before, const char *calls, int times)
+{
+    struct slr_trial_calls of = {.calls = 0};
+    for (; *before; before++)
+        slr_trial_calls_add(&of, (uint64_t)*before);
+    for (int i = 0; i < times; i++)
+        for (const char *c = calls; *c; c++)
+            slr_trial_calls_add(&of, (uint64_t)*c);
+    return slr_trial_calls_period(&of);
+}
+
+Test(ways, the_period_of_calls)
+{
+    cr_expect_eq(iteration_of("", "", 0), 0);
+    cr_expect_eq(iteration_of("", "a", 2), 0);
+    cr_expect_eq(iteration_of("", "a", 3), 1);
+    cr_expect_eq(iteration_of("xyz", "agagagagbbgbbgbbgbbgagagagag", 2), 0);
+    cr_expect_eq(iteration_of("xyz", "agagagagbbgbbgbbgbbgagagagag", 3), 28, "no layer's");
+    cr_expect_eq(iteration_of("xyz", "agagagagbbgbbgbbgbbgagagagag", 300), 28, "what is kept");
+    cr_expect_eq(iteration_of("xyzxyzxyzxyzxyzxyzxyz", "agb", 3), 0, "it is the lesser part");
 }
 
 Test(ways, the_period_of_gemms)

@@ -10,9 +10,10 @@
 
 /* ---- what the folder uses ---- */
 
-static int64_t ticks;         /* calls of both ranks */
-static double now[RANKS];     /* ms, of each rank's device */
-static struct slr_comm *here; /* whose call it is */
+static int64_t ticks;          /* calls of both ranks */
+static double now[RANKS];      /* ms, of each rank's device; */
+static double in_group[RANKS]; /* what it has to do at the end of the group that is open */
+static struct slr_comm *here;  /* whose call it is */
 bool broken;
 int ahead, phase;
 
@@ -98,11 +99,11 @@ enum slr_status slr_shared_enter(const struct slr_shared *s)
 
 void slr_shared_leave(void) {}
 
-bool grouped;
+int grouped;
+static struct slr_group group;
 
 struct slr_group *slr_group_now(void)
 {
-    static struct slr_group group;
     return grouped ? &group : NULL;
 }
 
@@ -201,13 +202,19 @@ static void one(struct rank *r)
     struct went *w = &r->went[r->calls++];
     ticks += RANKS;
     here = &r->comm;
+    if (grouped)
+        group.number = (uint64_t)(r->calls - 1) / (uint64_t)grouped + 1;
     w->why = slr_trials_call(&call);
     w->trying = r->comm.trials->now.trying;
     w->stage = r->comm.trials->now.site < 0 ? 0 : r->comm.trials->site[r->comm.trials->now.site].again;
     if (call.measured)
         slr_trials_begin(&call);
     w->parts = w->why == SLR_R_RING ? slr_trials_parts(&r->comm, &gemm, false) : 0;
-    now[r->comm.rank] += takes(r, w);
+    in_group[r->comm.rank] += takes(r, w);
+    if (!grouped || r->calls % grouped == 0) {
+        now[r->comm.rank] += in_group[r->comm.rank];
+        in_group[r->comm.rank] = 0;
+    }
     if (r->comm.rank == 1 && (uint64_t)r->calls * 0x9e3779b97f4a7c15u >> 40 < (1u << 24) / 37)
         now[r->comm.rank] += hiccup;
     if (call.measured)

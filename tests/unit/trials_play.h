@@ -41,7 +41,7 @@ extern bool steady;      /* else every turn of a duel takes some more, the ring'
 extern double half[2];   /* ms besides in each half of 24 calls, */
 extern int phase;        /* which begin so many calls earlier */
 extern int ahead;        /* calls that the host is ahead of the device */
-extern bool grouped;     /* all calls are in groups with others */
+extern int grouped;      /* so many calls are a group; 0: none are */
 extern unsigned kept;    /* rules */
 extern struct slr_tune_site latest_kept;
 

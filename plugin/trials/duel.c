@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The duel of a communicator's sites: when it begins, how long its turns are, and what became of them. */
+#include <string.h>
+#include "base/counters.h"
+#include "base/log.h"
+#include "plugin/trials/trials_impl.h"
+
+#define PATIENCE 512u /* calls of the communicator that a duel waits for other sites */
+
+/* Its ways are being tried. */
+static bool is_tried(const struct slr_trials *t, uint32_t site)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    return !s->given_up && s->chosen <= s->again && (s->again > 0 || s->calls > t->after) &&
+           t->coming.ended[site] <= s->again && !slr_trials_posted_by_all(t, site);
+}
+
+bool slr_duel_may_begin(struct slr_trials *t)
+{
+    bool held = false, tried = false, duelling = false;
+    for (uint32_t i = 0; i < t->sites; i++) {
+        held |= t->site[i].held;
+        tried |= is_tried(t, i);
+        duelling |= is_tried(t, i) && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL;
+    }
+    if (!held)
+        t->held_since = t->agreed.calls;
+    return !tried || (!duelling && t->agreed.calls - t->held_since > PATIENCE);
+}
+
+/* Each of a site's calls comes with so many of the communicator's, in groups an iteration's. */
+static uint64_t gap_of(const struct slr_trials *t, const struct slr_trial_site *s, uint32_t period)
+{
+    const uint64_t gap = s->seen ? (t->agreed.calls - s->born + s->seen / 2) / s->seen : 1;
+    return slr_trials_is_grouped(s) && gap < period ? period : gap;
+}
+
+uint32_t slr_duel_length(const struct slr_trials *t, uint32_t site, uint32_t least)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    const uint32_t period = slr_trial_calls_period(&t->calls);
+    const uint64_t gap = gap_of(t, s, period);
+    const uint32_t run = slr_duel_run(gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX, s->period,
+                                      slr_trials_is_grouped(s) || slr_trials_is_sparse(s), period);
+    return run > least ? run : least;
+}
+
+void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS])
+{
+    memset(ms, 0, sizeof(float[2][SLR_TRIAL_ROUNDS]));
+    for (int r = 0; r < c->nranks; r++)
+        for (int way = 0; way < 2; way++)
+            for (uint32_t i = 0; i < c->trials->rounds; i++) {
+                const float other = c->trials->shared->post[r].turn[way][i];
+                const bool known = other > 0 && (r == 0 || ms[way][i] > 0);
+                ms[way][i] = !known ? 0 : other > ms[way][i] ? other : ms[way][i];
+            }
+}
+
+void slr_duel_tell(const struct slr_comm *c, unsigned sites)
+{
+    const struct slr_trials *t = c->trials;
+    float ms[2][SLR_TRIAL_ROUNDS], mean[2] = {0};
+    slr_duel_turns(c, ms);
+    for (uint32_t i = 0; i < t->rounds; i++) {
+        mean[SLR_WAY_RING] += ms[SLR_WAY_RING][i] / (float)t->rounds;
+        mean[SLR_WAY_NCCL] += ms[SLR_WAY_NCCL][i] / (float)t->rounds;
+    }
+    const int felt = slr_blocks_judge(ms, t->rounds);
+    const uint32_t calls = t->blocks.turns.run - SLR_DUEL_FIRST;
+    if (felt >= 0) {
+        atomic_fetch_add(&slr_counters.felt, sites);
+        atomic_fetch_add(&slr_counters.felt_calls, calls);
+        atomic_fetch_add(&slr_counters.felt_ns, (uint64_t)((double)mean[felt] * 1e6));
+        atomic_fetch_add(&slr_counters.felt_nccl_ns, (uint64_t)((double)mean[SLR_WAY_NCCL] * 1e6));
+    }
+    slr_log(SLR_LOG_INFO, "duel", "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f by=%s", c->name,
+            c->rank, sites, calls, (double)mean[SLR_WAY_RING], (double)mean[SLR_WAY_NCCL],
+            felt < 0               ? "sites"
+            : felt == SLR_WAY_RING ? "ring"
+                                   : "nccl");
+}
