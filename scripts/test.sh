@@ -94,21 +94,24 @@ run_tests() {
     local rc=0
     (cd "$SLR_ROOT/$name" && leave_out_tests "$2" "${leave_out[@]}") || { summary="$name: no selection" && return 1; }
     # A selection that selects nothing has tested nothing.
-    (cd "$SLR_ROOT/$name" &&
-        ctest --no-tests=error --no-label-summary -j $((3 * jobs)) "${args[@]}" "${ctest_options[@]}") 2>&1 |
-        tee "$log" || rc=1
+    # Some tests stop processes and wait for times: what a machine that is busy with something else turns is tried once more,
+    # and said.
+    (cd "$SLR_ROOT/$name" && ctest --no-tests=error --no-label-summary --repeat until-pass:2 -j $((3 * jobs)) \
+        "${args[@]}" "${ctest_options[@]}") 2>&1 | tee "$log" || rc=1
     rm -f "$SLR_ROOT/$name/CTestCustom.cmake"
     summary=$(grep -E '^[0-9]+% tests passed' "$log" || echo "ctest did not finish; see $log")
-    [ $rc = 0 ] || note_failures "$name"
+    note_failures "$name" $rc
     return $rc
 }
 
-# note_failures FOLDER: leaves in `failing` which tests failed there, and adds to `details` the end of what the first of them
-# printed: other steps come behind, and hide it.
+# note_failures FOLDER STATUS: leaves in `failing` which tests failed there, or only when they ran first, and adds to
+# `details` the end of what the first of them printed: other steps come behind, and hide it.
 note_failures() {
     local dir=$SLR_ROOT/$1 names name
-    names=$(sed 's/^[0-9]*://' "$dir/Testing/Temporary/LastTestsFailed.log" 2>/dev/null) || return 0
-    failing=$(paste -sd ' ' <<<"$names")
+    names=$(sed -nE 's/.* Test +#[0-9]+: ([^ ]+) \.*\*\*\*.*/\1/p' "$dir/ctest.log" | sort -u)
+    [ -n "$names" ] || return 0
+    [ "$2" = 0 ] && failing="passed when repeated: "
+    failing+=$(paste -sd ' ' <<<"$names")
     for name in $(head -n 3 <<<"$names"); do
         details+=$(printf '\n%s, %s, the end of its output:\n' "$1" "$name"
             awk -v test=" Test +#[0-9]+: $name " '/^ *[0-9]+\/[0-9]+ Test/ { on = $0 ~ test } on && !/^ *Start/' "$dir/ctest.log" |
