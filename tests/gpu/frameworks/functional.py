@@ -3,14 +3,17 @@
 """Forward passes of a tensor parallel MLP by collectives that are called by hand: gather, two products, reduce-scatter.
 
 --form says how: `functional` by torch.distributed's functional collectives, `c10d` by all_gather_into_tensor and
-reduce_scatter_tensor, `compiled` the functional ones under torch.compile, `captured` those of c10d in a CUDA graph.
+reduce_scatter_tensor, `compiled` the functional ones under torch.compile, `captured` those of c10d in a CUDA graph,
+`coalesced` those of c10d, the tokens' halves in one group.
 """
+import contextlib
+
 import common
 
 SIZES = {"hidden": 8192, "inner": 7168, "tokens": 8192, "layers": 6}
 ONE_GPU = {"hidden": 2048, "inner": 8192, "tokens": 2048}
 CPU = {"hidden": 32, "inner": 64, "tokens": 16}
-FORMS = ("functional", "c10d", "compiled", "captured")
+FORMS = ("functional", "c10d", "compiled", "captured", "coalesced")
 BEFORE_CAPTURE = 3  # steps, as PyTorch's manual wants it
 
 
@@ -63,7 +66,11 @@ def main():
     import torch.nn.functional as F
 
     device = common.torch_start(o)
+    import torch.distributed as dist
+
     gather, scatter = collectives(o.form in ("functional", "compiled"))
+    group = dist._coalescing_manager if o.form == "coalesced" else contextlib.nullcontext
+    parts = 2 if o.form == "coalesced" else 1
     torch.manual_seed(o.seed + 100 * common.RANK)
 
     def weight(rows, columns, scale):
@@ -76,10 +83,15 @@ def main():
     scale = torch.ones((), device=device)
 
     def forward(base, scale):
-        x = base * scale.to(base.dtype)
+        x = list((base * scale.to(base.dtype)).chunk(parts))
         for up, down in weights:
-            x = x + scatter(F.linear(F.gelu(F.linear(gather(x), up)), down))
-        return x.float().square().mean()
+            with group():
+                wholes = [gather(part) for part in x]
+            products = [F.linear(F.gelu(F.linear(whole, up)), down) for whole in wholes]
+            with group():
+                sums = [scatter(product) for product in products]
+            x = [part + some for part, some in zip(x, sums)]
+        return sum(part.float().square().mean() for part in x)
 
     body = torch.compile(forward) if o.form == "compiled" else forward
     with torch.no_grad():
