@@ -171,21 +171,22 @@ if [ $all = 1 ]; then
     step "gcc Debug, clang Release" build_variants
     step "wheel" build_wheel
     # For the sanitizers less is enough: one victim while data is in flight, fused GEMMs with two ranks, no benchmark that
-    # takes long.
+    # takes long; and neither the stand-ins themselves, nor programs without slipring.
     few=('fault_flight_.*_[12](_.*)?' 'e2e_fuse_.*_[348]' 'e2e_trials_(two_comms|event|duel_ranks)' 'zero_fault_.*_put')
-    # Large and long ones run once: all cases of order with two ranks here, order with three ranks and without slipring,
-    # gathers beyond 4 GiB, all reduce-scatters with eight ranks, the GPU machine's script and the sources' structure in the
-    # plain tests.
-    leave_out=(form_order_3 form_large scatter_forms_8 form_plain_order 'gpu\.run_on_softgpu' structure bench_floor bench_replicas softgpu_nccl_data)
+    few+=('softgpu_.*' 'bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
+    # Large and long ones run once, in the plain tests: all cases of order, gathers beyond 4 GiB, all reduce-scatters with
+    # eight ranks, the GPU machine's script and the sources' structure.
+    leave_out=('form_order_[23]' form_large scatter_forms_8 'gpu\.run_on_softgpu' structure)
     leave_out+=("${few[@]}")
     # What no sanitizer looks at, and comparisons that have the code of those that stay.
     leave_out+=(package_headers 'form_graphs_off_.*_(1|captured)' 'scatter_verify_(unlike|wrong|loop)_.*')
+    leave_out+=('e2e_small_(many|obeyed|tried)')
     step "tests, ASan and UBSan" run_tests gcc address
     # Ten times slower. Tests labelled slow, and those named below, run under TSan only with --sanitize thread; race judges
     # the device's order.
     leave_out=("${few[@]}")
-    # The stand-ins themselves, programs without slipring, tools and documents.
-    leave_out+=('softgpu_.*' 'bench_.*' '.*plain.*' '(report|tools|docs|package)_.*' tuner_broken 'fuzz_short.*' launcher)
+    # Tools and documents.
+    leave_out+=('.*plain.*' '(report|tools|docs|package)_.*' tuner_broken 'fuzz_short.*' launcher)
     leave_out+=(structure commands)
     # What waits for idle times, and the same with more ranks, modes or refused calls.
     leave_out+=('memory_idle.*' 'fault_refused_.*' 'register_fault_.*' 'zero_fault_.*' 'memory_churn_(all|different)_.*')
@@ -206,7 +207,7 @@ if [ $all = 1 ]; then
     # Forms of GEMMs: what threads could do wrong does not depend on them.
     leave_out+=('e2e_fuse_(narrow|refused|lt)_.*')
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
-    leave_out=(form_order_2)
+    leave_out=()
     step "tests" run_tests gcc "" -j $((4 * jobs)) # they wait more: for processes that are killed, and modelled times
     printf '%s\n' "$details" "${results[@]}"
 else
