@@ -182,6 +182,8 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
         if (decided && slr_samples_tried(row, t->rounds))
             slr_known_keep(c, row, choice);
     }
+    if (decided && m->stage == SLR_STAGE_DUEL && t->site[m->site].before_duel == NONE)
+        slr_known_keep_site(c, m->site, choice);
 }
 
 /* What all have measured of a site: what is to be chosen. `duel`: one may begin. */

@@ -182,19 +182,31 @@ const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uin
 
 /* ---- what is kept ---- */
 
+static struct slr_tune_site rule_for(const struct slr_comm *c, uint32_t site, const struct slr_trial_choice *choice)
+{
+    const struct slr_trial_site *s = &c->trials->site[site];
+    struct slr_tune_site rule = key_of(c);
+    rule.bytes.low = rule.bytes.high = s->shard * (size_t)c->nranks;
+    rule.scatter = s->scatter;
+    rule.context = s->like < 0 ? 0 : s->context;
+    rule.consumer = SLR_CONSUMER_ANY;
+    rule.nccl = choice->site_way[site] == SLR_WAY_NCCL;
+    return rule;
+}
+
 void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, const struct slr_trial_choice *choice)
 {
-    const struct slr_trials *t = c->trials;
-    struct slr_tune_site rule = key_of(c);
-    if (!t->keeps)
-        return;
-    const int way = slr_way_chosen(choice, row->gemm, row->site);
-    rule.bytes.low = rule.bytes.high = t->site[row->site].shard * (size_t)c->nranks;
-    rule.scatter = t->site[row->site].scatter;
-    rule.context = t->site[row->site].like < 0 ? 0 : t->site[row->site].context;
+    struct slr_tune_site rule = rule_for(c, row->site, choice);
     rule.consumer = row->what;
-    rule.nccl = choice->site_way[row->site] == SLR_WAY_NCCL;
     if (!rule.nccl && row->gemm)
-        slr_way_word(way, rule.scatter, c->nranks, rule.cut);
-    slr_tune_keep(&rule);
+        slr_way_word(slr_way_chosen(choice, row->gemm, row->site), rule.scatter, c->nranks, rule.cut);
+    if (c->trials->keeps)
+        slr_tune_keep(&rule);
+}
+
+void slr_known_keep_site(const struct slr_comm *c, uint32_t site, const struct slr_trial_choice *choice)
+{
+    const struct slr_tune_site rule = rule_for(c, site, choice);
+    if (c->trials->keeps)
+        slr_tune_keep(&rule);
 }

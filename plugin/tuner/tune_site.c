@@ -156,9 +156,9 @@ static int set(struct slr_tune_line *l, void *rule, int key, struct slr_tune_wor
 
 int slr_tune_site_parse(struct slr_tune_line *l, struct slr_tune_site *r)
 {
-    static const struct slr_consumer any = {-1, -1, -1, -1, {-1, -1}, {-1, -1, -1}, -1};
     const char *comment = memchr(l->at, '#', (size_t)(l->end - l->at));
-    *r = (struct slr_tune_site){.line = l->number, .bytes = {0, UINT64_MAX}, .ranks = {0, UINT64_MAX}, .consumer = any};
+    *r = (struct slr_tune_site){
+        .line = l->number, .bytes = {0, UINT64_MAX}, .ranks = {0, UINT64_MAX}, .consumer = SLR_CONSUMER_ANY};
     r->kept = comment && (size_t)(l->end - comment) >= sizeof MARK - 1 && memcmp(comment, MARK, sizeof MARK - 1) == 0;
     int rc = slr_tune_pairs(l, keys, KEYS, r, set);
     if (rc)
@@ -204,8 +204,10 @@ bool slr_tune_site_same(const struct slr_tune_site *a, const struct slr_tune_sit
 size_t slr_tune_site_write(const struct slr_tune_site *r, char *buf, size_t size)
 {
     const struct slr_consumer *c = &r->consumer;
-    char context[32] = "", gemm[224] = "gemm=none", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
-    if (c->m)
+    char context[32] = "", gemm[224] = "", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
+    if (c->m <= 0)
+        snprintf(gemm, sizeof gemm, "gemm=%s", c->m ? "any" : "none");
+    else
         snprintf(gemm, sizeof gemm, "gemm=%lldx%lldx%lld trans=%s type=%s%s%s batch=%lld", (long long)c->m,
                  (long long)c->n, (long long)c->k, slr_consumer_trans_text(c, trans), slr_consumer_type_text(c, type),
                  r->scatter ? "" : " gathered=", r->scatter ? "" : slr_consumer_gathered_text(c), (long long)c->batch);

@@ -18,6 +18,9 @@ struct slr_consumer {
     int32_t gathered; /* which is gathered, or C: what a reduce-scatter sends */
 };
 
+/* Of a rule: any GEMM, or none. */
+#define SLR_CONSUMER_ANY ((struct slr_consumer){-1, -1, -1, -1, {-1, -1}, {-1, -1, -1}, -1})
+
 #define SLR_CONSUMER_TEXT 48 /* of each of these texts */
 
 /* "tn", "bf16" or "bf16,bf16,fp32", "a" or "b". "-": no GEMM. */

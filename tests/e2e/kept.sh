@@ -80,6 +80,14 @@ case_changed() {
     run "${tried[@]}" -- "$sites" 2 gemm:200
 }
 
+# Calls in groups with others have no times of their own: what the program takes has decided, whichever GEMM there is.
+case_grouped() {
+    export SOFTGPU_TIMING=1 SOFTGPU_COMPUTE=0 SOFTGPU_MEMOP_US=3000 # the ring is slow
+    SLIPRING_TUNE_KEEP=on run --set SLIPRING_TRIALS=3 --has "$(event duel '"by":"nccl"')" --has "$(event tune_kept)" --hasnt "$(event tried)" -- "$sites" 2 two+unchecked:200
+    grep -qE '^site bytes=12288 .* gemm=any : way=nccl # kept by slipring$' "$work/a.tune" || fail "no rule for any GEMM"
+    run --set SLIPRING_TRIALS=3 "${untried[@]}" --has "$(event site_known '"by":"nccl"')" --hasnt "$(event substitute)" -- "$sites" 2 two+unchecked:30
+}
+
 # Reduce-scatters have rules of their own, which name the GEMM that makes what they send.
 case_scatter() {
     local ring='"op":"reducescatter".*"reason":"ring"' small=(--set SLIPRING_SLOT_BYTES=64K --set SLIPRING_FLOP_PER_BYTE=0)

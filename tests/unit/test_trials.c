@@ -194,6 +194,7 @@ Test(trials, gathers_in_groups_have_a_duel)
     cr_expect(in_stage(0, -1) == 0 && in_stage(1, 0) > 0);
     cr_expect_eq(latest()->why, SLR_R_RING);
     cr_expect_eq(ranks[0].comm.trials->in_force.chosen[0], 2);
+    cr_expect(kept == 1 && !latest_kept.nccl && latest_kept.consumer.m < 0 && !latest_kept.cut[0]);
 }
 
 Test(trials, gathers_in_groups_may_be_nccls)

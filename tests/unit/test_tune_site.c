@@ -51,14 +51,14 @@ Test(tune_site, what_fits)
 Test(tune_site, what_is_written_is_read)
 {
     const struct slr_consumer odd = {5, 6, 7, 3, {CUBLAS_OP_C, CUBLAS_OP_T}, {77, CUDA_R_8F_E4M3, CUDA_R_64F}, 0};
-    const struct slr_consumer *consumers[] = {&linear, &odd, &(struct slr_consumer){0}};
-    for (int i = 0; i < 6; i++) {
+    const struct slr_consumer *consumers[] = {&linear, &odd, &(struct slr_consumer){0}, &SLR_CONSUMER_ANY};
+    for (int i = 0; i < 8; i++) {
         struct slr_tune_site r = {.bytes = {123, 123},
                                   .ranks = {4, 4},
                                   .ways = 3,
                                   .setup = UINT64_MAX,
-                                  .consumer = *consumers[i % 3],
-                                  .nccl = i > 2};
+                                  .consumer = *consumers[i % 4],
+                                  .nccl = i > 3};
         char line[SLR_TUNE_MAX_LINE + 1];
         slr_tune_gpu_word("NVIDIA H200: #1 = \xe9", r.gpu);
         snprintf(r.cut, sizeof r.cut, "%s", i == 0 ? "whole" : "");
