@@ -23,14 +23,23 @@ void slr_plugin_after_fork_child(void)
     slr_oob_after_fork();
 }
 
-/* Of those that the program leaves to the end of the process, as JAX does. */
-static void end_of(struct slr_comm *c, void *ctx)
+static void end_symmetry(struct slr_comm *c, void *ctx)
 {
     (void)ctx;
     slr_symmetry_end(c);
-    if (slr_comm_trylock(c)) { /* another thread may still hold it, in a call that does not come back */
-        slr_trials_tell(c);
-        slr_comm_unlock(c);
+}
+
+/* Of the communicators that the program leaves to the end of the process, as JAX does. */
+static void tell_trials(void)
+{
+    static struct slr_comm *comms[SLR_MANY_COMMS];
+    const int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
+    for (int i = 0; i < n; i++) {
+        if (slr_comm_trylock(comms[i])) { /* another thread may hold it, in a call that does not come back */
+            slr_trials_tell(comms[i]);
+            slr_comm_unlock(comms[i]);
+        }
+        slr_comm_put(comms[i]);
     }
 }
 
@@ -41,7 +50,8 @@ void slr_plugin_at_exit(void)
     slr_deferred_before_exit(EXIT_WAIT_MS); /* with the threads still at work: peers ask them for descriptors */
     slr_threads_stop();
     slr_tune_keep_end();
-    slr_comm_each(end_of, NULL);
+    tell_trials();
+    slr_comm_each(end_symmetry, NULL);
     slr_counters_log();
     slr_block_log_stats();
     slr_closing_say();

@@ -57,10 +57,12 @@ void slr_blocks_close(struct slr_blocks *b)
     }
 }
 
-int slr_blocks_judge(float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds)
+int slr_blocks_judge(float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, bool repeated)
 {
-    /* Student's t for 0.95, by degrees of freedom; squared, so that no root is needed. */
-    static const double least[SLR_TRIAL_ROUNDS] = {0, 6.314 * 6.314, 2.920 * 2.920, 2.353 * 2.353, 2.132 * 2.132};
+    /* Student's t for 0.95, and 0.99, by degrees of freedom; squared, so that no root is needed. */
+    static const double least[2][SLR_TRIAL_ROUNDS] = {
+        {0, 6.314 * 6.314, 2.920 * 2.920, 2.353 * 2.353, 2.132 * 2.132},
+        {0, 31.821 * 31.821, 6.965 * 6.965, 4.541 * 4.541, 3.747 * 3.747}};
     double mean = 0, squares = 0, nccl = 0;
     for (uint32_t i = 0; i < rounds; i++) {
         if (ms[SLR_WAY_RING][i] <= 0 || ms[SLR_WAY_NCCL][i] <= 0)
@@ -72,7 +74,7 @@ int slr_blocks_judge(float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds)
         const double off = (double)(ms[SLR_WAY_NCCL][i] - ms[SLR_WAY_RING][i]) - mean;
         squares += off * off;
     }
-    if (rounds < 2 || mean * mean * rounds * (rounds - 1) <= squares * least[rounds - 1] ||
+    if (rounds < 2 || mean * mean * rounds * (rounds - 1) <= squares * least[repeated][rounds - 1] ||
         mean * mean < RESOLUTION * RESOLUTION * nccl * nccl)
         return -1;
     return mean > 0 ? SLR_WAY_RING : SLR_WAY_NCCL;

@@ -8,7 +8,7 @@
  * A turn is measured by two events on the streams of the calls: at the first call of it that is measured, and at the first
  * one behind it. Turns have the same number of calls; how alike they are otherwise shows in how the differences between
  * the ring's turn and NCCL's scatter from round to round. What is decided has one chance in twenty to be due to that (one
- * side of Student's t), and is more than a five-hundredth, which clocks do not tell; else, and in a single round, nothing
+ * side of Student's t), where a duel is repeated because nothing was, in a hundred, and is more than a five-hundredth, which clocks do not tell; else, and in a single round, nothing
  * is, and each site goes by its own calls.
  *
  * Under the communicator's lock, its context current where a stream is given. Whatever goes wrong costs the time. */
@@ -48,7 +48,7 @@ void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS]);
 void slr_blocks_close(struct slr_blocks *b);
 
 /* From the times of the slowest rank: which way the program is faster, SLR_WAY_RING or SLR_WAY_NCCL; -1: that is not
- * certain. */
-int slr_blocks_judge(float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds);
+ * certain. `repeated`: one before was not. */
+int slr_blocks_judge(float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, bool repeated);
 
 #endif

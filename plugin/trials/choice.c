@@ -12,7 +12,8 @@ enum {
     COMMON = 4,    /* if they are at least one of so many: of a rare one trials would miss some ways */
     RARER = 16,    /* each time it takes twice as many, until then. A time has up to two stages */
     GROUPED = 8,   /* calls that were all in groups: nothing of theirs will be measured */
-    ENOUGH = 4,    /* times the first calls, in which an iteration has come three times, or is too long */
+    ENOUGH = 4,    /* times the first calls, in which an iteration shows, unless it is long */
+    GONE = 512,    /* calls of the communicator without one of a site, which is not called any more, perhaps */
     NONE = -1,     /* a way: no call of the site has been measured */
 };
 
@@ -137,12 +138,15 @@ static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, str
     if (m->stage == SLR_STAGE_DUEL) {
         float ms[2][SLR_TRIAL_ROUNDS];
         slr_duel_turns(c, ms);
-        const int felt = slr_blocks_judge(ms, c->trials->rounds), known = felt < 0 ? s->before_duel : felt;
-        s->felt = felt >= 0;
+        const int felt = slr_blocks_judge(ms, c->trials->rounds, slr_duel_is_repeated(s));
+        const int known = felt < 0 ? s->before_duel : felt;
         if (known != NONE)
             choice->site_way[m->site] = known;
         const bool own = felt < 0 && slr_trials_judge(m->rows, m->count, c->nranks, m->site, choice);
-        return own || known != NONE ? SLR_VERDICT_CHOSEN : SLR_VERDICT_NOTHING;
+        if (!own && known == NONE)
+            return SLR_VERDICT_NOTHING;
+        s->felt = felt >= 0;
+        return SLR_VERDICT_CHOSEN;
     }
     const enum slr_verdict v = slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice);
     s->felt = s->felt && v != SLR_VERDICT_CHOSEN;
@@ -194,8 +198,8 @@ static enum due choose(struct slr_comm *c, uint32_t site, bool duel, struct slr_
     struct measured m;
     take(c, site, &m);
     const enum slr_verdict v = decide(c, &m, choice);
-    s->held = v == SLR_VERDICT_DUEL && !duel;
-    if (s->held) {
+    s->held = v == SLR_VERDICT_DUEL;
+    if (s->held && !duel) {
         *choice = before;
         return DUE_NOTHING;
     }
@@ -209,6 +213,7 @@ static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct 
 {
     struct measured m;
     take(c, site, &m);
+    c->trials->site[site].held = false;
     if (due != DUE_DUEL)
         c->trials->site[site].chosen = c->trials->site[site].again + 1;
     if (due != DUE_END)
@@ -245,26 +250,29 @@ static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *
            t->coming.ended[s - t->site] <= s->again;
 }
 
-/* Its calls could not be measured, each for itself, but what the program takes can: behind the first calls, in which
- * memory is mapped, and when it is known what an iteration is, or there have been enough to tell. Where that told nothing
- * it is looked at again, ever more rarely. */
+/* Nothing has been found of it, as its calls can not be measured, each for itself; but what the program takes can. It is
+ * still called. */
 static bool is_unmeasured(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    const bool duelled = slr_stage_of(s->again) == SLR_STAGE_DUEL;
-    const uint64_t calls = t->agreed.calls - (duelled ? s->from : s->born), enough = (uint64_t)ENOUGH * t->after;
-    if (t->coming.ended[site] != s->again + 1 || s->small || t->rounds < 2)
-        return false;
-    if (duelled)
-        return calls >= enough << (s->again / 2 < RARER ? s->again / 2 : RARER);
-    return calls >= t->after && (calls >= enough || slr_trial_calls_period(&t->calls));
+    return t->coming.ended[site] == s->again + 1 && !t->coming.chosen[site] && !s->small && t->rounds > 1 &&
+           t->agreed.calls - s->called <= GONE;
 }
 
-static enum due begin_duel(struct slr_trials *t, uint32_t site, bool duel, struct slr_trial_choice *choice)
+/* And it is time for a duel: when it is known what an iteration is, or would be, and memory is mapped; after one that told
+ * nothing, ever more rarely. */
+static bool is_due(const struct slr_trials *t, uint32_t site)
 {
-    t->site[site].held = !duel;
-    if (!duel)
-        return DUE_NOTHING;
+    const struct slr_trial_site *s = &t->site[site];
+    const uint64_t calls = t->agreed.calls - s->born, enough = (uint64_t)ENOUGH * t->after;
+    const uint64_t longest = enough > s->duel_calls ? enough : s->duel_calls;
+    if (s->duel_end)
+        return t->agreed.calls >= s->duel_end + (longest << (2 + (s->again / 2 < RARER ? s->again / 2 : RARER)));
+    return calls >= enough && (calls >= SLR_TRIAL_LATEST_CALLS || slr_trial_calls_period(&t->calls, (uint32_t)enough));
+}
+
+static enum due begin_duel(struct slr_trials *t, uint32_t site, struct slr_trial_choice *choice)
+{
     t->site[site].before_duel = NONE;
     choice->again[site] = slr_stage_next_duel(t->site[site].again);
     return DUE_DUEL;
@@ -282,9 +290,10 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
         choice->again[site] = slr_stage_next_trials(0);
     } else if (has_period(t, site))
         choice->period[site] = slr_trial_gemms_period(&s->behind);
-    else if (is_unmeasured(t, site))
-        return begin_duel(t, site, duel, choice);
-    else if (s->held && !duel)
+    else if (is_unmeasured(t, site) && (s->held || is_due(t, site))) {
+        t->site[site].held = true;
+        return duel ? begin_duel(t, site, choice) : DUE_NOTHING;
+    } else if (s->held && !duel)
         return DUE_NOTHING;
     else if (s->chosen <= s->again && slr_trials_posted_by_all(t, site))
         return choose(c, site, duel, choice);
@@ -300,25 +309,33 @@ void slr_trials_lead(struct slr_comm *c)
 {
     struct slr_trials *t = c->trials;
     uint8_t due[SLR_TRIAL_SITES];
-    bool any = false;
+    bool any = false, begins = false;
     if (!slr_agreed_ready(&t->agreed) || (t->agreed.changes && t->agreed.calls <= t->agreed.place))
         return;
     struct slr_trial_choice choice = t->coming;
     const bool duel = slr_duel_may_begin(t);
-    choice.duel_run = 0; /* of the longest, so that each of its sites is measured */
     for (uint32_t i = 0; i < t->sites; i++) {
         due[i] = (uint8_t)look(c, i, duel, &choice);
         any |= due[i] != DUE_NOTHING;
+        begins |= due[i] == DUE_DUEL;
+    }
+    choice.duel_run = 0; /* of the longest, so that each of its sites is measured */
+    for (uint32_t i = 0; i < t->sites && begins; i++) {
+        if (due[i] == DUE_NOTHING && is_unmeasured(t, i)) /* no second one for them */
+            due[i] = (uint8_t)begin_duel(t, i, &choice);
         if (due[i] == DUE_DUEL)
             choice.duel_run = slr_duel_length(t, i, choice.duel_run);
     }
     if (!any || !propose(t, &choice))
-        return;        /* at a later call */
-    unsigned over = 0; /* a duel, for so many sites */
+        return;                      /* at a later call */
+    unsigned over = 0, repeated = 0; /* a duel, for so many sites */
     for (uint32_t i = 0; i < t->sites; i++)
-        over += due[i] >= DUE_CHOICE && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL;
+        if (due[i] >= DUE_CHOICE && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL) {
+            over++;
+            repeated += slr_duel_is_repeated(&t->site[i]);
+        }
     if (over)
-        slr_duel_tell(c, over);
+        slr_duel_tell(c, over, over == repeated);
     for (uint32_t i = 0; i < t->sites; i++)
         if (due[i] > DUE_CHANGE)
             chose(c, i, due[i], &choice);
@@ -387,6 +404,8 @@ void slr_trials_go_by(struct slr_trials *t)
             if (slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL) {
                 const struct slr_turns turns = slr_trials_turns(t, &t->site[i]);
                 slr_blocks_open(&t->blocks, &turns);
+                t->site[i].duel_end = t->blocks.upto;
+                t->site[i].duel_calls = t->blocks.upto - t->site[i].from;
             }
         }
         if (t->in_force.ended[i] > t->site[i].again && !slr_trials_is_over(t, &t->site[i]))

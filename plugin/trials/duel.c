@@ -28,17 +28,18 @@ bool slr_duel_may_begin(struct slr_trials *t)
     return !tried || (!duelling && t->agreed.calls - t->held_since > PATIENCE);
 }
 
-/* Each of a site's calls comes with so many of the communicator's, in groups an iteration's. */
+/* Each of a site's calls comes with so many of the communicator's: in an iteration, if one is known, it is called. In
+ * groups an iteration is the least that can be measured. */
 static uint64_t gap_of(const struct slr_trials *t, const struct slr_trial_site *s, uint32_t period)
 {
     const uint64_t gap = s->seen ? (t->agreed.calls - s->born + s->seen / 2) / s->seen : 1;
-    return slr_trials_is_grouped(s) && gap < period ? period : gap;
+    return period && (slr_trials_is_grouped(s) || gap > period) ? period : gap;
 }
 
 uint32_t slr_duel_length(const struct slr_trials *t, uint32_t site, uint32_t least)
 {
     const struct slr_trial_site *s = &t->site[site];
-    const uint32_t period = slr_trial_calls_period(&t->calls);
+    const uint32_t period = slr_trial_calls_period(&t->calls, 0);
     const uint64_t gap = gap_of(t, s, period);
     const uint32_t run = slr_duel_run(gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX, s->period,
                                       slr_trials_is_grouped(s) || slr_trials_is_sparse(s), period);
@@ -57,7 +58,7 @@ void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS])
             }
 }
 
-void slr_duel_tell(const struct slr_comm *c, unsigned sites)
+void slr_duel_tell(const struct slr_comm *c, unsigned sites, bool repeated)
 {
     const struct slr_trials *t = c->trials;
     float ms[2][SLR_TRIAL_ROUNDS], mean[2] = {0};
@@ -66,7 +67,7 @@ void slr_duel_tell(const struct slr_comm *c, unsigned sites)
         mean[SLR_WAY_RING] += ms[SLR_WAY_RING][i] / (float)t->rounds;
         mean[SLR_WAY_NCCL] += ms[SLR_WAY_NCCL][i] / (float)t->rounds;
     }
-    const int felt = slr_blocks_judge(ms, t->rounds);
+    const int felt = slr_blocks_judge(ms, t->rounds, repeated);
     const uint32_t calls = t->blocks.turns.run - SLR_DUEL_FIRST;
     if (felt >= 0) {
         atomic_fetch_add(&slr_counters.felt, sites);

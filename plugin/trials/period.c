@@ -47,12 +47,17 @@ void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call)
     of->call[of->calls++ % SLR_TRIAL_LATEST_CALLS] = call;
 }
 
-uint32_t slr_trial_calls_period(const struct slr_trial_calls *of)
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+uint32_t slr_trial_calls_period(const struct slr_trial_calls *of, uint32_t least)
 {
     const struct sequence s = {of->call, SLR_TRIAL_LATEST_CALLS, of->calls};
     const uint32_t kept = of->calls < SLR_TRIAL_LATEST_CALLS ? of->calls : SLR_TRIAL_LATEST_CALLS;
-    for (uint32_t period = 1; 3 * period <= kept; period++)
-        if (has(&s, period, 3 * period > kept / 2 ? 3 * period : kept / 2))
+    for (uint32_t period = 1; larger(3 * period, least) <= kept; period++)
+        if (has(&s, period, larger(larger(3 * period, kept / 2), least)))
             return period;
     return 0;
 }

@@ -30,8 +30,8 @@ uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g);
 
 void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call);
 
-/* The smallest period that half of the calls that are kept have, and that has come three times. So one of layers, which is
- * shorter, is not taken for the iteration's. 0: none. */
-uint32_t slr_trial_calls_period(const struct slr_trial_calls *of);
+/* The smallest period that half of the calls that are kept have, and `least` at least, and that has come three times. So one
+ * of layers, which is shorter, is not taken for the iteration's once there have been some. 0: none. */
+uint32_t slr_trial_calls_period(const struct slr_trial_calls *of, uint32_t least);
 
 #endif

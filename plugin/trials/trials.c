@@ -111,6 +111,7 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
 {
     bool measured;
     s->seen++;
+    s->called = t->agreed.calls;
     s->alone += !grouped;
     s->apart += t->site_before != s - t->site;
     if (slr_small_early(t, s))

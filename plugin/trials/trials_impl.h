@@ -29,12 +29,14 @@ struct slr_trial_turn {
 /* Whatever belongs to the calls of a site. */
 struct slr_trial_site {
     size_t shard;
-    bool scatter;     /* of reduce-scatters; else of gathers */
-    uint64_t context; /* find.h; of a size's first site 0 until one has come often */
-    int like;         /* the size's first site; -1: it is the one */
-    uint64_t in_all;  /* of a size's first site: calls of the size */
-    uint64_t born;    /* number of its first call */
-    uint64_t from;    /* of a duel: the communicator's call at which it began */
+    bool scatter;                  /* of reduce-scatters; else of gathers */
+    uint64_t context;              /* find.h; of a size's first site 0 until one has come often */
+    int like;                      /* the size's first site; -1: it is the one */
+    uint64_t in_all;               /* of a size's first site: calls of the size */
+    uint64_t born;                 /* number of its first call */
+    uint64_t called;               /* the communicator's calls, with its latest one */
+    uint64_t from;                 /* of a duel: the communicator's call at which it began */
+    uint64_t duel_end, duel_calls; /* of the latest duel: the first call behind it, and how many it had; 0: none */
     uint32_t run;
     bool held;                     /* rank 0's: a duel is due */
     bool felt;                     /* rank 0's: what the program takes has decided, the latest time */
@@ -166,8 +168,14 @@ uint32_t slr_duel_length(const struct slr_trials *t, uint32_t site, uint32_t lea
 /* What the turns of the latest one took, on the slowest rank. */
 void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS]);
 
+/* One before has told nothing. */
+static inline bool slr_duel_is_repeated(const struct slr_trial_site *s)
+{
+    return s->before_duel < 0 && s->again > 1;
+}
+
 /* It is over, and was of so many sites. */
-void slr_duel_tell(const struct slr_comm *c, unsigned sites);
+void slr_duel_tell(const struct slr_comm *c, unsigned sites, bool repeated);
 
 /* ---- choice.c ---- */
 

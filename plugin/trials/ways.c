@@ -99,8 +99,8 @@ uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t itera
     const uint32_t own = whole_periods(sparse ? DUEL_SPARSE : DUEL, period), least = whole_periods(DUEL, period);
     const uint32_t calls = gap < DUEL_MOST / own ? own * gap : DUEL_MOST;
     const uint32_t measured = gap > 1 && calls < DUEL ? DUEL : gap > 1 ? calls : least;
-    const uint32_t whole = whole_periods(measured, iteration);
-    return SLR_DUEL_FIRST + (whole <= DUEL_MOST ? whole : measured);
+    const uint32_t whole = whole_periods(measured, iteration), most = iteration ? DUEL_MOST / iteration * iteration : 0;
+    return SLR_DUEL_FIRST + (whole <= DUEL_MOST ? whole : most ? most : measured);
 }
 
 uint64_t slr_trials_end(const struct slr_turns *t)

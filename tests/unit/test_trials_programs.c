@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs whose calls come with several GEMMs in turn. */
-#include <math.h>
 #include <string.h>
 #include "trials_play.h"
 
@@ -135,11 +134,10 @@ static void make_layers(int n)
     sizes = size;
 }
 
-/* As many calls, or as there is room for. */
 static int iterations(int n)
 {
     const int length = (int)strlen(program);
-    return (n * length < CALLS - 6 * length ? n : CALLS / length - 6) * length;
+    return n * length;
 }
 
 /* What the calls of the next iteration take, and how many of GEMM `of` went over the ring. */
@@ -265,40 +263,4 @@ Test(trials_programs, a_rank_with_hiccups)
 {
     hiccup = 50;
     cr_expect_geq(random_layers(false, 1.03), 99);
-}
-
-/* ---- groups of several ---- */
-
-/* Every iteration groups of as many calls, of two sizes perhaps. Returns in how many of 100 programs all go as is best,
- * where that is by more than a fiftieth, when SETTLED calls and as many again are over. */
-static int random_groups(void)
-{
-    static const char *const all[] = {"1", "12", "112", "1222"};
-    int good = 0;
-    for (uint64_t seed = 1; seed <= 100; seed++) {
-        drawn = seed;
-        model.nccl = draw(0.5, 2), model.pace = draw(0.5, 2);
-        sizes = all[(int)draw(0, 4)];
-        grouped = (int)draw(2, 13);
-        gemm_m = draw(0, 2) < 1 ? 0 : 8;
-        go(4 * SETTLED);
-        const bool ring = latest()->why == SLR_R_RING;
-        good += ring == (model.pace < model.nccl) || fabs(model.pace - model.nccl) < model.nccl / 50;
-        begin_again();
-    }
-    grouped = 0;
-    return good;
-}
-
-Test(trials_programs, groups_go_as_is_best)
-{
-    steady = true;
-    cr_expect_geq(random_groups(), 99);
-}
-
-Test(trials_programs, groups_with_a_rank_that_has_hiccups)
-{
-    steady = true;
-    hiccup = 0.5;
-    cr_expect_geq(random_groups(), 99);
 }

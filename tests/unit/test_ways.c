@@ -106,6 +106,7 @@ Test(ways, turns_of_whole_iterations)
     cr_expect_eq(slr_duel_run(1, 0, false, 7), SLR_DUEL_FIRST + 14);
     cr_expect_eq(slr_duel_run(40, 0, true, 40), SLR_DUEL_FIRST + 120);
     cr_expect_eq(slr_duel_run(40, 0, true, 512), SLR_DUEL_FIRST + 512);
+    cr_expect_eq(slr_duel_run(200, 0, true, 200), SLR_DUEL_FIRST + 400, "fewer, but whole ones");
     cr_expect_eq(slr_duel_run(40, 0, true, 513), SLR_DUEL_FIRST + 120);
 }
 
@@ -117,7 +118,7 @@ static uint32_t iteration_of(const char *before, const char *calls, int times)
     for (int i = 0; i < times; i++)
         for (const char *c = calls; *c; c++)
             slr_trial_calls_add(&of, (uint64_t)*c);
-    return slr_trial_calls_period(&of);
+    return slr_trial_calls_period(&of, 0);
 }
 
 Test(ways, the_period_of_calls)
@@ -488,7 +489,7 @@ static int judged(float ring[3], float nccl[3], uint32_t rounds)
         ms[SLR_WAY_RING][i] = ring[i];
         ms[SLR_WAY_NCCL][i] = nccl[i];
     }
-    return slr_blocks_judge(ms, rounds);
+    return slr_blocks_judge(ms, rounds, false);
 }
 
 /* With two degrees of freedom the mean has to be 1.69 times what the differences scatter by. */

@@ -160,15 +160,43 @@ void slr_comm_put(struct slr_comm *c)
 }
 
 struct model model;
-const struct model *models;
-const char *program, *sizes;
+const struct model *models, *by_size;
+const char *program, *sizes, *groups;
 int64_t gemm_m;
 size_t shard;
 static struct slr_control *control;
 
-static double takes(const struct rank *r, const struct went *w)
+static size_t of_program(const char *what, const struct rank *r)
 {
-    const struct model *m = models ? &models[gemm_m / 8 - 1] : &model;
+    return (size_t)r->calls % strlen(what);
+}
+
+static size_t size_of(const struct rank *r)
+{
+    return sizes ? (size_t)(sizes[of_program(sizes, r)] - '0') : 1;
+}
+
+/* Where the next call stands. */
+static void enter_group(const struct rank *r)
+{
+    static uint64_t begun[RANKS];
+    const char at = groups ? groups[of_program(groups, r)] : grouped && r->calls % grouped == 0 ? '(' : '-';
+    if (groups)
+        grouped = at != '.';
+    begun[r->comm.rank] += at == '(';
+    group.number = begun[r->comm.rank];
+}
+
+static bool leaves_group(const struct rank *r)
+{
+    if (groups)
+        return groups[of_program(groups, r)] == '.' || groups[of_program(groups, r)] == ')';
+    return !grouped || r->calls % grouped == grouped - 1;
+}
+
+static double takes(const struct rank *r, const struct went *w, size_t size)
+{
+    const struct model *m = by_size ? &by_size[size - 1] : models ? &models[gemm_m / 8 - 1] : &model;
     if (w->why != SLR_R_RING)
         return m->nccl;
     const double ms = m->parts[w->parts] > 0 ? m->parts[w->parts] : m->pace;
@@ -195,23 +223,23 @@ static void one(struct rank *r)
 {
     static char memory[4096];
     if (program)
-        gemm_m = 8 * (program[(size_t)r->calls % strlen(program)] - 'a' + 1);
+        gemm_m = 8 * (program[of_program(program, r)] - 'a' + 1);
     struct slr_gemm gemm = {.m = gemm_m, .n = 8, .k = 8, .batch = 1, .b = memory + r->comm.rank};
-    const size_t times = sizes ? (size_t)(sizes[(size_t)r->calls % strlen(sizes)] - '0') : 1;
-    struct slr_call call = {.comm = &r->comm, .shard = shard * times, .recv = memory + r->comm.rank};
+    const size_t size = size_of(r);
+    struct slr_call call = {.comm = &r->comm, .shard = shard * size, .recv = memory + r->comm.rank};
+    enter_group(r);
+    const bool leaves = leaves_group(r);
     struct went *w = &r->went[r->calls++];
     ticks += RANKS;
     here = &r->comm;
-    if (grouped)
-        group.number = (uint64_t)(r->calls - 1) / (uint64_t)grouped + 1;
     w->why = slr_trials_call(&call);
     w->trying = r->comm.trials->now.trying;
     w->stage = r->comm.trials->now.site < 0 ? 0 : r->comm.trials->site[r->comm.trials->now.site].again;
     if (call.measured)
         slr_trials_begin(&call);
     w->parts = w->why == SLR_R_RING ? slr_trials_parts(&r->comm, &gemm, false) : 0;
-    in_group[r->comm.rank] += takes(r, w);
-    if (!grouped || r->calls % grouped == 0) {
+    in_group[r->comm.rank] += takes(r, w, size);
+    if (leaves) {
         now[r->comm.rank] += in_group[r->comm.rank];
         in_group[r->comm.rank] = 0;
     }
@@ -278,6 +306,14 @@ void trials_close(void)
     for (int r = 0; r < RANKS; r++)
         slr_trials_close(&ranks[r].comm, false);
     free(control);
+}
+
+int tried(int from, int to)
+{
+    int n = 0;
+    for (int i = from; i < to; i++)
+        n += ranks[0].went[i].trying;
+    return n;
 }
 
 int in_stage(uint32_t stage, int parts)

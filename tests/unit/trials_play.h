@@ -9,7 +9,7 @@
 #include "plugin/trials/trials_impl.h"
 #include "plugin/tuner/tune_state.h"
 
-enum { RANKS = 2, CALLS = 1600, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };
+enum { RANKS = 2, CALLS = 12000, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };
 enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * 12, SETTLED = 320 };
 
 struct rank {
@@ -29,9 +29,11 @@ struct model {
     double later;                 /* behind the first stage the ring takes so much more; 0: as before */
 };
 extern struct model model;
-extern const struct model *models; /* by GEMM; NULL: model is of all */
-extern const char *program;        /* its GEMMs, a letter each, which come again and again; NULL: gemm_m */
-extern const char *sizes;          /* likewise the calls' sizes, 1 for `shard`, 2 for twice that; NULL: all 1 */
+extern const struct model *models;  /* by GEMM; NULL: model is of all */
+extern const struct model *by_size; /* by the calls' size, from 1; NULL: it does not matter */
+extern const char *program;         /* its GEMMs, a letter each, which come again and again; NULL: gemm_m */
+extern const char *sizes;           /* likewise the calls' sizes, 1 for `shard`, 2 for twice that; NULL: all 1 */
+extern const char *groups; /* likewise where calls stand: ( the first, - one within, ) the last of a group, or . */
 extern int64_t gemm_m;
 extern size_t shard;
 extern bool broken;      /* events can not be recorded */
@@ -51,6 +53,9 @@ void trials_close(void);
 /* So many calls of each rank; both go the same way. */
 void go(int calls);
 const struct went *latest(void);
+
+/* Of the calls from..to, how many were trials. */
+int tried(int from, int to);
 
 /* The calls of a stage, and how many of them went over the ring in so many parts; -1: all. */
 int in_stage(uint32_t stage, int parts);
