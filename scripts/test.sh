@@ -192,7 +192,7 @@ if [ $all = 1 ]; then
     leave_out+=('memory_idle.*' 'fault_refused_.*' 'register_fault_.*' 'zero_fault_.*' 'memory_churn_(all|different)_.*')
     leave_out+=('memory_sites.*')
     # Each takes a minute there, and has the threads of those that stay.
-    leave_out+=('e2e_trials_(3|4|lt|in_place|off|reproducible|strict|two_streams)' 'e2e_small_(many|obeyed|tried)')
+    leave_out+=('e2e_trials_(3|4|tuned|lt|in_place|off|reproducible|strict|two_streams)' 'e2e_small_(many|obeyed|tried)')
     leave_out+=(e2e_kept_changed scatter_strict scatter_slow 'scatter_queue_.*' zero_shards_event 'fault_hung_.*_1(_.*)?')
     leave_out+=('scatter_verify_(wrong|look|reuse|unlike|loop)_.*')
     # What has one thread.
