@@ -118,9 +118,8 @@ static void log_row(const struct slr_comm *c, const struct slr_samples *row, enu
             c->trials->site[row->site].shard, (unsigned long long)c->trials->site[row->site].context, (long long)g->m,
             (long long)g->n, (long long)g->k, (long long)g->batch, slr_consumer_trans_text(g, trans),
             slr_consumer_type_text(g, type), slr_consumer_gathered_text(g), stage == SLR_STAGE_DUEL ? "duel" : "ways",
-            slowest->calls, slr_samples_of_host(row, c->trials->rounds) ? "host" : "device",
-            (double)slowest->ms[SLR_WAY_RING], (double)slowest->ms[SLR_WAY_NCCL],
-            list_parts(c, slowest, stage, chosen, parts, sizeof parts), by, chosen);
+            slowest->calls, slowest->of_host ? "host" : "device", (double)slowest->ms[SLR_WAY_RING],
+            (double)slowest->ms[SLR_WAY_NCCL], list_parts(c, slowest, stage, chosen, parts, sizeof parts), by, chosen);
 }
 
 /* While slr_agreed_ready(): nobody reads the shared choice. */
@@ -169,6 +168,7 @@ static void count(const struct slr_samples *row, const struct slr_trial_row *slo
     atomic_fetch_add(&slr_counters.chosen_nccl_ns, (uint64_t)((double)slowest->ms[SLR_WAY_NCCL] * 1e6));
 }
 
+/* Each row that has counted, also with what an earlier stage had found. */
 static void tell(const struct slr_comm *c, const struct measured *m, bool decided,
                  const struct slr_trial_choice *choice)
 {
@@ -177,7 +177,7 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
     struct slr_trial_row slowest;
     for (unsigned i = 0; i < t->rows; i++) {
         const struct slr_samples *row = &t->row[i];
-        if (row->site != m->site || (m->stage == SLR_STAGE_WAYS && !slr_samples_whole(row, t->rounds)) ||
+        if (row->site != m->site ||
             !slr_trials_slowest(m->rows, m->count, c->nranks, row->gemm, m->site, m->stage, &slowest))
             continue;
         log_row(c, row, m->stage, &slowest, by, choice);
