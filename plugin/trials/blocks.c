@@ -57,25 +57,31 @@ void slr_blocks_close(struct slr_blocks *b)
     }
 }
 
-int slr_blocks_judge(float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, bool repeated)
+void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds)
 {
-    /* Student's t for 0.95, and 0.99, by degrees of freedom; squared, so that no root is needed. */
-    static const double least[2][SLR_TRIAL_ROUNDS] = {
-        {0, 6.314 * 6.314, 2.920 * 2.920, 2.353 * 2.353, 2.132 * 2.132},
-        {0, 31.821 * 31.821, 6.965 * 6.965, 4.541 * 4.541, 3.747 * 3.747}};
-    double mean = 0, squares = 0, nccl = 0;
     for (uint32_t i = 0; i < rounds; i++) {
-        if (ms[SLR_WAY_RING][i] <= 0 || ms[SLR_WAY_NCCL][i] <= 0)
-            return -1;
-        mean += (double)(ms[SLR_WAY_NCCL][i] - ms[SLR_WAY_RING][i]) / rounds;
-        nccl += (double)ms[SLR_WAY_NCCL][i] / rounds;
+        const double ring = (double)ms[SLR_WAY_RING][i], nccl = (double)ms[SLR_WAY_NCCL][i];
+        if (ring <= 0 || nccl <= 0)
+            continue;
+        const double off = (nccl - ring) / nccl - pairs->mean;
+        pairs->n++;
+        pairs->mean += off / pairs->n;
+        pairs->squares += off * ((nccl - ring) / nccl - pairs->mean);
     }
-    for (uint32_t i = 0; i < rounds; i++) {
-        const double off = (double)(ms[SLR_WAY_NCCL][i] - ms[SLR_WAY_RING][i]) - mean;
-        squares += off * off;
-    }
-    if (rounds < 2 || mean * mean * rounds * (rounds - 1) <= squares * least[repeated][rounds - 1] ||
-        mean * mean < RESOLUTION * RESOLUTION * nccl * nccl)
+}
+
+/* Student's t, one side, by degrees of freedom; beyond the last one it is taken for that. */
+#define LEAST 8
+static const double least[2][LEAST] = {{6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860},   /* 0.95 */
+                                       {31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896}}; /* 0.99 */
+
+int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again)
+{
+    if (pairs->n < 2)
         return -1;
-    return mean > 0 ? SLR_WAY_RING : SLR_WAY_NCCL;
+    const double t = least[again][pairs->n - 2 < LEAST ? pairs->n - 2 : LEAST - 1];
+    if (pairs->mean * pairs->mean * pairs->n * (pairs->n - 1) <= pairs->squares * t * t ||
+        (pairs->mean < RESOLUTION && pairs->mean > -RESOLUTION))
+        return -1;
+    return pairs->mean > 0 ? SLR_WAY_RING : SLR_WAY_NCCL;
 }

@@ -8,8 +8,9 @@
  * A turn is measured by two events on the streams of the calls: at the first call of it that is measured, and at the first
  * one behind it. Turns have the same number of calls; how alike they are otherwise shows in how the differences between
  * the ring's turn and NCCL's scatter from round to round. What is decided has one chance in twenty to be due to that (one
- * side of Student's t), where a duel is repeated because nothing was, in a hundred, and is more than a five-hundredth, which clocks do not tell; else, and in a single round, nothing
- * is, and each site goes by its own calls.
+ * side of Student's t), and is more than a five-hundredth, which clocks do not tell; else, and in a single round, nothing
+ * is, and each site goes by its own calls. A site of which nothing else is known has further duels. What its rounds have
+ * shown in all of them counts then, and has to be certain by one chance in a hundred, as it is looked at several times.
  *
  * Under the communicator's lock, its context current where a stream is given. Whatever goes wrong costs the time. */
 #ifndef SLR_PLUGIN_TRIALS_BLOCKS_H
@@ -47,8 +48,17 @@ void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS]);
 
 void slr_blocks_close(struct slr_blocks *b);
 
-/* From the times of the slowest rank: which way the program is faster, SLR_WAY_RING or SLR_WAY_NCCL; -1: that is not
- * certain. `repeated`: one before was not. */
-int slr_blocks_judge(float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, bool repeated);
+/* How much less a turn took over the ring than by NCCL, as part of the latter: of so many rounds, mean and sum of the
+ * squared deviations. */
+struct slr_block_pairs {
+    uint32_t n;
+    double mean, squares;
+};
+
+/* From the times of the slowest rank. A round of which one is not known does not count. */
+void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds);
+
+/* Which way the program is faster, SLR_WAY_RING or SLR_WAY_NCCL; -1: that is not certain. `again`: it was not before. */
+int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again);
 
 #endif

@@ -129,15 +129,24 @@ static bool propose(struct slr_trials *t, const struct slr_trial_choice *choice)
     return slr_agreed_propose(&t->agreed);
 }
 
+/* What the site's duels have shown, with the one that is over. */
+static struct slr_block_pairs pairs_with(const struct slr_comm *c, const struct slr_trial_site *s)
+{
+    struct slr_block_pairs pairs = s->pairs;
+    float ms[2][SLR_TRIAL_ROUNDS];
+    slr_duel_turns(c, ms);
+    slr_blocks_add(&pairs, ms, c->trials->rounds);
+    return pairs;
+}
+
 /* Whether `choice` says whose the site is now, or a duel has to, or it is left as it was. */
 static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, struct slr_trial_choice *choice)
 {
     struct slr_trial_site *s = &c->trials->site[m->site];
     const int before = choice->site_way[m->site];
     if (m->stage == SLR_STAGE_DUEL) {
-        float ms[2][SLR_TRIAL_ROUNDS];
-        slr_duel_turns(c, ms);
-        const int felt = slr_blocks_judge(ms, c->trials->rounds, slr_duel_is_repeated(s));
+        const struct slr_block_pairs pairs = pairs_with(c, s);
+        const int felt = slr_blocks_judge(&pairs, s->pairs.n > 0);
         const int known = felt < 0 ? s->before_duel : felt;
         if (known != NONE)
             choice->site_way[m->site] = known;
@@ -174,6 +183,8 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
 {
     const struct slr_trials *t = c->trials;
     const char *by = !decided ? "duel" : choice->site_way[m->site] == SLR_WAY_NCCL ? "nccl" : "ring";
+    const bool untried = m->stage == SLR_STAGE_DUEL && t->site[m->site].before_duel == NONE;
+    unsigned told = 0;
     struct slr_trial_row slowest;
     for (unsigned i = 0; i < t->rows; i++) {
         const struct slr_samples *row = &t->row[i];
@@ -183,10 +194,11 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
         log_row(c, row, m->stage, &slowest, by, choice);
         if (decided && !t->site[m->site].felt)
             count(row, &slowest, choice, m->stage);
-        if (decided && slr_samples_tried(row, t->rounds))
+        if (decided && (untried || slr_samples_tried(row, t->rounds)))
             slr_known_keep(c, row, choice);
+        told++;
     }
-    if (decided && m->stage == SLR_STAGE_DUEL && t->site[m->site].before_duel == NONE)
+    if (decided && untried && !told)
         slr_known_keep_site(c, m->site, choice);
 }
 
@@ -214,6 +226,8 @@ static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct 
     struct measured m;
     take(c, site, &m);
     c->trials->site[site].held = false;
+    if (m.stage == SLR_STAGE_DUEL)
+        c->trials->site[site].pairs = pairs_with(c, &c->trials->site[site]);
     if (due != DUE_DUEL)
         c->trials->site[site].chosen = c->trials->site[site].again + 1;
     if (due != DUE_END)
@@ -250,6 +264,14 @@ static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *
            t->coming.ended[s - t->site] <= s->again;
 }
 
+/* In its first calls, with which no GEMM comes: there is nothing to try but ring and NCCL, which a duel does. */
+static bool is_bare(const struct slr_trials *t, uint32_t site)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    return s->again == 0 && t->coming.again[site] == 0 && t->coming.ended[site] == 0 && s->calls < t->after &&
+           !s->small && t->rounds > 1 && slr_trial_gemms_none(&s->behind);
+}
+
 /* Nothing has been found of it, as its calls can not be measured, each for itself; but what the program takes can. It is
  * still called. */
 static bool is_unmeasured(const struct slr_trials *t, uint32_t site)
@@ -268,6 +290,8 @@ static bool is_due(const struct slr_trials *t, uint32_t site)
     const uint64_t longest = enough > s->duel_calls ? enough : s->duel_calls;
     if (s->duel_end)
         return t->agreed.calls >= s->duel_end + (longest << (2 + (s->again / 2 < RARER ? s->again / 2 : RARER)));
+    if (!slr_trials_is_grouped(s)) /* it has times of its own as well */
+        return calls >= t->after;
     return calls >= enough && (calls >= SLR_TRIAL_LATEST_CALLS || slr_trial_calls_period(&t->calls, (uint32_t)enough));
 }
 
@@ -283,7 +307,7 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
 {
     struct slr_trials *t = c->trials;
     const struct slr_trial_site *s = &t->site[site];
-    if (is_grouped(t, s))
+    if (is_grouped(t, s) || is_bare(t, site))
         choice->ended[site] = s->again + 1;
     else if (is_watched(t, site)) {
         choice->period[site] = slr_trial_gemms_period(&s->behind);
@@ -327,15 +351,16 @@ void slr_trials_lead(struct slr_comm *c)
             choice.duel_run = slr_duel_length(t, i, choice.duel_run);
     }
     if (!any || !propose(t, &choice))
-        return;                      /* at a later call */
-    unsigned over = 0, repeated = 0; /* a duel, for so many sites */
+        return;        /* at a later call */
+    unsigned over = 0; /* a duel, for so many sites */
+    int felt = NONE;
     for (uint32_t i = 0; i < t->sites; i++)
         if (due[i] >= DUE_CHOICE && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL) {
             over++;
-            repeated += slr_duel_is_repeated(&t->site[i]);
+            felt = due[i] == DUE_CHOICE && t->site[i].felt ? choice.site_way[i] : felt;
         }
     if (over)
-        slr_duel_tell(c, over, over == repeated);
+        slr_duel_tell(c, over, felt);
     for (uint32_t i = 0; i < t->sites; i++)
         if (due[i] > DUE_CHANGE)
             chose(c, i, due[i], &choice);
@@ -376,6 +401,8 @@ static void begin(struct slr_trials *t, uint32_t site)
     s->sparse = slr_trials_is_sparse(s);
     s->period = t->in_force.period[site];
     s->strangers = s->watched = 0;
+    if (slr_stage_of(s->again) == SLR_STAGE_WAYS)
+        s->pairs = (struct slr_block_pairs){0};
     for (unsigned row = 0; row < t->rows; row++)
         if (t->row[row].site == site)
             slr_samples_forget(&t->row[row]);

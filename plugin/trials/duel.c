@@ -58,7 +58,7 @@ void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS])
             }
 }
 
-void slr_duel_tell(const struct slr_comm *c, unsigned sites, bool repeated)
+void slr_duel_tell(const struct slr_comm *c, unsigned sites, int felt)
 {
     const struct slr_trials *t = c->trials;
     float ms[2][SLR_TRIAL_ROUNDS], mean[2] = {0};
@@ -67,7 +67,6 @@ void slr_duel_tell(const struct slr_comm *c, unsigned sites, bool repeated)
         mean[SLR_WAY_RING] += ms[SLR_WAY_RING][i] / (float)t->rounds;
         mean[SLR_WAY_NCCL] += ms[SLR_WAY_NCCL][i] / (float)t->rounds;
     }
-    const int felt = slr_blocks_judge(ms, t->rounds, repeated);
     const uint32_t calls = t->blocks.turns.run - SLR_DUEL_FIRST;
     if (felt >= 0) {
         atomic_fetch_add(&slr_counters.felt, sites);

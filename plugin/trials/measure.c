@@ -26,8 +26,9 @@ static void watched(struct slr_trials *t, struct slr_trial_site *s, const struct
         slr_trial_gemms_add(&s->behind, clock->gemm);
         return;
     }
+    const bool waits = !clock->gemm && !t->in_force.chosen[clock->site]; /* for a duel, in which there is all to try */
     s->watched++;
-    s->strangers += !clock->known && !slr_trials_has_tried(t, clock->gemm, clock->site);
+    s->strangers += !clock->known && !waits && !slr_trials_has_tried(t, clock->gemm, clock->site);
 }
 
 void slr_trials_stop(struct slr_trials *t)

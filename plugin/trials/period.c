@@ -27,9 +27,14 @@ void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm)
     g->gemm[g->calls++ % SLR_TRIAL_WATCHED_CALLS] = gemm;
 }
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 static uint32_t evidence(uint32_t period)
 {
-    const uint32_t calls = 3 * period < SLR_TRIAL_PERIOD ? SLR_TRIAL_PERIOD : 3 * period;
+    const uint32_t calls = larger(3 * period, SLR_TRIAL_PERIOD);
     return calls < SLR_TRIAL_WATCHED_CALLS ? calls : SLR_TRIAL_WATCHED_CALLS;
 }
 
@@ -42,14 +47,15 @@ uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g)
     return 0;
 }
 
+bool slr_trial_gemms_none(const struct slr_trial_gemms *g)
+{
+    const struct sequence s = {g->gemm, SLR_TRIAL_WATCHED_CALLS, g->calls};
+    return slr_trial_gemms_period(g) == 1 && latest(&s, 1) == 0;
+}
+
 void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call)
 {
     of->call[of->calls++ % SLR_TRIAL_LATEST_CALLS] = call;
-}
-
-static uint32_t larger(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
 }
 
 uint32_t slr_trial_calls_period(const struct slr_trial_calls *of, uint32_t least)

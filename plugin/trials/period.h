@@ -6,6 +6,7 @@
 #define SLR_PLUGIN_TRIALS_PERIOD_H
 
 #include <stdint.h>
+#include <stdbool.h>
 #include "plugin/trials/ways.h"
 
 #define SLR_TRIAL_WATCHED_CALLS (2 * SLR_TRIAL_PERIOD)
@@ -27,6 +28,9 @@ void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm);
 /* The smallest period of SLR_TRIAL_PERIOD at most that the latest calls have, three times over: at least SLR_TRIAL_PERIOD
  * calls, and never more than SLR_TRIAL_WATCHED_CALLS. 0: none, or too few calls. */
 uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g);
+
+/* None came with the latest SLR_TRIAL_PERIOD calls. */
+bool slr_trial_gemms_none(const struct slr_trial_gemms *g);
 
 void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call);
 

@@ -129,7 +129,8 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
         measured = !s->scatter && s->calls % WATCH == 0;
         if (s->scatter && !grouped) {
             s->watched++;
-            s->strangers += is_stranger(t, (uint32_t)(s - t->site), made);
+            s->strangers +=
+                (made->m || t->in_force.chosen[s - t->site]) && is_stranger(t, (uint32_t)(s - t->site), made);
         }
     }
     return (watch(t, s, made) || measured) && !grouped && !s->given_up;

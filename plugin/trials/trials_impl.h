@@ -39,6 +39,7 @@ struct slr_trial_site {
     uint64_t duel_end, duel_calls; /* of the latest duel: the first call behind it, and how many it had; 0: none */
     uint32_t run;
     bool held;                     /* rank 0's: a duel is due */
+    struct slr_block_pairs pairs;  /* rank 0's: of its duels since its ways were tried, if they ever were */
     bool felt;                     /* rank 0's: what the program takes has decided, the latest time */
     uint64_t apart;                /* calls that came behind another site's */
     bool sparse;                   /* ways.h; of the stage that it is in */
@@ -168,14 +169,8 @@ uint32_t slr_duel_length(const struct slr_trials *t, uint32_t site, uint32_t lea
 /* What the turns of the latest one took, on the slowest rank. */
 void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS]);
 
-/* One before has told nothing. */
-static inline bool slr_duel_is_repeated(const struct slr_trial_site *s)
-{
-    return s->before_duel < 0 && s->again > 1;
-}
-
-/* It is over, and was of so many sites. */
-void slr_duel_tell(const struct slr_comm *c, unsigned sites, bool repeated);
+/* It is over, and was of so many sites; `felt`: what the program takes has decided for a way, or -1. */
+void slr_duel_tell(const struct slr_comm *c, unsigned sites, int felt);
 
 /* ---- choice.c ---- */
 

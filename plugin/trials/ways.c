@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #define DUEL 8u        /* calls of a site that are measured in a turn of a duel, */
-#define DUEL_SPARSE 3u /* of a sparse one; */
+#define DUEL_SPARSE 2u /* of a sparse one; */
 #define DUEL_MOST 512u /* but of the communicator not more than so many */
 #define BETTER_PARTS 0.99f
 #define BETTER_RING 0.98f    /* than NCCL, of which a tie is */
@@ -147,7 +147,7 @@ static const struct slr_trial_row *row_of(const struct slr_trial_row *rows, uint
 static bool whole(const struct slr_trial_row *row, enum slr_stage stage)
 {
     for (int w = 0; w < SLR_WAYS; w++)
-        if (slr_stage_has(stage, w) && (row->ms[w] <= 0 || row->worst[w] <= 0))
+        if (slr_stage_has(stage, w) && slr_way_differs(w, row->gemm) && (row->ms[w] <= 0 || row->worst[w] <= 0))
             return false;
     return true;
 }
@@ -172,7 +172,6 @@ bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t 
     return out->calls > 0;
 }
 
-/* Where no GEMM takes part the ways over the ring are one. */
 static int best_over_ring(const struct slr_trial_row *row, int base)
 {
     int best = SLR_WAY_RING;

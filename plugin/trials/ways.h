@@ -116,6 +116,12 @@ static inline bool slr_stage_has(enum slr_stage stage, int way)
     return stage == SLR_STAGE_WAYS || way == SLR_WAY_RING || way == SLR_WAY_NCCL;
 }
 
+/* Where no GEMM (0) takes part the ways over the ring are one. */
+static inline bool slr_way_differs(int way, uint64_t gemm)
+{
+    return gemm || way == SLR_WAY_RING || way == SLR_WAY_NCCL;
+}
+
 /* The way's word in a tune file: "pace", "whole", or p and the number of equal parts; of a reduce-scatter
  * b and the number of blocks of a shard. Of SLR_WAY_NCCL there is none. And back; -1: no way over the
  * ring has that word with so many ranks. */

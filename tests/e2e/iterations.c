@@ -8,7 +8,9 @@
  *   forms    1 to 16 all-gathers of one size, each for a GEMM of one of three forms, or for none
  *   sites    of one size some forward, for a GEMM, and as many backward, for another or for none; reduce-scatters that
  *            GEMMs make, or none does
- *   groups   the same, calls in groups of one to four
+ *   differ   forward all-gathers for a GEMM, as many backward of that size for none; the reduce-scatters between them
+ *            are of two sizes
+ *   groups   the same as sites, calls in groups of one to four
  *   evaluate the same as sites; each fifth iteration has the first half of its calls only
  *   hiccups  the same as sites; rank 1 is sometimes late
  *
@@ -48,13 +50,13 @@ static bool is(const struct program *p, const char *kind)
 
 static void draw_calls(struct program *p)
 {
-    const bool one_size = is(p, "forms");
-    p->calls = draw(p, one_size ? 1 : 4, MOST + 1);
-    const int forward = draw(p, NN, GEMMS), backward = draw(p, NONE, GEMMS);
+    const bool differ = is(p, "differ"), forms = is(p, "forms");
+    p->calls = differ ? 8 : draw(p, forms ? 1 : 4, MOST + 1);
+    const int forward = differ ? WIDE : draw(p, NN, GEMMS), backward = differ ? NONE : draw(p, NONE, GEMMS);
     for (int i = 0; i < p->calls; i++) {
         struct call *c = &p->call[i];
-        c->scatter = !one_size && i % 2;
-        c->gemm = one_size ? draw(p, NONE, GEMMS) : i < p->calls / 2 ? forward : backward;
+        c->scatter = !forms && i % 2;
+        c->gemm = forms ? draw(p, NONE, GEMMS) : (i < p->calls / 2) != (differ && c->scatter) ? forward : backward;
     }
     for (int i = 0, n; is(p, "groups") && i < p->calls; i += n) {
         n = draw(p, 1, 5);
@@ -219,7 +221,7 @@ int main(int argc, char **argv)
 {
     struct program p = {0};
     if (argc != 5) {
-        fprintf(stderr, "usage: iterations RANKS forms|sites|groups|evaluate|hiccups SEED ITERATIONS\n");
+        fprintf(stderr, "usage: iterations RANKS forms|sites|differ|groups|evaluate|hiccups SEED ITERATIONS\n");
         return 2;
     }
     p.kind = argv[2];

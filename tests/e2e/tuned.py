@@ -13,7 +13,7 @@ line `site_way` is what the log says before it:
               of it that decided
 
 and that behind the choice no call went the other way, trials apart. A site with many calls of which nothing was ever
-tried, or which was never decided although duels have been certain, is *stuck*.
+tried, or which was not decided when the latest duel was certain, is *stuck*.
 
 Exit status: 0 when at least 99 of 100 sites are as said and none is stuck, 1 when not, 2 for bad arguments.
 """
@@ -94,7 +94,7 @@ def judge_site(line, lines):
     if line["reason"] == "program":
         return judge_program(line, duels), False
     tried = [one for one in lines if one["event"] == "tried" and site_of(one) == site_of(line)]
-    stuck = line["calls"] > MANY and (any(one["by"] != "sites" for one in duels) or not duels + tried)
+    stuck = line["calls"] > MANY and (not duels + tried or not tried and duels[-1]["by"] != "sites")
     return "stuck" if stuck else "", stuck
 
 

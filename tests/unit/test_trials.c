@@ -98,12 +98,27 @@ Test(trials, nccl_that_is_far_better_needs_no_duel)
     cr_expect(latest()->why == SLR_R_MEASURED && in_stage(1, -1) == 0);
 }
 
-Test(trials, a_gather_alone_has_a_duel_too)
+/* There is nothing else to try. */
+Test(trials, a_gather_alone_has_a_duel_at_once)
 {
     gemm_m = 0;
     model.nccl = 1, model.pace = 0.9;
+    go(SETTLED * 3 / 4);
+    cr_expect(in_stage(0, -1) == 0 && in_stage(1, -1) == OF_DUEL);
+    cr_expect_eq(latest()->why, SLR_R_RING, "by its own times, as the program's do not tell");
+    cr_expect(kept == 1 && !latest_kept.nccl && latest_kept.consumer.m == 0);
+}
+
+/* When GEMMs come to consume its gathers, their ways are tried. */
+Test(trials, a_gather_that_was_alone)
+{
+    gemm_m = 0;
+    model.nccl = 1, model.pace = 0.9, model.parts[3] = 0.5;
     go(SETTLED);
-    cr_expect(latest()->why == SLR_R_RING && in_stage(1, -1) == OF_DUEL);
+    cr_expect_eq(in_stage(2, -1), 0);
+    gemm_m = 8;
+    go(2 * SETTLED);
+    cr_expect(in_stage(2, -1) == OF_WAYS && latest()->why == SLR_R_RING && latest()->parts == 3);
 }
 
 /* Calls until a stage begins on rank 0. */
