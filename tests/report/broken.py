@@ -28,6 +28,8 @@ MUST = {
     "symmetry_phase": "comm crank phase first period",
     "symmetry_site": "comm crank phase site state",
     "tried": "comm crank shard calls ring_ms nccl_ms by",
+    "duel": "comm crank sites calls by",
+    "site_way": "comm crank shard calls by reason over_ring over_nccl",
     "summary": "calls bytes substituted passed",
     "count": "reason n",
 }
@@ -72,11 +74,11 @@ def fields_cases(lines):
         for field in must.split():
             yield Case("%s without %s" % (event, field), *changed(lines, event, **{field: KeyError}), '"%s"' % field)
     for event, field in [("gather", "shard"), ("gather", "begin"), ("span", "peer"), ("span", "bytes"), ("communicator", "nranks"),
-                         ("nccl", "channels"), ("symmetry_site", "site"), ("summary", "bytes"), ("tried", "calls"), ("gather", "pid")]:
+                         ("nccl", "channels"), ("symmetry_site", "site"), ("summary", "bytes"), ("tried", "calls"), ("duel", "sites"), ("site_way", "over_nccl"), ("gather", "pid")]:
         for name, value in WRONG.items():
             if not (field == "bytes" and value == 12):
                 yield Case("%s.%s is %s" % (event, field, name), *changed(lines, event, **{field: value}), '"%s"' % field)
-    for event, field in [("gather", "comm"), ("span", "kind"), ("collective", "func"), ("gather", "host"), ("count", "reason")]:
+    for event, field in [("gather", "comm"), ("span", "kind"), ("collective", "func"), ("gather", "host"), ("count", "reason"), ("tried", "context"), ("site_way", "context")]:
         for name, value in [("a number", 5), ("null", None), ("true", True)]:
             yield Case("%s.%s is %s" % (event, field, name), *changed(lines, event, **{field: value}), '"%s"' % field)
 
@@ -88,6 +90,22 @@ def value_cases(lines):
     yield Case("unknown lane", *changed(lines, "span", lane="left"), "lane")
     yield Case("unknown kind", *changed(lines, "span", kind="sideways"), "kind")
     yield Case("neither ring nor NCCL", *changed(lines, "tried", by="mpi"), '"by"')
+    yield Case("a duel of three", *changed(lines, "duel", by="mpi"), '"by"')
+    yield Case("a duel to come, in a duel", *changed(lines, "duel", by="duel"), '"by"')
+    yield Case("a way to come", *changed(lines, "site_way", by="duel"), '"by"')
+    for context in ("", "-1", "0x1", " 1", "1 ", "A", "fg", "1" * 17, NASTY):
+        for event in ("tried", "site_way"):
+            yield Case("%s.context is %r" % (event, context[:20]), *changed(lines, event, context=context), '"context"')
+    yield Case("the largest context", changed(lines, "tried", context="f" * 16)[0], None, "", 0)
+    yield Case("duels and ways without what they need not have", encode([{k: v for k, v in x.items() if x["event"] not in ("duel", "site_way") or k not in ("ring_ms", "nccl_ms", "op", "context")} for x in lines]), None, "", 0)
+    for field, value in [("context", "c"), ("op", "reducescatter")]:
+        i = index_of(lines, "tried")
+        yield Case("two sites at once, by %s" % field, encode(lines[:i] + [dict(lines[i], **{field: value})] + lines[i:]), None, "", 0)
+    yield Case("another reason", changed(lines, "site_way", reason=NASTY)[0], None, "", 0)
+    yield Case("most calls", changed(lines, "site_way", calls=2**62, over_ring=2**62, over_nccl=2**62)[0], None, "", 0)
+    yield Case("a long duel", changed(lines, "duel", sites=2**62, calls=2**62, ring_ms=3.9e9, nccl_ms=1e-9)[0], None, "", 0)
+    yield Case("many duels", encode(lines + [dict(lines[index_of(lines, "duel")], ts=10**12 + i) for i in range(3000)]), None, "", 0)
+    yield Case("many sites", encode(lines + [dict(lines[index_of(lines, "site_way")], ts=10**12 + i, context="%x" % i) for i in range(1000)]), None, "", 0)
     yield Case("a third stage", *changed(lines, "tried", stage="ride"), '"stage"')
     yield Case("tried without a stage", changed(lines, "tried", stage=KeyError)[0], None, "", 0)
     for parts in ("", "1", "1:", ":1", "1:0.5,", "1:0.5 2:0.4", "1:-0.5", "1:nan", ",".join("%d:0.1" % p for p in range(1, 99)), "none,1:0.5", NASTY):

@@ -186,8 +186,42 @@ def text_rows(table):
     return rows
 
 
+def block(text, title):
+    """The first table of a section."""
+    lines = itertools.dropwhile(lambda l: not l.startswith("  "), section(text, title).split("\n"))
+    return text_rows(list(itertools.takewhile(lambda l: l.startswith("  "), lines)))
+
+
+def size_of(line):
+    return line["comm"], line.get("op", "allgather"), line["shard"]
+
+
+def name_sites(ways, tried):
+    """Gives lines a context, 0 being that of the size's first site, and a label where a size has several."""
+    contexts = collections.defaultdict(list)
+    for line in ways + tried:
+        known, context = contexts[size_of(line)], line.get("context", "0")
+        line["site"] = known[0] if context == "0" and known and line["event"] == "tried" else context
+        if line["site"] not in known:
+            known.append(line["site"])
+    for line in ways + tried:
+        known = contexts[size_of(line)]
+        line["label"] = " (%c)" % (ord("a") + known.index(line["site"])) if len(known) > 1 else ""
+
+
+def names_site(text, line):
+    """Whether a cell names the line's size and site."""
+    m = re.match(r"([\d.]+ \w+)( \(.\))?(, reduce-scatter)?$", text)
+    return bool(m) and near(number(m.group(1), BYTES), line["shard"]) and (m.group(2) or "") == line["label"] and bool(m.group(3)) == (size_of(line)[1] == "reducescatter")
+
+
+def one_gemm(a, b):
+    """Of one site, and tried with one GEMM."""
+    return size_of(a) == size_of(b) and all(a[f] == b[f] for f in ("site", "m", "n", "k", "batch", "trans", "type", "gathered"))
+
+
 def chosen_of(line, before, behind):
-    alike = lambda x: x.get("op") == line.get("op") and all(x[f] == line[f] for f in ("comm", "shard", "m", "n", "k", "batch", "trans", "type", "gathered"))
+    alike = lambda x: one_gemm(x, line)
     words = {"nccl": "NCCL", "duel": "a duel, below"}.get(line["by"], "ring")
     if line["by"] == "ring" and line["m"]:
         words += {0: ", by the pace", 1: ", whole"}.get(line["parts"], ", %d parts" % line["parts"])
@@ -202,10 +236,8 @@ def check_tried_row(row, line, chosen):
     comm, shard, gemm, calls, ring, nccl, whole, parts, shown, gain = row
     ways = {} if line["parts_ms"] == "none" else {int(k): float(v) for k, v in (x.split(":") for x in line["parts_ms"].split(","))}
     times = {int(k): float(v) for k, v in (x.split(":") for x in parts.split(", "))} if parts != "-" else {}
-    same = lambda text, exact: text == "-" if exact is None else abs(float(text) - exact) <= exact * 5.1e-4 + 5.1e-5
     what = "tried %s %s: " % (shard, gemm)
-    shard = shard.replace(", reduce-scatter" if line.get("op") == "reducescatter" else "\0", "")
-    check(comm == line["comm"] and near(number(shard, BYTES), line["shard"]), what + "communicator or shard")
+    check(comm == line["comm"] and names_site(shard, line), what + "communicator or shard")
     sizes = "%(m)d x %(n)d x %(k)d, " % line + ("batch %(batch)d, " % line if line["batch"] > 1 else "")
     check(gemm == (sizes + "%(trans)s, %(type)s, %%s %(gathered)s" % line % ("sent" if line.get("op") == "reducescatter" else "gathered") if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
     check(calls == "%d, %s" % (line["calls"], line["clock"]) + ", duel" * (line["stage"] == "duel"), what + "calls %s" % calls)
@@ -215,19 +247,100 @@ def check_tried_row(row, line, chosen):
     check_gain(what, gain, line)
 
 
+def same(text, exact):
+    """A time in ms; none: 0, or not told."""
+    return text == "-" if not exact else text != "-" and abs(float(text) - exact) <= exact * 5.1e-4 + 5.1e-5
+
+
 def check_gain(what, gain, line):
-    ways = dict(x.split(":") for x in line["parts_ms"].split(",") if ":" in x)
-    ms = float(ways[str(line["parts"])]) if line["parts"] and line["m"] else line["ring_ms"]
+    ms = over_ring(line)
     if line["by"] != "ring":
         return check(gain == "-", what + "gain %s" % gain)
     check(abs(float(gain.rstrip("%")) - 100 * (line["nccl_ms"] - ms) / line["nccl_ms"]) < 0.051, what + "gain %s" % gain)
 
 
+def over_ring(line):
+    """ms as it was chosen."""
+    ways = dict(x.split(":") for x in line["parts_ms"].split(",") if ":" in x)
+    return float(ways[str(line["parts"])]) if line["parts"] and line["m"] else line["ring_ms"]
+
+
+def told(lines, event):
+    return sorted((x for x in lines if x["event"] == event), key=lambda x: x["ts"])
+
+
+def check_duels(text, page, duels):
+    """What is said of each, in the order of the communicators and of time."""
+    said = re.findall(r"- (\w+), duel of (\d+) sites?: (\d+) calls of the program took (\S+)( ms)? over the ring, (\S+)( ms)? by NCCL; (.*?)\.(?= - |$)",
+                      " ".join(section(text, "What was tried").split()))
+    order = {comm: i for i, comm in enumerate(dict.fromkeys(x[0] for x in said))}
+    check(len(said) == len(duels), "duels: %d, not %d" % (len(said), len(duels)))
+    for (comm, sites, calls, ring, ring_ms, nccl, nccl_ms, decided), line in zip(said, sorted(duels, key=lambda x: order.get(x["comm"], -1))):
+        words = {"ring": "decided: ring", "nccl": "decided: NCCL", "sites": "not certain: each site by its own times"}[line["by"]]
+        words += " for all of them" * (line["by"] != "sites" and line["sites"] != 1)
+        check((comm, int(sites), int(calls), decided) == (line["comm"], line["sites"], line["calls"], words), "duels: %s, not %s" % (decided, line))
+        check(same(ring, line["ring_ms"]) and same(nccl, line["nccl_ms"]) and (ring != "-", nccl != "-") == (bool(ring_ms), bool(nccl_ms)), "duels: times %s %s" % (ring, nccl))
+        check("%s, duel of %s site" % (comm, sites) in " ".join(page.text), "duels: not in the page")
+
+
+def rows_of_choice(tried, size, site, by):
+    """The latest of a site that chose this, told together: of each GEMM one."""
+    for want in (by, "duel"):
+        at = max((i for i, x in enumerate(tried) if size_of(x) == size and x["site"] == site and x["by"] == want), default=-1)
+        found = tried[at : at + 1] if at >= 0 else []
+        for x in reversed(tried[: max(at, 0)]):
+            if size_of(x) != size or any(x[f] != found[0][f] for f in ("site", "by", "stage")) or any(one_gemm(x, y) for y in found):
+                break
+            found.append(x)
+        if found:
+            return found
+    return []
+
+
+def check_times_of_way(why, line, first, tried):
+    size, whose = size_of(line), "its own times"
+    rows = rows_of_choice(tried, size, line["site"], line["by"])
+    if not rows and first is not line:
+        rows, whose = rows_of_choice(tried, size, first["site"], line["by"]), "times of .*? \\(a\\)(?:, reduce-scatter)?"
+    if not rows:
+        return check(why == "its own times, which these logs do not have", "way: why \"%s\", without a line" % why)
+    m = re.match(whose + r"(?:, of (\d+) GEMMs by their calls)?: ring (\S+), NCCL (\S+)( ms)?$", why)
+    check(m, "way: why \"%s\"" % why)
+    calls = sum(x["calls"] for x in rows)
+    means = [sum(ms(x) * x["calls"] for x in rows) / calls for ms in (over_ring, lambda x: x["nccl_ms"])]
+    check(not m or int(m.group(1) or 1) == len(rows) and same(m.group(2), means[0]) and same(m.group(3), means[1]), "way: why \"%s\", not %s of %d rows" % (why, means, len(rows)))
+
+
+def check_ways(text, page, ways, tried):
+    if not ways:
+        return check("Which way call sites go" not in text and not page.rows["ways"], "a section of ways, without a line")
+    head, *rows = block(text, "Which way call sites go")
+    check(head == ["communicator", "shard of a rank", "calls", "way", "why", "since: ring", "NCCL"], "way: columns %s" % head)
+    check([head] + rows == page.rows["ways"], "way: text and page differ:\n%s\n%s" % ([head] + rows, page.rows["ways"]))
+    check(len(rows) == len(ways), "way: %d rows, not %d" % (len(rows), len(ways)))
+    order = {comm: i for i, comm in enumerate(dict.fromkeys(row[0] for row in rows))}
+    for (comm, shard, calls, way, why, *since), line in zip(rows, sorted(ways, key=lambda x: order.get(x["comm"], -1))):
+        check(comm == line["comm"] and names_site(shard, line), "way: site %s, not %s" % (shard, line))
+        check([int(calls), *map(int, since)] == [line["calls"], line["over_ring"], line["over_nccl"]], "way: calls of %s" % shard)
+        check(way == {"ring": "ring", "nccl": "NCCL"}[line["by"]], "way: %s goes %s" % (shard, way))
+        words = {"program": "what the program takes (duel)", "known": "rule of the tune file", "unmeasured": "not measured: as without trials"}
+        if line["reason"] == "measured":
+            check_times_of_way(why, line, next(x for x in ways if size_of(x) == size_of(line)), tried)
+        else:
+            check(why == words[line["reason"]], "way: why \"%s\"" % why)
+
+
 def check_tried(text, page, lines):
-    tried = sorted((x for x in lines if x["event"] == "tried"), key=lambda x: x["ts"])
-    if not tried:
+    tried, duels, ways = (told(lines, event) for event in ("tried", "duel", "site_way"))
+    name_sites(ways, tried)
+    ways = list({(*size_of(x), x["site"]): x for x in ways}.values()) # the last one of each, where the first was
+    check_ways(text, page, ways, tried)
+    if not tried and not duels:
         return check("What was tried" not in text and "What was tried" not in " ".join(page.text), "a section of what was tried, without a line")
-    head, *rows = text_rows([l for l in section(text, "What was tried").split("\n") if l.startswith("  ")])
+    check_duels(text, page, duels)
+    if not tried:
+        return
+    head, *rows = block(text, "What was tried")
     check(head[:2] == ["communicator", "shard of a rank"], "columns of what was tried: %s" % head)
     check([head] + rows == page.rows["tried"], "text and page differ in what was tried:\n%s\n%s" % ([head] + rows, page.rows["tried"]))
     check(len(rows) == len(tried), "%d rows of what was tried, not %d" % (len(rows), len(tried)))

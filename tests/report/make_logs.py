@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes logs as libslipring.so does (SLIPRING_LOG_FORMAT=json, TRACE=1), of a run that never was: for tests of what reads them.
 
-    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried] [--graphs] [--scatters]
+    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried] [--old] [--graphs] [--scatters]
 
 One communicator whose calls repeat every three: a fused gather (32 MiB shards), one that a copy makes wait (8 MiB), one that the
 host waits for (1 MiB, in place); in each iteration a passed gather of 64 KiB and an AllReduce. The second site's receive buffer
-differs on the last rank. --tried: rank 0 has tried the ways of its call sites, some twice. --graphs:
+differs on the last rank. --tried: rank 0 has tried the ways of its call sites, some twice; with --old, by a library that tells no
+contexts, duels and ways. --graphs:
 the second site's gathers are in graphs, and every other one of the third's. --scatters: reduce-scatters as well (scatter_logs.py). All figures follow from the arguments.
 """
 import argparse
@@ -145,26 +146,53 @@ def begin(r):
     r.log("symmetry_phase", **r.common(), phase=1, first=1, period=4 if r.args.scatters else 3, by="places")
 
 
-# Two of equal size differ in their ops. Shard, GEMM, what was chosen: NCCL (-1), or the number of parts (1: whole, 0: by the pace), by a duel or not.
-TRIED = [(32 << 20, (8192, 16384, 4096, "tn"), 4), (32 << 20, (8192, 5000, 4096, "tn"), 0), (8 << 20, (0, 0, 0), 0), (8 << 20, (512, 7000, 96, "nn"), 1),
-         (5000, (0, 0, 0), -1), (32 << 20, (8192, 16384, 4096, "tn"), -1), (8 << 20, (0, 0, 0), 0), (32 << 20, (8192, 16384, 4096, "nn"), 4),
-         (32 << 20, (8192, 16384, 4096, "tn"), 6), (7000, (96, 96, 96, "tt"), 4, "duel"), (7000, (96, 96, 96, "tt"), -1, "duel"), (7001, (0, 0, 0), 0, "duel")]
+# Two of equal size differ in their ops, or in their context: A, B and C are sites of one size, and A's lines have 0 until it has come often. Shard,
+# context, GEMM, what was chosen: NCCL (-1), or the number of parts (1: whole, 0: by the pace), by a duel or not; "open": the duel was not measured.
+A, B, C, D = "7e0241f5d31c44a9", "41", "7fffffffffffffff", "be2"
+TRIED = [(32 << 20, "0", (8192, 16384, 4096, "tn"), 4), (32 << 20, "0", (8192, 5000, 4096, "tn"), 0), (8 << 20, D, (0, 0, 0), 0), (8 << 20, D, (512, 7000, 96, "nn"), 1),
+         (5000, "0", (0, 0, 0), -1), (32 << 20, B, (8192, 16384, 4096, "tn"), -1), (8 << 20, D, (0, 0, 0), 0), (32 << 20, A, (8192, 16384, 4096, "nn"), 4),
+         (32 << 20, A, (8192, 16384, 4096, "tn"), 6), (7000, "0", (96, 96, 96, "tt"), 4, "duel"), (7000, "0", (96, 96, 96, "tt"), -1, "duel"), (7001, "0", (0, 0, 0), 0, "duel"),
+         (7002, "0", (64, 64, 64, "nt"), 4, "open"), (7005, "0", (64, 64, 32, "nt"), 4, "duel"), (7005, "0", (64, 64, 64, "nt"), 4), (7006, "0", (64, 64, 32, "nt"), -1),
+         (7006, "0", (64, 64, 64, "nt"), 4), (7007, "0", (64, 64, 64, "nt"), 4), (7007, "0", (64, 64, 64, "nt"), -1, "open"),
+         (7008, "0", (64, 64, 32, "nt"), 4, "open"), (7008, "0", (64, 64, 64, "nt"), 4)]
+# Sites, calls of a turn, of a duel.
+DUELS = [(4, 24, "ring"), (1, 12, "nccl"), (2, 341, "sites"), (2, 12, "sites")]
+# Shard, context, which way and why at the end. The one that comes twice was told at the end of the process, and when the communicator was destroyed after that.
+WAYS = [(32 << 20, A, "ring", "measured"), (8 << 20, D, "ring", "measured"), (5000, D, "nccl", "measured"), (32 << 20, B, "nccl", "measured"), (32 << 20, C, "ring", "measured"),
+        (7000, "0", "nccl", "measured"), (7001, "0", "ring", "program"), (7002, "0", "ring", "measured"), (7003, A, "nccl", "known"), (7003, B, "ring", "unmeasured"),
+        (7004, "0", "ring", "measured"), (7000, "0", "nccl", "measured"),
+        (7005, "0", "ring", "measured"), (7006, "0", "ring", "measured"), (7007, "0", "nccl", "measured"), (7008, "0", "ring", "measured")]
+
+
+def about(r, op, **fields):
+    """Old libraries do not name the operation and the context."""
+    return fields if r.args.old else dict(op=op, **fields)
 
 
 def tried(r):
     n = r.args.ranks
-    for shard, gemm, chosen, *duel in TRIED:
+    for shard, context, gemm, chosen, *duel in TRIED:
         parts = ",".join("%d:%.4f" % (p, r.rng.lognormvariate(0, 0.7)) for p in (1, n, 3 * n // 2, 2 * n, 3 * n))
         chosen = {4: n, 6: 3 * n}.get(chosen, chosen)
-        what = dict(shard=shard, m=gemm[0], n=gemm[1], k=gemm[2], batch=min(gemm[0], 1), trans=gemm[3] if gemm[0] else "-", type="bf16" if gemm[0] else "-", gathered="b" if gemm[0] else "-")
+        what = dict(shard=shard, **({} if r.args.old else {"context": context}), m=gemm[0], n=gemm[1], k=gemm[2], batch=min(gemm[0], 1), trans=gemm[3] if gemm[0] else "-", type="bf16" if gemm[0] else "-", gathered="b" if gemm[0] else "-")
         by = "nccl" if chosen < 0 else "ring"
         time = lambda: round(r.rng.lognormvariate(0, 0.7), 4)
         measured = lambda: dict(calls=r.rng.randrange(7, 64), clock=r.rng.choice(["device", "host"]), ring_ms=time(), nccl_ms=time())
-        r.log("tried", **r.common(), **what, stage="ways", **measured(), parts_ms=parts if gemm[0] else "none", by="duel" if duel else by, parts=max(chosen, 0))
-        if duel:
-            r.log("tried", **r.common(), **what, stage="duel", **measured(), parts_ms="%d:%.4f" % (chosen, time()) if chosen > 0 else "none", by=by, parts=max(chosen, 0))
+        r.log("tried", **about(r, "allgather", **r.common()), **what, stage="ways", **measured(), parts_ms=parts if gemm[0] else "none", by="duel" if duel else by, parts=max(chosen, 0))
+        if duel == ["duel"]:
+            r.log("tried", **about(r, "allgather", **r.common()), **what, stage="duel", **measured(), parts_ms="%d:%.4f" % (chosen, time()) if chosen > 0 else "none", by=by, parts=max(chosen, 0))
+    for sites, calls, by in [] if r.args.old else DUELS:
+        ms = [round(calls * r.rng.lognormvariate(0, 0.7), 4) for _ in range(2)]
+        ms[1] *= by != "sites" or calls > 12 # of one nothing was measured by NCCL
+        r.log("duel", **r.common(), sites=sites, calls=calls, ring_ms=ms[0], nccl_ms=ms[1], by=by)
     for reason in ("trial", "measured", "gemm_whole"):
         r.counts[reason] = r.rng.randrange(1, 300)
+
+
+def ways(r):
+    for shard, context, by, reason in [] if r.args.old else WAYS:
+        over = [r.rng.randrange(0, 5000), r.rng.randrange(0, 50)][:: -1 if by == "nccl" else 1]
+        r.log("site_way", op="allgather", **r.common(), shard=shard, context=context, calls=sum(over) + 84, by=by, reason=reason, over_ring=over[0], over_nccl=over[1])
 
 
 def end(r, calls, passes):
@@ -193,6 +221,7 @@ def main():
     p.add_argument("--start", type=int, default=50_000_000_000)
     p.add_argument("--untraced", action="store_true")
     p.add_argument("--tried", action="store_true")
+    p.add_argument("--old", action="store_true")
     p.add_argument("--graphs", action="store_true")
     p.add_argument("--scatters", action="store_true")
     p.add_argument("--slow-rank", type=int, default=-1)
@@ -214,6 +243,7 @@ def main():
                 t = passed(r, passes, t)
         if args.tried and rank == 0:
             tried(r)
+            ways(r)
         end(r, args.calls, passes)
         with open(os.path.join(args.folder, "slipring-node7-%d.jsonl" % r.pid), "w") as f:
             f.write("\n".join(r.lines) + "\n")

@@ -14,7 +14,7 @@ def begin(r):
                   in_place=0, made=made, reason=reason)
     r.log("produced", **r.common(), m=4096, n=2048 * n, k=512, shard=SITES[0][0], parts=BLOCKS * n)
     if r.rank == 0:
-        r.log("tried", op="reducescatter", **r.common(), shard=SITES[0][0], m=4096, n=2048 * n, k=512, batch=1, trans="nt", type="bf16", gathered="c",
+        r.log("tried", op="reducescatter", **r.common(), shard=SITES[0][0], context="0", m=4096, n=2048 * n, k=512, batch=1, trans="nt", type="bf16", gathered="c",
               stage="ways", calls=25, clock="device", ring_ms=1.2345, nccl_ms=1.5, parts_ms="1:1.2345,4:0.9876", by="ring", parts=4)
 
 
@@ -55,4 +55,6 @@ def end(r, calls):
     """For the line summary; and what is counted."""
     for reason in {reason for _, reason in SITES}:
         r.log("scatter_count", reason=reason, n=calls * sum(x == reason for _, x in SITES))
+    for op, by, of in [("reducescatter", "ring", calls), ("allgather", "ring", 0)] if r.rank == 0 else []: # one size and context, two sites
+        r.log("site_way", op=op, **r.common(), shard=SITES[0][0], context="5ca7", calls=of, by=by, reason="measured", over_ring=of, over_nccl=0)
     return dict(scatters=calls * len(SITES), scatters_substituted=calls, scatters_fused=max(calls - 1, 0), scatters_produced=2 * calls)

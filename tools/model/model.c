@@ -25,6 +25,9 @@ static void free_member(struct member *b)
     vec_free(&b->scatter_shapes);
     vec_free(&b->callers);
     vec_free(&b->trials);
+    vec_free(&b->duels);
+    vec_free(&b->ways);
+    vec_free(&b->trial_sites);
 }
 
 void model_free(struct model *m)
@@ -376,6 +379,12 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
         break;
     case E_TRIED:
         model_add_trial(m, b, r);
+        break;
+    case E_DUEL:
+        model_add_duel(m, b, r);
+        break;
+    case E_SITE_WAY:
+        model_add_site_way(m, b, r);
         break;
     default:
         break;

@@ -91,15 +91,22 @@ struct caller {
 
 enum { TRIAL_WAYS = 16 };
 
-/* The ways of a site, tried with one GEMM or with none: line tried. Times are ms. */
+/* Calls of one size and context, whose way is chosen by itself. */
+struct trial_site {
+    uint64_t shard, context;
+    bool scatter; /* of reduce-scatters */
+};
+
+/* The ways of a site, tried with one GEMM or with none: line tried. Times are ms, 0: none. */
 struct trial {
     int64_t ts;
-    uint64_t shard, m, n, k, calls; /* m, n, k: 0 without a GEMM */
-    uint64_t parts;                 /* chosen; 1: whole, 0: by the pace */
+    struct trial_site site;
+    uint32_t number;         /* of the site among the member's */
+    uint64_t m, n, k, calls; /* m, n, k: 0 without a GEMM */
+    uint64_t parts;          /* chosen; 1: whole, 0: by the pace */
     uint64_t batch;
     const char *trans, *type, *gathered; /* NULL: not told */
     const char *clock;                   /* device or host; NULL: not told */
-    bool scatter;                        /* of reduce-scatters */
     bool nccl;                           /* chosen */
     bool duel;                           /* of ring and NCCL, else all ways */
     bool open;                           /* nothing chosen: a duel comes */
@@ -109,6 +116,24 @@ struct trial {
         uint64_t parts;
         double ms;
     } way[TRIAL_WAYS];
+};
+
+/* Ring and NCCL, compared by what all calls of a turn take together: line duel. Times are ms, 0: none. */
+struct duel {
+    int64_t ts;
+    uint64_t sites, calls;
+    double ring_ms, nccl_ms;
+    const char *by; /* ring, nccl or sites */
+};
+
+/* Which way a site's calls go at the end: line site_way. */
+struct site_way {
+    int64_t ts;
+    struct trial_site site;
+    uint32_t number;
+    uint64_t calls, over_ring, over_nccl; /* in all; since the way was chosen */
+    const char *reason;
+    bool nccl;
 };
 
 /* One rank of one communicator. */
@@ -132,7 +157,11 @@ struct member {
     VEC(struct shape) shapes;
     VEC(struct shape) scatter_shapes;
     VEC(struct caller) callers;
-    VEC(struct trial) trials; /* in order of time */
+    VEC(struct trial) trials;  /* in order of time */
+    VEC(struct duel) duels;    /* likewise */
+    VEC(struct site_way) ways; /* one for each site, by its number */
+    VEC(struct trial_site)
+    trial_sites; /* of trials and ways, by their number: of each size in the order of its first line */
 };
 
 struct comm {

@@ -54,10 +54,31 @@ static int by_ts(const void *x, const void *y)
 {
     const struct trial *a = x, *b = y;
     COMPARE(a->ts, b->ts);
-    COMPARE(a->shard, b->shard);
+    COMPARE(a->site.shard, b->site.shard);
+    COMPARE(a->site.scatter, b->site.scatter);
+    COMPARE(a->site.context, b->site.context);
     COMPARE(a->m, b->m);
     COMPARE(a->n, b->n);
     COMPARE(a->k, b->k);
+    return 0;
+}
+
+static int duel_by_ts(const void *x, const void *y)
+{
+    const struct duel *a = x, *b = y;
+    COMPARE(a->ts, b->ts);
+    COMPARE(a->sites, b->sites);
+    COMPARE(a->calls, b->calls);
+    return 0;
+}
+
+static int way_by_ts(const void *x, const void *y)
+{
+    const struct site_way *a = x, *b = y;
+    COMPARE(a->ts, b->ts);
+    COMPARE(a->site.shard, b->site.shard);
+    COMPARE(a->site.scatter, b->site.scatter);
+    COMPARE(a->site.context, b->site.context);
     return 0;
 }
 
@@ -104,6 +125,9 @@ void model_order(struct model *m)
         ORDER(m, &b->spans, by_begin);
         ORDER(m, &b->collectives, by_time);
         ORDER(m, &b->trials, by_ts);
+        ORDER(m, &b->duels, duel_by_ts);
+        ORDER(m, &b->ways, way_by_ts);
+        model_find_trial_sites(b);
     }
     ordering = m;
     for (size_t i = 0; i < m->comms.n; i++) {

@@ -17,8 +17,13 @@ uint32_t model_process(struct model *m, const char *host, int64_t pid);
 uint32_t model_comm(struct model *m, const char *name, uint32_t process);
 uint32_t model_member(struct model *m, uint32_t process, uint32_t comm, int32_t crank);
 
-/* model_trials.c: a line `tried`; told with log_problem() and left out when it can not be used. */
+/* model_trials.c: a line `tried`, `duel` or `site_way`; told with log_problem() and left out when it can
+ * not be used. */
 void model_add_trial(struct model *m, struct member *b, const struct log_record *r);
+void model_add_duel(struct model *m, struct member *b, const struct log_record *r);
+void model_add_site_way(struct model *m, struct member *b, const struct log_record *r);
+/* When all lines are in order: finds the sites. */
+void model_find_trial_sites(struct member *b);
 
 /* model_callers.c: a line `caller` or `caller_site`. */
 void model_add_caller(struct model *m, struct member *b, const struct log_record *r);

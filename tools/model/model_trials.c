@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines `tried`. */
+/* Lines `tried`, `duel` and `site_way`. */
 #include <stdlib.h>
 #include <string.h>
 #include "tools/model/model_tables.h"
@@ -27,15 +27,38 @@ static bool read_ways(struct trial *t, const char *at)
     return false;
 }
 
+/* Lines of older libraries have no context: then a size is one site. */
+static bool read_site(struct model *m, struct trial_site *s, const struct log_record *r)
+{
+    const char *context = r->has[F_CONTEXT] ? r->text[F_CONTEXT] : "0";
+    const size_t len = strspn(context, "0123456789abcdef");
+    *s = (struct trial_site){.shard = (uint64_t)r->num[F_SHARD],
+                             .context = strtoull(context, NULL, 16),
+                             .scatter = r->has[F_OP] && strcmp(r->text[F_OP], "reducescatter") == 0};
+    if (len > 0 && len <= 16 && !context[len])
+        return true;
+    log_problem(m->reader, r->line, "field \"context\" is no number, expected up to 16 hexadecimal digits");
+    return false;
+}
+
+/* `third`: what `by` may be besides ring and nccl; or NULL. */
+static bool known_by(struct model *m, const struct log_record *r, const char *third)
+{
+    const char *by = r->text[F_BY];
+    if (strcmp(by, "ring") == 0 || strcmp(by, "nccl") == 0 || (third && strcmp(by, third) == 0))
+        return true;
+    log_problem(m->reader, r->line, "field \"by\" is none that is known, expected ring%s nccl%s%s", third ? "," : " or",
+                third ? " or " : "", third ? third : "");
+    return false;
+}
+
 static bool usable(struct model *m, struct trial *t, const struct log_record *r)
 {
     t->duel = r->has[F_STAGE] && strcmp(r->text[F_STAGE], "duel") == 0;
     t->nccl = strcmp(r->text[F_BY], "nccl") == 0;
     t->open = strcmp(r->text[F_BY], "duel") == 0;
-    if (!t->nccl && !t->open && strcmp(r->text[F_BY], "ring") != 0) {
-        log_problem(m->reader, r->line, "field \"by\" is none that is known, expected ring, nccl or duel");
+    if (!known_by(m, r, "duel"))
         return false;
-    }
     if (r->has[F_STAGE] && !t->duel && strcmp(r->text[F_STAGE], "ways") != 0) {
         log_problem(m->reader, r->line, "field \"stage\" is none that is known, expected ways or duel");
         return false;
@@ -45,14 +68,12 @@ static bool usable(struct model *m, struct trial *t, const struct log_record *r)
                     "field \"parts_ms\" is no list of times, expected none, or N:MS,N:MS of up to %d", TRIAL_WAYS);
         return false;
     }
-    return true;
+    return read_site(m, &t->site, r);
 }
 
 void model_add_trial(struct model *m, struct member *b, const struct log_record *r)
 {
     struct trial t = {.ts = r->num[F_TS],
-                      .scatter = r->has[F_OP] && strcmp(r->text[F_OP], "reducescatter") == 0,
-                      .shard = (uint64_t)r->num[F_SHARD],
                       .m = (uint64_t)r->num[F_M],
                       .n = (uint64_t)r->num[F_N],
                       .k = (uint64_t)r->num[F_K],
@@ -67,4 +88,65 @@ void model_add_trial(struct model *m, struct member *b, const struct log_record 
                       .nccl_ms = (double)r->num[F_NCCL_MS] / 1e9};
     if (usable(m, &t, r))
         vec_push(&b->trials, t);
+}
+
+void model_add_duel(struct model *m, struct member *b, const struct log_record *r)
+{
+    if (known_by(m, r, "sites"))
+        vec_push(&b->duels, ((struct duel){.ts = r->num[F_TS],
+                                           .sites = (uint64_t)r->num[F_SITES],
+                                           .calls = (uint64_t)r->num[F_CALLS],
+                                           .ring_ms = (double)r->num[F_RING_MS] / 1e9,
+                                           .nccl_ms = (double)r->num[F_NCCL_MS] / 1e9,
+                                           .by = model_intern(m, r->text[F_BY])}));
+}
+
+void model_add_site_way(struct model *m, struct member *b, const struct log_record *r)
+{
+    struct site_way w = {.ts = r->num[F_TS],
+                         .calls = (uint64_t)r->num[F_CALLS],
+                         .over_ring = (uint64_t)r->num[F_OVER_RING],
+                         .over_nccl = (uint64_t)r->num[F_OVER_NCCL],
+                         .reason = model_intern(m, r->text[F_REASON]),
+                         .nccl = strcmp(r->text[F_BY], "nccl") == 0};
+    if (known_by(m, r, NULL) && read_site(m, &w.site, r))
+        vec_push(&b->ways, w);
+}
+
+/* The number of a site; a new one at the end. */
+static uint32_t number_of(struct member *b, const struct trial_site *s)
+{
+    for (size_t i = 0; i < b->trial_sites.n; i++) {
+        const struct trial_site *known = &b->trial_sites.at[i];
+        if (known->shard == s->shard && known->scatter == s->scatter && known->context == s->context)
+            return (uint32_t)i;
+    }
+    vec_push(&b->trial_sites, *s);
+    return (uint32_t)b->trial_sites.n - 1;
+}
+
+/* The first site of a size gets its context when that has come often; lines before that have 0. Of its lines site_way,
+ * which are in the order of the library's sites, the first has what it is then. */
+static uint64_t context_of(const struct member *b, const struct trial_site *s)
+{
+    for (size_t i = 0; !s->context && i < b->ways.n; i++)
+        if (b->ways.at[i].site.shard == s->shard && b->ways.at[i].site.scatter == s->scatter)
+            return b->ways.at[i].site.context;
+    return s->context;
+}
+
+/* A site has two lines site_way when its communicator is destroyed behind the end of the process: the last
+ * is kept, at its site's number. */
+void model_find_trial_sites(struct member *b)
+{
+    for (size_t i = 0; i < b->ways.n; i++) {
+        struct site_way w = b->ways.at[i];
+        w.number = number_of(b, &w.site);
+        b->ways.at[w.number] = w;
+    }
+    b->ways.n = b->trial_sites.n;
+    for (size_t i = 0; i < b->trials.n; i++) {
+        b->trials.at[i].site.context = context_of(b, &b->trials.at[i].site);
+        b->trials.at[i].number = number_of(b, &b->trials.at[i].site);
+    }
 }

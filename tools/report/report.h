@@ -27,7 +27,8 @@ void report_glance(struct report *r);         /* report_glance.c */
 void report_sites(struct report *r);          /* report_sites.c */
 void report_scatters(struct report *r);       /* report_scatters.c */
 void report_scatter_advice(struct report *r); /* the same; for report_advice.c */
-void report_trials(struct report *r);         /* report_trials.c */
+void report_trials(struct report *r);         /* report_trials.c: what was tried */
+void report_ways(struct report *r);           /* report_ways.c: which way call sites go since */
 void report_communicators(struct report *r);  /* report_comms.c */
 void report_nccl(struct report *r);           /* report_nccl.c */
 void report_ranks(struct report *r);          /* report_ranks.c */
@@ -49,6 +50,21 @@ bool report_has_summary(const struct report *r);
 size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, size_t room);
 
 const char *report_rank_label(const struct report *r, const struct member *b);
+
+/* trial_words.c, for report_trials.c and report_ways.c. */
+typedef void (*report_member_fn)(void *ctx, const struct comm *c, const struct member *b);
+void report_each_member(const struct report *r, report_member_fn fn, void *ctx);
+enum { TRIAL_MS = 32, TRIAL_SITE = 80 };
+/* Four digits that count: 0.1844, 1.844, 18.44; "-": there is none. Into TRIAL_MS bytes. */
+const char *report_trial_ms(char *buf, double ms);
+/* "16 MiB", "16 MiB (b), reduce-scatter": a letter where calls of one size are several sites. Into TRIAL_SITE bytes. */
+const char *report_trial_site(char *buf, const struct member *b, uint32_t number);
+/* One site, tried with one GEMM. */
+bool report_trials_alike(const struct trial *a, const struct trial *b);
+/* ms with the GEMM in so many equal parts; below 0: not told. */
+double report_trial_parts(const struct trial *t, uint64_t parts);
+/* ms over the ring as it was chosen. */
+double report_trial_ring(const struct trial *t);
 
 /* report_callers.c. Who makes a site's calls: rows of a table with the columns `caller_columns`; nothing when it is not told. */
 extern const struct column caller_columns[2];

@@ -324,7 +324,7 @@ static bool tried(const struct report *r, const struct scatter_site *s)
     for (size_t k = 0; k < c->members.n; k++) {
         const struct member *b = &r->m->members.at[c->members.at[k]];
         for (size_t i = 0; i < b->trials.n; i++)
-            if (b->trials.at[i].scatter && b->trials.at[i].shard == s->shard)
+            if (b->trials.at[i].site.scatter && b->trials.at[i].site.shard == s->shard)
                 return true;
     }
     return false;

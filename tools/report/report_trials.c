@@ -1,49 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What call sites tried, and what was chosen. */
 #include <inttypes.h>
+#include <string.h>
 #include "tools/report/report.h"
 
-enum { TRIALS_SHOWN = 100, ONE = 32, GEMM = 256, LIST = TRIAL_WAYS * (2 * ONE) };
-
-/* Four digits that count: 0.1844, 1.844, 18.44. */
-static const char *put_ms(char *buf, double ms)
-{
-    int digits = ms < 0.99995 ? 4 : ms < 9.9995 ? 3 : ms < 99.995 ? 2 : 1;
-    snprintf(buf, ONE, "%.*f", digits, ms);
-    return buf;
-}
-
-/* With the GEMM in so many equal parts; below 0: not told. */
-static double ms_of(const struct trial *t, uint64_t parts)
-{
-    for (unsigned i = 0; i < t->ways; i++)
-        if (t->way[i].parts == parts)
-            return t->way[i].ms;
-    return -1;
-}
+enum { TRIALS_SHOWN = 100, DUELS_SHOWN = 40, GEMM = 256, LIST = TRIAL_WAYS * (2 * TRIAL_MS) };
 
 /* "2:0.1744, 3:0.1887": the ways with more than one part. */
 static void list_parts(char *buf, size_t size, const struct trial *t)
 {
-    char ms[ONE];
+    char ms[TRIAL_MS];
     size_t len = 0;
     snprintf(buf, size, "-");
     for (unsigned i = 0; i < t->ways; i++)
         if (t->way[i].parts != 1)
             len += (size_t)snprintf(buf + len, size - len, "%s%" PRIu64 ":%s", len ? ", " : "", t->way[i].parts,
-                                    put_ms(ms, t->way[i].ms));
+                                    report_trial_ms(ms, t->way[i].ms));
 }
 
 static bool has_gemm(const struct trial *t)
 {
     return t->m && t->n && t->k;
-}
-
-/* Texts are interned. */
-static bool alike(const struct trial *a, const struct trial *b)
-{
-    return a->scatter == b->scatter && a->shard == b->shard && a->m == b->m && a->n == b->n && a->k == b->k &&
-           a->batch == b->batch && a->trans == b->trans && a->type == b->type && a->gathered == b->gathered;
 }
 
 /* "4096 x 8192 x 1024, tn, bf16, gathered b". */
@@ -55,7 +32,7 @@ static void put_gemm(struct table *t, const struct trial *a)
         at += (size_t)snprintf(text + at, sizeof text - at, ", batch %" PRIu64, a->batch);
     if (a->trans && a->type && a->gathered)
         snprintf(text + at, sizeof text - at, ", %.16s, %.64s, %s %.16s", a->trans, a->type,
-                 a->scatter ? "sent" : "gathered", a->gathered);
+                 a->site.scatter ? "sent" : "gathered", a->gathered);
     table_cell(t, "%s", has_gemm(a) ? text : "no GEMM");
 }
 
@@ -65,7 +42,7 @@ static const char *which_counts(const struct member *b, size_t i)
     const struct trial *one = &b->trials.at[i];
     unsigned before = 0;
     for (size_t k = 0; k < b->trials.n; k++)
-        if (k != i && alike(&b->trials.at[k], one) && !b->trials.at[k].duel) {
+        if (k != i && report_trials_alike(&b->trials.at[k], one) && !b->trials.at[k].duel) {
             if (k > i)
                 return " (tried again below)";
             before++;
@@ -89,8 +66,8 @@ static void put_chosen(struct table *t, const struct trial *a, const char *which
 
 static void put_gain(struct table *t, const struct trial *a)
 {
-    double ms = has_gemm(a) && a->parts ? ms_of(a, a->parts) : a->ring_ms;
-    if (a->nccl || a->open || ms < 0 || a->nccl_ms <= 0)
+    double ms = report_trial_ring(a);
+    if (a->nccl || a->open || ms <= 0 || a->nccl_ms <= 0)
         table_cell(t, "-");
     else
         table_cell(t, "%.1f%%", 100 * (1 - ms / a->nccl_ms));
@@ -99,19 +76,74 @@ static void put_gain(struct table *t, const struct trial *a)
 static void put_trial(struct table *t, const struct comm *c, const struct member *b, size_t i)
 {
     const struct trial *a = &b->trials.at[i];
-    char bytes[FORM_ROOM], ms[ONE], list[LIST];
-    double whole = ms_of(a, 1);
+    char site[TRIAL_SITE], ms[TRIAL_MS], list[LIST];
     table_cell(t, "%s", c->name);
-    table_cell(t, "%s%s", form_bytes(bytes, (double)a->shard), a->scatter ? ", reduce-scatter" : "");
+    table_cell(t, "%s", report_trial_site(site, b, a->number));
     put_gemm(t, a);
     table_cell(t, "%" PRIu64 ", %s%s", a->calls, a->clock ? a->clock : "not told", a->duel ? ", duel" : "");
-    table_cell(t, "%s", put_ms(ms, a->ring_ms));
-    table_cell(t, "%s", put_ms(ms, a->nccl_ms));
-    table_cell(t, "%s", whole >= 0 ? put_ms(ms, whole) : "-");
+    table_cell(t, "%s", report_trial_ms(ms, a->ring_ms));
+    table_cell(t, "%s", report_trial_ms(ms, a->nccl_ms));
+    table_cell(t, "%s", report_trial_ms(ms, report_trial_parts(a, 1)));
     list_parts(list, sizeof list, a);
     table_cell(t, "%s", list);
     put_chosen(t, a, which_counts(b, i));
     put_gain(t, a);
+}
+
+struct shown {
+    struct report *r;
+    struct table table;
+    size_t trials, duels;
+};
+
+static void put_member(void *ctx, const struct comm *c, const struct member *b)
+{
+    struct shown *s = ctx;
+    for (size_t i = 0; i < b->trials.n; i++)
+        if (s->trials++ < TRIALS_SHOWN)
+            put_trial(&s->table, c, b, i);
+    s->duels += b->duels.n;
+}
+
+/* "1.844 ms"; "-": there is none. */
+static const char *with_unit(char *buf, double ms)
+{
+    report_trial_ms(buf, ms);
+    return *buf == '-' ? buf : strcat(buf, " ms");
+}
+
+static void say_duel(struct report *r, const struct comm *c, const struct duel *d)
+{
+    char ring[TRIAL_MS], nccl[TRIAL_MS], decided[64] = "not certain: each site by its own times";
+    if (strcmp(d->by, "sites") != 0)
+        snprintf(decided, sizeof decided, "decided: %s%s", strcmp(d->by, "nccl") == 0 ? "NCCL" : "ring",
+                 d->sites == 1 ? "" : " for all of them");
+    out_item(r->o,
+             "%s, duel of %" PRIu64 " site%s: %" PRIu64 " calls of the program took %s over the ring, %s by "
+             "NCCL; %s.",
+             c->name, d->sites, d->sites == 1 ? "" : "s", d->calls, with_unit(ring, d->ring_ms),
+             with_unit(nccl, d->nccl_ms), decided);
+}
+
+static void say_duels(void *ctx, const struct comm *c, const struct member *b)
+{
+    struct shown *s = ctx;
+    for (size_t i = 0; i < b->duels.n; i++)
+        if (s->duels++ < DUELS_SHOWN)
+            say_duel(s->r, c, &b->duels.at[i]);
+}
+
+static void say_all_duels(struct shown *s)
+{
+    if (s->duels == 0)
+        return;
+    out_say(s->r->o, "What a call takes is not all that a program feels, so in a duel all sites of a communicator that "
+                     "need one go one way, then the other; the times are of all calls of the communicator in a turn "
+                     "and of what runs beside them, the mean of the slowest rank.");
+    s->duels = 0;
+    report_each_member(s->r, say_duels, s);
+    if (s->duels > DUELS_SHOWN)
+        out_say(s->r->o, "%zu more duels are not listed.", s->duels - DUELS_SHOWN);
 }
 
 void report_trials(struct report *r)
@@ -126,30 +158,20 @@ void report_trials(struct report *r)
                                             {"parts: time", false, true},
                                             {"chosen", false, true},
                                             {"less than NCCL", true, true}};
-    struct table t = {.columns = columns, .n = sizeof columns / sizeof *columns};
-    size_t n = 0;
-    for (size_t i = 0; i < r->run->comms.n; i++) {
-        const struct comm *c = &r->m->comms.at[r->run->comms.at[i]];
-        for (size_t k = 0; k < c->members.n; k++) {
-            const struct member *b = &r->m->members.at[c->members.at[k]];
-            for (size_t j = 0; j < b->trials.n; j++)
-                if (n++ < TRIALS_SHOWN)
-                    put_trial(&t, c, b, j);
-        }
-    }
-    if (n == 0)
+    struct shown s = {.r = r, .table = {.columns = columns, .n = sizeof columns / sizeof *columns}};
+    report_each_member(r, put_member, &s);
+    if (s.trials + s.duels == 0)
         return;
     out_section(r->o, "tried", "What was tried");
-    out_say(
-        r->o,
-        "For gathers, or reduce-scatters, of one size slipring has tried these ways and goes by the best: over the "
-        "ring as it goes "
-        "without trials, NCCL, and over the ring with the GEMM whole or in so many equal parts; times are ms from "
-        "the gather to the end of its GEMM, or from the GEMM to the end of the reduce-scatter that sends its output, "
-        "median of the slowest rank. Where NCCL and the best way over "
-        "the ring "
-        "were close, a duel of these two has decided.");
-    out_table(r->o, &t);
-    if (n > TRIALS_SHOWN)
-        out_say(r->o, "%zu more are not listed.", n - TRIALS_SHOWN);
+    out_say(r->o,
+            "For gathers, or reduce-scatters, of one size slipring has tried these ways and goes by the best: over the "
+            "ring as it goes without trials, NCCL, and over the ring with the GEMM whole or in so many equal parts; "
+            "times are ms from the gather to the end of its GEMM, or from the GEMM to the end of the reduce-scatter "
+            "that sends its output, median of the slowest rank. Calls of one size that come behind different calls are "
+            "sites of their own, told apart by a letter. Where NCCL and the best way over the ring were close, a duel "
+            "of these two has decided.");
+    out_table(r->o, &s.table);
+    if (s.trials > TRIALS_SHOWN)
+        out_say(r->o, "%zu more are not listed.", s.trials - TRIALS_SHOWN);
+    say_all_duels(&s);
 }
