@@ -353,14 +353,18 @@ void slr_trials_lead(struct slr_comm *c)
     if (!any || !propose(t, &choice))
         return;        /* at a later call */
     unsigned over = 0; /* a duel, for so many sites */
+    const struct slr_trial_site *decided = NULL;
     int felt = NONE;
     for (uint32_t i = 0; i < t->sites; i++)
         if (due[i] >= DUE_CHOICE && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL) {
-            over++;
-            felt = due[i] == DUE_CHOICE && t->site[i].felt ? choice.site_way[i] : felt;
+            const bool by_program = due[i] == DUE_CHOICE && t->site[i].felt;
+            felt = by_program ? choice.site_way[i] : felt;
+            decided = !over++ || by_program ? &t->site[i] : decided;
         }
-    if (over)
-        slr_duel_tell(c, over, felt);
+    if (over) {
+        const struct slr_block_pairs pairs = pairs_with(c, decided);
+        slr_duel_tell(c, over, &pairs, felt);
+    }
     for (uint32_t i = 0; i < t->sites; i++)
         if (due[i] > DUE_CHANGE)
             chose(c, i, due[i], &choice);
@@ -421,9 +425,11 @@ static void end_trials(struct slr_trials *t, uint32_t site)
 void slr_trials_go_by(struct slr_trials *t)
 {
     struct slr_trial_site *s = t->site;
-    for (unsigned i = 0; i < t->sites; i++)
-        if (t->in_force.chosen[i] != t->coming.chosen[i])
+    for (unsigned i = 0; i < t->sites; i++) {
+        const unsigned by = s[i].like < 0 || t->coming.chosen[i] ? i : (unsigned)s[i].like;
+        if (t->in_force.chosen[by] != t->coming.chosen[by])
             s[i].settled[0] = s[i].settled[1] = 0;
+    }
     t->in_force = t->coming;
     for (unsigned i = 0; i < t->sites; i++) {
         if (t->site[i].again != t->in_force.again[i]) {

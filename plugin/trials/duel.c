@@ -58,24 +58,35 @@ void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS])
             }
 }
 
-void slr_duel_tell(const struct slr_comm *c, unsigned sites, int felt)
+/* Of the rounds of which both are known; 0: there are none. */
+static void mean_of(const struct slr_comm *c, double mean[2])
+{
+    float ms[2][SLR_TRIAL_ROUNDS];
+    uint32_t n = 0;
+    slr_duel_turns(c, ms);
+    for (uint32_t i = 0; i < c->trials->rounds; i++)
+        if (ms[SLR_WAY_RING][i] > 0 && ms[SLR_WAY_NCCL][i] > 0) {
+            n++;
+            for (int way = 0; way < 2; way++)
+                mean[way] += ((double)ms[way][i] - mean[way]) / n;
+        }
+}
+
+void slr_duel_tell(const struct slr_comm *c, unsigned sites, const struct slr_block_pairs *pairs, int felt)
 {
     const struct slr_trials *t = c->trials;
-    float ms[2][SLR_TRIAL_ROUNDS], mean[2] = {0};
-    slr_duel_turns(c, ms);
-    for (uint32_t i = 0; i < t->rounds; i++) {
-        mean[SLR_WAY_RING] += ms[SLR_WAY_RING][i] / (float)t->rounds;
-        mean[SLR_WAY_NCCL] += ms[SLR_WAY_NCCL][i] / (float)t->rounds;
-    }
+    double mean[2] = {0};
+    mean_of(c, mean);
     const uint32_t calls = t->blocks.turns.run - SLR_DUEL_FIRST;
     if (felt >= 0) {
         atomic_fetch_add(&slr_counters.felt, sites);
         atomic_fetch_add(&slr_counters.felt_calls, calls);
-        atomic_fetch_add(&slr_counters.felt_ns, (uint64_t)((double)mean[felt] * 1e6));
-        atomic_fetch_add(&slr_counters.felt_nccl_ns, (uint64_t)((double)mean[SLR_WAY_NCCL] * 1e6));
+        atomic_fetch_add(&slr_counters.felt_ns, (uint64_t)(mean[felt] * 1e6));
+        atomic_fetch_add(&slr_counters.felt_nccl_ns, (uint64_t)(mean[SLR_WAY_NCCL] * 1e6));
     }
-    slr_log(SLR_LOG_INFO, "duel", "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f by=%s", c->name,
-            c->rank, sites, calls, (double)mean[SLR_WAY_RING], (double)mean[SLR_WAY_NCCL],
+    slr_log(SLR_LOG_INFO, "duel",
+            "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f rounds=%u less=%.4f by=%s", c->name, c->rank,
+            sites, calls, mean[SLR_WAY_RING], mean[SLR_WAY_NCCL], pairs->n, pairs->mean,
             felt < 0               ? "sites"
             : felt == SLR_WAY_RING ? "ring"
                                    : "nccl");

@@ -169,8 +169,8 @@ uint32_t slr_duel_length(const struct slr_trials *t, uint32_t site, uint32_t lea
 /* What the turns of the latest one took, on the slowest rank. */
 void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS]);
 
-/* It is over, and was of so many sites; `felt`: what the program takes has decided for a way, or -1. */
-void slr_duel_tell(const struct slr_comm *c, unsigned sites, int felt);
+/* It is over, and was of so many sites; `felt`: what the program takes has decided for a way, or -1, by `pairs`. */
+void slr_duel_tell(const struct slr_comm *c, unsigned sites, const struct slr_block_pairs *pairs, int felt);
 
 /* ---- choice.c ---- */
 

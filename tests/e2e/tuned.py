@@ -76,7 +76,7 @@ def judge_program(line, duels):
     decided = [one for one in duels if one["by"] == line["by"]]
     if not decided:
         return f"goes by {line['by']} for the program, but no duel says so"
-    wrong = decided[-1][f"{line['by']}_ms"] > min(decided[-1]["ring_ms"], decided[-1]["nccl_ms"])
+    wrong = (decided[-1]["less"] > 0) != (line["by"] == "ring")
     return f"the duel's times are the other way round: {decided[-1]}" if wrong else ""
 
 
