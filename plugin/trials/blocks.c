@@ -63,10 +63,10 @@ void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS]
         const double ring = (double)ms[SLR_WAY_RING][i], nccl = (double)ms[SLR_WAY_NCCL][i];
         if (ring <= 0 || nccl <= 0)
             continue;
-        const double off = (nccl - ring) / nccl - pairs->mean;
+        const double less = 2 * (nccl - ring) / (nccl + ring), off = less - pairs->mean;
         pairs->n++;
         pairs->mean += off / pairs->n;
-        pairs->squares += off * ((nccl - ring) / nccl - pairs->mean);
+        pairs->squares += off * (less - pairs->mean);
     }
 }
 

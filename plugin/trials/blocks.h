@@ -48,8 +48,8 @@ void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS]);
 
 void slr_blocks_close(struct slr_blocks *b);
 
-/* How much less a turn took over the ring than by NCCL, as part of the latter: of so many rounds, mean and sum of the
- * squared deviations. */
+/* How much less a turn took over the ring than by NCCL, as part of the mean of both, so that one that was held up counts
+ * alike on either side: of so many rounds, mean and sum of the squared deviations. */
 struct slr_block_pairs {
     uint32_t n;
     double mean, squares;

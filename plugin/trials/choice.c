@@ -146,7 +146,9 @@ static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, str
     const int before = choice->site_way[m->site];
     if (m->stage == SLR_STAGE_DUEL) {
         const struct slr_block_pairs pairs = pairs_with(c, s);
-        const int felt = slr_blocks_judge(&pairs, s->pairs.n > 0);
+        int felt = slr_blocks_judge(&pairs, s->pairs.n > 0);
+        /* Not certain in several: the ring's, as far as that shows, or NCCL's, as a tie is. */
+        felt = felt < 0 && s->pairs.n > 0 && pairs.mean <= 0 ? SLR_WAY_NCCL : felt;
         const int known = felt < 0 ? s->before_duel : felt;
         if (known != NONE)
             choice->site_way[m->site] = known;
@@ -226,6 +228,8 @@ static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct 
     struct measured m;
     take(c, site, &m);
     c->trials->site[site].held = false;
+    if (due == DUE_DUEL && c->trials->site[site].before_duel == NONE)
+        return; /* nothing has been measured since what was told before */
     if (m.stage == SLR_STAGE_DUEL)
         c->trials->site[site].pairs = pairs_with(c, &c->trials->site[site]);
     if (due != DUE_DUEL)

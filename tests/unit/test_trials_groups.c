@@ -41,11 +41,12 @@ Test(trials_groups, it_may_be_nccls)
     cr_expect_eq(latest()->why, SLR_R_MEASURED);
 }
 
+/* The ring is ahead, but not certainly. */
 Test(trials_groups, when_nothing_tells_they_go_on)
 {
     grouped = 4;
     model.nccl = model.pace = 1;
-    steady = false;
+    uneven = (const double[]){0, 2, 2, 0, 2, 0}; /* of two rounds NCCL's turn, of the third the ring's */
     go(2 * SETTLED);
     cr_expect_eq(latest()->why, SLR_R_RING);
     cr_expect_eq(rank0()->in_force.chosen[0], 0);
@@ -54,18 +55,20 @@ Test(trials_groups, when_nothing_tells_they_go_on)
     cr_expect(once > 0 && in_stage(1, -1) == once && in_stage(3, -1) == once && in_stage(5, -1) == once,
               "again: %d, %d, %d calls", once, in_stage(3, -1), in_stage(5, -1));
     cr_expect_eq(in_stage(7, -1), 0, "more and more rarely");
+    cr_expect_eq(rank0()->site[0].pairs.n, 9, "each round counts once");
 }
 
-/* What one does not tell several do, together. */
-Test(trials_groups, later_duels_may_decide)
+/* It is not ahead, as far as several show: NCCL has them. */
+Test(trials_groups, later_duels_decide_for_nccl)
 {
     grouped = 4;
-    model.nccl = 0.7, model.pace = 1;
+    model.nccl = 0.95, model.pace = 1;
     steady = false;
     go(2 * SETTLED);
     cr_expect(latest()->why == SLR_R_RING && in_stage(1, -1) > 0);
     go(6 * SETTLED);
     cr_expect(latest()->why == SLR_R_MEASURED && latest()->stage == 3);
+    cr_expect_eq(rank0()->site[0].pairs.n, 6);
 }
 
 /* "(--)(--)..." */

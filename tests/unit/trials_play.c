@@ -205,6 +205,7 @@ static double takes(const struct rank *r, const struct went *w, size_t size)
 
 double beside[2], hiccup, half[2];
 bool steady;
+const double *uneven;
 
 /* What else the program does before its next call. */
 static double takes_beside(const struct rank *r, const struct went *w)
@@ -212,9 +213,9 @@ static double takes_beside(const struct rank *r, const struct went *w)
     const struct slr_turns *turns = &r->comm.trials->blocks.turns;
     const uint64_t number = r->comm.trials->agreed.calls - 1;
     double ms = beside[w->why != SLR_R_RING] + half[(r->calls + phase) / 12 % 2];
-    if (!steady && turns->rounds && number >= turns->after) {
+    if (turns->rounds && number >= turns->after) {
         const uint64_t block = (number - turns->after) / turns->run;
-        ms += (uint64_t)slr_duel_way(block) == block / 2 % 2 ? 3 : 0;
+        ms += uneven ? uneven[block % 6] : !steady && (uint64_t)slr_duel_way(block) == block / 2 % 2 ? 3 : 0;
     }
     return ms;
 }

@@ -36,15 +36,16 @@ extern const char *sizes;           /* likewise the calls' sizes, 1 for `shard`,
 extern const char *groups; /* likewise where calls stand: ( the first, - one within, ) the last of a group, or . */
 extern int64_t gemm_m;
 extern size_t shard;
-extern bool broken;      /* events can not be recorded */
-extern double beside[2]; /* ms from a call to the next besides: over the ring, by NCCL */
-extern double hiccup;    /* ms that one of 37 calls of rank 1 takes longer */
-extern bool steady;      /* else every turn of a duel takes some more, the ring's or NCCL's in turn */
-extern double half[2];   /* ms besides in each half of 24 calls, */
-extern int phase;        /* which begin so many calls earlier */
-extern int ahead;        /* calls that the host is ahead of the device */
-extern int grouped;      /* so many calls are a group; 0: none are */
-extern unsigned kept;    /* rules */
+extern bool broken;          /* events can not be recorded */
+extern double beside[2];     /* ms from a call to the next besides: over the ring, by NCCL */
+extern double hiccup;        /* ms that one of 37 calls of rank 1 takes longer */
+extern const double *uneven; /* ms besides of a call, by the turn of a duel, six of them; NULL: by `steady` */
+extern bool steady;          /* else every turn of a duel takes some more, the ring's or NCCL's in turn */
+extern double half[2];       /* ms besides in each half of 24 calls, */
+extern int phase;            /* which begin so many calls earlier */
+extern int ahead;            /* calls that the host is ahead of the device */
+extern int grouped;          /* so many calls are a group; 0: none are */
+extern unsigned kept;        /* rules */
 extern struct slr_tune_site latest_kept;
 
 void trials_open(void);
