@@ -13,7 +13,6 @@ enum {
     RARER = 16,    /* each time it takes twice as many, until then. A time has up to two stages */
     GROUPED = 8,   /* calls that were all in groups: nothing of theirs will be measured */
     ENOUGH = 4,    /* times the first calls, in which an iteration shows, unless it is long */
-    GONE = 512,    /* calls of the communicator without one of a site, which is not called any more, perhaps */
     NONE = -1,     /* a way: no call of the site has been measured */
 };
 
@@ -282,7 +281,7 @@ static bool is_unmeasured(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
     return t->coming.ended[site] == s->again + 1 && !t->coming.chosen[site] && !s->small && t->rounds > 1 &&
-           t->agreed.calls - s->called <= GONE;
+           slr_trials_is_called(t, s);
 }
 
 /* And it is time for a duel: when it is known what an iteration is, or would be, and memory is mapped; after one that told

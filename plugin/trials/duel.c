@@ -7,12 +7,13 @@
 
 #define PATIENCE 512u /* calls of the communicator that a duel waits for other sites */
 
-/* Its ways are being tried. */
+/* Its ways are being tried, or going to be: that would be in what the program takes. */
 static bool is_tried(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    return !s->given_up && s->chosen <= s->again && (s->again > 0 || s->calls > t->after) &&
-           t->coming.ended[site] <= s->again && !slr_trials_posted_by_all(t, site);
+    const bool goes_on = s->seen >= SLR_SPARSE_LEAST && slr_trials_is_called(t, s);
+    return !s->given_up && s->chosen <= s->again && goes_on && t->coming.ended[site] <= s->again &&
+           !slr_trials_posted_by_all(t, site);
 }
 
 bool slr_duel_may_begin(struct slr_trials *t)

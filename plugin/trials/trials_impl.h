@@ -16,6 +16,7 @@
 
 #define SLR_TRIALS_ROWS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
 #define SLR_SPARSE_LEAST 4
+#define SLR_TRIALS_GONE 512u        /* calls of the communicator without one of a site */
 #define SLR_TRIALS_WATCHED SLR_WAYS /* as a clock's way: the time is not of interest */
 
 /* Which way a call goes. */
@@ -110,6 +111,12 @@ static inline struct slr_turns slr_trials_turns(const struct slr_trials *t, cons
 static inline bool slr_trials_is_sparse(const struct slr_trial_site *s)
 {
     return s->seen >= SLR_SPARSE_LEAST && s->apart * 4 >= s->seen * 3;
+}
+
+/* Else it is of an earlier phase of the program, perhaps. */
+static inline bool slr_trials_is_called(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    return t->agreed.calls - s->called <= SLR_TRIALS_GONE;
 }
 
 /* Its calls are in groups with others, for the most part. */

@@ -264,3 +264,19 @@ Test(trials_programs, a_rank_with_hiccups)
     hiccup = 50;
     cr_expect_geq(random_layers(false, 1.03), 99);
 }
+
+/* Every second call has no GEMM, so that there is nothing to try for it but what a duel does: behind the others' trials, which
+ * would be in what the program takes. */
+Test(trials_programs, a_duel_waits_for_those_that_are_going_to_be_tried)
+{
+    int first = -1, last = -1;
+    program = "a`b`c`d`e`f`a`b`c`d`e`b`", sizes = "12"; /* the letter before a: none */
+    model.nccl = 1, model.pace = 1.05;
+    go(1200);
+    for (int i = 0; i < ranks[0].calls; i++) {
+        const struct went *w = &ranks[0].went[i];
+        first = w->trying && w->stage % 2 && first < 0 ? i : first;
+        last = w->trying && w->stage % 2 == 0 ? i : last;
+    }
+    cr_expect(last >= 0 && first > last, "a duel from call %d, ways are tried until call %d", first, last);
+}
