@@ -206,6 +206,7 @@ freeze_one() {
     sleep 60 &
     sleeper=$!
     trap 'echo $thawed >"$group/$state"; kill $sleeper; wait $sleeper; rmdir "$group"; rm -rf "$work"' EXIT
+    until grep -qsx sleep "/proc/$sleeper/comm"; do sleep 0.1; done # until then it is this shell's name
     echo $sleeper >"$group/cgroup.procs" && echo $frozen >"$group/$state" || fail "not frozen"
     for _ in 1 2 3 4 5 6 7 8 9; do # that takes the kernel a moment
         grep -qsx FROZEN "$group/$state" || grep -qsx 'frozen 1' "$group/cgroup.events" || sleep 0.2
