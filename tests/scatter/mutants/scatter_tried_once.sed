@@ -1,2 +1,2 @@
 # Another GEMM than was tried is not noticed.
-s/        s->strangers \+= is_stranger[^;]*;\n//
+s| *s->strangers \+=[^;]*;\n||
