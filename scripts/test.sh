@@ -172,7 +172,7 @@ if [ $all = 1 ]; then
     step "wheel" build_wheel
     # For the sanitizers less is enough: one victim while data is in flight, fused GEMMs with two ranks, no benchmark that
     # takes long; and neither the stand-ins themselves, nor programs without slipring.
-    few=('fault_flight_.*_[12](_.*)?' 'e2e_fuse_.*_[348]' 'e2e_trials_(two_comms|event|duel_ranks)' 'zero_fault_.*_put')
+    few=('fault_flight_.*_[12](_.*)?' 'e2e_fuse_.*_[348]' 'e2e_trials_(two_comms|event|duel_ranks|tuned)' 'zero_fault_.*_put')
     few+=('softgpu_.*' 'bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
     # Large and long ones run once, in the plain tests: all cases of order, gathers beyond 4 GiB, all reduce-scatters with
     # eight ranks, the GPU machine's script and the sources' structure.
@@ -192,11 +192,11 @@ if [ $all = 1 ]; then
     leave_out+=('memory_idle.*' 'fault_refused_.*' 'register_fault_.*' 'zero_fault_.*' 'memory_churn_(all|different)_.*')
     leave_out+=('memory_sites.*')
     # Each takes a minute there, and has the threads of those that stay.
-    leave_out+=('e2e_trials_(3|4|tuned|lt|in_place|off|reproducible|strict|two_streams)' 'e2e_small_(many|obeyed|tried)')
+    leave_out+=('e2e_trials_(3|4|lt|in_place|off|reproducible|strict|two_streams)' 'e2e_small_(many|obeyed|tried)')
     leave_out+=(e2e_kept_changed scatter_strict scatter_slow 'scatter_queue_.*' zero_shards_event 'fault_hung_.*_1(_.*)?')
     leave_out+=('scatter_verify_(wrong|look|reuse|unlike|loop)_.*')
     # What has one thread.
-    leave_out+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|tune_write)' ptx_assembles)
+    leave_out+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)' ptx_assembles)
     # The same with other settings.
     leave_out+=('scatter_graphs_(fused|one_lane|off|strict|untried)' 'scatter_tried_unlike_.*' 'scatter_(verify_)?mixed')
     leave_out+=('e2e_kept_(scatter|ranks|unwritable)' 'scatter_(look|unlike)_.*' 'e2e_gather_(4|8)' e2e_trials_2)
