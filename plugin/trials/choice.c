@@ -261,7 +261,7 @@ static bool is_watched(const struct slr_trials *t, uint32_t site)
 }
 
 /* No way would be measured: all calls are in groups. */
-static bool is_grouped(const struct slr_trials *t, const struct slr_trial_site *s)
+static bool has_only_groups(const struct slr_trials *t, const struct slr_trial_site *s)
 {
     return slr_stage_of(s->again) == SLR_STAGE_WAYS && s->posted <= s->again && s->seen >= GROUPED && s->alone == 0 &&
            t->coming.ended[s - t->site] <= s->again;
@@ -310,7 +310,7 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
 {
     struct slr_trials *t = c->trials;
     const struct slr_trial_site *s = &t->site[site];
-    if (is_grouped(t, s) || is_bare(t, site))
+    if (has_only_groups(t, s) || is_bare(t, site))
         choice->ended[site] = s->again + 1;
     else if (is_watched(t, site)) {
         choice->period[site] = slr_trial_gemms_period(&s->behind);
@@ -378,7 +378,7 @@ void slr_trials_tell(const struct slr_comm *c)
     const struct slr_trials *t = c->trials;
     for (unsigned i = 0; t && c->rank == 0 && i < t->sites; i++) {
         const struct slr_trial_site *s = &t->site[i];
-        const unsigned by = s->like < 0 || t->in_force.chosen[i] ? i : (unsigned)s->like;
+        const uint32_t by = slr_trials_goes_by(t, &t->in_force, i);
         const bool chosen = t->in_force.chosen[by] > 0;
         const int way = chosen ? t->in_force.site_way[by] : s->known ? s->known->way : slr_trials_base(s);
         const char *measured = t->site[by].felt ? "program" : "measured";
@@ -429,7 +429,7 @@ void slr_trials_go_by(struct slr_trials *t)
 {
     struct slr_trial_site *s = t->site;
     for (unsigned i = 0; i < t->sites; i++) {
-        const unsigned by = s[i].like < 0 || t->coming.chosen[i] ? i : (unsigned)s[i].like;
+        const uint32_t by = slr_trials_goes_by(t, &t->coming, i);
         if (t->in_force.chosen[by] != t->coming.chosen[by])
             s[i].settled[0] = s[i].settled[1] = 0;
     }

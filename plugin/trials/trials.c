@@ -139,23 +139,17 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
 /* Rank 0's. Groups differ between ranks, but iterations do not. */
 static void remember(struct slr_trials *t, const struct slr_call *call)
 {
-    const uint64_t group = slr_in_group() ? slr_group_now()->number : 0;
+    const struct slr_group *open = slr_group_now();
+    const uint64_t group = open ? open->number : 0;
     slr_trial_calls_add(&t->calls, slr_mix(call->shard, (uint64_t)call->scatter << 1 | (group && group != t->group)));
     t->group = group;
-}
-
-/* The site by whose choice, or rule, a call of this one goes. */
-static uint32_t goes_by(const struct slr_trials *t, uint32_t site)
-{
-    const struct slr_trial_site *s = &t->site[site];
-    return s->like < 0 || s->known || t->in_force.chosen[site] ? site : (uint32_t)s->like;
 }
 
 static enum slr_reason way_now(const struct slr_trials *t, bool scatter, bool small)
 {
     if (t->now.trying)
         return t->now.way == SLR_WAY_NCCL ? SLR_R_TRIAL : SLR_R_RING;
-    const uint32_t by = t->now.site < 0 ? 0 : goes_by(t, (uint32_t)t->now.site);
+    const uint32_t by = t->now.site < 0 ? 0 : slr_trials_goes_by(t, &t->in_force, (uint32_t)t->now.site);
     if (t->now.site >= 0 && t->in_force.chosen[by])
         return t->in_force.site_way[by] == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
     if (t->now.site >= 0 && t->site[by].known)
@@ -211,7 +205,7 @@ enum slr_reason slr_trials_call(struct slr_call *call)
 /* A reduce-scatter's site, when nothing is tried. */
 static bool is_for_ring(const struct slr_trials *t, int site)
 {
-    const uint32_t by = site < 0 ? 0 : goes_by(t, (uint32_t)site);
+    const uint32_t by = site < 0 ? 0 : slr_trials_goes_by(t, &t->in_force, (uint32_t)site);
     const struct slr_trial_known *known = t->site[by].known;
     return site >= 0 &&
            (t->in_force.chosen[by] ? t->in_force.site_way[by] != SLR_WAY_NCCL : known && known->way != SLR_WAY_NCCL);
@@ -223,8 +217,9 @@ static int settled_way(const struct slr_trials *t, uint32_t site, const struct s
     const struct slr_trial_known *known = slr_known_consumer(t, site, what);
     if (known)
         return known->way;
-    return is_for_ring(t, (int)site) ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), goes_by(t, site))
-                                     : SLR_WAY_NCCL;
+    return is_for_ring(t, (int)site)
+               ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), slr_trials_goes_by(t, &t->in_force, site))
+               : SLR_WAY_NCCL;
 }
 
 /* What the next call of that size would go by, were its ways not tried. */
@@ -268,7 +263,8 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
     const struct slr_consumer what = slr_trials_name(gemm, on_a ? SLR_CONSUMER_A : SLR_CONSUMER_B);
     const struct slr_trial_known *known =
         t->gather.duel ? NULL : slr_known_consumer(t, (uint32_t)t->gather.site, &what);
-    const uint32_t by = t->gather.duel ? (uint32_t)t->gather.site : goes_by(t, (uint32_t)t->gather.site);
+    const uint32_t by =
+        t->gather.duel ? (uint32_t)t->gather.site : slr_trials_goes_by(t, &t->in_force, (uint32_t)t->gather.site);
     const int way = known ? known->way : slr_way_chosen(&t->in_force, slr_consumer_hash(&what), by);
     return slr_way_parts(way, c->nranks);
 }

@@ -113,6 +113,14 @@ static inline bool slr_trials_is_sparse(const struct slr_trial_site *s)
     return s->seen >= SLR_SPARSE_LEAST && s->apart * 4 >= s->seen * 3;
 }
 
+/* The site by whose choice, or rule, a call of this one goes: its own, or its size's first one's. */
+static inline uint32_t slr_trials_goes_by(const struct slr_trials *t, const struct slr_trial_choice *choice,
+                                          uint32_t site)
+{
+    const struct slr_trial_site *s = &t->site[site];
+    return s->like < 0 || s->known || choice->chosen[site] ? site : (uint32_t)s->like;
+}
+
 /* Else it is of an earlier phase of the program, perhaps. */
 static inline bool slr_trials_is_called(const struct slr_trials *t, const struct slr_trial_site *s)
 {

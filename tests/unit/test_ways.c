@@ -4,7 +4,6 @@
 #include <string.h>
 #include "plugin/trials/period.h"
 #include "plugin/trials/samples.h"
-#include "plugin/trials/blocks.h"
 #include "plugin/trials/ways.h"
 
 Test(ways, parts)
@@ -97,39 +96,6 @@ static uint32_t period_of(const char *gemms)
     for (; *gemms; gemms++)
         slr_trial_gemms_add(&g, (uint64_t)*gemms);
     return slr_trial_gemms_period(&g);
-}
-
-/* Turns of a duel are whole iterations, where these are no longer than a turn may be. */
-Test(ways, turns_of_whole_iterations)
-{
-    cr_expect_eq(slr_duel_run(1, 0, false, 0), SLR_DUEL_FIRST + 8);
-    cr_expect_eq(slr_duel_run(1, 0, false, 7), SLR_DUEL_FIRST + 14);
-    cr_expect_eq(slr_duel_run(40, 0, true, 40), SLR_DUEL_FIRST + 80);
-    cr_expect_eq(slr_duel_run(40, 0, true, 512), SLR_DUEL_FIRST + 512);
-    cr_expect_eq(slr_duel_run(200, 0, true, 200), SLR_DUEL_FIRST + 400, "fewer, but whole ones");
-    cr_expect_eq(slr_duel_run(40, 0, true, 513), SLR_DUEL_FIRST + 80);
-}
-
-static uint32_t iteration_of(const char *before, const char *calls, int times)
-{
-    struct slr_trial_calls of = {.calls = 0};
-    for (; *before; before++)
-        slr_trial_calls_add(&of, (uint64_t)*before);
-    for (int i = 0; i < times; i++)
-        for (const char *c = calls; *c; c++)
-            slr_trial_calls_add(&of, (uint64_t)*c);
-    return slr_trial_calls_period(&of, 0);
-}
-
-Test(ways, the_period_of_calls)
-{
-    cr_expect_eq(iteration_of("", "", 0), 0);
-    cr_expect_eq(iteration_of("", "a", 2), 0);
-    cr_expect_eq(iteration_of("", "a", 3), 1);
-    cr_expect_eq(iteration_of("xyz", "agagagagbbgbbgbbgbbgagagagag", 2), 0);
-    cr_expect_eq(iteration_of("xyz", "agagagagbbgbbgbbgbbgagagagag", 3), 28, "no layer's");
-    cr_expect_eq(iteration_of("xyz", "agagagagbbgbbgbbgbbgagagagag", 300), 28, "what is kept");
-    cr_expect_eq(iteration_of("xyzxyzxyzxyzxyzxyzxyz", "agb", 3), 0, "it is the lesser part");
 }
 
 Test(ways, the_period_of_gemms)
@@ -478,57 +444,4 @@ Test(ways, the_worst_round_is_that_beside_what_is_in_use)
         }
     cr_expect_eq(slr_samples_row(&row, 2, SLR_WAY_NCCL).worst[SLR_WAY_WHOLE], 2);
     cr_expect_eq(slr_samples_row(&row, 2, SLR_WAY_RING).worst[SLR_WAY_NCCL], 0.75f);
-}
-
-/* ---- the turns of a duel ---- */
-
-static struct slr_block_pairs rounds_of(const float ring[3], const float nccl[3], uint32_t rounds)
-{
-    struct slr_block_pairs pairs = {0};
-    float ms[2][SLR_TRIAL_ROUNDS] = {{0}};
-    for (uint32_t i = 0; i < rounds; i++) {
-        ms[SLR_WAY_RING][i] = ring[i];
-        ms[SLR_WAY_NCCL][i] = nccl[i];
-    }
-    slr_blocks_add(&pairs, ms, rounds);
-    return pairs;
-}
-
-static int judged(const float ring[3], const float nccl[3], uint32_t rounds)
-{
-    const struct slr_block_pairs pairs = rounds_of(ring, nccl, rounds);
-    return slr_blocks_judge(&pairs, false);
-}
-
-/* With two degrees of freedom the mean has to be 1.69 times what the differences scatter by. */
-Test(ways, a_duel_is_decided_by_what_is_certain)
-{
-    const float same[3] = {10, 10, 10}, less[3] = {9, 9, 9}, hardly[3] = {9.99f, 9.99f, 9.99f}, none[3] = {9, 0, 8.6f},
-                unlike[3] = {10, 20, 30}, less_of_it[3] = {9, 18, 27}, unsteady[3] = {9, 11, 9},
-                just[3] = {9.4f, 9, 8.6f}, barely[3] = {9.4f, 9, 8.2f}, not_quite[3] = {9.4f, 9, 8};
-    cr_expect_eq(judged(less, same, 3), SLR_WAY_RING);
-    cr_expect_eq(judged(same, less, 3), SLR_WAY_NCCL);
-    cr_expect_eq(judged(less_of_it, unlike, 3), SLR_WAY_RING, "however unlike the rounds are");
-    cr_expect_eq(judged(same, same, 3), -1);
-    cr_expect_eq(judged(hardly, same, 3), -1, "less than clocks tell");
-    cr_expect_eq(judged(unsteady, same, 3), -1);
-    cr_expect_eq(judged(none, same, 3), -1, "0.1, 0.14: of two 6.3 times");
-    cr_expect_eq(judged(less, same, 1), -1);
-    cr_expect_eq(judged(just, same, 3), SLR_WAY_RING, "0.6, 1.0, 1.4: the mean is 2.5 of 0.4");
-    cr_expect_eq(judged(barely, same, 3), SLR_WAY_RING, "0.6, 1.0, 1.8: 1.86 of 0.61");
-    cr_expect_eq(judged(not_quite, same, 3), -1, "0.6, 1.0, 2.0: 1.66 of 0.72");
-}
-
-/* What a duel could not tell another one like it does, with the first one's rounds; of many one in a hundred. */
-Test(ways, what_duels_have_shown_adds_up)
-{
-    const float same[3] = {10, 10, 10}, not_quite[3] = {9, 6, 8}, steady_one[3] = {9.4f, 9, 8.6f};
-    struct slr_block_pairs pairs = rounds_of(not_quite, same, 3);
-    float ms[2][SLR_TRIAL_ROUNDS] = {{9, 6, 8}, {10, 10, 10}};
-    cr_expect_eq(slr_blocks_judge(&pairs, false), -1);
-    slr_blocks_add(&pairs, ms, 3);
-    cr_expect_eq(slr_blocks_judge(&pairs, true), SLR_WAY_RING, "%u: %g, %g", pairs.n, pairs.mean, pairs.squares);
-    pairs = rounds_of(steady_one, same, 3);
-    cr_expect_eq(slr_blocks_judge(&pairs, false), SLR_WAY_RING);
-    cr_expect_eq(slr_blocks_judge(&pairs, true), -1);
 }
