@@ -31,7 +31,7 @@ struct distance {
     uint32_t again;
 };
 
-/* The latest gather with these buffers, and whether a GEMM took it over. */
+/* The latest gather with these buffers, behind the same calls, and whether a GEMM took it over. */
 struct site {
     uint64_t key;
     bool consumed;
@@ -40,6 +40,7 @@ struct site {
 
 struct slr_expect {
     struct site site[PLACES];
+    struct site *latest;         /* of the latest gather; NULL: there was none */
     uint64_t key[SLR_TRANSFERS]; /* of the latest calls, by number */
     struct own_place own[SLR_TRANSFERS];
     uint64_t unlearned[SLR_MAX_RANKS];
@@ -81,25 +82,26 @@ bool slr_expect_begin(const struct slr_call *call, const struct slr_place *send)
     return true;
 }
 
-enum slr_wanted slr_expect_wanted(const struct slr_call *call)
+enum slr_wanted slr_expect_wanted(const struct slr_call *call, uint64_t context, bool whole)
 {
-    uint64_t key = call->comm->expect->key[call->number % SLR_TRANSFERS];
-    struct site *s = &call->comm->expect->site[key % PLACES];
-    enum slr_wanted wanted = s->key != key         ? SLR_WANTS_CHUNKS
-                             : !s->consumed        ? SLR_WANTS_NOTHING
-                             : s->shards >= SHARDS ? SLR_WANTS_SHARDS
-                                                   : SLR_WANTS_CHUNKS;
-    *s = (struct site){.key = key, .shards = s->key == key && s->consumed ? s->shards : 0};
-    return wanted;
+    struct slr_expect *e = call->comm->expect;
+    const uint64_t key = slr_mix(e->key[call->number % SLR_TRANSFERS], context);
+    struct site *s = e->latest = &e->site[key % PLACES];
+    const bool known = s->key == key, consumed = known && s->consumed;
+    const uint32_t shards = consumed ? s->shards : 0;
+    if (whole) /* as it is so by turns, it says nothing of the next one */
+        return SLR_WANTS_NOTHING;
+    *s = (struct site){.key = key, .shards = shards};
+    return !known             ? SLR_WANTS_CHUNKS
+           : !consumed        ? SLR_WANTS_NOTHING
+           : shards >= SHARDS ? SLR_WANTS_SHARDS
+                              : SLR_WANTS_CHUNKS;
 }
 
 void slr_expect_consumed(struct slr_comm *c, bool early)
 {
-    if (!c->expect)
-        return;
-    uint64_t key = c->expect->key[c->substituted % SLR_TRANSFERS];
-    struct site *s = &c->expect->site[key % PLACES];
-    if (s->key != key)
+    struct site *s = c->expect ? c->expect->latest : NULL;
+    if (!s)
         return;
     s->consumed = true;
     s->shards = early ? 0 : s->shards + 1;

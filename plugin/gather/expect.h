@@ -37,14 +37,17 @@ struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer
 
 /* What is expected to be waited for of the call's gather. Asked once for a call.
  *
- *   nothing   no GEMM took over the latest gather with these buffers: so it may well be this time
+ *   nothing   no GEMM took over the latest gather with these buffers behind the same calls: so it may well be this time
  *   shards    of the latest ones a GEMM took over so many in a row without waiting for less, that the
  *             trials (plugin/trials/trials.h) can have no other way in turn
  *   chunks    else
- */
-enum slr_wanted slr_expect_wanted(const struct slr_call *call);
+ *
+ * `context`: what the calls before were (slr_trials_context). Programs gather the same buffers for several purposes:
+ * Megatron-LM's layers share one receive buffer, and gather their input once for a GEMM of the forward pass and once more
+ * beside another one of the backward pass. `whole`: the GEMM will run whole, for once. */
+enum slr_wanted slr_expect_wanted(const struct slr_call *call, uint64_t context, bool whole);
 
-/* A GEMM has taken the communicator's latest gather over. `early`: it waits for chunks that do not
+/* A GEMM has taken the communicator's latest gather over, of which slr_expect_wanted was asked. `early`: it waits for chunks that do not
  * end a shard. */
 void slr_expect_consumed(struct slr_comm *c, bool early);
 

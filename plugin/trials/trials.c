@@ -202,6 +202,17 @@ enum slr_reason slr_trials_call(struct slr_call *call)
     return why;
 }
 
+uint64_t slr_trials_context(const struct slr_comm *c)
+{
+    return c->trials ? c->trials->contexts.now : 0;
+}
+
+bool slr_trials_tries_whole(const struct slr_comm *c)
+{
+    const struct slr_trial_turn *turn = c->trials ? &c->trials->gather : NULL;
+    return turn && turn->trying && !turn->duel && turn->way == SLR_WAY_WHOLE;
+}
+
 /* A reduce-scatter's site, when nothing is tried. */
 static bool is_for_ring(const struct slr_trials *t, int site)
 {

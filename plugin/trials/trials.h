@@ -75,6 +75,11 @@ bool slr_trials_captured(struct slr_comm *c, size_t shard, bool scatter);
 void slr_trials_begin(const struct slr_call *call);
 void slr_trials_gathered(const struct slr_call *call, CUstream end);
 
+/* Of the latest gather that the ring has: what the calls up to it were, 0 without trials; and whether a GEMM behind it is to
+ * run whole in its turn. Under the communicator's lock. */
+uint64_t slr_trials_context(const struct slr_comm *c);
+bool slr_trials_tries_whole(const struct slr_comm *c);
+
 /* How many equal parts the GEMM, described, is to have that consumes the latest gather, as its A or
  * its B; 1: it stays whole; 0: by the pace. Under the communicator's lock. */
 uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a);

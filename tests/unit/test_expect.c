@@ -140,3 +140,53 @@ Test(expect, memory_in_no_block_has_no_distance)
     NOTHING(slr_expected_place(&call, PEER, true));
     fresh();
 }
+
+/* What is expected of a gather in a context; a GEMM then takes it over, waiting for chunks, or none does. */
+static enum slr_wanted wanted_at(size_t offset, uint64_t context, bool whole, bool consumed)
+{
+    expected_at(offset, false, false);
+    const struct slr_call call = {.comm = &comm, .number = comm.substituted};
+    const enum slr_wanted wanted = slr_expect_wanted(&call, context, whole);
+    if (consumed)
+        slr_expect_consumed(&comm, true);
+    return wanted;
+}
+
+Test(expect, a_gather_is_wanted_as_the_latest_one_was_behind_the_same_calls)
+{
+    fresh();
+    cr_expect_eq(wanted_at(4096, 1, false, true), SLR_WANTS_CHUNKS);
+    cr_expect_eq(wanted_at(4096, 2, false, false), SLR_WANTS_CHUNKS);
+    for (int i = 0; i < 3; i++) { /* the same buffers, for a GEMM and for none */
+        cr_expect_eq(wanted_at(4096, 1, false, true), SLR_WANTS_CHUNKS);
+        cr_expect_eq(wanted_at(4096, 2, false, false), SLR_WANTS_NOTHING);
+    }
+    cr_expect_eq(wanted_at(4096, 1, false, false), SLR_WANTS_CHUNKS);
+    cr_expect_eq(wanted_at(4096, 1, false, false), SLR_WANTS_NOTHING);
+    fresh();
+}
+
+Test(expect, a_turn_of_whole_GEMMs_tells_nothing_of_the_next_one)
+{
+    fresh();
+    wanted_at(4096, 1, false, true);
+    cr_expect_eq(wanted_at(4096, 1, true, false), SLR_WANTS_NOTHING);
+    cr_expect_eq(wanted_at(4096, 1, true, false), SLR_WANTS_NOTHING);
+    cr_expect_eq(wanted_at(4096, 1, false, true), SLR_WANTS_CHUNKS);
+    cr_expect_eq(wanted_at(4096, 1, false, false), SLR_WANTS_CHUNKS);
+    cr_expect_eq(wanted_at(4096, 1, true, false), SLR_WANTS_NOTHING);
+    cr_expect_eq(wanted_at(4096, 1, false, false), SLR_WANTS_NOTHING);
+    fresh();
+}
+
+Test(expect, whole_shards_are_enough_when_nobody_has_wanted_less_for_long)
+{
+    fresh();
+    for (int i = 0; i < 32; i++) {
+        cr_expect_eq(wanted_at(4096, 1, false, false), SLR_WANTS_CHUNKS);
+        slr_expect_consumed(&comm, false);
+    }
+    cr_expect_eq(wanted_at(4096, 1, false, true), SLR_WANTS_SHARDS);
+    cr_expect_eq(wanted_at(4096, 1, false, true), SLR_WANTS_CHUNKS);
+    fresh();
+}
