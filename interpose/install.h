@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Driver functions for which a join is not enough. They are gated as all others (gate.def says what
- * they join); behind the gate the stub jumps to a function of alloc.c, event.c, given.c or graph.c instead
- * of the driver's.
+ * they join); behind the gate the stub jumps to a function of alloc.c, connections.c, event.c, given.c or
+ * graph.c instead of the driver's.
  *
  * Each function below puts those of one file in front of the driver's in slr_gate_real; with
  * SLIPRING_ENABLE=off it does nothing. Once, when the driver's functions have been found and before
@@ -13,6 +13,9 @@
  * the driver lacks what the cache needs. Also without the cache: what unmaps or releases virtual
  * memory, unless SLIPRING_ZERO_COPY is off, and what resets or releases a device's context. */
 void slr_alloc_install(void);
+
+/* connections.c: cuInit, which reads how many hardware queues there are to be; SLIPRING_CONNECTIONS. */
+void slr_connections_install(void);
 
 /* event.c: events that go from process to process, and streams that end. An event whose handle
  * another process has can be recorded there, unseen by this one; so it must not carry a gather
@@ -28,5 +31,8 @@ void slr_given_install(void);
  * (plugin/gather/graphs.h). As long as none does, these do what the driver's do, after one look at
  * a counter. */
 void slr_graph_install(void);
+
+/* The first time that the process uses NCCL: logs that there are more queues than the environment says, if so. */
+void slr_connections_tell(void);
 
 #endif

@@ -101,6 +101,7 @@ static void install_gate(void)
     for (unsigned i = 0; i < SLR_GATE_COUNT; i++)
         slr_gate_real[i] = slr_gate_found[i] ? slr_gate_found[i] : (void *)slr_gate_missing;
     slr_alloc_install();
+    slr_connections_install();
     slr_event_install();
     slr_given_install();
     slr_graph_install();
