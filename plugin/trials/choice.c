@@ -15,6 +15,7 @@ enum {
     ENOUGH = 4,    /* times the first calls, in which an iteration shows, unless it is long */
     NONE = -1,     /* a way: no call of the site has been measured */
 };
+#define DOUBT 0.01 /* by which what the program takes speaks against a choice */
 
 /* ---- each rank's post ---- */
 
@@ -138,6 +139,12 @@ static struct slr_block_pairs pairs_with(const struct slr_comm *c, const struct 
     return pairs;
 }
 
+/* Its own calls' times have decided, and what the program takes speaks for the other way, though that is not certain. */
+static bool is_doubtful(const struct slr_block_pairs *pairs, int way)
+{
+    return pairs->n > 0 && (way == SLR_WAY_NCCL ? pairs->mean > DOUBT : pairs->mean < -DOUBT);
+}
+
 /* Whether `choice` says whose the site is now, or a duel has to, or it is left as it was. */
 static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, struct slr_trial_choice *choice)
 {
@@ -155,6 +162,7 @@ static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, str
         if (!own && known == NONE)
             return SLR_VERDICT_NOTHING;
         s->felt = felt >= 0;
+        s->doubtful = own && is_doubtful(&pairs, choice->site_way[m->site]);
         return SLR_VERDICT_CHOSEN;
     }
     const enum slr_verdict v = slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice);
@@ -229,7 +237,8 @@ static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct 
     c->trials->site[site].held = false;
     if (due == DUE_DUEL && c->trials->site[site].before_duel == NONE)
         return; /* nothing has been measured since what was told before */
-    if (m.stage == SLR_STAGE_DUEL)
+    /* The next duel of a doubtful one may be of fewer sites: it is a measurement of its own. */
+    if (m.stage == SLR_STAGE_DUEL && !c->trials->site[site].doubtful)
         c->trials->site[site].pairs = pairs_with(c, &c->trials->site[site]);
     if (due != DUE_DUEL)
         c->trials->site[site].chosen = c->trials->site[site].again + 1;
@@ -275,13 +284,14 @@ static bool is_bare(const struct slr_trials *t, uint32_t site)
            !s->small && t->rounds > 1 && slr_trial_gemms_none(&s->behind);
 }
 
-/* Nothing has been found of it, as its calls can not be measured, each for itself; but what the program takes can. It is
- * still called. */
-static bool is_unmeasured(const struct slr_trials *t, uint32_t site)
+/* Nothing has been found of it, as its calls can not be measured, each for itself; but what the program takes can. Or that
+ * has been, and leaves doubts. It is still called. */
+static bool is_open(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    return t->coming.ended[site] == s->again + 1 && !t->coming.chosen[site] && !s->small && t->rounds > 1 &&
-           slr_trials_is_called(t, s);
+    const bool open = s->doubtful ? t->coming.chosen[site] == s->again + 1
+                                  : t->coming.ended[site] == s->again + 1 && !t->coming.chosen[site];
+    return open && !s->small && t->rounds > 1 && slr_trials_is_called(t, s);
 }
 
 /* And it is time for a duel: when it is known what an iteration is, or would be, and memory is mapped; after one that told
@@ -292,7 +302,8 @@ static bool is_due(const struct slr_trials *t, uint32_t site)
     const uint64_t calls = t->agreed.calls - s->born, enough = (uint64_t)ENOUGH * t->after;
     const uint64_t longest = enough > s->duel_calls ? enough : s->duel_calls;
     if (s->duel_end)
-        return t->agreed.calls >= s->duel_end + (longest << (2 + (s->again / 2 < RARER ? s->again / 2 : RARER)));
+        return t->agreed.calls >=
+               s->duel_end + (longest << (!s->doubtful + 1 + (s->again / 2 < RARER ? s->again / 2 : RARER)));
     if (!slr_trials_is_grouped(s)) /* it has times of its own as well */
         return calls >= t->after;
     return calls >= enough && (calls >= SLR_TRIAL_LATEST_CALLS || slr_trial_calls_period(&t->calls, (uint32_t)enough));
@@ -317,7 +328,7 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
         choice->again[site] = slr_stage_next_trials(0);
     } else if (has_period(t, site))
         choice->period[site] = slr_trial_gemms_period(&s->behind);
-    else if (is_unmeasured(t, site) && (s->held || is_due(t, site))) {
+    else if (is_open(t, site) && (s->held || is_due(t, site))) {
         t->site[site].held = true;
         return duel ? begin_duel(t, site, choice) : DUE_NOTHING;
     } else if (s->held && !duel)
@@ -348,7 +359,7 @@ void slr_trials_lead(struct slr_comm *c)
     }
     choice.duel_run = 0; /* of the longest, so that each of its sites is measured */
     for (uint32_t i = 0; i < t->sites && begins; i++) {
-        if (due[i] == DUE_NOTHING && is_unmeasured(t, i)) /* no second one for them */
+        if (due[i] == DUE_NOTHING && is_open(t, i)) /* no second one for them */
             due[i] = (uint8_t)begin_duel(t, i, &choice);
         if (due[i] == DUE_DUEL)
             choice.duel_run = slr_duel_length(t, i, choice.duel_run);

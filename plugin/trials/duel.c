@@ -6,6 +6,7 @@
 #include "plugin/trials/trials_impl.h"
 
 #define PATIENCE 512u /* calls of the communicator that a duel waits for other sites */
+#define GROUPED 48u   /* calls of it in a turn, where nothing but the program's time can tell */
 
 /* Its ways are being tried, or going to be: that would be in what the program takes. */
 static bool is_tried(const struct slr_trials *t, uint32_t site)
@@ -37,13 +38,22 @@ static uint64_t gap_of(const struct slr_trials *t, const struct slr_trial_site *
     return period && (slr_trials_is_grouped(s) || gap > period) ? period : gap;
 }
 
+/* Calls that a turn of the site's latest duel measured, where that is to be repeated; else 0. */
+static uint64_t measured_before(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    const bool repeated = s->before_duel < 0 && s->duel_calls;
+    return repeated ? s->duel_calls / (2 * t->rounds) - SLR_DUEL_FIRST : 0;
+}
+
 uint32_t slr_duel_length(const struct slr_trials *t, uint32_t site, uint32_t least)
 {
     const struct slr_trial_site *s = &t->site[site];
     const uint32_t period = slr_trial_calls_period(&t->calls, 0);
     const uint64_t gap = gap_of(t, s, period);
+    const bool grouped = slr_trials_is_grouped(s);
+    const uint64_t again = 2 * measured_before(t, s), least_calls = again ? again : grouped ? GROUPED : 0;
     const uint32_t run = slr_duel_run(gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX, s->period,
-                                      slr_trials_is_grouped(s) || slr_trials_is_sparse(s), period);
+                                      grouped || slr_trials_is_sparse(s), period, (uint32_t)least_calls);
     return run > least ? run : least;
 }
 

@@ -41,7 +41,8 @@ struct slr_trial_site {
     uint32_t run;
     bool held;                     /* rank 0's: a duel is due */
     struct slr_block_pairs pairs;  /* rank 0's: of its duels since its ways were tried, if they ever were */
-    bool felt;                     /* rank 0's: what the program takes has decided, the latest time */
+    bool felt;                     /* rank 0's: what the program takes has decided, the latest time; */
+    bool doubtful;                 /* that speaks against the choice, and was not certain */
     uint64_t apart;                /* calls that came behind another site's */
     bool sparse;                   /* ways.h; of the stage that it is in */
     uint64_t settled[2];           /* calls by what is in force, since that was last changed: [1]: over the ring */
@@ -51,7 +52,7 @@ struct slr_trial_site {
     uint64_t early;                /* of a small one, before its ways are tried */
     uint32_t again;                /* as slr_trial_choice's */
     uint32_t posted, chosen;       /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
-    int before_duel;               /* rank 0's: the better one in the first stage; -1: it measured nothing */
+    int before_duel;               /* rank 0's: the better one in the first stage; -1: of this duel there was none */
     uint32_t watched, strangers;   /* calls behind the trials; those with another GEMM than was tried */
     uint32_t period;               /* by which the stage goes that it is in */
     struct slr_trial_gemms behind; /* rank 0's */

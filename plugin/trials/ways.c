@@ -9,9 +9,10 @@
 #define DUEL_SPARSE 2u /* of a sparse one; */
 #define DUEL_MOST 512u /* but of the communicator not more than so many */
 #define BETTER_PARTS 0.99f
-#define BETTER_RING 0.98f    /* than NCCL, of which a tie is */
-#define FAR_APART 0.85f      /* more than short runs are off */
-#define FAR_BETTER_NCCL 0.5f /* where no GEMM is known to wait: what its kernels take from those beside may be more */
+#define BETTER_RING 0.98f /* than NCCL, of which a tie is */
+#define FAR_APART 0.85f   /* more than short runs are off */
+#define FAR_BETTER_BARE                                                                                                \
+    0.5f /* where no GEMM is known to wait: what NCCL's kernels take from those beside may be more */
 /* Times of the host scatter more: on H200 by a half, in short runs. */
 #define BETTER_RING_OF_HOST 0.95f
 #define FAR_APART_OF_HOST 0.5f
@@ -94,13 +95,14 @@ static uint32_t run_length(const struct slr_turns *t)
     return of.first + whole_periods(of.run - of.first, t->period);
 }
 
-uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t iteration)
+uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t iteration, uint32_t least_calls)
 {
     const uint32_t own = whole_periods(sparse ? DUEL_SPARSE : DUEL, period), least = whole_periods(DUEL, period);
     const uint32_t calls = gap < DUEL_MOST / own ? own * gap : DUEL_MOST;
-    const uint32_t measured = gap > 1 && calls < DUEL ? DUEL : gap > 1 ? calls : least;
+    const uint32_t enough = gap > 1 && calls < DUEL ? DUEL : gap > 1 ? calls : least;
+    const uint32_t measured = enough > least_calls ? enough : least_calls;
     const uint32_t whole = whole_periods(measured, iteration), most = iteration ? DUEL_MOST / iteration * iteration : 0;
-    return SLR_DUEL_FIRST + (whole <= DUEL_MOST ? whole : most ? most : measured);
+    return SLR_DUEL_FIRST + (whole <= DUEL_MOST ? whole : most ? most : measured < DUEL_MOST ? measured : DUEL_MOST);
 }
 
 uint64_t slr_trials_end(const struct slr_turns *t)
@@ -206,16 +208,17 @@ static void add(struct slr_trial_choice *choice, const struct slr_trial_row *row
 /* Of one site, all rows that count together: over the ring, and by NCCL. */
 struct sums {
     float ring, nccl;
+    float far;    /* over the ring it takes longer than this: NCCL is far better */
     bool of_host; /* of any row: times that scatter more */
-    bool gemm;    /* one waits for the collective, or it for one */
 };
 
 static void add_row(struct sums *sums, const struct slr_trial_row *row, int way)
 {
-    sums->ring += row->ms[way] * (float)row->calls;
-    sums->nccl += row->ms[SLR_WAY_NCCL] * (float)row->calls;
+    const float ring = row->ms[way] * (float)row->calls, nccl = row->ms[SLR_WAY_NCCL] * (float)row->calls;
+    sums->ring += ring;
+    sums->nccl += nccl;
+    sums->far += nccl / (row->of_host ? FAR_APART_OF_HOST : row->gemm ? FAR_APART : FAR_BETTER_BARE);
     sums->of_host |= row->of_host;
-    sums->gemm |= row->gemm != 0;
 }
 
 static int better(const struct sums *sums)
@@ -226,9 +229,7 @@ static int better(const struct sums *sums)
 
 static bool far_apart(const struct sums *sums)
 {
-    const float least = sums->of_host ? FAR_APART_OF_HOST : FAR_APART;
-    const float least_of_nccl = sums->of_host || sums->gemm ? least : FAR_BETTER_NCCL;
-    return sums->ring < sums->nccl * least || sums->nccl < sums->ring * least_of_nccl;
+    return sums->ring < sums->nccl * (sums->of_host ? FAR_APART_OF_HOST : FAR_APART) || sums->ring > sums->far;
 }
 
 /* The n-th row of rank r, of the slowest rank. False: it does not count, or has been counted. */

@@ -147,8 +147,9 @@ struct slr_turns {
 };
 
 /* How many calls of the communicator a turn has at least in a duel with a site of which one in `gap` is. What is measured of
- * it is whole iterations, of so many calls, unless those are too long; 0: not known. */
-uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t iteration);
+ * it is whole iterations, of so many calls, unless those are too long; 0: not known. `least_calls` are measured at least, if
+ * that is not too many. */
+uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t iteration, uint32_t least_calls);
 
 /* In a duel: ring, NCCL, NCCL, ring, ring, NCCL: what falls on the same half of each pair is not always the same way's. */
 static inline int slr_duel_way(uint64_t turn)

@@ -83,7 +83,7 @@ case_changed() {
 # Calls in groups with others have no times of their own: what the program takes has decided, whichever GEMM there is.
 case_grouped() {
     export SOFTGPU_TIMING=1 SOFTGPU_COMPUTE=0 SOFTGPU_MEMOP_US=3000 # the ring is slow
-    SLIPRING_TUNE_KEEP=on run --set SLIPRING_TRIALS=3 --has "$(event duel '"by":"nccl"')" --has "$(event tune_kept)" --hasnt "$(event tried)" -- "$sites" 2 two+unchecked:200
+    SLIPRING_TUNE_KEEP=on run --set SLIPRING_TRIALS=3 --has "$(event duel '"by":"nccl"')" --has "$(event tune_kept)" --hasnt "$(event tried)" -- "$sites" 2 two+unchecked:450
     grep -qE '^site bytes=12288 .* gemm=any : way=nccl # kept by slipring$' "$work/a.tune" || fail "no rule for any GEMM"
     run --set SLIPRING_TRIALS=3 "${untried[@]}" --has "$(event site_known '"by":"nccl"')" --hasnt "$(event substitute)" -- "$sites" 2 two+unchecked:30
 }

@@ -109,10 +109,36 @@ Test(trials, a_gather_alone_has_a_duel_at_once)
     cr_expect(kept == 1 && !latest_kept.nccl && latest_kept.consumer.m == 0);
 }
 
+/* Its own calls' times say NCCL, as a tie is; what the program takes says the ring, once with one turn that was slow. */
+Test(trials, a_doubtful_choice_is_looked_at_again)
+{
+    model.nccl = model.pace = 1;
+    beside[SLR_WAY_NCCL] = 0.2;
+    uneven = (const double[]){0.25, 0, 0, 0, 0, 0};
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_MEASURED && in_stage(1, -1) == OF_DUEL);
+    uneven = NULL;
+    steady = true;
+    go(4 * SETTLED);
+    cr_expect_eq(latest()->why, SLR_R_RING);
+    cr_expect_eq(in_stage(3, -1), 6 * (SLR_DUEL_FIRST + 16), "a longer one");
+    cr_expect_eq(in_stage(5, -1), 0);
+}
+
+/* Neither way is better: that is no doubt. */
+Test(trials, a_tie_leaves_no_doubt)
+{
+    model.nccl = model.pace = 1;
+    steady = true;
+    go(10 * SETTLED);
+    cr_expect(latest()->why == SLR_R_MEASURED && in_stage(1, -1) == OF_DUEL && in_stage(3, -1) == 0);
+}
+
 /* When GEMMs come to consume its gathers, their ways are tried. */
 Test(trials, a_gather_that_was_alone)
 {
     gemm_m = 0;
+    steady = true; /* no doubts are left */
     model.nccl = 1, model.pace = 0.9, model.parts[3] = 0.5;
     go(SETTLED);
     cr_expect_eq(in_stage(2, -1), 0);
@@ -209,6 +235,7 @@ Test(trials, what_a_duel_was_about_is_known)
 /* Another GEMM: all ways again, and a duel again. */
 Test(trials, strangers_behind_a_duel)
 {
+    steady = true;
     model.nccl = 1, model.pace = 0.9;
     go(SETTLED);
     gemm_m = 16;

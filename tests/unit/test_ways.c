@@ -41,7 +41,7 @@ Test(ways, each_way_has_its_turns)
 /* Longer runs of two ways, of which more is left out. */
 Test(ways, a_duel)
 {
-    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_DUEL, false, slr_duel_run(1, 0, false, 0)};
+    const struct slr_turns turns = {10, 3, 0, SLR_STAGE_DUEL, false, slr_duel_run(1, 0, false, 0, 0)};
     unsigned calls[SLR_WAYS] = {0}, counted[SLR_WAYS] = {0};
     int way;
     uint32_t round;
@@ -65,7 +65,7 @@ Test(ways, a_duel)
 /* Each GEMM of the period has each way once in each round, but for what is left out. */
 static void turns_of_whole_periods(enum slr_stage stage, uint32_t period, bool sparse)
 {
-    const struct slr_turns turns = {7, 3, period, stage, sparse, slr_duel_run(1, period, sparse, 0)};
+    const struct slr_turns turns = {7, 3, period, stage, sparse, slr_duel_run(1, period, sparse, 0, 0)};
     unsigned counted[SLR_WAYS][3][SLR_TRIAL_PERIOD] = {{{0}}};
     uint32_t round;
     bool measured;
@@ -223,6 +223,25 @@ static int judge(const struct slr_trial_row *first, uint32_t n, const struct slr
 }
 
 /* One rank's is enough. */
+/* A site of whose calls some come with a GEMM: of the others NCCL has to be twice as fast. */
+Test(ways, calls_without_a_GEMM_are_not_decided_as_soon)
+{
+    const struct slr_trial_row rows[][2] = {{ROW(0, 0, 18, 10), ROW(7, 0, 8, 10, 8, 8, 8, 8, 8)},
+                                            {ROW(0, 0, 30, 10), ROW(7, 0, 8, 10, 8, 8, 8, 8, 8)},
+                                            {ROW(0, 0, 8, 10), ROW(7, 0, 8, 10, 8, 8, 8, 8, 8)}};
+    static const struct {
+        enum slr_verdict verdict;
+        int way;
+    } expected[] = {
+        {SLR_VERDICT_DUEL, SLR_WAY_NCCL}, {SLR_VERDICT_CHOSEN, SLR_WAY_NCCL}, {SLR_VERDICT_CHOSEN, SLR_WAY_RING}};
+    for (int i = 0; i < 3; i++) {
+        struct slr_trial_choice choice = {.rows = 0};
+        const struct slr_trial_row *const all[] = {rows[i]};
+        cr_expect_eq(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_RING, &choice), expected[i].verdict);
+        cr_expect_eq(choice.site_way[0], expected[i].way);
+    }
+}
+
 Test(ways, times_of_the_host_have_to_be_further_apart)
 {
     struct slr_trial_row a = ROW(7, 0, 10, 16, 10, 10, 10, 10, 10), b = a;

@@ -7,12 +7,16 @@
 /* Turns of a duel are whole iterations, where these are no longer than a turn may be. */
 Test(ways, turns_of_whole_iterations)
 {
-    cr_expect_eq(slr_duel_run(1, 0, false, 0), SLR_DUEL_FIRST + 8);
-    cr_expect_eq(slr_duel_run(1, 0, false, 7), SLR_DUEL_FIRST + 14);
-    cr_expect_eq(slr_duel_run(40, 0, true, 40), SLR_DUEL_FIRST + 80);
-    cr_expect_eq(slr_duel_run(40, 0, true, 512), SLR_DUEL_FIRST + 512);
-    cr_expect_eq(slr_duel_run(200, 0, true, 200), SLR_DUEL_FIRST + 400, "fewer, but whole ones");
-    cr_expect_eq(slr_duel_run(40, 0, true, 513), SLR_DUEL_FIRST + 80);
+    cr_expect_eq(slr_duel_run(1, 0, false, 0, 0), SLR_DUEL_FIRST + 8);
+    cr_expect_eq(slr_duel_run(1, 0, false, 7, 0), SLR_DUEL_FIRST + 14);
+    cr_expect_eq(slr_duel_run(40, 0, true, 40, 0), SLR_DUEL_FIRST + 80);
+    cr_expect_eq(slr_duel_run(40, 0, true, 512, 0), SLR_DUEL_FIRST + 512);
+    cr_expect_eq(slr_duel_run(200, 0, true, 200, 0), SLR_DUEL_FIRST + 400, "fewer, but whole ones");
+    cr_expect_eq(slr_duel_run(40, 0, true, 513, 0), SLR_DUEL_FIRST + 80);
+    cr_expect_eq(slr_duel_run(4, 0, true, 4, 48), SLR_DUEL_FIRST + 48);
+    cr_expect_eq(slr_duel_run(4, 0, true, 5, 48), SLR_DUEL_FIRST + 50);
+    cr_expect_eq(slr_duel_run(4, 0, true, 0, 1000), SLR_DUEL_FIRST + 512);
+    cr_expect_eq(slr_duel_run(4, 0, true, 200, 1000), SLR_DUEL_FIRST + 400);
 }
 
 static uint32_t iteration_of(const char *before, const char *calls, int times)
