@@ -43,6 +43,8 @@ static void load(void)
 {
     void *runtime = dlopen("libcudart.so." TEXT(SLIPRING_CUDA_MAJOR), RTLD_NOW | RTLD_LOCAL),
          *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!runtime || !driver)
+        DIE(3, "%s", dlerror());
     LOAD(rt, runtime, cudaMalloc);
     LOAD(rt, runtime, cudaFree);
     LOAD(rt, runtime, cudaMemcpyAsync);

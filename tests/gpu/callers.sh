@@ -37,7 +37,7 @@ done
 compile() {
     local program=$1 home=${CUDA_HOME:-/usr/local/cuda}
     shift
-    gcc -std=gnu11 -D_GNU_SOURCE -O2 -isystem "$home/include" -isystem "$(nccl_include)" -o "$built/$program" "$@" -ldl -lrt -lpthread
+    gcc -std=gnu11 -D_GNU_SOURCE "-DSLIPRING_CUDA_MAJOR=$(cuda_major)" -O2 -isystem "$home/include" -isystem "$(nccl_include)" -o "$built/$program" "$@" -ldl -lrt -lpthread
 }
 
 make_programs() (

@@ -21,8 +21,8 @@
 #   --cpu          two ranks over gloo, tiny sizes: tries the programs and this script; nothing is moved
 #   --build DIR    use this build as it is instead of building in build-gpu
 #   --wheels DIR   install the wheels of this folder in a temporary one, without what they depend on
-#   --runs N       of each program without and with slipring, in turn [1]; of fsdp2, whose own runs differ in their
-#                  losses, at least two without
+#   --runs N       of each program without and with slipring, in turn [1]; of fsdp2 and transformers, whose own runs
+#                  differ in their losses, at least two without
 #   --steps N      of each run [120]
 #   --settle N     steps before anything is judged [50]
 #   --set NAME=VALUE  a setting of slipring; may be given again
@@ -119,7 +119,7 @@ program() {
 }
 
 # Whose losses differ from run to run without slipring, too: how far is known from two such runs.
-own_runs_differ="fsdp2"
+own_runs_differ="fsdp2 transformers"
 
 all_programs() {
     local form
