@@ -72,7 +72,7 @@ void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS]
 
 /* Student's t, one side, by degrees of freedom; beyond the last one it is taken for that. */
 #define LEAST 8
-static const double least[2][LEAST] = {{6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860},   /* 0.95 */
+static const double least[2][LEAST] = {{3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397},   /* 0.9 */
                                        {31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896}}; /* 0.99 */
 
 int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again)

@@ -139,7 +139,7 @@ static struct slr_block_pairs pairs_with(const struct slr_comm *c, const struct 
     return pairs;
 }
 
-/* Its own calls' times have decided, and what the program takes speaks for the other way, though that is not certain. */
+/* What the program takes speaks for the other way, though that is not certain. */
 static bool is_doubtful(const struct slr_block_pairs *pairs, int way)
 {
     return pairs->n > 0 && (way == SLR_WAY_NCCL ? pairs->mean > DOUBT : pairs->mean < -DOUBT);
@@ -161,8 +161,8 @@ static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, str
         const bool own = felt < 0 && slr_trials_judge(m->rows, m->count, c->nranks, m->site, choice);
         if (!own && known == NONE)
             return SLR_VERDICT_NOTHING;
-        s->felt = felt >= 0;
         s->doubtful = own && is_doubtful(&pairs, choice->site_way[m->site]);
+        s->felt = felt >= 0;
         return SLR_VERDICT_CHOSEN;
     }
     const enum slr_verdict v = slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice);
@@ -303,7 +303,7 @@ static bool is_due(const struct slr_trials *t, uint32_t site)
     const uint64_t longest = enough > s->duel_calls ? enough : s->duel_calls;
     if (s->duel_end)
         return t->agreed.calls >=
-               s->duel_end + (longest << (!s->doubtful + 1 + (s->again / 2 < RARER ? s->again / 2 : RARER)));
+               s->duel_end + (longest << ((s->doubtful ? 0 : 2) + (s->again / 2 < RARER ? s->again / 2 : RARER)));
     if (!slr_trials_is_grouped(s)) /* it has times of its own as well */
         return calls >= t->after;
     return calls >= enough && (calls >= SLR_TRIAL_LATEST_CALLS || slr_trial_calls_period(&t->calls, (uint32_t)enough));

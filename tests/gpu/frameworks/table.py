@@ -13,7 +13,8 @@ rows are its GEMMs, each with what its last line `tried` says. A row agrees with
 faster of the two; NCCL's is a tie, within 2%, or 5% by the host's clock; and where the line `duel` before says what is
 certain of the whole program, when it is that (docs/trials.md). Right way: of the calls
 behind each choice, outside of trials, by the lines `site_way`, those that go by it, times the share of the site's rows
-that agree, weighted by their calls. A site that a tune file knows is right. One that was never measured is not right
+that agree, weighted by their calls. A site that a tune file knows is right, and one without rows (its calls share
+groups) that goes as the latest certain line `duel` says. One that was never measured is not right
 in any call; with less than 100 calls it is left out. A site is stuck when its last line `tried` says `duel`, or it was
 never measured in 200 calls or more.
 
@@ -157,6 +158,7 @@ def agrees(row, by):
 class Site:
     def __init__(self):
         self.rank, self.last, self.rows, self.way = None, None, {}, None
+        self.felt_on, self.felt = None, None  # rank and line of the communicator's latest duel that is certain
 
     def never_measured(self, calls):
         return bool(self.way) and self.way["reason"] == "unmeasured" and self.way["calls"] >= calls
@@ -164,14 +166,20 @@ class Site:
     def stuck(self):
         return bool(self.last) and self.last["by"] == "duel" or self.never_measured(STUCK)
 
+    def choice(self):
+        """Rank and line that tell of the latest one."""
+        return (self.felt_on, self.felt) if not self.last and self.way else (self.rank, self.last)
+
     def right(self):
         """Calls that went the right way, and of how many."""
         if not self.way or self.way["reason"] == "unmeasured":
             return 0, self.way["calls"] if self.never_measured(COUNTED) else 0
         over = {by: self.way["over_" + by] for by in ("ring", "nccl")}
+        by = self.way["by"]
         if self.way["reason"] == "known":
             return sum(over.values()), sum(over.values())
-        by = self.way["by"]
+        if self.way["reason"] == "program" and not self.rows:
+            return over[by] if self.felt and by == self.felt["by"] else 0, sum(over.values())
         agreeing, of = (sum(row["calls"] for row in rows) for rows in (
             [row for row in self.rows.values() if agrees(row, by)], self.rows.values()))
         return over[by] * agreeing / of if of else 0, sum(over.values())
@@ -187,8 +195,13 @@ class Sites:
         first = {}
         for event in ways:
             first.setdefault(size(event), event["context"])
+        certain = {event["comm"]: (rank, event) for rank, event in lines
+                   if event["event"] == "duel" and event["by"] != "sites"}
         for event in ways:
-            self.of(event, first).way = event
+            site = self.of(event, first)
+            site.way = event
+            if event["comm"] in certain:
+                site.felt_on, site.felt = certain[event["comm"]]
         felt = {}
         for rank, event in lines:
             if event["event"] == "duel":
@@ -210,8 +223,8 @@ class Sites:
 
     def settled(self):
         """The step, from 1, in which the last choice was logged; None without one."""
-        steps = [bisect.bisect_left(self.run.ranks[site.rank]["issued"], site.last["wall"]) + 1
-                 for site in self.all.values() if site.last and site.last["by"] != "duel"]
+        steps = [bisect.bisect_left(self.run.ranks[rank]["issued"], event["wall"]) + 1
+                 for rank, event in (site.choice() for site in self.all.values()) if event and event["by"] != "duel"]
         return max(steps) if steps else None
 
     def right(self):

@@ -153,6 +153,14 @@ class Rows(unittest.TestCase):
             self.right(percent, line("duel", 1, sites=1, calls=8, ring_ms=1.0, nccl_ms=1.1, by=felt),
                        tried(1, "ring", stage=stage, ring_ms=3.0), way("ring", "measured", (90, 0)))
 
+    def test_groups(self):
+        """Their calls have no rows; what is certain of the program decides."""
+        for by, felt, percent in (("ring", "ring", "90.0%"), ("nccl", "nccl", "10.0%"), ("nccl", "ring", "0.0%")):
+            self.right(percent, line("duel", 1, sites=1, calls=8, ring_ms=1.0, nccl_ms=1.1, by=felt),
+                       line("duel", 2, sites=1, calls=8, ring_ms=1.0, nccl_ms=1.0, by="sites"),
+                       way(by, "program", (90, 10)))
+        self.expect(0, {"settled after": "step 1"})
+
     def test_sites_without_trials(self):
         right, other = [tried(1, "ring"), way("ring", "measured", (60, 0))], {"shard": 32}
         self.right("100.0%", *right, way("nccl", "known", (10, 30), **other))
