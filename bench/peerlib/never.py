@@ -17,6 +17,7 @@ SETTLE_ITERATIONS = 30  # without a synchronisation
 FIRST_ITERATIONS = 12  # slipring maps buffers in its first calls
 SETTLE_MS = 150  # and clocks need their time
 PARTS_MS, PARTS_TIMES = 20, 3  # of iterations that are issued ahead, each time
+BUSY = 0.9  # of an iteration: the device bounds it
 SHARES = (0, 5, 10, 25, 50, 75, 90, 100)
 
 
@@ -75,11 +76,14 @@ class Measured:
         return statistics.median(values) if values else None
 
     def bound(self):
-        """What is the longer part of an iteration, the host's or the device's; None when it is not known."""
+        """By the device, when it is busy all the time, nearly, and longer than the host; None when that is not known."""
         if not all(self.parts.values()):
             return None
-        by_host = any(self.part(side, "host_ms") >= self.part(side, "device_ms") for side in self.parts)
-        return "host" if by_host else "device"
+        return "device" if all(self.fills(side) for side in self.parts) else "host"
+
+    def fills(self, side):
+        device = self.part(side, "device_ms")
+        return device > self.part(side, "host_ms") and device >= BUSY * self.spread(side)["median"]
 
     def of_groups(self):
         """The ratio in each group of processes."""

@@ -73,11 +73,12 @@ def answer_row_or_model(job, rank):
     if job["do"] == "losses":
         time.sleep(job["steps"] * float(os.environ.get("FAKE_STEP_S", "0")))
         return losses(job, rank, ours)
+    ms = 3.0 if slow else 1.0 if ours else 2.0
     return {
         "drop": {},
-        "time": {"ms": 3.0 if slow else 1.0 if ours else 2.0, "counters": {}},
+        "time": {"ms": ms, "counters": {}},
         "gathers": {"ms": 0.5},
-        "parts": {"host_ms": float(os.environ.get("FAKE_HOST_MS", "0.25")), "device_ms": 1.0 if ours else 1.5},
+        "parts": {"host_ms": float(os.environ.get("FAKE_HOST_MS", "0.25")), "device_ms": ms},
     }.get(job["do"])
 
 
