@@ -346,6 +346,7 @@ static struct sg_stream *stream_locked(struct sg_cond *c, struct sg_ctx *ctx)
 
     if (!s) {
         s = sg_stream_new_locked(ctx, CU_STREAM_NON_BLOCKING, 0);
+        s->aside = true; /* the device launches bodies, while the host's later work may be in the queue */
         c->stream = s->handle;
     }
     return s;

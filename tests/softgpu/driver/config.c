@@ -22,6 +22,14 @@ static bool rule(const char *name, bool fallback)
     return number(name, fallback) != 0;
 }
 
+/* The driver has 8 where nothing is said. Tests hold more streams than that and expect others to go on, so there is no
+ * limit here then: whoever wants 8 says so. */
+static unsigned connections(void)
+{
+    double n = number("CUDA_DEVICE_MAX_CONNECTIONS", 0);
+    return n > SG_CONNECTIONS ? SG_CONNECTIONS : (unsigned)n;
+}
+
 static bool is(const char *name, const char *value)
 {
     const char *s = getenv(name);
@@ -52,6 +60,7 @@ void sg_config_load(void)
         .scale = scale > 0 ? scale : 1,
         .queue = (unsigned)number("SOFTGPU_QUEUE", 1000),
         .launches = (unsigned)number("SOFTGPU_QUEUE_LAUNCHES", 511),
+        .connections = connections(),
         .ties = rule("SOFTGPU_TIES", true),
         .lazy = rule("SOFTGPU_LAZY", true) && !is("CUDA_MODULE_LOADING", "EAGER"),
         .nccl_blind = rule("SOFTGPU_NCCL_BLIND", true),

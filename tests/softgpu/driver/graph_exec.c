@@ -247,6 +247,7 @@ static struct sg_stream *lane_locked(const struct launch *l, unsigned lane)
     struct sg_stream *s = at->stream ? sg_handle_peek_locked(SG_STREAM, at->stream) : NULL;
     if (!s) {
         s = sg_stream_new_locked(at->ctx ? at->ctx : l->on->ctx, CU_STREAM_NON_BLOCKING, 0);
+        s->aside = l->on->aside;
         at->stream = s->handle;
     }
     return s;

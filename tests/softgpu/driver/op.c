@@ -91,7 +91,10 @@ const char *sg_op_describe_locked(const struct sg_op *op, char *buf, size_t n)
             snprintf(buf, n, "%s, which waits for work of stream %p", op->what, s ? (void *)s->handle : NULL);
             return buf;
         }
-    if (op->kind == SG_OP_WAIT)
+    if (op->connection && op->connection->first != op)
+        snprintf(buf, n, "%s, whose hardware queue is held by %s of stream %p", op->what, op->connection->first->what,
+                 (void *)op->connection->first->fence->stream->handle);
+    else if (op->kind == SG_OP_WAIT)
         snprintf(buf, n, "%s at %#lx until value %s %" PRIu64 " (%#" PRIx64 "), now %" PRIu64 " (%#" PRIx64 ")",
                  op->what, w->addr, compare_name(w->flags), w->value, w->value,
                  __atomic_load_n(&w->seen, __ATOMIC_RELAXED), __atomic_load_n(&w->seen, __ATOMIC_RELAXED));

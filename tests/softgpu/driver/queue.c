@@ -178,6 +178,7 @@ void sg_queue_locked(struct sg_stream *s, struct sg_op *op)
     else
         s->head = op;
     s->tail = op;
+    sg_connection_enter_locked(s, op);
     s->entries += !op->part;
     s->launches += is_launch(op);
     sg_worker_start_locked(s);
@@ -244,7 +245,7 @@ CUresult sg_stream_sync_locked(struct sg_stream *s)
         return sg_capture_refuse_locked(s);
     if (s->legacy) { /* waits for what work put there now would follow */
         struct sg_op *op = sg_op_new(SG_OP_ORDER, "synchronisation of the legacy stream");
-        op->part = true; /* it waits anyway */
+        op->part = op->aside = true; /* it waits anyway, and is no work */
         CUresult rc = sg_submit_locked(s, op);
         if (rc)
             return rc;

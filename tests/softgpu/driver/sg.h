@@ -55,6 +55,7 @@ struct sg_config {
     double link_gbs, hbm_gbs, pcie_gbs, tflops, collective_share, launch_us, memop_us, scale;
     /* strict rules, see ../README.md */
     unsigned queue, launches; /* entries of a stream's queue, and launches among them; 0: no limit */
+    unsigned connections;     /* hardware queues of a context; 0: no limit */
     bool ties, lazy, nccl_blind, same_primary, same_stream, ctxsync, books;
     unsigned one_lane; /* 1, 2: SOFTGPU_GRAPH_ONE_LANE */
 };
@@ -131,6 +132,18 @@ extern int sg_device_count;
 CUresult sg_devices_init(void);
 struct sg_device *sg_device(CUdevice dev);
 
+/* ---- hardware queues (connection.c) ---- */
+#define SG_CONNECTIONS 32
+struct sg_connection {
+    struct sg_op *first, *last; /* what has not begun, in the order of the calls */
+    unsigned streams;           /* that have work and go through it */
+    int64_t t;                  /* modelled begin of the latest that has begun; of a wait, its end */
+};
+void sg_connection_enter_locked(struct sg_stream *s, struct sg_op *op);
+int64_t sg_connection_turn_locked(struct sg_stream *s, const struct sg_op *op); /* waits for it, on the worker */
+void sg_connection_begun_locked(struct sg_op *op, int64_t t);                   /* once; then it does nothing */
+void sg_connection_idle_locked(struct sg_stream *s);                            /* the stream has no work left */
+
 /* ---- contexts (context.c) ---- */
 struct sg_ctx {
     CUcontext handle;
@@ -143,6 +156,7 @@ struct sg_ctx {
     struct sg_stream *streams;
     struct sg_stream *legacy;
     struct sg_fence *between; /* the latest copy between devices that all later work comes behind */
+    struct sg_connection connections[SG_CONNECTIONS];
     struct sg_ctx *next;
     struct sg_clock ended, ended_blocking; /* of streams that are gone */
 };
@@ -334,9 +348,12 @@ struct sg_op {
     struct sg_fence *fence;
     struct sg_fence **deps;
     unsigned ndeps, nranges;
-    bool recorded;                /* part of a graph */
-    bool waiting, part;           /* part: of the call that queued the one before it, and of its entry */
-    bool launch;                  /* of a kernel or a graph: its entry, if it has one of its own, is a launch */
+    bool recorded;                    /* part of a graph */
+    bool waiting, part;               /* part: of the call that queued the one before it, and of its entry */
+    bool launch;                      /* of a kernel or a graph: its entry, if it has one of its own, is a launch */
+    bool aside;                       /* goes through no hardware queue */
+    struct sg_connection *connection; /* that it has not left yet, and who is next there */
+    struct sg_op *behind;
     struct sg_ctx *ties[SG_TIES]; /* contexts of other devices that count it as their work; NULL-padded */
     int64_t enqueued, started;
     struct sg_range *ranges;
@@ -365,6 +382,8 @@ struct sg_stream {
     int priority;
     uint64_t id;
     bool legacy, per_thread, destroyed, has_worker;
+    bool aside;                       /* its work goes through no hardware queue */
+    struct sg_connection *connection; /* NULL: no work */
     struct sg_op *head, *tail;
     unsigned entries;  /* calls whose operations are queued */
     unsigned launches; /* of these, launches of kernels and graphs */

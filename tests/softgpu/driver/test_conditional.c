@@ -93,6 +93,26 @@ Test(conditional, if_runs_its_body_or_the_other_one, .init = setup_graph)
     cr_assert(!reported("misuse"));
 }
 
+static void setup_graph_with_one_queue(void)
+{
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+    setup_graph();
+}
+
+Test(conditional, a_body_does_not_wait_for_what_the_host_queued_behind_it, .init = setup_graph_with_one_queue)
+{
+    CUgraphConditionalHandle h = handle_in(g, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    fill_body(conditional(h, CU_GRAPH_COND_TYPE_IF, 1)[0], 0, 1);
+    CUgraphExec x = executable(g);
+    hold(s);
+    launch(x, s);
+    add_on(s, 0, 1);
+    add_on(t, 1, 1);
+    let_go();
+    OK(cuCtxSynchronize());
+    cr_assert(word(0) == 2 && word(1) == 1);
+}
+
 Test(conditional, switch_runs_the_body_of_the_value, .init = setup_graph)
 {
     CUgraphConditionalHandle h = handle_in(g, 0, 0);

@@ -39,29 +39,42 @@ static bool runs_in_poisoned_context(const struct sg_op *op)
     return op->kind == SG_OP_ORDER || op->kind == SG_OP_FREE || (op->kind == SG_OP_HOST && op->u.host.callback);
 }
 
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Waits until the operation may begin; when that is. */
+static int64_t await_begin_locked(struct sg_stream *s, struct sg_op *op)
+{
+    int64_t start = wait_deps_locked(s, op);
+
+    start = later(start, sg_connection_turn_locked(s, op));
+    park_if_exiting_locked();
+    return later(start, later(op->enqueued, s->vtime));
+}
+
 static void run_head_locked(struct sg_stream *s)
 {
     struct sg_op *op = s->head;
-    int64_t start = wait_deps_locked(s, op), t;
+    int64_t start = await_begin_locked(s, op), t;
     CUresult rc;
     bool runs;
 
-    park_if_exiting_locked();
-    if (op->enqueued > start)
-        start = op->enqueued;
-    if (s->vtime > start)
-        start = s->vtime;
     rc = s->ctx->sticky ? s->ctx->sticky : sg_ranges_check_locked(op, true);
     if (rc && !s->ctx->sticky)
         s->ctx->sticky = rc;
     t = start;
     runs = !rc || runs_in_poisoned_context(op);
     sg_race_start_locked(s, op, runs);
+    if (op->kind != SG_OP_WAIT)
+        sg_connection_begun_locked(op, start);
     if (runs) {
         sg_release();
         t = sg_op_execute(s, op, start);
         sg_acquire();
     }
+    sg_connection_begun_locked(op, t);
     sg_race_done_locked(s, op, runs);
     sg_ranges_unpin_locked(op);
     if (op->kind == SG_OP_FREE) {
@@ -71,8 +84,10 @@ static void run_head_locked(struct sg_stream *s)
     }
     s->vtime = t;
     s->head = op->next;
-    if (!s->head)
+    if (!s->head) {
         s->tail = NULL;
+        sg_connection_idle_locked(s);
+    }
     sg_progress++;
     sg_entry_done_locked(s, op);
     sg_fence_done_locked(op->fence, t);
