@@ -1,49 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many hardware queues the driver makes. It reads CUDA_DEVICE_MAX_CONNECTIONS in cuInit, and nowhere else (seen on
- * H200, driver 580); with 1, all streams share one queue, in which a stream that waits for a peer holds up whatever was
- * enqueued behind it on any other stream. Megatron-LM insists on 1, so that NCCL's kernels begin before the GEMMs that
- * they share the device with: the ring needs nothing of the kind. The program sees its own value, before and behind. */
+/* How many hardware queues the driver makes in a context. It reads CUDA_DEVICE_MAX_CONNECTIONS in cuInit, and nowhere else;
+ * 8 is what it makes when nothing is said. A stream that waits at the head of a queue holds up whatever was enqueued later
+ * on streams that share it; and when as many streams wait as there are queues, nothing begins on any other one (seen on
+ * H200, driver 580). A gather that is held is three to five such streams, where NCCL's is a kernel, which holds nobody:
+ * so with the driver's 8 two communicators whose peers are late could stop the whole device. Megatron-LM even insists on 1,
+ * so that NCCL's kernels begin before the GEMMs that they share the device with; the ring needs nothing of the kind.
+ *
+ * So the environment says SLIPRING_CONNECTIONS during the first cuInit, if it asks for fewer before. Not where a daemon of
+ * the Multi-Process Service runs, whose clients share what there is, unless the user has set it: some of them may find
+ * none left. What others look up meanwhile is in the old list of variables or in the new one; neither is freed. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/log.h"
+#include "base/once.h"
 #include "base/settings.h"
 #include "interpose/gate_table.h"
 #include "interpose/hook.h"
 #include "interpose/install.h"
 
 #define NAME "CUDA_DEVICE_MAX_CONNECTIONS"
+#define DRIVERS_OWN 8ul /* without it */
 #define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
 
-static _Atomic unsigned long raised_from; /* 0: it has not been */
+static CUresult hook_cuInit(unsigned flags);
 
-/* What the environment says, if that is less than what is wanted; else 0. */
+static char **more;        /* the environment with another number; reachable for as long as somebody may read it */
+static char variable[64];  /* that one */
+static unsigned long from; /* what it was before; 0: it has been left alone */
+
+static bool shares(void)
+{
+    const char *given = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    char pipe[4096];
+    snprintf(pipe, sizeof pipe, "%s/control", given && *given ? given : "/tmp/nvidia-mps");
+    return access(pipe, F_OK) == 0;
+}
+
+/* How many are asked for, if that is less than what is wanted; else 0. What is no number is the driver's to judge. */
 static unsigned long fewer(const char *text)
 {
     char *end = NULL;
-    const unsigned long n = text ? strtoul(text, &end, 10) : 0;
-    return text && end != text && *end == '\0' && n < slr_get(SLR_S_CONNECTIONS) ? n : 0;
+    const unsigned long n = text ? strtoul(text, &end, 10) : DRIVERS_OWN;
+    const bool number = !text || (end != text && *end == '\0');
+    return number && n < slr_get(SLR_S_CONNECTIONS) ? n : 0;
+}
+
+static bool is_it(const char *entry)
+{
+    return strncmp(entry, NAME "=", sizeof NAME) == 0;
+}
+
+static char **with_more(void)
+{
+    size_t n = 0, kept = 0;
+    while (environ && environ[n])
+        n++;
+    char **list = calloc(n + 2, sizeof *list);
+    if (!list)
+        return NULL;
+    snprintf(variable, sizeof variable, NAME "=%llu", (unsigned long long)slr_get(SLR_S_CONNECTIONS));
+    for (size_t i = 0; i < n; i++)
+        if (!is_it(environ[i]))
+            list[kept++] = environ[i];
+    list[kept] = variable;
+    return list;
+}
+
+/* If another thread has set a variable meanwhile, the list is a third one, with ours in it. */
+static void take_back(char **own, const char *before)
+{
+    if (environ == more)
+        environ = own;
+    else if (before)
+        setenv(NAME, before, 1);
+    else
+        unsetenv(NAME);
+}
+
+static CUresult init_with_more(unsigned flags)
+{
+    char **own = environ;
+    const char *before = getenv(NAME);
+    const bool may = slr_settings()->given[SLR_S_CONNECTIONS] || !shares();
+    const unsigned long n = may ? fewer(before) : 0;
+    if (!n || !(more = with_more()))
+        return REAL(cuInit)(flags);
+    environ = more;
+    const CUresult r = REAL(cuInit)(flags);
+    take_back(own, before);
+    from = r == CUDA_SUCCESS ? n : 0;
+    return r;
 }
 
 static CUresult hook_cuInit(unsigned flags)
 {
-    static atomic_bool initialised;
-    char more[24], own[24];
-    const char *is = getenv(NAME);
-    const unsigned long from = atomic_load(&initialised) ? 0 : fewer(is);
-    if (!from || strlen(is) >= sizeof own)
+    static struct slr_once once;
+    if (!slr_once_begin(&once))
         return REAL(cuInit)(flags);
-    strcpy(own, is); /* NOLINT: it fits */
-    snprintf(more, sizeof more, "%llu", (unsigned long long)slr_get(SLR_S_CONNECTIONS));
-    setenv(NAME, more, 1); /* it exists, so other threads' look-ups find the one or the other */
-    const CUresult r = REAL(cuInit)(flags);
-    is = getenv(NAME);
-    if (is && strcmp(is, more) == 0)
-        setenv(NAME, own, 1);
-    if (r == CUDA_SUCCESS && !atomic_exchange(&initialised, true))
-        atomic_store(&raised_from, from);
+    const CUresult r = init_with_more(flags);
+    slr_once_end(&once);
     return r;
 }
 
@@ -55,7 +114,6 @@ void slr_connections_install(void)
 
 void slr_connections_tell(void)
 {
-    if (atomic_load(&raised_from))
-        slr_log(SLR_LOG_INFO, "connections", "from=%lu to=%llu", atomic_load(&raised_from),
-                (unsigned long long)slr_get(SLR_S_CONNECTIONS));
+    if (from)
+        slr_log(SLR_LOG_INFO, "connections", "from=%lu to=%llu", from, (unsigned long long)slr_get(SLR_S_CONNECTIONS));
 }

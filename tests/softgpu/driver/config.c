@@ -22,12 +22,10 @@ static bool rule(const char *name, bool fallback)
     return number(name, fallback) != 0;
 }
 
-/* The driver has 8 where nothing is said. Tests hold more streams than that and expect others to go on, so there is no
- * limit here then: whoever wants 8 says so. */
 static unsigned connections(void)
 {
-    double n = number("CUDA_DEVICE_MAX_CONNECTIONS", 0);
-    return n > SG_CONNECTIONS ? SG_CONNECTIONS : (unsigned)n;
+    double n = number("CUDA_DEVICE_MAX_CONNECTIONS", 8);
+    return n > SG_CONNECTIONS ? SG_CONNECTIONS : n < 1 ? 8 : (unsigned)n;
 }
 
 static bool is(const char *name, const char *value)

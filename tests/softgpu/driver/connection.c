@@ -3,8 +3,8 @@
  * through one of them in the order of the calls: an operation begins when all before it there have begun, and a wait
  * has begun when it is satisfied. So a stream that is held holds those that share its queue, but not what came before.
  *
- * Which queue a stream gets is not documented. On H200 more streams were alive than there were queues, and still none,
- * when held, held another with two queues, nor did two with eight: so a stream has no fixed queue. Here one that has
+ * Which queue a stream gets is not documented. On H200 most streams went on until as many were held as there are queues,
+ * of many more that were alive: so a stream has no fixed queue. Here one that has
  * nothing to do gets, with its next operation, the queue that the fewest streams use. */
 #include "sg.h"
 

@@ -201,23 +201,24 @@ Test(connections, with_eight_two_held_streams_hold_none_and_eight_hold_all)
     end();
 }
 
-static void expect_no_limit(const char *value)
+static void expect_eight(const char *value)
 {
     pid_t pid = fork(); /* the driver reads it once */
     if (!pid) {
         start_with(value);
-        expect(8, stream[8], false);
+        expect(7, stream[8], false);
+        expect(8, stream[8], true);
         end();
         _exit(0);
     }
     join_child(pid);
 }
 
-Test(connections, there_is_no_limit_where_nothing_is_said)
+Test(connections, there_are_eight_where_nothing_is_said)
 {
     const char *values[] = {NULL, "", "0", "-1", "many"};
     for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
-        expect_no_limit(values[i]);
+        expect_eight(values[i]);
 }
 
 Test(connections, there_may_be_more)

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many streams may wait before no other one goes on, as the driver was initialised; and that the program finds its own
+ * CUDA_DEVICE_MAX_CONNECTIONS before and behind.
+ *
+ * usage: connections HELD goes|stands    so many streams wait; another one goes on, or does not
+ */
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NAME "CUDA_DEVICE_MAX_CONNECTIONS"
+#define CU(call)                                                                                                       \
+    do {                                                                                                               \
+        CUresult r_ = (call);                                                                                          \
+        if (r_ != CUDA_SUCCESS) {                                                                                      \
+            fprintf(stderr, "%s: %d\n", #call, (int)r_);                                                               \
+            exit(2);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool goes_on(CUstream stream, CUdeviceptr to)
+{
+    const double until = now() + 0.3;
+    CU(cuMemsetD32Async(to, 1, 1, stream));
+    CUresult r = CUDA_ERROR_NOT_READY;
+    while (r == CUDA_ERROR_NOT_READY && now() < until)
+        r = cuStreamQuery(stream);
+    return r == CUDA_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    const int held = argc > 2 ? atoi(argv[1]) : -1;
+    char *before = getenv(NAME) ? strdup(getenv(NAME)) : NULL;
+    CUcontext ctx;
+    CUdeviceptr memory, word;
+    CUstream stream[64];
+    unsigned *host;
+    if (held < 1 || held > 63)
+        return 2;
+    CU(cuInit(0));
+    if (!same(before, getenv(NAME))) {
+        fprintf(stderr, "%s was %s and is %s\n", NAME, before ? before : "not set",
+                getenv(NAME) ? getenv(NAME) : "not");
+        return 1;
+    }
+    CU(cuDevicePrimaryCtxRetain(&ctx, 0));
+    CU(cuCtxSetCurrent(ctx));
+    CU(cuMemAlloc(&memory, 4096));
+    CU(cuMemHostAlloc((void **)&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    *(volatile unsigned *)host = 0;
+    CU(cuMemHostGetDevicePointer(&word, host, 0));
+    for (int i = 0; i <= held; i++)
+        CU(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < held; i++)
+        CU(cuStreamWaitValue32(stream[i], word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    const bool goes = goes_on(stream[held], memory);
+    *(volatile unsigned *)host = 1;
+    CU(cuCtxSynchronize());
+    if (goes == (strcmp(argv[2], "goes") == 0))
+        return 0;
+    fprintf(stderr, "behind %d streams that wait another one %s\n", held, goes ? "goes on" : "stands");
+    return 1;
+}
