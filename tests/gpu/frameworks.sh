@@ -10,6 +10,7 @@
 #   c10d          by all_gather_into_tensor and reduce_scatter_tensor;
 #   compiled      the functional ones under torch.compile;
 #   captured      those of c10d in a CUDA graph;
+#   replayed      the functional ones in one;
 #   coalesced     those of c10d, two in a group
 #   fsdp2         a Llama of transformers under fully_shard
 #   transformers  a Llama of transformers, loaded with tp_plan="auto"
@@ -125,7 +126,7 @@ all_programs() {
     local form
     add megatron megatron_tp.py
     add dtensor dtensor.py
-    for form in functional c10d compiled captured coalesced; do add $form functional.py --form $form; done
+    for form in functional c10d compiled captured replayed coalesced; do add $form functional.py --form $form; done
     add fsdp2 fsdp2.py
     add transformers transformers_tp.py
     add deepspeed zero3.py

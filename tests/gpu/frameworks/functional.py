@@ -3,8 +3,8 @@
 """Forward passes of a tensor parallel MLP by collectives that are called by hand: gather, two products, reduce-scatter.
 
 --form says how: `functional` by torch.distributed's functional collectives, `c10d` by all_gather_into_tensor and
-reduce_scatter_tensor, `compiled` the functional ones under torch.compile, `captured` those of c10d in a CUDA graph,
-`coalesced` those of c10d, the tokens' halves in one group.
+reduce_scatter_tensor, `compiled` the functional ones under torch.compile, `captured` those of c10d in a CUDA graph and
+`replayed` the functional ones in one, `coalesced` those of c10d, the tokens' halves in one group.
 """
 import contextlib
 
@@ -13,7 +13,7 @@ import common
 SIZES = {"hidden": 8192, "inner": 7168, "tokens": 8192, "layers": 6}
 ONE_GPU = {"hidden": 2048, "inner": 8192, "tokens": 2048}
 CPU = {"hidden": 32, "inner": 64, "tokens": 16}
-FORMS = ("functional", "c10d", "compiled", "captured", "coalesced")
+FORMS = ("functional", "c10d", "compiled", "captured", "replayed", "coalesced")
 BEFORE_CAPTURE = 3  # steps, as PyTorch's manual wants it
 
 
@@ -68,7 +68,7 @@ def main():
     device = common.torch_start(o)
     import torch.distributed as dist
 
-    gather, scatter = collectives(o.form in ("functional", "compiled"))
+    gather, scatter = collectives(o.form in ("functional", "compiled", "replayed"))
     group = dist._coalescing_manager if o.form == "coalesced" else contextlib.nullcontext
     parts = 2 if o.form == "coalesced" else 1
     torch.manual_seed(o.seed + 100 * common.RANK)
@@ -96,7 +96,7 @@ def main():
     body = torch.compile(forward) if o.form == "compiled" else forward
     with torch.no_grad():
         graph = None
-        if o.form == "captured" and device.type == "cuda":
+        if o.form in ("captured", "replayed") and device.type == "cuda":
             graph, loss = capture(lambda: body(base, scale), device)
 
         def step(n):
