@@ -8,7 +8,9 @@
  *
  * So the environment says SLIPRING_CONNECTIONS during the first cuInit, if it asks for fewer before. Not where a daemon of
  * the Multi-Process Service runs, whose clients share what there is, unless the user has set it: some of them may find
- * none left. What others look up meanwhile is in the old list of variables or in the new one; neither is freed. */
+ * none left. What other threads look up meanwhile is in the old list of variables or in the new one, and what they change
+ * stays changed. A process that another thread starts meanwhile inherits the new one. */
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,9 +30,9 @@
 
 static CUresult hook_cuInit(unsigned flags);
 
-static char **more;        /* the environment with another number; reachable for as long as somebody may read it */
-static char variable[64];  /* that one */
-static unsigned long from; /* what it was before; 0: it has been left alone */
+static char **more;       /* the environment with another number; reachable for as long as somebody may read it */
+static char variable[64]; /* that one */
+static _Atomic unsigned long from; /* what it was before; 0: it has been left alone */
 
 static bool shares(void)
 {
@@ -46,7 +48,8 @@ static unsigned long fewer(const char *text)
     char *end = NULL;
     const unsigned long n = text ? strtoul(text, &end, 10) : DRIVERS_OWN;
     const bool number = !text || (end != text && *end == '\0');
-    return number && n < slr_get(SLR_S_CONNECTIONS) ? n : 0;
+    const unsigned long asked = n && (end != text || !text) ? n : DRIVERS_OWN; /* of "" and 0 it makes these, too */
+    return (number || !*text) && asked < slr_get(SLR_S_CONNECTIONS) ? asked : 0;
 }
 
 static bool is_it(const char *entry)
@@ -70,10 +73,20 @@ static char **with_more(void)
     return list;
 }
 
-/* If another thread has set a variable meanwhile, the list is a third one, with ours in it. */
+/* No other thread has changed a variable meanwhile, or taken one out: glibc does both in the list. */
+static bool untouched(char *const *own)
+{
+    size_t at = 0;
+    for (size_t i = 0; own && own[i]; i++)
+        if (!is_it(own[i]) && more[at++] != own[i])
+            return false;
+    return more[at] == variable && !more[at + 1];
+}
+
+/* If another thread has set a new variable meanwhile, the list is a third one, with ours in it, and `own` may be freed. */
 static void take_back(char **own, const char *before)
 {
-    if (environ == more)
+    if (environ == more && untouched(own))
         environ = own;
     else if (before)
         setenv(NAME, before, 1);
@@ -83,26 +96,38 @@ static void take_back(char **own, const char *before)
 
 static CUresult init_with_more(unsigned flags)
 {
+    int saved = errno; /* the driver sees the caller's, and the caller the driver's */
     char **own = environ;
     const char *before = getenv(NAME);
     const bool may = slr_settings()->given[SLR_S_CONNECTIONS] || !shares();
     const unsigned long n = may ? fewer(before) : 0;
-    if (!n || !(more = with_more()))
+    more = n ? with_more() : NULL;
+    errno = saved;
+    if (!more)
         return REAL(cuInit)(flags);
     environ = more;
     const CUresult r = REAL(cuInit)(flags);
+    saved = errno;
     take_back(own, before);
-    from = r == CUDA_SUCCESS ? n : 0;
+    errno = saved;
+    atomic_store(&from, r == CUDA_SUCCESS ? n : 0);
     return r;
 }
 
 static CUresult hook_cuInit(unsigned flags)
 {
     static struct slr_once once;
-    if (!slr_once_begin(&once))
+    static _Thread_local bool inside
+        __attribute__((tls_model("initial-exec"))); /* cuInit loads CUDA_INJECTION64_PATH */
+    if (inside || !slr_once_begin(&once))
         return REAL(cuInit)(flags);
+    inside = true;
     const CUresult r = init_with_more(flags);
-    slr_once_end(&once);
+    inside = false;
+    if (r == CUDA_SUCCESS)
+        slr_once_end(&once);
+    else
+        atomic_store(&once.word, 0); /* the next one counts */
     return r;
 }
 
@@ -114,6 +139,7 @@ void slr_connections_install(void)
 
 void slr_connections_tell(void)
 {
-    if (from)
-        slr_log(SLR_LOG_INFO, "connections", "from=%lu to=%llu", from, (unsigned long long)slr_get(SLR_S_CONNECTIONS));
+    const unsigned long n = atomic_load(&from);
+    if (n)
+        slr_log(SLR_LOG_INFO, "connections", "from=%lu to=%llu", n, (unsigned long long)slr_get(SLR_S_CONNECTIONS));
 }
