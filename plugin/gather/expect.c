@@ -98,6 +98,12 @@ enum slr_wanted slr_expect_wanted(const struct slr_call *call, uint64_t context,
                               : SLR_WANTS_CHUNKS;
 }
 
+void slr_expect_unasked(struct slr_comm *c)
+{
+    if (c->expect)
+        c->expect->latest = NULL;
+}
+
 void slr_expect_consumed(struct slr_comm *c, bool early)
 {
     struct site *s = c->expect ? c->expect->latest : NULL;

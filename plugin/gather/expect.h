@@ -37,7 +37,8 @@ struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer
 
 /* What is expected to be waited for of the call's gather. Asked once for a call.
  *
- *   nothing   no GEMM took over the latest gather with these buffers behind the same calls: so it may well be this time
+ *   nothing   no GEMM took over the latest gather with these buffers behind the same calls: so it may
+ *             well be this time
  *   shards    of the latest ones a GEMM took over so many in a row without waiting for less, that the
  *             trials (plugin/trials/trials.h) can have no other way in turn
  *   chunks    else
@@ -46,6 +47,9 @@ struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer
  * Megatron-LM's layers share one receive buffer, and gather their input once for a GEMM of the forward pass and once more
  * beside another one of the backward pass. `whole`: the GEMM will run whole, for once. */
 enum slr_wanted slr_expect_wanted(const struct slr_call *call, uint64_t context, bool whole);
+
+/* It is not asked of the communicator's latest gather. */
+void slr_expect_unasked(struct slr_comm *c);
 
 /* A GEMM has taken the communicator's latest gather over, of which slr_expect_wanted was asked. `early`: it waits for chunks that do not
  * end a shard. */

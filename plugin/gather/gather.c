@@ -110,8 +110,12 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
     struct slr_ring *ring = &call->comm->ring;
     bool put = may_put(call, recv);
     bool expects = !put && slr_expect_begin(call, send);
-    const struct slr_comm *c = call->comm;
-    g->wanted = expects ? slr_expect_wanted(call, slr_trials_context(c), slr_trials_tries_whole(c)) : SLR_WANTS_CHUNKS;
+    struct slr_comm *c = call->comm;
+    g->wanted = SLR_WANTS_CHUNKS;
+    if (expects)
+        g->wanted = slr_expect_wanted(call, slr_trials_context(c), slr_trials_tries_whole(c));
+    else
+        slr_expect_unasked(c);
     if (put)
         slr_transfer_reader(call, recv, true, route);
     SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */

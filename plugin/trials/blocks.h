@@ -7,10 +7,11 @@
  *
  * A turn is measured by two events on the streams of the calls: at the first call of it that is measured, and at the first
  * one behind it. Turns have the same number of calls; how alike they are otherwise shows in how the differences between
- * the ring's turn and NCCL's scatter from round to round. What is decided has one chance in twenty to be due to that (one
+ * the ring's turn and NCCL's scatter from round to round. What is decided has one chance in ten to be due to that (one
  * side of Student's t), and is more than a five-hundredth, which clocks do not tell; else, and in a single round, nothing
  * is, and each site goes by its own calls. A site of which nothing else is known has further duels. What its rounds have
  * shown in all of them counts then, and has to be certain by one chance in a hundred, as it is looked at several times.
+ * One whose own calls' times say the opposite has further ones, too, each by itself.
  *
  * Under the communicator's lock, its context current where a stream is given. Whatever goes wrong costs the time. */
 #ifndef SLR_PLUGIN_TRIALS_BLOCKS_H

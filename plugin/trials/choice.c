@@ -192,7 +192,8 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
 {
     const struct slr_trials *t = c->trials;
     const char *by = !decided ? "duel" : choice->site_way[m->site] == SLR_WAY_NCCL ? "nccl" : "ring";
-    const bool untried = m->stage == SLR_STAGE_DUEL && t->site[m->site].before_duel == NONE;
+    const bool untried =
+        m->stage == SLR_STAGE_DUEL && t->site[m->site].before_duel == NONE && !t->coming.chosen[m->site];
     unsigned told = 0;
     struct slr_trial_row slowest;
     for (unsigned i = 0; i < t->rows; i++) {
@@ -238,8 +239,9 @@ static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct 
     if (due == DUE_DUEL && c->trials->site[site].before_duel == NONE)
         return; /* nothing has been measured since what was told before */
     /* The next duel of a doubtful one may be of fewer sites: it is a measurement of its own. */
-    if (m.stage == SLR_STAGE_DUEL && !c->trials->site[site].doubtful)
-        c->trials->site[site].pairs = pairs_with(c, &c->trials->site[site]);
+    if (m.stage == SLR_STAGE_DUEL)
+        c->trials->site[site].pairs =
+            c->trials->site[site].doubtful ? (struct slr_block_pairs){0} : pairs_with(c, &c->trials->site[site]);
     if (due != DUE_DUEL)
         c->trials->site[site].chosen = c->trials->site[site].again + 1;
     if (due != DUE_END)
@@ -289,9 +291,8 @@ static bool is_bare(const struct slr_trials *t, uint32_t site)
 static bool is_open(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    const bool open = s->doubtful ? t->coming.chosen[site] == s->again + 1
-                                  : t->coming.ended[site] == s->again + 1 && !t->coming.chosen[site];
-    return open && !s->small && t->rounds > 1 && slr_trials_is_called(t, s);
+    const bool over = t->coming.ended[site] == s->again + 1 || t->coming.chosen[site] == s->again + 1;
+    return over && (s->doubtful || !t->coming.chosen[site]) && !s->small && t->rounds > 1 && slr_trials_is_called(t, s);
 }
 
 /* And it is time for a duel: when it is known what an iteration is, or would be, and memory is mapped; after one that told
@@ -321,6 +322,8 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
 {
     struct slr_trials *t = c->trials;
     const struct slr_trial_site *s = &t->site[site];
+    if (s->held && s->chosen > s->again && !is_open(t, site))
+        t->site[site].held = false; /* it is not called any more */
     if (has_only_groups(t, s) || is_bare(t, site))
         choice->ended[site] = s->again + 1;
     else if (is_watched(t, site)) {
@@ -328,15 +331,16 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
         choice->again[site] = slr_stage_next_trials(0);
     } else if (has_period(t, site))
         choice->period[site] = slr_trial_gemms_period(&s->behind);
-    else if (is_open(t, site) && (s->held || is_due(t, site))) {
+    else if (has_changed(t, s)) {
+        t->site[site].held = false;
+        choice->again[site] = slr_stage_next_trials(choice->again[site]);
+    } else if (is_open(t, site) && (s->held || is_due(t, site))) {
         t->site[site].held = true;
         return duel ? begin_duel(t, site, choice) : DUE_NOTHING;
     } else if (s->held && !duel)
         return DUE_NOTHING;
     else if (s->chosen <= s->again && slr_trials_posted_by_all(t, site))
         return choose(c, site, duel, choice);
-    else if (has_changed(t, s))
-        choice->again[site] = slr_stage_next_trials(choice->again[site]);
     else
         return DUE_NOTHING;
     return DUE_CHANGE;
@@ -359,7 +363,7 @@ void slr_trials_lead(struct slr_comm *c)
     }
     choice.duel_run = 0; /* of the longest, so that each of its sites is measured */
     for (uint32_t i = 0; i < t->sites && begins; i++) {
-        if (due[i] == DUE_NOTHING && is_open(t, i)) /* no second one for them */
+        if (due[i] == DUE_NOTHING && is_open(t, i) && !t->site[i].doubtful) /* no second one for them */
             due[i] = (uint8_t)begin_duel(t, i, &choice);
         if (due[i] == DUE_DUEL)
             choice.duel_run = slr_duel_length(t, i, choice.duel_run);
@@ -418,9 +422,11 @@ static void begin(struct slr_trials *t, uint32_t site)
     s->run = t->in_force.duel_run;
     s->sparse = slr_trials_is_sparse(s);
     s->period = t->in_force.period[site];
-    s->strangers = s->watched = 0;
-    if (slr_stage_of(s->again) == SLR_STAGE_WAYS)
+    if (slr_stage_of(s->again) == SLR_STAGE_WAYS) {
         s->pairs = (struct slr_block_pairs){0};
+        s->doubtful = false;
+        s->strangers = s->watched = 0;
+    }
     for (unsigned row = 0; row < t->rows; row++)
         if (t->row[row].site == site)
             slr_samples_forget(&t->row[row]);

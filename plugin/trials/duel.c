@@ -6,7 +6,7 @@
 #include "plugin/trials/trials_impl.h"
 
 #define PATIENCE 512u /* calls of the communicator that a duel waits for other sites */
-#define GROUPED 48u   /* calls of it in a turn, where nothing but the program's time can tell */
+#define IN_GROUPS 48u /* calls of it in a turn, where nothing but the program's time can tell */
 
 /* Its ways are being tried, or going to be: that would be in what the program takes. */
 static bool is_tried(const struct slr_trials *t, uint32_t site)
@@ -51,7 +51,7 @@ uint32_t slr_duel_length(const struct slr_trials *t, uint32_t site, uint32_t lea
     const uint32_t period = slr_trial_calls_period(&t->calls, 0);
     const uint64_t gap = gap_of(t, s, period);
     const bool grouped = slr_trials_is_grouped(s);
-    const uint64_t again = 2 * measured_before(t, s), least_calls = again ? again : grouped ? GROUPED : 0;
+    const uint64_t again = 2 * measured_before(t, s), least_calls = again ? again : grouped ? IN_GROUPS : 0;
     const uint32_t run = slr_duel_run(gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX, s->period,
                                       grouped || slr_trials_is_sparse(s), period, (uint32_t)least_calls);
     return run > least ? run : least;

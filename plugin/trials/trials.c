@@ -210,7 +210,7 @@ uint64_t slr_trials_context(const struct slr_comm *c)
 bool slr_trials_tries_whole(const struct slr_comm *c)
 {
     const struct slr_trial_turn *turn = c->trials ? &c->trials->gather : NULL;
-    return turn && turn->trying && !turn->duel && turn->way == SLR_WAY_WHOLE;
+    return turn && turn->trying && !turn->duel && turn->way == SLR_WAY_WHOLE && !slr_get(SLR_S_PARTS);
 }
 
 /* A reduce-scatter's site, when nothing is tried. */

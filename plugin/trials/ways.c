@@ -208,16 +208,16 @@ static void add(struct slr_trial_choice *choice, const struct slr_trial_row *row
 /* Of one site, all rows that count together: over the ring, and by NCCL. */
 struct sums {
     float ring, nccl;
-    float far;    /* over the ring it takes longer than this: NCCL is far better */
+    float bare;   /* of NCCL's, what calls without a GEMM take */
     bool of_host; /* of any row: times that scatter more */
 };
 
 static void add_row(struct sums *sums, const struct slr_trial_row *row, int way)
 {
-    const float ring = row->ms[way] * (float)row->calls, nccl = row->ms[SLR_WAY_NCCL] * (float)row->calls;
-    sums->ring += ring;
+    const float nccl = row->ms[SLR_WAY_NCCL] * (float)row->calls;
+    sums->ring += row->ms[way] * (float)row->calls;
     sums->nccl += nccl;
-    sums->far += nccl / (row->of_host ? FAR_APART_OF_HOST : row->gemm ? FAR_APART : FAR_BETTER_BARE);
+    sums->bare += row->gemm ? 0 : nccl;
     sums->of_host |= row->of_host;
 }
 
@@ -229,7 +229,9 @@ static int better(const struct sums *sums)
 
 static bool far_apart(const struct sums *sums)
 {
-    return sums->ring < sums->nccl * (sums->of_host ? FAR_APART_OF_HOST : FAR_APART) || sums->ring > sums->far;
+    const float least = sums->of_host ? FAR_APART_OF_HOST : FAR_APART;
+    return sums->ring < sums->nccl * least ||
+           sums->ring > (sums->nccl - sums->bare) / least + sums->bare / FAR_BETTER_BARE;
 }
 
 /* The n-th row of rank r, of the slowest rank. False: it does not count, or has been counted. */

@@ -32,6 +32,7 @@
  *   ended in WAYS  --the others' trials are over-->  DUEL
  *   DUEL  --neither its rows nor what the program takes (blocks.h) tells, and nothing did before-->  ended
  *   ended in DUEL  --later, ever more rarely-->  DUEL
+ *   chosen in DUEL, though what the program takes speaks against it  --likewise-->  DUEL
  *
  * What has been chosen stays until something else has been measured to be better: a row of which a stage has
  * missed some ways counts with what an earlier one has found, so that trials that miss some of the program's calls take

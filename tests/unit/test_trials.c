@@ -125,6 +125,24 @@ Test(trials, a_doubtful_choice_is_looked_at_again)
     cr_expect_eq(in_stage(5, -1), 0);
 }
 
+/* And the other way round. */
+Test(trials, the_ring_may_be_doubted_too)
+{
+    model.nccl = 1, model.pace = 0.96;
+    beside[SLR_WAY_RING] = 0.25;
+    uneven = (const double[]){0, 0.3, 0, 0, 0, 0};
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_RING && in_stage(1, -1) == OF_DUEL);
+    const uint64_t first = ranks[0].comm.trials->site[0].duel_end;
+    uneven = NULL;
+    steady = true;
+    go(4 * SETTLED);
+    cr_expect_eq(latest()->why, SLR_R_MEASURED);
+    const struct slr_trial_site *s = &ranks[0].comm.trials->site[0];
+    const uint64_t waited = s->duel_end - s->duel_calls - first;
+    cr_expect(waited >= 192 && waited < 192 + 64, "%d calls", (int)waited);
+}
+
 /* Neither way is better: that is no doubt. */
 Test(trials, a_tie_leaves_no_doubt)
 {
@@ -333,6 +351,8 @@ Test(trials, a_small_site_that_is_given_up_before_its_duel)
     cr_expect(latest()->why == SLR_R_TOO_SMALL && in_stage(1, -1) == 0);
     shard = LARGE;
     go(2 * SETTLED); /* its duel has longer turns, as every second call has been another site's */
+    while (latest()->trying || ranks[0].comm.trials->unposted || ranks[1].comm.trials->unposted)
+        go(1); /* what it has chosen may be looked at again */
     for (int r = 0; r < RANKS; r++) {
         const struct slr_trials *t = ranks[r].comm.trials;
         cr_expect(t->site[1].again == 1 && t->site[1].given_up && t->unposted == 0);

@@ -222,7 +222,6 @@ static int judge(const struct slr_trial_row *first, uint32_t n, const struct slr
     return choice.site_way[0];
 }
 
-/* One rank's is enough. */
 /* A site of whose calls some come with a GEMM: of the others NCCL has to be twice as fast. */
 Test(ways, calls_without_a_GEMM_are_not_decided_as_soon)
 {
@@ -242,6 +241,7 @@ Test(ways, calls_without_a_GEMM_are_not_decided_as_soon)
     }
 }
 
+/* One rank's is enough. */
 Test(ways, times_of_the_host_have_to_be_further_apart)
 {
     struct slr_trial_row a = ROW(7, 0, 10, 16, 10, 10, 10, 10, 10), b = a;

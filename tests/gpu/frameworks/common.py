@@ -70,10 +70,17 @@ def parse(p, arguments=None):
 def pin():
     """A share of the cores for each rank, the same on both sides: where the system puts them differs from run to run, and
     with it a step that the host bounds, by a third on H200."""
-    cores = sorted(os.sched_getaffinity(0))
-    share = len(cores) // RANKS
+    def first_thread(core):
+        try:
+            with open(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list", encoding="ascii") as file:
+                return int(file.read().replace("-", ",").split(",")[0])
+        except (OSError, ValueError):
+            return core
+
+    cores = sorted(os.sched_getaffinity(0), key=lambda core: (first_thread(core), core))
+    share = len(cores) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if share:
-        os.sched_setaffinity(0, cores[RANK * share:(RANK + 1) * share])
+        os.sched_setaffinity(0, cores[LOCAL_RANK * share:(LOCAL_RANK + 1) * share])
 
 
 def torch_start(o, deterministic=False):

@@ -25,7 +25,7 @@ static bool rule(const char *name, bool fallback)
 static unsigned connections(void)
 {
     double n = number("CUDA_DEVICE_MAX_CONNECTIONS", 8);
-    return n > SG_CONNECTIONS ? SG_CONNECTIONS : n < 1 ? 8 : (unsigned)n;
+    return n > SG_CONNECTIONS ? SG_CONNECTIONS : n >= 1 ? (unsigned)n : 8;
 }
 
 static bool is(const char *name, const char *value)

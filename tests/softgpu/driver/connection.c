@@ -20,7 +20,7 @@ static struct sg_connection *least_used_locked(struct sg_ctx *ctx)
 
 void sg_connection_enter_locked(struct sg_stream *s, struct sg_op *op)
 {
-    if (!sg_cfg.connections || s->aside || op->aside)
+    if (s->aside || op->aside)
         return;
     if (!s->connection) {
         s->connection = least_used_locked(s->ctx);

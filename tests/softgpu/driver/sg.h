@@ -55,7 +55,7 @@ struct sg_config {
     double link_gbs, hbm_gbs, pcie_gbs, tflops, collective_share, launch_us, memop_us, scale;
     /* strict rules, see ../README.md */
     unsigned queue, launches; /* entries of a stream's queue, and launches among them; 0: no limit */
-    unsigned connections;     /* hardware queues of a context; 0: no limit */
+    unsigned connections;     /* hardware queues of a context */
     bool ties, lazy, nccl_blind, same_primary, same_stream, ctxsync, books;
     unsigned one_lane; /* 1, 2: SOFTGPU_GRAPH_ONE_LANE */
 };
