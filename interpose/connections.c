@@ -30,8 +30,13 @@
 
 static CUresult hook_cuInit(unsigned flags);
 
-static char **more;       /* the environment with another number; reachable for as long as somebody may read it */
-static char variable[64]; /* that one */
+/* The environment with another number; never freed, as somebody may read it. */
+struct list {
+    struct list *before; /* of a cuInit that failed */
+    char *entry[];
+};
+static struct list *more;
+static char variable[64];          /* that one */
 static _Atomic unsigned long from; /* what it was before; 0: it has been left alone */
 
 static bool shares(void)
@@ -57,20 +62,22 @@ static bool is_it(const char *entry)
     return strncmp(entry, NAME "=", sizeof NAME) == 0;
 }
 
-static char **with_more(void)
+static bool make_more(void)
 {
     size_t n = 0, kept = 0;
     while (environ && environ[n])
         n++;
-    char **list = calloc(n + 2, sizeof *list);
+    struct list *list = calloc(1, sizeof *list + (n + 2) * sizeof list->entry[0]);
     if (!list)
-        return NULL;
+        return false;
     snprintf(variable, sizeof variable, NAME "=%llu", (unsigned long long)slr_get(SLR_S_CONNECTIONS));
     for (size_t i = 0; i < n; i++)
         if (!is_it(environ[i]))
-            list[kept++] = environ[i];
-    list[kept] = variable;
-    return list;
+            list->entry[kept++] = environ[i];
+    list->entry[kept] = variable;
+    list->before = more;
+    more = list;
+    return true;
 }
 
 /* No other thread has changed a variable meanwhile, or taken one out: glibc does both in the list. */
@@ -78,15 +85,15 @@ static bool untouched(char *const *own)
 {
     size_t at = 0;
     for (size_t i = 0; own && own[i]; i++)
-        if (!is_it(own[i]) && more[at++] != own[i])
+        if (!is_it(own[i]) && more->entry[at++] != own[i])
             return false;
-    return more[at] == variable && !more[at + 1];
+    return more->entry[at] == variable && !more->entry[at + 1];
 }
 
 /* If another thread has set a new variable meanwhile, the list is a third one, with ours in it, and `own` may be freed. */
 static void take_back(char **own, const char *before)
 {
-    if (environ == more && untouched(own))
+    if (environ == more->entry && untouched(own))
         environ = own;
     else if (before)
         setenv(NAME, before, 1);
@@ -101,11 +108,11 @@ static CUresult init_with_more(unsigned flags)
     const char *before = getenv(NAME);
     const bool may = slr_settings()->given[SLR_S_CONNECTIONS] || !shares();
     const unsigned long n = may ? fewer(before) : 0;
-    more = n ? with_more() : NULL;
+    const bool raised = n && make_more();
     errno = saved;
-    if (!more)
+    if (!raised)
         return REAL(cuInit)(flags);
-    environ = more;
+    environ = more->entry;
     const CUresult r = REAL(cuInit)(flags);
     saved = errno;
     take_back(own, before);

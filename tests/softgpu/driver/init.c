@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuInit, what every entry point checks first, fork and exit. */
 #include "sg.h"
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -74,9 +75,23 @@ void sg_forbid_calls(const char *where)
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Profilers: what they do within cuInit, which may be to call it. */
+static void inject(void)
+{
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    void *library = path && *path ? dlopen(path, RTLD_NOW) : NULL;
+    int (*initialise)(void) = NULL;
+    if (library)
+        *(void **)&initialise = dlsym(library, "InitializeInjection");
+    if (initialise)
+        initialise();
+}
+
 CUresult CUDAAPI cuInit(unsigned int Flags)
 {
+    static int tried; /* under the lock */
     CUresult rc = CUDA_SUCCESS;
+    int first = 0;
 
     if (Flags)
         return CUDA_ERROR_INVALID_VALUE;
@@ -85,7 +100,8 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
     pthread_mutex_lock(&init_lock);
     if (!atomic_load(&initialised)) {
         sg_config_load();
-        sg_fault_load();
+        if (!tried++) /* what is to fail counts its calls */
+            sg_fault_load();
         rc = sg_fault(SG_cuInit);
         if (!rc)
             rc = sg_devices_init();
@@ -93,12 +109,14 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
             sg_race_load();
             pthread_atfork(NULL, NULL, in_child);
             atexit(at_exit);
-            atomic_store(&initialised, 1);
+            atomic_store(&initialised, first = 1);
         }
     } else {
         rc = sg_fault(SG_cuInit);
     }
     pthread_mutex_unlock(&init_lock);
+    if (first)
+        inject();
     return rc;
 }
 
