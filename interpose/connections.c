@@ -17,12 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/log.h"
 #include "base/once.h"
 #include "base/settings.h"
 #include "interpose/gate_table.h"
 #include "interpose/hook.h"
 #include "interpose/install.h"
+#include "plugin/lifecycle/about.h"
 
 #define NAME "CUDA_DEVICE_MAX_CONNECTIONS"
 #define DRIVERS_OWN 8ul /* without it */
@@ -36,8 +36,7 @@ struct list {
     char *entry[];
 };
 static struct list *more;
-static char variable[64];          /* that one */
-static _Atomic unsigned long from; /* what it was before; 0: it has been left alone */
+static char variable[64]; /* that one */
 
 static bool shares(void)
 {
@@ -117,7 +116,8 @@ static CUresult init_with_more(unsigned flags)
     saved = errno;
     take_back(own, before);
     errno = saved;
-    atomic_store(&from, r == CUDA_SUCCESS ? n : 0);
+    if (r == CUDA_SUCCESS)
+        slr_about_queues(n, slr_get(SLR_S_CONNECTIONS));
     return r;
 }
 
@@ -142,11 +142,4 @@ void slr_connections_install(void)
 {
     if (slr_get(SLR_S_ENABLE) && slr_gate_found[SLR_GATE_IX_cuInit])
         slr_gate_real[SLR_GATE_IX_cuInit] = (void *)hook_cuInit;
-}
-
-void slr_connections_tell(void)
-{
-    const unsigned long n = atomic_load(&from);
-    if (n)
-        slr_log(SLR_LOG_INFO, "connections", "from=%lu to=%llu", n, (unsigned long long)slr_get(SLR_S_CONNECTIONS));
 }

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "interpose/gate_table.h"
-#include "interpose/install.h"
 #include "interpose/reach.h"
 #include "interpose/resolve.h"
 #include "plugin/lifecycle/lifecycle.h"
@@ -28,7 +27,6 @@ bool slr_hook_nccl_ready(void)
     if (slr_once_begin(&once)) {
         if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(slr_plugin_at_exit) != 0)
             slr_log(SLR_LOG_WARN, "init", "msg=%s", "handlers for fork and exit could not be registered");
-        slr_connections_tell();
         slr_once_end(&once);
     }
     if (!slr_resolve_nccl() || !slr_resolve_cuda_load())

@@ -32,7 +32,4 @@ void slr_given_install(void);
  * a counter. */
 void slr_graph_install(void);
 
-/* The first time that the process uses NCCL: logs that there are more queues than the environment says, if so. */
-void slr_connections_tell(void);
-
 #endif

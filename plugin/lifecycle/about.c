@@ -40,6 +40,14 @@ static void settings(char *text, size_t size)
     }
 }
 
+static _Atomic unsigned long queues_from, queues_to;
+
+void slr_about_queues(unsigned long from, unsigned long to)
+{
+    atomic_store(&queues_to, to);
+    atomic_store(&queues_from, from);
+}
+
 void slr_about_log(void)
 {
     static _Atomic bool told;
@@ -55,4 +63,7 @@ void slr_about_log(void)
         slr_real.cuDriverGetVersion(&cuda);
     slr_log(SLR_LOG_INFO, "process", "version=%s nccl=%d cuda=%d settings=%s command=%s", SLIPRING_VERSION, nccl, cuda,
             given, of);
+    const unsigned long from = atomic_load(&queues_from);
+    if (from)
+        slr_log(SLR_LOG_INFO, "connections", "from=%lu to=%lu", from, atomic_load(&queues_to));
 }

@@ -47,13 +47,14 @@ static bool goes_on(CUstream stream, CUdeviceptr to, double patience)
 int main(int argc, char **argv)
 {
     const int held = argc > 2 ? atoi(argv[1]) : -1;
-    char *before = getenv(NAME) ? strdup(getenv(NAME)) : NULL;
+    static char *before; /* here it stays reachable */
     CUcontext ctx;
     CUdeviceptr memory, word;
     CUstream stream[64];
     unsigned *host;
     if (held < 1 || held > 63)
         return 2;
+    before = getenv(NAME) ? strdup(getenv(NAME)) : NULL;
     if (cuInit(0) != CUDA_SUCCESS)
         CU(cuInit(0));
     if (!same(before, getenv(NAME))) {
