@@ -66,14 +66,14 @@ int main(int argc, char **argv)
     CU(cuCtxSetCurrent(ctx));
     CU(cuMemAlloc(&memory, 4096));
     CU(cuMemHostAlloc((void **)&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
-    *(volatile unsigned *)host = 0;
+    __atomic_store_n(host, 0, __ATOMIC_SEQ_CST);
     CU(cuMemHostGetDevicePointer(&word, host, 0));
     for (int i = 0; i <= held; i++)
         CU(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < held; i++)
         CU(cuStreamWaitValue32(stream[i], word, 1, CU_STREAM_WAIT_VALUE_GEQ));
     const bool wanted = strcmp(argv[2], "goes") == 0, goes = goes_on(stream[held], memory, wanted ? 20 : 0.3);
-    *(volatile unsigned *)host = 1;
+    __atomic_store_n(host, 1, __ATOMIC_SEQ_CST);
     CU(cuCtxSynchronize());
     if (goes == wanted)
         return 0;
