@@ -40,6 +40,7 @@ void sg_config_load(void)
     double scale = number("SOFTGPU_TIME_SCALE", 1);
     const char *report = getenv("SOFTGPU_REPORT");
 
+    free((void *)sg_cfg.report); /* of a cuInit that failed */
     sg_cfg = (struct sg_config){
         .devices = devices < SG_MAX_DEVICES ? devices : SG_MAX_DEVICES,
         .mem_bytes = (size_t)number("SOFTGPU_MEM_BYTES", 16.0 * (1 << 30)),
