@@ -22,6 +22,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, "..", "..", "..", "bench", "peerlib"))
 
+import cores
 import counters
 
 STDOUT = sys.stdout
@@ -70,17 +71,9 @@ def parse(p, arguments=None):
 def pin():
     """A share of the cores for each rank, the same on both sides: where the system puts them differs from run to run, and
     with it a step that the host bounds, by a third on H200."""
-    def first_thread(core):
-        try:
-            with open(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list", encoding="ascii") as file:
-                return int(file.read().replace("-", ",").split(",")[0])
-        except (OSError, ValueError):
-            return core
-
-    cores = sorted(os.sched_getaffinity(0), key=lambda core: (first_thread(core), core))
-    share = len(cores) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    if share:
-        os.sched_setaffinity(0, cores[LOCAL_RANK * share:(LOCAL_RANK + 1) * share])
+    shares = cores.divide(os.sched_getaffinity(0), int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    if shares:
+        os.sched_setaffinity(0, {core for group in shares[LOCAL_RANK] for core in group})
 
 
 def torch_start(o, deterministic=False):
