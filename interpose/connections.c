@@ -46,14 +46,13 @@ static bool shares(void)
     return access(pipe, F_OK) == 0;
 }
 
-/* How many are asked for, if that is less than what is wanted; else 0. What is no number is the driver's to judge. */
+/* How many are asked for, if that is less than what is wanted; else 0. The driver makes its own number of "" and 0, too;
+ * what is no number is its to judge. */
 static unsigned long fewer(const char *text)
 {
-    char *end = NULL;
-    const unsigned long n = text ? strtoul(text, &end, 10) : DRIVERS_OWN;
-    const bool number = !text || (end != text && *end == '\0');
-    const unsigned long asked = n && (end != text || !text) ? n : DRIVERS_OWN; /* of "" and 0 it makes these, too */
-    return (number || !*text) && asked < slr_get(SLR_S_CONNECTIONS) ? asked : 0;
+    char *end = "";
+    const unsigned long n = text ? strtoul(text, &end, 10) : 0, asked = n ? n : DRIVERS_OWN;
+    return *end == '\0' && asked < slr_get(SLR_S_CONNECTIONS) ? asked : 0;
 }
 
 static bool is_it(const char *entry)

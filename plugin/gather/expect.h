@@ -51,8 +51,8 @@ enum slr_wanted slr_expect_wanted(const struct slr_call *call, uint64_t context,
 /* It is not asked of the communicator's latest gather. */
 void slr_expect_unasked(struct slr_comm *c);
 
-/* A GEMM has taken the communicator's latest gather over, of which slr_expect_wanted was asked. `early`: it waits for chunks that do not
- * end a shard. */
+/* A GEMM has taken the communicator's latest gather over, of which slr_expect_wanted was asked. `early`:
+ * it waits for chunks that do not end a shard. */
 void slr_expect_consumed(struct slr_comm *c, bool early);
 
 /* The first call of which it is not known yet what `peer` named; to be moved on by the caller. */

@@ -9,10 +9,9 @@
 #define DUEL_SPARSE 2u /* of a sparse one; */
 #define DUEL_MOST 512u /* but of the communicator not more than so many */
 #define BETTER_PARTS 0.99f
-#define BETTER_RING 0.98f /* than NCCL, of which a tie is */
-#define FAR_APART 0.85f   /* more than short runs are off */
-#define FAR_BETTER_BARE                                                                                                \
-    0.5f /* where no GEMM is known to wait: what NCCL's kernels take from those beside may be more */
+#define BETTER_RING 0.98f    /* than NCCL, of which a tie is */
+#define FAR_APART 0.85f      /* more than short runs are off */
+#define FAR_BETTER_BARE 0.5f /* NCCL than the ring, where no GEMM is known to wait: it may cost those beside more */
 /* Times of the host scatter more: on H200 by a half, in short runs. */
 #define BETTER_RING_OF_HOST 0.95f
 #define FAR_APART_OF_HOST 0.5f
@@ -100,9 +99,10 @@ uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t itera
     const uint32_t own = whole_periods(sparse ? DUEL_SPARSE : DUEL, period), least = whole_periods(DUEL, period);
     const uint32_t calls = gap < DUEL_MOST / own ? own * gap : DUEL_MOST;
     const uint32_t enough = gap > 1 && calls < DUEL ? DUEL : gap > 1 ? calls : least;
-    const uint32_t measured = enough > least_calls ? enough : least_calls;
+    const uint32_t wanted = enough > least_calls ? enough : least_calls;
+    const uint32_t measured = wanted < DUEL_MOST ? wanted : DUEL_MOST;
     const uint32_t whole = whole_periods(measured, iteration), most = iteration ? DUEL_MOST / iteration * iteration : 0;
-    return SLR_DUEL_FIRST + (whole <= DUEL_MOST ? whole : most ? most : measured < DUEL_MOST ? measured : DUEL_MOST);
+    return SLR_DUEL_FIRST + (whole <= DUEL_MOST ? whole : most ? most : measured);
 }
 
 uint64_t slr_trials_end(const struct slr_turns *t)
