@@ -4,8 +4,8 @@
  * has begun when it is satisfied. So a stream that is held holds those that share its queue, but not what came before.
  *
  * Which queue a stream gets is not documented. On H200 most streams went on until as many were held as there are queues,
- * of many more that were alive: so a stream has no fixed queue. Here one that has
- * nothing to do gets, with its next operation, the queue that the fewest streams use. */
+ * of many more that were alive: so a stream has no fixed queue. Here one that has nothing to do gets, with its next
+ * operation, the queue that the fewest streams use. */
 #include "sg.h"
 
 static struct sg_connection *least_used_locked(struct sg_ctx *ctx)
