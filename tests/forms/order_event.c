@@ -9,6 +9,7 @@
 #include "../softgpu/softgpu.h"
 
 #define MANY 40
+#define MANY_STREAMS 24  /* fewer than there are hardware queues: streams that wait could fill those */
 #define OTHER_WORK_MS 80 /* longer than the late rank is late */
 
 static void tell(struct look *l, cudaStream_t to)
@@ -119,16 +120,16 @@ static void many(struct look *l)
 /* More streams than slipring remembers. */
 static void many_waiters(struct look *l)
 {
-    cudaStream_t stream[MANY];
+    cudaStream_t stream[MANY_STREAMS];
     CUDA(cudaEventRecord(l->event, l->s));
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < MANY_STREAMS; i++) {
         CUDA(cudaStreamCreateWithFlags(&stream[i], cudaStreamNonBlocking));
         CUDA(cudaStreamWaitEvent(stream[i], l->event, 0));
     }
-    for (int i = 0; i < MANY; i += MANY / 4)
+    for (int i = 0; i < MANY_STREAMS; i += MANY_STREAMS / 4)
         check_recv(l, stream[i], "one of many streams");
-    see(l, l->g.recv, stream[MANY - 1]);
-    for (int i = 0; i < MANY; i++)
+    see(l, l->g.recv, stream[MANY_STREAMS - 1]);
+    for (int i = 0; i < MANY_STREAMS; i++)
         CUDA(cudaStreamDestroy(stream[i]));
 }
 
