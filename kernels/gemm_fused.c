@@ -107,6 +107,9 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
     if (!ready(begin, gemm, split))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     slr_timing_mark(ring->timing, SLR_LANE_APP, g->stream);
+    /* What the parts write may be what the shard has moved out of. */
+    if (g->vacated && slr_ring_wait_own(ring, g->stream) != SLR_OK)
+        return CUBLAS_STATUS_EXECUTION_FAILED;
     while (r == CUBLAS_STATUS_SUCCESS && slr_parts_next(&walk, &part)) {
         r = compute(ring, g, gemm, &walk, &part, *parts);
         *parts += r == CUBLAS_STATUS_SUCCESS;

@@ -315,6 +315,17 @@ void slr_ring_expects(struct slr_ring *ring, const struct slr_gather *g)
             atomic_store(&ring->expected[owner_at(ring, step)], slr_ready_value(last, 1));
 }
 
+/* Behind what stood before the gather, before anything is said of the shard. */
+static enum slr_status vacate(struct slr_ring *ring, const struct slr_gather *g, bool sends)
+{
+    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
+    SLR_TRY(SLR_CU(cuMemcpyAsync, g->send, g->vacated, g->plan.shard, ring->pull));
+    pull_did(ring, SLR_SPAN_OWN, -1, 0, g->plan.shard);
+    SLR_TRY(SLR_CU(cuEventRecord, ring->owned, ring->pull));
+    ring->own_copied = ring->owned;
+    return sends ? SLR_CU(cuStreamWaitEvent, ring->publish, ring->owned, 0) : SLR_OK;
+}
+
 enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g)
 {
     uint32_t first = atomic_load(&ring->issued) + 1; /* pieces count from 1 */
@@ -323,6 +334,8 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
     unsigned deliveries = slr_ring_deliveries(ring, g);
     bool sends = slr_ring_sends(deliveries);
     SLR_TRY(slr_ring_begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
+    if (g->vacated)
+        SLR_TRY(vacate(ring, g, sends));
     /* Before everything else: a pusher that waits for it may hold up what this rank waits for. */
     SLR_TRY(open_buffer(ring, g, first));
     if (ring->recorded)

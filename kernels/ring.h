@@ -75,7 +75,9 @@
  * on the application's stream at `entry`, and after the gather before. The own shard has a stream
  * of its own, of least priority, and waits for nobody; or it is copied on the tail stream behind
  * meet, where nobody is expected to wait for it (SLR_WANTS_NOTHING). No stream of the ring but the
- * end of the gather waits for it, so it adds nothing to the argument above. After
+ * end of the gather waits for it, so it adds nothing to the argument above. A shard that moves out of
+ * the application's memory (vacated) is copied first of all, on the pull stream, and waits for nobody
+ * there; what is published, ready and staged comes behind it. After
  * slr_ring_join(stream), work put on the stream sees the whole gather, and may overwrite `send`.
  *
  * Failure: what a rank has published stays as it is until its readers have said `done`. A rank that
@@ -140,7 +142,7 @@ struct slr_ring {
     bool restated;        /* `finished` has been recorded behind all of the carrier's events */
     bool behind;          /* the entry of the next gather is behind it */
     unsigned entries;     /* times that `entry` has been recorded since it began */
-    CUevent own_copied;   /* its own shard is copied; not where it is in place */
+    CUevent own_copied;   /* its own shard is copied; not where it was in place */
     uint32_t chunks;      /* of one of its shards */
     bool whole, once;     /* shards are copied whole, the last chunk's event stands for all; of all shards */
     bool early;           /* somebody waits for a chunk that is not the last of its shard */
@@ -189,6 +191,9 @@ struct slr_route {
 /* One gather. Addresses are the application's; sizes in bytes. */
 struct slr_gather {
     CUdeviceptr send, recv;
+    /* Where the application has the shard, if it moves to its place in `recv` first and is sent from there: `send` is that
+     * place then, and the application may have this memory back sooner (slr_ring_wait_own). 0: it does not move. */
+    CUdeviceptr vacated;
     CUstream stream; /* the application's */
     struct slr_plan plan;
     const struct slr_route *route; /* [nranks], read until slr_ring_finish; NULL: all by slots */
@@ -274,10 +279,10 @@ enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream, bool agai
 /* After slr_ring_carry: makes another stream wait for `before`, but not for the gather. */
 enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream);
 
-/* The own shard is where it belongs: NCCL's in-place. */
+/* The own shard is where it belongs, or moves there first: NCCL's in-place. */
 bool slr_ring_in_place(const struct slr_ring *ring, const struct slr_gather *g);
 
-/* Makes `stream` wait until the own shard of the latest gather, which is not in place, has been
+/* Makes `stream` wait until the own shard of the latest gather, which is not in place or moves there, has been
  * copied. */
 enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream);
 

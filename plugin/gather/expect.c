@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include "base/mix.h"
 
-#define PLACES 256 /* a peer; about as many as a large model has gathers in a step */
-#define BLOCKS 64  /* a peer; of this rank's that it sends from */
-#define TRUSTED 1  /* times that a place was named again, or a distance seen again */
-#define SHARDS 32  /* gathers in a row after which nobody is expected to want less than a shard */
+#define PLACES 256     /* a peer; about as many as a large model has gathers in a step */
+#define BLOCKS 64      /* a peer; of this rank's that it sends from */
+#define TRUSTED 1      /* times that a place was named again, or a distance seen again */
+#define SHARDS 32      /* gathers in a row after which nobody is expected to want less than a shard */
+#define OVERWRITTEN 32 /* gathers behind one whose `send` was written to that may move out of theirs for nothing */
 
 struct expected {
     uint64_t key;
@@ -35,7 +36,8 @@ struct distance {
 struct site {
     uint64_t key;
     bool consumed;
-    uint32_t shards; /* how many in a row were taken over by whole shards */
+    uint32_t shards;      /* how many in a row were taken over by whole shards */
+    uint32_t overwritten; /* of so many it is expected that the GEMM writes to `send` */
 };
 
 struct slr_expect {
@@ -82,20 +84,32 @@ bool slr_expect_begin(const struct slr_call *call, const struct slr_place *send)
     return true;
 }
 
-enum slr_wanted slr_expect_wanted(const struct slr_call *call, uint64_t context, bool whole)
+static enum slr_wanted wanted_at(const struct site *s)
 {
-    struct slr_expect *e = call->comm->expect;
-    const uint64_t key = slr_mix(e->key[call->number % SLR_TRANSFERS], context);
-    struct site *s = e->latest = &e->site[key % PLACES];
-    const bool known = s->key == key, consumed = known && s->consumed;
-    const uint32_t shards = consumed ? s->shards : 0;
-    if (whole) /* as it is so by turns, it says nothing of the next one */
+    if (!s->consumed && !s->overwritten)
         return SLR_WANTS_NOTHING;
-    *s = (struct site){.key = key, .shards = shards};
-    return !known             ? SLR_WANTS_CHUNKS
-           : !consumed        ? SLR_WANTS_NOTHING
-           : shards >= SHARDS ? SLR_WANTS_SHARDS
-                              : SLR_WANTS_CHUNKS;
+    return s->shards >= SHARDS ? SLR_WANTS_SHARDS : SLR_WANTS_CHUNKS;
+}
+
+struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t context, bool whole)
+{
+    struct slr_comm *c = call->comm;
+    struct slr_expectation x = {.wanted = whole ? SLR_WANTS_NOTHING : SLR_WANTS_CHUNKS};
+    if (!c->expect)
+        c->expect = new_expect(call);
+    slr_expect_unasked(c); /* a whole turn says nothing of the next call */
+    if (!c->expect || whole)
+        return x;
+    const uint64_t key = slr_mix(key_of(call), context);
+    struct site *s = c->expect->latest = &c->expect->site[key % PLACES];
+    if (s->key == key)
+        x = (struct slr_expectation){.wanted = wanted_at(s), .overwritten = s->overwritten > 0};
+    else
+        *s = (struct site){.key = key};
+    s->shards = s->consumed ? s->shards : 0;
+    s->overwritten -= x.overwritten;
+    s->consumed = false;
+    return x;
 }
 
 void slr_expect_unasked(struct slr_comm *c)
@@ -111,6 +125,13 @@ void slr_expect_consumed(struct slr_comm *c, bool early)
         return;
     s->consumed = true;
     s->shards = early ? 0 : s->shards + 1;
+}
+
+void slr_expect_overwritten(struct slr_comm *c)
+{
+    struct site *s = c->expect ? c->expect->latest : NULL;
+    if (s)
+        s->overwritten = OVERWRITTEN;
 }
 
 static struct distance *distance_of(struct slr_expect *e, int peer, const struct own_place *own)

@@ -35,7 +35,9 @@ bool slr_expect_begin(const struct slr_call *call, const struct slr_place *send)
  * named once only: a graph names the same buffers each time. */
 struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer, bool once);
 
-/* What is expected to be waited for of the call's gather. Asked once for a call.
+/* What is expected of the call's gather. Asked once for a call, before slr_expect_begin.
+ *
+ * What will be waited for:
  *
  *   nothing   no GEMM took over the latest gather with these buffers behind the same calls: so it may
  *             well be this time
@@ -45,15 +47,26 @@ struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer
  *
  * `context`: what the calls before were (slr_trials_context). Programs gather the same buffers for several purposes:
  * Megatron-LM's layers share one receive buffer, and gather their input once for a GEMM of the forward pass and once more
- * beside another one of the backward pass. `whole`: the GEMM will run whole, for once. */
-enum slr_wanted slr_expect_wanted(const struct slr_call *call, uint64_t context, bool whole);
+ * beside another one of the backward pass. `whole`: the GEMM will run whole, for once.
+ *
+ * Whether the GEMM will write where the call's `send` is, so that the shard had better move out of there (slr_gather.vacated):
+ * frameworks drop what they have gathered and give its memory to the next result, which is the GEMM's. Expected for so
+ * many calls behind the last one of which slr_expect_overwritten has been said. */
+struct slr_expectation {
+    enum slr_wanted wanted;
+    bool overwritten;
+};
+struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t context, bool whole);
 
 /* It is not asked of the communicator's latest gather. */
 void slr_expect_unasked(struct slr_comm *c);
 
-/* A GEMM has taken the communicator's latest gather over, of which slr_expect_wanted was asked. `early`:
+/* A GEMM has taken the communicator's latest gather over, of which slr_expect_of was asked. `early`:
  * it waits for chunks that do not end a shard. */
 void slr_expect_consumed(struct slr_comm *c, bool early);
+
+/* A GEMM that would take it over, or has, writes where its `send` was. */
+void slr_expect_overwritten(struct slr_comm *c);
 
 /* The first call of which it is not known yet what `peer` named; to be moved on by the caller. */
 uint64_t *slr_expect_unlearned(struct slr_comm *c, int peer);

@@ -55,8 +55,25 @@ static bool has_parts(const struct slr_comm *c, const struct slr_gemm_split *spl
            slr_parts_several(slr_parts_of(&c->pending->gather.plan, split, c->rank, c->nranks, split->pace));
 }
 
+/* How the GEMM splits. *overwrites: it does, but for that it writes where the application has, or had, the shard that
+ * this rank sends. */
+static enum slr_reason find_split(const struct slr_comm *c, const struct slr_gemm *gemm, struct slr_gemm_split *split,
+                                  bool *overwrites)
+{
+    struct slr_gather moved = c->pending->gather;
+    enum slr_reason r = slr_gemm_split_find(gemm, &moved, c->nranks, split);
+    if (r != SLR_R_JOIN_OVERLAP)
+        return r;
+    moved.send = moved.recv + (size_t)c->rank * moved.plan.shard;
+    moved.vacated = 0;
+    r = slr_gemm_split_find(gemm, &moved, c->nranks, split);
+    *overwrites = r == SLR_R_FUSED;
+    return r;
+}
+
 /* Settings first, as they cost nothing; then the shape. SLR_R_FUSED, or why the GEMM runs whole. */
-static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm, struct slr_gemm_split *split)
+static enum slr_reason may_cut(const struct slr_comm *c, struct slr_gemm *gemm, struct slr_gemm_split *split,
+                               bool *overwrites)
 {
     if (!slr_get(SLR_S_FUSE))
         return SLR_R_JOIN_NO_FUSE;
@@ -66,7 +83,7 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm,
         return SLR_R_JOIN_REGION;
     enum slr_reason r = slr_gemm_describe(gemm);
     if (r == SLR_R_FUSED)
-        r = slr_gemm_split_find(gemm, &c->pending->gather, c->nranks, split);
+        r = find_split(c, gemm, split, overwrites);
     if (r == SLR_R_JOIN_ATTRIBUTE || r == SLR_R_JOIN_EPILOGUE)
         gemm->attribute = gemm->attribute ? gemm->attribute : split->attribute;
     if (r != SLR_R_FUSED)
@@ -79,6 +96,17 @@ static enum slr_reason may_fuse(const struct slr_comm *c, struct slr_gemm *gemm,
     if (split->sums)
         return may_sum(c, gemm, split);
     return has_parts(c, split) ? SLR_R_FUSED : SLR_R_JOIN_SHAPE;
+}
+
+static enum slr_reason may_fuse(struct slr_comm *c, struct slr_gemm *gemm, struct slr_gemm_split *split)
+{
+    bool overwrites = false;
+    const enum slr_reason r = may_cut(c, gemm, split, &overwrites);
+    if (r != SLR_R_FUSED || !overwrites)
+        return r;
+    /* The next one with these buffers sends its shard from elsewhere; this one may do so already. */
+    slr_expect_overwritten(c);
+    return c->pending->gather.vacated ? SLR_R_FUSED : SLR_R_JOIN_OVERLAP;
 }
 
 /* The gathered operand, and its op. */
@@ -108,13 +136,16 @@ static const char *api_name(enum slr_gemm_api api)
 static void log_fused(const struct slr_comm *c, const struct slr_gemm *gemm, const struct slr_gemm_split *s,
                       unsigned parts, bool origin)
 {
-    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | 4 | (uint64_t)s->sums << 3 | (uint64_t)gemm->api << 8;
+    const bool moved = c->pending->gather.vacated;
+    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | 4 | (uint64_t)s->sums << 3 | (uint64_t)moved << 4 |
+                    (uint64_t)gemm->api << 8;
     uint64_t key =
         slr_mix(slr_mix((uint64_t)gemm->m << 32 ^ (uint64_t)gemm->n, (uint64_t)gemm->k), slr_comm_id(c) ^ kind);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
-        slr_log(SLR_LOG_INFO, "fused", "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s",
-                c->name, c->rank, form_name(s), (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
-                c->pending->gather.plan.shard, parts, api_name(gemm->api), origin ? "stream" : "event");
+        slr_log(SLR_LOG_INFO, "fused",
+                "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s moved=%d", c->name,
+                c->rank, form_name(s), (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
+                c->pending->gather.plan.shard, parts, api_name(gemm->api), origin ? "stream" : "event", (int)moved);
 }
 
 /* The stream that the GEMM is to run on. */

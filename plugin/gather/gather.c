@@ -105,19 +105,14 @@ static bool may_put(const struct slr_call *call, const struct slr_place *recv)
  * said where their shards are. But peers that are to write into its buffer must know before
  * anything waits. */
 static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv,
-                                struct slr_gather *g, struct slr_route *route)
+                                bool put, struct slr_gather *g, struct slr_route *route)
 {
     struct slr_ring *ring = &call->comm->ring;
-    bool put = may_put(call, recv);
-    bool expects = !put && slr_expect_begin(call, send);
-    struct slr_comm *c = call->comm;
-    g->wanted = SLR_WANTS_CHUNKS;
-    if (expects)
-        g->wanted = slr_expect_wanted(call, slr_trials_context(c), slr_trials_tries_whole(c));
-    else
-        slr_expect_unasked(c);
+    slr_transfer_owner(call, send, route);
     if (put)
         slr_transfer_reader(call, recv, true, route);
+    else
+        slr_expect_begin(call, send);
     SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */
     if (!put)
         slr_transfer_reader(call, recv, false, route);
@@ -134,22 +129,35 @@ static struct slr_plan plan_of(struct slr_comm *c, size_t shard)
     return slr_plan_make(shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
 }
 
+/* What is expected of the call's gather; `put`: nothing, as peers write. */
+static struct slr_expectation expectation_of(const struct slr_call *call, bool put)
+{
+    struct slr_comm *c = call->comm;
+    if (!put)
+        return slr_expect_of(call, slr_trials_context(c), slr_trials_tries_whole(c));
+    slr_expect_unasked(c);
+    return (struct slr_expectation){.wanted = SLR_WANTS_CHUNKS};
+}
+
 /* Under the communicator's lock. The decision has been made: whatever fails here fails the
- * communicator on all ranks, because the others move this call. */
-static enum slr_status enqueue(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
+ * communicator on all ranks, because the others move this call. `as`: the call as the ring serves
+ * it, whose buffers `send` and `recv` are. */
+static enum slr_status enqueue(const struct slr_call *call, const struct slr_call *as, const struct slr_place *send,
+                               const struct slr_place *recv, bool put, enum slr_wanted wanted)
 {
     struct slr_comm *c = call->comm;
     struct slr_route route[SLR_MAX_RANKS];
     memset(route, 0, (size_t)c->nranks * sizeof route[0]);
-    struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)call->send,
-                           .recv = (CUdeviceptr)(uintptr_t)call->recv,
+    struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)as->send,
+                           .recv = (CUdeviceptr)(uintptr_t)as->recv,
+                           .vacated = as == call ? 0 : (CUdeviceptr)(uintptr_t)call->send,
                            .stream = call->stream,
+                           .wanted = wanted,
                            .route = route};
     g.plan = plan_of(c, call->shard);
     SLR_TRY(slr_shared_work_begin(&c->shared));
     slr_timeline_begin(call);
-    slr_transfer_owner(call, send, route);
-    enum slr_status s = run_ring(call, send, recv, &g, route);
+    enum slr_status s = run_ring(as, send, recv, put, &g, route);
     if (s == SLR_OK)
         s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
     slr_shared_work_end();
@@ -159,6 +167,27 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pla
     g.route = NULL; /* it is on this function's stack */
     c->pending->gather = g;
     return s;
+}
+
+/* As a call whose shard moves to its place in the receive buffer first: in place, from then on. */
+static enum slr_status enqueue_moved(const struct slr_call *call, const struct slr_place *recv, enum slr_wanted wanted)
+{
+    const size_t own = call->shard * (size_t)call->comm->rank;
+    struct slr_call moved = *call;
+    struct slr_place send = *recv;
+    moved.send = (const char *)call->recv + own;
+    send.offset += own;
+    return enqueue(call, &moved, &send, recv, false, wanted);
+}
+
+static enum slr_status enqueue_as_expected(const struct slr_call *call, const struct slr_place *send,
+                                           const struct slr_place *recv)
+{
+    const bool put = may_put(call, recv);
+    const struct slr_expectation x = expectation_of(call, put);
+    /* To where peers could not read it, it would move for nothing. */
+    return x.overwritten && recv->generation ? enqueue_moved(call, recv, x.wanted)
+                                             : enqueue(call, call, send, recv, put, x.wanted);
 }
 
 void slr_gather_number(struct slr_call *call)
@@ -194,7 +223,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
         slr_symmetry_publish(call, &send, &recv);
     if (call->measured)
         slr_trials_begin(call);
-    enum slr_status s = enqueue(call, &send, &recv);
+    enum slr_status s = enqueue_as_expected(call, &send, &recv);
     if (s == SLR_OK) {
         if (call->measured)
             slr_trials_gathered(call, c->ring.tail);

@@ -67,12 +67,15 @@ static const struct gemm_case cases[] = {
     {"other-gemm-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_OTHER_GEMM, 0, 0, 0, 0, 0},
     {"reading-gemm-between", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_READING_GEMM, 0, 0, 0, 0, 0},
     {"c-in-send", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 1, 0, 0},
+    {"c-in-send-other-stream", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 1, 1, 0},
+    {"c-in-send-written", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_SENDING_GEMM, 0, 0, 1, 0, 0},
     {"other-stream", API_S, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 1, 0},
     {"large", API_S, FORM_BN, 96, 64, 1024, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
     {"large-at", API_EX_BF16, FORM_AT, 96, 64, 1024, 0, 2, BETWEEN_NOTHING, 0, 1, 0, 0, 0},
 };
 
 enum { LARGE = 1152 }; /* the sizes of a large GEMM */
+enum { FIRST = 1000 }; /* the first round's seed */
 
 struct shape {
     int64_t total, ld;   /* columns of the gathered matrix; its leading dimension */
@@ -185,7 +188,7 @@ static void load(const struct rank *r, const struct gemm_case *c, const struct s
 }
 
 static void do_between(const struct rank *r, const struct gemm_case *c, const struct shape *s, const struct memory *mem,
-                       cublasHandle_t h)
+                       cublasHandle_t h, bool first)
 {
     cudaEvent_t ev;
     switch (c->between) {
@@ -216,6 +219,10 @@ static void do_between(const struct rank *r, const struct gemm_case *c, const st
     case BETWEEN_READING_GEMM:
         gemm(c->api, h, false, false, 4, 4, 4, mem->weight, 4, mem->recv + 64, 4, 0, mem->side, 4);
         break;
+    case BETWEEN_SENDING_GEMM:
+        if (!first)
+            gemm(c->api, h, false, false, 4, 4, 4, mem->weight, 4, mem->weight, 4, 0, mem->send, 4);
+        break;
     case BETWEEN_NOTHING:
         break;
     }
@@ -226,7 +233,7 @@ static void check_side(const struct rank *r, const struct gemm_case *c, const st
                        uint64_t seed)
 {
     if (c->between == BETWEEN_NOTHING || c->between == BETWEEN_MEMSET_C || c->between == BETWEEN_OTHER_GEMM ||
-        c->between == BETWEEN_LARGE_GEMM || c->between == BETWEEN_READING_GEMM)
+        c->between == BETWEEN_LARGE_GEMM || c->between == BETWEEN_READING_GEMM || c->between == BETWEEN_SENDING_GEMM)
         return;
     char *host = malloc(mem->gathered), *want = malloc(mem->gathered);
     CUDA(cudaMemcpy(host, mem->side, mem->gathered, cudaMemcpyDeviceToHost));
@@ -264,7 +271,7 @@ static void round_of(const struct rank *r, const struct gemm_case *c, const stru
     load(r, c, s, mem, seed);
     const char *send = c->in_place ? mem->recv + (size_t)r->rank * s->shard : mem->send;
     NCCL(ncclAllGather(send, mem->recv, s->count, nccl_type(c->api), r->comm, r->stream));
-    do_between(r, c, s, mem, h);
+    do_between(r, c, s, mem, h, seed == FIRST);
     if (c->streams_cross) {
         cudaEvent_t ev;
         CUDA(cudaEventCreateWithFlags(&ev, cudaEventDisableTiming));
@@ -316,7 +323,7 @@ static void body(struct rank *r)
     BLAS(cublasSetStream(h, compute));
     gemm_prepare(c->api, h, c->beta);
     for (uint64_t round = 0; round < 3; round++)
-        round_of(r, c, &s, &mem, h, compute, 1000 + 500 * round);
+        round_of(r, c, &s, &mem, h, compute, FIRST + 500 * round);
     BLAS(cublasDestroy(h));
     CUDA(cudaFree(mem.recv));
     CUDA(cudaFree(mem.side));

@@ -30,7 +30,8 @@ enum between {
     BETWEEN_SYNC,
     BETWEEN_OTHER_GEMM,
     BETWEEN_LARGE_GEMM, /* of other memory, too */
-    BETWEEN_READING_GEMM
+    BETWEEN_READING_GEMM,
+    BETWEEN_SENDING_GEMM /* writes to `send`, behind the first gather */
 };
 
 struct gemm_case {

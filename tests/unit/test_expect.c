@@ -18,14 +18,19 @@ static void fresh(void)
     comm = (struct slr_comm){.rank = ME, .nranks = RANKS};
 }
 
+static struct slr_call call_from(size_t offset, bool in_place)
+{
+    return (struct slr_call){.comm = &comm,
+                             .send = memory + offset,
+                             .recv = in_place ? memory + offset - ME * SHARD : memory + sizeof memory / 2,
+                             .shard = SHARD,
+                             .number = ++comm.substituted};
+}
+
 /* The place that is expected for a call from this offset of the block, as the transfer of the call would ask. */
 static struct slr_remote_place expected_at(size_t offset, bool in_place, bool once)
 {
-    struct slr_call call = {.comm = &comm,
-                            .send = memory + offset,
-                            .recv = in_place ? memory + offset - ME * SHARD : memory + sizeof memory / 2,
-                            .shard = SHARD,
-                            .number = ++comm.substituted};
+    const struct slr_call call = call_from(offset, in_place);
     const struct slr_place send = {.generation = OWN_BLOCK, .size = sizeof memory, .offset = offset};
     cr_assert(slr_expect_begin(&call, &send));
     return slr_expected_place(&call, PEER, once);
@@ -144,9 +149,8 @@ Test(expect, memory_in_no_block_has_no_distance)
 /* What is expected of a gather in a context; a GEMM then takes it over, waiting for chunks, or none does. */
 static enum slr_wanted wanted_at(size_t offset, uint64_t context, bool whole, bool consumed)
 {
-    expected_at(offset, false, false);
-    const struct slr_call call = {.comm = &comm, .number = comm.substituted};
-    const enum slr_wanted wanted = slr_expect_wanted(&call, context, whole);
+    const struct slr_call call = call_from(offset, false);
+    const enum slr_wanted wanted = slr_expect_of(&call, context, whole).wanted;
     if (consumed)
         slr_expect_consumed(&comm, true);
     return wanted;
@@ -188,5 +192,40 @@ Test(expect, whole_shards_are_enough_when_nobody_has_wanted_less_for_long)
     }
     cr_expect_eq(wanted_at(4096, 1, false, true), SLR_WANTS_SHARDS);
     cr_expect_eq(wanted_at(4096, 1, false, true), SLR_WANTS_CHUNKS);
+    fresh();
+}
+
+/* Whether the next call's GEMM is expected to write to `send`; one that does is noted. */
+static bool overwritten_at(size_t offset, uint64_t context, bool writes)
+{
+    const struct slr_call call = call_from(offset, false);
+    const struct slr_expectation x = slr_expect_of(&call, context, false);
+    if (writes)
+        slr_expect_overwritten(&comm);
+    cr_expect(!x.overwritten || x.wanted != SLR_WANTS_NOTHING, "it moves for a GEMM");
+    return x.overwritten;
+}
+
+Test(expect, a_send_buffer_that_was_written_to_will_be_again)
+{
+    fresh();
+    cr_expect(!overwritten_at(4096, 1, true));
+    cr_expect(!overwritten_at(4096, 2, false), "behind other calls");
+    cr_expect(!overwritten_at(8192, 1, false), "from another buffer");
+    for (int i = 0; i < 100; i++)
+        cr_expect(overwritten_at(4096, 1, true));
+    for (int i = 0; i < 32; i++)
+        cr_expect(overwritten_at(4096, 1, false), "%d", i);
+    cr_expect(!overwritten_at(4096, 1, false), "not any more");
+    fresh();
+}
+
+Test(expect, a_turn_of_whole_GEMMs_moves_nothing)
+{
+    fresh();
+    overwritten_at(4096, 1, true);
+    const struct slr_call call = call_from(4096, false);
+    cr_expect(!slr_expect_of(&call, 1, true).overwritten);
+    cr_expect(overwritten_at(4096, 1, false));
     fresh();
 }
