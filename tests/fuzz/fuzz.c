@@ -172,6 +172,25 @@ static int met(struct prog *p, const struct call *calls, int n, int i)
     return calls[one_comm(calls, n) ? (int)draw(p, (uint64_t)n) : i].stream;
 }
 
+/* The same gather in a loop, as in training, where the memory of what is sent is given to the GEMM's result. */
+static void again(struct prog *p, struct call *c)
+{
+    for (int i = 2 + (int)uniform(p, 5); i > 0; i--) {
+        c->stream = p->stream[c->stream].used ? c->stream : any_stream(p);
+        if (!is_small(c->from, c->send_off, c->shard))
+            fill(p, c->from, c->send_off, c->shard, c->stream);
+        need(p, c->stream, c->from, false);
+        need(p, c->stream, c->to, true);
+        begin(p, c->stream);
+        call(p, c);
+        if (ONE_IN(p, 6))
+            order_step(p);
+        if (ONE_IN(p, 8))
+            data_step(p);
+        multiply_into(p, c->to, c->from, c->send_off);
+    }
+}
+
 static void gather_step(struct prog *p)
 {
     const int kind = (int)uniform(p, 10), n = kind == 0 ? 3 : kind < 3 ? 2 : 1;
@@ -204,6 +223,8 @@ static void gather_step(struct prog *p)
     meet(p, calls, n);
     for (int i = 0; i < n; i++)
         after(p, &calls[i]);
+    if (n == 1 && calls[0].integers && uniform(p, 3) == 0)
+        again(p, &calls[0]);
 }
 
 static bool left_out(const struct options *o, int step)

@@ -131,5 +131,7 @@ void data_step(struct prog *p);
 /* ---- multiply.c ---- */
 /* A GEMM on a gathered matrix, one that slipring can fuse or nearly so, on the gather's stream or another. */
 void multiply(struct prog *p, struct buffer *x);
+/* One that could be fused, but for its result's place, from `off` on in `c`. */
+void multiply_into(struct prog *p, struct buffer *x, struct buffer *c, size_t off);
 
 #endif

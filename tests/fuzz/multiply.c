@@ -81,6 +81,17 @@ static size_t c_bytes(const struct problem *g)
     return (size_t)(g->ldc * (g->n - 1) + g->m) * 4;
 }
 
+/* Whether the sums are exact; and whether they may be added to what is there. */
+static bool exact(struct prog *p, struct problem *g)
+{
+    const size_t bytes = c_bytes(g);
+    const double most = (double)g->inner * SMALL * SMALL;
+    const bool fp32 = g->c->wide || p->elem == 4;
+    if (fp32 && g->c != g->x && g->c_off + bytes <= g->c->clean && g->c->bound + most < 1 << 24)
+        g->beta = (float)draw(p, 2);
+    return most < 1 << 24;
+}
+
 static bool place(struct prog *p, struct problem *g)
 {
     const size_t bytes = c_bytes(g);
@@ -96,11 +107,7 @@ static bool place(struct prog *p, struct problem *g)
         return false;
     if (g->c != g->x && ONE_IN(p, 3))
         g->c_off = draw(p, (g->c->bytes - bytes) / 16 + 1) * 16;
-    const double most = (double)g->inner * SMALL * SMALL;
-    const bool fp32 = g->c->wide || p->elem == 4;
-    if (fp32 && g->c != g->x && g->c_off + bytes <= g->c->clean && g->c->bound + most < 1 << 24)
-        g->beta = (float)draw(p, 2);
-    return most < 1 << 24;
+    return exact(p, g);
 }
 
 static void call_lt(struct prog *p, const struct problem *g, const void *a, int64_t lda, const void *b, int64_t ldb,
@@ -189,6 +196,22 @@ void multiply(struct prog *p, struct buffer *x)
         return;
     g.x = real;
     if (!is_small(g.x, g.off, g.x_bytes) || !place(p, &g))
+        return;
+    g.api = any_api(p, &g);
+    issue(p, &g);
+}
+
+void multiply_into(struct prog *p, struct buffer *x, struct buffer *c, size_t off)
+{
+    struct problem g = {.near = C_IN_SEND,
+                        .x = x,
+                        .x_is_b = ONE_IN(p, 2),
+                        .lt = ONE_IN(p, 3),
+                        .stream = x->stream,
+                        .c = c,
+                        .c_off = off};
+    if (!x->k || c == x || !p->stream[g.stream].used || !shape(p, &g) || !is_small(x, 0, g.x_bytes) ||
+        c_bytes(&g) > c->bytes - off || !exact(p, &g))
         return;
     g.api = any_api(p, &g);
     issue(p, &g);
