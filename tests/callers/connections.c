@@ -4,8 +4,12 @@
  *
  * usage: connections HELD goes|stands    so many streams wait; another one goes on, or does not. A cuInit that fails is
  *                                         tried once more
+ *
+ * MEANWHILE, in the environment: what another thread does while the driver is initialised. "init": the same; "set", "take",
+ * "change": it sets NEW, takes OLD out or changes it (injection.c).
  */
 #include <cuda.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +38,35 @@ static bool same(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+static void *initialise(void *unused)
+{
+    (void)unused;
+    CU(cuInit(0));
+    return NULL;
+}
+
+/* A cuInit that fails is tried once more. */
+static void initialise_all(const char *meanwhile)
+{
+    pthread_t other;
+    const bool two = same(meanwhile, "init");
+    if (two && pthread_create(&other, NULL, initialise, NULL))
+        exit(2);
+    if (cuInit(0) != CUDA_SUCCESS)
+        CU(cuInit(0));
+    if (two)
+        pthread_join(other, NULL);
+}
+
+static void check(const char *name, const char *wanted)
+{
+    const char *is = getenv(name);
+    if (same(wanted, is))
+        return;
+    fprintf(stderr, "%s should be %s and is %s\n", name, wanted ? wanted : "not set", is ? is : "not");
+    exit(1);
+}
+
 static bool goes_on(CUstream stream, CUdeviceptr to, double patience)
 {
     const double until = now() + patience;
@@ -48,6 +81,7 @@ int main(int argc, char **argv)
 {
     const int held = argc > 2 ? atoi(argv[1]) : -1;
     static char *before; /* here it stays reachable */
+    const char *meanwhile = getenv("MEANWHILE");
     CUcontext ctx;
     CUdeviceptr memory, word;
     CUstream stream[64];
@@ -55,13 +89,10 @@ int main(int argc, char **argv)
     if (held < 1 || held > 63)
         return 2;
     before = getenv(NAME) ? strdup(getenv(NAME)) : NULL;
-    if (cuInit(0) != CUDA_SUCCESS)
-        CU(cuInit(0));
-    if (!same(before, getenv(NAME))) {
-        fprintf(stderr, "%s was %s and is %s\n", NAME, before ? before : "not set",
-                getenv(NAME) ? getenv(NAME) : "not");
-        return 1;
-    }
+    initialise_all(meanwhile);
+    check(NAME, before);
+    check("NEW", same(meanwhile, "set") ? "1" : NULL);
+    check("OLD", !meanwhile || same(meanwhile, "take") ? NULL : same(meanwhile, "change") ? "changed" : "0");
     CU(cuDevicePrimaryCtxRetain(&ctx, 0));
     CU(cuCtxSetCurrent(ctx));
     CU(cuMemAlloc(&memory, 4096));
