@@ -221,17 +221,25 @@ static CUstream own_stream(const struct slr_ring *ring, const struct slr_gather 
     return g->wanted == SLR_WANTS_NOTHING ? ring->tail : ring->own;
 }
 
+static enum slr_status copy_own(struct slr_ring *ring, const struct slr_gather *g, CUdeviceptr from, CUstream on)
+{
+    slr_timing_mark(ring->timing, SLR_LANE_APP, on);
+    SLR_TRY(SLR_CU(cuMemcpyAsync, g->recv + (size_t)ring->rank * g->plan.shard, from, g->plan.shard, on));
+    slr_timing_did(ring->timing, SLR_LANE_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
+    ring->own_copied = on == ring->tail ? ring->finished : ring->owned;
+    return on == ring->tail ? SLR_OK : SLR_CU(cuEventRecord, ring->owned, on);
+}
+
 static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_gather *g)
 {
-    CUdeviceptr own = g->recv + (size_t)ring->rank * g->plan.shard;
-    CUstream on = own_stream(ring, g);
-    if (slr_ring_in_place(ring, g))
-        return SLR_OK;
-    slr_timing_mark(ring->timing, SLR_LANE_APP, on);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, own, g->send, g->plan.shard, on));
-    slr_timing_did(ring->timing, SLR_LANE_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
-    ring->own_copied = on == ring->own ? ring->owned : ring->finished;
-    return on == ring->own ? SLR_CU(cuEventRecord, ring->owned, on) : SLR_OK;
+    return slr_ring_in_place(ring, g) ? SLR_OK : copy_own(ring, g, g->send, own_stream(ring, g));
+}
+
+/* Behind what stood before the gather, before anything is said of the shard. */
+static enum slr_status vacate(struct slr_ring *ring, const struct slr_gather *g, bool sends)
+{
+    SLR_TRY(copy_own(ring, g, g->vacated, ring->pull));
+    return sends ? SLR_CU(cuStreamWaitEvent, ring->publish, ring->owned, 0) : SLR_OK;
 }
 
 enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream, bool behind)
@@ -313,17 +321,6 @@ void slr_ring_expects(struct slr_ring *ring, const struct slr_gather *g)
     for (int step = 1; step < ring->nranks; step++)
         if (slr_source_of(g, owner_at(ring, step)) == SLR_FROM_EXPECTED)
             atomic_store(&ring->expected[owner_at(ring, step)], slr_ready_value(last, 1));
-}
-
-/* Behind what stood before the gather, before anything is said of the shard. */
-static enum slr_status vacate(struct slr_ring *ring, const struct slr_gather *g, bool sends)
-{
-    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, g->send, g->vacated, g->plan.shard, ring->pull));
-    pull_did(ring, SLR_SPAN_OWN, -1, 0, g->plan.shard);
-    SLR_TRY(SLR_CU(cuEventRecord, ring->owned, ring->pull));
-    ring->own_copied = ring->owned;
-    return sends ? SLR_CU(cuStreamWaitEvent, ring->publish, ring->owned, 0) : SLR_OK;
 }
 
 enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g)
