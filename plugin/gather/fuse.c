@@ -60,10 +60,10 @@ static bool has_parts(const struct slr_comm *c, const struct slr_gemm_split *spl
 static enum slr_reason find_split(const struct slr_comm *c, const struct slr_gemm *gemm, struct slr_gemm_split *split,
                                   bool *overwrites)
 {
-    struct slr_gather moved = c->pending->gather;
-    enum slr_reason r = slr_gemm_split_find(gemm, &moved, c->nranks, split);
+    enum slr_reason r = slr_gemm_split_find(gemm, &c->pending->gather, c->nranks, split);
     if (r != SLR_R_JOIN_OVERLAP)
         return r;
+    struct slr_gather moved = c->pending->gather;
     moved.send = moved.recv + (size_t)c->rank * moved.plan.shard;
     moved.vacated = 0;
     r = slr_gemm_split_find(gemm, &moved, c->nranks, split);
