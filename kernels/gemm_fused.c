@@ -95,6 +95,13 @@ static cublasStatus_t redo(struct slr_ring *ring, CUstream stream, const struct 
     return r;
 }
 
+static enum slr_status await_vacated(struct slr_ring *ring, CUstream stream)
+{
+    SLR_TRY(slr_ring_wait_own(ring, stream));
+    slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_WAIT, ring->rank, 0, 0);
+    return SLR_OK;
+}
+
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,
                               const struct slr_gemm_split *split, unsigned *parts)
 {
@@ -108,7 +115,7 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
         return CUBLAS_STATUS_NOT_SUPPORTED;
     slr_timing_mark(ring->timing, SLR_LANE_APP, g->stream);
     /* What the parts write may be what the shard has moved out of. */
-    if (g->vacated && slr_ring_wait_own(ring, g->stream) != SLR_OK)
+    if (g->vacated && await_vacated(ring, g->stream) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
     while (r == CUBLAS_STATUS_SUCCESS && slr_parts_next(&walk, &part)) {
         r = compute(ring, g, gemm, &walk, &part, *parts);

@@ -79,8 +79,7 @@ static struct slr_extent extent_recv(const struct slr_gather *g, int nranks)
 static bool touches_either(struct slr_extent x, const struct slr_gather *g, int nranks)
 {
     return overlap(x, extent_recv(g, nranks)) ||
-           overlap(x, extent_of((const void *)(uintptr_t)g->send, g->plan.shard)) ||
-           (g->vacated && overlap(x, extent_of((const void *)(uintptr_t)g->vacated, g->plan.shard)));
+           overlap(x, extent_of((const void *)(uintptr_t)slr_gather_source(g), g->plan.shard));
 }
 
 enum { LONGEST_SCALAR = 16 }; /* a complex of fp64 */

@@ -192,7 +192,8 @@ struct slr_route {
 struct slr_gather {
     CUdeviceptr send, recv;
     /* Where the application has the shard, if it moves to its place in `recv` first and is sent from there: `send` is that
-     * place then, and the application may have this memory back sooner (slr_ring_wait_own). 0: it does not move. */
+     * place then, and the application may have this memory back sooner (slr_ring_wait_own). 0: it does not move.
+     * slr_gather_source() is the application's in either case. */
     CUdeviceptr vacated;
     CUstream stream; /* the application's */
     struct slr_plan plan;
@@ -203,6 +204,11 @@ struct slr_gather {
      * (plugin/gather/fuse.c). */
     bool send_stays;
 };
+
+static inline CUdeviceptr slr_gather_source(const struct slr_gather *g)
+{
+    return g->vacated ? g->vacated : g->send;
+}
 
 /* Creates streams and events in `ring->ctx`, which must be current. The other fields are set by the
  * caller. On failure nothing is left. */

@@ -38,6 +38,7 @@ struct site {
     bool consumed;
     uint32_t shards;      /* how many in a row were taken over by whole shards */
     uint32_t overwritten; /* of so many it is expected that the GEMM writes to `send` */
+    bool refused;         /* that GEMM in parts */
 };
 
 struct slr_expect {
@@ -84,14 +85,14 @@ bool slr_expect_begin(const struct slr_call *call, const struct slr_place *send)
     return true;
 }
 
-static enum slr_wanted wanted_at(const struct site *s)
+static enum slr_wanted wanted_at(const struct site *s, bool moves)
 {
-    if (!s->consumed && !s->overwritten)
+    if (!s->consumed && !moves)
         return SLR_WANTS_NOTHING;
     return s->shards >= SHARDS ? SLR_WANTS_SHARDS : SLR_WANTS_CHUNKS;
 }
 
-struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t context, bool whole)
+struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t context, bool whole, bool movable)
 {
     struct slr_comm *c = call->comm;
     struct slr_expectation x = {.wanted = whole ? SLR_WANTS_NOTHING : SLR_WANTS_CHUNKS};
@@ -102,10 +103,12 @@ struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t conte
         return x;
     const uint64_t key = slr_mix(key_of(call), context);
     struct site *s = c->expect->latest = &c->expect->site[key % PLACES];
-    if (s->key == key)
-        x = (struct slr_expectation){.wanted = wanted_at(s), .overwritten = s->overwritten > 0};
-    else
+    if (s->key == key) {
+        x.overwritten = movable && s->overwritten > 0;
+        x.wanted = wanted_at(s, x.overwritten);
+    } else {
         *s = (struct site){.key = key};
+    }
     s->shards = s->consumed ? s->shards : 0;
     s->overwritten -= x.overwritten;
     s->consumed = false;
@@ -130,8 +133,17 @@ void slr_expect_consumed(struct slr_comm *c, bool early)
 void slr_expect_overwritten(struct slr_comm *c)
 {
     struct site *s = c->expect ? c->expect->latest : NULL;
-    if (s)
+    if (s && !s->refused)
         s->overwritten = OVERWRITTEN;
+}
+
+void slr_expect_refused(struct slr_comm *c)
+{
+    struct site *s = c->expect ? c->expect->latest : NULL;
+    if (!s)
+        return;
+    s->overwritten = 0;
+    s->refused = true;
 }
 
 static struct distance *distance_of(struct slr_expect *e, int peer, const struct own_place *own)

@@ -184,8 +184,10 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
     *result = slr_gemm_fused(&c->ring, &here, gemm, split, &parts);
     atomic_store(&c->pending->read, false);
     slr_nvtx_end(nvtx);
-    if (parts == 0)
-        return false; /* cuBLAS did not take the first part; it may take the whole */
+    if (parts == 0) { /* cuBLAS did not take the first part; it may take the whole */
+        slr_expect_refused(c);
+        return false;
+    }
     if (parts == SLR_GEMM_REDONE) {
         /* A later part failed and all was done again behind a join of the GEMM's stream; other
          * holders are joined here. */

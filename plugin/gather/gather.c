@@ -93,12 +93,18 @@ void slr_gather_count_routes(const struct slr_comm *c, const struct slr_route *r
             atomic_fetch_add_explicit(counter[route[r].delivery], 1, memory_order_relaxed);
 }
 
+/* Whether a peer can name all of the receive buffer: it lies in one block of the cache. */
+static bool nameable(const struct slr_call *call, const struct slr_place *recv)
+{
+    return recv->generation && recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
+}
+
 /* Whether this rank, when it comes to the call before an owner, lets it write into the receive
- * buffer. The writer has to be told before anything waits. So memory that no peer can name (it is
- * in no block of the cache, or ends outside of it) is not offered. */
+ * buffer. The writer has to be told before anything waits. So memory that no peer can name is not
+ * offered. */
 static bool may_put(const struct slr_call *call, const struct slr_place *recv)
 {
-    return call->comm->put && recv->generation && recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
+    return call->comm->put && nameable(call, recv);
 }
 
 /* What this rank takes from its peers is agreed as late as it can be, so that more of them have
@@ -130,11 +136,11 @@ static struct slr_plan plan_of(struct slr_comm *c, size_t shard)
 }
 
 /* What is expected of the call's gather; `put`: nothing, as peers write. */
-static struct slr_expectation expectation_of(const struct slr_call *call, bool put)
+static struct slr_expectation expectation_of(const struct slr_call *call, const struct slr_place *recv, bool put)
 {
     struct slr_comm *c = call->comm;
     if (!put)
-        return slr_expect_of(call, slr_trials_context(c), slr_trials_tries_whole(c));
+        return slr_expect_of(call, slr_trials_context(c), slr_trials_tries_whole(c), nameable(call, recv));
     slr_expect_unasked(c);
     return (struct slr_expectation){.wanted = SLR_WANTS_CHUNKS};
 }
@@ -184,10 +190,8 @@ static enum slr_status enqueue_as_expected(const struct slr_call *call, const st
                                            const struct slr_place *recv)
 {
     const bool put = may_put(call, recv);
-    const struct slr_expectation x = expectation_of(call, put);
-    /* To where peers could not read it, it would move for nothing. */
-    return x.overwritten && recv->generation ? enqueue_moved(call, recv, x.wanted)
-                                             : enqueue(call, call, send, recv, put, x.wanted);
+    const struct slr_expectation x = expectation_of(call, recv, put);
+    return x.overwritten ? enqueue_moved(call, recv, x.wanted) : enqueue(call, call, send, recv, put, x.wanted);
 }
 
 void slr_gather_number(struct slr_call *call)

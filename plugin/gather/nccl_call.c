@@ -66,7 +66,8 @@ static bool may_reach(const struct slr_comm *c)
     for (int peer = 0; peer < c->nranks; peer++)
         if (peer != c->rank && slr_shared_same_process(&c->shared, peer))
             return true;
-    return slr_memory_given(g->send, g->plan.shard) || slr_memory_given(g->recv, g->plan.shard * (size_t)c->nranks);
+    return slr_memory_given(slr_gather_source(g), g->plan.shard) ||
+           slr_memory_given(g->recv, g->plan.shard * (size_t)c->nranks);
 }
 
 /* Neither of the call's buffers has anything in common with the pending gather's. */

@@ -150,7 +150,7 @@ Test(expect, memory_in_no_block_has_no_distance)
 static enum slr_wanted wanted_at(size_t offset, uint64_t context, bool whole, bool consumed)
 {
     const struct slr_call call = call_from(offset, false);
-    const enum slr_wanted wanted = slr_expect_of(&call, context, whole).wanted;
+    const enum slr_wanted wanted = slr_expect_of(&call, context, whole, true).wanted;
     if (consumed)
         slr_expect_consumed(&comm, true);
     return wanted;
@@ -199,7 +199,7 @@ Test(expect, whole_shards_are_enough_when_nobody_has_wanted_less_for_long)
 static bool overwritten_at(size_t offset, uint64_t context, bool writes)
 {
     const struct slr_call call = call_from(offset, false);
-    const struct slr_expectation x = slr_expect_of(&call, context, false);
+    const struct slr_expectation x = slr_expect_of(&call, context, false, true);
     if (writes)
         slr_expect_overwritten(&comm);
     cr_expect(!x.overwritten || x.wanted != SLR_WANTS_NOTHING, "it moves for a GEMM");
@@ -225,7 +225,22 @@ Test(expect, a_turn_of_whole_GEMMs_moves_nothing)
     fresh();
     overwritten_at(4096, 1, true);
     const struct slr_call call = call_from(4096, false);
-    cr_expect(!slr_expect_of(&call, 1, true).overwritten);
+    cr_expect(!slr_expect_of(&call, 1, true, true).overwritten);
     cr_expect(overwritten_at(4096, 1, false));
+    fresh();
+}
+
+Test(expect, what_can_not_move_or_was_refused_does_not)
+{
+    fresh();
+    overwritten_at(4096, 1, true);
+    const struct slr_call call = call_from(4096, false);
+    const struct slr_expectation x = slr_expect_of(&call, 1, false, false);
+    cr_expect(!x.overwritten);
+    cr_expect_eq(x.wanted, SLR_WANTS_NOTHING, "the GEMM runs whole");
+    cr_expect(overwritten_at(4096, 1, true));
+    slr_expect_refused(&comm);
+    cr_expect(!overwritten_at(4096, 1, true));
+    cr_expect(!overwritten_at(4096, 1, true), "for good");
     fresh();
 }

@@ -1,2 +1,2 @@
 # What the shard moves out of is taken for memory like any other.
-s/\(g->vacated && overlap/(false \&\& overlap/
+s/slr_gather_source\(g\)/g->send/
