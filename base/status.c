@@ -22,6 +22,8 @@ enum slr_status slr_cu_status(CUresult r, const char *call)
     const char *name = "?";
     if (slr_real.cuGetErrorName)
         slr_real.cuGetErrorName(r, &name);
-    slr_log(SLR_LOG_ERROR, "cuda_error", "call=%s error=%s code=%d", call, name, (int)r);
+    /* Else the process ends, and the driver is gone: no error of anybody's. */
+    if (r != CUDA_ERROR_DEINITIALIZED)
+        slr_log(SLR_LOG_ERROR, "cuda_error", "call=%s error=%s code=%d", call, name, (int)r);
     return r == CUDA_ERROR_OUT_OF_MEMORY ? SLR_NOMEM : SLR_CUDA;
 }

@@ -119,7 +119,7 @@ struct slr_ring {
     CUcontext ctx;                    /* of this rank's device; streams and events belong to it */
     void *flags;                      /* host address of the flag words (flags.h) */
     CUdeviceptr dflags;               /* the same words as this device sees them */
-    size_t slot;                      /* bytes of one slot, equal on all ranks */
+    _Atomic size_t slot;              /* bytes of one slot, equal on all ranks; 0: not connected yet */
     CUdeviceptr slots[SLR_MAX_RANKS]; /* base of each rank's slots as this device sees them */
     /* More own slots: what is staged goes there as well (cache/staging.h). 0: none. */
     CUdeviceptr twin;

@@ -108,10 +108,11 @@ static enum slr_reason map_peers(struct slr_comm *c, int *peer)
     const struct slr_staging *own = &c->shared.staging;
     c->ring.slots[c->rank] = own->far ? own->far : own->near;
     c->ring.twin = own->far ? own->near : 0;
-    c->ring.slot = post[0].slot;
+    size_t slot = post[0].slot;
+    for (int r = 1; r < c->nranks; r++)
+        slot = post[r].slot < slot ? post[r].slot : slot;
+    c->ring.slot = slot;
     for (int r = 0; r < c->nranks; r++) {
-        if (post[r].slot < c->ring.slot)
-            c->ring.slot = post[r].slot;
         if (r == c->rank)
             continue;
         bool same = slr_shared_same_process(&c->shared, r);

@@ -283,7 +283,8 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
                     int64_t quantum)
 {
     const bool captured = slr_stream_may_capture(stream);
-    if (c->ring.slot && shard > slr_scatter_most(&c->ring)) /* its parts would not be sent */
+    const size_t most = slr_scatter_most(&c->ring); /* 0: it is being connected */
+    if (most && shard > most)                       /* its parts would not be sent */
         return false;
     const int64_t blocks = blocks_of(c, gemm, stream, shard, captured);
     if (!blocks || slr_shared_work_begin(&c->shared) != SLR_OK)
