@@ -66,6 +66,15 @@ static struct slr_expect *new_expect(const struct slr_call *call)
     return e;
 }
 
+/* The communicator's, made when it is needed; NULL: there is no memory for it. */
+static struct slr_expect *made_for(const struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    if (!c->expect)
+        c->expect = new_expect(call);
+    return c->expect;
+}
+
 static struct own_place own_place_of(const struct slr_call *call, const struct slr_place *send)
 {
     const bool in_place = call->send == (const char *)call->recv + (size_t)call->comm->rank * call->shard;
@@ -75,13 +84,11 @@ static struct own_place own_place_of(const struct slr_call *call, const struct s
 
 bool slr_expect_begin(const struct slr_call *call, const struct slr_place *send)
 {
-    struct slr_comm *c = call->comm;
-    if (!c->expect)
-        c->expect = new_expect(call);
-    if (!c->expect)
+    struct slr_expect *e = made_for(call);
+    if (!e)
         return false;
-    c->expect->key[call->number % SLR_TRANSFERS] = key_of(call);
-    c->expect->own[call->number % SLR_TRANSFERS] = own_place_of(call, send);
+    e->key[call->number % SLR_TRANSFERS] = key_of(call);
+    e->own[call->number % SLR_TRANSFERS] = own_place_of(call, send);
     return true;
 }
 
@@ -94,15 +101,13 @@ static enum slr_wanted wanted_at(const struct site *s, bool moves)
 
 struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t context, bool whole, bool movable)
 {
-    struct slr_comm *c = call->comm;
+    struct slr_expect *e = made_for(call);
     struct slr_expectation x = {.wanted = whole ? SLR_WANTS_NOTHING : SLR_WANTS_CHUNKS};
-    if (!c->expect)
-        c->expect = new_expect(call);
-    slr_expect_unasked(c); /* a whole turn says nothing of the next call */
-    if (!c->expect || whole)
+    slr_expect_unasked(call->comm); /* a whole turn says nothing of the next call */
+    if (!e || whole)
         return x;
     const uint64_t key = slr_mix(key_of(call), context);
-    struct site *s = c->expect->latest = &c->expect->site[key % PLACES];
+    struct site *s = e->latest = &e->site[key % PLACES];
     if (s->key == key) {
         x.overwritten = movable && s->overwritten > 0;
         x.wanted = wanted_at(s, x.overwritten);
