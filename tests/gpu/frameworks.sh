@@ -22,10 +22,13 @@
 #   --cpu          two ranks over gloo, tiny sizes: tries the programs and this script; nothing is moved
 #   --build DIR    use this build as it is instead of building in build-gpu
 #   --wheels DIR   install the wheels of this folder in a temporary one, without what they depend on
-#   --runs N       of each program without and with slipring, in turn [1]; of fsdp2 and transformers, whose own runs
-#                  differ in their losses, at least two without
+#   --runs N       of each program without and with slipring, in turn [1]
+#   --plain N      of those without, no more; of fsdp2 and transformers, whose own runs differ in their losses, at least
+#                  two
+#   --with OPTION  of the programs themselves, such as --tokens=16384; may be given again
 #   --steps N      of each run [120]
 #   --settle N     steps before anything is judged [50]
+#   --trace N      N more steps of the first run of each side under PyTorch's profiler; a file for each rank among the logs
 #   --set NAME=VALUE  a setting of slipring; may be given again
 #   --only REGEX   only the programs whose name matches
 #   --jobs N       programs at a time [1]; with more than one, times say nothing
@@ -38,13 +41,15 @@
 set -euo pipefail
 . "$(dirname "$0")/steps.sh"
 
-jobs=1 runs=1 steps=120 settle=50 each=150 wheels="" cpu=0 settings=()
+jobs=1 runs=1 plain_runs="" steps=120 settle=50 trace=0 each=150 wheels="" cpu=0 settings=() with=()
 while [ $# -gt 0 ]; do
     case $1 in
     --one-gpu) one_gpu=1 ;;
     --cpu) cpu=1 ;;
     --set) need_value "$1" "$@" && settings+=(--set "$2") && shift ;;
-    --build | --wheels | --runs | --steps | --settle | --only | --jobs | --each | --limit | --out)
+    --plain) need_value "$1" "$@" && plain_runs=$2 && shift ;;
+    --with) need_value "$1" "$@" && with+=("$2") && shift ;;
+    --build | --wheels | --runs | --steps | --settle | --trace | --only | --jobs | --each | --limit | --out)
         need_value "$1" "$@" && declare "${1#--}=$2" && shift
         ;;
     -h | --help) usage && exit 0 ;;
@@ -95,7 +100,7 @@ ranked() {
 
 # one NAME SIDE NUMBER FILE OPTION...: one run of it.
 one() {
-    local title=$1.$2-$3 side=$2 file=$4 under=()
+    local title=$1.$2-$3 side=$2 number=$3 file=$4 under=()
     shift 4
     [ $SECONDS -lt "$limit" ] || { echo "$title: not started, the limit of $limit s was reached" && return 0; }
     if [ "$side" != plain ]; then
@@ -104,16 +109,17 @@ one() {
         [ $one_gpu = 0 ] || under+=(--set min_bytes=512K)
         under+=("${settings[@]}" --)
     fi
+    [ "$number" != 1 ] || set -- "$@" --trace "$trace"
     ranked "$title" "$file" "$@"
 }
 
 # program NAME FILE OPTION...: all runs of it. What fails without slipring is not run with it.
 program() {
-    local name=$1 run alone=$runs rc=0
-    [[ " $own_runs_differ " != *" $name "* ]] || [ "$runs" -gt 1 ] || alone=2
-    set -- "${@:2}" --steps "$steps" --settle "$settle" --patience $((each - 10)) "${device_option[@]}"
-    for ((run = 1; run <= alone; run++)); do
-        one "$name" plain $run "$@" || return
+    local name=$1 run alone=${plain_runs:-$runs} rc=0
+    [[ " $own_runs_differ " != *" $name "* ]] || [ "$alone" -gt 1 ] || alone=2
+    set -- "${@:2}" --steps "$steps" --settle "$settle" --patience $((each - 10)) "${device_option[@]}" "${with[@]}"
+    for ((run = 1; run <= alone || run <= runs; run++)); do
+        [ $run -gt "$alone" ] || one "$name" plain $run "$@" || return
         [ $run -gt "$runs" ] || one "$name" slipring $run "$@" || rc=$?
     done
     return $rc

@@ -5,7 +5,8 @@ A program defines sizes and a step, and calls drive(). RANK, WORLD_SIZE, LOCAL_R
 the environment. PREFIX.rankN.json has of this rank: `losses` of all steps as float.hex, `blocks`: ms of a step in each
 block of steps behind step `settle`, with one synchronisation a block, `ms` their median, `issued`: the wall clock when
 each step had been issued, `marks`: wall and monotonic clock when step `settle` and the last one had ended on the
-device, and `counters`: slipring's at the begin and at these two marks, or null where it is not loaded.
+device, and `counters`: slipring's at the begin and at these two marks, or null where it is not loaded. With --trace N,
+PREFIX.rankN.trace.json.gz has N more steps as PyTorch's profiler saw them.
 
 Exit status: 0, 1 when the program failed, 77 when what it needs is not installed.
 """
@@ -38,6 +39,7 @@ def parser(text, sizes, one_gpu, cpu):
     p.add_argument("--block", type=int, default=10, help="steps behind those between two synchronisations")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--json", metavar="PREFIX", help="the results, in PREFIX.rankN.json")
+    p.add_argument("--trace", type=int, default=0, metavar="N", help="N more steps under PyTorch's profiler")
     p.add_argument("--one-gpu", action="store_true", help="all ranks on device 0, over NCCL's sockets")
     p.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: small sizes over gloo")
     p.add_argument("--patience", type=int, default=0, metavar="S", help="after so long say where it is, and end")
@@ -138,8 +140,21 @@ def torch_drive(o, device, step, release=lambda: None, **about):
     if device.type == "cuda":
         about |= {"device": torch.cuda.get_device_name(), "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
     drive(o, lambda n: step(n).detach().clone(), synchronize, floats, **about)
+    if o.trace and o.json:
+        trace(o, step, synchronize)
     release()
     torch_end()
+
+
+def trace(o, step, synchronize):
+    """Steps behind the last one, issued as before, in a file for chrome://tracing or Perfetto."""
+    import torch
+
+    with torch.profiler.profile() as profile:
+        for n in range(o.steps, o.steps + o.trace):
+            step(n)
+        synchronize()
+    profile.export_chrome_trace(f"{o.json}.rank{RANK}.trace.json.gz")
 
 
 def mark():
