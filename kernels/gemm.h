@@ -92,6 +92,7 @@ struct slr_gemm_split {
     /* gemm_parts.h; the caller's: slr_gemm_split_find leaves them alone. */
     double pace;
     double head;    /* of summands */
+    bool needs_all; /* there are none, as the sum is not split (gemm_sum.h) */
     uint32_t parts; /* of equal size, that are wanted; 0: by the pace */
 };
 
@@ -128,6 +129,10 @@ bool slr_extent_apart(struct slr_extent x, const struct slr_gather *g, int nrank
 /* Whether the GEMM, described, reads nothing that `g` writes and writes nothing that `g` reads or
  * writes. False when it can not be told. Pure. */
 bool slr_gemm_apart(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks);
+
+/* Whether two GEMMs, described, may run in any order, or at once, if the first has another workspace than its call's:
+ * neither writes what the other one reads or writes. Pure. */
+bool slr_gemms_apart(const struct slr_gemm *first, const struct slr_gemm *second);
 
 /* The whole GEMM through the real function. */
 cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm);

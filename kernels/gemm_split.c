@@ -143,6 +143,55 @@ bool slr_gemm_apart(const struct slr_gemm *gemm, const struct slr_gather *g, int
     return known && !touches_gather(gemm, g, nranks, true) && !touches_gather(gemm, g, nranks, false);
 }
 
+/* Ranges of memory. */
+struct ranges {
+    unsigned n;
+    struct slr_extent x[4 + SLR_GEMM_READS];
+};
+_Static_assert(SLR_GEMM_WRITES < 4 + SLR_GEMM_READS, "one more than the written ones fits");
+
+static void add(struct ranges *to, struct slr_extent x)
+{
+    to->x[to->n++] = x;
+}
+
+static struct ranges read_by(const struct slr_gemm *gemm)
+{
+    struct ranges r = {.n = 0};
+    add(&r, extent_a(gemm));
+    add(&r, extent_b(gemm));
+    add(&r, extent_of(gemm->alpha, LONGEST_SCALAR));
+    add(&r, extent_of(gemm->beta, LONGEST_SCALAR));
+    for (int i = 0; i < SLR_GEMM_READS; i++)
+        add(&r, gemm->read[i]);
+    return r;
+}
+
+static struct ranges written_by(const struct slr_gemm *gemm, bool workspace)
+{
+    struct ranges r = {.n = 0};
+    add(&r, extent_c(gemm));
+    for (int i = workspace ? 0 : 1; i < SLR_GEMM_WRITES; i++)
+        add(&r, gemm->written[i]);
+    return r;
+}
+
+static bool meet(const struct ranges *a, const struct ranges *b)
+{
+    for (unsigned i = 0; i < a->n; i++)
+        for (unsigned j = 0; j < b->n; j++)
+            if (overlap(a->x[i], b->x[j]))
+                return true;
+    return false;
+}
+
+bool slr_gemms_apart(const struct slr_gemm *first, const struct slr_gemm *second)
+{
+    const struct ranges reads[] = {read_by(first), read_by(second)};
+    const struct ranges writes[] = {written_by(first, false), written_by(second, true)};
+    return !meet(&writes[0], &reads[1]) && !meet(&writes[0], &writes[1]) && !meet(&reads[0], &writes[1]);
+}
+
 /* Parts follow one another, so none may read what another one writes; and a GEMM that is done again
  * behind some of its parts (gemm_redo.h) writes everything anew, from what was there. */
 static bool reads_own_writes(const struct slr_gemm *gemm)

@@ -23,6 +23,12 @@ enum slr_reason slr_gemm_may_sum(const struct slr_gemm *gemm, enum slr_sums whic
     return which == SLR_SUMS_ALL || slr_gemm_beta_is_one(gemm) ? SLR_R_FUSED : SLR_R_JOIN_TRANS;
 }
 
+bool slr_gemm_needs_all(const struct slr_gemm *gemm, bool on_a, enum slr_sums which)
+{
+    const bool sums = on_a ? gemm->transa == CUBLAS_OP_N : gemm->transb != CUBLAS_OP_N;
+    return sums && slr_gemm_may_sum(gemm, which) != SLR_R_FUSED;
+}
+
 struct slr_gemm slr_gemm_adding(const struct slr_gemm *gemm, struct slr_lt *lt)
 {
     struct slr_gemm adding = *gemm;

@@ -27,6 +27,10 @@ enum slr_sums { SLR_SUMS_OFF, SLR_SUMS_ACCUMULATE, SLR_SUMS_ALL };
 /* For a described GEMM with slr_gemm_split.sums. SLR_R_FUSED, or why its sum is not split. */
 enum slr_reason slr_gemm_may_sum(const struct slr_gemm *gemm, enum slr_sums which);
 
+/* Whether the described GEMM, one of whose operands (`on_a`: A) is a gathered buffer, needs all of it at once: it sums over
+ * the gathered dimension, and that is not split. */
+bool slr_gemm_needs_all(const struct slr_gemm *gemm, bool on_a, enum slr_sums which);
+
 /* The GEMM as a later part of its sum needs it: it adds to what it writes. `lt` is written if it is
  * a cublasLtMatmul, and has to live as long as the result. */
 struct slr_gemm slr_gemm_adding(const struct slr_gemm *gemm, struct slr_lt *lt);

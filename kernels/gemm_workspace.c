@@ -7,6 +7,8 @@
 struct given {
     cublasHandle_t handle;
     struct slr_extent at;
+    pthread_t by;         /* the thread that has given the latest one */
+    uint64_t sets, calls; /* workspaces that were given; GEMMs with the handle that slipring has looked at */
     struct given *next;
 };
 
@@ -32,9 +34,11 @@ void slr_workspace_set(cublasHandle_t handle, const void *p, size_t bytes)
     struct given **at = find(handle);
     if (!*at && (*at = calloc(1, sizeof **at)) != NULL)
         (*at)->handle = handle;
-    if (*at)
+    if (*at) {
         (*at)->at = (struct slr_extent){(uintptr_t)p, (uintptr_t)p + bytes};
-    else
+        (*at)->by = pthread_self();
+        (*at)->sets++;
+    } else
         atomic_store(&lost, true);
     atomic_store(&any, true);
     pthread_mutex_unlock(&lock);
@@ -62,6 +66,28 @@ void slr_workspace_forget(cublasHandle_t handle)
         *at = g->next;
     pthread_mutex_unlock(&lock);
     free(g);
+}
+
+void slr_workspace_called(cublasHandle_t handle)
+{
+    if (!atomic_load(&any))
+        return;
+    pthread_mutex_lock(&lock);
+    struct given *g = *find(handle);
+    if (g)
+        g->calls++;
+    pthread_mutex_unlock(&lock);
+}
+
+bool slr_workspace_each_call(cublasHandle_t handle)
+{
+    if (!atomic_load(&any))
+        return false;
+    pthread_mutex_lock(&lock);
+    const struct given *g = *find(handle);
+    const bool each = g && g->sets > 1 && g->sets >= g->calls && pthread_equal(g->by, pthread_self());
+    pthread_mutex_unlock(&lock);
+    return each;
 }
 
 struct slr_extent slr_workspace_of(cublasHandle_t handle)

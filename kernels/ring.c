@@ -478,10 +478,12 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
 }
 
 /* By streams, as the event may be recorded again meanwhile for another meaning. */
-CUresult slr_ring_query(const struct slr_ring *ring, bool carried)
+CUresult slr_ring_query(const struct slr_ring *ring, bool carried, bool aside)
 {
-    const CUresult r = slr_real.cuStreamQuery(ring->tail);
-    return r == CUDA_SUCCESS && carried ? slr_real.cuStreamQuery(ring->carrier) : r;
+    CUresult r = slr_real.cuStreamQuery(ring->tail);
+    if (r == CUDA_SUCCESS && carried)
+        r = slr_real.cuStreamQuery(ring->carrier);
+    return r == CUDA_SUCCESS && aside ? slr_real.cuStreamQuery(ring->aside) : r;
 }
 
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)

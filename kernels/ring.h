@@ -135,6 +135,11 @@ struct slr_ring {
     CUstream carrier; /* here the application's events are recorded that complete with the gather */
     CUstream own;     /* copies the own shard */
     CUstream tail;    /* waits for what only the end of the gather needs */
+    /* gemm_aside.h; NULL, 0: not needed so far. */
+    CUstream aside;
+    CUevent asked, apart;
+    CUdeviceptr scratch;
+    size_t scratch_bytes;
     CUevent entry, published, owned, settled, finished;
     /* What stands on the application's stream without the gather: slr_ring_carry. */
     CUevent before;
@@ -265,9 +270,9 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
 
 /* Whether what slr_ring_join() waits for is over: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or what is wrong.
- * `carried`: slr_ring_carry() has been called. From any thread, beside the ring's user: then it may be
+ * `carried`: slr_ring_carry() has been called; `aside`: a GEMM runs aside (gemm_aside.h). From any thread, beside the ring's user: then it may be
  * the answer for the next gather already. */
-CUresult slr_ring_query(const struct slr_ring *ring, bool carried);
+CUresult slr_ring_query(const struct slr_ring *ring, bool carried, bool aside);
 
 /* For an event that is recorded on `stream` behind the latest gather, which has not been joined to
  * it; once for each. What stands on `stream` now becomes `before` (what stood there at the gather's

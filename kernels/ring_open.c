@@ -45,12 +45,18 @@ static void destroy_objects(struct slr_ring *ring)
     destroy_stream(&ring->carrier);
     destroy_stream(&ring->tail);
     destroy_stream(&ring->own);
+    destroy_stream(&ring->aside);
     destroy_event(&ring->entry);
     destroy_event(&ring->published);
     destroy_event(&ring->owned);
     destroy_event(&ring->settled);
     destroy_event(&ring->finished);
     destroy_event(&ring->before);
+    destroy_event(&ring->asked);
+    destroy_event(&ring->apart);
+    if (ring->scratch)
+        slr_real.cuMemFree(ring->scratch);
+    ring->scratch = ring->scratch_bytes = 0;
     for (uint32_t i = 0; i < ring->chunk_events; i++)
         destroy_event(&ring->chunk_event[i]);
     free(ring->chunk_event);
@@ -82,6 +88,7 @@ void slr_ring_close(struct slr_ring *ring)
     synchronize(ring->own);
     synchronize(ring->tail);
     synchronize(ring->carrier);
+    synchronize(ring->aside);
     destroy_objects(ring);
 }
 
@@ -94,7 +101,8 @@ static bool idle(CUstream s)
 bool slr_ring_idle(struct slr_ring *ring)
 {
     return !atomic_load(&ring->opened) ||
-           (idle(ring->publish) && idle(ring->pull) && idle(ring->own) && idle(ring->tail) && idle(ring->carrier));
+           (idle(ring->publish) && idle(ring->pull) && idle(ring->own) && idle(ring->tail) && idle(ring->carrier) &&
+            (!ring->aside || idle(ring->aside)));
 }
 
 bool slr_ring_sends_idle(struct slr_ring *ring)

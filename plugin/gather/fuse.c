@@ -4,9 +4,11 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "kernels/gemm_aside.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
 #include "kernels/gemm_sum.h"
+#include "kernels/gemm_workspace.h"
 #include "plugin/gather/beside.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/fuse.h"
@@ -40,7 +42,8 @@ static bool could_consume(struct slr_comm *c, void *consumer)
 static enum slr_reason may_sum(const struct slr_comm *c, const struct slr_gemm *gemm, struct slr_gemm_split *split)
 {
     enum slr_reason r = slr_gemm_may_sum(gemm, (enum slr_sums)slr_get(SLR_S_SPLIT_K));
-    if (r != SLR_R_FUSED)
+    split->needs_all = r != SLR_R_FUSED;
+    if (split->needs_all)
         return r;
     split->head = slr_beside(c) / slr_parts_flop(gemm) * (double)gemm->k;
     return slr_parts_several(slr_parts_of(&c->pending->gather.plan, split, c->rank, c->nranks, split->pace))
@@ -98,10 +101,13 @@ static enum slr_reason may_cut(const struct slr_comm *c, struct slr_gemm *gemm, 
     return has_parts(c, split) ? SLR_R_FUSED : SLR_R_JOIN_SHAPE;
 }
 
-static enum slr_reason may_fuse(struct slr_comm *c, struct slr_gemm *gemm, struct slr_gemm_split *split)
+static enum slr_reason may_fuse(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream,
+                                struct slr_gemm_split *split)
 {
     bool overwrites = false;
     const enum slr_reason r = may_cut(c, gemm, split, &overwrites);
+    if (r == SLR_R_FUSED && slr_pending_holder(c, stream)->beside && !slr_gemms_apart(&c->pending->aside, gemm))
+        return SLR_R_JOIN_OVERLAP;
     if (r != SLR_R_FUSED || !overwrites)
         return r;
     /* The next one with these buffers sends its shard from elsewhere; this one may do so already. */
@@ -134,18 +140,19 @@ static const char *api_name(enum slr_gemm_api api)
 }
 
 static void log_fused(const struct slr_comm *c, const struct slr_gemm *gemm, const struct slr_gemm_split *s,
-                      unsigned parts, bool origin)
+                      unsigned parts, const struct slr_holder *h)
 {
     const bool moved = c->pending->gather.vacated;
-    uint64_t kind = (uint64_t)s->on_a | (uint64_t)origin << 1 | 4 | (uint64_t)s->sums << 3 | (uint64_t)moved << 4 |
-                    (uint64_t)gemm->api << 8;
+    uint64_t kind = (uint64_t)s->on_a | (uint64_t)h->origin << 1 | 4 | (uint64_t)s->sums << 3 | (uint64_t)moved << 4 |
+                    (uint64_t)h->beside << 5 | (uint64_t)gemm->api << 8;
     uint64_t key =
         slr_mix(slr_mix((uint64_t)gemm->m << 32 ^ (uint64_t)gemm->n, (uint64_t)gemm->k), slr_comm_id(c) ^ kind);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "fused",
-                "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s moved=%d", c->name,
-                c->rank, form_name(s), (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
-                c->pending->gather.plan.shard, parts, api_name(gemm->api), origin ? "stream" : "event", (int)moved);
+                "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s moved=%d aside=%d",
+                c->name, c->rank, form_name(s), (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
+                c->pending->gather.plan.shard, parts, api_name(gemm->api), h->origin ? "stream" : "event", (int)moved,
+                (int)h->beside);
 }
 
 /* The stream that the GEMM is to run on. */
@@ -198,24 +205,40 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
     slr_expect_consumed(c, c->ring.early);
     slr_timeline_joined(c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
-    log_fused(c, gemm, split, parts, slr_pending_holder(c, stream)->origin);
+    log_fused(c, gemm, split, parts, slr_pending_holder(c, stream));
+    if (slr_pending_holder(c, stream)->beside && slr_gemm_aside_join(&c->ring, stream) != SLR_OK)
+        *result = CUBLAS_STATUS_EXECUTION_FAILED;
     if (c->records)
         slr_recorded_in_parts(slr_graph_recorded(stream), c);
     slr_pending_consumed(c, stream);
     return true;
 }
 
+/* The GEMM needs all that is gathered at once. Behind it on its stream there may be one that does not, such as the gradient
+ * of the input behind that of the weight: it must not wait with this one. Returns true when the GEMM has been enqueued
+ * aside, and *result is what the application gets. */
+static bool run_aside(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, cublasStatus_t *result)
+{
+    if (c->records || slr_pending_has_aside(c) || slr_shared_work_begin(&c->shared) != SLR_OK)
+        return false;
+    const bool done = slr_gemm_aside(&c->ring, gemm, stream, result);
+    slr_shared_work_end();
+    if (done)
+        slr_pending_aside(c, stream, gemm);
+    return done;
+}
+
 /* Under the lock of `c`. What was joined meanwhile can have ended it. Returns true when the GEMM
- * has been done; else *why says why not. */
-static bool consume(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream, enum slr_reason *why,
+ * has been done, *aside: by the ring; else *why says why not. */
+static bool consume(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream, enum slr_reason *why, bool *aside,
                     cublasStatus_t *result)
 {
     struct slr_gemm_split split = {.quantum = 1};
     if (!slr_pending_holder(c, stream))
         return false;
-    *why = may_fuse(c, gemm, &split);
+    *why = may_fuse(c, gemm, stream, &split);
     if (*why != SLR_R_FUSED)
-        return false;
+        return *aside = split.needs_all && run_aside(c, gemm, stream, result);
     *why = SLR_R_JOIN_PART;
     return fuse(c, gemm, stream, &split, result);
 }
@@ -259,8 +282,10 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
 {
     cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
     enum slr_reason why = SLR_R_JOIN_NO_OPERAND;
-    bool done = false, produced = false;
+    bool done = false, aside = false, produced = false;
     slr_guard++; /* cuBLAS calls the hooked driver */
+    if (!gemm->lt)
+        slr_workspace_called(gemm->handle);
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
     const unsigned entry = slr_in_call_enter(x.ctx, NULL); /* before the lock: whoever has it may hang in cuBLAS */
@@ -271,7 +296,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     join_others(&op, gemm);
     if (c) {
         slr_comm_lock(c);
-        done = consume(c, gemm, x.stream, &why, &result);
+        done = consume(c, gemm, x.stream, &why, &aside, &result);
         slr_comm_unlock(c);
         slr_comm_put(c);
     }
@@ -290,7 +315,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         slr_product_operation(x.ctx);
     slr_beside_note(gemm, x.ctx);
     if (watch & SLR_GEMM_WATCH_TRIALS)
-        slr_trials_gemm(gemm, x.stream);
+        slr_trials_gemm(gemm, x.stream, aside ? c : NULL);
     slr_guard--;
     return slr_in_call_leave(entry) ? result : CUBLAS_STATUS_EXECUTION_FAILED;
 }

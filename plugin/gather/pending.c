@@ -4,6 +4,7 @@
 #include <time.h>
 #include "base/cu.h"
 #include "base/nvtx.h"
+#include "kernels/gemm_aside.h"
 #include "plugin/gather/order.h"
 #include "plugin/timeline/timeline.h"
 
@@ -153,12 +154,37 @@ static void end(struct slr_comm *c)
     end_locked(c);
 }
 
+void slr_pending_aside(struct slr_comm *c, CUstream stream, const struct slr_gemm *gemm)
+{
+    struct slr_holder *h = slr_pending_holder(c, stream);
+    slr_table_lock();
+    c->pending->aside = *gemm;
+    h->beside = true;
+    /* Behind the GEMM an event comes after it as well. */
+    atomic_store(&h->overtaken, true);
+    slr_table_unlock();
+}
+
+bool slr_pending_has_aside(const struct slr_comm *c)
+{
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        if (c->pending->holder[i].beside)
+            return true;
+    return false;
+}
+
+static enum slr_status join(struct slr_comm *c, const struct slr_holder *h, bool exposed)
+{
+    SLR_TRY((exposed ? slr_ring_join_measured : slr_ring_join)(&c->ring, h->stream));
+    return h->beside ? slr_gemm_aside_join(&c->ring, h->stream) : SLR_OK;
+}
+
 /* `exposed`: the time that the stream stands still counts as not hidden (timeline.h). */
-static void make_wait(struct slr_comm *c, CUstream stream, bool exposed)
+static void make_wait(struct slr_comm *c, const struct slr_holder *h, bool exposed)
 {
     enum slr_status s = slr_shared_work_begin(&c->shared);
     if (s == SLR_OK) {
-        s = (exposed ? slr_ring_join_measured : slr_ring_join)(&c->ring, stream);
+        s = join(c, h, exposed);
         slr_shared_work_end();
     }
     if (s != SLR_OK)
@@ -195,7 +221,7 @@ static void drop_holder(struct slr_comm *c, struct slr_holder *h)
     if (!rest_is_idle(c))
         return;
     for (unsigned i = 0; i < c->pending->holders; i++)
-        make_wait(c, c->pending->holder[i].stream, false);
+        make_wait(c, &c->pending->holder[i], false);
     end(c);
 }
 
@@ -218,7 +244,7 @@ void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
     bool nvtx = nvtx_join(c, why);
     /* No lock of the table: holders change only with the communicator's lock held, too. */
     for (unsigned i = 0; i < c->pending->holders; i++)
-        make_wait(c, c->pending->holder[i].stream, !is_followed_origin(c, &c->pending->holder[i]));
+        make_wait(c, &c->pending->holder[i], !is_followed_origin(c, &c->pending->holder[i]));
     slr_nvtx_end(nvtx);
     slr_note_join(c, why, &(struct slr_operation){.who = who});
     end(c);
@@ -285,7 +311,8 @@ static bool observes(struct sight *s, const struct slr_comm *c, const struct slr
  * not followed any further. */
 static bool overtakes(const struct slr_operation *op, const struct slr_comm *c, const struct slr_holder *h)
 {
-    return op->overtakes && h->stream == op->stream && op->overtakes(c, op->what);
+    return op->overtakes && h->stream == op->stream && op->overtakes(c, op->what) &&
+           (!h->beside || (op->gemm && slr_gemms_apart(&c->pending->aside, op->gemm)));
 }
 
 /* Whether an operation that overtakes has to be remembered: if the next event would come before
@@ -365,7 +392,7 @@ static void join_observed(struct slr_comm *c, struct sight *s)
             slr_note_join(c, why, s->op);
             joined = true;
         }
-        make_wait(c, h->stream, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(c, h));
+        make_wait(c, h, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(c, h));
         drop_holder(c, h);
     }
     slr_nvtx_end(nvtx);

@@ -73,6 +73,10 @@ void slr_pending_add(struct slr_comm *c);
 /* Makes `stream` a follower. There must be room. */
 void slr_pending_follow(struct slr_comm *c, CUstream stream);
 
+/* The GEMM, called on a holder, has been enqueued aside: what the holder is joined with now. Not while another one is. */
+void slr_pending_aside(struct slr_comm *c, CUstream stream, const struct slr_gemm *gemm);
+bool slr_pending_has_aside(const struct slr_comm *c);
+
 /* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
 void slr_pending_consumed(struct slr_comm *c, CUstream stream);
 

@@ -9,14 +9,16 @@ struct looks {
     CUcontext ctx;   /* NULL: any; the legacy default stream exists in each */
     uint64_t serial; /* of the one that is looked at */
     bool carried;    /* likewise */
+    bool aside;      /* likewise: for the stream */
 };
 
 /* A query tells of the stream's own work alone; of the legacy default stream, of all that it waits for. */
-static bool is_shown(const struct looks *l, const struct slr_comm *c)
+static bool is_shown(const struct looks *l, const struct slr_comm *c, bool aside)
 {
     for (unsigned i = 0; i < c->pending->holders; i++) {
         const struct slr_holder *h = &c->pending->holder[i];
-        if ((!l->ctx || l->ctx == c->shared.ctx) && (h->stream == l->stream || (!l->stream && h->blocking)))
+        if ((!l->ctx || l->ctx == c->shared.ctx) && (h->stream == l->stream || (!l->stream && h->blocking)) &&
+            (!aside || h->beside))
             return true;
     }
     return false;
@@ -25,10 +27,11 @@ static bool is_shown(const struct looks *l, const struct slr_comm *c)
 static bool is_next(struct slr_comm *c, void *looks)
 {
     struct looks *l = looks;
-    if (c->pending->serial >= l->serial || !is_shown(l, c))
+    if (c->pending->serial >= l->serial || !is_shown(l, c, false))
         return false;
     l->serial = c->pending->serial;
     l->carried = c->pending->carried;
+    l->aside = is_shown(l, c, true);
     return true;
 }
 
@@ -36,7 +39,7 @@ static bool is_next(struct slr_comm *c, void *looks)
  * whatever stream. But a GEMM that reads `send` may be on its way there, in another thread: then it has come first. */
 static bool show(struct slr_comm *c, void *looks)
 {
-    if (!is_shown(looks, c))
+    if (!is_shown(looks, c, false))
         return false;
     atomic_store(&c->pending->shown, true);
     return atomic_load(&c->pending->read);
@@ -46,15 +49,15 @@ static bool show(struct slr_comm *c, void *looks)
 static bool is_still(struct slr_comm *c, void *looks)
 {
     const struct looks *l = looks;
-    return c->pending->serial == l->serial && is_shown(l, c);
+    return c->pending->serial == l->serial && is_shown(l, c, false);
 }
 
 /* An error is the driver's to tell. */
-static bool under_way(struct slr_comm *c, bool carried)
+static bool under_way(struct slr_comm *c, const struct looks *l)
 {
     if (slr_shared_enter(&c->shared) != SLR_OK)
         return false;
-    const CUresult r = slr_ring_query(&c->ring, carried);
+    const CUresult r = slr_ring_query(&c->ring, l->carried, l->aside);
     slr_shared_leave();
     return r == CUDA_ERROR_NOT_READY;
 }
@@ -64,7 +67,7 @@ static bool shows_gather(CUstream stream)
     struct looks l = {.stream = stream, .ctx = stream ? NULL : slr_stream_context(stream), .serial = UINT64_MAX};
     bool busy = false;
     for (struct slr_comm *c; !busy && (c = slr_pending_find(is_next, &l)) != NULL;) {
-        struct slr_comm *still = under_way(c, l.carried) ? slr_pending_find(is_still, &l) : NULL;
+        struct slr_comm *still = under_way(c, &l) ? slr_pending_find(is_still, &l) : NULL;
         busy = still != NULL;
         slr_comm_put(still);
         slr_comm_put(c);

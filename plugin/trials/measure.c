@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The times of a communicator's calls. */
 #include "base/cu.h"
+#include "kernels/gemm_sum.h"
 #include "plugin/trials/known.h"
 #include "plugin/trials/trials.h"
 #include "plugin/trials/trials_impl.h"
@@ -31,6 +32,16 @@ static void watched(struct slr_trials *t, struct slr_trial_site *s, const struct
     s->strangers += !clock->known && !waits && !slr_trials_has_tried(t, clock->gemm, clock->site);
 }
 
+static struct slr_samples *row_of(struct slr_trials *t, uint64_t gemm, uint32_t site)
+{
+    struct slr_samples *row = known(t, gemm, site);
+    if (row || t->rows == SLR_TRIALS_ROWS)
+        return row;
+    row = &t->row[t->rows++];
+    *row = (struct slr_samples){.gemm = gemm, .site = site};
+    return row;
+}
+
 void slr_trials_stop(struct slr_trials *t)
 {
     if (!t->running)
@@ -42,20 +53,14 @@ void slr_trials_stop(struct slr_trials *t)
     } else if (!slr_clock_stop(t->running)) {
         t->site[t->running->site].latest = NULL;
         t->clocks_out--;
+    } else if (t->running->gemm) {
+        struct slr_samples *row = row_of(t, t->running->gemm, t->running->site);
+        if (row)
+            row->what = t->consumer;
     }
     t->running = NULL;
     atomic_store(&t->end, 0);
     atomic_fetch_sub(&slr_gemm_watch, 1);
-}
-
-static struct slr_samples *row_of(struct slr_trials *t, uint64_t gemm, uint32_t site)
-{
-    struct slr_samples *row = known(t, gemm, site);
-    if (row || t->rows == SLR_TRIALS_ROWS)
-        return row;
-    row = &t->row[t->rows++];
-    *row = (struct slr_samples){.gemm = gemm, .site = site};
-    return row;
 }
 
 /* Its site has not been called for so long that it may never be. */
@@ -190,7 +195,8 @@ static int gathered(const struct slr_trials *t, const struct slr_gemm *gemm)
     return a >= begin && a < end ? SLR_CONSUMER_A : -1;
 }
 
-/* Under the communicator's lock. */
+/* Under the communicator's lock. A GEMM that needs all of the gather may stand before one that consumes it in parts, and runs
+ * beside that (kernels/gemm_aside.h): then both are measured, and it is that one's row. */
 static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream)
 {
     struct slr_trials *t = c->trials;
@@ -198,20 +204,17 @@ static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream s
     if (!t->running || operand < 0 || slr_shared_enter(&c->shared) != SLR_OK)
         return;
     if (!slr_stream_captures(stream)) {
-        const struct slr_consumer what = slr_trials_name(gemm, operand);
-        t->running->gemm = slr_consumer_hash(&what);
-        t->running->known = slr_known_consumer(t, t->running->site, &what) != NULL;
+        t->consumer = slr_trials_name(gemm, operand);
+        t->running->gemm = slr_consumer_hash(&t->consumer);
+        t->running->known = slr_known_consumer(t, t->running->site, &t->consumer) != NULL;
         slr_clock_consumed(t->running, stream);
-        const bool watched = t->running->way == SLR_TRIALS_WATCHED;
-        struct slr_samples *row = watched ? NULL : row_of(t, t->running->gemm, t->running->site);
-        if (row)
-            row->what = what;
-        slr_trials_stop(t);
+        if (!slr_gemm_needs_all(gemm, operand == SLR_CONSUMER_A, (enum slr_sums)slr_get(SLR_S_SPLIT_K)))
+            slr_trials_stop(t);
     }
     slr_shared_leave();
 }
 
-void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream)
+void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream, const struct slr_comm *aside)
 {
     struct slr_comm *comms[SLR_MANY_COMMS];
     int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
@@ -219,7 +222,7 @@ void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream)
         struct slr_comm *c = comms[i];
         if (c->trials && gathered(c->trials, gemm) >= 0 && slr_gemm_describe(gemm) == SLR_R_FUSED) {
             slr_comm_lock(c);
-            consumed(c, gemm, stream);
+            consumed(c, gemm, c == aside ? c->ring.aside : stream);
             slr_comm_unlock(c);
         }
         slr_comm_put(c);

@@ -98,9 +98,9 @@ uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const 
  * communicator's lock. */
 void slr_trials_sent(const struct slr_call *call, CUstream end);
 
-/* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it; perhaps it consumes a gather
+/* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it, or `aside` by that communicator's ring; perhaps it consumes a gather
  * whose time is being taken. To be called while slr_gemm_watch (base/real.h) has trials. Without
  * locks. */
-void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream);
+void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream, const struct slr_comm *aside);
 
 #endif

@@ -324,6 +324,27 @@ Test(trials, a_known_gemm_in_a_duel)
     cr_expect_eq(latest()->parts, 3);
 }
 
+/* The gradient of a weight, which is not split, in front of that of the input, which is: the row is the latter's. */
+Test(trials, one_that_needs_all_comes_first)
+{
+    before_m = 16;
+    model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.4;
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3 && kept == 1);
+    cr_expect_eq(latest_kept.consumer.m, 8);
+    cr_expect_eq(ranks[0].comm.trials->rows, 1);
+}
+
+Test(trials, one_that_needs_all_comes_alone)
+{
+    before_m = 16;
+    gemm_m = 0;
+    model.nccl = 1, model.pace = 0.4;
+    go(SETTLED);
+    cr_expect(latest()->why == SLR_R_RING && kept == 1);
+    cr_expect_eq(latest_kept.consumer.m, 16);
+}
+
 /* Of a small site NCCL is what is in use; the ring has a large one first. */
 Test(trials, small_gathers_have_a_duel)
 {
