@@ -15,7 +15,8 @@ static struct slr_extent workspace_of(const struct slr_gemm *gemm)
     const struct slr_lt *lt = gemm->lt;
     if (!lt)
         return slr_workspace_of(gemm->handle);
-    return (struct slr_extent){(uintptr_t)lt->workspace, (uintptr_t)lt->workspace + (lt->workspace ? lt->workspace_bytes : 0)};
+    return (struct slr_extent){(uintptr_t)lt->workspace,
+                               (uintptr_t)lt->workspace + (lt->workspace ? lt->workspace_bytes : 0)};
 }
 
 /* Of a handle without a workspace of the program's it is not known how large cuBLAS's own one is. */

@@ -80,6 +80,11 @@
  * not wait for what the operation waits for: that may be behind a later gather's events. An
  * operation of the communicator is not; the next gather waits for it, too.)
  *
+ * Aside. A GEMM on a holder that reads all that is gathered at once may run on a stream of the ring's
+ * (kernels/gemm_aside.h). The holder is joined with that, too, and what overtakes the gather on it has to
+ * be a GEMM of other memory than that one's. As if something had overtaken there, no event carries the gather
+ * from this holder any more. Other holders are joined with the gather alone.
+ *
  * Groups. The last gather of each communicator in a group stays pending, as outside of groups;
  * those before it are joined by their next. NCCL synchronises the streams on which a group has
  * operations of one communicator; so each of them waits for what stands on the others without that

@@ -5,15 +5,24 @@
 #include "base/log.h"
 #include "plugin/trials/trials_impl.h"
 
-#define PATIENCE 512u /* calls of the communicator that a duel waits for other sites */
-#define IN_GROUPS 48u /* calls of it in a turn, where nothing but the program's time can tell */
+#define PATIENCE 512u  /* calls of the communicator that a duel waits for other sites */
+#define GONE 8u        /* iterations without a call of a site, */
+#define GONE_LEAST 64u /* and calls of the communicator, behind which it is not waited for */
+#define IN_GROUPS 48u  /* calls of it in a turn, where nothing but the program's time can tell */
+
+/* A site of an earlier phase of the program, such as its first step, is none to wait for. */
+static bool goes_on(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    const uint64_t without = t->agreed.calls - s->called, some = GONE * (uint64_t)slr_trial_calls_period(&t->calls, 0);
+    return s->seen >= SLR_SPARSE_LEAST && slr_trials_is_called(t, s) &&
+           (!some || without <= (some > GONE_LEAST ? some : GONE_LEAST));
+}
 
 /* Its ways are being tried, or going to be: that would be in what the program takes. */
 static bool is_tried(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    const bool goes_on = s->seen >= SLR_SPARSE_LEAST && slr_trials_is_called(t, s);
-    return !s->given_up && s->chosen <= s->again && goes_on && t->coming.ended[site] <= s->again &&
+    return !s->given_up && s->chosen <= s->again && goes_on(t, s) && t->coming.ended[site] <= s->again &&
            !slr_trials_posted_by_all(t, site);
 }
 

@@ -345,6 +345,21 @@ Test(trials, one_that_needs_all_comes_alone)
     cr_expect_eq(latest_kept.consumer.m, 16);
 }
 
+/* A program's first step gathers in another size, for a GEMM; its iterations are of two calls, for none. */
+Test(trials, a_duel_does_not_wait_for_an_earlier_phase)
+{
+    model.nccl = 1, model.pace = 2;
+    sizes = "1";
+    go(24);
+    gemm_m = 0;
+    sizes = "23";
+    go(64 + 2 * 32 + 2 * OF_DUEL);
+    for (int i = 0; i < 2; i++) {
+        go(1);
+        cr_expect_eq(latest()->why, SLR_R_MEASURED);
+    }
+}
+
 /* Of a small site NCCL is what is in use; the ring has a large one first. */
 Test(trials, small_gathers_have_a_duel)
 {
