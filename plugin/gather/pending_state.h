@@ -32,10 +32,10 @@ struct slr_pending {
     size_t slot; /* for which gather.plan was made */
     struct slr_holder holder[SLR_HOLDERS];
     unsigned holders;
-    bool followed;      /* there are or were followers */
-    bool carried;       /* an event was to be recorded on the origin: the ring is carrying */
-    _Atomic bool shown; /* the host may have seen its end, and nothing was joined; under the table lock alone */
-    _Atomic bool read;  /* a GEMM that consumes it is being enqueued: fuse.c */
+    bool followed;         /* there are or were followers */
+    bool carried;          /* an event was to be recorded on the origin: the ring is carrying */
+    _Atomic bool shown;    /* the host may have seen its end, and nothing was joined; under the table lock alone */
+    _Atomic bool read;     /* a GEMM that consumes it is being enqueued: fuse.c */
     struct slr_gemm aside; /* while some holder has `beside`: gemm_aside.h */
     CUevent carrier[SLR_CARRIERS];
     unsigned carriers;
