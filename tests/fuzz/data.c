@@ -3,7 +3,13 @@
 
 #include <string.h>
 
-enum { TAIL = 16 << 10, OUT_BYTES = 256 << 10, WEIGHT_BYTES = 64 << 10, PINNED_BYTES = 32 << 10 };
+enum {
+    TAIL = 16 << 10,
+    OUT_BYTES = 256 << 10,
+    WEIGHT_BYTES = 64 << 10,
+    PINNED_BYTES = 32 << 10,
+    SCRATCH_BYTES = 4 << 10
+};
 
 static size_t least(size_t a, size_t b)
 {
@@ -332,11 +338,16 @@ void data_open(struct prog *p)
         snprintf(b->name, sizeof b->name, i == WEIGHT ? "%s" : "%s%d", name, at);
         take(p, b, !b->host && ONE_IN(p, 6));
     }
+    p->scratch = (struct buffer){.name = "scratch", .bytes = uniform(p, 2) ? SCRATCH_BYTES : 0};
+    if (p->scratch.bytes)
+        take(p, &p->scratch, false);
 }
 
 void data_close(struct prog *p)
 {
     for (int i = 0; i < BUFFERS; i++)
         give(p, &p->buffer[i]);
+    if (p->scratch.bytes)
+        give(p, &p->scratch);
     CUDA(cudaFreeHost(p->source));
 }

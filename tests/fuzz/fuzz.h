@@ -80,6 +80,7 @@ struct prog {
     struct stream stream[STREAMS];
     struct event event[EVENTS];
     struct buffer buffer[BUFFERS];
+    struct buffer scratch; /* where cuBLAS has its workspace, set for each call; of no bytes: nowhere */
     struct comm comm[COMMS];
     int comms;
     char *source; /* page-locked small integers, never written again */

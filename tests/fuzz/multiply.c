@@ -147,6 +147,8 @@ static void call(struct prog *p, const struct problem *g)
         return;
     }
     BLAS(cublasSetStream(p->blas, p->stream[g->stream].handle));
+    if (p->scratch.bytes)
+        BLAS(cublasSetWorkspace(p->blas, p->scratch.at, p->scratch.bytes));
     gemm(g->api, p->blas, g->ta, g->tb, g->m, g->n, g->inner, a, lda, b, ldb, (double)g->beta, c, g->ldc);
 }
 
@@ -159,26 +161,24 @@ static void issue(struct prog *p, const struct problem *g)
     need(p, g->stream, g->x, false);
     need(p, g->stream, w, false);
     need(p, g->stream, g->c, true);
+    if (p->scratch.bytes && !g->lt)
+        need(p, g->stream, &p->scratch, true);
     note(p, "%s %s: %s op %c at %s+%zu ld %ld, m %ld n %ld k %ld, C %s+%zu ld %ld beta %g, on s%d",
          g->lt ? "matmul" : "gemm", near_names[g->near], g->x_is_b ? "B" : "A", (g->x_is_b ? g->tb : g->ta) ? 'T' : 'N',
          g->x->name, g->off, (long)g->ld, (long)g->m, (long)g->n, (long)g->inner, g->c->name, g->c_off, (long)g->ldc,
          (double)g->beta, g->stream);
     call(p, g);
-    issued(p, g->stream, LIST(g->x, w), LIST(g->c));
+    issued(p, g->stream, LIST(g->x, w), LIST(g->c, p->scratch.bytes && !g->lt ? &p->scratch : NULL));
     const double sum = (double)g->inner * SMALL * SMALL;
     const bool whole = g->ldc == g->m || g->c_off + bytes <= g->c->clean;
     wrote(g->c, g->c_off, bytes, whole && (g->c->wide || p->elem == 4), g->beta != 0 ? sum + g->c->bound : sum);
 }
 
-void multiply(struct prog *p, struct buffer *x)
+/* `stream`: of the GEMM. */
+static void one(struct prog *p, struct buffer *x, enum near near, int stream)
 {
-    struct problem g = {.near = (enum near)draw(p, 2 * NEARS), .x = x, .beta = 0};
-    const int gathers_on = x->stream;
+    struct problem g = {.near = near, .x = x, .beta = 0, .stream = stream};
     struct buffer other;
-    if (!x->k)
-        return;
-    if (g.near >= NEARS) /* half of them can be fused */
-        g.near = g.near % 3 ? MATCHES : SUMS;
     if (g.near == OTHER) { /* the same shape from another receive buffer, if it is long enough */
         struct buffer *b = &p->buffer[FIRST_RECV + (int)draw(p, RECVS)];
         g.x = b;
@@ -188,7 +188,6 @@ void multiply(struct prog *p, struct buffer *x)
     }
     g.x_is_b = ONE_IN(p, 2);
     g.lt = ONE_IN(p, 3);
-    g.stream = ONE_IN(p, 3) || !p->stream[gathers_on].used ? any_stream(p) : gathers_on;
     struct buffer *real = g.x;
     if (g.near == OTHER)
         g.x = &other;
@@ -199,6 +198,21 @@ void multiply(struct prog *p, struct buffer *x)
         return;
     g.api = any_api(p, &g);
     issue(p, &g);
+}
+
+/* The gradient of a weight is a sum; that of the input comes behind it, and matches. */
+void multiply(struct prog *p, struct buffer *x)
+{
+    enum near near = (enum near)draw(p, 2 * NEARS);
+    const int gathers_on = x->stream;
+    if (!x->k)
+        return;
+    if (near >= NEARS) /* half of them can be fused */
+        near = near % 3 ? MATCHES : SUMS;
+    const int stream = ONE_IN(p, 3) || !p->stream[gathers_on].used ? any_stream(p) : gathers_on;
+    one(p, x, near, stream);
+    if (near == SUMS && ONE_IN(p, 2))
+        one(p, x, MATCHES, stream);
 }
 
 void multiply_into(struct prog *p, struct buffer *x, struct buffer *c, size_t off)
