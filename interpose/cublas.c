@@ -6,7 +6,6 @@
 #include "interpose/wrappers.h"
 #include "kernels/gemm_workspace.h"
 #include "plugin/gather/fuse.h"
-#include "plugin/tuner/gemm_seen.h"
 
 #define CUBLAS_REAL(fn)                                                                                                \
     do {                                                                                                               \
@@ -20,22 +19,22 @@
     do {                                                                                                               \
         CUBLAS_REAL(fn);                                                                                               \
         if (!slr_hook_gemm() || !slr_resolve_cublas())                                                                 \
-            return slr_gemm_seen(handle, slr_real.fn real_args);                                                       \
-        return slr_gemm_seen(handle, slr_gemm_call(&(struct slr_gemm){.handle = handle,                                \
-                                                                      .transa = transa,                                \
-                                                                      .transb = transb,                                \
-                                                                      .m = m,                                          \
-                                                                      .n = n,                                          \
-                                                                      .k = k,                                          \
-                                                                      .alpha = alpha,                                  \
-                                                                      .beta = beta,                                    \
-                                                                      .a = a,                                          \
-                                                                      .b = b,                                          \
-                                                                      .c = c,                                          \
-                                                                      .lda = lda,                                      \
-                                                                      .ldb = ldb,                                      \
-                                                                      .ldc = ldc,                                      \
-                                                                      __VA_ARGS__}));                                  \
+            return slr_real.fn real_args;                                                                              \
+        return slr_gemm_call(&(struct slr_gemm){.handle = handle,                                                      \
+                                                .transa = transa,                                                      \
+                                                .transb = transb,                                                      \
+                                                .m = m,                                                                \
+                                                .n = n,                                                                \
+                                                .k = k,                                                                \
+                                                .alpha = alpha,                                                        \
+                                                .beta = beta,                                                          \
+                                                .a = a,                                                                \
+                                                .b = b,                                                                \
+                                                .c = c,                                                                \
+                                                .lda = lda,                                                            \
+                                                .ldb = ldb,                                                            \
+                                                .ldc = ldc,                                                            \
+                                                __VA_ARGS__});                                                         \
     } while (0)
 
 /* The entry points differ in the width of their integers, the type of the scalars and what else

@@ -6,7 +6,6 @@
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
 #include "plugin/gather/fuse.h"
-#include "plugin/tuner/gemm_seen.h"
 
 SLR_API
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
@@ -20,9 +19,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         return CUBLAS_STATUS_NOT_INITIALIZED;
     }
     if (!slr_hook_gemm() || !slr_resolve_cublaslt())
-        return slr_gemm_seen_on((CUstream)stream,
-                                slr_real.cublasLtMatmul(handle, desc, alpha, a, la, b, lb, beta, c, lc, d, ld, algo,
-                                                        workspace, workspace_bytes, stream));
+        return slr_real.cublasLtMatmul(handle, desc, alpha, a, la, b, lb, beta, c, lc, d, ld, algo, workspace,
+                                       workspace_bytes, stream);
     struct slr_lt lt = {.handle = handle,
                         .desc = desc,
                         .la = la,
@@ -35,7 +33,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                         .workspace_bytes = workspace_bytes,
                         .stream = stream};
     struct slr_gemm gemm = {.api = SLR_GEMM_LT, .lt = &lt, .alpha = alpha, .beta = beta, .a = a, .b = b, .c = d};
-    return slr_gemm_seen_on((CUstream)stream, slr_gemm_call(&gemm));
+    return slr_gemm_call(&gemm);
 }
 
 #define L(fn)

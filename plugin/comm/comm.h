@@ -86,7 +86,6 @@ struct slr_comm {
     struct slr_expect *expect;     /* where peers' shards have been; NULL: nothing remembered yet */
     struct slr_stood_in *stood_in; /* stand_in.h; NULL: none yet */
     struct slr_trials *trials;     /* trials.h; NULL: no ways are tried */
-    struct slr_tuner *tuner;       /* NCCL's tuner of this rank, a reference (tuner.h); NULL: none is known */
     struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
     struct slr_site_callers *_Atomic callers; /* of the latest calls: sites/symmetry.c; NULL: none has a name */
     struct slr_timeline *_Atomic timeline;    /* timeline.h; NULL: nothing measured yet */

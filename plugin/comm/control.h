@@ -128,7 +128,6 @@ struct slr_control {
     _Atomic uint32_t decision;
     _Alignas(64) _Atomic uint64_t link; /* connect.h */
     _Atomic uint32_t tune; /* tuner_match.h's decision word, by compare-and-swap from 0, once, by anybody */
-    struct slr_agreed_shared channel_limit; /* tuner/channel_limit.h */
     struct slr_post post[];
 };
 

@@ -105,9 +105,6 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     slr_nccl_begin(call->nccl, (cudaStream_t)call->stream);
     if (call->measured)
         measured(call, true);
-    /* NCCL asks its tuner inside of the real call, so what the tuner should know comes first. */
-    if (call->comm)
-        slr_tuner_gather_passes(call->comm->tuner, call->stream);
     /* NCCL's profiler is called on this thread inside of the call, and finds whose call it is. */
     struct slr_profiled profiled = {
         .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};

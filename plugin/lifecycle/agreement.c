@@ -59,7 +59,6 @@ static enum slr_reason map_control(struct slr_init *init, int fd)
     struct slr_shared *s = &c->shared;
     size_t bytes = slr_control_bytes(c->nranks);
     struct slr_control *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    slr_tune_share(init, fd); /* the tuner may outlive the communicator, so it has a mapping of its own */
     close(fd);
     if (m == MAP_FAILED)
         return SLR_R_NO_CONTROL;
@@ -269,8 +268,6 @@ static struct slr_comm *new_comm(struct slr_init *init)
     slr_real.ncclCommCount(c->nccl, &c->nranks);
     c->shared.rank = c->rank;
     c->shared.nranks = c->nranks;
-    if (init->tuner)
-        slr_tuner_hold(c->tuner = init->tuner);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->exports->lock, NULL);
     pthread_mutex_init(&c->exports->mapping, NULL);
@@ -311,8 +308,6 @@ static void finish_one(struct slr_init *init)
      * this one. */
     struct slr_comm *bare = new_comm(init);
     if (bare) {
-        if (c->tuner)
-            slr_tuner_hold(bare->tuner = c->tuner);
         if (slr_refusal_reason(init->word) == SLR_R_SETTINGS_DIFFER)
             log_setting(c, slr_refusal_rank(init->word));
         slr_comm_passes(bare, slr_refusal_reason(init->word),

@@ -16,7 +16,6 @@
 #include "plugin/sites/symmetry.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
-#include "plugin/tuner/tuner.h"
 #include "plugin/lifecycle/watchdog.h"
 #include "plugin/memory/exports.h"
 
@@ -107,7 +106,6 @@ void slr_comm_dispose(struct slr_comm *c)
     /* Last: this says LEFT, after which peers take all imports of this rank for closed. */
     c->shared.issued = atomic_load(&c->ring.issued);
     slr_defer_free(&c->shared);
-    slr_tuner_put(c->tuner);
     slr_stand_ins_close(c, false);
     slr_expect_free(c);
     slr_trials_close(c, true);

@@ -3,7 +3,6 @@
 #include "plugin/lifecycle/tuner_match.h"
 
 #include <string.h>
-#include <sys/mman.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "plugin/tuner/tune_state.h"
@@ -104,8 +103,6 @@ void slr_tune_match(struct slr_init *list)
     match(list, &alone);
     put_all(alone);
     for (struct slr_init *init = list; init; init = init->next) {
-        if (init->tuner && init->comm && !init->comm->tuner)
-            slr_tuner_hold(init->comm->tuner = init->tuner);
         if (!init->tuner && init->comm && init->expects && slr_tuner_any())
             slr_log(SLR_LOG_INFO, "tune_off", "comm=%s crank=%d msg=%s", init->comm->name, init->comm->rank,
                     "its tuner can not be told from those of other communicators that are being made: NCCL's defaults");
@@ -115,20 +112,6 @@ void slr_tune_match(struct slr_init *list)
 uint64_t slr_tune_word(const struct slr_init *init)
 {
     return init->tuner ? slr_tune_state()->word : 0;
-}
-
-_Static_assert(offsetof(struct slr_control, post) <= SLR_CONTROL_PAGE, "the tuner maps the first page");
-
-void slr_tune_share(struct slr_init *init, int control_fd)
-{
-    struct slr_tuner *t = init->tuner;
-    if (!t || t->shared)
-        return;
-    struct slr_control *m = mmap(NULL, SLR_CONTROL_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, control_fd, 0);
-    if (m == MAP_FAILED)
-        return;
-    t->shared = m;
-    t->shared_bytes = SLR_CONTROL_PAGE;
 }
 
 /* Settles the word; whoever comes first decides for all. */
@@ -204,16 +187,9 @@ static void agree(struct slr_init *init, uint64_t deadline)
         return;
     }
     uint32_t word = decide(c, deadline);
-    if (word != ON) {
+    if (word != ON)
         say_off(c, word);
-    } else if (t->shared) {
-        pthread_mutex_lock(&t->lock);
-        slr_channel_limit_init(&t->channel_limit, &((struct slr_control *)t->shared)->channel_limit, c->rank,
-                               c->nranks);
-        pthread_mutex_unlock(&t->lock);
-    }
-    /* Release: NCCL's call for a decision on another thread sees the channel limit set up. */
-    atomic_store_explicit(&t->state, word == ON ? SLR_TUNER_ON : SLR_TUNER_OFF, memory_order_release);
+    atomic_store(&t->state, word == ON ? SLR_TUNER_ON : SLR_TUNER_OFF);
 }
 
 void slr_tune_agree(struct slr_init *list, uint64_t deadline)

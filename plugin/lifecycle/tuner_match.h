@@ -27,10 +27,8 @@ void slr_tune_forget(struct slr_init *init);
 /* After the real call, for all inits of the thread, whose `comm` is known: finds the tuners. */
 void slr_tune_match(struct slr_init *list);
 
-/* For the post; and keeps the part of the control block that the tuner needs, for as long as the
- * tuner lives. */
+/* For the post. */
 uint64_t slr_tune_word(const struct slr_init *init);
-void slr_tune_share(struct slr_init *init, int control_fd);
 
 /* Decides, for each. Waits until `deadline` for ranks that have not posted. */
 void slr_tune_agree(struct slr_init *list, uint64_t deadline);

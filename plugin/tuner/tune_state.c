@@ -59,12 +59,10 @@ const struct slr_tune_state *slr_tune_state(void)
      * calls. */
     if (slr_once_done(&once) || !slr_once_begin(&once))
         return &state;
-    state.overlap_channels = (int)slr_get(SLR_S_TUNE_OVERLAP_CHANNELS);
     state.samples = (unsigned)slr_get(SLR_S_TUNE_EXPLORE);
-    uint64_t table = load(), settings = (uint64_t)state.overlap_channels << 32 | state.samples;
-    uint64_t word = slr_mix(table, settings);
+    uint64_t table = load(), word = slr_mix(table, state.samples);
     /* 0 is kept for "nothing to decide": ranks without a tuner publish it, too. */
-    state.word = table == NO_TABLE && !settings ? 0 : word ? word : 1;
+    state.word = table == NO_TABLE && !state.samples ? 0 : word ? word : 1;
     slr_once_end(&once);
     return &state;
 }

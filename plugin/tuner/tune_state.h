@@ -9,7 +9,6 @@
 struct slr_tune_state {
     struct slr_tune_table table; /* empty: none, or broken */
     const char *path;            /* as the setting gives it */
-    int overlap_channels;        /* 0: none */
     unsigned samples;            /* of each candidate; 0: nothing is explored */
     /* Stands for all this: equal on ranks that decide alike. 0: nothing to decide, as without a
      * tuner. */

@@ -4,10 +4,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include "base/log.h"
 #include "base/settings.h"
-#include "plugin/tuner/gemm_seen.h"
 #include "plugin/util/process.h"
 #include "plugin/util/nccl_names.h"
 #include "plugin/tuner/tune_state.h"
@@ -48,7 +46,6 @@ struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, 
     tuner->nranks = nranks;
     tuner->nnodes = nnodes;
     pthread_mutex_init(&tuner->lock, NULL);
-    slr_channel_limit_init(&tuner->channel_limit, NULL, 0, 0);
     /* Hooked, it stays WAITING, which is 0, until its communicator has agreed. Not hooked, nobody
      * will ever tell it: the user answers for equal tables. */
     if (slr_process_off())
@@ -65,11 +62,9 @@ void slr_tuner_hold(struct slr_tuner *tuner)
 
 void slr_tuner_put(struct slr_tuner *tuner)
 {
-    /* NCCL's finalize and the communicator's end come in either order: the later one frees. */
+    /* NCCL may finalize it while its communicator is being made: the later one frees. */
     if (!tuner || atomic_fetch_sub(&tuner->refs, 1) > 1)
         return;
-    if (tuner->shared)
-        munmap(tuner->shared, tuner->shared_bytes);
     pthread_mutex_destroy(&tuner->lock);
     free(tuner);
 }
@@ -185,8 +180,6 @@ static void choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, str
 {
     static const struct slr_tuner_choice nothing = {-1, -1, 0};
     struct origin from = {0};
-    /* Asked at every all-gather, also when nothing comes of it: it counts the calls. */
-    bool limited = ask->func == SLR_NCCL_ALL_GATHER && slr_channel_limit_call(&tuner->channel_limit);
     bool wished = wish(tuner, ask, choice, &from);
     if (wished) {
         struct slr_tuner_choice asked = *choice;
@@ -198,16 +191,6 @@ static void choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, str
     }
     if (!wished)
         *choice = nothing;
-    /* On top of any choice: the limit only lowers the number of channels. */
-    int most = slr_tune_state()->overlap_channels;
-    if (limited && most && (choice->channels == 0 || choice->channels > most)) {
-        struct slr_tuner_choice less = {choice->algo, choice->proto, most};
-        if (settle(ask, &less)) {
-            *choice = less;
-            from = (struct origin){.word = "overlap"};
-            wished = true;
-        }
-    }
     if (wished)
         say(tuner, ask, choice, &from);
 }
@@ -221,15 +204,5 @@ void slr_tuner_choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, 
     /* The application's threads come here, too: slr_tuner_gather_passes(). */
     pthread_mutex_lock(&tuner->lock);
     choose(tuner, ask, choice);
-    pthread_mutex_unlock(&tuner->lock);
-}
-
-void slr_tuner_gather_passes(struct slr_tuner *tuner, CUstream stream)
-{
-    if (!tuner || !slr_get(SLR_S_TUNE_OVERLAP_CHANNELS))
-        return;
-    bool beside = slr_gemm_beside(stream); /* calls the driver, so outside of the lock */
-    pthread_mutex_lock(&tuner->lock);
-    slr_channel_limit_seen(&tuner->channel_limit, beside);
     pthread_mutex_unlock(&tuner->lock);
 }

@@ -3,9 +3,8 @@
  * NCCL's interface (plugin/abi/tuner.h) come down to this one.
  *
  * The folder is NCCL's tuner plugin and the measuring for its tables. This header is its door, with
- * tuner_made.h (whose tuner is it?), tune_state.h (what is tuned by?), explore.h and gemm_seen.h
- * (for hooks), channel_limit.h, and tune_table.h (also for the tool). It uses the folders util and
- * comm.
+ * tuner_made.h (whose tuner is it?), tune_state.h (what is tuned by?), explore.h (for hooks), and
+ * tune_table.h (also for the tool). It uses the folders util and comm.
  *
  * A tuner answers only when it is certain that all ranks answer alike, because NCCL hangs
  * otherwise:
@@ -19,8 +18,7 @@
  *   OFF      They differ, or a rank of this host has no tuner: NCCL's defaults.
  *
  * What it answers: while the program is explored (explore.h), the candidate whose turn it is; else
- * what the table says. For an all-gather from the call on at which all ranks change over
- * (channel_limit.h), it gives at most SLIPRING_TUNE_OVERLAP_CHANNELS channels.
+ * what the table says.
  *
  * Thread-safe. NCCL calls one tuner from one thread at a time, but not always from the same. */
 #ifndef SLR_PLUGIN_TUNER_TUNER_H
@@ -31,20 +29,16 @@
 #include <stdbool.h>
 #include "plugin/abi/nccl_common.h"
 #include "plugin/tuner/explore.h"
-#include "plugin/tuner/channel_limit.h"
 
 enum slr_tuner_state { SLR_TUNER_WAITING, SLR_TUNER_ON, SLR_TUNER_OFF };
 
 struct slr_tuner {
-    _Atomic int refs; /* NCCL's, the communicator's, the initialisation's */
+    _Atomic int refs; /* NCCL's, the initialisation's */
     _Atomic int state;
     uint64_t comm_hash; /* NCCL's name of the communicator; 0 before v5 */
     size_t nranks, nnodes;
     pthread_mutex_t lock; /* the fields below */
-    struct slr_channel_limit channel_limit;
     struct slr_explore explore;
-    void *shared; /* own mapping of the communicator's control block, or NULL */
-    size_t shared_bytes;
     struct slr_tuner *next; /* in the list of those that no communicator has been found for */
 };
 
@@ -71,10 +65,6 @@ void slr_tuner_put(struct slr_tuner *tuner); /* NULL: nothing */
 
 /* Sets the cost table's chosen entry to 0 as well, where there is one. */
 void slr_tuner_choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice);
-
-/* A gather of the communicator is about to be passed to NCCL on `stream`: looks whether a GEMM runs
- * on another one. */
-void slr_tuner_gather_passes(struct slr_tuner *tuner, CUstream stream);
 
 /* This thread is in ncclGroupSimulateEnd, which asks about calls that are not made. */
 extern _Thread_local bool slr_tuner_simulating __attribute__((tls_model("initial-exec")));

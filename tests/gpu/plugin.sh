@@ -115,11 +115,6 @@ differs_case() {
     diff <(ran baseline | sed 's/^ *[0-9]* //') <(ran differs | sed 's/^ *[0-9]* //') || { echo "not NCCL's defaults" && return 1; }
 }
 
-overlap_case() {
-    tuned overlap tune_overlap_channels=1 -- --func allgather --bytes "$large" --rounds 700 --gemm 64 || return
-    decided overlap overlap && ran overlap | grep -q 'AllGather.*={0\.\.0}'
-}
-
 # slipring tune, and the same program without and with its table.
 tune_case() {
     local options=(--func allgather,allreduce --rounds 80)
@@ -144,7 +139,6 @@ alone mode-copy 60 mode_copy
 alone mode-named 60 mode_named
 alone table 90 table_case
 alone differs 60 differs_case
-alone overlap 120 overlap_case
 alone tune 240 tune_case
 profiler_steps=$(dirname "$0")/profiler_steps.sh
 if [ -f "$profiler_steps" ]; then

@@ -6,7 +6,7 @@
 
 The gathers stay with NCCL; a communicator for each number, whose most CTAs are set in its configuration. Medians in ms of
 the slowest rank: the gather alone, the GEMMs alone, both started together until the last one has ended, and what the GEMMs
-took meanwhile. As many GEMMs as last about as long as the gather do. The evidence for SLIPRING_TUNE_OVERLAP_CHANNELS.
+took meanwhile. As many GEMMs as last about as long as the gather do.
 """
 import argparse
 import os

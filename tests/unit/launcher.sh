@@ -180,8 +180,8 @@ plugins='printf %s "${NCCL_TUNER_PLUGIN-none} ${NCCL_PROFILER_PLUGIN-none}"'
 expect 'no plugin' 'none none' "$s" run -- sh -c "$plugins"
 expect 'tuner for a table' "$lib none" "$s" run --set tune_file=a.tune -- sh -c "$plugins"
 expect 'tuner from the environment' "$lib none" env SLIPRING_TUNE_FILE=a.tune "$s" run -- sh -c "$plugins"
-expect 'tuner for channels' "$lib none" "$s" run --set tune_overlap_channels=4 -- sh -c "$plugins"
-expect 'no tuner for nothing' 'none none' "$s" run --set tune_overlap_channels=0 --set tune_explore=0 -- sh -c "$plugins"
+expect 'tuner to explore' "$lib none" "$s" run --set tune_explore=4 -- sh -c "$plugins"
+expect 'no tuner for nothing' 'none none' "$s" run --set tune_explore=0 -- sh -c "$plugins"
 expect 'profiler' "none $lib" env SLIPRING_PROFILE=on "$s" run -- sh -c "$plugins"
 expect 'profiler off' 'none none' env SLIPRING_PROFILE=off "$s" run -- sh -c "$plugins"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The changes of plugin/comm/agreed_change.h, and the one of plugin/tuner/channel_limit.h, on the real code: every rank is a
+/* The changes of plugin/comm/agreed_change.h on the real code: one for good, and change after change. Every rank is a
  * coroutine that can be put aside before each access to shared memory. All orders with up to three involuntary changes of rank are
  * run, and many random ones; in each, all ranks must answer alike for every call. */
 #include <criterion/criterion.h>
@@ -11,19 +11,17 @@
 
 static void point(void);
 #define SLR_AGREED_POINT() point()
-#define SLR_CHANNEL_LIMIT_AHEAD 3u
 #include "plugin/comm/agreed_change.c"
-#include "plugin/tuner/channel_limit.c"
 
-enum { RANKS = 3, CALLS = 24, STACK = 1 << 16 };
+enum { RANKS = 3, CALLS = 24, STACK = 1 << 16, AHEAD = 3 };
 
 #define CHANGES UINT_MAX /* as proposers: rank 0 proposes change after change */
 
 struct world {
     int nranks, calls;
-    unsigned proposers; /* ranks that see GEMMs, one bit each; they propose after every call, not after 16 */
+    unsigned proposers; /* ranks that propose after every call, one bit each */
     struct slr_agreed_shared shared;
-    struct slr_channel_limit rank[RANKS];
+    struct slr_agreed rank[RANKS];
     int value, known[RANKS],
         in_force[RANKS]; /* what belongs to a change: the proposer's, each rank's copy, what it goes by */
     int answered[RANKS][CALLS];
@@ -45,10 +43,9 @@ static void point(void)
 static void body(int r)
 {
     for (int i = 0; i < w.calls; i++) {
-        w.answer[r][i] = slr_channel_limit_call(&w.rank[r]);
-        w.rank[r].known = SLR_CHANNEL_LIMIT_WINDOW;
-        if (w.proposers >> r & 1)
-            slr_channel_limit_seen(&w.rank[r], true);
+        w.answer[r][i] = slr_agreed_call(&w.rank[r]) >= w.rank[r].place;
+        if (w.proposers >> r & 1 && !w.rank[r].changes)
+            slr_agreed_propose(&w.rank[r]);
     }
     w.done[r] = true;
     for (;;)
@@ -65,7 +62,7 @@ static void copy_value(void *r)
 static void body_of_changes(int r)
 {
     for (int i = 0; i < w.calls; i++) {
-        struct slr_agreed *a = &w.rank[r].agreed;
+        struct slr_agreed *a = &w.rank[r];
         uint64_t now = slr_agreed_call(a);
         if (now == a->place)
             w.in_force[r] = w.known[r];
@@ -82,6 +79,11 @@ static void body_of_changes(int r)
         point();
 }
 
+static struct slr_agreed new_rank(struct slr_agreed_shared *shared, int rank, int nranks)
+{
+    return (struct slr_agreed){.shared = shared, .rank = rank, .nranks = nranks, .ahead = AHEAD, .place = UINT64_MAX};
+}
+
 static void set_up(int nranks, int calls, unsigned proposers)
 {
     static ucontext_t blank;
@@ -93,8 +95,7 @@ static void set_up(int nranks, int calls, unsigned proposers)
     memset(w.known, 0, sizeof w.known);
     memset(w.in_force, 0, sizeof w.in_force);
     for (int r = 0; r < nranks; r++) {
-        slr_channel_limit_init(&w.rank[r], &w.shared, r, nranks);
-        w.rank[r].history = UINT16_MAX;
+        w.rank[r] = new_rank(&w.shared, r, nranks);
         w.done[r] = false;
         w.at[r] = blank;
         getcontext(&w.at[r]);
@@ -112,7 +113,7 @@ static void run_rank(int r)
     w.inside = false;
 }
 
-/* Returns the first narrow call, or -1 when no rank changed. */
+/* Returns the first call of a change, or -1 when no rank changed. */
 static int check(const char *how, uint64_t which)
 {
     int place = -1;
@@ -204,9 +205,9 @@ Test(narrow, changes_follow_one_another, .timeout = 100)
         const int nranks = 2 + (int)(seed % 2);
         set_up(nranks, CALLS, CHANGES);
         for (int r = 0; r < nranks; r++) {
-            w.rank[r].agreed.learn = copy_value;
-            w.rank[r].agreed.context = &number[r];
-            w.rank[r].agreed.ahead = 2;
+            w.rank[r].learn = copy_value;
+            w.rank[r].context = &number[r];
+            w.rank[r].ahead = 2;
         }
         for (int left = nranks; left > 0;) {
             int r = (int)(next(&state) % (uint64_t)nranks);
@@ -237,26 +238,12 @@ Test(narrow, a_rank_that_never_calls_keeps_all_as_they_are)
         cr_assert_not(w.answer[0][i]);
 }
 
-/* One rank alone: outside the coroutines. */
-Test(narrow, half_of_the_last_sixteen)
-{
-    for (int beside = 0; beside <= 20; beside++) {
-        struct slr_agreed_shared shared = {0};
-        struct slr_channel_limit n;
-        slr_channel_limit_init(&n, &shared, 0, 1);
-        cr_assert_not(slr_channel_limit_call(&n));
-        for (int i = 0; i < 20; i++)
-            slr_channel_limit_seen(&n, i >= 20 - beside); /* the last ones */
-        cr_assert_eq(atomic_load(&shared.word) != 0, beside >= 8, "%d of 16", beside);
-    }
-}
-
+/* Outside the coroutines. */
 Test(narrow, without_shared_memory_nothing_changes)
 {
-    struct slr_channel_limit n;
-    slr_channel_limit_init(&n, NULL, 0, 2);
+    struct slr_agreed a = new_rank(NULL, 0, 2);
     for (int i = 0; i < 100; i++) {
-        cr_assert_not(slr_channel_limit_call(&n));
-        slr_channel_limit_seen(&n, true);
+        cr_assert_lt(slr_agreed_call(&a), a.place);
+        cr_assert_not(slr_agreed_propose(&a));
     }
 }

@@ -12,7 +12,6 @@
 #include "plugin/gather/fuse.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
-#include "plugin/tuner/gemm_seen.h"
 #include "plugin/gather/graph_launch.h"
 #include "plugin/gather/graphs.h"
 #include "plugin/gather/record.h"
@@ -305,7 +304,6 @@ ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
     return r;
 }
 
-/* Only with SLIPRING_TUNE_OVERLAP_CHANNELS. */
 void slr_workspace_set(cublasHandle_t handle, const void *p, size_t bytes)
 {
     gemm = (struct slr_gemm){.handle = handle, .written[0] = {(uintptr_t)p, (uintptr_t)p + bytes}};
@@ -322,16 +320,6 @@ void slr_workspace_forget(cublasHandle_t handle)
 {
     gemm.handle = handle;
     hook = __func__;
-}
-
-void slr_gemm_note(cublasHandle_t handle)
-{
-    (void)handle;
-}
-
-void slr_gemm_note_on(CUstream stream)
-{
-    (void)stream;
 }
 
 PASS(slr_group_end, ncclGroupEnd, (void), ())
