@@ -34,7 +34,7 @@ static bool ready(struct slr_parts walk, const struct slr_gemm *whole, const str
  * stays. */
 static bool read_from_send(const struct slr_ring *ring, const struct slr_gather *g, bool on_a, struct slr_gemm *gemm)
 {
-    const CUdeviceptr own = g->recv + (size_t)ring->rank * g->plan.shard;
+    const CUdeviceptr own = slr_gather_own(g, ring->rank);
     const void **operand = on_a ? &gemm->a : &gemm->b;
     if (!g->send_stays || (own - g->send) % ALIGNED != 0)
         return false;

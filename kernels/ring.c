@@ -210,7 +210,7 @@ static enum slr_status grow_events(struct slr_ring *ring, uint32_t want)
 
 bool slr_ring_in_place(const struct slr_ring *ring, const struct slr_gather *g)
 {
-    return g->recv + (size_t)ring->rank * g->plan.shard == g->send;
+    return slr_gather_own(g, ring->rank) == g->send;
 }
 
 /* A copy within the device is a kernel: on a stream where neither the application's GEMM nor the
@@ -224,7 +224,7 @@ static CUstream own_stream(const struct slr_ring *ring, const struct slr_gather 
 static enum slr_status copy_own(struct slr_ring *ring, const struct slr_gather *g, CUdeviceptr from, CUstream on)
 {
     slr_timing_mark(ring->timing, SLR_LANE_APP, on);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, g->recv + (size_t)ring->rank * g->plan.shard, from, g->plan.shard, on));
+    SLR_TRY(SLR_CU(cuMemcpyAsync, slr_gather_own(g, ring->rank), from, g->plan.shard, on));
     slr_timing_did(ring->timing, SLR_LANE_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
     ring->own_copied = on == ring->tail ? ring->finished : ring->owned;
     return on == ring->tail ? SLR_OK : SLR_CU(cuEventRecord, ring->owned, on);

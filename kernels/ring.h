@@ -215,6 +215,12 @@ static inline CUdeviceptr slr_gather_source(const struct slr_gather *g)
     return g->vacated ? g->vacated : g->send;
 }
 
+/* The own shard's place in the receive buffer. */
+static inline CUdeviceptr slr_gather_own(const struct slr_gather *g, int rank)
+{
+    return g->recv + (size_t)rank * g->plan.shard;
+}
+
 /* Creates streams and events in `ring->ctx`, which must be current. The other fields are set by the
  * caller. On failure nothing is left. */
 enum slr_status slr_ring_open(struct slr_ring *ring);

@@ -67,7 +67,7 @@ static enum slr_reason find_split(const struct slr_comm *c, const struct slr_gem
     if (r != SLR_R_JOIN_OVERLAP)
         return r;
     struct slr_gather moved = c->pending->gather;
-    moved.send = moved.recv + (size_t)c->rank * moved.plan.shard;
+    moved.send = slr_gather_own(&moved, c->rank);
     moved.vacated = 0;
     r = slr_gemm_split_find(gemm, &moved, c->nranks, split);
     *overwrites = r == SLR_R_FUSED;
