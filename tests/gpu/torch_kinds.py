@@ -262,6 +262,23 @@ def weight_gradient(case):
 
 
 @ordinary
+def both_gradients(case):
+    """A backward pass: the gradient of a weight, which sums over what is gathered, then that of the input; or what reads the
+    first one."""
+    recv, gradient = case.buffer(), case.matrix(97, case.rows, 8)
+    work = dist.all_gather_into_tensor(recv, case.x, async_op=case.random.random() < 0.5)
+    if work:
+        work.wait()
+    of_weight = gradient.t() @ recv
+    wanted = (gradient.float().t() @ case.full.float()).to(case.dtype)
+    if case.random.random() < 0.3:
+        yield "by the gradient", F.linear(recv, of_weight), case.product(case.full, wanted)
+    else:
+        yield case.multiplied(recv)
+    yield "gradient", of_weight, wanted
+
+
+@ordinary
 def two_groups(case):
     recv, other, x = case.buffer(), case.buffer(), case.shard(case.world.rank, 1)
     one = dist.all_gather_into_tensor(recv, case.x, async_op=True)
