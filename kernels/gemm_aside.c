@@ -36,12 +36,14 @@ static bool has_objects(struct slr_ring *ring)
            SLR_CU(cuEventCreate, &ring->apart, CU_EVENT_DISABLE_TIMING) == SLR_OK;
 }
 
-/* Likewise: programs have workspaces of one size. */
+/* Likewise: programs have workspaces of one size. In the stream's order, so that giving it back does not wait for the device,
+ * which may wait for a peer. */
 static bool has_scratch(struct slr_ring *ring, size_t bytes)
 {
     if (bytes && !ring->scratch_bytes) {
         ring->scratch_bytes = bytes;
-        if (slr_real.cuMemAlloc(&ring->scratch, bytes) != CUDA_SUCCESS)
+        if (!slr_real.cuMemAllocAsync || !slr_real.cuMemFreeAsync ||
+            slr_real.cuMemAllocAsync(&ring->scratch, bytes, ring->aside) != CUDA_SUCCESS)
             ring->scratch = 0;
     }
     return !bytes || (ring->scratch && bytes <= ring->scratch_bytes);

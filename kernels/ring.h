@@ -276,8 +276,8 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
 
 /* Whether what slr_ring_join() waits for is over: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or what is wrong.
- * `carried`: slr_ring_carry() has been called; `aside`: a GEMM runs aside (gemm_aside.h). From any thread, beside the ring's user: then it may be
- * the answer for the next gather already. */
+ * `carried`: slr_ring_carry() has been called; `aside`: a GEMM runs aside (gemm_aside.h). From any
+ * thread, beside the ring's user: then it may be the answer for the next gather already. */
 CUresult slr_ring_query(const struct slr_ring *ring, bool carried, bool aside);
 
 /* For an event that is recorded on `stream` behind the latest gather, which has not been joined to

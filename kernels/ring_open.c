@@ -45,6 +45,9 @@ static void destroy_objects(struct slr_ring *ring)
     destroy_stream(&ring->carrier);
     destroy_stream(&ring->tail);
     destroy_stream(&ring->own);
+    if (ring->scratch)
+        slr_real.cuMemFreeAsync(ring->scratch, ring->aside);
+    ring->scratch = ring->scratch_bytes = 0;
     destroy_stream(&ring->aside);
     destroy_event(&ring->entry);
     destroy_event(&ring->published);
@@ -54,9 +57,6 @@ static void destroy_objects(struct slr_ring *ring)
     destroy_event(&ring->before);
     destroy_event(&ring->asked);
     destroy_event(&ring->apart);
-    if (ring->scratch)
-        slr_real.cuMemFree(ring->scratch);
-    ring->scratch = ring->scratch_bytes = 0;
     for (uint32_t i = 0; i < ring->chunk_events; i++)
         destroy_event(&ring->chunk_event[i]);
     free(ring->chunk_event);
