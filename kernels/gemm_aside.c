@@ -19,13 +19,6 @@ static struct slr_extent workspace_of(const struct slr_gemm *gemm)
                                (uintptr_t)lt->workspace + (lt->workspace ? lt->workspace_bytes : 0)};
 }
 
-/* Of a handle without a workspace of the program's it is not known how large cuBLAS's own one is. */
-static bool may_move(const struct slr_gemm *gemm)
-{
-    return gemm->lt || (slr_real.cublasSetStream_v2 && slr_real.cublasSetWorkspace_v2 &&
-                        slr_workspace_each_call(gemm->handle) && bytes_of(slr_workspace_of(gemm->handle)));
-}
-
 /* Once: what could not be had is not asked for again. */
 static bool has_objects(struct slr_ring *ring)
 {
@@ -36,17 +29,18 @@ static bool has_objects(struct slr_ring *ring)
            SLR_CU(cuEventCreate, &ring->apart, CU_EVENT_DISABLE_TIMING) == SLR_OK;
 }
 
-/* Likewise: programs have workspaces of one size. In the stream's order, so that giving it back does not wait for the device,
- * which may wait for a peer. */
+/* So much at least. In the stream's order, so that giving it back does not wait for the device, which may wait for a peer. */
 static bool has_scratch(struct slr_ring *ring, size_t bytes)
 {
-    if (bytes && !ring->scratch_bytes) {
-        ring->scratch_bytes = bytes;
-        if (!slr_real.cuMemAllocAsync || !slr_real.cuMemFreeAsync ||
-            slr_real.cuMemAllocAsync(&ring->scratch, bytes, ring->aside) != CUDA_SUCCESS)
-            ring->scratch = 0;
-    }
-    return !bytes || (ring->scratch && bytes <= ring->scratch_bytes);
+    if (bytes <= ring->scratch_bytes)
+        return !bytes || ring->scratch;
+    if (ring->scratch)
+        SLR_CU(cuMemFreeAsync, ring->scratch, ring->aside);
+    ring->scratch_bytes = bytes;
+    if (!slr_real.cuMemAllocAsync || !slr_real.cuMemFreeAsync ||
+        slr_real.cuMemAllocAsync(&ring->scratch, bytes, ring->aside) != CUDA_SUCCESS)
+        ring->scratch = 0;
+    return ring->scratch;
 }
 
 static enum slr_status stand_behind(struct slr_ring *ring, CUstream stream)
@@ -62,18 +56,20 @@ static cublasStatus_t place(cublasHandle_t handle, CUstream stream, uintptr_t wo
     return r == CUBLAS_STATUS_SUCCESS ? slr_real.cublasSetWorkspace_v2(handle, (void *)workspace, bytes) : r;
 }
 
-/* False: it was not enqueued. */
+/* False: it was not enqueued. Of a handle without a workspace of the program's it is not known how large cuBLAS's own one is. */
 static bool call_handle(const struct slr_ring *ring, const struct slr_gemm *gemm, cublasStatus_t *result)
 {
     const struct slr_extent given = slr_workspace_of(gemm->handle);
     cudaStream_t stream;
-    if (slr_real.cublasGetStream(gemm->handle, &stream) != CUBLAS_STATUS_SUCCESS)
+    if (!slr_real.cublasSetStream_v2 || !slr_real.cublasSetWorkspace_v2 || !bytes_of(given) ||
+        slr_real.cublasGetStream(gemm->handle, &stream) != CUBLAS_STATUS_SUCCESS || !slr_workspace_take(gemm->handle))
         return false;
     *result = place(gemm->handle, ring->aside, ring->scratch, bytes_of(given));
     if (*result == CUBLAS_STATUS_SUCCESS)
         *result = slr_gemm_whole(gemm);
     const bool enqueued = *result == CUBLAS_STATUS_SUCCESS;
     const cublasStatus_t back = place(gemm->handle, (CUstream)stream, given.begin, bytes_of(given));
+    slr_workspace_return(gemm->handle);
     if (enqueued)
         *result = back;
     return enqueued;
@@ -92,8 +88,7 @@ static bool call_lt(const struct slr_ring *ring, const struct slr_gemm *gemm, cu
 
 bool slr_gemm_aside(struct slr_ring *ring, const struct slr_gemm *gemm, CUstream stream, cublasStatus_t *result)
 {
-    if (!may_move(gemm) || !has_objects(ring) || !has_scratch(ring, bytes_of(workspace_of(gemm))) ||
-        stand_behind(ring, stream) != SLR_OK)
+    if (!has_objects(ring) || !has_scratch(ring, bytes_of(workspace_of(gemm))) || stand_behind(ring, stream) != SLR_OK)
         return false;
     if (!(gemm->lt ? call_lt : call_handle)(ring, gemm, result))
         return false;

@@ -16,8 +16,7 @@
  *
  * Both may run at once, so they must not share a workspace: the first gets one of the ring's, which is as
  * large as the application's, so that cuBLAS chooses the same algorithm. A handle's stream and workspace
- * are changed for the call. No other thread may use it meanwhile: that is so where the program itself sets
- * them anew for each call (slr_workspace_each_call).
+ * are changed for the call, which no other thread may see (slr_workspace_take).
  *
  * One caller at a time for one ring; the ring's context is current. */
 #ifndef SLR_KERNELS_GEMM_ASIDE_H

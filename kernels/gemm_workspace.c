@@ -7,14 +7,19 @@
 struct given {
     cublasHandle_t handle;
     struct slr_extent at;
-    pthread_t by;         /* the thread that has given the latest one */
-    uint64_t sets, calls; /* workspaces that were given; GEMMs with the handle that slipring has looked at */
+    pthread_t by;     /* the thread that has given the latest one */
+    bool once, again; /* there has been one; and it had given the one before as well */
+    bool fresh;       /* no GEMM has come since, as far as slipring looks at them */
+    bool shared;      /* another thread has made such a GEMM */
+    bool taken;
+    unsigned inside; /* threads in such GEMMs */
     struct given *next;
 };
 
 enum { BUCKETS = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t returned = PTHREAD_COND_INITIALIZER;
 static struct given *given[BUCKETS];
 static _Atomic bool any, lost; /* lost: a handle's could not be noted */
 
@@ -36,10 +41,13 @@ void slr_workspace_set(cublasHandle_t handle, const void *p, size_t bytes)
         (*at)->handle = handle;
     if (*at) {
         (*at)->at = (struct slr_extent){(uintptr_t)p, (uintptr_t)p + bytes};
+        (*at)->again = (*at)->once && pthread_equal((*at)->by, pthread_self());
+        (*at)->once = true;
         (*at)->by = pthread_self();
-        (*at)->sets++;
-    } else
+        (*at)->fresh = true;
+    } else {
         atomic_store(&lost, true);
+    }
     atomic_store(&any, true);
     pthread_mutex_unlock(&lock);
 }
@@ -68,26 +76,55 @@ void slr_workspace_forget(cublasHandle_t handle)
     free(g);
 }
 
-void slr_workspace_called(cublasHandle_t handle)
+void slr_workspace_enter(cublasHandle_t handle)
+{
+    struct given *g;
+    if (!atomic_load(&any))
+        return;
+    pthread_mutex_lock(&lock);
+    while ((g = *find(handle)) != NULL && g->taken)
+        pthread_cond_wait(&returned, &lock);
+    if (g) {
+        g->inside++;
+        g->shared |= !pthread_equal(g->by, pthread_self());
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void slr_workspace_leave(cublasHandle_t handle)
 {
     if (!atomic_load(&any))
         return;
     pthread_mutex_lock(&lock);
     struct given *g = *find(handle);
-    if (g)
-        g->calls++;
+    if (g) {
+        g->inside -= g->inside > 0; /* it may have got its first workspace meanwhile */
+        g->fresh = false;
+    }
     pthread_mutex_unlock(&lock);
 }
 
-bool slr_workspace_each_call(cublasHandle_t handle)
+bool slr_workspace_take(cublasHandle_t handle)
 {
     if (!atomic_load(&any))
         return false;
     pthread_mutex_lock(&lock);
-    const struct given *g = *find(handle);
-    const bool each = g && g->sets > 1 && g->sets >= g->calls && pthread_equal(g->by, pthread_self());
+    struct given *g = *find(handle);
+    const bool own = g && g->fresh && g->again && g->inside == 1 && !g->shared && pthread_equal(g->by, pthread_self());
+    if (own)
+        g->taken = true;
     pthread_mutex_unlock(&lock);
-    return each;
+    return own;
+}
+
+void slr_workspace_return(cublasHandle_t handle)
+{
+    pthread_mutex_lock(&lock);
+    struct given *g = *find(handle);
+    if (g)
+        g->taken = false;
+    pthread_cond_broadcast(&returned);
+    pthread_mutex_unlock(&lock);
 }
 
 struct slr_extent slr_workspace_of(cublasHandle_t handle)

@@ -19,14 +19,19 @@ void slr_workspace_reset(cublasHandle_t handle);
 /* The handle is about to be destroyed: the next one may have its address. */
 void slr_workspace_forget(cublasHandle_t handle);
 
-/* A GEMM with the handle, which may have a workspace, has come while something was pending. */
-void slr_workspace_called(cublasHandle_t handle);
+/* Around a GEMM with the handle, which may have a workspace, while something is pending. Enter waits while the handle is
+ * taken. */
+void slr_workspace_enter(cublasHandle_t handle);
+void slr_workspace_leave(cublasHandle_t handle);
 
-/* Whether the calling thread gives the handle a workspace for each of its GEMMs, as PyTorch does, that one
- * included of which slr_workspace_called has told. Who changes a handle's configuration for each call keeps all other
- * threads from it meanwhile: they would use what is meant for this one ("extreme care needs to be taken when the
- * handle configuration is changed", cuBLAS, Thread Safety). */
-bool slr_workspace_each_call(cublasHandle_t handle);
+/* Within such a GEMM: takes the handle from all other threads, so that its stream and workspace may be changed and put back.
+ * False: it may be in use. Others would use what is meant for this thread. Those that come to a hooked GEMM wait, and
+ * for those that call something else: it is only taken where this thread has given it a workspace since the GEMM
+ * before, as PyTorch does for each, and the time before, and no other thread has made a GEMM with it. Who changes a handle's configuration for each call keeps
+ * other threads from it meanwhile ("extreme care needs to be taken when the handle configuration is changed", cuBLAS,
+ * Thread Safety). */
+bool slr_workspace_take(cublasHandle_t handle);
+void slr_workspace_return(cublasHandle_t handle);
 
 /* Empty: none. All memory, where one could not be noted for want of memory. */
 struct slr_extent slr_workspace_of(cublasHandle_t handle);

@@ -170,12 +170,13 @@ static CUstream stream_of(const struct slr_gemm *gemm)
  * to it as soon as it sees the gather's end. All that it puts on the gather's own stream comes
  * behind the GEMM, and so does what waits for that. But another stream may have been told before, by
  * an event, or by the order of the communicator's operations, if they are on several streams; or the
- * host has seen the end, by a query, or by waiting for the context while another one was current. Who
+ * host has seen the end, by a query, or by waiting for the context while another one was current. And a
+ * GEMM that runs aside may write there as soon as the gather is over. Who
  * asks meanwhile sets `shown`, and then looks at `read` (pending_query.c). */
 static bool send_stays(struct slr_comm *c, CUstream stream)
 {
-    return slr_pending_holder(c, stream)->origin && !c->ring.carrying && !c->order->several &&
-           !atomic_load(&c->pending->shown);
+    const struct slr_holder *h = slr_pending_holder(c, stream);
+    return h->origin && !h->beside && !c->ring.carrying && !c->order->several && !atomic_load(&c->pending->shown);
 }
 
 /* Returns true when the GEMM has been done and *result is what the application gets. */
@@ -219,10 +220,10 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
  * aside, and *result is what the application gets. */
 static bool run_aside(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, cublasStatus_t *result)
 {
-    if (c->records || slr_pending_has_aside(c) || slr_shared_work_begin(&c->shared) != SLR_OK)
+    if (c->records || slr_pending_has_aside(c) || slr_shared_enter(&c->shared) != SLR_OK)
         return false;
     const bool done = slr_gemm_aside(&c->ring, gemm, stream, result);
-    slr_shared_work_end();
+    slr_shared_leave();
     if (done)
         slr_pending_aside(c, stream, gemm);
     return done;
@@ -285,7 +286,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     bool done = false, aside = false, produced = false;
     slr_guard++; /* cuBLAS calls the hooked driver */
     if (!gemm->lt)
-        slr_workspace_called(gemm->handle);
+        slr_workspace_enter(gemm->handle);
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
     const unsigned entry = slr_in_call_enter(x.ctx, NULL); /* before the lock: whoever has it may hang in cuBLAS */
@@ -316,6 +317,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     slr_beside_note(gemm, x.ctx);
     if (watch & SLR_GEMM_WATCH_TRIALS)
         slr_trials_gemm(gemm, x.stream, aside ? c : NULL);
+    if (!gemm->lt)
+        slr_workspace_leave(gemm->handle);
     slr_guard--;
     return slr_in_call_leave(entry) ? result : CUBLAS_STATUS_EXECUTION_FAILED;
 }

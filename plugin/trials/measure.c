@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The times of a communicator's calls. */
+#include <string.h>
 #include "base/cu.h"
 #include "kernels/gemm_sum.h"
 #include "plugin/trials/known.h"
@@ -59,6 +60,7 @@ void slr_trials_stop(struct slr_trials *t)
             row->what = t->consumer;
     }
     t->running = NULL;
+    atomic_store(&t->more, false);
     atomic_store(&t->end, 0);
     atomic_fetch_sub(&slr_gemm_watch, 1);
 }
@@ -195,20 +197,36 @@ static int gathered(const struct slr_trials *t, const struct slr_gemm *gemm)
     return a >= begin && a < end ? SLR_CONSUMER_A : -1;
 }
 
-/* Under the communicator's lock. A GEMM that needs all of the gather may stand before one that consumes it in parts, and runs
- * beside that (kernels/gemm_aside.h): then both are measured, and it is that one's row. */
-static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream)
+/* It reads all that is being gathered, as far as its sizes tell. */
+static bool reads_all(const struct slr_comm *c, const struct slr_gemm *gemm)
+{
+    const struct slr_trials *t = c->trials;
+    struct slr_gather g = {.recv = atomic_load(&t->begin)};
+    size_t bytes;
+    g.plan.shard = (atomic_load(&t->end) - atomic_load(&t->begin)) / (size_t)c->nranks;
+    return strcmp(slr_gemm_reads(gemm, &g, c->nranks, &bytes), "all") == 0;
+}
+
+/* Under the communicator's lock. A GEMM that needs all of the gather may stand right before one that consumes it in parts, and
+ * runs beside that (kernels/gemm_aside.h): then both are measured, and it is that one's row. `end`: where it was enqueued. */
+static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, CUstream end)
 {
     struct slr_trials *t = c->trials;
     const int operand = gathered(t, gemm);
+    const bool second = atomic_load(&t->more);
+    if (second && (operand < 0 || stream != t->more_on || !reads_all(c, gemm)))
+        slr_trials_stop(t);
     if (!t->running || operand < 0 || slr_shared_enter(&c->shared) != SLR_OK)
         return;
     if (!slr_stream_captures(stream)) {
         t->consumer = slr_trials_name(gemm, operand);
         t->running->gemm = slr_consumer_hash(&t->consumer);
         t->running->known = slr_known_consumer(t, t->running->site, &t->consumer) != NULL;
-        slr_clock_consumed(t->running, stream);
-        if (!slr_gemm_needs_all(gemm, operand == SLR_CONSUMER_A, (enum slr_sums)slr_get(SLR_S_SPLIT_K)))
+        slr_clock_consumed(t->running, end);
+        t->more_on = stream;
+        if (!second && slr_gemm_needs_all(gemm, operand == SLR_CONSUMER_A, (enum slr_sums)slr_get(SLR_S_SPLIT_K)))
+            atomic_store(&t->more, true);
+        else
             slr_trials_stop(t);
     }
     slr_shared_leave();
@@ -220,9 +238,10 @@ void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream, const struct slr_co
     int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
     for (int i = 0; i < n; i++) {
         struct slr_comm *c = comms[i];
-        if (c->trials && gathered(c->trials, gemm) >= 0 && slr_gemm_describe(gemm) == SLR_R_FUSED) {
+        const bool looked = c->trials && (atomic_load(&c->trials->more) || gathered(c->trials, gemm) >= 0);
+        if (looked && slr_gemm_describe(gemm) == SLR_R_FUSED) {
             slr_comm_lock(c);
-            consumed(c, gemm, c == aside ? c->ring.aside : stream);
+            consumed(c, gemm, stream, c == aside ? c->ring.aside : stream);
             slr_comm_unlock(c);
         }
         slr_comm_put(c);

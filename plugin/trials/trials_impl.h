@@ -80,6 +80,8 @@ struct slr_trials {
     unsigned unposted;            /* sites whose ways are tried, or going to be */
     struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */
     struct slr_consumer consumer; /* of that, the latest GEMM */
+    _Atomic bool more;            /* that needs all of it: the next one may consume it, */
+    CUstream more_on;             /* on the same stream */
     struct slr_clock *making;     /* of a GEMM before a reduce-scatter that is to be measured; or NULL */
     struct slr_consumer made;     /* that GEMM */
     _Atomic uintptr_t begin, end; /* its receive buffer, for a look without the lock; or empty */

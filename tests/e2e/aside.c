@@ -11,6 +11,8 @@
 #include "fuse.h"
 
 #include <cublasLt.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,6 +26,9 @@ enum what {
     FREED,          /* W1 is freed behind the first, in the stream's order, and another stream writes to such memory */
     TOLD,           /* an event behind the first tells another stream, which copies C1 */
     ASKED,          /* the stream is asked until it is ready, then another one copies C1 */
+    IN_SEND,        /* C1 lies where this rank's shard was sent from */
+    CAPTURED,       /* another stream is being captured, in the mode that other calls may break */
+    SHARED,         /* another thread makes GEMMs with the handle; it got its workspace often, long ago */
     ONCE,           /* cuBLAS has got its workspace once for all */
     NEVER           /* or none */
 };
@@ -52,12 +57,18 @@ static const struct test {
     {"told-event", TOLD, true, false},
     {"asked", ASKED, false, false},
     {"asked-event", ASKED, true, false},
+    {"in-send", IN_SEND, false, false},
+    {"in-send-event", IN_SEND, true, false},
+    {"in-send-lt", IN_SEND, false, true},
+    {"captured", CAPTURED, false, false},
+    {"captured-lt", CAPTURED, false, true},
+    {"shared", SHARED, false, false},
     {"once", ONCE, true, false},
     {"never", NEVER, true, false},
 };
 
 enum { K = 64, COLS = 24, M = 40, ROUNDS = 6, LATE_US = 30000 };
-enum { WORKSPACE = 1 << 20 };
+enum { WORKSPACE = 1 << 20, OFTEN = 1000 };
 
 struct world {
     const struct rank *r;
@@ -66,8 +77,8 @@ struct world {
     cudaStream_t compute, side;
     cublasHandle_t blas;
     cublasLtHandle_t lt;
-    uint16_t *send, *x, *w1, *fresh, *w2, *c1;
-    float *c2, *c3, *other;
+    uint16_t *send, *x, *w1, *fresh, *w2, *c1, *ones;
+    float *c2, *c3, *other, *others;
     void *workspace;
     uint64_t seed;
 };
@@ -90,7 +101,7 @@ static void upload(uint16_t *to, size_t n, uint64_t seed)
 
 static void place(const struct world *w)
 {
-    if (w->t->what == ONCE || w->t->what == NEVER)
+    if (w->t->what == SHARED || w->t->what == ONCE || w->t->what == NEVER)
         return;
     BLAS(cublasSetStream(w->blas, w->compute));
     BLAS(cublasSetWorkspace(w->blas, w->workspace, WORKSPACE));
@@ -251,10 +262,53 @@ static void load(struct world *w)
     upload(w->fresh, w1_size(w), w->seed + 77);
     upload(w->w2, K * M, w->seed + 88);
     CUDA(cudaMemsetAsync(w->x, 0x7f, (size_t)(K * w->total) * sizeof *w->x, w->r->stream));
-    CUDA(cudaMemsetAsync(w->c1, 0x7f, M * K * sizeof *w->c1, w->r->stream));
+    if (w->t->what != IN_SEND)
+        CUDA(cudaMemsetAsync(w->c1, 0x7f, M * K * sizeof *w->c1, w->r->stream));
     if (!w->t->event)
         CUDA(cudaMemcpyAsync(w->w1, w->fresh, w1_size(w) * sizeof *w->w1, cudaMemcpyDeviceToDevice, w->compute));
     CUDA(cudaStreamSynchronize(w->r->stream));
+}
+
+/* Behind the first round, in which the ring and cuBLAS make what they need. */
+static bool captures(const struct world *w, int round)
+{
+    return w->t->what == CAPTURED && round > 0;
+}
+
+static void begin_capture(const struct world *w)
+{
+    CUDA(cudaStreamBeginCapture(w->side, cudaStreamCaptureModeGlobal));
+    CUDA(cudaMemsetAsync(w->other, 0, M * M * sizeof *w->other, w->side));
+}
+
+static void end_capture(const struct world *w)
+{
+    cudaGraph_t graph;
+    CUDA(cudaStreamEndCapture(w->side, &graph));
+    CUDA(cudaGraphDestroy(graph));
+}
+
+/* A thread that makes GEMMs with the same handle, in memory of its own, and looks at each, until the rounds are over. */
+struct second_thread {
+    const struct world *w;
+    pthread_t thread;
+    atomic_bool over;
+};
+
+static void *multiply(void *second_thread)
+{
+    struct second_thread *t = second_thread;
+    const size_t bytes = M * M * sizeof(float);
+    float *host = malloc(bytes);
+    CUDA(cudaSetDevice(rank_device(t->w->r->rank)));
+    while (!atomic_load(&t->over)) {
+        gemm_ex(t->w, true, false, M, M, M, t->w->ones, t->w->ones, t->w->others, CUDA_R_32F);
+        CUDA(cudaMemcpyAsync(host, t->w->others, bytes, cudaMemcpyDeviceToHost, t->w->compute));
+        usleep(200);
+    }
+    CUDA(cudaStreamSynchronize(t->w->compute));
+    free(host);
+    return NULL;
 }
 
 /* `seen`: the first GEMM's result as another stream saw it. All is over before anything is looked at, so
@@ -269,10 +323,14 @@ static void round_of(struct world *w, int round)
     if (round % w->r->nranks == w->r->rank)
         usleep(LATE_US);
     gather(w);
+    if (captures(w, round))
+        begin_capture(w);
     first(w);
     between(w, seen);
     if (!alone)
         second(w);
+    if (captures(w, round))
+        end_capture(w);
     CUDA(cudaMemcpyAsync(c1, w->c1, M * K * sizeof *c1, cudaMemcpyDeviceToHost, w->compute));
     CUDA(cudaMemcpyAsync(c3, w->c3, M * M * sizeof *c3, cudaMemcpyDeviceToHost, w->compute));
     CUDA(cudaMemcpyAsync(c2, written ? (void *)w->w1 : w->c2, (size_t)(M * w->total) * sizeof *c2,
@@ -300,15 +358,22 @@ static void body(struct rank *r)
     if (w.t->event)
         CUDA(cudaStreamCreateWithFlags(&w.compute, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&w.side, cudaStreamNonBlocking));
-    CUDA(cudaMalloc((void **)&w.send, COLS * K * sizeof *w.send));
+    CUDA(cudaMalloc((void **)&w.send, M * K * sizeof *w.send)); /* more than a shard: C1 may lie there */
     CUDA(cudaMalloc((void **)&w.x, (size_t)(K * w.total) * sizeof *w.x));
     CUDA(cudaMalloc((void **)&w.w1, w1_size(&w) * sizeof(float))); /* or C2 */
     CUDA(cudaMalloc((void **)&w.fresh, w1_size(&w) * sizeof *w.fresh));
     CUDA(cudaMalloc((void **)&w.w2, K * M * sizeof *w.w2));
-    CUDA(cudaMalloc((void **)&w.c1, M * K * sizeof *w.c1));
+    if (w.t->what == IN_SEND)
+        w.c1 = w.send;
+    else
+        CUDA(cudaMalloc((void **)&w.c1, M * K * sizeof *w.c1));
     CUDA(cudaMalloc((void **)&w.c2, w1_size(&w) * sizeof *w.c2));
     CUDA(cudaMalloc((void **)&w.c3, M * M * sizeof *w.c3));
     CUDA(cudaMalloc((void **)&w.other, M * M * sizeof *w.other));
+    CUDA(cudaMalloc((void **)&w.others, M * M * sizeof *w.others));
+    CUDA(cudaMalloc((void **)&w.ones, M * M * sizeof *w.ones));
+    CUDA(cudaMemset(w.ones, 0, M * M * sizeof *w.ones));
+    CUDA(cudaDeviceSynchronize());
     CUDA(cudaMalloc(&w.workspace, WORKSPACE));
     BLAS(cublasCreate(&w.blas));
     BLAS(cublasLtCreate(&w.lt));
@@ -316,8 +381,16 @@ static void body(struct rank *r)
     if (w.t->what == ONCE)
         BLAS(cublasSetWorkspace(w.blas, w.workspace, WORKSPACE));
     place(&w); /* for a call before the first gather */
+    struct second_thread other = {.w = &w};
+    for (int i = 0; i < OFTEN && w.t->what == SHARED; i++)
+        BLAS(cublasSetWorkspace(w.blas, w.workspace, WORKSPACE));
+    if (w.t->what == SHARED)
+        CHECK(!pthread_create(&other.thread, NULL, multiply, &other), "no thread");
     for (int round = 0; round < ROUNDS; round++)
         round_of(&w, round);
+    atomic_store(&other.over, true);
+    if (w.t->what == SHARED)
+        pthread_join(other.thread, NULL);
     BLAS(cublasDestroy(w.blas));
     BLAS(cublasLtDestroy(w.lt));
     rank_close(r); /* the rest goes with the process */

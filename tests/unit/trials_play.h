@@ -35,7 +35,8 @@ extern const char *program;         /* its GEMMs, a letter each, which come agai
 extern const char *sizes;           /* likewise the calls' sizes, 1 for `shard`, 2 for twice that; NULL: all 1 */
 extern const char *groups; /* likewise where calls stand: ( the first, - one within, ) the last of a group, or . */
 extern int64_t gemm_m;
-extern int64_t before_m; /* of one that needs all of the gather, which comes first; 0: none does */
+extern int64_t before_m;   /* of one that needs all of the gather, which comes first; 0: none does */
+extern int64_t stranger_m; /* of one that reads other memory that was the gather's, and comes second; 0: none does */
 extern size_t shard;
 extern bool broken;          /* events can not be recorded */
 extern double beside[2];     /* ms from a call to the next besides: over the ring, by NCCL */
