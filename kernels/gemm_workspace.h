@@ -24,12 +24,13 @@ void slr_workspace_forget(cublasHandle_t handle);
 void slr_workspace_enter(cublasHandle_t handle);
 void slr_workspace_leave(cublasHandle_t handle);
 
-/* Within such a GEMM: takes the handle from all other threads, so that its stream and workspace may be changed and put back.
- * False: it may be in use. Others would use what is meant for this thread. Those that come to a hooked GEMM wait, and
- * for those that call something else: it is only taken where this thread has given it a workspace since the GEMM
- * before, as PyTorch does for each, and the time before, and no other thread has made a GEMM with it. Who changes a handle's configuration for each call keeps
- * other threads from it meanwhile ("extreme care needs to be taken when the handle configuration is changed", cuBLAS,
- * Thread Safety). */
+/* Within such a GEMM: takes the handle from all other threads, so that its stream and workspace may be
+ * changed and put back. False: it may be in use. Others would use what is meant for this thread. Those
+ * that come to a hooked GEMM wait. For those that call something else: the handle is only taken where
+ * this thread has given it a workspace since the GEMM before, as PyTorch does for each, and the time
+ * before, and no other thread has made a GEMM with it. Who changes a handle's configuration for each call
+ * keeps other threads from it meanwhile ("extreme care needs to be taken when the handle configuration is
+ * changed", cuBLAS, Thread Safety). */
 bool slr_workspace_take(cublasHandle_t handle);
 void slr_workspace_return(cublasHandle_t handle);
 
