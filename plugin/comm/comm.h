@@ -82,11 +82,11 @@ struct slr_comm {
     _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put;         /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
     bool sites_shown; /* calls are published for their sites' report: slr_symmetry_shown(), set by the agreement */
-    struct slr_exports *exports;   /* its blocks that peers map, and theirs */
-    struct slr_expect *expect;     /* where peers' shards have been; NULL: nothing remembered yet */
-    struct slr_stood_in *stood_in; /* stand_in.h; NULL: none yet */
-    struct slr_trials *trials;     /* trials.h; NULL: no ways are tried */
-    struct slr_symmetry *symmetry; /* symmetry.h; NULL: nothing analysed yet */
+    struct slr_exports *exports;              /* its blocks that peers map, and theirs */
+    struct slr_expect *expect;                /* where peers' shards have been; NULL: nothing remembered yet */
+    struct slr_stood_in *stood_in;            /* stand_in.h; NULL: none yet */
+    struct slr_trials *trials;                /* trials.h; NULL: no ways are tried */
+    struct slr_symmetry *symmetry;            /* symmetry.h; NULL: nothing analysed yet */
     struct slr_site_callers *_Atomic callers; /* of the latest calls: sites/symmetry.c; NULL: none has a name */
     struct slr_timeline *_Atomic timeline;    /* timeline.h; NULL: nothing measured yet */
     struct slr_timeline_counts timeline_counts;
