@@ -173,11 +173,8 @@ void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan)
     atomic_store(&ring->issued, before + plan->pieces);
 }
 
-/* In a graph, where the order in which nodes were captured is nothing. */
 static enum slr_status in_turn(struct slr_ring *ring, CUstream before, CUstream behind)
 {
-    if (!ring->recorded)
-        return SLR_OK;
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, before));
     return SLR_CU(cuStreamWaitEvent, behind, ring->published, 0);
 }
@@ -194,9 +191,13 @@ enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter
     ring->settling = NULL;
     SLR_TRY(slr_ring_begin_streams(ring, true, false));
     SLR_TRY(open_slots(ring, s, first, last));
-    SLR_TRY(in_turn(ring, ring->pull, ring->publish));
+    /* The order in which nodes of a graph were captured is nothing. And a word that is written beside a large copy takes as
+     * long as that: a peer that waits to be told would wait for this rank's first push. */
+    if (ring->recorded || !s->entry)
+        SLR_TRY(in_turn(ring, ring->pull, ring->publish));
     SLR_TRY(push_all(ring, s, first));
-    SLR_TRY(in_turn(ring, ring->publish, ring->pull));
+    if (ring->recorded)
+        SLR_TRY(in_turn(ring, ring->publish, ring->pull));
     SLR_TRY(add_all(ring, s, first, last));
     return conclude(ring, last);
 }

@@ -28,7 +28,8 @@
  * A call is a meeting, as NCCL's: `recv` is written, and the call over, when the streams of all ranks have come
  * to it. So what stands before it on one rank may still use a peer's `recv`, and what comes behind it may look at
  * what stood before it on a peer. Only slots are written before, where a GEMM's parts are there early. A call
- * without such parts begins at its entry, and says `open` once. Each shard has two pieces or more.
+ * without such parts begins at its entry, says `open` once, and pushes behind that. Each shard has two pieces or
+ * more.
  *
  * Pieces only count: a shard has as many on all ranks, whatever parts it is computed and sent in, so
  * a sender whose GEMM was cut and one whose GEMM was not, or that had none, serve each other. Where
