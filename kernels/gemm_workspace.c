@@ -21,7 +21,8 @@ enum { BUCKETS = 64 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t returned = PTHREAD_COND_INITIALIZER;
 static struct given *given[BUCKETS];
-static _Atomic bool any, lost; /* lost: a handle's could not be noted */
+_Atomic bool slr_workspaces;
+static _Atomic bool lost; /* a handle's could not be noted */
 
 /* Under the lock. Where the handle's entry is linked, or where a new one is to be. */
 static struct given **find(cublasHandle_t handle)
@@ -48,14 +49,14 @@ void slr_workspace_set(cublasHandle_t handle, const void *p, size_t bytes)
     } else {
         atomic_store(&lost, true);
     }
-    atomic_store(&any, true);
+    atomic_store(&slr_workspaces, true);
     pthread_mutex_unlock(&lock);
 }
 
 /* A program that sets the stream for each call sets the workspace next: the entry stays. */
 void slr_workspace_reset(cublasHandle_t handle)
 {
-    if (!atomic_load(&any))
+    if (!atomic_load(&slr_workspaces))
         return;
     pthread_mutex_lock(&lock);
     struct given *g = *find(handle);
@@ -66,7 +67,7 @@ void slr_workspace_reset(cublasHandle_t handle)
 
 void slr_workspace_forget(cublasHandle_t handle)
 {
-    if (!atomic_load(&any))
+    if (!atomic_load(&slr_workspaces))
         return;
     pthread_mutex_lock(&lock);
     struct given **at = find(handle), *g = *at;
@@ -76,11 +77,9 @@ void slr_workspace_forget(cublasHandle_t handle)
     free(g);
 }
 
-void slr_workspace_enter(cublasHandle_t handle)
+void slr_workspace_entered(cublasHandle_t handle)
 {
     struct given *g;
-    if (!atomic_load(&any))
-        return;
     pthread_mutex_lock(&lock);
     while ((g = *find(handle)) != NULL && g->taken)
         pthread_cond_wait(&returned, &lock);
@@ -91,10 +90,8 @@ void slr_workspace_enter(cublasHandle_t handle)
     pthread_mutex_unlock(&lock);
 }
 
-void slr_workspace_leave(cublasHandle_t handle)
+void slr_workspace_left(cublasHandle_t handle)
 {
-    if (!atomic_load(&any))
-        return;
     pthread_mutex_lock(&lock);
     struct given *g = *find(handle);
     if (g) {
@@ -106,7 +103,7 @@ void slr_workspace_leave(cublasHandle_t handle)
 
 bool slr_workspace_take(cublasHandle_t handle)
 {
-    if (!atomic_load(&any))
+    if (!atomic_load(&slr_workspaces))
         return false;
     pthread_mutex_lock(&lock);
     struct given *g = *find(handle);
@@ -130,7 +127,7 @@ void slr_workspace_return(cublasHandle_t handle)
 struct slr_extent slr_workspace_of(cublasHandle_t handle)
 {
     struct slr_extent at = {0};
-    if (!atomic_load(&any))
+    if (!atomic_load(&slr_workspaces))
         return at;
     if (atomic_load(&lost))
         return (struct slr_extent){0, UINTPTR_MAX};

@@ -10,6 +10,7 @@
 #ifndef SLR_KERNELS_GEMM_WORKSPACE_H
 #define SLR_KERNELS_GEMM_WORKSPACE_H
 
+#include <stdatomic.h>
 #include "kernels/gemm.h"
 
 /* The real call has succeeded. */
@@ -19,10 +20,24 @@ void slr_workspace_reset(cublasHandle_t handle);
 /* The handle is about to be destroyed: the next one may have its address. */
 void slr_workspace_forget(cublasHandle_t handle);
 
-/* Around a GEMM with the handle, which may have a workspace, while something is pending. Enter waits while the handle is
- * taken. */
-void slr_workspace_enter(cublasHandle_t handle);
-void slr_workspace_leave(cublasHandle_t handle);
+extern _Atomic bool slr_workspaces; /* some handle has, or had, one */
+
+/* Around a GEMM with the handle, which may have a workspace, while something is pending. Enter waits while
+ * the handle is taken. */
+void slr_workspace_entered(cublasHandle_t handle);
+void slr_workspace_left(cublasHandle_t handle);
+
+static inline void slr_workspace_enter(cublasHandle_t handle)
+{
+    if (atomic_load_explicit(&slr_workspaces, memory_order_relaxed))
+        slr_workspace_entered(handle);
+}
+
+static inline void slr_workspace_leave(cublasHandle_t handle)
+{
+    if (atomic_load_explicit(&slr_workspaces, memory_order_relaxed))
+        slr_workspace_left(handle);
+}
 
 /* Within such a GEMM: takes the handle from all other threads, so that its stream and workspace may be
  * changed and put back. False: it may be in use. Others would use what is meant for this thread. Those
