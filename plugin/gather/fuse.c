@@ -101,12 +101,12 @@ static enum slr_reason may_cut(const struct slr_comm *c, struct slr_gemm *gemm, 
     return has_parts(c, split) ? SLR_R_FUSED : SLR_R_JOIN_SHAPE;
 }
 
-static enum slr_reason may_fuse(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream,
+static enum slr_reason may_fuse(struct slr_comm *c, struct slr_gemm *gemm, const struct slr_holder *h,
                                 struct slr_gemm_split *split)
 {
     bool overwrites = false;
     const enum slr_reason r = may_cut(c, gemm, split, &overwrites);
-    if (r == SLR_R_FUSED && slr_pending_holder(c, stream)->beside && !slr_gemms_apart(&c->pending->aside, gemm))
+    if (r == SLR_R_FUSED && h->beside && !slr_gemms_apart(&c->pending->aside, gemm))
         return SLR_R_JOIN_OVERLAP;
     if (r != SLR_R_FUSED || !overwrites)
         return r;
@@ -173,21 +173,21 @@ static CUstream stream_of(const struct slr_gemm *gemm)
  * host has seen the end, by a query, or by waiting for the context while another one was current. And a
  * GEMM that runs aside may write there as soon as the gather is over. Who
  * asks meanwhile sets `shown`, and then looks at `read` (pending_query.c). */
-static bool send_stays(struct slr_comm *c, CUstream stream)
+static bool send_stays(const struct slr_comm *c, const struct slr_holder *h)
 {
-    const struct slr_holder *h = slr_pending_holder(c, stream);
     return h->origin && !h->beside && !c->ring.carrying && !c->order->several && !atomic_load(&c->pending->shown);
 }
 
-/* Returns true when the GEMM has been done and *result is what the application gets. */
-static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, const struct slr_gemm_split *split,
-                 cublasStatus_t *result)
+/* `h`: the GEMM's stream. Returns true when the GEMM has been done and *result is what the application gets. */
+static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, const struct slr_holder *h,
+                 const struct slr_gemm_split *split, cublasStatus_t *result)
 {
+    const CUstream stream = h->stream;
     unsigned parts = 0;
     struct slr_gather here = c->pending->gather;
     here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
     atomic_store(&c->pending->read, true);
-    here.send_stays = send_stays(c, stream);
+    here.send_stays = send_stays(c, h);
     bool nvtx = slr_nvtx_begin("fused GEMM", form_name(split), here.plan.shard * (uint64_t)c->nranks);
     *result = slr_gemm_fused(&c->ring, &here, gemm, split, &parts);
     atomic_store(&c->pending->read, false);
@@ -206,8 +206,8 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, CUstream strea
     slr_expect_consumed(c, c->ring.early);
     slr_timeline_joined(c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
-    log_fused(c, gemm, split, parts, slr_pending_holder(c, stream));
-    if (slr_pending_holder(c, stream)->beside && slr_gemm_aside_join(&c->ring, stream) != SLR_OK)
+    log_fused(c, gemm, split, parts, h);
+    if (h->beside && slr_gemm_aside_join(&c->ring, stream) != SLR_OK)
         *result = CUBLAS_STATUS_EXECUTION_FAILED;
     if (c->records)
         slr_recorded_in_parts(slr_graph_recorded(stream), c);
@@ -235,13 +235,14 @@ static bool consume(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream, 
                     cublasStatus_t *result)
 {
     struct slr_gemm_split split = {.quantum = 1};
-    if (!slr_pending_holder(c, stream))
+    const struct slr_holder *h = slr_pending_holder(c, stream);
+    if (!h)
         return false;
-    *why = may_fuse(c, gemm, stream, &split);
+    *why = may_fuse(c, gemm, h, &split);
     if (*why != SLR_R_FUSED)
         return *aside = split.needs_all && run_aside(c, gemm, stream, result);
     *why = SLR_R_JOIN_PART;
-    return fuse(c, gemm, stream, &split, result);
+    return fuse(c, gemm, h, &split, result);
 }
 
 static bool apart(const struct slr_comm *c, const void *gemm)
