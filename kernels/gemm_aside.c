@@ -70,9 +70,10 @@ static bool call_handle(const struct slr_ring *ring, const struct slr_gemm *gemm
     const bool enqueued = *result == CUBLAS_STATUS_SUCCESS;
     const cublasStatus_t back = place(gemm->handle, (CUstream)stream, given.begin, bytes_of(given));
     slr_workspace_return(gemm->handle);
-    if (enqueued)
-        *result = back;
-    return enqueued;
+    if (!enqueued && back == CUBLAS_STATUS_SUCCESS)
+        return false;
+    *result = back; /* with the handle as it is now nothing must be called here */
+    return true;
 }
 
 static bool call_lt(const struct slr_ring *ring, const struct slr_gemm *gemm, cublasStatus_t *result)
