@@ -280,11 +280,10 @@ static uint32_t pieces_ahead(const struct slr_plan *p)
     return p->pieces < SLR_SLOTS ? p->pieces : SLR_SLOTS;
 }
 
-/* Makes another stream wait for what is on the pull stream now. */
-static enum slr_status behind_pull(struct slr_ring *ring, CUstream stream)
+enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstream behind)
 {
-    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
-    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, before));
+    return SLR_CU(cuStreamWaitEvent, behind, ring->published, 0);
 }
 
 enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own)
@@ -433,7 +432,7 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     /* A word that is written beside a large copy takes longer, so where nobody waits for the copy it
      * waits for the meeting. */
     if (g->wanted == SLR_WANTS_NOTHING && !slr_ring_in_place(ring, g))
-        SLR_TRY(behind_pull(ring, own_stream(ring, g)));
+        SLR_TRY(slr_ring_in_turn(ring, ring->pull, own_stream(ring, g)));
     if (ring->whole)
         SLR_TRY(pull_whole(ring, g, last));
     for (uint32_t piece = 0; piece < g->plan.pieces; piece++) {

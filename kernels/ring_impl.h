@@ -66,6 +66,9 @@ static inline enum slr_source slr_source_of(const struct slr_gather *g, int peer
  * `own`: these streams have work. */
 enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own);
 
+/* Makes the one stream of the ring's wait for what is on the other one now. */
+enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstream behind);
+
 /* Before pieces are numbered: what has not been told anew for very many pieces is brought up, as numbers that are compared
  * cyclically must not be half of the range apart. Under the lock of the ring's owner. */
 void slr_ring_keep_up(struct slr_ring *ring);

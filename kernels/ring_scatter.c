@@ -173,12 +173,6 @@ void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan)
     atomic_store(&ring->issued, before + plan->pieces);
 }
 
-static enum slr_status in_turn(struct slr_ring *ring, CUstream before, CUstream behind)
-{
-    SLR_TRY(SLR_CU(cuEventRecord, ring->published, before));
-    return SLR_CU(cuStreamWaitEvent, behind, ring->published, 0);
-}
-
 enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter *s)
 {
     const uint32_t before = atomic_load(&ring->issued), first = before + 1, last = before + s->plan.pieces;
@@ -194,10 +188,10 @@ enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter
     /* The order in which nodes of a graph were captured is nothing. And a word that is written beside a large copy takes as
      * long as that: a peer that waits to be told would wait for this rank's first push. */
     if (ring->recorded || !s->entry)
-        SLR_TRY(in_turn(ring, ring->pull, ring->publish));
+        SLR_TRY(slr_ring_in_turn(ring, ring->pull, ring->publish));
     SLR_TRY(push_all(ring, s, first));
     if (ring->recorded)
-        SLR_TRY(in_turn(ring, ring->publish, ring->pull));
+        SLR_TRY(slr_ring_in_turn(ring, ring->publish, ring->pull));
     SLR_TRY(add_all(ring, s, first, last));
     return conclude(ring, last);
 }
