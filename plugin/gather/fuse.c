@@ -106,7 +106,7 @@ static enum slr_reason may_fuse(struct slr_comm *c, struct slr_gemm *gemm, const
 {
     bool overwrites = false;
     const enum slr_reason r = may_cut(c, gemm, split, &overwrites);
-    if (r == SLR_R_FUSED && h->beside && !slr_gemms_apart(&c->pending->aside, gemm))
+    if (r == SLR_R_FUSED && h->aside && !slr_gemms_apart(&c->pending->aside, gemm))
         return SLR_R_JOIN_OVERLAP;
     if (r != SLR_R_FUSED || !overwrites)
         return r;
@@ -144,7 +144,7 @@ static void log_fused(const struct slr_comm *c, const struct slr_gemm *gemm, con
 {
     const bool moved = c->pending->gather.vacated;
     uint64_t kind = (uint64_t)s->on_a | (uint64_t)h->origin << 1 | 4 | (uint64_t)s->sums << 3 | (uint64_t)moved << 4 |
-                    (uint64_t)h->beside << 5 | (uint64_t)gemm->api << 8;
+                    (uint64_t)h->aside << 5 | (uint64_t)gemm->api << 8;
     uint64_t key =
         slr_mix(slr_mix((uint64_t)gemm->m << 32 ^ (uint64_t)gemm->n, (uint64_t)gemm->k), slr_comm_id(c) ^ kind);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
@@ -152,7 +152,7 @@ static void log_fused(const struct slr_comm *c, const struct slr_gemm *gemm, con
                 "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s moved=%d aside=%d",
                 c->name, c->rank, form_name(s), (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
                 c->pending->gather.plan.shard, parts, api_name(gemm->api), h->origin ? "stream" : "event", (int)moved,
-                (int)h->beside);
+                (int)h->aside);
 }
 
 /* The stream that the GEMM is to run on. */
@@ -175,7 +175,7 @@ static CUstream stream_of(const struct slr_gemm *gemm)
  * asks meanwhile sets `shown`, and then looks at `read` (pending_query.c). */
 static bool send_stays(const struct slr_comm *c, const struct slr_holder *h)
 {
-    return h->origin && !h->beside && !c->ring.carrying && !c->order->several && !atomic_load(&c->pending->shown);
+    return h->origin && !h->aside && !c->ring.carrying && !c->order->several && !atomic_load(&c->pending->shown);
 }
 
 /* `h`: the GEMM's stream. Returns true when the GEMM has been done and *result is what the application gets. */
@@ -207,7 +207,7 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, const struct s
     slr_timeline_joined(c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
     log_fused(c, gemm, split, parts, h);
-    if (h->beside && slr_gemm_aside_join(&c->ring, stream) != SLR_OK)
+    if (h->aside && slr_gemm_aside_join(&c->ring, stream) != SLR_OK)
         *result = CUBLAS_STATUS_EXECUTION_FAILED;
     if (c->records)
         slr_recorded_in_parts(slr_graph_recorded(stream), c);

@@ -159,7 +159,7 @@ void slr_pending_aside(struct slr_comm *c, CUstream stream, const struct slr_gem
     struct slr_holder *h = slr_pending_holder(c, stream);
     slr_table_lock();
     c->pending->aside = *gemm;
-    h->beside = true;
+    h->aside = true;
     /* Behind the GEMM an event comes after it as well. */
     atomic_store(&h->overtaken, true);
     slr_table_unlock();
@@ -168,7 +168,7 @@ void slr_pending_aside(struct slr_comm *c, CUstream stream, const struct slr_gem
 bool slr_pending_has_aside(const struct slr_comm *c)
 {
     for (unsigned i = 0; i < c->pending->holders; i++)
-        if (c->pending->holder[i].beside)
+        if (c->pending->holder[i].aside)
             return true;
     return false;
 }
@@ -176,7 +176,7 @@ bool slr_pending_has_aside(const struct slr_comm *c)
 static enum slr_status join(struct slr_comm *c, const struct slr_holder *h, bool exposed)
 {
     SLR_TRY((exposed ? slr_ring_join_measured : slr_ring_join)(&c->ring, h->stream));
-    return h->beside ? slr_gemm_aside_join(&c->ring, h->stream) : SLR_OK;
+    return h->aside ? slr_gemm_aside_join(&c->ring, h->stream) : SLR_OK;
 }
 
 /* `exposed`: the time that the stream stands still counts as not hidden (timeline.h). */
@@ -312,7 +312,7 @@ static bool observes(struct sight *s, const struct slr_comm *c, const struct slr
 static bool overtakes(const struct slr_operation *op, const struct slr_comm *c, const struct slr_holder *h)
 {
     return op->overtakes && h->stream == op->stream && op->overtakes(c, op->what) &&
-           (!h->beside || (op->gemm && slr_gemms_apart(&c->pending->aside, op->gemm)));
+           (!h->aside || (op->gemm && slr_gemms_apart(&c->pending->aside, op->gemm)));
 }
 
 /* Whether an operation that overtakes has to be remembered: if the next event would come before

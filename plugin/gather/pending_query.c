@@ -12,13 +12,14 @@ struct looks {
     bool aside;      /* likewise: for the stream */
 };
 
-/* A query tells of the stream's own work alone; of the legacy default stream, of all that it waits for. */
+/* A query tells of the stream's own work alone; of the legacy default stream, of all that it waits for. `aside`: and
+ * a GEMM aside is a part of that. */
 static bool is_shown(const struct looks *l, const struct slr_comm *c, bool aside)
 {
     for (unsigned i = 0; i < c->pending->holders; i++) {
         const struct slr_holder *h = &c->pending->holder[i];
         if ((!l->ctx || l->ctx == c->shared.ctx) && (h->stream == l->stream || (!l->stream && h->blocking)) &&
-            (!aside || h->beside))
+            (!aside || h->aside))
             return true;
     }
     return false;

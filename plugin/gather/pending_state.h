@@ -19,7 +19,7 @@ struct slr_holder {
     bool blocking;   /* synchronises with the legacy default stream */
     bool origin;     /* the gather was called on it */
     bool partner;    /* a group has made it a holder; neither: a follower */
-    bool beside;     /* waits for the GEMM aside as well, which was called on it; under both locks */
+    bool aside;      /* waits for the GEMM aside as well, which was called on it; under both locks */
     /* These two change under the table lock alone, as what overtakes waits for nobody. */
     _Atomic bool overtaken; /* of an origin: no event can carry the gather from there any more */
     _Atomic bool moved_on;  /* of an origin: the next event has to come after more than the carrier does */
@@ -36,7 +36,7 @@ struct slr_pending {
     bool carried;          /* an event was to be recorded on the origin: the ring is carrying */
     _Atomic bool shown;    /* the host may have seen its end, and nothing was joined; under the table lock alone */
     _Atomic bool read;     /* a GEMM that consumes it is being enqueued: fuse.c */
-    struct slr_gemm aside; /* while some holder has `beside`: gemm_aside.h */
+    struct slr_gemm aside; /* while some holder has that: gemm_aside.h */
     CUevent carrier[SLR_CARRIERS];
     unsigned carriers;
     uint64_t unseen;       /* the count of pending_events.c for which `carrier` holds */

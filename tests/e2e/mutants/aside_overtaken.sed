@@ -1,2 +1,2 @@
 # What overtakes the gather overtakes the GEMM aside, too.
-s/\(!h->beside \|\| \(op->gemm/(true || (op->gemm/
+s/\(!h->aside \|\| \(op->gemm/(true || (op->gemm/

@@ -1,2 +1,2 @@
 # That GEMM may use the memory of the one aside.
-s/->beside && !slr_gemms_apart/->beside \&\& false \&\& !slr_gemms_apart/
+s/->aside && !slr_gemms_apart/->aside \&\& false \&\& !slr_gemms_apart/
