@@ -12,13 +12,13 @@ static uint64_t joined(void)
 {
     uint64_t sum = 0;
     for (int r = SLR_R_JOIN_OTHER_OP; r < SLR_R_COUNT; r++)
-        sum += C(by_reason[r]);
+        sum += C(of[SLR_ALL_GATHER].by_reason[r]);
     return sum;
 }
 
 static uint64_t passed(void)
 {
-    uint64_t substituted = C(substituted), gathers = C(gathers);
+    uint64_t substituted = C(of[SLR_ALL_GATHER].moved), gathers = C(of[SLR_ALL_GATHER].calls);
     /* Another thread may be between counting the one and the other. */
     return gathers > substituted ? gathers - substituted : 0;
 }
@@ -44,18 +44,36 @@ static void log_summary(const struct slr_totals *t)
 #undef X
 }
 
+void slr_count_call(const struct slr_collective *kind, uint64_t bytes, enum slr_reason why)
+{
+    struct slr_counted *of = &slr_counters.of[kind->id];
+    const bool moved = why == SLR_R_RING || why == SLR_R_GRAPH;
+    atomic_fetch_add_explicit(&of->calls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&of->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&of->moved, moved, memory_order_relaxed);
+    atomic_fetch_add_explicit(&of->moved_bytes, moved ? bytes : 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&of->by_reason[why], 1, memory_order_relaxed);
+}
+
+static bool any_call(void)
+{
+    for (int id = 0; id < SLR_COLLECTIVES; id++)
+        if (C(of[id].calls))
+            return true;
+    return false;
+}
+
 void slr_counters_log(void)
 {
     struct slr_totals t;
     slr_counters_total(&t);
-    if ((t.calls == 0 && t.scatters == 0) || !slr_log_enabled(SLR_LOG_INFO))
+    if (!any_call() || !slr_log_enabled(SLR_LOG_INFO))
         return;
     log_summary(&t);
-    for (int r = 0; r < SLR_R_COUNT; r++) {
-        unsigned long long n = C(by_reason[r]), scatters = C(scatters_by_reason[r]);
-        if (n > 0)
-            slr_log(SLR_LOG_INFO, "count", "reason=%s n=%llu", slr_reason_name(r), n);
-        if (scatters > 0)
-            slr_log(SLR_LOG_INFO, "scatter_count", "reason=%s n=%llu", slr_reason_name(r), scatters);
-    }
+    for (int id = 0; id < SLR_COLLECTIVES; id++)
+        for (int r = 0; r < SLR_R_COUNT; r++) {
+            const unsigned long long n = C(of[id].by_reason[r]);
+            if (n > 0)
+                slr_log(SLR_LOG_INFO, slr_collectives[id].count, "reason=%s n=%llu", slr_reason_name(r), n);
+        }
 }

@@ -6,13 +6,16 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
-#include "base/reason.h"
+#include "base/collective.h"
+
+/* Calls of a collective: seen, and the bytes of all ranks' shards; those moved to the ring; for each reason. */
+struct slr_counted {
+    _Atomic uint64_t calls, bytes, moved, moved_bytes;
+    _Atomic uint64_t by_reason[SLR_R_COUNT];
+};
 
 struct slr_counters {
-    _Atomic uint64_t gathers;     /* ncclAllGather calls seen */
-    _Atomic uint64_t bytes;       /* gathered bytes of those, all ranks' shards together */
-    _Atomic uint64_t substituted; /* moved to the ring */
-    _Atomic uint64_t substituted_bytes;
+    struct slr_counted of[SLR_COLLECTIVES]; /* what became of pending gathers counts among the gathers' reasons */
     /* Shards that went to a peer in each way. */
     _Atomic uint64_t zero_copy, pushed, staged;
     _Atomic uint64_t mapped; /* blocks of peers that a communicator got access to */
@@ -23,12 +26,9 @@ struct slr_counters {
     /* Call sites of communicators that have ended; those whose receive buffers were symmetric then;
      * how often one ceased to be. */
     _Atomic uint64_t sites, sites_symmetric, sites_broken;
-    /* Reduce-scatters: seen, moved to the ring, of these behind the parts of a GEMM; GEMMs in parts,
-     * because one was expected. */
-    _Atomic uint64_t scatters, scatters_substituted, scatters_fused, scatters_produced;
-    _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of `by_reason[FUSED]` ones */
-    _Atomic uint64_t by_reason[SLR_R_COUNT];
-    _Atomic uint64_t scatters_by_reason[SLR_R_COUNT];
+    /* Reduce-scatters over the ring, behind the parts of a GEMM; GEMMs in parts, because one was expected. */
+    _Atomic uint64_t scatters_fused, scatters_produced;
+    _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of those with reason FUSED */
     /* What was measured, for the line at the end of the job. Gathers of the ring that were traced: their
      * time, and of that what the program's streams did not stand still for. Call sites whose ways rank 0
      * of a communicator has chosen by their own times, each once for each GEMM: time of a call as chosen, and by NCCL.
@@ -40,16 +40,14 @@ struct slr_counters {
 };
 extern struct slr_counters slr_counters;
 
+/* What has become of a gather that was pending. */
 static inline void slr_count(enum slr_reason r)
 {
-    atomic_fetch_add_explicit(&slr_counters.by_reason[r], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&slr_counters.of[SLR_ALL_GATHER].by_reason[r], 1, memory_order_relaxed);
 }
 
-/* The same of a reduce-scatter. */
-static inline void slr_count_scatter(enum slr_reason r)
-{
-    atomic_fetch_add_explicit(&slr_counters.scatters_by_reason[r], 1, memory_order_relaxed);
-}
+/* A call, decided by `why`; bytes: of all ranks' shards. */
+void slr_count_call(const struct slr_collective *kind, uint64_t bytes, enum slr_reason why);
 
 /* What is reported: counters.def. Not one snapshot: a thread may be between two of them. */
 struct slr_totals {
@@ -59,8 +57,8 @@ struct slr_totals {
 };
 void slr_counters_total(struct slr_totals *t);
 
-/* One "summary" line, and one "count" or "scatter_count" line per reason that occurred, at level info. Nothing when no
- * gather and no reduce-scatter was seen. */
+/* One "summary" line, and for each collective one line per reason that occurred, at level info. Nothing when no call of
+ * any was seen. */
 void slr_counters_log(void);
 
 #endif

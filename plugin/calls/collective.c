@@ -5,11 +5,14 @@
 #include "base/nvtx.h"
 #include "plugin/callers/callers.h"
 #include "plugin/calls/calls.h"
+#include "plugin/calls/decide.h"
 #include "plugin/calls/passed.h"
+#include "plugin/calls/verified.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/gather/passed_alone.h"
+#include "plugin/gather/record.h"
 #include "plugin/util/region.h"
 
 /* ---- the call ---- */
@@ -17,17 +20,41 @@
 static void name(struct slr_call *call)
 {
     if (slr_callers_on() && slr_log_enabled(SLR_LOG_INFO))
-        slr_gather_name(call);
+        slr_call_name(call);
 }
 
 static enum slr_reason decide(struct slr_call *call, ncclResult_t *recorded)
 {
-    enum slr_reason why = call->kind->decide(call);
+    enum slr_reason why = slr_call_decide(call);
     if (why == SLR_R_CAPTURE)
-        why = call->kind->record(call, recorded);
+        why = slr_record_call(call, recorded);
     if (slr_passes_alone(why))
         slr_gather_passes_alone(call, why);
     return why;
+}
+
+/* May refuse it: then all know (connect.h). */
+static enum slr_reason connect(struct slr_call *call)
+{
+    enum slr_reason why = SLR_R_RING;
+    slr_connect(&call->comm, &why, 1);
+    return why == SLR_R_RING && call->flow->can ? call->flow->can(call) : why;
+}
+
+static ncclResult_t ring_entered(const struct slr_call *call)
+{
+    return call->flow->ring(call, call->flow->enter != NULL);
+}
+
+/* To the ring at once. The order matters: the entry is where the ring may start; the sample for
+ * SLIPRING_VERIFY goes to NCCL before the ring, see verified.h. */
+static ncclResult_t ring(struct slr_call *call)
+{
+    const ncclResult_t entered = call->flow->enter ? call->flow->enter(call) : ncclSuccess;
+    if (entered != ncclSuccess)
+        return entered;
+    slr_gather_number(call);
+    return call->verify ? slr_verified_finish(call, 1, slr_verified_run(call, 1, ring_entered)) : ring_entered(call);
 }
 
 static ncclResult_t run(struct slr_call *call, ncclResult_t recorded)
@@ -39,12 +66,12 @@ static ncclResult_t run(struct slr_call *call, ncclResult_t recorded)
         return slr_comm_answer(call->comm);
     case SLR_R_RING:
         if (!slr_in_group())
-            return call->kind->ring(call);
+            return ring(call);
         name(call);
         return slr_group_record(call) ? ncclSuccess : ncclSystemError;
     default:
-        slr_gather_decided(call);
-        return call->kind->nccl(call);
+        slr_call_decided(call);
+        return call->flow->nccl(call);
     }
 }
 
@@ -58,18 +85,18 @@ ncclResult_t slr_call_make(struct slr_call *call)
      * group, too: group.c. */
     const bool grouped = slr_in_group(), connects = call->why == SLR_R_RING;
     if (!connects || grouped)
-        slr_gather_decided(call);
+        slr_call_decided(call);
     if (connects)
-        call->why = call->kind->connect(call);
+        call->why = connect(call);
     const bool kept = call->why == SLR_R_RING && grouped; /* until the group ends, where it counts */
     if (!kept)
-        slr_gather_note(call, call->why);
-    const bool nvtx = slr_nvtx_on() && slr_gather_nvtx(call);
+        slr_call_note(call, call->why);
+    const bool nvtx = slr_nvtx_on() && slr_call_nvtx(call);
     const ncclResult_t r = run(call, recorded);
     slr_nvtx_end(nvtx);
     if (connects && !(kept && r == ncclSuccess))
         slr_connect_end(&call->comm, 1);
-    slr_gather_decided(call);
+    slr_call_decided(call);
     slr_comm_put(call->comm);
     slr_guard--;
     return r;
@@ -81,10 +108,10 @@ ncclResult_t slr_call_make(struct slr_call *call)
  * but for the caller, which may have gone on by then. */
 static bool may_hold(struct slr_call *call)
 {
-    if (slr_region_gathers() || (call->scatter && call->op >= ncclNumOps))
+    if (slr_region_gathers() || call->op >= ncclNumOps)
         return false;
     slr_guard++;
-    const bool may = slr_gather_identify(call) == SLR_R_RING && slr_gather_arguments(call) == SLR_R_RING;
+    const bool may = slr_call_identify(call) == SLR_R_RING && slr_call_arguments(call) == SLR_R_RING;
     if (may)
         name(call);
     slr_comm_put(call->comm);

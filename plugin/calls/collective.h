@@ -19,23 +19,22 @@
  * (slipring.h), and with a built-in reduction: another one may be destroyed before the group ends. So an error of the real call, which
  * ncclGroupEnd returns then, is one that NCCL would find there as well.
  *
- * Thread-local, like NCCL's own group state. */
+ * Thread-local, like NCCL's own group state.
+ *
+ * **One call** (slr_call_make), of whatever collective; what differs is the row of its flow (comm/call.h):
+ *
+ *   decide    decide.h            the communicator, what the row may have, arguments, size, this rank's state, the way
+ *   record    gather/record.h     it is captured: into the graph, or left to NCCL
+ *   connect   connect/connect.h   the first one connects the ranks; then the row can, or can not
+ *   note      decide.h            counted, and logged
+ *   run       in a group: kept for its end (group.c). Else over the ring: entered, numbered, verified; or NCCL's */
 #ifndef SLR_PLUGIN_CALLS_COLLECTIVE_H
 #define SLR_PLUGIN_CALLS_COLLECTIVE_H
 
-#include "base/real.h"
 #include "plugin/comm/call.h"
 
-/* What differs between the collectives (struct slr_call's `kind`); all are called with the guard up, and under no lock. */
-struct slr_collective {
-    enum slr_reason (*decide)(struct slr_call *call);
-    /* It is captured. SLR_R_GRAPH: it is, or will be, in the graph, or has failed with *r. */
-    enum slr_reason (*record)(struct slr_call *call, ncclResult_t *r);
-    /* Connects the ranks, if it comes to that (connect.h): then they know whether they can. */
-    enum slr_reason (*connect)(struct slr_call *call);
-    ncclResult_t (*nccl)(struct slr_call *call);
-    ncclResult_t (*ring)(struct slr_call *call); /* at once, outside of a group */
-};
+/* The rows: all_gather.c, reduce_scatter.c. */
+extern const struct slr_flow slr_flow_all_gather, slr_flow_reduce_scatter;
 
 /* From the hook: makes the call, or holds it until it is known whether its group has more. */
 ncclResult_t slr_call_begin(struct slr_call *call);

@@ -32,6 +32,7 @@
 #include "plugin/lifecycle/agreement.h"
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
+#include "plugin/calls/decide.h"
 #include "plugin/calls/verified.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
@@ -44,7 +45,6 @@
 #include "plugin/gather/record.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/registration.h"
-#include "plugin/scatter/scatter.h"
 #include "plugin/tuner/tuner.h"
 
 ncclResult_t slr_group_start(void)
@@ -61,7 +61,7 @@ ncclResult_t slr_group_start(void)
 static void note_all(struct slr_group *group)
 {
     for (size_t i = 0; i < group->count; i++)
-        slr_gather_note(&group->calls[i], SLR_R_RING);
+        slr_call_note(&group->calls[i], SLR_R_RING);
 }
 
 /* The calls have kept their communicators connected since they were recorded. */
@@ -165,8 +165,8 @@ static ncclResult_t end_turns(struct slr_group *group, bool enqueued)
 
 static ncclResult_t ring_one(const struct slr_call *call)
 {
-    bool nvtx = slr_nvtx_on() && slr_gather_nvtx(call);
-    ncclResult_t r = call->scatter ? slr_scatter_ring(call) : slr_gather_ring(call, true, SLR_R_RING);
+    bool nvtx = slr_nvtx_on() && slr_call_nvtx(call);
+    ncclResult_t r = call->flow->ring(call, true);
     slr_nvtx_end(nvtx);
     return r;
 }

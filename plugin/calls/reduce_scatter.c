@@ -2,13 +2,11 @@
 /* ncclReduceScatter. As all_gather.c. */
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
-#include "plugin/calls/verified.h"
 #include "plugin/comm/stream.h"
-#include "plugin/connect/connect.h"
-#include "plugin/gather/gather.h"
 #include "plugin/gather/nccl_turn.h"
 #include "plugin/scatter/record_scatter.h"
 #include "plugin/scatter/scatter.h"
+#include "plugin/scatter/verify_sum.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/process.h"
 
@@ -37,23 +35,6 @@ static ncclResult_t to_nccl(const struct slr_call *call)
     return told != ncclSuccess ? told : r;
 }
 
-/* Connects the ranks, if it comes to that (connect.h): then they know whether they can. */
-static enum slr_reason connect(struct slr_call *call)
-{
-    enum slr_reason why = SLR_R_RING;
-    slr_connect(&call->comm, &why, 1);
-    return why == SLR_R_RING ? slr_scatter_can(call) : why;
-}
-
-/* What NCCL does for a comparison is not seen by who keeps the GEMM's product, as nothing does that
- * slipring itself calls: so what the ring takes of it is what is compared. */
-static ncclResult_t to_ring(struct slr_call *call)
-{
-    slr_gather_number(call);
-    return call->verify ? slr_verified_finish(call, 1, slr_verified_run(call, 1, slr_scatter_call))
-                        : slr_scatter_call(call);
-}
-
 /* As the hook that only notices it. */
 static ncclResult_t passed(struct slr_call *call)
 {
@@ -63,14 +44,24 @@ static ncclResult_t passed(struct slr_call *call)
     return r;
 }
 
-static const struct slr_collective scatter = {
-    .decide = slr_scatter_decide, .record = slr_record_scatter, .connect = connect, .nccl = passed, .ring = to_ring};
+/* What NCCL does for a comparison is not seen by who keeps the GEMM's product, as nothing does that
+ * slipring itself calls: so what the ring takes of it is what is compared. */
+const struct slr_flow slr_flow_reduce_scatter = {.kind = &slr_collectives[SLR_REDUCE_SCATTER],
+                                                 .may = slr_scatter_may,
+                                                 .choose = slr_scatter_choose,
+                                                 .can = slr_scatter_can,
+                                                 .nccl = passed,
+                                                 .ring = slr_scatter_ring,
+                                                 .captured = &slr_recordable_scatter,
+                                                 .compare = {.prepare = slr_verify_sum_prepare,
+                                                             .nccl = slr_verify_sum_run,
+                                                             .inputs = slr_verify_sum_inputs,
+                                                             .finish = slr_verify_sum_finish}};
 
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                 ncclComm_t comm, cudaStream_t stream)
 {
-    struct slr_call call = {.kind = &scatter,
-                            .scatter = true,
+    struct slr_call call = {.flow = &slr_flow_reduce_scatter,
                             .op = op,
                             .send = send,
                             .recv = recv,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/calls/verified.h"
 
-#include "plugin/gather/verify.h"
-#include "plugin/scatter/verify_sum.h"
+#include <string.h>
+#include "base/real.h"
 
 /* The same call of two ranks of one communicator. */
 static bool same_call(const struct slr_call *a, const struct slr_call *b)
@@ -35,8 +35,9 @@ static ncclResult_t by_nccl(const struct slr_call *calls, size_t n, const struct
 {
     if (!call->verify)
         return ncclSuccess;
-    const ncclResult_t r = step(calls, n, call, call->scatter ? slr_verify_sum_run : slr_verify_run);
-    return r == ncclSuccess && call->scatter ? step(calls, n, call, slr_verify_sum_inputs) : r;
+    const struct slr_compare *compare = &call->flow->compare;
+    const ncclResult_t r = step(calls, n, call, compare->nccl);
+    return r == ncclSuccess && compare->inputs ? step(calls, n, call, compare->inputs) : r;
 }
 
 /* False: none is verified. */
@@ -46,10 +47,8 @@ static bool prepare(struct slr_call *calls, size_t n, ncclResult_t *r)
     *r = ncclSuccess;
     for (size_t i = 0; i < n && *r == ncclSuccess; i++) {
         any |= calls[i].verify;
-        if (calls[i].verify && calls[i].scatter)
-            *r = slr_verify_sum_prepare(&calls[i]);
-        else if (calls[i].verify)
-            slr_verify_prepare(&calls[i]);
+        if (calls[i].verify)
+            *r = calls[i].flow->compare.prepare(&calls[i]);
     }
     return any;
 }
@@ -77,6 +76,6 @@ ncclResult_t slr_verified_finish(const struct slr_call *calls, size_t n, ncclRes
 {
     for (size_t i = 0; i < n; i++)
         if (calls[i].verify)
-            r = calls[i].scatter ? slr_verify_sum_finish(&calls[i], r) : slr_verify_finish(&calls[i], r);
+            r = calls[i].flow->compare.finish(&calls[i], r);
     return r;
 }

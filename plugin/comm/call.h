@@ -4,6 +4,7 @@
 #ifndef SLR_PLUGIN_COMM_CALL_H
 #define SLR_PLUGIN_COMM_CALL_H
 
+#include "base/collective.h"
 #include "plugin/comm/comm.h"
 #include "plugin/util/consumer.h"
 
@@ -15,13 +16,41 @@ struct slr_compared {
     CUdeviceptr sums;   /* NCCL's result */
 };
 
-struct slr_collective;
+struct slr_call;
+struct slr_recordable;
 
-/* One ncclAllGather or ncclReduceScatter call as the application made it. Of the latter `count` and
+/* SLIPRING_VERIFY: a call is done by NCCL too, and compared (calls/verified.h). */
+struct slr_compare {
+    ncclResult_t (*prepare)(struct slr_call *call);    /* memory; ncclSuccess, or the communicator has failed */
+    ncclResult_t (*nccl)(const struct slr_call *call); /* in a group of NCCL's each; what it needs besides, or NULL */
+    ncclResult_t (*inputs)(const struct slr_call *call);
+    ncclResult_t (*finish)(const struct slr_call *call,
+                           ncclResult_t r); /* `r` != ncclSuccess: gives back what it has */
+};
+
+/* What is done with the calls of a collective, in the order of calls/collective.h; with the guard up, and under no
+ * lock. NULL: nothing. */
+struct slr_flow {
+    const struct slr_collective *kind;
+    /* Before its arguments are looked at: settings, types and reductions that the ring has not. Uniform (R1). */
+    enum slr_reason (*may)(const struct slr_call *call);
+    /* Which way it goes now, as far as settings leave that open: trials/trials.h. */
+    enum slr_reason (*choose)(struct slr_call *call);
+    /* When the ranks are connected: SLR_R_RING, or why NCCL has it. Uniform. */
+    enum slr_reason (*can)(const struct slr_call *call);
+    ncclResult_t (*nccl)(struct slr_call *call);
+    /* Its place on its stream, from which on the ring may start, where that is not `ring`'s to find. */
+    ncclResult_t (*enter)(const struct slr_call *call);
+    /* When it has been numbered. `entered`: slr_gather_entry() has been called for it. */
+    ncclResult_t (*ring)(const struct slr_call *call, bool entered);
+    const struct slr_recordable *captured; /* gather/record.h */
+    struct slr_compare compare;
+};
+
+/* A call of one of base/collectives.def as the application made it. Of a reduce-scatter `count` and
  * `shard` are what each rank receives. */
 struct slr_call {
-    const struct slr_collective *kind; /* for calls/ alone: its collective.h */
-    bool scatter;                      /* ncclReduceScatter */
+    const struct slr_flow *flow;
     ncclRedOp_t op;
     const void *send;
     void *recv;
@@ -49,7 +78,8 @@ struct slr_call {
 /* NCCL's in-place: the smaller buffer is this rank's shard of the larger one. */
 static inline bool slr_call_in_place(const struct slr_call *call)
 {
-    const char *all = call->scatter ? call->send : call->recv, *own = call->scatter ? call->recv : call->send;
+    const bool sends_all = call->flow->kind->sends_all;
+    const char *all = sends_all ? call->send : call->recv, *own = sends_all ? call->recv : call->send;
     return call->comm && own == all + (size_t)call->comm->rank * call->shard;
 }
 

@@ -59,8 +59,8 @@ struct slr_trial_known {
     uint64_t low, high; /* bytes of all ranks' shards together, both inclusive */
     uint64_t context;   /* trials/find.h; 0: any */
     struct slr_consumer consumer;
-    int32_t scatter; /* for reduce-scatters; else for gathers */
-    int32_t line;    /* of the file */
+    int32_t kind; /* enum slr_collective_id */
+    int32_t line; /* of the file */
     int32_t way;
 };
 #define SLR_TRIAL_KNOWNS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)

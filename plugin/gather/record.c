@@ -15,6 +15,7 @@
 #include "plugin/gather/order.h"
 #include "plugin/gather/record_memory.h"
 #include "plugin/gather/recorded.h"
+#include "plugin/gather/replay.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 
@@ -194,24 +195,31 @@ static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g
 
 /* ---- any call ---- */
 
+static const char *function_of(const struct slr_recording *x)
+{
+    return x->call.flow->kind->function;
+}
+
 static enum slr_status take_steps(struct slr_recording *x, unsigned steps)
 {
+    const struct slr_recordable *what = x->call.flow->captured;
+    const char *name = function_of(x);
     struct slr_comm *c = &x->recorder->comm;
     enum slr_status s = SLR_OK;
     if (steps & SLR_RECORD_ENTER) {
         x->first = x->recorder->calls++ == 0;
-        if (x->what->enter)
-            s = x->what->enter(c, &x->call, &x->g, x->first);
+        if (what->enter)
+            s = what->enter(c, &x->call, &x->g, x->first);
     }
     if (s == SLR_OK && steps & SLR_RECORD_PUT)
-        s = x->what->put(c, &x->call, &x->g, x->first);
-    if (s == SLR_OK && steps & SLR_RECORD_LEAVE && x->what->leave)
-        s = x->what->leave(c, &x->call, &x->g);
+        s = what->put(c, &x->call, &x->g, x->first);
+    if (s == SLR_OK && steps & SLR_RECORD_LEAVE && what->leave)
+        s = what->leave(c, &x->call, &x->g);
     /* What another thread puts on its own default stream, which has the same name, is not in this capture. */
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && x->call.stream == CU_STREAM_PER_THREAD)
-        slr_pending_join(c, SLR_R_JOIN_PER_THREAD, x->what->name);
+        slr_pending_join(c, SLR_R_JOIN_PER_THREAD, name);
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && slr_reach_doubtful())
-        slr_pending_join(c, SLR_R_JOIN_BYPASSED, x->what->name);
+        slr_pending_join(c, SLR_R_JOIN_BYPASSED, name);
     return s;
 }
 
@@ -222,10 +230,10 @@ enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps)
         slr_reach_look();
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     if (steps & SLR_RECORD_ENTER)
-        slr_pending_join_stream(x->call.stream, false, SLR_R_JOIN_NEXT_GATHER, x->what->name);
+        slr_pending_join_stream(x->call.stream, false, SLR_R_JOIN_NEXT_GATHER, function_of(x));
     slr_comm_lock(c);
     if (steps & SLR_RECORD_ENTER)
-        slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, x->what->name);
+        slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, function_of(x));
     enum slr_status s = slr_shared_work_begin(&c->shared);
     if (s == SLR_OK) {
         s = take_steps(x, steps);
@@ -239,21 +247,20 @@ enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps)
     return s;
 }
 
-enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_call *call,
-                                   const struct slr_recordable *what)
+enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_call *call, bool grouped)
 {
     struct slr_comm *c = call->comm;
     *x = (struct slr_recording){.call = *call,
-                                .what = what,
                                 .g = {.comm = c->id,
                                       .rank = c->rank,
                                       .send = call->send,
                                       .recv = call->recv,
                                       .shard = call->shard,
-                                      .scatter = call->scatter}};
+                                      .flow = call->flow,
+                                      .grouped = grouped}};
     if (!info(call->stream, &x->capture, &x->graph))
         return SLR_ABSENT;
-    SLR_TRY(what->prepare(c, &x->g, &x->stand_ins));
+    SLR_TRY(call->flow->captured->prepare(c, &x->g, &x->stand_ins));
     x->prepared = true;
     x->g.nodes.stand_ins = &x->stand_ins;
     x->recorder = recorder_of(c, x->capture);
@@ -294,10 +301,10 @@ static bool is_for_the_ring(const struct slr_call *call)
 }
 
 /* What a rank can not do here alone fails its capture: the others have recorded the call. */
-static ncclResult_t record_now(const struct slr_call *call, const struct slr_recordable *what)
+static ncclResult_t record_now(const struct slr_call *call)
 {
     struct slr_recording x;
-    enum slr_status s = slr_recording_open(&x, call, what);
+    enum slr_status s = slr_recording_open(&x, call, false);
     if (s == SLR_OK)
         s = slr_recording_steps(&x, SLR_RECORD_ENTER | SLR_RECORD_PUT | SLR_RECORD_LEAVE);
     return slr_recording_close(&x, s);
@@ -314,8 +321,9 @@ static ncclResult_t keep(const struct slr_call *call)
 }
 
 /* When the ranks are connected. */
-static enum slr_reason may_be(const struct slr_call *call, const struct slr_recordable *what)
+static enum slr_reason may_be(const struct slr_call *call)
 {
+    const struct slr_recordable *what = call->flow->captured;
     if (!slr_graphs_all_can(call->comm)) { /* a trial has failed meanwhile */
         slr_graphs_missed();
         return SLR_R_CAPTURE;
@@ -323,31 +331,31 @@ static enum slr_reason may_be(const struct slr_call *call, const struct slr_reco
     return what->can ? what->can(call) : SLR_R_RING;
 }
 
-enum slr_reason slr_record_call(struct slr_call *call, const struct slr_recordable *what, ncclResult_t *r)
+static bool is_chosen(struct slr_call *call)
+{
+    const struct slr_recordable *what = call->flow->captured;
+    return what->chosen ? what->chosen(call) : slr_trials_captured(call->comm, call->shard, call->flow->kind);
+}
+
+enum slr_reason slr_record_call(struct slr_call *call, ncclResult_t *r)
 {
     struct slr_comm *c = call->comm;
-    if (!is_for_the_ring(call))
+    if (!is_chosen(call) || !is_for_the_ring(call))
         return SLR_R_CAPTURE;
     enum slr_reason connected = SLR_R_RING;
     slr_connect(&c, &connected, 1); /* until recorded.c lets it go, or: */
     if (connected == SLR_R_RING)
-        connected = may_be(call, what);
+        connected = may_be(call);
     if (connected != SLR_R_RING) {
         slr_connect_end(&c, 1);
         return connected;
     }
-    *r = slr_in_group() ? keep(call) : record_now(call, what);
+    *r = slr_in_group() ? keep(call) : record_now(call);
     return SLR_R_GRAPH;
 }
 
 const struct slr_recordable slr_recordable_gather = {
-    .name = "ncclAllGather", .prepare = prepare, .enter = enter, .put = put};
-
-enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r)
-{
-    return slr_trials_captured(call->comm, call->shard, false) ? slr_record_call(call, &slr_recordable_gather, r)
-                                                               : SLR_R_CAPTURE;
-}
+    .prepare = prepare, .enter = enter, .put = put, .replay = slr_replay_gather};
 
 /* ---- the end of a capture ---- */
 

@@ -65,27 +65,31 @@
 
 /* The call has been decided to be captured. SLR_R_GRAPH: it is recorded, *r is the answer. Else it
  * is left to NCCL. */
-enum slr_reason slr_record_gather(struct slr_call *call, ncclResult_t *r);
+enum slr_reason slr_record_call(struct slr_call *call, ncclResult_t *r);
 
-/* What another call than a gather is recorded with (plugin/scatter/record_scatter.h). */
+/* How a collective's calls are recorded and replayed (struct slr_flow's `captured`). */
 struct slr_recorded_gather;
 struct slr_stand_ins;
 struct slr_recordable {
-    const char *name; /* of NCCL's function */
+    /* Whether calls of its size are the ring's, when they are captured. NULL: as trials/trials.h says. */
+    bool (*chosen)(struct slr_call *call);
     /* When the ranks are connected: SLR_R_RING, or why NCCL has it. Uniform. NULL: nothing more is asked. */
     enum slr_reason (*can)(const struct slr_call *call);
     /* Fills what depends on the memory; without locks. */
     enum slr_status (*prepare)(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins);
-    /* Marks where it may start, if that is not `put`'s; puts it into the capture, on the recorder's ring; and what
-     * comes behind it on its stream, or NULL. Under the recorder's lock, its context current. `first`: of the
-     * capture. */
+    /* Marks where it may start; puts it into the capture, on the recorder's ring; and what comes behind it on its
+     * stream, or NULL. Under the recorder's lock, its context current. `first`: of the capture. Of a group each is
+     * done for all calls before the next. */
     enum slr_status (*enter)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
                              bool first);
     enum slr_status (*put)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
                            bool first);
     enum slr_status (*leave)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g);
+    /* A launch makes the call: numbers it, agrees with the peers, and gives the graph's nodes what they need. Under the
+     * communicator's lock. */
+    enum slr_status (*replay)(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream);
 };
-enum slr_reason slr_record_call(struct slr_call *call, const struct slr_recordable *what, ncclResult_t *r);
+extern const struct slr_recordable slr_recordable_gather;
 
 /* The captured gathers that a group has kept, around the real end of it, as calls/group.c does with those that run now
  * (record_group.c). `all`: NULL when there is none. The second ends *all, in any case; `enqueued`: the real end has

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captured gathers of a group, at its end.
+/* Captured calls of a group, at its end.
  *
- * They are recorded in rounds, the n-th gather of each communicator in the n-th one. All gathers of a round start behind
+ * They are recorded in rounds, the n-th call of each communicator in the n-th one. All calls of a round start behind
  * what was on their streams before, and none behind another, as ranks need not call different communicators in one
  * order. The first round starts before NCCL's operations of the group, and the ring waits for none of these.
  *
@@ -48,7 +48,7 @@ static enum slr_status enter_others(const struct slr_group *group, const struct 
     for (size_t i = 0; i < group->use_count && s == SLR_OK; i++) {
         if (!is_other(&group->uses[i], one))
             continue;
-        slr_pending_join_stream(group->uses[i].stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+        slr_pending_join_stream(group->uses[i].stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclGroupEnd");
         slr_comm_lock(c);
         s = slr_shared_work_begin(&c->shared);
         if (s == SLR_OK) {
@@ -95,7 +95,7 @@ struct slr_recordings *slr_record_group_enter(const struct slr_group *group)
         one->round = 0;
         for (size_t j = 0; j < i; j++)
             one->round += group->kept[j].comm == group->kept[i].comm;
-        one->status = slr_recording_open(&one->x, &group->kept[i], &slr_recordable_gather);
+        one->status = slr_recording_open(&one->x, &group->kept[i], true);
     }
     enter_round(all, group, 0);
     return all;

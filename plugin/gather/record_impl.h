@@ -12,7 +12,6 @@ enum { SLR_RECORD_ENTER = 1, SLR_RECORD_PUT = 2, SLR_RECORD_LEAVE = 4 };
 
 struct slr_recording {
     struct slr_call call;
-    const struct slr_recordable *what;
     CUgraph graph;
     unsigned long long capture;
     struct slr_recorder *recorder; /* of struct slr_comm first */
@@ -21,12 +20,9 @@ struct slr_recording {
     bool prepared, first;
 };
 
-extern const struct slr_recordable slr_recordable_gather;
-
 /* The call is to be connected. Ended by `close`, whatever the others have answered, which gives up the connection
- * unless the graph holds the call now. In between it stays where it is. */
-enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_call *call,
-                                   const struct slr_recordable *what);
+ * unless the graph holds the call now. In between it stays where it is. `grouped`: struct slr_recorded_gather's. */
+enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_call *call, bool grouped);
 enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps);
 ncclResult_t slr_recording_close(struct slr_recording *x, enum slr_status s);
 

@@ -39,8 +39,9 @@ struct slr_recorded_gather {
     size_t shard;
     uint64_t block[2]; /* that are held and registered: of `send` and `recv`; 0: none */
     CUgraphNode under; /* the graph's node that it came with, as a part of a child; NULL: the graph's own */
-    bool scatter;      /* it is a reduce-scatter, which holds no block */
-    bool fused;        /* and its GEMM is in parts */
+    const struct slr_flow *flow;
+    bool grouped; /* captured in a group, at whose end it is recorded */
+    bool fused;   /* its GEMM is in parts */
     struct slr_plan plan;
     struct slr_recorded nodes;
     struct slr_timed_nodes stamps;

@@ -7,11 +7,11 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "cache/blocks.h"
-#include "kernels/ring_scatter.h"
 #include "plugin/gather/expect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/gather/order.h"
 #include "plugin/gather/pending_impl.h"
+#include "plugin/gather/record.h"
 #include "plugin/gather/recorded.h"
 #include "plugin/gather/transfer.h"
 #include "plugin/memory/exports.h"
@@ -131,23 +131,9 @@ static enum slr_status order(const struct slr_replay *replay, struct slr_comm *c
     return s;
 }
 
-static void count_scatter(const struct slr_recorded_gather *g)
-{
-    atomic_fetch_add(&slr_counters.scatters, 1);
-    atomic_fetch_add(&slr_counters.scatters_substituted, 1);
-    atomic_fetch_add(&slr_counters.scatters_fused, g->fused);
-    atomic_fetch_add(&slr_counters.scatters_produced, g->fused);
-    slr_count_scatter(SLR_R_GRAPH);
-}
-
 static void count(const struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_route *route)
 {
-    const uint64_t bytes = g->shard * (uint64_t)c->nranks;
-    atomic_fetch_add(&slr_counters.gathers, 1);
-    atomic_fetch_add(&slr_counters.bytes, bytes);
-    atomic_fetch_add(&slr_counters.substituted, 1);
-    atomic_fetch_add(&slr_counters.substituted_bytes, bytes);
-    slr_count(SLR_R_GRAPH);
+    slr_count_call(g->flow->kind, g->shard * (uint64_t)c->nranks, SLR_R_GRAPH);
     slr_gather_count_routes(c, route);
 }
 
@@ -172,26 +158,8 @@ static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gathe
     return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
 }
 
-/* A reduce-scatter: there is nothing to be agreed on. */
-static enum slr_status call_scatter(struct slr_replay *replay, struct slr_comm *c, struct slr_recorded_gather *g)
+enum slr_status slr_replay_gather(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream)
 {
-    const struct slr_gather scatter = {.plan = g->plan};
-    SLR_TRY(slr_shared_work_begin(&c->shared));
-    ++c->substituted;
-    slr_ring_scatter_number(&c->ring, &g->plan);
-    enum slr_status s = slr_recorded_give(replay->exec, &g->nodes, &c->ring, &scatter, atomic_load(&c->ring.issued));
-    if (s == SLR_OK)
-        slr_timeline_replay(c, replay->exec, &g->stamps, c->substituted, replay->stream, NULL);
-    slr_shared_work_end();
-    if (s == SLR_OK)
-        count_scatter(g);
-    return s;
-}
-
-static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struct slr_recorded_gather *g)
-{
-    if (g->scatter)
-        return call_scatter(replay, c, g);
     struct slr_route route[SLR_MAX_RANKS];
     memset(route, 0, (size_t)c->nranks * sizeof route[0]);
     struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
@@ -201,9 +169,9 @@ static enum slr_status call(struct slr_replay *replay, struct slr_comm *c, struc
     SLR_TRY(slr_shared_work_begin(&c->shared));
     enum slr_status s = agree(c, g, &gather, route);
     if (s == SLR_OK)
-        s = slr_recorded_give(replay->exec, &g->nodes, &c->ring, &gather, atomic_load(&c->ring.issued));
+        s = slr_recorded_give(exec, &g->nodes, &c->ring, &gather, atomic_load(&c->ring.issued));
     if (s == SLR_OK)
-        slr_timeline_replay(c, replay->exec, &g->stamps, c->substituted, replay->stream, route);
+        slr_timeline_replay(c, exec, &g->stamps, c->substituted, stream, route);
     slr_shared_work_end();
     slr_exports_end(c, c->substituted);
     if (s == SLR_OK)
@@ -225,8 +193,9 @@ static CUresult begin(struct slr_replay *replay)
         if (order(replay, replay->comm[i]) != SLR_OK)
             return refused(graph, replay->comm[i], "the launch could not be ordered behind the communicator's calls");
     for (unsigned i = 0; i < graph->gathers; i++) {
-        struct slr_comm *c = comm_of(replay, &graph->gather[i]);
-        enum slr_status s = call(replay, c, &graph->gather[i]);
+        struct slr_recorded_gather *g = &graph->gather[i];
+        struct slr_comm *c = comm_of(replay, g);
+        enum slr_status s = g->flow->captured->replay(c, g, replay->exec, replay->stream);
         if (s == SLR_OK)
             continue;
         for (unsigned j = 0; j <= i; j++) /* their peers have been told of calls that do not come */

@@ -5,7 +5,10 @@
 
 #include <cuda.h>
 #include <stdbool.h>
+#include "base/status.h"
 
+struct slr_comm;
+struct slr_recorded_gather;
 struct slr_replay;
 
 /* Around the driver's launch. `stream`: CU_STREAM_PER_THREAD for the thread's. False: the launch is
@@ -13,5 +16,8 @@ struct slr_replay;
  * communicators are held until the end. `r`: what the launch has answered. */
 bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **replay, CUresult *r);
 void slr_replay_end(struct slr_replay *replay, CUresult r);
+
+/* struct slr_recordable's, of a gather. */
+enum slr_status slr_replay_gather(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream);
 
 #endif

@@ -89,18 +89,19 @@ static size_t gathered(const struct slr_call *call)
     return call->shard * (size_t)call->comm->nranks;
 }
 
-void slr_verify_prepare(struct slr_call *call)
+ncclResult_t slr_verify_prepare(struct slr_call *call)
 {
     const struct slr_comm *c = call->comm;
     call->reference = 0;
     if (slr_shared_enter(&c->shared) != SLR_OK)
-        return;
+        return ncclSuccess;
     if (slr_real.cuMemAlloc(&call->reference, gathered(call)) != CUDA_SUCCESS) {
         call->reference = 0;
         slr_log(SLR_LOG_WARN, "not_verified", "comm=%s crank=%d call=%llu bytes=%zu msg=%s", c->name, c->rank,
                 (unsigned long long)call->number, gathered(call), "no device memory for the comparison");
     }
     slr_shared_leave();
+    return ncclSuccess;
 }
 
 ncclResult_t slr_verify_run(const struct slr_call *call)

@@ -10,8 +10,8 @@
 bool slr_verify_due(const struct slr_comm *c);
 
 /* Memory for NCCL's result. Without it NCCL writes into the application's buffer: every rank must make
- * the call, whatever it can afford. */
-void slr_verify_prepare(struct slr_call *call);
+ * the call, whatever it can afford. So this never fails. */
+ncclResult_t slr_verify_prepare(struct slr_call *call);
 
 /* The same call through NCCL. */
 ncclResult_t slr_verify_run(const struct slr_call *call);

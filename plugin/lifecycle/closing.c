@@ -78,10 +78,11 @@ static void add_measured(struct text *t)
 /* Why calls stayed with NCCL; where none did, why no GEMM ran in parts. */
 static void add_why(struct text *t, const struct slr_totals *n)
 {
-    enum slr_reason pass = most(slr_counters.by_reason, SLR_R_NOT_TRACKED, SLR_R_FUSED);
-    enum slr_reason join = most(slr_counters.by_reason, SLR_R_JOIN_OTHER_OP, SLR_R_COUNT);
+    enum slr_reason pass = most(slr_counters.of[SLR_ALL_GATHER].by_reason, SLR_R_NOT_TRACKED, SLR_R_FUSED);
+    enum slr_reason join = most(slr_counters.of[SLR_ALL_GATHER].by_reason, SLR_R_JOIN_OTHER_OP, SLR_R_COUNT);
     if (n->passed > 0 && pass != SLR_R_FUSED) {
-        add(t, "; %llu stayed with NCCL, %llu of them for ", (unsigned long long)n->passed, C(by_reason[pass]));
+        add(t, "; %llu stayed with NCCL, %llu of them for ", (unsigned long long)n->passed,
+            C(of[SLR_ALL_GATHER].by_reason[pass]));
         add_reason(t, pass);
     } else if (n->fused == 0 && n->substituted > 0 && join != SLR_R_COUNT) {
         add(t, "; no GEMM ran in parts, mostly for ");

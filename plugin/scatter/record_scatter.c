@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/scatter/record_scatter.h"
 
+#include "base/counters.h"
 #include "base/cu.h"
 #include "base/log.h"
 #include "base/mix.h"
@@ -15,12 +16,13 @@
 #include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
 
-static enum slr_status go(struct slr_ring *ring, const struct slr_call *call, const struct slr_product *p, bool first,
-                          struct slr_scatter *s)
+/* In a group it has been entered. */
+static enum slr_status go(struct slr_ring *ring, const struct slr_call *call, const struct slr_product *p, bool grouped,
+                          bool first, struct slr_scatter *s)
 {
     if (p)
         SLR_TRY(slr_ring_enter_behind(ring, p->before, first));
-    else
+    else if (!grouped)
         SLR_TRY(slr_ring_entry(ring, call->stream, first));
     if (p)
         SLR_TRY(slr_scatter_mark_entry(ring, call, s));
@@ -39,7 +41,7 @@ static enum slr_status run(struct slr_comm *recorder, const struct slr_call *cal
     slr_timeline_capture_scatter(recorder, call, &g->plan, p ? p->timing : NULL, &g->stamps);
     if (p)
         p->timing = NULL;
-    const enum slr_status status = go(&recorder->ring, call, p, first, &s);
+    const enum slr_status status = go(&recorder->ring, call, p, g->grouped, first, &s);
     slr_timeline_captured_scatter(recorder, s.parts, p != NULL);
     return status;
 }
@@ -54,12 +56,20 @@ static void note(const struct slr_call *call, const struct slr_recorded_gather *
                 parts);
 }
 
+/* The entry of one that runs alone stands behind its product, which `put` looks for. */
+static enum slr_status enter(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+                             bool first)
+{
+    return g->grouped ? slr_ring_entry(&recorder->ring, call->stream, first) : SLR_OK;
+}
+
 static enum slr_status put(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
                            bool first)
 {
     struct slr_comm *c = call->comm;
-    struct slr_product *p =
-        slr_captured_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks, call->stream);
+    struct slr_product *p = g->grouped ? NULL
+                                       : slr_captured_take(c, (CUdeviceptr)(uintptr_t)call->send,
+                                                           call->shard * (size_t)c->nranks, call->stream);
     g->fused = p && p->elem == slr_type_bytes(call->type); /* parts end between elements of the GEMM's */
     if (g->fused)
         slr_produce_right(p);
@@ -87,14 +97,36 @@ static enum slr_reason can(const struct slr_call *call)
     return why == SLR_R_RING && !slr_scatter_fits(call) ? SLR_R_SCATTER_ROOM : why;
 }
 
-enum slr_reason slr_record_scatter(struct slr_call *call, ncclResult_t *r)
+static bool chosen(struct slr_call *call)
 {
-    static const struct slr_recordable scatter = {
-        .name = "ncclReduceScatter", .can = can, .prepare = prepare, .put = put};
-    if (slr_in_group()) /* nothing of it may be in the graph before the group ends */
-        return SLR_R_CAPTURE;
-    slr_produce_learn(call);
-    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_AUTO && !slr_trials_captured(call->comm, call->shard, true))
-        return SLR_R_CAPTURE;
-    return slr_record_call(call, &scatter, r);
+    if (!slr_in_group()) /* at whose end it sends what no GEMM has left for it */
+        slr_produce_learn(call);
+    return slr_get(SLR_S_REDUCE_SCATTER) != SLR_SCATTERS_AUTO ||
+           slr_trials_captured(call->comm, call->shard, call->flow->kind);
 }
+
+static void count(const struct slr_comm *c, const struct slr_recorded_gather *g)
+{
+    slr_count_call(g->flow->kind, g->shard * (uint64_t)c->nranks, SLR_R_GRAPH);
+    atomic_fetch_add(&slr_counters.scatters_fused, g->fused);
+    atomic_fetch_add(&slr_counters.scatters_produced, g->fused);
+}
+
+/* There is nothing to be agreed on. */
+static enum slr_status replay(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream)
+{
+    const struct slr_gather scatter = {.plan = g->plan};
+    SLR_TRY(slr_shared_work_begin(&c->shared));
+    ++c->substituted;
+    slr_ring_scatter_number(&c->ring, &g->plan);
+    enum slr_status s = slr_recorded_give(exec, &g->nodes, &c->ring, &scatter, atomic_load(&c->ring.issued));
+    if (s == SLR_OK)
+        slr_timeline_replay(c, exec, &g->stamps, c->substituted, stream, NULL);
+    slr_shared_work_end();
+    if (s == SLR_OK)
+        count(c, g);
+    return s;
+}
+
+const struct slr_recordable slr_recordable_scatter = {
+    .chosen = chosen, .can = can, .prepare = prepare, .enter = enter, .put = put, .replay = replay};

@@ -17,17 +17,15 @@
  *   failure     as for any call: dead, failed and stopped peers are found by the words, and a launch on a
  *               communicator in error or at its end fails and moves nothing
  *
- * When it is left to NCCL (SLR_R_CAPTURE): for the reasons that a gather is, but for those of the memory; in
- * a group, at whose end what is put on the stream meanwhile comes before the call; and with
+ * When it is left to NCCL (SLR_R_CAPTURE): for the reasons that a gather is, but for those of the memory; and with
  * SLIPRING_REDUCE_SCATTER=auto unless trials outside of graphs have found the ring to be faster for its size
  * before the first capture of it (trials/capture_way.h): nothing is tried in a graph. Each of these is equal on ranks that do the same. Ranks
  * that differ all the same are found as passed_alone.h says, or as a stall. */
 #ifndef SLR_PLUGIN_SCATTER_RECORD_SCATTER_H
 #define SLR_PLUGIN_SCATTER_RECORD_SCATTER_H
 
-#include "plugin/comm/call.h"
+#include "plugin/gather/record.h"
 
-/* As slr_record_gather. */
-enum slr_reason slr_record_scatter(struct slr_call *call, ncclResult_t *r);
+extern const struct slr_recordable slr_recordable_scatter;
 
 #endif

@@ -46,32 +46,21 @@ float slr_scatter_divisor(const struct slr_call *call)
     return call->op == ncclAvg ? (float)call->comm->nranks : 1.0f;
 }
 
-/* What a reduce-scatter needs besides what a gather does. */
-static enum slr_reason kind(const struct slr_call *call)
+enum slr_reason slr_scatter_may(const struct slr_call *call)
 {
     enum slr_reduce_type type;
-    if (!slr_scatter_type(call->type, &type) || (call->op != ncclSum && call->op != ncclAvg))
-        return SLR_R_SCATTER_TYPE;
-    return call->shard * (size_t)call->comm->nranks < slr_get(SLR_S_MIN_BYTES) ? SLR_R_TOO_SMALL : SLR_R_RING;
+    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_OFF)
+        return SLR_R_SCATTER_OFF;
+    if (call->count == 0) /* nothing is asked of the type then */
+        return SLR_R_RING;
+    return slr_scatter_type(call->type, &type) && (call->op == ncclSum || call->op == ncclAvg) ? SLR_R_RING
+                                                                                               : SLR_R_SCATTER_TYPE;
 }
 
-enum slr_reason slr_scatter_decide(struct slr_call *call)
+enum slr_reason slr_scatter_choose(struct slr_call *call)
 {
-    enum slr_reason why = slr_gather_identify(call);
-    if (why == SLR_R_RING && slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_OFF)
-        why = SLR_R_SCATTER_OFF;
-    if (why == SLR_R_RING)
-        why = slr_gather_arguments(call);
-    if (why == SLR_R_RING)
-        why = kind(call);
-    if (why == SLR_R_RING)
-        why = slr_gather_here(call);
-    if (why != SLR_R_RING)
-        return why;
     slr_produce_learn(call);
-    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS)
-        return SLR_R_RING;
-    return call->comm->trials ? slr_trials_call(call) : SLR_R_SCATTER_UNTRIED;
+    return slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS ? SLR_R_RING : slr_trials_call(call);
 }
 
 /* Every rank is a process of its own, as far as their numbers tell; the same on all. */
@@ -229,7 +218,8 @@ static ncclResult_t outcome(const struct slr_call *call, enum slr_status s)
     return slr_comm_answer(call->comm);
 }
 
-ncclResult_t slr_scatter_ring(const struct slr_call *call)
+/* It has its entry. */
+static ncclResult_t enqueue_plain(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
     if (slr_comm_answer(c) != ncclSuccess)
@@ -247,10 +237,12 @@ static bool alone(const struct slr_call *call)
     return !slr_order_elsewhere(call->comm, slr_stream_name(call->stream, false));
 }
 
-ncclResult_t slr_scatter_call(const struct slr_call *call)
+ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
 {
     struct slr_comm *c = call->comm;
     CUevent before = NULL;
+    if (entered)
+        return enqueue_plain(call);
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
     slr_reach_look();
@@ -269,5 +261,5 @@ ncclResult_t slr_scatter_call(const struct slr_call *call)
     }
     slr_comm_unlock(c);
     ncclResult_t r = slr_gather_entry(c, call->stream);
-    return r == ncclSuccess ? slr_scatter_ring(call) : r;
+    return r == ncclSuccess ? enqueue_plain(call) : r;
 }

@@ -11,10 +11,10 @@
 #include "kernels/reduce.h"
 #include "plugin/comm/call.h"
 
-/* As slr_gather_decide; call->scatter is set. */
-enum slr_reason slr_scatter_decide(struct slr_call *call);
-
-/* When connected: whether all can add, and the slots have room for a part of it. SLR_R_RING, or why not. Uniform. */
+/* Of its row (comm/call.h). May: by the setting, types and reductions. Can: whether all ranks can add, and the slots have
+ * room for a part of it. */
+enum slr_reason slr_scatter_may(const struct slr_call *call);
+enum slr_reason slr_scatter_choose(struct slr_call *call);
 enum slr_reason slr_scatter_can(const struct slr_call *call);
 
 /* In one operation of the ring, as parts of a GEMM and captured ones have to be. */
@@ -24,10 +24,7 @@ bool slr_scatter_fits(const struct slr_call *call);
 bool slr_scatter_type(ncclDataType_t type, enum slr_reduce_type *out);
 float slr_scatter_divisor(const struct slr_call *call);
 
-/* Outside of groups, after slr_gather_number. */
-ncclResult_t slr_scatter_call(const struct slr_call *call);
-
-/* In a group's end, after slr_gather_entry and slr_gather_number. */
-ncclResult_t slr_scatter_ring(const struct slr_call *call);
+/* After slr_gather_number. Not entered: outside of groups, where there may be a product. */
+ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered);
 
 #endif

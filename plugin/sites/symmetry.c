@@ -80,8 +80,8 @@ void slr_symmetry_publish(const struct slr_call *call, const struct slr_place *s
     struct slr_place from = place_or_address(send, call->send), to = place_or_address(recv, call->recv);
     if (call->caller)
         keep_caller(call->comm, call->number, call->caller);
-    slr_published_write(ring_of(c, c->rank), call->number, call->scatter, call->shard, slr_call_in_place(call), &from,
-                        &to);
+    slr_published_write(ring_of(c, c->rank), call->number, call->flow->kind->sends_all, call->shard,
+                        slr_call_in_place(call), &from, &to);
 }
 
 /* Of every communicator's analysis. One is enough: besides the house-keeping thread only ends of

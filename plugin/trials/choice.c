@@ -82,7 +82,7 @@ static void take(const struct slr_comm *c, uint32_t site, struct measured *m)
 static uint32_t parts_of(const struct slr_comm *c, uint32_t site, int way)
 {
     const uint32_t blocks = slr_way_blocks(way);
-    if (!c->trials->site[site].scatter)
+    if (!c->trials->site[site].kind->produced)
         return slr_way_parts(way, c->nranks);
     return way == SLR_WAY_WHOLE ? 1 : blocks == UINT32_MAX ? 0 : blocks * (uint32_t)c->nranks;
 }
@@ -114,12 +114,12 @@ static void log_row(const struct slr_comm *c, const struct slr_samples *row, enu
             "gathered=%s stage=%s "
             "calls=%u "
             "clock=%s ring_ms=%.4f nccl_ms=%.4f parts_ms=%s by=%s parts=%u",
-            c->trials->site[row->site].scatter ? "reducescatter" : "allgather", c->name, c->rank,
-            c->trials->site[row->site].shard, (unsigned long long)c->trials->site[row->site].context, (long long)g->m,
-            (long long)g->n, (long long)g->k, (long long)g->batch, slr_consumer_trans_text(g, trans),
-            slr_consumer_type_text(g, type), slr_consumer_gathered_text(g), stage == SLR_STAGE_DUEL ? "duel" : "ways",
-            slowest->calls, slowest->of_host ? "host" : "device", (double)slowest->ms[SLR_WAY_RING],
-            (double)slowest->ms[SLR_WAY_NCCL], list_parts(c, slowest, stage, chosen, parts, sizeof parts), by, chosen);
+            c->trials->site[row->site].kind->op, c->name, c->rank, c->trials->site[row->site].shard,
+            (unsigned long long)c->trials->site[row->site].context, (long long)g->m, (long long)g->n, (long long)g->k,
+            (long long)g->batch, slr_consumer_trans_text(g, trans), slr_consumer_type_text(g, type),
+            slr_consumer_gathered_text(g), stage == SLR_STAGE_DUEL ? "duel" : "ways", slowest->calls,
+            slowest->of_host ? "host" : "device", (double)slowest->ms[SLR_WAY_RING], (double)slowest->ms[SLR_WAY_NCCL],
+            list_parts(c, slowest, stage, chosen, parts, sizeof parts), by, chosen);
 }
 
 /* While slr_agreed_ready(): nobody reads the shared choice. */
@@ -401,9 +401,9 @@ void slr_trials_tell(const struct slr_comm *c)
         slr_log(
             SLR_LOG_INFO, "site_way",
             "op=%s comm=%s crank=%d shard=%zu context=%llx calls=%llu by=%s reason=%s over_ring=%llu over_nccl=%llu",
-            s->scatter ? "reducescatter" : "allgather", c->name, c->rank, s->shard, (unsigned long long)s->context,
-            (unsigned long long)s->seen, way == SLR_WAY_NCCL ? "nccl" : "ring", reason,
-            (unsigned long long)s->settled[1], (unsigned long long)s->settled[0]);
+            s->kind->op, c->name, c->rank, s->shard, (unsigned long long)s->context, (unsigned long long)s->seen,
+            way == SLR_WAY_NCCL ? "nccl" : "ring", reason, (unsigned long long)s->settled[1],
+            (unsigned long long)s->settled[0]);
     }
 }
 

@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/collective.h"
 
 #define SLR_CONTEXT_CALLS 3
 #define SLR_CONTEXT_OFTEN 4u
@@ -41,7 +42,7 @@ struct slr_trial_contexts {
     struct {
         uint64_t context;
         size_t shard;
-        bool scatter;
+        const struct slr_collective *kind;
         uint32_t calls;
     } seen[SLR_CONTEXTS_SEEN];
     uint32_t added;
@@ -51,9 +52,9 @@ struct slr_trial_contexts {
 int slr_trials_find(struct slr_comm *c, const struct slr_call *call, bool small);
 
 /* The same, of a call that is yet to come, if it is the next one: nothing is counted. */
-int slr_trials_peek(const struct slr_trials *t, size_t shard, bool scatter);
+int slr_trials_peek(const struct slr_trials *t, size_t shard, const struct slr_collective *kind);
 
 /* The size's first site. */
-int slr_trials_first_of(const struct slr_trials *t, size_t shard, bool scatter);
+int slr_trials_first_of(const struct slr_trials *t, size_t shard, const struct slr_collective *kind);
 
 #endif

@@ -96,7 +96,7 @@ static int way_of(const struct slr_comm *c, const struct slr_tune_site *rule)
 {
     if (rule->nccl)
         return SLR_WAY_NCCL;
-    return rule->cut[0] ? slr_way_of_word(rule->cut, rule->scatter, c->nranks) : SLR_WAY_RING;
+    return rule->cut[0] ? slr_way_of_word(rule->cut, &slr_collectives[rule->kind], c->nranks) : SLR_WAY_RING;
 }
 
 static void unusable(const struct slr_comm *c, const struct slr_tune_site *rule)
@@ -126,7 +126,7 @@ static void take(struct slr_comm *c, const struct slr_tune_table *table, struct 
                                                                        .high = rule->bytes.high,
                                                                        .consumer = rule->consumer,
                                                                        .context = rule->context,
-                                                                       .scatter = rule->scatter,
+                                                                       .kind = (int32_t)rule->kind,
                                                                        .line = rule->line,
                                                                        .way = way};
     }
@@ -152,17 +152,18 @@ void slr_known_publish(struct slr_comm *c)
     slr_tune_free(&table);
 }
 
-static bool is_for(const struct slr_trial_known *known, size_t bytes, bool scatter)
+static bool is_for(const struct slr_trial_known *known, size_t bytes, const struct slr_collective *kind)
 {
-    return (known->scatter != 0) == scatter && bytes >= known->low && bytes <= known->high;
+    return known->kind == (int32_t)kind->id && bytes >= known->low && bytes <= known->high;
 }
 
-const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes, bool scatter, uint64_t context)
+const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes,
+                                             const struct slr_collective *kind, uint64_t context)
 {
     for (uint32_t i = 0; i < t->shared->knowns; i++)
-        if (is_for(&t->shared->known[i], bytes, scatter) && t->shared->known[i].context == context)
+        if (is_for(&t->shared->known[i], bytes, kind) && t->shared->known[i].context == context)
             return &t->shared->known[i];
-    return context ? slr_known_site(t, bytes, scatter, 0) : NULL;
+    return context ? slr_known_site(t, bytes, kind, 0) : NULL;
 }
 
 const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uint32_t site,
@@ -172,7 +173,7 @@ const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uin
     const size_t bytes = s->shard * (size_t)t->agreed.nranks;
     for (uint32_t i = 0; s->known && !t->in_force.chosen[site] && i < t->shared->knowns; i++) {
         const struct slr_trial_known *known = &t->shared->known[i];
-        if (is_for(known, bytes, s->scatter) && known->context == s->known->context &&
+        if (is_for(known, bytes, s->kind) && known->context == s->known->context &&
             (known->way == SLR_WAY_NCCL) == (s->known->way == SLR_WAY_NCCL) &&
             slr_consumer_fits(&known->consumer, consumer))
             return known;
@@ -187,7 +188,7 @@ static struct slr_tune_site rule_for(const struct slr_comm *c, uint32_t site, co
     const struct slr_trial_site *s = &c->trials->site[site];
     struct slr_tune_site rule = key_of(c);
     rule.bytes.low = rule.bytes.high = s->shard * (size_t)c->nranks;
-    rule.scatter = s->scatter;
+    rule.kind = s->kind->id;
     rule.context = s->like < 0 ? 0 : s->context;
     rule.consumer = SLR_CONSUMER_ANY;
     rule.nccl = choice->site_way[site] == SLR_WAY_NCCL;
@@ -199,7 +200,7 @@ void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, con
     struct slr_tune_site rule = rule_for(c, row->site, choice);
     rule.consumer = row->what;
     if (!rule.nccl && row->gemm)
-        slr_way_word(slr_way_chosen(choice, row->gemm, row->site), rule.scatter, c->nranks, rule.cut);
+        slr_way_word(slr_way_chosen(choice, row->gemm, row->site), &slr_collectives[rule.kind], c->nranks, rule.cut);
     if (c->trials->keeps)
         slr_tune_keep(&rule);
 }

@@ -17,7 +17,8 @@ void slr_known_publish(struct slr_comm *c);
 
 /* The first rule for gathers, or reduce-scatters, of so many bytes in all, in that context (find.h; 0: in whichever) or
  * else in whichever; NULL: none is known. It decides between ring and NCCL. */
-const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes, bool scatter, uint64_t context);
+const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes,
+                                             const struct slr_collective *kind, uint64_t context);
 
 /* Of a site with `known`, the first rule of the same kind that is for this GEMM, which consumes its gathers
  * or makes what is sent; NULL: none is, or the site has been tried since. */

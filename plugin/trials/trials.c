@@ -101,9 +101,9 @@ static bool watch(const struct slr_trials *t, struct slr_trial_site *s, const st
 {
     if (t->agreed.rank != 0 || s->calls > t->after || s->again > 0 || s->known)
         return false;
-    if (s->scatter)
+    if (s->kind->produced)
         slr_trial_gemms_add(&s->behind, made->m ? slr_consumer_hash(made) : 0);
-    return !s->scatter;
+    return !s->kind->produced;
 }
 
 /* Whether the call's time is taken. `grouped`: it can not be. `made`: slr_call's. */
@@ -126,8 +126,8 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
     t->now.trying = slr_way_of_call(number, &turns, &t->now.way, &t->round, &measured) && !s->given_up;
     t->now.duel = t->now.trying && turns.stage == SLR_STAGE_DUEL;
     if (s->posted > s->again) {
-        measured = !s->scatter && s->calls % WATCH == 0;
-        if (s->scatter && !grouped) {
+        measured = !s->kind->produced && s->calls % WATCH == 0;
+        if (s->kind->produced && !grouped) {
             s->watched++;
             s->strangers +=
                 (made->m || t->in_force.chosen[s - t->site]) && is_stranger(t, (uint32_t)(s - t->site), made);
@@ -141,11 +141,12 @@ static void remember(struct slr_trials *t, const struct slr_call *call)
 {
     const struct slr_group *open = slr_group_now();
     const uint64_t group = open ? open->number : 0;
-    slr_trial_calls_add(&t->calls, slr_mix(call->shard, (uint64_t)call->scatter << 1 | (group && group != t->group)));
+    slr_trial_calls_add(&t->calls,
+                        slr_mix(call->shard, (uint64_t)call->flow->kind->id << 1 | (group && group != t->group)));
     t->group = group;
 }
 
-static enum slr_reason way_now(const struct slr_trials *t, bool scatter, bool small)
+static enum slr_reason way_now(const struct slr_trials *t, const struct slr_collective *kind, bool small)
 {
     if (t->now.trying)
         return t->now.way == SLR_WAY_NCCL ? SLR_R_TRIAL : SLR_R_RING;
@@ -154,8 +155,8 @@ static enum slr_reason way_now(const struct slr_trials *t, bool scatter, bool sm
         return t->in_force.site_way[by] == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
     if (t->now.site >= 0 && t->site[by].known)
         return t->site[by].known->way == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
-    if (scatter)
-        return SLR_R_SCATTER_UNTRIED;
+    if (kind->untried != SLR_R_RING)
+        return kind->untried;
     return small && !t->warming ? SLR_R_TOO_SMALL : SLR_R_RING;
 }
 
@@ -163,8 +164,9 @@ static enum slr_reason next(struct slr_call *call)
 {
     struct slr_trials *t = call->comm->trials;
     const size_t bytes = call->shard * (size_t)call->comm->nranks;
-    const bool small = !call->scatter && bytes < t->min;
-    if (!call->scatter && !slr_small_admits(call->comm, bytes))
+    const struct slr_collective *kind = call->flow->kind;
+    const bool rings = kind->untried == SLR_R_RING, small = rings && bytes < t->min;
+    if (rings && !slr_small_admits(call->comm, bytes))
         return SLR_R_TOO_SMALL;
     t->now = (struct slr_trial_turn){.site = slr_trials_find(call->comm, call, small), .way = SLR_WAY_RING};
     t->warming = false;
@@ -182,12 +184,12 @@ static enum slr_reason next(struct slr_call *call)
     call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group(), &call->made);
     t->site_before = t->now.site;
     /* Where no GEMM was expected to make what it sends, whether one did or not: its time is not in the row's. */
-    if (call->measured && call->scatter && (!t->making || (int)t->making->site != t->now.site))
+    if (call->measured && kind->produced && (!t->making || (int)t->making->site != t->now.site))
         slr_trials_make(call->comm, t->now.site, &(struct slr_consumer){0}, call->stream);
-    const enum slr_reason why = way_now(t, call->scatter, small);
+    const enum slr_reason why = way_now(t, kind, small);
     if (t->now.site >= 0 && !t->now.trying)
         t->site[t->now.site].settled[why == SLR_R_RING]++;
-    if (why == SLR_R_RING && !call->scatter)
+    if (why == SLR_R_RING && !kind->produced)
         t->gather = t->now;
     return why;
 }
@@ -195,7 +197,7 @@ static enum slr_reason next(struct slr_call *call)
 enum slr_reason slr_trials_call(struct slr_call *call)
 {
     if (!call->comm->trials)
-        return SLR_R_RING;
+        return call->flow->kind->untried;
     slr_comm_lock(call->comm);
     enum slr_reason why = next(call);
     slr_comm_unlock(call->comm);
@@ -234,30 +236,30 @@ static int settled_way(const struct slr_trials *t, uint32_t site, const struct s
 }
 
 /* What the next call of that size would go by, were its ways not tried. */
-static bool wishes_ring(const struct slr_trials *t, size_t shard, size_t bytes, bool scatter)
+static bool wishes_ring(const struct slr_trials *t, size_t shard, size_t bytes, const struct slr_collective *kind)
 {
-    const int site = slr_trials_first_of(t, shard, scatter);
-    const struct slr_trial_known *known = site >= 0 ? t->site[site].known : slr_known_site(t, bytes, scatter, 0);
+    const int site = slr_trials_first_of(t, shard, kind);
+    const struct slr_trial_known *known = site >= 0 ? t->site[site].known : slr_known_site(t, bytes, kind, 0);
     if (site >= 0 && t->in_force.chosen[site])
         return t->in_force.site_way[site] != SLR_WAY_NCCL;
-    return known ? known->way != SLR_WAY_NCCL : !scatter;
+    return known ? known->way != SLR_WAY_NCCL : kind->untried == SLR_R_RING;
 }
 
-bool slr_trials_captured(struct slr_comm *c, size_t shard, bool scatter)
+bool slr_trials_captured(struct slr_comm *c, size_t shard, const struct slr_collective *kind)
 {
     const struct slr_trials *t = c->trials;
     if (!t)
-        return !scatter;
+        return kind->untried == SLR_R_RING;
     slr_comm_lock(c);
-    const bool wish = wishes_ring(t, shard, shard * (size_t)c->nranks, scatter);
+    const bool wish = wishes_ring(t, shard, shard * (size_t)c->nranks, kind);
     slr_comm_unlock(c);
-    return slr_capture_way(t->shared->captured, SLR_TRIAL_SITES, shard, scatter, wish);
+    return slr_capture_way(t->shared->captured, SLR_TRIAL_SITES, shard, kind, wish);
 }
 
 uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm)
 {
     const struct slr_trials *t = c->trials;
-    const int site = t ? slr_trials_first_of(t, shard, true) : -1;
+    const int site = t ? slr_trials_first_of(t, shard, &slr_collectives[SLR_REDUCE_SCATTER]) : -1;
     if (!t || !is_for_ring(t, site))
         return 0;
     const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
@@ -299,7 +301,7 @@ static int next_way(const struct slr_trials *t, uint32_t site, const struct slr_
 uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream)
 {
     struct slr_trials *t = c->trials;
-    const int site = t ? slr_trials_peek(t, shard, true) : -1;
+    const int site = t ? slr_trials_peek(t, shard, &slr_collectives[SLR_REDUCE_SCATTER]) : -1;
     bool measured;
     if (site < 0)
         return 0;

@@ -68,7 +68,7 @@ enum slr_reason slr_trials_call(struct slr_call *call);
 /* Whether captured calls of that size go to the ring, which are not tried: gathers unless they have been found to be
  * faster with NCCL; reduce-scatters, with SLIPRING_REDUCE_SCATTER=auto, only when they have been found to be slower. Found
  * by the rank that captured the first one (capture_way.h). Without locks. */
-bool slr_trials_captured(struct slr_comm *c, size_t shard, bool scatter);
+bool slr_trials_captured(struct slr_comm *c, size_t shard, const struct slr_collective *kind);
 
 /* Around the gather, if call->measured. `end`: a stream that is behind its end. Begin and the ring's
  * end under the communicator's lock. */

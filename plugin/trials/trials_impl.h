@@ -30,7 +30,7 @@ struct slr_trial_turn {
 /* Whatever belongs to the calls of a site. */
 struct slr_trial_site {
     size_t shard;
-    bool scatter;                  /* of reduce-scatters; else of gathers */
+    const struct slr_collective *kind;
     uint64_t context;              /* find.h; of a size's first site 0 until one has come often */
     int like;                      /* the size's first site; -1: it is the one */
     uint64_t in_all;               /* of a size's first site: calls of the size */
@@ -97,7 +97,7 @@ struct slr_trials {
 
 static inline int slr_trials_base(const struct slr_trial_site *s)
 {
-    return s->small || s->scatter ? SLR_WAY_NCCL : SLR_WAY_RING;
+    return s->small || s->kind->untried != SLR_R_RING ? SLR_WAY_NCCL : SLR_WAY_RING;
 }
 
 static inline struct slr_turns slr_trials_turns(const struct slr_trials *t, const struct slr_trial_site *s)

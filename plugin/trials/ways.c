@@ -31,21 +31,21 @@ uint32_t slr_way_blocks(int way)
     return 1u << (way - SLR_WAY_PARTS);
 }
 
-void slr_way_word(int way, bool scatter, int nranks, char word[SLR_WAY_WORD])
+void slr_way_word(int way, const struct slr_collective *kind, int nranks, char word[SLR_WAY_WORD])
 {
     if (way < SLR_WAY_PARTS)
         snprintf(word, SLR_WAY_WORD, "%s", way == SLR_WAY_WHOLE ? "whole" : "pace");
-    else if (scatter)
+    else if (kind->produced)
         snprintf(word, SLR_WAY_WORD, "b%u", slr_way_blocks(way));
     else
         snprintf(word, SLR_WAY_WORD, "p%u", slr_way_parts(way, nranks));
 }
 
-int slr_way_of_word(const char *word, bool scatter, int nranks)
+int slr_way_of_word(const char *word, const struct slr_collective *kind, int nranks)
 {
     char own[SLR_WAY_WORD];
     for (int way = 0; way < SLR_WAYS; way++) {
-        slr_way_word(way, scatter, nranks, own);
+        slr_way_word(way, kind, nranks, own);
         if (way != SLR_WAY_NCCL && strcasecmp(word, own) == 0)
             return way;
     }

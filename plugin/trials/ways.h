@@ -80,6 +80,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/collective.h"
 #include "plugin/comm/trial_row.h"
 
 /* The stages of the trials of a site, one after the other; a stage's number, `again` of a
@@ -127,8 +128,8 @@ static inline bool slr_way_differs(int way, uint64_t gemm)
  * b and the number of blocks of a shard. Of SLR_WAY_NCCL there is none. And back; -1: no way over the
  * ring has that word with so many ranks. */
 #define SLR_WAY_WORD 16
-void slr_way_word(int way, bool scatter, int nranks, char word[SLR_WAY_WORD]);
-int slr_way_of_word(const char *word, bool scatter, int nranks);
+void slr_way_word(int way, const struct slr_collective *kind, int nranks, char word[SLR_WAY_WORD]);
+int slr_way_of_word(const char *word, const struct slr_collective *kind, int nranks);
 
 /* Of a way: the number of equal parts; 1: whole; 0: by the pace, or NCCL's. */
 uint32_t slr_way_parts(int way, int nranks);

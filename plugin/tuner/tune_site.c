@@ -100,9 +100,11 @@ static int set_way(struct slr_tune_line *l, struct slr_tune_site *r, struct slr_
 
 static int set_op(struct slr_tune_line *l, struct slr_tune_site *r, struct slr_tune_word value)
 {
-    r->scatter = slr_tune_same(value, "reducescatter");
-    if (r->scatter || slr_tune_same(value, "allgather"))
-        return 0;
+    for (int id = 0; id < SLR_COLLECTIVES; id++)
+        if (slr_tune_same(value, slr_collectives[id].op)) {
+            r->kind = (enum slr_collective_id)id;
+            return 0;
+        }
     return slr_tune_broken(l, "op=%.*s: expected allgather or reducescatter", SLR_TUNE_SHOWN(value));
 }
 
@@ -169,11 +171,12 @@ int slr_tune_site_parse(struct slr_tune_line *l, struct slr_tune_site *r)
         return slr_tune_broken(l, "cut=%s with way=nccl: expected way=ring, as with NCCL every GEMM is whole", r->cut);
     if (r->consumer.m == 0 && l->seen & OF_GEMMS)
         return slr_tune_broken(l, "gemm=none, and what a GEMM is like: expected one of them");
-    if (r->scatter && l->seen & 1u << KEY_GATHERED)
-        return slr_tune_broken(l, "gathered with op=reducescatter: expected op=allgather, as nothing is gathered");
+    if (slr_collectives[r->kind].produced && l->seen & 1u << KEY_GATHERED)
+        return slr_tune_broken(l, "gathered with op=%s: expected op=allgather, as nothing is gathered",
+                               slr_collectives[r->kind].op);
     if (r->consumer.m == 0)
         r->consumer = (struct slr_consumer){0};
-    else if (r->scatter)
+    else if (slr_collectives[r->kind].produced)
         r->consumer.gathered = SLR_CONSUMER_C;
     return 0;
 }
@@ -195,7 +198,7 @@ static bool same_range(const struct slr_tune_range *a, const struct slr_tune_ran
 
 bool slr_tune_site_same(const struct slr_tune_site *a, const struct slr_tune_site *b, bool consumers)
 {
-    return a->scatter == b->scatter && same_range(&a->bytes, &b->bytes) && same_range(&a->ranks, &b->ranks) &&
+    return a->kind == b->kind && same_range(&a->bytes, &b->bytes) && same_range(&a->ranks, &b->ranks) &&
            strcasecmp(a->gpu, b->gpu) == 0 && a->ways == b->ways && a->setup == b->setup && a->context == b->context &&
            (!consumers ||
             (slr_consumer_fits(&a->consumer, &b->consumer) && slr_consumer_fits(&b->consumer, &a->consumer)));
@@ -204,18 +207,21 @@ bool slr_tune_site_same(const struct slr_tune_site *a, const struct slr_tune_sit
 size_t slr_tune_site_write(const struct slr_tune_site *r, char *buf, size_t size)
 {
     const struct slr_consumer *c = &r->consumer;
-    char context[32] = "", gemm[224] = "", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
+    char op[32] = "", context[32] = "", gemm[224] = "", trans[SLR_CONSUMER_TEXT], type[SLR_CONSUMER_TEXT];
     if (c->m <= 0)
         snprintf(gemm, sizeof gemm, "gemm=%s", c->m ? "any" : "none");
     else
         snprintf(gemm, sizeof gemm, "gemm=%lldx%lldx%lld trans=%s type=%s%s%s batch=%lld", (long long)c->m,
                  (long long)c->n, (long long)c->k, slr_consumer_trans_text(c, trans), slr_consumer_type_text(c, type),
-                 r->scatter ? "" : " gathered=", r->scatter ? "" : slr_consumer_gathered_text(c), (long long)c->batch);
+                 slr_collectives[r->kind].produced ? "" : " gathered=",
+                 slr_collectives[r->kind].produced ? "" : slr_consumer_gathered_text(c), (long long)c->batch);
+    if (r->kind != SLR_ALL_GATHER)
+        snprintf(op, sizeof op, "op=%s ", slr_collectives[r->kind].op);
     if (r->context)
         snprintf(context, sizeof context, "context=%llx ", (unsigned long long)r->context);
-    int n = snprintf(buf, size, "site %sbytes=%llu ranks=%llu gpu=%s ways=%u setup=%llx %s%s : way=%s%s%s %s",
-                     r->scatter ? "op=reducescatter " : "", (unsigned long long)r->bytes.low,
-                     (unsigned long long)r->ranks.low, r->gpu, r->ways, (unsigned long long)r->setup, context, gemm,
-                     r->nccl ? "nccl" : "ring", r->cut[0] ? " cut=" : "", r->cut, MARK);
+    int n = snprintf(buf, size, "site %sbytes=%llu ranks=%llu gpu=%s ways=%u setup=%llx %s%s : way=%s%s%s %s", op,
+                     (unsigned long long)r->bytes.low, (unsigned long long)r->ranks.low, r->gpu, r->ways,
+                     (unsigned long long)r->setup, context, gemm, r->nccl ? "nccl" : "ring", r->cut[0] ? " cut=" : "",
+                     r->cut, MARK);
     return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/collective.h"
 #include "plugin/util/consumer.h"
 
 #define SLR_TUNE_MAX_BYTES (1u << 20) /* of a file */
@@ -45,7 +46,7 @@ struct slr_tune_rule {
 
 struct slr_tune_site {
     int line;
-    bool scatter; /* for reduce-scatters; else for gathers */
+    enum slr_collective_id kind; /* that it is for */
     struct slr_tune_range bytes, ranks;
     char gpu[SLR_TUNE_GPU]; /* slr_tune_gpu_word(); "": any */
     uint32_t ways;          /* SLR_WAYS_VERSION (trials/ways.h); 0: any */

@@ -194,7 +194,7 @@ const struct scatter_case graph_wrong_cases[] = {
     O("graphs", "twice"),
     O("graphs", "in-group"),
     S("written-in-one", "graphs-wrong", .call = one_written, .model = is_spare),
-    S("written-inside", "graphs-nccl", .call = group_written, .model = is_spare),
+    S("written-inside", "graphs-wrong", .call = group_written, .model = is_spare),
     O("graphs", "overwritten"),
     O("graphs", "overwritten-tied"),
     O("graphs", "overwritten-by-gather"),

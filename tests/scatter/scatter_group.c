@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reduce-scatters in groups, alone and with others. */
-#include "scatter.h"
+/* Reduce-scatters in groups, alone and with others; and such groups captured into a graph. */
+#include "scatter_graphs.h"
 
 #include <string.h>
 
@@ -218,13 +218,17 @@ struct group {
     bool gathers, sums;
 };
 
-static void turn(struct groups *g, const struct group *how)
+/* The group, or the graph that holds it. */
+static void turn(struct groups *g, const struct group *how, cudaGraphExec_t exec)
 {
     struct world *w = g->w;
     for (int i = 0; i < g->sites; i++)
         turn_load(&g->u[i], w->s);
     beside_load(g);
-    how->play(g);
+    if (exec)
+        CUDA(cudaGraphLaunch(exec, w->s));
+    else
+        how->play(g);
     for (int i = 0; i < g->sites; i++) {
         turn_expect(&g->u[i], g->u[i].c, 0, g->t[i].count, false);
         turn_expect_c(&g->u[i]);
@@ -239,27 +243,62 @@ static void turn(struct groups *g, const struct group *how)
         sums_check(g);
 }
 
+static void groups_open(struct groups *g)
+{
+    for (int i = 0; i < g->sites; i++) {
+        site_open(&g->t[i], g->w, &shapes[i]);
+        turn_open(&g->u[i], &g->t[i]);
+    }
+    beside_open(g);
+}
+
+static void groups_close(struct groups *g)
+{
+    beside_close(g);
+    for (int i = 0; i < g->sites; i++) {
+        turn_close(&g->u[i]);
+        site_close(&g->t[i]);
+    }
+}
+
 static void body(struct world *w, const struct scatter_case *c)
 {
     const struct group *how = c->arg;
     struct groups g = {.w = w, .sites = how->sites, .name = c->name};
-    for (int i = 0; i < g.sites; i++) {
-        site_open(&g.t[i], w, &shapes[i]);
-        turn_open(&g.u[i], &g.t[i]);
-    }
-    beside_open(&g);
+    groups_open(&g);
     for (int i = 0; i < TURNS; i++)
-        turn(&g, how);
-    beside_close(&g);
-    for (int i = 0; i < g.sites; i++) {
-        turn_close(&g.u[i]);
-        site_close(&g.t[i]);
-    }
+        turn(&g, how, NULL);
+    groups_close(&g);
+}
+
+/* Ranks replay it or make the calls, each by itself. */
+static void graph(struct world *w, const struct scatter_case *c)
+{
+    const struct group *how = c->arg;
+    struct groups g = {.w = w, .sites = how->sites, .name = c->name};
+    nccl_connects(w->comm, w->s);
+    nccl_connects(w->reversed, w->s);
+    groups_open(&g);
+    capture_begin(w->s);
+    how->play(&g);
+    cudaGraphExec_t exec = graph_executable(capture_end(w->s));
+    for (int i = 0; i < TURNS; i++)
+        turn(&g, how, (i + w->rank) % 4 ? exec : NULL);
+    CUDA(cudaGraphExecDestroy(exec));
+    groups_close(&g);
 }
 
 #define GROUP(name_, ...)                                                                                              \
     {                                                                                                                  \
         .name = "group-" name_, .list = "group", .body = body, .arg = &(const struct group)                            \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+
+#define GRAPH(name_, ...)                                                                                              \
+    {                                                                                                                  \
+        .name = "group-graph-" name_, .list = "group-graphs", .body = graph, .arg = &(const struct group)              \
         {                                                                                                              \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
@@ -278,4 +317,13 @@ const struct scatter_case group_cases[] = {GROUP("one", .play = several, .sites 
                                            GROUP("written-inside-two", .play = written_inside_two, .sites = 1),
                                            GROUP("in-turn", .play = in_turn, .sites = 3),
                                            GROUP("uneven", .play = uneven, .sites = 3),
+                                           GRAPH("several", .play = several, .sites = 3),
+                                           GRAPH("gemms-inside", .play = gemms_inside, .sites = 2),
+                                           GRAPH("streams", .play = streams, .sites = 3),
+                                           GRAPH("comms", .play = comms, .sites = 1),
+                                           GRAPH("with-gather", .play = with_gather, .sites = 3, .gathers = true),
+                                           GRAPH("mixed", .play = mixed, .sites = 2, .gathers = true, .sums = true),
+                                           GRAPH("with-integers", .play = with_integers, .sites = 3),
+                                           GRAPH("nested", .play = nested, .sites = 2),
+                                           GRAPH("uneven", .play = uneven, .sites = 3),
                                            {.name = NULL}};

@@ -59,7 +59,9 @@ def events_of_source(text):
 
 
 def in_code(root):
-    events = {}
+    with open(os.path.join(root, "base/collectives.def"), encoding="utf-8") as rows:  # each has an event of its own
+        counts = re.findall(r'^X\((?:[^,]+, ){4}"(\w+)"', rows.read(), flags=re.M)
+    events = {event: {"reason", "n"} for event in counts}
     for layer in LAYERS:
         for folder, _, files in os.walk(os.path.join(root, layer)):
             for name in files:

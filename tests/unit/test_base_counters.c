@@ -25,7 +25,7 @@ Test(counters, nothing_without_a_gather)
 Test(counters, nothing_below_info)
 {
     begin("warn");
-    slr_counters.gathers = 1;
+    slr_counters.of[SLR_ALL_GATHER].calls = 1;
     slr_counters_log();
     cr_expect_neq(access(path, F_OK), 0);
     remove_folder(folder);
@@ -33,22 +33,21 @@ Test(counters, nothing_below_info)
 
 static void count_some(void)
 {
-    slr_counters.gathers = 10;
-    slr_counters.bytes = 1ull << 40;
-    slr_counters.substituted = 7;
-    slr_counters.substituted_bytes = 1ull << 39;
+    slr_counters.of[SLR_ALL_GATHER].calls = 10;
+    slr_counters.of[SLR_ALL_GATHER].bytes = 1ull << 40;
+    slr_counters.of[SLR_ALL_GATHER].moved = 7;
+    slr_counters.of[SLR_ALL_GATHER].moved_bytes = 1ull << 39;
     slr_counters.gemms_chunks = 16;
     slr_counters.verified = 2;
     slr_counters.sites = 3;
     slr_counters.sites_symmetric = 2;
     slr_counters.sites_broken = 5;
-    slr_counters.scatters = 6;
-    slr_counters.scatters_substituted = 5;
+    slr_counters.of[SLR_REDUCE_SCATTER].calls = 6;
+    slr_counters.of[SLR_REDUCE_SCATTER].moved = 5;
     slr_counters.scatters_fused = 4;
     slr_counters.scatters_produced = 8;
-    slr_count_scatter(SLR_R_RING);
-    slr_count_scatter(SLR_R_SCATTER_ROOM);
-    slr_count_scatter(SLR_R_SCATTER_ROOM);
+    slr_counters.of[SLR_REDUCE_SCATTER].by_reason[SLR_R_RING] = 1;
+    slr_counters.of[SLR_REDUCE_SCATTER].by_reason[SLR_R_SCATTER_ROOM] = 2;
     for (int i = 0; i < 7; i++)
         slr_count(SLR_R_RING);
     for (int i = 0; i < 3; i++)
@@ -102,5 +101,5 @@ Test(counters, threads_lose_nothing)
         cr_assert_eq(pthread_create(&threads[i], NULL, count_many, NULL), 0);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    cr_expect_eq(slr_counters.by_reason[SLR_R_RING], 40000);
+    cr_expect_eq(slr_counters.of[SLR_ALL_GATHER].by_reason[SLR_R_RING], 40000);
 }

@@ -4,6 +4,9 @@
 #include <pthread.h>
 #include "plugin/trials/capture_way.h"
 
+#define GATHER (&slr_collectives[SLR_ALL_GATHER])
+#define SCATTER (&slr_collectives[SLR_REDUCE_SCATTER])
+
 #define WORDS 16u
 #define THREADS 4
 #define SIZES 24 /* more than there are words */
@@ -12,21 +15,21 @@ static _Atomic uint64_t word[WORDS];
 
 Test(capture_way, the_first_one_decides_for_good)
 {
-    cr_assert(slr_capture_way(word, WORDS, 1000, false, true));
-    cr_assert(slr_capture_way(word, WORDS, 1000, false, false));
-    cr_assert(!slr_capture_way(word, WORDS, 1000, true, false)); /* a reduce-scatter is another call */
-    cr_assert(!slr_capture_way(word, WORDS, 1000, true, true));
-    cr_assert(!slr_capture_way(word, WORDS, 1001, false, false));
-    cr_assert(!slr_capture_way(word, WORDS, 1001, false, true));
-    cr_assert(slr_capture_way(word, WORDS, 1000, false, false));
+    cr_assert(slr_capture_way(word, WORDS, 1000, GATHER, true));
+    cr_assert(slr_capture_way(word, WORDS, 1000, GATHER, false));
+    cr_assert(!slr_capture_way(word, WORDS, 1000, SCATTER, false)); /* a reduce-scatter is another call */
+    cr_assert(!slr_capture_way(word, WORDS, 1000, SCATTER, true));
+    cr_assert(!slr_capture_way(word, WORDS, 1001, GATHER, false));
+    cr_assert(!slr_capture_way(word, WORDS, 1001, GATHER, true));
+    cr_assert(slr_capture_way(word, WORDS, 1000, GATHER, false));
 }
 
 Test(capture_way, what_has_no_place_is_ncclS)
 {
     for (size_t i = 1; i <= WORDS; i++)
-        cr_assert(slr_capture_way(word, WORDS, i, false, true));
-    cr_assert(!slr_capture_way(word, WORDS, WORDS + 1, false, true));
-    cr_assert(slr_capture_way(word, WORDS, WORDS, false, false));
+        cr_assert(slr_capture_way(word, WORDS, i, GATHER, true));
+    cr_assert(!slr_capture_way(word, WORDS, WORDS + 1, GATHER, true));
+    cr_assert(slr_capture_way(word, WORDS, WORDS, GATHER, false));
 }
 
 struct rank {
@@ -42,7 +45,7 @@ static void *capture(void *arg)
     pthread_barrier_wait(r->begin);
     for (unsigned i = 0; i < SIZES; i++) {
         const unsigned size = (i * 7 + r->seed) % SIZES;
-        r->says[size] = slr_capture_way(word, WORDS, size + 1, size % 2, r->wish);
+        r->says[size] = slr_capture_way(word, WORDS, size + 1, &slr_collectives[size % 2], r->wish);
     }
     return NULL;
 }

@@ -52,7 +52,7 @@ Test(closing, a_launched_job_without_a_gather)
 
 Test(closing, all_over_the_ring)
 {
-    slr_counters.gathers = slr_counters.substituted = 8;
+    slr_counters.of[SLR_ALL_GATHER].calls = slr_counters.of[SLR_ALL_GATHER].moved = 8;
     count(SLR_R_RING, 8);
     count(SLR_R_FUSED, 5);
     count(SLR_R_JOIN_OTHER_OP, 3);
@@ -61,8 +61,8 @@ Test(closing, all_over_the_ring)
 
 Test(closing, the_main_reason_and_its_cure)
 {
-    slr_counters.gathers = 10;
-    slr_counters.substituted = 3;
+    slr_counters.of[SLR_ALL_GATHER].calls = 10;
+    slr_counters.of[SLR_ALL_GATHER].moved = 3;
     count(SLR_R_RING, 2);
     count(SLR_R_GRAPH, 20); /* goes to the ring, too */
     count(SLR_R_TOO_SMALL, 4);
@@ -78,7 +78,7 @@ Test(closing, the_main_reason_and_its_cure)
 
 Test(closing, why_no_gemm_ran_in_parts)
 {
-    slr_counters.gathers = slr_counters.substituted = 4;
+    slr_counters.of[SLR_ALL_GATHER].calls = slr_counters.of[SLR_ALL_GATHER].moved = 4;
     count(SLR_R_RING, 4);
     count(SLR_R_JOIN_NO_FUSE, 3);
     count(SLR_R_JOIN_OTHER_OP, 1);
@@ -88,7 +88,7 @@ Test(closing, why_no_gemm_ran_in_parts)
 
 Test(closing, what_was_measured)
 {
-    slr_counters.gathers = slr_counters.substituted = 1;
+    slr_counters.of[SLR_ALL_GATHER].calls = slr_counters.of[SLR_ALL_GATHER].moved = 1;
     slr_counters.chosen = 2;
     slr_counters.chosen_ns = 1500000;
     slr_counters.chosen_nccl_ns = 2750000;
@@ -106,11 +106,11 @@ Test(closing, what_was_measured)
 
 Test(closing, reduce_scatters)
 {
-    slr_counters.scatters = 6;
-    slr_counters.scatters_substituted = 5;
+    slr_counters.of[SLR_REDUCE_SCATTER].calls = 6;
+    slr_counters.of[SLR_REDUCE_SCATTER].moved = 5;
     slr_counters.scatters_fused = 4;
     cr_expect_str_eq(text(), "rank 0: 5 of 6 reduce-scatters went over the ring, 4 as their GEMMs completed the parts");
-    slr_counters.gathers = 1;
+    slr_counters.of[SLR_ALL_GATHER].calls = 1;
     cr_expect_str_eq(text(),
                      "rank 0: 0 of 1 all-gathers went over the ring; 5 of 6 reduce-scatters went over the ring, 4 as "
                      "their GEMMs completed the parts");
@@ -120,7 +120,7 @@ Test(closing, a_small_buffer_is_not_overrun)
 {
     char line[24];
     memset(line, 'x', sizeof line);
-    slr_counters.gathers = slr_counters.substituted = 123456789;
+    slr_counters.of[SLR_ALL_GATHER].calls = slr_counters.of[SLR_ALL_GATHER].moved = 123456789;
     slr_closing_text(line, 20);
     cr_expect_eq(strlen(line), 19);
     cr_expect_eq(line[20], 'x');

@@ -81,18 +81,21 @@ Test(tune_site, reduce_scatters)
               "site bytes=1M op=reducescatter gemm=none : way=nccl\n");
     struct slr_consumer made = linear;
     made.gathered = SLR_CONSUMER_C;
-    cr_assert(t.sites == 4 && !t.site[0].scatter && !t.site[1].scatter && t.site[2].scatter && t.site[3].scatter);
+    cr_assert(t.sites == 4 && t.site[0].kind == SLR_ALL_GATHER && t.site[1].kind == SLR_ALL_GATHER &&
+              t.site[2].kind == SLR_REDUCE_SCATTER && t.site[3].kind == SLR_REDUCE_SCATTER);
     cr_assert(slr_consumer_fits(&t.site[2].consumer, &made) && !slr_consumer_fits(&t.site[2].consumer, &linear));
     cr_assert(!slr_consumer_fits(&t.site[3].consumer, &made));
     cr_assert_not(slr_tune_site_same(&t.site[1], &t.site[2], false));
     char line[SLR_TUNE_MAX_LINE + 1];
-    struct slr_tune_site r = {.scatter = true, .bytes = {123, 123}, .ranks = {4, 4}, .gpu = "a", .ways = 3, .setup = 1};
+    struct slr_tune_site r = {
+        .kind = SLR_REDUCE_SCATTER, .bytes = {123, 123}, .ranks = {4, 4}, .gpu = "a", .ways = 3, .setup = 1};
     r.consumer = made;
     snprintf(r.cut, sizeof r.cut, "b4");
     cr_assert_gt(slr_tune_site_write(&r, line, sizeof line), 0);
     struct slr_tune_table written = parse(line);
-    cr_assert(written.sites == 1 && written.site[0].scatter && slr_tune_site_same(&written.site[0], &r, true), "%s",
-              line);
+    cr_assert(written.sites == 1 && written.site[0].kind == SLR_REDUCE_SCATTER &&
+                  slr_tune_site_same(&written.site[0], &r, true),
+              "%s", line);
     slr_tune_free(&written);
     slr_tune_free(&t);
 }

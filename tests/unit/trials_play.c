@@ -245,7 +245,8 @@ static void one(struct rank *r)
         gemm_m = 8 * (program[of_program(program, r)] - 'a' + 1);
     struct slr_gemm gemm = {.m = gemm_m, .n = 8, .k = 8, .batch = 1, .b = memory + r->comm.rank};
     const size_t size = size_of(r);
-    struct slr_call call = {.comm = &r->comm, .shard = shard * size, .recv = memory + r->comm.rank};
+    static const struct slr_flow flow = {.kind = &slr_collectives[SLR_ALL_GATHER]};
+    struct slr_call call = {.flow = &flow, .comm = &r->comm, .shard = shard * size, .recv = memory + r->comm.rank};
     enter_group(r);
     const bool leaves = leaves_group(r);
     struct went *w = &r->went[r->calls++];

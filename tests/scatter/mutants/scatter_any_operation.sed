@@ -1,2 +1,2 @@
 # Every operation is taken for a sum.
-s/ \|\| \(call->op != ncclSum \&\& call->op != ncclAvg\)//
+s/ && \(call->op == ncclSum \|\| call->op == ncclAvg\)//

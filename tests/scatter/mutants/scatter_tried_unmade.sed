@@ -1,2 +1,2 @@
 # What no GEMM makes is not measured.
-s/call->measured \&\& call->scatter \&\& \(!t->making/0 \&\& (!t->making/
+s/call->measured && kind->produced && \(!t->making/0 \&\& (!t->making/

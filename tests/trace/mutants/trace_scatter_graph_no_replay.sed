@@ -1,2 +1,2 @@
 # Replays of reduce-scatters are not measured.
-s/        slr_timeline_replay\(c, replay->exec, &g->stamps, c->substituted, replay->stream, NULL\);\n/        {}\n/
+s/        slr_timeline_replay\(c, exec, &g->stamps, c->substituted, stream, NULL\);\n/        {}\n/

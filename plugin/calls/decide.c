@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/calls/decide.h"
+
+#include <stdio.h>
+#include "base/counters.h"
+#include "base/cu.h"
+#include "cache/captures.h"
+#include "base/log.h"
+#include "base/nvtx.h"
+#include "plugin/callers/callers.h"
+#include "plugin/util/nccl_type.h"
+#include "plugin/util/region.h"
+
+/* 0 when the type is unknown, or when all shards together do not fit an address space. */
+static size_t shard_bytes(const struct slr_call *call, int nranks)
+{
+    size_t elem = slr_type_bytes(call->type), bytes, all;
+    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) ||
+        __builtin_mul_overflow(bytes, (size_t)nranks, &all) || all > PTRDIFF_MAX)
+        return 0;
+    return bytes;
+}
+
+/* In doubt it captures: a captured gather that the ring took would move data once and never again.
+ */
+static bool captures(struct slr_call *call)
+{
+    call->entered = slr_shared_work_begin(&call->comm->shared) == SLR_OK;
+    return !call->entered || slr_stream_may_capture(call->stream);
+}
+
+void slr_call_decided(struct slr_call *call)
+{
+    if (call->entered)
+        slr_shared_work_end();
+    call->entered = false;
+}
+
+enum slr_reason slr_call_identify(struct slr_call *call)
+{
+    struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
+    call->shard = shard_bytes(call, c ? c->nranks : 1);
+    return c ? c->pass : SLR_R_NOT_TRACKED;
+}
+
+enum slr_reason slr_call_arguments(const struct slr_call *call)
+{
+    if (call->count == 0)
+        return SLR_R_COUNT_ZERO;
+    return call->shard && call->send && call->recv ? SLR_R_RING : SLR_R_BAD_ARGUMENT;
+}
+
+/* Facts of this rank alone (gather/passed_alone.h finds ranks that differ in them), and its error; may enter the
+ * communicator's context. */
+static enum slr_reason here(struct slr_call *call)
+{
+    if (!call->held && slr_region_gathers())
+        return SLR_R_REGION;
+    if (captures(call))
+        return SLR_R_CAPTURE;
+    if (atomic_load(&call->comm->error) != ncclSuccess)
+        return SLR_R_COMM_ERROR;
+    /* Now, not when a group ends: what is passed in between belongs behind this call. */
+    call->passed_alone = atomic_load(&call->comm->passed_alone);
+    return SLR_R_RING;
+}
+
+/* Gathered or sent by all ranks. */
+static size_t bytes_of(const struct slr_call *call)
+{
+    return call->shard * (size_t)(call->comm ? call->comm->nranks : 1);
+}
+
+/* Smaller ones are tried where calls are the ring's until they have been. */
+static size_t least(const struct slr_call *call)
+{
+    return call->flow->kind->untried == SLR_R_RING ? call->comm->least_bytes : slr_get(SLR_S_MIN_BYTES);
+}
+
+enum slr_reason slr_call_decide(struct slr_call *call)
+{
+    const struct slr_flow *flow = call->flow;
+    enum slr_reason why = slr_call_identify(call);
+    if (why == SLR_R_RING && flow->may)
+        why = flow->may(call);
+    if (why == SLR_R_RING)
+        why = slr_call_arguments(call);
+    if (why == SLR_R_RING && bytes_of(call) < least(call))
+        why = SLR_R_TOO_SMALL;
+    if (why == SLR_R_RING)
+        why = here(call);
+    /* Below it calls come here or not by what has been chosen until now, which ranks that capture at different times do
+     * not agree about; no such capture is the ring's, nor counted. */
+    if (why == SLR_R_CAPTURE && bytes_of(call) < slr_get(SLR_S_MIN_BYTES))
+        why = SLR_R_TOO_SMALL;
+    return why == SLR_R_RING ? flow->choose(call) : why;
+}
+
+#define SHAPE "op=%s comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d"
+#define SHAPE_OF(call)                                                                                                 \
+    (call)->flow->kind->op, (call)->comm ? (call)->comm->name : "?", (call)->comm ? (call)->comm->rank : -1,           \
+        (call)->comm ? (call)->comm->nranks : 0, (call)->count, slr_type_name((call)->type), (call)->shard,            \
+        (int)slr_call_in_place(call)
+
+static void say(const struct slr_call *call, enum slr_reason why)
+{
+    const bool moved = why == SLR_R_RING || why == SLR_R_GRAPH;
+    if (call->flow->kind->produced)
+        slr_log(SLR_LOG_INFO, moved ? "substitute" : "pass", SHAPE " made=%d reason=%s", SHAPE_OF(call),
+                (int)(call->made.m != 0), slr_reason_name(why));
+    else
+        slr_log(SLR_LOG_INFO, moved ? "substitute" : "pass", SHAPE " reason=%s", SHAPE_OF(call), slr_reason_name(why));
+}
+
+static uint64_t key_of(const struct slr_call *call, enum slr_reason why)
+{
+    return slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
+                   slr_comm_id(call->comm) ^ (uint64_t)slr_call_in_place(call) ^ (uint64_t)call->flow->kind->id << 3 ^
+                       (uint64_t)(call->made.m != 0) << 2);
+}
+
+void slr_call_name(struct slr_call *call)
+{
+    call->caller = slr_caller_now(key_of(call, SLR_R_RING));
+}
+
+static void say_caller(struct slr_call *call, enum slr_reason why, uint64_t key)
+{
+    char caller[SLR_CALLER_TEXT];
+    if (!call->caller) /* else it was in a group, and is named since then */
+        slr_call_name(call);
+    if (slr_caller_of_shape(key, call->caller, caller))
+        slr_log(SLR_LOG_INFO, "caller", SHAPE " reason=%s caller=%s", SHAPE_OF(call), slr_reason_name(why), caller);
+}
+
+void slr_call_note(struct slr_call *call, enum slr_reason why)
+{
+    if (why != SLR_R_GRAPH) /* its replays are counted */
+        slr_count_call(call->flow->kind, bytes_of(call), why);
+    /* One line for each shape and reason of a communicator; slr_log_first() keeps only the hash. */
+    uint64_t key = key_of(call, why);
+    if (!slr_log_enabled(SLR_LOG_INFO))
+        return;
+    if (slr_log_first(key))
+        say(call, why);
+    if (slr_callers_on())
+        say_caller(call, why, key);
+}
+
+bool slr_call_nvtx(const struct slr_call *call)
+{
+    char what[64] = "ring";
+    if (call->why != SLR_R_RING)
+        snprintf(what, sizeof what, "pass: %s", slr_reason_name(call->why));
+    return slr_nvtx_begin(call->flow->kind->words, what, bytes_of(call));
+}
