@@ -34,7 +34,7 @@ const struct slr_flow slr_flow_all_gather = {
     .nccl = to_nccl,
     .enter = enter,
     .ring = ring,
-    .captured = &slr_recordable_gather,
+    .capture = &slr_capture_gather,
     .compare = {.prepare = slr_verify_prepare, .nccl = slr_verify_run, .finish = slr_verify_finish}};
 
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,

@@ -52,7 +52,7 @@ const struct slr_flow slr_flow_reduce_scatter = {.kind = &slr_collectives[SLR_RE
                                                  .can = slr_scatter_can,
                                                  .nccl = passed,
                                                  .ring = slr_scatter_ring,
-                                                 .captured = &slr_recordable_scatter,
+                                                 .capture = &slr_capture_scatter,
                                                  .compare = {.prepare = slr_verify_sum_prepare,
                                                              .nccl = slr_verify_sum_run,
                                                              .inputs = slr_verify_sum_inputs,

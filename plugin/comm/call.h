@@ -17,7 +17,7 @@ struct slr_compared {
 };
 
 struct slr_call;
-struct slr_recordable;
+struct slr_capture;
 
 /* SLIPRING_VERIFY: a call is done by NCCL too, and compared (calls/verified.h). */
 struct slr_compare {
@@ -43,7 +43,7 @@ struct slr_flow {
     ncclResult_t (*enter)(const struct slr_call *call);
     /* When it has been numbered. `entered`: slr_gather_entry() has been called for it. */
     ncclResult_t (*ring)(const struct slr_call *call, bool entered);
-    const struct slr_recordable *captured; /* gather/record.h */
+    const struct slr_capture *capture; /* gather/record.h */
     struct slr_compare compare;
 };
 

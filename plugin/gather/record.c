@@ -202,7 +202,7 @@ static const char *function_of(const struct slr_recording *x)
 
 static enum slr_status take_steps(struct slr_recording *x, unsigned steps)
 {
-    const struct slr_recordable *what = x->call.flow->captured;
+    const struct slr_capture *what = x->call.flow->capture;
     const char *name = function_of(x);
     struct slr_comm *c = &x->recorder->comm;
     enum slr_status s = SLR_OK;
@@ -260,7 +260,7 @@ enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_cal
                                       .grouped = grouped}};
     if (!info(call->stream, &x->capture, &x->graph))
         return SLR_ABSENT;
-    SLR_TRY(call->flow->captured->prepare(c, &x->g, &x->stand_ins));
+    SLR_TRY(call->flow->capture->prepare(c, &x->g, &x->stand_ins));
     x->prepared = true;
     x->g.nodes.stand_ins = &x->stand_ins;
     x->recorder = recorder_of(c, x->capture);
@@ -323,7 +323,7 @@ static ncclResult_t keep(const struct slr_call *call)
 /* When the ranks are connected. */
 static enum slr_reason may_be(const struct slr_call *call)
 {
-    const struct slr_recordable *what = call->flow->captured;
+    const struct slr_capture *what = call->flow->capture;
     if (!slr_graphs_all_can(call->comm)) { /* a trial has failed meanwhile */
         slr_graphs_missed();
         return SLR_R_CAPTURE;
@@ -333,7 +333,7 @@ static enum slr_reason may_be(const struct slr_call *call)
 
 static bool is_chosen(struct slr_call *call)
 {
-    const struct slr_recordable *what = call->flow->captured;
+    const struct slr_capture *what = call->flow->capture;
     return what->chosen ? what->chosen(call) : slr_trials_captured(call->comm, call->shard, call->flow->kind);
 }
 
@@ -354,7 +354,7 @@ enum slr_reason slr_record_call(struct slr_call *call, ncclResult_t *r)
     return SLR_R_GRAPH;
 }
 
-const struct slr_recordable slr_recordable_gather = {
+const struct slr_capture slr_capture_gather = {
     .prepare = prepare, .enter = enter, .put = put, .replay = slr_replay_gather};
 
 /* ---- the end of a capture ---- */

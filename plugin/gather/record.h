@@ -67,10 +67,10 @@
  * is left to NCCL. */
 enum slr_reason slr_record_call(struct slr_call *call, ncclResult_t *r);
 
-/* How a collective's calls are recorded and replayed (struct slr_flow's `captured`). */
+/* How a collective's calls are recorded and replayed (struct slr_flow's `capture`). */
 struct slr_recorded_gather;
 struct slr_stand_ins;
-struct slr_recordable {
+struct slr_capture {
     /* Whether calls of its size are the ring's, when they are captured. NULL: as trials/trials.h says. */
     bool (*chosen)(struct slr_call *call);
     /* When the ranks are connected: SLR_R_RING, or why NCCL has it. Uniform. NULL: nothing more is asked. */
@@ -89,7 +89,7 @@ struct slr_recordable {
      * communicator's lock. */
     enum slr_status (*replay)(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream);
 };
-extern const struct slr_recordable slr_recordable_gather;
+extern const struct slr_capture slr_capture_gather;
 
 /* The captured gathers that a group has kept, around the real end of it, as calls/group.c does with those that run now
  * (record_group.c). `all`: NULL when there is none. The second ends *all, in any case; `enqueued`: the real end has

@@ -195,7 +195,7 @@ static CUresult begin(struct slr_replay *replay)
     for (unsigned i = 0; i < graph->gathers; i++) {
         struct slr_recorded_gather *g = &graph->gather[i];
         struct slr_comm *c = comm_of(replay, g);
-        enum slr_status s = g->flow->captured->replay(c, g, replay->exec, replay->stream);
+        enum slr_status s = g->flow->capture->replay(c, g, replay->exec, replay->stream);
         if (s == SLR_OK)
             continue;
         for (unsigned j = 0; j <= i; j++) /* their peers have been told of calls that do not come */

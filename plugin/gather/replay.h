@@ -17,7 +17,7 @@ struct slr_replay;
 bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **replay, CUresult *r);
 void slr_replay_end(struct slr_replay *replay, CUresult r);
 
-/* struct slr_recordable's, of a gather. */
+/* struct slr_capture's, of a gather. */
 enum slr_status slr_replay_gather(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream);
 
 #endif

@@ -128,5 +128,5 @@ static enum slr_status replay(struct slr_comm *c, struct slr_recorded_gather *g,
     return s;
 }
 
-const struct slr_recordable slr_recordable_scatter = {
+const struct slr_capture slr_capture_scatter = {
     .chosen = chosen, .can = can, .prepare = prepare, .enter = enter, .put = put, .replay = replay};

@@ -26,6 +26,6 @@
 
 #include "plugin/gather/record.h"
 
-extern const struct slr_recordable slr_recordable_scatter;
+extern const struct slr_capture slr_capture_scatter;
 
 #endif
