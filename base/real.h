@@ -69,7 +69,7 @@ extern _Atomic unsigned slr_gate_word;
 #define SLR_GEMM_WATCH_PRODUCTS 0x10000u
 extern _Atomic unsigned slr_gemm_watch;
 
-/* What graphs hold of captured gathers (plugin/gather/graphs.h, recorded.h): looked at by each launch.
+/* What graphs hold of captured gathers (plugin/graphs/graphs.h, recorded.h): looked at by each launch.
  * Hidden, so that this is one instruction. */
 extern _Atomic unsigned slr_graphs_held __attribute__((visibility("hidden")));
 

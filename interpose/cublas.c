@@ -5,7 +5,7 @@
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
 #include "kernels/gemm_workspace.h"
-#include "plugin/gather/fuse.h"
+#include "plugin/fuse/fuse.h"
 
 #define CUBLAS_REAL(fn)                                                                                                \
     do {                                                                                                               \

@@ -5,7 +5,7 @@
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
-#include "plugin/gather/fuse.h"
+#include "plugin/fuse/fuse.h"
 
 SLR_API
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,

@@ -5,8 +5,8 @@
 #include "base/settings.h"
 #include "interpose/gate_table.h"
 #include "plugin/comm/stream.h"
-#include "plugin/gather/order.h"
-#include "plugin/gather/pending.h"
+#include "plugin/pending/order.h"
+#include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 
 /* cuda.h turns them into the second forms. */

@@ -9,7 +9,7 @@
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 #include "plugin/comm/stream.h"
-#include "plugin/gather/pending.h"
+#include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 
 /* Arguments are counted in machine words; a location travels in one. */

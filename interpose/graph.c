@@ -6,11 +6,11 @@
 #include "cache/blocks.h"
 #include "cache/captures.h"
 #include "interpose/gate_table.h"
-#include "plugin/gather/graph_launch.h"
-#include "plugin/gather/graphs.h"
-#include "plugin/gather/record.h"
-#include "plugin/gather/recorded.h"
-#include "plugin/gather/replay.h"
+#include "plugin/record/graph_launch.h"
+#include "plugin/graphs/graphs.h"
+#include "plugin/record/record.h"
+#include "plugin/graphs/recorded.h"
+#include "plugin/record/replay.h"
 
 /* cuda.h turns them into other forms. */
 #undef cuGraphAddNode
@@ -49,7 +49,7 @@ static void born(CUresult r, const CUgraph *graph)
 /* Into a graph of the program's. */
 static void began_given(CUstream stream)
 {
-    const unsigned long long capture = slr_record_capture(stream);
+    const unsigned long long capture = slr_graph_capture(stream, NULL);
     if (capture)
         slr_capture_given(capture);
 }
@@ -100,7 +100,7 @@ static bool capturing(CUstream stream)
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
         bool before = capturing(own);                                                                                  \
-        const unsigned long long capture = slr_record_capture(own);                                                    \
+        const unsigned long long capture = slr_graph_capture(own, NULL);                                               \
         slr_record_end(own);                                                                                           \
         CUresult r = REAL(sym) args;                                                                                   \
         if (before && !capturing(own)) {                                                                               \

@@ -19,8 +19,8 @@ void slr_connections_install(void);
 
 /* event.c: events that go from process to process, and streams that end. An event whose handle
  * another process has can be recorded there, unseen by this one; so it must not carry a gather
- * (plugin/gather/pending.h). A stream may end on which a communicator has work that others have to
- * come behind (plugin/gather/order.h). */
+ * (plugin/pending/pending.h). A stream may end on which a communicator has work that others have to
+ * come behind (plugin/pending/order.h). */
 void slr_event_install(void);
 
 /* given.c: memory that the program gives to other processes (cache/given.h). */
@@ -28,7 +28,7 @@ void slr_given_install(void);
 
 /* graph.c: captures and graphs. When a stream captures, no context is synchronised
  * (cache/blocks.h), and which graphs hold gathers is followed from the capture to the launch
- * (plugin/gather/graphs.h). As long as none does, these do what the driver's do, after one look at
+ * (plugin/graphs/graphs.h). As long as none does, these do what the driver's do, after one look at
  * a counter. */
 void slr_graph_install(void);
 

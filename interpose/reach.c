@@ -12,7 +12,7 @@
 #include "interpose/early.h"
 #include "interpose/imports.h"
 #include "interpose/resolve.h"
-#include "plugin/gather/opening.h"
+#include "plugin/pending/opening.h"
 #include "plugin/produce/product.h"
 
 /* ---- who opens ---- */

@@ -28,7 +28,7 @@
  * A host may raise a word that its own device waits for (clear it, in the case of broken), to
  * release the wait after a failure (ring.h).
  *
- * Behind them each rank has SLR_TURNS pairs of words for calls that NCCL has (plugin/gather/nccl_turn.h).
+ * Behind them each rank has SLR_TURNS pairs of words for calls that NCCL has (plugin/passed/nccl_turn.h).
  * No rank waits for these, and only the rank itself reads them.
  */
 #ifndef SLR_KERNELS_FLAGS_H

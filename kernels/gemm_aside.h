@@ -9,7 +9,7 @@
  *
  * Who waits for what: `aside` for what stood on the stream at the call, and for what a join waits for
  * (slr_ring_join); the stream for `aside`, before anything but what touches none of the first GEMM's
- * memory (slr_gemms_apart) is put on it: plugin/gather/pending.h says when. Nothing else waits for
+ * memory (slr_gemms_apart) is put on it: plugin/pending/pending.h says when. Nothing else waits for
  * `aside`: neither other streams that hold the gather nor events that carry it, which the program may be
  * waiting for before it lets the stream go on. So each wait is for what was enqueued before it, and there
  * is no circle.

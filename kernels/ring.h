@@ -19,7 +19,7 @@
  * expected to wait for chunks (slr_gather.wanted), there is one copy for each shard.
  *
  * A reader that comes first does not know where the owner's shard is. It copies from where it
- * expects it (SLR_FROM_EXPECTED; plugin/gather/expect.h): reading is harmless. The owner, when it
+ * expects it (SLR_FROM_EXPECTED; plugin/transfer/expect.h): reading is harmless. The owner, when it
  * comes, knows whether that was right. If so it says with `ready` that the shard is settled
  * (SLR_AS_EXPECTED). If not (SLR_CORRECTED), it waits until the wrong bytes have been copied, writes
  * the right ones over them, and says `settled` then:
@@ -159,7 +159,7 @@ struct slr_ring {
     struct slr_recorded *recorded;
 };
 
-/* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/gather/transfer.h
+/* How one peer's shard reaches this rank, and this rank's shard that peer. plugin/transfer/transfer.h
  * agrees on it, call by call; both ranks of a pair have the matching half. */
 enum slr_source {
     SLR_FROM_SLOT,     /* copied out of the owner's staging slot */
@@ -206,7 +206,7 @@ struct slr_gather {
     /* Without chunks shards are copied whole where that can be. */
     enum slr_wanted wanted;
     /* For a GEMM on `stream`: it may read `send` behind the gather's end. Only the ring's owner knows
-     * (plugin/gather/fuse.c). */
+     * (plugin/fuse/fuse.c). */
     bool send_stays;
 };
 

@@ -2,10 +2,9 @@
 /* ncclAllGather. */
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
-#include "plugin/calls/passed.h"
 #include "plugin/gather/gather.h"
-#include "plugin/gather/nccl_call.h"
-#include "plugin/gather/record.h"
+#include "plugin/passed/nccl_call.h"
+#include "plugin/record/record.h"
 #include "plugin/gather/verify.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/process.h"

@@ -5,14 +5,12 @@
 #include "base/nvtx.h"
 #include "plugin/callers/callers.h"
 #include "plugin/calls/calls.h"
-#include "plugin/calls/decide.h"
-#include "plugin/calls/passed.h"
 #include "plugin/calls/verified.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
-#include "plugin/gather/passed_alone.h"
-#include "plugin/gather/record.h"
+#include "plugin/passed/passed_alone.h"
+#include "plugin/record/record.h"
 #include "plugin/util/region.h"
 
 /* ---- the call ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/calls/decide.h"
+#include "plugin/calls/collective.h"
 
 #include <stdio.h>
 #include "base/counters.h"
@@ -50,7 +50,7 @@ enum slr_reason slr_call_arguments(const struct slr_call *call)
     return call->shard && call->send && call->recv ? SLR_R_RING : SLR_R_BAD_ARGUMENT;
 }
 
-/* Facts of this rank alone (gather/passed_alone.h finds ranks that differ in them), and its error; may enter the
+/* Facts of this rank alone (passed/passed_alone.h finds ranks that differ in them), and its error; may enter the
  * communicator's context. */
 static enum slr_reason here(struct slr_call *call)
 {

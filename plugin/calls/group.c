@@ -6,7 +6,7 @@
  *
  *   - an all-gather that the ring takes is recorded. It is enqueued after the real ncclGroupEnd has
  *     enqueued NCCL's own operations;
- *   - one that is captured for the ring likewise (plugin/gather/record_group.c);
+ *   - one that is captured for the ring likewise (plugin/record/record_group.c);
  *   - every other call goes to NCCL at once, inside its own group, so NCCL has its calls in their
  *     order. A gather that the ranks can not connect for is one of these: the call itself connects,
  *     as outside of a group, because a rank that hears of the refusal at the end only would make it
@@ -32,17 +32,16 @@
 #include "plugin/lifecycle/agreement.h"
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
-#include "plugin/calls/decide.h"
 #include "plugin/calls/verified.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/comm/group_record.h"
-#include "plugin/gather/nccl_call.h"
-#include "plugin/gather/nccl_turn.h"
-#include "plugin/gather/order.h"
-#include "plugin/gather/pending.h"
-#include "plugin/gather/pending_state.h"
-#include "plugin/gather/record.h"
+#include "plugin/passed/nccl_call.h"
+#include "plugin/passed/nccl_turn.h"
+#include "plugin/pending/order.h"
+#include "plugin/pending/pending.h"
+#include "plugin/pending/pending_state.h"
+#include "plugin/record/record.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/registration.h"
 #include "plugin/tuner/tuner.h"

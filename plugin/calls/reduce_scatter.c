@@ -3,10 +3,8 @@
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
 #include "plugin/comm/stream.h"
-#include "plugin/gather/nccl_turn.h"
-#include "plugin/scatter/record_scatter.h"
+#include "plugin/passed/nccl_turn.h"
 #include "plugin/scatter/scatter.h"
-#include "plugin/scatter/verify_sum.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/process.h"
 

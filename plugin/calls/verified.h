@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SLIPRING_VERIFY: a sample of the calls that the ring moves is done by NCCL too, and compared
- * (gather/verify.h, scatter/verify_sum.h).
+ * (gather/verify.h, scatter/scatter.h).
  *
  *   prepare   each call's memory
  *   NCCL      one call: of each rank of its communicator that this thread has, in one group of NCCL's
@@ -10,7 +10,7 @@
  * Another rank may make these calls one by one, with no group: it does NCCL's part, the ring's, and waits for
  * both on the host before it comes to its next call. So NCCL's kernel of a call must not wait for the ring's of
  * the same one: it comes before. And NCCL's next one must not come before this call is on the ring: NCCL connects
- * the ranks in the call (gather/in_call.h), where the host would wait for that rank, which waits for this ring. For
+ * the ranks in the call (passed/in_call.h), where the host would wait for that rank, which waits for this ring. For
  * the same reason no group of NCCL's has two calls of a communicator: whatever groups the ranks make, each of them
  * has the same sequence of NCCL's operations. Ranks that group calls of several communicators in another order
  * than others may wait for each other when NCCL connects, as they would without groups. */

@@ -8,7 +8,7 @@
 #include "plugin/comm/comm.h"
 #include "plugin/util/consumer.h"
 
-/* What a reduce-scatter that is compared is compared with (scatter/verify_sum.h), on the device. */
+/* What a reduce-scatter that is compared is compared with (scatter/scatter.h), on the device. */
 struct slr_compared {
     CUdeviceptr memory; /* all of it; 0: none */
     void *host;         /* the same, where the device had none */
@@ -43,7 +43,7 @@ struct slr_flow {
     ncclResult_t (*enter)(const struct slr_call *call);
     /* When it has been numbered. `entered`: slr_gather_entry() has been called for it. */
     ncclResult_t (*ring)(const struct slr_call *call, bool entered);
-    const struct slr_capture *capture; /* gather/record.h */
+    const struct slr_capture *capture; /* record/record.h */
     struct slr_compare compare;
 };
 

@@ -12,7 +12,7 @@
  * (`pass` says why). The real handle is never replaced.
  *
  * Locks: docs/locks.md. The registry's lock protects the list of communicators; `lock` all use of
- * the ring by gathers, joins and fused GEMMs, and, with the table lock (pending_impl.h), `pending`.
+ * the ring by gathers, joins and fused GEMMs, and, with the table lock (pending_state.h), `pending`.
  */
 #ifndef SLR_PLUGIN_COMM_COMM_H
 #define SLR_PLUGIN_COMM_COMM_H
@@ -93,7 +93,8 @@ struct slr_comm {
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
     unsigned splits, shrinks;
-    struct slr_comm *records; /* of a recorder (gather/record.h): whom it stands for in a capture. NULL: it is none */
+    struct slr_comm *records;   /* of a recorder (record/record.h): whom it stands for in a capture. NULL: it is none */
+    unsigned long long capture; /* which that is; 0: none now */
     struct slr_shared shared;
     struct slr_link *link; /* connecting */
     struct slr_ring ring;
@@ -112,7 +113,7 @@ struct slr_comm {
     uint32_t turns_done;
     uint64_t turns_ms, turns_waited;
     bool failed_open;    /* in error, and a gather was in flight */
-    bool told_in_call;   /* by the result of a GEMM: gather/in_call.h */
+    bool told_in_call;   /* by the result of a GEMM: passed/in_call.h */
     bool told_in_turn;   /* by that of NCCL's call in its turn */
     _Atomic int revoked; /* what NCCL has in flight: lifecycle/revoke.h */
     bool orphan;         /* aborted while something else held up its streams; disposed of when that is over */

@@ -5,7 +5,7 @@
  *   struct slr_control     the decision word
  *   struct slr_post[n]     what each rank says of itself; written by that rank only
  *   flag words             kernels/flags.h; registered with CUDA by each rank; with NCCL's turns
- *   slr_transfer[n][n][..] plugin/gather/transfer.h; written by the two ranks of each pair
+ *   slr_transfer[n][n][..] plugin/transfer/transfer.h; written by the two ranks of each pair
  *   slr_published[n][..]   plugin/sites/published.h; written by that rank only
  *   slr_trials_shared      plugin/trials/trials.h; what rank 0 has chosen, and each rank has measured
  *

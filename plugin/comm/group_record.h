@@ -10,11 +10,11 @@
 struct slr_init;
 struct slr_window;
 
-/* What gather/nccl_turn.h keeps of a call between its beginning and its end. */
+/* What passed/nccl_turn.h keeps of a call between its beginning and its end. */
 struct slr_turn_call {
     bool entered;   /* false: there is none, or its group's end has it */
     int word;       /* which says that it is over */
-    unsigned entry; /* of gather/in_call.h */
+    unsigned entry; /* of passed/in_call.h */
 };
 
 /* A stream that an operation of the group uses, for one communicator. */
@@ -22,7 +22,7 @@ struct slr_group_use {
     struct slr_comm *comm; /* with a use; NULL: one that is not tracked */
     CUstream stream;
     bool nccl;               /* NCCL has an operation on it */
-    bool left, turn;         /* and a gather that may hang, in its turn: gather/nccl_turn.h */
+    bool left, turn;         /* and a gather that may hang, in its turn: passed/nccl_turn.h */
     struct slr_turn_call in; /* at the end */
 };
 
@@ -35,7 +35,7 @@ struct slr_group {
     ncclResult_t told;      /* what it came to when it was made; for the end */
     struct slr_call *calls; /* the gathers that go to the ring */
     size_t count, room;
-    struct slr_call *kept; /* those that are captured for the ring (gather/record.h) */
+    struct slr_call *kept; /* those that are captured for the ring (record/record.h) */
     size_t kept_count, kept_room;
     struct slr_group_use *uses; /* of all operations, each pair once */
     size_t use_count, use_room;

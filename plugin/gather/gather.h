@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gather: its way to the ring.
+/* The folder gather/: a gather's way to the ring, from the decision (calls/decide.c) to the moment at which it is pending
+ * (pending/pending.h). The folders around it:
  *
- * What the folder is for: one substituted gather from the decision (calls/decide.h) until no stream has to be made
- * to wait for it any more, and the GEMM that consumes it. Its doors besides this header: pending.h
- * (for the gates of interpose/), pending_state.h, fuse.h, order.h, graphs.h, passed_alone.h,
- * transfer.h, verify.h, nccl_call.h. pending_impl.h is for the folder alone. It uses the folders
- * util, comm, memory, sites, timeline, tuner and profiler.
+ *   pending    what streams owe to it      transfer   where shards lie        fuse      the GEMM behind it
+ *   passed     what NCCL has instead       record     it, in captures         scatter   the other collective
  */
 #ifndef SLR_PLUGIN_GATHER_GATHER_H
 #define SLR_PLUGIN_GATHER_GATHER_H

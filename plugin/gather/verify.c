@@ -7,7 +7,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "base/nvtx.h"
-#include "plugin/gather/nccl_call.h"
+#include "plugin/passed/nccl_call.h"
 
 /* Host memory for one side: gathers are compared in windows, so that none needs as much again. */
 #define WINDOW ((size_t)8 << 20)

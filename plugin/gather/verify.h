@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SLIPRING_VERIFY: a sample of the substituted gathers is run through NCCL too, and compared. For
- * reduce-scatters: scatter/verify_sum.h. calls/verified.h has the order of the steps. */
+ * reduce-scatters: scatter/scatter.h. calls/verified.h has the order of the steps. */
 #ifndef SLR_PLUGIN_GATHER_VERIFY_H
 #define SLR_PLUGIN_GATHER_VERIFY_H
 

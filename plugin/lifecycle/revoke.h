@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's operations of a communicator that has failed are ended, so that a call of NCCL in its turn comes back
- * (gather/nccl_turn.h). NCCL waits in it for a peer that is gone, on the host, until it is aborted. ncclCommAbort would
+ * (passed/nccl_turn.h). NCCL waits in it for a peer that is gone, on the host, until it is aborted. ncclCommAbort would
  * free the communicator, which the program still has to do; ncclCommRevoke only ends what is under way. An NCCL
  * without it is left alone: there another thread has to abort.
  *

@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "plugin/gather/in_call.h"
-#include "plugin/gather/nccl_turn.h"
-#include "plugin/gather/passed_alone.h"
+#include "plugin/passed/in_call.h"
+#include "plugin/passed/nccl_turn.h"
+#include "plugin/passed/passed_alone.h"
 #include "plugin/lifecycle/revoke.h"
 
 #define TURN_MS 1000  /* for a call of NCCL to end whose peer is gone */

@@ -12,7 +12,7 @@
  *   (passed_alone.h): this rank fails;
  *
  * - a peer is dead or LEFT, and a gather that the trials have given to NCCL does not end within a second
- *   (gather/nccl_turn.h): this rank fails, and ncclCommAbort ends NCCL's kernel;
+ *   (passed/nccl_turn.h): this rank fails, and ncclCommAbort ends NCCL's kernel;
  *
  * - no progress for SLIPRING_STALL_WARN: one warning; for SLIPRING_STALL_TIMEOUT: this rank fails;
  *
@@ -30,7 +30,7 @@
  *
  * - this rank has failed, the application is not informed, its gathers hold streams, and one of its
  *   threads has been in a GEMM in the communicator's context for SLIPRING_GEMM_TIMEOUT: that call is
- *   made to return CUBLAS_STATUS_EXECUTION_FAILED, which informs (gather/in_call.h). In this order: the
+ *   made to return CUBLAS_STATUS_EXECUTION_FAILED, which informs (passed/in_call.h). In this order: the
  *   error is set, the call is told, the waits are released. When the call has not come back by then, a
  *   peer is stopped: as in ncclCommAbort all waits are released, for healthy peers too, behind
  *   `broken`;

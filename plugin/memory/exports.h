@@ -26,7 +26,7 @@
  *                     0            revoked
  *
  * Who works. The house-keeping thread exports, and maps what peers export; that waits for no work of
- * the device, as launches of graphs wait for it (gather/replay.h). What may wait, closing mappings and
+ * the device, as launches of graphs wait for it (record/replay.h). What may wait, closing mappings and
  * unpinning blocks, is the returning thread's. An entry of `mapped` is the first one's while it is
  * empty, and the second one's when it is not.
  *

@@ -21,7 +21,7 @@
 
 #include "plugin/produce/product.h"
 
-/* The stream captures into a graph of the program's: no reduce-scatter is recorded there (plugin/gather/record.h), and the
+/* The stream captures into a graph of the program's: no reduce-scatter is recorded there (plugin/record/record.h), and the
  * body of a conditional node does not take all that a product needs. */
 bool slr_captured_elsewhere(CUstream stream);
 

@@ -9,7 +9,8 @@
 #define SLR_PLUGIN_SCATTER_SCATTER_H
 
 #include "kernels/reduce.h"
-#include "plugin/comm/call.h"
+#include "plugin/produce/product.h"
+#include "plugin/record/record.h"
 
 /* Of its row (comm/call.h). May: by the setting, types and reductions. Can: whether all ranks can add, and the slots have
  * room for a part of it. */
@@ -26,5 +27,69 @@ float slr_scatter_divisor(const struct slr_call *call);
 
 /* After slr_gather_number. Not entered: outside of groups, where there may be a product. */
 ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered);
+
+/* ---- captured: record_scatter.c ---- */
+
+/* Reduce-scatters that are captured into a CUDA graph. They are recorded, kept and replayed as gathers are
+ * (plugin/record/record.h), with these differences:
+ *
+ *   what        all of it is fixed but the numbers in the words: parts of the program's C go into the
+ *               peers' slots, and the sums into the program's buffer (kernels/ring_scatter.h). So nothing
+ *               has to be mapped, nothing is agreed on at a launch, and a launch waits for nobody's host
+ *   memory      the slots, which the communicator keeps as long as a graph holds a call of it; the
+ *               program's buffers, as all that is captured uses them
+ *   the GEMM    before it, in the same capture: in blocks, if it is expected (plugin/produce/captured.h).
+ *               A wrong guess is found while it is captured; then the GEMM is in parts for nothing, in every
+ *               replay, and the call sends what stands in C behind all that it comes behind
+ *   order       sums and pushes are ordered by edges: kernels/ring_scatter.h says why
+ *   words       a replay's numbers follow those of the communicator's calls before it, as a call's outside of
+ *               graphs: replays, calls, and gathers in graphs and outside may come in any turn, and peers may
+ *               make the same call outside of a graph
+ *   failure     as for any call: dead, failed and stopped peers are found by the words, and a launch on a
+ *               communicator in error or at its end fails and moves nothing
+ *
+ * When it is left to NCCL (SLR_R_CAPTURE): for the reasons that a gather is, but for those of the memory; and with
+ * SLIPRING_REDUCE_SCATTER=auto unless trials outside of graphs have found the ring to be faster for its size
+ * before the first capture of it (trials/capture_way.h): nothing is tried in a graph. Each of these is equal on ranks that do the same. Ranks
+ * that differ all the same are found as passed_alone.h says, or as a stall. */
+extern const struct slr_capture slr_capture_scatter;
+
+/* ---- compared: verify_sum.c ---- */
+
+/* SLIPRING_VERIFY of reduce-scatters. NCCL's sums need not be the ring's, so each rank also gets what
+ * all ranks contribute to its shard, through NCCL, from their send buffers as they are when the call
+ * stands on the stream, and compares (kernels/reduce_check.h):
+ *
+ *   check=sum    the ring's result is, bit by bit, the sum of the contributions. This finds what the ring
+ *                took too early, as of a GEMM whose output something has changed since
+ *   check=nccl   and as near to NCCL's own result as rounding allows
+ *
+ * NCCL's operations stand before the entry of the ring's, behind which the result is written, also into `send`.
+ *
+ * Memory: the contributions and NCCL's result, ranks + 1 shards. On a device
+ * that has not so much, of the host: every rank must make NCCL's calls, and these must not write into
+ * the application's buffers, from which the ring still takes its data. */
+/* Orders the call behind its communicator's on other streams, and what is copied behind its stream. Anything
+ * but ncclSuccess: the communicator has failed. */
+ncclResult_t slr_verify_sum_prepare(struct slr_call *call);
+
+/* Within a group of NCCL's each: its reduce-scatter, and the contributions. */
+ncclResult_t slr_verify_sum_run(const struct slr_call *call);
+ncclResult_t slr_verify_sum_inputs(const struct slr_call *call);
+
+/* As slr_verify_finish(). */
+ncclResult_t slr_verify_sum_finish(const struct slr_call *call, ncclResult_t r);
+
+/* ---- what one that runs now and one that is captured have in common: for this folder alone ---- */
+
+enum { SLR_PLAIN_PARTS = 4 }; /* of a shard that no GEMM has cut */
+
+/* What the ring needs but `entry`. Without a product (NULL) the parts are put into `plain`, which stays as long as
+ * *s. */
+void slr_scatter_describe(const struct slr_call *call, const struct slr_product *p,
+                          struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS], struct slr_scatter *s);
+
+/* Here the call's stream comes to the call; parts of a product may be sent before. */
+enum slr_status slr_scatter_mark_entry(struct slr_ring *ring, const struct slr_call *call, struct slr_scatter *s);
 
 #endif

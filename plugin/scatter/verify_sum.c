@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/scatter/verify_sum.h"
+#include "plugin/scatter/scatter.h"
 
 #include <stdlib.h>
 #include "base/counters.h"
@@ -8,9 +8,8 @@
 #include "base/nvtx.h"
 #include "kernels/reduce_check.h"
 #include "plugin/comm/stream.h"
-#include "plugin/gather/order.h"
-#include "plugin/gather/pending.h"
-#include "plugin/scatter/scatter.h"
+#include "plugin/pending/order.h"
+#include "plugin/pending/pending.h"
 #include "plugin/util/nccl_type.h"
 
 /* Host memory for all that is compared at a time. */

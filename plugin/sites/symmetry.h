@@ -8,7 +8,7 @@
  *
  * Multicast, and a put that needs no agreement for each call, require such symmetry; slipring
  * checks it instead of assuming it. Nothing depends on the answer yet: how a shard travels is
- * agreed call by call (gather/transfer.h), so a site that breaks costs a staging copy at most.
+ * agreed call by call (transfer/transfer.h), so a site that breaks costs a staging copy at most.
  *
  * The words, from small to large:
  *

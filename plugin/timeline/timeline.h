@@ -105,14 +105,14 @@ void slr_timeline_scatter(const struct slr_call *call, struct slr_timing *gemm);
  * failed. */
 void slr_timeline_scattered(struct slr_comm *c, uint32_t pieces, unsigned parts, bool fused, enum slr_status s);
 
-/* ---- captured calls (gather/record.h) ---- */
+/* ---- captured calls (record/record.h) ---- */
 
 /* Under the recorder's lock, its context current: the call is about to be recorded. Sets
  * ring.timing, which slr_timeline_close ends, and *nodes. */
 void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
                           struct slr_timed_nodes *nodes);
 
-/* Of a reduce-scatter (scatter/record_scatter.h), whose GEMM comes first: in a capture on `stream`, as
+/* Of a reduce-scatter (scatter/scatter.h), whose GEMM comes first: in a capture on `stream`, as
  * slr_timeline_expect. What is returned is the caller's, until the call takes it over or it is dropped. */
 struct slr_timing *slr_timeline_capture_expect(struct slr_comm *c, CUstream stream);
 void slr_timeline_capture_drop(struct slr_timing *gemm); /* NULL: nothing */

@@ -57,7 +57,7 @@ bool slr_small_admits(struct slr_comm *c, size_t bytes)
 {
     struct slr_trials *t = c->trials;
     if (bytes < t->min)
-        return t->large || slr_known_site(t, bytes, false, 0) != NULL;
+        return t->large || slr_known_site(t, bytes, &slr_collectives[SLR_ALL_GATHER], 0) != NULL;
     if (!t->large) {
         t->large = true;
         slr_small_bound(c);

@@ -73,7 +73,7 @@ static struct stage stage_of(const struct slr_turns *t)
 }
 
 /* The GEMM runs whole once before NCCL has the gather: cuBLAS may load its kernel then, which waits for the
- * device. While that waits for the ring, a peer's death is told (gather/in_call.h); while it waits for
+ * device. While that waits for the ring, a peer's death is told (passed/in_call.h); while it waits for
  * NCCL, by another thread only. */
 static const int order[SLR_WAYS] = {SLR_WAY_RING,      SLR_WAY_WHOLE,     SLR_WAY_NCCL,     SLR_WAY_PARTS,
                                     SLR_WAY_PARTS + 1, SLR_WAY_PARTS + 2, SLR_WAY_PARTS + 3};

@@ -452,12 +452,12 @@ function(slr_hung_caught name file expected)
 endfunction()
 set(killed LAUNCH --end 1 kill)
 set(hung $<TARGET_FILE:fault_hung>)
-slr_hung_caught(hung_not_told plugin/gather/in_call.c "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
-slr_hung_caught(hung_success plugin/gather/fuse.c "the GEMM returns 0" PLAY 2 ${hung} gemm-killed 1 ${killed})
+slr_hung_caught(hung_not_told plugin/passed/in_call.c "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
+slr_hung_caught(hung_success plugin/fuse/fuse.c "the GEMM returns 0" PLAY 2 ${hung} gemm-killed 1 ${killed})
 slr_hung_caught(hung_not_released plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
 slr_hung_caught(hung_stopped plugin/lifecycle/watchdog.c "the GEMM returns after|rank 0 hangs" PLAY 2 ${hung} gemm-stopped 1 LAUNCH --cont-after 4000
   RUN --set SLIPRING_STALL_TIMEOUT=500ms)
-slr_hung_caught(hung_once plugin/gather/in_call.c "rank 0 hangs" PLAY 2 ${hung} gemm-two 1 ${killed})
+slr_hung_caught(hung_once plugin/passed/in_call.c "rank 0 hangs" PLAY 2 ${hung} gemm-two 1 ${killed})
 slr_hung_caught(hung_all_told plugin/lifecycle/watchdog.c "shard is wrong" PLAY 2 ${hung} gemm-edge 1 ${killed}
   RUN --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep100)
 slr_hung_caught(hung_idle_tells plugin/lifecycle/watchdog.c "status 13" PLAY 3 ${hung} gemm-spared 1 RUN ${slow})
@@ -476,9 +476,9 @@ set(in_turn --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=0 --set SOFTGPU_
 slr_hung_caught(called_not_told plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
 slr_hung_caught(called_not_entered plugin/calls/reduce_scatter.c "rank 0 hangs" PLAY 2 ${called} turn-killed 1 scatter ${killed} RUN ${in_turn})
 slr_hung_caught(called_no_groups plugin/calls/group.c "the call returns" PLAY 2 ${called} turn-killed 1 grouped ${killed} RUN ${in_turn})
-slr_hung_caught(called_success plugin/gather/nccl_call.c "the call returns" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
+slr_hung_caught(called_success plugin/passed/nccl_call.c "the call returns" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
 slr_hung_caught(called_not_released plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${called} turn-held 1 ${killed} RUN ${in_turn} ${loads})
-slr_hung_caught(called_by_others plugin/gather/nccl_turn.c "NCCL error|remote process exited|ncclRemoteError" PLAY 3 ${called} left-spared 1 ${killed}
+slr_hung_caught(called_by_others plugin/passed/nccl_turn.c "NCCL error|remote process exited|ncclRemoteError" PLAY 3 ${called} left-spared 1 ${killed}
   RUN --set SOFTGPU_NCCL_CONNECT=1 --set SLIPRING_MIN_BYTES=4K)
 slr_hung_caught(called_not_ended plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
 if(SLIPRING_TEST_SCATTERS)

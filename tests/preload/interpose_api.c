@@ -10,7 +10,7 @@
 #include "check.h"
 #include "fake/recorder.h"
 #include "plugin/calls/calls.h"
-#include "plugin/gather/fuse.h"
+#include "plugin/fuse/fuse.h"
 #include "plugin/lifecycle/lifecycle.h"
 
 static const char *(*hook)(void);

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the library's files depend on each other, and which of them one call passes through.
 
-  structure.py check SOURCE_ROOT OBJECT...  fails when a folder uses or includes one that comes after it, when another
-                                            folder includes what is for a folder alone, or when files use each other in
-                                            a circle; prints the figures
+  structure.py check SOURCE_ROOT OBJECT...  fails when a folder uses or includes one that is not in its list, when
+                                            another folder includes what is for a folder alone, or when files use each
+                                            other in a circle; prints the figures
   structure.py names SOURCE_ROOT PAGE...    fails when a page names a `file:function`, or a file, that does not exist
   structure.py graph OBJECT...              the uses between files, from the symbols of their object files
   structure.py way LIBRARY TRACE            the way of one call, from what way.c has written down
@@ -19,7 +19,7 @@ import tempfile
 
 
 def source_of(obj):
-    """plugin/CMakeFiles/slr_plugin.dir/gather/fuse.c.o -> plugin/gather/fuse.c"""
+    """plugin/CMakeFiles/slr_plugin.dir/gather/gather.c.o -> plugin/gather/gather.c"""
     m = re.search(r'([^/]+)/CMakeFiles/[^/]+\.dir/(.*)\.o$', obj)
     return os.path.normpath(f'{m[1]}/{m[2]}') if m else os.path.basename(obj)
 
@@ -128,22 +128,54 @@ def print_way(library, trace):
             print(f'    back into {file}: {n}')
 
 
-# The folders of the library in their order: each uses itself and those before it. cache and kernels know nothing of
-# each other.
-ORDER = ['base', 'cache', 'kernels', 'plugin/abi', 'plugin', 'plugin/util', 'plugin/callers', 'plugin/comm', 'plugin/bootstrap', 'plugin/memory',
-         'plugin/connect', 'plugin/sites', 'plugin/timeline', 'plugin/tuner', 'plugin/profiler', 'plugin/trials',
-         'plugin/produce', 'plugin/gather', 'plugin/scatter',
-         'plugin/lifecycle', 'plugin/calls', 'interpose']
-APART = {('cache', 'kernels'), ('kernels', 'cache')}
+# The folders of the library in their order, and which of those before it each uses (of plugin's the name alone). A new
+# arrow is a line here; one that is not used any more is an error.
+USES = {
+    'base': '',
+    'cache': 'base',
+    'kernels': 'base',
+    'plugin/abi': '',
+    'plugin': 'base',
+    'plugin/util': 'base abi plugin',
+    'plugin/callers': 'base abi',
+    'plugin/comm': 'base cache kernels abi util',
+    'plugin/bootstrap': 'base kernels comm',
+    'plugin/memory': 'base cache kernels util comm bootstrap',
+    'plugin/connect': 'base cache kernels comm bootstrap memory',
+    'plugin/sites': 'base cache callers comm',
+    'plugin/timeline': 'base cache kernels util comm bootstrap',
+    'plugin/tuner': 'base abi util comm',
+    'plugin/profiler': 'base abi util comm timeline tuner',
+    'plugin/trials': 'base kernels util comm tuner',
+    'plugin/produce': 'base cache kernels util comm connect timeline trials',
+    'plugin/graphs': 'base cache kernels util comm bootstrap memory connect timeline',
+    'plugin/pending': 'base cache kernels util comm connect timeline graphs',
+    'plugin/passed': 'base cache kernels comm connect tuner profiler trials produce pending',
+    'plugin/transfer': 'base cache kernels comm memory passed',
+    'plugin/gather': 'base cache kernels comm memory sites timeline trials produce pending passed transfer',
+    'plugin/fuse': 'base kernels util comm timeline trials produce graphs pending passed transfer',
+    'plugin/record': 'base cache kernels comm memory connect timeline trials graphs pending passed transfer gather',
+    'plugin/scatter': 'base cache kernels util comm connect sites timeline trials produce graphs pending gather record',
+    'plugin/lifecycle': 'base cache kernels util callers comm bootstrap memory connect sites timeline tuner profiler trials '
+                        'produce graphs pending passed transfer record',
+    'plugin/calls': 'base cache abi util callers comm memory connect timeline tuner trials graphs pending passed gather '
+                    'record scatter lifecycle',
+    'interpose': 'base cache kernels comm memory produce graphs pending fuse record lifecycle calls',
+}
+ORDER = list(USES)
+
+
+def listed(user):
+    """The folders in the list of `user`."""
+    for name in USES[user].split():
+        yield name if name in USES else f'plugin/{name}'
+
+
 OUTSIDE = ['LD_PRELOAD', 'tools', 'bench', 'tests', 'examples', 'packaging']  # no part of the library
 
 
 def may_use(user, used):
-    if user == used:
-        return True
-    if user not in ORDER or used not in ORDER:
-        return False
-    return ORDER.index(used) < ORDER.index(user) and (user, used) not in APART
+    return user == used or (user in USES and used in listed(user))
 
 
 def includes(root):
@@ -168,6 +200,18 @@ def include_errors(root):
             yield f'{place}: {included} is for {folder(included)} alone'
 
 
+def list_errors(root, graph):
+    """What the list itself says against the order, and what nothing needs."""
+    used = {(folder(file), folder(included)) for _, file, included in includes(root)}
+    used |= {(folder(name), folder(other)) for name, others in graph.items() for other in others}
+    for user in USES:
+        for other in listed(user):
+            if other not in ORDER[:ORDER.index(user)]:
+                yield f'{user} is to use {other}, which is not before it'
+            elif (user, other) not in used:
+                yield f'{user} does not use {other}: take it from the list'
+
+
 def use_errors(graph):
     for name in sorted(graph):
         for other, symbols in sorted(graph[name].items()):
@@ -181,7 +225,7 @@ def check(root, objects):
     if not os.path.isdir(os.path.join(root, 'base')) or not objects:
         sys.exit(f'structure.py: {root} is not the source tree, or there are no objects')
     graph = uses(objects)
-    errors = list(include_errors(root)) + list(use_errors(graph))
+    errors = list(include_errors(root)) + list(use_errors(graph)) + list(list_errors(root, graph))
     for error in errors:
         print(error)
     print(f'{len(graph)} files in {len({folder(name) for name in graph})} folders, '

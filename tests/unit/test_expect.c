@@ -2,7 +2,7 @@
 /* Expected places: what is trusted after which calls, for buffers that were used together before and for others. */
 #include <criterion/criterion.h>
 #include "plugin/comm/comm.h"
-#include "plugin/gather/expect.h"
+#include "plugin/transfer/expect.h"
 
 enum { RANKS = 3, ME = 1, PEER = 2 };
 #define SHARD ((size_t)4096)

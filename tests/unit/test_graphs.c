@@ -2,7 +2,7 @@
 /* Which graphs hold gathers, and what a launch counts. */
 #include <criterion/criterion.h>
 #include "plugin/comm/comm.h"
-#include "plugin/gather/graphs.h"
+#include "plugin/graphs/graphs.h"
 #include "plugin/util/process.h"
 
 static struct slr_comm comms[2];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads in GEMM hooks (plugin/gather/in_call.h): who is told returns the error, and nobody else does. */
+/* Threads in GEMM hooks (plugin/passed/in_call.h): who is told returns the error, and nobody else does. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 #include "base/clock.h"
-#include "plugin/gather/in_call.h"
+#include "plugin/passed/in_call.h"
 
 #define STUCK_MS SLR_IN_CALL_LOOK_MS /* the limit: one look in time */
 

@@ -9,17 +9,17 @@
 #include "plugin/lifecycle/about.h"
 #include "plugin/calls/calls.h"
 #include "plugin/comm/stream.h"
-#include "plugin/gather/fuse.h"
+#include "plugin/fuse/fuse.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
-#include "plugin/gather/graph_launch.h"
-#include "plugin/gather/graphs.h"
-#include "plugin/gather/record.h"
-#include "plugin/gather/recorded.h"
-#include "plugin/gather/replay.h"
-#include "plugin/gather/opening.h"
-#include "plugin/gather/order.h"
-#include "plugin/gather/pending.h"
+#include "plugin/record/graph_launch.h"
+#include "plugin/graphs/graphs.h"
+#include "plugin/record/record.h"
+#include "plugin/graphs/recorded.h"
+#include "plugin/record/replay.h"
+#include "plugin/pending/opening.h"
+#include "plugin/pending/order.h"
+#include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -450,9 +450,9 @@ CUgraph slr_recorded_exec_destroyed(CUgraphExec exec)
     return NULL;
 }
 
-unsigned long long slr_record_capture(CUstream stream)
+unsigned long long slr_graph_capture(CUstream stream, CUgraph *graph)
 {
-    (void)stream;
+    (void)stream, (void)graph;
     return 0;
 }
 

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NCCL's operations that graphs hold.
+ *
+ * An operation on a stream that is being captured is no communication yet: NCCL records it, and it runs
+ * as often as the graph is launched, or never. A launch of a graph that holds some of a communicator is
+ * an operation of NCCL's for order.h: NCCL runs those of graphs and others in the order of the calls,
+ * whatever streams they are on. And for passed_alone.h each gather in it that the ring could have is a
+ * call that this rank passes. So the library follows what graphs hold:
+ *
+ *   call                                      effect
+ *   an operation on a capturing stream        the graph that is recorded holds it
+ *   cuGraphInstantiate (all forms),           the new one holds what the old one holds, and
+ *   cuGraphClone, cuGraphExecUpdate           nothing else
+ *   cuGraphAddChildGraphNode,                 the graph holds, in addition, what the child holds, and
+ *   cuGraphAddNode,                           what the graph that is embedded in the node gets later
+ *   cuGraphLaunch on a capturing stream
+ *   cuGraphAddNode of a conditional node      the graph holds what the bodies get, but how often that
+ *                                             runs is not known (passed_alone.h: uncounted)
+ *   cuGraphExecChildGraphNodeSetParams        the executable graph may run what the child holds as well
+ *   cuGraphLaunch                             its place in order.h; passed_alone.h counts
+ *   cuGraphDestroy, cuGraphExecDestroy        it holds nothing, nor do graphs in its nodes
+ *
+ * Handles come again, and not every graph ends by a call (a capture that failed). So a handle that
+ * cuGraphCreate, cuGraphClone or a beginning capture has made holds nothing.
+ *
+ * Not followed: launches by device code, and nodes that are taken out of a graph or switched off. Ranks
+ * that do the same things in the same order still count the same. Only a rank that does otherwise than
+ * its peers is not found at once: it is a stall then (watchdog.h), or the communicator fails although
+ * the node that was taken out does not run.
+ *
+ * The communicator is remembered by its id: graphs may outlive it. Thread-safe, one lock, under
+ * which the registry's is taken and no driver is called. Nothing is looked up as long as no graph
+ * holds an operation.
+ */
+#ifndef SLR_PLUGIN_GRAPHS_GRAPHS_H
+#define SLR_PLUGIN_GRAPHS_GRAPHS_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct slr_comm;
+
+/* Names a graph or an executable one; NULL: none, which holds nothing and takes nothing. */
+typedef struct {
+    const void *handle;
+    bool executable;
+} slr_graph;
+
+static inline slr_graph slr_graph_of(CUgraph graph)
+{
+    return (slr_graph){graph, false};
+}
+
+static inline slr_graph slr_graph_exec(CUgraphExec exec)
+{
+    return (slr_graph){exec, true};
+}
+
+/* Whether any graph holds an operation, or has graphs in nodes; false in a child after fork. */
+bool slr_graphs_any(void);
+
+/* The graph that the stream records into now, or NULL. CU_STREAM_PER_THREAD for the calling
+ * thread's default stream. */
+CUgraph slr_graph_recorded(CUstream stream);
+
+/* The capture that the stream is in, and its graph unless NULL; 0: in none, or in one that is broken. */
+unsigned long long slr_graph_capture(CUstream stream, CUgraph *graph);
+
+/* It holds an operation of `c`, of which so many (0 or 1) are gathers that count. */
+void slr_graph_hold(slr_graph graph, const struct slr_comm *c, uint32_t gathers);
+
+/* `graph` is in a node of `of` from now on. NULL: nothing. */
+void slr_graph_part(CUgraph graph, CUgraph of, bool body);
+
+/* It is the body of a conditional node, or in one. */
+bool slr_graph_in_body(CUgraph graph);
+
+/* `to` holds what `from` holds and nothing else; `to` holds, in addition, what `child` holds. */
+void slr_graph_copy(slr_graph to, slr_graph from);
+void slr_graph_add(slr_graph to, slr_graph child);
+
+/* `to` may run what `child` holds, in place of something else. */
+void slr_graph_may_run(slr_graph to, slr_graph child);
+
+/* It holds nothing. */
+void slr_graph_forget(slr_graph graph);
+
+/* The communicators of which it holds operations, one after the other, from {.at = 0} on: with a use, and what it holds
+ * of them. NULL: there is none more. Those that have ended are left out. */
+struct slr_graph_holds {
+    unsigned at;
+    uint32_t gathers; /* that each launch runs */
+    bool uncounted;   /* and others, maybe */
+};
+struct slr_comm *slr_graph_next_comm(slr_graph graph, struct slr_graph_holds *is);
+
+#endif

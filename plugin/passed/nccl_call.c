@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/passed/nccl_call.h"
+
+#include "cache/captures.h"
+#include "cache/given.h"
+#include "kernels/gemm.h"
+#include "plugin/tuner/explore.h"
+#include "plugin/comm/group_record.h"
+#include "plugin/passed/nccl_turn.h"
+#include "plugin/pending/order.h"
+#include "plugin/pending/pending_state.h"
+#include "plugin/produce/product.h"
+#include "plugin/profiler/profile.h"
+#include "plugin/comm/stream.h"
+#include "plugin/trials/trials.h"
+#include "plugin/tuner/tuner.h"
+
+/* As order.h and the group's record compare streams: 0 may mean either default stream. */
+static CUstream named(cudaStream_t stream)
+{
+    return slr_stream_name((CUstream)stream, false);
+}
+
+void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
+{
+    struct slr_comm *c = slr_comm_find(comm);
+    slr_product_on_stream((CUstream)stream, false);
+    /* NCCL enqueues nothing before the group's end, which orders the streams that are noted here.
+     */
+    if (slr_in_group()) {
+        slr_group_add_use(c, named(stream), true);
+    } else {
+        slr_order_before_nccl(c, named(stream));
+        slr_explore_begin(c, (CUstream)stream);
+    }
+    slr_comm_put(c);
+}
+
+ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
+{
+    if (r == ncclSuccess && !slr_in_group()) {
+        struct slr_comm *c = slr_comm_find(comm);
+        slr_order_after_nccl(c, named(stream));
+        slr_comm_put(c);
+    }
+    return slr_explore_end(r);
+}
+
+/* Its turn in the trials; what the stream has to wait for is not NCCL's time. */
+static void measured(const struct slr_call *call, bool begins)
+{
+    slr_guard++;
+    slr_comm_lock(call->comm);
+    if (begins)
+        slr_trials_begin(call);
+    else
+        slr_trials_gathered(call, call->stream);
+    slr_comm_unlock(call->comm);
+    slr_guard--;
+}
+
+/* A peer that gets the small gather may take that for the end of the large one on this rank, and use the memory. */
+static bool may_reach(const struct slr_comm *c)
+{
+    const struct slr_gather *g = &c->pending->gather;
+    for (int peer = 0; peer < c->nranks; peer++)
+        if (peer != c->rank && slr_shared_same_process(&c->shared, peer))
+            return true;
+    return slr_memory_given(slr_gather_source(g), g->plan.shard) ||
+           slr_memory_given(g->recv, g->plan.shard * (size_t)c->nranks);
+}
+
+/* Neither of the call's buffers has anything in common with the pending gather's. */
+static bool apart(const struct slr_comm *c, const void *what)
+{
+    const struct slr_call *call = what;
+    const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
+    const struct slr_extent read = {send, send + call->shard},
+                            written = {recv, recv + call->shard * (size_t)call->comm->nranks};
+    const struct slr_gather *g = &c->pending->gather;
+    return !c->records && !may_reach(c) && slr_extent_apart(read, g, c->nranks) &&
+           slr_extent_apart(written, g, c->nranks);
+}
+
+bool slr_gather_overtakes(const struct slr_call *call)
+{
+    struct slr_operation op = {.stream = named(call->stream), .why = SLR_R_JOIN_OTHER_OP, .who = "ncclAllGather"};
+    const bool may = call->comm && call->shard && !call->measured && call->why != SLR_R_TRIAL && !slr_in_group() &&
+                     slr_nothing_captures();
+    if (may) {
+        op.overtakes = apart;
+        op.what = call;
+        op.among = call->comm;
+    }
+    slr_guard++;
+    slr_pending_join_observed(&op);
+    bool overtakes = may && slr_pending_held(op.stream);
+    slr_guard--;
+    return overtakes;
+}
+
+ncclResult_t slr_gather_nccl(const struct slr_call *call)
+{
+    const bool overtakes = slr_gather_overtakes(call);
+    slr_nccl_begin(call->nccl, (cudaStream_t)call->stream);
+    if (call->measured)
+        measured(call, true);
+    /* NCCL's profiler is called on this thread inside of the call, and finds whose call it is. */
+    struct slr_profiled profiled = {
+        .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};
+    slr_profiled = call->comm ? &profiled : NULL;
+    slr_guard++;
+    const struct slr_turn_call in = slr_turn_enter(call);
+    int outer = overtakes ? slr_guard_program : slr_program_begin();
+    ncclResult_t r =
+        slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
+    slr_program_end(outer);
+    slr_guard--;
+    slr_profiled = NULL;
+    if (call->measured)
+        measured(call, false);
+    const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
+    r = slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
+    return told != ncclSuccess ? told : r;
+}

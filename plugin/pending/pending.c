@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/pending/pending_state.h"
+
+#include <time.h>
+#include "base/cu.h"
+#include "base/nvtx.h"
+#include "kernels/gemm_aside.h"
+#include "plugin/pending/order.h"
+#include "plugin/timeline/timeline.h"
+
+static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
+static struct slr_comm *list; /* of pending communicators, the latest first; under the table lock */
+static uint64_t serial;       /* of the latest; likewise */
+
+/* A bit for each stream that is a holder; all, when a default stream is one. Changed under the table
+ * lock; read without it by operations, which most often are on other streams. What other threads
+ * change meanwhile has no order with them. */
+static _Atomic uint64_t held;
+
+/* ---- locks ---- */
+
+void slr_table_lock(void)
+{
+    pthread_mutex_lock(&table);
+}
+
+void slr_table_unlock(void)
+{
+    pthread_mutex_unlock(&table);
+}
+
+bool slr_pending_any(void)
+{
+    slr_table_lock();
+    const bool any = list != NULL;
+    slr_table_unlock();
+    return any;
+}
+
+struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx)
+{
+    if ((atomic_load(&slr_gate_word) & ~SLR_GATE_UNRESOLVED) == 0)
+        return NULL; /* what other threads add meanwhile has no order with this call */
+    slr_table_lock();
+    struct slr_comm *c = list;
+    while (c && !match(c, ctx))
+        c = c->pending->next;
+    if (c) /* it can not be disposed of before it has left the list, which takes the table lock */
+        slr_comm_hold(c);
+    slr_table_unlock();
+    return c;
+}
+
+/* ---- streams ---- */
+
+static uint64_t bit_of(CUstream stream)
+{
+    uintptr_t number = (uintptr_t)stream; /* an address; its low bits are 0 */
+    return slr_stream_is_default(stream) ? UINT64_MAX : 1ull << ((number >> 4 ^ number >> 10 ^ number >> 16) & 63);
+}
+
+/* Under the table lock, after each change of holders. */
+static void note_held(void)
+{
+    uint64_t bits = 0;
+    for (const struct slr_comm *c = list; c; c = c->pending->next)
+        for (unsigned i = 0; i < c->pending->holders; i++)
+            bits |= bit_of(c->pending->holder[i].stream);
+    atomic_store(&held, bits);
+}
+
+bool slr_pending_may_observe(CUstream stream)
+{
+    return (atomic_load(&held) & bit_of(stream)) != 0;
+}
+
+/* Whether the stream synchronises with the legacy default stream. */
+static bool blocking(CUstream stream)
+{
+    return slr_stream_is_default(stream) || slr_stream_facts(stream).blocking;
+}
+
+/* What is captured is not ordered with the legacy default stream. */
+static bool holds_default(const struct slr_comm *c, CUstream stream)
+{
+    return !c->records && blocking(stream);
+}
+
+/* ---- holders ---- */
+
+struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream)
+{
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        if (c->pending->holder[i].stream == stream)
+            return &c->pending->holder[i];
+    return NULL;
+}
+
+static void hold(struct slr_comm *c, CUstream stream, bool partner)
+{
+    /* The driver is asked before the table lock is taken. */
+    struct slr_holder h = {.stream = stream, .blocking = holds_default(c, stream), .partner = partner};
+    slr_table_lock();
+    c->pending->followed |= !partner;
+    c->pending->holder[c->pending->holders++] = h;
+    note_held();
+    slr_table_unlock();
+}
+
+void slr_pending_follow(struct slr_comm *c, CUstream stream)
+{
+    hold(c, stream, false);
+}
+
+void slr_pending_add(struct slr_comm *c)
+{
+    CUstream stream = slr_stream_name(c->pending->gather.stream, false);
+    struct slr_holder h = {.stream = stream, .blocking = holds_default(c, stream), .origin = true};
+    slr_table_lock();
+    c->pending->active = true;
+    c->pending->serial = ++serial;
+    c->pending->carried = c->pending->followed = false;
+    atomic_store(&c->pending->shown, false);
+    c->pending->holder[0] = h;
+    c->pending->holders = 1;
+    c->pending->carriers = 0;
+    c->pending->next = list;
+    list = c;
+    note_held();
+    slr_table_unlock();
+    /* From here on every hooked driver call takes the slow way, which looks at the list. */
+    atomic_fetch_add(&slr_gate_word, 1);
+}
+
+/* Under the table lock, which ends. The gather has no holders that are not joined: it is not pending
+ * any more. */
+static void end_locked(struct slr_comm *c)
+{
+    struct slr_comm **at = &list;
+    while (*at != c)
+        at = &(*at)->pending->next;
+    *at = c->pending->next;
+    c->pending->active = false;
+    c->pending->holders = c->pending->carriers = 0;
+    note_held();
+    slr_table_unlock();
+    atomic_fetch_sub(&slr_gate_word, 1);
+    slr_timeline_close(c);
+}
+
+static void end(struct slr_comm *c)
+{
+    slr_table_lock();
+    end_locked(c);
+}
+
+void slr_pending_aside(struct slr_comm *c, CUstream stream, const struct slr_gemm *gemm)
+{
+    struct slr_holder *h = slr_pending_holder(c, stream);
+    slr_table_lock();
+    c->pending->aside = *gemm;
+    h->aside = true;
+    /* Behind the GEMM an event comes after it as well. */
+    atomic_store(&h->overtaken, true);
+    slr_table_unlock();
+}
+
+bool slr_pending_has_aside(const struct slr_comm *c)
+{
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        if (c->pending->holder[i].aside)
+            return true;
+    return false;
+}
+
+static enum slr_status join(struct slr_comm *c, const struct slr_holder *h, bool exposed)
+{
+    SLR_TRY((exposed ? slr_ring_join_measured : slr_ring_join)(&c->ring, h->stream));
+    return h->aside ? slr_gemm_aside_join(&c->ring, h->stream) : SLR_OK;
+}
+
+/* `exposed`: the time that the stream stands still counts as not hidden (timeline.h). */
+static void make_wait(struct slr_comm *c, const struct slr_holder *h, bool exposed)
+{
+    enum slr_status s = slr_shared_work_begin(&c->shared);
+    if (s == SLR_OK) {
+        s = join(c, h, exposed);
+        slr_shared_work_end();
+    }
+    if (s != SLR_OK)
+        slr_comm_fail(c, s, -1, "the application's stream could not be joined with the ring");
+}
+
+/* The program computes on a follower, not here: what this stream waits is not counted as exposed.
+ */
+static bool is_followed_origin(const struct slr_comm *c, const struct slr_holder *h)
+{
+    return h->origin && c->pending->followed;
+}
+
+/* No holder is left that the program is likely to compute on: see pending.h. */
+static bool rest_is_idle(const struct slr_comm *c)
+{
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        if (!c->pending->holder[i].partner && !is_followed_origin(c, &c->pending->holder[i]))
+            return false;
+    return true;
+}
+
+/* The holder waits for the gather, or has consumed it. */
+static void drop_holder(struct slr_comm *c, struct slr_holder *h)
+{
+    slr_table_lock();
+    *h = c->pending->holder[--c->pending->holders];
+    if (c->pending->holders == 0) {
+        end_locked(c);
+        return;
+    }
+    note_held();
+    slr_table_unlock();
+    if (!rest_is_idle(c))
+        return;
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        make_wait(c, &c->pending->holder[i], false);
+    end(c);
+}
+
+void slr_pending_consumed(struct slr_comm *c, CUstream stream)
+{
+    drop_holder(c, slr_pending_holder(c, stream));
+}
+
+/* An NVTX range, when there is something to wait for. */
+static bool nvtx_join(struct slr_comm *c, enum slr_reason why)
+{
+    return slr_nvtx_on() && !slr_comm_idle(c) &&
+           slr_nvtx_begin("join:", slr_reason_name(why), c->pending->gather.plan.shard * (uint64_t)c->nranks);
+}
+
+void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
+{
+    if (!c->pending->active)
+        return;
+    bool nvtx = nvtx_join(c, why);
+    /* No lock of the table: holders change only with the communicator's lock held, too. */
+    for (unsigned i = 0; i < c->pending->holders; i++)
+        make_wait(c, &c->pending->holder[i], !is_followed_origin(c, &c->pending->holder[i]));
+    slr_nvtx_end(nvtx);
+    slr_note_join(c, why, &(struct slr_operation){.who = who});
+    end(c);
+}
+
+void slr_pending_share(struct slr_comm *c, CUstream stream)
+{
+    CUstream name = slr_stream_name(stream, false);
+    slr_comm_lock(c);
+    /* A stream of the program's may now see the gather's end behind another one than its own. */
+    c->order->several = true;
+    if (c->pending->active && !slr_pending_holder(c, name)) {
+        if (c->pending->holders < SLR_HOLDERS && name != CU_STREAM_PER_THREAD)
+            hold(c, name, true);
+        else
+            slr_pending_join(c, SLR_R_JOIN_GROUP, "ncclGroupEnd");
+    }
+    slr_comm_unlock(c);
+}
+
+/* ---- what an operation could observe ---- */
+
+/* An operation as it is compared with holders. */
+struct sight {
+    const struct slr_operation *op;
+    CUcontext ctx; /* that the stream is of; a default stream exists in each context. NULL: any */
+    bool is_default;
+    enum { UNKNOWN, NO, YES } blocking; /* only the driver knows */
+    bool ask;                           /* that it has to be asked */
+};
+
+static struct sight sight_of(const struct slr_operation *op)
+{
+    struct sight s = {.op = op, .is_default = slr_stream_is_default(op->stream)};
+    if (s.is_default)
+        s.ctx = slr_stream_context(op->stream);
+    return s;
+}
+
+/* The legacy default stream is a holder: whether the operation's stream synchronises with it. This
+ * runs under the table lock, where the driver is not called, so an unknown answer is noted in `ask`
+ * and counts as no for now. */
+static bool synchronises(struct sight *s, const struct slr_comm *c)
+{
+    s->ask = s->ask || s->blocking == UNKNOWN;
+    return s->blocking == YES && (!s->ctx || s->ctx == c->shared.ctx);
+}
+
+/* The rules of pending.h's table. CUDA's legacy default stream and all streams that are not
+ * non-blocking wait for each other. */
+static bool observes(struct sight *s, const struct slr_comm *c, const struct slr_holder *h)
+{
+    if (s->is_default && s->ctx && s->ctx != c->shared.ctx)
+        return false;
+    if (h->stream == s->op->stream)
+        return c != s->op->of;
+    if (s->is_default)
+        return h->blocking;
+    /* Stream 0 names the legacy default stream. */
+    return !h->stream && synchronises(s, c);
+}
+
+/* Only on the holder's own stream: what other streams see through the legacy default stream is
+ * not followed any further. */
+static bool overtakes(const struct slr_operation *op, const struct slr_comm *c, const struct slr_holder *h)
+{
+    return op->overtakes && h->stream == op->stream && op->overtakes(c, op->what) &&
+           (!h->aside || (op->gemm && slr_gemms_apart(&c->pending->aside, op->gemm)));
+}
+
+/* Whether an operation that overtakes has to be remembered: if the next event would come before
+ * it. */
+static bool unmarked(const struct slr_operation *op, const struct slr_comm *c, const struct slr_holder *h)
+{
+    if (!h->origin || h->overtaken)
+        return false;
+    /* Before the first event they are a part of what stood on the stream. */
+    if (op->waits_for_nothing || op->among == c)
+        return c->pending->carried && !(h->moved_on && op->among == c);
+    return true;
+}
+
+/* The next holder that is to be joined or marked. */
+static struct slr_holder *observed(struct sight *s, struct slr_comm *c)
+{
+    for (unsigned i = 0; i < c->pending->holders; i++) {
+        struct slr_holder *h = &c->pending->holder[i];
+        if (observes(s, c, h) && (!overtakes(s->op, c, h) || unmarked(s->op, c, h)))
+            return h;
+    }
+    return NULL;
+}
+
+static bool is_observed(struct slr_comm *c, void *s)
+{
+    return observed(s, c) != NULL;
+}
+
+/* The next communicator with a holder that the operation could observe. The driver is asked about
+ * the operation's stream at the first communicator for which that matters, and outside of the table
+ * lock: programs with no holder on a default stream never pay for it. */
+static struct slr_comm *next_observed(struct sight *s)
+{
+    struct slr_comm *c = slr_pending_may_observe(s->op->stream) ? slr_pending_find(is_observed, s) : NULL;
+    if (c || !s->ask)
+        return c;
+    s->ask = false;
+    s->blocking = blocking(s->op->stream) ? YES : NO;
+    s->ctx = slr_stream_context(s->op->stream);
+    return slr_pending_find(is_observed, s);
+}
+
+/* Under the table lock. */
+static void mark(const struct slr_operation *op, const struct slr_comm *c, struct slr_holder *h)
+{
+    atomic_store(op->among == c ? &h->moved_on : &h->overtaken, true);
+}
+
+/* What nobody writes a line of is marked without the communicator's lock. Visits all, as it never matches. */
+static bool mark_overtaken(struct slr_comm *c, void *sight)
+{
+    struct sight *s = sight;
+    struct slr_holder *h = slr_pending_holder(c, s->op->stream);
+    if (h && observes(s, c, h) && overtakes(s->op, c, h) && unmarked(s->op, c, h))
+        mark(s->op, c, h);
+    return false;
+}
+
+/* Under the communicator's lock. */
+static void join_observed(struct slr_comm *c, struct sight *s)
+{
+    enum slr_reason why = s->op->why;
+    bool joined = false, nvtx = false;
+    /* Looked up anew each time: dropping a holder moves another one into its place. */
+    for (struct slr_holder *h; (h = observed(s, c)) != NULL;) {
+        if (overtakes(s->op, c, h)) {
+            slr_note_overtaken(c, s->op);
+            slr_table_lock();
+            mark(s->op, c, h);
+            slr_table_unlock();
+            continue;
+        }
+        if (!joined) {
+            nvtx = nvtx_join(c, why);
+            slr_note_join(c, why, s->op);
+            joined = true;
+        }
+        make_wait(c, h, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(c, h));
+        drop_holder(c, h);
+    }
+    slr_nvtx_end(nvtx);
+}
+
+void slr_pending_join_observed(const struct slr_operation *op)
+{
+    struct sight s = sight_of(op);
+    if (op->overtakes && !op->gemm && slr_pending_may_observe(op->stream))
+        slr_pending_find(mark_overtaken, &s);
+    /* One communicator at a time, because two communicators' locks are never held together. */
+    for (struct slr_comm *c; (c = next_observed(&s)) != NULL;) {
+        slr_comm_lock(c);
+        join_observed(c, &s);
+        slr_comm_unlock(c);
+        slr_comm_put(c);
+    }
+}
+
+static bool is_holder(struct slr_comm *c, void *stream)
+{
+    return slr_pending_holder(c, stream) != NULL;
+}
+
+bool slr_pending_held(CUstream stream)
+{
+    struct slr_comm *c = slr_pending_may_observe(stream) ? slr_pending_find(is_holder, stream) : NULL;
+    slr_comm_put(c);
+    return c != NULL;
+}
+
+bool slr_pending_observed(const struct slr_operation *op)
+{
+    struct sight s = sight_of(op);
+    struct slr_comm *c = next_observed(&s);
+    slr_comm_put(c);
+    return c != NULL;
+}
+
+void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who)
+{
+    const struct slr_operation op = {.stream = slr_stream_name(stream, per_thread), .why = why, .who = who};
+    if (!slr_pending_may_observe(op.stream))
+        return;
+    /* The joins call the driver; its hooks must not come back here. */
+    slr_guard++;
+    slr_pending_join_observed(&op);
+    slr_guard--;
+}
+
+/* Without a current context nothing is known of what is observed: all communicators match. */
+static bool in_context(struct slr_comm *c, void *ctx)
+{
+    return !ctx || c->shared.ctx == ctx;
+}
+
+/* Of other contexts nothing is joined: most of what comes here waits for one alone, but that may be another than the
+ * current one. Visits all, as it never matches. */
+static bool show(struct slr_comm *c, void *nothing)
+{
+    (void)nothing;
+    atomic_store(&c->pending->shown, true);
+    return false;
+}
+
+static bool on_device(struct slr_comm *c, void *device)
+{
+    return c->shared.device == *(const CUdevice *)device;
+}
+
+static void join_each(bool (*match)(struct slr_comm *c, void *what), void *what, enum slr_reason why, const char *who)
+{
+    for (struct slr_comm *c; (c = slr_pending_find(match, what)) != NULL;) {
+        slr_comm_lock(c);
+        slr_pending_join(c, why, who);
+        slr_comm_unlock(c);
+        slr_comm_put(c);
+    }
+}
+
+void slr_pending_join_all(enum slr_reason why, const char *who)
+{
+    CUcontext ctx = NULL;
+    slr_guard++;
+    slr_real.cuCtxGetCurrent(&ctx);
+    slr_pending_find(show, NULL);
+    join_each(in_context, ctx, why, who);
+    slr_guard--;
+}
+
+void slr_pending_join_device(CUdevice device, enum slr_reason why, const char *who)
+{
+    slr_guard++;
+    join_each(on_device, &device, why, who);
+    slr_guard--;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pending gathers: all-gathers whose data is still on its way and that not every application stream
+ * behind them has been made to wait for.
+ *
+ * A gather becomes pending when the ring has enqueued it. It stops being pending when it has no
+ * holders. The words:
+ *
+ *   holder     a stream whose later work has to see the gather, and that does not wait for it yet
+ *   origin     the holder that the gather was called on
+ *   follower   a holder that waits for an event of the origin; see below
+ *   partner    a holder that a group has made one: the group had operations of the communicator on
+ *              this stream as well as on the origin
+ *   join       one cuStreamWaitEvent that makes a holder wait for everything that the gather does
+ *   carrier    an event of the application that completes only with the gather
+ *
+ * A GEMM on a holder that reads the gathered buffer may take it over instead of a join, part by
+ * part (kernels/gemm.h). Anything else that could notice (design rule R5) joins first; interpose/
+ * calls the functions below from its gates.
+ *
+ *   operation                                  joins the holders
+ *   on a stream                                that are this stream
+ *   on a stream that is not non-blocking       ... and the legacy default stream
+ *   on a default stream                        ... and all that are not non-blocking
+ *   of the host, or on the whole device        all of the current context
+ *   a query of a stream                        none: it tells of the stream and of what that holds
+ *   a blocking copy between devices            ... and all of these devices
+ *   next gather of the communicator            all: its events are used again
+ *
+ * Events. Frameworks gather on a stream S of their own and tell another one, C, by an event:
+ *
+ *   cuEventRecord(E, S)       S is the origin of a pending gather. E must not complete before the
+ *                             gather, for whoever looks: queries, other threads, contexts and
+ *                             processes. So E is recorded for real, not on S but on a stream of the
+ *                             ring that waits for S and for the gather (slr_ring_carry). S is not
+ *                             joined. E is a carrier of the gather.
+ *   cuStreamWaitEvent(C, E)   C is made to wait for what stood on S without the gather, and becomes
+ *                             a follower. C sees what it would have seen: nothing more is put on it
+ *                             before it is joined or a GEMM on it takes the gather over.
+ *
+ * Joins and GEMMs make a stream wait for the carriers as well: nothing on S or C that is behind E
+ * may be seen to end before E. One record of that state of S serves all events of a gather: while S
+ * is a holder, nothing is put on it but what overtakes the gather (see there).
+ *
+ *   event       no carrier --record on the origin of a pending gather--> carrier
+ *               carrier --recorded again, destroyed, gather not pending any more--> no carrier
+ *
+ * A wait for an event that is no carrier goes to the driver. That is right for every event at any
+ * time, because every record was a real one. So whatever is in doubt is no carrier:
+ *
+ *   - records on an origin that has been overtaken;
+ *   - records and waits with flags;
+ *   - events that another process may record, too;
+ *   - all events, when one may have been recorded where slipring does not look (graph launches,
+ *     launches with an event among their attributes, inside of vendors' calls);
+ *   - waits by streams of other contexts, by capturing and by per-thread default streams;
+ *   - more events or streams than there is room for.
+ *
+ * A record on a follower or a partner joins it: what stood on such a stream before is not ordered
+ * into the ring, and must not hold up the ring's stream for carriers.
+ *
+ * Overtaking. Some operations show nothing of the order between them and a gather before them on
+ * their stream, and touch none of its memory. They join nothing:
+ *
+ *   a wait for an event        shows nothing; but not while anything captures: the event may draw
+ *                              the stream into the capture, where it could not be joined
+ *   an allocation, a free      of other memory than the gather's
+ *   a GEMM of a hooked call    that reads nothing the gather writes, and writes nothing that it
+ *                              reads or writes. Whoever looks at the result asks for its stream, or
+ *                              for an event behind it, and so for the gather
+ *   an all-gather of NCCL's    of other memory than the gather's (nccl_call.h); not while anything
+ *                              captures
+ *
+ * The stream of the holder alone is looked at: an operation that a holder could observe through the
+ * legacy default stream joins, as others may see that through it. An event that is recorded behind
+ * such an operation has to come after it, too. Allocations and frees wait for nothing, so until the
+ * first event they are a part of what stood on S. So is an all-gather of NCCL's on the gather's own
+ * communicator; and when one has come behind an event, the next event has the stream of carriers
+ * wait for S once more: frameworks record an event behind every collective. Else S is *overtaken*:
+ * no event carries the gather from there any more, a record joins S. (The stream of carriers must
+ * not wait for what the operation waits for: that may be behind a later gather's events. An
+ * operation of the communicator is not; the next gather waits for it, too.)
+ *
+ * Aside. A GEMM on a holder that reads all that is gathered at once may run on a stream of the ring's
+ * (kernels/gemm_aside.h). The holder is joined with that, too, and what overtakes the gather on it has to
+ * be a GEMM of other memory than that one's. As if something had overtaken there, no event carries the gather
+ * from this holder any more. Other holders are joined with the gather alone.
+ *
+ * Groups. The last gather of each communicator in a group stays pending, as outside of groups;
+ * those before it are joined by their next. NCCL synchronises the streams on which a group has
+ * operations of one communicator; so each of them waits for what stands on the others without that
+ * last gather, and holds it. How the peers group does not matter: on each rank the ring's calls are
+ * the same, and who holds a gather decides only when a stream of this rank waits for it.
+ *
+ * When there are or were followers and only the origin and partners still hold the gather, or only
+ * partners, these are joined as well. The next gather of the communicator would do that anyway, and
+ * as long as anything is pending every driver call takes the long way through the gate.
+ *
+ * Thread-safe. All of them are cheap and do nothing when nothing is pending; none waits for a peer.
+ */
+#ifndef SLR_PLUGIN_PENDING_PENDING_H
+#define SLR_PLUGIN_PENDING_PENDING_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include "base/reason.h"
+
+/* An operation is about to be put on, ordered against or asked of `stream`. Streams follow the
+ * driver's meaning: 0 and CU_STREAM_LEGACY are the legacy default stream of the current context
+ * (`per_thread`: 0 means the calling thread's default stream, as the _ptsz and _ptds entry points
+ * do), CU_STREAM_PER_THREAD the latter. Joins every holder that the operation could observe. */
+void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who);
+
+/* The host or the whole device is about to observe (context or device synchronisation, a blocking
+ * copy, a free, a context's end). */
+void slr_pending_join_all(enum slr_reason why, const char *who);
+
+/* All of a device is about to be observed, whatever context is current. */
+void slr_pending_join_device(CUdevice device, enum slr_reason why, const char *who);
+
+/* Whether anything is pending. What other threads add meanwhile has no order with this call. */
+bool slr_pending_any(void);
+
+/* cuEventRecord and cuStreamWaitEvent in all forms; `flags` 0 where there are none. True: done in
+ * the driver's stead, *result is the answer. False: what the call could observe is joined, and the
+ * driver has to be called. */
+bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
+                        CUresult *result);
+bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
+                      CUresult *result);
+
+/* cuStreamQuery in all forms. Takes no lock that is held over calls of the driver: whoever holds such a
+ * one may wait in the driver for what this thread is to do next. So it joins nothing: a stream that
+ * holds a gather is not ready before that is over, as the ring's own streams tell, and then as ready as
+ * the driver finds it. True: *result is the answer. False: the driver's is. */
+bool slr_pending_query(CUstream stream, bool per_thread, const char *who, CUresult *result);
+
+/* Whether any gather is held by the stream, a name that slr_stream_name() returned. */
+bool slr_pending_held(CUstream stream);
+
+/* Memory is about to be allocated in the stream's order. */
+void slr_pending_alloc(CUstream stream, bool per_thread);
+
+/* Memory is about to be given back in the stream's order. */
+void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const char *who);
+
+/* The event is about to be destroyed. */
+void slr_pending_event_end(CUevent event);
+
+/* Any event may be recorded by what comes now. Takes no lock: also from inside of slipring's own
+ * calls. */
+void slr_pending_events_unseen(void);
+
+/* Another process has, or had, a handle of the event, and can record it. To be called whether
+ * something is pending or not. */
+void slr_pending_event_shared(CUevent event);
+bool slr_pending_event_is_shared(CUevent event);
+
+#endif

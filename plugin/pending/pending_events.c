@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Carriers: events of the application that take pending gathers from stream to stream (pending.h).
+ */
+#include "base/cu.h"
+#include "cache/captures.h"
+#include "kernels/gemm.h"
+#include "plugin/graphs/graphs.h"
+#include "plugin/pending/pending_state.h"
+
+#define SHARED_EVENTS 64
+
+/* How often events may have been recorded where slipring does not look. A counter, not a loop over
+ * all carriers: it is raised from inside of slipring's own calls, where no lock may be taken. */
+static _Atomic uint64_t unseen;
+
+/* Events that other processes may record; under the table lock, like the carriers. */
+static CUevent shared[SHARED_EVENTS];
+static unsigned shared_count;
+static bool all_shared; /* there was no room: every event counts as one */
+
+void slr_pending_events_unseen(void)
+{
+    atomic_fetch_add(&unseen, 1);
+}
+
+static bool is_shared(CUevent event)
+{
+    for (unsigned i = 0; i < shared_count; i++)
+        if (shared[i] == event)
+            return true;
+    return all_shared;
+}
+
+/* Takes the event out of a list. */
+static void drop(CUevent *event_list, unsigned *count, CUevent event)
+{
+    for (unsigned i = 0; i < *count; i++)
+        if (event_list[i] == event)
+            event_list[i--] = event_list[--*count];
+}
+
+/* Visits all pending communicators, as it never matches. */
+static bool forget(struct slr_comm *c, void *event)
+{
+    drop(c->pending->carrier, &c->pending->carriers, event);
+    return false;
+}
+
+void slr_pending_event_shared(CUevent event)
+{
+    slr_pending_find(forget, event);
+    slr_table_lock();
+    if (!is_shared(event)) {
+        if (shared_count < SHARED_EVENTS)
+            shared[shared_count++] = event;
+        else
+            all_shared = true;
+    }
+    slr_table_unlock();
+}
+
+bool slr_pending_event_is_shared(CUevent event)
+{
+    slr_table_lock();
+    const bool yes = is_shared(event);
+    slr_table_unlock();
+    return yes;
+}
+
+void slr_pending_event_end(CUevent event)
+{
+    slr_pending_find(forget, event);
+    slr_table_lock();
+    drop(shared, &shared_count, event);
+    slr_table_unlock();
+}
+
+/* What is known of the gather's events, after those that may have been recorded unseen are left
+ * out. */
+static void refresh(struct slr_comm *c)
+{
+    uint64_t now = atomic_load(&unseen);
+    if (c->pending->unseen != now)
+        c->pending->carriers = 0;
+    c->pending->unseen = now;
+}
+
+static bool carries(struct slr_comm *c, void *event)
+{
+    refresh(c);
+    for (unsigned i = 0; i < c->pending->carriers; i++)
+        if (c->pending->carrier[i] == event)
+            return true;
+    return false;
+}
+
+/* Under the communicator's lock. */
+static bool carried_by(struct slr_comm *c, CUevent event)
+{
+    slr_table_lock();
+    bool yes = c->pending->active && carries(c, event);
+    slr_table_unlock();
+    return yes;
+}
+
+/* Under the communicator's lock, after the event has been recorded on the ring's stream for
+ * carriers. NULL: that failed; but what later carriers come after has been fixed. */
+static void add_carrier(struct slr_comm *c, CUevent event)
+{
+    slr_table_lock();
+    refresh(c);
+    c->pending->carried = true;
+    if (event && c->pending->carriers < SLR_CARRIERS && !is_shared(event))
+        c->pending->carrier[c->pending->carriers++] = event;
+    slr_table_unlock();
+}
+
+/* A stream, in its context: every context has a legacy default stream. */
+struct stream_place {
+    CUstream stream;
+    CUcontext ctx;
+};
+
+static bool is_origin(struct slr_comm *c, void *place)
+{
+    const struct stream_place *at = place;
+    const struct slr_holder *h = slr_pending_holder(c, at->stream);
+    return h && h->origin && !h->overtaken && at->ctx == c->shared.ctx;
+}
+
+/* Visits all, as it never matches. */
+static bool overtaken_by_alloc(struct slr_comm *c, void *place)
+{
+    const struct stream_place *at = place;
+    if (c->pending->carried && is_origin(c, place))
+        atomic_store(&slr_pending_holder(c, at->stream)->overtaken, true);
+    return false;
+}
+
+void slr_pending_alloc(CUstream stream, bool per_thread)
+{
+    struct stream_place at = {.stream = slr_stream_name(stream, per_thread)};
+    slr_guard++;
+    slr_real.cuCtxGetCurrent(&at.ctx);
+    slr_pending_find(overtaken_by_alloc, &at);
+    slr_guard--;
+}
+
+static bool other_memory(const struct slr_comm *c, const void *range)
+{
+    return slr_extent_apart(*(const struct slr_extent *)range, &c->pending->gather, c->nranks);
+}
+
+void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const char *who)
+{
+    struct slr_operation op = {.stream = slr_stream_name(stream, per_thread), .why = SLR_R_JOIN_OTHER_OP, .who = who};
+    struct slr_extent freed;
+    CUdeviceptr base;
+    size_t size;
+    slr_guard++;
+    /* Where it ends is asked only if it matters. What can not be told may be the gather's. */
+    if (slr_pending_observed(&op) && slr_real.cuMemGetAddressRange &&
+        slr_real.cuMemGetAddressRange(&base, &size, p) == CUDA_SUCCESS) {
+        freed = (struct slr_extent){.begin = base, .end = base + size};
+        op.overtakes = other_memory;
+        op.what = &freed;
+        op.waits_for_nothing = true;
+    }
+    slr_pending_join_observed(&op);
+    slr_guard--;
+}
+
+/* False: not done; the ring's part of it failed. */
+static bool record(struct slr_comm *c, CUevent event, CUstream stream, CUresult *result)
+{
+    if (slr_shared_work_begin(&c->shared) != SLR_OK)
+        return false;
+    struct slr_holder *h = slr_pending_holder(c, stream); /* `stream` is a name */
+    bool ready = slr_ring_carry(&c->ring, stream, h && h->moved_on) == SLR_OK;
+    if (h && ready) {
+        slr_table_lock();
+        h->moved_on = false;
+        slr_table_unlock();
+    }
+    if (ready)
+        *result = slr_real.cuEventRecord(event, c->ring.carrier);
+    slr_shared_work_end();
+    if (ready)
+        add_carrier(c, *result == CUDA_SUCCESS ? event : NULL);
+    return ready;
+}
+
+bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
+                        CUresult *result)
+{
+    struct stream_place at = {.stream = slr_stream_name(stream, per_thread)};
+    struct slr_operation op = {.stream = at.stream, .why = SLR_R_JOIN_OTHER_OP, .who = who};
+    struct slr_comm *c = NULL;
+    bool done = false;
+    slr_guard++;
+    slr_pending_find(forget, event);
+    /* This record replaces any before it. Flags may ask for what a carrier can not give. */
+    if (flags == 0 && at.stream != CU_STREAM_PER_THREAD && (at.ctx = slr_stream_context(at.stream)) != NULL)
+        c = slr_pending_find(is_origin, &at);
+    /* An event is the carrier of one gather only: others that the stream holds are joined. */
+    op.of = c;
+    slr_pending_join_observed(&op);
+    if (c) {
+        slr_comm_lock(c);
+        if (is_origin(c, &at)) /* what was joined can have ended it */
+            done = record(c, event, at.stream, result);
+        slr_comm_unlock(c);
+        slr_comm_put(c);
+    }
+    /* The driver will record on the stream itself, so it has to be behind the gather. */
+    op.of = NULL;
+    if (!done)
+        slr_pending_join_observed(&op);
+    slr_guard--;
+    return done;
+}
+
+/* Of a recorder: `stream` is in its capture, or in none and may be taken in. */
+static bool takes(const struct slr_comm *recorder, CUstream stream)
+{
+    const unsigned long long capture = slr_graph_capture(stream, NULL);
+    return capture ? capture == recorder->capture : !slr_stream_captures(stream);
+}
+
+/* Under the communicator's lock. The origin can not follow itself, a capturing stream would record
+ * the wait into its graph. */
+static bool may_follow(struct slr_comm *c, CUstream stream)
+{
+    const struct slr_holder *h = slr_pending_holder(c, stream);
+    if (h)
+        return !h->origin;
+    return c->pending->holders < SLR_HOLDERS && (c->records ? takes(c, stream) : !slr_stream_may_capture(stream));
+}
+
+/* False: not done; `stream` could not be made to wait. */
+static bool follow(struct slr_comm *c, CUstream stream)
+{
+    if (slr_shared_work_begin(&c->shared) != SLR_OK)
+        return false;
+    enum slr_status s = slr_ring_wait_before(&c->ring, stream);
+    slr_shared_work_end();
+    if (s == SLR_OK && !slr_pending_holder(c, stream))
+        slr_pending_follow(c, stream);
+    return s == SLR_OK;
+}
+
+static bool wait_for(struct slr_comm *c, CUstream stream, CUevent event)
+{
+    if (!slr_comm_lock_soon(c))
+        return false;
+    bool done = carried_by(c, event) && may_follow(c, stream) && follow(c, stream);
+    slr_comm_unlock(c);
+    return done;
+}
+
+/* The context is compared first: the lock of a communicator of another context is another rank's,
+ * and is not waited for. */
+static enum { NO, YES, BUSY } could_follow(struct slr_comm *c, CUstream stream)
+{
+    if (stream == CU_STREAM_PER_THREAD || slr_stream_context(stream) != c->shared.ctx)
+        return NO;
+    if (!slr_comm_lock_soon(c))
+        return BUSY;
+    bool could = c->pending->active && may_follow(c, stream);
+    slr_comm_unlock(c);
+    return could ? YES : NO;
+}
+
+static bool any(const struct slr_comm *c, const void *what)
+{
+    (void)c;
+    (void)what;
+    return true;
+}
+
+bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
+                      CUresult *result)
+{
+    struct slr_operation op = {
+        .stream = slr_stream_name(stream, per_thread), .why = SLR_R_JOIN_OTHER_OP, .who = who, .overtakes = any};
+    bool done = false;
+    slr_guard++;
+    /* Looked at again under the lock (wait_for): the gather may end in between. */
+    struct slr_comm *c = flags == 0 ? slr_pending_find(carries, event) : NULL;
+    const int follows = c ? could_follow(c, op.stream) : NO;
+    if (follows == YES) { /* nothing captures the event: the ring has recorded it */
+        slr_pending_join_observed(&op);
+        done = wait_for(c, op.stream, event);
+        *result = CUDA_SUCCESS;
+    }
+    /* A stream that can not follow the gather of an event that carries it waits for all of it: so it does
+     * by the driver's wait, if the communicator is busy. And an event that was recorded in a capture would
+     * draw a stream into it that is not joined yet, and could not be joined there. */
+    if ((c && follows == NO) || !slr_nothing_captures())
+        op.overtakes = NULL;
+    slr_comm_put(c);
+    if (!done)
+        slr_pending_join_observed(&op);
+    slr_guard--;
+    return done;
+}

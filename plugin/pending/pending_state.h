@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of pending gathers (pending.h), for the folders of plugin/: what a communicator keeps of its own, and how
+ * operations join it, overtake it, or consume it. The order of all locks: docs/locks.md.
+ *
+ * Two locks, so that no thread of a rank waits for another rank's thread:
+ *
+ *   a communicator's lock   Held over every use of its ring: gathers, joins, fused GEMMs, and so
+ *                           over driver and cuBLAS calls, which may wait for the device. Only
+ *                           threads that work for this rank take it: those whose operation is on
+ *                           one of its streams or in its context.
+ *   the table lock          Held over changes of who is pending, and of holders and carriers, for
+ *                           all communicators. For moments, never over a call of the driver or of a
+ *                           library; taken inside of a communicator's lock.
+ *
+ * What the table of pending gathers says of a communicator changes with both locks held, so it may be read with either; the
+ * carriers change with the table lock alone.
+ */
+#ifndef SLR_PLUGIN_PENDING_PENDING_STATE_H
+#define SLR_PLUGIN_PENDING_PENDING_STATE_H
+
+#include "kernels/gemm.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/stream.h"
+#include "plugin/pending/pending.h"
+
+#define SLR_HOLDERS 8
+#define SLR_CARRIERS 16
+
+struct slr_holder {
+    CUstream stream; /* as slr_stream_name() calls it */
+    bool blocking;   /* synchronises with the legacy default stream */
+    bool origin;     /* the gather was called on it */
+    bool partner;    /* a group has made it a holder; neither: a follower */
+    bool aside;      /* waits for the GEMM aside as well, which was called on it; under both locks */
+    /* These two change under the table lock alone, as what overtakes waits for nobody. */
+    _Atomic bool overtaken; /* of an origin: no event can carry the gather from there any more */
+    _Atomic bool moved_on;  /* of an origin: the next event has to come after more than the carrier does */
+};
+
+struct slr_pending {
+    bool active;
+    uint64_t serial; /* of all that were pending in this process: names this one */
+    struct slr_gather gather;
+    size_t slot; /* for which gather.plan was made */
+    struct slr_holder holder[SLR_HOLDERS];
+    unsigned holders;
+    bool followed;         /* there are or were followers */
+    bool carried;          /* an event was to be recorded on the origin: the ring is carrying */
+    _Atomic bool shown;    /* the host may have seen its end, and nothing was joined; under the table lock alone */
+    _Atomic bool read;     /* a GEMM that consumes it is being enqueued: fuse.c */
+    struct slr_gemm aside; /* while some holder has that: gemm_aside.h */
+    CUevent carrier[SLR_CARRIERS];
+    unsigned carriers;
+    uint64_t unseen;       /* the count of pending_events.c for which `carrier` holds */
+    struct slr_comm *next; /* in the list of pending communicators */
+};
+
+/* Under the communicator's lock: joins all holders (no-op when not pending). The communicator's
+ * context need not be current. */
+void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who);
+
+/* Without locks, in a group end. The gather's group has the communicator's operations on `stream`,
+ * too, so what is put there later has to see it: makes the stream a holder, a partner of the
+ * origin, or joins the gather. Does nothing when it is not pending. */
+void slr_pending_share(struct slr_comm *c, CUstream stream);
+
+void slr_table_lock(void);
+void slr_table_unlock(void);
+
+/* A pending communicator for which `match` says yes, held: slr_comm_put() ends that. NULL: none.
+ * `match` is called under the table lock. */
+struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx);
+
+/* An operation that is about to be put on a stream. */
+struct slr_operation {
+    CUstream stream;           /* as slr_stream_name() calls it */
+    const struct slr_comm *of; /* `stream` as a holder of this one's gather need not be joined; or NULL */
+    /* Whether it may overtake the gather on `stream` (pending.h). Under the table lock. Or NULL. */
+    bool (*overtakes)(const struct slr_comm *c, const void *what);
+    const void *what;
+    bool waits_for_nothing; /* of what overtakes: so events may be recorded behind it, by the carrier */
+    /* Of what overtakes: the communicator whose operation it is. Events behind it may come after it on
+     * the carrier of that one's gather (pending.h). Or NULL. */
+    const struct slr_comm *among;
+    enum slr_reason why; /* of joins, for the log */
+    const char *who;
+    const struct slr_gemm *gemm; /* that it is, described if it can be; or NULL */
+    const char *attribute;       /* of a GEMM, what keeps it whole; or NULL */
+};
+
+/* Under the communicator's lock. A holder of its gather is about to be made to wait. Counts that, and
+ * writes a line for each reason, shape and GEMM (note.c). */
+void slr_note_join(const struct slr_comm *c, enum slr_reason why, const struct slr_operation *op);
+
+/* Likewise: the operation overtakes the gather. Writes a line if it is a GEMM, which was to consume it
+ * perhaps, and reads something else. */
+void slr_note_overtaken(const struct slr_comm *c, const struct slr_operation *op);
+
+/* Without any of the locks. Joins the holders that the operation could observe, but for those that
+ * it overtakes. */
+void slr_pending_join_observed(const struct slr_operation *op);
+
+/* Whether an operation on the stream may observe any gather. One load. */
+bool slr_pending_may_observe(CUstream stream);
+
+/* Whether slr_pending_join_observed() would join any, or mark any as overtaken. */
+bool slr_pending_observed(const struct slr_operation *op);
+
+/* With either lock. `stream` as a holder of the gather, NULL: it is none. */
+struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream);
+
+/* Under the communicator's lock, all that follow. `stream` is a name that slr_stream_name()
+ * returned. */
+
+/* The ring has enqueued c->pending->gather. */
+void slr_pending_add(struct slr_comm *c);
+
+/* Makes `stream` a follower. There must be room. */
+void slr_pending_follow(struct slr_comm *c, CUstream stream);
+
+/* The GEMM, called on a holder, has been enqueued aside: what the holder is joined with now. Not while another one is. */
+void slr_pending_aside(struct slr_comm *c, CUstream stream, const struct slr_gemm *gemm);
+bool slr_pending_has_aside(const struct slr_comm *c);
+
+/* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
+void slr_pending_consumed(struct slr_comm *c, CUstream stream);
+
+#endif

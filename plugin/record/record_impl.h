@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call on its way into a capture, for record.c and record_group.c. */
+#ifndef SLR_PLUGIN_RECORD_RECORD_IMPL_H
+#define SLR_PLUGIN_RECORD_RECORD_IMPL_H
+
+#include "plugin/record/record.h"
+#include "plugin/graphs/recorded.h"
+
+struct slr_recorder;
+
+enum { SLR_RECORD_ENTER = 1, SLR_RECORD_PUT = 2, SLR_RECORD_LEAVE = 4 };
+
+struct slr_recording {
+    struct slr_call call;
+    CUgraph graph;
+    unsigned long long capture;
+    struct slr_recorder *recorder; /* of struct slr_comm first */
+    struct slr_recorded_gather g;
+    struct slr_stand_ins stand_ins;
+    bool prepared, first;
+};
+
+/* The call is to be connected. Ended by `close`, whatever the others have answered, which gives up the connection
+ * unless the graph holds the call now. In between it stays where it is. `grouped`: struct slr_recorded_gather's. */
+enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_call *call, bool grouped);
+enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps);
+ncclResult_t slr_recording_close(struct slr_recording *x, enum slr_status s);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/record/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/counters.h"
+#include "base/cu.h"
+#include "base/log.h"
+#include "cache/blocks.h"
+#include "plugin/transfer/expect.h"
+#include "plugin/gather/gather.h"
+#include "plugin/pending/order.h"
+#include "plugin/pending/pending_state.h"
+#include "plugin/record/record.h"
+#include "plugin/graphs/recorded.h"
+#include "plugin/transfer/transfer.h"
+#include "plugin/memory/exports.h"
+
+struct slr_replay {
+    struct slr_recorded_graph *graph;
+    CUgraphExec exec;
+    CUstream stream; /* as slr_stream_name() calls it */
+    CUcontext ctx;   /* of that; NULL: it can not be told */
+    unsigned comms, locked;
+    struct slr_comm *comm[]; /* in the order of their addresses */
+};
+
+static CUresult refused(const struct slr_recorded_graph *graph, const struct slr_comm *c, const char *why)
+{
+    slr_log(SLR_LOG_ERROR, "replay_refused", "comm=%s crank=%d gathers=%u msg=%s", c ? c->name : "?", c ? c->rank : -1,
+            graph->gathers, why);
+    return CUDA_ERROR_ILLEGAL_STATE;
+}
+
+/* ---- its communicators ---- */
+
+/* NULL: it is not among them. */
+static struct slr_comm *comm_of(const struct slr_replay *replay, const struct slr_recorded_gather *g)
+{
+    for (unsigned i = 0; i < replay->comms; i++)
+        if (replay->comm[i]->rank == g->rank && memcmp(&replay->comm[i]->id, &g->comm, sizeof g->comm) == 0)
+            return replay->comm[i];
+    return NULL;
+}
+
+static void insert(struct slr_replay *replay, struct slr_comm *c)
+{
+    unsigned at = replay->comms++;
+    for (; at > 0 && replay->comm[at - 1] > c; at--)
+        replay->comm[at] = replay->comm[at - 1];
+    replay->comm[at] = c;
+}
+
+/* NULL: there is no memory. Communicators that have ended are left out. */
+static struct slr_replay *prepare(struct slr_recorded_graph *graph, CUgraphExec exec, CUstream stream)
+{
+    struct slr_replay *replay = calloc(1, sizeof *replay + graph->gathers * sizeof replay->comm[0]);
+    if (!replay)
+        return NULL;
+    replay->graph = graph;
+    replay->exec = exec;
+    replay->stream = slr_stream_name(stream, false);
+    replay->ctx = slr_stream_context(replay->stream);
+    for (unsigned i = 0; i < graph->gathers; i++) {
+        struct slr_comm *c =
+            comm_of(replay, &graph->gather[i]) ? NULL : slr_comm_find_id(&graph->gather[i].comm, graph->gather[i].rank);
+        if (c)
+            insert(replay, c);
+    }
+    return replay;
+}
+
+/* What was to be measured has been launched, or not. */
+static void measured(struct slr_replay *replay, bool launched)
+{
+    for (unsigned i = 0; i < replay->graph->gathers; i++) {
+        struct slr_recorded_gather *g = &replay->graph->gather[i];
+        struct slr_comm *c = g->stamps.now ? comm_of(replay, g) : NULL;
+        if (c && slr_context_enter(c->shared.ctx) == SLR_OK) {
+            slr_timeline_replayed(c, replay->exec, &g->stamps, launched);
+            slr_shared_leave();
+        }
+    }
+}
+
+static void finish(struct slr_replay *replay, bool launched)
+{
+    measured(replay, launched);
+    for (unsigned i = 0; i < replay->comms; i++) {
+        if (i < replay->locked) {
+            slr_exports_launching(replay->comm[i], false);
+            slr_comm_unlock(replay->comm[i]);
+        }
+        slr_comm_put(replay->comm[i]);
+    }
+    slr_recorded_put(replay->graph);
+    free(replay);
+}
+
+/* In one order in all threads; whoever holds one communicator's lock takes no other's. */
+static void lock_all(struct slr_replay *replay)
+{
+    for (; replay->locked < replay->comms; replay->locked++) {
+        slr_comm_lock(replay->comm[replay->locked]);
+        slr_exports_launching(replay->comm[replay->locked], true);
+    }
+}
+
+/* ---- before the launch ---- */
+
+/* The graph is for other devices, too, and is launched on a stream of one of these. */
+static bool is_away(const struct slr_replay *replay, const struct slr_comm *c)
+{
+    return replay->ctx && replay->ctx != c->shared.ctx;
+}
+
+/* The launch stands behind the communicator's operations until now. */
+static enum slr_status order(const struct slr_replay *replay, struct slr_comm *c)
+{
+    enum slr_status s;
+    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "cuGraphLaunch");
+    SLR_TRY(slr_shared_work_begin(&c->shared));
+    if (is_away(replay, c)) {
+        s = slr_order_before_away(c, replay->stream, replay->ctx, true);
+    } else {
+        s = slr_order_before_gather(c, replay->stream);
+        if (s == SLR_OK)
+            s = slr_ring_await_slots(&c->ring, replay->stream);
+    }
+    slr_shared_work_end();
+    return s;
+}
+
+static void count(const struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_route *route)
+{
+    slr_count_call(g->flow->kind, g->shard * (uint64_t)c->nranks, SLR_R_GRAPH);
+    slr_gather_count_routes(c, route);
+}
+
+/* As any call: slr_gather_ring. */
+static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_gather *gather,
+                             struct slr_route *route)
+{
+    struct slr_call call = {.send = g->send,
+                            .recv = g->recv,
+                            .comm = c,
+                            .shard = g->shard,
+                            .passed_alone = atomic_load(&c->passed_alone),
+                            .why = SLR_R_GRAPH};
+    const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)g->send);
+    const struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)g->recv);
+    call.number = ++c->substituted;
+    slr_transfer_owner(&call, &send, route);
+    slr_ring_number(&c->ring, gather);
+    slr_expect_begin(&call, &send);
+    slr_transfer_reader(&call, &recv, false, route);
+    slr_ring_expects(&c->ring, gather);
+    return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
+}
+
+enum slr_status slr_replay_gather(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream)
+{
+    struct slr_route route[SLR_MAX_RANKS];
+    memset(route, 0, (size_t)c->nranks * sizeof route[0]);
+    struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
+                                .recv = (CUdeviceptr)(uintptr_t)g->recv,
+                                .route = route,
+                                .plan = g->plan};
+    SLR_TRY(slr_shared_work_begin(&c->shared));
+    enum slr_status s = agree(c, g, &gather, route);
+    if (s == SLR_OK)
+        s = slr_recorded_give(exec, &g->nodes, &c->ring, &gather, atomic_load(&c->ring.issued));
+    if (s == SLR_OK)
+        slr_timeline_replay(c, exec, &g->stamps, c->substituted, stream, route);
+    slr_shared_work_end();
+    slr_exports_end(c, c->substituted);
+    if (s == SLR_OK)
+        count(c, g, route);
+    return s;
+}
+
+static CUresult begin(struct slr_replay *replay)
+{
+    struct slr_recorded_graph *graph = replay->graph;
+    for (unsigned i = 0; i < replay->comms; i++)
+        if (slr_comm_answer(replay->comm[i]) != ncclSuccess)
+            return refused(graph, replay->comm[i], "the communicator of a captured gather has failed");
+    for (unsigned i = 0; i < graph->gathers; i++)
+        if (!comm_of(replay, &graph->gather[i]))
+            return refused(graph, NULL, "the communicator of a captured gather has ended");
+    lock_all(replay);
+    for (unsigned i = 0; i < replay->comms; i++)
+        if (order(replay, replay->comm[i]) != SLR_OK)
+            return refused(graph, replay->comm[i], "the launch could not be ordered behind the communicator's calls");
+    for (unsigned i = 0; i < graph->gathers; i++) {
+        struct slr_recorded_gather *g = &graph->gather[i];
+        struct slr_comm *c = comm_of(replay, g);
+        enum slr_status s = g->flow->capture->replay(c, g, replay->exec, replay->stream);
+        if (s == SLR_OK)
+            continue;
+        for (unsigned j = 0; j <= i; j++) /* their peers have been told of calls that do not come */
+            slr_comm_fail(comm_of(replay, &graph->gather[j]), s, -1,
+                          "a graph could not be given what a captured gather needs");
+        return refused(graph, c, "a captured gather can not run");
+    }
+    return CUDA_SUCCESS;
+}
+
+bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **replay, CUresult *r)
+{
+    *replay = NULL;
+    if (!slr_recorded_any())
+        return true;
+    struct slr_recorded_graph *graph = slr_recorded_find(exec);
+    if (!graph)
+        return true;
+    slr_guard++;
+    *r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (graph->lost) {
+        *r = refused(graph, NULL, "the nodes of captured gathers could not be found in a copy of their graph");
+        slr_recorded_put(graph);
+    } else if ((*replay = prepare(graph, exec, stream)) == NULL) {
+        slr_recorded_put(graph);
+    } else if ((*r = begin(*replay)) != CUDA_SUCCESS) {
+        finish(*replay, false);
+        *replay = NULL;
+    }
+    slr_guard--;
+    return *r == CUDA_SUCCESS;
+}
+
+/* ---- behind the launch ---- */
+
+static enum slr_status behind_here(struct slr_comm *c, CUstream stream)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, stream));
+    SLR_TRY(slr_ring_launched(&c->ring, c->ring.entry));
+    return slr_order_after_gather(c, stream);
+}
+
+static enum slr_status behind(const struct slr_replay *replay, struct slr_comm *c)
+{
+    SLR_TRY(slr_shared_work_begin(&c->shared));
+    enum slr_status s = is_away(replay, c) ? slr_order_after_away(c, replay->stream, replay->ctx, true)
+                                           : behind_here(c, replay->stream);
+    slr_shared_work_end();
+    return s;
+}
+
+void slr_replay_end(struct slr_replay *replay, CUresult r)
+{
+    if (!replay)
+        return;
+    slr_guard++;
+    for (unsigned i = 0; i < replay->comms; i++)
+        if (r != CUDA_SUCCESS)
+            slr_comm_fail(replay->comm[i], SLR_CUDA, -1, "the launch of a graph with captured gathers has failed");
+        else if (behind(replay, replay->comm[i]) != SLR_OK)
+            slr_comm_fail(replay->comm[i], SLR_CUDA, -1, "what comes later could not be ordered behind a graph");
+    finish(replay, r == CUDA_SUCCESS);
+    slr_guard--;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of graphs that hold recorded gathers (record.h). */
+#ifndef SLR_PLUGIN_RECORD_REPLAY_H
+#define SLR_PLUGIN_RECORD_REPLAY_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include "base/status.h"
+
+struct slr_comm;
+struct slr_recorded_gather;
+struct slr_replay;
+
+/* Around the driver's launch. `stream`: CU_STREAM_PER_THREAD for the thread's. False: the launch is
+ * refused, *r is the answer. *replay: NULL when the graph holds none; else the locks of its
+ * communicators are held until the end. `r`: what the launch has answered. */
+bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **replay, CUresult *r);
+void slr_replay_end(struct slr_replay *replay, CUresult r);
+
+/* struct slr_capture's, of a gather. */
+enum slr_status slr_replay_gather(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transfer descriptors: how each pair of ranks moves its shard in one call, agreed without waiting.
+ *
+ * For every owner of a shard, every reader of it and every call there is one descriptor in the
+ * control block. Both hosts come to it once, when they enqueue the call, in either order. The first
+ * publishes what it has, by compare-and-swap. The second reads that and does what fits it:
+ *
+ *   first    publishes                          first does         second does
+ *   owner    place of `send` in a block that
+ *            the reader has mapped              SLR_ZERO_COPY      SLR_FROM_PLACE
+ *   owner    nothing                            SLR_BY_SLOT        SLR_FROM_SLOT
+ *   reader   where it expects `send`, and place
+ *            of `recv` in a block that the
+ *            owner has mapped                   SLR_FROM_EXPECTED  SLR_AS_EXPECTED, SLR_CORRECTED
+ *   reader   only the place of `recv`           SLR_ARRIVES        SLR_BY_PUSH
+ *   reader   nothing                            SLR_FROM_SLOT      SLR_BY_SLOT
+ *
+ * Readers expect places (expect.h) where shards are pulled, and publish the place of `recv` alone
+ * where slr_transfer_put() says so. An owner that is second names its place all the same, for the reader
+ * to learn. A call that is made from a graph (record.h) is a call like any other.
+ *
+ * So a call never depends on an address being the same as last time; it is only faster. A rank
+ * whose buffers are unknown costs itself a staging copy and nobody else anything. The two halves
+ * always fit, because only one of the two orders can happen.
+ *
+ * Descriptors are used again after SLR_TRANSFERS calls. A rank may come to a call whose descriptor
+ * still waits for the peer to come to an earlier call. It then skips the descriptor and counts that
+ * in it: the shard goes by slot, and the peer, which finds the count, does the same. Waiting would
+ * be wrong, because the peer may be another rank of the same thread.
+ *
+ *   state     NONE or BOTH --first side--> OWNER_FIRST or READER_FIRST --second side--> BOTH
+ *   skipped   0 with every new n; (m - n) / SLR_TRANSFERS when the first side comes to a later call m instead
+ */
+#ifndef SLR_PLUGIN_TRANSFER_TRANSFER_H
+#define SLR_PLUGIN_TRANSFER_TRANSFER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "kernels/ring.h"
+#include "plugin/comm/control.h"
+
+struct slr_call;
+struct slr_comm;
+struct slr_place;
+
+/* The descriptor's one word: the latest call that was published, how many later calls of this
+ * descriptor its first side has skipped since, and the state. */
+static inline uint64_t slr_transfer_head(uint64_t call, uint64_t skipped, enum slr_transfer_state state)
+{
+    return call << 24 | skipped << 2 | (uint64_t)state;
+}
+
+static inline uint64_t slr_transfer_call(uint64_t head)
+{
+    return head >> 24;
+}
+
+static inline uint64_t slr_transfer_skipped(uint64_t head)
+{
+    return head >> 2 & 0x3fffff;
+}
+
+static inline enum slr_transfer_state slr_transfer_state(uint64_t head)
+{
+    return (enum slr_transfer_state)(head & 3);
+}
+
+/* Whether readers of this communicator offer their receive buffers, from SLIPRING_PROTOCOL and what
+ * all ranks published. auto: only where ranks share a GPU, where a push saves a copy. Between GPUs
+ * whoever comes last to a call would have to move both directions of a pair, one after the other
+ * (kernels/ring.h), while the other's engines are idle. */
+bool slr_transfer_put(const struct slr_comm *c);
+
+/* This rank's part in the descriptors of a call that has its number, under the communicator's lock:
+ * first as the owner, for all peers, then as the reader. `send` and `recv` say where the buffers
+ * lie. `put`: `recv` is offered to be written to; else places may be expected, and
+ * slr_expect_begin() and slr_ring_begin() have to have been called (exports.h,
+ * slr_exported_readable). Fills `route`. */
+void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route);
+void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route);
+
+#endif
