@@ -434,15 +434,13 @@ endforeach()
 slr_fault(process_turn RANKS 1 PLAY one_process turn 3 RUN ${trials} --has "communicator_failed.*ncclCommAbort")
 
 # Mutants: what each of them leaves out, the tests above have to find.
-#    slr_hung_caught(MUTANT FILE EXPECTED as of slr_fault...)
-include(../forms/mutants.cmake)
-function(slr_hung_caught name file expected)
+#    slr_hung_caught(MUTANT EXPECTED as of slr_fault...)
+function(slr_hung_caught name expected)
   if(SLIPRING_SANITIZE)
     return()
   endif()
   cmake_parse_arguments(F "" "" "PLAY;RUN;LAUNCH" ${ARGN})
-  set(sources) # mutant() adds to it
-  mutant(${name} ${file})
+  mutant(${name})
   list(POP_FRONT F_PLAY ranks)
   add_test(NAME fault_mutant_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/caught.sh ${expected}
     ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 --set SLIPRING_GEMM_TIMEOUT=100ms ${F_RUN} --
@@ -452,37 +450,37 @@ function(slr_hung_caught name file expected)
 endfunction()
 set(killed LAUNCH --end 1 kill)
 set(hung $<TARGET_FILE:fault_hung>)
-slr_hung_caught(hung_not_told plugin/passed/in_call.c "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
-slr_hung_caught(hung_success plugin/fuse/fuse.c "the GEMM returns 0" PLAY 2 ${hung} gemm-killed 1 ${killed})
-slr_hung_caught(hung_not_released plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
-slr_hung_caught(hung_stopped plugin/lifecycle/watchdog.c "the GEMM returns after|rank 0 hangs" PLAY 2 ${hung} gemm-stopped 1 LAUNCH --cont-after 4000
+slr_hung_caught(hung_not_told "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
+slr_hung_caught(hung_success "the GEMM returns 0" PLAY 2 ${hung} gemm-killed 1 ${killed})
+slr_hung_caught(hung_not_released "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
+slr_hung_caught(hung_stopped "the GEMM returns after|rank 0 hangs" PLAY 2 ${hung} gemm-stopped 1 LAUNCH --cont-after 4000
   RUN --set SLIPRING_STALL_TIMEOUT=500ms)
-slr_hung_caught(hung_once plugin/passed/in_call.c "rank 0 hangs" PLAY 2 ${hung} gemm-two 1 ${killed})
-slr_hung_caught(hung_all_told plugin/lifecycle/watchdog.c "shard is wrong" PLAY 2 ${hung} gemm-edge 1 ${killed}
+slr_hung_caught(hung_once "rank 0 hangs" PLAY 2 ${hung} gemm-two 1 ${killed})
+slr_hung_caught(hung_all_told "shard is wrong" PLAY 2 ${hung} gemm-edge 1 ${killed}
   RUN --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep100)
-slr_hung_caught(hung_idle_tells plugin/lifecycle/watchdog.c "status 13" PLAY 3 ${hung} gemm-spared 1 RUN ${slow})
-slr_hung_caught(hung_goes_on plugin/lifecycle/watchdog.c "status 13" PLAY 3 ${hung} gemm-after 1 ${killed} RUN ${slow})
-slr_hung_caught(hung_behind plugin/lifecycle/watchdog.c "status 13" PLAY 3 ${hung} gemm-behind 1 ${killed})
-slr_hung_caught(hung_raised kernels/ring_words.c "status 13" PLAY 3 ${hung} gemm-behind 1 ${killed})
-slr_hung_caught(turn_not_seen plugin/lifecycle/watchdog.c "neither done nor in error" PLAY 2 ${hung} turn-killed 1 ${killed} RUN ${trials})
-slr_hung_caught(turn_at_once plugin/lifecycle/watchdog.c "an error|remote process exited" PLAY 2 ${hung} turn-ends 1 RUN ${trials}
+slr_hung_caught(hung_idle_tells "status 13" PLAY 3 ${hung} gemm-spared 1 RUN ${slow})
+slr_hung_caught(hung_goes_on "status 13" PLAY 3 ${hung} gemm-after 1 ${killed} RUN ${slow})
+slr_hung_caught(hung_behind "status 13" PLAY 3 ${hung} gemm-behind 1 ${killed})
+slr_hung_caught(hung_raised "status 13" PLAY 3 ${hung} gemm-behind 1 ${killed})
+slr_hung_caught(turn_not_seen "neither done nor in error" PLAY 2 ${hung} turn-killed 1 ${killed} RUN ${trials})
+slr_hung_caught(turn_at_once "an error|remote process exited" PLAY 2 ${hung} turn-ends 1 RUN ${trials}
   LAUNCH --rank 0 SOFTGPU_FAIL=cuStreamWriteValue32:1+=sleep200)
-slr_hung_caught(turn_no_groups plugin/calls/group.c "neither done nor in error" PLAY 2 ${hung} turn-killed 1 grouped ${killed} RUN ${trials})
-slr_hung_caught(turn_abort plugin/lifecycle/end.c "no log line matches: communicator_failed.*ncclCommAbort" PLAY 3 ${hung} turn-aborted 1
+slr_hung_caught(turn_no_groups "neither done nor in error" PLAY 2 ${hung} turn-killed 1 grouped ${killed} RUN ${trials})
+slr_hung_caught(turn_abort "no log line matches: communicator_failed.*ncclCommAbort" PLAY 3 ${hung} turn-aborted 1
   RUN ${trials} --has "communicator_failed.*ncclCommAbort")
-slr_hung_caught(turn_freed plugin/memory/deferred_free.c "misuse" PLAY 1 $<TARGET_FILE:fault_one_process> turn 3 RUN ${trials})
+slr_hung_caught(turn_freed "misuse" PLAY 1 $<TARGET_FILE:fault_one_process> turn 3 RUN ${trials})
 set(called $<TARGET_FILE:fault_called>)
 set(in_turn --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=0 --set SOFTGPU_NCCL_CONNECT=1)
-slr_hung_caught(called_not_told plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
-slr_hung_caught(called_not_entered plugin/calls/reduce_scatter.c "rank 0 hangs" PLAY 2 ${called} turn-killed 1 scatter ${killed} RUN ${in_turn})
-slr_hung_caught(called_no_groups plugin/calls/group.c "the call returns" PLAY 2 ${called} turn-killed 1 grouped ${killed} RUN ${in_turn})
-slr_hung_caught(called_success plugin/passed/nccl_call.c "the call returns" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
-slr_hung_caught(called_not_released plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${called} turn-held 1 ${killed} RUN ${in_turn} ${loads})
-slr_hung_caught(called_by_others plugin/passed/nccl_turn.c "NCCL error|remote process exited|ncclRemoteError" PLAY 3 ${called} left-spared 1 ${killed}
+slr_hung_caught(called_not_told "rank 0 hangs" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
+slr_hung_caught(called_not_entered "rank 0 hangs" PLAY 2 ${called} turn-killed 1 scatter ${killed} RUN ${in_turn})
+slr_hung_caught(called_no_groups "the call returns" PLAY 2 ${called} turn-killed 1 grouped ${killed} RUN ${in_turn})
+slr_hung_caught(called_success "the call returns" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
+slr_hung_caught(called_not_released "rank 0 hangs" PLAY 2 ${called} turn-held 1 ${killed} RUN ${in_turn} ${loads})
+slr_hung_caught(called_by_others "NCCL error|remote process exited|ncclRemoteError" PLAY 3 ${called} left-spared 1 ${killed}
   RUN --set SOFTGPU_NCCL_CONNECT=1 --set SLIPRING_MIN_BYTES=4K)
-slr_hung_caught(called_not_ended plugin/lifecycle/watchdog.c "rank 0 hangs" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
+slr_hung_caught(called_not_ended "rank 0 hangs" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
 if(SLIPRING_TEST_SCATTERS)
-  slr_hung_caught(scatter_unbroken kernels/ring_scatter.c "of the sum is" PLAY 3 $<TARGET_FILE:fault_flight> abort-ahead 1 256000 scatter
+  slr_hung_caught(scatter_unbroken "of the sum is" PLAY 3 $<TARGET_FILE:fault_flight> abort-ahead 1 256000 scatter
     RUN --set SLIPRING_REDUCE_SCATTER=always)
 endif()
 

@@ -1,2 +1,0 @@
-# Captures are taken to be seen.
-s/slr_captures_unseen\(\);//

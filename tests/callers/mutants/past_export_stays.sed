@@ -1,2 +1,0 @@
-# What is exported stays so.
-s/!ring \|\| slr_reach_doubtful\(\)/!ring/

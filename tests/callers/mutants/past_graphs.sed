@@ -1,2 +1,0 @@
-# Gathers are captured for the ring, whoever launches the graph.
-s/ && !slr_reach_past\(\) && / \&\& /

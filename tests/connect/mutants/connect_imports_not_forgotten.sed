@@ -1,1 +1,0 @@
-s/imports\[i\]\.gone = true/(void)0/

@@ -1,1 +1,0 @@
-s/if \(slr_shared_same_process\(&c->shared, peer\) && e->kind != SLR_EXPORT_DESCRIPTOR\)\s+return SLR_IMPORT_FAILED;/if (slr_shared_same_process(\&c->shared, peer) \&\& e->kind != SLR_EXPORT_DESCRIPTOR)\n        return *base = e->base, SLR_IMPORT_OK;/

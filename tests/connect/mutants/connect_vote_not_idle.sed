@@ -1,1 +1,0 @@
-s/ && slr_comm_idle\(c\);/;/

@@ -1,2 +1,0 @@
-# An abort while NCCL has a gather is an ordinary end.
-s/ \|\| slr_turns_of\(c\)//

@@ -1,2 +1,0 @@
-# Nor does what waits for a context that is not current.
-s/atomic_store\(&c->pending->shown, true\);/atomic_store(\&c->pending->shown, false);/

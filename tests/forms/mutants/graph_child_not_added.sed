@@ -1,2 +1,0 @@
-# What a child graph holds is not a part of what its parent holds.
-s/\|\| same\(to, child\)/|| !child.executable/

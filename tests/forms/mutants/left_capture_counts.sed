@@ -1,2 +1,0 @@
-# What is recorded counts as if it ran.
-s/    if \(captures\)\n/    if (captures \&\& call->nccl == NULL)\n/

@@ -1,2 +1,0 @@
-# Every operation is taken for a sum.
-s/ && \(call->op == ncclSum \|\| call->op == ncclAvg\)//

@@ -1,2 +1,0 @@
-# The call need not stand behind the GEMM.
-s/return behind \&\& at\.capture/return at.capture/

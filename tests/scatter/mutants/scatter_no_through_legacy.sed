@@ -1,2 +1,0 @@
-# What a blocking stream waits for is not looked at.
-s/ \|\|\n           \(!p->stream \&\& w->blocking\);/;/

@@ -1,2 +1,0 @@
-# A sender does not wait for the slots.
-s/    if \(index == 0\) \{/    if (index < 0) {/

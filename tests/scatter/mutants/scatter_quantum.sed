@@ -1,2 +1,0 @@
-# Blocks begin anywhere.
-s/step = least > quantum \? least : quantum;/step = least + 0 * quantum;/

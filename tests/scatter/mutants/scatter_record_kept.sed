@@ -1,2 +1,0 @@
-# An event that is recorded elsewhere is remembered.
-s/    forget\(event\); \/\* this record/    \/* this record/

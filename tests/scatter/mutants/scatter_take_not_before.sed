@@ -1,2 +1,0 @@
-# Parts are sent before what stands on the stream that follows.
-s/\*before = here \? NULL : p->before;/*before = NULL;/

@@ -1,2 +1,0 @@
-# The call may be on any stream.
-s/ \&\& \(here \|\| there\)//

@@ -1,2 +1,0 @@
-# Another GEMM than was tried is not noticed.
-s| *s->strangers \+=[^;]*;\n||

@@ -1,2 +1,0 @@
-# Whose number a message has is not looked at.
-s/ && r->text.receiver == process//

@@ -1,2 +1,0 @@
-# Half a message counts as one.
-s/ && n == \(ssize_t\)sizeof r->text//

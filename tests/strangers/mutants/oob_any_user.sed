@@ -1,2 +1,0 @@
-# Messages of every user count.
-s/ && who.uid == getuid\(\)//

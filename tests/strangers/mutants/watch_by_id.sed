@@ -1,2 +1,0 @@
-# A process is known by its id alone.
-s/p->number != number \|\| //

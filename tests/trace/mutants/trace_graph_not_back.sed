@@ -1,2 +1,0 @@
-# Launches that are not measured record the events of the one that was.
-s/back &= slr_real\.cuGraphExecEventRecordNodeSetEvent\([^;]*;/back = true;/

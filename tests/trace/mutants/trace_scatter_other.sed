@@ -1,2 +1,0 @@
-# The parts of the GEMM are not the call's.
-s/!m \|\| &m->timing != gemm/true/

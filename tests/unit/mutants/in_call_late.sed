@@ -1,2 +1,0 @@
-# All that lies between two looks counts.
-s/passed < SLR_IN_CALL_LOOK_MS \? passed : SLR_IN_CALL_LOOK_MS/passed/

@@ -1,2 +1,0 @@
-# All calls of a thread are one.
-s/e->serial \+= SERIAL/e->serial = SERIAL/

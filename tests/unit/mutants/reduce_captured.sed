@@ -1,2 +1,0 @@
-# Loading is not said to be safe in a capture.
-s/slr_swap_capture_mode\(\&mode\);\n    enum/enum/

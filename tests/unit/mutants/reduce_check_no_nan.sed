@@ -1,2 +1,0 @@
-# NaN need not stay NaN.
-s/return isnan\(other\);/return true;/

@@ -1,2 +1,0 @@
-# Functions are not loaded.
-s/SLR_TRY\(load_now\(r->function\[t\]\)\);//

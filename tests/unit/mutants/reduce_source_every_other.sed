@@ -1,2 +1,0 @@
-# Every other tile of a block is left out.
-s/at \+= gridDim\.x \* tile/at += 2 * gridDim.x * tile/

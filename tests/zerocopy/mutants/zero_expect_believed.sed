@@ -1,2 +1,0 @@
-# The owner says that the reader was right, whatever it has copied.
-s/ \&\& same\(theirs->expected, mine\)//
