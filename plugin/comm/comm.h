@@ -84,7 +84,7 @@ struct slr_comm {
     bool sites_shown; /* calls are published for their sites' report: slr_symmetry_shown(), set by the agreement */
     struct slr_exports *exports;              /* its blocks that peers map, and theirs */
     struct slr_expect *expect;                /* where peers' shards have been; NULL: nothing remembered yet */
-    struct slr_stood_in *stood_in;            /* stand_in.h; NULL: none yet */
+    struct slr_stood_in *stood_in;            /* graphs/record_memory.h; NULL: none yet */
     struct slr_trials *trials;                /* trials.h; NULL: no ways are tried */
     struct slr_symmetry *symmetry;            /* symmetry.h; NULL: nothing analysed yet */
     struct slr_site_callers *_Atomic callers; /* of the latest calls: sites/symmetry.c; NULL: none has a name */

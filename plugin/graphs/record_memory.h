@@ -13,4 +13,9 @@ enum slr_status slr_record_memory_find(struct slr_comm *c, struct slr_recorded_g
                                        struct slr_stand_ins *stand_ins);
 void slr_record_memory_release(struct slr_comm *c, struct slr_recorded_gather *g);
 
+/* Virtual memory that stands in for a peer's while a gather is captured, as the kind of memory that a copy
+ * in a graph names can not change (kernels/ring_record.h). It stays until the communicator's end, with
+ * the graphs that name it: here it does, with the context current; else only the host's memory is freed. */
+void slr_stand_ins_close(struct slr_comm *c, bool with_context);
+
 #endif
