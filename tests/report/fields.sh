@@ -7,13 +7,18 @@ page=$1/docs/report.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The lines as they are; the fields as text, with the forms in short, which the page explains.
+# Both tables as text, with the forms in short, which the page explains.
 "$2" --fields >"$work/fields"
 [ "$(grep -c '^| `' "$work/fields")" -gt 60 ] || { cat "$work/fields" >&2; exit 1; }
 awk -F ' *[|] *' '
-    $2 == "field" { fields = 1; print "" ; next }
-    !fields { if (NF) print; next }
-    /^[|] `/ {
+    BEGIN { print "" }
+    $2 == "field" { fields = 1; print ""; next }
+    !fields && /^[|] `/ {
+        name = $2
+        gsub(/`/, "", name)
+        printf "    %-15s %s%s\n", name, $3, $4 == "" ? "" : "; " $4
+    }
+    fields && /^[|] `/ {
         form = $3
         sub(/^a whole number from 0 to 2\^62$/, "N", form)
         sub(/^a whole number from -1 to 65535$/, "R", form)
@@ -25,7 +30,8 @@ awk -F ' *[|] *' '
         name = $2
         gsub(/`/, "", name)
         printf "    %-18s %-6s %s\n", name, form, $4
-    }' "$work/fields" >"$work/part"
+    }
+    END { print "" }' "$work/fields" >"$work/part"
 awk -v part="$work/part" '
 /^<!-- fields: end/ { skip = 0 }
 !skip { print }
