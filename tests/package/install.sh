@@ -4,7 +4,7 @@
 #
 #   install.sh BUILD SOURCE LIBDIR CC         from CMake: CMAKE
 #
-# The files and their modes are those of the list `files`, with the documents of docs/ for docs/*.md and the programs that are built for slipring-*.
+# The files and their modes are those of the list `files`, with the documents of docs/ and docs/measurements/ for docs/*.md and docs/measurements/*.md, and the programs that are built for slipring-*.
 set -euo pipefail # so no pipe into grep -q, which would not read to the end
 build=$1 source=$2 libdir=$3 cc=$4
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,7 +26,10 @@ wanted() {
     config=$(sed -n 's/^CMAKE_BUILD_TYPE:[^=]*=//p' "$build/CMakeCache.txt" | tr 'A-Z' 'a-z')
     sed "s|@lib@|$libdir|; s|@config@|$config|; s|@cuda@|$cuda|" "$here/files" | grep -vE "${1:-^$}" | while read -r mode path; do
         case $path in
-        *'/docs/*.md') for file in "$source"/docs/*.md; do echo "$mode ${path%/*}/${file##*/}"; done ;;
+        *'/docs/*.md' | *'/docs/measurements/*.md')
+            # shellcheck disable=SC2231 # the names are what the pattern stands for
+            for file in "$source"/docs/${path##*/docs/}; do echo "$mode ${path%/*}/${file##*/}"; done
+            ;;
         */'slipring-*') for file in "$build"/slipring-*; do [ ! -x "$file" ] || echo "$mode ${path%/*}/${file##*/}"; done ;;
         *) echo "$mode $path" ;;
         esac

@@ -6,15 +6,22 @@ root=$1 page=$1/docs/hooks.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# One row for what is joined alike, with its functions in their order.
 table() {
-    echo '| Function | Joins | Argument | Why |'
+    echo '| Joins | Argument | Why | Functions |'
     echo '|---|---|---|---|'
     sed -nE 's/^X\((\w+), (\w+), ([0-9]+), (\w+)\)$/\1 \2 \3 \4/p' "$root/interpose/gate.def" |
         awk '{
             arg = $2 ~ /^(STREAM|LAUNCH|RECORD|WAIT|GRAPH|ALLOC|FREE|QUERY)/ ? $3 : "-"
             why = $2 == "NONE" ? "-" : $4 == "HOST" ? "host observes" : "operation"
-            print "| `" $1 "` | " $2 " | " arg " | " why " |"
-        }'
+            row = "| " $2 " | " arg " | " why " |"
+            if (!(row in functions))
+                rows[++n] = row
+            else
+                functions[row] = functions[row] ","
+            functions[row] = functions[row] " `" $1 "`"
+        }
+        END { for (i = 1; i <= n; i++) print rows[i] functions[rows[i]] " |" }' | LC_ALL=C sort
 }
 table >"$work/table"
 awk -v table="$work/table" '

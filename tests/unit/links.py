@@ -6,8 +6,8 @@ Usage: links.py SOURCE_ROOT
        links.py --installed FOLDER    only the links of the pages there
 
 Links between the Markdown pages lead to files. Files that pages and C sources name from the source root
-(folder/file.h) exist; a * in a name stands for anything. docs/README.md links every page of docs/, and docs/locks.md
-names every file of the library that has a lock.
+(folder/file.h) exist; a * in a name stands for anything. docs/README.md links every page of docs/, docs/measurements.md
+every page of docs/measurements/, and docs/locks.md names every file of the library that has a lock.
 """
 import glob
 import os
@@ -69,6 +69,11 @@ def unlisted_pages(root):
     listed = set(targets(os.path.join(docs, "README.md"))) | {"README.md"}
     for page in sorted(set(f for f in os.listdir(docs) if f.endswith(".md")) - listed):
         yield f"docs/README.md: no link to {page}"
+    older = os.path.join(docs, "measurements")
+    if os.path.isdir(older):
+        listed = set(targets(older + ".md"))
+        for page in sorted(set("measurements/" + f for f in os.listdir(older)) - listed):
+            yield f"docs/measurements.md: no link to {page}"
 
 
 def unlisted_locks(root):
@@ -87,10 +92,13 @@ def everything_wrong(root):
 def self_test():
     samples = {
         "README.md": "[a](docs/one.md#x) [b](https://x.y) `[c](c)`\n\n    [d](d)\n\n[e](docs/3)\n`base/*.h` `base/*.S`",
-        "docs/README.md": "[one](one.md) [locks](locks.md) [four](../4)",
+        "docs/README.md": "[one](one.md) [locks](locks.md) [figures](measurements.md) [four](../4)",
         "docs/locks.md": "one (base/b.h)",
         "docs/one.md": "[up](../README.md) [four](../4)",
         "docs/two.md": "",
+        "docs/measurements.md": "[a](measurements/a.md)",
+        "docs/measurements/a.md": "",
+        "docs/measurements/b.md": "",
         "base/a.h": "/* base/a.h, see base/gone.h (docs/two.md); build/base/x.c */",
         "base/b.h": "pthread_mutex_t lock; /* listed */",
         "base/c.c": "static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;",
@@ -105,7 +113,7 @@ def self_test():
         found = everything_wrong(root)
     assert found == ["README.md: no docs/3", "docs/README.md: no ../4", "docs/one.md: no ../4", "README.md:6: no base/*.S",
                      "base/a.h:1: no base/gone.h", "docs/README.md: no link to two.md",
-                     "docs/locks.md: not the lock of base/c.c"], found
+                     "docs/measurements.md: no link to measurements/b.md", "docs/locks.md: not the lock of base/c.c"], found
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The generated part of docs/report.md: which lines and fields of the log are read. Usage: fields.sh SOURCE_ROOT SLIPRING_REPORT [--write];
+# without --write, fails when it is not up to date.
+set -eu
+page=$1/docs/report.md
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Both tables as text, with the forms in short, which the page explains.
+"$2" --fields >"$work/fields"
+[ "$(grep -c '^| `' "$work/fields")" -gt 60 ] || { cat "$work/fields" >&2; exit 1; }
+awk -F ' *[|] *' '
+    BEGIN { print "" }
+    $2 == "field" { fields = 1; print ""; next }
+    !fields && /^[|] `/ {
+        name = $2
+        gsub(/`/, "", name)
+        printf "    %-15s %s%s\n", name, $3, $4 == "" ? "" : "; " $4
+    }
+    fields && /^[|] `/ {
+        form = $3
+        sub(/^a whole number from 0 to 2\^62$/, "N", form)
+        sub(/^a whole number from -1 to 65535$/, "R", form)
+        sub(/^nanoseconds, from 0 to 2\^60$/, "ns", form)
+        sub(/^a text$/, "text", form)
+        sub(/^a number$/, "number", form)
+        sub(/^a number or a text$/, "any", form)
+        sub(/^0 or 1$/, "0/1", form)
+        name = $2
+        gsub(/`/, "", name)
+        printf "    %-18s %-6s %s\n", name, form, $4
+    }
+    END { print "" }' "$work/fields" >"$work/part"
+awk -v part="$work/part" '
+/^<!-- fields: end/ { skip = 0 }
+!skip { print }
+/^<!-- fields: begin/ { while ((getline line < part) > 0) print line; skip = 1 }' "$page" >"$work/page"
+grep -q '^<!-- fields: begin' "$page" && grep -q '^<!-- fields: end' "$page"
+if [ "${3:-}" = --write ]; then
+    cat "$work/page" >"$page"
+else
+    diff "$page" "$work/page" || { echo "docs/report.md is out of date: run $0 $* --write" >&2; exit 1; }
+fi
