@@ -190,7 +190,7 @@ cases_steps() {
     for name in graph-0-1 graph-1-0 clone-0-1 update-0-1; do side_by_side "left-$name" 60 told "left-$name" "$name"; done
 }
 
-# scattered NAME LIST RANKS: each case, the captures' GEMMs in parts, or, of a list of wrong guesses, never.
+# scattered NAME LIST RANKS: each case, the captures' GEMMs in parts, or, of wrong guesses and groups, never.
 scattered() {
     local name=$1 list=$2 ranks=$3 one failed=()
     for one in $("${plain[@]}" "${programs[scatter]}" "list-$list"); do
@@ -202,14 +202,16 @@ scattered() {
     decided "$name" 'scatter_count reason=graph n=[1-9]' >/dev/null || { echo "no replay was counted" && return 1; }
     local parts
     parts=$(decided "$name" ' scatter_captured .*parts=[1-9]' | wc -l)
-    [ "$list" != graphs-wrong ] || [ "$parts" = 0 ] || { echo "a wrong guess was sent" && return 1; }
-    [ "$list" = graphs-wrong ] || [ "$parts" != 0 ] || { echo "no GEMM was sent in parts" && return 1; }
+    case $list in
+    graphs-wrong | group-graphs) [ "$parts" = 0 ] || { echo "a wrong guess was sent" && return 1; } ;;
+    *) [ "$parts" != 0 ] || { echo "no GEMM was sent in parts" && return 1; } ;;
+    esac
     rm -f "$logs/$name".*.decisions
 }
 
 scatter_steps() {
     local list mode
-    for list in graphs graphs-mixed graphs-wrong; do
+    for list in graphs graphs-mixed graphs-wrong group-graphs; do
         for mode in $scatter_modes; do side_by_side "scatters-$list-$mode" 240 scattered "scatters-$list-$mode" "$list" "$mode"; done
     done
     wait

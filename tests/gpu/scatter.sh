@@ -139,7 +139,7 @@ torch_steps() {
 
 # ----------------------------------------------------------------------------------------------------------------------
 
-lists="forms small plain nccl wrong look group unlike loop graphs graphs-wrong graphs-nccl" rounds=3 iters=30 steps=200
+lists="forms small plain nccl wrong look group unlike loop graphs graphs-wrong" rounds=3 iters=30 steps=200
 shapes=(8192,8192,8192 8192,4096,8192 16384,1024,8192 16384,4096,4096 4096,4096,4096)
 [ "$quick" = 0 ] || rounds=1 iters=15 steps=50 shapes=(8192,8192,8192 16384,1024,8192)
 if [ "$softgpu" = 1 ]; then lists="small look group"; fi
