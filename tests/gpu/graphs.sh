@@ -236,7 +236,7 @@ find_build
 declare -A programs
 for form in graphs capture thrown left_some; do
     sources=("$SLR_ROOT/tests/forms/$form.c" "$SLR_ROOT/tests/forms/forms.c")
-    [ $form != graphs ] || sources+=("$SLR_ROOT"/tests/forms/graphs_*.c)
+    [ $form != graphs ] || sources+=("$SLR_ROOT"/tests/forms/graphs_{ahead,bodies,group,life,memory,scatter,shape,soak,tried,unlike}.c)
     rank_program "forms_$form" forms "${sources[@]}" >"$logs/make.log" 2>&1 ||
         { tail -n 20 "$logs/make.log" >&2 && die "forms_$form did not compile"; }
     programs[$form]=$program
