@@ -23,9 +23,6 @@ struct slr_counters {
      * opened, found open, closed. */
     _Atomic uint64_t exports, imports, import_hits, import_closes;
     _Atomic uint64_t verified, verify_bad;
-    /* Call sites of communicators that have ended; those whose receive buffers were symmetric then;
-     * how often one ceased to be. */
-    _Atomic uint64_t sites, sites_symmetric, sites_broken;
     /* Reduce-scatters over the ring, behind the parts of a GEMM; GEMMs in parts, because one was expected. */
     _Atomic uint64_t scatters_fused, scatters_produced;
     _Atomic uint64_t gemms_chunks; /* GEMM calls that fusion made out of those with reason FUSED */

@@ -61,7 +61,7 @@ struct slipring_counters {
     uint64_t exports, imports;                     /* handles and descriptors made; blocks of other processes opened, */
     uint64_t import_hits, import_closes;           /* found open, closed */
     uint64_t verified, verify_bad;                 /* SLIPRING_VERIFY: calls compared with NCCL's; different ones */
-    uint64_t sites, sites_symmetric, sites_broken; /* call sites of ended communicators */
+    uint64_t sites, sites_symmetric, sites_broken; /* 0: `slipring report` finds call sites */
     uint64_t scatters;                             /* ncclReduceScatter calls */
     uint64_t scatters_substituted, scatters_fused; /* moved to the ring; behind the parts of a GEMM */
     uint64_t scatters_produced;                    /* GEMMs in blocks because one was expected */

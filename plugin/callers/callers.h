@@ -8,8 +8,8 @@
  *
  *   call, on the program's thread    slr_caller_now: the name, as a number that stands for it
  *   likewise                         the line `caller` of its shape, if the name is new there (gather/decide.c)
- *   the call is published            the number is kept beside the published record (sites/symmetry.h)
- *   house-keeping thread             finds the call's site, and adds the name to it: line `caller_site` (sites/phases.h)
+ *   the call is recorded             the number is kept beside the call's place (places/places.h)
+ *   house-keeping thread             the line `caller_place`, if the name is new among those of the place
  *
  * Only with SLIPRING_LOG of info or more, which the lines need: where a call is logged anyway, one comparison; else
  * nothing is done, whatever the setting.

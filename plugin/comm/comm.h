@@ -63,8 +63,8 @@ struct slr_expect;
 struct slr_exports;
 struct slr_order;
 struct slr_pending;
+struct slr_places;
 struct slr_product;
-struct slr_site_callers;
 struct slr_trials;
 
 struct slr_comm {
@@ -80,15 +80,13 @@ struct slr_comm {
     size_t least_bytes;        /* gathers of fewer, of all ranks together, stay with NCCL: trials/small.h */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
-    bool put;         /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
-    bool sites_shown; /* calls are published for their sites' report: slr_symmetry_shown(), set by the agreement */
-    struct slr_exports *exports;              /* its blocks that peers map, and theirs */
-    struct slr_expect *expect;                /* where peers' shards have been; NULL: nothing remembered yet */
-    struct slr_stood_in *stood_in;            /* graphs/record_memory.h; NULL: none yet */
-    struct slr_trials *trials;                /* trials.h; NULL: no ways are tried */
-    struct slr_symmetry *symmetry;            /* symmetry.h; NULL: nothing analysed yet */
-    struct slr_site_callers *_Atomic callers; /* of the latest calls: sites/symmetry.c; NULL: none has a name */
-    struct slr_timeline *_Atomic timeline;    /* timeline.h; NULL: nothing measured yet */
+    bool put; /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
+    struct slr_exports *exports;           /* its blocks that peers map, and theirs */
+    struct slr_expect *expect;             /* where peers' shards have been; NULL: nothing remembered yet */
+    struct slr_stood_in *stood_in;         /* graphs/record_memory.h; NULL: none yet */
+    struct slr_trials *trials;             /* trials.h; NULL: no ways are tried */
+    struct slr_places *_Atomic places;     /* where its calls' buffers lay: places.h; NULL: nothing recorded */
+    struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */
     struct slr_timeline_counts timeline_counts;
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */

@@ -6,7 +6,6 @@
  *   struct slr_post[n]     what each rank says of itself; written by that rank only
  *   flag words             kernels/flags.h; registered with CUDA by each rank; with NCCL's turns
  *   slr_transfer[n][n][..] plugin/transfer/transfer.h; written by the two ranks of each pair
- *   slr_published[n][..]   plugin/sites/published.h; written by that rank only
  *   slr_trials_shared      plugin/trials/trials.h; what rank 0 has chosen, and each rank has measured
  *
  * It is an anonymous memfd handed from process to process (plugin/bootstrap/bootstrap.h), so it has
@@ -34,8 +33,8 @@
 #include "plugin/comm/agreed_change.h"
 #include "plugin/comm/trial_row.h"
 
-/* "SLRK": the layout of everything in this file, and of the messages of plugin/bootstrap. */
-#define SLR_CONTROL_MAGIC 0x4b524c53u
+/* "SLRL": the layout of everything in this file, and of the messages of plugin/bootstrap. */
+#define SLR_CONTROL_MAGIC 0x4c524c53u
 
 /* ---- exports.h ---- */
 
@@ -73,15 +72,6 @@ struct slr_transfer {
 };
 #define SLR_TRANSFERS 256
 
-/* ---- published.h ---- */
-
-#define SLR_PUBLISHED 512u
-
-struct slr_published {
-    _Alignas(64) _Atomic uint64_t call;
-    _Atomic uint64_t word[7];
-};
-
 /* ---- what a rank says of itself ---- */
 
 enum slr_rank_state {
@@ -105,7 +95,6 @@ struct slr_post {
     uint64_t process;               /* random; a process id comes again */
     int32_t device;                 /* CUdevice, for ranks of the same process */
     uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
-    uint32_t shows_sites;           /* its log shows the call sites (symmetry.h) */
     uint64_t gpu;                   /* a hash of its model's name */
     uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/small.h) */
     uint32_t records;               /* it could take gathers into CUDA graphs (connect/graphs_try.h) */
@@ -166,15 +155,10 @@ static inline size_t slr_control_transfers_at(int nranks)
     return (before + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
 }
 
-static inline size_t slr_control_published_at(int nranks)
+static inline size_t slr_control_trials_at(int nranks)
 {
     size_t transfers = (size_t)nranks * (size_t)nranks * SLR_TRANSFERS * sizeof(struct slr_transfer);
     return (slr_control_transfers_at(nranks) + transfers + SLR_CONTROL_PAGE - 1) / SLR_CONTROL_PAGE * SLR_CONTROL_PAGE;
-}
-
-static inline size_t slr_control_trials_at(int nranks)
-{
-    return slr_control_published_at(nranks) + (size_t)nranks * SLR_PUBLISHED * sizeof(struct slr_published);
 }
 
 static inline size_t slr_control_bytes(int nranks)

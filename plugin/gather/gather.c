@@ -10,7 +10,7 @@
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/product.h"
-#include "plugin/sites/symmetry.h"
+#include "plugin/places/places.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
 #include "plugin/timeline/timeline.h"
@@ -223,8 +223,8 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     slr_comm_lock(c);
     /* The ring has one set of events, which the next gather records again. */
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    if (c->sites_shown)
-        slr_symmetry_publish(call, &send, &recv);
+    if (slr_places_shown())
+        slr_places_record(call, &send, &recv);
     if (call->measured)
         slr_trials_begin(call);
     enum slr_status s = enqueue_as_expected(call, &send, &recv);

@@ -22,7 +22,6 @@
 #include "plugin/pending/pending_state.h"
 #include "plugin/memory/deferred_free.h"
 #include "plugin/callers/callers.h"
-#include "plugin/sites/symmetry.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
 #include "plugin/lifecycle/about.h"
@@ -109,7 +108,6 @@ static void fill_post(struct slr_comm *c, struct slr_post *post)
     post->records = slr_graphs_may();
     post->sums = slr_sums_load(c);
     post->tries = slr_trials_prepare(c);
-    post->shows_sites = slr_log_enabled(SLR_LOG_INFO); /* the level never changes */
     for (int i = 0; i < SLR_S_COUNT; i++)
         post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;
 }
@@ -221,9 +219,8 @@ static void step_judge(struct slr_init *init, uint64_t deadline)
         init->word = refuse(c, slr_refusal_reason(init->word), slr_refusal_rank(init->word));
         return;
     }
-    c->put = slr_transfer_put(c);           /* from what all have posted, so equal on all ranks */
-    c->sites_shown = slr_symmetry_shown(c); /* likewise */
-    slr_trials_open(c);                     /* likewise */
+    c->put = slr_transfer_put(c); /* from what all have posted, so equal on all ranks */
+    slr_trials_open(c);           /* likewise */
     atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_READY);
 }
 

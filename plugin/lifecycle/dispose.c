@@ -12,8 +12,8 @@
 #include "plugin/record/record.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/memory/deferred_free.h"
+#include "plugin/places/places.h"
 #include "plugin/produce/produce.h"
-#include "plugin/sites/symmetry.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/lifecycle/watchdog.h"
@@ -87,7 +87,7 @@ void slr_comm_reap_orphans(void)
 
 void slr_comm_dispose(struct slr_comm *c)
 {
-    slr_symmetry_dispose(c);
+    slr_places_dispose(c);
     slr_timeline_dispose(c); /* before the context goes: it holds events of it */
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_ring_close(&c->ring);

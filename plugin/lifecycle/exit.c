@@ -8,7 +8,7 @@
 #include "plugin/bootstrap/oob.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/deferred_free.h"
-#include "plugin/sites/symmetry.h"
+#include "plugin/places/places.h"
 #include "plugin/lifecycle/threads.h"
 #include "plugin/trials/trials.h"
 #include "plugin/tuner/tune_keep.h"
@@ -23,10 +23,10 @@ void slr_plugin_after_fork_child(void)
     slr_oob_after_fork();
 }
 
-static void end_symmetry(struct slr_comm *c, void *ctx)
+static void end_places(struct slr_comm *c, void *ctx)
 {
     (void)ctx;
-    slr_symmetry_end(c);
+    slr_places_end(c);
 }
 
 /* Of the communicators that the program leaves to the end of the process, as JAX does. */
@@ -51,7 +51,7 @@ void slr_plugin_at_exit(void)
     slr_threads_stop();
     slr_tune_keep_end();
     tell_trials();
-    slr_comm_each(end_symmetry, NULL);
+    slr_comm_each(end_places, NULL);
     slr_counters_log();
     slr_block_log_stats();
     slr_closing_say();

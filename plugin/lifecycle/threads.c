@@ -14,7 +14,7 @@
 #include "plugin/memory/exports.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/deferred_free.h"
-#include "plugin/sites/symmetry.h"
+#include "plugin/places/places.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/tuner/tune_keep.h"
 #include "plugin/lifecycle/watchdog.h"
@@ -61,7 +61,7 @@ static void serve(struct slr_comm *c)
 {
     slr_connect_tick(c);
     slr_exports_tick(c);
-    slr_symmetry_tick(c);
+    slr_places_tick(c);
     slr_timeline_tick(c);
 }
 

@@ -4,7 +4,7 @@
  *   slipring          the watchdog (watchdog.h), every tick of 50 ms
  *   slipring-memory   the house-keeping thread, every tick and when a message comes (oob.h): exports
  *                     memory and maps that of peers (exports.h), takes the steps of connecting and parting
- *                     (connect.h), analyses call sites (symmetry.h), writes what was measured
+ *                     (connect.h), logs where buffers lay (places.h), writes what was measured
  *                     (timeline.h)
  *   slipring-return   the returning thread, every tick and when there is something to be returned:
  *                     closes mappings (exports.h), takes aborted communicators apart, frees what peers

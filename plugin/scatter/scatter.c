@@ -13,7 +13,7 @@
 #include "plugin/pending/pending.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/produce.h"
-#include "plugin/sites/symmetry.h"
+#include "plugin/places/places.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
@@ -183,13 +183,12 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
     return status;
 }
 
-/* Under the communicator's lock. They are numbered with the gathers, whose report of call sites would end
- * at the first one that is missing. */
-static void publish(const struct slr_call *call)
+/* Under the communicator's lock. They are numbered with the gathers, and are call sites like them. */
+static void record(const struct slr_call *call)
 {
     const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send),
                            recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
-    slr_symmetry_publish(call, &send, &recv);
+    slr_places_record(call, &send, &recv);
 }
 
 /* Under the communicator's lock. */
@@ -197,8 +196,8 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pro
 {
     struct slr_comm *c = call->comm;
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
-    if (c->sites_shown)
-        publish(call);
+    if (slr_places_shown())
+        record(call);
     SLR_TRY(slr_shared_work_begin(&c->shared));
     enum slr_status s = run(call, p, before);
     slr_shared_work_end();

@@ -25,8 +25,9 @@ MUST = {
     "nccl": "func begin end",
     "nccl_sum": "func calls",
     "communicator": "comm crank nranks decision",
-    "symmetry_phase": "comm crank phase first period",
-    "symmetry_site": "comm crank phase site state",
+    "place": "op comm crank id call shard",
+    "places": "comm crank first ids",
+    "places_end": "comm crank calls",
     "tried": "comm crank shard calls ring_ms nccl_ms by",
     "duel": "comm crank sites calls by",
     "site_way": "comm crank shard calls by reason over_ring over_nccl",
@@ -74,7 +75,7 @@ def fields_cases(lines):
         for field in must.split():
             yield Case("%s without %s" % (event, field), *changed(lines, event, **{field: KeyError}), '"%s"' % field)
     for event, field in [("gather", "shard"), ("gather", "begin"), ("span", "peer"), ("span", "bytes"), ("communicator", "nranks"),
-                         ("nccl", "channels"), ("symmetry_site", "site"), ("summary", "bytes"), ("tried", "calls"), ("duel", "sites"), ("site_way", "over_nccl"), ("gather", "pid")]:
+                         ("nccl", "channels"), ("place", "id"), ("places_end", "more"), ("summary", "bytes"), ("tried", "calls"), ("duel", "sites"), ("site_way", "over_nccl"), ("gather", "pid")]:
         for name, value in WRONG.items():
             if not (field == "bytes" and value == 12):
                 yield Case("%s.%s is %s" % (event, field, name), *changed(lines, event, **{field: value}), '"%s"' % field)
@@ -86,7 +87,11 @@ def fields_cases(lines):
 def value_cases(lines):
     yield Case("end before begin", *changed(lines, "span", end=1), "end")
     yield Case("rank beyond the ranks", *changed(lines, "communicator", crank=99), "crank")
-    yield Case("period 0", *changed(lines, "symmetry_phase", period=0), "period")
+    for ids in ("0,x", "0,,1", ",", "0;1", "-1", "0,99999", "0 1", NASTY):
+        yield Case("ids are %r" % ids[:20], *changed(lines, "places", ids=ids), '"ids"')
+    yield Case("too large an id", *changed(lines, "place", id=100000), '"id"')
+    for ids in ("-", "0,-,1,2", "4000"):
+        yield Case("ids are %r" % ids, changed(lines, "places", ids=ids)[0], None, "", 0)
     yield Case("unknown lane", *changed(lines, "span", lane="left"), "lane")
     yield Case("unknown kind", *changed(lines, "span", kind="sideways"), "kind")
     yield Case("neither ring nor NCCL", *changed(lines, "tried", by="mpi"), '"by"')

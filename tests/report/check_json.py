@@ -16,6 +16,8 @@ GEMM = {"m": COUNT, "n": COUNT, "k": COUNT, "form": MAYBE, "parts": COUNT}
 SITE = {"label": TEXT, "communicator": TEXT, "nranks": COUNT, "decision": TEXT, "reason": MAYBE, "phase": COUNT, "site": COUNT, "shard": COUNT, "dtype": MAYBE,
         "in_place": YES, "calls": COUNT, "traced": COUNT, "median_ns": COUNT, "p90_ns": COUNT, "exposed_median_ns": COUNT, "late_median_ns": COUNT, "time_ns": COUNT,
         "hidden_ns": COUNT, "exposed_ns": COUNT, "ended": {None: COUNT}, "gemm": (None, GEMM), "callers": [TEXT]}
+BUFFER = {"op": TEXT, "buffer": TEXT, "state": TEXT, "what": TEXT, "odd_rank": NUMBER, "like_rank": NUMBER,
+          **dict.fromkeys("phase site shard calls since breaks moves odd_ranks value expected ordinal size offset".split(), COUNT)}
 TOTALS = ["calls", "bytes", "substituted", "substituted_bytes", "passed", "fused", "gemm_chunks", "joined", "staged", "zero_copy", "pushed",
           "scatters", "scatters_substituted", "scatters_fused", "scatters_produced"]
 CONTENT = ({"text": TEXT}, {"item": TEXT}, {"columns": [TEXT], "rows": [[TEXT]]})
@@ -25,6 +27,9 @@ LAYOUT = {
     "processes": [{"host": TEXT, "pid": COUNT, "rank": NUMBER, "version": MAYBE, "nccl": COUNT, "cuda": COUNT, "settings": MAYBE, "command": MAYBE}],
     "totals": {"known": YES, **{name: COUNT for name in TOTALS}}, "reasons": {None: COUNT},
     "overlap": {"traced": COUNT, "time_ns": COUNT, "hidden_ns": COUNT, "exposed_ns": COUNT, "late_ns": COUNT}, "call_sites": [SITE],
+    "places": [{"communicator": TEXT, **dict.fromkeys(["nranks", "silent", "calls", "sites", "symmetric", "breaks"], COUNT),
+                "ranks": [dict.fromkeys(["rank", "listed", "calls", "more", "places", "unlisted_places", "first_unlisted"], COUNT)],
+                "phases": [{"phase": COUNT, "first": COUNT, "period": COUNT, "by": TEXT}], "buffers": [BUFFER]}],
 }
 failures = []
 

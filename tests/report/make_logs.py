@@ -116,18 +116,20 @@ def passed(r, call, t):
     return end + 40 * US
 
 
-def symmetry(r, calls):
+def places(r, calls):
+    """The last rank's receive buffer of site 1 is in another allocation; with --scatters the fourth call is a reduce-scatter."""
     n = r.args.ranks
-    for site, (shard, in_place, _, _) in enumerate(SITES):
-        for buffer in ["both"] if in_place else ["recv", "send"]:
-            f = {"phase": 1, "site": site, "shard": shard, "buffer": buffer}
-            if site == 1 and buffer == "recv":
-                r.log("symmetry", **r.common(), **f, state="differs", call=6, since=3, odd_rank=n - 1, odd_ranks=1, what="ordinal", value=5, expected=4, like_rank=0)
-                r.log("symmetry_site", **r.common(), **f, state="differs", calls=calls // 3, since=3, breaks=0, moves=0, odd_rank=n - 1, odd_ranks=1, what="ordinal")
-            else:
-                r.log("symmetry", **r.common(), **f, state="symmetric", call=4, since=1, ordinal=site, size=shard * n, offset=0)
-                r.log("symmetry_site", **r.common(), **f, state="symmetric", calls=calls // 3, since=1, breaks=0, moves=0, ordinal=site, size=shard * n, offset=0)
-    r.log("symmetry_end", **r.common(), calls=calls, skipped=0, phases=1, period=3, by="places", first=1, sites=3, symmetric=2, breaks=0, not_listed=0)
+    sites = [(shard, in_place, "allgather") for shard, in_place, _, _ in SITES] + [(1 << 20, 0, "reducescatter")] * bool(r.args.scatters)
+    for site, (shard, in_place, op) in enumerate(sites):
+        odd = site == 1 and r.rank == n - 1
+        recv = {"ordinal": 5 if odd else 2 * site, "size": shard * n, "offset": 0}
+        send = {**recv, "offset": r.rank * shard} if in_place else {"ordinal": 100 + site, "size": shard, "offset": 0}
+        buffers = {f"{side}_{key}": value for side, at in (("recv", recv), ("send", send)) for key, value in {"elsewhere": 0, "known": 1, **at}.items()}
+        r.log("place", op=op, **r.common(), id=site, call=site + 1, shard=shard, in_place=in_place, **buffers)
+    for first in range(1, calls + 1, 64):
+        ids = ",".join(str((call - 1) % len(sites)) for call in range(first, min(first + 64, calls + 1)))
+        r.log("places", **r.common(), first=first, ids=ids)
+    r.log("places_end", **r.common(), calls=calls, places=len(sites), more=0)
 
 
 def begin(r):
@@ -143,7 +145,6 @@ def begin(r):
         else:
             r.log("joined", **r.common(), shard=shard, reason=ended, by="cuMemcpyAsync" if ended == "other_operation" else "cuStreamSynchronize")
     r.log("pass", op="allgather", **r.common(), nranks=n, count=32768, dtype="bf16", shard=65536, in_place=0, reason="below_min_bytes")
-    r.log("symmetry_phase", **r.common(), phase=1, first=1, period=4 if r.args.scatters else 3, by="places")
 
 
 # Two of equal size differ in their ops, or in their context: A, B and C are sites of one size, and A's lines have 0 until it has come often. Shard,
@@ -196,17 +197,17 @@ def ways(r):
 
 
 def end(r, calls, passes):
+    places(r, calls)
     scatters = calls // 4 if r.args.scatters else 0
     more = scatter_logs.end(r, scatters) if scatters else {}
     calls -= scatters
     n, moved = r.args.ranks, sum(SITES[i % 3][0] for i in range(calls)) * r.args.ranks
-    symmetry(r, calls)
     if not r.args.untraced:
         r.log("nccl_sum", **r.common(), comm_hash="1a2b3c", nranks=n, func="AllGather", bytes=65536 * n, dtype="ncclBfloat16", algo="RING", proto="LL",
               channels=4, calls=passes, min_ns=26000, mean_ns=29000, max_ns=33000)
     r.log("summary", calls=calls + passes, bytes=moved + 65536 * n * passes, substituted=calls, substituted_bytes=moved, passed=passes, fused=(calls + 2) // 3,
           gemm_chunks=4 * ((calls + 2) // 3), joined=calls - (calls + 2) // 3, staged=6 * (n - 1), zero_copy=(calls - 6) * (n - 1), pushed=0, mapped=9, exports=3,
-          imports=9, import_hits=2, import_closes=0, verified=0, verify_bad=0, sites=3, sites_symmetric=2, sites_broken=0, **more)
+          imports=9, import_hits=2, import_closes=0, verified=0, verify_bad=0, **more)
     for reason, times in r.counts.items():
         r.log("count", reason=reason, n=times)
     r.log("blocks", hits=40, misses=5, evictions=1, trims=0, idle=0, used_bytes=0, kept_bytes=512 << 20, peak_bytes=768 << 20)

@@ -142,7 +142,7 @@ USES = {
     'plugin/bootstrap': 'base kernels comm',
     'plugin/memory': 'base cache kernels util comm bootstrap',
     'plugin/connect': 'base cache kernels comm bootstrap memory',
-    'plugin/sites': 'base cache callers comm',
+    'plugin/places': 'base cache callers comm',
     'plugin/timeline': 'base cache kernels util comm bootstrap',
     'plugin/tuner': 'base abi util comm',
     'plugin/profiler': 'base abi util comm timeline tuner',
@@ -152,11 +152,11 @@ USES = {
     'plugin/pending': 'base cache kernels util comm connect timeline graphs',
     'plugin/passed': 'base cache kernels comm connect tuner profiler trials produce pending',
     'plugin/transfer': 'base cache kernels comm memory passed',
-    'plugin/gather': 'base cache kernels comm memory sites timeline trials produce pending passed transfer',
+    'plugin/gather': 'base cache kernels comm memory places timeline trials produce pending passed transfer',
     'plugin/fuse': 'base kernels util comm timeline trials produce graphs pending passed transfer',
     'plugin/record': 'base cache kernels comm memory connect timeline trials graphs pending passed transfer gather',
-    'plugin/scatter': 'base cache kernels util comm connect sites timeline trials produce graphs pending gather record',
-    'plugin/lifecycle': 'base cache kernels util callers comm bootstrap memory connect sites timeline tuner profiler trials '
+    'plugin/scatter': 'base cache kernels util comm connect places timeline trials produce graphs pending gather record',
+    'plugin/lifecycle': 'base cache kernels util callers comm bootstrap memory connect places timeline tuner profiler trials '
                         'produce graphs pending passed transfer record',
     'plugin/calls': 'base cache abi util callers comm memory connect timeline tuner trials graphs pending passed gather '
                     'record scatter lifecycle',

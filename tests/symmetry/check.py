@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the log files of a program's ranks say of call sites.
+"""Checks the log files of a program's ranks, and what `slipring report` finds in all of them.
 
-  check.py [--without RANK] [--alone] [--line "N EVENT: EXPRESSION"]... FILE...
+  check.py [--without RANK] [--report PROGRAM] [--line "N EVENT: EXPRESSION"]... [--most "N EVENT"]... FILE...
 
-Every FILE has to hold exactly N lines of EVENT for which EXPRESSION, over the line's fields, is true (FILE.RANK is not looked at); and all files have to say the same
-of call sites, but for their own rank (--alone: need not).
+Every FILE has to hold exactly N lines of EVENT for which EXPRESSION, over the line's fields, is true; and at most N
+lines of EVENT. FILE.RANK is not looked at, as if it were not there. The events comm, phase, rank and buffer are no
+lines, but what the report says under "places"; site is what it says under "call_sites".
 """
 import json
+import subprocess
 import sys
+
+REPORTED = ("comm", "phase", "rank", "buffer", "site")
 
 
 def read(path):
@@ -16,11 +20,16 @@ def read(path):
         return [json.loads(line) for line in f]
 
 
-def about_sites(lines):
-    """In order for each communicator; which of two is looked at first depends on the rank's threads."""
-    own = ("ts", "wall", "host", "pid", "rank", "crank")
-    said = [{k: v for k, v in line.items() if k not in own} for line in lines if line["event"].startswith("symmetry")]
-    return sorted(said, key=lambda line: line.get("comm", ""))
+def reported(program, paths):
+    """The report's rows, as if they were lines."""
+    text = subprocess.run([program, "--json", "-", *paths], check=True, stdout=subprocess.PIPE).stdout
+    report = json.loads(text)
+    rows = [{**row, "event": "site"} for row in report["call_sites"]]
+    for comm in report["places"]:
+        rows.append({**comm, "event": "comm"})
+        for event, key in (("phase", "phases"), ("rank", "ranks"), ("buffer", "buffers")):
+            rows += [{**row, "event": event} for row in comm[key]]
+    return rows
 
 
 def holds(expression, line):
@@ -31,31 +40,40 @@ def holds(expression, line):
 
 
 def main(args):
-    wants, files, alone, without = [], [], False, "none"
+    wants, most, paths, without, program = [], [], [], "none", None
     while args:
         arg = args.pop(0)
         if arg == "--line":
             count, rest = args.pop(0).split(" ", 1)
             event, expression = rest.split(":", 1)
             wants.append((int(count), event, expression.strip()))
-        elif arg == "--alone":
-            alone = True
+        elif arg == "--most":
+            count, event = args.pop(0).split(" ", 1)
+            most.append((int(count), event))
         elif arg == "--without":
             without = args.pop(0)
-        elif arg.endswith("." + without):
-            continue
-        else:
-            files.append((arg, read(arg)))
-    bad = [] if files else ["no log files"]
-    for path, lines in files:
-        for count, event, expression in wants:
+        elif arg == "--report":
+            program = args.pop(0)
+        elif not arg.endswith("." + without):
+            paths.append(arg)
+    bad = [] if paths else ["no log files"]
+    files = [(path, read(path)) for path in paths]
+    asked = any(event in REPORTED for _, event, _ in wants)
+    report = [("the report", reported(program, paths))] if asked else []
+    for count, event, expression in wants:
+        for path, lines in report if event in REPORTED else files:
             n = sum(1 for line in lines if line["event"] == event and holds(expression, line))
             if n != count:
                 bad.append(f"{path}: {n} lines {event}, expected {count}: {expression}")
-        if not alone and about_sites(lines) != about_sites(files[0][1]):
-            bad.append(f"{path} says something else than {files[0][0]}")
+    for count, event in most:
+        for path, lines in files:
+            n = sum(1 for line in lines if line["event"] == event)
+            if n > count:
+                bad.append(f"{path}: {n} lines {event}, expected at most {count}")
     for text in bad:
         print("FAILED:", text, file=sys.stderr)
+    if bad:
+        print(*(row for _, rows in report for row in rows), sep="\n", file=sys.stderr)
     return 1 if bad else 0
 
 

@@ -14,6 +14,7 @@
  *   larger       its block for the receive buffer of site 0 is larger
  *   again        from iteration AT on it sends from new memory at site 1, every time
  *   once         at iteration AT its receive buffer of site 1 moves, once
+ *   late         in iteration AT alone its receive buffer of site 1 is another one
  *   together     at iteration AT the receive buffers of site 0 move on all ranks
  *   flap         its receive buffer of site 0 lies 256 bytes further in two of four iterations
  *   many         an iteration has 70 sites, in one block
@@ -44,7 +45,7 @@ struct work {
     bool odd;
     struct gather g[LENGTH(shards)];
     ncclComm_t second;
-    uint8_t *many;
+    uint8_t *many, *usual;
     float *parts, *sum; /* of reduce-scatters */
 };
 
@@ -93,9 +94,12 @@ static void move_buffers(struct work *w, int iteration)
         w->g[1].send = memory(MOST);
     if (w->odd && is(w, "flap") && iteration % 2 == 0 && iteration > 0)
         w->g[0].recv += iteration % 4 == 2 ? 256 : -256;
+    if (w->odd && is(w, "late") && iteration == w->plan->at + 1)
+        w->g[1].recv = w->usual;
     if (iteration != w->plan->at)
         return;
-    if (w->odd && is(w, "once"))
+    w->usual = w->g[1].recv;
+    if (w->odd && (is(w, "once") || is(w, "late")))
         w->g[1].recv = memory(MOST);
     if (is(w, "together"))
         w->g[0].recv = memory(MOST);
@@ -151,8 +155,10 @@ static void die(struct work *w)
     ncclResult_t error = ncclSuccess;
     CUDA(cudaStreamSynchronize(w->r->stream));
     zero_barrier(w->r);
-    if (w->odd)
+    if (w->odd) {
+        sleep_ms(300); /* its log is written meanwhile, but for what there is always time for */
         _exit(0);
+    }
     for (int i = 0; i < SITES; i++)
         if (ncclAllGather(w->g[i].send, w->g[i].recv, w->g[i].shard, ncclUint8, w->r->comm, w->r->stream))
             break;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that the folders of tools/ include each other in one order only:  common <- log <- model <- report, trace;  the
+# Checks that the folders of tools/ include each other in one order only:  common, symmetry <- log <- model <- report, trace;  the
 # other tools use common, and log where they follow logs.  Usage: folders.sh SOURCE_ROOT
 set -eu
 root=$1
@@ -8,10 +8,11 @@ root=$1
 # Which folders a folder may include, besides itself.
 allowed() {
     case $1 in
-    common) ;;
+    common | symmetry) ;;
     log | bench | doctor) echo common ;;
-    model | tune | verify) echo common log ;;
-    report | trace) echo common log model ;;
+    model) echo common log symmetry ;;
+    tune | verify) echo common log ;;
+    report | trace) echo common log model symmetry ;;
     tables) echo common ;;
     *) echo "folders.sh: tools/$1 has no place in the order" >&2 && return 1 ;;
     esac

@@ -39,9 +39,6 @@ static void count_some(void)
     slr_counters.of[SLR_ALL_GATHER].moved_bytes = 1ull << 39;
     slr_counters.gemms_chunks = 16;
     slr_counters.verified = 2;
-    slr_counters.sites = 3;
-    slr_counters.sites_symmetric = 2;
-    slr_counters.sites_broken = 5;
     slr_counters.of[SLR_REDUCE_SCATTER].calls = 6;
     slr_counters.of[SLR_REDUCE_SCATTER].moved = 5;
     slr_counters.scatters_fused = 4;
@@ -68,7 +65,7 @@ Test(counters, summary_and_reasons)
     static const char want[] =
         "info summary calls=10 bytes=1099511627776 substituted=7 substituted_bytes=549755813888 passed=3 fused=4 "
         "gemm_chunks=16 joined=3 staged=0 zero_copy=0 pushed=0 mapped=0 exports=0 imports=0 import_hits=0 "
-        "import_closes=0 verified=2 verify_bad=0 sites=3 sites_symmetric=2 sites_broken=5 scatters=6 "
+        "import_closes=0 verified=2 verify_bad=0 scatters=6 "
         "scatters_substituted=5 scatters_fused=4 scatters_produced=8\n";
     cr_assert_not_null(summary, "%s", text);
     cr_expect_eq(strncmp(summary, want, strlen(want)), 0, "%s", summary);

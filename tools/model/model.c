@@ -20,7 +20,8 @@ static void free_member(struct member *b)
     vec_free(&b->spans);
     vec_free(&b->collectives);
     vec_free(&b->sums);
-    vec_free(&b->symmetry);
+    vec_free(&b->places);
+    vec_free(&b->placed);
     vec_free(&b->shapes);
     vec_free(&b->scatter_shapes);
     vec_free(&b->callers);
@@ -36,6 +37,7 @@ void model_free(struct model *m)
         free_member(&m->members.at[i]);
     for (size_t i = 0; i < m->comms.n; i++) {
         vec_free(&m->comms.at[i].phases);
+        vec_free(&m->comms.at[i].symmetry);
         vec_free(&m->comms.at[i].members);
     }
     for (size_t i = 0; i < m->processes.n; i++) {
@@ -210,51 +212,6 @@ static void add_shape(struct model *m, struct member *b, const struct log_record
         vec_push(&b->shapes, s);
 }
 
-static void add_phase(struct model *m, struct comm *c, const struct log_record *r)
-{
-    struct phase p = {.number = (uint64_t)r->num[F_PHASE],
-                      .first = (uint64_t)r->num[F_FIRST],
-                      .period = (uint64_t)r->num[F_PERIOD],
-                      .by = text(m, r, F_BY)};
-    if (p.period == 0) {
-        log_problem(m->reader, r->line, "field \"period\" is 0, expected at least 1");
-        return;
-    }
-    for (size_t i = 0; i < c->phases.n; i++)
-        if (c->phases.at[i].number == p.number)
-            return;
-    vec_push(&c->phases, p);
-}
-
-static void add_symmetry(struct model *m, struct member *b, const struct log_record *r)
-{
-    struct symmetry s = {.phase = (uint64_t)r->num[F_PHASE],
-                         .site = (uint64_t)r->num[F_SITE],
-                         .shard = (uint64_t)r->num[F_SHARD],
-                         .calls = (uint64_t)r->num[F_CALLS],
-                         .since = (uint64_t)r->num[F_SINCE],
-                         .breaks = (uint64_t)r->num[F_BREAKS],
-                         .moves = (uint64_t)r->num[F_MOVES],
-                         .odd_rank = r->has[F_ODD_RANK] ? (int32_t)r->num[F_ODD_RANK] : -1,
-                         .odd_ranks = (int32_t)r->num[F_ODD_RANKS],
-                         .scatter = is_scatter(r),
-                         .buffer = r->text[F_BUFFER] ? text(m, r, F_BUFFER) : model_intern(m, "recv"),
-                         .state = text(m, r, F_STATE),
-                         .what = text(m, r, F_WHAT),
-                         .value = text(m, r, F_VALUE),
-                         .expected = text(m, r, F_EXPECTED)};
-    for (size_t i = 0; i < b->symmetry.n; i++) {
-        struct symmetry *old = &b->symmetry.at[i];
-        if (old->phase != s.phase || old->site != s.site || old->buffer != s.buffer)
-            continue;
-        if (!s.value && old->what == s.what) /* the line at the end does not repeat the values */
-            s.value = old->value, s.expected = old->expected;
-        *old = s;
-        return;
-    }
-    vec_push(&b->symmetry, s);
-}
-
 #define SET_COUNT(list, c)                                                                                             \
     do {                                                                                                               \
         for (size_t i_ = 0; i_ < (list)->n; i_++)                                                                      \
@@ -358,12 +315,14 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
     case E_CONNECTED:
         add_connected(b, r);
         break;
-    case E_SYMMETRY_PHASE:
-        add_phase(m, c, r);
+    case E_PLACE:
+        model_add_place(m, b, r);
         break;
-    case E_SYMMETRY:
-    case E_SYMMETRY_SITE:
-        add_symmetry(m, b, r);
+    case E_PLACES:
+        model_add_placed(m, b, r);
+        break;
+    case E_PLACES_END:
+        model_add_places_end(b, r);
         break;
     case E_SUBSTITUTE:
     case E_PASS:
@@ -374,7 +333,7 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
         add_shape(m, b, r);
         break;
     case E_CALLER:
-    case E_CALLER_SITE:
+    case E_CALLER_PLACE:
         model_add_caller(m, b, r);
         break;
     case E_TRIED:
@@ -455,5 +414,6 @@ bool model_add(void *ctx, const struct log_record *r)
 void model_finish(struct model *m)
 {
     model_order(m);
+    model_find_places(m);
     model_find_runs(m);
 }

@@ -10,6 +10,7 @@
 #define SLR_TOOLS_MODEL_H
 
 #include "plugin/callers/names.h"
+#include "tools/symmetry/compare.h"
 #include "tools/log/log_read.h"
 #include "tools/common/vec.h"
 
@@ -63,12 +64,25 @@ struct phase {
     const char *by;
 };
 
-/* The state of one buffer of a call site, the last that was told. */
+/* A buffer of a call site, as its phase's last call left it. */
 struct symmetry {
     uint64_t phase, site, shard, calls, since, breaks, moves;
-    int32_t odd_rank, odd_ranks; /* odd_rank -1: none */
-    bool scatter;                /* of a reduce-scatter */
-    const char *buffer, *state, *what, *value, *expected;
+    bool scatter;             /* of a reduce-scatter */
+    const char *buffer;       /* recv, send or both */
+    struct sym_finding found; /* its ranks are the communicator's */
+    struct sym_where at;      /* of the first rank that is known of */
+};
+
+/* A place of a rank: line place. In place what lies in the other buffer is taken back to its beginning. */
+struct rank_place {
+    uint64_t call; /* its first; 0: not told */
+    struct sym_use use;
+};
+
+/* One call and its place: lines places. */
+struct placed {
+    uint64_t call;
+    uint32_t place;
 };
 
 /* A shape of calls and what became of it: lines substitute and pass, fused, joined, overtaken; produced. */
@@ -81,9 +95,11 @@ struct shape {
     uint64_t read_bytes;
 };
 
-/* Who makes calls: lines caller, of a shape, and caller_site. */
+/* Who makes calls: lines caller, of a shape, and caller_place. */
 struct caller {
-    uint64_t phase, site; /* phase 0: of a shape, by what follows */
+    uint64_t call;        /* 0: of a shape, by what follows */
+    uint64_t phase, site; /* of the call; phase 0: none */
+    uint32_t place;
     uint64_t shard, count;
     bool scatter, in_place;
     const char *dtype, *reason, *name;
@@ -153,7 +169,10 @@ struct member {
     VEC(struct span) spans;      /* in order of decision, call and begin */
     VEC(struct collective) collectives;
     VEC(struct collective_sum) sums;
-    VEC(struct symmetry) symmetry;
+    VEC(struct rank_place) places; /* by number */
+    VEC(struct placed) placed;     /* in order of the calls */
+    uint64_t placed_calls;         /* that it has made, listed or not; 0: not told */
+    uint64_t placed_more;          /* of these, at places without a number */
     VEC(struct shape) shapes;
     VEC(struct shape) scatter_shapes;
     VEC(struct caller) callers;
@@ -167,8 +186,10 @@ struct member {
 struct comm {
     const char *name;
     uint32_t run, nranks;
-    VEC(struct phase) phases; /* in order; the same on all ranks */
     VEC(uint32_t) members;    /* in order of crank */
+    VEC(struct phase) phases; /* in the order in which they were found */
+    VEC(struct symmetry) symmetry;
+    uint64_t compared; /* calls whose places are known of all ranks that have told any */
 };
 
 struct reason_count {

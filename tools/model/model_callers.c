@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines `caller` and `caller_site`. */
+/* Lines `caller` and `caller_place`. */
 #include <string.h>
 #include "tools/model/model_tables.h"
 
 void model_add_caller(struct model *m, struct member *b, const struct log_record *r)
 {
-    vec_push(&b->callers, ((struct caller){.phase = r->event == E_CALLER_SITE ? (uint64_t)r->num[F_PHASE] : 0,
-                                           .site = (uint64_t)r->num[F_SITE],
+    vec_push(&b->callers, ((struct caller){.call = r->event == E_CALLER_PLACE ? (uint64_t)r->num[F_CALL] : 0,
+                                           .place = (uint32_t)r->num[F_ID],
                                            .shard = (uint64_t)r->num[F_SHARD],
                                            .count = (uint64_t)r->num[F_COUNT],
                                            .scatter = r->text[F_OP] && strcmp(r->text[F_OP], "reducescatter") == 0,

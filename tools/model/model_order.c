@@ -42,11 +42,10 @@ static int by_time(const void *x, const void *y)
     return strcmp(a->func, b->func);
 }
 
-static int by_phase(const void *x, const void *y)
+static int placed_by_call(const void *x, const void *y)
 {
-    const struct phase *a = x, *b = y;
-    COMPARE(a->first, b->first);
-    COMPARE(a->number, b->number);
+    const struct placed *a = x, *b = y;
+    COMPARE(a->call, b->call);
     return 0;
 }
 
@@ -123,6 +122,7 @@ void model_order(struct model *m)
         ORDER(m, &b->gathers, by_call);
         ORDER(m, &b->scatters, by_call);
         ORDER(m, &b->spans, by_begin);
+        ORDER(m, &b->placed, placed_by_call);
         ORDER(m, &b->collectives, by_time);
         ORDER(m, &b->trials, by_ts);
         ORDER(m, &b->duels, duel_by_ts);
@@ -132,7 +132,6 @@ void model_order(struct model *m)
     ordering = m;
     for (size_t i = 0; i < m->comms.n; i++) {
         struct comm *c = &m->comms.at[i];
-        ORDER(m, &c->phases, by_phase);
         if (c->members.n > 1)
             qsort(c->members.at, c->members.n, sizeof *c->members.at, by_crank);
     }
@@ -141,8 +140,9 @@ void model_order(struct model *m)
 const struct phase *comm_phase(const struct comm *c, uint64_t call)
 {
     const struct phase *found = NULL;
-    for (size_t i = 0; i < c->phases.n && c->phases.at[i].first <= call; i++)
-        found = &c->phases.at[i];
+    for (size_t i = 0; i < c->phases.n; i++) /* a later one knew more calls */
+        if (c->phases.at[i].first <= call)
+            found = &c->phases.at[i];
     return found;
 }
 

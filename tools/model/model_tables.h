@@ -25,8 +25,14 @@ void model_add_site_way(struct model *m, struct member *b, const struct log_reco
 /* When all lines are in order: finds the sites. */
 void model_find_trial_sites(struct member *b);
 
-/* model_callers.c: a line `caller` or `caller_site`. */
+/* model_callers.c: a line `caller` or `caller_place`. */
 void model_add_caller(struct model *m, struct member *b, const struct log_record *r);
+
+/* model_places.c: a line `place`, `places` or `places_end`; and when all lines are in order, phases and sites. */
+void model_add_place(struct model *m, struct member *b, const struct log_record *r);
+void model_add_placed(struct model *m, struct member *b, const struct log_record *r);
+void model_add_places_end(struct member *b, const struct log_record *r);
+void model_find_places(struct model *m);
 
 /* model_runs.c: which processes belong together, and their ranks. */
 void model_find_runs(struct model *m);

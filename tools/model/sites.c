@@ -233,22 +233,21 @@ static void add_member(struct sites *s, const struct model *m, uint32_t index)
         add_choice(s, m, b, &b->collectives.at[i]);
 }
 
-/* Sites that no traced gather has shown: from the lines about symmetry, or about shapes. */
-static void add_symmetry(struct sites *s, const struct model *m, const struct member *b)
+/* Sites that no traced gather has shown: from where buffers lay, or the lines about shapes. */
+static void add_symmetry(struct sites *s, const struct model *m, uint32_t comm)
 {
-    const struct comm *c = &m->comms.at[b->comm];
-    for (size_t i = 0; i < b->symmetry.n; i++) {
-        const struct symmetry *y = &b->symmetry.at[i];
+    const struct comm *c = &m->comms.at[comm];
+    for (size_t i = 0; i < c->symmetry.n; i++) {
+        const struct symmetry *y = &c->symmetry.at[i];
         if (y->scatter) /* its site is none of the gathers' */
             continue;
-        struct site wanted = {.comm = b->comm, .phase = y->phase, .index = y->site, .shard = y->shard};
+        struct site wanted = {.comm = comm, .phase = y->phase, .index = y->site, .shard = y->shard};
         for (size_t k = 0; k < c->phases.n; k++)
             if (c->phases.at[k].number == y->phase)
                 wanted.period = c->phases.at[k].period;
         struct site *t = find_site(s, &wanted);
         t->calls = y->calls > t->calls ? y->calls : t->calls;
-        if (!t->recv || strcmp(y->buffer, "send") == 0)
-            *(strcmp(y->buffer, "send") == 0 ? &t->send : &t->recv) = y;
+        *(strcmp(y->buffer, "send") == 0 ? &t->send : &t->recv) = y;
     }
 }
 
@@ -381,14 +380,14 @@ static void sum_up(struct sites *s, struct site *t)
 static bool is_here(const void *what, const struct caller *c)
 {
     const struct site *t = what;
-    return c->phase == t->phase && c->site == t->index && !c->scatter;
+    return c->call && c->phase == t->phase && c->site == t->index && !c->scatter;
 }
 
 static bool is_alike(const void *what, const struct caller *c)
 {
     const struct site *t = what;
     const bool moved = in_graph(c->reason) || (c->reason && strcmp(c->reason, slr_reason_name(SLR_R_RING)) == 0);
-    return c->phase == 0 && !c->scatter && c->shard == t->shard && (!t->dtype || c->dtype == t->dtype) &&
+    return c->call == 0 && !c->scatter && c->shard == t->shard && (!t->dtype || c->dtype == t->dtype) &&
            (t->pass ? c->reason == t->reason : moved) && (t->phase || c->in_place == t->in_place);
 }
 
@@ -433,8 +432,7 @@ void sites_find(struct sites *s, const struct model *m, uint32_t run)
         const struct comm *c = &m->comms.at[r->comms.at[i]];
         for (size_t k = 0; k < c->members.n; k++)
             add_member(s, m, c->members.at[k]);
-        for (size_t k = 0; k < c->members.n; k++)
-            add_symmetry(s, m, &m->members.at[c->members.at[k]]);
+        add_symmetry(s, m, r->comms.at[i]);
         for (size_t k = 0; k < c->members.n; k++)
             add_shapes(s, &m->members.at[c->members.at[k]]);
     }

@@ -26,6 +26,7 @@ void report_write(struct report *r, enum out_form form, bool bold, FILE *to);
 void report_glance(struct report *r);         /* report_glance.c */
 void report_sites(struct report *r);          /* report_sites.c */
 void report_scatters(struct report *r);       /* report_scatters.c */
+void report_places(struct report *r);         /* report_places.c: whether buffers are symmetric */
 void report_scatter_advice(struct report *r); /* the same; for report_advice.c */
 void report_trials(struct report *r);         /* report_trials.c: what was tried */
 void report_ways(struct report *r);           /* report_ways.c: which way call sites go since */
@@ -48,6 +49,10 @@ bool report_has_summary(const struct report *r);
 /* Which sites are shown: indices, those that take the most time, in their order. Returns how
  * many. */
 size_t report_chosen_sites(const struct report *r, bool pass, size_t *chosen, size_t room);
+
+/* report_sites.c: what a site's buffer is, and report_places.c: all of that as numbers, for report_figures.c. */
+void report_symmetry(char *buf, size_t size, const struct symmetry *y);
+void report_place_figures(struct report *r, struct json_writer *w);
 
 const char *report_rank_label(const struct report *r, const struct member *b);
 

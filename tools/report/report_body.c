@@ -16,6 +16,7 @@ void report_write(struct report *r, enum out_form form, bool bold, FILE *to)
     }
     report_sites(r);
     report_scatters(r);
+    report_places(r);
     report_trials(r);
     report_ways(r);
     report_differences(r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that differ: one rank's decision, reason, count or time away from the others'. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tools/report/report.h"
@@ -60,13 +61,16 @@ static void differ_symmetry(struct report *r, struct table *t)
         const struct symmetry *side[] = {s->recv, s->send};
         for (int k = 0; k < 2; k++) {
             const struct symmetry *y = side[k];
-            char where[100], what[80];
-            if (!y || y->odd_rank < 0 || !y->what || (uint32_t)y->odd_ranks >= r->m->comms.at[s->comm].nranks)
+            char where[100], what[80], value[24], expected[24];
+            if (!y || y->found.odd_rank < 0 || (uint32_t)y->found.odd_ranks >= r->m->comms.at[s->comm].nranks)
                 continue;
+            const bool known = y->found.value != y->found.expected;
             site_label(&r->sites, i, where, sizeof where);
-            snprintf(what, sizeof what, "%.8s buffer: %.40s", y->buffer, y->what);
-            differ_row(t, label_of_crank(r, &r->m->comms.at[s->comm], y->odd_rank), where, what,
-                       y->value ? y->value : "-", y->expected ? y->expected : "-");
+            snprintf(what, sizeof what, "%.8s buffer: %.40s", y->buffer, sym_difference_name(y->found.what));
+            snprintf(value, sizeof value, "%" PRIu64, y->found.value);
+            snprintf(expected, sizeof expected, "%" PRIu64, y->found.expected);
+            differ_row(t, label_of_crank(r, &r->m->comms.at[s->comm], y->found.odd_rank), where, what,
+                       known ? value : "-", known ? expected : "-");
         }
     }
 }

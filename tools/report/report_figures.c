@@ -169,6 +169,7 @@ void report_figures(struct report *r)
     put_totals(r, w);
     put_reasons(r, w);
     put_overlap(r, w);
+    report_place_figures(r, w);
     json_put_open(w, "call_sites", "[\n");
     for (size_t i = 0; i < r->sites.list.n; i++)
         put_site(r, w, i);

@@ -175,7 +175,7 @@ static void put_times(struct table *t, struct scatter_site *s)
 static bool is_alike(const void *what, const struct caller *c)
 {
     const struct scatter_site *s = what;
-    return c->phase == 0 && c->scatter && c->shard == s->shard && c->count == s->count && c->dtype == s->dtype &&
+    return c->call == 0 && c->scatter && c->shard == s->shard && c->count == s->count && c->dtype == s->dtype &&
            c->in_place == s->in_place;
 }
 

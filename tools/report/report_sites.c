@@ -68,18 +68,22 @@ static void figures(struct report *r, const size_t *chosen, size_t n)
     out_table(r->o, &t);
 }
 
-/* "symmetric since call 4", "differs since call 3: rank 1, ordinal 5 not 4". */
-static void put_symmetry(char *buf, size_t size, const struct symmetry *y)
+/* "symmetric since call 4", "differs since call 3: rank 1, ordinal 5 not 4"; "moved 3 times". */
+void report_symmetry(char *buf, size_t size, const struct symmetry *y)
 {
-    int len = snprintf(buf, size, "%s %s", strcmp(y->buffer, "both") == 0 ? "send and recv" : y->buffer, y->state);
+    const struct sym_finding *f = &y->found;
+    int len = snprintf(buf, size, "%s %s", strcmp(y->buffer, "both") == 0 ? "send and recv" : y->buffer,
+                       sym_site_state_name(f->state));
     if (y->since)
         len += snprintf(buf + len, size - (size_t)len, " since call %" PRIu64, y->since);
-    if (y->odd_rank >= 0 && y->what)
-        len += snprintf(buf + len, size - (size_t)len, ": rank %d, %.40s", y->odd_rank, y->what);
-    if (y->odd_rank >= 0 && y->value && y->expected && strcmp(y->value, y->expected) != 0)
-        len += snprintf(buf + len, size - (size_t)len, " %.20s not %.20s", y->value, y->expected);
-    if (y->odd_ranks > 1)
-        snprintf(buf + len, size - (size_t)len, " (%d ranks)", y->odd_ranks);
+    if (f->odd_rank >= 0)
+        len += snprintf(buf + len, size - (size_t)len, ": rank %d, %.40s", f->odd_rank, sym_difference_name(f->what));
+    if (f->odd_rank >= 0 && f->value != f->expected)
+        len += snprintf(buf + len, size - (size_t)len, " %" PRIu64 " not %" PRIu64, f->value, f->expected);
+    if (f->odd_ranks > 1)
+        len += snprintf(buf + len, size - (size_t)len, " (%d ranks)", f->odd_ranks);
+    if (y->moves)
+        snprintf(buf + len, size - (size_t)len, ", moved %" PRIu64 " time%s", y->moves, y->moves > 1 ? "s" : "");
 }
 
 static void symmetry_of(char *buf, size_t size, const struct site *s)
@@ -91,7 +95,7 @@ static void symmetry_of(char *buf, size_t size, const struct site *s)
             size_t len = strlen(buf);
             if (len)
                 len += (size_t)snprintf(buf + len, size - len, "; ");
-            put_symmetry(buf + len, size - len, y[i]);
+            report_symmetry(buf + len, size - len, y[i]);
         }
     if (!*buf)
         snprintf(buf, size, s->pass ? "-" : "not told");

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs of matches for all periods at once: period.h. */
-#include "plugin/sites/period.h"
+#include "tools/symmetry/period.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-bool slr_period_open(struct slr_period *p, int nranks)
+bool sym_period_open(struct sym_period *p, int nranks)
 {
-    *p = (struct slr_period){.width = 1 + (unsigned)nranks};
+    *p = (struct sym_period){.width = 1 + (unsigned)nranks};
     /* 12 bytes for each token and period: 1.5 KiB for the sizes, and as much for each rank. */
-    p->token = calloc((size_t)SLR_PERIOD_MAX * p->width, sizeof(*p->token));
-    p->run = calloc((size_t)SLR_PERIOD_MAX * p->width, sizeof(*p->run));
+    p->token = calloc((size_t)SYM_PERIOD_MAX * p->width, sizeof(*p->token));
+    p->run = calloc((size_t)SYM_PERIOD_MAX * p->width, sizeof(*p->run));
     if (p->token && p->run)
         return true;
-    slr_period_close(p);
+    sym_period_close(p);
     return false;
 }
 
-void slr_period_close(struct slr_period *p)
+void sym_period_close(struct sym_period *p)
 {
     free(p->token);
     free(p->run);
-    *p = (struct slr_period){0};
+    *p = (struct sym_period){0};
 }
 
 /* Every call does this 128 times for each token, so it has no branch: the mask is all ones where
@@ -29,42 +29,42 @@ void slr_period_close(struct slr_period *p)
  */
 static void extend(uint32_t *run, const uint64_t *past, uint64_t token, uint64_t seen)
 {
-    uint64_t most = seen < SLR_PERIOD_MAX ? seen : SLR_PERIOD_MAX;
+    uint64_t most = seen < SYM_PERIOD_MAX ? seen : SYM_PERIOD_MAX;
     for (uint64_t q = 1; q <= most; q++)
-        run[q - 1] = (run[q - 1] + 1) & -(uint32_t)(past[(seen - q) % SLR_PERIOD_MAX] == token);
+        run[q - 1] = (run[q - 1] + 1) & -(uint32_t)(past[(seen - q) % SYM_PERIOD_MAX] == token);
 }
 
-void slr_period_add(struct slr_period *p, const uint64_t *token)
+void sym_period_add(struct sym_period *p, const uint64_t *token)
 {
     for (unsigned k = 0; k < p->width; k++) {
-        /* The ring is compared before the new token replaces the one of SLR_PERIOD_MAX calls ago.
+        /* The ring is compared before the new token replaces the one of SYM_PERIOD_MAX calls ago.
          */
-        uint64_t *past = &p->token[(size_t)k * SLR_PERIOD_MAX];
-        extend(&p->run[(size_t)k * SLR_PERIOD_MAX], past, token[k], p->seen);
-        past[p->seen % SLR_PERIOD_MAX] = token[k];
+        uint64_t *past = &p->token[(size_t)k * SYM_PERIOD_MAX];
+        extend(&p->run[(size_t)k * SYM_PERIOD_MAX], past, token[k], p->seen);
+        past[p->seen % SYM_PERIOD_MAX] = token[k];
     }
     p->seen++;
 }
 
 /* Matches in a row of token k with that of `period` calls before. */
-static uint32_t run_of(const struct slr_period *p, unsigned k, unsigned period)
+static uint32_t run_of(const struct sym_period *p, unsigned k, unsigned period)
 {
-    return p->run[(size_t)k * SLR_PERIOD_MAX + period - 1];
+    return p->run[(size_t)k * SYM_PERIOD_MAX + period - 1];
 }
 
-void slr_period_gap(struct slr_period *p)
+void sym_period_gap(struct sym_period *p)
 {
     /* The runs go too: they count up to the latest call, which the next one does not follow. */
     p->seen = 0; /* nothing in the ring counts as past any more */
-    memset(p->run, 0, (size_t)SLR_PERIOD_MAX * p->width * sizeof(*p->run));
+    memset(p->run, 0, (size_t)SYM_PERIOD_MAX * p->width * sizeof(*p->run));
 }
 
-uint32_t slr_period_by_sizes(const struct slr_period *p, unsigned period)
+uint32_t sym_period_by_sizes(const struct sym_period *p, unsigned period)
 {
     return run_of(p, 0, period);
 }
 
-uint32_t slr_period_by_places(const struct slr_period *p, unsigned period)
+uint32_t sym_period_by_places(const struct sym_period *p, unsigned period)
 {
     /* The rank with most evidence speaks for all: another may gather into a fresh buffer each time,
      * and would hide the period that the steady ones show. */
@@ -75,12 +75,12 @@ uint32_t slr_period_by_places(const struct slr_period *p, unsigned period)
     return most;
 }
 
-unsigned slr_period_find(const struct slr_period *p, bool by_places, unsigned least)
+unsigned sym_period_find(const struct sym_period *p, bool by_places, unsigned least)
 {
     /* From the smallest: multiples of a period match as well. 2q matches with the call q before
      * mean that the sequence has come three times; for a short period `least` asks for more. */
-    for (unsigned q = 1; q <= SLR_PERIOD_MAX; q++) {
-        uint32_t run = by_places ? slr_period_by_places(p, q) : slr_period_by_sizes(p, q);
+    for (unsigned q = 1; q <= SYM_PERIOD_MAX; q++) {
+        uint32_t run = by_places ? sym_period_by_places(p, q) : sym_period_by_sizes(p, q);
         if (run >= 2 * q && run >= least)
             return q;
     }

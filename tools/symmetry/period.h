@@ -11,37 +11,37 @@
  * Each new call compares itself with the 128 calls before: runs of matches are kept, not searched
  * for, so a call costs the same whatever the program does.
  */
-#ifndef SLR_PLUGIN_SITES_PERIOD_H
-#define SLR_PLUGIN_SITES_PERIOD_H
+#ifndef SLR_TOOLS_SYMMETRY_PERIOD_H
+#define SLR_TOOLS_SYMMETRY_PERIOD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SLR_PERIOD_MAX 128u
+#define SYM_PERIOD_MAX 128u
 
-struct slr_period {
+struct sym_period {
     unsigned width;  /* tokens of one call: 1 + ranks */
     uint64_t seen;   /* calls since the beginning or the last gap */
-    uint64_t *token; /* [width][SLR_PERIOD_MAX], of the latest calls */
-    uint32_t *run;   /* [width][SLR_PERIOD_MAX], [p - 1]: matches in a row with the call p before */
+    uint64_t *token; /* [width][SYM_PERIOD_MAX], of the latest calls */
+    uint32_t *run;   /* [width][SYM_PERIOD_MAX], [p - 1]: matches in a row with the call p before */
 };
 
 /* False: out of memory. */
-bool slr_period_open(struct slr_period *p, int nranks);
-void slr_period_close(struct slr_period *p);
+bool sym_period_open(struct sym_period *p, int nranks);
+void sym_period_close(struct sym_period *p);
 
 /* token[0] is that of the size, token[1 + r] that of rank r. */
-void slr_period_add(struct slr_period *p, const uint64_t *token);
+void sym_period_add(struct sym_period *p, const uint64_t *token);
 
 /* Calls are missing here: what comes is not compared with what was. */
-void slr_period_gap(struct slr_period *p);
+void sym_period_gap(struct sym_period *p);
 
 /* Matches with the call `period` before that lead up to the latest call; by places: of the rank
  * that has most. */
-uint32_t slr_period_by_sizes(const struct slr_period *p, unsigned period);
-uint32_t slr_period_by_places(const struct slr_period *p, unsigned period);
+uint32_t sym_period_by_sizes(const struct sym_period *p, unsigned period);
+uint32_t sym_period_by_places(const struct sym_period *p, unsigned period);
 
 /* The smallest confirmed period, 0: none. */
-unsigned slr_period_find(const struct slr_period *p, bool by_places, unsigned least);
+unsigned sym_period_find(const struct sym_period *p, bool by_places, unsigned least);
 
 #endif
