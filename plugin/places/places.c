@@ -31,10 +31,10 @@ ALWAYS void put_place(uint64_t *word, const struct slr_place *at, const void *p)
     }
 }
 
-/* All shards together are less than 2^63 bytes: of more than 2^60 the report would be wrong. */
+/* All shards together are less than 2^63 bytes: of more than 2^59 the report would be wrong. */
 static uint64_t shape_of(const struct slr_call *call)
 {
-    return call->shard * SLR_PLACE_SHARD | (call->flow->kind->sends_all ? SLR_PLACE_SCATTER : 0) |
+    return call->shard * SLR_PLACE_SHARD | (uint64_t)call->flow->kind->id * SLR_PLACE_KIND |
            (slr_call_in_place(call) ? SLR_PLACE_IN_PLACE : 0);
 }
 

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/collective.h"
 
 #define SLR_PLACES 512u
 #define SLR_PLACES_ALL (SLR_PLACES + 33u)
@@ -20,12 +21,14 @@
 enum slr_place_word { SLR_PLACE_SHAPE, SLR_PLACE_RECV, SLR_PLACE_SEND = 4, SLR_PLACE_WORDS = 7 };
 enum slr_place_shape {
     SLR_PLACE_IN_PLACE = 1,
-    SLR_PLACE_SCATTER = 2,
-    SLR_PLACE_RECV_ELSEWHERE = 4,
-    SLR_PLACE_SEND_ELSEWHERE = 8,
-    SLR_PLACE_ELSEWHERE = 12,
-    SLR_PLACE_SHARD = 16
+    SLR_PLACE_RECV_ELSEWHERE = 2,
+    SLR_PLACE_SEND_ELSEWHERE = 4,
+    SLR_PLACE_ELSEWHERE = 6,
+    SLR_PLACE_KIND = 8, /* times enum slr_collective_id */
+    SLR_PLACE_KINDS = 4,
+    SLR_PLACE_SHARD = SLR_PLACE_KIND * SLR_PLACE_KINDS
 };
+_Static_assert((int)SLR_COLLECTIVES <= (int)SLR_PLACE_KINDS, "there is room for each");
 
 struct slr_place_row {
     uint64_t word[SLR_PLACE_WORDS];

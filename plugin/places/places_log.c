@@ -33,7 +33,7 @@ static void tell_place(const struct slr_comm *c, const struct slr_places *p, uin
             "recv_ordinal=%llu recv_size=%llu recv_offset=%llu send_elsewhere=%d send_known=%d send_ordinal=%llu "
             "send_size=%llu "
             "send_offset=%llu",
-            shape & SLR_PLACE_SCATTER ? "reducescatter" : "allgather", c->name, c->rank, id, (ull)row->call,
+            slr_collectives[shape / SLR_PLACE_KIND % SLR_PLACE_KINDS].op, c->name, c->rank, id, (ull)row->call,
             (ull)(shape / SLR_PLACE_SHARD), (shape & SLR_PLACE_IN_PLACE) != 0, (shape & SLR_PLACE_RECV_ELSEWHERE) != 0,
             (int)(recv[0] & 1), (ull)recv[0] >> 1, (ull)recv[1], (ull)recv[2], (shape & SLR_PLACE_SEND_ELSEWHERE) != 0,
             (int)(send[0] & 1), (ull)send[0] >> 1, (ull)send[1], (ull)send[2]);
