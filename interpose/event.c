@@ -15,13 +15,21 @@
 
 #define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
 
+/* What it carries now, its next record need not. */
+static void share(CUevent event)
+{
+    const struct slr_observed o = {.act = SLR_ACT_EVENT_END, .event = event};
+    CUresult unused;
+    slr_product_observe(&o);
+    slr_pending_observe(&o, &unused);
+    slr_event_share(event);
+}
+
 static CUresult hook_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
 {
     CUresult r = REAL(cuIpcGetEventHandle)(out, event);
-    if (r == CUDA_SUCCESS) {
-        slr_pending_event_shared(event);
-        slr_product_event_end(event);
-    }
+    if (r == CUDA_SUCCESS)
+        share(event);
     return r;
 }
 
@@ -29,7 +37,7 @@ static CUresult hook_cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
 {
     CUresult r = REAL(cuIpcOpenEventHandle)(out, handle);
     if (r == CUDA_SUCCESS)
-        slr_pending_event_shared(*out);
+        share(*out);
     return r;
 }
 

@@ -6,8 +6,11 @@
 
 enum { WHY_OP = SLR_R_JOIN_OTHER_OP, WHY_HOST = SLR_R_JOIN_HOST_SYNC };
 
+/* The driver's names of such forms end in _ptsz or _ptds. */
+#define PER_THREAD(name) (name[sizeof name - 6] == '_' && name[sizeof name - 5] == 'p' && name[sizeof name - 4] == 't')
+
 const struct slr_gate_row slr_gate_rows[SLR_GATE_COUNT] = {
-#define X(sym, cls, arg, why) {#sym, SLR_GATE_##cls, arg, WHY_##why},
+#define X(sym, cls, arg, why) {#sym, SLR_GATE_##cls, arg, WHY_##why, PER_THREAD(#sym)},
 #include "interpose/gate.def"
 #undef X
 };

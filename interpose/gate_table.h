@@ -3,6 +3,7 @@
 #ifndef SLR_INTERPOSE_GATE_TABLE_H
 #define SLR_INTERPOSE_GATE_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "interpose/gate.h"
 
@@ -15,28 +16,17 @@ enum slr_gate_index {
 
 enum slr_gate_class {
     SLR_GATE_STREAM,
-    SLR_GATE_STREAM_PTSZ,
     SLR_GATE_LAUNCH_CONFIG,
-    SLR_GATE_LAUNCH_CONFIG_PTSZ,
     SLR_GATE_RECORD,
-    SLR_GATE_RECORD_PTSZ,
     SLR_GATE_RECORD_FLAGS,
-    SLR_GATE_RECORD_FLAGS_PTSZ,
     SLR_GATE_WAIT,
-    SLR_GATE_WAIT_PTSZ,
     SLR_GATE_EVENT_END,
     SLR_GATE_GRAPH,
-    SLR_GATE_GRAPH_PTSZ,
     SLR_GATE_ALLOC,
-    SLR_GATE_ALLOC_PTSZ,
     SLR_GATE_FREE,
-    SLR_GATE_FREE_PTSZ,
     SLR_GATE_QUERY,
-    SLR_GATE_QUERY_PTSZ,
     SLR_GATE_CAPTURE_INFO,
-    SLR_GATE_CAPTURE_INFO_PTSZ,
     SLR_GATE_LEGACY,
-    SLR_GATE_LEGACY_PTDS,
     SLR_GATE_ALL,
     SLR_GATE_COPY,
     SLR_GATE_COPY_2D,
@@ -47,9 +37,10 @@ enum slr_gate_class {
 
 struct slr_gate_row {
     const char *name;
-    uint8_t class; /* enum slr_gate_class */
-    uint8_t arg;   /* which argument the class is about, counted in machine words */
-    uint8_t why;   /* enum slr_reason */
+    uint8_t class;   /* enum slr_gate_class */
+    uint8_t arg;     /* which argument the class is about, counted in machine words */
+    uint8_t why;     /* enum slr_reason */
+    bool per_thread; /* stream 0 is the calling thread's */
 };
 extern const struct slr_gate_row slr_gate_rows[SLR_GATE_COUNT];
 

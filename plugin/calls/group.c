@@ -224,7 +224,7 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
 {
     for (size_t i = 0; i < group->use_count && !simulate; i++)
         if (group->uses[i].nccl)
-            slr_pending_join_stream(group->uses[i].stream, false, SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
+            slr_pending_join_stream(group->uses[i].stream, SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
     /* A gather that fails on the way in must not keep NCCL's group open. */
     ncclResult_t entered = simulate ? ncclSuccess : enter_all(group);
     struct slr_recordings *captured = simulate ? NULL : slr_record_group_enter(group);

@@ -45,7 +45,7 @@ void slr_other_begin(struct slr_other *o)
     uint64_t number = o->tracked->timeline_counts.other[o->func]++;
     if (slr_in_group()) /* the group's end joins the stream, and launches */
         return;
-    slr_pending_join_stream(stream, false, SLR_R_JOIN_OTHER_OP, slr_tune_func_name(o->func));
+    slr_pending_join_stream(stream, SLR_R_JOIN_OTHER_OP, slr_tune_func_name(o->func));
     if (!slr_timeline_turn(number + 1))
         return;
     o->timed = slr_timeline_other_begin(o->tracked, slr_tune_func_name(o->func), number, o->count, o->type, stream);

@@ -72,3 +72,37 @@ CUcontext slr_stream_context(CUstream stream)
         return slr_stream_facts(stream).ctx;
     return slr_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS ? ctx : NULL;
 }
+
+/* ---- events ---- */
+
+enum { SHARED = 64 };
+static _Atomic(CUevent) shared[SHARED];
+static _Atomic bool all_shared; /* there was no room: every event counts as one */
+
+void slr_event_share(CUevent event)
+{
+    if (slr_event_is_shared(event))
+        return;
+    for (unsigned i = 0; i < SHARED; i++) {
+        CUevent none = NULL;
+        if (atomic_compare_exchange_strong(&shared[i], &none, event))
+            return;
+    }
+    atomic_store(&all_shared, true);
+}
+
+bool slr_event_is_shared(CUevent event)
+{
+    for (unsigned i = 0; i < SHARED; i++)
+        if (atomic_load_explicit(&shared[i], memory_order_relaxed) == event)
+            return true;
+    return atomic_load(&all_shared);
+}
+
+void slr_event_ends(CUevent event)
+{
+    for (unsigned i = 0; i < SHARED; i++) {
+        CUevent expected = event;
+        atomic_compare_exchange_strong(&shared[i], &expected, NULL);
+    }
+}

@@ -53,4 +53,9 @@ CUcontext slr_stream_context(CUstream stream);
 /* A stream, or a context with its streams, is about to be destroyed: others may get the handles. */
 void slr_stream_ends(void);
 
+/* Events that another process has, or had, a handle of, and can record. Until it is destroyed. */
+void slr_event_share(CUevent event);
+bool slr_event_is_shared(CUevent event);
+void slr_event_ends(CUevent event);
+
 #endif

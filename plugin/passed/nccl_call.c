@@ -24,7 +24,7 @@ static CUstream named(cudaStream_t stream)
 void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
 {
     struct slr_comm *c = slr_comm_find(comm);
-    slr_product_on_stream((CUstream)stream, false);
+    slr_product_on_stream((CUstream)stream);
     /* NCCL enqueues nothing before the group's end, which orders the streams that are noted here.
      */
     if (slr_in_group()) {

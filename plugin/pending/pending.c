@@ -29,14 +29,6 @@ void slr_table_unlock(void)
     pthread_mutex_unlock(&table);
 }
 
-bool slr_pending_any(void)
-{
-    slr_table_lock();
-    const bool any = list != NULL;
-    slr_table_unlock();
-    return any;
-}
-
 struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx)
 {
     if ((atomic_load(&slr_gate_word) & ~SLR_GATE_UNRESOLVED) == 0)
@@ -432,60 +424,13 @@ bool slr_pending_observed(const struct slr_operation *op)
     return c != NULL;
 }
 
-void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who)
+void slr_pending_join_stream(CUstream stream, enum slr_reason why, const char *who)
 {
-    const struct slr_operation op = {.stream = slr_stream_name(stream, per_thread), .why = why, .who = who};
+    const struct slr_operation op = {.stream = slr_stream_name(stream, false), .why = why, .who = who};
     if (!slr_pending_may_observe(op.stream))
         return;
     /* The joins call the driver; its hooks must not come back here. */
     slr_guard++;
     slr_pending_join_observed(&op);
-    slr_guard--;
-}
-
-/* Without a current context nothing is known of what is observed: all communicators match. */
-static bool in_context(struct slr_comm *c, void *ctx)
-{
-    return !ctx || c->shared.ctx == ctx;
-}
-
-/* Of other contexts nothing is joined: most of what comes here waits for one alone, but that may be another than the
- * current one. Visits all, as it never matches. */
-static bool show(struct slr_comm *c, void *nothing)
-{
-    (void)nothing;
-    atomic_store(&c->pending->shown, true);
-    return false;
-}
-
-static bool on_device(struct slr_comm *c, void *device)
-{
-    return c->shared.device == *(const CUdevice *)device;
-}
-
-static void join_each(bool (*match)(struct slr_comm *c, void *what), void *what, enum slr_reason why, const char *who)
-{
-    for (struct slr_comm *c; (c = slr_pending_find(match, what)) != NULL;) {
-        slr_comm_lock(c);
-        slr_pending_join(c, why, who);
-        slr_comm_unlock(c);
-        slr_comm_put(c);
-    }
-}
-
-void slr_pending_join_all(enum slr_reason why, const char *who)
-{
-    CUcontext ctx = NULL;
-    slr_guard++;
-    slr_real.cuCtxGetCurrent(&ctx);
-    slr_pending_find(show, NULL);
-    join_each(in_context, ctx, why, who);
-    slr_guard--;
-}
-
-void slr_pending_join_device(CUdevice device, enum slr_reason why, const char *who)
-{
-    slr_guard++;
-    join_each(on_device, &device, why, who);
     slr_guard--;
 }

@@ -14,15 +14,17 @@
  *   carrier    an event of the application that completes only with the gather
  *
  * A GEMM on a holder that reads the gathered buffer may take it over instead of a join, part by
- * part (kernels/gemm.h). Anything else that could notice (design rule R5) joins first; interpose/
- * calls the functions below from its gates.
+ * part (kernels/gemm.h). Anything else that could notice (design rule R5) joins first, as interpose/'s
+ * gate tells.
  *
  *   operation                                  joins the holders
  *   on a stream                                that are this stream
  *   on a stream that is not non-blocking       ... and the legacy default stream
  *   on a default stream                        ... and all that are not non-blocking
  *   of the host, or on the whole device        all of the current context
- *   a query of a stream                        none: it tells of the stream and of what that holds
+ *   a query of a stream                        none: it tells of the stream and of what that holds. It takes
+ *                                              no lock that is held over calls of the driver: whoever holds
+ *                                              one may wait there for what this thread does next
  *   a blocking copy between devices            ... and all of these devices
  *   next gather of the communicator            all: its events are used again
  *
@@ -100,59 +102,21 @@
 #ifndef SLR_PLUGIN_PENDING_PENDING_H
 #define SLR_PLUGIN_PENDING_PENDING_H
 
-#include <cuda.h>
-#include <stdbool.h>
-#include "base/reason.h"
+#include "plugin/comm/observed.h"
 
-/* An operation is about to be put on, ordered against or asked of `stream`. Streams follow the
- * driver's meaning: 0 and CU_STREAM_LEGACY are the legacy default stream of the current context
- * (`per_thread`: 0 means the calling thread's default stream, as the _ptsz and _ptds entry points
- * do), CU_STREAM_PER_THREAD the latter. Joins every holder that the operation could observe. */
-void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who);
+/* What the gate has decoded, with the guard up: joins the holders that the call could observe. True: done in
+ * the driver's stead, *answer is what it returns; else the driver has to be called. */
+bool slr_pending_observe(const struct slr_observed *o, CUresult *answer);
 
-/* The host or the whole device is about to observe (context or device synchronisation, a blocking
- * copy, a free, a context's end). */
-void slr_pending_join_all(enum slr_reason why, const char *who);
-
-/* All of a device is about to be observed, whatever context is current. */
-void slr_pending_join_device(CUdevice device, enum slr_reason why, const char *who);
-
-/* Whether anything is pending. What other threads add meanwhile has no order with this call. */
-bool slr_pending_any(void);
-
-/* cuEventRecord and cuStreamWaitEvent in all forms; `flags` 0 where there are none. True: done in
- * the driver's stead, *result is the answer. False: what the call could observe is joined, and the
- * driver has to be called. */
-bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
-                        CUresult *result);
-bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
-                      CUresult *result);
-
-/* cuStreamQuery in all forms. Takes no lock that is held over calls of the driver: whoever holds such a
- * one may wait in the driver for what this thread is to do next. So it joins nothing: a stream that
- * holds a gather is not ready before that is over, as the ring's own streams tell, and then as ready as
- * the driver finds it. True: *result is the answer. False: the driver's is. */
-bool slr_pending_query(CUstream stream, bool per_thread, const char *who, CUresult *result);
+/* An operation is about to be put on the stream, or ordered against it, by slipring or by a library that it
+ * stands before. CU_STREAM_LEGACY is 0 here, too. */
+void slr_pending_join_stream(CUstream stream, enum slr_reason why, const char *who);
 
 /* Whether any gather is held by the stream, a name that slr_stream_name() returned. */
 bool slr_pending_held(CUstream stream);
 
-/* Memory is about to be allocated in the stream's order. */
-void slr_pending_alloc(CUstream stream, bool per_thread);
-
-/* Memory is about to be given back in the stream's order. */
-void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const char *who);
-
-/* The event is about to be destroyed. */
-void slr_pending_event_end(CUevent event);
-
 /* Any event may be recorded by what comes now. Takes no lock: also from inside of slipring's own
  * calls. */
 void slr_pending_events_unseen(void);
-
-/* Another process has, or had, a handle of the event, and can record it. To be called whether
- * something is pending or not. */
-void slr_pending_event_shared(CUevent event);
-bool slr_pending_event_is_shared(CUevent event);
 
 #endif

@@ -7,72 +7,29 @@
 #include "plugin/graphs/graphs.h"
 #include "plugin/pending/pending_state.h"
 
-#define SHARED_EVENTS 64
-
 /* How often events may have been recorded where slipring does not look. A counter, not a loop over
  * all carriers: it is raised from inside of slipring's own calls, where no lock may be taken. */
 static _Atomic uint64_t unseen;
-
-/* Events that other processes may record; under the table lock, like the carriers. */
-static CUevent shared[SHARED_EVENTS];
-static unsigned shared_count;
-static bool all_shared; /* there was no room: every event counts as one */
 
 void slr_pending_events_unseen(void)
 {
     atomic_fetch_add(&unseen, 1);
 }
 
-static bool is_shared(CUevent event)
-{
-    for (unsigned i = 0; i < shared_count; i++)
-        if (shared[i] == event)
-            return true;
-    return all_shared;
-}
-
-/* Takes the event out of a list. */
-static void drop(CUevent *event_list, unsigned *count, CUevent event)
-{
-    for (unsigned i = 0; i < *count; i++)
-        if (event_list[i] == event)
-            event_list[i--] = event_list[--*count];
-}
-
 /* Visits all pending communicators, as it never matches. */
 static bool forget(struct slr_comm *c, void *event)
 {
-    drop(c->pending->carrier, &c->pending->carriers, event);
+    struct slr_pending *p = c->pending;
+    for (unsigned i = 0; i < p->carriers; i++)
+        if (p->carrier[i] == event)
+            p->carrier[i--] = p->carrier[--p->carriers];
     return false;
-}
-
-void slr_pending_event_shared(CUevent event)
-{
-    slr_pending_find(forget, event);
-    slr_table_lock();
-    if (!is_shared(event)) {
-        if (shared_count < SHARED_EVENTS)
-            shared[shared_count++] = event;
-        else
-            all_shared = true;
-    }
-    slr_table_unlock();
-}
-
-bool slr_pending_event_is_shared(CUevent event)
-{
-    slr_table_lock();
-    const bool yes = is_shared(event);
-    slr_table_unlock();
-    return yes;
 }
 
 void slr_pending_event_end(CUevent event)
 {
     slr_pending_find(forget, event);
-    slr_table_lock();
-    drop(shared, &shared_count, event);
-    slr_table_unlock();
+    slr_event_ends(event);
 }
 
 /* What is known of the gather's events, after those that may have been recorded unseen are left
@@ -110,7 +67,7 @@ static void add_carrier(struct slr_comm *c, CUevent event)
     slr_table_lock();
     refresh(c);
     c->pending->carried = true;
-    if (event && c->pending->carriers < SLR_CARRIERS && !is_shared(event))
+    if (event && c->pending->carriers < SLR_CARRIERS && !slr_event_is_shared(event))
         c->pending->carrier[c->pending->carriers++] = event;
     slr_table_unlock();
 }
@@ -137,13 +94,11 @@ static bool overtaken_by_alloc(struct slr_comm *c, void *place)
     return false;
 }
 
-void slr_pending_alloc(CUstream stream, bool per_thread)
+void slr_pending_alloc(const struct slr_observed *o)
 {
-    struct stream_place at = {.stream = slr_stream_name(stream, per_thread)};
-    slr_guard++;
+    struct stream_place at = {.stream = o->stream};
     slr_real.cuCtxGetCurrent(&at.ctx);
     slr_pending_find(overtaken_by_alloc, &at);
-    slr_guard--;
 }
 
 static bool other_memory(const struct slr_comm *c, const void *range)
@@ -151,23 +106,21 @@ static bool other_memory(const struct slr_comm *c, const void *range)
     return slr_extent_apart(*(const struct slr_extent *)range, &c->pending->gather, c->nranks);
 }
 
-void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const char *who)
+void slr_pending_free(const struct slr_observed *o)
 {
-    struct slr_operation op = {.stream = slr_stream_name(stream, per_thread), .why = SLR_R_JOIN_OTHER_OP, .who = who};
+    struct slr_operation op = {.stream = o->stream, .why = o->why, .who = o->who};
     struct slr_extent freed;
     CUdeviceptr base;
     size_t size;
-    slr_guard++;
     /* Where it ends is asked only if it matters. What can not be told may be the gather's. */
     if (slr_pending_observed(&op) && slr_real.cuMemGetAddressRange &&
-        slr_real.cuMemGetAddressRange(&base, &size, p) == CUDA_SUCCESS) {
+        slr_real.cuMemGetAddressRange(&base, &size, o->memory) == CUDA_SUCCESS) {
         freed = (struct slr_extent){.begin = base, .end = base + size};
         op.overtakes = other_memory;
         op.what = &freed;
         op.waits_for_nothing = true;
     }
     slr_pending_join_observed(&op);
-    slr_guard--;
 }
 
 /* False: not done; the ring's part of it failed. */
@@ -190,17 +143,15 @@ static bool record(struct slr_comm *c, CUevent event, CUstream stream, CUresult 
     return ready;
 }
 
-bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
-                        CUresult *result)
+bool slr_pending_record(const struct slr_observed *o, CUresult *answer)
 {
-    struct stream_place at = {.stream = slr_stream_name(stream, per_thread)};
-    struct slr_operation op = {.stream = at.stream, .why = SLR_R_JOIN_OTHER_OP, .who = who};
+    struct stream_place at = {.stream = o->stream};
+    struct slr_operation op = {.stream = at.stream, .why = o->why, .who = o->who};
     struct slr_comm *c = NULL;
     bool done = false;
-    slr_guard++;
-    slr_pending_find(forget, event);
+    slr_pending_find(forget, o->event);
     /* This record replaces any before it. Flags may ask for what a carrier can not give. */
-    if (flags == 0 && at.stream != CU_STREAM_PER_THREAD && (at.ctx = slr_stream_context(at.stream)) != NULL)
+    if (o->flags == 0 && at.stream != CU_STREAM_PER_THREAD && (at.ctx = slr_stream_context(at.stream)) != NULL)
         c = slr_pending_find(is_origin, &at);
     /* An event is the carrier of one gather only: others that the stream holds are joined. */
     op.of = c;
@@ -208,7 +159,7 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
     if (c) {
         slr_comm_lock(c);
         if (is_origin(c, &at)) /* what was joined can have ended it */
-            done = record(c, event, at.stream, result);
+            done = record(c, o->event, at.stream, answer);
         slr_comm_unlock(c);
         slr_comm_put(c);
     }
@@ -216,7 +167,6 @@ bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigne
     op.of = NULL;
     if (!done)
         slr_pending_join_observed(&op);
-    slr_guard--;
     return done;
 }
 
@@ -278,20 +228,17 @@ static bool any(const struct slr_comm *c, const void *what)
     return true;
 }
 
-bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
-                      CUresult *result)
+bool slr_pending_wait(const struct slr_observed *o, CUresult *answer)
 {
-    struct slr_operation op = {
-        .stream = slr_stream_name(stream, per_thread), .why = SLR_R_JOIN_OTHER_OP, .who = who, .overtakes = any};
+    struct slr_operation op = {.stream = o->stream, .why = o->why, .who = o->who, .overtakes = any};
     bool done = false;
-    slr_guard++;
     /* Looked at again under the lock (wait_for): the gather may end in between. */
-    struct slr_comm *c = flags == 0 ? slr_pending_find(carries, event) : NULL;
+    struct slr_comm *c = o->flags == 0 ? slr_pending_find(carries, o->event) : NULL;
     const int follows = c ? could_follow(c, op.stream) : NO;
     if (follows == YES) { /* nothing captures the event: the ring has recorded it */
         slr_pending_join_observed(&op);
-        done = wait_for(c, op.stream, event);
-        *result = CUDA_SUCCESS;
+        done = wait_for(c, op.stream, o->event);
+        *answer = CUDA_SUCCESS;
     }
     /* A stream that can not follow the gather of an event that carries it waits for all of it: so it does
      * by the driver's wait, if the communicator is busy. And an event that was recorded in a capture would
@@ -301,6 +248,5 @@ bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
     slr_comm_put(c);
     if (!done)
         slr_pending_join_observed(&op);
-    slr_guard--;
     return done;
 }

@@ -78,21 +78,18 @@ static bool shows_gather(CUstream stream)
     return busy || read;
 }
 
-bool slr_pending_query(CUstream stream, bool per_thread, const char *who, CUresult *result)
+bool slr_pending_query(const struct slr_observed *o, CUresult *answer)
 {
-    const struct slr_operation op = {
-        .stream = slr_stream_name(stream, per_thread), .why = SLR_R_JOIN_HOST_SYNC, .who = who};
+    const struct slr_operation op = {.stream = o->stream, .why = o->why, .who = o->who};
     bool busy = false;
     if (!slr_pending_may_observe(op.stream))
         return false;
-    slr_guard++;
     if (slr_stream_may_capture(op.stream)) /* what it holds is recorded */
         slr_pending_join_observed(&op);
     else
         busy = shows_gather(op.stream);
     /* The driver all the same: it says what is wrong, and what the query breaks it breaks. */
-    if (busy && (*result = slr_real.cuStreamQuery(op.stream)) == CUDA_SUCCESS)
-        *result = CUDA_ERROR_NOT_READY;
-    slr_guard--;
+    if (busy && (*answer = slr_real.cuStreamQuery(op.stream)) == CUDA_SUCCESS)
+        *answer = CUDA_ERROR_NOT_READY;
     return busy;
 }

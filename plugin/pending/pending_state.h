@@ -71,6 +71,14 @@ void slr_table_unlock(void);
  * `match` is called under the table lock. */
 struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx);
 
+/* slr_pending_observe() for one kind of call each. */
+bool slr_pending_record(const struct slr_observed *o, CUresult *answer);
+bool slr_pending_wait(const struct slr_observed *o, CUresult *answer);
+bool slr_pending_query(const struct slr_observed *o, CUresult *answer);
+void slr_pending_alloc(const struct slr_observed *o);
+void slr_pending_free(const struct slr_observed *o);
+void slr_pending_event_end(CUevent event);
+
 /* An operation that is about to be put on a stream. */
 struct slr_operation {
     CUstream stream;           /* as slr_stream_name() calls it */

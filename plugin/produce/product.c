@@ -124,10 +124,10 @@ static CUcontext context_of(CUstream stream)
     return ctx;
 }
 
-void slr_product_on_stream(CUstream stream, bool per_thread)
+void slr_product_on_stream(CUstream stream)
 {
     if (slr_product_any())
-        drop(context_of(slr_stream_name(stream, per_thread)));
+        drop(context_of(slr_stream_name(stream, false)));
 }
 
 void slr_product_on_all(void)
@@ -147,29 +147,26 @@ static void forget(CUevent event)
                 p->carrier[i--] = p->carrier[--p->carriers];
 }
 
-void slr_product_event_end(CUevent event)
+static void event_end(CUevent event)
 {
-    if (!slr_product_any())
-        return;
     pthread_mutex_lock(&lock);
     forget(event);
     pthread_mutex_unlock(&lock);
 }
 
-void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigned flags)
+static void event_recorded(const struct slr_observed *o)
 {
-    const CUstream name = slr_stream_name(stream, per_thread);
-    if (!slr_product_any())
-        return;
+    const CUstream name = o->stream;
     const CUcontext ctx = context_of(name);
+    const bool remembered = o->flags == 0 && !slr_event_is_shared(o->event);
     pthread_mutex_lock(&lock);
-    forget(event); /* this record replaces any before it */
+    forget(o->event); /* this record replaces any before it */
     for (struct slr_product *p = list, *next; p; p = next) {
         next = p->next;
         if (p->ctx == ctx && !name && p->stream && p->blocking) /* which then waits for what all others wait for */
             take_off(p);
-        else if (p->ctx == ctx && p->stream == name && flags == 0 && p->carriers < SLR_PRODUCT_CARRIERS)
-            p->carrier[p->carriers++] = event;
+        else if (p->ctx == ctx && p->stream == name && remembered && p->carriers < SLR_PRODUCT_CARRIERS)
+            p->carrier[p->carriers++] = o->event;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -237,18 +234,15 @@ static void follow(struct slr_comm *c, const struct wait *w)
     pthread_mutex_unlock(&lock);
 }
 
-void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags)
+static void stream_waits(const struct slr_observed *o)
 {
-    const CUstream name = slr_stream_name(stream, per_thread);
-    if (!slr_product_any())
-        return;
-    slr_guard++;
+    const CUstream name = o->stream;
     const struct wait w = {.stream = name,
                            .ctx = context_of(name),
-                           .event = event,
+                           .event = o->event,
                            .blocking = is_blocking(name),
                            /* A default stream may mean another one to the next thread. */
-                           .may_follow = !flags && !slr_stream_is_default(name) && !slr_stream_may_capture(name)};
+                           .may_follow = !o->flags && !slr_stream_is_default(name) && !slr_stream_may_capture(name)};
     pthread_mutex_lock(&lock);
     struct slr_comm *c = leader(&w);
     pthread_mutex_unlock(&lock);
@@ -260,7 +254,35 @@ void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned 
         drop(w.ctx);
     }
     slr_comm_put(c);
-    slr_guard--;
+}
+
+void slr_product_observe(const struct slr_observed *o)
+{
+    if (!slr_product_any())
+        return;
+    switch (o->act) {
+    case SLR_ACT_RECORD:
+        event_recorded(o);
+        break;
+    case SLR_ACT_WAIT:
+        stream_waits(o);
+        break;
+    case SLR_ACT_EVENT_END:
+        event_end(o->event);
+        break;
+    case SLR_ACT_OPERATION:
+    case SLR_ACT_QUERY:
+        slr_product_on_stream(o->stream);
+        break;
+    case SLR_ACT_HOST:
+        slr_product_on_all();
+        break;
+    case SLR_ACT_ALLOC:
+    case SLR_ACT_FREE:
+    case SLR_ACT_NEXT:
+    case SLR_ACT_NONE:
+        break;
+    }
 }
 
 /* ---- the end ---- */

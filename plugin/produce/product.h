@@ -43,6 +43,7 @@
 #include "kernels/gemm_block.h"
 #include "kernels/ring_scatter.h"
 #include "plugin/comm/comm.h"
+#include "plugin/comm/observed.h"
 
 #define SLR_PRODUCT_PARTS 256
 #define SLR_PRODUCT_CARRIERS 4
@@ -93,15 +94,12 @@ bool slr_product_any(void);
  * locks, as all that follow. */
 void slr_product_operation(CUcontext ctx);
 
-/* The same, from a gate: on a stream, or (per_thread: 0 is the thread's default stream) all. */
-void slr_product_on_stream(CUstream stream, bool per_thread);
+/* The same, on a stream, or on all. */
+void slr_product_on_stream(CUstream stream);
 void slr_product_on_all(void);
 
-/* An event is about to be recorded on a stream (flags: and it must not be remembered); a stream to wait
- * for one; one to be destroyed, or to be recorded by others, too. */
-void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigned flags);
-void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags);
-void slr_product_event_end(CUevent event);
+/* What the gate has decoded, with the guard up. */
+void slr_product_observe(const struct slr_observed *o);
 
 /* The communicator is not found any more, or only as an orphan: from here on it has no live product, so nobody holds
  * it for one. Who does already is waited for, as all its users are. */

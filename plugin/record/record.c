@@ -205,7 +205,7 @@ enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps)
         slr_reach_look();
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     if (steps & SLR_RECORD_ENTER)
-        slr_pending_join_stream(x->call.stream, false, SLR_R_JOIN_NEXT_GATHER, function_of(x));
+        slr_pending_join_stream(x->call.stream, SLR_R_JOIN_NEXT_GATHER, function_of(x));
     slr_comm_lock(c);
     if (steps & SLR_RECORD_ENTER)
         slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, function_of(x));

@@ -48,7 +48,7 @@ static enum slr_status enter_others(const struct slr_group *group, const struct 
     for (size_t i = 0; i < group->use_count && s == SLR_OK; i++) {
         if (!is_other(&group->uses[i], one))
             continue;
-        slr_pending_join_stream(group->uses[i].stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclGroupEnd");
+        slr_pending_join_stream(group->uses[i].stream, SLR_R_JOIN_NEXT_GATHER, "ncclGroupEnd");
         slr_comm_lock(c);
         s = slr_shared_work_begin(&c->shared);
         if (s == SLR_OK) {

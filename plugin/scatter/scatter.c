@@ -244,7 +244,7 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
     slr_reach_look();
-    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
+    slr_pending_join_stream(call->stream, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
     slr_comm_lock(c);
     const struct slr_product *p =
         slr_product_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks,

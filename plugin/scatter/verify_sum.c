@@ -68,7 +68,7 @@ ncclResult_t slr_verify_sum_prepare(struct slr_call *call)
     const CUstream name = slr_stream_name(call->stream, false);
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
-    slr_pending_join_stream(call->stream, false, SLR_R_JOIN_VERIFY, "ncclReduceScatter");
+    slr_pending_join_stream(call->stream, SLR_R_JOIN_VERIFY, "ncclReduceScatter");
     slr_order_before_nccl(c, name);
     enum slr_status s = slr_shared_enter(&c->shared);
     if (s == SLR_OK) {

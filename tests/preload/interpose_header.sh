@@ -47,8 +47,6 @@ FILENAME ~ /harmless$/ { if ($1 in class) bad("in both tables: " $1); harmless[$
     if (c ~ /^WAIT/ && (event != 1 || stream != 0 || n != 3)) bad($1 ": class " c ", event " event)
     if (c == "EVENT_END" && (event != 0 || arg[$1] != 0)) bad($1 ": class " c ", event " event)
     if (takes && event >= 0 && c !~ /^(RECORD|WAIT)/) bad($1 ": class " c ", event " event)
-    if (takes && (c ~ /_PTSZ$/) != ($1 ~ /_ptsz$/)) bad($1 ": class " c)
-    if (c ~ /^LEGACY/ && (c ~ /_PTDS$/) != ($1 ~ /_ptds$/)) bad($1 ": class " c)
 }
 function bad(text) { print text > "/dev/stderr"; failed = 1 }
 END {

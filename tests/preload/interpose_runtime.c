@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA runtime, shared or linked into the program, reaches the driver through the gate: each call below is noticed
  * and joins what it can see. Run under the recording library on the software GPU. */
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -19,11 +20,9 @@ static void expect(const char *what, enum joined how, cudaStream_t stream)
     struct recorded_join *j = joins();
     CHECK_FOR(what, (j->calls > 0) == (how != NOTHING));
     if (how != NOTHING)
-        CHECK_FOR(j->who, (j->all != 0) == (how == ALL));
-    if (how == STREAM || how == PER_THREAD) {
-        CHECK_FOR(j->who, j->stream == (uint64_t)(uintptr_t)stream);
-        CHECK_FOR(j->who, (j->per_thread != 0) == (how == PER_THREAD));
-    }
+        CHECK_FOR(j->seen.who, (j->seen.act == SLR_ACT_HOST) == (how == ALL));
+    if (how == STREAM || how == PER_THREAD)
+        CHECK_FOR(j->seen.who, j->seen.stream == (how == STREAM ? stream : CU_STREAM_PER_THREAD));
     memset(j, 0, sizeof(*j));
 }
 

@@ -28,7 +28,6 @@ void slr_test_pending(int gathers);
 struct recorded_join *slr_test_joins(void);
 void slr_test_guard(int guard);
 void slr_test_take(int result);
-void slr_test_captures(int by);
 const char *slr_test_hook(void);
 const struct slr_gemm *slr_test_gemm(void);
 
@@ -59,11 +58,6 @@ EXPORT void slr_test_take(int result)
     take = result;
 }
 
-EXPORT void slr_test_captures(int by)
-{
-    slr_block_captures(by);
-}
-
 EXPORT const char *slr_test_hook(void)
 {
     const char *last = hook;
@@ -91,90 +85,22 @@ static void clobber(void)
 #endif
 }
 
-static void record(int all, CUstream stream, bool per_thread, enum slr_reason why, const char *who)
+bool slr_pending_observe(const struct slr_observed *o, CUresult *answer)
 {
-    joins.calls++;
-    joins.all = all;
-    joins.stream = (uint64_t)(uintptr_t)stream;
-    joins.per_thread = per_thread;
-    joins.why = (int)why;
-    joins.guard = slr_guard;
-    joins.frames = backtrace(joins.frame, 32);
-    strncpy(joins.who, who, sizeof(joins.who) - 1);
+    joins.unseen += o->unseen;
+    if (o->act == SLR_ACT_EVENT_END) {
+        joins.ended++;
+        joins.event = (uint64_t)(uintptr_t)o->event;
+    } else if (o->act != SLR_ACT_NONE) {
+        joins.calls++;
+        joins.seen = *o;
+        joins.guard = slr_guard;
+        joins.frames = backtrace(joins.frame, 32);
+    }
     clobber();
-}
-
-void slr_pending_join_stream(CUstream stream, bool per_thread, enum slr_reason why, const char *who)
-{
-    record(0, stream, per_thread, why, who);
-}
-
-void slr_pending_join_all(enum slr_reason why, const char *who)
-{
-    record(1, NULL, false, why, who);
-}
-
-/* Nothing of other contexts is. */
-bool slr_pending_any(void)
-{
-    return false;
-}
-
-void slr_pending_join_device(CUdevice device, enum slr_reason why, const char *who)
-{
-    (void)device;
-    record(1, NULL, false, why, who);
-}
-
-static bool record_event(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
-                         CUresult *result)
-{
-    record(0, stream, per_thread, SLR_R_JOIN_OTHER_OP, who);
-    joins.event = (uint64_t)(uintptr_t)event;
-    joins.flags = flags;
     if (take >= 0)
-        *result = (CUresult)take;
+        *answer = (CUresult)take;
     return take >= 0;
-}
-
-bool slr_pending_record(CUevent event, CUstream stream, bool per_thread, unsigned flags, const char *who,
-                        CUresult *result)
-{
-    return record_event(event, stream, per_thread, flags, who, result);
-}
-
-bool slr_pending_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags, const char *who,
-                      CUresult *result)
-{
-    return record_event(event, stream, per_thread, flags, who, result);
-}
-
-bool slr_pending_query(CUstream stream, bool per_thread, const char *who, CUresult *result)
-{
-    record(0, stream, per_thread, SLR_R_JOIN_HOST_SYNC, who);
-    if (take >= 0)
-        *result = (CUresult)take;
-    return take >= 0;
-}
-
-void slr_pending_alloc(CUstream stream, bool per_thread)
-{
-    record(0, stream, per_thread, SLR_R_JOIN_OTHER_OP, "");
-}
-
-void slr_pending_free(CUdeviceptr p, CUstream stream, bool per_thread, const char *who)
-{
-    record(0, stream, per_thread, SLR_R_JOIN_OTHER_OP, who);
-    joins.memory = (uint64_t)p;
-}
-
-void slr_stream_ends(void) {}
-
-void slr_pending_event_end(CUevent event)
-{
-    joins.event = (uint64_t)(uintptr_t)event;
-    joins.ended++;
-    clobber();
 }
 
 void slr_pending_events_unseen(void)
@@ -183,57 +109,24 @@ void slr_pending_events_unseen(void)
     clobber();
 }
 
-void slr_product_record(CUevent event, CUstream stream, bool per_thread, unsigned flags)
+void slr_product_observe(const struct slr_observed *o)
 {
-    (void)event, (void)stream, (void)per_thread, (void)flags;
+    (void)o;
     clobber();
 }
 
-void slr_product_wait(CUstream stream, CUevent event, bool per_thread, unsigned flags)
-{
-    (void)event, (void)stream, (void)per_thread, (void)flags;
-    clobber();
-}
-
-bool slr_product_any(void)
-{
-    return true;
-}
-
-void slr_product_event_end(CUevent event)
-{
-    (void)event;
-    clobber();
-}
-
-void slr_product_on_stream(CUstream stream, bool per_thread)
-{
-    (void)stream, (void)per_thread;
-    clobber();
-}
-
-bool slr_pending_event_is_shared(CUevent event)
-{
-    (void)event;
-    clobber();
-    return false;
-}
-
+void slr_product_on_all(void) {}
+void slr_stream_ends(void) {}
 void slr_pending_opening(void) {}
 
-void slr_product_on_all(void)
+void slr_event_share(CUevent event)
 {
-    clobber();
+    (void)event;
 }
 
 void slr_order_stream_end(CUstream stream)
 {
     (void)stream;
-}
-
-void slr_pending_event_shared(CUevent event)
-{
-    (void)event;
 }
 
 /* Each hook notes its name and does what the real function does, as the plugin would when it passes a call on. */

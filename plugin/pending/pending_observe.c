@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the gate tells, handed to those that it concerns (pending.h). */
+#include "base/cu.h"
+#include "cache/captures.h"
+#include "plugin/pending/pending_state.h"
+
+/* Without a current context nothing is known of what is observed: all communicators match. */
+static bool in_context(struct slr_comm *c, void *ctx)
+{
+    return !ctx || c->shared.ctx == ctx;
+}
+
+/* Of other contexts nothing is joined: most of what comes here waits for one alone, but that may be another than the
+ * current one. Visits all, as it never matches. */
+static bool show(struct slr_comm *c, void *nothing)
+{
+    (void)nothing;
+    atomic_store(&c->pending->shown, true);
+    return false;
+}
+
+static bool on_device(struct slr_comm *c, void *device)
+{
+    return c->shared.device == *(const CUdevice *)device;
+}
+
+static void join_each(bool (*match)(struct slr_comm *c, void *what), void *what, const struct slr_observed *o)
+{
+    for (struct slr_comm *c; (c = slr_pending_find(match, what)) != NULL;) {
+        slr_comm_lock(c);
+        slr_pending_join(c, o->why, o->who);
+        slr_comm_unlock(c);
+        slr_comm_put(c);
+    }
+}
+
+static bool each(struct slr_comm *c, void *nothing)
+{
+    (void)c, (void)nothing;
+    return true;
+}
+
+/* A copy between two devices, which comes behind all work of both (Programming Guide, peer-to-peer memory copy),
+ * whatever context is current. */
+static bool find_devices(const struct slr_observed *o, CUdevice device[2])
+{
+    for (int i = 0; i < 2; i++) {
+        int ordinal = -1;
+        if (!o->end[i] ||
+            slr_real.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, o->end[i]) != CUDA_SUCCESS)
+            return false;
+        device[i] = ordinal;
+    }
+    return device[0] != device[1];
+}
+
+static void join_all(const struct slr_observed *o)
+{
+    CUcontext ctx = NULL;
+    CUdevice device[2];
+    slr_real.cuCtxGetCurrent(&ctx);
+    slr_pending_find(show, NULL);
+    join_each(in_context, ctx, o);
+    struct slr_comm *rest = slr_pending_find(each, NULL);
+    if (rest && find_devices(o, device))
+        for (int i = 0; i < 2; i++)
+            join_each(on_device, &device[i], o);
+    slr_comm_put(rest);
+}
+
+bool slr_pending_observe(const struct slr_observed *o, CUresult *answer)
+{
+    if (o->unseen)
+        slr_pending_events_unseen();
+    switch (o->act) {
+    case SLR_ACT_RECORD:
+        return slr_pending_record(o, answer);
+    case SLR_ACT_WAIT:
+        return slr_pending_wait(o, answer);
+    case SLR_ACT_QUERY:
+        return slr_pending_query(o, answer);
+    case SLR_ACT_EVENT_END:
+        slr_pending_event_end(o->event);
+        return false;
+    case SLR_ACT_ALLOC:
+        slr_pending_alloc(o);
+        return false;
+    case SLR_ACT_FREE:
+        slr_pending_free(o);
+        return false;
+    case SLR_ACT_HOST:
+        join_all(o);
+        return false;
+    case SLR_ACT_NEXT:
+        if (!slr_nothing_captures())
+            slr_pending_join_stream(o->stream, o->why, o->who);
+        return false;
+    case SLR_ACT_OPERATION:
+        slr_pending_join_stream(o->stream, o->why, o->who);
+        return false;
+    case SLR_ACT_NONE:
+        return false;
+    }
+    return false;
+}
