@@ -24,7 +24,7 @@ static ncclResult_t ring(const struct slr_call *call, bool entered)
 static ncclResult_t to_nccl(struct slr_call *call)
 {
     call->passed = call->comm ? ++call->comm->passed : 0;
-    return slr_gather_passed(call);
+    return slr_gather_nccl(call);
 }
 
 const struct slr_flow slr_flow_all_gather = {

@@ -73,9 +73,6 @@ bool slr_call_nvtx(const struct slr_call *call);
 
 /* ---- passed.c: what stays with NCCL is measured (timeline.h) when it is its turn ---- */
 
-/* slr_gather_nccl, measured. Not in groups, where NCCL begins later. */
-ncclResult_t slr_gather_passed(const struct slr_call *call);
-
 /* The call stays with NCCL for one of passed_alone.h's reasons: it is counted, or on a capturing
  * stream, the graph holds it. */
 void slr_gather_passes_alone(const struct slr_call *call, enum slr_reason why);

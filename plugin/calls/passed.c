@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measuring what stays with NCCL: passed all-gathers, and the other collectives. */
+/* What stays with NCCL: the other operations, and calls that this rank passes alone. */
 #include "base/cu.h"
 #include "plugin/calls/calls.h"
 #include "plugin/graphs/graphs.h"
@@ -12,25 +12,6 @@
 #include "plugin/util/process.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/util/nccl_names.h"
-
-static ncclResult_t passed(const struct slr_call *call)
-{
-    /* What the stream still has to wait for is not NCCL's time. */
-    slr_gather_overtakes(call);
-    struct slr_timed *timed = slr_timeline_pass_begin(call);
-    ncclResult_t r = slr_gather_nccl(call);
-    slr_timeline_nccl_end(call->comm, timed, r, call->shard * (size_t)call->comm->nranks);
-    return r;
-}
-
-/* In a group NCCL begins later, at the end, so there is nothing to be measured here. */
-ncclResult_t slr_gather_passed(const struct slr_call *call)
-{
-    struct slr_comm *c = slr_get(SLR_S_TRACE) ? call->comm : NULL;
-    if (!c || !slr_timeline_turn(call->passed) || slr_in_group())
-        return slr_gather_nccl(call);
-    return passed(call);
-}
 
 void slr_other_begin(struct slr_other *o)
 {

@@ -3,9 +3,9 @@
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
 #include "plugin/comm/stream.h"
+#include "plugin/comm/watch.h"
 #include "plugin/passed/nccl_turn.h"
 #include "plugin/scatter/scatter.h"
-#include "plugin/trials/trials.h"
 #include "plugin/util/process.h"
 
 static ncclResult_t to_nccl(const struct slr_call *call)
@@ -17,16 +17,15 @@ static ncclResult_t to_nccl(const struct slr_call *call)
                           .stream = (cudaStream_t)call->stream};
     slr_other_begin(&o);
     slr_guard++;
+    if (call->comm)
+        SLR_WATCH(leaves, call);
     const struct slr_turn_call in = slr_turn_enter(call);
     slr_guard--;
     ncclResult_t r = slr_real.ncclReduceScatter(call->send, call->recv, call->count, call->type, call->op, call->nccl,
                                                 (cudaStream_t)call->stream);
     slr_guard++;
-    if (call->measured) {
-        slr_comm_lock(call->comm);
-        slr_trials_sent(call, call->stream);
-        slr_comm_unlock(call->comm);
-    }
+    if (call->comm)
+        SLR_WATCH(left, call, r);
     const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
     slr_guard--;
     r = slr_other_end(&o, r);

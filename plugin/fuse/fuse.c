@@ -9,6 +9,7 @@
 #include "kernels/gemm_parts.h"
 #include "kernels/gemm_sum.h"
 #include "kernels/gemm_workspace.h"
+#include "plugin/comm/watch.h"
 #include "plugin/fuse/beside.h"
 #include "plugin/transfer/expect.h"
 #include "plugin/fuse/fuse.h"
@@ -18,7 +19,6 @@
 #include "plugin/graphs/recorded.h"
 #include "plugin/produce/produce.h"
 #include "plugin/util/region.h"
-#include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 
 /* A GEMM, where it is to run. */
@@ -204,7 +204,7 @@ static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, const struct s
     }
     slr_count(SLR_R_FUSED);
     slr_expect_consumed(c, c->ring.early);
-    slr_timeline_joined(c, SLR_R_FUSED);
+    SLR_WATCH(joined, c, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
     log_fused(c, gemm, split, parts, h);
     if (h->aside && slr_gemm_aside_join(&c->ring, stream) != SLR_OK)

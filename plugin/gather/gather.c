@@ -6,14 +6,13 @@
 #include "base/cu.h"
 #include "base/reach.h"
 #include "cache/blocks.h"
+#include "plugin/comm/watch.h"
 #include "plugin/transfer/expect.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/product.h"
-#include "plugin/places/places.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
-#include "plugin/timeline/timeline.h"
 #include "plugin/gather/verify.h"
 #include "plugin/memory/exports.h"
 
@@ -161,15 +160,14 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_cal
                            .wanted = wanted,
                            .route = route};
     g.plan = plan_of(c, call->shard);
-    SLR_TRY(slr_shared_work_begin(&c->shared));
-    slr_timeline_begin(call);
     enum slr_status s = run_ring(as, send, recv, put, &g, route);
     if (s == SLR_OK)
         s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
-    slr_shared_work_end();
     slr_exports_end(c, call->number);
     slr_gather_count_routes(c, route);
-    slr_timeline_enqueued(c, &g, s);
+    const struct slr_watched w = {
+        .status = s, .end = c->ring.tail, .pieces = g.plan.pieces, .chunks = g.plan.chunks, .route = route};
+    SLR_WATCH(enqueued, call, &w);
     g.route = NULL; /* it is on this function's stack */
     c->pending->gather = g;
     return s;
@@ -191,7 +189,13 @@ static enum slr_status enqueue_as_expected(const struct slr_call *call, const st
 {
     const bool put = may_put(call, recv);
     const struct slr_expectation x = expectation_of(call, recv, put);
-    return x.overwritten ? enqueue_moved(call, recv, x.wanted) : enqueue(call, call, send, recv, put, x.wanted);
+    const struct slr_watched w = {.send = send, .recv = recv};
+    SLR_TRY(slr_shared_work_begin(&call->comm->shared));
+    SLR_WATCH(begins, call, &w);
+    const enum slr_status s =
+        x.overwritten ? enqueue_moved(call, recv, x.wanted) : enqueue(call, call, send, recv, put, x.wanted);
+    slr_shared_work_end();
+    return s;
 }
 
 void slr_gather_number(struct slr_call *call)
@@ -223,14 +227,8 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     slr_comm_lock(c);
     /* The ring has one set of events, which the next gather records again. */
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    if (slr_places_shown())
-        slr_places_record(call, &send, &recv);
-    if (call->measured)
-        slr_trials_begin(call);
     enum slr_status s = enqueue_as_expected(call, &send, &recv);
     if (s == SLR_OK) {
-        if (call->measured)
-            slr_trials_gathered(call, c->ring.tail);
         met(c, &send, call->send, call->shard);
         /* An unknown receive buffer matters only where peers may write into it. */
         if (c->put || recv.generation)

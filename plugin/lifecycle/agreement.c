@@ -22,6 +22,9 @@
 #include "plugin/pending/pending_state.h"
 #include "plugin/memory/deferred_free.h"
 #include "plugin/callers/callers.h"
+#include "plugin/places/places.h"
+#include "plugin/profiler/profile.h"
+#include "plugin/timeline/timeline.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
 #include "plugin/lifecycle/about.h"
@@ -352,11 +355,23 @@ static void bootstrap_all(struct slr_init *list, uint64_t deadline)
     }
 }
 
+static void watch(void)
+{
+    if (slr_places_shown())
+        slr_watch(&slr_places_watcher);
+    slr_watch(&slr_trials_watcher);
+    if (slr_get(SLR_S_TRACE))
+        slr_watch(&slr_timeline_watcher);
+    if (slr_get(SLR_S_PROFILE))
+        slr_watch(&slr_profile_watcher);
+}
+
 void slr_inits_finish(struct slr_init *list)
 {
     uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
     if (list && !slr_callers_tool())
         slr_nvtx_open();
+    watch();
     for (struct slr_init *init = list; init; init = init->next) {
         init->comm = new_comm(init);
         if (init->comm)

@@ -6,13 +6,12 @@
 #include "kernels/gemm.h"
 #include "plugin/tuner/explore.h"
 #include "plugin/comm/group_record.h"
+#include "plugin/comm/watch.h"
 #include "plugin/passed/nccl_turn.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/product.h"
-#include "plugin/profiler/profile.h"
 #include "plugin/comm/stream.h"
-#include "plugin/trials/trials.h"
 #include "plugin/tuner/tuner.h"
 
 /* As order.h and the group's record compare streams: 0 may mean either default stream. */
@@ -46,19 +45,6 @@ ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
     return slr_explore_end(r);
 }
 
-/* Its turn in the trials; what the stream has to wait for is not NCCL's time. */
-static void measured(const struct slr_call *call, bool begins)
-{
-    slr_guard++;
-    slr_comm_lock(call->comm);
-    if (begins)
-        slr_trials_begin(call);
-    else
-        slr_trials_gathered(call, call->stream);
-    slr_comm_unlock(call->comm);
-    slr_guard--;
-}
-
 /* A peer that gets the small gather may take that for the end of the large one on this rank, and use the memory. */
 static bool may_reach(const struct slr_comm *c)
 {
@@ -82,7 +68,8 @@ static bool apart(const struct slr_comm *c, const void *what)
            slr_extent_apart(written, g, c->nranks);
 }
 
-bool slr_gather_overtakes(const struct slr_call *call)
+/* Joins what the call on its stream could observe, but for what it overtakes. True: it does. */
+static bool overtakes_pending(const struct slr_call *call)
 {
     struct slr_operation op = {.stream = named(call->stream), .why = SLR_R_JOIN_OTHER_OP, .who = "ncclAllGather"};
     const bool may = call->comm && call->shard && !call->measured && call->why != SLR_R_TRIAL && !slr_in_group() &&
@@ -101,25 +88,20 @@ bool slr_gather_overtakes(const struct slr_call *call)
 
 ncclResult_t slr_gather_nccl(const struct slr_call *call)
 {
-    const bool overtakes = slr_gather_overtakes(call);
+    const bool overtakes = overtakes_pending(call);
     slr_nccl_begin(call->nccl, (cudaStream_t)call->stream);
-    if (call->measured)
-        measured(call, true);
-    /* NCCL's profiler is called on this thread inside of the call, and finds whose call it is. */
-    struct slr_profiled profiled = {
-        .comm = call->comm ? call->comm->name : NULL, .call = call->passed, .why = call->why};
-    slr_profiled = call->comm ? &profiled : NULL;
     slr_guard++;
+    if (call->comm) /* what the stream has to wait for is not NCCL's time */
+        SLR_WATCH(leaves, call);
     const struct slr_turn_call in = slr_turn_enter(call);
     int outer = overtakes ? slr_guard_program : slr_program_begin();
     ncclResult_t r =
         slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
     slr_program_end(outer);
-    slr_guard--;
-    slr_profiled = NULL;
-    if (call->measured)
-        measured(call, false);
+    if (call->comm)
+        SLR_WATCH(left, call, r);
     const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
+    slr_guard--;
     r = slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
     return told != ncclSuccess ? told : r;
 }

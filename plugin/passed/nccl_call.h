@@ -23,7 +23,4 @@ ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r);
  * Not in a group or a capture, nor where the ways of a call site are measured: these join. */
 ncclResult_t slr_gather_nccl(const struct slr_call *call);
 
-/* Joins what the call on its stream could observe, but for what it overtakes. True: it does. */
-bool slr_gather_overtakes(const struct slr_call *call);
-
 #endif

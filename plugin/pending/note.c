@@ -4,8 +4,8 @@
 #include "base/counters.h"
 #include "base/log.h"
 #include "kernels/gemm.h"
+#include "plugin/comm/watch.h"
 #include "plugin/pending/pending_state.h"
-#include "plugin/timeline/timeline.h"
 #include "plugin/util/consumer.h"
 
 #define GEMM_FORM "m=%lld n=%lld k=%lld trans=%s recv=%p a=%p b=%p reads=%s read_bytes=%zu"
@@ -58,7 +58,7 @@ static void log_gemm(const struct slr_comm *c, enum slr_reason why, const struct
 void slr_note_join(const struct slr_comm *c, enum slr_reason why, const struct slr_operation *op)
 {
     slr_count(why);
-    slr_timeline_joined(c, why);
+    SLR_WATCH(joined, c, why);
     if (!slr_log_enabled(SLR_LOG_INFO) || !slr_log_first(key_of(c, (uint64_t)why, op)))
         return;
     if (op->gemm)

@@ -6,7 +6,7 @@
 #include "base/nvtx.h"
 #include "kernels/gemm_aside.h"
 #include "plugin/pending/order.h"
-#include "plugin/timeline/timeline.h"
+#include "plugin/comm/watch.h"
 
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_comm *list; /* of pending communicators, the latest first; under the table lock */
@@ -137,7 +137,7 @@ static void end_locked(struct slr_comm *c)
     note_held();
     slr_table_unlock();
     atomic_fetch_sub(&slr_gate_word, 1);
-    slr_timeline_close(c);
+    SLR_WATCH(over, c);
 }
 
 static void end(struct slr_comm *c)

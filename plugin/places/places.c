@@ -170,16 +170,31 @@ static void list(struct slr_places *p, uint64_t call, uint32_t id, uint64_t call
     atomic_store_explicit(&p->latest, call, memory_order_release);
 }
 
-void slr_places_record(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv)
+static void place_call(const struct slr_call *call, const struct slr_watched *w);
+
+SELDOM static void look_for(const struct slr_call *call)
+{
+    const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send),
+                           recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
+    place_call(call, &(struct slr_watched){.send = &send, .recv = &recv});
+}
+
+static void place_call(const struct slr_call *call, const struct slr_watched *w)
 {
     struct slr_places *p = atomic_load_explicit(&call->comm->places, memory_order_relaxed);
+    if (!w->send) {
+        look_for(call);
+        return;
+    }
     if (!p && !(p = make_places(call->comm)))
         return;
     uint64_t word[SLR_PLACE_WORDS];
-    words_of(word, call, send, recv);
+    words_of(word, call, w->send, w->recv);
     uint32_t id = p->place[p->before].after;
     if (!same(p->place[id].word, word))
-        id = find(p, call, send, recv);
+        id = find(p, call, w->send, w->recv);
     p->before = (uint16_t)id;
     list(p, call->number, id, call->caller);
 }
+
+const struct slr_watcher slr_places_watcher = {.begins = place_call};

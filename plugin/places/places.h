@@ -31,10 +31,7 @@
 #define SLR_PLUGIN_PLACES_PLACES_H
 
 #include "base/log.h"
-
-struct slr_comm;
-struct slr_call;
-struct slr_place;
+#include "plugin/comm/watch.h"
 
 /* The log shows them. Never changes. */
 static inline bool slr_places_shown(void)
@@ -42,8 +39,8 @@ static inline bool slr_places_shown(void)
     return slr_log_enabled(SLR_LOG_INFO);
 }
 
-/* When it does: under the communicator's lock. Without memory nothing is recorded. */
-void slr_places_record(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv);
+/* Records calls. When they are shown; without memory nothing is recorded. */
+extern const struct slr_watcher slr_places_watcher;
 
 /* Logs what is new, in lines that are long enough. On the house-keeping thread. */
 void slr_places_tick(struct slr_comm *c);

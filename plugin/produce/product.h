@@ -60,7 +60,7 @@ struct slr_product {
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];
     CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
     CUevent before; /* what stood on the stream that follows, in a capture before the GEMM; likewise */
-    /* Measures the parts, for slr_timeline_scatter(); NULL: nothing does. In a capture it is the product's. */
+    /* Measures the parts, for the timeline; NULL: nothing does. In a capture it is the product's. */
     struct slr_timing *timing;
     unsigned long long capture; /* captured.h: in which it is expected; 0: it is not */
     CUgraphNode last;           /* and the node of its last part */

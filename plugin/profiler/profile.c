@@ -12,7 +12,8 @@
 #include "plugin/tuner/tuner_made.h"
 #include "plugin/util/nccl_type.h"
 
-_Thread_local const struct slr_profiled *slr_profiled __attribute__((tls_model("initial-exec")));
+/* The application's call that is with NCCL on this thread; NULL: none. */
+static _Thread_local const struct slr_call *with_nccl __attribute__((tls_model("initial-exec")));
 
 /* A handle of the application's call is what there is to know of it: nothing to keep, nothing to
  * free. Bits 63..16 number of the call, 15..8 reason, 7..2 type, 1..0 kind: 1, beside those of
@@ -194,11 +195,11 @@ static bool is_call(const void *handle)
 
 void *slr_profile_call(struct slr_profile *p, const char *datatype)
 {
-    const struct slr_profiled *by = slr_profiled;
+    const struct slr_call *by = with_nccl;
     /* From v5 on this is the first event of a call: here a communicator without a name gets one. */
     if (p && by)
-        slr_profile_bind(p, by->comm);
-    uint64_t reason = by && by->call ? (uint64_t)by->why : SLR_R_COUNT, number = by ? by->call : 0;
+        slr_profile_bind(p, by->comm->name);
+    uint64_t reason = by && by->passed ? (uint64_t)by->why : SLR_R_COUNT, number = by ? by->passed : 0;
     return (void *)(uintptr_t)(number << NUMBER_SHIFT | reason << REASON_SHIFT |
                                (uint64_t)slr_profile_type_id(datatype) << TYPE_SHIFT | CALL_KIND);
 }
@@ -242,9 +243,9 @@ static void belongs(struct slr_profile_record *r, const struct slr_profile_op *o
         return;
     }
     /* Before v5: inside the call, if it is the call's own. */
-    const struct slr_profiled *by = slr_profiled;
-    bool ours = by && by->call && op->peer < 0 && op->func && strcmp(op->func, "AllGather") == 0;
-    r->call = ours ? by->call : 0;
+    const struct slr_call *by = with_nccl;
+    bool ours = by && by->passed && op->peer < 0 && op->func && strcmp(op->func, "AllGather") == 0;
+    r->call = ours ? by->passed : 0;
     r->reason = (uint8_t)(ours ? by->why : SLR_R_COUNT);
 }
 
@@ -270,8 +271,8 @@ void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op)
         return NULL;
     }
     /* Without a parent the thread itself tells whose operation it is. */
-    if (slr_profiled && !is_call(op->parent))
-        slr_profile_bind(p, slr_profiled->comm);
+    if (with_nccl && !is_call(op->parent))
+        slr_profile_bind(p, with_nccl->comm->name);
     identify(p, op);
     belongs(r, op, &called_with);
     measure(r, p, op, called_with);
@@ -308,3 +309,16 @@ void slr_profile_stop(void *handle)
 {
     slr_oprecord_stop(handle, report);
 }
+
+static void leaves(const struct slr_call *call)
+{
+    with_nccl = call;
+}
+
+static void left(const struct slr_call *call, ncclResult_t r)
+{
+    (void)call, (void)r;
+    with_nccl = NULL;
+}
+
+const struct slr_watcher slr_profile_watcher = {.leaves = leaves, .left = left};

@@ -37,15 +37,10 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/reason.h"
+#include "plugin/comm/watch.h"
 
-/* The application's call that is going to NCCL on this thread. */
-struct slr_profiled {
-    const char *comm; /* slipring's name of the communicator */
-    uint64_t call;    /* number of a passed all-gather on its communicator, from 1; 0: none */
-    enum slr_reason why;
-};
-extern _Thread_local const struct slr_profiled *slr_profiled __attribute__((tls_model("initial-exec")));
+/* NCCL's profiler is called on the thread of a call that NCCL is left, inside of it: whose call it is. */
+extern const struct slr_watcher slr_profile_watcher;
 
 /* A communicator that this thread is making, or has promised to a group. */
 struct slr_profile_init {

@@ -3,18 +3,16 @@
 
 #include "base/counters.h"
 #include "base/cu.h"
-#include "base/nvtx.h"
 #include "base/reach.h"
 #include "cache/blocks.h"
 #include "plugin/comm/stream.h"
+#include "plugin/comm/watch.h"
 #include "plugin/connect/sums.h"
 #include "plugin/gather/gather.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/produce.h"
-#include "plugin/places/places.h"
-#include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/nccl_type.h"
 
@@ -168,6 +166,7 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
 static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)
 {
     struct slr_comm *c = call->comm;
+    struct slr_watched w = {.gemm = p ? p->timing : NULL};
     struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
     struct slr_scatter s;
     slr_scatter_describe(call, p, plain, &s);
@@ -175,20 +174,17 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
         SLR_TRY(slr_ring_enter_behind(&c->ring, before, false));
     if (p || call->verify) /* NCCL still reads what the result may be written into */
         SLR_TRY(slr_scatter_mark_entry(&c->ring, call, &s));
-    slr_timeline_scatter(call, p ? p->timing : NULL);
+    SLR_WATCH(begins, call, &w);
     /* Here the stream has come to the call: it stands behind all of the GEMM. */
     slr_timing_mark(c->ring.timing, SLR_LANE_APP, call->stream);
-    enum slr_status status = go(call, &s);
-    slr_timeline_scattered(c, s.plan.pieces, s.parts, p != NULL, status);
-    return status;
-}
-
-/* Under the communicator's lock. They are numbered with the gathers, and are call sites like them. */
-static void record(const struct slr_call *call)
-{
-    const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send),
-                           recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
-    slr_places_record(call, &send, &recv);
+    w.status = go(call, &s);
+    w.end = call->stream;
+    w.pieces = s.plan.pieces;
+    w.chunks = s.parts;
+    w.joined = true;
+    w.fused = p != NULL;
+    SLR_WATCH(enqueued, call, &w);
+    return w.status;
 }
 
 /* Under the communicator's lock. */
@@ -196,13 +192,9 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pro
 {
     struct slr_comm *c = call->comm;
     slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
-    if (slr_places_shown())
-        record(call);
     SLR_TRY(slr_shared_work_begin(&c->shared));
     enum slr_status s = run(call, p, before);
     slr_shared_work_end();
-    if (s == SLR_OK && call->measured)
-        slr_trials_sent(call, call->stream);
     if (p)
         atomic_fetch_add(&slr_counters.scatters_fused, 1);
     return s;

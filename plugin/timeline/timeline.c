@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/comm/group_record.h"
 #include "plugin/util/process.h"
 #include "plugin/timeline/timeline_impl.h"
 
@@ -203,20 +204,63 @@ void slr_timeline_describe(struct slr_timed *m, const struct slr_call *call)
     m->recv = call->recv;
 }
 
-void slr_timeline_begin(const struct slr_call *call)
+static void give_back_expected(struct slr_timeline *timeline)
+{
+    if (timeline->expected)
+        slr_timeline_give_back(timeline, timeline->expected);
+    timeline->expected = NULL;
+}
+
+struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream)
+{
+    /* Only a guess: other calls of the communicator may come before. */
+    const uint64_t number = c->substituted + 1;
+    /* A call makes the timeline: another thread than this one may be in one. */
+    struct slr_timeline *timeline = atomic_load(&c->timeline) && slr_timeline_turn(number) ? slr_timeline_of(c) : NULL;
+    if (!timeline)
+        return NULL;
+    give_back_expected(timeline);
+    timeline->expected = slr_timeline_record(timeline, SLR_TIMED_SCATTER, number);
+    if (!timeline->expected)
+        return NULL;
+    slr_timing_mark(&timeline->expected->timing, SLR_LANE_APP, stream);
+    return &timeline->expected->timing;
+}
+
+/* Of a reduce-scatter: the record that the GEMM has begun, or a new one. */
+static struct slr_timed *expected(struct slr_timeline *timeline, const struct slr_call *call,
+                                  const struct slr_timing *gemm)
+{
+    struct slr_timed *m = timeline->expected;
+    if (!m || &m->timing != gemm) {
+        give_back_expected(timeline);
+        return slr_timeline_take(timeline, SLR_TIMED_SCATTER, call->number);
+    }
+    timeline->expected = NULL;
+    m->number = call->number;
+    atomic_fetch_add_explicit(&timeline->sampled, 1, memory_order_relaxed);
+    return m;
+}
+
+/* Sets ring.timing when the call is to be measured. */
+static void begins(const struct slr_call *call, const struct slr_watched *w)
 {
     struct slr_comm *c = call->comm;
     c->ring.timing = NULL;
     if (!slr_timeline_turn(call->number))
         return;
     struct slr_timeline *timeline = slr_timeline_of(c);
-    struct slr_timed *m = timeline ? slr_timeline_take(timeline, SLR_TIMED_RING, call->number) : NULL;
+    const bool produced = call->flow->kind->produced;
+    struct slr_timed *m = !timeline  ? NULL
+                          : produced ? expected(timeline, call, w->gemm)
+                                     : slr_timeline_take(timeline, SLR_TIMED_RING, call->number);
     if (!m)
         return;
     slr_timeline_describe(m, call);
     m->reason = SLR_R_RING;
     c->ring.timing = &m->timing;
-    slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
+    if (!produced)
+        slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
 }
 
 /* The record of the gather under way. NULL: it is not measured. */
@@ -239,23 +283,26 @@ void slr_timeline_deliveries(struct slr_timed *m, const struct slr_comm *c, cons
             m->deliveries[route[r].delivery]++;
 }
 
-void slr_timeline_enqueued(struct slr_comm *c, const struct slr_gather *gather, enum slr_status s)
+static void enqueued(const struct slr_call *call, const struct slr_watched *w)
 {
+    struct slr_comm *c = call->comm;
     struct slr_timed *m = open_of(c);
     if (!m)
         return;
-    if (s != SLR_OK) {
-        /* Unread: of what is enqueued in part no time means anything. */
+    m->pieces = w->pieces;
+    m->chunks = w->chunks;
+    if (w->route)
+        slr_timeline_deliveries(m, c, w->route);
+    if (w->status != SLR_OK) /* unread: of what is enqueued in part no time means anything */
         slr_timeline_give_back(atomic_load(&c->timeline), take_open(c));
-        return;
+    else if (w->joined) {
+        m->ended = w->fused ? SLR_R_FUSED : SLR_R_RING;
+        slr_timeline_hand_in(atomic_load(&c->timeline), take_open(c));
     }
-    m->pieces = gather->plan.pieces;
-    m->chunks = gather->plan.chunks;
-    slr_timeline_deliveries(m, c, gather->route);
 }
 
 /* A gather that one stream has consumed was fused, whatever others do. */
-void slr_timeline_joined(const struct slr_comm *c, enum slr_reason why)
+static void joined(const struct slr_comm *c, enum slr_reason why)
 {
     struct slr_timed *m = open_of(c);
     if (m && m->ended != SLR_R_FUSED)
@@ -302,14 +349,6 @@ static struct slr_timed *nccl_begin(struct slr_comm *c, enum slr_timed_kind kind
     return m;
 }
 
-struct slr_timed *slr_timeline_pass_begin(const struct slr_call *call)
-{
-    struct slr_timed *m = nccl_begin(call->comm, SLR_TIMED_PASS, call->passed, call->stream);
-    if (m)
-        slr_timeline_describe(m, call);
-    return m;
-}
-
 struct slr_timed *slr_timeline_other_begin(struct slr_comm *c, const char *func, uint64_t number, size_t count,
                                            ncclDataType_t type, CUstream stream)
 {
@@ -336,6 +375,30 @@ void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResu
     slr_shared_leave();
     slr_timeline_hand_in(timeline, timed);
 }
+
+/* Of the call that this thread has with NCCL. */
+static _Thread_local struct slr_timed *with_nccl;
+
+/* In a group NCCL begins later, at its end: there is nothing to be measured. */
+static void leaves(const struct slr_call *call)
+{
+    const bool measured = call->passed && !slr_in_group() && slr_timeline_turn(call->passed);
+    with_nccl = measured ? nccl_begin(call->comm, SLR_TIMED_PASS, call->passed, call->stream) : NULL;
+    if (with_nccl)
+        slr_timeline_describe(with_nccl, call);
+}
+
+static void left(const struct slr_call *call, ncclResult_t r)
+{
+    slr_timeline_nccl_end(call->comm, with_nccl, r, call->shard * (size_t)call->comm->nranks);
+}
+
+const struct slr_watcher slr_timeline_watcher = {.begins = begins,
+                                                 .enqueued = enqueued,
+                                                 .joined = joined,
+                                                 .over = slr_timeline_close,
+                                                 .leaves = leaves,
+                                                 .left = left};
 
 static void look(struct slr_comm *c, struct slr_timeline *timeline, bool last)
 {

@@ -48,7 +48,7 @@
 #define SLR_PLUGIN_TIMELINE_TIMELINE_H
 
 #include "kernels/timing_graph.h"
-#include "plugin/comm/call.h"
+#include "plugin/comm/watch.h"
 
 #define SLR_TIMELINE_RECORDS 256
 #define SLR_TIMELINE_EVENTS 65536 /* of all records together; then no further record is made */
@@ -66,24 +66,16 @@ struct slr_timed_nodes {
 /* Whether the call with this number, counted from 1, is to be measured. */
 bool slr_timeline_turn(uint64_t number);
 
-/* Under the communicator's lock, the communicator's context current: the call is about to be
- * enqueued on the ring. Sets ring.timing when it is to be measured. */
-void slr_timeline_begin(const struct slr_call *call);
-
-/* It has been, or that has failed. */
-void slr_timeline_enqueued(struct slr_comm *c, const struct slr_gather *gather, enum slr_status s);
-
-/* Why a stream is made to wait for the gather, or SLR_R_FUSED. */
-void slr_timeline_joined(const struct slr_comm *c, enum slr_reason why);
+/* Calls outside of captures, and those that NCCL is left. With SLIPRING_TRACE. */
+extern const struct slr_watcher slr_timeline_watcher;
 
 /* Nothing of the gather is pending any more. */
 void slr_timeline_close(struct slr_comm *c);
 
-/* Around the real call of an all-gather that stays with NCCL, and of another operation, `number` of
+/* Around the real call of another operation, `number` of
  * its function. Outside of groups, without locks, and after the stream has been joined: what it
  * still has to wait for is not NCCL's time. NULL: the call is not measured, and the end does
  * nothing. `func` lives for ever. `bytes`: what was moved. */
-struct slr_timed *slr_timeline_pass_begin(const struct slr_call *call);
 struct slr_timed *slr_timeline_other_begin(struct slr_comm *c, const char *func, uint64_t number, size_t count,
                                            ncclDataType_t type, CUstream stream);
 void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResult_t r, size_t bytes);
@@ -96,14 +88,6 @@ void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResu
  * it is not measured; else what its parts go into, valid until the next of these calls, but never
  * read by the caller. */
 struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream);
-
-/* The call is about to be enqueued, on its stream. `gemm`: what measures the parts that it sends, or NULL.
- * Sets ring.timing when the call is to be measured. */
-void slr_timeline_scatter(const struct slr_call *call, struct slr_timing *gemm);
-
-/* It has been, with its stream joined, in so many parts, `fused` with the GEMM or not; or that has
- * failed. */
-void slr_timeline_scattered(struct slr_comm *c, uint32_t pieces, unsigned parts, bool fused, enum slr_status s);
 
 /* ---- captured calls (record/record.h) ---- */
 

@@ -98,7 +98,7 @@ bool slr_trials_awaits(const struct slr_trials *t, uint32_t site)
     return false;
 }
 
-void slr_trials_begin(const struct slr_call *call)
+static void begin(const struct slr_call *call)
 {
     struct slr_trials *t = call->comm->trials;
     if (slr_shared_enter(&call->comm->shared) != SLR_OK)
@@ -125,7 +125,7 @@ void slr_trials_begin(const struct slr_call *call)
     atomic_fetch_add(&slr_gemm_watch, 1);
 }
 
-void slr_trials_gathered(const struct slr_call *call, CUstream end)
+static void gathered_by(const struct slr_call *call, CUstream end)
 {
     struct slr_trials *t = call->comm->trials;
     if (!t->running || slr_shared_enter(&call->comm->shared) != SLR_OK)
@@ -158,7 +158,7 @@ void slr_trials_make(struct slr_comm *c, int site, const struct slr_consumer *ge
     t->made = *gemm;
 }
 
-void slr_trials_sent(const struct slr_call *call, CUstream end)
+static void sent(const struct slr_call *call, CUstream end)
 {
     struct slr_trials *t = call->comm->trials;
     struct slr_clock *clock = t->making;
@@ -186,6 +186,46 @@ void slr_trials_sent(const struct slr_call *call, CUstream end)
         t->clocks_out--;
     }
 }
+
+/* The clock of a call that a GEMM produces runs since that GEMM. */
+static void begins(const struct slr_call *call, const struct slr_watched *w)
+{
+    (void)w;
+    if (call->measured && !call->flow->kind->produced)
+        begin(call);
+}
+
+static void end(const struct slr_call *call, CUstream behind)
+{
+    (call->flow->kind->produced ? sent : gathered_by)(call, behind);
+}
+
+static void enqueued(const struct slr_call *call, const struct slr_watched *w)
+{
+    if (call->measured && w->status == SLR_OK)
+        end(call, w->end);
+}
+
+static void leaves(const struct slr_call *call)
+{
+    if (!call->measured)
+        return;
+    slr_comm_lock(call->comm);
+    begins(call, NULL);
+    slr_comm_unlock(call->comm);
+}
+
+static void left(const struct slr_call *call, ncclResult_t r)
+{
+    (void)r;
+    if (!call->measured)
+        return;
+    slr_comm_lock(call->comm);
+    end(call, call->stream);
+    slr_comm_unlock(call->comm);
+}
+
+const struct slr_watcher slr_trials_watcher = {.begins = begins, .enqueued = enqueued, .leaves = leaves, .left = left};
 
 /* Which operand lies in the buffer that is being gathered; -1: none. */
 static int gathered(const struct slr_trials *t, const struct slr_gemm *gemm)

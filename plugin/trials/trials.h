@@ -30,7 +30,7 @@
 #define SLR_PLUGIN_TRIALS_TRIALS_H
 
 #include "kernels/gemm.h"
-#include "plugin/comm/call.h"
+#include "plugin/comm/watch.h"
 #include "plugin/util/consumer.h"
 
 /* What sites tell GEMMs apart by. `gathered`: which of A and B is, or C: what a reduce-scatter sends. */
@@ -70,10 +70,8 @@ enum slr_reason slr_trials_call(struct slr_call *call);
  * by the rank that captured the first one (capture_way.h). Without locks. */
 bool slr_trials_captured(struct slr_comm *c, size_t shard, const struct slr_collective *kind);
 
-/* Around the gather, if call->measured. `end`: a stream that is behind its end. Begin and the ring's
- * end under the communicator's lock. */
-void slr_trials_begin(const struct slr_call *call);
-void slr_trials_gathered(const struct slr_call *call, CUstream end);
+/* Takes the times of calls that are measured. */
+extern const struct slr_watcher slr_trials_watcher;
 
 /* Of the latest gather that the ring has: what the calls up to it were, 0 without trials; and whether a GEMM behind it is to
  * run whole in its turn. Under the communicator's lock. */
@@ -93,10 +91,6 @@ uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_ge
 
 /* The same where nothing is tried (in a capture): by what has been chosen. */
 uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm);
-
-/* Behind the reduce-scatter, if call->measured; `end`: a stream that is behind its end. Under the
- * communicator's lock. */
-void slr_trials_sent(const struct slr_call *call, CUstream end);
 
 /* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it, or `aside` by that communicator's ring; perhaps it consumes a gather
  * whose time is being taken. To be called while slr_gemm_watch (base/real.h) has trials. Without

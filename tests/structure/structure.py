@@ -149,13 +149,13 @@ USES = {
     'plugin/trials': 'base kernels util comm tuner',
     'plugin/produce': 'base cache kernels util comm connect timeline trials',
     'plugin/graphs': 'base cache kernels util comm bootstrap memory connect timeline',
-    'plugin/pending': 'base cache kernels util comm connect timeline graphs',
-    'plugin/passed': 'base cache kernels comm connect tuner profiler trials produce pending',
+    'plugin/pending': 'base cache kernels util comm connect graphs',
+    'plugin/passed': 'base cache kernels comm connect tuner produce pending',
     'plugin/transfer': 'base cache kernels comm memory passed',
-    'plugin/gather': 'base cache kernels comm memory places timeline trials produce pending passed transfer',
-    'plugin/fuse': 'base kernels util comm timeline trials produce graphs pending passed transfer',
+    'plugin/gather': 'base cache kernels comm memory trials produce pending passed transfer',
+    'plugin/fuse': 'base kernels util comm trials produce graphs pending passed transfer',
     'plugin/record': 'base cache kernels comm memory connect timeline trials graphs pending passed transfer gather',
-    'plugin/scatter': 'base cache kernels util comm connect places timeline trials produce graphs pending gather record',
+    'plugin/scatter': 'base cache kernels util comm connect timeline trials produce graphs pending gather record',
     'plugin/lifecycle': 'base cache kernels util callers comm bootstrap memory connect places timeline tuner profiler trials '
                         'produce graphs pending passed transfer record',
     'plugin/calls': 'base cache abi util callers comm memory connect timeline tuner trials graphs pending passed gather '

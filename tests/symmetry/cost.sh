@@ -28,7 +28,7 @@ run() {
 # What recording took in all, and how often; without making its memory, which the heap has zeroed or has not.
 count() {
     calls=$(sed -n 's/.* summary .* substituted=\([0-9]*\) .*/\1/p' "$work/slipring.log")
-    all=$(awk 'index($0, ":slr_places_record ") { sum += $1 } index($0, ":make_places ") { sum -= $1 } END { printf "%.0f", sum }' "$work/functions")
+    all=$(awk 'index($0, ":place_call ") { sum += $1 } index($0, ":make_places ") { sum -= $1 } END { printf "%.0f", sum }' "$work/functions")
 }
 
 run info "$@" 10
@@ -43,4 +43,4 @@ echo "$calls calls: recording takes $cost instructions a call; $first for the fi
 # Where the log does not show it, nothing is recorded.
 run warn "$@" 10
 grep -q slr_gather_ring "$work/functions" || { echo "no gather went to the ring at SLIPRING_LOG=warn" >&2; exit 1; }
-! grep slr_places_record "$work/functions" || { echo "calls are recorded although no log shows them" >&2; exit 1; }
+! grep place_call "$work/functions" || { echo "calls are recorded although no log shows them" >&2; exit 1; }

@@ -255,8 +255,7 @@ static void one(struct rank *r)
     w->why = slr_trials_call(&call);
     w->trying = r->comm.trials->now.trying;
     w->stage = r->comm.trials->now.site < 0 ? 0 : r->comm.trials->site[r->comm.trials->now.site].again;
-    if (call.measured)
-        slr_trials_begin(&call);
+    slr_trials_watcher.begins(&call, NULL);
     w->parts = w->why == SLR_R_RING ? slr_trials_parts(&r->comm, &gemm, false) : 0;
     in_group[r->comm.rank] += takes(r, w, size);
     if (leaves) {
@@ -265,8 +264,7 @@ static void one(struct rank *r)
     }
     if (r->comm.rank == 1 && (uint64_t)r->calls * 0x9e3779b97f4a7c15u >> 40 < (1u << 24) / 37)
         now[r->comm.rank] += hiccup;
-    if (call.measured)
-        slr_trials_gathered(&call, NULL);
+    slr_trials_watcher.enqueued(&call, &(struct slr_watched){.status = SLR_OK});
     struct slr_gemm before = gemm;
     before.m = before_m;
     if (before_m)
