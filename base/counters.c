@@ -77,3 +77,9 @@ void slr_counters_log(void)
                 slr_log(SLR_LOG_INFO, slr_collectives[id].count, "reason=%s n=%llu", slr_reason_name(r), n);
         }
 }
+
+const struct slr_collective slr_collectives[SLR_COLLECTIVES] = {
+#define X(id, ...) {SLR_##id, __VA_ARGS__},
+#include "base/collectives.def"
+#undef X
+};

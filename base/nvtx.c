@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/once.h"
+#include "base/wait.h"
 
 _Atomic bool slr_nvtx_attached;
 

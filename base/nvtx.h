@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges for a tool that listens to NVTX (Nsight Systems and the like), in the domain "slipring":
- *
- *   name                    what                                               payload
- *   communicator NAME       the agreement of a new communicator                its ranks
- *   all-gather ring         a gather that is moved to the ring                 gathered bytes
- *   all-gather pass: REASON a gather that goes to NCCL                         gathered bytes
- *   fused GEMM FORM         the parts of a fused GEMM are enqueued             gathered bytes
- *   join: REASON            a stream is made to wait for a gather in flight    gathered bytes
- *   verify                  a call's result is compared with NCCL's            compared bytes
- *
- * Gathered bytes are those of all ranks' shards together.
- *
- * They show the host's time in slipring; what the GPU does meanwhile the tool shows by itself. A
- * range ends on the thread on which it began, and ranges of one thread nest.
+/* Ranges for a tool that listens to NVTX (Nsight Systems and the like), in the domain "slipring".
+ * They show the host's time in slipring; docs/profiling.md lists them. Payloads are bytes of all
+ * ranks' shards, of a communicator its ranks. A range ends on the thread on which it began, and
+ * ranges of one thread nest.
  *
  * A tool is attached when NVTX_INJECTION64_PATH is set; it is looked for when the first
  * communicator is made, so a process that makes none reads and loads nothing. Without a tool each
- * of these is one branch. A build without NVTX's headers has no ranges.
- */
+ * of these is one branch; a build without NVTX's headers has no ranges. */
 #ifndef SLR_BASE_NVTX_H
 #define SLR_BASE_NVTX_H
 
@@ -27,8 +16,7 @@
 
 extern _Atomic bool slr_nvtx_attached; /* a tool is attached */
 
-/* Looks for the tool, the first time. */
-void slr_nvtx_open(void);
+void slr_nvtx_open(void); /* looks for the tool, the first time */
 
 void slr_nvtx_push(const char *what, const char *detail, uint64_t payload);
 void slr_nvtx_pop(void);

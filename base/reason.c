@@ -3,19 +3,13 @@
 #include <stddef.h>
 
 static const struct {
-    const char *name, *doc;
+    const char *name, *doc, *cure;
 } rows[] = {
-#define X(id, name, doc) {name, doc},
+#define X(id, name, doc, cure) {name, doc, cure},
 #include "base/reasons.def"
 #undef X
 };
 _Static_assert(sizeof rows / sizeof *rows == SLR_R_COUNT, "one row per reason");
-
-static const char *const cures[SLR_R_COUNT] = {
-#define X(id, cure) [SLR_R_##id] = (cure),
-#include "base/cures.def"
-#undef X
-};
 
 const char *slr_reason_name(enum slr_reason r)
 {
@@ -29,5 +23,5 @@ const char *slr_reason_doc(enum slr_reason r)
 
 const char *slr_reason_cure(enum slr_reason r)
 {
-    return (unsigned)r < SLR_R_COUNT ? cures[r] : NULL;
+    return (unsigned)r < SLR_R_COUNT ? rows[r].cure : NULL;
 }

@@ -5,7 +5,7 @@
 #define SLR_BASE_REASON_H
 
 enum slr_reason {
-#define X(id, name, doc) SLR_R_##id,
+#define X(id, ...) SLR_R_##id,
 #include "base/reasons.def"
 #undef X
     SLR_R_COUNT
@@ -14,7 +14,6 @@ enum slr_reason {
 const char *slr_reason_name(enum slr_reason r);
 const char *slr_reason_doc(enum slr_reason r);
 
-/* What to do about it (cures.def); NULL: nothing that would help. */
-const char *slr_reason_cure(enum slr_reason r);
+const char *slr_reason_cure(enum slr_reason r); /* what to do about it; NULL: nothing that would help */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/settings_internal.h"
-#include "base/once.h"
+#include "base/settings.h"
+#include "base/wait.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

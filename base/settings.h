@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #define SLR_SETTING_PREFIX "SLIPRING_"
+#define SLR_SETTING_TEXT_MAX 4095 /* bytes of a TEXT setting; a file name is the longest use */
+#define SLR_SETTING_NAME_SIZE 64  /* no setting's name is longer, with its prefix */
 
 enum slr_setting_id {
 #define X(id, ...) SLR_S_##id,
@@ -39,6 +41,28 @@ struct slr_settings {
     bool given[SLR_S_COUNT];       /* in the environment, and accepted: not the default */
 };
 
+/* This process's settings; parsed at the first call. Thread-safe. */
+const struct slr_settings *slr_settings(void);
+
+static inline uint64_t slr_get(enum slr_setting_id id)
+{
+    return slr_settings()->num[id];
+}
+
+/* From now on as with SLIPRING_ENABLE=off: in a child after fork, before it has a second thread. */
+void slr_settings_off(void);
+
+/* What was wrong with them, in the order of the environment; NULL behind the last. The first so
+ * many are remembered, and values are cut. The log tells them (log.h). */
+#define SLR_SETTING_PROBLEMS 16
+struct slr_setting_problem {
+    char name[128], value[256];
+    char expected[160], nearest[64]; /* `nearest` is empty when there is none */
+};
+const struct slr_setting_problem *slr_settings_problem(int i);
+
+/* ---- parsing: for settings.c, tools and tests ---- */
+
 /* Where a problem with a value is told. `name` is the full variable name, `value` what it held,
  * `expected` the accepted form in words, `nearest` the nearest known name or NULL. */
 typedef void (*slr_settings_complaint)(void *ctx, const char *name, const char *value, const char *expected,
@@ -55,24 +79,15 @@ int slr_setting_value(const struct slr_setting_row *row, const char *text, uint6
 /* The accepted form in words, e.g. "a size such as 64M, at least 4096". Returns `buf`. */
 const char *slr_setting_form(const struct slr_setting_row *row, char *buf, size_t size);
 
-/* This process's settings; parsed at the first call. Thread-safe. */
-const struct slr_settings *slr_settings(void);
+/* The row with this name (without the prefix, exact), or NULL. */
+const struct slr_setting_row *slr_setting_find(const char *name, size_t len);
 
-/* From now on as with SLIPRING_ENABLE=off: in a child after fork, before it has a second thread. */
-void slr_settings_off(void);
+/* The row that is likely what was meant: what other libraries call `name` (DEBUG: LOG), or whose
+ * name is close to it. NULL: none. Letter case does not count. */
+const struct slr_setting_row *slr_setting_nearest(const char *name, size_t len);
 
-/* What was wrong with them, in the order of the environment; NULL behind the last. The first so
- * many are remembered, and values are cut. The log tells them (log.h). */
-#define SLR_SETTING_PROBLEMS 16
-struct slr_setting_problem {
-    char name[128], value[256];
-    char expected[160], nearest[64]; /* `nearest` is empty when there is none */
-};
-const struct slr_setting_problem *slr_settings_problem(int i);
-
-static inline uint64_t slr_get(enum slr_setting_id id)
-{
-    return slr_settings()->num[id];
-}
+/* Steps (insert, delete, replace, swap of neighbours) between two words, letter case ignored;
+ * `limit` + 1: more. */
+unsigned slr_edit_distance(const char *a, size_t alen, const char *b, size_t blen, unsigned limit);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Status codes: their names, and that of a driver call. */
-#include "base/cu.h"
+#include "base/status.h"
 #include "base/log.h"
 
 static const char *const names[] = {
-#define X(id, name, nccl, doc) name,
-#include "base/status.def"
+#define X(id, name, nccl) name,
+    SLR_STATUSES(X)
 #undef X
 };
 _Static_assert(sizeof names / sizeof *names == SLR_STATUS_COUNT, "one name per status");

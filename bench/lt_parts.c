@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What it costs to compute a bf16 cublasLtMatmul in parts, with nothing to wait for between them,
  * by where the algorithm comes from: the heuristic's for the whole, the one that slipring takes
- * (kernels/lt_algo.h), or none given. Also counts the elements of D in which slipring's parts
+ * (kernels/gemm_lt.h), or none given. Also counts the elements of D in which slipring's parts
  * differ from the whole.
  *
  * usage: lt_parts {bn|at} M N K PARTS [{bn|at} M N K PARTS]... */

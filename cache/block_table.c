@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/block_table.h"
+#include "cache/block_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,99 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/block_trim.h"
-
+/* Blocks that nobody holds any more: kept when their stream has come to the free, or given back. */
+#include <stdatomic.h>
 #include <time.h>
-#include "base/cu.h"
-#include "base/reach.h"
+#include "base/real.h"
 #include "base/settings.h"
-#include "cache/block_leave.h"
-#include "cache/block_state.h"
+#include "base/status.h"
+#include "cache/block_impl.h"
 #include "cache/captures.h"
+
+/* ---- in the order of a stream ---- */
+
+/* A host function on the stream would need no list, but it waits for the program's host functions,
+ * and they may wait for the stream. */
+static struct slr_block *_Atomic leaving; /* written under the lock */
+
+static void list_leaving(struct slr_block *b)
+{
+    slr_block_lock();
+    b->next = atomic_load(&leaving);
+    atomic_store(&leaving, b);
+    slr_block_unlock();
+}
+
+static struct slr_block *take_leaving(void)
+{
+    if (!atomic_load(&leaving))
+        return NULL;
+    slr_block_lock();
+    struct slr_block *chain = atomic_exchange(&leaving, NULL);
+    slr_block_unlock();
+    return chain;
+}
+
+static bool is_gone(const struct slr_block *b)
+{
+    slr_block_lock();
+    bool gone = b->gone;
+    slr_block_unlock();
+    return gone;
+}
+
+/* Whether the stream has come to the free. What is gone went with its context, and so did the
+ * event. */
+static bool has_left(const struct slr_block *b)
+{
+    CUcontext old;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (is_gone(b) || slr_real.cuCtxPushCurrent(b->ctx) != CUDA_SUCCESS)
+        return true;
+    slr_swap_capture_mode(&mode);
+    CUresult r = slr_real.cuEventQuery(b->freed);
+    if (r != CUDA_ERROR_NOT_READY)
+        slr_real.cuEventDestroy(b->freed);
+    slr_swap_capture_mode(&mode);
+    slr_real.cuCtxPopCurrent(&old);
+    return r != CUDA_ERROR_NOT_READY;
+}
+
+static void keep_one(struct slr_block *b)
+{
+    slr_block_lock();
+    if (b->gone)
+        slr_block_drop(b);
+    else
+        slr_block_to_free(b);
+    slr_block_unlock();
+}
+
+/* Keeps those whose streams have come to their free. What is not worth keeping goes as what is idle does. */
+static void keep_left(void)
+{
+    struct slr_block *chain = take_leaving();
+    while (chain) {
+        struct slr_block *b = chain;
+        chain = b->next;
+        b->next = NULL;
+        (has_left(b) ? keep_one : list_leaving)(b);
+    }
+}
+
+CUresult slr_block_leave(struct slr_block *b, CUstream stream)
+{
+    CUresult r =
+        slr_real.cuEventQuery ? slr_real.cuEventCreate(&b->freed, CU_EVENT_DISABLE_TIMING) : CUDA_ERROR_NOT_SUPPORTED;
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = slr_real.cuEventRecord(b->freed, stream);
+    if (r == CUDA_SUCCESS)
+        list_leaving(b);
+    else
+        slr_real.cuEventDestroy(b->freed);
+    return r;
+}
+
+/* ---- to the driver ---- */
 
 /* A thread that gives blocks back waits for the context's work; who runs out of memory meanwhile
  * waits for it, but not for ever: that work may depend on the waiting thread. */
@@ -158,7 +244,8 @@ static struct slr_block *collect_idle(int device, uint64_t since)
     return chain;
 }
 
-/* In the order of a stream of its own, so that nothing is waited for that others have queued. */
+/* In the order of a stream of its own: cuMemFree would keep other threads from the driver while it waits
+ * for the context's work, and that may wait for what they are about to launch. */
 static void free_on_stream(struct slr_block *chain)
 {
     CUstream stream = NULL;
@@ -197,7 +284,7 @@ void slr_block_return_idle(void)
     uint64_t since, now = slr_block_now_ms(), last = atomic_load(&looked);
     if (!slr_block_ours() || slr_block_capturing())
         return;
-    slr_block_keep_left();
+    keep_left();
     /* One thread looks at a time, and nobody waits for it. */
     if (!idle_since(&since) || now - last < IDLE_LOOK_MS || !atomic_compare_exchange_strong(&looked, &last, now))
         return;
@@ -244,7 +331,7 @@ size_t slr_block_trim(int device, size_t bytes)
     slr_block_own(); /* who has no blocks yet may have staging, which `unpin` gives back */
     if (device < 0)
         device = slr_block_device_current(&ctx);
-    slr_block_keep_left();
+    keep_left();
     int first = device < 0 ? 0 : device, last = device < 0 ? SLR_BLOCK_DEVICES - 1 : device;
     size_t sum = trim(first, last, bytes);
     /* What is left is pinned, most likely because peers have it mapped. */

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The block cache: allocation and free as the application means them. */
-#include "cache/blocks.h"
-
 #include <stdlib.h>
-#include "base/cu.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "cache/block_leave.h"
-#include "cache/block_state.h"
-#include "cache/block_trim.h"
+#include "base/status.h"
+#include "cache/block_impl.h"
+#include "cache/blocks.h"
 #include "cache/captures.h"
 
 /* The driver's cuMemAlloc. Before it says that memory ran out, what is kept goes back: as much as
@@ -24,7 +20,7 @@ static CUresult driver_alloc(CUdeviceptr *out, size_t bytes, int device)
 }
 
 /* A kept block that fits, handed out; else 0, and `*want` is the size of the block to be made. */
-static CUdeviceptr take(int device, size_t bytes, size_t *want)
+static CUdeviceptr take_kept(int device, size_t bytes, size_t *want)
 {
     CUdeviceptr base = 0;
     slr_block_lock();
@@ -61,7 +57,7 @@ static void forget_overlapping(const struct slr_block *made)
 
 /* Enters new memory as a block that the application holds. Without host memory for that, it is the
  * driver's. */
-static void enter(int device, CUcontext ctx, CUdeviceptr base, size_t size, size_t bytes, uint64_t budget)
+static void enter_new(int device, CUcontext ctx, CUdeviceptr base, size_t size, size_t bytes, uint64_t budget)
 {
     struct slr_block *b = calloc(1, sizeof(*b));
     if (!b)
@@ -97,7 +93,7 @@ static CUresult make(CUdeviceptr *out, size_t bytes, size_t want, int device, CU
         r = slr_real.cuMemAlloc(out, size);
     }
     if (r == CUDA_SUCCESS)
-        enter(device, ctx, *out, size, bytes, slr_block_device_budget(device));
+        enter_new(device, ctx, *out, size, bytes, slr_block_device_budget(device));
     return r;
 }
 
@@ -114,7 +110,7 @@ CUresult slr_block_alloc(CUdeviceptr *out, size_t bytes)
     int device = served(out, bytes) ? slr_block_device_current(&ctx) : -1;
     if (device < 0)
         return driver_alloc(out, bytes, -1);
-    CUdeviceptr base = take(device, bytes, &want);
+    CUdeviceptr base = take_kept(device, bytes, &want);
     if (!base)
         return make(out, bytes, want, device, ctx);
     *out = base;
@@ -152,7 +148,7 @@ static CUresult free_scratch(int device)
 /* Waits for all that is queued in the context, as the driver's cuMemFree does. What that would
  * answer in the application's place, too: an error when the context has failed, or when a capture
  * forbids the calling thread to free. */
-static CUresult settle(CUcontext ctx, int device)
+static CUresult settle_freed(CUcontext ctx, int device)
 {
     CUcontext old;
     CUresult r = slr_real.cuCtxPushCurrent(ctx);
@@ -174,7 +170,7 @@ static struct slr_block *begin_free(uint64_t generation, bool *keep, bool *known
         b = NULL;
     *known = b != NULL;
     if (b && b->state == SLR_BLOCK_USED) {
-        /* While something captures the driver has to see the free (blocks.h). */
+        /* While something captures the driver has to see the free (docs/memory.md). */
         *keep = slr_block_worth_keeping(b) && !slr_block_capturing();
         slr_block_to_busy(b);
     } else {
@@ -250,7 +246,7 @@ CUresult slr_block_free(CUdeviceptr p)
     if (!keep && remove_unpinned(b))
         return freed_for_good(b, slr_real.cuMemFree(b->base));
     /* The block is BUSY, so nobody is given it before the wait is over. */
-    CUresult r = settle(b->ctx, b->device);
+    CUresult r = settle_freed(b->ctx, b->device);
     if (r == CUDA_SUCCESS)
         return free_and_keep(b);
     /* The driver knows better; only a pinned block can not go there. */
@@ -289,7 +285,7 @@ CUresult slr_block_free_async(CUdeviceptr p, CUstream stream, slr_block_free_asy
     if (r == CUDA_SUCCESS)
         return r;
     /* A stream of another context than the current one, perhaps: later than asked for is right. */
-    r = settle(b->ctx, b->device);
+    r = settle_freed(b->ctx, b->device);
     return r == CUDA_SUCCESS ? free_and_keep(b) : still_used(b, r);
 }
 
@@ -305,4 +301,59 @@ CUresult slr_block_mem_info(size_t *free_bytes, size_t *total)
     *free_bytes += slr_free_list_unpinned(&slr_block_devices[device].free) + slr_block_devices[device].returning;
     slr_block_unlock();
     return r;
+}
+
+/* ---- pins: what keeps a block from the driver while peers or a gather use it ---- */
+
+bool slr_block_pin(uint64_t generation)
+{
+    if (!slr_block_ours())
+        return false;
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b)
+        b->pins++;
+    slr_block_unlock();
+    return b != NULL;
+}
+
+void slr_block_unpin(uint64_t generation)
+{
+    struct slr_block *chain = NULL;
+    if (!slr_block_ours())
+        return;
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b && b->pins > 0 && --b->pins == 0) {
+        if (b->state == SLR_BLOCK_FREE)
+            chain = slr_block_unwanted(b);
+        else
+            slr_block_end_unregistered(b);
+    }
+    /* Behind the lock: giving back waits for the device. */
+    slr_block_unlock();
+    slr_block_give_back(chain);
+}
+
+void slr_block_mark_collective(uint64_t generation)
+{
+    if (!slr_block_ours())
+        return;
+    slr_block_lock();
+    struct slr_block *b = slr_table_by_generation(generation);
+    if (b && !b->collective) {
+        b->collective = true;
+        slr_table_update(b);
+    }
+    slr_block_unlock();
+}
+
+bool slr_block_lives(uint64_t generation)
+{
+    if (!slr_block_ours())
+        return false;
+    slr_block_lock();
+    bool lives = slr_table_by_generation(generation) != NULL;
+    slr_block_unlock();
+    return lives;
 }

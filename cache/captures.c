@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include "base/clock.h"
-#include "base/cu.h"
+#include "base/status.h"
+#include "base/wait.h"
 #include "cache/blocks.h"
 
 /* The driver looks for captures when a synchronisation begins. So a capture waits until those that

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/device_reset.h"
+#include "cache/blocks.h"
 
-#include "base/clock.h"
-#include "cache/block_state.h"
+#include "base/wait.h"
+#include "cache/block_impl.h"
 #include "cache/handles.h"
 
 static _Atomic uint32_t resets[SLR_BLOCK_DEVICES];

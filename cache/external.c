@@ -1,13 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/external.h"
+/* Memory that the block cache did not make, entered among its blocks so that gathers can use it where it lies.
+ *
+ * What this relies on was seen on an H200 with driver 580: cuMemGetAddressRange tells the one
+ * mapping and not the reservation; memory of pools and managed memory refuse
+ * cuMemRetainAllocationHandle, plain memory as well; it works after the application has released
+ * its own handle; a small cuMemAlloc that shares a page with others is opened by itself.
+ *
+ * Life. Registered memory is the application's: when it frees it while peers may have it open,
+ * cuMemFree is the cache's (with SLIPRING_ALLOC=off it is not; then only the end of the
+ * registration waits for the peers). A virtual mapping goes when the application says so. Other
+ * processes that have mapped its memory keep the memory, not the address; so the generation has to
+ * end before the address can mean other memory, and no block may be entered that ended meanwhile:
+ *
+ *   unmapping                                       entering
+ *   1  count, list the range, end the generations   1  read the count
+ *      in it
+ *   2  the driver's cuMemUnmap                      2  ask the driver what is there
+ *   3  count, take the range off the list           3  enter, unless the count has changed, or the
+ *                                                      memory is in a range of the list
+ *
+ * Whoever asks before 2 ends is counted out, or kept out by the list. Nothing is ended in 3: by
+ * then the address may be another buffer's, which has been mapped and entered by another thread.
+ * cuMemRelease and cuMemAddressFree need nothing: the mapping keeps the memory, and an address
+ * range can only be freed when nothing is mapped there. ncclMemFree goes through cuMemUnmap. */
+#include "base/hash.h"
+#include "cache/blocks.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "cache/block_state.h"
-#include "cache/retain.h"
+#include "base/wait.h"
+#include "cache/block_impl.h"
+#include "cache/virtual.h"
 
 #define PATIENCE_MS 1000
 #define RANGES 32
@@ -28,14 +53,6 @@ void slr_not_shared(const char *why)
         key = slr_mix(key, (uint64_t)(unsigned char)*c);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "not_shared", "reason=%s msg=%s", why, "shards in this memory are staged");
-}
-
-bool slr_virtual_supported(void)
-{
-    return slr_real.cuMemRetainAllocationHandle && slr_real.cuMemGetAllocationPropertiesFromHandle &&
-           slr_real.cuMemExportToShareableHandle && slr_real.cuMemImportFromShareableHandle &&
-           slr_real.cuMemAddressReserve && slr_real.cuMemAddressFree && slr_real.cuMemMap && slr_real.cuMemUnmap &&
-           slr_real.cuMemSetAccess && slr_real.cuMemGetAccess && slr_real.cuMemRelease;
 }
 
 bool slr_external_ends_with_registration(uint64_t generation)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/handles.h"
-
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdint.h>
 #include "base/counters.h"
-#include "base/cu.h"
-#include "cache/external.h"
-#include "cache/block_state.h"
-#include "cache/retain.h"
+#include "base/status.h"
+#include "cache/block_impl.h"
+#include "cache/blocks.h"
+#include "cache/handles.h"
+#include "cache/virtual.h"
 
 /* ---- exports ---- */
 
@@ -70,7 +70,7 @@ bool slr_export_virtual(uint64_t generation)
     return copy_of(generation, &b) && b.kind == SLR_BLOCK_VIRTUAL;
 }
 
-/* The block's generation ends before its memory is unmapped (external.h). So when it still lives
+/* The block's generation ends before its memory is unmapped (external.c). So when it still lives
  * after the driver has said what is mapped at its address, that is the block's memory. */
 int slr_export_descriptor(uint64_t generation)
 {
@@ -255,4 +255,57 @@ void slr_imports_forget(int device)
         if (imports[i].state != FREE && (device < 0 || imports[i].key.device == device))
             imports[i].gone = true;
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- given by the program ---- */
+
+enum { MOST_GIVEN = 256 };
+
+static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
+static struct {
+    uintptr_t begin, end;
+} given_range[MOST_GIVEN]; /* the first `ranges` do not change any more */
+static _Atomic unsigned given_ranges;
+static _Atomic bool all_given;
+
+void slr_memory_gives_all(void)
+{
+    atomic_store(&all_given, true);
+}
+
+void slr_memory_gives_range(CUdeviceptr p, size_t bytes)
+{
+    const uintptr_t begin = (uintptr_t)p;
+    pthread_mutex_lock(&given_lock);
+    const unsigned n = atomic_load(&given_ranges);
+    bool known = false;
+    for (unsigned i = 0; i < n && !known; i++)
+        known = given_range[i].begin <= begin && begin + bytes <= given_range[i].end;
+    if (!known && n == MOST_GIVEN)
+        slr_memory_gives_all();
+    if (!known && n < MOST_GIVEN) {
+        given_range[n].begin = begin;
+        given_range[n].end = begin + bytes;
+        atomic_store(&given_ranges, n + 1);
+    }
+    pthread_mutex_unlock(&given_lock);
+}
+
+void slr_memory_gives(CUdeviceptr p)
+{
+    CUdeviceptr base;
+    size_t size;
+    if (slr_real.cuMemGetAddressRange && slr_real.cuMemGetAddressRange(&base, &size, p) == CUDA_SUCCESS)
+        slr_memory_gives_range(base, size);
+    else
+        slr_memory_gives_all();
+}
+
+bool slr_memory_given(CUdeviceptr p, size_t bytes)
+{
+    const uintptr_t begin = (uintptr_t)p;
+    bool given = atomic_load(&all_given);
+    for (unsigned i = 0; i < atomic_load(&given_ranges) && !given; i++)
+        given = given_range[i].begin < begin + bytes && begin < given_range[i].end;
+    return given;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cache/intervals.h"
+#include "cache/block_impl.h"
 
 #include <sched.h>
 #include <stdlib.h>

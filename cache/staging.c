@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/staging.h"
 
-#include "base/cu.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "cache/blocks.h"
 #include "cache/virtual.h"
 

@@ -1,34 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging memory: SLR_SLOTS slots for each communicator and rank, which its peers on the host read
- * from.
+ * from. A rank that has only one kind of peers makes only that kind of memory:
  *
- * There are two kinds of memory for it, one for each kind of peer; a rank that has only one kind
- * makes only that:
- *
- *   far    for ranks of other processes: the driver's plain cuMemAlloc memory, exported by a legacy
- *          CUDA IPC handle
- *   near   for ranks of the same process: cuMemCreate memory, mapped once with access for the
- *          devices of all of them
+ *   far    for ranks of other processes: plain cuMemAlloc memory, exported by a legacy CUDA IPC handle
+ *   near   for ranks of the same process: cuMemCreate memory, mapped once with access for the devices of all of them
  *
  * Why: CUDA ties a queued copy to the context of another device of the process when it knows the
  * memory on one side as that context's, which it does for cuMemAlloc memory and for explicit peer
  * copies. Then the other device's thread can not synchronise, free or load a kernel before that
  * copy has run, and the copy waits for what this thread has yet to enqueue. Memory of cuMemCreate
- * that both devices may access ties nothing, and neither does an import. So between ranks of one
- * process nothing of slipring's may touch another device's cuMemAlloc memory, or be a Peer call.
+ * ties nothing, nor does an import. So between ranks of one process nothing of slipring's may touch
+ * another device's cuMemAlloc memory, or be a Peer call (rule R9).
  *
- * Both kinds count towards a budget for the whole process (SLIPRING_CACHE_BYTES). Ownership: the
- * memory belongs to the rank that made it. Peers must have closed their imports, and completed
- * their copies, before it is freed: freeing an exported block that is open elsewhere is undefined
- * behaviour in CUDA. plugin/memory/deferred_free.c sees to that order. All functions need the
- * communicator's context current.
- */
+ * The memory belongs to the rank that made it, and counts towards a budget of the process
+ * (SLIPRING_CACHE_BYTES). Peers must have closed their imports, and completed their copies, before
+ * it is freed: plugin/memory/deferred_free.c. All functions need the communicator's context
+ * current. */
 #ifndef SLR_CACHE_STAGING_H
 #define SLR_CACHE_STAGING_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/real.h"
 #include "base/status.h"
 
 struct slr_staging {
@@ -42,16 +34,13 @@ static inline size_t slr_staging_bytes(const struct slr_staging *s)
     return s->far_bytes + s->near_bytes;
 }
 
-/* What is wanted: `slots` slots of at most `slot` bytes each, within `budget`. `far`: other
- * processes are to read it. `near` devices, the owner's among them and first, are to read it in
- * this process; 0: none. */
 struct slr_staging_want {
     unsigned slots;
-    size_t slot;
+    size_t slot; /* bytes of one at most, within the budget */
     uint64_t budget;
-    bool far;
-    unsigned near;
-    const CUdevice *device;
+    bool far;               /* other processes are to read it */
+    unsigned near;          /* devices that are to read it in this process, the owner's among them and first; 0: none */
+    const CUdevice *device; /* [near] */
 };
 
 /* Halves the slot down to SLR_SLOT_MIN until both the budget and the device have room; SLR_NOMEM
@@ -66,8 +55,7 @@ void slr_staging_free(struct slr_staging *s);
 /* The device was reset, and the memory went with it: only the budget is put right. */
 void slr_staging_forget(struct slr_staging *s);
 
-/* Bytes that this process holds now. */
-uint64_t slr_staging_held(void);
+uint64_t slr_staging_held(void); /* bytes that this process holds now */
 
 /* How a peer reaches the slots: by handle from another process, by address in this one. */
 struct slr_staging_export {

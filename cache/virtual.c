@@ -1,8 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include "base/status.h"
+#include "base/wait.h"
+#include "cache/block_impl.h"
+#include "cache/blocks.h"
 #include "cache/virtual.h"
 
-#include "base/cu.h"
-#include "cache/external.h"
+bool slr_virtual_supported(void)
+{
+    return slr_real.cuMemRetainAllocationHandle && slr_real.cuMemGetAllocationPropertiesFromHandle &&
+           slr_real.cuMemExportToShareableHandle && slr_real.cuMemImportFromShareableHandle &&
+           slr_real.cuMemAddressReserve && slr_real.cuMemAddressFree && slr_real.cuMemMap && slr_real.cuMemUnmap &&
+           slr_real.cuMemSetAccess && slr_real.cuMemGetAccess && slr_real.cuMemRelease;
+}
+
+/* ---- a look at the program's ---- */
+
+#define LOOK_TRIES 10 /* a millisecond apart */
+
+/* The program's calls are its readers, a look is its writer. */
+static pthread_rwlock_t books = PTHREAD_RWLOCK_INITIALIZER;
+
+static bool begin_look(void)
+{
+    /* Not a plain wait: the program may be inside cuMemUnmap, which may wait for its device. */
+    for (int i = 0; i < LOOK_TRIES; i++) {
+        if (pthread_rwlock_trywrlock(&books) == 0)
+            return true;
+        slr_sleep_ms(1);
+    }
+    return false;
+}
+
+enum slr_retain_result slr_retain(CUdeviceptr p, CUmemGenericAllocationHandle *memory)
+{
+    if (!begin_look())
+        return SLR_RETAIN_LATER;
+    if (slr_real.cuMemRetainAllocationHandle(memory, (void *)(uintptr_t)p) == CUDA_SUCCESS)
+        return SLR_RETAINED;
+    pthread_rwlock_unlock(&books);
+    return SLR_RETAIN_REFUSED;
+}
+
+void slr_retain_end(CUmemGenericAllocationHandle memory)
+{
+    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
+    pthread_rwlock_unlock(&books);
+}
+
+/* A child after fork may have the lock of a thread that is not there. */
+void slr_retain_program_begin(void)
+{
+    if (slr_block_usable())
+        pthread_rwlock_rdlock(&books);
+}
+
+void slr_retain_program_end(void)
+{
+    if (slr_block_usable())
+        pthread_rwlock_unlock(&books);
+}
+
+/* ---- slipring's own ---- */
 
 static CUmemAllocationProp prop_of(CUdevice device, bool shared)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Virtual memory of slipring's own: cuMemCreate memory, mapped at an address of its own with access
- * for some devices of this process. All functions need a context current. */
+/* Virtual memory (cuMemCreate): slipring's own, and looks at the program's. All functions need a
+ * context current. */
 #ifndef SLR_CACHE_VIRTUAL_H
 #define SLR_CACHE_VIRTUAL_H
 
@@ -8,10 +8,13 @@
 #include <stddef.h>
 #include "base/real.h"
 
-/* Where the memory is, and the devices that get access. */
+bool slr_virtual_supported(void); /* the driver has what is needed for it */
+
+/* ---- slipring's own, at an address of its own, with access for some devices of the process ---- */
+
 struct slr_virtual_devices {
-    CUdevice on;
-    unsigned count;
+    CUdevice on;    /* where the memory is */
+    unsigned count; /* of devices that get access */
     const CUdevice *device;
 };
 
@@ -24,5 +27,31 @@ CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t byte
 
 /* The address is given back, too. The caller knows that nothing uses it. */
 void slr_virtual_free(CUdeviceptr base, size_t bytes);
+
+/* ---- a look at the program's ----
+ *
+ * Between cuMemRetainAllocationHandle and cuMemRelease the program may unmap or release the same
+ * allocation, which drivers do not stand: with 580.159 on an H200 that ends in a double free inside
+ * the driver within seconds (tests/gpu/retain_race.c). Address queries are safe beside both.
+ *
+ *   slipring's look       slr_retain .. slr_retain_end         one at a time, and not beside
+ *   the program's end     cuMemUnmap, cuMemRelease (hooked)    any number at a time
+ *
+ * The program waits for a look, which waits for no device: at most about a millisecond. A look
+ * tries for a few milliseconds, and is put off then, as the program may wait for its device. */
+enum slr_retain_result {
+    SLR_RETAINED,
+    SLR_RETAIN_REFUSED, /* no memory of cuMemCreate is mapped there */
+    SLR_RETAIN_LATER    /* the program is unmapping or releasing something now */
+};
+
+/* SLR_RETAINED: *memory is the caller's until slr_retain_end, on the same thread and soon. */
+enum slr_retain_result slr_retain(CUdeviceptr p, CUmemGenericAllocationHandle *memory);
+void slr_retain_end(CUmemGenericAllocationHandle memory);
+
+/* Around the driver's cuMemUnmap and cuMemRelease as the program calls them, or what retains and
+ * releases in its name; they nest. */
+void slr_retain_program_begin(void);
+void slr_retain_program_end(void);
 
 #endif

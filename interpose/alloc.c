@@ -3,11 +3,8 @@
 
 #include "base/real.h"
 #include "base/settings.h"
-#include "cache/block_device.h"
 #include "cache/blocks.h"
-#include "cache/device_reset.h"
-#include "cache/external.h"
-#include "cache/retain.h"
+#include "cache/virtual.h"
 #include "interpose/gate_table.h"
 #include "plugin/comm/stream.h"
 

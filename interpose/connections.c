@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/once.h"
 #include "base/settings.h"
+#include "base/wait.h"
 #include "interpose/gate_table.h"
 #include "interpose/hook.h"
 #include "interpose/install.h"

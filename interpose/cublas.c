@@ -4,7 +4,7 @@
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"
-#include "kernels/gemm_workspace.h"
+#include "kernels/gemm.h"
 #include "plugin/fuse/fuse.h"
 
 #define CUBLAS_REAL(fn)                                                                                                \

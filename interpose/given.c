@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the program gives to other processes (cache/given.h). */
-#include "cache/given.h"
+/* Memory that the program gives to other processes (cache/handles.h). */
+#include "cache/handles.h"
 
 #include "base/settings.h"
 #include "interpose/elfsym.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hash.h"
 #include "interpose/hook.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include "base/log.h"
-#include "base/once.h"
+#include "base/wait.h"
 #include "interpose/gate_table.h"
 #include "interpose/reach.h"
 #include "interpose/resolve.h"

@@ -23,7 +23,7 @@ void slr_connections_install(void);
  * come behind (plugin/pending/order.h). */
 void slr_event_install(void);
 
-/* given.c: memory that the program gives to other processes (cache/given.h). */
+/* given.c: memory that the program gives to other processes (cache/handles.h). */
 void slr_given_install(void);
 
 /* graph.c: captures and graphs. When a stream captures, no context is synchronised

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds objects that bypass slipring (base/reach.h).
+/* Finds objects that bypass slipring (base/real.h).
  *
  * An object that is loaded as usual binds to slipring: preloaded, it comes before the vendors' libraries
  * in the scope that all objects begin with. Other ways:
@@ -43,7 +43,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include "base/reach.h"
+#include "base/real.h"
 
 /* Once, when NCCL is first used: from now on gathers ask (slr_reach_looks). */
 void slr_reach_install(void);

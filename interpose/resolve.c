@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/log.h"
-#include "base/once.h"
 #include "base/real.h"
+#include "base/wait.h"
 #include "interpose/dlsym.h"
 #include "interpose/elfsym.h"
 #include "interpose/gate_table.h"

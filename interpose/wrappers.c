@@ -7,9 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include "base/hash.h"
 #include "base/log.h"
-#include "base/once.h"
 #include "base/real.h"
+#include "base/wait.h"
 #include "interpose/gate_spare.h"
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"

@@ -1,36 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring's flag words: shared host memory, written and waited for by the ranks' devices with
- * stream memory operations.
+ * stream memory operations. One word for each ordered pair of ranks and direction, each in its own
+ * cache line. Words count pieces, start at 0, only grow and wrap: waits are GEQ, which the driver
+ * evaluates as a cyclic comparison. Who waits when: docs/protocol.md, 3.
  *
- * One word per ordered pair of ranks and direction, each in its own cache line (design rule R4).
- * Words count pieces, start at 0, only grow and wrap: waits are GEQ, which the driver evaluates as
- * a cyclic comparison.
- *
- *   word          written by   waited for by   meaning
- *   ready(o, r)   o            r               o has put piece number `ready` (counted from 1) into
- *                                              its staging slot, or its `send` holds it
- *   settled(o, r) o            r               1: of the gather that ends with piece `ready`, what r
- *                                              has copied from an expected place is right (ring.h)
- *   done(o, r)    r            o               r has copied piece number `done` of o
- *   open(o, r)    r            o               the gather whose first piece has this number may
- *                                              write into r's receive buffer, the reduce-scatter into
- *                                              r's slots; of this one the last piece's number: and r's
- *                                              stream has come to the call
- *   broken(o, r)  o's host     r               0 as long as what r copies from o is what o has
- *                                              published
- *
- * ready and settled are the upper and the lower half of one word of 64 bits, so that an owner says
- * both at once: a word that a device writes takes microseconds.
+ *   word           by         for   meaning
+ *   ready(o, r)    o          r     o has put piece number `ready` (from 1) into its slot, or its `send`
+ *                                   holds it
+ *   settled(o, r)  o          r     1: of the gather that ends with piece `ready`, what r has copied from
+ *                                   an expected place is right. The lower half of ready's word
+ *   done(o, r)     r          o     r has copied piece number `done` of o
+ *   open(o, r)     r          o     the gather whose first piece has this number may write into r's
+ *                                   receive buffer, the reduce-scatter into r's slots; of this the last
+ *                                   piece's number: r's stream has come to the call
+ *   broken(o, r)   o's host   r     0 as long as what r copies from o is what o has published
  *
  * A failed rank sets `broken` before it releases its own waits, because then it may write over a
- * slot that a peer reads.
+ * slot that a peer reads. After a failure a host may raise a word that its own device waits for
+ * (clear it, in the case of broken).
  *
- * A host may raise a word that its own device waits for (clear it, in the case of broken), to
- * release the wait after a failure (ring.h).
- *
- * Behind them each rank has SLR_TURNS pairs of words for calls that NCCL has (plugin/passed/nccl_turn.h).
- * No rank waits for these, and only the rank itself reads them.
- */
+ * Behind them each rank has SLR_TURNS pairs of words for calls that NCCL has
+ * (plugin/passed/nccl_turn.h), which only the rank itself reads. */
 #ifndef SLR_KERNELS_FLAGS_H
 #define SLR_KERNELS_FLAGS_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/gemm_aside.h"
+#include "kernels/gemm.h"
 
-#include "base/cu.h"
+#include "base/status.h"
 #include "kernels/gemm_lt.h"
-#include "kernels/gemm_workspace.h"
+#include "kernels/ring.h"
 
 static size_t bytes_of(struct slr_extent x)
 {

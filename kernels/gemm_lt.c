@@ -2,8 +2,6 @@
 #include "kernels/gemm_lt.h"
 
 #include <string.h>
-#include "kernels/lt_algo.h"
-#include "kernels/lt_split.h"
 
 static bool plain_type(uint32_t type)
 {

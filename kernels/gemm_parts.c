@@ -1,4 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How the parts of a GEMM are chosen (gemm_parts.h).
+ *
+ * With a wanted number (`split.parts`) the operand is cut into so many parts of equal size, whatever
+ * lies where: a part may take the end of one shard and the beginning of the next. Fewer, larger parts
+ * than shards fill the device better where a shard's part of C is not a whole number of waves of
+ * tiles. Which number is best can only be measured. Borders are multiples of up to 256 columns; the
+ * order on a rank is that in which the last bytes of the parts arrive.
+ *
+ * Without one, every shard is cut alike, the own shard too, and no part lies in two shards:
+ *
+ *   range i of a shard   its chunks [a, b) (ring.h), as columns: a column across two chunks
+ *                        belongs to the later one, and a border within a shard is moved down to a
+ *                        multiple of up to 256 columns, so that parts fill whole tiles and begin at
+ *                        aligned addresses
+ *   part                 one range of one shard
+ *   order on a rank      the ranges of the own shard, which wait for nothing; then, range by range,
+ *                        those of the shards that arrive at step 1, 2, .. nranks - 1
+ *                        (ring.h), each behind the last chunk that it reads
+ *
+ * How many ranges: few, as each part costs something beyond its columns, but a part can not begin
+ * before its data is there, and what arrives last is computed behind the gather. Of all ways to cut
+ * a shard between its chunks (eight groups of them when there are more), that one is taken which is
+ * expected to be done first, at the pace given and at half of it, added; of equal ones that with
+ * the fewest parts. The pace given is a careful one: when all goes well, the data comes twice as
+ * fast. The expectation only shapes the parts; each waits for its data, whenever that comes.
+ *
+ * Parts that are summands follow one another in the order of the ranks' shards on every
+ * rank, because the order of a sum decides its bits. They are few, as each reads and writes all of
+ * C: the shard of rank 0, which comes last to rank 1, is cut at the borders that are expected to be
+ * best for rank 1, and all that lies behind the last border is one part, over several shards. No
+ * cut at all may be best: then the GEMM is not worth it. `head` is the time that the gather has had
+ * already, beside other GEMMs, in columns' time of this one.
+ *
+ *   shards    |        0        |    1    |    2    |    3    |
+ *   parts     [  a  ][                   b                    ]
+ *
+ * With a wanted number they are equal parts as well, in the order of the columns.
+ *
+ * `split.quantum`: every part begins at a multiple of it. Where the shards do not, the operand is cut
+ * into equal parts; and where that leaves one part, the GEMM is not worth it. */
 #include "kernels/gemm_parts.h"
 
 enum {

@@ -2,9 +2,7 @@
 #include "kernels/gemm.h"
 
 #include "kernels/gemm_lt.h"
-#include "kernels/gemm_redo.h"
-#include "kernels/gemm_scalars.h"
-#include "kernels/lt_split.h"
+#include "kernels/gemm_parts.h"
 
 static bool overlap(struct slr_extent a, struct slr_extent b)
 {
@@ -193,7 +191,7 @@ bool slr_gemms_apart(const struct slr_gemm *first, const struct slr_gemm *second
 }
 
 /* Parts follow one another, so none may read what another one writes; and a GEMM that is done again
- * behind some of its parts (gemm_redo.h) writes everything anew, from what was there. */
+ * behind some of its parts (gemm_fused.c) writes everything anew, from what was there. */
 static bool reads_own_writes(const struct slr_gemm *gemm)
 {
     const struct slr_extent c = extent_c(gemm);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/gemm_workspace.h"
+#include "kernels/gemm.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -101,6 +101,11 @@ void slr_workspace_left(cublasHandle_t handle)
     pthread_mutex_unlock(&lock);
 }
 
+/* Other threads would use what is meant for this one. Those that come to a hooked GEMM wait. For those that
+ * call something else: the handle is only taken where this thread has given it a workspace since the GEMM
+ * before, as PyTorch does for each, and the time before, and no other thread has made a GEMM with it. Who
+ * changes a handle's configuration for each call keeps other threads from it meanwhile ("extreme care needs to
+ * be taken when the handle configuration is changed", cuBLAS, Thread Safety). */
 bool slr_workspace_take(cublasHandle_t handle)
 {
     pthread_mutex_lock(&lock);

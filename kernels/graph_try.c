@@ -2,7 +2,7 @@
 #include "kernels/graph_try.h"
 
 #include <time.h>
-#include "base/clock.h"
+#include "base/wait.h"
 
 /* The headers turn some names into newer ones: those that are looked up. */
 #define TEXT_(fn) #fn

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the driver can do what gathers in CUDA graphs need (ring_record.h): that the functions exist
- * does not say so. A graph of one node with words and one copy is made executable, and launched twice;
- * before each launch its nodes are changed as those of a gather are: other values of the words, another
- * source of the copy, the copy off and on. The second launch is given its values while the first may
- * still wait. Then words and bytes are compared.
+/* Whether the driver can do what gathers in CUDA graphs need (ring_record.h): that the functions
+ * exist does not say so. A graph of one node with words and one copy is launched twice, its nodes
+ * changed before each launch as a gather's are, the second time while the first may still wait;
+ * then words and bytes are compared.
  *
- * Nothing is captured: while a stream captures, the driver refuses to synchronise its context, and the
- * program may do that now (CUDA Programming Guide, stream capture). `slipring doctor`, which has its
- * context for itself, captures the same graph and goes on with slr_graph_try_use.
+ * Nothing is captured: while a stream captures, the driver refuses to synchronise its context, and
+ * the program may do that now. `slipring doctor`, which has its context for itself, captures the
+ * same graph and goes on with slr_graph_try_use.
  *
- * Nothing waits but this stream, and the host looks at it for SLR_GRAPH_TRY_MS at most. What then still
- * runs uses words and memory, so these have to stay until the stream is idle. The driver keeps a graph
- * that runs. Nothing is logged. */
+ * Nothing waits but this stream, and the host looks at it for SLR_GRAPH_TRY_MS at most. What then
+ * still runs uses words and memory, so these have to stay until the stream is idle. The driver
+ * keeps a graph that runs. Nothing is logged. */
 #ifndef SLR_KERNELS_GRAPH_TRY_H
 #define SLR_KERNELS_GRAPH_TRY_H
 
@@ -31,8 +30,8 @@ struct slr_graph_try {
     /* What there is to be changed: by slr_graph_try_make, or by the caller. */
     CUgraph graph;
     CUgraphNode words, copy;
-    /* Where it ended, when it failed: a function of the driver's, and CUDA's name of the error, "missing",
-     * "timeout" or "differs". */
+    /* Where it ended, when it failed: a function of the driver's, and CUDA's name of the error,
+     * "missing", "timeout" or "differs". */
     const char *step, *why;
 };
 

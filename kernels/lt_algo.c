@@ -1,5 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/lt_algo.h"
+/* Which algorithm computes a part of a cublasLtMatmul that was called with an algorithm.
+ *
+ * The first of these that there is; "fit" is by alignment, by the application's workspace, and in
+ * the library's view:
+ *
+ *   1. the best that the library's heuristic knows for the part among those that sum as the
+ *      application's algorithm does (the same implementation, number of splits and reduction), so
+ *      that results are the same to the last bit
+ *   2. the application's algorithm, if it fits the part
+ *   3. the best of the heuristic. It may reduce partial sums as the application's algorithm does,
+ *      or in the compute type, which is no less exact. What else the application asked of the
+ *      heuristic is not known here.
+ *
+ * The application's algorithm is not the first choice because its tiles were chosen for the whole:
+ * on an H200 parts took 1.1 to 2.5 times as long with it (docs/measurements.md).
+ *
+ * Programs call the same few shapes again and again: answers are kept in a small table.
+ *
+ * Thread-safe. The table's lock is held over copies of memory only; the library is asked without
+ * it, so that a thread which waits in the library (lazy loading) holds nobody up. Two threads with
+ * the same problem may both ask. */
+#include "kernels/gemm_lt.h"
 
 #include <pthread.h>
 #include <string.h>

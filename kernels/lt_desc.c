@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/lt_desc.h"
+#include "kernels/gemm_lt.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/reduce.h"
+#include "kernels/scatter.h"
 
 #include <string.h>
-#include "base/cu.h"
+#include "base/status.h"
 #include "kernels/reduce_args.h"
 #include "kernels/ring.h"
 

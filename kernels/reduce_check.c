@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/reduce_check.h"
+/* The sums of scatter.h once more, on the host: from the contributions, what the device has to have
+ * written, bit by bit, and how far from it another way to add them may come. For SLIPRING_VERIFY.
+ *
+ * The bits follow from reduce.cu: fp32, from the left, an average by one product in fp64, rounded once
+ * to nearest even. Of a NaN only that it is one.
+ *
+ * Another way may add in any order, in the type itself, each addition rounded; may multiply each
+ * contribution by 1 / n, rounded to the type, for an average; and may leave the type's range on the
+ * way. docs/numerics.md derives from that
+ *
+ *   |other - ours| <= 2 (n + 2) u S / divisor + (n + 2) s
+ *
+ * with S the sum of the contributions' magnitudes, u half a unit in the last place of 1, s the least
+ * subnormal number. Where S stays below the type's range both are finite, or the same infinity, or
+ * NaN; beyond that the other one may be an infinity or NaN where ours is not, and the reverse. */
+#include "kernels/scatter.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -75,7 +90,7 @@ static uint32_t rounded(enum slr_reduce_type type, float f)
 
 /* ---- one element ---- */
 
-static uint32_t sum_of(const struct slr_sums *s, size_t i)
+static uint32_t sum_of(const struct slr_checked_sums *s, size_t i)
 {
     const double factor = 1.0 / (double)s->divisor;
     float sum = value_of(s->type, load(s->type, s->in[0], i));
@@ -96,7 +111,7 @@ struct inputs {
     bool nan;
 };
 
-static struct inputs look(const struct slr_sums *s, size_t i)
+static struct inputs look(const struct slr_checked_sums *s, size_t i)
 {
     struct inputs in = {0};
     for (int r = 0; r < s->n; r++) {
@@ -112,7 +127,7 @@ static struct inputs look(const struct slr_sums *s, size_t i)
     return in;
 }
 
-static bool near(const struct slr_sums *s, size_t i, uint32_t ours_bits, uint32_t other_bits)
+static bool near(const struct slr_checked_sums *s, size_t i, uint32_t ours_bits, uint32_t other_bits)
 {
     const struct inputs in = look(s, i);
     const double ours = (double)value_of(s->type, ours_bits), other = (double)value_of(s->type, other_bits);
@@ -127,7 +142,7 @@ static bool near(const struct slr_sums *s, size_t i, uint32_t ours_bits, uint32_
     return fabs(other - ours) <= error * in.size / (double)s->divisor + terms * types[s->type].least;
 }
 
-static struct slr_sum_found check(const struct slr_sums *s)
+static struct slr_sum_found check(const struct slr_checked_sums *s)
 {
     for (size_t i = 0; i < s->count; i++) {
         const uint32_t ours = load(s->type, s->ours, i), other = load(s->type, s->other, i), want = sum_of(s, i);
@@ -174,7 +189,7 @@ static void own_arithmetic(uint64_t was)
 #error "written for x86-64 and aarch64"
 #endif
 
-struct slr_sum_found slr_reduce_check(const struct slr_sums *s)
+struct slr_sum_found slr_reduce_check(const struct slr_checked_sums *s)
 {
     const uint64_t was = plain_arithmetic();
     const struct slr_sum_found found = check(s);

@@ -89,7 +89,7 @@ static void offer(const struct slr_ring *ring, const struct slr_gather *g, struc
 }
 
 /* Says what is to be read here, then waits until everything that this rank reads has its first
- * piece, so that all ranks begin together (ring.h). What is pushed here is waited for later: it
+ * piece, so that all ranks begin together. What is pushed here is waited for later: it
  * takes nobody's engine. */
 static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t last)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the ring, for this folder only: operations on its words, and what ring.c and
- * ring_send.c, the reader's and the owner's part, know of each other. */
+/* The inside of the ring, for this folder only: operations on its words, what the reader's part
+ * (ring.c) and the owner's (ring_send.c) know of each other, and what is remembered while it is
+ * recorded. */
 #ifndef SLR_KERNELS_RING_IMPL_H
 #define SLR_KERNELS_RING_IMPL_H
 
-#include "base/cu.h"
 #include "kernels/flags.h"
-#include "kernels/ring.h"
 #include "kernels/ring_record.h"
 
 /* Operations on words that one call of the driver enqueues; a call costs more than ten of them. */
@@ -15,17 +14,16 @@ struct slr_memops {
     unsigned count;                                 /* the rest is not initialised */
 };
 
-/* word = value, behind everything that the stream has done, for the whole system. */
+/* word = value, behind everything that the stream has done, for the whole system; and until the
+ * word has reached the value. The same for words of 64 bits, and for ready(me, peer) and
+ * ready(peer, me). */
 void slr_memops_write(struct slr_memops *m, CUdeviceptr word, uint32_t value);
-/* Until the word has reached the value. */
 void slr_memops_wait(struct slr_memops *m, CUdeviceptr word, uint32_t value);
-/* The same for words of 64 bits, and for ready(me, peer) and ready(peer, me). */
 void slr_memops_write64(struct slr_memops *m, CUdeviceptr word, uint64_t value);
 void slr_memops_wait64(struct slr_memops *m, CUdeviceptr word, uint64_t value);
 void slr_memops_say_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value);
 void slr_memops_await_ready(struct slr_memops *m, const struct slr_ring *ring, int peer, uint64_t value);
-/* Until the word is 0. */
-void slr_memops_wait_zero(struct slr_memops *m, CUdeviceptr word);
+void slr_memops_wait_zero(struct slr_memops *m, CUdeviceptr word); /* until the word is 0 */
 /* Enqueues and empties it. `stream` is one of the ring's. */
 enum slr_status slr_memops_put(struct slr_ring *ring, struct slr_memops *m, CUstream stream);
 
@@ -61,16 +59,16 @@ static inline enum slr_source slr_source_of(const struct slr_gather *g, int peer
     return g->route ? g->route[peer].source : SLR_FROM_SLOT;
 }
 
-/* Puts the streams behind the entries, if any, and behind the operation before: in a group that may have
- * received what this one sends, and the words of the two must not come in another order. `publish`,
- * `own`: these streams have work. */
+/* Puts the streams behind the entries, if any, and behind the operation before: in a group that may
+ * have received what this one sends, and the words of the two must not come in another order.
+ * `publish`, `own`: these streams have work. */
 enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own);
 
 /* Makes the one stream of the ring's wait for what is on the other one now. */
 enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstream behind);
 
-/* Before pieces are numbered: what has not been told anew for very many pieces is brought up, as numbers that are compared
- * cyclically must not be half of the range apart. Under the lock of the ring's owner. */
+/* Before pieces are numbered: what has not been told anew for very many pieces is brought up, as
+ * numbers that are compared cyclically must not be half of the range apart. */
 void slr_ring_keep_up(struct slr_ring *ring);
 
 /* In which ways peers get this rank's shard: a bit for each enum slr_delivery. */
@@ -91,5 +89,31 @@ enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gath
 
 /* Writes the shard to the peers that have copied something else from an expected place. */
 enum slr_status slr_ring_correct(struct slr_ring *ring, const struct slr_gather *g, uint32_t last);
+
+/* ---- while it is recorded: ring_record.c, ring_staged.c ---- */
+
+/* `stream` has just been given the operations. */
+void slr_record_words(struct slr_ring *ring, CUstream stream, const CUstreamBatchMemOpParams *op, unsigned count);
+
+/* Puts copies on the stream, from or, where they correct, to the stand-in for the peer's place. */
+enum slr_status slr_record_copy(struct slr_ring *ring, CUstream stream, int peer, enum slr_recorded_way way,
+                                CUdeviceptr own, size_t at, size_t bytes);
+
+/* Staging, before and behind the meeting of a gather. The latter leaves `published` behind what
+ * comes from slots. */
+enum slr_status slr_record_staging(struct slr_ring *ring, const struct slr_gather *g);
+enum slr_status slr_record_staged(struct slr_ring *ring, const struct slr_gather *g);
+
+/* The end, behind the copies of the pull stream. Leaves `published` behind it, and the tail. */
+enum slr_status slr_record_rest(struct slr_ring *ring, const struct slr_gather *g);
+
+/* Puts a copy of a piece between `own` and a slot on the stream; on in replays that use it. */
+enum slr_status slr_record_slot_copy(struct slr_ring *ring, CUstream stream, const struct slr_recorded_node *copy);
+
+/* To this rank's end. */
+static inline bool slr_recorded_takes(enum slr_recorded_way way)
+{
+    return way == SLR_NODE_PULLS || way == SLR_NODE_UNSTAGES;
+}
 
 #endif

@@ -1,5 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/ring_scatter.h"
+/* The reduce-scatter (scatter.h).
+ *
+ *   sender, publish stream                           receiver, pull stream
+ *                                                      entered: wait done(me, o) >= all earlier pieces, for
+ *                                                        every o: nobody reads my slots any more
+ *                                                      write open(o, me) = first piece, for every o: send
+ *     for each part, in the order of completion:
+ *       wait for the event behind the part
+ *       its receiver's first: wait open(me, r)
+ *       copy it into my area of r's slots
+ *       write ready(me, r) = last piece that is      wait for the entry: the call's stream has come to it
+ *         there whole                                write open(o, me) = last piece, for every o
+ *                                                    wait open(me, o) >= last piece, for every o
+ *                                                    for each part of the own shard:
+ *                                                      wait ready(o, me) >= its last piece, for every o
+ *                                                      add the contributions -> recv
+ *                                                    write done(o, me) = last piece, for every o
+ *   tail stream:
+ *     wait for the sums; wait broken(o, me) = 0 for every o; wait for the copies; record finished
+ *
+ * A call is a meeting, as NCCL's: `recv` is written, and the call over, when the streams of all ranks have come
+ * to it. So what stands before it on one rank may still use a peer's `recv`, and what comes behind it may look at
+ * what stood before it on a peer. Only slots are written before, where a GEMM's parts are there early. A call
+ * without such parts begins at its entry, says `open` once, and pushes behind that. Each shard has two pieces or
+ * more.
+ *
+ * Pieces only count: a shard has as many on all ranks, whatever parts it is computed and sent in, so
+ * a sender whose GEMM was cut and one whose GEMM was not, or that had none, serve each other. Where
+ * the bounds of parts are not those of pieces, a receiver waits for a little more.
+ *
+ * Why it can not deadlock: it adds to the argument for gathers (docs/protocol.md, 3) the sequence
+ *
+ *   entered open push(1) .. push(n) meet sum(1) .. sum(m) done conclude
+ *
+ * which every rank enqueues in one piece, in the communicator's order. entered needs the peers' done of
+ * earlier operations, push the peers' open, meet theirs (it writes before it waits), sum the peers' pushes,
+ * conclude this rank's own. Events behind parts, and the entry, stand on the program's streams, before the call.
+ *
+ * In a graph (ring_record.h) nothing says in which order the driver puts nodes into its queues that no
+ * edge orders. So there that sequence is made of edges, on each rank: the pushes stand behind `open`, and
+ * meet and the sums behind the pushes. Then whatever order the driver takes is the one above. Parts of a GEMM stand in it where they like, as they wait for nobody.
+ *
+ * Failure: the words are the gathers', and so is what a dead, failed or slow peer does to them. A failed
+ * rank, whose pushes have been released, may write over what a receiver is adding: it says `broken`
+ * before, and the receiver's stream stays at conclude. */
+#include "kernels/scatter.h"
 
 #include "kernels/ring_impl.h"
 

@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a gather in a graph does otherwise (ring_record.h): staging, as many pieces at a time as there are slots,
- * and its end. */
+/* What a gather in a graph does otherwise (ring_record.h): staging, and its end.
+ *
+ * Slots are filled and read in turns of SLR_SLOTS pieces, from piece k + 1 on:
+ *
+ *   k = 0    fill the slots; meet; copy from the peers' slots
+ *   k > 0    write done(o, me) = k; wait done(me, r) >= k; fill the slots; write ready(me, r) and wait
+ *            ready(o, me) of the turn's last piece; copy from the peers' slots
+ *
+ * What is not staged waits for nothing there, and stands on a stream of its own, beside the copies
+ * from the peers' places. That slots are free for k = 0: the end of a replay waits for done(me, r) of
+ * all readers, and a launch for that of calls that were not in a graph (slr_ring_await_slots).
+ *
+ * Turns fit peers that are not in a graph, which fill a slot as soon as it has been read. These do
+ * publish(k + 1) publish(k + 2) pull(k + 1) publish(k + 3) pull(k + 2) (docs/protocol.md, 3). A turn's words before
+ * it needs their pull(k), its copies their publish(k + 2), and these need the turns before. Their
+ * publish(k + 3) needs this turn, pull(k + 1) its first words. So turns stand in that order, between
+ * publish(k + 2) and pull(k + 1), and publish(k + 3). */
 #include "kernels/ring_impl.h"
 
 static uint32_t end_of(const struct slr_gather *g, uint32_t from)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/timing.h"
-
 #include <stdlib.h>
-#include "kernels/capture_node.h"
+#include "kernels/timing.h"
 
 #define MORE 32 /* spans and pointers to events, at a time */
 
 /* Room for one more element in *list. */
-static bool grow(void **list, unsigned count, unsigned *room, size_t element)
+static bool grow_spans(void **list, unsigned count, unsigned *room, size_t element)
 {
     if (count < *room)
         return true;
@@ -30,7 +28,7 @@ void slr_timing_begin(struct slr_timing *timing)
 static bool create_event(struct slr_timing *timing)
 {
     /* With time stamps, unlike the events that only order. */
-    if (!grow((void **)&timing->event, timing->created, &timing->event_room, sizeof(CUevent)) ||
+    if (!grow_spans((void **)&timing->event, timing->created, &timing->event_room, sizeof(CUevent)) ||
         slr_real.cuEventCreate(&timing->event[timing->created], CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
         timing->broken = true;
         return false;
@@ -51,7 +49,7 @@ bool slr_timing_reserve(struct slr_timing *timing, unsigned stamps)
 static bool stamp_graph(struct slr_timing *timing, CUstream stream)
 {
     const unsigned at = timing->stamps;
-    if (!grow((void **)&timing->node, at, &timing->node_room, sizeof(CUgraphNode)) ||
+    if (!grow_spans((void **)&timing->node, at, &timing->node_room, sizeof(CUgraphNode)) ||
         slr_real.cuEventRecordWithFlags(timing->stand_in, stream, CU_EVENT_RECORD_EXTERNAL) != CUDA_SUCCESS)
         return false;
     timing->node[at] = slr_capture_node(stream);
@@ -80,7 +78,7 @@ static int stamp(struct slr_timing *timing, CUstream stream)
 void slr_timing_add(struct slr_timing *timing, const struct slr_timed_span *span)
 {
     if (span->begin < 0 || span->end < 0 ||
-        !grow((void **)&timing->span, timing->spans, &timing->span_room, sizeof *span))
+        !grow_spans((void **)&timing->span, timing->spans, &timing->span_room, sizeof *span))
         timing->cut++;
     else
         timing->span[timing->spans++] = *span;
@@ -136,4 +134,39 @@ const char *slr_span_name(enum slr_span_kind kind)
         [SLR_SPAN_WAIT] = "wait", [SLR_SPAN_GEMM] = "gemm",   [SLR_SPAN_NCCL] = "nccl", [SLR_SPAN_SUM] = "sum",
     };
     return names[kind];
+}
+
+/* ---- stamps in CUDA graphs ---- */
+
+bool slr_timing_graphs(void)
+{
+    return slr_real.cuEventRecordWithFlags && slr_real.cuGraphExecEventRecordNodeSetEvent &&
+           slr_real.cuStreamGetCaptureInfo;
+}
+
+bool slr_timing_give(CUgraphExec exec, const CUgraphNode *node, const struct slr_timing *captured,
+                     struct slr_timing *timing)
+{
+    bool given = slr_timing_reserve(timing, captured->stamps + 1);
+    for (unsigned i = 0; given && i < captured->stamps; i++)
+        given = slr_real.cuGraphExecEventRecordNodeSetEvent(exec, node[i], timing->event[i]) == CUDA_SUCCESS;
+    timing->stamps = given ? captured->stamps : 0;
+    timing->cut = captured->cut;
+    timing->broken |= !given;
+    return given;
+}
+
+bool slr_timing_launched(CUgraphExec exec, const CUgraphNode *node, const struct slr_timing *captured,
+                         struct slr_timing *timing, CUstream stream)
+{
+    bool back = true;
+    if (stream)
+        slr_timing_mark(timing, SLR_LANE_APP, stream);
+    for (unsigned i = 0; i < captured->stamps; i++)
+        back &= slr_real.cuGraphExecEventRecordNodeSetEvent(exec, node[i], captured->stand_in) == CUDA_SUCCESS;
+    if (!back) {
+        timing->created = timing->stamps = 0; /* later launches record them: nobody may use them again */
+        timing->broken = true;
+    }
+    return back;
 }

@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "kernels/ring.h"
 #include "plugin/bootstrap/acceptor.h"
 #include "plugin/comm/control.h"

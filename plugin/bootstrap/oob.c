@@ -14,10 +14,9 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
-#include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
-#include "base/once.h"
-#include "base/sha256.h"
+#include "base/wait.h"
 #include "plugin/comm/comm.h"
 
 struct message {

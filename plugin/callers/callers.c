@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/hash.h"
 #include "base/log.h"
 #include "plugin/callers/injection.h"
 #include "plugin/callers/names.h"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/once.h"
+#include "base/wait.h"
 
 enum { DEFAULT = 0, OTHERS = SLR_RANGE_DOMAINS - 1, DOMAIN_NAME = 48 };
 

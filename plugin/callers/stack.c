@@ -5,7 +5,7 @@
 #include <execinfo.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/mix.h"
+#include "base/hash.h"
 
 enum { OWN_FRAMES = 12 }; /* more than there are between the hook and here */
 

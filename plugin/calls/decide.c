@@ -3,10 +3,10 @@
 
 #include <stdio.h>
 #include "base/counters.h"
-#include "base/cu.h"
-#include "cache/captures.h"
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "base/status.h"
+#include "cache/captures.h"
 #include "plugin/callers/callers.h"
 #include "plugin/util/nccl_type.h"
 #include "plugin/util/region.h"

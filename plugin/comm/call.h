@@ -4,7 +4,7 @@
 #ifndef SLR_PLUGIN_COMM_CALL_H
 #define SLR_PLUGIN_COMM_CALL_H
 
-#include "base/collective.h"
+#include "base/counters.h"
 #include "plugin/comm/comm.h"
 #include "plugin/util/consumer.h"
 

@@ -143,7 +143,7 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
 /* The orphan that was added first, off the list; NULL: none. */
 struct slr_comm *slr_comm_take_orphan(void);
 
-/* The context of *s has been reset since it was retained (cache/device_reset.h): nothing in it is
+/* The context of *s has been reset since it was retained (cache/blocks.h): nothing in it is
  * touched any more. */
 bool slr_shared_gone(const struct slr_shared *s);
 

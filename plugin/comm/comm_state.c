@@ -7,8 +7,8 @@
 static ncclResult_t nccl_result(enum slr_status s)
 {
     static const ncclResult_t table[] = {
-#define X(id, name, nccl, doc) [SLR_##id] = nccl,
-#include "base/status.def"
+#define X(id, name, nccl) [SLR_##id] = nccl,
+        SLR_STATUSES(X)
 #undef X
     };
     return table[s];

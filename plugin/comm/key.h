@@ -18,8 +18,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "base/hash.h"
 #include "base/real.h"
-#include "base/sha256.h"
 
 struct slr_key {
     uint8_t byte[SLR_SHA256_BYTES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of the process's communicators. */
 #include <string.h>
-#include "base/clock.h"
+#include "base/wait.h"
 #include "plugin/comm/comm.h"
 
 /* A list: processes have a handful of communicators, rarely a hundred. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of a communicator that its peers use as well: its context, and whether the peers'
  * processes live. */
-#include "base/cu.h"
-#include "cache/device_reset.h"
+#include "base/status.h"
+#include "cache/blocks.h"
 #include "plugin/comm/comm.h"
 
 bool slr_shared_gone(const struct slr_shared *s)

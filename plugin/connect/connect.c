@@ -3,10 +3,10 @@
 #include "plugin/connect/connect.h"
 
 #include <time.h>
-#include "base/clock.h"
 #include "base/log.h"
-#include "plugin/connect/connect_impl.h"
+#include "base/wait.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/connect/connect_impl.h"
 #include "plugin/memory/deferred_free.h"
 
 /* ---- the word ---- */

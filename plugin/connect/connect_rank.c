@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "base/clock.h"
-#include "base/cu.h"
 #include "base/log.h"
+#include "base/status.h"
+#include "base/wait.h"
 #include "plugin/connect/connect_impl.h"
 #include "plugin/connect/graphs_try.h"
 #include "plugin/connect/sums.h"

@@ -2,10 +2,10 @@
 /* Connecting: giving staging back when memory is short. connect.h, Giving back, says why nothing
  * waits for it. */
 #include <time.h>
-#include "base/clock.h"
 #include "base/log.h"
-#include "plugin/connect/connect_impl.h"
+#include "base/wait.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/connect/connect_impl.h"
 
 #define GIVE_UP_MS 500 /* the application's allocation waits for it */
 

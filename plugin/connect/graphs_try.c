@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 #include "base/log.h"
-#include "base/reach.h"
+#include "base/real.h"
 #include "kernels/flags.h"
 #include "kernels/graph_try.h"
 #include "plugin/comm/comm.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device code that adds (kernels/reduce.h), for reduce-scatters: loaded when a communicator is made,
+/* The device code that adds (kernels/scatter.h), for reduce-scatters: loaded when a communicator is made,
  * once in a process for each device. Loading may wait for all that the device has been given; so may
  * what NCCL does at that time. At the first reduce-scatter it could wait for a peer that waits for
  * this rank. */
@@ -7,7 +7,7 @@
 #define SLR_PLUGIN_CONNECT_SUMS_H
 
 #include <stdbool.h>
-#include "kernels/reduce.h"
+#include "kernels/scatter.h"
 
 struct slr_comm;
 

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GEMM hooks' way in: finds the pending gather that this GEMM reads, and fuses the two. */
 #include "base/counters.h"
-#include "base/cu.h"
 #include "base/log.h"
 #include "base/nvtx.h"
-#include "kernels/gemm_aside.h"
+#include "base/status.h"
+#include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
-#include "kernels/gemm_sum.h"
-#include "kernels/gemm_workspace.h"
 #include "plugin/comm/watch.h"
 #include "plugin/fuse/beside.h"
-#include "plugin/transfer/expect.h"
 #include "plugin/fuse/fuse.h"
+#include "plugin/graphs/recorded.h"
 #include "plugin/passed/in_call.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
-#include "plugin/graphs/recorded.h"
 #include "plugin/produce/produce.h"
-#include "plugin/util/region.h"
+#include "plugin/transfer/expect.h"
 #include "plugin/trials/trials.h"
+#include "plugin/util/region.h"
 
 /* A GEMM, where it is to run. */
 struct consumer {

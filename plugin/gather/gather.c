@@ -3,18 +3,18 @@
 
 #include <string.h>
 #include "base/counters.h"
-#include "base/cu.h"
-#include "base/reach.h"
+#include "base/real.h"
+#include "base/status.h"
 #include "cache/blocks.h"
 #include "plugin/comm/watch.h"
-#include "plugin/transfer/expect.h"
+#include "plugin/gather/verify.h"
+#include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/product.h"
+#include "plugin/transfer/expect.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
-#include "plugin/gather/verify.h"
-#include "plugin/memory/exports.h"
 
 /* The communicator's ring for this thread: its context current, its lock held. The context first:
  * it can fail, and then there is no lock to give back. */

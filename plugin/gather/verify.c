@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/counters.h"
-#include "base/cu.h"
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "base/status.h"
 #include "plugin/passed/nccl_call.h"
 
 /* Host memory for one side: gathers are compared in windows, so that none needs as much again. */

@@ -3,9 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/cu.h"
+#include "base/status.h"
 #include "cache/blocks.h"
-#include "cache/external.h"
 #include "cache/handles.h"
 #include "cache/virtual.h"
 #include "plugin/bootstrap/oob.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
-#include "cache/external.h"
+#include "cache/blocks.h"
 #include "plugin/comm/comm.h"
 #include "plugin/connect/connect.h"
 #include "plugin/memory/exports.h"

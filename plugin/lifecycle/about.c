@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "base/real.h"
+#include "base/settings.h"
 
 enum { COMMAND_MOST = 800, SETTINGS_MOST = 600 }; /* a line has to hold both */
 

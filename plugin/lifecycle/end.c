@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for
  * errors. */
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
+#include "plugin/connect/connect.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/lifecycle/revoke.h"
-#include "plugin/tuner/explore.h"
+#include "plugin/lifecycle/watchdog.h"
+#include "plugin/memory/registration.h"
 #include "plugin/passed/nccl_turn.h"
 #include "plugin/pending/pending_state.h"
-#include "plugin/util/process.h"
-#include "plugin/memory/registration.h"
 #include "plugin/produce/product.h"
-#include "plugin/lifecycle/watchdog.h"
-#include "plugin/connect/connect.h"
+#include "plugin/tuner/explore.h"
+#include "plugin/util/process.h"
 
 /* Abort must end, within two seconds, whatever the peers, the streams and the other threads do.
  * Peers that do not even notice the failure (stopped, swapped out) are given some of that. The

@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/log.h"
+#include "base/settings.h"
 
 /* Programs count on the lowest free descriptors. */
 enum { LOWEST_FD = 100, LOOKED_AT = 8, NAME_MOST = 64 };

@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 
 #define WAIT_MS 1000
 

@@ -3,8 +3,8 @@
 #include "plugin/lifecycle/tuner_match.h"
 
 #include <string.h>
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "plugin/tuner/tune_state.h"
 #include "plugin/tuner/tuner_made.h"
 

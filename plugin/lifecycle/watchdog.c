@@ -3,12 +3,12 @@
 #include "plugin/lifecycle/watchdog.h"
 
 #include <pthread.h>
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/wait.h"
+#include "plugin/lifecycle/revoke.h"
 #include "plugin/passed/in_call.h"
 #include "plugin/passed/nccl_turn.h"
 #include "plugin/passed/passed_alone.h"
-#include "plugin/lifecycle/revoke.h"
 
 #define TURN_MS 1000  /* for a call of NCCL to end whose peer is gone */
 #define REVOKE_MS 200 /* for such a call to come back that has been told */

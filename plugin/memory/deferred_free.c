@@ -7,10 +7,9 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include "base/clock.h"
-#include "base/cu.h"
 #include "base/log.h"
-#include "cache/device_reset.h"
+#include "base/status.h"
+#include "base/wait.h"
 #include "cache/blocks.h"
 #include "plugin/comm/peer_process.h"
 

@@ -3,9 +3,8 @@
 #include "plugin/memory/exports.h"
 
 #include <time.h>
-#include "base/clock.h"
-#include "base/reach.h"
-#include "cache/external.h"
+#include "base/real.h"
+#include "base/wait.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports_impl.h"

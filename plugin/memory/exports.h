@@ -148,7 +148,7 @@ CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remot
 bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, struct slr_export *export);
 
 /* A gather's buffer that is in no block: house-keeping looks whether it can be entered
- * (cache/external.h). */
+ * (cache/blocks.h). */
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
 /* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exported blocks: the owner's side. */
 #include <unistd.h>
-#include "base/clock.h"
 #include "base/log.h"
-#include "base/reach.h"
-#include "cache/external.h"
+#include "base/real.h"
+#include "base/wait.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports_impl.h"
@@ -216,7 +215,7 @@ static void export_wanted(struct slr_comm *c)
 }
 
 /* Buffers that were in no block: memory that the application has made itself becomes a block where
- * that is possible (cache/external.h). Here, because it asks the driver. */
+ * that is possible (cache/blocks.h). Here, because it asks the driver. */
 static void enter_external(struct slr_comm *c)
 {
     struct slr_exports *exports = c->exports;

@@ -2,10 +2,9 @@
 /* Exported blocks: the rounds of the house-keeping and of the returning thread for a communicator, and
  * giving up when memory is short. */
 #include <time.h>
-#include "base/clock.h"
-#include "base/reach.h"
+#include "base/real.h"
+#include "base/wait.h"
 #include "cache/blocks.h"
-#include "cache/external.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports_impl.h"
 

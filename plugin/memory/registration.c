@@ -5,15 +5,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
-#include "base/clock.h"
 #include "base/log.h"
-#include "cache/external.h"
-#include "cache/given.h"
-#include "cache/retain.h"
-#include "plugin/comm/group_record.h"
+#include "base/wait.h"
+#include "cache/blocks.h"
+#include "cache/handles.h"
+#include "cache/virtual.h"
 #include "plugin/bootstrap/oob.h"
-#include "plugin/util/process.h"
+#include "plugin/comm/group_record.h"
 #include "plugin/memory/exports.h"
+#include "plugin/util/process.h"
 
 struct registration {
     struct slr_comm *comm; /* only compared */
@@ -285,7 +285,7 @@ ncclResult_t slr_mem_alloc(void **p, size_t bytes)
 }
 
 /* Where NCCL unmaps it in a way that is not hooked, its block ends here. NCCL retains the memory by its
- * address and releases it again, which no look may come between (cache/retain.h). */
+ * address and releases it again, which no look may come between (cache/virtual.h). */
 ncclResult_t slr_mem_free(void *p)
 {
     slr_guard++;

@@ -4,7 +4,7 @@
  *
  * The call always reaches NCCL with its own arguments, and its result and handle are what the
  * application gets. When it has succeeded with a handle, the memory is entered among the blocks if
- * it is not one already (cache/external.h), registered with the communicator's exports (exports.h),
+ * it is not one already (cache/blocks.h), registered with the communicator's exports (exports.h),
  * and the call waits until all peers have mapped it: so the buffer is used with zero copy from the
  * first gather on.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/passed/nccl_turn.h"
 
-#include "base/cu.h"
+#include "base/status.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
 #include "plugin/passed/in_call.h"

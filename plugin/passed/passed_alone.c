@@ -2,7 +2,7 @@
 #include "plugin/passed/passed_alone.h"
 
 #include <pthread.h>
-#include "base/cu.h"
+#include "base/status.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/group_record.h"
 

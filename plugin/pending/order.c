@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/pending/order.h"
 
-#include "base/cu.h"
-#include "base/reach.h"
+#include "base/real.h"
+#include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/graphs/graphs.h"
 #include "plugin/pending/pending_state.h"

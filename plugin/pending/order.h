@@ -21,7 +21,7 @@
  *   with the operation   the communicator is known to use several streams, or that is open: NCCL's
  *                        first 32 operations, until a gather comes on the same stream; or it is on
  *                        a thread's default stream, which only that thread can name; or something bypasses
- *                        slipring, and could destroy the stream (base/reach.h)
+ *                        slipring, and could destroy the stream (base/real.h)
  *   late                 else: when the first call on another stream comes, or just before the
  *                        stream is destroyed; that call waits for more than it must, once
  *
@@ -86,7 +86,7 @@ bool slr_order_elsewhere(const struct slr_comm *c, CUstream stream);
 void slr_order_before_nccl(struct slr_comm *c, CUstream stream);
 void slr_order_after_nccl(struct slr_comm *c, CUstream stream);
 
-/* Under the communicator's lock: streams may end unseen from now on (base/reach.h). Records what is late. */
+/* Under the communicator's lock: streams may end unseen from now on (base/real.h). Records what is late. */
 void slr_order_note(struct slr_comm *c);
 
 /* The stream is about to be destroyed. Cheap. */

@@ -2,11 +2,11 @@
 #include "plugin/pending/pending_state.h"
 
 #include <time.h>
-#include "base/cu.h"
 #include "base/nvtx.h"
-#include "kernels/gemm_aside.h"
-#include "plugin/pending/order.h"
+#include "base/status.h"
+#include "kernels/gemm.h"
 #include "plugin/comm/watch.h"
+#include "plugin/pending/order.h"
 
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_comm *list; /* of pending communicators, the latest first; under the table lock */

@@ -83,7 +83,7 @@
  * operation of the communicator is not; the next gather waits for it, too.)
  *
  * Aside. A GEMM on a holder that reads all that is gathered at once may run on a stream of the ring's
- * (kernels/gemm_aside.h). The holder is joined with that, too, and what overtakes the gather on it has to
+ * (kernels/gemm.h). The holder is joined with that, too, and what overtakes the gather on it has to
  * be a GEMM of other memory than that one's. As if something had overtaken there, no event carries the gather
  * from this holder any more. Other holders are joined with the gather alone.
  *

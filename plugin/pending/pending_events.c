@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Carriers: events of the application that take pending gathers from stream to stream (pending.h).
  */
-#include "base/cu.h"
+#include "base/status.h"
 #include "cache/captures.h"
 #include "kernels/gemm.h"
 #include "plugin/graphs/graphs.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the gate tells, handed to those that it concerns (pending.h). */
-#include "base/cu.h"
+#include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/pending/pending_state.h"
 

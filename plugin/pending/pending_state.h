@@ -48,7 +48,7 @@ struct slr_pending {
     bool carried;          /* an event was to be recorded on the origin: the ring is carrying */
     _Atomic bool shown;    /* the host may have seen its end, and nothing was joined; under the table lock alone */
     _Atomic bool read;     /* a GEMM that consumes it is being enqueued: fuse.c */
-    struct slr_gemm aside; /* while some holder has that: gemm_aside.h */
+    struct slr_gemm aside; /* while some holder has that: kernels/gemm.h */
     CUevent carrier[SLR_CARRIERS];
     unsigned carriers;
     uint64_t unseen;       /* the count of pending_events.c for which `carrier` holds */

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/mix.h"
+#include "base/hash.h"
 #include "cache/blocks.h"
 #include "plugin/comm/call.h"
 #include "plugin/places/places_impl.h"

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/collective.h"
+#include "base/counters.h"
 
 #define SLR_PLACES 512u
 #define SLR_PLACES_ALL (SLR_PLACES + 33u)

@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include "base/cu.h"
-#include "base/reach.h"
+#include "base/real.h"
+#include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/timeline/timeline.h"
 

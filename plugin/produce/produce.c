@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/counters.h"
-#include "base/cu.h"
 #include "base/log.h"
-#include "base/reach.h"
+#include "base/real.h"
+#include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/graphs_try.h"

@@ -5,7 +5,7 @@
  *   learn    A reduce-scatter of a size and type that the ring could have looks for the GEMM that wrote
  *            what it sends among the latest ones, and so its *pair* is known: the GEMM's sizes, types
  *            and operations, and the shard of a communicator.
- *   expect   A GEMM of a known pair is computed in blocks (kernels/gemm_block.h), the peers' shards
+ *   expect   A GEMM of a known pair is computed in blocks (kernels/gemm.h), the peers' shards
  *            first and the own one last, beginning with the next rank's, with an event behind each. It is
  *            a product then (product.h).
  *   wrong    The reduce-scatter does not come, or is not the one: the product is dropped, and the GEMM
@@ -13,7 +13,7 @@
  *            expected any more, until it has been seen as often again.
  *
  * Only this rank's own GEMM follows from an expectation, never what it tells others or how it answers:
- * ranks need not expect alike (kernels/ring_scatter.h).
+ * ranks need not expect alike (kernels/ring_scatter.c).
  *
  * GEMMs are looked at from the first such reduce-scatter of the process on (SLR_GEMM_WATCH_PRODUCTS),
  * but not any more when none of the first ones was of what a GEMM has computed. One that slipring keeps

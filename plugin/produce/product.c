@@ -2,8 +2,8 @@
 #include "plugin/produce/product.h"
 
 #include <stdlib.h>
-#include "base/cu.h"
-#include "base/reach.h"
+#include "base/real.h"
+#include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
 

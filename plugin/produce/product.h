@@ -2,7 +2,7 @@
 /* Products: outputs of GEMMs that a reduce-scatter is expected to send, computed in parts with an event
  * behind each (produce.h). The reduce-scatter may send the parts as they complete, before its stream has come
  * to the call, only if nothing can change the output between the GEMM and the call. Everything else it does
- * stands behind the call's entry (kernels/ring_scatter.h).
+ * stands behind the call's entry (kernels/ring_scatter.c).
  *
  * A product is *live* from when its parts are enqueued to the first of these:
  *
@@ -40,8 +40,8 @@
 #ifndef SLR_PLUGIN_PRODUCE_PRODUCT_H
 #define SLR_PLUGIN_PRODUCE_PRODUCT_H
 
-#include "kernels/gemm_block.h"
-#include "kernels/ring_scatter.h"
+#include "kernels/gemm.h"
+#include "kernels/scatter.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/observed.h"
 

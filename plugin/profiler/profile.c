@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/log.h"
-#include "base/once.h"
+#include "base/wait.h"
 #include "plugin/comm/call.h"
 #include "plugin/tuner/tuner_made.h"
 #include "plugin/util/nccl_type.h"

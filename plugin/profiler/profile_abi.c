@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables that NCCL loads, one for each version of its profiler interface (abi/profiler.h). They
  * only translate. */
-#include "base/once.h"
+#include "base/wait.h"
 #include "plugin/abi/profiler.h"
 #include "plugin/profiler/profile_core.h"
 #include "plugin/util/nccl_names.h"

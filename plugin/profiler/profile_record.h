@@ -16,7 +16,7 @@
 #define SLR_PLUGIN_PROFILER_PROFILE_RECORD_H
 
 #include <stdatomic.h>
-#include "base/clock.h"
+#include "base/wait.h"
 #include "plugin/profiler/profile_core.h"
 
 #define SLR_EXPECT_UNKNOWN 0xffffu

@@ -4,17 +4,17 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/cu.h"
 #include "base/log.h"
-#include "base/reach.h"
+#include "base/real.h"
+#include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
 #include "plugin/connect/graphs_try.h"
-#include "plugin/pending/pending_state.h"
-#include "plugin/pending/order.h"
 #include "plugin/graphs/record_memory.h"
 #include "plugin/graphs/recorded.h"
+#include "plugin/pending/order.h"
+#include "plugin/pending/pending_state.h"
 #include "plugin/record/replay.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"

@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/counters.h"
-#include "base/cu.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "cache/blocks.h"
-#include "plugin/transfer/expect.h"
 #include "plugin/gather/gather.h"
+#include "plugin/graphs/recorded.h"
+#include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/record/record.h"
-#include "plugin/graphs/recorded.h"
+#include "plugin/transfer/expect.h"
 #include "plugin/transfer/transfer.h"
-#include "plugin/memory/exports.h"
 
 struct slr_replay {
     struct slr_recorded_graph *graph;

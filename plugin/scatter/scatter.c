@@ -2,8 +2,8 @@
 #include "plugin/scatter/scatter.h"
 
 #include "base/counters.h"
-#include "base/cu.h"
-#include "base/reach.h"
+#include "base/real.h"
+#include "base/status.h"
 #include "cache/blocks.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"

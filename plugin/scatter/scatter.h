@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder scatter/: one reduce-scatter, from the decision to the ring or NCCL (kernels/ring_scatter.h),
+/* The folder scatter/: one reduce-scatter, from the decision to the ring or NCCL (kernels/scatter.h),
  * fused with the GEMM before it where that has left a product (plugin/produce/).
  *
  * The decision uses facts that are equal on all ranks (R1), as a gather's does; whether there is a
@@ -8,7 +8,7 @@
 #ifndef SLR_PLUGIN_SCATTER_SCATTER_H
 #define SLR_PLUGIN_SCATTER_SCATTER_H
 
-#include "kernels/reduce.h"
+#include "kernels/scatter.h"
 #include "plugin/produce/product.h"
 #include "plugin/record/record.h"
 
@@ -34,14 +34,14 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered);
  * (plugin/record/record.h), with these differences:
  *
  *   what        all of it is fixed but the numbers in the words: parts of the program's C go into the
- *               peers' slots, and the sums into the program's buffer (kernels/ring_scatter.h). So nothing
+ *               peers' slots, and the sums into the program's buffer (kernels/ring_scatter.c). So nothing
  *               has to be mapped, nothing is agreed on at a launch, and a launch waits for nobody's host
  *   memory      the slots, which the communicator keeps as long as a graph holds a call of it; the
  *               program's buffers, as all that is captured uses them
  *   the GEMM    before it, in the same capture: in blocks, if it is expected (plugin/produce/captured.h).
  *               A wrong guess is found while it is captured; then the GEMM is in parts for nothing, in every
  *               replay, and the call sends what stands in C behind all that it comes behind
- *   order       sums and pushes are ordered by edges: kernels/ring_scatter.h says why
+ *   order       sums and pushes are ordered by edges: kernels/ring_scatter.c says why
  *   words       a replay's numbers follow those of the communicator's calls before it, as a call's outside of
  *               graphs: replays, calls, and gathers in graphs and outside may come in any turn, and peers may
  *               make the same call outside of a graph
@@ -58,7 +58,7 @@ extern const struct slr_capture slr_capture_scatter;
 
 /* SLIPRING_VERIFY of reduce-scatters. NCCL's sums need not be the ring's, so each rank also gets what
  * all ranks contribute to its shard, through NCCL, from their send buffers as they are when the call
- * stands on the stream, and compares (kernels/reduce_check.h):
+ * stands on the stream, and compares (kernels/reduce_check.c):
  *
  *   check=sum    the ring's result is, bit by bit, the sum of the contributions. This finds what the ring
  *                took too early, as of a GEMM whose output something has changed since

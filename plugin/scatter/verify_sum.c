@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 #include "base/counters.h"
-#include "base/cu.h"
 #include "base/log.h"
 #include "base/nvtx.h"
-#include "kernels/reduce_check.h"
+#include "base/status.h"
+#include "kernels/scatter.h"
 #include "plugin/comm/stream.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
@@ -120,11 +120,11 @@ static enum slr_status fetch(const struct slr_call *call, uint8_t *host, size_t 
 static struct slr_sum_found look(const struct slr_call *call, const uint8_t *host, size_t bytes)
 {
     const int n = call->comm->nranks;
-    struct slr_sums s = {.n = n,
-                         .divisor = slr_scatter_divisor(call),
-                         .ours = host + (size_t)n * bytes,
-                         .other = host + (size_t)(n + 1) * bytes,
-                         .count = bytes / slr_type_bytes(call->type)};
+    struct slr_checked_sums s = {.n = n,
+                                 .divisor = slr_scatter_divisor(call),
+                                 .ours = host + (size_t)n * bytes,
+                                 .other = host + (size_t)(n + 1) * bytes,
+                                 .count = bytes / slr_type_bytes(call->type)};
     slr_scatter_type(call->type, &s.type);
     for (int r = 0; r < n; r++)
         s.in[r] = host + (size_t)r * bytes;

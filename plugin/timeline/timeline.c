@@ -4,13 +4,13 @@
 
 #include <stdlib.h>
 #include <time.h>
-#include "base/cu.h"
 #include "base/log.h"
-#include "base/once.h"
+#include "base/status.h"
+#include "base/wait.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/comm/group_record.h"
-#include "plugin/util/process.h"
 #include "plugin/timeline/timeline_impl.h"
+#include "plugin/util/process.h"
 
 #define EXIT_WAIT_S 1 /* seconds */
 /* The house-keeping thread is woken when so many records are in use, and again for each so many

@@ -24,7 +24,7 @@
  * because the program computes on those.
  *
  * A gather that is captured into a graph has a record, too, which is shared by the graphs that hold
- * the gather, and has no times: what a replay's record is made from (kernels/timing_graph.h).
+ * the gather, and has no times: what a replay's record is made from (kernels/timing.h).
  *
  *   capture  free    --captured-->                                      open
  *            open    --pending in the capture no more-->                closed
@@ -47,7 +47,7 @@
 #ifndef SLR_PLUGIN_TIMELINE_TIMELINE_H
 #define SLR_PLUGIN_TIMELINE_TIMELINE_H
 
-#include "kernels/timing_graph.h"
+#include "kernels/timing.h"
 #include "plugin/comm/watch.h"
 
 #define SLR_TIMELINE_RECORDS 256

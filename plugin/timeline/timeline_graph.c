@@ -2,8 +2,7 @@
 /* Calls that are captured into CUDA graphs, and their replays (timeline.h). */
 #include <stdlib.h>
 #include <string.h>
-#include "cache/block_device.h"
-#include "cache/device_reset.h"
+#include "cache/blocks.h"
 #include "kernels/ring_record.h"
 #include "plugin/timeline/timeline_impl.h"
 

@@ -4,7 +4,7 @@
 #define SLR_PLUGIN_TIMELINE_TIMELINE_IMPL_H
 
 #include <pthread.h>
-#include "kernels/device_clock.h"
+#include "kernels/timing.h"
 #include "plugin/timeline/timeline.h"
 
 enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER, SLR_TIMED_SCATTER };

@@ -2,8 +2,8 @@
 /* What was measured, as lines of the log (docs/tracing.md). Only the reader is here, one at a time.
  */
 #include "base/counters.h"
-#include "base/cu.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "plugin/timeline/timeline_impl.h"
 #include "plugin/util/nccl_type.h"
 

@@ -2,7 +2,7 @@
 #include "plugin/transfer/expect.h"
 
 #include <stdlib.h>
-#include "base/mix.h"
+#include "base/hash.h"
 
 #define PLACES 256     /* a peer; about as many as a large model has gathers in a step */
 #define BLOCKS 64      /* a peer; of this rank's that it sends from */

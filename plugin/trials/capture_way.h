@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/collective.h"
+#include "base/counters.h"
 
 /* Whether it is the ring's. `wish`: what this rank would say, were it the first. `shard`: bytes, below 2^62; not 0. */
 bool slr_capture_way(_Atomic uint64_t *word, unsigned words, size_t shard, const struct slr_collective *kind,

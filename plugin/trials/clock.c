@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/trials/clock.h"
 
-#include "base/clock.h"
-#include "base/cu.h"
+#include "base/status.h"
+#include "base/wait.h"
 
 /* Of an event's time, ms. */
 #define RESOLUTION 0.0005f

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/trials/find.h"
 
+#include "base/hash.h"
 #include "base/log.h"
-#include "base/mix.h"
 #include "plugin/comm/call.h"
 #include "plugin/trials/known.h"
 #include "plugin/trials/small.h"

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/collective.h"
+#include "base/counters.h"
 
 #define SLR_CONTEXT_CALLS 3
 #define SLR_CONTEXT_OFTEN 4u

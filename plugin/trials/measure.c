@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The times of a communicator's calls. */
 #include <string.h>
-#include "base/cu.h"
-#include "kernels/gemm_sum.h"
+#include "base/status.h"
+#include "kernels/gemm.h"
 #include "plugin/trials/known.h"
 #include "plugin/trials/trials.h"
 #include "plugin/trials/trials_impl.h"
@@ -248,7 +248,7 @@ static bool reads_all(const struct slr_comm *c, const struct slr_gemm *gemm)
 }
 
 /* Under the communicator's lock. A GEMM that needs all of the gather may stand right before one that consumes it in parts, and
- * runs beside that (kernels/gemm_aside.h): then both are measured, and it is that one's row. `end`: where it was enqueued. */
+ * runs beside that (kernels/gemm.h): then both are measured, and it is that one's row. `end`: where it was enqueued. */
 static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, CUstream end)
 {
     struct slr_trials *t = c->trials;

@@ -3,9 +3,9 @@
 #include "plugin/trials/trials.h"
 
 #include <stdlib.h>
-#include "plugin/comm/group_record.h"
+#include "base/hash.h"
 #include "base/log.h"
-#include "base/mix.h"
+#include "plugin/comm/group_record.h"
 #include "plugin/trials/capture_way.h"
 #include "plugin/trials/known.h"
 #include "plugin/trials/small.h"

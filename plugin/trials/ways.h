@@ -80,7 +80,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/collective.h"
+#include "base/counters.h"
 #include "plugin/comm/trial_row.h"
 
 /* The stages of the trials of a site, one after the other; a stage's number, `again` of a

@@ -4,13 +4,13 @@
 
 #include <pthread.h>
 #include <string.h>
-#include "base/cu.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/group_record.h"
-#include "plugin/util/nccl_names.h"
 #include "plugin/tuner/tune_state.h"
 #include "plugin/tuner/tuner.h"
+#include "plugin/util/nccl_names.h"
 
 /* Channels of the candidates of one algorithm and protocol; 0: NCCL's number. TIMERS: calls in
  * flight in the process. One that finds no timer uses up its candidate's turn all the same, as the

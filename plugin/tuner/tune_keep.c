@@ -4,8 +4,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/settings.h"
+#include "base/wait.h"
 #include "plugin/tuner/tune_state.h"
 #include "plugin/tuner/tune_write.h"
 

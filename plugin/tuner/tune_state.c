@@ -3,9 +3,10 @@
 #include "plugin/tuner/tune_state.h"
 
 #include <errno.h>
+#include "base/hash.h"
 #include "base/log.h"
-#include "base/once.h"
 #include "base/settings.h"
+#include "base/wait.h"
 
 static struct slr_tune_state state;
 static struct slr_once once;

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/mix.h"
+#include "base/hash.h"
 #include "plugin/tuner/tune_text.h"
 #include "plugin/util/nccl_names.h"
 

@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/collective.h"
+#include "base/counters.h"
 #include "plugin/util/consumer.h"
 
 #define SLR_TUNE_MAX_BYTES (1u << 20) /* of a file */

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "base/clock.h"
+#include "base/wait.h"
 #include "plugin/tuner/tune_merge.h"
 
 #define TRIES 8 /* while others replace it as well */

@@ -4,11 +4,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "plugin/util/process.h"
-#include "plugin/util/nccl_names.h"
 #include "plugin/tuner/tune_state.h"
+#include "plugin/util/nccl_names.h"
+#include "plugin/util/process.h"
 
 _Thread_local bool slr_tuner_simulating __attribute__((tls_model("initial-exec")));
 

@@ -6,7 +6,7 @@
  * the application's call. */
 #include "plugin/abi/tuner.h"
 
-#include "base/once.h"
+#include "base/wait.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/tuner/tuner_made.h"
 #include "plugin/util/process.h"

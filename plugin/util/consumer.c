@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include "base/mix.h"
+#include "base/hash.h"
 
 static const char ops[] = {[CUBLAS_OP_N] = 'n', [CUBLAS_OP_T] = 't', [CUBLAS_OP_C] = 'c'};
 

@@ -6,6 +6,7 @@
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/settings.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two GEMMs behind a gather of X, k x total: the gradient of a weight, C1 = W1 X', a sum over what is gathered, in 16 bits;
  * and behind it C2 = W2' X, which can be computed part by part. Whatever else the program does between and behind the two
- * must not notice that the second may begin before the first (kernels/gemm_aside.h).
+ * must not notice that the second may begin before the first (kernels/gemm.h).
  *
  *   aside RANKS CASE        CASE is a name of the table below, or "list"
  *

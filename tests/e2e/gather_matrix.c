@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The largest has all the pieces that a shard is cut into with so many ranks (kernels/plan.c). */
+/* The largest has all the pieces that a shard is cut into with so many ranks (kernels/ring_open.c). */
 static const size_t sizes[] = {1, 3, 4096, (1u << 20) + 5, 0};
 #define LARGEST(nranks) (((size_t)64 << 20) / (size_t)(nranks) + 5)
 

@@ -152,7 +152,7 @@ static void go(struct player *p, struct op *op)
         CUDA(cudaLaunchHostFunc(p->stream[op->stream], go_now, op));
 }
 
-/* What the program has allocated, and peers may have mapped, the second library does not free (base/reach.h). */
+/* What the program has allocated, and peers may have mapped, the second library does not free (base/real.h). */
 static void renew(struct player *p, const struct way *way, int buffer)
 {
     const struct way *by = way == player_second() ? p->of[buffer] : way;

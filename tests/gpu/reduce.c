@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over ranks (kernels/reduce.h) on a GPU: are they exact, and how much memory do few blocks move?
+/* Sums over ranks (kernels/scatter.h) on a GPU: are they exact, and how much memory do few blocks move?
  *
  * Exact: all types, numbers of ranks, alignments and special values of tests/unit/reduce_cases.h, compared bit by bit
  * with the CPU; a sum of more than 2^32 elements; the same bits with any number of blocks. Then a table: GB/s read and
@@ -15,8 +15,8 @@
  *   --quick   small sizes, as on the software GPU
  *   --table   only the table
  */
-#include "kernels/reduce.h"
 #include "kernels/reduce_args.h"
+#include "kernels/scatter.h"
 #include "tests/unit/reduce_cases.h"
 
 #define FUNCTIONS(X)                                                                                                   \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the driver keeps its books of an allocation when one thread retains it by its address and releases it again
- * while another unmaps and releases it: the reason for cache/retain.h. Needs a real GPU.
+ * while another unmaps and releases it: the reason for cache/virtual.h. Needs a real GPU.
  *
  *   usage: retain_race [seconds per trial]
  *

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "cache/block_table.h"
+#include "cache/block_impl.h"
 #include "cache/blocks.h"
 
 enum { SIZE = 2 << 20 };

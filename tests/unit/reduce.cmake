@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sums over ranks (kernels/reduce.h): as the library calls them, on the software GPU's model of them; and their device code itself, run
+# Sums over ranks (kernels/scatter.h): as the library calls them, on the software GPU's model of them; and their device code itself, run
 # on the host. Included by CMakeLists.txt.
 # One at a time: with two jobs Criterion itself leaks now and then, as AddressSanitizer finds.
 slr_unit_test(reduce test_reduce.c JOBS 1 LIBS slr_kernels softgpu_cuda Threads::Threads)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sums over ranks (kernels/reduce.h) have to give, and the cases that are tried: on the software GPU, with the
+/* What sums over ranks (kernels/scatter.h) have to give, and the cases that are tried: on the software GPU, with the
  * device code on the host, and on a GPU.
  *
  * A case lies in one arena: the contributions one after another, then a place for the result, `span` bytes each, every

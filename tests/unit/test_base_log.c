@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a line looks like, in both forms. */
+#include "base/hash.h"
 #include "base/log.h"
 #include "log_helpers.h"
 #include <errno.h>

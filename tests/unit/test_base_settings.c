@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/settings_internal.h"
+#include "base/settings.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "block_calls.h"
-#include "cache/classes.h"
+#include "cache/block_impl.h"
 
 static void mark(CUdeviceptr p)
 {

@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 #include "block_calls.h"
-#include "cache/classes.h"
-#include "cache/device_reset.h"
+#include "cache/block_impl.h"
+#include "cache/blocks.h"
 
 Test(blocks, nothing_is_kept_during_a_capture)
 {

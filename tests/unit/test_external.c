@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include "cache/external.h"
+#include "cache/blocks.h"
 #include "cache/handles.h"
 #include "fake_ipc.h"
 

@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 #include "kernels/gemm_lt.h"
-#include "kernels/lt_algo.h"
+#include "kernels/ring.h"
 
 enum { M = 8, N = 24, K = 10, LDC = 16, WORKSPACE = 4096 };
 static char a[M * K * 4], b[K * N * 4], bias[N * 4], workspace[WORKSPACE];

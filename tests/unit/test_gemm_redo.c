@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/gemm_lt.h"
-#include "kernels/gemm_redo.h"
+#include "kernels/gemm_parts.h"
 
 enum { NRANKS = 3, SHARD = 4, COLS = NRANKS * SHARD, K = 5, OTHER = 6, LDC = 14, CHUNKS = 2, PARTS = NRANKS * CHUNKS };
 #define STREAM ((CUstream)(uintptr_t)0x1234)

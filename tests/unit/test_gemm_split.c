@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
 #include "kernels/gemm.h"
+#include "kernels/ring.h"
 
 enum { RANKS = 4, COLS = 6, K = 10, OTHER = 8 };
 /* In this order: what follows C or the weight is the receive buffer. */

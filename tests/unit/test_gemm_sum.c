@@ -3,8 +3,9 @@
  * The fake library computes at once, on the host. */
 #include <criterion/criterion.h>
 #include <string.h>
-#include "kernels/gemm_redo.h"
-#include "kernels/gemm_sum.h"
+#include "kernels/gemm.h"
+#include "kernels/gemm_lt.h"
+#include "kernels/gemm_parts.h"
 
 enum { NRANKS = 3, SHARD = 4, K = NRANKS * SHARD, ROWS = 5, OTHER = 6, LDC = 8, CHUNKS = 2, PARTS = NRANKS * CHUNKS };
 #define STREAM ((CUstream)(uintptr_t)0x1234)

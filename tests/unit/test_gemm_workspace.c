@@ -2,7 +2,7 @@
 /* Which workspace a handle has. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
-#include "kernels/gemm_workspace.h"
+#include "kernels/gemm.h"
 
 static bool full;
 void *__real_calloc(size_t n, size_t bytes);

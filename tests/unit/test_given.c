@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that others may reach: whole allocations, for good, and all when it is not known which. */
 #include <criterion/criterion.h>
-#include "cache/given.h"
+#include "cache/handles.h"
 
 /* Each megabyte is an allocation, but what lies at 0. */
 static CUresult range(CUdeviceptr *base, size_t *size, CUdeviceptr p)

@@ -3,7 +3,7 @@
  * tests/forms. */
 #include <criterion/criterion.h>
 #include <string.h>
-#include "base/clock.h"
+#include "base/wait.h"
 #include "kernels/graph_try.h"
 
 static enum { HONEST, KEEPS_WORDS, KEEPS_COPY, KEEPS_ON, KEEPS_OFF, LATE_WORDS, STUCK } lie;

@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
-#include "base/clock.h"
+#include "base/wait.h"
 #include "plugin/passed/in_call.h"
 
 #define STUCK_MS SLR_IN_CALL_LOOK_MS /* the limit: one look in time */

@@ -3,8 +3,7 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include "cache/classes.h"
-#include "cache/intervals.h"
+#include "cache/block_impl.h"
 
 static struct slr_interval interval(uint64_t n)
 {

@@ -2,7 +2,7 @@
 /* What a cublasLtMatmul has besides its matrices: extents, and what a part is given. */
 #include <criterion/criterion.h>
 #include <string.h>
-#include "kernels/lt_split.h"
+#include "kernels/gemm_lt.h"
 
 enum { M = 512, N = 768, K = 640, LINES = 5 /* of 128 in K */, AUX_LD = 640 };
 static char scales[8][1 << 20], aux[1 << 20], bias[1 << 16];

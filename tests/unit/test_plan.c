@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
-#include "kernels/plan.h"
+#include "kernels/ring.h"
 
 /* The pieces and the chunks cover the shard exactly, in order, and fit a slot. */
 static void check(size_t shard, int nranks, size_t slot, uint32_t wanted)

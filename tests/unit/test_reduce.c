@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over ranks as the library calls them (kernels/reduce.h), on the software GPU: it loads the PTX, knows its kernels
+/* Sums over ranks as the library calls them (kernels/scatter.h), on the software GPU: it loads the PTX, knows its kernels
  * by their names, and has its own model of what they do (tests/softgpu/driver/device_reduce.c). */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <unistd.h>
-#include "kernels/reduce.h"
+#include "kernels/scatter.h"
 #include "tests/unit/reduce_cases.h"
 
 TestSuite(reduce, .timeout = 100);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over ranks as SLIPRING_VERIFY computes them again (kernels/reduce_check.h): bit by bit against the reference of
+/* Sums over ranks as SLIPRING_VERIFY computes them again (kernels/scatter.h): bit by bit against the reference of
  * reduce_cases.h, with all kinds of values; and what it takes for the result of another order. */
 #include <criterion/criterion.h>
-#include "kernels/reduce_check.h"
+#include "kernels/scatter.h"
 #include "tests/unit/reduce_cases.h"
 
 TestSuite(reduce_check, .timeout = 100);
@@ -15,7 +15,7 @@ static void run(const struct reduce_case *c, unsigned char *arena, size_t bytes)
     (void)bytes;
     const size_t size = c->count * case_bytes(c->type), at = c->count / 2;
     unsigned char *ours = malloc(size);
-    struct slr_sums s = {
+    struct slr_checked_sums s = {
         .type = types[c->type], .n = c->n, .divisor = c->divisor, .ours = ours, .other = ours, .count = c->count};
     for (int r = 0; r < c->n; r++)
         s.in[r] = arena + case_at(c, r);
@@ -67,13 +67,13 @@ Test(reduce_check, all_of_16_bits)
             const double sum = (double)(float)(case_value(type, in[0]) + case_value(type, in[1]));
             const uint16_t want = (uint16_t)case_nearest(type, sum),
                            half = (uint16_t)case_nearest(type, (double)(float)(sum / 2));
-            struct slr_sums s = {.type = types[type],
-                                 .n = 2,
-                                 .divisor = 1,
-                                 .in = {&in[0], &in[1]},
-                                 .ours = &want,
-                                 .other = &want,
-                                 .count = 1};
+            struct slr_checked_sums s = {.type = types[type],
+                                         .n = 2,
+                                         .divisor = 1,
+                                         .in = {&in[0], &in[1]},
+                                         .ours = &want,
+                                         .other = &want,
+                                         .count = 1};
             struct slr_sum_found found = slr_reduce_check(&s);
             cr_assert(found.fault == SLR_SUM_RIGHT, "%#x + %#x: %#x, want %#x", in[0], in[1], want, found.want);
             s.divisor = 2;
@@ -89,7 +89,8 @@ static enum slr_sum_fault judge(int type, float divisor, const uint32_t *in, int
 {
     uint32_t values[8];
     unsigned char bytes[8][4] = {{0}}, ours[4] = {0}, others[4] = {0};
-    struct slr_sums s = {.type = types[type], .n = n, .divisor = divisor, .ours = ours, .other = others, .count = 1};
+    struct slr_checked_sums s = {
+        .type = types[type], .n = n, .divisor = divisor, .ours = ours, .other = others, .count = 1};
     for (int r = 0; r < n; r++) {
         values[r] = in[r];
         memcpy(bytes[r], &values[r], 4);
@@ -215,7 +216,7 @@ Test(reduce_check, the_first)
         b[i] = 1;
         ours[i] = other[i] = (float)(i + 1);
     }
-    const struct slr_sums s = {
+    const struct slr_checked_sums s = {
         .type = SLR_REDUCE_F32, .n = 2, .divisor = 1, .in = {a, b}, .ours = ours, .other = other, .count = 100};
     other[41] = 3;
     ours[42] = 7;
@@ -244,7 +245,7 @@ Test(reduce_check, whatever_the_thread_does)
     const uint32_t sum[2] = {4, 0x40000000};                            /* which is 2, rounded to even */
     for (unsigned bits = 0; bits < 8; bits++) {
         const unsigned set = 0x1f80 | (bits & 1 ? 0x8040 : 0) | (bits >> 1) << 13;
-        const struct slr_sums s = {
+        const struct slr_checked_sums s = {
             .type = SLR_REDUCE_F32, .n = 2, .divisor = 1, .in = {in, third}, .ours = sum, .other = sum, .count = 2};
         const unsigned was = mode(set);
         const struct slr_sum_found found = slr_reduce_check(&s);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/sha256.h"
+#include "base/hash.h"
 
 static void expect(const struct slr_sha256 *h, const char *want)
 {

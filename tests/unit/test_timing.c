@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records and the device's clock (kernels/timing.h, kernels/device_clock.h) on a fake device whose clock has another zero, and
+/* Records and the device's clock (kernels/timing.h, kernels/timing.h) on a fake device whose clock has another zero, and
  * perhaps another rate, than the host's. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <time.h>
-#include "base/clock.h"
-#include "kernels/device_clock.h"
-#include "kernels/timing_graph.h"
+#include "base/wait.h"
+#include "kernels/timing.h"
 
 /* An event: the device's time at its record, in nanoseconds. The device runs an event `latency` ns after its record;
  * -1: never. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "kernels/gemm_sum.h"
+#include "kernels/gemm.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/trials/small.h"
 #include "plugin/tuner/tune_keep.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include <libgen.h>
 #include <limits.h>
-#include "base/settings_internal.h"
+#include "base/settings.h"
 #include "tools/doctor/doctor.h"
 
 extern char **environ;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/mix.h"
+#include "base/hash.h"
 
 bool sym_phases_open(struct sym_phases *p, int nranks, sym_phase_fn over, void *ctx)
 {

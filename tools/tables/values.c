@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/tables/tables.h"
-#include "base/settings_internal.h"
+#include "base/settings.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL that does nothing but note which function was called last. As in NCCL, the pnccl name is the same function. */
-#include "base/nccl_later.h"
+#include "base/real.h"
 #include <string.h>
 
 const char *fake_nccl_last(void);

@@ -5,22 +5,22 @@
 #include <execinfo.h>
 #include <string.h>
 #include "cache/blocks.h"
-#include "kernels/gemm_workspace.h"
-#include "plugin/lifecycle/about.h"
+#include "kernels/gemm.h"
 #include "plugin/calls/calls.h"
 #include "plugin/comm/stream.h"
 #include "plugin/fuse/fuse.h"
+#include "plugin/graphs/graphs.h"
+#include "plugin/graphs/recorded.h"
+#include "plugin/lifecycle/about.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
-#include "plugin/record/graph_launch.h"
-#include "plugin/graphs/graphs.h"
-#include "plugin/record/record.h"
-#include "plugin/graphs/recorded.h"
-#include "plugin/record/replay.h"
 #include "plugin/pending/opening.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
+#include "plugin/record/graph_launch.h"
+#include "plugin/record/record.h"
+#include "plugin/record/replay.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

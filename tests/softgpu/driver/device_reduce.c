@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model of the library's sums over ranks (kernels/reduce.h says what they are): for each element in turn, in fp32
+/* The model of the library's sums over ranks (kernels/scatter.h says what they are): for each element in turn, in fp32
  * and in the order of the ranks, then one multiplication and one rounding. Arithmetic is IEEE's, and a NaN that comes of
  * it is the one that NVIDIA's devices give (PTX ISA, add). */
 #include "../blas/float16.h"

@@ -1,15 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One-time work that survives a fork: pthread_once hangs in a child whose parent forked while
- * another thread was at the work. Here the word holds the pid of the process that works on it, so
- * the child sees that nobody in its own process does, and takes over. */
-#ifndef SLR_BASE_ONCE_H
-#define SLR_BASE_ONCE_H
+/* How the host's threads wait: its clock, and work that one of them does for all. */
+#ifndef SLR_BASE_WAIT_H
+#define SLR_BASE_WAIT_H
 
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
 #include <unistd.h>
 
+/* Of CLOCK_MONOTONIC. */
+static inline uint64_t slr_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static inline uint64_t slr_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Or less, when a signal comes. */
+static inline void slr_sleep_ms(unsigned ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
+}
+
+/* One-time work that survives a fork: pthread_once hangs in a child whose parent forked while
+ * another thread was at the work. Here the word names the process at work, so the child sees that
+ * nobody in its own is, and takes over. */
 #define SLR_ONCE_DONE (-1)
 
 struct slr_once {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/sha256.h"
-
 #include <string.h>
+#include "base/hash.h"
 
 /* The first 32 bits of the fractional parts of the square roots of the first 8 primes. */
 static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -23,7 +22,7 @@ static uint32_t rotate(uint32_t x, unsigned n)
     return x >> n | x << (32 - n);
 }
 
-static void expand(const uint8_t *block, uint32_t w[64])
+static void expand_block(const uint8_t *block, uint32_t w[64])
 {
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 |
@@ -39,7 +38,7 @@ static void expand(const uint8_t *block, uint32_t w[64])
 static void compress(uint32_t state[8], const uint8_t *block)
 {
     uint32_t w[64], v[8];
-    expand(block, w);
+    expand_block(block, w);
     memcpy(v, state, sizeof v);
     for (int i = 0; i < 64; i++) {
         uint32_t choose = (v[4] & v[5]) ^ (~v[4] & v[6]);
