@@ -333,7 +333,7 @@ static void tell(const struct parse *p, const char *full, size_t full_len, const
     p->complain(p->ctx, name, full + full_len + 1, expected, nearest ? near_name : NULL);
 }
 
-static void take(const struct parse *p, const struct slr_setting_row *row, const char *full, size_t full_len)
+static void take_variable(const struct parse *p, const struct slr_setting_row *row, const char *full, size_t full_len)
 {
     size_t i = (size_t)(row - slr_setting_rows);
     const char *value = full + full_len + 1;
@@ -361,7 +361,7 @@ void slr_settings_parse(struct slr_settings *s, char *const *envp, slr_settings_
             continue;
         const struct slr_setting_row *row = slr_setting_find(name, len);
         if (row)
-            take(&p, row, *entry, prefix + len);
+            take_variable(&p, row, *entry, prefix + len);
         else
             tell(&p, *entry, prefix + len, "a setting that exists (see: slipring env)", slr_setting_nearest(name, len));
     }

@@ -63,7 +63,7 @@ void slr_capture_given(unsigned long long capture)
 }
 
 /* What points to it, or to NULL. Under the lock. */
-static struct given **find(unsigned long long capture)
+static struct given **find_given(unsigned long long capture)
 {
     struct given **at = &given;
     while (*at && (*at)->capture != capture)
@@ -76,7 +76,7 @@ void slr_capture_given_ends(unsigned long long capture)
     if (!atomic_load(&any_given))
         return;
     pthread_mutex_lock(&lock);
-    struct given **at = find(capture), *g = *at;
+    struct given **at = find_given(capture), *g = *at;
     if (g)
         *at = g->next;
     pthread_mutex_unlock(&lock);
@@ -88,7 +88,7 @@ bool slr_capture_is_given(unsigned long long capture)
     if (!atomic_load(&any_given))
         return false;
     pthread_mutex_lock(&lock);
-    const bool is = *find(capture) || atomic_load(&forgotten);
+    const bool is = *find_given(capture) || atomic_load(&forgotten);
     pthread_mutex_unlock(&lock);
     return is;
 }

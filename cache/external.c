@@ -71,7 +71,7 @@ static bool attribute(void *out, CUpointer_attribute what, CUdeviceptr p)
 }
 
 /* What the driver says of the memory at `p`. NULL: it can be entered; else why not. */
-static const char *look(CUdeviceptr p, size_t bytes, struct slr_block *b)
+static const char *ask_driver(CUdeviceptr p, size_t bytes, struct slr_block *b)
 {
     int device = -1, legacy = 0;
     CUdeviceptr base = 0;
@@ -130,7 +130,7 @@ static bool is_leaving(const struct slr_block *b)
 }
 
 /* Under the lock. */
-static struct slr_block *enter(const struct slr_block *seen)
+static struct slr_block *enter_block(const struct slr_block *seen)
 {
     struct slr_block *b = slr_table_overlap(seen->base, seen->size);
     if (b) /* entered meanwhile; a block of another shape is not understood */
@@ -154,7 +154,7 @@ static struct slr_block *enter(const struct slr_block *seen)
 /* Under the lock. */
 static bool enter_at(const struct slr_block *seen, bool registered, CUdeviceptr p, struct slr_place *out)
 {
-    struct slr_block *b = enter(seen);
+    struct slr_block *b = enter_block(seen);
     if (b) {
         b->registrations += registered;
         *out = place_of(b, p);
@@ -191,7 +191,7 @@ static enum entering enter_seen(CUdeviceptr p, size_t bytes, bool registered, st
     /* Before the driver is asked: an unmapping that begins meanwhile is noticed when the block is
      * to be entered. */
     uint64_t before = count_now();
-    const char *why = look(p, bytes, &seen);
+    const char *why = ask_driver(p, bytes, &seen);
     if (!why && seen.kind == SLR_BLOCK_VIRTUAL)
         why = look_virtual(seen.base);
     if (!why && seen.kind == SLR_BLOCK_REGISTERED && !registered)

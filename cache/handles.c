@@ -11,7 +11,7 @@
 
 /* ---- exports ---- */
 
-static bool copy_of(uint64_t generation, struct slr_block *out)
+static bool copy_of_block(uint64_t generation, struct slr_block *out)
 {
     slr_block_lock();
     const struct slr_block *b = slr_block_ours() ? slr_table_by_generation(generation) : NULL;
@@ -49,7 +49,7 @@ static void make_handle(struct slr_block *b)
 bool slr_export_block(uint64_t generation, struct slr_export *out)
 {
     struct slr_block b;
-    if (!copy_of(generation, &b))
+    if (!copy_of_block(generation, &b))
         return false;
     *out = (struct slr_export){.base = b.base, .size = b.size, .kind = SLR_EXPORT_DESCRIPTOR};
     if (b.kind == SLR_BLOCK_VIRTUAL)
@@ -67,7 +67,7 @@ bool slr_export_block(uint64_t generation, struct slr_export *out)
 bool slr_export_virtual(uint64_t generation)
 {
     struct slr_block b;
-    return copy_of(generation, &b) && b.kind == SLR_BLOCK_VIRTUAL;
+    return copy_of_block(generation, &b) && b.kind == SLR_BLOCK_VIRTUAL;
 }
 
 /* The block's generation ends before its memory is unmapped (external.c). So when it still lives
@@ -77,7 +77,7 @@ int slr_export_descriptor(uint64_t generation)
     struct slr_block b;
     CUmemGenericAllocationHandle memory;
     int fd = SLR_EXPORT_REFUSED;
-    if (!copy_of(generation, &b) || b.kind != SLR_BLOCK_VIRTUAL)
+    if (!copy_of_block(generation, &b) || b.kind != SLR_BLOCK_VIRTUAL)
         return SLR_EXPORT_REFUSED;
     enum slr_retain_result retained = slr_retain(b.base, &memory);
     if (retained != SLR_RETAINED)
@@ -108,20 +108,20 @@ static struct import {
 } imports[SLR_IMPORTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool same(const struct slr_import_key *a, const struct slr_import_key *b)
+static bool same_key(const struct slr_import_key *a, const struct slr_import_key *b)
 {
     return a->generation == b->generation && a->process == b->process && a->device == b->device;
 }
 
 /* The entry of the key, or NULL; `*free_at`: an empty one, if any. */
-static struct import *find(const struct slr_import_key *key, struct import **free_at)
+static struct import *find_import(const struct slr_import_key *key, struct import **free_at)
 {
     *free_at = NULL;
     for (int i = 0; i < SLR_IMPORTS; i++) {
         struct import *m = &imports[i];
         if (m->state == FREE)
             *free_at = m;
-        else if (same(&m->key, key))
+        else if (same_key(&m->key, key))
             return m;
     }
     return NULL;
@@ -166,7 +166,7 @@ static bool open_now(struct import *m, const struct slr_export *e, int descripto
 static bool must_open(const struct slr_import_key *key, const struct slr_export *e, int descriptor, struct import **at,
                       enum slr_import_result *result)
 {
-    struct import *empty, *m = *at = find(key, &empty);
+    struct import *empty, *m = *at = find_import(key, &empty);
     if (m && m->state == OPEN && !m->gone) {
         m->uses++;
         atomic_fetch_add(&slr_counters.import_hits, 1);
@@ -234,7 +234,7 @@ bool slr_import_close(const struct slr_import_key *key)
 {
     struct import *empty;
     pthread_mutex_lock(&lock);
-    struct import *m = find(key, &empty);
+    struct import *m = find_import(key, &empty);
     bool last = was_last(m);
     pthread_mutex_unlock(&lock);
     if (!last)

@@ -125,7 +125,7 @@ static void measure_rate(struct slr_device_clock *clock)
 }
 
 /* `best` becomes the base when its bracket is tighter than what the present one's has grown to. */
-static void take(struct slr_device_clock *clock, uint64_t at, uint64_t half)
+static void adopt_base(struct slr_device_clock *clock, uint64_t at, uint64_t half)
 {
     if (clock->known && half + RESOLUTION_NS >= grown(clock, distance(at, clock->base_ns)))
         return;
@@ -161,7 +161,7 @@ bool slr_device_clock_look(struct slr_device_clock *clock)
         swap(&clock->best, &clock->attempt);
     }
     if (best_half != UINT64_MAX) {
-        take(clock, best_at, best_half);
+        adopt_base(clock, best_at, best_half);
         clock->patience_ns = PATIENCE_NS;
         /* No attempt ended: the stream did not run. Without any base more patience is worth its
      * time. */

@@ -5,7 +5,7 @@
 #include "kernels/gemm_lt.h"
 #include "kernels/ring.h"
 
-static size_t bytes_of(struct slr_extent x)
+static size_t extent_bytes(struct slr_extent x)
 {
     return x.end - x.begin;
 }
@@ -50,7 +50,7 @@ static enum slr_status stand_behind(struct slr_ring *ring, CUstream stream)
     return slr_ring_join(ring, ring->aside);
 }
 
-static cublasStatus_t place(cublasHandle_t handle, CUstream stream, uintptr_t workspace, size_t bytes)
+static cublasStatus_t set_handle(cublasHandle_t handle, CUstream stream, uintptr_t workspace, size_t bytes)
 {
     const cublasStatus_t r = slr_real.cublasSetStream_v2(handle, (cudaStream_t)stream);
     return r == CUBLAS_STATUS_SUCCESS ? slr_real.cublasSetWorkspace_v2(handle, (void *)workspace, bytes) : r;
@@ -61,14 +61,14 @@ static bool call_handle(const struct slr_ring *ring, const struct slr_gemm *gemm
 {
     const struct slr_extent given = slr_workspace_of(gemm->handle);
     cudaStream_t stream;
-    if (!slr_real.cublasSetStream_v2 || !slr_real.cublasSetWorkspace_v2 || !bytes_of(given) ||
+    if (!slr_real.cublasSetStream_v2 || !slr_real.cublasSetWorkspace_v2 || !extent_bytes(given) ||
         slr_real.cublasGetStream(gemm->handle, &stream) != CUBLAS_STATUS_SUCCESS || !slr_workspace_take(gemm->handle))
         return false;
-    *result = place(gemm->handle, ring->aside, ring->scratch, bytes_of(given));
+    *result = set_handle(gemm->handle, ring->aside, ring->scratch, extent_bytes(given));
     if (*result == CUBLAS_STATUS_SUCCESS)
         *result = slr_gemm_whole(gemm);
     const bool enqueued = *result == CUBLAS_STATUS_SUCCESS;
-    const cublasStatus_t back = place(gemm->handle, (CUstream)stream, given.begin, bytes_of(given));
+    const cublasStatus_t back = set_handle(gemm->handle, (CUstream)stream, given.begin, extent_bytes(given));
     slr_workspace_return(gemm->handle);
     if (!enqueued && back == CUBLAS_STATUS_SUCCESS)
         return false;
@@ -89,7 +89,8 @@ static bool call_lt(const struct slr_ring *ring, const struct slr_gemm *gemm, cu
 
 bool slr_gemm_aside(struct slr_ring *ring, const struct slr_gemm *gemm, CUstream stream, cublasStatus_t *result)
 {
-    if (!has_objects(ring) || !has_scratch(ring, bytes_of(workspace_of(gemm))) || stand_behind(ring, stream) != SLR_OK)
+    if (!has_objects(ring) || !has_scratch(ring, extent_bytes(workspace_of(gemm))) ||
+        stand_behind(ring, stream) != SLR_OK)
         return false;
     if (!(gemm->lt ? call_lt : call_handle)(ring, gemm, result))
         return false;

@@ -124,7 +124,7 @@ static double expected(const struct slr_parts *walk, uint64_t borders, double pa
     return now;
 }
 
-static void choose(struct slr_parts *walk, double pace)
+static void choose_borders(struct slr_parts *walk, double pace)
 {
     const double overhead = slr_parts_overhead(walk->split.other, walk->split.rows);
     double least = 0;
@@ -211,7 +211,7 @@ struct slr_parts slr_parts_of(const struct slr_plan *plan, const struct slr_gemm
     if (pace > 0 && !walk.split.parts && split->sums)
         choose_sum(&walk, pace);
     else if (pace > 0 && !walk.split.parts)
-        choose(&walk, pace);
+        choose_borders(&walk, pace);
     return walk;
 }
 
@@ -248,7 +248,7 @@ bool slr_part_reads(const struct slr_parts *walk, const struct slr_part *part, i
     return true;
 }
 
-static void take(const struct slr_parts *walk, struct slr_part *part)
+static void range_part(const struct slr_parts *walk, struct slr_part *part)
 {
     const int64_t first = border(walk, walk->begin), last = border(walk, walk->end);
     *part = (struct slr_part){.col = shard_begin(walk, walk->step) + first, .cols = last - first};
@@ -347,7 +347,7 @@ static bool next_range_of_a_shard(struct slr_parts *walk, struct slr_part *part)
         walk->step++;
     else if (!next_range(walk))
         return false;
-    take(walk, part);
+    range_part(walk, part);
     return true;
 }
 

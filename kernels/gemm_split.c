@@ -83,7 +83,7 @@ static bool touches_either(struct slr_extent x, const struct slr_gather *g, int 
 enum { LONGEST_SCALAR = 16 }; /* a complex of fp64 */
 
 /* alpha or beta; wherever it is. */
-static bool near(const void *p, struct slr_extent x)
+static bool scalar_near(const void *p, struct slr_extent x)
 {
     return overlap(extent_of(p, LONGEST_SCALAR), x);
 }
@@ -101,8 +101,8 @@ static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather 
 {
     struct slr_extent recv = extent_recv(g, nranks), other = on_a ? extent_b(gemm) : extent_a(gemm);
     if (touches_either(extent_c(gemm), g, nranks) || overlap(other, recv) ||
-        (near(gemm->alpha, recv) && scalar_in(gemm, gemm->alpha, recv)) ||
-        (near(gemm->beta, recv) && scalar_in(gemm, gemm->beta, recv)))
+        (scalar_near(gemm->alpha, recv) && scalar_in(gemm, gemm->alpha, recv)) ||
+        (scalar_near(gemm->beta, recv) && scalar_in(gemm, gemm->beta, recv)))
         return true;
     for (int i = 0; i < SLR_GEMM_READS; i++)
         if (overlap(gemm->read[i], recv))
@@ -148,7 +148,7 @@ struct ranges {
 };
 _Static_assert(SLR_GEMM_WRITES < 4 + SLR_GEMM_READS, "one more than the written ones fits");
 
-static void add(struct ranges *to, struct slr_extent x)
+static void add_range(struct ranges *to, struct slr_extent x)
 {
     to->x[to->n++] = x;
 }
@@ -156,25 +156,25 @@ static void add(struct ranges *to, struct slr_extent x)
 static struct ranges read_by(const struct slr_gemm *gemm)
 {
     struct ranges r = {.n = 0};
-    add(&r, extent_a(gemm));
-    add(&r, extent_b(gemm));
-    add(&r, extent_of(gemm->alpha, LONGEST_SCALAR));
-    add(&r, extent_of(gemm->beta, LONGEST_SCALAR));
+    add_range(&r, extent_a(gemm));
+    add_range(&r, extent_b(gemm));
+    add_range(&r, extent_of(gemm->alpha, LONGEST_SCALAR));
+    add_range(&r, extent_of(gemm->beta, LONGEST_SCALAR));
     for (int i = 0; i < SLR_GEMM_READS; i++)
-        add(&r, gemm->read[i]);
+        add_range(&r, gemm->read[i]);
     return r;
 }
 
 static struct ranges written_by(const struct slr_gemm *gemm, bool workspace)
 {
     struct ranges r = {.n = 0};
-    add(&r, extent_c(gemm));
+    add_range(&r, extent_c(gemm));
     for (int i = workspace ? 0 : 1; i < SLR_GEMM_WRITES; i++)
-        add(&r, gemm->written[i]);
+        add_range(&r, gemm->written[i]);
     return r;
 }
 
-static bool meet(const struct ranges *a, const struct ranges *b)
+static bool ranges_meet(const struct ranges *a, const struct ranges *b)
 {
     for (unsigned i = 0; i < a->n; i++)
         for (unsigned j = 0; j < b->n; j++)
@@ -187,7 +187,8 @@ bool slr_gemms_apart(const struct slr_gemm *first, const struct slr_gemm *second
 {
     const struct ranges reads[] = {read_by(first), read_by(second)};
     const struct ranges writes[] = {written_by(first, false), written_by(second, true)};
-    return !meet(&writes[0], &reads[1]) && !meet(&writes[0], &writes[1]) && !meet(&reads[0], &writes[1]);
+    return !ranges_meet(&writes[0], &reads[1]) && !ranges_meet(&writes[0], &writes[1]) &&
+           !ranges_meet(&reads[0], &writes[1]);
 }
 
 /* Parts follow one another, so none may read what another one writes; and a GEMM that is done again

@@ -25,7 +25,7 @@ _Atomic bool slr_workspaces;
 static _Atomic bool lost; /* a handle's could not be noted */
 
 /* Under the lock. Where the handle's entry is linked, or where a new one is to be. */
-static struct given **find(cublasHandle_t handle)
+static struct given **find_handle(cublasHandle_t handle)
 {
     struct given **at = &given[(uintptr_t)handle * 0x9e3779b97f4a7c15u >> 58];
     while (*at && (*at)->handle != handle)
@@ -37,7 +37,7 @@ _Static_assert(BUCKETS == 1 << (64 - 58), "find() yields an index");
 void slr_workspace_set(cublasHandle_t handle, const void *p, size_t bytes)
 {
     pthread_mutex_lock(&lock);
-    struct given **at = find(handle);
+    struct given **at = find_handle(handle);
     if (!*at && (*at = calloc(1, sizeof **at)) != NULL)
         (*at)->handle = handle;
     if (*at) {
@@ -59,7 +59,7 @@ void slr_workspace_reset(cublasHandle_t handle)
     if (!atomic_load(&slr_workspaces))
         return;
     pthread_mutex_lock(&lock);
-    struct given *g = *find(handle);
+    struct given *g = *find_handle(handle);
     if (g)
         g->at = (struct slr_extent){0};
     pthread_mutex_unlock(&lock);
@@ -70,7 +70,7 @@ void slr_workspace_forget(cublasHandle_t handle)
     if (!atomic_load(&slr_workspaces))
         return;
     pthread_mutex_lock(&lock);
-    struct given **at = find(handle), *g = *at;
+    struct given **at = find_handle(handle), *g = *at;
     if (g)
         *at = g->next;
     pthread_mutex_unlock(&lock);
@@ -81,7 +81,7 @@ void slr_workspace_entered(cublasHandle_t handle)
 {
     struct given *g;
     pthread_mutex_lock(&lock);
-    while ((g = *find(handle)) != NULL && g->taken)
+    while ((g = *find_handle(handle)) != NULL && g->taken)
         pthread_cond_wait(&returned, &lock);
     if (g) {
         g->inside++;
@@ -93,7 +93,7 @@ void slr_workspace_entered(cublasHandle_t handle)
 void slr_workspace_left(cublasHandle_t handle)
 {
     pthread_mutex_lock(&lock);
-    struct given *g = *find(handle);
+    struct given *g = *find_handle(handle);
     if (g) {
         g->inside -= g->inside > 0; /* it may have got its first workspace meanwhile */
         g->fresh = false;
@@ -109,7 +109,7 @@ void slr_workspace_left(cublasHandle_t handle)
 bool slr_workspace_take(cublasHandle_t handle)
 {
     pthread_mutex_lock(&lock);
-    struct given *g = *find(handle);
+    struct given *g = *find_handle(handle);
     const bool own = g && g->fresh && g->again && g->inside == 1 && !g->shared && pthread_equal(g->by, pthread_self());
     if (own)
         g->taken = true;
@@ -120,7 +120,7 @@ bool slr_workspace_take(cublasHandle_t handle)
 void slr_workspace_return(cublasHandle_t handle)
 {
     pthread_mutex_lock(&lock);
-    struct given *g = *find(handle);
+    struct given *g = *find_handle(handle);
     if (g)
         g->taken = false;
     pthread_cond_broadcast(&returned);
@@ -135,7 +135,7 @@ struct slr_extent slr_workspace_of(cublasHandle_t handle)
     if (atomic_load(&lost))
         return (struct slr_extent){0, UINTPTR_MAX};
     pthread_mutex_lock(&lock);
-    const struct given *g = *find(handle);
+    const struct given *g = *find_handle(handle);
     if (g)
         at = g->at;
     pthread_mutex_unlock(&lock);

@@ -49,24 +49,24 @@ static CUdeviceptr word(const struct slr_graph_try *t, int i)
     return t->dword + 8 * (CUdeviceptr)i;
 }
 
-static CUdeviceptr place(const struct slr_graph_try *t, int i)
+static CUdeviceptr memory_at(const struct slr_graph_try *t, int i)
 {
     return t->memory + 8 * (CUdeviceptr)i;
 }
 
-static uint64_t bytes_of(int i)
+static uint64_t pattern_of(int i)
 {
     return 0x9e3779b97f4a7c15u * (uint64_t)(i + 1);
 }
 
 CUdeviceptr slr_graph_try_from(const struct slr_graph_try *t)
 {
-    return place(t, FROM_1);
+    return memory_at(t, FROM_1);
 }
 
 CUdeviceptr slr_graph_try_to(const struct slr_graph_try *t)
 {
-    return place(t, TO);
+    return memory_at(t, TO);
 }
 
 /* ---- nodes ---- */
@@ -94,8 +94,8 @@ static CUDA_MEMCPY3D copy_from(const struct slr_graph_try *t, int from)
 {
     return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
                            .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                           .srcDevice = place(t, from),
-                           .dstDevice = place(t, TO),
+                           .srcDevice = memory_at(t, from),
+                           .dstDevice = memory_at(t, TO),
                            .WidthInBytes = 8,
                            .Height = 1,
                            .Depth = 1};
@@ -137,13 +137,13 @@ static bool move(struct slr_graph_try *t, CUdeviceptr to, CUdeviceptr from)
     return WENT(t, cuMemcpyAsync, to, from, 8, t->stream);
 }
 
-static bool fill(struct slr_graph_try *t)
+static bool fill_memory(struct slr_graph_try *t)
 {
     atomic_store(&t->word[WORD], 0);
     for (int i = SOURCE_1; i < SLR_GRAPH_TRY_WORDS; i++)
-        atomic_store(&t->word[i], i <= BEFORE ? bytes_of(i) : 0);
-    return move(t, place(t, FROM_1), word(t, SOURCE_1)) && move(t, place(t, FROM_2), word(t, SOURCE_2)) &&
-           move(t, place(t, TO), word(t, BEFORE));
+        atomic_store(&t->word[i], i <= BEFORE ? pattern_of(i) : 0);
+    return move(t, memory_at(t, FROM_1), word(t, SOURCE_1)) && move(t, memory_at(t, FROM_2), word(t, SOURCE_2)) &&
+           move(t, memory_at(t, TO), word(t, BEFORE));
 }
 
 static bool change(struct slr_graph_try *t, CUgraphExec exec, uint64_t value, int from, bool on)
@@ -158,7 +158,7 @@ static bool change(struct slr_graph_try *t, CUgraphExec exec, uint64_t value, in
 }
 
 /* The stream's work, for a second at most. */
-static bool settle(struct slr_graph_try *t)
+static bool wait_idle(struct slr_graph_try *t)
 {
     const uint64_t end = slr_now_ms() + SLR_GRAPH_TRY_MS;
     CUresult r;
@@ -174,9 +174,9 @@ static bool compare(struct slr_graph_try *t)
 {
     if (atomic_load(&t->word[SEEN_WORD]) != FIRST || atomic_load(&t->word[WORD]) != SECOND)
         return failed(t, "cuGraphExecBatchMemOpNodeSetParams", "differs");
-    if (atomic_load(&t->word[SEEN_OFF]) != bytes_of(BEFORE))
+    if (atomic_load(&t->word[SEEN_OFF]) != pattern_of(BEFORE))
         return failed(t, "cuGraphNodeSetEnabled", "differs");
-    if (atomic_load(&t->word[SEEN_ON]) != bytes_of(SOURCE_2))
+    if (atomic_load(&t->word[SEEN_ON]) != pattern_of(SOURCE_2))
         return failed(t, "cuGraphExecMemcpyNodeSetParams", "differs");
     return true;
 }
@@ -186,10 +186,11 @@ bool slr_graph_try_use(struct slr_graph_try *t)
     CUgraphExec exec = NULL;
     if (!WENT(t, cuGraphInstantiate, &exec, t->graph, 0))
         return false;
-    const bool good = fill(t) && change(t, exec, FIRST, FROM_1, false) && WENT(t, cuGraphLaunch, exec, t->stream) &&
-                      move(t, word(t, SEEN_WORD), word(t, WORD)) && move(t, word(t, SEEN_OFF), place(t, TO)) &&
-                      change(t, exec, SECOND, FROM_2, true) && WENT(t, cuGraphLaunch, exec, t->stream) &&
-                      move(t, word(t, SEEN_ON), place(t, TO)) && settle(t) && compare(t);
+    const bool good = fill_memory(t) && change(t, exec, FIRST, FROM_1, false) &&
+                      WENT(t, cuGraphLaunch, exec, t->stream) && move(t, word(t, SEEN_WORD), word(t, WORD)) &&
+                      move(t, word(t, SEEN_OFF), memory_at(t, TO)) && change(t, exec, SECOND, FROM_2, true) &&
+                      WENT(t, cuGraphLaunch, exec, t->stream) && move(t, word(t, SEEN_ON), memory_at(t, TO)) &&
+                      wait_idle(t) && compare(t);
     slr_real.cuGraphExecDestroy(exec);
     return good;
 }

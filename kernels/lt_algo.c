@@ -196,7 +196,7 @@ static int ask(const struct slr_lt_problem *problem, cublasLtMatmulHeuristicResu
     return good;
 }
 
-static bool choose(const struct slr_lt_problem *problem, cublasLtMatmulAlgo_t *out)
+static bool choose_algo(const struct slr_lt_problem *problem, cublasLtMatmulAlgo_t *out)
 {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int count = ask(problem, found), i = 0;
@@ -221,7 +221,7 @@ static bool look_up(const struct key *key, struct entry *out)
     return out->used && memcmp(&out->key, key, sizeof *key) == 0;
 }
 
-static void keep(const struct entry *entry)
+static void remember_algo(const struct entry *entry)
 {
     pthread_mutex_lock(&lock);
     *entry_of(&entry->key) = *entry;
@@ -235,8 +235,8 @@ bool slr_lt_algo(const struct slr_lt_problem *problem, cublasLtMatmulAlgo_t *out
     /* Two threads may both ask; they get the same answer, and the later one is kept. */
     if (!look_up(&key, &entry)) {
         entry = (struct entry){.used = true, .key = key};
-        entry.found = choose(problem, &entry.algo);
-        keep(&entry);
+        entry.found = choose_algo(problem, &entry.algo);
+        remember_algo(&entry);
     }
     *out = entry.algo;
     return entry.found;

@@ -27,7 +27,7 @@ static enum slr_status load_now(CUfunction f)
                                : SLR_CU(cuFuncGetAttribute, &registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f);
 }
 
-static enum slr_status load(struct slr_reduce *r)
+static enum slr_status load_module(struct slr_reduce *r)
 {
     SLR_TRY(SLR_CU(cuModuleLoadData, &r->module, slr_reduce_ptx));
     for (int t = 0; t < SLR_REDUCE_TYPES; t++) {
@@ -46,7 +46,7 @@ enum slr_status slr_reduce_load(struct slr_reduce *r)
         return SLR_ABSENT;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     slr_swap_capture_mode(&mode);
-    enum slr_status s = load(r);
+    enum slr_status s = load_module(r);
     if (s != SLR_OK)
         slr_reduce_unload(r);
     slr_swap_capture_mode(&mode);

@@ -44,7 +44,7 @@ static uint32_t bits_of(float f)
     return bits;
 }
 
-static uint32_t load(enum slr_reduce_type type, const void *base, size_t i)
+static uint32_t load_element(enum slr_reduce_type type, const void *base, size_t i)
 {
     return type == SLR_REDUCE_F32 ? ((const uint32_t *)base)[i] : ((const uint16_t *)base)[i];
 }
@@ -93,13 +93,13 @@ static uint32_t rounded(enum slr_reduce_type type, float f)
 static uint32_t sum_of(const struct slr_checked_sums *s, size_t i)
 {
     const double factor = 1.0 / (double)s->divisor;
-    float sum = value_of(s->type, load(s->type, s->in[0], i));
+    float sum = value_of(s->type, load_element(s->type, s->in[0], i));
     for (int r = 1; r < s->n; r++)
-        sum += value_of(s->type, load(s->type, s->in[r], i));
+        sum += value_of(s->type, load_element(s->type, s->in[r], i));
     return rounded(s->type, factor == 1.0 ? sum : (float)((double)sum * factor));
 }
 
-static bool same(enum slr_reduce_type type, uint32_t a, uint32_t b)
+static bool same_bits(enum slr_reduce_type type, uint32_t a, uint32_t b)
 {
     return a == b || (isnan(value_of(type, a)) && isnan(value_of(type, b)));
 }
@@ -111,11 +111,11 @@ struct inputs {
     bool nan;
 };
 
-static struct inputs look(const struct slr_checked_sums *s, size_t i)
+static struct inputs inputs_at(const struct slr_checked_sums *s, size_t i)
 {
     struct inputs in = {0};
     for (int r = 0; r < s->n; r++) {
-        const double v = (double)value_of(s->type, load(s->type, s->in[r], i));
+        const double v = (double)value_of(s->type, load_element(s->type, s->in[r], i));
         if (isnan(v))
             in.nan = true;
         else if (isinf(v))
@@ -127,9 +127,9 @@ static struct inputs look(const struct slr_checked_sums *s, size_t i)
     return in;
 }
 
-static bool near(const struct slr_checked_sums *s, size_t i, uint32_t ours_bits, uint32_t other_bits)
+static bool near_enough(const struct slr_checked_sums *s, size_t i, uint32_t ours_bits, uint32_t other_bits)
 {
-    const struct inputs in = look(s, i);
+    const struct inputs in = inputs_at(s, i);
     const double ours = (double)value_of(s->type, ours_bits), other = (double)value_of(s->type, other_bits);
     const double terms = s->n + 2, error = 2 * terms * types[s->type].half_ulp;
     const bool leaves = in.size * (1 + error) >= types[s->type].top;
@@ -145,10 +145,11 @@ static bool near(const struct slr_checked_sums *s, size_t i, uint32_t ours_bits,
 static struct slr_sum_found check(const struct slr_checked_sums *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        const uint32_t ours = load(s->type, s->ours, i), other = load(s->type, s->other, i), want = sum_of(s, i);
-        if (!same(s->type, ours, want))
+        const uint32_t ours = load_element(s->type, s->ours, i), other = load_element(s->type, s->other, i),
+                       want = sum_of(s, i);
+        if (!same_bits(s->type, ours, want))
             return (struct slr_sum_found){SLR_SUM_BITS, i, ours, want};
-        if (!same(s->type, ours, other) && !near(s, i, ours, other))
+        if (!same_bits(s->type, ours, other) && !near_enough(s, i, ours, other))
             return (struct slr_sum_found){SLR_SUM_FAR, i, ours, other};
     }
     return (struct slr_sum_found){0};

@@ -2,7 +2,7 @@
 /* The ring: operations on words, and who is at which step. */
 #include "kernels/ring_impl.h"
 
-static CUstreamBatchMemOpParams *add(struct slr_memops *m)
+static CUstreamBatchMemOpParams *next_op(struct slr_memops *m)
 {
     CUstreamBatchMemOpParams *op = &m->op[m->count++];
     *op = (CUstreamBatchMemOpParams){0};
@@ -11,7 +11,7 @@ static CUstreamBatchMemOpParams *add(struct slr_memops *m)
 
 void slr_memops_write(struct slr_memops *m, CUdeviceptr word, uint32_t value)
 {
-    CUstreamBatchMemOpParams *op = add(m);
+    CUstreamBatchMemOpParams *op = next_op(m);
     op->writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     op->writeValue.address = word;
     op->writeValue.value = value;
@@ -21,7 +21,7 @@ void slr_memops_write(struct slr_memops *m, CUdeviceptr word, uint32_t value)
 
 static void add_wait(struct slr_memops *m, CUdeviceptr word, uint32_t value, unsigned flags)
 {
-    CUstreamBatchMemOpParams *op = add(m);
+    CUstreamBatchMemOpParams *op = next_op(m);
     op->waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
     op->waitValue.address = word;
     op->waitValue.value = value;
@@ -40,7 +40,7 @@ void slr_memops_wait_zero(struct slr_memops *m, CUdeviceptr word)
 
 void slr_memops_write64(struct slr_memops *m, CUdeviceptr word, uint64_t value)
 {
-    CUstreamBatchMemOpParams *op = add(m);
+    CUstreamBatchMemOpParams *op = next_op(m);
     op->writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
     op->writeValue.address = word;
     op->writeValue.value64 = value;
@@ -49,7 +49,7 @@ void slr_memops_write64(struct slr_memops *m, CUdeviceptr word, uint64_t value)
 
 void slr_memops_wait64(struct slr_memops *m, CUdeviceptr word, uint64_t value)
 {
-    CUstreamBatchMemOpParams *op = add(m);
+    CUstreamBatchMemOpParams *op = next_op(m);
     op->waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
     op->waitValue.address = word;
     op->waitValue.value64 = value;

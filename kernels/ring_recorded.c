@@ -8,7 +8,7 @@
 
 /* ---- what is recorded ---- */
 
-static void *copy_of(const void *list, uint32_t n, size_t size)
+static void *copy_list(const void *list, uint32_t n, size_t size)
 {
     void *copy = malloc(n ? n * size : 1);
     if (copy && n)
@@ -26,8 +26,8 @@ bool slr_recorded_copy(struct slr_recorded *to, const struct slr_recorded *from,
                                 .scatter = from->scatter,
                                 .before = from->before,
                                 .parts = from->parts,
-                                .op = copy_of(from->op, from->ops, sizeof *from->op),
-                                .node = copy_of(from->node, from->nodes, sizeof *from->node)};
+                                .op = copy_list(from->op, from->ops, sizeof *from->op),
+                                .node = copy_list(from->node, from->nodes, sizeof *from->node)};
     memcpy(to->kinds, from->kinds, sizeof to->kinds);
     bool whole = to->op && to->node;
     for (uint32_t i = 0; whole && i < to->nodes; i++) {

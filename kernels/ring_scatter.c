@@ -148,8 +148,8 @@ static enum slr_status open_slots(struct slr_ring *ring, const struct slr_scatte
 }
 
 /* `m`: what it waits for besides. */
-static enum slr_status add(struct slr_ring *ring, const struct slr_scatter *s, struct slr_memops *m, uint32_t first,
-                           const struct slr_scatter_part *part, int index)
+static enum slr_status sum_part(struct slr_ring *ring, const struct slr_scatter *s, struct slr_memops *m,
+                                uint32_t first, const struct slr_scatter_part *part, int index)
 {
     const struct slr_plan *p = &s->plan;
     const uint32_t need = (uint32_t)((part->at + part->bytes + p->piece - 1) / p->piece);
@@ -189,7 +189,7 @@ static enum slr_status add_all(struct slr_ring *ring, const struct slr_scatter *
     int index = 0;
     for (unsigned i = 0; i < s->parts; i++)
         if (s->part[i].shard == ring->rank)
-            SLR_TRY(add(ring, s, &m, first, &s->part[i], index++));
+            SLR_TRY(sum_part(ring, s, &m, first, &s->part[i], index++));
     return SLR_OK;
 }
 

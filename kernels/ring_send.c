@@ -89,7 +89,7 @@ enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gath
     return SLR_OK;
 }
 
-static enum slr_status correct(struct slr_ring *ring, const struct slr_gather *g, uint32_t last, int peer)
+static enum slr_status correct_peer(struct slr_ring *ring, const struct slr_gather *g, uint32_t last, int peer)
 {
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
     /* Behind the wrong bytes, which must not come last. */
@@ -107,6 +107,6 @@ enum slr_status slr_ring_correct(struct slr_ring *ring, const struct slr_gather 
 {
     for (int step = 1; step < ring->nranks; step++)
         if (slr_delivery_to(g, reader_at(ring, step)) == SLR_CORRECTED)
-            SLR_TRY(correct(ring, g, last, reader_at(ring, step)));
+            SLR_TRY(correct_peer(ring, g, last, reader_at(ring, step)));
     return SLR_OK;
 }

@@ -23,7 +23,7 @@ static uint32_t end_of(const struct slr_gather *g, uint32_t from)
     return g->plan.pieces - from < SLR_SLOTS ? g->plan.pieces : from + SLR_SLOTS;
 }
 
-static enum slr_status fill(struct slr_ring *ring, const struct slr_gather *g, CUstream stream, uint32_t from)
+static enum slr_status fill_slots(struct slr_ring *ring, const struct slr_gather *g, CUstream stream, uint32_t from)
 {
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, stream);
     for (uint32_t piece = from; piece < end_of(g, from); piece++) {
@@ -52,7 +52,7 @@ static void took(struct slr_ring *ring, const struct slr_recorded_node *copy)
                                                   .staged = true});
 }
 
-static enum slr_status take(struct slr_ring *ring, const struct slr_gather *g, uint32_t from)
+static enum slr_status copy_from_slots(struct slr_ring *ring, const struct slr_gather *g, uint32_t from)
 {
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->tail);
     for (uint32_t piece = from; piece < end_of(g, from); piece++)
@@ -83,7 +83,7 @@ static enum slr_status next_pieces(struct slr_ring *ring, const struct slr_gathe
         if (peer != ring->rank)
             slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), from);
     SLR_TRY(slr_memops_put(ring, &m, ring->tail));
-    SLR_TRY(fill(ring, g, ring->tail, from));
+    SLR_TRY(fill_slots(ring, g, ring->tail, from));
     ring->recorded->reach = end_of(g, from);
     for (int peer = 0; peer < ring->nranks; peer++)
         if (peer != ring->rank)
@@ -92,13 +92,13 @@ static enum slr_status next_pieces(struct slr_ring *ring, const struct slr_gathe
         if (peer != ring->rank)
             slr_memops_await_ready(&m, ring, peer, 0);
     SLR_TRY(slr_memops_put(ring, &m, ring->tail));
-    return take(ring, g, from);
+    return copy_from_slots(ring, g, from);
 }
 
 enum slr_status slr_record_staging(struct slr_ring *ring, const struct slr_gather *g)
 {
     ring->recorded->reach = end_of(g, 0);
-    return fill(ring, g, ring->pull, 0);
+    return fill_slots(ring, g, ring->pull, 0);
 }
 
 /* Beside the rest, for parts of a GEMM. */
@@ -118,7 +118,7 @@ enum slr_status slr_record_staged(struct slr_ring *ring, const struct slr_gather
 {
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->published, 0));
-    SLR_TRY(take(ring, g, 0));
+    SLR_TRY(copy_from_slots(ring, g, 0));
     for (uint32_t from = SLR_SLOTS; from < g->plan.pieces; from += SLR_SLOTS)
         SLR_TRY(next_pieces(ring, g, from));
     ring->recorded->reach = 0;
@@ -158,7 +158,7 @@ static enum slr_status put_end(struct slr_ring *ring)
     return slr_memops_put(ring, &m, ring->pull);
 }
 
-static enum slr_status correct(struct slr_ring *ring, const struct slr_gather *g)
+static enum slr_status correct_recorded(struct slr_ring *ring, const struct slr_gather *g)
 {
     for (int step = 1; step < ring->nranks; step++) {
         const int peer = (ring->rank - step + ring->nranks) % ring->nranks;
@@ -173,7 +173,7 @@ enum slr_status slr_record_rest(struct slr_ring *ring, const struct slr_gather *
 {
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
     SLR_TRY(put_done(ring));
-    SLR_TRY(correct(ring, g));
+    SLR_TRY(correct_recorded(ring, g));
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
     SLR_TRY(put_end(ring));
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
