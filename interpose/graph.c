@@ -9,7 +9,6 @@
 #include "plugin/record/graph_launch.h"
 #include "plugin/graphs/graphs.h"
 #include "plugin/record/record.h"
-#include "plugin/graphs/recorded.h"
 #include "plugin/record/replay.h"
 
 /* cuda.h turns them into other forms. */
@@ -23,15 +22,6 @@
 #define OWN(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
 #define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
-
-/* A handle that has just been made: what was known of an older graph of that name is over. */
-static void born(CUresult r, const CUgraph *graph)
-{
-    if (r == CUDA_SUCCESS && slr_graphs_any())
-        slr_graph_forget(slr_graph_of(*graph));
-    if (r == CUDA_SUCCESS)
-        slr_recorded_forget(slr_graph_of(*graph));
-}
 
 /* The capture is announced before it begins: see slr_block_captures. */
 #define BEGIN(sym, after, params, args)                                                                                \
@@ -58,9 +48,7 @@ static void began_given(CUstream stream)
 static void began(CUstream stream)
 {
     if (slr_graphs_any())
-        slr_graph_forget(slr_graph_of(slr_graph_recorded(stream)));
-    if (slr_recorded_any())
-        slr_recorded_forget(slr_graph_of(slr_graph_recorded(stream)));
+        slr_graph_made(slr_graph_recorded(stream));
 }
 
 #define BEGIN_PLAIN(sym, own) BEGIN(sym, began(own), (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
@@ -118,38 +106,33 @@ END(cuStreamEndCaptureToCig_ptsz, OWN(stream), (CUstream stream), (stream))
 static CUresult hook_cuGraphCreate(CUgraph *out, unsigned flags)
 {
     CUresult r = REAL(cuGraphCreate)(out, flags);
-    born(r, out);
+    if (r == CUDA_SUCCESS)
+        slr_graph_made(*out);
     return r;
 }
 
 static CUresult hook_cuGraphClone(CUgraph *out, CUgraph from)
 {
     CUresult r = REAL(cuGraphClone)(out, from);
-    if (r == CUDA_SUCCESS) {
-        slr_graph_copy(slr_graph_of(*out), slr_graph_of(from));
-        slr_recorded_forget(slr_graph_of(*out));
-        slr_recorded_cloned(*out, from);
-    }
+    if (r == CUDA_SUCCESS)
+        slr_graph_cloned(*out, from);
     return r;
 }
 
-/* Before the driver's call: another thread may be given the handle as soon as that has ended. */
 static CUresult hook_cuGraphDestroy(CUgraph graph)
 {
-    slr_graph_forget(slr_graph_of(graph));
-    return slr_recorded_destroys(graph) ? REAL(cuGraphDestroy)(graph) : CUDA_SUCCESS;
+    return slr_graph_ends(graph) ? REAL(cuGraphDestroy)(graph) : CUDA_SUCCESS;
 }
 
 static CUresult hook_cuGraphDestroyNode(CUgraphNode node)
 {
-    slr_recorded_node_destroyed(node);
+    slr_graph_node_ends(node);
     return REAL(cuGraphDestroyNode)(node);
 }
 
 static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 {
-    slr_graph_forget(slr_graph_exec(exec));
-    CUgraph late = slr_recorded_exec_destroyed(exec);
+    CUgraph late = slr_graph_exec_ends(exec);
     CUresult r = REAL(cuGraphExecDestroy)(exec);
     if (late)
         REAL(cuGraphDestroy)(late);
@@ -160,12 +143,7 @@ static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
         CUresult r = REAL(sym) args;                                                                                   \
-        if (r == CUDA_SUCCESS) {                                                                                       \
-            slr_graph_copy(slr_graph_exec(*out), slr_graph_of(graph));                                                 \
-            slr_recorded_instantiated(*out, graph);                                                                    \
-        } else {                                                                                                       \
-            slr_recorded_not_instantiated(graph, r);                                                                   \
-        }                                                                                                              \
+        slr_graph_instantiated(r == CUDA_SUCCESS ? *out : NULL, graph, r);                                             \
         return r;                                                                                                      \
     }
 INSTANTIATE(cuGraphInstantiate, (CUgraphExec * out, CUgraph graph, CUgraphNode *node, char *text, size_t room),
@@ -183,10 +161,8 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * out, CUgraph graph
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
         CUresult r = REAL(sym) args;                                                                                   \
-        if (r == CUDA_SUCCESS) {                                                                                       \
-            slr_graph_copy(slr_graph_exec(exec), slr_graph_of(graph));                                                 \
-            slr_recorded_updated(exec, graph);                                                                         \
-        }                                                                                                              \
+        if (r == CUDA_SUCCESS)                                                                                         \
+            slr_graph_updated(exec, graph);                                                                            \
         return r;                                                                                                      \
     }
 UPDATE(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *result),
@@ -194,17 +170,11 @@ UPDATE(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, C
 UPDATE(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result),
        (exec, graph, result))
 
-static void child_set(CUgraphExec exec, CUgraph child)
-{
-    slr_graph_may_run(slr_graph_exec(exec), slr_graph_of(child));
-    slr_recorded_child_set(exec, child);
-}
-
 static CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
 {
     CUresult r = REAL(cuGraphExecChildGraphNodeSetParams)(exec, node, child);
     if (r == CUDA_SUCCESS)
-        child_set(exec, child);
+        slr_graph_child_set(exec, child);
     return r;
 }
 
@@ -212,22 +182,8 @@ static CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node
 {
     CUresult r = REAL(cuGraphExecNodeSetParams)(exec, node, params);
     if (r == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        child_set(exec, params->graph.graph);
+        slr_graph_child_set(exec, params->graph.graph);
     return r;
-}
-
-/* What is embedded in the node is a copy of the child, or the child itself, which has been moved. Both may get more nodes. */
-static void child_added(CUgraph graph, CUgraph child, CUgraphNode node)
-{
-    CUgraph inner = NULL;
-    slr_graph_add(slr_graph_of(graph), slr_graph_of(child));
-    if (slr_real.cuGraphChildGraphNodeGetGraph &&
-        slr_real.cuGraphChildGraphNodeGetGraph(node, &inner) == CUDA_SUCCESS) {
-        if (inner != child)
-            born(CUDA_SUCCESS, &inner);
-        slr_graph_part(inner, graph, false);
-    }
-    slr_recorded_child(graph, child, node);
 }
 
 static CUresult hook_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *from, size_t n,
@@ -235,7 +191,7 @@ static CUresult hook_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, c
 {
     CUresult r = REAL(cuGraphAddChildGraphNode)(out, graph, from, n, child);
     if (r == CUDA_SUCCESS)
-        child_added(graph, child, *out);
+        slr_graph_child_added(graph, child, *out);
     return r;
 }
 
@@ -243,11 +199,9 @@ static CUresult hook_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, c
 static void node_added(CUgraph graph, CUgraphNode added, const CUgraphNodeParams *node)
 {
     if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        child_added(graph, node->graph.graph, added);
-    for (unsigned i = 0; node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && i < node->conditional.size; i++) {
-        born(CUDA_SUCCESS, &node->conditional.phGraph_out[i]);
-        slr_graph_part(node->conditional.phGraph_out[i], graph, true);
-    }
+        slr_graph_child_added(graph, node->graph.graph, added);
+    for (unsigned i = 0; node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && i < node->conditional.size; i++)
+        slr_graph_body_added(graph, node->conditional.phGraph_out[i]);
 }
 
 static CUresult hook_cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *from, size_t n,
@@ -281,7 +235,7 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
     r = real(exec, stream);
     slr_replay_end(replay, r);
     if (r == CUDA_SUCCESS && into)
-        slr_graph_add(slr_graph_of(into), slr_graph_exec(exec));
+        slr_graph_launch_captured(into, exec);
     else if (r == CUDA_SUCCESS)
         slr_graph_runs(exec, own);
     return r;

@@ -61,7 +61,7 @@ void slr_gather_passes_alone(const struct slr_call *call, enum slr_reason why)
     bool captures = why == SLR_R_CAPTURE;
     CUgraph graph = recorded(call, &captures);
     if (captures)
-        slr_graph_hold(slr_graph_of(graph), call->comm, 1);
+        slr_graph_hold(graph, call->comm, 1);
     else
         slr_alone_note(call->comm, why, 1);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's operations that graphs hold.
+/* The book of graphs: which graph holds which operations of NCCL's, and which calls of the ring's (recorded.h).
  *
  * An operation on a stream that is being captured is no communication yet: NCCL records it, and it runs
  * as often as the graph is launched, or never. A launch of a graph that holds some of a communicator is
@@ -23,15 +23,14 @@
  * Handles come again, and not every graph ends by a call (a capture that failed). So a handle that
  * cuGraphCreate, cuGraphClone or a beginning capture has made holds nothing.
  *
- * Not followed: launches by device code, and nodes that are taken out of a graph or switched off. Ranks
+ * Not followed: launches by device code, and nodes of NCCL's that are taken out of a graph or switched off. Ranks
  * that do the same things in the same order still count the same. Only a rank that does otherwise than
  * its peers is not found at once: it is a stall then (watchdog.h), or the communicator fails although
  * the node that was taken out does not run.
  *
  * The communicator is remembered by its id: graphs may outlive it. Thread-safe, one lock, under
- * which the registry's is taken and no driver is called. Nothing is looked up as long as no graph
- * holds an operation.
- */
+ * which the registry's is taken, and the driver is only asked for nodes. Nothing is looked up as long as no graph
+ * holds an operation. */
 #ifndef SLR_PLUGIN_GRAPHS_GRAPHS_H
 #define SLR_PLUGIN_GRAPHS_GRAPHS_H
 
@@ -40,22 +39,6 @@
 #include <stdint.h>
 
 struct slr_comm;
-
-/* Names a graph or an executable one; NULL: none, which holds nothing and takes nothing. */
-typedef struct {
-    const void *handle;
-    bool executable;
-} slr_graph;
-
-static inline slr_graph slr_graph_of(CUgraph graph)
-{
-    return (slr_graph){graph, false};
-}
-
-static inline slr_graph slr_graph_exec(CUgraphExec exec)
-{
-    return (slr_graph){exec, true};
-}
 
 /* Whether any graph holds an operation, or has graphs in nodes; false in a child after fork. */
 bool slr_graphs_any(void);
@@ -67,24 +50,27 @@ CUgraph slr_graph_recorded(CUstream stream);
 /* The capture that the stream is in, and its graph unless NULL; 0: in none, or in one that is broken. */
 unsigned long long slr_graph_capture(CUstream stream, CUgraph *graph);
 
-/* It holds an operation of `c`, of which so many (0 or 1) are gathers that count. */
-void slr_graph_hold(slr_graph graph, const struct slr_comm *c, uint32_t gathers);
+/* ---- what the hooks tell, behind the driver's call ---- */
 
-/* `graph` is in a node of `of` from now on. NULL: nothing. */
-void slr_graph_part(CUgraph graph, CUgraph of, bool body);
+void slr_graph_made(CUgraph graph); /* a handle that may have come again */
+void slr_graph_cloned(CUgraph clone, CUgraph graph);
+void slr_graph_instantiated(CUgraphExec exec, CUgraph graph, CUresult r);
+void slr_graph_updated(CUgraphExec exec, CUgraph graph);
+void slr_graph_child_added(CUgraph graph, CUgraph child, CUgraphNode node);
+void slr_graph_body_added(CUgraph graph, CUgraph body); /* of a conditional node */
+void slr_graph_child_set(CUgraphExec exec, CUgraph child);
+void slr_graph_launch_captured(CUgraph into, CUgraphExec exec);
 
-/* It is the body of a conditional node, or in one. */
-bool slr_graph_in_body(CUgraph graph);
+/* Before it: another thread may be given the handles as soon as that has ended. slr_graph_ends: false: the graph's
+ * end is put off. slr_graph_exec_ends: a graph whose end was put off until behind this one's, or NULL. */
+void slr_graph_node_ends(CUgraphNode node);
+bool slr_graph_ends(CUgraph graph);
+CUgraph slr_graph_exec_ends(CUgraphExec exec);
 
-/* `to` holds what `from` holds and nothing else; `to` holds, in addition, what `child` holds. */
-void slr_graph_copy(slr_graph to, slr_graph from);
-void slr_graph_add(slr_graph to, slr_graph child);
+/* ---- NCCL's operations ---- */
 
-/* `to` may run what `child` holds, in place of something else. */
-void slr_graph_may_run(slr_graph to, slr_graph child);
-
-/* It holds nothing. */
-void slr_graph_forget(slr_graph graph);
+/* It holds an operation of `c`, of which so many (0 or 1) are gathers that count. NULL: nothing. */
+void slr_graph_hold(CUgraph graph, const struct slr_comm *c, uint32_t gathers);
 
 /* The communicators of which it holds operations, one after the other, from {.at = 0} on: with a use, and what it holds
  * of them. NULL: there is none more. Those that have ended are left out. */
@@ -93,6 +79,6 @@ struct slr_graph_holds {
     uint32_t gathers; /* that each launch runs */
     bool uncounted;   /* and others, maybe */
 };
-struct slr_comm *slr_graph_next_comm(slr_graph graph, struct slr_graph_holds *is);
+struct slr_comm *slr_graph_next_comm(CUgraphExec exec, struct slr_graph_holds *is);
 
 #endif

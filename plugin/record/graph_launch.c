@@ -32,7 +32,7 @@ static bool order_away(struct slr_comm *c, CUstream stream, bool before)
 void slr_graph_enters(CUgraphExec exec, CUstream stream)
 {
     struct slr_graph_holds holds = {.at = 0};
-    for (struct slr_comm *c; (c = slr_graph_next_comm(slr_graph_exec(exec), &holds)) != NULL; slr_comm_put(c))
+    for (struct slr_comm *c; (c = slr_graph_next_comm(exec, &holds)) != NULL; slr_comm_put(c))
         if (!order_away(c, slr_stream_name(stream, false), true))
             slr_order_before_nccl(c, slr_stream_name(stream, false));
 }
@@ -40,7 +40,7 @@ void slr_graph_enters(CUgraphExec exec, CUstream stream)
 void slr_graph_runs(CUgraphExec exec, CUstream stream)
 {
     struct slr_graph_holds holds = {.at = 0};
-    for (struct slr_comm *c; (c = slr_graph_next_comm(slr_graph_exec(exec), &holds)) != NULL; slr_comm_put(c)) {
+    for (struct slr_comm *c; (c = slr_graph_next_comm(exec, &holds)) != NULL; slr_comm_put(c)) {
         if (holds.gathers)
             slr_alone_note(c, SLR_R_CAPTURE, holds.gathers);
         if (holds.uncounted)

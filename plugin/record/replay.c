@@ -17,7 +17,7 @@
 #include "plugin/transfer/transfer.h"
 
 struct slr_replay {
-    struct slr_recorded_graph *graph;
+    struct slr_graph_page *graph;
     CUgraphExec exec;
     CUstream stream; /* as slr_stream_name() calls it */
     CUcontext ctx;   /* of that; NULL: it can not be told */
@@ -25,7 +25,7 @@ struct slr_replay {
     struct slr_comm *comm[]; /* in the order of their addresses */
 };
 
-static CUresult refused(const struct slr_recorded_graph *graph, const struct slr_comm *c, const char *why)
+static CUresult refused(const struct slr_graph_page *graph, const struct slr_comm *c, const char *why)
 {
     slr_log(SLR_LOG_ERROR, "replay_refused", "comm=%s crank=%d gathers=%u msg=%s", c ? c->name : "?", c ? c->rank : -1,
             graph->gathers, why);
@@ -52,7 +52,7 @@ static void insert(struct slr_replay *replay, struct slr_comm *c)
 }
 
 /* NULL: there is no memory. Communicators that have ended are left out. */
-static struct slr_replay *prepare(struct slr_recorded_graph *graph, CUgraphExec exec, CUstream stream)
+static struct slr_replay *prepare(struct slr_graph_page *graph, CUgraphExec exec, CUstream stream)
 {
     struct slr_replay *replay = calloc(1, sizeof *replay + graph->gathers * sizeof replay->comm[0]);
     if (!replay)
@@ -181,7 +181,7 @@ enum slr_status slr_replay_gather(struct slr_comm *c, struct slr_recorded_gather
 
 static CUresult begin(struct slr_replay *replay)
 {
-    struct slr_recorded_graph *graph = replay->graph;
+    struct slr_graph_page *graph = replay->graph;
     for (unsigned i = 0; i < replay->comms; i++)
         if (slr_comm_answer(replay->comm[i]) != ncclSuccess)
             return refused(graph, replay->comm[i], "the communicator of a captured gather has failed");
@@ -209,9 +209,9 @@ static CUresult begin(struct slr_replay *replay)
 bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **replay, CUresult *r)
 {
     *replay = NULL;
-    if (!slr_recorded_any())
+    if (!slr_graphs_any())
         return true;
-    struct slr_recorded_graph *graph = slr_recorded_find(exec);
+    struct slr_graph_page *graph = slr_recorded_find(exec);
     if (!graph)
         return true;
     slr_guard++;

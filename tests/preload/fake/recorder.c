@@ -10,7 +10,6 @@
 #include "plugin/comm/stream.h"
 #include "plugin/fuse/fuse.h"
 #include "plugin/graphs/graphs.h"
-#include "plugin/graphs/recorded.h"
 #include "plugin/lifecycle/about.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
@@ -251,29 +250,61 @@ CUgraph slr_graph_recorded(CUstream stream)
     return NULL;
 }
 
-void slr_graph_copy(slr_graph to, slr_graph from)
+void slr_graph_made(CUgraph graph)
 {
-    (void)to, (void)from;
+    (void)graph;
 }
 
-void slr_graph_add(slr_graph to, slr_graph child)
+void slr_graph_cloned(CUgraph clone, CUgraph graph)
 {
-    (void)to, (void)child;
+    (void)clone, (void)graph;
 }
 
-void slr_graph_forget(slr_graph g)
+void slr_graph_instantiated(CUgraphExec exec, CUgraph graph, CUresult r)
 {
-    (void)g;
+    (void)exec, (void)graph, (void)r;
 }
 
-void slr_graph_may_run(slr_graph to, slr_graph child)
+void slr_graph_updated(CUgraphExec exec, CUgraph graph)
 {
-    (void)to, (void)child;
+    (void)exec, (void)graph;
 }
 
-void slr_graph_part(CUgraph g, CUgraph of, bool body)
+void slr_graph_child_added(CUgraph graph, CUgraph child, CUgraphNode node)
 {
-    (void)g, (void)of, (void)body;
+    (void)graph, (void)child, (void)node;
+}
+
+void slr_graph_body_added(CUgraph graph, CUgraph body)
+{
+    (void)graph, (void)body;
+}
+
+void slr_graph_child_set(CUgraphExec exec, CUgraph child)
+{
+    (void)exec, (void)child;
+}
+
+void slr_graph_launch_captured(CUgraph into, CUgraphExec exec)
+{
+    (void)into, (void)exec;
+}
+
+void slr_graph_node_ends(CUgraphNode node)
+{
+    (void)node;
+}
+
+bool slr_graph_ends(CUgraph graph)
+{
+    (void)graph;
+    return true;
+}
+
+CUgraph slr_graph_exec_ends(CUgraphExec exec)
+{
+    (void)exec;
+    return NULL;
 }
 
 void slr_graph_enters(CUgraphExec exec, CUstream stream)
@@ -284,63 +315,6 @@ void slr_graph_enters(CUgraphExec exec, CUstream stream)
 void slr_graph_runs(CUgraphExec exec, CUstream stream)
 {
     (void)exec, (void)stream;
-}
-
-bool slr_recorded_any(void)
-{
-    return false;
-}
-
-void slr_recorded_forget(slr_graph g)
-{
-    (void)g;
-}
-
-void slr_recorded_instantiated(CUgraphExec exec, CUgraph graph)
-{
-    (void)exec, (void)graph;
-}
-
-void slr_recorded_cloned(CUgraph clone, CUgraph graph)
-{
-    (void)clone, (void)graph;
-}
-
-void slr_recorded_child(CUgraph graph, CUgraph child, CUgraphNode node)
-{
-    (void)graph, (void)child, (void)node;
-}
-
-void slr_recorded_updated(CUgraphExec exec, CUgraph graph)
-{
-    (void)exec, (void)graph;
-}
-
-void slr_recorded_child_set(CUgraphExec exec, CUgraph child)
-{
-    (void)exec, (void)child;
-}
-
-void slr_recorded_not_instantiated(CUgraph graph, CUresult r)
-{
-    (void)graph, (void)r;
-}
-
-void slr_recorded_node_destroyed(CUgraphNode node)
-{
-    (void)node;
-}
-
-bool slr_recorded_destroys(CUgraph graph)
-{
-    (void)graph;
-    return true;
-}
-
-CUgraph slr_recorded_exec_destroyed(CUgraphExec exec)
-{
-    (void)exec;
-    return NULL;
 }
 
 unsigned long long slr_graph_capture(CUstream stream, CUgraph *graph)
