@@ -22,7 +22,7 @@ static bool goes_on(const struct slr_trials *t, const struct slr_trial_site *s)
 static bool is_tried(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    return !s->given_up && s->chosen <= s->again && goes_on(t, s) && t->coming.ended[site] <= s->again &&
+    return !slr_trials_is_chosen(s) && goes_on(t, s) && t->coming.ended[site] <= s->again &&
            !slr_trials_posted_by_all(t, site);
 }
 
@@ -30,7 +30,7 @@ bool slr_duel_may_begin(struct slr_trials *t)
 {
     bool held = false, tried = false, duelling = false;
     for (uint32_t i = 0; i < t->sites; i++) {
-        held |= t->site[i].held;
+        held |= slr_trials_is_held(&t->site[i]);
         tried |= is_tried(t, i);
         duelling |= is_tried(t, i) && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL;
     }

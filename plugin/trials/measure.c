@@ -24,7 +24,7 @@ bool slr_trials_has_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
 /* Before ways are tried the site's period is to be found; behind that, whether other GEMMs have come. */
 static void watched(struct slr_trials *t, struct slr_trial_site *s, const struct slr_clock *clock)
 {
-    if (s->posted <= s->again) {
+    if (s->state == SLR_SITE_TRYING) {
         slr_trial_gemms_add(&s->behind, clock->gemm);
         return;
     }

@@ -15,7 +15,7 @@ static bool is_left(const struct slr_trials *t, const struct slr_trial_site *s)
     const size_t i = (size_t)(s - t->site);
     if (t->in_force.chosen[i])
         return t->in_force.site_way[i] == SLR_WAY_NCCL;
-    return s->given_up || t->in_force.ended[i] || (s->known && s->known->way == SLR_WAY_NCCL);
+    return s->state == SLR_SITE_GIVEN_UP || t->in_force.ended[i] || (s->known && s->known->way == SLR_WAY_NCCL);
 }
 
 /* The smallest size that a rule gives to the ring. */
@@ -71,12 +71,8 @@ void slr_small_full(struct slr_comm *c)
     t->small_full = true;
     for (unsigned i = 0; i < t->sites; i++) {
         struct slr_trial_site *s = &t->site[i];
-        if (!s->small || s->known || t->in_force.chosen[i])
-            continue;
-        s->given_up = true;
-        s->held = false;
-        t->unposted -= s->posted <= s->again;
-        s->posted = s->chosen = s->again + 1;
+        if (s->small && !s->known && !t->in_force.chosen[i])
+            slr_trials_event(t, s, SLR_SITE_GIVE_UP);
     }
     slr_small_bound(c);
 }

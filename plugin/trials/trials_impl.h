@@ -27,6 +27,13 @@ struct slr_trial_turn {
     bool duel; /* over the ring each GEMM has the way that was chosen for it, not `way` */
 };
 
+/* What the program takes (blocks.h) has to do with a choice. */
+enum slr_program_says {
+    SLR_PROGRAM_NOTHING,
+    SLR_PROGRAM_DECIDES,
+    SLR_PROGRAM_DOUBTS /* it speaks against the choice, and is not certain */
+};
+
 /* Whatever belongs to the calls of a site. */
 struct slr_trial_site {
     size_t shard;
@@ -39,19 +46,17 @@ struct slr_trial_site {
     uint64_t from;                 /* of a duel: the communicator's call at which it began */
     uint64_t duel_end, duel_calls; /* of the latest duel: the first call behind it, and how many it had; 0: none */
     uint32_t run;
-    bool held;                     /* rank 0's: a duel is due */
+    enum slr_site_state state;     /* slr_trials_event() */
     struct slr_block_pairs pairs;  /* rank 0's: of its duels since its ways were tried, if they ever were */
-    bool felt;                     /* rank 0's: what the program takes has decided, the latest time; */
-    bool doubtful;                 /* that speaks against the choice, and was not certain */
+    enum slr_program_says program; /* rank 0's: of the latest choice */
     uint64_t apart;                /* calls that came behind another site's */
     bool sparse;                   /* ways.h; of the stage that it is in */
     uint64_t settled[2];           /* calls by what is in force, since that was last changed: [1]: over the ring */
     uint64_t calls;                /* since its ways began to be tried, or are going to be */
     uint64_t seen, alone;          /* since it is known; of these, outside of groups */
-    bool small, given_up;          /* small.h */
+    bool small;                    /* small.h */
     uint64_t early;                /* of a small one, before its ways are tried */
     uint32_t again;                /* as slr_trial_choice's */
-    uint32_t posted, chosen;       /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
     int before_duel;               /* rank 0's: the better one in the first stage; -1: of this duel there was none */
     uint32_t watched, strangers;   /* calls behind the trials; those with another GEMM than was tried */
     uint32_t period;               /* by which the stage goes that it is in */
@@ -77,7 +82,7 @@ struct slr_trials {
     struct slr_blocks blocks;
     uint64_t turns_posted;        /* of which duel: blocks.upto */
     unsigned clocks_out;          /* are not free */
-    unsigned unposted;            /* sites whose ways are tried, or going to be */
+    unsigned trying;              /* sites that are TRYING */
     struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */
     struct slr_consumer consumer; /* of that, the latest GEMM */
     _Atomic bool more;            /* that needs all of it: the next one may consume it, */
@@ -94,6 +99,25 @@ struct slr_trials {
     struct slr_trial_calls calls; /* rank 0's */
     uint64_t group;               /* of the latest call; 0: it was alone */
 };
+
+static inline void slr_trials_event(struct slr_trials *t, struct slr_trial_site *s, enum slr_site_event event)
+{
+    t->trying -= s->state == SLR_SITE_TRYING;
+    slr_site_next(&s->state, event);
+    t->trying += s->state == SLR_SITE_TRYING;
+}
+
+/* Rank 0's: a duel is due. */
+static inline bool slr_trials_is_held(const struct slr_trial_site *s)
+{
+    return s->state == SLR_SITE_WAITING || s->state == SLR_SITE_AGAIN;
+}
+
+/* Rank 0's: of the stage that it is in nothing is to be chosen any more. */
+static inline bool slr_trials_is_chosen(const struct slr_trial_site *s)
+{
+    return s->state >= SLR_SITE_SETTLED;
+}
 
 static inline int slr_trials_base(const struct slr_trial_site *s)
 {

@@ -16,6 +16,23 @@
 #define BETTER_RING_OF_HOST 0.95f
 #define FAR_APART_OF_HOST 0.5f
 
+bool slr_site_next(enum slr_site_state *state, enum slr_site_event event)
+{
+    enum { TRYING = 1, POSTED, WAITING, SETTLED, AGAIN, GIVEN_UP }; /* 1 + the state; 0: that can not be */
+    static const uint8_t next[SLR_SITE_STATES][SLR_SITE_EVENTS] = {
+        [SLR_SITE_TRYING] = {TRYING, POSTED, 0, 0, 0, SETTLED, GIVEN_UP},
+        [SLR_SITE_POSTED] = {TRYING, 0, WAITING, POSTED, SETTLED, 0, GIVEN_UP},
+        [SLR_SITE_WAITING] = {TRYING, 0, WAITING, POSTED, 0, 0, GIVEN_UP},
+        [SLR_SITE_SETTLED] = {TRYING, 0, AGAIN, 0, 0, 0, GIVEN_UP},
+        [SLR_SITE_AGAIN] = {TRYING, 0, AGAIN, SETTLED, 0, 0, 0},
+        [SLR_SITE_GIVEN_UP] = {GIVEN_UP, 0, 0, 0, 0, GIVEN_UP, 0},
+    };
+    const uint8_t to = next[*state][event];
+    if (to)
+        *state = (enum slr_site_state)(to - 1);
+    return to;
+}
+
 uint32_t slr_way_parts(int way, int nranks)
 {
     static const unsigned halves[SLR_WAYS - SLR_WAY_PARTS] = {2, 3, 4, 6}; /* of a part a rank */

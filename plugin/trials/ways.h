@@ -25,6 +25,8 @@
  * *duel*: the ring, each row with its way, against NCCL, in runs three times as long; runs of four
  * calls are 10 to 30% slower than a steady program, and not equally much in both. A tie is NCCL's.
  *
+ * How one stage follows on another:
+ *
  *   WAYS  --choose: far apart-->  chosen  --strangers: other GEMMs than were tried-->  WAYS
  *   WAYS  --choose: close------>  DUEL    --judge-->  chosen
  *   WAYS  --choose: nothing was measured-->  ended: all go on as they did
@@ -86,6 +88,41 @@
 /* The stages of the trials of a site, one after the other; a stage's number, `again` of a
  * slr_trial_choice, says which it is. */
 enum slr_stage { SLR_STAGE_WAYS, SLR_STAGE_DUEL };
+
+/* Where a site is in its stage, on one rank. Written by slr_trials_event() only. Behind POSTED only rank 0 goes: what it has
+ * chosen holds when the change does, which the others see in the choice.
+ *
+ *              BEGIN     POST    DUE      NOT_DUE  CHOOSE   END       GIVE_UP
+ *   TRYING     TRYING    POSTED  -        -        -        SETTLED   GIVEN_UP
+ *   POSTED     TRYING    -       WAITING  POSTED   SETTLED  -         GIVEN_UP
+ *   WAITING    TRYING    -       WAITING  POSTED   -        -         GIVEN_UP
+ *   SETTLED    TRYING    -       AGAIN    -        -        -         GIVEN_UP
+ *   AGAIN      TRYING    -       AGAIN    SETTLED  -        -         -
+ *   GIVEN_UP   GIVEN_UP  -       -        -        -        GIVEN_UP  -
+ *
+ * - can not be, and changes nothing. */
+enum slr_site_state {
+    SLR_SITE_TRYING,  /* its ways are tried, or going to be: it is measured */
+    SLR_SITE_POSTED,  /* this rank has posted what it knows of the stage */
+    SLR_SITE_WAITING, /* and for what all have posted a duel is due */
+    SLR_SITE_SETTLED, /* something has been chosen, or nothing will be; or a rule is known, and none is tried */
+    SLR_SITE_AGAIN,   /* and for that another duel is due */
+    SLR_SITE_GIVEN_UP /* small.h; for good */
+};
+enum slr_site_event {
+    SLR_SITE_BEGIN,   /* a change holds from this call on: the next stage, all that was measured is forgotten */
+    SLR_SITE_POST,    /* the stage is over and its times are known: they are posted */
+    SLR_SITE_DUE,     /* rank 0: a duel is to decide; it begins when the other sites are ready for it */
+    SLR_SITE_NOT_DUE, /* rank 0: not any more */
+    SLR_SITE_CHOOSE,  /* rank 0: it has proposed what all have posted for, or that nothing is chosen */
+    SLR_SITE_END,     /* a change holds by which the stage ends, unmeasured */
+    SLR_SITE_GIVE_UP  /* there are too many small sizes */
+};
+#define SLR_SITE_STATES (SLR_SITE_GIVEN_UP + 1)
+#define SLR_SITE_EVENTS (SLR_SITE_GIVE_UP + 1)
+
+/* False: that can not be; *state is as it was. */
+bool slr_site_next(enum slr_site_state *state, enum slr_site_event event);
 
 #define SLR_TRIAL_RUN 4u  /* calls of a way in turn */
 #define SLR_DUEL_FIRST 4u /* calls of a turn in a duel that are not measured */
