@@ -77,7 +77,7 @@ struct slr_comm {
     _Atomic enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not, for good (connect.h) */
     _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     _Atomic bool app_informed; /* the application knows that its streams will complete without the data: watchdog.h */
-    size_t least_bytes;        /* gathers of fewer, of all ranks together, stay with NCCL: trials/small.h */
+    size_t least_bytes;        /* gathers of fewer, of all ranks together, stay with NCCL: trials/find.c */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put; /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */

@@ -95,7 +95,7 @@ struct slr_post {
     int32_t device;                 /* CUdevice, for ranks of the same process */
     uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
     uint64_t gpu;                   /* a hash of its model's name */
-    uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/small.h) */
+    uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/find.c) */
     uint32_t records;               /* it could take gathers into CUDA graphs (connect/graphs_try.h) */
     uint32_t sums;                  /* it could add, for reduce-scatters (connect/sums.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/counters.h"
 #include "base/log.h"
-#include "plugin/trials/known.h"
+#include "plugin/trials/trials_impl.h"
 #include "plugin/trials/trials.h"
 
 enum {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/trials/known.h"
+#include "plugin/trials/trials_impl.h"
 
 #include <stdio.h>
 #include <string.h>

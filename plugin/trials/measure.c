@@ -3,9 +3,8 @@
 #include <string.h>
 #include "base/cu.h"
 #include "kernels/gemm_sum.h"
-#include "plugin/trials/known.h"
-#include "plugin/trials/trials.h"
 #include "plugin/trials/trials_impl.h"
+#include "plugin/trials/trials.h"
 
 static struct slr_samples *known(struct slr_trials *t, uint64_t gemm, uint32_t site)
 {

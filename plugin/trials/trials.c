@@ -6,9 +6,8 @@
 #include "plugin/comm/group_record.h"
 #include "base/log.h"
 #include "base/mix.h"
-#include "plugin/trials/capture_way.h"
-#include "plugin/trials/known.h"
-#include "plugin/trials/small.h"
+#include "plugin/trials/ways.h"
+#include "plugin/trials/trials_impl.h"
 #include "plugin/tuner/tune_state.h"
 
 enum {

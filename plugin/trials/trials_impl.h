@@ -1,18 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the folder trials/ alone: a communicator's state, and what its files do for each other.
- * measure.c takes times, choice.c tells them to the other ranks and chooses, trials.c says which way
- * a call goes. All under the communicator's lock. */
+/* For the folder trials/ alone: a communicator's state, and what its files do for each other. find.c says to which site
+ * a call belongs, trials.c which way it goes, measure.c takes times, choice.c tells them to the other ranks and chooses,
+ * duel.c begins duels, known.c reads and keeps. All under the communicator's lock. */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_IMPL_H
 #define SLR_PLUGIN_TRIALS_TRIALS_IMPL_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/collective.h"
 #include "kernels/gemm.h"
 #include "plugin/comm/comm.h"
-#include "plugin/trials/blocks.h"
-#include "plugin/trials/clock.h"
-#include "plugin/trials/find.h"
-#include "plugin/trials/period.h"
+#include "plugin/trials/duel.h"
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
+
+struct slr_trials;
+struct slr_call;
+
+/* Which site a call belongs to (find.c).
+ *
+ * A program's calls of one size are many: forward, backward, of attention, of the layer behind it. What is best for one
+ * need not be for another. What tells them apart has to be the same on all ranks at the call itself, as it decides which
+ * way the call goes (R1): nothing of the program's memory, streams or GEMMs is. The sequence of calls is. So a call's
+ * *context* is what the SLR_CONTEXT_CALLS calls before it were, operation and size of each, and no rank is told anything.
+ *
+ *   the first call of a size         makes the size's first site. All of its calls belong there,
+ *                                    whatever their context, unless it has a site of its own
+ *   a context has come OFTEN times,  the first such is the first site's own; a later one gets a site
+ *   and is no rare one               of its own from that call on, while there is room
+ *
+ * A rare one, of less than a SLR_CONTEXT_SHARE-th of the size's calls, is what stands where a forward pass becomes a
+ * backward pass: it would take a hundred iterations to be measured. A site of its own goes by what its size's first site
+ * has found until it has found something itself.
+ *
+ * Small gathers are one site a size and in no context: whether they come here changes.
+ *
+ * All of this is a function of the calls that come to the trials, in their order; under the communicator's lock. */
+
+#define SLR_CONTEXT_CALLS 3
+#define SLR_CONTEXT_OFTEN 4u
+#define SLR_CONTEXT_SHARE 16u
+#define SLR_CONTEXTS 8       /* sites of a size, most */
+#define SLR_CONTEXTS_SEEN 64 /* contexts that are no site yet; then the oldest is forgotten */
+
+/* Contexts are never 0: no call has been in one. */
+struct slr_trial_contexts {
+    uint64_t now; /* of the next call */
+    struct {
+        uint64_t context;
+        size_t shard;
+        const struct slr_collective *kind;
+        uint32_t calls;
+    } seen[SLR_CONTEXTS_SEEN];
+    uint32_t added;
+};
 
 #define SLR_TRIALS_ROWS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
 #define SLR_SPARSE_LEAST 4
@@ -27,7 +69,7 @@ struct slr_trial_turn {
     bool duel; /* over the ring each GEMM has the way that was chosen for it, not `way` */
 };
 
-/* What the program takes (blocks.h) has to do with a choice. */
+/* What the program takes (duel.h) has to do with a choice. */
 enum slr_program_says {
     SLR_PROGRAM_NOTHING,
     SLR_PROGRAM_DECIDES,
@@ -38,7 +80,7 @@ enum slr_program_says {
 struct slr_trial_site {
     size_t shard;
     const struct slr_collective *kind;
-    uint64_t context;              /* find.h; of a size's first site 0 until one has come often */
+    uint64_t context;              /* find.c; of a size's first site 0 until one has come often */
     int like;                      /* the size's first site; -1: it is the one */
     uint64_t in_all;               /* of a size's first site: calls of the size */
     uint64_t born;                 /* number of its first call */
@@ -54,14 +96,14 @@ struct slr_trial_site {
     uint64_t settled[2];           /* calls by what is in force, since that was last changed: [1]: over the ring */
     uint64_t calls;                /* since its ways began to be tried, or are going to be */
     uint64_t seen, alone;          /* since it is known; of these, outside of groups */
-    bool small;                    /* small.h */
+    bool small;                    /* find.c */
     uint64_t early;                /* of a small one, before its ways are tried */
     uint32_t again;                /* as slr_trial_choice's */
     int before_duel;               /* rank 0's: the better one in the first stage; -1: of this duel there was none */
     uint32_t watched, strangers;   /* calls behind the trials; those with another GEMM than was tried */
     uint32_t period;               /* by which the stage goes that it is in */
     struct slr_trial_gemms behind; /* rank 0's */
-    const struct slr_trial_known *known; /* known.h */
+    const struct slr_trial_known *known; /* known.c */
     struct slr_clock *latest;            /* of its latest measured call, until the next one comes; or NULL */
 };
 
@@ -70,7 +112,7 @@ struct slr_trials {
     struct slr_trials_shared *shared; /* in the control block */
     uint32_t rounds, after;
     bool keeps;             /* rank 0's: results are worth keeping */
-    size_t min, floor;      /* small.h: gathered bytes */
+    size_t min, floor;      /* find.c: gathered bytes */
     bool large, small_full; /* there has been a gather that is not small; more sizes than are tried */
     struct slr_trial_site site[SLR_TRIAL_SITES];
     unsigned sites;
@@ -95,7 +137,7 @@ struct slr_trials {
     struct slr_trial_turn gather; /* of the latest one that the ring has, which a GEMM may consume */
     uint32_t round;
     uint64_t held_since;          /* rank 0's: the call since which a site waits for its duel; 0: none does */
-    bool warming;                 /* small.h */
+    bool warming;                 /* find.c */
     struct slr_trial_calls calls; /* rank 0's */
     uint64_t group;               /* of the latest call; 0: it was alone */
 };
@@ -225,5 +267,85 @@ void slr_trials_lead(struct slr_comm *c);
 
 /* What has been agreed holds from this call on. */
 void slr_trials_go_by(struct slr_trials *t);
+
+/* ---- find.c ---- */
+
+/* Of the next call; -1: none, there are too many. Call it once for each. */
+int slr_trials_find(struct slr_comm *c, const struct slr_call *call, bool small);
+
+/* The same, of a call that is yet to come, if it is the next one: nothing is counted. */
+int slr_trials_peek(const struct slr_trials *t, size_t shard, const struct slr_collective *kind);
+
+/* The size's first site. */
+int slr_trials_first_of(const struct slr_trials *t, size_t shard, const struct slr_collective *kind);
+
+/* ---- find.c: small gathers ----
+ *
+ * Of fewer bytes than SLIPRING_MIN_BYTES. Where that is not set by
+ * the user, it is only where the search begins: down to an eighth of it the ring is tried, too.
+ *
+ * Only on a communicator that has made a gather of SLIPRING_MIN_BYTES or more: its ring is connected
+ * then, so the search costs no device memory. The first calls of a small site stay with NCCL; the next
+ * SLR_SMALL_WARM go over the ring, in which memory is mapped; then its ways are tried. What is in use
+ * is NCCL: the ring is taken only for what is clearly better.
+ *
+ * comm->least_bytes is the size from which on calls come to the trials at all, so that others cost
+ * what they cost without. It is the same on all ranks at each call: it follows from the calls so far
+ * and from what has been agreed. Where a site stays with NCCL, so do all that are smaller, but for one
+ * that is being tried, or that the ring has. Of more than SLR_SMALL_SITES sizes no new ones are tried,
+ * and what is not decided yet stays with NCCL. */
+
+#define SLR_SMALL_PART 8u
+#define SLR_SMALL_WARM 16u
+#define SLR_SMALL_SITES 6u
+
+/* For the post: from how many gathered bytes on this rank would try the ring. */
+uint64_t slr_small_floor(void);
+
+/* The communicator has been agreed on: sets its least_bytes. */
+void slr_small_open(struct slr_comm *c);
+
+/* A call of so many gathered bytes comes. False: it is small, and not for the trials. */
+bool slr_small_admits(struct slr_comm *c, size_t bytes);
+
+/* There is one size too many. */
+void slr_small_full(struct slr_comm *c);
+
+/* Something has been agreed. */
+void slr_small_bound(struct slr_comm *c);
+
+/* A small call of this site, or of none (-1), stays with NCCL and is not measured. */
+bool slr_small_is_quiet(const struct slr_trials *t, int site);
+
+/* Of a small site, before its ways are tried: counts the call. False: it is behind that. */
+bool slr_small_early(struct slr_trials *t, struct slr_trial_site *s);
+
+/* ---- known.c: what the tune file knows of call sites, and what is kept there ----
+ *
+ * Rank 0 reads the file when the ranks have posted, takes what fits the communicator as it is, and
+ * writes it into the control block before it says READY. All ranks go by that; so it does not matter
+ * whether the others have the file, or another one, or when it changes. */
+
+/* For the post: the model of this rank's GPU. */
+uint64_t slr_known_gpu(const struct slr_comm *c);
+
+/* Rank 0's, when all have posted. */
+void slr_known_publish(struct slr_comm *c);
+
+/* The first rule for gathers, or reduce-scatters, of so many bytes in all, in that context (find.c; 0: in whichever) or
+ * else in whichever; NULL: none is known. It decides between ring and NCCL. */
+const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes,
+                                             const struct slr_collective *kind, uint64_t context);
+
+/* Of a site with `known`, the first rule of the same kind that is for this GEMM, which consumes its gathers
+ * or makes what is sent; NULL: none is, or the site has been tried since. */
+const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uint32_t site,
+                                                 const struct slr_consumer *consumer);
+
+/* Rank 0's: has what was chosen for one row kept (plugin/tuner/tune_keep.h). */
+void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, const struct slr_trial_choice *choice);
+
+/* The same of a site of which no row was measured. */
+void slr_known_keep_site(const struct slr_comm *c, uint32_t site, const struct slr_trial_choice *choice);
 
 #endif

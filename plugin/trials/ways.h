@@ -4,7 +4,7 @@
  * nothing of CUDA. trials.h is the folder's door.
  *
  * A *site* is what is equal on all ranks of the calls that belong together: operation, the bytes of a
- * shard, and the calls before (find.h), on one communicator. A *row* is a site and the GEMM that consumes its gathers, or
+ * shard, and the calls before (find.c), on one communicator. A *row* is a site and the GEMM that consumes its gathers, or
  * no GEMM: a site has as many rows as GEMMs have been seen behind it.
  *
  *   way            the gather                      a GEMM that consumes it
@@ -32,7 +32,7 @@
  *   WAYS  --choose: nothing was measured-->  ended: all go on as they did
  *   WAYS  --its calls are all in groups with others: nothing will be measured-->  ended
  *   ended in WAYS  --the others' trials are over-->  DUEL
- *   DUEL  --neither its rows nor what the program takes (blocks.h) tells, and nothing did before-->  ended
+ *   DUEL  --neither its rows nor what the program takes (duel.h) tells, and nothing did before-->  ended
  *   ended in DUEL  --later, ever more rarely-->  DUEL
  *   chosen in DUEL, though what the program takes speaks against it  --likewise-->  DUEL
  *
@@ -52,7 +52,7 @@
  * Programs make calls of one size in turn with several GEMMs: forward and backward, layer by layer. Were their
  * period no divisor of a run's length, some GEMMs would never have some ways. So a run has whole periods of
  * measured calls, where there is one of SLR_TRIAL_PERIOD calls or fewer: rank 0 watches the calls before the first
- * stage (period.h), and proposes it with the choices (`period`); a stage goes by what holds when it begins. Of a sparse
+ * stage (samples.h), and proposes it with the choices (`period`); a stage goes by what holds when it begins. Of a sparse
  * site rank 0 orders the first stage as soon as it knows the period, or has seen that there is none.
  *
  * Who writes what, in the control block (comm/trial_row.h):
@@ -75,12 +75,14 @@
  * A rank that measured nothing posts rows without times, or none: the former do not count, the latter are
  * not asked for. When no row counts, the site goes on as it did; in a duel it has what the first stage
  * found. A rank that is slow, or has died, has not posted: nothing is chosen, nobody waits, and all go on as
- * they are. A site that is given up (small.h) before its duel or in it is not measured any more, and nothing is chosen.
+ * they are. A site that is given up (find.c) before its duel or in it is not measured any more, and nothing is chosen.
  */
 #ifndef SLR_PLUGIN_TRIALS_WAYS_H
 #define SLR_PLUGIN_TRIALS_WAYS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "base/collective.h"
 #include "plugin/comm/trial_row.h"
@@ -107,7 +109,7 @@ enum slr_site_state {
     SLR_SITE_WAITING, /* and for what all have posted a duel is due */
     SLR_SITE_SETTLED, /* something has been chosen, or nothing will be; or a rule is known, and none is tried */
     SLR_SITE_AGAIN,   /* and for that another duel is due */
-    SLR_SITE_GIVEN_UP /* small.h; for good */
+    SLR_SITE_GIVEN_UP /* find.c; for good */
 };
 enum slr_site_event {
     SLR_SITE_BEGIN,   /* a change holds from this call on: the next stage, all that was measured is forgotten */
@@ -234,5 +236,20 @@ bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t 
 
 /* The median of n > 0 values, which it puts in order. */
 float slr_trials_median(float *values, unsigned n);
+
+/* ---- captures ----
+ *
+ * A capture is no communication: ranks may capture the calls of one launch at different times, before and after a choice.
+ * So the first rank that captures a call of a size decides, by what is chosen there and then, and all captures of all
+ * ranks go by that, for good.
+ *
+ * Shared by the ranks: words that begin as 0. Each stands for one size: shard << 2 | scatter << 1 | ring. The word of a
+ * size is in the first place that was free when it was written, by compare-and-swap from 0; no word changes again. So
+ * whoever looks from the first place on finds it, or is the first; and when there is no place, none has one and the
+ * size is NCCL's on all ranks. Nobody waits. */
+
+/* Whether it is the ring's. `wish`: what this rank would say, were it the first. `shard`: bytes, below 2^62; not 0. */
+bool slr_capture_way(_Atomic uint64_t *word, unsigned words, size_t shard, const struct slr_collective *kind,
+                     bool wish);
 
 #endif

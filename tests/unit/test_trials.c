@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stages, choices and what brings new trials. */
 #include <string.h>
-#include "plugin/trials/small.h"
+#include "plugin/trials/trials_impl.h"
 #include "trials_play.h"
 
 TestSuite(trials, .init = trials_open, .fini = trials_close);

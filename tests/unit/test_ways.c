@@ -2,7 +2,6 @@
 /* plugin/trials/ways.h and samples.h: which way a call goes, what its times are, and how a way is chosen. */
 #include <criterion/criterion.h>
 #include <string.h>
-#include "plugin/trials/period.h"
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
 

@@ -6,7 +6,7 @@
 #include <time.h>
 #include "kernels/gemm_sum.h"
 #include "plugin/comm/group_record.h"
-#include "plugin/trials/small.h"
+#include "plugin/trials/trials_impl.h"
 #include "plugin/tuner/tune_keep.h"
 
 /* ---- what the folder uses ---- */

@@ -14,8 +14,8 @@
  * One whose own calls' times say the opposite has further ones, too, each by itself.
  *
  * Under the communicator's lock, its context current where a stream is given. Whatever goes wrong costs the time. */
-#ifndef SLR_PLUGIN_TRIALS_BLOCKS_H
-#define SLR_PLUGIN_TRIALS_BLOCKS_H
+#ifndef SLR_PLUGIN_TRIALS_DUEL_H
+#define SLR_PLUGIN_TRIALS_DUEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
