@@ -42,7 +42,7 @@
  * cuMemFree keeps other threads from the driver while it waits for the context's work, and that
  * work may wait for what they are about to launch. Nothing has used the block since it was freed,
  * so it is freed in the order of a stream that has no other work (cuMemFreeAsync). The
- * returning thread (plugin/lifecycle/threads.h) does it, and so do allocations and frees that
+ * returning thread (plugin/lifecycle/threads.c) does it, and so do allocations and frees that
  * go through the cache, as a process without a communicator has no thread of slipring's. A block
  * that peers have mapped is revoked first (plugin/memory/exports.h). Not while anything captures.
  *

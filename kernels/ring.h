@@ -91,7 +91,7 @@
  * A wait for a peer that is gone is ended by the host, slr_ring_release(), which raises the words
  * that this rank's device waits for. What is copied after that is not the gather's result; the
  * communicator is in error before the words are raised, and those that hold the application's
- * streams are raised only when the application has been told (plugin/lifecycle/watchdog.h).
+ * streams are raised only when the application has been told (plugin/lifecycle/watchdog.c).
  *
  * Measuring: `timing` follows the three lanes of the gather (timing.h). The stamp behind a staging
  * copy or a push stands before the word that tells the peer, and the one behind a pull before the

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder bootstrap/: how the ranks of a new communicator that run on this host find each other
  * before there is any shared memory (this file), and how their processes send each other messages
- * afterwards (oob.h). Both headers are for all folders after it; acceptor.h is for this folder
+ * afterwards (oob.h). Both headers are for all folders after it; bootstrap.h is for this folder
  * alone. Uses base/, util/ and comm/.
  *
  * It needs no time-out in the good case and in the commonest bad ones, because NCCL's own
@@ -10,7 +10,7 @@
  *
  *   before the real call   slr_bootstrap_begin: bind and listen on the abstract socket named by a
  *                          label of the communicator's key. Exactly one rank of the host succeeds:
- *                          it is the root, and its acceptor (acceptor.h) takes in the others, the
+ *                          it is the root, and its acceptor (bootstrap.h) takes in the others, the
  *                          members. These find the name taken, connect, show the token, and wait
  *                          for the welcome.
  *   after it               whoever has not shown the token by now never announced itself (no
@@ -48,6 +48,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include "kernels/ring.h" /* SLR_MAX_RANKS */
 #include "plugin/comm/key.h"
 
 struct slr_acceptor;
@@ -79,5 +81,33 @@ uint32_t slr_bootstrap_collect(struct slr_bootstrap *b, const struct slr_bootstr
                                int *fd);
 uint32_t slr_bootstrap_answer(struct slr_bootstrap *b, const struct slr_bootstrap_self *self, uint64_t deadline,
                               int *fd);
+
+struct slr_acceptor;
+
+/* ---- acceptor.c, for this folder alone ---- */
+
+#define SLR_WELCOME "slipring" /* the answer to the token */
+
+/* What has connected: the ranks' connections, which the caller owns from then on, and the number of
+ * others (strangers) with the last of these. */
+struct slr_accepted {
+    int fd[SLR_MAX_RANKS];
+    int count;
+    unsigned strangers;
+    struct ucred stranger;
+};
+
+/* `listener`: a listening, non-blocking socket; stays the caller's, who closes it after finish or
+ * cancel. NULL: no memory or thread. */
+struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *token);
+
+/* Ends accepting, the thread and *a. Waits only for the thread to take out what stands in the
+ * listener's queue. Cancel also closes all connections; with NULL it does nothing. */
+void slr_acceptor_finish(struct slr_acceptor *a, struct slr_accepted *out);
+void slr_acceptor_cancel(struct slr_acceptor *a);
+
+/* Whether the process at the other end of a connection is of this process's user; who it is, as far
+ * as is known. */
+bool slr_peer_is_ours(int fd, struct ucred *who);
 
 #endif

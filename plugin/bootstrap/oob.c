@@ -19,6 +19,7 @@
 #include "base/once.h"
 #include "base/sha256.h"
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 
 struct message {
     uint64_t receiver; /* its number, which the socket's filter looks for: first */

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/nvtx.h"
 #include "plugin/callers/callers.h"
-#include "plugin/util/nccl_type.h"
-#include "plugin/util/region.h"
+#include "plugin/abi/nccl_common.h"
+#include "plugin/util/process.h"
 
 /* 0 when the type is unknown, or when all shards together do not fit an address space. */
 static size_t shard_bytes(const struct slr_call *call, int nranks)

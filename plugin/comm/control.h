@@ -33,16 +33,10 @@
 #include "kernels/flags.h"
 #include "kernels/ring.h"
 #include "plugin/comm/agreed_change.h"
+#include "plugin/comm/shared.h"
 #include "plugin/comm/trial_row.h"
 
 /* ---- exports.h ---- */
-
-/* A place in a block that its owner exports; generation 0: none. */
-struct slr_remote_place {
-    uint64_t generation, offset;
-};
-
-#define SLR_EXPORTS 32
 
 enum slr_exported_state { SLR_EXPORTED_EMPTY, SLR_EXPORTED_OPEN, SLR_EXPORTED_REVOKED };
 
@@ -90,14 +84,14 @@ struct slr_post {
     int32_t pid;
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
-    uint64_t tune;                  /* of its tuner: what it decides by (tune_state.h); 0: it has none */
+    uint64_t tune;                  /* of its tuner: what it decides by (tune_file.h); 0: it has none */
     uint64_t process;               /* random; a process id comes again */
     int32_t device;                 /* CUdevice, for ranks of the same process */
     uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
     uint64_t gpu;                   /* a hash of its model's name */
     uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/find.c) */
-    uint32_t records;               /* it could take gathers into CUDA graphs (connect/graphs_try.h) */
-    uint32_t sums;                  /* it could add, for reduce-scatters (connect/sums.h) */
+    uint32_t records;               /* it could take gathers into CUDA graphs (connect/abilities.h) */
+    uint32_t sums;                  /* it could add, for reduce-scatters (connect/abilities.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */
@@ -115,7 +109,7 @@ struct slr_control {
     int32_t nranks;
     _Atomic uint32_t decision;
     _Alignas(64) _Atomic uint64_t link; /* connect.h */
-    _Atomic uint32_t tune; /* tuner_match.h's decision word, by compare-and-swap from 0, once, by anybody */
+    _Atomic uint32_t tune; /* tuner_match.c's decision word, by compare-and-swap from 0, once, by anybody */
     struct slr_post post[];
 };
 

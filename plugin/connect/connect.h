@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder connect/: makes and gives back what a communicator's ring costs in device memory.
- * Other folders include this header; connect_impl.h is for this folder alone: connect.c has the
- * protocol, connect_rank.c what one rank does on its device, connect_release.c giving back; graphs_try.h says whether captured gathers can be the ring's. Uses
- * base/, cache/, kernels/, util/, comm/, bootstrap/ and memory/.
+ * connect.c has the protocol, connect_rank.c what one rank does on its device; abilities.h says
+ * whether captured gathers and sums can be the ring's. connect_impl.h is for this folder alone.
  *
  * Connecting: what costs device memory is made when a communicator's first gather goes to the ring,
  * not before.
@@ -34,7 +33,7 @@
  * Each rank says in its post (`link`) how far it is. The number only grows: epoch * 8 + step:
  *
  *   MADE      has streams, flag words, staging; its handle is in its post; has tried whether its
- *             driver can change graphs (graphs_try.h)
+ *             driver can change graphs (abilities.h)
  *   MAPPED    all were MADE: has taken the smallest slot, mapped every peer's staging, written its
  *             pattern
  *   TRIED     all were MAPPED: has copied every peer's pattern the way gathers will, and found it

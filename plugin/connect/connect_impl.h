@@ -4,6 +4,7 @@
 #define SLR_PLUGIN_CONNECT_CONNECT_IMPL_H
 
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 #include "plugin/connect/connect.h"
 
 /* The steps of one rank, with its context current and its lock held. Each returns SLR_R_RING, or

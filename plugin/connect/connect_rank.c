@@ -7,9 +7,8 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/connect/connect_impl.h"
-#include "plugin/connect/graphs_try.h"
-#include "plugin/connect/sums.h"
-#include "plugin/memory/deferred_free.h"
+#include "plugin/connect/abilities.h"
+#include "plugin/memory/exports.h"
 
 /* ---- made ---- */
 

@@ -18,7 +18,7 @@
 #include "plugin/pending/pending_state.h"
 #include "plugin/graphs/recorded.h"
 #include "plugin/produce/produce.h"
-#include "plugin/util/region.h"
+#include "plugin/util/process.h"
 #include "plugin/trials/trials.h"
 
 /* A GEMM, where it is to run. */

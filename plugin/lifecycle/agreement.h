@@ -34,7 +34,7 @@ struct slr_init {
     ncclComm_t *out; /* where the real call puts the handle */
     struct slr_comm *comm;
     uint32_t word;           /* this rank's view of the decision */
-    bool expects;            /* a tuner may be made for it now (tuner_match.h) */
+    bool expects;            /* a tuner may be made for it now (tuner_match.c) */
     struct slr_tuner *tuner; /* a reference, or NULL */
     struct slr_profile_init profile;
     struct slr_init *next; /* of the same thread and group */

@@ -11,13 +11,12 @@
 #include "plugin/pending/order.h"
 #include "plugin/record/record.h"
 #include "plugin/pending/pending_state.h"
-#include "plugin/memory/deferred_free.h"
+#include "plugin/memory/exports.h"
 #include "plugin/places/places.h"
 #include "plugin/produce/produce.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
-#include "plugin/lifecycle/watchdog.h"
-#include "plugin/memory/exports.h"
+#include "plugin/lifecycle/lifecycle_impl.h"
 
 #define RELEASED_MS 400 /* released waits end within this, if anything lets them begin */
 

@@ -36,4 +36,10 @@ void slr_plugin_at_exit(void);
  * The gate is left as well (interpose/gate_table.h), so that no call of the child's gets here. */
 void slr_plugin_after_fork_child(void);
 
+/* Where a communicator is made; writes the lines at the first one. */
+void slr_about_log(void);
+
+/* The driver has been made to have so many hardware queues, `to`, instead of `from`. From any thread. */
+void slr_about_queues(unsigned long from, unsigned long to);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of shared parts that wait for their peers. */
-#include "plugin/memory/deferred_free.h"
+#include "plugin/memory/exports.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "cache/device_reset.h"
 #include "cache/blocks.h"
-#include "plugin/comm/peer_process.h"
+#include "plugin/comm/shared.h"
 
 struct deferred {
     struct slr_shared shared;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder memory/: device memory that ranks share beside staging. Exported blocks (this file),
  * buffers that the application registers (registration.h), and what is freed only when the peers
- * have closed it (deferred_free.h). All folders after it may include these three; exports_impl.h is
- * for this folder alone. Uses base/, cache/, kernels/, util/, comm/ and bootstrap/.
+ * have closed it (at the end). exports_impl.h is for this folder alone.
  *
  * Exported blocks: blocks of device memory that a rank lets its peers map, so that shards in them
  * need no staging.
@@ -47,7 +46,7 @@
  *
  * Failure. A communicator that has failed names and looks up nothing any more. When its sending
  * part is idle it says so in its post (`drained`): from then on it writes into no peer's memory.
- * When all of its streams are, which may have to wait for the application (watchdog.h), it closes
+ * When all of its streams are, which may have to wait for the application (lifecycle/watchdog.c), it closes
  * what it has mapped.
  */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_H
@@ -58,6 +57,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "kernels/ring.h"
+#include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
 
 struct slr_comm;
@@ -182,7 +182,29 @@ void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t genera
 bool slr_exports_give_up(void);
 
 /* The communicator ends: closes all that is mapped. What is exported stays pinned until the peers
- * have left (deferred_free.h). */
+ * have left (slr_defer_free). */
 void slr_exports_close(struct slr_comm *c);
+
+/* ---- the end of a communicator's shared part: staging memory and control block ----
+ *
+ * The owner's block may be freed only when every peer has closed its import (state LEFT) or is
+ * dead, so it is kept here until then; the returning thread (lifecycle/threads.c) looks again
+ * at each tick. Neither ncclCommDestroy nor the application ever waits for it. */
+
+/* Takes over *s (which may be empty). The caller has closed its own imports; this posts LEFT,
+ * unless one of them could not be closed (`stuck`). */
+void slr_defer_free(const struct slr_shared *s);
+
+/* Frees what no peer uses any more. Called by the returning thread, and by a rank that needs
+ * room. Returns how many are left, those that another thread is freeing among them. */
+unsigned slr_deferred_free_tick(void);
+
+/* Before staging is made: while `bytes` more do not fit the budget and communicators that have
+ * ended still hold memory, waits for their peers and for the thread that frees it, at most `ms`. */
+void slr_deferred_for_room(uint64_t bytes, uint64_t budget, unsigned ms);
+
+/* At the end of the process: waits, at most `ms`, until no living peer reads from this process's
+ * staging memory any more. */
+void slr_deferred_before_exit(unsigned ms);
 
 #endif

@@ -8,7 +8,7 @@
 #include "cache/external.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports_impl.h"
-#include "plugin/memory/deferred_free.h"
+#include "plugin/memory/exports.h"
 
 /* A descriptor that has not come for so long is asked for again: the question or the answer found a
  * full socket. */

@@ -13,7 +13,7 @@
  *   listed calls    1 to 1023, and of each power of two from 1024 to 2^32 the 384 that follow: 9,855. Numbers are equal
  *                   on all ranks, so all list the same calls
  *   the end         its last 384 calls
- *   memory          66 KiB of the heap; with SLIPRING_CALLERS 77 KiB more, and the names (callers/names.h)
+ *   memory          66 KiB of the heap; with SLIPRING_CALLERS 77 KiB more, and the names (callers/callers.h)
  *   lines           577 `place`, some 260 `places`, 64 `caller_place` for each place, 1 `places_end`
  *
  * A buffer that moves at a call that is not listed makes a place whose first call is not: its line tells that.
@@ -23,7 +23,7 @@
  *   written                       by
  *   places, listed and last calls the thread that holds the communicator's lock; published by `count` and `latest`, which
  *                                 come last
- *   what has been logged          whoever holds the lock of places_log.c, under which only the log and callers/ are called
+ *   what has been logged          whoever holds the lock of places.c, under which only the log and callers/ are called
  *
  * A call costs comparisons with the place that followed last time; a hash only where that is another one.
  */

@@ -9,12 +9,12 @@
 #include "base/reach.h"
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
-#include "plugin/connect/graphs_try.h"
+#include "plugin/connect/abilities.h"
 #include "plugin/produce/captured.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/consumer.h"
-#include "plugin/util/region.h"
+#include "plugin/util/process.h"
 
 enum {
     LATEST = 32, /* GEMMs that a reduce-scatter is compared with */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators as NCCL announces them, and what is known of an operation when it begins
- * (profile.h, profile_core.h). */
-#include "plugin/profiler/profile_sum.h"
+ * (profile.h, profile_impl.h). */
+#include "plugin/profiler/profile_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "plugin/comm/call.h"
-#include "plugin/tuner/tuner_made.h"
-#include "plugin/util/nccl_type.h"
+#include "plugin/tuner/tuner.h"
+#include "plugin/abi/nccl_common.h"
 
 /* The application's call that is with NCCL on this thread; NULL: none. */
 static _Thread_local const struct slr_call *with_nccl __attribute__((tls_model("initial-exec")));

@@ -8,7 +8,7 @@
  *   nccl       an operation has ended             each operation that SLIPRING_TRACE selects
  *
  * NCCL loads the library as a plugin and calls the tables ncclProfiler_v1 ... v6 (profile_abi.c),
- * which turn every version's events into the calls of profile_core.h.
+ * which turn every version's events into the calls of profile_impl.h.
  *
  * This header is the folder's door, and the others are for the folder alone. It is what slipring's
  * own hooks add: whose call is under way on this thread, so that NCCL's lines carry slipring's name

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool of records, and the word that is a record's state (profile_record.h). Without locks, as
+/* The pool of records, and the word that is a record's state (profile_impl.h). Without locks, as
  * NCCL calls from the program's threads and from its proxy threads, in any order. */
-#include "plugin/profiler/profile_record.h"
+#include "plugin/profiler/profile_impl.h"
 
 #include <sched.h>
 

@@ -12,7 +12,7 @@
 #include "plugin/produce/produce.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
-#include "plugin/util/nccl_type.h"
+#include "plugin/abi/nccl_common.h"
 
 /* In a group it has been entered. */
 static enum slr_status go(struct slr_ring *ring, const struct slr_call *call, const struct slr_product *p, bool grouped,

@@ -2,6 +2,7 @@
 /* Calls that are captured into CUDA graphs, and their replays (timeline.h). */
 #include <stdlib.h>
 #include <string.h>
+#include "base/settings.h"
 #include "cache/block_device.h"
 #include "cache/device_reset.h"
 #include "kernels/ring_record.h"

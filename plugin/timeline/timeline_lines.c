@@ -5,7 +5,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/timeline/timeline_impl.h"
-#include "plugin/util/nccl_type.h"
+#include "plugin/abi/nccl_common.h"
 
 /* For %llu. */
 static unsigned long long llu(uint64_t n)

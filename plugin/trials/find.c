@@ -3,8 +3,9 @@
 #include "base/mix.h"
 #include "base/settings.h"
 #include "plugin/comm/call.h"
+#include "plugin/comm/control.h"
 #include "plugin/trials/trials_impl.h"
-#include "plugin/tuner/tune_state.h"
+#include "plugin/tuner/tune_file.h"
 
 #define BITS (63 / SLR_CONTEXT_CALLS) /* of a call in a context */
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 #include "base/log.h"
-#include "plugin/tuner/tune_keep.h"
-#include "plugin/tuner/tune_state.h"
+#include "plugin/comm/control.h"
+#include "plugin/tuner/tune_file.h"
 
 static void gpu_of(const struct slr_comm *c, char word[SLR_TUNE_GPU])
 {

@@ -2,6 +2,7 @@
 /* The times of a communicator's calls. */
 #include <string.h>
 #include "base/cu.h"
+#include "base/settings.h"
 #include "kernels/gemm_sum.h"
 #include "plugin/trials/trials_impl.h"
 #include "plugin/trials/trials.h"

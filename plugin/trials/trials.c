@@ -3,12 +3,13 @@
 #include "plugin/trials/trials.h"
 
 #include <stdlib.h>
+#include "plugin/comm/control.h"
 #include "plugin/comm/group_record.h"
 #include "base/log.h"
 #include "base/mix.h"
 #include "plugin/trials/ways.h"
 #include "plugin/trials/trials_impl.h"
-#include "plugin/tuner/tune_state.h"
+#include "plugin/tuner/tune_file.h"
 
 enum {
     AHEAD = 16, /* calls that a choice is settled before it holds */

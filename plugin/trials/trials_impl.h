@@ -342,7 +342,7 @@ const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t 
 const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uint32_t site,
                                                  const struct slr_consumer *consumer);
 
-/* Rank 0's: has what was chosen for one row kept (plugin/tuner/tune_keep.h). */
+/* Rank 0's: has what was chosen for one row kept (plugin/tuner/tune_file.h). */
 void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, const struct slr_trial_choice *choice);
 
 /* The same of a site of which no row was measured. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Candidates by the number of the call, and their times by events on the stream (explore.h). */
-#include "plugin/tuner/explore.h"
+/* Candidates by the number of the call, and their times by events on the stream (tuner.h). */
+#include "plugin/tuner/tuner.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -8,9 +8,8 @@
 #include "base/log.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/group_record.h"
-#include "plugin/util/nccl_names.h"
-#include "plugin/tuner/tune_state.h"
-#include "plugin/tuner/tuner.h"
+#include "plugin/abi/nccl_common.h"
+#include "plugin/tuner/tune_file.h"
 
 /* Channels of the candidates of one algorithm and protocol; 0: NCCL's number. TIMERS: calls in
  * flight in the process. One that finds no timer uses up its candidate's turn all the same, as the

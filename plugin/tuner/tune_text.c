@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/tuner/tune_text.h"
+#include "plugin/tuner/tune_impl.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -5,9 +5,10 @@
 #include <string.h>
 #include <time.h>
 #include "kernels/gemm_sum.h"
+#include "plugin/comm/control.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/trials/trials_impl.h"
-#include "plugin/tuner/tune_keep.h"
+#include "plugin/tuner/tune_file.h"
 
 /* ---- what the folder uses ---- */
 

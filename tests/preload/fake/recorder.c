@@ -6,11 +6,10 @@
 #include <string.h>
 #include "cache/blocks.h"
 #include "kernels/gemm_workspace.h"
-#include "plugin/lifecycle/about.h"
+#include "plugin/lifecycle/lifecycle.h"
 #include "plugin/calls/calls.h"
 #include "plugin/comm/stream.h"
 #include "plugin/fuse/fuse.h"
-#include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
 #include "plugin/record/graph_launch.h"
 #include "plugin/graphs/graphs.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether this rank's driver can do what captured gathers need: first whether the functions exist,
+/* What the ranks' devices can: change graphs, add.
+ *
+ * Graphs: whether this rank's driver can do what captured gathers need: first whether the functions exist,
  * which the rank posts when the communicator is made; then a trial (kernels/graph_try.h), when the ranks
  * connect, as nothing is put on a device before. Once in a process for each device.
  *
@@ -9,13 +11,14 @@
  *
  * What fails is logged, once in a process, as graphs_off; nothing is tried or logged when the settings
  * leave captured gathers to NCCL anyway. */
-#ifndef SLR_PLUGIN_CONNECT_GRAPHS_TRY_H
-#define SLR_PLUGIN_CONNECT_GRAPHS_TRY_H
+#ifndef SLR_PLUGIN_CONNECT_ABILITIES_H
+#define SLR_PLUGIN_CONNECT_ABILITIES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 struct slr_comm;
+struct slr_reduce;
 
 /* What this rank posts first: its settings and its driver's functions let gathers be taken into graphs. */
 bool slr_graphs_may(void);
@@ -33,5 +36,22 @@ void slr_graphs_missed(void);
 
 /* A step of connecting: the communicator's context is entered, its streams and staging are there. */
 void slr_graphs_try(struct slr_comm *c);
+
+/* ---- the device code that adds (kernels/reduce.h), for reduce-scatters: loaded when a communicator is made,
+ * once in a process for each device. Loading may wait for all that the device has been given; so may
+ * what NCCL does at that time. At the first reduce-scatter it could wait for a peer that waits for
+ * this rank. */
+
+/* The settings want it. Uniform. */
+bool slr_sums_wanted(void);
+
+/* While the ranks agree: whether this rank can, for its post. */
+bool slr_sums_load(struct slr_comm *c);
+
+/* All ranks have posted that they can. */
+bool slr_sums_all_can(const struct slr_comm *c);
+
+/* The code of the communicator's device, when slr_sums_all_can(). */
+const struct slr_reduce *slr_sums_of(const struct slr_comm *c);
 
 #endif
