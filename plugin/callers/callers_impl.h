@@ -32,20 +32,4 @@ int InitializeInjectionNvtx2(slr_nvtx_get_table get);
 /* Whether the tool that NVTX_INJECTION64_PATH names is this library, by the file. */
 int slr_injection_named(const char *path);
 
-/* ---- frames (callers.c) ---- */
-
-enum { SLR_STACK_FRAMES = 8, SLR_STACK_SHOWN = 4 };
-
-struct slr_stack {
-    void *frame[SLR_STACK_FRAMES]; /* outside of this library */
-    int count;
-};
-
-void slr_stack_take(struct slr_stack *s);
-
-/* Equal stacks have equal keys. */
-uint64_t slr_stack_key(const struct slr_stack *s);
-
-void slr_stack_text(const struct slr_stack *s, char *buf, size_t size);
-
 #endif

@@ -162,7 +162,7 @@ static void look_for_lost(struct slr_comm *c, uint64_t word)
 
 /* Tried only: whoever has the lock takes the steps, and a thread that waited for it could not look
  * at its other communicators. */
-void slr_connect_advance(struct slr_comm *c)
+static void advance(struct slr_comm *c)
 {
     if (pthread_mutex_trylock(&c->link->lock) != 0)
         return;
@@ -175,7 +175,7 @@ void slr_connect_advance(struct slr_comm *c)
 
 /* Between its gathers: none is being made, and what was enqueued has been completed. The count is
  * read after the word (connect.h). */
-bool slr_connect_between_calls(struct slr_comm *c)
+static bool between_calls(struct slr_comm *c)
 {
     return atomic_load(&c->link->calls) == 0 && atomic_load(&c->error) == ncclSuccess && slr_comm_idle(c);
 }
@@ -198,7 +198,7 @@ static void vote_to_release(struct slr_comm *c)
     _Atomic uint64_t *own = &c->shared.control->post[c->rank].vote;
     if (slr_link_state(word) != SLR_LINK_RELEASING)
         return;
-    if (atomic_load(own) != vote && slr_connect_between_calls(c)) {
+    if (atomic_load(own) != vote && between_calls(c)) {
         atomic_store(own, vote);
         slr_oob_wake(c);
     }
@@ -212,7 +212,7 @@ void slr_connect_tick(struct slr_comm *c)
         return;
     look_for_lost(c, atomic_load(slr_connect_word(c))); /* refuses when one is gone */
     vote_to_release(c);
-    slr_connect_advance(c);
+    advance(c);
     uint64_t word = atomic_load(slr_connect_word(c));
     if (slr_link_state(word) == SLR_LINK_REFUSED)
         settle(c, slr_link_refusal(word));
@@ -251,7 +251,7 @@ static bool connected(struct slr_comm *c, enum slr_reason *why)
     /* This gather comes before the proposal was decided, so the proposal is over. */
     if (slr_link_state(word) == SLR_LINK_RELEASING)
         slr_connect_change(c, word, SLR_LINK_CONNECTED, epoch);
-    slr_connect_advance(c);
+    advance(c);
     return false;
 }
 
@@ -339,7 +339,7 @@ static bool propose(struct slr_comm *c)
         return false;
     uint64_t word = atomic_load(slr_connect_word(c));
     uint32_t epoch = slr_link_epoch(word);
-    if (slr_link_state(word) == SLR_LINK_CONNECTED && epoch + 1 < SLR_LINK_EPOCHS && slr_connect_between_calls(c) &&
+    if (slr_link_state(word) == SLR_LINK_CONNECTED && epoch + 1 < SLR_LINK_EPOCHS && between_calls(c) &&
         slr_connect_change(c, word, SLR_LINK_RELEASING, epoch)) {
         slr_oob_wake(c);
         return true;

@@ -18,12 +18,6 @@ enum slr_reason slr_connect_check(struct slr_comm *c, int *peer);
  * close one. */
 void slr_connect_unmap(struct slr_comm *c);
 
-/* Takes the next steps of this rank as far as they go, if no other thread is at it. */
-void slr_connect_advance(struct slr_comm *c);
-
-/* The rank is between its gathers: none is being made, and what was enqueued has been completed. */
-bool slr_connect_between_calls(struct slr_comm *c);
-
 static inline _Atomic uint64_t *slr_connect_word(const struct slr_comm *c)
 {
     return &c->shared.control->link;

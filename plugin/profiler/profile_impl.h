@@ -115,7 +115,6 @@ void slr_oprecord_flush(const struct slr_profile *owner, slr_profile_report repo
 /* A name as a small number that stays in the process: 0 is "?", for NULL and when there are too
  * many. Names are cut to 23 characters. */
 unsigned slr_profile_name_id(const char *name);
-const char *slr_profile_name(unsigned id);
 
 /* NCCL's name of a data type ("ncclBfloat16") as nccl.h's number plus one; 0: none of them. */
 unsigned slr_profile_type_id(const char *nccl_name);

@@ -58,6 +58,19 @@ static unsigned smalls(const struct slr_trials *t)
     return n;
 }
 
+/* There is one small size too many. */
+static void give_up_small(struct slr_comm *c)
+{
+    struct slr_trials *t = c->trials;
+    t->small_full = true;
+    for (unsigned i = 0; i < t->sites; i++) {
+        struct slr_trial_site *s = &t->site[i];
+        if (s->small && !s->known && !t->in_force.chosen[i])
+            slr_trials_event(t, s, SLR_SITE_GIVE_UP);
+    }
+    slr_small_bound(c);
+}
+
 /* `like`: the size's first site; -1: this is the one. */
 static int new_site(struct slr_comm *c, const struct slr_call *call, bool small, int like)
 {
@@ -68,7 +81,7 @@ static int new_site(struct slr_comm *c, const struct slr_call *call, bool small,
     s->context = like < 0 ? 0 : t->contexts.now;
     s->known = slr_known_site(t, call->shard * (size_t)c->nranks, call->flow->kind, s->context);
     if (small && !s->known && smalls(t) == SLR_SMALL_SITES) {
-        slr_small_full(c);
+        give_up_small(c);
         return -1;
     }
     s->calls = small ? t->after : 0;
@@ -201,18 +214,6 @@ bool slr_small_admits(struct slr_comm *c, size_t bytes)
         slr_small_bound(c);
     }
     return true;
-}
-
-void slr_small_full(struct slr_comm *c)
-{
-    struct slr_trials *t = c->trials;
-    t->small_full = true;
-    for (unsigned i = 0; i < t->sites; i++) {
-        struct slr_trial_site *s = &t->site[i];
-        if (s->small && !s->known && !t->in_force.chosen[i])
-            slr_trials_event(t, s, SLR_SITE_GIVE_UP);
-    }
-    slr_small_bound(c);
 }
 
 bool slr_small_is_quiet(const struct slr_trials *t, int site)

@@ -308,9 +308,6 @@ void slr_small_open(struct slr_comm *c);
 /* A call of so many gathered bytes comes. False: it is small, and not for the trials. */
 bool slr_small_admits(struct slr_comm *c, size_t bytes);
 
-/* There is one size too many. */
-void slr_small_full(struct slr_comm *c);
-
 /* Something has been agreed. */
 void slr_small_bound(struct slr_comm *c);
 

@@ -47,8 +47,7 @@ bool slr_tune_same(struct slr_tune_word w, const char *text);
 /* A whole number, `sized` with K, M, G or T. False: it is none, or too large. */
 bool slr_tune_number(struct slr_tune_word w, bool sized, uint64_t *out);
 
-/* N, LOW..HIGH, LOW.., ..HIGH or any; slr_tune_set_range reports what is none. */
-bool slr_tune_read_range(struct slr_tune_word w, bool sized, struct slr_tune_range *out);
+/* N, LOW..HIGH, LOW.., ..HIGH or any; it reports what is none. */
 int slr_tune_set_range(struct slr_tune_line *l, const char *key, bool sized, struct slr_tune_range *out,
                        struct slr_tune_word value);
 

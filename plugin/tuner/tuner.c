@@ -55,7 +55,7 @@ struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, 
     return tuner;
 }
 
-void slr_tuner_hold(struct slr_tuner *tuner)
+static void hold(struct slr_tuner *tuner)
 {
     atomic_fetch_add(&tuner->refs, 1);
 }
@@ -254,7 +254,7 @@ void slr_tuner_forget(struct slr_tuner **slot)
 
 void slr_tuner_made(struct slr_tuner *tuner)
 {
-    slr_tuner_hold(tuner);
+    hold(tuner);
     atomic_store(&loaded, true);
     /* On this thread NCCL makes the communicator that the thread has announced. */
     if (current && !*current) {

@@ -68,7 +68,7 @@ struct slr_tuner_choice {
  */
 struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, bool hooked,
                                 slr_nccl_logger log);
-void slr_tuner_hold(struct slr_tuner *tuner);
+
 void slr_tuner_put(struct slr_tuner *tuner); /* NULL: nothing */
 
 /* Sets the cost table's chosen entry to 0 as well, where there is one. */
