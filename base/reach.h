@@ -17,7 +17,7 @@
  *   - takes no calls into graphs of communicators that are not connected yet
  *
  * All of it is this rank's own business; what is substituted is decided as before (R1). The last point is
- * agreed by all ranks (plugin/connect/abilities.h).
+ * agreed by all ranks (plugin/connect/abilities.c).
  */
 #ifndef SLR_BASE_REACH_H
 #define SLR_BASE_REACH_H

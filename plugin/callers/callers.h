@@ -12,19 +12,7 @@
  *   house-keeping thread             the line `caller_place`, if the name is new among those of the place
  *
  * Only with SLIPRING_LOG of info or more, which the lines need: where a call is logged anyway, one comparison; else
- * nothing is done, whatever the setting.
- *
- * Texts. The latest 1024 different ones of the process are kept, each up to 511 bytes, on the heap; the number of an
- * older one finds none. A program that names its steps makes a new one in each step: what of it reaches the log, and the
- * memory of a site, is bounded by names.c. A text is copied out: no pointer to it leaves the lock.
- *
- * Shapes. 256 of them have names; the calls of others have none by shape, which one line says. In mode stack the frames
- * are taken in the first 256 calls of a shape. After that they are known if all of these came from one place; if not,
- * they go on being taken.
- *
- * Locks: one, innermost, under which nothing is called but the allocator. Fork: the child is switched off before it comes
- * here (util/process.h); its NVTX calls touch no lock. Errors: without memory there is no name.
- */
+ * nothing is done, whatever the setting. */
 #ifndef SLR_PLUGIN_CALLERS_CALLERS_H
 #define SLR_PLUGIN_CALLERS_CALLERS_H
 

@@ -84,14 +84,14 @@ struct slr_post {
     int32_t pid;
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
-    uint64_t tune;                  /* of its tuner: what it decides by (tune_file.h); 0: it has none */
+    uint64_t tune;                  /* of its tuner: what it decides by (tuner.h); 0: it has none */
     uint64_t process;               /* random; a process id comes again */
     int32_t device;                 /* CUdevice, for ranks of the same process */
     uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
     uint64_t gpu;                   /* a hash of its model's name */
     uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/find.c) */
-    uint32_t records;               /* it could take gathers into CUDA graphs (connect/abilities.h) */
-    uint32_t sums;                  /* it could add, for reduce-scatters (connect/abilities.h) */
+    uint32_t records;               /* it could take gathers into CUDA graphs (connect/connect.h) */
+    uint32_t sums;                  /* it could add, for reduce-scatters (connect/connect.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */

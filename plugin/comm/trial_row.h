@@ -51,7 +51,7 @@ struct slr_trial_post {
         uint32_t rows;
         struct slr_trial_row row[SLR_TRIAL_ROWS];
     } site[SLR_TRIAL_SITES];
-    float turn[2][SLR_TRIAL_ROUNDS]; /* of the latest duel (trials/duel.h): before `times` of its sites */
+    float turn[2][SLR_TRIAL_ROUNDS]; /* of the latest duel (trials/trials_impl.h): before `times` of its sites */
 };
 
 /* A rule of rank 0's tune file that fits the communicator (trials/known.c). */

@@ -1,4 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the ranks' devices can: change graphs, add.
+ *
+ * Graphs: whether this rank's driver can do what captured gathers need: first whether the functions exist,
+ * which the rank posts when the communicator is made; then a trial (kernels/graph_try.h), when the ranks
+ * connect, as nothing is put on a device before. Once in a process for each device.
+ *
+ * A rank whose trial fails takes back what it has posted (`records`) before it is MADE (connect.h). It
+ * posts it never again. So whoever is connected reads of each rank what is so for good; before that, 0
+ * is for good and 1 is not. All ranks come to the same: a gather is recorded only by who is connected.
+ *
+ * What fails is logged, once in a process, as graphs_off; nothing is tried or logged when the settings
+ * leave captured gathers to NCCL anyway. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/log.h"
@@ -8,7 +20,7 @@
 #include "kernels/reduce.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
-#include "plugin/connect/abilities.h"
+#include "plugin/connect/connect.h"
 
 #define DEVICES 64 /* that are remembered, that code is loaded for */
 /* Gathers alone are not faster than NCCL's in a graph below that many times SLIPRING_MIN_BYTES
@@ -101,7 +113,12 @@ void slr_graphs_try(struct slr_comm *c)
         __atomic_store_n(&c->shared.control->post[c->rank].records, 0, __ATOMIC_SEQ_CST);
 }
 
-/* ---- sums ---- */
+/* ---- sums ----
+ *
+ * The device code that adds (kernels/reduce.h), for reduce-scatters: loaded when a communicator is made,
+ * once in a process for each device. Loading may wait for all that the device has been given; so may
+ * what NCCL does at that time. At the first reduce-scatter it could wait for a peer that waits for
+ * this rank. */
 
 static struct loaded {
     pthread_mutex_t lock;

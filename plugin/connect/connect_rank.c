@@ -7,7 +7,7 @@
 #include "base/cu.h"
 #include "base/log.h"
 #include "plugin/connect/connect_impl.h"
-#include "plugin/connect/abilities.h"
+#include "plugin/connect/connect.h"
 #include "plugin/memory/exports.h"
 
 /* ---- made ---- */

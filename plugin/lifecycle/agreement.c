@@ -14,7 +14,6 @@
 #include "base/nvtx.h"
 #include "cache/device_reset.h"
 #include "plugin/connect/connect.h"
-#include "plugin/connect/abilities.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"

@@ -18,7 +18,6 @@
 #include "plugin/places/places.h"
 #include "plugin/produce/product.h"
 #include "plugin/trials/trials.h"
-#include "plugin/tuner/tune_file.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/util/process.h"
 

@@ -30,7 +30,7 @@
 #include "plugin/util/process.h"
 #include "plugin/places/places.h"
 #include "plugin/timeline/timeline.h"
-#include "plugin/tuner/tune_file.h"
+#include "plugin/tuner/tuner.h"
 
 #define TICK_MS 50
 #define STOP_WAIT_S 1

@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "plugin/comm/control.h"
-#include "plugin/tuner/tune_file.h"
 #include "plugin/tuner/tuner.h"
 
 /* The word `tune`: 0 undecided, ON, or OFF with a rank. */

@@ -9,7 +9,7 @@
 #include "base/reach.h"
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
-#include "plugin/connect/abilities.h"
+#include "plugin/connect/connect.h"
 #include "plugin/produce/captured.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"

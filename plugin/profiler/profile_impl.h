@@ -66,20 +66,6 @@ void *slr_profile_channel(void *parent, uint64_t gpu_start);
 void slr_profile_channel_ended(void *channel, uint64_t gpu_stop);
 void slr_profile_stop(void *handle); /* of either */
 
-/* The pool of records of operations (profile_impl.h), and the life of one record.
- *
- * Its state is one word, changed by compare-and-swap only: the generation, and
- *
- *   used       taken; its fields are the taker's until it gives the handle away
- *   own        its own stop has not come
- *   open       kernel channels that have started and not stopped
- *   seen       kernel channels that have started
- *   reported   somebody writes it into the sums, or has: only who sets this does so
- *   told       that is over
- *
- * It is free again when it is told, and neither own nor open.
- */
-
 #define SLR_EXPECT_UNKNOWN 0xffffu
 
 struct slr_profile_record {

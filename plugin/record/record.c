@@ -10,7 +10,6 @@
 #include "cache/captures.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
-#include "plugin/connect/abilities.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/pending/order.h"
 #include "plugin/graphs/record_memory.h"

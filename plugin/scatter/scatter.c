@@ -8,7 +8,7 @@
 #include "plugin/comm/control.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
-#include "plugin/connect/abilities.h"
+#include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"

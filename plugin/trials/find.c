@@ -1,11 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which site a call belongs to.
+ *
+ * A program's calls of one size are many: forward, backward, of attention, of the layer behind it. What is best for one
+ * need not be for another. What tells them apart has to be the same on all ranks at the call itself, as it decides which
+ * way the call goes (R1): nothing of the program's memory, streams or GEMMs is. The sequence of calls is. So a call's
+ * *context* is what the SLR_CONTEXT_CALLS calls before it were, operation and size of each, and no rank is told anything.
+ *
+ *   the first call of a size         makes the size's first site. All of its calls belong there,
+ *                                    whatever their context, unless it has a site of its own
+ *   a context has come OFTEN times,  the first such is the first site's own; a later one gets a site
+ *   and is no rare one               of its own from that call on, while there is room
+ *
+ * A rare one, of less than a SLR_CONTEXT_SHARE-th of the size's calls, is what stands where a forward pass becomes a
+ * backward pass: it would take a hundred iterations to be measured. A site of its own goes by what its size's first site
+ * has found until it has found something itself.
+ *
+ * Small gathers are one site a size and in no context: whether they come here changes.
+ *
+ * All of this is a function of the calls that come to the trials, in their order; under the communicator's lock. */
 #include "base/log.h"
 #include "base/mix.h"
 #include "base/settings.h"
 #include "plugin/comm/call.h"
 #include "plugin/comm/control.h"
 #include "plugin/trials/trials_impl.h"
-#include "plugin/tuner/tune_file.h"
+#include "plugin/tuner/tuner.h"
 
 #define BITS (63 / SLR_CONTEXT_CALLS) /* of a call in a context */
 
@@ -152,7 +171,21 @@ int slr_trials_find(struct slr_comm *c, const struct slr_call *call, bool small)
     return site;
 }
 
-/* ---- small gathers ---- */
+/* ---- small gathers ----
+ *
+ * Of fewer bytes than SLIPRING_MIN_BYTES. Where that is not set by
+ * the user, it is only where the search begins: down to an eighth of it the ring is tried, too.
+ *
+ * Only on a communicator that has made a gather of SLIPRING_MIN_BYTES or more: its ring is connected
+ * then, so the search costs no device memory. The first calls of a small site stay with NCCL; the next
+ * SLR_SMALL_WARM go over the ring, in which memory is mapped; then its ways are tried. What is in use
+ * is NCCL: the ring is taken only for what is clearly better.
+ *
+ * comm->least_bytes is the size from which on calls come to the trials at all, so that others cost
+ * what they cost without. It is the same on all ranks at each call: it follows from the calls so far
+ * and from what has been agreed. Where a site stays with NCCL, so do all that are smaller, but for one
+ * that is being tried, or that the ring has. Of more than SLR_SMALL_SITES sizes no new ones are tried,
+ * and what is not decided yet stays with NCCL. */
 
 uint64_t slr_small_floor(void)
 {

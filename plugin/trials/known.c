@@ -6,7 +6,7 @@
 #include <strings.h>
 #include "base/log.h"
 #include "plugin/comm/control.h"
-#include "plugin/tuner/tune_file.h"
+#include "plugin/tuner/tuner.h"
 
 static void gpu_of(const struct slr_comm *c, char word[SLR_TUNE_GPU])
 {

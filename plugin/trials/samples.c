@@ -100,7 +100,24 @@ struct slr_trial_row slr_samples_post(struct slr_samples *row, uint32_t rounds, 
     return row->before.calls ? row->before : now;
 }
 
-/* ---- clocks ---- */
+/* ---- clocks ----
+ *
+ * How long a gather takes, and with the GEMM that consumes it.
+ *
+ * On the device, by three events of a call: `begin` on its stream before anything of it; `gathered`
+ * behind its end; `consumed` behind the GEMM, on the GEMM's stream. They are looked at later, so
+ * nothing waits. A call that finds no clock free is not measured.
+ *
+ * On the host, from one call of a site to its next (slr_clock_next). That is an iteration's time where
+ * the device had nothing left to do when the next call came, which its stream tells: then the host is what the
+ * program waits for.
+ *
+ *   FREE    --slr_clock_begin-->  RUNS     its call may still be consumed by a GEMM; one at most
+ *   RUNS    --slr_clock_stop-->   STOPPED  its last event is on its way
+ *   STOPPED --slr_clock_read-->   FREE; not while it is open, because its site's next call has yet to
+ *                                 come, but for SLR_CLOCK_PATIENCE calls only
+ *
+ * Whatever goes wrong costs the sample. */
 
 /* Of an event's time, ms. */
 #define RESOLUTION 0.0005f

@@ -9,7 +9,7 @@
 #include "base/mix.h"
 #include "plugin/trials/ways.h"
 #include "plugin/trials/trials_impl.h"
-#include "plugin/tuner/tune_file.h"
+#include "plugin/tuner/tuner.h"
 
 enum {
     AHEAD = 16, /* calls that a choice is settled before it holds */

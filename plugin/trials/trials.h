@@ -23,7 +23,7 @@
  *
  * A gather in a group with others is not measured: nothing of it runs before the group ends. When rank 0 sees a
  * site's first calls all in such groups, or nothing of them could be measured, the site has a duel without rows: what the
- * program takes (duel.h) decides, or nothing does.
+ * program takes (duel.c) decides, or nothing does.
  *
  * Locks: the communicator's (docs/locks.md). */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H

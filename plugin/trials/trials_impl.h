@@ -9,34 +9,58 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/collective.h"
+#include "base/real.h"
 #include "kernels/gemm.h"
 #include "plugin/comm/comm.h"
-#include "plugin/trials/duel.h"
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
 
 struct slr_trials;
 struct slr_call;
 
-/* Which site a call belongs to (find.c).
- *
- * A program's calls of one size are many: forward, backward, of attention, of the layer behind it. What is best for one
- * need not be for another. What tells them apart has to be the same on all ranks at the call itself, as it decides which
- * way the call goes (R1): nothing of the program's memory, streams or GEMMs is. The sequence of calls is. So a call's
- * *context* is what the SLR_CONTEXT_CALLS calls before it were, operation and size of each, and no rank is told anything.
- *
- *   the first call of a size         makes the size's first site. All of its calls belong there,
- *                                    whatever their context, unless it has a site of its own
- *   a context has come OFTEN times,  the first such is the first site's own; a later one gets a site
- *   and is no rare one               of its own from that call on, while there is room
- *
- * A rare one, of less than a SLR_CONTEXT_SHARE-th of the size's calls, is what stands where a forward pass becomes a
- * backward pass: it would take a hundred iterations to be measured. A site of its own goes by what its size's first site
- * has found until it has found something itself.
- *
- * Small gathers are one site a size and in no context: whether they come here changes.
- *
- * All of this is a function of the calls that come to the trials, in their order; under the communicator's lock. */
+/* ---- duel.c ---- */
+
+#define SLR_BLOCKS (2 * SLR_TRIAL_ROUNDS)
+
+struct slr_blocks {
+    struct slr_turns turns;                     /* of the latest duel; rounds 0: there was none */
+    uint64_t upto;                              /* the first call behind it */
+    CUevent begin[SLR_BLOCKS], end[SLR_BLOCKS]; /* NULL: not made yet */
+    uint32_t begun, ended;                      /* which have been recorded, as bits */
+};
+
+/* A duel begins. */
+void slr_blocks_open(struct slr_blocks *b, const struct slr_turns *turns);
+
+/* The communicator's call `number` has come, on `stream`. */
+static inline bool slr_blocks_wants(const struct slr_blocks *b, uint64_t number)
+{
+    return number <= b->upto && b->turns.rounds && number >= b->turns.after;
+}
+void slr_blocks_call(struct slr_blocks *b, uint64_t number, CUstream stream);
+
+/* The next call is `next`: all of it is over, or will never be known. */
+bool slr_blocks_over(const struct slr_blocks *b, uint64_t next);
+
+/* ms[SLR_WAY_RING or SLR_WAY_NCCL][round]; 0: not known. */
+void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS]);
+
+void slr_blocks_close(struct slr_blocks *b);
+
+/* How much less a turn took over the ring than by NCCL, as part of the mean of both, so that one that was held up counts
+ * alike on either side: of so many rounds, mean and sum of the squared deviations. */
+struct slr_block_pairs {
+    uint32_t n;
+    double mean, squares;
+};
+
+/* From the times of the slowest rank. A round of which one is not known does not count. */
+void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds);
+
+/* Which way the program is faster, SLR_WAY_RING or SLR_WAY_NCCL; -1: that is not certain. `again`: it was not before. */
+int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again);
+
+/* ---- find.c ---- */
 
 #define SLR_CONTEXT_CALLS 3
 #define SLR_CONTEXT_OFTEN 4u
@@ -69,7 +93,7 @@ struct slr_trial_turn {
     bool duel; /* over the ring each GEMM has the way that was chosen for it, not `way` */
 };
 
-/* What the program takes (duel.h) has to do with a choice. */
+/* What the program takes (duel.c) has to do with a choice. */
 enum slr_program_says {
     SLR_PROGRAM_NOTHING,
     SLR_PROGRAM_DECIDES,
@@ -279,21 +303,7 @@ int slr_trials_peek(const struct slr_trials *t, size_t shard, const struct slr_c
 /* The size's first site. */
 int slr_trials_first_of(const struct slr_trials *t, size_t shard, const struct slr_collective *kind);
 
-/* ---- find.c: small gathers ----
- *
- * Of fewer bytes than SLIPRING_MIN_BYTES. Where that is not set by
- * the user, it is only where the search begins: down to an eighth of it the ring is tried, too.
- *
- * Only on a communicator that has made a gather of SLIPRING_MIN_BYTES or more: its ring is connected
- * then, so the search costs no device memory. The first calls of a small site stay with NCCL; the next
- * SLR_SMALL_WARM go over the ring, in which memory is mapped; then its ways are tried. What is in use
- * is NCCL: the ring is taken only for what is clearly better.
- *
- * comm->least_bytes is the size from which on calls come to the trials at all, so that others cost
- * what they cost without. It is the same on all ranks at each call: it follows from the calls so far
- * and from what has been agreed. Where a site stays with NCCL, so do all that are smaller, but for one
- * that is being tried, or that the ring has. Of more than SLR_SMALL_SITES sizes no new ones are tried,
- * and what is not decided yet stays with NCCL. */
+/* ---- find.c: small gathers ---- */
 
 #define SLR_SMALL_PART 8u
 #define SLR_SMALL_WARM 16u
@@ -339,7 +349,7 @@ const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t 
 const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uint32_t site,
                                                  const struct slr_consumer *consumer);
 
-/* Rank 0's: has what was chosen for one row kept (plugin/tuner/tune_file.h). */
+/* Rank 0's: has what was chosen for one row kept (plugin/tuner/tuner.h). */
 void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, const struct slr_trial_choice *choice);
 
 /* The same of a site of which no row was measured. */

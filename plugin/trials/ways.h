@@ -32,7 +32,7 @@
  *   WAYS  --choose: nothing was measured-->  ended: all go on as they did
  *   WAYS  --its calls are all in groups with others: nothing will be measured-->  ended
  *   ended in WAYS  --the others' trials are over-->  DUEL
- *   DUEL  --neither its rows nor what the program takes (duel.h) tells, and nothing did before-->  ended
+ *   DUEL  --neither its rows nor what the program takes (duel.c) tells, and nothing did before-->  ended
  *   ended in DUEL  --later, ever more rarely-->  DUEL
  *   chosen in DUEL, though what the program takes speaks against it  --likewise-->  DUEL
  *
@@ -237,16 +237,7 @@ bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t 
 /* The median of n > 0 values, which it puts in order. */
 float slr_trials_median(float *values, unsigned n);
 
-/* ---- captures ----
- *
- * A capture is no communication: ranks may capture the calls of one launch at different times, before and after a choice.
- * So the first rank that captures a call of a size decides, by what is chosen there and then, and all captures of all
- * ranks go by that, for good.
- *
- * Shared by the ranks: words that begin as 0. Each stands for one size: shard << 2 | scatter << 1 | ring. The word of a
- * size is in the first place that was free when it was written, by compare-and-swap from 0; no word changes again. So
- * whoever looks from the first place on finds it, or is the first; and when there is no place, none has one and the
- * size is NCCL's on all ranks. Nobody waits. */
+/* ---- captures ---- */
 
 /* Whether it is the ring's. `wish`: what this rank would say, were it the first. `shard`: bytes, below 2^62; not 0. */
 bool slr_capture_way(_Atomic uint64_t *word, unsigned words, size_t shard, const struct slr_collective *kind,

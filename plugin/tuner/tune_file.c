@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/once.h"
 #include "base/settings.h"
-#include "plugin/tuner/tune_file.h"
+#include "plugin/tuner/tuner.h"
 #include "plugin/tuner/tune_impl.h"
 
 static struct slr_tune_state state;

@@ -55,7 +55,7 @@ struct slr_tune_site {
     struct slr_consumer consumer;
     bool nccl;
     char cut[SLR_TUNE_CUT]; /* slr_way_word(); "": by the pace */
-    bool kept;              /* the library has written it (tune_file.h) */
+    bool kept;              /* the library has written it (tuner.h) */
 };
 
 struct slr_tune_table {

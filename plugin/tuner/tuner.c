@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include "base/log.h"
 #include "base/settings.h"
-#include "plugin/tuner/tune_file.h"
 #include "plugin/abi/nccl_common.h"
 #include "plugin/util/process.h"
 

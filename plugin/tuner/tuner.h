@@ -3,7 +3,7 @@
  * NCCL's interface (plugin/abi/tuner.h) come down to this one.
  *
  * The folder is NCCL's tuner plugin and the measuring for its tables. This header is its door, with
- * tune_file.h (what is tuned by, what is kept?) and tune_table.h (also for the tool).
+ * tune_table.h (also for the tool).
  *
  * A tuner answers only when it is certain that all ranks answer alike, because NCCL hangs
  * otherwise:
@@ -29,6 +29,7 @@
 #include <stdint.h>
 #include "base/real.h"
 #include "plugin/abi/nccl_common.h"
+#include "plugin/tuner/tune_table.h"
 
 struct slr_comm;
 struct slr_tune_rule;
@@ -99,22 +100,7 @@ bool slr_tuner_any(void);
  * can not be told yet. */
 struct slr_tuner *slr_tuner_take_alone(unsigned own);
 
-/* ---- explore.c: measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE): for each communicator, collective and size
- * class, call k is made with a candidate that k alone decides, and its time on the stream is taken
- * by events and logged.
- *
- * Exploring, without SLIPRING_TUNE_FILE: candidate k mod C. 0 is NCCL's default; then every
- * algorithm and protocol that the cost table does not exclude, each with NCCL's number of channels
- * and with 4 and 16. The order is that of the cost table, so all ranks choose alike by the number
- * of the call. After SLIPRING_TUNE_EXPLORE rounds NCCL's default is used. A size class is a power
- * of two: [2^c, 2^(c+1)).
- *
- * Confirming, with SLIPRING_TUNE_FILE: two candidates, 0 NCCL's default, 1 what the first fitting
- * rule says; one call of each in every two, in an order that has no period. Calls that no rule
- * fits, or one with only defaults, are not measured. After the rounds the table decides. The ranks
- * have agreed on both settings and the table (tuner_match.c).
- *
- * Measured are calls outside groups that are not captured; one at a time for each thread. */
+/* ---- explore.c: measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE) ---- */
 
 /* The candidate of the next call; notes it for slr_explore_end on this thread. Under the tuner's
  * lock. `rule`: the table's for this call, or NULL. False: nothing is to be tried (any more). */
@@ -131,5 +117,38 @@ ncclResult_t slr_explore_end(ncclResult_t result);
 
 /* Logs what has been measured and is over. */
 void slr_explore_drain(void);
+
+/* ---- tune_file.c: SLIPRING_TUNE_FILE in this process: what tuners decide by, read once, at the first tuner; what call
+ * sites know; and what is kept in it ---- */
+
+struct slr_tune_state {
+    struct slr_tune_table table; /* empty: none, or broken */
+    const char *path;            /* as the setting gives it */
+    unsigned samples;            /* of each candidate; 0: nothing is explored */
+    /* Stands for all this: equal on ranks that decide alike. 0: nothing to decide, as without a
+     * tuner. */
+    uint64_t word;
+};
+
+const struct slr_tune_state *slr_tune_state(void);
+
+/* The file as it is now, to be freed by the caller, and its name. False: there is none, or it is
+ * broken, which the log says once. */
+bool slr_tune_read(struct slr_tune_table *table);
+const char *slr_tune_path(void);
+
+/* ---- what call sites have found by trying, if SLIPRING_TUNE_KEEP says so ----
+ *
+ * Written by the house-keeping thread within seconds, and at the end of the process, never by a thread that makes calls
+ * (tune_impl.h: how). What can not be written is one warning, and then nothing more is tried. */
+
+/* To be written; instead of what is to be written for the same conditions. */
+void slr_tune_keep(const struct slr_tune_site *rule);
+
+/* The house-keeping thread's tick. */
+void slr_tune_keep_tick(void);
+
+/* The process ends; the threads have stopped. */
+void slr_tune_keep_end(void);
 
 #endif

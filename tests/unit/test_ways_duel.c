@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long the turns of a duel are, and what they tell. */
 #include <criterion/criterion.h>
-#include "plugin/trials/duel.h"
+#include "plugin/trials/trials_impl.h"
 #include "plugin/trials/samples.h"
 
 /* Turns of a duel are whole iterations, where these are no longer than a turn may be. */

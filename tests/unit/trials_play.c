@@ -8,7 +8,7 @@
 #include "plugin/comm/control.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/trials/trials_impl.h"
-#include "plugin/tuner/tune_file.h"
+#include "plugin/tuner/tuner.h"
 
 /* ---- what the folder uses ---- */
 
