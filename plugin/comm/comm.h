@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder comm/: a communicator's record, the list of them, the control block that its ranks
  * share, and what a thread has called in a group. It only keeps these: what is done with them is in
- * the folders after it, all of which may include any of its headers. Uses base/, cache/, kernels/
- * and util/. A few functions that need the folders above are declared here and made there, as their
+ * the folders after it. A few functions that need those are declared here and made there, as their
  * comments say.
  *
  * A communicator as slipring sees it: the real NCCL handle, what its ranks agreed, its ring, and

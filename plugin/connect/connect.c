@@ -21,7 +21,7 @@ static void refuse(struct slr_comm *c, uint64_t from, enum slr_reason why, int r
 }
 
 /* A refusal has been seen: once for each rank. */
-static void settle(struct slr_comm *c, uint32_t refusal)
+static void take_refusal(struct slr_comm *c, uint32_t refusal)
 {
     enum slr_reason ring = SLR_R_RING, why = slr_refusal_reason(refusal);
     if (atomic_compare_exchange_strong(&c->pass, &ring, why))
@@ -215,7 +215,7 @@ void slr_connect_tick(struct slr_comm *c)
     advance(c);
     uint64_t word = atomic_load(slr_connect_word(c));
     if (slr_link_state(word) == SLR_LINK_REFUSED)
-        settle(c, slr_link_refusal(word));
+        take_refusal(c, slr_link_refusal(word));
 }
 
 /* ---- the application's threads ---- */
@@ -242,7 +242,7 @@ static bool connected(struct slr_comm *c, enum slr_reason *why)
     if (atomic_load(&c->error) != 0)
         return true;
     if (slr_link_state(word) == SLR_LINK_REFUSED) {
-        settle(c, slr_link_refusal(word));
+        take_refusal(c, slr_link_refusal(word));
         *why = c->pass;
         return true;
     }

@@ -81,7 +81,7 @@ struct text {
 
 #define C(member) ((unsigned long long)atomic_load_explicit(&slr_counters.member, memory_order_relaxed))
 
-__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void append(struct text *t, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -109,36 +109,36 @@ static enum slr_reason most(const _Atomic uint64_t *counts, enum slr_reason firs
 static void add_reason(struct text *t, enum slr_reason r)
 {
     const char *cure = slr_reason_cure(r);
-    add(t, "%s (%s)%s%s", slr_reason_name(r), slr_reason_doc(r), cure ? ": " : "", cure ? cure : "");
+    append(t, "%s (%s)%s%s", slr_reason_name(r), slr_reason_doc(r), cure ? ": " : "", cure ? cure : "");
 }
 
 static void add_gathers(struct text *t, const struct slr_totals *n)
 {
-    add(t, "%llu of %llu all-gathers went over the ring", (unsigned long long)n->substituted,
-        (unsigned long long)n->calls);
+    append(t, "%llu of %llu all-gathers went over the ring", (unsigned long long)n->substituted,
+           (unsigned long long)n->calls);
     if (n->fused > 0)
-        add(t, ", %llu GEMMs ran in parts behind them", (unsigned long long)n->fused);
+        append(t, ", %llu GEMMs ran in parts behind them", (unsigned long long)n->fused);
 }
 
 static void add_scatters(struct text *t, const struct slr_totals *n)
 {
-    add(t, "%llu of %llu reduce-scatters went over the ring", (unsigned long long)n->scatters_substituted,
-        (unsigned long long)n->scatters);
+    append(t, "%llu of %llu reduce-scatters went over the ring", (unsigned long long)n->scatters_substituted,
+           (unsigned long long)n->scatters);
     if (n->scatters_fused > 0)
-        add(t, ", %llu as their GEMMs completed the parts", (unsigned long long)n->scatters_fused);
+        append(t, ", %llu as their GEMMs completed the parts", (unsigned long long)n->scatters_fused);
 }
 
 static void add_measured(struct text *t)
 {
     if (C(chosen) > 0)
-        add(t, "; measured at %llu call site%s: %.3f ms as chosen, %.3f ms by NCCL", C(chosen),
-            C(chosen) > 1 ? "s" : "", (double)C(chosen_ns) / 1e6, (double)C(chosen_nccl_ns) / 1e6);
+        append(t, "; measured at %llu call site%s: %.3f ms as chosen, %.3f ms by NCCL", C(chosen),
+               C(chosen) > 1 ? "s" : "", (double)C(chosen_ns) / 1e6, (double)C(chosen_nccl_ns) / 1e6);
     if (C(felt) > 0)
-        add(t, "; with %llu call site%s as chosen %llu calls of the program took %.3f ms, by NCCL %.3f ms", C(felt),
-            C(felt) > 1 ? "s" : "", C(felt_calls), (double)C(felt_ns) / 1e6, (double)C(felt_nccl_ns) / 1e6);
+        append(t, "; with %llu call site%s as chosen %llu calls of the program took %.3f ms, by NCCL %.3f ms", C(felt),
+               C(felt) > 1 ? "s" : "", C(felt_calls), (double)C(felt_ns) / 1e6, (double)C(felt_nccl_ns) / 1e6);
     if (C(traced_ns) > 0)
-        add(t, "; of %.3f ms of traced gathers %.3f ms were hidden", (double)C(traced_ns) / 1e6,
-            (double)C(traced_hidden_ns) / 1e6);
+        append(t, "; of %.3f ms of traced gathers %.3f ms were hidden", (double)C(traced_ns) / 1e6,
+               (double)C(traced_hidden_ns) / 1e6);
 }
 
 /* Why calls stayed with NCCL; where none did, why no GEMM ran in parts. */
@@ -147,14 +147,14 @@ static void add_why(struct text *t, const struct slr_totals *n)
     enum slr_reason pass = most(slr_counters.of[SLR_ALL_GATHER].by_reason, SLR_R_NOT_TRACKED, SLR_R_FUSED);
     enum slr_reason join = most(slr_counters.of[SLR_ALL_GATHER].by_reason, SLR_R_JOIN_OTHER_OP, SLR_R_COUNT);
     if (n->passed > 0 && pass != SLR_R_FUSED) {
-        add(t, "; %llu stayed with NCCL, %llu of them for ", (unsigned long long)n->passed,
-            C(of[SLR_ALL_GATHER].by_reason[pass]));
+        append(t, "; %llu stayed with NCCL, %llu of them for ", (unsigned long long)n->passed,
+               C(of[SLR_ALL_GATHER].by_reason[pass]));
         add_reason(t, pass);
     } else if (n->fused == 0 && n->substituted > 0 && join != SLR_R_COUNT) {
-        add(t, "; no GEMM ran in parts, mostly for ");
+        append(t, "; no GEMM ran in parts, mostly for ");
         add_reason(t, join);
         if (!slr_reason_cure(join))
-            add(t, ": `slipring run --record DIR` and `slipring report DIR` say more");
+            append(t, ": `slipring run --record DIR` and `slipring report DIR` say more");
     }
 }
 
@@ -166,13 +166,13 @@ const char *slr_closing_text(char *text, size_t size)
     *text = '\0';
     if (n.calls == 0 && n.scatters == 0 && slr_launched() != SLR_LAUNCHED_RUN)
         return text;
-    add(&t, "rank 0: ");
+    append(&t, "rank 0: ");
     if (n.calls > 0)
         add_gathers(&t, &n);
     else if (n.scatters == 0)
-        add(&t, "communicators were made, but ncclAllGather was not called");
+        append(&t, "communicators were made, but ncclAllGather was not called");
     if (n.scatters > 0) {
-        add(&t, n.calls > 0 ? "; " : "");
+        append(&t, n.calls > 0 ? "; " : "");
         add_scatters(&t, &n);
     }
     add_measured(&t);

@@ -136,7 +136,7 @@ static bool look_up(struct slr_places *p, const uint64_t *word, uint32_t *id)
     return false;
 }
 
-static uint32_t add(struct slr_places *p, const uint64_t *word, uint64_t call)
+static uint32_t add_place(struct slr_places *p, const uint64_t *word, uint64_t call)
 {
     const uint32_t id = count_of(p);
     uint16_t *bucket = bucket_of(p, word);
@@ -185,10 +185,10 @@ static uint32_t elsewhere(struct slr_places *p, const uint64_t *word, uint64_t c
         return SLR_PLACES_ALL - 1;
     if (count_of(p) == SLR_PLACES_ALL - 1) {
         const uint64_t rest[SLR_PLACE_WORDS] = {SLR_PLACE_ELSEWHERE};
-        return add(p, rest, call);
+        return add_place(p, rest, call);
     }
     without(less, word, bits[known(p, word, SLR_PLACE_RECV) ? 0 : known(p, word, SLR_PLACE_SEND) ? 1 : 2]);
-    return add(p, less, call);
+    return add_place(p, less, call);
 }
 
 ALWAYS void words_of(uint64_t *word, const struct slr_call *call, const struct slr_place *send,
@@ -207,7 +207,7 @@ SELDOM static uint32_t find(struct slr_places *p, const struct slr_call *call, c
     uint32_t id;
     words_of(word, call, send, recv);
     if (!look_up(p, word, &id))
-        id = count_of(p) < SLR_PLACES ? add(p, word, call->number) : elsewhere(p, word, call->number);
+        id = count_of(p) < SLR_PLACES ? add_place(p, word, call->number) : elsewhere(p, word, call->number);
     p->place[p->before].after = (uint16_t)id;
     return id;
 }
@@ -224,7 +224,7 @@ SELDOM static void keep_caller(struct slr_places *p, int slot, uint64_t caller)
         atomic_store_explicit(&kept[slot], caller, memory_order_relaxed);
 }
 
-static void list(struct slr_places *p, uint64_t call, uint32_t id, uint64_t caller)
+static void list_call(struct slr_places *p, uint64_t call, uint32_t id, uint64_t caller)
 {
     const int slot = slr_places_slot(call);
     if (slot >= 0)
@@ -260,7 +260,7 @@ static void place_call(const struct slr_call *call, const struct slr_watched *w)
     if (!same(p->place[id].word, word))
         id = find(p, call, w->send, w->recv);
     p->before = (uint16_t)id;
-    list(p, call->number, id, call->caller);
+    list_call(p, call->number, id, call->caller);
 }
 
 const struct slr_watcher slr_places_watcher = {.begins = place_call};

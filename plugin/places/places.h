@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the buffers of this rank's calls lie, for the log. `slipring report` joins the ranks' logs and finds
  * the call sites (tools/symmetry); nothing in the library depends on it. docs/memory.md, Symmetry, says what
- * for. This header is the folder's door; it uses util, callers and comm.
+ * for. This header is the folder's door.
  *
  * A place is what two calls have in common that use the same memory in the same way: operation, shard, in place or
  * not, and for each buffer {ordinal of its allocation, size of the block, offset}; of memory that is in no block its

@@ -66,7 +66,7 @@ struct measured {
     uint32_t count[SLR_MAX_RANKS];
 };
 
-static void take(const struct slr_comm *c, uint32_t site, struct measured *m)
+static void read_posts(const struct slr_comm *c, uint32_t site, struct measured *m)
 {
     const struct slr_trials *t = c->trials;
     m->site = site;
@@ -219,7 +219,7 @@ static enum due choose(struct slr_comm *c, uint32_t site, bool duel, struct slr_
     struct slr_trial_site *s = &c->trials->site[site];
     const struct slr_trial_choice before = *choice;
     struct measured m;
-    take(c, site, &m);
+    read_posts(c, site, &m);
     const enum slr_verdict v = decide(c, &m, choice);
     slr_trials_event(c->trials, s, v == SLR_VERDICT_DUEL ? SLR_SITE_DUE : SLR_SITE_NOT_DUE);
     if (v == SLR_VERDICT_DUEL && !duel) {
@@ -236,7 +236,7 @@ static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct 
 {
     struct slr_trial_site *s = &c->trials->site[site];
     struct measured m;
-    take(c, site, &m);
+    read_posts(c, site, &m);
     if (due == DUE_DUEL && s->before_duel == NONE)
         return; /* nothing has been measured since what was told before */
     /* The next duel of a doubtful one may be of fewer sites: it is a measurement of its own. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder trials/: how the gathers of a call site are served best, found by trying
- * (SLIPRING_TRIALS). ways.h says what is tried and how one is chosen; this is the folder's door. It
- * uses the folder comm.
+ * (SLIPRING_TRIALS). ways.h says what is tried and how one is chosen; this is the folder's door.
  *
  *   first calls      over the ring, by the settings
  *   trials           the number of the call says which way it goes (ways.h); its time is taken with

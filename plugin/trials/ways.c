@@ -211,7 +211,7 @@ static bool seen_before(const struct slr_trial_row *const *rows, const uint32_t 
 }
 
 /* In the place of what was chosen of the row before. */
-static void add(struct slr_trial_choice *choice, const struct slr_trial_row *row, int way)
+static void put_chosen(struct slr_trial_choice *choice, const struct slr_trial_row *row, int way)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < choice->rows; i++)
@@ -269,7 +269,7 @@ enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, cons
         for (uint32_t i = 0; i < count[r]; i++)
             if (counts(rows, count, nranks, r, i, site, SLR_STAGE_WAYS, &slowest)) {
                 const int way = best_over_ring(&slowest, base);
-                add(choice, &slowest, way);
+                put_chosen(choice, &slowest, way);
                 add_row(&sums, &slowest, way);
             }
     if (sums.nccl <= 0)

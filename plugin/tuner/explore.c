@@ -173,7 +173,7 @@ static void leave(CUstreamCaptureMode *mode)
 
 /* The next timer from *i on in state `from`, which becomes CALLING: the caller's alone. NULL: there
  * is none. The lock is held for this only, never while the driver is called. */
-static struct timer *take(int *i, int from)
+static struct timer *take_timer(int *i, int from)
 {
     struct timer *m = NULL;
     pthread_mutex_lock(&lock);
@@ -186,7 +186,7 @@ static struct timer *take(int *i, int from)
     return m;
 }
 
-static void give_back(struct timer *m, int state)
+static void give_back_timer(struct timer *m, int state)
 {
     pthread_mutex_lock(&lock);
     m->state = state;
@@ -197,17 +197,17 @@ static void destroy(struct timer *m)
 {
     slr_real.cuEventDestroy(m->begin);
     slr_real.cuEventDestroy(m->end);
-    give_back(m, FREE);
+    give_back_timer(m, FREE);
 }
 
 static void drain(void)
 {
     struct timer *m;
-    for (int i = 0; (m = take(&i, RUNNING)) != NULL;) {
+    for (int i = 0; (m = take_timer(&i, RUNNING)) != NULL;) {
         float ms;
         /* Asked, not waited for: the application's thread is here. */
         if (slr_real.cuEventQuery(m->end) == CUDA_ERROR_NOT_READY) {
-            give_back(m, RUNNING);
+            give_back_timer(m, RUNNING);
             continue;
         }
         if (slr_real.cuEventElapsedTime(&ms, m->begin, m->end) == CUDA_SUCCESS)
@@ -243,18 +243,18 @@ static struct timer *start(const struct slr_comm *c, CUstream stream)
 {
     introduce(c);
     int i = 0;
-    struct timer *m = take(&i, FREE);
+    struct timer *m = take_timer(&i, FREE);
     if (!m)
         return NULL;
     /* Events for this call alone: they belong to a context, and the next call may be on another
      * device. */
     if (slr_real.cuEventCreate(&m->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-        give_back(m, FREE);
+        give_back_timer(m, FREE);
         return NULL;
     }
     if (slr_real.cuEventCreate(&m->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
         slr_real.cuEventDestroy(m->begin);
-        give_back(m, FREE);
+        give_back_timer(m, FREE);
         return NULL;
     }
     m->stream = stream;
@@ -292,7 +292,7 @@ ncclResult_t slr_explore_end(ncclResult_t result)
      */
     if (result == ncclSuccess && answered.given && slr_real.cuEventRecord(m->end, m->stream) == CUDA_SUCCESS) {
         m->answer = answered;
-        give_back(m, RUNNING);
+        give_back_timer(m, RUNNING);
     } else {
         destroy(m);
     }

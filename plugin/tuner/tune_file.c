@@ -84,7 +84,7 @@ static bool off;
 
 /* `newer`: than one for the same conditions that waits already. One too many is dropped: a program of
  * so many sites tries some again next time. */
-static void add(const struct slr_tune_site *rule, bool newer)
+static void put_waiting(const struct slr_tune_site *rule, bool newer)
 {
     size_t i = 0;
     while (i < count && !slr_tune_site_same(&waiting[i], rule, true))
@@ -108,12 +108,12 @@ void slr_tune_keep(const struct slr_tune_site *rule)
         return;
     }
     pthread_mutex_lock(&lock);
-    add(rule, true);
+    put_waiting(rule, true);
     pthread_mutex_unlock(&lock);
 }
 
 /* What waits, if it is due, becomes the caller's. */
-static size_t take(struct slr_tune_site *rules, uint64_t now)
+static size_t take_due(struct slr_tune_site *rules, uint64_t now)
 {
     size_t n = 0;
     pthread_mutex_lock(&lock);
@@ -126,11 +126,11 @@ static size_t take(struct slr_tune_site *rules, uint64_t now)
     return n;
 }
 
-static void give_back(const struct slr_tune_site *rules, size_t n)
+static void give_back_rules(const struct slr_tune_site *rules, size_t n)
 {
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < n; i++)
-        add(&rules[i], false);
+        put_waiting(&rules[i], false);
     pthread_mutex_unlock(&lock);
 }
 
@@ -148,10 +148,10 @@ static bool write_due(uint64_t now)
 {
     static struct slr_tune_site rules[ROOM]; /* under `writing` */
     struct slr_tune_error error;
-    const size_t n = take(rules, now);
+    const size_t n = take_due(rules, now);
     int rc = n ? slr_tune_write(slr_tune_path(), rules, n, &error) : 0;
     if (rc == -EAGAIN)
-        give_back(rules, n);
+        give_back_rules(rules, n);
     else if (rc)
         refused(&error);
     else if (n)

@@ -164,7 +164,7 @@ static int lock_and_replace(const struct job *job, int fd)
     return replace(job, fd, &own);
 }
 
-static int add(const struct job *job)
+static int try_once(const struct job *job)
 {
     /* For writing as well: a file that may not be written stays, though its folder may be. Opening a
      * device must not wait. */
@@ -183,7 +183,7 @@ int slr_tune_write(const char *path, const struct slr_tune_site *rules, size_t c
     int rc = -ESTALE;
     *error = (struct slr_tune_error){0};
     for (int i = 0; i < TRIES && (rc == -ESTALE || rc == -EEXIST); i++)
-        rc = add(&job);
+        rc = try_once(&job);
     if (rc == -EEXIST) /* the name of a symbolic link that points nowhere */
         cannot(&job, EEXIST, "can not be made");
     free(real);

@@ -116,7 +116,7 @@ static bool is_collnet(int algo)
 }
 
 /* v2 has no costs: both or neither, and what the two flags allow. */
-static bool settle_v2(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
+static bool allow_v2(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
 {
     bool possible = (!is_collnet(choice->algo) || ask->collnet) &&
                     ((choice->algo != SLR_NCCL_NVLS && choice->algo != SLR_NCCL_NVLS_TREE) || ask->nvls);
@@ -126,10 +126,10 @@ static bool settle_v2(const struct slr_tuner_ask *ask, struct slr_tuner_choice *
 }
 
 /* Turns a wish into what NCCL can do. False: it has excluded that for this call. */
-static bool settle(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
+static bool allow(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
 {
     if (!ask->cost)
-        return settle_v2(ask, choice);
+        return allow_v2(ask, choice);
     int best = cheapest(ask, choice->algo, choice->proto);
     if (best < 0)
         return false;
@@ -182,7 +182,7 @@ static void choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, str
     bool wished = wish(tuner, ask, choice, &from);
     if (wished) {
         struct slr_tuner_choice asked = *choice;
-        wished = settle(ask, choice);
+        wished = allow(ask, choice);
         if (!wished && from.file)
             excluded(ask, &asked, &from);
         else if (!wished)
