@@ -63,7 +63,6 @@ struct slr_transfer {
     struct slr_remote_place expected;      /* by the reader: where it takes the owner's for */
     uint32_t owner_alone, reader_alone;    /* likewise: passed_alone.h */
 };
-#define SLR_TRANSFERS 256
 
 /* ---- what a rank says of itself ---- */
 

@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/comm/control.h"
 #include "plugin/connect/connect.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/lifecycle/lifecycle.h"

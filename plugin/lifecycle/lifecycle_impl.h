@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "plugin/comm/comm.h"
-#include "plugin/lifecycle/agreement.h"
-#include "plugin/tuner/tuner.h"
+
+struct slr_comm;
+struct slr_init;
 
 /* ---- watchdog.c ---- */
 

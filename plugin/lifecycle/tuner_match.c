@@ -18,7 +18,9 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
+#include "plugin/lifecycle/agreement.h"
 #include "plugin/tuner/tuner.h"
 
 /* The word `tune`: 0 undecided, ON, or OFF with a rank. */

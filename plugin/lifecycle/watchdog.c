@@ -43,6 +43,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include "plugin/comm/comm.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "kernels/flags.h"

@@ -12,6 +12,9 @@
 #include "base/log.h"
 #include "cache/device_reset.h"
 #include "cache/blocks.h"
+#include "kernels/flags.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 #include "plugin/comm/shared.h"
 
 struct deferred {

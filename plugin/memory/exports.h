@@ -30,9 +30,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "kernels/ring.h"
-#include "plugin/comm/comm.h"
-#include "plugin/comm/control.h"
+#include "cache/handles.h"
+#include "plugin/comm/shared.h"
 
 struct slr_comm;
 struct slr_place;

@@ -59,7 +59,6 @@
 #define SLR_PLUGIN_RECORD_RECORD_H
 
 #include <stdbool.h>
-#include "plugin/comm/control.h"
 #include "plugin/comm/call.h"
 
 #define SLR_RECORD_MOST (SLR_TRANSFERS / 2)

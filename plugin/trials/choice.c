@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/counters.h"
 #include "base/log.h"
+#include "plugin/comm/comm.h"
 #include "plugin/trials/trials_impl.h"
 #include "plugin/trials/trials.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/counters.h"
 #include "base/log.h"
+#include "plugin/comm/comm.h"
 
 #define PATIENCE 512u  /* calls of the communicator that a duel waits for other sites */
 #define GONE 8u        /* iterations without a call of a site, */

@@ -22,6 +22,7 @@
 #include "base/mix.h"
 #include "base/settings.h"
 #include "plugin/comm/call.h"
+#include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
 #include "plugin/trials/trials_impl.h"
 #include "plugin/tuner/tuner.h"

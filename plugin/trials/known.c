@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include "base/log.h"
+#include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
 #include "plugin/tuner/tuner.h"
 

@@ -4,6 +4,7 @@
 #include "base/cu.h"
 #include "base/settings.h"
 #include "kernels/gemm_sum.h"
+#include "plugin/comm/comm.h"
 #include "plugin/trials/trials_impl.h"
 #include "plugin/trials/trials.h"
 

@@ -10,13 +10,12 @@
 #include <stdint.h>
 #include "base/collective.h"
 #include "base/real.h"
-#include "kernels/gemm.h"
-#include "plugin/comm/comm.h"
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
 
-struct slr_trials;
+struct slr_comm;
 struct slr_call;
+struct slr_trials;
 
 /* ---- duel.c ---- */
 
