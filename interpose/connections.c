@@ -22,7 +22,7 @@
 #include "interpose/gate_table.h"
 #include "interpose/hook.h"
 #include "interpose/install.h"
-#include "plugin/lifecycle/about.h"
+#include "plugin/lifecycle/lifecycle.h"
 
 #define NAME "CUDA_DEVICE_MAX_CONNECTIONS"
 #define DRIVERS_OWN 8ul /* without it */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLAS's GEMM functions as this library exports them. With nothing pending the real function is
  * called at once. */
+#include "base/settings.h"
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
 #include "interpose/wrappers.h"

@@ -20,7 +20,7 @@ static void in_child(void)
 }
 
 /* Not from a constructor: nothing happens in a process that does not use NCCL, but in the one that
- * `slipring run` starts (plugin/lifecycle/launched.h). atexit and not a destructor: what is registered last
+ * `slipring run` starts (plugin/lifecycle/launched.c). atexit and not a destructor: what is registered last
  * runs first, so slipring ends before CUDA's libraries, which registered theirs when they were loaded. */
 bool slr_hook_nccl_ready(void)
 {

@@ -69,4 +69,21 @@ enum slr_nccl_proto { SLR_NCCL_LL = 0, SLR_NCCL_LL128 = 1, SLR_NCCL_SIMPLE = 2, 
 
 #define SLR_NCCL_MAX_CHANNELS 64 /* MAXCHANNELS in all these versions */
 
+/* ---- names: tune files, log lines ---- */
+
+/* As NCCL writes them; "default" for -1, "?" for a number that is none. */
+const char *slr_tune_func_name(int func);
+const char *slr_tune_algo_name(int algo);
+const char *slr_tune_proto_name(int proto);
+
+/* The number of a name in any letter case, -1 for "default" ("any" for collectives), -2 for none.
+ * Collectives: those that tuners are asked about. */
+int slr_tune_func_number(const char *name, size_t len);
+int slr_tune_algo_number(const char *name, size_t len);
+int slr_tune_proto_number(const char *name, size_t len);
+
+/* As logs name them, and bytes of an element; "?" and 0 for an unknown one. */
+const char *slr_type_name(ncclDataType_t type);
+size_t slr_type_bytes(ncclDataType_t type);
+
 #endif

@@ -1,6 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread that accepts the ranks' connections at the root. */
-#include "plugin/bootstrap/acceptor.h"
+/* Who may take part in a bootstrap: accepts the connections to the root's socket
+ * while the root is in NCCL's initialisation, and keeps those of the communicator's ranks.
+ *
+ * The socket's name is public, and everybody in the network namespace may connect to it. A
+ * connection is a rank's when
+ *   - its process has this process's effective user (SO_PEERCRED); any other is closed as soon as
+ *     it is accepted;
+ *   - the first message is the communicator's token, which only its ranks can make (key.h). Any
+ *     other message closes it.
+ * A rank shows its token, and is answered SLR_WELCOME, before it enters NCCL's initialisation. So
+ * once any rank has returned from that, what has not shown the token is no rank's, and nobody has
+ * to be waited for.
+ *
+ * Bounds. Who is there is heard after every few connections, as strangers may connect as fast as they are
+ * turned away. The kernel's queue of a listening socket holds 4096 connections at most: a stranger could
+ * fill it, so a thread takes them out at once. Of those that have not sent anything yet
+ * ACCEPTOR_UNKNOWN are kept, the newest; a rank that is pushed out before its token was seen gets
+ * no welcome, and connects again. Ranks that are welcome are never pushed out.
+ *
+ * The thread waits for nobody: only in poll(), for any of its connections. It takes no lock and
+ * blocks all signals. So a welcome takes microseconds, and a rank that waits for one waits for a
+ * process that NCCL needs as well.
+ */
+#include "plugin/bootstrap/bootstrap.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -162,7 +184,7 @@ void slr_acceptor_finish(struct slr_acceptor *a, struct slr_accepted *out)
     shutdown(a->listener, SHUT_RDWR);
     atomic_store(&a->stopped, true);
     pthread_join(a->thread, NULL);
-    /* All ranks have shown their token before NCCL let this one go (acceptor.h). */
+    /* All ranks have shown their token before NCCL let this one go (bootstrap.h). */
     while (a->unknowns > 0)
         turn_away(a, take_unknown(a, 0));
     *out = a->in;

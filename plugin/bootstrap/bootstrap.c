@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "kernels/ring.h"
-#include "plugin/bootstrap/acceptor.h"
 #include "plugin/comm/control.h"
 
 #define BACKLOG 4096

@@ -1,53 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder bootstrap/: how the ranks of a new communicator that run on this host find each other
  * before there is any shared memory (this file), and how their processes send each other messages
- * afterwards (oob.h). Both headers are for all folders after it; acceptor.h is for this folder
- * alone. Uses base/, util/ and comm/.
+ * afterwards (oob.h).
  *
- * It needs no time-out in the good case and in the commonest bad ones, because NCCL's own
- * initialisation is a barrier: no rank returns from it before all have entered. So everything that
- * a rank does before it enters is known to be done once any rank has returned.
+ * docs/protocol.md, 1, has the protocol: key, token, fallback, HELLO and VERDICT, strangers, and each
+ * bad case. It needs no time-out in the good case and in the commonest bad ones, because NCCL's own
+ * initialisation is a barrier: no rank returns from it before all have entered.
  *
- *   before the real call   slr_bootstrap_begin: bind and listen on the abstract socket named by a
- *                          label of the communicator's key. Exactly one rank of the host succeeds:
- *                          it is the root, and its acceptor (acceptor.h) takes in the others, the
- *                          members. These find the name taken, connect, show the token, and wait
- *                          for the welcome.
- *   after it               whoever has not shown the token by now never announced itself (no
- *                          library, switched off, another host). Nobody has to wait to know that.
- *                          Members send HELLO {version, rank, pid, process}. The root reads all of
- *                          them, in any order, decides, and answers each with a VERDICT and, when
- *                          all is well, the control block's descriptor (SCM_RIGHTS).
+ *   before the real call   slr_bootstrap_begin: one rank of the host binds the socket's name and is
+ *                          the root, whose acceptor takes in the others, the members
+ *   after it               members send HELLO; the root reads all of them, decides, and answers each
+ *                          with a VERDICT and, when all is well, the control block's descriptor
  *
- * What can go wrong
- *
- *   the root dies                  Members read end-of-file. Before it waits for the members, the
- *                                  root has sent each of them a fallback: a refusal that names the
- *                                  root as dead, and counts when nothing follows it.
- *   a member dies or is silent     The root reads end-of-file or reaches the deadline, and refuses
- *                                  to the others.
- *   another version                A refusal that names the rank.
- *
- * Abstract names vanish with their process; nothing is left behind.
- *
- * Strangers. Abstract names have no access rights. A process that connects and is not of this user,
- * or does not know the token, counts as nobody: it is not waited for, takes no rank's place, and
- * changes no decision; the log says that it came. Before a rank sends or believes anything it has
- * seen that the root is of its own user. When it is not, the rank stays out at once, and the log
- * names the process. (A stranger that binds the name and does not listen looks like a root that is
- * about to: 2 s. The name can not be known before the ranks use it.) Descriptors are accepted only
- * from the root; one that comes unasked is closed. The block is mapped only when it has its size
- * and is sealed, so that nobody can make it shorter while others use it.
+ * Abstract names vanish with their process; nothing is left behind. A stranger that binds the name and
+ * does not listen looks like a root that is about to: 2 s. Descriptors are accepted only from the root.
  *
  * One thread may run several ranks. begin() waits only for the root's acceptor, a thread that waits
  * for nobody. After the real call the thread runs hello() for all its members, then collect() for
- * all its roots, then answer() for all its members.
- */
+ * all its roots, then answer() for all its members. */
 #ifndef SLR_PLUGIN_BOOTSTRAP_BOOTSTRAP_H
 #define SLR_PLUGIN_BOOTSTRAP_BOOTSTRAP_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include "kernels/ring.h" /* SLR_MAX_RANKS */
 #include "plugin/comm/key.h"
 
 struct slr_acceptor;
@@ -79,5 +56,33 @@ uint32_t slr_bootstrap_collect(struct slr_bootstrap *b, const struct slr_bootstr
                                int *fd);
 uint32_t slr_bootstrap_answer(struct slr_bootstrap *b, const struct slr_bootstrap_self *self, uint64_t deadline,
                               int *fd);
+
+struct slr_acceptor;
+
+/* ---- acceptor.c, for this folder alone ---- */
+
+#define SLR_WELCOME "slipring" /* the answer to the token */
+
+/* What has connected: the ranks' connections, which the caller owns from then on, and the number of
+ * others (strangers) with the last of these. */
+struct slr_accepted {
+    int fd[SLR_MAX_RANKS];
+    int count;
+    unsigned strangers;
+    struct ucred stranger;
+};
+
+/* `listener`: a listening, non-blocking socket; stays the caller's, who closes it after finish or
+ * cancel. NULL: no memory or thread. */
+struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *token);
+
+/* Ends accepting, the thread and *a. Waits only for the thread to take out what stands in the
+ * listener's queue. Cancel also closes all connections; with NULL it does nothing. */
+void slr_acceptor_finish(struct slr_acceptor *a, struct slr_accepted *out);
+void slr_acceptor_cancel(struct slr_acceptor *a);
+
+/* Whether the process at the other end of a connection is of this process's user; who it is, as far
+ * as is known. */
+bool slr_peer_is_ours(int fd, struct ucred *who);
 
 #endif

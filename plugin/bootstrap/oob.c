@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 
 struct message {
     uint64_t receiver; /* its number, which the socket's filter looks for: first */

@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Texts. The latest 1024 different ones of the process are kept, each up to 511 bytes, on the heap; the number of an
+ * older one finds none. A program that names its steps makes a new one in each step: what of it reaches the log, and the
+ * memory of a site, is bounded by names.c. A text is copied out: no pointer to it leaves the lock.
+ *
+ * Shapes. 256 of them have names; the calls of others have none by shape, which one line says. In mode stack the frames
+ * are taken in the first 256 calls of a shape. After that they are known if all of these came from one place; if not,
+ * they go on being taken.
+ *
+ * Locks: one, innermost, under which nothing is called but the allocator. Fork: the child is switched off before it comes
+ * here (util/process.h); its NVTX calls touch no lock. Errors: without memory there is no name. */
 #include "plugin/callers/callers.h"
 
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,10 +20,8 @@
 #include <string.h>
 #include "base/hash.h"
 #include "base/log.h"
-#include "plugin/callers/injection.h"
-#include "plugin/callers/names.h"
-#include "plugin/callers/ranges.h"
-#include "plugin/callers/stack.h"
+#include "base/settings.h"
+#include "plugin/callers/callers_impl.h"
 
 enum { TEXTS = 1024, SHAPES = 256, STACK_CALLS = 256 };
 
@@ -121,6 +131,95 @@ bool slr_caller_of_shape(uint64_t key, uint64_t caller, char buf[SLR_CALLER_TEXT
     return fresh != NULL;
 }
 
+/* ---- frames ----
+ *
+ * The native frames that a call of NCCL comes from.
+ *
+ * Taken by libc's backtrace(), which loads libgcc_s.so.1 by itself at its first call: the library keeps its only
+ * dependency. That call allocates, and may wait for the dynamic linker; so it is made where slipring holds no lock, in the
+ * program's own call of NCCL, where the program waits for as much anyway (its first kernel loads more).
+ *
+ * Frames of this library and of libnccl are left out. A frame is SYMBOL+OFFSET (FILE) where dladdr knows one, else
+ * FILE+OFFSET, which addr2line takes; offsets are those of the return address. Four frames, innermost first.
+ *
+ * Of an interpreter these are the interpreter's frames, not the program's lines. To ask Python for those takes its lock
+ * (the GIL), which another thread may hold that waits for this call. To read the thread's own frames without it would be
+ * safe, as they can not change meanwhile, but their layout differs from version to version, and CPython's function that
+ * does so (for faulthandler) is for others up to 3.12 and from 3.15 on only. So slipring does not.
+ */
+
+enum { FRAMES = 8, SHOWN = 4, OWN_FRAMES = 12 }; /* the last: more than there are between the hook and here */
+
+struct frames {
+    void *frame[FRAMES]; /* outside of this library */
+    int count;
+};
+
+/* Where this library begins and ends in memory, by the linker. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+static int is_own(const void *at)
+{
+    return (const char *)at >= __ehdr_start && (const char *)at < _end;
+}
+
+static void take_frames(struct frames *s)
+{
+    void *all[OWN_FRAMES + FRAMES];
+    const int n = backtrace(all, OWN_FRAMES + FRAMES);
+    int first = 0;
+    while (first < n && !is_own(all[first])) /* of a sanitizer, which stands before libc */
+        first++;
+    while (first < n && is_own(all[first]))
+        first++;
+    s->count = n - first < FRAMES ? n - first : FRAMES;
+    memcpy(s->frame, all + first, (size_t)s->count * sizeof all[0]);
+}
+
+static uint64_t frames_key(const struct frames *s)
+{
+    uint64_t key = (uint64_t)s->count;
+    for (int i = 0; i < s->count; i++)
+        key = slr_mix(key, (uint64_t)(uintptr_t)s->frame[i]);
+    return key;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* False: it is NCCL's. */
+static int frame_text(const void *at, char *buf, size_t size)
+{
+    Dl_info info;
+    if (!dladdr(at, &info) || !info.dli_fname) {
+        snprintf(buf, size, "%p", at); /* code that was made while the program runs */
+        return 1;
+    }
+    const char *file = base_name(info.dli_fname);
+    if (strncmp(file, "libnccl.so", 10) == 0)
+        return 0;
+    if (info.dli_sname)
+        snprintf(buf, size, "%.80s+0x%zx (%.40s)", info.dli_sname,
+                 (size_t)((const char *)at - (const char *)info.dli_saddr), file);
+    else
+        snprintf(buf, size, "%.80s+0x%zx", file, (size_t)((const char *)at - (const char *)info.dli_fbase));
+    return 1;
+}
+
+static void frames_text(const struct frames *s, char *buf, size_t size)
+{
+    char frame[160];
+    size_t len = 0;
+    *buf = '\0';
+    for (int i = 0, shown = 0; i < s->count && shown < SHOWN && len < size; i++)
+        if (frame_text(s->frame[i], frame, sizeof frame))
+            len += (size_t)snprintf(buf + len, size - len, "%s%s", shown++ ? " < " : "", frame);
+}
+
 /* ---- a call ---- */
 
 static uint64_t by_ranges(void)
@@ -157,13 +256,13 @@ static uint64_t known(uint64_t key)
 static uint64_t take_stack(void)
 {
     char text[SLR_CALLER_TEXT];
-    struct slr_stack s;
-    slr_stack_take(&s);
-    const uint64_t key = slr_stack_key(&s);
+    struct frames s;
+    take_frames(&s);
+    const uint64_t key = frames_key(&s);
     uint64_t caller = known(key);
     if (caller || s.count == 0)
         return caller;
-    slr_stack_text(&s, text, sizeof text);
+    frames_text(&s, text, sizeof text);
     pthread_mutex_lock(&lock);
     caller = number_of(text);
     stacks[key % TEXTS] = (struct known_stack){key, caller};

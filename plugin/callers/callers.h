@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who makes the calls: SLIPRING_CALLERS gives all-gathers and reduce-scatters a name in the program's terms, the NVTX
- * ranges around the call (ranges.h, which injection.h fills) or the native frames that it comes from (stack.h).
+ * ranges around the call (ranges.c, which injection.c fills) or the native frames that it comes from.
  *
- * The folder's door; it knows no communicator and uses base/ only. names.h is shared with the tools.
+ * The folder's door; it knows no communicator and uses base/ only. Lists of names are shared with the tools.
  *
  * The way of a name:
  *
@@ -12,19 +12,7 @@
  *   house-keeping thread             the line `caller_place`, if the name is new among those of the place
  *
  * Only with SLIPRING_LOG of info or more, which the lines need: where a call is logged anyway, one comparison; else
- * nothing is done, whatever the setting.
- *
- * Texts. The latest 1024 different ones of the process are kept, each up to 511 bytes, on the heap; the number of an
- * older one finds none. A program that names its steps makes a new one in each step: what of it reaches the log, and the
- * memory of a site, is bounded by names.h. A text is copied out: no pointer to it leaves the lock.
- *
- * Shapes. 256 of them have names; the calls of others have none by shape, which one line says. In mode stack the frames
- * are taken in the first 256 calls of a shape. After that they are known if all of these came from one place; if not,
- * they go on being taken.
- *
- * Locks: one, innermost, under which nothing is called but the allocator. Fork: the child is switched off before it comes
- * here (util/process.h); its NVTX calls touch no lock. Errors: without memory there is no name.
- */
+ * nothing is done, whatever the setting. */
 #ifndef SLR_PLUGIN_CALLERS_CALLERS_H
 #define SLR_PLUGIN_CALLERS_CALLERS_H
 
@@ -54,10 +42,43 @@ uint64_t slr_caller_now(uint64_t shape);
 /* Its text; false: it is not known any more. */
 bool slr_caller_text(uint64_t caller, char buf[SLR_CALLER_TEXT]);
 
-/* The name is the shape's. True: the text is what is new, to be logged (names.h). */
+/* The name is the shape's. True: the text is what is new, to be logged (names.c). */
 bool slr_caller_of_shape(uint64_t shape, uint64_t caller, char buf[SLR_CALLER_TEXT]);
 
-/* Lines for one site or shape, at most: a bound on what names.h calls new. */
+/* Lines for one site or shape, at most: a bound on what names.c calls new. */
 enum { SLR_CALLER_LINES = 64 };
+
+/* What the calls of one site have been called from: a short list of names.
+ *
+ * A program names its layers, "layer 3", and its steps, "step 17". A call site that is a place in the program's
+ * iteration has one layer and every step; one that is a shape has all layers. So a name is taken as it is while there
+ * is room. Then names that differ in one number only become one with a * in its place: in the place of that number that
+ * unites most of them, so that this
+ *
+ *   step 1 > layer 3, step 1 > layer 4, step 2 > layer 3, step 2 > layer 4, ... (eight), step 5 > layer 3
+ *
+ * becomes   step * > layer 3, step * > layer 4. Where no single number unites any, all that differ do.
+ *
+ * A number is a run of digits, or a *, so that what is generalised can be added to another list. Digits behind 0x are
+ * none: they are an address.
+ *
+ * Of names that differ otherwise eight are kept; after that it is only known that there are more. No locking; the names
+ * are the list's. Shared by the library and the tools.
+ */
+
+enum { SLR_NAMES = 8 };
+#define SLR_NAMES_MORE "(others)"
+
+struct slr_names {
+    char *name[SLR_NAMES];
+    unsigned count;
+    bool more; /* there were others, or no memory for them */
+};
+
+/* What the list says now and has not said before: the name, a generalised one, or SLR_NAMES_MORE. NULL: nothing new.
+ * Valid until the next call. */
+const char *slr_names_add(struct slr_names *n, const char *name);
+
+void slr_names_close(struct slr_names *n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/callers/names.h"
+#include "plugin/callers/callers.h"
 
 #include <stdlib.h>
 #include <string.h>

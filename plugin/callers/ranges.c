@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/callers/ranges.h"
+/* The NVTX ranges that a thread has open, by name.
+ *
+ * Each thread has its own stack, which only it touches: a push and a pop take no lock and wait for nobody, and the text is
+ * read by the same thread, in its call of NCCL. The stack's memory comes from the heap at the thread's first push, and is
+ * freed when the thread ends. After fork the child has that of the thread that forked; nothing is shared.
+ *
+ * Domains have stacks of their own in NVTX: a pop takes the innermost range of its domain. Here all are in one stack in
+ * the order of their pushes, so that the text shows how they nest. A pop without a push changes nothing. Ranges that are
+ * pushed by NVTX's extension for payloads are not seen; where the domain has another one open, their pop ends that.
+ *
+ * Bounds: 64 ranges with 127 bytes of name each, cut between characters. Ranges above are counted by domain, no more, so
+ * that pushes and pops stay in balance; once one of a domain is only counted, those that the domain pushes on top are,
+ * too. 62 domains have a name; all further ones are one domain.
+ */
+#include "plugin/callers/callers_impl.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -11,7 +11,7 @@
 #include "plugin/gather/gather.h"
 #include "plugin/passed/passed_alone.h"
 #include "plugin/record/record.h"
-#include "plugin/util/region.h"
+#include "plugin/util/process.h"
 
 /* ---- the call ---- */
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hash.h"
+#include "base/settings.h"
 #include "plugin/calls/collective.h"
 
 #include <stdio.h>
@@ -8,8 +10,8 @@
 #include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/callers/callers.h"
-#include "plugin/util/nccl_type.h"
-#include "plugin/util/region.h"
+#include "plugin/abi/nccl_common.h"
+#include "plugin/util/process.h"
 
 /* 0 when the type is unknown, or when all shards together do not fit an address space. */
 static size_t shard_bytes(const struct slr_call *call, int nranks)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stays with NCCL: the other operations, and calls that this rank passes alone. */
 #include "base/status.h"
+#include "base/settings.h"
 #include "plugin/calls/calls.h"
-#include "plugin/calls/collective.h"
-#include "plugin/comm/group_record.h"
 #include "plugin/graphs/graphs.h"
-#include "plugin/passed/nccl_call.h"
+#include "plugin/comm/group_record.h"
 #include "plugin/passed/passed_alone.h"
+#include "plugin/passed/nccl_call.h"
+#include "plugin/abi/nccl_common.h"
+#include "plugin/calls/collective.h"
 #include "plugin/pending/pending.h"
-#include "plugin/timeline/timeline.h"
-#include "plugin/util/nccl_names.h"
-#include "plugin/util/nccl_type.h"
 #include "plugin/util/process.h"
+#include "plugin/timeline/timeline.h"
 
 void slr_other_begin(struct slr_other *o)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder comm/: a communicator's record, the list of them, the control block that its ranks
  * share, and what a thread has called in a group. It only keeps these: what is done with them is in
- * the folders after it, all of which may include any of its headers. Uses base/, cache/, kernels/
- * and util/. A few functions that need the folders above are declared here and made there, as their
+ * the folders after it. A few functions that need those are declared here and made there, as their
  * comments say.
  *
  * A communicator as slipring sees it: the real NCCL handle, what its ranks agreed, its ring, and
@@ -23,32 +22,10 @@
 #include "base/real.h"
 #include "base/reason.h"
 #include "base/status.h"
-#include "cache/staging.h"
 #include "kernels/ring.h"
 #include "plugin/abi/nccl_common.h"
-#include "plugin/comm/control.h"
 #include "plugin/comm/key.h"
-#include "plugin/comm/peer_process.h"
-
-/* What outlives a communicator until its peers have closed their imports: see
- * memory/deferred_free.h. */
-struct slr_shared {
-    struct slr_control *control; /* NULL: none mapped */
-    size_t bytes;
-    bool registered; /* with CUDA, in `ctx` */
-    bool stuck;      /* a peer's memory could not be closed: this rank never says LEFT, only its process's end does */
-    int rank, nranks;
-    CUdevice device;
-    CUcontext ctx;   /* the device's primary context, retained; NULL: none */
-    uint32_t resets; /* of the device, when that was: slr_shared_gone() */
-    struct slr_staging staging;
-    /* Set when the communicator ends: generations of the blocks that peers may still have mapped,
-     * and how many pieces were published. */
-    uint64_t pinned[SLR_EXPORTS];
-    uint32_t issued;
-    struct slr_peer_process *peer_watch[SLR_MAX_RANKS]; /* peer_process.h; NULL: none, it is of this process */
-    _Atomic bool peer_dead[SLR_MAX_RANKS];
-};
+#include "plugin/comm/shared.h"
 
 /* What numbers measured calls; only touched when SLIPRING_TRACE is on, by the thread that calls. */
 struct slr_timeline_counts {
@@ -76,8 +53,9 @@ struct slr_comm {
     int rank, nranks;
     _Atomic enum slr_reason pass; /* SLR_R_RING: gathers go to the ring; else why not, for good (connect.h) */
     _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
-    _Atomic bool app_informed; /* the application knows that its streams will complete without the data: watchdog.h */
-    size_t least_bytes;        /* gathers of fewer, of all ranks together, stay with NCCL: trials/small.h */
+    _Atomic bool
+        app_informed; /* the application knows that its streams will complete without the data: lifecycle/watchdog.c */
+    size_t least_bytes;           /* gathers of fewer, of all ranks together, stay with NCCL: trials/find.c */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
     bool put; /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
@@ -113,7 +91,7 @@ struct slr_comm {
     bool failed_open;    /* in error, and a gather was in flight */
     bool told_in_call;   /* by the result of a GEMM: passed/in_call.h */
     bool told_in_turn;   /* by that of NCCL's call in its turn */
-    _Atomic int revoked; /* what NCCL has in flight: lifecycle/revoke.h */
+    _Atomic int revoked; /* what NCCL has in flight: lifecycle/end.c */
     bool orphan;         /* aborted while something else held up its streams; disposed of when that is over */
     _Atomic int users;   /* threads inside a call on it, and groups that recorded it */
     struct slr_comm *next;
@@ -142,30 +120,6 @@ void slr_comm_each(void (*visit)(struct slr_comm *c, void *ctx), void *ctx);
 
 /* The orphan that was added first, off the list; NULL: none. */
 struct slr_comm *slr_comm_take_orphan(void);
-
-/* The context of *s has been reset since it was retained (cache/blocks.h): nothing in it is
- * touched any more. */
-bool slr_shared_gone(const struct slr_shared *s);
-
-/* Whether the peer is another rank of this process. */
-bool slr_shared_same_process(const struct slr_shared *s, int peer);
-
-/* Looks whether the processes of the peers still live; fills peer_dead. */
-void slr_shared_watch_peers(struct slr_shared *s);
-
-/* Opens the watches on the peers' processes, whose ids the control block holds from the start. */
-void slr_shared_open_watches(struct slr_shared *s);
-
-/* Makes the communicator's context current and lets this thread use it while others capture; pairs
- * with slr_shared_leave. */
-enum slr_status slr_shared_enter(const struct slr_shared *s);
-enum slr_status slr_context_enter(CUcontext ctx);
-void slr_shared_leave(void);
-
-/* The same for work that is only enqueued, which no capture of others forbids. Cheaper. The two
- * forms nest. */
-enum slr_status slr_shared_work_begin(const struct slr_shared *s);
-void slr_shared_work_end(void);
 
 /* For slr_log_first: distinguishes communicators, also of one address; 0 for none. */
 static inline uint64_t slr_comm_id(const struct slr_comm *c)

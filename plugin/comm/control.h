@@ -22,7 +22,9 @@
 #define SLR_PLUGIN_COMM_CONTROL_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
+#include "base/counters.h"
 #include "base/real.h"
 #include "base/reason.h"
 #include "base/settings.h"
@@ -31,19 +33,10 @@
 #include "kernels/flags.h"
 #include "kernels/ring.h"
 #include "plugin/comm/agreed_change.h"
+#include "plugin/comm/shared.h"
 #include "plugin/comm/trial_row.h"
 
-/* "SLRL": the layout of everything in this file, and of the messages of plugin/bootstrap. */
-#define SLR_CONTROL_MAGIC 0x4c524c53u
-
 /* ---- exports.h ---- */
-
-/* A place in a block that its owner exports; generation 0: none. */
-struct slr_remote_place {
-    uint64_t generation, offset;
-};
-
-#define SLR_EXPORTS 32
 
 enum slr_exported_state { SLR_EXPORTED_EMPTY, SLR_EXPORTED_OPEN, SLR_EXPORTED_REVOKED };
 
@@ -70,7 +63,6 @@ struct slr_transfer {
     struct slr_remote_place expected;      /* by the reader: where it takes the owner's for */
     uint32_t owner_alone, reader_alone;    /* likewise: passed_alone.h */
 };
-#define SLR_TRANSFERS 256
 
 /* ---- what a rank says of itself ---- */
 
@@ -91,14 +83,14 @@ struct slr_post {
     int32_t pid;
     CUuuid device_uuid;
     uint64_t settings[SLR_S_COUNT]; /* values of the uniform settings */
-    uint64_t tune;                  /* of its tuner: what it decides by (tune_state.h); 0: it has none */
+    uint64_t tune;                  /* of its tuner: what it decides by (tuner.h); 0: it has none */
     uint64_t process;               /* random; a process id comes again */
     int32_t device;                 /* CUdevice, for ranks of the same process */
     uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
     uint64_t gpu;                   /* a hash of its model's name */
-    uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/small.h) */
-    uint32_t records;               /* it could take gathers into CUDA graphs (connect/graphs_try.h) */
-    uint32_t sums;                  /* it could add, for reduce-scatters (connect/sums.h) */
+    uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/find.c) */
+    uint32_t records;               /* it could take gathers into CUDA graphs (connect/connect.h) */
+    uint32_t sums;                  /* it could add, for reduce-scatters (connect/connect.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */
@@ -116,9 +108,53 @@ struct slr_control {
     int32_t nranks;
     _Atomic uint32_t decision;
     _Alignas(64) _Atomic uint64_t link; /* connect.h */
-    _Atomic uint32_t tune; /* tuner_match.h's decision word, by compare-and-swap from 0, once, by anybody */
+    _Atomic uint32_t tune; /* tuner_match.c's decision word, by compare-and-swap from 0, once, by anybody */
     struct slr_post post[];
 };
+
+/* ---- what names all of this, and the messages of plugin/bootstrap ---- */
+
+/* Raised by hand when a word or a message comes to mean something else in the same place. */
+#define SLR_CONTROL_MEANING 1
+
+/* Of the rows of the settings, whose values a post has in their order. */
+#define SLR_ADD_SETTING(id, name, kind, def, min, max, choices, scope, ...)                                            \
+    +(SLR_S_##id + 1) * (int)(sizeof(name) + 64 * sizeof(choices) + 8 * SLR_KIND_##kind + SLR_SCOPE_##scope)
+enum {
+    SLR_CONTROL_SETTINGS = 0
+#define X SLR_ADD_SETTING
+#include "base/settings.def"
+#undef X
+};
+
+#define SLR_FOLD(sum, n) (((sum) ^ (uint32_t)(n)) * UINT32_C(16777619)) /* FNV-1a, by words */
+#define SLR_FOLD4(sum, a, b, c, d) SLR_FOLD(SLR_FOLD(SLR_FOLD(SLR_FOLD(sum, a), b), c), d)
+#define SLR_FOLD8(sum, a, b, c, d, e, f, g, h) SLR_FOLD4(SLR_FOLD4(sum, a, b, c, d), e, f, g, h)
+#define SLR_IN_POST(field) offsetof(struct slr_post, field)
+#define SLR_IN_CHOICE(field) offsetof(struct slr_trial_choice, field)
+
+#define SLR_FOLD_COUNTS(sum)                                                                                           \
+    SLR_FOLD8(sum, SLR_R_COUNT, SLR_COLLECTIVES, SLR_MAX_RANKS, SLR_TRANSFERS, SLR_FLAG_KINDS, SLR_FLAG_LINE,          \
+              SLR_TURNS, SLR_TRIAL_SITES)
+#define SLR_FOLD_SIZES(sum)                                                                                            \
+    SLR_FOLD8(sum, sizeof(struct slr_control), sizeof(struct slr_post), sizeof(struct slr_exported),                   \
+              sizeof(struct slr_transfer), sizeof(struct slr_trials_shared), sizeof(struct slr_trial_post),            \
+              sizeof(struct slr_trial_row), sizeof(struct slr_trial_known))
+#define SLR_FOLD_POST(sum)                                                                                             \
+    SLR_FOLD8(SLR_FOLD8(sum, SLR_IN_POST(failed), SLR_IN_POST(drained), SLR_IN_POST(pid), SLR_IN_POST(settings),       \
+                        SLR_IN_POST(tune), SLR_IN_POST(process), SLR_IN_POST(device), SLR_IN_POST(p2p_off)),           \
+              SLR_IN_POST(gpu), SLR_IN_POST(floor), SLR_IN_POST(records), SLR_IN_POST(sums), SLR_IN_POST(tries),       \
+              SLR_IN_POST(link), SLR_IN_POST(slot), SLR_IN_POST(exports))
+#define SLR_FOLD_CHOICE(sum)                                                                                           \
+    SLR_FOLD4(sum, SLR_IN_CHOICE(again), SLR_IN_CHOICE(chosen), SLR_IN_CHOICE(ended), SLR_IN_CHOICE(row))
+
+/* Ranks for which it differs can not read each other's words: the agreement refuses. It follows from
+ * what is above, so that it changes with the settings and with each field that moves others. */
+#define SLR_CONTROL_MAGIC_OF(meaning, settings)                                                                        \
+    SLR_FOLD_CHOICE(                                                                                                   \
+        SLR_FOLD_POST(SLR_FOLD_SIZES(SLR_FOLD_COUNTS(SLR_FOLD(SLR_FOLD(UINT32_C(2166136261), meaning), settings)))))
+#define SLR_CONTROL_MAGIC SLR_CONTROL_MAGIC_OF(SLR_CONTROL_MEANING, SLR_CONTROL_SETTINGS)
+_Static_assert(SLR_CONTROL_MAGIC != 0, "a block that nobody has written has 0");
 
 /* The decision word: 0 undecided, 1 commit, else a refusal with its reason and the rank that it is
  * about. */

@@ -7,7 +7,7 @@
  *   label   128 bits, derived from a key for one use: the name of a socket, the communicator's name
  *           in the log, its address in messages. Public.
  *   token   256 bits, derived from a key: shows the collecting rank that who connects knows the key
- *           (acceptor.h). Sent only to a process of the same user.
+ *           (bootstrap.h). Sent only to a process of the same user.
  *
  * Every derivation is one SHA-256 over the name of its use, the parent, the length of the data and
  * the data, so neither a label nor a token gives away its key or another one's, and equal data for

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Process descriptors of the peers' processes. */
-#include "plugin/comm/peer_process.h"
+#include "plugin/comm/shared.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "cache/blocks.h"
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 
 bool slr_shared_gone(const struct slr_shared *s)
 {
@@ -22,7 +23,7 @@ void slr_shared_open_watches(struct slr_shared *s)
             s->peer_watch[r] = slr_peer_process_watch(s->control->post[r].pid, s->control->post[r].process);
 }
 
-/* A process that is gone stays gone (peer_process.h), so several threads may do this at once: at
+/* A process that is gone stays gone (shared.h), so several threads may do this at once: at
  * worst one of them sees the end one look later. */
 void slr_shared_watch_peers(struct slr_shared *s)
 {

@@ -51,13 +51,13 @@ struct slr_trial_post {
         uint32_t rows;
         struct slr_trial_row row[SLR_TRIAL_ROWS];
     } site[SLR_TRIAL_SITES];
-    float turn[2][SLR_TRIAL_ROUNDS]; /* of the latest duel (trials/blocks.h): before `times` of its sites */
+    float turn[2][SLR_TRIAL_ROUNDS]; /* of the latest duel (trials/trials_impl.h): before `times` of its sites */
 };
 
-/* A rule of rank 0's tune file that fits the communicator (trials/known.h). */
+/* A rule of rank 0's tune file that fits the communicator (trials/known.c). */
 struct slr_trial_known {
     uint64_t low, high; /* bytes of all ranks' shards together, both inclusive */
-    uint64_t context;   /* trials/find.h; 0: any */
+    uint64_t context;   /* trials/find.c; 0: any */
     struct slr_consumer consumer;
     int32_t kind; /* enum slr_collective_id */
     int32_t line; /* of the file */
@@ -68,7 +68,7 @@ struct slr_trial_known {
 struct slr_trials_shared {
     struct slr_agreed_shared agreed; /* rank 0 proposes `choice` */
     struct slr_trial_choice choice;
-    _Atomic uint64_t captured[SLR_TRIAL_SITES]; /* trials/capture_way.h */
+    _Atomic uint64_t captured[SLR_TRIAL_SITES]; /* trials/ways.h */
     uint32_t knowns;                            /* written before rank 0 is READY, then constant */
     struct slr_trial_known known[SLR_TRIAL_KNOWNS];
     _Alignas(64) struct slr_trial_post post[];

@@ -3,11 +3,12 @@
 #include "plugin/connect/connect.h"
 
 #include <time.h>
-#include "base/log.h"
+#include "base/settings.h"
 #include "base/wait.h"
+#include "base/log.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/connect/connect_impl.h"
-#include "plugin/memory/deferred_free.h"
+#include "plugin/memory/exports.h"
 
 /* ---- the word ---- */
 
@@ -21,7 +22,7 @@ static void refuse(struct slr_comm *c, uint64_t from, enum slr_reason why, int r
 }
 
 /* A refusal has been seen: once for each rank. */
-static void settle(struct slr_comm *c, uint32_t refusal)
+static void take_refusal(struct slr_comm *c, uint32_t refusal)
 {
     enum slr_reason ring = SLR_R_RING, why = slr_refusal_reason(refusal);
     if (atomic_compare_exchange_strong(&c->pass, &ring, why))
@@ -162,7 +163,7 @@ static void look_for_lost(struct slr_comm *c, uint64_t word)
 
 /* Tried only: whoever has the lock takes the steps, and a thread that waited for it could not look
  * at its other communicators. */
-void slr_connect_advance(struct slr_comm *c)
+static void advance(struct slr_comm *c)
 {
     if (pthread_mutex_trylock(&c->link->lock) != 0)
         return;
@@ -175,7 +176,7 @@ void slr_connect_advance(struct slr_comm *c)
 
 /* Between its gathers: none is being made, and what was enqueued has been completed. The count is
  * read after the word (connect.h). */
-bool slr_connect_between_calls(struct slr_comm *c)
+static bool between_calls(struct slr_comm *c)
 {
     return atomic_load(&c->link->calls) == 0 && atomic_load(&c->error) == ncclSuccess && slr_comm_idle(c);
 }
@@ -198,7 +199,7 @@ static void vote_to_release(struct slr_comm *c)
     _Atomic uint64_t *own = &c->shared.control->post[c->rank].vote;
     if (slr_link_state(word) != SLR_LINK_RELEASING)
         return;
-    if (atomic_load(own) != vote && slr_connect_between_calls(c)) {
+    if (atomic_load(own) != vote && between_calls(c)) {
         atomic_store(own, vote);
         slr_oob_wake(c);
     }
@@ -212,10 +213,10 @@ void slr_connect_tick(struct slr_comm *c)
         return;
     look_for_lost(c, atomic_load(slr_connect_word(c))); /* refuses when one is gone */
     vote_to_release(c);
-    slr_connect_advance(c);
+    advance(c);
     uint64_t word = atomic_load(slr_connect_word(c));
     if (slr_link_state(word) == SLR_LINK_REFUSED)
-        settle(c, slr_link_refusal(word));
+        take_refusal(c, slr_link_refusal(word));
 }
 
 /* ---- the application's threads ---- */
@@ -242,7 +243,7 @@ static bool connected(struct slr_comm *c, enum slr_reason *why)
     if (atomic_load(&c->error) != 0)
         return true;
     if (slr_link_state(word) == SLR_LINK_REFUSED) {
-        settle(c, slr_link_refusal(word));
+        take_refusal(c, slr_link_refusal(word));
         *why = c->pass;
         return true;
     }
@@ -251,7 +252,7 @@ static bool connected(struct slr_comm *c, enum slr_reason *why)
     /* This gather comes before the proposal was decided, so the proposal is over. */
     if (slr_link_state(word) == SLR_LINK_RELEASING)
         slr_connect_change(c, word, SLR_LINK_CONNECTED, epoch);
-    slr_connect_advance(c);
+    advance(c);
     return false;
 }
 
@@ -325,4 +326,65 @@ void slr_connect_close(struct slr_comm *c)
     pthread_mutex_lock(&c->link->lock);
     slr_connect_unmap(c);
     pthread_mutex_unlock(&c->link->lock);
+}
+
+/* ---- giving staging back when memory is short (connect.h, Giving back) ---- */
+
+#define GIVE_UP_MS 500 /* the application's allocation waits for it */
+
+/* Proposes to disconnect it, or finds that this goes on already. The last epoch is kept: there is
+ * none to connect in after it. */
+static bool propose(struct slr_comm *c)
+{
+    if (c->pass != SLR_R_RING || !atomic_load(&c->link->staging))
+        return false;
+    uint64_t word = atomic_load(slr_connect_word(c));
+    uint32_t epoch = slr_link_epoch(word);
+    if (slr_link_state(word) == SLR_LINK_CONNECTED && epoch + 1 < SLR_LINK_EPOCHS && between_calls(c) &&
+        slr_connect_change(c, word, SLR_LINK_RELEASING, epoch)) {
+        slr_oob_wake(c);
+        return true;
+    }
+    return slr_link_state(word) == SLR_LINK_RELEASING || slr_link_state(word) == SLR_LINK_DISCONNECTED;
+}
+
+/* Whether there is still something to wait for. */
+static bool going_on(struct slr_comm *c)
+{
+    slr_connect_tick(c);
+    enum slr_link_state state = slr_link_state(atomic_load(slr_connect_word(c)));
+    return atomic_load(&c->link->staging) && (state == SLR_LINK_RELEASING || state == SLR_LINK_DISCONNECTED);
+}
+
+/* A rank that does not vote in time may be stopped, or about to gather. With the proposal withdrawn
+ * the next gather finds CONNECTED at once. */
+static void withdraw(struct slr_comm *c)
+{
+    uint64_t word = atomic_load(slr_connect_word(c));
+    if (slr_link_state(word) == SLR_LINK_RELEASING)
+        slr_connect_change(c, word, SLR_LINK_CONNECTED, slr_link_epoch(word));
+}
+
+bool slr_connect_give_up(void)
+{
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS), releasing = 0;
+    uint64_t end = slr_now_ms() + GIVE_UP_MS;
+    for (int i = 0; i < n; i++) {
+        if (propose(list[i]))
+            list[releasing++] = list[i];
+        else
+            slr_comm_put(list[i]);
+    }
+    for (bool more = releasing > 0; more && slr_now_ms() < end;) {
+        more = false;
+        for (int i = 0; i < releasing; i++)
+            more = going_on(list[i]) || more;
+        nanosleep(&(struct timespec){.tv_nsec = more ? 200000 : 0}, NULL);
+    }
+    for (int i = 0; i < releasing; i++) {
+        withdraw(list[i]);
+        slr_comm_put(list[i]);
+    }
+    return releasing > 0;
 }

@@ -1,40 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder connect/: makes and gives back what a communicator's ring costs in device memory.
- * Other folders include this header; connect_impl.h is for this folder alone: connect.c has the
- * protocol, connect_rank.c what one rank does on its device, connect_release.c giving back; graphs_try.h says whether captured gathers can be the ring's. Uses
- * base/, cache/, kernels/, util/, comm/, bootstrap/ and memory/.
+ * connect.c has the protocol, connect_rank.c what one rank does on its device, abilities.c what its
+ * device can. connect_impl.h is for this folder alone.
  *
- * Connecting: what costs device memory is made when a communicator's first gather goes to the ring,
- * not before.
- *
- * The agreement (agreement.h) settles that the ranks of a new communicator would use the ring.
- * Streams, events, staging and the mappings of the peers' staging are made here: at the first
- * gather, and at the next one after they have been given back because memory was short. A
- * communicator that never gathers costs none of it. NCCL, too, connects at the first call and waits
- * there for its peers.
+ * What costs device memory is made when a communicator's first gather goes to the ring, not before:
+ * streams, events, staging and the mappings of the peers' staging; and at the next one after they have
+ * been given back because memory was short. NCCL, too, connects at the first call and waits there for
+ * its peers. docs/protocol.md, 2, has why nothing deadlocks, giving back, and each bad case.
  *
  * One word of the control block (`link`) says what all ranks do. It holds a state, an epoch (how
  * often they have connected) and a serial number of its changes. Every change is one
  * compare-and-swap, by anybody:
  *
- *   DISCONNECTED(e)   nobody is connected
- *     -> CONNECTING(e + 1)   a rank comes to a gather
- *   CONNECTING(e)     all ranks take the steps below
- *     -> CONNECTED(e)        anybody who sees all of them CHECKED
- *     -> REFUSED             whoever can not go on, sees a dead peer, or waits in a gather and
- *                            reaches its deadline
- *   CONNECTED(e)      gathers go to the ring
- *     -> RELEASING(e)        a rank is short of memory
- *   RELEASING(e)      the ranks vote to give their staging back
- *     -> DISCONNECTED(e)     anybody who sees all votes
- *     -> CONNECTED(e)        a rank comes to a gather, or the time is over
- *   REFUSED           this gather and all later ones stay with NCCL, on all ranks, for the reason
- *                     in the word
+ *   DISCONNECTED(e) -> CONNECTING(e + 1)   a rank comes to a gather
+ *   CONNECTING(e) -> CONNECTED(e)          anybody who sees all ranks CHECKED
+ *                 -> REFUSED               whoever can not go on, sees a dead peer, or waits in a
+ *                                          gather and reaches its deadline; for good
+ *   CONNECTED(e) -> RELEASING(e)           a rank is short of memory
+ *   RELEASING(e) -> DISCONNECTED(e)        anybody who sees all votes to give staging back
+ *                -> CONNECTED(e)           a rank comes to a gather, or the time is over
  *
  * Each rank says in its post (`link`) how far it is. The number only grows: epoch * 8 + step:
  *
  *   MADE      has streams, flag words, staging; its handle is in its post; has tried whether its
- *             driver can change graphs (graphs_try.h)
+ *             driver can change graphs
  *   MAPPED    all were MADE: has taken the smallest slot, mapped every peer's staging, written its
  *             pattern
  *   TRIED     all were MAPPED: has copied every peer's pattern the way gathers will, and found it
@@ -45,29 +34,13 @@
  *             staging
  *
  * Staging is freed when its owner is CLOSED and so is every living peer, or LEFT. A rank that is
- * asked to connect while it still has staging uses that.
+ * asked to connect while it still has staging uses that. A rank's next step is taken by any thread of
+ * its process that comes along, one at a time, under no other lock; none waits for a peer.
  *
- * Who works. A rank's next step is taken by any thread of its process that comes along, one at a
- * time for each rank: the application's thread that waits in a gather, and the house-keeping thread
- * at its ticks, which messages hasten (oob.h). So a rank that is first waits for no application
- * thread of a peer, and it does not matter in which order the threads and groups of a process come
- * to several communicators: each goes forward by itself. No step waits for a peer, and none is
- * taken under another lock; the wait for peers in slr_connect holds none.
- *
- * Bounds. A gather that waits ends with the word: CONNECTED or REFUSED; with the communicator's
- * failure (ncclCommAbort of another thread is one); with the death or the leaving of a peer, which
- * refuses; or at SLIPRING_AGREE_TIMEOUT, when it refuses itself and names the rank that is furthest
- * behind.
- *
- * Giving back. A rank whose application runs out of memory changes CONNECTED to RELEASING. Each
- * rank votes for it when no gather is between slr_connect and slr_connect_end and its streams are
- * idle; a vote is the word's serial number, so it counts for this proposal only. A rank that comes
- * to a gather first counts itself in, then reads the word: when that says RELEASING, it changes it
- * back. A voter reads the word first and then the count. So a rank that has voted can not have
- * begun a gather that anybody else does not know of, and no rank ever waits for a proposal: it is
- * decided by the first gather, by the votes, or by the proposer's half second. A gather that is
- * complete on one rank has been begun by all, so when all are idle all have made the same calls.
- */
+ * A gather that waits ends with the word, with the communicator's failure (ncclCommAbort of another
+ * thread is one), or at SLIPRING_AGREE_TIMEOUT, when it refuses itself and names the rank that is
+ * furthest behind. A rank that comes to a gather first counts itself in, then reads the word; a voter
+ * reads the word first and then the count. */
 #ifndef SLR_PLUGIN_CONNECT_CONNECT_H
 #define SLR_PLUGIN_CONNECT_CONNECT_H
 
@@ -79,6 +52,7 @@
 #include "base/reason.h"
 
 struct slr_comm;
+struct slr_reduce;
 
 enum slr_link_state {
     SLR_LINK_DISCONNECTED,
@@ -169,5 +143,38 @@ bool slr_connect_give_up(void);
 
 /* The communicator ends, and nobody uses it any more: closes what it has mapped. */
 void slr_connect_close(struct slr_comm *c);
+
+/* ---- abilities.c: what all ranks' devices can ---- */
+
+/* What this rank posts first: its settings and its driver's functions let gathers be taken into graphs. */
+bool slr_graphs_may(void);
+
+/* All ranks have posted that they can, as far as they know. */
+bool slr_graphs_all_can(const struct slr_comm *c);
+
+/* Whether captured calls of such a shard are taken into graphs: by the settings, by what the ranks have
+ * posted, and by size. Equal on all ranks that are connected. */
+bool slr_graphs_take(const struct slr_comm *c, size_t shard);
+
+/* A captured gather stays with NCCL. If this process's driver has not got the functions, the log says
+ * so. */
+void slr_graphs_missed(void);
+
+/* A step of connecting: the communicator's context is entered, its streams and staging are there. */
+void slr_graphs_try(struct slr_comm *c);
+
+/* The device code that adds (kernels/scatter.h), for reduce-scatters. */
+
+/* The settings want it. Uniform. */
+bool slr_sums_wanted(void);
+
+/* While the ranks agree: whether this rank can, for its post. */
+bool slr_sums_load(struct slr_comm *c);
+
+/* All ranks have posted that they can. */
+bool slr_sums_all_can(const struct slr_comm *c);
+
+/* The code of the communicator's device, when slr_sums_all_can(). */
+const struct slr_reduce *slr_sums_of(const struct slr_comm *c);
 
 #endif

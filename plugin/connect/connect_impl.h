@@ -4,6 +4,7 @@
 #define SLR_PLUGIN_CONNECT_CONNECT_IMPL_H
 
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 #include "plugin/connect/connect.h"
 
 /* The steps of one rank, with its context current and its lock held. Each returns SLR_R_RING, or
@@ -16,12 +17,6 @@ enum slr_reason slr_connect_check(struct slr_comm *c, int *peer);
 /* Closes the mappings of peers' staging, with the lock held; sets `stuck` when the driver does not
  * close one. */
 void slr_connect_unmap(struct slr_comm *c);
-
-/* Takes the next steps of this rank as far as they go, if no other thread is at it. */
-void slr_connect_advance(struct slr_comm *c);
-
-/* The rank is between its gathers: none is being made, and what was enqueued has been completed. */
-bool slr_connect_between_calls(struct slr_comm *c);
 
 static inline _Atomic uint64_t *slr_connect_word(const struct slr_comm *c)
 {

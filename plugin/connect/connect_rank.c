@@ -3,13 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/hash.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "plugin/connect/connect_impl.h"
-#include "plugin/connect/graphs_try.h"
-#include "plugin/connect/sums.h"
-#include "plugin/memory/deferred_free.h"
+#include "plugin/connect/connect.h"
+#include "plugin/memory/exports.h"
 
 /* ---- made ---- */
 

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GEMM hooks' way in: finds the pending gather that this GEMM reads, and fuses the two. */
 #include "base/counters.h"
+#include "base/hash.h"
+#include "base/settings.h"
+#include "base/status.h"
 #include "base/log.h"
 #include "base/nvtx.h"
-#include "base/status.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
 #include "plugin/comm/watch.h"
 #include "plugin/fuse/beside.h"
+#include "plugin/transfer/expect.h"
 #include "plugin/fuse/fuse.h"
-#include "plugin/graphs/recorded.h"
 #include "plugin/passed/in_call.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
+#include "plugin/graphs/recorded.h"
 #include "plugin/produce/produce.h"
-#include "plugin/transfer/expect.h"
+#include "plugin/util/process.h"
 #include "plugin/trials/trials.h"
-#include "plugin/util/region.h"
 
 /* A GEMM, where it is to run. */
 struct consumer {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/counters.h"
 #include "base/real.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "cache/blocks.h"
 #include "plugin/comm/watch.h"

@@ -6,6 +6,7 @@
 #include "base/counters.h"
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "plugin/passed/nccl_call.h"
 

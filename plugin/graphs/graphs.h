@@ -25,7 +25,7 @@
  *
  * Not followed: launches by device code, and nodes of NCCL's that are taken out of a graph or switched off. Ranks
  * that do the same things in the same order still count the same. Only a rank that does otherwise than
- * its peers is not found at once: it is a stall then (watchdog.h), or the communicator fails although
+ * its peers is not found at once: it is a stall then (lifecycle/watchdog.c), or the communicator fails although
  * the node that was taken out does not run.
  *
  * The communicator is remembered by its id: graphs may outlive it. Thread-safe, one lock, under

@@ -2,6 +2,7 @@
 /* The table of the book's pages. */
 #include <pthread.h>
 #include <stdlib.h>
+#include "base/hash.h"
 #include "base/log.h"
 #include "plugin/graphs/graphs_impl.h"
 

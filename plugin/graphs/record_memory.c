@@ -8,6 +8,7 @@
 #include "cache/handles.h"
 #include "cache/virtual.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/comm/control.h"
 #include "plugin/memory/exports.h"
 
 /* ---- what stands in for the memory of peers ---- */

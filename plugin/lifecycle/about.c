@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/lifecycle/about.h"
+/* What a process says of itself: in the log, where it makes its first communicator, and on stderr, at its end. */
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/counters.h"
 #include "base/log.h"
 #include "base/real.h"
 #include "base/settings.h"
+#include "plugin/lifecycle/lifecycle.h"
+#include "plugin/lifecycle/lifecycle_impl.h"
 
 enum { COMMAND_MOST = 800, SETTINGS_MOST = 600 }; /* a line has to hold both */
 
@@ -67,4 +71,127 @@ void slr_about_log(void)
     const unsigned long from = atomic_load(&queues_from);
     if (from)
         slr_log(SLR_LOG_INFO, "connections", "from=%lu to=%lu", from, atomic_load(&queues_to));
+}
+
+/* ---- the end ---- */
+
+struct text {
+    char *start;
+    size_t size, len;
+};
+
+#define C(member) ((unsigned long long)atomic_load_explicit(&slr_counters.member, memory_order_relaxed))
+
+__attribute__((format(printf, 2, 3))) static void append(struct text *t, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(t->start + t->len, t->size - t->len, fmt, args);
+    va_end(args);
+    t->len += n < 0 ? 0 : (size_t)n;
+    t->len = t->len < t->size ? t->len : t->size - 1;
+}
+
+/* Of those from `first` to before `end` the one that has occurred most; `end`: none has. */
+static enum slr_reason most(const _Atomic uint64_t *counts, enum slr_reason first, enum slr_reason end)
+{
+    enum slr_reason found = end;
+    uint64_t n = 0;
+    for (enum slr_reason r = first; r < end; r++) {
+        const uint64_t of_it = r == SLR_R_GRAPH ? 0 : atomic_load_explicit(&counts[r], memory_order_relaxed);
+        if (of_it > n) {
+            n = of_it;
+            found = r;
+        }
+    }
+    return found;
+}
+
+static void add_reason(struct text *t, enum slr_reason r)
+{
+    const char *cure = slr_reason_cure(r);
+    append(t, "%s (%s)%s%s", slr_reason_name(r), slr_reason_doc(r), cure ? ": " : "", cure ? cure : "");
+}
+
+static void add_gathers(struct text *t, const struct slr_totals *n)
+{
+    append(t, "%llu of %llu all-gathers went over the ring", (unsigned long long)n->substituted,
+           (unsigned long long)n->calls);
+    if (n->fused > 0)
+        append(t, ", %llu GEMMs ran in parts behind them", (unsigned long long)n->fused);
+}
+
+static void add_scatters(struct text *t, const struct slr_totals *n)
+{
+    append(t, "%llu of %llu reduce-scatters went over the ring", (unsigned long long)n->scatters_substituted,
+           (unsigned long long)n->scatters);
+    if (n->scatters_fused > 0)
+        append(t, ", %llu as their GEMMs completed the parts", (unsigned long long)n->scatters_fused);
+}
+
+static void add_measured(struct text *t)
+{
+    if (C(chosen) > 0)
+        append(t, "; measured at %llu call site%s: %.3f ms as chosen, %.3f ms by NCCL", C(chosen),
+               C(chosen) > 1 ? "s" : "", (double)C(chosen_ns) / 1e6, (double)C(chosen_nccl_ns) / 1e6);
+    if (C(felt) > 0)
+        append(t, "; with %llu call site%s as chosen %llu calls of the program took %.3f ms, by NCCL %.3f ms", C(felt),
+               C(felt) > 1 ? "s" : "", C(felt_calls), (double)C(felt_ns) / 1e6, (double)C(felt_nccl_ns) / 1e6);
+    if (C(traced_ns) > 0)
+        append(t, "; of %.3f ms of traced gathers %.3f ms were hidden", (double)C(traced_ns) / 1e6,
+               (double)C(traced_hidden_ns) / 1e6);
+}
+
+/* Why calls stayed with NCCL; where none did, why no GEMM ran in parts. */
+static void add_why(struct text *t, const struct slr_totals *n)
+{
+    enum slr_reason pass = most(slr_counters.of[SLR_ALL_GATHER].by_reason, SLR_R_NOT_TRACKED, SLR_R_FUSED);
+    enum slr_reason join = most(slr_counters.of[SLR_ALL_GATHER].by_reason, SLR_R_JOIN_OTHER_OP, SLR_R_COUNT);
+    if (n->passed > 0 && pass != SLR_R_FUSED) {
+        append(t, "; %llu stayed with NCCL, %llu of them for ", (unsigned long long)n->passed,
+               C(of[SLR_ALL_GATHER].by_reason[pass]));
+        add_reason(t, pass);
+    } else if (n->fused == 0 && n->substituted > 0 && join != SLR_R_COUNT) {
+        append(t, "; no GEMM ran in parts, mostly for ");
+        add_reason(t, join);
+        if (!slr_reason_cure(join))
+            append(t, ": `slipring run --record DIR` and `slipring report DIR` say more");
+    }
+}
+
+const char *slr_closing_text(char *text, size_t size)
+{
+    struct text t = {.start = text, .size = size};
+    struct slr_totals n;
+    slr_counters_total(&n);
+    *text = '\0';
+    if (n.calls == 0 && n.scatters == 0 && slr_launched() != SLR_LAUNCHED_RUN)
+        return text;
+    append(&t, "rank 0: ");
+    if (n.calls > 0)
+        add_gathers(&t, &n);
+    else if (n.scatters == 0)
+        append(&t, "communicators were made, but ncclAllGather was not called");
+    if (n.scatters > 0) {
+        append(&t, n.calls > 0 ? "; " : "");
+        add_scatters(&t, &n);
+    }
+    add_measured(&t);
+    add_why(&t, &n);
+    return text;
+}
+
+static bool is_rank0(void)
+{
+    const char *starters = slr_log_starter_rank();
+    return slr_launched_rank0() && (!starters || strtoul(starters, NULL, 10) == 0);
+}
+
+void slr_closing_say(void)
+{
+    char text[SLR_LOG_LINE];
+    if (slr_launched() == SLR_LAUNCHED_QUIET || !slr_log_enabled(SLR_LOG_WARN) || !is_rank0())
+        return;
+    if (*slr_closing_text(text, sizeof text) && slr_launched_first())
+        slr_log_tell(STDERR_FILENO, "job", text);
 }

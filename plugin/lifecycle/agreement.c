@@ -8,29 +8,25 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/settings.h"
+#include "base/wait.h"
+#include "base/status.h"
 #include "base/log.h"
 #include "base/nvtx.h"
-#include "base/status.h"
-#include "base/wait.h"
 #include "cache/blocks.h"
-#include "plugin/bootstrap/oob.h"
-#include "plugin/callers/callers.h"
 #include "plugin/connect/connect.h"
-#include "plugin/connect/graphs_try.h"
-#include "plugin/connect/sums.h"
-#include "plugin/lifecycle/about.h"
-#include "plugin/lifecycle/launched.h"
-#include "plugin/lifecycle/threads.h"
-#include "plugin/lifecycle/tuner_match.h"
-#include "plugin/memory/deferred_free.h"
+#include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
+#include "plugin/callers/callers.h"
 #include "plugin/places/places.h"
 #include "plugin/profiler/profile.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
+#include "plugin/lifecycle/lifecycle.h"
+#include "plugin/lifecycle/lifecycle_impl.h"
 
 void slr_init_begin(struct slr_init *init, const struct slr_key *key, ncclComm_t *out)
 {

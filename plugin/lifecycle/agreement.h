@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agreement of a new communicator (design rule R2): the ring, for all ranks, or NCCL, for all
- * ranks.
+ * ranks. docs/protocol.md, 1, has the states, the word that decides, and each bad case.
  *
  *   begin     before the real call: take part in the bootstrap (bootstrap.h)
- *   finish    after it, for every communicator that this thread has just made, in step:
+ *   finish    after it, for every communicator that this thread has just made, in step: bootstrap,
+ *             post, judge, commit
  *
- *     bootstrap   find the others; map the control block
- *     post        say version, settings and device                  state EMPTY -> POSTED
- *     judge       when all have posted: compare                     state POSTED -> READY
- *     commit      whoever sees all READY first commits by compare-and-swap; all obey the word
- *
- * Nothing of this takes device memory: that comes with the first gather (connect.h).
- *
- * Whoever fails, sees a dead peer or reaches the deadline first writes a refusal into the same word
- * instead; then all clean up and pass. A rank that was already READY sees the refusal like any
- * other, so there is no moment at which some use the ring and others do not. One thread may run
- * several ranks (ncclCommInitAll, groups): each step is taken for all of them before the next
- * begins.
- */
+ * Nothing of this takes device memory: that comes with the first gather (connect.h). One thread may run
+ * several ranks (ncclCommInitAll, groups): each step is taken for all of them before the next begins. */
 #ifndef SLR_PLUGIN_LIFECYCLE_AGREEMENT_H
 #define SLR_PLUGIN_LIFECYCLE_AGREEMENT_H
 
@@ -34,7 +24,7 @@ struct slr_init {
     ncclComm_t *out; /* where the real call puts the handle */
     struct slr_comm *comm;
     uint32_t word;           /* this rank's view of the decision */
-    bool expects;            /* a tuner may be made for it now (tuner_match.h) */
+    bool expects;            /* a tuner may be made for it now (tuner_match.c) */
     struct slr_tuner *tuner; /* a reference, or NULL */
     struct slr_profile_init profile;
     struct slr_init *next; /* of the same thread and group */

@@ -2,22 +2,21 @@
 /* The last of a communicator: waiting for what is in flight, and taking it apart. */
 #include <stdlib.h>
 #include <time.h>
-#include "base/log.h"
 #include "base/wait.h"
+#include "base/log.h"
 #include "plugin/comm/comm.h"
 #include "plugin/connect/connect.h"
 #include "plugin/graphs/record_memory.h"
-#include "plugin/lifecycle/watchdog.h"
-#include "plugin/memory/deferred_free.h"
-#include "plugin/memory/exports.h"
+#include "plugin/transfer/expect.h"
 #include "plugin/pending/order.h"
+#include "plugin/record/record.h"
 #include "plugin/pending/pending_state.h"
+#include "plugin/memory/exports.h"
 #include "plugin/places/places.h"
 #include "plugin/produce/produce.h"
-#include "plugin/record/record.h"
 #include "plugin/timeline/timeline.h"
-#include "plugin/transfer/expect.h"
 #include "plugin/trials/trials.h"
+#include "plugin/lifecycle/lifecycle_impl.h"
 
 #define RELEASED_MS 400 /* released waits end within this, if anything lets them begin */
 

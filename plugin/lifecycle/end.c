@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for
  * errors. */
-#include "base/log.h"
+#include <pthread.h>
 #include "base/wait.h"
+#include "base/counters.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "cache/blocks.h"
+#include "plugin/bootstrap/oob.h"
+#include "plugin/comm/control.h"
 #include "plugin/connect/connect.h"
+#include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/lifecycle/lifecycle.h"
-#include "plugin/lifecycle/revoke.h"
-#include "plugin/lifecycle/watchdog.h"
+#include "plugin/memory/exports.h"
 #include "plugin/memory/registration.h"
 #include "plugin/passed/nccl_turn.h"
 #include "plugin/pending/pending_state.h"
+#include "plugin/places/places.h"
 #include "plugin/produce/product.h"
-#include "plugin/tuner/explore.h"
+#include "plugin/trials/trials.h"
+#include "plugin/tuner/tuner.h"
 #include "plugin/util/process.h"
 
 /* Abort must end, within two seconds, whatever the peers, the streams and the other threads do.
@@ -239,4 +247,50 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
     slr_comm_put(c);
     slr_guard--;
     return r;
+}
+
+/* ---- the process ---- */
+
+/* Peers may still be copying out of this process's staging memory when it is done itself. They need
+ * milliseconds; a peer that does not move for this long is not waited for. */
+#define EXIT_WAIT_MS 3000
+
+void slr_plugin_after_fork_child(void)
+{
+    slr_settings_off(); /* also those of its functions that NCCL calls */
+    slr_oob_after_fork();
+}
+
+static void end_places(struct slr_comm *c, void *ctx)
+{
+    (void)ctx;
+    slr_places_end(c);
+}
+
+/* Of the communicators that the program leaves to the end of the process, as JAX does. */
+static void tell_trials(void)
+{
+    static struct slr_comm *comms[SLR_MANY_COMMS];
+    const int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
+    for (int i = 0; i < n; i++) {
+        if (slr_comm_trylock(comms[i])) { /* another thread may hold it, in a call that does not come back */
+            slr_trials_tell(comms[i]);
+            slr_comm_unlock(comms[i]);
+        }
+        slr_comm_put(comms[i]);
+    }
+}
+
+void slr_plugin_at_exit(void)
+{
+    if (slr_process_off())
+        return;
+    slr_deferred_before_exit(EXIT_WAIT_MS); /* with the threads still at work: peers ask them for descriptors */
+    slr_threads_stop();
+    slr_tune_keep_end();
+    tell_trials();
+    slr_comm_each(end_places, NULL);
+    slr_counters_log();
+    slr_block_log_stats();
+    slr_closing_say();
 }

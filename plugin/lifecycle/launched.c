@@ -1,5 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/lifecycle/launched.h"
+/* What the processes of one `slipring run` tell each other, so that a job says one line and not one for
+ * each process.
+ *
+ * The launcher sets SLIPRING_RUN=PID:NAME, PID being its own, which COMMAND keeps since the launcher
+ * execs it, and NAME one that nobody else has; or SLIPRING_RUN=quiet when a tool of slipring's, which says
+ * itself what there is to say, has started it. The process PID is the *top*: perhaps a rank, perhaps
+ * torchrun or a shell. It listens, from before main() to its end, on two abstract sockets with room for
+ * one connection each, that it never accepts:
+ *
+ *   slipring-run-NAME-made   connected to by each process that makes a communicator, at its first one
+ *   slipring-run-NAME-said   connected to by who wants to say the job's line; the first one may
+ *
+ * The kernel counts, so the top need not run, and nothing stays behind when it is killed. Where nobody
+ * listens (no launcher, another network namespace, another host, a top that could not be preloaded) each
+ * rank 0 says its line. At its exit the top says that no communicator was made if nobody has
+ * connected. A top that becomes another program by exec, as shells do with their last command, hands
+ * the sockets on to it; any other process that inherits them closes them. A top that ends by _exit or a
+ * signal says nothing. */
+#include "plugin/lifecycle/lifecycle_impl.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

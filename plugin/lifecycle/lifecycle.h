@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder lifecycle/: communicators from their making to their end, the end of the process, and
  * the two threads that work for them meanwhile. The hooks of interpose/ include this file;
- * plugin/calls/ includes agreement.h, because a group makes its communicators at its end. The other
- * headers are for this folder alone. Uses all folders of plugin/ but calls/.
+ * plugin/calls/ includes agreement.h, because a group makes its communicators at its end.
  *
  * Each function does what the vendor's function of the like name promises, including the call to
  * the real one, and returns its result. Vendor argument checking stays the vendor's: bad arguments
@@ -35,5 +34,11 @@ void slr_plugin_at_exit(void);
  * the parent shares with its peers the child still has, and its destructors may end what is the parent's.
  * The gate is left as well (interpose/gate_table.h), so that no call of the child's gets here. */
 void slr_plugin_after_fork_child(void);
+
+/* Where a communicator is made; writes the lines at the first one. */
+void slr_about_log(void);
+
+/* The driver has been made to have so many hardware queues, `to`, instead of `from`. From any thread. */
+void slr_about_queues(unsigned long from, unsigned long to);
 
 #endif

@@ -7,7 +7,7 @@
 #include "plugin/comm/group_record.h"
 #include "plugin/util/process.h"
 #include "plugin/profiler/profile.h"
-#include "plugin/tuner/tuner_made.h"
+#include "plugin/tuner/tuner.h"
 
 /* NCCL_COMM_BLOCKING overrides the configuration. */
 static bool nonblocking(const ncclConfig_t *config)

@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loops of the watchdog, the house-keeping and the returning thread. */
-#include "plugin/lifecycle/threads.h"
+/* The three threads of a process that has a communicator on the ring, or one that is measured.
+ *
+ *   slipring          the watchdog (watchdog.c), every tick of 50 ms
+ *   slipring-memory   the house-keeping thread, every tick and when a message comes (oob.h): exports
+ *                     memory and maps that of peers (exports.h), takes the steps of connecting and parting
+ *                     (connect.h), logs where buffers lay (places.h), writes what was measured
+ *                     (timeline.h)
+ *   slipring-return   the returning thread, every tick and when there is something to be returned:
+ *                     closes mappings (exports.h), takes aborted communicators apart, frees what peers
+ *                     have let go (exports.h) and idle memory (cache/blocks.h)
+ *
+ * What may wait for the device (closing mappings, freeing memory: drivers wait for the context's work
+ * there, and that may wait for a peer) is the third thread's. So it never keeps the watchdog from
+ * seeing that the peer is gone, nor the second one from mapping what that peer waits for. None puts
+ * work on a stream of the application.
+ */
+#include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -13,11 +28,9 @@
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports.h"
 #include "plugin/util/process.h"
-#include "plugin/memory/deferred_free.h"
 #include "plugin/places/places.h"
 #include "plugin/timeline/timeline.h"
-#include "plugin/tuner/tune_keep.h"
-#include "plugin/lifecycle/watchdog.h"
+#include "plugin/tuner/tuner.h"
 
 #define TICK_MS 50
 #define STOP_WAIT_S 1

@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tuners find their communicators, and the ranks compare what they tune by. */
-#include "plugin/lifecycle/tuner_match.h"
+/* Which communicator a tuner belongs to, and whether the ranks' tuners decide alike.
+ *
+ * Match. NCCL makes the tuner inside the call that makes the communicator, but only tells how many
+ * ranks and, since 2.28, a number of its own. A tuner that is made on the thread of the call
+ * belongs to it: so it is with one communicator at a time. Those of a group, or of ncclCommInitAll,
+ * are made on NCCL's threads: they are matched after the call, when nothing else is being made in
+ * the process, by the number of ranks; where that is not certain, they stay alone.
+ *
+ * Agreement. Each rank posts a word of what its tuner decides by (table, settings), 0 without
+ * either, in the control block. Once all ranks have posted, any that has a tuner compares, and the
+ * first writes the result by compare-and-swap into the block's word `tune`, which all obey: ON, or
+ * OFF with the rank that differs. A rank that dies, or is not there by the deadline, is one that
+ * differs. This does not depend on whether the ring is used. Without a control block (a rank has no
+ * slipring): OFF, except where NCCL counts several hosts, where nobody can compare. */
+#include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <string.h>
-#include "base/log.h"
 #include "base/wait.h"
-#include "plugin/tuner/tune_state.h"
-#include "plugin/tuner/tuner_made.h"
+#include "base/log.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
+#include "plugin/lifecycle/agreement.h"
+#include "plugin/tuner/tuner.h"
 
 /* The word `tune`: 0 undecided, ON, or OFF with a rank. */
 #define ON 1u

@@ -1,11 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watchdog's look at one communicator. */
-#include "plugin/lifecycle/watchdog.h"
+/* The watchdog: a thread of each process that has a communicator on the ring (threads.c). It never
+ * puts work on a stream, and calls nothing that may wait for the device. What does is the
+ * returning thread's.
+ *
+ * Each tick, for every communicator:
+ *
+ * - a peer is FAILED: this rank fails too, first of all, so that no rank goes on with data of a
+ *   broken call;
+ *
+ * - a peer is dead or LEFT and this rank waits for it, or it leaves to NCCL what this rank has made
+ *   (passed_alone.h): this rank fails;
+ *
+ * - a peer is dead or LEFT, and a gather that the trials have given to NCCL does not end within a second
+ *   (passed/nccl_turn.h): this rank fails, and ncclCommAbort ends NCCL's kernel;
+ *
+ * - no progress for SLIPRING_STALL_WARN: one warning; for SLIPRING_STALL_TIMEOUT: this rank fails;
+ *
+ * - this rank has failed: the waits of its sending part for every peer that is dead, LEFT or FAILED
+ *   itself are released, so that it writes into nobody's memory any more. A wait for a healthy peer
+ *   is never released before that peer has failed as well: a released `done` wait lets this rank
+ *   overwrite a staging slot that the peer may still be reading;
+ *
+ * - and the application is informed: its receiving part is released as well. Until then every
+ *   stream that waits for the broken gather stays held, as behind an NCCL kernel whose peer is
+ *   gone: a stream that completes says that the data is there. Informed means ncclCommAbort,
+ *   ncclCommDestroy, ncclCommFinalize, ncclCommRevoke, or a call on the communicator that returned
+ *   the error. ncclCommGetAsyncError does not count: frameworks call it on a thread of their own,
+ *   while another one waits for the stream. It reports the error all the same (design rule R8);
+ *
+ * - this rank has failed, the application is not informed, its gathers hold streams, and one of its
+ *   threads has been in a GEMM in the communicator's context for SLIPRING_GEMM_TIMEOUT: that call is
+ *   made to return CUBLAS_STATUS_EXECUTION_FAILED, which informs (passed/in_call.h). In this order: the
+ *   error is set, the call is told, the waits are released. When the call has not come back by then, a
+ *   peer is stopped: as in ncclCommAbort all waits are released, for healthy peers too, behind
+ *   `broken`;
+ *
+ * - this rank has failed, the application is not informed, and one of its threads is in NCCL's call in its
+ *   turn: that call is made to return the error, which informs, at once. When it has not come back 0.2 s later,
+ *   what NCCL has under way is ended (slr_revoke_begin), after 0.6 s all waits are released.
+ */
+#include "base/settings.h"
+#include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <pthread.h>
-#include "base/log.h"
+#include <signal.h>
+#include "plugin/comm/comm.h"
 #include "base/wait.h"
-#include "plugin/lifecycle/revoke.h"
+#include "base/log.h"
+#include "kernels/flags.h"
+#include "plugin/comm/control.h"
 #include "plugin/passed/in_call.h"
 #include "plugin/passed/nccl_turn.h"
 #include "plugin/passed/passed_alone.h"
@@ -233,4 +276,65 @@ void slr_watchdog_look(struct slr_comm *c)
     pthread_mutex_lock(&lock);
     look_locked(c);
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- revoking ----
+ *
+ * NCCL's operations of a communicator that has failed are ended, so that a call of NCCL in its turn comes back
+ * (passed/nccl_turn.h). NCCL waits in it for a peer that is gone, on the host, until it is aborted. ncclCommAbort would
+ * free the communicator, which the program still has to do; ncclCommRevoke only ends what is under way. An NCCL
+ * without it is left alone: there another thread has to abort.
+ *
+ * A thread of its own calls it, as it waits for NCCL's streams. What ends the communicator for the program comes behind
+ * it, or, if it has begun, keeps it from beginning. */
+
+#define WAIT_MS 1000
+
+enum { NONE, UNDER_WAY, DONE, CLOSED }; /* CLOSED: the program ends it itself */
+
+static void *revoke_now(void *arg)
+{
+    struct slr_comm *c = arg;
+    slr_guard++; /* whatever this thread calls is slipring's own */
+    slr_real.ncclCommRevoke(c->nccl, 0);
+    atomic_store(&c->revoked, DONE);
+    slr_comm_put(c);
+    return NULL;
+}
+
+/* The application's signals go to the application's threads. */
+static bool start(struct slr_comm *c)
+{
+    sigset_t all, old;
+    pthread_t t;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    const int r = pthread_create(&t, NULL, revoke_now, c);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (r == 0)
+        pthread_detach(t);
+    return r == 0;
+}
+
+void slr_revoke_begin(struct slr_comm *c)
+{
+    int none = NONE;
+    if (!slr_real.ncclCommRevoke || !atomic_compare_exchange_strong(&c->revoked, &none, UNDER_WAY))
+        return;
+    slr_comm_hold(c);
+    if (start(c))
+        return;
+    atomic_store(&c->revoked, CLOSED);
+    slr_comm_put(c);
+}
+
+bool slr_revoke_end(struct slr_comm *c)
+{
+    const uint64_t end = slr_now_ms() + WAIT_MS;
+    int state = NONE;
+    if (atomic_compare_exchange_strong(&c->revoked, &state, CLOSED))
+        return false;
+    while (atomic_load(&c->revoked) == UNDER_WAY && slr_now_ms() < end)
+        slr_sleep_ms(1);
+    return atomic_load(&c->revoked) == DONE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of shared parts that wait for their peers. */
-#include "plugin/memory/deferred_free.h"
+#include "plugin/memory/exports.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +11,10 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "cache/blocks.h"
-#include "plugin/comm/peer_process.h"
+#include "kernels/flags.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
+#include "plugin/comm/shared.h"
 
 struct deferred {
     struct slr_shared shared;

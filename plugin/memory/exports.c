@@ -4,6 +4,7 @@
 
 #include <time.h>
 #include "base/real.h"
+#include "base/settings.h"
 #include "base/wait.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"

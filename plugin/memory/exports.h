@@ -1,29 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder memory/: device memory that ranks share beside staging. Exported blocks (this file),
  * buffers that the application registers (registration.h), and what is freed only when the peers
- * have closed it (deferred_free.h). All folders after it may include these three; exports_impl.h is
- * for this folder alone. Uses base/, cache/, kernels/, util/, comm/ and bootstrap/.
+ * have closed it (at the end). exports_impl.h is for this folder alone.
  *
- * Exported blocks: blocks of device memory that a rank lets its peers map, so that shards in them
- * need no staging.
- *
- * A gather that finds its buffer in a block (cache/blocks.h) that is not exported yet notes that;
- * so does a registration. The house-keeping thread pins the block, exports it, and writes the
- * export into this rank's post. The peers' house-keeping threads map it and acknowledge it by its
- * generation. Only a block that a peer has acknowledged is named to that peer in a transfer
- * descriptor (transfer.h). No gather waits for any of this; until then shards are staged.
- *
- *   owner's export  EMPTY -> OPEN -> REVOKED -> EMPTY
- *                     OPEN      with generation and handle
- *                     REVOKED   with the last call that named it
- *                     EMPTY     again when no living peer acknowledges it
- *   peer's ack      0 -> generation | OPENING -> generation -> 0
- *                     generation   mapped
- *                     0            closed: revoked, its last call enqueued here and completed by
- *                                  this device
- *                   0 -> generation | OPENING -> generation | REFUSED -> 0
- *                     REFUSED      it can not be mapped here
- *                     0            revoked
+ * Exported blocks: blocks of device memory (cache/blocks.h) that a rank lets its peers map, so that
+ * shards in them need no staging. docs/protocol.md, 3, Zero copy: exported blocks, has the states of an
+ * export and of a peer's acknowledgement, which blocks get a place, and what happens in each bad case.
+ * Only a block that a peer has acknowledged is named to that peer in a transfer descriptor
+ * (transfer.h). No gather waits for any of this; until then shards are staged.
  *
  * Who works. The house-keeping thread exports, and maps what peers export; that waits for no work of
  * the device, as launches of graphs wait for it (record/replay.h). What may wait, closing mappings and
@@ -31,25 +15,14 @@
  * empty, and the second one's when it is not.
  *
  * Who writes: the export its owner; the ack its peer. The block is unpinned before the export is
- * EMPTY again, and only then may it go back to the driver. A peer that dies counts as closed. What
- * peers map is shared between the communicators of their process (cache/handles.h): the mapping is
- * closed before the last of them takes its acknowledgement back.
- *
- * Which blocks. A rank exports SLR_EXPORTS blocks at most. While there is room, any block that a
- * gather uses is exported. When there is none, a block that was used in at least two calls may take
- * the place of the one that was not used for longest, if that was not used since, and is idle for
- * more than twice as many calls as usually lie between two uses of either. So more blocks in turn
- * than there is room for do not drive each other out: the surplus is staged. Registered blocks are
- * not displaced. An export that its peers do not close stays REVOKED and blocks nobody.
- *
- * An export is also revoked when its block has ended (unmapped memory) or is idle (cache/blocks.h),
- * when memory is short, or when the registration of memory ends that the application frees itself.
+ * EMPTY again, and only then may it go back to the driver. A mapping is shared between the
+ * communicators of a process (cache/handles.h): it is closed before the last of them takes its
+ * acknowledgement back.
  *
  * Failure. A communicator that has failed names and looks up nothing any more. When its sending
  * part is idle it says so in its post (`drained`): from then on it writes into no peer's memory.
- * When all of its streams are, which may have to wait for the application (watchdog.h), it closes
- * what it has mapped.
- */
+ * When all of its streams are, which may have to wait for the application (lifecycle/watchdog.c), it
+ * closes what it has mapped. */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_H
 #define SLR_PLUGIN_MEMORY_EXPORTS_H
 
@@ -57,8 +30,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "kernels/ring.h"
-#include "plugin/comm/control.h"
+#include "cache/handles.h"
+#include "plugin/comm/shared.h"
 
 struct slr_comm;
 struct slr_place;
@@ -182,7 +155,29 @@ void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t genera
 bool slr_exports_give_up(void);
 
 /* The communicator ends: closes all that is mapped. What is exported stays pinned until the peers
- * have left (deferred_free.h). */
+ * have left (slr_defer_free). */
 void slr_exports_close(struct slr_comm *c);
+
+/* ---- the end of a communicator's shared part: staging memory and control block ----
+ *
+ * The owner's block may be freed only when every peer has closed its import (state LEFT) or is
+ * dead, so it is kept here until then; the returning thread (lifecycle/threads.c) looks again
+ * at each tick. Neither ncclCommDestroy nor the application ever waits for it. */
+
+/* Takes over *s (which may be empty). The caller has closed its own imports; this posts LEFT,
+ * unless one of them could not be closed (`stuck`). */
+void slr_defer_free(const struct slr_shared *s);
+
+/* Frees what no peer uses any more. Called by the returning thread, and by a rank that needs
+ * room. Returns how many are left, those that another thread is freeing among them. */
+unsigned slr_deferred_free_tick(void);
+
+/* Before staging is made: while `bytes` more do not fit the budget and communicators that have
+ * ended still hold memory, waits for their peers and for the thread that frees it, at most `ms`. */
+void slr_deferred_for_room(uint64_t bytes, uint64_t budget, unsigned ms);
+
+/* At the end of the process: waits, at most `ms`, until no living peer reads from this process's
+ * staging memory any more. */
+void slr_deferred_before_exit(unsigned ms);
 
 #endif

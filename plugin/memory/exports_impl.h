@@ -6,6 +6,7 @@
 #define SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 #include "plugin/memory/exports.h"
 
 static inline void slr_exports_lock(struct slr_comm *c)

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "base/real.h"
+#include "base/settings.h"
 #include "base/wait.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"

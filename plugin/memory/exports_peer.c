@@ -2,13 +2,13 @@
 /* Exported blocks: the reader's side. Opening is the house-keeping thread's, closing the returning
  * thread's, or that of a communicator's end, when both are done with it. They call the driver, so they
  * hold no lock. */
+#include "base/wait.h"
 #include "base/counters.h"
 #include "base/status.h"
-#include "base/wait.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"
-#include "plugin/memory/deferred_free.h"
 #include "plugin/memory/exports_impl.h"
+#include "plugin/memory/exports.h"
 
 /* A descriptor that has not come for so long is asked for again: the question or the answer found a
  * full socket. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/wait.h"
 #include "cache/blocks.h"
 #include "cache/handles.h"

@@ -4,15 +4,14 @@
 #include "cache/captures.h"
 #include "cache/handles.h"
 #include "kernels/gemm.h"
+#include "plugin/tuner/tuner.h"
 #include "plugin/comm/group_record.h"
-#include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
 #include "plugin/passed/nccl_turn.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/product.h"
-#include "plugin/tuner/explore.h"
-#include "plugin/tuner/tuner.h"
+#include "plugin/comm/stream.h"
 
 /* As order.h and the group's record compare streams: 0 may mean either default stream. */
 static CUstream named(cudaStream_t stream)

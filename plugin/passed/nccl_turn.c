@@ -2,6 +2,7 @@
 #include "plugin/passed/nccl_turn.h"
 
 #include "base/status.h"
+#include "kernels/flags.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
 #include "plugin/passed/in_call.h"

@@ -20,11 +20,11 @@
  *
  * The thread may hang in the call itself: NCCL connects the ranks in the first one, and waits for them on the
  * host. Then it is told by that call (in_call.h), what waits for the ring is released, and, when it has not come
- * back by then, NCCL's own operations are ended (lifecycle/revoke.h). That holds for every all-gather and
+ * back by then, NCCL's own operations are ended (lifecycle/watchdog.c). That holds for every all-gather and
  * reduce-scatter that NCCL is left: a rank that passes one alone (passed_alone.h) waits in it for others, which
  * have put theirs on the ring.
  *
- * The words are in memory that is registered with CUDA while a word may be written (memory/deferred_free.h). */
+ * The words are in memory that is registered with CUDA while a word may be written (memory/exports.h). */
 #ifndef SLR_PLUGIN_PASSED_NCCL_TURN_H
 #define SLR_PLUGIN_PASSED_NCCL_TURN_H
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include "base/status.h"
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 #include "plugin/comm/group_record.h"
 
 /* The ranks disagree about one call. `why` is the reason that the passing rank has published. */

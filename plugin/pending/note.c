@@ -2,6 +2,7 @@
 /* What became of a pending gather, in the log: what has made its streams wait, and which GEMMs came behind
  * it and read something else. */
 #include "base/counters.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "kernels/gemm.h"
 #include "plugin/comm/watch.h"

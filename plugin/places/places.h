@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the buffers of this rank's calls lie, for the log. `slipring report` joins the ranks' logs and finds
  * the call sites (tools/symmetry); nothing in the library depends on it. docs/memory.md, Symmetry, says what
- * for. This header is the folder's door; it uses util, callers and comm.
+ * for. This header is the folder's door.
  *
  * A place is what two calls have in common that use the same memory in the same way: operation, shard, in place or
  * not, and for each buffer {ordinal of its allocation, size of the block, offset}; of memory that is in no block its
@@ -13,7 +13,7 @@
  *   listed calls    1 to 1023, and of each power of two from 1024 to 2^32 the 384 that follow: 9,855. Numbers are equal
  *                   on all ranks, so all list the same calls
  *   the end         its last 384 calls
- *   memory          66 KiB of the heap; with SLIPRING_CALLERS 77 KiB more, and the names (callers/names.h)
+ *   memory          66 KiB of the heap; with SLIPRING_CALLERS 77 KiB more, and the names (callers/callers.h)
  *   lines           577 `place`, some 260 `places`, 64 `caller_place` for each place, 1 `places_end`
  *
  * A buffer that moves at a call that is not listed makes a place whose first call is not: its line tells that.
@@ -23,7 +23,7 @@
  *   written                       by
  *   places, listed and last calls the thread that holds the communicator's lock; published by `count` and `latest`, which
  *                                 come last
- *   what has been logged          whoever holds the lock of places_log.c, under which only the log and callers/ are called
+ *   what has been logged          whoever holds the lock of places.c, under which only the log and callers/ are called
  *
  * A call costs comparisons with the place that followed last time; a hash only where that is another one.
  */

@@ -4,17 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/counters.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/real.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
-#include "plugin/connect/graphs_try.h"
+#include "plugin/connect/connect.h"
 #include "plugin/produce/captured.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/consumer.h"
-#include "plugin/util/region.h"
+#include "plugin/util/process.h"
 
 enum {
     LATEST = 32, /* GEMMs that a reduce-scatter is compared with */

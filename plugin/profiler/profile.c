@@ -1,7 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators as NCCL announces them, and what is known of an operation when it begins
- * (profile.h, profile_core.h). */
-#include "plugin/profiler/profile_sum.h"
+/* Communicators as NCCL announces them, and what is known of an operation when it begins: how NCCL's side
+ * and slipring's are brought together.
+ *
+ *   Communicator   NCCL calls the plugin's init while it makes a communicator, on the calling
+ *                  thread or on one of its own. A communicator that is being made through a hook is
+ *                  announced (slr_profile_init). init takes the announcement of its own thread,
+ *                  else the only one that fits ranks and rank. Where several fit (communicators of
+ *                  the same size made in one group), or NCCL is not to be waited for
+ *                  (non-blocking), the first all-gather that slipring passes on it tells. Until
+ *                  then, and where nothing is hooked, the name is "?".
+ *   Call           From NCCL 2.28 (v5) on, an event comes from inside the application's call, on
+ *                  its thread, and the operation that NCCL makes of it names that event as its
+ *                  parent. Replays of a captured graph carry the captured call's number. Before
+ *                  2.28 there is no such event: an operation outside of groups begins inside the
+ *                  call. Of one in a group it can not be told which call it belongs to: its call is
+ *                  0 and its reason "-". */
+#include "base/hash.h"
+#include "base/settings.h"
+#include "plugin/profiler/profile_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +25,8 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "plugin/comm/call.h"
-#include "plugin/tuner/tuner_made.h"
-#include "plugin/util/nccl_type.h"
+#include "plugin/tuner/tuner.h"
+#include "plugin/abi/nccl_common.h"
 
 /* The application's call that is with NCCL on this thread; NULL: none. */
 static _Thread_local const struct slr_call *with_nccl __attribute__((tls_model("initial-exec")));

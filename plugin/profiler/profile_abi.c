@@ -3,8 +3,8 @@
  * only translate. */
 #include "base/wait.h"
 #include "plugin/abi/profiler.h"
-#include "plugin/profiler/profile_core.h"
-#include "plugin/util/nccl_names.h"
+#include "plugin/profiler/profile_impl.h"
+#include "plugin/abi/nccl_common.h"
 #include "plugin/util/process.h"
 
 #define EXPORTED __attribute__((visibility("default")))

@@ -1,7 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool of records, and the word that is a record's state (profile_record.h). Without locks, as
- * NCCL calls from the program's threads and from its proxy threads, in any order. */
-#include "plugin/profiler/profile_record.h"
+/* The pool of records of operations (profile_impl.h), and the life of one record. Without locks, as NCCL calls from
+ * the program's threads and from its proxy threads, in any order.
+ *
+ * Its state is one word, changed by compare-and-swap only: the generation, and
+ *
+ *   used       taken; its fields are the taker's until it gives the handle away
+ *   own        its own stop has not come
+ *   open       kernel channels that have started and not stopped
+ *   seen       kernel channels that have started
+ *   reported   somebody writes it into the sums, or has: only who sets this does so
+ *   told       that is over
+ *
+ * It is free again when it is told, and neither own nor open.
+ */
+#include "base/wait.h"
+#include "plugin/profiler/profile_impl.h"
 
 #include <sched.h>
 

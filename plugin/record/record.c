@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Captures: recorders, and what they record. */
+#include "base/settings.h"
 #include "plugin/record/record_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/status.h"
 #include "base/log.h"
 #include "base/real.h"
-#include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
-#include "plugin/connect/graphs_try.h"
+#include "plugin/pending/pending_state.h"
+#include "plugin/pending/order.h"
 #include "plugin/graphs/record_memory.h"
 #include "plugin/graphs/recorded.h"
-#include "plugin/pending/order.h"
-#include "plugin/pending/pending_state.h"
 #include "plugin/record/replay.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"

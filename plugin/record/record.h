@@ -35,9 +35,9 @@
  * When a gather is not recorded but left to NCCL (SLR_R_CAPTURE), as of old:
  *
  *   SLIPRING_GRAPHS, SLIPRING_ZERO_COPY or SLIPRING_ALLOC is off on a rank, or a rank's driver can not
- *     change nodes of executable graphs: all ranks have posted that (plugin/connect/graphs_try.h)
+ *     change nodes of executable graphs: all ranks have posted that (plugin/connect/connect.h)
  *   fewer bytes than 8 times SLIPRING_MIN_BYTES, or a size that was measured to be NCCL's on the rank that was
- *     the first to capture a gather of it, which decides for all captures (trials/capture_way.h)
+ *     the first to capture a gather of it, which decides for all captures (trials/ways.h)
  *   ranks that share a GPU (slr_transfer_put)
  *   cudaStreamBeginCaptureToGraph: the graph may be the body of a conditional node: the device decides how
  *     often it runs, so that its calls have no numbers

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/settings.h"
 #include "plugin/scatter/scatter.h"
 
 #include "base/counters.h"
@@ -12,7 +13,7 @@
 #include "plugin/record/record.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
-#include "plugin/util/nccl_type.h"
+#include "plugin/abi/nccl_common.h"
 
 /* In a group it has been entered. */
 static enum slr_status go(struct slr_ring *ring, const struct slr_call *call, const struct slr_product *p, bool grouped,

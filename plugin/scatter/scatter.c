@@ -3,18 +3,20 @@
 
 #include "base/counters.h"
 #include "base/real.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "cache/blocks.h"
+#include "plugin/comm/control.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
-#include "plugin/connect/sums.h"
+#include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/produce.h"
 #include "plugin/trials/trials.h"
-#include "plugin/util/nccl_type.h"
+#include "plugin/abi/nccl_common.h"
 
 #define LEAST_PART ((size_t)1 << 20) /* bytes */
 #define MOST_PIECES 8                /* of a shard */

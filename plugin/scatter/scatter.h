@@ -50,7 +50,7 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered);
  *
  * When it is left to NCCL (SLR_R_CAPTURE): for the reasons that a gather is, but for those of the memory; and with
  * SLIPRING_REDUCE_SCATTER=auto unless trials outside of graphs have found the ring to be faster for its size
- * before the first capture of it (trials/capture_way.h): nothing is tried in a graph. Each of these is equal on ranks that do the same. Ranks
+ * before the first capture of it (trials/ways.h): nothing is tried in a graph. Each of these is equal on ranks that do the same. Ranks
  * that differ all the same are found as passed_alone.h says, or as a stall. */
 extern const struct slr_capture slr_capture_scatter;
 

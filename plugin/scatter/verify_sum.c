@@ -10,7 +10,7 @@
 #include "plugin/comm/stream.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
-#include "plugin/util/nccl_type.h"
+#include "plugin/abi/nccl_common.h"
 
 /* Host memory for all that is compared at a time. */
 #define WINDOW ((size_t)16 << 20)

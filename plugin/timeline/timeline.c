@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "base/wait.h"
 #include "plugin/bootstrap/oob.h"

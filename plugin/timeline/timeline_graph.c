@@ -2,6 +2,7 @@
 /* Calls that are captured into CUDA graphs, and their replays (timeline.h). */
 #include <stdlib.h>
 #include <string.h>
+#include "base/settings.h"
 #include "cache/blocks.h"
 #include "kernels/ring_record.h"
 #include "plugin/timeline/timeline_impl.h"

@@ -3,9 +3,10 @@
  */
 #include "base/counters.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/status.h"
 #include "plugin/timeline/timeline_impl.h"
-#include "plugin/util/nccl_type.h"
+#include "plugin/abi/nccl_common.h"
 
 /* For %llu. */
 static unsigned long long llu(uint64_t n)

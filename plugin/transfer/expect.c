@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include "base/hash.h"
+#include "plugin/comm/control.h"
 
 #define PLACES 256     /* a peer; about as many as a large model has gathers in a step */
 #define BLOCKS 64      /* a peer; of this rank's that it sends from */

@@ -2,6 +2,7 @@
 #include "plugin/transfer/transfer.h"
 
 #include <string.h>
+#include "base/settings.h"
 #include "plugin/comm/comm.h"
 #include "plugin/transfer/expect.h"
 #include "plugin/passed/passed_alone.h"

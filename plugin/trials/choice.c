@@ -4,7 +4,8 @@
 #include <string.h>
 #include "base/counters.h"
 #include "base/log.h"
-#include "plugin/trials/known.h"
+#include "plugin/comm/comm.h"
+#include "plugin/trials/trials_impl.h"
 #include "plugin/trials/trials.h"
 
 enum {
@@ -34,9 +35,8 @@ static void post(struct slr_trials *t, uint32_t site)
         slr_blocks_read(&t->blocks, own->turn);
     }
     own->site[site].rows = n;
-    t->site[site].posted = t->site[site].again + 1;
-    t->unposted--;
-    atomic_store(&own->site[site].times, t->site[site].posted);
+    slr_trials_event(t, &t->site[site], SLR_SITE_POST);
+    atomic_store(&own->site[site].times, t->site[site].again + 1);
 }
 
 /* All that it will ever know of the stage that the site is in. */
@@ -50,7 +50,7 @@ static bool is_complete(const struct slr_trials *t, uint32_t site)
 void slr_trials_post(struct slr_trials *t)
 {
     for (unsigned i = 0; i < t->sites; i++)
-        if (t->site[i].posted <= t->site[i].again && is_complete(t, i))
+        if (t->site[i].state == SLR_SITE_TRYING && is_complete(t, i))
             post(t, i);
 }
 
@@ -67,7 +67,7 @@ struct measured {
     uint32_t count[SLR_MAX_RANKS];
 };
 
-static void take(const struct slr_comm *c, uint32_t site, struct measured *m)
+static void read_posts(const struct slr_comm *c, uint32_t site, struct measured *m)
 {
     const struct slr_trials *t = c->trials;
     m->site = site;
@@ -161,12 +161,14 @@ static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, str
         const bool own = felt < 0 && slr_trials_judge(m->rows, m->count, c->nranks, m->site, choice);
         if (!own && known == NONE)
             return SLR_VERDICT_NOTHING;
-        s->doubtful = own && is_doubtful(&pairs, choice->site_way[m->site]);
-        s->felt = felt >= 0;
+        s->program = felt >= 0                                               ? SLR_PROGRAM_DECIDES
+                     : own && is_doubtful(&pairs, choice->site_way[m->site]) ? SLR_PROGRAM_DOUBTS
+                                                                             : SLR_PROGRAM_NOTHING;
         return SLR_VERDICT_CHOSEN;
     }
     const enum slr_verdict v = slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice);
-    s->felt = s->felt && v != SLR_VERDICT_CHOSEN;
+    if (v == SLR_VERDICT_CHOSEN)
+        s->program = SLR_PROGRAM_NOTHING;
     if (v != SLR_VERDICT_DUEL)
         return v;
     s->before_duel = choice->site_way[m->site];
@@ -202,7 +204,7 @@ static void tell(const struct slr_comm *c, const struct measured *m, bool decide
             !slr_trials_slowest(m->rows, m->count, c->nranks, row->gemm, m->site, m->stage, &slowest))
             continue;
         log_row(c, row, m->stage, &slowest, by, choice);
-        if (decided && !t->site[m->site].felt)
+        if (decided && t->site[m->site].program != SLR_PROGRAM_DECIDES)
             count(row, &slowest, choice, m->stage);
         if (decided && (untried || slr_samples_tried(row, t->rounds)))
             slr_known_keep(c, row, choice);
@@ -218,10 +220,10 @@ static enum due choose(struct slr_comm *c, uint32_t site, bool duel, struct slr_
     struct slr_trial_site *s = &c->trials->site[site];
     const struct slr_trial_choice before = *choice;
     struct measured m;
-    take(c, site, &m);
+    read_posts(c, site, &m);
     const enum slr_verdict v = decide(c, &m, choice);
-    s->held = v == SLR_VERDICT_DUEL;
-    if (s->held && !duel) {
+    slr_trials_event(c->trials, s, v == SLR_VERDICT_DUEL ? SLR_SITE_DUE : SLR_SITE_NOT_DUE);
+    if (v == SLR_VERDICT_DUEL && !duel) {
         *choice = before;
         return DUE_NOTHING;
     }
@@ -233,17 +235,16 @@ static enum due choose(struct slr_comm *c, uint32_t site, bool duel, struct slr_
 /* It has been proposed. */
 static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct slr_trial_choice *choice)
 {
+    struct slr_trial_site *s = &c->trials->site[site];
     struct measured m;
-    take(c, site, &m);
-    c->trials->site[site].held = false;
-    if (due == DUE_DUEL && c->trials->site[site].before_duel == NONE)
+    read_posts(c, site, &m);
+    if (due == DUE_DUEL && s->before_duel == NONE)
         return; /* nothing has been measured since what was told before */
     /* The next duel of a doubtful one may be of fewer sites: it is a measurement of its own. */
     if (m.stage == SLR_STAGE_DUEL)
-        c->trials->site[site].pairs =
-            c->trials->site[site].doubtful ? (struct slr_block_pairs){0} : pairs_with(c, &c->trials->site[site]);
+        s->pairs = s->program == SLR_PROGRAM_DOUBTS ? (struct slr_block_pairs){0} : pairs_with(c, s);
     if (due != DUE_DUEL)
-        c->trials->site[site].chosen = c->trials->site[site].again + 1;
+        slr_trials_event(c->trials, s, SLR_SITE_CHOOSE);
     if (due != DUE_END)
         tell(c, &m, due == DUE_CHOICE, choice);
 }
@@ -252,7 +253,7 @@ static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct 
 static bool has_changed(const struct slr_trials *t, const struct slr_trial_site *s)
 {
     const uint32_t times = s->again / 2 < RARER ? s->again / 2 : RARER;
-    return s->chosen > s->again && s->strangers >= (uint32_t)STRANGERS << times &&
+    return slr_trials_is_chosen(s) && s->strangers >= (uint32_t)STRANGERS << times &&
            s->strangers * COMMON >= s->watched && t->coming.again[s - t->site] == s->again;
 }
 
@@ -274,8 +275,8 @@ static bool is_watched(const struct slr_trials *t, uint32_t site)
 /* No way would be measured: all calls are in groups. */
 static bool has_only_groups(const struct slr_trials *t, const struct slr_trial_site *s)
 {
-    return slr_stage_of(s->again) == SLR_STAGE_WAYS && s->posted <= s->again && s->seen >= GROUPED && s->alone == 0 &&
-           t->coming.ended[s - t->site] <= s->again;
+    return slr_stage_of(s->again) == SLR_STAGE_WAYS && s->state == SLR_SITE_TRYING && s->seen >= GROUPED &&
+           s->alone == 0 && t->coming.ended[s - t->site] <= s->again;
 }
 
 /* In its first calls, with which no GEMM comes: there is nothing to try but ring and NCCL, which a duel does. */
@@ -292,7 +293,8 @@ static bool is_open(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
     const bool over = t->coming.ended[site] == s->again + 1 || t->coming.chosen[site] == s->again + 1;
-    return over && (s->doubtful || !t->coming.chosen[site]) && !s->small && t->rounds > 1 && slr_trials_is_called(t, s);
+    return over && (s->program == SLR_PROGRAM_DOUBTS || !t->coming.chosen[site]) && !s->small && t->rounds > 1 &&
+           slr_trials_is_called(t, s);
 }
 
 /* And it is time for a duel: when it is known what an iteration is, or would be, and memory is mapped; after one that told
@@ -303,8 +305,8 @@ static bool is_due(const struct slr_trials *t, uint32_t site)
     const uint64_t calls = t->agreed.calls - s->born, enough = (uint64_t)ENOUGH * t->after;
     const uint64_t longest = enough > s->duel_calls ? enough : s->duel_calls;
     if (s->duel_end)
-        return t->agreed.calls >=
-               s->duel_end + (longest << ((s->doubtful ? 0 : 2) + (s->again / 2 < RARER ? s->again / 2 : RARER)));
+        return t->agreed.calls >= s->duel_end + (longest << ((s->program == SLR_PROGRAM_DOUBTS ? 0 : 2) +
+                                                             (s->again / 2 < RARER ? s->again / 2 : RARER)));
     if (!slr_trials_is_grouped(s)) /* it has times of its own as well */
         return calls >= t->after;
     return calls >= enough && (calls >= SLR_TRIAL_LATEST_CALLS || slr_trial_calls_period(&t->calls, (uint32_t)enough));
@@ -321,9 +323,9 @@ static enum due begin_duel(struct slr_trials *t, uint32_t site, struct slr_trial
 static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_trial_choice *choice)
 {
     struct slr_trials *t = c->trials;
-    const struct slr_trial_site *s = &t->site[site];
-    if (s->held && s->chosen > s->again && !is_open(t, site))
-        t->site[site].held = false; /* it is not called any more */
+    struct slr_trial_site *s = &t->site[site];
+    if (s->state == SLR_SITE_AGAIN && (!is_open(t, site) || has_changed(t, s)))
+        slr_trials_event(t, s, SLR_SITE_NOT_DUE); /* it is not called any more, or its ways are tried again */
     if (has_only_groups(t, s) || is_bare(t, site))
         choice->ended[site] = s->again + 1;
     else if (is_watched(t, site)) {
@@ -331,15 +333,14 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
         choice->again[site] = slr_stage_next_trials(0);
     } else if (has_period(t, site))
         choice->period[site] = slr_trial_gemms_period(&s->behind);
-    else if (has_changed(t, s)) {
-        t->site[site].held = false;
+    else if (has_changed(t, s))
         choice->again[site] = slr_stage_next_trials(choice->again[site]);
-    } else if (is_open(t, site) && (s->held || is_due(t, site))) {
-        t->site[site].held = true;
+    else if (s->state != SLR_SITE_TRYING && is_open(t, site) && (slr_trials_is_held(s) || is_due(t, site))) {
+        slr_trials_event(t, s, SLR_SITE_DUE);
         return duel ? begin_duel(t, site, choice) : DUE_NOTHING;
-    } else if (s->held && !duel)
+    } else if (slr_trials_is_held(s) && !duel)
         return DUE_NOTHING;
-    else if (s->chosen <= s->again && slr_trials_posted_by_all(t, site))
+    else if (!slr_trials_is_chosen(s) && slr_trials_posted_by_all(t, site))
         return choose(c, site, duel, choice);
     else
         return DUE_NOTHING;
@@ -363,7 +364,8 @@ void slr_trials_lead(struct slr_comm *c)
     }
     choice.duel_run = 0; /* of the longest, so that each of its sites is measured */
     for (uint32_t i = 0; i < t->sites && begins; i++) {
-        if (due[i] == DUE_NOTHING && is_open(t, i) && !t->site[i].doubtful) /* no second one for them */
+        if (due[i] == DUE_NOTHING && is_open(t, i) &&
+            t->site[i].program != SLR_PROGRAM_DOUBTS) /* no second one for them */
             due[i] = (uint8_t)begin_duel(t, i, &choice);
         if (due[i] == DUE_DUEL)
             choice.duel_run = slr_duel_length(t, i, choice.duel_run);
@@ -375,7 +377,7 @@ void slr_trials_lead(struct slr_comm *c)
     int felt = NONE;
     for (uint32_t i = 0; i < t->sites; i++)
         if (due[i] >= DUE_CHOICE && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL) {
-            const bool by_program = due[i] == DUE_CHOICE && t->site[i].felt;
+            const bool by_program = due[i] == DUE_CHOICE && t->site[i].program == SLR_PROGRAM_DECIDES;
             felt = by_program ? choice.site_way[i] : felt;
             decided = !over++ || by_program ? &t->site[i] : decided;
         }
@@ -396,7 +398,7 @@ void slr_trials_tell(const struct slr_comm *c)
         const uint32_t by = slr_trials_goes_by(t, &t->in_force, i);
         const bool chosen = t->in_force.chosen[by] > 0;
         const int way = chosen ? t->in_force.site_way[by] : s->known ? s->known->way : slr_trials_base(s);
-        const char *measured = t->site[by].felt ? "program" : "measured";
+        const char *measured = t->site[by].program == SLR_PROGRAM_DECIDES ? "program" : "measured";
         const char *reason = chosen ? measured : s->known ? "known" : "unmeasured";
         slr_log(
             SLR_LOG_INFO, "site_way",
@@ -413,10 +415,8 @@ void slr_trials_tell(const struct slr_comm *c)
 static void begin(struct slr_trials *t, uint32_t site)
 {
     struct slr_trial_site *s = &t->site[site];
-    t->unposted += s->posted > s->again && !s->given_up;
+    slr_trials_event(t, s, SLR_SITE_BEGIN);
     s->again = t->in_force.again[site];
-    if (s->given_up)
-        s->posted = s->chosen = s->again + 1;
     s->calls = t->after;
     s->from = t->agreed.place;
     s->run = t->in_force.duel_run;
@@ -424,22 +424,13 @@ static void begin(struct slr_trials *t, uint32_t site)
     s->period = t->in_force.period[site];
     if (slr_stage_of(s->again) == SLR_STAGE_WAYS) {
         s->pairs = (struct slr_block_pairs){0};
-        s->doubtful = false;
+        if (s->program == SLR_PROGRAM_DOUBTS)
+            s->program = SLR_PROGRAM_NOTHING;
         s->strangers = s->watched = 0;
     }
     for (unsigned row = 0; row < t->rows; row++)
         if (t->row[row].site == site)
             slr_samples_forget(&t->row[row]);
-}
-
-/* As if all had been measured, and nothing chosen. */
-static void end_trials(struct slr_trials *t, uint32_t site)
-{
-    struct slr_trial_site *s = &t->site[site];
-    t->unposted -= s->posted <= s->again;
-    s->posted = s->chosen = s->again + 1;
-    if (!slr_trials_is_over(t, s))
-        s->calls = slr_trials_stage_end(t, s);
 }
 
 void slr_trials_go_by(struct slr_trials *t)
@@ -461,7 +452,9 @@ void slr_trials_go_by(struct slr_trials *t)
                 t->site[i].duel_calls = t->blocks.upto - t->site[i].from;
             }
         }
-        if (t->in_force.ended[i] > t->site[i].again && !slr_trials_is_over(t, &t->site[i]))
-            end_trials(t, i);
+        if (t->in_force.ended[i] > t->site[i].again && !slr_trials_is_over(t, &t->site[i])) {
+            slr_trials_event(t, &t->site[i], SLR_SITE_END);
+            t->site[i].calls = slr_trials_stage_end(t, &t->site[i]); /* as if all had been measured */
+        }
     }
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The duel of a communicator's sites: when it begins, how long its turns are, and what became of them. */
+#include "plugin/trials/trials_impl.h"
+
 #include <string.h>
 #include "base/counters.h"
 #include "base/log.h"
-#include "plugin/trials/trials_impl.h"
+#include "plugin/comm/comm.h"
 
 #define PATIENCE 512u  /* calls of the communicator that a duel waits for other sites */
 #define GONE 8u        /* iterations without a call of a site, */
@@ -22,7 +24,7 @@ static bool goes_on(const struct slr_trials *t, const struct slr_trial_site *s)
 static bool is_tried(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    return !s->given_up && s->chosen <= s->again && goes_on(t, s) && t->coming.ended[site] <= s->again &&
+    return !slr_trials_is_chosen(s) && goes_on(t, s) && t->coming.ended[site] <= s->again &&
            !slr_trials_posted_by_all(t, site);
 }
 
@@ -30,7 +32,7 @@ bool slr_duel_may_begin(struct slr_trials *t)
 {
     bool held = false, tried = false, duelling = false;
     for (uint32_t i = 0; i < t->sites; i++) {
-        held |= t->site[i].held;
+        held |= slr_trials_is_held(&t->site[i]);
         tried |= is_tried(t, i);
         duelling |= is_tried(t, i) && slr_stage_of(t->site[i].again) == SLR_STAGE_DUEL;
     }
@@ -110,4 +112,107 @@ void slr_duel_tell(const struct slr_comm *c, unsigned sites, const struct slr_bl
             felt < 0               ? "sites"
             : felt == SLR_WAY_RING ? "ring"
                                    : "nccl");
+}
+
+/* ---- what the program takes ----
+ *
+ * How long it takes over the turns of a duel (ways.h).
+ *
+ * What a call takes is not what the program feels: NCCL's kernels take multiprocessors from the GEMMs beside them, and a
+ * call that is slower, but leaves them alone, may make the iteration faster. In a duel all sites that are close go over the
+ * ring in one turn and by NCCL in the next, so the time from turn to turn says it all, whatever ran beside.
+ *
+ * A turn is measured by two events on the streams of the calls: at the first call of it that is measured, and at the first
+ * one behind it. Turns have the same number of calls; how alike they are otherwise shows in how the differences between
+ * the ring's turn and NCCL's scatter from round to round. What is decided has one chance in ten to be due to that (one
+ * side of Student's t), and is more than a five-hundredth, which clocks do not tell; else, and in a single round, nothing
+ * is, and each site goes by its own calls. A site of which nothing else is known has further duels. What its rounds have
+ * shown in all of them counts then, and has to be certain by one chance in a hundred, as it is looked at several times.
+ * One whose own calls' times say the opposite has further ones, too, each by itself.
+ *
+ * Under the communicator's lock, its context current where a stream is given. Whatever goes wrong costs the time. */
+
+#define RESOLUTION 0.002
+
+void slr_blocks_open(struct slr_blocks *b, const struct slr_turns *turns)
+{
+    b->turns = *turns;
+    b->upto = slr_trials_end(turns);
+    b->begun = b->ended = 0;
+}
+
+static bool record(CUevent *event, CUstream stream)
+{
+    if (!*event && slr_real.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        *event = NULL;
+    return *event && slr_real.cuEventRecord(*event, stream) == CUDA_SUCCESS;
+}
+
+void slr_blocks_call(struct slr_blocks *b, uint64_t number, CUstream stream)
+{
+    const uint64_t at = number - b->turns.after, block = at / b->turns.run;
+    if (at % b->turns.run == 0 && block > 0 && record(&b->end[block - 1], stream))
+        b->ended |= 1u << (block - 1);
+    if (at % b->turns.run == SLR_DUEL_FIRST && record(&b->begin[block], stream))
+        b->begun |= 1u << block;
+}
+
+bool slr_blocks_over(const struct slr_blocks *b, uint64_t next)
+{
+    if (next <= b->upto)
+        return false;
+    for (unsigned i = 0; i < 2 * b->turns.rounds; i++)
+        if ((b->ended & 1u << i) && slr_real.cuEventQuery(b->end[i]) == CUDA_ERROR_NOT_READY)
+            return false;
+    return true;
+}
+
+void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS])
+{
+    for (unsigned i = 0; i < 2 * SLR_TRIAL_ROUNDS; i++) {
+        float *to = &ms[slr_duel_way(i)][i / 2];
+        const bool known = i < 2 * b->turns.rounds && (b->begun & b->ended & 1u << i);
+        if (!known || slr_real.cuEventElapsedTime(to, b->begin[i], b->end[i]) != CUDA_SUCCESS || *to < 0)
+            *to = 0;
+    }
+}
+
+void slr_blocks_close(struct slr_blocks *b)
+{
+    for (unsigned i = 0; i < SLR_BLOCKS; i++) {
+        if (b->begin[i])
+            slr_real.cuEventDestroy(b->begin[i]);
+        if (b->end[i])
+            slr_real.cuEventDestroy(b->end[i]);
+        b->begin[i] = b->end[i] = NULL;
+    }
+}
+
+void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds)
+{
+    for (uint32_t i = 0; i < rounds; i++) {
+        const double ring = (double)ms[SLR_WAY_RING][i], nccl = (double)ms[SLR_WAY_NCCL][i];
+        if (ring <= 0 || nccl <= 0)
+            continue;
+        const double less = 2 * (nccl - ring) / (nccl + ring), off = less - pairs->mean;
+        pairs->n++;
+        pairs->mean += off / pairs->n;
+        pairs->squares += off * (less - pairs->mean);
+    }
+}
+
+/* Student's t, one side, by degrees of freedom; beyond the last one it is taken for that. */
+#define LEAST 8
+static const double least[2][LEAST] = {{3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397},   /* 0.9 */
+                                       {31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896}}; /* 0.99 */
+
+int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again)
+{
+    if (pairs->n < 2)
+        return -1;
+    const double t = least[again][pairs->n - 2 < LEAST ? pairs->n - 2 : LEAST - 1];
+    if (pairs->mean * pairs->mean * pairs->n * (pairs->n - 1) <= pairs->squares * t * t ||
+        (pairs->mean < RESOLUTION && pairs->mean > -RESOLUTION))
+        return -1;
+    return pairs->mean > 0 ? SLR_WAY_RING : SLR_WAY_NCCL;
 }

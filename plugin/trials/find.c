@@ -1,12 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/trials/find.h"
-
-#include "base/hash.h"
+/* Which site a call belongs to.
+ *
+ * A program's calls of one size are many: forward, backward, of attention, of the layer behind it. What is best for one
+ * need not be for another. What tells them apart has to be the same on all ranks at the call itself, as it decides which
+ * way the call goes (R1): nothing of the program's memory, streams or GEMMs is. The sequence of calls is. So a call's
+ * *context* is what the SLR_CONTEXT_CALLS calls before it were, operation and size of each, and no rank is told anything.
+ *
+ *   the first call of a size         makes the size's first site. All of its calls belong there,
+ *                                    whatever their context, unless it has a site of its own
+ *   a context has come OFTEN times,  the first such is the first site's own; a later one gets a site
+ *   and is no rare one               of its own from that call on, while there is room
+ *
+ * A rare one, of less than a SLR_CONTEXT_SHARE-th of the size's calls, is what stands where a forward pass becomes a
+ * backward pass: it would take a hundred iterations to be measured. A site of its own goes by what its size's first site
+ * has found until it has found something itself.
+ *
+ * Small gathers are one site a size and in no context: whether they come here changes.
+ *
+ * All of this is a function of the calls that come to the trials, in their order; under the communicator's lock. */
 #include "base/log.h"
+#include "base/hash.h"
+#include "base/settings.h"
 #include "plugin/comm/call.h"
-#include "plugin/trials/known.h"
-#include "plugin/trials/small.h"
-#include "plugin/tuner/tune_state.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
+#include "plugin/trials/trials_impl.h"
+#include "plugin/tuner/tuner.h"
 
 #define BITS (63 / SLR_CONTEXT_CALLS) /* of a call in a context */
 
@@ -43,7 +62,7 @@ int slr_trials_peek(const struct slr_trials *t, size_t shard, const struct slr_c
 static void begin_known(const struct slr_comm *c, struct slr_trial_site *s)
 {
     struct slr_trials *t = c->trials;
-    s->posted = s->chosen = 1;
+    s->state = SLR_SITE_SETTLED;
     s->calls = slr_trials_stage_end(t, s);
     if (c->rank == 0)
         slr_log(SLR_LOG_INFO, "site_known", "op=%s comm=%s crank=%d shard=%zu context=%llx by=%s file=%s line=%d",
@@ -59,6 +78,19 @@ static unsigned smalls(const struct slr_trials *t)
     return n;
 }
 
+/* There is one small size too many. */
+static void give_up_small(struct slr_comm *c)
+{
+    struct slr_trials *t = c->trials;
+    t->small_full = true;
+    for (unsigned i = 0; i < t->sites; i++) {
+        struct slr_trial_site *s = &t->site[i];
+        if (s->small && !s->known && !t->in_force.chosen[i])
+            slr_trials_event(t, s, SLR_SITE_GIVE_UP);
+    }
+    slr_small_bound(c);
+}
+
 /* `like`: the size's first site; -1: this is the one. */
 static int new_site(struct slr_comm *c, const struct slr_call *call, bool small, int like)
 {
@@ -69,14 +101,14 @@ static int new_site(struct slr_comm *c, const struct slr_call *call, bool small,
     s->context = like < 0 ? 0 : t->contexts.now;
     s->known = slr_known_site(t, call->shard * (size_t)c->nranks, call->flow->kind, s->context);
     if (small && !s->known && smalls(t) == SLR_SMALL_SITES) {
-        slr_small_full(c);
+        give_up_small(c);
         return -1;
     }
     s->calls = small ? t->after : 0;
     if (s->known)
         begin_known(c, s);
     else
-        t->unposted++;
+        t->trying++;
     return (int)t->sites++;
 }
 
@@ -138,4 +170,96 @@ int slr_trials_find(struct slr_comm *c, const struct slr_call *call, bool small)
     if (!small)
         of->now = followed_by(of->now, call->shard, call->flow->kind);
     return site;
+}
+
+/* ---- small gathers ----
+ *
+ * Of fewer bytes than SLIPRING_MIN_BYTES. Where that is not set by
+ * the user, it is only where the search begins: down to an eighth of it the ring is tried, too.
+ *
+ * Only on a communicator that has made a gather of SLIPRING_MIN_BYTES or more: its ring is connected
+ * then, so the search costs no device memory. The first calls of a small site stay with NCCL; the next
+ * SLR_SMALL_WARM go over the ring, in which memory is mapped; then its ways are tried. What is in use
+ * is NCCL: the ring is taken only for what is clearly better.
+ *
+ * comm->least_bytes is the size from which on calls come to the trials at all, so that others cost
+ * what they cost without. It is the same on all ranks at each call: it follows from the calls so far
+ * and from what has been agreed. Where a site stays with NCCL, so do all that are smaller, but for one
+ * that is being tried, or that the ring has. Of more than SLR_SMALL_SITES sizes no new ones are tried,
+ * and what is not decided yet stays with NCCL. */
+
+uint64_t slr_small_floor(void)
+{
+    const uint64_t least = slr_get(SLR_S_MIN_BYTES);
+    return slr_settings()->given[SLR_S_MIN_BYTES] ? least : least / SLR_SMALL_PART;
+}
+
+/* Not with the ring, for good. */
+static bool is_left(const struct slr_trials *t, const struct slr_trial_site *s)
+{
+    const size_t i = (size_t)(s - t->site);
+    if (t->in_force.chosen[i])
+        return t->in_force.site_way[i] == SLR_WAY_NCCL;
+    return s->state == SLR_SITE_GIVEN_UP || t->in_force.ended[i] || (s->known && s->known->way == SLR_WAY_NCCL);
+}
+
+/* The smallest size that a rule gives to the ring. */
+static size_t least_known(const struct slr_trials *t, size_t least)
+{
+    for (uint32_t i = 0; i < t->shared->knowns; i++)
+        if (t->shared->known[i].way != SLR_WAY_NCCL && t->shared->known[i].low < least)
+            least = t->shared->known[i].low;
+    return least > t->floor ? least : t->floor;
+}
+
+void slr_small_bound(struct slr_comm *c)
+{
+    const struct slr_trials *t = c->trials;
+    size_t least = !t->large || t->small_full ? t->min : t->floor;
+    for (unsigned i = 0; i < t->sites; i++)
+        if (t->site[i].small && is_left(t, &t->site[i]) && t->site[i].shard * (size_t)c->nranks >= least)
+            least = t->site[i].shard * (size_t)c->nranks + 1;
+    for (unsigned i = 0; i < t->sites; i++)
+        if (t->site[i].small && !is_left(t, &t->site[i]) && t->site[i].shard * (size_t)c->nranks < least)
+            least = t->site[i].shard * (size_t)c->nranks;
+    c->least_bytes = least_known(t, least);
+}
+
+void slr_small_open(struct slr_comm *c)
+{
+    struct slr_trials *t = c->trials;
+    if (!t)
+        return;
+    t->min = slr_get(SLR_S_MIN_BYTES);
+    size_t floor = 0;
+    for (int r = 0; r < c->nranks; r++)
+        floor = c->shared.control->post[r].floor > floor ? c->shared.control->post[r].floor : floor;
+    t->floor = floor < t->min ? floor : t->min;
+    slr_small_bound(c);
+}
+
+bool slr_small_admits(struct slr_comm *c, size_t bytes)
+{
+    struct slr_trials *t = c->trials;
+    if (bytes < t->min)
+        return t->large || slr_known_site(t, bytes, &slr_collectives[SLR_ALL_GATHER], 0) != NULL;
+    if (!t->large) {
+        t->large = true;
+        slr_small_bound(c);
+    }
+    return true;
+}
+
+bool slr_small_is_quiet(const struct slr_trials *t, int site)
+{
+    return site < 0 || t->site[site].early < t->after || is_left(t, &t->site[site]);
+}
+
+bool slr_small_early(struct slr_trials *t, struct slr_trial_site *s)
+{
+    if (!s->small || s->early == t->after + SLR_SMALL_WARM)
+        return false;
+    s->early++;
+    t->warming = s->early > t->after;
+    return true;
 }

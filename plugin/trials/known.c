@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/trials/known.h"
+#include "base/hash.h"
+#include "base/settings.h"
+#include "plugin/trials/trials_impl.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include "base/log.h"
-#include "plugin/tuner/tune_keep.h"
-#include "plugin/tuner/tune_state.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
+#include "plugin/tuner/tuner.h"
 
 static void gpu_of(const struct slr_comm *c, char word[SLR_TUNE_GPU])
 {
@@ -107,7 +110,7 @@ static void unusable(const struct slr_comm *c, const struct slr_tune_site *rule)
                 "no way of that name is tried with so many ranks: the rule is not used");
 }
 
-static void take(struct slr_comm *c, const struct slr_tune_table *table, struct tally *tally)
+static void publish_rules(struct slr_comm *c, const struct slr_tune_table *table, struct tally *tally)
 {
     struct slr_trials_shared *shared = c->trials->shared;
     const struct slr_tune_site key = key_of(c);
@@ -140,7 +143,7 @@ void slr_known_publish(struct slr_comm *c)
     if (!slr_tune_read(&table))
         return;
     if (c->trials->keeps)
-        take(c, &table, &tally);
+        publish_rules(c, &table, &tally);
     if (table.sites)
         slr_log(SLR_LOG_INFO, "tune_sites",
                 "comm=%s crank=%d file=%s rules=%zu used=%u other_ranks=%u other_gpu=%u other_ways=%u other_setup=%u "

@@ -2,10 +2,11 @@
 /* The times of a communicator's calls. */
 #include <string.h>
 #include "base/status.h"
+#include "base/settings.h"
 #include "kernels/gemm.h"
-#include "plugin/trials/known.h"
-#include "plugin/trials/trials.h"
+#include "plugin/comm/comm.h"
 #include "plugin/trials/trials_impl.h"
+#include "plugin/trials/trials.h"
 
 static struct slr_samples *known(struct slr_trials *t, uint64_t gemm, uint32_t site)
 {
@@ -24,7 +25,7 @@ bool slr_trials_has_tried(struct slr_trials *t, uint64_t gemm, uint32_t site)
 /* Before ways are tried the site's period is to be found; behind that, whether other GEMMs have come. */
 static void watched(struct slr_trials *t, struct slr_trial_site *s, const struct slr_clock *clock)
 {
-    if (s->posted <= s->again) {
+    if (s->state == SLR_SITE_TRYING) {
         slr_trial_gemms_add(&s->behind, clock->gemm);
         return;
     }

@@ -2,6 +2,8 @@
 #include "plugin/trials/samples.h"
 
 #include <string.h>
+#include "base/wait.h"
+#include "base/status.h"
 
 void slr_samples_add(struct slr_samples *row, const struct slr_clock *clock, float ms)
 {
@@ -96,4 +98,198 @@ struct slr_trial_row slr_samples_post(struct slr_samples *row, uint32_t rounds, 
     if (slr_samples_whole(row, rounds) || now.calls == 0)
         row->before = now;
     return row->before.calls ? row->before : now;
+}
+
+/* ---- clocks ----
+ *
+ * How long a gather takes, and with the GEMM that consumes it.
+ *
+ * On the device, by three events of a call: `begin` on its stream before anything of it; `gathered`
+ * behind its end; `consumed` behind the GEMM, on the GEMM's stream. They are looked at later, so
+ * nothing waits. A call that finds no clock free is not measured.
+ *
+ * On the host, from one call of a site to its next (slr_clock_next). That is an iteration's time where
+ * the device had nothing left to do when the next call came, which its stream tells: then the host is what the
+ * program waits for.
+ *
+ *   FREE    --slr_clock_begin-->  RUNS     its call may still be consumed by a GEMM; one at most
+ *   RUNS    --slr_clock_stop-->   STOPPED  its last event is on its way
+ *   STOPPED --slr_clock_read-->   FREE; not while it is open, because its site's next call has yet to
+ *                                 come, but for SLR_CLOCK_PATIENCE calls only
+ *
+ * Whatever goes wrong costs the sample. */
+
+/* Of an event's time, ms. */
+#define RESOLUTION 0.0005f
+
+static bool record(CUevent *event, CUstream stream)
+{
+    if (!*event && slr_real.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+        *event = NULL;
+    return *event && slr_real.cuEventRecord(*event, stream) == CUDA_SUCCESS;
+}
+
+struct slr_clock *slr_clock_begin(struct slr_clock *clocks, CUstream stream)
+{
+    for (int i = 0; i < SLR_CLOCKS; i++) {
+        struct slr_clock *clock = &clocks[i];
+        if (clock->state != SLR_CLOCK_FREE)
+            continue;
+        clock->ended = clock->eaten = false;
+        clock->gemm = 0;
+        clock->open = true;
+        clock->from = slr_now_ns();
+        if (!record(&clock->begin, stream))
+            return NULL;
+        clock->state = SLR_CLOCK_RUNS;
+        return clock;
+    }
+    return NULL;
+}
+
+void slr_clock_gathered(struct slr_clock *clock, CUstream stream)
+{
+    clock->ended = record(&clock->gathered, stream);
+}
+
+void slr_clock_consumed(struct slr_clock *clock, CUstream stream)
+{
+    clock->eaten = record(&clock->consumed, stream);
+}
+
+bool slr_clock_stop(struct slr_clock *clock)
+{
+    clock->state = clock->ended || clock->eaten ? SLR_CLOCK_STOPPED : SLR_CLOCK_FREE;
+    return clock->state == SLR_CLOCK_STOPPED;
+}
+
+static CUevent last_event(const struct slr_clock *clock)
+{
+    return clock->eaten ? clock->consumed : clock->gathered;
+}
+
+void slr_clock_next(struct slr_clock *clock, CUstream stream)
+{
+    clock->period = (float)(slr_now_ns() - clock->from) / 1e6f;
+    clock->idle = slr_real.cuStreamQuery(stream) == CUDA_SUCCESS;
+    clock->open = false;
+}
+
+/* Open, its site has not been called again: so it is for good if it was the last time, and each call of the communicator
+ * would look at it. */
+static bool is_waited_for(const struct slr_clock *clock, uint64_t now)
+{
+    return clock->open && now - clock->call < SLR_CLOCK_PATIENCE;
+}
+
+/* Others have hardly ended before it, and each look at one is a call of the driver. */
+static struct slr_clock *earliest(struct slr_clock *clocks, uint64_t now)
+{
+    struct slr_clock *found = NULL;
+    for (int i = 0; i < SLR_CLOCKS; i++)
+        if (clocks[i].state == SLR_CLOCK_STOPPED && !is_waited_for(&clocks[i], now) &&
+            (!found || clocks[i].call < found->call))
+            found = &clocks[i];
+    return found;
+}
+
+struct slr_clock *slr_clock_read(struct slr_clock *clocks, uint64_t now, float *ms)
+{
+    struct slr_clock *clock = earliest(clocks, now);
+    const CUresult over = !clock || clock->open ? CUDA_SUCCESS : slr_real.cuEventQuery(last_event(clock));
+    *ms = 0;
+    if (!clock || over == CUDA_ERROR_NOT_READY)
+        return NULL;
+    clock->state = SLR_CLOCK_FREE;
+    if (clock->open || over != CUDA_SUCCESS ||
+        slr_real.cuEventElapsedTime(ms, clock->begin, last_event(clock)) != CUDA_SUCCESS)
+        *ms = 0;
+    else if (*ms < RESOLUTION) /* the gather began at its entry, and the host was held up before `begin` */
+        *ms = RESOLUTION;
+    return clock;
+}
+
+static void destroy(CUevent *event)
+{
+    if (*event)
+        slr_real.cuEventDestroy(*event);
+    *event = NULL;
+}
+
+void slr_clocks_close(struct slr_clock *clocks)
+{
+    for (int i = 0; i < SLR_CLOCKS; i++) {
+        destroy(&clocks[i].begin);
+        destroy(&clocks[i].gathered);
+        destroy(&clocks[i].consumed);
+    }
+}
+
+/* ---- periods ---- */
+
+/* What the latest `calls` calls were, the latest one at [(calls - 1) % room]. */
+struct sequence {
+    const uint64_t *what;
+    uint32_t room, calls;
+};
+
+/* Of the n-th latest call, from 1. */
+static uint64_t latest(const struct sequence *s, uint32_t n)
+{
+    return s->what[(s->calls - n) % s->room];
+}
+
+/* Of so many calls, the latest. */
+static bool has(const struct sequence *s, uint32_t period, uint32_t calls)
+{
+    for (uint32_t n = 1; n + period <= calls; n++)
+        if (latest(s, n) != latest(s, n + period))
+            return false;
+    return true;
+}
+
+void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm)
+{
+    g->gemm[g->calls++ % SLR_TRIAL_WATCHED_CALLS] = gemm;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t evidence(uint32_t period)
+{
+    const uint32_t calls = larger(3 * period, SLR_TRIAL_PERIOD);
+    return calls < SLR_TRIAL_WATCHED_CALLS ? calls : SLR_TRIAL_WATCHED_CALLS;
+}
+
+uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g)
+{
+    const struct sequence s = {g->gemm, SLR_TRIAL_WATCHED_CALLS, g->calls};
+    for (uint32_t period = 1; period <= SLR_TRIAL_PERIOD && g->calls >= evidence(period); period++)
+        if (has(&s, period, evidence(period)))
+            return period;
+    return 0;
+}
+
+bool slr_trial_gemms_none(const struct slr_trial_gemms *g)
+{
+    const struct sequence s = {g->gemm, SLR_TRIAL_WATCHED_CALLS, g->calls};
+    return slr_trial_gemms_period(g) == 1 && latest(&s, 1) == 0;
+}
+
+void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call)
+{
+    of->call[of->calls++ % SLR_TRIAL_LATEST_CALLS] = call;
+}
+
+uint32_t slr_trial_calls_period(const struct slr_trial_calls *of, uint32_t least)
+{
+    const struct sequence s = {of->call, SLR_TRIAL_LATEST_CALLS, of->calls};
+    const uint32_t kept = of->calls < SLR_TRIAL_LATEST_CALLS ? of->calls : SLR_TRIAL_LATEST_CALLS;
+    for (uint32_t period = 1; larger(3 * period, least) <= kept; period++)
+        if (has(&s, period, larger(larger(3 * period, kept / 2), least)))
+            return period;
+    return 0;
 }

@@ -3,13 +3,14 @@
 #include "plugin/trials/trials.h"
 
 #include <stdlib.h>
-#include "base/hash.h"
-#include "base/log.h"
+#include "base/settings.h"
+#include "plugin/comm/control.h"
 #include "plugin/comm/group_record.h"
-#include "plugin/trials/capture_way.h"
-#include "plugin/trials/known.h"
-#include "plugin/trials/small.h"
-#include "plugin/tuner/tune_state.h"
+#include "base/log.h"
+#include "base/hash.h"
+#include "plugin/trials/ways.h"
+#include "plugin/trials/trials_impl.h"
+#include "plugin/tuner/tuner.h"
 
 enum {
     AHEAD = 16, /* calls that a choice is settled before it holds */
@@ -78,7 +79,7 @@ static void go_on(struct slr_comm *c, int site, bool small, CUstream stream)
     struct slr_trials *t = c->trials;
     if (!small || !slr_small_is_quiet(t, site))
         slr_trials_stop(t);
-    if ((t->clocks_out || t->unposted) && slr_shared_enter(&c->shared) == SLR_OK) {
+    if ((t->clocks_out || t->trying) && slr_shared_enter(&c->shared) == SLR_OK) {
         if (t->clocks_out)
             slr_trials_read(t, site, stream);
         slr_trials_post(t);
@@ -123,9 +124,9 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
     const struct slr_turns turns = slr_trials_turns(t, s);
     const uint64_t number = turns.stage == SLR_STAGE_DUEL ? t->agreed.calls - 1 : s->calls;
     s->calls++;
-    t->now.trying = slr_way_of_call(number, &turns, &t->now.way, &t->round, &measured) && !s->given_up;
+    t->now.trying = slr_way_of_call(number, &turns, &t->now.way, &t->round, &measured) && s->state != SLR_SITE_GIVEN_UP;
     t->now.duel = t->now.trying && turns.stage == SLR_STAGE_DUEL;
-    if (s->posted > s->again) {
+    if (s->state != SLR_SITE_TRYING) {
         measured = !s->kind->produced && s->calls % WATCH == 0;
         if (s->kind->produced && !grouped) {
             s->watched++;
@@ -133,7 +134,7 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
                 (made->m || t->in_force.chosen[s - t->site]) && is_stranger(t, (uint32_t)(s - t->site), made);
         }
     }
-    return (watch(t, s, made) || measured) && !grouped && !s->given_up;
+    return (watch(t, s, made) || measured) && !grouped && s->state != SLR_SITE_GIVEN_UP;
 }
 
 /* Rank 0's. Groups differ between ranks, but iterations do not. */
@@ -291,7 +292,7 @@ static int next_way(const struct slr_trials *t, uint32_t site, const struct slr_
     int way;
     *measured = false;
     const uint64_t number = turns.stage == SLR_STAGE_DUEL ? t->agreed.calls : s->calls;
-    if (!s->given_up && slr_way_of_call(number, &turns, &way, &round, measured))
+    if (s->state != SLR_SITE_GIVEN_UP && slr_way_of_call(number, &turns, &way, &round, measured))
         return turns.stage == SLR_STAGE_DUEL && way == SLR_WAY_RING
                    ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), site)
                    : way;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder trials/: how the gathers of a call site are served best, found by trying
- * (SLIPRING_TRIALS). ways.h says what is tried and how one is chosen; this is the folder's door. It
- * uses the folder comm.
+ * (SLIPRING_TRIALS). ways.h says what is tried and how one is chosen; this is the folder's door.
  *
  *   first calls      over the ring, by the settings
  *   trials           the number of the call says which way it goes (ways.h); its time is taken with
- *                    events on the program's streams (clock.h): from the gather's place on its
+ *                    events on the program's streams (samples.h): from the gather's place on its
  *                    stream to its end, or to that of the GEMM that consumes it; in a program that
  *                    waits for the host the time from call to call counts (samples.h)
  *   post             when its last time is known, a rank writes its medians into the control block
@@ -23,7 +22,7 @@
  *
  * A gather in a group with others is not measured: nothing of it runs before the group ends. When rank 0 sees a
  * site's first calls all in such groups, or nothing of them could be measured, the site has a duel without rows: what the
- * program takes (blocks.h) decides, or nothing does.
+ * program takes (duel.c) decides, or nothing does.
  *
  * Locks: the communicator's (docs/locks.md). */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H
@@ -67,7 +66,7 @@ enum slr_reason slr_trials_call(struct slr_call *call);
 
 /* Whether captured calls of that size go to the ring, which are not tried: gathers unless they have been found to be
  * faster with NCCL; reduce-scatters, with SLIPRING_REDUCE_SCATTER=auto, only when they have been found to be slower. Found
- * by the rank that captured the first one (capture_way.h). Without locks. */
+ * by the rank that captured the first one (ways.h). Without locks. */
 bool slr_trials_captured(struct slr_comm *c, size_t shard, const struct slr_collective *kind);
 
 /* Takes the times of calls that are measured. */

@@ -1,18 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the folder trials/ alone: a communicator's state, and what its files do for each other.
- * measure.c takes times, choice.c tells them to the other ranks and chooses, trials.c says which way
- * a call goes. All under the communicator's lock. */
+/* For the folder trials/ alone: a communicator's state, and what its files do for each other. find.c says to which site
+ * a call belongs, trials.c which way it goes, measure.c takes times, choice.c tells them to the other ranks and chooses,
+ * duel.c begins duels, known.c reads and keeps. All under the communicator's lock. */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_IMPL_H
 #define SLR_PLUGIN_TRIALS_TRIALS_IMPL_H
 
-#include "kernels/gemm.h"
-#include "plugin/comm/comm.h"
-#include "plugin/trials/blocks.h"
-#include "plugin/trials/clock.h"
-#include "plugin/trials/find.h"
-#include "plugin/trials/period.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/counters.h"
+#include "base/real.h"
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
+
+struct slr_comm;
+struct slr_call;
+struct slr_trials;
+
+/* ---- duel.c ---- */
+
+#define SLR_BLOCKS (2 * SLR_TRIAL_ROUNDS)
+
+struct slr_blocks {
+    struct slr_turns turns;                     /* of the latest duel; rounds 0: there was none */
+    uint64_t upto;                              /* the first call behind it */
+    CUevent begin[SLR_BLOCKS], end[SLR_BLOCKS]; /* NULL: not made yet */
+    uint32_t begun, ended;                      /* which have been recorded, as bits */
+};
+
+/* A duel begins. */
+void slr_blocks_open(struct slr_blocks *b, const struct slr_turns *turns);
+
+/* The communicator's call `number` has come, on `stream`. */
+static inline bool slr_blocks_wants(const struct slr_blocks *b, uint64_t number)
+{
+    return number <= b->upto && b->turns.rounds && number >= b->turns.after;
+}
+void slr_blocks_call(struct slr_blocks *b, uint64_t number, CUstream stream);
+
+/* The next call is `next`: all of it is over, or will never be known. */
+bool slr_blocks_over(const struct slr_blocks *b, uint64_t next);
+
+/* ms[SLR_WAY_RING or SLR_WAY_NCCL][round]; 0: not known. */
+void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS]);
+
+void slr_blocks_close(struct slr_blocks *b);
+
+/* How much less a turn took over the ring than by NCCL, as part of the mean of both, so that one that was held up counts
+ * alike on either side: of so many rounds, mean and sum of the squared deviations. */
+struct slr_block_pairs {
+    uint32_t n;
+    double mean, squares;
+};
+
+/* From the times of the slowest rank. A round of which one is not known does not count. */
+void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds);
+
+/* Which way the program is faster, SLR_WAY_RING or SLR_WAY_NCCL; -1: that is not certain. `again`: it was not before. */
+int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again);
+
+/* ---- find.c ---- */
+
+#define SLR_CONTEXT_CALLS 3
+#define SLR_CONTEXT_OFTEN 4u
+#define SLR_CONTEXT_SHARE 16u
+#define SLR_CONTEXTS 8       /* sites of a size, most */
+#define SLR_CONTEXTS_SEEN 64 /* contexts that are no site yet; then the oldest is forgotten */
+
+/* Contexts are never 0: no call has been in one. */
+struct slr_trial_contexts {
+    uint64_t now; /* of the next call */
+    struct {
+        uint64_t context;
+        size_t shard;
+        const struct slr_collective *kind;
+        uint32_t calls;
+    } seen[SLR_CONTEXTS_SEEN];
+    uint32_t added;
+};
 
 #define SLR_TRIALS_ROWS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
 #define SLR_SPARSE_LEAST 4
@@ -27,11 +92,18 @@ struct slr_trial_turn {
     bool duel; /* over the ring each GEMM has the way that was chosen for it, not `way` */
 };
 
+/* What the program takes (duel.c) has to do with a choice. */
+enum slr_program_says {
+    SLR_PROGRAM_NOTHING,
+    SLR_PROGRAM_DECIDES,
+    SLR_PROGRAM_DOUBTS /* it speaks against the choice, and is not certain */
+};
+
 /* Whatever belongs to the calls of a site. */
 struct slr_trial_site {
     size_t shard;
     const struct slr_collective *kind;
-    uint64_t context;              /* find.h; of a size's first site 0 until one has come often */
+    uint64_t context;              /* find.c; of a size's first site 0 until one has come often */
     int like;                      /* the size's first site; -1: it is the one */
     uint64_t in_all;               /* of a size's first site: calls of the size */
     uint64_t born;                 /* number of its first call */
@@ -39,24 +111,22 @@ struct slr_trial_site {
     uint64_t from;                 /* of a duel: the communicator's call at which it began */
     uint64_t duel_end, duel_calls; /* of the latest duel: the first call behind it, and how many it had; 0: none */
     uint32_t run;
-    bool held;                     /* rank 0's: a duel is due */
+    enum slr_site_state state;     /* slr_trials_event() */
     struct slr_block_pairs pairs;  /* rank 0's: of its duels since its ways were tried, if they ever were */
-    bool felt;                     /* rank 0's: what the program takes has decided, the latest time; */
-    bool doubtful;                 /* that speaks against the choice, and was not certain */
+    enum slr_program_says program; /* rank 0's: of the latest choice */
     uint64_t apart;                /* calls that came behind another site's */
     bool sparse;                   /* ways.h; of the stage that it is in */
     uint64_t settled[2];           /* calls by what is in force, since that was last changed: [1]: over the ring */
     uint64_t calls;                /* since its ways began to be tried, or are going to be */
     uint64_t seen, alone;          /* since it is known; of these, outside of groups */
-    bool small, given_up;          /* small.h */
+    bool small;                    /* find.c */
     uint64_t early;                /* of a small one, before its ways are tried */
     uint32_t again;                /* as slr_trial_choice's */
-    uint32_t posted, chosen;       /* 1 + the latest stage that was; `chosen`: rank 0's, also when nothing was */
     int before_duel;               /* rank 0's: the better one in the first stage; -1: of this duel there was none */
     uint32_t watched, strangers;   /* calls behind the trials; those with another GEMM than was tried */
     uint32_t period;               /* by which the stage goes that it is in */
     struct slr_trial_gemms behind; /* rank 0's */
-    const struct slr_trial_known *known; /* known.h */
+    const struct slr_trial_known *known; /* known.c */
     struct slr_clock *latest;            /* of its latest measured call, until the next one comes; or NULL */
 };
 
@@ -65,7 +135,7 @@ struct slr_trials {
     struct slr_trials_shared *shared; /* in the control block */
     uint32_t rounds, after;
     bool keeps;             /* rank 0's: results are worth keeping */
-    size_t min, floor;      /* small.h: gathered bytes */
+    size_t min, floor;      /* find.c: gathered bytes */
     bool large, small_full; /* there has been a gather that is not small; more sizes than are tried */
     struct slr_trial_site site[SLR_TRIAL_SITES];
     unsigned sites;
@@ -77,7 +147,7 @@ struct slr_trials {
     struct slr_blocks blocks;
     uint64_t turns_posted;        /* of which duel: blocks.upto */
     unsigned clocks_out;          /* are not free */
-    unsigned unposted;            /* sites whose ways are tried, or going to be */
+    unsigned trying;              /* sites that are TRYING */
     struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */
     struct slr_consumer consumer; /* of that, the latest GEMM */
     _Atomic bool more;            /* that needs all of it: the next one may consume it, */
@@ -90,10 +160,29 @@ struct slr_trials {
     struct slr_trial_turn gather; /* of the latest one that the ring has, which a GEMM may consume */
     uint32_t round;
     uint64_t held_since;          /* rank 0's: the call since which a site waits for its duel; 0: none does */
-    bool warming;                 /* small.h */
+    bool warming;                 /* find.c */
     struct slr_trial_calls calls; /* rank 0's */
     uint64_t group;               /* of the latest call; 0: it was alone */
 };
+
+static inline void slr_trials_event(struct slr_trials *t, struct slr_trial_site *s, enum slr_site_event event)
+{
+    t->trying -= s->state == SLR_SITE_TRYING;
+    slr_site_next(&s->state, event);
+    t->trying += s->state == SLR_SITE_TRYING;
+}
+
+/* Rank 0's: a duel is due. */
+static inline bool slr_trials_is_held(const struct slr_trial_site *s)
+{
+    return s->state == SLR_SITE_WAITING || s->state == SLR_SITE_AGAIN;
+}
+
+/* Rank 0's: of the stage that it is in nothing is to be chosen any more. */
+static inline bool slr_trials_is_chosen(const struct slr_trial_site *s)
+{
+    return s->state >= SLR_SITE_SETTLED;
+}
 
 static inline int slr_trials_base(const struct slr_trial_site *s)
 {
@@ -201,5 +290,68 @@ void slr_trials_lead(struct slr_comm *c);
 
 /* What has been agreed holds from this call on. */
 void slr_trials_go_by(struct slr_trials *t);
+
+/* ---- find.c ---- */
+
+/* Of the next call; -1: none, there are too many. Call it once for each. */
+int slr_trials_find(struct slr_comm *c, const struct slr_call *call, bool small);
+
+/* The same, of a call that is yet to come, if it is the next one: nothing is counted. */
+int slr_trials_peek(const struct slr_trials *t, size_t shard, const struct slr_collective *kind);
+
+/* The size's first site. */
+int slr_trials_first_of(const struct slr_trials *t, size_t shard, const struct slr_collective *kind);
+
+/* ---- find.c: small gathers ---- */
+
+#define SLR_SMALL_PART 8u
+#define SLR_SMALL_WARM 16u
+#define SLR_SMALL_SITES 6u
+
+/* For the post: from how many gathered bytes on this rank would try the ring. */
+uint64_t slr_small_floor(void);
+
+/* The communicator has been agreed on: sets its least_bytes. */
+void slr_small_open(struct slr_comm *c);
+
+/* A call of so many gathered bytes comes. False: it is small, and not for the trials. */
+bool slr_small_admits(struct slr_comm *c, size_t bytes);
+
+/* Something has been agreed. */
+void slr_small_bound(struct slr_comm *c);
+
+/* A small call of this site, or of none (-1), stays with NCCL and is not measured. */
+bool slr_small_is_quiet(const struct slr_trials *t, int site);
+
+/* Of a small site, before its ways are tried: counts the call. False: it is behind that. */
+bool slr_small_early(struct slr_trials *t, struct slr_trial_site *s);
+
+/* ---- known.c: what the tune file knows of call sites, and what is kept there ----
+ *
+ * Rank 0 reads the file when the ranks have posted, takes what fits the communicator as it is, and
+ * writes it into the control block before it says READY. All ranks go by that; so it does not matter
+ * whether the others have the file, or another one, or when it changes. */
+
+/* For the post: the model of this rank's GPU. */
+uint64_t slr_known_gpu(const struct slr_comm *c);
+
+/* Rank 0's, when all have posted. */
+void slr_known_publish(struct slr_comm *c);
+
+/* The first rule for gathers, or reduce-scatters, of so many bytes in all, in that context (find.c; 0: in whichever) or
+ * else in whichever; NULL: none is known. It decides between ring and NCCL. */
+const struct slr_trial_known *slr_known_site(const struct slr_trials *t, size_t bytes,
+                                             const struct slr_collective *kind, uint64_t context);
+
+/* Of a site with `known`, the first rule of the same kind that is for this GEMM, which consumes its gathers
+ * or makes what is sent; NULL: none is, or the site has been tried since. */
+const struct slr_trial_known *slr_known_consumer(const struct slr_trials *t, uint32_t site,
+                                                 const struct slr_consumer *consumer);
+
+/* Rank 0's: has what was chosen for one row kept (plugin/tuner/tuner.h). */
+void slr_known_keep(const struct slr_comm *c, const struct slr_samples *row, const struct slr_trial_choice *choice);
+
+/* The same of a site of which no row was measured. */
+void slr_known_keep_site(const struct slr_comm *c, uint32_t site, const struct slr_trial_choice *choice);
 
 #endif

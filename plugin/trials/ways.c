@@ -16,6 +16,23 @@
 #define BETTER_RING_OF_HOST 0.95f
 #define FAR_APART_OF_HOST 0.5f
 
+bool slr_site_next(enum slr_site_state *state, enum slr_site_event event)
+{
+    enum { TRYING = 1, POSTED, WAITING, SETTLED, AGAIN, GIVEN_UP }; /* 1 + the state; 0: that can not be */
+    static const uint8_t next[SLR_SITE_STATES][SLR_SITE_EVENTS] = {
+        [SLR_SITE_TRYING] = {TRYING, POSTED, 0, 0, 0, SETTLED, GIVEN_UP},
+        [SLR_SITE_POSTED] = {TRYING, 0, WAITING, POSTED, SETTLED, 0, GIVEN_UP},
+        [SLR_SITE_WAITING] = {TRYING, 0, WAITING, POSTED, 0, 0, GIVEN_UP},
+        [SLR_SITE_SETTLED] = {TRYING, 0, AGAIN, 0, 0, 0, GIVEN_UP},
+        [SLR_SITE_AGAIN] = {TRYING, 0, AGAIN, SETTLED, 0, 0, 0},
+        [SLR_SITE_GIVEN_UP] = {GIVEN_UP, 0, 0, 0, 0, GIVEN_UP, 0},
+    };
+    const uint8_t to = next[*state][event];
+    if (to)
+        *state = (enum slr_site_state)(to - 1);
+    return to;
+}
+
 uint32_t slr_way_parts(int way, int nranks)
 {
     static const unsigned halves[SLR_WAYS - SLR_WAY_PARTS] = {2, 3, 4, 6}; /* of a part a rank */
@@ -194,7 +211,7 @@ static bool seen_before(const struct slr_trial_row *const *rows, const uint32_t 
 }
 
 /* In the place of what was chosen of the row before. */
-static void add(struct slr_trial_choice *choice, const struct slr_trial_row *row, int way)
+static void put_chosen(struct slr_trial_choice *choice, const struct slr_trial_row *row, int way)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < choice->rows; i++)
@@ -252,7 +269,7 @@ enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, cons
         for (uint32_t i = 0; i < count[r]; i++)
             if (counts(rows, count, nranks, r, i, site, SLR_STAGE_WAYS, &slowest)) {
                 const int way = best_over_ring(&slowest, base);
-                add(choice, &slowest, way);
+                put_chosen(choice, &slowest, way);
                 add_row(&sums, &slowest, way);
             }
     if (sums.nccl <= 0)
@@ -273,4 +290,30 @@ bool slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *c
     if (sums.nccl > 0)
         choice->site_way[site] = better(&sums);
     return sums.nccl > 0;
+}
+
+/* ---- captures ----
+ *
+ * A capture is no communication: ranks may capture the calls of one launch at different times, before and after a choice.
+ * So the first rank that captures a call of a size decides, by what is chosen there and then, and all captures of all
+ * ranks go by that, for good.
+ *
+ * Shared by the ranks: words that begin as 0. Each stands for one size: shard << 2 | scatter << 1 | ring. The word of a
+ * size is in the first place that was free when it was written, by compare-and-swap from 0; no word changes again. So
+ * whoever looks from the first place on finds it, or is the first; and when there is no place, none has one and the
+ * size is NCCL's on all ranks. Nobody waits. */
+
+#define RING UINT64_C(1)
+
+bool slr_capture_way(_Atomic uint64_t *word, unsigned words, size_t shard, const struct slr_collective *kind, bool wish)
+{
+    const uint64_t size = (uint64_t)shard << 2 | (uint64_t)kind->id << 1;
+    for (unsigned i = 0; i < words; i++) {
+        uint64_t found = 0;
+        if (atomic_compare_exchange_strong(&word[i], &found, size | (wish ? RING : 0)))
+            return wish;
+        if ((found & ~RING) == size)
+            return found & RING;
+    }
+    return false;
 }

@@ -4,7 +4,7 @@
  * nothing of CUDA. trials.h is the folder's door.
  *
  * A *site* is what is equal on all ranks of the calls that belong together: operation, the bytes of a
- * shard, and the calls before (find.h), on one communicator. A *row* is a site and the GEMM that consumes its gathers, or
+ * shard, and the calls before (find.c), on one communicator. A *row* is a site and the GEMM that consumes its gathers, or
  * no GEMM: a site has as many rows as GEMMs have been seen behind it.
  *
  *   way            the gather                      a GEMM that consumes it
@@ -25,12 +25,14 @@
  * *duel*: the ring, each row with its way, against NCCL, in runs three times as long; runs of four
  * calls are 10 to 30% slower than a steady program, and not equally much in both. A tie is NCCL's.
  *
+ * How one stage follows on another:
+ *
  *   WAYS  --choose: far apart-->  chosen  --strangers: other GEMMs than were tried-->  WAYS
  *   WAYS  --choose: close------>  DUEL    --judge-->  chosen
  *   WAYS  --choose: nothing was measured-->  ended: all go on as they did
  *   WAYS  --its calls are all in groups with others: nothing will be measured-->  ended
  *   ended in WAYS  --the others' trials are over-->  DUEL
- *   DUEL  --neither its rows nor what the program takes (blocks.h) tells, and nothing did before-->  ended
+ *   DUEL  --neither its rows nor what the program takes (duel.c) tells, and nothing did before-->  ended
  *   ended in DUEL  --later, ever more rarely-->  DUEL
  *   chosen in DUEL, though what the program takes speaks against it  --likewise-->  DUEL
  *
@@ -50,7 +52,7 @@
  * Programs make calls of one size in turn with several GEMMs: forward and backward, layer by layer. Were their
  * period no divisor of a run's length, some GEMMs would never have some ways. So a run has whole periods of
  * measured calls, where there is one of SLR_TRIAL_PERIOD calls or fewer: rank 0 watches the calls before the first
- * stage (period.h), and proposes it with the choices (`period`); a stage goes by what holds when it begins. Of a sparse
+ * stage (samples.h), and proposes it with the choices (`period`); a stage goes by what holds when it begins. Of a sparse
  * site rank 0 orders the first stage as soon as it knows the period, or has seen that there is none.
  *
  * Who writes what, in the control block (comm/trial_row.h):
@@ -73,12 +75,14 @@
  * A rank that measured nothing posts rows without times, or none: the former do not count, the latter are
  * not asked for. When no row counts, the site goes on as it did; in a duel it has what the first stage
  * found. A rank that is slow, or has died, has not posted: nothing is chosen, nobody waits, and all go on as
- * they are. A site that is given up (small.h) before its duel or in it is not measured any more, and nothing is chosen.
+ * they are. A site that is given up (find.c) before its duel or in it is not measured any more, and nothing is chosen.
  */
 #ifndef SLR_PLUGIN_TRIALS_WAYS_H
 #define SLR_PLUGIN_TRIALS_WAYS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "base/counters.h"
 #include "plugin/comm/trial_row.h"
@@ -86,6 +90,41 @@
 /* The stages of the trials of a site, one after the other; a stage's number, `again` of a
  * slr_trial_choice, says which it is. */
 enum slr_stage { SLR_STAGE_WAYS, SLR_STAGE_DUEL };
+
+/* Where a site is in its stage, on one rank. Written by slr_trials_event() only. Behind POSTED only rank 0 goes: what it has
+ * chosen holds when the change does, which the others see in the choice.
+ *
+ *              BEGIN     POST    DUE      NOT_DUE  CHOOSE   END       GIVE_UP
+ *   TRYING     TRYING    POSTED  -        -        -        SETTLED   GIVEN_UP
+ *   POSTED     TRYING    -       WAITING  POSTED   SETTLED  -         GIVEN_UP
+ *   WAITING    TRYING    -       WAITING  POSTED   -        -         GIVEN_UP
+ *   SETTLED    TRYING    -       AGAIN    -        -        -         GIVEN_UP
+ *   AGAIN      TRYING    -       AGAIN    SETTLED  -        -         -
+ *   GIVEN_UP   GIVEN_UP  -       -        -        -        GIVEN_UP  -
+ *
+ * - can not be, and changes nothing. */
+enum slr_site_state {
+    SLR_SITE_TRYING,  /* its ways are tried, or going to be: it is measured */
+    SLR_SITE_POSTED,  /* this rank has posted what it knows of the stage */
+    SLR_SITE_WAITING, /* and for what all have posted a duel is due */
+    SLR_SITE_SETTLED, /* something has been chosen, or nothing will be; or a rule is known, and none is tried */
+    SLR_SITE_AGAIN,   /* and for that another duel is due */
+    SLR_SITE_GIVEN_UP /* find.c; for good */
+};
+enum slr_site_event {
+    SLR_SITE_BEGIN,   /* a change holds from this call on: the next stage, all that was measured is forgotten */
+    SLR_SITE_POST,    /* the stage is over and its times are known: they are posted */
+    SLR_SITE_DUE,     /* rank 0: a duel is to decide; it begins when the other sites are ready for it */
+    SLR_SITE_NOT_DUE, /* rank 0: not any more */
+    SLR_SITE_CHOOSE,  /* rank 0: it has proposed what all have posted for, or that nothing is chosen */
+    SLR_SITE_END,     /* a change holds by which the stage ends, unmeasured */
+    SLR_SITE_GIVE_UP  /* there are too many small sizes */
+};
+#define SLR_SITE_STATES (SLR_SITE_GIVEN_UP + 1)
+#define SLR_SITE_EVENTS (SLR_SITE_GIVE_UP + 1)
+
+/* False: that can not be; *state is as it was. */
+bool slr_site_next(enum slr_site_state *state, enum slr_site_event event);
 
 #define SLR_TRIAL_RUN 4u  /* calls of a way in turn */
 #define SLR_DUEL_FIRST 4u /* calls of a turn in a duel that are not measured */
@@ -197,5 +236,11 @@ bool slr_trials_slowest(const struct slr_trial_row *const *rows, const uint32_t 
 
 /* The median of n > 0 values, which it puts in order. */
 float slr_trials_median(float *values, unsigned n);
+
+/* ---- captures ---- */
+
+/* Whether it is the ring's. `wish`: what this rank would say, were it the first. `shard`: bytes, below 2^62; not 0. */
+bool slr_capture_way(_Atomic uint64_t *word, unsigned words, size_t shard, const struct slr_collective *kind,
+                     bool wish);
 
 #endif

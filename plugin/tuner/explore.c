@@ -1,16 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Candidates by the number of the call, and their times by events on the stream (explore.h). */
-#include "plugin/tuner/explore.h"
+/* Measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE): for each communicator, collective and size
+ * class, call k is made with a candidate that k alone decides, and its time on the stream is taken
+ * by events and logged.
+ *
+ * Exploring, without SLIPRING_TUNE_FILE: candidate k mod C. 0 is NCCL's default; then every
+ * algorithm and protocol that the cost table does not exclude, each with NCCL's number of channels
+ * and with 4 and 16. The order is that of the cost table, so all ranks choose alike by the number
+ * of the call. After SLIPRING_TUNE_EXPLORE rounds NCCL's default is used. A size class is a power
+ * of two: [2^c, 2^(c+1)).
+ *
+ * Confirming, with SLIPRING_TUNE_FILE: two candidates, 0 NCCL's default, 1 what the first fitting
+ * rule says; one call of each in every two, in an order that has no period. Calls that no rule
+ * fits, or one with only defaults, are not measured. After the rounds the table decides. The ranks
+ * have agreed on both settings and the table (tuner_match.c).
+ *
+ * Measured are calls outside groups that are not captured; one at a time for each thread. */
+#include "base/hash.h"
+#include "base/settings.h"
+#include "plugin/tuner/tuner.h"
 
 #include <pthread.h>
 #include <string.h>
-#include "base/log.h"
 #include "base/status.h"
+#include "base/log.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/group_record.h"
-#include "plugin/tuner/tune_state.h"
-#include "plugin/tuner/tuner.h"
-#include "plugin/util/nccl_names.h"
+#include "plugin/abi/nccl_common.h"
 
 /* Channels of the candidates of one algorithm and protocol; 0: NCCL's number. TIMERS: calls in
  * flight in the process. One that finds no timer uses up its candidate's turn all the same, as the
@@ -160,7 +175,7 @@ static void leave(CUstreamCaptureMode *mode)
 
 /* The next timer from *i on in state `from`, which becomes CALLING: the caller's alone. NULL: there
  * is none. The lock is held for this only, never while the driver is called. */
-static struct timer *take(int *i, int from)
+static struct timer *take_timer(int *i, int from)
 {
     struct timer *m = NULL;
     pthread_mutex_lock(&lock);
@@ -173,7 +188,7 @@ static struct timer *take(int *i, int from)
     return m;
 }
 
-static void give_back(struct timer *m, int state)
+static void give_back_timer(struct timer *m, int state)
 {
     pthread_mutex_lock(&lock);
     m->state = state;
@@ -184,17 +199,17 @@ static void destroy(struct timer *m)
 {
     slr_real.cuEventDestroy(m->begin);
     slr_real.cuEventDestroy(m->end);
-    give_back(m, FREE);
+    give_back_timer(m, FREE);
 }
 
 static void drain(void)
 {
     struct timer *m;
-    for (int i = 0; (m = take(&i, RUNNING)) != NULL;) {
+    for (int i = 0; (m = take_timer(&i, RUNNING)) != NULL;) {
         float ms;
         /* Asked, not waited for: the application's thread is here. */
         if (slr_real.cuEventQuery(m->end) == CUDA_ERROR_NOT_READY) {
-            give_back(m, RUNNING);
+            give_back_timer(m, RUNNING);
             continue;
         }
         if (slr_real.cuEventElapsedTime(&ms, m->begin, m->end) == CUDA_SUCCESS)
@@ -230,18 +245,18 @@ static struct timer *start(const struct slr_comm *c, CUstream stream)
 {
     introduce(c);
     int i = 0;
-    struct timer *m = take(&i, FREE);
+    struct timer *m = take_timer(&i, FREE);
     if (!m)
         return NULL;
     /* Events for this call alone: they belong to a context, and the next call may be on another
      * device. */
     if (slr_real.cuEventCreate(&m->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-        give_back(m, FREE);
+        give_back_timer(m, FREE);
         return NULL;
     }
     if (slr_real.cuEventCreate(&m->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
         slr_real.cuEventDestroy(m->begin);
-        give_back(m, FREE);
+        give_back_timer(m, FREE);
         return NULL;
     }
     m->stream = stream;
@@ -279,7 +294,7 @@ ncclResult_t slr_explore_end(ncclResult_t result)
      */
     if (result == ncclSuccess && answered.given && slr_real.cuEventRecord(m->end, m->stream) == CUDA_SUCCESS) {
         m->answer = answered;
-        give_back(m, RUNNING);
+        give_back_timer(m, RUNNING);
     } else {
         destroy(m);
     }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include "plugin/tuner/tune_text.h"
+#include "plugin/tuner/tune_impl.h"
 
 enum {
     KEY_OP,

@@ -50,12 +50,12 @@ struct slr_tune_site {
     struct slr_tune_range bytes, ranks;
     char gpu[SLR_TUNE_GPU]; /* slr_tune_gpu_word(); "": any */
     uint32_t ways;          /* SLR_WAYS_VERSION (trials/ways.h); 0: any */
-    uint64_t setup;         /* what else the times depend on (trials/known.h); 0: any */
-    uint64_t context;       /* the calls before it (trials/find.h); 0: any */
+    uint64_t setup;         /* what else the times depend on (trials/known.c); 0: any */
+    uint64_t context;       /* the calls before it (trials/find.c); 0: any */
     struct slr_consumer consumer;
     bool nccl;
     char cut[SLR_TUNE_CUT]; /* slr_way_word(); "": by the pace */
-    bool kept;              /* the library has written it (tune_keep.h) */
+    bool kept;              /* the library has written it (tuner.h) */
 };
 
 struct slr_tune_table {

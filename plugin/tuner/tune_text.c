@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/tuner/tune_text.h"
+#include "plugin/tuner/tune_impl.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -63,7 +63,7 @@ bool slr_tune_number(struct slr_tune_word w, bool sized, uint64_t *out)
     return i == w.len;
 }
 
-bool slr_tune_read_range(struct slr_tune_word w, bool sized, struct slr_tune_range *out)
+static bool read_range(struct slr_tune_word w, bool sized, struct slr_tune_range *out)
 {
     *out = (struct slr_tune_range){0, UINT64_MAX};
     if (slr_tune_same(w, "any"))
@@ -83,7 +83,7 @@ bool slr_tune_read_range(struct slr_tune_word w, bool sized, struct slr_tune_ran
 int slr_tune_set_range(struct slr_tune_line *l, const char *key, bool sized, struct slr_tune_range *out,
                        struct slr_tune_word value)
 {
-    if (slr_tune_read_range(value, sized, out))
+    if (read_range(value, sized, out))
         return 0;
     return slr_tune_broken(l, "%s=%.*s: expected any, a %s, or LOW..HIGH with LOW not above HIGH", key,
                            SLR_TUNE_SHOWN(value), sized ? "size such as 64K, 1M or 2G" : "whole number");

@@ -7,8 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "plugin/tuner/tune_state.h"
-#include "plugin/util/nccl_names.h"
+#include "plugin/abi/nccl_common.h"
 #include "plugin/util/process.h"
 
 _Thread_local bool slr_tuner_simulating __attribute__((tls_model("initial-exec")));
@@ -56,7 +55,7 @@ struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, 
     return tuner;
 }
 
-void slr_tuner_hold(struct slr_tuner *tuner)
+static void hold(struct slr_tuner *tuner)
 {
     atomic_fetch_add(&tuner->refs, 1);
 }
@@ -118,7 +117,7 @@ static bool is_collnet(int algo)
 }
 
 /* v2 has no costs: both or neither, and what the two flags allow. */
-static bool settle_v2(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
+static bool allow_v2(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
 {
     bool possible = (!is_collnet(choice->algo) || ask->collnet) &&
                     ((choice->algo != SLR_NCCL_NVLS && choice->algo != SLR_NCCL_NVLS_TREE) || ask->nvls);
@@ -128,10 +127,10 @@ static bool settle_v2(const struct slr_tuner_ask *ask, struct slr_tuner_choice *
 }
 
 /* Turns a wish into what NCCL can do. False: it has excluded that for this call. */
-static bool settle(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
+static bool allow(const struct slr_tuner_ask *ask, struct slr_tuner_choice *choice)
 {
     if (!ask->cost)
-        return settle_v2(ask, choice);
+        return allow_v2(ask, choice);
     int best = cheapest(ask, choice->algo, choice->proto);
     if (best < 0)
         return false;
@@ -184,7 +183,7 @@ static void choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, str
     bool wished = wish(tuner, ask, choice, &from);
     if (wished) {
         struct slr_tuner_choice asked = *choice;
-        wished = settle(ask, choice);
+        wished = allow(ask, choice);
         if (!wished && from.file)
             excluded(ask, &asked, &from);
         else if (!wished)
@@ -206,4 +205,78 @@ void slr_tuner_choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, 
     pthread_mutex_lock(&tuner->lock);
     choose(tuner, ask, choice);
     pthread_mutex_unlock(&tuner->lock);
+}
+
+/* ---- whose tuner is it? NCCL does not say, so it is told by the thread, or by what else is being made ---- */
+
+static _Atomic bool hooked, loaded; /* loaded: by NCCL. Both stay true */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct slr_tuner *alone; /* made on a thread of NCCL's; a reference each; under the lock */
+static unsigned expecting;      /* communicators being made in this process; under the lock */
+
+/* Of the communicator that this thread began to make last. */
+static _Thread_local struct slr_tuner **current __attribute__((tls_model("initial-exec")));
+
+void slr_tuner_hook_called(void)
+{
+    atomic_store_explicit(&hooked, true, memory_order_relaxed);
+}
+
+bool slr_tuner_hooked(void)
+{
+    return atomic_load_explicit(&hooked, memory_order_relaxed);
+}
+
+bool slr_tuner_any(void)
+{
+    return atomic_load(&loaded);
+}
+
+/* While the count is more than the caller's own, a tuner from NCCL's threads may be another's. */
+void slr_tuner_expect(struct slr_tuner **slot)
+{
+    pthread_mutex_lock(&lock);
+    expecting++;
+    pthread_mutex_unlock(&lock);
+    current = slot;
+}
+
+void slr_tuner_forget(struct slr_tuner **slot)
+{
+    if (current == slot)
+        current = NULL;
+    pthread_mutex_lock(&lock);
+    expecting--;
+    pthread_mutex_unlock(&lock);
+    slr_tuner_put(*slot);
+    *slot = NULL;
+}
+
+void slr_tuner_made(struct slr_tuner *tuner)
+{
+    hold(tuner);
+    atomic_store(&loaded, true);
+    /* On this thread NCCL makes the communicator that the thread has announced. */
+    if (current && !*current) {
+        *current = tuner;
+        return;
+    }
+    /* On a thread of its own, as in groups: it waits until it can be matched. */
+    pthread_mutex_lock(&lock);
+    tuner->next = alone;
+    alone = tuner;
+    pthread_mutex_unlock(&lock);
+}
+
+struct slr_tuner *slr_tuner_take_alone(unsigned own)
+{
+    struct slr_tuner *taken = NULL;
+    pthread_mutex_lock(&lock);
+    /* Else they stay on the list, until only one caller is left that waits for any. */
+    if (expecting == own) {
+        taken = alone;
+        alone = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    return taken;
 }

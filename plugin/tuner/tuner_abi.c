@@ -8,7 +8,6 @@
 
 #include "base/wait.h"
 #include "plugin/tuner/tuner.h"
-#include "plugin/tuner/tuner_made.h"
 #include "plugin/util/process.h"
 
 #define TUNED(func) ((unsigned)(func) < SLR_NCCL_TUNED_FUNCS)
@@ -50,7 +49,7 @@ static ncclResult_t make(int version, void **context, uint64_t comm_id, size_t n
         return ncclInvalidArgument;
     /* NULL: no memory, and NCCL's defaults. */
     struct slr_tuner *t = slr_tuner_new(version, comm_id, nranks, nnodes, slr_tuner_hooked(), log);
-    /* It waits for the agreement of its communicator (tuner_match.h). */
+    /* It waits for the agreement of its communicator (tuner_match.c). */
     if (t && atomic_load(&t->state) == SLR_TUNER_WAITING)
         slr_tuner_made(t);
     *context = t;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether slipring is on in this process, and which instance of it was loaded first. */
 #include "plugin/util/process.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "plugin/slipring.h"
 
 bool slr_process_off(void)
 {
@@ -93,4 +95,50 @@ const void *slr_first_instance(const char *symbol, const void *own)
     const void *first = search(&list, symbol, own);
     release(&list);
     return first;
+}
+
+/* ---- the regions that a thread has open ---- */
+
+/* The open regions, one bit of each word for each: bit 0 is the innermost. Twenty bytes only: the
+ * initial-exec model takes them from static thread-local space, of which a library that is loaded
+ * late finds little. */
+static _Thread_local struct {
+    uint64_t gathers, gemms;
+    unsigned depth;
+} regions __attribute__((tls_model("initial-exec")));
+
+#define DEEPEST 64
+_Static_assert(SLIPRING_REGION_DEPTH == DEEPEST, "as many as a word has bits");
+
+bool slr_region_gathers(void)
+{
+    return regions.gathers != 0;
+}
+
+bool slr_region_gemms(void)
+{
+    return regions.gemms != 0;
+}
+
+int slipring_region_begin(unsigned flags)
+{
+    /* A flag of a later version would be a promise that is not kept. */
+    if (flags & ~(SLIPRING_REGION_GATHERS | SLIPRING_REGION_GEMMS))
+        return -EINVAL;
+    if (regions.depth == DEEPEST)
+        return -ENOSPC;
+    regions.gathers = regions.gathers << 1 | !!(flags & SLIPRING_REGION_GATHERS);
+    regions.gemms = regions.gemms << 1 | !!(flags & SLIPRING_REGION_GEMMS);
+    regions.depth++;
+    return 0;
+}
+
+int slipring_region_end(void)
+{
+    if (regions.depth == 0)
+        return -EPERM;
+    regions.gathers >>= 1;
+    regions.gemms >>= 1;
+    regions.depth--;
+    return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process as a whole: whether slipring is on in it, and which instance of it. */
+/* Whether slipring is on: in the process, in which instance of it, and for what a thread does now. */
 #ifndef SLR_PLUGIN_UTIL_PROCESS_H
 #define SLR_PLUGIN_UTIL_PROCESS_H
 
@@ -25,5 +25,13 @@ bool slr_process_off(void);
  * microseconds per loaded library: call it where communicators are made.
  */
 const void *slr_first_instance(const char *symbol, const void *own);
+
+/* Regions of a thread in which the program asked for less: slipring.h, whose functions begin and end them. */
+
+/* Whether this thread's all-gathers go to NCCL now. */
+bool slr_region_gathers(void);
+
+/* Whether this thread's GEMMs stay whole now. */
+bool slr_region_gemms(void);
 
 #endif

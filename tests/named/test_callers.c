@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plugin/callers/callers.h"
-#include "plugin/callers/names.h"
-#include "plugin/callers/ranges.h"
+#include "plugin/callers/callers_impl.h"
 
 enum { KEPT = 1024, SHAPES = 256 };
 

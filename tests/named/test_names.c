@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "plugin/callers/names.h"
+#include "plugin/callers/callers.h"
 
 static struct slr_names list;
 

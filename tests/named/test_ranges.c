@@ -8,8 +8,7 @@
 #include <string.h>
 #include "base/settings.h"
 #include "nvtx_own.h"
-#include "plugin/callers/injection.h"
-#include "plugin/callers/ranges.h"
+#include "plugin/callers/callers_impl.h"
 
 enum { ROOM = 512 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "test_bootstrap.h"
 #include "people.h"
-#include "plugin/bootstrap/acceptor.h"
+#include "plugin/bootstrap/bootstrap.h"
 #include "plugin/comm/control.h"
 
 static struct slr_key key;

@@ -10,6 +10,7 @@
 #include "people.h"
 #include "plugin/comm/comm.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/comm/control.h"
 
 #define QUIET_MS 300
 

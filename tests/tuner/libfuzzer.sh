@@ -12,7 +12,7 @@ for folder; do
 done
 "$clang" -std=gnu11 -D_GNU_SOURCE -DTUNE_LIBFUZZER -O1 -g -fsanitize=fuzzer,address,undefined -I"$root" "$@" \
     "$root/tests/tuner/fuzz_table.c" "$root"/plugin/tuner/tune_site.c "$root"/plugin/tuner/tune_t[ae]*.c "$root"/plugin/util/consumer.c \
-    "$root/plugin/util/nccl_names.c" -o "$work/fuzz" 2>"$work/err" || {
+    "$root/plugin/abi/nccl_common.c" -o "$work/fuzz" 2>"$work/err" || {
     tail -n 1 "$work/err"
     echo "this clang has no libFuzzer"
     exit 77

@@ -3,6 +3,7 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "base/status.h"
+#include "plugin/comm/control.h"
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -59,4 +60,12 @@ Test(tables, the_gate_starts_unresolved)
     cr_expect_eq(slr_gate_word, SLR_GATE_UNRESOLVED);
     cr_expect_eq(slr_guard, 0);
     cr_expect_null((void *)slr_real.ncclAllGather);
+}
+
+Test(tables, a_row_more_names_another_control_block)
+{
+    enum { SLR_S_ANOTHER = SLR_S_COUNT };
+    enum { MORE = SLR_CONTROL_SETTINGS SLR_ADD_SETTING(ANOTHER, "ANOTHER", BOOL, "on", 0, 1, "", LOCAL, EXPERT, "") };
+    _Static_assert(SLR_CONTROL_MAGIC_OF(SLR_CONTROL_MEANING, MORE) != SLR_CONTROL_MAGIC, "a setting");
+    _Static_assert(SLR_CONTROL_MAGIC_OF(SLR_CONTROL_MEANING + 1, SLR_CONTROL_SETTINGS) != SLR_CONTROL_MAGIC, "by hand");
 }

@@ -2,7 +2,7 @@
 /* Which way captured calls of a size go: what the first rank says, on all. */
 #include <criterion/criterion.h>
 #include <pthread.h>
-#include "plugin/trials/capture_way.h"
+#include "plugin/trials/ways.h"
 
 #define GATHER (&slr_collectives[SLR_ALL_GATHER])
 #define SCATTER (&slr_collectives[SLR_REDUCE_SCATTER])

@@ -5,8 +5,7 @@
 #include <string.h>
 #include "base/counters.h"
 #include "base/log.h"
-#include "plugin/lifecycle/closing.h"
-#include "plugin/lifecycle/launched.h"
+#include "plugin/lifecycle/lifecycle_impl.h"
 
 static enum slr_launched by;
 

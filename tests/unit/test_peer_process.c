@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watches of peers' processes (plugin/comm/peer_process.h): shared, counted, and never wrong about who lives. */
+/* Watches of peers' processes (plugin/comm/shared.h): shared, counted, and never wrong about who lives. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "plugin/comm/peer_process.h"
+#include "plugin/comm/shared.h"
 
 TestSuite(peer_process, .timeout = 60);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stages, choices and what brings new trials. */
 #include <string.h>
-#include "plugin/trials/small.h"
+#include "plugin/trials/trials_impl.h"
 #include "trials_play.h"
 
 TestSuite(trials, .init = trials_open, .fini = trials_close);
@@ -399,11 +399,11 @@ Test(trials, a_small_site_that_is_given_up_before_its_duel)
     cr_expect(latest()->why == SLR_R_TOO_SMALL && in_stage(1, -1) == 0);
     shard = LARGE;
     go(2 * SETTLED); /* its duel has longer turns, as every second call has been another site's */
-    while (latest()->trying || ranks[0].comm.trials->unposted || ranks[1].comm.trials->unposted)
+    while (latest()->trying || ranks[0].comm.trials->trying || ranks[1].comm.trials->trying)
         go(1); /* what it has chosen may be looked at again */
     for (int r = 0; r < RANKS; r++) {
         const struct slr_trials *t = ranks[r].comm.trials;
-        cr_expect(t->site[1].again == 1 && t->site[1].given_up && t->unposted == 0);
+        cr_expect(t->site[1].again == 1 && t->site[1].state == SLR_SITE_GIVEN_UP && t->trying == 0);
     }
 }
 

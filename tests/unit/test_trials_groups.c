@@ -133,7 +133,7 @@ Test(trials_groups, some_alone)
     go(CALLS);
     cr_expect_eq(latest()->why, SLR_R_MEASURED);
     cr_expect(tried(CALLS / 2, CALLS) < CALLS / 20, "%d", tried(CALLS / 2, CALLS));
-    cr_expect(rank0()->site[0].felt, "the choice in force is the program's");
+    cr_expect(rank0()->site[0].program == SLR_PROGRAM_DECIDES, "the choice in force is the program's");
 }
 
 /* Calls of a warm-up have no part in the program's duels, and make no turn longer. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/tuner/tune_merge.h: what becomes of a tune file's text. */
+/* plugin/tuner/tune_impl.h: what becomes of a tune file's text. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "plugin/tuner/tune_merge.h"
+#include "plugin/tuner/tune_impl.h"
 
 /* Of a site that is known by its size; the GEMM has m rows, 0: none. */
 static struct slr_tune_site rule(uint64_t bytes, int64_t m, bool nccl)

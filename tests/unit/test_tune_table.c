@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 #include "plugin/abi/nccl_common.h"
-#include "plugin/util/nccl_names.h"
 #include "tests/unit/tune_parse.h"
 
 Test(tune_table, a_rule_with_everything)

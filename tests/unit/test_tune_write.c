@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/tuner/tune_write.h: files, locks, and calls of the system that fail. */
+/* plugin/tuner/tune_impl.h: files, locks, and calls of the system that fail. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>

@@ -2,7 +2,6 @@
 /* plugin/trials/ways.h and samples.h: which way a call goes, what its times are, and how a way is chosen. */
 #include <criterion/criterion.h>
 #include <string.h>
-#include "plugin/trials/period.h"
 #include "plugin/trials/samples.h"
 #include "plugin/trials/ways.h"
 
@@ -14,6 +13,51 @@ Test(ways, parts)
         cr_expect_eq(slr_way_parts(w, 8), eight[w]);
     }
     cr_expect_eq(slr_way_parts(SLR_WAY_PARTS + 1, 3), 5);
+}
+
+/* Each pair of a state and an event is in the table, or can not be. */
+Test(ways, a_site_goes_from_state_to_state)
+{
+    static const char *const events = "begin post due not_due choose end give_up";
+    static const struct {
+        enum slr_site_state from;
+        enum slr_site_event event;
+        enum slr_site_state to;
+    } can[] = {
+        {SLR_SITE_TRYING, SLR_SITE_BEGIN, SLR_SITE_TRYING},
+        {SLR_SITE_TRYING, SLR_SITE_POST, SLR_SITE_POSTED},
+        {SLR_SITE_TRYING, SLR_SITE_END, SLR_SITE_SETTLED},
+        {SLR_SITE_TRYING, SLR_SITE_GIVE_UP, SLR_SITE_GIVEN_UP},
+        {SLR_SITE_POSTED, SLR_SITE_BEGIN, SLR_SITE_TRYING},
+        {SLR_SITE_POSTED, SLR_SITE_DUE, SLR_SITE_WAITING},
+        {SLR_SITE_POSTED, SLR_SITE_NOT_DUE, SLR_SITE_POSTED},
+        {SLR_SITE_POSTED, SLR_SITE_CHOOSE, SLR_SITE_SETTLED},
+        {SLR_SITE_POSTED, SLR_SITE_GIVE_UP, SLR_SITE_GIVEN_UP},
+        {SLR_SITE_WAITING, SLR_SITE_BEGIN, SLR_SITE_TRYING},
+        {SLR_SITE_WAITING, SLR_SITE_DUE, SLR_SITE_WAITING},
+        {SLR_SITE_WAITING, SLR_SITE_NOT_DUE, SLR_SITE_POSTED},
+        {SLR_SITE_WAITING, SLR_SITE_GIVE_UP, SLR_SITE_GIVEN_UP},
+        {SLR_SITE_SETTLED, SLR_SITE_BEGIN, SLR_SITE_TRYING},
+        {SLR_SITE_SETTLED, SLR_SITE_DUE, SLR_SITE_AGAIN},
+        {SLR_SITE_SETTLED, SLR_SITE_GIVE_UP, SLR_SITE_GIVEN_UP},
+        {SLR_SITE_AGAIN, SLR_SITE_BEGIN, SLR_SITE_TRYING},
+        {SLR_SITE_AGAIN, SLR_SITE_DUE, SLR_SITE_AGAIN},
+        {SLR_SITE_AGAIN, SLR_SITE_NOT_DUE, SLR_SITE_SETTLED},
+        {SLR_SITE_GIVEN_UP, SLR_SITE_BEGIN, SLR_SITE_GIVEN_UP},
+        {SLR_SITE_GIVEN_UP, SLR_SITE_END, SLR_SITE_GIVEN_UP},
+    };
+    for (int from = 0; from < SLR_SITE_STATES; from++)
+        for (int event = 0; event < SLR_SITE_EVENTS; event++) {
+            enum slr_site_state state = (enum slr_site_state)from, to = state;
+            bool may = false;
+            for (size_t i = 0; i < sizeof can / sizeof *can; i++)
+                if ((int)can[i].from == from && (int)can[i].event == event) {
+                    may = true;
+                    to = can[i].to;
+                }
+            cr_expect(slr_site_next(&state, (enum slr_site_event)event) == may && state == to,
+                      "state %d, event %d of %s: %d", from, event, events, (int)state);
+        }
 }
 
 Test(ways, each_way_has_its_turns)

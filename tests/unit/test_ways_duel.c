@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long the turns of a duel are, and what they tell. */
 #include <criterion/criterion.h>
-#include "plugin/trials/blocks.h"
-#include "plugin/trials/period.h"
+#include "plugin/trials/trials_impl.h"
+#include "plugin/trials/samples.h"
 
 /* Turns of a duel are whole iterations, where these are no longer than a turn may be. */
 Test(ways, turns_of_whole_iterations)

@@ -5,9 +5,10 @@
 #include <string.h>
 #include <time.h>
 #include "kernels/gemm.h"
+#include "plugin/comm/control.h"
 #include "plugin/comm/group_record.h"
-#include "plugin/trials/small.h"
-#include "plugin/tuner/tune_keep.h"
+#include "plugin/trials/trials_impl.h"
+#include "plugin/tuner/tuner.h"
 
 /* ---- what the folder uses ---- */
 

@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include "plugin/trials/trials.h"
 #include "plugin/trials/trials_impl.h"
-#include "plugin/tuner/tune_state.h"
+#include "plugin/tuner/tuner.h"
 
 enum { RANKS = 2, CALLS = 12000, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };
 enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * 12, SETTLED = 320 };

@@ -9,7 +9,7 @@
 #ifndef SLR_TOOLS_MODEL_H
 #define SLR_TOOLS_MODEL_H
 
-#include "plugin/callers/names.h"
+#include "plugin/callers/callers.h"
 #include "tools/symmetry/compare.h"
 #include "tools/log/log_read.h"
 #include "tools/common/vec.h"

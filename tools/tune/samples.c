@@ -2,7 +2,7 @@
 /* What the lines of the logs say. */
 #include <stdlib.h>
 #include <string.h>
-#include "plugin/util/nccl_names.h"
+#include "plugin/abi/nccl_common.h"
 #include "tools/log/log_tail.h"
 #include "tools/tune/tune.h"
 

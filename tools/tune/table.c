@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include "plugin/util/nccl_names.h"
+#include "plugin/abi/nccl_common.h"
 #include "tools/tune/tune.h"
 
 #define SIZE_TEXT 32

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include "plugin/tuner/tune_table.h"
 
-/* One measured call of one rank: an "explored" line of the log (plugin/tuner/explore.h). */
+/* One measured call of one rank: an "explored" line of the log (plugin/tuner/tuner.h). */
 struct sample {
     int func, size_class, registered, nranks, nnodes; /* the key: what a rule can tell apart */
     int algo, proto, channels;                        /* the candidate; -1, -1, 0: NCCL's default */

@@ -10,7 +10,6 @@
 #include "plugin/comm/stream.h"
 #include "plugin/fuse/fuse.h"
 #include "plugin/graphs/graphs.h"
-#include "plugin/lifecycle/about.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
 #include "plugin/pending/opening.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the parser of tune files alone (tune_table.c, tune_site.c): lines, words, numbers, and messages
- * that name the line and say what was expected. Nothing is copied. */
-#ifndef SLR_PLUGIN_TUNER_TUNE_TEXT_H
-#define SLR_PLUGIN_TUNER_TUNE_TEXT_H
+/* For the folder tuner/ alone: how the text of tune files is read, added to and replaced. */
+#ifndef SLR_PLUGIN_TUNER_TUNE_IMPL_H
+#define SLR_PLUGIN_TUNER_TUNE_IMPL_H
 
 #include "plugin/tuner/tune_table.h"
+
+/* ---- tune_text.c: lines, words, numbers, and messages that name the line and say what was expected. Nothing is copied. ---- */
 
 /* A part of the text, which is not copied and has no final 0. */
 struct slr_tune_word {
@@ -46,8 +47,7 @@ bool slr_tune_same(struct slr_tune_word w, const char *text);
 /* A whole number, `sized` with K, M, G or T. False: it is none, or too large. */
 bool slr_tune_number(struct slr_tune_word w, bool sized, uint64_t *out);
 
-/* N, LOW..HIGH, LOW.., ..HIGH or any; slr_tune_set_range reports what is none. */
-bool slr_tune_read_range(struct slr_tune_word w, bool sized, struct slr_tune_range *out);
+/* N, LOW..HIGH, LOW.., ..HIGH or any; it reports what is none. */
 int slr_tune_set_range(struct slr_tune_line *l, const char *key, bool sized, struct slr_tune_range *out,
                        struct slr_tune_word value);
 
@@ -59,5 +59,28 @@ int slr_tune_pairs(struct slr_tune_line *l, const struct slr_tune_key *keys, int
 
 /* Behind the word `site`. */
 int slr_tune_site_parse(struct slr_tune_line *l, struct slr_tune_site *rule);
+
+/* ---- tune_write.c ---- */
+
+/* Adds the rules (slr_tune_merge). 0; -EAGAIN: another process is at it, nothing has been waited for; or
+ * another negative errno value with `error` filled: the file is as it was. */
+int slr_tune_write(const char *path, const struct slr_tune_site *rules, size_t count, struct slr_tune_error *error);
+
+/* Its text with more rules for call sites.
+ *
+ * A rule that the library has written ends with the comment "# kept by slipring". Only such lines are ever taken out; every
+ * other line stays as it is, and in its place. New rules come at the end. A rule is taken out
+ *
+ *   - when a new one has the same conditions, or has the same but for the consumer and chose the other one of ring and
+ *     NCCL, which holds for all gathers of a site;
+ *   - as the oldest, the topmost, when there are more than SLR_TUNE_MOST_KEPT, or more rules or bytes than a file may
+ *     have. */
+
+#define SLR_TUNE_MOST_KEPT 1024u
+
+/* *out is to be freed by the caller. 0, or a negative errno value with `error` filled and *out NULL:
+ * the text is broken, or there is no room. */
+int slr_tune_merge(const char *text, size_t len, const struct slr_tune_site *rules, size_t count, char **out,
+                   size_t *out_len, struct slr_tune_error *error);
 
 #endif

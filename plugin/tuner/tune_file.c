@@ -1,14 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/tuner/tune_keep.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include "base/hash.h"
+#include "base/wait.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "base/wait.h"
-#include "plugin/tuner/tune_state.h"
-#include "plugin/tuner/tune_write.h"
+#include "plugin/tuner/tuner.h"
+#include "plugin/tuner/tune_impl.h"
+
+static struct slr_tune_state state;
+static struct slr_once once;
+
+/* A broken table is as none on this rank; on the others it is not, so it has a word of its own. */
+#define NO_TABLE 0
+#define BROKEN_TABLE 1
+
+const char *slr_tune_path(void)
+{
+    return slr_settings()->text[SLR_S_TUNE_FILE];
+}
+
+/* 0; 1: there is no file, and need not be; or a negative errno value. */
+static int read_file(struct slr_tune_table *table)
+{
+    struct slr_tune_error error;
+    const char *path = slr_tune_path();
+    *table = (struct slr_tune_table){0};
+    if (!path[0])
+        return 1;
+    int rc = slr_tune_load(table, path, &error);
+    if (rc == -ENOENT && slr_get(SLR_S_TUNE_KEEP))
+        return 1; /* nothing has been kept yet */
+    if (rc && slr_log_first(slr_mix(0x62726f6b656e, (uint64_t)error.line)))
+        slr_log(SLR_LOG_WARN, "tune_table_broken", "file=%s line=%d problem=%s msg=%s", path, error.line, error.text,
+                "none of the table is used: NCCL's defaults for everything, and no call site is known");
+    return rc;
+}
+
+bool slr_tune_read(struct slr_tune_table *table)
+{
+    return read_file(table) == 0;
+}
+
+static uint64_t load(void)
+{
+    int rc = read_file(&state.table);
+    state.path = slr_tune_path();
+    if (rc)
+        return rc > 0 ? NO_TABLE : BROKEN_TABLE;
+    slr_log(SLR_LOG_INFO, "tune_table", "file=%s rules=%zu digest=%016llx", state.path, state.table.count,
+            (unsigned long long)state.table.digest);
+    /* Without rules for NCCL it decides nothing here, as none. */
+    return state.table.count ? state.table.digest : NO_TABLE;
+}
+
+const struct slr_tune_state *slr_tune_state(void)
+{
+    /* A table that changes on the disk is not read again: ranks would change over at different
+     * calls. */
+    if (slr_once_done(&once) || !slr_once_begin(&once))
+        return &state;
+    state.samples = (unsigned)slr_get(SLR_S_TUNE_EXPLORE);
+    uint64_t table = load(), word = slr_mix(table, state.samples);
+    /* 0 is kept for "nothing to decide": ranks without a tuner publish it, too. */
+    state.word = table == NO_TABLE && !state.samples ? 0 : word ? word : 1;
+    slr_once_end(&once);
+    return &state;
+}
+
+/* ---- what is kept ---- */
 
 #define ROOM 256
 #define DELAY_MS 1000 /* choices come in bursts: one write for all of them */
@@ -23,7 +84,7 @@ static bool off;
 
 /* `newer`: than one for the same conditions that waits already. One too many is dropped: a program of
  * so many sites tries some again next time. */
-static void add(const struct slr_tune_site *rule, bool newer)
+static void put_waiting(const struct slr_tune_site *rule, bool newer)
 {
     size_t i = 0;
     while (i < count && !slr_tune_site_same(&waiting[i], rule, true))
@@ -47,12 +108,12 @@ void slr_tune_keep(const struct slr_tune_site *rule)
         return;
     }
     pthread_mutex_lock(&lock);
-    add(rule, true);
+    put_waiting(rule, true);
     pthread_mutex_unlock(&lock);
 }
 
 /* What waits, if it is due, becomes the caller's. */
-static size_t take(struct slr_tune_site *rules, uint64_t now)
+static size_t take_due(struct slr_tune_site *rules, uint64_t now)
 {
     size_t n = 0;
     pthread_mutex_lock(&lock);
@@ -65,11 +126,11 @@ static size_t take(struct slr_tune_site *rules, uint64_t now)
     return n;
 }
 
-static void give_back(const struct slr_tune_site *rules, size_t n)
+static void give_back_rules(const struct slr_tune_site *rules, size_t n)
 {
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < n; i++)
-        add(&rules[i], false);
+        put_waiting(&rules[i], false);
     pthread_mutex_unlock(&lock);
 }
 
@@ -87,10 +148,10 @@ static bool write_due(uint64_t now)
 {
     static struct slr_tune_site rules[ROOM]; /* under `writing` */
     struct slr_tune_error error;
-    const size_t n = take(rules, now);
+    const size_t n = take_due(rules, now);
     int rc = n ? slr_tune_write(slr_tune_path(), rules, n, &error) : 0;
     if (rc == -EAGAIN)
-        give_back(rules, n);
+        give_back_rules(rules, n);
     else if (rc)
         refused(&error);
     else if (n)

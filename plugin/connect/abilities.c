@@ -1,14 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/connect/graphs_try.h"
-
+/* What the ranks' devices can: change graphs, add.
+ *
+ * Graphs: whether this rank's driver can do what captured gathers need: first whether the functions exist,
+ * which the rank posts when the communicator is made; then a trial (kernels/graph_try.h), when the ranks
+ * connect, as nothing is put on a device before. Once in a process for each device.
+ *
+ * A rank whose trial fails takes back what it has posted (`records`) before it is MADE (connect.h). It
+ * posts it never again. So whoever is connected reads of each rank what is so for good; before that, 0
+ * is for good and 1 is not. All ranks come to the same: a gather is recorded only by who is connected.
+ *
+ * What fails is logged, once in a process, as graphs_off; nothing is tried or logged when the settings
+ * leave captured gathers to NCCL anyway. */
+#include <pthread.h>
 #include <stdatomic.h>
 #include "base/log.h"
 #include "base/real.h"
+#include "base/settings.h"
 #include "kernels/flags.h"
 #include "kernels/graph_try.h"
+#include "kernels/scatter.h"
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
+#include "plugin/connect/connect.h"
 
-#define DEVICES 64 /* that are remembered */
+#define DEVICES 64 /* that are remembered, that code is loaded for */
 /* Gathers alone are not faster than NCCL's in a graph below that many times SLIPRING_MIN_BYTES
  * (docs/measurements.md). */
 #define LEAST 8
@@ -97,4 +112,60 @@ void slr_graphs_try(struct slr_comm *c)
     slr_graphs_missed();
     if (!slr_graphs_may() || !can(c))
         __atomic_store_n(&c->shared.control->post[c->rank].records, 0, __ATOMIC_SEQ_CST);
+}
+
+/* ---- sums ----
+ *
+ * The device code that adds (kernels/scatter.h), for reduce-scatters: loaded when a communicator is made,
+ * once in a process for each device. Loading may wait for all that the device has been given; so may
+ * what NCCL does at that time. At the first reduce-scatter it could wait for a peer that waits for
+ * this rank. */
+
+static struct loaded {
+    pthread_mutex_t lock;
+    CUcontext ctx;
+    uint32_t resets; /* of the device, when it was loaded */
+    struct slr_reduce reduce;
+} loaded[DEVICES] = {[0 ... DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+bool slr_sums_wanted(void)
+{
+    return slr_get(SLR_S_REDUCE_SCATTER) != 0;
+}
+
+bool slr_sums_all_can(const struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (!c->shared.control->post[r].sums)
+            return false;
+    return true;
+}
+
+static struct loaded *of(const struct slr_comm *c)
+{
+    return c->shared.device >= 0 && c->shared.device < DEVICES ? &loaded[c->shared.device] : NULL;
+}
+
+bool slr_sums_load(struct slr_comm *c)
+{
+    struct loaded *l = of(c);
+    if (!slr_sums_wanted() || !l || slr_shared_enter(&c->shared) != SLR_OK)
+        return false;
+    pthread_mutex_lock(&l->lock);
+    if (l->ctx != c->shared.ctx || l->resets != c->shared.resets)
+        l->reduce = (struct slr_reduce){0}; /* it went with its context */
+    l->ctx = c->shared.ctx;
+    l->resets = c->shared.resets;
+    const enum slr_status s = slr_reduce_load(&l->reduce);
+    pthread_mutex_unlock(&l->lock);
+    slr_shared_leave();
+    if (s != SLR_OK)
+        slr_log(SLR_LOG_WARN, "sums_off", "comm=%s crank=%d status=%s msg=%s", c->name, c->rank, slr_status_name(s),
+                "reduce-scatters stay with NCCL on all ranks: the driver did not take the code that adds");
+    return s == SLR_OK;
+}
+
+const struct slr_reduce *slr_sums_of(const struct slr_comm *c)
+{
+    return &of(c)->reduce;
 }
