@@ -2,8 +2,8 @@
 #include "fuse_narrow.h"
 
 #include <math.h>
-#include "../softgpu/blas/float16.h"
-#include "../softgpu/blas/float8.h"
+#include "softgpu/blas/float16.h"
+#include "softgpu/blas/float8.h"
 
 enum { AUX_BITS = 128 };
 

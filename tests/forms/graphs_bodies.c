@@ -6,7 +6,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
-#include "../softgpu/softgpu.h"
+#include "softgpu/softgpu.h"
 
 #define LATE_MS 40
 #define ROUNDS 6

@@ -6,7 +6,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <string.h>
-#include "../softgpu/softgpu.h"
+#include "softgpu/softgpu.h"
 
 #define MANY 40
 #define MANY_STREAMS 24  /* fewer than there are hardware queues: streams that wait could fill those */

@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "../softgpu/softgpu.h"
+#include "softgpu/softgpu.h"
 
 #define DRIVER(call) CHECK((call) == CUDA_SUCCESS, "%s", #call)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dies or is stopped with the oracle's lock. A file of its own: the driver's headers want cuda.h in another way than programs do. */
-#include "../softgpu/driver/race_state.h"
+#include "softgpu/driver/race_state.h"
 #include "edges.h"
 #include <fcntl.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 /* A driver that does nothing but note its arguments: every function of gate.def, whatever its real prototype, as one
  * that takes 14 integers and 8 floating-point numbers, which covers all argument registers and some stack on x86-64 and
  * aarch64. It returns its index in gate.def plus FAKE_BASE, so that two copies can be told apart. Not a software GPU:
- * that is tests/softgpu. */
+ * that is softgpu/. */
 #include "fake.h"
 
 #include <errno.h>
