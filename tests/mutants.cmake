@@ -1,29 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-# Mutants: sources of the library, each changed in one way that a test has to notice; a test that no mutant can fail proves nothing. Those of a
-# folder are in its mutants.txt, which names the files; mutant.py says how. The build fails when one does not fit its source any more.
+# Mutants: sources of the library, each changed in one way that a test has to notice; a test that no mutant can fail proves nothing. They are
+# in the folders' mutants.txt, which name the files; mutant.py says how. Any folder may use them. The build fails when one does not fit its source any more.
 # That a test can fail is shown once, without sanitizers: in such builds a mutant is built only for a test that asks for it (mutant_needed).
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(mutant_script ${CMAKE_CURRENT_LIST_DIR}/mutant.py)
 
-# mutant_sources(NAME): makes the sources that the mutant NAME of this folder changes. Sets mutant_files, the library's, and mutant_sources, the
-# changed ones, in the same order.
+# mutant_sources(NAME): makes the sources that the mutant NAME changes. Sets mutant_files, the library's, and mutant_sources, the changed ones, in
+# the same order.
+file(GLOB mutant_tables CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*/mutants.txt)
+execute_process(COMMAND ${Python3_EXECUTABLE} ${mutant_script} --files ${mutant_tables} OUTPUT_VARIABLE mutant_entries
+  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "\n" ";" mutant_entries "${mutant_entries}")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${mutant_tables})
 function(mutant_sources name)
-  set(table ${CMAKE_CURRENT_SOURCE_DIR}/mutants.txt)
-  get_property(entries GLOBAL PROPERTY mutants_of_${table})
-  if(NOT entries)
-    execute_process(COMMAND ${Python3_EXECUTABLE} ${mutant_script} --files ${table} OUTPUT_VARIABLE entries
-      OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-    string(REPLACE "\n" ";" entries "${entries}")
-    set_property(GLOBAL PROPERTY mutants_of_${table} "${entries}")
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
-  endif()
+  set(entries ${mutant_entries})
   list(FILTER entries INCLUDE REGEX "^${name} ")
   if(NOT entries)
-    message(FATAL_ERROR "${table} has no mutant ${name}")
+    message(FATAL_ERROR "no table has a mutant ${name}")
   endif()
   mutant_used(${name})
   string(REPLACE " " ";" files "${entries}")
-  list(POP_FRONT files)
+  list(POP_FRONT files name table)
   set(sources "")
   foreach(file IN LISTS files)
     get_filename_component(base ${file} NAME)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+# Who calls: the same programs reach CUDA, NCCL and cuBLAS by other ways than by being linked to the shared libraries.
+set(run ${CMAKE_CURRENT_SOURCE_DIR}/../programs/run.sh)
+set(fuse ../programs/fuse.c $<TARGET_OBJECTS:tests_fuse_api> $<TARGET_OBJECTS:tests_ranks>)
+set(unresolved -Wl,--allow-shlib-undefined -Wl,--unresolved-symbols=ignore-in-shared-libs)
+
+# callers_run(NAME TIMEOUT run.sh-arguments...); callers_test: and its gathers are substituted.
+function(callers_run name timeout)
+  add_test(NAME callers_${name} COMMAND ${run} ${ARGN})
+  set_tests_properties(callers_${name} PROPERTIES TIMEOUT ${timeout} LABELS callers ENVIRONMENT
+    "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:slipring>;TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
+endfunction()
+function(callers_test name timeout)
+  callers_run(${name} ${timeout} --set SLIPRING_MIN_BYTES=0 --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\"" ${ARGN})
+endfunction()
+set(fused --has "\"event\":\"fused\"" --hasnt "\"event\":\"joined\"")
+
+# nvcc's default: the runtime is in the program, and reaches the driver by dlopen and cuGetProcAddress.
+add_executable(callers_static ${fuse})
+target_link_libraries(callers_static PRIVATE slipring_cuda_headers softgpu_cudart_static softgpu_cublas softgpu_nccl pthread)
+add_executable(callers_runtimes runtimes.c $<TARGET_OBJECTS:tests_ranks>)
+target_link_libraries(callers_runtimes PRIVATE slipring_cuda_headers softgpu_cudart_static softgpu_nccl pthread ${CMAKE_DL_LIBS})
+
+# A plug-in: nothing of CUDA is in the program's own scope.
+add_library(callers_module MODULE ${fuse})
+target_compile_definitions(callers_module PRIVATE main=module_main)
+target_compile_options(callers_module PRIVATE -Wno-missing-prototypes)
+target_link_libraries(callers_module PRIVATE slipring_cuda_headers softgpu_cudart softgpu_cublas softgpu_nccl pthread)
+set_target_properties(callers_module PROPERTIES C_VISIBILITY_PRESET default)
+add_executable(callers_local callers_local.c)
+target_link_libraries(callers_local PRIVATE ${CMAKE_DL_LIBS})
+
+foreach(name static runtimes module)
+  target_link_options(callers_${name} PRIVATE ${unresolved})
+  set_target_properties(callers_${name} PROPERTIES SKIP_BUILD_RPATH ON)
+endforeach()
+
+callers_test(static 60 ${fused} -- $<TARGET_FILE:callers_static> 3 bn)
+callers_test(static_at 60 ${fused} -- $<TARGET_FILE:callers_static> 2 at)
+callers_test(local 60 ${fused} -- $<TARGET_FILE:callers_local> $<TARGET_FILE:callers_module> 2 bn)
+callers_test(runtimes 60 -- $<TARGET_FILE:callers_runtimes> 3)
+
+# Hardware queues: interpose/connections.c. The folder is of a daemon that serves several processes.
+add_executable(callers_connections connections.c)
+target_link_libraries(callers_connections PRIVATE slipring_cuda_headers softgpu_cuda pthread)
+target_link_options(callers_connections PRIVATE ${unresolved})
+set_target_properties(callers_connections PROPERTIES SKIP_BUILD_RPATH ON)
+function(connections_test name streams which)
+  callers_run(connections_${name} 60 ${ARGN} -- $<TARGET_FILE:callers_connections> ${streams} ${which})
+endfunction()
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/daemon/control "")
+set(one --set CUDA_DEVICE_MAX_CONNECTIONS=1)
+set(daemon --set CUDA_MPS_PIPE_DIRECTORY=${CMAKE_CURRENT_BINARY_DIR}/daemon)
+connections_test(usual 31 goes)
+connections_test(usual_full 32 stands)
+connections_test(one 31 goes ${one})
+connections_test(left 1 stands ${one} --set SLIPRING_CONNECTIONS=0)
+connections_test(left_usual 8 stands --set SLIPRING_CONNECTIONS=0)
+connections_test(off 1 stands ${one} --set SLIPRING_ENABLE=off)
+connections_test(fewer 8 stands ${one} --set SLIPRING_CONNECTIONS=8)
+connections_test(not_fewer 15 goes --set CUDA_DEVICE_MAX_CONNECTIONS=16 --set SLIPRING_CONNECTIONS=4)
+connections_test(odd 8 stands --set CUDA_DEVICE_MAX_CONNECTIONS=many)
+connections_test(daemon 8 stands ${daemon})
+connections_test(daemon_set 15 goes ${daemon} --set SLIPRING_CONNECTIONS=16)
+add_library(callers_injection MODULE injection.c)
+target_link_libraries(callers_injection PRIVATE slipring_cuda_headers softgpu_cuda pthread)
+target_link_options(callers_injection PRIVATE ${unresolved})
+set_target_properties(callers_injection PROPERTIES SKIP_BUILD_RPATH ON C_VISIBILITY_PRESET default)
+connections_test(injection 31 goes --set CUDA_INJECTION64_PATH=$<TARGET_FILE:callers_injection>)
+# What other threads do meanwhile is not lost, whether the program has set the number or not.
+foreach(what set take change)
+  set(meanwhile --set CUDA_INJECTION64_PATH=$<TARGET_FILE:callers_injection> --set MEANWHILE=${what} --set OLD=0)
+  connections_test(${what} 31 goes ${meanwhile})
+  connections_test(one_${what} 31 goes ${meanwhile} ${one})
+endforeach()
+connections_test(two_threads 31 goes ${one} --set MEANWHILE=init --set OLD=0 --set SOFTGPU_FAIL=cuInit:1+=sleep50)
+connections_test(again 31 goes --set SOFTGPU_FAIL=cuInit:1=802)
+connections_test(none_said 31 goes --set CUDA_DEVICE_MAX_CONNECTIONS=)
+callers_test(connections_told 60 ${one} --has "\"event\":\"connections\",\"from\":1,\"to\":32" -- $<TARGET_FILE:callers_runtimes> 2)
+
+if(NOT SLIPRING_SANITIZE)
+  include(past.cmake)
+endif()
+
+# Not under sanitizers, whose runtimes are not made for a Python that was built without them.
+if(NOT SLIPRING_SANITIZE)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  callers_test(ctypes 60 ${fused} -- ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/callers_gather.py 2)
+  add_test(NAME callers_tools COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/callers_tools.sh $<TARGET_FILE:slipring>)
+  set_tests_properties(callers_tools PROPERTIES TIMEOUT 60 LABELS callers)
+endif()
