@@ -1,21 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The table of fault tests.
-#
-#   slr_fault(NAME RANKS N PLAY program arguments... [RUN fault.sh options...] [LAUNCH launch options...] [STAGE])
-#
-# RUN options say what the log must hold (JSON lines); launch judges how each rank ends, the programs judge results and times. STAGE preloads stage.c.
-function(slr_fault name)
-  cmake_parse_arguments(F STAGE "RANKS" "PLAY;RUN;LAUNCH" ${ARGN})
-  list(POP_FRONT F_PLAY program)
-  set(lib $<TARGET_FILE:slipring>)
-  if(F_STAGE)
-    set(lib $<TARGET_FILE:fault_stage>:${lib})
-  endif()
-  add_test(NAME fault_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 --set SLIPRING_GEMM_TIMEOUT=100ms ${F_RUN} --
-    $<TARGET_FILE:fault_launch> ${F_LAUNCH} ${F_RANKS} -- $<TARGET_FILE:fault_${program}> ${F_PLAY})
-  set_tests_properties(fault_${name} PROPERTIES TIMEOUT 60 LABELS fault ENVIRONMENT
-    "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=${lib};TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
-endfunction()
+# The fault tests. What fault.sh is told says what the log must hold (JSON lines); launch judges how each rank ends, the programs judge results
+# and times.
+set(fault ${fault_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_GEMM_TIMEOUT=100ms)
+set(staged $<TARGET_FILE:fault_stage>:$<TARGET_FILE:slipring>) # stops or kills a rank where FAULT_AT says (stage.c)
 
 # said(OUT EVENT CRANKS FIELDS): --has options: each of the ranks has a line of that event with those fields after "crank".
 function(said out event cranks fields)
@@ -48,17 +35,20 @@ foreach(n 2 3 4)
   foreach(r RANGE ${last})
     others(rest ${n} ${r})
     all_pass(said "${rest}" rank_absent ${r})
-    slr_fault(absent_${r}_of_${n} RANKS ${n} PLAY gathers LAUNCH --rank ${r} LD_PRELOAD=${SLIPRING_PRELOAD_FIRST} RUN ${said})
+    run(fault_absent_${r}_of_${n} 60 ${fault} ${said} PROCESSES ${n} LAUNCH --rank ${r} LD_PRELOAD=${SLIPRING_PRELOAD_FIRST} PLAY fault_gathers)
   endforeach()
 endforeach()
 foreach(r 0 2)
   others(rest 3 ${r})
   all_pass(said "${rest}" rank_absent ${r})
-  slr_fault(off_${r} RANKS 3 PLAY gathers LAUNCH --rank ${r} SLIPRING_ENABLE=off RUN ${said})
+  run(fault_off_${r} 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank ${r} SLIPRING_ENABLE=off PLAY fault_gathers)
 endforeach()
 
-# Uniform settings: name, value on one rank, as the log shows it, value of the others as the log shows it.
-function(differs setting value logged other)
+# Uniform settings.
+foreach(row # SETTING, its value on one rank, as the log shows it, and that of the others
+    "MIN_BYTES 8K 8192 0" "CHUNKS 3 3 0" "VERIFY 7 7 0" "PROTOCOL pull 1 0" "FLOP_PER_BYTE 30000 30000 6000")
+  separate_arguments(row)
+  list(POP_FRONT row setting value logged other)
   foreach(r 0 1)
     if(r EQUAL 0) # rank 0 is what the others are compared with
       set(values "\"peer\":1,\"setting\":\"SLIPRING_${setting}\",\"peer_value\":${other},\"rank0_value\":${logged}[,}]")
@@ -67,19 +57,14 @@ function(differs setting value logged other)
     endif()
     all_pass(said "0;1;2" settings_differ 1)
     said(said settings_differ "0;1;2" "${values}")
-    slr_fault(differs_${setting}_${r} RANKS 3 PLAY gathers LAUNCH --rank ${r} SLIPRING_${setting}=${value} RUN ${said})
+    run(fault_differs_${setting}_${r} 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank ${r} SLIPRING_${setting}=${value} PLAY fault_gathers)
   endforeach()
-endfunction()
-differs(MIN_BYTES 8K 8192 0)
-differs(CHUNKS 3 3 0)
-differs(VERIFY 7 7 0)
-differs(PROTOCOL pull 1 0)
-differs(FLOP_PER_BYTE 30000 30000 6000)
+endforeach()
 foreach(local SLOT_BYTES=8K LOG=debug FUSE=off STRICT=on CACHE_BYTES=64K AGREE_TIMEOUT=9s STALL_WARN=0 STALL_TIMEOUT=9s)
   string(REGEX REPLACE "=.*" "" short ${local})
   set(said)
   said(said substitute "0;1;2" "\"reason\":\"ring\"")
-  slr_fault(local_${short} RANKS 3 PLAY gathers LAUNCH --rank 1 SLIPRING_${local} RUN ${said})
+  run(fault_local_${short} 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank 1 SLIPRING_${local} PLAY fault_gathers)
 endforeach()
 
 foreach(r 0 1 2)
@@ -90,54 +75,51 @@ foreach(r 0 1 2)
   endif()
   set(said --hasnt "\"event\":\"substitute\"" --has "\"event\":\"version_differs\".*${OTHER_VERSION}")
   said(said communicator "0;1;2" "\"decision\":\"pass\",\"reason\":\"version_differs\",\"peer\":[012][,}]")
-  slr_fault(version_${r} RANKS 3 PLAY gathers LAUNCH --rank ${r} LD_PRELOAD=${lib} RUN ${said})
+  run(fault_version_${r} 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank ${r} LD_PRELOAD=${lib} PLAY fault_gathers)
 endforeach()
 
 # 2. Killed during the agreement. The others go on with NCCL and get its error.
-#    slr_killed(NAME VICTIM ROOT AT REASON-OF-THE-OTHERS): AT is stage.c's FAULT_AT without the action; `root` is the rank that collects.
-function(slr_killed name victim root at reason)
+foreach(row # NAME VICTIM ROOT AT: the rank that collects, and stage.c's FAULT_AT without the action
+    "member_before_hello 1 0 before:send:2" # the first is the token
+    "member_after_hello 1 0 after:send:2"
+    "member_before_answer 2 0 before:recvmsg:1"
+    "member_after_answer 1 2 after:recvmsg:1"
+    "root_before_fallback 2 2 before:sendmsg:1"
+    "root_before_hello 1 1 before:recv:3" # two tokens come first
+    "root_after_hello 2 2 after:recv:4"
+    "root_before_block 0 0 before:memfd_create:1"
+    "root_before_answer 1 1 before:sendmsg:3"
+    "root_after_one_answer 2 2 after:sendmsg:3"
+    "root_after_answers 0 0 after:sendmsg:4")
+  separate_arguments(row)
+  list(POP_FRONT row name victim root at)
   others(rest 3 ${victim})
-  all_pass(said "${rest}" ${reason} ${victim})
-  slr_fault(killed_${name} STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end ${victim} kill --rank ${victim} FAULT_AT=${at}:kill
-    RUN --set FAULT_ROOT=${root} ${said} ${ARGN})
-endfunction()
-# The rank that collects dies before it has said a word to anybody: nobody can know more than its process.
-function(slr_killed_unnamed name victim root at)
-  others(rest 3 ${victim})
-  set(said --hasnt "\"event\":\"substitute\"" --has "\"event\":\"no_meeting\",\"root_pid\":[1-9]")
-  said(said communicator "${rest}" "\"decision\":\"pass\",\"reason\":\"peer_died\"")
-  slr_fault(killed_${name} STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end ${victim} kill --rank ${victim} FAULT_AT=${at}:kill
-    RUN --set FAULT_ROOT=${root} ${said})
-endfunction()
-slr_killed(member_before_hello 1 0 before:send:2 peer_died) # the first is the token
-slr_killed(member_after_hello 1 0 after:send:2 peer_died)
-slr_killed(member_before_answer 2 0 before:recvmsg:1 peer_died)
-slr_killed(member_after_answer 1 2 after:recvmsg:1 peer_died)
-slr_killed_unnamed(root_before_fallback 2 2 before:sendmsg:1)
-slr_killed(root_before_hello 1 1 before:recv:3 peer_died) # two tokens come first
-slr_killed(root_after_hello 2 2 after:recv:4 peer_died)
-slr_killed(root_before_block 0 0 before:memfd_create:1 peer_died)
-slr_killed(root_before_answer 1 1 before:sendmsg:3 peer_died)
-slr_killed(root_after_one_answer 2 2 after:sendmsg:3 peer_died)
-slr_killed(root_after_answers 0 0 after:sendmsg:4 peer_died)
+  all_pass(said "${rest}" peer_died ${victim})
+  if(name STREQUAL root_before_fallback) # before it has said a word to anybody: nobody can know more than its process
+    set(said --hasnt "\"event\":\"substitute\"" --has "\"event\":\"no_meeting\",\"root_pid\":[1-9]")
+    said(said communicator "${rest}" "\"decision\":\"pass\",\"reason\":\"peer_died\"")
+  endif()
+  run(fault_killed_${name} 60 LIB ${staged} ${fault} --set FAULT_ROOT=${root} ${said} PROCESSES 3 LAUNCH --end ${victim} kill --rank ${victim}
+    FAULT_AT=${at}:kill PLAY fault_gathers --must-fail)
+endforeach()
 
 # Before NCCL's own meeting is complete: NCCL fails where it notices (the maker of the unique id died), and else waits, as it does without slipring;
 # then the job starter ends the rest.
 foreach(at before:bind:1 after:listen:1)
   string(REGEX REPLACE "[:1]" "_" short ${at})
-  slr_fault(killed_${short}of_0 STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end 0 kill --rank 0 FAULT_AT=${at}:kill
-    RUN --set FAULT_ROOT=0 --hasnt substitute)
+  run(fault_killed_${short}of_0 60 LIB ${staged} ${fault} --set FAULT_ROOT=0 --hasnt substitute PROCESSES 3 LAUNCH --end 0 kill --rank 0
+    FAULT_AT=${at}:kill PLAY fault_gathers --must-fail)
 endforeach()
 # While the rank that collects accepts the others, which is during NCCL's own meeting: before it is complete or after.
 foreach(at before:accept4:1 after:recv:1)
   string(REGEX REPLACE "[:1]" "_" short ${at})
-  slr_fault(killed_${short}of_0 STAGE RANKS 3 PLAY gathers --must-fail LAUNCH --end 0 kill --rank 0 FAULT_AT=${at}:kill
-    RUN --set FAULT_ROOT=0 --hasnt "\"event\":\"substitute\"")
+  run(fault_killed_${short}of_0 60 LIB ${staged} ${fault} --set FAULT_ROOT=0 --hasnt "\"event\":\"substitute\"" PROCESSES 3 LAUNCH --end 0 kill
+    --rank 0 FAULT_AT=${at}:kill PLAY fault_gathers --must-fail)
 endforeach()
 foreach(at before:bind:1 before:connect:1 after:connect:1 after:send:1)
   string(REGEX REPLACE "[:1]" "_" short ${at})
-  slr_fault(killed_${short}of_2 STAGE RANKS 3 PLAY gathers --must-fail RUN --set FAULT_ROOT=0 --hasnt substitute
-    LAUNCH --term-after 300 --end 0 term --end 1 term --end 2 kill --rank 2 FAULT_AT=${at}:kill)
+  run(fault_killed_${short}of_2 60 LIB ${staged} ${fault} --set FAULT_ROOT=0 --hasnt substitute PROCESSES 3 LAUNCH --term-after 300 --end 0 term
+    --end 1 term --end 2 kill --rank 2 FAULT_AT=${at}:kill PLAY fault_gathers --must-fail)
 endforeach()
 
 # 3. On the device side of the agreement, by the driver's own fault injection. The victim has posted when it imports; for the last, the others are
@@ -148,36 +130,26 @@ foreach(r 0 1 2)
   foreach(call cuMemHostRegister:1 cuStreamBatchMemOp:1 cuMemAlloc:3 cuIpcGetMemHandle:1 cuIpcOpenMemHandle:1 cuIpcOpenMemHandle:2)
     string(REPLACE ":" "_" short ${call})
     if(r EQUAL 1 OR call STREQUAL "cuIpcOpenMemHandle:1")
-      slr_fault(killed_${short}_${r} RANKS 3 PLAY gathers --must-fail RUN ${said}
-        LAUNCH --end ${r} kill --rank ${r} SOFTGPU_FAIL=${call}=kill)
+      run(fault_killed_${short}_${r} 60 ${fault} ${said} PROCESSES 3 LAUNCH --end ${r} kill --rank ${r} SOFTGPU_FAIL=${call}=kill
+        PLAY fault_gathers --must-fail)
     endif()
   endforeach()
   list(GET rest 0 a)
   list(GET rest 1 b)
-  slr_fault(killed_ready_${r} RANKS 3 PLAY gathers --must-fail RUN ${said}
-    LAUNCH --end ${r} kill --rank ${r} SOFTGPU_FAIL=cuIpcOpenMemHandle:2=kill100
-           --rank ${a} SOFTGPU_FAIL=cuIpcOpenMemHandle:1=sleep300 --rank ${b} SOFTGPU_FAIL=cuIpcOpenMemHandle:1=sleep300)
+  run(fault_killed_ready_${r} 60 ${fault} ${said} PROCESSES 3 LAUNCH --end ${r} kill --rank ${r} SOFTGPU_FAIL=cuIpcOpenMemHandle:2=kill100 --rank ${a}
+    SOFTGPU_FAIL=cuIpcOpenMemHandle:1=sleep300 --rank ${b} SOFTGPU_FAIL=cuIpcOpenMemHandle:1=sleep300 PLAY fault_gathers --must-fail)
 endforeach()
 
 # Silent ranks: the others give up, the silent one learns of it when it is back, all are exact through NCCL.
-function(slr_silent name victim root)
+foreach(row "before_hello 1 FAULT_AT=before:send:2:stop" "before_posting 1 FAULT_AT=after:recvmsg:1:stop" "posted 2 SOFTGPU_FAIL=cuIpcOpenMemHandle:1=stop")
+  separate_arguments(row)
+  list(POP_FRONT row name victim at)
   all_pass(said "0;1;2" agreement_timeout ${victim})
-  slr_fault(silent_${name} STAGE RANKS 3 PLAY gathers LAUNCH --cont-after 700 ${ARGN}
-    RUN --set FAULT_ROOT=${root} --set SLIPRING_AGREE_TIMEOUT=300ms ${said})
-endfunction()
-slr_silent(before_hello 1 0 --rank 1 FAULT_AT=before:send:2:stop)
-slr_silent(before_posting 1 0 --rank 1 FAULT_AT=after:recvmsg:1:stop)
-slr_silent(posted 2 0 --rank 2 SOFTGPU_FAIL=cuIpcOpenMemHandle:1=stop)
+  run(fault_silent_${name} 60 LIB ${staged} ${fault} --set FAULT_ROOT=0 --set SLIPRING_AGREE_TIMEOUT=300ms ${said} PROCESSES 3 LAUNCH --cont-after 700
+    --rank ${victim} ${at} PLAY fault_gathers)
+endforeach()
 
 # 4. In flight.
-function(slr_flight scenario victim)
-  cmake_parse_arguments(F "" "NAME;RANKS" "SHARD;RUN;LAUNCH;SAID" ${ARGN})
-  if(NOT F_RANKS)
-    set(F_RANKS 3)
-  endif()
-  slr_fault(flight_${scenario}_${victim}${F_NAME} RANKS ${F_RANKS} PLAY flight ${scenario} ${victim} ${F_SHARD}
-    RUN ${F_RUN} ${F_SAID} LAUNCH ${F_LAUNCH})
-endfunction()
 set(many_pieces --set SLIPRING_CHUNKS=8 --set SLIPRING_SLOT_BYTES=16K)
 set(slow --set SLIPRING_SLOT_BYTES=64K --set SOFTGPU_TIMING=1 --set SOFTGPU_LINK_GBS=0.02) # some 100 ms for the second gather
 
@@ -188,22 +160,26 @@ foreach(victim 0 1 2)
   said(said communicator_failed "${rest}" "\"peer\":[012],\"call\":[12],\"piece\":[0-9]+,\"status\":\"peer_failed\"")
   list(APPEND said --has "\"event\":\"communicator_failed\".*\"peer\":${victim},")
   set(killed --end ${victim} kill)
-  slr_flight(kill-before ${victim} LAUNCH ${killed} SAID ${said} RUN ${many_pieces})
+  run(fault_flight_kill-before_${victim} 60 ${fault} ${many_pieces} ${said} PROCESSES 3 LAUNCH ${killed} PLAY fault_flight kill-before ${victim})
   if(victim EQUAL 1)
-    slr_flight(kill-told ${victim} LAUNCH ${killed} SAID ${said} RUN ${many_pieces})
+    run(fault_flight_kill-told_${victim} 60 ${fault} ${many_pieces} ${said} PROCESSES 3 LAUNCH ${killed} PLAY fault_flight kill-told ${victim})
   endif()
-  slr_flight(kill-between ${victim} LAUNCH ${killed} SAID ${said} RUN ${many_pieces})
-  slr_flight(kill-driver ${victim} NAME _enqueueing SAID ${said} RUN ${many_pieces}
-    LAUNCH ${killed} --rank ${victim} SOFTGPU_FAIL=cuStreamBatchMemOp:370=kill)
-  slr_flight(kill-driver ${victim} NAME _copying SAID ${said} RUN ${slow}
-    LAUNCH ${killed} --rank ${victim} SOFTGPU_FAIL=cuStreamBatchMemOp:100=kill20)
-  slr_flight(abort ${victim} RUN ${many_pieces} --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" SAID ${said})
-  slr_flight(abort-blocked ${victim} SAID ${said} --has "communicator_held_up.*\"crank\":${victim},")
-  slr_flight(abort-full ${victim} RUN --set SOFTGPU_QUEUE=200 SAID --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort")
-  slr_flight(destroy ${victim} SAID ${said})
+  run(fault_flight_kill-between_${victim} 60 ${fault} ${many_pieces} ${said} PROCESSES 3 LAUNCH ${killed} PLAY fault_flight kill-between ${victim})
+  run(fault_flight_kill-driver_${victim}_enqueueing 60 ${fault} ${many_pieces} ${said} PROCESSES 3 LAUNCH ${killed} --rank ${victim}
+    SOFTGPU_FAIL=cuStreamBatchMemOp:370=kill PLAY fault_flight kill-driver ${victim})
+  run(fault_flight_kill-driver_${victim}_copying 60 ${fault} ${slow} ${said} PROCESSES 3 LAUNCH ${killed} --rank ${victim}
+    SOFTGPU_FAIL=cuStreamBatchMemOp:100=kill20 PLAY fault_flight kill-driver ${victim})
+  run(fault_flight_abort_${victim} 60 ${fault} ${many_pieces} --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" ${said} PROCESSES 3
+    PLAY fault_flight abort ${victim})
+  run(fault_flight_abort-blocked_${victim} 60 ${fault} ${said} --has "communicator_held_up.*\"crank\":${victim}," PROCESSES 3
+    PLAY fault_flight abort-blocked ${victim})
+  run(fault_flight_abort-full_${victim} 60 ${fault} --set SOFTGPU_QUEUE=200 --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort"
+    PROCESSES 3 PLAY fault_flight abort-full ${victim})
+  run(fault_flight_destroy_${victim} 60 ${fault} ${said} PROCESSES 3 PLAY fault_flight destroy ${victim})
   set(stalled)
   said(stalled stalled "${rest}" "\"peer\":${victim},")
-  slr_flight(stop ${victim} LAUNCH --cont-after 800 RUN --set SLIPRING_STALL_WARN=200ms SAID ${stalled} --hasnt communicator_failed)
+  run(fault_flight_stop_${victim} 60 ${fault} --set SLIPRING_STALL_WARN=200ms ${stalled} --hasnt communicator_failed PROCESSES 3 LAUNCH --cont-after
+    800 PLAY fault_flight stop ${victim})
   set(stalled)
   said(stalled communicator_failed "${rest}" "\"peer\":[012],\"call\":2.*")
   list(APPEND stalled --has "\"event\":\"communicator_failed\".*\"peer\":${victim},.*\"status\":\"timeout\"")
@@ -212,59 +188,78 @@ foreach(victim 0 1 2)
     if(pieces STREQUAL many)
       set(cut ${many_pieces})
     endif()
-    slr_flight(stop-fails ${victim} NAME _${pieces} LAUNCH --cont-after 3500 SAID ${stalled}
-      RUN --set SLIPRING_STALL_TIMEOUT=500ms ${cut})
+    run(fault_flight_stop-fails_${victim}_${pieces} 60 ${fault} --set SLIPRING_STALL_TIMEOUT=500ms ${cut} ${stalled} PROCESSES 3 LAUNCH --cont-after
+      3500 PLAY fault_flight stop-fails ${victim})
   endforeach()
-  set(late LAUNCH)
+  set(late "")
   foreach(r ${rest})
     list(APPEND late --rank ${r} SOFTGPU_LINK_GBS=0.002)
   endforeach()
   # The slow ones have to be those that read.
-  slr_flight(leave ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --set SLIPRING_PROTOCOL=pull --hasnt communicator_failed)
-  slr_flight(die-early ${victim} ${late} RUN --set SOFTGPU_TIMING=1 --set SLIPRING_PROTOCOL=pull)
+  run(fault_flight_leave_${victim} 60 ${fault} --set SOFTGPU_TIMING=1 --set SLIPRING_PROTOCOL=pull --hasnt communicator_failed PROCESSES 3
+    LAUNCH ${late} PLAY fault_flight leave ${victim})
+  run(fault_flight_die-early_${victim} 60 ${fault} --set SOFTGPU_TIMING=1 --set SLIPRING_PROTOCOL=pull PROCESSES 3 LAUNCH ${late}
+    PLAY fault_flight die-early ${victim})
 endforeach()
 
-slr_fault(thawed RANKS 3 PLAY thawed LAUNCH --cont-after 6000 RUN --set SLIPRING_STALL_TIMEOUT=5s --hasnt communicator_failed)
+run(fault_thawed 60 ${fault} --set SLIPRING_STALL_TIMEOUT=5s --hasnt communicator_failed PROCESSES 3 LAUNCH --cont-after 6000 PLAY fault_thawed)
 
 # The same of reduce-scatters behind the GEMMs that make what they send. With NCCL nobody tells of a dead rank: what does without.
-function(slr_flight_scatter scenario victim)
-  cmake_parse_arguments(F "" "NAME" "RUN;LAUNCH;SAID" ${ARGN})
-  slr_flight(${scenario} ${victim} NAME _scatter${F_NAME} SHARD 256000 scatter LAUNCH ${F_LAUNCH} SAID ${F_SAID}
-    RUN --set SLIPRING_REDUCE_SCATTER=always ${F_RUN})
-endfunction()
 foreach(victim 0 1 2)
   others(rest 3 ${victim})
   set(killed --end ${victim} kill)
-  slr_flight_scatter(stop ${victim} LAUNCH --cont-after 800)
-  slr_flight_scatter(leave-made ${victim})
-  slr_flight_scatter(abort-made ${victim})
+  run(fault_flight_stop_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always PROCESSES 3 LAUNCH --cont-after 800
+    PLAY fault_flight stop ${victim} 256000 scatter)
+  run(fault_flight_leave-made_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always PROCESSES 3
+    PLAY fault_flight leave-made ${victim} 256000 scatter)
+  run(fault_flight_abort-made_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always PROCESSES 3
+    PLAY fault_flight abort-made ${victim} 256000 scatter)
   if(NOT SLIPRING_TEST_SCATTERS)
     continue()
   endif()
   set(said --has "\"event\":\"produced\"")
   said(said communicator_failed "${rest}" "\"peer\":[012],.*\"status\":\"peer_failed\"")
   foreach(scenario kill-before kill-between kill-made kill-unmade kill-told)
-    slr_flight_scatter(${scenario} ${victim} LAUNCH ${killed} SAID ${said})
+    run(fault_flight_${scenario}_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always ${said} PROCESSES 3 LAUNCH ${killed}
+      PLAY fault_flight ${scenario} ${victim} 256000 scatter)
   endforeach()
   # On the way into the call, and while parts travel and are added: some 500 ms, over a slow link.
   foreach(after 1 120 240 360)
-    slr_flight_scatter(kill-before ${victim} NAME _slow_${after} SAID ${said}
-      RUN --set SOFTGPU_TIMING=1 --set SOFTGPU_LINK_GBS=0.001 LAUNCH ${killed} --rank ${victim} FLIGHT_KILL_AFTER=${after})
+    run(fault_flight_kill-before_${victim}_scatter_slow_${after} 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always --set SOFTGPU_TIMING=1
+      --set SOFTGPU_LINK_GBS=0.001 ${said} PROCESSES 3 LAUNCH ${killed} --rank ${victim} FLIGHT_KILL_AFTER=${after}
+      PLAY fault_flight kill-before ${victim} 256000 scatter)
   endforeach()
-  slr_flight_scatter(abort ${victim} RUN --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" SAID ${said})
-  slr_flight_scatter(abort-blocked ${victim} SAID ${said})
-  slr_flight_scatter(abort-ahead ${victim} RUN --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" SAID ${said})
-  slr_flight_scatter(abort-full ${victim} RUN --set SOFTGPU_QUEUE=200 SAID --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort")
-  slr_flight_scatter(destroy ${victim} SAID ${said})
+  run(fault_flight_abort_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always
+    --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" ${said} PROCESSES 3 PLAY fault_flight abort ${victim} 256000 scatter)
+  run(fault_flight_abort-blocked_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always ${said} PROCESSES 3
+    PLAY fault_flight abort-blocked ${victim} 256000 scatter)
+  run(fault_flight_abort-ahead_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always
+    --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" ${said} PROCESSES 3 PLAY fault_flight abort-ahead ${victim} 256000 scatter)
+  run(fault_flight_abort-full_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always --set SOFTGPU_QUEUE=200
+    --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort" PROCESSES 3 PLAY fault_flight abort-full ${victim} 256000 scatter)
+  run(fault_flight_destroy_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always ${said} PROCESSES 3
+    PLAY fault_flight destroy ${victim} 256000 scatter)
   set(stalled)
   said(stalled communicator_failed "${rest}" "\"peer\":[012],")
   list(APPEND stalled --has "\"event\":\"communicator_failed\".*\"peer\":${victim},.*\"status\":\"timeout\"")
-  slr_flight_scatter(stop-fails ${victim} LAUNCH --cont-after 3500 SAID ${stalled} RUN --set SLIPRING_STALL_TIMEOUT=500ms)
+  run(fault_flight_stop-fails_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always --set SLIPRING_STALL_TIMEOUT=500ms ${stalled}
+    PROCESSES 3 LAUNCH --cont-after 3500 PLAY fault_flight stop-fails ${victim} 256000 scatter)
 endforeach()
 
 # 5. The driver refuses: while the communicator connects (calls by slipring: the program has made two allocations and a stream by then) ...
-#    slr_refused(CALL REASON): SOFTGPU_FAIL on each rank in turn; everybody passes and everything is exact. The rank says which call failed, and how.
-function(slr_refused call reason)
+#    SOFTGPU_FAIL on each rank in turn; everybody passes and everything is exact. The rank says which call failed, and how.
+set(refusals "cuMemAlloc:3+ no_staging" "cuIpcGetMemHandle:1 no_ipc" "cuIpcOpenMemHandle:1 no_ipc" "cuIpcOpenMemHandle:2 no_ipc"
+  "cuMemHostRegister:1 no_control_block" "cuMemHostGetDevicePointer:1 no_control_block" "cuStreamBatchMemOp:1 no_stream_memops"
+  "cuStreamWaitValue32:1 no_stream_memops" "cuDevicePrimaryCtxRetain:2=2 driver_call_failed")
+foreach(n 1 2 3 4)
+  list(APPEND refusals "cuStreamCreateWithPriority:${n}=2 driver_call_failed")
+endforeach()
+foreach(n 1 2 3 4 5)
+  list(APPEND refusals "cuEventCreate:${n}=2 driver_call_failed")
+endforeach()
+foreach(row IN LISTS refusals)
+  separate_arguments(row)
+  list(POP_FRONT row call reason)
   string(REGEX REPLACE "=.*" "" short ${call})
   string(REGEX REPLACE "[:+]" "_" short ${short})
   string(REGEX REPLACE ":.*" "" function ${call})
@@ -273,27 +268,12 @@ function(slr_refused call reason)
     if(reason STREQUAL driver_call_failed)
       list(APPEND said --has "\"rank\":${r},.*\"event\":\"cuda_error\",\"call\":\"${function}\",\"error\":\"CUDA_ERROR_OUT_OF_MEMORY\"")
     endif()
-    slr_fault(refused_${short}_${r} RANKS 3 PLAY gathers LAUNCH --rank ${r} SOFTGPU_FAIL=${call} RUN ${said})
+    run(fault_refused_${short}_${r} 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank ${r} SOFTGPU_FAIL=${call} PLAY fault_gathers)
   endforeach()
-endfunction()
-slr_refused(cuMemAlloc:3+ no_staging)
-slr_refused(cuIpcGetMemHandle:1 no_ipc)
-slr_refused(cuIpcOpenMemHandle:1 no_ipc)
-slr_refused(cuIpcOpenMemHandle:2 no_ipc)
-slr_refused(cuMemHostRegister:1 no_control_block)
-slr_refused(cuMemHostGetDevicePointer:1 no_control_block)
-slr_refused(cuStreamBatchMemOp:1 no_stream_memops)
-slr_refused(cuStreamWaitValue32:1 no_stream_memops)
-foreach(n 1 2 3 4)
-  slr_refused(cuStreamCreateWithPriority:${n}=2 driver_call_failed)
 endforeach()
-foreach(n 1 2 3 4 5)
-  slr_refused(cuEventCreate:${n}=2 driver_call_failed)
-endforeach()
-slr_refused(cuDevicePrimaryCtxRetain:2=2 driver_call_failed)
 set(said --has "staging_shrunk")
 said(said substitute "0;1;2" "\"reason\":\"ring\"")
-slr_fault(staging_retried RANKS 3 PLAY gathers LAUNCH --rank 1 SOFTGPU_FAIL=cuMemAlloc:3 RUN ${said})
+run(fault_staging_retried 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank 1 SOFTGPU_FAIL=cuMemAlloc:3 PLAY fault_gathers)
 
 # ... and in a gather. Every rank gets an error.
 foreach(call cuMemcpyAsync cuStreamBatchMemOp cuEventRecord)
@@ -303,63 +283,56 @@ foreach(call cuMemcpyAsync cuStreamBatchMemOp cuEventRecord)
   foreach(r 0 1)
     set(said --has "\"event\":\"cuda_error\",\"call\":\"${call}\"")
     said(said communicator_failed "0;1;2" "\"call\":[12],\"piece\":[0-9]+")
-    slr_flight(driver-error ${r} NAME _${call} LAUNCH --rank ${r} SOFTGPU_FAIL=${call}:${n_${call}} RUN ${many_pieces} SAID ${said})
+    run(fault_flight_driver-error_${r}_${call} 60 ${fault} ${many_pieces} ${said} PROCESSES 3 LAUNCH --rank ${r} SOFTGPU_FAIL=${call}:${n_${call}}
+      PLAY fault_flight driver-error ${r})
   endforeach()
 endforeach()
 
 # Ranks of one process.
 set(said)
 said(said communicator_failed "0;1" "\"peer\":[012]")
-slr_fault(process_abort RANKS 1 PLAY one_process abort 3 RUN ${said} --has "\"event\":\"substitute\"")
+run(fault_process_abort 60 ${fault} ${said} --has "\"event\":\"substitute\"" PROCESSES 1 PLAY fault_one_process abort 3)
 all_pass(said "0;1;2" no_shared_virtual_memory "[012]")
-slr_fault(process_no_shared_memory RANKS 1 PLAY one_process exact 3 LAUNCH --rank 0 SOFTGPU_FAIL=cuMemSetAccess:5 RUN ${said})
+run(fault_process_no_shared_memory 60 ${fault} ${said} PROCESSES 1 LAUNCH --rank 0 SOFTGPU_FAIL=cuMemSetAccess:5 PLAY fault_one_process exact 3)
 foreach(call cuEventCreate:5 cuStreamCreateWithPriority:4)
   string(REPLACE ":" "_" short ${call})
   all_pass(said "0;1;2" driver_call_failed "[012]")
-  slr_fault(process_refused_${short} RANKS 1 PLAY one_process exact 3 LAUNCH --rank 0 SOFTGPU_FAIL=${call} RUN ${said})
+  run(fault_process_refused_${short} 60 ${fault} ${said} PROCESSES 1 LAUNCH --rank 0 SOFTGPU_FAIL=${call} PLAY fault_one_process exact 3)
 endforeach()
 
 # Budgets.
 all_pass(said "0;1;2" no_staging 1)
-slr_fault(budget_none RANKS 3 PLAY gathers LAUNCH --rank 1 SLIPRING_CACHE_BYTES=0 RUN ${said})
+run(fault_budget_none 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank 1 SLIPRING_CACHE_BYTES=0 PLAY fault_gathers)
 set(said --hasnt "\"decision\":\"pass\"")
 said(said connected "0;1;2" "\"slot_bytes\":4096,")
-slr_fault(budget_smallest RANKS 3 PLAY gathers LAUNCH --rank 1 SLIPRING_CACHE_BYTES=8K RUN ${said})
+run(fault_budget_smallest 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank 1 SLIPRING_CACHE_BYTES=8K PLAY fault_gathers)
 # Three fit, with ever smaller slots. Twice over, the same again: their budget has come back. With more, the others stay with NCCL.
 set(said)
 said(said substitute "0;1" "\"reason\":\"ring\"")
 said(said connected "0;1" "\"slot_bytes\":65536,")
 said(said connected "0;1" "\"slot_bytes\":32768,")
 said(said connected "0;1" "\"slot_bytes\":4096,")
-slr_fault(budget_shared RANKS 2 PLAY gathers --comms 3 --rounds 2 RUN --set SLIPRING_SLOT_BYTES=64K --set SLIPRING_CACHE_BYTES=200K ${said}
-  --hasnt "\"slot_bytes\":(16384|8192),|\"decision\":\"pass\"")
+run(fault_budget_shared 60 ${fault} --set SLIPRING_SLOT_BYTES=64K --set SLIPRING_CACHE_BYTES=200K ${said}
+  --hasnt "\"slot_bytes\":(16384|8192),|\"decision\":\"pass\"" PROCESSES 2 PLAY fault_gathers --comms 3 --rounds 2)
 set(said)
 said(said connected "0;1" "\"slot_bytes\":16384,")
 said(said communicator "0;1" "\"decision\":\"pass\",\"reason\":\"no_staging\"")
-slr_fault(budget_exhausted RANKS 2 PLAY gathers --comms 8 --rounds 1 RUN --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_CACHE_BYTES=48K ${said})
+run(fault_budget_exhausted 60 ${fault} --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_CACHE_BYTES=48K ${said} PROCESSES 2
+  PLAY fault_gathers --comms 8 --rounds 1)
 
 # 6. Bad input.
-slr_fault(bad_input RANKS 3 PLAY bad_input RUN --has "\"event\":\"substitute\"" --has bad_argument --has count_zero
-  --hasnt communicator_failed)
-slr_fault(bad_input_overflow RANKS 2 PLAY bad_input overflow RUN --misuse-ok --has bad_argument)
-slr_fault(crowded RANKS 3 PLAY bad_input crowded RUN --set SOFTGPU_DEVICES=2)
-slr_fault(settings RANKS 2 PLAY gathers RUN --set SLIPRING_CHUNKS=banana --set SLIPRING_MINBYTES=5 --set SLIPRING_SLOT_BYTES=12Q
-  --has "\"event\":\"substitute\"" --has "\"level\":\"warn\".*SLIPRING_CHUNKS.*banana" --has "\"level\":\"warn\".*SLIPRING_MINBYTES.*SLIPRING_MIN_BYTES"
-  --has "\"level\":\"warn\".*SLIPRING_SLOT_BYTES.*12Q")
+run(fault_bad_input 60 ${fault} --has "\"event\":\"substitute\"" --has bad_argument --has count_zero --hasnt communicator_failed PROCESSES 3
+  PLAY fault_bad_input)
+run(fault_bad_input_overflow 60 ${fault} --misuse-ok --has bad_argument PROCESSES 2 PLAY fault_bad_input overflow)
+run(fault_crowded 60 ${fault} --set SOFTGPU_DEVICES=2 PROCESSES 3 PLAY fault_bad_input crowded)
+run(fault_settings 60 ${fault} --set SLIPRING_CHUNKS=banana --set SLIPRING_MINBYTES=5 --set SLIPRING_SLOT_BYTES=12Q --has "\"event\":\"substitute\""
+  --has "\"level\":\"warn\".*SLIPRING_CHUNKS.*banana" --has "\"level\":\"warn\".*SLIPRING_MINBYTES.*SLIPRING_MIN_BYTES"
+  --has "\"level\":\"warn\".*SLIPRING_SLOT_BYTES.*12Q" PROCESSES 2 PLAY fault_gathers)
 
 # 7. kill -9 of everything, at random times.
-add_test(NAME fault_kill_all COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/kill_all.sh 20 $<TARGET_FILE:fault_launch> $<TARGET_FILE:fault_gathers>)
-set_tests_properties(fault_kill_all PROPERTIES TIMEOUT 120 LABELS fault ENVIRONMENT
-  "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:slipring>;TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
+run(fault_kill_all 120 ${CMAKE_CURRENT_SOURCE_DIR}/kill_all.sh 20 $<TARGET_FILE:fault_launch> $<TARGET_FILE:fault_gathers>)
 # 8. Gone while the others hang in a GEMM (hung.c), or while NCCL has the gather in the trials.
-function(slr_hung scenario victim)
-  cmake_parse_arguments(F "" "NAME;RANKS" "RUN;LAUNCH;PLAY" ${ARGN})
-  if(NOT F_RANKS)
-    set(F_RANKS 3)
-  endif()
-  slr_fault(hung_${scenario}_${victim}${F_NAME} RANKS ${F_RANKS} PLAY hung ${scenario} ${victim} ${F_PLAY}
-    RUN --set SLIPRING_GEMM_TIMEOUT=100ms ${F_RUN} LAUNCH ${F_LAUNCH})
-endfunction()
+set(hung ${fault} --set SLIPRING_GEMM_TIMEOUT=100ms)
 set(told --has "\"event\":\"gemm_told\"" --has "\"event\":\"communicator_failed\"")
 set(untold --hasnt "\"event\":\"gemm_told\"")
 set(slow --set SLIPRING_FUSE=off --set SOFTGPU_FAIL=cuLaunchKernel:1+=sleep400) # each GEMM, for four times as long as one may hang
@@ -367,127 +340,134 @@ set(well --hasnt "\"event\":\"(gemm_told|communicator_failed)\"")
 set(trials --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=2 --has "\"reason\":\"trial\"")
 foreach(victim 0 1)
   set(killed --end ${victim} kill)
-  slr_hung(gemm-killed ${victim} LAUNCH ${killed} RUN ${told})
-  slr_hung(gemm-killed ${victim} NAME _trials RANKS 2 LAUNCH ${killed} RUN --set SLIPRING_TRIALS=1 ${told})
-  slr_hung(gemm-killed ${victim} NAME _whole RANKS 2 LAUNCH ${killed} RUN --set SLIPRING_FUSE=off ${told})
-  slr_hung(gemm-aborted ${victim} RUN ${told})
-  slr_hung(gemm-aborted ${victim} NAME _late RUN --set SLIPRING_GEMM_TIMEOUT=900ms ${told}) # peers have raised their words by then
-  slr_hung(gemm-aborted ${victim} NAME _threads RANKS 1 PLAY threads RUN ${told})
-  slr_hung(turn-aborted ${victim} NAME _threads RANKS 1 PLAY threads RUN ${trials} --has "communicator_failed.*ncclCommAbort")
-  slr_hung(gemm-stopped ${victim} LAUNCH --cont-after 4000 RUN --set SLIPRING_STALL_TIMEOUT=500ms ${told})
-  slr_hung(gemm-two ${victim} LAUNCH ${killed} RUN ${told})
-  slr_hung(gemm-ends ${victim} RUN ${well})
-  slr_hung(gemm-spared ${victim} RUN ${slow} --has "\"event\":\"communicator_failed\"" ${untold})
-  slr_hung(gemm-after ${victim} LAUNCH ${killed} RUN ${slow} ${told})
-  slr_hung(gemm-behind ${victim} LAUNCH ${killed} RUN --has "\"event\":\"communicator_failed\"" ${untold})
+  run(fault_hung_gemm-killed_${victim} 60 ${hung} ${told} PROCESSES 3 LAUNCH ${killed} PLAY fault_hung gemm-killed ${victim})
+  run(fault_hung_gemm-killed_${victim}_trials 60 ${hung} --set SLIPRING_TRIALS=1 ${told} PROCESSES 2 LAUNCH ${killed}
+    PLAY fault_hung gemm-killed ${victim})
+  run(fault_hung_gemm-killed_${victim}_whole 60 ${hung} --set SLIPRING_FUSE=off ${told} PROCESSES 2 LAUNCH ${killed}
+    PLAY fault_hung gemm-killed ${victim})
+  run(fault_hung_gemm-aborted_${victim} 60 ${hung} ${told} PROCESSES 3 PLAY fault_hung gemm-aborted ${victim})
+  run(fault_hung_gemm-aborted_${victim}_late 60 ${hung} --set SLIPRING_GEMM_TIMEOUT=900ms ${told} PROCESSES 3 PLAY fault_hung gemm-aborted ${victim}) # peers have raised their words by then
+  run(fault_hung_gemm-aborted_${victim}_threads 60 ${hung} ${told} PROCESSES 1 PLAY fault_hung gemm-aborted ${victim} threads)
+  run(fault_hung_turn-aborted_${victim}_threads 60 ${hung} ${trials} --has "communicator_failed.*ncclCommAbort" PROCESSES 1
+    PLAY fault_hung turn-aborted ${victim} threads)
+  run(fault_hung_gemm-stopped_${victim} 60 ${hung} --set SLIPRING_STALL_TIMEOUT=500ms ${told} PROCESSES 3 LAUNCH --cont-after 4000
+    PLAY fault_hung gemm-stopped ${victim})
+  run(fault_hung_gemm-two_${victim} 60 ${hung} ${told} PROCESSES 3 LAUNCH ${killed} PLAY fault_hung gemm-two ${victim})
+  run(fault_hung_gemm-ends_${victim} 60 ${hung} ${well} PROCESSES 3 PLAY fault_hung gemm-ends ${victim})
+  run(fault_hung_gemm-spared_${victim} 60 ${hung} ${slow} --has "\"event\":\"communicator_failed\"" ${untold} PROCESSES 3
+    PLAY fault_hung gemm-spared ${victim})
+  run(fault_hung_gemm-after_${victim} 60 ${hung} ${slow} ${told} PROCESSES 3 LAUNCH ${killed} PLAY fault_hung gemm-after ${victim})
+  run(fault_hung_gemm-behind_${victim} 60 ${hung} --has "\"event\":\"communicator_failed\"" ${untold} PROCESSES 3 LAUNCH ${killed}
+    PLAY fault_hung gemm-behind ${victim})
   foreach(ms 20 100 130 160 190 220)
-    slr_hung(gemm-edge ${victim} NAME _${ms} RANKS 2 LAUNCH ${killed}
-      RUN --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep${ms} --has "\"event\":\"communicator_failed\"")
+    run(fault_hung_gemm-edge_${victim}_${ms} 60 ${hung} --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep${ms}
+      --has "\"event\":\"communicator_failed\"" PROCESSES 2 LAUNCH ${killed} PLAY fault_hung gemm-edge ${victim})
   endforeach()
-  slr_hung(gemm-edge ${victim} NAME _default RANKS 2 LAUNCH ${killed}
-    RUN --set SLIPRING_GEMM_TIMEOUT=10s --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep900
-    --has "\"event\":\"communicator_failed\"" ${untold})
-  slr_hung(turn-killed ${victim} LAUNCH ${killed} RUN ${trials} --has "communicator_failed.*NCCL's in the trials")
-  slr_hung(turn-killed ${victim} NAME _grouped PLAY grouped LAUNCH ${killed} RUN ${trials} --has "communicator_failed.*NCCL's in the trials")
-  slr_hung(turn-aborted ${victim} RUN ${trials} --has "communicator_failed.*ncclCommAbort")
+  run(fault_hung_gemm-edge_${victim}_default 60 ${hung} --set SLIPRING_GEMM_TIMEOUT=10s --set CUDA_MODULE_LOADING=EAGER
+    --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep900 --has "\"event\":\"communicator_failed\"" ${untold} PROCESSES 2 LAUNCH ${killed}
+    PLAY fault_hung gemm-edge ${victim})
+  run(fault_hung_turn-killed_${victim} 60 ${hung} ${trials} --has "communicator_failed.*NCCL's in the trials" PROCESSES 3 LAUNCH ${killed}
+    PLAY fault_hung turn-killed ${victim})
+  run(fault_hung_turn-killed_${victim}_grouped 60 ${hung} ${trials} --has "communicator_failed.*NCCL's in the trials" PROCESSES 3 LAUNCH ${killed}
+    PLAY fault_hung turn-killed ${victim} grouped)
+  run(fault_hung_turn-aborted_${victim} 60 ${hung} ${trials} --has "communicator_failed.*ncclCommAbort" PROCESSES 3
+    PLAY fault_hung turn-aborted ${victim})
   others(rest 3 ${victim})
-  set(late LAUNCH)
+  set(late "")
   foreach(r ${rest}) # their words come late, those of NCCL's calls as well
     list(APPEND late --rank ${r} SOFTGPU_FAIL=cuStreamWriteValue32:1+=sleep200)
   endforeach()
-  slr_hung(turn-ends ${victim} RUN ${trials} ${well} ${late})
-  slr_hung(turn-ends ${victim} NAME _grouped PLAY grouped RUN ${trials} ${well} ${late})
+  run(fault_hung_turn-ends_${victim} 60 ${hung} ${trials} ${well} PROCESSES 3 LAUNCH ${late} PLAY fault_hung turn-ends ${victim})
+  run(fault_hung_turn-ends_${victim}_grouped 60 ${hung} ${trials} ${well} PROCESSES 3 LAUNCH ${late} PLAY fault_hung turn-ends ${victim} grouped)
 endforeach()
 
 # 9. Gone while the others hang inside of a call of NCCL (called.c).
-function(slr_called scenario victim)
-  cmake_parse_arguments(F "" "NAME;RANKS" "RUN;LAUNCH;PLAY" ${ARGN})
-  if(NOT F_RANKS)
-    set(F_RANKS 3)
-  endif()
-  slr_fault(called_${scenario}_${victim}${F_NAME} RANKS ${F_RANKS} PLAY called ${scenario} ${victim} ${F_PLAY}
-    RUN --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=0 --set SOFTGPU_NCCL_CONNECT=1 ${F_RUN} LAUNCH ${F_LAUNCH})
-endfunction()
+set(called ${fault} --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=0 --set SOFTGPU_NCCL_CONNECT=1)
 set(in_turn --has "\"reason\":\"trial\"" --has "\"event\":\"nccl_told\"" --has "\"event\":\"communicator_failed\"")
 set(loads --set SOFTGPU_NCCL_CONNECT=2)
 set(left --set SLIPRING_MIN_BYTES=4K --set SLIPRING_REDUCE_SCATTER=always --set SLIPRING_GEMM_TIMEOUT=100ms --has "\"event\":\"communicator_failed\"")
 foreach(victim 0 1)
-  set(killed LAUNCH --end ${victim} kill)
+  set(killed --end ${victim} kill)
   foreach(ranks 2 3)
-    slr_called(turn-killed ${victim} NAME _of_${ranks} RANKS ${ranks} ${killed} RUN ${in_turn})
-    slr_called(turn-held ${victim} NAME _of_${ranks} RANKS ${ranks} ${killed} RUN ${in_turn} ${loads})
+    run(fault_called_turn-killed_${victim}_of_${ranks} 60 ${called} ${in_turn} PROCESSES ${ranks} LAUNCH ${killed}
+      PLAY fault_called turn-killed ${victim})
+    run(fault_called_turn-held_${victim}_of_${ranks} 60 ${called} ${in_turn} ${loads} PROCESSES ${ranks} LAUNCH ${killed}
+      PLAY fault_called turn-held ${victim})
   endforeach()
   foreach(form grouped scatter)
-    slr_called(turn-killed ${victim} NAME _${form} PLAY ${form} ${killed} RUN ${in_turn})
-    slr_called(turn-held ${victim} NAME _${form} PLAY ${form} ${killed} RUN ${in_turn} ${loads})
-    slr_called(turn-aborted ${victim} NAME _threads_${form} RANKS 1 PLAY ${form} threads RUN ${in_turn})
+    run(fault_called_turn-killed_${victim}_${form} 60 ${called} ${in_turn} PROCESSES 3 LAUNCH ${killed}
+      PLAY fault_called turn-killed ${victim} ${form})
+    run(fault_called_turn-held_${victim}_${form} 60 ${called} ${in_turn} ${loads} PROCESSES 3 LAUNCH ${killed}
+      PLAY fault_called turn-held ${victim} ${form})
+    run(fault_called_turn-aborted_${victim}_threads_${form} 60 ${called} ${in_turn} PROCESSES 1
+      PLAY fault_called turn-aborted ${victim} ${form} threads)
   endforeach()
-  slr_called(turn-aborted ${victim} RUN ${in_turn})
-  slr_called(turn-aborted ${victim} NAME _threads RANKS 1 PLAY threads RUN ${in_turn})
+  run(fault_called_turn-aborted_${victim} 60 ${called} ${in_turn} PROCESSES 3 PLAY fault_called turn-aborted ${victim})
+  run(fault_called_turn-aborted_${victim}_threads 60 ${called} ${in_turn} PROCESSES 1 PLAY fault_called turn-aborted ${victim} threads)
   foreach(form alone grouped scatter)
-    slr_called(left-killed ${victim} NAME _${form} PLAY ${form} ${killed} RUN ${left} --has "\"event\":\"nccl_told\"")
+    run(fault_called_left-killed_${victim}_${form} 60 ${called} ${left} --has "\"event\":\"nccl_told\"" PROCESSES 3 LAUNCH ${killed}
+      PLAY fault_called left-killed ${victim} ${form})
   endforeach()
-  slr_called(left-spared ${victim} ${killed} RUN ${left} --hasnt "\"event\":\"nccl_told\"")
-  slr_called(freed ${victim} ${killed} RUN --hasnt "\"event\":\"nccl_told\"" --has "\"event\":\"communicator_failed\"")
+  run(fault_called_left-spared_${victim} 60 ${called} ${left} --hasnt "\"event\":\"nccl_told\"" PROCESSES 3 LAUNCH ${killed}
+    PLAY fault_called left-spared ${victim})
+  run(fault_called_freed_${victim} 60 ${called} --hasnt "\"event\":\"nccl_told\"" --has "\"event\":\"communicator_failed\"" PROCESSES 3
+    LAUNCH ${killed} PLAY fault_called freed ${victim})
 endforeach()
 
-slr_fault(process_turn RANKS 1 PLAY one_process turn 3 RUN ${trials} --has "communicator_failed.*ncclCommAbort")
+run(fault_process_turn 60 ${fault} ${trials} --has "communicator_failed.*ncclCommAbort" PROCESSES 1 PLAY fault_one_process turn 3)
 
 # Mutants: what each of them leaves out, the tests above have to find.
-#    slr_hung_caught(MUTANT EXPECTED as of slr_fault...)
-function(slr_hung_caught name expected)
-  if(SLIPRING_SANITIZE)
-    return()
-  endif()
-  cmake_parse_arguments(F "" "" "PLAY;RUN;LAUNCH" ${ARGN})
-  mutant(${name})
-  list(POP_FRONT F_PLAY ranks)
-  add_test(NAME fault_mutant_${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/caught.sh ${expected}
-    ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh --set SLIPRING_MIN_BYTES=0 --set SLIPRING_GEMM_TIMEOUT=100ms ${F_RUN} --
-    $<TARGET_FILE:fault_launch> --seconds 6 ${F_LAUNCH} ${ranks} -- ${F_PLAY})
-  set_tests_properties(fault_mutant_${name} PROPERTIES TIMEOUT 60 LABELS fault ENVIRONMENT
-    "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:mutant_${name}>;TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
-endfunction()
-set(killed LAUNCH --end 1 kill)
-set(hung $<TARGET_FILE:fault_hung>)
-slr_hung_caught(hung_not_told "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
-slr_hung_caught(hung_success "the GEMM returns 0" PLAY 2 ${hung} gemm-killed 1 ${killed})
-slr_hung_caught(hung_not_released "rank 0 hangs" PLAY 2 ${hung} gemm-killed 1 ${killed})
-slr_hung_caught(hung_stopped "the GEMM returns after|rank 0 hangs" PLAY 2 ${hung} gemm-stopped 1 LAUNCH --cont-after 4000
-  RUN --set SLIPRING_STALL_TIMEOUT=500ms)
-slr_hung_caught(hung_once "rank 0 hangs" PLAY 2 ${hung} gemm-two 1 ${killed})
-slr_hung_caught(hung_all_told "shard is wrong" PLAY 2 ${hung} gemm-edge 1 ${killed}
-  RUN --set CUDA_MODULE_LOADING=EAGER --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep100)
-slr_hung_caught(hung_idle_tells "status 13" PLAY 3 ${hung} gemm-spared 1 RUN ${slow})
-slr_hung_caught(hung_goes_on "status 13" PLAY 3 ${hung} gemm-after 1 ${killed} RUN ${slow})
-slr_hung_caught(hung_behind "status 13" PLAY 3 ${hung} gemm-behind 1 ${killed})
-slr_hung_caught(hung_raised "status 13" PLAY 3 ${hung} gemm-behind 1 ${killed})
-slr_hung_caught(turn_not_seen "neither done nor in error" PLAY 2 ${hung} turn-killed 1 ${killed} RUN ${trials})
-slr_hung_caught(turn_at_once "an error|remote process exited" PLAY 2 ${hung} turn-ends 1 RUN ${trials}
-  LAUNCH --rank 0 SOFTGPU_FAIL=cuStreamWriteValue32:1+=sleep200)
-slr_hung_caught(turn_no_groups "neither done nor in error" PLAY 2 ${hung} turn-killed 1 grouped ${killed} RUN ${trials})
-slr_hung_caught(turn_abort "no log line matches: communicator_failed.*ncclCommAbort" PLAY 3 ${hung} turn-aborted 1
-  RUN ${trials} --has "communicator_failed.*ncclCommAbort")
-slr_hung_caught(turn_freed "misuse" PLAY 1 $<TARGET_FILE:fault_one_process> turn 3 RUN ${trials})
-set(called $<TARGET_FILE:fault_called>)
+set(killed --end 1 kill)
+run(fault_mutant_hung_not_told 60 WITH hung_not_told ${caught_sh} "rank 0 hangs" ${fault} PROCESSES 2 LAUNCH --seconds 6 ${killed}
+  PLAY fault_hung gemm-killed 1)
+run(fault_mutant_hung_success 60 WITH hung_success ${caught_sh} "the GEMM returns 0" ${fault} PROCESSES 2 LAUNCH --seconds 6 ${killed}
+  PLAY fault_hung gemm-killed 1)
+run(fault_mutant_hung_not_released 60 WITH hung_not_released ${caught_sh} "rank 0 hangs" ${fault} PROCESSES 2 LAUNCH --seconds 6 ${killed}
+  PLAY fault_hung gemm-killed 1)
+run(fault_mutant_hung_stopped 60 WITH hung_stopped ${caught_sh} "the GEMM returns after|rank 0 hangs" ${fault} --set SLIPRING_STALL_TIMEOUT=500ms
+  PROCESSES 2 LAUNCH --seconds 6 --cont-after 4000 PLAY fault_hung gemm-stopped 1)
+run(fault_mutant_hung_once 60 WITH hung_once ${caught_sh} "rank 0 hangs" ${fault} PROCESSES 2 LAUNCH --seconds 6 ${killed} PLAY fault_hung gemm-two 1)
+run(fault_mutant_hung_all_told 60 WITH hung_all_told ${caught_sh} "shard is wrong" ${fault} --set CUDA_MODULE_LOADING=EAGER
+  --set SOFTGPU_FAIL=cuLaunchKernel:1=sleep100 PROCESSES 2 LAUNCH --seconds 6 ${killed} PLAY fault_hung gemm-edge 1)
+run(fault_mutant_hung_idle_tells 60 WITH hung_idle_tells ${caught_sh} "status 13" ${fault} ${slow} PROCESSES 3 LAUNCH --seconds 6
+  PLAY fault_hung gemm-spared 1)
+run(fault_mutant_hung_goes_on 60 WITH hung_goes_on ${caught_sh} "status 13" ${fault} ${slow} PROCESSES 3 LAUNCH --seconds 6 ${killed}
+  PLAY fault_hung gemm-after 1)
+run(fault_mutant_hung_behind 60 WITH hung_behind ${caught_sh} "status 13" ${fault} PROCESSES 3 LAUNCH --seconds 6 ${killed}
+  PLAY fault_hung gemm-behind 1)
+run(fault_mutant_hung_raised 60 WITH hung_raised ${caught_sh} "status 13" ${fault} PROCESSES 3 LAUNCH --seconds 6 ${killed}
+  PLAY fault_hung gemm-behind 1)
+run(fault_mutant_turn_not_seen 60 WITH turn_not_seen ${caught_sh} "neither done nor in error" ${fault} ${trials} PROCESSES 2 LAUNCH --seconds 6
+  ${killed} PLAY fault_hung turn-killed 1)
+run(fault_mutant_turn_at_once 60 WITH turn_at_once ${caught_sh} "an error|remote process exited" ${fault} ${trials} PROCESSES 2 LAUNCH --seconds 6
+  --rank 0 SOFTGPU_FAIL=cuStreamWriteValue32:1+=sleep200 PLAY fault_hung turn-ends 1)
+run(fault_mutant_turn_no_groups 60 WITH turn_no_groups ${caught_sh} "neither done nor in error" ${fault} ${trials} PROCESSES 2 LAUNCH --seconds 6
+  ${killed} PLAY fault_hung turn-killed 1 grouped)
+run(fault_mutant_turn_abort 60 WITH turn_abort ${caught_sh} "no log line matches: communicator_failed.*ncclCommAbort" ${fault} ${trials}
+  --has "communicator_failed.*ncclCommAbort" PROCESSES 3 LAUNCH --seconds 6 PLAY fault_hung turn-aborted 1)
+run(fault_mutant_turn_freed 60 WITH turn_freed ${caught_sh} "misuse" ${fault} ${trials} PROCESSES 1 LAUNCH --seconds 6 PLAY fault_one_process turn 3)
 set(in_turn --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=0 --set SOFTGPU_NCCL_CONNECT=1)
-slr_hung_caught(called_not_told "rank 0 hangs" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
-slr_hung_caught(called_not_entered "rank 0 hangs" PLAY 2 ${called} turn-killed 1 scatter ${killed} RUN ${in_turn})
-slr_hung_caught(called_no_groups "the call returns" PLAY 2 ${called} turn-killed 1 grouped ${killed} RUN ${in_turn})
-slr_hung_caught(called_success "the call returns" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
-slr_hung_caught(called_not_released "rank 0 hangs" PLAY 2 ${called} turn-held 1 ${killed} RUN ${in_turn} ${loads})
-slr_hung_caught(called_by_others "NCCL error|remote process exited|ncclRemoteError" PLAY 3 ${called} left-spared 1 ${killed}
-  RUN --set SOFTGPU_NCCL_CONNECT=1 --set SLIPRING_MIN_BYTES=4K)
-slr_hung_caught(called_not_ended "rank 0 hangs" PLAY 2 ${called} turn-killed 1 ${killed} RUN ${in_turn})
+run(fault_mutant_called_not_told 60 WITH called_not_told ${caught_sh} "rank 0 hangs" ${fault} ${in_turn} PROCESSES 2 LAUNCH --seconds 6 ${killed}
+  PLAY fault_called turn-killed 1)
+run(fault_mutant_called_not_entered 60 WITH called_not_entered ${caught_sh} "rank 0 hangs" ${fault} ${in_turn} PROCESSES 2 LAUNCH --seconds 6
+  ${killed} PLAY fault_called turn-killed 1 scatter)
+run(fault_mutant_called_no_groups 60 WITH called_no_groups ${caught_sh} "the call returns" ${fault} ${in_turn} PROCESSES 2 LAUNCH --seconds 6
+  ${killed} PLAY fault_called turn-killed 1 grouped)
+run(fault_mutant_called_success 60 WITH called_success ${caught_sh} "the call returns" ${fault} ${in_turn} PROCESSES 2 LAUNCH --seconds 6 ${killed}
+  PLAY fault_called turn-killed 1)
+run(fault_mutant_called_not_released 60 WITH called_not_released ${caught_sh} "rank 0 hangs" ${fault} ${in_turn} ${loads} PROCESSES 2 LAUNCH --seconds
+  6 ${killed} PLAY fault_called turn-held 1)
+run(fault_mutant_called_by_others 60 WITH called_by_others ${caught_sh} "NCCL error|remote process exited|ncclRemoteError" ${fault}
+  --set SOFTGPU_NCCL_CONNECT=1 --set SLIPRING_MIN_BYTES=4K PROCESSES 3 LAUNCH --seconds 6 ${killed} PLAY fault_called left-spared 1)
+run(fault_mutant_called_not_ended 60 WITH called_not_ended ${caught_sh} "rank 0 hangs" ${fault} ${in_turn} PROCESSES 2 LAUNCH --seconds 6 ${killed}
+  PLAY fault_called turn-killed 1)
 if(SLIPRING_TEST_SCATTERS)
-  slr_hung_caught(scatter_unbroken "of the sum is" PLAY 3 $<TARGET_FILE:fault_flight> abort-ahead 1 256000 scatter
-    RUN --set SLIPRING_REDUCE_SCATTER=always)
+  run(fault_mutant_scatter_unbroken 60 WITH scatter_unbroken ${caught_sh} "of the sum is" ${fault} --set SLIPRING_REDUCE_SCATTER=always PROCESSES 3
+    LAUNCH --seconds 6 PLAY fault_flight abort-ahead 1 256000 scatter)
 endif()
 
 # What fault.sh finds, and what of others it does not. Alone: what it leaves for a moment others would find, too.
 if(NOT SLIPRING_SANITIZE)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  add_test(NAME fault_left COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/left.py ${CMAKE_CURRENT_SOURCE_DIR}/fault.sh)
-  set_tests_properties(fault_left PROPERTIES TIMEOUT 60 RUN_SERIAL ON LABELS fault ENVIRONMENT
-    "SOFTGPU_DIR=${SOFTGPU_DIR};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+  run(fault_left 60 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/left.py ${fault_sh} PROPERTIES RUN_SERIAL ON)
 endif()

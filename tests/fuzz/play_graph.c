@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captures and launches. The device code that turns a loop is the software GPU's (../softgpu/softgpu.h). */
+/* Captures and launches. The device code that turns a loop is the software GPU's (../../softgpu/softgpu.h). */
 #include "play.h"
 
 #include <dlfcn.h>

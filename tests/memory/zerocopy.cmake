@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Shards that are taken from the sender's block (zero-copy) or written into the receiver's buffer (pushed): whole programs on the
 # software GPU, and mutants of the library that they must catch. Every program also passes without slipring.
-set(run ${CMAKE_CURRENT_SOURCE_DIR}/../programs/run.sh)
 set(counts ${CMAKE_CURRENT_SOURCE_DIR}/zero_counts.sh)
-set(zero_env "SOFTGPU_DIR=${SOFTGPU_DIR};TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
-
-add_library(zero_common OBJECT zero.c ../order/forms.c ../programs/ranks.c)
-target_link_libraries(zero_common PUBLIC slipring_cuda_headers)
-
-function(zero_program name)
-  add_executable(zero_${name} zero_${name}.c)
-  target_link_libraries(zero_${name} PRIVATE zero_common softgpu_cudart softgpu_cublas softgpu_nccl pthread)
-  target_link_options(zero_${name} PRIVATE -Wl,--allow-shlib-undefined -Wl,--unresolved-symbols=ignore-in-shared-libs)
-  set_target_properties(zero_${name} PROPERTIES SKIP_BUILD_RPATH ON)
-endfunction()
 
 # How often a shard goes which way depends on which rank comes first, so on the machine's load. Without SLIPRING_LONG_TESTS the conditions on such
-# counts are left out (results, order and misuse are checked all the same), and so are long runs and most mutants.
-set(zero_long "_1000$|_slow$|_slow_open_|^group_|^ahead_|^deep_|^plain_|_chunks$|^mutant_(not_passed|unpin_early|owner_ignores)")
+# counts are left out (results, order and misuse are checked all the same), and so are long runs.
+set(zero_long "_1000$|_slow$|_slow_open_|^group_|^ahead_|^deep_|^plain_|_chunks$")
 
-# zero(NAME TIMEOUT counts.sh-arguments...)
+# zero(NAME TIMEOUT counts.sh-arguments...): run(), without what is for SLIPRING_LONG_TESTS.
+set(zero ${counts} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_SLOT_BYTES=256K)
 function(zero name timeout)
   if(NOT SLIPRING_LONG_TESTS)
     if(name MATCHES "${zero_long}")
@@ -28,7 +17,7 @@ function(zero name timeout)
     set(kept)
     set(skip FALSE)
     foreach(argument IN LISTS ARGN)
-      if(argument STREQUAL "--want" AND NOT name MATCHES "^mutant_")
+      if(argument STREQUAL "--want")
         set(skip TRUE)
       elseif(skip)
         set(skip FALSE)
@@ -38,32 +27,14 @@ function(zero name timeout)
     endforeach()
     set(ARGN ${kept})
   endif()
-  add_test(NAME zero_${name} COMMAND ${counts} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_SLOT_BYTES=256K
-    ${ARGN})
-  set_tests_properties(zero_${name} PROPERTIES TIMEOUT ${timeout} LABELS zero
-    ENVIRONMENT "${zero_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+  run(zero_${name} ${timeout} ${zero} ${ARGN})
 endfunction()
 
 set(ring_only --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\"")
 
-# zero_caught(MUTANT counts.sh-arguments...): fails with the mutant.
-function(zero_caught mutant)
-  if(SLIPRING_SANITIZE)
-    return()
-  endif()
-  zero(mutant_${mutant} 300 ${ARGN})
-  if(NOT TEST zero_mutant_${mutant})
-    return()
-  endif()
-  set_tests_properties(zero_mutant_${mutant} PROPERTIES
-    ENVIRONMENT "${zero_env};SLIPRING_LIB=$<TARGET_FILE:mutant_zero_${mutant}>;MUTANT=1")
-endfunction()
-
-zero_program(churn)
-zero_program(late)
-zero_program(blocks)
-zero_program(expect)
-zero_program(given)
+foreach(name churn late blocks expect given)
+  program(zero_${name} zero_${name}.c LIBS zero forms ranks cudart cublas nccl)
+endforeach()
 set(expect $<TARGET_FILE:zero_expect>)
 set(churn $<TARGET_FILE:zero_churn>)
 set(late $<TARGET_FILE:zero_late>)
@@ -85,9 +56,7 @@ foreach(n 2 4)
   endforeach()
 endforeach()
 # Always, also in the short run: after a thousand iterations each block has been opened once, and no more.
-add_test(NAME zero_opens COMMAND ${counts} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_SLOT_BYTES=256K ${put} ${ring_only}
-  --want "imports_0 == 6 && imports_1 == 6 && import_closes == 12" -- ${churn} 2 1000 stable)
-set_tests_properties(zero_opens PROPERTIES TIMEOUT 120 LABELS zero ENVIRONMENT "${zero_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+run(zero_opens 120 ${zero} ${put} ${ring_only} --want "imports_0 == 6 && imports_1 == 6 && import_closes == 12" -- ${churn} 2 1000 stable)
 # One rank sends from another block every time, or from memory that is not known: it stages, the others do not.
 zero(grow_pull 300 ${pull} ${ring_only} --want "zero_copy_2 * 10 < staged_2" --want "zero_copy_0 * 5 > staged_0"
   --want "zero_copy_1 * 5 > staged_1" -- ${churn} 3 300 stable grow)
@@ -192,10 +161,7 @@ endforeach()
 # ---- a peer that dies, with blocks being mapped and closed ----
 # The survivors ask for errors only between calls, and have no watchdog: in a full queue behind a dead peer nobody could tell them.
 foreach(ms 900 1030 1410 1700)
-  add_test(NAME zero_die_${ms} COMMAND ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC_MIN=4K
-    --has "communicator_failed" -- ${blocks} 3 die ${ms})
-  set_tests_properties(zero_die_${ms} PROPERTIES TIMEOUT 60 LABELS zero
-    ENVIRONMENT "${zero_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+  run(zero_die_${ms} 60 ${run_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC_MIN=4K --has "communicator_failed" -- ${blocks} 3 die ${ms})
 endforeach()
 
 # ---- faults of the driver ----
@@ -207,51 +173,32 @@ foreach(case "cuMemAlloc_v2 5 9" "cuIpcGetMemHandle 1 4" "cuIpcOpenMemHandle_v2 
     set(protocols pull put)
   endif()
   foreach(protocol ${protocols})
-    add_test(NAME zero_fault_${function}_${protocol} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/zero_faults.sh ${case} 1 -- ${counts}
-      --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_SLOT_BYTES=256K --set SLIPRING_PROTOCOL=${protocol} --
-      ${churn} 2 12)
-    set_tests_properties(zero_fault_${function}_${protocol} PROPERTIES TIMEOUT 300 LABELS zero
-      ENVIRONMENT "${zero_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+    run(zero_fault_${function}_${protocol} 300 ${CMAKE_CURRENT_SOURCE_DIR}/zero_faults.sh ${case} 1 -- ${counts} --set SLIPRING_MIN_BYTES=0
+      --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_SLOT_BYTES=256K --set SLIPRING_PROTOCOL=${protocol} -- ${churn} 2 12)
   endforeach()
 endforeach()
 
 # ---- mutants ----
-mutant(zero_no_reader_wait)
-zero_caught(no_reader_wait ${pull} -- ${late} 2 overwrite-memset)
-mutant(zero_no_open_wait)
-zero_caught(no_open_wait ${put} -- ${late} 2 read-old)
-mutant(zero_reader_ignores)
-zero_caught(reader_ignores ${pull} -- ${late} 2 next-gather)
-mutant(zero_owner_ignores)
-zero_caught(owner_ignores ${put} -- ${late} 2 next-gather)
-mutant(zero_not_passed)
-zero_caught(not_passed ${pull} -- ${blocks} 2 group 300)
-mutant(zero_unpin_early)
-zero_caught(unpin_early ${pull} --set SLIPRING_ALLOC_BYTES=0 -- ${blocks} 3 turnover 80)
-mutant(zero_free_pinned)
-zero_caught(free_pinned ${pull} --set SLIPRING_ALLOC_BYTES=0 -- ${blocks} 4 vanish 24)
+run(zero_mutant_no_reader_wait 300 MUTANT zero_no_reader_wait ${zero} ${pull} -- ${late} 2 overwrite-memset)
+run(zero_mutant_no_open_wait 300 MUTANT zero_no_open_wait ${zero} ${put} -- ${late} 2 read-old)
+run(zero_mutant_reader_ignores 300 MUTANT zero_reader_ignores ${zero} ${pull} -- ${late} 2 next-gather)
 # A peer has to come late just when the block goes: one try in ten, now and then.
-if(TEST zero_mutant_free_pinned)
-  set_property(TEST zero_mutant_free_pinned APPEND PROPERTY ENVIRONMENT MUTANT_TRIES=60)
+run(zero_mutant_free_pinned 300 MUTANT zero_free_pinned ${zero} ${pull} --set SLIPRING_ALLOC_BYTES=0 -- ${blocks} 4 vanish 24 ENV MUTANT_TRIES=60)
+run(zero_mutant_given_forgotten 300 MUTANT zero_given_forgotten ${zero} ${given} over)
+run(zero_mutant_shards_event 300 MUTANT zero_shards_event ${zero} ${shards})
+run(zero_mutant_expect_unsettled 300 MUTANT zero_expect_unsettled ${zero} ${pull} ${slow} -- ${expect} 2 moving 100)
+run(zero_mutant_expect_parts 300 MUTANT zero_expect_parts ${zero} ${pull} ${fuse} -- ${expect} 2 gemm 200)
+run(zero_mutant_expect_overtaken 300 MUTANT zero_expect_overtaken ${zero} ${pull} -- ${expect} 2 group 200 ENV SOFTGPU_HANG_SECONDS=5
+  SOFTGPU_HANG=abort)
+run(zero_mutant_expect_early 300 MUTANT zero_expect_early ${zero} ${pull} -- ${expect} 2 moving 200)
+run(zero_mutant_expect_believed 300 MUTANT zero_expect_believed ${zero} ${pull} -- ${expect} 2 moving 200)
+if(SLIPRING_LONG_TESTS)
+  run(zero_mutant_owner_ignores 300 MUTANT zero_owner_ignores ${zero} ${put} -- ${late} 2 next-gather)
+  run(zero_mutant_not_passed 300 MUTANT zero_not_passed ${zero} ${pull} -- ${blocks} 2 group 300)
+  run(zero_mutant_unpin_early 300 MUTANT zero_unpin_early ${zero} ${pull} --set SLIPRING_ALLOC_BYTES=0 -- ${blocks} 3 turnover 80)
+else()
+  set_property(GLOBAL APPEND PROPERTY mutants_used zero_owner_ignores zero_not_passed zero_unpin_early)
 endif()
-
-mutant(zero_given_forgotten)
-zero_caught(given_forgotten ${given} over)
-mutant(zero_shards_event)
-zero_caught(shards_event ${shards})
-mutant(zero_expect_unsettled)
-zero_caught(expect_unsettled ${pull} ${slow} -- ${expect} 2 moving 100)
-mutant(zero_expect_parts)
-zero_caught(expect_parts ${pull} ${fuse} -- ${expect} 2 gemm 200)
-mutant(zero_expect_overtaken)
-zero_caught(expect_overtaken ${pull} -- ${expect} 2 group 200)
-if(TEST zero_mutant_expect_overtaken) # with it the ranks wait for each other for ever
-  set_property(TEST zero_mutant_expect_overtaken APPEND PROPERTY ENVIRONMENT SOFTGPU_HANG_SECONDS=5 SOFTGPU_HANG=abort)
-endif()
-mutant(zero_expect_early)
-zero_caught(expect_early ${pull} -- ${expect} 2 moving 200)
-mutant(zero_expect_believed)
-zero_caught(expect_believed ${pull} -- ${expect} 2 moving 200)
 
 # ---- without slipring: the programs are right about CUDA and NCCL themselves ----
 zero(plain_churn 120 --plain -- ${churn} 3 60)

@@ -1,374 +1,242 @@
 # SPDX-License-Identifier: Apache-2.0
 # Forms: every way to make communicators, group calls, order streams and look at a gather. Programs on the software GPU with slipring
 # preloaded, as in ../programs, and mutants of the library that these programs must catch.
-set(run ${CMAKE_CURRENT_SOURCE_DIR}/../programs/run.sh)
-set(forms_env "SOFTGPU_DIR=${SOFTGPU_DIR};TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
+set(form ${run_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K)
+set(caught ${form} --set SLIPRING_FLOP_PER_BYTE=0 --set SLIPRING_GRAPHS=off) # each of a mutant's cases fails
+set(libraries forms ranks cudart cublas nccl cuda)
 
-add_library(forms_common OBJECT forms.c ../programs/ranks.c)
-target_link_libraries(forms_common PUBLIC slipring_cuda_headers)
-
-function(forms_program name)
-  add_executable(forms_${name} ${ARGN})
-  target_link_libraries(forms_${name} PRIVATE forms_common softgpu_cudart softgpu_cublas softgpu_nccl softgpu_cuda pthread dl)
-  target_link_options(forms_${name} PRIVATE -Wl,--allow-shlib-undefined -Wl,--unresolved-symbols=ignore-in-shared-libs)
-  set_target_properties(forms_${name} PROPERTIES SKIP_BUILD_RPATH ON)
-endfunction()
-
-# form(NAME TIMEOUT run.sh-arguments...)
-function(form name timeout)
-  add_test(NAME form_${name} COMMAND ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K ${ARGN})
-  set_tests_properties(form_${name} PROPERTIES TIMEOUT ${timeout} LABELS form
-    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
-endfunction()
-
-forms_program(order order.c order_event.c order_host.c order_stream.c order_send.c order_comm.c order_group.c
-  order_overtake.c order_small.c order_thread.c)
+program(forms_order order.c order_event.c order_host.c order_stream.c order_send.c order_comm.c order_group.c order_overtake.c order_small.c
+  order_thread.c LIBS ${libraries})
 set_source_files_properties(order_thread.c PROPERTIES COMPILE_DEFINITIONS CUDA_API_PER_THREAD_DEFAULT_STREAM)
 
 # ---- order: one test for each case, and the mutants ----
-include(caught.cmake)
-
 set(ring_only --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\"")
 foreach(n 2 3)
   set(cases list-all)
   if(n EQUAL 3)
     set(cases list-base)
   endif()
-  add_test(NAME form_order_${n} COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order> ${cases} ${n} --
-    ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only})
-  set_tests_properties(form_order_${n} PROPERTIES TIMEOUT 300 COST 40 LABELS "form;slow"
-    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>;SOFTGPU_SAME_STREAM=1")
+  run(form_order_${n} 300 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} EACH forms_order ${cases} ${n} LABELS form slow
+    ENV SOFTGPU_SAME_STREAM=1 PROPERTIES COST 40)
 endforeach()
 
 # The same with modelled transfer times: a link so slow that a shard takes 13 ms, and slow memory operations.
-add_test(NAME form_order_timing COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order>
-  stream-sync,event-third,copy-async,chain-all,gemm,gemm-after-event,event-framework,event-poll-in-thread,overwrite-memset,read-old,produce-elsewhere 3 --
-  ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_FLOP_PER_BYTE=0 --set SOFTGPU_TIMING=1 --set SOFTGPU_LINK_GBS=0.02
-  --set SOFTGPU_MEMOP_US=300 ${ring_only})
-set_tests_properties(form_order_timing PROPERTIES TIMEOUT 300 LABELS form
-  ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+run(form_order_timing 300 ${form} --set SLIPRING_FLOP_PER_BYTE=0 --set SOFTGPU_TIMING=1 --set SOFTGPU_LINK_GBS=0.02 --set SOFTGPU_MEMOP_US=300
+  ${ring_only}
+  EACH forms_order stream-sync,event-third,copy-async,chain-all,gemm,gemm-after-event,event-framework,event-poll-in-thread,overwrite-memset,read-old,produce-elsewhere 3)
 
 # By two threads in turn, each on its default stream; everything is about order.
 set(threads --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC_MIN=1 --set SLIPRING_SLOT_BYTES=1M --set SLIPRING_FLOP_PER_BYTE=0
   --set SLIPRING_GRAPHS=on --set SLIPRING_REDUCE_SCATTER=always)
-add_test(NAME form_order_thread COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order> list-thread 2 -- ${run} ${threads} ${ring_only})
-set_tests_properties(form_order_thread PROPERTIES TIMEOUT 120 LABELS form
-  ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+run(form_order_thread 120 ${run_sh} ${threads} ${ring_only} EACH forms_order list-thread 2)
 if(NOT SLIPRING_SANITIZE MATCHES thread)
   set_property(TEST form_order_thread APPEND PROPERTY ENVIRONMENT TEST_RACE=1)
 endif()
 
 # The method first: without the join, every case fails in which it could show.
-mutant(no_join)
-caught(no_join 2 list)
+run(form_mutant_no_join 300 MUTANT no_join ${caught} EACH forms_order list 2)
 # The order of a communicator's operations on several streams.
-mutant(comm_no_wait)
-caught(comm_no_wait 2 comm-broadcast,comm-produce)
-mutant(comm_stream_ends)
-caught(comm_stream_ends 2 comm-produce-behind)
-mutant(comm_stream_again)
-caught(comm_stream_again 2 comm-produce-again)
-mutant(comm_one_name)
-caught(comm_one_name 2 thread-broadcast,thread-broadcast-gather,thread-ends-broadcast)
-mutant(comm_noted_late)
-caught(comm_noted_late 2 thread-broadcast-gather,thread-scatter-gather)
-if(NOT SLIPRING_SANITIZE)
-  set_property(TEST form_mutant_comm_stream_again APPEND PROPERTY ENVIRONMENT SOFTGPU_SAME_STREAM=1)
-endif()
+run(form_mutant_comm_no_wait 300 MUTANT comm_no_wait ${caught} EACH forms_order comm-broadcast,comm-produce 2)
+run(form_mutant_comm_stream_ends 300 MUTANT comm_stream_ends ${caught} EACH forms_order comm-produce-behind 2)
+run(form_mutant_comm_stream_again 300 MUTANT comm_stream_again ${caught} EACH forms_order comm-produce-again 2 ENV SOFTGPU_SAME_STREAM=1)
+run(form_mutant_comm_one_name 300 MUTANT comm_one_name ${caught} EACH forms_order thread-broadcast,thread-broadcast-gather,thread-ends-broadcast 2)
+run(form_mutant_comm_noted_late 300 MUTANT comm_noted_late ${caught} EACH forms_order thread-broadcast-gather,thread-scatter-gather 2)
 # The host has seen the gather's end, and no join says so.
-mutant(query_unshown)
-caught(query_unshown 2 overwrite-after-query,change-after-query)
+run(form_mutant_query_unshown 300 MUTANT query_unshown ${caught} EACH forms_order overwrite-after-query,change-after-query 2)
 set(held_up --set SOFTGPU_FAIL=cuLaunchKernel:1+=sleep40)
-form(order_beside 60 ${held_up} --set SLIPRING_FLOP_PER_BYTE=0 --has "\"event\":\"fused\"" -- $<TARGET_FILE:forms_order> overwrite-beside 2)
-mutant(query_unread)
-if(NOT SLIPRING_SANITIZE)
-  add_test(NAME form_mutant_query_unread COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order> overwrite-beside 2 --
-    ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_FLOP_PER_BYTE=0 ${held_up})
-  set_tests_properties(form_mutant_query_unread PROPERTIES TIMEOUT 60 LABELS form
-    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:mutant_query_unread>;MUTANT=1")
-endif()
-mutant(elsewhere_unshown)
-caught(elsewhere_unshown 2 overwrite-after-elsewhere)
+run(form_order_beside 60 ${form} ${held_up} --set SLIPRING_FLOP_PER_BYTE=0 --has "\"event\":\"fused\""
+  -- $<TARGET_FILE:forms_order> overwrite-beside 2)
+run(form_mutant_query_unread 60 MUTANT query_unread ${run_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_FLOP_PER_BYTE=0 ${held_up}
+  EACH forms_order overwrite-beside 2)
+run(form_mutant_elsewhere_unshown 300 MUTANT elsewhere_unshown ${caught} EACH forms_order overwrite-after-elsewhere 2)
 # The ring's own order. Two ranks; slots are small, so a shard is sixteen pieces.
-mutant(no_ready_wait)
-caught(no_ready_wait 2 copy-async,stream-sync)
-mutant(no_ready_wait_next)
-caught(no_ready_wait_next 3 copy-async,stream-sync)
-mutant(no_done_wait)
-caught(no_done_wait 2 copy-async,overwrite-memset)
-mutant(no_entry_pull)
-caught(no_entry_pull 2 read-old,read-old-gemm)
-mutant(no_entry_publish)
-caught(no_entry_publish 2 produce,produce-elsewhere)
-mutant(own_late) # for the race oracle
-mutant(no_entry_own)
-caught(no_entry_own 2 produce,produce-elsewhere)
-mutant(skip_first_chunk)
-caught(skip_first_chunk 2 gemm)
-mutant(early_done)
-caught(early_done 2 copy-async)
-mutant(no_publish_join)
-caught(no_publish_join 2 overwrite-memset,overwrite-d2d)
-mutant(skip_last_chunk)
-caught(skip_last_chunk 2 gemm)
-mutant(slow_pull) # no mutant by itself: the cases that catch others must not blame the slowness
-mutant_needed(slow_pull)
-add_test(NAME form_order_slow COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order> copy-async,gemm,overwrite-memset 2 --
-  ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only})
-set_tests_properties(form_order_slow PROPERTIES TIMEOUT 120 LABELS form
-  ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:mutant_slow_pull>")
+run(form_mutant_no_ready_wait 300 MUTANT no_ready_wait ${caught} EACH forms_order copy-async,stream-sync 2)
+run(form_mutant_no_ready_wait_next 300 MUTANT no_ready_wait_next ${caught} EACH forms_order copy-async,stream-sync 3)
+run(form_mutant_no_done_wait 300 MUTANT no_done_wait ${caught} EACH forms_order copy-async,overwrite-memset 2)
+run(form_mutant_no_entry_pull 300 MUTANT no_entry_pull ${caught} EACH forms_order read-old,read-old-gemm 2)
+run(form_mutant_no_entry_publish 300 MUTANT no_entry_publish ${caught} EACH forms_order produce,produce-elsewhere 2)
+run(form_mutant_no_entry_own 300 MUTANT no_entry_own ${caught} EACH forms_order produce,produce-elsewhere 2)
+run(form_mutant_skip_first_chunk 300 MUTANT skip_first_chunk ${caught} EACH forms_order gemm 2)
+run(form_mutant_early_done 300 MUTANT early_done ${caught} EACH forms_order copy-async 2)
+run(form_mutant_no_publish_join 300 MUTANT no_publish_join ${caught} EACH forms_order overwrite-memset,overwrite-d2d 2)
+run(form_mutant_skip_last_chunk 300 MUTANT skip_last_chunk ${caught} EACH forms_order gemm 2)
+# No mutant by itself: the cases that catch others must not blame the slowness.
+mutant(slow_pull)
+run(form_order_slow 120 LIB $<TARGET_FILE:mutant_slow_pull> ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only}
+  EACH forms_order copy-async,gemm,overwrite-memset 2)
 
 # Events that carry gathers. Each of these GEMMs is fused on another stream than the gather's.
 set(carried event-gemm-blocking,event-gemm-legacy,event-from-legacy,event-two-waiters,event-many,event-two-gathers,event-wait-in-thread,event-framework)
-add_test(NAME form_event_fused COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order> ${carried} 3 --
-  ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\".*\"via\":\"event\"")
+run(form_event_fused 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\".*\"via\":\"event\""
+  EACH forms_order ${carried} 3)
 # PyTorch's collectives that are not asynchronous: on the default stream, with an event behind that nobody waits for.
-add_test(NAME form_event_told_fused COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order> event-told-from-legacy 2 --
-  ${run} --set SLIPRING_MIN_BYTES=0 ${ring_only} --has "\"event\":\"fused\".*\"via\":\"stream\"" --hasnt "\"event\":\"joined\"")
-add_test(NAME form_event_not_fused COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order>
-  event-blocking-to-legacy,event-per-thread,event-graph-between 2 --
-  ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K ${ring_only} --hasnt "\"event\":\"fused\"")
-set_tests_properties(form_event_fused form_event_told_fused form_event_not_fused PROPERTIES TIMEOUT 120 LABELS form
-  ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+run(form_event_told_fused 120 ${run_sh} --set SLIPRING_MIN_BYTES=0 ${ring_only} --has "\"event\":\"fused\".*\"via\":\"stream\""
+  --hasnt "\"event\":\"joined\"" EACH forms_order event-told-from-legacy 2)
+run(form_event_not_fused 120 ${form} ${ring_only} --hasnt "\"event\":\"fused\""
+  EACH forms_order event-blocking-to-legacy,event-per-thread,event-graph-between 2)
 # Groups that do not touch the gather join nothing. The small gather stays with NCCL.
-add_test(NAME form_group_beside COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order>
-  group-beside,group-beside-event,group-beside-passed 3 --
-  ${run} --set SLIPRING_MIN_BYTES=4K --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_FLOP_PER_BYTE=0
-  --has "\"event\":\"fused\"" --hasnt "\"event\":\"joined\".*\"by\":\"(ncclGroupEnd|cu|GEMM)")
-set_tests_properties(form_group_beside PROPERTIES TIMEOUT 120 LABELS form
-  ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+run(form_group_beside 120 ${run_sh} --set SLIPRING_MIN_BYTES=4K --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_FLOP_PER_BYTE=0
+  --has "\"event\":\"fused\"" --hasnt "\"event\":\"joined\".*\"by\":\"(ncclGroupEnd|cu|GEMM)"
+  EACH forms_order group-beside,group-beside-event,group-beside-passed 3)
 # The last gather of a group waits for its GEMM, on one or two streams.
-add_test(NAME form_group_fused COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order>
-  group-last,group-last-other,group-last-partner 3 --
-  ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\"")
-set_tests_properties(form_group_fused PROPERTIES TIMEOUT 120 LABELS form
-  ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+run(form_group_fused 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\""
+  EACH forms_order group-last,group-last-other,group-last-partner 3)
 # What overtakes a gather leaves it to its GEMM: all of these are fused, and joined by nothing before the host looks.
-add_test(NAME form_overtake_fused COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order>
-  overtake-wait,overtake-wait-legacy,overtake-wait-follower,overtake-gemm,overtake-two-comms,overtake-free,overtake-event-alloc-free,overtake-map,overtake-blocking 3 --
-  ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\""
-  --hasnt "\"event\":\"joined\".*\"by\":\"(cuStreamWaitEvent|GEMM|cuMemFreeAsync)")
-set_tests_properties(form_overtake_fused PROPERTIES TIMEOUT 120 LABELS form
-  ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+run(form_overtake_fused 120 ${run_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\""
+  --hasnt "\"event\":\"joined\".*\"by\":\"(cuStreamWaitEvent|GEMM|cuMemFreeAsync)"
+  EACH forms_order overtake-wait,overtake-wait-legacy,overtake-wait-follower,overtake-gemm,overtake-two-comms,overtake-free,overtake-event-alloc-free,overtake-map,overtake-blocking 3)
 # A small gather of NCCL's behind the large one.
 set(small_passes --set SLIPRING_MIN_BYTES=64K --set SLIPRING_FLOP_PER_BYTE=0 --has "\"event\":\"substitute\"" --has "below_min_bytes")
 foreach(n 2 3)
-  add_test(NAME form_small_${n} COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order>
-    small-gemm,small-comm-gemm,small-look,small-broadcast,small-event,small-between-events,small-event-each,small-second-event,small-reads,small-writes,small-tells-peer ${n} -- ${run} ${small_passes})
-  add_test(NAME form_small_fused_${n} COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order> small-gemm,small-comm-gemm,small-event-each ${n} --
-    ${run} ${small_passes} --has "\"event\":\"fused\"" --hasnt "\"event\":\"joined\"")
-  set_tests_properties(form_small_${n} form_small_fused_${n} PROPERTIES TIMEOUT 120 LABELS form
-    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+  run(form_small_${n} 120 ${run_sh} ${small_passes}
+    EACH forms_order small-gemm,small-comm-gemm,small-look,small-broadcast,small-event,small-between-events,small-event-each,small-second-event,small-reads,small-writes,small-tells-peer ${n})
+  run(form_small_fused_${n} 120 ${run_sh} ${small_passes} --has "\"event\":\"fused\"" --hasnt "\"event\":\"joined\""
+    EACH forms_order small-gemm,small-comm-gemm,small-event-each ${n})
 endforeach()
-mutant(small_not_apart)
-mutant(small_settles)
-function(caught_small mutant cases)
-  if(SLIPRING_SANITIZE)
-    return()
-  endif()
-  add_test(NAME form_mutant_${mutant} COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order> ${cases} 2 -- ${run} --set SLIPRING_MIN_BYTES=64K)
-  set_tests_properties(form_mutant_${mutant} PROPERTIES TIMEOUT 300 LABELS form
-    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:mutant_${mutant}>;MUTANT=1")
-endfunction()
-caught_small(small_not_apart small-reads,small-writes)
-caught_small(small_settles small-broadcast)
-mutant(small_reached)
-caught_small(small_reached small-tells-peer)
-mutant(small_not_carried)
-caught_small(small_not_carried small-second-event)
-mutant(overtaken_carries)
-caught(overtaken_carries 2 overtake-event-wait-event)
-mutant(overtake_captured)
-if(NOT SLIPRING_SANITIZE) # the capture is lost, and the communicator fails
-  add_test(NAME form_mutant_overtake_captured COMMAND ${run} --status 3 --set SLIPRING_MIN_BYTES=0
-    --has "CUDA_ERROR_STREAM_CAPTURE_ISOLATION" -- $<TARGET_FILE:forms_order> event-drawn-into-capture 2)
-  set_tests_properties(form_mutant_overtake_captured PROPERTIES TIMEOUT 120 LABELS form
-    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:mutant_overtake_captured>")
-endif()
-mutant(overtake_gemm)
-caught(overtake_gemm 2 overtake-gemm-reads,overtake-gemm-send,overtake-gemm-recv)
-mutant(overtake_free)
-caught(overtake_free 2 overtake-free-send)
-if(TEST form_mutant_overtake_free) # the software GPU ends a rank that uses freed memory, and the other one waits for it
-  set_property(TEST form_mutant_overtake_free APPEND PROPERTY ENVIRONMENT SOFTGPU_HANG_SECONDS=3 SOFTGPU_HANG=abort)
-endif()
-mutant(overtake_elsewhere)
-caught(overtake_elsewhere 2 overtake-legacy-blocking)
-mutant(group_no_partner)
-caught(group_no_partner 2 group-partner-sees,group-partner-tells,group-partner-nccl)
-mutant(group_no_join)
-caught(group_no_join 2 send-recv,group-on-its-stream,group-on-blocking,group-told-and-not)
-mutant(group_unseen)
-caught(group_unseen 2 group-unhooked)
-forms_program(event_ipc event_ipc.c)
-form(event_ipc 60 ${ring_only} -- $<TARGET_FILE:forms_event_ipc>)
-mutant(carry_no_before) # for the race oracle
-mutant(carry_no_alloc) # likewise
-mutant(carry_no_finish)
-caught(carry_no_finish 2 event-sync,event-query,thread-event,event-poll-in-thread)
-mutant(carry_keep)
-caught(carry_keep 2 event-record-again)
-mutant(carry_no_hold)
-caught(carry_no_hold 2 gemm-after-event,event-third,event-two-waiters,overwrite-other-stream)
-mutant(carry_as_origin)
-caught(carry_as_origin 2 event-second-hop)
-mutant(carry_shared)
-caught(carry_shared 2 once forms_event_ipc)
+run(form_mutant_small_not_apart 300 MUTANT small_not_apart ${run_sh} --set SLIPRING_MIN_BYTES=64K EACH forms_order small-reads,small-writes 2)
+run(form_mutant_small_settles 300 MUTANT small_settles ${run_sh} --set SLIPRING_MIN_BYTES=64K EACH forms_order small-broadcast 2)
+run(form_mutant_small_reached 300 MUTANT small_reached ${run_sh} --set SLIPRING_MIN_BYTES=64K EACH forms_order small-tells-peer 2)
+run(form_mutant_small_not_carried 300 MUTANT small_not_carried ${run_sh} --set SLIPRING_MIN_BYTES=64K EACH forms_order small-second-event 2)
+run(form_mutant_overtaken_carries 300 MUTANT overtaken_carries ${caught} EACH forms_order overtake-event-wait-event 2)
+# the capture is lost, and the communicator fails
+run(form_mutant_overtake_captured 120 WITH overtake_captured ${run_sh} --status 3 --set SLIPRING_MIN_BYTES=0
+  --has "CUDA_ERROR_STREAM_CAPTURE_ISOLATION" -- $<TARGET_FILE:forms_order> event-drawn-into-capture 2)
+run(form_mutant_overtake_gemm 300 MUTANT overtake_gemm ${caught} EACH forms_order overtake-gemm-reads,overtake-gemm-send,overtake-gemm-recv 2)
+run(form_mutant_overtake_free 300 MUTANT overtake_free ${caught} EACH forms_order overtake-free-send 2 ENV SOFTGPU_HANG_SECONDS=3 SOFTGPU_HANG=abort)
+run(form_mutant_overtake_elsewhere 300 MUTANT overtake_elsewhere ${caught} EACH forms_order overtake-legacy-blocking 2)
+run(form_mutant_group_no_partner 300 MUTANT group_no_partner ${caught} EACH forms_order group-partner-sees,group-partner-tells,group-partner-nccl 2)
+run(form_mutant_group_no_join 300 MUTANT group_no_join ${caught} EACH forms_order send-recv,group-on-its-stream,group-on-blocking,group-told-and-not 2)
+run(form_mutant_group_unseen 300 MUTANT group_unseen ${caught} EACH forms_order group-unhooked 2)
+program(forms_event_ipc event_ipc.c LIBS ${libraries})
+run(form_event_ipc 60 ${form} ${ring_only} -- $<TARGET_FILE:forms_event_ipc>)
+run(form_mutant_carry_no_finish 300 MUTANT carry_no_finish ${caught} EACH forms_order event-sync,event-query,thread-event,event-poll-in-thread 2)
+run(form_mutant_carry_keep 300 MUTANT carry_keep ${caught} EACH forms_order event-record-again 2)
+run(form_mutant_carry_no_hold 300 MUTANT carry_no_hold ${caught}
+  EACH forms_order gemm-after-event,event-third,event-two-waiters,overwrite-other-stream 2)
+run(form_mutant_carry_as_origin 300 MUTANT carry_as_origin ${caught} EACH forms_order event-second-hop 2)
+run(form_mutant_carry_shared 300 MUTANT carry_shared ${caught} EACH forms_event_ipc once 2)
 
 # ---- a thread that waits for room in a queue ----
-forms_program(full full.c)
+program(forms_full full.c LIBS ${libraries})
 foreach(case query wait destroy)
-  form(full_${case} 60 --set SOFTGPU_QUEUE=24 ${ring_only} -- $<TARGET_FILE:forms_full> ${case})
+  run(form_full_${case} 60 ${form} --set SOFTGPU_QUEUE=24 ${ring_only} -- $<TARGET_FILE:forms_full> ${case})
 endforeach()
 
 # A mutant waits for ever. each.sh's cases would wait with it, so these are other tests.
-function(caught_full mutant case)
-  if(NOT SLIPRING_SANITIZE)
-    add_test(NAME form_mutant_${mutant} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/../faults/caught.sh "rank 0: not finished in time" ${run} --set SLIPRING_MIN_BYTES=0
-      --set SLIPRING_SLOT_BYTES=16K --set SOFTGPU_QUEUE=24 -- $<TARGET_FILE:forms_full> ${case} 2)
-    set_tests_properties(form_mutant_${mutant} PROPERTIES TIMEOUT 60 LABELS form
-      ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:mutant_${mutant}>;RANKS_SECONDS=4")
-  endif()
-endfunction()
-mutant(query_locks)
-caught_full(query_locks query)
-mutant(wait_locks)
-caught_full(wait_locks wait)
-mutant(mark_locks)
-caught_full(mark_locks wait)
-mutant(destroy_locks)
-caught_full(destroy_locks destroy)
-mutant(query_ready)
-caught(query_ready 2 stream-query)
-mutant(query_not_legacy)
-caught(query_not_legacy 2 stream-query-legacy)
-mutant(query_not_carried)
-caught(query_not_carried 2 stream-query-events)
+run(form_mutant_query_locks 60 WITH query_locks ${caught_sh} "rank 0: not finished in time" ${form} --set SOFTGPU_QUEUE=24
+  -- $<TARGET_FILE:forms_full> query 2 ENV RANKS_SECONDS=4)
+run(form_mutant_wait_locks 60 WITH wait_locks ${caught_sh} "rank 0: not finished in time" ${form} --set SOFTGPU_QUEUE=24
+  -- $<TARGET_FILE:forms_full> wait 2 ENV RANKS_SECONDS=4)
+run(form_mutant_mark_locks 60 WITH mark_locks ${caught_sh} "rank 0: not finished in time" ${form} --set SOFTGPU_QUEUE=24
+  -- $<TARGET_FILE:forms_full> wait 2 ENV RANKS_SECONDS=4)
+run(form_mutant_destroy_locks 60 WITH destroy_locks ${caught_sh} "rank 0: not finished in time" ${form} --set SOFTGPU_QUEUE=24
+  -- $<TARGET_FILE:forms_full> destroy 2 ENV RANKS_SECONDS=4)
+run(form_mutant_query_ready 300 MUTANT query_ready ${caught} EACH forms_order stream-query 2)
+run(form_mutant_query_not_legacy 300 MUTANT query_not_legacy ${caught} EACH forms_order stream-query-legacy 2)
+run(form_mutant_query_not_carried 300 MUTANT query_not_carried ${caught} EACH forms_order stream-query-events 2)
 
 # ---- communicators ----
-forms_program(comms comms.c comms_make.c comms_end.c)
+program(forms_comms comms.c comms_make.c comms_end.c LIBS ${libraries})
 foreach(case config config-none scalable init-all init-in-group threads mixed split-colour split-reversed split-no-colour
         split-of-split shrink many-in-group finalize destroy-at-once destroy-orders destroy-late)
-  form(comms_${case} 90 ${ring_only} -- $<TARGET_FILE:forms_comms> ${case})
+  run(form_comms_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
 foreach(case nonblocking nonblocking-in-group)
-  form(comms_${case} 90 --has "\"event\":\"pass\".*\"reason\":\"nonblocking\"" --hasnt "\"event\":\"substitute\"" -- $<TARGET_FILE:forms_comms> ${case})
+  run(form_comms_${case} 90 ${form} --has "\"event\":\"pass\".*\"reason\":\"nonblocking\"" --hasnt "\"event\":\"substitute\""
+    -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
-form(comms_split-of-passing 90 --has "\"event\":\"pass\".*\"reason\":\"nonblocking\"" --has "\"event\":\"substitute\"" --
-  $<TARGET_FILE:forms_comms> split-of-passing)
+run(form_comms_split-of-passing 90 ${form} --has "\"event\":\"pass\".*\"reason\":\"nonblocking\"" --has "\"event\":\"substitute\""
+  -- $<TARGET_FILE:forms_comms> split-of-passing)
 # Slots of the usual size: the communicators that ended must not take the place of those that live.
-form(comms_hundred 120 --set SLIPRING_SLOT_BYTES=64M ${ring_only} --hasnt "staging_shrunk" -- $<TARGET_FILE:forms_comms> hundred)
+run(form_comms_hundred 120 ${form} --set SLIPRING_SLOT_BYTES=64M ${ring_only} --hasnt "staging_shrunk" -- $<TARGET_FILE:forms_comms> hundred)
 
 # ---- groups ----
-forms_program(groups groups.c)
+program(forms_groups groups.c LIBS ${libraries})
 foreach(case one-stream several-streams own-streams several-comms mixed other-stream other-stream-slow uneven nested simulated error-inside)
-  form(groups_${case} 90 ${ring_only} -- $<TARGET_FILE:forms_groups> ${case})
+  run(form_groups_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_groups> ${case})
 endforeach()
-mutant(no_meet)
-caught(no_meet 3 other-stream forms_groups)
-mutant(no_cross)
-caught(no_cross 3 other-stream-slow forms_groups)
-form(groups_empty 90 --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\".*\"reason\":\"(ring|com|nonb|no_)" -- $<TARGET_FILE:forms_groups> empty)
-form(groups_bad-gather-inside 90 --has "\"event\":\"pass\".*\"reason\":\"bad_argument\"" --has "\"event\":\"substitute\"" --
-  $<TARGET_FILE:forms_groups> bad-gather-inside)
-form(groups_in-progress 90 ${ring_only} -- $<TARGET_FILE:forms_groups> in-progress)
+run(form_mutant_no_meet 300 MUTANT no_meet ${caught} EACH forms_groups other-stream 3)
+run(form_mutant_no_cross 300 MUTANT no_cross ${caught} EACH forms_groups other-stream-slow 3)
+run(form_groups_empty 90 ${form} --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\".*\"reason\":\"(ring|com|nonb|no_)"
+  -- $<TARGET_FILE:forms_groups> empty)
+run(form_groups_bad-gather-inside 90 ${form} --has "\"event\":\"pass\".*\"reason\":\"bad_argument\"" --has "\"event\":\"substitute\""
+  -- $<TARGET_FILE:forms_groups> bad-gather-inside)
+run(form_groups_in-progress 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_groups> in-progress)
 # Ranks that see their slots at different calls have to count the same calls; and what a thread enqueues for one rank has to fit
 # into its queues before the next rank's calls come.
-forms_program(one_thread one_thread.c)
-form(one_thread_tried 90 --set SLIPRING_SLOT_BYTES=4K --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=4 --has "\"reason\":\"trial\"" --
-  $<TARGET_FILE:forms_one_thread> 2 1 25)
-form(one_thread_pieces 90 --set SLIPRING_SLOT_BYTES=128K --set SLIPRING_REDUCE_SCATTER=always --has "\"reason\":\"reduce_scatter_room\"" --
-  $<TARGET_FILE:forms_one_thread> 8 8 2)
+program(forms_one_thread one_thread.c LIBS ${libraries})
+run(form_one_thread_tried 90 ${form} --set SLIPRING_SLOT_BYTES=4K --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=4 --has "\"reason\":\"trial\""
+  -- $<TARGET_FILE:forms_one_thread> 2 1 25)
+run(form_one_thread_pieces 90 ${form} --set SLIPRING_SLOT_BYTES=128K --set SLIPRING_REDUCE_SCATTER=always --has "\"reason\":\"reduce_scatter_room\""
+  -- $<TARGET_FILE:forms_one_thread> 8 8 2)
 
 # ---- size, children, threads ----
-forms_program(large large.c)
+program(forms_large large.c LIBS ${libraries})
 # ThreadSanitizer's shadow multiplies the memory.
 if(NOT SLIPRING_SANITIZE MATCHES thread)
-  add_test(NAME form_large COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/need_memory.sh 14 ${run} ${ring_only} -- $<TARGET_FILE:forms_large>)
-  set_tests_properties(form_large PROPERTIES TIMEOUT 180 COST 40 LABELS "form;slow" RESOURCE_LOCK large_memory SKIP_RETURN_CODE 77
-    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
+  run(form_large 180 ${CMAKE_CURRENT_SOURCE_DIR}/need_memory.sh 14 ${run_sh} ${ring_only} -- $<TARGET_FILE:forms_large> LABELS form slow
+    PROPERTIES COST 40 RESOURCE_LOCK large_memory SKIP_RETURN_CODE 77)
 endif()
 
-forms_program(children children.c)
-form(children 60 ${ring_only} -- $<TARGET_FILE:forms_children>)
+program(forms_children children.c LIBS ${libraries})
+run(form_children 60 ${form} ${ring_only} -- $<TARGET_FILE:forms_children>)
 # With the log on stderr, which the children share: not a line of it may be theirs.
-form(children_quiet 60 -- env SLIPRING_LOG_FILE= SLIPRING_LOG=warn $<TARGET_FILE:forms_children>)
+run(form_children_quiet 60 ${form} -- env SLIPRING_LOG_FILE= SLIPRING_LOG=warn $<TARGET_FILE:forms_children>)
 
-form(children_graphs 60 --set SLIPRING_GRAPHS=on --set RANKS_SECONDS=30 ${ring_only} -- $<TARGET_FILE:forms_children>)
-mutant(fork_gate)
-caught(fork_gate 2 all forms_children)
-mutant(fork_pending)
-caught(fork_pending 2 all forms_children)
-mutant(fork_on)
-caught(fork_on 2 all forms_children)
-if(NOT SLIPRING_SANITIZE)
-  set_property(TEST form_mutant_fork_gate form_mutant_fork_pending form_mutant_fork_on APPEND PROPERTY ENVIRONMENT RANKS_SECONDS=3)
-endif()
+run(form_children_graphs 60 ${form} --set SLIPRING_GRAPHS=on --set RANKS_SECONDS=30 ${ring_only} -- $<TARGET_FILE:forms_children>)
+run(form_mutant_fork_gate 300 MUTANT fork_gate ${caught} EACH forms_children all 2 ENV RANKS_SECONDS=3)
+run(form_mutant_fork_pending 300 MUTANT fork_pending ${caught} EACH forms_children all 2 ENV RANKS_SECONDS=3)
+run(form_mutant_fork_on 300 MUTANT fork_on ${caught} EACH forms_children all 2 ENV RANKS_SECONDS=3)
 
-forms_program(stress stress.c)
-form(stress 120 ${ring_only} -- $<TARGET_FILE:forms_stress>)
+program(forms_stress stress.c LIBS ${libraries})
+run(form_stress 120 ${form} ${ring_only} -- $<TARGET_FILE:forms_stress>)
 
 # One process, a thread for each rank. Queues of 250 entries are full after some 40 gathers.
-forms_program(threads threads.c)
+program(forms_threads threads.c LIBS ${libraries})
 foreach(n 2 3)
   foreach(case lazy ahead sync gemms)
-    form(threads_${case}_${n} 60 ${ring_only} --set SOFTGPU_LAZY=1 --set SOFTGPU_QUEUE=250 -- $<TARGET_FILE:forms_threads> ${case} ${n})
+    run(form_threads_${case}_${n} 60 ${form} ${ring_only} --set SOFTGPU_LAZY=1 --set SOFTGPU_QUEUE=250 -- $<TARGET_FILE:forms_threads> ${case} ${n})
   endforeach()
 endforeach()
 
 # Copies between devices that take no stream.
-form(threads_between 60 ${ring_only} -- $<TARGET_FILE:forms_threads> between 2)
-set_property(TEST form_threads_between APPEND PROPERTY ENVIRONMENT TEST_RACE=1)
-mutant(device_not_joined)
-caught(device_not_joined 2 between forms_threads)
+run(form_threads_between 60 ${form} ${ring_only} -- $<TARGET_FILE:forms_threads> between 2 ENV TEST_RACE=1)
+run(form_mutant_device_not_joined 300 MUTANT device_not_joined ${caught} EACH forms_threads between 2)
 # All ranks in one thread: each one's GEMM behind the group is fused with its gather.
-form(threads_one 60 ${ring_only} --has "\"event\":\"fused\"" --hasnt "\"event\":\"joined\"" -- $<TARGET_FILE:forms_threads> one 3)
+run(form_threads_one 60 ${form} ${ring_only} --has "\"event\":\"fused\"" --hasnt "\"event\":\"joined\"" -- $<TARGET_FILE:forms_threads> one 3)
 
 # ---- SLIPRING_VERIFY ----
 set(verified --has "\"verified\":[1-9]" --has "\"verify_bad\":0" --hasnt "verify_differs|\"verify_bad\":[1-9]|not_verified")
-form(verify 90 --set SLIPRING_VERIFY=1 ${ring_only} ${verified} -- $<TARGET_FILE:gather_matrix> 3 2000000)
-form(verify_sample 90 --set SLIPRING_VERIFY=3 ${ring_only} ${verified} -- $<TARGET_FILE:gather_matrix> 2 2000000)
+run(form_verify 90 ${form} --set SLIPRING_VERIFY=1 ${ring_only} ${verified} -- $<TARGET_FILE:gather_matrix> 3 2000000)
+run(form_verify_sample 90 ${form} --set SLIPRING_VERIFY=3 ${ring_only} ${verified} -- $<TARGET_FILE:gather_matrix> 2 2000000)
 # Several ranks in one thread, and several gathers in one group.
 foreach(case init-all init-in-group mixed)
-  form(verify_${case} 60 --set SLIPRING_VERIFY=1 ${ring_only} ${verified} -- $<TARGET_FILE:forms_comms> ${case})
+  run(form_verify_${case} 60 ${form} --set SLIPRING_VERIFY=1 ${ring_only} ${verified} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
 foreach(case several-streams several-comms uneven)
-  form(verify_${case} 60 --set SLIPRING_VERIFY=1 ${ring_only} ${verified} -- $<TARGET_FILE:forms_groups> ${case})
+  run(form_verify_${case} 60 ${form} --set SLIPRING_VERIFY=1 ${ring_only} ${verified} -- $<TARGET_FILE:forms_groups> ${case})
 endforeach()
-mutant(verify_first)
-if(NOT SLIPRING_SANITIZE)
-  add_test(NAME form_mutant_verify_first COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_groups> uneven 3 --
-    ${run} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=16K --set SLIPRING_VERIFY=1)
-  set_tests_properties(form_mutant_verify_first PROPERTIES TIMEOUT 120 LABELS form
-    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:mutant_verify_first>;MUTANT=1;SOFTGPU_HANG_SECONDS=5;SOFTGPU_HANG=abort;RANKS_SECONDS=20")
-endif()
+run(form_mutant_verify_first 120 MUTANT verify_first ${form} --set SLIPRING_VERIFY=1 EACH forms_groups uneven 3 ENV SOFTGPU_HANG_SECONDS=5
+  SOFTGPU_HANG=abort RANKS_SECONDS=20)
 # A ring that loses bytes: the application does not notice, the log does.
+run(form_mutant_short_copy 300 MUTANT short_copy ${caught} EACH forms_order copy-async 2)
 mutant(short_copy)
-caught(short_copy 2 copy-async)
-form(verify_differs 60 --set SLIPRING_VERIFY=1 --has "\"event\":\"verify_differs\".*\"offset\":[0-9]+,\"owner\":[01]"
-  --has "\"verify_bad\":[1-9]" -- $<TARGET_FILE:gather_matrix> 2 2000000 4096)
-mutant_needed(short_copy)
-set_property(TEST form_verify_differs PROPERTY ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:mutant_short_copy>")
+run(form_verify_differs 60 LIB $<TARGET_FILE:mutant_short_copy> ${form} --set SLIPRING_VERIFY=1
+  --has "\"event\":\"verify_differs\".*\"offset\":[0-9]+,\"owner\":[01]" --has "\"verify_bad\":[1-9]" -- $<TARGET_FILE:gather_matrix> 2 2000000 4096)
 
 # ---- without slipring: the programs are right about CUDA and NCCL themselves ----
-function(form_plain program cases)
-  add_test(NAME form_plain_${program} COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_${program}> ${cases} 2 --
-    ${run} --plain)
-  set_tests_properties(form_plain_${program} PROPERTIES TIMEOUT 300 LABELS form
-    ENVIRONMENT "${forms_env};SLIPRING_LIB=$<TARGET_FILE:slipring>")
-endfunction()
-form_plain(order list-all)
-add_test(NAME form_plain_order_thread COMMAND ${PROJECT_SOURCE_DIR}/tests/order/each.sh $<TARGET_FILE:forms_order> list-thread 2 -- ${run} --plain)
-set_tests_properties(form_plain_order_thread PROPERTIES TIMEOUT 120 LABELS form ENVIRONMENT "${forms_env};SLIPRING_LIB=none")
+run(form_plain_order 300 ${run_sh} --plain EACH forms_order list-all 2 ENV SOFTGPU_NCCL_CONNECT=0)
+run(form_plain_order_thread 120 LIB none ${run_sh} --plain EACH forms_order list-thread 2)
 # A rank's gather comes behind another communicator's operation, which its peer makes behind the gather: NCCL has connected the ranks.
-set_property(TEST form_plain_order APPEND PROPERTY ENVIRONMENT SOFTGPU_NCCL_CONNECT=0)
-form_plain(comms config,nonblocking,nonblocking-in-group,split-of-passing,scalable,init-all,init-in-group,threads,mixed,split-reversed,split-no-colour,shrink,many-in-group,finalize,destroy-at-once,destroy-late)
-form_plain(groups one-stream,several-streams,own-streams,several-comms,mixed,uneven,nested,simulated,empty,error-inside,bad-gather-inside,in-progress)
+run(form_plain_comms 300 ${run_sh} --plain
+  EACH forms_comms config,nonblocking,nonblocking-in-group,split-of-passing,scalable,init-all,init-in-group,threads,mixed,split-reversed,split-no-colour,shrink,many-in-group,finalize,destroy-at-once,destroy-late 2)
+run(form_plain_groups 300 ${run_sh} --plain
+  EACH forms_groups one-stream,several-streams,own-streams,several-comms,mixed,uneven,nested,simulated,empty,error-inside,bad-gather-inside,in-progress 2)
 if(NOT SLIPRING_SANITIZE) # a shell that has nothing but the sanitizer preloaded does not run
-  form_plain(children all)
+  run(form_plain_children 300 ${run_sh} --plain EACH forms_children all 2)
 endif()
-form_plain(event_ipc once)
-form_plain(stress once)
+run(form_plain_event_ipc 300 ${run_sh} --plain EACH forms_event_ipc once 2)
+run(form_plain_stress 300 ${run_sh} --plain EACH forms_stress once 2)
 
 # Sanitizer builds: a child after fork can not stop its parent's threads.
 foreach(test children children_quiet children_graphs)

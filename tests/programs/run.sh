@@ -4,7 +4,7 @@
 #
 #   run.sh [--plain] [--status N] [--set NAME=VALUE]... [--has REGEX]... [--hasnt REGEX]... [--misuse-ok] -- PROGRAM [ARGUMENT...]
 #
-# TEST_RACE=1: under the race oracle (../softgpu/README.md); a race is misuse. TEST_RACE=strict: and there were accesses, and
+# TEST_RACE=1: under the race oracle (../../softgpu/README.md); a race is misuse. TEST_RACE=strict: and there were accesses, and
 # none was excused, which is right where nothing fails.
 # --has/--hasnt look at the JSON log lines of all ranks. From CMake: SLIPRING_LIB, TEST_PRELOAD_FIRST (a sanitizer's runtime), SOFTGPU_DIR.
 set -u
