@@ -88,16 +88,14 @@ run(symmetry_phases 120 ${symmetry} --line "2 phase: (phase, first, period) in (
 run(symmetry_two_communicators 120 ${symmetry} --line "1 comm: (calls, sites, symmetric) == (120, 3, 3)" --line "1 comm: (calls, sites, symmetric) == (40, 1, 1)"
   --line "2 comm: True" -- ${sites} 2 40 two ENV ${symmetry_env})
 # Reduce-scatters of the ring are numbered with the gathers, and are sites like them; those that NCCL has are neither.
-if(SLIPRING_TEST_SCATTERS)
-  set(mixed --line "1 comm: (calls, silent, sites, symmetric, breaks) == (160, 0, 4, 4, 0)" ${listed})
-  foreach(n 2 3)
-    run(symmetry_mixed_${n} 120 ${symmetry} --set SLIPRING_REDUCE_SCATTER=always --line "1 phase: (phase, first, period, by) == (1, 1, 4, 'places')"
-      --line "4 buffer: op == 'allgather' and site in (0, 2) and calls == 40"
-      --line "2 buffer: (op, site, shard, calls) == ('reducescatter', 1, 8192, 40)"
-      --line "1 buffer: (op, site, buffer, offset, state) == ('reducescatter', 3, 'both', 0, 'symmetric')"
-      --line "7 buffer: state == 'symmetric' and since == site + 1" ${mixed} -- ${sites} ${n} 40 mixed ENV ${symmetry_env})
-  endforeach()
-endif()
+set(mixed --line "1 comm: (calls, silent, sites, symmetric, breaks) == (160, 0, 4, 4, 0)" ${listed})
+foreach(n 2 3)
+  run(symmetry_mixed_${n} 120 ${symmetry} --set SLIPRING_REDUCE_SCATTER=always --line "1 phase: (phase, first, period, by) == (1, 1, 4, 'places')"
+    --line "4 buffer: op == 'allgather' and site in (0, 2) and calls == 40"
+    --line "2 buffer: (op, site, shard, calls) == ('reducescatter', 1, 8192, 40)"
+    --line "1 buffer: (op, site, buffer, offset, state) == ('reducescatter', 3, 'both', 0, 'symmetric')"
+    --line "7 buffer: state == 'symmetric' and since == site + 1" ${mixed} -- ${sites} ${n} 40 mixed ENV ${symmetry_env})
+endforeach()
 set(passed --line "1 comm: (calls, silent, sites, symmetric, breaks) == (80, 0, 2, 2, 0)" ${listed})
 run(symmetry_mixed_passed 120 ${symmetry} --set SLIPRING_REDUCE_SCATTER=off --line "1 phase: (phase, first, period, by) == (1, 1, 2, 'places')"
   --line "4 buffer: op == 'allgather'" ${passed} -- ${sites} 2 40 mixed ENV ${symmetry_env})

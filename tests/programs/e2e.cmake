@@ -369,7 +369,7 @@ add_test(NAME e2e_trials_tuned COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tuned.py $<TA
 set_tests_properties(e2e_trials_tuned PROPERTIES TIMEOUT 300 LABELS e2e ENVIRONMENT "TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
 # And what is found is kept in the tune file.
 foreach(case next off by_hand between changed grouped scatter ranks gpu broken jobs unwritable)
-  if((case STREQUAL scatter AND NOT SLIPRING_TEST_SCATTERS) OR (case STREQUAL grouped AND SLIPRING_SANITIZE)) # modelled times
+  if(case STREQUAL grouped AND SLIPRING_SANITIZE) # modelled times
     continue()
   endif()
   run(e2e_kept_${case} 120 ${CMAKE_CURRENT_SOURCE_DIR}/kept.sh ${case} $<TARGET_FILE:call_sites> $<TARGET_FILE:collectives> $<TARGET_FILE:scatter>)
