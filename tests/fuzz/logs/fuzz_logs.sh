@@ -4,7 +4,7 @@
 #
 #   fuzz_logs.sh [--seconds 60] [--corpus FOLDER] [-- libFuzzer's options]
 #
-# The corpus starts with synthetic logs (../../../observe/make_logs.py). What crashes is left in the present folder; `fuzz_logs FILE` repeats it.
+# The corpus starts with synthetic logs (../../observe/make_logs.py). What crashes is left in the present folder; `fuzz_logs FILE` repeats it.
 set -eu
 seconds=60 corpus=""
 while [ $# -gt 0 ]; do
