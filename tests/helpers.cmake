@@ -3,7 +3,7 @@
 # tables (tests/FOLDER/mutants.txt; mutant.py says how) for run() to use. A test that no mutant can fail proves nothing.
 
 # program(NAME SOURCE... [LIBS LIBRARY...] [UNIT [JOBS N]] [MODULE | SHARED] [MUTANT NAME]): a program, or a library that programs load.
-# LIBS: libraries, those of the software GPU and the parts below without their prefix. With one of the software GPU's the
+# LIBS: libraries; those of the software GPU and the parts of CMakeLists.txt without their prefix. With one of the software GPU's the
 # program is linked as users' are: no path to them is in it, and what it lacks is found when it starts.
 # UNIT: a Criterion program test_NAME over the library's base, and the test unit_NAME that runs it.
 # MUTANT: with the changed sources of a mutant, in the place of those that it changes.

@@ -7,7 +7,7 @@ set(counts ${CMAKE_CURRENT_SOURCE_DIR}/zero_counts.sh)
 # counts are left out (results, order and misuse are checked all the same), and so are long runs.
 set(zero_long "_1000$|_slow$|_slow_open_|^group_|^ahead_|^deep_|^plain_|_chunks$")
 
-# zero(NAME TIMEOUT counts.sh-arguments...): run(), without what is for SLIPRING_LONG_TESTS.
+# zero(NAME TIMEOUT zero_counts.sh-arguments...): run(), without what is for SLIPRING_LONG_TESTS.
 set(zero ${counts} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_SLOT_BYTES=256K)
 function(zero name timeout)
   if(NOT SLIPRING_LONG_TESTS)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs a program with SLIPRING_TRACE=1 by ../programs/run.sh and then looks at what was measured (trace_check.py).
 #
-#   trace_run.sh check.py-arguments... -- run.sh-arguments... -- PROGRAM...
+#   trace_run.sh trace_check.py-arguments... -- run.sh-arguments... -- PROGRAM...
 #
 # MUTANT=1: trace_check.py has to find something, although the program's results are right.
 set -u
