@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "tests/e2e/ranks.h"
+#include "tests/programs/ranks.h"
 
 #define OPTIONS_FILE "bench/call_forms.def"
 #define OPTIONS_STRUCT options

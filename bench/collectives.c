@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/e2e/ranks.h"
+#include "tests/programs/ranks.h"
 
 #define OPTIONS_FILE "bench/collectives.def"
 #define OPTIONS_STRUCT options

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "pin.h"
-#include "tests/e2e/ranks.h"
+#include "tests/programs/ranks.h"
 #include "tools/common/json.h"
 
 #define OPTIONS_FILE "bench/gather_cost.def"

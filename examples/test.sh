@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs an example without and with slipring on the software GPU: the same results, and the log says that slipring had a part.
 #
-#   test.sh PROGRAM RANKS SIZE         from CMake: what tests/e2e/run.sh wants
+#   test.sh PROGRAM RANKS SIZE         from CMake: what tests/programs/run.sh wants
 set -euo pipefail
 program=$1 ranks=$2 size=$3
-run=$(dirname "$0")/../tests/e2e/run.sh
+run=$(dirname "$0")/../tests/programs/run.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -3,7 +3,7 @@
 #ifndef SLR_INTERPOSE_GATE_SPARE_H
 #define SLR_INTERPOSE_GATE_SPARE_H
 
-/* The CUDA_VERSION of the newest cuda.h that gate.def was compared with (tests/preload/interpose_header.sh). */
+/* The CUDA_VERSION of the newest cuda.h that gate.def was compared with (tests/hooks/interpose_header.sh). */
 #define SLR_GATE_CUDA 13050
 
 /* A stub for `real`, which the driver returned for `symbol` and which is none of gate.def's

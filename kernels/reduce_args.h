@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernels of reduce.cu take: one parameter, by value. Host and device lay it out alike. It
- * is also what tests/softgpu knows of them, so a change here changes
- * tests/softgpu/driver/device_reduce.c. */
+ * is also what softgpu/ knows of them, so a change here changes
+ * softgpu/driver/device_reduce.c. */
 #ifndef SLR_KERNELS_REDUCE_ARGS_H
 #define SLR_KERNELS_REDUCE_ARGS_H
 

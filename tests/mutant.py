@@ -20,7 +20,7 @@ the whole file. The old lines, and those that stay, have to stand there together
 indentation; new lines follow it.
 
   mutant.py TABLE NAME FILE [OUT]   prints FILE as the mutant has it, or writes it to OUT unless it is there already
-  mutant.py --files TABLE           of each mutant of the table: its name, and the files that it changes
+  mutant.py --files TABLE...        of each mutant of the tables: its name, its table, and the files that it changes
   mutant.py --check [USES]          fails when an entry of any table does not apply, when a name is there twice, or when
                                     the names that the file USES holds, one a line, are not those of the tables
 """
@@ -293,9 +293,10 @@ def main(args):
         if wrong:
             raise Error('\n'.join(wrong))
         print(f'{count} mutants')
-    elif args[:1] == ['--files'] and len(args) == 2:
-        for m in read(args[1]):
-            print(m.name, *m.files())
+    elif args[:1] == ['--files']:
+        for table in args[1:]:
+            for m in read(table):
+                print(m.name, table, *m.files())
     elif len(args) in (3, 4) and args[0][0] != '-':
         table, name, file = args[:3]
         mutants = [m for m in read(table) if m.name == name]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh of ../e2e for a fault test, and then: no process of the test is left, and no abstract socket. Other suites may run on the machine.
+# run.sh of ../programs for a fault test, and then: no process of the test is left, and no abstract socket. Other suites may run on the machine.
 #
 #   fault.sh [options of run.sh] -- PROGRAM [ARGUMENT...]
 set -u
@@ -14,7 +14,7 @@ open_sockets() {
   done </proc/net/unix
 }
 mapfile -t before < <(open_sockets)
-FAULT_RUN=$mark "$(dirname "$0")"/../e2e/run.sh "$@" || exit
+FAULT_RUN=$mark "$(dirname "$0")"/../programs/run.sh "$@" || exit
 
 strays() { grep -lzsx "FAULT_RUN=$mark" /proc/[0-9]*/environ; }
 # Sockets that are new and that no living process holds. Other tests' processes come and go between two looks: what is left is what every

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a fault test: a plain NCCL program that knows nothing of slipring, with data that every rank can compute
- * by itself, so that a gather is checked without another gather. Built on ../e2e/ranks.h; started by launch.c. */
+ * by itself, so that a gather is checked without another gather. Built on ../programs/ranks.h; started by launch.c. */
 #ifndef TESTS_FAULTS_PLAYER_H
 #define TESTS_FAULTS_PLAYER_H
 
-#include "../e2e/ranks.h"
+#include "../programs/ranks.h"
 #include "board.h"
 
 #define HANG_STATUS 5 /* exit status: something that must end in time did not */

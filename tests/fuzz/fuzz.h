@@ -19,8 +19,8 @@
 #define TESTS_FUZZ_FUZZ_H
 
 #include <cublasLt.h>
-#include "../e2e/fuse.h"
-#include "../zerocopy/zero.h"
+#include "../programs/fuse.h"
+#include "../memory/zero.h"
 
 /* Stream 0 is the legacy default stream: it always exists for the model, as blocking copies run on it. */
 enum { LEGACY, STREAMS = 4, HOST = STREAMS, ACTORS, EVENTS = 5, COMMS = 2 };

@@ -27,10 +27,10 @@ program=${1?program}
 shift
 options=("$@")
 export TEST_RACE=${TEST_RACE:-strict}
-# The software GPU as strict as CUDA (../softgpu/README.md).
+# The software GPU as strict as CUDA (../../softgpu/README.md).
 export SOFTGPU_TIES=${SOFTGPU_TIES:-1} SOFTGPU_LAZY=${SOFTGPU_LAZY:-1} SOFTGPU_NCCL_BLIND=${SOFTGPU_NCCL_BLIND:-1}
 queues=(1000 1000 300) # entries of a stream's queue, by the seed
-run=$(cd "$(dirname "$0")/../e2e" && pwd)/run.sh
+run=$(cd "$(dirname "$0")/../programs" && pwd)/run.sh
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
 

@@ -17,7 +17,7 @@
 #ifndef TESTS_FUZZ_PLAN_H
 #define TESTS_FUZZ_PLAN_H
 
-#include "../e2e/fuse.h"
+#include "../programs/fuse.h"
 
 enum { RANKS = 4, STREAMS = 3, EVENTS = 5, COMMS = 2, MOST_GROUP = 3 };
 /* Nobody writes into the last three after the beginning: a matrix of the plan's type, one of 8-bit floats, and factors. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "../softgpu/blas/float8.h"
+#include "softgpu/blas/float8.h"
 
 /* Bytes, or for each of them 1 if it may be anything. */
 struct plane {

@@ -17,7 +17,7 @@
 #include <cuda.h>
 #include <pthread.h>
 
-#include "../forms/forms.h"
+#include "../order/forms.h"
 #include "plan.h"
 #include "ways.h"
 

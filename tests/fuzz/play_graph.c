@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captures and launches. The device code that turns a loop is the software GPU's (../softgpu/softgpu.h). */
+/* Captures and launches. The device code that turns a loop is the software GPU's (../../softgpu/softgpu.h). */
 #include "play.h"
 
 #include <dlfcn.h>
 
-#include "../softgpu/softgpu.h"
+#include "softgpu/softgpu.h"
 
 #define DRIVER(call) CHECK((call) == CUDA_SUCCESS, "%s", #call)
 

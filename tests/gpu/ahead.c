@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "../e2e/ranks.h"
+#include "../programs/ranks.h"
 
 enum { LAUNCHES = 400, SHARD = 1 << 20 };
 

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Callers that are not linked to the shared libraries, on a real GPU: a program with the static CUDA runtime, a plug-in that
-# is opened for itself alone (RTLD_LOCAL), several runtimes in one process, and Python through ctypes. tests/callers has the
+# is opened for itself alone (RTLD_LOCAL), several runtimes in one process, and Python through ctypes. tests/hooks has the
 # same programs on the software GPU. All ranks share the first GPU. And what such callers, workspaces of cuBLAS and
 # graph launches that run ahead of a peer were wrong with in earlier versions:
 #
-#   past-*       libraries whose calls reach the driver past what is preloaded (tests/callers/past.c)
-#   workspace-*  scratch memory in the buffers of a gather or a reduce-scatter (tests/e2e/workspace.c)
+#   past-*       libraries whose calls reach the driver past what is preloaded (tests/hooks/past.c)
+#   workspace-*  scratch memory in the buffers of a gather or a reduce-scatter (tests/programs/workspace.c)
 #   ahead-*      launches return although the peer does not come (ahead.c); how many is in the log, and in the table
 #
 # usage: tests/gpu/callers.sh [options]
@@ -41,16 +41,16 @@ compile() {
 }
 
 make_programs() (
-    cd "$SLR_ROOT/tests/e2e"
+    cd "$SLR_ROOT/tests/programs"
     static=$(library_file libcudart_static.a)
     shared=$(library_file "libcudart.so.$(cuda_major)") blas=$(library_file "libcublas.so.$(cuda_major)") nccl=$(library_file libnccl.so.2)
     compile static fuse.c fuse_api.c ranks.c "$static" "$blas" "$nccl"
     compile module.so -shared -fPIC -Dmain=module_main fuse.c fuse_api.c ranks.c "$shared" "$blas" "$nccl"
-    compile local ../callers/local.c
-    compile runtimes ../callers/runtimes.c ranks.c "$static" "$nccl"
-    compile past -rdynamic '-DSHARD=((size_t)8 << 20)' ../callers/past.c ranks.c "$shared" "$nccl"
-    compile bound.so -shared -fPIC -Wl,-z,lazy ../callers/past_library.c "$(library_file libcuda.so.1)"
-    compile looks_up.so -shared -fPIC -Wl,-z,lazy -DLOOKS_UP ../callers/past_library.c
+    compile local ../hooks/callers_local.c
+    compile runtimes ../hooks/runtimes.c ranks.c "$static" "$nccl"
+    compile past -rdynamic '-DSHARD=((size_t)8 << 20)' ../hooks/past.c ranks.c "$shared" "$nccl"
+    compile bound.so -shared -fPIC -Wl,-z,lazy ../hooks/past_library.c "$(library_file libcuda.so.1)"
+    compile looks_up.so -shared -fPIC -Wl,-z,lazy -DLOOKS_UP ../hooks/past_library.c
     compile workspace workspace.c ranks.c "$shared" "$blas" "$(library_file "libcublasLt.so.$(cuda_major)")" "$nccl"
     compile ahead ../gpu/ahead.c ranks.c "$shared" "$nccl"
 )
@@ -101,7 +101,7 @@ callers() {
         alone "static-$ranks-ranks-large" 60 caller "static-$ranks-ranks-large" 1 "$built/static" "$ranks" large
         alone "local-$ranks-ranks" 60 caller "local-$ranks-ranks" 1 "$built/local" "$built/module.so" "$ranks" bn
         alone "runtimes-$ranks-ranks" 60 caller "runtimes-$ranks-ranks" 0 "$built/runtimes" "$ranks"
-        alone "ctypes-$ranks-ranks" 60 caller "ctypes-$ranks-ranks" 1 python3 "$SLR_ROOT/tests/callers/gather.py" "$ranks" --one-gpu
+        alone "ctypes-$ranks-ranks" 60 caller "ctypes-$ranks-ranks" 1 python3 "$SLR_ROOT/tests/hooks/callers_gather.py" "$ranks" --one-gpu
     done
 }
 

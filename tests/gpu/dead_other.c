@@ -2,7 +2,7 @@
 #include "dead_other.h"
 
 #include <signal.h>
-#include "tests/e2e/ranks.h"
+#include "tests/programs/ranks.h"
 
 #define LOOK_US 10000
 

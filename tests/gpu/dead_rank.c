@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/e2e/ranks.h"
+#include "tests/programs/ranks.h"
 
 enum { CHUNK = 32 << 20, LOOK_COLUMNS = 4, LOOK_ROWS = 16 };
 #define START_US 90000000 /* CUDA's and NCCL's start, on a machine that is busy */

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Gathers in CUDA graphs (SLIPRING_GRAPHS=on) on two real GPUs: the programs of tests/forms, whose results are exact to the bit, with
+# Gathers in CUDA graphs (SLIPRING_GRAPHS=on) on two real GPUs: the programs of tests/graphs, whose results are exact to the bit, with
 # a process for each GPU and with a thread for each; ranks that do not do the same; and a soak.
 #
-#   processes-*, threads-*  each case of tests/forms/graphs*.c; captures, and captures that are thrown away
+#   processes-*, threads-*  each case of tests/graphs/graphs*.c; captures, and captures that are thrown away
 #   scatters-*              the lists of tests/scatter that capture GEMMs and reduce-scatters: exact, and sent part by part
 #   left-*                  SLIPRING_GRAPHS=off: one rank runs a gather from a graph, the other calls it: both are told
 #   nccl-*                  ranks that do not do the same, without slipring: for the table, no verdict
@@ -98,7 +98,7 @@ traced() { # NAME CASE MODE
     bounded "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set graphs=on --set trace=1 --set log_format=json \
         --set "log_file=$logs/$1.%p.json" -- "${programs[graphs]}" "$2" 2 "$3" || return
     grep -q '"reason":"graph"' "$logs/$1".*.json || { echo "no replay was measured" && return 1; }
-    python3 "$SLR_ROOT/tests/trace/check.py" --table "$1" "$logs/$1".*.json >"$logs/$1.table"
+    python3 "$SLR_ROOT/tests/observe/trace_check.py" --table "$1" "$logs/$1".*.json >"$logs/$1.table"
 }
 
 nccl_alone() { # NAME CASE; no verdict
@@ -235,13 +235,13 @@ two_gpus_or_one
 find_build
 declare -A programs
 for form in graphs capture thrown left_some; do
-    sources=("$SLR_ROOT/tests/forms/$form.c" "$SLR_ROOT/tests/forms/forms.c")
-    [ $form != graphs ] || sources+=("$SLR_ROOT"/tests/forms/graphs_{ahead,bodies,group,life,memory,scatter,shape,soak,tried,unlike}.c)
-    rank_program "forms_$form" forms "${sources[@]}" >"$logs/make.log" 2>&1 ||
+    sources=("$SLR_ROOT/tests/graphs/$form.c" "$SLR_ROOT/tests/order/forms.c")
+    [ $form != graphs ] || sources+=("$SLR_ROOT"/tests/graphs/graphs_{ahead,bodies,group,life,memory,scatter,shape,soak,tried,unlike}.c)
+    rank_program "forms_$form" graphs "${sources[@]}" >"$logs/make.log" 2>&1 ||
         { tail -n 20 "$logs/make.log" >&2 && die "forms_$form did not compile"; }
     programs[$form]=$program
 done
-rank_program scatter scatter "$SLR_ROOT"/tests/scatter/*.c "$SLR_ROOT/tests/forms/forms.c" "$(library_file "libcublasLt.so.$(cuda_major)")" \
+rank_program scatter scatter "$SLR_ROOT"/tests/scatter/*.c "$SLR_ROOT/tests/order/forms.c" "$(library_file "libcublasLt.so.$(cuda_major)")" \
     >"$logs/make.log" 2>&1 || { tail -n 20 "$logs/make.log" >&2 && die "tests/scatter does not compile"; }
 programs[scatter]=$program
 cases=$("${plain[@]}" "${programs[graphs]}" list | grep -vE '^(soak|body-|nccl-|far-behind$)') # a real queue has no room for all that the latter calls

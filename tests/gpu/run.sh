@@ -256,7 +256,7 @@ traced() {
     bounded "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" --set log=info --set log_format=json --set trace=1 \
         --set min_bytes=0 --set "log_file=$logs/$name.rank%r.json" -- "$ag_gemm" "${devices_of[@]}" --ranks "$2" --m "$3" --k "$3" --n "$3" \
         --iters "$iters" --timeout "$step_seconds" || return
-    python3 "$SLR_ROOT/tests/trace/check.py" --ended fused --table "$name" "$logs/$name".rank*.json >"$logs/$name.table"
+    python3 "$SLR_ROOT/tests/observe/trace_check.py" --ended fused --table "$name" "$logs/$name".rank*.json >"$logs/$name.table"
 }
 
 traced_steps() { # prefix

@@ -45,7 +45,7 @@ open_logs
 # find_program: sets `program`.
 find_program() {
     local sources=("$SLR_ROOT"/tests/scatter/*.c)
-    rank_program scatter scatter "${sources[@]}" "$SLR_ROOT/tests/forms/forms.c" "$(library_file "libcublasLt.so.$(cuda_major)")"
+    rank_program scatter scatter "${sources[@]}" "$SLR_ROOT/tests/order/forms.c" "$(library_file "libcublasLt.so.$(cuda_major)")"
 }
 
 always=(env SLIPRING_REDUCE_SCATTER=always) # not by --set: an older slipring would not start

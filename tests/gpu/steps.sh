@@ -124,7 +124,7 @@ rank_program() {
     driver=$(library_file libcuda.so.1)
     include=$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")
     gcc -std=gnu11 -D_GNU_SOURCE -O2 -fPIE -pie -I "$SLR_ROOT" -isystem "$include" -isystem "$(nccl_include)" -o "$program" "$@" \
-        "$SLR_ROOT/tests/e2e/ranks.c" "$(library_file "libcudart.so.$(cuda_major)")" "$(library_file "libcublas.so.$(cuda_major)")" \
+        "$SLR_ROOT/tests/programs/ranks.c" "$(library_file "libcudart.so.$(cuda_major)")" "$(library_file "libcublas.so.$(cuda_major)")" \
         "$(library_file libnccl.so.2)" ${driver:+"$driver"} -Wl,--allow-shlib-undefined -lpthread -ldl
 }
 

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
-#include "../e2e/ranks.h"
+#include "../programs/ranks.h"
 
 #define M ((size_t)1 << 20)
 

@@ -109,7 +109,7 @@ work_alone() {
         dpkg-deb -x "$main" "$work/unpacked"
         PKG_CONFIG_PATH=$work/unpacked/usr/lib/pkgconfig
         # shellcheck disable=SC2046 # words
-        PKG_CONFIG_PATH=$PKG_CONFIG_PATH gcc $(PKG_CONFIG_PATH=$PKG_CONFIG_PATH pkg-config --cflags slipring) -o "$root/tmp/alone" "$SLR_ROOT/tests/api/alone.c" \
+        PKG_CONFIG_PATH=$PKG_CONFIG_PATH gcc $(PKG_CONFIG_PATH=$PKG_CONFIG_PATH pkg-config --cflags slipring) -o "$root/tmp/alone" "$SLR_ROOT/tests/hooks/api_alone.c" \
             $(PKG_CONFIG_PATH=$PKG_CONFIG_PATH pkg-config --libs slipring) -pthread
         as_user /tmp/alone || fail "a program of the C API"
         rm "$root/tmp/alone"

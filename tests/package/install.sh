@@ -78,14 +78,14 @@ export PKG_CONFIG_PATH=$lib/pkgconfig
 if command -v pkg-config >/dev/null; then
     [ "slipring $(pkg-config --modversion slipring)" = "$version" ] || fail "pkg-config --modversion"
     # shellcheck disable=SC2046 # words
-    "$cc" -Wall -Werror $(pkg-config --cflags slipring) -o "$work/alone_pc" "$source/tests/api/alone.c" $(pkg-config --libs slipring) -pthread
+    "$cc" -Wall -Werror $(pkg-config --cflags slipring) -o "$work/alone_pc" "$source/tests/hooks/api_alone.c" $(pkg-config --libs slipring) -pthread
     LD_LIBRARY_PATH=$lib "$work/alone_pc" || fail "a program linked by pkg-config"
     [ "$(pkg-config --variable=library slipring)" -ef "$lib/libslipring.so" ] || fail "pkg-config --variable=library"
 else
     echo "no pkg-config here"
 fi
 find_package() {
-    "$CMAKE" -G Ninja -S "$here/find" -B "$work/find" -DCMAKE_C_COMPILER="$cc" "-DPROGRAM=$source/tests/api/alone.c" \
+    "$CMAKE" -G Ninja -S "$here/find" -B "$work/find" -DCMAKE_C_COMPILER="$cc" "-DPROGRAM=$source/tests/hooks/api_alone.c" \
         "-DCMAKE_PREFIX_PATH=$prefix" "-DWANTED=$1" >"$work/out" 2>&1
 }
 find_package 0.2 || fail "find_package: $(cat "$work/out")"

@@ -11,7 +11,7 @@
 #ifndef TESTS_SCATTER_SCATTER_H
 #define TESTS_SCATTER_SCATTER_H
 
-#include "../forms/forms.h"
+#include "../order/forms.h"
 
 enum { MOST_RANKS = 8, BURST = 3 };
 enum elem { BF16, FP16, FP32 };

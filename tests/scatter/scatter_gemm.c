@@ -2,7 +2,7 @@
 #include <cublasLt.h>
 #include <string.h>
 
-#include "../softgpu/blas/float16.h"
+#include "softgpu/blas/float16.h"
 #include "scatter.h"
 
 #define WORKSPACE ((size_t)1 << 20)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "../softgpu/blas/float16.h"
+#include "softgpu/blas/float16.h"
 
 #define POISON 0x7b
 

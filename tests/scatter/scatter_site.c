@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scatter.h"
 
-#include "../softgpu/blas/float16.h"
+#include "softgpu/blas/float16.h"
 
 #define POISON 0x7b /* no type reads an integer from such bytes */
 

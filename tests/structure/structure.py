@@ -171,7 +171,7 @@ def listed(user):
         yield name if name in USES else f'plugin/{name}'
 
 
-OUTSIDE = ['LD_PRELOAD', 'tools', 'bench', 'tests', 'examples', 'packaging']  # no part of the library
+OUTSIDE = ['LD_PRELOAD', 'tools', 'bench', 'softgpu', 'tests', 'examples', 'packaging']  # no part of the library
 
 
 def may_use(user, used):

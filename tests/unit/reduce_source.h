@@ -5,7 +5,7 @@
 #define TESTS_UNIT_REDUCE_SOURCE_H
 
 #include "kernels/reduce_args.h"
-#include "tests/softgpu/blas/float16.h"
+#include "softgpu/blas/float16.h"
 
 #define KERNEL(name) static void name
 #define PARAMETER const

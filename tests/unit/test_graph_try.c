@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trial of graphs on a fake driver that says yes and does something else, or nothing. What a driver refuses is in
- * tests/forms. */
+ * tests/graphs. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include "base/wait.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over ranks as the library calls them (kernels/scatter.h), on the software GPU: it loads the PTX, knows its kernels
- * by their names, and has its own model of what they do (tests/softgpu/driver/device_reduce.c). */
+ * by their names, and has its own model of what they do (softgpu/driver/device_reduce.c). */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #
 #   fuzz_logs.sh [--seconds 60] [--corpus FOLDER] [-- libFuzzer's options]
 #
-# The corpus starts with synthetic logs (../../report/make_logs.py). What crashes is left in the present folder; `fuzz_logs FILE` repeats it.
+# The corpus starts with synthetic logs (../../observe/make_logs.py). What crashes is left in the present folder; `fuzz_logs FILE` repeats it.
 set -eu
 seconds=60 corpus=""
 while [ $# -gt 0 ]; do
@@ -25,5 +25,5 @@ for file in "$root"/tools/{common,log,model,report}/*.c "$root/tools/trace/event
 done
 clang -g -O1 -std=gnu11 -D_GNU_SOURCE -DFUZZ_LOGS_LIBFUZZER -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I"$root" \
     "$root/tests/fuzz/logs/fuzz_logs.c" "${sources[@]}" "$root/base/reason.c" -ljansson -o "$dir/fuzz"
-python3 "$root/tests/report/make_logs.py" "$dir/seeds" --ranks 2 --calls 4
+python3 "$root/tests/observe/make_logs.py" "$dir/seeds" --ranks 2 --calls 4
 "$dir/fuzz" -max_total_time="$seconds" -max_len=60000 -timeout=20 -rss_limit_mb=3000 -print_final_stats=1 "$@" ${corpus:+"$corpus"} "$dir/seeds"

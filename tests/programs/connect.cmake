@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+# Connecting (plugin/connect/connect.h): when device memory is taken and given back, what a communicator finds out first, and ranks of one process.
+foreach(program memory order reset threads)
+  program(connect_${program} connect_${program}.c LIBS player ranks cudart nccl)
+endforeach()
+
+set(connect ${fault_sh} --set SLIPRING_MIN_BYTES=0)
+
+# Ranks of one process: no copy may tie another device's context (SOFTGPU_TIES), whatever memory the buffers are. cudaMalloc memory is never read in
+# place by another device of its process; ncclMemAlloc's is.
+foreach(protocol pull put)
+  foreach(memory cudamalloc nccl)
+    set(place --has "\"event\":\"summary\".*\"zero_copy\":0,\"pushed\":0,")
+    if(memory STREQUAL nccl)
+      set(place --hasnt "\"event\":\"summary\".*\"zero_copy\":0,\"pushed\":0,")
+    endif()
+    run(connect_threads_ahead_${protocol}_${memory} 120 ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=${protocol} --set SLIPRING_ALLOC=all
+      --set SLIPRING_ALLOC_MIN=4K ${place} --has "\"event\":\"substitute\"" PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3 ${memory})
+  endforeach()
+  # Two processes with two ranks each: both kinds of staging.
+  run(connect_threads_mixed_${protocol} 120 ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=${protocol} --set SLIPRING_ZERO_COPY=off
+    --has "\"event\":\"substitute\"" --hasnt communicator_failed PROCESSES 2 LAUNCH --seconds 60 PLAY connect_threads exact 2)
+  run(connect_threads_mixed_ahead_${protocol} 120 ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=${protocol} --has "\"event\":\"substitute\""
+    --hasnt communicator_failed PROCESSES 2 LAUNCH --seconds 60 PLAY connect_threads ahead 2 nccl)
+endforeach()
+
+# Device memory: 8 GiB, of which the program takes 90%; eight communicators would hold 1 GiB.
+set(device --set SOFTGPU_MEM_BYTES=8589934592 --set SLIPRING_SLOT_BYTES=64M)
+run(connect_memory_unused 120 ${connect} ${device} --hasnt "\"event\":\"connected\"" PROCESSES 2 LAUNCH --seconds 60 PLAY connect_memory unused 8)
+foreach(scenario used one)
+  run(connect_memory_${scenario} 120 ${connect} ${device} --has "\"event\":\"connected\".*\"times\":2" --hasnt "\"decision\":\"pass\"" PROCESSES 3
+    LAUNCH --seconds 60 PLAY connect_memory ${scenario} 8)
+endforeach()
+# One communicator on 1 GiB: the memory that is missing is that which is in use.
+set(small --set SOFTGPU_MEM_BYTES=1073741824 --set SLIPRING_SLOT_BYTES=64M)
+run(connect_memory_ahead 120 ${connect} ${small} --hasnt communicator_failed PROCESSES 3 LAUNCH --seconds 60 PLAY connect_memory ahead 1)
+run(connect_memory_stopped 120 ${connect} ${device} --hasnt communicator_failed PROCESSES 3 LAUNCH --seconds 60 --cont-after 3000
+  PLAY connect_memory stopped 8)
+run(connect_memory_killed 120 ${connect} ${device} PROCESSES 3 LAUNCH --seconds 60 --end 1 kill PLAY connect_memory killed 8)
+run(connect_memory_racing 120 ${connect} ${device} --has "\"event\":\"connected\"" --hasnt "communicator_failed|\"decision\":\"pass\"" PROCESSES 3
+  LAUNCH --seconds 60 PLAY connect_memory racing 8 PROPERTIES COST 20)
+
+# What NCCL's variables forbid, and what a pattern finds out, on one rank or on all: all pass.
+foreach(reason p2p_disabled p2p_corrupts)
+  set(${reason} --hasnt "\"event\":\"substitute\"")
+  foreach(rank 0 1)
+    list(APPEND ${reason} --has "\"event\":\"communicator\".*\"crank\":${rank},.*\"decision\":\"pass\",\"reason\":\"${reason}\"")
+  endforeach()
+endforeach()
+run(connect_p2p_disable 120 ${connect} ${p2p_disabled} PROCESSES 2 LAUNCH --seconds 60 --rank 1 NCCL_P2P_DISABLE=1 PLAY fault_gathers)
+run(connect_p2p_loc 120 ${connect} ${p2p_disabled} PROCESSES 2 LAUNCH --seconds 60 --rank 0 NCCL_P2P_LEVEL=LOC PLAY fault_gathers)
+run(connect_p2p_level_0 120 ${connect} --set NCCL_P2P_LEVEL=0 ${p2p_disabled} PROCESSES 2 LAUNCH --seconds 60 PLAY fault_gathers)
+foreach(value DISABLE=0 LEVEL=SYS LEVEL=NVL LEVEL=3)
+  string(REPLACE "=" "_" short ${value})
+  run(connect_p2p_allowed_${short} 120 ${connect} --set NCCL_P2P_${value} --has "\"event\":\"substitute\"" PROCESSES 2 LAUNCH --seconds 60
+    PLAY fault_gathers)
+endforeach()
+foreach(protocol pull put)
+  foreach(rank 0 1)
+    run(connect_p2p_broken_${protocol}_${rank} 120 ${connect} --set SLIPRING_PROTOCOL=${protocol} ${p2p_corrupts}
+      --has "\"event\":\"p2p_corrupts\".*\"peer\":[01],\"by\":\"pull\"" PROCESSES 2 LAUNCH --seconds 60 --rank ${rank} SOFTGPU_P2P_BROKEN=1
+      PLAY fault_gathers)
+  endforeach()
+endforeach()
+foreach(protocol pull put)
+  run(connect_p2p_broken_threads_${protocol} 120 ${connect} --set SOFTGPU_P2P_BROKEN=1 --set SLIPRING_PROTOCOL=${protocol}
+    --has "\"reason\":\"p2p_corrupts\"" --hasnt "\"event\":\"substitute\"" PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads exact 3)
+endforeach()
+
+# What was offered for a registration before the ranks were refused goes back; its deregistration waits for nobody.
+run(connect_refused_registered 120 ${connect} --set SLIPRING_ALLOC=off --set SOFTGPU_P2P_BROKEN=1 --has "\"reason\":\"p2p_corrupts\""
+  --hasnt "\"event\":\"substitute\"|deregistration_slow" PROCESSES 2 LAUNCH --seconds 60 PLAY connect_threads exact 2 window)
+
+# A context that is reset with what slipring held there.
+run(connect_reset_retired 120 ${connect} --set SOFTGPU_SAME_PRIMARY=1 --has "\"event\":\"substitute\"" PROCESSES 2 LAUNCH --seconds 60
+  PLAY connect_reset retired)
+run(connect_reset_imports 120 ${connect} --set SOFTGPU_SAME_PRIMARY=1 --set SLIPRING_ALLOC=all --has "\"event\":\"substitute\"" PROCESSES 2
+  LAUNCH --seconds 60 PLAY connect_reset imports)
+
+# First gathers in whatever order.
+foreach(scenario alone crossed threads grouped)
+  run(connect_order_${scenario} 120 ${connect} --has "\"event\":\"substitute\"" --hasnt "\"decision\":\"pass\"" PROCESSES 2 LAUNCH --seconds 60
+    PLAY connect_order ${scenario})
+endforeach()
+run(connect_order_refused 120 ${connect} --set SOFTGPU_P2P_BROKEN=1 --set SLIPRING_MIN_BYTES=100K --has "\"reason\":\"p2p_corrupts\""
+  --hasnt "\"event\":\"substitute\"" PROCESSES 2 LAUNCH --seconds 60 PLAY connect_order refused)
+run(connect_order_abort 120 ${connect} PROCESSES 2 LAUNCH --seconds 60 --cont-after 4000 PLAY connect_order abort)
+
+# Mutants: without one of the checks, the test that is about it fails.
+set(fails sh -c "! \"$@\" >/dev/null 2>&1" sh)
+run(connect_near_cumemalloc_caught 60 WITH connect_near_cumemalloc ${fails} ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=pull
+  --set SLIPRING_ALLOC=all --set SLIPRING_ALLOC_MIN=4K --has "\"event\":\"summary\".*\"zero_copy\":0,\"pushed\":0," PROCESSES 1 LAUNCH --seconds 10
+  PLAY connect_threads ahead 3 cudamalloc)
+run(connect_imports_not_forgotten_caught 60 WITH connect_imports_not_forgotten ${fails} ${connect} --set SLIPRING_ALLOC=all PROCESSES 2
+  LAUNCH --seconds 10 PLAY connect_reset imports)
+run(connect_reset_not_seen_caught 60 WITH connect_reset_not_seen ${fails} ${connect} --set SOFTGPU_SAME_PRIMARY=1 PROCESSES 2 LAUNCH --seconds 10
+  PLAY connect_reset retired)
+run(connect_not_compared_caught 60 WITH connect_not_compared ${fails} ${connect} --set SOFTGPU_P2P_BROKEN=1 PROCESSES 2 LAUNCH --seconds 10
+  PLAY fault_gathers)
+run(connect_vote_not_idle_caught 60 WITH connect_vote_not_idle ${fails} ${connect} ${small} PROCESSES 3 LAUNCH --seconds 10
+  PLAY connect_memory ahead 1)
+run(connect_free_not_waited_caught 60 WITH connect_free_not_waited ${fails} ${connect} ${device} PROCESSES 3 LAUNCH --seconds 10
+  PLAY connect_memory used 8)
