@@ -5,21 +5,42 @@
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(mutant_script ${CMAKE_CURRENT_LIST_DIR}/mutant.py)
 
-# mutant_sources(NAME): makes the sources that the mutant NAME of this folder changes. Sets mutant_files, the library's, and mutant_sources, the
-# changed ones, in the same order.
-function(mutant_sources name)
-  set(table ${CMAKE_CURRENT_SOURCE_DIR}/mutants.txt)
-  get_property(entries GLOBAL PROPERTY mutants_of_${table})
+# mutants_written(): writes the sources of all mutants of this folder, with one command: starting Python takes longer than the rest.
+# Sets entries: of each mutant its name, and the files that it changes.
+function(mutants_written)
+  get_property(entries DIRECTORY PROPERTY mutants_entries)
   if(NOT entries)
+    set(table ${CMAKE_CURRENT_SOURCE_DIR}/mutants.txt)
     execute_process(COMMAND ${Python3_EXECUTABLE} ${mutant_script} --files ${table} OUTPUT_VARIABLE entries
       OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     string(REPLACE "\n" ";" entries "${entries}")
-    set_property(GLOBAL PROPERTY mutants_of_${table} "${entries}")
+    set_property(DIRECTORY PROPERTY mutants_entries "${entries}")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
+    set(all "")
+    set(sources "")
+    foreach(entry IN LISTS entries)
+      string(REPLACE " " ";" files "${entry}")
+      list(POP_FRONT files name)
+      foreach(file IN LISTS files)
+        get_filename_component(base ${file} NAME)
+        list(APPEND all ${PROJECT_SOURCE_DIR}/${file})
+        list(APPEND sources ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}/${base})
+      endforeach()
+    endforeach()
+    list(REMOVE_DUPLICATES all)
+    add_custom_command(OUTPUT ${sources} COMMAND ${Python3_EXECUTABLE} ${mutant_script} --write ${table} ${CMAKE_CURRENT_BINARY_DIR}/mutants
+      DEPENDS ${all} ${table} ${mutant_script} COMMENT "Writing the mutants' sources" VERBATIM)
   endif()
+  set(entries "${entries}" PARENT_SCOPE)
+endfunction()
+
+# mutant_sources(NAME): the sources that the mutant NAME of this folder changes. Sets mutant_files, the library's, and mutant_sources, the
+# changed ones, in the same order.
+function(mutant_sources name)
+  mutants_written()
   list(FILTER entries INCLUDE REGEX "^${name} ")
   if(NOT entries)
-    message(FATAL_ERROR "${table} has no mutant ${name}")
+    message(FATAL_ERROR "${CMAKE_CURRENT_SOURCE_DIR}/mutants.txt has no mutant ${name}")
   endif()
   mutant_used(${name})
   string(REPLACE " " ";" files "${entries}")
@@ -27,10 +48,7 @@ function(mutant_sources name)
   set(sources "")
   foreach(file IN LISTS files)
     get_filename_component(base ${file} NAME)
-    set(source ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}/${base})
-    add_custom_command(OUTPUT ${source} COMMAND ${Python3_EXECUTABLE} ${mutant_script} ${table} ${name} ${file} ${source}
-      DEPENDS ${PROJECT_SOURCE_DIR}/${file} ${table} ${mutant_script} VERBATIM)
-    list(APPEND sources ${source})
+    list(APPEND sources ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}/${base})
   endforeach()
   list(TRANSFORM files PREPEND ${PROJECT_SOURCE_DIR}/)
   set(mutant_files ${files} PARENT_SCOPE)
