@@ -67,11 +67,10 @@ function(mutants_write_uses file)
   file(CONFIGURE OUTPUT ${file} CONTENT "${names}\n" @ONLY)
 endfunction()
 
-# mutant(NAME): the library with the sources of a mutant, mutant_NAME, beside the real one.
-function(mutant name)
-  mutant_sources(${name})
+# library_with(NAME FILES SOURCES): the library beside the real one, NAME, with SOURCES in place of its FILES; its other objects are the real one's.
+function(library_with name files sources)
   set(replaced "") # plugin/pending/order.c is plugin/CMakeFiles/slr_plugin.dir/gather/order.c.o, or slr_plugin.dir/./gather/order.c.o
-  foreach(file IN LISTS mutant_files)
+  foreach(file IN LISTS files)
     file(RELATIVE_PATH file ${PROJECT_SOURCE_DIR} ${file})
     string(REPLACE "." "\\." file ${file})
     string(REGEX REPLACE "^([^/]+)/(.*)" "slr_\\1\\\\.dir/(\\\\./)?\\2" file ${file})
@@ -81,15 +80,21 @@ function(mutant name)
   foreach(part interpose plugin kernels cache)
     list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:slr_${part}>,EXCLUDE,/(${replaced})\\.o$>")
   endforeach()
-  add_library(mutant_${name} SHARED ${mutant_sources} ${objects})
-  target_link_libraries(mutant_${name} PRIVATE slr_base ${CMAKE_DL_LIBS})
-  target_include_directories(mutant_${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_options(mutant_${name} PRIVATE -Wno-unused -Wno-unused-parameter)
-  target_link_options(mutant_${name} PRIVATE -Wl,--version-script=${PROJECT_BINARY_DIR}/interpose/exports.map
+  add_library(${name} SHARED ${sources} ${objects})
+  target_link_libraries(${name} PRIVATE slr_base ${CMAKE_DL_LIBS})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_options(${name} PRIVATE -Wl,--version-script=${PROJECT_BINARY_DIR}/interpose/exports.map
     -Wl,--as-needed -Wl,-z,nodelete
     -Wl,--strip-debug) # there are some hundred: most of each would be debug information
-  set_target_properties(mutant_${name} PROPERTIES LINKER_LANGUAGE C SKIP_BUILD_RPATH ON)
-  add_dependencies(mutant_${name} slipring_exports)
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C SKIP_BUILD_RPATH ON)
+  add_dependencies(${name} slipring_exports)
+endfunction()
+
+# mutant(NAME): the library with the sources of a mutant, mutant_NAME.
+function(mutant name)
+  mutant_sources(${name})
+  library_with(mutant_${name} "${mutant_files}" "${mutant_sources}")
+  target_compile_options(mutant_${name} PRIVATE -Wno-unused -Wno-unused-parameter)
   if(SLIPRING_SANITIZE)
     set_target_properties(mutant_${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
   endif()
