@@ -210,12 +210,16 @@ if [ $all = 1 ]; then
     # takes long; and neither the stand-ins themselves, nor programs without slipring.
     few=('fault_flight_.*_[12](_.*)?' 'e2e_fuse_.*_[348]' 'e2e_trials_(two_comms|event|duel_ranks|tuned)' 'zero_fault_.*_put')
     few+=('softgpu_.*' 'bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
+    # Nor scripts and documents, which have no compiled code of ours.
+    few+=('structure.*' 'package_.*' 'docs_(architecture|prose|links|log)' 'ptx_.*' 'gpu\.frameworks_table.*' launcher spdx)
     # Large and long ones run once, in the plain tests: all cases of order, gathers beyond 4 GiB, all reduce-scatters with
-    # eight ranks, the GPU machine's script and the sources' structure.
-    leave_out=('form_order_[23]' form_large scatter_forms_8 'gpu\.run_on_softgpu' structure)
+    # eight ranks and the GPU machine's script.
+    leave_out=('form_order_[23]' form_large scatter_forms_8 'gpu\.run_on_softgpu')
     leave_out+=("${few[@]}")
-    # What no sanitizer looks at, and comparisons that have the code of those that stay.
-    leave_out+=(package_headers 'form_graphs_off_.*_(1|captured)' 'scatter_verify_(unlike|wrong|loop)_.*')
+    # The race oracle, which is the stand-ins', on programs that run without it.
+    leave_out+=('race_.*' 'scatter_race_(reuse|meet)')
+    # Comparisons that have the code of those that stay.
+    leave_out+=('form_graphs_off_.*_(1|captured)' 'scatter_verify_(unlike|wrong|loop|look|reuse|small|plain)_.*')
     leave_out+=('e2e_small_(many|obeyed|tried)')
     step "tests, ASan and UBSan" run_tests gcc address
     step "gcc Debug, clang Release, wheel; build, TSan" await_beside
@@ -224,17 +228,16 @@ if [ $all = 1 ]; then
     # the device's order.
     leave_out=("${few[@]}")
     # Tools and documents.
-    leave_out+=('.*plain.*' '(report|tools|docs|package)_.*' tuner_broken 'fuzz_short.*' launcher)
-    leave_out+=(structure commands)
+    leave_out+=('.*plain.*' '(report|tools|docs)_.*' tuner_broken 'fuzz_short.*' commands)
     # What waits for idle times, and the same with more ranks, modes or refused calls.
     leave_out+=('memory_idle.*' 'fault_refused_.*' 'register_fault_.*' 'zero_fault_.*' 'memory_churn_(all|different)_.*')
     leave_out+=('memory_sites.*')
     # Each takes a minute there, and has the threads of those that stay.
     leave_out+=('e2e_trials_(3|4|lt|in_place|off|reproducible|strict|two_streams)' 'e2e_small_(many|obeyed|tried)')
     leave_out+=(e2e_kept_changed scatter_strict scatter_slow 'scatter_queue_.*' zero_shards_event 'fault_hung_.*_1(_.*)?')
-    leave_out+=('scatter_verify_(wrong|look|reuse|unlike|loop)_.*')
+    leave_out+=('scatter_verify_(wrong|look|reuse|unlike|loop|small|plain)_.*')
     # What has one thread.
-    leave_out+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)' ptx_assembles)
+    leave_out+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)')
     # The same with other settings.
     leave_out+=('scatter_graphs_(fused|one_lane|off|strict|untried)' 'scatter_tried_unlike_.*' 'scatter_(verify_)?mixed')
     leave_out+=('e2e_kept_(scatter|ranks|unwritable)' 'scatter_(look|unlike)_.*' 'e2e_gather_(4|8)' e2e_trials_2)
