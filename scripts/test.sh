@@ -208,7 +208,8 @@ if [ $all = 1 ]; then
     beside build_others
     # For the sanitizers less is enough: one victim while data is in flight, fused GEMMs with two ranks, no benchmark that
     # takes long; and neither the stand-ins themselves, nor programs without slipring.
-    few=('fault_flight_.*_[12](_.*)?' 'e2e_fuse_.*_[348]' 'e2e_trials_(two_comms|event|duel_ranks|tuned)' 'zero_fault_.*_put')
+    few=('fault_flight_.*_[12](_.*)?' 'e2e_fuse_.*_[348]' 'e2e_aside_.*_4' 'zero_fault_.*_put')
+    few+=('e2e_trials_(two_comms|event|duel_ranks|tuned)')
     few+=('softgpu_.*' 'bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
     # Nor scripts and documents, which have no compiled code of ours.
     few+=('structure.*' 'package_.*' 'docs_(architecture|prose|links|log)' 'ptx_.*' 'gpu\.frameworks_table.*' launcher spdx)
@@ -243,8 +244,11 @@ if [ $all = 1 ]; then
     leave_out+=('e2e_kept_(scatter|ranks|unwritable)' 'scatter_(look|unlike)_.*' 'e2e_gather_(4|8)' e2e_trials_2)
     # What a failed communicator lets go of goes on beside another one's call, on the same memory.
     leave_out+=('fault_called_left-spared_.*')
-    # The same trial of a driver, that refuses another call; the driver's other order of nodes.
-    leave_out+=('form_graphs_off_cu.*' '.*_one_lane_2' form_graphs_turns_4 'scatter_graphs-wrong_.*')
+    # More ranks, each a process: the threads of one do not depend on them.
+    leave_out+=('form_graphs_(update|mixed(-anew)?|thrown|crossed|first|unmapped|body-.*|group-.*|far-ahead-.*)_3')
+    leave_out+=('form_small(_fused)?_3' 'zero_churn_.*_4_300')
+    # The same trial of a driver, that refuses another call; the driver's other orders of nodes.
+    leave_out+=('form_graphs_off_cu.*' '.*_one_lane_[12]' form_graphs_turns_4 'scatter_graphs-wrong_.*')
     # Forms of GEMMs: what threads could do wrong does not depend on them.
     leave_out+=('e2e_fuse_(narrow|refused|lt)_.*')
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
