@@ -2,13 +2,17 @@
 # Of what all tests here are made: program() builds one, run() adds a test that runs it, mutant() builds the library with a mutant of the
 # tables (tests/FOLDER/mutants.txt; mutant.py says how) for run() to use. A test that no mutant can fail proves nothing.
 
-# program(NAME SOURCE... [LIBS LIBRARY...] [UNIT [JOBS N]] [MODULE | SHARED] [MUTANT NAME]): a program, or a library that programs load.
+# program(NAME SOURCE... [LIBS LIBRARY...] [UNIT [JOBS N] [OPTION...]] [MODULE | SHARED] [MUTANT NAME]): a program, or a library that programs load.
 # LIBS: libraries; those of the software GPU and the parts of CMakeLists.txt without their prefix. With one of the software GPU's the
 # program is linked as users' are: no path to them is in it, and what it lacks is found when it starts.
-# UNIT: a Criterion program test_NAME over the library's base, and the test unit_NAME that runs it.
+# UNIT: a Criterion program test_NAME over the library's base, and the test unit_NAME that runs it, with the options.
 # MUTANT: with the changed sources of a mutant, in the place of those that it changes.
 function(program name)
-  cmake_parse_arguments(PARSE_ARGV 1 P "UNIT;MODULE;SHARED" "JOBS;MUTANT" "LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 P "MODULE;SHARED" "JOBS;MUTANT" "LIBS;UNIT")
+  set(unit FALSE)
+  if(DEFINED P_UNIT OR "UNIT" IN_LIST P_KEYWORDS_MISSING_VALUES)
+    set(unit TRUE)
+  endif()
   set(sources ${P_UNPARSED_ARGUMENTS})
   if(P_MUTANT)
     mutant_sources(${P_MUTANT})
@@ -16,7 +20,7 @@ function(program name)
     list(APPEND sources ${mutant_sources})
   endif()
   set(target ${name})
-  if(P_UNIT)
+  if(unit)
     set(target test_${name})
   endif()
   if(P_MODULE)
@@ -26,13 +30,13 @@ function(program name)
   else()
     add_executable(${target} ${sources})
   endif()
-  if(P_UNIT)
+  if(unit)
     target_link_libraries(${target} PRIVATE slr_criterion)
     set(jobs 2)
     if(P_JOBS)
       set(jobs ${P_JOBS})
     endif()
-    add_test(NAME unit_${name} COMMAND ${target} --jobs ${jobs})
+    add_test(NAME unit_${name} COMMAND ${target} --jobs ${jobs} ${P_UNIT})
     set_tests_properties(unit_${name} PROPERTIES TIMEOUT 120 LABELS unit)
   endif()
   foreach(library IN LISTS P_LIBS)
@@ -46,7 +50,7 @@ function(program name)
       target_link_libraries(${target} PRIVATE ${library})
     endif()
   endforeach()
-  if(P_UNIT)
+  if(unit)
     target_link_libraries(${target} PRIVATE slr_base)
   endif()
   target_link_libraries(${target} PRIVATE slipring_cuda_headers pthread ${CMAKE_DL_LIBS})
@@ -106,8 +110,34 @@ execute_process(COMMAND ${Python3_EXECUTABLE} ${mutant_script} --files ${mutant_
 string(REPLACE "\n" ";" mutant_entries "${mutant_entries}")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${mutant_tables})
 
-# mutant_sources(NAME): makes the sources that the mutant NAME changes. Sets mutant_files, the library's, and mutant_sources, the changed ones, in
-# the same order. The build fails when the mutant does not fit its source any more.
+# mutants_written(TABLE): writes the sources of all mutants of the table, with one command: starting Python takes longer than the rest. The build
+# fails when a mutant does not fit its source any more.
+function(mutants_written table)
+  get_property(written DIRECTORY PROPERTY mutants_written)
+  if(table IN_LIST written)
+    return()
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY mutants_written ${table})
+  set(all "")
+  set(sources "")
+  foreach(entry IN LISTS mutant_entries)
+    string(REPLACE " " ";" files "${entry}")
+    list(POP_FRONT files name from)
+    if(from STREQUAL table)
+      foreach(file IN LISTS files)
+        get_filename_component(base ${file} NAME)
+        list(APPEND all ${PROJECT_SOURCE_DIR}/${file})
+        list(APPEND sources ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}/${base})
+      endforeach()
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES all)
+  add_custom_command(OUTPUT ${sources} COMMAND ${Python3_EXECUTABLE} ${mutant_script} --write ${table} ${CMAKE_CURRENT_BINARY_DIR}/mutants
+    DEPENDS ${all} ${table} ${mutant_script} COMMENT "Writing the mutants' sources" VERBATIM)
+endfunction()
+
+# mutant_sources(NAME): the sources that the mutant NAME changes. Sets mutant_files, the library's, and mutant_sources, the changed ones, in
+# the same order.
 function(mutant_sources name)
   set(entries ${mutant_entries})
   list(FILTER entries INCLUDE REGEX "^${name} ")
@@ -117,13 +147,11 @@ function(mutant_sources name)
   set_property(GLOBAL APPEND PROPERTY mutants_used ${name})
   string(REPLACE " " ";" files "${entries}")
   list(POP_FRONT files name table)
+  mutants_written(${table})
   set(sources "")
   foreach(file IN LISTS files)
     get_filename_component(base ${file} NAME)
-    set(source ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}/${base})
-    add_custom_command(OUTPUT ${source} COMMAND ${Python3_EXECUTABLE} ${mutant_script} ${table} ${name} ${file} ${source}
-      DEPENDS ${PROJECT_SOURCE_DIR}/${file} ${table} ${mutant_script} VERBATIM)
-    list(APPEND sources ${source})
+    list(APPEND sources ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name}/${base})
   endforeach()
   list(TRANSFORM files PREPEND ${PROJECT_SOURCE_DIR}/)
   set(mutant_files ${files} PARENT_SCOPE)
@@ -137,14 +165,10 @@ function(mutants_write_uses file)
   file(CONFIGURE OUTPUT ${file} CONTENT "${names}\n" @ONLY)
 endfunction()
 
-# mutant(NAME): the library with the sources of a mutant, mutant_NAME, beside the real one; once, whoever asks.
-function(mutant name)
-  if(TARGET mutant_${name})
-    return()
-  endif()
-  mutant_sources(${name})
+# library_with(NAME FILES SOURCES): the library beside the real one, NAME, with SOURCES in place of its FILES; its other objects are the real one's.
+function(library_with name files sources)
   set(replaced "") # plugin/pending/order.c is plugin/CMakeFiles/slr_plugin.dir/gather/order.c.o, or slr_plugin.dir/./gather/order.c.o
-  foreach(file IN LISTS mutant_files)
+  foreach(file IN LISTS files)
     file(RELATIVE_PATH file ${PROJECT_SOURCE_DIR} ${file})
     string(REPLACE "." "\\." file ${file})
     string(REGEX REPLACE "^([^/]+)/(.*)" "slr_\\1\\\\.dir/(\\\\./)?\\2" file ${file})
@@ -154,12 +178,21 @@ function(mutant name)
   foreach(part interpose plugin kernels cache)
     list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:slr_${part}>,EXCLUDE,/(${replaced})\\.o$>")
   endforeach()
-  add_library(mutant_${name} SHARED ${mutant_sources} ${objects})
-  target_link_libraries(mutant_${name} PRIVATE slr_base ${CMAKE_DL_LIBS})
-  target_compile_options(mutant_${name} PRIVATE -Wno-unused -Wno-unused-parameter)
-  target_link_options(mutant_${name} PRIVATE -Wl,--version-script=${PROJECT_BINARY_DIR}/interpose/exports.map
+  add_library(${name} SHARED ${sources} ${objects})
+  target_link_libraries(${name} PRIVATE slr_base ${CMAKE_DL_LIBS})
+  target_link_options(${name} PRIVATE -Wl,--version-script=${PROJECT_BINARY_DIR}/interpose/exports.map
     -Wl,--as-needed -Wl,-z,nodelete
     -Wl,--strip-debug) # there are some hundred: most of each would be debug information
-  set_target_properties(mutant_${name} PROPERTIES LINKER_LANGUAGE C SKIP_BUILD_RPATH ON)
-  add_dependencies(mutant_${name} slipring_exports)
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C SKIP_BUILD_RPATH ON)
+  add_dependencies(${name} slipring_exports)
+endfunction()
+
+# mutant(NAME): the library with the sources of a mutant, mutant_NAME; once, whoever asks.
+function(mutant name)
+  if(TARGET mutant_${name})
+    return()
+  endif()
+  mutant_sources(${name})
+  library_with(mutant_${name} "${mutant_files}" "${mutant_sources}")
+  target_compile_options(mutant_${name} PRIVATE -Wno-unused -Wno-unused-parameter)
 endfunction()

@@ -19,8 +19,9 @@ PLACE is a function, or what else is defined at the left margin by that name (a 
 the whole file. The old lines, and those that stay, have to stand there together exactly once, whatever their
 indentation; new lines follow it.
 
-  mutant.py TABLE NAME FILE [OUT]   prints FILE as the mutant has it, or writes it to OUT unless it is there already
+  mutant.py TABLE NAME FILE         prints FILE as the mutant has it
   mutant.py --files TABLE...        of each mutant of the tables: its name, its table, and the files that it changes
+  mutant.py --write TABLE FOLDER    writes all files of all mutants of the table, each as FOLDER/MUTANT/FILE's name
   mutant.py --check [USES]          fails when an entry of any table does not apply, when a name is there twice, or when
                                     the names that the file USES holds, one a line, are not those of the tables
 """
@@ -297,16 +298,16 @@ def main(args):
         for table in args[1:]:
             for m in read(table):
                 print(m.name, table, *m.files())
-    elif len(args) in (3, 4) and args[0][0] != '-':
-        table, name, file = args[:3]
+    elif args[:1] == ['--write'] and len(args) == 3:
+        for m in read(args[1]):
+            for file in m.files():
+                write(os.path.join(args[2], m.name, os.path.basename(file)), apply(m, file, source_text(m, file)))
+    elif len(args) == 3 and args[0][0] != '-':
+        table, name, file = args
         mutants = [m for m in read(table) if m.name == name]
         if len(mutants) != 1:
             raise Error(f'{short(table)} has {len(mutants)} mutants {name}')
-        text = apply(mutants[0], file, source_text(mutants[0], file))
-        if len(args) == 4:
-            write(args[3], text)
-        else:
-            sys.stdout.write(text)
+        sys.stdout.write(apply(mutants[0], file, source_text(mutants[0], file)))
     else:
         sys.exit(__doc__)
 

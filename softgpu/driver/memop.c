@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #define SPINS 64
-#define YIELDS 32
-#define MIN_SLEEP_NS 20000
-#define MAX_SLEEP_NS 200000
+#define YIELDS 2
+#define MIN_SLEEP_NS 200000
+#define MAX_SLEEP_NS 1000000
 #define LONG_SLEEP_NS 1000000 /* once it has waited for LONG_WAIT_NS: many stuck queues must not eat the machine */
 #define LONG_WAIT_NS 50000000
 

@@ -49,7 +49,7 @@ foreach(protocol pull put)
 endforeach()
 
 # ---- mutants (of ../order, ../programs and ../memory): without one of its waits the library races, however the machine runs it ----
-set(caught_race ${CMAKE_CURRENT_SOURCE_DIR}/race_caught.sh --set SLIPRING_MIN_BYTES=0)
+set(caught_race ${CMAKE_CURRENT_SOURCE_DIR}/race_caught.sh --set SLIPRING_MIN_BYTES=0 --set RANKS_SECONDS=5)
 foreach(row # MUTANT RANKS CASE PROGRAM
     "no_join 2 copy-async forms_order"
     "no_ready_wait 2 copy-async forms_order"

@@ -103,7 +103,7 @@ struct memory allocate(const struct narrow_case *c, const struct shape *s)
                            .whole = make_output(c, s)};
 }
 
-static float factor(uint64_t seed, uint64_t i)
+UNWATCHED static float factor(uint64_t seed, uint64_t i)
 {
     return ldexpf(1, (int)(hash64(seed, i) % 3) - 1);
 }
@@ -138,8 +138,8 @@ static void upload_factors(enum scaling scaling, char *to, size_t bytes, uint64_
 }
 
 /* The factor of element (outer, inner), from what was uploaded. */
-static float factor_at(enum scaling scaling, uint64_t seed, int64_t outer, int64_t inner, int64_t all_outer,
-                       int64_t all_inner)
+UNWATCHED static float factor_at(enum scaling scaling, uint64_t seed, int64_t outer, int64_t inner, int64_t all_outer,
+                                 int64_t all_inner)
 {
     const int64_t lines = (all_inner + 127) / 128, block = inner / 32;
     switch (scaling) {
@@ -221,7 +221,7 @@ void release(const struct memory *mem)
         CUDA(cudaFree(all[i]));
 }
 
-float expected(const struct narrow_case *c, const struct shape *s, uint64_t seed, int64_t row, int64_t col)
+UNWATCHED float expected(const struct narrow_case *c, const struct shape *s, uint64_t seed, int64_t row, int64_t col)
 {
     const int64_t along = s->on_a ? row : col, across = s->on_a ? col : row, outer = s->sums ? c->k : s->total;
     double sum = 0;
