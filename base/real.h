@@ -141,7 +141,7 @@ static inline void slr_program_end(int outer)
  *   - orders the operations of a communicator by events recorded with them: streams may end unseen
  *   - asks the driver of each stream whether it captures
  *   - takes no calls into graphs of communicators that are not connected yet, which all ranks agree on
- *     (plugin/connect/graphs_try.h) */
+ *     (plugin/connect/connect.h) */
 #define SLR_REACH_PAST 0x80000000u      /* something bypasses it, and stays */
 extern _Atomic unsigned slr_reach_word; /* 0: as far as is known, all calls come through slipring */
 
