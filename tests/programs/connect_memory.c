@@ -207,6 +207,7 @@ int main(int argc, char **argv)
     size_t before = free_bytes();
     make_comms();
     CHECK(free_bytes() == before, "rank %d: making communicators took %zu bytes", r.rank, before - free_bytes());
+    meet(); /* a gather of one rank connects the others, too */
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         if (!strcmp(argv[1], scenarios[i].name))
             scenarios[i].play();
