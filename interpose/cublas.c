@@ -4,7 +4,6 @@
 #include "base/settings.h"
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
-#include "interpose/wrappers.h"
 #include "kernels/gemm.h"
 #include "plugin/fuse/fuse.h"
 

@@ -4,7 +4,6 @@
  * they are GEMMs like any other. */
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
-#include "interpose/wrappers.h"
 #include "plugin/fuse/fuse.h"
 
 SLR_API

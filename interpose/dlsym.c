@@ -5,9 +5,8 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include "interpose/early.h"
 #include "interpose/reach.h"
-#include "interpose/wrappers.h"
+#include "interpose/hook.h"
 
 /* Almost every look-up ends here. The pseudo-handles are the caller's business: global look-ups
  * find our exports by themselves. dlsym and dlvsym themselves are not replaced: who asks the C

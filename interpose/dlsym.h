@@ -5,6 +5,9 @@
 #define SLR_INTERPOSE_DLSYM_H
 
 #include <stdatomic.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 typedef void *(*slr_dlsym_fn)(void *handle, const char *name);
 typedef void *(*slr_dlvsym_fn)(void *handle, const char *name, const char *version);
@@ -33,5 +36,36 @@ void *slr_dlvsym_find(void *handle, const char *name, const char *version);
 /* What dlopen and dlmopen as exported ask, likewise; always NULL (reach.c). */
 void *slr_dlopen_find(const char *file, int mode);
 void *slr_dlmopen_find(long space, const char *file, int mode);
+
+/* Finds a symbol without the dynamic linker's look-up functions, which are themselves hooked here:
+ * a reference to dlvsym from this library would be bound to the dlvsym that it exports. */
+
+/* The definition of `name` that RTLD_NEXT would find from this library; when no later object
+ * defines it, that of any other object. NULL: none. Early code. For symbols of libraries that are
+ * never unloaded (the C library's). */
+void *slr_elf_next(const char *name);
+
+/* The definition of `name` in one object, which is given by its dynamic section and load address.
+ * NULL: not defined there. Early code. */
+void *slr_elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char *name);
+
+/* Whether an address lies in what is loaded of the object. */
+bool slr_elf_has(const struct dl_phdr_info *object, uintptr_t at);
+
+/* Code that may run before anything in the process has been initialised: the dynamic linker's
+ * look-ups are called by sanitizers' runtimes and by allocators while they start. Such functions
+ * are not instrumented, call nothing and take no lock. */
+
+#ifdef __has_attribute
+#if __has_attribute(disable_sanitizer_instrumentation)
+#define SLR_NO_INSTRUMENTATION __attribute__((disable_sanitizer_instrumentation))
+#endif
+#endif
+#ifndef SLR_NO_INSTRUMENTATION
+#define SLR_NO_INSTRUMENTATION
+#endif
+#define SLR_EARLY                                                                                                      \
+    SLR_NO_INSTRUMENTATION                                                                                             \
+    __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "interpose/elfsym.h"
+#include "interpose/dlsym.h"
 
 #include <stddef.h>
-#include "interpose/early.h"
 
 struct object {
     const ElfW(Sym) * symbols;

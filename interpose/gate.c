@@ -6,7 +6,6 @@
 #include "base/real.h"
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
-#include "plugin/comm/observed.h"
 #include "plugin/comm/stream.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"

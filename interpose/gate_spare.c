@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "interpose/gate_spare.h"
+#include "interpose/gate_table.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -7,7 +7,6 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/real.h"
-#include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 #include "cache/captures.h"
 

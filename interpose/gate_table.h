@@ -61,4 +61,16 @@ void slr_gate_after_fork(void);
 /* Stands in for a function that the driver lacks: CUDA_ERROR_NOT_FOUND. */
 int slr_gate_missing(void);
 
+/* Stubs for forms of gated functions that are only met at run time. */
+
+/* The CUDA_VERSION of the newest cuda.h that gate.def was compared with (tests/hooks/interpose_header.sh). */
+#define SLR_GATE_CUDA 13050
+
+/* A stub for `real`, which the driver returned for `symbol` and which is none of gate.def's
+ * functions: a form newer than the table, or the same function at another address. `version` is the
+ * CUDA version that was asked for, INT_MAX when it is not known: a form that the table's cuda.h can
+ * not have joins everything, as the place of its stream is not known. NULL when no function of that
+ * name is gated, whatever its form, and when `real` is a form of harmless.def. */
+void *slr_gate_spare(const char *symbol, int version, int per_thread, void *real);
+
 #endif

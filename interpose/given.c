@@ -3,7 +3,7 @@
 #include "cache/handles.h"
 
 #include "base/settings.h"
-#include "interpose/elfsym.h"
+#include "interpose/dlsym.h"
 #include "interpose/gate_table.h"
 #include "interpose/install.h"
 

@@ -6,10 +6,9 @@
 #include "cache/blocks.h"
 #include "cache/captures.h"
 #include "interpose/gate_table.h"
-#include "plugin/record/graph_launch.h"
+#include "plugin/record/replay.h"
 #include "plugin/graphs/graphs.h"
 #include "plugin/record/record.h"
-#include "plugin/record/replay.h"
 
 /* cuda.h turns them into other forms. */
 #undef cuGraphAddNode

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "interpose/imports.h"
+#include "interpose/reach.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include "base/real.h"
 #include "interpose/dlsym.h"
-#include "interpose/elfsym.h"
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 

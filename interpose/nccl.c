@@ -2,7 +2,6 @@
 /* NCCL's functions as this library exports them. */
 #include "interpose/hook.h"
 #include "interpose/resolve.h"
-#include "interpose/wrappers.h"
 #include "plugin/calls/calls.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"

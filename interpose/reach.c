@@ -9,10 +9,8 @@
 #include "base/log.h"
 #include "cache/captures.h"
 #include "interpose/dlsym.h"
-#include "interpose/early.h"
-#include "interpose/imports.h"
 #include "interpose/resolve.h"
-#include "plugin/pending/opening.h"
+#include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 
 /* ---- who opens ---- */

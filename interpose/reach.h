@@ -44,11 +44,29 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include "base/real.h"
+#include <link.h>
 
 /* Once, when NCCL is first used: from now on gathers ask (slr_reach_looks). */
 void slr_reach_install(void);
 
 /* The calling thread is not opening anything any more. Early code. */
 void slr_reach_seen(void);
+
+/* How a loaded object's calls of hooked functions are bound: read from its dynamic relocations and the
+ * addresses that the dynamic linker has put in their places. */
+
+enum slr_imports {
+    SLR_IMPORTS_WELL,    /* to slipring, to nothing that is hooked, or to what somebody else has put in front of it */
+    SLR_IMPORTS_LATER,   /* lazily: some are not bound yet */
+    SLR_IMPORTS_LOADING, /* the linker has not come to all of them */
+    SLR_IMPORTS_PAST     /* some to the very function that slipring stands for */
+};
+
+/* The real functions, looked up anew: libraries are found one after the other. Not thread-safe. Returns how
+ * many there are. */
+unsigned slr_imports_begin(void);
+
+/* Then of each object. *symbol: by which import it is so; stays as it is when all is well. */
+enum slr_imports slr_imports_of(const struct dl_phdr_info *object, const char **symbol);
 
 #endif

@@ -2,8 +2,6 @@
 #include "interpose/dlsym.h"
 
 #include <stddef.h>
-#include "interpose/early.h"
-#include "interpose/elfsym.h"
 
 _Atomic(slr_dlsym_fn) slr_real_dlsym;
 _Atomic(slr_dlvsym_fn) slr_real_dlvsym;

@@ -9,7 +9,6 @@
 #include "base/real.h"
 #include "base/wait.h"
 #include "interpose/dlsym.h"
-#include "interpose/elfsym.h"
 #include "interpose/gate_table.h"
 #include "interpose/install.h"
 

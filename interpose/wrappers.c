@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "interpose/wrappers.h"
+#include "interpose/hook.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/real.h"
 #include "base/wait.h"
-#include "interpose/gate_spare.h"
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 

@@ -20,7 +20,7 @@
  * (clear it, in the case of broken).
  *
  * Behind them each rank has SLR_TURNS pairs of words for calls that NCCL has
- * (plugin/passed/nccl_turn.h), which only the rank itself reads. */
+ * (plugin/passed/nccl_call.h), which only the rank itself reads. */
 #ifndef SLR_KERNELS_FLAGS_H
 #define SLR_KERNELS_FLAGS_H
 

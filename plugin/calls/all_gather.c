@@ -5,7 +5,6 @@
 #include "plugin/gather/gather.h"
 #include "plugin/passed/nccl_call.h"
 #include "plugin/record/record.h"
-#include "plugin/gather/verify.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/process.h"
 

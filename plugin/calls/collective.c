@@ -5,7 +5,6 @@
 #include "base/nvtx.h"
 #include "plugin/callers/callers.h"
 #include "plugin/calls/calls.h"
-#include "plugin/calls/verified.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"

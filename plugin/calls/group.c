@@ -29,15 +29,13 @@
  */
 #include <stdlib.h>
 #include "base/nvtx.h"
-#include "plugin/lifecycle/agreement.h"
+#include "plugin/lifecycle/lifecycle.h"
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
-#include "plugin/calls/verified.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/passed/nccl_call.h"
-#include "plugin/passed/nccl_turn.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/pending_state.h"

@@ -4,7 +4,7 @@
 #include "plugin/calls/collective.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
-#include "plugin/passed/nccl_turn.h"
+#include "plugin/passed/nccl_call.h"
 #include "plugin/scatter/scatter.h"
 #include "plugin/util/process.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/calls/verified.h"
+#include "plugin/calls/collective.h"
 
 #include <string.h>
 #include "base/real.h"

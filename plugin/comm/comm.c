@@ -7,6 +7,8 @@
 #include "base/wait.h"
 #include "base/log.h"
 #include "plugin/comm/control.h"
+#include "plugin/comm/watch.h"
+#include <pthread.h>
 
 /* A list: processes have a handful of communicators, rarely a hundred. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -202,4 +204,20 @@ void slr_comm_look_failed(struct slr_comm *c)
     for (int r = 0; r < c->nranks && c->pass == SLR_R_RING; r++)
         if (r != c->rank && slr_comm_peer_failed(c, r))
             return;
+}
+
+/* ---- who watches their calls ---- */
+
+const struct slr_watcher *slr_watcher[SLR_WATCHERS + 1];
+
+void slr_watch(const struct slr_watcher *watcher)
+{
+    static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER;
+    const struct slr_watcher **at = slr_watcher;
+    pthread_mutex_lock(&watching);
+    while (*at && *at != watcher)
+        at++;
+    if (at < slr_watcher + SLR_WATCHERS)
+        *at = watcher;
+    pthread_mutex_unlock(&watching);
 }

@@ -10,7 +10,6 @@
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
 #include "plugin/comm/watch.h"
-#include "plugin/fuse/beside.h"
 #include "plugin/transfer/expect.h"
 #include "plugin/fuse/fuse.h"
 #include "plugin/passed/in_call.h"
@@ -20,6 +19,80 @@
 #include "plugin/produce/produce.h"
 #include "plugin/util/process.h"
 #include "plugin/trials/trials.h"
+
+/* ---- beside the gather ---- */
+
+/* What GEMMs a pending gather has had beside it before one consumes it: a gather that an unrelated
+ * GEMM has hidden is there, and need not be waited for in parts. Training with sequence parallelism
+ * gathers so: the gradient of the input runs beside it, then that of the weight consumes it.
+ *
+ * Counted are the GEMMs of hooked calls that the asking thread has made since the gather, on
+ * whatever stream of its context. Only its own: what one thread does is equal on all ranks of a
+ * program, how several threads come to run is not, and ranks should decide alike.
+ *
+ * Costs nothing while nothing is pending. */
+
+/* A gather is known by its communicator and by how many pieces that has moved. With more gathers
+ * pending than there is room for, the oldest is forgotten: it counts as one that had nothing
+ * beside it. */
+enum { GATHERS = 8 };
+struct beside {
+    uint64_t comm;
+    uint32_t issued;
+    double flop;
+};
+static _Thread_local struct beside besides[GATHERS];
+static _Thread_local unsigned latest;
+
+static struct beside *beside_of(const struct slr_comm *c)
+{
+    const uint32_t issued = atomic_load(&c->ring.issued);
+    for (unsigned i = 0; i < GATHERS; i++)
+        if (besides[i].comm == slr_comm_id(c) && besides[i].issued == issued)
+            return &besides[i];
+    return NULL;
+}
+
+struct noted {
+    CUcontext ctx;
+    double flop;
+};
+
+/* For every pending gather: it never matches. */
+static bool add_beside(struct slr_comm *c, void *noted)
+{
+    const struct noted *n = noted;
+    if (c->shared.ctx != n->ctx)
+        return false;
+    struct beside *b = beside_of(c);
+    if (!b) {
+        b = &besides[latest++ % GATHERS];
+        *b = (struct beside){.comm = slr_comm_id(c), .issued = atomic_load(&c->ring.issued)};
+    }
+    b->flop += n->flop;
+    return false;
+}
+
+/* The calling thread has put the GEMM on a stream of the context. */
+static void note_beside(struct slr_gemm *gemm, CUcontext ctx)
+{
+    if (atomic_load(&slr_gate_word) == 0)
+        return;
+    if (gemm->lt && gemm->m == 0)
+        slr_gemm_describe(gemm);
+    struct noted n = {.ctx = ctx, .flop = slr_parts_flop(gemm)};
+    slr_pending_find(add_beside, &n);
+}
+
+/* How much that has been since the communicator's pending gather, in operations of a 16-bit GEMM.
+ * Under the communicator's lock. */
+static double flop_beside(const struct slr_comm *c)
+{
+    const struct beside *b = beside_of(c);
+    return b ? b->flop : 0;
+}
+
+/* ---- behind it ---- */
 
 /* A GEMM, where it is to run. */
 struct consumer {
@@ -45,7 +118,7 @@ static enum slr_reason may_sum(const struct slr_comm *c, const struct slr_gemm *
     split->needs_all = r != SLR_R_FUSED;
     if (split->needs_all)
         return r;
-    split->head = slr_beside(c) / slr_parts_flop(gemm) * (double)gemm->k;
+    split->head = flop_beside(c) / slr_parts_flop(gemm) * (double)gemm->k;
     return slr_parts_several(slr_parts_of(&c->pending->gather.plan, split, c->rank, c->nranks, split->pace))
                ? SLR_R_FUSED
                : SLR_R_JOIN_SUM_SHORT;
@@ -315,7 +388,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     }
     if (!produced) /* behind it: what another thread has begun meanwhile may stand before it on the stream */
         slr_product_operation(x.ctx);
-    slr_beside_note(gemm, x.ctx);
+    note_beside(gemm, x.ctx);
     if (watch & SLR_GEMM_WATCH_TRIALS)
         slr_trials_gemm(gemm, x.stream, aside ? c : NULL);
     if (!gemm->lt)

@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "cache/blocks.h"
 #include "plugin/comm/watch.h"
-#include "plugin/gather/verify.h"
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"

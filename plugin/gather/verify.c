@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/gather/verify.h"
+#include "plugin/gather/gather.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/graphs/record_memory.h"
+#include "plugin/graphs/recorded.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agreement: what each rank posts, compares and decides. */
-#include "plugin/lifecycle/agreement.h"
+#include "plugin/lifecycle/lifecycle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +20,12 @@
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/callers/callers.h"
+#include "plugin/comm/watch.h"
 #include "plugin/places/places.h"
 #include "plugin/profiler/profile.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
-#include "plugin/lifecycle/lifecycle.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 
 void slr_init_begin(struct slr_init *init, const struct slr_key *key, ncclComm_t *out)

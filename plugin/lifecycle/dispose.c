@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "plugin/comm/comm.h"
 #include "plugin/connect/connect.h"
-#include "plugin/graphs/record_memory.h"
+#include "plugin/graphs/recorded.h"
 #include "plugin/transfer/expect.h"
 #include "plugin/pending/order.h"
 #include "plugin/record/record.h"

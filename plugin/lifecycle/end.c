@@ -14,7 +14,7 @@
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/exports.h"
 #include "plugin/memory/registration.h"
-#include "plugin/passed/nccl_turn.h"
+#include "plugin/passed/nccl_call.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/places/places.h"
 #include "plugin/produce/product.h"

@@ -2,7 +2,6 @@
 /* Communicators being made: every way in is an init (agreement.h) around the real call. */
 #include <stdlib.h>
 #include <string.h>
-#include "plugin/lifecycle/agreement.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/util/process.h"

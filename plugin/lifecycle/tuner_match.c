@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
-#include "plugin/lifecycle/agreement.h"
+#include "plugin/lifecycle/lifecycle.h"
 #include "plugin/tuner/tuner.h"
 
 /* The word `tune`: 0 undecided, ON, or OFF with a rank. */

@@ -50,7 +50,7 @@
 #include "kernels/flags.h"
 #include "plugin/comm/control.h"
 #include "plugin/passed/in_call.h"
-#include "plugin/passed/nccl_turn.h"
+#include "plugin/passed/nccl_call.h"
 #include "plugin/passed/passed_alone.h"
 
 #define TURN_MS 1000  /* for a call of NCCL to end whose peer is gone */

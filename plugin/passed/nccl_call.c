@@ -7,7 +7,6 @@
 #include "plugin/tuner/tuner.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/comm/watch.h"
-#include "plugin/passed/nccl_turn.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/product.h"

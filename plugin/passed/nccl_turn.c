@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/passed/nccl_turn.h"
+#include "plugin/passed/nccl_call.h"
 
 #include "base/status.h"
 #include "kernels/flags.h"

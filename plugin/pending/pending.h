@@ -102,7 +102,11 @@
 #ifndef SLR_PLUGIN_PENDING_PENDING_H
 #define SLR_PLUGIN_PENDING_PENDING_H
 
-#include "plugin/comm/observed.h"
+#include <cuda.h>
+#include <stdbool.h>
+#include "base/reason.h"
+
+struct slr_observed;
 
 /* What the gate has decoded, with the guard up: joins the holders that the call could observe. True: done in
  * the driver's stead, *answer is what it returns; else the driver has to be called. */
@@ -118,5 +122,11 @@ bool slr_pending_held(CUstream stream);
 /* Any event may be recorded by what comes now. Takes no lock: also from inside of slipring's own
  * calls. */
 void slr_pending_events_unseen(void);
+
+/* Before code can run that bypasses slipring (base/real.h): joins all that is pending, also in captures and
+ * in other contexts, and records what is to be ordered later (order.h). Without locks; from inside of slipring's own
+ * calls it does nothing, as the thread may hold them. */
+
+void slr_pending_opening(void);
 
 #endif

@@ -31,7 +31,9 @@
 #define SLR_PLUGIN_PLACES_PLACES_H
 
 #include "base/log.h"
-#include "plugin/comm/watch.h"
+
+struct slr_comm;
+struct slr_watcher;
 
 /* The log shows them. Never changes. */
 static inline bool slr_places_shown(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/produce/captured.h"
+#include "plugin/produce/product.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "cache/captures.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
-#include "plugin/produce/captured.h"
+#include "plugin/produce/product.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/consumer.h"

@@ -19,6 +19,7 @@
 #include "base/settings.h"
 #include "plugin/profiler/profile_impl.h"
 
+#include "plugin/comm/watch.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -14,7 +14,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "plugin/comm/watch.h"
+
+struct slr_watcher;
 
 /* NCCL's profiler is called on the thread of a call that NCCL is left, inside of it: whose call it is. */
 extern const struct slr_watcher slr_profile_watcher;

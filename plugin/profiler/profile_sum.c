@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <string.h>
+#include "base/reason.h"
 #include "base/log.h"
 #include "plugin/abi/nccl_common.h"
 #include "plugin/timeline/timeline.h"

@@ -13,7 +13,6 @@
 #include "plugin/connect/connect.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/pending/order.h"
-#include "plugin/graphs/record_memory.h"
 #include "plugin/graphs/recorded.h"
 #include "plugin/record/replay.h"
 #include "plugin/timeline/timeline.h"

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/graphs/recorded.h"
-#include "plugin/produce/captured.h"
+#include "plugin/produce/product.h"
 #include "plugin/produce/produce.h"
 #include "plugin/record/record.h"
 #include "plugin/timeline/timeline.h"

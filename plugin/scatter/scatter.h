@@ -38,7 +38,7 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered);
  *               has to be mapped, nothing is agreed on at a launch, and a launch waits for nobody's host
  *   memory      the slots, which the communicator keeps as long as a graph holds a call of it; the
  *               program's buffers, as all that is captured uses them
- *   the GEMM    before it, in the same capture: in blocks, if it is expected (plugin/produce/captured.h).
+ *   the GEMM    before it, in the same capture: in blocks, if it is expected (plugin/produce/product.h).
  *               A wrong guess is found while it is captured; then the GEMM is in parts for nothing, in every
  *               replay, and the call sends what stands in C behind all that it comes behind
  *   order       sums and pushes are ordered by edges: kernels/ring_scatter.c says why

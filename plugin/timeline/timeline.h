@@ -48,7 +48,13 @@
 #define SLR_PLUGIN_TIMELINE_TIMELINE_H
 
 #include "kernels/timing.h"
-#include "plugin/comm/watch.h"
+#include "plugin/abi/nccl_common.h"
+
+struct slr_call;
+struct slr_comm;
+struct slr_plan;
+struct slr_route;
+struct slr_watcher;
 
 #define SLR_TIMELINE_RECORDS 256
 #define SLR_TIMELINE_EVENTS 65536 /* of all records together; then no further record is made */

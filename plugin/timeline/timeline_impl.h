@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include "kernels/timing.h"
 #include "plugin/timeline/timeline.h"
+#include "plugin/comm/watch.h"
 
 enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER, SLR_TIMED_SCATTER };
 

@@ -29,7 +29,11 @@
 #define SLR_PLUGIN_TRIALS_TRIALS_H
 
 #include "kernels/gemm.h"
-#include "plugin/comm/watch.h"
+
+struct slr_call;
+struct slr_collective;
+struct slr_comm;
+struct slr_watcher;
 #include "plugin/util/consumer.h"
 
 /* What sites tell GEMMs apart by. `gathered`: which of A and B is, or C: what a reduce-scatter sends. */

@@ -5,6 +5,7 @@
 #define TESTS_UNIT_TRIALS_PLAY_H
 
 #include <criterion/criterion.h>
+#include "plugin/comm/watch.h"
 #include "plugin/trials/trials.h"
 #include "plugin/trials/trials_impl.h"
 #include "plugin/tuner/tuner.h"

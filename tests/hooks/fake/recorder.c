@@ -12,13 +12,11 @@
 #include "plugin/graphs/graphs.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
-#include "plugin/pending/opening.h"
-#include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
+#include "plugin/pending/order.h"
 #include "plugin/produce/product.h"
-#include "plugin/record/graph_launch.h"
-#include "plugin/record/record.h"
 #include "plugin/record/replay.h"
+#include "plugin/record/record.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

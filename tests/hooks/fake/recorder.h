@@ -4,7 +4,7 @@
 #define TESTS_PRELOAD_RECORDER_H
 
 #include <stdint.h>
-#include "plugin/comm/observed.h"
+#include "plugin/comm/stream.h"
 
 struct recorded_join {
     int calls;                /* that do something which can be noticed, but for ends of events */
