@@ -217,7 +217,7 @@ void slr_watch(const struct slr_watcher *watcher)
     pthread_mutex_lock(&watching);
     while (*at && *at != watcher)
         at++;
-    if (at < slr_watcher + SLR_WATCHERS)
+    if (!*at && at < slr_watcher + SLR_WATCHERS) /* others may be telling those that are there */
         *at = watcher;
     pthread_mutex_unlock(&watching);
 }

@@ -44,7 +44,8 @@ struct slr_watcher {
 #define SLR_WATCHERS 8
 extern const struct slr_watcher *slr_watcher[SLR_WATCHERS + 1]; /* NULL: the end */
 
-/* From now on. Before the calls that are to be seen; a second time is nothing. */
+/* From now on; a second time is nothing. Every thread that makes a communicator comes here for all of them before it
+ * makes calls, so nothing is written while calls are told. */
 void slr_watch(const struct slr_watcher *watcher);
 
 #define SLR_WATCH(event, ...)                                                                                          \
