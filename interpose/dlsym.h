@@ -4,8 +4,8 @@
 #ifndef SLR_INTERPOSE_DLSYM_H
 #define SLR_INTERPOSE_DLSYM_H
 
-#include <stdatomic.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,7 +21,7 @@ extern _Atomic(slr_dlvsym_fn) slr_real_dlvsym;
 extern _Atomic(slr_dlopen_fn) slr_real_dlopen;
 extern _Atomic(slr_dlmopen_fn) slr_real_dlmopen;
 
-/* Finds them; to be called while slr_real_dlsym is NULL. Early code (early.h): it may run before
+/* Finds them; to be called while slr_real_dlsym is NULL. Early code (below): it may run before
  * the C library is initialised. */
 void slr_find_real_dlsym(void);
 

@@ -44,7 +44,7 @@ struct slr_gate_row {
 };
 extern const struct slr_gate_row slr_gate_rows[SLR_GATE_COUNT];
 
-/* Of spare stubs (gate_spare.h). A row is written before anybody is given its stub. */
+/* Of spare stubs (slr_gate_spare). A row is written before anybody is given its stub. */
 extern struct slr_gate_row slr_gate_spare_rows[SLR_GATE_SPARES];
 
 /* The driver's functions, by index; NULL: it lacks that one. Only to be read when

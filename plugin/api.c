@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slipring.h: version and counters. Regions are in region.c. */
+/* slipring.h: version and counters. Regions are in util/process.c. */
 #include "plugin/slipring.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* NCCL's calls, as the hooks of interpose/ hand them over: all-gathers, groups, and all others.
  *
  * The folder puts the others together and is used by interpose/ only. This header is its door;
- * collective.h and verified.h are for the folder alone. It may use every other folder of plugin/.
+ * collective.h is for the folder alone. It may use every other folder of plugin/.
  *
  * Each function does what the vendor's function of the like name promises, including the call to
  * the real one, and returns its result. Vendor argument checking stays the vendor's: bad arguments

@@ -44,7 +44,7 @@ static ncclResult_t ring_entered(const struct slr_call *call)
 }
 
 /* To the ring at once. The order matters: the entry is where the ring may start; the sample for
- * SLIPRING_VERIFY goes to NCCL before the ring, see verified.h. */
+ * SLIPRING_VERIFY goes to NCCL before the ring, see collective.h. */
 static ncclResult_t ring(struct slr_call *call)
 {
     const ncclResult_t entered = call->flow->enter ? call->flow->enter(call) : ncclSuccess;

@@ -19,7 +19,7 @@ struct slr_compared {
 struct slr_call;
 struct slr_capture;
 
-/* SLIPRING_VERIFY: a call is done by NCCL too, and compared (calls/verified.h). */
+/* SLIPRING_VERIFY: a call is done by NCCL too, and compared (calls/collective.h). */
 struct slr_compare {
     ncclResult_t (*prepare)(struct slr_call *call);    /* memory; ncclSuccess, or the communicator has failed */
     ncclResult_t (*nccl)(const struct slr_call *call); /* in a group of NCCL's each; what it needs besides, or NULL */

@@ -61,7 +61,7 @@ struct slr_comm {
     bool put; /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
     struct slr_exports *exports;           /* its blocks that peers map, and theirs */
     struct slr_expect *expect;             /* where peers' shards have been; NULL: nothing remembered yet */
-    struct slr_stood_in *stood_in;         /* graphs/record_memory.h; NULL: none yet */
+    struct slr_stood_in *stood_in;         /* graphs/recorded.h; NULL: none yet */
     struct slr_trials *trials;             /* trials.h; NULL: no ways are tried */
     struct slr_places *_Atomic places;     /* where its calls' buffers lay: places.h; NULL: nothing recorded */
     struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */
@@ -78,9 +78,9 @@ struct slr_comm {
     struct slr_pending *pending;  /* the gather that is not joined yet */
     struct slr_order *order;      /* over several streams */
     struct slr_product *product;  /* what a GEMM has computed for a reduce-scatter (produce/); NULL: nothing yet */
-    struct slr_product *captured; /* the same in a capture (produce/captured.h) */
+    struct slr_product *captured; /* the same in a capture (produce/product.h) */
     bool unproductive;            /* it has no product any more: produce/product.c's lock */
-    _Atomic uint32_t turns;       /* calls that NCCL has had in its turn: nccl_turn.h */
+    _Atomic uint32_t turns;       /* calls that NCCL has had in its turn: passed/nccl_call.h */
     _Atomic bool turns_off;       /* they can not be followed */
     /* The watchdog's own memory: of progress; of NCCL's calls while a peer is gone; whom it has told. */
     uint32_t seen_progress;

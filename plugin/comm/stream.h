@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include "base/real.h"
-#include <cuda.h>
 #include "base/reason.h"
 
 /* One name for each stream: NULL for the legacy default stream, CU_STREAM_PER_THREAD for the

@@ -32,7 +32,7 @@ void slr_gather_number(struct slr_call *call);
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why);
 
 /* SLIPRING_VERIFY: a sample of the substituted gathers is run through NCCL too, and compared. For
- * reduce-scatters: scatter/scatter.h. calls/verified.h has the order of the steps. */
+ * reduce-scatters: scatter/scatter.h. calls/collective.h has the order of the steps. */
 
 /* Whether the communicator's next substituted call is one of the sample; equal on all ranks. */
 bool slr_verify_due(const struct slr_comm *c);

@@ -185,7 +185,7 @@ void slr_graph_cloned(CUgraph clone, CUgraph graph)
     const struct slr_graph_page *from = slr_graph_page_of(graph);
     struct slr_graph_page *to = from ? slr_graph_new_page(clone) : NULL;
     hold_all(to, from);
-    if (to && from->gathers)
+    if (to)
         slr_recorded_take(to, from, clone, NULL);
     slr_graphs_unlock();
 }
@@ -204,8 +204,9 @@ void slr_graph_instantiated(CUgraphExec exec, CUgraph graph, CUresult r)
         if (to && (gathers || from->lost)) {
             to->of = from;
             from->made++;
-            slr_recorded_take(to, from, NULL, NULL);
         }
+        if (to)
+            slr_recorded_take(to, from, NULL, NULL);
     }
     slr_graphs_unlock();
     if (r != CUDA_SUCCESS && gathers)
@@ -242,9 +243,9 @@ void slr_graph_child_added(CUgraph graph, CUgraph child, CUgraphNode node)
         end(slr_graph_page_of(inner));
     if (inner)
         put_in(inner, graph, false);
-    if (to && inner && from->gathers) {
+    if (to && to != from && inner) {
         slr_recorded_take(to, from, inner == child ? NULL : inner, node);
-        if (inner == child && from->made == 0)
+        if (inner == child && from->made == 0) /* it has been moved */
             slr_recorded_empty(from);
         gathers = in_body(graph) ? to->gathers : 0;
     }

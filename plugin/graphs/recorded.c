@@ -98,6 +98,8 @@ static bool take_under(struct slr_recorded_gather *g, CUgraph clone, CUgraphNode
 
 void slr_recorded_take(struct slr_graph_page *to, const struct slr_graph_page *from, CUgraph graph, CUgraphNode child)
 {
+    if (!from->gathers && !from->lost)
+        return;
     if (from->lost)
         slr_graph_lose(to);
     for (unsigned i = 0; i < from->gathers; i++) {

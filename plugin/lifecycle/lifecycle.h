@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder lifecycle/: communicators from their making to their end, the end of the process, and
- * the two threads that work for them meanwhile. The hooks of interpose/ include this file;
- * plugin/calls/ includes agreement.h, because a group makes its communicators at its end.
+ * the two threads that work for them meanwhile. For the hooks of interpose/, and for plugin/calls/, because a
+ * group makes its communicators at its end.
  *
  * Each function does what the vendor's function of the like name promises, including the call to
  * the real one, and returns its result. Vendor argument checking stays the vendor's: bad arguments

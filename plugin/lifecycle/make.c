@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators being made: every way in is an init (agreement.h) around the real call. */
+/* Communicators being made: every way in is an init (lifecycle.h) around the real call. */
 #include <stdlib.h>
 #include <string.h>
 #include "plugin/lifecycle/lifecycle.h"

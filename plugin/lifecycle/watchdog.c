@@ -12,7 +12,7 @@
  *   (passed_alone.h): this rank fails;
  *
  * - a peer is dead or LEFT, and a gather that the trials have given to NCCL does not end within a second
- *   (passed/nccl_turn.h): this rank fails, and ncclCommAbort ends NCCL's kernel;
+ *   (passed/nccl_call.h): this rank fails, and ncclCommAbort ends NCCL's kernel;
  *
  * - no progress for SLIPRING_STALL_WARN: one warning; for SLIPRING_STALL_TIMEOUT: this rank fails;
  *
@@ -95,7 +95,7 @@ static int gone(const struct slr_comm *c)
 }
 
 /* NCCL has a gather in its turn, and a peer is gone. That one may have ended its part: then this rank's is
- * about to end (nccl_turn.h). Each call that ends starts the time again. */
+ * about to end (nccl_call.h). Each call that ends starts the time again. */
 static void check_turns(struct slr_comm *c)
 {
     uint32_t done;
@@ -281,7 +281,7 @@ void slr_watchdog_look(struct slr_comm *c)
 /* ---- revoking ----
  *
  * NCCL's operations of a communicator that has failed are ended, so that a call of NCCL in its turn comes back
- * (passed/nccl_turn.h). NCCL waits in it for a peer that is gone, on the host, until it is aborted. ncclCommAbort would
+ * (passed/nccl_call.h). NCCL waits in it for a peer that is gone, on the host, until it is aborted. ncclCommAbort would
  * free the communicator, which the program still has to do; ncclCommRevoke only ends what is under way. An NCCL
  * without it is left alone: there another thread has to abort.
  *

@@ -18,7 +18,7 @@
  * GEMMs are looked at from the first such reduce-scatter of the process on (SLR_GEMM_WATCH_PRODUCTS),
  * but not any more when none of the first ones was of what a GEMM has computed. One that slipring keeps
  * whole (SLIPRING_FUSE=off, SLIPRING_STRICT, regions) or reads C is never a product. In a capture it is
- * one of another kind (captured.h). */
+ * one of another kind (product.h). */
 #ifndef SLR_PLUGIN_PRODUCE_PRODUCE_H
 #define SLR_PLUGIN_PRODUCE_PRODUCE_H
 

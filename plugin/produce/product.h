@@ -62,7 +62,7 @@ struct slr_product {
     CUevent before; /* what stood on the stream that follows, in a capture before the GEMM; likewise */
     /* Measures the parts, for the timeline; NULL: nothing does. In a capture it is the product's. */
     struct slr_timing *timing;
-    unsigned long long capture; /* captured.h: in which it is expected; 0: it is not */
+    unsigned long long capture; /* in which it is expected; 0: it is not */
     CUgraphNode last;           /* and the node of its last part */
     /* Under the list's lock. */
     bool live;

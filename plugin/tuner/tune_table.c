@@ -137,7 +137,7 @@ static int add_site(struct slr_tune_table *t, struct slr_tune_line *l)
 
 /* Of what the rules for NCCL say, so that tables that differ in comments only count as equal. Part of
  * what ranks compare. Begins with "tune" in ASCII; never 0, which says that there is no table
- * (tune_state.c). */
+ * (tune_file.c). */
 static uint64_t digest(const struct slr_tune_table *t)
 {
     uint64_t d = slr_mix(0x74756e65, t->count);

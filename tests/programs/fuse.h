@@ -31,7 +31,8 @@ enum between {
     BETWEEN_OTHER_GEMM,
     BETWEEN_LARGE_GEMM, /* of other memory, too */
     BETWEEN_READING_GEMM,
-    BETWEEN_SENDING_GEMM /* writes to `send`, behind the first gather */
+    BETWEEN_SENDING_GEMM, /* writes to `send`, behind the first gather */
+    BETWEEN_QUESTION      /* what the next operation would come behind, of a stream that captures nothing */
 };
 
 struct gemm_case {
