@@ -11,6 +11,13 @@
 
 #include <string.h>
 
+/* Its form with edges has a name of its own before CUDA 13. */
+#if CUDART_VERSION < 13000
+#define capture_info cudaStreamGetCaptureInfo_v3
+#else
+#define capture_info cudaStreamGetCaptureInfo
+#endif
+
 /* name, api, form, cols, other, k, pad, beta, between, default stream, in place, C in send, other stream, W across */
 static const struct gemm_case cases[] = {
     {"bn", API_EX_BF16, FORM_BN, 24, 40, 64, 0, 0, BETWEEN_NOTHING, 0, 0, 0, 0, 0},
@@ -229,7 +236,7 @@ static void do_between(const struct rank *r, const struct gemm_case *c, const st
             gemm(c->api, h, false, false, 4, 4, 4, mem->weight, 4, mem->weight, 4, 0, mem->send, 4);
         break;
     case BETWEEN_QUESTION:
-        CUDA(cudaStreamGetCaptureInfo(r->stream, &status, NULL, &graph, &behind, NULL, &n));
+        CUDA(capture_info(r->stream, &status, NULL, &graph, &behind, NULL, &n));
         break;
     case BETWEEN_NOTHING:
         break;
