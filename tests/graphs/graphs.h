@@ -16,7 +16,7 @@ struct world {
     cudaStream_t s, side;
     cudaEvent_t event, back;
     uint64_t seed;
-    unsigned replays; /* of the soak; 0: as many as usual */
+    unsigned replays; /* of the soak, and of who is far ahead; 0: as many as usual */
 };
 
 struct graph_case {

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #define GATHERS 2
-#define STEPS 300
+#define STEPS 300     /* more than the 256 calls that a rank keeps an account of */
 #define STEPS_BOTH 30 /* calls take more of the queue's room than a launch does */
 
 /* One for all ranks: made before they are forked. */
@@ -70,7 +70,7 @@ static void steps(struct world *w, struct gather *g, cudaGraphExec_t exec, enum 
 static void go_ahead(struct world *w, enum way first, enum way odd, enum way even)
 {
     const enum way own = w->rank == 0 ? first : w->rank % 2 == 1 ? odd : even;
-    const unsigned far = own == BOTH ? STEPS_BOTH : STEPS;
+    const unsigned far = w->replays ? w->replays : own == BOTH ? STEPS_BOTH : STEPS;
     struct gather g[GATHERS];
     for (int i = 0; i < GATHERS; i++)
         buffers_open(w, &g[i], i ? SHARD / 8 + 3 : SHARD + 1, false);
