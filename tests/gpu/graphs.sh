@@ -185,6 +185,8 @@ cases_steps() {
     for name in on:stream_capture:body-{loop,scan,within,crowd} off:stream_capture:body-unlike on:ring:{body,nccl}-streams \
         on:ring:nccl-streams-{embedded,set}; do
         IFS=: read -r mode reason name <<<"$name"
+        # NCCL over sockets captures functions of the host, which the body of a conditional node can not have (CUDA).
+        [[ $one_gpu = 0 || $name != body-* ]] || continue
         for form in $modes; do
             side_by_side "$form-$name" 60 other_form "$form-$name" "$mode" "$reason" "${programs[graphs]}" "$name" 2 "$form"
         done
