@@ -194,5 +194,5 @@ function(mutant name)
   endif()
   mutant_sources(${name})
   library_with(mutant_${name} "${mutant_files}" "${mutant_sources}")
-  target_compile_options(mutant_${name} PRIVATE -Wno-unused -Wno-unused-parameter)
+  target_compile_options(mutant_${name} PRIVATE -Wno-unused -Wno-unused-parameter -O0 -g0) # it runs a few times
 endfunction()
