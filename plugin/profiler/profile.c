@@ -238,7 +238,7 @@ static bool per_rank(const char *func)
 static void measure(struct slr_profile_record *r, const struct slr_profile *p, const struct slr_profile_op *op,
                     unsigned called_with)
 {
-    unsigned type = slr_profile_type_id(op->datatype);
+    const unsigned type = op->type;
     size_t bytes = 0, all = 0, ranks = op->peer < 0 && p->nranks > 0 && per_rank(op->func) ? (size_t)p->nranks : 1;
     /* 0 says that it is not known, where a wrong size would be summed with others. */
     if (!type || __builtin_mul_overflow(op->count, slr_type_bytes((ncclDataType_t)(type - 1)), &bytes) ||

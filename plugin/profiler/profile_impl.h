@@ -38,8 +38,9 @@ struct slr_profile_comm {
 
 /* An operation as NCCL announces it. Names as NCCL writes them; they are copied. */
 struct slr_profile_op {
-    const char *func, *algo, *proto, *datatype;
-    uint64_t seq; /* NCCL's number among the communicator's operations of this function */
+    const char *func, *algo, *proto;
+    unsigned type; /* slr_profile_type_id() */
+    uint64_t seq;  /* NCCL's number among the communicator's operations of this function */
     size_t count;
     unsigned channels; /* 0: not told */
     int peer;          /* of a send or receive; -1: a collective */

@@ -6,7 +6,6 @@
  * the application's call. */
 #include "plugin/abi/tuner.h"
 
-#include "base/wait.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/util/process.h"
 
@@ -63,42 +62,33 @@ static ncclResult_t end(void *context)
     return ncclSuccess;
 }
 
-/* Of another copy of this library, when that one was loaded first: all calls go there. Set by init.
- * NULL: no copy that has this version. */
+/* Where another copy of this library was loaded first, all calls go to its table, and where that copy has none of this
+ * version they do nothing. The tables themselves are at the end. */
+#define FIRST(v)                                                                                                       \
+    static const struct slr_tuner_v##v own_v##v;                                                                       \
+    static const struct slr_tuner_v##v *first_v##v(void)                                                               \
+    {                                                                                                                  \
+        static struct slr_first first;                                                                                 \
+        return slr_first_instance(&first, "ncclTunerPlugin_v" #v, &own_v##v);                                          \
+    }
+FIRST(2)
+FIRST(3)
+FIRST(4)
+FIRST(5)
+FIRST(6)
+
 #define FORWARD(v, ...)                                                                                                \
     do {                                                                                                               \
-        const struct slr_tuner_v##v *first_ = first_v##v;                                                              \
+        const struct slr_tuner_v##v *first_ = first_v##v();                                                            \
         if (first_ != &own_v##v)                                                                                       \
             return first_ ? first_->__VA_ARGS__ : ncclSuccess;                                                         \
     } while (0)
 
-#define FIND(v)                                                                                                        \
-    do {                                                                                                               \
-        static struct slr_once once_; /* the order of loading does not change */                                       \
-        if (slr_once_begin(&once_)) {                                                                                  \
-            first_v##v = slr_first_instance("ncclTunerPlugin_v" #v, &own_v##v);                                        \
-            slr_once_end(&once_);                                                                                      \
-        }                                                                                                              \
-        if (!first_v##v && context)                                                                                    \
-            *context = NULL;                                                                                           \
-    } while (0)
-
-/* The tables themselves are at the end; init finds out which copy's is the first. */
-static const struct slr_tuner_v2 own_v2;
-static const struct slr_tuner_v2 *_Atomic first_v2 = &own_v2;
-static const struct slr_tuner_v3 own_v3;
-static const struct slr_tuner_v3 *_Atomic first_v3 = &own_v3;
-static const struct slr_tuner_v4 own_v4;
-static const struct slr_tuner_v4 *_Atomic first_v4 = &own_v4;
-static const struct slr_tuner_v5 own_v5;
-static const struct slr_tuner_v5 *_Atomic first_v5 = &own_v5;
-static const struct slr_tuner_v6 own_v6;
-static const struct slr_tuner_v6 *_Atomic first_v6 = &own_v6;
-
 #define OLD_INIT(v)                                                                                                    \
     static ncclResult_t init_v##v(size_t nranks, size_t nnodes, slr_nccl_logger log, void **context)                   \
     {                                                                                                                  \
-        FIND(v);                                                                                                       \
+        if (!first_v##v() && context)                                                                                  \
+            *context = NULL;                                                                                           \
         FORWARD(v, init(nranks, nnodes, log, context));                                                                \
         return make(v, context, 0, nranks, nnodes, log);                                                               \
     }
@@ -106,7 +96,8 @@ static const struct slr_tuner_v6 *_Atomic first_v6 = &own_v6;
     static ncclResult_t init_v##v(void **context, uint64_t comm_id, size_t nranks, size_t nnodes, slr_nccl_logger log, \
                                   struct slr_nvl_domains *domains, struct slr_tuner_constants *constants)              \
     {                                                                                                                  \
-        FIND(v);                                                                                                       \
+        if (!first_v##v() && context)                                                                                  \
+            *context = NULL;                                                                                           \
         FORWARD(v, init(context, comm_id, nranks, nnodes, log, domains, constants));                                   \
         return make(v, context, comm_id, nranks, nnodes, log);                                                         \
     }

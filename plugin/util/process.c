@@ -88,13 +88,16 @@ static const void *search(const struct names *list, const char *symbol, const vo
     return own;
 }
 
-const void *slr_first_instance(const char *symbol, const void *own)
+const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own)
 {
-    struct names list = {0};
-    dl_iterate_phdr(collect, &list);
-    const void *first = search(&list, symbol, own);
-    release(&list);
-    return first;
+    if (slr_once_begin(&first->once)) {
+        struct names list = {0};
+        dl_iterate_phdr(collect, &list);
+        first->found = search(&list, symbol, own);
+        release(&list);
+        slr_once_end(&first->once);
+    }
+    return first->found;
 }
 
 /* ---- the regions that a thread has open ---- */

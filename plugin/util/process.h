@@ -4,6 +4,7 @@
 #define SLR_PLUGIN_UTIL_PROCESS_H
 
 #include <stdbool.h>
+#include "base/wait.h"
 
 /* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork, which
  * is as that (CUDA does not survive it either). */
@@ -21,10 +22,12 @@ bool slr_process_off(void);
 
 /* The struct `symbol` (e.g. "ncclTunerPlugin_v5") of the instance that was loaded first, or `own`
  * when that is this one. NULL: the first one is of another version, and does not have the symbol;
- * this instance then does nothing (said once, by its log). The answer does not change. Takes a few
- * microseconds per loaded library: call it where communicators are made.
- */
-const void *slr_first_instance(const char *symbol, const void *own);
+ * this instance then does nothing (said once, by its log). Looked for once: the order of loading does not change. */
+struct slr_first {
+    struct slr_once once;
+    const void *found;
+};
+const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own);
 
 /* Regions of a thread in which the program asked for less: slipring.h, whose functions begin and end them. */
 
