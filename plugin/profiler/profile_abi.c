@@ -172,14 +172,15 @@ static ncclResult_t start_v6(void *context, void **handle, const struct slr_prof
 #define TABLE(v, params, with, wanted, ...)                                                                            \
     extern EXPORTED const struct slr_profiler_v##v ncclProfiler_v##v;                                                  \
     extern const struct slr_profiler_v##v own_v##v __attribute__((alias("ncclProfiler_v" #v), visibility("hidden")));  \
-    static const struct slr_profiler_v##v *first_v##v(void)                                                            \
+    static inline const struct slr_profiler_v##v *first_v##v(void)                                                     \
     {                                                                                                                  \
         static struct slr_first first;                                                                                 \
         return slr_first_instance(&first, "ncclProfiler_v" #v, &own_v##v);                                             \
     }                                                                                                                  \
-    static const struct slr_profiler_v##v *other_v##v(void)                                                            \
+    static inline const struct slr_profiler_v##v *other_v##v(void)                                                     \
     {                                                                                                                  \
-        return first_v##v() != &own_v##v ? first_v##v() : NULL;                                                        \
+        const struct slr_profiler_v##v *first = first_v##v();                                                          \
+        return first != &own_v##v ? first : NULL;                                                                      \
     }                                                                                                                  \
     static ncclResult_t open_v##v(params)                                                                              \
     {                                                                                                                  \

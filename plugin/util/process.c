@@ -88,16 +88,15 @@ static const void *search(const struct names *list, const char *symbol, const vo
     return own;
 }
 
-const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own)
+void slr_first_look(struct slr_first *first, const char *symbol, const void *own)
 {
-    if (slr_once_begin(&first->once)) {
-        struct names list = {0};
-        dl_iterate_phdr(collect, &list);
-        first->found = search(&list, symbol, own);
-        release(&list);
-        slr_once_end(&first->once);
-    }
-    return first->found;
+    struct names list = {0};
+    if (!slr_once_begin(&first->once))
+        return;
+    dl_iterate_phdr(collect, &list);
+    first->found = search(&list, symbol, own);
+    release(&list);
+    slr_once_end(&first->once);
 }
 
 /* ---- the regions that a thread has open ---- */

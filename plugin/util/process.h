@@ -27,7 +27,13 @@ struct slr_first {
     struct slr_once once;
     const void *found;
 };
-const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own);
+void slr_first_look(struct slr_first *first, const char *symbol, const void *own);
+static inline const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own)
+{
+    if (!slr_once_done(&first->once))
+        slr_first_look(first, symbol, own);
+    return first->found;
+}
 
 /* Regions of a thread in which the program asked for less: slipring.h, whose functions begin and end them. */
 
