@@ -1,74 +1,200 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parser of tune files and the search in a table. */
+/* The parser of tune files, which copies nothing, and the search in a table. */
 #include "plugin/tuner/tune_table.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/hash.h"
 #include "plugin/tuner/tune_impl.h"
 #include "plugin/abi/nccl_common.h"
 
-enum { KEY_BYTES, KEY_RANKS, KEY_NODES, KEY_REGISTERED, KEY_ALGORITHM, KEY_PROTOCOL, KEY_CHANNELS, KEYS };
-static const struct slr_tune_key keys[KEYS] = {{"bytes", false},      {"ranks", false},    {"nodes", false},
-                                               {"registered", false}, {"algorithm", true}, {"protocol", true},
-                                               {"channels", true}};
-
-static int set_registered(struct slr_tune_line *l, struct slr_tune_rule *r, struct slr_tune_word value)
+int slr_tune_broken(struct slr_tune_line *l, const char *fmt, ...)
 {
-    if (!slr_tune_same(value, "yes") && !slr_tune_same(value, "no") && !slr_tune_same(value, "any"))
-        return slr_tune_broken(l, "registered=%.*s: expected yes, no or any", SLR_TUNE_SHOWN(value));
-    r->registered = slr_tune_same(value, "any") ? -1 : slr_tune_same(value, "yes");
-    return 0;
+    va_list ap;
+    va_start(ap, fmt);
+    l->error->line = l->number;
+    vsnprintf(l->error->text, sizeof l->error->text, fmt, ap);
+    va_end(ap);
+    /* It goes to terminals, and what is quoted may be anything. */
+    for (char *c = l->error->text; *c; c++)
+        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
+            *c = '?';
+    return -EINVAL;
 }
 
-static int set_channels(struct slr_tune_line *l, struct slr_tune_rule *r, struct slr_tune_word value)
+struct slr_tune_word slr_tune_next_word(struct slr_tune_line *l)
+{
+    while (l->at < l->end && slr_tune_is_space(*l->at))
+        l->at++;
+    struct slr_tune_word w = {l->at, 0};
+    if (l->at < l->end && *l->at == '#') /* a comment ends the line */
+        l->at = l->end;
+    else if (l->at < l->end && *l->at == ':')
+        l->at++, w.len = 1;
+    else
+        while (l->at < l->end && !slr_tune_is_space(*l->at) && *l->at != ':' && *l->at != '#')
+            l->at++, w.len++;
+    return w;
+}
+
+bool slr_tune_same(struct slr_tune_word w, const char *text)
+{
+    return strlen(text) == w.len && !strncasecmp(w.at, text, w.len);
+}
+
+bool slr_tune_number(struct slr_tune_word w, bool sized, uint64_t *out)
 {
     uint64_t n = 0;
-    if (slr_tune_same(value, "default"))
-        return 0;
-    if (!slr_tune_number(value, false, &n) || n < 1 || n > SLR_NCCL_MAX_CHANNELS)
-        return slr_tune_broken(l, "channels=%.*s: expected default or a whole number from 1 to %d",
-                               SLR_TUNE_SHOWN(value), SLR_NCCL_MAX_CHANNELS);
-    r->channels = (int)n;
-    return 0;
+    size_t i = 0;
+    /* Too large is refused: wrapped, it would fit other calls. */
+    for (; i < w.len && w.at[i] >= '0' && w.at[i] <= '9'; i++)
+        if (__builtin_mul_overflow(n, 10u, &n) || __builtin_add_overflow(n, (uint64_t)(w.at[i] - '0'), &n))
+            return false;
+    if (i == 0)
+        return false;
+    if (sized && i + 1 == w.len) {
+        /* K is 2^10, M 2^20, ...; `& ~0x20` makes a small letter a capital. */
+        const char *letters = "KMGT", *letter = memchr(letters, w.at[i] & ~0x20, 4);
+        if (!letter || n > UINT64_MAX >> (10 * (letter - letters + 1)))
+            return false;
+        n <<= 10 * (letter - letters + 1);
+        i++;
+    }
+    *out = n;
+    return i == w.len;
 }
 
-/* One KEY=VALUE into the rule. */
-static int set(struct slr_tune_line *l, void *rule, int key, struct slr_tune_word value)
+static bool read_range(struct slr_tune_word w, bool sized, struct slr_tune_range *out)
 {
-    struct slr_tune_rule *r = rule;
-    switch (key) {
-    case KEY_BYTES:
-        return slr_tune_set_range(l, keys[key].name, true, &r->bytes, value);
-    case KEY_RANKS:
-        return slr_tune_set_range(l, keys[key].name, false, &r->ranks, value);
-    case KEY_NODES:
-        return slr_tune_set_range(l, keys[key].name, false, &r->nodes, value);
-    case KEY_REGISTERED:
-        return set_registered(l, r, value);
-    case KEY_ALGORITHM:
-        r->algo = slr_tune_algo_number(value.at, value.len);
-        return r->algo >= -1
-                   ? 0
-                   : slr_tune_broken(l,
-                                     "algorithm=%.*s: expected default, tree, ring, collnetdirect, collnetchain, "
-                                     "nvls, nvlstree or pat",
-                                     SLR_TUNE_SHOWN(value));
-    case KEY_PROTOCOL:
-        r->proto = slr_tune_proto_number(value.at, value.len);
-        return r->proto >= -1
-                   ? 0
-                   : slr_tune_broken(l, "protocol=%.*s: expected default, ll, ll128 or simple", SLR_TUNE_SHOWN(value));
-    case KEY_CHANNELS:
-        return set_channels(l, r, value);
+    *out = (struct slr_tune_range){0, UINT64_MAX};
+    if (slr_tune_same(w, "any"))
+        return true;
+    const char *dots = memmem(w.at, w.len, "..", 2);
+    if (!dots) {
+        bool good = slr_tune_number(w, sized, &out->low);
+        out->high = out->low;
+        return good;
     }
-    return 0;
+    /* Either end may be missing, but not both. */
+    struct slr_tune_word low = {w.at, (size_t)(dots - w.at)}, high = {dots + 2, w.len - low.len - 2};
+    return (low.len || high.len) && (!low.len || slr_tune_number(low, sized, &out->low)) &&
+           (!high.len || slr_tune_number(high, sized, &out->high)) && out->low <= out->high;
 }
+
+bool slr_tune_read_range(struct slr_tune_word value, void *field)
+{
+    return read_range(value, false, field);
+}
+
+bool slr_tune_read_sizes(struct slr_tune_word value, void *field)
+{
+    return read_range(value, true, field);
+}
+
+/* "bytes=, ranks= or nodes=": those that stand before the colon, or behind it. */
+static const char *list_keys(const struct slr_tune_key *keys, int count, bool chosen, char *buf, size_t size)
+{
+    size_t at = 0;
+    int left = 0;
+    for (int i = 0; i < count; i++)
+        left += keys[i].chosen == chosen;
+    for (int i = 0; i < count && at < size; i++)
+        if (keys[i].chosen == chosen)
+            at += (size_t)snprintf(buf + at, size - at, "%s=%s", keys[i].name,
+                                   --left > 1  ? ", "
+                                   : left == 1 ? " or "
+                                               : "");
+    return buf;
+}
+
+static int strange_key(struct slr_tune_line *l, const struct slr_tune_key *keys, int count, bool chosen,
+                       struct slr_tune_word w)
+{
+    char names[160];
+    return slr_tune_broken(l, "\"%.*s\": expected %s, or %s", SLR_TUNE_SHOWN(w),
+                           list_keys(keys, count, chosen, names, sizeof names),
+                           chosen ? "the end of the line" : "a colon before what is chosen");
+}
+
+int slr_tune_pairs(struct slr_tune_line *l, const struct slr_tune_key *keys, int count, void *rule)
+{
+    bool chosen = false, nothing = true;
+    for (struct slr_tune_word w = slr_tune_next_word(l); w.len; w = slr_tune_next_word(l)) {
+        if (w.len == 1 && *w.at == ':') {
+            if (chosen)
+                return slr_tune_broken(l, "a second colon: expected one, between conditions and choices");
+            chosen = true;
+            continue;
+        }
+        const char *equals = memchr(w.at, '=', w.len);
+        struct slr_tune_word name = {w.at, equals ? (size_t)(equals - w.at) : w.len};
+        int key = 0;
+        while (key < count && (keys[key].chosen != chosen || !slr_tune_same(name, keys[key].name)))
+            key++;
+        if (key == count || !equals)
+            return strange_key(l, keys, count, chosen, w);
+        if (l->seen & 1u << key)
+            return slr_tune_broken(l, "%s is given twice: expected once", keys[key].name);
+        l->seen |= 1u << key;
+        nothing &= !chosen;
+        const struct slr_tune_word value = {equals + 1, w.len - name.len - 1};
+        if (!keys[key].read(value, (char *)rule + keys[key].field))
+            return slr_tune_broken(l, "%s=%.*s: expected %s", keys[key].name, SLR_TUNE_SHOWN(value),
+                                   keys[key].expected);
+    }
+    char names[160];
+    if (!chosen)
+        return slr_tune_broken(l, "the line ends without a colon: expected \"KIND conditions : choices\"");
+    return nothing ? slr_tune_broken(l, "nothing is chosen: expected %s after the colon",
+                                     list_keys(keys, count, true, names, sizeof names))
+                   : 0;
+}
+
+/* ---- rules for NCCL ---- */
+
+static bool read_registered(struct slr_tune_word value, void *field)
+{
+    *(int *)field = slr_tune_same(value, "any") ? -1 : slr_tune_same(value, "yes");
+    return *(int *)field != 0 || slr_tune_same(value, "no");
+}
+
+static bool read_algorithm(struct slr_tune_word value, void *field)
+{
+    return (*(int *)field = slr_tune_algo_number(value.at, value.len)) >= -1;
+}
+
+static bool read_protocol(struct slr_tune_word value, void *field)
+{
+    return (*(int *)field = slr_tune_proto_number(value.at, value.len)) >= -1;
+}
+
+static bool read_channels(struct slr_tune_word value, void *field)
+{
+    uint64_t n = 0;
+    const bool by_default = slr_tune_same(value, "default"), one = slr_tune_number(value, false, &n) && n >= 1;
+    *(int *)field = (int)n;
+    return by_default || (one && n <= SLR_NCCL_MAX_CHANNELS);
+}
+
+#define AT(field) offsetof(struct slr_tune_rule, field)
+static const struct slr_tune_key keys[] = {
+    {"bytes", false, slr_tune_read_sizes, AT(bytes), SLR_TUNE_SIZES_EXPECTED},
+    {"ranks", false, slr_tune_read_range, AT(ranks), SLR_TUNE_RANGE_EXPECTED},
+    {"nodes", false, slr_tune_read_range, AT(nodes), SLR_TUNE_RANGE_EXPECTED},
+    {"registered", false, read_registered, AT(registered), "yes, no or any"},
+    {"algorithm", true, read_algorithm, AT(algo),
+     "default, tree, ring, collnetdirect, collnetchain, nvls, nvlstree or pat"},
+    {"protocol", true, read_protocol, AT(proto), "default, ll, ll128 or simple"},
+    {"channels", true, read_channels, AT(channels), "default or a whole number from 1 to 64"},
+};
+_Static_assert(SLR_NCCL_MAX_CHANNELS == 64, "as the message says");
 
 static int parse_rule(struct slr_tune_line *l, struct slr_tune_rule *r, struct slr_tune_word func)
 {
@@ -84,7 +210,7 @@ static int parse_rule(struct slr_tune_line *l, struct slr_tune_rule *r, struct s
         return slr_tune_broken(l,
                                "\"%.*s\": expected allgather, allreduce, broadcast, reduce, reducescatter, any or site",
                                SLR_TUNE_SHOWN(func));
-    int rc = slr_tune_pairs(l, keys, KEYS, r, set);
+    int rc = slr_tune_pairs(l, keys, sizeof keys / sizeof *keys, r);
     if (rc)
         return rc;
     if (r->channels && (r->algo == SLR_NCCL_COLLNET_DIRECT || r->algo == SLR_NCCL_COLLNET_CHAIN))
@@ -237,20 +363,15 @@ static int cannot(struct slr_tune_error *error, const char *what)
     return -e;
 }
 
-/* All of it, up to one byte more than is allowed: that byte tells a file that is too long. The size
- * of fstat is not relied on, as the file may grow. */
-static ssize_t read_all(int fd, char *buf)
+ssize_t slr_tune_read_whole(int fd, char *buf, size_t size)
 {
     size_t have = 0;
-    while (have <= SLR_TUNE_MAX_BYTES) {
-        ssize_t n = read(fd, buf + have, SLR_TUNE_MAX_BYTES + 1 - have);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
+    for (ssize_t n = 1; have < size && n > 0;) {
+        n = read(fd, buf + have, size - have);
+        if (n < 0 && errno != EINTR)
             return -1;
-        if (n == 0)
-            break;
-        have += (size_t)n;
+        have += n > 0 ? (size_t)n : 0;
+        n = n < 0 ? 1 : n;
     }
     return (ssize_t)have;
 }
@@ -268,7 +389,8 @@ static int load(struct slr_tune_table *table, int fd, struct slr_tune_error *err
     char *buf = malloc(SLR_TUNE_MAX_BYTES + 1);
     if (!buf)
         return broken(error, -ENOMEM, "no memory to read it");
-    ssize_t n = read_all(fd, buf);
+    /* One byte more than is allowed tells a file that is too long; its size may change. */
+    ssize_t n = slr_tune_read_whole(fd, buf, SLR_TUNE_MAX_BYTES + 1);
     int rc;
     if (n < 0)
         rc = cannot(error, "can not be read");
