@@ -2,15 +2,8 @@
 /* Who may take part in a bootstrap: accepts the connections to the root's socket
  * while the root is in NCCL's initialisation, and keeps those of the communicator's ranks.
  *
- * The socket's name is public, and everybody in the network namespace may connect to it. A
- * connection is a rank's when
- *   - its process has this process's effective user (SO_PEERCRED); any other is closed as soon as
- *     it is accepted;
- *   - the first message is the communicator's token, which only its ranks can make (key.h). Any
- *     other message closes it.
- * A rank shows its token, and is answered SLR_WELCOME, before it enters NCCL's initialisation. So
- * once any rank has returned from that, what has not shown the token is no rank's, and nobody has
- * to be waited for.
+ * docs/protocol.md, 1, Strangers, says which connections are a rank's: of this process's effective user (SO_PEERCRED), and
+ * with the communicator's token (key.h) as the first message. All others are closed.
  *
  * Bounds. Who is there is heard after every few connections, as strangers may connect as fast as they are
  * turned away. The kernel's queue of a listening socket holds 4096 connections at most: a stranger could

@@ -7,13 +7,8 @@
  * bad case. It needs no time-out in the good case and in the commonest bad ones, because NCCL's own
  * initialisation is a barrier: no rank returns from it before all have entered.
  *
- *   before the real call   slr_bootstrap_begin: one rank of the host binds the socket's name and is
- *                          the root, whose acceptor takes in the others, the members
- *   after it               members send HELLO; the root reads all of them, decides, and answers each
- *                          with a VERDICT and, when all is well, the control block's descriptor
- *
- * Abstract names vanish with their process; nothing is left behind. A stranger that binds the name and
- * does not listen looks like a root that is about to: 2 s. Descriptors are accepted only from the root.
+ * A stranger that binds the name and does not listen looks like a root that is about to: 2 s. Descriptors are accepted only
+ * from the root.
  *
  * One thread may run several ranks. begin() waits only for the root's acceptor, a thread that waits
  * for nobody. After the real call the thread runs hello() for all its members, then collect() for

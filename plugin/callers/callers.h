@@ -50,14 +50,9 @@ enum { SLR_CALLER_LINES = 64 };
 
 /* What the calls of one site have been called from: a short list of names.
  *
- * A program names its layers, "layer 3", and its steps, "step 17". A call site that is a place in the program's
- * iteration has one layer and every step; one that is a shape has all layers. So a name is taken as it is while there
- * is room. Then names that differ in one number only become one with a * in its place: in the place of that number that
- * unites most of them, so that this
- *
- *   step 1 > layer 3, step 1 > layer 4, step 2 > layer 3, step 2 > layer 4, ... (eight), step 5 > layer 3
- *
- * becomes   step * > layer 3, step * > layer 4. Where no single number unites any, all that differ do.
+ * A name is taken as it is while there is room. Then names that differ in one number only become one with a * in its place:
+ * in the place of that number that unites most of them, so that eight of step 1 > layer 3, step 1 > layer 4, step 2 > layer
+ * 3, ... become step * > layer 3, step * > layer 4. Where no single number unites any, all that differ do.
  *
  * A number is a run of digits, or a *, so that what is generalised can be added to another list. Digits behind 0x are
  * none: they are an address.

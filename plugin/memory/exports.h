@@ -19,10 +19,7 @@
  * communicators of a process (cache/handles.h): it is closed before the last of them takes its
  * acknowledgement back.
  *
- * Failure. A communicator that has failed names and looks up nothing any more. When its sending
- * part is idle it says so in its post (`drained`): from then on it writes into no peer's memory.
- * When all of its streams are, which may have to wait for the application (lifecycle/watchdog.c), it
- * closes what it has mapped. */
+ * When a communicator has failed: docs/protocol.md, 5. */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_H
 #define SLR_PLUGIN_MEMORY_EXPORTS_H
 

@@ -11,10 +11,8 @@
  *                  then, and where nothing is hooked, the name is "?".
  *   Call           From NCCL 2.28 (v5) on, an event comes from inside the application's call, on
  *                  its thread, and the operation that NCCL makes of it names that event as its
- *                  parent. Replays of a captured graph carry the captured call's number. Before
- *                  2.28 there is no such event: an operation outside of groups begins inside the
- *                  call. Of one in a group it can not be told which call it belongs to: its call is
- *                  0 and its reason "-". */
+ *                  parent. Before 2.28 an operation outside of groups begins inside the call; of one
+ *                  in a group its call is 0 and its reason "-". */
 #include "base/hash.h"
 #include "base/settings.h"
 #include "plugin/profiler/profile_impl.h"

@@ -19,9 +19,7 @@
  * Whatever goes wrong with an event costs the sample and nothing else. The records of a
  * communicator that has failed are dropped: what released waits let through says nothing.
  *
- * How long an application's stream stands still for a gather is measured around the wait that joins
- * it. One wait does not count: that of the origin of a gather that has followers (pending.h),
- * because the program computes on those.
+ * The wait that joins the origin of a gather that has followers (pending.h) is not measured: the program computes on those.
  *
  * A gather that is captured into a graph has a record, too, which is shared by the graphs that hold
  * the gather, and has no times: what a replay's record is made from (kernels/timing.h).

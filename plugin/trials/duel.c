@@ -118,17 +118,8 @@ void slr_duel_tell(const struct slr_comm *c, unsigned sites, const struct slr_bl
  *
  * How long it takes over the turns of a duel (ways.h).
  *
- * What a call takes is not what the program feels: NCCL's kernels take multiprocessors from the GEMMs beside them, and a
- * call that is slower, but leaves them alone, may make the iteration faster. In a duel all sites that are close go over the
- * ring in one turn and by NCCL in the next, so the time from turn to turn says it all, whatever ran beside.
- *
  * A turn is measured by two events on the streams of the calls: at the first call of it that is measured, and at the first
- * one behind it. Turns have the same number of calls; how alike they are otherwise shows in how the differences between
- * the ring's turn and NCCL's scatter from round to round. What is decided has one chance in ten to be due to that (one
- * side of Student's t), and is more than a five-hundredth, which clocks do not tell; else, and in a single round, nothing
- * is, and each site goes by its own calls. A site of which nothing else is known has further duels. What its rounds have
- * shown in all of them counts then, and has to be certain by one chance in a hundred, as it is looked at several times.
- * One whose own calls' times say the opposite has further ones, too, each by itself.
+ * one behind it. docs/trials.md says why, and when something is certain.
  *
  * Under the communicator's lock, its context current where a stream is given. Whatever goes wrong costs the time. */
 

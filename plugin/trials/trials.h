@@ -16,14 +16,6 @@
  * Calls are those that the ring could have: uniform on all ranks (R1), as they are what the ring
  * numbers. So no rank waits for another, and a rank that never posts leaves all as they are.
  *
- * What is measured never changes a result beyond what a GEMM in parts does (docs/numerics.md), but
- * which parts a GEMM has then depends on times. A program that asks cuBLAS for reproducible results
- * gets no trials, and neither does one with SLIPRING_TRIALS=0 on any rank.
- *
- * A gather in a group with others is not measured: nothing of it runs before the group ends. When rank 0 sees a
- * site's first calls all in such groups, or nothing of them could be measured, the site has a duel without rows: what the
- * program takes (duel.c) decides, or nothing does.
- *
  * Locks: the communicator's (docs/locks.md). */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H
 #define SLR_PLUGIN_TRIALS_TRIALS_H

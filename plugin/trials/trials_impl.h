@@ -115,7 +115,7 @@ struct slr_trial_site {
     struct slr_block_pairs pairs;  /* rank 0's: of its duels since its ways were tried, if they ever were */
     enum slr_program_says program; /* rank 0's: of the latest choice */
     uint64_t apart;                /* calls that came behind another site's */
-    bool sparse;                   /* ways.h; of the stage that it is in */
+    bool sparse;                   /* docs/trials.md; of the stage that it is in */
     uint64_t settled[2];           /* calls by what is in force, since that was last changed: [1]: over the ring */
     uint64_t calls;                /* since its ways began to be tried, or are going to be */
     uint64_t seen, alone;          /* since it is known; of these, outside of groups */

@@ -20,6 +20,7 @@ bool slr_site_next(enum slr_site_state *state, enum slr_site_event event)
 {
     enum { TRYING = 1, POSTED, WAITING, SETTLED, AGAIN, GIVEN_UP }; /* 1 + the state; 0: that can not be */
     static const uint8_t next[SLR_SITE_STATES][SLR_SITE_EVENTS] = {
+        /* BEGIN, POST, DUE, NOT_DUE, CHOOSE, END, GIVE_UP */
         [SLR_SITE_TRYING] = {TRYING, POSTED, 0, 0, 0, SETTLED, GIVEN_UP},
         [SLR_SITE_POSTED] = {TRYING, 0, WAITING, POSTED, SETTLED, 0, GIVEN_UP},
         [SLR_SITE_WAITING] = {TRYING, 0, WAITING, POSTED, 0, 0, GIVEN_UP},

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE): for each communicator, collective and size
  * class, call k is made with a candidate that k alone decides, and its time on the stream is taken
- * by events and logged.
- *
- * Exploring, without SLIPRING_TUNE_FILE: candidate k mod C. 0 is NCCL's default; then every
- * algorithm and protocol that the cost table does not exclude, each with NCCL's number of channels
- * and with 4 and 16. The order is that of the cost table, so all ranks choose alike by the number
- * of the call. After SLIPRING_TUNE_EXPLORE rounds NCCL's default is used. A size class is a power
- * of two: [2^c, 2^(c+1)).
- *
- * Confirming, with SLIPRING_TUNE_FILE: two candidates, 0 NCCL's default, 1 what the first fitting
- * rule says; one call of each in every two, in an order that has no period. Calls that no rule
- * fits, or one with only defaults, are not measured. After the rounds the table decides. The ranks
- * have agreed on both settings and the table (tuner_match.c).
+ * by events and logged: exploring, without SLIPRING_TUNE_FILE, or confirming it (docs/tuning.md). The candidates are in the
+ * order of the cost table, so all ranks choose alike by the number of the call. After SLIPRING_TUNE_EXPLORE rounds NCCL's
+ * default is used, or the table decides. The ranks have agreed on both settings and the table (tuner_match.c).
  *
  * Measured are calls outside groups that are not captured; one at a time for each thread. */
 #include "base/hash.h"
