@@ -20,12 +20,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/wait.h"
 
 #define ACCEPTOR_UNKNOWN 64
 #define TURN 64 /* connections that are accepted before those that are there are heard */
@@ -153,20 +153,12 @@ static void *serve(void *arg)
 struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *token)
 {
     struct slr_acceptor *a = calloc(1, sizeof *a);
-    sigset_t all, old;
     if (!a)
         return NULL;
     a->listener = listener;
     a->token = *token;
-    sigfillset(&all);
-    /* A new thread inherits the mask: the application's signals go to the application's threads. */
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    int r = pthread_create(&a->thread, NULL, serve, a);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r == 0) {
-        pthread_setname_np(a->thread, "slipring-accept");
+    if (slr_thread_start(&a->thread, "slipring-accept", serve, a) == 0)
         return a;
-    }
     free(a);
     return NULL;
 }

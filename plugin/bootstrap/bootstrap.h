@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include "kernels/ring.h" /* SLR_MAX_RANKS */
 #include "plugin/comm/key.h"
 
@@ -79,5 +80,21 @@ void slr_acceptor_cancel(struct slr_acceptor *a);
 /* Whether the process at the other end of a connection is of this process's user; who it is, as far
  * as is known. */
 bool slr_peer_is_ours(int fd, struct ucred *who);
+
+/* ---- oob.c, for this folder alone ---- */
+
+/* An abstract name; returns the address's length. */
+socklen_t slr_abstract_name(struct sockaddr_un *address, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A descriptor into a message that has none yet. */
+union slr_descriptor_room {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr head;
+};
+void slr_descriptor_put(struct msghdr *msg, union slr_descriptor_room *room, int fd);
+
+/* Of a part of a message: its first one becomes *fd, if that is -1; others are closed. False: there were others, for which
+ * there is room in the padding; nobody sends that. */
+bool slr_descriptor_take(const struct cmsghdr *part, int *fd);
 
 #endif

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,6 +55,16 @@ enum { TURN = 256 };              /* messages that are looked at before the time
 static struct received queue[64]; /* what does not fit stays in the socket */
 static unsigned queued, taken;
 
+socklen_t slr_abstract_name(struct sockaddr_un *address, const char *fmt, ...)
+{
+    va_list ap;
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    va_start(ap, fmt);
+    const int n = vsnprintf(address->sun_path + 1, sizeof address->sun_path - 1, fmt, ap);
+    va_end(ap);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
 /* Everybody can read it (/proc/net/unix), and the number can not be told from it. */
 static socklen_t name_of(uint64_t who, struct sockaddr_un *address)
 {
@@ -66,11 +77,7 @@ static socklen_t name_of(uint64_t who, struct sockaddr_un *address)
     slr_sha256_add(&h, "oob", 3);
     slr_sha256_add(&h, &who, sizeof who);
     slr_sha256_end(&h, made.digest);
-    memset(address, 0, sizeof *address);
-    address->sun_family = AF_UNIX;
-    int n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "slipring-oob-%016llx",
-                     (unsigned long long)made.name);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    return slr_abstract_name(address, "slipring-oob-%016llx", (unsigned long long)made.name);
 }
 
 /* The kernel throws away what does not begin with this process's number, before it takes a place among
@@ -131,31 +138,45 @@ uint64_t slr_oob_process(void)
     return process;
 }
 
+void slr_descriptor_put(struct msghdr *msg, union slr_descriptor_room *room, int fd)
+{
+    *room = (union slr_descriptor_room){
+        .head = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&room->head), &fd, sizeof fd);
+    msg->msg_control = room->bytes;
+    msg->msg_controllen = sizeof room->bytes;
+}
+
+bool slr_descriptor_take(const struct cmsghdr *part, int *fd)
+{
+    const size_t n = (part->cmsg_len - CMSG_LEN(0)) / sizeof *fd;
+    const bool had = *fd >= 0;
+    for (size_t i = 0; i < n; i++) {
+        int one;
+        memcpy(&one, CMSG_DATA(part) + i * sizeof one, sizeof one);
+        if (*fd < 0)
+            *fd = one;
+        else
+            close(one);
+    }
+    return n + had <= 1;
+}
+
 /* Sends to the process with the number `who`. MSG_DONTWAIT: a process that is stopped must not stop
  * this one; what is lost is asked for again. */
 static bool post(uint64_t who, struct message *text, int fd)
 {
     struct sockaddr_un address;
     struct iovec body = {text, sizeof *text};
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {0};
+    union slr_descriptor_room room;
     struct msghdr msg = {
         .msg_name = &address, .msg_namelen = name_of(who, &address), .msg_iov = &body, .msg_iovlen = 1};
     int sock = own_socket();
     if (sock < 0 || !who)
         return false;
     text->receiver = who;
-    if (fd >= 0) {
-        msg.msg_control = control.bytes;
-        msg.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    }
+    if (fd >= 0)
+        slr_descriptor_put(&msg, &room, fd);
     return sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof *text;
 }
 
@@ -196,22 +217,6 @@ static void drop(struct received *r)
     r->fd = -1;
 }
 
-/* The first descriptor is the message's. False: there are more, for which there is room in the
- * padding; nobody sends that. */
-static bool take_descriptors(const struct cmsghdr *head, struct received *r)
-{
-    size_t n = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < n; i++) {
-        int fd;
-        memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
-        if (r->fd < 0)
-            r->fd = fd;
-        else
-            close(fd);
-    }
-    return n <= 1;
-}
-
 /* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user,
  * or not ours. */
 static bool read_ancillary(struct msghdr *msg, struct received *r)
@@ -225,7 +230,7 @@ static bool read_ancillary(struct msghdr *msg, struct received *r)
         if (head->cmsg_type == SCM_CREDENTIALS)
             memcpy(&who, CMSG_DATA(head), sizeof who);
         if (head->cmsg_type == SCM_RIGHTS)
-            few = take_descriptors(head, r) && few;
+            few = slr_descriptor_take(head, &r->fd) && few;
     }
     r->pid = who.pid;
     return few && who.pid > 0 && who.uid == getuid();

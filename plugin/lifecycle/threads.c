@@ -18,7 +18,6 @@
 #include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/log.h"
@@ -148,22 +147,15 @@ void slr_threads_stop(void)
 
 static void start(void)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    /* A new thread inherits the mask: the application's signals go to the application's threads. */
-    pthread_sigmask(SIG_BLOCK, &all, &old);
     for (unsigned i = 0; i < LOOPS; i++) {
         pthread_t t;
-        int r = pthread_create(&t, NULL, run, &loops[i]);
-        if (r != 0) {
+        const int r = slr_thread_start(&t, loops[i].name, run, &loops[i]);
+        if (r == 0)
+            pthread_detach(t);
+        else
             slr_log(SLR_LOG_ERROR, "no_watchdog", "errno=%d msg=%s", r,
                     "dead peers will not be noticed, or memory not be given back");
-            continue;
-        }
-        pthread_setname_np(t, loops[i].name);
-        pthread_detach(t);
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 /* What slipring holds goes before an allocation of the program fails; not for one of its own

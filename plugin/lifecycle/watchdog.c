@@ -7,7 +7,6 @@
 #include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include "plugin/comm/comm.h"
 #include "base/wait.h"
 #include "base/log.h"
@@ -262,28 +261,17 @@ static void *revoke_now(void *arg)
     return NULL;
 }
 
-/* The application's signals go to the application's threads. */
-static bool start(struct slr_comm *c)
-{
-    sigset_t all, old;
-    pthread_t t;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    const int r = pthread_create(&t, NULL, revoke_now, c);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r == 0)
-        pthread_detach(t);
-    return r == 0;
-}
-
 void slr_revoke_begin(struct slr_comm *c)
 {
     int none = NONE;
+    pthread_t thread;
     if (!slr_real.ncclCommRevoke || !atomic_compare_exchange_strong(&c->revoked, &none, UNDER_WAY))
         return;
     slr_comm_hold(c);
-    if (start(c))
+    if (slr_thread_start(&thread, "slipring-revoke", revoke_now, c) == 0) {
+        pthread_detach(thread);
         return;
+    }
     atomic_store(&c->revoked, CLOSED);
     slr_comm_put(c);
 }

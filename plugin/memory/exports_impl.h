@@ -9,16 +9,6 @@
 #include "plugin/comm/control.h"
 #include "plugin/memory/exports.h"
 
-static inline void slr_exports_lock(struct slr_comm *c)
-{
-    pthread_mutex_lock(&c->exports->lock);
-}
-
-static inline void slr_exports_unlock(struct slr_comm *c)
-{
-    pthread_mutex_unlock(&c->exports->lock);
-}
-
 static inline struct slr_exported *slr_exports_get(const struct slr_comm *c, int owner, int i)
 {
     return &c->shared.control->post[owner].exports[i];

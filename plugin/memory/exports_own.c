@@ -34,14 +34,14 @@ static void collect(struct slr_comm *c, int i)
     struct slr_exported *e = slr_exports_get(c, c->rank, i);
     if (atomic_load(&e->state) != SLR_EXPORTED_REVOKED || !let_go(c, i))
         return;
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     const uint64_t generation = c->exports->own[i].generation;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     slr_block_unpin(generation);
     atomic_store(&e->generation, 0);
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     c->exports->own[i].generation = 0;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     atomic_store(&e->state, SLR_EXPORTED_EMPTY);
 }
 
@@ -54,16 +54,16 @@ void slr_exports_return_own(struct slr_comm *c)
 /* Memory that the application has unmapped, or has freed long ago. */
 static void revoke_ended(struct slr_comm *c, int i)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     const uint64_t generation = c->exports->own[i].generation;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     bool ended = generation && !slr_block_lives(generation);
     if (!ended && !(generation && slr_block_idle(generation)))
         return;
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     if (c->exports->own[i].generation == generation && (ended || !slr_exports_registered(c, generation)))
         slr_exports_revoke(c, i);
-    slr_exports_unlock(c);
+    slr_exports_release(c);
 }
 
 /* ---- new exports ---- */
@@ -177,7 +177,7 @@ static void publish(struct slr_comm *c, const struct candidate *x, int i)
     struct slr_exported *e = slr_exports_get(c, c->rank, i);
     struct slr_export export = {0};
     bool pinned = slr_block_pin(x->generation), exported = pinned && slr_export_block(x->generation, &export);
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     const bool may = !slr_reach_doubtful(); /* else the next tick takes it back */
     if (exported && may) {
         e->export = export;
@@ -191,7 +191,7 @@ static void publish(struct slr_comm *c, const struct candidate *x, int i)
     } else {
         refuse(c, x);
     }
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     if (pinned && !exported)
         slr_block_unpin(x->generation);
     if (exported)
@@ -206,9 +206,9 @@ static void export_wanted(struct slr_comm *c)
     struct candidate x;
     int at;
     for (;;) {
-        slr_exports_lock(c);
+        slr_exports_hold(c);
         bool any = choose(c, &x, &at);
-        slr_exports_unlock(c);
+        slr_exports_release(c);
         if (!any)
             return;
         publish(c, &x, at);
@@ -222,11 +222,11 @@ static void enter_external(struct slr_comm *c)
     struct slr_exports *exports = c->exports;
     for (int i = 0; i < SLR_EXPORTS_UNKNOWN; i++) {
         struct slr_place place;
-        slr_exports_lock(c);
+        slr_exports_hold(c);
         CUdeviceptr p = exports->unknown[i].p;
         size_t bytes = exports->unknown[i].bytes;
         exports->unknown[i].p = 0;
-        slr_exports_unlock(c);
+        slr_exports_release(c);
         if (p && slr_get(SLR_S_ALLOC) && slr_external_enter(p, bytes, &place))
             slr_exports_suggest(c, place.generation);
     }

@@ -18,7 +18,7 @@ static bool revoke_all(struct slr_comm *c)
     bool any = false;
     if (c->pass != SLR_R_RING)
         return false;
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     for (int i = 0; i < SLR_EXPORTS; i++) {
         uint32_t state = atomic_load(&slr_exports_get(c, c->rank, i)->state);
         uint64_t generation = c->exports->own[i].generation;
@@ -28,7 +28,7 @@ static bool revoke_all(struct slr_comm *c)
             slr_exports_revoke(c, i);
         any = any || state != SLR_EXPORTED_EMPTY;
     }
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     if (any)
         slr_oob_wake(c);
     return any;
@@ -95,11 +95,11 @@ void slr_exports_return_wait(unsigned ms)
  * idle it writes into nobody's memory any more, and when all of it is, it reads from nobody's. */
 static void wind_up(struct slr_comm *c)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     if (c->exports->naming == c->exports->enqueued && !c->exports->launching)
         c->exports->closed = true;
     bool closed = c->exports->closed;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     if (!closed || !slr_ring_sends_idle(&c->ring))
         return;
     atomic_store(&c->shared.control->post[c->rank].drained, 1);
@@ -116,10 +116,10 @@ static void wind_up(struct slr_comm *c)
  * unseen. */
 static void take_back(struct slr_comm *c)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     for (int i = 0; i < SLR_EXPORTS; i++)
         slr_exports_revoke(c, i);
-    slr_exports_unlock(c);
+    slr_exports_release(c);
 }
 
 static bool any_revoked(const struct slr_comm *c)

@@ -95,21 +95,18 @@ struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream);
 
 /* ---- captured calls (record/record.h) ---- */
 
-/* Under the recorder's lock, its context current: the call is about to be recorded. Sets
- * ring.timing, which slr_timeline_close ends, and *nodes. */
+/* Under the recorder's lock, its context current: the call is about to be recorded; the stream has what it comes behind,
+ * and nothing of it. Sets ring.timing, which slr_timeline_close ends, and *nodes. `gemm`: of a reduce-scatter, what measures
+ * the parts that it sends, taken over, or NULL. */
 void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
-                          struct slr_timed_nodes *nodes);
+                          struct slr_timing *gemm, struct slr_timed_nodes *nodes);
 
 /* Of a reduce-scatter (scatter/scatter.h), whose GEMM comes first: in a capture on `stream`, as
  * slr_timeline_expect. What is returned is the caller's, until the call takes it over or it is dropped. */
 struct slr_timing *slr_timeline_capture_expect(struct slr_comm *c, CUstream stream);
 void slr_timeline_capture_drop(struct slr_timing *gemm); /* NULL: nothing */
 
-/* As slr_timeline_capture: the stream has what the call comes behind, and nothing of it. `gemm`: what measures
- * the parts that it sends, taken over, or NULL. And: it has been recorded, with its stream joined, as for
- * slr_timeline_scattered(), or that has failed. */
-void slr_timeline_capture_scatter(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
-                                  struct slr_timing *gemm, struct slr_timed_nodes *nodes);
+/* A reduce-scatter has been recorded, with its stream joined, or that has failed. */
 void slr_timeline_captured_scatter(struct slr_comm *recorder, unsigned parts, bool fused);
 
 /* As slr_recorded_copy(). What can not be copied is not measured. */

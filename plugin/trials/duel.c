@@ -132,19 +132,12 @@ void slr_blocks_open(struct slr_blocks *b, const struct slr_turns *turns)
     b->begun = b->ended = 0;
 }
 
-static bool record(CUevent *event, CUstream stream)
-{
-    if (!*event && slr_real.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-        *event = NULL;
-    return *event && slr_real.cuEventRecord(*event, stream) == CUDA_SUCCESS;
-}
-
 void slr_blocks_call(struct slr_blocks *b, uint64_t number, CUstream stream)
 {
     const uint64_t at = number - b->turns.after, block = at / b->turns.run;
-    if (at % b->turns.run == 0 && block > 0 && record(&b->end[block - 1], stream))
+    if (at % b->turns.run == 0 && block > 0 && slr_trial_record(&b->end[block - 1], stream))
         b->ended |= 1u << (block - 1);
-    if (at % b->turns.run == SLR_DUEL_FIRST && record(&b->begin[block], stream))
+    if (at % b->turns.run == SLR_DUEL_FIRST && slr_trial_record(&b->begin[block], stream))
         b->begun |= 1u << block;
 }
 
@@ -171,11 +164,8 @@ void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS])
 void slr_blocks_close(struct slr_blocks *b)
 {
     for (unsigned i = 0; i < SLR_BLOCKS; i++) {
-        if (b->begin[i])
-            slr_real.cuEventDestroy(b->begin[i]);
-        if (b->end[i])
-            slr_real.cuEventDestroy(b->end[i]);
-        b->begin[i] = b->end[i] = NULL;
+        slr_trial_drop(&b->begin[i]);
+        slr_trial_drop(&b->end[i]);
     }
 }
 

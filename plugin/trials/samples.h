@@ -10,6 +10,10 @@
 #include "plugin/trials/ways.h"
 #include "plugin/util/consumer.h"
 
+/* Makes the event where there is none yet. False: it could not be recorded. */
+bool slr_trial_record(CUevent *event, CUstream stream);
+void slr_trial_drop(CUevent *event); /* NULL: nothing */
+
 /* ---- clocks: how long a gather takes, with the GEMM that consumes it ---- */
 
 #define SLR_CLOCK_PATIENCE 256u /* calls of the communicator */
