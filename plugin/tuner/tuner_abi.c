@@ -85,7 +85,7 @@ FIRST(6)
     } while (0)
 
 #define OLD_INIT(v)                                                                                                    \
-    static ncclResult_t init_v##v(size_t nranks, size_t nnodes, slr_nccl_logger log, void **context)                   \
+    static ncclResult_t init_v##v(SLR_TUNER_INIT_V2)                                                                   \
     {                                                                                                                  \
         if (!first_v##v() && context)                                                                                  \
             *context = NULL;                                                                                           \
@@ -93,8 +93,7 @@ FIRST(6)
         return make(v, context, 0, nranks, nnodes, log);                                                               \
     }
 #define NEW_INIT(v)                                                                                                    \
-    static ncclResult_t init_v##v(void **context, uint64_t comm_id, size_t nranks, size_t nnodes, slr_nccl_logger log, \
-                                  struct slr_nvl_domains *domains, struct slr_tuner_constants *constants)              \
+    static ncclResult_t init_v##v(SLR_TUNER_INIT_V5)                                                                   \
     {                                                                                                                  \
         if (!first_v##v() && context)                                                                                  \
             *context = NULL;                                                                                           \
@@ -108,8 +107,7 @@ FIRST(6)
         return end(context);                                                                                           \
     }
 #define ANSWER(v)                                                                                                      \
-    static ncclResult_t answer_v##v(void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost,  \
-                                    int algos, int protos, int registered, int *channels)                              \
+    static ncclResult_t answer_v##v(SLR_TUNER_ASK_V4)                                                                  \
     {                                                                                                                  \
         FORWARD(v, get_coll_info(context, func, bytes, pipe_ops, cost, algos, protos, registered, channels));          \
         return answer(context, (int)func, bytes, pipe_ops, cost, algos, protos, registered, channels);                 \
@@ -129,15 +127,13 @@ ANSWER(4)
 ANSWER(5)
 ANSWER(6)
 
-static ncclResult_t answer_v3(void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost,
-                              int algos, int protos, int *channels)
+static ncclResult_t answer_v3(SLR_TUNER_ASK_V3)
 {
     FORWARD(3, get_coll_info(context, func, bytes, pipe_ops, cost, algos, protos, channels));
     return answer(context, (int)func, bytes, pipe_ops, cost, algos, protos, 0, channels);
 }
 
-static ncclResult_t answer_v2(void *context, enum slr_nccl_func func, size_t bytes, int collnet, int nvls, int pipe_ops,
-                              int *algorithm, int *protocol, int *channels)
+static ncclResult_t answer_v2(SLR_TUNER_ASK_V2)
 {
     struct slr_tuner_choice choice;
     struct slr_tuner_ask a = {
