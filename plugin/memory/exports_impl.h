@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the exported blocks share: exports.c is called by gathers and registrations,
- * exports_own.c is the owner's side, exports_peer.c the reader's, exports_tick.c the two background
- * threads' rounds. */
+/* What the files of the exported blocks share: exports.c is called by gathers and registrations, exports_own.c is the owner's
+ * side and the two background threads' rounds, exports_peer.c the reader's side. */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 #define SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 
@@ -44,11 +43,9 @@ void slr_exports_revoke(struct slr_comm *c, int i);
 bool slr_exports_mapping_begin(struct slr_comm *c);
 void slr_exports_mapping_end(struct slr_comm *c);
 
-/* The owner's and the peers' part of a tick, of the house-keeping thread and of the returning thread. The
- * context is current. `tick_peers` answers whether anything of the peers is to be closed. */
-void slr_exports_tick_own(struct slr_comm *c);
+/* The peers' part of a round, of the house-keeping thread and of the returning thread. The context is current. `tick`
+ * answers whether anything of the peers is to be closed. */
 bool slr_exports_tick_peers(struct slr_comm *c);
-void slr_exports_return_own(struct slr_comm *c);
 void slr_exports_return_peers(struct slr_comm *c);
 
 /* Closes everything that is mapped. */

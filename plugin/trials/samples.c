@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/trials/samples.h"
+#include "plugin/trials/trials_impl.h"
 
 #include <string.h>
 #include "base/wait.h"

@@ -4,9 +4,9 @@
  *
  *   first calls      over the ring, by the settings
  *   trials           the number of the call says which way it goes (ways.h); its time is taken with
- *                    events on the program's streams (samples.h): from the gather's place on its
+ *                    events on the program's streams (samples.c): from the gather's place on its
  *                    stream to its end, or to that of the GEMM that consumes it; in a program that
- *                    waits for the host the time from call to call counts (samples.h)
+ *                    waits for the host the time from call to call counts (samples.c)
  *   post             when its last time is known, a rank writes its medians into the control block
  *   choice           when all have, rank 0 chooses, writes the choice, and proposes it
  *                    (comm/agreed_change.h); all go by it from one call on
