@@ -16,8 +16,7 @@
  * An older version is served by adapters inside NCCL: what a newer version brought is missing or zero in it. All
  * callbacks return 0 (ncclSuccess) or an ncclResult_t. A handle is whatever startEvent wrote; NCCL does not look into
  * it. startEvent leaves NULL where the event is of no interest, and NCCL then calls nothing for it, but may pass the
- * NULL as a parent.
- */
+ * NULL as a parent. */
 #ifndef SLR_PLUGIN_ABI_PROFILER_H
 #define SLR_PLUGIN_ABI_PROFILER_H
 

@@ -15,8 +15,7 @@
  *   used and must stay. The smallest entry that is not negative wins, so 0 chooses one.
  * - nChannels is 0 on entry; 0 leaves it to NCCL. More than the communicator has is cut, except for CollNet
  *   algorithms, where it is not checked.
- * - Every rank must answer alike, or the communicator hangs.
- */
+ * - Every rank must answer alike, or the communicator hangs. */
 #ifndef SLR_PLUGIN_ABI_TUNER_H
 #define SLR_PLUGIN_ABI_TUNER_H
 

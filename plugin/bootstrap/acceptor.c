@@ -56,24 +56,21 @@ static void turn_away(struct slr_acceptor *a, int fd)
     close(fd);
 }
 
-/* The first message has come, or the end. Descriptors that are sent with it end here: recv() takes
- * none. */
+/* The first message has come, or the end. Descriptors that are sent with it end here: recv() takes none. */
 static void hear(struct slr_acceptor *a, int fd)
 {
     struct slr_key said = {{0}};
     ssize_t got = recv(fd, &said, sizeof said, MSG_TRUNC); /* the length of the message */
     if (got == (ssize_t)sizeof said && memcmp(&said, &a->token, sizeof said) == 0 && a->in.count < SLR_MAX_RANKS) {
         a->in.fd[a->in.count++] = fd;
-        /* A rank that has died meanwhile is found when its hello is read: the result is of no use
-         * here. */
+        /* A rank that has died meanwhile is found when its hello is read: the result is of no use here. */
         send(fd, SLR_WELCOME, sizeof SLR_WELCOME, MSG_NOSIGNAL);
     } else {
         turn_away(a, fd);
     }
 }
 
-/* The array stays in the order of arrival, so index 0 is the one that has been silent for
- * longest. */
+/* The array stays in the order of arrival, so index 0 is the one that has been silent for longest. */
 static int take_unknown(struct slr_acceptor *a, int i)
 {
     int fd = a->unknown[i];
@@ -125,16 +122,14 @@ static bool await(const struct slr_acceptor *a)
     return !atomic_load(&a->stopped);
 }
 
-/* Without this the thread would spin: the connection stays in the queue, and poll() returns at
- * once. */
+/* Without this the thread would spin: the connection stays in the queue, and poll() returns at once. */
 static void rest_if_short(int error)
 {
     if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
         nanosleep(&(struct timespec){.tv_nsec = SHORT_OF_DESCRIPTORS_MS * 1000000}, NULL);
 }
 
-/* Until the listener is shut down; then what stands in its queue, to which nothing is added any
- * more. */
+/* Until the listener is shut down; then what stands in its queue, to which nothing is added any more. */
 static void *serve(void *arg)
 {
     struct slr_acceptor *a = arg;

@@ -22,8 +22,7 @@
 #define WELCOME_MS 20000   /* for the root's acceptor to answer */
 #define BEGIN_TRIES 2000   /* a millisecond each: the root is about to listen, or has just died */
 
-/* `slipring doctor` reads it in the file of the library, to see whether library and tools belong
- * together. */
+/* `slipring doctor` reads it in the file of the library, to see whether library and tools belong together. */
 static const char version_mark[] __attribute__((used)) = "libslipring version " SLIPRING_VERSION;
 
 struct hello {
@@ -47,8 +46,7 @@ static socklen_t name_of(const struct slr_key *key, struct sockaddr_un *address)
     return slr_abstract_name(address, "slipring-%s", hex);
 }
 
-/* SOCK_SEQPACKET: connections, so that a peer's end is seen, and messages that keep their
- * borders. */
+/* SOCK_SEQPACKET: connections, so that a peer's end is seen, and messages that keep their borders. */
 static int open_socket(void)
 {
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -184,8 +182,7 @@ uint32_t slr_bootstrap_hello(struct slr_bootstrap *b, const struct slr_bootstrap
                       .nranks = self->nranks,
                       .pid = getpid(),
                       .process = self->process};
-    /* A root that has closed already has sent its fallback or a verdict before: that is read
-     * later. */
+    /* A root that has closed already has sent its fallback or a verdict before: that is read later. */
     ssize_t sent = send(b->member, &h, sizeof h, MSG_NOSIGNAL);
     return sent == (ssize_t)sizeof h || errno == EPIPE || errno == ECONNRESET
                ? SLR_UNDECIDED
@@ -333,8 +330,7 @@ static int make_block(const struct members *all, int nranks)
     return fd;
 }
 
-/* Memory that whoever sent it can not make shorter: reading behind its end would kill this
- * process. */
+/* Memory that whoever sent it can not make shorter: reading behind its end would kill this process. */
 static bool block_is_sound(int fd, int nranks)
 {
     struct stat st;
@@ -384,8 +380,7 @@ uint32_t slr_bootstrap_collect(struct slr_bootstrap *b, const struct slr_bootstr
     return word;
 }
 
-/* The one descriptor of a message; *fd -1: there is none. False: there are more, and all are
- * closed. */
+/* The one descriptor of a message; *fd -1: there is none. False: there are more, and all are closed. */
 static bool receive_descriptors(struct msghdr *msg, int *fd)
 {
     bool one = true;
@@ -400,8 +395,7 @@ static bool receive_descriptors(struct msghdr *msg, int *fd)
     return false;
 }
 
-/* One message of the root, with the block's descriptor or -1 in *fd. 1: taken; 0: the root has
- * closed; else -errno. */
+/* One message of the root, with the block's descriptor or -1 in *fd. 1: taken; 0: the root has closed; else -errno. */
 static int read_verdict(int from, struct verdict *v, int *fd)
 {
     char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(_Alignof(struct cmsghdr))));

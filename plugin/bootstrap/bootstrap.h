@@ -43,10 +43,9 @@ struct slr_bootstrap_self {
     uint64_t process; /* the random number of its process (oob.h) */
 };
 
-/* The three steps after the real call. Each returns a decision word (control.h): SLR_UNDECIDED to
- * go on, or a refusal. `deadline` in milliseconds of slr_now_ms(). collect() (the root) and
- * answer() (a member) give the control block's descriptor in *fd, owned by the caller; its size and
- * seals are right. */
+/* The three steps after the real call. Each returns a decision word (control.h): SLR_UNDECIDED to go on, or a refusal.
+ * `deadline` in milliseconds of slr_now_ms(). collect() (the root) and answer() (a member) give the control block's
+ * descriptor in *fd, owned by the caller; its size and seals are right. */
 uint32_t slr_bootstrap_hello(struct slr_bootstrap *b, const struct slr_bootstrap_self *self);
 uint32_t slr_bootstrap_collect(struct slr_bootstrap *b, const struct slr_bootstrap_self *self, uint64_t deadline,
                                int *fd);
@@ -77,8 +76,7 @@ struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *toke
 void slr_acceptor_finish(struct slr_acceptor *a, struct slr_accepted *out);
 void slr_acceptor_cancel(struct slr_acceptor *a);
 
-/* Whether the process at the other end of a connection is of this process's user; who it is, as far
- * as is known. */
+/* Whether the process at the other end of a connection is of this process's user; who it is, as far as is known. */
 bool slr_peer_is_ours(int fd, struct ucred *who);
 
 /* ---- oob.c, for this folder alone ---- */

@@ -101,8 +101,7 @@ static void keep_out(int sock)
     setsockopt(sock, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
 }
 
-/* Without a socket every change is seen at the next tick only, and memory that needs a descriptor
- * is staged. */
+/* Without a socket every change is seen at the next tick only, and memory that needs a descriptor is staged. */
 static void open_socket(void)
 {
     struct sockaddr_un address;
@@ -217,8 +216,7 @@ static void drop(struct received *r)
     r->fd = -1;
 }
 
-/* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user,
- * or not ours. */
+/* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user, or not ours. */
 static bool read_ancillary(struct msghdr *msg, struct received *r)
 {
     struct ucred who = {.pid = 0};
@@ -254,8 +252,7 @@ static ssize_t take(int sock, struct received *r, bool *good)
     return n;
 }
 
-/* Takes what has come, as far as there is room. Bounded, as others may send as fast as it is thrown
- * away. */
+/* Takes what has come, as far as there is room. Bounded, as others may send as fast as it is thrown away. */
 static void collect(int sock)
 {
     for (unsigned i = 0; i < TURN && queued < sizeof queue / sizeof *queue; i++) {
@@ -275,8 +272,7 @@ void slr_oob_wait(unsigned ms)
     int sock = own_socket();
     while (queued == 0 && (now = slr_now_ms()) < end) {
         struct pollfd p = {.fd = sock, .events = POLLIN}; /* a negative one is ignored */
-        /* An error on the socket would be reported at once each time: from then on it only
-         * sleeps. */
+        /* An error on the socket would be reported at once each time: from then on it only sleeps. */
         if (poll(&p, 1, (int)(end - now)) > 0 && !(p.revents & POLLIN))
             sock = -1;
         if (sock >= 0)

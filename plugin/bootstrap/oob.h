@@ -45,9 +45,8 @@ struct slr_oob_message {
     int fd; /* GIVE: the descriptor, or -1 */
 };
 
-/* For the house-keeping thread: waits at most `ms` for messages. Then takes those that have come,
- * one after the other: false when there are no more. Each is ended by slr_oob_done, which closes
- * its descriptor. */
+/* For the house-keeping thread: waits at most `ms` for messages. Then takes those that have come, one after the other:
+ * false when there are no more. Each is ended by slr_oob_done, which closes its descriptor. */
 void slr_oob_wait(unsigned ms);
 bool slr_oob_next(struct slr_oob_message *m);
 void slr_oob_done(struct slr_oob_message *m);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watchdog: a thread of each process that has a communicator on the ring (threads.c). It never
- * puts work on a stream, and calls nothing that may wait for the device. What does is the
- * returning thread's. docs/protocol.md, 5, says what it looks for at each tick, for every communicator, and what
- * it does about that. */
+/* The watchdog: a thread of each process that has a communicator on the ring (threads.c). It never puts work on a
+ * stream, and calls nothing that may wait for the device. What does is the returning thread's. docs/protocol.md, 5,
+ * says what it looks for at each tick, for every communicator, and what it does about that. */
 #include "base/settings.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 
@@ -40,8 +39,7 @@ static void check_peer(struct slr_comm *c, int peer)
     if (slr_comm_peer_failed(c, peer))
         return;
     slr_alone_look(c, peer);
-    /* The memory of a dead process may be gone before this device has read it; one that has left
-     * keeps it. */
+    /* The memory of a dead process may be gone before this device has read it; one that has left keeps it. */
     if (c->shared.peer_dead[peer] && (!served || !slr_ring_has_read(&c->ring, peer)))
         slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");
     else if (!served && has_left)
@@ -113,8 +111,7 @@ static int slowest(const struct slr_comm *c)
     return who;
 }
 
-/* Progress is any change of the number of enqueued pieces or of the words that this rank waits
- * for. */
+/* Progress is any change of the number of enqueued pieces or of the words that this rank waits for. */
 static uint32_t progress(const struct slr_comm *c)
 {
     uint32_t sum = atomic_load(&c->ring.issued);

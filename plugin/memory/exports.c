@@ -197,8 +197,7 @@ void slr_exports_revoke(struct slr_comm *c, int i)
     if (atomic_load(&e->state) != SLR_EXPORTED_OPEN)
         return;
     c->exports->own[i].revoked_ms = slr_now_ms();
-    /* First the call, then the state: a peer that sees REVOKED reads the number that belongs to
-     * it. */
+    /* First the call, then the state: a peer that sees REVOKED reads the number that belongs to it. */
     atomic_store(&e->last_call, c->exports->own[i].use.last);
     atomic_store(&e->state, SLR_EXPORTED_REVOKED);
 }

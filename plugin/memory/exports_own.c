@@ -10,8 +10,7 @@
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports_impl.h"
 
-/* An export that the peers have not closed for so long is stuck: others do not wait for its
- * room. */
+/* An export that the peers have not closed for so long is stuck: others do not wait for its room. */
 #define STUCK_MS 2000
 
 /* ---- revoked exports ---- */
@@ -86,8 +85,7 @@ static struct slr_exported_registered *next_registered(struct slr_comm *c)
     return NULL;
 }
 
-/* The block that was used last; when another has to go for it, of those that were used in more than
- * one call. */
+/* The block that was used last; when another has to go for it, of those that were used in more than one call. */
 static struct slr_exported_seen *next_seen(struct slr_comm *c)
 {
     struct slr_exported_seen *best = NULL;
@@ -143,8 +141,7 @@ static int free_index(struct slr_comm *c, const struct candidate *x)
     return -1;
 }
 
-/* The next block to be exported and the index for it. Takes it off the list of those that were
- * seen. */
+/* The next block to be exported and the index for it. Takes it off the list of those that were seen. */
 static bool choose(struct slr_comm *c, struct candidate *x, int *at)
 {
     if (slr_reach_doubtful())
@@ -418,8 +415,7 @@ void slr_exports_return(struct slr_comm *c)
 
 void slr_exports_close(struct slr_comm *c)
 {
-    /* A mapping that stays must not be said to be closed: `stuck` keeps this rank from saying
-     * LEFT. */
+    /* A mapping that stays must not be said to be closed: `stuck` keeps this rank from saying LEFT. */
     c->shared.stuck |= !slr_exports_unmap_all(c);
     for (int i = 0; i < SLR_EXPORTS; i++)
         c->shared.pinned[i] = c->exports->own[i].generation;

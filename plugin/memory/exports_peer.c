@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exported blocks: the reader's side. Opening is the house-keeping thread's, closing the returning
- * thread's, or that of a communicator's end, when both are done with it. They call the driver, so they
- * hold no lock. */
+/* Exported blocks: the reader's side. Opening is the house-keeping thread's, closing the returning thread's, or that
+ * of a communicator's end, when both are done with it. They call the driver, so they hold no lock. */
 #include "base/wait.h"
 #include "base/counters.h"
 #include "base/status.h"
@@ -10,8 +9,7 @@
 #include "plugin/memory/exports_impl.h"
 #include "plugin/memory/exports.h"
 
-/* A descriptor that has not come for so long is asked for again: the question or the answer found a
- * full socket. */
+/* A descriptor that has not come for so long is asked for again: the question or the answer found a full socket. */
 #define ASK_AGAIN_MS 200
 
 /* A mapping that the driver does not close is tried again so often: once a tick, or at once when
@@ -66,8 +64,7 @@ static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation,
     struct slr_exported *e = slr_exports_get(c, peer, i);
     _Atomic uint64_t *ack = slr_exports_ack(c, peer, c->rank, i);
     CUdeviceptr base;
-    /* Said before it is looked at again: either this rank sees a revocation, or the owner sees
-     * this. */
+    /* Said before it is looked at again: either this rank sees a revocation, or the owner sees this. */
     atomic_store(ack, generation | SLR_ACK_OPENING);
     if (!slr_exports_stands(e, generation)) {
         atomic_store(ack, 0);

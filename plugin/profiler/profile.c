@@ -30,9 +30,8 @@
 /* The application's call that is with NCCL on this thread; NULL: none. */
 static _Thread_local const struct slr_call *with_nccl __attribute__((tls_model("initial-exec")));
 
-/* A handle of the application's call is what there is to know of it: nothing to keep, nothing to
- * free. Bits 63..16 number of the call, 15..8 reason, 7..2 type, 1..0 kind: 1, beside those of
- * records. */
+/* A handle of the application's call is what there is to know of it: nothing to keep, nothing to free. Bits 63..16
+ * number of the call, 15..8 reason, 7..2 type, 1..0 kind: 1, beside those of records. */
 #define CALL_KIND 1u
 #define TYPE_SHIFT 2
 #define REASON_SHIFT 8

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables that NCCL loads, one for each version of its profiler interface (abi/profiler.h). They
- * only translate. */
+/* The tables that NCCL loads, one for each version of its profiler interface (abi/profiler.h). They only translate. */
 #include "plugin/abi/profiler.h"
 #include "plugin/profiler/profile_impl.h"
 #include "plugin/abi/nccl_common.h"
@@ -139,8 +138,7 @@ static ncclResult_t start_v5(void *context, void **handle, const struct slr_prof
     return ncclSuccess;
 }
 
-/* The copy engines' collectives have no kernel, so no GPU time; "MC" and "UC" is how their ranks
- * synchronise. */
+/* The copy engines' collectives have no kernel, so no GPU time; "MC" and "UC" is how their ranks synchronise. */
 static void *start_ce(void *context, const struct slr_profile_event_v6 *e)
 {
     struct slr_profile_op op = {.func = e->ce_coll.func,

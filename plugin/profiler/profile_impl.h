@@ -11,17 +11,15 @@
 
 /* The profiler behind NCCL's plugin tables: one for all versions.
  *
- * An operation (a collective, or one send or receive) has a record in a pool of the process from
- * its start until its own stop and the stops of its kernel channels, in whatever order and on
- * whatever threads these come: NCCL stops an operation as soon as it is enqueued, and its proxy
- * thread reports the channels when the GPU has come to them. A handle names record and generation,
- * not memory: one that comes late or twice hits nothing. Where the pool is full of records that are
- * still open, an operation is not recorded, and counted as lost.
+ * An operation (a collective, or one send or receive) has a record in a pool of the process from its start until its
+ * own stop and the stops of its kernel channels, in whatever order and on whatever threads these come: NCCL stops an
+ * operation as soon as it is enqueued, and its proxy thread reports the channels when the GPU has come to them. A
+ * handle names record and generation, not memory: one that comes late or twice hits nothing. Where the pool is full of
+ * records that are still open, an operation is not recorded, and counted as lost.
  *
  * One lock for all of it, for moments: nothing is written to the log under it.
  *
- * NULL is a handle of nothing, everywhere. Times are nanoseconds; host times CLOCK_MONOTONIC.
- */
+ * NULL is a handle of nothing, everywhere. Times are nanoseconds; host times CLOCK_MONOTONIC. */
 extern pthread_mutex_t slr_profile_lock;
 extern pthread_cond_t slr_profile_written; /* a line has been */
 
@@ -60,8 +58,7 @@ struct slr_profile *slr_profile_open(const struct slr_profile_comm *comm);
 /* The communicator ends: writes what is left, and its sums. NULL: nothing. */
 void slr_profile_close(struct slr_profile *p);
 
-/* The application's call begins, on its thread. The handle is only a parent's; stopping it is
- * nothing. */
+/* The application's call begins, on its thread. The handle is only a parent's; stopping it is nothing. */
 void *slr_profile_call(struct slr_profile *p, const char *datatype);
 
 void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op);

@@ -4,8 +4,7 @@
  *   free  --slr_oprecord_take-->                                       in use
  *         its own stop and those of its channels have come, as many as were announced;
  *         or its place is needed; or its communicator ends:            reported, once
- *         reported, and all that has started has stopped:              free, under another generation
- */
+ *         reported, and all that has started has stopped:              free, under another generation */
 #include "base/wait.h"
 #include "plugin/profiler/profile_impl.h"
 

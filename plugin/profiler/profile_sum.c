@@ -23,9 +23,8 @@ static bool same(unsigned i, const char *name)
     return strncmp(names[i].text, name, NAME_BYTES - 1) == 0;
 }
 
-/* Algorithms and protocols are called as in the tuner's lines and tables: NCCL tells profilers
- * "COLLNET_DIRECT" of what is CollNetDirect elsewhere. The result lives as long as the process:
- * `name` is a text of the table above. */
+/* Algorithms and protocols are called as in the tuner's lines and tables: NCCL tells profilers "COLLNET_DIRECT" of
+ * what is CollNetDirect elsewhere. The result lives as long as the process: `name` is a text of the table above. */
 static const char *as_elsewhere(const char *name)
 {
     char bare[NAME_BYTES];
@@ -100,9 +99,8 @@ static unsigned channels(const struct slr_profile_record *r)
     return r->channels ? r->channels : r->seen;
 }
 
-/* All that a sum's line tells but the bytes, in one word: comparing is cheap, as it is done for
- * each operation. Bits from 0 function, 8 algorithm, 16 protocol, 24 type, 32 reason, 40 channels,
- * 56 whether it is a send or receive. */
+/* All that a sum's line tells but the bytes, in one word: comparing is cheap, as it is done for each operation. Bits
+ * from 0 function, 8 algorithm, 16 protocol, 24 type, 32 reason, 40 channels, 56 whether it is a send or receive. */
 static uint64_t key_of(const struct slr_profile_record *r)
 {
     return (uint64_t)r->func | (uint64_t)r->algo << 8 | (uint64_t)r->proto << 16 | (uint64_t)r->dtype << 24 |
@@ -160,8 +158,7 @@ static void log_one(const struct slr_profile_who *who, const struct slr_profile_
                   (unsigned long long)r->end, (unsigned long long)kernel_ns(r));
 }
 
-/* SLIPRING_TRACE=N: every N-th call; a passed all-gather by slipring's number of it, others by
- * NCCL's. */
+/* SLIPRING_TRACE=N: every N-th call; a passed all-gather by slipring's number of it, others by NCCL's. */
 static bool selected(const struct slr_profile_record *r)
 {
     return slr_timeline_turn(r->call ? r->call : r->seq + 1);

@@ -76,10 +76,9 @@ extern const struct slr_watcher slr_timeline_watcher;
 /* Nothing of the gather is pending any more. */
 void slr_timeline_close(struct slr_comm *c);
 
-/* Around the real call of another operation, `number` of
- * its function. Outside of groups, without locks, and after the stream has been joined: what it
- * still has to wait for is not NCCL's time. NULL: the call is not measured, and the end does
- * nothing. `func` lives for ever. `bytes`: what was moved. */
+/* Around the real call of another operation, `number` of its function. Outside of groups, without locks, and after the
+ * stream has been joined: what it still has to wait for is not NCCL's time. NULL: the call is not measured, and the
+ * end does nothing. `func` lives for ever. `bytes`: what was moved. */
 struct slr_timed *slr_timeline_other_begin(struct slr_comm *c, const char *func, uint64_t number, size_t count,
                                            ncclDataType_t type, CUstream stream);
 void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResult_t r, size_t bytes);
@@ -88,9 +87,8 @@ void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResu
  *
  * Under the communicator's lock, the communicator's context current. */
 
-/* A GEMM whose output the next reduce-scatter is expected to send is about to be put on `stream`. NULL:
- * it is not measured; else what its parts go into, valid until the next of these calls, but never
- * read by the caller. */
+/* A GEMM whose output the next reduce-scatter is expected to send is about to be put on `stream`. NULL: it is not
+ * measured; else what its parts go into, valid until the next of these calls, but never read by the caller. */
 struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream);
 
 /* ---- captured calls (record/record.h) ---- */
@@ -117,14 +115,12 @@ void slr_timed_nodes_update(struct slr_timed_nodes *to, const struct slr_timed_n
                             const struct slr_timed_nodes *own);
 void slr_timed_nodes_free(struct slr_timed_nodes *nodes);
 
-/* Under the communicator's lock, its context current: the call is about to be replayed, by a launch
- * of `exec`. Sets nodes->now when it is to be measured. `stream`: of the launch. `route`: NULL of a
- * reduce-scatter. */
+/* Under the communicator's lock, its context current: the call is about to be replayed, by a launch of `exec`. Sets
+ * nodes->now when it is to be measured. `stream`: of the launch. `route`: NULL of a reduce-scatter. */
 void slr_timeline_replay(struct slr_comm *c, CUgraphExec exec, struct slr_timed_nodes *nodes, uint64_t number,
                          CUstream stream, const struct slr_route *route);
 
-/* Likewise, for each replay that is measured: it has been launched, and ring.tail stands behind it;
- * or it has not. */
+/* Likewise, for each replay that is measured: it has been launched, and ring.tail stands behind it; or it has not. */
 void slr_timeline_replayed(struct slr_comm *c, CUgraphExec exec, struct slr_timed_nodes *nodes, bool launched);
 
 /* For the house-keeping thread: writes what is complete. */

@@ -77,10 +77,9 @@ bool slr_trials_tries_whole(const struct slr_comm *c);
  * its B; 1: it stays whole; 0: by the pace. Under the communicator's lock. */
 uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a);
 
-/* Of a GEMM, described, that is about to be put on `stream`, and whose output a reduce-scatter of that shard
- * is expected to send: into how many blocks each shard is to be cut. 0: it stays whole.
- * SLR_TRIALS_BLOCKS: as many as the caller likes. Under the communicator's lock. The call's time, if it
- * counts, begins here. */
+/* Of a GEMM, described, that is about to be put on `stream`, and whose output a reduce-scatter of that shard is
+ * expected to send: into how many blocks each shard is to be cut. 0: it stays whole. SLR_TRIALS_BLOCKS: as many as the
+ * caller likes. Under the communicator's lock. The call's time, if it counts, begins here. */
 #define SLR_TRIALS_BLOCKS UINT32_MAX
 uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream);
 

@@ -261,9 +261,8 @@ static int add_site(struct slr_tune_table *t, struct slr_tune_line *l)
     return rc;
 }
 
-/* Of what the rules for NCCL say, so that tables that differ in comments only count as equal. Part of
- * what ranks compare. Begins with "tune" in ASCII; never 0, which says that there is no table
- * (tune_file.c). */
+/* Of what the rules for NCCL say, so that tables that differ in comments only count as equal. Part of what ranks
+ * compare. Begins with "tune" in ASCII; never 0, which says that there is no table (tune_file.c). */
 static uint64_t digest(const struct slr_tune_table *t)
 {
     uint64_t d = slr_mix(0x74756e65, t->count);
@@ -333,8 +332,7 @@ static bool in(const struct slr_tune_range *r, uint64_t n)
 
 const struct slr_tune_rule *slr_tune_find(const struct slr_tune_table *table, const struct slr_tune_call *call)
 {
-    /* In their order, which is the user's priority; a table has a few rules, so no index is
-     * kept. */
+    /* In their order, which is the user's priority; a table has a few rules, so no index is kept. */
     for (size_t i = 0; i < table->count; i++) {
         const struct slr_tune_rule *r = &table->rule[i];
         if ((r->func == -1 || r->func == call->func) && (r->registered == -1 || r->registered == call->registered) &&

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The structs that NCCL looks up. Each callback only turns its version's arguments into those of
- * tuner.h.
+/* The structs that NCCL looks up. Each callback only turns its version's arguments into those of tuner.h.
  *
  * Arguments that can not be are answered with NCCL's defaults, not with an error: an error fails
  * the application's call. */
@@ -34,8 +33,7 @@ static ncclResult_t answer(void *context, int func, size_t bytes, int pipe_ops, 
                               .cost = (float *)cost, /* really [algos][protos] */
                               .algos = algos,
                               .protos = protos};
-    /* NCCL's tables have 7 x 3 entries: what is far beyond that is none, and their product has to
-     * fit an int. */
+    /* NCCL's tables have 7 x 3 entries: what is far beyond that is none, and their product has to fit an int. */
     if (cost && algos > 0 && protos > 0 && algos <= 1024 && protos <= 1024)
         ask(context, &a, channels, &choice);
     return ncclSuccess;
@@ -155,8 +153,7 @@ static const struct slr_tuner_v5 own_v5 = {SLR_PLUGIN_NAME, init_v5, answer_v5, 
 /* NCCL's chunk sizes stay: no get_chunk_size. */
 static const struct slr_tuner_v6 own_v6 = {SLR_PLUGIN_NAME, init_v6, answer_v6, end_v6, NULL};
 
-/* In a second copy of the library the exported names mean the first one's; the static names are its
- * own. */
+/* In a second copy of the library the exported names mean the first one's; the static names are its own. */
 #define EXPORT(v) extern const struct slr_tuner_v##v ncclTunerPlugin_v##v __attribute__((alias("own_v" #v)))
 EXPORT(2);
 EXPORT(3);

@@ -10,11 +10,10 @@
  * is as that (CUDA does not survive it either). */
 bool slr_process_off(void);
 
-/* Several instances of this library may be in one process: one is preloaded, say, and
- * NCCL_TUNER_PLUGIN names another file. They would have a state and a log each. The instance that
- * was loaded first is the one that works; the plugin interfaces of the others hand every call on to
- * it. The same file under two names is one instance: the dynamic linker knows it by its device and
- * inode. */
+/* Several instances of this library may be in one process: one is preloaded, say, and NCCL_TUNER_PLUGIN names another
+ * file. They would have a state and a log each. The instance that was loaded first is the one that works; the plugin
+ * interfaces of the others hand every call on to it. The same file under two names is one instance: the dynamic linker
+ * knows it by its device and inode. */
 
 /* The name by which NCCL lists the plugin and by which instances know each other: first field of
  * every plugin struct. */
