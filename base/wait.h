@@ -46,9 +46,8 @@ static inline int slr_thread_start(pthread_t *thread, const char *name, void *(*
     return r;
 }
 
-/* One-time work that survives a fork: pthread_once hangs in a child whose parent forked while
- * another thread was at the work. Here the word names the process at work, so the child sees that
- * nobody in its own is, and takes over. */
+/* One-time work that survives a fork: pthread_once hangs in a child whose parent forked while another thread was at
+ * the work. Here the word names the process at work, so the child sees that nobody in its own is, and takes over. */
 #define SLR_ONCE_DONE (-1)
 
 struct slr_once {

@@ -2,8 +2,8 @@
 /* Who may take part in a bootstrap: accepts the connections to the root's socket
  * while the root is in NCCL's initialisation, and keeps those of the communicator's ranks.
  *
- * docs/protocol.md, 1, Strangers, says which connections are a rank's: of this process's effective user (SO_PEERCRED), and
- * with the communicator's token (key.h) as the first message. All others are closed.
+ * docs/protocol.md, 1, Strangers, says which connections are a rank's: of this process's effective user (SO_PEERCRED),
+ * and with the communicator's token (key.h) as the first message. All others are closed.
  *
  * Bounds. Who is there is heard after every few connections, as strangers may connect as fast as they are
  * turned away. The kernel's queue of a listening socket holds 4096 connections at most: a stranger could
@@ -11,10 +11,8 @@
  * ACCEPTOR_UNKNOWN are kept, the newest; a rank that is pushed out before its token was seen gets
  * no welcome, and connects again. Ranks that are welcome are never pushed out.
  *
- * The thread waits for nobody: only in poll(), for any of its connections. It takes no lock and
- * blocks all signals. So a welcome takes microseconds, and a rank that waits for one waits for a
- * process that NCCL needs as well.
- */
+ * The thread waits for nobody: only in poll(), for any of its connections. It takes no lock and blocks all signals. So
+ * a welcome takes microseconds, and a rank that waits for one waits for a process that NCCL needs as well. */
 #include "plugin/bootstrap/bootstrap.h"
 
 #include <errno.h>

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder bootstrap/: how the ranks of a new communicator that run on this host find each other
- * before there is any shared memory (this file), and how their processes send each other messages
- * afterwards (oob.h).
+/* The folder bootstrap/: how the ranks of a new communicator that run on this host find each other before there is any
+ * shared memory (this file), and how their processes send each other messages afterwards (oob.h).
  *
  * docs/protocol.md, 1, has the protocol: key, token, fallback, HELLO and VERDICT, strangers, and each
  * bad case. It needs no time-out in the good case and in the commonest bad ones, because NCCL's own
  * initialisation is a barrier: no rank returns from it before all have entered.
  *
- * A stranger that binds the name and does not listen looks like a root that is about to: 2 s. Descriptors are accepted only
- * from the root.
+ * A stranger that binds the name and does not listen looks like a root that is about to: 2 s. Descriptors are accepted
+ * only from the root.
  *
  * One thread may run several ranks. begin() waits only for the root's acceptor, a thread that waits
  * for nobody. After the real call the thread runs hello() for all its members, then collect() for
@@ -91,8 +90,8 @@ union slr_descriptor_room {
 };
 void slr_descriptor_put(struct msghdr *msg, union slr_descriptor_room *room, int fd);
 
-/* Of a part of a message: its first one becomes *fd, if that is -1; others are closed. False: there were others, for which
- * there is room in the padding; nobody sends that. */
+/* Of a part of a message: its first one becomes *fd, if that is -1; others are closed. False: there were others, for
+ * which there is room in the padding; nobody sends that. */
 bool slr_descriptor_take(const struct cmsghdr *part, int *fd);
 
 #endif

@@ -2,15 +2,14 @@
 /* Out-of-band messages between the house-keeping threads of the host's processes: one datagram
  * socket for each process.
  *
- * docs/protocol.md, 3, Zero copy: virtual memory, says who can send and who is believed. Everything is sent without waiting,
- * by any thread; what does not fit is dropped, and whoever needs an answer asks again. Only the house-keeping thread
- * receives. What can not be excluded: a process of another user that takes the name of one which died between its question
- * and the answer gets the answer. The question itself can not be forged.
+ * docs/protocol.md, 3, Zero copy: virtual memory, says who can send and who is believed. Everything is sent without
+ * waiting, by any thread; what does not fit is dropped, and whoever needs an answer asks again. Only the house-keeping
+ * thread receives. What can not be excluded: a process of another user that takes the name of one which died between
+ * its question and the answer gets the answer. The question itself can not be forged.
  *
  *   WAKE   something has changed: look now, not only at the next tick
  *   ASK    a reader would like the descriptor of an exported block (exports.h)
- *   GIVE   the owner's answer, with the descriptor; without: it can not be had
- */
+ *   GIVE   the owner's answer, with the descriptor; without: it can not be had */
 #ifndef SLR_PLUGIN_BOOTSTRAP_OOB_H
 #define SLR_PLUGIN_BOOTSTRAP_OOB_H
 

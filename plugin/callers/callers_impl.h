@@ -14,8 +14,8 @@
 int slr_ranges_push(unsigned domain, const char *name);
 int slr_ranges_pop(unsigned domain);
 
-/* "outermost > ... > innermost", with "DOMAIN:" before names of other domains than the default one. What does not fit is
- * left out on the outer side. False: none is open, and the text is empty. */
+/* "outermost > ... > innermost", with "DOMAIN:" before names of other domains than the default one. What does not fit
+ * is left out on the outer side. False: none is open, and the text is empty. */
 bool slr_ranges_text(char *buf, size_t size);
 
 /* Exported; NVTX calls it. 1: this tool is there; 0: it is not. */

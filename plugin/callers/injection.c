@@ -3,14 +3,13 @@
  * looked at. It is asked once by each library of the program that has NVTX, at that library's first call, and says no
  * unless SLIPRING_CALLERS is nvtx: then these calls do nothing, as without a tool.
  *
- * It calls nothing of NVTX, whose instance waits for it. Of slipring it only reads the settings, so it may be asked at any
- * time, on any thread, in a process that has no communicator, and in one where the library is not preloaded (there
+ * It calls nothing of NVTX, whose instance waits for it. Of slipring it only reads the settings, so it may be asked at
+ * any time, on any thread, in a process that has no communicator, and in one where the library is not preloaded (there
  * nobody ever asks for the ranges).
  *
  * Registered strings are copied, 127 bytes of each, 4096 of them; a handle is the copy's address. They are never freed:
  * a program may use a handle as long as it lives. Handles of others, as of a library that was told by another tool, are
- * not followed.
- */
+ * not followed. */
 #include "base/settings.h"
 #include "plugin/callers/callers_impl.h"
 

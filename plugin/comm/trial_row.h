@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks tell each other of the ways that they have tried, in the control block:
- * trials/ways.h. */
+/* What the ranks tell each other of the ways that they have tried, in the control block: trials/ways.h. */
 #ifndef SLR_PLUGIN_COMM_TRIAL_ROW_H
 #define SLR_PLUGIN_COMM_TRIAL_ROW_H
 

@@ -10,11 +10,9 @@
  *                     closes mappings (exports.h), takes aborted communicators apart, frees what peers
  *                     have let go (exports.h) and idle memory (cache/blocks.h)
  *
- * What may wait for the device (closing mappings, freeing memory: drivers wait for the context's work
- * there, and that may wait for a peer) is the third thread's. So it never keeps the watchdog from
- * seeing that the peer is gone, nor the second one from mapping what that peer waits for. None puts
- * work on a stream of the application.
- */
+ * What may wait for the device (closing mappings, freeing memory: drivers wait for the context's work there, and that
+ * may wait for a peer) is the third thread's. So it never keeps the watchdog from seeing that the peer is gone, nor
+ * the second one from mapping what that peer waits for. None puts work on a stream of the application. */
 #include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <pthread.h>
@@ -158,8 +156,7 @@ static void start(void)
     }
 }
 
-/* What slipring holds goes before an allocation of the program fails; not for one of its own
- * (cache/staging.h). */
+/* What slipring holds goes before an allocation of the program fails; not for one of its own (cache/staging.h). */
 static bool short_of_memory(void)
 {
     if (slr_process_off())

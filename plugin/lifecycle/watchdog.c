@@ -188,8 +188,8 @@ static void look_in_call(struct slr_comm *c)
         slr_comm_release(c);
 }
 
-/* The communicator has failed, and its error is set. A thread that is in a call of it that NCCL has is told by that. The
- * call may wait for the context, which goes on then, or for the peer: then NCCL has to let go of it. */
+/* The communicator has failed, and its error is set. A thread that is in a call of it that NCCL has is told by that.
+ * The call may wait for the context, which goes on then, or for the peer: then NCCL has to let go of it. */
 static void look_in_turn(struct slr_comm *c)
 {
     uint64_t since;

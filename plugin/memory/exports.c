@@ -151,8 +151,8 @@ static const struct slr_exported_mapped *find_mapped(const struct slr_comm *c, i
     return NULL;
 }
 
-/* The peer names only what this rank has acknowledged, and it closes a mapping only after the last call that named it: so
- * there is one. */
+/* The peer names only what this rank has acknowledged, and it closes a mapping only after the last call that named it:
+ * so there is one. */
 CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place, enum slr_memory *kind)
 {
     int i;

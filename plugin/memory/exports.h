@@ -115,9 +115,9 @@ bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, st
 /* A gather's buffer that is in no block: house-keeping looks whether it can be entered (cache/blocks.h). */
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
-/* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be
- * registered several times. False: there are too many. Unregister: after the last time the export is revoked (`revoke`), or
- * stays as any other. */
+/* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be registered several
+ * times. False: there are too many. Unregister: after the last time the export is revoked (`revoke`), or stays as any
+ * other. */
 bool slr_exports_register(struct slr_comm *c, uint64_t generation);
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the exported blocks share: exports.c is called by gathers and registrations, exports_own.c is the owner's
- * side and the two background threads' rounds, exports_peer.c the reader's side. */
+/* What the files of the exported blocks share: exports.c is called by gathers and registrations, exports_own.c is the
+ * owner's side and the two background threads' rounds, exports_peer.c the reader's side. */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 #define SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 

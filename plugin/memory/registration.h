@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers that the application registers with NCCL (ncclCommRegister, ncclCommWindowRegister,
- * ncclMemAlloc).
+/* Buffers that the application registers with NCCL (ncclCommRegister, ncclCommWindowRegister, ncclMemAlloc).
  *
  * The call always reaches NCCL with its own arguments, and its result and handle are what the application gets.
- * docs/protocol.md, 3, Zero copy: registration, says what else it does, when, for how long it waits, and why that can not
- * deadlock.
+ * docs/protocol.md, 3, Zero copy: registration, says what else it does, when, for how long it waits, and why that can
+ * not deadlock.
  *
- * ncclCommDestroy and ncclCommAbort end what is still registered. In a group, windows are registered at its end, as NCCL
- * does it. */
+ * ncclCommDestroy and ncclCommAbort end what is still registered. In a group, windows are registered at its end, as
+ * NCCL does it. */
 #ifndef SLR_PLUGIN_MEMORY_REGISTRATION_H
 #define SLR_PLUGIN_MEMORY_REGISTRATION_H
 

@@ -12,8 +12,8 @@
 #define MASK_V4 (MASK_V1 | SLR_PROFILE_KERNEL_CH)
 #define MASK_V6 (MASK_V4 | SLR_PROFILE_CE_COLL)
 
-/* Off, without memory, or where nothing is wanted: no context and no events, and never an error, which would fail NCCL's
- * init. */
+/* Off, without memory, or where nothing is wanted: no context and no events, and never an error, which would fail
+ * NCCL's init. */
 static ncclResult_t open_comm(void **context, int *mask, int wanted, const struct slr_profile_comm *comm)
 {
     *context = wanted ? slr_profile_open(comm) : NULL;
@@ -164,9 +164,9 @@ static ncclResult_t start_v6(void *context, void **handle, const struct slr_prof
 #define UNTOLD .nranks = -1, .rank = -1
 #define TOLD .hash = hash, .nranks = nranks, .rank = rank, .log = log
 
-/* Each callback does this copy's work, or hands on to the copy that was loaded first (process.h). `own` is this copy's table
- * by a name that another copy's can not take the place of, as it does of an exported one. init has the arguments that the
- * version has, first those that are answers. */
+/* Each callback does this copy's work, or hands on to the copy that was loaded first (process.h). `own` is this copy's
+ * table by a name that another copy's can not take the place of, as it does of an exported one. init has the arguments
+ * that the version has, first those that are answers. */
 #define TABLE(v, params, with, wanted, ...)                                                                            \
     extern EXPORTED const struct slr_profiler_v##v ncclProfiler_v##v;                                                  \
     extern const struct slr_profiler_v##v own_v##v __attribute__((alias("ncclProfiler_v" #v), visibility("hidden")));  \

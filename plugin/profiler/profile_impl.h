@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the folder profiler/ alone: profile_abi.c turns every version's events into calls of profile.c and profile_record.c,
- * which sum up in profile_sum.c. */
+/* For the folder profiler/ alone: profile_abi.c turns every version's events into calls of profile.c and
+ * profile_record.c, which sum up in profile_sum.c. */
 #ifndef SLR_PLUGIN_PROFILER_PROFILE_IMPL_H
 #define SLR_PLUGIN_PROFILER_PROFILE_IMPL_H
 

@@ -93,9 +93,9 @@ struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream);
 
 /* ---- captured calls (record/record.h) ---- */
 
-/* Under the recorder's lock, its context current: the call is about to be recorded; the stream has what it comes behind,
- * and nothing of it. Sets ring.timing, which slr_timeline_close ends, and *nodes. `gemm`: of a reduce-scatter, what measures
- * the parts that it sends, taken over, or NULL. */
+/* Under the recorder's lock, its context current: the call is about to be recorded; the stream has what it comes
+ * behind, and nothing of it. Sets ring.timing, which slr_timeline_close ends, and *nodes. `gemm`: of a reduce-scatter,
+ * what measures the parts that it sends, taken over, or NULL. */
 void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
                           struct slr_timing *gemm, struct slr_timed_nodes *nodes);
 

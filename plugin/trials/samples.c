@@ -37,8 +37,8 @@ static float of_round(const struct slr_samples *row, int way, uint32_t round, bo
     return row->count[way][round] ? slr_trials_median(ms, row->count[way][round]) : 0;
 }
 
-/* The median of the rounds that have it, and the worst ratio to that of `base` in the same round. False: more than half of
- * the rounds miss one of the two: a GEMM that comes irregularly is not in every way's turn. */
+/* The median of the rounds that have it, and the worst ratio to that of `base` in the same round. False: more than
+ * half of the rounds miss one of the two: a GEMM that comes irregularly is not in every way's turn. */
 static bool measured_in(const struct slr_samples *row, int way, uint32_t rounds, int base, float *ms, float *worst)
 {
     float all[SLR_TRIAL_ROUNDS];
@@ -175,8 +175,8 @@ void slr_clock_next(struct slr_clock *clock, CUstream stream)
     clock->open = false;
 }
 
-/* Open, its site has not been called again: so it is for good if it was the last time, and each call of the communicator
- * would look at it. */
+/* Open, its site has not been called again: so it is for good if it was the last time, and each call of the
+ * communicator would look at it. */
 static bool is_waited_for(const struct slr_clock *clock, uint64_t now)
 {
     return clock->open && now - clock->call < SLR_CLOCK_PATIENCE;

@@ -49,8 +49,8 @@ void slr_trials_open(struct slr_comm *c);
 /* All are ready: what rank 0 has told them is there. */
 void slr_trials_ready(struct slr_comm *c);
 
-/* At its end, or the process's: rank 0 logs of each site which way its calls go, and have gone since that was chosen. Under
- * the communicator's lock. */
+/* At its end, or the process's: rank 0 logs of each site which way its calls go, and have gone since that was chosen.
+ * Under the communicator's lock. */
 void slr_trials_tell(const struct slr_comm *c);
 
 /* The communicator's context is current, or has gone (then `gone`, and its events with it). */
@@ -61,15 +61,15 @@ void slr_trials_close(struct slr_comm *c, bool gone);
 enum slr_reason slr_trials_call(struct slr_call *call);
 
 /* Whether captured calls of that size go to the ring, which are not tried: gathers unless they have been found to be
- * faster with NCCL; reduce-scatters, with SLIPRING_REDUCE_SCATTER=auto, only when they have been found to be slower. Found
- * by the rank that captured the first one (ways.h). Without locks. */
+ * faster with NCCL; reduce-scatters, with SLIPRING_REDUCE_SCATTER=auto, only when they have been found to be slower.
+ * Found by the rank that captured the first one (ways.h). Without locks. */
 bool slr_trials_captured(struct slr_comm *c, size_t shard, const struct slr_collective *kind);
 
 /* Takes the times of calls that are measured. */
 extern const struct slr_watcher slr_trials_watcher;
 
-/* Of the latest gather that the ring has: what the calls up to it were, 0 without trials; and whether a GEMM behind it is to
- * run whole in its turn. Under the communicator's lock. */
+/* Of the latest gather that the ring has: what the calls up to it were, 0 without trials; and whether a GEMM behind it
+ * is to run whole in its turn. Under the communicator's lock. */
 uint64_t slr_trials_context(const struct slr_comm *c);
 bool slr_trials_tries_whole(const struct slr_comm *c);
 
@@ -86,8 +86,8 @@ uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_ge
 /* The same where nothing is tried (in a capture): by what has been chosen. */
 uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm);
 
-/* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it, or `aside` by that communicator's ring; perhaps it consumes a gather
- * whose time is being taken. To be called while slr_gemm_watch (base/real.h) has trials. Without
+/* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it, or `aside` by that communicator's ring; perhaps
+ * it consumes a gather whose time is being taken. To be called while slr_gemm_watch (base/real.h) has trials. Without
  * locks. */
 void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream, const struct slr_comm *aside);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the folder trials/ alone: a communicator's state, and what its files do for each other. find.c says to which site
- * a call belongs, trials.c which way it goes, measure.c takes times, choice.c tells them to the other ranks and chooses,
- * duel.c begins duels, known.c reads and keeps. All under the communicator's lock. */
+/* For the folder trials/ alone: a communicator's state, and what its files do for each other. find.c says to which
+ * site a call belongs, trials.c which way it goes, measure.c takes times, choice.c tells them to the other ranks and
+ * chooses, duel.c begins duels, known.c reads and keeps. All under the communicator's lock. */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_IMPL_H
 #define SLR_PLUGIN_TRIALS_TRIALS_IMPL_H
 
@@ -55,8 +55,8 @@ bool slr_clock_stop(struct slr_clock *clock);
 /* The next call of the site of a stopped one comes, on `stream`, on which nothing of it has been put yet. */
 void slr_clock_next(struct slr_clock *clock, CUstream stream);
 
-/* The stopped one of the earliest call, if it is over, with its time; 0: that is not known. Or one that is still open at
- * call number `now`, and is not waited for any longer: then it has none. NULL: there is none. */
+/* The stopped one of the earliest call, if it is over, with its time; 0: that is not known. Or one that is still open
+ * at call number `now`, and is not waited for any longer: then it has none. NULL: there is none. */
 struct slr_clock *slr_clock_read(struct slr_clock *clocks, uint64_t now, float *ms);
 
 void slr_clocks_close(struct slr_clock *clocks);
@@ -126,8 +126,8 @@ struct slr_trial_calls {
 
 void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm);
 
-/* The smallest period of SLR_TRIAL_PERIOD at most that the latest calls have, three times over: at least SLR_TRIAL_PERIOD
- * calls, and never more than SLR_TRIAL_WATCHED_CALLS. 0: none, or too few calls. */
+/* The smallest period of SLR_TRIAL_PERIOD at most that the latest calls have, three times over: at least
+ * SLR_TRIAL_PERIOD calls, and never more than SLR_TRIAL_WATCHED_CALLS. 0: none, or too few calls. */
 uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g);
 
 /* None came with the latest SLR_TRIAL_PERIOD calls. */
@@ -135,8 +135,8 @@ bool slr_trial_gemms_none(const struct slr_trial_gemms *g);
 
 void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call);
 
-/* The smallest period that half of the calls that are kept have, and `least` at least, and that has come three times. So one
- * of layers, which is shorter, is not taken for the iteration's once there have been some. 0: none. */
+/* The smallest period that half of the calls that are kept have, and `least` at least, and that has come three times.
+ * So one of layers, which is shorter, is not taken for the iteration's once there have been some. 0: none. */
 uint32_t slr_trial_calls_period(const struct slr_trial_calls *of, uint32_t least);
 
 struct slr_comm;
@@ -172,8 +172,8 @@ void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS]);
 
 void slr_blocks_close(struct slr_blocks *b);
 
-/* How much less a turn took over the ring than by NCCL, as part of the mean of both, so that one that was held up counts
- * alike on either side: of so many rounds, mean and sum of the squared deviations. */
+/* How much less a turn took over the ring than by NCCL, as part of the mean of both, so that one that was held up
+ * counts alike on either side: of so many rounds, mean and sum of the squared deviations. */
 struct slr_block_pairs {
     uint32_t n;
     double mean, squares;

@@ -49,8 +49,8 @@
  * slr_trial_choice, says which it is. */
 enum slr_stage { SLR_STAGE_WAYS, SLR_STAGE_DUEL };
 
-/* Where a site is in its stage, on one rank. Written by slr_trials_event() only. Behind POSTED only rank 0 goes: what it has
- * chosen holds when the change does, which the others see in the choice. ways.c has the table. */
+/* Where a site is in its stage, on one rank. Written by slr_trials_event() only. Behind POSTED only rank 0 goes: what
+ * it has chosen holds when the change does, which the others see in the choice. ways.c has the table. */
 enum slr_site_state {
     SLR_SITE_TRYING,  /* its ways are tried, or going to be: it is measured */
     SLR_SITE_POSTED,  /* this rank has posted what it knows of the stage */
@@ -135,9 +135,9 @@ struct slr_turns {
     uint32_t run; /* of a duel */
 };
 
-/* How many calls of the communicator a turn has at least in a duel with a site of which one in `gap` is. What is measured of
- * it is whole iterations, of so many calls, unless those are too long; 0: not known. `least_calls` are measured at least, if
- * that is not too many. */
+/* How many calls of the communicator a turn has at least in a duel with a site of which one in `gap` is. What is
+ * measured of it is whole iterations, of so many calls, unless those are too long; 0: not known. `least_calls` are
+ * measured at least, if that is not too many. */
 uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t iteration, uint32_t least_calls);
 
 /* In a duel: ring, NCCL, NCCL, ring, ring, NCCL: what falls on the same half of each pair is not always the same way's. */
@@ -169,8 +169,8 @@ enum slr_verdict {
 enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
                                    uint32_t site, int base, struct slr_trial_choice *choice);
 
-/* Chooses between ring and NCCL, by the same rule, from what a duel has measured. False: nothing was; *choice is left as
- * it is. */
+/* Chooses between ring and NCCL, by the same rule, from what a duel has measured. False: nothing was; *choice is left
+ * as it is. */
 bool slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                       struct slr_trial_choice *choice);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE): for each communicator, collective and size
- * class, call k is made with a candidate that k alone decides, and its time on the stream is taken
- * by events and logged: exploring, without SLIPRING_TUNE_FILE, or confirming it (docs/tuning.md). The candidates are in the
- * order of the cost table, so all ranks choose alike by the number of the call. After SLIPRING_TUNE_EXPLORE rounds NCCL's
- * default is used, or the table decides. The ranks have agreed on both settings and the table (tuner_match.c).
+/* Measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE): for each communicator, collective and size class, call k is
+ * made with a candidate that k alone decides, and its time on the stream is taken by events and logged: exploring,
+ * without SLIPRING_TUNE_FILE, or confirming it (docs/tuning.md). The candidates are in the order of the cost table, so
+ * all ranks choose alike by the number of the call. After SLIPRING_TUNE_EXPLORE rounds NCCL's default is used, or the
+ * table decides. The ranks have agreed on both settings and the table (tuner_match.c).
  *
  * Measured are calls outside groups that are not captured; one at a time for each thread. */
 #include "base/hash.h"

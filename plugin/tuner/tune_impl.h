@@ -57,8 +57,8 @@ bool slr_tune_read_sizes(struct slr_tune_word value, void *field);
 #define SLR_TUNE_RANGE_EXPECTED "any, a whole number, or LOW..HIGH with LOW not above HIGH"
 #define SLR_TUNE_SIZES_EXPECTED "any, a size such as 64K, 1M or 2G, or LOW..HIGH with LOW not above HIGH"
 
-/* The pairs KEY=VALUE up to the colon and behind it, into the rule. 0, or -EINVAL: a key that is not of `keys`, stands on
- * the wrong side, or comes twice; a value that is not what is expected; two colons or none; no pair behind it. */
+/* The pairs KEY=VALUE up to the colon and behind it, into the rule. 0, or -EINVAL: a key that is not of `keys`, stands
+ * on the wrong side, or comes twice; a value that is not what is expected; two colons or none; no pair behind it. */
 int slr_tune_pairs(struct slr_tune_line *l, const struct slr_tune_key *keys, int count, void *rule);
 
 /* Behind the word `site`. */
@@ -75,8 +75,8 @@ int slr_tune_write(const char *path, const struct slr_tune_site *rules, size_t c
 
 /* Its text with more rules for call sites.
  *
- * A rule that the library has written ends with the comment "# kept by slipring". Only such lines are ever taken out; every
- * other line stays as it is, and in its place. New rules come at the end. A rule is taken out
+ * A rule that the library has written ends with the comment "# kept by slipring". Only such lines are ever taken out;
+ * every other line stays as it is, and in its place. New rules come at the end. A rule is taken out
  *
  *   - when a new one has the same conditions, or has the same but for the consumer and chose the other one of ring and
  *     NCCL, which holds for all gathers of a site;
