@@ -18,7 +18,10 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -45,6 +48,40 @@ bool slr_peer_is_ours(int fd, struct ucred *who)
     socklen_t len = sizeof *who;
     *who = (struct ucred){.uid = (uid_t)-1};
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &len) == 0 && who->uid == geteuid();
+}
+
+socklen_t slr_abstract_name(struct sockaddr_un *address, const char *fmt, ...)
+{
+    va_list ap;
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    va_start(ap, fmt);
+    const int n = vsnprintf(address->sun_path + 1, sizeof address->sun_path - 1, fmt, ap);
+    va_end(ap);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+void slr_descriptor_put(struct msghdr *msg, union slr_descriptor_room *room, int fd)
+{
+    *room = (union slr_descriptor_room){
+        .head = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&room->head), &fd, sizeof fd);
+    msg->msg_control = room->bytes;
+    msg->msg_controllen = sizeof room->bytes;
+}
+
+bool slr_descriptor_take(const struct cmsghdr *part, int *fd)
+{
+    const size_t n = (part->cmsg_len - CMSG_LEN(0)) / sizeof *fd;
+    const bool had = *fd >= 0;
+    for (size_t i = 0; i < n; i++) {
+        int one;
+        memcpy(&one, CMSG_DATA(part) + i * sizeof one, sizeof one);
+        if (*fd < 0)
+            *fd = one;
+        else
+            close(one);
+    }
+    return n + had <= 1;
 }
 
 static void turn_away(struct slr_acceptor *a, int fd)

@@ -78,8 +78,6 @@ void slr_acceptor_cancel(struct slr_acceptor *a);
 /* Whether the process at the other end of a connection is of this process's user; who it is, as far as is known. */
 bool slr_peer_is_ours(int fd, struct ucred *who);
 
-/* ---- oob.c, for this folder alone ---- */
-
 /* An abstract name; returns the address's length. */
 socklen_t slr_abstract_name(struct sockaddr_un *address, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -5,9 +5,6 @@
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -54,16 +51,6 @@ static int own_socket(void)
 enum { TURN = 256 };              /* messages that are looked at before the time is */
 static struct received queue[64]; /* what does not fit stays in the socket */
 static unsigned queued, taken;
-
-socklen_t slr_abstract_name(struct sockaddr_un *address, const char *fmt, ...)
-{
-    va_list ap;
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    va_start(ap, fmt);
-    const int n = vsnprintf(address->sun_path + 1, sizeof address->sun_path - 1, fmt, ap);
-    va_end(ap);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-}
 
 /* Everybody can read it (/proc/net/unix), and the number can not be told from it. */
 static socklen_t name_of(uint64_t who, struct sockaddr_un *address)
@@ -135,30 +122,6 @@ uint64_t slr_oob_process(void)
         slr_once_end(&once);
     }
     return process;
-}
-
-void slr_descriptor_put(struct msghdr *msg, union slr_descriptor_room *room, int fd)
-{
-    *room = (union slr_descriptor_room){
-        .head = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    memcpy(CMSG_DATA(&room->head), &fd, sizeof fd);
-    msg->msg_control = room->bytes;
-    msg->msg_controllen = sizeof room->bytes;
-}
-
-bool slr_descriptor_take(const struct cmsghdr *part, int *fd)
-{
-    const size_t n = (part->cmsg_len - CMSG_LEN(0)) / sizeof *fd;
-    const bool had = *fd >= 0;
-    for (size_t i = 0; i < n; i++) {
-        int one;
-        memcpy(&one, CMSG_DATA(part) + i * sizeof one, sizeof one);
-        if (*fd < 0)
-            *fd = one;
-        else
-            close(one);
-    }
-    return n + had <= 1;
 }
 
 /* Sends to the process with the number `who`. MSG_DONTWAIT: a process that is stopped must not stop

@@ -10,6 +10,8 @@
 
 /* ---- injection.c ---- */
 
+enum { SLR_RANGES = 64, SLR_RANGE_NAME = 128, SLR_RANGE_DOMAINS = 64 };
+
 /* They return the range's level in its domain, from 0. -1: none is open; no memory. */
 int slr_ranges_push(unsigned domain, const char *name);
 int slr_ranges_pop(unsigned domain);

@@ -24,8 +24,6 @@
 #include "base/wait.h"
 #include "plugin/callers/callers.h"
 
-enum { SLR_RANGES = 64, SLR_RANGE_NAME = 128, SLR_RANGE_DOMAINS = 64 };
-
 /* ---- the ranges that a thread has open, by name ----
  *
  * Each thread has its own stack, which only it touches: a push and a pop take no lock and wait for nobody, and the text is
