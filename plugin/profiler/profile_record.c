@@ -18,8 +18,6 @@ enum kind { KIND_OP = 2, KIND_CHANNEL = 3 };
 #define INDEX_SHIFT 2
 #define GENERATION_SHIFT 18
 
-pthread_mutex_t slr_profile_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_cond_t slr_profile_written = PTHREAD_COND_INITIALIZER;
 static struct slr_profile_record records[SLR_PROFILE_RECORDS];
 static struct slr_profile_record *free_list; /* of those that have been used */
 static uint32_t used, oldest;                /* how many ever were; where places are looked for */

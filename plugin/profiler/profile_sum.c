@@ -8,6 +8,9 @@
 #include "plugin/abi/nccl_common.h"
 #include "plugin/timeline/timeline.h"
 
+pthread_mutex_t slr_profile_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t slr_profile_written = PTHREAD_COND_INITIALIZER;
+
 /* ---- names ---- */
 
 #define NAME_BYTES 24

@@ -240,8 +240,10 @@ static void take_off(struct slr_timeline *timeline, struct slr_timed *m)
     timeline->closed = m->next;
     if (!timeline->closed)
         timeline->closed_end = &timeline->closed;
+    timeline->taken--;
+    m->next = timeline->free;
+    timeline->free = m;
     pthread_mutex_unlock(&timeline->lock);
-    slr_timeline_give_back(timeline, m);
 }
 
 void slr_timeline_read(struct slr_comm *c, struct slr_timeline *timeline, bool last)
