@@ -3,7 +3,9 @@
 #ifndef SLR_BASE_WAIT_H
 #define SLR_BASE_WAIT_H
 
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,9 +33,21 @@ static inline void slr_sleep_ms(unsigned ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
 }
 
-/* One-time work that survives a fork: pthread_once hangs in a child whose parent forked while
- * another thread was at the work. Here the word names the process at work, so the child sees that
- * nobody in its own is, and takes over. */
+/* Without the application's signals, which go to the application's threads. 0, or an errno value. */
+static inline int slr_thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void *arg)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old); /* a new thread inherits the mask */
+    const int r = pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (r == 0)
+        pthread_setname_np(*thread, name);
+    return r;
+}
+
+/* One-time work that survives a fork: pthread_once hangs in a child whose parent forked while another thread was at
+ * the work. Here the word names the process at work, so the child sees that nobody in its own is, and takes over. */
 #define SLR_ONCE_DONE (-1)
 
 struct slr_once {

@@ -16,8 +16,7 @@
  * An older version is served by adapters inside NCCL: what a newer version brought is missing or zero in it. All
  * callbacks return 0 (ncclSuccess) or an ncclResult_t. A handle is whatever startEvent wrote; NCCL does not look into
  * it. startEvent leaves NULL where the event is of no interest, and NCCL then calls nothing for it, but may pass the
- * NULL as a parent.
- */
+ * NULL as a parent. */
 #ifndef SLR_PLUGIN_ABI_PROFILER_H
 #define SLR_PLUGIN_ABI_PROFILER_H
 
@@ -50,19 +49,28 @@ enum slr_profile_type {
 /* recordEventState's `state`: an int in all versions. Only this one is of interest here; it carries kernel_ch. */
 #define SLR_PROFILE_STATE_KERNEL_CH_STOP 22
 
-/* Parts of the unions that did not change over the versions. */
-struct slr_profile_proxy_op {
-    pid_t pid;
-    uint8_t channel;
-    int peer, steps, chunk_size, is_send;
-};
-struct slr_profile_proxy_step {
-    int step;
-};
-struct slr_profile_net_plugin {
-    int64_t id;
-    void *data;
-};
+/* What slipring reads of the events, or gives to the kind of plugin that it is (softgpu/nccl/profiler.c). NCCL's unions
+ * have more members, none of which is larger. */
+#define SLR_PROFILE_COMM                                                                                               \
+    const char *name; /* of the communicator; NULL from 2.27 on */                                                     \
+    uint64_t comm_hash
+#define SLR_PROFILE_COLL_FIELDS                                                                                        \
+    uint64_t seq;                                                                                                      \
+    const char *func;                                                                                                  \
+    const void *send;                                                                                                  \
+    void *recv;                                                                                                        \
+    size_t count;                                                                                                      \
+    int root;                                                                                                          \
+    const char *datatype
+#define SLR_PROFILE_RUN_FIELDS                                                                                         \
+    uint8_t channels, warps;                                                                                           \
+    const char *algo, *proto
+#define SLR_PROFILE_P2P_FIELDS                                                                                         \
+    const char *func;                                                                                                  \
+    void *buffer;                                                                                                      \
+    const char *datatype;                                                                                              \
+    size_t count;                                                                                                      \
+    int peer
 struct slr_profile_kernel_ch { /* v4 to v6 */
     uint8_t channel;
     uint64_t ptimer; /* the GPU's globaltimer when the channel's work began, ns */
@@ -74,8 +82,7 @@ struct slr_profile_event_v1 {
     int rank;
     union {
         struct {
-            const char *name; /* of the communicator; NULL from 2.27 on */
-            uint64_t comm_hash;
+            SLR_PROFILE_COMM;
             uint64_t seq;
             uint8_t func;
             const void *send;
@@ -89,16 +96,13 @@ struct slr_profile_event_v1 {
             int is_collnet, is_nvls;
         } coll;
         struct {
-            const char *name;
-            uint64_t comm_hash;
+            SLR_PROFILE_COMM;
             uint8_t func;
             void *buffer;
             uint8_t datatype;
             size_t count;
             int peer;
         } p2p;
-        struct slr_profile_proxy_op proxy_op;
-        struct slr_profile_proxy_step proxy_step;
     };
 };
 
@@ -108,30 +112,15 @@ struct slr_profile_event_v2 {
     int rank;
     union {
         struct {
-            const char *name;
-            uint64_t comm_hash;
-            uint64_t seq;
-            const char *func;
-            const void *send;
-            void *recv;
-            size_t count;
-            int root;
-            const char *datatype;
+            SLR_PROFILE_COMM;
+            SLR_PROFILE_COLL_FIELDS;
             size_t traffic_bytes;
-            uint8_t channels, warps;
-            const char *algo, *proto;
+            SLR_PROFILE_RUN_FIELDS;
         } coll;
         struct {
-            const char *name;
-            uint64_t comm_hash;
-            const char *func;
-            void *buffer;
-            const char *datatype;
-            size_t count;
-            int peer;
+            SLR_PROFILE_COMM;
+            SLR_PROFILE_P2P_FIELDS;
         } p2p;
-        struct slr_profile_proxy_op proxy_op;
-        struct slr_profile_proxy_step proxy_step;
     };
 };
 
@@ -141,33 +130,14 @@ struct slr_profile_event_v3 {
     int rank;
     union {
         struct {
-            const char *name;
-            uint64_t comm_hash;
-            uint64_t seq;
-            const char *func;
-            const void *send;
-            void *recv;
-            size_t count;
-            int root;
-            const char *datatype;
-            uint8_t channels, warps;
-            const char *algo, *proto;
+            SLR_PROFILE_COMM;
+            SLR_PROFILE_COLL_FIELDS;
+            SLR_PROFILE_RUN_FIELDS;
         } coll;
         struct {
-            const char *name;
-            uint64_t comm_hash;
-            const char *func;
-            void *buffer;
-            const char *datatype;
-            size_t count;
-            int peer;
+            SLR_PROFILE_COMM;
+            SLR_PROFILE_P2P_FIELDS;
         } p2p;
-        struct slr_profile_proxy_op proxy_op;
-        struct slr_profile_proxy_step proxy_step;
-        struct {
-            uint8_t channel;
-        } kernel_ch;
-        struct slr_profile_net_plugin net_plugin;
     };
 };
 
@@ -177,232 +147,126 @@ struct slr_profile_event_v4 {
     int rank;
     union {
         struct {
-            uint64_t seq;
-            const char *func;
-            const void *send;
-            void *recv;
-            size_t count;
-            int root;
-            const char *datatype;
-            uint8_t channels, warps;
-            const char *algo, *proto;
+            SLR_PROFILE_COLL_FIELDS;
+            SLR_PROFILE_RUN_FIELDS;
         } coll;
         struct {
-            const char *func;
-            void *buffer;
-            const char *datatype;
-            size_t count;
-            int peer;
+            SLR_PROFILE_P2P_FIELDS;
             uint8_t channels;
         } p2p;
-        struct slr_profile_proxy_op proxy_op;
-        struct slr_profile_proxy_step proxy_step;
         struct slr_profile_kernel_ch kernel_ch;
-        struct slr_profile_net_plugin net_plugin;
     };
 };
 
-/* v5 and v6 differ in what v6 adds to the union. `parent` of a collective is the application's call; v5 keeps what v4
- * called the parent beside it. */
-#define SLR_PROFILE_UNION_V5                                                                                           \
-    struct {                                                                                                           \
-        bool captured;                                                                                                 \
-        int depth;                                                                                                     \
-    } group_api;                                                                                                       \
-    struct {                                                                                                           \
-        const char *func;                                                                                              \
-        size_t count;                                                                                                  \
-        const char *datatype;                                                                                          \
-        int root;                                                                                                      \
-        void *stream;                                                                                                  \
-        bool captured;                                                                                                 \
-    } coll_api;                                                                                                        \
-    struct {                                                                                                           \
-        const char *func;                                                                                              \
-        size_t count;                                                                                                  \
-        const char *datatype;                                                                                          \
-        void *stream;                                                                                                  \
-        bool captured;                                                                                                 \
-    } p2p_api;                                                                                                         \
-    struct {                                                                                                           \
-        void *stream;                                                                                                  \
-    } kernel_launch;                                                                                                   \
-    struct {                                                                                                           \
-        uint64_t seq;                                                                                                  \
-        const char *func;                                                                                              \
-        const void *send;                                                                                              \
-        void *recv;                                                                                                    \
-        size_t count;                                                                                                  \
-        int root;                                                                                                      \
-        const char *datatype;                                                                                          \
-        uint8_t channels, warps;                                                                                       \
-        const char *algo, *proto;                                                                                      \
-        void *parent_group;                                                                                            \
-    } coll;                                                                                                            \
-    struct {                                                                                                           \
-        const char *func;                                                                                              \
-        void *buffer;                                                                                                  \
-        const char *datatype;                                                                                          \
-        size_t count;                                                                                                  \
-        int peer;                                                                                                      \
-        uint8_t channels;                                                                                              \
-        void *parent_group;                                                                                            \
-    } p2p;                                                                                                             \
-    struct slr_profile_proxy_op proxy_op;                                                                              \
-    struct slr_profile_proxy_step proxy_step;                                                                          \
-    struct slr_profile_kernel_ch kernel_ch;                                                                            \
-    struct slr_profile_net_plugin net_plugin;
-
-struct slr_profile_event_v5 {
-    uint64_t type;
-    void *parent;
-    int rank;
-    union {
-        SLR_PROFILE_UNION_V5
-    };
+/* v6 adds to the union of v5. `parent` of a collective is the application's call; v5 keeps what v4 called the parent
+ * beside it. */
+#define SLR_PROFILE_EVENT_V5_TO_V6(version, added)                                                                     \
+    struct slr_profile_event_v##version {                                                                              \
+        uint64_t type;                                                                                                 \
+        void *parent;                                                                                                  \
+        int rank;                                                                                                      \
+        union {                                                                                                        \
+            struct {                                                                                                   \
+                bool captured;                                                                                         \
+                int depth;                                                                                             \
+            } group_api;                                                                                               \
+            struct {                                                                                                   \
+                const char *func;                                                                                      \
+                size_t count;                                                                                          \
+                const char *datatype;                                                                                  \
+                int root;                                                                                              \
+                void *stream;                                                                                          \
+                bool captured;                                                                                         \
+            } coll_api;                                                                                                \
+            struct {                                                                                                   \
+                const char *func;                                                                                      \
+                size_t count;                                                                                          \
+                const char *datatype;                                                                                  \
+                void *stream;                                                                                          \
+                bool captured;                                                                                         \
+            } p2p_api;                                                                                                 \
+            struct {                                                                                                   \
+                SLR_PROFILE_COLL_FIELDS;                                                                               \
+                SLR_PROFILE_RUN_FIELDS;                                                                                \
+                void *parent_group;                                                                                    \
+            } coll;                                                                                                    \
+            struct {                                                                                                   \
+                SLR_PROFILE_P2P_FIELDS;                                                                                \
+                uint8_t channels;                                                                                      \
+                void *parent_group;                                                                                    \
+            } p2p;                                                                                                     \
+            struct slr_profile_kernel_ch kernel_ch;                                                                    \
+            added;                                                                                                     \
+        };                                                                                                             \
+    }
+struct slr_profile_ce_coll {
+    SLR_PROFILE_COLL_FIELDS;
+    const char *sync_strategy;
+    bool intra_batch_sync;
+    uint32_t batch_size, batches, ce_seq;
+    void *stream;
 };
+SLR_PROFILE_EVENT_V5_TO_V6(5, );
+SLR_PROFILE_EVENT_V5_TO_V6(6, struct slr_profile_ce_coll ce_coll);
 
-struct slr_profile_event_v6 {
-    uint64_t type;
-    void *parent;
-    int rank;
-    union {
-        SLR_PROFILE_UNION_V5
-        struct {
-            uint64_t seq;
-            const char *func;
-            const void *send;
-            void *recv;
-            size_t count;
-            int root;
-            const char *datatype;
-            const char *sync_strategy;
-            bool intra_batch_sync;
-            uint32_t batch_size, batches, ce_seq;
-            void *stream;
-        } ce_coll;
-        struct {
-            bool complete;
-            int nranks;
-        } ce_sync;
-        struct {
-            int ops;
-            size_t bytes;
-            bool intra_sync;
-        } ce_batch;
-    };
-};
-
-union slr_profile_state_v1 { /* v1 to v3 */
-    struct {
-        size_t trans_size;
-        int steps;
-    } proxy_op;
-    struct {
-        int appended;
-    } proxy_ctrl;
-};
-
-union slr_profile_state_v4 { /* v4 to v6 */
-    struct {
-        size_t trans_size;
-    } proxy_step;
-    struct {
-        int appended;
-    } proxy_ctrl;
-    struct {
-        void *data;
-    } net_plugin;
+/* From v4 on, of SLR_PROFILE_STATE_KERNEL_CH_STOP. */
+union slr_profile_state {
     struct {
         uint64_t ptimer;
     } kernel_ch;
 };
 
 /* The exported tables. The activation mask is one word for the whole process in NCCL: the last init decides. */
-#define SLR_PROFILER_REST(event, states)                                                                               \
-    ncclResult_t (*start_event)(void *context, void **handle, const struct event *descr);                              \
-    ncclResult_t (*stop_event)(void *handle);                                                                          \
-    ncclResult_t (*record_event_state)(void *handle, int state, const union states *args);                             \
-    ncclResult_t (*finalize)(void *context)
-
-#define SLR_PROFILER_V1_TO_V3(version)                                                                                 \
+#define SLR_PROFILER(version, ...)                                                                                     \
     struct slr_profiler_v##version {                                                                                   \
         const char *name;                                                                                              \
-        ncclResult_t (*init)(void **context, int *mask);                                                               \
-        SLR_PROFILER_REST(slr_profile_event_v##version, slr_profile_state_v1);                                         \
+        ncclResult_t (*init)(__VA_ARGS__);                                                                             \
+        ncclResult_t (*start_event)(void *context, void **handle, const struct slr_profile_event_v##version *descr);   \
+        ncclResult_t (*stop_event)(void *handle);                                                                      \
+        ncclResult_t (*record_event_state)(void *handle, int state, const union slr_profile_state *args);              \
+        ncclResult_t (*finalize)(void *context);                                                                       \
     }
-SLR_PROFILER_V1_TO_V3(1);
-SLR_PROFILER_V1_TO_V3(2);
-SLR_PROFILER_V1_TO_V3(3);
-
-struct slr_profiler_v4 {
-    const char *name;
-    ncclResult_t (*init)(void **context, int *mask, const char *comm_name, uint64_t comm_hash, int nnodes, int nranks,
-                         int rank, slr_nccl_logger logger);
-    SLR_PROFILER_REST(slr_profile_event_v4, slr_profile_state_v4);
-};
-
-#define SLR_PROFILER_V5_TO_V6(version)                                                                                 \
-    struct slr_profiler_v##version {                                                                                   \
-        const char *name;                                                                                              \
-        ncclResult_t (*init)(void **context, uint64_t comm_hash, int *mask, const char *comm_name, int nnodes,         \
-                             int nranks, int rank, slr_nccl_logger logger);                                            \
-        SLR_PROFILER_REST(slr_profile_event_v##version, slr_profile_state_v4);                                         \
-    }
-SLR_PROFILER_V5_TO_V6(5);
-SLR_PROFILER_V5_TO_V6(6);
+#define SLR_PROFILE_INIT_V1 void **context, int *mask
+#define SLR_PROFILE_INIT_V4                                                                                            \
+    void **context, int *mask, const char *name, uint64_t hash, int nnodes, int nranks, int rank, slr_nccl_logger log
+#define SLR_PROFILE_INIT_V5                                                                                            \
+    void **context, uint64_t hash, int *mask, const char *name, int nnodes, int nranks, int rank, slr_nccl_logger log
+SLR_PROFILER(1, SLR_PROFILE_INIT_V1);
+SLR_PROFILER(2, SLR_PROFILE_INIT_V1);
+SLR_PROFILER(3, SLR_PROFILE_INIT_V1);
+SLR_PROFILER(4, SLR_PROFILE_INIT_V4);
+SLR_PROFILER(5, SLR_PROFILE_INIT_V5);
+SLR_PROFILER(6, SLR_PROFILE_INIT_V5);
 
 /* Offsets as NCCL's compiler lays them out (LP64). */
-#define SLR_AT(type, field, at) _Static_assert(offsetof(struct type, field) == (at), #type "." #field)
-#define SLR_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
-SLR_SIZE(struct slr_profile_event_v1, 120);
-SLR_AT(slr_profile_event_v1, rank, 16);
-SLR_AT(slr_profile_event_v1, coll.func, 48);
-SLR_AT(slr_profile_event_v1, coll.datatype, 84);
-SLR_AT(slr_profile_event_v1, coll.traffic_bytes, 96);
-SLR_AT(slr_profile_event_v1, coll.proto, 107);
-SLR_AT(slr_profile_event_v1, coll.is_nvls, 112);
-SLR_AT(slr_profile_event_v1, p2p.peer, 72);
-SLR_SIZE(struct slr_profile_event_v2, 128);
-SLR_AT(slr_profile_event_v2, coll.datatype, 88);
-SLR_AT(slr_profile_event_v2, coll.channels, 104);
-SLR_AT(slr_profile_event_v2, coll.proto, 120);
-SLR_AT(slr_profile_event_v2, p2p.peer, 72);
-SLR_SIZE(struct slr_profile_event_v3, 120);
-SLR_AT(slr_profile_event_v3, coll.channels, 96);
-SLR_AT(slr_profile_event_v3, coll.proto, 112);
-SLR_AT(slr_profile_event_v3, kernel_ch.channel, 24);
-SLR_SIZE(struct slr_profile_event_v4, 104);
-SLR_AT(slr_profile_event_v4, coll.seq, 24);
-SLR_AT(slr_profile_event_v4, coll.channels, 80);
-SLR_AT(slr_profile_event_v4, coll.proto, 96);
-SLR_AT(slr_profile_event_v4, p2p.channels, 60);
-SLR_AT(slr_profile_event_v4, kernel_ch.ptimer, 32);
-SLR_SIZE(struct slr_profile_event_v5, 112);
-SLR_AT(slr_profile_event_v5, rank, 16);
-SLR_AT(slr_profile_event_v5, group_api.depth, 28);
-SLR_AT(slr_profile_event_v5, coll_api.stream, 56);
-SLR_AT(slr_profile_event_v5, coll_api.captured, 64);
-SLR_AT(slr_profile_event_v5, p2p_api.captured, 56);
-SLR_AT(slr_profile_event_v5, coll.channels, 80);
-SLR_AT(slr_profile_event_v5, coll.proto, 96);
-SLR_AT(slr_profile_event_v5, coll.parent_group, 104);
-SLR_AT(slr_profile_event_v5, p2p.parent_group, 64);
-SLR_AT(slr_profile_event_v5, kernel_ch.ptimer, 32);
-SLR_SIZE(struct slr_profile_event_v6, 112);
-SLR_AT(slr_profile_event_v6, coll.proto, 96);
-SLR_AT(slr_profile_event_v6, ce_coll.sync_strategy, 80);
-SLR_AT(slr_profile_event_v6, ce_coll.batch_size, 92);
-SLR_AT(slr_profile_event_v6, ce_coll.stream, 104);
-SLR_SIZE(union slr_profile_state_v1, 16);
-SLR_SIZE(union slr_profile_state_v4, 8);
-SLR_AT(slr_profiler_v1, finalize, 40);
-SLR_AT(slr_profiler_v2, finalize, 40);
-SLR_AT(slr_profiler_v3, finalize, 40);
-SLR_AT(slr_profiler_v4, finalize, 40);
-SLR_AT(slr_profiler_v5, finalize, 40);
-SLR_AT(slr_profiler_v6, finalize, 40);
+#define SLR_AT(version, field, at)                                                                                     \
+    _Static_assert(offsetof(struct slr_profile_event_v##version, field) == (at), #version "." #field)
+#define SLR_LAYOUT(version, bytes, datatype_at, channels_at, proto_at, peer_at)                                        \
+    _Static_assert(sizeof(struct slr_profile_event_v##version) == (bytes), #version);                                  \
+    _Static_assert(offsetof(struct slr_profiler_v##version, finalize) == 40, #version);                                \
+    SLR_AT(version, rank, 16);                                                                                         \
+    SLR_AT(version, coll.datatype, datatype_at);                                                                       \
+    SLR_AT(version, coll.channels, channels_at);                                                                       \
+    SLR_AT(version, coll.proto, proto_at);                                                                             \
+    SLR_AT(version, p2p.peer, peer_at)
+SLR_LAYOUT(1, 120, 84, 104, 107, 72);
+SLR_LAYOUT(2, 128, 88, 104, 120, 72);
+SLR_LAYOUT(3, 120, 88, 96, 112, 72);
+SLR_LAYOUT(4, 104, 72, 80, 96, 56);
+SLR_LAYOUT(5, 112, 72, 80, 96, 56);
+SLR_LAYOUT(6, 112, 72, 80, 96, 56);
+SLR_AT(4, p2p.channels, 60);
+SLR_AT(4, kernel_ch.ptimer, 32);
+SLR_AT(5, group_api.depth, 28);
+SLR_AT(5, coll_api.captured, 64);
+SLR_AT(5, p2p_api.captured, 56);
+SLR_AT(5, coll.parent_group, 104);
+SLR_AT(5, p2p.parent_group, 64);
+SLR_AT(5, kernel_ch.ptimer, 32);
+SLR_AT(6, ce_coll.sync_strategy, 80);
+SLR_AT(6, ce_coll.batch_size, 92);
+SLR_AT(6, ce_coll.stream, 104);
 #undef SLR_AT
-#undef SLR_SIZE
+#undef SLR_LAYOUT
 
 #endif

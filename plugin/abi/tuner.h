@@ -15,8 +15,7 @@
  *   used and must stay. The smallest entry that is not negative wins, so 0 chooses one.
  * - nChannels is 0 on entry; 0 leaves it to NCCL. More than the communicator has is cut, except for CollNet
  *   algorithms, where it is not checked.
- * - Every rank must answer alike, or the communicator hangs.
- */
+ * - Every rank must answer alike, or the communicator hangs. */
 #ifndef SLR_PLUGIN_ABI_TUNER_H
 #define SLR_PLUGIN_ABI_TUNER_H
 
@@ -24,38 +23,12 @@
 
 #define SLR_COST_IGNORE (-1.0f)
 
-struct slr_tuner_v2 {
-    const char *name;
-    ncclResult_t (*init)(size_t nranks, size_t nnodes, slr_nccl_logger log, void **context);
-    /* algorithm and protocol: -1 (as on entry) leaves both to NCCL. */
-    ncclResult_t (*get_coll_info)(void *context, enum slr_nccl_func func, size_t bytes, int collnet, int nvls,
-                                  int pipe_ops, int *algorithm, int *protocol, int *channels);
-    ncclResult_t (*destroy)(void *context);
-};
-
-struct slr_tuner_v3 {
-    const char *name;
-    ncclResult_t (*init)(size_t nranks, size_t nnodes, slr_nccl_logger log, void **context);
-    ncclResult_t (*get_coll_info)(void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost,
-                                  int algos, int protos, int *channels);
-    ncclResult_t (*destroy)(void *context);
-};
-
-struct slr_tuner_v4 {
-    const char *name;
-    ncclResult_t (*init)(size_t nranks, size_t nnodes, slr_nccl_logger log, void **context);
-    ncclResult_t (*get_coll_info)(void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost,
-                                  int algos, int protos, int registered, int *channels);
-    ncclResult_t (*destroy)(void *context);
-};
-
 struct slr_nvl_domains {
     int domains;
     int min_ranks, max_ranks; /* in one domain */
 };
 
-/* The constants of NCCL's cost model; a tuner may change them in init. Latencies in microseconds, bandwidths in GB/s.
- */
+/* The constants of NCCL's cost model; a tuner may change them in init. Latencies in microseconds, bandwidths in GB/s. */
 struct slr_tuner_constants {
     double base_latency[7][3];  /* [algorithm][protocol] */
     double hw_latency[3][7][3]; /* [NVLink, PCI, network] */
@@ -66,22 +39,40 @@ struct slr_tuner_constants {
     double nvls_tree_bw[4][3];
 };
 
-struct slr_tuner_v5 {
-    const char *name;
-    ncclResult_t (*init)(void **context, uint64_t comm_id, size_t nranks, size_t nnodes, slr_nccl_logger log,
-                         struct slr_nvl_domains *domains, struct slr_tuner_constants *constants);
-    ncclResult_t (*get_coll_info)(void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost,
-                                  int algos, int protos, int registered, int *channels);
-    ncclResult_t (*finalize)(void *context);
-};
+#define SLR_TUNER_INIT_V2 size_t nranks, size_t nnodes, slr_nccl_logger log, void **context
+#define SLR_TUNER_INIT_V5                                                                                              \
+    void **context, uint64_t comm_id, size_t nranks, size_t nnodes, slr_nccl_logger log,                               \
+        struct slr_nvl_domains *domains, struct slr_tuner_constants *constants
+/* algorithm and protocol: -1 (as on entry) leaves both to NCCL. */
+#define SLR_TUNER_ASK_V2                                                                                               \
+    void *context, enum slr_nccl_func func, size_t bytes, int collnet, int nvls, int pipe_ops, int *algorithm,         \
+        int *protocol, int *channels
+#define SLR_TUNER_ASK_V3                                                                                               \
+    void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost, int algos, int protos,           \
+        int *channels
+#define SLR_TUNER_ASK_V4                                                                                               \
+    void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost, int algos, int protos,           \
+        int registered, int *channels
 
+#define SLR_TUNER_FIELDS(init_args, ask_args, end)                                                                     \
+    const char *name;                                                                                                  \
+    ncclResult_t (*init)(init_args);                                                                                   \
+    ncclResult_t (*get_coll_info)(ask_args);                                                                           \
+    ncclResult_t (*end)(void *context)
+struct slr_tuner_v2 {
+    SLR_TUNER_FIELDS(SLR_TUNER_INIT_V2, SLR_TUNER_ASK_V2, destroy);
+};
+struct slr_tuner_v3 {
+    SLR_TUNER_FIELDS(SLR_TUNER_INIT_V2, SLR_TUNER_ASK_V3, destroy);
+};
+struct slr_tuner_v4 {
+    SLR_TUNER_FIELDS(SLR_TUNER_INIT_V2, SLR_TUNER_ASK_V4, destroy);
+};
+struct slr_tuner_v5 {
+    SLR_TUNER_FIELDS(SLR_TUNER_INIT_V5, SLR_TUNER_ASK_V4, finalize);
+};
 struct slr_tuner_v6 {
-    const char *name;
-    ncclResult_t (*init)(void **context, uint64_t comm_id, size_t nranks, size_t nnodes, slr_nccl_logger log,
-                         struct slr_nvl_domains *domains, struct slr_tuner_constants *constants);
-    ncclResult_t (*get_coll_info)(void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost,
-                                  int algos, int protos, int registered, int *channels);
-    ncclResult_t (*finalize)(void *context);
+    SLR_TUNER_FIELDS(SLR_TUNER_INIT_V5, SLR_TUNER_ASK_V4, finalize);
     /* May be NULL: NCCL's chunk size stays. */
     ncclResult_t (*get_chunk_size)(void *context, enum slr_nccl_func func, size_t bytes, int algorithm, int protocol,
                                    int channels, size_t *chunk);

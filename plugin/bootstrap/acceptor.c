@@ -2,15 +2,8 @@
 /* Who may take part in a bootstrap: accepts the connections to the root's socket
  * while the root is in NCCL's initialisation, and keeps those of the communicator's ranks.
  *
- * The socket's name is public, and everybody in the network namespace may connect to it. A
- * connection is a rank's when
- *   - its process has this process's effective user (SO_PEERCRED); any other is closed as soon as
- *     it is accepted;
- *   - the first message is the communicator's token, which only its ranks can make (key.h). Any
- *     other message closes it.
- * A rank shows its token, and is answered SLR_WELCOME, before it enters NCCL's initialisation. So
- * once any rank has returned from that, what has not shown the token is no rank's, and nobody has
- * to be waited for.
+ * docs/protocol.md, 1, Strangers, says which connections are a rank's: of this process's effective user (SO_PEERCRED),
+ * and with the communicator's token (key.h) as the first message. All others are closed.
  *
  * Bounds. Who is there is heard after every few connections, as strangers may connect as fast as they are
  * turned away. The kernel's queue of a listening socket holds 4096 connections at most: a stranger could
@@ -18,21 +11,22 @@
  * ACCEPTOR_UNKNOWN are kept, the newest; a rank that is pushed out before its token was seen gets
  * no welcome, and connects again. Ranks that are welcome are never pushed out.
  *
- * The thread waits for nobody: only in poll(), for any of its connections. It takes no lock and
- * blocks all signals. So a welcome takes microseconds, and a rank that waits for one waits for a
- * process that NCCL needs as well.
- */
+ * The thread waits for nobody: only in poll(), for any of its connections. It takes no lock and blocks all signals. So
+ * a welcome takes microseconds, and a rank that waits for one waits for a process that NCCL needs as well. */
 #include "plugin/bootstrap/bootstrap.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/wait.h"
 
 #define ACCEPTOR_UNKNOWN 64
 #define TURN 64 /* connections that are accepted before those that are there are heard */
@@ -56,6 +50,40 @@ bool slr_peer_is_ours(int fd, struct ucred *who)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &len) == 0 && who->uid == geteuid();
 }
 
+socklen_t slr_abstract_name(struct sockaddr_un *address, const char *fmt, ...)
+{
+    va_list ap;
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    va_start(ap, fmt);
+    const int n = vsnprintf(address->sun_path + 1, sizeof address->sun_path - 1, fmt, ap);
+    va_end(ap);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+void slr_descriptor_put(struct msghdr *msg, union slr_descriptor_room *room, int fd)
+{
+    *room = (union slr_descriptor_room){
+        .head = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&room->head), &fd, sizeof fd);
+    msg->msg_control = room->bytes;
+    msg->msg_controllen = sizeof room->bytes;
+}
+
+bool slr_descriptor_take(const struct cmsghdr *part, int *fd)
+{
+    const size_t n = (part->cmsg_len - CMSG_LEN(0)) / sizeof *fd;
+    const bool had = *fd >= 0;
+    for (size_t i = 0; i < n; i++) {
+        int one;
+        memcpy(&one, CMSG_DATA(part) + i * sizeof one, sizeof one);
+        if (*fd < 0)
+            *fd = one;
+        else
+            close(one);
+    }
+    return n + had <= 1;
+}
+
 static void turn_away(struct slr_acceptor *a, int fd)
 {
     a->in.strangers++;
@@ -63,24 +91,21 @@ static void turn_away(struct slr_acceptor *a, int fd)
     close(fd);
 }
 
-/* The first message has come, or the end. Descriptors that are sent with it end here: recv() takes
- * none. */
+/* The first message has come, or the end. Descriptors that are sent with it end here: recv() takes none. */
 static void hear(struct slr_acceptor *a, int fd)
 {
     struct slr_key said = {{0}};
     ssize_t got = recv(fd, &said, sizeof said, MSG_TRUNC); /* the length of the message */
     if (got == (ssize_t)sizeof said && memcmp(&said, &a->token, sizeof said) == 0 && a->in.count < SLR_MAX_RANKS) {
         a->in.fd[a->in.count++] = fd;
-        /* A rank that has died meanwhile is found when its hello is read: the result is of no use
-         * here. */
+        /* A rank that has died meanwhile is found when its hello is read: the result is of no use here. */
         send(fd, SLR_WELCOME, sizeof SLR_WELCOME, MSG_NOSIGNAL);
     } else {
         turn_away(a, fd);
     }
 }
 
-/* The array stays in the order of arrival, so index 0 is the one that has been silent for
- * longest. */
+/* The array stays in the order of arrival, so index 0 is the one that has been silent for longest. */
 static int take_unknown(struct slr_acceptor *a, int i)
 {
     int fd = a->unknown[i];
@@ -132,16 +157,14 @@ static bool await(const struct slr_acceptor *a)
     return !atomic_load(&a->stopped);
 }
 
-/* Without this the thread would spin: the connection stays in the queue, and poll() returns at
- * once. */
+/* Without this the thread would spin: the connection stays in the queue, and poll() returns at once. */
 static void rest_if_short(int error)
 {
     if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
         nanosleep(&(struct timespec){.tv_nsec = SHORT_OF_DESCRIPTORS_MS * 1000000}, NULL);
 }
 
-/* Until the listener is shut down; then what stands in its queue, to which nothing is added any
- * more. */
+/* Until the listener is shut down; then what stands in its queue, to which nothing is added any more. */
 static void *serve(void *arg)
 {
     struct slr_acceptor *a = arg;
@@ -160,20 +183,12 @@ static void *serve(void *arg)
 struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *token)
 {
     struct slr_acceptor *a = calloc(1, sizeof *a);
-    sigset_t all, old;
     if (!a)
         return NULL;
     a->listener = listener;
     a->token = *token;
-    sigfillset(&all);
-    /* A new thread inherits the mask: the application's signals go to the application's threads. */
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    int r = pthread_create(&a->thread, NULL, serve, a);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r == 0) {
-        pthread_setname_np(a->thread, "slipring-accept");
+    if (slr_thread_start(&a->thread, "slipring-accept", serve, a) == 0)
         return a;
-    }
     free(a);
     return NULL;
 }

@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/wait.h"
@@ -23,8 +22,7 @@
 #define WELCOME_MS 20000   /* for the root's acceptor to answer */
 #define BEGIN_TRIES 2000   /* a millisecond each: the root is about to listen, or has just died */
 
-/* `slipring doctor` reads it in the file of the library, to see whether library and tools belong
- * together. */
+/* `slipring doctor` reads it in the file of the library, to see whether library and tools belong together. */
 static const char version_mark[] __attribute__((used)) = "libslipring version " SLIPRING_VERSION;
 
 struct hello {
@@ -44,15 +42,11 @@ static socklen_t name_of(const struct slr_key *key, struct sockaddr_un *address)
 {
     const struct slr_label label = slr_key_label(key, "socket");
     char hex[SLR_LABEL_HEX];
-    memset(address, 0, sizeof *address);
-    address->sun_family = AF_UNIX;
     slr_label_hex(&label, hex);
-    int n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "slipring-%s", hex);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    return slr_abstract_name(address, "slipring-%s", hex);
 }
 
-/* SOCK_SEQPACKET: connections, so that a peer's end is seen, and messages that keep their
- * borders. */
+/* SOCK_SEQPACKET: connections, so that a peer's end is seen, and messages that keep their borders. */
 static int open_socket(void)
 {
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -188,8 +182,7 @@ uint32_t slr_bootstrap_hello(struct slr_bootstrap *b, const struct slr_bootstrap
                       .nranks = self->nranks,
                       .pid = getpid(),
                       .process = self->process};
-    /* A root that has closed already has sent its fallback or a verdict before: that is read
-     * later. */
+    /* A root that has closed already has sent its fallback or a verdict before: that is read later. */
     ssize_t sent = send(b->member, &h, sizeof h, MSG_NOSIGNAL);
     return sent == (ssize_t)sizeof h || errno == EPIPE || errno == ECONNRESET
                ? SLR_UNDECIDED
@@ -337,8 +330,7 @@ static int make_block(const struct members *all, int nranks)
     return fd;
 }
 
-/* Memory that whoever sent it can not make shorter: reading behind its end would kill this
- * process. */
+/* Memory that whoever sent it can not make shorter: reading behind its end would kill this process. */
 static bool block_is_sound(int fd, int nranks)
 {
     struct stat st;
@@ -350,18 +342,10 @@ static void answer(int to, uint32_t word, int fd)
 {
     struct verdict v = {.magic = SLR_CONTROL_MAGIC, .word = word, .version = SLIPRING_VERSION};
     struct iovec io = {.iov_base = &v, .iov_len = sizeof v};
-    union {
-        struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union slr_descriptor_room room;
     struct msghdr msg = {.msg_iov = &io, .msg_iovlen = 1};
-    if (word == SLR_UNDECIDED) {
-        msg.msg_control = control.space;
-        msg.msg_controllen = sizeof control.space;
-        control.head =
-            (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
-    }
+    if (word == SLR_UNDECIDED)
+        slr_descriptor_put(&msg, &room, fd);
     sendmsg(to, &msg, MSG_NOSIGNAL); /* a member that has died is found by the agreement */
 }
 
@@ -396,30 +380,22 @@ uint32_t slr_bootstrap_collect(struct slr_bootstrap *b, const struct slr_bootstr
     return word;
 }
 
-/* The one descriptor of a message; *fd -1: there is none. False: there are more, and all are
- * closed. */
+/* The one descriptor of a message; *fd -1: there is none. False: there are more, and all are closed. */
 static bool receive_descriptors(struct msghdr *msg, int *fd)
 {
-    int n = 0;
+    bool one = true;
     *fd = -1;
-    for (struct cmsghdr *head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head)) {
-        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t at = 0; at + sizeof *fd <= head->cmsg_len - CMSG_LEN(0); at += sizeof *fd, n++) {
-            if (*fd >= 0)
-                close(*fd);
-            memcpy(fd, CMSG_DATA(head) + at, sizeof *fd);
-        }
-    }
-    if (n <= 1)
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head))
+        if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+            one = slr_descriptor_take(head, fd) && one;
+    if (one)
         return true;
     close(*fd);
     *fd = -1;
     return false;
 }
 
-/* One message of the root, with the block's descriptor or -1 in *fd. 1: taken; 0: the root has
- * closed; else -errno. */
+/* One message of the root, with the block's descriptor or -1 in *fd. 1: taken; 0: the root has closed; else -errno. */
 static int read_verdict(int from, struct verdict *v, int *fd)
 {
     char space[CMSG_SPACE(sizeof(int))] __attribute__((aligned(_Alignof(struct cmsghdr))));

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder bootstrap/: how the ranks of a new communicator that run on this host find each other
- * before there is any shared memory (this file), and how their processes send each other messages
- * afterwards (oob.h).
+/* The folder bootstrap/: how the ranks of a new communicator that run on this host find each other before there is any
+ * shared memory (this file), and how their processes send each other messages afterwards (oob.h).
  *
  * docs/protocol.md, 1, has the protocol: key, token, fallback, HELLO and VERDICT, strangers, and each
  * bad case. It needs no time-out in the good case and in the commonest bad ones, because NCCL's own
  * initialisation is a barrier: no rank returns from it before all have entered.
  *
- *   before the real call   slr_bootstrap_begin: one rank of the host binds the socket's name and is
- *                          the root, whose acceptor takes in the others, the members
- *   after it               members send HELLO; the root reads all of them, decides, and answers each
- *                          with a VERDICT and, when all is well, the control block's descriptor
- *
- * Abstract names vanish with their process; nothing is left behind. A stranger that binds the name and
- * does not listen looks like a root that is about to: 2 s. Descriptors are accepted only from the root.
+ * A stranger that binds the name and does not listen looks like a root that is about to: 2 s. Descriptors are accepted
+ * only from the root.
  *
  * One thread may run several ranks. begin() waits only for the root's acceptor, a thread that waits
  * for nobody. After the real call the thread runs hello() for all its members, then collect() for
@@ -24,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include "kernels/ring.h" /* SLR_MAX_RANKS */
 #include "plugin/comm/key.h"
 
@@ -47,10 +42,9 @@ struct slr_bootstrap_self {
     uint64_t process; /* the random number of its process (oob.h) */
 };
 
-/* The three steps after the real call. Each returns a decision word (control.h): SLR_UNDECIDED to
- * go on, or a refusal. `deadline` in milliseconds of slr_now_ms(). collect() (the root) and
- * answer() (a member) give the control block's descriptor in *fd, owned by the caller; its size and
- * seals are right. */
+/* The three steps after the real call. Each returns a decision word (control.h): SLR_UNDECIDED to go on, or a refusal.
+ * `deadline` in milliseconds of slr_now_ms(). collect() (the root) and answer() (a member) give the control block's
+ * descriptor in *fd, owned by the caller; its size and seals are right. */
 uint32_t slr_bootstrap_hello(struct slr_bootstrap *b, const struct slr_bootstrap_self *self);
 uint32_t slr_bootstrap_collect(struct slr_bootstrap *b, const struct slr_bootstrap_self *self, uint64_t deadline,
                                int *fd);
@@ -81,8 +75,21 @@ struct slr_acceptor *slr_acceptor_start(int listener, const struct slr_key *toke
 void slr_acceptor_finish(struct slr_acceptor *a, struct slr_accepted *out);
 void slr_acceptor_cancel(struct slr_acceptor *a);
 
-/* Whether the process at the other end of a connection is of this process's user; who it is, as far
- * as is known. */
+/* Whether the process at the other end of a connection is of this process's user; who it is, as far as is known. */
 bool slr_peer_is_ours(int fd, struct ucred *who);
+
+/* An abstract name; returns the address's length. */
+socklen_t slr_abstract_name(struct sockaddr_un *address, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A descriptor into a message that has none yet. */
+union slr_descriptor_room {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr head;
+};
+void slr_descriptor_put(struct msghdr *msg, union slr_descriptor_room *room, int fd);
+
+/* Of a part of a message: its first one becomes *fd, if that is -1; others are closed. False: there were others, for
+ * which there is room in the padding; nobody sends that. */
+bool slr_descriptor_take(const struct cmsghdr *part, int *fd);
 
 #endif

@@ -5,8 +5,6 @@
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <poll.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -66,11 +64,7 @@ static socklen_t name_of(uint64_t who, struct sockaddr_un *address)
     slr_sha256_add(&h, "oob", 3);
     slr_sha256_add(&h, &who, sizeof who);
     slr_sha256_end(&h, made.digest);
-    memset(address, 0, sizeof *address);
-    address->sun_family = AF_UNIX;
-    int n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "slipring-oob-%016llx",
-                     (unsigned long long)made.name);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    return slr_abstract_name(address, "slipring-oob-%016llx", (unsigned long long)made.name);
 }
 
 /* The kernel throws away what does not begin with this process's number, before it takes a place among
@@ -94,8 +88,7 @@ static void keep_out(int sock)
     setsockopt(sock, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
 }
 
-/* Without a socket every change is seen at the next tick only, and memory that needs a descriptor
- * is staged. */
+/* Without a socket every change is seen at the next tick only, and memory that needs a descriptor is staged. */
 static void open_socket(void)
 {
     struct sockaddr_un address;
@@ -137,25 +130,15 @@ static bool post(uint64_t who, struct message *text, int fd)
 {
     struct sockaddr_un address;
     struct iovec body = {text, sizeof *text};
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {0};
+    union slr_descriptor_room room;
     struct msghdr msg = {
         .msg_name = &address, .msg_namelen = name_of(who, &address), .msg_iov = &body, .msg_iovlen = 1};
     int sock = own_socket();
     if (sock < 0 || !who)
         return false;
     text->receiver = who;
-    if (fd >= 0) {
-        msg.msg_control = control.bytes;
-        msg.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    }
+    if (fd >= 0)
+        slr_descriptor_put(&msg, &room, fd);
     return sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof *text;
 }
 
@@ -196,24 +179,7 @@ static void drop(struct received *r)
     r->fd = -1;
 }
 
-/* The first descriptor is the message's. False: there are more, for which there is room in the
- * padding; nobody sends that. */
-static bool take_descriptors(const struct cmsghdr *head, struct received *r)
-{
-    size_t n = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < n; i++) {
-        int fd;
-        memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
-        if (r->fd < 0)
-            r->fd = fd;
-        else
-            close(fd);
-    }
-    return n <= 1;
-}
-
-/* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user,
- * or not ours. */
+/* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user, or not ours. */
 static bool read_ancillary(struct msghdr *msg, struct received *r)
 {
     struct ucred who = {.pid = 0};
@@ -225,7 +191,7 @@ static bool read_ancillary(struct msghdr *msg, struct received *r)
         if (head->cmsg_type == SCM_CREDENTIALS)
             memcpy(&who, CMSG_DATA(head), sizeof who);
         if (head->cmsg_type == SCM_RIGHTS)
-            few = take_descriptors(head, r) && few;
+            few = slr_descriptor_take(head, &r->fd) && few;
     }
     r->pid = who.pid;
     return few && who.pid > 0 && who.uid == getuid();
@@ -249,8 +215,7 @@ static ssize_t take(int sock, struct received *r, bool *good)
     return n;
 }
 
-/* Takes what has come, as far as there is room. Bounded, as others may send as fast as it is thrown
- * away. */
+/* Takes what has come, as far as there is room. Bounded, as others may send as fast as it is thrown away. */
 static void collect(int sock)
 {
     for (unsigned i = 0; i < TURN && queued < sizeof queue / sizeof *queue; i++) {
@@ -270,8 +235,7 @@ void slr_oob_wait(unsigned ms)
     int sock = own_socket();
     while (queued == 0 && (now = slr_now_ms()) < end) {
         struct pollfd p = {.fd = sock, .events = POLLIN}; /* a negative one is ignored */
-        /* An error on the socket would be reported at once each time: from then on it only
-         * sleeps. */
+        /* An error on the socket would be reported at once each time: from then on it only sleeps. */
         if (poll(&p, 1, (int)(end - now)) > 0 && !(p.revents & POLLIN))
             sock = -1;
         if (sock >= 0)

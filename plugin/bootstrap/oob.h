@@ -2,21 +2,14 @@
 /* Out-of-band messages between the house-keeping threads of the host's processes: one datagram
  * socket for each process.
  *
- * The socket's name is abstract and made from the process's random number, which its ranks post, so
- * nothing is left behind by a process that is killed, and no process that gets the same id is taken
- * for it. Only ranks know the number: a message begins with its receiver's, and the kernel throws away
- * all others, so that nobody else can fill the socket or keep the house-keeping thread busy. Everything is sent without waiting, by any thread; what does not fit is dropped, and
- * whoever needs an answer asks again. Only the house-keeping thread receives. The kernel says which
- * process and user sent a message; what comes from others than the rank that it names is dropped,
- * and its descriptor closed.
- *
- * What can not be excluded: a process of another user that takes the name of one which died between
+ * docs/protocol.md, 3, Zero copy: virtual memory, says who can send and who is believed. Everything is sent without
+ * waiting, by any thread; what does not fit is dropped, and whoever needs an answer asks again. Only the house-keeping
+ * thread receives. What can not be excluded: a process of another user that takes the name of one which died between
  * its question and the answer gets the answer. The question itself can not be forged.
  *
  *   WAKE   something has changed: look now, not only at the next tick
  *   ASK    a reader would like the descriptor of an exported block (exports.h)
- *   GIVE   the owner's answer, with the descriptor; without: it can not be had
- */
+ *   GIVE   the owner's answer, with the descriptor; without: it can not be had */
 #ifndef SLR_PLUGIN_BOOTSTRAP_OOB_H
 #define SLR_PLUGIN_BOOTSTRAP_OOB_H
 
@@ -51,9 +44,8 @@ struct slr_oob_message {
     int fd; /* GIVE: the descriptor, or -1 */
 };
 
-/* For the house-keeping thread: waits at most `ms` for messages. Then takes those that have come,
- * one after the other: false when there are no more. Each is ended by slr_oob_done, which closes
- * its descriptor. */
+/* For the house-keeping thread: waits at most `ms` for messages. Then takes those that have come, one after the other:
+ * false when there are no more. Each is ended by slr_oob_done, which closes its descriptor. */
 void slr_oob_wait(unsigned ms);
 bool slr_oob_next(struct slr_oob_message *m);
 void slr_oob_done(struct slr_oob_message *m);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who makes the calls: SLIPRING_CALLERS gives all-gathers and reduce-scatters a name in the program's terms, the NVTX
- * ranges around the call (ranges.c, which injection.c fills) or the native frames that it comes from.
+ * ranges around the call (injection.c) or the native frames that it comes from.
  *
  * The folder's door; it knows no communicator and uses base/ only. Lists of names are shared with the tools.
  *
@@ -50,21 +50,16 @@ enum { SLR_CALLER_LINES = 64 };
 
 /* What the calls of one site have been called from: a short list of names.
  *
- * A program names its layers, "layer 3", and its steps, "step 17". A call site that is a place in the program's
- * iteration has one layer and every step; one that is a shape has all layers. So a name is taken as it is while there
- * is room. Then names that differ in one number only become one with a * in its place: in the place of that number that
- * unites most of them, so that this
- *
- *   step 1 > layer 3, step 1 > layer 4, step 2 > layer 3, step 2 > layer 4, ... (eight), step 5 > layer 3
- *
- * becomes   step * > layer 3, step * > layer 4. Where no single number unites any, all that differ do.
+ * A name is taken as it is while there is room. Then names that differ in one number only become one with a * in its
+ * place: in the place of that number that unites most of them, so that eight of step 1 > layer 3, step 1 > layer 4,
+ * step 2 > layer 3, ... become step * > layer 3, step * > layer 4. Where no single number unites any, all that differ
+ * do.
  *
  * A number is a run of digits, or a *, so that what is generalised can be added to another list. Digits behind 0x are
  * none: they are an address.
  *
  * Of names that differ otherwise eight are kept; after that it is only known that there are more. No locking; the names
- * are the list's. Shared by the library and the tools.
- */
+ * are the list's. Shared by the library and the tools. */
 
 enum { SLR_NAMES = 8 };
 #define SLR_NAMES_MORE "(others)"

@@ -8,23 +8,17 @@
 #include <stdint.h>
 #include "plugin/abi/nvtx.h"
 
+/* ---- injection.c ---- */
+
 enum { SLR_RANGES = 64, SLR_RANGE_NAME = 128, SLR_RANGE_DOMAINS = 64 };
-
-/* ---- ranges.c ---- */
-
-/* A domain's number by its name, below SLR_RANGE_DOMAINS, made when there is none; 0 is the default domain's. Any
- * thread, without a lock: two threads that make the same one at once may get two numbers. */
-unsigned slr_ranges_domain(const char *name);
 
 /* They return the range's level in its domain, from 0. -1: none is open; no memory. */
 int slr_ranges_push(unsigned domain, const char *name);
 int slr_ranges_pop(unsigned domain);
 
-/* "outermost > ... > innermost", with "DOMAIN:" before names of other domains than the default one. What does not fit is
- * left out on the outer side. False: none is open, and the text is empty. */
+/* "outermost > ... > innermost", with "DOMAIN:" before names of other domains than the default one. What does not fit
+ * is left out on the outer side. False: none is open, and the text is empty. */
 bool slr_ranges_text(char *buf, size_t size);
-
-/* ---- injection.c ---- */
 
 /* Exported; NVTX calls it. 1: this tool is there; 0: it is not. */
 int InitializeInjectionNvtx2(slr_nvtx_get_table get);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks tell each other of the ways that they have tried, in the control block:
- * trials/ways.h. */
+/* What the ranks tell each other of the ways that they have tried, in the control block: trials/ways.h. */
 #ifndef SLR_PLUGIN_COMM_TRIAL_ROW_H
 #define SLR_PLUGIN_COMM_TRIAL_ROW_H
 
@@ -21,7 +20,7 @@ struct slr_trial_row {
     uint64_t gemm; /* what names the GEMM, equal on ranks that make the same call; 0: none consumed it */
     uint32_t site;
     uint32_t calls;        /* measured */
-    uint32_t of_host;      /* the times are the host's (trials/samples.h) */
+    uint32_t of_host;      /* the times are the host's (trials/samples.c) */
     float ms[SLR_WAYS];    /* medians; 0: too few were measured */
     float worst[SLR_WAYS]; /* of all rounds the largest ratio to the way in use without trials, in the same round */
 };

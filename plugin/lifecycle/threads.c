@@ -10,15 +10,12 @@
  *                     closes mappings (exports.h), takes aborted communicators apart, frees what peers
  *                     have let go (exports.h) and idle memory (cache/blocks.h)
  *
- * What may wait for the device (closing mappings, freeing memory: drivers wait for the context's work
- * there, and that may wait for a peer) is the third thread's. So it never keeps the watchdog from
- * seeing that the peer is gone, nor the second one from mapping what that peer waits for. None puts
- * work on a stream of the application.
- */
+ * What may wait for the device (closing mappings, freeing memory: drivers wait for the context's work there, and that
+ * may wait for a peer) is the third thread's. So it never keeps the watchdog from seeing that the peer is gone, nor
+ * the second one from mapping what that peer waits for. None puts work on a stream of the application. */
 #include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/log.h"
@@ -148,26 +145,18 @@ void slr_threads_stop(void)
 
 static void start(void)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    /* A new thread inherits the mask: the application's signals go to the application's threads. */
-    pthread_sigmask(SIG_BLOCK, &all, &old);
     for (unsigned i = 0; i < LOOPS; i++) {
         pthread_t t;
-        int r = pthread_create(&t, NULL, run, &loops[i]);
-        if (r != 0) {
+        const int r = slr_thread_start(&t, loops[i].name, run, &loops[i]);
+        if (r == 0)
+            pthread_detach(t);
+        else
             slr_log(SLR_LOG_ERROR, "no_watchdog", "errno=%d msg=%s", r,
                     "dead peers will not be noticed, or memory not be given back");
-            continue;
-        }
-        pthread_setname_np(t, loops[i].name);
-        pthread_detach(t);
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* What slipring holds goes before an allocation of the program fails; not for one of its own
- * (cache/staging.h). */
+/* What slipring holds goes before an allocation of the program fails; not for one of its own (cache/staging.h). */
 static bool short_of_memory(void)
 {
     if (slr_process_off())

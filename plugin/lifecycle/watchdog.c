@@ -1,49 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watchdog: a thread of each process that has a communicator on the ring (threads.c). It never
- * puts work on a stream, and calls nothing that may wait for the device. What does is the
- * returning thread's.
- *
- * Each tick, for every communicator:
- *
- * - a peer is FAILED: this rank fails too, first of all, so that no rank goes on with data of a
- *   broken call;
- *
- * - a peer is dead or LEFT and this rank waits for it, or it leaves to NCCL what this rank has made
- *   (passed_alone.h): this rank fails;
- *
- * - a peer is dead or LEFT, and a gather that the trials have given to NCCL does not end within a second
- *   (passed/nccl_call.h): this rank fails, and ncclCommAbort ends NCCL's kernel;
- *
- * - no progress for SLIPRING_STALL_WARN: one warning; for SLIPRING_STALL_TIMEOUT: this rank fails;
- *
- * - this rank has failed: the waits of its sending part for every peer that is dead, LEFT or FAILED
- *   itself are released, so that it writes into nobody's memory any more. A wait for a healthy peer
- *   is never released before that peer has failed as well: a released `done` wait lets this rank
- *   overwrite a staging slot that the peer may still be reading;
- *
- * - and the application is informed: its receiving part is released as well. Until then every
- *   stream that waits for the broken gather stays held, as behind an NCCL kernel whose peer is
- *   gone: a stream that completes says that the data is there. Informed means ncclCommAbort,
- *   ncclCommDestroy, ncclCommFinalize, ncclCommRevoke, or a call on the communicator that returned
- *   the error. ncclCommGetAsyncError does not count: frameworks call it on a thread of their own,
- *   while another one waits for the stream. It reports the error all the same (design rule R8);
- *
- * - this rank has failed, the application is not informed, its gathers hold streams, and one of its
- *   threads has been in a GEMM in the communicator's context for SLIPRING_GEMM_TIMEOUT: that call is
- *   made to return CUBLAS_STATUS_EXECUTION_FAILED, which informs (passed/in_call.h). In this order: the
- *   error is set, the call is told, the waits are released. When the call has not come back by then, a
- *   peer is stopped: as in ncclCommAbort all waits are released, for healthy peers too, behind
- *   `broken`;
- *
- * - this rank has failed, the application is not informed, and one of its threads is in NCCL's call in its
- *   turn: that call is made to return the error, which informs, at once. When it has not come back 0.2 s later,
- *   what NCCL has under way is ended (slr_revoke_begin), after 0.6 s all waits are released.
- */
+/* The watchdog: a thread of each process that has a communicator on the ring (threads.c). It never puts work on a
+ * stream, and calls nothing that may wait for the device. What does is the returning thread's. docs/protocol.md, 5,
+ * says what it looks for at each tick, for every communicator, and what it does about that. */
 #include "base/settings.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include "plugin/comm/comm.h"
 #include "base/wait.h"
 #include "base/log.h"
@@ -77,8 +39,7 @@ static void check_peer(struct slr_comm *c, int peer)
     if (slr_comm_peer_failed(c, peer))
         return;
     slr_alone_look(c, peer);
-    /* The memory of a dead process may be gone before this device has read it; one that has left
-     * keeps it. */
+    /* The memory of a dead process may be gone before this device has read it; one that has left keeps it. */
     if (c->shared.peer_dead[peer] && (!served || !slr_ring_has_read(&c->ring, peer)))
         slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");
     else if (!served && has_left)
@@ -150,8 +111,7 @@ static int slowest(const struct slr_comm *c)
     return who;
 }
 
-/* Progress is any change of the number of enqueued pieces or of the words that this rank waits
- * for. */
+/* Progress is any change of the number of enqueued pieces or of the words that this rank waits for. */
 static uint32_t progress(const struct slr_comm *c)
 {
     uint32_t sum = atomic_load(&c->ring.issued);
@@ -228,8 +188,8 @@ static void look_in_call(struct slr_comm *c)
         slr_comm_release(c);
 }
 
-/* The communicator has failed, and its error is set. A thread that is in a call of it that NCCL has is told by that. The
- * call may wait for the context, which goes on then, or for the peer: then NCCL has to let go of it. */
+/* The communicator has failed, and its error is set. A thread that is in a call of it that NCCL has is told by that.
+ * The call may wait for the context, which goes on then, or for the peer: then NCCL has to let go of it. */
 static void look_in_turn(struct slr_comm *c)
 {
     uint64_t since;
@@ -281,12 +241,8 @@ void slr_watchdog_look(struct slr_comm *c)
 /* ---- revoking ----
  *
  * NCCL's operations of a communicator that has failed are ended, so that a call of NCCL in its turn comes back
- * (passed/nccl_call.h). NCCL waits in it for a peer that is gone, on the host, until it is aborted. ncclCommAbort would
- * free the communicator, which the program still has to do; ncclCommRevoke only ends what is under way. An NCCL
- * without it is left alone: there another thread has to abort.
- *
- * A thread of its own calls it, as it waits for NCCL's streams. What ends the communicator for the program comes behind
- * it, or, if it has begun, keeps it from beginning. */
+ * (docs/protocol.md, 5, NCCL's turn). A thread of its own calls ncclCommRevoke, as it waits for NCCL's streams. What ends
+ * the communicator for the program comes behind it, or, if it has begun, keeps it from beginning. */
 
 #define WAIT_MS 1000
 
@@ -302,28 +258,17 @@ static void *revoke_now(void *arg)
     return NULL;
 }
 
-/* The application's signals go to the application's threads. */
-static bool start(struct slr_comm *c)
-{
-    sigset_t all, old;
-    pthread_t t;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    const int r = pthread_create(&t, NULL, revoke_now, c);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r == 0)
-        pthread_detach(t);
-    return r == 0;
-}
-
 void slr_revoke_begin(struct slr_comm *c)
 {
     int none = NONE;
+    pthread_t thread;
     if (!slr_real.ncclCommRevoke || !atomic_compare_exchange_strong(&c->revoked, &none, UNDER_WAY))
         return;
     slr_comm_hold(c);
-    if (start(c))
+    if (slr_thread_start(&thread, "slipring-revoke", revoke_now, c) == 0) {
+        pthread_detach(thread);
         return;
+    }
     atomic_store(&c->revoked, CLOSED);
     slr_comm_put(c);
 }

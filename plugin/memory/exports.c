@@ -12,17 +12,17 @@
 
 void slr_exports_begin(struct slr_comm *c, uint64_t call)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     c->exports->naming = call;
 }
 
 void slr_exports_end(struct slr_comm *c, uint64_t call)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     c->exports->enqueued = call;
     bool wake = c->exports->wake;
     c->exports->wake = false;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     /* The sooner a block is mapped, the fewer gathers of it are staged. */
     if (wake)
         slr_oob_wake_self();
@@ -30,19 +30,19 @@ void slr_exports_end(struct slr_comm *c, uint64_t call)
 
 void slr_exports_launching(struct slr_comm *c, bool launching)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     c->exports->launching += launching ? 1 : -1u;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
 }
 
 void slr_exports_hold(struct slr_comm *c)
 {
-    slr_exports_lock(c);
+    pthread_mutex_lock(&c->exports->lock);
 }
 
 void slr_exports_release(struct slr_comm *c)
 {
-    slr_exports_unlock(c);
+    pthread_mutex_unlock(&c->exports->lock);
 }
 
 bool slr_exports_room(const struct slr_comm *c)
@@ -104,7 +104,7 @@ void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
     int at = -1; /* a free one; -2: it is known already */
     if (!slr_get(SLR_S_ZERO_COPY) || !slr_get(SLR_S_ALLOC) || slr_reach_past())
         return;
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     for (int i = 0; i < SLR_EXPORTS_UNKNOWN && at != -2; i++) {
         if (!exports->unknown[i].p)
             at = i;
@@ -115,7 +115,7 @@ void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
         exports->unknown[at].p = p;
         exports->unknown[at].bytes = bytes;
     }
-    slr_exports_unlock(c);
+    slr_exports_release(c);
 }
 
 /* Whether the block is exported and the peer has it mapped; else notes it. Under the lock: a
@@ -143,40 +143,41 @@ struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_
                                                    : (struct slr_remote_place){0};
 }
 
+static const struct slr_exported_mapped *find_mapped(const struct slr_comm *c, int peer, uint64_t generation, int *i)
+{
+    for (*i = 0; *i < SLR_EXPORTS && !c->exports->closed; ++*i)
+        if (c->exports->mapped[peer][*i].generation == generation)
+            return &c->exports->mapped[peer][*i];
+    return NULL;
+}
+
+/* The peer names only what this rank has acknowledged, and it closes a mapping only after the last call that named it:
+ * so there is one. */
 CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place, enum slr_memory *kind)
 {
-    /* The peer names only what this rank has acknowledged, and it closes a mapping only after the
-     * last call that named it: so there is one. */
-    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
-        const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
-        if (m->generation != place.generation)
-            continue;
+    int i;
+    const struct slr_exported_mapped *m = find_mapped(c, peer, place.generation, &i);
+    if (m)
         *kind = m->kind;
-        return m->base + place.offset;
-    }
-    return 0;
+    return m ? m->base + place.offset : 0;
 }
 
 CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes,
                                   enum slr_memory *kind)
 {
-    for (int i = 0; i < SLR_EXPORTS && !c->exports->closed; i++) {
-        const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
-        if (m->generation != place.generation)
-            continue;
-        uint64_t size = slr_exports_get(c, peer, i)->export.size;
-        *kind = m->kind;
-        /* One that is being closed waits for earlier pieces only. */
-        if (!m->closing && place.offset <= size && bytes <= size - place.offset)
-            return m->base + place.offset;
-    }
-    return 0;
+    int i;
+    const struct slr_exported_mapped *m = find_mapped(c, peer, place.generation, &i);
+    if (!m || m->closing) /* one that is being closed waits for earlier pieces only */
+        return 0;
+    const uint64_t size = slr_exports_get(c, peer, i)->export.size;
+    *kind = m->kind;
+    return place.offset <= size && bytes <= size - place.offset ? m->base + place.offset : 0;
 }
 
 bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, struct slr_export *export)
 {
     *generation = 0;
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     for (int i = 0; i < SLR_EXPORTS && !c->exports->closed && !*generation; i++) {
         const struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
         if (!m->generation || m->closing || m->kind != SLR_MEMORY_VIRTUAL)
@@ -185,7 +186,7 @@ bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, st
         *export = slr_exports_get(c, peer, i)->export;
     }
     c->exports->plain_only[peer] |= *generation == 0;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     return *generation != 0;
 }
 
@@ -196,8 +197,7 @@ void slr_exports_revoke(struct slr_comm *c, int i)
     if (atomic_load(&e->state) != SLR_EXPORTED_OPEN)
         return;
     c->exports->own[i].revoked_ms = slr_now_ms();
-    /* First the call, then the state: a peer that sees REVOKED reads the number that belongs to
-     * it. */
+    /* First the call, then the state: a peer that sees REVOKED reads the number that belongs to it. */
     atomic_store(&e->last_call, c->exports->own[i].use.last);
     atomic_store(&e->state, SLR_EXPORTED_REVOKED);
 }
@@ -206,7 +206,7 @@ void slr_exports_revoke(struct slr_comm *c, int i)
 
 bool slr_exports_register(struct slr_comm *c, uint64_t generation)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     struct slr_exported_registered *h = slr_exports_registered(c, generation);
     for (int i = 0; i < SLR_EXPORTS && !h; i++)
         if (!c->exports->registered[i].count)
@@ -215,18 +215,18 @@ bool slr_exports_register(struct slr_comm *c, uint64_t generation)
         h->generation = generation;
         h->refused = false;
     }
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     return h != NULL;
 }
 
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     struct slr_exported_registered *h = slr_exports_registered(c, generation);
     int i = slr_exports_own(c, generation);
     if (h && --h->count == 0 && revoke && i >= 0)
         slr_exports_revoke(c, i);
-    slr_exports_unlock(c);
+    slr_exports_release(c);
 }
 
 /* A peer that need not be waited for. What it has said of an earlier block at that place does not count. */
@@ -241,7 +241,7 @@ bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
     bool settled = true;
     if (atomic_load(&c->error) != ncclSuccess || slr_reach_past()) /* nothing will be mapped any more */
         return true;
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     const struct slr_exported_registered *h = slr_exports_registered(c, generation);
     int i = slr_exports_own(c, generation);
     if (h && !h->refused) {
@@ -250,22 +250,22 @@ bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
             settled = r == c->rank || atomic_load(slr_exports_ack(c, c->rank, r, i)) == generation ||
                       will_not_map(c, i, r, generation);
     }
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     return settled;
 }
 
 bool slr_exports_gone(struct slr_comm *c, uint64_t generation)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     bool gone = slr_exports_own(c, generation) < 0 || slr_exports_registered(c, generation);
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     return gone;
 }
 
 void slr_exports_suggest(struct slr_comm *c, uint64_t generation)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     if (slr_exports_own(c, generation) < 0)
         slr_exports_note(c->exports, generation, (struct slr_exported_use){.last = c->exports->naming}, false);
-    slr_exports_unlock(c);
+    slr_exports_release(c);
 }

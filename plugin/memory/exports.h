@@ -9,20 +9,15 @@
  * Only a block that a peer has acknowledged is named to that peer in a transfer descriptor
  * (transfer.h). No gather waits for any of this; until then shards are staged.
  *
- * Who works. The house-keeping thread exports, and maps what peers export; that waits for no work of
- * the device, as launches of graphs wait for it (record/replay.h). What may wait, closing mappings and
- * unpinning blocks, is the returning thread's. An entry of `mapped` is the first one's while it is
- * empty, and the second one's when it is not.
+ * Who works. The house-keeping thread exports, and maps what peers export; that waits for no work of the device, as
+ * launches of graphs wait for it (record/replay.h). What may wait, closing mappings and unpinning blocks, is the
+ * returning thread's. An entry of `mapped` is the first one's while it is empty, and the second one's when it is not.
  *
- * Who writes: the export its owner; the ack its peer. The block is unpinned before the export is
- * EMPTY again, and only then may it go back to the driver. A mapping is shared between the
- * communicators of a process (cache/handles.h): it is closed before the last of them takes its
- * acknowledgement back.
+ * Who writes: the export its owner; the ack its peer. The block is unpinned before the export is EMPTY again, and only
+ * then may it go back to the driver. A mapping is shared between the communicators of a process (cache/handles.h): it
+ * is closed before the last of them takes its acknowledgement back.
  *
- * Failure. A communicator that has failed names and looks up nothing any more. When its sending
- * part is idle it says so in its post (`drained`): from then on it writes into no peer's memory.
- * When all of its streams are, which may have to wait for the application (lifecycle/watchdog.c), it
- * closes what it has mapped. */
+ * When a communicator has failed: docs/protocol.md, 5. */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_H
 #define SLR_PLUGIN_MEMORY_EXPORTS_H
 
@@ -36,8 +31,7 @@
 struct slr_comm;
 struct slr_place;
 
-/* When a block was used: the last call, and how many calls usually lie between two (0: used in one
- * call only). */
+/* When a block was used: the last call, and how many calls usually lie between two (0: used in one call only). */
 struct slr_exported_use {
     uint64_t last, gap;
 };
@@ -105,14 +99,12 @@ void slr_exports_launching(struct slr_comm *c, bool launching);
 struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes,
                                            int peer, uint64_t call);
 
-/* The address on this rank's device of a place that `peer` has named, and its kind; 0: this communicator
- * has failed. */
+/* The address on this rank's device of a place that `peer` has named, and its kind; 0: this communicator has failed. */
 CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place, enum slr_memory *kind);
 
-/* The same of a place that the peer has not named for this call, but once was its; 0: it can not be
- * read. The mapping then stays until this rank has completed every piece of its ring
- * (slr_ring_begin has counted those of this call), whatever the owner does with the memory
- * meanwhile. */
+/* The same of a place that the peer has not named for this call, but once was its; 0: it can not be read. The mapping
+ * then stays until this rank has completed every piece of its ring (slr_ring_begin has counted those of this call),
+ * whatever the owner does with the memory meanwhile. */
 CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes,
                                   enum slr_memory *kind);
 
@@ -120,13 +112,12 @@ CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remot
  * the peer that this rank has mapped. False: none, and none will be. */
 bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, struct slr_export *export);
 
-/* A gather's buffer that is in no block: house-keeping looks whether it can be entered
- * (cache/blocks.h). */
+/* A gather's buffer that is in no block: house-keeping looks whether it can be entered (cache/blocks.h). */
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
-/* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be
- * registered several times. False: there are too many. Unregister: after the last time the export is revoked (`revoke`), or
- * stays as any other. */
+/* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be registered several
+ * times. False: there are too many. Unregister: after the last time the export is revoked (`revoke`), or stays as any
+ * other. */
 bool slr_exports_register(struct slr_comm *c, uint64_t generation);
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);
 
@@ -148,10 +139,9 @@ void slr_exports_return_wait(unsigned ms);
 void slr_exports_asked(struct slr_comm *c, int reader, int index, uint64_t generation);
 void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation, int fd);
 
-/* Memory is short: revokes everything that this process exports, but for registered blocks that the
- * application has not unmapped, and waits a moment for the peers to close it. Blocks in use are
- * exported again when the next gather uses them. Whether there was anything to revoke. For
- * slr_block_on_shortage. */
+/* Memory is short: revokes everything that this process exports, but for registered blocks that the application has
+ * not unmapped, and waits a moment for the peers to close it. Blocks in use are exported again when the next gather
+ * uses them. Whether there was anything to revoke. For slr_block_on_shortage. */
 bool slr_exports_give_up(void);
 
 /* The communicator ends: closes all that is mapped. What is exported stays pinned until the peers

@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the exported blocks share: exports.c is called by gathers and registrations,
- * exports_own.c is the owner's side, exports_peer.c the reader's, exports_tick.c the two background
- * threads' rounds. */
+/* What the files of the exported blocks share: exports.c is called by gathers and registrations, exports_own.c is the
+ * owner's side and the two background threads' rounds, exports_peer.c the reader's side. */
 #ifndef SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 #define SLR_PLUGIN_MEMORY_EXPORTS_IMPL_H
 
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
 #include "plugin/memory/exports.h"
-
-static inline void slr_exports_lock(struct slr_comm *c)
-{
-    pthread_mutex_lock(&c->exports->lock);
-}
-
-static inline void slr_exports_unlock(struct slr_comm *c)
-{
-    pthread_mutex_unlock(&c->exports->lock);
-}
 
 static inline struct slr_exported *slr_exports_get(const struct slr_comm *c, int owner, int i)
 {
@@ -34,8 +23,7 @@ static inline bool slr_exports_stands(const struct slr_exported *e, uint64_t gen
     return atomic_load(&e->state) == SLR_EXPORTED_OPEN && atomic_load(&e->generation) == generation;
 }
 
-/* Under the lock: the block's index among this rank's exports, -1: none; its registration, NULL:
- * none. */
+/* Under the lock: the block's index among this rank's exports, -1: none; its registration, NULL: none. */
 int slr_exports_own(const struct slr_comm *c, uint64_t generation);
 struct slr_exported_registered *slr_exports_registered(struct slr_comm *c, uint64_t generation);
 
@@ -54,11 +42,9 @@ void slr_exports_revoke(struct slr_comm *c, int i);
 bool slr_exports_mapping_begin(struct slr_comm *c);
 void slr_exports_mapping_end(struct slr_comm *c);
 
-/* The owner's and the peers' part of a tick, of the house-keeping thread and of the returning thread. The
- * context is current. `tick_peers` answers whether anything of the peers is to be closed. */
-void slr_exports_tick_own(struct slr_comm *c);
+/* The peers' part of a round, of the house-keeping thread and of the returning thread. The context is current. `tick`
+ * answers whether anything of the peers is to be closed. */
 bool slr_exports_tick_peers(struct slr_comm *c);
-void slr_exports_return_own(struct slr_comm *c);
 void slr_exports_return_peers(struct slr_comm *c);
 
 /* Closes everything that is mapped. */

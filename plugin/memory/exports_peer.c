@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exported blocks: the reader's side. Opening is the house-keeping thread's, closing the returning
- * thread's, or that of a communicator's end, when both are done with it. They call the driver, so they
- * hold no lock. */
+/* Exported blocks: the reader's side. Opening is the house-keeping thread's, closing the returning thread's, or that
+ * of a communicator's end, when both are done with it. They call the driver, so they hold no lock. */
 #include "base/wait.h"
 #include "base/counters.h"
 #include "base/status.h"
@@ -10,8 +9,7 @@
 #include "plugin/memory/exports_impl.h"
 #include "plugin/memory/exports.h"
 
-/* A descriptor that has not come for so long is asked for again: the question or the answer found a
- * full socket. */
+/* A descriptor that has not come for so long is asked for again: the question or the answer found a full socket. */
 #define ASK_AGAIN_MS 200
 
 /* A mapping that the driver does not close is tried again so often: once a tick, or at once when
@@ -49,12 +47,12 @@ static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
 static bool mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
     const bool virtual = slr_exports_get(c, peer, i)->export.kind == SLR_EXPORT_DESCRIPTOR;
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     const bool use = !(virtual && c->exports->plain_only[peer]);
     if (use)
         c->exports->mapped[peer][i] = (struct slr_exported_mapped){
             .generation = generation, .base = base, .kind = virtual ? SLR_MEMORY_VIRTUAL : SLR_MEMORY_PLAIN};
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     if (use)
         atomic_fetch_add(&slr_counters.mapped, 1);
     return use;
@@ -66,8 +64,7 @@ static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation,
     struct slr_exported *e = slr_exports_get(c, peer, i);
     _Atomic uint64_t *ack = slr_exports_ack(c, peer, c->rank, i);
     CUdeviceptr base;
-    /* Said before it is looked at again: either this rank sees a revocation, or the owner sees
-     * this. */
+    /* Said before it is looked at again: either this rank sees a revocation, or the owner sees this. */
     atomic_store(ack, generation | SLR_ACK_OPENING);
     if (!slr_exports_stands(e, generation)) {
         atomic_store(ack, 0);
@@ -111,9 +108,9 @@ static bool unmap_export(struct slr_comm *c, int peer, int i)
         m->tries++;
         return false;
     }
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     m->generation = 0;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     /* Last: at this the owner may give the memory back to the driver. */
     atomic_store(slr_exports_ack(c, peer, c->rank, i), 0);
     return true;
@@ -125,7 +122,7 @@ static bool may_close(struct slr_comm *c, int peer, int i)
 {
     struct slr_exported *e = slr_exports_get(c, peer, i);
     struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     const bool revoked = m->generation && atomic_load(&e->state) == SLR_EXPORTED_REVOKED;
     if (revoked && !m->closing && c->exports->enqueued >= atomic_load(&e->last_call)) {
         m->closing = true;
@@ -133,7 +130,7 @@ static bool may_close(struct slr_comm *c, int peer, int i)
     }
     const bool closing = revoked && m->closing && m->tries < CLOSE_TRIES;
     const uint32_t until = m->until;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     return closing && slr_ring_reached(&c->ring, until);
 }
 
@@ -162,9 +159,9 @@ void slr_exports_mapping_end(struct slr_comm *c)
 
 static bool is_mapped(struct slr_comm *c, int peer, int i)
 {
-    slr_exports_lock(c);
+    slr_exports_hold(c);
     const bool mapped = c->exports->mapped[peer][i].generation != 0;
-    slr_exports_unlock(c);
+    slr_exports_release(c);
     return mapped;
 }
 

@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers that the application registers with NCCL (ncclCommRegister, ncclCommWindowRegister,
- * ncclMemAlloc).
+/* Buffers that the application registers with NCCL (ncclCommRegister, ncclCommWindowRegister, ncclMemAlloc).
  *
- * The call always reaches NCCL with its own arguments, and its result and handle are what the
- * application gets. When it has succeeded with a handle, the memory is entered among the blocks if
- * it is not one already (cache/blocks.h), registered with the communicator's exports (exports.h),
- * and the call waits until all peers have mapped it: so the buffer is used with zero copy from the
- * first gather on.
+ * The call always reaches NCCL with its own arguments, and its result and handle are what the application gets.
+ * docs/protocol.md, 3, Zero copy: registration, says what else it does, when, for how long it waits, and why that can
+ * not deadlock.
  *
- * Why the wait can not deadlock: what it waits for is done by the house-keeping threads, its own
- * process's and the peers', which wait for no application thread. So it does not matter whether a
- * peer has come to its registration, or ever will, nor that one thread runs several ranks. It ends
- * at once when a peer that is missing is dead, has failed or left, or can not map the memory; when
- * this communicator fails; and in any case after SLIPRING_REGISTER_TIMEOUT.
- *
- * The end of a registration comes before NCCL's: memory that the application frees itself is
- * revoked, and the call waits likewise until the peers have closed it. A peer closes it when it has
- * enqueued and completed the last call that named it; if it does not come to that in time, the call
- * goes on. Memory of the block cache stays exported as if it had never been registered.
- * ncclCommDestroy and ncclCommAbort end what is still registered.
- *
- * In a group, windows are registered at its end, as NCCL does it.
- */
+ * ncclCommDestroy and ncclCommAbort end what is still registered. In a group, windows are registered at its end, as
+ * NCCL does it. */
 #ifndef SLR_PLUGIN_MEMORY_REGISTRATION_H
 #define SLR_PLUGIN_MEMORY_REGISTRATION_H
 

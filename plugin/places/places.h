@@ -3,20 +3,10 @@
  * the call sites (tools/symmetry); nothing in the library depends on it. docs/memory.md, Symmetry, says what
  * for. This header is the folder's door.
  *
- * A place is what two calls have in common that use the same memory in the same way: operation, shard, in place or
- * not, and for each buffer {ordinal of its allocation, size of the block, offset}; of memory that is in no block its
- * address. Places have numbers, from 0 in the order of their first calls.
- *
- * Bounds, for each communicator:
- *
- *   places          512, and then 32 that lack the buffer that is new, "elsewhere"; and one for the rest
- *   listed calls    1 to 1023, and of each power of two from 1024 to 2^32 the 384 that follow: 9,855. Numbers are equal
- *                   on all ranks, so all list the same calls
- *   the end         its last 384 calls
- *   memory          66 KiB of the heap; with SLIPRING_CALLERS 77 KiB more, and the names (callers/callers.h)
- *   lines           577 `place`, some 260 `places`, 64 `caller_place` for each place, 1 `places_end`
- *
- * A buffer that moves at a call that is not listed makes a place whose first call is not: its line tells that.
+ * docs/memory.md says what a place is, and which calls are listed: 9,855 of a communicator. Places have numbers, from 0 in
+ * the order of their first calls: 512, and then 32 that lack the buffer that is new, "elsewhere"; and one for the rest.
+ * Memory: 66 KiB of the heap; with SLIPRING_CALLERS 77 KiB more, and the names (callers/callers.h). Lines: 577 `place`,
+ * some 260 `places`, 64 `caller_place` for each place, 1 `places_end`.
  *
  *   state of a listed call        0: not made, or not by this rank (a graph's launch makes several at once); else its
  *                                 place + 1

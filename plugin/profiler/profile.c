@@ -11,10 +11,8 @@
  *                  then, and where nothing is hooked, the name is "?".
  *   Call           From NCCL 2.28 (v5) on, an event comes from inside the application's call, on
  *                  its thread, and the operation that NCCL makes of it names that event as its
- *                  parent. Replays of a captured graph carry the captured call's number. Before
- *                  2.28 there is no such event: an operation outside of groups begins inside the
- *                  call. Of one in a group it can not be told which call it belongs to: its call is
- *                  0 and its reason "-". */
+ *                  parent. Before 2.28 an operation outside of groups begins inside the call; of one
+ *                  in a group its call is 0 and its reason "-". */
 #include "base/hash.h"
 #include "base/settings.h"
 #include "plugin/profiler/profile_impl.h"
@@ -32,9 +30,8 @@
 /* The application's call that is with NCCL on this thread; NULL: none. */
 static _Thread_local const struct slr_call *with_nccl __attribute__((tls_model("initial-exec")));
 
-/* A handle of the application's call is what there is to know of it: nothing to keep, nothing to
- * free. Bits 63..16 number of the call, 15..8 reason, 7..2 type, 1..0 kind: 1, beside those of
- * records. */
+/* A handle of the application's call is what there is to know of it: nothing to keep, nothing to free. Bits 63..16
+ * number of the call, 15..8 reason, 7..2 type, 1..0 kind: 1, beside those of records. */
 #define CALL_KIND 1u
 #define TYPE_SHIFT 2
 #define REASON_SHIFT 8
@@ -111,10 +108,12 @@ bool slr_profile_init_take(int nranks, int rank, char comm[9])
 
 /* ---- communicators ---- */
 
-static void report(struct slr_profile_record *r, unsigned seen)
+static void end(struct slr_profile *p)
 {
-    struct slr_profile *p = atomic_load_explicit(&r->owner, memory_order_acquire);
-    slr_profile_count(p, r, seen);
+    pthread_mutex_lock(&slr_profile_lock);
+    slr_oprecord_flush(p);
+    pthread_mutex_unlock(&slr_profile_lock);
+    slr_profile_log_sums(p);
 }
 
 /* Programs often exit without destroying their communicators. */
@@ -123,10 +122,8 @@ static void at_exit(void)
     if (getpid() != owner) /* a fork's child, which would write everything a second time */
         return;
     pthread_mutex_lock(&lock);
-    for (struct slr_profile *p = open_list; p; p = p->next) {
-        slr_oprecord_flush(p, report);
-        slr_profile_log_sums(p);
-    }
+    for (struct slr_profile *p = open_list; p; p = p->next)
+        end(p);
     pthread_mutex_unlock(&lock);
 }
 
@@ -163,10 +160,7 @@ struct slr_profile *slr_profile_open(const struct slr_profile_comm *comm)
     }
     once();
     slr_log_set_rank(comm->rank); /* nothing is hooked, perhaps: nobody else says it */
-    p->nranks = comm->nranks;
-    atomic_store(&p->hash, comm->hash);
-    atomic_store(&p->rank, comm->rank);
-    pthread_mutex_init(&p->lock, NULL);
+    p->who = (struct slr_profile_who){.nranks = comm->nranks, .rank = comm->rank, .hash = comm->hash};
     char name[9];
     if (slr_profile_init_take(comm->nranks, comm->rank, name))
         slr_profile_bind(p, name);
@@ -197,9 +191,7 @@ void slr_profile_close(struct slr_profile *p)
         *at = p->next;
     pthread_mutex_unlock(&lock);
     /* Off the list first, so that an exit on another thread does not write them, too. */
-    slr_oprecord_flush(p, report);
-    slr_profile_log_sums(p);
-    pthread_mutex_destroy(&p->lock);
+    end(p);
     free(p);
 }
 
@@ -238,8 +230,9 @@ static bool per_rank(const char *func)
 static void measure(struct slr_profile_record *r, const struct slr_profile *p, const struct slr_profile_op *op,
                     unsigned called_with)
 {
-    unsigned type = slr_profile_type_id(op->datatype);
-    size_t bytes = 0, all = 0, ranks = op->peer < 0 && p->nranks > 0 && per_rank(op->func) ? (size_t)p->nranks : 1;
+    const unsigned type = op->type;
+    size_t bytes = 0, all = 0,
+           ranks = op->peer < 0 && p->who.nranks > 0 && per_rank(op->func) ? (size_t)p->who.nranks : 1;
     /* 0 says that it is not known, where a wrong size would be summed with others. */
     if (!type || __builtin_mul_overflow(op->count, slr_type_bytes((ncclDataType_t)(type - 1)), &bytes) ||
         __builtin_mul_overflow(bytes, ranks, &all))
@@ -267,30 +260,19 @@ static void belongs(struct slr_profile_record *r, const struct slr_profile_op *o
 }
 
 /* Before v4 only operations tell whose they are. */
-static void identify(struct slr_profile *p, const struct slr_profile_op *op)
+static void identify(struct slr_profile_who *who, const struct slr_profile_op *op)
 {
-    /* All operations tell the same, so it does not matter who comes first. */
-    if (atomic_load_explicit(&p->rank, memory_order_relaxed) < 0)
-        atomic_store_explicit(&p->rank, op->rank, memory_order_relaxed);
-    if (op->hash && !atomic_load_explicit(&p->hash, memory_order_relaxed))
-        atomic_store_explicit(&p->hash, op->hash, memory_order_relaxed);
+    who->rank = who->rank < 0 ? op->rank : who->rank;
+    who->hash = who->hash ? who->hash : op->hash;
 }
 
-void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op)
+static void fill(struct slr_profile *p, struct slr_profile_record *r, const struct slr_profile_op *op)
 {
-    void *handle = NULL;
     unsigned called_with = 0;
-    if (!p)
-        return NULL;
-    struct slr_profile_record *r = slr_oprecord_take(&handle, report);
-    if (!r) {
-        atomic_fetch_add_explicit(&p->lost, 1, memory_order_relaxed);
-        return NULL;
-    }
     /* Without a parent the thread itself tells whose operation it is. */
     if (with_nccl && !is_call(op->parent))
         slr_profile_bind(p, with_nccl->comm->name);
-    identify(p, op);
+    identify(&p->who, op);
     belongs(r, op, &called_with);
     measure(r, p, op, called_with);
     r->seq = op->seq;
@@ -299,32 +281,23 @@ void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op)
     r->algo = (uint8_t)slr_profile_name_id(op->peer < 0 ? op->algo : "-");
     r->proto = (uint8_t)slr_profile_name_id(op->peer < 0 ? op->proto : "-");
     r->channels = (uint8_t)op->channels;
-    /* Complete are operations whose channels have all stopped, as many as were announced. Unknown
-     * is more than ever come: such an operation is reported when its record is needed, or at the
-     * end. */
-    atomic_store_explicit(&r->expect,
-                          (uint16_t)(!op->timed     ? 0
-                                     : op->channels ? op->channels
-                                                    : SLR_EXPECT_UNKNOWN),
-                          memory_order_relaxed);
-    r->begin = slr_now_ns();
-    slr_oprecord_ready(r, p); /* last: a flush on another thread may report it from here on */
+    /* Of unknown number: reported when its record is needed, or at the end. */
+    r->expect = !op->timed ? 0 : op->channels ? op->channels : SLR_EXPECT_UNKNOWN;
+}
+
+void *slr_profile_start(struct slr_profile *p, const struct slr_profile_op *op)
+{
+    void *handle = NULL;
+    if (!p)
+        return NULL;
+    pthread_mutex_lock(&slr_profile_lock);
+    struct slr_profile_record *r = slr_oprecord_take(p, &handle);
+    if (r)
+        fill(p, r, op);
+    else
+        p->lost++;
+    pthread_mutex_unlock(&slr_profile_lock);
     return handle;
-}
-
-void *slr_profile_channel(void *parent, uint64_t gpu_start)
-{
-    return slr_oprecord_channel(parent, gpu_start);
-}
-
-void slr_profile_channel_ended(void *channel, uint64_t gpu_stop)
-{
-    slr_oprecord_channel_ended(channel, gpu_stop);
-}
-
-void slr_profile_stop(void *handle)
-{
-    slr_oprecord_stop(handle, report);
 }
 
 static void leaves(const struct slr_call *call)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's profiler plugin (SLIPRING_PROFILE): what NCCL really ran, in the log.
- * docs/profiling.md has the lines.
+/* NCCL's profiler plugin (SLIPRING_PROFILE): what NCCL really ran, in the log. docs/profiling.md has the lines.
  *
  * NCCL loads the library as a plugin and calls the tables ncclProfiler_v1 ... v6 (profile_abi.c),
  * which turn every version's events into the calls of profile_impl.h.

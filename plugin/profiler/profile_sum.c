@@ -2,22 +2,21 @@
 /* Sums over operations that are alike, and the lines of the log (docs/profiling.md). */
 #include "plugin/profiler/profile_impl.h"
 
-#include <sched.h>
 #include <string.h>
 #include "base/reason.h"
 #include "base/log.h"
 #include "plugin/abi/nccl_common.h"
 #include "plugin/timeline/timeline.h"
 
+pthread_mutex_t slr_profile_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t slr_profile_written = PTHREAD_COND_INITIALIZER;
+
 /* ---- names ---- */
 
 #define NAME_BYTES 24
 
-/* Filled from the front and never emptied, so a reader needs no lock: FREE -> WRITING -> WRITTEN.
- */
-enum { FREE, WRITING, WRITTEN };
+/* Filled from the front and never emptied, so that a line is written without the lock. */
 static struct {
-    _Atomic int state;
     char text[NAME_BYTES]; /* as NCCL writes it */
     const char *shown;
 } names[SLR_PROFILE_NAMES];
@@ -27,9 +26,8 @@ static bool same(unsigned i, const char *name)
     return strncmp(names[i].text, name, NAME_BYTES - 1) == 0;
 }
 
-/* Algorithms and protocols are called as in the tuner's lines and tables: NCCL tells profilers
- * "COLLNET_DIRECT" of what is CollNetDirect elsewhere. The result lives as long as the process:
- * `name` is a text of the table above. */
+/* Algorithms and protocols are called as in the tuner's lines and tables: NCCL tells profilers "COLLNET_DIRECT" of
+ * what is CollNetDirect elsewhere. The result lives as long as the process: `name` is a text of the table above. */
 static const char *as_elsewhere(const char *name)
 {
     char bare[NAME_BYTES];
@@ -41,21 +39,13 @@ static const char *as_elsewhere(const char *name)
     return algo >= 0 ? slr_tune_algo_name(algo) : proto >= 0 ? slr_tune_proto_name(proto) : name;
 }
 
-/* Names never leave: the first free place ends the search. */
 unsigned slr_profile_name_id(const char *name)
 {
     for (unsigned i = 0; name && *name && i < SLR_PROFILE_NAMES; i++) {
-        int state = FREE;
-        if (atomic_compare_exchange_strong(&names[i].state, &state, WRITING)) {
+        if (!names[i].shown) {
             strncpy(names[i].text, name, NAME_BYTES - 1);
             names[i].shown = as_elsewhere(names[i].text);
-            atomic_store_explicit(&names[i].state, WRITTEN, memory_order_release);
-            return i + 1;
         }
-        /* Somebody writes this place now, perhaps the same name: wait for it, which takes moments.
-         */
-        while (atomic_load_explicit(&names[i].state, memory_order_acquire) != WRITTEN)
-            sched_yield();
         if (same(i, name))
             return i + 1;
     }
@@ -86,51 +76,38 @@ unsigned slr_profile_type_id(const char *nccl_name)
 
 /* ---- sums ---- */
 
-/* BINDING: the name is being written, and nobody reads it yet. */
-enum { UNBOUND, BINDING, BOUND };
-
 void slr_profile_bind(struct slr_profile *p, const char *comm)
 {
-    /* The first who knows the name writes it; later ones know the same. */
-    int none = UNBOUND;
-    if (!atomic_compare_exchange_strong(&p->bound, &none, BINDING))
-        return;
-    strncpy(p->name, comm, sizeof p->name - 1);
-    atomic_store_explicit(&p->bound, BOUND, memory_order_release);
+    if (!p->who.name[0])
+        strncpy(p->who.name, comm, sizeof p->who.name - 1);
 }
 
-/* slipring's name of the communicator; "?" until it is known and whole. */
-static const char *comm_name(struct slr_profile *p)
+static const char *comm_name(const struct slr_profile_who *who)
 {
-    return atomic_load_explicit(&p->bound, memory_order_acquire) == BOUND ? p->name : "?";
+    return who->name[0] ? who->name : "?";
 }
 
 /* First start to last stop over the channels. 0: not known, also when not all channels came, and
  * when NCCL's ring of time stamps was overwritten before its proxy thread came to read them (64
  * operations behind), which shows as an end before the beginning. */
-static uint64_t kernel_ns(const struct slr_profile_record *r, unsigned seen)
+static uint64_t kernel_ns(const struct slr_profile_record *r)
 {
-    unsigned expect = atomic_load_explicit(&r->expect, memory_order_relaxed);
-    if (expect != SLR_EXPECT_UNKNOWN && seen < expect)
-        return 0;
-    uint64_t first = atomic_load_explicit(&r->first, memory_order_relaxed);
-    uint64_t last = atomic_load_explicit(&r->last, memory_order_relaxed);
-    return last > first ? last - first : 0;
+    const bool all = r->expect == SLR_EXPECT_UNKNOWN || r->seen >= r->expect;
+    return all && r->last > r->first ? r->last - r->first : 0;
 }
 
 /* As announced; else as many as have come. */
-static unsigned channels(const struct slr_profile_record *r, unsigned seen)
+static unsigned channels(const struct slr_profile_record *r)
 {
-    return r->channels ? r->channels : seen;
+    return r->channels ? r->channels : r->seen;
 }
 
-/* All that a sum's line tells but the bytes, in one word: comparing is cheap, as it is done for
- * each operation. Bits from 0 function, 8 algorithm, 16 protocol, 24 type, 32 reason, 40 channels,
- * 56 whether it is a send or receive. */
-static uint64_t key_of(const struct slr_profile_record *r, unsigned seen)
+/* All that a sum's line tells but the bytes, in one word: comparing is cheap, as it is done for each operation. Bits
+ * from 0 function, 8 algorithm, 16 protocol, 24 type, 32 reason, 40 channels, 56 whether it is a send or receive. */
+static uint64_t key_of(const struct slr_profile_record *r)
 {
     return (uint64_t)r->func | (uint64_t)r->algo << 8 | (uint64_t)r->proto << 16 | (uint64_t)r->dtype << 24 |
-           (uint64_t)r->reason << 32 | (uint64_t)(channels(r, seen) & 0xffff) << 40 | (uint64_t)(r->peer >= 0) << 56;
+           (uint64_t)r->reason << 32 | (uint64_t)(channels(r) & 0xffff) << 40 | (uint64_t)(r->peer >= 0) << 56;
 }
 
 static struct slr_profile_sum *sum_of(struct slr_profile *p, uint64_t key, uint64_t bytes)
@@ -171,44 +148,53 @@ static const char *type_of(unsigned dtype)
     return dtype ? slr_type_name((ncclDataType_t)(dtype - 1)) : "?";
 }
 
-static void log_one(struct slr_profile *p, const struct slr_profile_record *r, unsigned seen)
+static void log_one(const struct slr_profile_who *who, const struct slr_profile_record *r)
 {
     slr_log_asked("nccl",
                   "comm=%s comm_hash=%llx crank=%d nranks=%d func=%s seq=%llu call=%llu reason=%s count=%llu "
                   "dtype=%s bytes=%llu "
                   "peer=%d algo=%s proto=%s channels=%u begin=%llu end=%llu kernel_ns=%llu",
-                  comm_name(p), (unsigned long long)p->hash, p->rank, p->nranks, name_of(r->func),
+                  comm_name(who), (unsigned long long)who->hash, who->rank, who->nranks, name_of(r->func),
                   (unsigned long long)r->seq, (unsigned long long)r->call, reason_of(r->reason),
                   (unsigned long long)r->count, type_of(r->dtype), (unsigned long long)r->bytes, r->peer,
-                  name_of(r->algo), name_of(r->proto), channels(r, seen), (unsigned long long)r->begin,
-                  (unsigned long long)atomic_load_explicit(&r->end, memory_order_relaxed),
-                  (unsigned long long)kernel_ns(r, seen));
+                  name_of(r->algo), name_of(r->proto), channels(r), (unsigned long long)r->begin,
+                  (unsigned long long)r->end, (unsigned long long)kernel_ns(r));
 }
 
-/* SLIPRING_TRACE=N: every N-th call; a passed all-gather by slipring's number of it, others by
- * NCCL's. */
+/* SLIPRING_TRACE=N: every N-th call; a passed all-gather by slipring's number of it, others by NCCL's. */
 static bool selected(const struct slr_profile_record *r)
 {
     return slr_timeline_turn(r->call ? r->call : r->seq + 1);
 }
 
-void slr_profile_count(struct slr_profile *p, struct slr_profile_record *r, unsigned seen)
+/* The log writes to a file: not under the lock. */
+static void write_one(const struct slr_profile_record *r)
 {
-    if (selected(r)) /* outside of the lock, as the log writes to a file */
-        log_one(p, r, seen);
-    pthread_mutex_lock(&p->lock);
-    add(p, key_of(r, seen), r->bytes, kernel_ns(r, seen));
-    pthread_mutex_unlock(&p->lock);
+    const struct slr_profile_record was = *r;
+    const struct slr_profile_who who = r->owner->who;
+    r->owner->writing++;
+    pthread_mutex_unlock(&slr_profile_lock);
+    log_one(&who, &was);
+    pthread_mutex_lock(&slr_profile_lock);
+    r->owner->writing--;
+    pthread_cond_broadcast(&slr_profile_written);
 }
 
-static void log_sum(struct slr_profile *p, const struct slr_profile_sum *s)
+void slr_profile_count(const struct slr_profile_record *r)
+{
+    if (selected(r))
+        write_one(r);
+    add(r->owner, key_of(r), r->bytes, kernel_ns(r));
+}
+
+static void log_sum(const struct slr_profile_who *who, const struct slr_profile_sum *s)
 {
     uint64_t k = s->key;
     slr_log_asked("nccl_sum",
                   "comm=%s comm_hash=%llx crank=%d nranks=%d func=%s bytes=%llu dtype=%s reason=%s algo=%s proto=%s "
                   "channels=%u "
                   "calls=%llu timed=%llu min_ns=%llu mean_ns=%llu max_ns=%llu",
-                  comm_name(p), (unsigned long long)p->hash, p->rank, p->nranks, name_of(k & 0xff),
+                  comm_name(who), (unsigned long long)who->hash, who->rank, who->nranks, name_of(k & 0xff),
                   (unsigned long long)s->bytes, type_of(k >> 24 & 0xff), reason_of(k >> 32 & 0xff),
                   name_of(k >> 8 & 0xff), name_of(k >> 16 & 0xff), (unsigned)(k >> 40 & 0xffff),
                   (unsigned long long)s->calls, (unsigned long long)s->timed,
@@ -216,19 +202,30 @@ static void log_sum(struct slr_profile *p, const struct slr_profile_sum *s)
                   (unsigned long long)(s->timed ? s->total_ns / s->timed : 0), (unsigned long long)s->max_ns);
 }
 
+/* False: it is none. */
+static bool sum_at(const struct slr_profile *p, unsigned i, struct slr_profile_sum *s)
+{
+    pthread_mutex_lock(&slr_profile_lock);
+    *s = p->sums[i];
+    const bool any = i < p->count;
+    pthread_mutex_unlock(&slr_profile_lock);
+    return any;
+}
+
 void slr_profile_log_sums(struct slr_profile *p)
 {
-    pthread_mutex_lock(&p->lock);
-    for (unsigned i = 0; i < p->count; i++)
-        log_sum(p, &p->sums[i]);
-    uint64_t lost = atomic_load(&p->lost);
-    if (lost || p->unsummed)
-        slr_log_asked("nccl_lost", "comm=%s comm_hash=%llx crank=%d lost=%llu unsummed=%llu msg=%s", comm_name(p),
-                      (unsigned long long)p->hash, p->rank, (unsigned long long)lost, (unsigned long long)p->unsummed,
-                      "operations of NCCL that are in no sum: too many in flight, or too many different ones");
-    /* Once: an exit may come before, or while, NCCL closes the communicator. */
+    struct slr_profile_sum s;
+    for (unsigned i = 0; i < SLR_PROFILE_SUMS && sum_at(p, i, &s); i++)
+        log_sum(&p->who, &s);
+    pthread_mutex_lock(&slr_profile_lock);
+    const uint64_t lost = p->lost, unsummed = p->unsummed;
+    /* Once: an exit may come before NCCL closes the communicator. */
     p->count = 0;
-    p->unsummed = 0;
-    atomic_store(&p->lost, 0);
-    pthread_mutex_unlock(&p->lock);
+    p->lost = p->unsummed = 0;
+    pthread_mutex_unlock(&slr_profile_lock);
+    if (lost || unsummed)
+        slr_log_asked("nccl_lost", "comm=%s comm_hash=%llx crank=%d lost=%llu unsummed=%llu msg=%s", comm_name(&p->who),
+                      (unsigned long long)p->who.hash, p->who.rank, (unsigned long long)lost,
+                      (unsigned long long)unsummed,
+                      "operations of NCCL that are in no sum: too many in flight, or too many different ones");
 }

@@ -147,7 +147,7 @@ static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, 
 static enum slr_status enter(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
                              bool first)
 {
-    slr_timeline_capture(recorder, call, &g->plan, &g->stamps);
+    slr_timeline_capture(recorder, call, &g->plan, NULL, &g->stamps);
     /* Nothing of the capture before is waited for. */
     return slr_ring_entry(&recorder->ring, call->stream, first);
 }

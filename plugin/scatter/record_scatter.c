@@ -37,7 +37,7 @@ static enum slr_status run(struct slr_comm *recorder, const struct slr_call *cal
     struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
     struct slr_scatter s;
     slr_scatter_describe(call, p, plain, &s);
-    slr_timeline_capture_scatter(recorder, call, &g->plan, p ? p->timing : NULL, &g->stamps);
+    slr_timeline_capture(recorder, call, &g->plan, p ? p->timing : NULL, &g->stamps);
     if (p)
         p->timing = NULL;
     const enum slr_status status = go(&recorder->ring, call, p, g->grouped, first, &s);

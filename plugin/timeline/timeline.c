@@ -28,8 +28,7 @@ bool slr_timeline_turn(uint64_t number)
     return every && (number - 1) % every == 0;
 }
 
-/* The reader may be in a CUDA call that does not return: an exit waits for it no longer than this.
- */
+/* The reader may be in a CUDA call that does not return: an exit waits for it no longer than this. */
 static bool lock_for_exit(pthread_mutex_t *mutex)
 {
     struct timespec end;
@@ -75,8 +74,7 @@ static bool available(void)
     static struct slr_once once;
     static bool yes;
     if (slr_once_begin(&once)) {
-        /* Without the exit handler nobody would keep the reader from calling CUDA when CUDA has
-         * ended. */
+        /* Without the exit handler nobody would keep the reader from calling CUDA when CUDA has ended. */
         yes = slr_real.cuEventQuery && slr_real.cuEventElapsedTime && atexit(at_exit) == 0;
         if (!yes)
             slr_log(SLR_LOG_WARN, "trace_off", "msg=%s",

@@ -19,9 +19,7 @@
  * Whatever goes wrong with an event costs the sample and nothing else. The records of a
  * communicator that has failed are dropped: what released waits let through says nothing.
  *
- * How long an application's stream stands still for a gather is measured around the wait that joins
- * it. One wait does not count: that of the origin of a gather that has followers (pending.h),
- * because the program computes on those.
+ * The wait that joins the origin of a gather that has followers (pending.h) is not measured: the program computes on those.
  *
  * A gather that is captured into a graph has a record, too, which is shared by the graphs that hold
  * the gather, and has no times: what a replay's record is made from (kernels/timing.h).
@@ -78,10 +76,9 @@ extern const struct slr_watcher slr_timeline_watcher;
 /* Nothing of the gather is pending any more. */
 void slr_timeline_close(struct slr_comm *c);
 
-/* Around the real call of another operation, `number` of
- * its function. Outside of groups, without locks, and after the stream has been joined: what it
- * still has to wait for is not NCCL's time. NULL: the call is not measured, and the end does
- * nothing. `func` lives for ever. `bytes`: what was moved. */
+/* Around the real call of another operation, `number` of its function. Outside of groups, without locks, and after the
+ * stream has been joined: what it still has to wait for is not NCCL's time. NULL: the call is not measured, and the
+ * end does nothing. `func` lives for ever. `bytes`: what was moved. */
 struct slr_timed *slr_timeline_other_begin(struct slr_comm *c, const char *func, uint64_t number, size_t count,
                                            ncclDataType_t type, CUstream stream);
 void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResult_t r, size_t bytes);
@@ -90,28 +87,24 @@ void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResu
  *
  * Under the communicator's lock, the communicator's context current. */
 
-/* A GEMM whose output the next reduce-scatter is expected to send is about to be put on `stream`. NULL:
- * it is not measured; else what its parts go into, valid until the next of these calls, but never
- * read by the caller. */
+/* A GEMM whose output the next reduce-scatter is expected to send is about to be put on `stream`. NULL: it is not
+ * measured; else what its parts go into, valid until the next of these calls, but never read by the caller. */
 struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream);
 
 /* ---- captured calls (record/record.h) ---- */
 
-/* Under the recorder's lock, its context current: the call is about to be recorded. Sets
- * ring.timing, which slr_timeline_close ends, and *nodes. */
+/* Under the recorder's lock, its context current: the call is about to be recorded; the stream has what it comes
+ * behind, and nothing of it. Sets ring.timing, which slr_timeline_close ends, and *nodes. `gemm`: of a reduce-scatter,
+ * what measures the parts that it sends, taken over, or NULL. */
 void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
-                          struct slr_timed_nodes *nodes);
+                          struct slr_timing *gemm, struct slr_timed_nodes *nodes);
 
 /* Of a reduce-scatter (scatter/scatter.h), whose GEMM comes first: in a capture on `stream`, as
  * slr_timeline_expect. What is returned is the caller's, until the call takes it over or it is dropped. */
 struct slr_timing *slr_timeline_capture_expect(struct slr_comm *c, CUstream stream);
 void slr_timeline_capture_drop(struct slr_timing *gemm); /* NULL: nothing */
 
-/* As slr_timeline_capture: the stream has what the call comes behind, and nothing of it. `gemm`: what measures
- * the parts that it sends, taken over, or NULL. And: it has been recorded, with its stream joined, as for
- * slr_timeline_scattered(), or that has failed. */
-void slr_timeline_capture_scatter(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
-                                  struct slr_timing *gemm, struct slr_timed_nodes *nodes);
+/* A reduce-scatter has been recorded, with its stream joined, or that has failed. */
 void slr_timeline_captured_scatter(struct slr_comm *recorder, unsigned parts, bool fused);
 
 /* As slr_recorded_copy(). What can not be copied is not measured. */
@@ -122,14 +115,12 @@ void slr_timed_nodes_update(struct slr_timed_nodes *to, const struct slr_timed_n
                             const struct slr_timed_nodes *own);
 void slr_timed_nodes_free(struct slr_timed_nodes *nodes);
 
-/* Under the communicator's lock, its context current: the call is about to be replayed, by a launch
- * of `exec`. Sets nodes->now when it is to be measured. `stream`: of the launch. `route`: NULL of a
- * reduce-scatter. */
+/* Under the communicator's lock, its context current: the call is about to be replayed, by a launch of `exec`. Sets
+ * nodes->now when it is to be measured. `stream`: of the launch. `route`: NULL of a reduce-scatter. */
 void slr_timeline_replay(struct slr_comm *c, CUgraphExec exec, struct slr_timed_nodes *nodes, uint64_t number,
                          CUstream stream, const struct slr_route *route);
 
-/* Likewise, for each replay that is measured: it has been launched, and ring.tail stands behind it;
- * or it has not. */
+/* Likewise, for each replay that is measured: it has been launched, and ring.tail stands behind it; or it has not. */
 void slr_timeline_replayed(struct slr_comm *c, CUgraphExec exec, struct slr_timed_nodes *nodes, bool launched);
 
 /* For the house-keeping thread: writes what is complete. */

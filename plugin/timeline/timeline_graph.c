@@ -75,15 +75,6 @@ static void open_capture(struct slr_timed_capture *capture, struct slr_comm *rec
     slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
 }
 
-void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
-                          struct slr_timed_nodes *nodes)
-{
-    slr_timeline_close(recorder); /* of a capture that was given up */
-    struct slr_timed_capture *capture = new_capture(recorder->shared.device, SLR_TIMED_RING);
-    if (capture)
-        open_capture(capture, recorder, call, plan, nodes);
-}
-
 struct slr_timing *slr_timeline_capture_expect(struct slr_comm *c, CUstream stream)
 {
     struct slr_timed_capture *capture = new_capture(c->shared.device, SLR_TIMED_SCATTER);
@@ -99,12 +90,13 @@ void slr_timeline_capture_drop(struct slr_timing *gemm)
         slr_timeline_leave((struct slr_timed_capture *)gemm);
 }
 
-void slr_timeline_capture_scatter(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
-                                  struct slr_timing *gemm, struct slr_timed_nodes *nodes)
+void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
+                          struct slr_timing *gemm, struct slr_timed_nodes *nodes)
 {
     slr_timeline_close(recorder); /* of a capture that was given up */
+    const enum slr_timed_kind kind = call->flow->kind->produced ? SLR_TIMED_SCATTER : SLR_TIMED_RING;
     struct slr_timed_capture *capture =
-        gemm ? (struct slr_timed_capture *)gemm : new_capture(recorder->shared.device, SLR_TIMED_SCATTER);
+        gemm ? (struct slr_timed_capture *)gemm : new_capture(recorder->shared.device, kind);
     if (capture)
         open_capture(capture, recorder, call, plan, nodes);
 }

@@ -60,12 +60,10 @@ void slr_timeline_deliveries(struct slr_timed *m, const struct slr_comm *c, cons
 /* One user fewer. */
 void slr_timeline_leave(struct slr_timed_capture *capture);
 
-/* The communicator's, made at its first measured call. NULL: it can not be measured; that has been
- * said. */
+/* The communicator's, made at its first measured call. NULL: it can not be measured; that has been said. */
 struct slr_timeline *slr_timeline_of(struct slr_comm *c);
 
-/* A record for a call, empty; NULL: none is free. When many are taken, the house-keeping thread is
- * woken. */
+/* A record for a call, empty; NULL: none is free. When many are taken, the house-keeping thread is woken. */
 struct slr_timed *slr_timeline_record(struct slr_timeline *timeline, enum slr_timed_kind kind, uint64_t number);
 
 /* The same for a call that is being made: that is counted, and when there is none. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured, as lines of the log (docs/tracing.md). Only the reader is here, one at a time.
- */
+/* What was measured, as lines of the log (docs/tracing.md). Only the reader is here, one at a time. */
 #include "base/counters.h"
 #include "base/log.h"
 #include "base/settings.h"
@@ -45,8 +44,7 @@ void slr_timeline_say_end(const struct slr_comm *c, struct slr_timeline *timelin
         unfinished, llu(timeline->told_error), timeline->clock.rate);
 }
 
-/* The bound of the clock's error, when it is first known and whenever it has become a quarter
- * larger. */
+/* The bound of the clock's error, when it is first known and whenever it has become a quarter larger. */
 static void say_clock(const struct slr_comm *c, struct slr_timeline *timeline, uint64_t error)
 {
     /* So a clock that drifts costs a few lines in a run, and not one for each call. */
@@ -69,8 +67,7 @@ static bool read_times(const struct slr_timeline *timeline, struct reading *r)
 {
     const struct slr_timing *rec = &r->m->timing;
     for (unsigned i = 0; i < rec->stamps; i++) {
-        /* An event knows only its distance to another event; the clock turns that into host time.
-         */
+        /* An event knows only its distance to another event; the clock turns that into host time. */
         uint64_t error = 0;
         if (slr_device_clock_time(&timeline->clock, rec->event[i], &r->at[i], &error) != CUDA_SUCCESS)
             return false;
@@ -79,8 +76,7 @@ static bool read_times(const struct slr_timeline *timeline, struct reading *r)
     return rec->stamps > 0;
 }
 
-/* Whether the gather's own data is on its way in this span: the last of them ends with the last
- * byte. */
+/* Whether the gather's own data is on its way in this span: the last of them ends with the last byte. */
 static bool brings(const struct slr_timed_span *s)
 {
     return s->kind == SLR_SPAN_OWN || s->kind == SLR_SPAN_NCCL || (s->lane == SLR_LANE_PULL && s->peer >= 0);
@@ -216,8 +212,7 @@ static bool read_one(struct slr_comm *c, struct slr_timeline *timeline, const st
     /* Of a broken record an event was not made or not recorded: there is nothing to ask for. */
     CUresult q = m->timing.broken ? CUDA_ERROR_INVALID_VALUE : slr_timing_query(&m->timing);
     bool failed = atomic_load(&c->error) != ncclSuccess;
-    /* A failed communicator's waits were released: its events are not waited for, and not believed.
-     */
+    /* A failed communicator's waits were released: its events are not waited for, and not believed. */
     if (q == CUDA_ERROR_NOT_READY && !failed)
         return false;
     bool known = q == CUDA_SUCCESS && !failed && read_times(timeline, &r);

@@ -118,17 +118,8 @@ void slr_duel_tell(const struct slr_comm *c, unsigned sites, const struct slr_bl
  *
  * How long it takes over the turns of a duel (ways.h).
  *
- * What a call takes is not what the program feels: NCCL's kernels take multiprocessors from the GEMMs beside them, and a
- * call that is slower, but leaves them alone, may make the iteration faster. In a duel all sites that are close go over the
- * ring in one turn and by NCCL in the next, so the time from turn to turn says it all, whatever ran beside.
- *
  * A turn is measured by two events on the streams of the calls: at the first call of it that is measured, and at the first
- * one behind it. Turns have the same number of calls; how alike they are otherwise shows in how the differences between
- * the ring's turn and NCCL's scatter from round to round. What is decided has one chance in ten to be due to that (one
- * side of Student's t), and is more than a five-hundredth, which clocks do not tell; else, and in a single round, nothing
- * is, and each site goes by its own calls. A site of which nothing else is known has further duels. What its rounds have
- * shown in all of them counts then, and has to be certain by one chance in a hundred, as it is looked at several times.
- * One whose own calls' times say the opposite has further ones, too, each by itself.
+ * one behind it. docs/trials.md says why, and when something is certain.
  *
  * Under the communicator's lock, its context current where a stream is given. Whatever goes wrong costs the time. */
 
@@ -141,19 +132,12 @@ void slr_blocks_open(struct slr_blocks *b, const struct slr_turns *turns)
     b->begun = b->ended = 0;
 }
 
-static bool record(CUevent *event, CUstream stream)
-{
-    if (!*event && slr_real.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-        *event = NULL;
-    return *event && slr_real.cuEventRecord(*event, stream) == CUDA_SUCCESS;
-}
-
 void slr_blocks_call(struct slr_blocks *b, uint64_t number, CUstream stream)
 {
     const uint64_t at = number - b->turns.after, block = at / b->turns.run;
-    if (at % b->turns.run == 0 && block > 0 && record(&b->end[block - 1], stream))
+    if (at % b->turns.run == 0 && block > 0 && slr_trial_record(&b->end[block - 1], stream))
         b->ended |= 1u << (block - 1);
-    if (at % b->turns.run == SLR_DUEL_FIRST && record(&b->begin[block], stream))
+    if (at % b->turns.run == SLR_DUEL_FIRST && slr_trial_record(&b->begin[block], stream))
         b->begun |= 1u << block;
 }
 
@@ -180,11 +164,8 @@ void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS])
 void slr_blocks_close(struct slr_blocks *b)
 {
     for (unsigned i = 0; i < SLR_BLOCKS; i++) {
-        if (b->begin[i])
-            slr_real.cuEventDestroy(b->begin[i]);
-        if (b->end[i])
-            slr_real.cuEventDestroy(b->end[i]);
-        b->begin[i] = b->end[i] = NULL;
+        slr_trial_drop(&b->begin[i]);
+        slr_trial_drop(&b->end[i]);
     }
 }
 

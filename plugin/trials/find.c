@@ -1,19 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which site a call belongs to.
- *
- * A program's calls of one size are many: forward, backward, of attention, of the layer behind it. What is best for one
- * need not be for another. What tells them apart has to be the same on all ranks at the call itself, as it decides which
- * way the call goes (R1): nothing of the program's memory, streams or GEMMs is. The sequence of calls is. So a call's
- * *context* is what the SLR_CONTEXT_CALLS calls before it were, operation and size of each, and no rank is told anything.
- *
- *   the first call of a size         makes the size's first site. All of its calls belong there,
- *                                    whatever their context, unless it has a site of its own
- *   a context has come OFTEN times,  the first such is the first site's own; a later one gets a site
- *   and is no rare one               of its own from that call on, while there is room
- *
- * A rare one, of less than a SLR_CONTEXT_SHARE-th of the size's calls, is what stands where a forward pass becomes a
- * backward pass: it would take a hundred iterations to be measured. A site of its own goes by what its size's first site
- * has found until it has found something itself.
+/* Which site a call belongs to: by its context (docs/trials.md), which is the same on all ranks at the call itself, as
+ * it decides which way the call goes (R1): nothing of the program's memory, streams or GEMMs is. The sequence of calls
+ * is.
  *
  * Small gathers are one site a size and in no context: whether they come here changes.
  *
@@ -174,13 +162,8 @@ int slr_trials_find(struct slr_comm *c, const struct slr_call *call, bool small)
 
 /* ---- small gathers ----
  *
- * Of fewer bytes than SLIPRING_MIN_BYTES. Where that is not set by
- * the user, it is only where the search begins: down to an eighth of it the ring is tried, too.
- *
- * Only on a communicator that has made a gather of SLIPRING_MIN_BYTES or more: its ring is connected
- * then, so the search costs no device memory. The first calls of a small site stay with NCCL; the next
- * SLR_SMALL_WARM go over the ring, in which memory is mapped; then its ways are tried. What is in use
- * is NCCL: the ring is taken only for what is clearly better.
+ * Of fewer bytes than SLIPRING_MIN_BYTES, where that is not set by the user (docs/trials.md). Only on a communicator that
+ * has made a larger one: its ring is connected then, so the search costs no device memory.
  *
  * comm->least_bytes is the size from which on calls come to the trials at all, so that others cost
  * what they cost without. It is the same on all ranks at each call: it follows from the calls so far

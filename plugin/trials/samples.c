@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/trials/samples.h"
+#include "plugin/trials/trials_impl.h"
 
 #include <string.h>
 #include "base/wait.h"
@@ -37,8 +37,8 @@ static float of_round(const struct slr_samples *row, int way, uint32_t round, bo
     return row->count[way][round] ? slr_trials_median(ms, row->count[way][round]) : 0;
 }
 
-/* The median of the rounds that have it, and the worst ratio to that of `base` in the same round. False: more than half of
- * the rounds miss one of the two: a GEMM that comes irregularly is not in every way's turn. */
+/* The median of the rounds that have it, and the worst ratio to that of `base` in the same round. False: more than
+ * half of the rounds miss one of the two: a GEMM that comes irregularly is not in every way's turn. */
 static bool measured_in(const struct slr_samples *row, int way, uint32_t rounds, int base, float *ms, float *worst)
 {
     float all[SLR_TRIAL_ROUNDS];
@@ -122,7 +122,7 @@ struct slr_trial_row slr_samples_post(struct slr_samples *row, uint32_t rounds, 
 /* Of an event's time, ms. */
 #define RESOLUTION 0.0005f
 
-static bool record(CUevent *event, CUstream stream)
+bool slr_trial_record(CUevent *event, CUstream stream)
 {
     if (!*event && slr_real.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
         *event = NULL;
@@ -139,7 +139,7 @@ struct slr_clock *slr_clock_begin(struct slr_clock *clocks, CUstream stream)
         clock->gemm = 0;
         clock->open = true;
         clock->from = slr_now_ns();
-        if (!record(&clock->begin, stream))
+        if (!slr_trial_record(&clock->begin, stream))
             return NULL;
         clock->state = SLR_CLOCK_RUNS;
         return clock;
@@ -149,12 +149,12 @@ struct slr_clock *slr_clock_begin(struct slr_clock *clocks, CUstream stream)
 
 void slr_clock_gathered(struct slr_clock *clock, CUstream stream)
 {
-    clock->ended = record(&clock->gathered, stream);
+    clock->ended = slr_trial_record(&clock->gathered, stream);
 }
 
 void slr_clock_consumed(struct slr_clock *clock, CUstream stream)
 {
-    clock->eaten = record(&clock->consumed, stream);
+    clock->eaten = slr_trial_record(&clock->consumed, stream);
 }
 
 bool slr_clock_stop(struct slr_clock *clock)
@@ -175,8 +175,8 @@ void slr_clock_next(struct slr_clock *clock, CUstream stream)
     clock->open = false;
 }
 
-/* Open, its site has not been called again: so it is for good if it was the last time, and each call of the communicator
- * would look at it. */
+/* Open, its site has not been called again: so it is for good if it was the last time, and each call of the
+ * communicator would look at it. */
 static bool is_waited_for(const struct slr_clock *clock, uint64_t now)
 {
     return clock->open && now - clock->call < SLR_CLOCK_PATIENCE;
@@ -209,7 +209,7 @@ struct slr_clock *slr_clock_read(struct slr_clock *clocks, uint64_t now, float *
     return clock;
 }
 
-static void destroy(CUevent *event)
+void slr_trial_drop(CUevent *event)
 {
     if (*event)
         slr_real.cuEventDestroy(*event);
@@ -219,9 +219,9 @@ static void destroy(CUevent *event)
 void slr_clocks_close(struct slr_clock *clocks)
 {
     for (int i = 0; i < SLR_CLOCKS; i++) {
-        destroy(&clocks[i].begin);
-        destroy(&clocks[i].gathered);
-        destroy(&clocks[i].consumed);
+        slr_trial_drop(&clocks[i].begin);
+        slr_trial_drop(&clocks[i].gathered);
+        slr_trial_drop(&clocks[i].consumed);
     }
 }
 

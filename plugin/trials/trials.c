@@ -147,15 +147,24 @@ static void remember(struct slr_trials *t, const struct slr_call *call)
     t->group = group;
 }
 
+/* Which way the calls of a site go that are not tried: by what has been chosen, or by a rule; -1: neither. */
+static int found_of(const struct slr_trials *t, int site)
+{
+    const uint32_t by = site < 0 ? 0 : slr_trials_goes_by(t, &t->in_force, (uint32_t)site);
+    const struct slr_trial_known *known = t->site[by].known;
+    if (site < 0 || (!t->in_force.chosen[by] && !known))
+        return -1;
+    const int way = t->in_force.chosen[by] ? t->in_force.site_way[by] : known->way;
+    return way == SLR_WAY_NCCL ? SLR_WAY_NCCL : SLR_WAY_RING;
+}
+
 static enum slr_reason way_now(const struct slr_trials *t, const struct slr_collective *kind, bool small)
 {
     if (t->now.trying)
         return t->now.way == SLR_WAY_NCCL ? SLR_R_TRIAL : SLR_R_RING;
-    const uint32_t by = t->now.site < 0 ? 0 : slr_trials_goes_by(t, &t->in_force, (uint32_t)t->now.site);
-    if (t->now.site >= 0 && t->in_force.chosen[by])
-        return t->in_force.site_way[by] == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
-    if (t->now.site >= 0 && t->site[by].known)
-        return t->site[by].known->way == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
+    const int found = found_of(t, t->now.site);
+    if (found >= 0)
+        return found == SLR_WAY_NCCL ? SLR_R_MEASURED : SLR_R_RING;
     if (kind->untried != SLR_R_RING)
         return kind->untried;
     return small && !t->warming ? SLR_R_TOO_SMALL : SLR_R_RING;
@@ -216,22 +225,13 @@ bool slr_trials_tries_whole(const struct slr_comm *c)
     return turn && turn->trying && !turn->duel && turn->way == SLR_WAY_WHOLE && !slr_get(SLR_S_PARTS);
 }
 
-/* A reduce-scatter's site, when nothing is tried. */
-static bool is_for_ring(const struct slr_trials *t, int site)
-{
-    const uint32_t by = site < 0 ? 0 : slr_trials_goes_by(t, &t->in_force, (uint32_t)site);
-    const struct slr_trial_known *known = t->site[by].known;
-    return site >= 0 &&
-           (t->in_force.chosen[by] ? t->in_force.site_way[by] != SLR_WAY_NCCL : known && known->way != SLR_WAY_NCCL);
-}
-
-/* And of the GEMM before it. */
+/* Of a reduce-scatter's site, and of the GEMM before it, when nothing is tried. */
 static int settled_way(const struct slr_trials *t, uint32_t site, const struct slr_consumer *what)
 {
     const struct slr_trial_known *known = slr_known_consumer(t, site, what);
     if (known)
         return known->way;
-    return is_for_ring(t, (int)site)
+    return found_of(t, (int)site) == SLR_WAY_RING
                ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), slr_trials_goes_by(t, &t->in_force, site))
                : SLR_WAY_NCCL;
 }
@@ -240,9 +240,9 @@ static int settled_way(const struct slr_trials *t, uint32_t site, const struct s
 static bool wishes_ring(const struct slr_trials *t, size_t shard, size_t bytes, const struct slr_collective *kind)
 {
     const int site = slr_trials_first_of(t, shard, kind);
-    const struct slr_trial_known *known = site >= 0 ? t->site[site].known : slr_known_site(t, bytes, kind, 0);
-    if (site >= 0 && t->in_force.chosen[site])
-        return t->in_force.site_way[site] != SLR_WAY_NCCL;
+    if (site >= 0)
+        return found_of(t, site) >= 0 ? found_of(t, site) == SLR_WAY_RING : kind->untried == SLR_R_RING;
+    const struct slr_trial_known *known = slr_known_site(t, bytes, kind, 0);
     return known ? known->way != SLR_WAY_NCCL : kind->untried == SLR_R_RING;
 }
 
@@ -261,7 +261,7 @@ uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const 
 {
     const struct slr_trials *t = c->trials;
     const int site = t ? slr_trials_first_of(t, shard, &slr_collectives[SLR_REDUCE_SCATTER]) : -1;
-    if (!t || !is_for_ring(t, site))
+    if (!t || found_of(t, site) != SLR_WAY_RING)
         return 0;
     const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
     return slr_way_blocks(settled_way(t, (uint32_t)site, &what));

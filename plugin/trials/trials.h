@@ -4,9 +4,9 @@
  *
  *   first calls      over the ring, by the settings
  *   trials           the number of the call says which way it goes (ways.h); its time is taken with
- *                    events on the program's streams (samples.h): from the gather's place on its
+ *                    events on the program's streams (samples.c): from the gather's place on its
  *                    stream to its end, or to that of the GEMM that consumes it; in a program that
- *                    waits for the host the time from call to call counts (samples.h)
+ *                    waits for the host the time from call to call counts (samples.c)
  *   post             when its last time is known, a rank writes its medians into the control block
  *   choice           when all have, rank 0 chooses, writes the choice, and proposes it
  *                    (comm/agreed_change.h); all go by it from one call on
@@ -15,14 +15,6 @@
  *
  * Calls are those that the ring could have: uniform on all ranks (R1), as they are what the ring
  * numbers. So no rank waits for another, and a rank that never posts leaves all as they are.
- *
- * What is measured never changes a result beyond what a GEMM in parts does (docs/numerics.md), but
- * which parts a GEMM has then depends on times. A program that asks cuBLAS for reproducible results
- * gets no trials, and neither does one with SLIPRING_TRIALS=0 on any rank.
- *
- * A gather in a group with others is not measured: nothing of it runs before the group ends. When rank 0 sees a
- * site's first calls all in such groups, or nothing of them could be measured, the site has a duel without rows: what the
- * program takes (duel.c) decides, or nothing does.
  *
  * Locks: the communicator's (docs/locks.md). */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H
@@ -57,8 +49,8 @@ void slr_trials_open(struct slr_comm *c);
 /* All are ready: what rank 0 has told them is there. */
 void slr_trials_ready(struct slr_comm *c);
 
-/* At its end, or the process's: rank 0 logs of each site which way its calls go, and have gone since that was chosen. Under
- * the communicator's lock. */
+/* At its end, or the process's: rank 0 logs of each site which way its calls go, and have gone since that was chosen.
+ * Under the communicator's lock. */
 void slr_trials_tell(const struct slr_comm *c);
 
 /* The communicator's context is current, or has gone (then `gone`, and its events with it). */
@@ -69,15 +61,15 @@ void slr_trials_close(struct slr_comm *c, bool gone);
 enum slr_reason slr_trials_call(struct slr_call *call);
 
 /* Whether captured calls of that size go to the ring, which are not tried: gathers unless they have been found to be
- * faster with NCCL; reduce-scatters, with SLIPRING_REDUCE_SCATTER=auto, only when they have been found to be slower. Found
- * by the rank that captured the first one (ways.h). Without locks. */
+ * faster with NCCL; reduce-scatters, with SLIPRING_REDUCE_SCATTER=auto, only when they have been found to be slower.
+ * Found by the rank that captured the first one (ways.h). Without locks. */
 bool slr_trials_captured(struct slr_comm *c, size_t shard, const struct slr_collective *kind);
 
 /* Takes the times of calls that are measured. */
 extern const struct slr_watcher slr_trials_watcher;
 
-/* Of the latest gather that the ring has: what the calls up to it were, 0 without trials; and whether a GEMM behind it is to
- * run whole in its turn. Under the communicator's lock. */
+/* Of the latest gather that the ring has: what the calls up to it were, 0 without trials; and whether a GEMM behind it
+ * is to run whole in its turn. Under the communicator's lock. */
 uint64_t slr_trials_context(const struct slr_comm *c);
 bool slr_trials_tries_whole(const struct slr_comm *c);
 
@@ -85,18 +77,17 @@ bool slr_trials_tries_whole(const struct slr_comm *c);
  * its B; 1: it stays whole; 0: by the pace. Under the communicator's lock. */
 uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a);
 
-/* Of a GEMM, described, that is about to be put on `stream`, and whose output a reduce-scatter of that shard
- * is expected to send: into how many blocks each shard is to be cut. 0: it stays whole.
- * SLR_TRIALS_BLOCKS: as many as the caller likes. Under the communicator's lock. The call's time, if it
- * counts, begins here. */
+/* Of a GEMM, described, that is about to be put on `stream`, and whose output a reduce-scatter of that shard is
+ * expected to send: into how many blocks each shard is to be cut. 0: it stays whole. SLR_TRIALS_BLOCKS: as many as the
+ * caller likes. Under the communicator's lock. The call's time, if it counts, begins here. */
 #define SLR_TRIALS_BLOCKS UINT32_MAX
 uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream);
 
 /* The same where nothing is tried (in a capture): by what has been chosen. */
 uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm);
 
-/* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it, or `aside` by that communicator's ring; perhaps it consumes a gather
- * whose time is being taken. To be called while slr_gemm_watch (base/real.h) has trials. Without
+/* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it, or `aside` by that communicator's ring; perhaps
+ * it consumes a gather whose time is being taken. To be called while slr_gemm_watch (base/real.h) has trials. Without
  * locks. */
 void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream, const struct slr_comm *aside);
 

@@ -20,6 +20,7 @@ bool slr_site_next(enum slr_site_state *state, enum slr_site_event event)
 {
     enum { TRYING = 1, POSTED, WAITING, SETTLED, AGAIN, GIVEN_UP }; /* 1 + the state; 0: that can not be */
     static const uint8_t next[SLR_SITE_STATES][SLR_SITE_EVENTS] = {
+        /* BEGIN, POST, DUE, NOT_DUE, CHOOSE, END, GIVE_UP */
         [SLR_SITE_TRYING] = {TRYING, POSTED, 0, 0, 0, SETTLED, GIVEN_UP},
         [SLR_SITE_POSTED] = {TRYING, 0, WAITING, POSTED, SETTLED, 0, GIVEN_UP},
         [SLR_SITE_WAITING] = {TRYING, 0, WAITING, POSTED, 0, 0, GIVEN_UP},
@@ -260,36 +261,36 @@ static bool counts(const struct slr_trial_row *const *rows, const uint32_t *coun
            slr_trials_slowest(rows, count, nranks, row->gemm, site, stage, slowest);
 }
 
-enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
-                                   uint32_t site, int base, struct slr_trial_choice *choice)
+/* All rows of a site that count. In the stage that tries all ways the best one of each goes into *choice. */
+static struct sums add_up(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
+                          enum slr_stage stage, int base, struct slr_trial_choice *choice)
 {
     struct sums sums = {0};
     struct slr_trial_row slowest;
     for (int r = 0; r < nranks; r++)
         for (uint32_t i = 0; i < count[r]; i++)
-            if (counts(rows, count, nranks, r, i, site, SLR_STAGE_WAYS, &slowest)) {
-                const int way = best_over_ring(&slowest, base);
-                put_chosen(choice, &slowest, way);
+            if (counts(rows, count, nranks, r, i, site, stage, &slowest)) {
+                const int way = stage == SLR_STAGE_WAYS ? best_over_ring(&slowest, base) : SLR_WAY_RING;
+                if (stage == SLR_STAGE_WAYS)
+                    put_chosen(choice, &slowest, way);
                 add_row(&sums, &slowest, way);
             }
-    if (sums.nccl <= 0)
-        return SLR_VERDICT_NOTHING;
-    choice->site_way[site] = better(&sums);
-    return far_apart(&sums) ? SLR_VERDICT_CHOSEN : SLR_VERDICT_DUEL;
+    if (sums.nccl > 0)
+        choice->site_way[site] = better(&sums);
+    return sums;
+}
+
+enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
+                                   uint32_t site, int base, struct slr_trial_choice *choice)
+{
+    const struct sums sums = add_up(rows, count, nranks, site, SLR_STAGE_WAYS, base, choice);
+    return sums.nccl <= 0 ? SLR_VERDICT_NOTHING : far_apart(&sums) ? SLR_VERDICT_CHOSEN : SLR_VERDICT_DUEL;
 }
 
 bool slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                       struct slr_trial_choice *choice)
 {
-    struct sums sums = {0};
-    struct slr_trial_row slowest;
-    for (int r = 0; r < nranks; r++)
-        for (uint32_t i = 0; i < count[r]; i++)
-            if (counts(rows, count, nranks, r, i, site, SLR_STAGE_DUEL, &slowest))
-                add_row(&sums, &slowest, SLR_WAY_RING);
-    if (sums.nccl > 0)
-        choice->site_way[site] = better(&sums);
-    return sums.nccl > 0;
+    return add_up(rows, count, nranks, site, SLR_STAGE_DUEL, SLR_WAY_RING, choice).nccl > 0;
 }
 
 /* ---- captures ----

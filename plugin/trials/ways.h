@@ -1,31 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder trials/: how the gathers of a call site are served best, found by trying. This file: the
- * ways that are tried, when, and how the best is chosen from what the ranks have measured. It knows
- * nothing of CUDA. trials.h is the folder's door.
+/* The ways that are tried, when, and how the best is chosen from what the ranks have measured. It knows nothing of CUDA.
+ * docs/trials.md says what sites and rows are, which ways there are, what sparse calls, periods and duels are, and by how
+ * much something has to be better.
  *
- * A *site* is what is equal on all ranks of the calls that belong together: operation, the bytes of a
- * shard, and the calls before (find.c), on one communicator. A *row* is a site and the GEMM that consumes its gathers, or
- * no GEMM: a site has as many rows as GEMMs have been seen behind it.
- *
- *   way            the gather                      a GEMM that consumes it
- *   ring           goes over the ring              in parts by the pace (kernels/gemm_parts.h)
- *   nccl           stays with NCCL                 whole
- *   whole          goes over the ring              whole, behind it
- *   parts, 4 ways  goes over the ring              in 1, 1.5, 2, 3 equal parts a rank
- *
- * A reduce-scatter's site is one of its own. Its row is the GEMM that computes what is sent, and its ways:
- *
- *   ring           goes over the ring              in blocks by their size (produce/produce.c)
- *   nccl           stays with NCCL                 whole; what is in use until the ways have been tried
- *   whole          goes over the ring, behind it   whole
- *   parts, 4 ways  goes over the ring              in 1, 2, 4, 8 blocks a shard
- *
- * The trials of a site have one or two stages. In the first one all ways are tried. From it comes the
- * best way over the ring for each row, and the site's when ring or NCCL is far better. If not, the
- * *duel*: the ring, each row with its way, against NCCL, in runs three times as long; runs of four
- * calls are 10 to 30% slower than a steady program, and not equally much in both. A tie is NCCL's.
- *
- * How one stage follows on another:
+ * How one stage of a site's trials follows on another:
  *
  *   WAYS  --choose: far apart-->  chosen  --strangers: other GEMMs than were tried-->  WAYS
  *   WAYS  --choose: close------>  DUEL    --judge-->  chosen
@@ -35,25 +13,6 @@
  *   DUEL  --neither its rows nor what the program takes (duel.c) tells, and nothing did before-->  ended
  *   ended in DUEL  --later, ever more rarely-->  DUEL
  *   chosen in DUEL, though what the program takes speaks against it  --likewise-->  DUEL
- *
- * What has been chosen stays until something else has been measured to be better: a row of which a stage has
- * missed some ways counts with what an earlier one has found, so that trials that miss some of the program's calls take
- * nothing back. One that has not come at all does not count any more.
- *
- * The number of a call among those of its site decides the way: none is tried in the first `after`
- * calls, in which memory is mapped; then each way has SLR_TRIAL_RUN calls in turn, NCCL behind `whole`,
- * `rounds` times. The first call of a run is not measured, as it comes behind another way. In a duel
- * ring and NCCL have twelve calls or more in turn, as often. So no rank has to be told which way a call
- * goes in a stage.
- *
- * A *sparse* site is one whose calls mostly stand among other sites': an iteration has few of them, and no call comes
- * behind one of its own, so runs are short, one or two calls, and all are measured.
- *
- * Programs make calls of one size in turn with several GEMMs: forward and backward, layer by layer. Were their
- * period no divisor of a run's length, some GEMMs would never have some ways. So a run has whole periods of
- * measured calls, where there is one of SLR_TRIAL_PERIOD calls or fewer: rank 0 watches the calls before the first
- * stage (samples.h), and proposes it with the choices (`period`); a stage goes by what holds when it begins. Of a sparse
- * site rank 0 orders the first stage as soon as it knows the period, or has seen that there is none.
  *
  * Who writes what, in the control block (comm/trial_row.h):
  *
@@ -75,8 +34,7 @@
  * A rank that measured nothing posts rows without times, or none: the former do not count, the latter are
  * not asked for. When no row counts, the site goes on as it did; in a duel it has what the first stage
  * found. A rank that is slow, or has died, has not posted: nothing is chosen, nobody waits, and all go on as
- * they are. A site that is given up (find.c) before its duel or in it is not measured any more, and nothing is chosen.
- */
+ * they are. A site that is given up (find.c) before its duel or in it is not measured any more, and nothing is chosen. */
 #ifndef SLR_PLUGIN_TRIALS_WAYS_H
 #define SLR_PLUGIN_TRIALS_WAYS_H
 
@@ -91,18 +49,8 @@
  * slr_trial_choice, says which it is. */
 enum slr_stage { SLR_STAGE_WAYS, SLR_STAGE_DUEL };
 
-/* Where a site is in its stage, on one rank. Written by slr_trials_event() only. Behind POSTED only rank 0 goes: what it has
- * chosen holds when the change does, which the others see in the choice.
- *
- *              BEGIN     POST    DUE      NOT_DUE  CHOOSE   END       GIVE_UP
- *   TRYING     TRYING    POSTED  -        -        -        SETTLED   GIVEN_UP
- *   POSTED     TRYING    -       WAITING  POSTED   SETTLED  -         GIVEN_UP
- *   WAITING    TRYING    -       WAITING  POSTED   -        -         GIVEN_UP
- *   SETTLED    TRYING    -       AGAIN    -        -        -         GIVEN_UP
- *   AGAIN      TRYING    -       AGAIN    SETTLED  -        -         -
- *   GIVEN_UP   GIVEN_UP  -       -        -        -        GIVEN_UP  -
- *
- * - can not be, and changes nothing. */
+/* Where a site is in its stage, on one rank. Written by slr_trials_event() only. Behind POSTED only rank 0 goes: what
+ * it has chosen holds when the change does, which the others see in the choice. ways.c has the table. */
 enum slr_site_state {
     SLR_SITE_TRYING,  /* its ways are tried, or going to be: it is measured */
     SLR_SITE_POSTED,  /* this rank has posted what it knows of the stage */
@@ -177,7 +125,7 @@ uint32_t slr_way_parts(int way, int nranks);
  * UINT32_MAX: by the size. */
 uint32_t slr_way_blocks(int way);
 
-/* A stage of a site's trials: it begins at the site's call `after`; a duel, at the communicator's. `period`: as above, 0:
+/* A stage of a site's trials: it begins at the site's call `after`; a duel, at the communicator's. `period` 0:
  * not known. */
 struct slr_turns {
     uint64_t after;
@@ -187,9 +135,9 @@ struct slr_turns {
     uint32_t run; /* of a duel */
 };
 
-/* How many calls of the communicator a turn has at least in a duel with a site of which one in `gap` is. What is measured of
- * it is whole iterations, of so many calls, unless those are too long; 0: not known. `least_calls` are measured at least, if
- * that is not too many. */
+/* How many calls of the communicator a turn has at least in a duel with a site of which one in `gap` is. What is
+ * measured of it is whole iterations, of so many calls, unless those are too long; 0: not known. `least_calls` are
+ * measured at least, if that is not too many. */
 uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t iteration, uint32_t least_calls);
 
 /* In a duel: ring, NCCL, NCCL, ring, ring, NCCL: what falls on the same half of each pair is not always the same way's. */
@@ -217,16 +165,12 @@ enum slr_verdict {
 /* Chooses for one site, and puts that into *choice. rows[r]: of rank r, count[r] of them. `base`:
  * what is in use without trials, SLR_WAY_RING or, of small gathers, SLR_WAY_NCCL.
  * A row counts that has been measured in every way, on the ranks that have it; its time is that of the
- * slowest. The ring without trials is left only for a way over the ring that was better in every round that has both:
- * clocks and neighbours change from one to the next. Of these the one with the best median is each
- * row's. Then that and NCCL are compared by their medians of all rows together: the ring has to be 2%
- * better, 5% where times are the host's. A row that does not count keeps what was chosen for it, and when none does,
- * *choice is left as it is. */
+ * slowest. A row that does not count keeps what was chosen for it, and when none does, *choice is left as it is. */
 enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
                                    uint32_t site, int base, struct slr_trial_choice *choice);
 
-/* Chooses between ring and NCCL, by the same rule, from what a duel has measured. False: nothing was; *choice is left as
- * it is. */
+/* Chooses between ring and NCCL, by the same rule, from what a duel has measured. False: nothing was; *choice is left
+ * as it is. */
 bool slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks, uint32_t site,
                       struct slr_trial_choice *choice);
 

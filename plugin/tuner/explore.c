@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE): for each communicator, collective and size
- * class, call k is made with a candidate that k alone decides, and its time on the stream is taken
- * by events and logged.
- *
- * Exploring, without SLIPRING_TUNE_FILE: candidate k mod C. 0 is NCCL's default; then every
- * algorithm and protocol that the cost table does not exclude, each with NCCL's number of channels
- * and with 4 and 16. The order is that of the cost table, so all ranks choose alike by the number
- * of the call. After SLIPRING_TUNE_EXPLORE rounds NCCL's default is used. A size class is a power
- * of two: [2^c, 2^(c+1)).
- *
- * Confirming, with SLIPRING_TUNE_FILE: two candidates, 0 NCCL's default, 1 what the first fitting
- * rule says; one call of each in every two, in an order that has no period. Calls that no rule
- * fits, or one with only defaults, are not measured. After the rounds the table decides. The ranks
- * have agreed on both settings and the table (tuner_match.c).
+/* Measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE): for each communicator, collective and size class, call k is
+ * made with a candidate that k alone decides, and its time on the stream is taken by events and logged: exploring,
+ * without SLIPRING_TUNE_FILE, or confirming it (docs/tuning.md). The candidates are in the order of the cost table, so
+ * all ranks choose alike by the number of the call. After SLIPRING_TUNE_EXPLORE rounds NCCL's default is used, or the
+ * table decides. The ranks have agreed on both settings and the table (tuner_match.c).
  *
  * Measured are calls outside groups that are not captured; one at a time for each thread. */
 #include "base/hash.h"
@@ -27,9 +18,8 @@
 #include "plugin/comm/group_record.h"
 #include "plugin/abi/nccl_common.h"
 
-/* Channels of the candidates of one algorithm and protocol; 0: NCCL's number. TIMERS: calls in
- * flight in the process. One that finds no timer uses up its candidate's turn all the same, as the
- * other ranks count it. */
+/* Channels of the candidates of one algorithm and protocol; 0: NCCL's number. TIMERS: calls in flight in the process.
+ * One that finds no timer uses up its candidate's turn all the same, as the other ranks count it. */
 static const int channel_counts[] = {0, 4, 16};
 enum { COUNTS = sizeof channel_counts / sizeof *channel_counts, TIMERS = 64 };
 
@@ -103,9 +93,8 @@ static bool wishes(const struct slr_tune_rule *rule)
     return rule && (rule->algo >= 0 || rule->proto >= 0 || rule->channels);
 }
 
-/* Confirming: of calls 2j and 2j + 1 each candidate gets one, the first of them by the parity of
- * the ones in j. By the parity of the call alone a program that makes two kinds of calls in turn
- * would compare those. */
+/* Confirming: of calls 2j and 2j + 1 each candidate gets one, the first of them by the parity of the ones in j. By the
+ * parity of the call alone a program that makes two kinds of calls in turn would compare those. */
 static int turn_of(uint32_t call)
 {
     return __builtin_parity(call);
@@ -248,8 +237,7 @@ static struct timer *start(const struct slr_comm *c, CUstream stream)
     struct timer *m = take_timer(&i, FREE);
     if (!m)
         return NULL;
-    /* Events for this call alone: they belong to a context, and the next call may be on another
-     * device. */
+    /* Events for this call alone: they belong to a context, and the next call may be on another device. */
     if (slr_real.cuEventCreate(&m->begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
         give_back_timer(m, FREE);
         return NULL;
@@ -290,8 +278,7 @@ ncclResult_t slr_explore_end(ncclResult_t result)
         return result;
     calling = NULL;
     enter(&mode);
-    /* No answer was asked for: a call that NCCL does not tune, or one that the rounds are over for.
-     */
+    /* No answer was asked for: a call that NCCL does not tune, or one that the rounds are over for. */
     if (result == ncclSuccess && answered.given && slr_real.cuEventRecord(m->end, m->stream) == CUDA_SUCCESS) {
         m->answer = answered;
         give_back_timer(m, RUNNING);

@@ -57,8 +57,7 @@ static uint64_t load(void)
 
 const struct slr_tune_state *slr_tune_state(void)
 {
-    /* A table that changes on the disk is not read again: ranks would change over at different
-     * calls. */
+    /* A table that changes on the disk is not read again: ranks would change over at different calls. */
     if (slr_once_done(&once) || !slr_once_begin(&once))
         return &state;
     state.samples = (unsigned)slr_get(SLR_S_TUNE_EXPLORE);

@@ -3,9 +3,10 @@
 #ifndef SLR_PLUGIN_TUNER_TUNE_IMPL_H
 #define SLR_PLUGIN_TUNER_TUNE_IMPL_H
 
+#include <sys/types.h>
 #include "plugin/tuner/tune_table.h"
 
-/* ---- tune_text.c: lines, words, numbers, and messages that name the line and say what was expected. Nothing is copied. ---- */
+/* ---- tune_site.c: lines, words, numbers, and messages that name the line and say what was expected. Nothing is copied. ---- */
 
 /* A part of the text, which is not copied and has no final 0. */
 struct slr_tune_word {
@@ -23,7 +24,10 @@ struct slr_tune_line {
 /* A key of KEY=VALUE. */
 struct slr_tune_key {
     const char *name;
-    bool chosen; /* it stands behind the colon */
+    bool chosen;                                           /* it stands behind the colon */
+    bool (*read)(struct slr_tune_word value, void *field); /* false: it is none of what is expected */
+    size_t field;                                          /* in the rule */
+    const char *expected;
 };
 
 /* Fills the line's error; -EINVAL. */
@@ -47,18 +51,21 @@ bool slr_tune_same(struct slr_tune_word w, const char *text);
 /* A whole number, `sized` with K, M, G or T. False: it is none, or too large. */
 bool slr_tune_number(struct slr_tune_word w, bool sized, uint64_t *out);
 
-/* N, LOW..HIGH, LOW.., ..HIGH or any; it reports what is none. */
-int slr_tune_set_range(struct slr_tune_line *l, const char *key, bool sized, struct slr_tune_range *out,
-                       struct slr_tune_word value);
+/* Of a struct slr_tune_range: N, LOW..HIGH, LOW.., ..HIGH or any; of sizes. */
+bool slr_tune_read_range(struct slr_tune_word value, void *field);
+bool slr_tune_read_sizes(struct slr_tune_word value, void *field);
+#define SLR_TUNE_RANGE_EXPECTED "any, a whole number, or LOW..HIGH with LOW not above HIGH"
+#define SLR_TUNE_SIZES_EXPECTED "any, a size such as 64K, 1M or 2G, or LOW..HIGH with LOW not above HIGH"
 
-/* The pairs KEY=VALUE up to the colon and behind it; `set` gets each with its key's index. 0, or
- * -EINVAL: a key that is not of `keys`, stands on the wrong side, or comes twice; two colons or none;
- * no pair behind it; or what `set` has returned. */
-int slr_tune_pairs(struct slr_tune_line *l, const struct slr_tune_key *keys, int count, void *rule,
-                   int (*set)(struct slr_tune_line *l, void *rule, int key, struct slr_tune_word value));
+/* The pairs KEY=VALUE up to the colon and behind it, into the rule. 0, or -EINVAL: a key that is not of `keys`, stands
+ * on the wrong side, or comes twice; a value that is not what is expected; two colons or none; no pair behind it. */
+int slr_tune_pairs(struct slr_tune_line *l, const struct slr_tune_key *keys, int count, void *rule);
 
 /* Behind the word `site`. */
 int slr_tune_site_parse(struct slr_tune_line *l, struct slr_tune_site *rule);
+
+/* Up to `size` bytes. -1: errno says why. */
+ssize_t slr_tune_read_whole(int fd, char *buf, size_t size);
 
 /* ---- tune_write.c ---- */
 
@@ -68,8 +75,8 @@ int slr_tune_write(const char *path, const struct slr_tune_site *rules, size_t c
 
 /* Its text with more rules for call sites.
  *
- * A rule that the library has written ends with the comment "# kept by slipring". Only such lines are ever taken out; every
- * other line stays as it is, and in its place. New rules come at the end. A rule is taken out
+ * A rule that the library has written ends with the comment "# kept by slipring". Only such lines are ever taken out;
+ * every other line stays as it is, and in its place. New rules come at the end. A rule is taken out
  *
  *   - when a new one has the same conditions, or has the same but for the consumer and chose the other one of ring and
  *     NCCL, which holds for all gathers of a site;

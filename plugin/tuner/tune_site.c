@@ -1,34 +1,156 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules for call sites: reading and writing a line. */
+/* Words of a line, which copy nothing; and rules for call sites: reading and writing a line. */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include "plugin/tuner/tune_impl.h"
 
-enum {
-    KEY_OP,
-    KEY_BYTES,
-    KEY_RANKS,
-    KEY_GPU,
-    KEY_WAYS,
-    KEY_SETUP,
-    KEY_CONTEXT,
-    KEY_GEMM,
-    KEY_TRANS,
-    KEY_TYPE,
-    KEY_GATHERED,
-    KEY_BATCH,
-    KEY_WAY,
-    KEY_CUT,
-    KEYS
-};
-static const struct slr_tune_key keys[KEYS] = {
-    {"op", false},       {"bytes", false},   {"ranks", false}, {"gpu", false},   {"ways", false},
-    {"setup", false},    {"context", false}, {"gemm", false},  {"trans", false}, {"type", false},
-    {"gathered", false}, {"batch", false},   {"way", true},    {"cut", true}};
+int slr_tune_broken(struct slr_tune_line *l, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    l->error->line = l->number;
+    vsnprintf(l->error->text, sizeof l->error->text, fmt, ap);
+    va_end(ap);
+    /* It goes to terminals, and what is quoted may be anything. */
+    for (char *c = l->error->text; *c; c++)
+        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
+            *c = '?';
+    return -EINVAL;
+}
 
-#define OF_GEMMS (1u << KEY_TRANS | 1u << KEY_TYPE | 1u << KEY_GATHERED | 1u << KEY_BATCH)
+struct slr_tune_word slr_tune_next_word(struct slr_tune_line *l)
+{
+    while (l->at < l->end && slr_tune_is_space(*l->at))
+        l->at++;
+    struct slr_tune_word w = {l->at, 0};
+    if (l->at < l->end && *l->at == '#') /* a comment ends the line */
+        l->at = l->end;
+    else if (l->at < l->end && *l->at == ':')
+        l->at++, w.len = 1;
+    else
+        while (l->at < l->end && !slr_tune_is_space(*l->at) && *l->at != ':' && *l->at != '#')
+            l->at++, w.len++;
+    return w;
+}
+
+bool slr_tune_same(struct slr_tune_word w, const char *text)
+{
+    return strlen(text) == w.len && !strncasecmp(w.at, text, w.len);
+}
+
+bool slr_tune_number(struct slr_tune_word w, bool sized, uint64_t *out)
+{
+    uint64_t n = 0;
+    size_t i = 0;
+    /* Too large is refused: wrapped, it would fit other calls. */
+    for (; i < w.len && w.at[i] >= '0' && w.at[i] <= '9'; i++)
+        if (__builtin_mul_overflow(n, 10u, &n) || __builtin_add_overflow(n, (uint64_t)(w.at[i] - '0'), &n))
+            return false;
+    if (i == 0)
+        return false;
+    if (sized && i + 1 == w.len) {
+        /* K is 2^10, M 2^20, ...; `& ~0x20` makes a small letter a capital. */
+        const char *letters = "KMGT", *letter = memchr(letters, w.at[i] & ~0x20, 4);
+        if (!letter || n > UINT64_MAX >> (10 * (letter - letters + 1)))
+            return false;
+        n <<= 10 * (letter - letters + 1);
+        i++;
+    }
+    *out = n;
+    return i == w.len;
+}
+
+static bool read_range(struct slr_tune_word w, bool sized, struct slr_tune_range *out)
+{
+    *out = (struct slr_tune_range){0, UINT64_MAX};
+    if (slr_tune_same(w, "any"))
+        return true;
+    const char *dots = memmem(w.at, w.len, "..", 2);
+    if (!dots) {
+        bool good = slr_tune_number(w, sized, &out->low);
+        out->high = out->low;
+        return good;
+    }
+    /* Either end may be missing, but not both. */
+    struct slr_tune_word low = {w.at, (size_t)(dots - w.at)}, high = {dots + 2, w.len - low.len - 2};
+    return (low.len || high.len) && (!low.len || slr_tune_number(low, sized, &out->low)) &&
+           (!high.len || slr_tune_number(high, sized, &out->high)) && out->low <= out->high;
+}
+
+bool slr_tune_read_range(struct slr_tune_word value, void *field)
+{
+    return read_range(value, false, field);
+}
+
+bool slr_tune_read_sizes(struct slr_tune_word value, void *field)
+{
+    return read_range(value, true, field);
+}
+
+/* "bytes=, ranks= or nodes=": those that stand before the colon, or behind it. */
+static const char *list_keys(const struct slr_tune_key *keys, int count, bool chosen, char *buf, size_t size)
+{
+    size_t at = 0;
+    int left = 0;
+    for (int i = 0; i < count; i++)
+        left += keys[i].chosen == chosen;
+    for (int i = 0; i < count && at < size; i++)
+        if (keys[i].chosen == chosen)
+            at += (size_t)snprintf(buf + at, size - at, "%s=%s", keys[i].name,
+                                   --left > 1  ? ", "
+                                   : left == 1 ? " or "
+                                               : "");
+    return buf;
+}
+
+static int strange_key(struct slr_tune_line *l, const struct slr_tune_key *keys, int count, bool chosen,
+                       struct slr_tune_word w)
+{
+    char names[160];
+    return slr_tune_broken(l, "\"%.*s\": expected %s, or %s", SLR_TUNE_SHOWN(w),
+                           list_keys(keys, count, chosen, names, sizeof names),
+                           chosen ? "the end of the line" : "a colon before what is chosen");
+}
+
+int slr_tune_pairs(struct slr_tune_line *l, const struct slr_tune_key *keys, int count, void *rule)
+{
+    bool chosen = false, nothing = true;
+    for (struct slr_tune_word w = slr_tune_next_word(l); w.len; w = slr_tune_next_word(l)) {
+        if (w.len == 1 && *w.at == ':') {
+            if (chosen)
+                return slr_tune_broken(l, "a second colon: expected one, between conditions and choices");
+            chosen = true;
+            continue;
+        }
+        const char *equals = memchr(w.at, '=', w.len);
+        struct slr_tune_word name = {w.at, equals ? (size_t)(equals - w.at) : w.len};
+        int key = 0;
+        while (key < count && (keys[key].chosen != chosen || !slr_tune_same(name, keys[key].name)))
+            key++;
+        if (key == count || !equals)
+            return strange_key(l, keys, count, chosen, w);
+        if (l->seen & 1u << key)
+            return slr_tune_broken(l, "%s is given twice: expected once", keys[key].name);
+        l->seen |= 1u << key;
+        nothing &= !chosen;
+        const struct slr_tune_word value = {equals + 1, w.len - name.len - 1};
+        if (!keys[key].read(value, (char *)rule + keys[key].field))
+            return slr_tune_broken(l, "%s=%.*s: expected %s", keys[key].name, SLR_TUNE_SHOWN(value),
+                                   keys[key].expected);
+    }
+    char names[160];
+    if (!chosen)
+        return slr_tune_broken(l, "the line ends without a colon: expected \"KIND conditions : choices\"");
+    return nothing ? slr_tune_broken(l, "nothing is chosen: expected %s after the colon",
+                                     list_keys(keys, count, true, names, sizeof names))
+                   : 0;
+}
+
+/* ---- rules for call sites ---- */
+
 #define MARK "# kept by slipring"
 
 /* Of a GEMM: MxNxK. */
@@ -50,111 +172,113 @@ static bool read_sizes(struct slr_tune_word value, struct slr_consumer *c)
     return true;
 }
 
-static int set_gemm(struct slr_tune_line *l, struct slr_tune_site *r, struct slr_tune_word value)
+/* Into its consumer, as what follows. */
+static bool read_gemm(struct slr_tune_word value, void *field)
 {
-    if (slr_tune_same(value, "none"))
-        r->consumer.m = 0;
-    else if (!slr_tune_same(value, "any") && !read_sizes(value, &r->consumer))
-        return slr_tune_broken(l, "gemm=%.*s: expected none, any, or sizes such as 4096x8192x1024",
-                               SLR_TUNE_SHOWN(value));
-    return 0;
+    struct slr_consumer *c = field;
+    if (!slr_tune_same(value, "none"))
+        return slr_tune_same(value, "any") || read_sizes(value, c);
+    c->m = 0;
+    return true;
 }
 
-static int set_number(struct slr_tune_line *l, const char *key, uint64_t most, uint64_t *out,
-                      struct slr_tune_word value)
+static bool read_trans(struct slr_tune_word value, void *field)
 {
-    if (slr_tune_number(value, false, out) && *out >= 1 && *out <= most)
-        return 0;
-    return slr_tune_broken(l, "%s=%.*s: expected a whole number from 1 to %llu", key, SLR_TUNE_SHOWN(value),
-                           (unsigned long long)most);
+    return slr_consumer_trans_read(field, value.at, value.len);
 }
 
-static int set_hex(struct slr_tune_line *l, const char *key, uint64_t *out, struct slr_tune_word value)
+static bool read_type(struct slr_tune_word value, void *field)
+{
+    return slr_consumer_type_read(field, value.at, value.len);
+}
+
+static bool read_gathered(struct slr_tune_word value, void *field)
+{
+    return slr_consumer_gathered_read(field, value.at, value.len);
+}
+
+static bool read_batch(struct slr_tune_word value, void *field)
+{
+    uint64_t n = 0;
+    const bool good = slr_tune_number(value, false, &n) && n >= 1 && n <= INT64_MAX;
+    ((struct slr_consumer *)field)->batch = (int64_t)n;
+    return good;
+}
+
+static bool read_ways(struct slr_tune_word value, void *field)
+{
+    uint64_t n = 0;
+    const bool good = slr_tune_number(value, false, &n) && n >= 1 && n <= UINT32_MAX;
+    *(uint32_t *)field = (uint32_t)n;
+    return good;
+}
+
+static bool read_hex(struct slr_tune_word value, void *field)
 {
     bool good = value.len > 0 && value.len <= 16;
     for (size_t i = 0; i < value.len && good; i++) {
         const char *digits = "0123456789abcdef", *digit = memchr(digits, value.at[i] | 0x20, 16);
         good = digit != NULL;
-        *out = *out << 4 | (good ? (uint64_t)(digit - digits) : 0);
+        *(uint64_t *)field = *(uint64_t *)field << 4 | (good ? (uint64_t)(digit - digits) : 0);
     }
-    return good ? 0 : slr_tune_broken(l, "%s=%.*s: expected up to 16 hexadecimal digits", key, SLR_TUNE_SHOWN(value));
+    return good;
 }
 
-static int set_word(struct slr_tune_line *l, const char *key, char *out, size_t size, struct slr_tune_word value)
+static bool read_word(struct slr_tune_word value, char *out, size_t size)
 {
     if (value.len == 0 || value.len >= size)
-        return slr_tune_broken(l, "%s=%.*s: expected a word of at most %zu letters", key, SLR_TUNE_SHOWN(value),
-                               size - 1);
+        return false;
     memcpy(out, value.at, value.len);
     out[value.len] = '\0';
-    return 0;
+    return true;
 }
 
-static int set_way(struct slr_tune_line *l, struct slr_tune_site *r, struct slr_tune_word value)
+static bool read_gpu(struct slr_tune_word value, void *field)
 {
-    r->nccl = slr_tune_same(value, "nccl");
-    if (r->nccl || slr_tune_same(value, "ring"))
-        return 0;
-    return slr_tune_broken(l, "way=%.*s: expected ring or nccl", SLR_TUNE_SHOWN(value));
+    return read_word(value, field, SLR_TUNE_GPU);
 }
 
-static int set_op(struct slr_tune_line *l, struct slr_tune_site *r, struct slr_tune_word value)
+static bool read_cut(struct slr_tune_word value, void *field)
+{
+    return read_word(value, field, SLR_TUNE_CUT);
+}
+
+static bool read_way(struct slr_tune_word value, void *field)
+{
+    return (*(bool *)field = slr_tune_same(value, "nccl")) || slr_tune_same(value, "ring");
+}
+
+static bool read_op(struct slr_tune_word value, void *field)
 {
     for (int id = 0; id < SLR_COLLECTIVES; id++)
         if (slr_tune_same(value, slr_collectives[id].op)) {
-            r->kind = (enum slr_collective_id)id;
-            return 0;
+            *(enum slr_collective_id *)field = (enum slr_collective_id)id;
+            return true;
         }
-    return slr_tune_broken(l, "op=%.*s: expected allgather or reducescatter", SLR_TUNE_SHOWN(value));
+    return false;
 }
 
-static int set_of_gemm(struct slr_tune_line *l, struct slr_consumer *c, int key, struct slr_tune_word value)
-{
-    if (key == KEY_TRANS  ? slr_consumer_trans_read(c, value.at, value.len)
-        : key == KEY_TYPE ? slr_consumer_type_read(c, value.at, value.len)
-                          : slr_consumer_gathered_read(c, value.at, value.len))
-        return 0;
-    return slr_tune_broken(l, "%s=%.*s: expected %s", keys[key].name, SLR_TUNE_SHOWN(value),
-                           key == KEY_TRANS  ? "two letters of n, t and c"
-                           : key == KEY_TYPE ? "a type such as bf16 or fp32, or three such as bf16,bf16,fp32"
-                                             : "a or b");
-}
-
-static int set(struct slr_tune_line *l, void *rule, int key, struct slr_tune_word value)
-{
-    struct slr_tune_site *r = rule;
-    uint64_t n = 0;
-    int rc = 0;
-    switch (key) {
-    case KEY_OP:
-        return set_op(l, r, value);
-    case KEY_BYTES:
-        return slr_tune_set_range(l, keys[key].name, true, &r->bytes, value);
-    case KEY_RANKS:
-        return slr_tune_set_range(l, keys[key].name, false, &r->ranks, value);
-    case KEY_GPU:
-        return set_word(l, keys[key].name, r->gpu, sizeof r->gpu, value);
-    case KEY_WAYS:
-        rc = set_number(l, keys[key].name, UINT32_MAX, &n, value);
-        r->ways = (uint32_t)n;
-        return rc;
-    case KEY_SETUP:
-        return set_hex(l, keys[key].name, &r->setup, value);
-    case KEY_CONTEXT:
-        return set_hex(l, keys[key].name, &r->context, value);
-    case KEY_GEMM:
-        return set_gemm(l, r, value);
-    case KEY_BATCH:
-        rc = set_number(l, keys[key].name, INT64_MAX, &n, value);
-        r->consumer.batch = (int64_t)n;
-        return rc;
-    case KEY_WAY:
-        return set_way(l, r, value);
-    case KEY_CUT:
-        return set_word(l, keys[key].name, r->cut, sizeof r->cut, value);
-    }
-    return set_of_gemm(l, &r->consumer, key, value);
-}
+enum { KEY_TRANS = 8, KEY_TYPE, KEY_GATHERED, KEY_BATCH, KEY_WAY, KEYS = 14 };
+#define OF_GEMMS (1u << KEY_TRANS | 1u << KEY_TYPE | 1u << KEY_GATHERED | 1u << KEY_BATCH)
+#define AT(field) offsetof(struct slr_tune_site, field)
+static const struct slr_tune_key keys[KEYS] = {
+    {"op", false, read_op, AT(kind), "allgather or reducescatter"},
+    {"bytes", false, slr_tune_read_sizes, AT(bytes), SLR_TUNE_SIZES_EXPECTED},
+    {"ranks", false, slr_tune_read_range, AT(ranks), SLR_TUNE_RANGE_EXPECTED},
+    {"gpu", false, read_gpu, AT(gpu), "a word of at most 63 letters"},
+    {"ways", false, read_ways, AT(ways), "a whole number from 1 to 4294967295"},
+    {"setup", false, read_hex, AT(setup), "up to 16 hexadecimal digits"},
+    {"context", false, read_hex, AT(context), "up to 16 hexadecimal digits"},
+    {"gemm", false, read_gemm, AT(consumer), "none, any, or sizes such as 4096x8192x1024"},
+    [KEY_TRANS] = {"trans", false, read_trans, AT(consumer), "two letters of n, t and c"},
+    [KEY_TYPE] = {"type", false, read_type, AT(consumer),
+                  "a type such as bf16 or fp32, or three such as bf16,bf16,fp32"},
+    [KEY_GATHERED] = {"gathered", false, read_gathered, AT(consumer), "a or b"},
+    [KEY_BATCH] = {"batch", false, read_batch, AT(consumer), "a whole number from 1 to 9223372036854775807"},
+    [KEY_WAY] = {"way", true, read_way, AT(nccl), "ring or nccl"},
+    {"cut", true, read_cut, AT(cut), "a word of at most 15 letters"},
+};
+_Static_assert(SLR_TUNE_GPU == 64 && SLR_TUNE_CUT == 16, "as the messages say");
 
 int slr_tune_site_parse(struct slr_tune_line *l, struct slr_tune_site *r)
 {
@@ -162,7 +286,7 @@ int slr_tune_site_parse(struct slr_tune_line *l, struct slr_tune_site *r)
     *r = (struct slr_tune_site){
         .line = l->number, .bytes = {0, UINT64_MAX}, .ranks = {0, UINT64_MAX}, .consumer = SLR_CONSUMER_ANY};
     r->kept = comment && (size_t)(l->end - comment) >= sizeof MARK - 1 && memcmp(comment, MARK, sizeof MARK - 1) == 0;
-    int rc = slr_tune_pairs(l, keys, KEYS, r, set);
+    int rc = slr_tune_pairs(l, keys, KEYS, r);
     if (rc)
         return rc;
     if (!(l->seen & 1u << KEY_WAY))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parser of tune files and the search in a table. */
+/* The parser of tune files, and the search in a table. */
 #include "plugin/tuner/tune_table.h"
 
 #include <errno.h>
@@ -13,62 +13,44 @@
 #include "plugin/tuner/tune_impl.h"
 #include "plugin/abi/nccl_common.h"
 
-enum { KEY_BYTES, KEY_RANKS, KEY_NODES, KEY_REGISTERED, KEY_ALGORITHM, KEY_PROTOCOL, KEY_CHANNELS, KEYS };
-static const struct slr_tune_key keys[KEYS] = {{"bytes", false},      {"ranks", false},    {"nodes", false},
-                                               {"registered", false}, {"algorithm", true}, {"protocol", true},
-                                               {"channels", true}};
+/* ---- rules for NCCL ---- */
 
-static int set_registered(struct slr_tune_line *l, struct slr_tune_rule *r, struct slr_tune_word value)
+static bool read_registered(struct slr_tune_word value, void *field)
 {
-    if (!slr_tune_same(value, "yes") && !slr_tune_same(value, "no") && !slr_tune_same(value, "any"))
-        return slr_tune_broken(l, "registered=%.*s: expected yes, no or any", SLR_TUNE_SHOWN(value));
-    r->registered = slr_tune_same(value, "any") ? -1 : slr_tune_same(value, "yes");
-    return 0;
+    *(int *)field = slr_tune_same(value, "any") ? -1 : slr_tune_same(value, "yes");
+    return *(int *)field != 0 || slr_tune_same(value, "no");
 }
 
-static int set_channels(struct slr_tune_line *l, struct slr_tune_rule *r, struct slr_tune_word value)
+static bool read_algorithm(struct slr_tune_word value, void *field)
+{
+    return (*(int *)field = slr_tune_algo_number(value.at, value.len)) >= -1;
+}
+
+static bool read_protocol(struct slr_tune_word value, void *field)
+{
+    return (*(int *)field = slr_tune_proto_number(value.at, value.len)) >= -1;
+}
+
+static bool read_channels(struct slr_tune_word value, void *field)
 {
     uint64_t n = 0;
-    if (slr_tune_same(value, "default"))
-        return 0;
-    if (!slr_tune_number(value, false, &n) || n < 1 || n > SLR_NCCL_MAX_CHANNELS)
-        return slr_tune_broken(l, "channels=%.*s: expected default or a whole number from 1 to %d",
-                               SLR_TUNE_SHOWN(value), SLR_NCCL_MAX_CHANNELS);
-    r->channels = (int)n;
-    return 0;
+    const bool by_default = slr_tune_same(value, "default"), one = slr_tune_number(value, false, &n) && n >= 1;
+    *(int *)field = (int)n;
+    return by_default || (one && n <= SLR_NCCL_MAX_CHANNELS);
 }
 
-/* One KEY=VALUE into the rule. */
-static int set(struct slr_tune_line *l, void *rule, int key, struct slr_tune_word value)
-{
-    struct slr_tune_rule *r = rule;
-    switch (key) {
-    case KEY_BYTES:
-        return slr_tune_set_range(l, keys[key].name, true, &r->bytes, value);
-    case KEY_RANKS:
-        return slr_tune_set_range(l, keys[key].name, false, &r->ranks, value);
-    case KEY_NODES:
-        return slr_tune_set_range(l, keys[key].name, false, &r->nodes, value);
-    case KEY_REGISTERED:
-        return set_registered(l, r, value);
-    case KEY_ALGORITHM:
-        r->algo = slr_tune_algo_number(value.at, value.len);
-        return r->algo >= -1
-                   ? 0
-                   : slr_tune_broken(l,
-                                     "algorithm=%.*s: expected default, tree, ring, collnetdirect, collnetchain, "
-                                     "nvls, nvlstree or pat",
-                                     SLR_TUNE_SHOWN(value));
-    case KEY_PROTOCOL:
-        r->proto = slr_tune_proto_number(value.at, value.len);
-        return r->proto >= -1
-                   ? 0
-                   : slr_tune_broken(l, "protocol=%.*s: expected default, ll, ll128 or simple", SLR_TUNE_SHOWN(value));
-    case KEY_CHANNELS:
-        return set_channels(l, r, value);
-    }
-    return 0;
-}
+#define AT(field) offsetof(struct slr_tune_rule, field)
+static const struct slr_tune_key keys[] = {
+    {"bytes", false, slr_tune_read_sizes, AT(bytes), SLR_TUNE_SIZES_EXPECTED},
+    {"ranks", false, slr_tune_read_range, AT(ranks), SLR_TUNE_RANGE_EXPECTED},
+    {"nodes", false, slr_tune_read_range, AT(nodes), SLR_TUNE_RANGE_EXPECTED},
+    {"registered", false, read_registered, AT(registered), "yes, no or any"},
+    {"algorithm", true, read_algorithm, AT(algo),
+     "default, tree, ring, collnetdirect, collnetchain, nvls, nvlstree or pat"},
+    {"protocol", true, read_protocol, AT(proto), "default, ll, ll128 or simple"},
+    {"channels", true, read_channels, AT(channels), "default or a whole number from 1 to 64"},
+};
+_Static_assert(SLR_NCCL_MAX_CHANNELS == 64, "as the message says");
 
 static int parse_rule(struct slr_tune_line *l, struct slr_tune_rule *r, struct slr_tune_word func)
 {
@@ -84,7 +66,7 @@ static int parse_rule(struct slr_tune_line *l, struct slr_tune_rule *r, struct s
         return slr_tune_broken(l,
                                "\"%.*s\": expected allgather, allreduce, broadcast, reduce, reducescatter, any or site",
                                SLR_TUNE_SHOWN(func));
-    int rc = slr_tune_pairs(l, keys, KEYS, r, set);
+    int rc = slr_tune_pairs(l, keys, sizeof keys / sizeof *keys, r);
     if (rc)
         return rc;
     if (r->channels && (r->algo == SLR_NCCL_COLLNET_DIRECT || r->algo == SLR_NCCL_COLLNET_CHAIN))
@@ -135,9 +117,8 @@ static int add_site(struct slr_tune_table *t, struct slr_tune_line *l)
     return rc;
 }
 
-/* Of what the rules for NCCL say, so that tables that differ in comments only count as equal. Part of
- * what ranks compare. Begins with "tune" in ASCII; never 0, which says that there is no table
- * (tune_file.c). */
+/* Of what the rules for NCCL say, so that tables that differ in comments only count as equal. Part of what ranks
+ * compare. Begins with "tune" in ASCII; never 0, which says that there is no table (tune_file.c). */
 static uint64_t digest(const struct slr_tune_table *t)
 {
     uint64_t d = slr_mix(0x74756e65, t->count);
@@ -207,8 +188,7 @@ static bool in(const struct slr_tune_range *r, uint64_t n)
 
 const struct slr_tune_rule *slr_tune_find(const struct slr_tune_table *table, const struct slr_tune_call *call)
 {
-    /* In their order, which is the user's priority; a table has a few rules, so no index is
-     * kept. */
+    /* In their order, which is the user's priority; a table has a few rules, so no index is kept. */
     for (size_t i = 0; i < table->count; i++) {
         const struct slr_tune_rule *r = &table->rule[i];
         if ((r->func == -1 || r->func == call->func) && (r->registered == -1 || r->registered == call->registered) &&
@@ -237,20 +217,15 @@ static int cannot(struct slr_tune_error *error, const char *what)
     return -e;
 }
 
-/* All of it, up to one byte more than is allowed: that byte tells a file that is too long. The size
- * of fstat is not relied on, as the file may grow. */
-static ssize_t read_all(int fd, char *buf)
+ssize_t slr_tune_read_whole(int fd, char *buf, size_t size)
 {
     size_t have = 0;
-    while (have <= SLR_TUNE_MAX_BYTES) {
-        ssize_t n = read(fd, buf + have, SLR_TUNE_MAX_BYTES + 1 - have);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
+    for (ssize_t n = 1; have < size && n > 0;) {
+        n = read(fd, buf + have, size - have);
+        if (n < 0 && errno != EINTR)
             return -1;
-        if (n == 0)
-            break;
-        have += (size_t)n;
+        have += n > 0 ? (size_t)n : 0;
+        n = n < 0 ? 1 : n;
     }
     return (ssize_t)have;
 }
@@ -268,7 +243,8 @@ static int load(struct slr_tune_table *table, int fd, struct slr_tune_error *err
     char *buf = malloc(SLR_TUNE_MAX_BYTES + 1);
     if (!buf)
         return broken(error, -ENOMEM, "no memory to read it");
-    ssize_t n = read_all(fd, buf);
+    /* One byte more than is allowed tells a file that is too long; its size may change. */
+    ssize_t n = slr_tune_read_whole(fd, buf, SLR_TUNE_MAX_BYTES + 1);
     int rc;
     if (n < 0)
         rc = cannot(error, "can not be read");

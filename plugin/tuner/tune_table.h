@@ -1,18 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of SLIPRING_TUNE_FILE. A rule is one line, for NCCL (docs/tuning.md): which algorithm,
- * protocol and channels it is to use,
- *
- *   COLLECTIVE [bytes=R] [ranks=R] [nodes=R] [registered=yes|no|any] :
- *       [algorithm=A] [protocol=P] [channels=N]
- *
- * or for the gathers or the reduce-scatters of a call site (docs/trials.md): which way they go,
- *
- *   site [op=allgather|reducescatter] [bytes=R] [ranks=R] [gpu=NAME] [ways=N] [setup=HEX]
- *       [context=HEX] [gemm=none|any|MxNxK] [trans=OO] [type=T|T,T,T] [gathered=a|b] [batch=N] :
- *       way=ring|nccl [cut=WORD]
- *
- * where R is N, LOW..HIGH, LOW.., ..HIGH or any. The first rule that fits decides. A table is read
- * whole or not at all.
+/* The table of SLIPRING_TUNE_FILE. A rule is one line, for NCCL (docs/tuning.md): which algorithm, protocol and
+ * channels it is to use; or for the gathers or the reduce-scatters of a call site (docs/trials.md): which way they go.
+ * The first rule that fits decides. A table is read whole or not at all.
  *
  * Nothing here knows the process's state: the parser is the tool's and the fuzzer's as well. */
 #ifndef SLR_PLUGIN_TUNER_TUNE_TABLE_H

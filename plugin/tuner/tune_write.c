@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replacing a tune file while other processes read it, or replace it, too.
  *
- * The new text goes into a temporary file beside it, which is then renamed: who reads the file has the old text or the new
- * one, also when this process is killed or the disk is full. Who replaces it holds a lock (flock) on the file that the name
- * stands for at that time, from reading to renaming, so nothing that another one has added is lost. (On file systems
- * without such locks it may be.) A file that is not there yet is made by a link, which fails when another process was
- * faster. A symbolic link stays: what it points to is replaced. Mode and group stay as they are. */
+ * The new text goes into a temporary file beside it, which is then renamed: who reads the file has the old text or the
+ * new one, also when this process is killed or the disk is full. Who replaces it holds a lock (flock) on the file that
+ * the name stands for at that time, from reading to renaming, so nothing that another one has added is lost. (On file
+ * systems without such locks it may be.) A file that is not there yet is made by a link, which fails when another
+ * process was faster. A symbolic link stays: what it points to is replaced. Mode and group stay as they are. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -110,26 +110,12 @@ static int create(const struct job *job)
     return rc;
 }
 
-static ssize_t read_whole(int fd, char *buf, size_t size)
-{
-    size_t have = 0;
-    while (have < size) {
-        ssize_t n = read(fd, buf + have, size - have);
-        if (n == 0)
-            break;
-        if (n < 0 && errno != EINTR)
-            return -1;
-        have += n > 0 ? (size_t)n : 0;
-    }
-    return (ssize_t)have;
-}
-
 /* Locked, and still what the name stands for. */
 static int replace(const struct job *job, int fd, const struct stat *old)
 {
     char name[PATH_MAX], *text = NULL, *buf = malloc(SLR_TUNE_MAX_BYTES + 1);
     size_t len = 0;
-    ssize_t n = buf ? read_whole(fd, buf, SLR_TUNE_MAX_BYTES + 1) : -1;
+    ssize_t n = buf ? slr_tune_read_whole(fd, buf, SLR_TUNE_MAX_BYTES + 1) : -1;
     int rc;
     if (n < 0)
         rc = cannot(job, buf ? why() : ENOMEM, "can not be read");

@@ -5,8 +5,7 @@
  * The folder is NCCL's tuner plugin and the measuring for its tables. This header is its door, with
  * tune_table.h (also for the tool).
  *
- * A tuner answers only when it is certain that all ranks answer alike, because NCCL hangs
- * otherwise:
+ * A tuner answers only when it is certain that all ranks answer alike, because NCCL hangs otherwise:
  *
  *   WAITING  The process's communicators are made through slipring's hooks, and this one has not
  *            agreed yet (tuner_match.c): NCCL's defaults. A communicator that slipring can not
@@ -16,8 +15,7 @@
  *            plugin), or there are several hosts.
  *   OFF      They differ, or a rank of this host has no tuner: NCCL's defaults.
  *
- * What it answers: while the program is explored, the candidate whose turn it is; else
- * what the table says.
+ * What it answers: while the program is explored, the candidate whose turn it is; else what the table says.
  *
  * Thread-safe. NCCL calls one tuner from one thread at a time, but not always from the same. */
 #ifndef SLR_PLUGIN_TUNER_TUNER_H
@@ -65,8 +63,7 @@ struct slr_tuner_choice {
     int algo, proto, channels;
 };
 
-/* NULL: no memory. `hooked`: NCCL's calls come through slipring in this process. `log` may be NULL.
- */
+/* NULL: no memory. `hooked`: NCCL's calls come through slipring in this process. `log` may be NULL. */
 struct slr_tuner *slr_tuner_new(int version, uint64_t comm_hash, size_t nranks, size_t nnodes, bool hooked,
                                 slr_nccl_logger log);
 
@@ -95,9 +92,8 @@ void slr_tuner_made(struct slr_tuner *tuner);
 /* Whether it has made any in this process. */
 bool slr_tuner_any(void);
 
-/* Those that were made on threads of NCCL's, chained by `next`, a reference each; they become the
- * caller's. NULL when more communicators than `own` are being made in this process: whose they are
- * can not be told yet. */
+/* Those that were made on threads of NCCL's, chained by `next`, a reference each; they become the caller's. NULL when
+ * more communicators than `own` are being made in this process: whose they are can not be told yet. */
 struct slr_tuner *slr_tuner_take_alone(unsigned own);
 
 /* ---- explore.c: measuring for `slipring tune` (SLIPRING_TUNE_EXPLORE) ---- */
@@ -107,8 +103,7 @@ struct slr_tuner *slr_tuner_take_alone(unsigned own);
 bool slr_explore_choose(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, const struct slr_tune_rule *rule,
                         struct slr_tuner_choice *choice);
 
-/* NCCL can not do what the candidate wants: the call is none of the candidate's, and not measured.
- */
+/* NCCL can not do what the candidate wants: the call is none of the candidate's, and not measured. */
 void slr_explore_drop(void);
 
 /* Around the real call of a collective on `stream`. The result is returned as it is. */
@@ -125,8 +120,7 @@ struct slr_tune_state {
     struct slr_tune_table table; /* empty: none, or broken */
     const char *path;            /* as the setting gives it */
     unsigned samples;            /* of each candidate; 0: nothing is explored */
-    /* Stands for all this: equal on ranks that decide alike. 0: nothing to decide, as without a
-     * tuner. */
+    /* Stands for all this: equal on ranks that decide alike. 0: nothing to decide, as without a tuner. */
     uint64_t word;
 };
 

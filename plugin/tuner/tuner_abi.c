@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The structs that NCCL looks up. Each callback only turns its version's arguments into those of
- * tuner.h.
+/* The structs that NCCL looks up. Each callback only turns its version's arguments into those of tuner.h.
  *
  * Arguments that can not be are answered with NCCL's defaults, not with an error: an error fails
  * the application's call. */
 #include "plugin/abi/tuner.h"
 
-#include "base/wait.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/util/process.h"
 
@@ -35,8 +33,7 @@ static ncclResult_t answer(void *context, int func, size_t bytes, int pipe_ops, 
                               .cost = (float *)cost, /* really [algos][protos] */
                               .algos = algos,
                               .protos = protos};
-    /* NCCL's tables have 7 x 3 entries: what is far beyond that is none, and their product has to
-     * fit an int. */
+    /* NCCL's tables have 7 x 3 entries: what is far beyond that is none, and their product has to fit an int. */
     if (cost && algos > 0 && protos > 0 && algos <= 1024 && protos <= 1024)
         ask(context, &a, channels, &choice);
     return ncclSuccess;
@@ -63,50 +60,41 @@ static ncclResult_t end(void *context)
     return ncclSuccess;
 }
 
-/* Of another copy of this library, when that one was loaded first: all calls go there. Set by init.
- * NULL: no copy that has this version. */
+/* Where another copy of this library was loaded first, all calls go to its table, and where that copy has none of this
+ * version they do nothing. The tables themselves are at the end. */
+#define FIRST(v)                                                                                                       \
+    static const struct slr_tuner_v##v own_v##v;                                                                       \
+    static const struct slr_tuner_v##v *first_v##v(void)                                                               \
+    {                                                                                                                  \
+        static struct slr_first first;                                                                                 \
+        return slr_first_instance(&first, "ncclTunerPlugin_v" #v, &own_v##v);                                          \
+    }
+FIRST(2)
+FIRST(3)
+FIRST(4)
+FIRST(5)
+FIRST(6)
+
 #define FORWARD(v, ...)                                                                                                \
     do {                                                                                                               \
-        const struct slr_tuner_v##v *first_ = first_v##v;                                                              \
+        const struct slr_tuner_v##v *first_ = first_v##v();                                                            \
         if (first_ != &own_v##v)                                                                                       \
             return first_ ? first_->__VA_ARGS__ : ncclSuccess;                                                         \
     } while (0)
 
-#define FIND(v)                                                                                                        \
-    do {                                                                                                               \
-        static struct slr_once once_; /* the order of loading does not change */                                       \
-        if (slr_once_begin(&once_)) {                                                                                  \
-            first_v##v = slr_first_instance("ncclTunerPlugin_v" #v, &own_v##v);                                        \
-            slr_once_end(&once_);                                                                                      \
-        }                                                                                                              \
-        if (!first_v##v && context)                                                                                    \
-            *context = NULL;                                                                                           \
-    } while (0)
-
-/* The tables themselves are at the end; init finds out which copy's is the first. */
-static const struct slr_tuner_v2 own_v2;
-static const struct slr_tuner_v2 *_Atomic first_v2 = &own_v2;
-static const struct slr_tuner_v3 own_v3;
-static const struct slr_tuner_v3 *_Atomic first_v3 = &own_v3;
-static const struct slr_tuner_v4 own_v4;
-static const struct slr_tuner_v4 *_Atomic first_v4 = &own_v4;
-static const struct slr_tuner_v5 own_v5;
-static const struct slr_tuner_v5 *_Atomic first_v5 = &own_v5;
-static const struct slr_tuner_v6 own_v6;
-static const struct slr_tuner_v6 *_Atomic first_v6 = &own_v6;
-
 #define OLD_INIT(v)                                                                                                    \
-    static ncclResult_t init_v##v(size_t nranks, size_t nnodes, slr_nccl_logger log, void **context)                   \
+    static ncclResult_t init_v##v(SLR_TUNER_INIT_V2)                                                                   \
     {                                                                                                                  \
-        FIND(v);                                                                                                       \
+        if (!first_v##v() && context)                                                                                  \
+            *context = NULL;                                                                                           \
         FORWARD(v, init(nranks, nnodes, log, context));                                                                \
         return make(v, context, 0, nranks, nnodes, log);                                                               \
     }
 #define NEW_INIT(v)                                                                                                    \
-    static ncclResult_t init_v##v(void **context, uint64_t comm_id, size_t nranks, size_t nnodes, slr_nccl_logger log, \
-                                  struct slr_nvl_domains *domains, struct slr_tuner_constants *constants)              \
+    static ncclResult_t init_v##v(SLR_TUNER_INIT_V5)                                                                   \
     {                                                                                                                  \
-        FIND(v);                                                                                                       \
+        if (!first_v##v() && context)                                                                                  \
+            *context = NULL;                                                                                           \
         FORWARD(v, init(context, comm_id, nranks, nnodes, log, domains, constants));                                   \
         return make(v, context, comm_id, nranks, nnodes, log);                                                         \
     }
@@ -117,8 +105,7 @@ static const struct slr_tuner_v6 *_Atomic first_v6 = &own_v6;
         return end(context);                                                                                           \
     }
 #define ANSWER(v)                                                                                                      \
-    static ncclResult_t answer_v##v(void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost,  \
-                                    int algos, int protos, int registered, int *channels)                              \
+    static ncclResult_t answer_v##v(SLR_TUNER_ASK_V4)                                                                  \
     {                                                                                                                  \
         FORWARD(v, get_coll_info(context, func, bytes, pipe_ops, cost, algos, protos, registered, channels));          \
         return answer(context, (int)func, bytes, pipe_ops, cost, algos, protos, registered, channels);                 \
@@ -138,15 +125,13 @@ ANSWER(4)
 ANSWER(5)
 ANSWER(6)
 
-static ncclResult_t answer_v3(void *context, enum slr_nccl_func func, size_t bytes, int pipe_ops, float **cost,
-                              int algos, int protos, int *channels)
+static ncclResult_t answer_v3(SLR_TUNER_ASK_V3)
 {
     FORWARD(3, get_coll_info(context, func, bytes, pipe_ops, cost, algos, protos, channels));
     return answer(context, (int)func, bytes, pipe_ops, cost, algos, protos, 0, channels);
 }
 
-static ncclResult_t answer_v2(void *context, enum slr_nccl_func func, size_t bytes, int collnet, int nvls, int pipe_ops,
-                              int *algorithm, int *protocol, int *channels)
+static ncclResult_t answer_v2(SLR_TUNER_ASK_V2)
 {
     struct slr_tuner_choice choice;
     struct slr_tuner_ask a = {
@@ -168,8 +153,7 @@ static const struct slr_tuner_v5 own_v5 = {SLR_PLUGIN_NAME, init_v5, answer_v5, 
 /* NCCL's chunk sizes stay: no get_chunk_size. */
 static const struct slr_tuner_v6 own_v6 = {SLR_PLUGIN_NAME, init_v6, answer_v6, end_v6, NULL};
 
-/* In a second copy of the library the exported names mean the first one's; the static names are its
- * own. */
+/* In a second copy of the library the exported names mean the first one's; the static names are its own. */
 #define EXPORT(v) extern const struct slr_tuner_v##v ncclTunerPlugin_v##v __attribute__((alias("own_v" #v)))
 EXPORT(2);
 EXPORT(3);

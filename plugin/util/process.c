@@ -17,8 +17,7 @@ bool slr_process_off(void)
     return !slr_get(SLR_S_ENABLE);
 }
 
-/* Names of the loaded objects in the order of their loading. dlopen is not for use inside
- * dl_iterate_phdr. */
+/* Names of the loaded objects in the order of their loading. dlopen is not for use inside dl_iterate_phdr. */
 struct names {
     char **name;
     size_t count, room;
@@ -61,8 +60,7 @@ static const void *ours_in(void *handle, const char *object, const char *symbol)
     return *found && strcmp(*found, SLR_PLUGIN_NAME) == 0 ? found : NULL;
 }
 
-/* Every version so far has exported this symbol: it tells instances of this library from other
- * objects. */
+/* Every version so far has exported this symbol: it tells instances of this library from other objects. */
 #define KNOWN_BY "ncclTunerPlugin_v2"
 
 static const void *search(const struct names *list, const char *symbol, const void *own)
@@ -88,20 +86,21 @@ static const void *search(const struct names *list, const char *symbol, const vo
     return own;
 }
 
-const void *slr_first_instance(const char *symbol, const void *own)
+void slr_first_look(struct slr_first *first, const char *symbol, const void *own)
 {
     struct names list = {0};
+    if (!slr_once_begin(&first->once))
+        return;
     dl_iterate_phdr(collect, &list);
-    const void *first = search(&list, symbol, own);
+    first->found = search(&list, symbol, own);
     release(&list);
-    return first;
+    slr_once_end(&first->once);
 }
 
 /* ---- the regions that a thread has open ---- */
 
-/* The open regions, one bit of each word for each: bit 0 is the innermost. Twenty bytes only: the
- * initial-exec model takes them from static thread-local space, of which a library that is loaded
- * late finds little. */
+/* The open regions, one bit of each word for each: bit 0 is the innermost. Twenty bytes only: the initial-exec model
+ * takes them from static thread-local space, of which a library that is loaded late finds little. */
 static _Thread_local struct {
     uint64_t gathers, gemms;
     unsigned depth;

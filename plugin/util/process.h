@@ -4,16 +4,16 @@
 #define SLR_PLUGIN_UTIL_PROCESS_H
 
 #include <stdbool.h>
+#include "base/wait.h"
 
 /* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork, which
  * is as that (CUDA does not survive it either). */
 bool slr_process_off(void);
 
-/* Several instances of this library may be in one process: one is preloaded, say, and
- * NCCL_TUNER_PLUGIN names another file. They would have a state and a log each. The instance that
- * was loaded first is the one that works; the plugin interfaces of the others hand every call on to
- * it. The same file under two names is one instance: the dynamic linker knows it by its device and
- * inode. */
+/* Several instances of this library may be in one process: one is preloaded, say, and NCCL_TUNER_PLUGIN names another
+ * file. They would have a state and a log each. The instance that was loaded first is the one that works; the plugin
+ * interfaces of the others hand every call on to it. The same file under two names is one instance: the dynamic linker
+ * knows it by its device and inode. */
 
 /* The name by which NCCL lists the plugin and by which instances know each other: first field of
  * every plugin struct. */
@@ -21,10 +21,18 @@ bool slr_process_off(void);
 
 /* The struct `symbol` (e.g. "ncclTunerPlugin_v5") of the instance that was loaded first, or `own`
  * when that is this one. NULL: the first one is of another version, and does not have the symbol;
- * this instance then does nothing (said once, by its log). The answer does not change. Takes a few
- * microseconds per loaded library: call it where communicators are made.
- */
-const void *slr_first_instance(const char *symbol, const void *own);
+ * this instance then does nothing (said once, by its log). Looked for once: the order of loading does not change. */
+struct slr_first {
+    struct slr_once once;
+    const void *found;
+};
+void slr_first_look(struct slr_first *first, const char *symbol, const void *own);
+static inline const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own)
+{
+    if (!slr_once_done(&first->once))
+        slr_first_look(first, symbol, own);
+    return first->found;
+}
 
 /* Regions of a thread in which the program asked for less: slipring.h, whose functions begin and end them. */
 

@@ -260,7 +260,7 @@ static void start_channels(struct profiled *p)
 static void stop_channels(struct profiled *p)
 {
     const struct profiler *to = p->comm->profiler;
-    union slr_profile_state_v4 args = {.kernel_ch.ptimer = atomic_load(&p->ended)};
+    union slr_profile_state args = {.kernel_ch.ptimer = atomic_load(&p->ended)};
     for (size_t i = 0; i < p->count; i++)
         for (int c = 0; c < p->op[i].channels; c++)
             if (p->op[i].channel[c]) {

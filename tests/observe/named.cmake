@@ -2,8 +2,8 @@
 # SLIPRING_CALLERS: the names of call sites, by NVTX ranges and by frames.
 set(callers ${PROJECT_SOURCE_DIR}/plugin/callers)
 program(names test_names.c ${callers}/names.c UNIT)
-program(ranges test_ranges.c ${callers}/ranges.c ${callers}/injection.c UNIT)
-set(sources callers.c injection.c names.c ranges.c)
+program(ranges test_ranges.c ${callers}/injection.c UNIT)
+set(sources callers.c injection.c names.c)
 list(TRANSFORM sources PREPEND ${callers}/)
 program(callers test_callers.c ${sources} UNIT)
 

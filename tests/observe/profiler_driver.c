@@ -104,7 +104,7 @@ void *channel_start(void *comm, void *op, int channel, uint64_t gpu_ns)
 /* As NCCL: nothing is called for a handle that is NULL. */
 void channel_stop(void *channel, uint64_t gpu_ns)
 {
-    union slr_profile_state_v4 s = {.kernel_ch.ptimer = gpu_ns};
+    union slr_profile_state s = {.kernel_ch.ptimer = gpu_ns};
     if (!channel)
         return;
     CHECK(v5->record_event_state(channel, SLR_PROFILE_STATE_KERNEL_CH_STOP, &s) == ncclSuccess);

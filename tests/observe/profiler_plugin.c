@@ -83,7 +83,7 @@ static void drive_v4(void)
     struct slr_profile_event_v4 k = {.type = SLR_PROFILE_KERNEL_CH, .parent = h};
     k.kernel_ch.ptimer = 5000;
     CHECK(v4->start_event(c, &ch, &k) == ncclSuccess && ch);
-    union slr_profile_state_v4 s = {.kernel_ch.ptimer = 5700};
+    union slr_profile_state s = {.kernel_ch.ptimer = 5700};
     CHECK(v4->record_event_state(ch, SLR_PROFILE_STATE_KERNEL_CH_STOP, &s) == ncclSuccess);
     CHECK(v4->stop_event(ch) == ncclSuccess && v4->finalize(c) == ncclSuccess);
     expect("\"comm_hash\":\"444\",\"crank\":5,\"nranks\":8,\"func\":\"AllGather\",\"bytes\":800,\"dtype\":"
@@ -186,7 +186,7 @@ static void oddities(void)
 {
     void *c = comm_open(0x51, 2, 0), *h = (void *)1;
     struct slr_profile_event_v5 e = {.type = SLR_PROFILE_COLL};
-    union slr_profile_state_v4 s = {.kernel_ch.ptimer = 1};
+    union slr_profile_state s = {.kernel_ch.ptimer = 1};
     /* No handle, no parent, no state; handles that never were. */
     CHECK(v5->stop_event(NULL) == ncclSuccess && v5->record_event_state(NULL, 22, &s) == ncclSuccess);
     CHECK(!channel_start(c, NULL, 0, 1));

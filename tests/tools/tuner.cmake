@@ -5,7 +5,7 @@ set(plugin ${PROJECT_SOURCE_DIR}/plugin)
 program(tuner_load tuner_load.c)
 program(tuner_defaults tuner_defaults.c)
 program(tuner_broken tuner_broken.c)
-program(tuner_fuzz_table tuner_fuzz_table.c ${plugin}/tuner/tune_site.c ${plugin}/tuner/tune_table.c ${plugin}/tuner/tune_text.c
+program(tuner_fuzz_table tuner_fuzz_table.c ${plugin}/tuner/tune_site.c ${plugin}/tuner/tune_table.c
   ${plugin}/util/consumer.c ${plugin}/abi/nccl_common.c LIBS slr_base)
 
 set(library $<TARGET_FILE:slipring>)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/trials/samples.h, on a driver whose events have happened at once. */
+/* plugin/trials/trials_impl.h, on a driver whose events have happened at once. */
 #include <criterion/criterion.h>
-#include "plugin/trials/samples.h"
+#include "plugin/trials/trials_impl.h"
 
 static CUresult answer; /* of cuEventQuery */
 static unsigned queries;

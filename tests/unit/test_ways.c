@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin/trials/ways.h and samples.h: which way a call goes, what its times are, and how a way is chosen. */
+/* plugin/trials/ways.h and samples.c: which way a call goes, what its times are, and how a way is chosen. */
 #include <criterion/criterion.h>
 #include <string.h>
-#include "plugin/trials/samples.h"
+#include "plugin/trials/trials_impl.h"
 #include "plugin/trials/ways.h"
 
 Test(ways, parts)
