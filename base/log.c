@@ -49,11 +49,7 @@ static void add_text(struct path *p, const char *text, size_t len)
 static void add_number(struct path *p, unsigned n)
 {
     char buf[12];
-    size_t at = sizeof buf;
-    do
-        buf[--at] = (char)('0' + n % 10);
-    while ((n /= 10) > 0);
-    add_text(p, buf + at, sizeof buf - at);
+    add_text(p, buf, (size_t)snprintf(buf, sizeof buf, "%u", n));
 }
 
 static void add_rank(struct path *p)

@@ -78,7 +78,6 @@ static bool harmless(const char *symbol, const void *real)
     static const char *const names[] = {
 #define H(name, why) #name,
 #include "interpose/harmless.def"
-#undef H
     };
     bool per_thread;
     const size_t n = base_length(symbol, &per_thread);

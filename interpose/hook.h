@@ -47,6 +47,9 @@ bool slr_hook_nccl_ready(void);
  * to somebody else's definition. */
 #define SLR_HOOK_NAME(fn) extern __typeof__(fn) slr_hook_##fn __attribute__((alias(#fn), visibility("hidden")))
 
+/* Whether a function of that name is hooked. *real: where the real one is; NULL: not found yet, or not there. */
+bool slr_is_hooked(const char *name, const void **real);
+
 /* The wrapper of the hooked function `name` if its real function is at `real`, else NULL. Finds the
  * library when necessary. */
 void *slr_wrapper_by_name(const char *name, void *real);

@@ -30,7 +30,7 @@ bool slr_hook_nccl_ready(void)
             slr_log(SLR_LOG_WARN, "init", "msg=%s", "handlers for fork and exit could not be registered");
         slr_once_end(&once);
     }
-    if (!slr_resolve_nccl() || !slr_resolve_cuda_load())
+    if (!slr_resolve(SLR_LIB_NCCL) || !slr_resolve_cuda_load())
         return false;
     slr_reach_install();
     return true;

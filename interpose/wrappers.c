@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/real.h"
 #include "base/wait.h"
+#include "interpose/dlsym.h"
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 
@@ -22,21 +23,13 @@ SLR_HOOK_NAME(cuGetProcAddress);
 SLR_HOOK_NAME(cuGetProcAddress_v2);
 
 /* Only addresses are taken; the types do not matter here. The gate's stubs have hidden names too
- * (gate.S). */
+ * (stubs.S). */
 #define X(sym, cls, arg, why) extern const char slr_stub_##sym[] __attribute__((visibility("hidden")));
 #include "interpose/gate.def"
-#undef X
-#define L(sym)
-#define P(sym)
-#define N(sym) extern const char slr_hook_##sym[] __attribute__((visibility("hidden")));
-#define B(sym) N(sym)
-#define T(sym) N(sym)
-#include "interpose/hooks.def"
-#undef L
-#undef P
-#undef N
-#undef B
-#undef T
+#define N(need, sym) extern const char slr_hook_##sym[] __attribute__((visibility("hidden")));
+#define B N
+#define T N
+#include "base/hooks.def"
 
 struct wrapper {
     const char *name;
@@ -45,21 +38,16 @@ struct wrapper {
     enum slr_lib lib;
 };
 
+/* The dynamic linker's functions are in it without code: nobody is given theirs. */
 static const struct wrapper wrappers[] = {
 #define X(sym, cls, arg, why) {#sym, slr_stub_##sym, &slr_gate_found[SLR_GATE_IX_##sym], SLR_LIB_CUDA},
 #include "interpose/gate.def"
-#undef X
-#define L(sym)
+#define L(sym) {#sym, NULL, (void *const *)&slr_real_##sym, SLR_LIB_C},
 #define P(sym) {#sym, (const void *)slr_hook_##sym, &slr_real_##sym, SLR_LIB_CUDA},
-#define N(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_NCCL},
-#define B(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLAS},
-#define T(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLASLT},
-#include "interpose/hooks.def"
-#undef L
-#undef P
-#undef N
-#undef B
-#undef T
+#define N(need, sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_NCCL},
+#define B(need, sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLAS},
+#define T(need, sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLASLT},
+#include "base/hooks.def"
 };
 enum { WRAPPERS = sizeof(wrappers) / sizeof(wrappers[0]), BUCKETS = 1024, END = 0 };
 _Static_assert(WRAPPERS * 2 < BUCKETS, "the tables stay at most half full");
@@ -103,6 +91,13 @@ static const struct wrapper *named(const char *name)
             return w;
     }
     return NULL;
+}
+
+bool slr_is_hooked(const char *name, const void **real)
+{
+    const struct wrapper *w = named(name);
+    *real = w && slr_found(w->lib) ? *w->real : NULL;
+    return w != NULL;
 }
 
 /* The wrapper of the driver function at `real`, else NULL. The driver must have been found. */
