@@ -160,7 +160,6 @@ void slr_block_drop(struct slr_block *b)
     free(b);
 }
 
-/* Its memory went with the context, or the driver has given the address to somebody else. */
 void slr_block_vanish(struct slr_block *b)
 {
     slr_table_remove(b);
