@@ -27,7 +27,7 @@ void slr_dlsym_ready(void);
 /* The real dlsym, for this library's own use with an explicit handle. */
 void *slr_dlsym(void *handle, const char *name);
 
-/* What dlsym and dlvsym as this library exports them (stubs.S) ask: what to return instead of the
+/* What dlsym and dlvsym as this library exports them (dlsym.S) ask: what to return instead of the
  * real function's result; NULL: go on to the real function. */
 void *slr_dlsym_find(void *handle, const char *name);
 void *slr_dlvsym_find(void *handle, const char *name, const char *version);

@@ -11,7 +11,7 @@
 #define SLR_INTERPOSE_GATE_H
 
 /* Stubs without a name, for forms of gated functions that are only met at run time (gate_spare.c).
- * stubs.S builds them side by side. */
+ * gate.S builds them side by side. */
 #define SLR_GATE_SPARES 256
 #if defined(__x86_64__)
 #define SLR_GATE_SPARE_SHIFT 5
@@ -22,7 +22,7 @@
 #ifndef __ASSEMBLER__
 #include <stdint.h>
 
-/* Integer arguments as the stub found them; stubs.S builds this on the stack, so the two have to
+/* Integer arguments as the stub found them; gate.S builds this on the stack, so the two have to
  * agree. */
 #if defined(__x86_64__)
 #define SLR_GATE_REGS 6

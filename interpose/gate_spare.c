@@ -7,8 +7,8 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/real.h"
-#include "interpose/resolve.h"
 #include "cache/captures.h"
+#include "interpose/resolve.h"
 
 /* In use. The row is written before the address that finds it. */
 static _Atomic(void *) spare_real[SLR_GATE_SPARES];

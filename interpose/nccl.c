@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's functions as this library exports them. */
 #include "interpose/hook.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include "base/log.h"
+#include "base/wait.h"
+#include "interpose/gate_table.h"
+#include "interpose/reach.h"
 #include "interpose/resolve.h"
 #include "plugin/calls/calls.h"
 #include "plugin/lifecycle/lifecycle.h"
@@ -10,6 +17,34 @@
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
+static void in_child(void)
+{
+    /* The log first: the plugin may write a line. */
+    slr_log_after_fork();
+    slr_plugin_after_fork_child();
+    slr_gate_after_fork();
+}
+
+/* Whether slipring can work here, that is, has all functions that it needs. The answer must not change
+ * between the calls of a group or of a communicator, so the driver is loaded when nobody has done so yet; NCCL
+ * is about to. The first call arranges for slipring's part in a fork and at the process's end. Not a
+ * constructor: nothing happens in a process that does not use NCCL, but in the one that `slipring run` starts
+ * (plugin/lifecycle/launched.c). atexit and not a destructor: what is registered last runs first, so slipring
+ * ends before CUDA's libraries, which registered theirs when they were loaded. */
+static bool ready(void)
+{
+    static struct slr_once once;
+    if (slr_once_begin(&once)) {
+        if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(slr_plugin_at_exit) != 0)
+            slr_log(SLR_LOG_WARN, "init", "msg=%s", "handlers for fork and exit could not be registered");
+        slr_once_end(&once);
+    }
+    if (!slr_resolve(SLR_LIB_NCCL) || !slr_resolve_cuda_load())
+        return false;
+    slr_reach_install();
+    return true;
+}
+
 /* The real function when the hook is to step aside, else the plugin's. Asked in this order: a
  * process with slipring switched off loads and registers nothing. */
 #define NCCL_HOOK(fn, real_args, ours)                                                                                 \
@@ -18,7 +53,7 @@ ncclResult_t ncclGroupEnd(void);
             slr_hook_missing("libnccl.so.2", #fn);                                                                     \
             return ncclInternalError;                                                                                  \
         }                                                                                                              \
-        return slr_hooks_on() && slr_hook_nccl_ready() ? (ours) : slr_real.fn real_args;                               \
+        return slr_hooks_on() && ready() ? (ours) : slr_real.fn real_args;                                             \
     } while (0)
 
 /* A hook; what the plugin has in its stead takes the same arguments. */

@@ -10,7 +10,7 @@
 #include "base/real.h"
 #include "cache/captures.h"
 #include "interpose/dlsym.h"
-#include "interpose/hook.h"
+#include "interpose/hooked.h"
 #include "interpose/resolve.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
@@ -145,9 +145,10 @@ enum { CALL = R_AARCH64_JUMP_SLOT, ADDRESS = R_AARCH64_GLOB_DAT, POINTER = R_AAR
 /* A library's calls of its own functions are none of slipring's business. */
 static enum imports bound(const struct dl_phdr_info *info, const char *name, uintptr_t to, bool call)
 {
-    const void *real;
-    if (!slr_is_hooked(name, &real))
+    const struct slr_hooked *h = slr_hooked_find(name);
+    if (!h)
         return IMPORTS_WELL;
+    const void *real = slr_found(h->lib) ? *h->real : NULL;
     if (real && to == (uintptr_t)real)
         return slr_elf_has(info, to) ? IMPORTS_WELL : IMPORTS_PAST;
     if (call && slr_elf_has(info, to)) /* into its procedure linkage table */

@@ -5,6 +5,7 @@
 #include <link.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/real.h"
 #include "base/wait.h"
@@ -194,4 +195,12 @@ bool slr_resolve_cuda_load(void)
         /* Kept open; slr_find sees whether it is there. */
         dlopen(libs[SLR_LIB_CUDA].soname[0], RTLD_LAZY | RTLD_LOCAL);
     return slr_resolve(SLR_LIB_CUDA);
+}
+
+void slr_hook_missing(const char *library, const char *function)
+{
+    uint64_t key = slr_mix((uint64_t)(uintptr_t)library, (uint64_t)(uintptr_t)function);
+    if (slr_log_first(key))
+        slr_log(SLR_LOG_ERROR, "call", "library=%s symbol=%s msg=%s", library, function,
+                "called, but the library is not loaded or does not have it");
 }

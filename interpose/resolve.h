@@ -43,6 +43,9 @@ bool slr_resolve(enum slr_lib lib);
 /* The same of the driver, loaded when nobody has done so: for calls after which NCCL will. */
 bool slr_resolve_cuda_load(void);
 
+/* One error line for each function: it was called, and the library that should have it does not. */
+void slr_hook_missing(const char *library, const char *function);
+
 /* Whether the driver's export `name` is at `real`. */
 bool slr_is_drivers(const char *name, const void *real);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is exported in assembler: the stubs of gate.def (gate.h), and dlsym and its like (dlsym.h). */
+/* The stubs of gate.def. See gate.h. */
 #include "interpose/gate.h"
 
 #define SLOT 8
@@ -93,42 +93,6 @@ slr_gate_enter:
     .cfi_endproc
 .endm
 
-/* dlsym, dlvsym, dlopen and dlmopen as this library exports them.
- *
- * The real functions find RTLD_NEXT and RTLD_DEFAULT, the caller's RUNPATH, $ORIGIN and namespace from
- * the address that they return to, so they are jumped to, never called, with the caller's return address
- * on top of the stack (in the link register). Before that slr_dlsym_find and its like may name a
- * replacement. */
-.macro LOOKUP name, find, real
-    .globl \name
-    .hidden \find
-    .hidden \real
-    .type \name, @function
-    .p2align 4
-\name:
-    .cfi_startproc
-    endbr64
-    pushq   %rdi
-    .cfi_adjust_cfa_offset 8
-    pushq   %rsi
-    .cfi_adjust_cfa_offset 8
-    pushq   %rdx
-    .cfi_adjust_cfa_offset 8
-    call    \find
-    popq    %rdx
-    .cfi_adjust_cfa_offset -8
-    popq    %rsi
-    .cfi_adjust_cfa_offset -8
-    popq    %rdi
-    .cfi_adjust_cfa_offset -8
-    testq   %rax, %rax
-    je      1f
-    ret
-1:  jmp     *\real(%rip)
-    .cfi_endproc
-    .size \name, . - \name
-.endm
-
 /* ---- aarch64 ---- */
 #elif defined(__aarch64__)
 
@@ -205,42 +169,8 @@ slr_gate_enter:
     .cfi_endproc
 .endm
 
-.macro LOOKUP name, find, real
-    .globl \name
-    .hidden \find
-    .hidden \real
-    .type \name, %function
-    .p2align 4
-\name:
-    .cfi_startproc
-    hint    #34 /* bti c */
-    stp     x29, x30, [sp, #-48]!
-    .cfi_def_cfa_offset 48
-    .cfi_offset x29, -48
-    .cfi_offset x30, -40
-    mov     x29, sp
-    stp     x0, x1, [sp, #16]
-    str     x2, [sp, #32]
-    bl      \find
-    mov     x16, x0
-    ldp     x0, x1, [sp, #16]
-    ldr     x2, [sp, #32]
-    ldp     x29, x30, [sp], #48
-    .cfi_restore x29
-    .cfi_restore x30
-    .cfi_def_cfa_offset 0
-    cbz     x16, 1f
-    mov     x0, x16
-    ret
-1:  adrp    x16, \real
-    ldr     x16, [x16, #:lo12:\real]
-    br      x16
-    .cfi_endproc
-    .size \name, . - \name
-.endm
-
 #else
-#error "written for x86-64 and aarch64"
+#error "the gate is written for x86-64 and aarch64"
 #endif
 
 .macro GATE sym, stub, index
@@ -285,11 +215,6 @@ slr_gate_spares:
     S64
     .p2align SLR_GATE_SPARE_SHIFT
     .size slr_gate_spares, . - slr_gate_spares
-
-    LOOKUP dlsym, slr_dlsym_find, slr_real_dlsym
-    LOOKUP dlvsym, slr_dlvsym_find, slr_real_dlvsym
-    LOOKUP dlopen, slr_dlopen_find, slr_real_dlopen
-    LOOKUP dlmopen, slr_dlmopen_find, slr_real_dlmopen
 
     .section .note.GNU-stack, "", %progbits
 #if defined(__x86_64__)
