@@ -144,9 +144,19 @@ static struct slr_observed decode(const struct slr_gate_row *row, const struct s
 
 /* What slipring or a vendor's function that it called does joins nothing; but it can record an event that
  * carries. */
-static bool changes_events(const struct slr_observed *o)
+static bool changes_events(const struct slr_gate_row *row, const struct slr_gate_frame *frame)
 {
-    return o->act == SLR_ACT_RECORD || o->act == SLR_ACT_EVENT_END || o->unseen;
+    switch (row->class) {
+    case SLR_GATE_RECORD:
+    case SLR_GATE_RECORD_FLAGS:
+    case SLR_GATE_EVENT_END:
+    case SLR_GATE_GRAPH:
+        return true;
+    case SLR_GATE_LAUNCH_CONFIG:
+        return decode(row, frame).unseen;
+    default:
+        return false;
+    }
 }
 
 void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
@@ -162,14 +172,14 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
     if ((word & ~SLR_GATE_UNRESOLVED) != 0) {
         const struct slr_gate_row *row =
             index < SLR_GATE_COUNT ? &slr_gate_rows[index] : &slr_gate_spare_rows[index - SLR_GATE_COUNT];
-        const struct slr_observed o = decode(row, frame);
         /* What joining calls of the vendors may come back through the stubs. */
         if (slr_guard == slr_guard_program) {
+            const struct slr_observed o = decode(row, frame);
             slr_guard++;
             slr_product_observe(&o);
             done = slr_pending_observe(&o, &answer);
             slr_guard--;
-        } else if (changes_events(&o)) {
+        } else if (changes_events(row, frame)) {
             slr_pending_events_unseen();
         }
     }
